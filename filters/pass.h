@@ -91,22 +91,24 @@ static inline int pass_release(struct pst_worker *worker, const uint64_t *tokens
   return worker->device->ops->release(worker->inner, tokens, n);
 }
 
-/* ---- Endpoints -------------------------------------------------------------------- */
+/* ---- Endpoints: without an inner one, they are cut off ----------------------------- */
 
 static inline int pass_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
-  return pass_ops(endpoint)->endpoint_address(endpoint->inner, address);
+  return endpoint->inner ? pass_ops(endpoint)->endpoint_address(endpoint->inner, address)
+                         : -ECONNRESET;
 }
 
 static inline int pass_endpoint_connect(struct pst_endpoint *endpoint,
                                         const struct pst_blob *address)
 {
-  return pass_ops(endpoint)->endpoint_connect(endpoint->inner, address);
+  return endpoint->inner ? pass_ops(endpoint)->endpoint_connect(endpoint->inner, address)
+                         : -ECONNRESET;
 }
 
 static inline int pass_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
-  return pass_ops(endpoint)->endpoint_path(endpoint->inner, path);
+  return endpoint->inner ? pass_ops(endpoint)->endpoint_path(endpoint->inner, path) : -ECONNRESET;
 }
 
 static inline int pass_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode,
@@ -118,12 +120,14 @@ static inline int pass_endpoint_close(struct pst_endpoint *endpoint, uint32_t mo
 static inline int pass_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                                    struct pst_remote **remote)
 {
-  return pass_ops(endpoint)->remote_open(endpoint->inner, blob, remote);
+  return endpoint->inner ? pass_ops(endpoint)->remote_open(endpoint->inner, blob, remote)
+                         : -ENOTCONN;
 }
 
 static inline void pass_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
-  pass_ops(endpoint)->remote_close(endpoint->inner, remote);
+  if (endpoint->inner)
+    pass_ops(endpoint)->remote_close(endpoint->inner, remote);
 }
 
 static inline int pass_describe(struct pst_endpoint *endpoint, char *text, size_t size)

@@ -22,6 +22,7 @@ static void holds_init(struct fault_engine *engine, uint32_t count)
     hold->next = engine->spare;
     engine->spare = hold;
   }
+  engine->again.last = &engine->again.first;
   engine->reordered.last = &engine->reordered.first;
   engine->delayed.last = &engine->delayed.first;
   engine->next_due = FAULT_NEVER;
@@ -118,51 +119,44 @@ int fault_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_par
   return 0;
 }
 
+static int close_inner(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+{
+  endpoint->engine->inner_closes = true;
+  return pass_endpoint_close(endpoint, mode, deadline_ns);
+}
+
 #define KILL_NS UINT64_C(100000000) /* for what a receiver still holds of lent slots */
 
 void fault_kill(struct pst_endpoint *endpoint, uint64_t sequence)
 {
   struct fault_engine *engine = endpoint->engine;
-  struct pst_device *device = endpoint->worker->device;
   fault_note(&engine->ledger, FAULT_KILL, sequence);
-  int n = device->ops->counters(device->inner, endpoint->worker->inner, endpoint->inner,
-                                engine->inner_counters, FAULT_INNER_COUNTERS);
+  int n = pass_counters(endpoint->worker->device, endpoint->worker, endpoint,
+                        engine->inner_counters, FAULT_INNER_COUNTERS);
   if (n > 0)
     engine->inner_counter_count =
         (uint32_t)n < FAULT_INNER_COUNTERS ? (uint32_t)n : FAULT_INNER_COUNTERS;
   engine->killed = true;
   fault_holds_drop(engine, -ECONNRESET);
-  engine->inner_closes = true;
-  device->ops->endpoint_close(endpoint->inner, PST_CLOSE_ABORT, fault_now(endpoint) + KILL_NS);
-}
-
-static int close_inner(struct pst_endpoint *endpoint)
-{
-  struct fault_engine *engine = endpoint->engine;
-  engine->inner_closes = true;
-  return pass_ops(endpoint)->endpoint_close(endpoint->inner, engine->close_mode,
-                                            engine->close_deadline_ns);
+  close_inner(endpoint, PST_CLOSE_ABORT, fault_now(endpoint) + KILL_NS);
 }
 
 int fault_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
   struct fault_engine *engine = endpoint->engine;
   if (!engine)
-    return pass_ops(endpoint)->endpoint_close(endpoint->inner, mode, deadline_ns);
-  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
-    return -EINVAL;
-  if (engine->close_mode)
-    return -EALREADY;
-  engine->close_mode = mode;
-  engine->close_deadline_ns = deadline_ns;
+    return pass_endpoint_close(endpoint, mode, deadline_ns);
+  int rc = pst_closing_begin(&engine->closing, mode, deadline_ns);
+  if (rc != 0)
+    return rc;
   engine->stalled_ns = 0;
   if (mode == PST_CLOSE_ABORT)
     fault_holds_drop(engine, -ECANCELED);
   if (engine->held || engine->inner_closes)
     return 0;
-  int rc = close_inner(endpoint);
+  rc = close_inner(endpoint, mode, deadline_ns);
   if (rc != 0) {
-    engine->close_mode = 0;
+    engine->closing.mode = 0;
     engine->inner_closes = false;
   }
   return rc;
@@ -172,11 +166,11 @@ void fault_close_progress(struct pst_endpoint *endpoint)
 {
   struct fault_engine *engine = endpoint->engine;
   uint32_t wait;
-  if (!engine->close_mode || engine->inner_closes)
+  if (!engine->closing.mode || engine->inner_closes)
     return;
   fault_release(endpoint, true, &wait);
-  if (engine->held && fault_now(endpoint) < engine->close_deadline_ns)
+  if (engine->held && fault_now(endpoint) < engine->closing.deadline_ns)
     return;
   fault_holds_drop(engine, -ECANCELED);
-  close_inner(endpoint);
+  close_inner(endpoint, engine->closing.mode, engine->closing.deadline_ns);
 }

@@ -13,8 +13,6 @@ static int fault_probe(const struct pst_host *host, struct pst_probe *probe)
   return 0;
 }
 
-/* ---- Devices ------------------------------------------------------------ */
-
 static int plan_read(const struct pst_host *host, const struct pst_options *options,
                      struct fault_plan *plan)
 {
@@ -28,13 +26,11 @@ static int plan_read(const struct pst_host *host, const struct pst_options *opti
     sum += host->option_uint(options, names[kind]);
     plan->below[kind] = (uint32_t)sum;
   }
-  if (sum > FAULT_MILLION) {
-    host->log(host, PST_LOG_ERROR,
-              "the rates add up to %llu per million, and a message has one fault at most; lower "
-              "some of drop_ppm, duplicate_ppm, reorder_ppm, corrupt_ppm, delay_ppm",
-              (unsigned long long)sum);
-    return -EINVAL;
-  }
+  if (sum > FAULT_MILLION)
+    return PST_REFUSE(host, -EINVAL,
+                      "the rates add up to %llu per million, and a message has one fault at most; "
+                      "lower some of drop_ppm, duplicate_ppm, reorder_ppm, corrupt_ppm, delay_ppm",
+                      (unsigned long long)sum);
   plan->rates = (uint32_t)sum;
   plan->corrupt = (uint32_t)host->option_uint(options, "corrupt_ppm");
   plan->seed = host->option_uint(options, "seed");
@@ -77,12 +73,10 @@ static int fault_open(const struct pst_host *host, const struct pst_open_params 
                       struct pst_device **device)
 {
   struct pst_limits limits = {.struct_size = sizeof(limits)};
-  if (!params->inner) {
-    host->log(host, PST_LOG_ERROR,
-              "fault wraps a transport and was given none; name it under `filters`, not as the "
-              "plugin of `transport`");
-    return -EINVAL;
-  }
+  if (!params->inner)
+    return PST_REFUSE(host, -EINVAL,
+                      "fault wraps a transport and was given none; name it under `filters`, not "
+                      "as the plugin of `transport`");
   struct pst_device *made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;
@@ -105,8 +99,6 @@ static int fault_open(const struct pst_host *host, const struct pst_open_params 
   return 0;
 }
 
-/* ---- Workers and rings ---------------------------------------------------- */
-
 static void fault_worker_close(struct pst_worker *worker)
 {
   if (!worker)
@@ -120,42 +112,10 @@ static void fault_worker_close(struct pst_worker *worker)
   free(worker);
 }
 
-/* ---- Endpoints: what was cut off has nothing inside any more ------------------ */
-
-static int fault_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
-{
-  return endpoint->inner ? pass_ops(endpoint)->endpoint_address(endpoint->inner, address)
-                         : -ECONNRESET;
-}
-
-static int fault_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
-{
-  return endpoint->inner ? pass_ops(endpoint)->endpoint_connect(endpoint->inner, address)
-                         : -ECONNRESET;
-}
-
-static int fault_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
-{
-  return endpoint->inner ? pass_ops(endpoint)->endpoint_path(endpoint->inner, path) : -ECONNRESET;
-}
-
-static int fault_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
-                             struct pst_remote **remote)
-{
-  return endpoint->inner ? pass_ops(endpoint)->remote_open(endpoint->inner, blob, remote)
-                         : -ENOTCONN;
-}
-
-static void fault_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
-{
-  if (endpoint->inner)
-    pass_ops(endpoint)->remote_close(endpoint->inner, remote);
-}
-
 static int fault_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   if (endpoint->inner)
-    return pass_ops(endpoint)->describe(endpoint->inner, text, size);
+    return pass_describe(endpoint, text, size);
   snprintf(text, size, "cut off by the filter fault");
   return 0;
 }
@@ -169,8 +129,8 @@ static const struct pst_transport_ops fault_ops = {
     .mr_register = fault_mr_register,
     .mr_deregister = fault_mr_deregister,
     .mr_pack = pass_mr_pack,
-    .remote_open = fault_remote_open,
-    .remote_close = fault_remote_close,
+    .remote_open = pass_remote_open,
+    .remote_close = pass_remote_close,
     .worker_open = pass_worker_open,
     .worker_close = fault_worker_close,
     .arm = fault_arm,
@@ -178,9 +138,9 @@ static const struct pst_transport_ops fault_ops = {
     .ring_open = pass_ring_open,
     .ring_close = pass_ring_close,
     .endpoint_open = fault_endpoint_open,
-    .endpoint_address = fault_endpoint_address,
-    .endpoint_connect = fault_endpoint_connect,
-    .endpoint_path = fault_endpoint_path,
+    .endpoint_address = pass_endpoint_address,
+    .endpoint_connect = pass_endpoint_connect,
+    .endpoint_path = pass_endpoint_path,
     .post = fault_post,
     .poll = fault_poll,
     .release = pass_release,

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <penstock/transport.h>
+#include <penstock/transport-util.h>
 
 #define FAULT_MILLION 1000000u
 #define FAULT_NEVER UINT64_MAX
@@ -99,12 +99,13 @@ struct fault_entry {
 };
 
 struct fault_hold {
+  enum fault_kind kind;
   struct pst_request request;
   struct pst_piece *pieces;
   struct fault_hold *next;
   uint64_t entry;
   uint64_t due_count; /* REORDER: when so many have been accepted */
-  uint64_t due_ns;    /* the latest */
+  uint64_t due_ns;    /* the latest; 0: at once */
 };
 
 /* Oldest first. */
@@ -142,7 +143,7 @@ struct fault_engine {
   struct pst_piece *piece_memory;
   uint32_t pieces;          /* a hold has room for */
   struct fault_hold *spare; /* free holds */
-  struct fault_hold *again; /* the second half of a duplicate, to go next */
+  struct fault_holds again; /* the second half of a duplicate, to go next */
   struct fault_holds reordered;
   struct fault_holds delayed;
   uint32_t held;       /* in the three together */
@@ -165,8 +166,7 @@ struct fault_engine {
   bool kill_told;    /* by a DISCONNECTED of ours */
   bool inner_closes; /* endpoint_close has been called inside */
   bool inner_closed;
-  uint32_t close_mode;
-  uint64_t close_deadline_ns;
+  struct pst_closing closing;
 
   struct fault_ledger ledger;
   struct pst_counter inner_counters[FAULT_INNER_COUNTERS]; /* when it was cut off */
@@ -180,8 +180,6 @@ struct pst_endpoint {
   struct fault_engine *engine; /* NULL: everything passes as it is */
   uint64_t cookie;
 };
-
-#define FAULT_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
 
 #include "pass.h"
 
@@ -238,11 +236,9 @@ void fault_entry_push(struct fault_engine *engine, uint64_t cookie, uint16_t pen
 void fault_fifo_push(struct fault_engine *engine, uint64_t entry);
 /* One of the times that the entry is pending is over. */
 void fault_entry_settle(struct fault_engine *engine, uint64_t entry, int32_t status);
-/* Keep a copy of the request, pieces included, for `entry`. There is a spare one. */
-struct fault_hold *fault_hold_take(struct fault_engine *engine, const struct pst_request *request,
-                                   uint64_t entry);
-void fault_hold_append(struct fault_engine *engine, struct fault_holds *holds,
-                       struct fault_hold *hold);
+/* Keep a copy of the request, pieces included, for the next entry. There is a spare one. */
+void fault_hold_add(struct fault_engine *engine, const struct pst_request *request,
+                    enum fault_kind kind, uint64_t due_ns, uint64_t due_count);
 /* Post what is due; `early`: reordered ones too that still wait for others. false:
  * the inner transport takes no more now, *wait says why. */
 bool fault_release(struct pst_endpoint *endpoint, bool early, uint32_t *wait);

@@ -23,20 +23,34 @@ void fault_entry_settle(struct fault_engine *engine, uint64_t entry, int32_t sta
     engine->copies[engine->copy_count++] = at->copy;
 }
 
-struct fault_hold *fault_hold_take(struct fault_engine *engine, const struct pst_request *request,
-                                   uint64_t entry)
+static struct fault_holds *holds_of(struct fault_engine *engine, enum fault_kind kind)
 {
+  return kind == FAULT_REORDER ? &engine->reordered
+         : kind == FAULT_DELAY ? &engine->delayed
+                               : &engine->again;
+}
+
+void fault_hold_add(struct fault_engine *engine, const struct pst_request *request,
+                    enum fault_kind kind, uint64_t due_ns, uint64_t due_count)
+{
+  struct fault_holds *holds = holds_of(engine, kind);
   struct fault_hold *hold = engine->spare;
   engine->spare = hold->next;
   engine->held++;
-  hold->next = NULL;
-  hold->request = *request;
-  hold->entry = entry;
+  *hold = (struct fault_hold){.kind = kind,
+                              .request = *request,
+                              .pieces = hold->pieces,
+                              .entry = engine->head,
+                              .due_count = due_count,
+                              .due_ns = due_ns};
   if (request->piece_count) {
     memcpy(hold->pieces, request->local.pieces, request->piece_count * sizeof(*hold->pieces));
     hold->request.local.pieces = hold->pieces;
   }
-  return hold;
+  *holds->last = hold;
+  holds->last = &hold->next;
+  if (kind == FAULT_REORDER && due_count < engine->next_due)
+    engine->next_due = due_count;
 }
 
 static void give_back(struct fault_engine *engine, struct fault_hold *hold)
@@ -52,15 +66,6 @@ static void find_next_due(struct fault_engine *engine)
   for (const struct fault_hold *hold = engine->reordered.first; hold; hold = hold->next)
     if (hold->due_count < engine->next_due)
       engine->next_due = hold->due_count;
-}
-
-void fault_hold_append(struct fault_engine *engine, struct fault_holds *holds,
-                       struct fault_hold *hold)
-{
-  *holds->last = hold;
-  holds->last = &hold->next;
-  if (holds == &engine->reordered && hold->due_count < engine->next_due)
-    engine->next_due = hold->due_count;
 }
 
 static struct fault_hold *unlink_at(struct fault_holds *holds, struct fault_hold **at)
@@ -98,47 +103,44 @@ static bool is_late(uint64_t *newest, const struct fault_hold *hold)
 }
 
 /* When a delayed one goes depends on time, the ledger must not. */
-static void note_reordered(struct fault_engine *engine, const struct fault_hold *hold)
+static void note_released(struct fault_engine *engine, const struct fault_hold *hold)
 {
   struct fault_ledger *ledger = &engine->ledger;
+  if (hold->kind == FAULT_DUPLICATE)
+    return;
   bool late = is_late(&engine->passed, hold);
-  if (is_late(&engine->undelayed, hold)) {
+  if (hold->kind == FAULT_REORDER && is_late(&engine->undelayed, hold)) {
     fault_note(ledger, FAULT_REORDER, hold->request.u.send.sequence);
     return;
   }
-  ledger->reorder_missed++;
+  ledger->reorder_missed += hold->kind == FAULT_REORDER;
   ledger->delayed_late += late;
 }
 
-static bool release_reordered(struct pst_endpoint *endpoint, bool early, uint64_t now,
-                              uint32_t *wait)
+static bool is_due(const struct fault_engine *engine, const struct fault_hold *hold, bool early,
+                   uint64_t now)
 {
-  struct fault_engine *engine = endpoint->engine;
-  struct fault_hold **at = &engine->reordered.first;
-  while (*at) {
-    struct fault_hold *hold = *at;
-    if (!early && hold->due_count > engine->head && hold->due_ns > now) {
-      at = &hold->next;
-      continue;
-    }
-    if (!post_hold(endpoint, hold, wait))
-      return false;
-    note_reordered(engine, hold);
-    give_back(engine, unlink_at(&engine->reordered, at));
-  }
-  find_next_due(engine);
-  return true;
+  return hold->due_ns <= now ||
+         (hold->kind == FAULT_REORDER && (early || hold->due_count <= engine->head));
 }
 
-static bool release_delayed(struct pst_endpoint *endpoint, uint64_t now, uint32_t *wait)
+static bool release_some(struct pst_endpoint *endpoint, struct fault_holds *holds, bool early,
+                         uint64_t now, uint32_t *wait)
 {
   struct fault_engine *engine = endpoint->engine;
-  while (engine->delayed.first && engine->delayed.first->due_ns <= now) {
-    struct fault_hold *hold = engine->delayed.first;
-    if (!post_hold(endpoint, hold, wait))
-      return false;
-    engine->ledger.delayed_late += is_late(&engine->passed, hold);
-    give_back(engine, unlink_at(&engine->delayed, &engine->delayed.first));
+  struct fault_hold **at = &holds->first;
+  while (*at) {
+    struct fault_hold *hold = *at;
+    if (is_due(engine, hold, early, now)) {
+      if (!post_hold(endpoint, hold, wait))
+        return false;
+      note_released(engine, hold);
+      give_back(engine, unlink_at(holds, at));
+    } else if (hold->kind == FAULT_DELAY) {
+      break; /* the others are due later */
+    } else {
+      at = &hold->next;
+    }
   }
   return true;
 }
@@ -149,34 +151,21 @@ bool fault_release(struct pst_endpoint *endpoint, bool early, uint32_t *wait)
   engine->blocked = false;
   if (!engine->held)
     return true;
-  if (engine->again) {
-    if (!post_hold(endpoint, engine->again, wait))
-      return false;
-    give_back(engine, engine->again);
-    engine->again = NULL;
-  }
   uint64_t now = fault_now(endpoint);
-  if (engine->reordered.first && !release_reordered(endpoint, early, now, wait))
+  if (!release_some(endpoint, &engine->again, early, now, wait) ||
+      !release_some(endpoint, &engine->reordered, early, now, wait))
     return false;
-  return release_delayed(endpoint, now, wait);
-}
-
-static void drop_list(struct fault_engine *engine, struct fault_holds *holds, int32_t status)
-{
-  while (holds->first) {
-    fault_entry_settle(engine, holds->first->entry, status);
-    give_back(engine, unlink_at(holds, &holds->first));
-  }
+  find_next_due(engine);
+  return release_some(endpoint, &engine->delayed, early, now, wait);
 }
 
 void fault_holds_drop(struct fault_engine *engine, int32_t status)
 {
-  if (engine->again) {
-    fault_entry_settle(engine, engine->again->entry, status);
-    give_back(engine, engine->again);
-    engine->again = NULL;
-  }
-  drop_list(engine, &engine->reordered, status);
-  drop_list(engine, &engine->delayed, status);
+  struct fault_holds *const all[] = {&engine->again, &engine->reordered, &engine->delayed};
+  for (uint32_t i = 0; i < 3; i++)
+    while (all[i]->first) {
+      fault_entry_settle(engine, all[i]->first->entry, status);
+      give_back(engine, unlink_at(all[i], &all[i]->first));
+    }
   engine->next_due = FAULT_NEVER;
 }

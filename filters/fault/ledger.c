@@ -2,18 +2,15 @@
 /* What was injected, for the run's result. */
 #include "fault.h"
 
-static const char *const count_names[FAULT_KINDS] = {
-    [FAULT_DROP] = "injected_drop",       [FAULT_DUPLICATE] = "injected_duplicate",
-    [FAULT_REORDER] = "injected_reorder", [FAULT_CORRUPT] = "injected_corrupt",
-    [FAULT_DELAY] = "injected_delay",     [FAULT_STALL] = "injected_stall",
-    [FAULT_KILL] = "injected_kill",
-};
-
-static const char *const record_names[FAULT_KINDS] = {
-    [FAULT_DROP] = "drop_at",       [FAULT_DUPLICATE] = "duplicate_at",
-    [FAULT_REORDER] = "reorder_at", [FAULT_CORRUPT] = "corrupt_at",
-    [FAULT_DELAY] = "delay_at",     [FAULT_STALL] = "stall_at",
-    [FAULT_KILL] = "kill_at",
+/* The counter of each kind, and its entries in the ledger. */
+static const char *const names[FAULT_KINDS][2] = {
+    [FAULT_DROP] = {"injected_drop", "drop_at"},
+    [FAULT_DUPLICATE] = {"injected_duplicate", "duplicate_at"},
+    [FAULT_REORDER] = {"injected_reorder", "reorder_at"},
+    [FAULT_CORRUPT] = {"injected_corrupt", "corrupt_at"},
+    [FAULT_DELAY] = {"injected_delay", "delay_at"},
+    [FAULT_STALL] = {"injected_stall", "stall_at"},
+    [FAULT_KILL] = {"injected_kill", "kill_at"},
 };
 
 void fault_note(struct fault_ledger *ledger, enum fault_kind kind, uint64_t sequence)
@@ -24,40 +21,25 @@ void fault_note(struct fault_ledger *ledger, enum fault_kind kind, uint64_t sequ
     ledger->records[ledger->record_count++] = (struct fault_record){kind, sequence};
 }
 
-struct output {
-  struct pst_counter *counters;
-  uint32_t max;
-  uint32_t count;
-};
-
-static void put(struct output *out, const char *name, uint64_t value, uint64_t flags)
+static void add_ledger(struct pst_counter_list *list, const struct fault_ledger *ledger)
 {
-  if (out->count < out->max)
-    out->counters[out->count] =
-        (struct pst_counter){name, flags & PST_COUNTER_DROP ? "injected" : NULL, value, flags};
-  out->count++;
-}
-
-static void put_ledger(struct output *out, const struct fault_ledger *ledger)
-{
-  for (int kind = FAULT_DROP; kind < FAULT_KINDS; kind++)
-    put(out, count_names[kind], ledger->counts[kind], kind == FAULT_DROP ? PST_COUNTER_DROP : 0);
-  put(out, "delayed_late", ledger->delayed_late, 0);
-  put(out, "reorder_missed", ledger->reorder_missed, 0);
-  put(out, "ledger_checksum", ledger->checksum, PST_COUNTER_GAUGE);
+  pst_counter_add(list, names[FAULT_DROP][0], "injected", ledger->counts[FAULT_DROP],
+                  PST_COUNTER_DROP);
+  for (int kind = FAULT_DROP + 1; kind < FAULT_KINDS; kind++)
+    pst_counter_add(list, names[kind][0], NULL, ledger->counts[kind], 0);
+  pst_counter_add(list, "delayed_late", NULL, ledger->delayed_late, 0);
+  pst_counter_add(list, "reorder_missed", NULL, ledger->reorder_missed, 0);
+  pst_counter_add(list, "ledger_checksum", NULL, ledger->checksum, PST_COUNTER_GAUGE);
   for (uint32_t i = 0; i < ledger->record_count; i++)
-    put(out, record_names[ledger->records[i].kind], ledger->records[i].sequence,
-        PST_COUNTER_GAUGE | PST_COUNTER_ENTRY);
+    pst_counter_add(list, names[ledger->records[i].kind][1], NULL, ledger->records[i].sequence,
+                    PST_COUNTER_GAUGE | PST_COUNTER_ENTRY);
 }
 
-static int inner_counters(const struct pst_endpoint *endpoint, struct pst_counter *counters,
-                          uint32_t max)
+static int inner_counters(struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
 {
   const struct fault_engine *engine = endpoint->engine;
-  const struct pst_worker *worker = endpoint->worker;
   if (!engine->killed)
-    return worker->device->ops->counters(worker->device->inner, worker->inner, endpoint->inner,
-                                         counters, max);
+    return pass_counters(endpoint->worker->device, endpoint->worker, endpoint, counters, max);
   uint32_t n = engine->inner_counter_count < max ? engine->inner_counter_count : max;
   if (n)
     memcpy(counters, engine->inner_counters, n * sizeof(*counters));
@@ -68,10 +50,9 @@ int fault_counters(struct pst_device *device, struct pst_worker *worker,
                    struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
 {
   if (!endpoint || !endpoint->engine)
-    return device->ops->counters(device->inner, worker ? worker->inner : NULL,
-                                 endpoint ? endpoint->inner : NULL, counters, max);
+    return pass_counters(device, worker, endpoint, counters, max);
   int n = inner_counters(endpoint, counters, max);
-  struct output out = {counters, max, n > 0 ? (uint32_t)n : 0};
-  put_ledger(&out, &endpoint->engine->ledger);
-  return (int)out.count;
+  struct pst_counter_list list = {counters, max, n > 0 ? (uint32_t)n : 0};
+  add_ledger(&list, &endpoint->engine->ledger);
+  return (int)list.count;
 }

@@ -6,8 +6,6 @@
 
 #include "fault.h"
 
-/* ---- What may be sent from ----------------------------------------------- */
-
 static struct fault_mr *free_entry(struct pst_device *device)
 {
   struct fault_mr *entry = atomic_load_explicit(&device->mrs, memory_order_relaxed);
@@ -36,13 +34,11 @@ int fault_mr_register(struct pst_device *device, const struct pst_mr_params *par
   bool sends = (params->access & PST_ACCESS_LOCAL_READ) && !(params->access & PST_ACCESS_RING);
   if (!device->plan.corrupt || !sends)
     return device->ops->mr_register(device->inner, params, mr);
-  if (!params->region->host) {
-    FAULT_LOG(device, PST_LOG_ERROR,
-              "corrupt_ppm needs payloads that the CPU can read, and this memory (%s) has no host "
-              "mapping; set corrupt_ppm to 0 or send from other memory",
-              params->region->backing);
-    return -EINVAL;
-  }
+  if (!params->region->host)
+    return PST_REFUSE(device->host, -EINVAL,
+                      "corrupt_ppm needs payloads that the CPU can read, and this memory (%s) has "
+                      "no host mapping; set corrupt_ppm to 0 or send from other memory",
+                      params->region->backing);
   struct fault_mr *entry = free_entry(device);
   struct pst_mr *made = NULL;
   if (!entry)
@@ -75,8 +71,6 @@ void fault_mrs_free(struct pst_device *device)
     entry = next;
   }
 }
-
-/* ---- Copies ----------------------------------------------------------------- */
 
 static int pool_map(struct fault_pool *pool, uint64_t length, uint64_t page_size)
 {
@@ -115,12 +109,13 @@ int fault_pool_open(struct pst_device *device, const struct pst_plan *plan,
                                    .path = &path};
     rc = device->ops->mr_register(device->inner, &params, &pool->mr);
   }
-  if (rc != 0)
-    FAULT_LOG(device, PST_LOG_ERROR,
-              "corrupt_ppm needs %llu bytes of host memory for its copies, registered with the "
-              "transport, which gives: %s%s%s; set corrupt_ppm to 0",
-              (unsigned long long)length, strerror(-rc), path.reason[0] ? ": " : "", path.reason);
-  return rc;
+  return rc == 0 ? 0
+                 : PST_REFUSE(device->host, rc,
+                              "corrupt_ppm needs %llu bytes of host memory for its copies, "
+                              "registered with the transport, which gives: %s%s%s; set corrupt_ppm "
+                              "to 0",
+                              (unsigned long long)length, strerror(-rc), path.reason[0] ? ": " : "",
+                              path.reason);
 }
 
 void fault_pool_close(struct pst_device *device)
@@ -138,9 +133,9 @@ int fault_part_take(struct pst_device *device, uint32_t *part)
   uint32_t taken = atomic_fetch_add(&device->pool.parts_used, 1);
   if (taken >= device->pool.parts) {
     atomic_fetch_sub(&device->pool.parts_used, 1);
-    FAULT_LOG(device, PST_LOG_ERROR, "corrupt_ppm has copies for the %u senders of the plan only",
-              device->pool.parts);
-    return -ENOSPC;
+    return PST_REFUSE(device->host, -ENOSPC,
+                      "corrupt_ppm has copies for the %u senders of the plan only",
+                      device->pool.parts);
   }
   *part = taken;
   return 0;
@@ -153,26 +148,26 @@ void fault_part_untake(struct pst_device *device, uint32_t part)
     atomic_compare_exchange_strong(&device->pool.parts_used, &expected, part);
 }
 
-static bool copy_piece(struct pst_device *device, uint8_t *to, const struct pst_mr *mr,
-                       uint64_t offset, uint64_t length)
+static bool copy_piece(struct pst_device *device, uint8_t *to, const struct pst_piece *piece)
 {
-  const struct fault_mr *entry = mr ? find(device, mr) : NULL;
-  if (length == 0)
+  const struct fault_mr *entry = piece->mr ? find(device, piece->mr) : NULL;
+  if (piece->length == 0)
     return true;
-  if (!entry || offset > entry->length || length > entry->length - offset)
+  if (!entry || !pst_range_holds(entry->length, piece->offset, piece->length))
     return false;
-  memcpy(to, entry->host + offset, length);
+  memcpy(to, entry->host + piece->offset, piece->length);
   return true;
 }
 
 static bool gather(struct pst_device *device, uint8_t *to, const struct pst_request *request)
 {
   uint64_t left = request->arg.length;
-  if (request->piece_count == 0)
-    return copy_piece(device, to, request->local.mr, request->offset, left);
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    if (piece->length > left || !copy_piece(device, to, piece->mr, piece->offset, piece->length))
+  struct pst_piece one;
+  uint32_t count;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+  for (uint32_t i = 0; i < count; i++) {
+    const struct pst_piece *piece = &pieces[i];
+    if (piece->length > left || !copy_piece(device, to, piece))
       return false;
     to += piece->length;
     left -= piece->length;

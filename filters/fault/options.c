@@ -2,12 +2,13 @@
 #include <penstock/memory.h>
 #include <penstock/plugin.h>
 
-#define RATE(name_, what)                                                                          \
+/* A number is from `least` to `most`; 0: of any size. */
+#define NUMBER(name_, least, most, value, what)                                                    \
   {                                                                                                \
-    .name = name_, .help = what " Messages per million: 10000 is 1%.", .default_value = "0",       \
-    .max = 1000000, .type = PST_OPTION_UINT, .scope = PST_SCOPE_DEVICE,                            \
-    .flags = PST_OPTION_TESTING                                                                    \
+    .name = name_, .help = what, .default_value = value, .min = least, .max = most,                \
+    .type = PST_OPTION_UINT, .scope = PST_SCOPE_DEVICE, .flags = PST_OPTION_TESTING                \
   }
+#define RATE(name_, what) NUMBER(name_, 0, 1000000, "0", what " Messages per million: 10000 is 1%.")
 #define TIME(name_, value, what)                                                                   \
   {                                                                                                \
     .name = name_, .help = what, .default_value = value, .max = UINT64_C(3600000000000),           \
@@ -15,15 +16,9 @@
   }
 
 static const struct pst_option options[] = {
-    {
-        .name = "seed",
-        .help = "What the faults are drawn from: together with a message's sequence number it "
-                "says what befalls it. The same seed gives the same faults.",
-        .default_value = "1",
-        .type = PST_OPTION_UINT,
-        .scope = PST_SCOPE_DEVICE,
-        .flags = PST_OPTION_TESTING,
-    },
+    NUMBER("seed", 0, 0, "1",
+           "What the faults are drawn from: together with a message's sequence number it says what "
+           "befalls it. The same seed gives the same faults."),
     RATE("drop_ppm", "How many messages are not sent at all, while the sender is told that they "
                      "were."),
     RATE("duplicate_ppm", "How many messages are sent twice."),
@@ -31,48 +26,22 @@ static const struct pst_option options[] = {
     RATE("corrupt_ppm", "How many messages have one bit of their payload changed, in a copy. The "
                         "sender's memory must be one that the CPU can touch."),
     RATE("delay_ppm", "How many messages are sent later by delay_time. Others pass them."),
-    {
-        .name = "distance",
-        .help = "A reordered message is sent behind 1 to so many later ones, but no more than half "
-                "of what the sender can have outstanding.",
-        .default_value = "8",
-        .min = 1,
-        .max = 1024,
-        .type = PST_OPTION_UINT,
-        .scope = PST_SCOPE_DEVICE,
-        .flags = PST_OPTION_TESTING,
-    },
+    NUMBER("distance", 1, 1024, "8",
+           "A reordered message is sent behind 1 to so many later ones, but no more than half of "
+           "what the sender can have outstanding."),
     TIME("reorder_time", "1 s",
          "How long a message that is to be reordered waits for later ones; when none come, it is "
          "sent in its place."),
     TIME("delay_time", "1 ms", "How long a delayed message is held back."),
-    {
-        .name = "stall_at",
-        .help = "Number of the message, counted from 0, before which the sender stops for "
-                "stall_time. Left out: it does not.",
-        .type = PST_OPTION_UINT,
-        .scope = PST_SCOPE_DEVICE,
-        .flags = PST_OPTION_TESTING,
-    },
+    NUMBER("stall_at", 0, 0, NULL,
+           "Number of the message, counted from 0, before which the sender stops for stall_time. "
+           "Left out: it does not."),
     TIME("stall_time", "1 s", "How long the sender stops at stall_at."),
-    {
-        .name = "kill_at",
-        .help = "Number of the message, counted from 0, before which the connection is cut off on "
-                "both sides. Left out: it is not.",
-        .type = PST_OPTION_UINT,
-        .scope = PST_SCOPE_DEVICE,
-        .flags = PST_OPTION_TESTING,
-    },
-    {
-        .name = "ledger",
-        .help = "How many faults of each sender are kept with their sequence numbers. All are "
-                "counted.",
-        .default_value = "32",
-        .max = 65536,
-        .type = PST_OPTION_UINT,
-        .scope = PST_SCOPE_DEVICE,
-        .flags = PST_OPTION_TESTING,
-    },
+    NUMBER("kill_at", 0, 0, NULL,
+           "Number of the message, counted from 0, before which the connection is cut off on both "
+           "sides. Left out: it is not."),
+    NUMBER("ledger", 0, 65536, "32",
+           "How many faults of each sender are kept with their sequence numbers. All are counted."),
 };
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)

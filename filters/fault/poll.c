@@ -7,16 +7,9 @@ static bool is_done(const struct fault_engine *engine, uint64_t entry)
   return entry != engine->head && engine->entries[entry & engine->mask].pending == 0;
 }
 
-static struct pst_completion event(const struct pst_endpoint *endpoint, uint8_t code,
-                                   int32_t status)
-{
-  return (struct pst_completion){
-      .kind = PST_COMPLETION_EVENT, .code = code, .status = status, .endpoint = endpoint->cookie};
-}
-
 static bool is_finished(const struct fault_engine *engine)
 {
-  return engine->close_mode && engine->inner_closed && engine->tail == engine->head;
+  return engine->closing.mode && engine->inner_closed && engine->tail == engine->head;
 }
 
 /* What the host is to have of it, up to max. The CLOSED is the last, and the
@@ -27,7 +20,7 @@ static uint32_t emit(struct pst_endpoint *endpoint, struct pst_completion *out, 
   uint32_t n = 0;
   if (engine->killed && !engine->kill_told && n < max) {
     engine->kill_told = true;
-    out[n++] = event(endpoint, PST_EVENT_DISCONNECTED, -ECONNRESET);
+    pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_DISCONNECTED, -ECONNRESET);
   }
   while (n < max && is_done(engine, engine->tail)) {
     uint64_t from = engine->tail;
@@ -45,7 +38,7 @@ static uint32_t emit(struct pst_endpoint *endpoint, struct pst_completion *out, 
     };
   }
   if (n < max && is_finished(engine)) {
-    out[n++] = event(endpoint, PST_EVENT_CLOSED, 0);
+    pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_CLOSED, 0);
     fault_endpoint_forget(endpoint);
   }
   return n;
@@ -160,7 +153,7 @@ static bool has_work(const struct fault_engine *engine)
 {
   return engine->stalled_ns || (engine->held && !engine->blocked) ||
          (engine->killed && !engine->kill_told) || is_done(engine, engine->tail) ||
-         (engine->close_mode && !engine->inner_closes) || is_finished(engine);
+         (engine->closing.mode && !engine->inner_closes) || is_finished(engine);
 }
 
 int fault_arm(struct pst_worker *worker)

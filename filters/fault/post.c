@@ -99,7 +99,7 @@ static uint32_t post_twice(struct pst_endpoint *endpoint, const struct pst_reque
   for (uint32_t i = 0; i < taken; i++)
     fault_fifo_push(engine, engine->head);
   if (taken == 1)
-    engine->again = fault_hold_take(engine, &both[1], engine->head);
+    fault_hold_add(engine, &both[1], FAULT_DUPLICATE, 0, 0);
   progress->wait = PST_WAIT_NONE; /* of the second half, which is held */
   fault_entry_push(engine, request->cookie, 2, 0);
   return 1;
@@ -134,18 +134,15 @@ static uint32_t hold_back(struct pst_endpoint *endpoint, const struct pst_reques
   uint64_t sequence = request->u.send.sequence;
   if (!engine->spare)
     return wait_for_queue(progress);
-  struct fault_hold *hold = fault_hold_take(engine, request, engine->head);
-  fault_entry_push(engine, request->cookie, 1, 0);
-  hold->due_ns = fault_now(endpoint);
+  uint64_t now = fault_now(endpoint);
   if (kind == FAULT_DELAY) {
     fault_note(&engine->ledger, FAULT_DELAY, sequence);
-    hold->due_ns += plan->delay_ns;
-    fault_hold_append(engine, &engine->delayed, hold);
-    return 1;
+    fault_hold_add(engine, request, kind, now + plan->delay_ns, 0);
+  } else {
+    uint64_t behind = 2 + fault_mix(fault_draw(plan, sequence)) % engine->distance;
+    fault_hold_add(engine, request, kind, now + plan->reorder_ns, engine->head + behind);
   }
-  hold->due_ns += plan->reorder_ns;
-  hold->due_count = engine->head + 1 + fault_mix(fault_draw(plan, sequence)) % engine->distance;
-  fault_hold_append(engine, &engine->reordered, hold);
+  fault_entry_push(engine, request->cookie, 1, 0);
   return 1;
 }
 
@@ -234,15 +231,12 @@ int fault_post(struct pst_endpoint *endpoint, const struct pst_request *requests
     return pass_ops(endpoint)->post(endpoint->inner, requests, n, wait);
   if (engine->killed || engine->over)
     return -ECONNRESET;
-  if (!engine->connected || engine->close_mode)
+  if (!engine->connected || engine->closing.mode)
     return -ENOTCONN;
   while (taken < n && progress.rc == 0 && progress.wait == PST_WAIT_NONE) {
     const struct pst_request *next = requests + taken;
     taken += next->opcode == PST_OP_SEND ? post_sends(endpoint, next, n - taken, &progress)
                                          : post_others(endpoint, next, n - taken, &progress);
   }
-  if (taken == 0 && progress.rc != 0)
-    return progress.rc;
-  *wait = progress.wait;
-  return taken || n == 0 ? (int)taken : -EAGAIN;
+  return pst_post_result(taken, n, progress.rc, progress.wait, wait);
 }

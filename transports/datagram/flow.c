@@ -210,25 +210,12 @@ static void ignore(struct dg_flow *flow, const struct dg_identity *by)
   flow->counts.not_ours++;
 }
 
-/* The sender that has started anew was there before it was believed. */
-static void claim_strays(struct dg_flow *flow)
+/* Its datagrams were counted otherwise before it was believed. */
+static void claim(struct dg_flow *flow, uint64_t *cause, uint64_t datagrams)
 {
-  if (flow->strays && flow->strays_cause == flow->held_cause) {
-    *flow->strays_cause -= flow->strays;
-    flow->counts.displaced += flow->strays;
-    flow->lost_before += flow->strays;
-  }
-  flow->strays = 0;
-}
-
-static void claim_ignored(struct dg_flow *flow)
-{
-  if (flow->ignored && same_identity(&flow->ignored_by, &flow->current)) {
-    flow->counts.not_ours -= flow->ignored;
-    flow->counts.displaced += flow->ignored;
-    flow->lost_before += flow->ignored;
-  }
-  flow->ignored = 0;
+  *cause -= datagrams;
+  flow->counts.displaced += datagrams;
+  flow->lost_before += datagrams;
 }
 
 static uint32_t hold(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
@@ -255,9 +242,13 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
     flow->former = flow->current;
     flow->has_former = true;
     flow->current = flow->held_by;
-    claim_ignored(flow);
+    if (same_identity(&flow->ignored_by, &flow->current))
+      claim(flow, &flow->counts.not_ours, flow->ignored);
+    flow->ignored = 0;
   }
-  claim_strays(flow);
+  if (flow->strays_cause == flow->held_cause)
+    claim(flow, flow->held_cause, flow->strays);
+  flow->strays = 0;
   flow->holds = false;
   flow->credit = 0;
   flow->held.sequence = sequence->next;

@@ -37,11 +37,6 @@ static inline uint32_t dg_sequence_bits(enum dg_framing framing)
   return framing == DG_FRAMING_RTP ? 16 : framing == DG_FRAMING_SEQUENCE ? 32 : 0;
 }
 
-static inline uint32_t dg_tailroom(enum dg_framing framing)
-{
-  return framing == DG_FRAMING_RTP ? DG_RTP_TAILROOM : 0;
-}
-
 struct dg_header {
   uint32_t sequence; /* its low bits go on the wire */
   uint32_t checksum; /* sequence */

@@ -13,13 +13,11 @@ int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
   struct pst_device *device = endpoint->worker->device;
   const struct lb_link *own = endpoint->own;
-  if (address->capacity < sizeof(struct lb_address))
-    return -ENOSPC;
   struct lb_address out = {
       .magic = LB_ADDRESS_MAGIC,
       .version = LB_VERSION,
       .mode = device->mode,
-      .id = own->id,
+      .id = own->entry.id,
       .roles = endpoint->roles,
       .expedited = lb_barrier_expedited(),
       .slots = own->slots,
@@ -27,42 +25,35 @@ int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
       .port_bytes = own->port_bytes,
   };
   lb_process_nonce(out.nonce);
-  address->fd_count = 0;
-  if (device->shared) {
-    address->fds[LB_FD_PROCESS] = endpoint->process_fd;
-    address->fds[LB_FD_WAKE] = endpoint->wake_fd;
-    address->fds[LB_FD_PORT] = own->port_fd;
-    address->fd_count = 3;
-  }
   if (endpoint->ring) {
-    out.ring_offset = endpoint->ring->fd_offset + endpoint->rx->payload_offset;
+    out.ring_offset = endpoint->rx->payload_offset;
+    if (device->shared)
+      out.ring_offset += endpoint->ring->mr->out.offset;
     out.stride = own->stride;
     out.payload_max = own->payload_max;
-    if (device->shared) {
-      address->fds[LB_FD_RING] = endpoint->ring->fd;
-      address->fd_count = 4;
-    }
   }
-  memcpy(address->bytes, &out, sizeof(out));
-  address->length = sizeof(out);
+  int rc = pst_blob_write(address, &out, sizeof(out));
+  if (rc != 0 || !device->shared)
+    return rc;
+  address->fds[LB_FD_PROCESS] = endpoint->process_fd;
+  address->fds[LB_FD_WAKE] = own->wake_fd;
+  address->fds[LB_FD_PORT] = own->port_fd;
+  if (endpoint->ring)
+    address->fds[LB_FD_RING] = endpoint->ring->mr->out.fd;
+  address->fd_count = endpoint->ring ? 4 : 3;
   return 0;
 }
 
 static int refuse(const struct pst_endpoint *endpoint, const char *why)
 {
-  LB_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
-         endpoint->label, why);
-  return -EPROTO;
+  return LB_REFUSE(endpoint, -EPROTO, "the peer's address cannot be used: %s", why);
 }
 
 static int address_check(const struct pst_endpoint *endpoint, const struct pst_blob *blob,
                          struct lb_address *in)
 {
   struct pst_device *device = endpoint->worker->device;
-  if (blob->length != sizeof(*in))
-    return refuse(endpoint, "it is not one of loopback's; both ends need the same transport");
-  memcpy(in, blob->bytes, sizeof(*in));
-  if (in->magic != LB_ADDRESS_MAGIC)
+  if (!pst_blob_read(blob, in, sizeof(*in)) || in->magic != LB_ADDRESS_MAGIC)
     return refuse(endpoint, "it is not one of loopback's; both ends need the same transport");
   if (in->version != LB_VERSION)
     return refuse(endpoint, "it is another version's; run the same Penstock on both ends");
@@ -117,14 +108,11 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   const char *why = "out of memory";
   if (!endpoint->worker->device->shared)
     return refuse(endpoint, "it is another process's, and the plan was for one process");
-  if (blob->fd_count == 0) {
-    LB_LOG(
-        endpoint->worker->device, PST_LOG_ERROR,
-        "%s: loopback works only between processes of one host, of one user or with `insecure: true` "
-        "(the option --insecure) at both ends, and the peer is none of these; use udp or verbs_rc",
-        endpoint->label);
-    return -EXDEV;
-  }
+  if (blob->fd_count == 0)
+    return LB_REFUSE(endpoint, -EXDEV,
+                     "loopback works only between processes of one host, of one user or with "
+                     "`insecure: true` (the option --insecure) at both ends, and the peer is none "
+                     "of these; use udp or verbs_rc");
   if (blob->fd_count != (in->slots ? 4u : 3u))
     return refuse(endpoint, "it has not the descriptors that it needs");
   if (!is_process(blob->fds[LB_FD_PROCESS]))
@@ -132,21 +120,16 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   int rc = lb_link_map(in, blob->fds, peer_most(endpoint), &endpoint->peer, &why);
   if (rc == -EPROTO)
     return refuse(endpoint, why);
-  if (rc != 0) {
-    LB_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: the peer: %s: %s", endpoint->label, why,
-           strerror(-rc));
-    return rc;
-  }
+  if (rc != 0)
+    return LB_REFUSE(endpoint, rc, "the peer: %s: %s", why, strerror(-rc));
   endpoint->mapped = endpoint->peer->port_map.bytes + endpoint->peer->ring_map.bytes;
-  int fd = fcntl(blob->fds[LB_FD_PROCESS], F_DUPFD_CLOEXEC, 0);
-  endpoint->process_watch = (struct lb_watch){LB_WATCH_PROCESS, fd, endpoint};
-  rc = fd < 0 ? -errno : lb_worker_add_watch(endpoint->worker, &endpoint->process_watch);
+  endpoint->peer_fd = fcntl(blob->fds[LB_FD_PROCESS], F_DUPFD_CLOEXEC, 0);
+  rc = endpoint->peer_fd < 0 ? -errno
+                             : lb_worker_watch_fd(endpoint->worker, endpoint->peer_fd, endpoint);
   if (rc == 0)
     return 0;
-  LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
-         "%s: the peer's process cannot be watched: %s; raise `ulimit -n`", endpoint->label,
-         strerror(-rc));
-  return rc;
+  return LB_REFUSE(endpoint, rc, "the peer's process cannot be watched: %s; raise `ulimit -n`",
+                   strerror(-rc));
 }
 
 /* Our addresses never change, so that all there can be is the same one again. */
@@ -154,7 +137,7 @@ static int reconnect(struct pst_endpoint *endpoint, const struct lb_address *in)
 {
   if (!endpoint->connected || endpoint->over)
     return -EALREADY;
-  if (!endpoint->peer || endpoint->peer->id != in->id)
+  if (!endpoint->peer || endpoint->peer->entry.id != in->id)
     return refuse(endpoint, "this endpoint has another peer already");
   endpoint->connected = false;
   return 0;
@@ -175,7 +158,7 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
     return reconnect(endpoint, &in);
   lb_process_nonce(nonce);
   if (memcmp(nonce, in.nonce, sizeof(nonce)) == 0) {
-    endpoint->peer = lb_registry_find_link(in.id);
+    endpoint->peer = lb_registry_find(LB_ENTRY_LINK, in.id);
     if (!endpoint->peer)
       lb_endpoint_fail(endpoint, -ECONNREFUSED, "");
   } else {
@@ -184,10 +167,9 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   if (rc == 0 && endpoint->peer)
     rc = tx_open(endpoint);
   if (rc != 0) {
-    int fd = endpoint->process_watch.fd;
-    lb_worker_drop_watch(endpoint->worker, &endpoint->process_watch);
-    if (fd >= 0)
-      close(fd);
+    lb_worker_unwatch_fd(endpoint->worker, endpoint->peer_fd);
+    lb_fd_close(endpoint->peer_fd);
+    endpoint->peer_fd = -1;
     lb_link_unref(endpoint->peer);
     endpoint->peer = NULL;
     return rc;
@@ -197,7 +179,8 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   if (!endpoint->peer)
     return 0;
   uint64_t none = 0;
-  if (!atomic_compare_exchange_strong(&endpoint->peer->port->claimant, &none, endpoint->own->id)) {
+  if (!atomic_compare_exchange_strong(&endpoint->peer->port->claimant, &none,
+                                      endpoint->own->entry.id)) {
     lb_endpoint_fail(endpoint, -EADDRINUSE, "");
     return 0;
   }

@@ -7,15 +7,10 @@
 #define BATCHES 64u
 #define PIECES 128u
 
-static bool host_has_copies(const struct pst_host *host)
-{
-  return host->struct_size >= offsetof(struct pst_host, region_release) + sizeof(void *);
-}
-
 bool lb_copies_by(const struct pst_device *device, const struct pst_region *region)
 {
   const struct pst_memory_ops *ops = NULL;
-  if (host_has_copies(device->host))
+  if (device->host->struct_size >= offsetof(struct pst_host, region_release) + sizeof(void *))
     ops = device->host->region_memory(device->host, region);
   return ops && (ops->capabilities & PST_MEMORY_CAP_COPY);
 }
@@ -52,8 +47,6 @@ int lb_copier_open(struct pst_endpoint *endpoint, const struct pst_region *regio
   *copier = made;
   return 0;
 }
-
-/* ---- Ending ---------------------------------------------------------------------- */
 
 static void look(struct lb_copier *copier)
 {
@@ -118,8 +111,6 @@ void lb_copy_free(struct pst_endpoint *endpoint)
   free(endpoint->pending);
 }
 
-/* ---- Posting ---------------------------------------------------------------------- */
-
 static void push(struct pst_endpoint *endpoint, const struct pst_request *request,
                  struct lb_copier *copier, uint64_t ticket, struct lb_gate *gate)
 {
@@ -141,38 +132,27 @@ struct batch {
   struct pst_copy_row pieces[PIECES];
 };
 
-static uint32_t pieces_of(const struct pst_request *request)
-{
-  return request->piece_count ? request->piece_count : 1;
-}
-
-static void add_piece(struct batch *batch, const struct lb_mr *mr, uint64_t offset, uint64_t length,
-                      uint64_t far, bool reading)
-{
-  uint64_t near = mr->region.address + mr->offset + offset;
-  if (length)
-    batch->pieces[batch->count++] = (struct pst_copy_row){.source = reading ? far : near,
-                                                          .destination = reading ? near : far,
-                                                          .length = length,
-                                                          .count = 1};
-}
-
 static void add(struct batch *batch, const struct pst_request *request)
 {
   struct pst_remote *remote = request->u.rma.remote;
   uint64_t far = remote->address + request->u.rma.offset;
-  bool reading = request->opcode == PST_OP_READ;
+  const bool reading = request->opcode == PST_OP_READ;
+  struct pst_piece one;
+  uint32_t count;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
   if (batch->requests++ == 0) {
     batch->first = request;
     batch->remote = remote;
   }
-  if (request->piece_count == 0)
-    add_piece(batch, lb_mr_of(request->local.mr), request->offset, request->arg.length, far,
-              reading);
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    add_piece(batch, lb_mr_of(piece->mr), piece->offset, piece->length, far, reading);
-    far += piece->length;
+  for (uint32_t i = 0; i < count; far += pieces[i++].length) {
+    if (!pieces[i].length)
+      continue;
+    const struct lb_mr *mr = lb_mr_of(pieces[i].mr);
+    const uint64_t near = mr->region.address + mr->offset + pieces[i].offset;
+    batch->pieces[batch->count++] = (struct pst_copy_row){.source = reading ? far : near,
+                                                          .destination = reading ? near : far,
+                                                          .length = pieces[i].length,
+                                                          .count = 1};
   }
 }
 
@@ -247,7 +227,8 @@ static bool joins(const struct batch *batch, const struct pst_request *request)
 {
   return batch->requests == 0 ||
          (batch->remote == request->u.rma.remote && batch->first->opcode == request->opcode &&
-          batch->count + pieces_of(request) <= PIECES && !(request->flags & PST_REQUEST_FENCE));
+          batch->count + (request->piece_count ? request->piece_count : 1u) <= PIECES &&
+          !(request->flags & PST_REQUEST_FENCE));
 }
 
 static int by_copy(struct pst_endpoint *endpoint, const struct pst_request *request,

@@ -13,26 +13,21 @@ void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared)
                  shared ? "shm" : "memory", "");
 }
 
-int lb_process_open(int *fd)
+int lb_process_open(void)
 {
-  int opened = (int)syscall(SYS_pidfd_open, getpid(), 0);
-  if (opened < 0)
-    return -errno;
-  *fd = opened;
-  return 0;
+  int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+  return fd < 0 ? -errno : fd;
 }
 
 static int check_process_fd(struct pst_device *device)
 {
-  int fd = -1;
-  int rc = lb_process_open(&fd);
-  if (rc == 0)
+  int fd = lb_process_open();
+  if (fd >= 0)
     return close(fd);
-  LB_LOG(device, PST_LOG_ERROR,
-         "pidfd_open: %s; between processes loopback needs Linux 5.3 or newer and a sandbox that "
-         "allows the call, or run both ends in one process",
-         strerror(-rc));
-  return rc == -EPERM ? -EACCES : -ENODEV;
+  return PST_REFUSE(device->host, fd == -EPERM ? -EACCES : -ENODEV,
+                    "pidfd_open: %s; between processes loopback needs Linux 5.3 or newer and a "
+                    "sandbox that allows the call, or run both ends in one process",
+                    strerror(-fd));
 }
 
 int lb_open(const struct pst_host *host, const struct pst_open_params *params,
@@ -51,11 +46,10 @@ int lb_open(const struct pst_host *host, const struct pst_open_params *params,
   made->shared = !(made->plan.flags & PST_PLAN_IN_PROCESS);
 
   int rc = 0;
-  if (made->shared && made->mode == LB_MODE_REFERENCE) {
-    LB_LOG(made, PST_LOG_ERROR,
-           "mode: reference works within one process only; use mode: copy, or `penstock run`");
-    rc = -EXDEV;
-  }
+  if (made->shared && made->mode == LB_MODE_REFERENCE)
+    rc = PST_REFUSE(host, -EXDEV,
+                    "mode: reference works within one process only; use mode: copy, or `penstock "
+                    "run`");
   if (rc == 0 && made->shared)
     rc = check_process_fd(made);
   if (rc != 0) {
@@ -68,8 +62,6 @@ int lb_open(const struct pst_host *host, const struct pst_open_params *params,
 
 void lb_close(struct pst_device *device)
 {
-  if (!device)
-    return;
   free(device);
 }
 

@@ -33,11 +33,10 @@ static int params_check(struct pst_worker *worker, const struct pst_endpoint_par
 
 static int add_slot(struct pst_worker *worker)
 {
-  if (worker->endpoint_count >= LB_ENDPOINTS_MAX) {
-    LB_LOG(worker->device, PST_LOG_ERROR,
-           "no more endpoints: a worker of loopback has at most %u at a time", LB_ENDPOINTS_MAX);
-    return -ENOSPC;
-  }
+  if (worker->endpoint_count >= LB_ENDPOINTS_MAX)
+    return PST_REFUSE(worker->device->host, -ENOSPC,
+                      "no more endpoints: a worker of loopback has at most %u at a time",
+                      LB_ENDPOINTS_MAX);
   void *grown =
       realloc(worker->endpoints, (worker->endpoint_count + 1) * sizeof(struct pst_endpoint *));
   if (!grown)
@@ -48,19 +47,9 @@ static int add_slot(struct pst_worker *worker)
 
 static int open_wake(struct pst_endpoint *endpoint)
 {
-  struct pst_worker *worker = endpoint->worker;
-  endpoint->own->wake_adds = true;
-  endpoint->own->wake_fd = fcntl(worker->event_fd, F_DUPFD_CLOEXEC, 0);
-  if (endpoint->own->wake_fd < 0)
-    return -errno;
-  if (!worker->device->shared)
-    return 0;
-  /* Never 0, and never read: a write of any number is an edge. */
-  endpoint->wake_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (endpoint->wake_fd < 0)
-    return -errno;
-  endpoint->wake_watch = (struct lb_watch){LB_WATCH_WAKE, endpoint->wake_fd, endpoint};
-  return lb_worker_add_watch(worker, &endpoint->wake_watch);
+  struct lb_link *own = endpoint->own;
+  own->wake_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+  return own->wake_fd < 0 ? -errno : lb_worker_watch_fd(endpoint->worker, own->wake_fd, NULL);
 }
 
 static int open_port(struct pst_endpoint *endpoint)
@@ -68,7 +57,7 @@ static int open_port(struct pst_endpoint *endpoint)
   struct pst_worker *worker = endpoint->worker;
   struct pst_device *device = worker->device;
   if (!endpoint->ring) {
-    endpoint->own = lb_link_new(lb_id_new(), 0, device->shared, false);
+    endpoint->own = lb_link_new(0, device->shared, false);
     return endpoint->own ? 0 : -errno;
   }
   struct lb_rx *rx;
@@ -102,21 +91,20 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->timeout_ns = in.timeout_ns;
   if (in.mr && (in.roles & PST_ROLE_RMA)) {
     made->near = lb_mr_of(in.mr);
-    atomic_fetch_add_explicit(&made->near->refs, 1, memory_order_relaxed);
+    lb_entry_ref(&made->near->entry);
   }
   made->tx.message_max = in.message_max ? in.message_max : LB_BYTES_MAX;
-  made->wake_fd = -1;
-  made->wake_watch.fd = made->process_watch.fd = made->process_fd = -1;
+  made->peer_fd = made->process_fd = -1;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   if ((rc = pst_dones_open(&made->dones, in.requests)) != 0 || (rc = open_port(made)) != 0 ||
       (rc = open_wake(made)) != 0 ||
-      (device->shared && (rc = lb_process_open(&made->process_fd)) != 0)) {
-    LB_LOG(device, PST_LOG_ERROR, "%s: endpoint: %s; raise `ulimit -n` or the memory limit",
-           made->label, strerror(-rc));
+      (device->shared && (rc = made->process_fd = lb_process_open()) < 0)) {
+    LB_TELL(made, PST_LOG_ERROR, "endpoint: %s; raise `ulimit -n` or the memory limit",
+            strerror(-rc));
     lb_endpoint_free(made);
     return rc;
   }
-  lb_registry_add_link(made->own);
+  lb_registry_add(LB_ENTRY_LINK, &made->own->entry);
   worker->endpoints[worker->endpoint_count++] = made;
   *endpoint = made;
   return 0;
@@ -125,24 +113,20 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
 void lb_endpoint_free(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
-  int process_fd = endpoint->process_watch.fd;
-  lb_worker_drop_watch(worker, &endpoint->process_watch);
-  lb_worker_drop_watch(worker, &endpoint->wake_watch);
+  lb_worker_unwatch_fd(worker, endpoint->peer_fd);
   if (endpoint->rx)
-    endpoint->rx->process_fd = process_fd;
-  else if (process_fd >= 0)
-    close(process_fd);
-  if (endpoint->process_fd >= 0)
-    close(endpoint->process_fd);
-  if (endpoint->wake_fd >= 0)
-    close(endpoint->wake_fd);
+    endpoint->rx->process_fd = endpoint->peer_fd;
+  else
+    lb_fd_close(endpoint->peer_fd);
+  lb_fd_close(endpoint->process_fd);
   lb_copy_end(endpoint);
   while (endpoint->remotes) /* void from CLOSED on */
     lb_remote_close(endpoint, endpoint->remotes);
   if (endpoint->rx)
     endpoint->rx->endpoint = NULL;
   if (endpoint->own) {
-    lb_registry_remove_link(endpoint->own);
+    lb_worker_unwatch_fd(worker, endpoint->own->wake_fd);
+    lb_registry_remove(LB_ENTRY_LINK, &endpoint->own->entry);
     atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
   }
   lb_link_unref(endpoint->own);
@@ -166,21 +150,20 @@ void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *wha
   endpoint->over_status = status;
   endpoint->connect_deadline_ns = 0;
   if (status == -EPROTO)
-    LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
-           "%s: the peer (process %u) %s; it is not a loopback endpoint of ours, or its memory "
-           "was overwritten",
-           endpoint->label, endpoint->peer_pid, what);
+    LB_TELL(endpoint, PST_LOG_ERROR,
+            "the peer (process %u) %s; it is not a loopback endpoint of ours, or its memory was "
+            "overwritten",
+            endpoint->peer_pid, what);
   if (status == -EFAULT)
-    LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
-           "%s: memory shared with the peer (process %u) is gone (SIGBUS): the peer punched it, or "
-           "no page could be had for it; check huge pages, the limits of the control group and "
-           "vm.overcommit_memory",
-           endpoint->label, endpoint->peer_pid);
+    LB_TELL(endpoint, PST_LOG_ERROR,
+            "memory shared with the peer (process %u) is gone (SIGBUS): the peer punched it, or "
+            "no page could be had for it; check huge pages, the limits of the control group and "
+            "vm.overcommit_memory",
+            endpoint->peer_pid);
   if (status == -ETIMEDOUT)
-    LB_LOG(
-        endpoint->worker->device, PST_LOG_ERROR,
-        "%s: the peer (process %u) has not connected within %llu ms: is it stopped, or too busy?",
-        endpoint->label, endpoint->peer_pid, (unsigned long long)(endpoint->timeout_ns / 1000000u));
+    LB_TELL(endpoint, PST_LOG_ERROR,
+            "the peer (process %u) has not connected within %llu ms: is it stopped, or too busy?",
+            endpoint->peer_pid, (unsigned long long)(endpoint->timeout_ns / 1000000u));
 }
 
 bool lb_endpoint_pending(struct pst_endpoint *endpoint)
@@ -209,28 +192,12 @@ bool lb_endpoint_pending(struct pst_endpoint *endpoint)
   return wanted;
 }
 
-static struct pst_completion event(const struct pst_endpoint *endpoint, uint8_t code,
-                                   int32_t status)
-{
-  struct pst_completion out;
-  pst_event_write(&out, endpoint->cookie, code, status);
-  return out;
-}
-
 /* Has the peer gone, and has all that it left behind been handed over? */
 static bool peer_is_over(const struct pst_endpoint *endpoint)
 {
-  if (!endpoint->peer)
-    return false;
-  uint32_t state = atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire);
-  if (!endpoint->dead && !(state & LB_STATE_CLOSED))
+  if (!endpoint->peer || (!endpoint->dead && !lb_link_is(endpoint->peer, LB_STATE_CLOSED)))
     return false;
   return !endpoint->rx || !endpoint->connected || endpoint->shut || lb_rx_drained(endpoint->rx);
-}
-
-static bool peer_was_orderly(const struct pst_endpoint *endpoint)
-{
-  return atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) & LB_STATE_CLOSED;
 }
 
 /* The peer sees CLOSED before it writes again, or we see that it writes. */
@@ -278,14 +245,14 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
       !pst_dones_is_empty(&endpoint->dones))
     return 0;
   rx_over(endpoint);
-  out[0] = event(endpoint, PST_EVENT_CLOSED, 0);
+  pst_event_write(out, endpoint->cookie, PST_EVENT_CLOSED, 0);
   endpoint->freed = true;
   endpoint->worker->closed++;
   return 1;
 }
 
 /* Orderly or not, tell the host once; a peer that broke the rules is told too. */
-static struct pst_completion disconnect(struct pst_endpoint *endpoint)
+static void disconnect(struct pst_endpoint *endpoint, struct pst_completion *out)
 {
   lb_tx_settle(endpoint, -ECONNRESET, endpoint->dead ? -ECONNRESET : LB_PENDING);
   if (endpoint->over_status == -EPROTO || endpoint->over_status == -ETIMEDOUT ||
@@ -296,7 +263,7 @@ static struct pst_completion disconnect(struct pst_endpoint *endpoint)
   }
   rx_over(endpoint);
   endpoint->gone = true;
-  return event(endpoint, PST_EVENT_DISCONNECTED, endpoint->over_status);
+  pst_event_write(out, endpoint->cookie, PST_EVENT_DISCONNECTED, endpoint->over_status);
 }
 
 uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completion *out,
@@ -307,11 +274,10 @@ uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completi
   if (max == 0)
     return 0;
   if (!endpoint->connected && endpoint->peer && !endpoint->over && !endpoint->closing.mode &&
-      (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) &
-       LB_STATE_ATTACHED)) {
+      lb_link_is(endpoint->peer, LB_STATE_ATTACHED)) {
     endpoint->connected = true;
     endpoint->connect_deadline_ns = 0;
-    out[n++] = event(endpoint, PST_EVENT_CONNECTED, 0);
+    pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_CONNECTED, 0);
   } else if (endpoint->connect_deadline_ns && !endpoint->over &&
              host->clock_ns(host) >= endpoint->connect_deadline_ns) {
     lb_endpoint_fail(endpoint, -ETIMEDOUT, "");
@@ -319,9 +285,9 @@ uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completi
   if (!endpoint->attention)
     return n;
   if (!endpoint->over && peer_is_over(endpoint))
-    lb_endpoint_fail(endpoint, peer_was_orderly(endpoint) ? 0 : -ECONNRESET, "");
+    lb_endpoint_fail(endpoint, lb_link_is(endpoint->peer, LB_STATE_CLOSED) ? 0 : -ECONNRESET, "");
   if (endpoint->over && !endpoint->gone && n < max)
-    out[n++] = disconnect(endpoint);
+    disconnect(endpoint, &out[n++]);
   if (endpoint->closing.mode && n < max)
     n += progress_close(endpoint, out + n);
   endpoint->attention = endpoint->closing.mode || (endpoint->over && !endpoint->gone);

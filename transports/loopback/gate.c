@@ -7,9 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device.h"
-#include "gate.h"
-#include "remote.h"
+#include "loopback.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool expedited;

@@ -13,17 +13,11 @@
 #include "port.h"
 #include "registry.h"
 
-static uint64_t power_of_two(uint64_t at_least)
-{
-  uint64_t power = 1;
-  while (power < at_least)
-    power <<= 1;
-  return power;
-}
-
 uint64_t lb_port_bytes(uint32_t slots, uint64_t *capacity)
 {
-  *capacity = slots ? power_of_two(slots) : 0;
+  *capacity = slots != 0; /* then a power of two */
+  while (*capacity < slots)
+    *capacity <<= 1;
   return sizeof(struct lb_port) + *capacity * (sizeof(struct lb_desc) + sizeof(uint32_t));
 }
 
@@ -41,48 +35,24 @@ static struct lb_link *link_alloc(uint64_t id, uint32_t slots)
   if (!link)
     return NULL;
   memset(link, 0, sizeof(*link));
-  atomic_init(&link->refs, 1);
-  link->id = id;
+  atomic_init(&link->entry.refs, 1);
+  link->entry.id = id;
   link->slots = slots;
   link->wake_fd = -1;
   link->port_fd = -1;
   return link;
 }
 
-/* With memory behind it, so that nobody else has to find some. */
-static void *memfd_map(const char *name, uint64_t bytes, struct lb_link *link)
+struct lb_link *lb_link_new(uint32_t slots, bool shared, bool lends)
 {
-  void *at = NULL;
-  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0)
-    return NULL;
-  int rc = fallocate(fd, 0, 0, (off_t)bytes) == 0 &&
-                   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0
-               ? 0
-               : -errno;
-  if (rc == 0)
-    rc = lb_map_open(fd, 0, bytes, PROT_READ | PROT_WRITE, &link->port_map, &at);
-  if (rc != 0) {
-    close(fd);
-    errno = -rc;
-    return NULL;
-  }
-  const char *why;
-  lb_map_populate(&link->port_map, fd, &why);
-  link->port_fd = fd;
-  return at;
-}
-
-struct lb_link *lb_link_new(uint64_t id, uint32_t slots, bool shared, bool lends)
-{
-  struct lb_link *link = link_alloc(id, slots);
+  struct lb_link *link = link_alloc(lb_id_new(), slots);
   if (!link)
     return NULL;
   uint64_t capacity;
   link->port_bytes = lb_port_bytes(slots, &capacity);
   void *memory = NULL;
   if (shared) {
-    memory = memfd_map("penstock-loopback", link->port_bytes, link);
+    memory = lb_memfd_open("penstock-loopback", link->port_bytes, &link->port_map, &link->port_fd);
   } else {
     uint64_t rounded = (link->port_bytes + LB_CACHE_LINE - 1) & ~(uint64_t)(LB_CACHE_LINE - 1);
     memory = aligned_alloc(LB_CACHE_LINE, rounded);
@@ -205,27 +175,25 @@ fail:
 
 void lb_link_unref(struct lb_link *link)
 {
-  if (!link || atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) != 1)
+  if (!link || !lb_entry_unref(&link->entry))
     return;
   lb_map_close(&link->ring_map);
   if (!link->port_map.at)
     free(link->port);
   lb_map_close(&link->port_map);
-  if (link->port_fd >= 0)
-    close(link->port_fd);
-  if (link->wake_fd >= 0)
-    close(link->wake_fd);
+  lb_fd_close(link->port_fd);
+  lb_fd_close(link->wake_fd);
   free(link->lent);
   free(link);
 }
 
-/* The peer's counter stays as it is, above 0: a write of nothing wakes who watches its edges, and
- * cannot fill it up and so wait for room. */
+/* The counter stays as it is, above 0: a write of nothing wakes who watches its edges, and cannot
+ * fill it up and so wait for room. */
 void lb_link_wake(struct lb_link *link)
 {
-  const uint64_t count = link->wake_adds;
+  const uint64_t nothing = 0;
   if (link->wake_fd < 0)
     return;
-  ssize_t written = write(link->wake_fd, &count, sizeof(count));
-  (void)written; /* full means that it is readable already */
+  ssize_t written = write(link->wake_fd, &nothing, sizeof(nothing));
+  (void)written;
 }

@@ -13,30 +13,49 @@
 
 #include <penstock/transport-util.h>
 
-#include "device.h"
+#include "described.h"
 #include "gate.h"
 #include "map.h"
 #include "mr.h"
 #include "port.h"
 #include "remote.h"
 
-#define LB_PLACES (UINT32_C(1) << 14) /* of rx of one worker */
+#define LB_PIECES_MAX 64u
+#define LB_REQUESTS_MAX (1u << 20)
+#define LB_WORKERS_MAX 1024u
+#define LB_ENDPOINTS_MAX 4096u /* of one worker */
 
-enum lb_watch_kind { LB_WATCH_WORKER, LB_WATCH_WAKE, LB_WATCH_PROCESS, LB_WATCH_TIMER };
-struct lb_watch {
-  enum lb_watch_kind kind;
-  int fd;
-  struct pst_endpoint *endpoint;
+/* Copy the leading requests that are valid SENDs of one piece, up to n, all of which
+ * have a credit. Returns how many. */
+typedef uint32_t lb_send_fn(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                            uint32_t n);
+
+struct pst_device {
+  const struct pst_host *host;
+  lb_send_fn *send_plain; /* for this CPU */
+  struct pst_plan plan;
+  enum lb_mode mode;
+  bool shared; /* peers may be in other processes */
+  bool sealed;
 };
+
+#define LB_TAKE(local, from) pst_struct_read(&(local), sizeof(local), (from))
+#define LB_GIVE(to, local) pst_struct_write((to), &(local), sizeof(local))
+
+#define LB_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
+/* Of one endpoint: its label comes first. */
+#define LB_TELL(endpoint, level, text, ...)                                                        \
+  LB_LOG((endpoint)->worker->device, level, "%s: " text,                                           \
+         (endpoint)->label __VA_OPT__(, ) __VA_ARGS__)
+#define LB_REFUSE(endpoint, code, ...) (LB_TELL(endpoint, PST_LOG_ERROR, __VA_ARGS__), (code))
+
+#define LB_PLACES (UINT32_C(1) << 14) /* of rx of one worker */
 
 struct pst_worker {
   struct pst_device *device;
-  uint32_t index;
   int epoll_fd;
-  int event_fd; /* wakes from within the process */
-  struct lb_watch watch;
-  struct lb_watch timer; /* wakes for the deadline of a peer that is to connect */
-  uint64_t timer_ns;     /* that it is set to; 0: none */
+  int timer_fd;      /* wakes for the deadline of a peer that is to connect */
+  uint64_t timer_ns; /* that it is set to; 0: none */
   bool armed;
   uint32_t guard_hits; /* lb_guard_hits when it was last looked at */
   uint32_t idle;       /* polls that brought nothing, one after the other */
@@ -73,7 +92,6 @@ struct lb_rx {
   uint32_t index; /* its number among the worker's: upper half of its tokens */
   uint32_t part;  /* of the ring's */
   int process_fd; /* -1, or the peer's, of which nobody knows yet that it writes no more */
-  uint32_t first; /* its slot 0 in the ring */
   uint64_t tail;
   uint64_t claimed; /* by reference: taken over up to here */
   uint64_t free_head;
@@ -94,8 +112,6 @@ struct pst_ring {
   struct pst_ring_params params;
   struct lb_mr *mr;
   struct lb_rx **parts; /* params.endpoints; NULL: never used */
-  int fd;               /* of the region, for peers; -1: this process only */
-  uint64_t fd_offset;   /* of the mr's range in it */
 };
 
 struct lb_tx {
@@ -147,10 +163,8 @@ struct pst_endpoint {
   uint64_t connect_deadline_ns; /* of a peer that has not connected; 0: none */
   uint32_t peer_pid;
   struct pst_dones dones;
-  int wake_fd;     /* an eventfd, also the peer's; -1: not shared */
   uint64_t mapped; /* bytes of its peer's */
-  struct lb_watch wake_watch;
-  struct lb_watch process_watch;
+  int peer_fd;     /* of the peer's process, watched; -1: this one, or it has ended */
   /* A pidfd of this process, for the peer to watch: its own for each endpoint, since
    * Linux lets 500 descriptors of epoll watch one file. -1: not shared. */
   int process_fd;
@@ -158,7 +172,7 @@ struct pst_endpoint {
 
 void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared);
 
-/* ---- Endpoints, from the hot path -------------------------------------------------- */
+/* Endpoints, from the hot path. */
 
 /* To write soon: where another core has the line, its way here takes longer than a
  * copy of a message. gcc's prefetch for writing asks for the line shared only. */
@@ -227,8 +241,9 @@ static inline bool lb_worker_is_hit(const struct pst_worker *worker)
   return atomic_load_explicit(&lb_guard_hits, memory_order_relaxed) != worker->guard_hits;
 }
 void lb_worker_watch(struct pst_worker *worker);
-int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch);
-void lb_worker_drop_watch(struct pst_worker *worker, struct lb_watch *watch);
+/* A peer's process; or, without an endpoint, what wakes the worker. */
+int lb_worker_watch_fd(struct pst_worker *worker, int fd, struct pst_endpoint *endpoint);
+void lb_worker_unwatch_fd(struct pst_worker *worker, int fd); /* -1 is legal */
 static inline bool lb_copy_pending(const struct pst_endpoint *endpoint)
 {
   return endpoint->pending_head != endpoint->pending_tail;
@@ -236,7 +251,7 @@ static inline bool lb_copy_pending(const struct pst_endpoint *endpoint)
 
 lb_send_fn *lb_send_plain(void); /* the best this CPU has */
 
-/* ---- The operations ------------------------------------------------------------------ */
+/* The operations. */
 
 int lb_open(const struct pst_host *host, const struct pst_open_params *params,
             struct pst_device **device);

@@ -26,7 +26,9 @@
  * process's own in place of the range and marks it; the worker that has the range sees the mark.
  */
 
-#define CHUNK 256u
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* of Linux 5.14; before, it is EINVAL */
+#endif
 #define SPARE_BYTES 65536u
 
 struct lb_guard {
@@ -34,19 +36,14 @@ struct lb_guard {
   _Atomic uintptr_t begin;
   _Atomic uintptr_t end; /* 0: the place is free */
   _Atomic uint32_t hit;
-};
-
-/* Never freed, since the handler may be reading it. */
-struct chunk {
-  struct lb_guard guards[CHUNK];
-  struct chunk *_Atomic next;
+  struct lb_guard *next; /* none is ever freed, since the handler may be reading it */
 };
 
 _Atomic uint32_t lb_guard_hits;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct chunk *_Atomic chunks;
-static uint32_t guards; /* in use */
+static struct lb_guard *_Atomic guards;
+static uint32_t guards_used;
 static struct sigaction previous;
 /* Where somebody who took the signal later passes it on to us still, and we are above him again:
  * who was there before. */
@@ -97,17 +94,15 @@ static bool replace(uintptr_t begin, uintptr_t end, uintptr_t at)
 static bool replace_all(uintptr_t at)
 {
   bool found = false;
-  for (struct chunk *chunk = atomic_load(&chunks); chunk; chunk = atomic_load(&chunk->next))
-    for (uint32_t i = 0; i < CHUNK; i++) {
-      struct lb_guard *guard = &chunk->guards[i];
-      uintptr_t begin, end;
-      if (!get_range(guard, &begin, &end) || at < begin || at >= end)
-        continue;
-      if (!replace(begin, end, at))
-        return false;
-      atomic_store(&guard->hit, 1);
-      found = true;
-    }
+  for (struct lb_guard *guard = atomic_load(&guards); guard; guard = guard->next) {
+    uintptr_t begin, end;
+    if (!get_range(guard, &begin, &end) || at < begin || at >= end)
+      continue;
+    if (!replace(begin, end, at))
+      return false;
+    atomic_store(&guard->hit, 1);
+    found = true;
+  }
   if (found)
     atomic_fetch_add(&lb_guard_hits, 1);
   return found;
@@ -196,20 +191,17 @@ static void uninstall(void)
   }
 }
 
-static struct lb_guard *place_find(void)
+/* A free one. NULL: out of memory. */
+static struct lb_guard *guard_find(void)
 {
-  struct chunk *_Atomic *link = &chunks;
-  for (struct chunk *chunk = atomic_load(link); chunk; chunk = atomic_load(link)) {
-    for (uint32_t i = 0; i < CHUNK; i++)
-      if (atomic_load_explicit(&chunk->guards[i].end, memory_order_relaxed) == 0)
-        return &chunk->guards[i];
-    link = &chunk->next;
+  struct lb_guard *guard = atomic_load(&guards);
+  while (guard && atomic_load_explicit(&guard->end, memory_order_relaxed) != 0)
+    guard = guard->next;
+  if (!guard && (guard = calloc(1, sizeof(*guard)))) {
+    guard->next = atomic_load(&guards);
+    atomic_store(&guards, guard);
   }
-  struct chunk *made = calloc(1, sizeof(*made));
-  if (!made)
-    return NULL;
-  atomic_store(link, made);
-  return &made->guards[0];
+  return guard;
 }
 
 int lb_guard_open(void *at, uint64_t bytes, uint64_t page, struct lb_guard **guard)
@@ -221,17 +213,17 @@ int lb_guard_open(void *at, uint64_t bytes, uint64_t page, struct lb_guard **gua
   uintptr_t end = (uintptr_t)at + bytes;
   end += (page - end % page) % page;
   pthread_mutex_lock(&lock);
-  int rc = guards == 0 ? install() : 0;
-  struct lb_guard *made = rc == 0 ? place_find() : NULL;
+  int rc = guards_used == 0 ? install() : 0;
+  struct lb_guard *made = rc == 0 ? guard_find() : NULL;
   if (made) {
     atomic_store(&made->hit, 0);
     set_range(made, begin, end);
-    guards++;
+    guards_used++;
     *guard = made;
   } else if (rc == 0) {
     rc = -ENOMEM;
   }
-  if (rc != 0 && guards == 0 && spare_fd >= 0)
+  if (rc != 0 && guards_used == 0 && spare_fd >= 0)
     uninstall();
   pthread_mutex_unlock(&lock);
   return rc;
@@ -243,7 +235,7 @@ void lb_guard_close(struct lb_guard *guard)
     return;
   pthread_mutex_lock(&lock);
   set_range(guard, 0, 0);
-  if (--guards == 0)
+  if (--guards_used == 0)
     uninstall();
   pthread_mutex_unlock(&lock);
 }
@@ -310,7 +302,6 @@ void lb_map_close(struct lb_map *map)
 
 int lb_map_populate(const struct lb_map *map, int fd, const char **why)
 {
-#ifdef MADV_POPULATE_WRITE
   struct stat info;
   if (fstat(fd, &info) != 0 || info.st_blocks * 512 < info.st_size)
     return 0;
@@ -319,10 +310,29 @@ int lb_map_populate(const struct lb_map *map, int fd, const char **why)
   *why = "its memory is not there to be written: its pages were taken away, or cannot be had; "
          "check huge pages and vm.overcommit_memory";
   return -ENOMEM;
-#else
-  (void)map, (void)fd, (void)why;
-  return 0;
-#endif
+}
+
+void *lb_memfd_open(const char *name, uint64_t bytes, struct lb_map *map, int *fd)
+{
+  const char *why;
+  void *at = NULL;
+  int made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (made < 0)
+    return NULL;
+  int rc = fallocate(made, 0, 0, (off_t)bytes) == 0 &&
+                   fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0
+               ? 0
+               : -errno;
+  if (rc == 0)
+    rc = lb_map_open(made, 0, bytes, PROT_READ | PROT_WRITE, map, &at);
+  if (rc != 0) {
+    close(made);
+    errno = -rc;
+    return NULL;
+  }
+  lb_map_populate(map, made, &why);
+  *fd = made;
+  return at;
 }
 
 uint64_t lb_mapped_max(void)

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 
 /* SIGBUS in such a range is the end of a connection, not of the process. */
 struct lb_guard;
@@ -15,6 +16,13 @@ extern _Atomic uint32_t lb_guard_hits;
 int lb_guard_open(void *at, uint64_t bytes, uint64_t page, struct lb_guard **guard);
 void lb_guard_close(struct lb_guard *guard);
 bool lb_guard_hit(const struct lb_guard *guard);
+
+/* Of something that may never have been opened: -1. */
+static inline void lb_fd_close(int fd)
+{
+  if (fd >= 0)
+    close(fd);
+}
 
 /* map.c: of a file that a peer has, too. */
 struct lb_map {
@@ -31,6 +39,9 @@ void lb_map_close(struct lb_map *map);
 /* Pages that exist already are made known to the CPU; none is made, on our account, that does not.
  * -ENOMEM with *why: they cannot be had. */
 int lb_map_populate(const struct lb_map *map, int fd, const char **why);
+/* A sealed memfd of one's own and its mapping, with memory behind it, so that nobody else has to
+ * find some. NULL: errno. */
+void *lb_memfd_open(const char *name, uint64_t bytes, struct lb_map *map, int *fd);
 /* Of one peer's memory, at most so much is mapped at a time. */
 uint64_t lb_mapped_max(void);
 

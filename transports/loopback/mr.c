@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registrations, and what a peer needs to reach them: remote.c. */
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "address.h"
@@ -72,10 +70,10 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
   struct lb_mr *made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;
-  atomic_init(&made->refs, 1);
+  atomic_init(&made->entry.refs, 1);
   atomic_init(&made->gate.open, 1);
   made->device = device;
-  made->id = lb_id_new();
+  made->entry.id = lb_id_new();
   made->region = region;
   made->offset = in.offset;
   made->length = in.length;
@@ -89,14 +87,14 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
     snprintf(path.via, sizeof(path.via), "%s", via);
     LB_GIVE(in.path, path);
   }
-  lb_registry_add_mr(made);
+  lb_registry_add(LB_ENTRY_MR, &made->entry);
   *mr = (struct pst_mr *)made;
   return 0;
 }
 
 void lb_mr_unref(struct lb_mr *mr)
 {
-  if (mr && atomic_fetch_sub_explicit(&mr->refs, 1, memory_order_acq_rel) == 1)
+  if (mr && lb_entry_unref(&mr->entry))
     free(mr);
 }
 
@@ -114,83 +112,58 @@ void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
   struct lb_mr *mr = lb_mr_of(handle);
   if (!mr)
     return;
-  lb_registry_remove_mr(mr);
+  lb_registry_remove(LB_ENTRY_MR, &mr->entry);
   lb_gates_shut(mr, LEAVE_NS);
   lb_guard_close(mr->guard);
   if (mr->shared_gate) {
     await_imports(device, &mr->shared_gate->gate);
-    lb_guard_close(mr->gate_guard);
-    munmap(mr->shared_gate, sizeof(*mr->shared_gate));
+    lb_map_close(&mr->gate_map);
   }
-  if (mr->valid_fd >= 0)
-    close(mr->valid_fd);
-  if (mr->out.fd >= 0)
-    close(mr->out.fd);
+  lb_fd_close(mr->valid_fd);
+  lb_fd_close(mr->out.fd);
   lb_mr_unref(mr);
 }
 
 static int make_gate(struct lb_mr *mr)
 {
-  int fd = memfd_create("penstock-loopback-mr", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0)
+  mr->shared_gate =
+      lb_memfd_open("penstock-loopback-mr", sizeof(*mr->shared_gate), &mr->gate_map, &mr->valid_fd);
+  if (!mr->shared_gate)
     return -errno;
-  void *map = MAP_FAILED;
-  if (fallocate(fd, 0, 0, sizeof(*mr->shared_gate)) == 0 &&
-      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
-    map = mmap(NULL, sizeof(*mr->shared_gate), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) {
-    int rc = -errno;
-    close(fd);
-    return rc;
-  }
-  int rc = lb_guard_open(map, sizeof(*mr->shared_gate), 0, &mr->gate_guard);
-  if (rc != 0) {
-    munmap(map, sizeof(*mr->shared_gate));
-    close(fd);
-    return rc;
-  }
-  mr->shared_gate = map;
-  mr->valid_fd = fd;
   atomic_store(&mr->shared_gate->gate.open, 1);
   return 0;
 }
 
-int lb_mr_guard(struct lb_mr *mr)
+int lb_mr_share(struct lb_mr *mr)
 {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* rings of several workers */
+  const struct pst_host *host = mr->device->host;
+  const uint32_t kind = lb_export_kind(&mr->region);
+  struct pst_export out = {.struct_size = sizeof(out), .fd = -1};
   int rc = 0;
   pthread_mutex_lock(&lock);
-  if (!mr->guard && mr->base && mr->length)
+  if (!mr->out.kind) {
+    rc = host->region_export(host, &mr->region, kind ? kind : PST_EXPORT_FD, mr->offset, mr->length,
+                             &out);
+    if (rc == 0)
+      mr->out = out;
+  }
+  if (rc == 0 && !mr->guard && mr->base && mr->length)
     rc = lb_guard_open(mr->base, mr->length, mr->region.page_size, &mr->guard);
   pthread_mutex_unlock(&lock);
-  return rc;
-}
-
-static int export_region(struct pst_device *device, struct lb_mr *mr)
-{
-  uint32_t kind = lb_export_kind(&mr->region);
-  struct pst_export out = {.struct_size = sizeof(out), .fd = -1};
-  int rc = device->host->region_export(device->host, &mr->region, kind ? kind : PST_EXPORT_FD,
-                                       mr->offset, mr->length, &out);
-  if (rc == 0)
-    mr->out = out;
   return rc;
 }
 
 int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob *blob)
 {
   struct lb_mr *mr = lb_mr_of(handle);
-  if (!(mr->access & LB_REMOTE_ACCESS)) {
-    LB_LOG(device, PST_LOG_ERROR,
-           "a registration without remote access was to be offered to a peer");
-    return -EACCES;
-  }
+  if (!(mr->access & LB_REMOTE_ACCESS))
+    return PST_REFUSE(device->host, -EACCES,
+                      "a registration without remote access was to be offered to a peer");
   if (device->shared) {
     int rc = mr->shared_gate ? 0 : make_gate(mr);
-    if (rc == 0 && !mr->out.kind)
-      rc = export_region(device, mr);
     if (rc == 0)
-      rc = lb_mr_guard(mr);
+      rc = lb_mr_share(mr);
     if (rc != 0)
       return rc;
   }
@@ -198,7 +171,7 @@ int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob
       .magic = LB_REMOTE_MAGIC,
       .version = LB_VERSION,
       .access = mr->access & LB_REMOTE_ACCESS,
-      .id = mr->id,
+      .id = mr->entry.id,
       .offset = mr->out.offset,
       .length = mr->length,
       .kind = mr->out.kind,

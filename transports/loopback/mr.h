@@ -6,15 +6,16 @@
 #include <penstock/transport.h>
 
 #include "gate.h"
+#include "map.h"
+#include "registry.h"
 
 #define LB_REMOTE_ACCESS                                                                           \
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 
 struct lb_mr {
-  _Atomic uint32_t refs;
+  struct lb_entry entry;
   struct lb_gate gate; /* for this process */
   struct pst_device *device;
-  uint64_t id;
   struct pst_region region; /* a copy: receivers hold it until they have polled UNLENT */
   uint64_t offset;
   uint64_t length;
@@ -22,11 +23,10 @@ struct lb_mr {
   uint8_t *base;                    /* NULL: the CPU cannot touch it */
   struct pst_remote *seated;        /* of this process; gate.c's */
   struct lb_gate_page *shared_gate; /* for other processes; NULL: not packed */
-  struct lb_guard *gate_guard;
+  struct lb_map gate_map;
   struct lb_guard *guard; /* of the range, once others have its descriptor */
   int valid_fd;
-  struct pst_export out; /* for other processes; kind 0: not packed */
-  struct lb_mr *next;
+  struct pst_export out; /* for other processes; kind 0: not shared */
 };
 /* The export by which others reach a region, or 0. */
 uint32_t lb_export_kind(const struct pst_region *region);
@@ -38,7 +38,7 @@ static inline struct lb_mr *lb_mr_of(struct pst_mr *mr)
   return (struct lb_mr *)mr;
 }
 void lb_mr_unref(struct lb_mr *mr);
-/* Others will have the descriptor of its region. */
-int lb_mr_guard(struct lb_mr *mr);
+/* Others will have the descriptor of its region: mr->out, and its guard. */
+int lb_mr_share(struct lb_mr *mr);
 
 #endif

@@ -5,7 +5,6 @@
  * the next one may have it. Each part in use has a place in the worker's table.
  */
 #include <poll.h>
-#include <unistd.h>
 
 #include "loopback.h"
 #include "registry.h"
@@ -15,7 +14,7 @@ static bool peer_writes(const struct lb_rx *rx)
 {
   struct pollfd process = {.fd = rx->process_fd, .events = POLLIN};
   if (!rx->peer || rx->peer->in_process || rx->process_fd < 0 ||
-      (atomic_load_explicit(&rx->peer->port->state, memory_order_acquire) & LB_STATE_CLOSED))
+      lb_link_is(rx->peer, LB_STATE_CLOSED))
     return false;
   return poll(&process, 1, 0) == 0;
 }
@@ -39,39 +38,28 @@ static int part_find(const struct pst_ring *ring, uint32_t *part)
       *part = i;
       return 0;
     }
-  LB_LOG(ring->worker->device, PST_LOG_ERROR,
-         "no slots for another endpoint of this ring: those of one that has closed are still in "
-         "use; release its messages, and let its peer close");
-  return -ENOSPC;
+  return PST_REFUSE(ring->worker->device->host, -ENOSPC,
+                    "no slots for another endpoint of this ring: those of one that has closed are "
+                    "still in use; release its messages, and let its peer close");
 }
 
-static struct lb_rx *rx_new(struct pst_ring *ring, uint32_t part, bool reference)
+/* 0 or -errno; lb_rx_free() is legal after either. */
+static int rx_fill(struct lb_rx *rx, bool shared, bool reference)
 {
+  const struct pst_ring *ring = rx->ring;
   const struct pst_ring_params *params = &ring->params;
-  struct lb_rx *rx = calloc(1, sizeof(*rx));
-  if (!rx)
-    return NULL;
-  rx->ring = ring;
-  rx->part = part;
-  rx->index = PST_PLACE_NONE;
-  rx->process_fd = -1;
-  rx->first = (uint32_t)((uint64_t)part * params->slots / params->endpoints);
-  uint32_t end = (uint32_t)(((uint64_t)part + 1) * params->slots / params->endpoints);
-  uint32_t slots = end - rx->first;
-  rx->payload_offset = params->base + rx->first * params->stride + params->headroom;
+  uint32_t first = (uint32_t)((uint64_t)rx->part * params->slots / params->endpoints);
+  uint32_t end = (uint32_t)(((uint64_t)rx->part + 1) * params->slots / params->endpoints);
+  uint32_t slots = end - first;
+  rx->payload_offset = params->base + first * params->stride + params->headroom;
   rx->states = calloc(slots, 1);
   if (reference)
     rx->buffer_of = malloc(slots * sizeof(*rx->buffer_of));
-  rx->own = lb_link_new(lb_id_new(), slots, ring->worker->device->shared, reference);
-  if (!rx->states || (reference && !rx->buffer_of) || !rx->own) {
-    int error = errno;
-    lb_link_unref(rx->own);
-    free(rx->states);
-    free(rx->buffer_of);
-    free(rx);
-    errno = error;
-    return NULL;
-  }
+  if (!rx->states || (reference && !rx->buffer_of))
+    return -ENOMEM;
+  rx->own = lb_link_new(slots, shared, reference);
+  if (!rx->own)
+    return -errno;
   rx->own->slot0 = ring->mr && ring->mr->base ? ring->mr->base + rx->payload_offset : NULL;
   rx->own->stride = params->stride;
   rx->own->payload_max = params->payload_max;
@@ -79,27 +67,32 @@ static struct lb_rx *rx_new(struct pst_ring *ring, uint32_t part, bool reference
     rx->own->free_slots[i] = slots - 1 - i; /* the sender takes the last one first */
   rx->free_head = slots;
   atomic_store_explicit(&rx->own->port->free_head, slots, memory_order_release);
-  return rx;
+  return 0;
 }
 
 int lb_rx_open(struct pst_ring *ring, struct lb_rx **rx)
 {
   struct pst_worker *worker = ring->worker;
+  const struct pst_device *device = worker->device;
   uint32_t part;
-  if (ring->mr && lb_guard_hit(ring->mr->guard)) {
-    LB_LOG(worker->device, PST_LOG_ERROR,
-           "no other endpoint for this ring: a peer has taken pages of its memory away");
-    return -EFAULT;
-  }
+  if (ring->mr && lb_guard_hit(ring->mr->guard))
+    return PST_REFUSE(device->host, -EFAULT,
+                      "no other endpoint for this ring: a peer has taken pages of its memory away");
   int rc = part_find(ring, &part);
   if (rc != 0)
     return rc;
-  struct lb_rx *made = rx_new(ring, part, worker->device->mode == LB_MODE_REFERENCE);
+  struct lb_rx *made = calloc(1, sizeof(*made));
   if (!made)
-    return -errno;
+    return -ENOMEM;
   lb_rx_free(ring->parts[part]);
   ring->parts[part] = made;
-  rc = pst_places_take(&worker->rx, made, LB_PLACES, &made->index);
+  made->ring = ring;
+  made->part = part;
+  made->index = PST_PLACE_NONE;
+  made->process_fd = -1;
+  rc = rx_fill(made, device->shared, device->mode == LB_MODE_REFERENCE);
+  if (rc == 0)
+    rc = pst_places_take(&worker->rx, made, LB_PLACES, &made->index);
   if (rc != 0) {
     lb_rx_free(made);
     return rc;
@@ -116,13 +109,13 @@ void lb_rx_free(struct lb_rx *rx)
   if (pst_places_find(&worker->rx, rx->index) == rx)
     pst_places_give(&worker->rx, rx->index);
   rx->ring->parts[rx->part] = NULL;
-  atomic_fetch_or(&rx->own->port->state, LB_STATE_CLOSED | LB_STATE_VOID);
+  if (rx->own)
+    atomic_fetch_or(&rx->own->port->state, LB_STATE_CLOSED | LB_STATE_VOID);
   if (rx->peer)
     lb_link_wake(rx->peer);
   if (rx->endpoint)
     rx->endpoint->rx = NULL;
-  if (rx->process_fd >= 0)
-    close(rx->process_fd);
+  lb_fd_close(rx->process_fd);
   for (uint32_t i = 0; i < rx->buffer_count; i++)
     lb_mr_unref(rx->buffers[i].mr);
   lb_link_unref(rx->own);

@@ -10,11 +10,6 @@
 #define AHEAD 8u
 #define REFERENCES_AHEAD 24u /* by reference, where a descriptor is all that there is to do */
 
-static uint32_t take_done(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
-{
-  return pst_dones_take(&endpoint->dones, endpoint->cookie, out, max);
-}
-
 /* What take_desc() needs of an rx, which writing a state could change for all that the
  * compiler knows. */
 struct taking {
@@ -140,7 +135,7 @@ static bool add_buffer(struct pst_endpoint *endpoint, struct lb_mr *mr, struct p
     rx->buffers = grown;
     at = (int)rx->buffer_count++;
   }
-  atomic_fetch_add_explicit(&mr->refs, 1, memory_order_relaxed);
+  lb_entry_ref(&mr->entry);
   rx->buffers[at] = (struct lb_buffer){mr, ++endpoint->worker->buffer_last, 0};
   *out = (struct pst_completion){
       .kind = PST_COMPLETION_EVENT,
@@ -284,17 +279,14 @@ static inline bool is_quiet(const struct pst_endpoint *endpoint)
   if (rx && (rx->buffer_of ||
              atomic_load_explicit(&rx->own->port->desc_head, memory_order_acquire) != rx->tail))
     return false;
-  return endpoint->gone ||
-         !(atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) &
-           LB_STATE_CLOSED);
+  return endpoint->gone || !lb_link_is(endpoint->peer, LB_STATE_CLOSED);
 }
 
 static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *endpoint,
                                                         struct pst_completion *out, uint32_t max)
 {
   uint32_t n = 0;
-  if (endpoint->peer && !endpoint->gone &&
-      (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) & LB_STATE_CLOSED))
+  if (endpoint->peer && !endpoint->gone && lb_link_is(endpoint->peer, LB_STATE_CLOSED))
     endpoint->attention = true;
   if (__builtin_expect(!endpoint->connected, 0))
     n += lb_endpoint_progress(endpoint, out, max);
@@ -304,13 +296,12 @@ static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *end
     lb_tx_reap(endpoint);
   if (endpoint->tx.tail != endpoint->tx.head) {
     lb_tx_reap(endpoint);
-    if (endpoint->gone &&
-        (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) & LB_STATE_VOID))
+    if (endpoint->gone && lb_link_is(endpoint->peer, LB_STATE_VOID))
       lb_tx_settle(endpoint, -ECONNRESET, -ECONNRESET);
   }
   if (__builtin_expect(lb_copy_pending(endpoint), 0))
     lb_copy_progress(endpoint);
-  n += take_done(endpoint, out + n, max - n);
+  n += pst_dones_take(&endpoint->dones, endpoint->cookie, out + n, max - n);
   if (endpoint->rx && !endpoint->shut && endpoint->over_status != -EPROTO &&
       endpoint->over_status != -EFAULT)
     n += endpoint->rx->buffer_of ? take_references(endpoint, out + n, max - n)
@@ -351,7 +342,7 @@ static uint32_t poll_endpoints(struct pst_worker *worker, struct pst_completion 
     if (!is_quiet(endpoint))
       n += poll_endpoint(endpoint, out + n, max - n);
     else if (!pst_dones_is_empty(&endpoint->dones))
-      n += take_done(endpoint, out + n, max - n);
+      n += pst_dones_take(&endpoint->dones, endpoint->cookie, out + n, max - n);
     at = at + 1 < count ? at + 1 : 0;
   }
   return n;

@@ -19,6 +19,7 @@
 
 #include "gate.h"
 #include "map.h"
+#include "registry.h"
 
 struct lb_mr;
 
@@ -58,11 +59,9 @@ struct lb_port {
 };
 
 struct lb_link {
-  _Atomic uint32_t refs;
+  struct lb_entry entry;
   bool in_process; /* seen by both ends through this very object */
-  bool wake_adds;  /* wake_fd counts, else a write of 0 wakes */
-  int wake_fd;     /* an eventfd that wakes the owner */
-  uint64_t id;
+  int wake_fd;     /* an eventfd that wakes the owner: never 0, never read */
   struct lb_port *port;
   struct lb_desc *desc;
   uint32_t *free_slots;
@@ -76,7 +75,6 @@ struct lb_link {
   uint64_t payload_max;
   struct lb_map ring_map; /* of the peer's ring region; at NULL: plain pointers */
   struct lb_mr **lent;    /* by reference: whose each slot's message is; NULL: in the slot itself */
-  struct lb_link *next;   /* in the registry */
   /* Within a process: the peer is between its look at `state` and its last
    * write into the slots. */
   alignas(LB_CACHE_LINE) _Atomic uint32_t posting;
@@ -84,7 +82,7 @@ struct lb_link {
 
 uint64_t lb_port_bytes(uint32_t slots, uint64_t *capacity);
 /* A port of one's own; shared: in a sealed memfd. NULL: errno. */
-struct lb_link *lb_link_new(uint64_t id, uint32_t slots, bool shared, bool lends);
+struct lb_link *lb_link_new(uint32_t slots, bool shared, bool lends);
 /* Another process's, of `most` bytes. The descriptors stay the caller's. -EPROTO with *why. */
 struct lb_address;
 int lb_link_map(const struct lb_address *address, const int32_t *fds, uint64_t most,
@@ -92,9 +90,14 @@ int lb_link_map(const struct lb_address *address, const int32_t *fds, uint64_t m
 void lb_link_unref(struct lb_link *link);
 void lb_link_wake(struct lb_link *link);
 
+static inline bool lb_link_is(const struct lb_link *link, enum lb_state state)
+{
+  return atomic_load_explicit(&link->port->state, memory_order_acquire) & state;
+}
+
 static inline struct lb_link *lb_link_ref(struct lb_link *link)
 {
-  atomic_fetch_add_explicit(&link->refs, 1, memory_order_relaxed);
+  lb_entry_ref(&link->entry);
   return link;
 }
 

@@ -6,13 +6,11 @@
 #include <unistd.h>
 
 #include "mr.h"
-#include "port.h"
 #include "registry.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 #define BUCKETS 1024u
-static struct lb_link *links[BUCKETS];
-static struct lb_mr *mrs[BUCKETS];
+static struct lb_entry *entries[LB_ENTRY_KINDS][BUCKETS];
 static uint64_t process_nonce[2];
 static pid_t nonce_pid;
 static uint64_t last_id;
@@ -55,54 +53,36 @@ uint64_t lb_id_new(void)
   return id;
 }
 
-void lb_registry_add_link(struct lb_link *link)
+void lb_registry_add(enum lb_entry_kind kind, struct lb_entry *entry)
 {
+  struct lb_entry **bucket = &entries[kind][entry->id % BUCKETS];
   pthread_mutex_lock(&lock);
-  link->next = links[link->id % BUCKETS];
-  links[link->id % BUCKETS] = link;
+  entry->next = *bucket;
+  *bucket = entry;
   pthread_mutex_unlock(&lock);
 }
 
-void lb_registry_remove_link(struct lb_link *link)
+void lb_registry_remove(enum lb_entry_kind kind, struct lb_entry *entry)
 {
   pthread_mutex_lock(&lock);
-  for (struct lb_link **at = &links[link->id % BUCKETS]; *at; at = &(*at)->next)
-    if (*at == link) {
-      *at = link->next;
+  for (struct lb_entry **at = &entries[kind][entry->id % BUCKETS]; *at; at = &(*at)->next)
+    if (*at == entry) {
+      *at = entry->next;
       break;
     }
   pthread_mutex_unlock(&lock);
 }
 
-struct lb_link *lb_registry_find_link(uint64_t id)
+void *lb_registry_find(enum lb_entry_kind kind, uint64_t id)
 {
   pthread_mutex_lock(&lock);
-  struct lb_link *link = links[id % BUCKETS];
-  while (link && link->id != id)
-    link = link->next;
-  if (link)
-    lb_link_ref(link);
+  struct lb_entry *entry = entries[kind][id % BUCKETS];
+  while (entry && entry->id != id)
+    entry = entry->next;
+  if (entry)
+    lb_entry_ref(entry);
   pthread_mutex_unlock(&lock);
-  return link;
-}
-
-void lb_registry_add_mr(struct lb_mr *mr)
-{
-  pthread_mutex_lock(&lock);
-  mr->next = mrs[mr->id % BUCKETS];
-  mrs[mr->id % BUCKETS] = mr;
-  pthread_mutex_unlock(&lock);
-}
-
-void lb_registry_remove_mr(struct lb_mr *mr)
-{
-  pthread_mutex_lock(&lock);
-  for (struct lb_mr **at = &mrs[mr->id % BUCKETS]; *at; at = &(*at)->next)
-    if (*at == mr) {
-      *at = mr->next;
-      break;
-    }
-  pthread_mutex_unlock(&lock);
+  return entry;
 }
 
 bool lb_registry_lost(const struct pst_device *device)
@@ -110,21 +90,11 @@ bool lb_registry_lost(const struct pst_device *device)
   bool lost = false;
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < BUCKETS && !lost; i++)
-    for (const struct lb_mr *mr = mrs[i]; mr && !lost; mr = mr->next)
+    for (const struct lb_entry *at = entries[LB_ENTRY_MR][i]; at && !lost; at = at->next) {
+      const struct lb_mr *mr = (const struct lb_mr *)at;
       lost = mr->device == device && mr->shared_gate &&
-             (lb_guard_hit(mr->gate_guard) || lb_guard_hit(mr->guard));
+             (lb_guard_hit(mr->gate_map.guard) || lb_guard_hit(mr->guard));
+    }
   pthread_mutex_unlock(&lock);
   return lost;
-}
-
-struct lb_mr *lb_registry_find_mr(uint64_t id)
-{
-  pthread_mutex_lock(&lock);
-  struct lb_mr *mr = mrs[id % BUCKETS];
-  while (mr && mr->id != id)
-    mr = mr->next;
-  if (mr)
-    atomic_fetch_add_explicit(&mr->refs, 1, memory_order_relaxed);
-  pthread_mutex_unlock(&lock);
-  return mr;
 }

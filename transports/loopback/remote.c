@@ -180,7 +180,7 @@ static int import_own(struct pst_remote *remote, const struct pst_region *near, 
 static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
 {
   const struct pst_region *near = near_device(remote->endpoint);
-  remote->mr = lb_registry_find_mr(id);
+  remote->mr = lb_registry_find(LB_ENTRY_MR, id);
   if (!remote->mr) {
     *why = "its registration has been withdrawn";
     return -EXDEV;

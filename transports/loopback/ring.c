@@ -20,24 +20,6 @@ static int ring_check(struct pst_device *device, const struct pst_ring_params *i
                                mr ? mr->length : UINT64_MAX, &limits, wrong);
 }
 
-static int ring_export(struct pst_device *device, struct pst_ring *ring)
-{
-  struct pst_export out = {.struct_size = sizeof(out)};
-  struct lb_mr *mr = ring->mr;
-  int rc = -EOPNOTSUPP;
-  if (mr->base && (mr->region.exports & PST_EXPORT_FD))
-    rc = device->host->region_export(device->host, &mr->region, PST_EXPORT_FD, mr->offset,
-                                     mr->length, &out);
-  if (rc != 0)
-    return rc;
-  ring->fd = out.fd;
-  ring->fd_offset = out.offset;
-  rc = lb_mr_guard(mr);
-  if (rc != 0)
-    close(out.fd);
-  return rc;
-}
-
 int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                  struct pst_path_info *path, struct pst_ring **ring)
 {
@@ -50,6 +32,8 @@ int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   struct lb_mr *mr = lb_mr_of(in.mr);
   if (device->mode == LB_MODE_COPY && !mr->base)
     return -EOPNOTSUPP;
+  if (device->shared && (rc = lb_mr_share(mr)) != 0)
+    return rc;
   struct pst_ring *made = calloc(1, sizeof(*made));
   if (made)
     made->parts = calloc(in.endpoints, sizeof(struct lb_rx *));
@@ -60,12 +44,6 @@ int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   made->worker = worker;
   made->params = in;
   made->mr = mr;
-  made->fd = -1;
-  if (device->shared && (rc = ring_export(device, made)) != 0) {
-    free(made->parts);
-    free(made);
-    return rc;
-  }
   lb_path_fill(path, device->mode, device->shared);
   *ring = made;
   return 0;
@@ -73,13 +51,13 @@ int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
 
 void lb_rx_return(struct lb_rx *rx)
 {
-  bool any = rx->tail != rx->claimed && rx->buffer_of;
-  while (rx->buffer_of && rx->tail != rx->claimed) {
+  if (!rx->buffer_of || rx->tail == rx->claimed)
+    return;
+  while (rx->tail != rx->claimed) {
     uint32_t slot = rx->own->desc[rx->tail++ & rx->own->mask].slot;
     rx->own->free_slots[rx->free_head++ & rx->own->mask] = slot;
   }
-  if (any)
-    atomic_store_explicit(&rx->own->port->free_head, rx->free_head, memory_order_release);
+  atomic_store_explicit(&rx->own->port->free_head, rx->free_head, memory_order_release);
 }
 
 bool lb_rx_drained(const struct lb_rx *rx)
@@ -144,8 +122,6 @@ void lb_ring_close(struct pst_worker *worker, struct pst_ring *ring)
   (void)worker;
   for (uint32_t i = 0; i < ring->params.endpoints; i++)
     lb_rx_free(ring->parts[i]);
-  if (ring->fd >= 0)
-    close(ring->fd);
   free(ring->parts);
   free(ring);
 }
@@ -160,14 +136,6 @@ static void publish(struct lb_rx *rx)
   if (__builtin_expect(atomic_load_explicit(armed, memory_order_relaxed) & LB_ARMED_CREDIT, 0) &&
       atomic_exchange(armed, 0))
     lb_link_wake(rx->peer);
-}
-
-static int bad_token(struct pst_worker *worker, uint64_t token)
-{
-  LB_LOG(worker->device, PST_LOG_ERROR,
-         "release of token %#llx, which is not out: it was never given, or released before",
-         (unsigned long long)token);
-  return -EINVAL;
 }
 
 /* By reference: of n slots that have come back, whose regions they were of. */
@@ -218,7 +186,10 @@ int lb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
     struct lb_rx *rx = pst_places_find(&worker->rx, pst_token_number(tokens[i]));
     uint32_t released = rx ? release_some(rx, tokens + i, n - i) : 0;
     if (released == 0)
-      return bad_token(worker, tokens[i]);
+      return PST_REFUSE(worker->device->host, -EINVAL,
+                        "release of token %#llx, which is not out: it was never given, or "
+                        "released before",
+                        (unsigned long long)tokens[i]);
     publish(rx);
     i += released;
   }

@@ -99,13 +99,11 @@ static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request
   if (rc != 0)
     return rc;
   uint8_t *far = remote->base + request->u.rma.offset;
-  if (request->piece_count == 0)
-    move(lb_mr_of(request->local.mr)->base + request->offset, far, request->arg.length, reading);
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    move(lb_mr_of(piece->mr)->base + piece->offset, far, piece->length, reading);
-    far += piece->length;
-  }
+  struct pst_piece one;
+  uint32_t count;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+  for (uint32_t i = 0; i < count; far += pieces[i++].length)
+    move(lb_mr_of(pieces[i].mr)->base + pieces[i].offset, far, pieces[i].length, reading);
   return 0;
 }
 
@@ -114,8 +112,8 @@ static int atomic(struct pst_endpoint *endpoint, const struct pst_request *reque
 {
   struct pst_remote *remote = request->u.atomic.remote;
   struct lb_mr *mr = lb_mr_of(request->local.mr);
-  if (request->piece_count || !mr || !(mr->access & PST_ACCESS_LOCAL_WRITE) ||
-      request->offset > mr->length || mr->length - request->offset < 8)
+  if (request->piece_count ||
+      !holds_local(NULL, request->local.mr, request->offset, 8, PST_ACCESS_LOCAL_WRITE))
     return -EINVAL;
   int rc = remote_check(endpoint, remote, request->u.atomic.offset, 8, PST_ACCESS_REMOTE_ATOMIC);
   if (rc == 0 && (!remote->base || !mr->base))
@@ -160,9 +158,12 @@ int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
   if (!*by_copy)
     return rc;
   const struct lb_copier *copier = request->u.rma.remote->copier;
-  bool right = copier && (request->piece_count || is_copiers(copier, lb_mr_of(request->local.mr)));
-  for (uint32_t i = 0; i < request->piece_count && right; i++)
-    right = is_copiers(copier, lb_mr_of(request->local.pieces[i].mr));
+  struct pst_piece one;
+  uint32_t count;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+  bool right = copier != NULL;
+  for (uint32_t i = 0; i < count && right; i++)
+    right = is_copiers(copier, lb_mr_of(pieces[i].mr));
   return right ? 0 : -EINVAL;
 }
 

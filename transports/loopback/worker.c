@@ -8,52 +8,43 @@
 #include "loopback.h"
 #include "registry.h"
 
-int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch)
+int lb_worker_watch_fd(struct pst_worker *worker, int fd, struct pst_endpoint *endpoint)
 {
-  /* A peer's wake-ups are never taken off: each is told once. */
-  const uint32_t edge = watch->kind == LB_WATCH_WAKE ? (uint32_t)EPOLLET : 0;
-  struct epoll_event event = {.events = EPOLLIN | edge, .data.ptr = watch};
-  return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) == 0 ? 0 : -errno;
+  /* Wake-ups are never taken off: each is told once. */
+  const uint32_t edge = endpoint ? 0 : (uint32_t)EPOLLET;
+  struct epoll_event event = {.events = EPOLLIN | edge, .data.ptr = endpoint};
+  return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
-void lb_worker_drop_watch(struct pst_worker *worker, struct lb_watch *watch)
+void lb_worker_unwatch_fd(struct pst_worker *worker, int fd)
 {
-  if (watch->fd >= 0)
-    epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
-  watch->fd = -1;
+  if (fd >= 0)
+    epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
 int lb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
 {
-  if (device->sealed) {
-    LB_LOG(device, PST_LOG_ERROR, "a worker was to be opened after start");
-    return -EPERM;
-  }
-  if (index >= LB_WORKERS_MAX) {
-    LB_LOG(device, PST_LOG_ERROR, "worker %u: loopback has at most %u", index, LB_WORKERS_MAX);
-    return -EINVAL;
-  }
+  if (device->sealed)
+    return PST_REFUSE(device->host, -EPERM, "a worker was to be opened after start");
+  if (index >= LB_WORKERS_MAX)
+    return PST_REFUSE(device->host, -EINVAL, "worker %u: loopback has at most %u", index,
+                      LB_WORKERS_MAX);
   struct pst_worker *made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;
   int rc;
   made->device = device;
-  made->index = index;
   made->guard_hits = atomic_load(&lb_guard_hits);
   made->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  made->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  made->watch = (struct lb_watch){LB_WATCH_WORKER, made->event_fd, NULL};
-  made->timer = (struct lb_watch){
-      LB_WATCH_TIMER, timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), NULL};
-  if (made->epoll_fd < 0 || made->event_fd < 0 || made->timer.fd < 0)
+  made->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (made->epoll_fd < 0 || made->timer_fd < 0)
     rc = -errno;
-  else if ((rc = lb_worker_add_watch(made, &made->watch)) == 0)
-    rc = lb_worker_add_watch(made, &made->timer);
+  else
+    rc = lb_worker_watch_fd(made, made->timer_fd, NULL);
   if (rc != 0) {
-    LB_LOG(device, PST_LOG_ERROR, "epoll, eventfd or timerfd for worker %u: %s; raise `ulimit -n`",
-           index, strerror(-rc));
     lb_worker_close(made);
-    return rc;
+    return PST_REFUSE(device->host, rc, "epoll or timerfd for worker %u: %s; raise `ulimit -n`",
+                      index, strerror(-rc));
   }
   *worker = made;
   return 0;
@@ -68,22 +59,11 @@ void lb_worker_close(struct pst_worker *worker)
   /* Closes rings that the host has left open, too. */
   for (uint32_t i = 0; i < worker->rx.room; i++)
     lb_rx_free(worker->rx.all[i].at);
-  if (worker->event_fd >= 0)
-    close(worker->event_fd);
-  if (worker->timer.fd >= 0)
-    close(worker->timer.fd);
-  if (worker->epoll_fd >= 0)
-    close(worker->epoll_fd);
+  lb_fd_close(worker->timer_fd);
+  lb_fd_close(worker->epoll_fd);
   free(worker->endpoints);
   free(worker->rx.all);
   free(worker);
-}
-
-static void drain(const struct lb_watch *watch)
-{
-  uint64_t sink;
-  ssize_t got = watch->kind == LB_WATCH_WAKE ? 0 : read(watch->fd, &sink, sizeof(sink));
-  (void)got;
 }
 
 /* One system call: wake-ups are taken off, deaths are noticed. */
@@ -92,16 +72,13 @@ void lb_worker_watch(struct pst_worker *worker)
   struct epoll_event events[16];
   int n = epoll_wait(worker->epoll_fd, events, 16, 0);
   for (int i = 0; i < n; i++) {
-    struct lb_watch *watch = events[i].data.ptr;
-    if (watch->kind != LB_WATCH_PROCESS) {
-      drain(watch);
+    struct pst_endpoint *endpoint = events[i].data.ptr;
+    if (!endpoint)
       continue;
-    }
-    watch->endpoint->dead = true;
-    watch->endpoint->attention = true;
-    int fd = watch->fd;
-    lb_worker_drop_watch(worker, watch);
-    close(fd);
+    endpoint->dead = endpoint->attention = true;
+    lb_worker_unwatch_fd(worker, endpoint->peer_fd);
+    lb_fd_close(endpoint->peer_fd);
+    endpoint->peer_fd = -1;
   }
 }
 
@@ -149,7 +126,7 @@ static void set_timer(struct pst_worker *worker)
     return;
   struct itimerspec at = {.it_value = {.tv_sec = (time_t)(first / 1000000000u),
                                        .tv_nsec = (long)(first % 1000000000u)}};
-  timerfd_settime(worker->timer.fd, TFD_TIMER_ABSTIME, &at, NULL);
+  timerfd_settime(worker->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
   worker->timer_ns = first;
 }
 

@@ -26,15 +26,11 @@ bool udp_address_parse(const char *text, union udp_address *address)
 
 void udp_address_print(const union udp_address *address, char *text, size_t size)
 {
-  char host[INET6_ADDRSTRLEN] = "";
+  const bool v4 = address->any.sa_family == AF_INET;
+  char host[INET6_ADDRSTRLEN];
 
-  if (address->any.sa_family == AF_INET) {
-    inet_ntop(AF_INET, &address->v4.sin_addr, host, sizeof(host));
-    snprintf(text, size, "%s:%u", host, udp_address_port(address));
-  } else {
-    inet_ntop(AF_INET6, &address->v6.sin6_addr, host, sizeof(host));
-    snprintf(text, size, "[%s]:%u", host, udp_address_port(address));
-  }
+  udp_address_host(address, host);
+  snprintf(text, size, "%s%s%s:%u", v4 ? "" : "[", host, v4 ? "" : "]", udp_address_port(address));
 }
 
 socklen_t udp_address_length(const union udp_address *address)
@@ -70,7 +66,14 @@ void udp_address_source(const union udp_address *address, struct dg_source *sour
   memcpy(source->address + 12, &address->v4.sin_addr, 4);
 }
 
-/* ---- This host's own ------------------------------------------------------------- */
+bool udp_address_is_same_host(const union udp_address *a, const union udp_address *b)
+{
+  struct dg_source x, y;
+
+  udp_address_source(a, &x);
+  udp_address_source(b, &y);
+  return memcmp(x.address, y.address, sizeof(x.address)) == 0;
+}
 
 static void take_sockaddr(const struct sockaddr *from, union udp_address *address)
 {
@@ -85,68 +88,74 @@ static bool is_link_local(const union udp_address *address)
   return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr);
 }
 
-static bool matches(const struct ifaddrs *one, int family)
+/* Is that an address of the family, on an interface that is up? */
+static bool is_own(const struct ifaddrs *one, int family, union udp_address *address)
 {
-  return one->ifa_addr && (one->ifa_flags & IFF_UP) &&
-         (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6) &&
-         (family == AF_UNSPEC || one->ifa_addr->sa_family == family);
+  const int found = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
+
+  if (!(one->ifa_flags & IFF_UP) || (found != AF_INET && found != AF_INET6) ||
+      (family != AF_UNSPEC && found != family))
+    return false;
+  take_sockaddr(one->ifa_addr, address);
+  return true;
 }
 
 static void address_of_netdev(const struct ifaddrs *all, const char *name, int family,
                               union udp_address *address)
 {
-  for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-    union udp_address candidate;
-    if (!matches(one, family) || strcmp(one->ifa_name, name) != 0)
-      continue;
-    take_sockaddr(one->ifa_addr, &candidate);
-    if (address->any.sa_family == AF_UNSPEC ||
-        (is_link_local(address) && !is_link_local(&candidate)))
-      *address = candidate;
-  }
-}
+  union udp_address own;
 
-static bool same_host(const union udp_address *a, const union udp_address *b)
-{
-  struct dg_source x, y;
-
-  udp_address_source(a, &x);
-  udp_address_source(b, &y);
-  return memcmp(x.address, y.address, sizeof(x.address)) == 0;
+  for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+    if (is_own(one, family, &own) && strcmp(one->ifa_name, name) == 0 &&
+        (address->any.sa_family == AF_UNSPEC || (is_link_local(address) && !is_link_local(&own))))
+      *address = own;
 }
 
 /* "eth0 (192.0.2.1), lo (127.0.0.1, ::1)" */
 static void list_devices(const struct ifaddrs *all, char *text, size_t size)
 {
+  union udp_address own;
+  char host[INET6_ADDRSTRLEN];
   size_t used = 0;
 
   text[0] = '\0';
   for (const struct ifaddrs *one = all; one && used < size; one = one->ifa_next) {
-    union udp_address address;
-    char host[INET6_ADDRSTRLEN] = "";
-    if (!matches(one, AF_UNSPEC))
+    if (!is_own(one, AF_UNSPEC, &own))
       continue;
-    take_sockaddr(one->ifa_addr, &address);
-    inet_ntop(address.any.sa_family,
-              address.any.sa_family == AF_INET ? (const void *)&address.v4.sin_addr
-                                               : (const void *)&address.v6.sin6_addr,
-              host, sizeof(host));
+    udp_address_host(&own, host);
     used += (size_t)snprintf(text + used, size - used, "%s%s (%s)", used ? ", " : "", one->ifa_name,
                              host);
   }
 }
 
+void udp_devices_tell(struct pst_probe *probe)
+{
+  struct ifaddrs *all = NULL;
+  union udp_address own;
+  char host[INET6_ADDRSTRLEN], detail[128];
+
+  if (getifaddrs(&all) != 0)
+    return;
+  for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+    if (!is_own(one, AF_UNSPEC, &own))
+      continue;
+    udp_address_host(&own, host);
+    snprintf(detail, sizeof(detail), "%s%s%s", host,
+             one->ifa_flags & IFF_MULTICAST ? ", multicast" : "",
+             one->ifa_flags & IFF_RUNNING ? "" : ", no link");
+    probe->device(probe->context, one->ifa_name, detail);
+  }
+  freeifaddrs(all);
+}
+
 /* The netdev that has the address, or 0. */
 static uint32_t owner_of(const struct ifaddrs *all, const union udp_address *address)
 {
-  for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-    union udp_address own;
-    if (!matches(one, address->any.sa_family))
-      continue;
-    take_sockaddr(one->ifa_addr, &own);
-    if (same_host(&own, address))
+  union udp_address own;
+
+  for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+    if (is_own(one, address->any.sa_family, &own) && udp_address_is_same_host(&own, address))
       return if_nametoindex(one->ifa_name);
-  }
   return 0;
 }
 
@@ -159,11 +168,10 @@ int udp_device_find(struct pst_device *device, const char *name, int family,
   int rc = 0;
 
   made.address.any.sa_family = AF_UNSPEC;
-  snprintf(made.name, sizeof(made.name), "%s", name);
   if (made.is_set && getifaddrs(&all) != 0) {
     rc = -errno;
-    UDP_LOG(device, PST_LOG_ERROR, "this host's addresses cannot be listed: %s", strerror(-rc));
-    return rc;
+    return PST_REFUSE(device->host, rc, "this host's addresses cannot be listed: %s",
+                      strerror(-rc));
   }
   if (made.is_set && udp_address_parse(name, &made.address)) {
     made.index = owner_of(all, &made.address);
@@ -171,17 +179,15 @@ int udp_device_find(struct pst_device *device, const char *name, int family,
     if (!made.index && udp_address_is_loopback(&made.address))
       made.index = if_nametoindex("lo");
   } else if (made.is_set) {
-    made.is_netdev = true;
     made.index = if_nametoindex(name);
     address_of_netdev(all, name, family, &made.address);
   }
   if (made.is_set && (!made.index || made.address.any.sa_family == AF_UNSPEC)) {
     list_devices(all, known, sizeof(known));
-    UDP_LOG(device, PST_LOG_ERROR, "device: %s is %s here; there are: %s", name,
-            made.index ? "an interface without an address of that family"
-                       : "neither an address nor an interface that is up",
-            known);
-    rc = -ENODEV;
+    rc = PST_REFUSE(device->host, -ENODEV, "device: %s is %s here; there are: %s", name,
+                    made.index ? "an interface without an address of that family"
+                               : "neither an address nor an interface that is up",
+                    known);
   }
   freeifaddrs(all);
   if (rc == 0)
@@ -196,22 +202,25 @@ uint32_t udp_addresses_own(int family, union udp_address *addresses, uint32_t ma
 
   if (getifaddrs(&all) != 0)
     return 0;
-  for (const struct ifaddrs *one = all; one && count < max; one = one->ifa_next) {
-    if (!matches(one, family) || (one->ifa_flags & IFF_LOOPBACK))
-      continue;
-    take_sockaddr(one->ifa_addr, &addresses[count]);
-    count += !is_link_local(&addresses[count]);
-  }
+  for (const struct ifaddrs *one = all; one && count < max; one = one->ifa_next)
+    if (!(one->ifa_flags & IFF_LOOPBACK) && is_own(one, family, &addresses[count]))
+      count += !is_link_local(&addresses[count]);
   freeifaddrs(all);
   return count;
 }
 
-static bool in_network(const void *address, const void *own, const void *mask, size_t bytes)
+static bool in_network(const union udp_address *address, const union udp_address *own,
+                       const struct sockaddr *netmask)
 {
-  const uint8_t *a = address, *b = own, *m = mask;
+  union udp_address mask;
+  struct dg_source a, b, m;
 
-  for (size_t i = 0; i < bytes; i++)
-    if ((a[i] ^ b[i]) & m[i])
+  take_sockaddr(netmask, &mask);
+  udp_address_source(address, &a);
+  udp_address_source(own, &b);
+  udp_address_source(&mask, &m);
+  for (size_t i = 0; i < sizeof(a.address); i++)
+    if ((a.address[i] ^ b.address[i]) & m.address[i])
       return false;
   return true;
 }
@@ -219,21 +228,14 @@ static bool in_network(const void *address, const void *own, const void *mask, s
 bool udp_address_is_near(const union udp_address *address)
 {
   struct ifaddrs *all = NULL;
+  union udp_address own;
   bool is_near = false;
 
   if (getifaddrs(&all) != 0)
     return false;
-  for (const struct ifaddrs *one = all; one && !is_near; one = one->ifa_next) {
-    union udp_address own, mask;
-    if (!matches(one, address->any.sa_family) || !one->ifa_netmask)
-      continue;
-    take_sockaddr(one->ifa_addr, &own);
-    memset(&mask, 0, sizeof(mask));
-    memcpy(&mask, one->ifa_netmask, udp_address_length(&own));
-    is_near = own.any.sa_family == AF_INET
-                  ? in_network(&address->v4.sin_addr, &own.v4.sin_addr, &mask.v4.sin_addr, 4)
-                  : in_network(&address->v6.sin6_addr, &own.v6.sin6_addr, &mask.v6.sin6_addr, 16);
-  }
+  for (const struct ifaddrs *one = all; one && !is_near; one = one->ifa_next)
+    is_near = is_own(one, address->any.sa_family, &own) && one->ifa_netmask &&
+              in_network(address, &own, one->ifa_netmask);
   freeifaddrs(all);
   return is_near;
 }
@@ -243,7 +245,7 @@ void udp_host_identity(uint8_t identity[24])
   struct stat info = {0};
   char text[40] = "";
   int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  uint32_t digits = 0;
+  uint8_t *at = identity;
 
   memset(identity, 0, 24);
   if (fd >= 0) {
@@ -251,13 +253,8 @@ void udp_host_identity(uint8_t identity[24])
     text[n < 0 ? 0 : n] = '\0';
     close(fd);
   }
-  for (const char *c = text; *c && digits < 32; c++) {
-    int value = *c >= '0' && *c <= '9' ? *c - '0' : *c >= 'a' && *c <= 'f' ? *c - 'a' + 10 : -1;
-    if (value < 0)
-      continue;
-    identity[digits / 2] |= (uint8_t)(value << (digits % 2 ? 0 : 4));
-    digits++;
-  }
+  for (const char *c = text; at < identity + 16 && sscanf(c, "%2hhx", at) == 1; at++)
+    c += 2 + (c[2] == '-');
   if (stat("/proc/self/ns/net", &info) == 0)
     for (int i = 0; i < 8; i++)
       identity[16 + i] = (uint8_t)(info.st_ino >> (8 * i));

@@ -10,13 +10,12 @@
 #include "described.h"
 
 struct pst_device;
+struct pst_probe;
 
 /* What the option `device` names. */
 struct udp_device_name {
-  bool is_set; /* and not `any` */
-  bool is_netdev;
-  uint32_t index; /* of the netdev; 0: none */
-  char name[64];
+  bool is_set;               /* and not `any` */
+  uint32_t index;            /* of the netdev; 0: none */
   union udp_address address; /* family AF_UNSPEC: none */
 };
 
@@ -27,6 +26,9 @@ socklen_t udp_address_length(const union udp_address *address);
 bool udp_address_is_loopback(const union udp_address *address);
 void udp_address_set_loopback(union udp_address *address, int family);
 void udp_address_source(const union udp_address *address, struct dg_source *source);
+bool udp_address_is_same_host(const union udp_address *a, const union udp_address *b);
+/* Tell a probe of each address that is up. */
+void udp_devices_tell(struct pst_probe *probe);
 /* 0; -ENODEV: logged, with those there are. */
 int udp_device_find(struct pst_device *device, const char *name, int family,
                     struct udp_device_name *found);

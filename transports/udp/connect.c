@@ -19,10 +19,10 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   uint8_t bytes[UDP_BLOB_BYTES];
 
   if (endpoint->tx) {
-    blob.initial = endpoint->tx->initial;
-    blob.ssrc = endpoint->tx->ssrc;
-    blob.nonce = endpoint->tx->nonce;
-    blob.payload_type = endpoint->tx->payload_type;
+    blob.initial = endpoint->tx->header.sequence;
+    blob.ssrc = endpoint->tx->header.ssrc;
+    blob.nonce = endpoint->tx->header.nonce;
+    blob.payload_type = endpoint->tx->header.payload_type;
   }
   udp_host_identity(blob.identity);
   if (!udp_address_is_any(&endpoint->local)) {
@@ -42,9 +42,7 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
 
 static int refuse(const struct pst_endpoint *endpoint, const char *why)
 {
-  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
-          endpoint->label, why);
-  return -EPROTO;
+  return UDP_REFUSE(endpoint, -EPROTO, "the peer's address cannot be used: %s", why);
 }
 
 static int blob_check(const struct pst_endpoint *endpoint, const struct pst_blob *address,
@@ -64,8 +62,6 @@ static int blob_check(const struct pst_endpoint *endpoint, const struct pst_blob
   return 0;
 }
 
-/* ---- The sender's side -------------------------------------------------------------- */
-
 static void address_of(const struct pst_endpoint *endpoint, const uint8_t bytes[16], uint16_t port,
                        union udp_address *address)
 {
@@ -80,15 +76,6 @@ static void address_of(const struct pst_endpoint *endpoint, const uint8_t bytes[
   udp_address_port_set(address, port);
 }
 
-static bool same_host(const union udp_address *a, const union udp_address *b)
-{
-  struct dg_source first, second;
-
-  udp_address_source(a, &first);
-  udp_address_source(b, &second);
-  return memcmp(first.address, second.address, sizeof(first.address)) == 0;
-}
-
 /* The option `to`, where the receiver is bound to `bound` alone. */
 static int refuse_elsewhere(const struct pst_endpoint *endpoint, const union udp_address *bound)
 {
@@ -96,11 +83,10 @@ static int refuse_elsewhere(const struct pst_endpoint *endpoint, const union udp
 
   udp_address_print(bound, text, sizeof(text));
   udp_address_print(&endpoint->to, to, sizeof(to));
-  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
-          "%s: to: the receiver listens on %s alone, and hears nothing that is sent to %s; leave "
-          "`to` out, or set the receiver's option `device: any`",
-          endpoint->label, text, to);
-  return -EHOSTUNREACH;
+  return UDP_REFUSE(endpoint, -EHOSTUNREACH,
+                    "to: the receiver listens on %s alone, and hears nothing that is sent to %s; "
+                    "leave `to` out, or set the receiver's option `device: any`",
+                    text, to);
 }
 
 static int refuse_loopback(const struct pst_endpoint *endpoint, const union udp_address *bound)
@@ -108,11 +94,10 @@ static int refuse_loopback(const struct pst_endpoint *endpoint, const union udp_
   char text[80];
 
   udp_address_print(bound, text, sizeof(text));
-  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
-          "%s: the receiver listens on %s, which only its own host reaches; set its option "
-          "`device` to the address or interface that faces this host, or to `any`",
-          endpoint->label, text);
-  return -EHOSTUNREACH;
+  return UDP_REFUSE(endpoint, -EHOSTUNREACH,
+                    "the receiver listens on %s, which only its own host reaches; set its option "
+                    "`device` to the address or interface that faces this host, or to `any`",
+                    text);
 }
 
 /* Which of the receiver's addresses: what the option says; on one host, lo's; the first
@@ -128,7 +113,7 @@ static int choose(const struct pst_endpoint *endpoint, const struct udp_blob *bl
   if (blob->is_bound)
     address_of(endpoint, blob->addresses[0], blob->port, address);
   if (endpoint->to.any.sa_family != AF_UNSPEC) {
-    if (blob->is_bound && !same_host(&endpoint->to, address))
+    if (blob->is_bound && !udp_address_is_same_host(&endpoint->to, address))
       return refuse_elsewhere(endpoint, address);
     *address = endpoint->to;
     if (!udp_address_port(address))
@@ -158,13 +143,13 @@ static void note_mtu(const struct pst_endpoint *endpoint)
   const struct udp_tx *tx = endpoint->tx;
   uint32_t header = endpoint->header_bytes;
 
-  if (tx->mtu <= header || tx->message_max <= tx->mtu - header)
+  if (tx->mtu <= header || endpoint->message_max <= tx->mtu - header)
     return;
-  UDP_LOG(endpoint->worker->device, PST_LOG_INFO,
-          "%s: IP will fragment messages of more than %u bytes, since the path's MTU has no room "
-          "for more behind the headers; one lost fragment loses its message, and `message: %u` "
-          "avoids that",
-          endpoint->label, tx->mtu - header, tx->mtu - header);
+  UDP_TELL(endpoint, PST_LOG_INFO,
+           "IP will fragment messages of more than %u bytes, since the path's MTU has no room for "
+           "more behind the headers; one lost fragment loses its message, and `message: %u` "
+           "avoids that",
+           tx->mtu - header, tx->mtu - header);
 }
 
 static int connect_to(struct pst_endpoint *endpoint, const union udp_address *address)
@@ -174,10 +159,9 @@ static int connect_to(struct pst_endpoint *endpoint, const union udp_address *ad
   udp_address_print(address, text, sizeof(text));
   if (connect(endpoint->fd, &address->any, udp_address_length(address)) != 0) {
     int rc = errno == EINVAL ? -ENETUNREACH : -errno; /* values have been judged: it is the host */
-    UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
-            "%s: no way to %s: %s; see `ip route get`, and the options `device` and `to`",
-            endpoint->label, text, strerror(-rc));
-    return rc;
+    return UDP_REFUSE(endpoint, rc,
+                      "no way to %s: %s; see `ip route get`, and the options `device` and `to`",
+                      text, strerror(-rc));
   }
   endpoint->peer = *address;
   endpoint->tx->mtu = udp_socket_mtu(endpoint);
@@ -193,15 +177,12 @@ static int connect_sender(struct pst_endpoint *endpoint, const struct udp_blob *
   if (blob) {
     rc = choose(endpoint, blob, &address);
   } else if (address.any.sa_family == AF_UNSPEC || !udp_address_port(&address)) {
-    UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
-            "%s: to a receiver without Penstock, the option `to` says where: 192.0.2.7:5004",
-            endpoint->label);
+    UDP_TELL(endpoint, PST_LOG_ERROR,
+             "to a receiver without Penstock, the option `to` says where: 192.0.2.7:5004");
     rc = -EINVAL;
   }
   return rc < 0 ? rc : connect_to(endpoint, &address);
 }
-
-/* ---- The receiver's ------------------------------------------------------------------- */
 
 static int connect_receiver(struct pst_endpoint *endpoint, const struct udp_blob *blob)
 {
@@ -259,7 +240,7 @@ int udp_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *a
   bool has_nonce = peer && framing != DG_FRAMING_NONE;
   endpoint->header_bytes = dg_header_bytes(framing, has_nonce);
   if (endpoint->tx)
-    endpoint->tx->has_nonce = has_nonce;
+    endpoint->tx->header.has_nonce = has_nonce;
   rc = endpoint->tx ? connect_sender(endpoint, peer) : connect_receiver(endpoint, peer);
   if (rc < 0)
     return rc;

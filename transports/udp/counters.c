@@ -1,106 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is counted, and an endpoint in words. */
-#include <linux/sock_diag.h>
 #include <stdio.h>
 
 #include "address.h"
 #include "receive.h"
 #include "send.h"
 #include "udp.h"
-
-uint32_t udp_socket_drops(const struct pst_endpoint *endpoint)
-{
-  uint32_t info[SK_MEMINFO_VARS] = {0};
-  socklen_t length = sizeof(info);
-
-  if (getsockopt(endpoint->fd, SOL_SOCKET, SO_MEMINFO, info, &length) != 0)
-    return endpoint->rx->flow.drops_seen;
-  return info[SK_MEMINFO_DROPS];
-}
-
-static struct udp_host_drops read_host(int family)
-{
-  struct udp_host_drops drops = {0};
-  FILE *file = fopen(family == AF_INET ? "/proc/net/snmp" : "/proc/net/snmp6", "re");
-
-  if (!file)
-    return drops;
-  if (family == AF_INET)
-    udp_drops_read4(file, &drops);
-  else
-    udp_drops_read6(file, &drops);
-  fclose(file);
-  return drops;
-}
-
-void udp_drops_begin(struct pst_endpoint *endpoint)
-{
-  endpoint->rx->host_drops = read_host(endpoint->family);
-}
-
-static void tell_bad_sums(struct pst_endpoint *endpoint)
-{
-  if (endpoint->rx->told_sums)
-    return;
-  endpoint->rx->told_sums = true;
-  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-          "%s: the kernel drops datagrams whose UDP checksum is wrong (%lu so far, counted as "
-          "udp_checksum): a larger `rcvbuf` does not help. Something on the way damages packets, "
-          "or they are replayed from a capture of a host whose card computes checksums: "
-          "`tcprewrite --fixcsum` mends that capture",
-          endpoint->label, endpoint->rx->bad_sums);
-}
-
-static void tell_full(struct pst_endpoint *endpoint)
-{
-  struct udp_rx *rx = endpoint->rx;
-  struct pst_device *device = endpoint->worker->device;
-  long most = udp_sysctl("/proc/sys/net/core/rmem_max");
-  uint64_t size = udp_socket_buffer(endpoint, SO_RCVBUF);
-  uint64_t more = rx->rcvbuf > size ? rx->rcvbuf : 4 * size;
-  char limit[128] = "";
-
-  if (rx->told_drops)
-    return;
-  rx->told_drops = true;
-  if (rx->flow.starved || rx->flow.counts.no_buffer > rx->flow.counts.kernel) {
-    UDP_LOG(device, PST_LOG_WARN,
-            "%s: the kernel drops what arrives, since the ring has no free slot: what consumes "
-            "the messages is too slow; a longer `ring` helps over bursts",
-            endpoint->label);
-    return;
-  }
-  if (most >= 0 && (uint64_t)most < more)
-    snprintf(limit, sizeof(limit), ", which needs sysctl -w net.core.rmem_max=%lu or CAP_NET_ADMIN",
-             more);
-  else if (most < 0)
-    snprintf(limit, sizeof(limit),
-             ", up to net.core.rmem_max, which is set outside this network namespace");
-  UDP_LOG(device, PST_LOG_WARN,
-          "%s: the kernel drops what arrives, since the socket's buffer of %lu bytes was full: "
-          "a larger `rcvbuf` (%lu%s), or a core of its own for the worker (`workers`)",
-          endpoint->label, size, more, limit);
-}
-
-uint64_t udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops)
-{
-  struct udp_rx *rx = endpoint->rx;
-
-  if (drops == rx->drops)
-    return rx->bad_sums;
-  struct udp_host_drops now = read_host(endpoint->family);
-  uint64_t bad_sums = udp_drops_bad_sums(drops, &rx->host_drops, &now);
-  uint64_t newly = bad_sums > rx->bad_sums ? bad_sums - rx->bad_sums : 0;
-  bool is_full = drops - rx->drops > newly;
-
-  rx->bad_sums += newly;
-  rx->drops = drops;
-  if (newly)
-    tell_bad_sums(endpoint);
-  if (is_full)
-    tell_full(endpoint);
-  return rx->bad_sums;
-}
 
 static void add_sender(struct pst_counter_list *list, const struct udp_tx *tx)
 {
@@ -137,15 +42,14 @@ static void tell_useless(struct pst_endpoint *endpoint)
   if (rx->told_useless || useless < USELESS_MIN)
     return;
   rx->told_useless = true;
-  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-          "%s: datagrams come, and none is a message of this stream: of %lu so far %lu are longer "
-          "than `message` (%lu bytes), %lu have a bad header, %lu a bad checksum, %lu another "
-          "source, SSRC or payload type, %lu a number too far ahead or back; compare `framing`, "
-          "`message`, `source`, `ssrc` and `payload_type` with the sender's",
-          endpoint->label, counts->datagrams, counts->too_long, endpoint->message_max,
-          counts->bad_header, counts->bad_checksum,
-          counts->not_ours + counts->wrong_nonce + counts->displaced,
-          counts->too_late + counts->too_far + rx->flow.holds);
+  UDP_TELL(endpoint, PST_LOG_WARN,
+           "datagrams come, and none is a message of this stream: of %lu so far %lu are longer "
+           "than `message` (%lu bytes), %lu have a bad header, %lu a bad checksum, %lu another "
+           "source, SSRC or payload type, %lu a number too far ahead or back; compare `framing`, "
+           "`message`, `source`, `ssrc` and `payload_type` with the sender's",
+           counts->datagrams, counts->too_long, endpoint->message_max, counts->bad_header,
+           counts->bad_checksum, counts->not_ours + counts->wrong_nonce + counts->displaced,
+           counts->too_late + counts->too_far + rx->flow.holds);
 }
 
 /* Somebody sends in the sender's name: says so once. */
@@ -156,11 +60,11 @@ static void tell_wrong_nonce(struct pst_endpoint *endpoint)
   if (rx->told_nonce || rx->flow.counts.wrong_nonce == 0)
     return;
   rx->told_nonce = true;
-  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-          "%s: datagrams from the sender's port lack the nonce of this stream: a program that had "
-          "the port before still sends, or somebody forges them. They are ignored and counted as "
-          "wrong_nonce; `tcpdump -e udp dst port %u` shows them",
-          endpoint->label, udp_address_port(&endpoint->local));
+  UDP_TELL(endpoint, PST_LOG_WARN,
+           "datagrams from the sender's port lack the nonce of this stream: a program that had "
+           "the port before still sends, or somebody forges them. They are ignored and counted as "
+           "wrong_nonce; `tcpdump -e udp dst port %u` shows them",
+           udp_address_port(&endpoint->local));
 }
 
 /* Somebody sends in a foreign sender's name, or its datagrams are very late: says so once. */
@@ -172,13 +76,12 @@ static void tell_strays(struct pst_endpoint *endpoint)
   if (rx->told_strays || rx->flow.params.numbered || counts->too_far + counts->too_late == 0)
     return;
   rx->told_strays = true;
-  UDP_LOG(
-      endpoint->worker->device, PST_LOG_WARN,
-      "%s: datagrams from the sender's address have numbers that it cannot have now: %lu so far "
-      "lie too far ahead, and %lu further back than `reorder` (%u): they are ignored and "
-      "counted as too_far and too_late; `tcpdump -e udp dst port %u` shows who sends them",
-      endpoint->label, counts->too_far, counts->too_late, rx->flow.params.reorder,
-      udp_address_port(&endpoint->local));
+  UDP_TELL(endpoint, PST_LOG_WARN,
+           "datagrams from the sender's address have numbers that it cannot have now: %lu so far "
+           "lie too far ahead, and %lu further back than `reorder` (%u): they are ignored and "
+           "counted as too_far and too_late; `tcpdump -e udp dst port %u` shows who sends them",
+           counts->too_far, counts->too_late, rx->flow.params.reorder,
+           udp_address_port(&endpoint->local));
 }
 
 /* How many of the messages that the kernel dropped had a wrong UDP checksum: the newest, as far as

@@ -17,7 +17,6 @@
   (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |             \
    PST_CAP_IN_PROCESS | PST_CAP_FOREIGN)
 
-enum udp_family { UDP_FAMILY_AUTO = 0, UDP_FAMILY_4 = 1, UDP_FAMILY_6 = 2 };
 enum udp_timestamps { UDP_TIME_OFF = 0, UDP_TIME_SOFTWARE = 1, UDP_TIME_HARDWARE = 2 };
 
 union udp_address {
@@ -29,6 +28,8 @@ union udp_address {
 /* "192.0.2.1", "192.0.2.1:5000", "2001:db8::1", "[2001:db8::1%eth0]:5000". Numbers only: no name
  * is looked up, and that of the zone stays a name; "" without one. */
 bool udp_address_read(const char *text, union udp_address *address, char zone[UDP_ZONE_MAX]);
+/* Without its port and zone. */
+void udp_address_host(const union udp_address *address, char text[INET6_ADDRSTRLEN]);
 uint16_t udp_address_port(const union udp_address *address);
 void udp_address_port_set(union udp_address *address, uint16_t port);
 bool udp_address_is_multicast(const union udp_address *address);

@@ -22,7 +22,7 @@ int udp_open(const struct pst_host *host, const struct pst_open_params *params,
   if (in.plan)
     pst_struct_read(&made->plan, sizeof(made->plan), in.plan);
   made->framing = framings[host->option_uint(in.options, "framing")];
-  made->family = (enum udp_family)host->option_uint(in.options, "family");
+  made->family = families[host->option_uint(in.options, "family")];
   made->timestamps = (enum udp_timestamps)host->option_uint(in.options, "timestamps");
   made->clock_rate = (uint32_t)host->option_uint(in.options, "clock_rate");
   snprintf(made->name, sizeof(made->name), "%s", host->option_string(in.options, "device"));
@@ -31,7 +31,7 @@ int udp_open(const struct pst_host *host, const struct pst_open_params *params,
     udp_address_set_loopback(&made->listens, AF_INET);
   else if (in.local_address)
     udp_address_parse(in.local_address, &made->listens);
-  int rc = udp_device_find(made, made->name, families[made->family], &name);
+  int rc = udp_device_find(made, made->name, made->family, &name);
   if (rc < 0) {
     free(made);
     return rc;
@@ -58,7 +58,7 @@ int udp_limits(struct pst_device *device, struct pst_limits *limits)
       .sequence_bits = dg_sequence_bits(device->framing),
       .capabilities = capabilities,
       .message_max = UDP_DATAGRAM_MAX - dg_header_bytes(device->framing, true),
-      .tailroom = dg_tailroom(device->framing),
+      .tailroom = device->framing == DG_FRAMING_RTP ? DG_RTP_TAILROOM : 0,
       .address_max = UDP_BLOB_BYTES,
   };
   pst_struct_write(limits, &out, sizeof(out));
@@ -80,8 +80,6 @@ int udp_mr_register(struct pst_device *device, const struct pst_mr_params *param
   return rc;
 }
 
-/* ---- Rings --------------------------------------------------------------------------- */
-
 int udp_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                   struct pst_path_info *path, struct pst_ring **ring)
 {
@@ -96,8 +94,6 @@ int udp_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     free(made);
     return rc;
   }
-  made->worker = worker;
-  made->capacity = (uint32_t)(made->cpu.params.payload_max + made->cpu.params.tailroom);
   udp_path_fill(path);
   *ring = made;
   return 0;

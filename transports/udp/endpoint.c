@@ -18,7 +18,8 @@ static int open_common(struct pst_endpoint *endpoint, const struct pst_endpoint_
   udp_limits(worker->device, &limits);
   if (params->roles != PST_ROLE_SENDER && params->roles != PST_ROLE_RECEIVER)
     wrong = "it has to be a sender or a receiver";
-  else if (params->ring && params->ring->worker != worker)
+  else if (params->ring &&
+           pst_places_find(&worker->rings, params->ring->cpu.number) != params->ring)
     wrong = "its ring is another worker's";
   return pst_cpu_endpoint_open(&endpoint->cpu, worker->device->host, params, &limits, wrong);
 }
@@ -34,16 +35,13 @@ static int read_address(struct pst_endpoint *endpoint, const struct pst_options 
   address->any.sa_family = AF_UNSPEC;
   if (!text[0] || udp_address_parse(text, address))
     return 0;
-  if (udp_address_read(text, address, zone)) {
-    UDP_LOG(device, PST_LOG_ERROR, "%s: %s: %s: this host has no interface %s; see `ip link`",
-            endpoint->label, name, text, zone);
-    return -ENODEV;
-  }
-  UDP_LOG(device, PST_LOG_ERROR,
-          "%s: %s: %s is not an address; write numbers (192.0.2.7, 192.0.2.7:5004, 2001:db8::7, "
-          "[2001:db8::7]:5004), names are not looked up",
-          endpoint->label, name, text);
-  return -EINVAL;
+  if (udp_address_read(text, address, zone))
+    return UDP_REFUSE(endpoint, -ENODEV, "%s: %s: this host has no interface %s; see `ip link`",
+                      name, text, zone);
+  return UDP_REFUSE(endpoint, -EINVAL,
+                    "%s: %s is not an address; write numbers (192.0.2.7, 192.0.2.7:5004, "
+                    "2001:db8::7, [2001:db8::7]:5004), names are not looked up",
+                    name, text);
 }
 
 static int read_addresses(struct pst_endpoint *endpoint, const struct pst_options *options)
@@ -60,11 +58,9 @@ static int read_addresses(struct pst_endpoint *endpoint, const struct pst_option
   if (rc < 0 || endpoint->group.any.sa_family == AF_UNSPEC ||
       udp_address_is_multicast(&endpoint->group))
     return rc;
-  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
-          "%s: group: not a multicast address: those are 224.0.0.0/4 and ff00::/8; an address of "
-          "this host goes to `device`",
-          endpoint->label);
-  return -EINVAL;
+  return UDP_REFUSE(endpoint, -EINVAL,
+                    "group: not a multicast address: those are 224.0.0.0/4 and ff00::/8; an "
+                    "address of this host goes to `device`");
 }
 
 static int family_of(const union udp_address *address, int other)
@@ -92,11 +88,10 @@ static void find_listener(struct pst_endpoint *endpoint)
 /* Where it is bound, and which family all its addresses are of. */
 static int find_local(struct pst_endpoint *endpoint)
 {
-  static const int families[] = {AF_UNSPEC, AF_INET, AF_INET6};
   struct pst_device *device = endpoint->worker->device;
   const union udp_address *given[] = {&endpoint->to, &endpoint->group, &endpoint->source};
   struct udp_device_name name;
-  int family = families[device->family];
+  int family = device->family;
 
   for (int i = 0; i < 3; i++)
     family = family_of(given[i], family);
@@ -115,10 +110,8 @@ static int find_local(struct pst_endpoint *endpoint)
     rc |= given[i]->any.sa_family != AF_UNSPEC && given[i]->any.sa_family != endpoint->family;
   if (rc == 0 && endpoint->local.any.sa_family == endpoint->family)
     return 0;
-  UDP_LOG(device, PST_LOG_ERROR,
-          "%s: device, to, group, source and family are not all of IPv4, or all of IPv6",
-          endpoint->label);
-  return -EINVAL;
+  return UDP_REFUSE(endpoint, -EINVAL,
+                    "device, to, group, source and family are not all of IPv4, or all of IPv6");
 }
 
 static void read_flow(struct pst_endpoint *endpoint, const struct pst_options *options)
@@ -136,10 +129,8 @@ static void read_flow(struct pst_endpoint *endpoint, const struct pst_options *o
                               .payload_type = type > 127 ? -1 : (int)type,
                               .checks = host->option_uint(options, "checksum"),
                               .message_max = (uint32_t)endpoint->message_max,
-                              .clock_rate = device->clock_rate};
-  if (endpoint->cpu.params.roles & PST_ROLE_SENDER)
-    return;
-  endpoint->flow.reorder = (uint32_t)host->option_uint(options, "reorder");
+                              .clock_rate = device->clock_rate,
+                              .reorder = (uint32_t)host->option_uint(options, "reorder")};
   if (endpoint->flow.address_is_fixed) {
     udp_address_source(&endpoint->source, &endpoint->flow.source);
     endpoint->flow.port_is_fixed = endpoint->flow.source.port != 0;
@@ -154,7 +145,8 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
     rc = find_local(endpoint);
   if (rc < 0)
     return rc;
-  read_flow(endpoint, in->options);
+  if (in->ring)
+    read_flow(endpoint, in->options);
   rc = in->ring ? udp_rx_open(endpoint, in->ring) : udp_tx_open(endpoint, in->options);
   if (rc == 0)
     rc = udp_socket_open(endpoint, in->options);
@@ -167,14 +159,12 @@ static int join_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
 {
   struct epoll_event event = {.data.ptr = endpoint};
 
-  if (worker->endpoint_count == worker->endpoint_room) {
-    uint32_t room = worker->endpoint_room ? 2 * worker->endpoint_room : 8;
-    struct pst_endpoint **grown = realloc(worker->endpoints, room * sizeof(struct pst_endpoint *));
-    if (!grown)
-      return -ENOMEM;
-    worker->endpoints = grown;
-    worker->endpoint_room = room;
-  }
+  struct pst_endpoint **grown =
+      realloc(worker->endpoints, (worker->endpoint_count + 1) * sizeof(struct pst_endpoint *));
+
+  if (!grown)
+    return -ENOMEM;
+  worker->endpoints = grown;
   if (epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, endpoint->fd, &event) != 0)
     return -errno;
   worker->endpoints[worker->endpoint_count++] = endpoint;
@@ -202,8 +192,7 @@ int udp_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
   if (rc == 0)
     rc = open_parts(made, &in);
   if (rc == 0 && (rc = join_worker(worker, made)) != 0)
-    UDP_LOG(device, PST_LOG_ERROR, "%s: the socket cannot be watched: %s", made->label,
-            strerror(-rc));
+    UDP_TELL(made, PST_LOG_ERROR, "the socket cannot be watched: %s", strerror(-rc));
   if (rc < 0) {
     udp_endpoint_free(made);
     return rc;
@@ -215,7 +204,7 @@ int udp_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
 void udp_endpoint_free(struct pst_endpoint *endpoint)
 {
   udp_rx_close(endpoint);
-  udp_tx_close(endpoint);
+  free(endpoint->tx);
   if (endpoint->fd >= 0)
     close(endpoint->fd);
   pst_cpu_endpoint_end(&endpoint->cpu);

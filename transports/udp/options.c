@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "described.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,222 +10,107 @@ static const char *const framing_choices[] = {"sequence", "rtp", "none", NULL};
 static const char *const family_choices[] = {"auto", "ipv4", "ipv6", NULL};
 static const char *const time_choices[] = {"off", "software", "hardware", NULL};
 
+#define DEVICE PST_SCOPE_DEVICE
+#define STREAM PST_SCOPE_STREAM
 #define SEND PST_SCOPE_SENDER
 #define RECEIVE PST_SCOPE_RECEIVER
 #define BOTH (PST_SCOPE_SENDER | PST_SCOPE_RECEIVER)
 
+#define OPTION(name_, type_, scope_, value, what)                                                  \
+  .name = name_, .type = PST_OPTION_##type_, .scope = scope_, .default_value = value, .help = what
+#define TEXT(name, scope, longest, what)                                                           \
+  {                                                                                                \
+    OPTION(name, STRING, scope, NULL, what), .max = longest                                        \
+  }
+#define CHOICE(name, scope, value, names, what)                                                    \
+  {                                                                                                \
+    OPTION(name, ENUM, scope, value, what), .choices = names                                       \
+  }
+#define SWITCH(name, scope, value, what)                                                           \
+  {                                                                                                \
+    OPTION(name, BOOL, scope, value, what)                                                         \
+  }
+#define NUMBER(name, type, scope, value, least, most, what)                                        \
+  {                                                                                                \
+    OPTION(name, type, scope, value, what), .min = least, .max = most                              \
+  }
+
 static const struct pst_option options[] = {
-    {
-        .name = "device",
-        .help = "Network interface or address of this host to send from and receive on, eth0 or "
-                "192.0.2.1 for instance. any: all of this host's addresses, and the interface that "
-                "the route says. Empty: a sender does as with any; a receiver is bound to the "
-                "address that `control` listens on.",
-        .type = PST_OPTION_STRING,
-        .max = 63,
-        .scope = PST_SCOPE_DEVICE,
-    },
-    {
-        .name = "family",
-        .help = "IPv4 or IPv6. auto: as `device`, `to` or `group` are written, else IPv4.",
-        .default_value = "auto",
-        .choices = family_choices,
-        .type = PST_OPTION_ENUM,
-        .scope = PST_SCOPE_DEVICE,
-    },
-    {
-        .name = "timestamps",
-        .help = "Who says when a message arrived. software: the kernel, when the driver hands it "
-                "over. hardware: the network card, where it was configured to (SIOCSHWTSTAMP), "
-                "else the kernel. off: nobody; jitter is then counted from when messages are "
-                "polled.",
-        .default_value = "software",
-        .choices = time_choices,
-        .type = PST_OPTION_ENUM,
-        .scope = PST_SCOPE_DEVICE,
-    },
-    {
-        .name = "framing",
-        .help = "What stands before each payload. sequence: 8 bytes, a 32-bit sequence number and "
-                "a checksum, as Rivermax's sample programs have them. rtp: RFC 3550, 16-bit "
-                "sequence numbers, timestamps and markers, which `assemble: {by: rtp_marker}` "
-                "needs. Between Penstocks a nonce is added, 8 bytes or an extension of 12. none: "
-                "nothing; there are no sequence numbers, and a foreign sender's loss is unknown.",
-        .default_value = "sequence",
-        .choices = framing_choices,
-        .type = PST_OPTION_ENUM,
-        .scope = PST_SCOPE_STREAM,
-    },
-    {
-        .name = "clock_rate",
-        .help = "rtp: ticks of the RTP timestamp in a second (90000 for video, the sampling rate "
-                "for audio).",
-        .default_value = "90000",
-        .type = PST_OPTION_UINT,
-        .min = 1,
-        .max = 1000000000,
-        .scope = PST_SCOPE_STREAM,
-    },
-    {
-        .name = "port",
-        .help = "UDP port to receive on. 0: the kernel chooses, and a Penstock sender is told.",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
-        .max = 65535,
-        .scope = RECEIVE,
-    },
-    {
-        .name = "group",
-        .help = "Multicast group to join and receive (IGMPv3, MLDv2) on the interface of "
-                "`device`, 239.1.2.3 or ff15::1 for instance.",
-        .type = PST_OPTION_STRING,
-        .max = 63,
-        .scope = RECEIVE,
-    },
-    {
-        .name = "source",
-        .help = "Address whose messages are received; with `group`, the join is for this source "
-                "only. Empty: a Penstock sender's own; else that of the first message to arrive, "
-                "and with framing none, any.",
-        .type = PST_OPTION_STRING,
-        .max = 63,
-        .scope = RECEIVE,
-    },
-    {
-        .name = "to",
-        .help = "Where a receiver without Penstock listens, address and port: 192.0.2.7:5004 or "
-                "[2001:db8::7]:5004; a multicast group, too. To a Penstock receiver, an address "
-                "alone chooses among those that it has.",
-        .type = PST_OPTION_STRING,
-        .max = 95,
-        .scope = SEND,
-    },
-    {
-        .name = "source_port",
-        .help = "UDP port to send from. 0: the kernel chooses.",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
-        .max = 65535,
-        .scope = SEND,
-    },
-    {
-        .name = "ttl",
-        .help = "Routers that a packet may pass, multicast packets included. 0: the system's "
-                "default, which is 1 for multicast.",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
-        .max = 255,
-        .scope = SEND,
-    },
-    {
-        .name = "dscp",
-        .help = "Differentiated services codepoint of what is sent (RFC 2474).",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
-        .max = 63,
-        .scope = SEND,
-    },
-    {
-        .name = "dont_fragment",
-        .help = "Refuse messages that are longer than the path's MTU instead of letting IP "
-                "fragment them. One lost fragment loses the message.",
-        .default_value = "false",
-        .type = PST_OPTION_BOOL,
-        .scope = SEND,
-    },
-    {
-        .name = "sndbuf",
-        .help = "Size of the socket's send buffer. 0: the system's default.",
-        .default_value = "0",
-        .type = PST_OPTION_SIZE,
-        .max = UINT64_C(1) << 30,
-        .scope = SEND,
-    },
-    {
-        .name = "rcvbuf",
-        .help = "Size of the socket's receive buffer: what may wait while the worker is busy. The "
-                "kernel gives no more than net.core.rmem_max to an ordinary user.",
-        .default_value = "16 MiB",
-        .type = PST_OPTION_SIZE,
-        .min = 4096,
-        .max = UINT64_C(1) << 30,
-        .scope = RECEIVE,
-    },
-    {
-        .name = "gso",
-        .help = "Hand messages of equal length to the kernel in one buffer, which it or the "
-                "network card cuts (UDP_SEGMENT). What is on the wire is the same.",
-        .default_value = "true",
-        .type = PST_OPTION_BOOL,
-        .scope = SEND,
-    },
-    {
-        .name = "gro",
-        .help =
-            "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). It "
-            "counts what it drops by such buffers: from a foreign sender with framing none, what "
-            "was dropped is then known at least, not exactly.",
-        .default_value = "true",
-        .type = PST_OPTION_BOOL,
-        .scope = RECEIVE,
-    },
-    {
-        .name = "busy_poll",
-        .help = "How long the kernel polls the network card's queue within a call that finds "
-                "nothing (SO_BUSY_POLL). More than net.core.busy_read needs CAP_NET_ADMIN. 0: "
-                "not at all.",
-        .default_value = "0",
-        .type = PST_OPTION_DURATION,
-        .max = 1000000000,
-        .scope = RECEIVE,
-    },
-    {
-        .name = "checksum",
-        .help = "sequence: the sender computes the checksum of each payload, the receiver refuses "
-                "what differs. false: 0 is sent, and nothing is compared.",
-        .default_value = "true",
-        .type = PST_OPTION_BOOL,
-        .scope = BOTH,
-    },
-    {
-        .name = "ssrc",
-        .help = "rtp: synchronisation source. The sender has this one, the receiver takes no "
-                "other. 0: the sender chooses at random; from a foreign sender, that of the first "
-                "message to arrive.",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
-        .max = UINT32_MAX,
-        .scope = BOTH,
-    },
-    {
-        .name = "payload_type",
-        .help = "rtp: payload type, 0 to 127. The sender has this one, the receiver takes no "
-                "other. 128: the sender has 96, the receiver takes any.",
-        .default_value = "128",
-        .type = PST_OPTION_UINT,
-        .max = 128,
-        .scope = BOTH,
-    },
-    {
-        .name = "frame",
-        .help = "rtp: messages of a frame. The last has the marker, and all have one timestamp, at "
-                "least a tick later than that of the frame before. 0: no markers; messages sent in "
-                "the same tick have the same timestamp.",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
-        .max = UINT32_MAX,
-        .scope = SEND,
-    },
-    {
-        .name = "reorder",
-        .help = "Largest accepted lateness of a message, in messages. A foreign sender whose "
-                "numbers go further back has restarted. rtp has at most 32767.",
-        .default_value = "1024",
-        .type = PST_OPTION_UINT,
-        .min = 1,
-        .max = 65536,
-        .scope = RECEIVE,
-    },
+    TEXT("device", DEVICE, 63,
+         "Network interface or address of this host to send from and receive on, eth0 or "
+         "192.0.2.1 for instance. any: all of this host's addresses, and the interface that the "
+         "route says. Empty: a sender does as with any; a receiver is bound to the address that "
+         "`control` listens on."),
+    CHOICE("family", DEVICE, "auto", family_choices,
+           "IPv4 or IPv6. auto: as `device`, `to` or `group` are written, else IPv4."),
+    CHOICE("timestamps", DEVICE, "software", time_choices,
+           "Who says when a message arrived. software: the kernel, when the driver hands it "
+           "over. hardware: the network card, where it was configured to (SIOCSHWTSTAMP), else "
+           "the kernel. off: nobody; jitter is then counted from when messages are polled."),
+    CHOICE("framing", STREAM, "sequence", framing_choices,
+           "What stands before each payload. sequence: 8 bytes, a 32-bit sequence number and a "
+           "checksum, as Rivermax's sample programs have them. rtp: RFC 3550, 16-bit sequence "
+           "numbers, timestamps and markers, which `assemble: {by: rtp_marker}` needs. Between "
+           "Penstocks a nonce is added, 8 bytes or an extension of 12. none: nothing; there are "
+           "no sequence numbers, and a foreign sender's loss is unknown."),
+    NUMBER("clock_rate", UINT, STREAM, "90000", 1, 1000000000,
+           "rtp: ticks of the RTP timestamp in a second (90000 for video, the sampling rate for "
+           "audio)."),
+    NUMBER("port", UINT, RECEIVE, "0", 0, 65535,
+           "UDP port to receive on. 0: the kernel chooses, and a Penstock sender is told."),
+    TEXT("group", RECEIVE, 63,
+         "Multicast group to join and receive (IGMPv3, MLDv2) on the interface of `device`, "
+         "239.1.2.3 or ff15::1 for instance."),
+    TEXT("source", RECEIVE, 63,
+         "Address whose messages are received; with `group`, the join is for this source only. "
+         "Empty: a Penstock sender's own; else that of the first message to arrive, and with "
+         "framing none, any."),
+    TEXT("to", SEND, 95,
+         "Where a receiver without Penstock listens, address and port: 192.0.2.7:5004 or "
+         "[2001:db8::7]:5004; a multicast group, too. To a Penstock receiver, an address alone "
+         "chooses among those that it has."),
+    NUMBER("source_port", UINT, SEND, "0", 0, 65535,
+           "UDP port to send from. 0: the kernel chooses."),
+    NUMBER("ttl", UINT, SEND, "0", 0, 255,
+           "Routers that a packet may pass, multicast packets included. 0: the system's default, "
+           "which is 1 for multicast."),
+    NUMBER("dscp", UINT, SEND, "0", 0, 63,
+           "Differentiated services codepoint of what is sent (RFC 2474)."),
+    SWITCH("dont_fragment", SEND, "false",
+           "Refuse messages that are longer than the path's MTU instead of letting IP fragment "
+           "them. One lost fragment loses the message."),
+    NUMBER("sndbuf", SIZE, SEND, "0", 0, UINT64_C(1) << 30,
+           "Size of the socket's send buffer. 0: the system's default."),
+    NUMBER("rcvbuf", SIZE, RECEIVE, "16 MiB", 4096, UINT64_C(1) << 30,
+           "Size of the socket's receive buffer: what may wait while the worker is busy. The "
+           "kernel gives no more than net.core.rmem_max to an ordinary user."),
+    SWITCH("gso", SEND, "true",
+           "Hand messages of equal length to the kernel in one buffer, which it or the network "
+           "card cuts (UDP_SEGMENT). What is on the wire is the same."),
+    SWITCH("gro", RECEIVE, "true",
+           "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). It counts "
+           "what it drops by such buffers: from a foreign sender with framing none, what was "
+           "dropped is then known at least, not exactly."),
+    NUMBER("busy_poll", DURATION, RECEIVE, "0", 0, 1000000000,
+           "How long the kernel polls the network card's queue within a call that finds nothing "
+           "(SO_BUSY_POLL). More than net.core.busy_read needs CAP_NET_ADMIN. 0: not at all."),
+    SWITCH("checksum", BOTH, "true",
+           "sequence: the sender computes the checksum of each payload, the receiver refuses "
+           "what differs. false: 0 is sent, and nothing is compared."),
+    NUMBER("ssrc", UINT, BOTH, "0", 0, UINT32_MAX,
+           "rtp: synchronisation source. The sender has this one, the receiver takes no other. "
+           "0: the sender chooses at random; from a foreign sender, that of the first message to "
+           "arrive."),
+    NUMBER("payload_type", UINT, BOTH, "128", 0, 128,
+           "rtp: payload type, 0 to 127. The sender has this one, the receiver takes no other. "
+           "128: the sender has 96, the receiver takes any."),
+    NUMBER("frame", UINT, SEND, "0", 0, UINT32_MAX,
+           "rtp: messages of a frame. The last has the marker, and all have one timestamp, at "
+           "least a tick later than that of the frame before. 0: no markers; messages sent in "
+           "the same tick have the same timestamp."),
+    NUMBER("reorder", UINT, RECEIVE, "1024", 1, 65536,
+           "Largest accepted lateness of a message, in messages. A foreign sender whose numbers "
+           "go further back has restarted. rtp has at most 32767."),
 };
 
 /* What only RTP's header has room for. */
@@ -235,8 +119,6 @@ static const struct pst_option_rule rules[] = {
     {"payload_type", "128", "framing", "rtp", NULL, PST_RULE_UNLESS, {0}},
     {"frame", "0", "framing", "rtp", NULL, PST_RULE_UNLESS, {0}},
 };
-
-/* ---- What neither the table nor a rule can say -------------------------------------- */
 
 static const char *family_name(int family)
 {
@@ -262,10 +144,10 @@ static int check_address(const struct pst_check *check, const char *name,
   return AF_UNSPEC;
 }
 
-static void check_families(const struct pst_check *check, const char *const *names,
-                           const int *families, int count)
+static void check_families(const struct pst_check *check, const char *const names[4],
+                           const int families[4])
 {
-  for (int i = 1; i < count; i++)
+  for (int i = 1; i < 4; i++)
     for (int j = 0; j < i; j++) {
       if (families[i] == AF_UNSPEC || families[j] == AF_UNSPEC || families[i] == families[j])
         continue;
@@ -303,18 +185,13 @@ static void check_one_host(const struct pst_check *check, const char *name, int 
     check->report(check, name, "0.0.0.0 and :: are no host's address; %s", remedy);
 }
 
-/* ---- What one socket alone can have --------------------------------------------------- */
-
 #define ADDRESS_TEXT 64
 
 static void print_host(const union udp_address *address, const char *zone, char text[ADDRESS_TEXT])
 {
-  char host[INET6_ADDRSTRLEN] = "";
+  char host[INET6_ADDRSTRLEN];
 
-  inet_ntop(address->any.sa_family,
-            address->any.sa_family == AF_INET ? (const void *)&address->v4.sin_addr
-                                              : (const void *)&address->v6.sin6_addr,
-            host, sizeof(host));
+  udp_address_host(address, host);
   snprintf(text, ADDRESS_TEXT, "%s%s%s", host, zone[0] ? "%" : "", zone);
 }
 
@@ -377,8 +254,8 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
 {
   static const enum dg_framing framings[] = {DG_FRAMING_SEQUENCE, DG_FRAMING_RTP, DG_FRAMING_NONE};
   static const int choices[] = {AF_UNSPEC, AF_INET, AF_INET6};
-  static const char *const sender[] = {"family", "device", "to"};
-  static const char *const receiver[] = {"family", "device", "group", "source"};
+  const bool sends = check->side == PST_SCOPE_SENDER;
+  const char *const names[] = {"family", "device", sends ? "to" : "group", "source"};
   enum dg_framing framing = framings[check->option_uint(check->options, "framing")];
   union udp_address device, first = {.any.sa_family = AF_UNSPEC}, second;
   int family = AF_UNSPEC;
@@ -390,10 +267,9 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   check_one_host(check, "device", families[1], &device,
                  "a group is a sender's `to` and a receiver's `group`, and all addresses are "
                  "`device: any`");
-  if (check->side == PST_SCOPE_SENDER) {
+  if (sends) {
     families[2] = check_address(check, "to", &first);
     check_destination(check, families[2], &first);
-    check_families(check, sender, families, 3);
   } else {
     families[2] = check_address(check, "group", &first);
     families[3] = check_address(check, "source", &second);
@@ -403,8 +279,8 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
                     "this host goes to `device`");
     check_one_host(check, "source", families[3], &second,
                    "write the sender's own, or leave it out; a group goes to `group`");
-    check_families(check, receiver, families, 4);
   }
+  check_families(check, names, families);
   for (int i = 0; i < 4 && family == AF_UNSPEC; i++)
     family = families[i];
   describe_socket(check, family, &first, facts);

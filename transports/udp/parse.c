@@ -64,6 +64,15 @@ bool udp_address_read(const char *text, union udp_address *address, char zone[UD
   return true;
 }
 
+void udp_address_host(const union udp_address *address, char text[INET6_ADDRSTRLEN])
+{
+  const void *bytes = address->any.sa_family == AF_INET ? (const void *)&address->v4.sin_addr
+                                                        : (const void *)&address->v6.sin6_addr;
+
+  text[0] = '\0';
+  inet_ntop(address->any.sa_family, bytes, text, INET6_ADDRSTRLEN);
+}
+
 uint16_t udp_address_port(const union udp_address *address)
 {
   return ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);

@@ -20,23 +20,19 @@
 
 #define DEPTH_LIFE 64u /* entries after which a rarer, deeper buffer is forgotten */
 
-static uint8_t *slot_at(const struct pst_ring *ring, uint32_t slot)
+/* Those slots of an entry that hold no message are free again. */
+static void give_slots(struct udp_rx *rx, const struct udp_entry *entry)
 {
-  return pst_cpu_slot(&ring->cpu, slot);
+  for (uint32_t i = 0; i < entry->laid; i++)
+    if (entry->slots[i] != UINT32_MAX)
+      pst_slots_give(&rx->ring->cpu.slots, entry->slots[i]);
 }
 
-static void give_slot(struct pst_ring *ring, uint32_t slot)
+static void lay(struct udp_rx *rx, uint32_t header, uint32_t at)
 {
-  pst_slots_give(&ring->cpu.slots, slot);
-}
-
-/* ---- Laying entries out -------------------------------------------------------------- */
-
-static void lay(struct pst_endpoint *endpoint, struct udp_entry *entry, struct mmsghdr *vector)
-{
-  struct udp_rx *rx = endpoint->rx;
+  struct udp_entry *entry = &rx->entries[at];
   struct pst_ring *ring = rx->ring;
-  uint32_t header = endpoint->header_bytes, room = ring->capacity, parts = 0;
+  uint32_t room = udp_slot_room(ring), parts = 0;
   uint32_t slots = rx->depth < ring->cpu.slots.free_count ? rx->depth : ring->cpu.slots.free_count;
 
   if (rx->segment < header || rx->segment - header > room)
@@ -47,18 +43,18 @@ static void lay(struct pst_endpoint *endpoint, struct udp_entry *entry, struct m
     entry->slots[i] = pst_slots_take(&ring->cpu.slots);
     if (header)
       entry->parts[parts++] = (struct iovec){entry->headers + (size_t)i * header, header};
-    entry->parts[parts++] = (struct iovec){slot_at(ring, entry->slots[i]), room};
+    entry->parts[parts++] = (struct iovec){pst_cpu_slot(&ring->cpu, entry->slots[i]), room};
   }
   if (entry->spill)
     entry->parts[parts++] = (struct iovec){entry->spill, UDP_SPILL_BYTES};
   entry->laid = slots;
   entry->stride = header + room;
-  vector->msg_hdr = (struct msghdr){.msg_name = entry->name,
-                                    .msg_namelen = sizeof(*entry->name),
-                                    .msg_iov = entry->parts,
-                                    .msg_iovlen = parts,
-                                    .msg_control = entry->control,
-                                    .msg_controllen = UDP_CONTROL_BYTES};
+  rx->vector[at].msg_hdr = (struct msghdr){.msg_name = &entry->name,
+                                           .msg_namelen = sizeof(entry->name),
+                                           .msg_iov = entry->parts,
+                                           .msg_iovlen = parts,
+                                           .msg_control = entry->control,
+                                           .msg_controllen = sizeof(entry->control)};
   rx->laid_slots += slots;
 }
 
@@ -68,13 +64,10 @@ static void lay_all(struct pst_endpoint *endpoint)
 
   while (rx->received + rx->laid < UDP_ENTRIES && rx->ring->cpu.slots.free_count &&
          (rx->laid == 0 || rx->laid_slots < UDP_ENTRY_SLOTS_MAX)) {
-    uint32_t at = (rx->first + rx->received + rx->laid) % UDP_ENTRIES;
-    lay(endpoint, &rx->entries[at], &rx->vector[at]);
+    lay(rx, endpoint->header_bytes, (rx->first + rx->received + rx->laid) % UDP_ENTRIES);
     rx->laid++;
   }
 }
-
-/* ---- What has come --------------------------------------------------------------------- */
 
 static void read_time(const struct cmsghdr *message, struct udp_entry *entry)
 {
@@ -109,11 +102,10 @@ static void count_stamps(struct pst_endpoint *endpoint, const struct udp_entry *
   if (entry->by_card || endpoint->worker->device->timestamps != UDP_TIME_HARDWARE)
     return;
   if (rx->software_stamps == 0)
-    UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-            "%s: timestamps: the network card stamped no arrival, the kernel's stamps are taken; "
-            "`hwstamp_ctl -i INTERFACE -r 1` (SIOCSHWTSTAMP) switches the card's on, where "
-            "`ethtool -T INTERFACE` lists hardware-receive",
-            endpoint->label);
+    UDP_TELL(endpoint, PST_LOG_WARN,
+             "timestamps: the network card stamped no arrival, the kernel's stamps are taken; "
+             "`hwstamp_ctl -i INTERFACE -r 1` (SIOCSHWTSTAMP) switches the card's on, where "
+             "`ethtool -T INTERFACE` lists hardware-receive");
   rx->software_stamps += entry->count;
 }
 
@@ -150,7 +142,8 @@ static void straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
     uint32_t first = left < header ? left : header;
     uint32_t rest = left - first < entry->stride - header ? left - first : entry->stride - header;
     memcpy(entry->spill + done, entry->headers + (size_t)i * header, first);
-    memcpy(entry->spill + done + first, slot_at(endpoint->rx->ring, entry->slots[i]), rest);
+    memcpy(entry->spill + done + first, pst_cpu_slot(&endpoint->rx->ring->cpu, entry->slots[i]),
+           rest);
     done += first + rest;
   }
   entry->is_straight = false;
@@ -181,7 +174,7 @@ static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
   if (entry->count == 1 ? entry->total <= entry->stride : entry->segment == entry->stride)
     return;
   /* One that is longer than a slot, and nothing else. */
-  if (entry->count == 1 && entry->total > endpoint->header_bytes + rx->ring->capacity)
+  if (entry->count == 1 && entry->total > endpoint->header_bytes + udp_slot_room(rx->ring))
     entry->is_cut = true;
   else
     straighten(endpoint, entry);
@@ -189,14 +182,10 @@ static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
 
 static void close_entry(struct udp_rx *rx, struct udp_entry *entry)
 {
-  for (uint32_t i = 0; i < entry->laid; i++)
-    if (entry->slots[i] != UINT32_MAX)
-      give_slot(rx->ring, entry->slots[i]);
+  give_slots(rx, entry);
   rx->first = (rx->first + 1) % UDP_ENTRIES;
   rx->received--;
 }
-
-/* ---- One datagram -------------------------------------------------------------------------- */
 
 struct piece {
   const uint8_t *header;
@@ -215,7 +204,7 @@ static struct piece piece_of(const struct pst_endpoint *endpoint, const struct u
 
   if (entry->is_straight && at < entry->laid) {
     piece.header = entry->headers + (size_t)at * header;
-    piece.rest = slot_at(endpoint->rx->ring, entry->slots[at]);
+    piece.rest = pst_cpu_slot(&endpoint->rx->ring->cpu, entry->slots[at]);
     piece.in_slot = at;
     return piece;
   }
@@ -231,8 +220,7 @@ static void take_back(struct udp_rx *rx)
 {
   struct udp_entry *entry = &rx->entries[(rx->first + rx->received + --rx->laid) % UDP_ENTRIES];
 
-  for (uint32_t i = 0; i < entry->laid; i++)
-    give_slot(rx->ring, entry->slots[i]);
+  give_slots(rx, entry);
   rx->laid_slots -= entry->laid;
 }
 
@@ -268,7 +256,7 @@ static uint32_t settle(struct udp_rx *rx, struct udp_entry *entry, const struct 
     return slot;
   }
   slot = take_slot(rx, entry);
-  memcpy(slot_at(rx->ring, slot), piece->rest, piece->total - header);
+  memcpy(pst_cpu_slot(&rx->ring->cpu, slot), piece->rest, piece->total - header);
   rx->copied++;
   return slot;
 }
@@ -276,23 +264,18 @@ static uint32_t settle(struct udp_rx *rx, struct udp_entry *entry, const struct 
 static void give_message(struct pst_endpoint *endpoint, uint32_t slot,
                          const struct dg_message *message, struct pst_completion *out)
 {
-  struct pst_ring *ring = endpoint->rx->ring;
   bool timed = endpoint->worker->device->timestamps != UDP_TIME_OFF;
 
-  ring->cpu.slots.out[slot] = 1;
-  *out = (struct pst_completion){
-      .kind = PST_COMPLETION_MESSAGE,
-      .flags = (uint16_t)((message->has_sequence ? PST_HAS_SEQUENCE : 0u) |
+  endpoint->cpu.ring->slots.out[slot] = 1;
+  pst_cpu_message_write(out, &endpoint->cpu, slot, message->length);
+  out->flags = (uint16_t)((message->has_sequence ? PST_HAS_SEQUENCE : 0u) |
                           (message->has_meta ? PST_HAS_META : 0u) | (timed ? PST_HAS_TIME : 0u) |
                           (message->is_marked ? PST_IS_MARKED : 0u) |
-                          (message->is_restart ? PST_IS_RESTART : 0u)),
-      .endpoint = endpoint->cpu.params.cookie,
-      .u.message = {.token = pst_token(ring->cpu.number, slot),
-                    .offset = pst_slot_offset(&ring->cpu.params, slot) + message->offset,
-                    .length = message->length,
-                    .sequence = message->sequence,
-                    .meta = message->meta,
-                    .time_ns = timed ? message->time_ns : 0}};
+                          (message->is_restart ? PST_IS_RESTART : 0u));
+  out->u.message.offset += message->offset;
+  out->u.message.sequence = message->sequence;
+  out->u.message.meta = message->meta;
+  out->u.message.time_ns = timed ? message->time_ns : 0;
 }
 
 /* One datagram of the entry, into up to two completions; the second may be parked. */
@@ -314,7 +297,7 @@ static uint32_t take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
   if (verdict & DG_HELD_DELIVER)
     give_message(endpoint, rx->held_slot, &rx->flow.held, &out[n++]);
   else if (verdict & DG_HELD_DROP)
-    give_slot(rx->ring, rx->held_slot);
+    pst_slots_give(&rx->ring->cpu.slots, rx->held_slot);
   if (verdict & (DG_DELIVER | DG_HOLD)) {
     slot = settle(rx, entry, &piece, endpoint->header_bytes);
     if (verdict & DG_HOLD) {
@@ -337,7 +320,7 @@ static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entr
   struct dg_source source;
   uint32_t n = 0;
 
-  udp_address_source(entry->name, &source);
+  udp_address_source(&entry->name, &source);
   while (entry->next < entry->count && n < max && !rx->is_parked) {
     bool in_slot = entry->is_straight && entry->next < entry->laid;
     if (!in_slot && !has_slot(rx, entry)) {
@@ -348,8 +331,6 @@ static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entr
   }
   return n;
 }
-
-/* ---- The calls ------------------------------------------------------------------------------ */
 
 /* False: nothing more there now. */
 static bool receive(struct pst_endpoint *endpoint)
@@ -417,15 +398,8 @@ bool udp_rx_pending(const struct pst_endpoint *endpoint)
          (rx->received && (rx->ring->cpu.slots.free_count || rx->entries[rx->first].is_straight));
 }
 
-/* ---- Opened and closed ------------------------------------------------------------------------
- */
-
 int udp_rx_open(struct pst_endpoint *endpoint, struct pst_ring *ring)
 {
-  const size_t parts = 2 * UDP_SEGMENTS_MAX + 1;
-  const size_t each = parts * sizeof(struct iovec) + UDP_SEGMENTS_MAX * sizeof(uint32_t) +
-                      UDP_CONTROL_BYTES + sizeof(union udp_address) +
-                      UDP_SEGMENTS_MAX * DG_HEADER_MAX;
   struct udp_rx *rx = calloc(1, sizeof(*rx));
 
   if (!rx)
@@ -433,20 +407,6 @@ int udp_rx_open(struct pst_endpoint *endpoint, struct pst_ring *ring)
   endpoint->rx = rx;
   rx->ring = ring;
   rx->depth = rx->peak = 1;
-  rx->entries = calloc(UDP_ENTRIES, sizeof(*rx->entries));
-  rx->vector = calloc(UDP_ENTRIES, sizeof(*rx->vector));
-  rx->memory = calloc(UDP_ENTRIES, (each + 63) / 64 * 64);
-  if (!rx->entries || !rx->vector || !rx->memory)
-    return -ENOMEM;
-  for (uint32_t i = 0; i < UDP_ENTRIES; i++) {
-    struct udp_entry *entry = &rx->entries[i];
-    uint8_t *at = rx->memory + i * ((each + 63) / 64 * 64);
-    entry->parts = (struct iovec *)at;
-    entry->control = at + parts * sizeof(struct iovec);
-    entry->name = (union udp_address *)(entry->control + UDP_CONTROL_BYTES);
-    entry->slots = (uint32_t *)(entry->name + 1);
-    entry->headers = (uint8_t *)(entry->slots + UDP_SEGMENTS_MAX);
-  }
   return 0;
 }
 
@@ -471,19 +431,12 @@ void udp_rx_close(struct pst_endpoint *endpoint)
 
   if (!rx)
     return;
-  for (uint32_t i = 0; rx->entries && i < rx->received + rx->laid; i++) {
-    struct udp_entry *entry = &rx->entries[(rx->first + i) % UDP_ENTRIES];
-    for (uint32_t k = 0; k < entry->laid; k++)
-      if (entry->slots[k] != UINT32_MAX)
-        give_slot(rx->ring, entry->slots[k]);
-  }
+  for (uint32_t i = 0; i < rx->received + rx->laid; i++)
+    give_slots(rx, &rx->entries[(rx->first + i) % UDP_ENTRIES]);
   if (rx->flow.holds)
-    give_slot(rx->ring, rx->held_slot);
+    pst_slots_give(&rx->ring->cpu.slots, rx->held_slot);
   dg_flow_end(&rx->flow);
   free(rx->spill);
-  free(rx->memory);
-  free(rx->vector);
-  free(rx->entries);
   free(rx);
   endpoint->rx = NULL;
 }

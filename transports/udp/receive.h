@@ -8,21 +8,29 @@
 #ifndef UDP_RECEIVE_H
 #define UDP_RECEIVE_H
 
-#include "snmp.h"
+#include <stdalign.h>
+#include <stdio.h>
+
 #include "udp.h"
 
 #define UDP_ENTRIES 64u          /* buffers that one recvmmsg() may fill */
 #define UDP_ENTRY_SLOTS_MAX 512u /* slots that lie ready in entries */
 #define UDP_SPILL_BYTES 65536u
 
+/* What all UDP sockets of this network namespace have dropped, by cause. */
+struct udp_host_drops {
+  uint64_t bad_sums;
+  uint64_t full; /* buffers */
+};
+
 /* One buffer of the kernel's, on its way into slots. */
 struct udp_entry {
-  struct iovec *parts;
-  uint32_t *slots;
-  uint8_t *headers;
-  uint8_t *spill; /* what has no slot yet; NULL: nothing is coalesced */
-  uint8_t *control;
-  union udp_address *name;
+  struct iovec parts[2 * UDP_SEGMENTS_MAX + 1];
+  alignas(struct cmsghdr) uint8_t control[UDP_CONTROL_BYTES];
+  union udp_address name;
+  uint32_t slots[UDP_SEGMENTS_MAX];
+  uint8_t headers[UDP_SEGMENTS_MAX * DG_HEADER_MAX];
+  uint8_t *spill;  /* what has no slot yet; NULL: nothing is coalesced */
   uint32_t laid;   /* slots in `parts` */
   uint32_t stride; /* bytes of header and slot that each segment has there */
   /* Once received: */
@@ -41,9 +49,8 @@ struct udp_entry {
 struct udp_rx {
   struct pst_ring *ring;
   struct dg_flow flow;
-  struct udp_entry *entries; /* a ring of UDP_ENTRIES */
-  struct mmsghdr *vector;    /* likewise */
-  uint8_t *memory;           /* of the entries' arrays */
+  struct udp_entry entries[UDP_ENTRIES]; /* a ring */
+  struct mmsghdr vector[UDP_ENTRIES];    /* of each entry */
   uint8_t *spill;
   uint32_t first;    /* entry to look at next */
   uint32_t received; /* entries from there that have come */
@@ -85,8 +92,15 @@ uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, 
 bool udp_rx_pending(const struct pst_endpoint *endpoint);
 bool udp_rx_has_room(const struct pst_endpoint *endpoint);
 
-/* ---- counters.c -------------------------------------------------------------------- */
+/* drops.c */
 
+/* /proc/net/snmp, and snmp6. */
+void udp_drops_read4(FILE *from, struct udp_host_drops *drops);
+void udp_drops_read6(FILE *from, struct udp_host_drops *drops);
+/* Of one socket's drops, those that had a wrong checksum: the least that it can have been, by what
+ * all sockets dropped meanwhile. */
+uint64_t udp_drops_bad_sums(uint64_t drops, const struct udp_host_drops *before,
+                            const struct udp_host_drops *now);
 /* The kernel's count of what it dropped for this socket. */
 uint32_t udp_socket_drops(const struct pst_endpoint *endpoint);
 /* Before the socket is bound. */

@@ -12,7 +12,6 @@
 #include "send.h"
 #include "udp.h"
 
-#define CONTROL_ROOM CMSG_SPACE(sizeof(uint16_t))
 #define RETRIES 8 /* after errors that tell of earlier messages */
 
 int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options)
@@ -28,48 +27,23 @@ int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options
   if (!tx)
     return -ENOMEM;
   endpoint->tx = tx;
-  tx->vector = calloc(UDP_SEND_BUFFERS, sizeof(*tx->vector));
-  tx->parts = calloc(UDP_SEND_IOVECS, sizeof(*tx->parts));
-  tx->headers = calloc(UDP_SEND_IOVECS, DG_HEADER_MAX);
-  tx->control = calloc(UDP_SEND_BUFFERS, CONTROL_ROOM);
-  tx->counts = calloc(UDP_SEND_BUFFERS, sizeof(*tx->counts));
-  if (!tx->vector || !tx->parts || !tx->headers || !tx->control || !tx->counts)
-    return -ENOMEM;
   if (getrandom(&random, sizeof(random), 0) != sizeof(random))
     return -errno;
   tx->gso = host->option_uint(options, "gso");
   tx->checksums = host->option_uint(options, "checksum");
-  tx->ssrc = (uint32_t)host->option_uint(options, "ssrc");
   tx->frame = (uint32_t)host->option_uint(options, "frame");
-  tx->message_max = endpoint->message_max;
   uint64_t type = host->option_uint(options, "payload_type");
-  tx->payload_type = type > 127 ? 96 : (uint8_t)type;
+  tx->header = (struct dg_header){.ssrc = (uint32_t)host->option_uint(options, "ssrc"),
+                                  .nonce = random.nonce,
+                                  .payload_type = type > 127 ? 96 : (uint8_t)type};
   if (device->framing == DG_FRAMING_RTP) { /* RFC 3550, 5.1: random beginnings */
-    tx->ssrc = tx->ssrc ? tx->ssrc : random.ssrc;
-    tx->initial = random.initial & 0xffff;
-    tx->timestamp_base = random.timestamp;
+    tx->header.ssrc = tx->header.ssrc ? tx->header.ssrc : random.ssrc;
+    tx->header.sequence = random.initial & 0xffff;
+    tx->header.timestamp = random.timestamp;
   }
-  tx->nonce = random.nonce;
   tx->started_ns = host->clock_ns(host);
   return 0;
 }
-
-void udp_tx_close(struct pst_endpoint *endpoint)
-{
-  struct udp_tx *tx = endpoint->tx;
-
-  if (!tx)
-    return;
-  free(tx->vector);
-  free(tx->parts);
-  free(tx->headers);
-  free(tx->control);
-  free(tx->counts);
-  free(tx);
-  endpoint->tx = NULL;
-}
-
-/* ---- Laying a message out ----------------------------------------------------------------- */
 
 struct batch {
   uint32_t buffers;
@@ -118,9 +92,9 @@ static uint32_t frame_timestamp(struct pst_endpoint *endpoint, uint64_t number, 
     return frame->timestamp;
   ticks = ticks_at(endpoint, now_ns);
   if (frame->number > number + 1) /* held back for longer than frames are kept */
-    return tx->timestamp_base + (uint32_t)ticks;
+    return tx->header.timestamp + (uint32_t)ticks;
   tx->ticks = ticks > tx->ticks ? ticks : tx->ticks + 1;
-  *frame = (struct udp_frame){number + 1, tx->timestamp_base + (uint32_t)tx->ticks};
+  *frame = (struct udp_frame){number + 1, tx->header.timestamp + (uint32_t)tx->ticks};
   return frame->timestamp;
 }
 
@@ -130,17 +104,14 @@ static void write_header(struct pst_endpoint *endpoint, const struct pst_request
   const struct pst_device *device = endpoint->worker->device;
   struct udp_tx *tx = endpoint->tx;
   uint64_t sequence = request->u.send.sequence;
-  struct dg_header header = {.sequence = tx->initial + (uint32_t)sequence,
-                             .checksum = sum,
-                             .ssrc = tx->ssrc,
-                             .nonce = tx->nonce,
-                             .payload_type = tx->payload_type,
-                             .has_nonce = tx->has_nonce};
+  struct dg_header header = tx->header;
 
+  header.sequence += (uint32_t)sequence;
+  header.checksum = sum;
   if (device->framing == DG_FRAMING_RTP) {
     uint64_t number = tx->frame ? sequence / tx->frame : 0;
     header.timestamp = tx->frame ? frame_timestamp(endpoint, number, now_ns)
-                                 : tx->timestamp_base + (uint32_t)ticks_at(endpoint, now_ns);
+                                 : tx->header.timestamp + (uint32_t)ticks_at(endpoint, now_ns);
     header.marker = tx->frame && sequence - number * tx->frame == tx->frame - 1;
   }
   dg_write(device->framing, &header, to);
@@ -166,8 +137,8 @@ static void end_buffer(struct udp_tx *tx, const struct batch *batch)
   header->msg_iovlen = (size_t)(tx->parts + batch->parts - header->msg_iov);
   if (tx->counts[at] < 2)
     return;
-  header->msg_control = tx->control + at * CONTROL_ROOM;
-  header->msg_controllen = CONTROL_ROOM;
+  header->msg_control = tx->control[at];
+  header->msg_controllen = sizeof(tx->control[at]);
   struct cmsghdr *control = CMSG_FIRSTHDR(header);
   control->cmsg_level = SOL_UDP;
   control->cmsg_type = UDP_SEGMENT;
@@ -195,7 +166,7 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
     batch->size = size;
     batch->is_closed = false;
   }
-  uint8_t *at = tx->headers + (size_t)batch->messages++ * DG_HEADER_MAX;
+  uint8_t *at = tx->headers[batch->messages++];
   if (header)
     tx->parts[batch->parts++] = (struct iovec){at, header};
   write_header(endpoint, request, add_payload(tx, batch, request), now_ns, at);
@@ -204,8 +175,6 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
   batch->is_closed = size < batch->size; /* only the last may be shorter */
   return true;
 }
-
-/* ---- Sending -------------------------------------------------------------------------------- */
 
 /* What to do after sendmmsg() took nothing: 0 again, 1 the first buffer is lost, or
  * -errno: -EAGAIN, or the request cannot be taken. */
@@ -229,19 +198,19 @@ static int after_error(struct pst_endpoint *endpoint, int error, uint32_t attemp
     if (!tx->gso)
       return -error;
     tx->gso = false;
-    UDP_LOG(endpoint->worker->device, PST_LOG_INFO,
-            "%s: the network device cuts no buffers (UDP_SEGMENT: %s); messages go one by one",
-            endpoint->label, strerror(error));
+    UDP_TELL(endpoint, PST_LOG_INFO,
+             "the network device cuts no buffers (UDP_SEGMENT: %s); messages go one by one",
+             strerror(error));
     return 0;
   case EMSGSIZE:
     udp_socket_told(endpoint, error);
     if (attempt < 2)
       return 0; /* laid out again for its MTU */
-    UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
-            "%s: a message is longer than the %u bytes that a packet of this path has room for, "
-            "its header included: make `message` smaller, or set dont_fragment: false",
-            endpoint->label, tx->mtu);
-    return -EMSGSIZE;
+    return UDP_REFUSE(endpoint, -EMSGSIZE,
+                      "a message is longer than the %u bytes that a packet of this path has room "
+                      "for, its header included: make `message` smaller, or set dont_fragment: "
+                      "false",
+                      tx->mtu);
   case ECONNREFUSED:
     udp_socket_errors(endpoint); /* of an earlier message */
     return attempt < RETRIES ? 0 : -EAGAIN;
@@ -255,13 +224,6 @@ static int after_error(struct pst_endpoint *endpoint, int error, uint32_t attemp
   }
 }
 
-static void count_sent(struct udp_tx *tx, const struct pst_request *requests, uint32_t n)
-{
-  for (uint32_t i = 0; i < n; i++)
-    tx->bytes += requests[i].arg.length;
-  tx->messages += n;
-}
-
 /* Lay out as many SENDs as one call takes, and hand them over. Returns how many requests
  * were taken; *rc: why no more. */
 static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
@@ -273,8 +235,8 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   int wrong = 0;
 
   for (uint32_t i = 0; i < n && requests[i].opcode == PST_OP_SEND; i++) {
-    wrong =
-        pst_send_check(&requests[i], PST_CPU_PIECES_MAX, tx->message_max, pst_cpu_mr_holds, NULL);
+    wrong = pst_send_check(&requests[i], PST_CPU_PIECES_MAX, endpoint->message_max,
+                           pst_cpu_mr_holds, NULL);
     if (wrong || !add(endpoint, &batch, &requests[i], now_ns))
       break;
   }
@@ -294,7 +256,9 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   }
   for (int i = 0; i < sent; i++)
     taken += tx->counts[i];
-  count_sent(tx, requests, taken);
+  for (uint32_t i = 0; i < taken; i++)
+    tx->bytes += requests[i].arg.length;
+  tx->messages += taken;
   return taken;
 }
 

@@ -3,6 +3,8 @@
 #ifndef UDP_SEND_H
 #define UDP_SEND_H
 
+#include <stdalign.h>
+
 #include "udp.h"
 
 #define UDP_SEND_BUFFERS 64u /* of one sendmmsg() */
@@ -22,23 +24,17 @@ struct udp_tx {
   bool blocked;      /* the socket's buffer was full */
   bool is_throttled; /* the device's queue was: nothing wakes us */
   bool checksums;
-  uint32_t mtu; /* of the path; datagrams of more are not coalesced */
-  uint32_t initial;
-  uint32_t ssrc;
-  uint64_t nonce;
-  bool has_nonce; /* the receiver is a Penstock and knows it */
-  uint8_t payload_type;
-  uint32_t frame; /* messages of a frame; 0: no marker */
-  uint32_t timestamp_base;
-  uint64_t ticks; /* since started_ns, of the latest frame */
+  uint32_t mtu;            /* of the path; datagrams of more are not coalesced */
+  struct dg_header header; /* of message 0, as it would be at the beginning */
+  uint32_t frame;          /* messages of a frame; 0: no marker */
+  uint64_t ticks;          /* since started_ns, of the latest frame */
   uint64_t started_ns;
   struct udp_frame frames[UDP_FRAMES_KEPT];
-  uint64_t message_max;
-  struct mmsghdr *vector;
-  struct iovec *parts;
-  uint8_t *headers;
-  uint8_t *control;
-  uint32_t *counts; /* requests of each buffer */
+  struct mmsghdr vector[UDP_SEND_BUFFERS];
+  struct iovec parts[UDP_SEND_IOVECS];
+  uint8_t headers[UDP_SEND_IOVECS][DG_HEADER_MAX];
+  alignas(struct cmsghdr) uint8_t control[UDP_SEND_BUFFERS][CMSG_SPACE(sizeof(uint16_t))];
+  uint32_t counts[UDP_SEND_BUFFERS]; /* requests of each buffer */
   uint64_t messages;
   uint64_t bytes;
   uint64_t refused;     /* ICMP: nobody receives there */
@@ -49,6 +45,5 @@ struct udp_tx {
 };
 
 int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options);
-void udp_tx_close(struct pst_endpoint *endpoint);
 
 #endif

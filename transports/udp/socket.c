@@ -19,17 +19,13 @@ static int fail(const struct pst_endpoint *endpoint, const char *what, const cha
 {
   int rc = -errno;
 
-  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: %s: %s%s", endpoint->label, what,
-          strerror(-rc), remedy);
-  return rc;
+  return UDP_REFUSE(endpoint, rc, "%s: %s%s", what, strerror(-rc), remedy);
 }
 
 static int set(const struct pst_endpoint *endpoint, int level, int name, int value)
 {
   return setsockopt(endpoint->fd, level, name, &value, sizeof(value));
 }
-
-/* ---- Buffers ------------------------------------------------------------------------- */
 
 long udp_sysctl(const char *path)
 {
@@ -68,15 +64,12 @@ static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t by
   uint64_t got = udp_socket_buffer(endpoint, name);
   if (got >= bytes)
     return;
-  UDP_LOG(endpoint->worker->device, is_wish ? PST_LOG_WARN : PST_LOG_INFO,
-          "%s: the kernel gives %s %lu bytes of the %lu asked for, since %s is %ld: sysctl -w "
-          "%s=%lu",
-          endpoint->label, receives ? "rcvbuf" : "sndbuf", got, bytes, key,
-          udp_sysctl(receives ? "/proc/sys/net/core/rmem_max" : "/proc/sys/net/core/wmem_max"), key,
-          bytes);
+  UDP_TELL(endpoint, is_wish ? PST_LOG_WARN : PST_LOG_INFO,
+           "the kernel gives %s %lu bytes of the %lu asked for, since %s is %ld: sysctl -w %s=%lu",
+           receives ? "rcvbuf" : "sndbuf", got, bytes, key,
+           udp_sysctl(receives ? "/proc/sys/net/core/rmem_max" : "/proc/sys/net/core/wmem_max"),
+           key, bytes);
 }
-
-/* ---- Receiving --------------------------------------------------------------------------- */
 
 /* What programs of this host have joined on other interfaces comes, too: IPV6_MULTICAST_ALL does
  * not look at the interface, as IP_MULTICAST_ALL does. */
@@ -89,39 +82,34 @@ static void keep_to_device(struct pst_endpoint *endpoint)
     return;
   int error = errno;
   if_indextoname(endpoint->netdev, name);
-  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-          "%s: the socket does not keep to %s: %s; what other programs of this host receive of the "
-          "group on other interfaces comes, too. Linux 5.7 lets ordinary users do so, before it "
-          "takes CAP_NET_RAW",
-          endpoint->label, name, strerror(error));
+  UDP_TELL(endpoint, PST_LOG_WARN,
+           "the socket does not keep to %s: %s; what other programs of this host receive of the "
+           "group on other interfaces comes, too. Linux 5.7 lets ordinary users do so, before it "
+           "takes CAP_NET_RAW",
+           name, strerror(error));
 }
 
 static int join_group(struct pst_endpoint *endpoint)
 {
-  int level = endpoint->family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6;
-  struct group_source_req one = {.gsr_interface = endpoint->netdev};
-  struct group_req any = {.gr_interface = endpoint->netdev};
-  int rc;
+  bool v4 = endpoint->family == AF_INET, is_any = endpoint->source.any.sa_family == AF_UNSPEC;
+  int level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
+  /* A struct group_req is its beginning. */
+  struct group_source_req join = {.gsr_interface = endpoint->netdev};
 
-  memcpy(&any.gr_group, &endpoint->group, sizeof(endpoint->group));
-  memcpy(&one.gsr_group, &endpoint->group, sizeof(endpoint->group));
-  memcpy(&one.gsr_source, &endpoint->source, sizeof(endpoint->source));
-  if (endpoint->source.any.sa_family != AF_UNSPEC)
-    rc = setsockopt(endpoint->fd, level, MCAST_JOIN_SOURCE_GROUP, &one, sizeof(one));
-  else
-    rc = setsockopt(endpoint->fd, level, MCAST_JOIN_GROUP, &any, sizeof(any));
+  memcpy(&join.gsr_group, &endpoint->group, sizeof(endpoint->group));
+  memcpy(&join.gsr_source, &endpoint->source, sizeof(endpoint->source));
   /* Groups that others on this host have joined are not this socket's. */
-  if (rc == 0 && endpoint->family == AF_INET)
-    rc = set(endpoint, IPPROTO_IP, IP_MULTICAST_ALL, 0);
-  else if (rc == 0)
-    rc = set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
-  if (rc == 0)
+  if (setsockopt(endpoint->fd, level, is_any ? MCAST_JOIN_GROUP : MCAST_JOIN_SOURCE_GROUP, &join,
+                 is_any ? sizeof(struct group_req) : sizeof(join)) == 0 &&
+      set(endpoint, level, v4 ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL, 0) == 0)
     return 0;
   return fail(endpoint, "the multicast group cannot be joined",
               errno == ENOBUFS ? "; raise net.ipv4.igmp_max_memberships"
                                : "; name the interface with `device`, and check that it is up "
                                  "and does multicast");
 }
+_Static_assert(offsetof(struct group_source_req, gsr_group) == offsetof(struct group_req, gr_group),
+               "laid out alike");
 
 static int stamp(struct pst_endpoint *endpoint)
 {
@@ -147,9 +135,9 @@ static void busy_poll(struct pst_endpoint *endpoint, const struct pst_options *o
   if (set(endpoint, SOL_SOCKET, SO_BUSY_POLL, (int)us) == 0 &&
       set(endpoint, SOL_SOCKET, SO_PREFER_BUSY_POLL, 1) == 0)
     return;
-  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-          "%s: busy_poll: %s; it needs CAP_NET_ADMIN, or sysctl -w net.core.busy_read=%lu",
-          endpoint->label, strerror(errno), us);
+  UDP_TELL(endpoint, PST_LOG_WARN,
+           "busy_poll: %s; it needs CAP_NET_ADMIN, or sysctl -w net.core.busy_read=%lu",
+           strerror(errno), us);
 }
 
 static int set_receiver(struct pst_endpoint *endpoint, const struct pst_options *options)
@@ -166,8 +154,6 @@ static int set_receiver(struct pst_endpoint *endpoint, const struct pst_options 
       host->option_uint(options, "gro") && set(endpoint, IPPROTO_UDP, UDP_GRO, 1) == 0;
   return stamp(endpoint);
 }
-
-/* ---- Sending -------------------------------------------------------------------------------- */
 
 static int set_path(struct pst_endpoint *endpoint, uint64_t ttl, uint64_t dscp, bool whole)
 {
@@ -207,9 +193,6 @@ static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *o
   return set_path(endpoint, host->option_uint(options, "ttl"), host->option_uint(options, "dscp"),
                   host->option_uint(options, "dont_fragment"));
 }
-
-/* ---- Opening -----------------------------------------------------------------------------------
- */
 
 static const char *bind_remedy(const struct pst_endpoint *endpoint)
 {
@@ -277,9 +260,6 @@ int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *opt
   return rc;
 }
 
-/* ---- While it runs ------------------------------------------------------------------------------
- */
-
 uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint)
 {
   int mtu = 0;
@@ -296,26 +276,25 @@ uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint)
 void udp_socket_told(struct pst_endpoint *endpoint, int error)
 {
   struct udp_tx *tx = endpoint->tx;
-  struct pst_device *device = endpoint->worker->device;
   char text[80];
 
   udp_address_print(&endpoint->peer, text, sizeof(text));
   if (error == ECONNREFUSED) {
     tx->refused++;
     if (!tx->told_refused)
-      UDP_LOG(device, PST_LOG_WARN,
-              "%s: nobody receives at %s (ICMP port unreachable); sending goes on, in case that "
-              "a receiver is started",
-              endpoint->label, text);
+      UDP_TELL(endpoint, PST_LOG_WARN,
+               "nobody receives at %s (ICMP port unreachable); sending goes on, in case that a "
+               "receiver is started",
+               text);
     tx->told_refused = true;
   } else if (error == EMSGSIZE) { /* the path has become narrower */
     tx->mtu = udp_socket_mtu(endpoint);
   } else if (!tx->told_unreachable) {
     tx->told_unreachable = true;
-    UDP_LOG(device, PST_LOG_WARN,
-            "%s: messages do not get to %s: %s; see `ip route get`, the link and firewalls. "
-            "Sending goes on",
-            endpoint->label, text, strerror(error));
+    UDP_TELL(endpoint, PST_LOG_WARN,
+             "messages do not get to %s: %s; see `ip route get`, the link and firewalls. Sending "
+             "goes on",
+             text, strerror(error));
   }
 }
 

@@ -1,35 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's entry: its table of operations. */
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "udp.h"
-
-static void tell_devices(struct pst_probe *probe)
-{
-  struct ifaddrs *all = NULL;
-
-  if (getifaddrs(&all) != 0)
-    return;
-  for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-    char host[INET6_ADDRSTRLEN], detail[128];
-    int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
-    const void *bytes = family == AF_INET
-                            ? (const void *)&((struct sockaddr_in *)one->ifa_addr)->sin_addr
-                            : (const void *)&((struct sockaddr_in6 *)one->ifa_addr)->sin6_addr;
-    if (!(one->ifa_flags & IFF_UP) || (family != AF_INET && family != AF_INET6) ||
-        !inet_ntop(family, bytes, host, sizeof(host)))
-      continue;
-    snprintf(detail, sizeof(detail), "%s%s%s", host,
-             one->ifa_flags & IFF_MULTICAST ? ", multicast" : "",
-             one->ifa_flags & IFF_RUNNING ? "" : ", no link");
-    probe->device(probe->context, one->ifa_name, detail);
-  }
-  freeifaddrs(all);
-}
 
 static int probe(const struct pst_host *host, struct pst_probe *probe)
 {
@@ -45,7 +20,7 @@ static int probe(const struct pst_host *host, struct pst_probe *probe)
     return rc;
   }
   close(fd);
-  tell_devices(probe);
+  udp_devices_tell(probe);
   return 0;
 }
 

@@ -23,14 +23,12 @@
 #define UDP_SEGMENTS_MAX 64u /* of one buffer, either way (UDP_MAX_SEGMENTS of Linux 5) */
 #define UDP_CONTROL_BYTES 256u
 
-/* ---- Objects ------------------------------------------------------------------------ */
-
 struct pst_device {
   const struct pst_host *host;
   struct pst_plan plan;
   enum dg_framing framing;
   enum udp_timestamps timestamps;
-  enum udp_family family;
+  int family;                /* AF_UNSPEC: as addresses are written */
   char name[64];             /* option `device` */
   union udp_address listens; /* where receivers are bound without it; AF_UNSPEC: anywhere */
   uint32_t clock_rate;
@@ -41,7 +39,6 @@ struct pst_worker {
   int epoll_fd;
   struct pst_endpoint **endpoints;
   uint32_t endpoint_count;
-  uint32_t endpoint_room;
   struct pst_places rings;
   uint32_t turn; /* endpoint that the next poll begins with */
   bool armed;
@@ -52,9 +49,13 @@ struct udp_tx;
 
 struct pst_ring {
   struct pst_cpu_ring cpu;
-  struct pst_worker *worker;
-  uint32_t capacity; /* bytes of a slot behind its headroom */
 };
+
+/* Bytes of a slot behind its headroom. */
+static inline uint32_t udp_slot_room(const struct pst_ring *ring)
+{
+  return (uint32_t)(ring->cpu.params.payload_max + ring->cpu.params.tailroom);
+}
 
 struct pst_endpoint {
   struct pst_cpu_endpoint cpu; /* up: endpoint_connect has been called */
@@ -84,8 +85,13 @@ static inline bool udp_is_connected(const struct pst_endpoint *endpoint)
 }
 
 #define UDP_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
+/* Of one endpoint: its label comes first. */
+#define UDP_TELL(endpoint, level, text, ...)                                                       \
+  UDP_LOG((endpoint)->worker->device, level, "%s: " text,                                          \
+          (endpoint)->label __VA_OPT__(, ) __VA_ARGS__)
+#define UDP_REFUSE(endpoint, code, ...) (UDP_TELL(endpoint, PST_LOG_ERROR, __VA_ARGS__), (code))
 
-/* ---- socket.c ----------------------------------------------------------------------- */
+/* socket.c */
 
 /* Options of one endpoint, on a socket made for it. 0, or -errno, logged. */
 int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *options);
@@ -98,12 +104,12 @@ void udp_socket_errors(struct pst_endpoint *endpoint);
 void udp_socket_told(struct pst_endpoint *endpoint, int error);
 uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint);
 
-/* ---- endpoint.c --------------------------------------------------------------------- */
+/* endpoint.c */
 
 void udp_endpoint_free(struct pst_endpoint *endpoint);
 void udp_path_fill(struct pst_path_info *path);
 
-/* ---- The operations --------------------------------------------------------------------- */
+/* The operations. */
 
 int udp_open(const struct pst_host *host, const struct pst_open_params *params,
              struct pst_device **device);

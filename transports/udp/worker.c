@@ -18,10 +18,9 @@ int udp_worker_open(struct pst_device *device, uint32_t index, struct pst_worker
   made->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (made->epoll_fd < 0) {
     int rc = -errno;
-    UDP_LOG(device, PST_LOG_ERROR, "no descriptor for a worker: %s; raise `ulimit -n`",
-            strerror(-rc));
     free(made);
-    return rc;
+    return PST_REFUSE(device->host, rc, "no descriptor for a worker: %s; raise `ulimit -n`",
+                      strerror(-rc));
   }
   *worker = made;
   return 0;
@@ -45,8 +44,6 @@ int udp_event_fd(struct pst_worker *worker)
 {
   return worker->epoll_fd;
 }
-
-/* ---- Polling ---------------------------------------------------------------------------- */
 
 static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
                               uint32_t max)
@@ -103,8 +100,6 @@ int udp_poll(struct pst_worker *worker, struct pst_completion *completions, uint
     n += close_endpoints(worker, completions + n, max - n);
   return (int)n;
 }
-
-/* ---- Sleeping ------------------------------------------------------------------------------- */
 
 /* Level-triggered, and only what poll() or post() could take. */
 static uint32_t interest_of(const struct pst_endpoint *endpoint)

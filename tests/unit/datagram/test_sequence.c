@@ -5,8 +5,7 @@
 
 #include <cmocka.h>
 
-#include "jitter.h"
-#include "sequence.h"
+#include "flow.h"
 
 static struct dg_dropped exactly(uint64_t messages)
 {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "snmp.h"
+#include "support.h"
 
 static FILE *file_of(const char *text)
 {
