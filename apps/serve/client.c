@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -21,7 +20,7 @@ void file_drop(struct open_file *file)
     close(file->fd);
   part_close(&file->part, false);
   extents_free(&file->extents);
-  sums_sha256_close(file->sum, NULL);
+  sums_sha256_close(file->sum);
   file->used = false;
 }
 
@@ -40,9 +39,6 @@ void client_joined(struct server *server, struct pst_peer *peer)
   client->peer = peer;
   client->heard_ns = client->joined_ns = now_ns();
   client->next = server->clients;
-  client->place = &server->clients;
-  if (client->next != NULL)
-    client->next->place = &client->next;
   server->clients = client;
   server->client_count++;
   if (server->client_count > server->client_most)
@@ -63,6 +59,7 @@ void client_free(struct client *client)
 void client_left(struct client *client, int status, const char *text)
 {
   struct server *server = client->server;
+  struct client **at = &server->clients;
   double seconds = (double)(now_ns() - client->joined_ns) / 1e9;
   char bytes[SIZE_TEXT_BYTES];
 
@@ -73,9 +70,9 @@ void client_left(struct client *client, int status, const char *text)
          plural(client->requests), size_about(client->bytes, bytes), seconds,
          status != 0 ? ": " : "", status != 0 ? text : "");
   client->peer = NULL;
-  *client->place = client->next;
-  if (client->next != NULL)
-    client->next->place = client->place;
+  while (*at != client)
+    at = &(*at)->next;
+  *at = client->next;
   server->client_count--;
   client->jobs++; /* while it is being cleared */
   job_drop_waiting(client);
@@ -112,10 +109,4 @@ void client_check_idle(struct client *client, uint64_t now)
   else
     client_end(client, -ETIMEDOUT, "nothing was asked for %.3g seconds (the server's --idle)",
                (double)idle / 1e9);
-}
-
-void client_room(struct client *client)
-{
-  job_posts(client);
-  job_flush_answers(client);
 }

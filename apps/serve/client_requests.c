@@ -6,9 +6,111 @@
 #include <string.h>
 
 #include "clock.h"
-#include "names.h"
 #include "notice.h"
 #include "server.h"
+
+static void answer_ping(struct job *job)
+{
+  struct client *client = job->client;
+
+  client->busy = job->asked.flags & SERVE_FLAG_BUSY;
+  if (client->busy)
+    notice(PST_LOG_DEBUG, "serve: %s prepares its memory", pst_peer_text(client->peer));
+  job_answer(job, SERVE_DONE);
+}
+
+/* How a request begins: by one of the first three. */
+struct request {
+  job_step *begin;
+  int (*on_name)(struct job *job, const char *name);
+  enum why_use use; /* of the name */
+  job_step *on_file;
+  bool reads, writes; /* needs a file that is open to read; changes files, or needs one to write */
+};
+
+static const struct request requests[SERVE_TYPES] = {
+    [SERVE_PING] = {.begin = answer_ping},
+    [SERVE_MOVE] = {.begin = job_start_move},
+    [SERVE_OPEN] = {.on_name = job_open, .use = WHY_READ},
+    [SERVE_CREATE] = {.on_name = job_create, .use = WHY_CREATE, .writes = true},
+    [SERVE_LIST] = {.on_name = job_list_folder, .use = WHY_READ},
+    [SERVE_MKDIR] = {.on_name = job_make_folder, .use = WHY_FOLDER, .writes = true},
+    [SERVE_FETCH] = {.on_file = job_fetch, .reads = true},
+    [SERVE_STORE] = {.on_file = job_store, .writes = true},
+    [SERVE_HOLE] = {.on_file = job_hole, .writes = true},
+    [SERVE_CHECK] = {.on_file = job_check},
+    [SERVE_COMMIT] = {.on_file = job_commit, .writes = true},
+    [SERVE_CLOSE] = {.on_file = job_close},
+};
+
+static bool is_request(const struct request *request)
+{
+  return request->begin != NULL || request->on_name != NULL || request->on_file != NULL;
+}
+
+/* The names of a message are checked here, once, before anything looks at them. */
+static void begin_on_name(struct job *job, const struct serve_message *asked)
+{
+  const struct request *request = &requests[asked->type];
+  char name[SERVE_NAME_MAX + 1] = "", text[WHY_BYTES];
+  const char *why = NULL;
+  bool root = asked->type == SERVE_LIST && asked->name_length == 0;
+  int rc = root ? 0 : names_check(asked->name, asked->name_length, name, &why);
+
+  if (rc < 0) {
+    job_refuse(job, rc, "the name '%.*s' is not allowed: %s",
+               asked->name_length < 200 ? (int)asked->name_length : 200, (const char *)asked->name,
+               why);
+    return;
+  }
+  rc = request->on_name(job, name);
+  if (rc == 0)
+    return;
+  why_refused(request->use, rc, name, true, text);
+  job_refuse(job, rc, "%s", text);
+}
+
+static void begin_on_file(struct job *job, const struct request *request)
+{
+  const char *type = serve_type_name(job->asked.type);
+  const uint32_t number = job->asked.file;
+  struct open_file *file = number < SERVER_FILES ? &job->client->files[number] : NULL;
+
+  if (file == NULL || !file->used) {
+    job_refuse(job, -EBADF, "%s: no file %u is open", type, number);
+    return;
+  }
+  if (file->writable ? request->reads : request->writes) {
+    job_refuse(job, -EBADF, "%s: file %u is open for the other way", type, number);
+    return;
+  }
+  job->file = file;
+  file->jobs++;
+  if (file->dead && job->asked.type != SERVE_CLOSE)
+    job_refuse(job, -EBADF, "%s: file %u has ended", type, number);
+  else
+    request->on_file(job);
+}
+
+static void begin(struct client *client, const struct serve_message *asked)
+{
+  const struct request *request = &requests[asked->type];
+  const struct server *server = client->server;
+  struct job *job = job_new(client, asked);
+
+  if (job == NULL)
+    client_end(client, -ENOMEM, "the server is out of memory");
+  else if (request->begin != NULL)
+    request->begin(job);
+  else if (server->root < 0)
+    job_refuse(job, -EOPNOTSUPP, "this server has no files: it was started without --root");
+  else if (server->params->read_only && request->writes)
+    job_refuse(job, -EROFS, "this server was started with --read-only");
+  else if (request->on_name != NULL)
+    begin_on_name(job, asked);
+  else
+    begin_on_file(job, request);
+}
 
 static void greet(struct client *client, const struct serve_message *hello)
 {
@@ -40,130 +142,6 @@ static void greet(struct client *client, const struct serve_message *hello)
     client_end(client, -EIO, "the server cannot answer");
 }
 
-static bool changes_files(uint32_t type)
-{
-  return type == SERVE_CREATE || type == SERVE_MKDIR || type == SERVE_STORE || type == SERVE_HOLE ||
-         type == SERVE_COMMIT;
-}
-
-static bool may(struct job *job)
-{
-  const struct server *server = job->client->server;
-  uint32_t type = job->asked.type;
-
-  if (type == SERVE_MOVE || type == SERVE_PING)
-    return true;
-  if (server->root < 0)
-    job_refuse(job, -EOPNOTSUPP, "this server has no files: it was started without --root");
-  else if (server->params->read_only && changes_files(type))
-    job_refuse(job, -EROFS, "this server was started with --read-only");
-  else
-    return true;
-  return false;
-}
-
-/* The names of a message are checked here, once, before anything looks at them. */
-static void start_named(struct job *job, const struct serve_message *asked)
-{
-  char name[SERVE_NAME_MAX + 1] = "";
-  const char *why = NULL;
-  bool root = asked->type == SERVE_LIST && asked->name_length == 0;
-  int rc = root ? 0 : names_check(asked->name, asked->name_length, name, &why);
-
-  if (rc < 0) {
-    job_refuse(job, rc, "the name '%.*s' is not allowed: %s",
-               asked->name_length < 200 ? (int)asked->name_length : 200, (const char *)asked->name,
-               why);
-    return;
-  }
-  if (asked->type == SERVE_OPEN)
-    job_open(job, name);
-  else if (asked->type == SERVE_CREATE)
-    job_create(job, name);
-  else if (asked->type == SERVE_LIST)
-    job_list_folder(job, name);
-  else
-    job_make_folder(job, name);
-}
-
-static struct open_file *file_of(struct client *client, uint32_t number)
-{
-  return number < SERVER_FILES && client->files[number].used ? &client->files[number] : NULL;
-}
-
-static void start_on_file(struct job *job)
-{
-  const uint32_t type = job->asked.type;
-  struct open_file *file = file_of(job->client, job->asked.file);
-
-  if (file == NULL) {
-    job_refuse(job, -EBADF, "%s: no file %u is open", serve_type_name(type), job->asked.file);
-    return;
-  }
-  bool reads = type == SERVE_FETCH, writes = changes_files(type);
-  if ((reads && file->writable) || (writes && !file->writable)) {
-    job_refuse(job, -EBADF, "%s: file %u is open for the other way", serve_type_name(type),
-               job->asked.file);
-    return;
-  }
-  job->file = file;
-  file->jobs++;
-  if (file->dead && type != SERVE_CLOSE)
-    job_refuse(job, -EBADF, "%s: file %u has ended", serve_type_name(type), job->asked.file);
-  else if (type == SERVE_FETCH)
-    job_fetch(job);
-  else if (type == SERVE_STORE)
-    job_store(job);
-  else if (type == SERVE_HOLE)
-    job_hole(job);
-  else if (type == SERVE_CHECK)
-    job_check(job);
-  else if (type == SERVE_COMMIT)
-    job_commit(job);
-  else
-    job_close(job);
-}
-
-static void start(struct client *client, const struct serve_message *asked)
-{
-  struct job *job =
-      job_new(client, asked, asked->type == SERVE_MOVE ? job_move_step : job_file_step);
-
-  if (job == NULL) {
-    client_end(client, -ENOMEM, "the server is out of memory");
-    return;
-  }
-  if (!may(job))
-    return;
-  switch (asked->type) {
-  case SERVE_PING:
-    client->busy = asked->flags & SERVE_FLAG_BUSY;
-    if (client->busy)
-      notice(PST_LOG_DEBUG, "serve: %s prepares its memory", pst_peer_text(client->peer));
-    job_answer(job, SERVE_DONE);
-    break;
-  case SERVE_MOVE:
-    job_start_move(job);
-    break;
-  case SERVE_OPEN:
-  case SERVE_CREATE:
-  case SERVE_LIST:
-  case SERVE_MKDIR:
-    start_named(job, asked);
-    break;
-  default:
-    start_on_file(job);
-    break;
-  }
-}
-
-static bool is_request(uint32_t type)
-{
-  return type == SERVE_MOVE || type == SERVE_OPEN || type == SERVE_FETCH || type == SERVE_CREATE ||
-         (type >= SERVE_STORE && type <= SERVE_CHECK) ||
-         (type >= SERVE_COMMIT && type <= SERVE_LIST) || type == SERVE_MKDIR || type == SERVE_PING;
-}
-
 void client_message(struct client *client, const void *in_ring, uint64_t length)
 {
   struct serve_message asked;
@@ -187,10 +165,10 @@ void client_message(struct client *client, const void *in_ring, uint64_t length)
     client_end(client, -EPROTO, "%s came before HELLO", serve_type_name(asked.type));
   else if (asked.type == SERVE_HELLO && !client->welcome)
     greet(client, &asked);
-  else if (!is_request(asked.type))
+  else if (!is_request(&requests[asked.type]))
     client_end(client, -EPROTO, "%s is nothing that a client says", serve_type_name(asked.type));
   else if (client->jobs >= SERVER_WINDOW)
     client_end(client, -EPROTO, "more than %u requests are under way", SERVER_WINDOW);
   else
-    start(client, &asked);
+    begin(client, &asked);
 }

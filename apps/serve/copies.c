@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `penstock get` and `penstock put`. */
-#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "commands.h"
 #include "file_identity.h"
 #include "finding.h"
@@ -15,9 +13,13 @@
 #include "plan.h"
 
 static int read_params(const struct command *command, const struct arguments *arguments,
-                       const struct plan_side *side, struct copy_params *params)
+                       struct copy_params *params)
 {
   const char *const *words = arguments->node;
+  const struct plan_value values[] = {
+      {"chunk", words[NODE_CHUNK], arguments_size, 4096, PLAN_CHUNK_MAX, &params->chunk},
+      {"depth", words[NODE_DEPTH], arguments_count, 1, COPY_DEPTH_MAX, &params->depth},
+  };
 
   *params = (struct copy_params){.names = arguments->operands + 1,
                                  .name_count = (uint32_t)arguments->operand_count - 1,
@@ -29,30 +31,26 @@ static int read_params(const struct command *command, const struct arguments *ar
                                  .quiet = arguments->quiet,
                                  .chunk = 1 << 20,
                                  .depth = 8};
-  plan_remote(side, arguments->operand, &params->remote);
-  params->remote.lower = "`--chunk` or `--depth`";
-  if (plan_size(command, "chunk", words[NODE_CHUNK], 4096, PLAN_CHUNK_MAX, &params->chunk) < 0 ||
-      plan_number(command, "depth", words[NODE_DEPTH], COPY_DEPTH_MAX, &params->depth) < 0)
-    return -EINVAL;
-  return 0;
+  params->remote.address = arguments->operand;
+  int rc = plan_side_read(command, arguments, &params->remote.node, &params->remote.area);
+  params->remote.area.lower = "`--chunk` or `--depth`";
+  return rc < 0 ? rc : plan_values(command, values, sizeof values / sizeof values[0]);
 }
 
 static void add_totals(struct json_object *result, const struct copy *copy)
 {
   const struct copy_totals *totals = &copy->totals;
-  const struct {
-    const char *key;
-    uint64_t value;
-  } values[] = {{"files", totals->files},          {"folders", totals->folders},
-                {"skipped", totals->skipped},      {"failed", totals->failed},
-                {"bytes", totals->bytes},          {"bytes_moved", totals->moved},
-                {"bytes_resumed", totals->resumed}};
   struct json_object *object = json_object_new_object();
 
   json_put_text(object, "stopped",
                 plan_stopped_by(&copy->error, totals->failed > 0 ? "failure" : "source_end"));
-  for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-    json_put_uint(object, values[i].key, values[i].value);
+  json_put_uint(object, "files", totals->files);
+  json_put_uint(object, "folders", totals->folders);
+  json_put_uint(object, "skipped", totals->skipped);
+  json_put_uint(object, "failed", totals->failed);
+  json_put_uint(object, "bytes", totals->bytes);
+  json_put_uint(object, "bytes_moved", totals->moved);
+  json_put_uint(object, "bytes_resumed", totals->resumed);
   json_put_number(object, "seconds", (double)copy->ns / 1e9);
   json_put_text(object, "io", copy->remote.io != NULL ? io_kind(copy->remote.io) : NULL);
   json_object_object_add(result, "copy", object);
@@ -98,15 +96,13 @@ static int copy_files(const struct command *command, const struct arguments *arg
 static int run(const struct command *command, const struct arguments *arguments)
 {
   struct copy_params params;
-  struct plan_side side;
   int status = PST_EXIT_USAGE;
 
-  if (plan_side_read(command, arguments, &side) == 0 &&
-      read_params(command, arguments, &side, &params) == 0) {
+  if (read_params(command, arguments, &params) == 0) {
     int event_fd = plan_start(command, arguments);
     status = event_fd < 0 ? PST_EXIT_FAILED : copy_files(command, arguments, &params, event_fd);
   }
-  plan_side_free(&side);
+  plan_side_free(&params.remote.node, &params.remote.area);
   return status;
 }
 
@@ -125,14 +121,11 @@ static bool put_names_file(const struct arguments *arguments, const char *path)
  * name that is taken when it comes is refused. */
 static bool is_got_as(const char *path, const char *name, const char *to)
 {
-  size_t end = strlen(name), start;
+  const char *end = name + copy_unslashed(name), *slash = memrchr(name, '/', (size_t)(end - name));
+  const char *last = slash != NULL ? slash + 1 : name;
   char *local = NULL;
 
-  while (end > 0 && name[end - 1] == '/')
-    end--;
-  for (start = end; start > 0 && name[start - 1] != '/'; start--)
-    ;
-  if (asprintf(&local, "%s/%.*s", to, (int)(end - start), name + start) < 0)
+  if (asprintf(&local, "%s/%.*s", to, (int)(end - last), last) < 0)
     return false;
   bool same = file_identity_same(path, local);
   free(local);

@@ -15,6 +15,15 @@
 #include "signals.h"
 #include "size.h"
 
+size_t copy_unslashed(const char *path)
+{
+  size_t length = strlen(path);
+
+  while (length > 1 && path[length - 1] == '/')
+    length--;
+  return length;
+}
+
 static int open_slots(struct copy *copy)
 {
   const struct copy_params *params = copy->params;
@@ -22,14 +31,16 @@ static int open_slots(struct copy *copy)
   struct pst_range range = {.struct_size = sizeof range};
 
   copy->chunk = params->chunk < limits->chunk_max ? params->chunk : limits->chunk_max;
-  int rc = remote_offer(&copy->remote, &params->remote, copy->chunk * params->depth,
-                        copy->ops->access, &copy->area, &copy->region, &copy->error);
+  int rc =
+      remote_offer(&copy->remote, &params->remote, copy->chunk * params->depth,
+                   copy->ops->to == COPY_CLIENT ? PST_ACCESS_REMOTE_WRITE : PST_ACCESS_REMOTE_READ,
+                   &copy->area, &copy->region, &copy->error);
   if (rc < 0)
     return rc;
   pst_area_range(copy->area, &range);
   copy->direct = range.host != NULL;
   copy->slots = calloc(params->depth, sizeof *copy->slots);
-  for (uint32_t i = params->depth; copy->slots != NULL && i-- > 0;) {
+  for (uint64_t i = params->depth; copy->slots != NULL && i-- > 0;) {
     struct slot *slot = &copy->slots[i];
     slot->place = i * copy->chunk;
     slot->bytes = copy->direct ? (uint8_t *)range.host + slot->place : malloc(copy->chunk);
@@ -39,8 +50,8 @@ static int open_slots(struct copy *copy)
       rc = -ENOMEM;
   }
   if (copy->slots == NULL || rc < 0)
-    return notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory for %u chunks",
-                       params->depth);
+    return notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM,
+                       "out of memory for %" PRIu64 " chunks", params->depth);
   return 0;
 }
 
@@ -59,7 +70,7 @@ static void drop(struct copy *copy, struct transfer *t)
   else if (!t->folder)
     copy->totals.files++;
   extents_free(&t->extents);
-  sums_sha256_close(t->sum, NULL);
+  sums_sha256_close(t->sum);
   if (t->fd >= 0)
     close(t->fd);
   part_close(&t->part, false);
@@ -123,7 +134,7 @@ static void look_after(struct copy *copy)
         (t->failed || t->extents.covered == t->size)) {
       t->running = false;
       if (t->failed)
-        copy->ops->abandon(t);
+        transfer_abandon(t);
       else
         copy->ops->finish(t);
     }
@@ -249,7 +260,7 @@ void copy_close(struct copy *copy)
     t->failed = true;
     drop(copy, t);
   }
-  for (uint32_t i = 0; copy->slots != NULL && !copy->direct && i < copy->params->depth; i++)
+  for (uint64_t i = 0; copy->slots != NULL && !copy->direct && i < copy->params->depth; i++)
     free(copy->slots[i].bytes);
   free(copy->slots);
   copy->ops->close(copy);

@@ -17,16 +17,11 @@
 
 #include <penstock/penstock.h>
 
-#include "extents.h"
 #include "part.h"
 #include "remote.h"
 #include "root.h"
-#include "sums.h"
 
 struct json_object;
-
-/* What `pointer` is the `member` of. */
-#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 #define COPY_DEPTH_MAX 64u
 #define COPY_FILES 8u /* under way at a time: small ones are all waiting */
@@ -44,8 +39,7 @@ struct copy_params {
   uint32_t name_count;
   const char *to; /* NULL */
   bool recursive, overwrite, resume, sha256, quiet;
-  uint64_t chunk;
-  uint32_t depth;
+  uint64_t chunk, depth;
 };
 
 /* Where an error is: a path here, or a name at the server. */
@@ -63,7 +57,6 @@ struct copy_totals {
 struct copy_ops {
   const char *verb; /* "got" */
   enum copy_end to;
-  uint32_t access; /* of the server to the region */
   int (*open)(struct copy *copy);
   void (*close)(struct copy *copy);
   /* The next one to begin: 0; -ENODATA: there is none any more; -EAGAIN: not yet. */
@@ -75,8 +68,6 @@ struct copy_ops {
   void (*finish)(struct transfer *transfer);
   /* Somebody else was writing it, a moment ago: try once more. */
   void (*retry)(struct transfer *transfer);
-  /* It has failed, and no slot is its own any more; as finish. */
-  void (*abandon)(struct transfer *transfer);
 };
 
 /* One chunk on its way. */
@@ -87,6 +78,7 @@ struct slot {
   uint8_t *bytes;            /* where the CPU has it: the region itself, or beside it */
   uint64_t place;            /* in the region */
   uint64_t offset, length;   /* in the file */
+  bool is_hole;              /* put */
   uint32_t crc;
   uint8_t sha256[SERVE_SHA256_BYTES];
   void (*differs)(struct slot *slot);
@@ -119,7 +111,7 @@ struct transfer {
   struct ask sum_ask;
   bool summing, asking;
   uint64_t summed, asked;
-  uint8_t theirs[SERVE_SHA256_BYTES];
+  uint8_t ours[SERVE_SHA256_BYTES], theirs[SERVE_SHA256_BYTES];
 };
 
 /* A name that is still to be looked at. */
@@ -146,9 +138,9 @@ struct copy {
   char single[SERVE_NAME_MAX + 1]; /* what the only file is called there; "" */
   struct pending *pending;
   uint32_t pending_count;
-  struct ask list;
+  struct ask list;      /* a folder of the server's is listed, or made */
   uint64_t list_cursor; /* the listing goes on there once fewer names are pending; 0: now */
-  bool listing, making;
+  bool listing;
   char folder_name[SERVE_NAME_MAX + 1];
   uint32_t folder_strip;
   void *walk;    /* put: an FTS, */
@@ -178,19 +170,23 @@ int put_open(struct copy *copy);
 int put_next(struct copy *copy, struct transfer *t);
 void put_close(struct copy *copy);
 
-/* One file or folder fails; the others go on. */
-void copy_fail(struct copy *copy, enum copy_end end, const char *path, int code, const char *format,
+/* Bytes of a path without its last slashes; at least 1, but for "". */
+size_t copy_unslashed(const char *path);
+
+/* One file or folder fails; the others go on. name: at that end; get: here, below copy->root. */
+void copy_fail(struct copy *copy, enum copy_end end, const char *name, int code, const char *format,
                ...) PST_PRINTF(5, 6);
 /* The command line is wrong, at `where`: "--to". Returns code. */
 int copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
     PST_PRINTF(4, 5);
-/* Where get puts it: what a user can look at. */
-void copy_local_path(const struct copy *copy, const char *local, char path[PATH_MAX]);
 
 /* This file fails; the others go on. The first reason counts. */
 void transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)
     PST_PRINTF(4, 5);
 void transfer_refused(struct transfer *t, const struct serve_message *answer);
+/* It cannot be read, or written, here: as why_unread() and why_unwritten(). */
+void transfer_unread(struct transfer *t, int64_t result);
+void transfer_unwritten(struct transfer *t, int code);
 /* It is written by somebody else: true: by one who may just have been killed, and whose end
  * is not told yet; it is tried again. */
 bool transfer_waits(struct transfer *t);
@@ -200,6 +196,10 @@ void transfer_cut(struct transfer *t);
 void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
 void slot_through(struct slot *slot);
 void slot_free(struct slot *slot);
+/* Asks the server of the transfer, or of a slot's chunk: with all that a question of this type has
+ * of it. */
+void transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_answered *answered);
+void slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answered *answered);
 void transfer_end(struct transfer *t);
 /* The same, once the server has closed the file that is open there. */
 void transfer_abandon(struct transfer *t);
@@ -208,7 +208,8 @@ void transfer_abandon(struct transfer *t);
 bool transfer_has_sum(const struct transfer *t);
 /* Goes on with it. True: nothing is under way, and all of it is summed unless it has failed. */
 bool transfer_summed(struct transfer *t);
-int transfer_sum(const struct transfer *t, uint8_t digest[SERVE_SHA256_BYTES]); /* ours */
+/* To `ours`. False: out of memory, and the transfer has failed. */
+bool transfer_sum(struct transfer *t);
 /* --resume has found it under its name at both ends, open at both and of the same size:
  * nothing is sent, and it finishes once both have summed it. `exists`: it is another. */
 void transfer_compare(struct transfer *t);

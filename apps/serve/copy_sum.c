@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256, of a file while it is copied, and of chunks that an older transfer left. */
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "copy.h"
@@ -16,9 +15,17 @@ bool transfer_has_sum(const struct transfer *t)
   return (t->copy->params->sha256 || t->existing) && t->size > 0;
 }
 
-int transfer_sum(const struct transfer *t, uint8_t digest[SERVE_SHA256_BYTES])
+static void fail_memory(struct transfer *t)
 {
-  return sums_sha256_so_far(t->sum, digest);
+  transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
+}
+
+bool transfer_sum(struct transfer *t)
+{
+  if (sums_sha256_so_far(t->sum, t->ours) == 0)
+    return true;
+  fail_memory(t);
+  return false;
 }
 
 static uint64_t step_to(uint64_t at, uint64_t front)
@@ -35,10 +42,7 @@ static void summed_here(struct work *work)
     transfer_fail(t, COPY_CLIENT, (int)work->io.result, "reading it for its SHA-256: %s; %s",
                   strerror((int)-work->io.result), remedy_of_source((int)-work->io.result));
   else if ((uint64_t)work->io.result < work->io.length)
-    transfer_fail(t, COPY_CLIENT, -ESTALE,
-                  "it became shorter than %" PRIu64
-                  " bytes while it was read; try again once nothing writes to it",
-                  t->size);
+    transfer_unread(t, 0);
   else
     t->summed += work->io.length;
 }
@@ -48,8 +52,10 @@ static void sum_here(struct transfer *t, uint64_t length)
   const bool source = t->fd >= 0;
 
   t->summing = true;
-  remote_sum(&t->copy->remote, &t->sum_work, source ? t->fd : t->part.fd, t->sum, !source, length,
-             t->summed, summed_here);
+  t->sum_work.io.sum = t->sum;
+  t->sum_work.io.to_grow = !source;
+  remote_work(&t->copy->remote, &t->sum_work, IO_SUM, source ? t->fd : t->part.fd, NULL, length,
+              t->summed, summed_here);
 }
 
 static void summed_there(struct ask *ask, const struct serve_message *answer)
@@ -82,7 +88,7 @@ bool transfer_summed(struct transfer *t)
   if (!transfer_has_sum(t))
     return true;
   if (t->sum == NULL && (t->sum = sums_sha256_open()) == NULL)
-    transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
+    fail_memory(t);
   if (!t->failed && !t->summing && t->summed < front)
     sum_here(t, step_to(t->summed, front));
   if (!t->failed && !t->asking && t->asked < front)
@@ -99,13 +105,9 @@ void transfer_compare(struct transfer *t)
 
 void transfer_compared(struct transfer *t, const char *exists)
 {
-  uint8_t own[SERVE_SHA256_BYTES];
-
-  if (t->size > 0 && transfer_sum(t, own) < 0)
-    transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
-  else if (t->size > 0 && memcmp(own, t->theirs, SERVE_SHA256_BYTES) != 0)
+  if (t->size > 0 && transfer_sum(t) && memcmp(t->ours, t->theirs, SERVE_SHA256_BYTES) != 0)
     transfer_fail(t, t->copy->ops->to, -EEXIST, "%s", exists);
-  else
+  if (!t->failed)
     t->copy->totals.resumed += t->size;
   transfer_abandon(t);
 }
@@ -131,15 +133,7 @@ static void compared(struct ask *ask, const struct serve_message *answer)
 /* A server that writes the file takes the chunk as come when the sums are the same. */
 void slot_compare(struct slot *slot, void (*differs)(struct slot *slot))
 {
-  struct transfer *t = slot->transfer;
-  struct serve_message message = {.type = SERVE_CHECK,
-                                  .file = t->file,
-                                  .offset = slot->offset,
-                                  .length = slot->length,
-                                  .has_sha256 = true};
-
   sums_sha256_of(slot->bytes, slot->length, slot->sha256);
-  memcpy(message.sha256, slot->sha256, SERVE_SHA256_BYTES);
   slot->differs = differs;
-  remote_ask(&t->copy->remote, &slot->ask, SERVE_CHECKED, &message, compared);
+  slot_ask(slot, SERVE_CHECK, SERVE_CHECKED, compared);
 }

@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files from the server: each chunk is asked for into a slot, which the server writes. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "copy.h"
 #include "remedy.h"
 #include "root.h"
-#include "why.h"
 
 #define EXISTS "it exists and is not replaced (--overwrite allows it)"
 
 static void fetch(struct slot *slot);
 
-/* ---- One chunk ---------------------------------------------------------------------------- */
+/* ---- One chunk ----------------------------------------------------------------------- */
 
 static void through(struct slot *slot, uint64_t length)
 {
@@ -36,24 +30,13 @@ static void through(struct slot *slot, uint64_t length)
   fetch(slot);
 }
 
-static void fail_write(struct transfer *t, int code)
-{
-  const bool full = code == -ENOSPC || code == -EDQUOT;
-
-  if (full)
-    part_remove(&t->part);
-  transfer_fail(t, COPY_CLIENT, code, "writing it: %s; what there %s; %s", strerror(-code),
-                full ? "was of it is removed" : "is of it is kept for --resume",
-                remedy_of_folder(-code));
-}
-
 static void written(struct work *work)
 {
   struct slot *slot = FROM(struct slot, work, work);
   struct transfer *t = slot->transfer;
 
   if (work->io.result < 0)
-    fail_write(t, (int)work->io.result);
+    transfer_unwritten(t, (int)work->io.result);
   through(slot, work->io.length);
 }
 
@@ -64,12 +47,9 @@ static void take_hole(struct slot *slot, uint64_t length)
 
   if (length > left)
     length = left;
-  /* What an older transfer left may have data there. */
-  if (slot->offset < t->part.there &&
-      fallocate(t->part.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)slot->offset,
-                (off_t)length) < 0)
-    transfer_fail(t, COPY_CLIENT, -errno, "making a hole: %s; begin without --resume",
-                  strerror(errno));
+  int rc = part_make_hole(&t->part, slot->offset, length);
+  if (rc < 0)
+    transfer_fail(t, COPY_CLIENT, rc, "making a hole: %s; begin without --resume", strerror(-rc));
   if (t->at < slot->offset + length)
     t->at = slot->offset + length;
   through(slot, length);
@@ -117,18 +97,10 @@ static void fetched(struct ask *ask, const struct serve_message *answer)
 
 static void fetch(struct slot *slot)
 {
-  struct copy *copy = slot->transfer->copy;
-  const struct serve_message message = {.type = SERVE_FETCH,
-                                        .file = slot->transfer->file,
-                                        .offset = slot->offset,
-                                        .length = slot->length,
-                                        .region = copy->region,
-                                        .place = slot->place};
-
-  remote_ask(&copy->remote, &slot->ask, SERVE_FETCHED, &message, fetched);
+  slot_ask(slot, SERVE_FETCH, SERVE_FETCHED, fetched);
 }
 
-/* ---- A chunk that may be there already ------------------------------------------------------ */
+/* ---- A chunk that may be there already ----------------------------------------------- */
 
 static void read_back(struct work *work)
 {
@@ -160,8 +132,7 @@ static bool feed(struct transfer *t, struct slot *slot)
   return true;
 }
 
-/* ---- Beginning and end of a file ---------------------------------------------------------------
- */
+/* ---- Beginning and end of a file ----------------------------------------------------- */
 
 static void folder_synced(struct work *work)
 {
@@ -183,7 +154,7 @@ static void file_synced(struct work *work)
                   "a file of that name came meanwhile and is not replaced (--overwrite allows it)");
     transfer_end(t);
   } else if (rc < 0) {
-    fail_write(t, rc);
+    transfer_unwritten(t, rc);
     transfer_end(t);
   } else {
     remote_work(&t->copy->remote, &t->work, IO_SYNC, t->part.folder, NULL, 0, 0, folder_synced);
@@ -204,23 +175,11 @@ static void closed(struct ask *ask, const struct serve_message *answer)
   remote_work(&t->copy->remote, &t->work, IO_SYNC, t->part.fd, NULL, 0, 0, file_synced);
 }
 
-static void close_remote(struct transfer *t)
-{
-  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
-
-  t->open = false;
-  remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed);
-}
-
 static bool sums_are_the_same(struct transfer *t)
 {
-  uint8_t own[SERVE_SHA256_BYTES];
-
   if (!transfer_has_sum(t))
     return true;
-  if (transfer_sum(t, own) < 0) {
-    transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
-  } else if (memcmp(own, t->theirs, SERVE_SHA256_BYTES) != 0) {
+  if (transfer_sum(t) && memcmp(t->ours, t->theirs, SERVE_SHA256_BYTES) != 0) {
     part_remove(&t->part);
     transfer_fail(t, COPY_CLIENT, -EBADMSG,
                   "its SHA-256 is not the server's; what came is removed, get it again");
@@ -237,11 +196,13 @@ static void finish(struct transfer *t)
   int rc = part_prepare(&t->part);
 
   if (rc < 0)
-    fail_write(t, rc);
-  if (rc == 0 && sums_are_the_same(t))
-    close_remote(t);
-  else
+    transfer_unwritten(t, rc);
+  if (rc < 0 || !sums_are_the_same(t)) {
     transfer_abandon(t);
+    return;
+  }
+  t->open = false;
+  transfer_ask(t, SERVE_CLOSE, SERVE_DONE, closed);
 }
 
 /* What has the name may be what an earlier --resume, or the transfer before it, has finished. */
@@ -300,15 +261,10 @@ static void opened(struct ask *ask, const struct serve_message *answer)
 
 static void begin(struct transfer *t)
 {
-  const struct serve_message message = {.type = SERVE_OPEN,
-                                        .name = (const uint8_t *)t->name,
-                                        .name_length = (uint32_t)strlen(t->name)};
-
-  remote_ask(&t->copy->remote, &t->ask, SERVE_OPENED, &message, opened);
+  transfer_ask(t, SERVE_OPEN, SERVE_OPENED, opened);
 }
 
 const struct copy_ops copy_get = {.verb = "got",
-                                  .access = PST_ACCESS_REMOTE_WRITE,
                                   .to = COPY_CLIENT,
                                   .open = get_open,
                                   .close = get_close,
@@ -316,5 +272,4 @@ const struct copy_ops copy_get = {.verb = "got",
                                   .begin = begin,
                                   .feed = feed,
                                   .finish = finish,
-                                  .retry = create,
-                                  .abandon = transfer_abandon};
+                                  .retry = create};

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which files `get` takes, where they go, and what folders of the server hold. */
 #include <errno.h>
-#include <fcntl.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "copy.h"
-#include "names.h"
 #include "notice.h"
 #include "remedy.h"
 #include "root.h"
-#include "why.h"
+#include "wire.h"
 
 /* A server may list more than there is memory for: with so many names it waits for the files among
  * them. Folders wait for the listing, so that of those there is a bound. */
@@ -49,10 +46,10 @@ static void take_entry(struct copy *copy, const struct serve_entry *entry)
 {
   const char *folder = copy->folder_name, *why = "its name is too long";
   char part[SERVE_NAME_MAX + 1], name[2 * SERVE_NAME_MAX + 2];
+  int length = snprintf(name, sizeof name, "%s%s%.*s", folder, folder[0] != '\0' ? "/" : "",
+                        (int)entry->length, (const char *)entry->name);
 
   if (entry->kind == SERVE_KIND_UNNAMED) {
-    snprintf(name, sizeof name, "%s%s%.*s", folder, folder[0] != '\0' ? "/" : "",
-             (int)entry->length, (const char *)entry->name);
     copy_fail(copy, COPY_SERVER, name, -EINVAL,
               "not fetched: no name that is asked for has a control character or a part of more "
               "than %u bytes; it has to be renamed at the server",
@@ -60,9 +57,6 @@ static void take_entry(struct copy *copy, const struct serve_entry *entry)
     return;
   }
   int rc = names_check_part(entry->name, entry->length, part, &why);
-  int length =
-      rc < 0 ? 0
-             : snprintf(name, sizeof name, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", part);
 
   if (rc == 0 && length > (int)SERVE_NAME_MAX)
     rc = -ENAMETOOLONG;
@@ -81,7 +75,7 @@ static void ask_list(struct copy *copy, uint64_t cursor);
 
 static void listed(struct ask *ask, const struct serve_message *answer)
 {
-  struct copy *copy = (struct copy *)(void *)((char *)ask - offsetof(struct copy, list));
+  struct copy *copy = FROM(struct copy, list, ask);
 
   copy->listing = false;
   if (answer->type == SERVE_REFUSE) {
@@ -117,13 +111,12 @@ static void ask_list(struct copy *copy, uint64_t cursor)
 static void begin_folder(struct copy *copy, const struct pending *pending)
 {
   const char *local = pending->name + pending->strip;
-  char path[PATH_MAX], why[WHY_BYTES];
+  char why[WHY_BYTES];
   int rc = local[0] != '\0' ? root_make_folder(copy->root, local, 0777) : 0;
 
   if (rc < 0) {
-    copy_local_path(copy, local, path);
     why_refused(WHY_FOLDER, rc, local, false, why);
-    copy_fail(copy, COPY_CLIENT, path, rc, "%s", why);
+    copy_fail(copy, COPY_CLIENT, local, rc, "%s", why);
     return;
   }
   copy->totals.folders += local[0] != '\0';
@@ -199,31 +192,21 @@ static int open_destination(struct copy *copy)
   return fail_folder(copy, to);
 }
 
-static int wrong_name(struct copy *copy, const char *written, int code, const char *why)
-{
-  char where[PATH_MAX];
-
-  snprintf(where, sizeof where, "server:%s", written);
-  return copy_wrong(copy, where, code, "%s: %s", where, why);
-}
-
 /* "a/b/" is "a/b"; "." and "" are the server's root. */
 static int push_name(struct copy *copy, const char *written)
 {
-  char name[SERVE_NAME_MAX + 1] = "";
+  char name[SERVE_NAME_MAX + 1] = "", where[PATH_MAX];
   const char *why = NULL;
-  size_t length = strlen(written);
-
-  while (length > 1 && written[length - 1] == '/')
-    length--;
+  size_t length = copy_unslashed(written);
   bool root = length == 0 || (length == 1 && written[0] == '.');
   int rc = root ? 0 : names_check((const uint8_t *)written, length, name, &why);
   if (root && !copy->params->recursive) {
     rc = -EISDIR;
     why = "the server's root is a folder (--recursive takes all of it)";
   }
+  snprintf(where, sizeof where, "server:%s", written);
   if (rc < 0)
-    return wrong_name(copy, written, rc, why);
+    return copy_wrong(copy, where, rc, "%s: %s", where, why);
   const char *slash = strrchr(name, '/');
   get_push(copy, name, slash != NULL ? (uint32_t)(slash + 1 - name) : 0,
            root ? SERVE_KIND_FOLDER : 0);

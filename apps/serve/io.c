@@ -1,52 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Files' reads and writes by an io_uring, or by threads; sums by threads. */
 #include "io.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <liburing.h>
+
+#define ENTRIES 256u          /* of the ring */
+#define THREADS 4             /* started once there is something for them */
+#define STACK (1u << 20)      /* memory is counted: the usual 8 MiB each are not needed */
+#define STEP_MAX (1u << 30)   /* bytes of one call */
+#define SUM_STEP (128u << 10) /* that stay in a cache between reading and summing */
+/* Of sync_file_range(2): no metadata, that is what SYNC is for. */
+#define OUT_FLAGS (SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
+
+struct list {
+  struct io_request *first, **last;
+};
+
 struct io {
   int event_fd;
-  struct io_ring *ring;       /* NULL: threads */
-  struct io_threads *threads; /* beside a ring: once there is something to sum */
-  struct io_list failed;      /* for want of threads */
+  bool has_ring;
+  struct io_uring ring;
+  struct list for_ring; /* waits for an entry */
+  uint32_t in_ring;
+  pthread_mutex_t lock; /* of what follows */
+  pthread_cond_t begun;
+  struct list waiting, ended;
+  bool closing;
+  uint32_t thread_count;
+  pthread_t threads[THREADS];
   char name[96];
 };
 
-void io_push(struct io_list *list, struct io_request *request)
+static void push(struct list *list, struct io_request *request)
 {
   request->next = NULL;
-  if (list->last == NULL)
+  if (list->first == NULL)
     list->last = &list->first;
   *list->last = request;
   list->last = &request->next;
 }
 
-struct io_request *io_pull(struct io_list *list)
+static struct io_request *pull(struct list *list)
 {
   struct io_request *request = list->first;
 
-  if (request == NULL)
-    return NULL;
-  list->first = request->next;
-  if (list->first == NULL)
-    list->last = &list->first;
+  if (request != NULL)
+    list->first = request->next;
   return request;
 }
 
-int io_took(struct io_request *request, int64_t outcome)
+/* Takes the outcome of one call: bytes moved or -errno. True: the request has ended. */
+static bool took(struct io_request *request, int64_t outcome)
 {
   if (outcome == -EINTR || outcome == -EAGAIN)
-    return 0;
+    return false;
   /* A file system that cannot be asked for it writes out when it likes. */
   if (request->op == IO_OUT && (outcome >= 0 || outcome == -EINVAL || outcome == -ENOSYS))
-    return 1;
+    return true;
   if (outcome < 0 || request->op == IO_SYNC) {
     request->result = outcome;
-    return 1;
+    return true;
   }
   request->done += (uint64_t)outcome;
   request->result = (int64_t)request->done;
@@ -56,10 +78,204 @@ int io_took(struct io_request *request, int64_t outcome)
   if (request->result < 0 || request->done < request->length)
     return outcome == 0;
   if (request->op != IO_WRITE || request->length == 0)
-    return 1;
+    return true;
   request->op = IO_OUT;
-  return 0;
+  return false;
 }
+
+/* ---- The ring ----------------------------------------------------------------------------- */
+
+static int open_ring(struct io *io)
+{
+  int rc = io_uring_queue_init(ENTRIES, &io->ring, IORING_SETUP_CLAMP);
+
+  if (rc < 0)
+    return rc;
+  rc = io_uring_register_eventfd(&io->ring, io->event_fd);
+  io->has_ring = rc == 0;
+  if (rc < 0)
+    io_uring_queue_exit(&io->ring);
+  return rc;
+}
+
+static void close_ring(struct io *io)
+{
+  struct io_uring_cqe *cqe;
+
+  while (io->in_ring > 0) {
+    int rc = io_uring_wait_cqe(&io->ring, &cqe);
+    if (rc == -EINTR)
+      continue;
+    if (rc < 0)
+      break;
+    io_uring_cqe_seen(&io->ring, cqe);
+    io->in_ring--;
+  }
+  io_uring_queue_exit(&io->ring);
+}
+
+static void prepare(struct io_uring_sqe *sqe, struct io_request *request)
+{
+  uint64_t left = request->length - request->done, offset = request->offset + request->done;
+  unsigned step = left < STEP_MAX ? (unsigned)left : STEP_MAX;
+
+  if (request->op == IO_READ)
+    io_uring_prep_read(sqe, request->fd, request->bytes + request->done, step, offset);
+  else if (request->op == IO_WRITE)
+    io_uring_prep_write(sqe, request->fd, request->bytes + request->done, step, offset);
+  else if (request->op == IO_OUT)
+    io_uring_prep_sync_file_range(sqe, request->fd, (unsigned)request->length, request->offset,
+                                  OUT_FLAGS);
+  else
+    io_uring_prep_fsync(sqe, request->fd, 0);
+  io_uring_sqe_set_data(sqe, request);
+}
+
+/* No more are under way than the completion queue holds. What the kernel does not take at once
+ * stays in the submission queue for the next call. */
+static void fill_ring(struct io *io)
+{
+  while (io->for_ring.first != NULL && io->in_ring < ENTRIES) {
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
+    if (sqe == NULL)
+      break;
+    prepare(sqe, pull(&io->for_ring));
+    io->in_ring++;
+  }
+  if (io_uring_sq_ready(&io->ring) > 0)
+    io_uring_submit(&io->ring);
+}
+
+static struct io_request *poll_ring(struct io *io)
+{
+  struct io_uring_cqe *cqe = NULL;
+
+  fill_ring(io);
+  while (io_uring_peek_cqe(&io->ring, &cqe) == 0) {
+    struct io_request *request = io_uring_cqe_get_data(cqe);
+    int64_t outcome = cqe->res;
+    io_uring_cqe_seen(&io->ring, cqe);
+    io->in_ring--;
+    if (took(request, outcome))
+      return request;
+    push(&io->for_ring, request);
+    fill_ring(io);
+  }
+  return NULL;
+}
+
+/* ---- The threads -------------------------------------------------------------------------- */
+
+/* Bytes that were added. */
+static int64_t add_to_sum(const struct io_request *request, uint8_t buffer[SUM_STEP])
+{
+  uint64_t left = request->length - request->done;
+  size_t step = left < SUM_STEP ? left : SUM_STEP;
+  ssize_t got = pread(request->fd, buffer, step, (off_t)(request->offset + request->done));
+
+  if (got == 0 && request->to_grow) {
+    memset(buffer, 0, step);
+    got = (ssize_t)step;
+  }
+  if (got > 0)
+    sums_sha256_add(request->sum, buffer, (size_t)got);
+  return got < 0 ? -errno : got;
+}
+
+static int64_t call(const struct io_request *request, uint8_t buffer[SUM_STEP])
+{
+  uint64_t left = request->length - request->done, offset = request->offset + request->done;
+  size_t step = left < STEP_MAX ? left : STEP_MAX;
+  ssize_t moved;
+
+  if (request->op == IO_SUM)
+    return add_to_sum(request, buffer);
+  if (request->op == IO_READ)
+    moved = pread(request->fd, request->bytes + request->done, step, (off_t)offset);
+  else if (request->op == IO_WRITE)
+    moved = pwrite(request->fd, request->bytes + request->done, step, (off_t)offset);
+  else if (request->op == IO_OUT)
+    moved = sync_file_range(request->fd, (off_t)request->offset, (off_t)request->length, OUT_FLAGS);
+  else
+    moved = fsync(request->fd);
+  return moved < 0 ? -errno : moved;
+}
+
+/* True: it has ended. A sum lets others go first between its steps. */
+static bool go_on(struct io_request *request, uint8_t buffer[SUM_STEP])
+{
+  bool ended = took(request, call(request, buffer));
+
+  while (!ended && request->op != IO_SUM)
+    ended = took(request, call(request, buffer));
+  return ended;
+}
+
+static void *work(void *context)
+{
+  struct io *io = context;
+  uint8_t buffer[SUM_STEP];
+
+  pthread_mutex_lock(&io->lock);
+  for (;;) {
+    struct io_request *request = pull(&io->waiting);
+    if (request == NULL && io->closing)
+      break;
+    if (request == NULL) {
+      pthread_cond_wait(&io->begun, &io->lock);
+      continue;
+    }
+    pthread_mutex_unlock(&io->lock);
+    bool ended = go_on(request, buffer);
+    pthread_mutex_lock(&io->lock);
+    push(ended ? &io->ended : &io->waiting, request);
+    if (ended)
+      eventfd_write(io->event_fd, 1);
+  }
+  pthread_mutex_unlock(&io->lock);
+  return NULL;
+}
+
+/* 0: there is one at least. */
+static int start_threads(struct io *io)
+{
+  pthread_attr_t attributes;
+  int rc = 0;
+
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK);
+  while (io->thread_count < THREADS && rc == 0) {
+    rc = -pthread_create(&io->threads[io->thread_count], &attributes, work, io);
+    io->thread_count += rc == 0;
+  }
+  pthread_attr_destroy(&attributes);
+  return io->thread_count > 0 ? 0 : rc;
+}
+
+static void stop_threads(struct io *io)
+{
+  pthread_mutex_lock(&io->lock);
+  io->closing = true;
+  pthread_cond_broadcast(&io->begun);
+  pthread_mutex_unlock(&io->lock);
+  for (uint32_t i = 0; i < io->thread_count; i++)
+    pthread_join(io->threads[i], NULL);
+}
+
+static void submit_to_threads(struct io *io, struct io_request *request)
+{
+  int rc = io->thread_count > 0 ? 0 : start_threads(io);
+
+  request->result = rc;
+  pthread_mutex_lock(&io->lock);
+  push(rc == 0 ? &io->waiting : &io->ended, request);
+  pthread_cond_signal(&io->begun);
+  pthread_mutex_unlock(&io->lock);
+  if (rc < 0)
+    eventfd_write(io->event_fd, 1);
+}
+
+/* ---- Both --------------------------------------------------------------------------------- */
 
 int io_open(struct io **out)
 {
@@ -67,14 +283,16 @@ int io_open(struct io **out)
 
   if (io == NULL)
     return -ENOMEM;
+  pthread_mutex_init(&io->lock, NULL);
+  pthread_cond_init(&io->begun, NULL);
   io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  int rc = io->event_fd < 0 ? -errno : io_ring_open(io->event_fd, &io->ring);
+  int rc = io->event_fd < 0 ? -errno : open_ring(io);
   if (rc == 0) {
     snprintf(io->name, sizeof io->name, "io_uring");
   } else if (io->event_fd >= 0) {
     snprintf(io->name, sizeof io->name, "threads, since io_uring is not available: %s",
              strerror(-rc));
-    rc = io_threads_open(io->event_fd, &io->threads);
+    rc = start_threads(io);
   }
   if (rc < 0) {
     io_close(io);
@@ -88,8 +306,11 @@ void io_close(struct io *io)
 {
   if (io == NULL)
     return;
-  io_ring_close(io->ring);
-  io_threads_close(io->threads);
+  if (io->has_ring)
+    close_ring(io);
+  stop_threads(io);
+  pthread_cond_destroy(&io->begun);
+  pthread_mutex_destroy(&io->lock);
   if (io->event_fd >= 0)
     close(io->event_fd);
   free(io);
@@ -102,7 +323,7 @@ const char *io_name(const struct io *io)
 
 const char *io_kind(const struct io *io)
 {
-  return strncmp(io->name, "threads", strlen("threads")) == 0 ? "threads" : io->name;
+  return io->has_ring ? "io_uring" : "threads";
 }
 
 int io_event_fd(const struct io *io)
@@ -110,37 +331,28 @@ int io_event_fd(const struct io *io)
   return io->event_fd;
 }
 
-static void submit_to_threads(struct io *io, struct io_request *request)
-{
-  int rc = io->threads != NULL ? 0 : io_threads_open(io->event_fd, &io->threads);
-
-  if (rc == 0) {
-    io_threads_submit(io->threads, request);
-    return;
-  }
-  request->result = rc;
-  io_push(&io->failed, request);
-  eventfd_write(io->event_fd, 1);
-}
-
 void io_submit(struct io *io, struct io_request *request)
 {
   request->done = 0;
   request->result = 0;
-  if (io->ring != NULL && request->op != IO_SUM)
-    io_ring_submit(io->ring, request);
-  else
+  if (!io->has_ring || request->op == IO_SUM) {
     submit_to_threads(io, request);
+    return;
+  }
+  push(&io->for_ring, request);
+  fill_ring(io);
 }
 
 static struct io_request *poll_all(struct io *io)
 {
-  struct io_request *request = io_pull(&io->failed);
+  struct io_request *request = io->has_ring ? poll_ring(io) : NULL;
 
-  if (request == NULL && io->ring != NULL)
-    request = io_ring_poll(io->ring);
-  if (request == NULL && io->threads != NULL)
-    request = io_threads_poll(io->threads);
+  /* Without threads, what could not be given to any. */
+  if (request != NULL || (io->thread_count == 0 && io->ended.first == NULL))
+    return request;
+  pthread_mutex_lock(&io->lock);
+  request = pull(&io->ended);
+  pthread_mutex_unlock(&io->lock);
   return request;
 }
 

@@ -8,9 +8,29 @@
 #define APP_SERVE_IO_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "sums.h"
+#include "wire.h"
+
+/* ---- sums.c: CRC32C of a chunk, SHA-256 of a range or a file ------------------------- */
+
+/* CRC-32C (Castagnoli), as iSCSI has it: RFC 3720, appendix B.4. Of less than 2 GiB. */
+uint32_t sums_crc32c(const void *bytes, size_t length);
+
+struct sums_sha256;                         /* one that is being made */
+struct sums_sha256 *sums_sha256_open(void); /* NULL: out of memory */
+void sums_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length);
+/* Of what was added until now; more may follow. 0, or -ENOMEM. */
+int sums_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES]);
+void sums_sha256_close(struct sums_sha256 *sum); /* closing NULL is legal */
+void sums_sha256_of(const void *bytes, size_t length, uint8_t digest[SERVE_SHA256_BYTES]);
+
+/* ---- io.c
+ * ---------------------------------------------------------------------------------------- */
+
+/* What `pointer` is the `member` of: requests, questions and patterns lie in what they are of. */
+#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 struct io;
 
@@ -19,7 +39,7 @@ enum io_op {
   IO_WRITE = 2, /* and out to the disk: no more waits for that than is under way */
   IO_SYNC = 3,  /* fsync: the file, and its length, are on the disk */
   IO_SUM = 4,   /* what is in the file is added to `sum` */
-  IO_OUT = 5,   /* between io.c and its engines: the second half of a WRITE */
+  IO_OUT = 5,   /* by io.c alone: the second half of a WRITE */
 };
 
 /* The caller's, untouched from io_submit() until io_poll() has handed it out. */
@@ -32,7 +52,6 @@ struct io_request {
   uint64_t length, offset;
   uint64_t done;  /* bytes moved */
   int64_t result; /* bytes, fewer than `length` only where a file ends; or -errno */
-  void *owner;    /* the caller's own */
   struct io_request *next;
 };
 
@@ -50,33 +69,5 @@ void io_submit(struct io *io, struct io_request *request);
 struct io_request *io_poll(struct io *io);
 /* Readable once there may be something to poll. Read by io_poll(). */
 int io_event_fd(const struct io *io);
-
-/* ---- Between io.c and its engines ------------------------------------------------ */
-
-struct io_list {
-  struct io_request *first, **last;
-};
-void io_push(struct io_list *list, struct io_request *request);
-struct io_request *io_pull(struct io_list *list);
-
-/* Of sync_file_range(2): no metadata, that is what SYNC is for. */
-#define IO_OUT_FLAGS (SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
-
-/* Take the outcome of one call: bytes moved or -errno. True: it has ended. */
-int io_took(struct io_request *request, int64_t outcome);
-
-struct io_ring;
-struct io_threads;
-
-/* -errno: not here. `event_fd` is written to when something ends. */
-int io_ring_open(int event_fd, struct io_ring **ring);
-void io_ring_close(struct io_ring *ring);
-void io_ring_submit(struct io_ring *ring, struct io_request *request);
-struct io_request *io_ring_poll(struct io_ring *ring);
-
-int io_threads_open(int event_fd, struct io_threads **threads);
-void io_threads_close(struct io_threads *threads);
-void io_threads_submit(struct io_threads *threads, struct io_request *request);
-struct io_request *io_threads_poll(struct io_threads *threads);
 
 #endif

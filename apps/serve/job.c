@@ -2,7 +2,6 @@
 /* What all jobs have: memory in turn, operations, files' reads and writes, an answer. */
 #include <errno.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +9,6 @@
 #include "server.h"
 
 #define POST_BYTES (1u << 20) /* posted between two looks at what else there is to do */
-
-/* What `pointer` is the `member` of. */
-#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 static void push(struct job_list *list, struct job *job)
 {
@@ -32,20 +28,17 @@ static struct job *pull(struct job_list *list)
   return job;
 }
 
-struct job *job_new(struct client *client, const struct serve_message *asked,
-                    void (*step_on)(struct job *job))
+struct job *job_new(struct client *client, const struct serve_message *asked)
 {
   struct job *job = calloc(1, sizeof *job);
 
   if (job == NULL)
     return NULL;
   job->client = client;
-  job->step_on = step_on;
   job->asked = *asked;
   job->asked.name = NULL; /* it lies in the message, which goes */
   job->asked.entry_count = 0;
   job->block = POOL_NONE;
-  job->io.owner = job;
   client->jobs++;
   client->requests++;
   client->server->totals.requests++;
@@ -57,7 +50,7 @@ void job_free(struct job *job)
   struct client *client = job->client;
 
   job_release_block(job);
-  sums_sha256_close(job->sum, NULL);
+  sums_sha256_close(job->sum);
   if (job->file != NULL)
     job->file->jobs--;
   free(job->names);
@@ -86,7 +79,7 @@ static bool send_answer(struct job *job)
   return rc != -EAGAIN;
 }
 
-static void end(struct job *job, uint32_t type)
+void job_answer(struct job *job, uint32_t type)
 {
   struct client *client = job->client;
 
@@ -99,11 +92,6 @@ static void end(struct job *job, uint32_t type)
     job_free(job);
 }
 
-void job_answer(struct job *job, uint32_t type)
-{
-  end(job, type);
-}
-
 void job_refuse(struct job *job, int code, const char *format, ...)
 {
   va_list args;
@@ -113,7 +101,7 @@ void job_refuse(struct job *job, int code, const char *format, ...)
   va_end(args);
   job->answer.code = (uint32_t)-code;
   job->client->server->totals.refused++;
-  end(job, SERVE_REFUSE);
+  job_answer(job, SERVE_REFUSE);
 }
 
 void job_flush_answers(struct client *client)
@@ -122,64 +110,71 @@ void job_flush_answers(struct client *client)
     job_free(pull(&client->answers));
 }
 
-/* ---- Memory, in turn ------------------------------------------------------------------- */
+/* ---- Turns ------------------------------------------------------------------------------ */
 
-static uint32_t index_of(const struct server *server, const struct store *store)
+static void line_up(struct turns *turns, struct line *line, struct job *job, uint64_t cost)
 {
-  return (uint32_t)(store - server->stores);
+  job->cost = cost;
+  push(&line->jobs, job);
+  turns_join(turns, &line->turn, line->jobs.first->cost);
 }
 
-static uint64_t first_length(const struct job_list *waiting)
+/* Whose turn it is. */
+static struct job *next_job(struct turns *turns)
 {
-  return waiting->first != NULL ? waiting->first->length : 0;
+  struct turn *turn = turns_next(turns);
+
+  return turn != NULL ? FROM(struct line, turn, turn)->jobs.first : NULL;
+}
+
+static void leave_line(struct turns *turns, struct line *line)
+{
+  pull(&line->jobs);
+  turns_spend(turns, line->jobs.first != NULL ? line->jobs.first->cost : 0);
+}
+
+/* ---- Memory, in turn ------------------------------------------------------------------- */
+
+static struct line *line_at(struct client *client, const struct store *store)
+{
+  return &client->waiting[store - client->server->stores];
 }
 
 /* Until the next one finds no block: it shall not wait for ever while smaller ones go past it. */
-static void serve_turns(struct server *server, struct store *store)
+static void serve_turns(struct store *store)
 {
-  uint32_t index = index_of(server, store);
-  struct turn *turn;
+  struct job *job;
 
   if (store->serving)
     return;
   store->serving = true;
-  while ((turn = turns_next(&store->turns)) != NULL) {
-    struct client *client = FROM(struct client, turns, turn - index);
-    struct job_list *waiting = &client->waiting[index];
-    uint64_t block = pool_take(store->pool, waiting->first->length);
+  while ((job = next_job(&store->turns)) != NULL) {
+    uint64_t block = pool_take(store->pool, job->length);
     if (block == POOL_NONE)
       break;
-    struct job *job = pull(waiting);
-    turns_spend(&store->turns, first_length(waiting));
+    leave_line(&store->turns, line_at(job->client, store));
     job->block = block;
-    job->go(job);
+    job->then(job);
   }
   store->serving = false;
 }
 
-void job_with_block(struct job *job, struct store *store, uint64_t bytes,
-                    void (*go)(struct job *job))
+void job_with_block(struct job *job, struct store *store, uint64_t bytes, job_step *then)
 {
-  struct client *client = job->client;
-  uint32_t index = index_of(client->server, store);
-
   job->store = store;
   job->length = bytes;
-  job->go = go;
-  push(&client->waiting[index], job);
-  turns_join(&store->turns, &client->turns[index], bytes);
-  serve_turns(client->server, store);
+  job->then = then;
+  line_up(&store->turns, line_at(job->client, store), job, bytes);
+  serve_turns(store);
 }
 
 void job_release_block(struct job *job)
 {
-  struct server *server = job->client->server;
-
   if (job->block == POOL_NONE)
     return;
   pool_give(job->store->pool, job->block);
   job->block = POOL_NONE;
-  serve_turns(server, job->store);
+  serve_turns(job->store);
 }
 
 uint8_t *job_bytes(const struct job *job)
@@ -189,28 +184,25 @@ uint8_t *job_bytes(const struct job *job)
 
 /* ---- Operations on the client's region -------------------------------------------------- */
 
-static uint64_t first_bytes(const struct client *client)
-{
-  return client->posts.first != NULL ? client->posts.first->operations[0].length : 0;
-}
-
 void job_posts(struct client *client)
 {
-  if (client->posts.first != NULL)
-    turns_join(&client->server->posts, &client->post_turn, first_bytes(client));
+  struct line *posts = &client->posts;
+
+  if (posts->jobs.first != NULL)
+    turns_join(&client->server->posts, &posts->turn, posts->jobs.first->cost);
 }
 
-/* All operations of the client's first job. False: there is no room, and ROOM will come. */
-static bool post_first(struct client *client)
+/* False: there is no room, and ROOM will come. */
+static bool post(struct job *job)
 {
-  struct job *job = client->posts.first;
+  struct client *client = job->client;
   int n = pst_peer_post(client->peer, job->operations + job->posted, job->to_post - job->posted);
 
   if (n > 0)
     job->posted += (uint32_t)n;
   if (n >= 0 && job->posted < job->to_post)
     return false;
-  pull(&client->posts);
+  leave_line(&client->server->posts, &client->posts);
   if (n > 0)
     return true;
   job->status = n;
@@ -223,20 +215,19 @@ static bool post_first(struct client *client)
 bool job_post_some(struct server *server)
 {
   uint64_t bytes = 0;
-  struct turn *turn;
+  struct job *job;
 
-  while (bytes < POST_BYTES && (turn = turns_next(&server->posts)) != NULL) {
-    struct client *client = FROM(struct client, post_turn, turn);
-    bytes += turn->cost;
-    if (post_first(client))
-      turns_spend(&server->posts, first_bytes(client));
-    else
+  while (bytes < POST_BYTES && (job = next_job(&server->posts)) != NULL) {
+    struct turn *turn = &job->client->posts.turn;
+    bytes += job->cost;
+    if (!post(job))
       turns_leave(&server->posts, turn);
   }
   return server->posts.first != NULL;
 }
 
-void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place)
+void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place,
+              job_step *then)
 {
   struct pst_operation *move = &job->operations[0], *flush = &job->operations[1];
 
@@ -250,12 +241,11 @@ void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uin
                                  .remote_offset = place,
                                  .length = length};
   *flush = (struct pst_operation){.op = PST_OP_FLUSH, .cookie = move->cookie};
-  job->step = STEP_MOVE;
+  job->then = then;
   job->to_post = op == PST_OP_WRITE ? 2 : 1;
   job->posted = job->ended = 0;
   job->status = 0;
-  push(&job->client->posts, job);
-  job_posts(job->client);
+  line_up(&job->client->server->posts, &job->client->posts, job, length);
 }
 
 static const char *refusal_of(int status)
@@ -289,24 +279,24 @@ void job_done(struct job *job, int status)
                (unsigned long long)job->operations[0].remote_offset,
                (unsigned long long)job->asked.region, refusal_of(job->status));
   else
-    job->step_on(job);
+    job->then(job);
 }
 
 /* ---- Files' reads and writes ------------------------------------------------------------- */
 
-static void begin_io(struct job *job, enum job_step step)
+static void begin_io(struct job *job)
 {
-  job->step = step;
   job->client->server->io_under_way++;
   io_submit(job->client->server->io, &job->io);
 }
 
-void job_io(struct job *job, enum job_step step, enum io_op op, int fd, uint8_t *bytes,
-            uint64_t length, uint64_t offset)
+void job_io(struct job *job, enum io_op op, int fd, uint8_t *bytes, uint64_t length,
+            uint64_t offset, job_step *then)
 {
-  job->io = (struct io_request){
-      .op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset, .owner = job};
-  begin_io(job, step);
+  job->io =
+      (struct io_request){.op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset};
+  job->then = then;
+  begin_io(job);
 }
 
 /* A client's sums take turns, a step each, so that however many it asks for leave the threads that
@@ -315,19 +305,16 @@ static void begin_sums(struct client *client)
 {
   while (client->sums.first != NULL && client->summing < SERVER_SUMS) {
     client->summing++;
-    begin_io(pull(&client->sums), STEP_SUM);
+    begin_io(pull(&client->sums));
   }
 }
 
-void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length)
+void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
+             job_step *then)
 {
-  job->io = (struct io_request){.op = IO_SUM,
-                                .fd = fd,
-                                .sum = sum,
-                                .to_grow = to_grow,
-                                .length = length,
-                                .offset = job->at,
-                                .owner = job};
+  job->io = (struct io_request){
+      .op = IO_SUM, .fd = fd, .sum = sum, .to_grow = to_grow, .length = length, .offset = job->at};
+  job->then = then;
   push(&job->client->sums, job);
   begin_sums(job->client);
 }
@@ -337,14 +324,14 @@ void job_io_ended(struct job *job)
   struct client *client = job->client;
 
   client->server->io_under_way--;
-  if (job->step == STEP_SUM) {
+  if (job->io.op == IO_SUM) {
     client->summing--;
     begin_sums(client);
   }
   if (client->gone)
     job_free(job);
   else
-    job->step_on(job);
+    job->then(job);
 }
 
 static void drop(struct job_list *list)
@@ -360,11 +347,11 @@ void job_drop_waiting(struct client *client)
   struct server *server = client->server;
 
   for (uint32_t i = 0; i < 2; i++) {
-    turns_leave(&server->stores[i].turns, &client->turns[i]);
-    drop(&client->waiting[i]);
+    turns_leave(&server->stores[i].turns, &client->waiting[i].turn);
+    drop(&client->waiting[i].jobs);
   }
-  turns_leave(&server->posts, &client->post_turn);
-  drop(&client->posts);
+  turns_leave(&server->posts, &client->posts.turn);
+  drop(&client->posts.jobs);
   drop(&client->sums);
   drop(&client->answers);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is read from an open file, or written to one, or done with all of it. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "remedy.h"
 #include "root.h"
 #include "server.h"
 
@@ -42,19 +39,13 @@ static bool region_is_legal(struct job *job)
   return false;
 }
 
-/* What a write has met is not mended by another: the file ends here. With the disk full,
- * what was written of it goes too, and leaves room. */
 static void fail_write(struct job *job, int code)
 {
-  struct open_file *file = job->file;
-  bool full = code == -ENOSPC || code == -EDQUOT;
+  char why[WHY_BYTES];
 
-  file->dead = true;
-  if (full)
-    part_remove(&file->part);
-  job_refuse(job, code, "writing it: %s; what there %s; at the server, %s", strerror(-code),
-             full ? "was of it is removed" : "is of it is kept for --resume",
-             remedy_of_folder(-code));
+  job->file->dead = true;
+  why_unwritten(&job->file->part, code, true, why);
+  job_refuse(job, code, "%s", why);
 }
 
 /* What is written where it was summed already makes that sum one of something else. */
@@ -63,25 +54,38 @@ static void note_written(struct job *job)
   job->file->rewritten |= job->asked.offset < job->file->summed;
 }
 
-static void fail_read(struct job *job, int code)
+/* result: as of why_unread(). */
+static void fail_read(struct job *job, int64_t result)
 {
-  job_refuse(job, code, "reading it: %s; at the server, %s", strerror(-code),
-             remedy_of_folder(-code));
+  char why[WHY_BYTES];
+  int code = why_unread(result, job->file->size, true, why);
+
+  job_refuse(job, code, "%s", why);
 }
 
-static void shrank(struct job *job)
+/* ---- FETCH: from the file into the client's region ----------------------------------- */
+
+static void fetched(struct job *job)
 {
-  job_refuse(job, -ESTALE,
-             "the file became shorter than %" PRIu64
-             " bytes while it was read; try again once nothing writes to it",
-             job->file->size);
+  job->client->bytes += job->length;
+  job->client->server->totals.bytes_written += job->length;
+  job_answer(job, SERVE_FETCHED);
 }
 
-/* ---- FETCH: from the file into the client's region --------------------------------------- */
+static void was_read(struct job *job)
+{
+  if (job->io.result < (int64_t)job->length) {
+    fail_read(job, job->io.result < 0 ? job->io.result : 0);
+    return;
+  }
+  job->answer.length = job->length;
+  job->answer.crc = sums_crc32c(job_bytes(job), job->length);
+  job_move(job, PST_OP_WRITE, job->length, 0, job->asked.place, fetched);
+}
 
 static void begin_fetch(struct job *job)
 {
-  job_io(job, STEP_READ, IO_READ, job->file->fd, job_bytes(job), job->length, job->asked.offset);
+  job_io(job, IO_READ, job->file->fd, job_bytes(job), job->length, job->asked.offset, was_read);
 }
 
 void job_fetch(struct job *job)
@@ -92,10 +96,8 @@ void job_fetch(struct job *job)
     return;
   int64_t extent = root_extent(job->file->fd, job->asked.offset, job->asked.length, job->file->size,
                                &job->file->data, &hole);
-  if (extent == -ESTALE) {
-    shrank(job);
-  } else if (extent < 0) {
-    fail_read(job, (int)extent);
+  if (extent < 0) {
+    fail_read(job, extent == -ESTALE ? 0 : extent);
   } else if (hole) {
     job->answer.length = (uint64_t)extent;
     job->answer.flags = SERVE_FLAG_HOLE;
@@ -105,35 +107,7 @@ void job_fetch(struct job *job)
   }
 }
 
-static void fetch_step(struct job *job)
-{
-  if (job->step == STEP_READ && job->io.result < 0) {
-    fail_read(job, (int)job->io.result);
-  } else if (job->step == STEP_READ && (uint64_t)job->io.result < job->length) {
-    shrank(job);
-  } else if (job->step == STEP_READ) {
-    job->answer.length = job->length;
-    job->answer.crc = sums_crc32c(job_bytes(job), job->length);
-    job_move(job, PST_OP_WRITE, job->length, 0, job->asked.place);
-  } else {
-    job->client->bytes += job->length;
-    job->client->server->totals.bytes_written += job->length;
-    job_answer(job, SERVE_FETCHED);
-  }
-}
-
-/* ---- STORE: from the client's region into the file ---------------------------------------- */
-
-static void begin_store(struct job *job)
-{
-  job_move(job, PST_OP_READ, job->length, 0, job->asked.place);
-}
-
-void job_store(struct job *job)
-{
-  if (range_is_legal(job, job->client->server->chunk_max) && region_is_legal(job))
-    job_with_block(job, job->client->server->files, job->asked.length, begin_store);
-}
+/* ---- STORE: from the client's region into the file ----------------------------------- */
 
 static void cover(struct job *job)
 {
@@ -148,44 +122,59 @@ static void cover(struct job *job)
     job_answer(job, job->asked.type == SERVE_CHECK ? SERVE_CHECKED : SERVE_DONE);
 }
 
-static void store_step(struct job *job)
+static void written(struct job *job)
 {
-  if (job->step == STEP_MOVE) {
-    uint32_t crc = sums_crc32c(job_bytes(job), job->length);
-    job->client->bytes += job->length;
-    job->client->server->totals.bytes_read += job->length;
-    if (crc != job->asked.crc)
-      job_refuse(job, -EBADMSG,
-                 "STORE: the CRC32C of %" PRIu64 " bytes at %" PRIu64 " is %08" PRIx32
-                 ", the client said %08" PRIx32,
-                 job->length, job->asked.offset, crc, job->asked.crc);
-    else if (job->file->dead)
-      job_refuse(job, -EBADF, "STORE: file %u has ended", job->asked.file);
-    else
-      note_written(job), job_io(job, STEP_WRITE, IO_WRITE, job->file->part.fd, job_bytes(job),
-                                job->length, job->asked.offset);
-  } else if (job->io.result < 0) {
+  if (job->io.result < 0) {
     fail_write(job, (int)job->io.result);
+    return;
+  }
+  note_written(job);
+  cover(job);
+}
+
+static void has_come(struct job *job)
+{
+  uint32_t crc = sums_crc32c(job_bytes(job), job->length);
+
+  job->client->bytes += job->length;
+  job->client->server->totals.bytes_read += job->length;
+  if (crc != job->asked.crc) {
+    job_refuse(job, -EBADMSG,
+               "STORE: the CRC32C of %" PRIu64 " bytes at %" PRIu64 " is %08" PRIx32
+               ", the client said %08" PRIx32,
+               job->length, job->asked.offset, crc, job->asked.crc);
+  } else if (job->file->dead) {
+    job_refuse(job, -EBADF, "STORE: file %u has ended", job->asked.file);
   } else {
     note_written(job);
-    cover(job);
+    job_io(job, IO_WRITE, job->file->part.fd, job_bytes(job), job->length, job->asked.offset,
+           written);
   }
 }
 
-/* ---- HOLE, CHECK ---------------------------------------------------------------------------- */
+static void begin_store(struct job *job)
+{
+  job_move(job, PST_OP_READ, job->length, 0, job->asked.place, has_come);
+}
+
+void job_store(struct job *job)
+{
+  if (range_is_legal(job, job->client->server->chunk_max) && region_is_legal(job))
+    job_with_block(job, job->client->server->files, job->asked.length, begin_store);
+}
+
+/* ---- HOLE, CHECK --------------------------------------------------------------------- */
 
 void job_hole(struct job *job)
 {
   const struct serve_message *m = &job->asked;
-  struct part *part = &job->file->part;
 
   if (!range_is_legal(job, INT64_MAX))
     return;
   note_written(job);
-  /* What an older transfer left may have data there. */
-  if (m->offset < part->there && fallocate(part->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                           (off_t)m->offset, (off_t)m->length) < 0)
-    job_refuse(job, -errno, "making a hole: %s; begin without --resume", strerror(errno));
+  int rc = part_make_hole(&job->file->part, m->offset, m->length);
+  if (rc < 0)
+    job_refuse(job, rc, "making a hole: %s; begin without --resume", strerror(-rc));
   else
     cover(job);
 }
@@ -195,23 +184,57 @@ static bool goes_on(const struct job *job)
   return job->asked.type == SERVE_CHECK && (job->asked.flags & SERVE_FLAG_ON) != 0;
 }
 
+static struct sums_sha256 **sum_of(struct job *job)
+{
+  return goes_on(job) ? &job->file->sum : &job->sum;
+}
+
+/* The sum, in the answer. */
+static void tell_sum(struct job *job, const struct sums_sha256 *sum, job_step *told)
+{
+  if (sums_sha256_so_far(sum, job->answer.sha256) < 0)
+    job_refuse(job, -ENOMEM, "the server is out of memory");
+  else
+    told(job);
+}
+
+static job_step summed;
+
 /* The next part of the range, so that a client that goes is not read for long. False: that
  * was all. */
 static bool sum_on(struct job *job)
 {
-  struct open_file *file = job->file;
+  const struct open_file *file = job->file;
   uint64_t left = job->asked.offset + job->asked.length - job->at;
 
   if (left == 0)
     return false;
-  job_sum(job, file->writable ? file->part.fd : file->fd, goes_on(job) ? file->sum : job->sum,
-          file->writable, left < SUM_STEP ? left : SUM_STEP);
+  job_sum(job, file->writable ? file->part.fd : file->fd, *sum_of(job), file->writable,
+          left < SUM_STEP ? left : SUM_STEP, summed);
   return true;
 }
 
-static void begin_sum(struct job *job)
+static void summed(struct job *job)
 {
-  struct sums_sha256 **sum = goes_on(job) ? &job->file->sum : &job->sum;
+  struct open_file *file = job->file;
+  const bool on = goes_on(job), whole = job->io.result == (int64_t)job->io.length;
+
+  job->at += job->io.length;
+  if (whole && sum_on(job))
+    return;
+  if (on)
+    file->summing = false;
+  if (whole) {
+    tell_sum(job, *sum_of(job), job->told);
+    return;
+  }
+  file->rewritten |= on; /* for the sum is of nothing now */
+  fail_read(job, job->io.result < 0 ? job->io.result : 0);
+}
+
+static void begin_sum(struct job *job, job_step *told)
+{
+  struct sums_sha256 **sum = sum_of(job);
 
   if (*sum == NULL)
     *sum = sums_sha256_open();
@@ -224,7 +247,18 @@ static void begin_sum(struct job *job)
     job->file->summed += job->asked.length;
   }
   job->at = job->asked.offset;
+  job->told = told;
   sum_on(job);
+}
+
+static void checked(struct job *job)
+{
+  /* The same on both sides: the client need not send it. */
+  if (job->file->writable && !goes_on(job) && job->asked.has_sha256 &&
+      memcmp(job->asked.sha256, job->answer.sha256, SERVE_SHA256_BYTES) == 0)
+    cover(job);
+  else
+    job_answer(job, SERVE_CHECKED);
 }
 
 void job_check(struct job *job)
@@ -242,75 +276,51 @@ void job_check(struct job *job)
     job_refuse(job, -EINVAL, "CHECK: the sum goes on at %" PRIu64 "%s, not at %" PRIu64,
                file->summed, file->summing ? " once that is summed" : "", job->asked.offset);
   } else {
-    begin_sum(job);
+    begin_sum(job, checked);
   }
 }
 
-/* True: all of the range is summed, and the sum is in the answer. */
-static bool sum_step(struct job *job)
-{
-  struct open_file *file = job->file;
-  const bool on = goes_on(job), whole = job->io.result == (int64_t)job->io.length;
+/* ---- COMMIT -------------------------------------------------------------------------- */
 
-  job->at += job->io.length;
-  if (whole && sum_on(job))
-    return false;
-  if (on)
-    file->summing = false;
-  if (!whole) {
-    file->rewritten |= on; /* for the sum is of nothing now */
-    if (job->io.result < 0)
-      fail_read(job, (int)job->io.result);
-    else
-      shrank(job);
-    return false;
-  }
-  if (sums_sha256_so_far(on ? file->sum : job->sum, job->answer.sha256) < 0) {
-    job_refuse(job, -ENOMEM, "the server is out of memory");
-    return false;
-  }
-  return true;
-}
-
-static void check_step(struct job *job)
+static void folder_synced(struct job *job)
 {
-  if (!sum_step(job))
+  if (job->io.result < 0) {
+    fail_write(job, (int)job->io.result);
     return;
-  /* The same on both sides: the client need not send it. */
-  if (job->file->writable && !goes_on(job) && job->asked.has_sha256 &&
-      memcmp(job->asked.sha256, job->answer.sha256, SERVE_SHA256_BYTES) == 0)
-    cover(job);
-  else
-    job_answer(job, SERVE_CHECKED);
+  }
+  part_close(&job->file->part, false);
+  job->client->server->totals.files_written++;
+  job_answer(job, SERVE_DONE);
 }
 
-/* ---- COMMIT -----------------------------------------------------------------------------------
- */
+static void file_synced(struct job *job)
+{
+  struct part *part = &job->file->part;
+  int rc = job->io.result < 0 ? (int)job->io.result : part_rename(part);
+
+  if (job->io.result >= 0 && rc == -EEXIST)
+    job_refuse(job, rc,
+               "a file of that name came meanwhile and is not replaced (--overwrite at both ends "
+               "allows it)");
+  else if (rc < 0)
+    fail_write(job, rc);
+  else
+    job_io(job, IO_SYNC, part->folder, NULL, 0, 0, folder_synced);
+}
 
 static void sync_file(struct job *job)
 {
-  job_io(job, STEP_SYNC_FILE, IO_SYNC, job->file->part.fd, NULL, 0, 0);
+  job_io(job, IO_SYNC, job->file->part.fd, NULL, 0, 0, file_synced);
 }
 
-static void finish_sum(struct job *job)
+static void compare_sum(struct job *job)
 {
-  struct part *part = &job->file->part;
-
   if (memcmp(job->asked.sha256, job->answer.sha256, SERVE_SHA256_BYTES) == 0) {
     sync_file(job);
     return;
   }
-  part_close(part, true);
+  part_close(&job->file->part, true);
   job_refuse(job, -EBADMSG, "its SHA-256 is not the client's; what came is removed, put it again");
-}
-
-/* All of it was summed while it came. */
-static void compare_sum(struct job *job)
-{
-  if (sums_sha256_so_far(job->file->sum, job->answer.sha256) < 0)
-    job_refuse(job, -ENOMEM, "the server is out of memory");
-  else
-    finish_sum(job);
 }
 
 void job_commit(struct job *job)
@@ -332,59 +342,8 @@ void job_commit(struct job *job)
     else if (!job->asked.has_sha256 || file->size == 0)
       sync_file(job);
     else if (file->summed == file->size && !file->rewritten && !file->summing)
-      compare_sum(job);
+      tell_sum(job, file->sum, compare_sum); /* all of it was summed while it came */
     else
-      begin_sum(job);
-  }
-}
-
-static void give_name(struct job *job)
-{
-  struct part *part = &job->file->part;
-  int rc = part_rename(part);
-
-  if (rc == -EEXIST)
-    job_refuse(job, rc,
-               "a file of that name came meanwhile and is not replaced (--overwrite at both ends "
-               "allows it)");
-  else if (rc < 0)
-    fail_write(job, rc);
-  else
-    job_io(job, STEP_SYNC_FOLDER, IO_SYNC, part->folder, NULL, 0, 0);
-}
-
-static void commit_step(struct job *job)
-{
-  struct part *part = &job->file->part;
-
-  if (job->step == STEP_SUM) {
-    if (sum_step(job))
-      finish_sum(job);
-  } else if (job->io.result < 0) {
-    fail_write(job, (int)job->io.result);
-  } else if (job->step == STEP_SYNC_FILE) {
-    give_name(job);
-  } else {
-    part_close(part, false);
-    job->client->server->totals.files_written++;
-    job_answer(job, SERVE_DONE);
-  }
-}
-
-void job_file_step(struct job *job)
-{
-  switch (job->asked.type) {
-  case SERVE_FETCH:
-    fetch_step(job);
-    break;
-  case SERVE_STORE:
-    store_step(job);
-    break;
-  case SERVE_CHECK:
-    check_step(job);
-    break;
-  default:
-    commit_step(job);
-    break;
+      begin_sum(job, compare_sum);
   }
 }

@@ -3,25 +3,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "root.h"
 #include "server.h"
-#include "why.h"
 
 /* Of a listing's names; the rest of the message is small. */
 #define LISTED_BYTES 3072u
-
-/* The client knows what it has named. */
-static void refuse(struct job *job, enum why_use use, const char *name, int code)
-{
-  char text[WHY_BYTES];
-
-  why_refused(use, code, name, true, text);
-  job_refuse(job, code, "%s", text);
-}
 
 static struct open_file *unused_file(struct job *job)
 {
@@ -38,17 +27,15 @@ static struct open_file *unused_file(struct job *job)
   return NULL;
 }
 
-void job_open(struct job *job, const char *name)
+int job_open(struct job *job, const char *name)
 {
   struct open_file *file = unused_file(job);
 
   if (file == NULL)
-    return;
+    return 0;
   int fd = root_open_file(job->client->server->root, name, &file->stat);
-  if (fd < 0) {
-    refuse(job, WHY_READ, name, fd);
-    return;
-  }
+  if (fd < 0)
+    return fd;
   file->used = true;
   file->fd = fd;
   file->size = (uint64_t)file->stat.st_size;
@@ -56,6 +43,7 @@ void job_open(struct job *job, const char *name)
   job->answer.mode = file->stat.st_mode & 0777;
   job->client->server->totals.files_read++;
   job_answer(job, SERVE_OPENED);
+  return 0;
 }
 
 /* What could never be filled is a mistake, or is meant to keep the server reading holes. */
@@ -91,7 +79,7 @@ static void refuse_existing(struct job *job)
                       : "--overwrite at both ends allows it");
 }
 
-void job_create(struct job *job, const char *name)
+int job_create(struct job *job, const char *name)
 {
   const struct server *server = job->client->server;
   const struct serve_message *m = &job->asked;
@@ -99,30 +87,20 @@ void job_create(struct job *job, const char *name)
   struct open_file *file = unused_file(job);
 
   if (file == NULL || !size_is_legal(job))
-    return;
+    return 0;
   int rc = part_open(server->root, name, m->size, m->mode, overwrite,
                      (m->flags & SERVE_FLAG_RESUME) != 0, &file->part);
   if (rc == -EEXIST) {
     refuse_existing(job);
-    return;
+    return 0;
   }
-  if (rc < 0) {
-    refuse(job, WHY_CREATE, name, rc);
-    return;
-  }
+  if (rc < 0)
+    return rc;
   file->used = file->writable = true;
   file->size = m->size;
   job->answer.size = file->part.there;
   job_answer(job, SERVE_CREATED);
-}
-
-static bool changed(const struct open_file *file)
-{
-  struct stat now;
-
-  return fstat(file->fd, &now) < 0 || now.st_size != file->stat.st_size ||
-         now.st_mtim.tv_sec != file->stat.st_mtim.tv_sec ||
-         now.st_mtim.tv_nsec != file->stat.st_mtim.tv_nsec;
+  return 0;
 }
 
 void job_close(struct job *job)
@@ -133,7 +111,7 @@ void job_close(struct job *job)
     job_refuse(job, -EBUSY, "CLOSE: other requests on the file are under way");
     return;
   }
-  bool stale = !file->writable && changed(file);
+  bool stale = !file->writable && root_changed(file->fd, &file->stat);
   file_drop(file);
   job->file = NULL;
   if (stale)
@@ -143,34 +121,30 @@ void job_close(struct job *job)
     job_answer(job, SERVE_DONE);
 }
 
-void job_list_folder(struct job *job, const char *name)
+int job_list_folder(struct job *job, const char *name)
 {
   int folder = root_open_folder(job->client->server->root, name);
 
-  if (folder < 0) {
-    refuse(job, WHY_READ, name, folder);
-    return;
-  }
+  if (folder < 0)
+    return folder;
   job->answer.cursor = job->asked.cursor;
   job->names = malloc(LISTED_BYTES);
   int count = job->names == NULL ? -ENOMEM
                                  : root_list(folder, &job->answer.cursor, job->answer.entries,
                                              job->names, LISTED_BYTES);
   close(folder);
-  if (count < 0) {
-    refuse(job, WHY_READ, name, count);
-    return;
-  }
+  if (count < 0)
+    return count;
   job->answer.entry_count = (uint32_t)count;
   job_answer(job, SERVE_LISTED);
+  return 0;
 }
 
-void job_make_folder(struct job *job, const char *name)
+int job_make_folder(struct job *job, const char *name)
 {
   int rc = root_make_folder(job->client->server->root, name, job->asked.mode);
 
-  if (rc < 0)
-    refuse(job, WHY_FOLDER, name, rc);
-  else
+  if (rc == 0)
     job_answer(job, SERVE_DONE);
+  return rc;
 }

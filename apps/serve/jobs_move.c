@@ -3,7 +3,6 @@
  * segments at a time. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "clock.h"
@@ -38,30 +37,31 @@ static uint64_t next_round(struct job *job, uint64_t *bytes)
   return segments;
 }
 
-static struct job *job_of(struct pattern_work *work)
+static uint32_t next_parts(const struct pattern_work *work, uint64_t *next,
+                           struct pst_area_pattern *parts, uint32_t n)
 {
-  return (struct job *)(void *)((char *)work - offsetof(struct job, pattern));
+  const struct job *job = FROM(const struct job, pattern, work);
+  uint32_t made = 0;
+
+  for (; made < n && *next < job->segments; ++*next)
+    parts[made++] = (struct pst_area_pattern){
+        .offset = job->pieces[*next].offset,
+        .length = job->pieces[*next].length,
+        .pattern = move_pattern(&job->plan, job->asked.iteration, job->numbers[*next])};
+  return made;
 }
 
-static uint64_t pattern_of(const struct job *job, uint64_t segment)
-{
-  return move_pattern(&job->plan, job->asked.iteration, job->numbers[segment]);
-}
+static void pattern_ended(struct pattern_work *work, int status);
 
 /* This round's segments are filled, or verified, on their way beside other jobs'. */
-static void begin_pattern(struct job *job, int (*again)(struct pattern_work *work),
-                          void (*ended)(struct pattern_work *work, int status))
+static void begin_pattern(struct job *job)
 {
-  struct pst_area_pattern parts[SERVER_PIECES];
-
-  for (uint64_t i = 0; i < job->segments; i++)
-    parts[i] = (struct pst_area_pattern){.offset = job->pieces[i].offset,
-                                         .length = job->pieces[i].length,
-                                         .pattern = pattern_of(job, i)};
-  job->pattern = (struct pattern_work){.again = again, .ended = ended};
-  patterns_add(&job->store->patterns, &job->pattern, parts, (uint32_t)job->segments);
+  job->pattern = (struct pattern_work){
+      .parts = next_parts, .verifies = job->asked.op == SERVE_OP_READ, .ended = pattern_ended};
   patterns_begin(&job->store->patterns, &job->pattern);
 }
+
+static job_step moved;
 
 static void move(struct job *job)
 {
@@ -71,19 +71,7 @@ static void move(struct job *job)
   for (uint64_t i = 0; i < job->segments; i++)
     total += job->pieces[i].length;
   job->began_ns = now_ns();
-  job_move(job, op, total, (uint32_t)job->segments, job->asked.place + job->at);
-}
-
-static void filled(struct pattern_work *work, int status)
-{
-  struct job *job = job_of(work);
-
-  if (job->client->gone)
-    job_free(job);
-  else if (status < 0)
-    job_refuse(job, status, "the server's memory makes no pattern: %s", strerror(-status));
-  else
-    move(job);
+  job_move(job, op, total, (uint32_t)job->segments, job->asked.place + job->at, moved);
 }
 
 static void begin(struct job *job)
@@ -93,7 +81,7 @@ static void begin(struct job *job)
     job->pieces[i].offset += job->block;
   }
   if (job->asked.op == SERVE_OP_WRITE && verifies(job))
-    begin_pattern(job, NULL, filled);
+    begin_pattern(job);
   else
     move(job);
 }
@@ -135,49 +123,34 @@ void job_start_move(struct job *job)
   }
 }
 
-static void refuse_segment(struct job *job, int status, uint64_t segment)
-{
-  job_refuse(job, status,
-             "iteration %" PRIu64 ": what was read from the region is not the pattern: "
-             "segment %" PRIu64 " of %" PRIu64 " bytes differs",
-             job->asked.iteration, job->numbers[segment], job->pieces[segment].length);
-}
-
-/* job->at is the first segment that differs. */
-static int verify_again(struct pattern_work *work)
-{
-  struct job *job = job_of(work);
-  int rc = 0;
-
-  for (job->at = 0; rc == 0 && job->at < job->segments; job->at += rc == 0) {
-    const struct pst_area_piece *piece = &job->pieces[job->at];
-    rc = pst_area_verify(piece->area, piece->offset, piece->length, pattern_of(job, job->at), NULL);
-  }
-  return rc;
-}
-
 static void go_on(struct job *job)
 {
   job->segment = job->numbers[job->segments - 1] + 1;
   next(job);
 }
 
-static void verified(struct pattern_work *work, int status)
+static void pattern_ended(struct pattern_work *work, int status)
 {
-  struct job *job = job_of(work);
+  struct job *job = FROM(struct job, pattern, work);
 
   if (job->client->gone)
     job_free(job);
-  else if (status == -EBADMSG)
-    refuse_segment(job, status, job->at);
+  else if (status == -EBADMSG && work->verifies)
+    job_refuse(job, status,
+               "iteration %" PRIu64 ": what was read from the region is not the pattern: "
+               "segment %" PRIu64 " of %" PRIu64 " bytes differs",
+               job->asked.iteration, job->numbers[work->wrong], job->pieces[work->wrong].length);
   else if (status < 0)
-    job_refuse(job, status, "the server's memory checks no pattern: %s", strerror(-status));
-  else
+    job_refuse(job, status, "the server's memory %s no pattern: %s",
+               work->verifies ? "checks" : "makes", strerror(-status));
+  else if (work->verifies)
     go_on(job);
+  else
+    move(job);
 }
 
 /* A round's operations have ended. */
-void job_move_step(struct job *job)
+static void moved(struct job *job)
 {
   struct server *server = job->client->server;
   uint64_t bytes = job->operations[0].length;
@@ -189,7 +162,7 @@ void job_move_step(struct job *job)
   else
     server->totals.bytes_read += bytes;
   if (job->asked.op == SERVE_OP_READ && verifies(job))
-    begin_pattern(job, verify_again, verified);
+    begin_pattern(job);
   else
     go_on(job);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -184,6 +185,16 @@ int part_rename(struct part *part)
   return rc < 0 ? -errno : 0;
 }
 
+int part_make_hole(const struct part *part, uint64_t offset, uint64_t length)
+{
+  if (offset >= part->there)
+    return 0;
+  return fallocate(part->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                   (off_t)length) < 0
+             ? -errno
+             : 0;
+}
+
 /* Cut too, since its blocks are the file system's again only once nobody has it open. */
 void part_remove(struct part *part)
 {
@@ -204,4 +215,70 @@ void part_close(struct part *part, bool remove)
   if (part->folder >= 0)
     close(part->folder);
   part->fd = part->folder = -1;
+}
+
+/* ---- Which bytes are there ----------------------------------------------------------- */
+
+/* The first run that ends at or behind `at`. */
+static uint32_t find(const struct extents *e, uint64_t at)
+{
+  uint32_t low = 0, high = e->count;
+
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (e->list[middle].end < at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static int make_room(struct extents *e)
+{
+  if (e->count == EXTENTS_MAX)
+    return -ENOSPC;
+  if (e->count < e->room)
+    return 0;
+  uint32_t room = e->room > 0 ? 2 * e->room : 16;
+  struct extent *longer = reallocarray(e->list, room, sizeof *longer);
+  if (longer == NULL)
+    return -ENOMEM;
+  e->list = longer;
+  e->room = room;
+  return 0;
+}
+
+int extents_add(struct extents *e, uint64_t begin, uint64_t end)
+{
+  uint32_t first = find(e, begin), last = first;
+  struct extent whole = {begin, end};
+
+  if (begin >= end)
+    return 0;
+  for (; last < e->count && e->list[last].begin <= end; last++) {
+    const struct extent *run = &e->list[last];
+    whole.begin = run->begin < whole.begin ? run->begin : whole.begin;
+    whole.end = run->end > whole.end ? run->end : whole.end;
+    e->covered -= run->end - run->begin;
+  }
+  int rc = first == last ? make_room(e) : 0;
+  if (rc < 0)
+    return rc;
+  memmove(e->list + first + 1, e->list + last, (e->count - last) * sizeof *e->list);
+  e->list[first] = whole;
+  e->covered += whole.end - whole.begin;
+  e->count = e->count + 1 - (last - first);
+  return 0;
+}
+
+uint64_t extents_front(const struct extents *e)
+{
+  return e->count > 0 && e->list[0].begin == 0 ? e->list[0].end : 0;
+}
+
+void extents_free(struct extents *e)
+{
+  free(e->list);
+  *e = (struct extents){0};
 }

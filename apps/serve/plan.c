@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -20,106 +19,84 @@
 #define TIMEOUT_LEAST_NS (3 * NS_PER_S) /* both ends say each second that they are there */
 
 int plan_side_read(const struct command *command, const struct arguments *arguments,
-                   struct plan_side *side)
+                   struct pst_node_params *node, struct pst_area_params *area)
 {
   const char *const *words = arguments->node;
+  uint64_t timeout_ns = 10 * NS_PER_S;
+  const struct plan_value value = {"timeout", words[NODE_TIMEOUT], arguments_duration,
+                                   1,         UINT64_MAX,          &timeout_ns};
+  struct pst_setting *transport_options = NULL, *memory_options = NULL;
 
-  *side = (struct plan_side){.transport =
-                                 words[NODE_TRANSPORT] != NULL ? words[NODE_TRANSPORT] : "loopback",
-                             .memory = words[NODE_MEMORY] != NULL ? words[NODE_MEMORY] : "host",
-                             .timeout_ns = 10 * NS_PER_S,
-                             .insecure = words[NODE_INSECURE] != NULL};
-  if (settings_read(arguments->transport_options, arguments->transport_option_count,
-                    &side->transport_options, &side->transport_option_count) < 0 ||
-      settings_read(arguments->memory_options, arguments->memory_option_count,
-                    &side->memory_options, &side->memory_option_count) < 0) {
+  *node = (struct pst_node_params){
+      .struct_size = sizeof *node,
+      .insecure = words[NODE_INSECURE] != NULL,
+      .transport = words[NODE_TRANSPORT] != NULL ? words[NODE_TRANSPORT] : "loopback",
+      .message_max = SERVE_MESSAGE_MAX,
+      .origins = &settings_origins};
+  *area =
+      (struct pst_area_params){.struct_size = sizeof *area,
+                               .memory = words[NODE_MEMORY] != NULL ? words[NODE_MEMORY] : "host"};
+  int rc = settings_read(arguments->transport_options, arguments->transport_option_count,
+                         &transport_options, &node->transport_option_count);
+  if (rc == 0)
+    rc = settings_read(arguments->memory_options, arguments->memory_option_count, &memory_options,
+                       &area->memory_option_count);
+  node->transport_options = transport_options;
+  area->memory_options = memory_options;
+  if (rc < 0) {
     arguments_wrong(command, "out of memory");
-    return -ENOMEM;
+    return rc;
   }
-  if (plan_time(command, "timeout", words[NODE_TIMEOUT], &side->timeout_ns) < 0)
+  if (plan_values(command, &value, 1) < 0)
     return -EINVAL;
-  if (side->timeout_ns >= TIMEOUT_LEAST_NS)
+  node->connect_timeout_ns = node->peer_timeout_ns = timeout_ns;
+  if (timeout_ns >= TIMEOUT_LEAST_NS)
     return 0;
   arguments_wrong(command, "--timeout must be at least 3s (heartbeats are sent every second)");
   return -EINVAL;
 }
 
-void plan_side_free(struct plan_side *side)
+void plan_side_free(const struct pst_node_params *node, const struct pst_area_params *area)
 {
-  settings_free(side->transport_options, side->transport_option_count);
-  settings_free(side->memory_options, side->memory_option_count);
+  settings_free((struct pst_setting *)(uintptr_t)node->transport_options,
+                node->transport_option_count);
+  settings_free((struct pst_setting *)(uintptr_t)area->memory_options, area->memory_option_count);
 }
 
-void plan_remote(const struct plan_side *side, const char *address, struct remote_params *params)
+/* ---- Values -------------------------------------------------------------------------- */
+
+static int refuse_value(const struct command *command, const struct plan_value *value)
 {
-  *params = (struct remote_params){.address = address,
-                                   .transport = side->transport,
-                                   .memory = side->memory,
-                                   .transport_options = side->transport_options,
-                                   .memory_options = side->memory_options,
-                                   .transport_option_count = side->transport_option_count,
-                                   .memory_option_count = side->memory_option_count,
-                                   .timeout_ns = side->timeout_ns,
-                                   .insecure = side->insecure};
-}
+  char what[256], range[64];
 
-/* ---- Values ---------------------------------------------------------------------------------- */
-
-int plan_size(const struct command *command, const char *option, const char *word, uint64_t least,
-              uint64_t most, uint64_t *value)
-{
-  uint64_t read = 0;
-  char what[256];
-
-  if (word == NULL)
-    return 0;
-  if (arguments_size(word, &read) == 0 && read >= least && read <= most) {
-    *value = read;
-    return 0;
-  }
-  snprintf(what, sizeof what,
-           "--%s '%.60s' is not a size from %" PRIu64 " to %" PRIu64 " bytes; write 4096 or 64KiB",
-           option, word, least, most);
+  snprintf(range, sizeof range, "from %" PRIu64 " to %" PRIu64, value->least, value->most);
+  if (value->read == arguments_size)
+    snprintf(what, sizeof what, "--%s '%.60s' is not a size %s bytes; write 4096 or 64KiB",
+             value->option, value->word, range);
+  else if (value->read == arguments_count)
+    snprintf(what, sizeof what, "--%s '%.60s' is not a number %s", value->option, value->word,
+             range);
+  else
+    snprintf(what, sizeof what, "--%s '%.60s' is not a time above 0; write 3, 1.5, 250ms or 2min",
+             value->option, value->word);
   arguments_wrong(command, what);
   return -EINVAL;
 }
 
-int plan_number(const struct command *command, const char *option, const char *word, uint32_t most,
-                uint32_t *value)
+int plan_values(const struct command *command, const struct plan_value *values, size_t count)
 {
-  uint64_t read = 0;
-  char what[256];
-
-  if (word == NULL)
-    return 0;
-  if (arguments_count(word, &read) == 0 && read >= 1 && read <= most) {
-    *value = (uint32_t)read;
-    return 0;
+  for (const struct plan_value *value = values; value < values + count; value++) {
+    uint64_t read = 0;
+    if (value->word == NULL)
+      continue;
+    if (value->read(value->word, &read) < 0 || read < value->least || read > value->most)
+      return refuse_value(command, value);
+    *value->to = read;
   }
-  snprintf(what, sizeof what, "--%s '%.60s' is not a number from 1 to %u", option, word, most);
-  arguments_wrong(command, what);
-  return -EINVAL;
+  return 0;
 }
 
-int plan_time(const struct command *command, const char *option, const char *word, uint64_t *ns)
-{
-  uint64_t read = 0;
-  char what[256];
-
-  if (word == NULL)
-    return 0;
-  if (arguments_duration(word, &read) == 0 && read > 0) {
-    *ns = read;
-    return 0;
-  }
-  snprintf(what, sizeof what, "--%s '%.60s' is not a time above 0; write 3, 1.5, 250ms or 2min",
-           option, word);
-  arguments_wrong(command, what);
-  return -EINVAL;
-}
-
-/* ---- Beginning and end -------------------------------------------------------------------------
- */
+/* ---- Beginning and end --------------------------------------------------------------- */
 
 int plan_start(const struct command *command, const struct arguments *arguments)
 {

@@ -10,26 +10,22 @@
 #define PLAN_ADDRESS "127.0.0.1:18530"
 #define PLAN_CHUNK_MAX (1u << 30)
 
-struct plan_side {
-  const char *transport, *memory;
-  struct pst_setting *transport_options, *memory_options;
-  uint32_t transport_option_count, memory_option_count;
-  uint64_t timeout_ns;
-  bool insecure;
-};
-
-/* Each is 0, or -EINVAL, which has been said. plan_side_free() in any case. */
+/* What serve and its clients have in common: transport, memory, --timeout, --insecure. 0, or
+ * -EINVAL or -ENOMEM, which has been said. plan_side_free() in any case. */
 int plan_side_read(const struct command *command, const struct arguments *arguments,
-                   struct plan_side *side);
-void plan_side_free(struct plan_side *side);
-void plan_remote(const struct plan_side *side, const char *address, struct remote_params *params);
+                   struct pst_node_params *node, struct pst_area_params *area);
+void plan_side_free(const struct pst_node_params *node, const struct pst_area_params *area);
 
-/* Of a size, number or time: `value` keeps its default when the option was not written. */
-int plan_size(const struct command *command, const char *option, const char *word, uint64_t least,
-              uint64_t most, uint64_t *value);
-int plan_number(const struct command *command, const char *option, const char *word, uint32_t most,
-                uint32_t *value);
-int plan_time(const struct command *command, const char *option, const char *word, uint64_t *ns);
+/* An option with a value. */
+struct plan_value {
+  const char *option; /* without "--" */
+  const char *word;   /* NULL: it was not written, and *to keeps its default */
+  int (*read)(const char *word, uint64_t *value); /* arguments_size, _count, _duration */
+  uint64_t least, most;
+  uint64_t *to;
+};
+/* 0, or -EINVAL, which has been said. */
+int plan_values(const struct command *command, const struct plan_value *values, size_t count);
 
 /* Signals, log level, plugin folders: before a node is opened. The descriptor that signals
  * write to, or -errno, which has been said. */

@@ -1,88 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A buddy system of blocks that are numbers. */
 #include "pool.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define ORDERS 40
-#define NO_BLOCK UINT32_MAX
-#define NOT_FIRST 0xff /* of no block that is free or taken */
+#define ORDERS 32u
 
-struct pool {
-  uint32_t blocks; /* of POOL_LEAST bytes */
-  uint64_t free;
-  uint32_t first[ORDERS]; /* free blocks by order: a list */
-  uint32_t *next, *before;
-  uint8_t *order; /* of the block that begins there, else NOT_FIRST */
-  bool *taken;
+struct block {
+  uint32_t next, before; /* of the same order, in a ring, while it is free */
+  uint8_t order;
+  bool free;
 };
 
-static void push(struct pool *p, uint32_t block, uint32_t order)
+struct pool {
+  uint32_t blocks;     /* of POOL_LEAST bytes */
+  struct block *heads; /* of the rings, by order: behind the last block */
+  struct block block[];
+};
+
+static void push(struct pool *p, uint32_t at, uint32_t order)
 {
-  p->order[block] = (uint8_t)order;
-  p->taken[block] = false;
-  p->before[block] = NO_BLOCK;
-  p->next[block] = p->first[order];
-  if (p->first[order] != NO_BLOCK)
-    p->before[p->first[order]] = block;
-  p->first[order] = block;
+  uint32_t head = p->blocks + order, first = p->heads[order].next;
+
+  p->block[at] =
+      (struct block){.next = first, .before = head, .order = (uint8_t)order, .free = true};
+  p->block[first].before = p->heads[order].next = at;
 }
 
-static void take_out(struct pool *p, uint32_t block)
+static void take_out(struct pool *p, uint32_t at)
 {
-  uint32_t order = p->order[block];
+  struct block *block = &p->block[at];
 
-  if (p->before[block] != NO_BLOCK)
-    p->next[p->before[block]] = p->next[block];
-  else
-    p->first[order] = p->next[block];
-  if (p->next[block] != NO_BLOCK)
-    p->before[p->next[block]] = p->before[block];
-  p->order[block] = NOT_FIRST;
+  p->block[block->before].next = block->next;
+  p->block[block->next].before = block->before;
+  block->free = false;
 }
 
 struct pool *pool_open(uint64_t bytes)
 {
-  struct pool *p = calloc(1, sizeof *p);
-  uint64_t blocks = bytes / POOL_LEAST;
+  const uint64_t blocks = bytes / POOL_LEAST;
+  struct pool *p = NULL;
 
-  if (p == NULL || blocks >= NO_BLOCK) {
-    free(p);
+  if (blocks < UINT32_MAX - ORDERS)
+    p = calloc(1, sizeof *p + (blocks + ORDERS) * sizeof p->block[0]);
+  if (p == NULL)
     return NULL;
-  }
   p->blocks = (uint32_t)blocks;
-  p->next = calloc(blocks + 1, sizeof *p->next);
-  p->before = calloc(blocks + 1, sizeof *p->before);
-  p->order = malloc(blocks + 1);
-  p->taken = calloc(blocks + 1, sizeof *p->taken);
-  if (p->next == NULL || p->before == NULL || p->order == NULL || p->taken == NULL) {
-    pool_close(p);
-    return NULL;
-  }
-  memset(p->order, NOT_FIRST, blocks + 1);
-  for (uint32_t i = 0; i < ORDERS; i++)
-    p->first[i] = NO_BLOCK;
+  p->heads = &p->block[blocks];
+  for (uint32_t order = 0; order < ORDERS; order++)
+    p->heads[order].next = p->heads[order].before = p->blocks + order;
   /* As few blocks as make up the whole, large ones first, so that each lies at a multiple
    * of its size. */
-  for (uint32_t at = 0, order = 31; at < p->blocks; order--) {
+  for (uint32_t at = 0, order = ORDERS - 1; at < p->blocks; order--) {
     if ((p->blocks - at) >> order == 0)
       continue;
     push(p, at, order);
     at += 1u << order;
   }
-  p->free = (uint64_t)p->blocks * POOL_LEAST;
   return p;
 }
 
 void pool_close(struct pool *p)
 {
-  if (p == NULL)
-    return;
-  free(p->next);
-  free(p->before);
-  free(p->order);
-  free(p->taken);
   free(p);
 }
 
@@ -91,46 +71,36 @@ uint64_t pool_largest(const struct pool *p)
   return p->blocks == 0 ? 0 : (uint64_t)POOL_LEAST << (31 - __builtin_clz(p->blocks));
 }
 
-uint64_t pool_free(const struct pool *p)
-{
-  return p->free;
-}
-
 uint64_t pool_take(struct pool *p, uint64_t bytes)
 {
   uint32_t order = 0, found;
 
   while (order < ORDERS && (uint64_t)POOL_LEAST << order < bytes)
     order++;
-  for (found = order; found < ORDERS && p->first[found] == NO_BLOCK; found++)
+  for (found = order; found < ORDERS && p->heads[found].next >= p->blocks; found++)
     ;
   if (found >= ORDERS)
     return POOL_NONE;
-  uint32_t block = p->first[found];
-  take_out(p, block);
+  uint32_t at = p->heads[found].next;
+  take_out(p, at);
   while (found > order) {
     found--;
-    push(p, block + (1u << found), found);
+    push(p, at + (1u << found), found);
   }
-  p->order[block] = (uint8_t)order;
-  p->taken[block] = true;
-  p->free -= (uint64_t)POOL_LEAST << order;
-  return (uint64_t)block * POOL_LEAST;
+  p->block[at].order = (uint8_t)order;
+  return (uint64_t)at * POOL_LEAST;
 }
 
 void pool_give(struct pool *p, uint64_t offset)
 {
-  uint32_t block = (uint32_t)(offset / POOL_LEAST), order = p->order[block];
+  uint32_t at = (uint32_t)(offset / POOL_LEAST), order = p->block[at].order;
 
-  p->free += (uint64_t)POOL_LEAST << order;
-  p->taken[block] = false;
-  p->order[block] = NOT_FIRST;
-  for (;; order++) {
-    uint32_t buddy = block ^ 1u << order;
-    if (order + 1 >= 32 || buddy >= p->blocks || p->order[buddy] != order || p->taken[buddy])
+  for (; order + 1 < ORDERS; order++) {
+    uint32_t buddy = at ^ 1u << order;
+    if (buddy >= p->blocks || !p->block[buddy].free || p->block[buddy].order != order)
       break;
     take_out(p, buddy);
-    block &= ~(1u << order);
+    at &= ~(1u << order);
   }
-  push(p, block, order);
+  push(p, at, order);
 }

@@ -13,11 +13,6 @@
 #define EVERY_NS (200 * NS_PER_MS)
 #define BAR 30
 
-static double seconds_of(const struct copy *copy, uint64_t now)
-{
-  return (double)(now - copy->began_ns) / 1e9;
-}
-
 static void put(const char *line)
 {
   ssize_t written = write(STDERR_FILENO, line, strlen(line));
@@ -32,12 +27,10 @@ struct unit {
 /* The one in which so many bytes are a number that can be read. */
 static struct unit unit_of(double bytes)
 {
-  static const struct unit units[] = {{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}};
-
-  for (uint32_t i = 0; i < sizeof units / sizeof units[0]; i++)
-    if (bytes >= units[i].bytes)
-      return units[i];
-  return (struct unit){"B", 1};
+  return bytes >= 1e9   ? (struct unit){"GB", 1e9}
+         : bytes >= 1e6 ? (struct unit){"MB", 1e6}
+         : bytes >= 1e3 ? (struct unit){"kB", 1e3}
+                        : (struct unit){"B", 1};
 }
 
 /* Of the files that were begun: how many more there are nobody knows yet. */
@@ -48,7 +41,7 @@ void progress_show(struct copy *copy, uint64_t now)
 
   if (!copy->tty || totals->known == 0 || now - copy->shown_ns < EVERY_NS)
     return;
-  const double seconds = seconds_of(copy, now), bytes = (double)totals->bytes;
+  const double seconds = (double)(now - copy->began_ns) / 1e9, bytes = (double)totals->bytes;
   const double known = (double)totals->known, share = bytes / known;
   const double rate = seconds > 0 ? bytes / seconds : 0;
   const struct unit all = unit_of(known), each = unit_of(rate);
@@ -59,7 +52,7 @@ void progress_show(struct copy *copy, uint64_t now)
   snprintf(line, sizeof line,
            "\r[%s] %3.0f%% %.2f of %.2f %s, %.2f %s/s, %" PRIu64 " file%s done\033[K", bar,
            100 * share, bytes / all.bytes, known / all.bytes, all.name, rate / each.bytes,
-           each.name, totals->files, totals->files == 1 ? "" : "s");
+           each.name, totals->files, plural(totals->files));
   put(line);
   copy->shown_ns = now;
 }

@@ -3,27 +3,33 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "copy.h"
-#include "names.h"
 #include "notice.h"
 #include "remedy.h"
 #include "root.h"
+#include "wire.h"
+
+/* What was named that an entry lies in. */
+static const FTSENT *start_of(const FTSENT *entry)
+{
+  while (entry->fts_level > FTS_ROOTLEVEL)
+    entry = entry->fts_parent;
+  return entry;
+}
 
 /* What of an entry's path its name at the server does not have: all before the last part
  * of what was named; of "." and ".." that part too. */
 static size_t stripped(const FTSENT *entry)
 {
-  while (entry->fts_level > FTS_ROOTLEVEL)
-    entry = entry->fts_parent;
-  size_t strip = entry->fts_pathlen - entry->fts_namelen;
-  bool dots = strcmp(entry->fts_name, ".") == 0 || strcmp(entry->fts_name, "..") == 0;
-  return dots ? entry->fts_pathlen + 1u : strip;
+  const FTSENT *start = start_of(entry);
+  bool dots = strcmp(start->fts_name, ".") == 0 || strcmp(start->fts_name, "..") == 0;
+
+  return dots ? start->fts_pathlen + 1u : start->fts_pathlen - (size_t)start->fts_namelen;
 }
 
 /* "": the root itself. */
@@ -32,11 +38,9 @@ static int name_at_server(const struct copy *copy, const FTSENT *entry, char *na
 {
   const char *to = copy->params->to != NULL ? copy->params->to : "";
   char whole[2 * SERVE_NAME_MAX + 2];
-  size_t strip = stripped(entry), length = strlen(to);
+  size_t strip = stripped(entry), length = copy_unslashed(to);
   const char *below = strip < entry->fts_pathlen ? entry->fts_path + strip : "";
 
-  while (length > 0 && to[length - 1] == '/')
-    length--;
   if (copy->single[0] != '\0')
     below = "";
   int used = snprintf(whole, sizeof whole, "%.*s%s%s", (int)length, to,
@@ -49,13 +53,7 @@ static int name_at_server(const struct copy *copy, const FTSENT *entry, char *na
   return used == 0 ? 0 : names_check((const uint8_t *)whole, (size_t)used, name, why);
 }
 
-/* ---- Folders -------------------------------------------------------------------------------- */
-
-struct folder_ask {
-  struct ask ask;
-  struct copy *copy;
-  char name[];
-};
+/* ---- Folders ------------------------------------------------------------------------- */
 
 /* What should go into a folder that cannot be made, which is said. */
 static void leave_out(struct copy *copy)
@@ -68,50 +66,30 @@ static void leave_out(struct copy *copy)
 
 static void made(struct ask *ask, const struct serve_message *answer)
 {
-  struct folder_ask *folder = (struct folder_ask *)(void *)ask;
+  struct copy *copy = FROM(struct copy, list, ask);
 
+  copy->listing = false;
   if (answer->type == SERVE_REFUSE) {
-    copy_fail(folder->copy, COPY_SERVER, folder->name, -(int)answer->code, "%s", answer->text);
-    leave_out(folder->copy);
+    copy_fail(copy, COPY_SERVER, copy->folder_name, -(int)answer->code, "%s", answer->text);
+    leave_out(copy);
   } else {
-    folder->copy->totals.folders++;
+    copy->totals.folders++;
   }
-  folder->copy->making = false;
-  free(folder);
 }
 
 static void make_folder(struct copy *copy, const char *name, uint32_t mode)
 {
-  struct folder_ask *folder = calloc(1, sizeof *folder + strlen(name) + 1);
-  struct serve_message message = {.type = SERVE_MKDIR,
-                                  .name = (const uint8_t *)name,
-                                  .name_length = (uint32_t)strlen(name),
-                                  .mode = mode | 0700};
+  const struct serve_message message = {.type = SERVE_MKDIR,
+                                        .name = (const uint8_t *)name,
+                                        .name_length = (uint32_t)strlen(name),
+                                        .mode = mode | 0700};
 
-  if (folder == NULL) {
-    copy_fail(copy, COPY_SERVER, name, -ENOMEM, "out of memory here for its name; free some");
-    leave_out(copy);
-    return;
-  }
-  folder->copy = copy;
-  strcpy(folder->name, name);
-  copy->making = true;
-  remote_ask(&copy->remote, &folder->ask, SERVE_DONE, &message, made);
+  copy->listing = true;
+  snprintf(copy->folder_name, sizeof copy->folder_name, "%s", name);
+  remote_ask(&copy->remote, &copy->list, SERVE_DONE, &message, made);
 }
 
-/* ---- The walk ---------------------------------------------------------------------------------
- */
-
-/* Its path below the folder that the walk began at; "": that folder, or a file that was named. */
-static const char *below_start(const FTSENT *entry)
-{
-  const FTSENT *start = entry;
-
-  while (start->fts_level > FTS_ROOTLEVEL)
-    start = start->fts_parent;
-  const char *below = entry->fts_path + start->fts_pathlen;
-  return below + strspn(below, "/");
-}
+/* ---- The walk ------------------------------------------------------------------------ */
 
 /* fts(3) has looked at an entry by its path, when it read the folder. Whoever owns the folder may
  * have put a link in the entry's place since: so it is opened from where the walk began, without
@@ -119,10 +97,11 @@ static const char *below_start(const FTSENT *entry)
 static int open_entry(struct copy *copy, const FTSENT *entry, bool folder, int *fd)
 {
   const int flags = folder ? O_PATH | O_DIRECTORY : O_RDONLY;
-  bool start = entry->fts_level == FTS_ROOTLEVEL;
+  const char *below = entry->fts_path + start_of(entry)->fts_pathlen;
 
-  *fd = root_open_seen(start ? -1 : copy->walk_root,
-                       start ? entry->fts_accpath : below_start(entry), entry->fts_statp, flags);
+  *fd = entry->fts_level == FTS_ROOTLEVEL
+            ? root_open_seen(-1, entry->fts_accpath, entry->fts_statp, flags)
+            : root_open_seen(copy->walk_root, below + strspn(below, "/"), entry->fts_statp, flags);
   return *fd < 0 ? *fd : 0;
 }
 
@@ -154,7 +133,15 @@ static void fail_open(struct copy *copy, const FTSENT *entry, int code)
               remedy_of_source(-code));
 }
 
-/* 0: a file, in *t; 1: something else, which is dealt with. */
+static int leave_out_entry(struct copy *copy, const FTSENT *entry, const char *why)
+{
+  copy->totals.skipped++;
+  notice_warn(FINDING_LEFT_OUT, NULL, "%s: %s, left out", entry->fts_path, why);
+  return 1;
+}
+
+/* 0: a file, in *t; 1: something else, which is dealt with; -1: so it is, and a folder's entries
+ * are not looked at. */
 static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
 {
   const char *why = NULL;
@@ -174,68 +161,49 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
   case FTS_D:
     break;
   default:
-    copy->totals.skipped++;
-    notice_warn(FINDING_LEFT_OUT, NULL, "%s: neither file nor folder, left out", entry->fts_path);
-    return 1;
+    return leave_out_entry(copy, entry, "neither file nor folder");
   }
   if (!folder && entry->fts_level > FTS_ROOTLEVEL &&
-      names_is_part((const uint8_t *)entry->fts_name, entry->fts_namelen)) {
-    copy->totals.skipped++;
-    notice_warn(FINDING_LEFT_OUT, NULL, "%s: of an unfinished transfer, left out", entry->fts_path);
-    return 1;
-  }
+      names_is_part((const uint8_t *)entry->fts_name, entry->fts_namelen))
+    return leave_out_entry(copy, entry, "of an unfinished transfer");
   if (folder && !copy->params->recursive) {
     copy_fail(copy, COPY_CLIENT, entry->fts_path, -EISDIR,
               "it is a folder (--recursive takes all of it)");
-    fts_set(copy->walk, entry, FTS_SKIP);
-    return 1;
+    return -1;
   }
   int rc = name_at_server(copy, entry, name, &why);
   if (rc < 0) {
     copy_fail(copy, COPY_CLIENT, entry->fts_path, rc, "its name at the server: %s; rename it", why);
-    if (folder)
-      fts_set(copy->walk, entry, FTS_SKIP);
-    return 1;
+    return -1;
   }
   rc = folder ? enter_folder(copy, entry) : open_entry(copy, entry, false, &t->fd);
   if (rc < 0) {
     fail_open(copy, entry, rc);
-    if (folder)
-      fts_set(copy->walk, entry, FTS_SKIP);
-    return 1;
+    return -1;
   }
-  if (folder) {
-    if (name[0] != '\0')
-      make_folder(copy, name, entry->fts_statp->st_mode & 0777);
-    return 1;
-  }
+  if (folder && name[0] != '\0')
+    make_folder(copy, name, entry->fts_statp->st_mode & 0777);
   snprintf(t->name, sizeof t->name, "%s", name);
   snprintf(t->local, sizeof t->local, "%s", entry->fts_path);
-  return 0;
+  return folder;
 }
 
 /* A folder is made before anything in it is begun. */
 int put_next(struct copy *copy, struct transfer *t)
 {
-  while (copy->walk != NULL && !copy->making) {
+  while (copy->walk != NULL && !copy->listing) {
     FTSENT *entry = copy->entry = fts_read(copy->walk);
     if (entry == NULL) {
       put_close(copy);
       break;
     }
-    if (take_entry(copy, entry, t) == 0)
+    int rc = take_entry(copy, entry, t);
+    if (rc < 0)
+      fts_set(copy->walk, entry, FTS_SKIP);
+    if (rc == 0)
       return 0;
   }
-  return copy->making ? -EAGAIN : -ENODATA;
-}
-
-static char *without_slashes(const char *path)
-{
-  size_t length = strlen(path);
-
-  while (length > 1 && path[length - 1] == '/')
-    length--;
-  return strndup(path, length);
+  return copy->listing ? -EAGAIN : -ENODATA;
 }
 
 static FTS *open_walk(const struct copy_params *params)
@@ -245,7 +213,8 @@ static FTS *open_walk(const struct copy_params *params)
   uint32_t count = 0;
 
   while (paths != NULL && count < params->name_count &&
-         (paths[count] = without_slashes(params->names[count])) != NULL)
+         (paths[count] = strndup(params->names[count], copy_unslashed(params->names[count]))) !=
+             NULL)
     count++;
   /* A command's own names may be links; what lies below is taken as it is. */
   if (paths != NULL && count == params->name_count)

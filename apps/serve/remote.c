@@ -2,16 +2,12 @@
 #include "remote.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "notice.h"
-#include "settings.h"
 #include "signals.h"
 
 #define EVENTS 64
@@ -79,8 +75,7 @@ static void send_waiting(struct remote *remote)
 }
 
 void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
-                const struct serve_message *message,
-                void (*answered)(struct ask *ask, const struct serve_message *answer))
+                const struct serve_message *message, ask_answered *answered)
 {
   struct serve_message tagged = *message;
   size_t length = 0;
@@ -149,32 +144,18 @@ static void take_message(struct remote *remote, const void *in_ring, uint64_t le
     take_answer(remote, &message);
 }
 
-static void begin_work(struct remote *remote, struct work *work, void (*ended)(struct work *work))
-{
-  work->ended = ended;
-  remote->working++;
-  io_submit(remote->io, &work->io);
-}
-
 void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd, uint8_t *bytes,
                  uint64_t length, uint64_t offset, void (*ended)(struct work *work))
 {
-  work->io = (struct io_request){
-      .op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset, .owner = work};
-  begin_work(remote, work, ended);
-}
-
-void remote_sum(struct remote *remote, struct work *work, int fd, struct sums_sha256 *sum,
-                bool to_grow, uint64_t length, uint64_t offset, void (*ended)(struct work *work))
-{
-  work->io = (struct io_request){.op = IO_SUM,
+  work->io = (struct io_request){.op = op,
                                  .fd = fd,
-                                 .sum = sum,
-                                 .to_grow = to_grow,
+                                 .bytes = bytes,
+                                 .sum = work->io.sum,
+                                 .to_grow = work->io.to_grow,
                                  .length = length,
-                                 .offset = offset,
-                                 .owner = work};
-  begin_work(remote, work, ended);
+                                 .offset = offset};
+  work->ended = ended;
+  io_submit(remote->io, &work->io);
 }
 
 /* ---- Progress --------------------------------------------------------------------------- */
@@ -218,8 +199,7 @@ static int take_all(struct remote *remote)
     take_event(remote, &events[i]);
   send_waiting(remote);
   while ((request = io_poll(remote->io)) != NULL) {
-    struct work *work = request->owner;
-    remote->working--;
+    struct work *work = FROM(struct work, io, request);
     n = n < 0 ? n : n + 1;
     work->ended(work);
   }
@@ -240,7 +220,7 @@ static void sleep_some(struct remote *remote)
 
 static void pinged(struct ask *ask, const struct serve_message *answer)
 {
-  struct remote *remote = (struct remote *)(void *)((char *)ask - offsetof(struct remote, ping));
+  struct remote *remote = FROM(struct remote, ping, ask);
 
   (void)answer;
   remote->pinging = false;
@@ -250,24 +230,10 @@ static void ping(struct remote *remote, uint32_t flags)
 {
   const struct serve_message message = {.type = SERVE_PING, .flags = flags};
 
+  if (remote->pinging)
+    return;
   remote->pinging = true;
   remote_ask(remote, &remote->ping, SERVE_DONE, &message, pinged);
-}
-
-/* While files are read and written here, the server hears nothing of us. */
-static void ping_in_time(struct remote *remote, uint64_t now)
-{
-  if (remote->limits.type != 0 && !remote->pinging &&
-      now - remote->said_ns >= remote->limits.idle_ns / PINGS_AN_IDLE)
-    ping(remote, 0);
-}
-
-/* Nor while memory is allocated, populated and pinned, which may take seconds and lets nothing be
- * said. */
-static void ping_before_silence(struct remote *remote)
-{
-  if (remote->limits.minor >= BUSY_SINCE_MINOR && !remote->pinging)
-    ping(remote, SERVE_FLAG_BUSY);
 }
 
 int remote_step(struct remote *remote)
@@ -279,8 +245,10 @@ int remote_step(struct remote *remote)
     remote->busy_ns = now;
   else if (now - remote->busy_ns > SPIN_NS && !remote->left)
     sleep_some(remote);
-  if (!remote->left)
-    ping_in_time(remote, now);
+  /* While files are read and written here, the server hears nothing of us. */
+  if (!remote->left && remote->limits.type != 0 &&
+      now - remote->said_ns >= remote->limits.idle_ns / PINGS_AN_IDLE)
+    ping(remote, 0);
   return remote->left ? remote->status : 0;
 }
 
@@ -332,17 +300,9 @@ static int greet(struct remote *remote, struct pst_error *error)
 int remote_open(const struct remote_params *params, int event_fd, struct remote *remote,
                 struct pst_error *error)
 {
-  const struct pst_node_params node = {.struct_size = sizeof node,
-                                       .insecure = params->insecure,
-                                       .transport = params->transport,
-                                       .transport_options = params->transport_options,
-                                       .transport_option_count = params->transport_option_count,
-                                       .peers = 1,
-                                       .message_max = SERVE_MESSAGE_MAX,
-                                       .connect_timeout_ns = params->timeout_ns,
-                                       .peer_timeout_ns = params->timeout_ns,
-                                       .origins = &settings_origins};
+  struct pst_node_params node = params->node;
 
+  node.peers = 1;
   *remote = (struct remote){.address = params->address, .event_fd = event_fd};
   int rc = io_open(&remote->io);
   if (rc < 0)
@@ -372,14 +332,13 @@ void remote_close(struct remote *remote)
 int remote_offer(struct remote *remote, const struct remote_params *params, uint64_t bytes,
                  uint32_t access, struct pst_area **area, uint32_t *region, struct pst_error *error)
 {
-  const struct pst_area_params asked = {.struct_size = sizeof asked,
-                                        .memory = params->memory,
-                                        .memory_options = params->memory_options,
-                                        .memory_option_count = params->memory_option_count,
-                                        .length = bytes,
-                                        .label = "the region that is offered",
-                                        .lower = params->lower};
-  ping_before_silence(remote);
+  struct pst_area_params asked = params->area;
+
+  asked.length = bytes;
+  asked.label = "the region that is offered";
+  /* Nor while memory is allocated, populated and pinned, which may take seconds. */
+  if (remote->limits.minor >= BUSY_SINCE_MINOR)
+    ping(remote, SERVE_FLAG_BUSY);
   int rc = pst_node_alloc(remote->node, &asked, area, error);
 
   if (rc < 0)

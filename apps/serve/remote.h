@@ -17,18 +17,18 @@
 #define REMOTE_ASKS 256u /* at a time, those that wait for the server's window included */
 
 struct remote_params {
-  const char *address, *transport, *memory;
-  const struct pst_setting *transport_options, *memory_options;
-  uint32_t transport_option_count, memory_option_count;
-  uint64_t timeout_ns; /* of the transport, and of silence */
-  const char *lower;   /* pst_area_params.lower */
-  bool insecure;
+  const char *address;
+  struct pst_node_params node;
+  struct pst_area_params area; /* that is offered, but for its length */
 };
+
+struct ask;
+typedef void ask_answered(struct ask *ask, const struct serve_message *answer);
 
 /* A question, its owner's from remote_ask() until `answered`; there the answer is one of
  * the type that was asked for, or REFUSE. */
 struct ask {
-  void (*answered)(struct ask *ask, const struct serve_message *answer);
+  ask_answered *answered;
   uint32_t wanted; /* enum serve_type of the answer */
   struct ask *next;
   uint32_t length;
@@ -54,7 +54,7 @@ struct remote {
   char text[SERVE_TEXT_MAX + 256]; /* why, with the server's address */
   struct serve_message limits;     /* the WELCOME; type 0: not yet */
   struct ask *asks[REMOTE_ASKS];   /* by tag - 1 */
-  uint32_t under_way, working;
+  uint32_t under_way;
   struct ask *first, **last; /* those that wait */
   struct ask ping;
   bool pinging;
@@ -73,13 +73,10 @@ int remote_offer(struct remote *remote, const struct remote_params *params, uint
 
 /* What the server does not take now waits. No more than REMOTE_ASKS at a time. */
 void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
-                const struct serve_message *message,
-                void (*answered)(struct ask *ask, const struct serve_message *answer));
+                const struct serve_message *message, ask_answered *answered);
+/* A sum: with work->io's `sum` and `to_grow` set. */
 void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd, uint8_t *bytes,
                  uint64_t length, uint64_t offset, void (*ended)(struct work *work));
-/* What is in a file, added to a sum; as struct io_request has it. */
-void remote_sum(struct remote *remote, struct work *work, int fd, struct sums_sha256 *sum,
-                bool to_grow, uint64_t length, uint64_t offset, void (*ended)(struct work *work));
 /* Call back what has ended; sleep when there was nothing. 0; -errno: the server has left, as
  * status and text say, and nothing that was asked is answered any more. */
 int remote_step(struct remote *remote);

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 #include "json_put.h"
 #include "move.h"
 #include "notice.h"
-#include "patterns.h"
 #include "plan.h"
 #include "signals.h"
 #include "size.h"
@@ -36,8 +34,8 @@ struct request {
   struct remote remote;
   struct pst_area *area;
   struct patterns patterns;
-  uint32_t region, op, pieces, depth;
-  uint64_t size, offset, count, duration_ns;
+  uint32_t region, op;
+  uint64_t pieces, depth, size, offset, count, duration_ns;
   bool verify;
   struct move_plan plan;
   struct place *places;
@@ -47,17 +45,13 @@ struct request {
   struct pst_error error;
 };
 
-/* ---- One iteration -------------------------------------------------------------------------- */
+/* ---- One iteration ------------------------------------------------------------------- */
 
-static struct place *place_of(struct pattern_work *work)
-{
-  return (struct place *)(void *)((char *)work - offsetof(struct place, pattern));
-}
-
-/* Of this iteration from segment *next on, at most n. */
-static uint32_t next_parts(const struct place *place, uint64_t *next,
+/* The segments of this iteration. */
+static uint32_t next_parts(const struct pattern_work *work, uint64_t *next,
                            struct pst_area_pattern *parts, uint32_t n)
 {
+  const struct place *place = FROM(const struct place, pattern, work);
   const struct move_plan *plan = &place->request->plan;
   uint64_t offset, length;
   uint32_t made = 0;
@@ -72,30 +66,11 @@ static uint32_t next_parts(const struct place *place, uint64_t *next,
 }
 
 /* Its segments are filled, or verified, on their way beside other iterations'. */
-static void begin_pattern(struct place *place, int (*again)(struct pattern_work *work),
+static void begin_pattern(struct place *place, bool verifies,
                           void (*ended)(struct pattern_work *work, int status))
 {
-  struct patterns *patterns = &place->request->patterns;
-  struct pst_area_pattern parts[PATTERN_PARTS];
-  uint64_t next = 0;
-  uint32_t n;
-
-  place->pattern = (struct pattern_work){.again = again, .ended = ended};
-  while ((n = next_parts(place, &next, parts, PATTERN_PARTS)) > 0)
-    patterns_add(patterns, &place->pattern, parts, n);
-  patterns_begin(patterns, &place->pattern);
-}
-
-static int verify_again(struct pattern_work *work)
-{
-  const struct place *place = place_of(work);
-  struct pst_area_pattern part;
-  uint64_t next = 0;
-  int rc = 0;
-
-  while (rc == 0 && next_parts(place, &next, &part, 1) > 0)
-    rc = pst_area_verify(place->request->area, part.offset, part.length, part.pattern, NULL);
-  return rc;
+  place->pattern = (struct pattern_work){.parts = next_parts, .verifies = verifies, .ended = ended};
+  patterns_begin(&place->request->patterns, &place->pattern);
 }
 
 static void fail(struct request *r, int rc, const char *format, ...) PST_PRINTF(3, 4);
@@ -120,7 +95,7 @@ static bool goes_on(const struct request *r, uint64_t now)
   return r->duration_ns > 0 ? now - r->began_ns < r->duration_ns : r->asked < r->count;
 }
 
-static void moved(struct ask *ask, const struct serve_message *answer);
+static ask_answered moved;
 
 static void ask_move(struct place *place)
 {
@@ -130,7 +105,7 @@ static void ask_move(struct place *place)
                                         .place = place->offset,
                                         .op = r->op,
                                         .length = r->size,
-                                        .pieces = r->pieces,
+                                        .pieces = (uint32_t)r->pieces,
                                         .iteration = place->iteration,
                                         .flags = r->verify ? SERVE_FLAG_VERIFY : 0};
 
@@ -140,7 +115,7 @@ static void ask_move(struct place *place)
 
 static void filled(struct pattern_work *work, int status)
 {
-  struct place *place = place_of(work);
+  struct place *place = FROM(struct place, pattern, work);
 
   if (status < 0) {
     place->request->under_way--;
@@ -157,7 +132,7 @@ static void begin(struct place *place)
   place->iteration = r->asked++;
   r->under_way++;
   if (r->verify && r->op == SERVE_OP_READ)
-    begin_pattern(place, NULL, filled);
+    begin_pattern(place, false, filled);
   else
     ask_move(place);
 }
@@ -174,7 +149,7 @@ static void end(struct place *place)
 
 static void verified(struct pattern_work *work, int status)
 {
-  struct place *place = place_of(work);
+  struct place *place = FROM(struct place, pattern, work);
   struct request *r = place->request;
 
   if (status < 0)
@@ -187,7 +162,7 @@ static void verified(struct pattern_work *work, int status)
 
 static void moved(struct ask *ask, const struct serve_message *answer)
 {
-  struct place *place = (struct place *)(void *)((char *)ask - offsetof(struct place, ask));
+  struct place *place = FROM(struct place, ask, ask);
   struct request *r = place->request;
 
   if (answer->type == SERVE_REFUSE) {
@@ -199,15 +174,14 @@ static void moved(struct ask *ask, const struct serve_message *answer)
   histogram_add(&r->moves, answer->ns);
   histogram_add(&r->rounds, now_ns() - place->asked_ns);
   if (r->verify && r->op == SERVE_OP_WRITE) {
-    begin_pattern(place, verify_again, verified);
+    begin_pattern(place, true, verified);
     return;
   }
   r->verified += r->verify ? r->size : 0; /* by the server */
   end(place);
 }
 
-/* ---- All of them -------------------------------------------------------------------------------
- */
+/* ---- All of them --------------------------------------------------------------------- */
 
 static int open_places(struct request *r)
 {
@@ -225,31 +199,19 @@ static int open_places(struct request *r)
     r->places[i].request = r;
     r->places[i].offset = r->offset + i * r->size;
   }
-  move_plan(r->size, r->pieces, &r->plan);
+  move_plan(r->size, (uint32_t)r->pieces, &r->plan);
   return 0;
 }
 
-static int step(struct request *r)
+/* A signal may have come before all that was asked for was through. */
+static void check_stopped(struct request *r)
 {
-  patterns_poll(&r->patterns);
-  r->remote.awake = r->patterns.first != NULL;
-  return r->under_way > 0 ? remote_step(&r->remote) : 0;
-}
+  const uint64_t ns = r->ended_ns - r->began_ns;
 
-/* By a signal, before all that was asked for was through. */
-static bool is_cut(const struct request *r)
-{
-  if (!signals_stop())
-    return false;
-  return r->duration_ns > 0 ? r->ended_ns - r->began_ns < r->duration_ns : r->done < r->count;
-}
-
-static void fail_stopped(struct request *r)
-{
-  if (r->duration_ns > 0)
+  if (signals_stop() && r->duration_ns > 0 && ns < r->duration_ns)
     fail(r, -EINTR, "stopped by %s after %.1f of %.1f seconds; give a shorter --duration",
-         signals_name(), (double)(r->ended_ns - r->began_ns) / 1e9, (double)r->duration_ns / 1e9);
-  else
+         signals_name(), (double)ns / 1e9, (double)r->duration_ns / 1e9);
+  else if (signals_stop() && r->duration_ns == 0 && r->done < r->count)
     fail(r, -EINTR,
          "stopped by %s after %" PRIu64 " of %" PRIu64 " iterations; give a smaller --count",
          signals_name(), r->done, r->count);
@@ -261,14 +223,15 @@ static int move_all(struct request *r)
   for (uint32_t i = 0; i < r->depth && goes_on(r, now_ns()); i++)
     begin(&r->places[i]);
   while (r->under_way > 0) {
-    int rc = step(r);
+    patterns_poll(&r->patterns);
+    r->remote.awake = r->patterns.first != NULL;
+    int rc = r->under_way > 0 ? remote_step(&r->remote) : 0;
     if (rc < 0) {
       fail(r, rc, "%s", r->remote.text);
       return rc;
     }
   }
-  if (is_cut(r))
-    fail_stopped(r);
+  check_stopped(r);
   return r->error.code;
 }
 
@@ -349,15 +312,21 @@ static int ask_all(const struct command *command, const struct arguments *argume
   return plan_finish(arguments, result, status, &r->error);
 }
 
-/* ---- The command line --------------------------------------------------------------------------
- */
+/* ---- The command line ---------------------------------------------------------------- */
 
 static int read_request(const struct command *command, const struct arguments *arguments,
-                        const struct plan_side *side, struct request *r)
+                        struct request *r)
 {
   const char *const *words = arguments->node;
   const char *op = arguments->operands[0];
   bool write = strcmp(op, "write") == 0;
+  const struct plan_value values[] = {
+      {"size", words[NODE_SIZE], arguments_size, 1, INT64_MAX / COPY_DEPTH_MAX / 2, &r->size},
+      {"offset", words[NODE_OFFSET], arguments_size, 0, INT64_MAX / 2, &r->offset},
+      {"pieces", words[NODE_PIECES], arguments_count, 1, MOVE_PIECES_MAX, &r->pieces},
+      {"depth", words[NODE_DEPTH], arguments_count, 1, COPY_DEPTH_MAX, &r->depth},
+  };
+  const char *wrong = NULL;
 
   *r = (struct request){.op = write ? SERVE_OP_WRITE : SERVE_OP_READ,
                         .pieces = 1,
@@ -367,42 +336,35 @@ static int read_request(const struct command *command, const struct arguments *a
                         .duration_ns = arguments->duration_set ? arguments->duration_ns : 0,
                         .verify = words[NODE_NO_VERIFY] == NULL,
                         .error = PST_ERROR_INIT};
-  plan_remote(side, arguments->operands[1], &r->params);
-  r->params.lower = "`--size` or `--depth`";
-  if (!write && strcmp(op, "read") != 0) {
-    arguments_wrong(command, "the first word is write or read: what the server does");
+  if (plan_side_read(command, arguments, &r->params.node, &r->params.area) < 0)
     return -EINVAL;
-  }
-  if (arguments->count_set && arguments->duration_set) {
-    arguments_wrong(command, "--count and --duration exclude each other");
+  r->params.address = arguments->operands[1];
+  r->params.area.lower = "`--size` or `--depth`";
+  if (!write && strcmp(op, "read") != 0)
+    wrong = "the first word is write or read: what the server does";
+  else if (arguments->count_set && arguments->duration_set)
+    wrong = "--count and --duration exclude each other";
+  else if (plan_values(command, values, sizeof values / sizeof values[0]) < 0)
     return -EINVAL;
-  }
-  if (plan_size(command, "size", words[NODE_SIZE], 1, INT64_MAX / COPY_DEPTH_MAX / 2, &r->size) <
-          0 ||
-      plan_size(command, "offset", words[NODE_OFFSET], 0, INT64_MAX / 2, &r->offset) < 0 ||
-      plan_number(command, "pieces", words[NODE_PIECES], MOVE_PIECES_MAX, &r->pieces) < 0 ||
-      plan_number(command, "depth", words[NODE_DEPTH], COPY_DEPTH_MAX, &r->depth) < 0)
-    return -EINVAL;
-  if (r->pieces <= r->size)
-    return 0;
-  arguments_wrong(command, "--pieces are more than the bytes of --size; ask for fewer");
-  return -EINVAL;
+  else if (r->pieces > r->size)
+    wrong = "--pieces are more than the bytes of --size; ask for fewer";
+  if (wrong != NULL)
+    arguments_wrong(command, wrong);
+  return wrong != NULL ? -EINVAL : 0;
 }
 
 static int run(const struct command *command, const struct arguments *arguments)
 {
   struct request *r = malloc(sizeof *r);
-  struct plan_side side;
   int status = PST_EXIT_USAGE;
 
   if (r == NULL)
     return PST_EXIT_FAILED;
-  if (plan_side_read(command, arguments, &side) == 0 &&
-      read_request(command, arguments, &side, r) == 0) {
+  if (read_request(command, arguments, r) == 0) {
     int event_fd = plan_start(command, arguments);
     status = event_fd < 0 ? PST_EXIT_FAILED : ask_all(command, arguments, r, event_fd);
   }
-  plan_side_free(&side);
+  plan_side_free(&r->params.node, &r->params.area);
   free(r);
   return status;
 }

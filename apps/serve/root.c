@@ -6,12 +6,11 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "names.h"
+#include "wire.h"
 
 #define HOLE_LEAST (64u << 10)
 #define TRIES 8 /* openat2: EAGAIN when something is renamed meanwhile */
@@ -87,6 +86,14 @@ int root_open_file(int root, const char *name, struct stat *stat)
   return fd;
 }
 
+bool root_changed(int fd, const struct stat *was)
+{
+  struct stat now;
+
+  return fstat(fd, &now) < 0 || now.st_size != was->st_size ||
+         now.st_mtim.tv_sec != was->st_mtim.tv_sec || now.st_mtim.tv_nsec != was->st_mtim.tv_nsec;
+}
+
 static int check_seen(int fd, const struct stat *seen)
 {
   struct stat now;
@@ -124,13 +131,10 @@ int root_open_folder(int root, const char *name)
 
 int root_open_parent(int root, const char *name, const char **last)
 {
-  char folder[SERVE_NAME_MAX + 1] = "";
+  char folder[SERVE_NAME_MAX + 1];
   const char *slash = strrchr(name, '/');
 
-  if (slash != NULL) {
-    memcpy(folder, name, (size_t)(slash - name));
-    folder[slash - name] = '\0';
-  }
+  snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - name) : 0, name);
   int fd = root_open_folder(root, folder);
   if (fd >= 0)
     *last = slash != NULL ? slash + 1 : name;
@@ -190,28 +194,22 @@ static struct serve_entry take_entry(int folder, const struct dirent *entry, uin
 static int read_entries(DIR *listing, uint64_t *cursor, struct serve_entry *entries, uint8_t *names,
                         uint32_t bytes)
 {
+  const struct dirent *entry;
   uint32_t count = 0, used = 0;
   long at = telldir(listing);
 
-  for (;;) {
-    errno = 0;
-    const struct dirent *entry = readdir(listing);
-    if (entry == NULL && errno != 0)
-      return -errno;
-    if (entry == NULL)
-      at = 0;
-    if (entry == NULL)
+  for (errno = 0; (entry = readdir(listing)) != NULL; at = telldir(listing), errno = 0) {
+    if (is_hidden(entry->d_name))
+      continue;
+    uint32_t length = (uint32_t)strlen(entry->d_name);
+    if (count == SERVE_ENTRIES_MAX || length > bytes - used)
       break;
-    if (!is_hidden(entry->d_name)) {
-      uint32_t length = (uint32_t)strlen(entry->d_name);
-      if (count == SERVE_ENTRIES_MAX || length > bytes - used)
-        break;
-      entries[count++] = take_entry(dirfd(listing), entry, length, names + used);
-      used += length;
-    }
-    at = telldir(listing);
+    entries[count++] = take_entry(dirfd(listing), entry, length, names + used);
+    used += length;
   }
-  *cursor = (uint64_t)at;
+  if (entry == NULL && errno != 0)
+    return -errno;
+  *cursor = entry != NULL ? (uint64_t)at : 0;
   return (int)count;
 }
 

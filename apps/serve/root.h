@@ -7,10 +7,13 @@
 #ifndef APP_SERVE_ROOT_H
 #define APP_SERVE_ROOT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
 #include "wire.h"
+
+struct part;
 
 /* Descriptor of the folder. -ENOSYS: the kernel lacks openat2(2), which came with Linux
  * 5.6; -ENOTDIR; -ENOENT; -EACCES; … */
@@ -26,6 +29,9 @@ int root_open_file(int root, const char *name, struct stat *stat);
  * `name` is a path of the user's own, links in it are followed. The descriptor; -ESTALE: it was
  * exchanged; -ENOENT, -EACCES, … */
 int root_open_seen(int root, const char *name, const struct stat *seen, int flags);
+
+/* Whether a file that is being read is another than it was: written to, or longer or shorter. */
+bool root_changed(int fd, const struct stat *was);
 
 /* A folder ("": the root itself). The descriptor, or as above. */
 int root_open_folder(int root, const char *name);
@@ -54,5 +60,24 @@ struct root_data {
  * its end, at most to `size`. -ESTALE: the file ends at or before the offset. */
 int64_t root_extent(int fd, uint64_t offset, uint64_t length, uint64_t size,
                     struct root_data *known, bool *hole);
+
+/* ---- Why a name below a root cannot be used, and what helps: the same words at both ends ---- */
+
+#define WHY_BYTES (SERVE_TEXT_MAX + 1)
+
+enum why_use {
+  WHY_READ,   /* root_open_file(), root_open_folder() */
+  WHY_CREATE, /* part_open() */
+  WHY_FOLDER, /* root_make_folder() */
+};
+
+/* code: -errno of these functions. at_server: whose root it is. */
+void why_refused(enum why_use use, int code, const char *name, bool at_server,
+                 char text[WHY_BYTES]);
+/* Why a file of `size` bytes cannot be read. result: -errno, or 0: it is shorter. Its code. */
+int why_unread(int64_t result, uint64_t size, bool at_server, char text[WHY_BYTES]);
+/* The same of one that is written. What a write has met is not mended by another; with the disk
+ * full, what was written of it goes, too, and leaves room. */
+void why_unwritten(struct part *part, int code, bool at_server, char text[WHY_BYTES]);
 
 #endif

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "commands.h"
 #include "json_put.h"
@@ -17,42 +16,37 @@
 #define IN_FLIGHT_LEAST (2 * MOVE_SEGMENT) /* half of it may be for files */
 
 static int read_params(const struct command *command, const struct arguments *arguments,
-                       const struct plan_side *side, struct server_params *params)
+                       struct server_params *params)
 {
   const char *const *words = arguments->node;
+  uint64_t clients = 64;
+  const struct plan_value values[] = {
+      {"clients", words[NODE_CLIENTS], arguments_count, 1, CLIENTS_MAX, &clients},
+      {"in-flight", words[NODE_IN_FLIGHT], arguments_size, IN_FLIGHT_LEAST, INT64_MAX,
+       &params->in_flight},
+      {"request-max", words[NODE_REQUEST_MAX], arguments_size, 1, INT64_MAX, &params->request_max},
+      {"offer-max", words[NODE_OFFER_MAX], arguments_size, 1, INT64_MAX, &params->node.offer_bytes},
+      {"file-max", words[NODE_FILE_MAX], arguments_size, 1, INT64_MAX, &params->file_max},
+      {"idle", words[NODE_IDLE], arguments_duration, 1, UINT64_MAX, &params->idle_ns},
+  };
 
-  *params = (struct server_params){.listen = arguments->operand != NULL ? arguments->operand
-                                                                        : PLAN_ADDRESS,
-                                   .transport = side->transport,
-                                   .memory = side->memory,
-                                   .transport_options = side->transport_options,
-                                   .memory_options = side->memory_options,
-                                   .transport_option_count = side->transport_option_count,
-                                   .memory_option_count = side->memory_option_count,
-                                   .root = words[NODE_ROOT],
+  *params = (struct server_params){.root = words[NODE_ROOT],
                                    .read_only = words[NODE_READ_ONLY] != NULL,
                                    .overwrite = words[NODE_OVERWRITE] != NULL,
-                                   .timeout_ns = side->timeout_ns,
-                                   .insecure = side->insecure,
                                    .once = words[NODE_ONCE] != NULL,
-                                   .clients = 64,
                                    .in_flight = UINT64_C(256) << 20,
                                    .request_max = UINT64_C(1) << 30,
                                    .idle_ns = UINT64_C(30000000000)};
+  if (plan_side_read(command, arguments, &params->node, &params->area) < 0)
+    return -EINVAL;
   if (params->root == NULL && (params->read_only || params->overwrite)) {
     arguments_wrong(command, "--read-only and --overwrite are about files, and need --root");
     return -EINVAL;
   }
-  if (plan_number(command, "clients", words[NODE_CLIENTS], CLIENTS_MAX, &params->clients) < 0 ||
-      plan_size(command, "in-flight", words[NODE_IN_FLIGHT], IN_FLIGHT_LEAST, INT64_MAX,
-                &params->in_flight) < 0 ||
-      plan_size(command, "request-max", words[NODE_REQUEST_MAX], 1, INT64_MAX,
-                &params->request_max) < 0 ||
-      plan_size(command, "offer-max", words[NODE_OFFER_MAX], 1, INT64_MAX, &params->offer_max) <
-          0 ||
-      plan_size(command, "file-max", words[NODE_FILE_MAX], 1, INT64_MAX, &params->file_max) < 0 ||
-      plan_time(command, "idle", words[NODE_IDLE], &params->idle_ns) < 0)
+  if (plan_values(command, values, sizeof values / sizeof values[0]) < 0)
     return -EINVAL;
+  params->node.listen = arguments->operand != NULL ? arguments->operand : PLAN_ADDRESS;
+  params->node.peers = (uint32_t)clients;
   return 0;
 }
 
@@ -64,8 +58,8 @@ static void say_banner(const struct server *server)
   notice(PST_LOG_INFO,
          "serve: listening on %s, port %u | %s, %s memory (%s) | %u client%s, %s in flight | "
          "%s%s%s%s",
-         p->listen, pst_node_port(server->node), p->transport, p->memory,
-         pst_area_backing(server->moves->area), p->clients, plural(p->clients),
+         p->node.listen, pst_node_port(server->node), p->node.transport, p->area.memory,
+         pst_area_backing(server->moves->area), p->node.peers, plural(p->node.peers),
          size_text(p->in_flight, in_flight), p->root != NULL ? "files of " : "no files",
          p->root != NULL ? p->root : "",
          p->root == NULL ? ""
@@ -73,7 +67,7 @@ static void say_banner(const struct server *server)
          : p->overwrite  ? ", which may be replaced, by "
                          : ", by ",
          p->root != NULL ? io_name(server->io) : "");
-  if (p->insecure)
+  if (p->node.insecure)
     notice(PST_LOG_INFO, "serve: --insecure, so whoever reaches its port can take part; nothing on "
                          "it is authenticated or encrypted");
 }
@@ -93,21 +87,16 @@ static void say_totals(const struct server_totals *totals)
 static void add_totals(struct json_object *result, const struct server_totals *totals,
                        const char *stopped)
 {
-  const struct {
-    const char *key;
-    uint64_t value;
-  } values[] = {{"clients", totals->clients},
-                {"requests", totals->requests},
-                {"refused", totals->refused},
-                {"bytes_written", totals->bytes_written},
-                {"bytes_read", totals->bytes_read},
-                {"files_read", totals->files_read},
-                {"files_written", totals->files_written}};
   struct json_object *object = json_object_new_object();
 
   json_put_text(object, "stopped", stopped);
-  for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-    json_put_uint(object, values[i].key, values[i].value);
+  json_put_uint(object, "clients", totals->clients);
+  json_put_uint(object, "requests", totals->requests);
+  json_put_uint(object, "refused", totals->refused);
+  json_put_uint(object, "bytes_written", totals->bytes_written);
+  json_put_uint(object, "bytes_read", totals->bytes_read);
+  json_put_uint(object, "files_read", totals->files_read);
+  json_put_uint(object, "files_written", totals->files_written);
   json_object_object_add(result, "serve", object);
 }
 
@@ -140,15 +129,13 @@ static int serve(const struct command *command, const struct arguments *argument
 static int run(const struct command *command, const struct arguments *arguments)
 {
   struct server_params params;
-  struct plan_side side;
   int status = PST_EXIT_USAGE;
 
-  if (plan_side_read(command, arguments, &side) == 0 &&
-      read_params(command, arguments, &side, &params) == 0) {
+  if (read_params(command, arguments, &params) == 0) {
     int event_fd = plan_start(command, arguments);
     status = event_fd < 0 ? PST_EXIT_FAILED : serve(command, arguments, &params, event_fd);
   }
-  plan_side_free(&side);
+  plan_side_free(&params.node, &params.area);
   return status;
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,7 +11,6 @@
 #include "notice.h"
 #include "remedy.h"
 #include "root.h"
-#include "settings.h"
 #include "signals.h"
 
 #define EVENTS 64
@@ -23,21 +21,14 @@
 #define LEAVE_NS (2 * NS_PER_S)
 #define NAP_MS 1 /* where the transport wakes nobody */
 
-static int open_store(struct server *server, struct store *store, const char *memory,
+static int open_store(struct server *server, struct store *store, struct pst_area_params params,
                       uint64_t bytes, struct pst_error *error)
 {
-  const struct server_params *p = server->params;
   struct pst_range range = {.struct_size = sizeof range};
-  struct pst_area_params params = {.struct_size = sizeof params,
-                                   .memory = memory,
-                                   .length = bytes,
-                                   .label = "--in-flight",
-                                   .lower = "`--in-flight`"};
 
-  if (memory == p->memory) {
-    params.memory_options = p->memory_options;
-    params.memory_option_count = p->memory_option_count;
-  }
+  params.length = bytes;
+  params.label = "--in-flight";
+  params.lower = "`--in-flight`";
   int rc = pst_node_alloc(server->node, &params, &store->area, error);
   if (rc < 0)
     return rc;
@@ -54,12 +45,13 @@ static int open_store(struct server *server, struct store *store, const char *me
 static int open_stores(struct server *server, struct pst_error *error)
 {
   const struct server_params *p = server->params;
-  bool split = p->root != NULL && strcmp(p->memory, "host") != 0;
+  const struct pst_area_params host = {.struct_size = sizeof host, .memory = "host"};
+  bool split = p->root != NULL && strcmp(p->area.memory, "host") != 0;
   uint64_t bytes = split ? p->in_flight / 2 : p->in_flight;
-  int rc = open_store(server, &server->stores[0], split ? "host" : p->memory, bytes, error);
+  int rc = open_store(server, &server->stores[0], split ? host : p->area, bytes, error);
 
   if (rc == 0 && split)
-    rc = open_store(server, &server->stores[1], p->memory, bytes, error);
+    rc = open_store(server, &server->stores[1], p->area, bytes, error);
   if (rc < 0)
     return rc;
   server->files = &server->stores[0];
@@ -72,23 +64,12 @@ static int open_stores(struct server *server, struct pst_error *error)
 
 int server_open(const struct server_params *params, struct server *server, struct pst_error *error)
 {
-  const struct pst_node_params node = {.struct_size = sizeof node,
-                                       .insecure = params->insecure,
-                                       .listen = params->listen,
-                                       .transport = params->transport,
-                                       .transport_options = params->transport_options,
-                                       .transport_option_count = params->transport_option_count,
-                                       .peers = params->clients,
-                                       .message_max = SERVE_MESSAGE_MAX,
-                                       .messages = SERVER_WINDOW,
-                                       .depth = 4 * SERVER_WINDOW,
-                                       .pieces = SERVER_PIECES,
-                                       .offers = SERVER_OFFERS,
-                                       .offer_bytes = params->offer_max,
-                                       .connect_timeout_ns = params->timeout_ns,
-                                       .peer_timeout_ns = params->timeout_ns,
-                                       .origins = &settings_origins};
+  struct pst_node_params node = params->node;
 
+  node.messages = SERVER_WINDOW;
+  node.depth = 4 * SERVER_WINDOW;
+  node.pieces = SERVER_PIECES;
+  node.offers = SERVER_OFFERS;
   *server = (struct server){.params = params, .root = -1};
   if (params->root != NULL && (server->root = root_open(params->root)) < 0)
     return notice_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s; %s",
@@ -123,7 +104,8 @@ static void take_event(struct server *server, const struct pst_node_event *event
     client_message(client, event->bytes, event->length);
     break;
   case PST_NODE_ROOM:
-    client_room(client);
+    job_posts(client);
+    job_flush_answers(client);
     break;
   case PST_NODE_DONE:
     job_done((struct job *)(uintptr_t)event->cookie, event->status);
@@ -143,7 +125,7 @@ static int take_all(struct server *server)
   for (int i = 0; i < n; i++)
     take_event(server, &events[i]);
   while (n >= 0 && (request = io_poll(server->io)) != NULL) {
-    job_io_ended(request->owner);
+    job_io_ended(FROM(struct job, io, request));
     n++;
   }
   for (int i = 0; n >= 0 && i < 2; i++)
@@ -261,7 +243,7 @@ void server_close(struct server *server)
     struct pollfd readable = {.fd = io_event_fd(server->io), .events = POLLIN};
     poll(&readable, 1, -1);
     while ((request = io_poll(server->io)) != NULL)
-      job_io_ended(request->owner);
+      job_io_ended(FROM(struct job, io, request));
   }
   for (int i = 0; i < 2; i++)
     while (server->stores[i].patterns.first != NULL)

@@ -14,14 +14,11 @@
 
 #include <penstock/penstock.h>
 
-#include "extents.h"
 #include "io.h"
 #include "move.h"
 #include "part.h"
-#include "patterns.h"
 #include "pool.h"
 #include "root.h"
-#include "sums.h"
 #include "turns.h"
 #include "wire.h"
 
@@ -33,16 +30,12 @@
 #define SERVER_PIECES 16u /* of one operation */
 
 struct server_params {
-  const char *listen;
-  const char *transport, *memory;
-  const struct pst_setting *transport_options, *memory_options;
-  uint32_t transport_option_count, memory_option_count;
-  const char *root; /* NULL: no files */
-  bool read_only, overwrite, insecure, once;
-  uint32_t clients;
-  uint64_t in_flight, request_max, idle_ns, timeout_ns;
-  uint64_t offer_max; /* 0: none */
-  uint64_t file_max;  /* 0: the size of the file system */
+  struct pst_node_params node; /* what the command line says of it */
+  struct pst_area_params area; /* of MOVEs' memory */
+  const char *root;            /* NULL: no files */
+  bool read_only, overwrite, once;
+  uint64_t in_flight, request_max, idle_ns;
+  uint64_t file_max; /* 0: the size of the file system */
 };
 
 struct server_totals {
@@ -56,6 +49,14 @@ struct job;
 struct job_list {
   struct job *first, **last;
 };
+
+/* Jobs of one client that wait for a turn. */
+struct line {
+  struct turn turn;
+  struct job_list jobs;
+};
+
+typedef void job_step(struct job *job);
 
 /* Memory, and who waits for a part of it. */
 struct store {
@@ -84,15 +85,6 @@ struct open_file {
   bool rewritten; /* in what is summed */
 };
 
-enum job_step {
-  STEP_READ = 1, /* of the file, on its way into the block */
-  STEP_WRITE,
-  STEP_MOVE, /* operations on the client's region */
-  STEP_SUM,
-  STEP_SYNC_FILE,
-  STEP_SYNC_FOLDER,
-};
-
 struct job {
   struct job *next;
   struct client *client;
@@ -100,16 +92,16 @@ struct job {
   struct serve_message answer;
   struct open_file *file;
   struct store *store;
-  uint64_t block;                   /* POOL_NONE */
-  void (*go)(struct job *job);      /* once there is a block */
-  void (*step_on)(struct job *job); /* once what is under way has ended well */
-  enum job_step step;
+  uint64_t block; /* POOL_NONE */
+  job_step *then; /* once what it waits for is there, or has ended well */
   struct io_request io;
   struct pst_operation operations[2];
   struct pst_area_piece pieces[SERVER_PIECES];
   uint32_t to_post, posted, ended; /* of the operations */
   int status;
   struct sums_sha256 *sum;
+  job_step *told;      /* once the sum is in the answer */
+  uint64_t cost;       /* of its turn */
   uint64_t at, length; /* CHECK, COMMIT: how far it has come */
   struct move_plan plan;
   uint64_t segment, segments;      /* MOVE: of this round: the first, how many */
@@ -121,13 +113,12 @@ struct job {
 
 struct client {
   struct server *server;
-  struct client *next, **place; /* of all */
-  struct turn turns[2];         /* at a store */
-  struct turn post_turn;
-  struct job_list waiting[2];     /* by store */
-  struct job_list posts, answers; /* for room */
-  struct job_list sums;           /* for a turn to be summed */
-  uint32_t summing;               /* of SERVER_SUMS */
+  struct client *next;     /* of all */
+  struct line waiting[2];  /* for memory, by store */
+  struct line posts;       /* for their operations to be posted */
+  struct job_list answers; /* for room */
+  struct job_list sums;    /* to be summed */
+  uint32_t summing;        /* of SERVER_SUMS */
   struct pst_peer *peer;
   bool gone, welcome, closing;
   bool busy; /* it said so, and nothing since */
@@ -167,7 +158,6 @@ int server_run(struct server *server, int event_fd);
 void client_joined(struct server *server, struct pst_peer *peer);
 void client_left(struct client *client, int status, const char *text);
 void client_message(struct client *client, const void *bytes, uint64_t length);
-void client_room(struct client *client);
 /* End the connection for this reason. */
 void client_end(struct client *client, int code, const char *format, ...) PST_PRINTF(3, 4);
 void client_check_idle(struct client *client, uint64_t now);
@@ -177,19 +167,19 @@ void client_free(struct client *client);
 void job_answer(struct job *job, uint32_t type);
 void job_refuse(struct job *job, int code, const char *format, ...) PST_PRINTF(3, 4);
 void job_flush_answers(struct client *client);
-struct job *job_new(struct client *client, const struct serve_message *asked,
-                    void (*step_on)(struct job *job));
-/* go() is called with a block of so many bytes, now or later. */
-void job_with_block(struct job *job, struct store *store, uint64_t bytes,
-                    void (*go)(struct job *job));
+struct job *job_new(struct client *client, const struct serve_message *asked);
+/* then() is called with a block of so many bytes, now or later. */
+void job_with_block(struct job *job, struct store *store, uint64_t bytes, job_step *then);
 void job_release_block(struct job *job);
 uint8_t *job_bytes(const struct job *job);
-void job_io(struct job *job, enum job_step step, enum io_op op, int fd, uint8_t *bytes,
-            uint64_t length, uint64_t offset);
+void job_io(struct job *job, enum io_op op, int fd, uint8_t *bytes, uint64_t length,
+            uint64_t offset, job_step *then);
 /* From job->at on, at most `length` bytes of a file are added to a sum. */
-void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length);
+void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
+             job_step *then);
 /* WRITE or READ of `length` bytes of the block, or of job->pieces; a WRITE is flushed. */
-void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place);
+void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place,
+              job_step *then);
 /* Its operations are to be posted; there may be room. */
 void job_posts(struct client *client);
 /* Post some of what is to be posted, in turn. True: there is more to post. */
@@ -199,20 +189,13 @@ void job_io_ended(struct job *job);           /* of its io */
 void job_drop_waiting(struct client *client); /* it has gone */
 void job_free(struct job *job);
 
-/* jobs_file.c, jobs_folder.c, jobs_move.c, client.c: what is asked; and how it goes on. */
-void job_fetch(struct job *job);
-void job_store(struct job *job);
-void job_hole(struct job *job);
-void job_check(struct job *job);
-void job_commit(struct job *job);
-void job_file_step(struct job *job);
-void job_open(struct job *job, const char *name);
-void job_create(struct job *job, const char *name);
-void job_close(struct job *job);
-void job_list_folder(struct job *job, const char *name);
-void job_make_folder(struct job *job, const char *name);
+/* jobs_file.c, jobs_folder.c, jobs_move.c, client.c: what is asked. */
+job_step job_fetch, job_store, job_hole, job_check, job_commit, job_close, job_start_move;
+/* 0: it has been answered, or refused; -errno as of why_refused(). */
+int job_open(struct job *job, const char *name);
+int job_create(struct job *job, const char *name);
+int job_list_folder(struct job *job, const char *name);
+int job_make_folder(struct job *job, const char *name);
 void file_drop(struct open_file *file);
-void job_start_move(struct job *job);
-void job_move_step(struct job *job);
 
 #endif

@@ -25,7 +25,7 @@ static int sum_in_region(const struct slot *slot, uint64_t length, uint32_t *crc
 }
 
 /* `crc` is of what the region has now, `other` of what the CPU has: they are to be the same. */
-static void fail_copy(const struct slot *slot, uint64_t length, uint32_t crc, uint32_t other)
+static int fail_copy(const struct slot *slot, uint64_t length, uint32_t crc, uint32_t other)
 {
   const struct copy *copy = slot->transfer->copy;
 
@@ -34,8 +34,22 @@ static void fail_copy(const struct slot *slot, uint64_t length, uint32_t crc, ui
                 " bytes at %" PRIu64 " is %08" PRIx32 " in the region and %08" PRIx32
                 " in the CPU's memory; repeat it with --resume, and if it happens again test that "
                 "memory, or take --memory host",
-                copy->ops->to == COPY_SERVER ? "into" : "out of", copy->params->remote.memory,
+                copy->ops->to == COPY_SERVER ? "into" : "out of", copy->params->remote.area.memory,
                 pst_area_backing(copy->area), length, slot->offset, crc, other);
+  return -EBADMSG;
+}
+
+static int fail_region(const struct slot *slot, uint64_t length, int code)
+{
+  const struct copy *copy = slot->transfer->copy;
+  const bool in = copy->ops->to == COPY_SERVER;
+
+  transfer_fail(slot->transfer, COPY_CLIENT, code,
+                "%s %" PRIu64 " bytes %s the region, memory %s: %s; repeat it with --resume, or "
+                "take --memory host",
+                in ? "writing" : "reading", length, in ? "into" : "back from",
+                copy->params->remote.area.memory, strerror(-code));
+  return code;
 }
 
 int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc)
@@ -47,18 +61,11 @@ int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc)
     int copied = pst_area_read(copy->area, slot->place, length, slot->bytes);
     rc = copied < 0 ? copied : rc;
   }
-  if (rc < 0) {
-    transfer_fail(slot->transfer, COPY_CLIENT, rc,
-                  "reading %" PRIu64 " bytes back from the region, memory %s: %s; repeat it with "
-                  "--resume, or take --memory host",
-                  length, copy->params->remote.memory, strerror(-rc));
-    return rc;
-  }
+  if (rc < 0)
+    return fail_region(slot, length, rc);
   uint32_t read = sums_crc32c(slot->bytes, length);
-  if (rc == 0 && read != *crc) {
-    fail_copy(slot, length, *crc, read);
-    return -EBADMSG;
-  }
+  if (rc == 0 && read != *crc)
+    return fail_copy(slot, length, *crc, read);
   *crc = read;
   return 0;
 }
@@ -73,17 +80,42 @@ int slot_push(struct slot *slot, uint64_t length)
   int rc = pst_area_write(copy->area, slot->place, length, slot->bytes);
   if (rc == 0)
     rc = sum_in_region(slot, length, &crc);
-  if (rc < 0) {
-    transfer_fail(slot->transfer, COPY_CLIENT, rc,
-                  "writing %" PRIu64 " bytes into the region, memory %s: %s; repeat it with "
-                  "--resume, or take --memory host",
-                  length, copy->params->remote.memory, strerror(-rc));
-    return rc;
-  }
-  if (rc > 0 || crc == slot->crc)
-    return 0;
-  fail_copy(slot, length, crc, slot->crc);
-  return -EBADMSG;
+  if (rc < 0)
+    return fail_region(slot, length, rc);
+  return rc > 0 || crc == slot->crc ? 0 : fail_copy(slot, length, crc, slot->crc);
+}
+
+void slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answered *answered)
+{
+  struct copy *copy = slot->transfer->copy;
+  struct serve_message message = {.type = type,
+                                  .file = slot->transfer->file,
+                                  .offset = slot->offset,
+                                  .length = slot->length,
+                                  .region = copy->region,
+                                  .place = slot->place,
+                                  .crc = slot->crc,
+                                  .has_sha256 = true};
+
+  memcpy(message.sha256, slot->sha256, sizeof message.sha256);
+  remote_ask(&copy->remote, &slot->ask, wanted, &message, answered);
+}
+
+void transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_answered *answered)
+{
+  const struct copy_params *params = t->copy->params;
+  struct serve_message message = {.type = type,
+                                  .name = (const uint8_t *)t->name,
+                                  .name_length = (uint32_t)strlen(t->name),
+                                  .size = t->size,
+                                  .mode = t->mode,
+                                  .flags = (params->overwrite ? SERVE_FLAG_OVERWRITE : 0u) |
+                                           (params->resume ? SERVE_FLAG_RESUME : 0u),
+                                  .file = t->file,
+                                  .has_sha256 = transfer_has_sum(t)};
+
+  memcpy(message.sha256, t->ours, sizeof message.sha256);
+  remote_ask(&t->copy->remote, &t->ask, wanted, &message, answered);
 }
 
 void slot_free(struct slot *slot)
@@ -113,20 +145,45 @@ static void list(struct copy *copy, int exit_status, int code, const char *where
     copy->unlisted++;
 }
 
-void copy_fail(struct copy *copy, enum copy_end end, const char *path, int code, const char *format,
-               ...)
+/* Where get puts it: what a user can look at. */
+static void local_path(const struct copy *copy, const char *local, char path[PATH_MAX])
 {
-  char where[PATH_MAX + 16], what[1024];
-  va_list args;
+  const char *to = copy->params->to;
+  size_t length = to != NULL ? copy_unslashed(to) : 0;
+
+  if (copy->single[0] != '\0')
+    snprintf(path, PATH_MAX, "%s", to);
+  else if (length == 0)
+    snprintf(path, PATH_MAX, "%s", local);
+  else
+    snprintf(path, PATH_MAX, "%.*s%s%s", (int)length, to, to[length - 1] == '/' ? "" : "/", local);
+}
+
+static void fail_file(struct copy *copy, enum copy_end end, const char *name, int code,
+                      const char *format, va_list args)
+{
+  char where[PATH_MAX + 16], what[1024], path[PATH_MAX];
 
   copy->totals.failed++;
-  snprintf(where, sizeof where, "%s:%s", end == COPY_SERVER ? "server" : "client", path);
+  if (end == COPY_CLIENT && copy->ops->to == COPY_CLIENT) {
+    local_path(copy, name, path);
+    name = path;
+  }
+  snprintf(where, sizeof where, "%s:%s", end == COPY_SERVER ? "server" : "client", name);
   pst_make_printable(where, strlen(where), '?');
-  va_start(args, format);
   vsnprintf(what, sizeof what, format, args);
-  va_end(args);
   notice_error_at(where, "%s: %s", where, what);
   list(copy, PST_EXIT_FAILED, code, where, what);
+}
+
+void copy_fail(struct copy *copy, enum copy_end end, const char *name, int code, const char *format,
+               ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  fail_file(copy, end, name, code, format, args);
+  va_end(args);
 }
 
 int copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
@@ -144,44 +201,37 @@ int copy_wrong(struct copy *copy, const char *where, int code, const char *forma
   return code;
 }
 
-void copy_local_path(const struct copy *copy, const char *local, char path[PATH_MAX])
-{
-  const char *to = copy->params->to;
-  size_t length = to != NULL ? strlen(to) : 0;
-
-  while (length > 1 && to[length - 1] == '/')
-    length--;
-  if (copy->single[0] != '\0')
-    snprintf(path, PATH_MAX, "%s", to);
-  else if (length == 0)
-    snprintf(path, PATH_MAX, "%s", local);
-  else
-    snprintf(path, PATH_MAX, "%.*s%s%s", (int)length, to, to[length - 1] == '/' ? "" : "/", local);
-}
-
 void transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)
 {
-  struct copy *copy = t->copy;
-  char what[1024], path[PATH_MAX];
-  const char *where = end == COPY_SERVER ? t->name : t->local;
   va_list args;
 
   if (t->failed)
     return;
   t->failed = true;
-  if (end == COPY_CLIENT && copy->ops->to == COPY_CLIENT) {
-    copy_local_path(copy, t->local, path);
-    where = path;
-  }
   va_start(args, format);
-  vsnprintf(what, sizeof what, format, args);
+  fail_file(t->copy, end, end == COPY_SERVER ? t->name : t->local, code, format, args);
   va_end(args);
-  copy_fail(copy, end, where, code, "%s", what);
 }
 
 void transfer_refused(struct transfer *t, const struct serve_message *answer)
 {
   transfer_fail(t, COPY_SERVER, -(int)answer->code, "%s", answer->text);
+}
+
+void transfer_unread(struct transfer *t, int64_t result)
+{
+  char why[WHY_BYTES];
+  int code = why_unread(result, t->size, false, why);
+
+  transfer_fail(t, COPY_CLIENT, code, "%s", why);
+}
+
+void transfer_unwritten(struct transfer *t, int code)
+{
+  char why[WHY_BYTES];
+
+  why_unwritten(&t->part, code, false, why);
+  transfer_fail(t, COPY_CLIENT, code, "%s", why);
 }
 
 void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length)
@@ -237,10 +287,8 @@ static void abandoned(struct ask *ask, const struct serve_message *answer)
 
 void transfer_abandon(struct transfer *t)
 {
-  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
-
   if (t->open)
-    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, abandoned);
+    transfer_ask(t, SERVE_CLOSE, SERVE_DONE, abandoned);
   else
     transfer_end(t);
   t->open = false;

@@ -1,64 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Deficit round robin. */
 #include "turns.h"
 
+#include <assert.h>
 #include <stddef.h>
 
+/* Its next visit's quantum is given here. */
 static void append(struct turns *turns, struct turn *turn)
 {
+  turn->credit += TURNS_QUANTUM;
   turn->next = NULL;
   if (turns->first == NULL)
-    turns->first = turn;
-  else
-    turns->last->next = turn;
-  turns->last = turn;
-}
-
-static struct turn *take_first(struct turns *turns)
-{
-  struct turn *turn = turns->first;
-
-  turns->first = turn->next;
-  turns->given = false;
-  return turn;
+    turns->last = &turns->first;
+  *turns->last = turn;
+  turns->last = &turn->next;
 }
 
 void turns_join(struct turns *turns, struct turn *turn, uint64_t cost)
 {
-  if (turn->waits)
+  assert(cost > 0);
+  if (turn->cost > 0)
     return;
-  *turn = (struct turn){.cost = cost, .waits = true};
+  *turn = (struct turn){.cost = cost};
   append(turns, turn);
 }
 
 void turns_leave(struct turns *turns, struct turn *turn)
 {
-  struct turn *before = NULL;
+  struct turn **at = &turns->first;
 
-  if (!turn->waits)
+  if (turn->cost == 0)
     return;
-  turn->waits = false;
-  if (turns->first == turn) {
-    take_first(turns);
-    return;
-  }
-  for (before = turns->first; before->next != turn; before = before->next)
-    ;
-  before->next = turn->next;
-  if (turns->last == turn)
-    turns->last = before;
+  turn->cost = 0;
+  while (*at != turn)
+    at = &(*at)->next;
+  *at = turn->next;
+  if (*at == NULL)
+    turns->last = at;
 }
 
 struct turn *turns_next(struct turns *turns)
 {
   struct turn *turn;
 
-  while ((turn = turns->first) != NULL) {
-    if (!turns->given)
-      turn->credit += TURNS_QUANTUM;
-    turns->given = true;
-    if (turn->credit >= turn->cost)
-      break;
-    append(turns, take_first(turns));
+  while ((turn = turns->first) != NULL && turn->credit < turn->cost) {
+    turns->first = turn->next;
+    append(turns, turn);
   }
   return turn;
 }
@@ -68,7 +55,8 @@ void turns_spend(struct turns *turns, uint64_t cost)
   struct turn *turn = turns->first;
 
   turn->credit -= turn->cost;
-  turn->cost = cost;
   if (cost == 0)
     turns_leave(turns, turn);
+  else
+    turn->cost = cost;
 }

@@ -8,7 +8,6 @@
 #ifndef APP_SERVE_TURNS_H
 #define APP_SERVE_TURNS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #define TURNS_QUANTUM (64u << 10) /* bytes */
@@ -16,15 +15,13 @@
 /* Of one who waits. All zero: it does not. */
 struct turn {
   struct turn *next;
-  uint64_t cost;   /* bytes of what it does first */
+  uint64_t cost;   /* bytes of what it does first; 0: it does not wait */
   uint64_t credit; /* bytes */
-  bool waits;
 };
 
 /* All zero: nobody waits. */
 struct turns {
-  struct turn *first, *last;
-  bool given; /* the first has had its quantum */
+  struct turn *first, **last;
 };
 
 /* cost: at least 1. Of one that waits already it does nothing. */

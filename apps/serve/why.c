@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "why.h"
+
+#include "root.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "names.h"
+#include "part.h"
 #include "remedy.h"
 
 static const char *place(bool at_server)
@@ -33,32 +35,22 @@ static void refuse_part(int code, const char *name, bool at_server, char text[WH
 
 static void refuse_read(int code, char text[WHY_BYTES])
 {
-  const char *why = strerror(-code);
+  static const struct {
+    int code;
+    const char *why;
+  } known[] = {
+      {-ENOENT, "No such file or directory below the server's root; check the name"},
+      {-EISDIR, "it is a folder (--recursive takes all of it)"},
+      {-ENOTSUP, "it is neither a regular file nor a folder; name one of these"},
+      {-ENOTDIR, "it, or a part of its path, is no folder; check the name"},
+      {-ELOOP, "its path has too many symbolic links; name what they lead to"},
+      {-EACCES, "the server's user may not read it; allow it at the server (chmod, chown)"},
+  };
 
-  switch (code) {
-  case -ENOENT:
-    why = "No such file or directory below the server's root; check the name";
-    break;
-  case -EISDIR:
-    why = "it is a folder (--recursive takes all of it)";
-    break;
-  case -ENOTSUP:
-    why = "it is neither a regular file nor a folder; name one of these";
-    break;
-  case -ENOTDIR:
-    why = "it, or a part of its path, is no folder; check the name";
-    break;
-  case -ELOOP:
-    why = "its path has too many symbolic links; name what they lead to";
-    break;
-  case -EACCES:
-    why = "the server's user may not read it; allow it at the server (chmod, chown)";
-    break;
-  default:
-    snprintf(text, WHY_BYTES, "%s; at the server, %s", why, remedy_of_folder(-code));
-    return;
-  }
-  snprintf(text, WHY_BYTES, "%s", why);
+  snprintf(text, WHY_BYTES, "%s; at the server, %s", strerror(-code), remedy_of_folder(-code));
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (known[i].code == code)
+      snprintf(text, WHY_BYTES, "%s", known[i].why);
 }
 
 static void refuse_write(enum why_use use, int code, bool at_server, char text[WHY_BYTES])
@@ -120,4 +112,31 @@ void why_refused(enum why_use use, int code, const char *name, bool at_server, c
     refuse_read(code, text);
   else
     refuse_write(use, code, at_server, text);
+}
+
+int why_unread(int64_t result, uint64_t size, bool at_server, char text[WHY_BYTES])
+{
+  const int code = (int)-result;
+
+  if (code == 0)
+    snprintf(text, WHY_BYTES,
+             "%s became shorter than %" PRIu64
+             " bytes while it was read; try again once nothing writes to it",
+             at_server ? "the file" : "it", size);
+  else
+    snprintf(text, WHY_BYTES, "reading it: %s; %s%s", strerror(code),
+             at_server ? "at the server, " : "",
+             at_server ? remedy_of_folder(code) : remedy_of_source(code));
+  return code == 0 ? -ESTALE : -code;
+}
+
+void why_unwritten(struct part *part, int code, bool at_server, char text[WHY_BYTES])
+{
+  const bool full = code == -ENOSPC || code == -EDQUOT;
+
+  if (full)
+    part_remove(part);
+  snprintf(text, WHY_BYTES, "writing it: %s; what there %s; %s%s", strerror(-code),
+           full ? "was of it is removed" : "is of it is kept for --resume",
+           at_server ? "at the server, " : "", remedy_of_folder(-code));
 }

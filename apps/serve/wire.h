@@ -154,51 +154,23 @@ int serve_decode(const uint8_t *bytes, size_t length, struct serve_message *mess
 
 const char *serve_type_name(uint32_t type);
 
-/* ---- Shared by encoder and decoder ------------------------------------------ */
+/* ---- names.c: names of files as peers may say them: relative, parts joined by '/' ------------ */
 
-enum serve_key {
-  SERVE_KEY_TYPE,
-  SERVE_KEY_MAGIC,
-  SERVE_KEY_MAJOR,
-  SERVE_KEY_MINOR,
-  SERVE_KEY_PROGRAM,
-  SERVE_KEY_TAG,
-  SERVE_KEY_REGION,
-  SERVE_KEY_PLACE,
-  SERVE_KEY_OP,
-  SERVE_KEY_PIECES,
-  SERVE_KEY_LENGTH,
-  SERVE_KEY_ITERATION,
-  SERVE_KEY_FLAGS,
-  SERVE_KEY_NAME,
-  SERVE_KEY_FILE,
-  SERVE_KEY_OFFSET,
-  SERVE_KEY_SIZE,
-  SERVE_KEY_MODE,
-  SERVE_KEY_CRC,
-  SERVE_KEY_SHA256,
-  SERVE_KEY_CODE,
-  SERVE_KEY_TEXT,
-  SERVE_KEY_NS,
-  SERVE_KEY_CURSOR,
-  SERVE_KEY_ENTRIES, /* array of kind and name in turn */
-  SERVE_KEY_REQUEST_MAX,
-  SERVE_KEY_CHUNK_MAX,
-  SERVE_KEY_IDLE,
-  SERVE_KEY_WINDOW,
-  SERVE_KEYS,
-};
+#define NAMES_PART_SUFFIX ".penstock-part"
+/* So that ".NAME.penstock-part" is one that file systems take. */
+#define NAMES_BYTES_MAX 240u /* of what stands between two slashes */
 
-/* What is known of a key: a number of at most `max` that lies in the message at `at`, of
- * `bytes` bytes; bytes 0: one of those with a form of their own. */
-struct serve_field {
-  const char *name;
-  size_t at;
-  uint32_t bytes;
-  uint64_t least, most;
-};
-extern const struct serve_field serve_fields[SERVE_KEYS];
+/* Copies a legal name and ends it by NUL. 0; -EINVAL with *why: the rule that it breaks, in
+ * words; -ENAMETOOLONG likewise. `name` has room for SERVE_NAME_MAX + 1. */
+int names_check(const uint8_t *bytes, size_t length, char *name, const char **why);
 
-extern const struct pst_cbor_form serve_forms[SERVE_TYPES]; /* by type */
+/* The same for one part of a name: no '/'. */
+int names_check_part(const uint8_t *bytes, size_t length, char *name, const char **why);
+
+/* What a transfer that is under way, or was interrupted, writes to. */
+bool names_is_part(const uint8_t *bytes, size_t length);
+/* Bytes of the control character at the head: ASCII's, or U+0080 to U+009F as UTF-8. 0: none. A
+ * name is bytes, so what else is no UTF-8, or turns the direction of writing, is legal. */
+size_t names_control(const uint8_t *bytes, size_t length);
 
 #endif

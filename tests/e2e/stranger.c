@@ -28,7 +28,7 @@
 
 #include <penstock/penstock.h>
 
-#include "serve/sums.h"
+#include "serve/io.h"
 #include "serve/wire.h"
 
 #define LINE_BYTES 8192

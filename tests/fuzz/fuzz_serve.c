@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "require.h"
-#include "serve/names.h"
 #include "serve/wire.h"
 
 static struct serve_message first, second;

@@ -354,7 +354,7 @@ int pst_area_verify(struct pst_area *a, uint64_t offset, uint64_t length, uint64
 
 void world_require_asked(const struct io_request *request)
 {
-  const struct job *job = request->owner;
+  const struct job *job = FROM(struct job, io, request);
   const struct pst_peer *peer = job->client->peer;
 
   model_io(peer->model, request, peer->behind);
@@ -362,7 +362,7 @@ void world_require_asked(const struct io_request *request)
 
 void world_io_ended(const struct io_request *request)
 {
-  const struct job *job = request->owner;
+  const struct job *job = FROM(struct job, io, request);
   const struct pst_peer *peer = job->client->peer;
 
   if (peer != NULL) /* else it has left meanwhile */

@@ -41,9 +41,9 @@ void script_run(struct server *server, struct server_params params)
   struct pst_error error = PST_ERROR_INIT;
 
   kept = params;
-  kept.listen = "";
-  kept.memory = "host";
-  kept.clients = WORLD_PEERS;
+  kept.node.listen = "";
+  kept.area.memory = "host";
+  kept.node.peers = WORLD_PEERS;
   has_ended = false;
   notice_level(PST_LOG_ERROR);
   world_node_begin();

@@ -111,8 +111,7 @@ static const struct copy_ops ops = {.verb = "moved",
                                     .begin = begin,
                                     .feed = feed,
                                     .finish = transfer_end,
-                                    .retry = begin,
-                                    .abandon = transfer_end};
+                                    .retry = begin};
 
 static int run(void (*step)(struct copy *copy), unsigned files)
 {

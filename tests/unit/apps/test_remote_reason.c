@@ -58,7 +58,7 @@ struct io_request *__wrap_io_poll(struct io *io)
 static void test_a_server_that_leaves_has_its_reason_reported(void **state)
 {
   struct remote remote = {.address = "127.0.0.1:1", .awake = 1};
-  const struct remote_params params = {.address = "127.0.0.1:1", .memory = "host"};
+  const struct remote_params params = {.address = "127.0.0.1:1", .area.memory = "host"};
   struct pst_error error = PST_ERROR_INIT;
   struct pst_area *area;
   uint32_t region;

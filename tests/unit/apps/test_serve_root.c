@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "serve/names.h"
 #include "serve/part.h"
 #include "serve/root.h"
+#include "serve/wire.h"
 #include "support.h"
 
 static int root;
