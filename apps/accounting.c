@@ -196,7 +196,7 @@ static void say_nothing_arrived(const struct account *account, const char *carri
              "; check the receiver's `device` and `port`, firewalls and the route");
 }
 
-enum accounting_finding accounting_check(const struct account *account, char *why, size_t size)
+enum finding accounting_check(const struct account *account, char *why, size_t size)
 {
   char first[ACCOUNTING_FIRST_WRONG_BYTES];
   const char *carrier =
@@ -207,13 +207,13 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
     snprintf(why, size, "corrupted: %" PRIu64 " of %" PRIu64 " message%s checked%s",
              account->corrupted, account->verified, plural(account->verified),
              accounting_first_wrong(account, first));
-    return ACCOUNT_CORRUPTED;
+    return FINDING_CORRUPTED;
   }
   if (!account->sent_known || !account->delivered_known) {
     snprintf(why, size, "%s is not known",
              account->sent_known ? "how many messages were delivered"
                                  : "how many messages were sent");
-    return ACCOUNT_UNKNOWN;
+    return FINDING_UNKNOWN_COUNTS;
   }
   if (account->sent != account->delivered + account->dropped) {
     snprintf(why, size,
@@ -221,28 +221,28 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
              " dropped = %" PRIu64,
              account->sent, account->delivered, account->dropped,
              account->delivered + account->dropped);
-    return ACCOUNT_UNBALANCED;
+    return FINDING_UNBALANCED;
   }
   if (account->sent > 0 && account->delivered == 0) {
     say_nothing_arrived(account, carrier, why, size);
-    return ACCOUNT_NOTHING;
+    return FINDING_NOTHING_ARRIVED;
   }
   if (account->dropped > account->blameless && !account->lossy) {
     snprintf(why, size, "lost on a reliable transport (%s): %" PRIu64 " of %" PRIu64 " message%s",
              carrier, account->dropped - account->blameless, account->sent, plural(account->sent));
-    return ACCOUNT_LOSS;
+    return FINDING_LOSS;
   }
   if (account->duplicates > 0 && !account->lossy) {
     snprintf(why, size,
              "%" PRIu64 " message%s arrived twice on a transport that promises each once (%s)",
              account->duplicates, plural(account->duplicates), carrier);
-    return ACCOUNT_DUPLICATES;
+    return FINDING_DUPLICATES;
   }
   if (account->reordered > 0 && account->ordered) {
     snprintf(why, size,
              "%" PRIu64 " message%s came late on a transport that promises their order (%s)",
              account->reordered, plural(account->reordered), carrier);
-    return ACCOUNT_REORDERED;
+    return FINDING_REORDERED;
   }
-  return ACCOUNT_BALANCED;
+  return FINDING_NONE;
 }

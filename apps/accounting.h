@@ -9,6 +9,8 @@
 
 #include <penstock/penstock.h>
 
+#include "finding.h"
+
 struct account {
   bool sent_known;     /* else `sent` is the least it can have been, or 0 */
   uint32_t sent_basis; /* enum pst_sent_basis */
@@ -52,18 +54,11 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
 void accounting_least(struct account *account, const struct pst_counter_value *counters,
                       uint32_t count);
 
-enum accounting_finding {
-  ACCOUNT_BALANCED = 0, /* all accounted for; datagram loss included */
-  ACCOUNT_UNKNOWN,      /* nobody can say how many were sent or delivered */
-  ACCOUNT_UNBALANCED,   /* sent != delivered + dropped */
-  ACCOUNT_NOTHING,      /* messages were sent, and none arrived */
-  ACCOUNT_LOSS,         /* balanced, but a reliable carrier lost messages */
-  ACCOUNT_DUPLICATES,   /* the same, and it delivered some twice */
-  ACCOUNT_REORDERED,    /* the same, and one that keeps the order did not */
-  ACCOUNT_CORRUPTED,    /* wrong bytes arrived */
-};
-/* `why` gets a sentence with the numbers, "" when balanced. */
-enum accounting_finding accounting_check(const struct account *account, char *why, size_t size);
+/* What is wrong, the worst of it. FINDING_NONE: all is accounted for, datagram loss included;
+ * FINDING_UNKNOWN_COUNTS: nobody can say how many were sent or delivered. FINDING_LOSS,
+ * FINDING_DUPLICATES and FINDING_REORDERED are of a transport that promises otherwise. `why` gets a
+ * sentence with the numbers, "" when nothing is wrong. */
+enum finding accounting_check(const struct account *account, char *why, size_t size);
 
 /* "; first found: message 7, byte 3: expected 0x10, found 0x30", or "" where that is not known. */
 #define ACCOUNTING_FIRST_WRONG_BYTES 128

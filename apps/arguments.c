@@ -4,59 +4,27 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
 #include "notice.h"
+#include "util/nearest.h"
 #include "words.h"
 
 #define NAME_MAX_BYTES 64
 
-/* Damerau-Levenshtein distance with adjacent transpositions. */
-static size_t distance(const char *a, const char *b)
+const char *arguments_meant(const char *word, const char *const *names, size_t count,
+                            const char *lead, char text[ARGUMENTS_MEANT_BYTES])
 {
-  size_t rows[3][NAME_MAX_BYTES + 1];
-  size_t m = strlen(a), n = strlen(b);
+  const char *near = nearest_name(word, names, count);
 
-  if (m > NAME_MAX_BYTES || n > NAME_MAX_BYTES)
-    return NAME_MAX_BYTES;
-  for (size_t j = 0; j <= n; j++)
-    rows[0][j] = j;
-  for (size_t i = 1; i <= m; i++) {
-    size_t *row = rows[i % 3], *above = rows[(i - 1) % 3], *twice = rows[(i + 1) % 3];
-    row[0] = i;
-    for (size_t j = 1; j <= n; j++) {
-      size_t best = above[j - 1] + (a[i - 1] != b[j - 1]);
-      if (above[j] + 1 < best)
-        best = above[j] + 1;
-      if (row[j - 1] + 1 < best)
-        best = row[j - 1] + 1;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && twice[j - 2] + 1 < best)
-        best = twice[j - 2] + 1;
-      row[j] = best;
-    }
-  }
-  return rows[m % 3][n];
-}
-
-const char *arguments_nearest(const char *word, const char *const *names)
-{
-  const char *found = NULL;
-  size_t least = SIZE_MAX;
-
-  for (; *names != NULL; names++) {
-    size_t length = strlen(word) > strlen(*names) ? strlen(word) : strlen(*names);
-    size_t allowed = length / 3 > 0 ? length / 3 : 1;
-    size_t d = distance(word, *names);
-    if (d <= allowed && d < least) {
-      least = d;
-      found = *names;
-    }
-  }
-  return found;
+  text[0] = '\0';
+  if (near != NULL)
+    snprintf(text, ARGUMENTS_MEANT_BYTES, "%s%s'?", lead, near);
+  return text;
 }
 
 int arguments_duration(const char *text, uint64_t *ns)
@@ -181,10 +149,14 @@ static const char *option_of(const char *what, char *option, size_t size)
   return option[0] == '-' ? option : NULL;
 }
 
-enum arguments_result arguments_wrong(const struct command *command, const char *what)
+enum arguments_result arguments_wrong(const struct command *command, const char *format, ...)
 {
-  char option[256];
+  char what[512], option[256];
+  va_list args;
 
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
   notice_error_at(option_of(what, option, sizeof option),
                   "%s: %s; `penstock %s --help` lists the options", command->name, what,
                   command->name);
@@ -193,8 +165,8 @@ enum arguments_result arguments_wrong(const struct command *command, const char 
 
 static enum arguments_result unknown_option(const struct command *command, const char *written)
 {
-  const char *names[WORDS_MAX + 1];
-  char what[512], bare[NAME_MAX_BYTES + 1];
+  const char *names[WORDS_MAX];
+  char bare[NAME_MAX_BYTES + 1], meant[ARGUMENTS_MEANT_BYTES];
   bool known = false, takes_none = false;
   size_t count = 0;
 
@@ -209,111 +181,96 @@ static enum arguments_result unknown_option(const struct command *command, const
     if (ours)
       names[count++] = option_words[i].name;
   }
-  names[count] = NULL;
   if (known) {
-    snprintf(what, sizeof what,
-             takes_none ? "option '--%s' takes no value"
-                        : "'--%s' is an option of other subcommands",
-             bare);
-    return arguments_wrong(command, what);
+    return arguments_wrong(command,
+                           takes_none ? "option '--%s' takes no value"
+                                      : "'--%s' is an option of other subcommands",
+                           bare);
   }
-  const char *near = arguments_nearest(bare, names);
-  snprintf(what, sizeof what, "unknown option '%.200s'%s%s%s", written,
-           near != NULL ? ", did you mean '--" : "", near != NULL ? near : "",
-           near != NULL ? "'?" : "");
-  return arguments_wrong(command, what);
+  return arguments_wrong(command, "unknown option '%.200s'%s", written,
+                         arguments_meant(bare, names, count, ", did you mean '--", meant));
+}
+
+static enum arguments_result add(const struct command *command, const char ***list, size_t *count,
+                                 const char *item)
+{
+  return append(list, count, item) < 0 ? arguments_wrong(command, "out of memory") : ARGUMENTS_OK;
+}
+
+static bool is_assignment(const char *text)
+{
+  return strchr(text, '=') != NULL && text[0] != '=';
 }
 
 static enum arguments_result take(const struct command *command, int key, const char *value,
                                   struct arguments *a)
 {
-  char what[512];
-  int result = 0;
-
   switch (key) {
   case KEY_LONG:
-    result = arguments_duration(value, &a->duration_ns);
-    if (result == 0 && a->duration_ns == 0)
-      result = -EINVAL;
     a->duration_set = true;
-    snprintf(what, sizeof what,
-             "--duration '%.100s' is not a time above 0; write 3, 1.5, 250ms, 2min or 1h", value);
-    break;
+    if (arguments_duration(value, &a->duration_ns) < 0 || a->duration_ns == 0)
+      return arguments_wrong(
+          command, "--duration '%.100s' is not a time above 0; write 3, 1.5, 250ms, 2min or 1h",
+          value);
+    return ARGUMENTS_OK;
   case KEY_LONG + 1:
-    result = arguments_count(value, &a->count);
     a->count_set = true;
-    snprintf(what, sizeof what, "--count '%.100s' is not a whole number up to 2^64 - 1", value);
-    break;
+    if (arguments_count(value, &a->count) < 0)
+      return arguments_wrong(command, "--count '%.100s' is not a whole number up to 2^64 - 1",
+                             value);
+    return ARGUMENTS_OK;
   case KEY_JSON:
-    if (value[0] != '\0')
-      a->json = value;
-    else
-      result = -EINVAL;
-    snprintf(what, sizeof what, "--json needs the name of a file, or - for standard output");
-    break;
+    if (value[0] == '\0')
+      return arguments_wrong(command, "--json needs the name of a file, or - for standard output");
+    a->json = value;
+    return ARGUMENTS_OK;
   case KEY_LONG + 3:
-    result = append(&a->streams, &a->stream_count, value);
-    break;
-  case KEY_LONG + 4: {
-    const char *equals = strchr(value, '=');
-    result = equals == NULL || equals == value ? -EINVAL : append(&a->sets, &a->set_count, value);
-    snprintf(what, sizeof what,
-             "--set '%.200s' is not PATH=VALUE, as in --set streams.packets.ring=4096", value);
-    break;
-  }
+    return add(command, &a->streams, &a->stream_count, value);
+  case KEY_LONG + 4:
+    if (!is_assignment(value))
+      return arguments_wrong(
+          command, "--set '%.200s' is not PATH=VALUE, as in --set streams.packets.ring=4096",
+          value);
+    return add(command, &a->sets, &a->set_count, value);
   case KEY_LONG + 5:
     /* The caller would choose code that runs with more privileges than the caller has. */
-    result =
-        getauxval(AT_SECURE) != 0 ? -EPERM : append(&a->plugin_paths, &a->plugin_path_count, value);
-    snprintf(what, sizeof what,
-             "--plugin-path is refused: this program runs with other privileges than its "
-             "caller's; install the plugins");
-    break;
+    if (getauxval(AT_SECURE) != 0)
+      return arguments_wrong(
+          command, "--plugin-path is refused: this program runs with other privileges than its "
+                   "caller's; install the plugins");
+    return add(command, &a->plugin_paths, &a->plugin_path_count, value);
   case KEY_LONG + 6:
     a->judged_for = value;
     if (strcmp(value, "run") != 0 && strcmp(value, "send") != 0 && strcmp(value, "receive") != 0)
-      result = -EINVAL;
-    snprintf(what, sizeof what, "--for '%.100s' is not one of run, send, receive", value);
-    break;
+      return arguments_wrong(command, "--for '%.100s' is not one of run, send, receive", value);
+    return ARGUMENTS_OK;
   case 'q':
     a->quiet = true;
-    break;
+    return ARGUMENTS_OK;
   case 'v':
     a->verbose++;
-    break;
+    return ARGUMENTS_OK;
   case KEY_TRANSPORT_OPTION:
-  case KEY_MEMORY_OPTION: {
-    bool transport = key == KEY_TRANSPORT_OPTION;
-    const char *equals = strchr(value, '=');
-    if (equals == NULL || equals == value)
-      result = -EINVAL;
-    else if (transport)
-      result = append(&a->transport_options, &a->transport_option_count, value);
-    else
-      result = append(&a->memory_options, &a->memory_option_count, value);
-    snprintf(what, sizeof what,
-             "--%s-option '%.200s' is not KEY=VALUE; `penstock plugins NAME` "
-             "lists the options of a plugin",
-             transport ? "transport" : "memory", value);
-    break;
+  case KEY_MEMORY_OPTION:
+    if (!is_assignment(value))
+      return arguments_wrong(command,
+                             "--%s-option '%.200s' is not KEY=VALUE; `penstock plugins NAME` "
+                             "lists the options of a plugin",
+                             key == KEY_TRANSPORT_OPTION ? "transport" : "memory", value);
+    return key == KEY_TRANSPORT_OPTION
+               ? add(command, &a->transport_options, &a->transport_option_count, value)
+               : add(command, &a->memory_options, &a->memory_option_count, value);
+  default: {
+    const char **word = key >= KEY_NODE ? &a->node[key - KEY_NODE] : &a->bench[key - KEY_BENCH];
+    *word = value != NULL ? value : "";
+    return ARGUMENTS_OK;
   }
-  default:
-    if (key >= KEY_NODE)
-      a->node[key - KEY_NODE] = value != NULL ? value : "";
-    else if (key >= KEY_BENCH)
-      a->bench[key - KEY_BENCH] = value != NULL ? value : "";
-    break;
   }
-  if (result == -ENOMEM)
-    return arguments_wrong(command, "out of memory");
-  return result < 0 ? arguments_wrong(command, what) : ARGUMENTS_OK;
 }
 
 static enum arguments_result take_operands(const struct command *command, int argc, char **argv,
                                            struct arguments *a)
 {
-  char what[512];
-
   size_t most = command->operands_most > 0 ? command->operands_most : 1;
   size_t least = command->operands_least > 0 ? command->operands_least : 1;
 
@@ -323,14 +280,12 @@ static enum arguments_result take_operands(const struct command *command, int ar
   }
   a->operand = a->operand_count > 0 ? a->operands[0] : NULL;
   if (optind < argc) {
-    snprintf(what, sizeof what, "one %s is enough, '%.200s' is too many", command->operand,
-             argv[optind]);
-    return arguments_wrong(command, what);
+    return arguments_wrong(command, "one %s is enough, '%.200s' is too many", command->operand,
+                           argv[optind]);
   }
   if (a->operand_count < least && command->need == OPERAND_REQUIRED) {
-    snprintf(what, sizeof what, "%s is missing%s", command->operand,
-             a->operand_count > 0 ? " in part" : "");
-    return arguments_wrong(command, what);
+    return arguments_wrong(command, "%s is missing%s", command->operand,
+                           a->operand_count > 0 ? " in part" : "");
   }
   return ARGUMENTS_OK;
 }
@@ -338,11 +293,10 @@ static enum arguments_result take_operands(const struct command *command, int ar
 static enum arguments_result wrong_option(const struct command *command, int key, char **argv)
 {
   const char *written = argv[optind > 0 ? optind - 1 : 0];
-  char letter[3] = {'-', (char)optopt, '\0'}, what[512];
+  char letter[3] = {'-', (char)optopt, '\0'};
 
   if (key == ':') {
-    snprintf(what, sizeof what, "option '%.200s' needs a value", written);
-    return arguments_wrong(command, what);
+    return arguments_wrong(command, "option '%.200s' needs a value", written);
   }
   bool is_short = optopt > 0 && optopt < KEY_LONG && strncmp(written, "--", 2) != 0;
   return unknown_option(command, is_short ? letter : written);
@@ -353,13 +307,11 @@ static enum arguments_result refuse_twice(const struct command *command,
                                           const struct option_word *word, const char *value,
                                           struct arguments *arguments)
 {
-  char what[512];
-
   if (word->key == KEY_JSON && value[0] != '\0')
     arguments->json = value;
-  snprintf(what, sizeof what, "--%s is written twice, the second time with '%.200s'; write it once",
-           word->name, value);
-  return arguments_wrong(command, what);
+  return arguments_wrong(command,
+                         "--%s is written twice, the second time with '%.200s'; write it once",
+                         word->name, value);
 }
 
 enum arguments_result arguments_parse(const struct command *command, int argc, char **argv,

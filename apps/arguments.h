@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <penstock/penstock.h>
+
 enum option_bit {
   OPTION_JSON = 1u << 0,
   OPTION_DURATION = 1u << 1,
@@ -110,7 +112,8 @@ struct command {
   enum operand_need need;
   uint32_t operands_least, operands_most; /* 0: one, as `need` says */
   uint32_t options;                       /* enum option_bit */
-  bool forks; /* and has no other thread before: it calls result_watch() itself */
+  uint32_t roles; /* of the streams that it runs, enum pst_session_role bits; 0: none */
+  bool forks;     /* and has no other thread before: it calls result_watch() itself */
   const char *summary;
   const char *help; /* what follows the usage line: what it does, two examples */
   /* Is `path` a file that the operands have the command read or write? NULL: they name none. */
@@ -130,7 +133,8 @@ void arguments_free(struct arguments *arguments);
 void arguments_help(const struct command *command);
 
 /* Say what is wrong with the command line, and where its options are listed. */
-enum arguments_result arguments_wrong(const struct command *command, const char *what);
+enum arguments_result arguments_wrong(const struct command *command, const char *format, ...)
+    PST_PRINTF(2, 3);
 
 /* "3", "1.5" (seconds), or with a unit as in YAML: ns us ms s min h. 0 or -EINVAL,
  * -ERANGE. */
@@ -140,7 +144,10 @@ int arguments_count(const char *text, uint64_t *count);
  * -ERANGE. */
 int arguments_size(const char *text, uint64_t *bytes);
 
-/* The one of `names` (NULL-terminated) that was most likely meant, or NULL. */
-const char *arguments_nearest(const char *word, const char *const *names);
+/* What to say behind a word that is none of `names`: `lead`, ", did you mean '", with the one that
+ * was most likely meant, and "'?"; "": none is near. */
+#define ARGUMENTS_MEANT_BYTES 128
+const char *arguments_meant(const char *word, const char *const *names, size_t count,
+                            const char *lead, char text[ARGUMENTS_MEANT_BYTES]);
 
 #endif

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "banner.h"
-
-#include "accounting.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "accounting.h"
+#include "drive.h"
 #include "notice.h"
 #include "statistics.h"
+#include "stream_config.h"
 
 static void print_memory(const char *plugin, const struct pst_stats *stats, char *text, size_t size)
 {
@@ -20,16 +19,16 @@ static void warn_of_loss(const struct flow *flow, const struct pst_stats *in, ui
 {
   char key[512];
 
-  snprintf(key, sizeof key, "streams.%s.expect.max_loss", flow->name);
-  if ((capabilities & PST_CAP_RELIABLE) != 0 || pst_config_get(flow->drive->config, key) != NULL)
+  if ((capabilities & PST_CAP_RELIABLE) != 0 ||
+      stream_text(flow->drive->config, flow->name, "expect.max_loss") != NULL)
     return;
   if (flow->foreign && (in == NULL || (capabilities & PST_CAP_SEQUENCE) == 0))
     return; /* it cannot be known here */
   snprintf(key, sizeof key, "streams.%s", flow->name);
-  notice_warn_always(FINDING_NO_MAX_LOSS, key,
-                     "%s: this transport may lose messages, and no bound says how many: without "
-                     "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
-                     flow->name);
+  notice_warn(FINDING_NO_MAX_LOSS, key,
+              "%s: this transport may lose messages, and no bound says how many: without "
+              "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
+              flow->name);
 }
 
 void banner_stream(const struct flow *flow)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
+#include "drive.h"
 #include "notice.h"
-#include "preflight.h"
+#include "stream_config.h"
 
 static int print_effective(const struct pst_config *config, struct pst_error *error)
 {
@@ -21,27 +21,16 @@ static int print_effective(const struct pst_config *config, struct pst_error *er
   return 0;
 }
 
-static const struct {
-  const char *name;
-  uint32_t roles;
-} commands[] = {
-    {"run", PST_SESSION_SENDER | PST_SESSION_RECEIVER},
-    {"send", PST_SESSION_SENDER},
-    {"receive", PST_SESSION_RECEIVER},
-};
+static const struct command *const commands[] = {&command_run, &command_send, &command_receive};
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
 static int has_streams(const struct pst_config *config, const struct arguments *arguments,
                        struct pst_error *error)
 {
-  for (size_t i = 0; i < arguments->stream_count; i++) {
-    bool found = false;
-    for (uint32_t j = 0; j < pst_config_stream_count(config); j++)
-      found |= strcmp(pst_config_stream_name(config, j), arguments->streams[i]) == 0;
-    if (!found)
+  for (size_t i = 0; i < arguments->stream_count; i++)
+    if (!stream_exists(config, arguments->streams[i]))
       return notice_fail(error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'",
                          arguments->operand, arguments->streams[i]);
-  }
   return 0;
 }
 
@@ -55,14 +44,14 @@ static int judge(const struct pst_config *config, const struct arguments *argume
 
   if (has_streams(config, arguments, error) < 0)
     return error->code;
-  if (arguments->judged_for == NULL && preflight_any(config, arguments, error) != 0)
+  if (arguments->judged_for == NULL && preflight(config, NULL, arguments, error) != 0)
     return error->code;
   for (size_t i = 0; i < COMMANDS; i++) {
     if (arguments->judged_for == NULL)
       notice_level(NOTICE_NONE);
-    else if (strcmp(arguments->judged_for, commands[i].name) != 0)
+    else if (strcmp(arguments->judged_for, commands[i]->name) != 0)
       continue;
-    refused += preflight(config, commands[i].roles, commands[i].name, arguments, &errors[i]) != 0;
+    refused += preflight(config, commands[i], arguments, &errors[i]) != 0;
     if (arguments->judged_for != NULL)
       return *error = errors[i], errors[i].code;
   }
@@ -71,7 +60,7 @@ static int judge(const struct pst_config *config, const struct arguments *argume
     return notice_fail(error, PST_EXIT_USAGE, -EINVAL, "%s", errors[0].text);
   for (size_t i = 0; i < COMMANDS; i++)
     if (errors[i].code != 0)
-      notice(PST_LOG_INFO, "note: `penstock %s` would refuse it: %s", commands[i].name,
+      notice(PST_LOG_INFO, "note: `penstock %s` would refuse it: %s", commands[i]->name,
              errors[i].text);
   return 0;
 }

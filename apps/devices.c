@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "devices.h"
-
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "drive.h"
 #include "json_put.h"
@@ -12,26 +9,20 @@
 #include "result.h"
 
 /* "transport udp, device eth0, worker of thread 1: sockets 1": those that are not 0. */
-static void say_counters(const char *whose, const struct pst_counter_value *values, uint32_t count)
+static struct json_object *take_counters(const char *whose, const struct pst_counter_value *values,
+                                         int count)
 {
+  const struct result_counters counters = result_counters(values, count);
   char line[1024];
   size_t at = 0;
 
-  for (uint32_t i = 0; i < count && at < sizeof line; i++)
+  for (uint32_t i = 0; i < counters.count && at < sizeof line; i++)
     if (values[i].value != 0)
       at += (size_t)snprintf(line + at, sizeof line - at, "%s%s %" PRIu64, at > 0 ? ", " : "",
                              values[i].name, values[i].value);
   if (at > 0)
     notice(PST_LOG_DEBUG, "%s: %s", whose, line);
-}
-
-static struct json_object *take_counters(const char *whose, struct pst_counter_value *values,
-                                         int count)
-{
-  uint32_t known = count < 0 ? 0 : (uint32_t)count < COUNTERS_MAX ? (uint32_t)count : COUNTERS_MAX;
-
-  say_counters(whose, values, known);
-  return result_counters_json(&(struct result_counters){values, known});
+  return result_counters_json(&counters);
 }
 
 static struct json_object *workers_json(const struct drive *drive, uint32_t index,

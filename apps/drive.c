@@ -2,27 +2,19 @@
 #include "drive.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <json-c/json.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "accounting.h"
-#include "banner.h"
 #include "clock.h"
-#include "devices.h"
-#include "flows.h"
 #include "notice.h"
-#include "preflight.h"
-#include "report.h"
 #include "result.h"
 #include "result_file.h"
 #include "signals.h"
-#include "thread.h"
 
 #define LINE_NS NS_PER_S
 #define BANNER_NS (20 * NS_PER_MS) /* how often to look whether streams have connected */
@@ -51,7 +43,7 @@ static int open_session(struct drive *drive)
 {
   const struct pst_session_params params = {
       .struct_size = sizeof params,
-      .roles = drive->roles,
+      .roles = drive->command->roles,
       .streams = drive->arguments->streams,
       .stream_count = (uint32_t)drive->arguments->stream_count,
   };
@@ -92,9 +84,10 @@ static uint64_t counted(const struct flow *flow, const char *name)
 
   if (flow->receiver.handle == NULL)
     return 0;
-  int count = pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX);
+  const struct result_counters counters =
+      result_counters(values, pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX));
   const struct pst_counter_value *counter =
-      statistics_counter(values, (uint32_t)(count < COUNTERS_MAX ? count : COUNTERS_MAX), name);
+      statistics_counter(counters.values, counters.count, name);
   return counter != NULL ? counter->value : 0;
 }
 
@@ -178,23 +171,6 @@ static void watch(struct drive *drive)
 
 /* ---- The result --------------------------------------------------------------- */
 
-static struct json_object *begin_result(const struct drive *drive)
-{
-  struct environment environment;
-
-  environment_read(&environment);
-  const struct result_head head = {
-      .version = pst_version(),
-      .command = drive->command->name,
-      .command_line = drive->arguments->line,
-      .streams = true,
-      .config_file = drive->arguments->operand,
-      .config_hash = drive->config != NULL ? pst_config_hash(drive->config) : NULL,
-      .environment = &environment,
-  };
-  return result_new(&head);
-}
-
 static void add_plugins(const struct drive *drive, struct json_object *result)
 {
   uint32_t count = pst_session_plugins(drive->session);
@@ -207,7 +183,9 @@ static void add_plugins(const struct drive *drive, struct json_object *result)
 
 static int report(struct drive *drive, bool ran)
 {
-  struct json_object *result = drive->arguments->json != NULL ? begin_result(drive) : NULL;
+  struct json_object *result = drive->arguments->json != NULL
+                                   ? result_new(drive->command, drive->arguments, drive->config)
+                                   : NULL;
   int status = PST_EXIT_OK;
 
   if (drive->error.code != 0)
@@ -219,24 +197,21 @@ static int report(struct drive *drive, bool ran)
     devices_report(drive, result);
   for (uint32_t i = 0; ran && i < drive->flow_count; i++) {
     report_flow(&drive->flows[i], result);
-    status = report_worse(status, drive->flows[i].exit_status);
+    status = finding_worse(status, drive->flows[i].exit_status);
   }
   return drive->arguments->json != NULL ? result_conclude(result, drive->arguments->json, status)
                                         : status;
 }
 
-int drive_main(uint32_t roles, const struct command *command, const struct arguments *arguments)
+int drive_main(const struct command *command, const struct arguments *arguments)
 {
-  struct drive drive = {.command = command,
-                        .arguments = arguments,
-                        .roles = roles,
-                        .event_fd = -1,
-                        .error = PST_ERROR_INIT};
+  struct drive drive = {
+      .command = command, .arguments = arguments, .event_fd = -1, .error = PST_ERROR_INIT};
   bool ran = false;
 
   int result = open_library(&drive);
   if (result == 0)
-    result = preflight(drive.config, roles, command->name, arguments, &drive.error);
+    result = preflight(drive.config, command, arguments, &drive.error);
   if (result == 0)
     result = flows_open(&drive);
   if (result == 0)

@@ -4,7 +4,6 @@
 #ifndef APP_DRIVE_H
 #define APP_DRIVE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,13 +11,11 @@
 #include <penstock/penstock.h>
 
 #include "arguments.h"
-#include "expect.h"
 #include "sink.h"
 #include "source.h"
 #include "statistics.h"
 
-#define FRAME_BATCH 8    /* frames of one poll */
-#define COUNTERS_MAX 128 /* of one side of a stream */
+#define FRAME_BATCH 8 /* frames of one poll */
 
 enum side_phase {
   SIDE_FLOWING = 0, /* messages are made or taken */
@@ -80,7 +77,6 @@ struct flow {
 struct drive {
   const struct command *command;
   const struct arguments *arguments;
-  uint32_t roles; /* enum pst_session_role */
   struct pst_config *config;
   struct pst_session *session;
   struct flow *flows;
@@ -93,7 +89,57 @@ struct drive {
   struct pst_error error;       /* what ended the run before it began */
 };
 
-/* The whole of the subcommand; returns the exit status. */
-int drive_main(uint32_t roles, const struct command *command, const struct arguments *arguments);
+/* The whole of a subcommand that runs `command->roles`; returns the exit status. */
+int drive_main(const struct command *command, const struct arguments *arguments);
+
+/* ---- preflight.c: what the file has wrong, before anything is opened ---------------- */
+
+/* What `command` would refuse; NULL: what no two ends can make good, whichever commands open them:
+ * two sinks that are one file, and values of one end that no command takes. Reports every finding
+ * with its place. 0, or the code in *error. Leaves no file behind, and opens none that is not
+ * regular. */
+int preflight(const struct pst_config *config, const struct command *command,
+              const struct arguments *arguments, struct pst_error *error);
+
+/* ---- flows.c: the streams of this run, with their sources and sinks ---------------- */
+
+/* Which streams, and open their sources and sinks: before the session, so that
+ * nothing has started when a file is wrong. */
+int flows_open(struct drive *drive);
+/* Give each its sender and receiver, and announce the sources. */
+int flows_bind(struct drive *drive);
+void flows_close(struct drive *drive);
+
+/* ---- thread.c: the threads that drive the senders and receivers -------------------- */
+
+/* Before the session begins: may each thread run on the CPU that it is given? */
+int threads_check(struct drive *drive);
+/* Start all; on failure those started are joined. */
+int threads_start(struct drive *drive, struct pst_error *error);
+/* Wait until each side of each stream is over. */
+void threads_join(struct drive *drive);
+bool threads_over(const struct drive *drive);
+
+/* ---- step.c: one round of a side --------------------------------------------------- */
+
+/* How many messages it moved. *until_ns is lowered to when it wants to be called again at the
+ * latest. */
+uint32_t sender_step(struct flow *flow, uint64_t *until_ns);
+uint32_t receiver_step(struct flow *flow, uint64_t *until_ns);
+
+/* ---- banner.c, report.c, devices.c: what is said of it ------------------------------ */
+
+struct json_object;
+
+/* Once, when both ends are connected:
+ * "packets: 1462 B messages, 8192 slots, direct by reference over memory, …" */
+void banner_stream(const struct flow *flow);
+/* Judge a stream that is over, say how it went, and add it to the result (may be
+ * NULL). Sets flow->exit_status. */
+void report_flow(struct flow *flow, struct json_object *result);
+/* What the devices and their workers counted, while no thread is in the session: lines with -v,
+ * and the result's `devices`. result
+ * may be NULL. */
+void devices_report(const struct drive *drive, struct json_object *result);
 
 #endif

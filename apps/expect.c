@@ -8,244 +8,201 @@
 
 #include "statistics.h"
 
-struct findings {
-  struct expect_result *results;
-  size_t count;
-};
+enum key { PATH, VIA, CARRIER, GBPS, LOSS, CORRUPTED, DUPLICATES, REORDERED, MESSAGES, VERIFIED };
 
-/* A new result; what was got is printed into it. */
-static struct expect_result *add(struct findings *findings, const char *key,
-                                 const struct expect_value *wanted, const char *relation,
-                                 const char *format, ...) PST_PRINTF(5, 6);
-static struct expect_result *add(struct findings *findings, const char *key,
-                                 const struct expect_value *wanted, const char *relation,
-                                 const char *format, ...)
+static const struct {
+  const char *name;
+  size_t at; /* in struct expect_wanted */
+  enum expect_kind kind;
+  bool of_amount;
+  const char *sentence; /* of got and expected */
+} keys[] = {
+#define KEY(name) #name, offsetof(struct expect_wanted, name)
+    [PATH] = {KEY(path), EXPECT_WORD, false, "path %s is not expect.path %s"},
+    [VIA] = {KEY(via), EXPECT_WORD, false, "via %s is not expect.via %s"},
+    [CARRIER] = {KEY(carrier), EXPECT_WORD, false, "carrier %s is not expect.carrier %s"},
+    [GBPS] = {KEY(min_gbps), EXPECT_NUMBER, true, "%s Gbps is less than expect.min_gbps %s"},
+    [LOSS] = {KEY(max_loss), EXPECT_NUMBER, true, "loss %s exceeds expect.max_loss %s"},
+    [CORRUPTED] = {KEY(max_corrupted), EXPECT_NUMBER, false,
+                   "corrupted messages: %s, more than expect.max_corrupted %s"},
+    [DUPLICATES] = {KEY(max_duplicates), EXPECT_NUMBER, false,
+                    "duplicates: %s, more than expect.max_duplicates %s"},
+    [REORDERED] = {KEY(max_reordered), EXPECT_NUMBER, false,
+                   "reordered messages: %s, more than expect.max_reordered %s"},
+    [MESSAGES] = {KEY(min_messages), EXPECT_NUMBER, true,
+                  "messages delivered: %s, fewer than expect.min_messages %s"},
+    [VERIFIED] = {KEY(verified), EXPECT_BOOL, true, "messages verified: %s; expect.verified is %s"},
+};
+#define KEYS (sizeof keys / sizeof keys[0])
+PST_STATIC_ASSERT(KEYS <= EXPECT_MAX, "there is room for all");
+
+/* ---- Judging ------------------------------------------------------------------------ */
+
+static void found(struct expect_result *result, bool met, double number, const char *format, ...)
+    PST_PRINTF(4, 5);
+static void found(struct expect_result *result, bool met, double number, const char *format, ...)
 {
-  struct expect_result *result = &findings->results[findings->count++];
   va_list args;
 
-  memset(result, 0, sizeof *result);
-  result->key = key;
-  result->checked = true;
-  snprintf(result->expected, sizeof result->expected, "%s%s", relation, wanted->text);
+  result->met = met;
+  result->found = (struct expect_judged){.kind = result->wanted.kind, .number = number};
   va_start(args, format);
   vsnprintf(result->got, sizeof result->got, format, args);
   va_end(args);
-  return result;
 }
 
-static struct expect_judged number(double value)
+static void found_unknown(struct expect_result *result)
 {
-  return (struct expect_judged){.kind = EXPECT_NUMBER, .number = value};
+  found(result, false, 0, "unknown");
+  result->found.kind = EXPECT_UNKNOWN;
 }
 
-static struct expect_judged word(const char *text)
+static void judge_word(struct expect_result *result, const char *word, const char *reason)
 {
-  return (struct expect_judged){.kind = EXPECT_WORD, .word = text};
+  bool met = strcmp(result->wanted.word, word) == 0, explain = !met && reason[0] != '\0';
+
+  found(result, met, 0, "%s%s%s%s", word[0] != '\0' ? word : "unknown", explain ? " (" : "",
+        explain ? reason : "", explain ? ")" : "");
+  result->found.word = word;
 }
 
-static struct expect_judged truth(bool value)
+static void judge_most(struct expect_result *result, uint64_t number)
 {
-  return (struct expect_judged){.kind = EXPECT_BOOL, .number = value};
+  found(result, (double)number <= result->wanted.number, (double)number, "%" PRIu64, number);
 }
 
-static void judged(struct expect_result *result, struct expect_judged wanted,
-                   struct expect_judged found, bool met)
-{
-  result->wanted = wanted;
-  result->found = found;
-  result->met = met;
-}
-
-static void skip(struct findings *findings, const char *key, const struct expect_value *wanted,
-                 struct expect_judged value)
-{
-  struct expect_result *result = add(findings, key, wanted, "", "known to the receiver only");
-
-  result->checked = false;
-  result->wanted = value;
-}
-
-static void check_word(struct findings *findings, const char *key,
-                       const struct expect_value *wanted, const char *got, const char *reason,
-                       bool known)
-{
-  if (wanted->text == NULL)
-    return;
-  if (!known) {
-    skip(findings, key, wanted, word(wanted->text));
-    return;
-  }
-  bool met = strcmp(wanted->text, got) == 0;
-  bool explain = !met && reason[0] != '\0';
-  judged(add(findings, key, wanted, "", "%s%s%s%s", got[0] != '\0' ? got : "unknown",
-             explain ? " (" : "", explain ? reason : "", explain ? ")" : ""),
-         word(wanted->text), word(got), met);
-}
-
-static void check_most(struct findings *findings, const char *key,
-                       const struct expect_value *wanted, uint64_t got, bool known)
-{
-  if (wanted->text == NULL)
-    return;
-  if (!known)
-    skip(findings, key, wanted, number(wanted->number));
-  else
-    judged(add(findings, key, wanted, "at most ", "%" PRIu64, got), number(wanted->number),
-           number((double)got), (double)got <= wanted->number);
-}
-
-/* How much came at least is known of a peer that has gone, too. */
-static void check_messages(struct findings *findings, const struct expect_value *wanted,
-                           const struct account *account)
-{
-  bool met = (double)account->delivered >= wanted->number;
-
-  if (wanted->text == NULL)
-    return;
-  if (!met && !account->delivered_known)
-    judged(add(findings, "min_messages", wanted, "at least ", "unknown"), number(wanted->number),
-           (struct expect_judged){.kind = EXPECT_UNKNOWN}, false);
-  else
-    judged(add(findings, "min_messages", wanted, "at least ", "%" PRIu64, account->delivered),
-           number(wanted->number), number((double)account->delivered), met);
-}
-
-static void check_loss(struct findings *findings, const struct expect_value *wanted,
-                       const struct account *account)
+static void judge_loss(struct expect_result *result, const struct account *account)
 {
   double loss = accounting_loss(account);
   char percent[STATISTICS_PERCENT_BYTES];
 
-  if (wanted->text == NULL)
-    return;
-  if (loss < 0 && account->foreign && !account->receiver_here)
-    skip(findings, "max_loss", wanted, number(wanted->number));
-  else if (loss < 0)
-    judged(add(findings, "max_loss", wanted, "at most ", "unknown"), number(wanted->number),
-           (struct expect_judged){.kind = EXPECT_UNKNOWN}, false);
+  if (loss < 0)
+    found_unknown(result);
   else
-    judged(add(findings, "max_loss", wanted, "at most ", "%s (%" PRIu64 " of %" PRIu64 ")",
-               statistics_percent(loss, percent),
-               account->sent - (loss > 0 ? account->delivered : account->sent), account->sent),
-           number(wanted->number), number(loss), loss <= wanted->number);
+    found(result, loss <= result->wanted.number, loss, "%s (%" PRIu64 " of %" PRIu64 ")",
+          statistics_percent(loss, percent),
+          account->sent - (loss > 0 ? account->delivered : account->sent), account->sent);
 }
 
-static void check_verified(struct findings *findings, const struct expect_value *wanted,
-                           const struct account *account)
+/* How much came at least is known of a peer that has gone, too. */
+static void judge_messages(struct expect_result *result, const struct account *account)
 {
-  bool met = account->delivered > 0 && account->verified >= account->delivered;
+  bool met = (double)account->delivered >= result->wanted.number;
 
-  if (wanted->text == NULL || wanted->number == 0)
-    return;
-  if (!account->receiver_known)
-    skip(findings, "verified", wanted, truth(true));
+  if (!met && !account->delivered_known)
+    found_unknown(result);
   else
-    judged(add(findings, "verified", wanted, "", "%" PRIu64 " of %" PRIu64 " checked",
-               account->verified, account->delivered),
-           truth(true), truth(met), met);
+    found(result, met, (double)account->delivered, "%" PRIu64, account->delivered);
 }
 
-static bool is_of_amount(const char *key)
+static void judge(enum key key, const struct account *account, struct expect_result *result)
 {
-  static const char *const keys[] = {"min_gbps", "max_loss", "min_messages", "verified"};
+  const struct pst_path_info *path = &account->path;
+  double gbps = statistics_gbps(account->bytes, account->ns);
+  bool all = account->delivered > 0 && account->verified >= account->delivered;
 
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-    if (strcmp(key, keys[i]) == 0)
-      return true;
-  return false;
+  switch (key) {
+  case PATH:
+    judge_word(result, statistics_path(path->path), path->reason);
+    break;
+  case VIA:
+    judge_word(result, path->via, "");
+    break;
+  case CARRIER:
+    judge_word(result, path->carrier, "");
+    break;
+  case GBPS:
+    found(result, gbps >= result->wanted.number, gbps, "%.6g", gbps);
+    break;
+  case LOSS:
+    judge_loss(result, account);
+    break;
+  case CORRUPTED:
+    judge_most(result, account->corrupted);
+    break;
+  case DUPLICATES:
+    judge_most(result, account->duplicates);
+    break;
+  case REORDERED:
+    judge_most(result, account->reordered);
+    break;
+  case MESSAGES:
+    judge_messages(result, account);
+    break;
+  case VERIFIED:
+    found(result, all, all, "%" PRIu64 " of %" PRIu64 " checked", account->verified,
+          account->delivered);
+  }
+}
+
+/* Else only the receiver can judge it. */
+static bool is_known(enum key key, const struct account *account)
+{
+  switch (key) {
+  case PATH:
+  case VIA:
+    return account->receiver_here;
+  case LOSS:
+    return accounting_loss(account) >= 0 || !account->foreign || account->receiver_here;
+  case CORRUPTED:
+  case DUPLICATES:
+  case REORDERED:
+  case VERIFIED:
+    return account->receiver_known;
+  default:
+    return true;
+  }
+}
+
+static struct expect_value *value_at(const struct expect_wanted *wanted, size_t key)
+{
+  return (struct expect_value *)((char *)(uintptr_t)wanted + keys[key].at);
 }
 
 size_t expect_judge(const struct expect_wanted *wanted, const struct account *account,
                     struct expect_result *results)
 {
-  struct findings findings = {results, 0};
-  const struct pst_path_info *path = &account->path;
-  bool receiver = account->receiver_known, here = account->receiver_here;
-  double gbps = statistics_gbps(account->bytes, account->ns);
+  size_t count = 0;
 
-  check_word(&findings, "path", &wanted->path, statistics_path(path->path), path->reason, here);
-  check_word(&findings, "via", &wanted->via, path->via, "", here);
-  check_word(&findings, "carrier", &wanted->carrier, path->carrier, "", true);
-  if (wanted->min_gbps.text != NULL)
-    judged(add(&findings, "min_gbps", &wanted->min_gbps, "at least ", "%.6g", gbps),
-           number(wanted->min_gbps.number), number(gbps), gbps >= wanted->min_gbps.number);
-  check_loss(&findings, &wanted->max_loss, account);
-  check_most(&findings, "max_corrupted", &wanted->max_corrupted, account->corrupted, receiver);
-  check_most(&findings, "max_duplicates", &wanted->max_duplicates, account->duplicates, receiver);
-  check_most(&findings, "max_reordered", &wanted->max_reordered, account->reordered, receiver);
-  check_messages(&findings, &wanted->min_messages, account);
-  check_verified(&findings, &wanted->verified, account);
-  for (size_t i = 0; i < findings.count; i++)
-    results[i].of_amount = is_of_amount(results[i].key);
-  return findings.count;
+  for (size_t i = 0; i < KEYS; i++) {
+    const struct expect_value *value = value_at(wanted, i);
+    if (value->text == NULL || (i == VERIFIED && value->number == 0))
+      continue;
+    struct expect_result *result = &results[count++];
+    *result = (struct expect_result){.key = keys[i].name,
+                                     .expected = value->text,
+                                     .wanted = {keys[i].kind, value->text, value->number},
+                                     .checked = is_known((enum key)i, account),
+                                     .of_amount = keys[i].of_amount};
+    if (result->checked)
+      judge((enum key)i, account, result);
+    else
+      snprintf(result->got, sizeof result->got, "known to the receiver only");
+  }
+  return count;
 }
 
 const char *expect_sentence(const struct expect_result *result, char text[EXPECT_SENTENCE_BYTES])
 {
-  static const struct {
-    const char *key, *format; /* of got and expected */
-  } sentences[] = {
-      {"min_gbps", "%s Gbps is less than expect.min_gbps %s"},
-      {"min_messages", "messages delivered: %s, fewer than expect.min_messages %s"},
-      {"max_loss", "loss %s exceeds expect.max_loss %s"},
-      {"max_corrupted", "corrupted messages: %s, more than expect.max_corrupted %s"},
-      {"max_duplicates", "duplicates: %s, more than expect.max_duplicates %s"},
-      {"max_reordered", "reordered messages: %s, more than expect.max_reordered %s"},
-      {"path", "path %s is not expect.path %s"},
-      {"via", "via %s is not expect.via %s"},
-      {"carrier", "carrier %s is not expect.carrier %s"},
-      {"verified", "messages verified: %s; expect.verified is %s"},
-  };
-  const char *expected = result->expected;
+  size_t key = 0;
 
-  for (size_t i = 0; i < 2; i++) {
-    static const char *const relations[] = {"at most ", "at least "};
-    if (strncmp(expected, relations[i], strlen(relations[i])) == 0)
-      expected += strlen(relations[i]);
-  }
-  snprintf(text, EXPECT_SENTENCE_BYTES, "expect.%s", result->key);
-  for (size_t i = 0; i < sizeof sentences / sizeof sentences[0]; i++)
-    if (strcmp(sentences[i].key, result->key) == 0)
-      snprintf(text, EXPECT_SENTENCE_BYTES, sentences[i].format, result->got, expected);
+  while (strcmp(keys[key].name, result->key) != 0)
+    key++;
   if (strcmp(result->got, "unknown") == 0)
     snprintf(text, EXPECT_SENTENCE_BYTES, "%s is unknown; expect.%s is %s",
-             strcmp(result->key, "max_loss") == 0 ? "the loss" : "the number of messages delivered",
-             result->key, expected);
+             key == LOSS ? "the loss" : "the number of messages delivered", result->key,
+             result->expected);
+  else
+    snprintf(text, EXPECT_SENTENCE_BYTES, keys[key].sentence, result->got, result->expected);
   return text;
-}
-
-bool expect_met(const struct expect_result *results, size_t count)
-{
-  for (size_t i = 0; i < count; i++) {
-    if (results[i].checked && !results[i].met)
-      return false;
-  }
-  return true;
 }
 
 void expect_read(const struct pst_config *config, const char *stream, struct expect_wanted *wanted)
 {
-  const struct {
-    const char *key;
-    struct expect_value *value;
-  } keys[] = {
-      {"path", &wanted->path},
-      {"via", &wanted->via},
-      {"carrier", &wanted->carrier},
-      {"min_gbps", &wanted->min_gbps},
-      {"max_loss", &wanted->max_loss},
-      {"max_corrupted", &wanted->max_corrupted},
-      {"max_duplicates", &wanted->max_duplicates},
-      {"max_reordered", &wanted->max_reordered},
-      {"min_messages", &wanted->min_messages},
-      {"verified", &wanted->verified},
-  };
-
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+  for (size_t i = 0; i < KEYS; i++) {
     char path[512];
-    snprintf(path, sizeof path, "streams.%s.expect.%s", stream, keys[i].key);
-    keys[i].value->text = pst_config_get(config, path);
-    keys[i].value->number = pst_config_get_number(config, path);
+    snprintf(path, sizeof path, "streams.%s.expect.%s", stream, keys[i].name);
+    value_at(wanted, i)->text = pst_config_get(config, path);
+    value_at(wanted, i)->number = pst_config_get_number(config, path);
   }
 }

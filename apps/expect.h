@@ -12,14 +12,14 @@
 
 /* A value for machines. */
 struct expect_judged {
-  enum { EXPECT_UNKNOWN = 0, EXPECT_WORD, EXPECT_NUMBER, EXPECT_BOOL } kind;
+  enum expect_kind { EXPECT_UNKNOWN = 0, EXPECT_WORD, EXPECT_NUMBER, EXPECT_BOOL } kind;
   const char *word; /* lives as long as the configuration and the account */
   double number;
 };
 
 struct expect_result {
-  const char *key; /* as in the YAML */
-  char expected[64];
+  const char *key;      /* as in the YAML */
+  const char *expected; /* the configured text */
   char got[160];
   struct expect_judged wanted, found; /* the same, as values; a loss is a share, 0 to 1 */
   bool checked;                       /* false: only the other end knows */
@@ -45,7 +45,5 @@ size_t expect_judge(const struct expect_wanted *wanted, const struct account *ac
 /* How a result fails its expectation: "loss 1% (10 of 1000) exceeds expect.max_loss 0". */
 #define EXPECT_SENTENCE_BYTES 320
 const char *expect_sentence(const struct expect_result *result, char text[EXPECT_SENTENCE_BYTES]);
-/* Whether every expectation that was checked is met. */
-bool expect_met(const struct expect_result *results, size_t count);
 
 #endif

@@ -46,11 +46,6 @@ static struct {
   bool more; /* than are kept */
 } warnings = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-const char *finding_name(enum finding finding)
-{
-  return names[finding];
-}
-
 enum finding finding_of(int exit_status, int code)
 {
   switch (exit_status) {
@@ -78,6 +73,17 @@ enum finding finding_of(int exit_status, int code)
   default:
     return FINDING_FAILED;
   }
+}
+
+int finding_worse(int a, int b)
+{
+  static const int order[] = {PST_EXIT_FAILED, PST_EXIT_UNAVAILABLE, PST_EXIT_USAGE,
+                              PST_EXIT_EXPECT};
+  for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+    if (a == order[i] || b == order[i])
+      return order[i];
+  }
+  return PST_EXIT_OK;
 }
 
 /* ---- Lists ---------------------------------------------------------------------------------- */
@@ -156,13 +162,12 @@ static size_t place_of(const char *line, const struct arguments *a)
 {
   size_t length = 0;
 
-  if (a != NULL)
+  if (a != NULL) {
     length = option_place(line, "--set ", a->sets, a->set_count);
-  if (length == 0 && a != NULL)
-    length =
+    length +=
         option_place(line, "--transport-option ", a->transport_options, a->transport_option_count);
-  if (length == 0 && a != NULL)
-    length = option_place(line, "--memory-option ", a->memory_options, a->memory_option_count);
+    length += option_place(line, "--memory-option ", a->memory_options, a->memory_option_count);
+  }
   return length > 0 ? length : file_place(line);
 }
 

@@ -11,6 +11,7 @@ struct json_object;
 
 /* Scripts rely on these: docs/result-json.md says what each means. */
 enum finding {
+  FINDING_NONE = -1,
   FINDING_FAILED, /* none of the others */
   FINDING_RUNNING,
   FINDING_INTERRUPTED,
@@ -36,10 +37,10 @@ enum finding {
   FINDINGS,
 };
 
-/* Its code: "nothing_arrived". */
-const char *finding_name(enum finding finding);
 /* By a failure's exit status, and its -errno where that says more. */
 enum finding finding_of(int exit_status, int code);
+/* The worst of two exit statuses: a failed run hides an unmet `expect`. */
+int finding_worse(int a, int b);
 
 /* Appends to `list`, one for each line of `text`; where NULL: all of the command. NULL is legal. */
 void finding_add(struct json_object *list, enum finding finding, const char *where,

@@ -1,63 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "flows.h"
-
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "drive.h"
 #include "notice.h"
-
-static const char *value(const struct flow *flow, const char *key)
-{
-  char path[512];
-  snprintf(path, sizeof path, "streams.%s.%s", flow->name, key);
-  return pst_config_get(flow->drive->config, path);
-}
+#include "stream_config.h"
 
 static uint64_t number(const struct flow *flow, const char *key)
 {
-  char path[512];
-  snprintf(path, sizeof path, "streams.%s.%s", flow->name, key);
-  return pst_config_get_uint(flow->drive->config, path);
+  return stream_number(flow->drive->config, flow->name, key);
 }
 
 static const char *value_or(const struct flow *flow, const char *key, const char *otherwise)
 {
-  const char *text = value(flow, key);
+  const char *text = stream_text(flow->drive->config, flow->name, key);
   return text != NULL && text[0] != '\0' ? text : otherwise;
-}
-
-static bool wanted(const struct arguments *arguments, const char *name)
-{
-  for (size_t i = 0; i < arguments->stream_count; i++) {
-    if (strcmp(arguments->streams[i], name) == 0)
-      return true;
-  }
-  return arguments->stream_count == 0;
 }
 
 static int unknown_stream(struct drive *drive, const char *name)
 {
   uint32_t count = pst_config_stream_count(drive->config);
   const char **names = calloc(count + 1, sizeof *names);
-  const char *near = NULL;
+  char meant[ARGUMENTS_MEANT_BYTES];
 
   for (uint32_t i = 0; names != NULL && i < count; i++)
     names[i] = pst_config_stream_name(drive->config, i);
-  if (names != NULL)
-    near = arguments_nearest(name, names);
-  notice_fail(&drive->error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'%s%s%s",
-              drive->arguments->operand, name, near != NULL ? ", did you mean '" : "",
-              near != NULL ? near : "", near != NULL ? "'?" : "");
+  notice_fail(&drive->error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'%s",
+              drive->arguments->operand, name,
+              arguments_meant(name, names, names != NULL ? count : 0, ", did you mean '", meant));
   free(names);
   return -ENOENT;
-}
-
-static bool has_no_control(const struct drive *drive)
-{
-  const char *control = pst_config_get(drive->config, "control");
-  return control != NULL && strcmp(control, "none") == 0;
 }
 
 static int choose(struct drive *drive)
@@ -65,26 +38,22 @@ static int choose(struct drive *drive)
   const struct arguments *arguments = drive->arguments;
   uint32_t count = pst_config_stream_count(drive->config);
 
-  for (size_t i = 0; i < arguments->stream_count; i++) {
-    bool found = false;
-    for (uint32_t j = 0; j < count; j++)
-      found = found || strcmp(pst_config_stream_name(drive->config, j), arguments->streams[i]) == 0;
-    if (!found)
+  for (size_t i = 0; i < arguments->stream_count; i++)
+    if (!stream_exists(drive->config, arguments->streams[i]))
       return unknown_stream(drive, arguments->streams[i]);
-  }
   drive->flows = calloc(count > 0 ? count : 1, sizeof *drive->flows);
   if (drive->flows == NULL)
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   for (uint32_t i = 0; i < count; i++) {
     const char *name = pst_config_stream_name(drive->config, i);
-    if (!wanted(arguments, name))
+    if (!stream_is_wanted(arguments, name))
       continue;
     struct flow *flow = &drive->flows[drive->flow_count++];
     flow->drive = drive;
     flow->name = name;
     flow->message = number(flow, "message");
     flow->ring = number(flow, "ring");
-    flow->foreign = has_no_control(drive);
+    flow->foreign = streams_are_foreign(drive->config);
   }
   return 0;
 }
@@ -93,10 +62,10 @@ static int open_sender(struct flow *flow)
 {
   struct drive *drive = flow->drive;
   struct flow_sender *sender = &flow->sender;
-  const char *leader = value(flow, "sender.share");
+  const char *leader = value_or(flow, "sender.share", NULL);
 
   sender->memory = value_or(flow, "sender.memory.plugin", "host");
-  sender->shares = leader != NULL && leader[0] != '\0';
+  sender->shares = leader != NULL;
   if (sender->shares) {
     for (uint32_t i = 0; i < drive->flow_count; i++) {
       if (strcmp(drive->flows[i].name, leader) == 0)
@@ -116,14 +85,7 @@ static int open_sender(struct flow *flow)
   sender->slots = calloc(SOURCE_BATCH, sizeof *sender->slots);
   if (sender->slots == NULL)
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  const struct source_params params = {
-      .stream = flow->name,
-      .file = value(flow, "sender.source.file"),
-      .message = flow->message,
-      .length = number(flow, "sender.source.length"),
-      .loop = number(flow, "sender.source.loop") != 0,
-      .timed = number(flow, "sender.source.timed") != 0,
-  };
+  const struct source_params params = stream_source(drive->config, flow->name);
   struct source_extent extent = {.endless = true};
   int result = source_open(&sender->source, sender->source_type, &params, &drive->error);
   if (result == 0 && sender->source.ops->extent != NULL)
@@ -140,7 +102,7 @@ static int open_receiver(struct flow *flow)
   receiver->memory = value_or(flow, "receiver.memory.plugin", "host");
   receiver->sink_type = value_or(flow, "receiver.sink.type", "verify");
   receiver->left = flow->foreign ? number(flow, "receiver.count") : 0;
-  if (drive->arguments->count_set && (drive->roles & PST_SESSION_SENDER) == 0) {
+  if (drive->arguments->count_set && (drive->command->roles & PST_SESSION_SENDER) == 0) {
     if (!flow->foreign)
       return notice_fail(&drive->error, PST_EXIT_USAGE, -EINVAL,
                          "--count: a receiver can end a stream only with `control: none`; with a "
@@ -152,13 +114,7 @@ static int open_receiver(struct flow *flow)
   receiver->views = calloc(SINK_BATCH, sizeof *receiver->views);
   if (receiver->views == NULL)
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  const struct sink_params params = {
-      .stream = flow->name,
-      .file = value(flow, "receiver.sink.file"),
-      .message = flow->message,
-      .overwrite = number(flow, "receiver.sink.overwrite") != 0,
-      .joins = flow->foreign,
-  };
+  const struct sink_params params = stream_sink(drive->config, flow->name);
   return sink_open(&receiver->sink, receiver->sink_type, &params, &drive->error);
 }
 
@@ -167,9 +123,9 @@ int flows_open(struct drive *drive)
   int result = choose(drive);
 
   for (uint32_t i = 0; result == 0 && i < drive->flow_count; i++) {
-    if ((drive->roles & PST_SESSION_SENDER) != 0)
+    if ((drive->command->roles & PST_SESSION_SENDER) != 0)
       result = open_sender(&drive->flows[i]);
-    if (result == 0 && (drive->roles & PST_SESSION_RECEIVER) != 0)
+    if (result == 0 && (drive->command->roles & PST_SESSION_RECEIVER) != 0)
       result = open_receiver(&drive->flows[i]);
   }
   return result;
@@ -215,12 +171,12 @@ static int bind_flow(struct flow *flow)
   struct drive *drive = flow->drive;
   struct flow_sender *sender = &flow->sender;
 
-  if ((drive->roles & PST_SESSION_SENDER) != 0)
+  if ((drive->command->roles & PST_SESSION_SENDER) != 0)
     sender->handle = pst_session_sender(drive->session, flow->name);
-  if ((drive->roles & PST_SESSION_RECEIVER) != 0)
+  if ((drive->command->roles & PST_SESSION_RECEIVER) != 0)
     flow->receiver.handle = pst_session_receiver(drive->session, flow->name);
-  if (((drive->roles & PST_SESSION_SENDER) != 0 && sender->handle == NULL) ||
-      ((drive->roles & PST_SESSION_RECEIVER) != 0 && flow->receiver.handle == NULL))
+  if (((drive->command->roles & PST_SESSION_SENDER) != 0 && sender->handle == NULL) ||
+      ((drive->command->roles & PST_SESSION_RECEIVER) != 0 && flow->receiver.handle == NULL))
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOENT,
                        "stream '%s': the session lacks one of its ends", flow->name);
   int result = check_meta(flow);

@@ -8,7 +8,6 @@
 
 #include "commands.h"
 #include "notice.h"
-#include "report.h"
 #include "result_file.h"
 #include "schema.h"
 #include "signals.h"
@@ -51,15 +50,13 @@ static void print_help(void)
 
 static int unknown_command(const char *word)
 {
-  const char *names[COMMANDS + 1];
+  const char *names[COMMANDS];
+  char meant[ARGUMENTS_MEANT_BYTES];
 
   for (size_t i = 0; i < COMMANDS; i++)
     names[i] = commands[i]->name;
-  names[COMMANDS] = NULL;
-  const char *near = arguments_nearest(word, names);
-  notice(PST_LOG_ERROR, "there is no command '%s'%s%s%s; `penstock --help` lists them", word,
-         near != NULL ? ", did you mean '" : "", near != NULL ? near : "",
-         near != NULL ? "'?" : "");
+  notice(PST_LOG_ERROR, "there is no command '%s'%s; `penstock --help` lists them", word,
+         arguments_meant(word, names, COMMANDS, ", did you mean '", meant));
   return PST_EXIT_USAGE;
 }
 
@@ -84,7 +81,7 @@ static int run_with_result(const struct command *command, const struct arguments
     return code == -ENOMEM ? PST_EXIT_FAILED : PST_EXIT_USAGE;
   int status = is_wrong ? PST_EXIT_USAGE : command->run(command, arguments);
   if (result_end(status) < 0)
-    status = report_worse(status, PST_EXIT_FAILED);
+    status = finding_worse(status, PST_EXIT_FAILED);
   return status;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "notice.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,6 +11,8 @@
 
 #include "util/printable.h"
 
+static const char *const prefixes[] = {"penstock: error: ", "penstock: warning: ", "",
+                                       "penstock: debug: "};
 static int shown_level = PST_LOG_INFO;
 static int log_level;          /* of the library's lines */
 static atomic_bool is_hushed;  /* none of them is written */
@@ -39,20 +40,6 @@ static void clean(char *line)
   pst_make_printable(line, strlen(line), '?');
 }
 
-static const char *prefix_of(int level)
-{
-  switch (level) {
-  case PST_LOG_ERROR:
-    return "penstock: error: ";
-  case PST_LOG_WARN:
-    return "penstock: warning: ";
-  case PST_LOG_DEBUG:
-    return "penstock: debug: ";
-  default:
-    return "";
-  }
-}
-
 void notice_level(int level)
 {
   shown_level = level;
@@ -73,7 +60,7 @@ static void say(int level, const char *where, const char *format, va_list args)
     clean(last_where);
   }
   if (level <= shown_level)
-    put_line(prefix_of(level), line);
+    put_line(prefixes[level], line);
 }
 
 void notice(int level, const char *format, ...)
@@ -94,47 +81,27 @@ void notice_error_at(const char *where, const char *format, ...)
   va_end(args);
 }
 
-static void warn(bool always, enum finding finding, const char *where, const char *format,
-                 va_list args)
-{
-  char line[2560];
-
-  vsnprintf(line, sizeof line, format, args);
-  clean(line);
-  finding_warn(finding, where, line);
-  if (always || shown_level >= PST_LOG_WARN)
-    put_line(prefix_of(PST_LOG_WARN), line);
-}
-
 void notice_warn(enum finding finding, const char *where, const char *format, ...)
 {
+  char line[2560];
   va_list args;
 
   va_start(args, format);
-  warn(false, finding, where, format, args);
+  vsnprintf(line, sizeof line, format, args);
   va_end(args);
+  clean(line);
+  finding_warn(finding, where, line);
+  if (finding == FINDING_NO_MAX_LOSS || shown_level >= PST_LOG_WARN)
+    put_line(prefixes[PST_LOG_WARN], line);
 }
 
-void notice_warn_always(enum finding finding, const char *where, const char *format, ...)
-{
-  va_list args;
-
-  va_start(args, format);
-  warn(true, finding, where, format, args);
-  va_end(args);
-}
-
-/* With the library's own prefixes. */
 static void log_line(void *context, int level, const char *line)
 {
-  static const char *const prefixes[] = {
-      "penstock: error: ", "penstock: warning: ", "penstock: ", "penstock: debug: "};
-
   (void)context;
   if (level == PST_LOG_WARN)
     finding_warn(FINDING_LOG, NULL, line);
   if (level <= log_level && !atomic_load_explicit(&is_hushed, memory_order_relaxed))
-    put_line(prefixes[level], line);
+    put_line(level == PST_LOG_INFO ? "penstock: " : prefixes[level], line);
 }
 
 void notice_begin(const struct arguments *arguments, int level)
@@ -186,7 +153,7 @@ int notice_fail(struct pst_error *error, int exit_status, int code, const char *
   snprintf(last_error, sizeof last_error, "%s", line);
   last_where[0] = '\0';
   if (shown_level >= PST_LOG_ERROR)
-    put_line(prefix_of(PST_LOG_ERROR), line);
+    put_line(prefixes[PST_LOG_ERROR], line);
 
   if (error != NULL) {
     size_t used = strlen(error->text);

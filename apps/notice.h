@@ -18,11 +18,9 @@ void notice_level(int level);
 void notice(int level, const char *format, ...) PST_PRINTF(2, 3);
 /* An error of what was written at `where`, NULL: nowhere. */
 void notice_error_at(const char *where, const char *format, ...) PST_PRINTF(2, 3);
-/* A warning that the result lists. where: as in a finding; NULL. */
+/* A warning that the result lists; --quiet does not silence FINDING_NO_MAX_LOSS. where: as in a
+ * finding; NULL. */
 void notice_warn(enum finding finding, const char *where, const char *format, ...) PST_PRINTF(3, 4);
-/* One that --quiet does not silence. */
-void notice_warn_always(enum finding finding, const char *where, const char *format, ...)
-    PST_PRINTF(3, 4);
 /* Takes over the library's lines. Those above a level are not written: errors alone with -q, all
  * with -v, else as PENSTOCK_LOG says, or `level`. The result lists its warnings in any case. */
 void notice_begin(const struct arguments *arguments, int level);

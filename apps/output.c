@@ -53,27 +53,35 @@ static char *dot_name(const struct output *output, const char *suffix)
   return asprintf(&name, ".%.*s%s", room, output->name, suffix) < 0 ? NULL : name;
 }
 
-/* It changes from try to try. */
-static char *temporary_name(const struct output *output, unsigned number)
+static int open_new(const struct output *output, const char *name)
 {
-  char suffix[64];
-
-  snprintf(suffix, sizeof suffix, ".penstock-%ld-%u", (long)getpid(), number);
-  return dot_name(output, suffix);
+  return openat(output->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
 }
 
-static int open_named(struct output *output)
+static int link_self(const struct output *output, const char *name)
+{
+  char self[64];
+
+  snprintf(self, sizeof self, "/proc/self/fd/%d", output->fd);
+  return linkat(AT_FDCWD, self, output->folder, name, AT_SYMLINK_FOLLOW);
+}
+
+/* Calls make() with temporary names until one was free, which the output has then. Returns what
+ * make() did, or -errno. */
+static int make_temporary(struct output *output,
+                          int (*make)(const struct output *output, const char *name))
 {
   for (unsigned i = 0; i < NAMES_TRIED; i++) {
-    char *name = temporary_name(output, i);
+    char suffix[64];
+    snprintf(suffix, sizeof suffix, ".penstock-%ld-%u", (long)getpid(), i);
+    char *name = dot_name(output, suffix);
     if (name == NULL)
       return -ENOMEM;
-    output->fd = openat(output->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
-    if (output->fd >= 0) {
+    int made = make(output, name), code = errno;
+    if (made >= 0) {
       output->temporary = name;
-      return 0;
+      return made;
     }
-    int code = errno;
     free(name);
     if (code != EEXIST)
       return -code;
@@ -88,9 +96,13 @@ static int open_unnamed(struct output *output)
     return 0;
   int code = errno;
   /* open(2): what file systems and kernels without O_TMPFILE answer. */
-  if (code == EOPNOTSUPP || code == EISDIR || code == EINVAL || code == ENOENT)
-    return open_named(output);
-  return -code;
+  if (code != EOPNOTSUPP && code != EISDIR && code != EINVAL && code != ENOENT)
+    return -code;
+  int fd = make_temporary(output, open_new);
+  if (fd < 0)
+    return fd;
+  output->fd = fd;
+  return 0;
 }
 
 /* In turns, as a signal just before a call that blocks would not end it. */
@@ -203,27 +215,12 @@ int output_open(struct output *output, const char *what, const char *path, unsig
 
 static int link_unnamed(struct output *output)
 {
-  char self[64];
-
-  snprintf(self, sizeof self, "/proc/self/fd/%d", output->fd);
-  if (linkat(AT_FDCWD, self, output->folder, output->name, AT_SYMLINK_FOLLOW) == 0)
+  if (link_self(output, output->name) == 0)
     return 0;
   if (errno != EEXIST || !output->overwrite)
     return -errno;
   /* A link cannot replace, a rename can. */
-  for (unsigned i = 0; i < NAMES_TRIED; i++) {
-    output->temporary = temporary_name(output, i);
-    if (output->temporary == NULL)
-      return -ENOMEM;
-    if (linkat(AT_FDCWD, self, output->folder, output->temporary, AT_SYMLINK_FOLLOW) == 0)
-      return 0;
-    int code = errno;
-    free(output->temporary);
-    output->temporary = NULL;
-    if (code != EEXIST)
-      return -code;
-  }
-  return -EEXIST;
+  return make_temporary(output, link_self);
 }
 
 static int rename_temporary(struct output *output)

@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
 #include "notice.h"
+#include "result.h"
 
 #define NAMES_MAX 256
 
 struct listing {
-  const char *name;           /* only this one, in full; NULL: all, a line each */
-  bool matched;               /* one at least was printed */
-  bool current;               /* the devices that follow are of a plugin that is printed */
-  bool heading;               /* "devices:" is printed */
-  char *names[NAMES_MAX + 1]; /* for suggestions */
+  const char *name;       /* only this one, in full; NULL: all, a line each */
+  bool matched;           /* one at least was printed */
+  bool current;           /* the devices that follow are of a plugin that is printed */
+  bool heading;           /* "devices:" is printed */
+  char *names[NAMES_MAX]; /* for suggestions */
   size_t name_count;
 };
-
-static const char *kind_name(uint32_t kind)
-{
-  static const char *const names[] = {"?", "transport", "memory", "filter"};
-  return kind < sizeof names / sizeof names[0] ? names[kind] : names[0];
-}
 
 static const char *state_of(const struct pst_plugin_info *info)
 {
@@ -97,7 +91,8 @@ static void print_environment(const struct pst_plugin_info *info)
 
 static void print_full(const struct pst_plugin_info *info)
 {
-  printf("%s %s %s: %s\n", kind_name(info->kind), info->name, info->version, state_of(info));
+  printf("%s %s %s: %s\n", result_kind_name(info->kind, "?"), info->name, info->version,
+         state_of(info));
   print_field("summary:", info->summary);
   print_field("needs:", info->needs);
   print_field("rung:", info->rung);
@@ -117,7 +112,7 @@ static void print_full(const struct pst_plugin_info *info)
 
 static void print_line(const struct pst_plugin_info *info)
 {
-  printf("%-9s %-12s %-7s %-14s %s\n", kind_name(info->kind), info->name, info->version,
+  printf("%-9s %-12s %-7s %-14s %s\n", result_kind_name(info->kind, "?"), info->name, info->version,
          state_of(info), info->summary);
   if (info->status != 0) {
     const char *remedy = info->remedy != NULL ? info->remedy : "";
@@ -162,10 +157,12 @@ static void take_device(void *context, const char *name, const char *detail)
 
 static int unknown_plugin(const struct listing *listing)
 {
-  const char *near = arguments_nearest(listing->name, (const char *const *)listing->names);
-  notice(PST_LOG_ERROR, "plugins: there is no plugin '%s'%s%s%s; `penstock plugins` lists all",
-         listing->name, near != NULL ? ", did you mean '" : "", near != NULL ? near : "",
-         near != NULL ? "'?" : "");
+  char meant[ARGUMENTS_MEANT_BYTES];
+
+  notice(PST_LOG_ERROR, "plugins: there is no plugin '%s'%s; `penstock plugins` lists all",
+         listing->name,
+         arguments_meant(listing->name, (const char *const *)listing->names, listing->name_count,
+                         ", did you mean '", meant));
   return PST_EXIT_USAGE;
 }
 

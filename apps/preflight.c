@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preflight.h"
-
+/* What run, send and receive would refuse for the file's sake. */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,15 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "drive.h"
 #include "file_identity.h"
 #include "notice.h"
-#include "sink.h"
-#include "source.h"
+#include "stream_config.h"
+
+#define SINK "receiver.sink.file"
+#define SOURCE "sender.source.file"
+#define BOTH ((uint32_t)PST_SESSION_SENDER | PST_SESSION_RECEIVER)
+#define MEMORY_DEVICES 1 /* major number of /dev/null and its like */
 
 /* A file that a stream reads or writes. */
 struct named_file {
@@ -24,34 +29,21 @@ struct named_file {
 struct preflight {
   const struct pst_config *config;
   const struct arguments *arguments;
-  const char *command, *stream;
+  const char *stream;
   struct named_file *sinks, *sources; /* one a stream */
   struct file_identity configuration, result;
   struct pst_error *error;
 };
 
-static const char *path_of(const struct preflight *flight, const char *key, char *path, size_t size)
-{
-  snprintf(path, size, "streams.%s.%s", flight->stream, key);
-  return path;
-}
-
 static const char *text_of(const struct preflight *flight, const char *key)
 {
-  char path[512];
-  return pst_config_get(flight->config, path_of(flight, key, path, sizeof path));
+  return stream_text(flight->config, flight->stream, key);
 }
 
-static uint64_t number_of(const struct preflight *flight, const char *key)
+/* What is reported next was written there. */
+static void at(const struct preflight *flight, const char *stream, const char *key)
 {
-  char path[512];
-  return pst_config_get_uint(flight->config, path_of(flight, key, path, sizeof path));
-}
-
-static void at(const struct preflight *flight, const char *key)
-{
-  char path[512];
-  notice_place(pst_config_origin(flight->config, path_of(flight, key, path, sizeof path)));
+  notice_place(stream_origin(flight->config, stream, key));
 }
 
 static void preflight_finding(void *context, const char *text)
@@ -59,8 +51,6 @@ static void preflight_finding(void *context, const char *text)
   const struct preflight *flight = context;
   notice_fail(flight->error, PST_EXIT_USAGE, -EINVAL, "%s", text);
 }
-
-#define MEMORY_DEVICES 1 /* major number of /dev/null and its like */
 
 /* A FIFO or a device notices whoever opens it; /dev/null and its like do not. */
 static bool is_special(const char *file)
@@ -94,19 +84,12 @@ static void preflight_special(const struct preflight *flight, const char *file, 
 static void preflight_source(const struct preflight *flight)
 {
   const char *type = text_of(flight, "sender.source.type");
-  const struct source_params params = {
-      .stream = flight->stream,
-      .file = text_of(flight, "sender.source.file"),
-      .message = number_of(flight, "message"),
-      .length = number_of(flight, "sender.source.length"),
-      .loop = number_of(flight, "sender.source.loop") != 0,
-      .timed = number_of(flight, "sender.source.timed") != 0,
-  };
+  const struct source_params params = stream_source(flight->config, flight->stream);
   struct source source = {0};
 
   if (type == NULL) /* what it shares has one */
     return;
-  at(flight, params.file != NULL ? "sender.source.file" : "sender.source.type");
+  at(flight, flight->stream, params.file != NULL ? SOURCE : "sender.source.type");
   bool once = is_special(params.file) && !is_kind(params.file, S_IFBLK);
   if (once && strcmp(type, "pcap") == 0)
     notice_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
@@ -126,32 +109,17 @@ static void preflight_source(const struct preflight *flight)
 static void preflight_sink(const struct preflight *flight)
 {
   const char *type = text_of(flight, "receiver.sink.type");
-  const char *control = pst_config_get(flight->config, "control");
-  const struct sink_params params = {
-      .stream = flight->stream,
-      .file = text_of(flight, "receiver.sink.file"),
-      .message = number_of(flight, "message"),
-      .overwrite = number_of(flight, "receiver.sink.overwrite") != 0,
-      .joins = control != NULL && strcmp(control, "none") == 0,
-  };
+  const struct sink_params params = stream_sink(flight->config, flight->stream);
   struct sink sink = {0};
 
   if (type == NULL)
     return;
-  at(flight, params.file != NULL ? "receiver.sink.file" : "receiver.sink.type");
+  at(flight, flight->stream, params.file != NULL ? SINK : "receiver.sink.type");
   bool is_disk = params.file != NULL && is_kind(params.file, S_IFBLK);
   if (is_special(params.file) && (!is_disk || params.overwrite))
     preflight_special(flight, params.file, W_OK);
   else if (sink_open(&sink, type, &params, flight->error) == 0)
     sink_close(&sink);
-}
-
-static bool is_wanted(const struct arguments *arguments, const char *name)
-{
-  for (size_t i = 0; i < arguments->stream_count; i++)
-    if (strcmp(arguments->streams[i], name) == 0)
-      return true;
-  return arguments->stream_count == 0;
 }
 
 /* ---- Files that a stream writes, and others name ------------------------------------- */
@@ -177,72 +145,58 @@ static bool name_files(struct preflight *flight, uint32_t roles)
     flight->result = file_identity(flight->arguments->json);
   for (uint32_t i = 0; i < count && flight->sinks != NULL && flight->sources != NULL; i++) {
     flight->stream = pst_config_stream_name(flight->config, i);
-    if (!is_wanted(flight->arguments, flight->stream))
+    if (!stream_is_wanted(flight->arguments, flight->stream))
       continue;
     if (roles & PST_SESSION_RECEIVER)
-      name_file(&flight->sinks[i], flight, "receiver.sink.file");
+      name_file(&flight->sinks[i], flight, SINK);
     if (roles & PST_SESSION_SENDER)
-      name_file(&flight->sources[i], flight, "sender.source.file");
+      name_file(&flight->sources[i], flight, SOURCE);
   }
   return flight->sinks != NULL && flight->sources != NULL;
 }
 
-static void forget_files(struct preflight *flight)
+/* Reports that the file of `key` is what something else needs. */
+static bool clashes(const struct preflight *flight, const struct named_file *file, const char *key,
+                    const char *format, ...) PST_PRINTF(4, 5);
+static bool clashes(const struct preflight *flight, const struct named_file *file, const char *key,
+                    const char *format, ...)
 {
-  free(flight->sinks);
-  free(flight->sources);
-}
+  char what[1024];
+  va_list args;
 
-static void place_sink(const struct preflight *flight, const struct named_file *sink)
-{
-  char path[512];
-
-  snprintf(path, sizeof path, "streams.%s.receiver.sink.file", sink->stream);
-  notice_place(pst_config_origin(flight->config, path));
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  at(flight, file->stream, key);
+  notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST, "stream '%s': %s; name another file",
+              file->stream, what);
+  return true;
 }
 
 static bool is_taken_by(const struct preflight *flight, const struct named_file *sink,
                         const struct named_file *other, const char *key)
 {
-  char path[512];
-
-  if (other->path == NULL || !file_identity_equal(&sink->identity, &other->identity))
-    return false;
-  snprintf(path, sizeof path, "streams.%s.%s", other->stream, key);
-  const char *place = pst_config_origin(flight->config, path);
-  place_sink(flight, sink);
-  notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST,
-              "stream '%s': sink.file %s is the %s of stream '%s', too (%s), and one would replace "
-              "the other; name another file",
-              sink->stream, sink->path, strncmp(key, "sender", 6) == 0 ? "source" : "sink",
-              other->stream, place);
-  return true;
+  return other->path != NULL && file_identity_equal(&sink->identity, &other->identity) &&
+         clashes(flight, sink, SINK,
+                 "sink.file %s is the %s of stream '%s', too (%s), and one would replace the other",
+                 sink->path, strcmp(key, SOURCE) == 0 ? "source" : "sink", other->stream,
+                 stream_origin(flight->config, other->stream, key));
 }
 
-/* Is it the FILE of --json? Reported. */
+/* Is it the FILE of --json? */
 static bool is_result(const struct preflight *flight, const struct named_file *file,
                       const char *key)
 {
-  if (file->path == NULL || !file_identity_equal(&file->identity, &flight->result))
-    return false;
-  at(flight, key);
-  notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST,
-              "stream '%s': %s %s is the FILE of --json, which the result replaces; name another "
-              "file",
-              file->stream, key, file->path);
-  return true;
+  return file->path != NULL && file_identity_equal(&file->identity, &flight->result) &&
+         clashes(flight, file, key, "%s %s is the FILE of --json, which the result replaces", key,
+                 file->path);
 }
 
 static bool is_configuration(const struct preflight *flight, const struct named_file *sink)
 {
-  if (!file_identity_equal(&sink->identity, &flight->configuration))
-    return false;
-  place_sink(flight, sink);
-  notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST,
-              "stream '%s': sink.file %s is this configuration, and would replace it; name another "
-              "file",
-              sink->stream, sink->path);
-  return true;
+  return file_identity_equal(&sink->identity, &flight->configuration) &&
+         clashes(flight, sink, SINK, "sink.file %s is this configuration, and would replace it",
+                 sink->path);
 }
 
 /* Is the sink of this stream a file that something else needs? Reported. */
@@ -252,13 +206,13 @@ static bool sink_clashes(const struct preflight *flight, uint32_t index)
 
   if (sink->path == NULL || !sink->identity.is_known)
     return false;
-  if (is_configuration(flight, sink) || is_result(flight, sink, "receiver.sink.file"))
+  if (is_configuration(flight, sink) || is_result(flight, sink, SINK))
     return true;
   for (uint32_t i = 0; i < index; i++)
-    if (is_taken_by(flight, sink, &flight->sinks[i], "receiver.sink.file"))
+    if (is_taken_by(flight, sink, &flight->sinks[i], SINK))
       return true;
   for (uint32_t i = 0; i < pst_config_stream_count(flight->config); i++)
-    if (is_taken_by(flight, sink, &flight->sources[i], "sender.source.file"))
+    if (is_taken_by(flight, sink, &flight->sources[i], SOURCE))
       return true;
   return false;
 }
@@ -278,8 +232,7 @@ static bool is_written(const struct preflight *flight, const struct named_file *
 
 static void preflight_stream(const struct preflight *flight, uint32_t roles, uint32_t index)
 {
-  if ((roles & PST_SESSION_SENDER) &&
-      !is_result(flight, &flight->sources[index], "sender.source.file") &&
+  if ((roles & PST_SESSION_SENDER) && !is_result(flight, &flight->sources[index], SOURCE) &&
       !is_written(flight, &flight->sources[index]))
     preflight_source(flight);
   if ((roles & PST_SESSION_RECEIVER) && !sink_clashes(flight, index))
@@ -299,25 +252,6 @@ static int preflight_values(const struct preflight *flight, uint32_t roles,
   return pst_config_check(flight->config, &params, finding, (void *)(uintptr_t)flight);
 }
 
-int preflight(const struct pst_config *config, uint32_t roles, const char *command,
-              const struct arguments *arguments, struct pst_error *error)
-{
-  struct preflight flight = {
-      .config = config, .arguments = arguments, .command = command, .error = error};
-
-  preflight_values(&flight, roles, preflight_finding);
-  if (!name_files(&flight, roles))
-    notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  for (uint32_t i = 0; i < pst_config_stream_count(config) && error->code != -ENOMEM; i++) {
-    flight.stream = pst_config_stream_name(config, i);
-    if (is_wanted(arguments, flight.stream))
-      preflight_stream(&flight, roles, i);
-  }
-  forget_files(&flight);
-  notice_place(NULL);
-  return error->code;
-}
-
 static void ignore(void *context, const char *text)
 {
   (void)context;
@@ -327,29 +261,30 @@ static void ignore(void *context, const char *text)
 /* Values of one end that neither its own command takes nor `run`. */
 static bool has_bad_end(const struct preflight *flight)
 {
-  const uint32_t both = PST_SESSION_SENDER | PST_SESSION_RECEIVER;
-  const char *control = pst_config_get(flight->config, "control");
-
-  if ((control != NULL && strcmp(control, "none") == 0) ||
-      preflight_values(flight, both, ignore) == 0)
-    return false;
-  return preflight_values(flight, PST_SESSION_SENDER, ignore) > 0 ||
-         preflight_values(flight, PST_SESSION_RECEIVER, ignore) > 0;
+  return !streams_are_foreign(flight->config) && preflight_values(flight, BOTH, ignore) != 0 &&
+         (preflight_values(flight, PST_SESSION_SENDER, ignore) > 0 ||
+          preflight_values(flight, PST_SESSION_RECEIVER, ignore) > 0);
 }
 
-int preflight_any(const struct pst_config *config, const struct arguments *arguments,
-                  struct pst_error *error)
+int preflight(const struct pst_config *config, const struct command *command,
+              const struct arguments *arguments, struct pst_error *error)
 {
-  const uint32_t both = PST_SESSION_SENDER | PST_SESSION_RECEIVER;
   struct preflight flight = {.config = config, .arguments = arguments, .error = error};
+  const uint32_t roles = command != NULL ? command->roles : (uint32_t)PST_SESSION_RECEIVER;
 
-  if (has_bad_end(&flight))
-    preflight_values(&flight, both, preflight_finding);
-  if (!name_files(&flight, PST_SESSION_RECEIVER))
+  if (command != NULL || has_bad_end(&flight))
+    preflight_values(&flight, command != NULL ? roles : BOTH, preflight_finding);
+  if (!name_files(&flight, roles))
     notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  for (uint32_t i = 0; i < pst_config_stream_count(config) && error->code != -ENOMEM; i++)
-    sink_clashes(&flight, i);
-  forget_files(&flight);
+  for (uint32_t i = 0; i < pst_config_stream_count(config) && error->code != -ENOMEM; i++) {
+    flight.stream = pst_config_stream_name(config, i);
+    if (command == NULL)
+      sink_clashes(&flight, i);
+    else if (stream_is_wanted(arguments, flight.stream))
+      preflight_stream(&flight, roles, i);
+  }
+  free(flight.sinks);
+  free(flight.sources);
   notice_place(NULL);
   return error->code;
 }

@@ -2,81 +2,67 @@
 #include "remedy.h"
 
 #include <errno.h>
+#include <stddef.h>
 
 #include <penstock/penstock.h>
 
+struct remedy {
+  int code;
+  const char *text;
+};
+
+/* `otherwise`: of a code that is none of `remedies`. */
+static const char *find(const struct remedy *remedies, size_t count, int code,
+                        const char *otherwise)
+{
+  for (size_t i = 0; i < count; i++)
+    if (remedies[i].code == code)
+      return remedies[i].text;
+  return otherwise;
+}
+
 const char *remedy_of_folder(int code)
 {
-  switch (code) {
-  case ENOENT:
-    return "create the folder first (mkdir -p), or name another";
-  case ENOTDIR:
-    return "a file stands where a folder should; name another";
-  case EISDIR:
-    return "that is a folder; name a file in it";
-  case EACCES:
-  case EPERM:
-    return "allow it there (chmod, chown), or name another folder";
-  case EROFS:
-    return "that file system is mounted read-only; name a folder elsewhere";
-  case ENOSYS:
-    return "openat2(2) needs Linux 5.6";
-  case EMFILE:
-  case ENFILE:
-    return "let it have more open files (ulimit -n)";
-  case ENOMEM:
-    return "free memory";
-  case EIO:
-    return "see what the kernel says of that disk (dmesg)";
-  case ENOSPC:
-  case EDQUOT:
-    return "free space there, or name a folder elsewhere";
-  case ENXIO:
-  case ENODEV:
-    return "no device or terminal answers there; name another";
-  default:
-    return "name another place";
-  }
+  static const struct remedy remedies[] = {
+      {ENOENT, "create the folder first (mkdir -p), or name another"},
+      {ENOTDIR, "a file stands where a folder should; name another"},
+      {EISDIR, "that is a folder; name a file in it"},
+      {EACCES, "allow it there (chmod, chown), or name another folder"},
+      {EPERM, "allow it there (chmod, chown), or name another folder"},
+      {EROFS, "that file system is mounted read-only; name a folder elsewhere"},
+      {ENOSYS, "openat2(2) needs Linux 5.6"},
+      {EMFILE, "let it have more open files (ulimit -n)"},
+      {ENFILE, "let it have more open files (ulimit -n)"},
+      {ENOMEM, "free memory"},
+      {EIO, "see what the kernel says of that disk (dmesg)"},
+      {ENOSPC, "free space there, or name a folder elsewhere"},
+      {EDQUOT, "free space there, or name a folder elsewhere"},
+      {ENXIO, "no device or terminal answers there; name another"},
+      {ENODEV, "no device or terminal answers there; name another"},
+  };
+
+  return find(remedies, sizeof remedies / sizeof remedies[0], code, "name another place");
 }
 
 const char *remedy_of_source(int code)
 {
-  switch (code) {
-  case ENOENT:
-    return "check its path";
-  case ENOTDIR:
-    return "its path leads through a file; check it";
-  case ELOOP:
-    return "its path has too many symbolic links; name what they lead to";
-  case EACCES:
-  case EPERM:
-    return "allow this user to read it (chmod, chown)";
-  case ESTALE:
-    return "mount its file system again";
-  case EMFILE:
-  case ENFILE:
-  case ENOMEM:
-  case EIO:
+  static const struct remedy remedies[] = {
+      {ENOENT, "check its path"},
+      {ENOTDIR, "its path leads through a file; check it"},
+      {ELOOP, "its path has too many symbolic links; name what they lead to"},
+      {EACCES, "allow this user to read it (chmod, chown)"},
+      {EPERM, "allow this user to read it (chmod, chown)"},
+      {ESTALE, "mount its file system again"},
+  };
+
+  if (code == EMFILE || code == ENFILE || code == ENOMEM || code == EIO)
     return remedy_of_folder(code);
-  default:
-    return "name another file";
-  }
+  return find(remedies, sizeof remedies / sizeof remedies[0], code, "name another file");
 }
 
 int remedy_open_status(int code)
 {
-  switch (code) {
-  case ENXIO:
-  case ENODEV:
-  case ENOMEDIUM:
-  case EBUSY:
-  case EIO:
+  if (code == ENXIO || code == ENODEV || code == ENOMEDIUM || code == EBUSY || code == EIO)
     return PST_EXIT_UNAVAILABLE;
-  case EMFILE:
-  case ENFILE:
-  case ENOMEM:
-    return PST_EXIT_FAILED;
-  default:
-    return PST_EXIT_USAGE;
-  }
+  return code == EMFILE || code == ENFILE || code == ENOMEM ? PST_EXIT_FAILED : PST_EXIT_USAGE;
 }

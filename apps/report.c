@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -8,6 +6,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "drive.h"
 #include "notice.h"
 #include "result.h"
 #include "signals.h"
@@ -15,27 +14,15 @@
 
 #define RING_IN_CACHE_BYTES (UINT64_C(1) << 20) /* of the level 2 cache that most CPUs have */
 
-int report_worse(int a, int b)
-{
-  static const int order[] = {PST_EXIT_FAILED, PST_EXIT_UNAVAILABLE, PST_EXIT_USAGE,
-                              PST_EXIT_EXPECT};
-  for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-    if (a == order[i] || b == order[i])
-      return order[i];
-  }
-  return PST_EXIT_OK;
-}
-
 struct judged {
   struct flow *flow;
   struct pst_stats sender_stats, receiver_stats;
-  const struct pst_stats *sender, *receiver; /* NULL: not here */
+  struct pst_counter_value sent[COUNTERS_MAX], received[COUNTERS_MAX];
   struct account account;
   struct expect_wanted wanted;
   struct expect_result expects[EXPECT_MAX];
-  size_t expect_count;
-  bool broke_off;             /* or brought nothing */
-  struct json_object *errors; /* NULL: there is no result */
+  bool broke_off;           /* or brought nothing */
+  struct result_stream out; /* all of it, for the result */
 };
 
 /* Where an error is, as the configuration names it: "streams.packets.receiver". */
@@ -53,8 +40,8 @@ static void set_failed(struct judged *judged, int exit_status, enum finding find
   struct flow *flow = judged->flow;
   char place[512];
 
-  flow->exit_status = report_worse(flow->exit_status, exit_status);
-  finding_add(judged->errors, finding, place_of(flow, at, place), why);
+  flow->exit_status = finding_worse(flow->exit_status, exit_status);
+  finding_add(judged->out.errors, finding, place_of(flow, at, place), why);
   if (!logged)
     notice(PST_LOG_ERROR, "stream '%s': %s", flow->name, why);
 }
@@ -81,7 +68,7 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
   /* What the other side's sink or source did to it, or this end by leaving. */
   if (stats->state == PST_STATE_FAILED &&
       (flow->sender.error.code != 0 || flow->receiver.error.code != 0 || flow->receiver.cut)) {
-    judged->flow->exit_status = report_worse(flow->exit_status, PST_EXIT_FAILED);
+    judged->flow->exit_status = finding_worse(flow->exit_status, PST_EXIT_FAILED);
     return;
   }
   if (stats->state == PST_STATE_FAILED) {
@@ -108,7 +95,7 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
 /* Failed before a message was sent, it has no account: why it failed is all there is to say. */
 static bool has_run(const struct judged *judged)
 {
-  const struct pst_stats *sides[] = {judged->sender, judged->receiver};
+  const struct pst_stats *sides[] = {judged->out.sender, judged->out.receiver};
   bool has_started = false, has_failed = false;
 
   for (size_t i = 0; i < 2; i++) {
@@ -120,20 +107,19 @@ static bool has_run(const struct judged *judged)
 
 /* What `expect` judges by a bound of its own is taken out, and does not hide what else is wrong.
  * Whether there was any. */
-static bool leave_to_expect(const struct judged *judged, enum accounting_finding finding,
-                            struct account *left)
+static bool leave_to_expect(const struct judged *judged, enum finding finding, struct account *left)
 {
   switch (finding) {
-  case ACCOUNT_LOSS:
+  case FINDING_LOSS:
     left->blameless = left->dropped;
     return judged->wanted.max_loss.text != NULL;
-  case ACCOUNT_DUPLICATES:
+  case FINDING_DUPLICATES:
     left->duplicates = 0;
     return judged->wanted.max_duplicates.text != NULL;
-  case ACCOUNT_REORDERED:
+  case FINDING_REORDERED:
     left->reordered = 0;
     return judged->wanted.max_reordered.text != NULL;
-  case ACCOUNT_CORRUPTED:
+  case FINDING_CORRUPTED:
     left->corrupted = 0;
     return judged->wanted.max_corrupted.text != NULL;
   default:
@@ -141,65 +127,54 @@ static bool leave_to_expect(const struct judged *judged, enum accounting_finding
   }
 }
 
+/* Nobody was to say how many a foreign sender sent. */
+static void judge_foreign(struct judged *judged, bool failed)
+{
+  judged->broke_off |= judged->account.delivered == 0;
+  if (judged->out.receiver != NULL && judged->broke_off && !failed)
+    set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "",
+               "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender",
+               false);
+}
+
 static void judge_account(struct judged *judged)
 {
   struct account left = judged->account;
-  enum accounting_finding found;
-  char why[512];
   struct flow *flow = judged->flow;
   bool failed = flow->exit_status != PST_EXIT_OK;
-  char place[512];
+  enum finding found;
+  char why[512], place[512];
 
   judged->broke_off = failed;
   do
     found = accounting_check(&left, why, sizeof why);
   while (leave_to_expect(judged, found, &left));
   switch (found) {
-  case ACCOUNT_BALANCED:
+  case FINDING_NONE:
     break;
-  case ACCOUNT_UNKNOWN:
-    if (flow->foreign) { /* nobody was to say */
-      judged->broke_off |= judged->account.delivered == 0;
-      if (judged->receiver != NULL && judged->broke_off && !failed)
-        set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "",
-                   "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender",
-                   false);
-      break;
-    }
-    notice_warn(FINDING_UNKNOWN_COUNTS, place_of(flow, "", place), "stream '%s': %s", flow->name,
-                why);
+  case FINDING_UNKNOWN_COUNTS:
+    if (flow->foreign)
+      judge_foreign(judged, failed);
+    else
+      notice_warn(found, place_of(flow, "", place), "stream '%s': %s", flow->name, why);
     break;
-  case ACCOUNT_UNBALANCED:
-    set_failed(judged, PST_EXIT_FAILED, FINDING_UNBALANCED, "", why,
-               failed); /* a failed stream need not balance */
-    break;
-  case ACCOUNT_NOTHING: /* no bound of loss allows that; what broke off has said why */
-    set_failed(judged, failed ? flow->exit_status : PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "",
-               why, failed);
+  case FINDING_NOTHING_ARRIVED: /* no bound of loss allows that; what broke off has said why */
+    set_failed(judged, failed ? flow->exit_status : PST_EXIT_FAILED, found, "", why, failed);
     judged->broke_off = true;
     break;
-  case ACCOUNT_LOSS: /* who says how much loss is right gets 4 for more */
-    set_failed(judged, PST_EXIT_FAILED, FINDING_LOSS, "", why, false);
-    break;
-  case ACCOUNT_DUPLICATES:
-    set_failed(judged, PST_EXIT_FAILED, FINDING_DUPLICATES, "", why, false);
-    break;
-  case ACCOUNT_REORDERED:
-    set_failed(judged, PST_EXIT_FAILED, FINDING_REORDERED, "", why, false);
-    break;
-  case ACCOUNT_CORRUPTED:
-    set_failed(judged, PST_EXIT_FAILED, FINDING_CORRUPTED, "", why, false);
-    break;
+  default: /* who says by `expect` how much of it is right gets 4 for more; a failed stream need not
+              balance */
+    set_failed(judged, PST_EXIT_FAILED, found, "", why, failed && found == FINDING_UNBALANCED);
   }
 }
 
 /* What never connected has met or missed nothing. */
 static void judge_expects(struct judged *judged)
 {
-  judged->expect_count = expect_judge(&judged->wanted, &judged->account, judged->expects);
+  judged->out.expect_count = expect_judge(&judged->wanted, &judged->account, judged->expects);
   if (judged->flow->foreign || has_run(judged))
     return;
-  for (size_t i = 0; i < judged->expect_count; i++) {
+  for (size_t i = 0; i < judged->out.expect_count; i++) {
     judged->expects[i].checked = false;
     judged->expects[i].found.kind = EXPECT_UNKNOWN;
     snprintf(judged->expects[i].got, sizeof judged->expects[i].got, "never connected");
@@ -212,7 +187,7 @@ static void say_expects(struct judged *judged)
   char why[EXPECT_SENTENCE_BYTES + ACCOUNTING_FIRST_WRONG_BYTES], at[64];
   char first[ACCOUNTING_FIRST_WRONG_BYTES];
 
-  for (size_t i = 0; i < judged->expect_count; i++) {
+  for (size_t i = 0; i < judged->out.expect_count; i++) {
     const struct expect_result *expect = &judged->expects[i];
     if (!expect->checked || expect->met || (judged->broke_off && expect->of_amount))
       continue;
@@ -255,20 +230,20 @@ static void say_numbers(const struct judged *judged)
              account->dropped_at_least ? "at least " : "", account->drops[i].messages,
              account->drops[i].cause);
   }
-  if (judged->receiver != NULL && judged->receiver->frame_packets > 0)
+  if (judged->out.receiver != NULL && judged->out.receiver->frame_packets > 0)
     notice(PST_LOG_INFO,
            "%s: frames: %" PRIu64 " complete, %" PRIu64 " incomplete, %" PRIu64 " dropped, %" PRIu64
            " lost",
-           name, judged->receiver->frames_complete, judged->receiver->frames_incomplete,
-           judged->receiver->frames_dropped, judged->receiver->frames_lost);
+           name, judged->out.receiver->frames_complete, judged->out.receiver->frames_incomplete,
+           judged->out.receiver->frames_dropped, judged->out.receiver->frames_lost);
   if (account->duplicates > 0 || account->reordered > 0)
     notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicate%s, %" PRIu64 " reordered", name,
            account->duplicates, plural(account->duplicates), account->reordered);
-  if (judged->receiver != NULL && judged->receiver->intervals.count > 0)
+  if (judged->out.receiver != NULL && judged->out.receiver->intervals.count > 0)
     notice(PST_LOG_INFO, "%s: between arrivals: p50 %.3f ms, p99 %.3f ms, max %.3f ms", name,
-           (double)judged->receiver->intervals.p50_ns / 1e6,
-           (double)judged->receiver->intervals.p99_ns / 1e6,
-           (double)judged->receiver->intervals.max_ns / 1e6);
+           (double)judged->out.receiver->intervals.p50_ns / 1e6,
+           (double)judged->out.receiver->intervals.p99_ns / 1e6,
+           (double)judged->out.receiver->intervals.max_ns / 1e6);
   if (loss > 0 && balanced)
     notice(PST_LOG_INFO, "%s: LOSS %s", name, statistics_percent(loss, percent));
   else if (loss < 0 && judged->flow->foreign)
@@ -284,14 +259,15 @@ static bool is_peers(int error)
 static uint32_t stopped_by(const struct judged *judged)
 {
   const struct flow *flow = judged->flow;
-  const struct pst_stats *own = judged->sender != NULL ? judged->sender : judged->receiver;
+  const struct pst_stats *own =
+      judged->out.sender != NULL ? judged->out.sender : judged->out.receiver;
 
   if (flow->sender.error.code != 0 || flow->receiver.error.code != 0)
     return PST_STOP_FAILURE;
   if (flow->receiver.cut)
     return flow->receiver.stopped;
   if (own->state == PST_STATE_FAILED) {
-    bool is_there = judged->sender == NULL || judged->receiver == NULL;
+    bool is_there = judged->out.sender == NULL || judged->out.receiver == NULL;
     return is_there && own->started_ns != 0 && (own->peer_failed != 0 || is_peers(own->error))
                ? PST_STOP_PEER
                : PST_STOP_FAILURE;
@@ -317,9 +293,9 @@ static void judge_stop(struct judged *judged, uint32_t stopped)
   char why[128];
 
   if ((stopped & PST_STOP_SHORT) == 0 ||
-      (judged->sender != NULL && judged->sender->state == PST_STATE_WAITING))
+      (judged->out.sender != NULL && judged->out.sender->state == PST_STATE_WAITING))
     return;
-  if (judged->sender == NULL && !flow->foreign)
+  if (judged->out.sender == NULL && !flow->foreign)
     snprintf(why, sizeof why, "the sender was stopped before its source had ended");
   else
     snprintf(why, sizeof why, "stopped by %s before all that was asked for had come",
@@ -329,7 +305,7 @@ static void judge_stop(struct judged *judged, uint32_t stopped)
 
 static const char *why_left(const struct judged *judged)
 {
-  if (judged->receiver->started_ns == 0)
+  if (judged->out.receiver->started_ns == 0)
     return "stopped before the sender had connected";
   return judged->flow->receiver.stopped == PST_STOP_DURATION
              ? "the receiver's --duration was over before the stream had ended; give it to "
@@ -343,7 +319,7 @@ static void say_source(const struct judged *judged, uint32_t stopped)
   struct source_extent extent = {0};
   char done[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
 
-  if ((stopped & PST_STOP_SHORT) == 0 || judged->sender == NULL || flow->sender.shares)
+  if ((stopped & PST_STOP_SHORT) == 0 || judged->out.sender == NULL || flow->sender.shares)
     return;
   if (flow->sender.source.ops->extent != NULL)
     flow->sender.source.ops->extent(flow->sender.source.state, &extent);
@@ -353,38 +329,43 @@ static void say_source(const struct judged *judged, uint32_t stopped)
            signals_name());
   else
     notice(PST_LOG_INFO, "%s: source: %" PRIu64 " message%s (stopped by %s)", flow->name,
-           judged->sender->messages_sent, plural(judged->sender->messages_sent), signals_name());
+           judged->out.sender->messages_sent, plural(judged->out.sender->messages_sent),
+           signals_name());
 }
 
 /* Only what stays in a cache gains by more slots, and only where both ends had their CPUs. */
 static bool larger_ring_helps(const struct judged *judged)
 {
-  return judged->sender != NULL && judged->receiver != NULL &&
-         statistics_cpu_least(judged->sender, judged->receiver) >= STATISTICS_CPU_FULL &&
+  return judged->out.sender != NULL && judged->out.receiver != NULL &&
+         statistics_cpu_least(judged->out.sender, judged->out.receiver) >= STATISTICS_CPU_FULL &&
          judged->flow->message * judged->flow->ring < RING_IN_CACHE_BYTES;
 }
 
-static void say_verdict(const struct judged *judged, int *stage, double *share)
+static void say_verdict(struct judged *judged)
 {
-  *stage = pst_verdict(judged->sender, judged->receiver, share);
-  if (*stage == PST_STAGE_STAGING)
-    notice(PST_LOG_INFO, "%s: limited by: staging at the %s (%.0f%%)", judged->flow->name,
-           accounting_stager(judged->sender, judged->receiver), *share * 100);
-  else if (*stage == PST_LIMIT_STARVATION)
+  const struct result_stream *out = &judged->out;
+  const char *name = judged->flow->name;
+  int stage = pst_verdict(out->sender, out->receiver, &judged->out.share);
+  double percent = out->share * 100;
+
+  judged->out.limited_by = stage;
+  if (stage == PST_STAGE_STAGING)
+    notice(PST_LOG_INFO, "%s: limited by: staging at the %s (%.0f%%)", name,
+           accounting_stager(out->sender, out->receiver), percent);
+  else if (stage == PST_LIMIT_STARVATION)
     notice(PST_LOG_INFO,
            "%s: limited by: other programs on this CPU (had %.0f%% of a core); pin "
            "(threads.cpus) or free cores",
-           judged->flow->name, 100 * statistics_cpu_least(judged->sender, judged->receiver));
-  else if (*stage == PST_STAGE_EMPTY)
-    notice(PST_LOG_INFO, "%s: limited by: sender (receiver idle %.0f%% of the time)",
-           judged->flow->name, *share * 100);
-  else if (*stage >= 0)
-    notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)%s", judged->flow->name,
-           pst_stage_name(*stage), *share * 100,
-           *stage == PST_STAGE_CREDIT && larger_ring_helps(judged) ? "; a larger `ring` may help"
-                                                                   : "");
+           name, 100 * statistics_cpu_least(out->sender, out->receiver));
+  else if (stage == PST_STAGE_EMPTY)
+    notice(PST_LOG_INFO, "%s: limited by: sender (receiver idle %.0f%% of the time)", name,
+           percent);
+  else if (stage >= 0)
+    notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)%s", name, pst_stage_name(stage), percent,
+           stage == PST_STAGE_CREDIT && larger_ring_helps(judged) ? "; a larger `ring` may help"
+                                                                  : "");
   else
-    notice(PST_LOG_INFO, "%s: limited by: CPU (never blocked)", judged->flow->name);
+    notice(PST_LOG_INFO, "%s: limited by: CPU (never blocked)", name);
 }
 
 /* A side that was given up has not ended by itself: it ran until now. */
@@ -394,61 +375,66 @@ static void stop_clock(struct pst_stats *stats)
     stats->ended_ns = now_ns();
 }
 
-static void gather(struct flow *flow, struct judged *judged)
+static void gather(struct flow *flow, bool has_result, struct judged *judged)
 {
+  struct result_stream *out = &judged->out;
+
   memset(judged, 0, sizeof *judged);
   judged->flow = flow;
   judged->sender_stats.struct_size = judged->receiver_stats.struct_size = sizeof(struct pst_stats);
+  *out = (struct result_stream){
+      .name = flow->name,
+      .account = &judged->account,
+      .expects = judged->expects,
+      .source = flow->sender.source_type,
+      .sink = flow->receiver.sink_type,
+      .sender_memory = flow->sender.memory,
+      .receiver_memory = flow->receiver.memory,
+      .size_bytes = flow->message,
+      .ring_slots = flow->ring,
+      .limited_by = RESULT_NEVER_RAN,
+      .errors = has_result ? json_object_new_array() : NULL,
+  };
   if (flow->sender.handle != NULL &&
-      pst_sender_stats(flow->sender.handle, &judged->sender_stats) == 0)
-    judged->sender = &judged->sender_stats;
+      pst_sender_stats(flow->sender.handle, &judged->sender_stats) == 0) {
+    out->sender = &judged->sender_stats;
+    out->sender_counters = result_counters(
+        judged->sent, pst_sender_counters(flow->sender.handle, judged->sent, COUNTERS_MAX));
+  }
   if (flow->receiver.handle != NULL &&
-      pst_receiver_stats(flow->receiver.handle, &judged->receiver_stats) == 0)
-    judged->receiver = &judged->receiver_stats;
+      pst_receiver_stats(flow->receiver.handle, &judged->receiver_stats) == 0) {
+    out->receiver = &judged->receiver_stats;
+    out->receiver_counters =
+        result_counters(judged->received, pst_receiver_counters(flow->receiver.handle,
+                                                                judged->received, COUNTERS_MAX));
+  }
   stop_clock(&judged->sender_stats);
   stop_clock(&judged->receiver_stats);
-}
-
-static struct result_counters counters_of(int count, const struct pst_counter_value *values)
-{
-  if (count < 0)
-    count = 0;
-  return (struct result_counters){values,
-                                  (uint32_t)count < COUNTERS_MAX ? (uint32_t)count : COUNTERS_MAX};
+  if (out->sender == NULL && out->receiver == NULL)
+    return;
+  accounting_gather(out->sender, out->receiver, &judged->account);
+  accounting_least(&judged->account, out->receiver_counters.values, out->receiver_counters.count);
+  judged->account.foreign = flow->foreign;
+  judged->account.wrong.struct_size = sizeof judged->account.wrong;
+  if (out->receiver != NULL && out->receiver->corrupted > 0)
+    pst_receiver_verified(flow->receiver.handle, &judged->account.wrong);
 }
 
 void report_flow(struct flow *flow, struct json_object *result)
 {
-  struct pst_counter_value sent[COUNTERS_MAX], received[COUNTERS_MAX];
   struct judged judged;
-  double share = 0;
-  int stage = RESULT_NEVER_RAN, sent_count = 0, received_count = 0;
 
-  gather(flow, &judged);
-  if (judged.sender == NULL && judged.receiver == NULL)
+  gather(flow, result != NULL, &judged);
+  if (judged.out.sender == NULL && judged.out.receiver == NULL) {
+    json_object_put(judged.out.errors);
     return;
-  if (result != NULL)
-    judged.errors = json_object_new_array();
-  accounting_gather(judged.sender, judged.receiver, &judged.account);
-  judged.account.foreign = flow->foreign;
-  if (judged.receiver != NULL && judged.receiver->corrupted > 0) {
-    struct pst_verify_result wrong = {.struct_size = sizeof wrong};
-    if (pst_receiver_verified(flow->receiver.handle, &wrong) == 0)
-      judged.account.wrong = wrong;
   }
-  if (judged.sender != NULL)
-    sent_count = pst_sender_counters(flow->sender.handle, sent, COUNTERS_MAX);
-  if (judged.receiver != NULL)
-    received_count = pst_receiver_counters(flow->receiver.handle, received, COUNTERS_MAX);
-  const struct result_counters sent_counters = counters_of(sent_count, sent);
-  const struct result_counters received_counters = counters_of(received_count, received);
-  accounting_least(&judged.account, received_counters.values, received_counters.count);
   expect_read(flow->drive->config, flow->name, &judged.wanted);
   uint32_t stopped = stopped_by(&judged);
   if (flow->receiver.cut)
     set_failed(&judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver", why_left(&judged), false);
-  judge_side(&judged, judged.receiver, &flow->receiver.error, "receiver");
-  judge_side(&judged, judged.sender, &flow->sender.error, "sender");
+  judge_side(&judged, judged.out.receiver, &flow->receiver.error, "receiver");
+  judge_side(&judged, judged.out.sender, &flow->sender.error, "sender");
   judge_stop(&judged, stopped);
   judge_expects(&judged);
   if (flow->foreign || has_run(&judged)) { /* else the reason why it never began is all there is */
@@ -457,30 +443,9 @@ void report_flow(struct flow *flow, struct json_object *result)
     say_numbers(&judged);
     say_source(&judged, stopped);
     if (has_run(&judged))
-      say_verdict(&judged, &stage, &share);
+      say_verdict(&judged);
   }
-
-  const struct result_stream stream = {
-      .name = flow->name,
-      .sender = judged.sender,
-      .receiver = judged.receiver,
-      .sender_counters = sent_counters,
-      .receiver_counters = received_counters,
-      .account = &judged.account,
-      .expects = judged.expects,
-      .expect_count = judged.expect_count,
-      .source = flow->sender.source_type,
-      .sink = flow->receiver.sink_type,
-      .sender_memory = flow->sender.memory,
-      .receiver_memory = flow->receiver.memory,
-      .size_bytes = flow->message,
-      .ring_slots = flow->ring,
-      .stage_name = pst_stage_name,
-      .limited_by = stage,
-      .share = share,
-      .errors = judged.errors,
-      .stopped = stop_name(stopped),
-      .ok = flow->exit_status == PST_EXIT_OK,
-  };
-  result_add_stream(result, &stream);
+  judged.out.stopped = stop_name(stopped);
+  judged.out.ok = flow->exit_status == PST_EXIT_OK;
+  result_add_stream(result, &judged.out);
 }

@@ -2,43 +2,46 @@
 #include "result.h"
 
 #include <json-c/json.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "environment.h"
 #include "json_put.h"
 #include "notice.h"
 #include "statistics.h"
 
 #define FORMAT 1 /* of the result: docs/result-json.md */
 
-static struct json_object *environment_json(const struct environment *environment)
+static struct json_object *environment_json(void)
 {
   struct json_object *object = json_object_new_object(), *huge = json_object_new_object();
+  struct environment environment;
 
-  json_put_text(object, "hostname", environment->hostname);
-  json_put_text(object, "kernel", environment->kernel);
-  json_put_text(object, "kernel_version", environment->version);
-  json_put_text(object, "cpu", environment->cpu);
-  json_put_uint(object, "cores", environment->cores > 0 ? (uint64_t)environment->cores : 0);
-  json_put_uint(object, "memory_bytes", environment->memory_bytes);
-  json_put_uint(huge, "page_bytes", environment->huge_page_bytes);
-  json_put_uint(huge, "total", environment->huge_pages);
-  json_put_uint(huge, "free", environment->huge_pages_free);
+  environment_read(&environment);
+  json_put_text(object, "hostname", environment.hostname);
+  json_put_text(object, "kernel", environment.kernel);
+  json_put_text(object, "kernel_version", environment.version);
+  json_put_text(object, "cpu", environment.cpu);
+  json_put_uint(object, "cores", environment.cores > 0 ? (uint64_t)environment.cores : 0);
+  json_put_uint(object, "memory_bytes", environment.memory_bytes);
+  json_put_uint(huge, "page_bytes", environment.huge_page_bytes);
+  json_put_uint(huge, "total", environment.huge_pages);
+  json_put_uint(huge, "free", environment.huge_pages_free);
   json_object_object_add(object, "huge_pages", huge);
   return object;
 }
 
-static struct json_object *config_json(const struct result_head *head)
+static struct json_object *config_json(const char *file, const struct pst_config *config)
 {
-  struct json_object *config = json_object_new_object();
+  struct json_object *object = json_object_new_object();
 
-  json_put_text(config, "file", head->config_file);
-  json_put_text(config, "hash", head->config_hash);
-  return config;
+  json_put_text(object, "file", file);
+  json_put_text(object, "hash", config != NULL ? pst_config_hash(config) : NULL);
+  return object;
 }
 
-struct json_object *result_new(const struct result_head *head)
+struct json_object *result_new(const struct command *command, const struct arguments *arguments,
+                               const struct pst_config *config)
 {
   /* What is of one command, null until it is known. */
   static const struct {
@@ -55,40 +58,39 @@ struct json_object *result_new(const struct result_head *head)
   if (gmtime_r(&now, &utc) != NULL)
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
   json_object_object_add(result, "format", json_object_new_int(FORMAT));
-  json_put_text(result, "penstock", head->version);
-  json_put_text(result, "command", head->command);
-  json_put_text(result, "command_line", head->command_line);
+  json_put_text(result, "penstock", pst_version());
+  json_put_text(result, "command", command->name);
+  json_put_text(result, "command_line", arguments->line);
   json_put_text(result, "written", stamp);
   json_put_text(result, "state", "running");
   json_put_bool(result, "ok", false);
   json_object_object_add(result, "exit_status", NULL);
   json_object_object_add(result, "errors", json_object_new_array());
   json_object_object_add(result, "warnings", json_object_new_array());
-  json_object_object_add(result, "environment", environment_json(head->environment));
+  json_object_object_add(result, "environment", environment_json());
   json_object_object_add(result, "plugins", json_object_new_array());
-  if (head->streams) {
-    json_object_object_add(result, "config", config_json(head));
+  if (command->roles != 0) {
+    json_object_object_add(result, "config", config_json(arguments->operand, config));
     json_object_object_add(result, "devices", json_object_new_array());
     json_object_object_add(result, "streams", json_object_new_array());
   }
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-    if (strcmp(head->command, parts[i].command) == 0)
+    if (strcmp(command->name, parts[i].command) == 0)
       json_put_null(result, parts[i].key);
   return result;
 }
 
-static const char *kind_name(uint32_t kind)
+#define NAME_IN(names, value, otherwise)                                                           \
+  ((value) < sizeof(names) / sizeof(names)[0] && (names)[value] != NULL ? (names)[value]           \
+                                                                        : (otherwise))
+
+const char *result_kind_name(uint32_t kind, const char *otherwise)
 {
-  switch (kind) {
-  case PST_KIND_TRANSPORT:
-    return "transport";
-  case PST_KIND_MEMORY:
-    return "memory";
-  case PST_KIND_FILTER:
-    return "filter";
-  default:
-    return "unknown";
-  }
+  static const char *const names[] = {[PST_KIND_TRANSPORT] = "transport",
+                                      [PST_KIND_MEMORY] = "memory",
+                                      [PST_KIND_FILTER] = "filter"};
+
+  return NAME_IN(names, kind, otherwise);
 }
 
 void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info)
@@ -99,7 +101,7 @@ void result_add_plugin(struct json_object *result, const struct pst_plugin_info 
     return;
   plugin = json_object_new_object();
   libraries = json_object_new_array();
-  json_put_text(plugin, "kind", kind_name(info->kind));
+  json_put_text(plugin, "kind", result_kind_name(info->kind, "unknown"));
   json_put_text(plugin, "name", info->name);
   json_put_text(plugin, "version", info->version);
   json_put_text(plugin, "rung", info->rung);
@@ -110,37 +112,14 @@ void result_add_plugin(struct json_object *result, const struct pst_plugin_info 
   json_object_array_add(plugins, plugin);
 }
 
-static const char *basis_name(uint32_t basis)
-{
-  switch (basis) {
-  case PST_SENT_COUNTED:
-    return "counted";
-  case PST_SENT_HEARTBEAT:
-    return "heartbeat";
-  case PST_SENT_SEQUENCE:
-    return "sequence";
-  default:
-    return "unknown";
-  }
-}
-
-static const char *state_name(uint32_t state)
-{
-  switch (state) {
-  case PST_STATE_WAITING:
-    return "waiting";
-  case PST_STATE_CONNECTED:
-    return "connected";
-  case PST_STATE_ENDING:
-    return "ending";
-  case PST_STATE_ENDED:
-    return "ended";
-  case PST_STATE_FAILED:
-    return "failed";
-  default:
-    return "unknown";
-  }
-}
+static const char *const basis_names[] = {[PST_SENT_COUNTED] = "counted",
+                                          [PST_SENT_HEARTBEAT] = "heartbeat",
+                                          [PST_SENT_SEQUENCE] = "sequence"};
+static const char *const state_names[] = {
+    [PST_STATE_WAITING] = "waiting", [PST_STATE_CONNECTED] = "connected",
+    [PST_STATE_ENDING] = "ending",   [PST_STATE_ENDED] = "ended",
+    [PST_STATE_FAILED] = "failed",
+};
 
 /* What a side was blocked in a stage, or what its peer was told of that; -1: nobody knows. */
 static double blocked_seconds(const struct pst_stats *own, const struct pst_stats *other, int stage)
@@ -163,9 +142,15 @@ static struct json_object *blocked_json(const struct result_stream *stream)
 
     if (stage == PST_STAGE_STAGING && sender > 0)
       seconds = sender + (receiver > 0 ? receiver : 0);
-    json_put_share(blocked, stream->stage_name(stage), seconds);
+    json_put_share(blocked, pst_stage_name(stage), seconds);
   }
   return blocked;
+}
+
+struct result_counters result_counters(const struct pst_counter_value *values, int count)
+{
+  uint32_t known = count < 0 ? 0 : (uint32_t)count;
+  return (struct result_counters){values, known < COUNTERS_MAX ? known : COUNTERS_MAX};
 }
 
 /* An entry joins the list of its name. A filter may count under the name that its transport has. */
@@ -202,7 +187,7 @@ static struct json_object *side_json(const struct pst_stats *stats, const char *
   if (stats == NULL)
     return NULL;
   struct json_object *side = json_object_new_object();
-  json_put_text(side, "state", state_name(stats->state));
+  json_put_text(side, "state", NAME_IN(state_names, stats->state, "unknown"));
   json_put_text(side, "memory", memory);
   json_put_text(side, "memory_backing", stats->memory_backing);
   json_put_text(side, kind, type);
@@ -269,10 +254,10 @@ static double messages_per_second(const struct account *account)
 static void put_counts(struct json_object *object, const struct account *account)
 {
   bool receiver = account->receiver_known;
+  uint32_t basis = account->sent > 0 || account->sent_known ? account->sent_basis : 0;
 
   json_put_known(object, "messages_sent", account->sent_known, account->sent);
-  json_put_text(object, "sent_basis",
-                basis_name(account->sent > 0 || account->sent_known ? account->sent_basis : 0));
+  json_put_text(object, "sent_basis", NAME_IN(basis_names, basis, "unknown"));
   json_put_known(object, "messages_delivered", account->delivered_known, account->delivered);
   json_object_object_add(object, "dropped", dropped_json(account));
   json_put_text(object, "dropped_basis", account->dropped_at_least ? "at_least" : "counted");
@@ -384,8 +369,7 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   json_put_text(object, "carrier", account->path.carrier);
   json_object_object_add(object, "blocked_seconds", blocked_json(stream));
   result_put_verdict(
-      object,
-      stream->limited_by == RESULT_NEVER_RAN ? NULL : stream->stage_name(stream->limited_by),
+      object, stream->limited_by == RESULT_NEVER_RAN ? NULL : pst_stage_name(stream->limited_by),
       stream->limited_by == PST_STAGE_STAGING ? accounting_stager(stream->sender, stream->receiver)
                                               : NULL,
       stream->limited_by != PST_LIMIT_CPU ? stream->share : -1);

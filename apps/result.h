@@ -8,21 +8,12 @@
 #include <stdint.h>
 
 #include "accounting.h"
-#include "environment.h"
+#include "arguments.h"
 #include "expect.h"
-#include "finding.h"
 
 struct json_object;
 
-struct result_head {
-  const char *version; /* the library's */
-  const char *command; /* "run" */
-  const char *command_line;
-  bool streams; /* it runs streams of a file: the next two hold */
-  const char *config_file;
-  const char *config_hash; /* NULL: there was none */
-  const struct environment *environment;
-};
+#define COUNTERS_MAX 128 /* of one side of a stream */
 
 /* What a transport counted on one side. */
 struct result_counters {
@@ -43,7 +34,6 @@ struct result_stream {
   const char *source, *sink;                   /* their types; NULL: not here */
   const char *sender_memory, *receiver_memory; /* plugins; NULL: not here */
   uint64_t size_bytes, ring_slots;
-  const char *(*stage_name)(int stage);
   int limited_by; /* as pst_verdict, or RESULT_NEVER_RAN */
   double share;
   const char *stopped;        /* by what; NULL: nobody knows */
@@ -51,11 +41,16 @@ struct result_stream {
   bool ok;
 };
 
-/* A result of a command that has not ended. NULL: out of memory; the others then do nothing.
- * json_object_put() it. */
-struct json_object *result_new(const struct result_head *head);
+/* A result of a command that has not ended; config: of one with `roles`, NULL: it has none yet.
+ * NULL: out of memory; the others then do nothing. json_object_put() it. */
+struct json_object *result_new(const struct command *command, const struct arguments *arguments,
+                               const struct pst_config *config);
+/* Of `values`, COUNTERS_MAX at most, as many as a call says that there are: less than 0: none. */
+struct result_counters result_counters(const struct pst_counter_value *values, int count);
 /* An object of names and values. */
 struct json_object *result_counters_json(const struct result_counters *counters);
+/* enum pst_kind in a word. */
+const char *result_kind_name(uint32_t kind, const char *otherwise);
 void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info);
 /* Appends a stream's or a measurement's errors to the result's own list. */
 void result_add_errors(struct json_object *result, struct json_object *errors);

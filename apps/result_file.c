@@ -4,11 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <iconv.h>
 #include <json-c/json.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,10 +15,10 @@
 
 #include "notice.h"
 #include "output.h"
-#include "report.h"
 #include "result.h"
 #include "signals.h"
 #include "standard.h"
+#include "util/printable.h"
 
 #define RESULT_MAX (64 << 20) /* bytes; what is longer is no result */
 /* To write the FILE: its folder, the file, and the folder once more to flush it. */
@@ -77,23 +75,17 @@ static int write_all(int fd, const char *text, size_t length)
  * words of a command line and the names of files may be any bytes. NULL: out of memory. */
 static char *utf8_copy(const char *text, size_t length)
 {
-  char *copy = malloc(length + 1), *to = copy, *from = (char *)(uintptr_t)text;
-  size_t left = length, room = length;
-  iconv_t utf8 = iconv_open("UTF-8", "UTF-8");
+  char *copy = malloc(length + 1);
+  uint32_t code;
 
-  if (copy == NULL || utf8 == (iconv_t)-1) {
-    free(copy);
-    copy = NULL;
-    left = 0;
+  for (size_t at = 0, n; copy != NULL && at < length; at += n) {
+    n = pst_utf8_decode(text + at, length - at, &code);
+    if (n > 0)
+      memcpy(copy + at, text + at, n);
+    else
+      copy[at] = '?';
+    n = n > 0 ? n : 1;
   }
-  while (left > 0 && iconv(utf8, &from, &left, &to, &room) == (size_t)-1) {
-    *to++ = '?';
-    from++;
-    left--;
-    room--;
-  }
-  if (utf8 != (iconv_t)-1)
-    iconv_close(utf8);
   return copy;
 }
 
@@ -207,28 +199,10 @@ int result_write(struct json_object *result, const char *path, struct pst_error 
   return code;
 }
 
-/* A result without what only the command itself knows. */
-static struct json_object *bare_result(void)
-{
-  struct environment environment;
-  bool streams = (own.command->options & OPTION_STREAM) != 0;
-
-  environment_read(&environment);
-  const struct result_head head = {
-      .version = pst_version(),
-      .command = own.command->name,
-      .command_line = own.arguments->line,
-      .streams = streams,
-      .config_file = own.arguments->operand,
-      .environment = &environment,
-  };
-  return result_new(&head);
-}
-
-/* text NULL: what the program said last. */
+/* A result without what only the command itself knows. text NULL: what the program said last. */
 static int write_bare(int exit_status, enum finding finding, const char *text)
 {
-  struct json_object *result = bare_result();
+  struct json_object *result = result_new(own.command, own.arguments, NULL);
 
   if (text != NULL)
     finding_add(result_errors(result), finding, NULL, text);
@@ -323,7 +297,7 @@ int result_conclude(struct json_object *result, const char *path, int exit_statu
   result_finish(result, status);
   own.exit_status = status;
   if (result_write(result, path, NULL) < 0)
-    own.exit_status = status = report_worse(status, PST_EXIT_FAILED);
+    own.exit_status = status = finding_worse(status, PST_EXIT_FAILED);
   json_object_put(result);
   return status;
 }
@@ -338,7 +312,7 @@ int result_end(int exit_status)
   if (!own.is_written)
     code = write_bare(exit_status, FINDING_FAILED, NULL);
   own.is_written = true;
-  own.exit_status = code < 0 ? report_worse(exit_status, PST_EXIT_FAILED) : exit_status;
+  own.exit_status = code < 0 ? finding_worse(exit_status, PST_EXIT_FAILED) : exit_status;
   pthread_mutex_unlock(&own.lock);
   return code;
 }

@@ -2,16 +2,15 @@
 #include "commands.h"
 #include "drive.h"
 
-static int run(const struct command *command, const struct arguments *arguments)
-{
-  return drive_main(PST_SESSION_SENDER | PST_SESSION_RECEIVER, command, arguments);
-}
+#define OPTIONS                                                                                    \
+  (OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |                     \
+   OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE)
 
 const struct command command_run = {
     .name = "run",
     .operand = "FILE",
-    .options = OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |
-               OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .options = OPTIONS,
+    .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER,
     .summary = "both ends of the streams in one process",
     .help =
         "Reads FILE, starts both ends of its streams in this process, and streams until the\n"
@@ -23,19 +22,14 @@ const struct command command_run = {
         "      Does it work here, and how fast?\n"
         "  penstock run config/loopback.yaml --set streams.packets.message=4096B --json out.json\n"
         "      The same with larger messages; the numbers as JSON.",
-    .run = run,
+    .run = drive_main,
 };
-
-static int send_streams(const struct command *command, const struct arguments *arguments)
-{
-  return drive_main(PST_SESSION_SENDER, command, arguments);
-}
 
 const struct command command_send = {
     .name = "send",
     .operand = "FILE",
-    .options = OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |
-               OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .options = OPTIONS,
+    .roles = PST_SESSION_SENDER,
     .summary = "the senders of the streams; `penstock receive` is the other end",
     .help =
         "Starts the senders that FILE describes. They connect to the receiver that the same file\n"
@@ -47,19 +41,14 @@ const struct command command_send = {
         "      Ten seconds from the moment both ends are connected.\n"
         "  penstock send files.yaml --stream archive --set streams.archive.sender.source.file=a.tar\n"
         "      One of the file's streams, with another source.",
-    .run = send_streams,
+    .run = drive_main,
 };
-
-static int receive(const struct command *command, const struct arguments *arguments)
-{
-  return drive_main(PST_SESSION_RECEIVER, command, arguments);
-}
 
 const struct command command_receive = {
     .name = "receive",
     .operand = "FILE",
-    .options = OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |
-               OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .options = OPTIONS,
+    .roles = PST_SESSION_RECEIVER,
     .summary = "the receivers of the streams; `penstock send` is the other end",
     .help =
         "Starts the receivers that FILE describes and waits for their senders. Ends when all\n"
@@ -75,5 +64,5 @@ const struct command command_receive = {
         "      Into another file; the result as JSON on standard output.\n"
         "  penstock receive config/udp-camera.yaml --duration 10\n"
         "      Ten seconds of what a camera, or ffmpeg, sends by RTP.",
-    .run = receive,
+    .run = drive_main,
 };

@@ -85,14 +85,8 @@ void signals_session(struct pst_session *session)
 
 const char *signals_name(void)
 {
-  switch (atomic_load(&number)) {
-  case SIGTERM:
-    return "SIGTERM";
-  case SIGHUP:
-    return "SIGHUP";
-  default:
-    return "SIGINT";
-  }
+  const int first = atomic_load(&number);
+  return first == SIGTERM ? "SIGTERM" : first == SIGHUP ? "SIGHUP" : "SIGINT";
 }
 
 bool signals_stop(void)

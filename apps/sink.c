@@ -2,21 +2,15 @@
 #include "sink.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "finding.h"
 #include "notice.h"
-#include "output.h"
 
-static int discard_open(const struct sink_params *params, void **state, struct pst_error *error)
-{
-  (void)params;
-  (void)error;
-  *state = NULL;
-  return 0;
-}
+#define BOUNCE_BYTES (UINT64_C(4) << 20)
 
 static int discard_take(void *state, struct pst_receiver *receiver, const struct pst_view *views,
                         uint32_t n, struct pst_fence **fence, struct pst_error *error)
@@ -30,26 +24,36 @@ static int discard_take(void *state, struct pst_receiver *receiver, const struct
   return 0;
 }
 
-static int discard_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
+static const struct sink_ops sink_discard = {.name = "discard", .take = discard_take};
+
+#ifndef HAVE_PCAP
+static int capture_open(void *state, const struct sink_params *params, struct pst_error *error)
 {
   (void)state;
-  (void)receiver;
-  (void)error;
-  return 0;
+  return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                     "stream '%s': this build of penstock writes no captures; install libpcap "
+                     "(libpcap-dev) and build again",
+                     params->stream);
 }
 
-static void discard_close(void *state)
+const struct sink_ops sink_pcap = {.name = "pcap", .size = 1, .open = capture_open};
+#endif
+
+static int open_state(struct sink *sink, const struct sink_params *params, struct pst_error *error)
 {
-  (void)state;
-}
+  const struct sink_ops *ops = sink->ops;
 
-static const struct sink_ops sink_discard = {
-    .name = "discard",
-    .open = discard_open,
-    .take = discard_take,
-    .finish = discard_finish,
-    .close = discard_close,
-};
+  if (ops->writes != NULL && (params->file == NULL || params->file[0] == '\0'))
+    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+                       "stream '%s': sink.file is missing; name the %s to write", params->stream,
+                       ops->writes);
+  if (ops->open == NULL)
+    return 0;
+  sink->state = calloc(1, ops->size);
+  if (sink->state == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  return ops->open(sink->state, params, error);
+}
 
 int sink_open(struct sink *sink, const char *type, const struct sink_params *params,
               struct pst_error *error)
@@ -58,36 +62,108 @@ int sink_open(struct sink *sink, const char *type, const struct sink_params *par
                                                  &sink_pcap};
 
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-    if (strcmp(known[i]->name, type) == 0) {
-      int result = known[i]->open(params, &sink->state, error);
-      if (result == 0)
-        sink->ops = known[i];
-      return result;
-    }
+    if (strcmp(known[i]->name, type) != 0)
+      continue;
+    *sink = (struct sink){.ops = known[i]};
+    int result = open_state(sink, params, error);
+    if (result < 0)
+      sink_close(sink);
+    return result;
   }
   return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
                      "stream '%s': there is no sink '%s'; use verify, discard, file or pcap",
                      params->stream, type);
 }
 
-int sink_commit(struct output *output, const char *stream, const char *what,
-                struct pst_error *error)
+void sink_close(struct sink *sink)
 {
-  char *part = output->partial ? strdup(output->path) : NULL;
-  char where[512];
-  int result = output_commit(output, what, error);
+  if (sink->state != NULL && sink->ops->close != NULL)
+    sink->ops->close(sink->state);
+  free(sink->state);
+  *sink = (struct sink){.ops = NULL};
+}
 
-  snprintf(where, sizeof where, "streams.%s.receiver.sink", stream);
+/* ---- Sinks that write a file ------------------------------------------------------- */
+
+int recording_open(struct recording *recording, const struct sink_params *params,
+                   struct pst_error *error)
+{
+  recording->stream = params->stream;
+  recording->message = params->message;
+  snprintf(recording->what, sizeof recording->what, "stream '%s': sink", params->stream);
+  snprintf(recording->where, sizeof recording->where, "streams.%s.receiver.sink", params->stream);
+  return output_open(&recording->output, recording->what, params->file,
+                     params->overwrite ? OUTPUT_OVERWRITE : 0, error);
+}
+
+int recording_failed(const struct recording *recording, int code, const char *done,
+                     struct pst_error *error)
+{
+  const char *remedy = "check the disk";
+
+  if (code == ENOSPC || code == EDQUOT)
+    remedy = "free space there, or let sink.file name another filesystem";
+  else if (code == EFBIG)
+    remedy = "raise the limit of file sizes (ulimit -f), or send less";
+  else if (code == EPIPE)
+    remedy = "its reader has gone";
+  return notice_fail(error, PST_EXIT_FAILED, -code,
+                     "stream '%s': cannot write to %s after %s: %s; %s%s", recording->stream,
+                     recording->output.path, done, strerror(code), remedy,
+                     recording->output.in_place ? "" : "; nothing is left of the file");
+}
+
+int recording_reach(struct recording *recording, struct pst_receiver *receiver,
+                    const struct pst_view *view, uint64_t *used, const void **bytes,
+                    struct pst_error *error)
+{
+  if (view->host != NULL || view->length == 0) {
+    *bytes = view->host;
+    return 0;
+  }
+  if (recording->bounce == NULL) {
+    recording->bounce_size = recording->message > BOUNCE_BYTES ? recording->message : BOUNCE_BYTES;
+    recording->bounce = malloc(recording->bounce_size);
+    if (recording->bounce == NULL)
+      return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream '%s': out of memory",
+                         recording->stream);
+  }
+  if (recording->bounce_size - *used < view->length)
+    return -EAGAIN;
+  char *copy = recording->bounce + *used;
+  int result = pst_receiver_read(receiver, view, copy);
+  if (result < 0)
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "stream '%s': cannot copy message %" PRIu64 " to host memory: %s",
+                       recording->stream, view->sequence, strerror(-result));
+  *bytes = copy;
+  *used += view->length;
+  return 0;
+}
+
+int recording_cut(void *state)
+{
+  struct recording *recording = state;
+  return recording->messages == 0 ? -ENODATA : output_partial(&recording->output);
+}
+
+int recording_commit(struct recording *recording, struct pst_error *error)
+{
+  struct output *output = &recording->output;
+  char *part = output->partial ? strdup(output->path) : NULL;
+  int result = output_commit(output, recording->what, error);
+
   if (result == 0 && part != NULL)
-    notice_warn(FINDING_RECORDING, where, "stream '%s': the part that came is kept as %s", stream,
-                part);
+    notice_warn(FINDING_RECORDING, recording->where,
+                "stream '%s': the part that came is kept as %s", recording->stream, part);
   free(part);
   return result;
 }
 
-void sink_close(struct sink *sink)
+void recording_close(void *state)
 {
-  if (sink->ops != NULL)
-    sink->ops->close(sink->state);
-  sink->ops = NULL;
+  struct recording *recording = state;
+
+  output_discard(&recording->output);
+  free(recording->bounce);
 }

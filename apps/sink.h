@@ -4,9 +4,12 @@
 #define APP_SINK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <penstock/penstock.h>
+
+#include "output.h"
 
 #define SINK_BATCH 256 /* messages of one take(), at most */
 
@@ -20,9 +23,12 @@ struct sink_params {
 
 struct sink_ops {
   const char *name;
-  bool reads; /* the CPU reads the messages: they must be ready before take() */
-  bool meta;  /* needs the 64 bits that the sender's source set beside each message */
-  int (*open)(const struct sink_params *params, void **state, struct pst_error *error);
+  const char *writes; /* "file": what `params->file` has to name; NULL: nothing */
+  size_t size;        /* of its state, which is zero before open() */
+  bool reads;         /* the CPU reads the messages: they must be ready before take() */
+  bool meta;          /* needs the 64 bits that the sender's source set beside each message */
+  /* A failed one is closed, too. NULL: there is nothing to open. */
+  int (*open)(void *state, const struct sink_params *params, struct pst_error *error);
   /* Use n messages. *fence: when it has passed they may be released; NULL: now. -EAGAIN, not
    * reported: there is no room for them yet; the same are offered again. On failure, reported,
    * those that are in use are so until *fence has passed. */
@@ -32,9 +38,9 @@ struct sink_ops {
    * nothing came. May be NULL. */
   int (*cut)(void *state);
   /* The stream has ended and all of it was taken: make the result stand.
-   * -EAGAIN: work is under way, poll the receiver and call again. */
+   * -EAGAIN: work is under way, poll the receiver and call again. NULL: it has none. */
   int (*finish)(void *state, struct pst_receiver *receiver, struct pst_error *error);
-  /* Anything not finished is thrown away. */
+  /* Anything not finished is thrown away. NULL: there is nothing. */
   void (*close)(void *state);
 };
 
@@ -51,10 +57,34 @@ int sink_open(struct sink *sink, const char *type, const struct sink_params *par
               struct pst_error *error);
 void sink_close(struct sink *sink);
 
-struct output;
-/* The end of a sink's finish(): output_commit(), and a word of the part where the stream was cut.
- */
-int sink_commit(struct output *output, const char *stream, const char *what,
-                struct pst_error *error);
+/* ---- Sinks that write a file ------------------------------------------------------- */
+
+/* Such a sink's state begins with one. */
+struct recording {
+  const char *stream;
+  char what[128];  /* for messages: "stream 'packets': sink" */
+  char where[128]; /* for warnings: "streams.packets.receiver.sink" */
+  struct output output;
+  uint64_t message;
+  uint64_t messages; /* taken */
+  char *bounce;      /* for messages that the CPU cannot read; NULL: there was none */
+  uint64_t bounce_size;
+};
+
+int recording_open(struct recording *recording, const struct sink_params *params,
+                   struct pst_error *error);
+/* Reports that the file could not be written; done: what was, "12 bytes". Returns -code. */
+int recording_failed(const struct recording *recording, int code, const char *done,
+                     struct pst_error *error);
+/* The bytes of a view for the CPU: where they are, or copied to the bounce buffer behind those
+ * *used by the views before. -EAGAIN, not reported: it has no room for them. */
+int recording_reach(struct recording *recording, struct pst_receiver *receiver,
+                    const struct pst_view *view, uint64_t *used, const void **bytes,
+                    struct pst_error *error);
+/* As struct sink_ops has them. */
+int recording_cut(void *state);
+void recording_close(void *state);
+/* The end of finish(): output_commit(), and a word of the part where the stream was cut. */
+int recording_commit(struct recording *recording, struct pst_error *error);
 
 #endif

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,27 +11,18 @@
 
 #include "capture.h"
 #include "notice.h"
-#include "output.h"
 #include "sink.h"
-
-#ifdef HAVE_PCAP
-#include <pcap/pcap.h>
 
 #define BUFFER_BYTES (1u << 20)
 
 struct capture {
-  const char *stream;
-  char what[128];
-  struct output output;
+  struct recording to;
   pcap_t *pcap; /* describes the file */
   pcap_dumper_t *dumper;
   bool nanoseconds;
   int64_t base;
   uint64_t next; /* sequence number */
-  uint64_t packets;
   bool out_of_order;
-  char *bounce; /* of one message */
-  uint64_t message;
 };
 
 static void capture_close(void *state)
@@ -40,42 +32,21 @@ static void capture_close(void *state)
     pcap_dump_close(capture->dumper);
   if (capture->pcap != NULL)
     pcap_close(capture->pcap);
-  output_discard(&capture->output);
-  free(capture->bounce);
-  free(capture);
+  recording_close(&capture->to);
 }
 
-static int capture_open(const struct sink_params *params, void **state, struct pst_error *error)
+static int capture_open(void *state, const struct sink_params *params, struct pst_error *error)
 {
-  if (params->file == NULL || params->file[0] == '\0')
-    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
-                       "stream '%s': sink.file is missing; name the capture to write",
-                       params->stream);
-  struct capture *capture = calloc(1, sizeof *capture);
-  if (capture == NULL)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  capture->stream = params->stream;
-  capture->message = params->message;
-  snprintf(capture->what, sizeof capture->what, "stream '%s': sink", params->stream);
-  int result = output_open(&capture->output, capture->what, params->file,
-                           params->overwrite ? OUTPUT_OVERWRITE : 0, error);
-  if (result < 0) {
-    free(capture);
-    return result;
-  }
-  *state = capture;
-  return 0;
+  struct capture *capture = state;
+  return recording_open(&capture->to, params, error);
 }
 
 static int cannot_write(const struct capture *capture, int code, struct pst_error *error)
 {
-  return notice_fail(error, PST_EXIT_FAILED, -code,
-                     "stream '%s': cannot write to %s after %" PRIu64 " packets: %s; %s%s",
-                     capture->stream, capture->output.path, capture->packets, strerror(code),
-                     code == ENOSPC || code == EDQUOT
-                         ? "free space there, or let sink.file name another filesystem"
-                         : "check the disk",
-                     capture->output.in_place ? "" : "; nothing is left of the file");
+  char done[32];
+
+  snprintf(done, sizeof done, "%" PRIu64 " packets", capture->to.messages);
+  return recording_failed(&capture->to, code, done, error);
 }
 
 static bool parse_param(struct pst_receiver *receiver, const char *key, int64_t *value)
@@ -92,7 +63,7 @@ static bool parse_param(struct pst_receiver *receiver, const char *key, int64_t 
 
 static int open_dumper(struct capture *capture, struct pst_error *error)
 {
-  int copy = fcntl(capture->output.fd, F_DUPFD_CLOEXEC, 0);
+  int copy = fcntl(capture->to.output.fd, F_DUPFD_CLOEXEC, 0);
   FILE *stream = copy >= 0 ? fdopen(copy, "w") : NULL;
 
   if (stream == NULL) {
@@ -105,7 +76,7 @@ static int open_dumper(struct capture *capture, struct pst_error *error)
   capture->dumper = pcap_dump_fopen(capture->pcap, stream);
   if (capture->dumper == NULL) {
     notice_fail(error, PST_EXIT_FAILED, -EIO, "stream '%s': cannot begin capture %s: %s",
-                capture->stream, capture->output.path, pcap_geterr(capture->pcap));
+                capture->to.stream, capture->to.output.path, pcap_geterr(capture->pcap));
     fclose(stream);
     return -EIO;
   }
@@ -124,39 +95,22 @@ static int begin(struct capture *capture, struct pst_receiver *receiver, struct 
     return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
                        "stream '%s': the sender has not said what it captured; a pcap sink needs a "
                        "sender with source: {type: pcap}",
-                       capture->stream);
+                       capture->to.stream);
   if (linktype < 0 || linktype > INT32_MAX || snaplen < 0 || snaplen > INT32_MAX ||
       (strcmp(precision, "ns") != 0 && strcmp(precision, "us") != 0))
     return notice_fail(
         error, PST_EXIT_FAILED, -EPROTO,
         "stream '%s': the sender's capture parameters make no sense (link type %lld, "
         "snap length %lld, precision '%s'); are both ends of one version?",
-        capture->stream, (long long)linktype, (long long)snaplen, precision);
+        capture->to.stream, (long long)linktype, (long long)snaplen, precision);
   capture->nanoseconds = strcmp(precision, "ns") == 0;
   capture->pcap = pcap_open_dead_with_tstamp_precision(
       (int)linktype, (int)snaplen,
       capture->nanoseconds ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO);
   if (capture->pcap == NULL)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream '%s': out of memory",
-                       capture->stream);
+                       capture->to.stream);
   return open_dumper(capture, error);
-}
-
-static const void *reach(struct capture *capture, struct pst_receiver *receiver,
-                         const struct pst_view *view, struct pst_error *error)
-{
-  if (view->host != NULL)
-    return view->host;
-  if (capture->bounce == NULL)
-    capture->bounce = malloc(capture->message);
-  int result =
-      capture->bounce == NULL ? -ENOMEM : pst_receiver_read(receiver, view, capture->bounce);
-  if (result == 0)
-    return capture->bounce;
-  notice_fail(error, PST_EXIT_FAILED, result,
-              "stream '%s': cannot copy message %" PRIu64 " to host memory: %s", capture->stream,
-              view->sequence, strerror(-result));
-  return NULL;
 }
 
 static int take_packet(struct capture *capture, struct pst_receiver *receiver,
@@ -169,7 +123,7 @@ static int take_packet(struct capture *capture, struct pst_receiver *receiver,
     return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                        "stream '%s': the packets' times are unknown: this transport carries no "
                        "metadata beside a message; use one that does, or sink: {type: file}",
-                       capture->stream);
+                       capture->to.stream);
   if (view->sequence < capture->next)
     capture->out_of_order = true;
   else
@@ -178,15 +132,17 @@ static int take_packet(struct capture *capture, struct pst_receiver *receiver,
     return notice_fail(error, PST_EXIT_FAILED, -EPROTO,
                        "stream '%s': the sender's packet %" PRIu64
                        " has a time that no clock shows; are both ends of one version?",
-                       capture->stream, view->sequence);
+                       capture->to.stream, view->sequence);
   int64_t seconds = time / unit, rest = time % unit;
   if (rest < 0) {
     rest += unit;
     seconds--;
   }
-  const void *bytes = reach(capture, receiver, view, error);
-  if (bytes == NULL)
-    return -EIO;
+  const void *bytes = NULL;
+  uint64_t used = 0;
+  int result = recording_reach(&capture->to, receiver, view, &used, &bytes, error);
+  if (result < 0)
+    return result;
   const struct pcap_pkthdr header = {
       .ts = {.tv_sec = seconds, .tv_usec = rest},
       .caplen = view->length,
@@ -216,22 +172,14 @@ static int capture_take(void *state, struct pst_receiver *receiver, const struct
   /* pcap_dump says nothing about failures. */
   if (ferror(pcap_dump_file(capture->dumper)))
     return cannot_write(capture, errno != 0 ? errno : EIO, error);
-  capture->packets += n;
+  capture->to.messages += n;
   return 0;
-}
-
-static int capture_partial(void *state)
-{
-  struct capture *capture = state;
-  return capture->packets == 0 ? -ENODATA : output_partial(&capture->output);
 }
 
 static int capture_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
 {
   struct capture *capture = state;
-  char where[512];
 
-  snprintf(where, sizeof where, "streams.%s.receiver.sink", capture->stream);
   if (capture->dumper == NULL) {
     int result = begin(capture, receiver, error);
     if (result < 0)
@@ -241,36 +189,22 @@ static int capture_finish(void *state, struct pst_receiver *receiver, struct pst
     return cannot_write(capture, errno != 0 ? errno : EIO, error);
   if (capture->out_of_order)
     notice_warn(
-        FINDING_RECORDING, where,
+        FINDING_RECORDING, capture->to.where,
         "stream '%s': packets in %s stand in the order of arrival, not of sending; sort them "
         "with reordercap",
-        capture->stream, capture->output.path);
-  return sink_commit(&capture->output, capture->stream, capture->what, error);
+        capture->to.stream, capture->to.output.path);
+  return recording_commit(&capture->to, error);
 }
-
-#else
-
-static int capture_open(const struct sink_params *params, void **state, struct pst_error *error)
-{
-  (void)state;
-  return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                     "stream '%s': this build of penstock writes no captures; install libpcap "
-                     "(libpcap-dev) and build again",
-                     params->stream);
-}
-#define capture_take NULL
-#define capture_partial NULL
-#define capture_finish NULL
-#define capture_close NULL
-#endif
 
 const struct sink_ops sink_pcap = {
     .name = "pcap",
+    .writes = "capture",
+    .size = sizeof(struct capture),
     .reads = true,
     .meta = true,
     .open = capture_open,
     .take = capture_take,
-    .cut = capture_partial,
+    .cut = recording_cut,
     .finish = capture_finish,
     .close = capture_close,
 };

@@ -12,8 +12,9 @@ struct pattern {
   uint32_t length;
 };
 
-static int pattern_open(const struct source_params *params, void **state, struct pst_error *error)
+static int pattern_open(void *state, const struct source_params *params, struct pst_error *error)
 {
+  struct pattern *pattern = state;
   uint64_t length = params->length != 0 ? params->length : params->message;
 
   if (length > params->message || length > UINT32_MAX)
@@ -22,12 +23,8 @@ static int pattern_open(const struct source_params *params, void **state, struct
                        "one or raise the other",
                        params->stream, (unsigned long long)length,
                        (unsigned long long)params->message);
-  struct pattern *pattern = calloc(1, sizeof *pattern);
-  if (pattern == NULL)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   pattern->stream = params->stream;
   pattern->length = (uint32_t)length;
-  *state = pattern;
   return 0;
 }
 
@@ -56,18 +53,41 @@ static int pattern_fill(void *state, struct pst_sender *sender, struct pst_slot 
   return 0;
 }
 
-static void pattern_close(void *state)
-{
-  free(state);
-}
-
 static const struct source_ops source_pattern = {
     .name = "pattern",
+    .size = sizeof(struct pattern),
     .open = pattern_open,
     .ready = pattern_ready,
     .fill = pattern_fill,
-    .close = pattern_close,
 };
+
+#ifndef HAVE_PCAP
+static int capture_open(void *state, const struct source_params *params, struct pst_error *error)
+{
+  (void)state;
+  return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                     "stream '%s': this build of penstock reads no captures; install libpcap "
+                     "(libpcap-dev) and build again",
+                     params->stream);
+}
+
+const struct source_ops source_pcap = {.name = "pcap", .size = 1, .open = capture_open};
+#endif
+
+static int open_state(struct source *source, const struct source_params *params,
+                      struct pst_error *error)
+{
+  const struct source_ops *ops = source->ops;
+
+  if (ops->reads != NULL && (params->file == NULL || params->file[0] == '\0'))
+    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+                       "stream '%s': source.file is missing; name the %s to send", params->stream,
+                       ops->reads);
+  source->state = calloc(1, ops->size);
+  if (source->state == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  return ops->open(source->state, params, error);
+}
 
 int source_open(struct source *source, const char *type, const struct source_params *params,
                 struct pst_error *error)
@@ -75,12 +95,13 @@ int source_open(struct source *source, const char *type, const struct source_par
   static const struct source_ops *const known[] = {&source_pattern, &source_file, &source_pcap};
 
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-    if (strcmp(known[i]->name, type) == 0) {
-      int result = known[i]->open(params, &source->state, error);
-      if (result == 0)
-        source->ops = known[i];
-      return result;
-    }
+    if (strcmp(known[i]->name, type) != 0)
+      continue;
+    *source = (struct source){.ops = known[i]};
+    int result = open_state(source, params, error);
+    if (result < 0)
+      source_close(source);
+    return result;
   }
   return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
                      "stream '%s': there is no source '%s'; use pattern, file or pcap",
@@ -89,7 +110,8 @@ int source_open(struct source *source, const char *type, const struct source_par
 
 void source_close(struct source *source)
 {
-  if (source->ops != NULL)
+  if (source->state != NULL && source->ops->close != NULL)
     source->ops->close(source->state);
-  source->ops = NULL;
+  free(source->state);
+  *source = (struct source){.ops = NULL};
 }

@@ -4,6 +4,7 @@
 #define APP_SOURCE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <penstock/penstock.h>
@@ -30,9 +31,11 @@ struct source_extent {
 
 struct source_ops {
   const char *name;
+  const char *reads; /* "file": what `params->file` has to name; NULL: nothing */
+  size_t size;       /* of its state, which is zero before open() */
   /* Before the session is opened: everything that can be wrong with the file
-   * ends here, with exit status 2 or 3. */
-  int (*open)(const struct source_params *params, void **state, struct pst_error *error);
+   * ends here, with exit status 2 or 3. A failed one is closed, too. */
+  int (*open)(void *state, const struct source_params *params, struct pst_error *error);
   /* Tell the receiver about the stream; before it has connected. May be NULL. */
   int (*announce)(void *state, struct pst_sender *sender, struct pst_error *error);
   /* How many messages, up to n <= SOURCE_BATCH, fill() can make right now: acquired
@@ -45,7 +48,7 @@ struct source_ops {
               struct pst_error *error);
   /* NULL: endless. */
   void (*extent)(const void *state, struct source_extent *extent);
-  void (*close)(void *state);
+  void (*close)(void *state); /* NULL: there is nothing to close */
 };
 
 struct source {

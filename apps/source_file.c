@@ -83,32 +83,20 @@ static void file_close(void *state)
   if (file->fd >= 0)
     close(file->fd);
   free(file->ahead);
-  free(file);
 }
 
-static int file_open(const struct source_params *params, void **state, struct pst_error *error)
+static int file_open(void *state, const struct source_params *params, struct pst_error *error)
 {
-  if (params->file == NULL || params->file[0] == '\0')
-    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
-                       "stream '%s': source.file is missing; name the file to send",
-                       params->stream);
-  struct file *file = calloc(1, sizeof *file);
-  if (file == NULL)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  struct file *file = state;
+
   file->stream = params->stream;
   file->path = params->file;
   file->message = params->message;
   file->loop = params->loop;
   /* Without O_NONBLOCK a FIFO without a writer would hold up everything. */
   file->fd = open(params->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  int result = file->fd < 0 ? cannot(file, error, remedy_open_status(errno), "open", errno)
-                            : measure(file, error);
-  if (result < 0) {
-    file_close(file);
-    return result;
-  }
-  *state = file;
-  return 0;
+  return file->fd < 0 ? cannot(file, error, remedy_open_status(errno), "open", errno)
+                      : measure(file, error);
 }
 
 /* 1: there is more room or input to come; 0: nothing now or the end; -errno. */
@@ -263,6 +251,8 @@ static void file_extent(const void *state, struct source_extent *extent)
 
 const struct source_ops source_file = {
     .name = "file",
+    .reads = "file",
+    .size = sizeof(struct file),
     .open = file_open,
     .ready = file_ready,
     .fill = file_fill,

@@ -2,6 +2,7 @@
 /* A capture file, one packet a message. */
 #include <errno.h>
 #include <inttypes.h>
+#include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,6 @@
 #include "clock.h"
 #include "notice.h"
 #include "source.h"
-
-#ifdef HAVE_PCAP
-#include <pcap/pcap.h>
 
 #define AHEAD_BYTES (UINT64_C(4) << 20)
 
@@ -96,7 +94,6 @@ static void capture_close(void *state)
   if (capture->pcap != NULL)
     pcap_close(capture->pcap);
   free(capture->bytes);
-  free(capture);
 }
 
 static int bad_packet(const struct capture *capture, struct pst_error *error, int code,
@@ -192,15 +189,10 @@ static int read_ahead(struct capture *capture, struct pst_error *error)
   return result < 0 ? result : read_ahead(capture, error);
 }
 
-static int capture_open(const struct source_params *params, void **state, struct pst_error *error)
+static int capture_open(void *state, const struct source_params *params, struct pst_error *error)
 {
-  if (params->file == NULL || params->file[0] == '\0')
-    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
-                       "stream '%s': source.file is missing; name the capture to send",
-                       params->stream);
-  struct capture *capture = calloc(1, sizeof *capture);
-  if (capture == NULL)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  struct capture *capture = state;
+
   capture->stream = params->stream;
   capture->path = params->file;
   capture->message = params->message;
@@ -217,13 +209,8 @@ static int capture_open(const struct source_params *params, void **state, struct
   /* The base goes out with the stream's parameters, before any packet. */
   if (result == 0)
     result = read_ahead(capture, error);
-  if (result < 0) {
-    capture_close(capture);
-    return result;
-  }
   capture->exit_status = PST_EXIT_FAILED;
-  *state = capture;
-  return 0;
+  return result;
 }
 
 static int capture_announce(void *state, struct pst_sender *sender, struct pst_error *error)
@@ -313,25 +300,10 @@ static int capture_fill(void *state, struct pst_sender *sender, struct pst_slot 
   return 0;
 }
 
-#else
-
-static int capture_open(const struct source_params *params, void **state, struct pst_error *error)
-{
-  (void)state;
-  return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                     "stream '%s': this build of penstock reads no captures; install libpcap "
-                     "(libpcap-dev) and build again",
-                     params->stream);
-}
-#define capture_announce NULL
-#define capture_ready NULL
-#define capture_fill NULL
-#define capture_extent NULL
-#define capture_close NULL
-#endif
-
 const struct source_ops source_pcap = {
     .name = "pcap",
+    .reads = "capture",
+    .size = sizeof(struct capture),
     .open = capture_open,
     .announce = capture_announce,
     .ready = capture_ready,

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "notice.h"
-#include "report.h"
 
 const char *standard_output_cause(int code)
 {
@@ -31,5 +30,5 @@ int standard_output_end(int status)
            code != 0 ? ": " : "", code != 0 ? standard_output_cause(code) : "",
            code == EBADF ? "redirect it to a file" : "check its disk, or what reads it");
   said = true;
-  return report_worse(status, PST_EXIT_FAILED);
+  return finding_worse(status, PST_EXIT_FAILED);
 }

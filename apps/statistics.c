@@ -9,16 +9,11 @@
 
 const char *statistics_path(uint32_t path)
 {
-  switch (path) {
-  case PST_PATH_DIRECT:
-    return "direct";
-  case PST_PATH_MAPPED:
-    return "mapped";
-  case PST_PATH_STAGED:
-    return "staged";
-  default:
-    return "unknown path";
-  }
+  static const char *const names[] = {
+      [PST_PATH_DIRECT] = "direct", [PST_PATH_MAPPED] = "mapped", [PST_PATH_STAGED] = "staged"};
+
+  return path < sizeof names / sizeof names[0] && names[path] != NULL ? names[path]
+                                                                      : "unknown path";
 }
 
 const char *statistics_path_by(uint32_t path, const char *staged_by,

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "clock.h"
+#include "drive.h"
 #include "notice.h"
-#include "thread.h"
 
 /* A receiver that was told to leave gives the sender so long to end the stream:
  * often both were told. */
@@ -320,7 +320,8 @@ static int make_stand(struct flow *flow)
     return notice_fail(&receiver->error, PST_EXIT_FAILED, result,
                        "stream '%s': what came of it cannot be kept: %s", flow->name,
                        strerror(-result));
-  return ops->finish(receiver->sink.state, receiver->handle, &receiver->error);
+  return ops->finish != NULL ? ops->finish(receiver->sink.state, receiver->handle, &receiver->error)
+                             : 0;
 }
 
 /* All of the stream was here: the sink makes its result stand, then the sender may

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "thread.h"
-
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -8,8 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "drive.h"
 #include "notice.h"
+#include "pin.h"
 
 struct thread {
   struct drive *drive;
@@ -17,19 +16,6 @@ struct thread {
   bool started;
   pthread_t handle;
 };
-
-static int thread_pin(int cpu)
-{
-  cpu_set_t set;
-
-  if (cpu < 0)
-    return 0;
-  if (cpu >= CPU_SETSIZE)
-    return -EINVAL;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  return -pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
 
 /* This thread goes to each for a moment, as only that says whether one of the session may. */
 int threads_check(struct drive *drive)
@@ -39,7 +25,7 @@ int threads_check(struct drive *drive)
 
   for (uint32_t i = 0; result == 0 && i < pst_session_threads(drive->session); i++) {
     int cpu = pst_session_thread_cpu(drive->session, i);
-    result = thread_pin(cpu);
+    result = pin_thread(cpu);
     if (result < 0)
       notice_fail(&drive->error, PST_EXIT_UNAVAILABLE, result,
                   "threads.cpus: thread %u cannot run on CPU %d: %s; `lscpu` lists those there "
@@ -78,7 +64,7 @@ static void *thread_work(void *arg)
   struct drive *drive = thread->drive;
   uint64_t one = 1;
 
-  thread_pin(
+  pin_thread(
       pst_session_thread_cpu(drive->session, thread->index)); /* as threads_check() has tried */
   for (;;) {
     uint64_t until_ns = UINT64_MAX;

@@ -16,9 +16,7 @@
 #include "clock.h"
 #include "commands.h"
 #include "ends.h"
-#include "look.h"
 #include "notice.h"
-#include "report.h"
 #include "result.h"
 #include "result_file.h"
 #include "run.h"
@@ -51,7 +49,7 @@ static void note_failure(struct bench *bench, const struct pst_error *error)
 {
   finding_add_error(result_errors(bench->result), error, bench->arguments);
   bench->status =
-      report_worse(bench->status, error->exit_status != 0 ? error->exit_status : PST_EXIT_FAILED);
+      finding_worse(bench->status, error->exit_status != 0 ? error->exit_status : PST_EXIT_FAILED);
 }
 
 /* ---- Before the first case --------------------------------------------------------- */
@@ -66,7 +64,7 @@ static uint32_t under_way(const struct bench *bench, enum bench_op op, enum benc
                           uint64_t size)
 {
   const struct bench_plan *plan = &bench->plan;
-  uint32_t most = bench_ring_of(size);
+  uint32_t most = pst_ring_default(size);
 
   if (!bench_is_one_sided(op))
     return plan->ring != 0 ? plan->ring : most;
@@ -103,22 +101,10 @@ static void make_case(const struct bench *bench, enum bench_op op, enum bench_me
   make_token(c->token);
 }
 
-static void note_plugin(void *context, const struct pst_plugin_info *info)
-{
-  struct bench *bench = context;
-  char *text = info->kind == PST_KIND_TRANSPORT ? bench->setting.transport
-               : info->kind == PST_KIND_MEMORY  ? bench->setting.memory
-                                                : NULL;
-
-  if (text != NULL)
-    snprintf(text, sizeof bench->setting.memory, "%s %s", info->name, info->version);
-  result_add_plugin(bench->result, info);
-}
-
 static int look_at_transport(struct bench *bench)
 {
   struct pst_error error = PST_ERROR_INIT;
-  int result = bench_look(&bench->plan, note_plugin, bench, &bench->look, &error);
+  int result = bench_look(&bench->plan, &bench->setting, bench->result, &bench->look, &error);
 
   if (result < 0)
     note_failure(bench, &error);
@@ -164,7 +150,7 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
       notice(PST_LOG_ERROR, "bench: %s %s of %" PRIu64 " B: %s", bench_op_name(c->op),
              bench_measure_name(c->measure), c->size, row->error);
     bench->status =
-        report_worse(bench->status, row->exit_status != 0 ? row->exit_status : PST_EXIT_FAILED);
+        finding_worse(bench->status, row->exit_status != 0 ? row->exit_status : PST_EXIT_FAILED);
   }
   add_row(bench, row);
   bench->is_lonely = !alive;
@@ -179,30 +165,6 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
   return alive;
 }
 
-struct kind {
-  enum bench_op op;
-  enum bench_measure measure;
-};
-
-#define KINDS (2 * BENCH_OPS)
-
-static uint32_t list_kinds(const struct bench *bench, struct kind kinds[KINDS])
-{
-  static const enum bench_measure measures[] = {MEASURE_BANDWIDTH, MEASURE_LATENCY};
-  uint32_t count = 0;
-
-  for (uint32_t op = 1; op < BENCH_OPS; op++) {
-    for (uint32_t m = 0; m < 2; m++) {
-      if ((bench->look.ops & 1u << op) == 0 || (bench->plan.measures & measures[m]) == 0)
-        continue;
-      if (op == BENCH_SEND && measures[m] == MEASURE_LATENCY && bench->look.no_send_latency)
-        continue;
-      kinds[count++] = (struct kind){(enum bench_op)op, measures[m]};
-    }
-  }
-  return count;
-}
-
 static void note_stopped(struct bench *bench, uint32_t all)
 {
   struct pst_error error = PST_ERROR_INIT;
@@ -214,23 +176,43 @@ static void note_stopped(struct bench *bench, uint32_t all)
   note_failure(bench, &error);
 }
 
-static void run_cases(struct bench *bench)
+static bool is_measured(const struct bench *bench, enum bench_op op, enum bench_measure measure)
+{
+  return (bench->look.ops & 1u << op) != 0 && (bench->plan.measures & measure) != 0 &&
+         !(op == BENCH_SEND && measure == MEASURE_LATENCY && bench->look.no_send_latency);
+}
+
+/* All sizes of one kind. False: no other can follow. */
+static bool run_sizes(struct bench *bench, enum bench_op op, enum bench_measure measure)
 {
   const struct bench_plan *plan = &bench->plan;
-  struct kind kinds[KINDS];
-  uint32_t all = list_kinds(bench, kinds) * plan->size_count;
   struct bench_case c;
 
-  for (uint32_t n = 0; n < all && !signals_stop(); n++) {
-    const struct kind *kind = &kinds[n / plan->size_count];
-    make_case(bench, kind->op, kind->measure, plan->sizes[n % plan->size_count], &c);
-    if (n % plan->size_count == 0)
+  for (uint32_t i = 0; i < plan->size_count && !signals_stop(); i++) {
+    make_case(bench, op, measure, plan->sizes[i], &c);
+    if (i == 0)
       bench_show_title(bench->table, &c);
     if (!run_case(bench, &c))
-      return;
+      return false;
   }
-  bench->is_whole = bench->complete == all;
-  if (!bench->is_whole)
+  return true;
+}
+
+static void run_cases(struct bench *bench)
+{
+  uint32_t all = 0;
+  bool goes_on = true;
+
+  for (enum bench_op op = BENCH_SEND; op < BENCH_OPS; op = (enum bench_op)(op + 1)) {
+    for (uint32_t measure = MEASURE_BANDWIDTH; measure <= MEASURE_LATENCY; measure++) {
+      if (!is_measured(bench, op, (enum bench_measure)measure))
+        continue;
+      all += bench->plan.size_count;
+      goes_on = goes_on && run_sizes(bench, op, (enum bench_measure)measure);
+    }
+  }
+  bench->is_whole = goes_on && bench->complete == all;
+  if (goes_on && !bench->is_whole)
     note_stopped(bench, all);
 }
 
@@ -284,7 +266,7 @@ static int serve_as_child(struct bench *bench, int fd)
   int result = link_listen("127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
   if (result == 0) {
     make_token(invitation.token);
-    invitation.port = server.port;
+    invitation.port = pst_node_port(server.node);
     bool is_told = write(fd, &invitation, sizeof invitation) == sizeof invitation;
     bench_choose_sender(&bench->plan.side);
     if (is_told)
@@ -393,13 +375,10 @@ static int open_both(struct bench *bench)
 
 static void begin_result(struct bench *bench)
 {
-  const struct result_head head = {.version = pst_version(),
-                                   .command = bench->command->name,
-                                   .command_line = bench->arguments->line,
-                                   .environment = &bench->setting.environment};
-
   environment_read(&bench->setting.environment);
-  if (bench->arguments->json == NULL || (bench->result = result_new(&head)) == NULL)
+  if (bench->arguments->json != NULL)
+    bench->result = result_new(bench->command, bench->arguments, NULL);
+  if (bench->result == NULL)
     return;
   bench->rows = json_object_new_array();
   json_object_object_add(bench->result, "rows", bench->rows);
@@ -435,11 +414,8 @@ static void run_client(struct bench *bench)
   }
   /* A server that waits for the next case hears that there is none; one in the middle of a case
    * would not read it. */
-  if (bench->link != NULL && !bench->is_lonely) {
-    struct json_object *last = json_object_new_object();
-    json_object_object_add(last, "goodbye", json_object_new_boolean(true));
-    link_send(bench->link, last);
-  }
+  if (bench->link != NULL && !bench->is_lonely)
+    link_send(bench->link, link_object("goodbye", json_object_new_boolean(true)));
   link_close(bench->link);
   bury_child(bench);
   end_result(bench);

@@ -1,21 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ends.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "notice.h"
-#include "settings.h"
+#include "pin.h"
 
-void bench_stream_name(const struct bench_case *c, bool back, char *name, size_t size)
+#define NAME_BYTES 64
+
+const struct pst_origins bench_origins = {.struct_size = sizeof bench_origins,
+                                          .stream = "bench",
+                                          .transport_option = "--transport-option",
+                                          .memory_option = "--memory-option",
+                                          .insecure = "--insecure"};
+
+static const char *stream_name(const struct bench_case *c, unsigned direction,
+                               char name[NAME_BYTES])
 {
-  snprintf(name, size, "bench-%s%s", c->token, back ? "-back" : "");
+  snprintf(name, NAME_BYTES, "bench-%s%s", c->token, direction == BENCH_BACK ? "-back" : "");
+  return name;
+}
+
+struct pst_sender *bench_sender(struct pst_session *session, const struct bench_case *c,
+                                unsigned direction)
+{
+  char name[NAME_BYTES];
+  return pst_session_sender(session, stream_name(c, direction, name));
+}
+
+struct pst_receiver *bench_receiver(struct pst_session *session, const struct bench_case *c,
+                                    unsigned direction)
+{
+  char name[NAME_BYTES];
+  return pst_session_receiver(session, stream_name(c, direction, name));
 }
 
 int bench_session_open(const struct bench_side *side, const struct bench_case *c, uint32_t roles,
-                       bool back, bool with_back, const char *control, bool insecure,
+                       unsigned directions, const char *control, bool insecure,
                        struct pst_session **session, struct pst_error *error)
 {
   const struct pst_side_params end = {
@@ -24,32 +47,28 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
       .memory_option_count = side->memory_option_count,
   };
   const struct pst_side_params host = {.memory = "host"};
-  const struct pst_origins origins = {.struct_size = sizeof origins,
-                                      .stream = "bench",
-                                      .transport_option = settings_origins.transport_option,
-                                      .memory_option = settings_origins.memory_option};
+  const uint32_t count = directions == (BENCH_OUT | BENCH_BACK) ? 2 : 1;
   struct pst_stream_params streams[2];
   const struct pst_stream_params *all[2] = {&streams[0], &streams[1]};
   const struct pst_config_params params = {
       .struct_size = sizeof params,
-      .stream_count = with_back ? 2 : 1,
+      .stream_count = count,
       .streams = all,
       .control = control,
       /* In process each end has a thread of its own. */
-      .threads = roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER) ? (with_back ? 4 : 2) : 1,
+      .threads = roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER) ? 2 * count : 1,
       .insecure = insecure,
   };
   const struct pst_session_params roles_params = {.struct_size = sizeof roles_params,
                                                   .roles = roles};
   struct pst_config *config = NULL;
-  char names[2][64];
+  char names[2][NAME_BYTES];
 
-  for (int i = 0; i < 2; i++) {
-    bench_stream_name(c, i == 1 || back, names[i], sizeof names[i]);
+  for (uint32_t i = 0; i < count; i++) {
     streams[i] = (struct pst_stream_params){
         .struct_size = sizeof streams[i],
         .ring = c->ring,
-        .name = names[i],
+        .name = stream_name(c, count == 2 ? 1u << i : directions, names[i]),
         .message = c->size,
         .transport = side->transport,
         .transport_options = side->transport_options,
@@ -57,7 +76,7 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
         .sender = side->sends_from_host ? host : end,
         .receiver = end,
         .path = side->path,
-        .origins = &origins,
+        .origins = &bench_origins,
     };
   }
   int result = pst_config_open_params(&params, &config, error);
@@ -76,13 +95,11 @@ void bench_choose_sender(struct bench_side *side)
   if (strcmp(side->memory, "host") == 0)
     return;
   notice_hush(true); /* what else is wrong, the streams will say */
-  int result = bench_session_open(side, &c, PST_SESSION_SENDER, false, false, "127.0.0.1:1", false,
+  int result = bench_session_open(side, &c, PST_SESSION_SENDER, BENCH_OUT, "127.0.0.1:1", false,
                                   &session, &error);
   if (result == 0) {
     struct pst_stats stats = {.struct_size = sizeof(stats)};
-    char name[64];
-    bench_stream_name(&c, false, name, sizeof name);
-    pst_sender_stats(pst_session_sender(session, name), &stats);
+    pst_sender_stats(bench_sender(session, &c, BENCH_OUT), &stats);
     side->sends_from_host = stats.path.path == PST_PATH_STAGED;
   }
   pst_session_close(session);
@@ -91,19 +108,14 @@ void bench_choose_sender(struct bench_side *side)
 
 int bench_pin(int cpu)
 {
-  cpu_set_t set;
+  int result = pin_thread(cpu);
 
-  if (cpu < 0)
-    return 0;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  int code = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-  if (code != 0)
+  if (result < 0)
     notice(PST_LOG_ERROR,
            "bench: --cpu %d: %s; `lscpu` lists those there are, `taskset -p $$` "
            "those allowed",
-           cpu, strerror(code));
-  return -code;
+           cpu, strerror(-result));
+  return result;
 }
 
 void bench_unpin(int cpu, cpu_set_t *pinned)
@@ -123,12 +135,20 @@ void bench_repin(int cpu, const cpu_set_t *pinned)
     pthread_setaffinity_np(pthread_self(), sizeof *pinned, pinned);
 }
 
-int bench_session_start(struct pst_session *session, int cpu, struct pst_error *error)
+int bench_streams_open(const struct bench_plan *plan, const struct bench_case *c, uint32_t roles,
+                       unsigned directions, const char *host, uint16_t port, int cpu,
+                       struct pst_session **session, struct pst_error *error)
 {
+  char control[96];
   cpu_set_t pinned;
 
+  snprintf(control, sizeof control, "%s:%u", host != NULL ? host : "", port);
+  int result = bench_session_open(&plan->side, c, roles, directions, host != NULL ? control : NULL,
+                                  host != NULL && plan->insecure, session, error);
+  if (result < 0)
+    return result;
   bench_unpin(cpu, &pinned);
-  int result = pst_session_start(session, error);
+  result = pst_session_start(*session, error);
   bench_repin(cpu, &pinned);
   return result;
 }

@@ -9,16 +9,29 @@
 
 #include "plan.h"
 
+/* Of what bench opens, for what is found wrong with it. */
+extern const struct pst_origins bench_origins;
+
 /* Does the transport send messages from this side's memory at all? Opens both, to see. */
 void bench_choose_sender(struct bench_side *side);
 
-/* One direction of a case, named for it, as a session of `roles`. It binds or connects
- * to `control`, "host:port", as its role says, when it is started. `back`: the stream of
- * replies. `with_back`: both, in one session, which is for in process. */
+/* The directions of a case, a stream each; replies are for latency alone. */
+enum { BENCH_OUT = 1, BENCH_BACK = 2 };
+
+/* A session of `roles` with the streams of these directions, named for the case. It binds or
+ * connects to `control`, "host:port", as its role says, when it is started; NULL: in process. */
 int bench_session_open(const struct bench_side *side, const struct bench_case *c, uint32_t roles,
-                       bool back, bool with_back, const char *control, bool insecure,
+                       unsigned directions, const char *control, bool insecure,
                        struct pst_session **session, struct pst_error *error);
-void bench_stream_name(const struct bench_case *c, bool back, char *name, size_t size);
+struct pst_sender *bench_sender(struct pst_session *session, const struct bench_case *c,
+                                unsigned direction);
+struct pst_receiver *bench_receiver(struct pst_session *session, const struct bench_case *c,
+                                    unsigned direction);
+/* Opens and starts it; host NULL: in process. Its threads are left to run anywhere, though this
+ * one is pinned to `cpu`. */
+int bench_streams_open(const struct bench_plan *plan, const struct bench_case *c, uint32_t roles,
+                       unsigned directions, const char *host, uint16_t port, int cpu,
+                       struct pst_session **session, struct pst_error *error);
 
 /* Pin the calling thread; cpu < 0 does nothing. Threads that are made while it is
  * lifted are pinned nowhere. -errno: said as a warning. */
@@ -26,7 +39,4 @@ int bench_pin(int cpu);
 /* Lift it, and pin the thread again as it was; cpu < 0: it is not pinned. */
 void bench_unpin(int cpu, cpu_set_t *pinned);
 void bench_repin(int cpu, const cpu_set_t *pinned);
-/* pst_session_start with its thread left to run anywhere. */
-int bench_session_start(struct pst_session *session, int cpu, struct pst_error *error);
-
 #endif

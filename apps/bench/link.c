@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "ends.h"
 #include "notice.h"
+#include "settings.h"
 #include "signals.h"
 
 #define NESTING_MAX 8
@@ -24,7 +25,6 @@
 #define CONNECT_NS (10 * NS_PER_S)
 #define CONNECT_PAUSE_NS (20 * NS_PER_MS)
 #define ROOM_NS (10 * NS_PER_S)
-#define LEAVE_NS NS_PER_S
 /* A host that vanishes is noticed in some 10 s. */
 #define PEER_TIMEOUT_NS (10 * NS_PER_S)
 
@@ -103,6 +103,56 @@ static void copy_host(char host[72], const char *place)
   snprintf(host, 72, "%.*s", (int)(colon != NULL ? (size_t)(colon - place) : strlen(place)), place);
 }
 
+/* ---- Objects --------------------------------------------------------------------- */
+
+struct json_object *link_object(const char *key, struct json_object *value)
+{
+  struct json_object *object = json_object_new_object();
+
+  json_object_object_add(object, key, value);
+  return object;
+}
+
+const char *link_text(struct json_object *object, const char *key)
+{
+  struct json_object *member = NULL;
+
+  json_object_object_get_ex(object, key, &member);
+  return json_object_is_type(member, json_type_string) ? json_object_get_string(member) : "";
+}
+
+uint64_t link_number(struct json_object *object, const char *key)
+{
+  struct json_object *member = NULL;
+
+  json_object_object_get_ex(object, key, &member);
+  return json_object_is_type(member, json_type_int) ? json_object_get_uint64(member) : 0;
+}
+
+struct json_object *link_parse(const struct pst_node_event *event)
+{
+  struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
+  struct json_object *object =
+      tokener != NULL ? json_tokener_parse_ex(tokener, event->bytes, (int)event->length) : NULL;
+
+  if (!json_object_is_type(object, json_type_object)) {
+    json_object_put(object);
+    object = NULL;
+  }
+  if (tokener != NULL)
+    json_tokener_free(tokener);
+  return object;
+}
+
+int link_post(struct pst_peer *peer, struct json_object *object)
+{
+  const char *text = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
+
+  if (object == NULL || text == NULL)
+    return -ENOMEM;
+  return peer != NULL ? pst_peer_send(peer, text, strlen(text)) : -ENOTCONN;
+}
+
 /* ---- Events --------------------------------------------------------------------- */
 
 static void join(struct link *link, struct pst_peer *far)
@@ -154,23 +204,15 @@ static void hang_up(struct link *link, int code, const char *text)
 
 static void hear(struct link *link, const struct pst_node_event *event)
 {
-  struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
-  struct json_object *object = NULL;
+  struct json_object *object = link_parse(event);
 
-  if (tokener == NULL) {
-    hang_up(link, -ENOMEM, "out of memory");
-    return;
-  }
-  object = json_tokener_parse_ex(tokener, event->bytes, (int)event->length);
-  bool whole = json_tokener_get_error(tokener) == json_tokener_success &&
-               json_object_is_type(object, json_type_object);
-  json_tokener_free(tokener);
-  if (whole && link->count < LINK_QUEUE) {
+  if (object != NULL && link->count < LINK_QUEUE) {
     link->said[(link->first + link->count++) % LINK_QUEUE] = object;
     return;
   }
+  hang_up(link, -EPROTO,
+          object != NULL ? "it says more than it is asked" : "a message is no object");
   json_object_put(object);
-  hang_up(link, -EPROTO, whole ? "it says more than it is asked" : "a message is no object");
 }
 
 static void poll_node(struct pst_node *node, struct link_server *server)
@@ -205,7 +247,6 @@ static void wait_node(struct pst_node *node, uint64_t ns)
 static int open_node(const char *listen, bool insecure, int cpu, struct pst_node **node,
                      struct pst_error *error)
 {
-  const struct pst_origins origins = {.struct_size = sizeof origins, .insecure = "--insecure"};
   const struct pst_node_params params = {.struct_size = sizeof params,
                                          .insecure = insecure,
                                          .listen = listen,
@@ -214,7 +255,7 @@ static int open_node(const char *listen, bool insecure, int cpu, struct pst_node
                                          .messages = LINK_QUEUE,
                                          .message_max = LINK_MESSAGE_MAX,
                                          .peer_timeout_ns = PEER_TIMEOUT_NS,
-                                         .origins = &origins};
+                                         .origins = &settings_origins};
   cpu_set_t pinned;
 
   bench_unpin(cpu, &pinned);
@@ -230,11 +271,7 @@ int link_listen(const char *where, uint16_t port, bool insecure, int cpu,
   int result = whole_address(where, port, address, sizeof address, error);
 
   *server = (struct link_server){.node = NULL};
-  if (result == 0)
-    result = open_node(address, insecure, cpu, &server->node, error);
-  if (result == 0)
-    server->port = pst_node_port(server->node);
-  return result;
+  return result < 0 ? result : open_node(address, insecure, cpu, &server->node, error);
 }
 
 static void free_link(struct link *link)
@@ -277,11 +314,11 @@ int link_take(struct link_server *server, uint64_t timeout_ns, struct link **lin
 {
   poll_node(server->node, server);
   *link = first_that_speaks(server);
-  if (*link != NULL)
-    return 0;
-  wait_node(server->node, timeout_ns);
-  poll_node(server->node, server);
-  *link = first_that_speaks(server);
+  if (*link == NULL) {
+    wait_node(server->node, timeout_ns);
+    poll_node(server->node, server);
+    *link = first_that_speaks(server);
+  }
   return *link != NULL ? 0 : -EAGAIN;
 }
 
@@ -377,17 +414,15 @@ void link_close(struct link *link)
   free_link(link);
 }
 
-/* ---- Objects -------------------------------------------------------------------- */
+/* ---- Sending and receiving ------------------------------------------------------- */
 
 int link_send(struct link *link, struct json_object *object)
 {
   const uint64_t until_ns = now_ns() + ROOM_NS;
-  const char *text =
-      object != NULL ? json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN) : NULL;
-  int result = text != NULL ? -EAGAIN : -ENOMEM;
+  int result = -EAGAIN;
 
   while (result == -EAGAIN && now_ns() < until_ns) {
-    result = link->far != NULL ? pst_peer_send(link->far, text, strlen(text)) : -ENOTCONN;
+    result = link_post(link->far, object);
     if (result == -EAGAIN) {
       poll_node(link->node, link->server);
       wait_node(link->node, LOOK_NS);
@@ -397,17 +432,6 @@ int link_send(struct link *link, struct json_object *object)
   return result == -EAGAIN || result == -ENOTCONN ? -ECONNRESET : result;
 }
 
-int64_t link_pid_of(struct json_object *hello)
-{
-  struct json_object *member = NULL;
-
-  if (!json_object_object_get_ex(hello, "pid", &member) ||
-      !json_object_is_type(member, json_type_int))
-    return 0;
-  const int64_t pid = json_object_get_int64(member);
-  return pid > 0 ? pid : 0;
-}
-
 int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
                  struct json_object **object)
 {
@@ -415,7 +439,7 @@ int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
 
   for (;;) {
     if (link->count > 0) {
-      *object = link->said[link->first % LINK_QUEUE];
+      *object = link->said[link->first];
       link->first = (link->first + 1) % LINK_QUEUE;
       link->count--;
       return 0;
@@ -435,15 +459,9 @@ int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
   }
 }
 
-void link_return(struct link *link, struct json_object *object)
+struct json_object *link_first(const struct link *link)
 {
-  if (link->count == LINK_QUEUE) {
-    json_object_put(object);
-    return;
-  }
-  link->first = (link->first + LINK_QUEUE - 1) % LINK_QUEUE;
-  link->said[link->first] = object;
-  link->count++;
+  return link->count > 0 ? link->said[link->first] : NULL;
 }
 
 int link_look(struct link *link)

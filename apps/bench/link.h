@@ -39,7 +39,6 @@ struct link {
 
 struct link_server {
   struct pst_node *node;
-  uint16_t port;
   struct link *waiting;
 };
 
@@ -58,17 +57,25 @@ int link_connect(const char *where, uint16_t port, bool insecure, int cpu, struc
 /* NULL is legal. */
 void link_close(struct link *link);
 
+/* {key: value}; takes `value` over. */
+struct json_object *link_object(const char *key, struct json_object *value);
+/* A member of that type; "" and 0: there is none. */
+const char *link_text(struct json_object *object, const char *key);
+uint64_t link_number(struct json_object *object, const char *key);
+/* Of a peer's message. NULL: it is none, or out of memory. */
+struct json_object *link_parse(const struct pst_node_event *event);
+/* As pst_peer_send(); -ENOMEM; -ENOTCONN: peer is NULL. */
+int link_post(struct pst_peer *peer, struct json_object *object);
+
 /* Takes `object` over. 0, -ECONNRESET, -ENOMEM, -EMSGSIZE. */
 int link_send(struct link *link, struct json_object *object);
-/* As the other end has greeted: 0, or its process id. */
-int64_t link_pid_of(struct json_object *hello);
 /* Waits for an object, until timeout_ns have passed, or a signal asks to stop and
  * `heeds_stop`. 0; -ETIMEDOUT; -EINTR; -ECONNRESET: the peer has gone; -EPROTO: it has sent what is
  * no object, or more than were received. */
 int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
                  struct json_object **object);
-/* Has the next link_receive give this object, which it takes over. */
-void link_return(struct link *link, struct json_object *object);
+/* What the next link_receive() gives, and has still; NULL: nothing has come. */
+struct json_object *link_first(const struct link *link);
 /* 0: nothing to receive; 1: something; -ECONNRESET: the peer has gone. */
 int link_look(struct link *link);
 

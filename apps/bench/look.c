@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "look.h"
-
+/* What the transport can do, and so which operations are measured. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 #include "ends.h"
 #include "notice.h"
 #include "region_end.h"
+#include "result.h"
 
 #define NAMES_MAX 32
 #define NAME_SIZE 32
@@ -47,25 +47,32 @@ static int open_messages(const struct bench_side *side, uint64_t size, uint32_t 
 {
   const struct bench_case c = {.op = BENCH_SEND, .size = size, .ring = ring, .token = "0"};
   struct pst_stats stats = {.struct_size = sizeof stats};
-  char name[64];
 
-  int result = bench_session_open(side, &c, roles, false, false, NOWHERE, false, session, error);
+  int result = bench_session_open(side, &c, roles, BENCH_OUT, NOWHERE, false, session, error);
   if (result < 0)
     return result;
-  bench_stream_name(&c, false, name, sizeof name);
-  pst_sender_stats(pst_session_sender(*session, name), &stats);
+  pst_sender_stats(bench_sender(*session, &c, BENCH_OUT), &stats);
   *capabilities = stats.capabilities;
   return 0;
 }
 
-static void tell_plugins(const struct pst_session *session,
-                         void (*plugin)(void *context, const struct pst_plugin_info *info),
-                         void *context)
+/* Those that messages, or regions, are opened with. */
+static void note_plugins(const struct pst_session *session, const struct pst_node *node,
+                         struct bench_setting *setting, struct json_object *result)
 {
-  for (uint32_t i = 0; plugin != NULL && i < pst_session_plugins(session); i++) {
-    struct pst_plugin_info info = {.struct_size = sizeof info};
-    if (pst_session_plugin(session, i, &info) == 0)
-      plugin(context, &info);
+  struct pst_plugin_info info = {.struct_size = sizeof info};
+  uint32_t count = node != NULL ? pst_node_plugins(node) : pst_session_plugins(session);
+
+  for (uint32_t i = 0; i < count; i++) {
+    if ((node != NULL ? pst_node_plugin(node, i, &info) : pst_session_plugin(session, i, &info)) <
+        0)
+      continue;
+    char *text = info.kind == PST_KIND_TRANSPORT ? setting->transport
+                 : info.kind == PST_KIND_MEMORY  ? setting->memory
+                                                 : NULL;
+    if (text != NULL)
+      snprintf(text, sizeof setting->memory, "%s %s", info.name, info.version);
+    result_add_plugin(result, &info);
   }
 }
 
@@ -75,34 +82,25 @@ static uint32_t most_under_way(const struct bench_plan *plan)
   uint32_t most = plan->depth;
 
   for (uint32_t i = 0; plan->depth == 0 && i < plan->size_count; i++)
-    if (bench_ring_of(plan->sizes[i]) > most)
-      most = bench_ring_of(plan->sizes[i]);
+    if (pst_ring_default(plan->sizes[i]) > most)
+      most = pst_ring_default(plan->sizes[i]);
   return most < BENCH_RING_MAX ? most : BENCH_RING_MAX - 1; /* a node's, beside a FLUSH */
 }
 
-static int open_region(const struct bench_plan *plan,
-                       void (*plugin)(void *context, const struct pst_plugin_info *info),
-                       void *context, uint32_t *depth, struct pst_error *error)
+static int open_region(const struct bench_plan *plan, struct region_end *end, uint32_t *depth,
+                       struct pst_error *error)
 {
   const struct bench_case c = {.op = BENCH_WRITE,
                                .size = plan->sizes[0],
                                .ring = most_under_way(plan),
                                .places = plan->places != 0  ? plan->places
                                          : plan->depth != 0 ? plan->depth
-                                                            : bench_ring_of(plan->sizes[0]),
+                                                            : pst_ring_default(plan->sizes[0]),
                                .token = "0"};
-  struct region_end end;
+  int result = region_end_open(plan, &c, NULL, plan->cpus[0], end, error);
 
-  int result = region_end_open(plan, &c, NULL, plan->cpus[0], &end, error);
-  if (result == 0) {
-    *depth = pst_node_depth(end.node) - 1;
-    for (uint32_t i = 0; plugin != NULL && i < pst_node_plugins(end.node); i++) {
-      struct pst_plugin_info info = {.struct_size = sizeof info};
-      if (pst_node_plugin(end.node, i, &info) == 0)
-        plugin(context, &info);
-    }
-  }
-  region_end_close(&end);
+  if (result == 0)
+    *depth = pst_node_depth(end->node) - 1;
   return result;
 }
 
@@ -201,15 +199,15 @@ static int choose(const struct bench_plan *plan, uint64_t capabilities, struct b
   return 0;
 }
 
-int bench_look(const struct bench_plan *plan,
-               void (*plugin)(void *context, const struct pst_plugin_info *info), void *context,
-               struct bench_look *look, struct pst_error *error)
+int bench_look(const struct bench_plan *plan, struct bench_setting *setting,
+               struct json_object *into, struct bench_look *look, struct pst_error *error)
 {
   uint32_t roles = PST_SESSION_SENDER | (plan->in_process ? PST_SESSION_RECEIVER : 0);
   bool sends = plan->ops == 0 || (plan->ops & 1u << BENCH_SEND) != 0;
   uint64_t size = sends ? plan->sizes[0] : SMALL, capabilities = 0;
   struct pst_session *session = NULL;
   struct bench_side side = plan->side;
+  struct region_end end = {.node = NULL};
 
   /* What a transport can do does not depend on the memory, but whether it sends from it. */
   if (!sends) {
@@ -217,18 +215,21 @@ int bench_look(const struct bench_plan *plan,
     side.memory_option_count = 0;
   }
   *look = (struct bench_look){.ops = 0};
-  int result = open_messages(&side, size, plan->ring != 0 ? plan->ring : bench_ring_of(size), roles,
-                             &session, &capabilities, error);
+  int result = open_messages(&side, size, plan->ring != 0 ? plan->ring : pst_ring_default(size),
+                             roles, &session, &capabilities, error);
   if (result == 0 && sends && side.sends_from_host)
     note(look, "send: from slots in host memory: transport %.31s sends from no memory %.31s\n",
          side.transport, side.memory);
-  if (result == 0)
-    tell_plugins(session, sends ? plugin : NULL, context);
+  if (result == 0 && sends)
+    note_plugins(session, NULL, setting, into);
   pst_session_close(session);
   if (result == 0)
     result = choose(plan, capabilities, look, error);
   if (result == 0 && (look->ops & BENCH_ONE_SIDED) != 0)
-    result = open_region(plan, sends ? NULL : plugin, context, &look->depth_max, error);
+    result = open_region(plan, &end, &look->depth_max, error);
+  if (result == 0 && end.node != NULL && !sends)
+    note_plugins(NULL, end.node, setting, into);
+  region_end_close(&end);
   if (result < 0)
     return result;
   if (plan->depth > look->depth_max && (look->ops & BENCH_ONE_SIDED) != 0)

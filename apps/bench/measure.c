@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <sched.h>
-#include <string.h>
 
 #include "clock.h"
 #include "signals.h"
@@ -22,76 +21,66 @@
 #define PATIENCE 10
 
 /* A server speaks before the end only when it has measured enough, or failed. */
-static int hear(struct measure_watch *watch)
+static int hear(struct measure *m)
 {
   struct json_object *said = NULL;
-  int result = link_receive(watch->link, NS_PER_S, false, &said);
 
-  if (result < 0)
-    return result;
-  if (!json_object_object_get_ex(said, "enough", NULL)) {
-    link_return(watch->link, said); /* it tells why it has failed */
-    return -ECONNRESET;
-  }
+  if (!json_object_object_get_ex(link_first(m->link), "enough", NULL))
+    return -ECONNRESET; /* it tells why it has failed, and is heard later */
+  int result = link_receive(m->link, 0, false, &said);
   json_object_put(said);
-  watch->enough = true;
-  return 0;
+  m->enough = true;
+  return result;
 }
 
-static int say_enough(struct measure_watch *watch)
+static int say_enough(struct measure *m)
 {
-  watch->enough = true;
-  if (watch->enough_here != NULL)
-    __atomic_store_n(watch->enough_here, 1, __ATOMIC_RELEASE);
-  if (watch->link == NULL)
-    return 0;
-  struct json_object *said = json_object_new_object();
-  json_object_object_add(said, "enough", json_object_new_boolean(true));
-  return link_send(watch->link, said);
+  __atomic_store_n(&m->enough, true, __ATOMIC_RELEASE);
+  return m->link == NULL ? 0
+                         : link_send(m->link, link_object("enough", json_object_new_boolean(true)));
 }
 
-int measure_look(struct measure_watch *watch, uint64_t now)
+int measure_look(struct measure *m, uint64_t now)
 {
-  if (now < watch->next_ns)
+  if (now < m->next_ns)
     return 0;
-  watch->next_ns = now + LOOK_NS;
-  if (watch->gone != NULL && __atomic_load_n(watch->gone, __ATOMIC_ACQUIRE) != 0)
+  m->next_ns = now + LOOK_NS;
+  if (m->other != NULL && __atomic_load_n(&m->other->has_ended, __ATOMIC_ACQUIRE))
     return -ECONNRESET;
-  if (watch->link != NULL) {
-    int seen = link_look(watch->link);
-    int result = seen > 0 && !watch->serves ? hear(watch) : seen;
+  if (m->link != NULL) {
+    int seen = link_look(m->link);
+    int result = seen > 0 && !m->serves ? hear(m) : seen;
     if (result < 0)
       return result;
   }
-  if (!watch->serves && watch->enough_here != NULL)
-    watch->enough = __atomic_load_n(watch->enough_here, __ATOMIC_ACQUIRE) != 0;
-  if (!watch->serves && signals_stop())
-    watch->stopped = true;
+  if (!m->serves && m->other != NULL)
+    m->enough = __atomic_load_n(&m->other->enough, __ATOMIC_ACQUIRE);
+  if (!m->serves && signals_stop())
+    m->stopped = true;
   return 0;
 }
 
 /* ---- Beginning and end ----------------------------------------------------------- */
 
-/* Until all that are given (NULL: none) have a peer. Both are driven: each of them may
- * need the other end's, which does the same. Returns how many messages are in *batch. */
-static int await(struct pst_sender *sender, struct pst_receiver *receiver, struct pst_batch *batch,
-                 struct measure_watch *watch)
+/* Until all that there are have a peer. Both are driven: each of them may need the other end's,
+ * which does the same. Returns how many messages are in *batch. */
+static int await(struct measure *m, struct pst_batch *batch)
 {
   uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
   int got = 0, result = 0;
 
   for (;;) {
-    bool waits = (sender != NULL && pst_sender_state(sender) == PST_STATE_WAITING) ||
-                 (receiver != NULL && pst_receiver_state(receiver) == PST_STATE_WAITING);
+    bool waits = (m->sender != NULL && pst_sender_state(m->sender) == PST_STATE_WAITING) ||
+                 (m->receiver != NULL && pst_receiver_state(m->receiver) == PST_STATE_WAITING);
     uint64_t now = now_ns();
     if (!waits)
       return got;
-    if (sender != NULL)
-      result = pst_sender_poll(sender);
-    if (result >= 0 && got == 0 && receiver != NULL)
-      result = got = pst_receiver_poll(receiver, batch);
+    if (m->sender != NULL)
+      result = pst_sender_poll(m->sender);
+    if (result >= 0 && got == 0 && m->receiver != NULL)
+      result = got = pst_receiver_poll(m->receiver, batch);
     if (result >= 0)
-      result = measure_look(watch, now);
+      result = measure_look(m, now);
     if (result < 0)
       return result;
     if (now >= until_ns)
@@ -105,78 +94,78 @@ static bool is_over(enum pst_state state)
   return state == PST_STATE_ENDED || state == PST_STATE_FAILED;
 }
 
-/* Both ends agree on the counts, or one has failed. */
-static int end_sender(struct pst_sender *sender, const struct measure_watch *watch)
+static int await_end(const struct measure *m, uint64_t until_ns)
 {
-  uint64_t until_ns = now_ns() + MEASURE_END_NS;
-  int result = pst_sender_finish(sender);
-
-  while (result >= 0 && !is_over(pst_sender_state(sender))) {
-    result = pst_sender_poll(sender);
-    if (result != 0)
-      continue;
-    if (now_ns() >= until_ns)
-      return -ETIMEDOUT;
-    if (watch->link != NULL && link_look(watch->link) < 0)
-      return -ECONNRESET;
-    sched_yield();
-  }
-  return pst_sender_state(sender) == PST_STATE_ENDED ? 0 : -ECONNRESET;
+  if (now_ns() >= until_ns)
+    return -ETIMEDOUT;
+  if (m->link != NULL && link_look(m->link) < 0)
+    return -ECONNRESET;
+  sched_yield();
+  return 0;
 }
 
-static int end_receiver(struct pst_receiver *receiver, const struct measure_watch *watch)
+/* Both ends agree on the counts, or one has failed. */
+static int end_sender(const struct measure *m)
+{
+  uint64_t until_ns = now_ns() + MEASURE_END_NS;
+  int result = pst_sender_finish(m->sender);
+
+  while (result >= 0 && !is_over(pst_sender_state(m->sender))) {
+    result = pst_sender_poll(m->sender);
+    if (result != 0)
+      continue;
+    int waited = await_end(m, until_ns);
+    if (waited < 0)
+      return waited;
+  }
+  return pst_sender_state(m->sender) == PST_STATE_ENDED ? 0 : -ECONNRESET;
+}
+
+static int end_receiver(const struct measure *m)
 {
   struct pst_view views[BATCH];
   struct pst_batch batch = {.struct_size = sizeof batch, .capacity = BATCH, .views = views};
   uint64_t until_ns = now_ns() + MEASURE_END_NS;
   bool finished = false;
 
-  while (!is_over(pst_receiver_state(receiver))) {
-    int got = pst_receiver_poll(receiver, &batch);
+  while (!is_over(pst_receiver_state(m->receiver))) {
+    int got = pst_receiver_poll(m->receiver, &batch);
     if (got > 0)
-      pst_receiver_release(receiver, views, (uint32_t)got);
+      pst_receiver_release(m->receiver, views, (uint32_t)got);
     /* -EBUSY: messages, or checks of them, are still out. */
     if (got == -ENODATA && !finished)
-      finished = pst_receiver_finish(receiver) == 0;
+      finished = pst_receiver_finish(m->receiver) == 0;
     else if (got < 0 && got != -ENODATA)
       return got;
-    if (got > 0)
-      continue;
-    if (now_ns() >= until_ns)
-      return -ETIMEDOUT;
-    if (watch->link != NULL && link_look(watch->link) < 0)
-      return -ECONNRESET;
-    sched_yield();
+    int waited = got > 0 ? 0 : await_end(m, until_ns);
+    if (waited < 0)
+      return waited;
   }
-  return pst_receiver_state(receiver) == PST_STATE_ENDED ? 0 : -ECONNRESET;
+  return pst_receiver_state(m->receiver) == PST_STATE_ENDED ? 0 : -ECONNRESET;
 }
 
 /* ---- Bandwidth ------------------------------------------------------------------- */
 
-static int submit(struct pst_sender *sender, struct pst_slot *slots, uint32_t n,
-                  const struct bench_case *c)
+static int submit(const struct measure *m, struct pst_slot *slots, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++)
-    slots[i].length = (uint32_t)c->size;
-  if (c->verify) {
-    int result = pst_sender_fill(sender, slots, n);
-    if (result < 0)
-      return result;
-  }
-  return pst_sender_submit(sender, slots, n);
+    slots[i].length = (uint32_t)m->c->size;
+  int result = m->c->verify ? pst_sender_fill(m->sender, slots, n) : 0;
+  return result < 0 ? result : pst_sender_submit(m->sender, slots, n);
 }
 
-int measure_source(struct pst_sender *sender, const struct bench_case *c,
-                   struct measure_watch *watch)
+static int measure_source(struct measure *m)
 {
+  const struct bench_case *c = m->c;
+  struct pst_sender *sender = m->sender;
   struct pst_slot slots[BATCH];
-  int result = await(sender, NULL, NULL, watch);
+  int result = await(m, NULL);
   uint64_t until_ns = now_ns() + PATIENCE * (c->warmup_ns + c->duration_ns) + MEASURE_END_NS;
 
   while (result >= 0) {
     uint64_t now = now_ns();
-    result = measure_look(watch, now);
-    if (result < 0 || watch->enough || watch->stopped || now >= until_ns)
+    result = measure_look(m, now);
+    if (result < 0 || m->enough || m->stopped || now >= until_ns)
       break;
     /* The clock is read once for some batches: it costs as much as a small message, and as many
      * polls that find nothing where it is a device. */
@@ -186,12 +175,10 @@ int measure_source(struct pst_sender *sender, const struct bench_case *c,
       if (result == 0)
         result = pst_sender_poll(sender);
       else if (result > 0)
-        result = submit(sender, slots, (uint32_t)result, c);
+        result = submit(m, slots, (uint32_t)result);
     }
   }
-  if (result >= 0)
-    result = end_sender(sender, watch);
-  return result;
+  return result < 0 ? result : end_sender(m);
 }
 
 /* The receiver's clock. */
@@ -253,12 +240,12 @@ static void touch(const struct pst_view *views, uint32_t n)
       (void)*(const volatile unsigned char *)views[i].host;
 }
 
-static int take(struct pst_receiver *receiver, const struct bench_case *c, struct pst_batch *batch,
-                uint32_t n, struct measure_taken *taken)
+static int take(struct measure *m, struct pst_batch *batch, uint32_t n)
 {
+  struct pst_receiver *receiver = m->receiver;
   struct pst_fence *fence = NULL;
 
-  if (c->verify) {
+  if (m->c->verify) {
     int result;
     while ((result = pst_receiver_verify(receiver, batch->views, n, &fence)) == -EAGAIN)
       ; /* it is the checks that are measured */
@@ -266,38 +253,37 @@ static int take(struct pst_receiver *receiver, const struct bench_case *c, struc
       pst_receiver_release_after(receiver, batch->views, n, fence);
       return result;
     }
-  } else if (c->touch && batch->views[0].host != NULL) {
+  } else if (m->c->touch && batch->views[0].host != NULL) {
     if (batch->ready != NULL) {
       int result = pst_receiver_fence_wait(receiver, batch->ready, NULL);
       if (result < 0)
         return result;
     }
     touch(batch->views, n);
-    taken->touched = true;
+    m->taken.touched = true;
   }
   return fence != NULL ? pst_receiver_release_after(receiver, batch->views, n, fence)
                        : pst_receiver_release(receiver, batch->views, n);
 }
 
-static void note_verified(struct pst_receiver *receiver, const struct bench_case *c,
-                          struct measure_taken *taken)
+static void note_verified(struct measure *m)
 {
   struct pst_verify_result found = {.struct_size = sizeof found};
 
-  if (c->verify && pst_receiver_verified(receiver, &found) == 0) {
-    taken->verified = found.checked;
-    taken->corrupted = found.corrupted;
+  if (m->c->verify && pst_receiver_verified(m->receiver, &found) == 0) {
+    m->taken.verified = found.checked;
+    m->taken.corrupted = found.corrupted;
   }
 }
 
-int measure_sink(struct pst_receiver *receiver, const struct bench_case *c,
-                 struct measure_watch *watch, struct measure_taken *taken)
+static int measure_sink(struct measure *m)
 {
+  struct pst_receiver *receiver = m->receiver;
   struct pst_view views[2 * BATCH];
   struct pst_batch batch = {.struct_size = sizeof batch, .capacity = 2 * BATCH, .views = views};
   struct stamps stamps = {0};
   uint32_t idle = 0;
-  int got = await(NULL, receiver, &batch, watch);
+  int got = await(m, &batch);
 
   while (got >= 0) {
     for (int i = 0; i < got; i++)
@@ -305,131 +291,133 @@ int measure_sink(struct pst_receiver *receiver, const struct bench_case *c,
     stamps.messages += (uint64_t)got;
     if (got > 0) {
       idle = 0;
-      int result = take(receiver, c, &batch, (uint32_t)got, taken);
+      int result = take(m, &batch, (uint32_t)got);
       if (result < 0) {
         got = result;
         break;
       }
     }
     if (stamp_is_due(&stamps) ? got > 0 : got == 0 && stamps.messages > stamps.seen_messages)
-      stamp(&stamps, c);
-    if (stamps.enough && !watch->enough && (got = say_enough(watch)) < 0)
+      stamp(&stamps, m->c);
+    if (stamps.enough && !m->enough && (got = say_enough(m)) < 0)
       break;
-    if (got == 0 && ++idle % 4096 == 0 && (got = measure_look(watch, now_ns())) < 0)
+    if (got == 0 && ++idle % 4096 == 0 && (got = measure_look(m, now_ns())) < 0)
       break;
     got = pst_receiver_poll(receiver, &batch);
   }
-  stamps_total(&stamps, taken);
+  stamps_total(&stamps, &m->taken);
   if (got == -ENODATA)
-    got = end_receiver(receiver, watch);
-  note_verified(receiver, c, taken);
+    got = end_receiver(m);
+  note_verified(m);
   return got;
 }
 
 /* ---- Latency --------------------------------------------------------------------- */
 
-static int send_one(struct pst_sender *sender, const struct bench_case *c,
-                    struct measure_watch *watch)
+static int send_one(struct measure *m)
 {
   struct pst_slot slot;
-  int got = pst_sender_acquire(sender, &slot, 1);
+  int got = pst_sender_acquire(m->sender, &slot, 1);
 
-  for (uint32_t idle = 0; got == 0; got = pst_sender_acquire(sender, &slot, 1)) {
-    got = pst_sender_poll(sender);
+  for (uint32_t idle = 0; got == 0; got = pst_sender_acquire(m->sender, &slot, 1)) {
+    got = pst_sender_poll(m->sender);
     if (got >= 0 && ++idle % 4096 == 0)
-      got = measure_look(watch, now_ns());
+      got = measure_look(m, now_ns());
     if (got < 0)
       return got;
   }
-  return got < 0 ? got : submit(sender, &slot, 1, c);
+  return got < 0 ? got : submit(m, &slot, 1);
 }
 
 /* 1: it came, perhaps before (`got`), and went back to the ring; -ENODATA: none will
  * come. */
-static int await_one(struct pst_receiver *receiver, struct pst_sender *sender,
-                     const struct bench_case *c, struct pst_batch *batch, int got,
-                     struct measure_watch *watch, struct measure_taken *taken)
+static int await_one(struct measure *m, struct pst_batch *batch, int got)
 {
   for (uint32_t idle = 0; got == 0; idle++) {
-    if (idle % POLL_SENDER_EVERY == POLL_SENDER_EVERY - 1 && (got = pst_sender_poll(sender)) < 0)
+    if (idle % POLL_SENDER_EVERY == POLL_SENDER_EVERY - 1 && (got = pst_sender_poll(m->sender)) < 0)
       return got;
-    if (idle % 4096 == 4095 && (got = measure_look(watch, now_ns())) < 0)
+    if (idle % 4096 == 4095 && (got = measure_look(m, now_ns())) < 0)
       return got;
-    got = pst_receiver_poll(receiver, batch);
+    got = pst_receiver_poll(m->receiver, batch);
   }
-  if (got == 1) {
-    int result = take(receiver, c, batch, 1, taken);
-    if (result < 0)
-      return result;
-  }
-  return got;
+  int result = got == 1 ? take(m, batch, 1) : 0;
+  return result < 0 ? result : got;
 }
 
-/* A reply that is lost would be waited for for ever; transports that lose are not
- * asked for one. */
-int measure_ping(struct pst_sender *sender, struct pst_receiver *receiver,
-                 const struct bench_case *c, struct measure_watch *watch, struct histogram *times,
-                 struct measure_taken *taken)
+/* Send one, wait for it to come back, time it. A reply that is lost would be waited for for ever;
+ * transports that lose are not asked for one. */
+static int measure_ping(struct measure *m)
 {
+  const struct bench_case *c = m->c;
   struct pst_view view;
   struct pst_batch batch = {.struct_size = sizeof batch, .capacity = 1, .views = &view};
-  int result = await(sender, receiver, &batch, watch), early = result;
+  int result = await(m, &batch), early = result;
 
   uint64_t start_ns = now_ns(), begin_ns = start_ns, end_ns;
   while (result >= 0) {
-    result = send_one(sender, c, watch);
+    result = send_one(m);
     if (result >= 0)
-      result = await_one(receiver, sender, c, &batch, early, watch, taken);
+      result = await_one(m, &batch, early);
     early = 0;
     if (result < 0)
       break;
     end_ns = now_ns();
-    taken->delivered++;
+    m->taken.delivered++;
     if (begin_ns - start_ns >= c->warmup_ns) {
-      histogram_add(times, end_ns - begin_ns);
-      taken->messages++;
-      taken->ns += end_ns - begin_ns;
+      histogram_add(m->times, end_ns - begin_ns);
+      m->taken.messages++;
+      m->taken.ns += end_ns - begin_ns;
     }
     /* One at least, however long the machine was busy with others. */
-    if (end_ns - start_ns >= c->warmup_ns + c->duration_ns && taken->messages > 0)
+    if (end_ns - start_ns >= c->warmup_ns + c->duration_ns && m->taken.messages > 0)
       break;
-    if (end_ns >= watch->next_ns) {
-      result = measure_look(watch, end_ns);
-      if (watch->stopped)
+    if (end_ns >= m->next_ns) {
+      result = measure_look(m, end_ns);
+      if (m->stopped)
         break;
       end_ns = now_ns();
     }
     begin_ns = end_ns;
   }
-  taken->bytes = taken->messages * c->size;
+  m->taken.bytes = m->taken.messages * c->size;
   if (result >= 0)
-    result = end_sender(sender, watch);
+    result = end_sender(m);
   if (result >= 0)
-    result = end_receiver(receiver, watch);
-  note_verified(receiver, c, taken);
+    result = end_receiver(m);
+  note_verified(m);
   return result;
 }
 
-int measure_pong(struct pst_receiver *receiver, struct pst_sender *sender,
-                 const struct bench_case *c, struct measure_watch *watch,
-                 struct measure_taken *taken)
+static int measure_pong(struct measure *m)
 {
   struct pst_view view;
   struct pst_batch batch = {.struct_size = sizeof batch, .capacity = 1, .views = &view};
-  int result = await(sender, receiver, &batch, watch), early = result;
+  int result = await(m, &batch), early = result;
 
   while (result >= 0) {
-    result = await_one(receiver, sender, c, &batch, early, watch, taken);
+    result = await_one(m, &batch, early);
     early = 0;
     if (result < 0)
       break;
-    taken->delivered++;
-    result = send_one(sender, c, watch);
+    m->taken.delivered++;
+    result = send_one(m);
   }
   if (result == -ENODATA)
-    result = end_receiver(receiver, watch);
+    result = end_receiver(m);
   if (result >= 0)
-    result = end_sender(sender, watch);
-  note_verified(receiver, c, taken);
+    result = end_sender(m);
+  note_verified(m);
   return result;
+}
+
+void measure_run(struct measure *m)
+{
+  if (m->region != NULL)
+    m->result = m->serves ? onesided_offer(m) : onesided_initiate(m);
+  else if (m->c->measure == MEASURE_BANDWIDTH)
+    m->result = m->serves ? measure_sink(m) : measure_source(m);
+  else
+    m->result = m->serves ? measure_pong(m) : measure_ping(m);
+  if (m->result < 0)
+    __atomic_store_n(&m->has_ended, true, __ATOMIC_RELEASE);
 }

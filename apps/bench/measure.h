@@ -12,20 +12,6 @@
 #include "link.h"
 #include "plan.h"
 
-/* Why a loop should end though its streams have not. */
-struct measure_watch {
-  struct link *link;        /* to the other end; NULL: a thread of this process */
-  bool serves;              /* the server's end: a client's ^C is none of ours */
-  const volatile int *gone; /* in process: the other thread has given up */
-  uint64_t next_ns;         /* when to look again */
-  bool stopped;             /* ^C: the case is cut short, and counts */
-  /* Send bandwidth: the receiver has measured for as long as it was to, and says so. */
-  bool enough;
-  int *enough_here; /* in process: where it says so */
-};
-
-/* 0: go on; watch->stopped may have been set. Else why not. Cheap until it is time. */
-int measure_look(struct measure_watch *watch, uint64_t now_ns);
 /* As long as it may take to open what is large. */
 #define MEASURE_CONNECT_NS ((uint64_t)60 * 1000 * 1000 * 1000)
 #define MEASURE_END_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* for the last ones and the counts */
@@ -40,19 +26,42 @@ struct measure_taken {
   double cpu_share; /* as statistics_cpu_share(), of an end in another process */
 };
 
-/* Each drives its end until the stream has ended on both sides. 0, or -errno: the
- * stream's statistics tell why; -ECONNRESET also when the other end has gone,
- * -ETIMEDOUT when it never came. */
-int measure_source(struct pst_sender *sender, const struct bench_case *c,
-                   struct measure_watch *watch);
-int measure_sink(struct pst_receiver *receiver, const struct bench_case *c,
-                 struct measure_watch *watch, struct measure_taken *taken);
-/* Send one, wait for it to come back, time it; *times: of whole round trips. */
-int measure_ping(struct pst_sender *sender, struct pst_receiver *receiver,
-                 const struct bench_case *c, struct measure_watch *watch, struct histogram *times,
-                 struct measure_taken *taken);
-int measure_pong(struct pst_receiver *receiver, struct pst_sender *sender,
-                 const struct bench_case *c, struct measure_watch *watch,
-                 struct measure_taken *taken);
+struct region_end;
+
+/* One end of a case, which one thread drives. */
+struct measure {
+  const struct bench_case *c;
+  struct pst_sender *sender; /* NULL: it has none */
+  struct pst_receiver *receiver;
+  struct region_end *region; /* WRITE and READ: instead of both */
+  struct link *link;         /* to the other end; NULL: */
+  struct measure *other;     /* a thread of this process */
+  bool serves;               /* the end that is asked: a client's ^C is none of ours */
+  bool stopped;              /* ^C: the case is cut short, and counts */
+  int enough; /* send bandwidth: the receiver has measured for as long as it was to, and says so */
+  int has_ended;    /* nobody drives it any more, since it has failed */
+  uint64_t next_ns; /* when to look again */
+  struct measure_taken taken;
+  struct histogram *times; /* latency: each transfer's, or whole round trips */
+  int result;
+};
+
+/* Drives the end until it has ended on both sides, and notes the result: 0, or -errno: the
+ * stream's statistics, or the region's text, tell why; -ECONNRESET also when the other end has
+ * gone, -ETIMEDOUT when it never came. */
+void measure_run(struct measure *m);
+/* 0: go on; m->stopped may have been set. Else why not. Cheap until it is time. */
+int measure_look(struct measure *m, uint64_t now_ns);
+
+/* ---- onesided.c: WRITE and READ ---------------------------------------------------- */
+
+/* Before an initiator comes: fill what READs are verified against. 0, or reported in *error. */
+int onesided_prepare(struct region_end *target, const struct bench_case *c,
+                     struct pst_error *error);
+/* As measure_run(), of either end; m->region tells why it failed, where somebody said. The clock is
+ * the initiator's, which has begun to connect; the target sleeps in between. With --verify a target
+ * that is written to checks what lies there, each time before anything else is written. */
+int onesided_initiate(struct measure *m);
+int onesided_offer(struct measure *m);
 
 #endif

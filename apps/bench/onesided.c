@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "onesided.h"
-
+/* The loops of WRITE and READ that are measured. */
 #include <errno.h>
 #include <json-c/json.h>
+#include <string.h>
 
 #include "clock.h"
+#include "measure.h"
 #include "notice.h"
+#include "region_end.h"
 
 #define BATCH 64
 #define LOOK_BYTES (1 << 20)     /* posted between looks at the clock, at most */
@@ -18,10 +20,9 @@
  * used again before its last transfer has ended, where there are fewer than transfers, or those of
  * others overtook it. */
 struct flight {
+  struct measure *m;
   struct region_end *end;
   const struct bench_case *c;
-  struct measure_watch *watch;
-  struct measure_taken *taken;
   const unsigned char *touch; /* own region, of which what was read is touched; NULL: nothing */
   uint64_t stride;
   uint32_t places, next; /* place of the next transfer */
@@ -145,7 +146,7 @@ static int settle(struct flight *flight)
     if (result >= 0 && flight->under_way == 0 && (!flush || flight->flush_posted))
       break;
     if (result >= 0 && idle % 4096 == 4095)
-      result = measure_look(flight->watch, now_ns());
+      result = measure_look(flight->m, now_ns());
   }
   flight->flush_posted = false;
   return result;
@@ -161,9 +162,9 @@ static int flow(struct flight *flight, uint64_t until_ns)
 
   while (result >= 0) {
     uint64_t now = now_ns(), bytes = 0;
-    result = measure_look(flight->watch, now);
+    result = measure_look(flight->m, now);
     /* One at least, however long the machine was busy with others. */
-    if (result < 0 || (now >= until_ns && flight->ended > before) || flight->watch->stopped)
+    if (result < 0 || (now >= until_ns && flight->ended > before) || flight->m->stopped)
       break;
     for (uint32_t i = 0; i < LOOK_ROUNDS && bytes < LOOK_BYTES && result >= 0; i++) {
       if (flight->under_way < c->ring)
@@ -185,10 +186,10 @@ static __attribute__((noinline)) int measure_flow(struct flight *flight)
   uint64_t before = flight->ended, begin_ns = now_ns();
 
   notice(PST_LOG_DEBUG, "bench: warmed up, the clock runs");
-  if (result >= 0 && !flight->watch->stopped)
+  if (result >= 0 && !flight->m->stopped)
     result = flow(flight, begin_ns + c->duration_ns);
-  flight->taken->messages = flight->ended - before;
-  flight->taken->ns = now_ns() - begin_ns;
+  flight->m->taken.messages = flight->ended - before;
+  flight->m->taken.ns = now_ns() - begin_ns;
   return result;
 }
 
@@ -224,7 +225,7 @@ static int go_round(struct flight *flight, uint32_t n, uint64_t *ns)
     if (result >= 0 && left > 0)
       result = collect(flight);
     if (result == 0 && left > 0)
-      result = measure_look(flight->watch, now_ns());
+      result = measure_look(flight->m, now_ns());
   }
   if (result >= 0)
     result = settle(flight);
@@ -232,30 +233,33 @@ static int go_round(struct flight *flight, uint32_t n, uint64_t *ns)
   return result;
 }
 
-static void count_checked(struct measure_taken *taken, bool right)
+static void count_checked(struct measure *m, bool right)
 {
-  taken->verified++;
-  taken->corrupted += !right;
+  m->taken.verified++;
+  m->taken.corrupted += !right;
+}
+
+/* While nothing is under way: `until_ns` is when it has to be over. */
+static int turn(struct measure *m, uint64_t until_ns)
+{
+  if (m->region->has_left)
+    return -ECONNRESET;
+  if (now_ns() >= until_ns)
+    return -ETIMEDOUT;
+  int result = region_end_turn(m->region);
+  return result < 0 ? result : measure_look(m, now_ns());
 }
 
 /* Until the peer has said something, which is the caller's then. */
-static int hear(struct region_end *end, struct measure_watch *watch, uint64_t timeout_ns,
-                struct json_object **said)
+static int hear(struct measure *m, struct json_object **said)
 {
-  uint64_t until_ns = now_ns() + timeout_ns;
+  uint64_t until_ns = now_ns() + CHECK_NS;
   int result = 0;
 
-  while (result >= 0 && end->said == NULL) {
-    if (end->has_left)
-      return -ECONNRESET;
-    result = region_end_turn(end);
-    if (result >= 0)
-      result = measure_look(watch, now_ns());
-    if (result >= 0 && end->said == NULL && now_ns() >= until_ns)
-      return -ETIMEDOUT;
-  }
-  *said = end->said;
-  end->said = NULL;
+  while (result >= 0 && m->region->said == NULL)
+    result = turn(m, until_ns);
+  *said = m->region->said;
+  m->region->said = NULL;
   return result;
 }
 
@@ -268,7 +272,7 @@ static int ask(struct flight *flight, uint32_t n, uint64_t pattern)
   json_object_object_add(asked, "pattern", json_object_new_uint64(pattern));
   int result = region_end_say(flight->end, asked);
   if (result == 0)
-    result = hear(flight->end, flight->watch, CHECK_NS, &said);
+    result = hear(flight->m, &said);
   bool checked = result == 0 && json_object_object_get_ex(said, "checked", NULL);
   json_object_put(said);
   return result == 0 && !checked ? -EPROTO : result;
@@ -283,7 +287,7 @@ static int check(struct flight *flight, uint32_t n)
         pst_area_verify(flight->end->area, i * flight->stride, flight->c->size, there, NULL);
     if (result < 0 && result != -EBADMSG)
       return result;
-    count_checked(flight->taken, result == 0);
+    count_checked(flight->m, result == 0);
   }
   return 0;
 }
@@ -307,54 +311,47 @@ static int one_round(struct flight *flight, uint64_t round, uint32_t n, uint64_t
   return result;
 }
 
-static int measure_rounds(struct flight *flight, struct histogram *times)
+static int measure_rounds(struct flight *flight)
 {
   const struct bench_case *c = flight->c;
   uint32_t n = c->measure == MEASURE_LATENCY ? 1 : c->ring;
   uint64_t start_ns = now_ns(), now = start_ns, ns;
   int result = 0;
 
-  for (uint64_t round = 0; result >= 0 && !flight->watch->stopped; round++) {
+  for (uint64_t round = 0; result >= 0 && !flight->m->stopped; round++) {
     bool counts = now - start_ns >= c->warmup_ns;
     result = one_round(flight, round, n, &ns);
     now = now_ns();
     if (result >= 0 && counts) {
-      flight->taken->messages += n;
-      flight->taken->ns += ns;
+      flight->m->taken.messages += n;
+      flight->m->taken.ns += ns;
       if (c->measure == MEASURE_LATENCY)
-        histogram_add(times, ns);
+        histogram_add(flight->m->times, ns);
     }
     /* One at least, however long the machine was busy with others. */
-    if (now - start_ns >= c->warmup_ns + c->duration_ns && flight->taken->messages > 0)
+    if (now - start_ns >= c->warmup_ns + c->duration_ns && flight->m->taken.messages > 0)
       break;
     if (result >= 0)
-      result = measure_look(flight->watch, now);
+      result = measure_look(flight->m, now);
   }
   return result;
 }
 
 /* ---- The initiator -------------------------------------------------------------------- */
 
-static int await_region(struct region_end *end, struct measure_watch *watch)
+static int await_region(struct measure *m)
 {
   uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
   int result = 0;
 
-  while (result >= 0 && !end->is_met) {
-    if (end->has_left)
-      return -ECONNRESET;
-    result = region_end_turn(end);
-    if (result >= 0)
-      result = measure_look(watch, now_ns());
-    if (result >= 0 && !end->is_met && now_ns() >= until_ns)
-      return -ETIMEDOUT;
-  }
+  while (result >= 0 && !m->region->is_met)
+    result = turn(m, until_ns);
   return result;
 }
 
-static int await_leave(struct region_end *end, const struct measure_watch *watch,
-                       uint64_t timeout_ns)
+static int await_leave(const struct measure *m, uint64_t timeout_ns)
 {
+  struct region_end *end = m->region;
   uint64_t until_ns = now_ns() + timeout_ns;
   int result = 0;
 
@@ -362,106 +359,102 @@ static int await_leave(struct region_end *end, const struct measure_watch *watch
     result = region_end_turn(end);
     if (result >= 0 && !end->has_left && now_ns() >= until_ns)
       return -ETIMEDOUT;
-    if (watch->link != NULL && link_look(watch->link) < 0)
+    if (m->link != NULL && link_look(m->link) < 0)
       return -ECONNRESET;
   }
   return result < 0 ? result : end->code;
 }
 
 /* The initiator says how many are done, and then leaves. */
-static int end_initiator(struct region_end *end, const struct measure_watch *watch)
+static int end_initiator(const struct measure *m)
 {
-  struct json_object *told = json_object_new_object();
+  struct region_end *end = m->region;
+  int result = region_end_say(end, link_object("done", json_object_new_uint64(end->done)));
 
-  json_object_object_add(told, "done", json_object_new_uint64(end->done));
-  int result = region_end_say(end, told);
   if (result < 0)
     return result == -ENOTCONN ? -ECONNRESET : result;
   region_end_stop(end);
   pst_peer_close(end->peer, 0, NULL);
-  return await_leave(end, watch, MEASURE_END_NS);
+  return await_leave(m, MEASURE_END_NS);
 }
 
 /* Why a peer has gone comes behind the transfers that have failed by that. */
-static int fail(struct region_end *end, const struct measure_watch *watch, int result)
+static int fail(const struct measure *m, int result)
 {
+  struct region_end *end = m->region;
   bool has_gone = result == -ECONNRESET || result == -ETIMEDOUT || result == -EACCES;
 
   region_end_stop(end);
   if (has_gone && end->peer != NULL && !end->has_left)
-    await_leave(end, watch, REASON_NS);
+    await_leave(m, REASON_NS);
   if (end->peer != NULL && !end->has_left)
     pst_peer_close(end->peer, result, "a transfer has failed");
   return result == -ECONNRESET && end->has_left && end->code < 0 ? end->code : result;
 }
 
-int onesided_initiate(struct region_end *initiator, const struct bench_case *c,
-                      struct measure_watch *watch, struct histogram *times,
-                      struct measure_taken *taken)
+int onesided_initiate(struct measure *m)
 {
+  const struct bench_case *c = m->c;
   struct pst_range range = {.struct_size = sizeof range};
-  struct flight flight = {.end = initiator,
-                          .c = c,
-                          .watch = watch,
-                          .taken = taken,
-                          .stride = bench_stride(c),
-                          .places = bench_places(c)};
-  int result = pst_area_range(initiator->area, &range);
+  struct flight flight = {
+      .m = m, .end = m->region, .c = c, .stride = bench_stride(c), .places = bench_places(c)};
+  int result = pst_area_range(m->region->area, &range);
 
   if (c->touch && c->op == BENCH_READ)
     flight.touch = range.host;
-  taken->touched = flight.touch != NULL;
+  m->taken.touched = flight.touch != NULL;
   if (result >= 0)
-    result = await_region(initiator, watch);
+    result = await_region(m);
   if (result >= 0 && c->measure == MEASURE_BANDWIDTH && !c->verify)
     result = measure_flow(&flight);
   else if (result >= 0)
-    result = measure_rounds(&flight, times);
-  taken->bytes = taken->messages * c->size;
+    result = measure_rounds(&flight);
+  m->taken.bytes = m->taken.messages * c->size;
   if (result >= 0)
-    result = end_initiator(initiator, watch);
-  return result < 0 ? fail(initiator, watch, result) : 0;
+    result = end_initiator(m);
+  return result < 0 ? fail(m, result) : 0;
 }
 
 /* ---- The target ------------------------------------------------------------------------- */
 
-int onesided_prepare(struct region_end *target, const struct bench_case *c)
+int onesided_prepare(struct region_end *target, const struct bench_case *c, struct pst_error *error)
 {
   uint32_t places = c->verify && c->op == BENCH_READ ? bench_places(c) : 0;
   int result = 0;
 
   for (uint32_t i = 0; i < places && result == 0; i++)
     result = pst_area_fill(target->area, i * bench_stride(c), c->size, i);
+  if (result < 0)
+    notice_fail(error, PST_EXIT_UNAVAILABLE, result,
+                "bench: the target's region cannot be filled with the pattern: %s; run without "
+                "--verify",
+                strerror(-result));
   return result;
 }
 
 /* Compare what lies in the region, as the initiator has asked. */
-static int answer(struct region_end *end, const struct bench_case *c, struct measure_taken *taken)
+static int answer(struct measure *m)
 {
-  struct json_object *said = end->said, *member = NULL, *told;
+  const struct bench_case *c = m->c;
+  struct region_end *end = m->region;
+  uint64_t n = link_number(end->said, "check"), pattern = link_number(end->said, "pattern");
 
+  json_object_put(end->said);
   end->said = NULL;
-  uint64_t n =
-      json_object_object_get_ex(said, "check", &member) ? json_object_get_uint64(member) : 0;
-  uint64_t pattern =
-      json_object_object_get_ex(said, "pattern", &member) ? json_object_get_uint64(member) : 0;
-  json_object_put(said);
   if (!c->verify || c->op != BENCH_WRITE || n == 0 || n > bench_places(c) || pattern >= PATTERN_MAX)
     return -EPROTO;
   for (uint64_t i = 0; i < n; i++) {
     int result = pst_area_verify(end->area, i * bench_stride(c), c->size, pattern + i, NULL);
     if (result < 0 && result != -EBADMSG)
       return result;
-    count_checked(taken, result == 0);
+    count_checked(m, result == 0);
   }
-  told = json_object_new_object();
-  json_object_object_add(told, "checked", json_object_new_uint64(n));
-  return region_end_say(end, told);
+  return region_end_say(end, link_object("checked", json_object_new_uint64(n)));
 }
 
-int onesided_offer(struct region_end *target, const struct bench_case *c,
-                   struct measure_watch *watch, struct measure_taken *taken)
+int onesided_offer(struct measure *m)
 {
+  struct region_end *target = m->region;
   uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
   int result = 0;
 
@@ -469,16 +462,16 @@ int onesided_offer(struct region_end *target, const struct bench_case *c,
     result = region_end_turn(target);
     uint64_t now = now_ns();
     if (result >= 0 && target->said != NULL)
-      result = answer(target, c, taken);
+      result = answer(m);
     if (result >= 0 && !target->has_left)
-      result = measure_look(watch, now);
+      result = measure_look(m, now);
     if (result >= 0 && !target->is_met && now >= until_ns)
       result = -ETIMEDOUT;
   }
   region_end_stop(target);
   if (result < 0 && target->peer != NULL)
     pst_peer_close(target->peer, result, "the target has failed");
-  taken->delivered = target->told;
+  m->taken.delivered = target->told;
   if (result >= 0 && target->has_left)
     result = target->code < 0 || target->is_told ? target->code : -ECONNRESET;
   return result;

@@ -6,13 +6,12 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <penstock/penstock.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "link.h"
 #include "settings.h"
 
 #define DURATION_NS (500 * NS_PER_MS)
@@ -51,11 +50,6 @@ uint64_t bench_stride(const struct bench_case *c)
   return (c->size + STRIDE - 1) / STRIDE * STRIDE;
 }
 
-uint32_t bench_ring_of(uint64_t size)
-{
-  return pst_ring_default(size);
-}
-
 static int index_of(const char *word, const char *const *names)
 {
   for (int i = 0; names[i] != NULL; i++)
@@ -72,24 +66,19 @@ struct reader {
   struct bench_plan *plan;
 };
 
-static int wrong(const struct reader *reader, const char *what)
-{
-  arguments_wrong(reader->command, what);
-  return -EINVAL;
-}
-
 static int unknown_word(const struct reader *reader, const char *option, const char *word,
                         const char *const *names)
 {
-  char what[512];
-  const char *near = arguments_nearest(word, names);
+  char what[512], meant[ARGUMENTS_MEANT_BYTES];
   int used = snprintf(what, sizeof what, "--%s '%s' is not one of", option, word);
+  size_t count = 0;
 
-  for (int i = 0; names[i] != NULL; i++)
-    used += snprintf(what + used, sizeof what - (size_t)used, "%s %s", i > 0 ? "," : "", names[i]);
-  if (near != NULL)
-    snprintf(what + used, sizeof what - (size_t)used, "; did you mean '%s'?", near);
-  return wrong(reader, what);
+  for (; names[count] != NULL; count++)
+    used += snprintf(what + used, sizeof what - (size_t)used, "%s %s", count > 0 ? "," : "",
+                     names[count]);
+  snprintf(what + used, sizeof what - (size_t)used, "%s",
+           arguments_meant(word, names, count, "; did you mean '", meant));
+  return arguments_wrong(reader->command, "%s", what);
 }
 
 /* Call take() with each word of a list "a,b,c". */
@@ -97,14 +86,13 @@ static int each_word(const struct reader *reader, enum bench_word option, const 
                      int (*take)(const struct reader *reader, const char *word))
 {
   const char *at = reader->arguments->bench[option];
-  char word[WORD_MAX], what[512];
+  char word[WORD_MAX];
 
   while (at != NULL) {
     size_t length = strcspn(at, ",");
     if (length == 0 || length >= sizeof word) {
-      snprintf(what, sizeof what, "--%s '%.100s' is not a list like a,b,c", name,
-               reader->arguments->bench[option]);
-      return wrong(reader, what);
+      return arguments_wrong(reader->command, "--%s '%.100s' is not a list like a,b,c", name,
+                             reader->arguments->bench[option]);
     }
     memcpy(word, at, length);
     word[length] = '\0';
@@ -129,17 +117,14 @@ static int take_op(const struct reader *reader, const char *word)
 static int take_size(const struct reader *reader, const char *word)
 {
   struct bench_plan *plan = reader->plan;
-  char what[256];
   uint64_t size = 0;
 
   if (arguments_size(word, &size) < 0 || size == 0 || size > BENCH_SIZE_MAX) {
-    snprintf(what, sizeof what, "--size '%s' is not a size from 1 B to 1 GiB; write 64,1462,64KiB",
-             word);
-    return wrong(reader, what);
+    return arguments_wrong(
+        reader->command, "--size '%s' is not a size from 1 B to 1 GiB; write 64,1462,64KiB", word);
   }
   if (plan->size_count == BENCH_SIZES_MAX) {
-    snprintf(what, sizeof what, "--size takes at most %d sizes", BENCH_SIZES_MAX);
-    return wrong(reader, what);
+    return arguments_wrong(reader->command, "--size takes at most %d sizes", BENCH_SIZES_MAX);
   }
   plan->sizes[plan->size_count++] = size;
   return 0;
@@ -150,13 +135,12 @@ static int take_cpu(const struct reader *reader, const char *word)
   struct bench_plan *plan = reader->plan;
   int *cpu = plan->cpus[0] < 0 ? &plan->cpus[0] : &plan->cpus[1];
   uint64_t number = 0;
-  char what[256];
 
   if (*cpu >= 0)
-    return wrong(reader, "--cpu takes two CPUs at most, one for each end");
+    return arguments_wrong(reader->command, "--cpu takes two CPUs at most, one for each end");
   if (arguments_count(word, &number) < 0 || number > CPU_MAX) {
-    snprintf(what, sizeof what, "--cpu '%s' is not the number of a CPU; write --cpu 2,3", word);
-    return wrong(reader, what);
+    return arguments_wrong(reader->command,
+                           "--cpu '%s' is not the number of a CPU; write --cpu 2,3", word);
   }
   *cpu = (int)number;
   return 0;
@@ -172,16 +156,18 @@ static int read_side(const struct reader *reader)
   side->memory = words[BENCH_MEMORY];
   side->path = words[BENCH_PATH];
   if (side->transport == NULL || side->transport[0] == '\0')
-    return wrong(reader, "--transport is missing; `penstock plugins` lists them");
+    return arguments_wrong(reader->command,
+                           "--transport is missing; `penstock plugins` lists them");
   if (side->memory == NULL || side->memory[0] == '\0')
-    return wrong(reader, "--memory is missing; `penstock plugins` lists them, host is everywhere");
+    return arguments_wrong(
+        reader->command, "--memory is missing; `penstock plugins` lists them, host is everywhere");
   if (side->path != NULL && index_of(side->path, path_names) < 0)
     return unknown_word(reader, "path", side->path, path_names);
   if (settings_read(arguments->transport_options, arguments->transport_option_count,
                     &side->transport_options, &side->transport_option_count) < 0 ||
       settings_read(arguments->memory_options, arguments->memory_option_count,
                     &side->memory_options, &side->memory_option_count) < 0)
-    return wrong(reader, "out of memory");
+    return arguments_wrong(reader->command, "out of memory");
   return 0;
 }
 
@@ -189,13 +175,12 @@ static int read_number(const struct reader *reader, const char *word, const char
                        uint32_t least, uint32_t *number)
 {
   uint64_t read = 0;
-  char what[256];
 
   if (word == NULL)
     return 0;
   if (arguments_count(word, &read) < 0 || read < least || read > BENCH_RING_MAX) {
-    snprintf(what, sizeof what, "'%.60s' is not %s from %u to %u", word, is, least, BENCH_RING_MAX);
-    return wrong(reader, what);
+    return arguments_wrong(reader->command, "'%.60s' is not %s from %u to %u", word, is, least,
+                           BENCH_RING_MAX);
   }
   *number = (uint32_t)read;
   return 0;
@@ -221,7 +206,7 @@ static int read_touch(const struct reader *reader)
   if (word == NULL || strcmp(word, "yes") == 0)
     return 0;
   if (strcmp(word, "no") != 0)
-    return wrong(reader, "--touch takes yes or no");
+    return arguments_wrong(reader->command, "--touch takes yes or no");
   reader->plan->no_touch = true;
   return 0;
 }
@@ -233,43 +218,48 @@ static int check_together(const struct reader *reader)
   const struct bench_plan *plan = reader->plan;
 
   if (words[BENCH_BANDWIDTH] != NULL && words[BENCH_LATENCY] != NULL)
-    return wrong(reader, "--bandwidth and --latency exclude each other; without either both are "
-                         "measured");
+    return arguments_wrong(reader->command,
+                           "--bandwidth and --latency exclude each other; without either both are "
+                           "measured");
   if (plan->ops != 0 && (plan->ops & BENCH_ONE_SIDED) == 0 &&
       (words[BENCH_DEPTH] != NULL || words[BENCH_PLACES] != NULL))
-    return wrong(reader, "--depth and --places are for write and read; send has --ring");
+    return arguments_wrong(reader->command,
+                           "--depth and --places are for write and read; send has --ring");
   if (plan->verify && words[BENCH_PLACES] != NULL)
-    return wrong(reader, "--places is not for --verify: each transfer that is verified has a place "
+    return arguments_wrong(
+        reader->command, "--places is not for --verify: each transfer that is verified has a place "
                          "of its own");
   if (plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0 &&
       (words[BENCH_RING] != NULL || words[BENCH_PATH] != NULL))
-    return wrong(reader, "--ring and --path are for send: write and read have --depth, and reach "
-                         "their regions without staging");
+    return arguments_wrong(reader->command,
+                           "--ring and --path are for send: write and read have --depth, and reach "
+                           "their regions without staging");
   if (plan->in_process && (plan->server || plan->host != NULL))
-    return wrong(reader, "--in-process has both ends here: no HOST, no --server");
+    return arguments_wrong(reader->command,
+                           "--in-process has both ends here: no HOST, no --server");
   if (plan->once && !plan->server)
-    return wrong(reader, "--once is for --server");
+    return arguments_wrong(reader->command, "--once is for --server");
   if (!plan->server)
     return 0;
   if (words[BENCH_OP] != NULL || words[BENCH_SIZE] != NULL || words[BENCH_BANDWIDTH] != NULL ||
       words[BENCH_LATENCY] != NULL || words[BENCH_RING] != NULL || words[BENCH_DEPTH] != NULL ||
       words[BENCH_PLACES] != NULL || words[BENCH_TOUCH] != NULL || words[BENCH_VERIFY] != NULL ||
       reader->arguments->duration_set || reader->arguments->json != NULL)
-    return wrong(reader, "the client says what is measured: the server takes --transport, "
-                         "--memory, their options, --path, --cpu, --once and --insecure");
+    return arguments_wrong(reader->command,
+                           "the client says what is measured: the server takes --transport, "
+                           "--memory, their options, --path, --cpu, --once and --insecure");
   return 0;
 }
 
 static int check_bytes(const struct reader *reader, uint32_t count, const char *option)
 {
   const struct bench_plan *plan = reader->plan;
-  char what[256];
 
   for (uint32_t i = 0; i < plan->size_count; i++) {
     if (plan->sizes[i] * count > BENCH_BYTES_MAX) {
-      snprintf(what, sizeof what, "%u slots of %" PRIu64 " B are over 4 GiB; choose a smaller %s",
-               count, plan->sizes[i], option);
-      return wrong(reader, what);
+      return arguments_wrong(reader->command,
+                             "%u slots of %" PRIu64 " B are over 4 GiB; choose a smaller %s", count,
+                             plan->sizes[i], option);
     }
   }
   return 0;
@@ -280,7 +270,6 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
 {
   const struct reader reader = {command, arguments, plan};
   const char *const *words = arguments->bench;
-  char what[128];
 
   *plan = (struct bench_plan){
       .measures = (words[BENCH_LATENCY] == NULL ? MEASURE_BANDWIDTH : 0u) |
@@ -303,8 +292,7 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
   for (uint64_t size = 64; words[BENCH_SIZE] == NULL && size <= 4 << 20; size *= 4)
     plan->sizes[plan->size_count++] = size;
   if (plan->duration_ns > BENCH_DURATION_MAX_NS) {
-    snprintf(what, sizeof what, "--duration is that of one measurement, at most an hour");
-    return wrong(&reader, what);
+    return arguments_wrong(command, "--duration is that of one measurement, at most an hour");
   }
   if (check_bytes(&reader, plan->ring, "--ring") < 0)
     return -EINVAL;
@@ -367,11 +355,8 @@ static int read_uint(struct json_object *from, const char *key, uint64_t least, 
 static int read_name(struct json_object *from, const char *key, const char *const *names,
                      int *index, char *why, size_t size)
 {
-  struct json_object *member = NULL;
-
-  if (json_object_object_get_ex(from, key, &member) &&
-      json_object_is_type(member, json_type_string) &&
-      (*index = index_of(json_object_get_string(member), names)) >= 0)
+  *index = index_of(link_text(from, key), names);
+  if (*index >= 0)
     return 0;
   snprintf(why, size, "%s is none that this server knows", key);
   return -EPROTO;
@@ -393,16 +378,14 @@ static int read_bool(struct json_object *from, const char *key, bool *value, cha
 static int read_token(struct json_object *from, char token[BENCH_TOKEN_MAX], char *why, size_t size)
 {
   struct json_object *member = NULL;
-  const char *text = json_object_object_get_ex(from, "token", &member) &&
-                             json_object_is_type(member, json_type_string)
-                         ? json_object_get_string(member)
-                         : "";
+  const char *text = link_text(from, "token");
   size_t length = strlen(text);
 
   for (size_t i = 0; i < length; i++)
     if (!isxdigit((unsigned char)text[i]))
       length = 0;
   if (length == 0 || length >= BENCH_TOKEN_MAX ||
+      !json_object_object_get_ex(from, "token", &member) ||
       (size_t)json_object_get_string_len(member) != length) {
     snprintf(why, size, "token is missing or not of 1 to %d hex digits", BENCH_TOKEN_MAX - 1);
     return -EPROTO;

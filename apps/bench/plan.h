@@ -56,8 +56,8 @@ struct bench_plan {
   uint32_t measures; /* enum bench_measure bits */
   uint64_t sizes[BENCH_SIZES_MAX];
   uint32_t size_count;
-  uint32_t ring;   /* 0: bench_ring_of */
-  uint32_t depth;  /* of WRITE and READ; 0: bench_ring_of */
+  uint32_t ring;   /* 0: pst_ring_default */
+  uint32_t depth;  /* of WRITE and READ; 0: pst_ring_default */
   uint32_t places; /* likewise; 0: bench_places */
   uint64_t duration_ns;
   int cpus[2]; /* -1: anywhere */
@@ -70,8 +70,6 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
                     struct bench_plan *plan);
 void bench_plan_free(struct bench_plan *plan);
 
-/* The slots of a ring whose size was not given. */
-uint32_t bench_ring_of(uint64_t size);
 const char *bench_op_name(enum bench_op op);
 bool bench_is_one_sided(enum bench_op op);
 /* Of a one-sided case: places in either region, unless it says how many one for each transfer under
@@ -85,5 +83,22 @@ const char *bench_measure_name(enum bench_measure measure);
  * in `why`; every number is within bounds. write: NULL when out of memory. */
 struct json_object *bench_case_write(const struct bench_case *c);
 int bench_case_read(struct json_object *from, struct bench_case *c, char *why, size_t size);
+
+/* ---- look.c: what the transport can do ----------------------------------------------- */
+
+/* From opening what the cases will open, and so which of the operations are measured. */
+struct bench_setting;
+
+struct bench_look {
+  uint32_t ops;         /* 1 << enum bench_op: to be measured */
+  bool no_send_latency; /* a lost reply would be waited for for ever */
+  uint32_t depth_max;   /* transfers that an initiator can have under way; 0: not known */
+  char notes[512];      /* what is not measured or not as said, and why, a line each; "" */
+};
+
+/* Notes the plugins in use in *setting and in `result`. 0, or -errno, said why: what was asked for
+ * by name cannot be opened, or the transport lacks it. */
+int bench_look(const struct bench_plan *plan, struct bench_setting *setting,
+               struct json_object *result, struct bench_look *look, struct pst_error *error);
 
 #endif

@@ -2,26 +2,19 @@
 #include "region_end.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "ends.h"
 #include "measure.h"
-#include "notice.h"
-#include "settings.h"
-#include "statistics.h"
 
 #define MESSAGES 8
 #define MESSAGE_MAX 512
 #define GUESTS 4 /* a target's peers: those that have not shown the token included */
 #define TURN_EVENTS 8
 #define TURN_NS (10 * NS_PER_MS)
-#define NESTING_MAX 4
 
 /* ---- Opening ---------------------------------------------------------------------- */
 
@@ -29,11 +22,6 @@ static int open_node(const struct bench_plan *plan, const struct bench_case *c, 
                      struct region_end *end, struct pst_error *error)
 {
   const struct bench_side *side = &plan->side;
-  const struct pst_origins origins = {.struct_size = sizeof origins,
-                                      .stream = "bench",
-                                      .transport_option = settings_origins.transport_option,
-                                      .memory_option = settings_origins.memory_option,
-                                      .insecure = "--insecure"};
   const struct pst_node_params node = {.struct_size = sizeof node,
                                        .insecure = plan->insecure,
                                        .listen = listen,
@@ -48,7 +36,7 @@ static int open_node(const struct bench_plan *plan, const struct bench_case *c, 
                                        .offers = 1,
                                        .in_process = plan->in_process,
                                        .connect_timeout_ns = MEASURE_CONNECT_NS,
-                                       .origins = &origins};
+                                       .origins = &bench_origins};
   const struct pst_area_params area = {.struct_size = sizeof area,
                                        .memory = side->memory,
                                        .memory_options = side->memory_options,
@@ -88,82 +76,45 @@ void region_end_close(struct region_end *end)
   end->peer = NULL;
 }
 
-int region_end_connect(struct region_end *end, const char *address, struct pst_error *error)
+int region_end_connect(const struct bench_plan *plan, const struct bench_case *c, const char *host,
+                       uint16_t port, struct region_end *end, struct pst_error *error)
 {
-  return pst_node_connect(end->node, address, &end->peer, error);
+  char address[96];
+  int result = region_end_open(plan, c, NULL, plan->cpus[0], end, error);
+
+  snprintf(address, sizeof address, "%s:%u", host, port);
+  return result < 0 ? result : pst_node_connect(end->node, address, &end->peer, error);
 }
 
 /* ---- CPU and verdict -------------------------------------------------------------- */
 
-static uint64_t read_wait_ns(void)
-{
-  unsigned long long ran, waited;
-  char text[96];
-  int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-
-  if (fd >= 0)
-    close(fd);
-  if (got <= 0)
-    return UINT64_MAX;
-  text[got] = '\0';
-  return sscanf(text, "%llu %llu", &ran, &waited) == 2 ? waited : UINT64_MAX;
-}
-
-static uint64_t ns_of(const struct timeval *time)
-{
-  return (uint64_t)time->tv_sec * NS_PER_S + (uint64_t)time->tv_usec * 1000;
-}
-
-static void take_usage(struct region_usage *usage)
-{
-  struct rusage used;
-
-  if (getrusage(RUSAGE_THREAD, &used) == 0)
-    *usage = (struct region_usage){.at = now_ns(),
-                                   .cpu = ns_of(&used.ru_utime) + ns_of(&used.ru_stime),
-                                   .wait = read_wait_ns()};
-}
-
 void region_end_stop(struct region_end *end)
 {
-  if (end->first.at == 0 || end->last.at != 0)
+  if (end->first.at_ns == 0 || end->last.at_ns != 0)
     return;
-  take_usage(&end->last);
+  usage_take(&end->last);
   if (end->blocked_since_ns != 0)
-    end->blocked_ns += end->last.at - end->blocked_since_ns;
+    end->blocked_ns += end->last.at_ns - end->blocked_since_ns;
   end->blocked_since_ns = 0;
 }
 
-static struct pst_stats stats_of(const struct region_end *end)
+struct pst_stats region_end_stats(const struct region_end *end)
 {
-  const struct region_usage *first = &end->first, *last = &end->last;
-  struct pst_stats stats = {.struct_size = sizeof stats, .cpu_wait_ns = UINT64_MAX};
+  struct usage used;
 
-  if (first->at == 0 || last->at <= first->at)
+  usage_between(&end->first, &end->last, &used);
+  struct pst_stats stats = {.struct_size = sizeof stats,
+                            .cpu_span_ns = used.at_ns,
+                            .cpu_ns = used.cpu_ns,
+                            .cpu_wait_ns = used.wait_ns,
+                            .error = end->code};
+  snprintf(stats.error_text, sizeof stats.error_text, "%s", end->text);
+  if (used.at_ns == 0)
     return stats;
-  stats.started_ns = first->at;
-  stats.ended_ns = last->at;
+  stats.started_ns = end->first.at_ns;
+  stats.ended_ns = end->last.at_ns;
   stats.blocked_ns[PST_STAGE_TRANSPORT] = end->blocked_ns;
-  stats.cpu_span_ns = last->at - first->at;
-  stats.cpu_ns = last->cpu - first->cpu;
-  if (first->wait != UINT64_MAX && last->wait != UINT64_MAX)
-    stats.cpu_wait_ns = last->wait - first->wait;
   return stats;
-}
-
-double region_end_cpu_share(const struct region_end *end)
-{
-  const struct pst_stats stats = stats_of(end);
-
-  return statistics_cpu_share(&stats);
-}
-
-int region_end_verdict(const struct region_end *end, double *share)
-{
-  const struct pst_stats stats = stats_of(end);
-
-  return pst_verdict(&stats, NULL, share);
 }
 
 /* ---- Events ----------------------------------------------------------------------- */
@@ -185,16 +136,12 @@ static void meet(struct region_end *end)
 {
   end->is_met = true;
   take_path(end);
-  take_usage(&end->first);
+  usage_take(&end->first);
 }
 
 int region_end_say(struct region_end *end, struct json_object *object)
 {
-  const char *text =
-      object != NULL ? json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN) : NULL;
-  int result = text == NULL        ? -ENOMEM
-               : end->peer == NULL ? -ENOTCONN
-                                   : pst_peer_send(end->peer, text, strlen(text));
+  int result = link_post(end->peer, object);
 
   json_object_put(object);
   return result;
@@ -202,28 +149,10 @@ int region_end_say(struct region_end *end, struct json_object *object)
 
 static void show_token(struct region_end *end)
 {
-  struct json_object *token = json_object_new_object();
+  int result = region_end_say(end, link_object("token", json_object_new_string(end->token)));
 
-  json_object_object_add(token, "token", json_object_new_string(end->token));
-  int result = region_end_say(end, token);
   if (result < 0)
     pst_peer_close(end->peer, result, "the case's token could not be sent");
-}
-
-/* NULL: it is no object. */
-static struct json_object *parse(const struct pst_node_event *event)
-{
-  struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
-  struct json_object *said = NULL;
-
-  if (tokener == NULL)
-    return NULL;
-  said = json_tokener_parse_ex(tokener, event->bytes, (int)event->length);
-  json_tokener_free(tokener);
-  if (json_object_is_type(said, json_type_object))
-    return said;
-  json_object_put(said);
-  return NULL;
 }
 
 static void offer(struct region_end *end)
@@ -255,7 +184,7 @@ static void take_token(struct region_end *end, struct pst_peer *peer, struct jso
 
 static void take_message(struct region_end *end, const struct pst_node_event *event)
 {
-  struct json_object *said = parse(event), *done = NULL;
+  struct json_object *said = link_parse(event), *done = NULL;
 
   if (said == NULL) {
     pst_peer_close(event->peer, -EPROTO, "a message that is no object");

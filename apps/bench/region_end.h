@@ -16,15 +16,11 @@
 
 #include <penstock/penstock.h>
 
+#include "engine/usage.h"
 #include "plan.h"
 #include "row.h"
 
 struct json_object;
-
-/* Times of the thread that drives an end, in nanoseconds. */
-struct region_usage {
-  uint64_t at, cpu, wait; /* wait: for a CPU; UINT64_MAX: not known */
-};
 
 struct region_end {
   struct pst_node *node; /* NULL: not open */
@@ -44,7 +40,7 @@ struct region_end {
   /* Initiator: FLUSHes included. */
   uint64_t posted, done, failed;
   uint64_t blocked_ns, blocked_since_ns; /* by the transport; since: 0: it is not */
-  struct region_usage first, last;
+  struct usage first, last;              /* of the thread that drives it */
 };
 
 /* A target listens at `listen`, "host:port"; an initiator's is NULL. Neither is pinned to a CPU
@@ -53,8 +49,9 @@ struct region_end {
 int region_end_open(const struct bench_plan *plan, const struct bench_case *c, const char *listen,
                     int cpu, struct region_end *end, struct pst_error *error);
 void region_end_close(struct region_end *end);
-/* Initiator: begin to connect to "host:port". */
-int region_end_connect(struct region_end *end, const char *address, struct pst_error *error);
+/* Opens an initiator, and begins to connect. */
+int region_end_connect(const struct bench_plan *plan, const struct bench_case *c, const char *host,
+                       uint16_t port, struct region_end *end, struct pst_error *error);
 
 /* What pst_node_poll() gave, but for DONE. */
 void region_end_take(struct region_end *end, const struct pst_node_event *event);
@@ -66,9 +63,7 @@ int region_end_say(struct region_end *end, struct json_object *object);
 
 /* The clock of both `blocked` and the CPU's use stops. */
 void region_end_stop(struct region_end *end);
-/* As statistics_cpu_share(). */
-double region_end_cpu_share(const struct region_end *end);
-/* As pst_verdict(). */
-int region_end_verdict(const struct region_end *end, double *share);
+/* As of a stream: its times, and why it has left. */
+struct pst_stats region_end_stats(const struct region_end *end);
 
 #endif

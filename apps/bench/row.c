@@ -61,75 +61,40 @@ void bench_show_head(FILE *to, const struct bench_setting *setting)
           setting->server_cpu);
 }
 
-/* "0.5 s per size after 50 ms warm-up" and what is done with the bytes. */
-static void conditions_text(const struct bench_case *c, const char *bytes, char *text, size_t size)
-{
-  snprintf(text, size, "%g s per size after %g ms warm-up%s", (double)c->duration_ns / 1e9,
-           (double)c->warmup_ns / 1e6, bytes);
-}
-
-static const char *op_title(const struct bench_case *c)
-{
-  switch (c->op) {
-  case BENCH_WRITE:
-    return "WRITE";
-  case BENCH_READ:
-    return "READ";
-  default:
-    return "SEND";
-  }
-}
-
-static void show_columns(FILE *to, const struct bench_case *c, const char *last)
-{
-  if (c->measure == MEASURE_BANDWIDTH)
-    fprintf(to, "%10s %8s %14s %10s  %-14s  %s\n", "size", last, "messages/s", "Gbps", "limited by",
-            "path");
-  else
-    fprintf(to, "%10s %9s %9s %9s %9s %9s %9s %12s  %s\n", "size", "min", "p50", "p90", "p99",
-            "p99.9", "max", last, "path");
-}
-
-static void show_onesided_title(FILE *to, const struct bench_case *c)
-{
-  bool is_write = c->op == BENCH_WRITE, is_bandwidth = c->measure == MEASURE_BANDWIDTH;
-  const char *bytes = "", *until;
-  char text[128];
-
-  if (c->verify)
-    bytes = ", data verified between rounds";
-  else if (c->touch && !is_write)
-    bytes = ", data touched";
-  if (is_bandwidth)
-    until = is_write ? "until the last is placed (FLUSH)" : "until the last is here";
-  else
-    until = is_write ? "from the post until a FLUSH behind it" : "from the post until the data";
-  conditions_text(c, bytes, text, sizeof text);
-  fprintf(to, "\n%s %s (initiator's clock, %s, %s)\n", op_title(c),
-          is_bandwidth ? "bandwidth" : "latency in us", until, text);
-  show_columns(to, c, is_bandwidth ? "depth" : is_write ? "writes" : "reads");
-}
-
 void bench_show_title(FILE *to, const struct bench_case *c)
 {
-  bool is_bandwidth = c->measure == MEASURE_BANDWIDTH;
-  const char *bytes = "";
-  char text[128];
+  static const struct {
+    const char *title, *column, *verified, *touched;
+  } kinds[BENCH_OPS][2] = {
+      [BENCH_SEND] = {{"SEND bandwidth (payload, receiver's clock", "ring",
+                       ", data filled and verified", ", data touched"},
+                      {"SEND latency in us (half a round trip, client's clock", "round trips",
+                       ", data filled and verified", ""}},
+      [BENCH_WRITE] =
+          {{"WRITE bandwidth (initiator's clock, until the last is placed (FLUSH)", "depth",
+            ", data verified between rounds", ""},
+           {"WRITE latency in us (initiator's clock, from the post until a FLUSH behind "
+            "it",
+            "writes", ", data verified between rounds", ""}},
+      [BENCH_READ] = {{"READ bandwidth (initiator's clock, until the last is here", "depth",
+                       ", data verified between rounds", ", data touched"},
+                      {"READ latency in us (initiator's clock, from the post until the data",
+                       "reads", ", data verified between rounds", ", data touched"}},
+  };
+  bool is_latency = c->measure == MEASURE_LATENCY;
+  const char *column = kinds[c->op][is_latency].column;
 
-  if (bench_is_one_sided(c->op)) {
-    show_onesided_title(to, c);
-    return;
-  }
-  if (c->verify)
-    bytes = ", data filled and verified";
-  else if (c->touch && is_bandwidth)
-    bytes = ", data touched";
-  conditions_text(c, bytes, text, sizeof text);
-  fprintf(to, "\n%s %s, %s)\n", op_title(c),
-          is_bandwidth ? "bandwidth (payload, receiver's clock"
-                       : "latency in us (half a round trip, client's clock",
-          text);
-  show_columns(to, c, is_bandwidth ? "ring" : "round trips");
+  fprintf(to, "\n%s, %g s per size after %g ms warm-up%s)\n", kinds[c->op][is_latency].title,
+          (double)c->duration_ns / 1e9, (double)c->warmup_ns / 1e6,
+          c->verify  ? kinds[c->op][is_latency].verified
+          : c->touch ? kinds[c->op][is_latency].touched
+                     : "");
+  if (is_latency)
+    fprintf(to, "%10s %9s %9s %9s %9s %9s %9s %12s  %s\n", "size", "min", "p50", "p90", "p99",
+            "p99.9", "max", column, "path");
+  else
+    fprintf(to, "%10s %8s %14s %10s  %-14s  %s\n", "size", column, "messages/s", "Gbps",
+            "limited by", "path");
 }
 
 /* By what the bytes went: by reference none was moved, and the rate is no bandwidth. */
@@ -365,11 +330,7 @@ static int get_uint(struct json_object *from, const char *key, uint64_t *value)
 
 static void get_text(struct json_object *from, const char *key, char *text, size_t size)
 {
-  struct json_object *member = NULL;
-
-  if (json_object_object_get_ex(from, key, &member) &&
-      json_object_is_type(member, json_type_string))
-    snprintf(text, size, "%s", json_object_get_string(member));
+  snprintf(text, size, "%s", link_text(from, key));
   for (char *c = text; *c != '\0'; c++)
     if ((unsigned char)*c < ' ' || *c == 0x7f)
       *c = '?'; /* it goes to a terminal */

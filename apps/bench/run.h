@@ -10,8 +10,14 @@
 #include "region_end.h"
 #include "row.h"
 
-/* Before an initiator comes: what the case expects to find in the target's region. */
-int bench_prepare(struct region_end *target, const struct bench_case *c, struct pst_error *error);
+/* What an end that receives, or is a target, has seen of its case. */
+struct bench_seen {
+  struct measure_taken taken;
+  struct bench_path path;
+  int code; /* why it failed; 0: it did not, or nobody said */
+  char text[512];
+};
+void bench_see(const struct measure *m, struct bench_seen *seen);
 
 /* Both ends in this process. */
 void bench_run_here(const struct bench_plan *plan, struct bench_row *row);

@@ -10,9 +10,9 @@
 
 #include "clock.h"
 #include "ends.h"
+#include "environment.h"
 #include "finding.h"
 #include "notice.h"
-#include "onesided.h"
 #include "run.h"
 #include "signals.h"
 #include "statistics.h"
@@ -40,44 +40,41 @@ static int answer(struct link *link, struct json_object *object)
 
 static int answer_error(struct link *link, int exit_status, const char *text)
 {
-  struct json_object *object = json_object_new_object();
+  struct json_object *object = link_object("error", json_object_new_string(text));
 
-  json_object_object_add(object, "error", json_object_new_string(text));
   json_object_object_add(object, "exit_status", json_object_new_int(exit_status));
   return answer(link, object);
 }
 
 static int greet_client(struct link *link, const struct bench_plan *plan, const char *token)
 {
-  struct json_object *said = NULL, *member = NULL, *shown = NULL;
+  struct json_object *said = NULL;
   struct environment environment;
   char text[256];
   int result = link_receive(link, GREET_NS, true, &said);
 
   if (result < 0)
     return result;
-  if (!json_object_object_get_ex(said, "penstock_bench", &member) ||
-      json_object_get_int(member) != 1 || !json_object_object_get_ex(said, "transport", &member)) {
+  if (link_number(said, "penstock_bench") != 1 ||
+      !json_object_object_get_ex(said, "transport", NULL)) {
     answer_error(link, PST_EXIT_FAILED, "this is a penstock bench --server of another version");
     result = -EPROTO;
-  } else if (token != NULL && (!json_object_object_get_ex(said, "token", &shown) ||
-                               strcmp(json_object_get_string(shown), token) != 0)) {
+  } else if (token != NULL && strcmp(link_text(said, "token"), token) != 0) {
     answer_error(link, PST_EXIT_FAILED, "this is for the process that has started it");
     result = -EACCES;
-  } else if (strcmp(json_object_get_string(member), plan->side.transport) != 0) {
+  } else if (strcmp(link_text(said, "transport"), plan->side.transport) != 0) {
     snprintf(text, sizeof text,
              "it was started with --transport %.60s, this client with %.60s; give both the same",
-             plan->side.transport, json_object_get_string(member));
+             plan->side.transport, link_text(said, "transport"));
     answer_error(link, PST_EXIT_USAGE, text);
     result = -EXDEV;
   }
-  link->pid = link_pid_of(said);
+  link->pid = (int64_t)link_number(said, "pid");
   json_object_put(said);
   if (result < 0)
     return result;
   environment_read(&environment);
-  struct json_object *hello = json_object_new_object();
-  json_object_object_add(hello, "penstock_bench", json_object_new_int(1));
+  struct json_object *hello = link_object("penstock_bench", json_object_new_int(1));
   json_object_object_add(hello, "version", json_object_new_string(pst_version()));
   json_object_object_add(hello, "memory", json_object_new_string(plan->side.memory));
   json_object_object_add(hello, "hostname", json_object_new_string(environment.hostname));
@@ -88,21 +85,15 @@ static int greet_client(struct link *link, const struct bench_plan *plan, const 
 
 static int open_streams(struct serving *serving, uint16_t port, struct pst_error *error)
 {
-  const struct bench_side *side = &serving->plan->side;
-  bool insecure = serving->plan->insecure;
-  char control[96];
+  const struct link *link = serving->link;
+  int result = bench_streams_open(serving->plan, &serving->c, PST_SESSION_RECEIVER, BENCH_OUT,
+                                  link->local, port, serving->cpu, &serving->in, error);
 
-  snprintf(control, sizeof control, "%s:%u", serving->link->local, port);
-  int result = bench_session_open(side, &serving->c, PST_SESSION_RECEIVER, false, false, control,
-                                  insecure, &serving->in, error);
-  if (result == 0)
-    result = bench_session_start(serving->in, serving->cpu, error);
-  if (result < 0 || serving->c.measure == MEASURE_BANDWIDTH)
-    return result;
-  snprintf(control, sizeof control, "%s:%u", serving->link->remote, serving->c.back_port);
-  result = bench_session_open(side, &serving->c, PST_SESSION_SENDER, true, false, control, insecure,
-                              &serving->back, error);
-  return result == 0 ? bench_session_start(serving->back, serving->cpu, error) : result;
+  return result < 0 || serving->c.measure == MEASURE_BANDWIDTH
+             ? result
+             : bench_streams_open(serving->plan, &serving->c, PST_SESSION_SENDER, BENCH_BACK,
+                                  link->remote, serving->c.back_port, serving->cpu, &serving->back,
+                                  error);
 }
 
 /* *port: where the client is to connect; 0: any. */
@@ -121,7 +112,7 @@ static int open_case(struct serving *serving, uint16_t *port, struct pst_error *
   if (result < 0)
     return result;
   *port = pst_node_port(serving->target.node);
-  return bench_prepare(&serving->target, &serving->c, error);
+  return onesided_prepare(&serving->target, &serving->c, error);
 }
 
 static void close_case(struct serving *serving)
@@ -132,60 +123,43 @@ static void close_case(struct serving *serving)
   serving->in = serving->back = NULL;
 }
 
-/* Returns why it failed in `text`, where somebody said. */
-static int measure_messages(struct serving *serving, struct measure_watch *watch,
-                            struct measure_taken *taken, struct bench_path *path, char *text,
-                            size_t size)
+void bench_see(const struct measure *m, struct bench_seen *seen)
 {
   struct pst_stats stats = {.struct_size = sizeof stats};
-  char name[64];
-  int result;
 
-  bench_stream_name(&serving->c, false, name, sizeof name);
-  struct pst_receiver *receiver = pst_session_receiver(serving->in, name);
-  bench_stream_name(&serving->c, true, name, sizeof name);
-  if (serving->back == NULL)
-    result = measure_sink(receiver, &serving->c, watch, taken);
-  else
-    result =
-        measure_pong(receiver, pst_session_sender(serving->back, name), &serving->c, watch, taken);
-  pst_receiver_stats(receiver, &stats);
-  bench_path_of(&stats, path);
-  taken->cpu_share = statistics_cpu_share(&stats);
-  snprintf(text, size, "%s", stats.error_text);
-  return result;
-}
-
-static int measure_onesided(struct serving *serving, struct measure_watch *watch,
-                            struct measure_taken *taken, struct bench_path *path, char *text,
-                            size_t size)
-{
-  struct region_end *target = &serving->target;
-  int result = onesided_offer(target, &serving->c, watch, taken);
-
-  *path = target->path;
-  taken->cpu_share = region_end_cpu_share(target);
-  snprintf(text, size, "%s", target->text);
-  if (result < 0 && text[0] != '\0')
-    notice(PST_LOG_WARN, "bench: %s", text);
-  return result;
+  *seen = (struct bench_seen){.taken = m->taken};
+  if (m->region != NULL) {
+    stats = region_end_stats(m->region);
+    seen->path = m->region->path;
+  } else {
+    pst_receiver_stats(m->receiver, &stats);
+    bench_path_of(&stats, &seen->path);
+  }
+  seen->taken.cpu_share = statistics_cpu_share(&stats);
+  seen->code = stats.error;
+  snprintf(seen->text, sizeof seen->text, "%s", stats.error_text);
 }
 
 static int measure(struct serving *serving)
 {
-  struct measure_watch watch = {.link = serving->link, .serves = true};
-  struct measure_taken taken = {0};
-  struct bench_path path = {0};
-  char text[512] = "";
+  struct measure m = {.c = &serving->c, .link = serving->link, .serves = true};
+  struct bench_seen seen;
 
-  int result = bench_is_one_sided(serving->c.op)
-                   ? measure_onesided(serving, &watch, &taken, &path, text, sizeof text)
-                   : measure_messages(serving, &watch, &taken, &path, text, sizeof text);
-  struct json_object *object = json_object_new_object();
-  json_object_object_add(object, "result", bench_taken_write(&taken, &path));
-  if (result < 0)
-    json_object_object_add(object, "error",
-                           json_object_new_string(text[0] != '\0' ? text : strerror(-result)));
+  if (bench_is_one_sided(serving->c.op))
+    m.region = &serving->target;
+  else
+    m.receiver = bench_receiver(serving->in, &serving->c, BENCH_OUT);
+  if (serving->back != NULL)
+    m.sender = bench_sender(serving->back, &serving->c, BENCH_BACK);
+  measure_run(&m);
+  bench_see(&m, &seen);
+  if (m.region != NULL && m.result < 0 && seen.text[0] != '\0')
+    notice(PST_LOG_WARN, "bench: %s", seen.text);
+  struct json_object *object = link_object("result", bench_taken_write(&seen.taken, &seen.path));
+  if (m.result < 0)
+    json_object_object_add(
+        object, "error",
+        json_object_new_string(seen.text[0] != '\0' ? seen.text : strerror(-m.result)));
   /* Before the client may go on, the case's port is free again. */
   close_case(serving);
   return answer(serving->link, object);
@@ -206,9 +180,7 @@ static int serve_case(struct serving *serving, struct json_object *said, uint16_
   if (result < 0) {
     result = answer_error(serving->link, error.exit_status, error.text);
   } else {
-    struct json_object *ready = json_object_new_object();
-    json_object_object_add(ready, "port", json_object_new_int(port));
-    result = answer(serving->link, ready);
+    result = answer(serving->link, link_object("port", json_object_new_int(port)));
     if (result == 0)
       result = measure(serving);
   }
@@ -280,7 +252,7 @@ int bench_server(const struct bench_plan *plan)
 
   if (result < 0)
     return error.exit_status;
-  uint16_t port = server.port;
+  uint16_t port = pst_node_port(server.node);
   uint16_t streams_port = (uint16_t)(port < UINT16_MAX ? port + 1 : port - 1);
   notice(PST_LOG_INFO,
          "bench: serving transport %s, memory %s at %.*s, port %u, and its streams at port %u; ^C "

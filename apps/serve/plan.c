@@ -9,7 +9,6 @@
 #include <sys/eventfd.h>
 
 #include "clock.h"
-#include "environment.h"
 #include "notice.h"
 #include "result.h"
 #include "result_file.h"
@@ -79,7 +78,7 @@ static int refuse_value(const struct command *command, const struct plan_value *
   else
     snprintf(what, sizeof what, "--%s '%.60s' is not a time above 0; write 3, 1.5, 250ms or 2min",
              value->option, value->word);
-  arguments_wrong(command, what);
+  arguments_wrong(command, "%s", what);
   return -EINVAL;
 }
 
@@ -114,17 +113,11 @@ int plan_start(const struct command *command, const struct arguments *arguments)
 struct json_object *plan_result(const struct command *command, const struct arguments *arguments,
                                 const struct pst_node *node)
 {
-  struct environment environment = {0};
-  const struct result_head head = {.version = pst_version(),
-                                   .command = command->name,
-                                   .command_line = arguments->line,
-                                   .environment = &environment};
   struct pst_plugin_info info = {.struct_size = sizeof info};
 
   if (arguments->json == NULL)
     return NULL;
-  environment_read(&environment);
-  struct json_object *result = result_new(&head);
+  struct json_object *result = result_new(command, arguments, NULL);
   if (result == NULL)
     return NULL;
   for (uint32_t i = 0; node != NULL && i < pst_node_plugins(node); i++) {

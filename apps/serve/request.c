@@ -349,7 +349,7 @@ static int read_request(const struct command *command, const struct arguments *a
   else if (r->pieces > r->size)
     wrong = "--pieces are more than the bytes of --size; ask for fewer";
   if (wrong != NULL)
-    arguments_wrong(command, wrong);
+    arguments_wrong(command, "%s", wrong);
   return wrong != NULL ? -EINVAL : 0;
 }
 

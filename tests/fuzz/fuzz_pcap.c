@@ -38,6 +38,14 @@ int pst_sender_param_set(struct pst_sender *sender, const char *key, const char 
   return manner->refused ? -ENOSPC : 0;
 }
 
+int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
+{
+  (void)sender;
+  (void)slots;
+  (void)n;
+  return -ENOSYS;
+}
+
 static int take(const struct source *source, const struct manner *manner)
 {
   static struct pst_slot slots[SOURCE_BATCH];
@@ -72,8 +80,8 @@ static void try_manner(const struct manner *manner)
                                  .timed = manner->timed};
   struct pst_sender *sender = (struct pst_sender *)(uintptr_t)manner;
   struct pst_error error = PST_ERROR_INIT;
-  struct source source = {.ops = &source_pcap};
-  int rc = source.ops->open(&params, &source.state, &error);
+  struct source source = {.ops = NULL};
+  int rc = source_open(&source, "pcap", &params, &error);
   REQUIRE(rc <= 0 && error.code == rc && (rc == 0) == (source.state != NULL));
   if (rc)
     return;
@@ -81,7 +89,7 @@ static void try_manner(const struct manner *manner)
   REQUIRE(rc == (manner->refused ? -ENOSPC : 0));
   for (int round = 0; round < ROUNDS_MAX && take(&source, manner) == 0; round++)
     continue;
-  source.ops->close(source.state);
+  source_close(&source);
 }
 
 /* What no capture's content reaches. */
@@ -89,22 +97,22 @@ static void try_others(void)
 {
   struct source_params params = {.stream = "s", .message = 64};
   struct pst_error error = PST_ERROR_INIT;
-  void *state = NULL;
-  REQUIRE(source_pcap.open(&params, &state, &error) == -EINVAL);
+  struct source source = {.ops = NULL};
+  REQUIRE(source_open(&source, "pcap", &params, &error) == -EINVAL);
   params.file = "/nonexistent/capture.pcap";
   error = (struct pst_error)PST_ERROR_INIT;
-  REQUIRE(source_pcap.open(&params, &state, &error) == -ENOENT);
+  REQUIRE(source_open(&source, "pcap", &params, &error) == -ENOENT);
   params.file = "/";
   error = (struct pst_error)PST_ERROR_INIT;
-  REQUIRE(source_pcap.open(&params, &state, &error) == -EISDIR);
+  REQUIRE(source_open(&source, "pcap", &params, &error) == -EISDIR);
   for (unsigned n = 1; n <= 2; n++) {
     error = (struct pst_error)PST_ERROR_INIT;
     allocation_begin(n);
-    int rc = source_pcap.open(&params, &state, &error);
+    int rc = source_open(&source, "pcap", &params, &error);
     allocation_end();
     REQUIRE(rc == -ENOMEM);
   }
-  REQUIRE(state == NULL);
+  REQUIRE(source.state == NULL);
 }
 
 const char *__asan_default_options(void);

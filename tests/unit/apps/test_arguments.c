@@ -212,14 +212,19 @@ static void table_of_durations(void **state)
 
 static void nearest_is_near_or_nothing(void **state)
 {
-  const char *const names[] = {"run", "send", "receive", "check", "plugins", NULL};
+  static const char *const names[] = {"run", "send", "receive", "check", "plugins"};
+  static const char *const words[][2] = {
+      {"recieve", "; 'receive'?"},
+      {"plugin", "; 'plugins'?"},
+      {"sned", "; 'send'?"},
+      {"benchmark", ""},
+      {"", ""},
+  };
+  char meant[ARGUMENTS_MEANT_BYTES];
 
   (void)state;
-  assert_string_equal(arguments_nearest("recieve", names), "receive");
-  assert_string_equal(arguments_nearest("plugin", names), "plugins");
-  assert_string_equal(arguments_nearest("sned", names), "send");
-  assert_null(arguments_nearest("benchmark", names));
-  assert_null(arguments_nearest("", names));
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    assert_string_equal(arguments_meant(words[i][0], names, 5, "; '", meant), words[i][1]);
 }
 
 int main(void)

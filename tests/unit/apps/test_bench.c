@@ -259,12 +259,12 @@ static void a_million_sizes_are_too_many(void **state)
 static void a_ring_holds_few_large_and_many_small(void **state)
 {
   (void)state;
-  assert_int_equal(bench_ring_of(1), 1024);
-  assert_int_equal(bench_ring_of(1462), 512);
-  assert_int_equal(bench_ring_of(65536), 16);
-  assert_int_equal(bench_ring_of(64 << 20), 16);
-  assert_int_equal(bench_ring_of(100 << 20), 8);
-  assert_int_equal(bench_ring_of(BENCH_SIZE_MAX), 2);
+  assert_int_equal(pst_ring_default(1), 1024);
+  assert_int_equal(pst_ring_default(1462), 512);
+  assert_int_equal(pst_ring_default(65536), 16);
+  assert_int_equal(pst_ring_default(64 << 20), 16);
+  assert_int_equal(pst_ring_default(100 << 20), 8);
+  assert_int_equal(pst_ring_default(BENCH_SIZE_MAX), 2);
 }
 
 /* ---- A case, from a client ------------------------------------------------------------ */

@@ -75,7 +75,7 @@ static void table_of_every_expectation(void **state)
     assert_true(results[0].checked);
     assert_int_equal(results[0].met, rows[i].met);
     assert_string_equal(results[0].got, rows[i].got);
-    assert_non_null(strstr(results[0].expected, rows[i].text));
+    assert_string_equal(results[0].expected, rows[i].text);
     assert_int_equal(results[0].found.kind, rows[i].value.kind);
     assert_int_equal(results[0].wanted.kind, rows[i].value.kind);
     assert_true(results[0].found.number == rows[i].value.number);
@@ -85,7 +85,6 @@ static void table_of_every_expectation(void **state)
     } else {
       assert_true(results[0].wanted.number == rows[i].number);
     }
-    assert_int_equal(expect_met(results, 1), rows[i].met);
   }
 }
 
@@ -95,12 +94,10 @@ static void what_is_not_met_reads_as_a_sentence(void **state)
     struct expect_result result;
     const char *sentence;
   } table[] = {
-      {{"max_loss", "at most 0", "1% (10 of 1000)"},
-       "loss 1% (10 of 1000) exceeds expect.max_loss 0"},
-      {{"max_loss", "at most 1%", "unknown"}, "the loss is unknown; expect.max_loss is 1%"},
-      {{"min_gbps", "at least 10.5", "10"}, "10 Gbps is less than expect.min_gbps 10.5"},
-      {{"max_reordered", "at most 2", "3"},
-       "reordered messages: 3, more than expect.max_reordered 2"},
+      {{"max_loss", "0", "1% (10 of 1000)"}, "loss 1% (10 of 1000) exceeds expect.max_loss 0"},
+      {{"max_loss", "1%", "unknown"}, "the loss is unknown; expect.max_loss is 1%"},
+      {{"min_gbps", "10.5", "10"}, "10 Gbps is less than expect.min_gbps 10.5"},
+      {{"max_reordered", "2", "3"}, "reordered messages: 3, more than expect.max_reordered 2"},
       {{"path", "direct", "staged (no dma-buf)"},
        "path staged (no dma-buf) is not expect.path direct"},
       {{"verified", "true", "0 of 5 checked"},
@@ -140,7 +137,6 @@ static void nothing_expected_is_met(void **state)
 
   (void)state;
   assert_int_equal(expect_judge(&wanted, &account, results), 0);
-  assert_true(expect_met(results, 0));
 }
 
 static void a_small_loss_has_two_digits(void **state)
@@ -184,7 +180,6 @@ static void sender_alone_leaves_the_receivers_to_it(void **state)
   assert_int_equal(expect_judge(&wanted, &account, results), 3);
   for (size_t i = 0; i < 3; i++)
     assert_false(results[i].checked);
-  assert_true(expect_met(results, 3));
 }
 
 static void a_sender_that_has_the_final_counts_judges_them(void **state)

@@ -10,7 +10,8 @@
 #include <time.h>
 
 #include "bench/ends.h"
-#include "bench/onesided.h"
+#include "bench/measure.h"
+#include "bench/region_end.h"
 #include "support.h"
 
 #define SIZE 5000u
@@ -19,8 +20,7 @@
 struct pair {
   struct bench_case c;
   struct region_end initiator, target;
-  struct measure_taken offered;
-  int offer_result;
+  struct measure offer;
   pthread_t thread;
 };
 
@@ -35,8 +35,8 @@ static time_t now_s(void)
 static void open_pair(struct pair *pair, enum bench_op op, enum bench_measure measure,
                       uint32_t depth)
 {
-  const struct bench_plan plan = {.side = {.transport = "loopback", .memory = "host"},
-                                  .in_process = true};
+  const struct bench_plan plan = {
+      .side = {.transport = "loopback", .memory = "host"}, .cpus = {-1, -1}, .in_process = true};
   struct pst_error error = PST_ERROR_INIT;
 
   *pair = (struct pair){.c = {.op = op,
@@ -47,26 +47,22 @@ static void open_pair(struct pair *pair, enum bench_op op, enum bench_measure me
                               .verify = true,
                               .token = "a"}};
   if (region_end_open(&plan, &pair->c, "127.0.0.1:0", -1, &pair->target, &error) < 0 ||
-      region_end_open(&plan, &pair->c, NULL, -1, &pair->initiator, &error) < 0)
+      region_end_connect(&plan, &pair->c, "127.0.0.1", pst_node_port(pair->target.node),
+                         &pair->initiator, &error) < 0)
     fail_msg("%s", error.text);
 }
 
 static void *offer(void *arg)
 {
   struct pair *pair = arg;
-  struct measure_watch watch = {.serves = true};
 
-  pair->offer_result = onesided_offer(&pair->target, &pair->c, &watch, &pair->offered);
+  pair->offer = (struct measure){.c = &pair->c, .region = &pair->target, .serves = true};
+  measure_run(&pair->offer);
   return NULL;
 }
 
 static void start_pair(struct pair *pair)
 {
-  struct pst_error error = PST_ERROR_INIT;
-  char address[32];
-
-  snprintf(address, sizeof address, "127.0.0.1:%u", pst_node_port(pair->target.node));
-  assert_int_equal(region_end_connect(&pair->initiator, address, &error), 0);
   assert_int_equal(pthread_create(&pair->thread, NULL, offer, pair), 0);
 }
 
@@ -81,23 +77,23 @@ static void close_pair(struct pair *pair)
 static void both_ends(enum bench_op op, enum bench_measure measure, uint32_t depth)
 {
   static struct histogram times;
-  struct measure_watch watch = {.link = NULL};
-  struct measure_taken taken = {0};
   struct pair pair;
+  struct measure m = {.c = &pair.c, .region = &pair.initiator, .times = &times};
 
   memset(&times, 0, sizeof times);
   open_pair(&pair, op, measure, depth);
-  assert_int_equal(onesided_prepare(&pair.target, &pair.c), 0);
+  assert_int_equal(onesided_prepare(&pair.target, &pair.c, NULL), 0);
   start_pair(&pair);
-  assert_int_equal(onesided_initiate(&pair.initiator, &pair.c, &watch, &times, &taken), 0);
+  measure_run(&m);
+  assert_int_equal(m.result, 0);
   pthread_join(pair.thread, NULL);
-  assert_int_equal(pair.offer_result, 0);
-  assert_true(taken.messages >= depth);
-  assert_int_equal(taken.verified + pair.offered.verified, taken.messages);
-  assert_int_equal(taken.corrupted + pair.offered.corrupted, 0);
-  assert_int_equal(op == BENCH_WRITE ? taken.verified : pair.offered.verified, 0);
+  assert_int_equal(pair.offer.result, 0);
+  assert_true(m.taken.messages >= depth);
+  assert_int_equal(m.taken.verified + pair.offer.taken.verified, m.taken.messages);
+  assert_int_equal(m.taken.corrupted + pair.offer.taken.corrupted, 0);
+  assert_int_equal(op == BENCH_WRITE ? m.taken.verified : pair.offer.taken.verified, 0);
   if (measure == MEASURE_LATENCY)
-    assert_int_equal(times.count, taken.messages);
+    assert_int_equal(times.count, m.taken.messages);
   close_pair(&pair);
 }
 
@@ -116,22 +112,22 @@ static void each_transfer_is_compared(void **state)
 static void a_read_of_other_bytes_is_corrupted(void **state)
 {
   static struct histogram times;
-  struct measure_watch watch = {.link = NULL};
-  struct measure_taken taken = {0};
   struct pair pair;
+  struct measure m = {.c = &pair.c, .region = &pair.initiator, .times = &times};
 
   (void)state;
   open_pair(&pair, BENCH_READ, MEASURE_BANDWIDTH, 4);
-  assert_int_equal(onesided_prepare(&pair.target, &pair.c), 0);
+  assert_int_equal(onesided_prepare(&pair.target, &pair.c, NULL), 0);
   /* One byte of four places. */
   struct pst_range range = {.struct_size = sizeof range};
   assert_int_equal(pst_area_range(pair.target.area, &range), 0);
   ((unsigned char *)range.host)[2 * bench_stride(&pair.c) + SIZE - 1] ^= 1;
   start_pair(&pair);
-  assert_int_equal(onesided_initiate(&pair.initiator, &pair.c, &watch, &times, &taken), 0);
+  measure_run(&m);
+  assert_int_equal(m.result, 0);
   pthread_join(pair.thread, NULL);
-  assert_true(taken.corrupted > 0);
-  assert_int_equal(taken.verified, 4 * taken.corrupted);
+  assert_true(m.taken.corrupted > 0);
+  assert_int_equal(m.taken.verified, 4 * m.taken.corrupted);
   close_pair(&pair);
 }
 
@@ -194,10 +190,10 @@ static void a_write_of_other_bytes_is_corrupted(void **state)
   pst_peer_close(pair.initiator.peer, 0, NULL);
   TURN_UNTIL(&pair.initiator, ended, pair.initiator.has_left);
   pthread_join(pair.thread, NULL);
-  assert_int_equal(pair.offer_result, 0);
-  assert_int_equal(pair.offered.verified, 2);
-  assert_int_equal(pair.offered.corrupted, 1);
-  assert_int_equal(pair.offered.delivered, 2);
+  assert_int_equal(pair.offer.result, 0);
+  assert_int_equal(pair.offer.taken.verified, 2);
+  assert_int_equal(pair.offer.taken.corrupted, 1);
+  assert_int_equal(pair.offer.taken.delivered, 2);
   close_pair(&pair);
 }
 
@@ -218,8 +214,8 @@ static void a_target_checks_no_more_than_it_has(void **state)
     TURN_UNTIL(&pair.initiator, ended, pair.initiator.has_left);
     assert_int_equal(pair.initiator.code, -EPROTO);
     pthread_join(pair.thread, NULL);
-    assert_int_equal(pair.offer_result, -EPROTO);
-    assert_int_equal(pair.offered.verified, 0);
+    assert_int_equal(pair.offer.result, -EPROTO);
+    assert_int_equal(pair.offer.taken.verified, 0);
     close_pair(&pair);
   }
 }
@@ -235,16 +231,15 @@ static void a_region_is_for_who_has_the_token(void **state)
   open_pair(&pair, BENCH_WRITE, MEASURE_BANDWIDTH, 4);
   start_pair(&pair);
   for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
-    const struct bench_plan plan = {.side = {.transport = "loopback", .memory = "host"},
-                                    .in_process = true};
+    const struct bench_plan plan = {
+        .side = {.transport = "loopback", .memory = "host"}, .cpus = {-1, -1}, .in_process = true};
     struct pst_error error = PST_ERROR_INIT;
     struct region_end stranger;
     struct bench_case c = pair.c;
-    char address[32];
     snprintf(c.token, sizeof c.token, "%s", tokens[i]);
-    snprintf(address, sizeof address, "127.0.0.1:%u", pst_node_port(pair.target.node));
-    assert_int_equal(region_end_open(&plan, &c, NULL, -1, &stranger, &error), 0);
-    assert_int_equal(region_end_connect(&stranger, address, &error), 0);
+    assert_int_equal(region_end_connect(&plan, &c, "127.0.0.1", pst_node_port(pair.target.node),
+                                        &stranger, &error),
+                     0);
     TURN_UNTIL(&stranger, ended, stranger.has_left);
     assert_int_equal(stranger.code, -EACCES);
     assert_false(stranger.is_met);
@@ -256,7 +251,7 @@ static void a_region_is_for_who_has_the_token(void **state)
   pst_peer_close(pair.initiator.peer, 0, NULL);
   TURN_UNTIL(&pair.initiator, ended, pair.initiator.has_left);
   pthread_join(pair.thread, NULL);
-  assert_int_equal(pair.offer_result, 0);
+  assert_int_equal(pair.offer.result, 0);
   close_pair(&pair);
 }
 

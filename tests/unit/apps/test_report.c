@@ -3,8 +3,8 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include "drive.h"
 #include "notice.h"
-#include "report.h"
 #include "result.h"
 #include "schema.h"
 #include "support.h"
@@ -84,12 +84,8 @@ static int exit_status; /* of the stream last reported */
 /* The stream's part of the result of a process with these sides. */
 static struct json_object *report(bool has_sender, bool has_receiver, struct json_object **result)
 {
-  static const struct environment machine = {.cores = 1};
-  const struct result_head head = {.version = "0",
-                                   .command = "run",
-                                   .command_line = "",
-                                   .streams = true,
-                                   .environment = &machine};
+  static const struct command command = {.name = "run", .roles = PST_SESSION_SENDER};
+  static const struct arguments arguments = {.operand = "test.yaml"};
   struct drive drive = {.config = config};
   struct flow flow = {.drive = &drive, .name = "packets"};
 
@@ -99,7 +95,7 @@ static struct json_object *report(bool has_sender, bool has_receiver, struct jso
     flow.receiver.handle = (struct pst_receiver *)&flow;
   flow.receiver.cut = left != PST_STOP_UNKNOWN;
   flow.receiver.stopped = left;
-  *result = result_new(&head);
+  *result = result_new(&command, &arguments, config);
   report_flow(&flow, *result);
   exit_status = flow.exit_status;
   return json_object_array_get_idx(at(*result, "streams"), 0);
@@ -226,7 +222,7 @@ static void a_failed_run_hides_an_unmet_expect(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-    assert_int_equal(report_worse(rows[i][0], rows[i][1]), rows[i][2]);
+    assert_int_equal(finding_worse(rows[i][0], rows[i][1]), rows[i][2]);
 }
 
 int main(void)

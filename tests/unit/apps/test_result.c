@@ -5,16 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "environment.h"
 #include "notice.h"
 #include "result.h"
 #include "support.h"
-
-static const char *stage_name(int stage)
-{
-  static const char *const names[] = {"source",  "rate", "credit", "transport",
-                                      "staging", "sink", "empty"};
-  return names[stage];
-}
 
 static struct json_object *at(struct json_object *object, const char *key)
 {
@@ -24,19 +18,15 @@ static struct json_object *at(struct json_object *object, const char *key)
   return value;
 }
 
-static const struct environment machine = {
-    .hostname = "h", .kernel = "k", .cpu = "c", .cores = 2, .huge_page_bytes = 2097152};
+static struct pst_config *config;
 
 static struct json_object *new_result(void)
 {
-  const struct result_head head = {.version = "0.1.0",
-                                   .command = "run",
-                                   .command_line = "penstock run \"a\"/b.yaml",
-                                   .streams = true,
-                                   .config_file = "b.yaml",
-                                   .config_hash = "abc",
-                                   .environment = &machine};
-  return result_new(&head);
+  static const struct command command = {.name = "run", .roles = PST_SESSION_SENDER};
+  char line[] = "penstock run \"a\"/b.yaml";
+  const struct arguments arguments = {.operand = "b.yaml", .line = line};
+
+  return result_new(&command, &arguments, config);
 }
 
 static void add_stream(struct json_object *result, bool receiver_here)
@@ -87,7 +77,6 @@ static void add_stream(struct json_object *result, bool receiver_here)
                                        .receiver_memory = "host",
                                        .size_bytes = 1000,
                                        .ring_slots = 64,
-                                       .stage_name = stage_name,
                                        .limited_by = PST_STAGE_SINK,
                                        .share = 0.25,
                                        .errors = json_object_new_array(),
@@ -146,7 +135,8 @@ static void both_ends_come_back(void **state)
   assert_finding(at(back, "errors"), 0, "expect", "expected, got", "streams.packets.expect.path");
   assert_string_equal(json_object_get_string(at(back, "command_line")),
                       "penstock run \"a\"/b.yaml");
-  assert_string_equal(json_object_get_string(at(at(back, "config"), "hash")), "abc");
+  assert_string_equal(json_object_get_string(at(at(back, "config"), "hash")),
+                      pst_config_hash(config));
   assert_int_equal(json_object_get_int(at(at(back, "environment"), "cores")), 2);
   struct json_object *plugin = json_object_array_get_idx(at(back, "plugins"), 0);
   assert_string_equal(json_object_get_string(at(plugin, "path")), info.path);
@@ -271,16 +261,17 @@ static void failure_has_an_error_and_success_has_none(void **state)
 {
   static const struct {
     int exit_status, code;
-    const char *name;
-  } rows[] = {{PST_EXIT_UNAVAILABLE, 0, "unavailable"}, {PST_EXIT_FAILED, -ECONNRESET, "peer"},
-              {PST_EXIT_FAILED, -ECONNREFUSED, "peer"}, {PST_EXIT_FAILED, -EINTR, "stopped"},
-              {PST_EXIT_USAGE, -EINTR, "usage"},        {PST_EXIT_FAILED, -EIO, "failed"},
-              {PST_EXIT_USAGE, -ETIMEDOUT, "usage"}};
+    enum finding finding;
+  } rows[] = {
+      {PST_EXIT_UNAVAILABLE, 0, FINDING_UNAVAILABLE}, {PST_EXIT_FAILED, -ECONNRESET, FINDING_PEER},
+      {PST_EXIT_FAILED, -ECONNREFUSED, FINDING_PEER}, {PST_EXIT_FAILED, -EINTR, FINDING_STOPPED},
+      {PST_EXIT_USAGE, -EINTR, FINDING_USAGE},        {PST_EXIT_FAILED, -EIO, FINDING_FAILED},
+      {PST_EXIT_USAGE, -ETIMEDOUT, FINDING_USAGE}};
   struct json_object *result = new_result();
 
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-    assert_string_equal(finding_name(finding_of(rows[i].exit_status, rows[i].code)), rows[i].name);
+    assert_int_equal(finding_of(rows[i].exit_status, rows[i].code), rows[i].finding);
   result_finish(result, PST_EXIT_OK);
   assert_int_equal(json_object_array_length(result_errors(result)), 0);
   notice_level(NOTICE_NONE);
@@ -318,6 +309,23 @@ static void environment_is_of_this_machine(void **state)
   assert_true(environment.memory_bytes > 1 << 20);
 }
 
+static int open_config(void **state)
+{
+  static const char text[] = "penstock: 1\nstreams: [{name: packets}]\n";
+  struct pst_error error = PST_ERROR_INIT;
+  int result = folder_setup(state);
+
+  return result < 0
+             ? result
+             : pst_config_open_text(text, sizeof text - 1, "b.yaml", NULL, 0, &config, &error);
+}
+
+static int close_config(void **state)
+{
+  pst_config_close(config);
+  return folder_teardown(state);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -331,5 +339,5 @@ int main(void)
       cmocka_unit_test(warnings_are_listed_once_each_and_not_without_end),
       cmocka_unit_test(environment_is_of_this_machine),
   };
-  return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;
+  return cmocka_run_group_tests(tests, open_config, close_config) ? 1 : 0;
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a configuration says of a stream, for its ends in this program. */
+#ifndef APP_STREAM_CONFIG_H
+#define APP_STREAM_CONFIG_H
+
+#include "arguments.h"
+#include "sink.h"
+#include "source.h"
+
+/* The value of `key` in a stream, "sender.source.file"; NULL and 0: there is none. */
+const char *stream_text(const struct pst_config *config, const char *stream, const char *key);
+uint64_t stream_number(const struct pst_config *config, const char *stream, const char *key);
+/* Where it was written. */
+const char *stream_origin(const struct pst_config *config, const char *stream, const char *key);
+
+bool stream_exists(const struct pst_config *config, const char *stream);
+/* Is it one of --stream, or is there none? */
+bool stream_is_wanted(const struct arguments *arguments, const char *stream);
+/* `control: none`: the other ends are no Penstock. */
+bool streams_are_foreign(const struct pst_config *config);
+
+struct source_params stream_source(const struct pst_config *config, const char *stream);
+struct sink_params stream_sink(const struct pst_config *config, const char *stream);
+
+#endif
