@@ -30,6 +30,7 @@ struct flight {
   uint32_t under_way;    /* a FLUSH included */
   uint64_t ended;        /* WRITEs and READs */
   bool flush_posted;
+  struct pst_operation operations[BATCH + 1]; /* of a post: they differ in their places alone */
 };
 
 static uint8_t code_of(const struct flight *flight)
@@ -39,20 +40,25 @@ static uint8_t code_of(const struct flight *flight)
 
 /* ---- Transfers --------------------------------------------------------------------- */
 
-static struct pst_operation next_operation(struct flight *flight)
+/* Of no place yet. */
+static struct pst_operation transfer_of(const struct flight *flight)
+{
+  return (struct pst_operation){.op = code_of(flight),
+                                .id = flight->end->region,
+                                .area = flight->end->area,
+                                .length = flight->c->size};
+}
+
+static inline void place_next(struct flight *flight, struct pst_operation *operation)
 {
   uint32_t place = flight->next, there = place + flight->shift;
 
   if (there >= flight->places)
     there -= flight->places;
   flight->next = place + 1 < flight->places ? place + 1 : 0;
-  return (struct pst_operation){.op = code_of(flight),
-                                .id = flight->end->region,
-                                .cookie = place,
-                                .area = flight->end->area,
-                                .offset = place * flight->stride,
-                                .remote_offset = there * flight->stride,
-                                .length = flight->c->size};
+  operation->cookie = place;
+  operation->offset = place * flight->stride;
+  operation->remote_offset = there * flight->stride;
 }
 
 /* What the transport has no room for, it blocks. */
@@ -70,17 +76,19 @@ static void count_blocked(struct region_end *end, bool all)
 
 /* Up to n, and behind the last of them, with `flush`, a FLUSH where there is something to
  * place. Returns how many of the n were taken. */
-static int post(struct flight *flight, uint32_t n, bool flush)
+static inline __attribute__((always_inline)) int post(struct flight *flight, uint32_t n, bool flush)
 {
-  struct pst_operation operations[BATCH + 1];
+  struct pst_operation *operations = flight->operations;
   uint32_t first = flight->next, k = n < BATCH ? n : BATCH, all = k;
 
   for (uint32_t i = 0; i < k; i++)
-    operations[i] = next_operation(flight);
+    place_next(flight, &operations[i]);
   if (flush && k == n && flight->c->op == BENCH_WRITE)
     operations[all++] = (struct pst_operation){.op = PST_OP_FLUSH};
   int taken =
       flight->end->has_left ? -ECONNRESET : pst_peer_post(flight->end->peer, operations, all);
+  if (all > k)
+    operations[k] = transfer_of(flight);
   if (taken < 0)
     return taken == -ENOTCONN ? -ECONNRESET : taken;
   flight->end->posted += (uint32_t)taken;
@@ -405,6 +413,8 @@ int onesided_initiate(struct measure *m)
   m->taken.touched = flight.touch != NULL;
   if (result >= 0)
     result = await_region(m);
+  for (uint32_t i = 0; i <= BATCH; i++)
+    flight.operations[i] = transfer_of(&flight);
   if (result >= 0 && c->measure == MEASURE_BANDWIDTH && !c->verify)
     result = measure_flow(&flight);
   else if (result >= 0)

@@ -33,12 +33,11 @@ int rma_open(struct rma *rma)
   rma->slots = calloc(rma->depth, sizeof(*rma->slots));
   rma->free_slots = calloc(rma->depth, sizeof(*rma->free_slots));
   rma->ended = calloc(size, sizeof(*rma->ended));
-  rma->completed = calloc(size, sizeof(*rma->completed));
   rma->writes = calloc(size, sizeof(*rma->writes));
   rma->rest_pieces = calloc(rma->pieces ? rma->pieces : 1, sizeof(*rma->rest_pieces));
   rma->cut = calloc(rma->pieces + RMA_BATCH, sizeof(*rma->cut));
-  if (!rma->slots || !rma->free_slots || !rma->ended || !rma->completed || !rma->writes ||
-      !rma->rest_pieces || !rma->cut)
+  if (!rma->slots || !rma->free_slots || !rma->ended || !rma->writes || !rma->rest_pieces ||
+      !rma->cut)
     return -ENOMEM;
   for (uint32_t i = 0; i < rma->depth; i++)
     rma->free_slots[rma->free_count++] = rma->depth - 1 - i;
@@ -50,7 +49,6 @@ void rma_close(struct rma *rma)
   free(rma->slots);
   free(rma->free_slots);
   free(rma->ended);
-  free(rma->completed);
   free(rma->writes);
   free(rma->rest_pieces);
   free(rma->cut);
@@ -138,10 +136,9 @@ int rma_check_any(const struct rma *rma, const struct rma_work *w)
 static inline void make_rma(const struct rma_work *w, uint64_t length, uint64_t cookie,
                             struct pst_request *request)
 {
-  request->opcode = w->op;
-  request->flags = w->flags;
-  request->piece_count = 0;
-  request->reserved0 = 0;
+  const uint64_t head = pst_request_head_of(w->op, w->flags);
+
+  memcpy(request, &head, sizeof(head));
   request->local.mr = w->mr;
   request->offset = w->local_offset;
   request->arg.length = length;

@@ -66,12 +66,10 @@ struct rma {
   uint32_t free_count;
   uint32_t *ended; /* FIFO of slots whose transfers are to be handed out */
   uint32_t ended_head, ended_tail;
-  uint32_t *completed; /* FIFO of slots of transfers that had ended when their post() returned */
-  uint32_t completed_head, completed_tail;
   uint32_t *writes; /* slots of the WRITEs under way, in post order */
   uint64_t write_head, write_tail;
   uint32_t mask;        /* of all rings */
-  uint32_t requests;    /* under way */
+  uint32_t requests;    /* under way, or completed by post() and not handed out */
   struct rma_work rest; /* what is not posted yet of a transfer that was cut */
   uint32_t rest_slot;   /* RMA_NO_SLOT: there is none */
   struct pst_piece *rest_pieces;

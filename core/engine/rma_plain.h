@@ -5,36 +5,35 @@
 #ifndef PST_ENGINE_RMA_PLAIN_H
 #define PST_ENGINE_RMA_PLAIN_H
 
+#include <string.h>
+
+#include <penstock/transport-util.h>
+
 #include "rma.h"
 
-/* What a request that is plain names. */
+/* What requests that are posted together have in common. */
 struct rma_plain {
+  uint64_t head; /* pst_request_head_of() */
   struct pst_mr *mr;
-  uint64_t local_offset;
   struct pst_remote *remote;
-  uint64_t remote_offset;
-  uint64_t length;
-  uint8_t op;
 };
 
-/* Each field is written once: the compiler would clear all of them first. */
-static inline void rma_make_plain(const struct rma_plain *plain, uint32_t slot,
-                                  struct pst_request *request)
+/* Each field is written once: the compiler would clear all of them first. The head is written as
+ * the transport reads it, in one: of several stores a load that covers all of them has to wait. */
+static inline void rma_make_plain(const struct rma_plain *plain, const struct pst_operation *o,
+                                  uint32_t slot, struct pst_request *request)
 {
-  request->opcode = plain->op;
-  request->flags = 0;
-  request->piece_count = 0;
-  request->reserved0 = 0;
+  memcpy(request, &plain->head, sizeof(plain->head));
   request->local.mr = plain->mr;
-  request->offset = plain->local_offset;
-  request->arg.length = plain->length;
+  request->offset = o->offset;
+  request->arg.length = o->length;
   request->cookie = slot;
   request->u.rma.remote = plain->remote;
-  request->u.rma.offset = plain->remote_offset;
+  request->u.rma.offset = o->remote_offset;
   request->u.rma.reserved = 0;
 }
 
-/* How many can be posted at once: each takes one of the first free slots. */
+/* How many can be posted at once: the i-th takes the i-th free slot from the top. */
 static inline uint32_t rma_plain_room(const struct rma *rma)
 {
   uint32_t room = rma->rest_slot == RMA_NO_SLOT ? rma->depth - rma->requests : 0;
@@ -44,35 +43,20 @@ static inline uint32_t rma_plain_room(const struct rma *rma)
   return room < RMA_BATCH ? room : RMA_BATCH;
 }
 
-/* The i-th of those. */
-static inline uint32_t rma_plain_slot(const struct rma *rma, uint32_t i)
+/* The i-th request of a post is under way; rma_count_begun() counts all of them. */
+static inline void rma_begin_plain(struct rma *rma, const struct pst_operation *o, uint32_t at,
+                                   uint32_t i)
 {
-  return rma->free_slots[rma->free_count - 1 - i];
-}
-
-/* The request was taken. */
-static inline struct rma_slot *rma_fill_plain(struct rma *rma, const struct pst_request *request,
-                                              uint64_t cookie)
-{
-  struct rma_slot *slot = &rma->slots[request->cookie];
-
-  slot->cookie = cookie;
-  slot->length = request->arg.length;
-  slot->status = 0;
-  slot->op = request->opcode;
-  return slot;
-}
-
-/* It is under way; rma_count_begun() counts all of the post. */
-static inline void rma_begin_plain(struct rma *rma, const struct pst_request *request, uint32_t i,
-                                   uint64_t cookie)
-{
-  struct rma_slot *slot = rma_fill_plain(rma, request, cookie);
+  struct rma_slot *slot = &rma->slots[at];
   const uint64_t write = rma->write_tail + i;
 
+  slot->cookie = o->cookie;
+  slot->length = o->length;
+  slot->status = 0;
+  slot->op = o->op;
   slot->parts = 1;
   slot->write = write + 1;
-  rma->writes[write & rma->mask] = (uint32_t)request->cookie; /* free, where this is no WRITE */
+  rma->writes[write & rma->mask] = at; /* free, where this is no WRITE */
 }
 
 static inline void rma_count_begun(struct rma *rma, uint8_t op, uint32_t count)
@@ -80,15 +64,6 @@ static inline void rma_count_begun(struct rma *rma, uint8_t op, uint32_t count)
   rma->write_tail += op == PST_OP_WRITE ? count : 0;
   rma->requests += count;
   rma->free_count -= count;
-}
-
-/* It has ended already: its slot waits to be handed out, as `completed`. */
-static inline void rma_complete_plain(struct rma *rma, const struct pst_request *request,
-                                      uint64_t cookie)
-{
-  rma_fill_plain(rma, request, cookie);
-  rma->completed[rma->completed_tail++ & rma->mask] = (uint32_t)request->cookie;
-  rma->free_count--;
 }
 
 #endif

@@ -174,6 +174,8 @@ int pst_area_free(struct pst_area *area)
   if (area_is_in_use(area))
     return -EBUSY;
   struct pst_node *node = area->node;
+  for (struct pst_peer *peer = node->peers; peer; peer = peer->next)
+    operate_forget_run(peer);
   struct pst_area **at = &node->areas;
   while (*at != area)
     at = &(*at)->next;

@@ -11,13 +11,21 @@
 static int events_resize(struct node_events *events, uint64_t size)
 {
   struct node_entry *entries = calloc(size, sizeof(*entries));
+  struct node_completed *completed = calloc(size, sizeof(*completed));
 
-  if (!entries)
+  if (!entries || !completed) {
+    free(entries);
+    free(completed);
     return -ENOMEM;
+  }
   for (uint32_t i = events->released; i != events->tail; i++)
     entries[i & (size - 1)] = *events_at(events, i);
+  for (uint32_t i = events->completed_head; i != events->completed_tail; i++)
+    completed[i & (size - 1)] = *events_completed_at(events, i);
   free(events->entries);
+  free(events->completed);
   events->entries = entries;
+  events->completed = completed;
   events->mask = (uint32_t)size - 1;
   return 0;
 }
@@ -65,6 +73,7 @@ void events_free(struct node_events *events)
   for (; events->released != events->tail; events->released++)
     free(events_at(events, events->released)->text);
   free(events->entries);
+  free(events->completed);
 }
 
 struct node_entry *events_add(struct node_events *events, struct pst_peer *peer,

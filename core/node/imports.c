@@ -24,8 +24,7 @@ static void remote_unlink(struct pst_peer *peer, struct node_remote *remote)
   while (*at != remote)
     at = &(*at)->next;
   *at = remote->next;
-  if (peer->recent == remote)
-    peer->recent = NULL;
+  operate_forget_run(peer);
   if (remote->is_withdrawn && remote->uses)
     peer->withdrawing--;
   peer->remote_bytes -= remote->length;
@@ -54,15 +53,6 @@ static void remote_refuse(struct pst_peer *peer, uint32_t id, int code, const ch
   peer_say(peer, WIRE_TAKEN, id, code, text);
 }
 
-static uint32_t remote_plain_operations(const struct pst_peer *peer,
-                                        const struct node_remote *remote)
-{
-  const uint32_t asked = (remote->access & PST_ACCESS_REMOTE_WRITE ? 1u << PST_OP_WRITE : 0u) |
-                         (remote->access & PST_ACCESS_REMOTE_READ ? 1u << PST_OP_READ : 0u);
-
-  return asked & (uint32_t)peer->rma.operations;
-}
-
 static void remote_open(struct pst_peer *peer, struct node_remote *remote)
 {
   struct pst_node *node = peer->node;
@@ -71,7 +61,6 @@ static void remote_open(struct pst_peer *peer, struct node_remote *remote)
 
   blob_free(&remote->blob);
   if (rc == 0) {
-    remote->plain = remote_plain_operations(peer, remote);
     peer_say(peer, WIRE_TAKEN, remote->id, 0, NULL);
     struct node_entry *entry = peer_tell(peer, PST_NODE_OFFERED);
     entry->event.id = remote->id;
@@ -150,7 +139,7 @@ void remote_withdrawn(struct pst_peer *peer, uint32_t id)
     return;
   }
   remote->is_withdrawn = true;
-  remote->plain = 0;
+  operate_forget_run(peer);
   remote->uses = operate_names(peer, NULL, remote);
   if (remote->uses == 0)
     remote_end_withdrawn(peer, remote);

@@ -65,6 +65,24 @@ static void node_hand_out(struct pst_node *node, const struct pst_node_event *en
   }
 }
 
+/* DONEs of operations that had ended when they were posted. Returns how many. */
+static inline uint32_t node_take_completed(struct node_events *events, struct pst_node_event *into,
+                                           uint32_t max)
+{
+  const struct node_completed *const completed = events->completed;
+  const uint32_t head = events->completed_head, there = events->completed_tail - head;
+  const uint32_t count = there < max ? there : max, mask = events->mask;
+
+  for (uint32_t i = 0; i < count; i++) {
+    const struct node_completed *one = &completed[(head + i) & mask];
+    struct pst_peer *peer = one->peer;
+    events_write_done(&into[i], peer, peer->context, one->op, one->cookie, one->length);
+    peer->rma.requests--;
+  }
+  events->completed_head = head + count;
+  return count;
+}
+
 /* ---- Progress ---------------------------------------------------------------------- */
 
 struct pst_peer *node_peer(const struct pst_node *node, uint64_t id)
@@ -141,6 +159,8 @@ static __attribute__((noinline)) int node_poll_all(struct pst_node *node,
   struct node_events *ring = &node->events;
   int count;
 
+  if (ring->released != ring->head)
+    node_release_handed(node);
   ring->into = completed ? events + completed : events;
   if (ring->head != ring->tail)
     node_hand_out(node, end);
@@ -155,12 +175,11 @@ static __attribute__((noinline)) int node_poll_all(struct pst_node *node,
 
 int pst_node_poll(struct pst_node *node, struct pst_node_event *events, uint32_t max)
 {
-  const uint32_t completed = node->completed ? operate_take_completed(node, events, max) : 0;
+  struct node_events *ring = &node->events;
+  const uint32_t completed = node_take_completed(ring, events, max);
 
-  if (node->events.released != node->events.head)
-    node_release_handed(node);
   /* What has ended already is handed out at once, unless the rest has waited for long. */
-  if (completed && ++node->unpolled % NODE_UNPOLLED_MAX)
+  if (completed && ring->released == ring->head && ++node->unpolled % NODE_UNPOLLED_MAX)
     return (int)completed;
   return node_poll_all(node, events, max, completed);
 }
@@ -191,8 +210,9 @@ static void node_set_timer(struct pst_node *node)
 
 static bool node_has_news(struct pst_node *node)
 {
-  if (node->completed || node->events.head != node->events.tail ||
-      atomic_load(&node->mailbox.is_woken) || mailbox_has_mail(&node->mailbox))
+  if (node->events.completed_head != node->events.completed_tail ||
+      node->events.head != node->events.tail || atomic_load(&node->mailbox.is_woken) ||
+      mailbox_has_mail(&node->mailbox))
     return true;
   for (const struct pst_peer *peer = node->peers; peer; peer = peer->next)
     if (peer_is_due(peer))

@@ -3,7 +3,7 @@
 #ifndef PST_NODE_PEER_H
 #define PST_NODE_PEER_H
 
-#include "engine/rma.h"
+#include "engine/rma_plain.h"
 #include "node.h"
 
 struct node_offer;
@@ -58,12 +58,23 @@ struct node_remote {
   struct node_remote *next;
   uint32_t id;
   uint32_t access;
-  uint32_t plain; /* bits of PST_OP_WRITE and PST_OP_READ, where they may be posted; 0: withdrawn */
   uint64_t length;
   bool is_withdrawn;
   uint32_t uses;             /* is_withdrawn: operations under way */
   struct pst_remote *remote; /* NULL: not opened yet */
   struct pst_blob blob;      /* until then; bytes and descriptors are ours */
+};
+
+/* WRITEs or READs of one piece without flags, between one area and one region of the peer's: of one
+ * such all was checked, and of the next their ranges are. */
+struct plain_run {
+  uint8_t op;
+  uint32_t id;
+  struct pst_area *area; /* NULL: there is no run */
+  struct node_remote *remote;
+  struct rma_plain common;
+  uint64_t local_length, remote_length;
+  uint64_t length_max; /* of one; 0: there is no run */
 };
 
 struct pst_peer {
@@ -94,18 +105,16 @@ struct pst_peer {
   uint64_t message_max; /* the lesser of both sides' */
 
   struct rma rma;
+  struct plain_run run;     /* of operations that go the short way */
   struct node_use *uses;    /* of each slot */
   struct pst_area **areas;  /* of the pieces of each slot, node->pieces of them; NULL: no more */
   struct pst_piece *pieces; /* of a batch of operations */
-  bool has_completed;       /* rma.completed are to be handed out: it is in the node's list */
-  struct pst_peer *next_completed;
 
   struct node_offer *offers;
   uint32_t offer_last;
   uint32_t takens; /* TAKENs that are still to come */
   struct node_remote *remotes;
-  struct node_remote *recent; /* of which an operation was posted last; NULL */
-  uint32_t withdrawing;       /* those that are withdrawn, and in use */
+  uint32_t withdrawing; /* those that are withdrawn, and in use */
   uint64_t remote_bytes;
 };
 

@@ -59,18 +59,13 @@ static int make_visible(const struct pst_peer *peer, uint32_t slot)
   return rc < 0 ? -EIO : 0;
 }
 
-static inline struct pst_node_event done_of(struct pst_peer *peer, uint32_t at, int32_t status)
+static inline void write_done(struct pst_peer *peer, uint32_t at, int32_t status,
+                              struct pst_node_event *event)
 {
   const struct rma_slot *slot = &peer->rma.slots[at];
 
-  return (struct pst_node_event){.kind = PST_NODE_DONE,
-                                 .op = slot->op,
-                                 .status = status,
-                                 .peer = peer,
-                                 .context = peer->context,
-                                 .cookie = slot->cookie,
-                                 .length = slot->length,
-                                 .text = ""};
+  events_write_done(event, peer, peer->context, slot->op, slot->cookie, slot->length);
+  event->status = status;
 }
 
 /* The operation in this slot has ended. Where nothing that came before waits, that goes straight to
@@ -83,7 +78,7 @@ static inline bool operate_tell_done(struct pst_peer *peer, uint32_t at, int32_t
   struct pst_node_event *event =
       is_next ? events->into++ : &events_at(events, events->tail++)->event;
 
-  *event = done_of(peer, at, status);
+  write_done(peer, at, status, event);
   return is_next;
 }
 
@@ -132,7 +127,7 @@ static uint64_t end_written(struct pst_peer *peer, uint64_t count)
       break;
     slot->parts = 0;
     free_slots[n] = at;
-    *into++ = done_of(peer, at, 0);
+    write_done(peer, at, 0, into++);
   }
   events->into = into;
   rma->write_head = head + n;
@@ -300,181 +295,150 @@ static void use(struct pst_peer *peer, const struct pst_operation *o, uint32_t s
     areas[i] = o->pieces[i].area;
   if (o->piece_count < peer->node->pieces)
     areas[o->piece_count] = NULL;
-  if (remote)
-    peer->recent = remote;
 }
-
-/* Operations without anything special about them: of one kind, from or to one area, to or from the
- * region that was named last. */
-struct plain_run {
-  uint32_t id;
-  uint8_t op;
-  struct pst_area *area;
-  struct node_remote *remote;
-  uint64_t local_length, remote_length;
-  uint64_t length_max; /* of one; 0: there are none */
-};
 
 static inline uint64_t lesser(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
 }
 
-/* What all of a run have in common with its first. */
-static inline bool begins_plain(const struct pst_peer *peer, const struct pst_operation *first)
+static inline bool is_of_run(const struct plain_run *run, const struct pst_operation *o)
 {
-  const struct node_remote *remote = peer->recent;
-
-  return !first->flags && !first->piece_count && first->op < 32 && remote &&
-         remote->id == first->id && (remote->plain >> first->op & 1) && first->area &&
-         first->area->node == peer->node;
+  return o->op == run->op && !o->flags && o->id == run->id && !o->piece_count &&
+         o->area == run->area;
 }
 
-static inline struct plain_run plain_run_of(const struct pst_peer *peer,
-                                            const struct pst_operation *first)
+/* What is wrong with one that is not, check() says. Field by field: one load of what the caller has
+ * just stored by several would wait for all of those. */
+static inline bool is_plain(const struct plain_run *run, const struct pst_operation *o)
 {
-  const uint64_t local_length = first->area->own.region.length;
-  const uint64_t remote_length = peer->recent->length;
-
-  return (struct plain_run){.id = first->id,
-                            .op = first->op,
-                            .area = first->area,
-                            .remote = peer->recent,
-                            .local_length = local_length,
-                            .remote_length = remote_length,
-                            .length_max =
-                                lesser(peer->rma.max, lesser(local_length, remote_length))};
-}
-
-/* Of all that are not, check() says what is wrong, if anything is. Field by field: one load of what
- * the caller has just stored by several would wait for all of those. */
-static inline bool is_within(const struct plain_run *run, const struct pst_operation *o)
-{
-  return o->length - 1 < run->length_max && !(o->compare | o->operand | o->reserved) &&
-         o->offset <= run->local_length - o->length &&
+  return is_of_run(run, o) && o->length - 1 < run->length_max &&
+         !(o->compare | o->operand | o->reserved) && o->offset <= run->local_length - o->length &&
          o->remote_offset <= run->remote_length - o->length;
 }
 
-static inline bool is_plain(const struct plain_run *run, const struct pst_operation *o)
+/* May the first of n begin a run? Not where the next names another region: a post of operations on
+ * several regions has all of them. */
+static bool begins_run(const struct pst_peer *peer, const struct pst_operation *o, uint32_t n)
 {
-  return o->op == run->op && o->id == run->id && !o->flags && !o->piece_count &&
-         o->area == run->area && is_within(run, o);
+  return (o->op == PST_OP_WRITE || o->op == PST_OP_READ) && !o->flags && !o->piece_count &&
+         (n == 1 || o->id == peer->run.id || o->id == o[1].id);
 }
 
-static inline void make_plain(const struct plain_run *run, const struct pst_operation *o,
-                              uint32_t slot, struct pst_request *request)
+/* Where the first of n begins a run, that is the peer's from now on. */
+static void find_run(struct pst_peer *peer, const struct pst_operation *o, uint32_t n)
 {
-  const struct rma_plain plain = {.mr = run->area->own.region.mr,
-                                  .local_offset = o->offset,
-                                  .remote = run->remote->remote,
-                                  .remote_offset = o->remote_offset,
-                                  .length = o->length,
-                                  .op = o->op};
+  struct node_remote *remote;
+  struct rma_work work;
 
-  rma_make_plain(&plain, slot, request);
+  if (is_of_run(&peer->run, o) || !begins_run(peer, o, n) ||
+      check(peer, o, &work, NULL, &remote) < 0)
+    return;
+  const uint64_t local_length = o->area->own.region.length;
+  peer->run =
+      (struct plain_run){.op = o->op,
+                         .id = o->id,
+                         .area = o->area,
+                         .remote = remote,
+                         .common = {pst_request_head_of(o->op, 0), work.mr, work.remote},
+                         .local_length = local_length,
+                         .remote_length = remote->length,
+                         .length_max = lesser(peer->rma.max, lesser(local_length, remote->length))};
 }
 
-static inline void begin_plain(struct pst_peer *peer, const struct plain_run *run,
-                               const struct pst_operation *o, const struct pst_request *request,
-                               uint32_t i)
+/* The requests of those at the front of n that go on with the peer's run. Returns how many. */
+static inline uint32_t make_plain(const struct pst_peer *peer,
+                                  const struct pst_operation *operations, uint32_t n,
+                                  struct pst_request *requests)
 {
-  struct node_use *use = &peer->uses[request->cookie];
+  const struct plain_run *run = &peer->run;
+  const uint32_t *slot = peer->rma.free_slots + peer->rma.free_count;
+  uint32_t k = 0;
 
-  rma_begin_plain(&peer->rma, request, i, o->cookie);
-  use->remote = run->remote;
-  use->area = run->area;
+  for (; k < n && is_plain(run, &operations[k]); k++)
+    rma_make_plain(&run->common, &operations[k], *--slot, &requests[k]);
+  return k;
+}
+
+static inline void begin_plain(struct pst_peer *peer, const struct pst_operation *operations,
+                               const struct pst_request *requests, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t at = (uint32_t)requests[i].cookie;
+    struct node_use *use = &peer->uses[at];
+
+    rma_begin_plain(&peer->rma, &operations[i], at, i);
+    use->remote = peer->run.remote;
+    use->area = operations[i].area;
+  }
+  rma_count_begun(&peer->rma, operations->op, count);
+}
+
+/* They had ended when they were posted, and need no slots. */
+static inline void complete_plain(struct pst_peer *peer, const struct pst_operation *operations,
+                                  uint32_t count)
+{
+  struct node_events *events = &peer->node->events;
+  struct node_completed *const completed = events->completed;
+  const uint32_t tail = events->completed_tail, mask = events->mask;
+
+  for (uint32_t i = 0; i < count; i++) {
+    struct node_completed *one = &completed[(tail + i) & mask];
+    one->cookie = operations[i].cookie;
+    one->peer = peer;
+    one->length = operations[i].length;
+    one->op = operations[i].op;
+  }
+  events->completed_tail = tail + count;
+  peer->rma.requests += count;
 }
 
 /* May the transport have the requests of this post done at its return? Not where a memory is to be
  * told of what was read, nor ahead of events that wait to be handed out. */
-static inline uint32_t offer_completion(const struct pst_peer *peer)
+static inline uint32_t offer_completion(const struct pst_node *node)
 {
-  const struct pst_node *node = peer->node;
   const bool must_wait = node->has_flush || node->events.head != node->events.tail;
 
   return must_wait ? PST_WAIT_NONE : PST_POST_MAY_COMPLETE;
 }
 
-/* Operations of this peer have ended: the next poll hands them out. */
-static inline void has_completed(struct pst_peer *peer)
+/* As refused(); -EAGAIN: the peer is going. */
+static int refused_or_gone(struct pst_peer *peer, int rc)
 {
-  struct pst_node *node = peer->node;
+  const int why = refused(peer, rc);
 
-  if (peer->has_completed)
-    return;
-  peer->has_completed = true;
-  peer->next_completed = NULL;
-  if (node->completed)
-    node->completed_last->next_completed = peer;
-  else
-    node->completed = peer;
-  node->completed_last = peer;
+  return why ? why : -EAGAIN;
 }
 
-/* A run at the front of at most RMA_BATCH. Returns how many were taken; *stop: go on to no more. */
-static uint32_t post_plain(struct pst_peer *peer, const struct pst_operation *operations,
-                           uint32_t n, bool *stop, int *rc)
+/* Those at the front, at most RMA_BATCH, that go on with the peer's run. Returns how many were
+ * taken; *rc: -EAGAIN: there is no more room; -errno: why the next is refused. */
+static inline __attribute__((always_inline)) uint32_t
+post_plain(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n, int *rc)
 {
   struct rma *rma = &peer->rma;
   struct pst_request requests[RMA_BATCH];
-  uint32_t room = rma_plain_room(rma), wait = offer_completion(peer), k = 0;
+  const uint32_t room = rma_plain_room(rma);
+  const uint32_t k = make_plain(peer, operations, room < n ? room : n, requests);
+  uint32_t wait = offer_completion(peer->node);
 
-  if (!begins_plain(peer, operations))
-    return 0;
-  const struct plain_run run = plain_run_of(peer, operations);
-  if (room > n)
-    room = n;
-  for (; k < room && is_plain(&run, &operations[k]); k++)
-    make_plain(&run, &operations[k], rma_plain_slot(rma, k), &requests[k]);
   if (k == 0)
     return 0;
   const int taken = rma->ops->post(rma->endpoint, requests, k, &wait);
   if (taken > 0 && wait == PST_POST_COMPLETED) {
-    for (int i = 0; i < taken; i++)
-      rma_complete_plain(rma, &requests[i], operations[i].cookie);
-    has_completed(peer);
+    complete_plain(peer, operations, (uint32_t)taken);
     return (uint32_t)taken;
   }
-  for (int i = 0; i < taken; i++)
-    begin_plain(peer, &run, &operations[i], &requests[i], (uint32_t)i);
-  *stop = taken < (int)k;
-  if (taken > 0) {
-    rma_count_begun(rma, run.op, (uint32_t)taken);
-    return (uint32_t)taken;
-  }
-  if (taken < 0 && taken != -EAGAIN)
-    *rc = refused(peer, taken);
-  return 0;
+  if (taken < (int)k)
+    *rc = taken < 0 && taken != -EAGAIN ? refused_or_gone(peer, taken) : -EAGAIN;
+  if (taken <= 0)
+    return 0;
+  begin_plain(peer, operations, requests, (uint32_t)taken);
+  return (uint32_t)taken;
 }
 
-/* One by itself, for which somebody waits. False: it was not taken, and others say why. */
-static inline bool post_one(struct pst_peer *peer, const struct pst_operation *o)
-{
-  struct rma *rma = &peer->rma;
-  struct pst_request request;
-  uint32_t wait = offer_completion(peer);
-
-  if (rma->rest_slot != RMA_NO_SLOT || rma->requests == rma->depth || rma->free_count == 0 ||
-      !begins_plain(peer, o))
-    return false;
-  const struct plain_run run = plain_run_of(peer, o);
-  if (!is_within(&run, o))
-    return false;
-  make_plain(&run, o, rma_plain_slot(rma, 0), &request);
-  if (__builtin_expect(rma->ops->post(rma->endpoint, &request, 1, &wait) != 1, 0))
-    return false;
-  if (wait == PST_POST_COMPLETED) {
-    rma_complete_plain(rma, &request, o->cookie);
-    has_completed(peer);
-  } else {
-    begin_plain(peer, &run, o, &request, 0);
-    rma_count_begun(rma, run.op, 1);
-  }
-  return true;
-}
-
-static uint32_t post_some(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n,
-                          bool *stop, int *rc)
+/* As post_plain(), of operations of any kind. */
+static __attribute__((noinline)) uint32_t
+post_some(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n, int *rc)
 {
   struct rma_work works[BATCH];
   struct node_remote *remotes[BATCH];
@@ -491,58 +455,41 @@ static uint32_t post_some(struct pst_peer *peer, const struct pst_operation *ope
   uint32_t taken = k ? rma_post(&peer->rma, works, k, slots, &refused_one) : 0;
   for (uint32_t i = 0; i < taken; i++)
     use(peer, &operations[i], slots[i], remotes[i]);
-  *stop = taken < k || wrong < 0;
-  *rc = taken < k ? refused_one : wrong;
+  *rc = wrong;
+  if (taken < k)
+    *rc = refused_one ? refused_one : -EAGAIN;
   return taken;
 }
 
-int pst_peer_post(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n)
+/* Behind the first `taken`. */
+static __attribute__((noinline)) int post_rest(struct pst_peer *peer,
+                                               const struct pst_operation *operations, uint32_t n,
+                                               uint32_t taken, int rc)
 {
-  uint32_t taken = 0;
-  bool stop = false;
-  int rc = 0;
-
-  if (peer->state != NODE_PEER_JOINED)
-    return -ENOTCONN;
-  if (n == 1 && peer->is_connected && post_one(peer, operations))
-    return 1;
-  while (taken < n && !stop && peer->is_connected) {
-    uint32_t plain = post_plain(peer, operations + taken, n - taken, &stop, &rc);
+  while (taken < n && rc == 0 && peer->is_connected) {
+    find_run(peer, operations + taken, n - taken);
+    const uint32_t plain = post_plain(peer, operations + taken, n - taken, &rc);
     taken += plain;
-    if (plain == 0 && !stop)
-      taken += post_some(peer, operations + taken, n - taken, &stop, &rc);
+    if (plain == 0 && rc == 0)
+      taken += post_some(peer, operations + taken, n - taken, &rc);
   }
+  if (rc == -EAGAIN)
+    rc = 0;
   if (taken < n && rc == 0)
     peer->room_wanted |= PEER_ROOM_POST;
   return taken ? (int)taken : rc;
 }
 
-uint32_t operate_take_completed(struct pst_node *node, struct pst_node_event *events, uint32_t max)
+int pst_peer_post(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n)
 {
-  struct pst_peer *peer = node->completed;
-  uint32_t n = 0;
+  uint32_t taken = 0;
+  int rc = 0;
 
-  do {
-    struct rma *rma = &peer->rma;
-    /* Copies of what these stores could change for all that the compiler knows. */
-    const uint32_t *const completed = rma->completed;
-    uint32_t *const free_slots = rma->free_slots + rma->free_count;
-    const uint32_t mask = rma->mask, head = rma->completed_head, there = rma->completed_tail - head;
-    const uint32_t count = there < max - n ? there : max - n;
-    for (uint32_t i = 0; i < count; i++) {
-      const uint32_t at = completed[(head + i) & mask];
-      events[n + i] = done_of(peer, at, 0);
-      free_slots[i] = at;
-    }
-    n += count;
-    rma->free_count += count;
-    rma->completed_head = head + count;
-    if (count < there)
-      break;
-    peer->has_completed = false;
-    peer = node->completed = peer->next_completed;
-  } while (peer);
-  return n;
+  if (peer->state != NODE_PEER_JOINED)
+    return -ENOTCONN;
+  if (peer->is_connected)
+    taken = post_plain(peer, operations, n, &rc);
+  return taken == n ? (int)n : post_rest(peer, operations, n, taken, rc);
 }
 
 int pst_peer_cancel(struct pst_peer *peer, uint64_t cookie)

@@ -15,11 +15,13 @@ struct node_use {
 
 int operate_open(struct pst_peer *peer);
 void operate_close(struct pst_peer *peer);
-/* Up to max DONEs of operations that had ended when they were posted, of which there are some.
- * Returns how many. */
-uint32_t operate_take_completed(struct pst_node *node, struct pst_node_event *events, uint32_t max);
 /* A DONE of operations. False: of none that is under way. */
 bool operate_done(struct pst_peer *peer, const struct pst_completion *completion);
+/* An area, or a region of the peer's, is about to go: the next operation is checked in full. */
+static inline void operate_forget_run(struct pst_peer *peer)
+{
+  peer->run = (struct plain_run){0};
+}
 bool operate_has_room(const struct pst_peer *peer);
 /* Operations under way that name the area, or (NULL) the remote: asked seldom, and so not counted
  * by those that come and go often. */

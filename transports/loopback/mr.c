@@ -79,6 +79,9 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
   made->length = in.length;
   made->access = in.access;
   made->base = region.host ? (uint8_t *)region.host + in.offset : NULL;
+  if (made->base)
+    made->plain = (in.access & PST_ACCESS_LOCAL_READ ? 1u << PST_OP_WRITE : 0u) |
+                  (in.access & PST_ACCESS_LOCAL_WRITE ? 1u << PST_OP_READ : 0u);
   made->valid_fd = -1;
   made->out = (struct pst_export){.struct_size = sizeof(made->out), .fd = -1};
   if (in.path) {

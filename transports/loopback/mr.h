@@ -20,6 +20,7 @@ struct lb_mr {
   uint64_t offset;
   uint64_t length;
   uint32_t access;
+  uint32_t plain;                   /* bit PST_OP_WRITE, PST_OP_READ: it may be, by the CPU */
   uint8_t *base;                    /* NULL: the CPU cannot touch it */
   struct pst_remote *seated;        /* of this process; gate.c's */
   struct lb_gate_page *shared_gate; /* for other processes; NULL: not packed */

@@ -244,6 +244,9 @@ int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
     lb_remote_close(endpoint, made);
     return rc;
   }
+  if (made->base && (endpoint->roles & PST_ROLE_RMA))
+    made->plain = (made->access & PST_ACCESS_REMOTE_WRITE ? 1u << PST_OP_WRITE : 0u) |
+                  (made->access & PST_ACCESS_REMOTE_READ ? 1u << PST_OP_READ : 0u);
   *remote = made;
   return 0;
 

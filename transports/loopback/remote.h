@@ -41,6 +41,7 @@ struct pst_remote {
   uint8_t *base;            /* NULL: the CPU cannot touch it */
   uint64_t length;
   uint32_t access;
+  uint32_t plain; /* bit PST_OP_WRITE, PST_OP_READ: it may be, by the CPU */
   struct lb_gate *gate;
   struct lb_seat *seat; /* NULL: it is counted in */
   struct lb_seat own_seat;

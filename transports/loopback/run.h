@@ -4,12 +4,12 @@
 #ifndef LOOPBACK_RUN_H
 #define LOOPBACK_RUN_H
 
-#include "loopback.h"
+#include "plain.h"
 
 /* What the plain requests of a run have in common: of one kind, between the same two ranges, each
  * of one piece, all that the CPU reaches. */
 struct lb_run {
-  uint64_t kind;
+  uint64_t head;
   const struct lb_mr *mr;
   struct pst_remote *remote;
   bool reading;
@@ -19,18 +19,15 @@ struct lb_run {
 static inline bool lb_run_begin(const struct pst_endpoint *endpoint,
                                 const struct pst_request *first, struct lb_run *run)
 {
+  const uint8_t opcode = first->opcode;
   struct pst_remote *remote = first->u.rma.remote;
   const struct lb_mr *mr = lb_mr_of(first->local.mr);
-  const uint64_t kind = pst_request_head(first);
-  const bool reading = kind == pst_request_head_of(PST_OP_READ, 0);
-  const uint32_t near = reading ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ;
-  const uint32_t far = reading ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE;
-  /* Of several pieces, `local` is not an mr. */
-  if (!(reading || kind == pst_request_head_of(PST_OP_WRITE, 0)) || !mr || !remote ||
-      remote->endpoint != endpoint || !mr->base || !remote->base || !(mr->access & near) ||
-      !(remote->access & far))
+  /* Of several pieces, `local` is not an mr; of another opcode, u has no remote. */
+  if (pst_request_head(first) != pst_request_head_of(opcode, 0) || opcode >= 32 || !mr ||
+      !(mr->plain >> opcode & 1) || !remote || remote->endpoint != endpoint ||
+      !(remote->plain >> opcode & 1))
     return false;
-  *run = (struct lb_run){kind, mr, remote, reading};
+  *run = (struct lb_run){pst_request_head(first), mr, remote, opcode == PST_OP_READ};
   return true;
 }
 
@@ -44,7 +41,7 @@ static inline bool lb_run_holds(const struct lb_run *run, const struct pst_reque
 
 static inline bool lb_run_has(const struct lb_run *run, const struct pst_request *request)
 {
-  return pst_request_head(request) == run->kind && lb_mr_of(request->local.mr) == run->mr &&
+  return pst_request_head(request) == run->head && lb_mr_of(request->local.mr) == run->mr &&
          request->u.rma.remote == run->remote && lb_run_holds(run, request);
 }
 
@@ -54,19 +51,20 @@ static inline void lb_run_copy(const struct lb_run *run, const struct pst_reques
   uint8_t *far = run->remote->base + request->u.rma.offset;
   uint8_t *to = run->reading ? near : far;
   const uint8_t *from = run->reading ? far : near;
-  memcpy(to, from, request->arg.length);
+  if (!lb_copy_short(to, from, request->arg.length))
+    memcpy(to, from, request->arg.length);
 }
 
 /* Execute a run at the front of n, at least 1. Returns how many it has: it is inside of the peer's
  * memory for one run, and ends after so many bytes, lest the owner wait long. */
-static inline uint32_t lb_run_execute(struct pst_endpoint *endpoint,
-                                      const struct pst_request *requests, uint32_t n)
+static LB_ALWAYS_INLINE uint32_t lb_run_execute(const struct pst_endpoint *endpoint,
+                                                const struct pst_request *requests, uint32_t n)
 {
   struct lb_run run;
   uint64_t bytes = 0;
   uint32_t i = 0;
-  if (!(endpoint->roles & PST_ROLE_RMA) || !lb_run_begin(endpoint, requests, &run) ||
-      !lb_run_holds(&run, requests) || !lb_seat_in(run.remote, endpoint->fenced))
+  if (!lb_run_begin(endpoint, requests, &run) || !lb_run_holds(&run, requests) ||
+      !lb_seat_in(run.remote, endpoint->fenced))
     return 0;
   do {
     lb_run_copy(&run, &requests[i]);

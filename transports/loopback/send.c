@@ -11,29 +11,19 @@
 /* Longer ones are memcpy's. */
 #define COPY_MAX 2048u
 
-/* A move of one is one instruction where the function it is in is compiled for that. */
-typedef uint8_t vector32 __attribute__((vector_size(32), aligned(1), may_alias));
-
-static LB_ALWAYS_INLINE void move32(uint8_t *to, const uint8_t *from)
-{
-  *(vector32 *)to = *(const vector32 *)from;
-}
-
 static LB_ALWAYS_INLINE void move64(uint8_t *to, const uint8_t *from)
 {
-  move32(to, from);
-  move32(to + 32, from + 32);
+  lb_move32(to, from);
+  lb_move32(to + 32, from + 32);
 }
 
-/* In line: for small messages a call costs as much as their copy. */
 static LB_ALWAYS_INLINE void copy(uint8_t *restrict to, const uint8_t *restrict from,
                                   uint64_t length)
 {
+  if (lb_copy_short(to, from, length))
+    return;
   if (length < 32 || length > COPY_MAX) {
     memcpy(to, from, length);
-  } else if (length <= 64) {
-    move32(to, from);
-    move32(to + length - 32, from + length - 32);
   } else {
     for (uint64_t at = 0; at + 64 < length; at += 64)
       move64(to + at, from + at);

@@ -143,11 +143,11 @@ PST_INLINE uint64_t pst_request_head(const struct pst_request *request)
 /* Of a request of one piece, or none. */
 PST_INLINE uint64_t pst_request_head_of(uint8_t opcode, uint8_t flags)
 {
-  const uint8_t bytes[8] = {opcode, flags, 0, 0, 0, 0, 0, 0};
-  uint64_t head;
-
-  memcpy(&head, bytes, sizeof(head));
-  return head;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  return (uint64_t)opcode | (uint64_t)flags << 8;
+#else
+  return (uint64_t)opcode << 56 | (uint64_t)flags << 48;
+#endif
 }
 
 /* The pieces of a SEND, WRITE or READ that was checked, one at least; `one` has the memory for a

@@ -382,6 +382,41 @@ static void what_has_ended_holds_nothing_up(void **state)
   pair_close(&reach.pair);
 }
 
+/* What was found of the operation before is not held true of another area, of other rights, or of a
+ * region that was withdrawn. */
+static void operations_like_the_last_are_checked_anew(void **state)
+{
+  struct reach reach;
+
+  (void)state;
+  reach_open(&reach, NULL);
+  struct side *side = &reach.pair.server, *other = &reach.pair.client;
+  struct pst_operation o = make_operation(PST_OP_WRITE, reach.id, reach.mine, AREA - 8, 0, 8);
+  for (uint32_t i = 0; i < 3; i++)
+    assert_int_equal(run_operation(side, &o).status, 0);
+  assert_int_equal(pst_area_free(reach.mine), 0);
+  reach.mine = area_of(side, 4096); /* where the other one was, perhaps */
+  o.area = reach.mine;
+  assert_int_equal(pst_peer_post(side->peer, &o, 1), -ERANGE);
+  o.offset = 4096 - 8;
+  assert_int_equal(run_operation(side, &o).status, 0);
+
+  const uint32_t readable = offer(other, side, reach.theirs, PST_ACCESS_REMOTE_READ);
+  struct pst_operation read = o, write = o;
+  read.op = PST_OP_READ;
+  read.id = write.id = readable;
+  for (uint32_t i = 0; i < 3; i++)
+    assert_int_equal(run_operation(side, &read).status, 0);
+  assert_int_equal(pst_peer_post(side->peer, &write, 1), -EACCES);
+
+  assert_int_equal(run_operation(side, &o).status, 0);
+  assert_int_equal(pst_peer_withdraw(other->peer, reach.id), 0);
+  assert_int_equal(await(side, other, PST_NODE_WITHDRAWN).id, reach.id);
+  assert_int_equal(pst_peer_post(side->peer, &o, 1), -ENOENT);
+  assert_int_equal(run_operation(side, &read).status, 0);
+  pair_close(&reach.pair);
+}
+
 /* Under way, cut, and not yet handed out: leaving brings all of them back. */
 static void leaving_brings_all_back(void **state)
 {
@@ -443,6 +478,7 @@ int main(void)
       cmocka_unit_test(a_node_may_close_at_any_time),
       cmocka_unit_test(what_has_ended_when_it_was_posted_comes_first),
       cmocka_unit_test(what_has_ended_holds_nothing_up),
+      cmocka_unit_test(operations_like_the_last_are_checked_anew),
   };
   return cmocka_run_group_tests(tests, use_fakes, NULL);
 }
