@@ -142,26 +142,34 @@ int __wrap_yaml_parser_initialize(yaml_parser_t *parser);
 int __real_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
 int __wrap_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
 
+/* As arena_alloc() says that it has none. */
+static bool arena_fails(struct arena *arena)
+{
+  const bool fails = allocation_fails();
+  arena->no_memory |= fails;
+  return fails;
+}
+
 void *__wrap_arena_alloc(struct arena *arena, size_t size)
 {
-  return allocation_fails() ? NULL : __real_arena_alloc(arena, size);
+  return arena_fails(arena) ? NULL : __real_arena_alloc(arena, size);
 }
 
 char *__wrap_arena_copy(struct arena *arena, const char *text, size_t length)
 {
-  return allocation_fails() ? NULL : __real_arena_copy(arena, text, length);
+  return arena_fails(arena) ? NULL : __real_arena_copy(arena, text, length);
 }
 
 char *__wrap_arena_string(struct arena *arena, const char *text)
 {
-  return allocation_fails() ? NULL : __real_arena_string(arena, text);
+  return arena_fails(arena) ? NULL : __real_arena_string(arena, text);
 }
 
 char *__wrap_arena_printf(struct arena *arena, const char *format, ...)
 {
   char *text = NULL;
   va_list args;
-  if (allocation_fails())
+  if (arena_fails(arena))
     return NULL;
   va_start(args, format);
   int length = vasprintf(&text, format, args);
