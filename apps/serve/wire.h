@@ -160,8 +160,8 @@ const char *serve_type_name(uint32_t type);
 /* So that ".NAME.penstock-part" is one that file systems take. */
 #define NAMES_BYTES_MAX 240u /* of what stands between two slashes */
 
-/* Copies a legal name and ends it by NUL. 0; -EINVAL with *why: the rule that it breaks, in
- * words; -ENAMETOOLONG likewise. `name` has room for SERVE_NAME_MAX + 1. */
+/* Copies a legal name and ends it by NUL. 0; -EINVAL or -ENAMETOOLONG with *why: the rule
+ * that it breaks, in words. `name` has room for SERVE_NAME_MAX + 1. */
 int names_check(const uint8_t *bytes, size_t length, char *name, const char **why);
 
 /* The same for one part of a name: no '/'. */

@@ -163,7 +163,7 @@ static void loss_missing(const struct pst_receiver *receiver, uint64_t missing,
 }
 
 /* Messages that were sent before the stream broke off and are in no other count. Failed memory is
- * named even where none are known: the sender, which is told this, may know of some. */
+ * named even where this end knows of none: the sender gets the cause, and may know of some. */
 static void loss_broken_off(const char *cause, uint64_t sent, uint64_t delivered,
                             struct pst_drop *drops, uint32_t *count)
 {

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SEQ_WINDOW 65536u /* sequences behind the highest that are told apart */
+#define SEQ_WINDOW 65536u /* sequences behind the highest, each with a bit */
 
 enum seq_window_verdict { SEQ_NEW, SEQ_LATE, SEQ_DUPLICATE };
 

@@ -29,7 +29,7 @@ static bool verdict_peer_tells(const struct pst_stats *stats)
   return stats && stats->peer_known && stats->peer_seconds_ns >= verdict_running_ns(stats) / 2;
 }
 
-/* What an end says of itself, or else what its peer was told of it. */
+/* An end's own measurement, or else the one that its peer received. */
 static struct shares verdict_shares(const struct pst_stats *own, const struct pst_stats *peers)
 {
   const uint64_t *blocked = own ? own->blocked_ns : NULL;

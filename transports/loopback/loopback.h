@@ -43,7 +43,7 @@ struct pst_device {
 #define LB_GIVE(to, local) pst_struct_write((to), &(local), sizeof(local))
 
 #define LB_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
-/* Of one endpoint: its label comes first. */
+/* A line of the log that begins with the endpoint's label. */
 #define LB_TELL(endpoint, level, text, ...)                                                        \
   LB_LOG((endpoint)->worker->device, level, "%s: " text,                                           \
          (endpoint)->label __VA_OPT__(, ) __VA_ARGS__)

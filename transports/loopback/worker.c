@@ -10,7 +10,7 @@
 
 int lb_worker_watch_fd(struct pst_worker *worker, int fd, struct pst_endpoint *endpoint)
 {
-  /* Wake-ups are never taken off: each is told once. */
+  /* Nobody reads the eventfd of a wake-up: edge-triggered, each write is reported once. */
   const uint32_t edge = endpoint ? 0 : (uint32_t)EPOLLET;
   struct epoll_event event = {.events = EPOLLIN | edge, .data.ptr = endpoint};
   return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;

@@ -36,7 +36,7 @@ int udp_device_find(struct pst_device *device, const char *name, int family,
 uint32_t udp_addresses_own(int family, union udp_address *addresses, uint32_t max);
 /* Does one of this host's interfaces lie in the network of that address? */
 bool udp_address_is_near(const union udp_address *address);
-/* Of this host and network namespace: 24 bytes. */
+/* 24 bytes that identify this host and its network namespace. */
 void udp_host_identity(uint8_t identity[24]);
 
 #endif

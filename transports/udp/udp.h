@@ -85,7 +85,7 @@ static inline bool udp_is_connected(const struct pst_endpoint *endpoint)
 }
 
 #define UDP_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
-/* Of one endpoint: its label comes first. */
+/* A line of the log that begins with the endpoint's label. */
 #define UDP_TELL(endpoint, level, text, ...)                                                       \
   UDP_LOG((endpoint)->worker->device, level, "%s: " text,                                          \
           (endpoint)->label __VA_OPT__(, ) __VA_ARGS__)

@@ -211,8 +211,8 @@ struct pst_description {
    */
   const char *const *environment;
 
-  /* Of a transport: the form of what it sends over the wire, control blobs included, "verbs-rc"
-   * for instance. [a-z][a-z0-9-]*, at most 31 bytes; NULL: the plugin's name. Transports of one
+  /* A transport names the form of what it sends, control blobs included: "verbs-rc" for
+   * instance. [a-z][a-z0-9-]*, at most 31 bytes; NULL: the plugin's name. Transports of one
    * wire form talk to each other: two ends compare it, and those STREAM options that both
    * transports have. NULL for a filter, which keeps the form of what it wraps. */
   const char *wire;

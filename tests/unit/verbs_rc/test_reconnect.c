@@ -192,7 +192,7 @@ static void credits_go_by_their_own_count(void **state)
   expect_kept(0xe);
 }
 
-/* Of one of several queue pairs: its own messages alone, every other one here. */
+/* Each of several queue pairs replays its own messages alone: here, every other one. */
 static void queue_pairs_are_looked_at_one_by_one(void **state)
 {
   (void)state;
