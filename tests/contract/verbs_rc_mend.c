@@ -441,5 +441,5 @@ int main(int argc, char **argv)
     CONTRACT_CASE(rdma_cm_is_told_of_a_receiver_that_is_gone),
 #endif
   };
-  return CONTRACT_MAIN("had again", cases, &stream_variants[0]);
+  return CONTRACT_MAIN("reconnect", cases, &stream_variants[0]);
 }

@@ -5,7 +5,7 @@
 
 #include <penstock/plugin.h>
 
-/* Of an opened device: the rest of a struct pst_option stands behind it. */
+/* An option of the scope DEVICE; the user adds the rest of a struct pst_option. */
 #define VB_OPTION(name_, type_, default_)                                                          \
   .name = name_, .type = PST_OPTION_##type_, .default_value = default_, .scope = PST_SCOPE_DEVICE
 

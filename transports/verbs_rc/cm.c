@@ -170,7 +170,7 @@ static void cm_left(struct pst_endpoint *endpoint)
     return;
   endpoint->cm->has_left = true;
   endpoint->worker->cm->leavers++;
-  rc_pend(endpoint); /* nobody sleeps before it is told */
+  rc_pend(endpoint); /* no thread sleeps before it has the event */
 }
 
 static bool cm_reconnects(struct pst_endpoint *endpoint, int event, int status)
@@ -265,8 +265,7 @@ static void cm_ask(struct pst_endpoint *endpoint)
 
 /* ---- The end that is asked --------------------------------------------------------------- */
 
-/* For good: of other refusals, the kernel's among them, a peer that is to be had again thinks
- * nothing. */
+/* For good. A peer that reconnects tries again after any other refusal, the kernel's among them. */
 static void turn_away(struct rdma_cm_id *id)
 {
   struct private_data data = {0};
@@ -421,7 +420,7 @@ static bool is_for_good(const struct event *event)
          (event->has_data || event->status == NOBODY_LISTENS);
 }
 
-/* A connection that is to be had again. */
+/* A connection that reconnects. */
 static void missed(struct pst_endpoint *endpoint, const struct event *event)
 {
   if (endpoint->cm->stage == STAGE_SETTLED)

@@ -46,7 +46,7 @@ struct rc_cm_ops {
    * under way. */
   void (*drop)(struct pst_endpoint *endpoint);
   void (*reconnect)(struct pst_endpoint *endpoint);
-  /* Why it was not had again, in words. */
+  /* Why reconnecting failed, in words. */
   void (*missed)(const struct pst_endpoint *endpoint, char *text, size_t size);
   /* What it waits for and was not given in time, in words. False: for the peer to ask. */
   bool (*waits)(const struct pst_endpoint *endpoint, char *text, size_t size);

@@ -146,7 +146,7 @@ struct rc_lane {
   bool has_said;     /* the peer's hello is there */
 };
 
-/* A connection that is to be had again, reconnect.c. */
+/* A connection that reconnects: reconnect.c. */
 struct rc_reconnect {
   uint64_t by_ns;      /* 0: there is none */
   uint64_t last_by_ns; /* of the one before, */
@@ -222,7 +222,7 @@ struct pst_endpoint {
 
   struct rc_shared *shared; /* receives, shared.c; NULL: it has its own */
   struct pst_endpoint *next_numbered;
-  uint32_t number;       /* of the queue pair, by which completions are told apart; 0: not yet */
+  uint32_t number;       /* of the queue pair, as completions name it; 0: not yet */
   _Atomic bool last_wqe; /* it takes no more, as its device says */
   bool has_flushed;      /* likewise, as what was posted in ERR says: the one of this wr_id */
   uint32_t last_sends;   /* how many such were ever posted */
@@ -247,7 +247,7 @@ struct pst_endpoint {
   bool owed; /* by then: whether the peer owed an answer */
   bool tell_connected, tell_gone;
   bool is_failed;
-  bool is_refused; /* its device takes no more, though there is room: it is not had again */
+  bool is_refused; /* its device takes no more, though there is room: it does not reconnect */
   bool is_cut;     /* completions that still come are of nothing */
   bool peer_left;  /* by farewell */
   bool wants_room, wants_queue, wants_rma_done, has_told_room;

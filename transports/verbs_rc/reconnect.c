@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections that are had again (`reconnect`). The queue pair of one that failed gives everything
- * back, is reset and greets anew. Hellos then say how many messages and credit messages their
- * sender has had: those are not sent again, all others are, into the slots that they were meant
- * for. So each message arrives once, and in order. A READ or a WRITE may take place twice, which is
- * as good as once unless the peer was told by a message behind it that it has taken place: then it
- * is not done again. An atomic may not, and ends the connection if it was under way.
+ * Reconnecting (`reconnect`). The queue pair of a failed connection gives everything back, is reset
+ * and says hello again. Each hello says how many messages and credit messages its sender has
+ * received. Those are not sent again; all others are, into the slots that they were meant for. So
+ * each message arrives once, and in order. A READ or a WRITE may take place twice, which is as good
+ * as once, unless a later message announced it to the peer: then it is not repeated. An atomic is
+ * never repeated: one that was under way ends the connection.
  *
  * That the device has sent a hello proves nothing: a peer that has not noticed takes its number for
  * an old one's and answers. It counts when the peer has said its own, and is repeated until then.
@@ -92,8 +92,8 @@ static uint32_t count_fenced(const struct pst_endpoint *endpoint, uint32_t by, u
 }
 
 /* Where `had` messages have arrived, the WRITEs before the last of them are placed, and the READs
- * before the last with a fence are done (IBA 10.8.3.3): who was told of it may have other use for
- * these bytes since. */
+ * before the last with a fence are done (IBA 10.8.3.3). The peer knows, and may use these bytes
+ * otherwise since. */
 const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
                                            uint32_t said)
 {
