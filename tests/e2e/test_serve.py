@@ -114,7 +114,7 @@ class Requests(ServeCase):
         """The options that size it are the command's own; and whose limit it is that was met."""
         self.serve()
         (self.root / "file").touch()
-        limit = ("prlimit", f"--as={400 * MIB}")
+        limit = ("prlimit", f"--as={256 * MIB}")  # what 64 chunks of the server's 4 MiB take
         for words, prefix, said in (
             (("request", "write", self.address, "--size", "64TiB"), (), "available: lower `--size` or `--depth`, or free memory$"),
             (("request", "write", self.address, "--size", "1GiB"), limit,
