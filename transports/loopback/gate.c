@@ -12,11 +12,18 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool expedited;
 
-/* A registration is the process's and is inherited over fork(). */
+/* A registration is the process's and is inherited over fork(). A process of one thread has it at
+ * once, one of several waits for a grace period of the kernel's, 10 ms and more: so it is made as
+ * the plugin is loaded, before its program has threads. */
 static void register_process(void)
 {
   expedited = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
               syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+__attribute__((constructor)) static void register_early(void)
+{
+  pthread_once(&once, register_process);
 }
 
 bool lb_barrier_expedited(void)
