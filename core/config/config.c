@@ -2,6 +2,7 @@
 /* A checked configuration: its life, and what is asked of it. */
 #include "config.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,10 +105,17 @@ static const struct node *find_scalar(const struct pst_config *config, const cha
   return node && node->type == NODE_SCALAR ? node : NULL;
 }
 
+/* The text lives in the configuration's arena, which is const for its readers alone. */
 PST_EXPORT const char *pst_config_origin(const struct pst_config *config, const char *path)
 {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   const struct node *node = find(config, path);
-  return node ? place_text((struct arena *)&config->arena, &node->place) : NULL;
+  if (!node)
+    return NULL;
+  pthread_mutex_lock(&lock);
+  const char *text = place_text((struct arena *)&config->arena, &node->place);
+  pthread_mutex_unlock(&lock);
+  return text;
 }
 
 PST_EXPORT const char *pst_config_get(const struct pst_config *config, const char *path)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is written at one level, over what the enclosing one says; defaults. */
+#include <pthread.h>
+
 #include "support.h"
 
 static const struct config_stream *stream(const struct pst_config *config, uint32_t index)
@@ -256,6 +258,31 @@ static void a_held_config_outlives_its_closing(void **state)
   pst_config_close(NULL);
 }
 
+static void *ask_for_origins(void *config)
+{
+  intptr_t wrong = 0;
+  for (int i = 0; i < 1000; i++) {
+    const char *origin = pst_config_origin(config, "streams.a");
+    wrong += origin == NULL || strcmp(origin, "t.yaml:3:3") != 0;
+  }
+  return (void *)wrong;
+}
+
+static void threads_may_ask_at_once(void **state)
+{
+  (void)state;
+  struct pst_config *config = load(HEAD);
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, ask_for_origins, config), 0);
+  for (int i = 0; i < 2; i++) {
+    void *wrong = config;
+    assert_int_equal(pthread_join(threads[i], &wrong), 0);
+    assert_null(wrong);
+  }
+  pst_config_close(config);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(defaults),
@@ -268,6 +295,7 @@ int main(void)
                                      cmocka_unit_test(nothing_is_as_if_not_written),
                                      cmocka_unit_test(a_sharing_stream_takes_the_others_source),
                                      cmocka_unit_test(aliases_stand_for_their_anchors),
+                                     cmocka_unit_test(threads_may_ask_at_once),
                                      cmocka_unit_test(a_held_config_outlives_its_closing)};
   return cmocka_run_group_tests(tests, quiet, NULL) ? 1 : 0;
 }
