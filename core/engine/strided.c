@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "engine.h"
+#include "util/log.h"
+
 int copy_rows_open(struct copy_rows *rows, uint32_t pieces)
 {
   rows->count = 0;
@@ -17,6 +20,18 @@ void copy_rows_close(struct copy_rows *rows)
 {
   free(rows->row);
   *rows = (struct copy_rows){0};
+}
+
+int copy_rows_submit(const struct copy_rows *rows, const struct engine_memory *memory,
+                     struct pst_queue *queue, bool is_copying, uint64_t *ticket)
+{
+  int rc = memory->ops->copy_rows(queue, rows->row, rows->count, ticket);
+
+  if (rc != -EAGAIN || is_copying)
+    return rc;
+  pst_log(PST_LOG_ERROR, "memory %s takes no copy while none is under way: a bug of it",
+          memory->plugin->name);
+  return -EPROTO;
 }
 
 /* The second of a row says how far apart all are. */

@@ -7,6 +7,7 @@
 #ifndef PST_ENGINE_STRIDED_H
 #define PST_ENGINE_STRIDED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <penstock/memory.h>
@@ -26,6 +27,12 @@ void copy_rows_add(struct copy_rows *rows, uint64_t source, uint64_t destination
 /* n views, from where they lie to `to` and on, one each `stride`. */
 void copy_rows_add_views(struct copy_rows *rows, const struct pst_view *views, uint32_t n,
                          uint64_t to, uint64_t stride);
+
+struct engine_memory;
+/* Hand them to a queue. -EAGAIN: it has no room before a copy that is under way is done; -EPROTO,
+ * logged: nor while none is. */
+int copy_rows_submit(const struct copy_rows *rows, const struct engine_memory *memory,
+                     struct pst_queue *queue, bool is_copying, uint64_t *ticket);
 
 /* These n views, in `row`, which has room for as many. Returns how many rows they are. */
 uint32_t payload_rows_of(struct pst_payload_row *row, const struct pst_view *views, uint32_t n);

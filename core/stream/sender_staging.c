@@ -143,8 +143,8 @@ int sender_copy(struct pst_sender *sender)
          staging->tail - staging->head < STAGING_COPIES) {
     uint64_t up_to = sender_staging_describe(sender);
     if (staging->rows.count)
-      rc = sender->memory->ops->copy_rows(staging->queue, staging->rows.row, staging->rows.count,
-                                          &staging->last_ticket);
+      rc = copy_rows_submit(&staging->rows, sender->memory, staging->queue,
+                            staging->head != staging->tail, &staging->last_ticket);
     if (rc < 0)
       break;
     staging->given = up_to;

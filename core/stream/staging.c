@@ -98,17 +98,11 @@ void staging_note(struct staging *staging, const struct pst_view *views, uint32_
   staging->placed += n;
 }
 
-/* Hand the queue a copy. -EAGAIN: it has no room before one that is under way is done. */
 static int staging_queue_copy(struct staging *staging, struct copy_rows *rows)
 {
-  int rc = staging->memory->ops->copy_rows(staging->queue, rows->row, rows->count,
-                                           &staging_next_copy(staging)->ticket);
+  int rc = copy_rows_submit(rows, staging->memory, staging->queue, staging_is_copying(staging),
+                            &staging_next_copy(staging)->ticket);
 
-  if (rc == -EAGAIN && !staging_is_copying(staging)) {
-    pst_log(PST_LOG_ERROR, "memory %s takes no copy while none is under way: a bug of it",
-            staging->memory->plugin->name);
-    rc = -EPROTO;
-  }
   if (rc == 0)
     staging->copies.tail++;
   if (rc != -EAGAIN)

@@ -10,7 +10,7 @@ static const struct pst_option options[] = {
                 "not limited."),
     FAKE_OPTION("fail", STRING, "",
                 "The operation that fails: fence_record, with ENOMEM; verify_rows or "
-                "verify_result, with EIO; empty: none."),
+                "verify_result, with EIO; copy_rows, with EAGAIN; empty: none."),
     FAKE_OPTION("nth", UINT, "1", "Which call of it fails, from 1.", .min = 1),
     FAKE_OPTION("rate", SIZE, "0",
                 "Bytes a second that a queue moves; 0: as fast as the CPU copies."),

@@ -135,7 +135,9 @@ int late_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uin
     whole = whole && rows[i].count;
   }
   pthread_mutex_lock(&memory->mutex);
-  int code = job_new(queue, LATE_COPY, "copy", whole ? pieces : 0, &job);
+  int code = late_fails(memory, "copy_rows")
+                 ? -EAGAIN
+                 : job_new(queue, LATE_COPY, "copy", whole ? pieces : 0, &job);
   if (code == 0)
     code = add_copies(queue, rows, n, job);
   pthread_mutex_unlock(&memory->mutex);

@@ -225,6 +225,30 @@ static void a_staged_sender_says_that_it_waits_for_copies(void **state)
   close_run(&run);
 }
 
+/* There is nothing to wait for. */
+static void a_memory_without_room_for_the_first_copy_ends_its_sender(void **state)
+{
+  struct run run;
+  struct pst_slot slot;
+  struct pst_sender *sender;
+  (void)state;
+  open_text(&run, "penstock: 1\n"
+                  "transport: {plugin: loopback, options: {mode: copy}}\n"
+                  "threads: {count: 1}\n"
+                  "streams:\n"
+                  "- {name: a, message: 100 B, ring: 64, sender: {memory: {plugin: late,\n"
+                  "   options: {fail: copy_rows}}}, receiver: {memory: host}}\n");
+  sender = pst_session_sender(run.session, "a");
+  start(&run);
+  while (pst_sender_acquire(sender, &slot, 1) == 0) {
+    assert_true(pst_sender_poll(sender) >= 0);
+    in_time(&run);
+  }
+  slot.length = 100;
+  assert_int_equal(pst_sender_submit(sender, &slot, 1), -EPROTO);
+  close_run(&run);
+}
+
 static void a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden(void **state)
 {
   struct run run;
@@ -429,6 +453,7 @@ int main(void)
       cmocka_unit_test(senders_are_staged),
       cmocka_unit_test(copies_from_what_cannot_be_pinned_are_short),
       cmocka_unit_test(a_staged_sender_says_that_it_waits_for_copies),
+      cmocka_unit_test(a_memory_without_room_for_the_first_copy_ends_its_sender),
       cmocka_unit_test(a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden),
       cmocka_unit_test(a_stream_may_fail_while_a_copy_is_put_off),
       cmocka_unit_test(checks_are_put_off),
