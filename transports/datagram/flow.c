@@ -8,7 +8,7 @@ void dg_flow_begin(struct dg_flow *flow, const struct dg_flow_params *params)
   memset(flow, 0, sizeof(*flow));
   flow->params = *params;
   flow->jitter.clock_rate = params->clock_rate;
-  flow->segments_max = 1;
+  flow->unit_max = 1;
   if (!params->numbered)
     return;
   flow->begun = true;
@@ -49,6 +49,11 @@ static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival
 
   if (!is_source(params, arrival->source))
     return &flow->counts.not_ours;
+  if (arrival->readable < arrival->total &&
+      arrival->readable < dg_header_bytes(params->framing, params->numbered)) {
+    flow->counts.unreadable++;
+    return &flow->counts.bad_header;
+  }
   /* Without the nonce nothing else that a datagram says is believed. */
   if (params->numbered &&
       !dg_has_nonce(params->framing, arrival->header, arrival->total, params->nonce))
@@ -56,7 +61,10 @@ static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival
   if (arrival->is_cut)
     return &flow->counts.too_long;
   switch (dg_parse(params->framing, params->numbered, arrival->header, arrival->rest,
-                   arrival->total, header, &message->offset, &message->length)) {
+                   arrival->total, arrival->readable, header, &message->offset, &message->length)) {
+  case DG_UNREADABLE:
+    flow->counts.unreadable++;
+    return &flow->counts.bad_header;
   case DG_BAD_HEADER:
     return &flow->counts.bad_header;
   case DG_NO_MESSAGE:
@@ -68,31 +76,38 @@ static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival
     return &flow->counts.not_ours;
   if (message->length > params->message_max)
     return &flow->counts.too_long;
-  if (params->framing == DG_FRAMING_SEQUENCE && params->checks &&
-      header->checksum != dg_byte_sum(arrival->rest + message->offset, message->length))
+  if (params->framing != DG_FRAMING_SEQUENCE || !params->checks)
+    return NULL;
+  if (arrival->readable < arrival->total)
+    flow->counts.unchecked++;
+  else if (header->checksum != dg_byte_sum(arrival->rest + message->offset, message->length))
     return &flow->counts.bad_checksum;
   return NULL;
 }
 
-static void attribute(struct dg_flow *flow, uint64_t messages)
+static void forget_lost(struct dg_flow *flow)
 {
-  *(flow->starved ? &flow->counts.no_buffer : &flow->counts.kernel) += messages;
-  flow->starved = false;
+  memset(flow->credits, 0, sizeof(flow->credits));
+  flow->credit = 0;
 }
 
-/* A gap was left by what the kernel dropped, as far as that can explain it; what was
- * dropped beyond it was somebody else's. Returns how much is explained. */
-static uint64_t match_drops(struct dg_flow *flow, uint64_t gap)
+/* A gap was left by what the medium lost, as far as that can explain it, each unit as many messages
+ * as it can have had; what was lost beyond it was somebody else's. Returns how much is explained.
+ */
+static uint64_t match_lost(struct dg_flow *flow, uint64_t gap, uint64_t unit_max)
 {
-  uint64_t most = (uint64_t)flow->credit * flow->segments_max;
+  uint64_t left = gap;
 
   if (flow->credit == 0)
     return 0;
-  flow->credit = 0;
-  most = gap < most ? gap : most;
-  if (most)
-    attribute(flow, most);
-  return most;
+  for (uint32_t i = 0; i < DG_CAUSES_MAX; i++) {
+    uint64_t most = flow->credits[i] * unit_max;
+    most = left < most ? left : most;
+    flow->counts.lost[i] += most;
+    left -= most;
+  }
+  forget_lost(flow);
+  return gap - left;
 }
 
 /* How many messages the sender can have sent since the last one, by its own pace; `at_once` of
@@ -107,11 +122,11 @@ static uint64_t sent_most(const struct dg_flow *flow, uint64_t at_once, uint64_t
   return at_once + windows * flow->busiest * DG_PACE_ROOM;
 }
 
-/* The kernel counts what strangers sent and duplicates, too: no more of it is the stream's than
+/* The medium counts what strangers sent and duplicates, too: no more of it is the stream's than
  * its sender can have sent. A Penstock's number is its own, however far ahead. */
 static struct dg_dropped dropped_here(const struct dg_flow *flow, uint64_t now_ns)
 {
-  uint64_t credit = flow->credit, most = credit * flow->segments_max, sent;
+  uint64_t credit = flow->credit, most = credit * flow->unit_max, sent;
 
   if (credit == 0)
     return (struct dg_dropped){0};
@@ -161,7 +176,7 @@ static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place pla
 {
   if (place == DG_AHEAD) {
     uint64_t gap = message->sequence - flow->sequence.next;
-    uint64_t lost = gap - match_drops(flow, gap);
+    uint64_t lost = gap - match_lost(flow, gap, flow->unit_max);
     dg_sequence_take(&flow->sequence, raw, message->sequence);
     note_pace(flow, lost, message->time_ns);
     end_tail(flow);
@@ -250,7 +265,7 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
     claim(flow, flow->held_cause, flow->strays);
   flow->strays = 0;
   flow->holds = false;
-  flow->credit = 0;
+  forget_lost(flow);
   flow->held.sequence = sequence->next;
   flow->held.is_restart = true;
   message->sequence = sequence->next + 1;
@@ -382,7 +397,7 @@ static uint32_t begin_foreign(struct dg_flow *flow, const struct dg_identity *by
   flow->current = *by;
   if (flow->tail.lost && same_address(&flow->refused_source, &by->source))
     flow->lost_before = flow->tail.lost;
-  flow->credit = 0; /* what was dropped before is not known to be of the stream */
+  forget_lost(flow); /* what was lost before is not known to be of the stream */
   return take_place(flow, raw, DG_AHEAD, message);
 }
 
@@ -429,7 +444,8 @@ static void note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
   uint64_t number;
 
   if ((!is_lost && cause != &flow->counts.not_ours) ||
-      !dg_peek(params->framing, arrival->header, arrival->total, &header))
+      !dg_peek(params->framing, arrival->header,
+               arrival->readable < arrival->total ? arrival->readable : arrival->total, &header))
     return;
   by.ssrc = header.ssrc;
   is_lost = is_lost && is_wanted(params, &header);
@@ -466,8 +482,6 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
   struct dg_identity by = {.source = *arrival->source};
 
   flow->counts.datagrams++;
-  flow->credit += arrival->drops - flow->drops_seen;
-  flow->drops_seen = arrival->drops;
   *message = (struct dg_message){.time_ns = arrival->time_ns};
   uint64_t *cause = classify(flow, arrival, &header, message);
   if (cause) {
@@ -475,9 +489,7 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
     return 0;
   }
   if (flow->params.framing == DG_FRAMING_NONE) {
-    if (flow->credit)
-      attribute(flow, flow->credit);
-    flow->credit = 0;
+    match_lost(flow, UINT64_MAX, 1); /* nothing else tells what is missing */
     if (flow->params.address_locks) {
       flow->params.address_locks = false;
       flow->params.address_is_fixed = true;
@@ -496,11 +508,6 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
   }
   return flow->params.numbered ? take_numbered(flow, &by, header.sequence, message)
                                : take_foreign(flow, &by, header.sequence, message);
-}
-
-uint64_t dg_flow_tail(const struct dg_flow *flow, uint32_t drops)
-{
-  return (uint64_t)flow->credit + (uint32_t)(drops - flow->drops_seen);
 }
 
 uint64_t dg_flow_no_gap(const struct dg_flow *flow)

@@ -19,6 +19,14 @@
  * A gap is loss as far as the sender can have sent so much since its last message, by its own pace.
  * A gap beyond DG_DROPOUT_MAX needs two in a row, too. The first of the two is held until the
  * second has come.
+ *
+ * What the medium lost on this side (a socket's buffer was full, a network card had no descriptor)
+ * the transport tells by dg_flow_lost(), before the datagram that arrived next. Such losses are
+ * matched with gaps, for each no more than it can explain; what is left was somebody else's.
+ *
+ * Payloads may lie where the CPU cannot read: dg_arrival.readable says how much of a datagram it
+ * can. The rules are framing.h's; a byte sum that cannot be computed is not compared, and its
+ * message counted as `unchecked`.
  */
 #ifndef DATAGRAM_FLOW_H
 #define DATAGRAM_FLOW_H
@@ -26,7 +34,7 @@
 #include "framing.h"
 #include "sequence.h"
 
-/* Messages that may be lost in a row, besides those that the kernel dropped here and those that
+/* Messages that may be lost in a row, besides those that the medium lost here and those that
  * the time since the last one has room for: a number further ahead waits for its successor (RFC
  * 3550, appendix A.1, MAX_DROPOUT). */
 #define DG_DROPOUT_MAX 3000u
@@ -38,6 +46,10 @@
  * pause, within these bounds. */
 #define DG_SILENCE_MIN_NS UINT64_C(50000000)
 #define DG_SILENCE_MAX_NS UINT64_C(1000000000)
+
+/* Causes of the medium's losses, numbered by the transport from 0. A gap that several can explain
+ * is the first one's. */
+#define DG_CAUSES_MAX 4u
 
 /* Interarrival jitter of RTP: RFC 3550, section 6.4.1 and appendix A.8, in nanoseconds. */
 struct dg_jitter {
@@ -113,9 +125,10 @@ struct dg_arrival {
   const uint8_t *header; /* dg_header_bytes() of it, with a nonce where it is numbered */
   const uint8_t *rest;   /* all further ones */
   uint32_t total;
-  bool is_cut;      /* it was longer than there was room for */
-  uint32_t drops;   /* the socket's running count of drops before this one arrived */
-  uint64_t time_ns; /* of arrival, for jitter and message */
+  uint32_t readable; /* bytes of it that the CPU may read, the header's included; `total` or more:
+                        all */
+  bool is_cut;       /* it was longer than there was room for */
+  uint64_t time_ns;  /* of arrival, for jitter and message */
 };
 
 struct dg_counts {
@@ -123,6 +136,9 @@ struct dg_counts {
   uint64_t messages;
   uint64_t bytes;
   uint64_t bad_header;
+  uint64_t unreadable; /* refused since their header lies where the CPU cannot read: bad_header, or
+                          not_ours of a stranger's */
+  uint64_t unchecked;  /* taken though their byte sum lies there */
   uint64_t bad_checksum;
   uint64_t too_long;
   uint64_t not_ours;
@@ -130,8 +146,7 @@ struct dg_counts {
   uint64_t displaced;   /* of a sender that is followed before or after, while another one is */
   uint64_t too_far;     /* its number lies further ahead than loss explains */
   uint64_t too_late;
-  uint64_t kernel;    /* messages that the kernel dropped, by the gap they left */
-  uint64_t no_buffer; /* likewise, while the ring had no free slot */
+  uint64_t lost[DG_CAUSES_MAX]; /* messages that the medium lost here, by the gaps they left */
   uint64_t restarts;
   uint64_t no_message; /* numbers of RTP packets of another payload type */
   uint64_t heard;      /* of a foreign sender, what was no message */
@@ -169,11 +184,11 @@ struct dg_flow {
   struct dg_identity held_by;
   uint32_t held_raw;
   uint64_t *held_cause;
-  /* The transport's: */
-  bool starved;          /* the ring was without a slot since the last drop told of */
-  uint32_t segments_max; /* datagrams of one buffer, at most: the kernel counts drops by buffers */
-  uint32_t drops_seen;
-  uint32_t credit; /* buffers dropped, not yet matched with a gap */
+  uint32_t credits[DG_CAUSES_MAX]; /* units lost here, not yet matched with a gap */
+  uint32_t credit;                 /* their sum */
+  /* The transport's: the medium counts its losses in units of so many datagrams at most. 1: in
+   * datagrams. */
+  uint32_t unit_max;
 };
 
 enum dg_verdict {
@@ -187,9 +202,13 @@ void dg_flow_begin(struct dg_flow *flow, const struct dg_flow_params *params);
 /* Bits of enum dg_verdict; without DELIVER and HOLD this one is counted and void. */
 uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
                       struct dg_message *message);
-/* The socket's count of drops when nothing arrives any more: what would be attributed
- * beyond counts.kernel and counts.no_buffer. */
-uint64_t dg_flow_tail(const struct dg_flow *flow, uint32_t drops);
+/* The medium has lost `units` for this reason since the last datagram that was taken. */
+static inline void dg_flow_lost(struct dg_flow *flow, uint32_t cause, uint32_t units)
+{
+  flow->credits[cause] += units;
+  flow->credit += units;
+}
+
 /* Of a foreign sender with numbers: messages that were refused and left no gap. */
 uint64_t dg_flow_no_gap(const struct dg_flow *flow);
 /* The end: the one held is counted for what it was. */

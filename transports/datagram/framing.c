@@ -99,9 +99,11 @@ bool dg_has_nonce(enum dg_framing framing, const uint8_t *header, uint32_t total
          get32(header + 12) == NONCE_EXTENSION;
 }
 
-/* What stands between the fixed header and the payload, and behind it. */
+/* What stands between the fixed header and the payload, and behind it. `left` bytes, of which the
+ * first `readable` may be read. */
 static enum dg_parse_result parse_rtp(bool has_nonce, const uint8_t *header, const uint8_t *rest,
-                                      uint32_t left, uint32_t *offset, uint32_t *length)
+                                      uint32_t left, uint32_t readable, uint32_t *offset,
+                                      uint32_t *length)
 {
   uint32_t skip = has_nonce ? 0 : (header[0] & 0x0fu) * 4;
   uint32_t padding = 0;
@@ -112,11 +114,15 @@ static enum dg_parse_result parse_rtp(bool has_nonce, const uint8_t *header, con
       (header[0] & 0x10)) { /* a header extension: 16 bits of its own, its length in words */
     if (left < skip + 4)
       return DG_BAD_HEADER;
+    if (readable < skip + 4)
+      return DG_UNREADABLE;
     skip += 4 + get16(rest + skip + 2) * 4;
   }
   if (left < skip)
     return DG_BAD_HEADER;
   if (header[0] & 0x20) { /* the last byte counts the padding, itself included */
+    if (readable < left)
+      return DG_UNREADABLE;
     padding = left > skip ? rest[left - 1] : 0;
     if (padding == 0 || padding > left - skip)
       return DG_BAD_HEADER;
@@ -127,8 +133,8 @@ static enum dg_parse_result parse_rtp(bool has_nonce, const uint8_t *header, con
 }
 
 enum dg_parse_result dg_parse(enum dg_framing framing, bool has_nonce, const uint8_t *header,
-                              const uint8_t *rest, uint32_t total, struct dg_header *parsed,
-                              uint32_t *offset, uint32_t *length)
+                              const uint8_t *rest, uint32_t total, uint32_t readable,
+                              struct dg_header *parsed, uint32_t *offset, uint32_t *length)
 {
   uint32_t fixed = dg_header_bytes(framing, has_nonce);
 
@@ -139,7 +145,7 @@ enum dg_parse_result dg_parse(enum dg_framing framing, bool has_nonce, const uin
   if (parsed->has_nonce)
     parsed->nonce = get64(header + fixed - 8);
   if (framing == DG_FRAMING_RTP)
-    return parse_rtp(has_nonce, header, rest, total - fixed, offset, length);
+    return parse_rtp(has_nonce, header, rest, total - fixed, readable - fixed, offset, length);
   *offset = 0;
   *length = total - fixed;
   return DG_PARSED;

@@ -55,16 +55,21 @@ enum dg_parse_result {
   DG_PARSED = 0,
   DG_BAD_HEADER = 1, /* shorter than its own header says, or impossible padding */
   DG_NO_MESSAGE = 2, /* RTP: another version, or a packet of RTCP (RFC 5761, section 4) */
+  DG_UNREADABLE = 3, /* RTP: an extension or padding begins or ends where the CPU cannot read */
 };
 
 /*
  * Read a datagram of `total` bytes: its first dg_header_bytes() are at `header`,
  * all further ones at `rest`. *offset and *length: the payload within `rest`. Nothing
  * is read beyond `total`. With `has_nonce`, dg_has_nonce() has been asked.
+ *
+ * Nor is anything read beyond `readable` bytes from the first, where the payload lies in a GPU: at
+ * least the header, or all. RTP's contributing sources are skipped unread. What cannot be told from
+ * a payload is no message: an extension whose length, or padding whose last byte, lies beyond.
  */
 enum dg_parse_result dg_parse(enum dg_framing framing, bool has_nonce, const uint8_t *header,
-                              const uint8_t *rest, uint32_t total, struct dg_header *parsed,
-                              uint32_t *offset, uint32_t *length);
+                              const uint8_t *rest, uint32_t total, uint32_t readable,
+                              struct dg_header *parsed, uint32_t *offset, uint32_t *length);
 
 /* Does the datagram of `total` bytes that begins so carry this nonce? Not with framing `none`. */
 bool dg_has_nonce(enum dg_framing framing, const uint8_t *header, uint32_t total, uint64_t nonce);

@@ -106,7 +106,8 @@ static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *end
   uint32_t drops = udp_socket_drops(endpoint);
   uint64_t bad_before = rx->bad_sums, bad_sums = udp_drops_look(endpoint, drops);
   /* Behind the last message there is no gap to say how many a buffer had. */
-  uint64_t tail = udp_is_connected(endpoint) ? dg_flow_tail(flow, drops) : 0;
+  uint64_t tail =
+      udp_is_connected(endpoint) ? flow->credit + (uint32_t)(drops - rx->drops_seen) : 0;
   bool has_total = flow->params.numbered;
   /* Sums are checked as datagrams are read: those before the last message have left their gaps,
    * though the message carries an older count. */
@@ -118,10 +119,10 @@ static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *end
                             ? 0
                             : tail; /* nobody else tells that they are missing */
   uint64_t behind = flow->params.framing == DG_FRAMING_NONE ? 0
-                    : has_total                             ? tail * flow->segments_max
-                                                            : unnumbered * (flow->segments_max - 1);
-  uint64_t kernel = counts->kernel + (flow->starved ? 0 : unnumbered);
-  uint64_t no_buffer = counts->no_buffer + (flow->starved ? unnumbered : 0);
+                    : has_total                             ? tail * flow->unit_max
+                                                            : unnumbered * (flow->unit_max - 1);
+  uint64_t kernel = counts->lost[UDP_LOST_KERNEL] + (rx->starved ? 0 : unnumbered);
+  uint64_t no_buffer = counts->lost[UDP_LOST_NO_BUFFER] + (rx->starved ? unnumbered : 0);
 
   uint64_t sums = bad_sums_of(rx, kernel, bad_sums);
   tell_useless(endpoint);
@@ -135,10 +136,10 @@ static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *end
   pst_counter_add(list, "udp_checksum", "udp_checksum", sums, PST_COUNTER_DROP);
   pst_counter_add(list, "no_buffer", "no_buffer", no_buffer, PST_COUNTER_DROP);
   if (flow->params.framing == DG_FRAMING_NONE) {
-    add_coalesced(list, "kernel_coalesced", "kernel", kernel, flow->segments_max);
-    add_coalesced(list, "no_buffer_coalesced", "no_buffer", no_buffer, flow->segments_max);
+    add_coalesced(list, "kernel_coalesced", "kernel", kernel, flow->unit_max);
+    add_coalesced(list, "no_buffer_coalesced", "no_buffer", no_buffer, flow->unit_max);
   }
-  pst_counter_add(list, "behind_last", flow->starved ? "no_buffer" : "kernel", behind,
+  pst_counter_add(list, "behind_last", rx->starved ? "no_buffer" : "kernel", behind,
                   PST_COUNTER_DROP | PST_COUNTER_GAUGE);
   pst_counter_add(list, "bad_header", "bad_header", counts->bad_header, PST_COUNTER_DROP);
   pst_counter_add(list, "bad_checksum", "bad_checksum", counts->bad_checksum, PST_COUNTER_DROP);

@@ -66,7 +66,7 @@ uint32_t udp_socket_drops(const struct pst_endpoint *endpoint)
   socklen_t length = sizeof(info);
 
   if (getsockopt(endpoint->fd, SOL_SOCKET, SO_MEMINFO, info, &length) != 0)
-    return endpoint->rx->flow.drops_seen;
+    return endpoint->rx->drops_seen;
   return info[SK_MEMINFO_DROPS];
 }
 
@@ -114,7 +114,8 @@ static void tell_full(struct pst_endpoint *endpoint)
   if (rx->told_drops)
     return;
   rx->told_drops = true;
-  if (rx->flow.starved || rx->flow.counts.no_buffer > rx->flow.counts.kernel) {
+  if (rx->starved ||
+      rx->flow.counts.lost[UDP_LOST_NO_BUFFER] > rx->flow.counts.lost[UDP_LOST_KERNEL]) {
     UDP_TELL(endpoint, PST_LOG_WARN,
              "the kernel drops what arrives, since the ring has no free slot: what consumes the "
              "messages is too slow; a longer `ring` helps over bursts");

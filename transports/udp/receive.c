@@ -114,8 +114,8 @@ static void learn(struct udp_rx *rx, const struct udp_entry *entry)
 {
   uint32_t count = entry->count < UDP_SEGMENTS_MAX ? entry->count : UDP_SEGMENTS_MAX;
 
-  if (entry->count > rx->flow.segments_max)
-    rx->flow.segments_max = entry->count;
+  if (entry->count > rx->flow.unit_max)
+    rx->flow.unit_max = entry->count;
   if (entry->count > 1)
     rx->segment = entry->segment;
   if (count > rx->peak)
@@ -156,7 +156,7 @@ static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
 
   entry->total = vector->msg_len;
   entry->segment = 0;
-  entry->drops = rx->flow.drops_seen;
+  entry->drops = rx->drops_seen;
   entry->time_ns = now_ns;
   entry->next = entry->given = 0;
   entry->is_cut = vector->msg_hdr.msg_flags & MSG_TRUNC;
@@ -288,8 +288,8 @@ static uint32_t take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
                                .header = piece.header,
                                .rest = piece.rest,
                                .total = piece.total,
+                               .readable = piece.total,
                                .is_cut = entry->is_cut,
-                               .drops = entry->drops,
                                .time_ns = entry->time_ns};
   struct dg_message message;
   uint32_t slot, n = 0, verdict = dg_flow_take(&rx->flow, &arrival, &message);
@@ -313,6 +313,18 @@ static uint32_t take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
   return n;
 }
 
+/* What the kernel dropped before the entry came. Once told, the ring has to be without a slot again
+ * to be the reason. */
+static void tell_drops(struct udp_rx *rx, const struct udp_entry *entry)
+{
+  if (entry->drops == rx->drops_seen)
+    return;
+  dg_flow_lost(&rx->flow, rx->starved ? UDP_LOST_NO_BUFFER : UDP_LOST_KERNEL,
+               entry->drops - rx->drops_seen);
+  rx->drops_seen = entry->drops;
+  rx->starved = false;
+}
+
 static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
                            struct pst_completion *out, uint32_t max)
 {
@@ -321,10 +333,11 @@ static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entr
   uint32_t n = 0;
 
   udp_address_source(&entry->name, &source);
+  tell_drops(rx, entry);
   while (entry->next < entry->count && n < max && !rx->is_parked) {
     bool in_slot = entry->is_straight && entry->next < entry->laid;
     if (!in_slot && !has_slot(rx, entry)) {
-      rx->flow.starved = true;
+      rx->starved = true;
       return n;
     }
     n += take_one(endpoint, entry, &source, out + n, max - n);
@@ -340,7 +353,7 @@ static bool receive(struct pst_endpoint *endpoint)
 
   lay_all(endpoint);
   if (rx->laid == 0) {
-    rx->flow.starved = true;
+    rx->starved = true;
     return false;
   }
   uint32_t at = (rx->first + rx->received) % UDP_ENTRIES;
@@ -350,8 +363,8 @@ static bool receive(struct pst_endpoint *endpoint)
     if (n < 0 && errno != EAGAIN && errno != EINTR)
       endpoint->has_error = true;
     /* Nothing waits any more, and nothing was dropped meanwhile. */
-    else if (rx->flow.starved && udp_socket_drops(endpoint) == rx->flow.drops_seen)
-      rx->flow.starved = false;
+    else if (rx->starved && udp_socket_drops(endpoint) == rx->drops_seen)
+      rx->starved = false;
     return false;
   }
   uint64_t now = endpoint->worker->device->timestamps == UDP_TIME_OFF ? host->clock_ns(host) : 0;

@@ -17,6 +17,10 @@
 #define UDP_ENTRY_SLOTS_MAX 512u /* slots that lie ready in entries */
 #define UDP_SPILL_BYTES 65536u
 
+/* Why the kernel dropped messages: dg_flow_lost()'s causes. What had a wrong checksum is known only
+ * as the counters are asked for. */
+enum udp_cause { UDP_LOST_KERNEL = 0, UDP_LOST_NO_BUFFER = 1, UDP_LOST_CHECKSUM = 2 };
+
 /* What all UDP sockets of this network namespace have dropped, by cause. */
 struct udp_host_drops {
   uint64_t bad_sums;
@@ -63,7 +67,9 @@ struct udp_rx {
   uint32_t held_slot;
   struct pst_completion parked; /* found no room in the last poll */
   bool is_parked;
-  uint32_t drops;                   /* the kernel's count as last looked at */
+  bool starved;                     /* the ring was without a slot since the last drop */
+  uint32_t drops_seen;              /* the kernel's count that came with the last entry */
+  uint32_t drops;                   /* and as last looked at */
   struct udp_host_drops host_drops; /* when the socket was opened */
   uint64_t bad_sums;                /* of `drops` */
   uint64_t bad_tail;                /* of these, not yet matched with a gap */

@@ -16,7 +16,8 @@ struct packet {
   struct dg_source source;
   uint32_t sequence;
   uint32_t ssrc;
-  uint32_t drops;
+  uint32_t drops; /* a running count, as sockets have it */
+  uint32_t cause; /* of those that are new */
   uint8_t payload_type;
   bool is_damaged;
   uint64_t time_ns;
@@ -25,7 +26,10 @@ struct packet {
 
 #define NONCE UINT64_C(0xfeedfacecafebeef)
 
+enum { FULL = 0, STARVED = 1, DAMAGED = 2 }; /* causes */
+
 static struct dg_message message;
+static uint32_t drops_told;
 
 static struct dg_flow begin(enum dg_framing framing, bool numbered, uint32_t initial)
 {
@@ -40,6 +44,7 @@ static struct dg_flow begin(enum dg_framing framing, bool numbered, uint32_t ini
                                   .clock_rate = 90000,
                                   .reorder = 100};
   dg_flow_begin(&flow, &params);
+  drops_told = 0;
   return flow;
 }
 
@@ -57,11 +62,13 @@ static uint32_t take(struct dg_flow *flow, const struct packet *packet)
                                .header = bytes,
                                .rest = bytes + header,
                                .total = sizeof(bytes),
-                               .drops = packet->drops,
+                               .readable = sizeof(bytes),
                                .time_ns = packet->time_ns};
   dg_write(flow->params.framing, &made, bytes);
   if (packet->is_damaged)
     bytes[30] ^= 1;
+  dg_flow_lost(flow, packet->cause, packet->drops - drops_told);
+  drops_told = packet->drops;
   uint32_t verdict = dg_flow_take(flow, &arrival, &message);
   const struct dg_counts *counts = &flow->counts;
   assert_int_equal(counts->datagrams, counts->messages + counts->bad_header + counts->bad_checksum +
@@ -278,8 +285,11 @@ static void rtcp_is_no_message(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
   uint8_t bytes[28] = {0x80, 200, 0, 6};
-  struct dg_arrival arrival = {
-      .source = &camera, .header = bytes, .rest = bytes + 12, .total = sizeof(bytes)};
+  struct dg_arrival arrival = {.source = &camera,
+                               .header = bytes,
+                               .rest = bytes + 12,
+                               .total = sizeof(bytes),
+                               .readable = sizeof(bytes)};
 
   (void)state;
   assert_int_equal(dg_flow_take(&flow, &arrival, &message), 0);
@@ -393,7 +403,7 @@ static void drops_make_room_for_the_jump_of_a_penstock(void **state)
   packet.drops = 29999;
   packet.time_ns += 1000000;
   deliver(&flow, packet, 30100);
-  assert_int_equal(flow.counts.kernel, 29999);
+  assert_int_equal(flow.counts.lost[FULL], 29999);
 }
 
 /* 2000 a second: 10 s without any of 20000 is loss, and followed at once. */
@@ -494,7 +504,7 @@ static void one_far_number_moves_nothing(void **state)
     deliver(&flow, (struct packet){camera, i}, i);
   }
   assert_int_equal(flow.counts.too_far, 100);
-  flow.segments_max = 2; /* what the kernel dropped is no surprise */
+  flow.unit_max = 2; /* what the kernel dropped is no surprise */
   deliver(&flow, (struct packet){camera, 23000, .drops = 10000}, 23000);
 }
 
@@ -502,7 +512,8 @@ static void others_are_classified(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
   uint8_t bytes[12] = {0x40};
-  struct dg_arrival arrival = {.source = &camera, .header = bytes, .rest = bytes + 12};
+  struct dg_arrival arrival = {
+      .source = &camera, .header = bytes, .rest = bytes + 12, .readable = UINT32_MAX};
 
   (void)state;
   flow.params.payload_type = 96;
@@ -541,19 +552,41 @@ static void drops_are_matched_with_the_gap_behind_them(void **state)
   (void)state;
   deliver(&flow, (struct packet){camera, 0, .drops = 0}, 0);
   deliver(&flow, (struct packet){camera, 11, .drops = 4}, 11); /* 10 missing, 6 on the wire */
-  assert_int_equal(flow.counts.kernel, 4);
+  assert_int_equal(flow.counts.lost[FULL], 4);
   deliver(&flow, (struct packet){camera, 12, .drops = 9}, 12); /* a stranger's */
-  assert_int_equal(flow.counts.kernel, 4);
+  assert_int_equal(flow.counts.lost[FULL], 4);
   deliver(&flow, (struct packet){camera, 20, .drops = 9}, 20);
-  assert_int_equal(flow.counts.kernel, 4);
-  flow.starved = true;
-  deliver(&flow, (struct packet){camera, 24, .drops = 12}, 24);
-  assert_int_equal(flow.counts.no_buffer, 3);
-  assert_false(flow.starved);
-  flow.segments_max = 45; /* each drop may have been so many */
+  assert_int_equal(flow.counts.lost[FULL], 4);
+  deliver(&flow, (struct packet){camera, 24, .drops = 12, .cause = STARVED}, 24);
+  assert_int_equal(flow.counts.lost[STARVED], 3);
+  flow.unit_max = 45; /* each drop may have been so many */
   deliver(&flow, (struct packet){camera, 125, .drops = 15}, 125);
-  assert_int_equal(flow.counts.kernel, 4 + 100);
-  assert_int_equal(dg_flow_tail(&flow, 17), 2);
+  assert_int_equal(flow.counts.lost[FULL], 4 + 100);
+  dg_flow_lost(&flow, DAMAGED, 2);
+  assert_int_equal(flow.credit, 2);
+}
+
+/* Each cause explains what it can; the first that are told of the gap go before the others. */
+static void gap_of_several_causes_is_shared_in_their_order(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, true, 0);
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 0}, 0);
+  dg_flow_lost(&flow, DAMAGED, 3);
+  dg_flow_lost(&flow, STARVED, 5);
+  dg_flow_lost(&flow, FULL, 2);
+  deliver(&flow, (struct packet){camera, 9}, 9); /* 8 are missing */
+  assert_int_equal(flow.counts.lost[FULL], 2);
+  assert_int_equal(flow.counts.lost[STARVED], 5);
+  assert_int_equal(flow.counts.lost[DAMAGED], 1);
+  assert_int_equal(flow.credit + flow.credits[DAMAGED], 0); /* two were a stranger's */
+  flow = begin(DG_FRAMING_NONE, false, 0);
+  dg_flow_lost(&flow, STARVED, 5);
+  dg_flow_lost(&flow, DAMAGED, 3);
+  take(&flow, &(struct packet){camera});
+  assert_int_equal(flow.counts.lost[STARVED], 5); /* no number tells */
+  assert_int_equal(flow.counts.lost[DAMAGED], 3);
 }
 
 /* 2000 single datagrams are dropped, then a buffer of 40 comes. */
@@ -563,10 +596,10 @@ static void a_long_buffer_behind_dropped_single_ones_invents_nothing(void **stat
 
   (void)state;
   deliver(&flow, (struct packet){camera, 0}, 0);
-  flow.segments_max = 40;
+  flow.unit_max = 40;
   for (uint32_t i = 0; i < 40; i++)
     deliver(&flow, (struct packet){camera, 2001 + i, .drops = 2000}, 2001 + i);
-  assert_int_equal(flow.counts.kernel, 2000);
+  assert_int_equal(flow.counts.lost[FULL], 2000);
 }
 
 static void source_ssrc_and_meta_are_told(void **state)
@@ -616,6 +649,7 @@ int main(void)
       cmocka_unit_test(others_are_classified),
       cmocka_unit_test(damaged_payloads_are_refused_unless_nobody_checks),
       cmocka_unit_test(drops_are_matched_with_the_gap_behind_them),
+      cmocka_unit_test(gap_of_several_causes_is_shared_in_their_order),
       cmocka_unit_test(a_long_buffer_behind_dropped_single_ones_invents_nothing),
       cmocka_unit_test(source_ssrc_and_meta_are_told),
   };

@@ -10,8 +10,8 @@
 static enum dg_parse_result parse(enum dg_framing framing, const uint8_t *bytes, uint32_t total,
                                   struct dg_header *header, uint32_t *offset, uint32_t *length)
 {
-  return dg_parse(framing, false, bytes, bytes + dg_header_bytes(framing, false), total, header,
-                  offset, length);
+  return dg_parse(framing, false, bytes, bytes + dg_header_bytes(framing, false), total, total,
+                  header, offset, length);
 }
 
 static void sequence_header_is_rivermaxs(void **state)
@@ -77,9 +77,9 @@ static void nonce_ends_the_header(void **state)
     dg_write(framings[i], &header, written);
     assert_int_equal(bytes, framings[i] == DG_FRAMING_RTP ? sizeof(rtp) : sizeof(sequence));
     assert_memory_equal(written, framings[i] == DG_FRAMING_RTP ? rtp : sequence, bytes);
-    assert_int_equal(
-        dg_parse(framings[i], true, written, written + bytes, bytes + 5, &read, &offset, &length),
-        DG_PARSED);
+    assert_int_equal(dg_parse(framings[i], true, written, written + bytes, bytes + 5, bytes + 5,
+                              &read, &offset, &length),
+                     DG_PARSED);
     assert_int_equal(read.sequence, 7);
     assert_true(read.has_nonce && read.nonce == NONCE);
     assert_int_equal(offset, 0);

@@ -74,7 +74,7 @@ struct world {
   uint32_t first_of[SENDERS_MAX + 1];
   uint32_t initial[SENDERS_MAX];
   struct buffer queue[QUEUE];
-  uint32_t head, tail, drops;
+  uint32_t head, tail, drops, drops_told;
   bool coalesces, wire_is_clean, overflowed;
   /* the receiver */
   struct dg_flow flow;
@@ -326,7 +326,7 @@ static bool may_be_no_stray(const struct packet *packet)
          w.now_ns - w.flow.latest_ns >= DG_SILENCE_MIN_NS;
 }
 
-static void take_packet(uint32_t sent, uint32_t drops)
+static void take_packet(uint32_t sent)
 {
   const struct packet *packet = &w.sent[sent];
   bool is_sent = packet->sender < SENDERS_MAX;
@@ -343,7 +343,7 @@ static void take_packet(uint32_t sent, uint32_t drops)
                                .header = bytes,
                                .rest = bytes + header,
                                .total = header + PAYLOAD,
-                               .drops = drops};
+                               .readable = header + PAYLOAD};
   struct dg_message message;
 
   if (is_sent && at_of(packet) > w.now_ns)
@@ -376,13 +376,12 @@ static void poll_socket(uint32_t count)
 {
   for (; count && w.head != w.tail; count--, w.head++) {
     const struct buffer *buffer = &w.queue[w.head % QUEUE];
-    if (buffer->count > w.flow.segments_max)
-      w.flow.segments_max = buffer->count;
-#ifdef HAS_SEGMENTS
-    w.flow.segments = buffer->count;
-#endif
+    if (buffer->count > w.flow.unit_max)
+      w.flow.unit_max = buffer->count;
+    dg_flow_lost(&w.flow, 0, buffer->drops - w.drops_told);
+    w.drops_told = buffer->drops;
     for (uint32_t i = 0; i < buffer->count; i++)
-      take_packet(w.wire[buffer->first + i], buffer->drops);
+      take_packet(w.wire[buffer->first + i]);
   }
 }
 
@@ -459,7 +458,7 @@ static void check_counts(void)
   HOLDS(w.track.duplicates == w.delivered - w.distinct);
   lost = span - w.distinct;
   if (w.wire_is_clean && !w.swaps && !w.damage && !w.strangers && !w.strays && !w.coalesces) {
-    HOLDS(counts->kernel + counts->no_buffer == lost);
+    HOLDS(counts->lost[0] == lost);
     HOLDS(w.numbered || counts->restarts == before || w.overflowed);
   }
 }

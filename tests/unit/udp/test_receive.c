@@ -139,7 +139,7 @@ static void spill_waits_for_free_slots(void **state)
   arrive(0, 12, 50, 50);
   assert_int_equal(poll_up_to(64), SLOTS);
   assert_int_equal(poll_up_to(64), 0);
-  assert_true(rx()->flow.starved);
+  assert_true(rx()->starved);
   assert_false(udp_rx_pending(rig.endpoint)); /* nothing until a slot is free */
   assert_int_equal(release_token(SLOTS - 1), 0);
   assert_true(udp_rx_pending(rig.endpoint));

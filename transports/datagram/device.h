@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the devices of datagrams have in common. */
+#ifndef DATAGRAM_DEVICE_H
+#define DATAGRAM_DEVICE_H
+
+#include <penstock/transport-cpu.h>
+
+#include "address.h"
+
+/* A plugin's pst_device begins with it. */
+struct dg_device {
+  const struct pst_host *host;
+  struct pst_plan plan;
+  enum dg_framing framing;
+  int family; /* AF_UNSPEC: as addresses are written */
+  uint32_t clock_rate;
+};
+
+/* The DEVICE and STREAM options of options.h, and the plan. `params` as pst_struct_read() gave it.
+ */
+void dg_device_read(struct dg_device *device, const struct pst_host *host,
+                    const struct pst_open_params *params);
+/* Limits that follow from the framing, over PST_CPU_LIMITS; the plugin alters what is its own.
+ * `datagram_max`: bytes of UDP payload in one datagram. */
+void dg_limits_fill(const struct dg_device *device, uint64_t capabilities, uint32_t datagram_max,
+                    struct pst_limits *limits);
+/* dg_address_read(), and the zone is an interface of this host. */
+bool dg_address_parse(const char *text, union dg_address *address);
+
+#endif
