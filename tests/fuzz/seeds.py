@@ -400,7 +400,7 @@ def nodes_seeds():
 # ---- Addresses, behind their magic ------------------------------------------------------------
 
 
-def udp_blob_seeds():
+def datagram_blob_seeds():
     for framing in range(4):
         for family in (4, 6, 5):
             yield bytes([framing, family, framing & 1, 2]) + struct.pack(">HBx", 5004, 96) + bytes(range(40)) + bytes(128)

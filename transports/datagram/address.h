@@ -34,6 +34,7 @@ bool dg_address_is_multicast(const union dg_address *address);
 bool dg_address_is_any(const union dg_address *address); /* 0.0.0.0 or :: */
 bool dg_address_is_loopback(const union dg_address *address);
 void dg_address_set_loopback(union dg_address *address, int family);
+const char *dg_family_name(int family); /* "IPv4", "IPv6" */
 bool dg_address_is_same_host(const union dg_address *a, const union dg_address *b);
 /* IPv4 as ::ffff:a.b.c.d, and back. */
 void dg_address_source(const union dg_address *address, struct dg_source *source);

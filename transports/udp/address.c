@@ -1,81 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses: printed, and those that this host has. */
-#include <arpa/inet.h>
-#include <fcntl.h>
+/* The addresses that this host has. */
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "address.h"
 #include "udp.h"
 
-bool udp_address_parse(const char *text, union udp_address *address)
-{
-  char zone[UDP_ZONE_MAX];
-  union udp_address made;
-
-  if (!udp_address_read(text, &made, zone))
-    return false;
-  if (zone[0] && !(made.v6.sin6_scope_id = if_nametoindex(zone)))
-    return false;
-  *address = made;
-  return true;
-}
-
-void udp_address_print(const union udp_address *address, char *text, size_t size)
-{
-  const bool v4 = address->any.sa_family == AF_INET;
-  char host[INET6_ADDRSTRLEN];
-
-  udp_address_host(address, host);
-  snprintf(text, size, "%s%s%s:%u", v4 ? "" : "[", host, v4 ? "" : "]", udp_address_port(address));
-}
-
-socklen_t udp_address_length(const union udp_address *address)
-{
-  return address->any.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
-}
-
-bool udp_address_is_loopback(const union udp_address *address)
-{
-  return address->any.sa_family == AF_INET ? ntohl(address->v4.sin_addr.s_addr) >> 24 == 127
-                                           : IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
-}
-
-void udp_address_set_loopback(union udp_address *address, int family)
-{
-  *address = (union udp_address){.any.sa_family = (sa_family_t)family};
-  if (family == AF_INET)
-    address->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  else
-    address->v6.sin6_addr = in6addr_loopback;
-}
-
-void udp_address_source(const union udp_address *address, struct dg_source *source)
-{
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-  source->port = udp_address_port(address);
-  if (address->any.sa_family == AF_INET6) {
-    memcpy(source->address, &address->v6.sin6_addr, 16);
-    return;
-  }
-  memcpy(source->address, mapped, 12);
-  memcpy(source->address + 12, &address->v4.sin_addr, 4);
-}
-
-bool udp_address_is_same_host(const union udp_address *a, const union udp_address *b)
-{
-  struct dg_source x, y;
-
-  udp_address_source(a, &x);
-  udp_address_source(b, &y);
-  return memcmp(x.address, y.address, sizeof(x.address)) == 0;
-}
-
-static void take_sockaddr(const struct sockaddr *from, union udp_address *address)
+static void take_sockaddr(const struct sockaddr *from, union dg_address *address)
 {
   memset(address, 0, sizeof(*address));
   memcpy(address, from,
@@ -83,13 +15,13 @@ static void take_sockaddr(const struct sockaddr *from, union udp_address *addres
 }
 
 /* IPv6 addresses that hold on one link only are the last resort. */
-static bool is_link_local(const union udp_address *address)
+static bool is_link_local(const union dg_address *address)
 {
   return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr);
 }
 
 /* Is that an address of the family, on an interface that is up? */
-static bool is_own(const struct ifaddrs *one, int family, union udp_address *address)
+static bool is_own(const struct ifaddrs *one, int family, union dg_address *address)
 {
   const int found = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
 
@@ -101,9 +33,9 @@ static bool is_own(const struct ifaddrs *one, int family, union udp_address *add
 }
 
 static void address_of_netdev(const struct ifaddrs *all, const char *name, int family,
-                              union udp_address *address)
+                              union dg_address *address)
 {
-  union udp_address own;
+  union dg_address own;
 
   for (const struct ifaddrs *one = all; one; one = one->ifa_next)
     if (is_own(one, family, &own) && strcmp(one->ifa_name, name) == 0 &&
@@ -114,7 +46,7 @@ static void address_of_netdev(const struct ifaddrs *all, const char *name, int f
 /* "eth0 (192.0.2.1), lo (127.0.0.1, ::1)" */
 static void list_devices(const struct ifaddrs *all, char *text, size_t size)
 {
-  union udp_address own;
+  union dg_address own;
   char host[INET6_ADDRSTRLEN];
   size_t used = 0;
 
@@ -122,7 +54,7 @@ static void list_devices(const struct ifaddrs *all, char *text, size_t size)
   for (const struct ifaddrs *one = all; one && used < size; one = one->ifa_next) {
     if (!is_own(one, AF_UNSPEC, &own))
       continue;
-    udp_address_host(&own, host);
+    dg_address_host(&own, host);
     used += (size_t)snprintf(text + used, size - used, "%s%s (%s)", used ? ", " : "", one->ifa_name,
                              host);
   }
@@ -131,7 +63,7 @@ static void list_devices(const struct ifaddrs *all, char *text, size_t size)
 void udp_devices_tell(struct pst_probe *probe)
 {
   struct ifaddrs *all = NULL;
-  union udp_address own;
+  union dg_address own;
   char host[INET6_ADDRSTRLEN], detail[128];
 
   if (getifaddrs(&all) != 0)
@@ -139,7 +71,7 @@ void udp_devices_tell(struct pst_probe *probe)
   for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
     if (!is_own(one, AF_UNSPEC, &own))
       continue;
-    udp_address_host(&own, host);
+    dg_address_host(&own, host);
     snprintf(detail, sizeof(detail), "%s%s%s", host,
              one->ifa_flags & IFF_MULTICAST ? ", multicast" : "",
              one->ifa_flags & IFF_RUNNING ? "" : ", no link");
@@ -149,12 +81,12 @@ void udp_devices_tell(struct pst_probe *probe)
 }
 
 /* The netdev that has the address, or 0. */
-static uint32_t owner_of(const struct ifaddrs *all, const union udp_address *address)
+static uint32_t owner_of(const struct ifaddrs *all, const union dg_address *address)
 {
-  union udp_address own;
+  union dg_address own;
 
   for (const struct ifaddrs *one = all; one; one = one->ifa_next)
-    if (is_own(one, address->any.sa_family, &own) && udp_address_is_same_host(&own, address))
+    if (is_own(one, address->any.sa_family, &own) && dg_address_is_same_host(&own, address))
       return if_nametoindex(one->ifa_name);
   return 0;
 }
@@ -170,13 +102,13 @@ int udp_device_find(struct pst_device *device, const char *name, int family,
   made.address.any.sa_family = AF_UNSPEC;
   if (made.is_set && getifaddrs(&all) != 0) {
     rc = -errno;
-    return PST_REFUSE(device->host, rc, "this host's addresses cannot be listed: %s",
+    return PST_REFUSE(device->dg.host, rc, "this host's addresses cannot be listed: %s",
                       strerror(-rc));
   }
-  if (made.is_set && udp_address_parse(name, &made.address)) {
+  if (made.is_set && dg_address_parse(name, &made.address)) {
     made.index = owner_of(all, &made.address);
     /* 127.0.0.2 is lo's, too. */
-    if (!made.index && udp_address_is_loopback(&made.address))
+    if (!made.index && dg_address_is_loopback(&made.address))
       made.index = if_nametoindex("lo");
   } else if (made.is_set) {
     made.index = if_nametoindex(name);
@@ -184,7 +116,7 @@ int udp_device_find(struct pst_device *device, const char *name, int family,
   }
   if (made.is_set && (!made.index || made.address.any.sa_family == AF_UNSPEC)) {
     list_devices(all, known, sizeof(known));
-    rc = PST_REFUSE(device->host, -ENODEV, "device: %s is %s here; there are: %s", name,
+    rc = PST_REFUSE(device->dg.host, -ENODEV, "device: %s is %s here; there are: %s", name,
                     made.index ? "an interface without an address of that family"
                                : "neither an address nor an interface that is up",
                     known);
@@ -195,7 +127,7 @@ int udp_device_find(struct pst_device *device, const char *name, int family,
   return rc;
 }
 
-uint32_t udp_addresses_own(int family, union udp_address *addresses, uint32_t max)
+uint32_t udp_addresses_own(int family, union dg_address *addresses, uint32_t max)
 {
   struct ifaddrs *all = NULL;
   uint32_t count = 0;
@@ -209,26 +141,26 @@ uint32_t udp_addresses_own(int family, union udp_address *addresses, uint32_t ma
   return count;
 }
 
-static bool in_network(const union udp_address *address, const union udp_address *own,
+static bool in_network(const union dg_address *address, const union dg_address *own,
                        const struct sockaddr *netmask)
 {
-  union udp_address mask;
+  union dg_address mask;
   struct dg_source a, b, m;
 
   take_sockaddr(netmask, &mask);
-  udp_address_source(address, &a);
-  udp_address_source(own, &b);
-  udp_address_source(&mask, &m);
+  dg_address_source(address, &a);
+  dg_address_source(own, &b);
+  dg_address_source(&mask, &m);
   for (size_t i = 0; i < sizeof(a.address); i++)
     if ((a.address[i] ^ b.address[i]) & m.address[i])
       return false;
   return true;
 }
 
-bool udp_address_is_near(const union udp_address *address)
+bool udp_address_is_near(const union dg_address *address)
 {
   struct ifaddrs *all = NULL;
-  union udp_address own;
+  union dg_address own;
   bool is_near = false;
 
   if (getifaddrs(&all) != 0)
@@ -238,24 +170,4 @@ bool udp_address_is_near(const union udp_address *address)
               in_network(address, &own, one->ifa_netmask);
   freeifaddrs(all);
   return is_near;
-}
-
-void udp_host_identity(uint8_t identity[24])
-{
-  struct stat info = {0};
-  char text[40] = "";
-  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  uint8_t *at = identity;
-
-  memset(identity, 0, 24);
-  if (fd >= 0) {
-    ssize_t n = read(fd, text, sizeof(text) - 1);
-    text[n < 0 ? 0 : n] = '\0';
-    close(fd);
-  }
-  for (const char *c = text; at < identity + 16 && sscanf(c, "%2hhx", at) == 1; at++)
-    c += 2 + (c[2] == '-');
-  if (stat("/proc/self/ns/net", &info) == 0)
-    for (int i = 0; i < 8; i++)
-      identity[16 + i] = (uint8_t)(info.st_ino >> (8 * i));
 }

@@ -87,7 +87,7 @@ static struct udp_host_drops read_host(int family)
 
 void udp_drops_begin(struct pst_endpoint *endpoint)
 {
-  endpoint->rx->host_drops = read_host(endpoint->family);
+  endpoint->rx->host_drops = read_host(endpoint->dg.family);
 }
 
 static void tell_bad_sums(struct pst_endpoint *endpoint)
@@ -115,7 +115,7 @@ static void tell_full(struct pst_endpoint *endpoint)
     return;
   rx->told_drops = true;
   if (rx->starved ||
-      rx->flow.counts.lost[UDP_LOST_NO_BUFFER] > rx->flow.counts.lost[UDP_LOST_KERNEL]) {
+      rx->dg.flow.counts.lost[UDP_LOST_NO_BUFFER] > rx->dg.flow.counts.lost[UDP_LOST_KERNEL]) {
     UDP_TELL(endpoint, PST_LOG_WARN,
              "the kernel drops what arrives, since the ring has no free slot: what consumes the "
              "messages is too slow; a longer `ring` helps over bursts");
@@ -139,7 +139,7 @@ uint64_t udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops)
 
   if (drops == rx->drops)
     return rx->bad_sums;
-  struct udp_host_drops now = read_host(endpoint->family);
+  struct udp_host_drops now = read_host(endpoint->dg.family);
   uint64_t bad_sums = udp_drops_bad_sums(drops, &rx->host_drops, &now);
   uint64_t newly = bad_sums > rx->bad_sums ? bad_sums - rx->bad_sums : 0;
   bool is_full = drops - rx->drops > newly;

@@ -14,7 +14,6 @@
 #include <netinet/udp.h>
 #include <stdio.h>
 
-#include "address.h"
 #include "receive.h"
 #include "udp.h"
 
@@ -64,7 +63,7 @@ static void lay_all(struct pst_endpoint *endpoint)
 
   while (rx->received + rx->laid < UDP_ENTRIES && rx->ring->cpu.slots.free_count &&
          (rx->laid == 0 || rx->laid_slots < UDP_ENTRY_SLOTS_MAX)) {
-    lay(rx, endpoint->header_bytes, (rx->first + rx->received + rx->laid) % UDP_ENTRIES);
+    lay(rx, endpoint->dg.header_bytes, (rx->first + rx->received + rx->laid) % UDP_ENTRIES);
     rx->laid++;
   }
 }
@@ -114,8 +113,8 @@ static void learn(struct udp_rx *rx, const struct udp_entry *entry)
 {
   uint32_t count = entry->count < UDP_SEGMENTS_MAX ? entry->count : UDP_SEGMENTS_MAX;
 
-  if (entry->count > rx->flow.unit_max)
-    rx->flow.unit_max = entry->count;
+  if (entry->count > rx->dg.flow.unit_max)
+    rx->dg.flow.unit_max = entry->count;
   if (entry->count > 1)
     rx->segment = entry->segment;
   if (count > rx->peak)
@@ -132,7 +131,7 @@ static void learn(struct udp_rx *rx, const struct udp_entry *entry)
 /* All bytes in one piece, in the spill. */
 static void straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
 {
-  uint32_t header = endpoint->header_bytes, done = 0;
+  uint32_t header = endpoint->dg.header_bytes, done = 0;
   uint32_t spilled = entry->laid * entry->stride;
 
   if (entry->total > spilled)
@@ -174,7 +173,7 @@ static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
   if (entry->count == 1 ? entry->total <= entry->stride : entry->segment == entry->stride)
     return;
   /* One that is longer than a slot, and nothing else. */
-  if (entry->count == 1 && entry->total > endpoint->header_bytes + udp_slot_room(rx->ring))
+  if (entry->count == 1 && entry->total > endpoint->dg.header_bytes + udp_slot_room(rx->ring))
     entry->is_cut = true;
   else
     straighten(endpoint, entry);
@@ -196,7 +195,7 @@ struct piece {
 
 static struct piece piece_of(const struct pst_endpoint *endpoint, const struct udp_entry *entry)
 {
-  uint32_t header = endpoint->header_bytes, at = entry->next;
+  uint32_t header = endpoint->dg.header_bytes, at = entry->next;
   uint32_t begin = at * entry->segment;
   struct piece piece = {.total = entry->total - begin < entry->segment ? entry->total - begin
                                                                        : entry->segment,
@@ -244,38 +243,30 @@ static uint32_t take_slot(struct udp_rx *rx, struct udp_entry *entry)
   return pst_slots_take(&rx->ring->cpu.slots);
 }
 
+struct landing {
+  struct udp_rx *rx;
+  struct udp_entry *entry;
+  struct piece piece;
+  uint32_t header; /* bytes */
+};
+
 /* The payload is in a slot after this. */
-static uint32_t settle(struct udp_rx *rx, struct udp_entry *entry, const struct piece *piece,
-                       uint32_t header)
+static struct dg_landed settle(void *context)
 {
-  uint32_t slot;
+  struct landing *landing = context;
+  struct udp_rx *rx = landing->rx;
+  const struct piece *piece = &landing->piece;
+  struct dg_landed landed = {0};
 
   if (piece->in_slot != UINT32_MAX) {
-    slot = entry->slots[piece->in_slot];
-    entry->slots[piece->in_slot] = UINT32_MAX;
-    return slot;
+    landed.slot = landing->entry->slots[piece->in_slot];
+    landing->entry->slots[piece->in_slot] = UINT32_MAX;
+    return landed;
   }
-  slot = take_slot(rx, entry);
-  memcpy(pst_cpu_slot(&rx->ring->cpu, slot), piece->rest, piece->total - header);
+  landed.slot = take_slot(rx, landing->entry);
+  memcpy(pst_cpu_slot(&rx->ring->cpu, landed.slot), piece->rest, piece->total - landing->header);
   rx->copied++;
-  return slot;
-}
-
-static void give_message(struct pst_endpoint *endpoint, uint32_t slot,
-                         const struct dg_message *message, struct pst_completion *out)
-{
-  bool timed = endpoint->worker->device->timestamps != UDP_TIME_OFF;
-
-  endpoint->cpu.ring->slots.out[slot] = 1;
-  pst_cpu_message_write(out, &endpoint->cpu, slot, message->length);
-  out->flags = (uint16_t)((message->has_sequence ? PST_HAS_SEQUENCE : 0u) |
-                          (message->has_meta ? PST_HAS_META : 0u) | (timed ? PST_HAS_TIME : 0u) |
-                          (message->is_marked ? PST_IS_MARKED : 0u) |
-                          (message->is_restart ? PST_IS_RESTART : 0u));
-  out->u.message.offset += message->offset;
-  out->u.message.sequence = message->sequence;
-  out->u.message.meta = message->meta;
-  out->u.message.time_ns = timed ? message->time_ns : 0;
+  return landed;
 }
 
 /* One datagram of the entry, into up to two completions; the second may be parked. */
@@ -283,34 +274,18 @@ static uint32_t take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
                          const struct dg_source *source, struct pst_completion *out, uint32_t max)
 {
   struct udp_rx *rx = endpoint->rx;
-  struct piece piece = piece_of(endpoint, entry);
-  struct dg_arrival arrival = {.source = source,
-                               .header = piece.header,
-                               .rest = piece.rest,
-                               .total = piece.total,
-                               .readable = piece.total,
-                               .is_cut = entry->is_cut,
-                               .time_ns = entry->time_ns};
-  struct dg_message message;
-  uint32_t slot, n = 0, verdict = dg_flow_take(&rx->flow, &arrival, &message);
+  struct landing landing = {rx, entry, piece_of(endpoint, entry), endpoint->dg.header_bytes};
+  const struct piece *piece = &landing.piece;
+  const struct dg_arrival arrival = {.source = source,
+                                     .header = piece->header,
+                                     .rest = piece->rest,
+                                     .total = piece->total,
+                                     .readable = piece->total,
+                                     .is_cut = entry->is_cut,
+                                     .time_ns = entry->time_ns};
 
-  if (verdict & DG_HELD_DELIVER)
-    give_message(endpoint, rx->held_slot, &rx->flow.held, &out[n++]);
-  else if (verdict & DG_HELD_DROP)
-    pst_slots_give(&rx->ring->cpu.slots, rx->held_slot);
-  if (verdict & (DG_DELIVER | DG_HOLD)) {
-    slot = settle(rx, entry, &piece, endpoint->header_bytes);
-    if (verdict & DG_HOLD) {
-      rx->held_slot = slot;
-    } else if (n == max) {
-      give_message(endpoint, slot, &message, &rx->parked);
-      rx->is_parked = true;
-    } else {
-      give_message(endpoint, slot, &message, &out[n++]);
-    }
-  }
   entry->next++;
-  return n;
+  return dg_receiver_take(&rx->dg, &endpoint->dg.cpu, &arrival, settle, &landing, out, max);
 }
 
 /* What the kernel dropped before the entry came. Once told, the ring has to be without a slot again
@@ -319,7 +294,7 @@ static void tell_drops(struct udp_rx *rx, const struct udp_entry *entry)
 {
   if (entry->drops == rx->drops_seen)
     return;
-  dg_flow_lost(&rx->flow, rx->starved ? UDP_LOST_NO_BUFFER : UDP_LOST_KERNEL,
+  dg_flow_lost(&rx->dg.flow, rx->starved ? UDP_LOST_NO_BUFFER : UDP_LOST_KERNEL,
                entry->drops - rx->drops_seen);
   rx->drops_seen = entry->drops;
   rx->starved = false;
@@ -332,9 +307,9 @@ static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entr
   struct dg_source source;
   uint32_t n = 0;
 
-  udp_address_source(&entry->name, &source);
+  dg_address_source(&entry->name, &source);
   tell_drops(rx, entry);
-  while (entry->next < entry->count && n < max && !rx->is_parked) {
+  while (entry->next < entry->count && n < max && !rx->dg.is_parked) {
     bool in_slot = entry->is_straight && entry->next < entry->laid;
     if (!in_slot && !has_slot(rx, entry)) {
       rx->starved = true;
@@ -349,7 +324,7 @@ static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entr
 static bool receive(struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
-  const struct pst_host *host = endpoint->worker->device->host;
+  const struct pst_host *host = endpoint->worker->device->dg.host;
 
   lay_all(endpoint);
   if (rx->laid == 0) {
@@ -380,13 +355,9 @@ static bool receive(struct pst_endpoint *endpoint)
 uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
   struct udp_rx *rx = endpoint->rx;
-  uint32_t n = 0;
+  uint32_t n = dg_receiver_poll(&rx->dg, out, max);
 
-  if (rx->is_parked && max) {
-    out[n++] = rx->parked;
-    rx->is_parked = false;
-  }
-  while (n < max && !endpoint->cpu.closing.mode) {
+  while (n < max && !endpoint->dg.cpu.closing.mode) {
     if (rx->received == 0 && !receive(endpoint))
       break;
     struct udp_entry *entry = &rx->entries[rx->first];
@@ -407,9 +378,14 @@ bool udp_rx_pending(const struct pst_endpoint *endpoint)
 {
   const struct udp_rx *rx = endpoint->rx;
 
-  return rx->is_parked ||
+  return rx->dg.is_parked ||
          (rx->received && (rx->ring->cpu.slots.free_count || rx->entries[rx->first].is_straight));
 }
+
+static const char *const causes[] = {[UDP_LOST_KERNEL] = "kernel",
+                                     [UDP_LOST_NO_BUFFER] = "no_buffer",
+                                     [UDP_LOST_CHECKSUM] = "udp_checksum",
+                                     NULL};
 
 int udp_rx_open(struct pst_endpoint *endpoint, struct pst_ring *ring)
 {
@@ -418,6 +394,9 @@ int udp_rx_open(struct pst_endpoint *endpoint, struct pst_ring *ring)
   if (!rx)
     return -ENOMEM;
   endpoint->rx = rx;
+  endpoint->dg.receiver = &rx->dg;
+  rx->dg.causes = causes;
+  rx->dg.has_times = endpoint->worker->device->timestamps != UDP_TIME_OFF;
   rx->ring = ring;
   rx->depth = rx->peak = 1;
   return 0;
@@ -446,10 +425,5 @@ void udp_rx_close(struct pst_endpoint *endpoint)
     return;
   for (uint32_t i = 0; i < rx->received + rx->laid; i++)
     give_slots(rx, &rx->entries[(rx->first + i) % UDP_ENTRIES]);
-  if (rx->flow.holds)
-    pst_slots_give(&rx->ring->cpu.slots, rx->held_slot);
-  dg_flow_end(&rx->flow);
   free(rx->spill);
-  free(rx);
-  endpoint->rx = NULL;
 }

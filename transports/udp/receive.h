@@ -31,7 +31,7 @@ struct udp_host_drops {
 struct udp_entry {
   struct iovec parts[2 * UDP_SEGMENTS_MAX + 1];
   alignas(struct cmsghdr) uint8_t control[UDP_CONTROL_BYTES];
-  union udp_address name;
+  union dg_address name;
   uint32_t slots[UDP_SEGMENTS_MAX];
   uint8_t headers[UDP_SEGMENTS_MAX * DG_HEADER_MAX];
   uint8_t *spill;  /* what has no slot yet; NULL: nothing is coalesced */
@@ -51,8 +51,8 @@ struct udp_entry {
 };
 
 struct udp_rx {
+  struct dg_receiver dg;
   struct pst_ring *ring;
-  struct dg_flow flow;
   struct udp_entry entries[UDP_ENTRIES]; /* a ring */
   struct mmsghdr vector[UDP_ENTRIES];    /* of each entry */
   uint8_t *spill;
@@ -64,9 +64,6 @@ struct udp_rx {
   uint32_t depth;   /* datagrams that an entry is laid for */
   uint32_t peak;    /* most that one had, of late */
   uint32_t peak_age;
-  uint32_t held_slot;
-  struct pst_completion parked; /* found no room in the last poll */
-  bool is_parked;
   bool starved;                     /* the ring was without a slot since the last drop */
   uint32_t drops_seen;              /* the kernel's count that came with the last entry */
   uint32_t drops;                   /* and as last looked at */
@@ -79,11 +76,6 @@ struct udp_rx {
   bool gro;
   bool told_drops;
   bool told_sums;
-  bool told_useless;
-  bool told_strays;
-  bool told_nonce;
-  uint64_t messages;        /* as the counters last had them */
-  uint64_t heard;           /* when the last message of these was counted */
   uint64_t copied;          /* datagrams that were put right by a copy */
   uint64_t software_stamps; /* of hardware's, those that the kernel had to give */
 };

@@ -7,7 +7,6 @@
  */
 #include <netinet/udp.h>
 #include <stdio.h>
-#include <sys/random.h>
 
 #include "send.h"
 #include "udp.h"
@@ -16,33 +15,15 @@
 
 int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
-  struct pst_device *device = endpoint->worker->device;
-  const struct pst_host *host = device->host;
+  const struct dg_device *device = &endpoint->worker->device->dg;
   struct udp_tx *tx = calloc(1, sizeof(*tx));
-  struct {
-    uint32_t ssrc, initial, timestamp;
-    uint64_t nonce;
-  } random;
 
   if (!tx)
     return -ENOMEM;
   endpoint->tx = tx;
-  if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-    return -errno;
-  tx->gso = host->option_uint(options, "gso");
-  tx->checksums = host->option_uint(options, "checksum");
-  tx->frame = (uint32_t)host->option_uint(options, "frame");
-  uint64_t type = host->option_uint(options, "payload_type");
-  tx->header = (struct dg_header){.ssrc = (uint32_t)host->option_uint(options, "ssrc"),
-                                  .nonce = random.nonce,
-                                  .payload_type = type > 127 ? 96 : (uint8_t)type};
-  if (device->framing == DG_FRAMING_RTP) { /* RFC 3550, 5.1: random beginnings */
-    tx->header.ssrc = tx->header.ssrc ? tx->header.ssrc : random.ssrc;
-    tx->header.sequence = random.initial & 0xffff;
-    tx->header.timestamp = random.timestamp;
-  }
-  tx->started_ns = host->clock_ns(host);
-  return 0;
+  endpoint->dg.sender = &tx->dg;
+  tx->gso = device->host->option_uint(options, "gso");
+  return dg_sender_open(&tx->dg, device, options);
 }
 
 struct batch {
@@ -67,54 +48,10 @@ static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
       continue;
     uint8_t *at = pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset;
     tx->parts[batch->parts++] = (struct iovec){at, pieces[i].length};
-    if (tx->checksums)
+    if (tx->dg.sums)
       sum += dg_byte_sum(at, pieces[i].length);
   }
   return sum;
-}
-
-static uint64_t ticks_at(const struct pst_endpoint *endpoint, uint64_t now_ns)
-{
-  uint64_t passed_ns = now_ns - endpoint->tx->started_ns;
-
-  return (uint64_t)((__uint128_t)passed_ns * endpoint->worker->device->clock_rate / 1000000000u);
-}
-
-/* One for all messages of a frame, whichever of them is sent first or not at all, and
- * another than that of the frame before: by it receivers tell frames apart. */
-static uint32_t frame_timestamp(struct pst_endpoint *endpoint, uint64_t number, uint64_t now_ns)
-{
-  struct udp_tx *tx = endpoint->tx;
-  struct udp_frame *frame = &tx->frames[number % UDP_FRAMES_KEPT];
-  uint64_t ticks;
-
-  if (frame->number == number + 1)
-    return frame->timestamp;
-  ticks = ticks_at(endpoint, now_ns);
-  if (frame->number > number + 1) /* held back for longer than frames are kept */
-    return tx->header.timestamp + (uint32_t)ticks;
-  tx->ticks = ticks > tx->ticks ? ticks : tx->ticks + 1;
-  *frame = (struct udp_frame){number + 1, tx->header.timestamp + (uint32_t)tx->ticks};
-  return frame->timestamp;
-}
-
-static void write_header(struct pst_endpoint *endpoint, const struct pst_request *request,
-                         uint32_t sum, uint64_t now_ns, uint8_t *to)
-{
-  const struct pst_device *device = endpoint->worker->device;
-  struct udp_tx *tx = endpoint->tx;
-  uint64_t sequence = request->u.send.sequence;
-  struct dg_header header = tx->header;
-
-  header.sequence += (uint32_t)sequence;
-  header.checksum = sum;
-  if (device->framing == DG_FRAMING_RTP) {
-    uint64_t number = tx->frame ? sequence / tx->frame : 0;
-    header.timestamp = tx->frame ? frame_timestamp(endpoint, number, now_ns)
-                                 : tx->header.timestamp + (uint32_t)ticks_at(endpoint, now_ns);
-    header.marker = tx->frame && sequence - number * tx->frame == tx->frame - 1;
-  }
-  dg_write(device->framing, &header, to);
 }
 
 /* Begin another buffer, or go on in the last? */
@@ -151,7 +88,7 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
                 const struct pst_request *request, uint64_t now_ns)
 {
   struct udp_tx *tx = endpoint->tx;
-  uint32_t header = endpoint->header_bytes;
+  uint32_t header = endpoint->dg.header_bytes;
   uint32_t size = header + (uint32_t)request->arg.length;
   uint32_t parts = 1 + (request->piece_count ? request->piece_count : 1u);
   bool same = goes_on(tx, batch, size);
@@ -169,7 +106,7 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
   uint8_t *at = tx->headers[batch->messages++];
   if (header)
     tx->parts[batch->parts++] = (struct iovec){at, header};
-  write_header(endpoint, request, add_payload(tx, batch, request), now_ns, at);
+  dg_sender_header(&tx->dg, request->u.send.sequence, add_payload(tx, batch, request), now_ns, at);
   tx->counts[batch->buffers - 1]++;
   batch->bytes += size;
   batch->is_closed = size < batch->size; /* only the last may be shorter */
@@ -235,7 +172,7 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   int wrong = 0;
 
   for (uint32_t i = 0; i < n && requests[i].opcode == PST_OP_SEND; i++) {
-    wrong = pst_send_check(&requests[i], PST_CPU_PIECES_MAX, endpoint->message_max,
+    wrong = pst_send_check(&requests[i], PST_CPU_PIECES_MAX, endpoint->dg.message_max,
                            pst_cpu_mr_holds, NULL);
     if (wrong || !add(endpoint, &batch, &requests[i], now_ns))
       break;
@@ -273,7 +210,7 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
     taken += some;
   }
   if (taken)
-    pst_dones_push(&endpoint->cpu.dones, PST_OP_SEND, 0, requests[taken - 1].cookie, taken);
+    pst_dones_push(&endpoint->dg.cpu.dones, PST_OP_SEND, 0, requests[taken - 1].cookie, taken);
   return taken;
 }
 
@@ -283,23 +220,23 @@ static uint32_t post_flush(struct pst_endpoint *endpoint, const struct pst_reque
   *rc = request->opcode == PST_OP_FLUSH ? pst_flush_check(request, false) : -EINVAL;
   if (*rc != 0)
     return 0;
-  pst_dones_push(&endpoint->cpu.dones, PST_OP_FLUSH, 0, request->cookie, 1);
+  pst_dones_push(&endpoint->dg.cpu.dones, PST_OP_FLUSH, 0, request->cookie, 1);
   return 1;
 }
 
 int udp_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
              uint32_t *wait)
 {
-  const struct pst_host *host = endpoint->worker->device->host;
-  struct pst_dones *dones = &endpoint->cpu.dones;
+  const struct pst_host *host = endpoint->worker->device->dg.host;
+  struct pst_dones *dones = &endpoint->dg.cpu.dones;
   uint32_t taken = 0, why = PST_WAIT_NONE;
-  int rc = pst_cpu_may_post(&endpoint->cpu);
+  int rc = pst_cpu_may_post(&endpoint->dg.cpu);
 
   if (rc < 0)
     return rc;
   if (!endpoint->tx)
     return n ? -EINVAL : 0;
-  uint64_t now = endpoint->worker->device->framing == DG_FRAMING_RTP ? host->clock_ns(host) : 0;
+  uint64_t now = endpoint->worker->device->dg.framing == DG_FRAMING_RTP ? host->clock_ns(host) : 0;
   endpoint->tx->blocked = endpoint->tx->is_throttled = false;
   while (taken < n && rc == 0) {
     uint32_t left = pst_dones_room(dones, n - taken);

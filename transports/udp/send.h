@@ -10,26 +10,12 @@
 #define UDP_SEND_BUFFERS 64u /* of one sendmmsg() */
 #define UDP_SEND_IOVECS 1024u
 
-/* Messages of a frame may be sent later than those of the next ones: a filter may
- * hold them back. */
-#define UDP_FRAMES_KEPT 64
-
-struct udp_frame {
-  uint64_t number; /* from 1; 0: none */
-  uint32_t timestamp;
-};
-
 struct udp_tx {
+  struct dg_sender dg;
   bool gso;
   bool blocked;      /* the socket's buffer was full */
   bool is_throttled; /* the device's queue was: nothing wakes us */
-  bool checksums;
-  uint32_t mtu;            /* of the path; datagrams of more are not coalesced */
-  struct dg_header header; /* of message 0, as it would be at the beginning */
-  uint32_t frame;          /* messages of a frame; 0: no marker */
-  uint64_t ticks;          /* since started_ns, of the latest frame */
-  uint64_t started_ns;
-  struct udp_frame frames[UDP_FRAMES_KEPT];
+  uint32_t mtu;      /* of the path; datagrams of more are not coalesced */
   struct mmsghdr vector[UDP_SEND_BUFFERS];
   struct iovec parts[UDP_SEND_IOVECS];
   uint8_t headers[UDP_SEND_IOVECS][DG_HEADER_MAX];

@@ -77,11 +77,11 @@ static void keep_to_device(struct pst_endpoint *endpoint)
 {
   char name[IF_NAMESIZE] = "";
 
-  if (endpoint->family != AF_INET6 || !endpoint->netdev ||
-      set(endpoint, SOL_SOCKET, SO_BINDTOIFINDEX, (int)endpoint->netdev) == 0)
+  if (endpoint->dg.family != AF_INET6 || !endpoint->dg.netdev ||
+      set(endpoint, SOL_SOCKET, SO_BINDTOIFINDEX, (int)endpoint->dg.netdev) == 0)
     return;
   int error = errno;
-  if_indextoname(endpoint->netdev, name);
+  if_indextoname(endpoint->dg.netdev, name);
   UDP_TELL(endpoint, PST_LOG_WARN,
            "the socket does not keep to %s: %s; what other programs of this host receive of the "
            "group on other interfaces comes, too. Linux 5.7 lets ordinary users do so, before it "
@@ -91,13 +91,13 @@ static void keep_to_device(struct pst_endpoint *endpoint)
 
 static int join_group(struct pst_endpoint *endpoint)
 {
-  bool v4 = endpoint->family == AF_INET, is_any = endpoint->source.any.sa_family == AF_UNSPEC;
+  bool v4 = endpoint->dg.family == AF_INET, is_any = endpoint->dg.source.any.sa_family == AF_UNSPEC;
   int level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
   /* A struct group_req is its beginning. */
-  struct group_source_req join = {.gsr_interface = endpoint->netdev};
+  struct group_source_req join = {.gsr_interface = endpoint->dg.netdev};
 
-  memcpy(&join.gsr_group, &endpoint->group, sizeof(endpoint->group));
-  memcpy(&join.gsr_source, &endpoint->source, sizeof(endpoint->source));
+  memcpy(&join.gsr_group, &endpoint->dg.group, sizeof(endpoint->dg.group));
+  memcpy(&join.gsr_source, &endpoint->dg.source, sizeof(endpoint->dg.source));
   /* Groups that others on this host have joined are not this socket's. */
   if (setsockopt(endpoint->fd, level, is_any ? MCAST_JOIN_GROUP : MCAST_JOIN_SOURCE_GROUP, &join,
                  is_any ? sizeof(struct group_req) : sizeof(join)) == 0 &&
@@ -127,7 +127,7 @@ static int stamp(struct pst_endpoint *endpoint)
 
 static void busy_poll(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
-  const struct pst_host *host = endpoint->worker->device->host;
+  const struct pst_host *host = endpoint->worker->device->dg.host;
   uint64_t us = host->option_uint(options, "busy_poll") / 1000;
 
   if (us == 0)
@@ -142,7 +142,7 @@ static void busy_poll(struct pst_endpoint *endpoint, const struct pst_options *o
 
 static int set_receiver(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
-  const struct pst_host *host = endpoint->worker->device->host;
+  const struct pst_host *host = endpoint->worker->device->dg.host;
 
   endpoint->rx->rcvbuf = host->option_uint(options, "rcvbuf");
   buffer_set(endpoint, true, endpoint->rx->rcvbuf, host->option_is_set(options, "rcvbuf"));
@@ -157,7 +157,7 @@ static int set_receiver(struct pst_endpoint *endpoint, const struct pst_options 
 
 static int set_path(struct pst_endpoint *endpoint, uint64_t ttl, uint64_t dscp, bool whole)
 {
-  bool v4 = endpoint->family == AF_INET;
+  bool v4 = endpoint->dg.family == AF_INET;
   int level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
 
   if (ttl && (set(endpoint, level, v4 ? IP_TTL : IPV6_UNICAST_HOPS, (int)ttl) != 0 ||
@@ -174,19 +174,19 @@ static int set_path(struct pst_endpoint *endpoint, uint64_t ttl, uint64_t dscp, 
 /* Without RECVERR the kernel would say that it sent what a full device queue dropped. */
 static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
-  const struct pst_host *host = endpoint->worker->device->host;
-  bool v4 = endpoint->family == AF_INET;
+  const struct pst_host *host = endpoint->worker->device->dg.host;
+  bool v4 = endpoint->dg.family == AF_INET;
 
   buffer_set(endpoint, false, host->option_uint(options, "sndbuf"),
              host->option_is_set(options, "sndbuf"));
   if (set(endpoint, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1) != 0)
     return fail(endpoint, "errors of the path cannot be asked for", "");
-  if (endpoint->to.any.sa_family == AF_INET && set(endpoint, SOL_SOCKET, SO_BROADCAST, 1) != 0)
+  if (endpoint->dg.to.any.sa_family == AF_INET && set(endpoint, SOL_SOCKET, SO_BROADCAST, 1) != 0)
     return fail(endpoint, "SO_BROADCAST", ""); /* whoever writes such an address means it */
-  if (endpoint->netdev) {
-    struct ip_mreqn v4_out = {.imr_ifindex = (int)endpoint->netdev};
+  if (endpoint->dg.netdev) {
+    struct ip_mreqn v4_out = {.imr_ifindex = (int)endpoint->dg.netdev};
     int rc = v4 ? setsockopt(endpoint->fd, IPPROTO_IP, IP_MULTICAST_IF, &v4_out, sizeof(v4_out))
-                : set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)endpoint->netdev);
+                : set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)endpoint->dg.netdev);
     if (rc != 0)
       return fail(endpoint, "the interface for multicast cannot be set", "");
   }
@@ -202,9 +202,10 @@ static const char *bind_remedy(const struct pst_endpoint *endpoint)
                ? "; another endpoint or program has that port, choose another `port`"
                : "; another endpoint or program has that port, choose another `source_port`";
   case EADDRNOTAVAIL:
-    return endpoint->local_is_fixed ? "; it is not an address of this host, see `device`"
-                                    : "; `control` listens there, and it is not an address of this "
-                                      "host: choose one of those `ip address` shows";
+    return endpoint->dg.local_is_fixed
+               ? "; it is not an address of this host, see `device`"
+               : "; `control` listens there, and it is not an address of this "
+                 "host: choose one of those `ip address` shows";
   case EACCES:
     return "; ports below 1024 need CAP_NET_BIND_SERVICE";
   default:
@@ -214,38 +215,38 @@ static const char *bind_remedy(const struct pst_endpoint *endpoint)
 
 static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
 {
-  union udp_address local = endpoint->local;
-  socklen_t length = sizeof(endpoint->local);
-  bool grouped = endpoint->group.any.sa_family != AF_UNSPEC;
-  char text[80], what[160];
+  union dg_address local = endpoint->dg.local;
+  socklen_t length = sizeof(endpoint->dg.local);
+  bool grouped = endpoint->dg.group.any.sa_family != AF_UNSPEC;
+  char text[DG_ADDRESS_TEXT], what[160];
 
   if (grouped) {
-    local = endpoint->group;
+    local = endpoint->dg.group;
     if (set(endpoint, SOL_SOCKET, SO_REUSEADDR, 1) != 0)
       return fail(endpoint, "SO_REUSEADDR", "");
   }
-  if (local.any.sa_family == AF_INET6 && endpoint->netdev && !local.v6.sin6_scope_id)
-    local.v6.sin6_scope_id = endpoint->netdev;
-  udp_address_port_set(&local, port);
-  if (endpoint->family == AF_INET6 && set(endpoint, IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0)
+  if (local.any.sa_family == AF_INET6 && endpoint->dg.netdev && !local.v6.sin6_scope_id)
+    local.v6.sin6_scope_id = endpoint->dg.netdev;
+  dg_address_port_set(&local, port);
+  if (endpoint->dg.family == AF_INET6 && set(endpoint, IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0)
     return fail(endpoint, "IPV6_V6ONLY", "");
-  udp_address_print(&local, text, sizeof(text));
+  dg_address_print(&local, text, sizeof(text));
   snprintf(what, sizeof(what), "cannot bind to %s", text);
-  if (bind(endpoint->fd, &local.any, udp_address_length(&local)) != 0)
+  if (bind(endpoint->fd, &local.any, dg_address_length(&local)) != 0)
     return fail(endpoint, what, bind_remedy(endpoint));
-  if (getsockname(endpoint->fd, &endpoint->local.any, &length) != 0)
+  if (getsockname(endpoint->fd, &endpoint->dg.local.any, &length) != 0)
     return fail(endpoint, "the socket's own address", "");
   return 0;
 }
 
 int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
-  const struct pst_host *host = endpoint->worker->device->host;
-  bool receives = endpoint->cpu.params.roles & PST_ROLE_RECEIVER;
-  bool joins = receives && endpoint->group.any.sa_family != AF_UNSPEC;
+  const struct pst_host *host = endpoint->worker->device->dg.host;
+  bool receives = endpoint->dg.cpu.params.roles & PST_ROLE_RECEIVER;
+  bool joins = receives && endpoint->dg.group.any.sa_family != AF_UNSPEC;
   int rc = 0;
 
-  endpoint->fd = socket(endpoint->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  endpoint->fd = socket(endpoint->dg.family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (endpoint->fd < 0)
     return fail(endpoint, "no socket", "; raise `ulimit -n`");
   /* Before the port is bound: from then on datagrams arrive. */
@@ -264,7 +265,7 @@ uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint)
 {
   int mtu = 0;
   socklen_t length = sizeof(mtu);
-  bool v4 = endpoint->family == AF_INET;
+  bool v4 = endpoint->dg.family == AF_INET;
 
   if (getsockopt(endpoint->fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu,
                  &length) != 0 ||
@@ -276,9 +277,9 @@ uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint)
 void udp_socket_told(struct pst_endpoint *endpoint, int error)
 {
   struct udp_tx *tx = endpoint->tx;
-  char text[80];
+  char text[DG_ADDRESS_TEXT];
 
-  udp_address_print(&endpoint->peer, text, sizeof(text));
+  dg_address_print(&endpoint->dg.peer, text, sizeof(text));
   if (error == ECONNREFUSED) {
     tx->refused++;
     if (!tx->told_refused)

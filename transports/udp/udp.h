@@ -9,29 +9,23 @@
 #define UDP_H
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include <penstock/transport-cpu.h>
 
-#include "../datagram/flow.h"
+#include "../datagram/endpoint.h"
 #include "described.h"
 
 #define UDP_SEGMENTS_MAX 64u /* of one buffer, either way (UDP_MAX_SEGMENTS of Linux 5) */
 #define UDP_CONTROL_BYTES 256u
 
 struct pst_device {
-  const struct pst_host *host;
-  struct pst_plan plan;
-  enum dg_framing framing;
+  struct dg_device dg;
   enum udp_timestamps timestamps;
-  int family;                /* AF_UNSPEC: as addresses are written */
-  char name[64];             /* option `device` */
-  union udp_address listens; /* where receivers are bound without it; AF_UNSPEC: anywhere */
-  uint32_t clock_rate;
+  char name[64];            /* option `device` */
+  union dg_address listens; /* where receivers are bound without it; AF_UNSPEC: anywhere */
 };
 
 struct pst_worker {
@@ -58,38 +52,17 @@ static inline uint32_t udp_slot_room(const struct pst_ring *ring)
 }
 
 struct pst_endpoint {
-  struct pst_cpu_endpoint cpu; /* up: endpoint_connect has been called */
+  struct dg_endpoint dg;
   struct pst_worker *worker;
-  char label[64];
   int fd;
-  int family; /* AF_INET or AF_INET6 */
-  union udp_address local;
-  union udp_address peer; /* a sender's */
-  bool local_is_fixed;    /* by `device` */
-  union udp_address to;   /* option; AF_UNSPEC: not given */
-  union udp_address group;
-  union udp_address source;
-  uint32_t netdev;   /* index for multicast; 0: the route's */
   uint32_t interest; /* of epoll */
   bool has_error;    /* epoll says so: look at it in poll */
   struct udp_rx *rx;
   struct udp_tx *tx;
-  struct dg_flow_params flow; /* what the options say */
-  uint64_t message_max;
-  uint32_t header_bytes; /* of each message; final once it is connected */
 };
 
-static inline bool udp_is_connected(const struct pst_endpoint *endpoint)
-{
-  return endpoint->cpu.state == PST_CPU_UP;
-}
-
-#define UDP_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
-/* A line of the log that begins with the endpoint's label. */
-#define UDP_TELL(endpoint, level, text, ...)                                                       \
-  UDP_LOG((endpoint)->worker->device, level, "%s: " text,                                          \
-          (endpoint)->label __VA_OPT__(, ) __VA_ARGS__)
-#define UDP_REFUSE(endpoint, code, ...) (UDP_TELL(endpoint, PST_LOG_ERROR, __VA_ARGS__), (code))
+#define UDP_TELL(endpoint, ...) DG_TELL(&(endpoint)->dg, __VA_ARGS__)
+#define UDP_REFUSE(endpoint, code, ...) DG_REFUSE(&(endpoint)->dg, code, __VA_ARGS__)
 
 /* socket.c */
 

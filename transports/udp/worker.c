@@ -19,7 +19,7 @@ int udp_worker_open(struct pst_device *device, uint32_t index, struct pst_worker
   if (made->epoll_fd < 0) {
     int rc = -errno;
     free(made);
-    return PST_REFUSE(device->host, rc, "no descriptor for a worker: %s; raise `ulimit -n`",
+    return PST_REFUSE(device->dg.host, rc, "no descriptor for a worker: %s; raise `ulimit -n`",
                       strerror(-rc));
   }
   *worker = made;
@@ -50,8 +50,8 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
 {
   if (endpoint->has_error)
     udp_socket_errors(endpoint);
-  uint32_t n = pst_cpu_endpoint_poll(&endpoint->cpu, out, max);
-  if (endpoint->rx && udp_is_connected(endpoint))
+  uint32_t n = pst_cpu_endpoint_poll(&endpoint->dg.cpu, out, max);
+  if (endpoint->rx && dg_is_connected(&endpoint->dg))
     n += udp_rx_poll(endpoint, out + n, max - n);
   return n;
 }
@@ -74,8 +74,8 @@ static uint32_t close_endpoints(struct pst_worker *worker, struct pst_completion
 
   for (uint32_t i = worker->endpoint_count; i-- > 0 && n < max;) {
     struct pst_endpoint *endpoint = worker->endpoints[i];
-    n += pst_cpu_endpoint_poll_end(&endpoint->cpu, out + n, max - n);
-    if (endpoint->cpu.state != PST_CPU_CLOSED)
+    n += pst_cpu_endpoint_poll_end(&endpoint->dg.cpu, out + n, max - n);
+    if (endpoint->dg.cpu.state != PST_CPU_CLOSED)
       continue;
     udp_endpoint_free(endpoint);
     worker->endpoints[i] = worker->endpoints[--worker->endpoint_count];
@@ -93,7 +93,7 @@ int udp_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   for (uint32_t i = 0; i < count && n < max; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[(worker->turn + i) % count];
     n += poll_endpoint(endpoint, completions + n, max - n);
-    closing |= endpoint->cpu.closing.mode != 0;
+    closing |= endpoint->dg.cpu.closing.mode != 0;
   }
   worker->turn++;
   if (closing)
@@ -106,12 +106,12 @@ static uint32_t interest_of(const struct pst_endpoint *endpoint)
 {
   if (endpoint->tx)
     return endpoint->tx->blocked ? EPOLLOUT : 0;
-  return udp_is_connected(endpoint) && udp_rx_has_room(endpoint) ? EPOLLIN : 0;
+  return dg_is_connected(&endpoint->dg) && udp_rx_has_room(endpoint) ? EPOLLIN : 0;
 }
 
 static bool is_pending(const struct pst_endpoint *endpoint)
 {
-  return pst_cpu_endpoint_is_pending(&endpoint->cpu) || endpoint->has_error ||
+  return pst_cpu_endpoint_is_pending(&endpoint->dg.cpu) || endpoint->has_error ||
          (endpoint->tx && endpoint->tx->is_throttled) || (endpoint->rx && udp_rx_pending(endpoint));
 }
 

@@ -82,11 +82,11 @@ int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *length)
   (void)fd;
   for (uint32_t i = 0; i < kernel.call_count; i++)
     if (strcmp(kernel.calls[i].what, "bind") == 0) {
-      union udp_address bound = kernel.calls[i].address;
-      if (udp_address_port(&bound) == 0)
-        udp_address_port_set(&bound, 40000); /* the kernel's choice */
-      memcpy(address, &bound, udp_address_length(&bound));
-      *length = udp_address_length(&bound);
+      union dg_address bound = kernel.calls[i].address;
+      if (dg_address_port(&bound) == 0)
+        dg_address_port_set(&bound, 40000); /* the kernel's choice */
+      memcpy(address, &bound, dg_address_length(&bound));
+      *length = dg_address_length(&bound);
     }
   return 0;
 }
@@ -202,15 +202,15 @@ static const struct {
 #define OWN (sizeof(own) / sizeof(own[0]))
 
 static struct ifaddrs links[OWN + 1];
-static union udp_address addresses[OWN], masks[OWN];
+static union dg_address addresses[OWN], masks[OWN];
 
 int __wrap_getifaddrs(struct ifaddrs **all)
 {
-  char zone[UDP_ZONE_MAX];
+  char zone[DG_ZONE_MAX];
   links[OWN] = (struct ifaddrs){.ifa_name = (char *)(uintptr_t) "tun0", .ifa_flags = IFF_UP};
   for (size_t i = 0; i < OWN; i++) {
-    assert_true(udp_address_read(own[i].address, &addresses[i], zone));
-    assert_true(udp_address_read(own[i].mask, &masks[i], zone));
+    assert_true(dg_address_read(own[i].address, &addresses[i], zone));
+    assert_true(dg_address_read(own[i].mask, &masks[i], zone));
     links[i] = (struct ifaddrs){.ifa_next = &links[i + 1],
                                 .ifa_name = (char *)(uintptr_t)own[i].name,
                                 .ifa_flags = (own[i].is_down ? 0u : IFF_UP) |
@@ -339,24 +339,24 @@ void setup_receiver(const struct fake_option *options)
   assert_int_equal(open_receiver(options), 0);
 }
 
-struct udp_blob peer_blob(bool is_receiver)
+struct dg_blob peer_blob(bool is_receiver)
 {
-  return (struct udp_blob){.framing = DG_FRAMING_SEQUENCE,
-                           .family = 4,
-                           .is_receiver = is_receiver,
-                           .count = 1,
-                           .port = 5000,
-                           .payload_type = 96,
-                           .nonce = UINT64_C(0x0102030405060708),
-                           .addresses = {{[10] = 0xff, [11] = 0xff, 192, 0, 2, 9}}};
+  return (struct dg_blob){.framing = DG_FRAMING_SEQUENCE,
+                          .family = 4,
+                          .is_receiver = is_receiver,
+                          .count = 1,
+                          .port = 5000,
+                          .payload_type = 96,
+                          .nonce = UINT64_C(0x0102030405060708),
+                          .addresses = {{[10] = 0xff, [11] = 0xff, 192, 0, 2, 9}}};
 }
 
-int connect_blob(const struct udp_blob *blob)
+int connect_blob(const struct dg_blob *blob)
 {
-  uint8_t bytes[UDP_BLOB_BYTES];
+  uint8_t bytes[DG_BLOB_BYTES];
   const struct pst_blob address = {
       .struct_size = sizeof(address), .length = sizeof(bytes), .bytes = bytes};
-  udp_blob_write(blob, bytes);
+  dg_blob_write(blob, bytes);
   return udp_endpoint_connect(rig.endpoint, &address);
 }
 

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "address.h"
-#include "blob.h"
 #include "fake_host.h"
 #include "receive.h"
 #include "send.h"
@@ -42,7 +41,7 @@ struct sent {
 struct call {
   const char *what;
   int level, name, value;
-  union udp_address address;
+  union dg_address address;
 };
 
 struct kernel {
@@ -103,8 +102,8 @@ void setup_sender(const struct fake_option *options);
 void setup_receiver(const struct fake_option *options);
 
 /* The address that a peer with these values gives. */
-struct udp_blob peer_blob(bool is_receiver);
-int connect_blob(const struct udp_blob *blob);
+struct dg_blob peer_blob(bool is_receiver);
+int connect_blob(const struct dg_blob *blob);
 /* Connected to a peer without Penstock, by the options. */
 void connect_foreign(void);
 

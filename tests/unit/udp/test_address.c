@@ -11,11 +11,11 @@
 
 static void expect_read(const char *text, const char *printed, const char *zone)
 {
-  union udp_address address;
-  char got[UDP_ZONE_MAX], again[80];
-  assert_true(udp_address_read(text, &address, got));
+  union dg_address address;
+  char got[DG_ZONE_MAX], again[80];
+  assert_true(dg_address_read(text, &address, got));
   assert_string_equal(got, zone);
-  udp_address_print(&address, again, sizeof(again));
+  dg_address_print(&address, again, sizeof(again));
   assert_string_equal(again, printed);
 }
 
@@ -64,9 +64,9 @@ static void what_is_no_address_is_refused_and_leaves_the_output(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-    union udp_address address = {.any.sa_family = 99};
-    char zone[UDP_ZONE_MAX];
-    if (udp_address_read(wrong[i], &address, zone))
+    union dg_address address = {.any.sa_family = 99};
+    char zone[DG_ZONE_MAX];
+    if (dg_address_read(wrong[i], &address, zone))
       fail_msg("\"%s\" was read", wrong[i]);
     assert_int_equal(address.any.sa_family, 99);
   }
@@ -74,18 +74,18 @@ static void what_is_no_address_is_refused_and_leaves_the_output(void **state)
 
 static void zone_has_to_be_an_interface_here(void **state)
 {
-  union udp_address address;
+  union dg_address address;
 
   (void)state;
-  assert_true(udp_address_parse("fe80::1%eth1", &address));
+  assert_true(dg_address_parse("fe80::1%eth1", &address));
   assert_int_equal(address.v6.sin6_scope_id, 3);
-  assert_false(udp_address_parse("fe80::1%eth7", &address));
+  assert_false(dg_address_parse("fe80::1%eth7", &address));
 }
 
-static union udp_address parsed(const char *text)
+static union dg_address parsed(const char *text)
 {
-  union udp_address address;
-  assert_true(udp_address_parse(text, &address));
+  union dg_address address;
+  assert_true(dg_address_parse(text, &address));
   return address;
 }
 
@@ -112,24 +112,24 @@ static void kinds_of_addresses_are_told_apart(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-    union udp_address address = parsed(all[i].text);
-    assert_int_equal(udp_address_is_multicast(&address), all[i].is_multicast);
-    assert_int_equal(udp_address_is_any(&address), all[i].is_any);
-    assert_int_equal(udp_address_is_loopback(&address), all[i].is_loopback);
+    union dg_address address = parsed(all[i].text);
+    assert_int_equal(dg_address_is_multicast(&address), all[i].is_multicast);
+    assert_int_equal(dg_address_is_any(&address), all[i].is_any);
+    assert_int_equal(dg_address_is_loopback(&address), all[i].is_loopback);
   }
 }
 
 static void source_of_ipv4_is_mapped(void **state)
 {
   static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 7};
-  union udp_address v4 = parsed("192.0.2.7:5000"), v6 = parsed("[2001:db8::7]:80");
+  union dg_address v4 = parsed("192.0.2.7:5000"), v6 = parsed("[2001:db8::7]:80");
   struct dg_source source;
 
   (void)state;
-  udp_address_source(&v4, &source);
+  dg_address_source(&v4, &source);
   assert_memory_equal(source.address, mapped, 16);
   assert_int_equal(source.port, 5000);
-  udp_address_source(&v6, &source);
+  dg_address_source(&v6, &source);
   assert_memory_equal(source.address, &v6.v6.sin6_addr, 16);
   assert_int_equal(source.port, 80);
 }
@@ -139,7 +139,7 @@ static void source_of_ipv4_is_mapped(void **state)
 
 static struct udp_device_name find(const char *name, int family)
 {
-  struct pst_device device = {.host = &fake_host};
+  struct pst_device device = {.dg.host = &fake_host};
   struct udp_device_name found;
   assert_int_equal(udp_device_find(&device, name, family, &found), 0);
   return found;
@@ -151,7 +151,7 @@ static void expect_device(const char *name, int family, uint32_t index, const ch
   char text[80];
   assert_true(found.is_set);
   assert_int_equal(found.index, index);
-  udp_address_print(&found.address, text, sizeof(text));
+  dg_address_print(&found.address, text, sizeof(text));
   assert_string_equal(text, printed);
 }
 
@@ -177,7 +177,7 @@ static void global_address_goes_before_a_link_local_one(void **state)
 static void unknown_device_is_refused_with_those_there_are(void **state)
 {
   static const char *const unknown[] = {"eth7", "192.0.2.2", "2001:db8::2", "tun0"};
-  struct pst_device device = {.host = &fake_host};
+  struct pst_device device = {.dg.host = &fake_host};
   struct udp_device_name found = {.index = 99};
 
   (void)state;
@@ -197,7 +197,7 @@ static void unknown_device_is_refused_with_those_there_are(void **state)
 
 static void own_addresses_leave_out_loopback_and_links(void **state)
 {
-  union udp_address own[4];
+  union dg_address own[4];
 
   (void)state;
   assert_int_equal(udp_addresses_own(AF_INET, own, 4), 1);
@@ -217,7 +217,7 @@ static void near_is_what_a_netmask_covers(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-    union udp_address address = parsed(all[i].text);
+    union dg_address address = parsed(all[i].text);
     assert_int_equal(udp_address_is_near(&address), all[i].is_near);
   }
 }

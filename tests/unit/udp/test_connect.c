@@ -4,28 +4,28 @@
 
 #include <arpa/inet.h>
 
-static const struct udp_blob whole = {.framing = DG_FRAMING_RTP,
-                                      .family = 6,
-                                      .is_receiver = true,
-                                      .is_bound = true,
-                                      .count = 1,
-                                      .port = 0x1234,
-                                      .initial = 0xa1a2a3a4,
-                                      .ssrc = 0xb1b2b3b4,
-                                      .nonce = UINT64_C(0xc1c2c3c4c5c6c7c8),
-                                      .payload_type = 97,
-                                      .identity = {1, 2, [23] = 24},
-                                      .addresses = {{0x20, 1, [15] = 9}, [7] = {[15] = 0x77}}};
+static const struct dg_blob whole = {.framing = DG_FRAMING_RTP,
+                                     .family = 6,
+                                     .is_receiver = true,
+                                     .is_bound = true,
+                                     .count = 1,
+                                     .port = 0x1234,
+                                     .initial = 0xa1a2a3a4,
+                                     .ssrc = 0xb1b2b3b4,
+                                     .nonce = UINT64_C(0xc1c2c3c4c5c6c7c8),
+                                     .payload_type = 97,
+                                     .identity = {1, 2, [23] = 24},
+                                     .addresses = {{0x20, 1, [15] = 9}, [7] = {[15] = 0x77}}};
 
 static void blob_has_its_bytes(void **state)
 {
   static const uint8_t head[] = {'p',  's',  't',  'u',  'd',  'p',  0,    1,    2,    6,    1,
                                  1,    0x12, 0x34, 97,   1,    0xa1, 0xa2, 0xa3, 0xa4, 0xb1, 0xb2,
                                  0xb3, 0xb4, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xc7, 0xc8};
-  uint8_t bytes[UDP_BLOB_BYTES];
+  uint8_t bytes[DG_BLOB_BYTES];
 
   (void)state;
-  udp_blob_write(&whole, bytes);
+  dg_blob_write(&whole, bytes);
   assert_memory_equal(bytes, head, sizeof(head));
   assert_memory_equal(bytes + 32, whole.identity, 24);
   assert_memory_equal(bytes + 56, whole.addresses, sizeof(whole.addresses));
@@ -33,29 +33,29 @@ static void blob_has_its_bytes(void **state)
 
 static void blob_is_read_as_written(void **state)
 {
-  uint8_t bytes[UDP_BLOB_BYTES];
-  struct udp_blob blob;
+  uint8_t bytes[DG_BLOB_BYTES];
+  struct dg_blob blob;
 
   (void)state;
-  udp_blob_write(&whole, bytes);
-  assert_true(udp_blob_read(bytes, sizeof(bytes), &blob));
+  dg_blob_write(&whole, bytes);
+  assert_true(dg_blob_read(bytes, sizeof(bytes), &blob));
   assert_memory_equal(&blob, &whole, sizeof(blob));
 }
 
 static bool reads_with(uint32_t at, uint8_t value)
 {
-  uint8_t bytes[UDP_BLOB_BYTES];
-  struct udp_blob blob;
-  udp_blob_write(&whole, bytes);
+  uint8_t bytes[DG_BLOB_BYTES];
+  struct dg_blob blob;
+  dg_blob_write(&whole, bytes);
   bytes[at] = value;
-  return udp_blob_read(bytes, sizeof(bytes), &blob);
+  return dg_blob_read(bytes, sizeof(bytes), &blob);
 }
 
 /* Each byte of it came over a network. */
 static void blob_with_a_wrong_byte_is_refused(void **state)
 {
-  uint8_t bytes[UDP_BLOB_BYTES + 1];
-  struct udp_blob blob;
+  uint8_t bytes[DG_BLOB_BYTES + 1];
+  struct dg_blob blob;
 
   (void)state;
   for (uint32_t i = 0; i < 8; i++)
@@ -67,29 +67,29 @@ static void blob_with_a_wrong_byte_is_refused(void **state)
   assert_false(reads_with(15, 2));
   assert_false(reads_with(11, 0)); /* bound, to none */
   assert_false(reads_with(11, 2)); /* or to two */
-  udp_blob_write(&whole, bytes);
+  dg_blob_write(&whole, bytes);
   bytes[15] = 0;
-  bytes[11] = UDP_ADDRESSES_MAX;
-  assert_true(udp_blob_read(bytes, UDP_BLOB_BYTES, &blob));
-  bytes[11] = UDP_ADDRESSES_MAX + 1;
-  assert_false(udp_blob_read(bytes, UDP_BLOB_BYTES, &blob));
+  bytes[11] = DG_ADDRESSES_MAX;
+  assert_true(dg_blob_read(bytes, DG_BLOB_BYTES, &blob));
+  bytes[11] = DG_ADDRESSES_MAX + 1;
+  assert_false(dg_blob_read(bytes, DG_BLOB_BYTES, &blob));
   bytes[11] = 1;
-  assert_false(udp_blob_read(bytes, UDP_BLOB_BYTES - 1, &blob));
-  assert_false(udp_blob_read(bytes, UDP_BLOB_BYTES + 1, &blob));
-  assert_false(udp_blob_read(bytes, 0, &blob));
+  assert_false(dg_blob_read(bytes, DG_BLOB_BYTES - 1, &blob));
+  assert_false(dg_blob_read(bytes, DG_BLOB_BYTES + 1, &blob));
+  assert_false(dg_blob_read(bytes, 0, &blob));
   bytes[12] = bytes[13] = 0; /* no port */
-  assert_false(udp_blob_read(bytes, UDP_BLOB_BYTES, &blob));
+  assert_false(dg_blob_read(bytes, DG_BLOB_BYTES, &blob));
 }
 
 /* ---- The sender's choice -----------------------------------------------------------------------
  */
 
-static void add(struct udp_blob *blob, uint32_t at, const char *text)
+static void add(struct dg_blob *blob, uint32_t at, const char *text)
 {
-  union udp_address address;
+  union dg_address address;
   struct dg_source source;
-  assert_true(udp_address_parse(text, &address));
-  udp_address_source(&address, &source);
+  assert_true(dg_address_parse(text, &address));
+  dg_address_source(&address, &source);
   memcpy(blob->addresses[at], source.address, 16);
   blob->count = (uint8_t)(at + 1);
 }
@@ -97,16 +97,16 @@ static void add(struct udp_blob *blob, uint32_t at, const char *text)
 static void expect_peer(const char *printed)
 {
   char text[80];
-  udp_address_print(&rig.endpoint->peer, text, sizeof(text));
+  dg_address_print(&rig.endpoint->dg.peer, text, sizeof(text));
   assert_string_equal(text, printed);
-  udp_address_print(&kernel.calls[kernel.call_count - 1].address, text, sizeof(text));
+  dg_address_print(&kernel.calls[kernel.call_count - 1].address, text, sizeof(text));
   assert_string_equal(kernel.calls[kernel.call_count - 1].what, "connect");
   assert_string_equal(text, printed);
 }
 
 static void first_in_a_network_of_ours_is_taken(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   (void)state;
   setup_sender(LIST());
@@ -119,7 +119,7 @@ static void first_in_a_network_of_ours_is_taken(void **state)
 
 static void else_the_first(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   (void)state;
   setup_sender(LIST());
@@ -131,29 +131,29 @@ static void else_the_first(void **state)
 
 static void on_one_host_it_is_lo(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   (void)state;
   setup_sender(LIST());
-  udp_host_identity(blob.identity);
+  dg_host_identity(blob.identity);
   assert_int_equal(connect_blob(&blob), 0);
   expect_peer("127.0.0.1:5000");
 }
 
 static void with_a_device_it_is_not_lo(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   (void)state;
   setup_sender(LIST({"device", "eth0"}));
-  udp_host_identity(blob.identity);
+  dg_host_identity(blob.identity);
   assert_int_equal(connect_blob(&blob), 0);
   expect_peer("192.0.2.9:5000");
 }
 
 static void option_chooses_with_the_peers_port_or_its_own(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   setup_sender(LIST({"to", "198.51.100.3"}));
   assert_int_equal(connect_blob(&blob), 0);
@@ -167,7 +167,7 @@ static void option_chooses_with_the_peers_port_or_its_own(void **state)
 
 static void bound_receiver_hears_there_alone(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   blob.is_bound = true;
   setup_sender(LIST({"to", "198.51.100.3"}));
@@ -182,7 +182,7 @@ static void bound_receiver_hears_there_alone(void **state)
 
 static void bound_to_loopback_elsewhere_is_out_of_reach(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   (void)state;
   blob.is_bound = true;
@@ -190,14 +190,14 @@ static void bound_to_loopback_elsewhere_is_out_of_reach(void **state)
   setup_sender(LIST());
   assert_int_equal(connect_blob(&blob), -EHOSTUNREACH);
   assert_non_null(strstr(fake_log(), "which only its own host reaches"));
-  udp_host_identity(blob.identity);
+  dg_host_identity(blob.identity);
   assert_int_equal(connect_blob(&blob), 0);
   expect_peer("127.0.0.1:5000");
 }
 
 static void peers_that_do_not_fit_are_refused(void **state)
 {
-  struct udp_blob blob = peer_blob(false);
+  struct dg_blob blob = peer_blob(false);
 
   (void)state;
   setup_sender(LIST());
@@ -220,7 +220,7 @@ static void peers_that_do_not_fit_are_refused(void **state)
 
 static void no_way_there_is_told_with_the_address(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   (void)state;
   setup_sender(LIST());
@@ -234,36 +234,36 @@ static void no_way_there_is_told_with_the_address(void **state)
 
 static void receiver_expects_what_the_sender_said(void **state)
 {
-  struct udp_blob blob = peer_blob(false);
+  struct dg_blob blob = peer_blob(false);
 
   (void)state;
   setup_receiver(LIST());
   blob.initial = 77;
   blob.is_bound = true;
   assert_int_equal(connect_blob(&blob), 0);
-  const struct dg_flow_params *params = &rig.endpoint->rx->flow.params;
+  const struct dg_flow_params *params = &rig.endpoint->rx->dg.flow.params;
   assert_true(params->numbered && params->port_is_fixed && params->address_is_fixed);
   assert_int_equal(params->initial, 77);
   assert_int_equal(params->nonce, blob.nonce);
   assert_int_equal(params->source.port, 5000);
   assert_memory_equal(params->source.address, blob.addresses[0], 16);
   assert_int_equal(params->payload_type, 96);
-  assert_int_equal(rig.endpoint->header_bytes, 16); /* with the nonce */
+  assert_int_equal(rig.endpoint->dg.header_bytes, 16); /* with the nonce */
 }
 
 static void sender_bound_anywhere_may_come_from_any_address(void **state)
 {
-  struct udp_blob blob = peer_blob(false);
+  struct dg_blob blob = peer_blob(false);
 
   (void)state;
   setup_receiver(LIST());
   assert_int_equal(connect_blob(&blob), 0);
-  assert_false(rig.endpoint->rx->flow.params.address_is_fixed);
+  assert_false(rig.endpoint->rx->dg.flow.params.address_is_fixed);
 }
 
 static void second_connect_keeps_the_peer(void **state)
 {
-  struct udp_blob blob = peer_blob(true);
+  struct dg_blob blob = peer_blob(true);
 
   (void)state;
   setup_sender(LIST());
@@ -279,17 +279,17 @@ static void second_connect_keeps_the_peer(void **state)
 
 static void address_tells_where_it_is_bound(void **state)
 {
-  uint8_t bytes[UDP_BLOB_BYTES];
+  uint8_t bytes[DG_BLOB_BYTES];
   struct pst_blob address = {
       .struct_size = sizeof(address), .capacity = sizeof(bytes) - 1, .bytes = bytes};
-  struct udp_blob blob;
+  struct dg_blob blob;
 
   (void)state;
   setup_receiver(LIST({"device", "eth0"}, {"port", "5004"}));
   assert_int_equal(udp_endpoint_address(rig.endpoint, &address), -ENOSPC);
   address.capacity++;
   assert_int_equal(udp_endpoint_address(rig.endpoint, &address), 0);
-  assert_true(udp_blob_read(bytes, address.length, &blob));
+  assert_true(dg_blob_read(bytes, address.length, &blob));
   assert_true(blob.is_receiver && blob.is_bound);
   assert_int_equal(blob.count, 1);
   assert_int_equal(blob.port, 5004);
@@ -298,15 +298,15 @@ static void address_tells_where_it_is_bound(void **state)
 
 static void address_of_an_end_bound_anywhere_lists_the_hosts(void **state)
 {
-  uint8_t bytes[UDP_BLOB_BYTES];
+  uint8_t bytes[DG_BLOB_BYTES];
   struct pst_blob address = {
       .struct_size = sizeof(address), .capacity = sizeof(bytes), .bytes = bytes};
-  struct udp_blob blob;
+  struct dg_blob blob;
 
   (void)state;
   setup_receiver(LIST({"device", "any"}, {"family", "ipv6"}));
   assert_int_equal(udp_endpoint_address(rig.endpoint, &address), 0);
-  assert_true(udp_blob_read(bytes, address.length, &blob));
+  assert_true(dg_blob_read(bytes, address.length, &blob));
   assert_false(blob.is_bound);
   assert_int_equal(blob.family, 6);
   assert_int_equal(blob.count, 2);

@@ -88,7 +88,7 @@ static void buffer_is_no_longer_than_a_datagram(void **state)
 {
   (void)state;
   setup();
-  rig.endpoint->message_max = 40000;
+  rig.endpoint->dg.message_max = 40000;
   struct pst_cpu_mr *mr = pst_cpu_mr_of(rig.mr);
   uint8_t *large = calloc(1, 40000);
   uint8_t *base = mr->base;
@@ -370,7 +370,7 @@ static void frames_have_a_timestamp_each_and_a_marker_last(void **state)
   assert_int_equal(timestamp(0), timestamp(1));
   assert_int_equal(timestamp(2) - timestamp(0), 1); /* at the same time, and yet another frame */
   assert_int_equal(timestamp(3), timestamp(2));     /* begun before the clock moved */
-  assert_int_equal(timestamp(4) - rig.endpoint->tx->header.timestamp, 90000);
+  assert_int_equal(timestamp(4) - rig.endpoint->tx->dg.header.timestamp, 90000);
 }
 
 int main(void)

@@ -17,7 +17,7 @@ static uint32_t bound_at(void)
 static void expect_bound(const char *printed)
 {
   char text[80];
-  udp_address_print(&kernel.calls[bound_at()].address, text, sizeof(text));
+  dg_address_print(&kernel.calls[bound_at()].address, text, sizeof(text));
   assert_string_equal(text, printed);
 }
 

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How ends meet: another Penstock by its address, a foreign peer by the options. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+
+void dg_host_identity(uint8_t identity[24])
+{
+  struct stat info = {0};
+  char text[40] = "";
+  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  uint8_t *at = identity;
+
+  memset(identity, 0, 24);
+  if (fd >= 0) {
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    text[n < 0 ? 0 : n] = '\0';
+    close(fd);
+  }
+  for (const char *c = text; at < identity + 16 && sscanf(c, "%2hhx", at) == 1; at++)
+    c += 2 + (c[2] == '-');
+  if (stat("/proc/self/ns/net", &info) == 0)
+    for (int i = 0; i < 8; i++)
+      identity[16 + i] = (uint8_t)(info.st_ino >> (8 * i));
+}
+
+int dg_endpoint_address(const struct dg_endpoint *endpoint, const union dg_address *own,
+                        uint32_t count, struct pst_blob *address)
+{
+  struct dg_blob blob = {.framing = (uint8_t)endpoint->device->framing,
+                         .family = endpoint->family == AF_INET ? 4 : 6,
+                         .is_receiver = endpoint->receiver != NULL,
+                         .port = dg_address_port(&endpoint->local)};
+  struct dg_source source;
+  uint8_t bytes[DG_BLOB_BYTES];
+
+  if (endpoint->sender) {
+    const struct dg_header *header = &endpoint->sender->header;
+    blob.initial = header->sequence;
+    blob.ssrc = header->ssrc;
+    blob.nonce = header->nonce;
+    blob.payload_type = header->payload_type;
+  }
+  dg_host_identity(blob.identity);
+  if (!dg_address_is_any(&endpoint->local)) {
+    own = &endpoint->local;
+    count = 1;
+    blob.is_bound = true;
+  }
+  for (; blob.count < count && blob.count < DG_ADDRESSES_MAX; blob.count++) {
+    dg_address_source(&own[blob.count], &source);
+    memcpy(blob.addresses[blob.count], source.address, sizeof(source.address));
+  }
+  dg_blob_write(&blob, bytes);
+  return pst_blob_write(address, bytes, sizeof(bytes));
+}
+
+static int refuse(const struct dg_endpoint *endpoint, const char *why)
+{
+  return DG_REFUSE(endpoint, -EPROTO, "the peer's address cannot be used: %s", why);
+}
+
+static int blob_check(const struct dg_endpoint *endpoint, const struct pst_blob *address,
+                      struct dg_blob *blob)
+{
+  if (!dg_blob_read(address->bytes, address->length, blob))
+    return refuse(endpoint,
+                  "it is not one of \"" DG_WIRE "\"; both ends need transports of this wire form");
+  if (blob->is_receiver == (endpoint->receiver != NULL))
+    return refuse(endpoint, endpoint->receiver ? "we receive, and it does not send"
+                                               : "we send, and it does not receive");
+  if (blob->framing != endpoint->device->framing)
+    return refuse(endpoint, "its `framing` is not ours; give both ends the same");
+  /* The sender's to judge, who tells the receiver: one fault, one error. */
+  if (endpoint->sender && (blob->family == 4) != (endpoint->family == AF_INET))
+    return refuse(endpoint, "one end is on IPv4, the other on IPv6; set `family`, or a `device` "
+                            "of the same kind, on both");
+  return 0;
+}
+
+static void address_of(const struct dg_endpoint *endpoint, const struct dg_blob *blob, uint32_t at,
+                       union dg_address *address)
+{
+  struct dg_source source = {.port = blob->port};
+
+  memcpy(source.address, blob->addresses[at], sizeof(source.address));
+  dg_address_of_source(&source, endpoint->family, address);
+  if (endpoint->family == AF_INET6 &&
+      (IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr) || dg_address_is_multicast(address)))
+    address->v6.sin6_scope_id = endpoint->netdev;
+}
+
+/* The option `to`, where the receiver is bound to `bound` alone. */
+static int refuse_elsewhere(const struct dg_endpoint *endpoint, const union dg_address *bound)
+{
+  char text[DG_ADDRESS_TEXT], to[DG_ADDRESS_TEXT];
+
+  dg_address_print(bound, text, sizeof(text));
+  dg_address_print(&endpoint->to, to, sizeof(to));
+  return DG_REFUSE(endpoint, -EHOSTUNREACH,
+                   "to: the receiver listens on %s alone, and hears nothing that is sent to %s; "
+                   "leave `to` out, or set the receiver's option `device: any`",
+                   text, to);
+}
+
+static int refuse_loopback(const struct dg_endpoint *endpoint, const union dg_address *bound)
+{
+  char text[DG_ADDRESS_TEXT];
+
+  dg_address_print(bound, text, sizeof(text));
+  return DG_REFUSE(endpoint, -EHOSTUNREACH,
+                   "the receiver listens on %s, which only its own host reaches; set its option "
+                   "`device` to the address or interface that faces this host, or to `any`",
+                   text);
+}
+
+/* Which of the receiver's addresses: what the option says; on one host, lo's; the first
+ * in a network of ours; the first. */
+static int choose(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                  const struct dg_blob *blob, union dg_address *address)
+{
+  uint8_t identity[24];
+
+  dg_host_identity(identity);
+  bool has_lo = reach->has_loopback && memcmp(identity, blob->identity, sizeof(identity)) == 0;
+  if (blob->is_bound)
+    address_of(endpoint, blob, 0, address);
+  if (endpoint->to.any.sa_family != AF_UNSPEC) {
+    if (blob->is_bound && !dg_address_is_same_host(&endpoint->to, address))
+      return refuse_elsewhere(endpoint, address);
+    *address = endpoint->to;
+    if (!dg_address_port(address))
+      dg_address_port_set(address, blob->port);
+    return 0;
+  }
+  if (blob->is_bound)
+    return !has_lo && dg_address_is_loopback(address) ? refuse_loopback(endpoint, address) : 0;
+  if (has_lo && !endpoint->local_is_fixed) {
+    dg_address_set_loopback(address, endpoint->family);
+    dg_address_port_set(address, blob->port);
+    return 0;
+  }
+  for (uint32_t i = 0; i < blob->count; i++) {
+    address_of(endpoint, blob, i, address);
+    if (reach->is_near(endpoint, address))
+      return 0;
+  }
+  if (blob->count == 0)
+    return refuse(endpoint, "the receiver has no address; give it a `device`, or us `to`");
+  address_of(endpoint, blob, 0, address);
+  return 0;
+}
+
+static int connect_sender(struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                          const struct dg_blob *blob)
+{
+  union dg_address address = endpoint->to;
+  int rc = 0;
+
+  if (blob)
+    rc = choose(endpoint, reach, blob, &address);
+  else if (address.any.sa_family == AF_UNSPEC || !dg_address_port(&address))
+    rc = DG_REFUSE(endpoint, -EINVAL,
+                   "to a receiver without Penstock, the option `to` says where: 192.0.2.7:5004");
+  return rc < 0 ? rc : reach->connect(endpoint, &address);
+}
+
+static void begin_flow(const struct dg_endpoint *endpoint, const struct dg_blob *blob)
+{
+  struct dg_flow_params params = endpoint->flow;
+
+  if (blob) {
+    params.numbered = params.framing != DG_FRAMING_NONE;
+    params.initial = blob->initial;
+    params.nonce = blob->nonce;
+    params.port_is_fixed = true;
+    params.source.port = blob->port;
+    params.ssrc_is_fixed = true;
+    params.ssrc = blob->ssrc;
+    params.payload_type = blob->payload_type;
+    params.address_locks = params.framing == DG_FRAMING_NONE;
+    if (!params.address_is_fixed && blob->is_bound) {
+      params.address_is_fixed = true;
+      memcpy(params.source.address, blob->addresses[0], sizeof(params.source.address));
+    }
+  }
+  dg_flow_begin(&endpoint->receiver->flow, &params);
+}
+
+/* Addresses do not change, so that all there can be is the same one again. */
+static int reconnect(struct dg_endpoint *endpoint, const struct dg_blob *blob)
+{
+  if (endpoint->cpu.owes_connected)
+    return -EALREADY;
+  if (endpoint->sender && blob && dg_address_port(&endpoint->peer) != blob->port &&
+      endpoint->to.any.sa_family == AF_UNSPEC)
+    return refuse(endpoint, "this endpoint has another peer already");
+  pst_cpu_endpoint_up(&endpoint->cpu);
+  return 0;
+}
+
+int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *address,
+                        const struct dg_reach *reach)
+{
+  struct dg_blob blob, *peer = NULL;
+  int rc = 0;
+
+  if (endpoint->cpu.closing.mode)
+    return -ENOTCONN;
+  if (address) {
+    if (!address->bytes)
+      return -EINVAL;
+    rc = blob_check(endpoint, address, &blob);
+    peer = &blob;
+  }
+  if (rc < 0)
+    return rc;
+  if (dg_is_connected(endpoint))
+    return reconnect(endpoint, peer);
+  enum dg_framing framing = endpoint->device->framing;
+  bool has_nonce = peer && framing != DG_FRAMING_NONE;
+  endpoint->header_bytes = dg_header_bytes(framing, has_nonce);
+  if (endpoint->sender) {
+    endpoint->sender->header.has_nonce = has_nonce;
+    rc = connect_sender(endpoint, reach, peer);
+  } else {
+    begin_flow(endpoint, peer);
+  }
+  if (rc == 0)
+    pst_cpu_endpoint_up(&endpoint->cpu);
+  return rc < 0 ? rc : 0;
+}

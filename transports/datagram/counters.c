@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "counters.h"
+
+#define USELESS_MIN 8u /* in a row: fewer may be strays */
+
+/* Datagrams come, and none is a message: says so once, with what they are. Once the stream has
+ * begun, those of strangers do not count. */
+static void tell_useless(struct dg_endpoint *endpoint)
+{
+  struct dg_receiver *rx = endpoint->receiver;
+  const struct dg_counts *counts = &rx->flow.counts;
+  if (counts->messages != rx->messages)
+    rx->heard = counts->heard;
+  rx->messages = counts->messages;
+  uint64_t useless = counts->messages ? counts->heard - rx->heard : counts->datagrams;
+  if (rx->told_useless || useless < USELESS_MIN)
+    return;
+  rx->told_useless = true;
+  DG_TELL(endpoint, PST_LOG_WARN,
+          "datagrams come, and none is a message of this stream: of %lu so far %lu are longer "
+          "than `message` (%lu bytes), %lu have a bad header, %lu a bad checksum, %lu another "
+          "source, SSRC or payload type, %lu a number too far ahead or back; compare `framing`, "
+          "`message`, `source`, `ssrc` and `payload_type` with the sender's",
+          counts->datagrams, counts->too_long, endpoint->message_max, counts->bad_header,
+          counts->bad_checksum, counts->not_ours + counts->wrong_nonce + counts->displaced,
+          counts->too_late + counts->too_far + rx->flow.holds);
+}
+
+/* Somebody sends in the sender's name: says so once. */
+static void tell_wrong_nonce(struct dg_endpoint *endpoint)
+{
+  struct dg_receiver *rx = endpoint->receiver;
+
+  if (rx->told_nonce || rx->flow.counts.wrong_nonce == 0)
+    return;
+  rx->told_nonce = true;
+  DG_TELL(endpoint, PST_LOG_WARN,
+          "datagrams from the sender's port lack the nonce of this stream: a program that had "
+          "the port before still sends, or somebody forges them. They are ignored and counted as "
+          "wrong_nonce; `tcpdump -e udp dst port %u` shows them",
+          dg_address_port(&endpoint->local));
+}
+
+/* Somebody sends in a foreign sender's name, or its datagrams are very late: says so once. */
+static void tell_strays(struct dg_endpoint *endpoint)
+{
+  struct dg_receiver *rx = endpoint->receiver;
+  const struct dg_counts *counts = &rx->flow.counts;
+
+  if (rx->told_strays || rx->flow.params.numbered || counts->too_far + counts->too_late == 0)
+    return;
+  rx->told_strays = true;
+  DG_TELL(endpoint, PST_LOG_WARN,
+          "datagrams from the sender's address have numbers that it cannot have now: %lu so far "
+          "lie too far ahead, and %lu further back than `reorder` (%u): they are ignored and "
+          "counted as too_far and too_late; `tcpdump -e udp dst port %u` shows who sends them",
+          counts->too_far, counts->too_late, rx->flow.params.reorder,
+          dg_address_port(&endpoint->local));
+}
+
+void dg_losses_tail(const struct dg_endpoint *endpoint, struct dg_losses *losses)
+{
+  *losses = (struct dg_losses){0};
+  for (uint32_t i = 0; i < DG_CAUSES_MAX && dg_is_connected(endpoint); i++)
+    losses->tail[i] = endpoint->receiver->flow.credits[i];
+}
+
+/* Behind the last message there is no gap to say how many a unit had. A sender's total says that
+ * messages are missing there; without one, nobody but this end does. */
+void dg_losses_count(const struct dg_receiver *receiver, struct dg_losses *losses)
+{
+  const struct dg_flow *flow = &receiver->flow;
+  const bool is_numbered = flow->params.framing != DG_FRAMING_NONE;
+  const bool has_total = flow->params.numbered;
+  const bool counts = !has_total && (flow->begun || !is_numbered);
+  const uint64_t room = has_total ? flow->unit_max : counts && is_numbered ? flow->unit_max - 1 : 0;
+
+  losses->no_gap = 0;
+  for (uint32_t i = 0; i < DG_CAUSES_MAX; i++) {
+    losses->messages[i] = flow->counts.lost[i] + (counts ? losses->tail[i] : 0);
+    losses->behind[i] = losses->tail[i] * room;
+    losses->no_gap += counts ? losses->tail[i] : 0;
+  }
+}
+
+static void add_losses(struct pst_counter_list *list, const struct dg_receiver *receiver,
+                       const struct dg_losses *losses)
+{
+  const char *const *cause = receiver->causes;
+
+  for (uint32_t i = 0; cause[i]; i++)
+    pst_counter_add(list, cause[i], cause[i], losses->messages[i], PST_COUNTER_DROP);
+  for (uint32_t i = 0; cause[i]; i++)
+    if (i == 0 || losses->behind[i])
+      pst_counter_add(list, "behind_last", cause[i], losses->behind[i],
+                      PST_COUNTER_DROP | PST_COUNTER_GAUGE);
+}
+
+static void add_refused(struct pst_counter_list *list, const struct dg_counts *counts)
+{
+  const struct {
+    const char *name;
+    uint64_t value;
+  } all[] = {{"bad_header", counts->bad_header}, {"bad_checksum", counts->bad_checksum},
+             {"too_long", counts->too_long},     {"too_late", counts->too_late},
+             {"too_far", counts->too_far},       {"displaced", counts->displaced}};
+
+  for (uint32_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+    pst_counter_add(list, all[i].name, all[i].name, all[i].value, PST_COUNTER_DROP);
+  /* These two are no messages of the stream. */
+  pst_counter_add(list, "not_ours", "not_ours", counts->not_ours, 0);
+  pst_counter_add(list, "wrong_nonce", "wrong_nonce", counts->wrong_nonce, 0);
+  if (counts->unreadable + counts->unchecked == 0)
+    return;
+  pst_counter_add(list, "unreadable", NULL, counts->unreadable, 0);
+  pst_counter_add(list, "unchecked", NULL, counts->unchecked, 0);
+}
+
+void dg_counters_receiver(struct pst_counter_list *list, struct dg_endpoint *endpoint,
+                          const struct dg_losses *losses)
+{
+  const struct dg_receiver *receiver = endpoint->receiver;
+  const struct dg_flow *flow = &receiver->flow;
+  const struct dg_counts *counts = &flow->counts;
+
+  tell_useless(endpoint);
+  tell_wrong_nonce(endpoint);
+  tell_strays(endpoint);
+  pst_counter_add(list, "datagrams", NULL, counts->datagrams, 0);
+  pst_counter_add(list, "messages_received", NULL, counts->messages, 0);
+  pst_counter_add(list, "bytes_received", NULL, counts->bytes, 0);
+  add_losses(list, receiver, losses);
+  add_refused(list, counts);
+  pst_counter_add(list, "heard", NULL, counts->heard, PST_COUNTER_HEARD);
+  if (flow->params.framing != DG_FRAMING_NONE && !flow->params.numbered) {
+    pst_counter_add(list, "no_gap", NULL, losses->no_gap + dg_flow_no_gap(flow),
+                    PST_COUNTER_NO_GAP);
+    pst_counter_add(list, "no_message", NULL, counts->no_message, PST_COUNTER_NO_MESSAGE);
+  }
+  pst_counter_add(list, "held", NULL, flow->holds, PST_COUNTER_GAUGE);
+  pst_counter_add(list, "restarts", NULL, counts->restarts, 0);
+  if (endpoint->device->framing == DG_FRAMING_RTP)
+    pst_counter_add(list, "jitter_ns", NULL, dg_jitter_ns(&flow->jitter), PST_COUNTER_GAUGE);
+}
+
+void dg_receiver_end(struct dg_receiver *receiver, struct pst_cpu_ring *ring)
+{
+  if (receiver->flow.holds)
+    pst_slots_give(&ring->slots, receiver->held.slot);
+  dg_flow_end(&receiver->flow);
+}
