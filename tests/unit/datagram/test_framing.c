@@ -2,6 +2,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -167,6 +169,48 @@ static void extension_beyond_the_end_is_a_bad_header(void **state)
                    DG_BAD_HEADER);
 }
 
+/* The payload lies in a GPU: here, behind the last byte that may be read nothing is mapped. */
+static enum dg_parse_result parse_split(const uint8_t *bytes, uint32_t total, uint32_t readable,
+                                        uint32_t *offset, uint32_t *length)
+{
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  uint8_t *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  struct dg_header header;
+
+  assert_ptr_not_equal(pages, MAP_FAILED);
+  assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+  uint8_t *at = pages + page - readable;
+  memcpy(at, bytes, readable);
+  enum dg_parse_result result =
+      dg_parse(DG_FRAMING_RTP, false, at, at + 12, total, readable, &header, offset, length);
+  munmap(pages, 2 * page);
+  return result;
+}
+
+static void nothing_behind_a_split_is_read(void **state)
+{
+  uint8_t bytes[sizeof(full)];
+  uint32_t offset, length;
+
+  (void)state;
+  memcpy(bytes, full, sizeof(full));
+  for (uint32_t readable = 12; readable < sizeof(full);
+       readable++) /* its padding is out of reach */
+    assert_int_equal(parse_split(bytes, sizeof(full), readable, &offset, &length), DG_UNREADABLE);
+  bytes[0] ^= 0x20; /* no padding: all but the length of the extension may be out of reach */
+  for (uint32_t readable = 12; readable <= sizeof(full); readable++) {
+    offset = length = 99;
+    assert_int_equal(parse_split(bytes, sizeof(full), readable, &offset, &length),
+                     readable < 24 ? DG_UNREADABLE : DG_PARSED);
+    assert_int_equal(offset, readable < 24 ? 99 : 16);
+    assert_int_equal(length, readable < 24 ? 99 : 5);
+  }
+  bytes[0] ^= 0x10; /* no extension: contributing sources are skipped unread */
+  assert_int_equal(parse_split(bytes, sizeof(full), 12, &offset, &length), DG_PARSED);
+  assert_int_equal(offset, 8);
+  assert_int_equal(parse_split(bytes, 19, 12, &offset, &length), DG_BAD_HEADER);
+}
+
 static void padding_counts_itself_and_no_more_than_there_is(void **state)
 {
   static const struct {
@@ -242,6 +286,7 @@ int main(void)
       cmocka_unit_test(payload_lies_between_extension_and_padding),
       cmocka_unit_test(every_cut_is_a_bad_header),
       cmocka_unit_test(extension_beyond_the_end_is_a_bad_header),
+      cmocka_unit_test(nothing_behind_a_split_is_read),
       cmocka_unit_test(padding_counts_itself_and_no_more_than_there_is),
       cmocka_unit_test(other_versions_are_told_apart),
       cmocka_unit_test(without_framing_all_is_payload),

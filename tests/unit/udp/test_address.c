@@ -1,76 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses: as they are written, as they are printed, and those that this host has. */
+/* The addresses that this host has. */
 #include "support.h"
 
 #include <arpa/inet.h>
-#include <stdlib.h>
-
-/* 106 bytes, more than any address has. */
-#define ONES "111111111111111111111111111111111111111111111111111"
-#define LONGER_THAN_ANY ONES ONES "1111"
-
-static void expect_read(const char *text, const char *printed, const char *zone)
-{
-  union dg_address address;
-  char got[DG_ZONE_MAX], again[80];
-  assert_true(dg_address_read(text, &address, got));
-  assert_string_equal(got, zone);
-  dg_address_print(&address, again, sizeof(again));
-  assert_string_equal(again, printed);
-}
-
-static void each_way_to_write_one_is_read(void **state)
-{
-  (void)state;
-  expect_read("192.0.2.1", "192.0.2.1:0", "");
-  expect_read("192.0.2.1:5000", "192.0.2.1:5000", "");
-  expect_read("192.0.2.1:65535", "192.0.2.1:65535", "");
-  expect_read("2001:db8::1", "[2001:db8::1]:0", "");
-  expect_read("::1", "[::1]:0", "");
-  expect_read("[2001:db8::1]", "[2001:db8::1]:0", "");
-  expect_read("[2001:db8::1]:5000", "[2001:db8::1]:5000", "");
-  expect_read("fe80::1%eth0", "[fe80::1]:0", "eth0");
-  expect_read("[fe80::1%eth0]:5000", "[fe80::1]:5000", "eth0");
-  expect_read("fe80::1%abcdefghijklmno", "[fe80::1]:0", "abcdefghijklmno");
-}
-
-static void what_is_no_address_is_refused_and_leaves_the_output(void **state)
-{
-  static const char *const wrong[] = {
-      "",
-      "eth0",
-      "camera.example",
-      "192.0.2",
-      "192.0.2.256",
-      "192.0.2.1:",
-      "192.0.2.1:65536",
-      "192.0.2.1:-1",
-      "192.0.2.1:+5",
-      "192.0.2.1: 5",
-      "192.0.2.1:5x",
-      "192.0.2.1:99999999999999999999",
-      "[192.0.2.1]:5000", /* brackets are IPv6's */
-      "[2001:db8::1",
-      "[2001:db8::1]5000",
-      "[2001:db8::1]:",
-      "[2001:db8::1]:65536",
-      "2001:db8::1::2",
-      "2001:5000",
-      "fe80::1%",
-      "fe80::1%abcdefghijklmnop", /* a netdev's name has 15 bytes */
-      "192.0.2.1%eth0",
-      (LONGER_THAN_ANY),
-  };
-
-  (void)state;
-  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-    union dg_address address = {.any.sa_family = 99};
-    char zone[DG_ZONE_MAX];
-    if (dg_address_read(wrong[i], &address, zone))
-      fail_msg("\"%s\" was read", wrong[i]);
-    assert_int_equal(address.any.sa_family, 99);
-  }
-}
 
 static void zone_has_to_be_an_interface_here(void **state)
 {
@@ -87,51 +19,6 @@ static union dg_address parsed(const char *text)
   union dg_address address;
   assert_true(dg_address_parse(text, &address));
   return address;
-}
-
-static void kinds_of_addresses_are_told_apart(void **state)
-{
-  static const struct {
-    const char *text;
-    bool is_multicast, is_any, is_loopback;
-  } all[] = {
-      {"224.0.0.0", true, false, false},
-      {"239.255.255.255", true, false, false},
-      {"223.255.255.255", false, false, false},
-      {"240.0.0.0", false, false, false},
-      {"0.0.0.0", false, true, false},
-      {"0.0.0.1", false, false, false},
-      {"127.0.0.0", false, false, true},
-      {"127.255.255.255", false, false, true},
-      {"128.0.0.1", false, false, false},
-      {"::", false, true, false},
-      {"::1", false, false, true},
-      {"ff02::1", true, false, false},
-      {"fe80::1", false, false, false},
-  };
-
-  (void)state;
-  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-    union dg_address address = parsed(all[i].text);
-    assert_int_equal(dg_address_is_multicast(&address), all[i].is_multicast);
-    assert_int_equal(dg_address_is_any(&address), all[i].is_any);
-    assert_int_equal(dg_address_is_loopback(&address), all[i].is_loopback);
-  }
-}
-
-static void source_of_ipv4_is_mapped(void **state)
-{
-  static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 7};
-  union dg_address v4 = parsed("192.0.2.7:5000"), v6 = parsed("[2001:db8::7]:80");
-  struct dg_source source;
-
-  (void)state;
-  dg_address_source(&v4, &source);
-  assert_memory_equal(source.address, mapped, 16);
-  assert_int_equal(source.port, 5000);
-  dg_address_source(&v6, &source);
-  assert_memory_equal(source.address, &v6.v6.sin6_addr, 16);
-  assert_int_equal(source.port, 80);
 }
 
 /* ---- This host's ------------------------------------------------------------------------------
@@ -226,11 +113,7 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, reset, teardown)
   const struct CMUnitTest tests[] = {
-      CASE(each_way_to_write_one_is_read),
-      CASE(what_is_no_address_is_refused_and_leaves_the_output),
       CASE(zone_has_to_be_an_interface_here),
-      CASE(kinds_of_addresses_are_told_apart),
-      CASE(source_of_ipv4_is_mapped),
       CASE(device_is_an_interface_or_an_address),
       CASE(global_address_goes_before_a_link_local_one),
       CASE(unknown_device_is_refused_with_those_there_are),
