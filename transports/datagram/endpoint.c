@@ -126,10 +126,3 @@ int dg_endpoint_check(const struct dg_endpoint *endpoint)
                          "device, to, group, source and family are not all of IPv4, or all of IPv6")
              : 0;
 }
-
-void dg_endpoint_end(struct dg_endpoint *endpoint)
-{
-  if (endpoint->receiver)
-    dg_receiver_end(endpoint->receiver, endpoint->cpu.ring);
-  pst_cpu_endpoint_end(&endpoint->cpu);
-}

@@ -44,8 +44,8 @@ static inline bool dg_is_connected(const struct dg_endpoint *endpoint)
 /* endpoint.c */
 
 /* Parameters, and the options of options.h. `params` as pst_struct_read() gave it; `rings` and
- * `limits` are the worker's and the device's. 0, or -errno, logged. dg_endpoint_end() is legal
- * after any. */
+ * `limits` are the worker's and the device's. 0, or -errno, logged. pst_cpu_endpoint_end() is legal
+ * after any, behind dg_receiver_end(). */
 int dg_endpoint_open(struct dg_endpoint *endpoint, const struct dg_device *device,
                      const struct pst_places *rings, const struct pst_limits *limits,
                      const struct pst_endpoint_params *params);
@@ -56,7 +56,6 @@ int dg_endpoint_family(const struct dg_endpoint *endpoint);
 void dg_endpoint_place(struct dg_endpoint *endpoint, const union dg_address *own, uint32_t netdev);
 /* Are all its addresses of one family? 0; -EINVAL, logged. */
 int dg_endpoint_check(const struct dg_endpoint *endpoint);
-void dg_endpoint_end(struct dg_endpoint *endpoint);
 
 /* connect.c */
 

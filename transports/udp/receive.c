@@ -425,5 +425,7 @@ void udp_rx_close(struct pst_endpoint *endpoint)
     return;
   for (uint32_t i = 0; i < rx->received + rx->laid; i++)
     give_slots(rx, &rx->entries[(rx->first + i) % UDP_ENTRIES]);
+  dg_receiver_end(&rx->dg, &rx->ring->cpu);
   free(rx->spill);
+  free(rx);
 }

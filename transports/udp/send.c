@@ -8,6 +8,7 @@
 #include <netinet/udp.h>
 #include <stdio.h>
 
+#include "../datagram/post.h"
 #include "send.h"
 #include "udp.h"
 
@@ -172,8 +173,7 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   int wrong = 0;
 
   for (uint32_t i = 0; i < n && requests[i].opcode == PST_OP_SEND; i++) {
-    wrong = pst_send_check(&requests[i], PST_CPU_PIECES_MAX, endpoint->dg.message_max,
-                           pst_cpu_mr_holds, NULL);
+    wrong = dg_send_check(&endpoint->dg, &requests[i]);
     if (wrong || !add(endpoint, &batch, &requests[i], now_ns))
       break;
   }
@@ -199,9 +199,10 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   return taken;
 }
 
-static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                           uint32_t n, uint64_t now_ns, int *rc)
+static uint32_t post_sends(struct dg_endpoint *end, const struct pst_request *requests, uint32_t n,
+                           uint64_t now_ns, int *rc)
 {
+  struct pst_endpoint *endpoint = (struct pst_endpoint *)end;
   uint32_t taken = 0, attempt = 0;
 
   while (taken < n && requests[taken].opcode == PST_OP_SEND && *rc == 0) {
@@ -210,47 +211,14 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
     taken += some;
   }
   if (taken)
-    pst_dones_push(&endpoint->dg.cpu.dones, PST_OP_SEND, 0, requests[taken - 1].cookie, taken);
+    pst_dones_push(&end->cpu.dones, PST_OP_SEND, 0, requests[taken - 1].cookie, taken);
   return taken;
-}
-
-static uint32_t post_flush(struct pst_endpoint *endpoint, const struct pst_request *request,
-                           int *rc)
-{
-  *rc = request->opcode == PST_OP_FLUSH ? pst_flush_check(request, false) : -EINVAL;
-  if (*rc != 0)
-    return 0;
-  pst_dones_push(&endpoint->dg.cpu.dones, PST_OP_FLUSH, 0, request->cookie, 1);
-  return 1;
 }
 
 int udp_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
              uint32_t *wait)
 {
-  const struct pst_host *host = endpoint->worker->device->dg.host;
-  struct pst_dones *dones = &endpoint->dg.cpu.dones;
-  uint32_t taken = 0, why = PST_WAIT_NONE;
-  int rc = pst_cpu_may_post(&endpoint->dg.cpu);
-
-  if (rc < 0)
-    return rc;
-  if (!endpoint->tx)
-    return n ? -EINVAL : 0;
-  uint64_t now = endpoint->worker->device->dg.framing == DG_FRAMING_RTP ? host->clock_ns(host) : 0;
-  endpoint->tx->blocked = endpoint->tx->is_throttled = false;
-  while (taken < n && rc == 0) {
-    uint32_t left = pst_dones_room(dones, n - taken);
-    if (left == 0) {
-      why = PST_WAIT_QUEUE;
-      break;
-    }
-    uint32_t k = requests[taken].opcode == PST_OP_SEND
-                     ? post_sends(endpoint, requests + taken, left, now, &rc)
-                     : post_flush(endpoint, requests + taken, &rc);
-    taken += k;
-    dones->outstanding += k;
-  }
-  if (rc == -EAGAIN)
-    why = PST_WAIT_QUEUE;
-  return pst_post_result(taken, n, rc, why, wait);
+  if (endpoint->tx)
+    endpoint->tx->blocked = endpoint->tx->is_throttled = false;
+  return dg_post(&endpoint->dg, requests, n, wait, post_sends);
 }

@@ -34,7 +34,9 @@ int reset(void **state)
 int teardown(void **state)
 {
   (void)state;
-  dg_endpoint_end(&end.dg);
+  if (end.dg.receiver)
+    dg_receiver_end(&end.receiver, &end.ring);
+  pst_cpu_endpoint_end(&end.dg.cpu);
   pst_cpu_ring_close(&end.ring, &end.rings);
   free(end.rings.all);
   return 0;
