@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer's address of the datagram transports: what is taken makes sense, and is the same once written and read. */
+/* A peer's address of the datagram transports: what is taken makes sense, and is the same once
+ * written and read. */
 #include <string.h>
 
-#include "require.h"
 #include "datagram/blob.h"
+#include "require.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {

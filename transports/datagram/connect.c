@@ -220,6 +220,8 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
     return rc;
   if (dg_is_connected(endpoint))
     return reconnect(endpoint, peer);
+  if (endpoint->is_meeting)
+    return -EALREADY;
   enum dg_framing framing = endpoint->device->framing;
   bool has_nonce = peer && framing != DG_FRAMING_NONE;
   endpoint->header_bytes = dg_header_bytes(framing, has_nonce);
@@ -229,6 +231,7 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
   } else {
     begin_flow(endpoint, peer);
   }
+  endpoint->is_meeting = rc > 0;
   if (rc == 0)
     pst_cpu_endpoint_up(&endpoint->cpu);
   return rc < 0 ? rc : 0;

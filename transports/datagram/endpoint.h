@@ -28,6 +28,7 @@ struct dg_endpoint {
   struct dg_flow_params flow; /* a receiver's, as the options say */
   uint64_t message_max;
   uint32_t header_bytes; /* of each message; final once it is connected */
+  bool is_meeting;       /* a way to the peer is being found: see dg_reach.connect */
 };
 
 static inline bool dg_is_connected(const struct dg_endpoint *endpoint)
@@ -64,8 +65,8 @@ struct dg_reach {
   bool has_loopback; /* it reaches ends of its own host by 127.0.0.1 and ::1 */
   /* Does the address lie in a network of this end's? */
   bool (*is_near)(const struct dg_endpoint *endpoint, const union dg_address *address);
-  /* A sender's peer. 0; 1: the transport finds the way meanwhile, and calls pst_cpu_endpoint_up()
-   * once it has; -errno, logged. It sets endpoint->peer. */
+  /* A sender's peer. 0; 1: the transport goes on finding the way, and calls pst_cpu_endpoint_up()
+   * or pst_cpu_endpoint_down() in the end; -errno, logged. It sets endpoint->peer. */
   int (*connect)(struct dg_endpoint *endpoint, const union dg_address *address);
 };
 

@@ -308,13 +308,13 @@ static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entr
   uint32_t n = 0;
 
   dg_address_source(&entry->name, &source);
-  tell_drops(rx, entry);
   while (entry->next < entry->count && n < max && !rx->dg.is_parked) {
     bool in_slot = entry->is_straight && entry->next < entry->laid;
     if (!in_slot && !has_slot(rx, entry)) {
       rx->starved = true;
       return n;
     }
+    tell_drops(rx, entry);
     n += take_one(endpoint, entry, &source, out + n, max - n);
   }
   return n;

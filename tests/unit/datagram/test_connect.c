@@ -76,6 +76,7 @@ static void way_that_takes_time_connects_later(void **state)
   assert_string_equal(asked, "192.0.2.7:5004");
   assert_false(dg_is_connected(&end.dg));
   assert_int_equal(pst_cpu_may_post(&end.dg.cpu), -ENOTCONN);
+  assert_int_equal(dg_endpoint_connect(&end.dg, NULL, &card), -EALREADY);
   assert_int_equal(pst_cpu_endpoint_poll(&end.dg.cpu, out, 2), 0);
   pst_cpu_endpoint_up(&end.dg.cpu);
   assert_int_equal(pst_cpu_endpoint_poll(&end.dg.cpu, out, 2), 1);
