@@ -103,7 +103,7 @@ void dg_options_check(const struct pst_check *check, const char *own, const char
 
   *checked = (struct dg_checked){.framing = framings[check->option_uint(check->options, "framing")],
                                  .first.any.sa_family = AF_UNSPEC};
-  if (dg_address_read(check->option_string(check->options, own), &address, zone))
+  if (own && dg_address_read(check->option_string(check->options, own), &address, zone))
     families[1] = address.any.sa_family; /* else it is an interface, which may have both */
   check_one_host(check, own, families[1], &address, own_remedy);
   if (sends)

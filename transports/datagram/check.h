@@ -14,9 +14,9 @@ struct dg_checked {
 };
 
 /* Addresses, their families, and the destination of a foreign receiver: what is wrong is reported.
- * `own` is the option that names this end's own address, or its interface; `own_remedy` ends the
- * report of an address there that is no host's. Facts that follow from the framing are filled in;
- * `datagram_max` is that of dg_limits_fill(). */
+ * `own` is the option that names this end's own address, or its interface (NULL: there is none of
+ * one value); `own_remedy` ends the report of an address there that is no host's. Facts that follow
+ * from the framing are filled in; `datagram_max` is that of dg_limits_fill(). */
 void dg_options_check(const struct pst_check *check, const char *own, const char *own_remedy,
                       uint32_t datagram_max, struct dg_checked *checked, struct pst_facts *facts);
 /* The address without its port, and with its zone if it has one. */

@@ -58,6 +58,20 @@ static void tell_strays(struct dg_endpoint *endpoint)
           dg_address_port(&endpoint->local));
 }
 
+/* Headers reach into memory that the CPU cannot read: says so once. */
+static void tell_unreadable(struct dg_endpoint *endpoint)
+{
+  struct dg_receiver *rx = endpoint->receiver;
+
+  if (rx->told_unreadable || rx->flow.counts.unreadable == 0)
+    return;
+  rx->told_unreadable = true;
+  DG_TELL(endpoint, PST_LOG_WARN,
+          "RTP packets have padding or a header extension that lies behind the header-data split, "
+          "where the CPU cannot read: they are dropped and counted as bad_header and unreadable; "
+          "receive without the split, or without padding and extensions");
+}
+
 void dg_losses_tail(const struct dg_endpoint *endpoint, struct dg_losses *losses)
 {
   *losses = (struct dg_losses){0};
@@ -126,6 +140,7 @@ void dg_counters_receiver(struct pst_counter_list *list, struct dg_endpoint *end
   tell_useless(endpoint);
   tell_wrong_nonce(endpoint);
   tell_strays(endpoint);
+  tell_unreadable(endpoint);
   pst_counter_add(list, "datagrams", NULL, counts->datagrams, 0);
   pst_counter_add(list, "messages_received", NULL, counts->messages, 0);
   pst_counter_add(list, "bytes_received", NULL, counts->bytes, 0);

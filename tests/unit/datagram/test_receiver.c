@@ -161,11 +161,15 @@ static void padding_out_of_reach_is_a_bad_header_that_says_so(void **state)
   assert_int_equal(arrive_split(9, 0, 12, 4), 1); /* nothing of the payload is asked for */
   assert_int_equal(counter("unreadable", NULL), UINT64_MAX);
   assert_int_equal(arrive_split(10, 0x20, 31, 4), 0);
+  assert_string_equal(fake_log(), "");
   assert_int_equal(counter("bad_header", "bad_header"), 1);
+  assert_non_null(strstr(fake_log(), "padding or a header extension that lies behind the header"));
+  fake_log_clear();
   assert_int_equal(counter("unreadable", NULL), 1);
   assert_int_equal(settled, 1);
   assert_int_equal(arrive_split(11, 0, 11, 4), 0); /* not even the header */
   assert_int_equal(counter("unreadable", NULL), 2);
+  assert_string_equal(fake_log(), ""); /* said once */
   assert_true(counter_count <= 32);
 }
 
