@@ -184,6 +184,7 @@ static void say_goodbye(struct control *control)
   bury(control);
   while (control->peers && control->now_ns < until_ns) {
     round_once(control, until_ns);
+    mailbox_drain(&control->commands); /* control_close() may wake it only now */
     tick(control);
   }
 }
