@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../simulated_clock.h"
+
 #define WAIT_S 60
 
 static struct timespec deadline(void)
@@ -126,8 +128,11 @@ int end_open(struct end *end)
 {
   const struct control_callbacks callbacks = {.context = end, .heard = on_heard};
 
-  return control_open(&end->params, &callbacks, end->streams, end->stream_count, &end->control,
-                      &end->error);
+  int rc = control_open(&end->params, &callbacks, end->streams, end->stream_count, &end->control,
+                        &end->error);
+  if (rc == 0)
+    simulated_clock_meet();
+  return rc;
 }
 
 int end_listen(struct end *end)
@@ -148,7 +153,9 @@ int end_connect(struct end *end, uint16_t port)
 
 void end_close(struct end *end)
 {
+  simulated_clock_lend(true);
   control_close(end->control);
+  simulated_clock_lend(false);
   for (uint32_t i = 0; i < end->count; i++) {
     for (uint32_t k = 0; k < end->seen[i].fd_count; k++)
       close(end->seen[i].fds[k]);
@@ -157,6 +164,22 @@ void end_close(struct end *end)
   pthread_mutex_destroy(&end->mutex);
   free(end->seen);
   free(end);
+}
+
+/* For what a condition stands for; not beyond the deadline. The clock moves on if nothing has
+ * happened since `turn`. Returns whether it is worth while to look again. */
+static bool wait_for(pthread_cond_t *more, pthread_mutex_t *mutex, const struct timespec *until,
+                     uint64_t turn)
+{
+  struct timespec now;
+
+  if (!simulated_clock_runs())
+    return pthread_cond_timedwait(more, mutex, until) == 0;
+  pthread_mutex_unlock(mutex);
+  simulated_clock_move(turn, UINT64_MAX);
+  pthread_mutex_lock(mutex);
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec < until->tv_sec;
 }
 
 static bool find(struct end *end, enum seen_kind kind, void *stream, uint32_t nth, struct seen *out)
@@ -174,13 +197,14 @@ static bool find(struct end *end, enum seen_kind kind, void *stream, uint32_t nt
 struct seen end_wait(struct end *end, enum seen_kind kind, void *stream, uint32_t nth)
 {
   struct timespec until = deadline();
+  uint64_t turn = simulated_clock_turn();
   struct seen seen;
   bool found;
-  int rc = 0;
 
   pthread_mutex_lock(&end->mutex);
-  while (!(found = find(end, kind, stream, nth, &seen)) && rc == 0)
-    rc = pthread_cond_timedwait(&end->more, &end->mutex, &until);
+  while (!(found = find(end, kind, stream, nth, &seen)) &&
+         wait_for(&end->more, &end->mutex, &until, turn))
+    turn = simulated_clock_turn();
   uint32_t count = end->count;
   pthread_mutex_unlock(&end->mutex);
   if (!found)
@@ -259,11 +283,11 @@ bool log_has(const char *part)
 void log_wait(const char *part)
 {
   struct timespec until = deadline();
-  int rc = 0;
+  uint64_t turn = simulated_clock_turn();
 
   pthread_mutex_lock(&logged.mutex);
-  while (count_lines(part) == 0 && rc == 0)
-    rc = pthread_cond_timedwait(&logged.more, &logged.mutex, &until);
+  while (count_lines(part) == 0 && wait_for(&logged.more, &logged.mutex, &until, turn))
+    turn = simulated_clock_turn();
   bool found = count_lines(part) > 0;
   pthread_mutex_unlock(&logged.mutex);
   if (!found)
@@ -333,8 +357,19 @@ int plain_connect(uint16_t port)
 bool plain_readable(int fd)
 {
   struct pollfd wait = {.fd = fd, .events = POLLIN};
+  struct timespec until = deadline(), now;
+  uint64_t turn;
 
-  return poll(&wait, 1, WAIT_S * 1000) == 1;
+  if (!simulated_clock_runs())
+    return poll(&wait, 1, WAIT_S * 1000) == 1;
+  do {
+    turn = simulated_clock_turn();
+    if (poll(&wait, 1, 0) == 1)
+      return true;
+    simulated_clock_move(turn, UINT64_MAX);
+    clock_gettime(CLOCK_REALTIME, &now);
+  } while (now.tv_sec < until.tv_sec);
+  return false;
 }
 
 bool plain_closed(int fd)

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../simulated_clock.h"
 #include "harness.h"
 
 struct pair {
@@ -636,15 +637,18 @@ static int setup(void **state)
   return 0;
 }
 
+#define TIMED(test)                                                                                \
+  cmocka_unit_test_setup_teardown(test, simulated_clock_begin, simulated_clock_end)
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_receiver_first),
-      cmocka_unit_test(test_sender_first),
+      TIMED(test_sender_first),
       cmocka_unit_test(test_finish_and_counts),
       cmocka_unit_test(test_counts_then_close),
       cmocka_unit_test(test_beats_both_ways),
-      cmocka_unit_test(test_keep_alive),
+      TIMED(test_keep_alive),
       cmocka_unit_test(test_readdress),
       cmocka_unit_test(test_readdress_before_the_peer),
       cmocka_unit_test(test_terms_mismatch),
@@ -656,8 +660,8 @@ int main(void)
       cmocka_unit_test(test_descriptors_of_many_streams),
       cmocka_unit_test(test_fail_reaches_the_other),
       cmocka_unit_test(test_close_midway_reaches_the_other),
-      cmocka_unit_test(test_no_receiver),
-      cmocka_unit_test(test_no_sender),
+      TIMED(test_no_receiver),
+      TIMED(test_no_sender),
       cmocka_unit_test(test_many_senders),
       cmocka_unit_test(test_subsets),
       cmocka_unit_test(test_endless_timeouts),

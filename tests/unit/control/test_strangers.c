@@ -10,9 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../simulated_clock.h"
 #include "harness.h"
 
-/* Of a time that is waited for. The good pair, and this thread, are to act within it. */
+/* Of a time that is waited for, by the simulated clock. */
 #define SHORT_NS MS(1000)
 
 struct scene {
@@ -187,9 +188,13 @@ static void test_slow_frame_after_hello(void **state)
   int fd = accepted_sender(&scene);
   send_raw(fd, "\x00\x00\x01\x00", 4);
   for (int i = 0; i < 200 && end_seen(scene.receiver, SEEN_FAIL, scene.spare) == 0; i++) {
+    uint64_t turn;
     if (send(fd, "\xa1", 1, MSG_NOSIGNAL) < 0)
       break;
-    usleep(10000);
+    do
+      turn = simulated_clock_turn();
+    while (end_seen(scene.receiver, SEEN_FAIL, scene.spare) == 0 &&
+           !simulated_clock_move(turn, MS(10)));
   }
   struct seen seen = end_wait(scene.receiver, SEEN_FAIL, scene.spare, 0);
   assert_int_equal(seen.code, -ETIMEDOUT);
@@ -357,6 +362,23 @@ static void test_too_many_connections(void **state)
   scene_close(&scene);
 }
 
+/* Sends all of it, as soon as the other end makes room. False: it does not any more. */
+static bool send_in_turn(int fd, const uint8_t *bytes, size_t length)
+{
+  size_t sent = 0;
+
+  while (sent < length) {
+    uint64_t turn = simulated_clock_turn();
+    ssize_t n = send(fd, bytes + sent, length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN)
+      return false;
+    if (n < 0)
+      simulated_clock_move(turn, UINT64_MAX);
+    sent += n > 0 ? (size_t)n : 0;
+  }
+  return true;
+}
+
 /* Whoever asks much and reads nothing is not answered for ever. */
 static void test_reads_nothing(void **state)
 {
@@ -378,7 +400,7 @@ static void test_reads_nothing(void **state)
   say.type = WIRE_OFFER;
   memset(say.stream, 'x', WIRE_STREAM_MAX);
   assert_int_equal(wire_encode(&say, frame, sizeof frame, &length), 0);
-  while (send(fd, frame, length, MSG_NOSIGNAL) == (ssize_t)length)
+  while (send_in_turn(fd, frame, length))
     sent++;
   assert_true(sent > 100);
   assert_int_equal(send(fd, frame, length, MSG_NOSIGNAL), -1);
@@ -415,6 +437,8 @@ static void test_sender_falls_silent(void **state)
 
   (void)state;
   scene.receiver->params.peer_timeout_ns = SHORT_NS;
+  /* TCP has the real clock: no more KEEPs than go without an acknowledgement. */
+  scene.receiver->params.heartbeat_ns = SHORT_NS / 3;
   scene_open(&scene);
   int fd = accepted_sender(&scene);
   struct seen seen = end_wait(scene.receiver, SEEN_FAIL, scene.spare, 0);
@@ -458,8 +482,8 @@ static void test_sender_dies_after_the_end(void **state)
 
 static int accept_one(int listener)
 {
+  assert_true(plain_readable(listener));
   int fd = accept(listener, NULL, NULL);
-
   assert_true(fd >= 0);
   return fd;
 }
@@ -744,14 +768,17 @@ static int setup(void **state)
   return 0;
 }
 
+#define TIMED(test)                                                                                \
+  cmocka_unit_test_setup_teardown(test, simulated_clock_begin, simulated_clock_end)
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_garbage),
       cmocka_unit_test(test_random_bytes),
-      cmocka_unit_test(test_silent_and_slow),
-      cmocka_unit_test(test_slow_frame_after_hello),
-      cmocka_unit_test(test_offers_nothing),
+      TIMED(test_silent_and_slow),
+      TIMED(test_slow_frame_after_hello),
+      TIMED(test_offers_nothing),
       cmocka_unit_test(test_other_major),
       cmocka_unit_test(test_receiver_calls_receiver),
       cmocka_unit_test(test_hello_twice),
@@ -759,19 +786,19 @@ int main(void)
       cmocka_unit_test(test_other_peoples_streams),
       cmocka_unit_test(test_too_many_refused_offers),
       cmocka_unit_test(test_too_many_connections),
-      cmocka_unit_test(test_reads_nothing),
+      TIMED(test_reads_nothing),
       cmocka_unit_test(test_sender_dies),
-      cmocka_unit_test(test_sender_falls_silent),
+      TIMED(test_sender_falls_silent),
       cmocka_unit_test(test_sender_dies_after_the_end),
       cmocka_unit_test(test_receiver_dies),
-      cmocka_unit_test(test_receiver_never_answers_the_offer),
-      cmocka_unit_test(test_sender_tries_again),
+      TIMED(test_receiver_never_answers_the_offer),
+      TIMED(test_sender_tries_again),
       cmocka_unit_test(test_not_a_receiver),
-      cmocka_unit_test(test_side_descriptors_never_come),
+      TIMED(test_side_descriptors_never_come),
       cmocka_unit_test(test_side_descriptors_come_late),
       cmocka_unit_test(test_side_misuse),
       cmocka_unit_test(test_side_flood),
-      cmocka_unit_test(test_side_guests),
+      TIMED(test_side_guests),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;
