@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support.h"
 
+#include <poll.h>
+
 uint64_t now_ns(void)
 {
   struct timespec now;
@@ -61,14 +63,41 @@ void side_turn(struct side *side)
   }
 }
 
+void sides_sleep(struct side *const *sides, uint32_t count, const int *fds, uint32_t fd_count)
+{
+  struct pollfd waits[16];
+  uint32_t n = 0;
+
+  assert_true(count + fd_count <= 16);
+  for (uint32_t i = 0; i < count; i++) {
+    if (pst_node_arm(sides[i]->node) != 0)
+      return;
+    waits[n++] = (struct pollfd){.fd = pst_node_fd(sides[i]->node), .events = POLLIN};
+  }
+  for (uint32_t i = 0; i < fd_count; i++)
+    waits[n++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+  poll(waits, n, 1);
+}
+
 void side_poll(struct side *side)
 {
-  uint64_t until = now_ns() + 1000000;
   uint32_t before = side->logged;
 
   side_turn(side);
   if (side->logged == before)
-    pst_node_wait(side->node, &until);
+    sides_sleep(&side, 1, NULL, 0);
+}
+
+/* Poll both once, sleeping while there is nothing for either. */
+static void sides_poll(struct side *side, struct side *other)
+{
+  struct side *const sides[] = {side, other};
+  uint32_t before = side->logged + other->logged;
+
+  side_turn(side);
+  side_turn(other);
+  if (side->logged + other->logged == before)
+    sides_sleep(sides, 2, NULL, 0);
 }
 
 bool side_take(struct side *side, uint8_t kind, struct pst_node_event *event, char text[256])
@@ -96,9 +125,10 @@ struct pst_node_event await_text(struct side *side, struct side *other, uint8_t 
   struct pst_node_event event;
 
   while (!side_take(side, kind, &event, kept)) {
-    side_poll(side);
     if (other)
-      side_poll(other);
+      sides_poll(side, other);
+    else
+      side_poll(side);
     if (now_ns() > deadline)
       fail_msg("no event of kind %u", kind);
   }

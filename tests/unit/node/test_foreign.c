@@ -81,6 +81,7 @@ static void other_close(const struct other *other)
 static struct pst_node_event until(struct side *side, struct side *other, uint16_t port,
                                    uint8_t kind)
 {
+  struct side *const sides[] = {side, other};
   uint64_t deadline = now_ns() + DEADLINE_NS;
   struct pst_node_event event;
   char text[256];
@@ -88,6 +89,9 @@ static struct pst_node_event until(struct side *side, struct side *other, uint16
   while (!side_take(side, kind, &event, text)) {
     between_pass(&owner_way, port);
     between_pass(&thief_way, port);
+    const int fds[] = {owner_way.up.from, owner_way.down.from, thief_way.up.from,
+                       thief_way.down.from};
+    sides_sleep(sides, other ? 2 : 1, fds, 4);
     side_turn(side);
     if (other)
       side_turn(other);

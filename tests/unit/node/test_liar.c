@@ -19,13 +19,19 @@ static struct pst_node_params quick_params(void)
   return params;
 }
 
-/* All that there is to do, once. */
+/* All that there is to do, once; nothing: until there is. */
 static void turn(struct pair *pair, struct side *liar)
 {
+  struct side *const sides[] = {&pair->server, &pair->client, liar};
+  const uint32_t before = pair->server.logged + pair->client.logged + liar->logged;
+
   between_pass(&between, pst_node_port(pair->server.node));
   side_turn(&pair->server);
   side_turn(&pair->client);
   side_turn(liar);
+  const int fds[] = {between.up.from, between.down.from, between.up.from < 0 ? between.listener : -1};
+  if (pair->server.logged + pair->client.logged + liar->logged == before)
+    sides_sleep(sides, 3, fds, 3);
 }
 
 static bool await_both(struct pair *pair, struct side *side, struct side *liar, uint8_t kind,
