@@ -220,7 +220,8 @@ static void a_target_checks_no_more_than_it_has(void **state)
     TURN_UNTIL(&pair.initiator, ended, pair.initiator.is_met);
     say(&pair.initiator, refused[i]);
     pthread_join(pair.thread, NULL);
-    /* The target's transport says goodbye as its node is polled, and by that ends the wait for it. */
+    /* The target's transport says goodbye as its node is polled, and by that ends the wait for it.
+     */
     TURN_UNTIL(&pair.initiator, ended, (turn(&pair.target), pair.initiator.has_left));
     assert_int_equal(pair.initiator.code, -EPROTO);
     assert_int_equal(pair.offer.result, -EPROTO);

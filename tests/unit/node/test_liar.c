@@ -29,7 +29,8 @@ static void turn(struct pair *pair, struct side *liar)
   side_turn(&pair->server);
   side_turn(&pair->client);
   side_turn(liar);
-  const int fds[] = {between.up.from, between.down.from, between.up.from < 0 ? between.listener : -1};
+  const int fds[] = {between.up.from, between.down.from,
+                     between.up.from < 0 ? between.listener : -1};
   if (pair->server.logged + pair->client.logged + liar->logged == before)
     sides_sleep(sides, 3, fds, 3);
 }

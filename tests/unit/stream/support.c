@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support.h"
 
+#include "../simulated_clock.h"
+
 uint64_t now_ns(void)
 {
   struct timespec t;
@@ -48,6 +50,7 @@ void start(struct run *run)
   struct pst_error error = PST_ERROR_INIT;
   if (pst_session_start(run->session, &error) < 0)
     fail_msg("%s", error.text);
+  simulated_clock_meet(); /* the control thread */
 }
 
 void in_time(const struct run *run)
@@ -58,7 +61,9 @@ void in_time(const struct run *run)
 
 void close_run(struct run *run)
 {
+  simulated_clock_lend(true);
   pst_session_close(run->session);
+  simulated_clock_lend(false);
   pst_config_close(run->config);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views as DLPack tensors: what they say, and that views go back when a tensor is deleted,
  * whoever deletes it, and not before. */
+#include "../simulated_clock.h"
 #include "support.h"
 
 #include <pthread.h>
@@ -210,7 +211,9 @@ int main(void)
       cmocka_unit_test(slots_come_back_when_a_tensor_is_deleted),
       cmocka_unit_test(a_tensor_is_ready),
       cmocka_unit_test(what_has_no_stride_is_refused),
-      cmocka_unit_test(a_tensor_may_outlive_the_session),
+      /* Closing waits for what is not given back. */
+      cmocka_unit_test_setup_teardown(a_tensor_may_outlive_the_session, simulated_clock_begin,
+                                      simulated_clock_end),
   };
   return cmocka_run_group_tests(tests, use_fakes, NULL) ? 1 : 0;
 }

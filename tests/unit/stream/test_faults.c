@@ -2,6 +2,7 @@
 /* Every step of opening and running fails in turn. What was open is closed, in
  * order: the fakes log a line with "BUG" when it is not, and the sanitizers see
  * what leaks. */
+#include "../simulated_clock.h"
 #include "support.h"
 
 static int bugs;
@@ -20,6 +21,11 @@ static int watch(void **state)
   bugs = flushed = 0;
   pst_log_set(watch_log, NULL, PST_LOG_INFO);
   return 0;
+}
+
+static int watch_by_simulated_clock(void **state)
+{
+  return watch(state) || simulated_clock_begin(state);
 }
 
 static int unwatch(void **state)
@@ -165,6 +171,11 @@ static void no_address_fails_the_start(void **state)
   }
 }
 
+static int unwatch_by_simulated_clock(void **state)
+{
+  return simulated_clock_end(state) || unwatch(state);
+}
+
 #define ONE(filter, memory)                                                                        \
   "penstock: 1\n"                                                                                  \
   "transport: {plugin: loopback, options: {mode: copy}, filters: [{plugin: failing, options: "     \
@@ -210,6 +221,7 @@ static uint64_t both_fail(const char *text, bool at_sender, int code, const char
   receiver = pst_session_receiver(run.session, "a");
   start(&run);
   while (s >= 0 || r >= 0) {
+    const uint64_t turn = simulated_clock_turn();
     if (s >= 0 && (s = pst_sender_acquire(sender, slots, BATCH)) > 0) {
       for (int i = 0; i < s; i++)
         slots[i].length = slots[i].capacity;
@@ -217,6 +229,9 @@ static uint64_t both_fail(const char *text, bool at_sender, int code, const char
     }
     if (r >= 0 && (r = pst_receiver_poll(receiver, &batch)) > 0)
       assert_int_equal(pst_receiver_release(receiver, views, (uint32_t)r), 0);
+    /* The sender waits for a reason from the control channel. */
+    if (s <= 0 && r <= 0)
+      simulated_clock_move(turn, UINT64_C(10000000));
     in_time(&run);
   }
   assert_int_equal(at_sender ? s : r, code);
@@ -361,7 +376,8 @@ int main(void)
       cmocka_unit_test_setup_teardown(each_step_of_staging, watch, unwatch),
       cmocka_unit_test_setup_teardown(no_wakeup_descriptor_is_lived_with, watch, unwatch),
       cmocka_unit_test_setup_teardown(no_address_fails_the_start, watch, unwatch),
-      cmocka_unit_test_setup_teardown(failures_of_a_running_stream_end_both_sides, watch, unwatch),
+      cmocka_unit_test_setup_teardown(failures_of_a_running_stream_end_both_sides,
+                                      watch_by_simulated_clock, unwatch_by_simulated_clock),
       cmocka_unit_test_setup_teardown(transport_that_ends_messages_twice_is_named, watch, unwatch),
       cmocka_unit_test_setup_teardown(what_was_under_way_when_the_receiver_left_is_accounted_for,
                                       watch, unwatch),

@@ -5,6 +5,7 @@
 
 #include <penstock/dlpack.h>
 
+#include "../simulated_clock.h"
 #include "support.h"
 
 #define SLOTS 2048
@@ -294,7 +295,8 @@ static void a_stream_may_fail_while_a_copy_is_put_off(void **state)
   close_run(&ends.run);
 }
 
-/* More checks than the memory takes, in any round in which it is slow enough. */
+/* More checks than the memory takes, in any round in which it is slow enough: a round lasts as long
+ * as the checks of its messages, one after the other. */
 static void checks_are_put_off(void **state)
 {
   struct ends ends;
@@ -303,7 +305,7 @@ static void checks_are_put_off(void **state)
   uint64_t checked = 0;
   bool put_off = false;
   (void)state;
-  open_ends(&ends, 256, "delay: 50 ms");
+  open_ends(&ends, 256, "delay: 5 ms");
   while (!put_off) {
     take(&ends, views, BATCH);
     for (uint32_t i = 0; i < BATCH; i++) {
@@ -451,7 +453,9 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(copies_are_put_off),
       cmocka_unit_test(senders_are_staged),
-      cmocka_unit_test(copies_from_what_cannot_be_pinned_are_short),
+      /* Closing waits for messages that are not given back. */
+      cmocka_unit_test_setup_teardown(copies_from_what_cannot_be_pinned_are_short,
+                                      simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(a_staged_sender_says_that_it_waits_for_copies),
       cmocka_unit_test(a_memory_without_room_for_the_first_copy_ends_its_sender),
       cmocka_unit_test(a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden),
