@@ -3,10 +3,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "../simulated_clock.h"
 #include "support.h"
 
-/* A slow sink is waited for beyond it; the rest, control's thread too, is to act within it. */
+/* A slow sink is waited for beyond it, by the simulated clock. */
 #define TIMEOUT_MS 1000
+#define LOOKS 300000u /* at the times of two running ends, by a thread beside them */
 #define PLAIN(more)                                                                                \
   "penstock: 1\n"                                                                                  \
   "transport: loopback\n"                                                                          \
@@ -106,6 +108,7 @@ static void a_slow_sink_is_no_loss(void **state)
   receiver = pst_session_receiver(run.session, "a");
   start(&run);
   while (since == 0 || now_ns() < since + TIMEOUT_MS * UINT64_C(1200000)) {
+    const uint64_t turn = simulated_clock_turn();
     feed(sender, &sent, 32);
     batch.views = views + held;
     batch.capacity = 16 - held;
@@ -114,6 +117,8 @@ static void a_slow_sink_is_no_loss(void **state)
     held += (uint32_t)n;
     if (held == 16 && pst_sender_state(sender) == PST_STATE_ENDING && since == 0)
       since = now_ns();
+    if (since)
+      simulated_clock_move(turn, UINT64_C(10000000));
     in_time(&run);
   }
   assert_int_equal(pst_receiver_release(receiver, views, 16), 0);
@@ -168,7 +173,7 @@ static void blocked_times_fit_into_the_running_time(void **state)
 {
   struct watcher watcher = {0};
   pthread_t thread;
-  uint64_t sent = 0, received = 0, until;
+  uint64_t sent = 0, received = 0;
   struct run run;
 
   (void)state;
@@ -177,8 +182,7 @@ static void blocked_times_fit_into_the_running_time(void **state)
   watcher.receiver = pst_session_receiver(run.session, "a");
   assert_int_equal(pthread_create(&thread, NULL, watch_stats, &watcher), 0);
   start(&run);
-  until = now_ns() + 1000000000;
-  while (now_ns() < until || received == 0 || watcher.looks == 0) {
+  while (received == 0 || watcher.looks < LOOKS) {
     for (int i = 0; i < 100; i++) {
       feed(watcher.sender, &sent, UINT64_MAX);
       drain(watcher.receiver, &received);
@@ -314,7 +318,8 @@ int main(void)
       cmocka_unit_test(no_message_at_all_ends_like_any_other),
       cmocka_unit_test(the_last_word_may_come_first),
       cmocka_unit_test(close_right_after_the_end),
-      cmocka_unit_test(a_slow_sink_is_no_loss),
+      cmocka_unit_test_setup_teardown(a_slow_sink_is_no_loss, simulated_clock_begin,
+                                      simulated_clock_end),
       cmocka_unit_test(blocked_times_fit_into_the_running_time),
       cmocka_unit_test(views_go_back_once),
       cmocka_unit_test(an_abort_before_the_start_is_told),
