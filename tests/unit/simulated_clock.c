@@ -14,6 +14,7 @@
 #define NS_PER_S UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 #define THREADS_MAX 256
+#define TEST_MAX_NS (10 * NS_PER_S)
 
 /* A thread that waits by epoll_wait(). */
 struct sleeper {
@@ -32,6 +33,7 @@ static struct {
 
 static atomic_bool is_simulated, is_alone, is_lent;
 static _Atomic uint64_t now_ns, turns;
+static uint64_t begun_ns;
 
 /* ---- The real ones ------------------------------------------------------------------ */
 
@@ -109,6 +111,7 @@ static void forget(void *argument)
   threads.sleepers[i] = threads.sleepers[--threads.count];
   threads.expected -= threads.expected > 0;
   note_count();
+  atomic_store(&is_lent, false); /* it has ended, and the test's thread goes on */
   atomic_fetch_add(&turns, 1);
   pthread_mutex_unlock(&threads.mutex);
   close(sleeper->wake_fd);
@@ -222,7 +225,8 @@ int simulated_clock_begin(void **state)
   threads.has_key = true;
   if (threads.count)
     return -1;
-  atomic_store(&now_ns, real_ns());
+  begun_ns = real_ns();
+  atomic_store(&now_ns, begun_ns);
   threads.expected = 0;
   note_count();
   atomic_store(&is_simulated, true);
@@ -233,7 +237,7 @@ int simulated_clock_end(void **state)
 {
   (void)state;
   atomic_store(&is_simulated, false);
-  return threads.count ? -1 : 0;
+  return threads.count || atomic_load(&now_ns) - begun_ns > TEST_MAX_NS ? -1 : 0;
 }
 
 bool simulated_clock_runs(void)
@@ -241,10 +245,10 @@ bool simulated_clock_runs(void)
   return atomic_load(&is_simulated);
 }
 
-/* Microseconds, of the real clock. */
-static void give_way(void)
+/* By the real clock, which the kernel's TCP has: what is on its way arrives meanwhile. */
+static void give_way(bool has_moved)
 {
-  nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+  nanosleep(&(struct timespec){.tv_nsec = has_moved ? 1000000 : 20000}, NULL);
 }
 
 void simulated_clock_meet(void)
@@ -256,7 +260,7 @@ void simulated_clock_meet(void)
   note_count();
   while (threads.count < expected) {
     pthread_mutex_unlock(&threads.mutex);
-    give_way();
+    give_way(false);
     pthread_mutex_lock(&threads.mutex);
   }
   pthread_mutex_unlock(&threads.mutex);
@@ -276,7 +280,7 @@ bool simulated_clock_move(uint64_t turn, uint64_t step_ns)
   bool moves = atomic_load(&turns) == turn &&
                move_to(step_ns < UINT64_MAX - now ? now + step_ns : UINT64_MAX);
   pthread_mutex_unlock(&threads.mutex);
-  give_way();
+  give_way(moves);
   return moves;
 }
 

@@ -11,7 +11,8 @@
 
 /* Before the first thread to be simulated is started, and after the last one has ended. In between,
  * while there is no such thread, each reading of the clock moves it on by 1 ms. As a test's set-up
- * and teardown; without them the clock is the real one. */
+ * and teardown; without them the clock is the real one. A test fails that took more than 10 s of
+ * the simulated clock: what it waited for came too late, or by another deadline. */
 int simulated_clock_begin(void **state);
 int simulated_clock_end(void **state);
 bool simulated_clock_runs(void);

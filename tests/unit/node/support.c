@@ -3,6 +3,12 @@
 
 #include <poll.h>
 
+#include "../simulated_clock.h"
+
+/* Of the simulated clock, while a node has nothing to do: what its peers have said takes some of
+ * its turns. */
+#define STEP_NS UINT64_C(10000000)
+
 uint64_t now_ns(void)
 {
   struct timespec now;
@@ -37,11 +43,14 @@ void side_open(struct side *side, const struct pst_node_params *params)
   memset(side, 0, sizeof(*side));
   if (pst_node_open(params, &side->node, &error) < 0)
     fail_msg("%s", error.text);
+  simulated_clock_meet(); /* the control thread */
 }
 
 void side_close(struct side *side)
 {
+  simulated_clock_lend(true);
   pst_node_close(side->node);
+  simulated_clock_lend(false);
   side->node = NULL;
 }
 
@@ -63,11 +72,16 @@ void side_turn(struct side *side)
   }
 }
 
-void sides_sleep(struct side *const *sides, uint32_t count, const int *fds, uint32_t fd_count)
+void sides_sleep(struct side *const *sides, uint32_t count, const int *fds, uint32_t fd_count,
+                 uint64_t turn)
 {
   struct pollfd waits[16];
   uint32_t n = 0;
 
+  if (simulated_clock_runs()) {
+    simulated_clock_move(turn, STEP_NS);
+    return;
+  }
   assert_true(count + fd_count <= 16);
   for (uint32_t i = 0; i < count; i++) {
     if (pst_node_arm(sides[i]->node) != 0)
@@ -81,23 +95,25 @@ void sides_sleep(struct side *const *sides, uint32_t count, const int *fds, uint
 
 void side_poll(struct side *side)
 {
+  const uint64_t turn = simulated_clock_turn();
   uint32_t before = side->logged;
 
   side_turn(side);
   if (side->logged == before)
-    sides_sleep(&side, 1, NULL, 0);
+    sides_sleep(&side, 1, NULL, 0, turn);
 }
 
 /* Poll both once, sleeping while there is nothing for either. */
 static void sides_poll(struct side *side, struct side *other)
 {
   struct side *const sides[] = {side, other};
+  const uint64_t turn = simulated_clock_turn();
   uint32_t before = side->logged + other->logged;
 
   side_turn(side);
   side_turn(other);
   if (side->logged + other->logged == before)
-    sides_sleep(sides, 2, NULL, 0);
+    sides_sleep(sides, 2, NULL, 0, turn);
 }
 
 bool side_take(struct side *side, uint8_t kind, struct pst_node_event *event, char text[256])

@@ -47,8 +47,10 @@ void side_close(struct side *side);
 void side_poll(struct side *side);
 void side_turn(struct side *side); /* the same, without sleep */
 /* Until there is something for one of these nodes, or to be read from one of the descriptors (-1:
- * none); a millisecond at most. */
-void sides_sleep(struct side *const *sides, uint32_t count, const int *fds, uint32_t fd_count);
+ * none); a millisecond at most. The simulated clock moves instead, if no thread has run since
+ * `turn`. */
+void sides_sleep(struct side *const *sides, uint32_t count, const int *fds, uint32_t fd_count,
+                 uint64_t turn);
 bool side_take(struct side *side, uint8_t kind, struct pst_node_event *event, char text[256]);
 /* Poll both (other may be NULL) until there is one. */
 struct pst_node_event await(struct side *side, struct side *other, uint8_t kind);

@@ -91,7 +91,7 @@ static struct pst_node_event until(struct side *side, struct side *other, uint16
     between_pass(&thief_way, port);
     const int fds[] = {owner_way.up.from, owner_way.down.from, thief_way.up.from,
                        thief_way.down.from};
-    sides_sleep(sides, other ? 2 : 1, fds, 4);
+    sides_sleep(sides, other ? 2 : 1, fds, 4, 0);
     side_turn(side);
     if (other)
       side_turn(other);

@@ -3,6 +3,7 @@
  * who adds to it, or hangs up. They are told and left; others go on being served. */
 #include <unistd.h>
 
+#include "../simulated_clock.h"
 #include "between.h"
 
 #define AREA 65536u
@@ -23,6 +24,7 @@ static struct pst_node_params quick_params(void)
 static void turn(struct pair *pair, struct side *liar)
 {
   struct side *const sides[] = {&pair->server, &pair->client, liar};
+  const uint64_t turn_before = simulated_clock_turn();
   const uint32_t before = pair->server.logged + pair->client.logged + liar->logged;
 
   between_pass(&between, pst_node_port(pair->server.node));
@@ -32,7 +34,7 @@ static void turn(struct pair *pair, struct side *liar)
   const int fds[] = {between.up.from, between.down.from,
                      between.up.from < 0 ? between.listener : -1};
   if (pair->server.logged + pair->client.logged + liar->logged == before)
-    sides_sleep(sides, 3, fds, 3);
+    sides_sleep(sides, 3, fds, 3, turn_before);
 }
 
 static bool await_both(struct pair *pair, struct side *side, struct side *liar, uint8_t kind,
@@ -282,14 +284,17 @@ static void hanging_up_in_each_state(void **state)
   pair_close(&pair);
 }
 
+#define TIMED(test)                                                                                \
+  cmocka_unit_test_setup_teardown(test, simulated_clock_begin, simulated_clock_end)
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lies_after_joining),
-      cmocka_unit_test(another_address_that_is_none),
+      TIMED(lies_after_joining),
+      TIMED(another_address_that_is_none),
       cmocka_unit_test(messages_beyond_what_there_is_room_for),
-      cmocka_unit_test(keys_that_are_none),
-      cmocka_unit_test(hanging_up_in_each_state),
+      TIMED(keys_that_are_none),
+      TIMED(hanging_up_in_each_state),
   };
   return cmocka_run_group_tests(tests, use_fakes, NULL);
 }

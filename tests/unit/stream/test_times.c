@@ -8,7 +8,7 @@
 
 /* A slow sink is waited for beyond it, by the simulated clock. */
 #define TIMEOUT_MS 1000
-#define LOOKS 300000u /* at the times of two running ends, by a thread beside them */
+#define LOOKS 1000000u /* at the times of two running ends, by a thread beside them */
 #define PLAIN(more)                                                                                \
   "penstock: 1\n"                                                                                  \
   "transport: loopback\n"                                                                          \
