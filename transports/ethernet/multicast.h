@@ -45,7 +45,8 @@ struct eth_groups_params {
 struct eth_groups_counts {
   uint64_t reports; /* frames sent */
   uint64_t queries; /* taken */
-  uint64_t refused; /* IGMP or MLD that breaks its RFC's rules: hop limit, router alert, lengths */
+  uint64_t refused; /* IGMP or MLD that breaks its RFC's rules: lengths; MLD's hop limit, source and
+                       router alert (of IGMP they are not asked for, as Linux does not) */
   uint8_t igmp_version, mld_version; /* that is spoken now: 3, 2 or 1; 2 or 1 */
 };
 

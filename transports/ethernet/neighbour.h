@@ -34,8 +34,8 @@ struct eth_route {
 /*
  * `netdev` is an index. The route is looked up with it as the way out. *route may be NULL.
  * 0; -ENETUNREACH: no route by that netdev; -EHOSTUNREACH: the address is one of this host's own,
- * or the kernel answers for none (NOARP, a tunnel); -ENODEV; another errno of a socket. `why` then
- * has cause and remedy for the log.
+ * or the kernel answers for none (NOARP, a tunnel); -ENODEV; -ENETDOWN; another errno of a socket.
+ * `why` then has cause and remedy for the log.
  */
 int eth_kernel_open(uint32_t netdev, const uint8_t address[16], struct eth_route *route,
                     struct eth_kernel **kernel, char why[ETH_WHY_MAX]);
