@@ -273,6 +273,76 @@ def packet_seeds():
         yield setting(free_rtp, rate=0) + arrivals(*packets)
 
 
+# ---- Frames of Ethernet ------------------------------------------------------------
+
+
+def ethernet_frame_seeds():
+    mended, cut, split, waits = 1, 2, 4, 128
+    peer, ours = bytes.fromhex("02000000000b"), bytes.fromhex("02000000000a")
+    v4 = [bytes([10, 0, 0, last]) for last in range(4)]
+    v6 = [bytes([0xFD, *bytes(14), last]) for last in range(4)]
+    link, none = bytes([0xFE, 0x80, *bytes(13), 2]), bytes(16)
+
+    def frame(kind, body, tag=b""):
+        return ours + peer + tag + struct.pack(">H", kind) + body
+
+    def ip4(protocol, body, options=b"", field=0, to=v4[1]):
+        return frame(0x800, struct.pack(">BBHHHBBH", 0x45 + len(options) // 4, 0, 20 + len(options) + len(body), 1, field, 1,
+                                        protocol, 0) + v4[2] + to + options + body)  # fmt: skip
+
+    def ip6(kind, body, source=v6[2], to=v6[1], hops=255, tag=b""):
+        return frame(0x86DD, struct.pack(">IHBB", 6 << 28, len(body), kind, hops) + source + to + body, tag)
+
+    def udp(length):
+        return struct.pack(">HHHH", 4000, 5004, 8 + length, 0) + bytes(range(length))
+
+    def arp(operation, sender, target, mac=peer):
+        return frame(0x806, struct.pack(">HHBBH", 1, 0x800, 6, 4, operation) + mac + sender + bytes(6) + target)
+
+    def nd(kind, flags, target, option):
+        return struct.pack(">BBHI", kind, 0, 0, flags << 24) + target + option
+
+    def mld(kind, delay, group, rest=b""):
+        return b"\x3a\0\5\2\0\0\1\0" + struct.pack(">BBHHH", kind, 0, 0, delay, 0) + group + rest
+
+    def igmp(kind, delay, group, rest=b""):
+        return ip4(2, struct.pack(">BBH", kind, delay, 0) + group + rest, b"\x94\4\0\0")
+
+    asm4, ssm4, asm6 = bytes([239, 1, 2, 3]), bytes([232, 1, 2, 3]), bytes([0xFF, 0x0E, *bytes(13), 1])
+    datagrams = [ip4(17, udp(20)), ip4(17, udp(0)), ip4(17, udp(9), b"\1\1\1\0"), ip4(17, udp(9), b"\x83\3\4\0"),
+                 ip4(17, udp(9), field=0x2000), ip6(17, udp(20)), ip6(17, udp(20), tag=b"\x81\0\0\5"),
+                 ip6(17, udp(20), tag=b"\x81\0\0\5\x81\0\0\6"), ip6(0, b"\x11\0\1\4\0\0\0\0" + udp(5)),
+                 ip6(43, b"\x11\0\0\1\0\0\0\0" + udp(5)), ip6(44, b"\x11\0\0\0\0\0\0\1" + udp(5)),
+                 ip6(44, b"\x11\0\0\1\0\0\0\1" + udp(5)), ip6(60, b"\x11\0\xc2\4\0\0\0\0" + udp(5)),
+                 frame(0x88CC, bytes(50)), ip4(6, bytes(20)), ip6(59, b"")]  # fmt: skip
+    answers = [arp(2, v4[2], v4[1]), arp(2, v4[2], v4[1], bytes.fromhex("02000000000c")), arp(1, v4[2], v4[1]),
+               arp(1, bytes(4), v4[1]), arp(1, v4[1], v4[1]), ip6(58, nd(136, 0x60, v6[2], b"\2\1" + peer)),
+               ip6(58, nd(136, 0x40, v6[2], b"\2\1" + ours[:5] + b"\x0c")), ip6(58, nd(136, 0x20, v6[1], b"\2\1" + peer)),
+               ip6(58, nd(135, 0, v6[1], b"\1\1" + peer)), ip6(58, nd(135, 0, link, b"")),
+               ip6(58, nd(135, 0, v6[1], b""), none, b"\xff\2" + bytes(9) + b"\1\xff\0\0\1"),
+               ip6(58, nd(136, 0x60, link, b""), link), ip6(58, bytes([134, 0]) + bytes(14)), ip6(58, nd(137, 0, v6[2], b""))]  # fmt: skip
+    queries = [igmp(17, 100, bytes(4), b"\2\x7d\0\0"), igmp(17, 10, asm4, b"\2\x7d\0\0"), igmp(17, 0xFF, ssm4, b"\2\x7d\0\1" + v4[2]),
+               igmp(17, 10, ssm4, b"\5\x7d\0\x11" + bytes(68)), igmp(17, 100, bytes(4)), igmp(17, 0, bytes(4)), igmp(22, 0, asm4),
+               ip6(0, mld(130, 1000, none, b"\2\x7d\0\0"), link, hops=1), ip6(0, mld(130, 0x8FFF, asm6, b"\2\x7d\0\1" + v6[2]), link, hops=1),
+               ip6(0, mld(130, 1000, none), link, hops=1), ip6(0, mld(131, 0, asm6), link, hops=1), ip6(0, mld(130, 1, asm6, b"\2"), link, hops=1),
+               ip6(0, mld(143, 0, none), link, hops=1)]  # fmt: skip
+
+    def say(bits, what, part=0, wait=10):
+        return bytes([bits, len(what), part, wait]) + what
+
+    for what in datagrams + answers + queries:
+        yield say(mended, what)
+        yield say(0, what)
+        yield b"".join(say(mended | split, what, part) for part in (14, 42, 50, 62, 80))
+        yield b"".join(say(mended | cut, what, part) for part in (13, 33, 41, 53, 61))
+    for bits in range(16):
+        yield say(mended | bits << 3, datagrams[0]) + say(bits << 3, datagrams[5]) + say(split | bits << 3, datagrams[0], 42)
+    yield b"".join(say(mended, what, wait=200) for what in answers)
+    yield b"".join(say(mended | waits, what, wait=40) for what in answers)
+    yield b"".join(say(mended, what) for what in queries)
+    yield b"".join(say(mended | waits, what, wait=60) for what in queries)
+
+
 # ---- Captures ---------------------------------------------------------------------
 
 
