@@ -39,9 +39,10 @@ static uint32_t rate_limit_by_rate(struct rate_limit *rate, uint64_t now_ns, uin
     rate->lost_ns += now - rate->burst_ns - rate->next_ns;
     rate->next_ns = now - rate->burst_ns;
   }
-  if (rate->next_ns > now)
+  if (rate->next_ns > now + rate->lead_ns)
     return 0;
-  double messages = (now - rate->next_ns) / ((double)message_bytes * rate->ns_per_byte) + 1;
+  double messages =
+      (now + rate->lead_ns - rate->next_ns) / ((double)message_bytes * rate->ns_per_byte) + 1;
   return messages < (double)limit ? (uint32_t)messages : limit;
 }
 
@@ -67,6 +68,11 @@ void rate_limit_sent(struct rate_limit *rate, uint64_t now_ns)
     rate->wake_ns = now_ns + rate->sleep_ns;
 }
 
+uint64_t rate_limit_line_ns(const struct rate_limit *rate)
+{
+  return rate->ns_per_byte == 0 ? 0 : (uint64_t)rate->next_ns;
+}
+
 void rate_limit_spend(struct rate_limit *rate, uint64_t bytes)
 {
   rate->next_ns += (double)bytes * rate->ns_per_byte;
@@ -74,7 +80,7 @@ void rate_limit_spend(struct rate_limit *rate, uint64_t bytes)
 
 uint64_t rate_limit_next_ns(const struct rate_limit *rate)
 {
-  uint64_t line = rate->ns_per_byte == 0 ? 0 : (uint64_t)rate->next_ns;
+  uint64_t line = rate->ns_per_byte == 0 ? 0 : (uint64_t)(rate->next_ns - rate->lead_ns);
 
   return rate->chunk && rate->left == 0 && rate->wake_ns > line ? rate->wake_ns : line;
 }

@@ -19,6 +19,7 @@ struct rate_limit {
   double next_ns;     /* when the line is free again */
   double burst_ns;    /* of a burst but its first message */
   double lost_ns;     /* line time that nobody used; whoever reads it sets it back */
+  double lead_ns;     /* messages may go so long before their line time: who takes them waits */
   uint32_t chunk;     /* messages; 0: no chunks */
   uint32_t left;      /* of the chunk */
   uint64_t sleep_ns;
@@ -32,6 +33,9 @@ void rate_limit_chunks(struct rate_limit *rate, uint32_t messages, uint64_t slee
  * unlimited. */
 uint32_t rate_limit_allow(struct rate_limit *rate, uint64_t now_ns, uint64_t message_bytes,
                           uint32_t limit);
+/* The line time of the next byte: when the next message is to leave, whose transport takes it
+ * before that. 0: it is not known, without a rate. */
+uint64_t rate_limit_line_ns(const struct rate_limit *rate);
 void rate_limit_spend(struct rate_limit *rate, uint64_t bytes);
 /* All that was allowed has gone. */
 void rate_limit_sent(struct rate_limit *rate, uint64_t now_ns);

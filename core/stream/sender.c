@@ -359,6 +359,20 @@ int pst_sender_idle(struct pst_sender *sender)
   return sender_acquire(sender, NULL, 0);
 }
 
+/* When each of the messages from `sequence` on is to leave: one after the other, from the line's
+ * next free time on. */
+static void sender_set_departures(struct pst_sender *sender, uint64_t sequence, uint64_t end)
+{
+  const double line_ns = (double)rate_limit_line_ns(&sender->rate);
+  uint64_t bytes = 0;
+
+  for (; sequence < end; sequence++) {
+    struct pst_request *request = &sender->requests[sequence & sender->slot_mask];
+    request->u.send.departure_ns = (uint64_t)(line_ns + (double)bytes * sender->rate.ns_per_byte);
+    bytes += request->arg.length;
+  }
+}
+
 int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
 {
   uint64_t message = sender->end.config->message, sequence = sender->submitted;
@@ -380,6 +394,8 @@ int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, u
     request->u.send.meta = slots[i].meta;
     sender->bytes_to[sequence & sender->slot_mask] = bytes;
   }
+  if (sender->departs)
+    sender_set_departures(sender, sender->submitted, sequence);
   sender->submitted = sequence;
   if (sender->rate.is_on)
     rate_limit_spend(&sender->rate, bytes - sender->bytes_submitted);

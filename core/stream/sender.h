@@ -49,6 +49,7 @@ struct pst_sender {
   struct rate_limit rate;
   bool paced;   /* the last acquire gave nothing because of `rate` */
   bool is_held; /* `rate` gave it less than was wanted */
+  bool departs; /* each message has the time at which `rate` lets it leave */
   uint64_t seed;
   bool has_pattern; /* its messages are the test pattern of `seed` */
   bool finishing;
@@ -61,6 +62,10 @@ struct pst_sender {
 };
 
 extern const struct end_ops sender_ops;
+
+/* How long before its departure a message is handed to a transport that keeps the time: longer than
+ * a thread is usually away, and short enough that the mean rate holds where nobody keeps it. */
+#define SENDER_LEAD_NS 2e6
 
 /* As many as the configuration wants, rounded up to a power of two. */
 static inline uint32_t sender_slots(const struct config_stream *config)

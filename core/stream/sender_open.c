@@ -152,6 +152,13 @@ static int sender_register_slots(struct pst_sender *sender, struct pst_error *er
   return rc < 0 ? region_fail(error, rc, sender->end.label, &why, "") : 0;
 }
 
+/* Times of departure need a transport that keeps them, of each leg. */
+static void sender_keep_departures(struct pst_sender *sender, const struct pst_limits *limits)
+{
+  sender->departs = sender->departs && limits->capabilities & PST_CAP_DEPARTURE;
+  sender->rate.lead_ns = sender->departs ? SENDER_LEAD_NS : 0;
+}
+
 static int sender_open_slots(struct pst_sender *sender, struct pst_error *error)
 {
   const struct config_stream *config = sender->end.config;
@@ -183,6 +190,8 @@ static int sender_open_slots(struct pst_sender *sender, struct pst_error *error)
   sender->leg_count = 1;
   rate_limit_init(&sender->rate, config->sender.rate_bps, config->sender.burst, config->message);
   rate_limit_chunks(&sender->rate, config->sender.chunk, config->sender.sleep_ns);
+  sender->departs = config->sender.rate_bps > 0;
+  sender_keep_departures(sender, &sender->end.device->limits);
   return 0;
 }
 
@@ -205,6 +214,7 @@ static int sender_join_leader(struct pst_sender *sender, struct pst_error *error
     if (rc < 0)
       return region_fail(error, rc, sender->end.label, &why, "");
   }
+  sender_keep_departures(leader, &sender->end.device->limits);
   leg.mr = sender->mr ? sender->mr : leader->mr;
   sender->leg = leader->leg_count;
   if (ARRAY_APPEND(leader->legs, leader->leg_count, leg) < 0)

@@ -47,8 +47,11 @@ static void reserved_fields_are_refused(void **state)
   request.reserved0 = 1;
   refused(pair, &request, -EINVAL);
   request.reserved0 = 0;
-  request.u.send.reserved = 1;
-  refused(pair, &request, -EINVAL);
+  if (!(pair->sender.limits.capabilities & PST_CAP_DEPARTURE)) {
+    contract_rule("With DEPARTURE, else 0: when it is to leave");
+    request.u.send.departure_ns = 1;
+    refused(pair, &request, -EINVAL);
+  }
   contract_pair_close(pair);
 }
 

@@ -51,7 +51,7 @@ static LB_ALWAYS_INLINE bool lb_is_plain(const struct pst_endpoint *endpoint,
   }
   return __builtin_expect(mr && request->arg.length <= source->longest &&
                               request->offset <= mr->length - request->arg.length &&
-                              !request->u.send.reserved,
+                              !request->u.send.departure_ns,
                           1);
 }
 

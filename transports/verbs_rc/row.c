@@ -96,7 +96,7 @@ static uint32_t sends(struct pst_endpoint *endpoint, uint64_t index,
   n = n < rc_fifo_count(&tx->credits) ? n : rc_fifo_count(&tx->credits);
   for (; i < n; i++) {
     const struct pst_request *request = &requests[i];
-    if (!is_send(request) || request->u.send.reserved || request->arg.length > length_max ||
+    if (!is_send(request) || request->u.send.departure_ns || request->arg.length > length_max ||
         !is_within(endpoint, &row, request))
       break;
     struct ibv_send_wr *wr = build(&row, index + i, request);

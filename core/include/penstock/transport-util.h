@@ -173,7 +173,7 @@ typedef bool pst_mr_check(const void *context, struct pst_mr *mr, uint64_t offse
 
 /* Flags, and the local memory of a SEND, WRITE or READ, as post() has to judge them. `holds` is
  * inlined where it is known. 0; -E2BIG: more than pieces_max; -EINVAL. Opcode, roles,
- * u.send.reserved and the remote side are the caller's to check, message_max after this. */
+ * u.send.departure_ns and the remote side are the caller's to check, message_max after this. */
 PST_INLINE int pst_request_check(const struct pst_request *request, uint32_t pieces_max,
                                  uint32_t right, pst_mr_check *holds, const void *context)
 {
@@ -199,14 +199,22 @@ PST_INLINE int pst_request_check(const struct pst_request *request, uint32_t pie
   return left ? -EINVAL : 0;
 }
 
-/* All of a SEND: 0, -EINVAL, -E2BIG, -EMSGSIZE. */
+/* All of a SEND, of a transport with DEPARTURE: 0, -EINVAL, -E2BIG, -EMSGSIZE. */
+PST_INLINE int pst_timed_send_check(const struct pst_request *request, uint32_t pieces_max,
+                                    uint64_t message_max, pst_mr_check *holds, const void *context)
+{
+  int rc = pst_request_check(request, pieces_max, PST_ACCESS_LOCAL_READ, holds, context);
+
+  return rc == 0 && request->arg.length > message_max ? -EMSGSIZE : rc;
+}
+
+/* Likewise, of a transport without. */
 PST_INLINE int pst_send_check(const struct pst_request *request, uint32_t pieces_max,
                               uint64_t message_max, pst_mr_check *holds, const void *context)
 {
-  int rc = request->u.send.reserved
-               ? -EINVAL
-               : pst_request_check(request, pieces_max, PST_ACCESS_LOCAL_READ, holds, context);
-  return rc == 0 && request->arg.length > message_max ? -EMSGSIZE : rc;
+  return request->u.send.departure_ns
+             ? -EINVAL
+             : pst_timed_send_check(request, pieces_max, message_max, holds, context);
 }
 
 /* All of a FLUSH, of a transport without remotes: 0, -EINVAL. One with remotes checks that

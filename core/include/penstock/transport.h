@@ -226,7 +226,10 @@ struct pst_request {
        * on no more. */
       uint64_t sequence;
       uint64_t meta; /* the application's; travels where META is */
-      uint64_t reserved;
+      /* With DEPARTURE, else 0: when it is to leave, by CLOCK_MONOTONIC (host->clock_ns). 0, or a
+       * time that is over: at once. Times of an endpoint never become less, but where a filter
+       * reorders. A DONE says nothing of it. */
+      uint64_t departure_ns;
     } send;
     struct pst_rma_target rma; /* transport-rma.h; FLUSH: remote NULL */
     struct pst_atomic_target atomic;

@@ -182,6 +182,7 @@ enum pst_transport_capability {
   /* endpoint_address has descriptors, and endpoint_connect takes no address without: -EXDEV. So
    * the host turns a peer that passes none away before it opens an endpoint. */
   PST_CAP_DESCRIPTORS = 1u << 17,
+  PST_CAP_DEPARTURE = 1u << 18, /* keeps the time at which a SEND is to leave */
 };
 
 /* ---- Operations -------------------------------------------------------------- */

@@ -211,7 +211,7 @@ static void send_of_one_piece(void **state)
   GIVES(-EINVAL, request.offset = 501);
   GIVES(-EINVAL, request.flags = 4);
   GIVES(-EINVAL, request.reserved0 = 1);
-  GIVES(-EINVAL, request.u.send.reserved = 1);
+  GIVES(-EINVAL, request.u.send.departure_ns = 1);
   GIVES(-EINVAL, request.local.mr = NULL);
   GIVES(-EMSGSIZE, (request.offset = 0, request.arg.length = 501));
   GIVES(-EINVAL, (request.offset = 0, request.arg.length = 1001)); /* out of the mr comes first */

@@ -131,6 +131,31 @@ static void it_says_when_to_come_again(void **state)
   assert_int_equal(rate_limit_allow(&rate, rate_limit_next_ns(&rate) + 1, MESSAGE, 1), 1);
 }
 
+/* Whoever keeps the line times gets messages so long before, and the mean is that of the line. */
+static void a_lead_moves_when_and_not_how_many(void **state)
+{
+  struct rate_limit rate;
+
+  (void)state;
+  rate_limit_init(&rate, GBPS, 0, MESSAGE);
+  rate.lead_ns = 1000000;
+  assert_int_equal(rate_limit_line_ns(&rate), 0);
+  assert_int_equal(rate_limit_allow(&rate, START, MESSAGE, 1000),
+                   86); /* 1 ms / 11.696 us, and one */
+  assert_int_equal(rate_limit_line_ns(&rate), START);
+  rate_limit_spend(&rate, UINT64_C(86) * MESSAGE);
+  assert_in_range(rate_limit_line_ns(&rate), START + 1005855, START + 1005857);
+  assert_int_equal(rate_limit_allow(&rate, START, MESSAGE, 1000), 0);
+  assert_in_range(rate_limit_next_ns(&rate), START + 5855, START + 5857);
+  assert_int_equal(rate_limit_allow(&rate, START + 5860, MESSAGE, 1000), 1);
+  for (unsigned seed = 1; seed <= 20; seed++) {
+    rate_limit_init(&rate, GBPS, 0, MESSAGE);
+    rate.lead_ns = 2e6;
+    double gbps = (double)bytes_in_a_second(&rate, seed) * 8 / 1e9;
+    assert_true(gbps > 0.99 && gbps < 1.01);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -139,6 +164,7 @@ int main(void)
       cmocka_unit_test(a_burst_is_bounded),
       cmocka_unit_test(line_time_that_nobody_used_is_told),
       cmocka_unit_test(it_says_when_to_come_again),
+      cmocka_unit_test(a_lead_moves_when_and_not_how_many),
       cmocka_unit_test(a_chunk_then_a_sleep),
       cmocka_unit_test(chunks_keep_the_rate),
   };

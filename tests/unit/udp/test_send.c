@@ -286,7 +286,7 @@ static void requests_out_of_bounds_are_refused(void **state)
   } while (0)
   REFUSED(-EINVAL, request.flags = 4);
   REFUSED(-EINVAL, request.reserved0 = 1);
-  REFUSED(-EINVAL, request.u.send.reserved = 1);
+  REFUSED(-EINVAL, request.u.send.departure_ns = 1);
   REFUSED(-EINVAL, request.opcode = PST_OP_WRITE);
   REFUSED(-EINVAL, request.local.mr = NULL);
   REFUSED(-EINVAL, request.offset = whole - 9);
