@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 
 import netns
 from harness import main, wait_until
@@ -68,11 +69,11 @@ class Options(Between):
         super().setUp()
         self.spaces.await_multicast()
 
-    def sends(self, host, options, count=20, message=1000, expect=0):
+    def sends(self, host, options, count=20, message=1000, expect=0, rate=0):
         """Send to a receiver without Penstock, whether there is one or not."""
         path = self.file(
             message=message,
-            sender=f'{{count: {count}, transport: {{options: {{to: "{host_and_port(host)}", '
+            sender=f'{{count: {count}, rate: {rate}, transport: {{options: {{to: "{host_and_port(host)}", '
             f"gso: false, {options}}}}}}}",
         )
         child = self.at(NEAR, "send", path)
@@ -214,6 +215,23 @@ class BySource(Options):
         stream = self.received(child)
         self.assertEqual(stream["messages_delivered"], 50)
         self.assertEqual(self.counters(stream)["not_ours"], 70)
+
+
+class Departures(Options):
+    def test_without_fq_messages_go_at_the_rate_and_the_command_is_named(self):
+        receiver = self.receives("reorder: 99")
+        began = time.monotonic()
+        sender = self.sends(IPV4[FAR], "departure: fq", count=300, rate="8 Mbps")
+        self.assertGreater(time.monotonic() - began, 0.295)  # 1 ms each, but for the lead of 2 ms
+        stream = self.received(receiver)
+        self.assertEqual(stream["messages_delivered"], 300)
+        self.assertRegex(sender.stderr, r"times of departure are not kept: the queueing discipline of va0 is noqueue, "
+                                        r"and not fq; `tc qdisc replace dev va0 root fq` as root makes it so")  # fmt: skip
+
+    def test_without_etf_likewise(self):
+        child = self.sends(IPV4[FAR], "departure: etf", count=10)
+        self.assertRegex(child.stderr, r"of va0 is noqueue, and not etf; `tc qdisc replace dev va0 parent QUEUE etf "
+                                       r"clockid CLOCK_TAI delta 300000`")  # fmt: skip
 
 
 class Stamps(Options):

@@ -12,7 +12,8 @@ struct dg_device {
   const struct pst_host *host;
   struct pst_plan plan;
   enum dg_framing framing;
-  int family; /* AF_UNSPEC: as addresses are written */
+  int family;            /* AF_UNSPEC: as addresses are written */
+  bool keeps_departures; /* the transport's: its limits have DEPARTURE */
   uint32_t clock_rate;
 };
 

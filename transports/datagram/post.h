@@ -25,7 +25,10 @@ static inline uint32_t dg_post_flush(struct dg_endpoint *endpoint,
 static inline int dg_send_check(const struct dg_endpoint *endpoint,
                                 const struct pst_request *request)
 {
-  return pst_send_check(request, PST_CPU_PIECES_MAX, endpoint->message_max, pst_cpu_mr_holds, NULL);
+  if (request->u.send.departure_ns && !endpoint->device->keeps_departures)
+    return -EINVAL;
+  return pst_timed_send_check(request, PST_CPU_PIECES_MAX, endpoint->message_max, pst_cpu_mr_holds,
+                              NULL);
 }
 
 __attribute__((always_inline)) static inline int dg_post(struct dg_endpoint *endpoint,

@@ -44,6 +44,7 @@ static int connect_to(struct dg_endpoint *end, const union dg_address *address)
   endpoint->dg.peer = *address;
   endpoint->tx->mtu = udp_socket_mtu(endpoint);
   note_mtu(endpoint);
+  udp_departures_connect(endpoint);
   return 0;
 }
 

@@ -7,14 +7,22 @@
 #include "send.h"
 #include "udp.h"
 
-static void add_sender(struct pst_counter_list *list, const struct udp_tx *tx)
+static void add_sender(struct pst_counter_list *list, const struct pst_endpoint *endpoint)
 {
+  const struct udp_tx *tx = endpoint->tx;
+
   pst_counter_add(list, "messages_sent", NULL, tx->messages, 0);
   pst_counter_add(list, "bytes_sent", NULL, tx->bytes, 0);
   pst_counter_add(list, "unreachable", "unreachable", tx->unreachable, PST_COUNTER_DROP);
   pst_counter_add(list, "refused", NULL, tx->refused, 0);
   pst_counter_add(list, "device_busy", NULL, tx->throttled, 0);
   pst_counter_add(list, "path_mtu_payload", NULL, tx->mtu, PST_COUNTER_GAUGE);
+  if (endpoint->worker->device->departure == UDP_DEPARTURE_OFF)
+    return;
+  pst_counter_add(list, "departure_missed", "departure_missed", tx->departures.missed,
+                  PST_COUNTER_DROP);
+  pst_counter_add(list, "departure_invalid", "departure_invalid", tx->departures.invalid,
+                  PST_COUNTER_DROP);
 }
 
 /* The kernel counts buffers. How many messages one had beyond the first, a gap in the
@@ -92,7 +100,7 @@ int udp_counters(struct pst_device *device, struct pst_worker *worker,
 
   (void)device;
   if (endpoint && endpoint->tx)
-    add_sender(&list, endpoint->tx);
+    add_sender(&list, endpoint);
   else if (endpoint)
     add_receiver(&list, endpoint);
   else if (worker)

@@ -17,6 +17,8 @@ int udp_open(const struct pst_host *host, const struct pst_open_params *params,
   pst_struct_read(&in, sizeof(in), params);
   dg_device_read(&made->dg, host, &in);
   made->timestamps = (enum udp_timestamps)host->option_uint(in.options, "timestamps");
+  made->departure = (enum udp_departure)host->option_uint(in.options, "departure");
+  made->dg.keeps_departures = made->departure != UDP_DEPARTURE_OFF;
   snprintf(made->name, sizeof(made->name), "%s", host->option_string(in.options, "device"));
   made->listens.any.sa_family = AF_UNSPEC;
   if (made->dg.plan.flags & PST_PLAN_IN_PROCESS)
@@ -44,6 +46,8 @@ int udp_limits(struct pst_device *device, struct pst_limits *limits)
 
   if (device->timestamps == UDP_TIME_OFF)
     capabilities &= ~(uint64_t)PST_CAP_TIME;
+  if (device->dg.keeps_departures)
+    capabilities |= PST_CAP_DEPARTURE;
   dg_limits_fill(&device->dg, capabilities, UDP_DATAGRAM_MAX, &out);
   pst_struct_write(limits, &out, sizeof(out));
   return 0;

@@ -7,6 +7,7 @@
 #include "../datagram/options.h"
 #include "described.h"
 
+static const char *const departure_choices[] = {"off", "fq", "etf", NULL};
 static const char *const time_choices[] = {"off", "software", "hardware", NULL};
 
 #define DEVICE PST_SCOPE_DEVICE
@@ -24,6 +25,11 @@ static const struct pst_option options[] = {
               "Who says when a message arrived. software: the kernel, when the driver hands it "
               "over. hardware: the network card, where it was configured to (SIOCSHWTSTAMP), else "
               "the kernel. off: nobody; jitter is then counted from when messages are polled."),
+    DG_CHOICE("departure", DEVICE, "off", departure_choices,
+              "Who keeps the times at which a sender's messages are to leave by its `rate`: the "
+              "queueing discipline of that name on the interface (SO_TXTIME). fq sends each when "
+              "its time has come. etf leaves it to the network card, drops what comes too late, "
+              "and needs CAP_NET_ADMIN. off: nobody; messages leave when the kernel gets them."),
     DG_SWITCH("dont_fragment", SEND, "false",
               "Refuse messages that are longer than the path's MTU instead of letting IP fragment "
               "them. One lost fragment loses the message."),
@@ -116,6 +122,8 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   facts->direct_needs = PST_NEED_CPU_ACCESS;
   if (check->option_uint(check->options, "timestamps") == UDP_TIME_OFF)
     facts->lacks |= PST_CAP_TIME;
+  if (check->option_uint(check->options, "departure") != UDP_DEPARTURE_OFF)
+    facts->lacks &= ~(uint64_t)PST_CAP_DEPARTURE;
 }
 
 static const struct pst_description description = {

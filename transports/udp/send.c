@@ -34,6 +34,7 @@ struct batch {
   uint32_t bytes; /* of the last buffer */
   uint32_t size;  /* of the datagrams in it */
   bool is_closed; /* the last buffer takes no more */
+  uint64_t time;  /* of its departure, by the kernel's clock; 0: at once */
 };
 
 static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
@@ -56,12 +57,26 @@ static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
 }
 
 /* Begin another buffer, or go on in the last? */
-static bool goes_on(const struct udp_tx *tx, const struct batch *batch, uint32_t size)
+static bool goes_on(const struct udp_tx *tx, const struct batch *batch, uint32_t size,
+                    uint64_t time)
 {
-  return tx->gso && batch->buffers && !batch->is_closed && size && size <= batch->size &&
-         size <= tx->mtu && batch->size <= tx->mtu &&
+  return tx->gso && time == batch->time && batch->buffers && !batch->is_closed && size &&
+         size <= batch->size && size <= tx->mtu && batch->size <= tx->mtu &&
          tx->counts[batch->buffers - 1] < UDP_SEGMENTS_MAX &&
          batch->bytes + size <= UDP_DATAGRAM_MAX;
+}
+
+static void add_control(struct msghdr *header, uint8_t *room, int level, int type,
+                        const void *value, uint32_t bytes)
+{
+  struct cmsghdr *control = (struct cmsghdr *)(void *)(room + header->msg_controllen);
+
+  control->cmsg_level = level;
+  control->cmsg_type = type;
+  control->cmsg_len = CMSG_LEN(bytes);
+  memcpy(CMSG_DATA(control), value, bytes);
+  header->msg_control = room;
+  header->msg_controllen += CMSG_SPACE(bytes);
 }
 
 static void end_buffer(struct udp_tx *tx, const struct batch *batch)
@@ -73,15 +88,10 @@ static void end_buffer(struct udp_tx *tx, const struct batch *batch)
   uint16_t size = (uint16_t)batch->size;
 
   header->msg_iovlen = (size_t)(tx->parts + batch->parts - header->msg_iov);
-  if (tx->counts[at] < 2)
-    return;
-  header->msg_control = tx->control[at];
-  header->msg_controllen = sizeof(tx->control[at]);
-  struct cmsghdr *control = CMSG_FIRSTHDR(header);
-  control->cmsg_level = SOL_UDP;
-  control->cmsg_type = UDP_SEGMENT;
-  control->cmsg_len = CMSG_LEN(sizeof(size));
-  memcpy(CMSG_DATA(control), &size, sizeof(size));
+  if (tx->counts[at] > 1)
+    add_control(header, tx->control[at], SOL_UDP, UDP_SEGMENT, &size, sizeof(size));
+  if (batch->time)
+    add_control(header, tx->control[at], SOL_SOCKET, SCM_TXTIME, &batch->time, sizeof(batch->time));
 }
 
 /* False: there is no room for it in this batch. */
@@ -92,7 +102,8 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
   uint32_t header = endpoint->dg.header_bytes;
   uint32_t size = header + (uint32_t)request->arg.length;
   uint32_t parts = 1 + (request->piece_count ? request->piece_count : 1u);
-  bool same = goes_on(tx, batch, size);
+  uint64_t time = udp_departures_time(&tx->departures, request->u.send.departure_ns);
+  bool same = goes_on(tx, batch, size, time);
 
   if (batch->parts + parts > UDP_SEND_IOVECS || (!same && batch->buffers == UDP_SEND_BUFFERS))
     return false;
@@ -103,7 +114,10 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
     batch->bytes = 0;
     batch->size = size;
     batch->is_closed = false;
+    batch->time = time;
   }
+  if (time)
+    now_ns = request->u.send.departure_ns;
   uint8_t *at = tx->headers[batch->messages++];
   if (header)
     tx->parts[batch->parts++] = (struct iovec){at, header};
@@ -218,7 +232,9 @@ static uint32_t post_sends(struct dg_endpoint *end, const struct pst_request *re
 int udp_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
              uint32_t *wait)
 {
-  if (endpoint->tx)
+  if (endpoint->tx) {
     endpoint->tx->blocked = endpoint->tx->is_throttled = false;
+    udp_departures_begin(&endpoint->tx->departures);
+  }
   return dg_post(&endpoint->dg, requests, n, wait, post_sends);
 }

@@ -5,21 +5,25 @@
 
 #include <stdalign.h>
 
+#include "departure.h"
 #include "udp.h"
 
 #define UDP_SEND_BUFFERS 64u /* of one sendmmsg() */
 #define UDP_SEND_IOVECS 1024u
+/* UDP_SEGMENT and SCM_TXTIME. */
+#define UDP_SEND_CONTROL (CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(uint64_t)))
 
 struct udp_tx {
   struct dg_sender dg;
   bool gso;
   bool blocked;      /* the socket's buffer was full */
   bool is_throttled; /* the device's queue was: nothing wakes us */
-  uint32_t mtu;      /* of the path; datagrams of more are not coalesced */
+  struct udp_departures departures;
+  uint32_t mtu; /* of the path; datagrams of more are not coalesced */
   struct mmsghdr vector[UDP_SEND_BUFFERS];
   struct iovec parts[UDP_SEND_IOVECS];
   uint8_t headers[UDP_SEND_IOVECS][DG_HEADER_MAX];
-  alignas(struct cmsghdr) uint8_t control[UDP_SEND_BUFFERS][CMSG_SPACE(sizeof(uint16_t))];
+  alignas(struct cmsghdr) uint8_t control[UDP_SEND_BUFFERS][UDP_SEND_CONTROL];
   uint32_t counts[UDP_SEND_BUFFERS]; /* requests of each buffer */
   uint64_t messages;
   uint64_t bytes;

@@ -176,6 +176,10 @@ static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *o
 {
   const struct pst_host *host = endpoint->worker->device->dg.host;
   bool v4 = endpoint->dg.family == AF_INET;
+  int rc = udp_departures_open(endpoint);
+
+  if (rc < 0)
+    return rc;
 
   buffer_set(endpoint, false, host->option_uint(options, "sndbuf"),
              host->option_is_set(options, "sndbuf"));
@@ -185,8 +189,8 @@ static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *o
     return fail(endpoint, "SO_BROADCAST", ""); /* whoever writes such an address means it */
   if (endpoint->dg.netdev) {
     struct ip_mreqn v4_out = {.imr_ifindex = (int)endpoint->dg.netdev};
-    int rc = v4 ? setsockopt(endpoint->fd, IPPROTO_IP, IP_MULTICAST_IF, &v4_out, sizeof(v4_out))
-                : set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)endpoint->dg.netdev);
+    rc = v4 ? setsockopt(endpoint->fd, IPPROTO_IP, IP_MULTICAST_IF, &v4_out, sizeof(v4_out))
+            : set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)endpoint->dg.netdev);
     if (rc != 0)
       return fail(endpoint, "the interface for multicast cannot be set", "");
   }
@@ -316,7 +320,7 @@ void udp_socket_errors(struct pst_endpoint *endpoint)
           (c->cmsg_level != SOL_IPV6 || c->cmsg_type != IPV6_RECVERR))
         continue;
       memcpy(&told, CMSG_DATA(c), sizeof(told));
-      if (endpoint->tx && told.ee_errno)
+      if (endpoint->tx && told.ee_errno && !udp_departures_told(endpoint, &told))
         udp_socket_told(endpoint, (int)told.ee_errno);
     }
   }

@@ -26,7 +26,7 @@ static int probe(const struct pst_host *host, struct pst_probe *probe)
 
 static const struct pst_transport_ops ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = UDP_CAPABILITIES,
+    .capabilities = UDP_CAPABILITIES | PST_CAP_DEPARTURE,
     .open = udp_open,
     .close = udp_close,
     .limits = udp_limits,

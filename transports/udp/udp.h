@@ -24,6 +24,7 @@
 struct pst_device {
   struct dg_device dg;
   enum udp_timestamps timestamps;
+  enum udp_departure departure;
   char name[64];            /* option `device` */
   union dg_address listens; /* where receivers are bound without it; AF_UNSPEC: anywhere */
 };

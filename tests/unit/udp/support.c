@@ -160,11 +160,17 @@ static void gather(const struct msghdr *header, struct sent *sent)
     memcpy(sent->wire + sent->length, header->msg_iov[i].iov_base, header->msg_iov[i].iov_len);
     sent->length += (uint32_t)header->msg_iov[i].iov_len;
   }
-  const struct cmsghdr *c = header->msg_controllen ? CMSG_FIRSTHDR(header) : NULL;
-  uint16_t segment = 0;
-  if (c && c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT)
-    memcpy(&segment, CMSG_DATA(c), sizeof(segment));
-  sent->segment = segment;
+  struct msghdr copy = *header;
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(&copy); c; c = CMSG_NXTHDR(&copy, c)) {
+    uint16_t segment;
+    if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT) {
+      memcpy(&segment, CMSG_DATA(c), sizeof(segment));
+      sent->segment = segment;
+    } else {
+      assert_true(c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TXTIME);
+      memcpy(&sent->time, CMSG_DATA(c), sizeof(sent->time));
+    }
+  }
 }
 
 int __wrap_sendmmsg(int fd, struct mmsghdr *vector, unsigned int n, int flags)

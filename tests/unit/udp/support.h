@@ -34,6 +34,7 @@ struct arrival {
 struct sent {
   uint32_t length;
   uint32_t segment; /* UDP_SEGMENT's; 0: none */
+  uint64_t time;    /* SCM_TXTIME's; 0: none */
   uint8_t wire[2048];
 };
 
