@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """config/udp.yaml between two machines, kernel to kernel: every message is accounted for,
-on a wire that works and on one that loses."""
+on a wire that works and on one that loses; and with times of departure, which the kernel keeps."""
 import json
 import re
 
@@ -13,7 +13,7 @@ MESSAGES_MBPS = 40  # well below what two emulated machines do
 MESSAGES = 10000  # 3 s of them
 
 
-class Udp(guests.Case):
+class Transfers(guests.Case):
     def penstock(self, name, verb, address, *more):
         """One side; the job. Its result is out-NAME.json of the guest's folder."""
         settings = [
@@ -24,8 +24,8 @@ class Udp(guests.Case):
             "streams.packets.expect.max_loss=100%",  # what is lost is counted here
             "streams.packets.timeout=60s",  # a guest on a busy host stands still for seconds
         ]
-        words = [PROGRAM, verb, ROOT / "config" / "udp.yaml", "--json", "out.json", *more]
-        words += [word for setting in settings for word in ("--set", setting)]
+        words = [PROGRAM, verb, ROOT / "config" / "udp.yaml", "--json", "out.json"]
+        words += [word for setting in settings for word in ("--set", setting)] + list(more)
         self.guest(name).run("rm -f out.json")
         return self.guest(name).start("exec " + " ".join(map(str, words)))
 
@@ -49,6 +49,8 @@ class Udp(guests.Case):
         self.assertEqual(self.stream("a")["messages_sent"], MESSAGES)
         return stream
 
+
+class Udp(Transfers):
     def test_a_good_wire_loses_nothing(self):
         self.assertNotIn("wire", self.transfer()["dropped"])
 
@@ -64,6 +66,57 @@ class Udp(guests.Case):
         with self.guest("a").netem("delay 2ms reorder 99%"):
             stream = self.transfer()
         self.assertGreater(stream["reordered"], 0, stream)
+
+
+class Departures(Transfers):
+    """At 2 ms from message to message: each waits in the kernel for as long as core hands it over ahead."""
+
+    SETTINGS = ["streams.packets.sender.rate=5.824Mbps", "streams.packets.receiver.intervals=true",
+                "transport.options.gro=false"]  # fmt: skip
+
+    def paced(self, *settings, count=1500):
+        more = [word for setting in (*self.SETTINGS, *settings) for word in ("--set", setting)]
+        receiver = self.penstock("b", "receive", "10.9.0.2", *more)
+        receiver.await_listener(tcp_listener(18515))
+        sender = self.penstock("a", "send", "10.9.0.1", "--count", str(count), *more)
+        self.assertEqual(sender.wait(), 0, str(sender))
+        self.assertEqual(receiver.wait(), 0, str(receiver))
+        stream = self.stream("b")
+        dropped = sum(stream["dropped"].values())
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"] + dropped, stream)
+        self.assertEqual(stream["messages_sent"], count, stream)
+        return stream, sender
+
+    def queued(self, queueing, shown):
+        """A case's queueing discipline on the sender's side; what it has counted, at the end."""
+        self.guest("a").run(f"tc qdisc replace dev eth0 {queueing}")
+        self.addCleanup(self.guest("a").run, "tc qdisc del dev eth0 root")
+        return lambda: re.search(shown, self.guest("a").run("tc -s qdisc show dev eth0").stdout)
+
+    def test_fq_holds_each_message_until_its_time(self):
+        without, _ = self.paced()
+        throttled = self.queued("root fq", r"highprio \d+ throttled (\d+)")
+        stream, sender = self.paced("transport.options.departure=fq")
+        self.assertNotIn("departure", sender.stderr)
+        self.assertGreater(int(throttled()[1]), 1000)  # of 1500 messages
+        self.assertEqual(stream["messages_delivered"], 1500, stream)
+        for name, those in (("rate alone", without), ("fq", stream)):
+            gaps = those["intervals_ns"]
+            print(f"{name}: gaps of p50 {gaps['p50']} ns, p99 {gaps['p99']} ns, mean {gaps['mean']} ns")
+        self.assertAlmostEqual(stream["intervals_ns"]["mean"] / 2e6, 1, delta=0.05)
+
+    def test_what_etf_drops_is_counted_by_cause(self):
+        """With 20 us from etf's timer to the departure, an emulated machine misses most."""
+        self.guest("a").run("tc qdisc replace dev eth0 root handle 1: prio")
+        missed = self.queued("parent 1:3 etf clockid CLOCK_TAI delta 20000", r"qdisc etf(?s:.*?)overlimits (\d+)")
+        stream, sender = self.paced("transport.options.departure=etf", "transport.options.dscp=2")
+        self.assertNotIn("are not kept", sender.stderr)
+        self.assertRegex(sender.stderr, "etf drops messages whose time of departure is over")
+        counted = stream["dropped"]["departure_missed"]
+        self.assertGreater(counted, 100, stream)
+        # Those of the last 2 ms are dropped when the sender has told its totals.
+        self.assertIn(int(missed()[1]) - counted, range(20), stream)
+        self.assertIn(stream["messages_sent"] - stream["messages_delivered"] - counted, range(20), stream)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,7 @@ static void add_sender(struct pst_counter_list *list, const struct pst_endpoint 
     return;
   pst_counter_add(list, "departure_missed", "departure_missed", tx->departures.missed,
                   PST_COUNTER_DROP);
-  pst_counter_add(list, "departure_invalid", "departure_invalid", tx->departures.invalid,
-                  PST_COUNTER_DROP);
+  pst_counter_add(list, "departure_refused", NULL, tx->departures.refused, 0);
 }
 
 /* The kernel counts buffers. How many messages one had beyond the first, a gap in the
@@ -99,6 +98,8 @@ int udp_counters(struct pst_device *device, struct pst_worker *worker,
   struct pst_counter_list list = {counters, max, 0};
 
   (void)device;
+  if (endpoint && endpoint->tx && endpoint->tx->departures.is_tai)
+    udp_socket_errors(endpoint);
   if (endpoint && endpoint->tx)
     add_sender(&list, endpoint);
   else if (endpoint)

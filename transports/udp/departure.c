@@ -11,6 +11,8 @@
 #include "udp.h"
 
 #define MARGIN_NS 100000u /* from post() to etf's queue */
+/* The kernel keeps some 90 errors for a socket, and no send() fails for those of times. */
+#define LOOK_NS 1000000u
 
 static const char *kind_of(const struct pst_endpoint *endpoint)
 {
@@ -72,9 +74,9 @@ void udp_departures_connect(struct pst_endpoint *endpoint)
              strerror(-rc));
     return;
   }
-  departures->is_tai = is_etf;
   departures->delta_ns = qdisc.delta_ns;
   departures->are_kept = qdisc.is_there && (!is_etf || qdisc.clock == CLOCK_TAI);
+  departures->is_tai = departures->are_kept && is_etf;
   if (!departures->are_kept)
     not_kept(endpoint, &qdisc);
 }
@@ -87,30 +89,37 @@ static uint64_t clock_of(clockid_t clock)
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void udp_departures_look(struct udp_departures *departures)
+void udp_departures_begin(struct pst_endpoint *endpoint)
 {
+  struct udp_departures *departures = &endpoint->tx->departures;
   const uint64_t now_ns = clock_of(CLOCK_MONOTONIC);
   departures->offset_ns = clock_of(CLOCK_TAI) - now_ns;
   departures->earliest_ns = now_ns + departures->delta_ns + MARGIN_NS;
+  if (now_ns < departures->look_ns)
+    return;
+  departures->look_ns = now_ns + LOOK_NS;
+  udp_socket_errors(endpoint);
 }
 
 bool udp_departures_told(struct pst_endpoint *endpoint, const struct sock_extended_err *error)
 {
   struct udp_departures *departures = &endpoint->tx->departures;
   const bool is_missed = error->ee_code == SO_EE_CODE_TXTIME_MISSED;
-  bool *told = is_missed ? &departures->told_missed : &departures->told_invalid;
+  bool *told = is_missed ? &departures->told_missed : &departures->told_refused;
 
   if (error->ee_origin != SO_EE_ORIGIN_TXTIME)
     return false;
-  (*(is_missed ? &departures->missed : &departures->invalid))++;
+  (*(is_missed ? &departures->missed : &departures->refused))++;
   if (!*told && is_missed)
     UDP_TELL(endpoint, PST_LOG_WARN,
              "etf drops messages whose time of departure is over when it is their turn; give it a "
              "larger `delta`, this thread a core of its own (`threads.cpus`), or a lower `rate`");
   else if (!*told)
-    UDP_TELL(endpoint, PST_LOG_WARN,
-             "etf drops messages whose time of departure it does not take: its `clockid` must be "
-             "CLOCK_TAI; see `tc qdisc show`");
+    UDP_TELL(
+        endpoint, PST_LOG_WARN,
+        "etf refuses messages whose time of departure is over when they reach it; they are sent "
+        "again, later. Where it refuses all, its `clockid` is not CLOCK_TAI any more: see `tc "
+        "qdisc show`");
   *told = true;
   return true;
 }

@@ -15,13 +15,14 @@ struct pst_endpoint;
 
 struct udp_departures {
   bool are_kept;        /* messages carry their times */
-  bool is_tai;          /* etf's clock, and not CLOCK_MONOTONIC */
+  bool is_tai;          /* by etf and its clock, and not by CLOCK_MONOTONIC */
   uint64_t delta_ns;    /* etf: what comes later than so long before its time is dropped */
   uint64_t offset_ns;   /* of that clock over CLOCK_MONOTONIC */
   uint64_t earliest_ns; /* that etf still takes, by CLOCK_MONOTONIC */
+  uint64_t look_ns;     /* when its errors are read next */
   uint64_t missed;      /* messages that etf dropped, since their time was over */
-  uint64_t invalid;     /* or could not be */
-  bool told_missed, told_invalid;
+  uint64_t refused;     /* that it did not take, for that or its clock: they are sent again */
+  bool told_missed, told_refused;
 };
 
 /* The option `departure`, on a sender's socket. 0, or -errno, logged. */
@@ -29,15 +30,9 @@ int udp_departures_open(struct pst_endpoint *endpoint);
 /* Its peer is known: does the queueing discipline on the way keep times? Else the log says which
  * command makes it so, and messages leave as soon as the kernel has them. */
 void udp_departures_connect(struct pst_endpoint *endpoint);
-/* How CLOCK_TAI stands to CLOCK_MONOTONIC now. */
-void udp_departures_look(struct udp_departures *departures);
-
-/* Once a post(): what its times count from. */
-static inline void udp_departures_begin(struct udp_departures *departures)
-{
-  if (departures->are_kept && departures->is_tai)
-    udp_departures_look(departures);
-}
+/* Once a post() by etf: how CLOCK_TAI stands to CLOCK_MONOTONIC now; and, every millisecond, what
+ * etf has dropped. */
+void udp_departures_begin(struct pst_endpoint *endpoint);
 
 /* When the kernel is to send what is to leave at `departure_ns`; 0: at once. */
 static inline uint64_t udp_departures_time(const struct udp_departures *departures,

@@ -234,7 +234,8 @@ int udp_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
 {
   if (endpoint->tx) {
     endpoint->tx->blocked = endpoint->tx->is_throttled = false;
-    udp_departures_begin(&endpoint->tx->departures);
+    if (endpoint->tx->departures.is_tai)
+      udp_departures_begin(endpoint);
   }
   return dg_post(&endpoint->dg, requests, n, wait, post_sends);
 }
