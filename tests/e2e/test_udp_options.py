@@ -228,7 +228,7 @@ class Departures(Options):
         self.assertRegex(sender.stderr, r"times of departure are not kept: the queueing discipline of va0 is noqueue, "
                                         r"and not fq; `tc qdisc replace dev va0 root fq` as root makes it so")  # fmt: skip
 
-    def test_without_etf_likewise(self):
+    def test_without_etf_the_command_is_named(self):
         child = self.sends(IPV4[FAR], "departure: etf", count=10)
         self.assertRegex(child.stderr, r"of va0 is noqueue, and not etf; `tc qdisc replace dev va0 parent QUEUE etf "
                                        r"clockid CLOCK_TAI delta 300000`")  # fmt: skip

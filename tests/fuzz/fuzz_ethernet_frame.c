@@ -168,7 +168,7 @@ static void check_udp(const struct eth_bytes *frame, uint32_t known,
   REQUIRE(plain_sum(frame->bytes + at, length, pseudo) == 0xffff);
 }
 
-/* One of which less is readable is judged the same, or not at all. */
+/* A frame of which less is readable has the verdict of the whole one, or none. */
 static void check_whole(const uint8_t *bytes, uint32_t total, uint32_t known,
                         enum eth_verdict of_split, const struct eth_packet *split)
 {

@@ -17,18 +17,30 @@ static uint64_t load64(const uint8_t *at)
   return word;
 }
 
+static uint32_t load16(const uint8_t *at)
+{
+  uint16_t word;
+
+  memcpy(&word, at, sizeof(word));
+  return word;
+}
+
 /* Less than 32 bytes. */
 static inline uint64_t sum_rest(const uint8_t *bytes, size_t length, uint64_t sum)
 {
-  uint64_t last = 0;
-
   for (; length >= 8; bytes += 8, length -= 8)
     sum = add_halves(sum, load64(bytes));
-  if (length & 4)
-    memcpy(&last, bytes, 4);
-  if (length & 3)
-    memcpy((uint8_t *)&last + (length & 4), bytes + (length & 4), length & 3);
-  return add_halves(sum, last);
+  if (length & 4) {
+    sum += eth_sum_words(bytes, 4);
+    bytes += 4;
+  }
+  if (length & 2) {
+    sum += load16(bytes);
+    bytes += 2;
+  }
+  if (length & 1)
+    sum += load16((const uint8_t[2]){bytes[0], 0});
+  return sum;
 }
 
 static uint64_t sum_portable(const uint8_t *bytes, size_t length, uint64_t sum)
@@ -117,7 +129,7 @@ eth_sum_fn *eth_sum_variant(unsigned index, const char **name)
   return index == 0 ? sum_portable : NULL;
 }
 
-static eth_sum_fn *chosen; /* by whoever sums first; all choose the same */
+static eth_sum_fn *chosen; /* by the thread that sums first; every thread would choose this one */
 
 static eth_sum_fn *choose(void)
 {

@@ -17,6 +17,19 @@
  * widest loads that this CPU has. */
 uint64_t eth_sum(const void *bytes, size_t length, uint64_t sum);
 
+/* The sum of a few words, a multiple of 4 bytes that is best a constant. */
+static inline uint64_t eth_sum_words(const uint8_t *bytes, size_t length)
+{
+  uint64_t sum = 0;
+  uint32_t words;
+
+  for (size_t i = 0; i < length; i += 4) {
+    memcpy(&words, bytes + i, sizeof(words));
+    sum += words;
+  }
+  return sum;
+}
+
 /* The implementations behind eth_sum(), for tests: 0 is portable, the next ones need more of the
  * CPU. NULL: there are no more, or this CPU lacks what it needs. */
 typedef uint64_t eth_sum_fn(const uint8_t *bytes, size_t length, uint64_t sum);

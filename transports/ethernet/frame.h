@@ -60,8 +60,8 @@ struct eth_template_params {
   bool may_fragment;         /* IPv4: routers may; else its flag "don't fragment" is set */
 };
 
-/* Headers of one sender, ready but for what differs from message to message. Read-only to all but
- * eth_template_make(). */
+/* Headers of one sender, ready but for what differs from message to message. Only
+ * eth_template_make() and eth_template_mac() write them. */
 struct eth_template {
   uint8_t bytes[ETH_HEADER_MAX];
   uint8_t length;       /* of all headers: 42, 46, 62 or 66 */
@@ -71,12 +71,12 @@ struct eth_template {
   bool is_v4;
   bool sums_ip;
   uint64_t ip_sum;  /* of the IPv4 header with length, identifier and checksum 0 */
-  uint64_t udp_sum; /* of pseudo-header and ports, lengths 0 */
+  uint64_t udp_sum; /* of the pseudo-header with length 0 */
 };
 
-/* 0; -EINVAL: addresses of two families, a multicast source (MAC or IP), hop_limit 0, a vlan of
- * more than 12 bits' identifier 4094, or NONE where it is not allowed: the caller's options say
- * that in words before. *made is untouched then. */
+/* 0; -EINVAL: addresses of two families, a multicast source (MAC or IP), hop_limit 0, the reserved
+ * VLAN 4095, or a checksum NONE that IP does not allow. A caller checks its options before, to say
+ * in words which it was. *made is untouched then. */
 int eth_template_make(const struct eth_template_params *params, struct eth_template *made);
 
 /* Another MAC of the next hop, for the messages that follow. */
@@ -138,8 +138,8 @@ static inline void eth_template_copy(uint8_t *to, const struct eth_template *tem
 /*
  * Write the headers of one message: exactly template->length bytes at `to`, at any address.
  * `payload` is what follows the UDP header, header of the framing included: eth_payload_max() at
- * most. `identifier` is IPv4's (RFC 6864: of no matter without fragmentation). `payload_sum` is
- * eth_sum() of all of the payload; it is read with udp_checksum SOFTWARE alone.
+ * most. `identifier` is IPv4's (without fragmentation any number will do: RFC 6864). `payload_sum`
+ * is eth_sum() of all of the payload; it is read with udp_checksum SOFTWARE alone.
  */
 static inline void eth_template_write(const struct eth_template *template, uint8_t *to,
                                       uint32_t payload, uint16_t identifier, uint64_t payload_sum)
@@ -185,8 +185,9 @@ struct eth_bytes {
 
 /* What the caller knows of the checksums of a frame: bits. */
 enum eth_known {
-  ETH_IP_IS_GOOD = 1u << 0,  /* the device has found it right: it is not computed again */
-  ETH_UDP_IS_GOOD = 1u << 1, /* likewise; of ICMPv6 and IGMP it is always computed */
+  ETH_IP_IS_GOOD = 1u << 0, /* the device has found it right: it is not computed again */
+  ETH_UDP_IS_GOOD =
+      1u << 1, /* the device has found it right; ICMPv6's and IGMP's are always computed */
   /* The device has found it wrong. It is computed again where all is readable, since devices call
    * UDP's 0 wrong, too. */
   ETH_UDP_IS_BAD = 1u << 2,

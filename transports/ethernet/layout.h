@@ -12,7 +12,7 @@ enum {
   ETH_TYPE_VLAN = 0x8100,
   ETH_TYPE_V6 = 0x86dd,
   ETH_TYPE_SERVICE = 0x88a8, /* the outer tag of 802.1ad */
-  ETH_TYPE_QINQ = 0x9100,    /* the same before there was a standard */
+  ETH_TYPE_QINQ = 0x9100,    /* the outer tag, before there was 802.1ad */
 
   ETH_NEXT_HOP_OPTIONS = 0,
   ETH_NEXT_IGMP = 2,

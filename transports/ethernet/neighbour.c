@@ -254,7 +254,8 @@ static void answer(struct eth_neighbours *n, const struct eth_claim *claim)
   memcpy(made->mac, claim->reply_mac, ETH_MAC_BYTES);
 }
 
-/* Another claims an address of ours: it is told that it is ours, at most once in ten seconds. */
+/* Another host claims an address of ours: we announce the address again, every ten seconds at most.
+ */
 static void defend(struct eth_neighbours *n, struct own *own, const uint8_t *mac, uint64_t now_ns)
 {
   tell(n, ETH_NEIGHBOUR_OURS, own->address, mac, n->link.mac, &own->event_next_ns, now_ns);

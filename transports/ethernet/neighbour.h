@@ -80,7 +80,7 @@ enum eth_neighbour_state {
                                    growing distances, up to a minute */
 };
 
-/* What an operator wants to know; each is told once a minute at most for an address. */
+/* What an operator wants to know: at most one event a minute for an address. */
 enum eth_neighbour_event_kind {
   ETH_NEIGHBOUR_MOVED = 1, /* the address has another MAC now: `mac`, `before` the old one */
   ETH_NEIGHBOUR_TWO = 2,   /* two answer for the address: `before` is used, `mac` is the other */

@@ -417,7 +417,8 @@ void eth_kernel_close(struct eth_kernel *kernel)
 
 /* ---- Asking ------------------------------------------------------------------------------- */
 
-/* Its outcome is of no matter: that the kernel now wants to send makes it ask. */
+/* The kernel asks for the MAC because it has something to send; what becomes of that does not
+ * matter. */
 static void provoke(const struct eth_kernel *kernel)
 {
   union {

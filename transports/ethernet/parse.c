@@ -127,6 +127,13 @@ static enum eth_verdict read_v4_options(struct reading *r, uint32_t at, uint32_t
   return ETH_IS_UDP;
 }
 
+static inline uint64_t sum_v4(const uint8_t *ip, uint32_t header)
+{
+  const uint64_t sum = eth_sum_words(ip, ETH_V4_BYTES);
+
+  return header == ETH_V4_BYTES ? sum : eth_sum(ip + ETH_V4_BYTES, header - ETH_V4_BYTES, sum);
+}
+
 static inline enum eth_verdict read_v4_header(struct reading *r, uint32_t at, uint32_t *next)
 {
   const uint8_t *ip = r->bytes + at;
@@ -139,7 +146,7 @@ static inline enum eth_verdict read_v4_header(struct reading *r, uint32_t at, ui
     return ETH_BAD_HEADER;
   if ((verdict = reach(r, at + header)) != ETH_IS_UDP)
     return verdict;
-  if (!(r->known & ETH_IP_IS_GOOD) && eth_sum_fold(eth_sum(ip, header, 0)) != UINT16_MAX)
+  if (!(r->known & ETH_IP_IS_GOOD) && eth_sum_fold(sum_v4(ip, header)) != UINT16_MAX)
     return ETH_BAD_CHECKSUM;
   const uint32_t length = eth_get16(ip + 2);
   if (length < header)
@@ -167,7 +174,7 @@ static inline enum eth_verdict read_v4(struct reading *r, uint32_t at)
   if (eth_get16(ip + 6) & ETH_V4_FRAGMENT_MASK)
     return ETH_IS_FRAGMENT;
   if (ip[9] == ETH_NEXT_UDP) {
-    r->pseudo = eth_sum(ip + 12, 8, 0);
+    r->pseudo = eth_sum_words(ip + 12, 8);
     return read_udp(r, next);
   }
   return ip[9] == ETH_NEXT_IGMP ? read_control(r, next, 8, 0, ETH_IS_IGMP) : ETH_IS_OTHER;
@@ -261,7 +268,7 @@ static inline enum eth_verdict read_v6(struct reading *r, uint32_t at)
     return verdict;
   if (next != ETH_NEXT_UDP && next != ETH_NEXT_ICMPV6)
     return ETH_IS_OTHER;
-  r->pseudo = eth_sum(ip + 8, 32, 0);
+  r->pseudo = eth_sum_words(ip + 8, 32);
   if (next == ETH_NEXT_UDP)
     return read_udp(r, at);
   return read_control(r, at, 4, pseudo_sum(r, ETH_NEXT_ICMPV6, r->end - at), ETH_IS_ICMPV6);

@@ -208,7 +208,7 @@ PST_INLINE int pst_timed_send_check(const struct pst_request *request, uint32_t 
   return rc == 0 && request->arg.length > message_max ? -EMSGSIZE : rc;
 }
 
-/* Likewise, of a transport without. */
+/* All of a SEND, of a transport without DEPARTURE: 0, -EINVAL, -E2BIG, -EMSGSIZE. */
 PST_INLINE int pst_send_check(const struct pst_request *request, uint32_t pieces_max,
                               uint64_t message_max, pst_mr_check *holds, const void *context)
 {

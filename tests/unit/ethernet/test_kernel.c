@@ -262,7 +262,7 @@ static void drive(struct eth_neighbours *n, int raw, uint64_t until)
   }
 }
 
-/* A host of its own beside the kernel's, on the same wire. */
+/* A host without a kernel, on the wire of the two that have one. */
 static void our_own_neighbours_and_the_kernels_agree(void **state)
 {
   struct eth_neighbours_params params = {.vlan = ETH_UNTAGGED, .own_count = 2, .seed = 1};
@@ -348,7 +348,7 @@ static uint32_t our_record(const uint8_t group[16], const uint8_t *source, uint8
   return record_of(made, &packet, record);
 }
 
-/* Of one join, the kernel's report and ours have the same record. */
+/* For each join, the kernel's report and ours have equal records. */
 static void memberships_are_reported_as_the_kernel_does(void **state)
 {
   static const char *const joins[4][2] = {{"239.7.8.9", NULL},

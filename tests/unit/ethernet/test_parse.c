@@ -97,7 +97,7 @@ static void one_tag_is_read_and_two_are_told(void **state)
   assert_int_equal(eth_packet_vlan(&packet), 0);
 }
 
-/* A frame that ends too early anywhere is truncated, and of one that is cut by a split the same
+/* A frame that ends too early anywhere is truncated; and of one that is cut by a split the same
  * headers are asked for, no byte more. */
 static void every_cut_is_told(void **state)
 {

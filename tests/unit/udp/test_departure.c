@@ -182,7 +182,7 @@ static void off_refuses_times(void **state)
   assert_int_equal(udp_post(rig.endpoint, &request, 1, &wait), -EINVAL);
 }
 
-/* The messages go all the same, coalesced as ever, and the log names the command. */
+/* The messages go as without the option, coalesced, and the log names the command. */
 static void without_the_discipline_it_is_said_and_nothing_breaks(void **state)
 {
   static const uint64_t times[] = {MONOTONIC_NS + 1000, MONOTONIC_NS + 2000};
