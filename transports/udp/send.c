@@ -34,7 +34,8 @@ struct batch {
   uint32_t bytes; /* of the last buffer */
   uint32_t size;  /* of the datagrams in it */
   bool is_closed; /* the last buffer takes no more */
-  uint64_t time;  /* of its departure, by the kernel's clock; 0: at once */
+  uint64_t time;  /* when the last buffer leaves, by the kernel's clock; 0: at once */
+  uint64_t next;  /* when the next message does */
 };
 
 static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
@@ -57,11 +58,10 @@ static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
 }
 
 /* Begin another buffer, or go on in the last? */
-static bool goes_on(const struct udp_tx *tx, const struct batch *batch, uint32_t size,
-                    uint64_t time)
+static bool goes_on(const struct udp_tx *tx, const struct batch *batch, uint32_t size)
 {
-  return tx->gso && time == batch->time && batch->buffers && !batch->is_closed && size &&
-         size <= batch->size && size <= tx->mtu && batch->size <= tx->mtu &&
+  return tx->gso && batch->buffers && !batch->is_closed && size && size <= batch->size &&
+         size <= tx->mtu && batch->size <= tx->mtu &&
          tx->counts[batch->buffers - 1] < UDP_SEGMENTS_MAX &&
          batch->bytes + size <= UDP_DATAGRAM_MAX;
 }
@@ -94,6 +94,18 @@ static void end_buffer(struct udp_tx *tx, const struct batch *batch)
     add_control(header, tx->control[at], SOL_SOCKET, SCM_TXTIME, &batch->time, sizeof(batch->time));
 }
 
+/* A message that has a time of its own shares no buffer. Returns what RTP's clock is to say of it.
+ */
+static uint64_t begin_timed(const struct udp_tx *tx, struct batch *batch,
+                            const struct pst_request *request, uint64_t now_ns)
+{
+  const uint64_t departure_ns = request->u.send.departure_ns;
+
+  batch->next = udp_departures_time(&tx->departures, departure_ns);
+  batch->is_closed |= batch->next != batch->time;
+  return departure_ns ? departure_ns : now_ns;
+}
+
 /* False: there is no room for it in this batch. */
 static bool add(struct pst_endpoint *endpoint, struct batch *batch,
                 const struct pst_request *request, uint64_t now_ns)
@@ -102,8 +114,9 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
   uint32_t header = endpoint->dg.header_bytes;
   uint32_t size = header + (uint32_t)request->arg.length;
   uint32_t parts = 1 + (request->piece_count ? request->piece_count : 1u);
-  uint64_t time = udp_departures_time(&tx->departures, request->u.send.departure_ns);
-  bool same = goes_on(tx, batch, size, time);
+  if (__builtin_expect(tx->departures.are_kept, 0))
+    now_ns = begin_timed(tx, batch, request, now_ns);
+  bool same = goes_on(tx, batch, size);
 
   if (batch->parts + parts > UDP_SEND_IOVECS || (!same && batch->buffers == UDP_SEND_BUFFERS))
     return false;
@@ -114,10 +127,8 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
     batch->bytes = 0;
     batch->size = size;
     batch->is_closed = false;
-    batch->time = time;
+    batch->time = batch->next;
   }
-  if (time)
-    now_ns = request->u.send.departure_ns;
   uint8_t *at = tx->headers[batch->messages++];
   if (header)
     tx->parts[batch->parts++] = (struct iovec){at, header};
