@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is counted, and an endpoint in words. */
+#include <stdio.h>
+
+#include "../datagram/counters.h"
+#include "pool.h"
+#include "port.h"
+
+static void add_sender(struct pst_counter_list *list, const struct eth_tx *tx)
+{
+  pst_counter_add(list, "messages_sent", NULL, tx->messages, 0);
+  pst_counter_add(list, "bytes_sent", NULL, tx->bytes, 0);
+  pst_counter_add(list, "device_full", "device_full", tx->device_full, PST_COUNTER_DROP);
+}
+
+static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *endpoint)
+{
+  const struct eth_rx *rx = endpoint->rx;
+  struct dg_losses losses = {.no_gap = 0};
+
+  if (dg_is_connected(&endpoint->dg))
+    dg_losses_tail(&endpoint->dg, &losses);
+  dg_losses_count(&rx->receiver, &losses);
+  dg_counters_receiver(list, &endpoint->dg, &losses);
+  pst_counter_add(list, "copied", NULL, rx->counts.copied, 0);
+}
+
+/* What the driver has lost since the port started, where it counts that: what it does not know is
+ * nobody's 0. */
+static void add_port(struct pst_counter_list *list, const struct eth_port *port)
+{
+  const struct rte_eth_stats *before = &port->before;
+  uint64_t not_ours = 0, other = 0, damaged = 0;
+  struct rte_eth_stats now;
+
+  for (uint32_t i = 0; i < port->rxq_count; i++) {
+    not_ours += port->rxqs[i].not_ours;
+    other += port->rxqs[i].other;
+    damaged += port->rxqs[i].damaged;
+  }
+  if (port->is_running && (port->driver->traits & ETH_COUNTS_LOSS) &&
+      rte_eth_stats_get(port->id, &now) == 0) {
+    pst_counter_add(list, "nic_missed", "nic_missed", now.imissed - before->imissed,
+                    PST_COUNTER_DROP);
+    pst_counter_add(list, "no_mbuf", "no_mbuf", now.rx_nombuf - before->rx_nombuf,
+                    PST_COUNTER_DROP);
+    pst_counter_add(list, "bad_frames", "bad_frames", now.ierrors - before->ierrors,
+                    PST_COUNTER_DROP);
+  }
+  pst_counter_add(list, "damaged", "damaged", damaged, PST_COUNTER_DROP);
+  pst_counter_add(list, "not_ours", NULL, not_ours, 0);
+  pst_counter_add(list, "other_frames", NULL, other, 0);
+}
+
+int eth_counters(struct pst_device *device, struct pst_worker *worker,
+                 struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
+{
+  struct pst_counter_list list = {counters, max, 0};
+
+  if (endpoint && endpoint->tx)
+    add_sender(&list, endpoint->tx);
+  else if (endpoint)
+    add_receiver(&list, endpoint);
+  else if (!worker)
+    add_port(&list, device->port);
+  return (int)list.count;
+}
+
+int eth_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct eth_port *port = endpoint->worker->device->port;
+  char local[DG_ADDRESS_TEXT], peer[DG_ADDRESS_TEXT];
+
+  if (size == 0)
+    return -EINVAL;
+  dg_address_print(&endpoint->dg.local, local, sizeof(local));
+  if (endpoint->rx) {
+    snprintf(text, size, "listening on %s of port %s (ring %u, MTU %u)", local, port->identity,
+             endpoint->dg.cpu.ring->params.slots, port->mtu);
+  } else if (!dg_is_connected(&endpoint->dg)) {
+    snprintf(text, size, "from %s of port %s, not connected", local, port->identity);
+  } else {
+    dg_address_print(&endpoint->dg.peer, peer, sizeof(peer));
+    snprintf(text, size, "sending from %s of port %s to %s", local, port->identity, peer);
+  }
+  return 0;
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "../datagram/blob.h"
+#include "../datagram/check.h"
+#include "../datagram/options.h"
+#include "described.h"
+
+static const char *const role_choices[] = {"auto", "server", "client", NULL};
+static const char *const memory_choices[] = {"auto", "normal", "huge", NULL};
+static const char *const receive_choices[] = {"auto", "slots", "copy", NULL};
+static const char *const sum_choices[] = {"auto", "software", "none", NULL};
+
+#define DEVICE PST_SCOPE_DEVICE
+
+static const struct pst_option options[] = {
+    DG_CHOICE("driver", DEVICE, "pci", eth_driver_choices,
+              "Which of DPDK's drivers has the port. pci: that of the network card at the PCI "
+              "address `device`. memif: shared memory with another process of this host, by a Unix "
+              "`socket`. ring: memory of this process. af_packet, af_xdp, pcap: an interface of "
+              "the kernel, `netdev`. tap: an interface `netdev` that is made. virtio_user: a "
+              "virtual switch or machine, by `socket`. null: frames go nowhere. other: the device "
+              "that `devargs` names."),
+    DG_TEXT("device", DEVICE, 63,
+            "The port. pci: its PCI address, 0000:03:00.0 for instance. Other drivers: any name; "
+            "for ring, ends of one name meet."),
+    DG_TEXT("socket", DEVICE, 100,
+            "memif, virtio_user: path of the Unix socket that both ends name."),
+    DG_CHOICE("role", DEVICE, "auto", role_choices,
+              "memif, virtio_user, ring: the two ends of a link are server and client; the server "
+              "makes the socket. auto: memif and virtio_user are client where the port only sends, "
+              "else server; a ring is one port, which receives what it sends."),
+    DG_TEXT("netdev", DEVICE, 15, "af_packet, af_xdp, pcap, tap: the kernel's interface."),
+    DG_TEXT("rx_pcap", DEVICE, 255, "pcap: capture file that frames are read from."),
+    DG_TEXT("tx_pcap", DEVICE, 255, "pcap: capture file that frames are written to."),
+    DG_TEXT("devargs", DEVICE, 255,
+            "Arguments of DPDK's driver, added to those that follow from the other options. With "
+            "driver other, the whole: net_bonding0,mode=1,member=0000:03:00.0 for instance."),
+    {DG_OPTION("eal", LIST, DEVICE, NULL,
+               "Further arguments of DPDK itself, those of the first port in the process: "
+               "--iova-mode=va for instance.")},
+    DG_CHOICE("memory", DEVICE, "auto", memory_choices,
+              "Memory of DPDK's own, the same for all ports of the process. normal: ordinary "
+              "pages. huge: huge pages. auto: huge for a PCI address whose driver needs them, "
+              "normal for all others."),
+    {DG_OPTION("address", LIST, DEVICE, NULL,
+               "Addresses of this port with the length of their network, 192.0.2.1/24 or "
+               "2001:db8::1/64; one of each family. Empty: those of `netdev`; a port without one "
+               "has a link-local address that follows from its MAC.")},
+    DG_TEXT("gateway", DEVICE, 63,
+            "Router for destinations in no network of `address`. With a `netdev` that has the "
+            "address, the kernel's routes are used instead."),
+    DG_TEXT("mac", DEVICE, 17,
+            "memif, tap, virtio_user: MAC of this port, 02:00:00:00:00:01 for instance. Empty: "
+            "the driver's."),
+    DG_NUMBER("vlan", UINT, DEVICE, "0", 0, 4094,
+              "Identifier of the VLAN whose tag frames have (802.1Q). 0: untagged."),
+    DG_NUMBER("mtu", UINT, DEVICE, "0", 0, ETH_MTU_MAX,
+              "Largest IP packet, in bytes, at least 576. 0: that of the card or `netdev`, and "
+              "1500 for memif, ring and the others."),
+    DG_NUMBER("descriptors", UINT, DEVICE, "1024", 32, 16384,
+              "Frames that each queue of the port has room for. Where the driver keeps that many "
+              "slots of a ring filled, the ring needs 64 slots more."),
+    DG_CHOICE("receive", DEVICE, "auto", receive_choices,
+              "slots: the driver receives into slots of the stream's ring. copy: it receives into "
+              "memory of its own, and payloads are copied. auto: slots, where driver and sizes "
+              "allow it; the path says which."),
+    DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
+              "Who computes UDP's checksum of what is sent. auto: the card, else nobody over IPv4 "
+              "(it is 0 then) and the CPU over IPv6. software: the CPU. none: nobody over IPv4."),
+    DG_NUMBER("patience", DURATION, DEVICE, "100 ms", 0, UINT64_C(60000000000),
+              "How long a queue that takes nothing may hold up the sender. What is sent after "
+              "that is dropped and counted as device_full, until the queue takes again."),
+    DG_TEXT("to_mac", PST_SCOPE_SENDER, 17,
+            "MAC that frames are sent to, 02:00:00:00:00:01 for instance. Empty: it is asked for, "
+            "by the kernel or by ARP and Neighbor Discovery."),
+    DG_OPTIONS,
+};
+
+static const struct pst_option_rule rules[] = {
+    {"netdev",
+     "",
+     "driver",
+     "pci",
+     "a card has no such option: `device` is its PCI address",
+     PST_RULE_UNLESS | PST_RULE_OTHER,
+     {0}},
+    {"rx_pcap", "", "driver", "pcap", NULL, PST_RULE_UNLESS, {0}},
+    {"tx_pcap", "", "driver", "pcap", NULL, PST_RULE_UNLESS, {0}},
+    DG_RULES,
+};
+
+/* What one driver cannot do without. */
+static void check_driver(const struct pst_check *check, enum eth_driver_kind driver)
+{
+  const struct pst_options *values = check->options;
+  const struct {
+    enum eth_driver_kind driver;
+    const char *option, *remedy;
+  } needs[] = {
+      {ETH_DRIVER_PCI, "device",
+       "the port's PCI address is missing; write `device: 0000:03:00.0` (`dpdk-devbind.py -s` or "
+       "`lspci -D` lists them), or name another `driver`"},
+      {ETH_DRIVER_MEMIF, "socket", "memif needs the path of a Unix socket, the same at both ends"},
+      {ETH_DRIVER_VIRTIO_USER, "socket", "virtio_user needs the path of a Unix socket"},
+      {ETH_DRIVER_AF_PACKET, "netdev", "af_packet needs an interface (`ip link` lists them)"},
+      {ETH_DRIVER_AF_XDP, "netdev", "af_xdp needs an interface (`ip link` lists them)"},
+      {ETH_DRIVER_TAP, "netdev", "tap needs a name for the interface that it makes"},
+      {ETH_DRIVER_OTHER, "devargs", "driver other is what `devargs` says: net_null0,size=64"},
+  };
+
+  if (!(check->flags & PST_CHECK_OPENS))
+    return;
+  for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
+    if (needs[i].driver == driver && !check->option_string(values, needs[i].option)[0])
+      check->report(check, needs[i].option, "%s", needs[i].remedy);
+  if (driver == ETH_DRIVER_PCAP && !check->option_string(values, "netdev")[0] &&
+      !check->option_string(values, "rx_pcap")[0] && !check->option_string(values, "tx_pcap")[0])
+    check->report(check, "netdev",
+                  "pcap needs an interface, or capture files in `rx_pcap` and "
+                  "`tx_pcap`");
+}
+
+/* Characters that DPDK would take for the end of an argument. */
+static void check_words(const struct pst_check *check)
+{
+  static const char *const names[] = {"device", "socket", "netdev", "rx_pcap", "tx_pcap"};
+
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    if (strpbrk(check->option_string(check->options, names[i]), ",=[]"))
+      check->report(check, names[i], "DPDK takes no ',', '=', '[' and ']' in it; use another name");
+}
+
+static void check_macs(const struct pst_check *check, enum eth_driver_kind driver)
+{
+  const char *const names[] = {"mac", check->side == PST_SCOPE_SENDER ? "to_mac" : NULL};
+  uint8_t mac[6];
+
+  for (int i = 0; i < 2; i++) {
+    const char *text = names[i] ? check->option_string(check->options, names[i]) : "";
+    if (text[0] && !eth_mac_read(text, mac))
+      check->report(check, names[i],
+                    "\"%s\" is not the MAC of a port: six pairs of digits, as 02:00:00:00:00:01, "
+                    "the first one even",
+                    text);
+  }
+  if (check->option_string(check->options, "mac")[0] && driver != ETH_DRIVER_MEMIF &&
+      driver != ETH_DRIVER_TAP && driver != ETH_DRIVER_VIRTIO_USER)
+    check->report(check, "mac", "%s ports keep the MAC that they have; leave it out",
+                  eth_drivers[driver].name);
+}
+
+static void check_networks(const struct pst_check *check)
+{
+  uint8_t address[16];
+  uint32_t prefix;
+  const char *text;
+
+  for (uint32_t i = 0; (text = check->option_item(check->options, "address", i)); i++)
+    if (!eth_network_read(text, address, &prefix))
+      check->report(check, "address",
+                    "\"%s\" is not an address of a port with the length of its network; write "
+                    "192.0.2.1/24 or 2001:db8::1/64",
+                    text);
+  text = check->option_string(check->options, "gateway");
+  if (text[0] && (strchr(text, '/') || !eth_network_read(text, address, &prefix)))
+    check->report(check, "gateway", "\"%s\" is not an address of a router; write 192.0.2.254",
+                  text);
+}
+
+/* Options of DPDK's that this plugin does not decide itself; of any other, DPDK would print pages
+ * to standard output. */
+static void check_eal(const struct pst_check *check)
+{
+  static const char *const known[] = {
+      "--iova-mode=pa", "--iova-mode=va",      "--log-level=",        "--socket-mem=",
+      "--huge-dir=",    "--vfio-intr=",        "--vfio-vf-token=",    "--force-max-simd-bitwidth=",
+      "--legacy-mem",   "--match-allocations", "--huge-worker-stack", "--single-file-segments"};
+  const char *text;
+
+  for (uint32_t i = 0; (text = check->option_item(check->options, "eal", i)); i++) {
+    bool is_known = false;
+    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
+      is_known |= strncmp(text, known[k], strlen(known[k])) == 0;
+    if (!is_known)
+      check->report(
+          check, "eal",
+          "\"%s\" is not taken; there are --iova-mode=pa|va, --log-level=, --socket-mem=, "
+          "--huge-dir=, --vfio-intr=, --vfio-vf-token=, --force-max-simd-bitwidth=, "
+          "--legacy-mem, --match-allocations, --single-file-segments",
+          text);
+  }
+}
+
+/* No two ends of a process have one UDP port of one port. */
+static void describe_place(const struct pst_check *check, struct pst_facts *facts)
+{
+  bool receives = check->side == PST_SCOPE_RECEIVER;
+  const char *option = receives ? "port" : "source_port";
+  unsigned long port = check->option_uint(check->options, option);
+
+  facts->takes_option = option;
+  if (port)
+    snprintf(facts->takes, sizeof(facts->takes), "UDP port %lu of port %.40s", port,
+             check->option_string(check->options, "device"));
+  if (receives && check->option_string(check->options, "group")[0])
+    facts->flags |= PST_FACTS_SHARES;
+}
+
+static void check_options(const struct pst_check *check, struct pst_facts *facts)
+{
+  enum eth_driver_kind driver = (enum eth_driver_kind)check->option_uint(check->options, "driver");
+  uint64_t mtu = check->option_uint(check->options, "mtu");
+  struct dg_checked checked;
+
+  dg_options_check(check, NULL, "", (uint32_t)(mtu ? mtu : ETH_MTU_MAX) - 28u, &checked, facts);
+  check_driver(check, driver);
+  check_words(check);
+  check_macs(check, driver);
+  check_networks(check);
+  check_eal(check);
+  if (mtu && mtu < ETH_MTU_MIN)
+    check->report(check, "mtu", "%lu is too small; 0, or at least 576, which each IPv4 host takes",
+                  (unsigned long)mtu);
+  describe_place(check, facts);
+  facts->slots_max = ETH_SLOTS_MAX;
+  facts->lacks = ~(uint64_t)ETH_CAPABILITIES;
+  if (checked.framing == DG_FRAMING_NONE)
+    facts->lacks |= PST_CAP_SEQUENCE;
+  facts->direct_needs = PST_NEED_CPU_ACCESS;
+}
+
+static const struct pst_description description = {
+    .kind = PST_KIND_TRANSPORT,
+    .name = "ethernet",
+    .version = "0.1.0",
+    .summary = "UDP and RTP in frames of DPDK's ports, to and from Penstock and anything else",
+    .needs = "DPDK 22.11 or later (libdpdk); for a network card, root or access to vfio, and huge "
+             "pages unless it is an mlx5",
+    .rung = "kernel: memif, ring, af_packet, tap and pcap; ninja -C build test (suite contract). "
+            "mlx5 and other cards: compiled",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+    .rules = rules,
+    .rule_count = sizeof(rules) / sizeof(rules[0]),
+    .check = check_options,
+    .wire = DG_WIRE,
+};
+PST_DESCRIPTION(description);

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slots in order: the mempool's operations, and the pool that is made with them. */
+#include "pool.h"
+
+#include <stdio.h>
+
+#include <rte_errno.h>
+#include <rte_mempool.h>
+#include <rte_spinlock.h>
+
+#define POOL_OPS "penstock"
+
+/* Free mbufs: those of slots in a ring, spares in a stack. */
+struct order {
+  rte_spinlock_t lock;
+  bool is_shared;
+  void **slots;
+  uint32_t mask;
+  uint32_t head, tail; /* free-running: taken from head, put back at tail */
+  uint32_t last;       /* slots that the last call took, which may come back unused */
+  void **spares;
+  uint32_t spare_count;
+  const uint8_t *spare_from, *spare_to; /* their buffers; equal while the pool is being filled */
+};
+
+static bool order_is_spare(const struct order *order, const void *object)
+{
+  const uint8_t *at = ((const struct rte_mbuf *)object)->buf_addr;
+
+  return order->spare_from != order->spare_to && at >= order->spare_from && at < order->spare_to;
+}
+
+/* The end of what was taken last, in the same order: it is next again. */
+static bool order_untake(struct order *order, void *const *objects, uint32_t n)
+{
+  if (n > order->last)
+    return false;
+  for (uint32_t i = 0; i < n; i++)
+    if (order->slots[(order->head - n + i) & order->mask] != objects[i])
+      return false;
+  order->head -= n;
+  order->last -= n;
+  return true;
+}
+
+static void order_put(struct order *order, void *const *objects, uint32_t n)
+{
+  if (order_untake(order, objects, n))
+    return;
+  for (uint32_t i = 0; i < n; i++) {
+    if (order_is_spare(order, objects[i]))
+      order->spares[order->spare_count++] = objects[i];
+    else
+      order->slots[order->tail++ & order->mask] = objects[i];
+  }
+}
+
+static int order_take(struct order *order, void **objects, uint32_t n)
+{
+  const uint32_t there = order->tail - order->head;
+  const uint32_t slots = there < n ? there : n;
+
+  if (n - slots > order->spare_count)
+    return -ENOBUFS;
+  for (uint32_t i = 0; i < slots; i++)
+    objects[i] = order->slots[order->head++ & order->mask];
+  for (uint32_t i = slots; i < n; i++)
+    objects[i] = order->spares[--order->spare_count];
+  order->last = slots;
+  return 0;
+}
+
+static int ops_alloc(struct rte_mempool *mempool)
+{
+  mempool->pool_data = mempool->pool_config;
+  return 0;
+}
+
+static void ops_free(struct rte_mempool *mempool)
+{
+  (void)mempool; /* eth_pool_close() does */
+}
+
+static int ops_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
+{
+  struct order *order = mempool->pool_data;
+
+  if (order->is_shared)
+    rte_spinlock_lock(&order->lock);
+  order_put(order, objects, n);
+  if (order->is_shared)
+    rte_spinlock_unlock(&order->lock);
+  return 0;
+}
+
+static int ops_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
+{
+  struct order *order = mempool->pool_data;
+
+  if (order->is_shared)
+    rte_spinlock_lock(&order->lock);
+  int rc = order_take(order, objects, n);
+  if (order->is_shared)
+    rte_spinlock_unlock(&order->lock);
+  return rc;
+}
+
+static unsigned ops_count(const struct rte_mempool *mempool)
+{
+  const struct order *order = mempool->pool_data;
+
+  return order->tail - order->head + order->spare_count;
+}
+
+static const struct rte_mempool_ops ops = {
+    .name = POOL_OPS,
+    .alloc = ops_alloc,
+    .free = ops_free,
+    .enqueue = ops_enqueue,
+    .dequeue = ops_dequeue,
+    .get_count = ops_count,
+};
+RTE_MEMPOOL_REGISTER_OPS(ops);
+
+void eth_name_make(char *name, size_t size)
+{
+  static uint32_t count;
+
+  /* Another image of the plugin has another address. */
+  snprintf(name, size, "pst%x.%u", (unsigned)((uintptr_t)&count >> 4),
+           __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED));
+}
+
+/* What an mbuf of the pool is made with. */
+struct making {
+  struct eth_pool *pool;
+  uint64_t stride;
+  uint32_t slots;
+};
+
+static void keep_buffer(void *address, void *opaque)
+{
+  (void)address;
+  (void)opaque; /* pinned: the slot is the mbuf's for ever */
+}
+
+/* Objects come in the order in which they were put into the pool. */
+static void make_mbuf(struct rte_mempool *mempool, void *opaque, void *object, unsigned index)
+{
+  const struct making *making = opaque;
+  struct eth_pool *pool = making->pool;
+  struct rte_mbuf *mbuf = object;
+  struct rte_mbuf_ext_shared_info *shared;
+
+  rte_pktmbuf_init(mempool, NULL, object, index);
+  mbuf->buf_addr = index < making->slots
+                       ? pool->first + index * making->stride
+                       : pool->spare_memory + (size_t)(index - making->slots) * pool->buffer;
+  rte_mbuf_iova_set(mbuf, rte_mem_virt2iova(mbuf->buf_addr));
+  if (rte_eal_iova_mode() == RTE_IOVA_VA)
+    rte_mbuf_iova_set(mbuf, (rte_iova_t)(uintptr_t)mbuf->buf_addr);
+  mbuf->ol_flags = RTE_MBUF_F_EXTERNAL;
+  shared =
+      (struct rte_mbuf_ext_shared_info *)((uint8_t *)rte_mbuf_to_priv(mbuf) + ETH_MBUF_PRIVATE);
+  shared->free_cb = keep_buffer;
+  shared->fcb_opaque = NULL;
+  rte_mbuf_ext_refcnt_set(shared, 1);
+  mbuf->shinfo = shared;
+  if (index < making->slots)
+    pool->mbufs[index] = mbuf;
+}
+
+static struct order *order_make(uint32_t slots, uint32_t spares, bool is_shared)
+{
+  struct order *order = calloc(1, sizeof(*order));
+  uint32_t room = 1;
+
+  if (!order)
+    return NULL;
+  while (room < slots + spares) /* all lie there at first */
+    room <<= 1;
+  rte_spinlock_init(&order->lock);
+  order->is_shared = is_shared;
+  order->mask = room - 1;
+  order->slots = calloc(room, sizeof(*order->slots));
+  order->spares = calloc(spares + 1u, sizeof(*order->spares));
+  return order;
+}
+
+static void order_free(struct order *order)
+{
+  if (!order)
+    return;
+  free(order->slots);
+  free(order->spares);
+  free(order);
+}
+
+/* Those behind the slots are spares from now on. */
+static void order_split(struct order *order, const struct eth_pool *pool, uint32_t spares)
+{
+  for (uint32_t i = 0; i < spares; i++)
+    order->spares[order->spare_count++] = order->slots[--order->tail & order->mask];
+  order->spare_from = pool->spare_memory;
+  order->spare_to = pool->spare_memory + (size_t)spares * pool->buffer;
+}
+
+/* Where the buffers lie. NULL, or what is wrong. */
+static const char *lay_out(struct eth_pool *pool, const struct pst_ring_params *ring, uint32_t lead)
+{
+  uint64_t from = ring->headroom + ETH_SLOT_SHIFT - lead;
+  uint64_t to = (uint64_t)ring->headroom + ring->payload_max + ring->tailroom;
+
+  if (lead > ring->headroom + ETH_SLOT_SHIFT)
+    return "the headroom is too short for DPDK's own and the headers";
+  if (to - from > UINT16_MAX)
+    return "slots are longer than a buffer of DPDK can be (64 KiB)";
+  pool->first = pool->ring->cpu.base + ring->base + from;
+  pool->buffer = (uint32_t)(to - from);
+  pool->reciprocal = UINT64_MAX / ring->stride + 1;
+  return NULL;
+}
+
+static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *params)
+{
+  const struct pst_ring_params *ring = &pool->ring->cpu.params;
+  struct rte_pktmbuf_pool_private private = {.mbuf_data_room_size = (uint16_t)pool->buffer,
+                                             .mbuf_priv_size = ETH_MBUF_PRIVATE,
+                                             .flags = RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF};
+  struct making making = {.pool = pool, .stride = ring->stride, .slots = ring->slots};
+  struct order *order = order_make(ring->slots, params->spares, params->is_shared);
+  const uint32_t size = sizeof(struct rte_mbuf) + ETH_MBUF_PRIVATE +
+                        (uint32_t)sizeof(struct rte_mbuf_ext_shared_info);
+  char name[RTE_MEMPOOL_NAMESIZE];
+
+  if (!order || !order->slots || !order->spares) {
+    order_free(order);
+    return -ENOMEM;
+  }
+  eth_name_make(name, sizeof(name));
+  pool->mempool = rte_mempool_create_empty(name, ring->slots + params->spares, size, 0,
+                                           sizeof(private), params->socket, 0);
+  if (!pool->mempool || rte_mempool_set_ops_byname(pool->mempool, POOL_OPS, order) != 0) {
+    order_free(order);
+    return -rte_errno;
+  }
+  rte_pktmbuf_pool_init(pool->mempool, &private);
+  if (rte_mempool_populate_default(pool->mempool) < 0) {
+    order_free(order);
+    rte_mempool_free(pool->mempool);
+    pool->mempool = NULL;
+    return -ENOMEM;
+  }
+  rte_mempool_obj_iter(pool->mempool, make_mbuf, &making);
+  order_split(order, pool, params->spares);
+  return 0;
+}
+
+int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
+                  struct eth_pool **pool)
+{
+  const struct pst_host *host = ring->worker->device->dg.host;
+  struct eth_pool *made = calloc(1, sizeof(*made));
+  const char *wrong;
+  int rc = -ENOMEM;
+
+  if (!made)
+    return -ENOMEM;
+  made->ring = ring;
+  wrong = lay_out(made, &ring->cpu.params, params->lead);
+  if (wrong) {
+    free(made);
+    return PST_REFUSE(host, -EINVAL, "the ring cannot be a pool of DPDK's: %s; `receive: copy`",
+                      wrong);
+  }
+  made->mbufs = calloc(ring->cpu.params.slots, sizeof(struct rte_mbuf *));
+  made->spare_memory = aligned_alloc(64, ((size_t)params->spares * made->buffer + 64) / 64 * 64);
+  if (made->mbufs && made->spare_memory)
+    rc = make_mempool(made, params);
+  if (rc < 0) {
+    free(made->mbufs);
+    free(made->spare_memory);
+    free(made);
+    return PST_REFUSE(host, rc,
+                      "no memory for the mbufs of %u slots, 256 bytes each, in DPDK's; make `ring` "
+                      "smaller",
+                      ring->cpu.params.slots);
+  }
+  ring->cpu.slots.free_count = 0; /* all are the pool's */
+  *pool = made;
+  return 0;
+}
+
+void eth_pool_close(struct eth_pool *pool)
+{
+  struct order *order;
+
+  if (!pool)
+    return;
+  order = pool->mempool->pool_data;
+  rte_mempool_free(pool->mempool);
+  order_free(order);
+  free(pool->mbufs);
+  free(pool->spare_memory);
+  free(pool);
+}
+
+static struct rte_mbuf *take_slot(struct eth_pool *pool)
+{
+  struct order *order = pool->mempool->pool_data;
+  struct rte_mbuf *mbuf = NULL;
+
+  if (order->is_shared)
+    rte_spinlock_lock(&order->lock);
+  if (order->head != order->tail) {
+    mbuf = order->slots[order->head++ & order->mask];
+    order->last = 0;
+  }
+  if (order->is_shared)
+    rte_spinlock_unlock(&order->lock);
+  return mbuf;
+}
+
+struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare)
+{
+  struct rte_mbuf *mbuf = take_slot(pool);
+
+  if (!mbuf)
+    return NULL;
+  mbuf->data_off = spare->data_off;
+  mbuf->data_len = spare->data_len;
+  mbuf->pkt_len = spare->pkt_len;
+  mbuf->nb_segs = spare->nb_segs; /* of several, only the first matters: it is too long */
+  mbuf->ol_flags = spare->ol_flags | RTE_MBUF_F_EXTERNAL;
+  memcpy(rte_pktmbuf_mtod(mbuf, uint8_t *), rte_pktmbuf_mtod(spare, uint8_t *), spare->data_len);
+  rte_pktmbuf_free(spare);
+  return mbuf;
+}
+
+void eth_pool_refill(struct eth_pool *pool)
+{
+  struct pst_slots *slots = &pool->ring->cpu.slots;
+  struct rte_mbuf *mbufs[ETH_BURST];
+
+  for (uint32_t at = 0; at < slots->free_count;) {
+    uint32_t n = 0;
+    for (; n < ETH_BURST && at < slots->free_count; at++) {
+      struct rte_mbuf *mbuf = pool->mbufs[slots->free[at]];
+      mbuf->ol_flags = RTE_MBUF_F_EXTERNAL;
+      mbuf->nb_segs = 1;
+      mbuf->next = NULL;
+      mbufs[n++] = mbuf;
+    }
+    rte_mempool_put_bulk(pool->mempool, (void **)mbufs, n);
+  }
+  slots->free_count = 0;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ports by name: DPDK's devices, probed when the first device of that name opens, configured and
+ * started with the last start(), closed with the last close().
+ *
+ * Device calls alone open, start and close; they are serialised by the host. What workers touch
+ * afterwards is the queues, and the control plane (neighbours and memberships) under
+ * `control_lock`, which poll only tries to take.
+ */
+#ifndef ETHERNET_PORT_H
+#define ETHERNET_PORT_H
+
+#include <rte_spinlock.h>
+
+#include "ethernet.h"
+#include "multicast.h"
+#include "neighbour.h"
+#include "queue.h"
+
+#define ETH_NETWORKS_MAX 2u /* addresses of a port: one of each family */
+
+/* One address of the port and its network. */
+struct eth_network {
+  uint8_t address[16];
+  uint32_t prefix;
+};
+
+struct eth_port {
+  struct eth_port *next;
+  const struct pst_host *host;
+  char identity[ETH_TEXT_MAX]; /* as the options name it, for messages, too */
+  char name[RTE_ETH_NAME_MAX_LEN];
+  char arguments[ETH_TEXT_MAX]; /* that DPDK was given */
+  char socket[108];
+  uint16_t id;
+  const struct eth_driver *driver;
+  struct rte_eth_dev_info info;
+  uint8_t mac[ETH_MAC_BYTES];
+  uint16_t vlan; /* ETH_UNTAGGED: none */
+  uint32_t mtu;
+  uint32_t descriptors;
+  bool wants_mtu, descriptors_fixed; /* by an option */
+  uint32_t netdev; /* index of the kernel's interface whose addresses it has; 0: its own */
+  struct eth_network networks[ETH_NETWORKS_MAX];
+  uint32_t network_count;
+  uint8_t gateways[2][16]; /* of IPv4, of IPv6; all 0: none */
+
+  struct pst_device **devices;
+  uint32_t device_count;
+  bool is_configured;
+  bool is_running;       /* bursts are allowed */
+  bool was_parked;       /* DPDK's device was another port's before */
+  bool waits_for_server; /* it starts only when its peer is there: tried again until then */
+  struct eth_rxq *rxqs;
+  uint32_t rxq_count;
+  struct eth_txq *txqs;
+  uint32_t txq_count;
+  bool is_shared;             /* more than one worker polls it */
+  struct eth_table *table;    /* receivers by UDP port */
+  uint16_t next_port;         /* to try, where a free one is to be chosen */
+  uint8_t ip_sum, udp_sum[2]; /* enum eth_checksum: of IPv4 headers; of UDP over IPv4 and IPv6 */
+  bool reads_by_reference;    /* it sends from other memory than its own */
+  uint32_t segments_max;      /* of one packet that it sends */
+  char copy_reason[160];      /* why payloads are copied; "": they are not */
+
+  rte_spinlock_t control_lock;
+  struct eth_neighbours *neighbours; /* NULL: the kernel's */
+  struct eth_groups *groups;         /* NULL: the kernel's */
+  bool is_up;
+  uint64_t link_due_ns, down_since_ns;
+  struct rte_eth_stats before; /* when it started */
+  /* The driver may hold mbufs until it is closed: pools end with the port. */
+  struct eth_pool **pools;
+  uint32_t pool_count;
+  struct rte_ring *wire; /* of the driver ring: what it receives from */
+  struct rte_mempool **mempools;
+  uint32_t mempool_count;
+};
+
+/* The port that the options name: opened, or another device's. 0; -ENODEV, -EBUSY, …, logged. */
+int eth_port_open(struct pst_device *device, const struct pst_options *options,
+                  struct eth_port **port);
+/* The device leaves; the last one closes the port. */
+void eth_port_leave(struct eth_port *port, struct pst_device *device);
+/* All its devices have started: configure it, and start. 0, or -errno, logged. */
+int eth_port_start(struct eth_port *port);
+/* Start the device. Not logged. */
+int eth_port_run(struct eth_port *port);
+
+static inline bool eth_port_is_running(const struct eth_port *port)
+{
+  return __atomic_load_n(&port->is_running, __ATOMIC_ACQUIRE);
+}
+
+/* Has it started, so that nothing more is opened on it? Logged. */
+bool eth_port_is_sealed(const struct eth_port *port);
+
+/* addresses.c: of the options, of the netdev, or link-local ones. 0, or -errno, logged. */
+int eth_port_find_networks(struct eth_port *port, const struct pst_options *options);
+/* Its address of the family; NULL: none. */
+const struct eth_network *eth_port_network(const struct eth_port *port, int family);
+/* A UDP port: `wanted`, or a free one; where the kernel has the address, a socket holds it there.
+ * 0; -EADDRINUSE, …, logged. */
+int eth_port_take_udp(struct pst_endpoint *endpoint, uint16_t wanted);
+
+/* configure.c: queues, pools and offloads of a port whose devices are all known. 0, or -errno,
+ * logged. */
+int eth_port_configure(struct eth_port *port);
+/* The queue that receives into the ring takes no more frames. */
+void eth_port_end_ring(struct eth_port *port, struct pst_ring *ring);
+/* The endpoint receives no more. */
+void eth_port_end_receiver(struct eth_port *port, struct pst_endpoint *endpoint);
+
+/* control.c: what is due of neighbours, memberships and link. Called by poll now and then. */
+void eth_port_step(struct pst_worker *worker, uint64_t now_ns);
+/* A frame for the control plane. */
+void eth_port_control(struct pst_worker *worker, const struct eth_bytes *frame,
+                      const struct eth_packet *packet);
+
+#define ETH_PORT_LOG(port, level, text, ...)                                                       \
+  (port)->host->log((port)->host, level, "port %s: " text,                                         \
+                    (port)->identity __VA_OPT__(, ) __VA_ARGS__)
+#define ETH_PORT_REFUSE(port, code, ...) (ETH_PORT_LOG(port, PST_LOG_ERROR, __VA_ARGS__), (code))
+
+#endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a burst to the receivers of its frames. */
+#include "queue.h"
+
+#include "pool.h"
+#include "port.h"
+
+/* What the driver says of a frame's checksums. */
+static uint32_t frame_known(const struct eth_port *port, const struct rte_mbuf *mbuf)
+{
+  uint32_t known = port->driver->traits & ETH_VIRTUAL ? ETH_PARTIAL_IS_GOOD : 0;
+
+  if ((mbuf->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
+    known |= ETH_IP_IS_GOOD;
+  if ((mbuf->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+    known |= ETH_UDP_IS_GOOD;
+  if ((mbuf->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD)
+    known |= ETH_UDP_IS_BAD;
+  return known;
+}
+
+/* For this port, and in its VLAN? */
+static bool frame_is_ours(const struct eth_port *port, const struct rte_mbuf *mbuf,
+                          const struct eth_packet *packet)
+{
+  const uint8_t *to = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+  uint32_t vlan = eth_packet_vlan(packet);
+
+  if (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)
+    vlan = mbuf->vlan_tci & 0xfffu;
+  return ((to[0] & 1) || memcmp(to, port->mac, ETH_MAC_BYTES) == 0) &&
+         vlan == (port->vlan == ETH_UNTAGGED ? 0 : port->vlan);
+}
+
+static struct pst_endpoint *find_receiver(const struct eth_port *port,
+                                          const struct eth_packet *packet)
+{
+  struct pst_endpoint *at = port->table->chains[packet->to.port];
+
+  while (at && memcmp(at->at, packet->to.address, sizeof(at->at)) != 0)
+    at = at->next;
+  return at;
+}
+
+/* Into the inbox of an endpoint, perhaps another worker's. */
+static void put_inbox(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
+                      const struct eth_packet *packet)
+{
+  memcpy(rte_mbuf_to_priv(mbuf), packet, sizeof(*packet));
+  if (rte_ring_sp_enqueue(endpoint->rx->inbox, mbuf) == 0)
+    return;
+  endpoint->rx->counts.no_buffer++;
+  rte_pktmbuf_free(mbuf);
+}
+
+/* What a poll writes to. */
+struct out {
+  struct pst_completion *at;
+  uint32_t n, max;
+  uint64_t now_ns;
+};
+
+/* False: it stays where it is, until there is a slot or a peer. */
+static bool give(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
+                 const struct eth_packet *packet, struct out *out)
+{
+  bool is_kept = false;
+
+  if (endpoint->rx->inbox) {
+    put_inbox(endpoint, mbuf, packet);
+    return true;
+  }
+  if (endpoint->dg.cpu.closing.mode) {
+    rte_pktmbuf_free(mbuf);
+    return true;
+  }
+  if (!dg_is_connected(&endpoint->dg) || out->n == out->max)
+    return false;
+  struct eth_pool *pool = endpoint->rx->queue->ring->pool;
+  if (eth_pool_slot(pool, mbuf) == UINT32_MAX && !(mbuf = eth_pool_swap(pool, mbuf)))
+    return false;
+  out->n += eth_rx_take(endpoint, mbuf, packet, out->now_ns, out->at + out->n, out->max - out->n,
+                        &is_kept);
+  if (!is_kept)
+    rte_pktmbuf_free(mbuf);
+  return true;
+}
+
+/* False: it stays where it is. */
+static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rte_mbuf *mbuf,
+                     struct out *out)
+{
+  const struct eth_port *port = queue->port;
+  const struct eth_bytes frame = {rte_pktmbuf_mtod(mbuf, const uint8_t *), mbuf->data_len,
+                                  mbuf->pkt_len};
+  struct pst_endpoint *endpoint;
+  struct eth_packet packet;
+  enum eth_verdict verdict = eth_parse(&frame, frame_known(port, mbuf), &packet);
+
+  if (verdict == ETH_IS_UDP && frame_is_ours(port, mbuf, &packet)) {
+    endpoint = find_receiver(port, &packet);
+    if (endpoint)
+      return give(endpoint, mbuf, &packet, out);
+    queue->not_ours++;
+  } else if (verdict < ETH_IS_OTHER && frame_is_ours(port, mbuf, &packet)) {
+    eth_port_control(worker, &frame, &packet);
+  } else if (verdict < ETH_TRUNCATED) {
+    queue->other++;
+  } else {
+    queue->damaged++;
+  }
+  rte_pktmbuf_free(mbuf);
+  return true;
+}
+
+/* False: nothing more is to be had now. A queue of one receiver leaves in the device what its inbox
+ * has no room for. */
+static bool refill(struct eth_rxq *queue)
+{
+  if (queue->only && queue->only->rx->inbox &&
+      rte_ring_free_count(queue->only->rx->inbox) < ETH_BURST)
+    return false;
+  queue->at = 0;
+  queue->count = rte_eth_rx_burst(queue->port->id, queue->index, queue->batch, ETH_BURST);
+  return queue->count > 0;
+}
+
+uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct pst_completion *out,
+                      uint32_t max)
+{
+  const struct pst_host *host = queue->port->host;
+  struct out to = {.at = out, .max = max};
+  uint32_t bursts = 0;
+
+  if (queue->is_shared && !rte_spinlock_trylock(&queue->lock))
+    return 0;
+  while (to.n < max && (queue->at < queue->count || (bursts++ < 8 && refill(queue)))) {
+    if (!to.now_ns)
+      to.now_ns = host->clock_ns(host);
+    if (!dispatch(queue, worker, queue->batch[queue->at], &to))
+      break;
+    queue->at++;
+  }
+  if (queue->is_shared)
+    rte_spinlock_unlock(&queue->lock);
+  return to.n;
+}
+
+void eth_rxq_drop(struct eth_rxq *queue)
+{
+  while (queue->at < queue->count)
+    rte_pktmbuf_free(queue->batch[queue->at++]);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A port's queues, and who receives what arrives. */
+#ifndef ETHERNET_QUEUE_H
+#define ETHERNET_QUEUE_H
+
+#include <rte_spinlock.h>
+
+#include "ethernet.h"
+
+struct eth_port;
+
+struct eth_rxq {
+  struct eth_port *port;
+  uint16_t index;
+  rte_spinlock_t lock;
+  bool is_shared; /* several workers poll it */
+  /* One of: the ring that is its pool; memory of its own. */
+  struct pst_ring *ring;
+  struct rte_mempool *own;
+  struct pst_endpoint *only; /* the one receiver on it; NULL: none, or several */
+  uint32_t receivers;
+  /* Received and not yet dispatched, from `at`. */
+  struct rte_mbuf *batch[ETH_BURST];
+  uint32_t at, count;
+  uint64_t not_ours, other, damaged;
+};
+
+struct eth_txq {
+  struct eth_port *port;
+  uint16_t index;
+  rte_spinlock_t lock;
+  bool is_shared;
+};
+
+/* Receivers by their UDP port. */
+struct eth_table {
+  struct pst_endpoint *chains[65536];
+};
+
+/* Burst and dispatch on behalf of a worker: completions of its endpoints whose frames lie in slots;
+ * the others' frames go to their inboxes. Returns how many completions. */
+uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct pst_completion *out,
+                      uint32_t max);
+/* What was received and not dispatched is let go. */
+void eth_rxq_drop(struct eth_rxq *queue);
+
+/* As many of n as the queue takes. */
+static inline uint32_t eth_txq_burst(struct eth_txq *queue, uint16_t port, struct rte_mbuf **mbufs,
+                                     uint32_t n)
+{
+  if (queue->is_shared)
+    rte_spinlock_lock(&queue->lock);
+  uint32_t sent = rte_eth_tx_burst(port, queue->index, mbufs, (uint16_t)n);
+  if (queue->is_shared)
+    rte_spinlock_unlock(&queue->lock);
+  return sent;
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a frame to a MESSAGE: where it landed, or by a copy into a slot. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "pool.h"
+#include "port.h"
+
+/* Losses of the medium, in flow.h's numbers. */
+enum { ETH_LOST_NO_BUFFER = 0 };
+static const char *const causes[] = {"no_buffer", NULL};
+
+static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
+                                    const struct rte_mbuf *mbuf, const struct eth_packet *packet,
+                                    uint64_t now_ns)
+{
+  const uint8_t *payload = rte_pktmbuf_mtod(mbuf, const uint8_t *) + packet->offset;
+
+  return (struct dg_arrival){.source = &packet->from,
+                             .header = payload,
+                             .rest = payload + endpoint->dg.header_bytes,
+                             .total = packet->length,
+                             .readable = mbuf->data_len - packet->offset,
+                             .is_cut = mbuf->nb_segs > 1,
+                             .time_ns = now_ns};
+}
+
+/* ---- Where it landed ------------------------------------------------------------------------- */
+
+struct landing {
+  struct pst_endpoint *endpoint;
+  const struct rte_mbuf *mbuf;
+  const uint8_t *rest;
+  bool is_kept;
+};
+
+static struct dg_landed land(void *context)
+{
+  struct landing *landing = context;
+  const struct pst_cpu_ring *ring = landing->endpoint->dg.cpu.ring;
+  struct dg_landed landed;
+
+  landed.slot = eth_pool_slot(landing->endpoint->rx->queue->ring->pool, landing->mbuf);
+  landed.at = (uint32_t)(landing->rest - pst_cpu_slot(ring, landed.slot));
+  landing->is_kept = true;
+  return landed;
+}
+
+uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
+                     const struct eth_packet *packet, uint64_t now_ns, struct pst_completion *out,
+                     uint32_t max, bool *is_kept)
+{
+  struct dg_arrival arrival = arrival_of(endpoint, mbuf, packet, now_ns);
+  struct landing landing = {.endpoint = endpoint, .mbuf = mbuf, .rest = arrival.rest};
+  uint32_t n = dg_receiver_take(&endpoint->rx->receiver, &endpoint->dg.cpu, &arrival, land,
+                                &landing, out, max);
+
+  endpoint->rx->counts.frames++;
+  *is_kept = landing.is_kept;
+  return n;
+}
+
+/* ---- By a copy --------------------------------------------------------------------------------
+ */
+
+struct copying {
+  struct pst_endpoint *endpoint;
+  const struct dg_arrival *arrival;
+};
+
+static struct dg_landed copy(void *context)
+{
+  const struct copying *copying = context;
+  struct pst_cpu_ring *ring = copying->endpoint->dg.cpu.ring;
+  struct dg_landed landed = {.slot = pst_slots_take(&ring->slots), .at = 0};
+
+  memcpy(pst_cpu_slot(ring, landed.slot), copying->arrival->rest,
+         copying->arrival->total - copying->endpoint->dg.header_bytes);
+  copying->endpoint->rx->counts.copied++;
+  return landed;
+}
+
+/* Frames that the inbox had no room for, told to the flow before the next one. */
+static void tell_lost(struct eth_rx *rx)
+{
+  uint64_t lost = __atomic_load_n(&rx->counts.no_buffer, __ATOMIC_RELAXED);
+
+  if (lost == rx->lost_told)
+    return;
+  dg_flow_lost(&rx->receiver.flow, ETH_LOST_NO_BUFFER, (uint32_t)(lost - rx->lost_told));
+  rx->lost_told = lost;
+}
+
+uint32_t eth_rx_copy(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  const struct pst_host *host = endpoint->dg.device->host;
+  struct eth_rx *rx = endpoint->rx;
+  struct pst_slots *slots = &endpoint->dg.cpu.ring->slots;
+  struct rte_mbuf *mbufs[ETH_BURST];
+  uint64_t now_ns = 0;
+  uint32_t n = 0, taken = 0;
+  void *object;
+
+  while (n < max && slots->free_count && taken < ETH_BURST &&
+         rte_ring_sc_dequeue(rx->inbox, &object) == 0) {
+    struct rte_mbuf *mbuf = mbufs[taken++] = object;
+    if (endpoint->dg.cpu.closing.mode)
+      continue;
+    if (!now_ns)
+      now_ns = host->clock_ns(host);
+    struct dg_arrival arrival = arrival_of(endpoint, mbuf, rte_mbuf_to_priv(mbuf), now_ns);
+    struct copying copying = {endpoint, &arrival};
+    tell_lost(rx);
+    n += dg_receiver_take(&rx->receiver, &endpoint->dg.cpu, &arrival, copy, &copying, out + n,
+                          max - n);
+    rx->counts.frames++;
+  }
+  rte_pktmbuf_free_bulk(mbufs, taken);
+  return n;
+}
+
+/* ---- Opened and closed ------------------------------------------------------------------------
+ */
+
+int eth_rx_open(struct pst_endpoint *endpoint)
+{
+  struct eth_rx *rx = calloc(1, sizeof(*rx));
+
+  if (!rx)
+    return -ENOMEM;
+  rx->joined_fd = -1;
+  rx->receiver.causes = causes;
+  endpoint->rx = rx;
+  endpoint->dg.receiver = &rx->receiver;
+  return 0;
+}
+
+int eth_rx_start(struct pst_endpoint *endpoint, struct eth_rxq *queue)
+{
+  char name[RTE_RING_NAMESIZE];
+
+  endpoint->rx->queue = queue;
+  if (queue->ring)
+    return 0;
+  eth_name_make(name, sizeof(name));
+  endpoint->rx->inbox = rte_ring_create(name, ETH_INBOX, SOCKET_ID_ANY, RING_F_EXACT_SZ);
+  return endpoint->rx->inbox ? 0 : -ENOMEM;
+}
+
+void eth_rx_close(struct pst_endpoint *endpoint)
+{
+  struct eth_rx *rx = endpoint->rx;
+  void *object;
+
+  if (!rx)
+    return;
+  if (endpoint->dg.cpu.ring)
+    dg_receiver_end(&rx->receiver, endpoint->dg.cpu.ring);
+  while (rx->inbox && rte_ring_sc_dequeue(rx->inbox, &object) == 0)
+    rte_pktmbuf_free(object);
+  rte_ring_free(rx->inbox);
+  if (rx->joined_fd >= 0)
+    close(rx->joined_fd);
+  free(rx);
+  endpoint->rx = NULL;
+}

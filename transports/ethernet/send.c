@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From requests to bursts.
+ *
+ * A driver that holds nothing after a burst has the payload by reference for that long, and its
+ * requests are DONE at once. One that holds mbufs gets a *flight* for each request: what the
+ * payload's segments share, which DPDK calls back when the last of them is free. Flights end in any
+ * order; DONEs are given in the order of posts. A driver that cannot read other memory gets copies.
+ */
+#include <stdio.h>
+
+#include <rte_mempool.h>
+
+#include "../datagram/post.h"
+#include "port.h"
+
+struct eth_flight {
+  struct rte_mbuf_ext_shared_info shared;
+  uint64_t cookie;
+  bool is_over; /* written by whoever frees the last segment */
+};
+
+/* ---- Memory under way -------------------------------------------------------------------------
+ */
+
+static void flight_over(void *address, void *opaque)
+{
+  struct eth_flight *flight = opaque;
+
+  (void)address;
+  if (flight)
+    __atomic_store_n(&flight->is_over, true, __ATOMIC_RELEASE);
+}
+
+void eth_tx_reap(struct pst_endpoint *endpoint)
+{
+  struct eth_tx *tx = endpoint->tx;
+  const struct eth_port *port = endpoint->worker->device->port;
+  const struct eth_txq *queue = endpoint->worker->txq;
+
+  if (tx->flight_tail == tx->flight_head)
+    return;
+  /* What either does in a driver that has it: look for mbufs that are sent. */
+  if (!queue->is_shared && rte_eth_tx_done_cleanup(port->id, queue->index, 0) < 0)
+    rte_eth_tx_descriptor_status(port->id, queue->index, 0);
+  while (tx->flight_tail != tx->flight_head) {
+    const struct eth_flight *flight = &tx->flights[tx->flight_tail & tx->flight_mask];
+    if (!__atomic_load_n(&flight->is_over, __ATOMIC_ACQUIRE))
+      break;
+    tx->flight_tail++;
+    pst_dones_push(&endpoint->dg.cpu.dones, PST_OP_SEND, 0, flight->cookie, 1);
+  }
+}
+
+/* ---- A message's mbufs ------------------------------------------------------------------------
+ */
+
+static uint64_t piece_sum(const struct pst_piece *pieces, uint32_t count, uint64_t sum)
+{
+  uint64_t bytes = 0;
+
+  for (uint32_t i = 0; i < count; bytes += pieces[i++].length) {
+    if (!pieces[i].length)
+      continue;
+    uint64_t one =
+        eth_sum(pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, pieces[i].length, 0);
+    sum += bytes & 1 ? eth_sum_odd(one) : one;
+  }
+  return sum;
+}
+
+/* All headers, those of the framing included, at `to`. */
+static void write_headers(struct pst_endpoint *endpoint, const struct pst_request *request,
+                          uint64_t now_ns, uint8_t *to)
+{
+  struct eth_tx *tx = endpoint->tx;
+  const uint32_t header = endpoint->dg.header_bytes;
+  uint8_t *framing = to + tx->template.length;
+  uint64_t sum = 0;
+  uint32_t bytes = 0, count;
+  struct pst_piece one;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+
+  if (tx->sender.sums)
+    for (uint32_t i = 0; i < count; i++)
+      if (pieces[i].length)
+        bytes +=
+            dg_byte_sum(pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, pieces[i].length);
+  if (header)
+    dg_sender_header(&tx->sender, request->u.send.sequence, bytes, now_ns, framing);
+  if (tx->template.udp_checksum == ETH_CHECKSUM_SOFTWARE)
+    sum = piece_sum(pieces, count, eth_sum(framing, header, 0));
+  eth_template_write(&tx->template, to, header + (uint32_t)request->arg.length, tx->identifier++,
+                     sum);
+}
+
+static void mark_offloads(const struct pst_endpoint *endpoint, struct rte_mbuf *mbuf)
+{
+  const struct eth_template *template = &endpoint->tx->template;
+
+  mbuf->l2_len = template->ip_at;
+  mbuf->l3_len = (uint16_t)(template->udp_at - template->ip_at);
+  if (template->is_v4 && !template->sums_ip)
+    mbuf->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM;
+  if (template->udp_checksum == ETH_CHECKSUM_OFFLOAD)
+    mbuf->ol_flags |=
+        RTE_MBUF_F_TX_UDP_CKSUM | (template->is_v4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
+}
+
+/* A segment of somebody else's memory. */
+static void refer(struct rte_mbuf *mbuf, uint8_t *at, uint32_t length,
+                  struct rte_mbuf_ext_shared_info *shared)
+{
+  rte_pktmbuf_attach_extbuf(mbuf, at, (rte_iova_t)(uintptr_t)at, (uint16_t)length, shared);
+  mbuf->data_off = 0;
+  mbuf->data_len = (uint16_t)length;
+}
+
+static struct rte_mbuf *make_copy(struct pst_endpoint *endpoint, const struct pst_request *request,
+                                  uint64_t now_ns)
+{
+  const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
+  struct rte_mbuf *mbuf = rte_pktmbuf_alloc(endpoint->worker->out);
+
+  if (!mbuf)
+    return NULL;
+  write_headers(endpoint, request, now_ns, rte_pktmbuf_mtod(mbuf, uint8_t *));
+  pst_cpu_gather(rte_pktmbuf_mtod(mbuf, uint8_t *) + headers, request);
+  mbuf->data_len = (uint16_t)(headers + request->arg.length);
+  mbuf->pkt_len = mbuf->data_len;
+  return mbuf;
+}
+
+/* The header in the headroom of the payload: one segment. */
+static struct rte_mbuf *make_whole(struct pst_endpoint *endpoint, const struct pst_request *request,
+                                   uint64_t now_ns, struct rte_mbuf_ext_shared_info *shared)
+{
+  const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
+  struct rte_mbuf *mbuf = rte_pktmbuf_alloc(endpoint->worker->out);
+  uint8_t *at = pst_cpu_mr_of(request->local.mr)->base + request->offset - headers;
+
+  if (!mbuf)
+    return NULL;
+  rte_mbuf_ext_refcnt_set(shared, 1);
+  write_headers(endpoint, request, now_ns, at);
+  refer(mbuf, at, headers + (uint32_t)request->arg.length, shared);
+  mbuf->pkt_len = mbuf->data_len;
+  return mbuf;
+}
+
+/* A segment of headers, and one for each piece. */
+static struct rte_mbuf *make_chain(struct pst_endpoint *endpoint, const struct pst_request *request,
+                                   uint64_t now_ns, struct rte_mbuf_ext_shared_info *shared)
+{
+  const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
+  struct rte_mempool *out = endpoint->worker->out;
+  struct rte_mbuf *mbuf = rte_pktmbuf_alloc(out), *last = mbuf;
+  struct pst_piece one;
+  uint32_t count, segments = 0;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+
+  if (!mbuf)
+    return NULL;
+  write_headers(endpoint, request, now_ns, rte_pktmbuf_mtod(mbuf, uint8_t *));
+  mbuf->data_len = (uint16_t)headers;
+  mbuf->pkt_len = headers + (uint32_t)request->arg.length;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!pieces[i].length)
+      continue;
+    struct rte_mbuf *segment = rte_pktmbuf_alloc(out);
+    if (!segment) {
+      rte_mbuf_ext_refcnt_set(shared, (uint16_t)(segments + 1)); /* nobody is called back */
+      rte_pktmbuf_free(mbuf);
+      return NULL;
+    }
+    rte_mbuf_ext_refcnt_set(shared, (uint16_t)++segments);
+    refer(segment, pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, (uint32_t)pieces[i].length,
+          shared);
+    last->next = segment;
+    last = segment;
+    mbuf->nb_segs++;
+  }
+  return mbuf;
+}
+
+static bool goes_whole(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  return (request->flags & PST_REQUEST_EXCLUSIVE) && !request->piece_count && request->arg.length &&
+         request->offset >= endpoint->tx->template.length + endpoint->dg.header_bytes;
+}
+
+static uint32_t segments_of(const struct pst_request *request)
+{
+  return request->piece_count ? request->piece_count : 1u;
+}
+
+/* NULL: no mbuf is free. */
+static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_request *request,
+                             uint32_t index, uint64_t now_ns)
+{
+  const struct eth_port *port = endpoint->worker->device->port;
+  struct eth_tx *tx = endpoint->tx;
+  struct rte_mbuf_ext_shared_info *shared = &endpoint->worker->shared[index];
+  struct eth_flight *flight = NULL;
+  struct rte_mbuf *mbuf;
+
+  if (tx->flights) {
+    flight = &tx->flights[(tx->flight_head + index) & tx->flight_mask];
+    shared = &flight->shared;
+    flight->cookie = request->cookie;
+    flight->is_over = !request->arg.length || !port->reads_by_reference;
+  }
+  shared->free_cb = flight_over;
+  shared->fcb_opaque = flight;
+  if (!port->reads_by_reference)
+    mbuf = make_copy(endpoint, request, now_ns);
+  else if (goes_whole(endpoint, request))
+    mbuf = make_whole(endpoint, request, now_ns, shared);
+  else if (port->driver->traits & ETH_ONE_SEGMENT || segments_of(request) >= port->segments_max)
+    mbuf = make_copy(endpoint, request, now_ns);
+  else
+    mbuf = make_chain(endpoint, request, now_ns, shared);
+  if (mbuf && flight && !RTE_MBUF_HAS_EXTBUF(mbuf) && mbuf->nb_segs == 1)
+    flight->is_over = true; /* a copy */
+  if (mbuf)
+    mark_offloads(endpoint, mbuf);
+  return mbuf;
+}
+
+/* ---- Bursts ------------------------------------------------------------------------------------
+ */
+
+/* The queue took nothing: 0 for a while, and then all of it is dropped, until it takes again. */
+static uint32_t give_up(struct pst_endpoint *endpoint, uint32_t n)
+{
+  const struct pst_host *host = endpoint->dg.device->host;
+  struct eth_tx *tx = endpoint->tx;
+  const uint64_t now_ns = host->clock_ns(host);
+
+  if (!tx->full_since_ns)
+    tx->full_since_ns = now_ns;
+  if (now_ns - tx->full_since_ns < endpoint->worker->device->patience_ns)
+    return 0;
+  if (!tx->told_full)
+    DG_TELL(&endpoint->dg, PST_LOG_WARN,
+            "the queue of port %s takes nothing any more (the link is %s): what is sent meanwhile "
+            "is dropped and counted as device_full; is the peer there, and does it receive?",
+            endpoint->worker->device->port->identity,
+            endpoint->worker->device->port->is_up ? "up" : "down");
+  tx->told_full = true;
+  tx->device_full += n;
+  return n;
+}
+
+/* DONE, or under way. */
+static void account(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                    bool is_sent)
+{
+  struct eth_tx *tx = endpoint->tx;
+
+  if (n == 0)
+    return;
+  for (uint32_t i = 0; is_sent && i < n; i++)
+    tx->bytes += requests[i].arg.length;
+  if (is_sent)
+    tx->messages += n;
+  if (!tx->flights) {
+    pst_dones_push(&endpoint->dg.cpu.dones, PST_OP_SEND, 0, requests[n - 1].cookie, n);
+    return;
+  }
+  for (uint32_t i = 0; !is_sent && i < n; i++)
+    tx->flights[(tx->flight_head + i) & tx->flight_mask].is_over = true;
+  tx->flight_head += n;
+}
+
+/* As many SENDs as one burst has. Returns how many requests were taken; *rc: why no more. */
+static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                          uint32_t n, uint64_t now_ns, int *rc)
+{
+  struct pst_worker *worker = endpoint->worker;
+  struct eth_port *port = worker->device->port;
+  struct rte_mbuf *mbufs[ETH_BURST];
+  uint32_t made = 0, sent = 0;
+  int wrong = 0;
+
+  for (; made < n && made < ETH_BURST && requests[made].opcode == PST_OP_SEND; made++) {
+    wrong = dg_send_check(&endpoint->dg, &requests[made]);
+    if (wrong || !(mbufs[made] = make(endpoint, &requests[made], made, now_ns)))
+      break;
+  }
+  if (made == 0) { /* no mbuf is free: the device has them all */
+    uint32_t given_up = wrong ? 0 : give_up(endpoint, 1);
+    account(endpoint, requests, given_up, false);
+    *rc = wrong ? wrong : given_up ? 0 : -EAGAIN;
+    return given_up;
+  }
+  sent = eth_port_is_running(port) ? eth_txq_burst(worker->txq, port->id, mbufs, made) : 0;
+  account(endpoint, requests, sent, true);
+  if (sent)
+    endpoint->tx->full_since_ns = 0;
+  if (sent == made)
+    return made;
+  for (uint32_t i = sent; i < made; i++)
+    rte_pktmbuf_free(mbufs[i]);
+  uint32_t dropped = sent ? 0 : give_up(endpoint, made);
+  account(endpoint, requests, dropped, false);
+  if (!sent && !dropped)
+    *rc = -EAGAIN;
+  return sent + dropped;
+}
+
+static uint32_t post_sends(struct dg_endpoint *dg, const struct pst_request *requests, uint32_t n,
+                           uint64_t now_ns, int *rc)
+{
+  struct pst_endpoint *endpoint = (struct pst_endpoint *)dg;
+  uint32_t taken = 0;
+
+  while (taken < n && requests[taken].opcode == PST_OP_SEND && *rc == 0)
+    taken += send_some(endpoint, requests + taken, n - taken, now_ns, rc);
+  return taken;
+}
+
+int eth_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+             uint32_t *wait)
+{
+  return dg_post(&endpoint->dg, requests, n, wait, post_sends);
+}
+
+void eth_send_control(struct pst_worker *worker, const uint8_t *frame, uint32_t length)
+{
+  struct rte_mbuf *mbuf = worker->out ? rte_pktmbuf_alloc(worker->out) : NULL;
+  uint32_t padded = length + eth_padding(length);
+
+  if (!mbuf)
+    return;
+  if (rte_pktmbuf_tailroom(mbuf) < padded) {
+    rte_pktmbuf_free(mbuf);
+    return;
+  }
+  memset(rte_pktmbuf_mtod(mbuf, uint8_t *), 0, padded);
+  memcpy(rte_pktmbuf_mtod(mbuf, uint8_t *), frame, length);
+  mbuf->data_len = (uint16_t)padded;
+  mbuf->pkt_len = padded;
+  if (!eth_port_is_running(worker->device->port) ||
+      eth_txq_burst(worker->txq, worker->device->port->id, &mbuf, 1) == 0)
+    rte_pktmbuf_free(mbuf);
+}
+
+/* ---- Opened and closed -------------------------------------------------------------------------
+ */
+
+int eth_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options)
+{
+  const struct pst_host *host = endpoint->dg.device->host;
+  struct eth_tx *tx = calloc(1, sizeof(*tx));
+  uint64_t ttl = host->option_uint(options, "ttl");
+
+  if (!tx)
+    return -ENOMEM;
+  endpoint->tx = tx;
+  endpoint->dg.sender = &tx->sender;
+  tx->hop_limit =
+      ttl ? (uint8_t)ttl
+      : endpoint->dg.to.any.sa_family != AF_UNSPEC && dg_address_is_multicast(&endpoint->dg.to)
+          ? 1
+          : 64;
+  tx->traffic_class = (uint8_t)(host->option_uint(options, "dscp") << 2);
+  tx->has_mac = eth_mac_read(host->option_string(options, "to_mac"), tx->mac);
+  return dg_sender_open(&tx->sender, endpoint->dg.device, options);
+}
+
+int eth_tx_start(struct pst_endpoint *endpoint)
+{
+  const struct eth_port *port = endpoint->worker->device->port;
+  struct eth_tx *tx = endpoint->tx;
+  uint32_t room = ETH_BURST;
+
+  if (port->driver->traits & ETH_DONE_AT_ONCE || !port->reads_by_reference)
+    return 0;
+  while (room < endpoint->dg.cpu.params.requests)
+    room <<= 1;
+  tx->flights = calloc(room, sizeof(*tx->flights));
+  tx->flight_mask = room - 1;
+  return tx->flights ? 0 : -ENOMEM;
+}
+
+void eth_tx_close(struct pst_endpoint *endpoint)
+{
+  if (!endpoint->tx)
+    return;
+  eth_peer_forget(endpoint);
+  free(endpoint->tx->flights);
+  free(endpoint->tx);
+  endpoint->tx = NULL;
+}
