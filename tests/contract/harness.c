@@ -146,11 +146,13 @@ static void fit(struct contract_params *params, const struct pst_limits *limits)
     params->message = limits->message_max;
 }
 
-void contract_side_open(const struct contract_variant *variant,
-                        const struct contract_params *wanted, bool second, bool receiver,
-                        struct contract_side *side)
+void contract_side_open(const struct contract_variant *of, const struct contract_params *wanted,
+                        bool second, bool receiver, struct contract_side *side)
 {
   struct contract_params fitted = *wanted, *params = &fitted;
+  struct contract_variant own = *of, *variant = &own;
+  if (!receiver && of->sender_options)
+    own.options = of->sender_options;
   contract_image_open(variant, second, &side->image);
   const struct pst_transport_ops *ops = side->image.ops;
   contract_device_open(variant, &side->image, !variant->apart, params->sleep, &side->device);

@@ -6,6 +6,7 @@
  *     transport <variant> <plugin> [<memory plugin>]
  */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "datagram.h"
 #include "harness.h"
@@ -23,6 +24,9 @@
 #define UDP_CAPABILITIES                                                                           \
   (PST_CAP_SEND | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS |           \
    PST_CAP_FOREIGN)
+
+#define ETHERNET_CAPABILITIES                                                                      \
+  (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_IN_PROCESS | PST_CAP_FOREIGN)
 
 static struct contract_variant variants[] = {
     {
@@ -78,6 +82,56 @@ static struct contract_variant variants[] = {
         .apart = true,
         .accounts = true,
         .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
+    },
+    /* DPDK's ports: two that share memory of the process, and two ends of a memif. */
+    {
+        .name = "ethernet-ring",
+        .options = "driver=ring,device=w,role=server,mtu=4000",
+        .sender_options = "driver=ring,device=w,role=client,mtu=4000",
+        .capabilities = ETHERNET_CAPABILITIES,
+    },
+    {
+        .name = "ethernet-memif",
+        .options = "driver=memif,socket=@,role=server,mtu=4000",
+        .sender_options = "driver=memif,socket=@,role=client,mtu=4000",
+        .capabilities = ETHERNET_CAPABILITIES,
+    },
+    {
+        .name = "ethernet-memif-rtp",
+        .options = "driver=memif,socket=@,role=server,mtu=4000,framing=rtp,vlan=7",
+        .sender_options = "driver=memif,socket=@,role=client,mtu=4000,framing=rtp,vlan=7",
+        .capabilities = ETHERNET_CAPABILITIES,
+    },
+    {
+        .name = "ethernet-memif-copy",
+        .options = "driver=memif,socket=@,role=server,mtu=4000,receive=copy,family=ipv6",
+        .sender_options = "driver=memif,socket=@,role=client,mtu=4000,receive=copy,family=ipv6",
+        .capabilities = ETHERNET_CAPABILITIES,
+    },
+    {
+        .name = "ethernet-memif-none",
+        .options = "driver=memif,socket=@,role=server,mtu=4000,framing=none",
+        .sender_options = "driver=memif,socket=@,role=client,mtu=4000,framing=none",
+        .capabilities = ETHERNET_CAPABILITIES & ~(uint64_t)PST_CAP_SEQUENCE,
+    },
+    /* On interfaces pa and pb, which ethernet_links.py makes. */
+    {
+        .name = "ethernet-af_packet",
+        .options = "driver=af_packet,netdev=pb,address=10.9.0.2/24",
+        .sender_options = "driver=af_packet,netdev=pa,address=10.9.0.1/24",
+        .capabilities = ETHERNET_CAPABILITIES,
+    },
+    {
+        .name = "ethernet-pcap",
+        .options = "driver=pcap,netdev=pb,address=10.9.0.2/24",
+        .sender_options = "driver=pcap,netdev=pa,address=10.9.0.1/24",
+        .capabilities = ETHERNET_CAPABILITIES,
+    },
+    {
+        .name = "ethernet-tap",
+        .options = "driver=tap,netdev=pb,mtu=4000,address=10.9.0.2/24",
+        .sender_options = "driver=tap,netdev=pa,mtu=4000,address=10.9.0.1/24",
+        .capabilities = ETHERNET_CAPABILITIES,
     },
     /* On whatever verbs device there is; a peer that is gone shows soon. */
     {
@@ -176,8 +230,21 @@ static struct contract_variant variants[] = {
     },
 };
 
+/* A socket of this run's: "@" stands for its path. */
+static const char *name_socket(const char *options, char text[256])
+{
+  const char *at = options ? strchr(options, '@') : NULL;
+
+  if (!at)
+    return options;
+  snprintf(text, 256, "%.*s/tmp/penstock-contract-%d%s", (int)(at - options), options,
+           (int)getpid(), at + 1);
+  return text;
+}
+
 int main(int argc, char **argv)
 {
+  char options[2][256];
   if (argc < 3 || argc > 4) {
     fprintf(stderr, "usage: %s VARIANT PLUGIN [MEMORY]\n", argv[0]);
     return 2;
@@ -187,6 +254,8 @@ int main(int argc, char **argv)
     if (strcmp(variant->name, argv[1]) != 0)
       continue;
     variant->plugin = argv[2];
+    variant->options = name_socket(variant->options, options[0]);
+    variant->sender_options = name_socket(variant->sender_options, options[1]);
     contract_memory_use(argv[3]);
     int failed = variant->capabilities & PST_CAP_RELIABLE ? contract_transport_run(variant)
                                                           : contract_datagram_run(variant);
