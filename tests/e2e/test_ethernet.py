@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin ethernet on DPDK's own links: shared memory, and interfaces of two namespaces."""
+import os
+import pathlib
+
+import netns
+from harness import BUILD, Case, main, yaml_stream
+from netns import DEVICE, FAR, IPV4, NEAR
+
+PLUGIN = BUILD / "transports" / "transport-ethernet.so"
+RUNTIME = pathlib.Path("/var/run/dpdk")
+DURATION = "1"
+
+
+def runtime_folders():
+    """Of DPDK's processes, those that are this plugin's."""
+    try:
+        return {path.name for path in RUNTIME.iterdir() if path.name.startswith("penstock-")}
+    except OSError:
+        return set()
+
+
+class Ethernet(Case):
+    def setUp(self):
+        super().setUp()
+        if not PLUGIN.exists():
+            self.skipTest("the plugin ethernet is not built: libdpdk was not found")
+        self.folders_before = runtime_folders()
+
+    def tearDown(self):
+        self.assertEqual(runtime_folders() - self.folders_before, set(), RUNTIME)
+        super().tearDown()
+
+    def yaml(self, transport, name="stream.yaml", address="127.0.0.1", **stream):
+        stream = {
+            "message": "1400 B",
+            "ring": "4096",
+            "sender": "{source: pattern, rate: 200 Mbps}",
+            "receiver": "{sink: verify}",
+            "expect": "{max_loss: 50%, max_corrupted: 0, verified: true}",
+            **stream,
+        }
+        return self.write(
+            name,
+            "penstock: 1\n"
+            f'control: {{address: "{address}:{self.port}", insecure: true}}\n'
+            f"transport: {transport}\n"
+            "streams:\n"
+            + "".join(f"  {line}\n" for line in yaml_stream(**stream).splitlines()),
+        )
+
+    def both(self, receiving, sending, prefixes=((), ()), sender_arguments=("--duration", DURATION)):
+        """The results of a receiver and of its sender, which agree."""
+        out = [self.folder / "receiver.json", self.folder / "sender.json"]
+        receiver = self.start("receive", receiving, "--json", out[0], prefix=prefixes[0])
+        sender = self.start("send", sending, *sender_arguments, "--json", out[1], prefix=prefixes[1])
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
+        streams = [self.only_stream(self.result(path.name)) for path in out]
+        for stream in streams:
+            self.assert_accounted(stream)
+            self.assertGreater(stream["messages_delivered"], 0)
+            self.assertEqual(stream["verified"], stream["messages_delivered"])
+        for key in ("messages_sent", "messages_delivered", "dropped"):
+            self.assertEqual(streams[0][key], streams[1][key], key)
+        return streams
+
+
+class OneHost(Ethernet):
+    def memif(self, more=""):
+        return f"{{plugin: ethernet, options: {{driver: memif, socket: {self.folder}/s{more}}}}}"
+
+    def test_ring_in_one_process(self):
+        config = self.yaml("{plugin: ethernet, options: {driver: ring, device: wire}}")
+        result, child = self.run_json("run", config, "--duration", DURATION)
+        stream = self.only_stream(result)
+        self.assert_accounted(stream)
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"], child)
+        self.assertEqual(stream["via"], "ring, copy")
+
+    def test_memif_receives_into_slots(self):
+        config = self.yaml(self.memif())
+        streams = self.both(config, config)
+        self.assertEqual(streams[0]["via"], "memif, slots")
+        self.assertEqual(streams[1]["via"], "memif, reference")
+        self.assertFalse((self.folder / "s").exists(), "the server's socket is left")
+
+    def test_memif_copies_into_two_rings(self):
+        second = yaml_stream(name="more", message="600 B", ring="512",
+                             sender="{source: pattern, rate: 50 Mbps}",
+                             receiver="{sink: verify}", expect="{max_loss: 50%}")
+        config = self.yaml(self.memif())
+        config.write_text(config.read_text() + "".join(f"  {line}\n" for line in second.splitlines()))
+        out = self.folder / "receiver.json"
+        receiver = self.start("receive", config, "--json", out)
+        sender = self.start("send", config, "--duration", DURATION)
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
+        streams = self.result(out.name)["streams"]
+        self.assertEqual([stream["via"] for stream in streams], ["memif, copy"] * 2)
+        for stream in streams:
+            self.assert_accounted(stream)
+            self.assertGreater(stream["messages_delivered"], 0)
+
+    def test_server_that_was_killed_leaves_no_obstacle(self):
+        config = self.yaml(self.memif())
+        receiver = self.start("receive", config)
+        receiver.wait_line("waiting at")
+        receiver.kill()
+        self.assertTrue((self.folder / "s").exists())
+        self.both(config, config)
+        for path in RUNTIME.glob("penstock-*"):  # none but of the killed one
+            self.assertIn(path.name, self.folders_before)
+
+    def test_second_server_is_refused_in_words(self):
+        config = self.yaml(self.memif())
+        receiver = self.start("receive", config)
+        receiver.wait_line("waiting at")
+        self.port += 1
+        second = self.run_program("receive", self.yaml(self.memif(), name="second.yaml"), expect=3)
+        self.assertIn("another program listens", second.stderr)
+        receiver.kill()
+
+    def test_interface_that_is_not_there(self):
+        config = self.yaml("{plugin: ethernet, options: {driver: af_packet, netdev: nowhere0}}")
+        child = self.run_program("receive", config, expect=3)
+        self.assertIn("there is no interface nowhere0", child.stderr)
+
+    def test_card_without_huge_pages_names_the_command(self):
+        free = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+        if free.exists() and int(free.read_text()):
+            self.skipTest("this machine has huge pages")
+        config = self.yaml('{plugin: ethernet, options: {device: "0000:ff:1f.6"}}')
+        child = self.run_program("receive", config, expect=3)
+        self.assertIn("nr_hugepages", child.stderr)
+        self.assertEqual(child.stdout, "")
+
+    def test_options_are_judged_without_a_device(self):
+        for options, words in (
+            ("{driver: memif}", "the path of a Unix socket"),
+            ("{}", "PCI address is missing"),
+            ("{driver: ring, address: [127.0.0.1]}", "not an address of a port"),
+            ("{driver: ring, eal: [--vdev=net_null0]}", "is not taken"),
+            ("{driver: ring, mac: '02:00:00:00:00:01'}", "keep the MAC"),
+            ("{driver: memif, socket: 'a,b'}", "DPDK takes no"),
+            ("{driver: ring, mtu: 100}", "is too small"),
+        ):
+            with self.subTest(options):
+                config = self.yaml(f"{{plugin: ethernet, options: {options}}}")
+                child = self.run_program("check", config, "--for", "receive", expect=2)
+                self.assertIn(words, child.stderr)
+
+
+class TwoNamespaces(Ethernet):
+    """With the plugin udp on the other side: one wire form."""
+
+    def setUp(self):
+        super().setUp()
+        self.spaces = netns.Namespaces()
+        self.addCleanup(self.spaces.close)
+        if not self.spaces.reaches(PLUGIN):
+            self.skipTest("an ordinary user cannot read the plugin")
+        # A card cuts and joins what udp hands over; DPDK's af_packet takes whole frames alone.
+        self.sides = [self.spaces.enter(NEAR), self.spaces.enter(FAR)]
+
+    def configs(self, plugins):
+        made = []
+        for side, plugin in zip((NEAR, FAR), plugins):
+            options = {
+                "ethernet": f"{{driver: af_packet, netdev: {DEVICE[side]}}}",
+                "udp": f"{{device: {DEVICE[side]}}}",
+            }[plugin]
+            made.append(
+                self.yaml(
+                    f"{{plugin: {plugin}, options: {options}}}",
+                    name=f"{side}.yaml",
+                    address=IPV4[NEAR],
+                    sender="{source: pattern, rate: 50 Mbps%s}"
+                    % (", transport: {options: {gso: false}}" if plugin == "udp" else ""),
+                )
+            )
+        return made
+
+    def check(self, receives, sends):
+        os.chmod(self.folder, 0o777)
+        receiving, sending = self.configs((receives, sends))
+        return self.both(receiving, sending, self.sides)
+
+    def test_ethernet_to_ethernet(self):
+        self.check("ethernet", "ethernet")
+
+    def test_udp_to_ethernet(self):
+        self.check("ethernet", "udp")
+
+    def test_ethernet_to_udp(self):
+        streams = self.check("udp", "ethernet")
+        self.assertEqual(streams[1]["via"], "af_packet, reference")
+
+
+if __name__ == "__main__":
+    main()
