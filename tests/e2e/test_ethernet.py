@@ -119,6 +119,12 @@ class OneHost(Ethernet):
         self.assertIn("another program listens", second.stderr)
         receiver.kill()
 
+    def test_slots_are_refused_where_the_driver_copies(self):
+        options = "{driver: ring, device: wire, receive: slots}"
+        config = self.yaml(f"{{plugin: ethernet, options: {options}}}")
+        child = self.run_program("run", config, expect=3)
+        self.assertIn("receives into memory of its own", child.stderr)
+
     def test_interface_that_is_not_there(self):
         config = self.yaml("{plugin: ethernet, options: {driver: af_packet, netdev: nowhere0}}")
         child = self.run_program("receive", config, expect=3)
