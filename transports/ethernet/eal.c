@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,7 @@ int eal_start(const struct pst_host *host, const struct pst_options *options, bo
 {
   struct eal_arguments arguments = {.count = 0};
   char *kept[EAL_ARGUMENTS_MAX + 1];
+  sigset_t all, before;
   cpu_set_t cpus;
   int rc;
 
@@ -159,14 +161,19 @@ int eal_start(const struct pst_host *host, const struct pst_options *options, bo
     return check_started(host, is_huge);
   if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
     return PST_REFUSE(host, -errno, "the thread's CPUs are not known: %s", strerror(errno));
-  rc = eal_log_open(host);
+  /* Where the program itself has started DPDK, the log is its own. */
+  rc = rte_eal_get_runtime_dir()[0] ? 0 : eal_log_open(host);
   if (rc < 0)
     return PST_REFUSE(host, rc, "DPDK's log cannot be taken over: %s", strerror(-rc));
   rc = arguments_make(&arguments, host, options, is_huge, &cpus);
   memcpy(kept, arguments.at, sizeof(kept)); /* DPDK sorts them */
   if (rc == 0) {
     eal_words_clear();
+    /* DPDK's thread has this one's mask: signals are handled by the program's own. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = rte_eal_init(arguments.count, arguments.at) < 0 ? -rte_errno : 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     sched_setaffinity(0, sizeof(cpus), &cpus);
     remove_folder();
   }

@@ -29,7 +29,15 @@ static int make_template(struct pst_endpoint *endpoint)
     params.udp_checksum = ETH_CHECKSUM_SOFTWARE;
   else if (endpoint->worker->device->udp_sum == ETH_SUM_NONE && eth_is_v4(params.to.address))
     params.udp_checksum = ETH_CHECKSUM_NONE;
-  return eth_template_make(&params, &endpoint->tx->template);
+  int rc = eth_template_make(&params, &endpoint->tx->template);
+  uint32_t most = rc ? 0 : eth_payload_max(&endpoint->tx->template, port->mtu);
+  if (rc == 0 && endpoint->dg.message_max + endpoint->dg.header_bytes > most)
+    rc =
+        DG_REFUSE(&endpoint->dg, -EMSGSIZE,
+                  "a packet of port %s has room for %u bytes behind its headers, the %u of the "
+                  "framing included (MTU %u); make `message` smaller, or `mtu` larger at both ends",
+                  port->identity, most, endpoint->dg.header_bytes, port->mtu);
+  return rc;
 }
 
 /* Ask by ARP or ND of the port's own. */
@@ -146,8 +154,9 @@ static void use_mac(struct pst_endpoint *endpoint, const uint8_t mac[ETH_MAC_BYT
     return;
   }
   memcpy(endpoint->tx->mac, mac, ETH_MAC_BYTES);
-  if (make_template(endpoint) < 0)
-    pst_cpu_endpoint_down(&endpoint->dg.cpu, -EINVAL);
+  int rc = make_template(endpoint);
+  if (rc < 0)
+    pst_cpu_endpoint_down(&endpoint->dg.cpu, rc);
   else
     pst_cpu_endpoint_up(&endpoint->dg.cpu);
 }
