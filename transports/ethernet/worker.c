@@ -103,7 +103,7 @@ static void step(struct pst_worker *worker)
 
 int eth_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
-  uint32_t n = 0, count = worker->endpoint_count;
+  uint32_t n = 0, count = worker->endpoint_count, closing = 0;
   bool is_parked = false, ends = false;
 
   if (worker->txq)
@@ -112,11 +112,15 @@ int eth_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   for (uint32_t i = 0; i < count && n < max; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[(worker->turn + i) % count];
     n += poll_endpoint(endpoint, completions + n, max - n);
+    closing += endpoint->dg.cpu.closing.mode != 0;
     ends |= endpoint->dg.cpu.closing.mode || endpoint->dg.cpu.owes_disconnected;
     is_parked |= endpoint->rx && endpoint->rx->receiver.is_parked;
   }
   worker->turn++;
-  if (worker->rxq && n < max && !is_parked && eth_port_is_running(worker->device->port))
+  /* Nothing more is wanted where all close; DPDK's memif is then best left alone, since its peer
+   * may be leaving, too, and its memory with it. */
+  if (worker->rxq && n < max && !is_parked && closing < count &&
+      eth_port_is_running(worker->device->port))
     n += eth_rxq_poll(worker->rxq, worker, completions + n, max - n);
   if (ends)
     n += close_endpoints(worker, completions + n, max - n);
