@@ -39,6 +39,7 @@ int contract_device_try(const struct contract_variant *variant, const struct con
                           .rings = 2,
                           .senders = CONTRACT_ENDPOINTS,
                           .receivers = CONTRACT_ENDPOINTS,
+                          .rma = CONTRACT_ENDPOINTS,
                           .requests = 4096,
                           .pieces = 64,
                           .ring_slots = 4096,

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Active messages: from a link's pools, to UCX, and back. */
+#include "am.h"
+
+#include "fail.h"
+#include "units.h"
+
+int ucx_ams_open(struct ucx_link *link, bool with_payload)
+{
+  const uint32_t window = with_payload ? UCX_WINDOW : 0;
+
+  link->ams = calloc(window + UCX_CONTROLS, sizeof(*link->ams));
+  link->sources = calloc(window * UCX_SOURCES_MAX + 1, sizeof(*link->sources));
+  link->records = calloc(window * UCX_BATCH_MAX + 1, sizeof(*link->records));
+  if (!link->ams || !link->sources || !link->records)
+    return -ENOMEM;
+  for (uint32_t i = 0; i < window + UCX_CONTROLS; i++) {
+    struct ucx_am *am = &link->ams[i];
+    struct ucx_am **pool = i < window ? &link->free_ams : &link->free_controls;
+    am->link = link;
+    am->next = *pool;
+    *pool = am;
+    if (i < window) {
+      am->sources = link->sources + i * UCX_SOURCES_MAX;
+      am->records = link->records + i * UCX_BATCH_MAX;
+    }
+  }
+  return 0;
+}
+
+void ucx_ams_close(struct ucx_link *link)
+{
+  free(link->ams);
+  free(link->sources);
+  free(link->records);
+}
+
+struct ucx_am *ucx_am_take(struct ucx_link *link)
+{
+  struct ucx_am *am = link->free_ams;
+
+  if (!am)
+    return NULL;
+  link->free_ams = am->next;
+  link->ams_under_way++;
+  memset(&am->header, 0, sizeof(am->header));
+  am->bytes = 0;
+  am->source_count = 0;
+  am->has_unit = false;
+  am->is_void = false;
+  return am;
+}
+
+void ucx_am_give(struct ucx_am *am)
+{
+  struct ucx_link *link = am->link;
+
+  am->has_unit = false;
+  if (am->sources) {
+    am->next = link->free_ams;
+    link->free_ams = am;
+    link->ams_under_way--;
+  } else {
+    am->next = link->free_controls;
+    link->free_controls = am;
+    link->controls_under_way--;
+  }
+}
+
+static void am_end(struct ucx_am *am, ucs_status_t status)
+{
+  struct ucx_link *link = am->link;
+
+  if (am->has_unit && link->endpoint)
+    ucx_unit_end(&link->endpoint->tx.sends, am->unit,
+                 status == UCS_OK ? 0 : (link->failure ? link->failure : -ECONNRESET));
+  ucx_am_give(am);
+  if (status != UCS_OK)
+    ucx_link_fail(link, status, "an active message");
+}
+
+static void am_ended(void *request, ucs_status_t status, void *arg)
+{
+  ucp_request_free(request);
+  am_end(arg, status);
+}
+
+/* ---- The datatype: UCX asks for bytes [offset, offset + most) of an active message. */
+
+static void *am_pack_begin(void *context, const void *buffer, size_t count)
+{
+  (void)context, (void)count;
+  return (void *)(uintptr_t)buffer;
+}
+
+static size_t am_packed_bytes(void *state)
+{
+  return ((const struct ucx_am *)state)->bytes;
+}
+
+static size_t am_pack(void *state, size_t offset, void *to, size_t most)
+{
+  const struct ucx_am *am = state;
+  uint8_t *at = to;
+  size_t left;
+
+  if (most > am->bytes - offset)
+    most = am->bytes - offset;
+  if (am->is_void) {
+    memset(to, 0, most);
+    return most;
+  }
+  left = most;
+  for (uint32_t i = 0; i < am->source_count && left; i++) {
+    size_t length = am->sources[i].length;
+    if (offset >= length) {
+      offset -= length;
+      continue;
+    }
+    length -= offset;
+    if (length > left)
+      length = left;
+    memcpy(at, (const uint8_t *)am->sources[i].buffer + offset, length);
+    at += length;
+    left -= length;
+    offset = 0;
+  }
+  return most;
+}
+
+/* Nothing is received with this datatype. */
+static ucs_status_t am_unpack(void *state, size_t offset, const void *from, size_t count)
+{
+  (void)state, (void)offset, (void)from, (void)count;
+  return UCS_ERR_UNSUPPORTED;
+}
+
+static void am_pack_end(void *state)
+{
+  (void)state;
+}
+
+ucs_status_t ucx_am_datatype(ucp_datatype_t *datatype)
+{
+  static const ucp_generic_dt_ops_t ops = {
+      .start_pack = am_pack_begin,
+      .start_unpack = (void *(*)(void *, void *, size_t))am_pack_begin,
+      .packed_size = am_packed_bytes,
+      .pack = am_pack,
+      .unpack = am_unpack,
+      .finish = am_pack_end,
+  };
+
+  return ucp_dt_create_generic(&ops, NULL, datatype);
+}
+
+/* ---- To UCX ----------------------------------------------------------------------------- */
+
+/* What ucp_am_send_nbx() returned. */
+static void am_sent(struct ucx_am *am, ucs_status_ptr_t request)
+{
+  if (!request)
+    am_end(am, UCS_OK);
+  else if (UCS_PTR_IS_ERR(request))
+    am_end(am, UCS_PTR_STATUS(request));
+}
+
+void ucx_am_send(struct ucx_am *am)
+{
+  const ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                      UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS,
+      .cb.send = am_ended,
+      .user_data = am,
+      .datatype = am->link->worker->device->gather,
+      .flags = UCP_AM_SEND_FLAG_EAGER,
+  };
+
+  am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1,
+                              &param));
+}
+
+void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type)
+{
+  ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                      UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS |
+                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+      .cb.send = am_ended,
+      .user_data = am,
+      .datatype = am->source_count == 1 ? ucp_dt_make_contig(1) : ucp_dt_make_iov(),
+      .flags = UCP_AM_SEND_FLAG_RNDV,
+      .memory_type = type,
+  };
+  const bool is_one = am->source_count == 1;
+
+  am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
+                              is_one ? am->sources[0].buffer : am->sources,
+                              is_one ? am->sources[0].length : am->source_count, &param));
+}
+
+bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
+{
+  struct ucx_am *am = link->free_controls;
+
+  if (!am)
+    return false;
+  const ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                      UCP_OP_ATTR_FIELD_FLAGS,
+      .cb.send = am_ended,
+      .user_data = am,
+      .flags = UCP_AM_SEND_FLAG_EAGER,
+  };
+  link->free_controls = am->next;
+  link->controls_under_way++;
+  am->header = *header;
+  am_sent(am, ucp_am_send_nbx(link->ep, UCX_AM_ID, &am->header, sizeof(am->header), NULL, 0,
+                              &param));
+  return true;
+}
+
+void ucx_ams_void(struct ucx_link *link, int32_t status)
+{
+  for (uint32_t i = 0; link->ams_under_way && i < UCX_WINDOW; i++) {
+    struct ucx_am *am = &link->ams[i];
+    if (!am->has_unit || am->header.kind == UCX_WHOLE)
+      continue;
+    am->header.kind = UCX_VOID;
+    am->is_void = true;
+    am->has_unit = false;
+    if (link->endpoint)
+      ucx_unit_end(&link->endpoint->tx.sends, am->unit, status);
+  }
+}

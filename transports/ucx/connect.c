@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* endpoint_connect: the peer's address, who notices its death, and the way to it. */
+#include "fail.h"
+#include "link.h"
+#include "ops.h"
+#include "watch.h"
+
+static int refuse(const struct pst_endpoint *endpoint, const char *why)
+{
+  return UCX_REFUSE(endpoint, -EPROTO, "the peer's address cannot be used: %s", why);
+}
+
+static int check_roles(const struct pst_endpoint *endpoint, uint32_t flags)
+{
+  const uint32_t roles = endpoint->cpu.params.roles;
+
+  if ((roles & PST_ROLE_SENDER) && !(roles & PST_ROLE_RECEIVER) && !(flags & UCX_ADDRESS_RECEIVES))
+    return refuse(endpoint, "we send, and it does not receive");
+  if ((roles & PST_ROLE_RECEIVER) && !(roles & PST_ROLE_SENDER) && !(flags & UCX_ADDRESS_SENDS))
+    return refuse(endpoint, "we receive, and it does not send");
+  return 0;
+}
+
+static int read_address(const struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                        struct ucx_address *address)
+{
+  if (!blob->bytes || blob->length <= sizeof(*address))
+    return refuse(endpoint, "it is cut short");
+  memcpy(address, blob->bytes, sizeof(*address));
+  if (address->magic != UCX_MAGIC)
+    return refuse(endpoint, "it is not one of ucx's; both ends need the same transport");
+  return check_roles(endpoint, address->flags);
+}
+
+/* Shared memory has no failure handling in UCX: there each side watches the other's process. */
+static int choose_mode(struct pst_endpoint *endpoint, const struct ucx_address *address)
+{
+  const struct pst_device *device = endpoint->worker->device;
+  struct ucx_link *link = endpoint->link;
+  int rc = 0;
+
+  link->peer_is_here = ucx_identity_is_near(&device->identity, &address->identity);
+  if (device->peer_failure == UCX_FAILURE_OWN && !link->peer_is_here)
+    return UCX_REFUSE(endpoint, -EHOSTUNREACH,
+                      "peer_failure: own watches the peer's process, and the peer is on another "
+                      "host, or in another PID namespace; set `peer_failure: auto` on both ends");
+  link->peer_mode = device->peer_failure == UCX_FAILURE_UCX || !link->peer_is_here ||
+                    (device->peer_failure == UCX_FAILURE_AUTO &&
+                     !(device->shares && (address->flags & UCX_ADDRESS_SHARES)));
+  if (!link->peer_is_here)
+    return 0;
+  rc = ucx_watch_open(&device->identity, &address->identity, &link->pidfd);
+  if (rc == 0)
+    rc = ucx_watch_begin(endpoint->worker->watch_fd, link->pidfd, link);
+  if (rc == -ECONNRESET)
+    link->peer_died = true;
+  else if (rc < 0 && rc != -EPROTO)
+    UCX_TELL(endpoint, PST_LOG_WARN,
+             "the peer's process cannot be watched (pidfd_open: %s): its death shows by the "
+             "control channel alone. Allow pidfd_open (Linux 5.3) in the sandbox",
+             strerror(-rc));
+  return rc == -EPROTO ? refuse(endpoint, "its process has no number") : 0;
+}
+
+int ucx_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *blob)
+{
+  struct ucx_link *link = endpoint->link;
+  struct ucx_address address;
+  int rc;
+
+  if (endpoint->cpu.closing.mode)
+    return -ENOTCONN;
+  if (!blob)
+    return -EINVAL;
+  rc = read_address(endpoint, blob, &address);
+  if (rc < 0)
+    return rc;
+  if (endpoint->is_connecting)
+    return -EALREADY;
+  rc = choose_mode(endpoint, &address);
+  if (rc < 0)
+    return rc;
+  link->peer_nonce = address.nonce;
+  endpoint->tx.must_fetch = address.flags & UCX_ADDRESS_FETCHES;
+  rc = ucx_link_connect(link, (const ucp_address_t *)((const uint8_t *)blob->bytes +
+                                                      sizeof(address)));
+  if (rc < 0)
+    return rc;
+  endpoint->is_connecting = true;
+  endpoint->owes_hello = true;
+  return 0;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a connection, noticed by UCX, by the peer's process, or by the clock. */
+#include "fail.h"
+
+#include "status.h"
+
+void ucx_link_end(struct ucx_link *link, int32_t status)
+{
+  if (link->failure == 0)
+    link->failure = status;
+}
+
+void ucx_link_fail(struct ucx_link *link, ucs_status_t status, const char *what)
+{
+  int32_t code = ucx_status_errno(status);
+
+  if (link->failure)
+    return;
+  /* Whatever UCX calls it, the peer is gone. */
+  if (code != -ETIMEDOUT && code != -EHOSTUNREACH)
+    code = -ECONNRESET;
+  link->failure = code;
+  if (link->endpoint && !link->has_left)
+    UCX_TELL(link->endpoint, PST_LOG_INFO, "UCX ended %s: %s (%d); %s", what,
+             ucs_status_string(status), (int)status, ucx_status_remedy(status));
+}

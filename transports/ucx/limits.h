@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef UCX_LIMITS_H
+#define UCX_LIMITS_H
+
+#include "ucx.h"
+
+/* What holds for any device; addresses and keys are measured at open. */
+const struct pst_limits *ucx_limits_known(void);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registrations. UCX is told of which kind the memory is, and never guesses. */
+#include <stdio.h>
+
+#include "ops.h"
+#include "status.h"
+
+static int refuse_kind(struct pst_path_info *path)
+{
+  unsigned int major, minor, release;
+  char reason[160];
+
+  ucp_get_version(&major, &minor, &release);
+  snprintf(reason, sizeof(reason),
+           "this UCX, %u.%u.%u, is without CUDA; one that has it, libucx-cu13 for instance, goes "
+           "first on LD_LIBRARY_PATH",
+           major, minor, release);
+  pst_path_write(path, PST_PATH_NONE, "", "", reason);
+  return -EOPNOTSUPP;
+}
+
+static int map(const struct pst_device *device, struct pst_mr *mr, uint32_t access)
+{
+  const ucp_mem_map_params_t params = {
+      .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                    UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+      .address = mr->cpu.base,
+      .length = mr->cpu.length,
+      .memory_type = mr->type,
+  };
+  ucs_status_t status;
+
+  (void)access;
+  if (mr->cpu.length == 0)
+    return 0;
+  status = ucp_mem_map(device->context, &params, &mr->memh);
+  if (status == UCS_OK)
+    return 0;
+  mr->memh = NULL;
+  return PST_REFUSE(device->host, ucx_status_errno(status),
+                    "UCX registers no %llu bytes of %s memory: %s; %s",
+                    (unsigned long long)mr->cpu.length, mr->by_cpu ? "host" : "CUDA",
+                    ucs_status_string(status), ucx_status_remedy(status));
+}
+
+int ucx_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                    struct pst_mr **mr)
+{
+  struct pst_mr_params in;
+  struct pst_region region;
+  struct pst_mr *made;
+  int rc;
+
+  pst_struct_read(&in, sizeof(in), params);
+  pst_struct_read(&region, sizeof(region), in.region);
+  rc = pst_mr_params_check(device->host, &in, &region, NULL);
+  if (rc < 0)
+    return rc;
+  if (!region.host && !(device->memory_types & (1u << UCS_MEMORY_TYPE_CUDA)))
+    return refuse_kind(in.path);
+  made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->by_cpu = region.host != NULL;
+  made->type = made->by_cpu ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_CUDA;
+  made->cpu.base =
+      (made->by_cpu ? (uint8_t *)region.host : (uint8_t *)(uintptr_t)region.address) + in.offset;
+  made->cpu.length = in.length;
+  made->cpu.access = in.access;
+  rc = map(device, made, in.access);
+  if (rc < 0) {
+    free(made);
+    return rc;
+  }
+  pst_path_write(in.path, PST_PATH_DIRECT, "", "", "");
+  *mr = made;
+  return 0;
+}
+
+void ucx_mr_deregister(struct pst_device *device, struct pst_mr *mr)
+{
+  if (!mr)
+    return;
+  if (mr->memh)
+    ucp_mem_unmap(device->context, mr->memh);
+  free(mr);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How bytes travel: by the lanes that UCX has chosen. */
+#include "path.h"
+
+#include <stdio.h>
+
+#include "lanes.h"
+#include "ops.h"
+
+/* UCX's own header, and ours, in an active message. */
+#define PATH_HEADERS 64u
+#define PATH_PART_MIN 1024u
+#define PATH_PART_DEFAULT 8192u
+
+/* A lane by which a peer's device, or the kernel, fetches out of any memory. */
+static bool fetches_well(const char *names)
+{
+  return ucx_lanes_has(names, "cma") || ucx_lanes_has(names, "knem") ||
+         ucx_lanes_has(names, "xpmem") || ucx_lanes_has(names, "rc_") ||
+         ucx_lanes_has(names, "dc_");
+}
+
+static bool reaches_gpu(const char *names)
+{
+  return ucx_lanes_has(names, "cuda_ipc") || ucx_lanes_has(names, "rc_") ||
+         ucx_lanes_has(names, "dc_");
+}
+
+static bool is_shared(const char *names)
+{
+  return !ucx_lanes_has(names, "tcp") && !ucx_lanes_has(names, "rc_") &&
+         !ucx_lanes_has(names, "dc_") && !ucx_lanes_has(names, "ud_");
+}
+
+void ucx_path_settle(struct pst_endpoint *endpoint)
+{
+  const struct pst_device *device = endpoint->worker->device;
+  struct ucx_link *link = endpoint->link;
+  struct ucx_lanes lanes;
+
+  ucx_lanes_read(link->ep, &lanes);
+  link->part_max = PATH_PART_DEFAULT;
+  if (lanes.eager_max > PATH_HEADERS + PATH_PART_MIN && lanes.eager_max < UINT32_MAX)
+    link->part_max = lanes.eager_max - PATH_HEADERS;
+  if (device->batch_bytes)
+    link->part_max = device->batch_bytes;
+  link->whole_from = device->rendezvous_from;
+  if (!link->whole_from)
+    link->whole_from = fetches_well(lanes.names) ? UINT64_C(65536) : UINT64_MAX;
+  link->is_shared = is_shared(lanes.names);
+  pst_text_write(link->lanes, sizeof(link->lanes), lanes.names);
+}
+
+static const char *carrier_of(const char *names)
+{
+  if (ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_") || ucx_lanes_has(names, "ud_"))
+    return "rdma";
+  if (ucx_lanes_has(names, "posix") || ucx_lanes_has(names, "sysv") ||
+      ucx_lanes_has(names, "self"))
+    return "shm";
+  return ucx_lanes_has(names, "tcp") ? "tcp" : "";
+}
+
+int ucx_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  const struct pst_ring *ring = (const struct pst_ring *)endpoint->cpu.ring;
+  const struct ucx_link *link = endpoint->link;
+  const bool by_cpu = !(ring && !ring->by_cpu) && !endpoint->tx.must_fetch;
+  char via[48], reason[160];
+
+  if (by_cpu) {
+    snprintf(via, sizeof(via), "ucx: %.40s", link->lanes[0] ? link->lanes : "not connected");
+    pst_path_write(path, PST_PATH_DIRECT, via, carrier_of(link->lanes), "");
+    return 0;
+  }
+  if (reaches_gpu(link->lanes)) {
+    pst_path_write(path, PST_PATH_DIRECT, "ucx", carrier_of(link->lanes), "");
+    return 0;
+  }
+  snprintf(reason, sizeof(reason), "no lane of UCX reaches the GPU by itself: it has %.60s",
+           link->lanes);
+  pst_path_write(path, PST_PATH_STAGED, "ucx-bounce", carrier_of(link->lanes), reason);
+  return 0;
+}
+
+int ucx_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct pst_device *device = endpoint->worker->device;
+  const struct ucx_link *link = endpoint->link;
+
+  snprintf(text, size, "UCX lanes %s; failures by %s; parts of %llu bytes, rendezvous from %lld%s%s",
+           link->lanes[0] ? link->lanes : "not known yet",
+           link->peer_mode ? "UCX (it leaves shared memory out)" : "the peer's process",
+           (unsigned long long)link->part_max,
+           link->whole_from == UINT64_MAX ? -1LL : (long long)link->whole_from,
+           device->environment[0] ? "; environment " : "", device->environment);
+  return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* post(): what can start starts; what is behind a FENCE waits in a queue of the endpoint's. */
+#include "ops.h"
+#include "held.h"
+#include "rma.h"
+#include "send.h"
+
+static int judge(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  return request->opcode == PST_OP_SEND ? ucx_send_check(endpoint, request)
+                                        : ucx_rma_check(endpoint, request);
+}
+
+/* Start or hold the first of n, and perhaps some behind it. Returns how many. */
+static uint32_t take(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                     uint32_t *why)
+{
+  if (ucx_held_must(endpoint, requests))
+    return ucx_held_add(endpoint, requests, why);
+  if (requests->opcode == PST_OP_SEND)
+    return ucx_send_start(endpoint, requests, n, why);
+  ucx_rma_start(endpoint, requests);
+  return 1;
+}
+
+int ucx_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+             uint32_t *wait)
+{
+  const uint32_t room = pst_dones_room(&endpoint->cpu.dones, n);
+  uint32_t taken = 0, why = PST_WAIT_NONE;
+  int rc = pst_cpu_may_post(&endpoint->cpu);
+
+  if (rc == 0 && endpoint->link->failure)
+    rc = -ECONNRESET;
+  if (rc < 0)
+    return rc;
+  while (taken < room && rc == 0 && why == PST_WAIT_NONE) {
+    rc = judge(endpoint, &requests[taken]);
+    if (rc < 0)
+      break;
+    uint32_t more = take(endpoint, &requests[taken], room - taken, &why);
+    endpoint->cpu.dones.outstanding += more;
+    taken += more;
+  }
+  if (room < n && taken == room && rc == 0) {
+    why = PST_WAIT_QUEUE;
+    if (taken == 0 && (rc = judge(endpoint, requests)) == 0)
+      rc = -EAGAIN;
+  }
+  endpoint->is_short = why == PST_WAIT_QUEUE;
+  endpoint->wants_credit = why == PST_WAIT_CREDIT;
+  return pst_post_result(taken, n, rc, why, wait);
+}

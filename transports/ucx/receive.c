@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Active messages of a peer: what they carry goes into slots, in any order; MESSAGEs are given in
+ * the order of their SENDs. Nothing that a peer says is believed before it has been checked. */
+#include "receive.h"
+
+#include "am.h"
+#include "fail.h"
+#include "status.h"
+
+static ucs_status_t refuse(struct ucx_link *link, const char *why)
+{
+  if (!link->failure)
+    UCX_TELL(link->endpoint, PST_LOG_ERROR,
+             "the peer breaks the protocol: %s; it is disconnected. Give both ends the same "
+             "release of Penstock",
+             why);
+  ucx_link_end(link, -EPROTO);
+  return UCS_OK;
+}
+
+static struct ucx_arrival *arrival_at(const struct ucx_link *link, uint64_t position)
+{
+  return &link->arrivals[position & link->arrival_mask];
+}
+
+/* A message that begins to arrive, and its slot. NULL: the peer had no credit for it. */
+static struct ucx_arrival *begin(struct ucx_link *link, uint64_t position, uint64_t length)
+{
+  struct pst_endpoint *endpoint = link->endpoint;
+  struct ucx_rx *rx = &endpoint->rx;
+  struct pst_cpu_ring *ring = endpoint->cpu.ring;
+  struct ucx_arrival *arrival;
+
+  if (!ring || position < rx->head || position >= rx->limit_told ||
+      length > ring->params.payload_max)
+    return NULL;
+  arrival = arrival_at(link, position);
+  if (arrival->is_open || !ring->slots.free_count)
+    return NULL;
+  arrival->is_open = true;
+  arrival->slot = pst_slots_take(&ring->slots);
+  arrival->length = (uint32_t)length;
+  arrival->left = length;
+  if (position >= rx->highest)
+    rx->highest = position + 1;
+  return arrival;
+}
+
+static const uint8_t *copy_whole(const struct pst_endpoint *endpoint, struct ucx_arrival *arrival,
+                                 const uint8_t *from)
+{
+  memcpy(pst_cpu_slot(endpoint->cpu.ring, arrival->slot), from, arrival->length);
+  arrival->left = 0;
+  return from + arrival->length;
+}
+
+static ucs_status_t receive_run(struct ucx_link *link, const struct ucx_header *header,
+                                const uint8_t *data, size_t bytes)
+{
+  if ((uint64_t)header->count * header->length != bytes)
+    return refuse(link, "messages whose lengths are not what came");
+  for (uint32_t i = 0; i < header->count; i++) {
+    struct ucx_arrival *arrival = begin(link, header->position + i, header->length);
+    if (!arrival)
+      return refuse(link, "a message without credit, or longer than a slot");
+    arrival->sequence = header->sequence + i;
+    arrival->meta = 0;
+    data = copy_whole(link->endpoint, arrival, data);
+  }
+  return UCS_OK;
+}
+
+static ucs_status_t receive_list(struct ucx_link *link, const struct ucx_header *header,
+                                 const uint8_t *data, size_t bytes)
+{
+  const size_t records = header->count * sizeof(struct ucx_record);
+  const uint8_t *at = data + records;
+  struct ucx_record record;
+
+  if (records > bytes)
+    return refuse(link, "a list that is cut short");
+  for (uint32_t i = 0; i < header->count; i++) {
+    memcpy(&record, data + i * sizeof(record), sizeof(record));
+    if (record.length > bytes - (size_t)(at - data))
+      return refuse(link, "a list whose messages are longer than what came");
+    struct ucx_arrival *arrival = begin(link, header->position + i, record.length);
+    if (!arrival)
+      return refuse(link, "a message without credit, or longer than a slot");
+    arrival->sequence = record.sequence;
+    arrival->meta = record.meta;
+    at = copy_whole(link->endpoint, arrival, at);
+  }
+  return UCS_OK;
+}
+
+static ucs_status_t receive_part(struct ucx_link *link, const struct ucx_header *header,
+                                 const uint8_t *data, size_t bytes)
+{
+  const struct pst_endpoint *endpoint = link->endpoint;
+  struct ucx_arrival *arrival = NULL;
+
+  if (header->position >= endpoint->rx.head && header->position < endpoint->rx.limit_told)
+    arrival = arrival_at(link, header->position);
+  if (arrival && !arrival->is_open) {
+    arrival = begin(link, header->position, header->length);
+    if (arrival) {
+      arrival->sequence = header->sequence;
+      arrival->meta = header->meta;
+    }
+  }
+  if (!arrival || arrival->length != header->length || bytes > arrival->left ||
+      !pst_range_holds(arrival->length, header->offset, bytes))
+    return refuse(link, "a part that is of no message");
+  memcpy(pst_cpu_slot(endpoint->cpu.ring, arrival->slot) + header->offset, data, bytes);
+  arrival->left -= bytes;
+  return UCS_OK;
+}
+
+/* ---- Fetched messages ---------------------------------------------------------------------- */
+
+static void fetch_end(struct ucx_link *link, struct ucx_arrival *arrival, ucs_status_t status)
+{
+  if (status == UCS_OK)
+    arrival->left = 0;
+  else
+    ucx_link_fail(link, status, "a rendezvous");
+}
+
+static void fetched(void *request, ucs_status_t status, size_t length, void *arg)
+{
+  struct ucx_arrival *arrival = arg;
+  struct ucx_link *link = arrival->link;
+
+  (void)length;
+  ucp_request_free(request);
+  link->fetches--;
+  fetch_end(link, arrival, status);
+}
+
+static ucs_status_t receive_whole(struct ucx_link *link, const struct ucx_header *header,
+                                  void *descriptor, size_t bytes)
+{
+  struct pst_endpoint *endpoint = link->endpoint;
+  struct ucx_arrival *arrival;
+  ucs_status_ptr_t request;
+
+  if (bytes != header->length || !(arrival = begin(link, header->position, header->length)))
+    return refuse(link, "a message without credit, or longer than a slot");
+  arrival->sequence = header->sequence;
+  arrival->meta = header->meta;
+  arrival->link = link;
+  const struct pst_mr *mr = (const struct pst_mr *)endpoint->cpu.ring->params.mr;
+  const ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                      UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                      UCP_OP_ATTR_FIELD_MEMH,
+      .cb.recv_am = fetched,
+      .user_data = arrival,
+      .datatype = ucp_dt_make_contig(1),
+      .memory_type = mr->type,
+      .memh = mr->memh,
+  };
+  request = ucp_am_recv_data_nbx(link->ucp, descriptor,
+                                 pst_cpu_slot(endpoint->cpu.ring, arrival->slot), bytes, &param);
+  if (UCS_PTR_IS_PTR(request))
+    link->fetches++;
+  else
+    fetch_end(link, arrival, UCS_PTR_STATUS(request));
+  return UCS_INPROGRESS;
+}
+
+/* ---- Control ------------------------------------------------------------------------------- */
+
+static void receive_hello(struct ucx_link *link, const struct ucx_header *header)
+{
+  struct pst_endpoint *endpoint = link->endpoint;
+
+  /* Before endpoint_connect nobody knows whose it is; the peer's answer to ours says it again. */
+  if (!endpoint->is_connecting || header->sequence != link->peer_nonce ||
+      header->meta != link->nonce)
+    return;
+  if (!link->is_joined) {
+    link->is_joined = true;
+    endpoint->tx.length_max = header->length;
+  }
+  if (header->position > endpoint->tx.limit)
+    endpoint->tx.limit = header->position;
+  if (!(header->flags & UCX_HEADER_ANSWER))
+    endpoint->owes_hello_answer = true;
+}
+
+static void receive_bye(struct ucx_link *link, const struct ucx_header *header)
+{
+  if (header->flags & UCX_HEADER_ANSWER) {
+    link->leave_is_known = true;
+    return;
+  }
+  link->has_left = true;
+  if (!link->endpoint) {
+    link->owes_answer = true;
+    return;
+  }
+  link->endpoint->rx.total = header->position;
+  link->endpoint->rx.is_aborted = header->flags & UCX_HEADER_ABORT;
+}
+
+static ucs_status_t receive_control(struct ucx_link *link, const struct ucx_header *header)
+{
+  struct pst_endpoint *endpoint = link->endpoint;
+
+  switch (header->kind) {
+  case UCX_HELLO:
+    receive_hello(link, header);
+    return UCS_OK;
+  case UCX_CREDIT:
+    if (header->position > endpoint->tx.limit)
+      endpoint->tx.limit = header->position;
+    return UCS_OK;
+  case UCX_FLUSH:
+    if (header->position > endpoint->rx.flush_asked)
+      endpoint->rx.flush_asked = header->position;
+    endpoint->rx.owes_flushed = true;
+    return UCS_OK;
+  case UCX_FLUSHED:
+    if (header->position > endpoint->tx.position)
+      return refuse(link, "an answer to more than was sent");
+    if (header->position > endpoint->tx.flush_known)
+      endpoint->tx.flush_known = header->position;
+    return UCS_OK;
+  case UCX_VOID:
+    return UCS_OK;
+  default:
+    return refuse(link, "an unknown kind of message");
+  }
+}
+
+ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, void *data,
+                         size_t length, const ucp_am_recv_param_t *param)
+{
+  struct ucx_link *link = arg;
+  const bool is_offer = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
+  struct ucx_header head;
+
+  if (header_length != sizeof(head) || link->failure)
+    return UCS_OK;
+  memcpy(&head, header, sizeof(head));
+  if (head.kind == UCX_BYE) {
+    receive_bye(link, &head);
+    return UCS_OK;
+  }
+  if (!link->endpoint)
+    return UCS_OK;
+  link->endpoint->waits_since_ns = 0;
+  if (is_offer != (head.kind == UCX_WHOLE))
+    return refuse(link, "a rendezvous where there is none");
+  if (is_offer)
+    return receive_whole(link, &head, data, length);
+  if (length && link->ring && !link->ring->by_cpu)
+    return refuse(link, "bytes for memory that the CPU does not reach");
+  if (head.kind == UCX_RUN)
+    return receive_run(link, &head, data, length);
+  if (head.kind == UCX_LIST)
+    return receive_list(link, &head, data, length);
+  if (head.kind == UCX_PART)
+    return receive_part(link, &head, data, length);
+  return receive_control(link, &head);
+}
+
+void ucx_receive_end(struct pst_endpoint *endpoint)
+{
+  struct ucx_link *link = endpoint->link;
+  struct pst_cpu_ring *ring = endpoint->cpu.ring;
+
+  for (uint64_t at = endpoint->rx.head; ring && at < endpoint->rx.highest; at++) {
+    struct ucx_arrival *arrival = arrival_at(link, at);
+    if (!arrival->is_open || (arrival->link && arrival->left))
+      continue;
+    arrival->is_open = false;
+    pst_slots_give(&ring->slots, arrival->slot);
+  }
+}
+
+/* ---- To the host --------------------------------------------------------------------------- */
+
+bool ucx_receive_is_pending(const struct pst_endpoint *endpoint)
+{
+  const struct ucx_arrival *arrival;
+
+  if (!endpoint->cpu.ring)
+    return false;
+  arrival = arrival_at(endpoint->link, endpoint->rx.head);
+  return arrival->is_open && !arrival->left;
+}
+
+uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  struct ucx_rx *rx = &endpoint->rx;
+  struct pst_cpu_ring *ring = endpoint->cpu.ring;
+  uint32_t n = 0;
+
+  while (n < max && ucx_receive_is_pending(endpoint)) {
+    struct ucx_arrival *arrival = arrival_at(endpoint->link, rx->head++);
+    pst_cpu_message_write(&out[n], &endpoint->cpu, arrival->slot, arrival->length);
+    out[n].flags = PST_HAS_SEQUENCE | PST_HAS_META;
+    out[n].u.message.sequence = arrival->sequence;
+    out[n].u.message.meta = arrival->meta;
+    ring->slots.out[arrival->slot] = 1;
+    arrival->is_open = false;
+    arrival->link = NULL;
+    rx->bytes += arrival->length;
+    n++;
+  }
+  rx->messages += n;
+  return n;
+}
+
+/* Not for each slot while the peer has others to go on with. */
+static bool owes_credit(const struct pst_endpoint *endpoint, uint64_t *limit)
+{
+  const struct pst_ring *ring = (const struct pst_ring *)endpoint->cpu.ring;
+  const struct ucx_rx *rx = &endpoint->rx;
+  uint64_t news;
+
+  if (!ring || endpoint->cpu.state != PST_CPU_UP)
+    return false;
+  *limit = rx->share + ring->released - rx->released_before;
+  news = *limit - rx->limit_told;
+  return news && (news >= rx->share / 4 || rx->limit_told - rx->highest <= rx->share / 2);
+}
+
+static void send_credit(struct pst_endpoint *endpoint)
+{
+  struct ucx_header credit = {.kind = UCX_CREDIT};
+
+  if (owes_credit(endpoint, &credit.position) && ucx_am_control(endpoint->link, &credit))
+    endpoint->rx.limit_told = credit.position;
+}
+
+static bool has_all_before(const struct pst_endpoint *endpoint, uint64_t position)
+{
+  for (uint64_t at = endpoint->rx.head; at < position; at++) {
+    const struct ucx_arrival *arrival = arrival_at(endpoint->link, at);
+    if (at >= endpoint->rx.highest || !arrival->is_open || arrival->left)
+      return false;
+  }
+  return true;
+}
+
+bool ucx_receive_owes(const struct pst_endpoint *endpoint)
+{
+  uint64_t limit;
+
+  return owes_credit(endpoint, &limit) ||
+         (endpoint->rx.owes_flushed && has_all_before(endpoint, endpoint->rx.flush_asked));
+}
+
+void ucx_receive_step(struct pst_endpoint *endpoint)
+{
+  struct ucx_rx *rx = &endpoint->rx;
+
+  send_credit(endpoint);
+  if (rx->owes_flushed && has_all_before(endpoint, rx->flush_asked)) {
+    const struct ucx_header answer = {.kind = UCX_FLUSHED, .position = rx->flush_asked};
+    rx->owes_flushed = !ucx_am_control(endpoint->link, &answer);
+  }
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef UCX_RECEIVE_H
+#define UCX_RECEIVE_H
+
+#include "ucx.h"
+
+/* UCX calls it for each active message, inside ucp_worker_progress(). */
+ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, void *data,
+                         size_t length, const ucp_am_recv_param_t *param);
+/* Slots of messages that have not come whole are free again, but those being fetched. */
+void ucx_receive_end(struct pst_endpoint *endpoint);
+/* Give up to max MESSAGEs, in the order of their SENDs. */
+uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max);
+/* Is the next one there? */
+bool ucx_receive_is_pending(const struct pst_endpoint *endpoint);
+/* Has ucx_receive_step() something to send? */
+bool ucx_receive_owes(const struct pst_endpoint *endpoint);
+/* Credits, and answers to FLUSH. */
+void ucx_receive_step(struct pst_endpoint *endpoint);
+
+#endif

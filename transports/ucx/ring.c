@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rings, each of one endpoint at a time. */
+#include <stdio.h>
+
+#include "limits.h"
+#include "link.h"
+#include "ops.h"
+
+int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                  struct pst_path_info *path, struct pst_ring **ring)
+{
+  const struct pst_device *device = worker->device;
+  struct pst_ring *made = calloc(1, sizeof(*made));
+  char reason[160];
+  int rc;
+
+  if (!made)
+    return -ENOMEM;
+  rc = pst_cpu_ring_open(&made->cpu, device->host, &worker->rings, params, ucx_limits_known());
+  if (rc < 0) {
+    free(made);
+    return rc;
+  }
+  made->by_cpu = ((const struct pst_mr *)made->cpu.params.mr)->by_cpu;
+  if (!made->by_cpu && made->cpu.params.payload_max < device->direct_from) {
+    snprintf(reason, sizeof(reason),
+             "messages of %llu bytes into a GPU are faster by core's copy; `direct_from` is %llu",
+             (unsigned long long)made->cpu.params.payload_max,
+             (unsigned long long)device->direct_from);
+    pst_path_write(path, PST_PATH_NONE, "", "", reason);
+    ucx_ring_close(worker, made);
+    return -EOPNOTSUPP;
+  }
+  pst_path_write(path, PST_PATH_DIRECT, made->by_cpu ? "memcpy" : "ucx", "", "");
+  *ring = made;
+  return 0;
+}
+
+void ucx_ring_close(struct pst_worker *worker, struct pst_ring *ring)
+{
+  if (!ring)
+    return;
+  ucx_links_free(worker, ring);
+  pst_cpu_ring_close(&ring->cpu, &worker->rings);
+  free(ring);
+}
+
+int ucx_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++) {
+    struct pst_ring *ring = pst_places_find(&worker->rings, pst_token_number(tokens[i]));
+    if (!ring || !pst_slots_release(&ring->cpu.slots, pst_token_slot(tokens[i])))
+      return PST_REFUSE(worker->device->host, -EINVAL,
+                        "release of token %#llx, which is not out: it was never given, or released "
+                        "before; a bug of the host",
+                        (unsigned long long)tokens[i]);
+    ring->released++;
+  }
+  return 0;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SENDs: several small ones in an active message, a long one in several, or fetched by the peer. */
+#include "send.h"
+
+#include "am.h"
+#include "units.h"
+
+static const struct pst_mr *mr_of(const struct pst_request *request)
+{
+  return request->piece_count ? request->local.pieces[0].mr : request->local.mr;
+}
+
+int ucx_send_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  int rc = pst_cpu_request_check(&endpoint->cpu, request, endpoint->pieces_max,
+                                 endpoint->tx.length_max);
+
+  if (rc < 0)
+    return rc;
+  for (uint32_t i = 1; i < request->piece_count; i++) {
+    const struct pst_mr *mr = request->local.pieces[i].mr;
+    if (mr && mr_of(request) && mr->type != mr_of(request)->type)
+      return -EOPNOTSUPP;
+  }
+  return 0;
+}
+
+/* Does the peer fetch it? */
+static bool is_whole(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  const struct pst_mr *mr = mr_of(request);
+
+  if (request->arg.length == 0)
+    return false;
+  return endpoint->tx.must_fetch || (mr && !mr->by_cpu) ||
+         request->arg.length >= endpoint->link->whole_from;
+}
+
+static bool is_small(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  return request->arg.length <= endpoint->link->part_max && !is_whole(endpoint, request);
+}
+
+static uint32_t add_sources(ucp_dt_iov_t *to, const struct pst_request *request)
+{
+  struct pst_piece one;
+  uint32_t count, n = 0;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+
+  for (uint32_t i = 0; i < count; i++)
+    if (pieces[i].length)
+      to[n++] = (ucp_dt_iov_t){pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset,
+                               pieces[i].length};
+  return n;
+}
+
+/* How many of n are alike but for their place and number, and fit into one active message. */
+static uint32_t count_run(const struct pst_endpoint *endpoint, const struct pst_request *requests,
+                          uint32_t n)
+{
+  const uint64_t head = pst_request_head(requests), length = requests->arg.length;
+  uint32_t i, most = UCX_BATCH_MAX;
+
+  if (requests->piece_count || requests->u.send.meta)
+    return 0;
+  if (length && endpoint->link->part_max / length < most)
+    most = (uint32_t)(endpoint->link->part_max / length);
+  if (n > most)
+    n = most;
+  for (i = 1; i < n; i++) {
+    const struct pst_request *request = &requests[i];
+    if (pst_request_head(request) != head || request->arg.length != length ||
+        request->local.mr != requests->local.mr || request->u.send.meta ||
+        request->u.send.reserved || request->u.send.sequence != requests->u.send.sequence + i ||
+        !pst_cpu_mr_holds(NULL, request->local.mr, request->offset, length, PST_ACCESS_LOCAL_READ))
+      break;
+  }
+  return i;
+}
+
+static void fill_run(struct ucx_am *am, const struct pst_request *requests, uint32_t count)
+{
+  const uint64_t length = requests->arg.length;
+
+  am->header.kind = UCX_RUN;
+  am->header.length = (uint32_t)length;
+  am->header.sequence = requests->u.send.sequence;
+  if (length == 0)
+    return;
+  uint8_t *base = pst_cpu_mr_of(requests->local.mr)->base;
+  for (uint32_t i = 0; i < count; i++)
+    am->sources[i] = (ucp_dt_iov_t){base + requests[i].offset, length};
+  am->source_count = count;
+  am->bytes = count * length;
+}
+
+/* Messages of any kind that fit, the records first. Returns how many. */
+static uint32_t fill_list(const struct pst_endpoint *endpoint, struct ucx_am *am,
+                          const struct pst_request *requests, uint32_t n)
+{
+  const uint64_t most = endpoint->link->part_max;
+  uint32_t i, used = 1;
+  uint64_t bytes = 0;
+
+  for (i = 0; i < n && i < UCX_BATCH_MAX; i++) {
+    const struct pst_request *request = &requests[i];
+    const uint32_t pieces = request->piece_count ? request->piece_count : 1;
+    const bool is_first = i == 0;
+    if (!is_first &&
+        (request->opcode != PST_OP_SEND || (request->flags & PST_REQUEST_FENCE) ||
+         used + pieces > UCX_SOURCES_MAX || ucx_send_check(endpoint, request) < 0 ||
+         !is_small(endpoint, request) ||
+         bytes + request->arg.length + sizeof(struct ucx_record) > most))
+      break;
+    am->records[i] = (struct ucx_record){.sequence = request->u.send.sequence,
+                                         .meta = request->u.send.meta,
+                                         .length = (uint32_t)request->arg.length};
+    used += add_sources(am->sources + used, request);
+    bytes += request->arg.length + sizeof(struct ucx_record);
+  }
+  am->sources[0] = (ucp_dt_iov_t){am->records, i * sizeof(struct ucx_record)};
+  am->source_count = used;
+  am->bytes = bytes;
+  am->header.kind = UCX_LIST;
+  return i;
+}
+
+static void count_sent(struct pst_endpoint *endpoint, uint64_t messages, uint64_t bytes)
+{
+  endpoint->tx.messages += messages;
+  endpoint->tx.bytes += bytes;
+}
+
+/* An active message of small ones: the first is small, and has been judged. */
+static uint32_t start_batch(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                            uint32_t n)
+{
+  struct ucx_tx *tx = &endpoint->tx;
+  struct ucx_am *am = ucx_am_take(endpoint->link);
+  uint32_t count = count_run(endpoint, requests, n);
+
+  if (count)
+    fill_run(am, requests, count);
+  else
+    count = fill_list(endpoint, am, requests, n);
+  am->header.count = (uint16_t)count;
+  am->header.position = tx->position;
+  am->unit = ucx_unit_begin(&tx->sends, requests[count - 1].cookie, count);
+  am->has_unit = true;
+  tx->position += count;
+  count_sent(endpoint, count,
+             am->bytes - (am->header.kind == UCX_LIST ? count * sizeof(struct ucx_record) : 0));
+  ucx_am_send(am);
+  return count;
+}
+
+static void start_whole(struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  struct ucx_tx *tx = &endpoint->tx;
+  struct ucx_am *am = ucx_am_take(endpoint->link);
+
+  am->source_count = add_sources(am->sources, request);
+  am->header = (struct ucx_header){.kind = UCX_WHOLE,
+                                   .length = (uint32_t)request->arg.length,
+                                   .position = tx->position++,
+                                   .sequence = request->u.send.sequence,
+                                   .meta = request->u.send.meta};
+  am->unit = ucx_unit_begin(&tx->sends, request->cookie, 1);
+  am->has_unit = true;
+  count_sent(endpoint, 1, request->arg.length);
+  ucx_am_offer(am, mr_of(request)->type);
+}
+
+static void start_cut(struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  struct ucx_tx *tx = &endpoint->tx;
+  struct ucx_cut *cut = &tx->cut;
+
+  cut->count = add_sources(cut->sources, request);
+  cut->header = (struct ucx_header){.kind = UCX_PART,
+                                    .length = (uint32_t)request->arg.length,
+                                    .position = tx->position++,
+                                    .sequence = request->u.send.sequence,
+                                    .meta = request->u.send.meta};
+  cut->offset = cut->source_offset = 0;
+  cut->source = 0;
+  cut->is_open = true;
+  cut->unit = ucx_unit_begin(&tx->sends, request->cookie, 1);
+  count_sent(endpoint, 1, request->arg.length);
+  ucx_send_step(endpoint);
+}
+
+/* The next part_max bytes of the message. */
+static void fill_part(struct ucx_cut *cut, struct ucx_am *am, uint64_t most)
+{
+  am->header = cut->header;
+  am->header.offset = cut->offset;
+  while (am->bytes < most && cut->source < cut->count) {
+    const ucp_dt_iov_t *source = &cut->sources[cut->source];
+    uint64_t length = source->length - cut->source_offset;
+    if (length > most - am->bytes)
+      length = most - am->bytes;
+    am->sources[am->source_count++] =
+        (ucp_dt_iov_t){(uint8_t *)source->buffer + cut->source_offset, length};
+    am->bytes += length;
+    cut->source_offset += length;
+    if (cut->source_offset == source->length) {
+      cut->source++;
+      cut->source_offset = 0;
+    }
+  }
+  cut->offset += am->bytes;
+}
+
+void ucx_send_step(struct pst_endpoint *endpoint)
+{
+  struct ucx_cut *cut = &endpoint->tx.cut;
+  struct ucx_link *link = endpoint->link;
+
+  while (cut->is_open && !link->failure) {
+    struct ucx_am *am = ucx_am_take(link);
+    if (!am)
+      return;
+    fill_part(cut, am, link->part_max);
+    am->unit = cut->unit;
+    am->has_unit = true;
+    ucx_unit_at(&endpoint->tx.sends, cut->unit)->left++;
+    ucx_am_send(am);
+    if (cut->source == cut->count) {
+      cut->is_open = false;
+      ucx_unit_end(&endpoint->tx.sends, cut->unit, 0);
+    }
+  }
+}
+
+uint32_t ucx_send_start(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                        uint32_t n, uint32_t *why)
+{
+  const uint64_t credit = endpoint->tx.limit - endpoint->tx.position;
+
+  if (credit == 0) {
+    *why = PST_WAIT_CREDIT;
+    return 0;
+  }
+  if (endpoint->tx.cut.is_open || !ucx_am_is_free(endpoint->link)) {
+    *why = PST_WAIT_QUEUE;
+    return 0;
+  }
+  if (n > credit)
+    n = (uint32_t)credit;
+  if (is_small(endpoint, requests))
+    return start_batch(endpoint, requests, n);
+  if (is_whole(endpoint, requests))
+    start_whole(endpoint, requests);
+  else
+    start_cut(endpoint, requests);
+  return 1;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of this plugin as UCX's own configuration. */
+#ifndef UCX_SETTINGS_H
+#define UCX_SETTINGS_H
+
+#include "ucx.h"
+
+/* 0; -EINVAL, -EOPNOTSUPP, logged. The caller releases *config. */
+int ucx_settings_read(const struct pst_host *host, const struct pst_options *options,
+                      ucp_config_t **config);
+/* Names of UCX's variables in the environment: "UCX_TLS UCX_NET_DEVICES". */
+void ucx_settings_environment(char *text, size_t size);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sleep: what a worker has to be woken for, and when. */
+#include <sys/timerfd.h>
+
+#include "am.h"
+#include "link.h"
+#include "ops.h"
+#include "receive.h"
+#include "tick.h"
+
+/* Would post() take what it did not take? */
+static bool has_room_again(const struct pst_endpoint *endpoint)
+{
+  const struct ucx_tx *tx = &endpoint->tx;
+
+  if (endpoint->wants_credit && tx->limit - tx->position > tx->held_sends)
+    return true;
+  return endpoint->is_short && ucx_am_is_free(endpoint->link) && !tx->cut.is_open &&
+         endpoint->cpu.dones.outstanding < endpoint->cpu.dones.requests;
+}
+
+/* Would poll() give something, or do work of its own? */
+static bool is_pending(const struct pst_endpoint *endpoint)
+{
+  const struct ucx_link *link = endpoint->link;
+  const struct ucx_tx *tx = &endpoint->tx;
+
+  if (endpoint->cpu.owes_connected || endpoint->cpu.owes_disconnected ||
+      !pst_dones_is_empty(&endpoint->cpu.dones) || has_room_again(endpoint))
+    return true;
+  if (endpoint->cpu.closing.mode && !endpoint->cpu.dones.outstanding)
+    return true;
+  if (endpoint->cpu.state == PST_CPU_DOWN)
+    return false;
+  if (link->failure || link->has_left || link->peer_died || link->ams_under_way ||
+      link->controls_under_way || tx->cut.is_open || tx->held_head != tx->held_tail)
+    return true;
+  return endpoint->owes_hello || endpoint->owes_hello_answer ||
+         (link->is_joined && endpoint->cpu.state == PST_CPU_NEW) ||
+         ucx_receive_is_pending(endpoint) || ucx_receive_owes(endpoint);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
+static uint64_t deadline_ns(const struct pst_worker *worker)
+{
+  uint64_t first = ucx_links_deadline_ns(worker);
+
+  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
+    const struct pst_endpoint *endpoint = worker->endpoints[i];
+    if (endpoint->cpu.closing.mode)
+      first = earlier(first, endpoint->cpu.closing.deadline_ns);
+    if (endpoint->waits_since_ns && endpoint->cpu.params.timeout_ns)
+      first = earlier(first, endpoint->waits_since_ns + endpoint->cpu.params.timeout_ns);
+  }
+  return first;
+}
+
+static void set_timer(const struct pst_worker *worker)
+{
+  const uint64_t at = deadline_ns(worker);
+  struct itimerspec when = {{0, 0}, {0, 0}};
+
+  if (at != UINT64_MAX) {
+    when.it_value.tv_sec = (time_t)(at / 1000000000);
+    when.it_value.tv_nsec = (long)(at % 1000000000) + (at == 0);
+  }
+  timerfd_settime(worker->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+static int arm_link(const struct ucx_link *link)
+{
+  ucs_status_t status = link->failure ? UCS_OK : ucp_worker_arm(link->ucp);
+
+  return status == UCS_OK ? 0 : -EAGAIN;
+}
+
+int ucx_arm(struct pst_worker *worker)
+{
+  int rc = 0;
+
+  if (worker->sleep_fd < 0)
+    return -EOPNOTSUPP;
+  ucx_tick(worker, ucx_now_ns(worker->device));
+  for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++)
+    if (is_pending(worker->endpoints[i]))
+      rc = -EAGAIN;
+  for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++)
+    rc = arm_link(worker->endpoints[i]->link);
+  for (const struct ucx_link *link = worker->leaving; rc == 0 && link; link = link->next)
+    rc = arm_link(link);
+  if (rc == 0)
+    set_timer(worker);
+  return rc;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef UCX_TICK_H
+#define UCX_TICK_H
+
+#include "ucx.h"
+
+/* What goes by the clock: peers that died or owe an answer for too long, links that leave. */
+void ucx_tick(struct pst_worker *worker, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What travels between two endpoints: addresses, and the headers of active messages. Both ends have
+ * the same byte order, as UCX itself asks for. */
+#ifndef UCX_WIRE_H
+#define UCX_WIRE_H
+
+#include <stdint.h>
+
+#include <penstock/types.h>
+
+#define UCX_MAGIC UINT32_C(0x31435550) /* "PUC1" */
+#define UCX_AM_ID 0u                   /* the one active message of a worker */
+
+/* Who an end is, so that one on the same host may watch its process. */
+struct ucx_identity {
+  uint8_t boot[16]; /* /proc/sys/kernel/random/boot_id */
+  uint64_t pid_namespace;
+  uint64_t started; /* of the process, in clock ticks since boot */
+  uint64_t pid;
+};
+
+enum ucx_address_flag {
+  UCX_ADDRESS_SHARES = 1u << 0, /* has shared memory that only failure mode NONE lets UCX use */
+  UCX_ADDRESS_FETCHES = 1u << 1, /* its ring is not the CPU's: every message by rendezvous */
+  UCX_ADDRESS_RECEIVES = 1u << 2,
+  UCX_ADDRESS_SENDS = 1u << 3,
+  UCX_ADDRESS_RMA = 1u << 4,
+};
+
+/* endpoint_address: this, and the address of a ucp_worker behind it. */
+struct ucx_address {
+  uint32_t magic;
+  uint32_t flags; /* enum ucx_address_flag */
+  uint64_t nonce; /* of the endpoint; HELLO repeats it */
+  struct ucx_identity identity;
+};
+PST_STATIC_ASSERT(sizeof(struct ucx_address) == 56, "on the wire");
+
+enum ucx_kind {
+  UCX_HELLO = 1,  /* position: credits, length: of the longest message, sequence: own nonce,
+                     meta: the peer's */
+  UCX_RUN = 2,    /* count messages of `length` bytes; numbers go up by one; no meta */
+  UCX_LIST = 3,   /* count records, and the messages behind them */
+  UCX_PART = 4,   /* a piece, at `offset`, of one message of `length` bytes */
+  UCX_WHOLE = 5,  /* one message, which the receiver fetches */
+  UCX_CREDIT = 6, /* position: the first that must not be sent yet */
+  UCX_FLUSH = 7,  /* position: answer once all before it are there */
+  UCX_FLUSHED = 8, /* position: all before it are there */
+  UCX_BYE = 9,     /* position: how many there were */
+  UCX_VOID = 10,   /* taken back before it went: nothing is to be read */
+};
+
+enum ucx_header_flag {
+  UCX_HEADER_ANSWER = 1u << 0, /* HELLO, BYE: the answer to the peer's */
+  UCX_HEADER_ABORT = 1u << 1,  /* BYE: not all that was posted was sent */
+};
+
+/* The header of each active message. `position` counts the SENDs of an endpoint, from 0. */
+struct ucx_header {
+  uint8_t kind; /* enum ucx_kind */
+  uint8_t flags;
+  uint16_t count;
+  uint32_t length;
+  uint64_t position;
+  uint64_t sequence;
+  uint64_t meta;
+  uint64_t offset;
+};
+PST_STATIC_ASSERT(sizeof(struct ucx_header) == 40, "on the wire");
+
+struct ucx_record {
+  uint64_t sequence;
+  uint64_t meta;
+  uint32_t length;
+  uint32_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct ucx_record) == 24, "on the wire");
+
+/* mr_pack: this, and a packed rkey behind it. */
+struct ucx_key {
+  uint32_t magic;
+  uint32_t access; /* enum pst_access */
+  uint64_t address;
+  uint64_t length;
+};
+PST_STATIC_ASSERT(sizeof(struct ucx_key) == 24, "on the wire");
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers: a list of links, and the descriptors to sleep on. */
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "link.h"
+#include "ops.h"
+
+static void close_descriptors(struct pst_worker *worker)
+{
+  const int all[] = {worker->watch_fd, worker->sleep_fd, worker->timer_fd};
+
+  for (int i = 0; i < 3; i++)
+    if (all[i] >= 0)
+      close(all[i]);
+}
+
+static int open_sleep(struct pst_worker *worker)
+{
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+
+  worker->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
+  worker->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (worker->sleep_fd < 0 || worker->timer_fd < 0 ||
+      epoll_ctl(worker->sleep_fd, EPOLL_CTL_ADD, worker->watch_fd, &event) != 0 ||
+      epoll_ctl(worker->sleep_fd, EPOLL_CTL_ADD, worker->timer_fd, &event) != 0)
+    return -errno;
+  return 0;
+}
+
+int ucx_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
+{
+  struct pst_worker *made = calloc(1, sizeof(*made));
+  int rc = 0;
+
+  (void)index;
+  if (!made)
+    return -ENOMEM;
+  made->device = device;
+  made->sleep_fd = made->timer_fd = -1;
+  made->watch_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (made->watch_fd < 0)
+    rc = -errno;
+  else if (device->sleeps)
+    rc = open_sleep(made);
+  if (rc < 0) {
+    close_descriptors(made);
+    free(made);
+    return PST_REFUSE(device->host, rc,
+                      "a worker finds no descriptors: %s; raise `ulimit -n`, or use fewer threads",
+                      strerror(-rc));
+  }
+  *worker = made;
+  return 0;
+}
+
+/* What was sent last is still on its way: peers get the time to take it. */
+static void let_leave(struct pst_worker *worker)
+{
+  while (worker->leaving) {
+    for (struct ucx_link *link = worker->leaving; link; link = link->next)
+      if (!link->failure)
+        ucp_worker_progress(link->ucp);
+    ucx_links_step(worker, ucx_now_ns(worker->device));
+    if (worker->leaving)
+      usleep(200);
+  }
+}
+
+void ucx_worker_close(struct pst_worker *worker)
+{
+  if (!worker)
+    return;
+  while (worker->endpoint_count)
+    ucx_endpoint_free(worker->endpoints[0]);
+  let_leave(worker);
+  ucx_links_free(worker, NULL);
+  close_descriptors(worker);
+  free(worker->rings.all);
+  free(worker->endpoints);
+  free(worker);
+}
+
+int ucx_event_fd(struct pst_worker *worker)
+{
+  return worker->sleep_fd;
+}
