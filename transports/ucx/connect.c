@@ -29,6 +29,8 @@ static int read_address(const struct pst_endpoint *endpoint, const struct pst_bl
   memcpy(address, blob->bytes, sizeof(*address));
   if (address->magic != UCX_MAGIC)
     return refuse(endpoint, "it is not one of ucx's; both ends need the same transport");
+  if (ucx_blob_sum(blob->bytes, blob->length, offsetof(struct ucx_address, sum)) != address->sum)
+    return refuse(endpoint, "it was damaged or cut short on the way");
   return check_roles(endpoint, address->flags);
 }
 

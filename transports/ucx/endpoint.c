@@ -155,6 +155,8 @@ int ucx_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   }
   memcpy(address->bytes, &head, sizeof(head));
   memcpy((uint8_t *)address->bytes + sizeof(head), own, length);
+  head.sum = ucx_blob_sum(address->bytes, sizeof(head) + length, offsetof(struct ucx_address, sum));
+  memcpy(address->bytes, &head, sizeof(head));
   address->length = (uint32_t)(sizeof(head) + length);
   address->fd_count = 0;
   ucp_worker_release_address(endpoint->link->ucp, own);

@@ -145,7 +145,7 @@ static bool is_done_with(const struct ucx_link *link, uint64_t now_ns)
 
 static void tell(struct ucx_link *link)
 {
-  struct ucx_header bye = {.kind = UCX_BYE, .position = link->sent};
+  struct ucx_header bye = {.kind = UCX_BYE, .position = link->sent, .meta = link->peer_nonce};
 
   if (!link->ep || link->failure)
     return;

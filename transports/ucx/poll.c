@@ -38,7 +38,9 @@ static void step_connecting(struct pst_endpoint *endpoint)
     endpoint->owes_hello = !send_hello(endpoint, 0);
   if (endpoint->owes_hello_answer)
     endpoint->owes_hello_answer = !send_hello(endpoint, UCX_HEADER_ANSWER);
-  if (endpoint->cpu.state != PST_CPU_NEW || !link->is_joined || link->failure)
+  /* While UCX still wires up it keeps what is sent: a post would wait for a later poll. */
+  if (endpoint->cpu.state != PST_CPU_NEW || !link->is_joined || link->failure ||
+      link->controls_under_way)
     return;
   ucx_path_settle(endpoint);
   pst_cpu_endpoint_up(&endpoint->cpu);
@@ -72,8 +74,9 @@ static void step_gone(struct pst_endpoint *endpoint)
     pst_cpu_endpoint_down(&endpoint->cpu, link->failure);
   else if (rx->is_aborted || rx->head >= rx->total)
     pst_cpu_endpoint_down(&endpoint->cpu, rx->is_aborted ? -ECONNRESET : 0);
-  if (endpoint->cpu.state == PST_CPU_DOWN && !link->failure) {
-    const struct ucx_header answer = {.kind = UCX_BYE, .flags = UCX_HEADER_ANSWER};
+  if (endpoint->cpu.state == PST_CPU_DOWN && !link->failure && link->ep) {
+    const struct ucx_header answer = {
+        .kind = UCX_BYE, .flags = UCX_HEADER_ANSWER, .meta = link->peer_nonce};
     ucx_am_control(link, &answer);
   }
 }

@@ -47,6 +47,9 @@ int ucx_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
     if (taken == 0 && (rc = judge(endpoint, requests)) == 0)
       rc = -EAGAIN;
   }
+  /* UCX keeps what it cannot send at once, and looks again in its progress alone. */
+  if (endpoint->link->ams_under_way)
+    ucp_worker_progress(endpoint->link->ucp);
   endpoint->is_short = why == PST_WAIT_QUEUE;
   endpoint->wants_credit = why == PST_WAIT_CREDIT;
   return pst_post_result(taken, n, rc, why, wait);

@@ -191,6 +191,8 @@ static void receive_hello(struct ucx_link *link, const struct ucx_header *header
 
 static void receive_bye(struct ucx_link *link, const struct ucx_header *header)
 {
+  if (header->meta != link->nonce)
+    return;
   if (header->flags & UCX_HEADER_ANSWER) {
     link->leave_is_known = true;
     return;
@@ -255,7 +257,7 @@ ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, vo
     return refuse(link, "a rendezvous where there is none");
   if (is_offer)
     return receive_whole(link, &head, data, length);
-  if (length && link->ring && !link->ring->by_cpu)
+  if (length && link->ring && !link->ring->by_cpu && head.kind != UCX_HELLO)
     return refuse(link, "bytes for memory that the CPU does not reach");
   if (head.kind == UCX_RUN)
     return receive_run(link, &head, data, length);

@@ -7,7 +7,7 @@ int ucx_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *b
 {
   const uint32_t remote =
       PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
-  const struct ucx_key key = {.magic = UCX_MAGIC,
+  struct ucx_key key = {.magic = UCX_MAGIC,
                               .access = mr->cpu.access & remote,
                               .address = (uint64_t)(uintptr_t)mr->cpu.base,
                               .length = mr->cpu.length};
@@ -29,6 +29,8 @@ int ucx_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *b
   memcpy(blob->bytes, &key, sizeof(key));
   if (size)
     memcpy((uint8_t *)blob->bytes + sizeof(key), packed, size);
+  key.sum = ucx_blob_sum(blob->bytes, sizeof(key) + size, offsetof(struct ucx_key, sum));
+  memcpy(blob->bytes, &key, sizeof(key));
   blob->length = (uint32_t)(sizeof(key) + size);
   blob->fd_count = 0;
   if (packed)
@@ -51,7 +53,8 @@ int ucx_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   if (blob->length < sizeof(key))
     return UCX_REFUSE(endpoint, -EPROTO, "the peer's memory cannot be used: its key is cut short");
   memcpy(&key, blob->bytes, sizeof(key));
-  if (key.magic != UCX_MAGIC || (key.length && blob->length == sizeof(key)))
+  if (key.magic != UCX_MAGIC || (key.length && blob->length == sizeof(key)) ||
+      key.sum != ucx_blob_sum(blob->bytes, blob->length, offsetof(struct ucx_key, sum)))
     return UCX_REFUSE(endpoint, -EPROTO,
                       "the peer's memory cannot be used: its key is not one of ucx's; both ends "
                       "need the same transport");

@@ -7,6 +7,7 @@
 #include "ops.h"
 #include "receive.h"
 #include "tick.h"
+#include "units.h"
 
 /* Would post() take what it did not take? */
 static bool has_room_again(const struct pst_endpoint *endpoint)
@@ -25,7 +26,8 @@ static bool is_pending(const struct pst_endpoint *endpoint)
   const struct ucx_link *link = endpoint->link;
   const struct ucx_tx *tx = &endpoint->tx;
 
-  if (endpoint->cpu.owes_connected || endpoint->cpu.owes_disconnected ||
+  if (ucx_units_are_done(&tx->sends) || ucx_units_are_done(&tx->writes) ||
+      endpoint->cpu.owes_connected || endpoint->cpu.owes_disconnected ||
       !pst_dones_is_empty(&endpoint->cpu.dones) || has_room_again(endpoint))
     return true;
   if (endpoint->cpu.closing.mode && !endpoint->cpu.dones.outstanding)
@@ -33,7 +35,7 @@ static bool is_pending(const struct pst_endpoint *endpoint)
   if (endpoint->cpu.state == PST_CPU_DOWN)
     return false;
   if (link->failure || link->has_left || link->peer_died || link->ams_under_way ||
-      link->controls_under_way || tx->cut.is_open || tx->held_head != tx->held_tail)
+      (link->controls_under_way && link->is_joined) || tx->cut.is_open || tx->held_head != tx->held_tail)
     return true;
   return endpoint->owes_hello || endpoint->owes_hello_answer ||
          (link->is_joined && endpoint->cpu.state == PST_CPU_NEW) ||

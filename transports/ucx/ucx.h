@@ -31,6 +31,7 @@
 #define UCX_SOURCES_MAX 136u /* pieces of memory of one: a batch, or a request of 64 pieces */
 #define UCX_WINDOW 32u       /* active messages with payload under way on a link */
 #define UCX_CONTROLS 16u     /* others under way */
+#define UCX_HELLO_BYTES 512u /* behind its header: more than UCX sends as a short one */
 #define UCX_LINGER_NS UINT64_C(500000000)
 
 struct pst_device {

@@ -44,6 +44,12 @@ static inline void ucx_unit_end(struct ucx_units *units, uint64_t number, int32_
     unit->left--;
 }
 
+/* Has ucx_units_retire() something to do? */
+static inline bool ucx_units_are_done(const struct ucx_units *units)
+{
+  return units->tail != units->head && !units->at[units->tail & units->mask].left;
+}
+
 /* What is done at the tail is owed to the host. */
 static inline void ucx_units_retire(struct ucx_units *units, uint32_t opcode,
                                     struct pst_dones *dones)

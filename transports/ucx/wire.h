@@ -32,9 +32,10 @@ struct ucx_address {
   uint32_t magic;
   uint32_t flags; /* enum ucx_address_flag */
   uint64_t nonce; /* of the endpoint; HELLO repeats it */
+  uint64_t sum;   /* ucx_sum() of all bytes, these being 0: UCX does not check what it unpacks */
   struct ucx_identity identity;
 };
-PST_STATIC_ASSERT(sizeof(struct ucx_address) == 56, "on the wire");
+PST_STATIC_ASSERT(sizeof(struct ucx_address) == 64, "on the wire");
 
 enum ucx_kind {
   UCX_HELLO = 1,  /* position: credits, length: of the longest message, sequence: own nonce,
@@ -46,7 +47,7 @@ enum ucx_kind {
   UCX_CREDIT = 6, /* position: the first that must not be sent yet */
   UCX_FLUSH = 7,  /* position: answer once all before it are there */
   UCX_FLUSHED = 8, /* position: all before it are there */
-  UCX_BYE = 9,     /* position: how many there were */
+  UCX_BYE = 9,     /* position: how many there were, meta: the peer's nonce */
   UCX_VOID = 10,   /* taken back before it went: nothing is to be read */
 };
 
@@ -82,7 +83,26 @@ struct ucx_key {
   uint32_t access; /* enum pst_access */
   uint64_t address;
   uint64_t length;
+  uint64_t sum; /* as that of an address */
 };
-PST_STATIC_ASSERT(sizeof(struct ucx_key) == 24, "on the wire");
+PST_STATIC_ASSERT(sizeof(struct ucx_key) == 32, "on the wire");
+
+/* FNV-1a: finds what was cut short or damaged on the way. It stops no forger. */
+PST_INLINE uint64_t ucx_sum(const void *bytes, size_t length)
+{
+  uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+  for (size_t i = 0; i < length; i++)
+    sum = (sum ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+  return sum;
+}
+
+/* Of a blob that begins with a struct whose sum, 8 bytes at `at`, counts as 0. */
+PST_INLINE uint64_t ucx_blob_sum(const void *bytes, size_t length, size_t at)
+{
+  const uint8_t *from = (const uint8_t *)bytes;
+
+  return ucx_sum(from, at) ^ 3 * ucx_sum(from + at + 8, length - at - 8);
+}
 
 #endif
