@@ -9,6 +9,9 @@
 #include "tick.h"
 #include "units.h"
 
+/* How long a worker sleeps while UCX has something that it could not send yet. */
+#define SLEEP_STUCK_NS 200000u
+
 /* Would post() take what it did not take? */
 static bool has_room_again(const struct pst_endpoint *endpoint)
 {
@@ -34,8 +37,7 @@ static bool is_pending(const struct pst_endpoint *endpoint)
     return true;
   if (endpoint->cpu.state == PST_CPU_DOWN)
     return false;
-  if (link->failure || link->has_left || link->peer_died || link->ams_under_way ||
-      (link->controls_under_way && link->is_joined) || tx->cut.is_open || tx->held_head != tx->held_tail)
+  if (link->failure || link->has_left || link->peer_died)
     return true;
   return endpoint->owes_hello || endpoint->owes_hello_answer ||
          (link->is_joined && endpoint->cpu.state == PST_CPU_NEW) ||
@@ -61,9 +63,8 @@ static uint64_t deadline_ns(const struct pst_worker *worker)
   return first;
 }
 
-static void set_timer(const struct pst_worker *worker)
+static void set_timer(const struct pst_worker *worker, uint64_t at)
 {
-  const uint64_t at = deadline_ns(worker);
   struct itimerspec when = {{0, 0}, {0, 0}};
 
   if (at != UINT64_MAX) {
@@ -73,28 +74,39 @@ static void set_timer(const struct pst_worker *worker)
   timerfd_settime(worker->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-static int arm_link(const struct ucx_link *link)
+/* 0: UCX wakes; -EAGAIN: it has something already. Where it keeps what it could not send, it wakes
+ * nobody for the room: then the timer does. */
+static int arm_link(const struct ucx_link *link, bool *is_stuck)
 {
-  ucs_status_t status = link->failure ? UCS_OK : ucp_worker_arm(link->ucp);
+  ucs_status_t status;
 
+  if (link->failure)
+    return 0;
+  status = ucp_worker_arm(link->ucp);
+  if (link->ams_under_way || link->controls_under_way) {
+    *is_stuck = true;
+    return 0;
+  }
   return status == UCS_OK ? 0 : -EAGAIN;
 }
 
 int ucx_arm(struct pst_worker *worker)
 {
+  const uint64_t now_ns = ucx_now_ns(worker->device);
+  bool is_stuck = false;
   int rc = 0;
 
   if (worker->sleep_fd < 0)
     return -EOPNOTSUPP;
-  ucx_tick(worker, ucx_now_ns(worker->device));
+  ucx_tick(worker, now_ns);
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++)
     if (is_pending(worker->endpoints[i]))
       rc = -EAGAIN;
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++)
-    rc = arm_link(worker->endpoints[i]->link);
+    rc = arm_link(worker->endpoints[i]->link, &is_stuck);
   for (const struct ucx_link *link = worker->leaving; rc == 0 && link; link = link->next)
-    rc = arm_link(link);
+    rc = arm_link(link, &is_stuck);
   if (rc == 0)
-    set_timer(worker);
+    set_timer(worker, earlier(deadline_ns(worker), is_stuck ? now_ns + SLEEP_STUCK_NS : UINT64_MAX));
   return rc;
 }
