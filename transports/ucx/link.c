@@ -173,7 +173,8 @@ static void dispose(struct ucx_link *link)
   const struct pst_host *host = link->worker->device->host;
 
   release(link);
-  if (host->defer(host, link, destroy, link) != 0)
+  /* What is deferred has run before worker_close(), and not before it returns. */
+  if (link->worker->is_closing || host->defer(host, link, destroy, link) != 0)
     destroy(link);
 }
 

@@ -201,6 +201,7 @@ struct pst_worker {
   int sleep_fd;        /* epoll: watch_fd, timer_fd, event descriptors of UCX; -1 */
   int timer_fd;
   uint64_t ticked_ns;
+  bool is_closing;
 };
 
 /* Sends of an endpoint, and what it owes. */
