@@ -199,10 +199,17 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type)
                               is_one ? am->sources[0].length : am->source_count, &param));
 }
 
+/* Short ones go while UCX still keeps those of the datatype, until it has wired up. HELLO is to
+ * find that out, and so is sent as these are. */
+static void send_hello(struct ucx_am *am)
+{
+  am->bytes = UCX_HELLO_BYTES;
+  am->is_void = true;
+  ucx_am_send(am);
+}
+
 bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
 {
-  /* Short ones go where longer ones wait until UCX has wired up: HELLO is to find out. */
-  static const uint8_t padding[UCX_HELLO_BYTES];
   struct ucx_am *am = link->free_controls;
 
   if (!am)
@@ -217,8 +224,11 @@ bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
   link->free_controls = am->next;
   link->controls_under_way++;
   am->header = *header;
-  am_sent(am, ucp_am_send_nbx(link->ep, UCX_AM_ID, &am->header, sizeof(am->header), padding,
-                              header->kind == UCX_HELLO ? sizeof(padding) : 0, &param));
+  if (header->kind == UCX_HELLO)
+    send_hello(am);
+  else
+    am_sent(am, ucp_am_send_nbx(link->ep, UCX_AM_ID, &am->header, sizeof(am->header), NULL, 0,
+                                &param));
   return true;
 }
 

@@ -116,7 +116,7 @@ static void free_remotes(struct ucx_link *link)
   }
 }
 
-/* Out of the worker's hands: nothing of it is called any more but destroy(). */
+/* Before destroy(), on the worker's thread. */
 static void release(struct ucx_link *link)
 {
   const struct pst_worker *worker = link->worker;
@@ -159,25 +159,6 @@ static void tell(struct ucx_link *link)
   }
 }
 
-void ucx_link_leave(struct ucx_link *link)
-{
-  link->endpoint = NULL;
-  link->linger_until_ns = ucx_now_ns(link->worker->device) + UCX_LINGER_NS;
-  link->next = link->worker->leaving;
-  link->worker->leaving = link;
-  tell(link);
-}
-
-static void dispose(struct ucx_link *link)
-{
-  const struct pst_host *host = link->worker->device->host;
-
-  release(link);
-  /* What is deferred has run before worker_close(), and not before it returns. */
-  if (link->worker->is_closing || host->defer(host, link, destroy, link) != 0)
-    destroy(link);
-}
-
 void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
 {
   struct ucx_link **at = &worker->leaving;
@@ -187,11 +168,23 @@ void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
     tell(link);
     if (is_done_with(link, now_ns)) {
       *at = link->next;
-      dispose(link);
+      release(link);
+      destroy(link);
     } else {
       at = &link->next;
     }
   }
+}
+
+void ucx_link_leave(struct ucx_link *link)
+{
+  const uint64_t now_ns = ucx_now_ns(link->worker->device);
+
+  link->endpoint = NULL;
+  link->linger_until_ns = now_ns + UCX_LINGER_NS;
+  link->next = link->worker->leaving;
+  link->worker->leaving = link;
+  ucx_links_step(link->worker, now_ns);
 }
 
 uint64_t ucx_links_deadline_ns(const struct pst_worker *worker)

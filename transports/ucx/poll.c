@@ -152,6 +152,8 @@ static void progress(struct pst_worker *worker)
     const uint64_t now_ns = ucx_now_ns(worker->device);
     if (now_ns - worker->ticked_ns >= POLL_TICK_NS)
       ucx_tick(worker, now_ns);
+    else if (worker->leaving)
+      ucx_links_step(worker, now_ns);
   }
 }
 

@@ -9,8 +9,7 @@
  *
  * Who owns what. UCX reads headers, sources and destinations until a request's callback. All of
  * them lie in the link, or are the host's memory that the DONE gives back. A link outlives its
- * endpoint: as a leaving link until the peer has what was sent, then in a deferred work that
- * destroys the ucp_worker.
+ * endpoint as a leaving link, until the peer has what was sent.
  */
 #ifndef UCX_H
 #define UCX_H
@@ -201,7 +200,6 @@ struct pst_worker {
   int sleep_fd;        /* epoll: watch_fd, timer_fd, event descriptors of UCX; -1 */
   int timer_fd;
   uint64_t ticked_ns;
-  bool is_closing;
 };
 
 /* Sends of an endpoint, and what it owes. */

@@ -72,7 +72,6 @@ void ucx_worker_close(struct pst_worker *worker)
 {
   if (!worker)
     return;
-  worker->is_closing = true;
   while (worker->endpoint_count)
     ucx_endpoint_free(worker->endpoints[0]);
   let_leave(worker);
