@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""UCX with the real program: two processes over its lanes, deaths, options."""
+import os
+import signal
+import time
+
+from harness import Case, main, yaml_stream
+
+SHARED, TCP = "'posix,cma,self'", "'tcp,self'"
+
+
+class Ucx(Case):
+    def ucx_config(self, options="", **parts):
+        stream = yaml_stream(**{"message": "1462 B", "ring": 256, **parts})
+        path = self.config(stream, top="")
+        text = open(path).read().replace("loopback", f"ucx, options: {{{options}}}")
+        return self.write("ucx.yaml", text)
+
+    def transfer(self, options, message, ring):
+        path = self.ucx_config(
+            options, message=message, ring=ring,
+            sender="{source: pattern}", receiver="{sink: verify}",
+        )  # fmt: skip
+        receiver = self.start("receive", path, "--json", self.folder / "receiver.json")
+        sender = self.start("send", path, "--duration", "1")
+        self.assertEqual(sender.wait(), 0, str(sender))
+        self.assertEqual(receiver.wait(), 0, str(receiver))
+        stream = self.only_stream(self.result("receiver.json"))
+        self.assert_accounted(stream)
+        self.assertGreater(stream["messages_delivered"], 0)
+        self.assertEqual(stream["verified"], stream["messages_delivered"])
+        return stream
+
+    def test_every_size_over_shared_memory(self):
+        for message, ring in (("8 B", 1024), ("1462 B", 512), ("64 KiB", 32), ("1 MiB", 8)):
+            self.transfer(f"tls: {SHARED}", message, ring)
+
+    def test_every_size_over_tcp(self):
+        for message, ring in (("8 B", 1024), ("1462 B", 512), ("64 KiB", 32), ("1 MiB", 8)):
+            self.transfer(f"tls: {TCP}", message, ring)
+
+    def test_rendezvous(self):
+        self.transfer(f"tls: {SHARED}, rendezvous_from: 1 KiB", "3000 B", 64)
+        self.transfer(f"tls: {TCP}, rendezvous_from: 1 KiB", "3000 B", 64)
+
+    def test_failures_by_ucx(self):
+        self.transfer("peer_failure: ucx", "1462 B", 256)
+
+    def dies(self, options, victim):
+        path = self.ucx_config(options)
+        ends = {name: self.start(name, path) for name in ("receive", "send")}
+        ends["receive"].wait_line(r"Got \d{2,}")
+        dead = ends.pop(victim)
+        (survivor,) = ends.values()
+        dead.signal(signal.SIGKILL)
+        dead.wait()
+        began = time.monotonic()
+        self.assertEqual(survivor.wait(), 1, str(survivor))
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertIn(str(dead.pid), survivor.stderr, "the dead peer's process is named")
+
+    def test_peer_is_killed(self):
+        before = set(os.listdir("/dev/shm"))
+        for options in (f"tls: {SHARED}", f"tls: {TCP}", f"tls: {TCP}, peer_failure: ucx"):
+            for victim in ("send", "receive"):
+                self.dies(options, victim)
+        left = {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("ucx_shm")}
+        self.assertEqual(left, set(), "/dev/shm")
+
+    def test_one_sided(self):
+        for tls in (SHARED, TCP):
+            child = self.run_program(
+                "bench", "--transport", "ucx", "--transport-option", "tls=" + tls.strip("'"),
+                "--memory", "host", "--op", "write,read", "--size", "64,1462,64KiB", "--bandwidth",
+                "--duration", "50ms", "--verify",
+            )  # fmt: skip
+            self.assertNotIn("corrupted", child.stderr)
+
+    def test_unknown_option_is_refused_with_the_nearest(self):
+        child = self.run_program("run", self.ucx_config("ucx: [TSL=tcp]"), expect=3)
+        self.assertIn("no option TSL; the nearest is TLS", child.stderr)
+        child = self.run_program("check", self.ucx_config("ucx: [TLS]"), expect=2)
+        self.assertIn("'TLS' is not NAME=VALUE", child.stderr)
+
+    def test_unknown_transport_is_refused(self):
+        child = self.run_program("run", self.ucx_config("tls: nonsense"), expect=3)
+        self.assertIn("UCX", child.stderr)
+        self.assertIn("ucx_info -d", child.stderr)
+
+
+if __name__ == "__main__":
+    main()
