@@ -42,7 +42,8 @@ static const struct pst_option options[] = {
     {
         OPTION("rendezvous_from", SIZE, PST_SCOPE_DEVICE, "0",
                "Messages from this size on are fetched by the receiver, straight into its slot. 0: "
-               "64 KiB where the kernel or a device fetches (cma, xpmem, knem, RDMA), else never."),
+               "64 KiB where the kernel or a device fetches (cma, xpmem, knem, RDMA), 256 KiB over "
+               "TCP, never through UCX's own shared memory."),
         .max = UINT64_C(1) << 30,
     },
     {

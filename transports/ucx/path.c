@@ -20,6 +20,14 @@ static bool fetches_well(const char *names)
          ucx_lanes_has(names, "dc_");
 }
 
+/* From where on a rendezvous was faster than parts; through UCX's own shared memory it never was. */
+static uint64_t whole_from(const char *names)
+{
+  if (fetches_well(names))
+    return UINT64_C(65536);
+  return ucx_lanes_has(names, "tcp") ? UINT64_C(262144) : UINT64_MAX;
+}
+
 static bool reaches_gpu(const char *names)
 {
   return ucx_lanes_has(names, "cuda_ipc") || ucx_lanes_has(names, "rc_") ||
@@ -46,7 +54,7 @@ void ucx_path_settle(struct pst_endpoint *endpoint)
     link->part_max = device->batch_bytes;
   link->whole_from = device->rendezvous_from;
   if (!link->whole_from)
-    link->whole_from = fetches_well(lanes.names) ? UINT64_C(65536) : UINT64_MAX;
+    link->whole_from = whole_from(lanes.names);
   link->is_shared = is_shared(lanes.names);
   pst_text_write(link->lanes, sizeof(link->lanes), lanes.names);
 }

@@ -31,7 +31,7 @@
 #define UCX_WINDOW 32u       /* active messages with payload under way on a link */
 #define UCX_CONTROLS 16u     /* others under way */
 #define UCX_HELLO_BYTES 512u /* behind its header: more than UCX sends as a short one */
-#define UCX_LINGER_NS UINT64_C(500000000)
+#define UCX_LINGER_NS UINT64_C(100000000) /* for the peer to answer a BYE */
 
 struct pst_device {
   const struct pst_host *host;
