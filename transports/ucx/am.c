@@ -176,8 +176,8 @@ void ucx_am_send(struct ucx_am *am)
       .flags = UCP_AM_SEND_FLAG_EAGER,
   };
 
-  am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1,
-                              &param));
+  am_sent(am,
+          ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1, &param));
 }
 
 void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type)
@@ -215,8 +215,8 @@ bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
   if (!am)
     return false;
   const ucp_request_param_t param = {
-      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                      UCP_OP_ATTR_FIELD_FLAGS,
+      .op_attr_mask =
+          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
       .cb.send = am_ended,
       .user_data = am,
       .flags = UCP_AM_SEND_FLAG_EAGER,
@@ -227,8 +227,8 @@ bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
   if (header->kind == UCX_HELLO)
     send_hello(am);
   else
-    am_sent(am, ucp_am_send_nbx(link->ep, UCX_AM_ID, &am->header, sizeof(am->header), NULL, 0,
-                                &param));
+    am_sent(am,
+            ucp_am_send_nbx(link->ep, UCX_AM_ID, &am->header, sizeof(am->header), NULL, 0, &param));
   return true;
 }
 

@@ -84,8 +84,8 @@ int ucx_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *b
     return rc;
   link->peer_nonce = address.nonce;
   endpoint->tx.must_fetch = address.flags & UCX_ADDRESS_FETCHES;
-  rc = ucx_link_connect(link, (const ucp_address_t *)((const uint8_t *)blob->bytes +
-                                                      sizeof(address)));
+  rc = ucx_link_connect(link,
+                        (const ucp_address_t *)((const uint8_t *)blob->bytes + sizeof(address)));
   if (rc < 0)
     return rc;
   endpoint->is_connecting = true;

@@ -9,7 +9,9 @@
 #include "status.h"
 #include "watch.h"
 
-#define DEVICE_KEY_SLACK 64u /* keys of other kinds of memory may be longer than what is measured */
+#define DEVICE_KEY_SLACK                                                                           \
+  64u /* keys of other kinds of memory may be longer than what is measured                         \
+       */
 
 int ucx_probe(const struct pst_host *host, struct pst_probe *probe)
 {
@@ -40,8 +42,7 @@ int ucx_probe(const struct pst_host *host, struct pst_probe *probe)
 
 static int init(struct pst_device *device, const struct pst_options *options)
 {
-  ucp_params_t params = {.field_mask =
-                             UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
+  ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
                          .features = UCP_FEATURE_AM,
                          .mt_workers_shared = 1};
   ucp_config_t *config;
@@ -50,7 +51,8 @@ static int init(struct pst_device *device, const struct pst_options *options)
 
   if (rc < 0)
     return rc;
-  /* With RMA a peer's put writes where it says: only a device that has one-sided access takes it. */
+  /* With RMA a peer's put writes where it says: only a device that has one-sided access takes it.
+   */
   if (device->has_rma)
     params.features |= UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
   if (device->sleeps)
@@ -91,10 +93,11 @@ static int measure_address(struct pst_device *device)
     ucp_worker_release_address(worker, address);
   ucp_worker_destroy(worker);
   if (strstr(warning, "invalid configuration"))
-    return PST_REFUSE(device->host, -EOPNOTSUPP,
-                      "this UCX, %s, takes from its environment alone what `ucx` asks for (%s): set "
-                      "UCX_NAME=VALUE there",
-                      ucp_get_version_string(), warning);
+    return PST_REFUSE(
+        device->host, -EOPNOTSUPP,
+        "this UCX, %s, takes from its environment alone what `ucx` asks for (%s): set "
+        "UCX_NAME=VALUE there",
+        ucp_get_version_string(), warning);
   device->address_max = (uint32_t)(sizeof(struct ucx_address) + length);
   return status == UCS_OK ? 0 : -EIO;
 }
@@ -102,10 +105,10 @@ static int measure_address(struct pst_device *device)
 static int measure_key(struct pst_device *device)
 {
   void *page = aligned_alloc(4096, 4096), *packed;
-  const ucp_mem_map_params_t params = {
-      .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
-      .address = page,
-      .length = 4096};
+  const ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                                                     UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+                                       .address = page,
+                                       .length = 4096};
   ucp_mem_h memh;
   size_t size;
   ucs_status_t status;

@@ -134,9 +134,8 @@ int ucx_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   const struct pst_device *device = endpoint->worker->device;
   const uint32_t roles = endpoint->cpu.params.roles;
   const struct pst_ring *ring = (const struct pst_ring *)endpoint->cpu.ring;
-  struct ucx_address head = {.magic = UCX_MAGIC,
-                             .nonce = endpoint->link->nonce,
-                             .identity = device->identity};
+  struct ucx_address head = {
+      .magic = UCX_MAGIC, .nonce = endpoint->link->nonce, .identity = device->identity};
   ucp_address_t *own;
   size_t length;
   ucs_status_t status = ucp_worker_get_address(endpoint->link->ucp, &own, &length);

@@ -4,6 +4,15 @@
 
 #include "status.h"
 
+/* Each round does at least one. */
+#define FAIL_ROUNDS_MAX 4096u
+
+void ucx_link_settle(struct ucx_link *link)
+{
+  for (uint32_t i = 0; i < FAIL_ROUNDS_MAX && (link->fetches || link->ops_under_way); i++)
+    ucp_worker_progress(link->ucp);
+}
+
 void ucx_link_end(struct ucx_link *link, int32_t status)
 {
   if (link->failure == 0)

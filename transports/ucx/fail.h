@@ -8,5 +8,8 @@
 void ucx_link_fail(struct ucx_link *link, ucs_status_t status, const char *what);
 /* It ends with this -errno, of which somebody has told already. */
 void ucx_link_end(struct ucx_link *link, int32_t status);
+/* Let end what needs no peer, copies by the kernel for instance: UCX 1.13 aborts where a ucp_worker
+ * is destroyed while such a one is under way. */
+void ucx_link_settle(struct ucx_link *link);
 
 #endif

@@ -6,7 +6,7 @@
 #include "ucx.h"
 
 struct ucx_lanes {
-  char names[192]; /* "posix/memory cma/memory", each once, in UCX's order */
+  char names[192];    /* "posix/memory cma/memory", each once, in UCX's order */
   uint64_t eager_max; /* bytes of an active message in one piece; 0: not said */
 };
 

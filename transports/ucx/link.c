@@ -16,6 +16,8 @@ static void destroy(void *arg)
 {
   struct ucx_link *link = arg;
 
+  if (link->ucp)
+    ucx_link_settle(link);
   free_remotes(link);
   if (link->ucp)
     ucp_worker_destroy(link->ucp);
@@ -37,12 +39,12 @@ static int open_ucp(struct ucx_link *link, const char *label, ucp_am_recv_callba
   struct pst_worker *worker = link->worker;
   const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                       .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-  const ucp_am_handler_param_t handler = {
-      .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                    UCP_AM_HANDLER_PARAM_FIELD_ARG,
-      .id = UCX_AM_ID,
-      .cb = receive,
-      .arg = link};
+  const ucp_am_handler_param_t handler = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                                        UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                        UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                          .id = UCX_AM_ID,
+                                          .cb = receive,
+                                          .arg = link};
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
   ucs_status_t status = ucp_worker_create(worker->device->context, &params, &link->ucp);
 

@@ -29,9 +29,9 @@ static ucs_log_func_rc_t log_line(const char *file, unsigned line, const char *f
     snprintf(log_text, log_size, "%s", text);
     return UCS_LOG_FUNC_RC_STOP;
   }
-  int as = level == UCS_LOG_LEVEL_FATAL ? PST_LOG_ERROR
-                                        : (level <= UCS_LOG_LEVEL_WARN ? PST_LOG_INFO
-                                                                       : PST_LOG_DEBUG);
+  int as = level == UCS_LOG_LEVEL_FATAL
+               ? PST_LOG_ERROR
+               : (level <= UCS_LOG_LEVEL_WARN ? PST_LOG_INFO : PST_LOG_DEBUG);
   log_host->log(log_host, as, "UCX: %s", text);
   return UCS_LOG_FUNC_RC_STOP;
 }

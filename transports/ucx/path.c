@@ -20,7 +20,8 @@ static bool fetches_well(const char *names)
          ucx_lanes_has(names, "dc_");
 }
 
-/* From where on a rendezvous was faster than parts; through UCX's own shared memory it never was. */
+/* From where on a rendezvous was faster than parts; through UCX's own shared memory it never was.
+ */
 static uint64_t whole_from(const char *names)
 {
   if (fetches_well(names))
@@ -63,8 +64,7 @@ static const char *carrier_of(const char *names)
 {
   if (ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_") || ucx_lanes_has(names, "ud_"))
     return "rdma";
-  if (ucx_lanes_has(names, "posix") || ucx_lanes_has(names, "sysv") ||
-      ucx_lanes_has(names, "self"))
+  if (ucx_lanes_has(names, "posix") || ucx_lanes_has(names, "sysv") || ucx_lanes_has(names, "self"))
     return "shm";
   return ucx_lanes_has(names, "tcp") ? "tcp" : "";
 }
@@ -96,7 +96,8 @@ int ucx_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   const struct pst_device *device = endpoint->worker->device;
   const struct ucx_link *link = endpoint->link;
 
-  snprintf(text, size, "UCX lanes %s; failures by %s; parts of %llu bytes, rendezvous from %lld%s%s",
+  snprintf(text, size,
+           "UCX lanes %s; failures by %s; parts of %llu bytes, rendezvous from %lld%s%s",
            link->lanes[0] ? link->lanes : "not known yet",
            link->peer_mode ? "UCX (it leaves shared memory out)" : "the peer's process",
            (unsigned long long)link->part_max,

@@ -49,6 +49,7 @@ static void step_connecting(struct pst_endpoint *endpoint)
 /* All that is outstanding ends with this status. */
 static void end_all(struct pst_endpoint *endpoint, int32_t status)
 {
+  ucx_link_settle(endpoint->link);
   ucx_ams_void(endpoint->link, status);
   endpoint->tx.cut.is_open = false;
   ucx_units_fail(&endpoint->tx.sends, status);

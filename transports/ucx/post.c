@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* post(): what can start starts; what is behind a FENCE waits in a queue of the endpoint's. */
-#include "ops.h"
 #include "held.h"
+#include "ops.h"
 #include "rma.h"
 #include "send.h"
 

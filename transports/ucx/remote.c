@@ -8,9 +8,9 @@ int ucx_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *b
   const uint32_t remote =
       PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
   struct ucx_key key = {.magic = UCX_MAGIC,
-                              .access = mr->cpu.access & remote,
-                              .address = (uint64_t)(uintptr_t)mr->cpu.base,
-                              .length = mr->cpu.length};
+                        .access = mr->cpu.access & remote,
+                        .address = (uint64_t)(uintptr_t)mr->cpu.base,
+                        .length = mr->cpu.length};
   void *packed = NULL;
   size_t size = 0;
   ucs_status_t status = UCS_OK;

@@ -13,8 +13,7 @@ static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_re
 
   if ((request->flags & ~(uint32_t)PST_REQUEST_FENCE) || request->reserved0 ||
       request->piece_count || !remote || remote->link != endpoint->link ||
-      (request->u.atomic.offset & 7) ||
- !mr ||
+      (request->u.atomic.offset & 7) || !mr ||
       !pst_cpu_mr_holds(NULL, request->local.mr, request->offset, 8, PST_ACCESS_LOCAL_WRITE))
     return -EINVAL;
   if (!(remote->access & PST_ACCESS_REMOTE_ATOMIC) ||
@@ -41,8 +40,8 @@ int ucx_rma_check(const struct pst_endpoint *endpoint, const struct pst_request 
   if (request->opcode != PST_OP_WRITE && !is_read)
     return -EINVAL;
   rc = pst_request_check(request, endpoint->pieces_max,
-                         is_read ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ,
-                         pst_cpu_mr_holds, NULL);
+                         is_read ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ, pst_cpu_mr_holds,
+                         NULL);
   if (rc < 0)
     return rc;
   if (!remote || remote->link != endpoint->link || request->u.rma.reserved ||
@@ -63,6 +62,7 @@ static struct ucx_op *take_op(struct pst_endpoint *endpoint, const struct pst_re
   struct ucx_op *op = endpoint->link->free_ops;
 
   endpoint->link->free_ops = op->next;
+  endpoint->link->ops_under_way++;
   memset(op, 0, sizeof(*op));
   op->link = endpoint->link;
   op->left = 1;
@@ -77,6 +77,7 @@ static struct ucx_op *take_op(struct pst_endpoint *endpoint, const struct pst_re
 static void give_op(struct ucx_op *op)
 {
   op->is_taken = false;
+  op->link->ops_under_way--;
   op->next = op->link->free_ops;
   op->link->free_ops = op;
 }
@@ -201,8 +202,8 @@ static void start_atomic(struct pst_endpoint *endpoint, const struct pst_request
 static void flush_puts(struct ucx_op *op)
 {
   const struct ucx_tx *tx = &op->link->endpoint->tx;
-  const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                     UCP_OP_ATTR_FIELD_USER_DATA,
+  const ucp_request_param_t param = {.op_attr_mask =
+                                         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                      .cb.send = ended,
                                      .user_data = op};
 

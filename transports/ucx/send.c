@@ -12,8 +12,8 @@ static const struct pst_mr *mr_of(const struct pst_request *request)
 
 int ucx_send_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  int rc = pst_cpu_request_check(&endpoint->cpu, request, endpoint->pieces_max,
-                                 endpoint->tx.length_max);
+  int rc =
+      pst_cpu_request_check(&endpoint->cpu, request, endpoint->pieces_max, endpoint->tx.length_max);
 
   if (rc < 0)
     return rc;
@@ -49,8 +49,8 @@ static uint32_t add_sources(ucp_dt_iov_t *to, const struct pst_request *request)
 
   for (uint32_t i = 0; i < count; i++)
     if (pieces[i].length)
-      to[n++] = (ucp_dt_iov_t){pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset,
-                               pieces[i].length};
+      to[n++] =
+          (ucp_dt_iov_t){pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, pieces[i].length};
   return n;
 }
 
@@ -106,11 +106,10 @@ static uint32_t fill_list(const struct pst_endpoint *endpoint, struct ucx_am *am
     const struct pst_request *request = &requests[i];
     const uint32_t pieces = request->piece_count ? request->piece_count : 1;
     const bool is_first = i == 0;
-    if (!is_first &&
-        (request->opcode != PST_OP_SEND || (request->flags & PST_REQUEST_FENCE) ||
-         used + pieces > UCX_SOURCES_MAX || ucx_send_check(endpoint, request) < 0 ||
-         !is_small(endpoint, request) ||
-         bytes + request->arg.length + sizeof(struct ucx_record) > most))
+    if (!is_first && (request->opcode != PST_OP_SEND || (request->flags & PST_REQUEST_FENCE) ||
+                      used + pieces > UCX_SOURCES_MAX || ucx_send_check(endpoint, request) < 0 ||
+                      !is_small(endpoint, request) ||
+                      bytes + request->arg.length + sizeof(struct ucx_record) > most))
       break;
     am->records[i] = (struct ucx_record){.sequence = request->u.send.sequence,
                                          .meta = request->u.send.meta,

@@ -134,7 +134,8 @@ void ucx_settings_environment(char *text, size_t size)
   text[0] = 0;
   for (char **at = environ; at && *at; at++) {
     const char *equals = strchr(*at, '=');
-    if (strncmp(*at, SETTINGS_PREFIX, strlen(SETTINGS_PREFIX)) != 0 || !equals || used + (size_t)(equals - *at) + 2 > size)
+    if (strncmp(*at, SETTINGS_PREFIX, strlen(SETTINGS_PREFIX)) != 0 || !equals ||
+        used + (size_t)(equals - *at) + 2 > size)
       continue;
     used += (size_t)snprintf(text + used, size - used, "%s%.*s", used ? " " : "",
                              (int)(equals - *at), *at);

@@ -107,6 +107,7 @@ int ucx_arm(struct pst_worker *worker)
   for (const struct ucx_link *link = worker->leaving; rc == 0 && link; link = link->next)
     rc = arm_link(link, &is_stuck);
   if (rc == 0)
-    set_timer(worker, earlier(deadline_ns(worker), is_stuck ? now_ns + SLEEP_STUCK_NS : UINT64_MAX));
+    set_timer(worker,
+              earlier(deadline_ns(worker), is_stuck ? now_ns + SLEEP_STUCK_NS : UINT64_MAX));
   return rc;
 }

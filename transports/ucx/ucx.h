@@ -125,7 +125,7 @@ struct ucx_op {
   uint64_t position; /* FLUSH: the SENDs that the peer has to have */
   uint64_t puts;     /* FLUSH: the WRITEs that are placed by then */
   uint64_t operand;  /* atomics: what UCX reads */
-  uint32_t left; /* parts that UCX has not ended */
+  uint32_t left;     /* parts that UCX has not ended */
   int32_t status;
   uint8_t opcode; /* 0: a flush that a FENCE waits for */
   bool is_taken;
@@ -158,21 +158,21 @@ struct ucx_link {
   int efd;
   uint64_t nonce;
   uint64_t peer_nonce;
-  bool peer_mode;     /* failures are UCX's to notice */
-  bool peer_is_here;  /* on this host */
-  bool is_shared;     /* lanes: what was sent lies in the receiver's memory */
-  bool is_joined;     /* the peer's HELLO has come */
-  bool peer_died;     /* its process is gone */
-  bool has_left;      /* the peer's BYE has come */
+  bool peer_mode;      /* failures are UCX's to notice */
+  bool peer_is_here;   /* on this host */
+  bool is_shared;      /* lanes: what was sent lies in the receiver's memory */
+  bool is_joined;      /* the peer's HELLO has come */
+  bool peer_died;      /* its process is gone */
+  bool has_left;       /* the peer's BYE has come */
   bool leave_is_known; /* the peer has answered our BYE */
-  bool owes_leave;    /* our BYE is still to be sent */
+  bool owes_leave;     /* our BYE is still to be sent */
   bool is_aborted;
   bool owes_answer;
-  int32_t failure; /* -errno: the connection is no more */
-  uint64_t part_max; /* bytes of payload in one active message */
+  int32_t failure;     /* -errno: the connection is no more */
+  uint64_t part_max;   /* bytes of payload in one active message */
   uint64_t whole_from; /* messages of so many bytes go by rendezvous */
   uint64_t linger_until_ns;
-  uint32_t controls_under_way, fetches;
+  uint32_t controls_under_way, fetches, ops_under_way;
   struct ucx_am *free_ams, *free_controls;
   uint32_t ams_under_way;
   struct ucx_am *ams;
@@ -204,8 +204,8 @@ struct pst_worker {
 
 /* Sends of an endpoint, and what it owes. */
 struct ucx_tx {
-  uint64_t position; /* of the next SEND */
-  uint64_t limit;    /* first that the peer has no slot for */
+  uint64_t position;   /* of the next SEND */
+  uint64_t limit;      /* first that the peer has no slot for */
   uint64_t length_max; /* of the peer's slots */
   bool must_fetch;
   struct ucx_units sends, writes;
@@ -225,8 +225,8 @@ struct ucx_tx {
 };
 
 struct ucx_rx {
-  uint64_t head; /* position of the next MESSAGE */
-  uint64_t limit_told; /* position that the peer knows it may send up to */
+  uint64_t head;            /* position of the next MESSAGE */
+  uint64_t limit_told;      /* position that the peer knows it may send up to */
   uint64_t share;           /* slots that were free when this endpoint came */
   uint64_t released_before; /* of the ring, at that time */
   uint64_t flush_asked;
@@ -246,7 +246,7 @@ struct pst_endpoint {
   struct ucx_rx rx;
   bool is_connecting; /* endpoint_connect has been called */
   bool owes_hello, owes_hello_answer;
-  bool is_ended; /* what was outstanding has been ended, since the peer is gone */
+  bool is_ended;               /* what was outstanding has been ended, since the peer is gone */
   bool is_short, wants_credit; /* post() took fewer than it was given: why */
   uint32_t pieces_max;
   uint64_t waits_since_ns; /* an answer of the peer's; 0: none is owed */

@@ -20,7 +20,7 @@ struct ucx_identity {
 };
 
 enum ucx_address_flag {
-  UCX_ADDRESS_SHARES = 1u << 0, /* has shared memory that only failure mode NONE lets UCX use */
+  UCX_ADDRESS_SHARES = 1u << 0,  /* has shared memory that only failure mode NONE lets UCX use */
   UCX_ADDRESS_FETCHES = 1u << 1, /* its ring is not the CPU's: every message by rendezvous */
   UCX_ADDRESS_RECEIVES = 1u << 2,
   UCX_ADDRESS_SENDS = 1u << 3,
@@ -38,14 +38,14 @@ struct ucx_address {
 PST_STATIC_ASSERT(sizeof(struct ucx_address) == 64, "on the wire");
 
 enum ucx_kind {
-  UCX_HELLO = 1,  /* position: credits, length: of the longest message, sequence: own nonce,
-                     meta: the peer's */
-  UCX_RUN = 2,    /* count messages of `length` bytes; numbers go up by one; no meta */
-  UCX_LIST = 3,   /* count records, and the messages behind them */
-  UCX_PART = 4,   /* a piece, at `offset`, of one message of `length` bytes */
-  UCX_WHOLE = 5,  /* one message, which the receiver fetches */
-  UCX_CREDIT = 6, /* position: the first that must not be sent yet */
-  UCX_FLUSH = 7,  /* position: answer once all before it are there */
+  UCX_HELLO = 1,   /* position: credits, length: of the longest message, sequence: own nonce,
+                      meta: the peer's */
+  UCX_RUN = 2,     /* count messages of `length` bytes; numbers go up by one; no meta */
+  UCX_LIST = 3,    /* count records, and the messages behind them */
+  UCX_PART = 4,    /* a piece, at `offset`, of one message of `length` bytes */
+  UCX_WHOLE = 5,   /* one message, which the receiver fetches */
+  UCX_CREDIT = 6,  /* position: the first that must not be sent yet */
+  UCX_FLUSH = 7,   /* position: answer once all before it are there */
   UCX_FLUSHED = 8, /* position: all before it are there */
   UCX_BYE = 9,     /* position: how many there were, meta: the peer's nonce */
   UCX_VOID = 10,   /* taken back before it went: nothing is to be read */

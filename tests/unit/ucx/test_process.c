@@ -19,8 +19,8 @@
 
 #define BYTES 32u
 
-static const char *const calls[] = {"mmap",   "munmap", "mremap", "madvise",
-                                    "shmat",  "shmdt",  "brk",    "sbrk"};
+static const char *const calls[] = {"mmap",  "munmap", "mremap", "madvise",
+                                    "shmat", "shmdt",  "brk",    "sbrk"};
 static const int signals[] = {SIGHUP, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
 
 static void own_handler(int number)
