@@ -25,8 +25,8 @@ void ucx_link_fail(struct ucx_link *link, ucs_status_t status, const char *what)
 
   if (link->failure)
     return;
-  /* Whatever UCX calls it, the peer is gone. */
-  if (code != -ETIMEDOUT && code != -EHOSTUNREACH)
+  /* Whatever UCX calls it, the peer is gone; one on this host cannot be cut off. */
+  if ((code != -ETIMEDOUT && code != -EHOSTUNREACH) || link->peer_is_here)
     code = -ECONNRESET;
   link->failure = code;
   if (link->endpoint && !link->has_left)
