@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from harness import Case, main, yaml_stream
+from harness import Case, main, random_file, wait_until, yaml_stream
 
 SHARED, TCP = "'posix,cma,self'", "'tcp,self'"
 
@@ -76,6 +76,34 @@ class Ucx(Case):
                 "--duration", "50ms", "--verify",
             )  # fmt: skip
             self.assertNotIn("corrupted", child.stderr)
+
+    def test_server_survives_clients_that_are_killed(self):
+        sent = random_file(self.folder / "sent", 8 << 20)
+        root = self.folder / "root"
+        root.mkdir()
+        (root / "file").write_bytes(sent.read_bytes())
+        address = f"127.0.0.1:{self.port}"
+        server = self.start("serve", address, "--transport", "ucx", "--root", root)
+
+        def get(name):
+            return self.start("get", address, "file", "--transport", "ucx", "--to", self.folder / name)
+
+        def descriptors():
+            return len(os.listdir(f"/proc/{server.pid}/fd"))
+
+        self.assertEqual(get("first").wait(), 0)
+        before = descriptors()
+        for i in range(20):
+            client = get(f"killed{i}")
+            time.sleep(i / 40)
+            client.signal(signal.SIGKILL)
+            client.wait()
+        last = get("last")
+        self.assertEqual(last.wait(), 0, str(last))
+        self.assertEqual((self.folder / "last").read_bytes(), sent.read_bytes())
+        wait_until(lambda: descriptors() <= before, 20, "as many descriptors as before")
+        server.signal(signal.SIGINT)
+        self.assertEqual(server.wait(), 0, str(server))
 
     def test_unknown_option_is_refused_with_the_nearest(self):
         child = self.run_program("run", self.ucx_config("ucx: [TSL=tcp]"), expect=3)

@@ -41,6 +41,36 @@ static bool is_shared(const char *names)
          !ucx_lanes_has(names, "dc_") && !ucx_lanes_has(names, "ud_");
 }
 
+static const char *carrier_of(const char *names)
+{
+  if (ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_") || ucx_lanes_has(names, "ud_"))
+    return "rdma";
+  if (ucx_lanes_has(names, "posix") || ucx_lanes_has(names, "sysv") || ucx_lanes_has(names, "self"))
+    return "shm";
+  return ucx_lanes_has(names, "tcp") ? "tcp" : "";
+}
+
+/* What this end has and the lanes do not, once. */
+static void tell_lost(const struct pst_endpoint *endpoint, const char *names)
+{
+  const struct pst_device *device = endpoint->worker->device;
+  const struct ucx_link *link = endpoint->link;
+  const bool has_rdma = ucx_lanes_has(device->transports, "rc_") ||
+                        ucx_lanes_has(device->transports, "dc_") ||
+                        ucx_lanes_has(device->transports, "ud_");
+
+  if (link->peer_is_here && link->peer_mode && device->shares)
+    UCX_TELL(endpoint, PST_LOG_INFO,
+             "UCX's failure handling leaves shared memory out (%s has it); `peer_failure: auto` "
+             "brings it back",
+             device->transports);
+  else if (!link->peer_is_here && has_rdma && strcmp(carrier_of(names), "rdma") != 0)
+    UCX_TELL(endpoint, PST_LOG_WARN,
+             "UCX has chosen %s, though this host has RDMA (%s); see `ucx_info -d` on both hosts, "
+             "or set `tls: rc,self` to be told why not",
+             names, device->transports);
+}
+
 void ucx_path_settle(struct pst_endpoint *endpoint)
 {
   const struct pst_device *device = endpoint->worker->device;
@@ -58,15 +88,7 @@ void ucx_path_settle(struct pst_endpoint *endpoint)
     link->whole_from = whole_from(lanes.names);
   link->is_shared = is_shared(lanes.names);
   pst_text_write(link->lanes, sizeof(link->lanes), lanes.names);
-}
-
-static const char *carrier_of(const char *names)
-{
-  if (ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_") || ucx_lanes_has(names, "ud_"))
-    return "rdma";
-  if (ucx_lanes_has(names, "posix") || ucx_lanes_has(names, "sysv") || ucx_lanes_has(names, "self"))
-    return "shm";
-  return ucx_lanes_has(names, "tcp") ? "tcp" : "";
+  tell_lost(endpoint, lanes.names);
 }
 
 int ucx_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)

@@ -22,6 +22,9 @@ static const struct {
      "the peer's host answers no more: look at its link, and at firewalls between the two"},
     {UCS_ERR_TIMED_OUT, -ETIMEDOUT,
      "the peer's host answers no more: look at its link, and at firewalls between the two"},
+    {UCS_ERR_SHMEM_SEGMENT, -ECONNRESET,
+     "the peer has died meanwhile, or its /dev/shm and user are not ours: see its log, or leave "
+     "shared memory out of `tls`"},
     {UCS_ERR_REJECTED, -ECONNREFUSED, "the peer takes no connection: its log says why"},
     {UCS_ERR_NOT_CONNECTED, -ENOTCONN, "the peer is gone: its log says why"},
     {UCS_ERR_CANCELED, -ECANCELED, "it was taken back by a close"},
