@@ -45,7 +45,6 @@ static int open_ucp(struct ucx_link *link, const char *label, ucp_am_recv_callba
                                           .id = UCX_AM_ID,
                                           .cb = receive,
                                           .arg = link};
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
   ucs_status_t status = ucp_worker_create(worker->device->context, &params, &link->ucp);
 
   if (status != UCS_OK)
@@ -58,9 +57,6 @@ static int open_ucp(struct ucx_link *link, const char *label, ucp_am_recv_callba
     return PST_REFUSE(worker->device->host, ucx_status_errno(status),
                       "%s: UCX opens no worker: %s; %s", label, ucs_status_string(status),
                       ucx_status_remedy(status));
-  if (worker->sleep_fd >= 0 && epoll_ctl(worker->sleep_fd, EPOLL_CTL_ADD, link->efd, &event) != 0)
-    return PST_REFUSE(worker->device->host, -errno, "%s: epoll takes no more: %s", label,
-                      strerror(errno));
   return 0;
 }
 
@@ -95,8 +91,14 @@ int ucx_link_connect(struct ucx_link *link, const ucp_address_t *address)
       .err_mode = link->peer_mode ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
       .err_handler = {.cb = failed, .arg = link},
   };
+  const int sleep_fd = link->worker->sleep_fd;
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
   ucs_status_t status = ucp_ep_create(link->ucp, &params, &link->ep);
 
+  if (status == UCS_OK && sleep_fd >= 0 &&
+      epoll_ctl(sleep_fd, EPOLL_CTL_ADD, link->efd, &event) != 0)
+    return UCX_REFUSE(link->endpoint, -errno, "epoll takes no more descriptors: %s",
+                      strerror(errno));
   if (status == UCS_OK)
     return 0;
   link->ep = NULL;

@@ -141,14 +141,19 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
   return n;
 }
 
+/* Not before it connects: UCX 1.22 crashes where it answers a peer that has come and gone. */
+static void progress_link(const struct ucx_link *link)
+{
+  if (link->ep && !link->failure)
+    ucp_worker_progress(link->ucp);
+}
+
 static void progress(struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
-    if (!worker->endpoints[i]->link->failure)
-      ucp_worker_progress(worker->endpoints[i]->link->ucp);
+    progress_link(worker->endpoints[i]->link);
   for (struct ucx_link *link = worker->leaving; link; link = link->next)
-    if (!link->failure)
-      ucp_worker_progress(link->ucp);
+    progress_link(link);
   if (worker->idle_turns++ % POLL_TURNS == 0 || worker->sleep_fd >= 0 || worker->leaving) {
     const uint64_t now_ns = ucx_now_ns(worker->device);
     if (now_ns - worker->ticked_ns >= POLL_TICK_NS)

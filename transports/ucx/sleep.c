@@ -80,7 +80,7 @@ static int arm_link(const struct ucx_link *link, bool *is_stuck)
 {
   ucs_status_t status;
 
-  if (link->failure)
+  if (link->failure || !link->ep)
     return 0;
   status = ucp_worker_arm(link->ucp);
   if (link->ams_under_way || link->controls_under_way) {

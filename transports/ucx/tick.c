@@ -12,7 +12,8 @@
 /* What arrived before the peer's process ended comes first. */
 static void end_dead(struct ucx_link *link)
 {
-  for (uint32_t i = 0, idle = 0; i < TICK_ROUNDS_MAX && idle < 16 && !link->failure; i++)
+  for (uint32_t i = 0, idle = 0; i < TICK_ROUNDS_MAX && idle < 16 && link->ep && !link->failure;
+       i++)
     idle = ucp_worker_progress(link->ucp) ? 0 : idle + 1;
   link->peer_died = false;
   if (link->failure)

@@ -60,7 +60,7 @@ static void let_leave(struct pst_worker *worker)
 {
   while (worker->leaving) {
     for (struct ucx_link *link = worker->leaving; link; link = link->next)
-      if (!link->failure)
+      if (link->ep && !link->failure)
         ucp_worker_progress(link->ucp);
     ucx_links_step(worker, ucx_now_ns(worker->device));
     if (worker->leaving)
