@@ -78,6 +78,9 @@ struct contract_posted {
     uint8_t opcode;
   } * all;
   uint32_t count, room;
+  /* What post() completed last, and so has no DONE. */
+  struct contract_one_posted completed[64];
+  uint32_t completions;
 };
 
 /* One end: a device with one worker. */
@@ -173,6 +176,8 @@ int contract_endpoint_try(struct contract_side *side, const struct contract_para
 struct contract_pair *contract_pair_open(const struct contract_variant *variant,
                                          const struct contract_params *params);
 void contract_pair_connect(struct contract_pair *pair);
+/* The same, under the rule of the case, which tries whether they can. */
+void contract_pair_meet(struct contract_pair *pair);
 void contract_pair_close(struct contract_pair *pair);
 struct contract_pair *contract_pair(void **state, const struct contract_params *params);
 

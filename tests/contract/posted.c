@@ -36,6 +36,23 @@ static uint32_t find(const struct contract_posted *posted, uint8_t opcode, bool 
   return i;
 }
 
+static void remember_completed(struct contract_posted *posted, const struct pst_request *request)
+{
+  const uint32_t room = sizeof(posted->completed) / sizeof(posted->completed[0]);
+  posted->completed[posted->completions++ % room] =
+      (struct contract_one_posted){request->cookie, request->opcode};
+}
+
+static bool was_completed(const struct contract_posted *posted, const struct pst_completion *done)
+{
+  const uint32_t room = sizeof(posted->completed) / sizeof(posted->completed[0]);
+  bool was = false;
+  for (uint32_t i = 0; i < posted->completions && i < room; i++)
+    was |= posted->completed[i].cookie == done->u.done.cookie &&
+           posted->completed[i].opcode == done->code;
+  return was;
+}
+
 /* Of each opcode that are in order, the oldest `count`, and the last of them has the cookie. */
 void contract_posted_done(struct contract_posted *posted, const struct pst_completion *done)
 {
@@ -45,6 +62,12 @@ void contract_posted_done(struct contract_posted *posted, const struct pst_compl
   uint64_t last = 0;
   for (uint64_t left = done->u.done.count; left; left--) {
     uint32_t at = find(posted, done->code, !in_order, done->u.done.cookie);
+    if (at == posted->count && was_completed(posted, done)) {
+      contract_rule("Those that post() completed have none.");
+      fail_msg("a DONE covers the request of opcode %u and cookie %" PRIu64
+               ", which post() had completed",
+               done->code, done->u.done.cookie);
+    }
     if (at == posted->count)
       fail_msg("a DONE covers %" PRIu64 " requests of opcode %u and ends with cookie %" PRIu64
                ": %" PRIu64 " of these are not outstanding",
@@ -73,6 +96,7 @@ static void log_completed(struct contract_side *side, uint32_t index,
     if ((opcode == PST_OP_SEND || opcode == PST_OP_WRITE) &&
         find(posted, opcode, false, 0) < posted->count)
       fail_msg("post completed a request of opcode %u before an earlier one", opcode);
+    remember_completed(&side->posted[index], &requests[i]);
     contract_log(side, &(struct pst_completion){.kind = PST_COMPLETION_DONE,
                                                 .code = opcode,
                                                 .endpoint = index + 1,

@@ -90,10 +90,11 @@ static void pass(struct contract_pair *pair, uint64_t length, uint64_t number)
   struct pst_request request = contract_send(side, 0, length, number);
   contract_post_one(pair, &request);
   struct pst_completion message = contract_await(&pair->receiver, side, PST_COMPLETION_MESSAGE, 0);
+  const char *before = contract_rule("bytes of payload");
   assert_int_equal(message.u.message.length, length);
-  if (!contract_verify(contract_payload(&pair->receiver, &message), length, number))
-    fail_msg("a message of %" PRIu64 " bytes arrived with other bytes than it was sent with",
-             length);
+  contract_rule("MESSAGE: one has arrived, with the bytes that were sent (status 0).");
+  contract_bytes_are(contract_payload(&pair->receiver, &message), length, number);
+  contract_rule(before);
   contract_release(&pair->receiver, &message);
   contract_await_done(side, &pair->receiver, PST_OP_SEND, 1, 0);
 }
@@ -232,7 +233,7 @@ static void an_endpoint_sends_and_receives(void **state)
     assert_int_equal(rc, 0);
   }
   pair->params.endpoints = 1;
-  contract_pair_connect(pair);
+  contract_pair_meet(pair);
   for (uint64_t round = 0; round < 20; round++)
     for (int i = 0; i < 2; i++) {
       struct contract_side *near = sides[i], *far = sides[!i];

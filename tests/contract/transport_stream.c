@@ -79,21 +79,34 @@ static void flow_reap(struct flow *flow)
   }
 }
 
-/* The number that came is that of the i-th message; else it says which one came instead. */
-static void flow_number(const struct flow *flow, uint64_t i, uint64_t number)
+/* Its bytes are those of the number, as far as they are enough to tell. */
+static bool flow_has_bytes_of(struct flow *flow, const struct pst_completion *message,
+                              uint64_t number)
 {
+  const uint64_t length = message->u.message.length;
+  return length >= 8 &&
+         contract_verify(contract_payload(&flow->pair->receiver, message), length, number);
+}
+
+/* The number that came is that of the i-th message; else it says which one came instead. The bytes
+ * of the one that was due tell a wrong number from a wrong order. */
+static void flow_number(struct flow *flow, uint64_t i, const struct pst_completion *message)
+{
+  const uint64_t number = message->u.message.sequence;
   if (number == flow->sequence(i))
     return;
+  const bool is_due = flow_has_bytes_of(flow, message, flow->sequence(i));
   contract_rule("MESSAGEs of an endpoint come in the order of their SENDs");
-  for (uint64_t k = 0; k < flow->posted; k++)
+  for (uint64_t k = 0; k < flow->posted && !is_due; k++)
     if (flow->sequence(k) == number)
       fail_msg("message %" PRIu64 " came %s, where message %" PRIu64 " was due%s", k,
                k < i ? "again, or late" : "too early", i,
                k < i ? "" : ": those between are lost, or late");
   contract_rule("MESSAGE: `sequence` holds all 64 bits, rebuilt");
-  fail_msg("a message has the number %" PRIu64 " (%#" PRIx64
-           "), which none was sent with; due was %" PRIu64 " (%#" PRIx64 ")",
-           number, number, flow->sequence(i), flow->sequence(i));
+  fail_msg(
+      "a message has the number %" PRIu64 " (%#" PRIx64 "), %s; due was %" PRIu64 " (%#" PRIx64 ")",
+      number, number, is_due ? "but the bytes of the one that was due" : "which none was sent with",
+      flow->sequence(i), flow->sequence(i));
 }
 
 static void flow_check(struct flow *flow, const struct pst_completion *message)
@@ -101,13 +114,13 @@ static void flow_check(struct flow *flow, const struct pst_completion *message)
   struct contract_side *side = &flow->pair->receiver;
   const struct pst_limits *limits = &side->limits;
   uint64_t i = flow->delivered++, sequence = flow->sequence(i);
-  contract_rule("MESSAGE: one has arrived.");
+  contract_rule("MESSAGE: one has arrived, with the bytes that were sent (status 0).");
   assert_int_equal(message->status, 0);
   assert_int_equal(message->endpoint, 1);
   if (limits->capabilities & PST_CAP_SEQUENCE) {
     contract_rule("MESSAGE: `sequence` holds all 64 bits, rebuilt");
     assert_true(message->flags & PST_HAS_SEQUENCE);
-    flow_number(flow, i, message->u.message.sequence);
+    flow_number(flow, i, message);
   }
   contract_rule("bytes of payload");
   assert_int_equal(message->u.message.length, flow->length(i, flow->pair->params.message));
@@ -117,8 +130,10 @@ static void flow_check(struct flow *flow, const struct pst_completion *message)
     assert_int_equal(message->u.message.meta, ~sequence);
   }
   if (message->u.message.buffer == 0) {
-    contract_rule("A MESSAGE's payload starts anywhere at or behind the headroom.");
+    contract_rule("slot i is [base + i * stride, base + i * stride + headroom + payload + "
+                  "tailroom) of the mr.");
     assert_true(message->u.message.offset >= side->stride); /* where its ring begins */
+    contract_rule("A MESSAGE's payload starts anywhere at or behind the headroom.");
     assert_true(message->u.message.offset % side->stride >= flow->pair->params.headroom);
   }
 }

@@ -298,8 +298,8 @@ enum pst_event {
  * the device). A SEND out of a region that was lent to the receiver is done
  * when the receiver releases it.
  *
- * MESSAGE: one has arrived. Slots come in any order. The bytes are valid until
- * release() of the token.
+ * MESSAGE: one has arrived, with the bytes that were sent (status 0). Slots come in any order. The
+ * bytes are valid until release() of the token.
  *
  * EVENT: status, and the endpoint's cookie; LENT, UNLENT and DEVICE are the
  * worker's: cookie 0, and UNLENT may follow CLOSED. CONNECTED precedes the
