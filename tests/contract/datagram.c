@@ -30,6 +30,7 @@ uint64_t datagram_counter(struct contract_side *side, const char *name)
   struct pst_counter counters[32];
   int n = side->image.ops->counters(side->device, side->worker, side->endpoints[0], counters, 32);
   assert_true(n <= 32);
+  contract_counters_are_known(counters, (uint32_t)n);
   for (int i = 0; i < n; i++)
     if (strcmp(counters[i].name, name) == 0)
       return counters[i].value;

@@ -100,6 +100,7 @@ void contract_ring_open(struct contract_side *side, const struct contract_params
   if (rc == -EINVAL)
     contract_rule("-EINVAL: alignment, slots or stride break the limits");
   assert_int_equal(rc, 0);
+  contract_path_is_known("ring_open", &side->path);
 }
 
 int contract_endpoint_try(struct contract_side *side, const struct contract_params *params,
@@ -333,6 +334,7 @@ void contract_log(struct contract_side *side, const struct pst_completion *compl
 
 static void check_polled(struct contract_side *side, const struct pst_completion *completion)
 {
+  contract_completion_is_known(completion);
   if (completion->kind == PST_COMPLETION_EVENT && completion->code == PST_EVENT_LENT)
     side->lent[completion->u.region.buffer % 64] = completion->u.region.region;
   if (completion->kind == PST_COMPLETION_DONE && completion->endpoint &&
@@ -367,42 +369,13 @@ bool contract_take(struct contract_side *side, uint8_t kind, uint8_t code,
   return false;
 }
 
-static const char *const opcodes[] = {[PST_OP_SEND] = "SEND",
-                                      [PST_OP_WRITE] = "WRITE",
-                                      [PST_OP_READ] = "READ",
-                                      [PST_OP_FETCH_ADD] = "FETCH_ADD",
-                                      [PST_OP_COMPARE_SWAP] = "COMPARE_SWAP",
-                                      [PST_OP_FLUSH] = "FLUSH"};
-static const char *const events[] = {
-    [PST_EVENT_CONNECTED] = "CONNECTED", [PST_EVENT_DISCONNECTED] = "DISCONNECTED",
-    [PST_EVENT_READDRESS] = "READDRESS", [PST_EVENT_CLOSED] = "CLOSED",
-    [PST_EVENT_LENT] = "LENT",           [PST_EVENT_UNLENT] = "UNLENT",
-    [PST_EVENT_DEVICE] = "DEVICE"};
-#define NAME_OF(names, code)                                                                       \
-  ((code) < sizeof(names) / sizeof((names)[0]) && (names)[code] ? (names)[code]                    \
-                                                                : "of no known code")
-
-/* "DONE of SEND" */
-static const char *name_of(uint8_t kind, uint8_t code, char *text, size_t size)
-{
-  if (kind == PST_COMPLETION_DONE)
-    snprintf(text, size, "DONE of %s", NAME_OF(opcodes, code));
-  else if (kind == PST_COMPLETION_EVENT)
-    snprintf(text, size, "EVENT %s", NAME_OF(events, code));
-  else if (kind == PST_COMPLETION_MESSAGE)
-    snprintf(text, size, "MESSAGE");
-  else
-    snprintf(text, size, "completion of the unknown kind %u", kind);
-  return text;
-}
-
 /* What came instead may tell why. */
 static void tell_instead(const struct contract_side *side, const char *whose)
 {
   char name[64];
   for (uint32_t i = 0; i < side->logged && i < 8; i++)
     print_error("[  ERROR   ] --- %s poll gave instead: %s, status %d (%s)\n", whose,
-                name_of(side->log[i].kind, side->log[i].code, name, sizeof(name)),
+                contract_name_of(side->log[i].kind, side->log[i].code, name, sizeof(name)),
                 side->log[i].status, strerror(-side->log[i].status));
 }
 
@@ -415,7 +388,8 @@ static void await_ends(const struct contract_side *side, const struct contract_s
   tell_instead(side, "its");
   if (far)
     tell_instead(far, "its peer's");
-  contract_in_time(deadline, "%s, though %s polled", name_of(kind, code, name, sizeof(name)),
+  contract_in_time(deadline, "%s, though %s polled",
+                   contract_name_of(kind, code, name, sizeof(name)),
                    far ? "both sides were" : "its side was");
 }
 

@@ -187,7 +187,18 @@ int contract_connect(struct contract_side *side, uint32_t index, const struct ps
 int contract_connect_one(const struct contract_variant *variant,
                          const struct contract_params *params, const struct pst_blob *blob);
 
-/* Poll once, check that DONEs cover what was posted, and log. Returns how many came. */
+/* ---- What the enums of the headers have, known.c. Else the case has failed. ---- */
+
+void contract_path_is_known(const char *whose, const struct pst_path_info *path);
+void contract_completion_is_known(const struct pst_completion *completion);
+/* What post() returned for n requests, and said where it took fewer. */
+void contract_wait_is_known(int rc, uint32_t n, uint32_t wait);
+void contract_counters_are_known(const struct pst_counter *counters, uint32_t n);
+/* "DONE of SEND" */
+const char *contract_name_of(uint8_t kind, uint8_t code, char *text, size_t size);
+
+/* Poll once, check that completions are known and that DONEs cover what was posted, and log.
+ * Returns how many came. */
 int contract_poll(struct contract_side *side);
 void contract_log(struct contract_side *side, const struct pst_completion *completion);
 /* The first logged completion of that kind and code is taken out. */

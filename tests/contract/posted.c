@@ -110,6 +110,7 @@ static int post(struct contract_side *side, uint32_t index, const struct pst_req
 {
   int rc = side->image.ops->post(side->endpoints[index], requests, n, said);
   assert_true(rc <= (int)n);
+  contract_wait_is_known(rc, n, *said);
   if (rc > 0 && *said != PST_POST_COMPLETED)
     add(&side->posted[index], requests, (uint32_t)rc);
   return rc;

@@ -248,6 +248,7 @@ static uint64_t counter(const struct contract_side *side, const char *name)
 {
   struct pst_counter counters[32];
   int n = side->image.ops->counters(side->device, side->worker, side->endpoints[0], counters, 32);
+  contract_counters_are_known(counters, n < 32 ? (uint32_t)n : 32);
   for (int i = 0; i < n && i < 32; i++)
     if (strcmp(counters[i].name, name) == 0)
       return counters[i].value;

@@ -120,7 +120,10 @@ static int wrong_ring_open(struct pst_worker *worker, const struct pst_ring_para
     other.base = 0;
   if (wrong("sends beyond the peer's slots"))
     other.payload_max = other.stride - other.headroom - other.tailroom;
-  return inner->ring_open(worker, &other, path, ring);
+  int rc = inner->ring_open(worker, &other, path, ring);
+  if (rc == 0 && wrong("names a ring path that is none"))
+    path->path = 77;
+  return rc;
 }
 
 static void wrong_ring_close(struct pst_worker *worker, struct pst_ring *ring)
@@ -240,6 +243,8 @@ static int wrong_post(struct pst_endpoint *endpoint, const struct pst_request *r
   int rc = inner->post(endpoint, requests, n, wait);
   if (wrong("counts no FLUSH") && rc > 0 && rc < (int)n && requests[rc].opcode == PST_OP_FLUSH)
     return (int)n;
+  if (wrong("names a reason that is none") && (rc == -EAGAIN || (rc > 0 && rc < (int)n)))
+    *wait = 9;
   if (rc > 0 && wrong("forgets who waits for room"))
     queued += (uint32_t)rc;
   if (rc > 0 && wrong("sleeps through the deadline of a close"))
@@ -260,12 +265,20 @@ static void tamper(struct pst_worker *worker, struct pst_completion *one)
   if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_DISCONNECTED &&
       wrong("mistells departures"))
     one->status = one->status ? 0 : -ECONNRESET;
+  if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_CONNECTED &&
+      wrong("gives an event that is none"))
+    one->code = 77;
+  if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_DISCONNECTED &&
+      wrong("gives a positive status"))
+    one->status = ECONNRESET;
   if (one->kind == PST_COMPLETION_DONE && one->code == PST_OP_FLUSH && flushes_held &&
       wrong("cancels a FLUSH at DRAIN"))
     one->status = -ECANCELED;
   if (one->kind != PST_COMPLETION_MESSAGE)
     return;
   queued -= queued > 0;
+  if (wrong("sets a flag that is none"))
+    one->flags |= 1u << 15;
   if (wrong("forgets the upper half of numbers"))
     one->u.message.sequence = (uint32_t)one->u.message.sequence;
   if (wrong("is off by one at 2^32") && one->u.message.sequence == UINT64_C(1) << 32)
