@@ -272,6 +272,7 @@ int contract_lend_run(const struct contract_variant *variant);
 int contract_rma_run(const struct contract_variant *variant);
 int contract_complete_run(const struct contract_variant *variant);
 int contract_wake_run(const struct contract_variant *variant);
+int contract_race_run(const struct contract_variant *variant);
 int contract_close_run(const struct contract_variant *variant);
 int contract_thread_run(const struct contract_variant *variant);
 int contract_death_run(const struct contract_variant *variant);

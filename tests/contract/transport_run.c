@@ -12,6 +12,7 @@ int contract_transport_run(const struct contract_variant *variant)
   failed += contract_rma_run(variant);
   failed += contract_complete_run(variant);
   failed += contract_wake_run(variant);
+  failed += contract_race_run(variant);
   failed += contract_close_run(variant);
   failed += contract_dynamic_run(variant);
   failed += contract_thread_run(variant);
