@@ -220,6 +220,43 @@ static void random_bytes(void **state)
   contract_complaints();
 }
 
+/* A peer that says that it is inside, and never leaves. */
+static void seats_that_are_never_left(void **state)
+{
+  (void)state;
+  enum { MANY = 5 };
+  struct contract_side side = {0};
+  struct pst_mr *mrs[MANY];
+  struct lb_gate_page *pages[MANY];
+  uint8_t bytes[4096];
+  contract_side_open(&variant, &params, false, true, &side);
+  const struct pst_transport_ops *ops = side.image.ops;
+  const struct pst_mr_params offered = {.struct_size = sizeof(offered),
+                                        .access = PST_ACCESS_REMOTE_READ | PST_ACCESS_LOCAL_READ,
+                                        .region = &side.memory.region,
+                                        .length = 4096};
+  for (int i = 0; i < MANY; i++) {
+    struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
+    assert_int_equal(ops->mr_register(side.device, &offered, &mrs[i]), 0);
+    assert_int_equal(ops->mr_pack(side.device, mrs[i], &blob), 0);
+    pages[i] =
+        mmap(NULL, sizeof(*pages[i]), PROT_READ | PROT_WRITE, MAP_SHARED, blob.fds[LB_FD_VALID], 0);
+    assert_true(pages[i] != MAP_FAILED);
+    atomic_store(&pages[i]->seats[7].seat.inside, 1);
+  }
+  const uint64_t from = contract_now_ns();
+  for (int i = 0; i < MANY; i++) {
+    atomic_store(&pages[i]->gate.imports, 1);
+    ops->mr_deregister(side.device, mrs[i]);
+    assert_int_equal(atomic_load(&pages[i]->gate.open), 0);
+    munmap(pages[i], sizeof(*pages[i]));
+  }
+  const uint64_t took_ms = (contract_now_ns() - from) / 1000000;
+  assert_in_range(took_ms, 2000, 3900); /* 2 s together; each of them alone is 10 s, or 20 */
+  assert_int_equal(contract_complaints(), MANY);
+  contract_side_close(&side);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 2) {
@@ -237,6 +274,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(descriptors_that_could_be_cut_short),
       cmocka_unit_test(geometry_that_overflows),
       cmocka_unit_test(random_bytes),
+      cmocka_unit_test(seats_that_are_never_left),
   };
   return cmocka_run_group_tests_name("loopback: hostile peers", cases, NULL, NULL) ? 1 : 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is inside of a registration: its owner waits for them. */
+#include <inttypes.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
@@ -40,6 +41,38 @@ void lb_barrier_heavy(void)
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the seats within this process */
+static pthread_mutex_t patience_lock = PTHREAD_MUTEX_INITIALIZER; /* of each device's */
+
+#define LEAVE_NS UINT64_C(2000000000) /* many times what the longest copy takes */
+#define LEAVE_LEAST_NS UINT64_C(1000000)
+#define LEAVE_BACK 16 /* of so much time, what comes back is one part */
+
+/* Under the lock. */
+static void patience_come_back(struct pst_device *device)
+{
+  struct lb_patience *patience = &device->patience;
+  const uint64_t now = device->host->clock_ns(device->host);
+  const uint64_t back = (now - patience->at_ns) / LEAVE_BACK;
+  patience->spent_ns -= back < patience->spent_ns ? back : patience->spent_ns;
+  patience->at_ns = now;
+}
+
+uint64_t lb_patience_left(struct pst_device *device)
+{
+  pthread_mutex_lock(&patience_lock);
+  patience_come_back(device);
+  const uint64_t spent = device->patience.spent_ns;
+  pthread_mutex_unlock(&patience_lock);
+  return spent + LEAVE_LEAST_NS < LEAVE_NS ? LEAVE_NS - spent : LEAVE_LEAST_NS;
+}
+
+void lb_patience_spend(struct pst_device *device, uint64_t waited_ns)
+{
+  pthread_mutex_lock(&patience_lock);
+  patience_come_back(device);
+  device->patience.spent_ns += waited_ns;
+  pthread_mutex_unlock(&patience_lock);
+}
 
 bool lb_gate_enter(struct lb_gate *gate)
 {
@@ -106,24 +139,29 @@ static void await_own(const struct lb_mr *mr)
 
 /* The memory is the caller's again when this returns. A process that died in there never counts
  * itself out. */
-static void await_shared(const struct lb_mr *mr, uint64_t patience_ns)
+static void await_shared(const struct lb_mr *mr)
 {
   const struct pst_host *host = mr->device->host;
-  uint64_t began = host->clock_ns(host);
+  if (!is_in_use(&mr->shared_gate->gate, mr->shared_gate))
+    return;
+  const uint64_t began = host->clock_ns(host), patience_ns = lb_patience_left(mr->device);
+  uint64_t waited_ns = 0;
   struct timespec nap = {.tv_nsec = 10000};
-  while (is_in_use(&mr->shared_gate->gate, mr->shared_gate)) {
-    if (host->clock_ns(host) - began > patience_ns) {
-      LB_LOG(mr->device, PST_LOG_WARN,
-             "a peer has not left memory that is deregistered; it died there, or is stopped");
-      return;
-    }
+  while (is_in_use(&mr->shared_gate->gate, mr->shared_gate) && waited_ns <= patience_ns) {
     nanosleep(&nap, NULL);
     if (nap.tv_nsec < 1000000)
       nap.tv_nsec *= 2;
+    waited_ns = host->clock_ns(host) - began;
   }
+  lb_patience_spend(mr->device, waited_ns);
+  if (waited_ns > patience_ns && is_in_use(&mr->shared_gate->gate, mr->shared_gate))
+    LB_LOG(mr->device, PST_LOG_WARN,
+           "a peer has not left memory that is deregistered, after %" PRIu64
+           " ms; it died there, or is stopped: end it before this memory is used for others",
+           waited_ns / 1000000);
 }
 
-void lb_gates_shut(struct lb_mr *mr, uint64_t patience_ns)
+void lb_gates_shut(struct lb_mr *mr)
 {
   if (!(mr->access & LB_REMOTE_ACCESS))
     return; /* nobody was let in */
@@ -133,5 +171,5 @@ void lb_gates_shut(struct lb_mr *mr, uint64_t patience_ns)
   lb_barrier_heavy();
   await_own(mr);
   if (mr->shared_gate)
-    await_shared(mr, patience_ns);
+    await_shared(mr);
 }

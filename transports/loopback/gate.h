@@ -55,7 +55,19 @@ bool lb_gate_enter(struct lb_gate *gate); /* counted in; false: it is shut */
 /* A seat of the page's or, NULL, of the remote's mr, which is this process's. */
 void lb_seat_take(struct pst_remote *remote, struct lb_gate_page *page);
 void lb_seat_leave(struct pst_remote *remote);
-/* When this returns, nobody is inside, or comes in. */
-void lb_gates_shut(struct lb_mr *mr, uint64_t patience_ns);
+/* When this returns, nobody is inside, or comes in; but who of another process has not left in
+ * time, and the log says so. */
+void lb_gates_shut(struct lb_mr *mr);
+
+/* What deregistrations of a device have waited for other processes. They wait 2 s together, which
+ * come back within 32 s: a peer that never leaves holds its owner's thread up once, and not for
+ * each registration. */
+struct lb_patience {
+  uint64_t spent_ns, at_ns;
+};
+struct pst_device;
+/* For how long one more may wait, at least 1 ms; and how long it has. */
+uint64_t lb_patience_left(struct pst_device *device);
+void lb_patience_spend(struct pst_device *device, uint64_t waited_ns);
 
 #endif

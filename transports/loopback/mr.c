@@ -9,8 +9,6 @@
 #include "loopback.h"
 #include "registry.h"
 
-#define LEAVE_NS UINT64_C(2000000000) /* many times what the longest copy takes */
-
 uint32_t lb_export_kind(const struct pst_region *region)
 {
   return region->host                             ? region->exports & PST_EXPORT_FD
@@ -102,12 +100,18 @@ void lb_mr_unref(struct lb_mr *mr)
 }
 
 /* A handle is closed before its memory is freed, where peers are there to do so. */
-static void await_imports(const struct pst_device *device, struct lb_gate *gate)
+static void await_imports(struct pst_device *device, struct lb_gate *gate)
 {
-  uint64_t began = device->host->clock_ns(device->host);
-  while (atomic_load(&gate->imports) != 0 &&
-         device->host->clock_ns(device->host) - began < LEAVE_NS)
+  if (atomic_load(&gate->imports) == 0)
+    return;
+  const uint64_t began = device->host->clock_ns(device->host);
+  const uint64_t patience_ns = lb_patience_left(device);
+  uint64_t waited_ns = 0;
+  while (atomic_load(&gate->imports) != 0 && waited_ns < patience_ns) {
     sched_yield();
+    waited_ns = device->host->clock_ns(device->host) - began;
+  }
+  lb_patience_spend(device, waited_ns);
 }
 
 void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
@@ -116,7 +120,7 @@ void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
   if (!mr)
     return;
   lb_registry_remove(LB_ENTRY_MR, &mr->entry);
-  lb_gates_shut(mr, LEAVE_NS);
+  lb_gates_shut(mr);
   lb_guard_close(mr->guard);
   if (mr->shared_gate) {
     await_imports(device, &mr->shared_gate->gate);

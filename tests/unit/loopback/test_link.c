@@ -286,7 +286,7 @@ static void shut_gate_lets_nobody_in(void **state)
   assert_true(lb_gate_enter(&mr.gate));
   assert_int_equal(mr.gate.inside, 1);
   mr.gate.inside = 0;
-  lb_gates_shut(&mr, 0);
+  lb_gates_shut(&mr);
   assert_false(lb_seat_in(&remote, true));
   assert_int_equal(remote.own_seat.inside, 0); /* else its owner waits for ever */
   assert_false(lb_gate_enter(&mr.gate));
