@@ -4,6 +4,7 @@
  * place: whoever touches one has SIGBUS, as behind a punched hole that cannot be filled. */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/aio_abi.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -22,6 +24,8 @@
 #undef fail
 #include "../../transports/loopback/address.h"
 #include "../../transports/loopback/loopback.h"
+
+#define ALARM_S 30
 
 static struct contract_variant variant = {
     .name = "loopback-lost", .options = "mode=copy", .apart = true};
@@ -366,15 +370,16 @@ static void descriptors_that_wait(void **state)
   contract_address(&receiver, 0, &good);
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
-  const int fds[] = {pair[0], pipes[0], pipes[1]};
-  for (int i = 0; i < 3; i++)
+  const int fds[] = {pair[0], pipes[0], pipes[1], eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  for (int i = 0; i < 4; i++)
     for (int which = LB_FD_PROCESS; which <= LB_FD_WAKE; which++) {
       bad = good;
       bad.fds[which] = fds[i];
       assert_int_equal(contract_connect_one(&variant, &with_rma, &bad), -EPROTO);
     }
-  assert_int_equal(contract_complaints(), 6);
+  assert_int_equal(contract_complaints(), 8);
   assert_int_equal(contract_connect_one(&variant, &with_rma, &good), 0);
+  close(fds[3]);
   for (int i = 0; i < 2; i++) {
     close(pair[i]);
     close(pipes[i]);
@@ -382,7 +387,39 @@ static void descriptors_that_wait(void **state)
   contract_side_close(&receiver);
 }
 
-/* Who is to be woken has made its counter full, and writing to it wait for room. */
+/* As the end of an asynchronous read does: it brings the counter of an eventfd to the last value,
+ * which no write can. Other kinds of file are refused. */
+static void signal_end_of_io(int fd)
+{
+  aio_context_t context = 0;
+  char byte;
+  int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  struct iocb read_one = {.aio_lio_opcode = IOCB_CMD_PREAD,
+                          .aio_fildes = (uint32_t)zeros,
+                          .aio_buf = (uintptr_t)&byte,
+                          .aio_nbytes = 1,
+                          .aio_flags = IOCB_FLAG_RESFD,
+                          .aio_resfd = (uint32_t)fd};
+  struct iocb *all = &read_one;
+  assert_true(zeros >= 0);
+  if (syscall(SYS_io_setup, 1, &context) == 0) {
+    syscall(SYS_io_submit, context, 1L, &all);
+    syscall(SYS_io_destroy, context); /* waits for the read */
+  }
+  close(zeros);
+}
+
+/* What the owner of a wake-up can do to make it wait. */
+static void spoil_wake(int fd)
+{
+  const struct itimerspec never = {.it_value = {.tv_sec = 1000000}};
+  const uint64_t most = UINT64_MAX - 2; /* of an eventfd that began with 1 */
+  (void)!write(fd, &most, sizeof(most));
+  signal_end_of_io(fd);
+  timerfd_settime(fd, 0, &never, NULL);
+  assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK), 0);
+}
+
 static void wake_up_that_would_wait(void **state)
 {
   (void)state;
@@ -396,8 +433,8 @@ static void wake_up_that_would_wait(void **state)
   contract_pair_connect(pair);
   contract_address(&pair->receiver, 0, &blob);
   int fd = blob.fds[LB_FD_WAKE];
-  assert_int_equal(eventfd_write(fd, UINT64_MAX - 2), 0);
-  assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK), 0);
+  spoil_wake(fd);
+  alarm(ALARM_S); /* a wake-up that waits, waits for ever */
   /* Each is told once, or a worker would never sleep again. */
   struct pollfd readable = {.fd = ops->event_fd(worker), .events = POLLIN};
   while (ops->arm(worker) != 0)
@@ -406,6 +443,7 @@ static void wake_up_that_would_wait(void **state)
   contract_post_one(pair, &request);
   assert_int_equal(poll(&readable, 1, contract_deadline_ns / 1000000), 1);
   struct pst_completion message = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
+  alarm(0);
   contract_release(&pair->receiver, &message);
   contract_pair_close(pair);
 }

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -263,7 +262,7 @@ static void begin(void)
     free_slots[i] = i;
   atomic_store(&port->free_head, SLOTS);
   atomic_store(&port->state, LB_STATE_ATTACHED);
-  peer.wake = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+  peer.wake = lb_wake_open();
   memset(own.is_held, 0, sizeof(own.is_held));
   own.posted = 0;
   own.is_closed = false;

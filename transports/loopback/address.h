@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define LB_VERSION 3u
+#define LB_VERSION 4u
 
 /* Within one host, so in its own byte order. */
 struct lb_address {

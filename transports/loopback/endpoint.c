@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "loopback.h"
@@ -48,8 +47,8 @@ static int add_slot(struct pst_worker *worker)
 static int open_wake(struct pst_endpoint *endpoint)
 {
   struct lb_link *own = endpoint->own;
-  own->wake_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
-  return own->wake_fd < 0 ? -errno : lb_worker_watch_fd(endpoint->worker, own->wake_fd, NULL);
+  own->wake_fd = lb_wake_open();
+  return own->wake_fd < 0 ? own->wake_fd : lb_worker_watch_fd(endpoint->worker, own->wake_fd, NULL);
 }
 
 static int open_port(struct pst_endpoint *endpoint)

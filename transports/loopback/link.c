@@ -5,13 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "address.h"
 #include "described.h"
 #include "port.h"
 #include "registry.h"
+
+#ifndef TFD_IOC_SET_TICKS /* of <linux/timerfd.h>, which clashes with <fcntl.h> */
+#define TFD_IOC_SET_TICKS _IOW('T', 0, uint64_t)
+#endif
 
 uint64_t lb_port_bytes(uint32_t slots, uint64_t *capacity)
 {
@@ -115,8 +121,9 @@ static int map_ring(struct lb_link *link, const struct lb_address *address, int 
   return lb_map_populate(&link->ring_map, fd, why);
 }
 
-/* An eventfd is woken, watched and closed without waiting for anybody; other kinds of file, such
- * as sockets that carry descriptors, or FUSE's, are not. */
+/* The peer shares the file and its flags, O_NONBLOCK among them. A timerfd is started, watched and
+ * closed without waiting, whatever the peer does to it. A write to a full eventfd may wait, so may
+ * the close of a socket that carries descriptors, and a FUSE file waits for its server. */
 static int take_wake(struct lb_link *link, int fd, const char **why)
 {
   char path[64], kind[64] = "";
@@ -125,8 +132,8 @@ static int take_wake(struct lb_link *link, int fd, const char **why)
     *why = "its wake-up descriptor cannot be looked at; mount /proc";
     return -errno;
   }
-  if (strcmp(kind, "anon_inode:[eventfd]") != 0) {
-    *why = "its wake-up descriptor is no eventfd";
+  if (strcmp(kind, "anon_inode:[timerfd]") != 0) {
+    *why = "its wake-up descriptor is no timerfd";
     return -EPROTO;
   }
   link->wake_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -187,13 +194,18 @@ void lb_link_unref(struct lb_link *link)
   free(link);
 }
 
-/* The counter stays as it is, above 0: a write of nothing wakes who watches its edges, and cannot
- * fill it up and so wait for room. */
+int lb_wake_open(void)
+{
+  int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  return fd < 0 ? -errno : fd;
+}
+
+/* Says that the timer has expired, at once. Only kernels with CONFIG_CHECKPOINT_RESTORE can; on
+ * others a timer is started that expires a moment later. */
 void lb_link_wake(struct lb_link *link)
 {
-  const uint64_t nothing = 0;
-  if (link->wake_fd < 0)
-    return;
-  ssize_t written = write(link->wake_fd, &nothing, sizeof(nothing));
-  (void)written;
+  const uint64_t once = 1;
+  const struct itimerspec past = {.it_value = {.tv_nsec = 1}};
+  if (link->wake_fd >= 0 && ioctl(link->wake_fd, TFD_IOC_SET_TICKS, &once) != 0)
+    timerfd_settime(link->wake_fd, TFD_TIMER_ABSTIME, &past, NULL);
 }

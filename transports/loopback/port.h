@@ -61,7 +61,7 @@ struct lb_port {
 struct lb_link {
   struct lb_entry entry;
   bool in_process; /* seen by both ends through this very object */
-  int wake_fd;     /* an eventfd that wakes the owner: never 0, never read */
+  int wake_fd;     /* a timerfd that wakes the owner: never read */
   struct lb_port *port;
   struct lb_desc *desc;
   uint32_t *free_slots;
@@ -88,6 +88,8 @@ struct lb_address;
 int lb_link_map(const struct lb_address *address, const int32_t *fds, uint64_t most,
                 struct lb_link **link, const char **why);
 void lb_link_unref(struct lb_link *link);
+int lb_wake_open(void); /* what lb_link_wake() wakes by, or -errno */
+/* Never waits, whatever the peer does to the descriptor that both have. */
 void lb_link_wake(struct lb_link *link);
 
 static inline bool lb_link_is(const struct lb_link *link, enum lb_state state)

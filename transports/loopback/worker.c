@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workers: what one thread polls, and how it sleeps. */
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -10,7 +9,7 @@
 
 int lb_worker_watch_fd(struct pst_worker *worker, int fd, struct pst_endpoint *endpoint)
 {
-  /* Nobody reads the eventfd of a wake-up: edge-triggered, each write is reported once. */
+  /* Nobody reads the timerfd of a wake-up: edge-triggered, each expiry is reported once. */
   const uint32_t edge = endpoint ? 0 : (uint32_t)EPOLLET;
   struct epoll_event event = {.events = EPOLLIN | edge, .data.ptr = endpoint};
   return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;

@@ -38,7 +38,7 @@ static int good(void **state)
                                 .stride = 16000,
                                 .payload_max = 15000};
   fds[LB_FD_PROCESS] = -1;
-  fds[LB_FD_WAKE] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  fds[LB_FD_WAKE] = lb_wake_open();
   fds[LB_FD_PORT] = sealed(address.port_bytes, F_SEAL_SHRINK);
   fds[LB_FD_RING] = sealed(RING_BYTES, F_SEAL_SHRINK);
   return 0;
@@ -165,12 +165,15 @@ static void more_than_this_end_can_have_under_way_is_refused(void **state)
   most = UINT64_C(1) << 30;
 }
 
-static void wake_up_is_an_eventfd(void **state)
+static void wake_up_is_a_timerfd(void **state)
 {
   (void)state;
   close(fds[LB_FD_WAKE]);
   fds[LB_FD_WAKE] = sealed(8, F_SEAL_SHRINK);
-  refused("is no eventfd");
+  refused("is no timerfd");
+  close(fds[LB_FD_WAKE]);
+  fds[LB_FD_WAKE] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* a full one makes its writers wait */
+  refused("is no timerfd");
 }
 
 /* ---- Memory that is taken away -----------------------------------------------------------------
@@ -328,7 +331,7 @@ int main(void)
       CASE(slots_lie_in_their_memory_to_the_byte),
       CASE(slots_that_make_no_sense_are_refused),
       CASE(more_than_this_end_can_have_under_way_is_refused),
-      CASE(wake_up_is_an_eventfd),
+      CASE(wake_up_is_a_timerfd),
       cmocka_unit_test(guarded_pages_become_zeros_and_are_marked),
       cmocka_unit_test(overlapping_guards_are_all_marked),
       cmocka_unit_test(faults_elsewhere_are_passed_on),
