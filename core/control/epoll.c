@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -41,5 +42,10 @@ void watch_close(struct control *control, struct watch *watch)
 
 void watch_discard(struct control *control, struct watch *watch)
 {
-  closer_close(watch_release(control, watch));
+  int fd = watch_release(control, watch);
+
+  if (fd < 0)
+    return;
+  shutdown(fd, SHUT_RDWR); /* the other end sees it, when closes are held up too */
+  closer_close(fd);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "peer.h"
+#include "util/closer.h"
 #include "util/log.h"
 
 static void free_first_out(struct peer *peer)
@@ -123,6 +124,16 @@ bool fd_channel_got_answer(struct peer *peer, int *code)
   return true;
 }
 
+/* Nothing is received while earlier descriptors cannot be closed. */
+static bool give_up(struct peer *peer)
+{
+  control_complain(peer->control, PST_LOG_WARN,
+                   "control: no descriptors are taken: " CLOSER_BEHIND);
+  peer_fail(peer, -EBUSY, "takes no descriptors, since closes of earlier ones do not end");
+  fd_channel_close(peer);
+  return false;
+}
+
 bool fd_channel_event(struct peer *peer, uint32_t events)
 {
   int rc = 0;
@@ -130,10 +141,15 @@ bool fd_channel_event(struct peer *peer, uint32_t events)
   if (events & EPOLLOUT)
     send_queued(peer);
   while (peer->side.fd >= 0 && rc == 0 && peer->side_in_count < SIDE_QUEUE) {
-    rc = side_receive_fds(peer->side.fd, &peer->side_in[peer->side_in_count]);
+    rc = closer_is_behind() ? -EBUSY
+                            : side_receive_fds(peer->side.fd, &peer->side_in[peer->side_in_count]);
     if (rc == 0)
       peer->side_in_count++;
   }
+  if (rc == -EBUSY && !(events & (EPOLLIN | EPOLLHUP)))
+    rc = -EAGAIN;
+  else if (rc == -EBUSY && !(events & EPOLLHUP))
+    return give_up(peer);
   if (rc == -EMFILE) {
     peer_fail(peer, rc, "cannot take descriptors");
     fd_channel_close(peer);

@@ -283,6 +283,8 @@ void listener_accept(struct control *control, struct watch *listener);
 bool listener_use_spare(struct control *control);
 /* Nobody can be let in there, by `code`: not watched for a while. */
 void listener_pause(struct control *control, struct watch *watches, uint32_t count, int code);
+/* The same without a line in the log. */
+void listener_rest(struct control *control, struct watch *watches, uint32_t count);
 void listener_tick(struct control *control);
 
 /* ---- node_proto.c, nodes.c ---- */

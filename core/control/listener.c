@@ -213,6 +213,11 @@ void listener_pause(struct control *control, struct watch *watches, uint32_t cou
 {
   control_complain(control, PST_LOG_WARN, "control: cannot take a connection: %s%s",
                    strerror(-code), limit_remedy(code));
+  listener_rest(control, watches, count);
+}
+
+void listener_rest(struct control *control, struct watch *watches, uint32_t count)
+{
   control->accept_again_ns = control->now_ns + ACCEPT_PAUSE_NS;
   for (uint32_t i = 0; i < count; i++)
     watch_set(control, &watches[i], 0);

@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include "peer.h"
+#include "util/closer.h"
 
 #define ACCEPTS_A_ROUND 64
 
@@ -39,6 +40,12 @@ void guests_accept(struct control *control)
 {
   uint32_t uid = 0;
 
+  if (closer_is_behind()) {
+    control_complain(control, PST_LOG_WARN,
+                     "control: nobody is let in at the side-socket: " CLOSER_BEHIND);
+    listener_rest(control, &control->side_watch, 1);
+    return;
+  }
   for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
     int fd = side_accept(control->side.fd, control->listen_insecure, &uid);
     if ((fd == -EMFILE || fd == -ENFILE) && listener_use_spare(control))
@@ -85,6 +92,10 @@ void guest_event(struct control *control, struct guest *guest)
 {
   struct side_claim ours, theirs;
 
+  if (closer_is_behind()) {
+    watch_discard(control, &guest->watch);
+    return;
+  }
   int rc = side_receive_claim(guest->watch.fd, &theirs);
   if (rc == -EAGAIN)
     return;

@@ -6,14 +6,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "closer.h"
 
 void blob_free(struct pst_blob *blob)
 {
   free(blob->bytes);
   for (uint32_t i = 0; i < blob->fd_count; i++)
     if (blob->fds[i] >= 0)
-      close(blob->fds[i]);
+      closer_close(blob->fds[i]); /* a peer's, perhaps */
   *blob = (struct pst_blob){.struct_size = sizeof(*blob)};
 }
 

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,9 +19,14 @@
 #define STUCK_NS (20 * PST_NS_PER_MS)
 #define STACK_BYTES (128u * 1024)
 #define IDLE_NS (5 * PST_NS_PER_S)
+/* Behind: one has waited so long for a thread, or this part of all descriptors waits. */
+#define PATIENCE_NS PST_NS_PER_S
+#define LIMIT_PART 4
+#define PENDING_MAX 4096
 
 struct job {
   struct job *next;
+  uint64_t since_ns;
   int fd;
 };
 
@@ -28,6 +35,7 @@ static struct {
   pthread_mutex_t mutex;
   pthread_cond_t more;
   struct job *first, **end;
+  uint32_t pending;          /* queued, or being closed */
   uint32_t threads, waiting; /* a thread that begins counts as waiting */
   uint64_t turn;             /* of the thread that closes: those before are stuck */
   bool is_closing;
@@ -50,6 +58,9 @@ static void unlock(void)
 /* A forked child has none of the threads. What was queued is its own copy, for the next one. */
 static void forget_threads(void)
 {
+  closer.pending = 0;
+  for (const struct job *job = closer.first; job; job = job->next)
+    closer.pending++;
   pthread_mutex_init(&closer.mutex, NULL);
   pthread_cond_init(&closer.more, NULL);
   closer.threads = closer.waiting = 0;
@@ -121,6 +132,15 @@ static struct job *take(void)
   return job;
 }
 
+/* The last close of a socket that lingers waits for its peer. Other kinds have no such option. */
+static void close_now(int fd)
+{
+  const struct linger off = {0};
+
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
+  close(fd);
+}
+
 static void *run(void *argument)
 {
   struct job *job;
@@ -134,9 +154,10 @@ static void *run(void *argument)
     if (closer.first)
       pthread_cond_signal(&closer.more);
     pthread_mutex_unlock(&closer.mutex);
-    close(job->fd);
+    close_now(job->fd);
     free(job);
     pthread_mutex_lock(&closer.mutex);
+    closer.pending--;
     if (closer.turn == turn)
       closer.is_closing = false;
     closer.waiting++;
@@ -159,7 +180,8 @@ void closer_close(int fd)
   if (job)
     keep_one_waiting();
   if (job && closer.threads > 0) {
-    *job = (struct job){.fd = fd};
+    *job = (struct job){.since_ns = clock_now_ns(), .fd = fd};
+    closer.pending++;
     *closer.end = job;
     closer.end = &job->next;
     is_queued = true;
@@ -169,5 +191,20 @@ void closer_close(int fd)
   if (is_queued)
     return;
   free(job);
-  close(fd);
+  close_now(fd);
+}
+
+bool closer_is_behind(void)
+{
+  struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+  uint64_t now_ns = clock_now_ns();
+
+  getrlimit(RLIMIT_NOFILE, &limit);
+  uint64_t most =
+      limit.rlim_cur / LIMIT_PART < PENDING_MAX ? limit.rlim_cur / LIMIT_PART : PENDING_MAX;
+  pthread_mutex_lock(&closer.mutex);
+  bool is_late = closer.first && now_ns > closer.first->since_ns + PATIENCE_NS;
+  bool is_behind = is_late || closer.pending >= most;
+  pthread_mutex_unlock(&closer.mutex);
+  return is_behind;
 }

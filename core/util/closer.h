@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Closes descriptors that came from a peer.
  *
- * The last close of a descriptor can wait as long as its maker likes: a socket that lingers, a
- * file of a FUSE server. So threads that serve others hand such descriptors over. */
+ * The last close of a descriptor can wait as long as its maker likes: a socket in which others lie,
+ * a file of a FUSE server. So threads that serve others hand such descriptors over. Sockets do not
+ * linger any more. */
 #ifndef PST_UTIL_CLOSER_H
 #define PST_UTIL_CLOSER_H
+
+#include <stdbool.h>
 
 /* Another thread closes it, soon. Does not wait. Any thread; -1 does nothing. Without memory or
  * threads for that it is closed at once. */
 void closer_close(int fd);
+
+/* So many wait to be closed, or one for so long, that no more may be taken from peers: else they
+ * would use up the descriptors of this process. It ends when the closes do. Any thread. */
+bool closer_is_behind(void);
+/* What a log says of it, and the remedy. */
+#define CLOSER_BEHIND                                                                              \
+  "descriptors that came from peers cannot be closed, since their makers hold the closes up; end " \
+  "the processes of this user that pass sockets or FUSE files to this one"
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -18,8 +19,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../lingering.h"
 #include "../simulated_clock.h"
 #include "harness.h"
+#include "util/closer.h"
 
 #define NOBODY 65534
 
@@ -332,25 +335,6 @@ static void test_side_socket_closed(void **state)
 
 /* ---- What cannot be held up ------------------------------------------------------- */
 
-/* A socket whose last close waits for an hour. */
-static int lingering(int *other)
-{
-  const struct linger hour = {.l_onoff = 1, .l_linger = 3600};
-  static uint8_t bytes[65536];
-  int small = 1;
-  uint16_t port;
-  int listener = plain_listen(&port);
-  int fd = plain_connect(port);
-
-  *other = accept(listener, NULL, NULL);
-  setsockopt(*other, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-  while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
-  }
-  assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour), 0);
-  close(listener);
-  return fd;
-}
-
 static void on_alarm(int signal)
 {
   (void)signal;
@@ -369,34 +353,46 @@ static void close_briefly(int fd)
   setitimer(ITIMER_REAL, &never, NULL);
 }
 
-static void send_fd(int side, const void *bytes, size_t length, int fd)
+/* A connection that has not said HELLO, and one to the side-socket. */
+static int side_open(uint16_t port, bool claims, int *side)
 {
-  union {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(sizeof(int))];
-  } space = {0};
-  struct iovec piece = {(void *)(uintptr_t)bytes, length};
-  struct msghdr message = {.msg_iov = &piece,
-                           .msg_iovlen = 1,
-                           .msg_control = space.bytes,
-                           .msg_controllen = sizeof space.bytes};
-  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  struct side_claim claim;
+  uint32_t uid;
+  int fd = plain_connect(port);
 
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  assert_int_equal(sendmsg(side, &message, MSG_NOSIGNAL), length);
+  assert_true(plain_receive(fd, &got));
+  *side = side_connect(got.side, false, &uid);
+  assert_true(*side >= 0);
+  assert_int_equal(side_claim_make(fd, true, got.token, &claim), 0);
+  if (claims)
+    assert_int_equal(side_send_claim(*side, &claim), 0);
+  return fd;
 }
 
-/* In place of a claim, beside nonsense behind one, and with no frame: nobody waits. */
-static void test_descriptors_that_linger(void **state)
+/* Passes a socket: 0: in place of a claim; 1: beside nonsense behind one; 2: with no frame. The
+ * peer that did is dropped. */
+static void pass_socket(uint16_t port, int way, int held)
 {
   static const char nonsense[16] = "0123456789abcde";
-  struct end *sender = end_new();
+  int side, fd = side_open(port, way > 0, &side);
+
+  assert_true(send_descriptor(side, nonsense, way == 2 ? 8 : sizeof nonsense, held));
+  close_briefly(held);
+  if (way == 2)
+    close(fd);
+  assert_true(plain_closed(side));
+  close(side);
+  if (way < 2)
+    close(fd);
+}
+
+/* More than there are threads that close: nobody waits, and all are closed. */
+static void test_descriptors_that_linger(void **state)
+{
+  enum { SOCKETS = 40 };
   const struct control_totals totals = totals_of(3);
-  int others[3], sides[3], fds[3];
-  uint32_t uid;
+  struct end *sender = end_new();
+  int others[SOCKETS];
   void *in;
 
   (void)state;
@@ -405,31 +401,70 @@ static void test_descriptors_that_linger(void **state)
   void *out = end_stream(sender, "a", true, NULL);
   assert_int_equal(end_connect(sender, port), 0);
   end_wait(receiver, SEEN_PEER, in, 0);
-  for (int i = 0; i < 3; i++) {
-    struct side_claim claim;
-    int held = lingering(&others[i]);
-    fds[i] = plain_connect(port);
-    assert_true(plain_receive(fds[i], &got));
-    sides[i] = side_connect(got.side, false, &uid);
-    assert_true(sides[i] >= 0);
-    assert_int_equal(side_claim_make(fds[i], true, got.token, &claim), 0);
-    if (i > 0)
-      assert_int_equal(side_send_claim(sides[i], &claim), 0);
-    send_fd(sides[i], nonsense, i == 2 ? 8 : sizeof nonsense, held);
-    close_briefly(held);
-    if (i == 2)
-      close(fds[i]);
-    assert_true(plain_closed(sides[i]));
-    close(sides[i]);
-    if (i < 2)
-      close(fds[i]);
-  }
+  const uint32_t before = open_descriptors();
+  for (int i = 0; i < SOCKETS; i++)
+    pass_socket(port, i % 3, lingering_open(&others[i]));
+  descriptors_wait(before + SOCKETS);
   assert_int_equal(control_beat(sender->control, out, &totals), 0);
   end_wait(receiver, SEEN_BEAT, in, 0);
   end_close(sender);
   end_close(receiver);
-  for (int i = 0; i < 3; i++)
+  for (int i = 0; i < SOCKETS; i++)
     close(others[i]);
+}
+
+/* Closes that no option ends. No more descriptors come in, what needs none goes on, and all is as
+ * before once the closes end. */
+static void test_closes_that_are_held_up(void **state)
+{
+  enum { SOCKETS_MAX = 100 };
+  const struct control_totals totals = totals_of(3);
+  struct end *receiver = end_new(), *sender = end_new(), *later = end_new();
+  struct rlimit before;
+  int others[SOCKETS_MAX], count = 0, side, guest;
+  void *in = end_stream(receiver, "a", false, NULL), *more = end_stream(receiver, "b", false, NULL);
+  void *out = end_stream(sender, "a", true, NULL);
+
+  (void)state;
+  log_clear();
+  receiver->limits.notice_ns = MS(1);
+  assert_int_equal(end_listen(receiver), 0);
+  uint16_t port = control_port(receiver->control);
+  assert_int_equal(end_connect(sender, port), 0);
+  end_wait(receiver, SEEN_PEER, in, 0);
+  int fd = side_open(port, true, &side);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const struct rlimit tight = {300, before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+  for (; !closer_is_behind(); count++) {
+    assert_true(count < SOCKETS_MAX);
+    pass_socket(port, count % 3, lingering_in_a_socket(&others[count]));
+  }
+
+  assert_true(send_descriptor(side, "12345678", 8, fd));
+  assert_true(plain_receive(fd, &got));
+  while (got.type == WIRE_HELLO || got.type == WIRE_KEEP)
+    assert_true(plain_receive(fd, &got));
+  assert_int_equal(got.type, WIRE_BYE);
+  assert_non_null(strstr(got.text, "takes no descriptors"));
+  int late = side_open(port, true, &guest);
+  log_wait("nobody is let in at the side-socket");
+  assert_int_equal(control_beat(sender->control, out, &totals), 0);
+  end_wait(receiver, SEEN_BEAT, in, 0);
+
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (int i = 0; i < count; i++)
+    close(others[i]);
+  end_stream(later, "b", true, NULL);
+  assert_int_equal(end_connect(later, port), 0);
+  end_wait(receiver, SEEN_PEER, more, 0);
+  assert_false(closer_is_behind());
+  const int ours[] = {fd, side, late, guest};
+  for (int i = 0; i < 4; i++)
+    close(ours[i]);
+  end_close(sender);
+  end_close(later);
+  end_close(receiver);
 }
 
 /* As many as like to: the oldest goes, and one that says its claim is heard. */
@@ -572,6 +607,7 @@ int main(void)
       cmocka_unit_test(test_another_user_is_let_in),
       TIMED(test_receiver_of_another_user),
       cmocka_unit_test(test_descriptors_that_linger),
+      cmocka_unit_test(test_closes_that_are_held_up),
       TIMED(test_side_socket_closed),
       cmocka_unit_test(test_guests_make_room),
       cmocka_unit_test(test_folder_is_private_and_goes),
