@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 
 import netns
@@ -220,21 +221,70 @@ class FromTcpreplay(Between):
         self.assertEqual(stream["reordered"], 1)
 
 
-def pcap(sequences):
-    """A capture of RTP packets over UDP and IPv4, from the near side to the far one."""
-    out = bytearray(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+def frame(sequence, udp_checksum=0):
+    """An RTP packet over UDP and IPv4, from the near side to the far one. Checksum 0: none."""
+    payload = struct.pack("!BBHII", 0x80, 96, sequence % 65536, sequence * 90, 77) + b"x" * 800
+    udp = struct.pack("!HHHH", 40000, PORT, 8 + len(payload), udp_checksum) + payload
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0)
+    header += socket.inet_aton(IPV4[NEAR]) + socket.inet_aton(IPV4[FAR])
+    total = sum(struct.unpack("!10H", header))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = ~(total + (total >> 16)) & 0xFFFF
     ethernet = bytes.fromhex((MAC[FAR] + MAC[NEAR]).replace(":", "")) + b"\x08\x00"
-    for at, sequence in enumerate(sequences):
-        payload = struct.pack("!BBHII", 0x80, 96, sequence % 65536, sequence * 90, 77) + b"x" * 800
-        udp = struct.pack("!HHHH", 40000, PORT, 8 + len(payload), 0) + payload
-        header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0)
-        header += socket.inet_aton(IPV4[NEAR]) + socket.inet_aton(IPV4[FAR])
-        total = sum(struct.unpack("!10H", header))
-        total = (total & 0xFFFF) + (total >> 16)
-        checksum = ~(total + (total >> 16)) & 0xFFFF
-        frame = ethernet + header[:10] + struct.pack("!H", checksum) + header[12:] + udp
-        out += struct.pack("<IIII", at // 5000, at % 5000 * 200, len(frame), len(frame)) + frame
+    return ethernet + header[:10] + struct.pack("!H", checksum) + header[12:] + udp
+
+
+def pcap(sequences):
+    """A capture of such packets."""
+    out = bytearray(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+    for at, packet in enumerate(map(frame, sequences)):
+        out += struct.pack("<IIII", at // 5000, at % 5000 * 200, len(packet), len(packet)) + packet
     return bytes(out)
+
+
+class Damaged(Between):
+    """Datagrams with a wrong UDP checksum, which the kernel drops as they are read."""
+
+    SEND = (
+        "import socket, sys\n"
+        "raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n"
+        "raw.bind((sys.argv[1], 0))\n"
+        "for line in open(sys.argv[2]): raw.send(bytes.fromhex(line))\n"
+    )
+
+    def send(self, *frames):
+        path = self.folder / "frames"
+        path.write_text("".join(packet.hex() + "\n" for packet in frames))
+        path.chmod(0o644)
+        python = next(filter(netns.reaches, (sys.executable, "/usr/bin/python3")), None)
+        if not python:
+            self.skipTest("an ordinary user has no python3")
+        self.spaces.run(NEAR, python, "-c", self.SEND, netns.DEVICE[NEAR], str(path))
+
+    def test_they_are_told_from_what_the_wire_lost(self):
+        for gro in ("true", "false"):
+            with self.subTest(gro=gro):
+                child = self.foreign_receiver(
+                    "--set", f"streams.packets.receiver.transport.options.gro={gro}"
+                )
+                for at in range(0, 500, FLIGHT):
+                    self.send(
+                        *(frame(n, n % 10 == 5) for n in range(at, at + FLIGHT) if n % 50 != 7)
+                    )
+                    wait_until(lambda: netns.udp_socket(child.pid, PORT)[0] == 0, 60, f"all is read\n{child}")
+                self.stop(child)
+                stream = self.stream_of(FAR)
+                self.assertEqual(stream["messages_sent"], 500)
+                self.assertEqual(stream["dropped"], {"udp_checksum": 50, "wire": 10})
+                self.assertRegex(child.stderr, "UDP checksum is wrong")
+
+    def test_behind_the_last_they_are_losses(self):
+        child = self.foreign_receiver()
+        self.send(*(frame(n, n >= 90) for n in range(100)))
+        self.stop(child)
+        stream = self.stream_of(FAR)
+        self.assertEqual([stream[key] for key in ("messages_sent", "messages_delivered")], [100, 90])
+        self.assertEqual(stream["dropped"], {"udp_checksum": 10})
 
 
 class ToFfmpeg(Between):

@@ -178,6 +178,7 @@ static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place pla
     uint64_t gap = message->sequence - flow->sequence.next;
     uint64_t lost = gap - match_lost(flow, gap, flow->unit_max);
     dg_sequence_take(&flow->sequence, raw, message->sequence);
+    flow->counts.unexplained += lost;
     note_pace(flow, lost, message->time_ns);
     end_tail(flow);
   }

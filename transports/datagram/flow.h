@@ -147,6 +147,7 @@ struct dg_counts {
   uint64_t too_far;     /* its number lies further ahead than loss explains */
   uint64_t too_late;
   uint64_t lost[DG_CAUSES_MAX]; /* messages that the medium lost here, by the gaps they left */
+  uint64_t unexplained;         /* messages that gaps lacked beyond those; late ones came since */
   uint64_t restarts;
   uint64_t no_message; /* numbers of RTP packets of another payload type */
   uint64_t heard;      /* of a foreign sender, what was no message */

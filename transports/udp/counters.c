@@ -34,34 +34,100 @@ static void add_coalesced(struct pst_counter_list *list, const char *name, const
                     PST_COUNTER_DROP | PST_COUNTER_GAUGE);
 }
 
-/* How many of the messages that the kernel dropped had a wrong UDP checksum: the newest, as far as
- * there are such drops. Neither count ever becomes less. */
-static uint64_t bad_sums_of(struct udp_rx *rx, uint64_t kernel, uint64_t bad_sums)
+static uint64_t lesser(uint64_t a, uint64_t b)
 {
-  uint64_t newly = kernel > rx->kernel_seen ? kernel - rx->kernel_seen : 0;
-  uint64_t left = bad_sums - rx->kernel_bad_sums;
-
-  rx->kernel_seen += newly;
-  rx->kernel_bad_sums += newly < left ? newly : left;
-  return rx->kernel_bad_sums < kernel ? rx->kernel_bad_sums : kernel;
+  return a < b ? a : b;
 }
 
-/* Sums are checked as datagrams are read: those before the last message have left their gaps,
- * though the message carries an older count. */
-static void take_bad_tail(struct udp_rx *rx, uint64_t newly, struct dg_losses *losses)
+/* Drops behind the last message that had a wrong checksum come off the tail, where numbers show
+ * gaps; returns how many. Of the drops that were known before, none is in the tail once a message
+ * has brought their count. */
+static uint64_t take_bad_tail(struct udp_rx *rx, const struct udp_drops_news *news,
+                              struct dg_losses *losses)
 {
   uint64_t tail = losses->tail[UDP_LOST_KERNEL] + losses->tail[UDP_LOST_NO_BUFFER], left;
 
-  rx->bad_tail += newly;
-  rx->bad_tail = rx->bad_tail < tail ? rx->bad_tail : tail;
-  if (rx->dg.flow.params.framing == DG_FRAMING_NONE)
-    return;
+  if (rx->drops_seen >= news->known)
+    rx->bad_tail = 0;
+  rx->bad_tail = lesser(rx->bad_tail + news->bad_sums, tail);
   left = rx->bad_tail;
   for (int i = UDP_LOST_KERNEL; i <= UDP_LOST_NO_BUFFER; i++) {
-    uint64_t n = left < losses->tail[i] ? left : losses->tail[i];
+    uint64_t n = lesser(left, losses->tail[i]);
     losses->tail[i] -= n;
     left -= n;
   }
+  return rx->bad_tail;
+}
+
+/* How many of the messages that are known as the kernel's had a wrong checksum: what full buffers
+ * do not explain, the newest. Never less than before. */
+static uint64_t bad_of_kernel(struct udp_rx *rx, const struct udp_drops_news *news,
+                              uint64_t no_buffer, uint64_t kernel)
+{
+  uint64_t newly = kernel > rx->kernel_seen ? kernel - rx->kernel_seen : 0;
+  uint64_t starved = no_buffer > rx->no_buffer_seen ? no_buffer - rx->no_buffer_seen : 0;
+  uint64_t full = (rx->full_due + news->full) * rx->dg.flow.unit_max;
+
+  full -= lesser(full, starved);
+  rx->kernel_seen += newly;
+  rx->no_buffer_seen += starved;
+  rx->kernel_bad_sums +=
+      lesser(newly - lesser(newly, full), rx->bad_sums - rx->sums_before - rx->kernel_bad_sums);
+  full -= lesser(full, newly);
+  /* What left no gap until the next look was not the stream's. */
+  rx->full_due = news->full ? full / rx->dg.flow.unit_max : 0;
+  return lesser(rx->kernel_bad_sums, kernel);
+}
+
+/* Sums are checked as datagrams are read, and a message carries the drops from before it came: most
+ * of the damaged ones leave a gap that nothing explains. What neither gaps nor such messages
+ * account for lies behind the last message, as far as there are drops. */
+static void split_numbered(struct udp_rx *rx, const struct udp_drops_news *news,
+                           struct dg_losses *losses)
+{
+  const struct dg_counts *counts = &rx->dg.flow.counts;
+  uint64_t tail = take_bad_tail(rx, news, losses);
+  uint64_t of_kernel =
+      bad_of_kernel(rx, news, counts->lost[UDP_LOST_NO_BUFFER], counts->lost[UDP_LOST_KERNEL]);
+  uint64_t left = rx->bad_sums - rx->sums_before - rx->kernel_bad_sums;
+  uint64_t in_gaps = lesser(left, counts->unexplained);
+
+  losses->tail[UDP_LOST_CHECKSUM] = lesser(tail, left - in_gaps);
+  dg_losses_count(&rx->dg, losses);
+  losses->behind[UDP_LOST_CHECKSUM] = /* such a datagram is never coalesced with others */
+      rx->dg.flow.params.numbered ? losses->tail[UDP_LOST_CHECKSUM] : 0;
+  losses->messages[UDP_LOST_KERNEL] -= of_kernel;
+  losses->messages[UDP_LOST_CHECKSUM] += of_kernel + in_gaps;
+}
+
+/* Without numbers each drop is a message. */
+static void split_plain(struct udp_rx *rx, const struct udp_drops_news *news,
+                        struct dg_losses *losses)
+{
+  uint64_t bad;
+
+  dg_losses_count(&rx->dg, losses);
+  bad = bad_of_kernel(rx, news, losses->messages[UDP_LOST_NO_BUFFER],
+                      losses->messages[UDP_LOST_KERNEL]);
+  losses->messages[UDP_LOST_KERNEL] -= bad;
+  losses->messages[UDP_LOST_CHECKSUM] += bad;
+}
+
+static void count_losses(struct pst_endpoint *endpoint, uint32_t drops, struct dg_losses *losses)
+{
+  struct udp_rx *rx = endpoint->rx;
+  struct udp_drops_news news = udp_drops_look(endpoint, drops);
+  bool is_numbered = rx->dg.flow.params.framing != DG_FRAMING_NONE;
+
+  dg_losses_tail(&endpoint->dg, losses);
+  if (dg_is_connected(&endpoint->dg))
+    losses->tail[rx->starved ? UDP_LOST_NO_BUFFER : UDP_LOST_KERNEL] += drops - rx->drops_seen;
+  if (is_numbered && !rx->dg.flow.begun)
+    rx->sums_before = rx->bad_sums;
+  if (is_numbered)
+    split_numbered(rx, &news, losses);
+  else
+    split_plain(rx, &news, losses);
 }
 
 static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *endpoint)
@@ -69,16 +135,9 @@ static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *end
   struct udp_rx *rx = endpoint->rx;
   const struct dg_flow *flow = &rx->dg.flow;
   uint32_t drops = udp_socket_drops(endpoint);
-  uint64_t bad_before = rx->bad_sums, bad_sums = udp_drops_look(endpoint, drops);
   struct dg_losses losses;
 
-  dg_losses_tail(&endpoint->dg, &losses);
-  if (dg_is_connected(&endpoint->dg))
-    losses.tail[rx->starved ? UDP_LOST_NO_BUFFER : UDP_LOST_KERNEL] += drops - rx->drops_seen;
-  take_bad_tail(rx, bad_sums - bad_before, &losses);
-  dg_losses_count(&rx->dg, &losses);
-  losses.messages[UDP_LOST_CHECKSUM] = bad_sums_of(rx, losses.messages[UDP_LOST_KERNEL], bad_sums);
-  losses.messages[UDP_LOST_KERNEL] -= losses.messages[UDP_LOST_CHECKSUM];
+  count_losses(endpoint, drops, &losses);
   dg_counters_receiver(list, &endpoint->dg, &losses);
   if (flow->params.framing == DG_FRAMING_NONE) {
     add_coalesced(list, "kernel_coalesced", "kernel", losses.messages[UDP_LOST_KERNEL],

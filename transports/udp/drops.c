@@ -95,12 +95,13 @@ static void tell_bad_sums(struct pst_endpoint *endpoint)
   if (endpoint->rx->told_sums)
     return;
   endpoint->rx->told_sums = true;
-  UDP_TELL(endpoint, PST_LOG_WARN,
-           "the kernel drops datagrams whose UDP checksum is wrong (%lu so far, counted as "
-           "udp_checksum): a larger `rcvbuf` does not help. Something on the way damages packets, "
-           "or they are replayed from a capture of a host whose card computes checksums: "
-           "`tcprewrite --fixcsum` mends that capture",
-           endpoint->rx->bad_sums);
+  UDP_TELL(
+      endpoint, PST_LOG_WARN,
+      "the kernel drops datagrams whose UDP checksum is wrong (%lu so far; what the stream lacks "
+      "by that is counted as udp_checksum): a larger `rcvbuf` does not help. Something on the "
+      "way damages packets, or they are replayed from a capture of a host whose card computes checksums: "
+      "`tcprewrite --fixcsum` mends that capture",
+      endpoint->rx->bad_sums);
 }
 
 static void tell_full(struct pst_endpoint *endpoint)
@@ -133,22 +134,23 @@ static void tell_full(struct pst_endpoint *endpoint)
            size, more, limit);
 }
 
-uint64_t udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops)
+struct udp_drops_news udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops)
 {
   struct udp_rx *rx = endpoint->rx;
+  struct udp_drops_news news = {.known = rx->drops};
 
   if (drops == rx->drops)
-    return rx->bad_sums;
+    return news;
   struct udp_host_drops now = read_host(endpoint->dg.family);
   uint64_t bad_sums = udp_drops_bad_sums(drops, &rx->host_drops, &now);
-  uint64_t newly = bad_sums > rx->bad_sums ? bad_sums - rx->bad_sums : 0;
-  bool is_full = drops - rx->drops > newly;
-
-  rx->bad_sums += newly;
+  uint32_t newly = drops - rx->drops;
+  news.bad_sums = bad_sums > rx->bad_sums ? bad_sums - rx->bad_sums : 0;
+  news.full = newly > news.bad_sums ? newly - news.bad_sums : 0;
+  rx->bad_sums += news.bad_sums;
   rx->drops = drops;
-  if (newly)
+  if (news.bad_sums)
     tell_bad_sums(endpoint);
-  if (is_full)
+  if (news.full)
     tell_full(endpoint);
-  return rx->bad_sums;
+  return news;
 }

@@ -69,9 +69,12 @@ struct udp_rx {
   uint32_t drops;                   /* and as last looked at */
   struct udp_host_drops host_drops; /* when the socket was opened */
   uint64_t bad_sums;                /* of `drops` */
-  uint64_t bad_tail;                /* of these, not yet matched with a gap */
+  uint64_t sums_before;             /* of these, before the stream began */
+  uint64_t bad_tail;                /* of these, since the last message came */
   uint64_t kernel_seen;             /* messages that the kernel dropped, as last counted */
   uint64_t kernel_bad_sums;         /* of these */
+  uint64_t no_buffer_seen;          /* messages for which the ring had no slot, as last counted */
+  uint64_t full_due;                /* drops of full buffers that have left no gap yet */
   uint64_t rcvbuf;                  /* bytes that the option asks for */
   bool gro;
   bool told_drops;
@@ -103,8 +106,15 @@ uint64_t udp_drops_bad_sums(uint64_t drops, const struct udp_host_drops *before,
 uint32_t udp_socket_drops(const struct pst_endpoint *endpoint);
 /* Before the socket is bound. */
 void udp_drops_begin(struct pst_endpoint *endpoint);
-/* How many of the socket's drops had a wrong UDP checksum. Where there are new drops, says once
- * for each cause what helps. */
-uint64_t udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops);
+/* By cause, what the socket has dropped since the last look; `known` were dropped by then. */
+struct udp_drops_news {
+  uint32_t known;
+  uint64_t bad_sums; /* datagrams with a wrong UDP checksum */
+  uint64_t full;     /* buffers that found no room */
+};
+
+/* rx->drops and rx->bad_sums are as of now. Where there are new drops, says once for each cause
+ * what helps. */
+struct udp_drops_news udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops);
 
 #endif

@@ -60,8 +60,9 @@ struct kernel {
   uint32_t call_count;
   int refused_level, refused_name, refused_errno; /* this setsockopt() fails */
   int bind_errno, connect_errno;
-  int buffer;     /* bytes of both buffers, as getsockopt() tells them */
-  uint32_t drops; /* SO_MEMINFO's */
+  int buffer;              /* bytes of both buffers, as getsockopt() tells them */
+  uint32_t drops;          /* SO_MEMINFO's */
+  uint64_t bad_sums, full; /* this host's, in /proc/net/snmp and snmp6 */
   int mtu;
 };
 extern struct kernel kernel;

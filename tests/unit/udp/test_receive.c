@@ -328,6 +328,103 @@ static void drops_behind_the_last_are_counted_and_left_no_gap(void **state)
   assert_non_null(strstr(fake_log(), "since the socket's buffer of"));
 }
 
+/* The kernel drops so many more of this socket: damaged ones, and for want of room. */
+static void drop(uint32_t bad_sums, uint32_t full)
+{
+  kernel.bad_sums += bad_sums;
+  kernel.full += full;
+  kernel.drops += bad_sums + full;
+}
+
+/* Their sums are checked as they are read: what came behind them does not carry their drops. */
+static void gap_of_a_bad_sum_is_the_checksums(void **state)
+{
+  (void)state;
+  setup();
+  arrive(0, 1, 0, 20);
+  arrive(2, 1, 0, 20);
+  arrive(6, 1, 0, 20); /* 2 of these 3 were lost on the way */
+  assert_int_equal(poll_up_to(64), 3);
+  drop(2, 0);
+  for (int look = 0; look < 2; look++) {
+    assert_int_equal(counter("udp_checksum"), 2);
+    assert_int_equal(counter("kernel"), 0);
+    assert_int_equal(counter("no_gap"), 0);
+  }
+  assert_non_null(strstr(fake_log(), "checksum is wrong (2 so far"));
+  assert_null(strstr(fake_log(), "buffer of"));
+}
+
+static void bad_sums_and_full_buffers_are_told_apart(void **state)
+{
+  (void)state;
+  setup();
+  arrive(0, 1, 0, 20);
+  arrive(2, 1, 0, 20);
+  assert_int_equal(poll_up_to(64), 2);
+  drop(1, 0);
+  assert_int_equal(counter("udp_checksum"), 1);
+  drop(0, 3);
+  struct arrival *late = arrive(6, 1, 0, 20);
+  late->has_drops = true;
+  late->drops = kernel.drops;
+  assert_int_equal(poll_up_to(64), 1);
+  assert_int_equal(counter("kernel"), 3);
+  assert_int_equal(counter("udp_checksum"), 1);
+  /* One more whose drop the next message does carry. */
+  drop(1, 0);
+  late = arrive(8, 1, 0, 20);
+  late->has_drops = true;
+  late->drops = kernel.drops;
+  assert_int_equal(poll_up_to(64), 1);
+  assert_int_equal(counter("kernel"), 3);
+  assert_int_equal(counter("udp_checksum"), 2);
+}
+
+static void bad_sums_behind_the_last_are_counted_and_left_no_gap(void **state)
+{
+  (void)state;
+  setup();
+  drop(5, 0); /* before the stream */
+  assert_int_equal(counter("udp_checksum"), 0);
+  for (uint32_t number = 0; number <= 2; number += 2) {
+    struct arrival *arrived = arrive(number, 1, 0, 20);
+    arrived->has_drops = true;
+    arrived->drops = kernel.drops;
+  }
+  assert_int_equal(poll_up_to(64), 2);
+  drop(3, 0);
+  for (int look = 0; look < 2; look++) {
+    assert_int_equal(counter("udp_checksum"), 3);
+    assert_int_equal(counter("no_gap"), 2);
+    assert_int_equal(counter("behind_last"), 0);
+  }
+  drop(0, 4); /* and behind them, for want of room */
+  assert_int_equal(counter("kernel"), 4);
+  assert_int_equal(counter("udp_checksum"), 3);
+  assert_int_equal(counter("no_gap"), 6);
+}
+
+/* Those that were known before the last message came are not behind it. */
+static void bad_sums_of_before_are_not_behind_the_last(void **state)
+{
+  (void)state;
+  setup();
+  arrive(0, 1, 0, 20);
+  arrive(3, 1, 0, 20);
+  assert_int_equal(poll_up_to(64), 2);
+  drop(2, 0);
+  assert_int_equal(counter("udp_checksum"), 2);
+  struct arrival *last = arrive(4, 1, 0, 20);
+  last->has_drops = true;
+  last->drops = kernel.drops;
+  assert_int_equal(poll_up_to(64), 1);
+  drop(0, 2);
+  assert_int_equal(counter("kernel"), 2);
+  assert_int_equal(counter("udp_checksum"), 2);
+  assert_int_equal(counter("no_gap"), 2);
+}
+
 static void strangers_alone_are_told_of_once(void **state)
 {
   (void)state;
@@ -367,6 +464,10 @@ int main(void)
       CASE(gap_with_drops_is_the_kernels),
       CASE(drops_while_the_ring_was_full_lacked_a_buffer),
       CASE(drops_behind_the_last_are_counted_and_left_no_gap),
+      CASE(gap_of_a_bad_sum_is_the_checksums),
+      CASE(bad_sums_and_full_buffers_are_told_apart),
+      CASE(bad_sums_behind_the_last_are_counted_and_left_no_gap),
+      CASE(bad_sums_of_before_are_not_behind_the_last),
       CASE(strangers_alone_are_told_of_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
