@@ -24,6 +24,15 @@ CIRCLE = 4
 # Keys of a result that only some commands have: which, says `allOf`.
 COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "request", "copy", "serve"}
 
+# What messages name in backquotes and is no key of a configuration: commands, values of keys, and
+# fields of the structs that applications and the host fill.
+COMMANDS = {"dmesg", "lscpu", "ping", "receive", "run"}
+VALUES = {"any", "auto", "drop", "false", "rtp_marker", "true"}
+FIELDS = {"access", "depth", "message_max", "messages", "offer_bytes", "offers", "peers", "pieces",
+          "requests"}  # fmt: skip
+# Their strings are the tables of keys, and the page that is made of these.
+TABLES = {"options.c", "reference.c", "schema.c"}
+
 
 def tracked():
     """Files of the tree; without git (a tarball), all but build folders."""
@@ -122,6 +131,22 @@ class Tree(unittest.TestCase):
             if rule["additionalProperties"] is False:
                 self.assertEqual(set(rule["properties"]) - set(rule["required"]),
                                  set(rule["properties"]) & COMMANDS_OWN, rule.get("description"))
+
+    def test_keys_that_a_message_names_are_there(self):
+        keys = set(re.findall(r"(?m)^\| `(?:\w+[.])*(\w+)`", (ROOT / "config/README.md").read_text()))
+        self.assertIn("rcvbuf", keys)
+        known = keys | COMMANDS | VALUES | FIELDS
+        gone = []
+        for path in tracked():
+            place = path.relative_to(ROOT)
+            if path.suffix != ".c" or place.parts[0] in ("tests", "subprojects") or path.name in TABLES:
+                continue
+            code = re.sub(r"(?s)/\*.*?\*/", "", text_of(path))
+            code = re.sub(r'"\s*(?:PRI\w+\s*)?"', "", code)  # one literal of several
+            for literal in re.findall(r'"(?:[^"\\\n]|\\.)*"', code):
+                named = re.findall(r"`(\w+)(?:`|: )", literal)
+                gone += [f"{place}: {word}" for word in named if word not in known]
+        self.assertEqual(gone, [])
 
     def test_files_of_a_folder_form_no_large_circle(self):
         folders = file_circles.folders(ROOT)

@@ -130,7 +130,7 @@ static void tell_full(struct pst_endpoint *endpoint)
              ", up to net.core.rmem_max, which is set outside this network namespace");
   UDP_TELL(endpoint, PST_LOG_WARN,
            "the kernel drops what arrives, since the socket's buffer of %lu bytes was full: a "
-           "larger `rcvbuf` (%lu%s), or a core of its own for the worker (`workers`)",
+           "larger `rcvbuf` (%lu%s), or a core of its own for the worker (`threads`)",
            size, more, limit);
 }
 
