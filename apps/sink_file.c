@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -17,7 +19,8 @@ struct file {
   uint64_t next;     /* sequence number that follows the bytes up to `end` */
   uint64_t end;      /* of the file so far */
   uint64_t written;  /* bytes, in all */
-  uint64_t left_out; /* of them: too late for a place */
+  uint64_t left_out; /* messages: too late for a place */
+  uint64_t before;   /* of these: of the time before `first` */
   uint64_t closed;   /* lost, and the file goes on without a hole */
   /* The first that was shorter than `message`: numbers are no places behind it. */
   uint64_t short_at;
@@ -76,8 +79,7 @@ static bool is_numbered(const struct file *file, const struct pst_view *view)
     return false;
   if (view->sequence > file->next)
     return !file->short_seen;
-  return (view->length == file->to.message || file->joins) &&
-         (!file->short_seen || view->sequence < file->short_at);
+  return view->length == file->to.message && (!file->short_seen || view->sequence < file->short_at);
 }
 
 static int no_place(const struct file *file, const struct pst_view *view, struct pst_error *error)
@@ -93,7 +95,8 @@ static int no_place(const struct file *file, const struct pst_view *view, struct
 
 /* Where a message belongs. In order it follows the one before; behind a gap, or late, its place
  * is known as long as all messages have been full. A recording of a foreign sender goes on where
- * it is not: behind the gap without a hole, and without what comes late. 1: it is left out. */
+ * it is not: behind the gap without a hole, and without what comes late, which makes it a part.
+ * 1: it is left out. */
 static int place(const struct file *file, const struct pst_view *view, uint64_t *offset,
                  struct pst_error *error)
 {
@@ -116,7 +119,7 @@ static void placed(struct file *file, const struct pst_view *view, uint64_t offs
 {
   if (view->sequence > file->next && !is_numbered(file, view))
     file->closed += view->sequence - file->next;
-  if (view->length < file->to.message && (!file->short_seen || view->sequence < file->short_at)) {
+  if (view->length < file->to.message && !file->short_seen) {
     file->short_seen = true;
     file->short_at = view->sequence;
   }
@@ -124,6 +127,19 @@ static void placed(struct file *file, const struct pst_view *view, uint64_t offs
     file->next = view->sequence + 1;
     file->end = offset + view->length;
   }
+}
+
+/* It has come, so its gap was no loss. */
+static void leave_out(struct file *file, const struct pst_view *view)
+{
+  bool was_closed =
+      file->to.output.in_place || (file->short_seen && view->sequence > file->short_at);
+
+  file->left_out++;
+  if (view->sequence < file->first)
+    file->before++;
+  else if (was_closed && file->closed > 0)
+    file->closed--;
 }
 
 /* Write a run of messages that lie one after the other in the file; returns how
@@ -145,7 +161,7 @@ static int write_run(struct file *file, struct pst_receiver *receiver, const str
     if (result > 0 && count > 0)
       break;
     if (result > 0) {
-      file->left_out++;
+      leave_out(file, &views[count]);
       return 1;
     }
     if (count == 0)
@@ -185,13 +201,11 @@ static int file_take(void *state, struct pst_receiver *receiver, const struct ps
   return 0;
 }
 
-static int file_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
+static void tell_lost(const struct file *file)
 {
-  struct file *file = state;
-  uint64_t span = file->next - file->first, there = file->to.messages - file->left_out;
-  uint64_t missing = span > there ? span - there : 0;
+  uint64_t span = file->next - file->first, came = file->to.messages - file->before;
+  uint64_t missing = span > came ? span - came : 0;
 
-  (void)receiver;
   if (missing > file->closed)
     notice_warn(FINDING_RECORDING, file->to.where,
                 "stream '%s': %s has holes in place of %" PRIu64 " lost message%s", file->to.stream,
@@ -202,11 +216,46 @@ static int file_finish(void *state, struct pst_receiver *receiver, struct pst_er
                 " message%s without a hole in the place: only where "
                 "all messages fill `message` is the place known",
                 file->to.stream, file->to.output.path, file->closed, plural(file->closed));
-  if (file->left_out > 0)
-    notice_warn(FINDING_RECORDING, file->to.where,
-                "stream '%s': %s lacks %" PRIu64 " message%s that came too late; "
-                "receiver.assemble: {by: sequence, packets: 64} restores the order",
-                file->to.stream, file->to.output.path, file->left_out, plural(file->left_out));
+}
+
+#define LEFT_OUT                                                                                   \
+  "stream '%s': %s lacks %" PRIu64                                                                 \
+  " message%s that came too late for a place in it; receiver.assemble: {by: sequence, packets: "   \
+  "64} restores the order"
+
+/* Messages that were delivered are missing, which no loss tells: the file has not its name. */
+static int finish_without(struct file *file, struct pst_error *error)
+{
+  struct output *output = &file->to.output;
+  char *wanted = strdup(output->path), *part = NULL;
+  int result = wanted == NULL ? -ENOMEM : output_partial(output);
+
+  if (result == 0 && output->partial)
+    part = strdup(output->path);
+  if (result == 0)
+    result = output_commit(output, file->to.what, error);
+  if (result == 0)
+    result = notice_fail(error, PST_EXIT_FAILED, -EILSEQ, LEFT_OUT "%s%s", file->to.stream, wanted,
+                         file->left_out, plural(file->left_out),
+                         part != NULL ? "; the others are kept as " : "", part != NULL ? part : "");
+  else if (result == -ENOMEM)
+    notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  free(wanted);
+  free(part);
+  return result;
+}
+
+static int file_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
+{
+  struct file *file = state;
+
+  (void)receiver;
+  tell_lost(file);
+  if (file->left_out > 0 && !file->to.output.partial)
+    return finish_without(file, error);
+  if (file->left_out > 0) /* of a stream that was cut short, which has failed for that */
+    notice_warn(FINDING_RECORDING, file->to.where, LEFT_OUT, file->to.stream, file->to.output.path,
+                file->left_out, plural(file->left_out));
   return recording_commit(&file->to, error);
 }
 

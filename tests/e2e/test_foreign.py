@@ -297,6 +297,28 @@ class Accounts(Foreign):
         self.assertEqual(stream["dropped"], {})
         self.assertEqual([stream[key] for key in ("messages_sent", "messages_delivered")], [200, 200])
 
+    def record(self, order, expect):
+        """A file of messages of 1500 B, all but the last, sent in this order."""
+        out = self.folder / "recording"
+        path = self.foreign_config("rtp", ", silence: 500 ms", "{max_loss: 0}")
+        sink = f"{{type: file, file: {out}}}"
+        child = self.receive(path, "--set", f"streams.packets.receiver.sink={sink}")
+        self.send_at_once(child, *(rtp(n, bytes([n]) * (1500 if n < 19 else 700)) for n in order))
+        self.assertEqual(child.wait(), expect, str(child))
+        return out, child
+
+    def test_a_recording_that_lacks_a_message_is_a_part(self):
+        out, child = self.record([1, 0, *range(2, 20)], 1)
+        self.assertRegex(child.stderr, "lacks 1 message that came too late .*assemble: {by: sequence")
+        self.assertFalse(out.exists())
+        self.assertFalse(self.result("received.json")["ok"])
+        part = out.with_name(".recording.penstock-part")
+        self.assertEqual(part.read_bytes(), b"".join(bytes([n]) * 1500 for n in range(1, 19)) + b"\x13" * 700)
+
+    def test_a_recording_in_another_order_is_whole(self):
+        out, _ = self.record([0, 2, 1, *range(3, 18), 19, 18], 0)
+        self.assertEqual(out.read_bytes(), b"".join(bytes([n]) * 1500 for n in range(19)) + b"\x13" * 700)
+
     def test_what_is_counted_adds_up(self):
         packets = [rtp(n, b"x" * 20) for n in range(100)]
         junk = [b"\x80\x60", b"\x00" * 30, rtp(500, b"y" * 2000)]

@@ -51,26 +51,59 @@ static void expect_file(const char *path, size_t length)
   free(bytes);
 }
 
-static void a_joined_stream_begins_the_file(void **state)
+/* A foreign sender's, in messages of up to MESSAGE. */
+static void open_joined(struct sink *sink)
 {
   const struct sink_params params = {
       .stream = "s", .file = "out", .message = MESSAGE, .joins = true};
-  struct sink sink = {0};
+  struct pst_error error = PST_ERROR_INIT;
+
+  memset(sink, 0, sizeof *sink);
+  assert_int_equal(sink_open(sink, "file", &params, &error), 0);
+}
+
+static void a_joined_stream_begins_the_file(void **state)
+{
+  struct sink sink;
   struct pst_error error = PST_ERROR_INIT;
   struct pst_view views[] = {view_of(0, 100), view_of(2, 100), view_of(1, 100)};
+
+  (void)state;
+  for (uint32_t i = 0; i < 3; i++)
+    views[i].sequence += 65536 + 7;
+  open_joined(&sink);
+  assert_int_equal(take(&sink, NULL, views, 3, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  expect_file("out", 300);
+  sink_close(&sink);
+  unlink("out");
+}
+
+/* The first two have changed places: where the second stands, the first has no room. */
+static void a_message_from_before_the_file_makes_it_a_part(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_view views[] = {view_of(0, 100), view_of(1, 100), view_of(2, 100)};
   struct pst_view before = view_of(0, 100);
 
   (void)state;
   for (uint32_t i = 0; i < 3; i++)
     views[i].sequence += 65536 + 7;
-  before.sequence = 65536 + 6; /* the stream was joined behind it */
-  assert_int_equal(sink_open(&sink, "file", &params, &error), 0);
-  assert_int_equal(take(&sink, NULL, views, 3, &error), 0);
+  before.sequence = 65536 + 6;
+  open_joined(&sink);
+  assert_int_equal(take(&sink, NULL, views, 1, &error), 0);
   assert_int_equal(take(&sink, NULL, &before, 1, &error), 0);
-  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
-  expect_file("out", 300);
+  assert_int_equal(take(&sink, NULL, views + 1, 2, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), -EILSEQ);
+  assert_int_equal(error.exit_status, PST_EXIT_FAILED);
+  assert_non_null(strstr(error.text, "out lacks 1 message that came too late"));
+  assert_non_null(strstr(error.text, "assemble: {by: sequence, packets: 64}"));
+  assert_non_null(strstr(error.text, "the others are kept as .out.penstock-part"));
   sink_close(&sink);
-  unlink("out");
+  expect_file(".out.penstock-part", 300);
+  assert_int_equal(access("out", F_OK), -1);
+  unlink(".out.penstock-part");
 }
 
 static void messages_in_order_make_the_file(void **state)
@@ -216,17 +249,14 @@ static struct pst_view short_view(uint64_t i)
 
 static void a_recording_of_short_messages_goes_on_behind_a_loss(void **state)
 {
-  const struct sink_params params = {
-      .stream = "s", .file = "out", .message = MESSAGE, .joins = true};
-  const struct pst_view views[] = {short_view(0), short_view(1), short_view(4),
-                                   short_view(5), short_view(3), short_view(6)};
+  const struct pst_view views[] = {short_view(0), short_view(1), short_view(4), short_view(5)};
   struct pst_error error = PST_ERROR_INIT;
-  struct sink sink = {0};
+  struct sink sink;
   size_t got;
 
   (void)state;
-  assert_int_equal(sink_open(&sink, "file", &params, &error), 0);
-  assert_int_equal(take(&sink, NULL, views, 6, &error), 0);
+  open_joined(&sink);
+  assert_int_equal(take(&sink, NULL, views, 4, &error), 0);
   int before = keep_warnings();
   int result = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
@@ -234,13 +264,85 @@ static void a_recording_of_short_messages_goes_on_behind_a_loss(void **state)
   sink_close(&sink);
   assert_null(strstr(warned, "holes"));
   assert_non_null(strstr(warned, "lacks 2 messages without a hole"));
-  assert_non_null(strstr(warned, "lacks 1 message that came too late"));
   char *bytes = read_whole("out", &got);
+  assert_int_equal(got, 120);
+  assert_memory_equal(bytes, content, 60);
+  assert_memory_equal(bytes + 60, content + 120, 60);
+  free(bytes);
+  unlink("out");
+}
+
+/* What finish() says of these, and what is kept. */
+static char *part_of(const struct pst_view *views, uint32_t n, size_t *got)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  struct sink sink;
+
+  open_joined(&sink);
+  assert_int_equal(take(&sink, NULL, views, n, &error), 0);
+  int before = keep_warnings();
+  int result = sink.ops->finish(sink.state, NULL, &error);
+  take_warnings(before);
+  assert_int_equal(result, -EILSEQ);
+  sink_close(&sink);
+  assert_int_equal(access("out", F_OK), -1);
+  char *bytes = read_whole(".out.penstock-part", got);
+  unlink(".out.penstock-part");
+  return bytes;
+}
+
+/* 2 is lost, and 3 late: each is told once. */
+static void a_late_short_message_is_no_loss(void **state)
+{
+  const struct pst_view views[] = {short_view(0), short_view(1), short_view(4),
+                                   short_view(5), short_view(3), short_view(6)};
+  size_t got;
+
+  (void)state;
+  char *bytes = part_of(views, 6, &got);
+  assert_null(strstr(warned, "holes"));
+  assert_non_null(strstr(warned, "lacks 1 message without a hole"));
+  assert_non_null(strstr(warned, "lacks 1 message that came too late"));
   assert_int_equal(got, 150);
   assert_memory_equal(bytes, content, 60);
   assert_memory_equal(bytes + 60, content + 120, 90);
   free(bytes);
-  unlink("out");
+}
+
+/* Its place is as long as a whole one's: bytes of nobody would follow it. */
+static void a_late_short_message_among_full_ones_has_no_place(void **state)
+{
+  const struct pst_view views[] = {view_of(0, 100), view_of(2, 100), view_of(1, 30),
+                                   view_of(3, 100)};
+  size_t got;
+
+  (void)state;
+  char *bytes = part_of(views, 4, &got);
+  assert_null(strstr(warned, "lost message"));
+  assert_non_null(strstr(warned, "lacks 1 message that came too late"));
+  assert_int_equal(got, 400);
+  assert_memory_equal(bytes + 200, content + 200, 200);
+  free(bytes);
+}
+
+/* The stream has failed for another reason, and the file is a part already. */
+static void a_late_message_of_a_stream_that_was_cut_is_a_warning(void **state)
+{
+  const struct pst_view views[] = {short_view(0), short_view(2), short_view(1)};
+  struct pst_error error = PST_ERROR_INIT;
+  struct sink sink;
+
+  (void)state;
+  open_joined(&sink);
+  assert_int_equal(take(&sink, NULL, views, 3, &error), 0);
+  assert_int_equal(sink.ops->cut(sink.state), 0);
+  int before = keep_warnings();
+  int result = sink.ops->finish(sink.state, NULL, &error);
+  take_warnings(before);
+  assert_int_equal(result, 0);
+  sink_close(&sink);
+  assert_non_null(strstr(warned, "lacks 1 message that came too late"));
+  unlink(".out.penstock-part");
 }
 
 static void gap_behind_a_short_message_is_an_error(void **state)
@@ -505,12 +607,16 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_joined_stream_begins_the_file),
+      cmocka_unit_test(a_message_from_before_the_file_makes_it_a_part),
       cmocka_unit_test(messages_in_order_make_the_file),
       cmocka_unit_test(no_message_makes_an_empty_file),
       cmocka_unit_test(any_order_of_full_messages_makes_the_file),
       cmocka_unit_test(shuffled_messages_make_the_file),
       cmocka_unit_test(holes_are_told_where_messages_were_lost),
       cmocka_unit_test(a_recording_of_short_messages_goes_on_behind_a_loss),
+      cmocka_unit_test(a_late_short_message_is_no_loss),
+      cmocka_unit_test(a_late_short_message_among_full_ones_has_no_place),
+      cmocka_unit_test(a_late_message_of_a_stream_that_was_cut_is_a_warning),
       cmocka_unit_test(gap_behind_a_short_message_is_an_error),
       cmocka_unit_test(short_messages_in_order_follow_each_other),
       cmocka_unit_test(nothing_is_left_of_an_unfinished_file),
