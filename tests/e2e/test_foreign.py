@@ -230,6 +230,17 @@ class Accounts(Foreign):
         self.assertEqual(stream["messages_sent"], 200)
         self.assertEqual(stream["restarts"], 1)
 
+    def test_a_restart_without_a_pause(self):
+        first = [rtp(n, b"x", ssrc=1) for n in range(1000, 1100)]
+        second = [rtp(n, b"x", ssrc=2) for n in range(60000, 60030)]
+        child = self.receive(self.foreign_config("rtp", ", silence: 500 ms", "{max_loss: 0}"))
+        self.send_at_once(child, *first, *second)
+        stream = self.ended(child, 4)
+        self.assertEqual(stream["messages_delivered"], 100)
+        self.assertEqual(stream["messages_sent"], 130)
+        self.assertEqual(stream["dropped"], {"displaced": 30})
+        self.assertRegex(child.stderr, "warning: .* another port or SSRC, while it goes on: 30 so far")
+
     def test_strangers_are_not_ours(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             stranger.bind(("127.0.0.2", 0))

@@ -58,6 +58,24 @@ static void tell_strays(struct dg_endpoint *endpoint)
           dg_address_port(&endpoint->local));
 }
 
+/* Another sends beside the one that is followed, or that one has started anew too quickly to be
+ * followed: says so once. */
+static void tell_others(struct dg_endpoint *endpoint)
+{
+  struct dg_receiver *rx = endpoint->receiver;
+
+  if (rx->told_others || rx->flow.counts.others == 0)
+    return;
+  rx->told_others = true;
+  DG_TELL(endpoint, PST_LOG_WARN,
+          "datagrams from the sender's address have another port or SSRC, while it goes on: %lu so "
+          "far are ignored and counted as not_ours, or as displaced if it has started anew without "
+          "a pause. Give each sender a `port` of its own, or choose one by `source`%s; `tcpdump -e "
+          "udp dst port %u` shows who sends them",
+          rx->flow.counts.others, endpoint->device->framing == DG_FRAMING_RTP ? " or `ssrc`" : "",
+          dg_address_port(&endpoint->local));
+}
+
 /* Headers reach into memory that the CPU cannot read: says so once. */
 static void tell_unreadable(struct dg_endpoint *endpoint)
 {
@@ -135,11 +153,16 @@ void dg_counters_receiver(struct pst_counter_list *list, struct dg_endpoint *end
 {
   const struct dg_receiver *receiver = endpoint->receiver;
   const struct dg_flow *flow = &receiver->flow;
-  const struct dg_counts *counts = &flow->counts;
+  struct dg_counts now = flow->counts, *counts = &now;
+  uint64_t successors = 0;
 
+  /* While messages come, the sender that is followed goes on. */
+  if (flow->successor.datagrams && now.messages == receiver->messages)
+    successors = dg_flow_last_counts(flow, &now);
   tell_useless(endpoint);
   tell_wrong_nonce(endpoint);
   tell_strays(endpoint);
+  tell_others(endpoint);
   tell_unreadable(endpoint);
   pst_counter_add(list, "datagrams", NULL, counts->datagrams, 0);
   pst_counter_add(list, "messages_received", NULL, counts->messages, 0);
@@ -148,7 +171,7 @@ void dg_counters_receiver(struct pst_counter_list *list, struct dg_endpoint *end
   add_refused(list, counts);
   pst_counter_add(list, "heard", NULL, counts->heard, PST_COUNTER_HEARD);
   if (flow->params.framing != DG_FRAMING_NONE && !flow->params.numbered) {
-    pst_counter_add(list, "no_gap", NULL, losses->no_gap + dg_flow_no_gap(flow),
+    pst_counter_add(list, "no_gap", NULL, losses->no_gap + dg_flow_no_gap(flow) + successors,
                     PST_COUNTER_NO_GAP);
     pst_counter_add(list, "no_message", NULL, counts->no_message, PST_COUNTER_NO_MESSAGE);
   }

@@ -183,6 +183,7 @@ static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place pla
     end_tail(flow);
   }
   flow->strays = 0;
+  flow->successor.datagrams = 0;
   deliver(flow, message);
   return DG_DELIVER;
 }
@@ -210,10 +211,25 @@ static bool is_silent(const struct dg_flow *flow, uint64_t now_ns)
   return passed_ns >= (int64_t)least || passed_ns < -(int64_t)DG_SILENCE_MAX_NS;
 }
 
-/* Another sender, while the one that is followed goes on. What a sender that was followed before
- * sends is lost. What another sends is, if it is followed later. */
-static void ignore(struct dg_flow *flow, const struct dg_identity *by)
+static void note_successor(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                           const uint64_t *cause)
 {
+  struct dg_successor *successor = &flow->successor;
+
+  if (successor->datagrams == 0 || successor->cause != cause || !same_identity(by, &successor->by))
+    *successor = (struct dg_successor){.by = *by, .cause = cause};
+  else if (raw == ((successor->raw + 1) & flow->sequence.mask))
+    successor->is_sender = true;
+  successor->raw = raw;
+  successor->datagrams++;
+}
+
+/* Another sender, while the one that is followed goes on. What a sender that was followed before
+ * sends is lost. What another sends is, if it is followed later, or if the stream ends by it. */
+static void ignore(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw)
+{
+  flow->counts.heard++;
+  flow->counts.others++;
   if (flow->has_former && same_identity(by, &flow->former)) {
     flow->counts.displaced++;
     flow->lost_before++;
@@ -224,6 +240,7 @@ static void ignore(struct dg_flow *flow, const struct dg_identity *by)
   flow->ignored_by = *by;
   flow->ignored++;
   flow->counts.not_ours++;
+  note_successor(flow, by, raw, &flow->counts.not_ours);
 }
 
 /* Its datagrams were counted otherwise before it was believed. */
@@ -265,6 +282,7 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
   if (flow->strays_cause == flow->held_cause)
     claim(flow, flow->held_cause, flow->strays);
   flow->strays = 0;
+  flow->successor.datagrams = 0;
   flow->holds = false;
   forget_lost(flow);
   flow->held.sequence = sequence->next;
@@ -311,6 +329,7 @@ static uint32_t take_stray(struct dg_flow *flow, const struct dg_identity *by, u
   flow->strays++;
   flow->counts.heard++;
   ++*cause;
+  note_successor(flow, by, raw, cause);
   return 0;
 }
 
@@ -414,7 +433,7 @@ static uint32_t take_foreign(struct dg_flow *flow, const struct dg_identity *by,
     return 0;
   }
   if (!is_silent(flow, message->time_ns)) {
-    ignore(flow, by);
+    ignore(flow, by, raw);
     return 0;
   }
   return take_candidate(flow, by, raw, message, &flow->counts.not_ours);
@@ -514,6 +533,24 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
 uint64_t dg_flow_no_gap(const struct dg_flow *flow)
 {
   return flow->lost_before + flow->tail.lost;
+}
+
+uint64_t dg_flow_last_counts(const struct dg_flow *flow, struct dg_counts *counts)
+{
+  const struct dg_successor *successor = &flow->successor;
+  uint64_t n = successor->is_sender ? successor->datagrams : 0;
+
+  *counts = flow->counts;
+  if (successor->cause == &flow->counts.not_ours)
+    counts->not_ours -= n;
+  else if (successor->cause == &flow->counts.too_far)
+    counts->too_far -= n;
+  else if (n > counts->unexplained)
+    counts->too_late -= n;
+  else /* they may be those that the gaps lack, very late */
+    n = 0;
+  counts->displaced += n;
+  return n;
 }
 
 void dg_flow_end(struct dg_flow *flow)

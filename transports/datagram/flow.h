@@ -14,7 +14,9 @@
  * first, until it is silent. It has started anew when two datagrams in a row, one number apart (RFC
  * 3550, appendix A.1, MIN_SEQUENTIAL), come from its address after that: with another port or SSRC,
  * or with numbers that neither reordering nor loss explains. Numbering then goes on behind the
- * highest, so that no loss is invented. Until then these are strays and move nothing.
+ * highest, so that no loss is invented. Until then these are strays and move nothing. Where a
+ * stream ends by two in a row of these, its sender has started anew too quickly to be followed:
+ * they are its loss.
  *
  * A gap is loss as far as the sender can have sent so much since its last message, by its own pace.
  * A gap beyond DG_DROPOUT_MAX needs two in a row, too. The first of the two is held until the
@@ -149,6 +151,8 @@ struct dg_counts {
   uint64_t lost[DG_CAUSES_MAX]; /* messages that the medium lost here, by the gaps they left */
   uint64_t unexplained;         /* messages that gaps lacked beyond those; late ones came since */
   uint64_t restarts;
+  uint64_t others; /* of not_ours and displaced: from the followed sender's address, with another
+                      port or SSRC */
   uint64_t no_message; /* numbers of RTP packets of another payload type */
   uint64_t heard;      /* of a foreign sender, what was no message */
 };
@@ -158,6 +162,15 @@ struct dg_tail {
   uint64_t next; /* one past the highest of them */
   uint64_t lost; /* refused, and so lost */
   uint64_t no_message;
+};
+
+/* What has come since the followed sender's last message and may be of one that takes its place. */
+struct dg_successor {
+  struct dg_identity by;
+  const uint64_t *cause; /* that it was counted for */
+  uint64_t datagrams;
+  uint32_t raw;   /* of the last */
+  bool is_sender; /* two in a row had numbers one apart */
 };
 
 struct dg_flow {
@@ -178,6 +191,7 @@ struct dg_flow {
   struct dg_identity former;
   uint64_t ignored; /* datagrams of another, since it was last another's */
   struct dg_identity ignored_by;
+  struct dg_successor successor;
   uint64_t strays; /* in the followed sender's name, since its last message */
   uint64_t *strays_cause;
   bool holds;
@@ -212,6 +226,9 @@ static inline void dg_flow_lost(struct dg_flow *flow, uint32_t cause, uint32_t u
 
 /* Of a foreign sender with numbers: messages that were refused and left no gap. */
 uint64_t dg_flow_no_gap(const struct dg_flow *flow);
+/* The counts as they are if no further message comes: what a successor sent is `displaced`, and
+ * left no gap, either. Returns how many it sent. */
+uint64_t dg_flow_last_counts(const struct dg_flow *flow, struct dg_counts *counts);
 /* The end: the one held is counted for what it was. */
 void dg_flow_end(struct dg_flow *flow);
 

@@ -32,6 +32,7 @@ struct dg_receiver {
   bool is_parked;
   bool told_useless;
   bool told_strays;
+  bool told_others;
   bool told_nonce;
   bool told_unreadable;
   uint64_t messages; /* as the counters last had them */

@@ -246,6 +246,105 @@ static void a_quick_restart_loses_and_says_so(void **state)
   assert_int_equal(dg_flow_no_gap(&flow), 10);
 }
 
+/* Messages in order from *packet on, one in each_ns. */
+static void go_on(struct dg_flow *flow, struct packet *packet, uint32_t count, uint64_t each_ns)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    packet->sequence++;
+    packet->time_ns += each_ns;
+    assert_int_equal(take(flow, packet), DG_DELIVER);
+    assert_int_equal(message.sequence & flow->sequence.mask,
+                     packet->sequence & flow->sequence.mask);
+  }
+}
+
+static uint32_t take_stray(struct dg_flow *flow, const struct packet *packet, int64_t ahead,
+                           uint64_t after_ns)
+{
+  struct packet stray = *packet;
+
+  stray.sequence += (uint32_t)ahead;
+  stray.time_ns += after_ns;
+  return take(flow, &stray);
+}
+
+static uint64_t last_counts(const struct dg_flow *flow, struct dg_counts *counts)
+{
+  uint64_t displaced = dg_flow_last_counts(flow, counts);
+
+  assert_int_equal(counts->displaced, flow->counts.displaced + displaced);
+  assert_int_equal(counts->not_ours + counts->too_far + counts->too_late + counts->displaced,
+                   flow->counts.not_ours + flow->counts.too_far + flow->counts.too_late +
+                       flow->counts.displaced);
+  return displaced;
+}
+
+/* A stream that ends by another sender's datagrams lost them; one that goes on did not. */
+static void a_quick_restart_at_the_end_is_lost(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  struct dg_counts counts;
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 1, 7, .time_ns = 1}, 65537);
+  take(&flow, &(struct packet){camera, 40000, 8, .time_ns = 1000});
+  assert_int_equal(last_counts(&flow, &counts), 0); /* one alone is a stray */
+  for (uint32_t i = 1; i < 10; i++)
+    take(&flow, &(struct packet){camera, 40000 + i, 8, .time_ns = 1000});
+  assert_int_equal(last_counts(&flow, &counts), 10);
+  assert_int_equal(counts.not_ours, 0);
+  assert_int_equal(flow.counts.not_ours, 10);
+  assert_int_equal(flow.counts.others, 10);
+  assert_int_equal(flow.counts.heard, 10);
+  deliver(&flow, (struct packet){camera, 2, 7, .time_ns = 2000}, 65538);
+  assert_int_equal(last_counts(&flow, &counts), 0);
+  for (uint32_t i = 0; i < 10; i++) /* neither number follows the other */
+    take(&flow, &(struct packet){camera, 40000 + 2 * i, 8, .time_ns = 3000});
+  assert_int_equal(last_counts(&flow, &counts), 0);
+  take(&flow, &(struct packet){stranger, 40019, 8, .time_ns = 3000});
+  assert_int_equal(last_counts(&flow, &counts), 0);
+  assert_int_equal(flow.counts.others, 20);
+}
+
+/* With its own SSRC, ahead of all numbers or behind them. */
+static void a_quick_restart_with_the_same_ssrc_is_lost(void **state)
+{
+  static const int64_t aheads[] = {20000, -20000};
+  struct dg_counts counts;
+
+  (void)state;
+  for (size_t i = 0; i < 2; i++) {
+    struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+    struct packet packet = {camera, 30000, .time_ns = 1};
+    take(&flow, &packet);
+    go_on(&flow, &packet, 100, 500000);
+    for (int64_t k = 0; k < 5; k++)
+      take_stray(&flow, &packet, aheads[i] + k, 1000);
+    assert_int_equal(last_counts(&flow, &counts), 5);
+    assert_int_equal(counts.too_far + counts.too_late, 0);
+  }
+}
+
+/* A gap of 50 is lost already: what comes of it very late is not lost once more. */
+static void very_late_ones_at_the_end_are_no_restart(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  struct packet packet = {camera, 30000, .time_ns = 1};
+  struct dg_counts counts;
+
+  (void)state;
+  take(&flow, &packet);
+  go_on(&flow, &packet, 100, 500000);
+  packet.sequence += 50;
+  go_on(&flow, &packet, 2000, 500000);
+  for (int64_t k = 0; k < 50; k++)
+    take_stray(&flow, &packet, -2049 + k, 1000);
+  assert_int_equal(flow.counts.too_late, 50);
+  assert_int_equal(last_counts(&flow, &counts), 0);
+  take_stray(&flow, &packet, -1999, 1000); /* and one more than was lost */
+  assert_int_equal(last_counts(&flow, &counts), 51);
+}
+
 static void what_is_refused_behind_the_last_is_lost(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, false, 0);
@@ -323,28 +422,6 @@ static void far_back_twice_is_a_restart_once_is_too_late(void **state)
   deliver(&flow, packet, base + 5004);
   assert_int_equal(flow.counts.restarts, 1);
   assert_int_equal(dg_flow_no_gap(&flow), 0);
-}
-
-/* Messages in order from *packet on, one in each_ns. */
-static void go_on(struct dg_flow *flow, struct packet *packet, uint32_t count, uint64_t each_ns)
-{
-  for (uint32_t i = 0; i < count; i++) {
-    packet->sequence++;
-    packet->time_ns += each_ns;
-    assert_int_equal(take(flow, packet), DG_DELIVER);
-    assert_int_equal(message.sequence & flow->sequence.mask,
-                     packet->sequence & flow->sequence.mask);
-  }
-}
-
-static uint32_t take_stray(struct dg_flow *flow, const struct packet *packet, int64_t ahead,
-                           uint64_t after_ns)
-{
-  struct packet stray = *packet;
-
-  stray.sequence += (uint32_t)ahead;
-  stray.time_ns += after_ns;
-  return take(flow, &stray);
 }
 
 /* The followed sender's address and SSRC, and numbers that it cannot have reached: one, two or more
@@ -633,6 +710,9 @@ int main(void)
       cmocka_unit_test(a_sender_that_goes_on_is_not_replaced),
       cmocka_unit_test(a_pause_that_is_usual_is_no_silence),
       cmocka_unit_test(a_quick_restart_loses_and_says_so),
+      cmocka_unit_test(a_quick_restart_at_the_end_is_lost),
+      cmocka_unit_test(a_quick_restart_with_the_same_ssrc_is_lost),
+      cmocka_unit_test(very_late_ones_at_the_end_are_no_restart),
       cmocka_unit_test(what_is_refused_behind_the_last_is_lost),
       cmocka_unit_test(another_payload_type_has_numbers_and_is_no_loss),
       cmocka_unit_test(rtcp_is_no_message),

@@ -444,6 +444,12 @@ static void check_counts(void)
   HOLDS(counts->datagrams == counts->messages + counts->bad_header + counts->bad_checksum +
                                  counts->too_long + counts->not_ours + counts->wrong_nonce +
                                  counts->displaced + counts->too_late + counts->too_far);
+  struct dg_counts last;
+  uint64_t displaced = dg_flow_last_counts(&w.flow, &last);
+  HOLDS(last.displaced == counts->displaced + displaced);
+  HOLDS(last.displaced + last.not_ours + last.too_far + last.too_late ==
+        counts->displaced + counts->not_ours + counts->too_far + counts->too_late);
+  HOLDS(!w.numbered || displaced == 0);
   for (uint32_t s = 0; s < w.senders; s++) {
     uint32_t low = UINT32_MAX, high = 0;
     for (uint32_t i = w.first_of[s]; i < w.first_of[s + 1]; i++)

@@ -4,6 +4,7 @@
 
 static struct pst_completion out[4];
 static uint32_t settled; /* calls of settle() */
+static uint32_t ssrc;    /* of what arrives */
 
 static struct dg_landed settle(void *context)
 {
@@ -18,6 +19,7 @@ static void setup(const struct fake_option *options)
   assert_int_equal(open_end(PST_ROLE_RECEIVER, options), 0);
   assert_int_equal(dg_endpoint_connect(&end.dg, NULL, &none), 0);
   settled = 0;
+  ssrc = 5;
 }
 
 /* A datagram of 20 bytes of payload, of which the CPU reads the first `readable`. */
@@ -26,7 +28,8 @@ static uint32_t arrive_split(uint32_t number, uint32_t first, uint32_t readable,
   static const struct dg_source camera = {{[10] = 0xff, [11] = 0xff, 192, 0, 2, 9}, 5000};
   uint8_t bytes[DG_HEADER_MAX + 20] = {0};
   uint32_t header = dg_header_bytes(end.device.framing, false);
-  const struct dg_header made = {.sequence = number, .ssrc = 5, .payload_type = 96, .marker = true};
+  const struct dg_header made = {
+      .sequence = number, .ssrc = ssrc, .payload_type = 96, .marker = true};
   const struct dg_arrival arrival = {.source = &camera,
                                      .header = bytes,
                                      .rest = bytes + header,
@@ -151,6 +154,33 @@ static void losses_behind_the_last_are_certain_or_a_bound(void **state)
   assert_int_equal(counter("no_gap", NULL), UINT64_MAX);
 }
 
+/* Another SSRC without a pause: while messages come it is ignored, at the end it was the stream's.
+ */
+static void successor_without_a_pause_is_told_and_lost(void **state)
+{
+  (void)state;
+  setup(LIST({"framing", "rtp"}));
+  assert_int_equal(arrive(1, 4), 1);
+  ssrc = 6;
+  for (uint32_t i = 0; i < 5; i++)
+    assert_int_equal(arrive(1000 + i, 4), 0);
+  assert_int_equal(counter("not_ours", NULL), 5);
+  assert_non_null(strstr(fake_log(), "another port or SSRC, while it goes on: 5 so far"));
+  fake_log_clear();
+  assert_int_equal(counter("heard", NULL), 5);
+  assert_int_equal(counter("not_ours", NULL), 0); /* no message since the last look */
+  assert_int_equal(counter("displaced", "displaced"), 5);
+  assert_int_equal(counter("no_gap", NULL), 5);
+  ssrc = 5;
+  assert_int_equal(arrive(2, 4), 1);
+  for (int look = 0; look < 2; look++) {
+    assert_int_equal(counter("displaced", "displaced"), 0);
+    assert_int_equal(counter("not_ours", NULL), 5);
+    assert_int_equal(counter("no_gap", NULL), 0);
+  }
+  assert_string_equal(fake_log(), ""); /* said once */
+}
+
 /* ---- Behind a split ---------------------------------------------------------------------------
  */
 
@@ -193,6 +223,7 @@ int main(void)
       CASE(slot_of_a_held_one_comes_back),
       CASE(gap_has_the_causes_that_were_told),
       CASE(losses_behind_the_last_are_certain_or_a_bound),
+      CASE(successor_without_a_pause_is_told_and_lost),
       CASE(padding_out_of_reach_is_a_bad_header_that_says_so),
       CASE(byte_sum_out_of_reach_is_not_compared_and_counted),
   };
