@@ -42,6 +42,35 @@ static void list_missing(const struct pst_endpoint *endpoint, const struct ibv_q
                   all[i].what);
 }
 
+/* What is posted on it. Without memory windows and invalidation, which a plain ibv_create_qp counts
+ * in, mlx5 has room for up to four times as many requests. */
+static uint64_t send_ops(const struct pst_endpoint *endpoint)
+{
+  const uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+  const bool has_atomics =
+      (endpoint->roles & PST_ROLE_RMA) && (endpoint->device->capabilities & PST_CAP_ATOMIC);
+
+  return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
+         IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+         (has_atomics ? atomics : 0);
+}
+
+/* By its operations, or, where the provider cannot be told them, plainly. NULL: errno. */
+static struct ibv_qp *make_of(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+  const struct ibv_qp_cap cap = attr->cap;
+  struct ibv_qp *qp;
+
+  errno = 0;
+  qp = ibv_create_qp_ex(context, attr);
+  if (qp || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
+    return qp;
+  attr->comp_mask = IBV_QP_INIT_ATTR_PD;
+  attr->cap = cap;
+  errno = 0;
+  return ibv_create_qp_ex(context, attr);
+}
+
 /* With as many inline bytes as it has, up to those wished for. NULL: errno. */
 static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
                            bool only_asks, struct ibv_qp_cap *given)
@@ -50,18 +79,21 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
   struct ibv_qp *qp = NULL;
 
   for (uint32_t wish = want->max_inline_data;; wish = wish > INLINE_LEAST ? wish / 2 : 0) {
-    struct ibv_qp_init_attr attr = {.qp_context = endpoint,
-                                    .send_cq = endpoint->worker->cq,
-                                    .recv_cq = endpoint->worker->cq,
-                                    .cap = *want,
-                                    .qp_type = IBV_QPT_RC};
+    struct ibv_qp_init_attr_ex attr = {.qp_context = endpoint,
+                                       .send_cq = endpoint->worker->cq,
+                                       .recv_cq = endpoint->worker->cq,
+                                       .cap = *want,
+                                       .qp_type = IBV_QPT_RC,
+                                       .comp_mask =
+                                           IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                                       .pd = pd,
+                                       .send_ops_flags = send_ops(endpoint)};
     attr.cap.max_inline_data = wish;
     if (endpoint->shared && !only_asks) {
       attr.srq = endpoint->shared->srq;
       attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
     }
-    errno = 0;
-    qp = ibv_create_qp(pd, &attr);
+    qp = make_of(pd->context, &attr);
     *given = attr.cap;
     if (qp || wish == 0)
       return qp;
@@ -77,16 +109,17 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
 
   name(endpoint, which, label);
   if (!made) {
-    int rc = vb_call_error(errno);
+    const int code = errno;
     RC_LOG(device, PST_LOG_ERROR,
            "%s: ibv_create_qp on %s (%u sends of %u pieces, %u receives): %s; the device has at "
            "most %d queue pairs for all processes, of %d requests each (`ibv_devinfo -v`: max_qp, "
-           "max_qp_wr; in use: `rdma resource`): fewer endpoints, `requests` or slots%s%s",
+           "max_qp_wr; in use: `rdma resource`): fewer endpoints, pieces or slots (a "
+           "smaller `ring`; of a node `depth`, `messages`)%s%s",
            label, device->open.info->name, want->max_send_wr, want->max_send_sge,
-           endpoint->shared ? 0 : want->max_recv_wr, strerror(-rc), device->attr.max_qp,
+           endpoint->shared ? 0 : want->max_recv_wr, strerror(code), device->attr.max_qp,
            device->attr.max_qp_wr, endpoint->lane_count > 1 ? ", fewer `qps`" : "",
-           vb_memlock_hint(-rc, memlock));
-    return rc;
+           vb_memlock_hint(code, memlock));
+    return vb_call_error(code);
   }
   list_missing(endpoint, want, given, missing, sizeof(missing));
   if (missing[0]) {

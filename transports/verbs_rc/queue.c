@@ -52,7 +52,8 @@ static int open_control(struct pst_endpoint *endpoint)
 }
 
 /* Credit is sent from memory of the domain that it is sent in, or, where that is another than it is
- * received in, inline, so that no peer costs a registration more: 16 runs of slots and not 64. */
+ * received in, inline, so that no peer costs a registration more: about 10 runs of slots and
+ * not 64. */
 static int open_credits(struct pst_endpoint *endpoint)
 {
   const size_t bytes = (size_t)endpoint->credit_depth * endpoint->credit_bytes;

@@ -7,8 +7,9 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-void fab_caps_default(struct fab_caps *caps)
+void fab_caps_default(struct fab_caps *caps, enum fab_vendor vendor)
 {
+  const bool is_mlx5 = vendor == FAB_VENDOR_MELLANOX;
   *caps = (struct fab_caps){
       .max_qp = 16384,
       .max_cq = 16384,
@@ -28,6 +29,7 @@ void fab_caps_default(struct fab_caps *caps)
       .max_dest_rd_atomic = 16,
       .max_dc_rd_atomic = 16,
       .max_msg_size = 1u << 30,
+      .wqe_blocks = is_mlx5 ? 32768 : 0,
       .dmabuf = 1,
       .dc = 1,
       .log_max_streams = 6,
@@ -96,7 +98,7 @@ void fab_describe_default(struct fabric *f)
     strcpy(device->name, i ? "mlx5_1" : "mlx5_0");
     device->guid = fab_guid(0, i);
     device->vendor_id = FAB_VENDOR_MELLANOX;
-    fab_caps_default(&device->caps);
+    fab_caps_default(&device->caps, FAB_VENDOR_MELLANOX);
     struct fab_port *port = &device->ports[0];
     port->used = 1;
     port->up = 1;

@@ -103,6 +103,7 @@ struct fab_caps {
   uint32_t max_qp_wr, max_sge, max_sge_rd, max_inline, max_cqe, max_srq_wr, max_srq_sge;
   uint32_t max_rd_atomic, max_dest_rd_atomic, max_dc_rd_atomic;
   uint32_t max_msg_size;
+  uint32_t wqe_blocks; /* of 64 bytes, that a send queue has at most, as on mlx5; 0: by requests */
   uint8_t dmabuf, dc, log_max_streams, log_max_errored;
   uint8_t last_wqe;   /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
   uint8_t atomic_cap; /* enum ibv_atomic_cap; NONE: atomics are refused, here and by who is asked */
@@ -508,7 +509,7 @@ int fab_clock_set(struct fabric *f, const char *text);
 /* ---- description ---- */
 
 void fab_describe_default(struct fabric *f);
-void fab_caps_default(struct fab_caps *caps);
+void fab_caps_default(struct fab_caps *caps, enum fab_vendor vendor);
 __be64 fab_guid(uint32_t host, uint32_t device);
 /* The table of an Ethernet port with an IPv4 address (host order), and of an InfiniBand port. */
 void fab_gids_roce(struct fab_port *port, __be64 guid, uint32_t address);

@@ -156,6 +156,7 @@ static const struct cap {
     CAP(max_dest_rd_atomic, 128),
     CAP(max_dc_rd_atomic, 128),
     CAP(max_msg_size, UINT64_C(1) << 31),
+    CAP(wqe_blocks, 65536),
     CAP(dmabuf, 1),
     CAP(dc, 1),
     CAP(log_max_streams, 15),
@@ -182,7 +183,6 @@ static void describe_caps(struct describe *d, const struct node *node, struct fa
     keys[i].rule.choices = caps[i].choices;
     keys[i].rule.max = flag || caps[i].choices ? 0 : caps[i].most;
   }
-  fab_caps_default(to);
   if (!keys_take(d, node, "caps", keys, COUNT(keys), taken))
     return;
   for (size_t i = 0; i < COUNT(caps); i++) {
@@ -245,7 +245,7 @@ static void describe_device(struct describe *d, const struct node *node)
   device->guid = fab_guid(f->hosts, before);
   device->used = 1;
   device->vendor_id = vendor_ids[taken[3].value.number];
-  fab_caps_default(&device->caps);
+  fab_caps_default(&device->caps, device->vendor_id);
   if (taken[1].node)
     describe_caps(d, taken[1].node, &device->caps);
   f->devices++;

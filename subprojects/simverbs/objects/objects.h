@@ -74,6 +74,10 @@ void *sim_fail(int error);
 void sim_give_qp(const struct fab_caps *caps, struct ibv_qp_cap *cap);
 void sim_give_srq(const struct fab_caps *caps, struct ibv_srq_attr *attr);
 uint32_t sim_give_cqe(const struct fab_caps *caps, uint32_t asked);
+/* wqe.c: what a send queue becomes on mlx5, by what its requests may be (`ops`: IBV_QP_EX_WITH_*;
+ * 0: not said). 0, or EINVAL for more than there is. */
+int sim_wqe_size(const struct fab_caps *caps, enum sim_qp_kind kind, uint64_t ops,
+                 struct ibv_qp_cap *cap);
 int sim_ring_alloc(struct fab_ring *ring, uint32_t entries, uint32_t stride);
 void sim_ring_free(struct fab_ring *ring);
 static inline void *sim_ring_at(const struct fab_ring *ring, uint32_t i)

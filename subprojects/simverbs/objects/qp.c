@@ -195,8 +195,12 @@ struct sim_qp *sim_qp_create(struct sim_context *context, struct ibv_qp_init_att
     qp->send_ops = attr->send_ops_flags;
   struct fab_ring rq = {0};
   const struct ibv_qp_cap asked = attr->cap;
-  sim_give_qp(&fab->device[context->device->number].caps, &attr->cap);
-  error = make_queues(qp, attr, &rq);
+  const struct fab_caps *caps = &fab->device[context->device->number].caps;
+  error = sim_wqe_size(caps, kind, qp->send_ops, &attr->cap);
+  if (!error) {
+    sim_give_qp(caps, &attr->cap);
+    error = make_queues(qp, attr, &rq);
+  }
   if (!error)
     error = take_qp(qp, attr, &rq);
   if (error) {

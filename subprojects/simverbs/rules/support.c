@@ -54,6 +54,7 @@ static void make_end(struct pair *pair, struct end *end, bool responder)
                                   .sq_sig_all = wish->sig_all};
   end->qp = ibv_create_qp(pair->pd, &init);
   assert_non_null(end->qp);
+  end->given = init.cap;
 }
 
 void pair_make(struct pair *pair, const struct wish *wish)

@@ -23,6 +23,7 @@ enum {
 };
 
 struct end {
+  struct ibv_qp_cap given;
   struct ibv_cq *cq;
   struct ibv_qp *qp;
   struct ibv_mr *mr;

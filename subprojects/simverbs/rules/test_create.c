@@ -47,6 +47,61 @@ static void test_queue_pairs(void **state)
   pair_close(&pair);
 }
 
+#define MESSAGES                                                                                   \
+  (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |                \
+   IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ)
+#define ATOMICS (MESSAGES | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+/* As many sends fit, and not one more; of so many inline bytes. */
+static void fits(struct pair *pair, uint64_t ops, uint32_t pieces, uint32_t inline_bytes,
+                 uint32_t most, uint32_t gives_inline)
+{
+  for (uint32_t more = 0; more < 2; more++) {
+    struct ibv_qp_init_attr_ex init = {.send_cq = pair->a.cq,
+                                       .recv_cq = pair->a.cq,
+                                       .cap = {.max_send_wr = most + more,
+                                               .max_recv_wr = 1,
+                                               .max_send_sge = pieces,
+                                               .max_recv_sge = 1,
+                                               .max_inline_data = inline_bytes},
+                                       .qp_type = IBV_QPT_RC,
+                                       .comp_mask = IBV_QP_INIT_ATTR_PD |
+                                                    (ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+                                       .pd = pair->pd,
+                                       .send_ops_flags = ops};
+    errno = 0;
+    struct ibv_qp *qp = ibv_create_qp_ex(pair->context, &init);
+    if (more) {
+      assert_null(qp);
+      assert_int_equal(errno, EINVAL);
+      continue;
+    }
+    assert_non_null(qp);
+    assert_int_equal(init.cap.max_send_wr, most);
+    assert_int_equal(init.cap.max_inline_data, gives_inline);
+    assert_int_equal(ibv_destroy_qp(qp), 0);
+  }
+}
+
+static void test_send_queues_are_of_blocks(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  pair_open(&pair, &wish);
+  fits(&pair, 0, 1, 128, 5461, 188);
+  fits(&pair, 0, 1, 64, 6553, 124);
+  fits(&pair, 0, 1, 0, 8192, 60);
+  fits(&pair, 0, 16, 64, 4681, 252);
+  fits(&pair, 0, 30, 64, 2978, 508);
+  fits(&pair, MESSAGES, 1, 28, 32768, 28);
+  fits(&pair, MESSAGES, 1, 92, 16384, 92);
+  fits(&pair, MESSAGES, 30, 92, 4096, 476);
+  fits(&pair, ATOMICS, 1, 128, 10922, 140);
+  fits(&pair, ATOMICS, 1, 64, 16384, 76);
+  pair_close(&pair);
+}
+
 static void test_completion_queues(void **state)
 {
   (void)state;
@@ -174,6 +229,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_queue_pairs),
+      cmocka_unit_test(test_send_queues_are_of_blocks),
       cmocka_unit_test(test_completion_queues),
       cmocka_unit_test(test_numbers_are_not_used_twice),
       cmocka_unit_test(test_address_handles),

@@ -68,13 +68,14 @@ static void test_unsignalled_requests_hold_their_room(void **state)
   pair_open(&pair, &wish);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
   wr.send_flags = 0;
-  for (int i = 0; i < 3; i++)
+  const uint32_t room = pair.a.given.max_send_wr;
+  for (uint32_t i = 1; i < room; i++)
     assert_int_equal(post(pair.a.qp, &wr), 0);
   wr.send_flags = IBV_SEND_SIGNALED;
   assert_int_equal(post(pair.a.qp, &wr), 0);
   assert_int_equal(post(pair.a.qp, &wr), ENOMEM);
   expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
-  for (int i = 0; i < 4; i++)
+  for (uint32_t i = 0; i < room; i++)
     assert_int_equal(post(pair.a.qp, &wr), 0);
   assert_int_equal(post(pair.a.qp, &wr), ENOMEM);
   pair_close(&pair);
@@ -128,19 +129,21 @@ static void test_inline(void **state)
   struct wish wish = usual();
   struct pair pair;
   struct ibv_sge sge;
-  uint8_t loose[128];
+  uint8_t loose[1024];
   pair_open(&pair, &wish);
   memset(loose, 7, sizeof(loose));
-  struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 65);
+  const uint32_t most = pair.a.given.max_inline_data;
+  assert_in_range(most, wish.cap.max_inline_data, sizeof(loose) - 1);
+  struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, most + 1);
   sge.addr = (uintptr_t)loose;
   sge.lkey = 0;
   wr.send_flags |= IBV_SEND_INLINE;
   assert_int_equal(post(pair.a.qp, &wr), ENOMEM);
-  sge.length = 64;
+  sge.length = most;
   assert_int_equal(post(pair.a.qp, &wr), 0);
   expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
-  assert_memory_equal(pair.b.bytes, loose, 64);
-  assert_int_equal(pair.b.bytes[64], 0);
+  assert_memory_equal(pair.b.bytes, loose, most);
+  assert_int_equal(pair.b.bytes[most], 0);
   wr.opcode = IBV_WR_RDMA_READ;
   assert_int_equal(post(pair.a.qp, &wr), EINVAL);
   pair_close(&pair);
