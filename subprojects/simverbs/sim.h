@@ -106,7 +106,24 @@ struct sim_cqe {
   uint8_t solicited; /* to the engine: does it wake a CQ armed for solicited events */
   uint8_t is_send;   /* to the engine: it frees room in the send queue, up to sq_count */
   uint32_t sq_count;
-  uint32_t srq; /* to the engine: index + 1 of the shared queue that it frees room in */
+  uint32_t srq;       /* to the engine: index + 1 of the shared queue that it frees room in */
+  uint32_t scattered; /* likewise: entries of sim_scatter.to */
+};
+
+/* Of a SEND's bytes that come in the completion: where the CPU puts them as it is polled. */
+enum { SIM_SCATTER = 64, SIM_SCATTER_PARTS = 2 };
+struct sim_scatter {
+  struct {
+    uint64_t address; /* as the receive names it */
+    uint32_t length;
+  } to[SIM_SCATTER_PARTS];
+  uint8_t bytes[SIM_SCATTER];
+};
+
+/* An entry of a completion queue. */
+struct sim_entry {
+  struct sim_cqe cqe;
+  struct sim_scatter scatter;
 };
 
 struct sim_cq {
@@ -140,7 +157,8 @@ enum sim_qp_kind { SIM_RC = 1, SIM_UC, SIM_UD, SIM_DCI, SIM_DCT };
 
 /* What mlx5dv_create_qp adds to the attributes. */
 struct sim_qp_dv {
-  enum sim_qp_kind kind; /* SIM_DCI or SIM_DCT */
+  enum sim_qp_kind kind; /* SIM_DCI or SIM_DCT; 0: as qp_type says */
+  bool no_scatter;       /* MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE */
   uint64_t dct_access_key;
   uint8_t log_num_concurrent; /* DCI streams: both 0 without them */
   uint8_t log_num_errored;

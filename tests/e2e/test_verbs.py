@@ -202,6 +202,15 @@ class Verbs(Case):
         stream = self.in_gpu_memory("delay_us=0,late_writes", "--set", "streams.packets.receiver.memory=cuda")
         self.assertEqual((stream["path"], stream["via"]), ("direct", "dma-buf"))
 
+    def test_small_sends_into_gpu_memory(self):
+        """mlx5 has the CPU put up to 32 bytes in, at an address that faults, unless told otherwise."""
+        for size in (1, 20, 32, 33, 64):
+            with self.subTest(size):
+                stream = self.in_gpu_memory("delay_us=0", "--set", "streams.packets.receiver.memory=cuda",
+                                            "--set", "streams.packets.transport.options.operation=send",
+                                            "--set", f"streams.packets.message={size}B")  # fmt: skip
+                self.assertEqual((stream["path"], stream["via"]), ("direct", "dma-buf"))
+
     def test_gpu_memory_that_exports_none_is_staged(self):
         stream = self.in_gpu_memory("no_dmabuf", "--set", "streams.packets.receiver.memory=cuda")
         self.assertEqual(stream["path"], "staged")

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 
+#include "../verbs/mlx5.h"
 #include "rc.h"
 
 #define INLINE_LEAST 16u /* bytes; fewer are not worth another try */
@@ -55,20 +56,31 @@ static uint64_t send_ops(const struct pst_endpoint *endpoint)
          (has_atomics ? atomics : 0);
 }
 
-/* By its operations, or, where the provider cannot be told them, plainly. NULL: errno. */
-static struct ibv_qp *make_of(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+/* SENDs come into memory that only the device writes. */
+static bool needs_device_writes(const struct pst_endpoint *endpoint)
 {
+  const struct rc_rx *rx = endpoint->rx;
+
+  return rx && rx->sends && !rx->ring->params.mr->is_cpu_readable;
+}
+
+/* By its operations, or, where the provider cannot be told them, plainly. NULL: errno. */
+static struct ibv_qp *make_of(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+                              bool is_by_device)
+{
+  struct ibv_qp *(*const create)(struct ibv_context *, struct ibv_qp_init_attr_ex *) =
+      is_by_device ? vb_mlx5_create_qp : ibv_create_qp_ex;
   const struct ibv_qp_cap cap = attr->cap;
   struct ibv_qp *qp;
 
   errno = 0;
-  qp = ibv_create_qp_ex(context, attr);
+  qp = create(context, attr);
   if (qp || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
     return qp;
   attr->comp_mask = IBV_QP_INIT_ATTR_PD;
   attr->cap = cap;
   errno = 0;
-  return ibv_create_qp_ex(context, attr);
+  return create(context, attr);
 }
 
 /* With as many inline bytes as it has, up to those wished for. NULL: errno. */
@@ -93,7 +105,7 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
       attr.srq = endpoint->shared->srq;
       attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
     }
-    qp = make_of(pd->context, &attr);
+    qp = make_of(pd->context, &attr, needs_device_writes(endpoint));
     *given = attr.cap;
     if (qp || wish == 0)
       return qp;
@@ -108,6 +120,14 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
   char label[128], missing[160], memlock[160];
 
   name(endpoint, which, label);
+  if (!made && errno == EOPNOTSUPP && needs_device_writes(endpoint)) {
+    RC_LOG(device, PST_LOG_ERROR,
+           "%s: %s cannot be told to write small SENDs into a GPU itself: libmlx5.so.1 has no "
+           "mlx5dv_create_qp (rdma-core 19); install it, take `operation: write`, or `path: "
+           "staged`",
+           label, device->open.info->name);
+    return -EOPNOTSUPP;
+  }
   if (!made) {
     const int code = errno;
     RC_LOG(device, PST_LOG_ERROR,

@@ -56,13 +56,16 @@ void sim_cq_repair(struct fab_cq *cq)
   cq->finisher = 0;
 }
 
-static void put(struct fab_cq *cq, const struct sim_cqe *cqe, struct fab_qp *taker)
+static void put(struct fab_cq *cq, const struct sim_cqe *cqe, const struct sim_scatter *scatter,
+                struct fab_qp *taker)
 {
   struct fab_ring *ring = &cq->ring;
-  struct sim_cqe *to = sim_ring_at(ring, ring->head);
+  struct sim_entry *to = sim_ring_at(ring, ring->head);
 
-  *to = *cqe;
-  to->timestamp_ns = fab_clock_ns(fab);
+  to->cqe = *cqe;
+  to->cqe.timestamp_ns = fab_clock_ns(fab);
+  if (cqe->scattered)
+    to->scatter = *scatter;
   if (taker) {
     cq->finisher_head = ring->head;
     atomic_signal_fence(memory_order_seq_cst);
@@ -76,7 +79,8 @@ static void put(struct fab_cq *cq, const struct sim_cqe *cqe, struct fab_qp *tak
   cq->finisher = 0;
 }
 
-static void complete(uint32_t index, const struct sim_cqe *cqe, struct fab_qp *taker)
+static void complete(uint32_t index, const struct sim_cqe *cqe, const struct sim_scatter *scatter,
+                     struct fab_qp *taker)
 {
   struct fab_cq *cq = &fab->cq[index];
   struct fab_ring *ring = &cq->ring;
@@ -94,7 +98,7 @@ static void complete(uint32_t index, const struct sim_cqe *cqe, struct fab_qp *t
   }
   if (full)
     ring->tail++;
-  put(cq, cqe, taker);
+  put(cq, cqe, scatter, taker);
   bool wake = wakes(cq, cqe);
   if (wake) {
     /* In this order: killed between the two, the owner has an event too many, not one too few. */
@@ -109,12 +113,13 @@ static void complete(uint32_t index, const struct sim_cqe *cqe, struct fab_qp *t
 
 void sim_complete(uint32_t index, const struct sim_cqe *cqe)
 {
-  complete(index, cqe, NULL);
+  complete(index, cqe, NULL, NULL);
 }
 
-void sim_complete_taken(struct fab_qp *qp, const struct sim_cqe *cqe)
+void sim_complete_taken(struct fab_qp *qp, const struct sim_cqe *cqe,
+                        const struct sim_scatter *scatter)
 {
-  complete(qp->recv_cq - 1, cqe, qp);
+  complete(qp->recv_cq - 1, cqe, scatter, qp);
   qp->taken = 0; /* where the queue was full, too */
 }
 

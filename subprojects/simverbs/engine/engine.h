@@ -141,7 +141,8 @@ bool sim_invalidate_remote(struct fab_qp *to, uint32_t rkey);
 /* ---- completions, errors ---- */
 void sim_complete(uint32_t cq, const struct sim_cqe *cqe);
 /* The same, of the receive that `qp` has taken: with it, it is no longer taken. */
-void sim_complete_taken(struct fab_qp *qp, const struct sim_cqe *cqe);
+void sim_complete_taken(struct fab_qp *qp, const struct sim_cqe *cqe,
+                        const struct sim_scatter *scatter);
 /* Its lock's last holder may have died: did what it put in get there? */
 void sim_cq_repair(struct fab_cq *cq);
 /* vendor_err of a status, as mlx5 gives it. */

@@ -135,8 +135,15 @@ static uint8_t level_of(const struct fab_qp *to, const struct sim_message *messa
   return memcmp(gid->gid.raw, mapped, sizeof(mapped)) == 0 ? 8 | 2 : 8 | 1;
 }
 
+/* What goes with a completion. */
+struct scattered {
+  uint32_t parts;
+  struct sim_scatter now;
+};
+
 static void complete(struct fab_qp *to, const struct sim_message *message,
-                     const struct fab_recv *recv, enum ibv_wc_status status)
+                     const struct fab_recv *recv, enum ibv_wc_status status,
+                     const struct scattered *scatter)
 {
   const struct sim_slot *slot = message->slot;
   bool write = slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -155,11 +162,12 @@ static void complete(struct fab_qp *to, const struct sim_message *message,
                         .dlid_path_bits = message->ah->src_path_bits,
                         .pkey_index = to->pkey,
                         .solicited = !!(slot->flags & IBV_SEND_SOLICITED),
-                        .srq = to->srq};
+                        .srq = to->srq,
+                        .scattered = status || !scatter ? 0 : scatter->parts};
   cqe.wc_flags = (imm ? IBV_WC_WITH_IMM : 0u) | (inv ? IBV_WC_WITH_INV : 0u);
   if (to->kind == SIM_UD && message->ah->is_global)
     cqe.wc_flags |= IBV_WC_GRH;
-  sim_complete_taken(to, &cqe);
+  sim_complete_taken(to, &cqe, cqe.scattered ? &scatter->now : NULL);
 }
 
 /* Whose keys a receive's are: a shared queue has a domain of its own. */
@@ -171,10 +179,23 @@ static struct fab_qp as_owner(const struct fab_qp *to)
                          .pd = to->srq ? fab->srq[to->srq - 1].pd : to->pd};
 }
 
-/* Into the receive's entries, one after the other; each is checked as the bytes come to it. */
-static enum ibv_wc_status scatter(const struct fab_qp *view, const struct sim_message *message,
-                                  const struct fab_recv *recv, int *error)
+/* Do all of a small SEND's bytes go with its completion? They are few, and in few entries. */
+static bool goes_with_completion(const struct fab_qp *to, const struct sim_message *message,
+                                 const struct fab_recv *recv)
 {
+  uint64_t room = 0;
+  for (uint32_t i = 0; i < recv->num_sge && i < SIM_SCATTER_PARTS; i++)
+    room += recv->sges[i].length;
+  return message->length && message->length <= to->scatter && room >= message->length;
+}
+
+/* Into the receive's entries, one after the other; each is checked as the bytes come to it. */
+static enum ibv_wc_status scatter(const struct fab_qp *to, const struct sim_message *message,
+                                  const struct fab_recv *recv, struct scattered *scattered,
+                                  int *error)
+{
+  const struct fab_qp owner = as_owner(to), *view = &owner;
+  const bool is_with = goes_with_completion(to, message, recv);
   uint64_t done_bytes = 0;
   for (uint32_t i = 0; i < recv->num_sge && done_bytes < message->length; i++) {
     struct ibv_sge part = recv->sges[i];
@@ -186,6 +207,12 @@ static enum ibv_wc_status scatter(const struct fab_qp *view, const struct sim_me
     struct sim_bytes bytes;
     if (sim_remote(view, part.lkey, part.addr, part.length, IBV_ACCESS_LOCAL_WRITE, &mr, &bytes))
       return IBV_WC_LOC_PROT_ERR;
+    if (is_with) {
+      scattered->now.to[scattered->parts].address = part.addr;
+      scattered->now.to[scattered->parts++].length = part.length;
+      bytes =
+          (struct sim_bytes){fab_slot, (uintptr_t)(scattered->now.bytes + done_bytes), part.length};
+    }
     *error = sim_move(message->data, done_bytes, &bytes, true);
     sim_release(mr);
     if (*error)
@@ -211,17 +238,20 @@ static struct sim_outcome receive(struct fab_qp *to, const struct sim_message *m
     return not_ready(to);
   int error = 0;
   enum ibv_wc_status status = IBV_WC_LOC_LEN_ERR;
-  struct fab_qp view = as_owner(to);
-  if (fab->strict)
+  struct scattered scattered;
+  scattered.parts = 0;
+  if (fab->strict) {
+    struct fab_qp view = as_owner(to);
     sim_strict_recv_taken(&view, recv);
+  }
   if (room_of(recv) >= message->length)
-    status = scatter(&view, message, recv, &error);
+    status = scatter(to, message, recv, &scattered, &error);
   if (!status && slot->opcode == IBV_WR_SEND_WITH_INV &&
       !sim_invalidate_remote(to, slot->imm_or_rkey))
     status = IBV_WC_LOC_ACCESS_ERR;
   if (error == ESRCH)
     return (struct sim_outcome){.fate = SIM_LOST};
-  complete(to, message, recv, status);
+  complete(to, message, recv, status, &scattered);
   if (status == IBV_WC_LOC_LEN_ERR)
     return refuse(to, IBV_WC_REM_INV_REQ_ERR);
   if (status == IBV_WC_LOC_ACCESS_ERR)
@@ -265,7 +295,7 @@ static struct sim_outcome write_to(struct fab_qp *to, const struct sim_message *
   if (error)
     return broken(to, error);
   if (imm)
-    complete(to, message, recv, IBV_WC_SUCCESS);
+    complete(to, message, recv, IBV_WC_SUCCESS, NULL);
   return done(slot->length);
 }
 

@@ -30,6 +30,7 @@ void fab_caps_default(struct fab_caps *caps, enum fab_vendor vendor)
       .max_dc_rd_atomic = 16,
       .max_msg_size = 1u << 30,
       .wqe_blocks = is_mlx5 ? 32768 : 0,
+      .scatter_to_cqe = is_mlx5 ? 32 : 0,
       .dmabuf = 1,
       .dc = 1,
       .log_max_streams = 6,

@@ -104,6 +104,7 @@ struct fab_caps {
   uint32_t max_rd_atomic, max_dest_rd_atomic, max_dc_rd_atomic;
   uint32_t max_msg_size;
   uint32_t wqe_blocks; /* of 64 bytes, that a send queue has at most, as on mlx5; 0: by requests */
+  uint8_t scatter_to_cqe; /* SENDs of up to so many bytes come in the completion; 0: none */
   uint8_t dmabuf, dc, log_max_streams, log_max_errored;
   uint8_t last_wqe;   /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
   uint8_t atomic_cap; /* enum ibv_atomic_cap; NONE: atomics are refused, here and by who is asked */
@@ -207,7 +208,7 @@ struct fab_cq {
   _Atomic uint32_t number;
   uint16_t owner;
   uint16_t device;
-  struct fab_ring ring; /* of struct sim_cqe */
+  struct fab_ring ring; /* of struct sim_entry */
   uint8_t armed;
   uint8_t ignore_overrun;
   _Atomic uint8_t overrun;
@@ -248,6 +249,7 @@ struct fab_qp {
   uint8_t communicated; /* IBV_EVENT_COMM_EST was given */
   uint8_t flushed;      /* since it is in ERR */
   uint8_t solicited;
+  uint8_t scatter; /* SENDs of up to so many bytes come in the completion */
   uint16_t pkey;
   uint32_t pd;
   uint32_t access;

@@ -157,6 +157,7 @@ static const struct cap {
     CAP(max_dc_rd_atomic, 128),
     CAP(max_msg_size, UINT64_C(1) << 31),
     CAP(wqe_blocks, 65536),
+    CAP(scatter_to_cqe, SIM_SCATTER),
     CAP(dmabuf, 1),
     CAP(dc, 1),
     CAP(log_max_streams, 15),

@@ -85,6 +85,12 @@ static int dci_error(struct ibv_context *context, const struct ibv_qp_init_attr_
              : 0;
 }
 
+static bool wants_no_scatter(const struct mlx5dv_qp_init_attr *mlx5)
+{
+  return (mlx5->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) &&
+         (mlx5->create_flags & MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE);
+}
+
 static int describe(struct sim_qp_dv *dv, struct ibv_context *context,
                     const struct ibv_qp_init_attr_ex *attr, const struct mlx5dv_qp_init_attr *mlx5)
 {
@@ -120,8 +126,9 @@ struct ibv_qp *mlx5dv_create_qp(struct ibv_context *context, struct ibv_qp_init_
   if (error)
     return SIM_FAIL(error, NULL);
   if (qp_attr->qp_type != IBV_QPT_DRIVER)
-    return ibv_create_qp_ex(context, qp_attr);
-  error = describe(&dv, context, qp_attr, mlx5_qp_attr);
+    dv = (struct sim_qp_dv){.no_scatter = wants_no_scatter(mlx5_qp_attr)};
+  else
+    error = describe(&dv, context, qp_attr, mlx5_qp_attr);
   if (error)
     return SIM_FAIL(error, NULL);
   struct sim_qp *qp = sim_qp_create(sim_context_of(context), qp_attr, &dv);

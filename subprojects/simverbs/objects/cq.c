@@ -70,7 +70,7 @@ struct sim_cq *sim_cq_create(struct sim_context *context, const struct ibv_cq_in
     return sim_fail(ENOMEM);
   struct fab_ring ring;
   const uint32_t given = sim_give_cqe(&sim_fab_device(verbs)->caps, attr->cqe);
-  int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_cqe));
+  int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_entry));
   if (!error) {
     bool ignore = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
                   (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
@@ -138,7 +138,7 @@ int sim_cq_resize(struct sim_cq *cq, unsigned cqe)
     return EINVAL;
   struct fab_ring ring;
   const uint32_t given = sim_give_cqe(&sim_fab_device(cq->cq.context)->caps, cqe);
-  int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_cqe));
+  int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_entry));
   if (error)
     return error;
   struct fab_cq *entry = sim_fab_cq(cq);
@@ -151,7 +151,7 @@ int sim_cq_resize(struct sim_cq *cq, unsigned cqe)
     return EINVAL;
   }
   for (uint32_t i = 0; i < count; i++)
-    memcpy(sim_ring_at(&ring, i), sim_ring_at(&old, old.tail + i), sizeof(struct sim_cqe));
+    memcpy(sim_ring_at(&ring, i), sim_ring_at(&old, old.tail + i), sizeof(struct sim_entry));
   ring.head = count;
   entry->ring = ring;
   fab_unlock(&entry->lock);
@@ -195,6 +195,19 @@ static void give_back(const struct sim_cqe *cqe)
   }
 }
 
+/* By the CPU, to the address that the receive names, whatever is there: rdma-core 65,
+ * providers/mlx5/cq.c handle_responder, qp.c copy_to_scat. */
+static void scatter(const struct sim_entry *entry)
+{
+  const uint8_t *from = entry->scatter.bytes;
+
+  for (uint32_t i = 0; i < entry->cqe.scattered; i++) {
+    memcpy((void *)(uintptr_t)entry->scatter.to[i].address, from, // NOLINT
+           entry->scatter.to[i].length);
+    from += entry->scatter.to[i].length;
+  }
+}
+
 int sim_cq_poll(struct sim_cq *cq, struct sim_cqe *cqes, int n)
 {
   struct fab_cq *entry = sim_fab_cq(cq);
@@ -206,7 +219,10 @@ int sim_cq_poll(struct sim_cq *cq, struct sim_cqe *cqes, int n)
   fab_lock(&entry->lock);
   uint32_t tail = ring->tail;
   for (; taken < n && tail != ring->head; taken++, tail++) {
-    memcpy(&cqes[taken], sim_ring_at(ring, tail), sizeof(*cqes));
+    const struct sim_entry *from = sim_ring_at(ring, tail);
+    memcpy(&cqes[taken], &from->cqe, sizeof(*cqes));
+    if (from->cqe.scattered)
+      scatter(from);
     give_back(&cqes[taken]);
   }
   atomic_store_explicit(&ring->tail, tail, memory_order_release);
@@ -230,7 +246,7 @@ void sim_cq_purge(uint32_t cq_index, uint32_t qpn)
     if (cqe->qp_num == qpn)
       give_back(cqe);
     else if (from != to)
-      memcpy(sim_ring_at(ring, to++), cqe, sizeof(*cqe));
+      memcpy(sim_ring_at(ring, to++), cqe, sizeof(struct sim_entry));
     else
       to++;
   }

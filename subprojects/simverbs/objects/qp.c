@@ -72,6 +72,15 @@ static uint32_t index_of(const struct ibv_cq *cq)
   return cq ? sim_container_of(cq, const struct sim_cq, cq)->index + 1 : 0;
 }
 
+/* As the kernel's configure_responder_scat_cqe: of RC and UC, unless the program wants none. */
+static uint8_t scatter_of(const struct sim_qp *qp, const struct fab_caps *caps)
+{
+  const char *env = getenv("MLX5_SCATTER_TO_CQE");
+  const bool has = qp->kind == SIM_RC || qp->kind == SIM_UC;
+
+  return has && !qp->dc.no_scatter && !(env && !strcmp(env, "0")) ? caps->scatter_to_cqe : 0;
+}
+
 static int take_qp(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
                    const struct fab_ring *rq)
 {
@@ -94,6 +103,7 @@ static int take_qp(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
   entry->kind = (uint8_t)qp->kind;
   entry->pd = sim_pd_of(attr->pd)->id;
   entry->dct_key = qp->dc.dct_access_key;
+  entry->scatter = scatter_of(qp, &device->caps);
   entry->srq = attr->srq && qp->kind != SIM_DCI ? sim_srq_of(attr->srq)->index + 1 : 0;
   entry->send_cq = index_of(attr->send_cq);
   entry->recv_cq = index_of(attr->recv_cq);

@@ -45,6 +45,30 @@ static void test_write_with_immediate_takes_a_receive(void **state)
   pair_close(&pair);
 }
 
+/* The CPU puts a small SEND's bytes in as its completion is polled, and no sooner; of two entries
+ * here. What is longer the device has placed before. */
+static void test_small_sends_come_with_their_completion(void **state)
+{
+  (void)state;
+  for (uint32_t length = 30; length < 35; length++) {
+    with_pair(IBV_WR_SEND, length);
+    struct ibv_sge to[2] = {
+        {.addr = (uintptr_t)pair.b.bytes, .length = 20, .lkey = pair.b.mr->lkey},
+        {(uintptr_t)pair.b.bytes + 100, 20, pair.b.mr->lkey}};
+    struct ibv_recv_wr recv = {.wr_id = 5, .sg_list = to, .num_sge = 2}, *bad;
+    assert_int_equal(ibv_post_recv(pair.b.qp, &recv, &bad), 0);
+    assert_int_equal(post(pair.a.qp, &wr), 0);
+    expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(pair.b.bytes[0], length <= 32 ? 0 : 9);
+    expect_wc(pair.b.cq, 5, IBV_WC_SUCCESS);
+    assert_memory_equal(pair.b.bytes, pair.a.bytes, 20);
+    assert_int_equal(pair.b.bytes[20], 0);
+    assert_memory_equal(pair.b.bytes + 100, pair.a.bytes, length - 20);
+    assert_int_equal(pair.b.bytes[100 + length - 20], 0);
+    pair_close(&pair);
+  }
+}
+
 static void test_too_short(void **state)
 {
   with_pair(IBV_WR_SEND, 9);
@@ -148,6 +172,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_send_and_receive),
       cmocka_unit_test(test_write_with_immediate_takes_a_receive),
+      cmocka_unit_test(test_small_sends_come_with_their_completion),
       cmocka_unit_test(test_too_short),
       cmocka_unit_test(test_memory_not_registered),
       cmocka_unit_test(test_none_posted),

@@ -3,6 +3,8 @@
  * after a setter; the extended CQ that such programs read. */
 #include "support.h"
 
+#include <infiniband/mlx5dv.h>
+
 static const uint64_t OPS = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND;
 
 /* A queue pair that a's end gets in place of its own. */
@@ -191,9 +193,45 @@ static void test_extended_cq(void **state)
   pair_close(&pair);
 }
 
+/* Of a region whose users name other addresses than the CPU's, as a GPU's are. */
+static void test_small_sends_by_the_device_alone(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_sge sge;
+  const uint64_t iova = UINT64_C(1) << 50;
+  pair_make(&pair, &wish);
+  assert_int_equal(ibv_destroy_qp(pair.b.qp), 0);
+  struct ibv_qp_init_attr_ex attr = {.send_cq = pair.b.cq,
+                                     .recv_cq = pair.b.cq,
+                                     .cap = wish.cap,
+                                     .qp_type = IBV_QPT_RC,
+                                     .comp_mask = IBV_QP_INIT_ATTR_PD,
+                                     .pd = pair.pd};
+  struct mlx5dv_qp_init_attr own = {.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+                                    .create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE};
+  assert_non_null(pair.b.qp = mlx5dv_create_qp(pair.context, &attr, &own));
+  pair_connect(&pair);
+  struct ibv_mr *mr = ibv_reg_mr_iova(pair.pd, pair.b.bytes, BYTES, iova, ALL_ACCESS);
+  assert_non_null(mr);
+  struct ibv_sge to = {.addr = iova + 8, .length = 100, .lkey = mr->lkey};
+  struct ibv_recv_wr recv = {.wr_id = 5, .sg_list = &to, .num_sge = 1}, *bad;
+  assert_int_equal(ibv_post_recv(pair.b.qp, &recv, &bad), 0);
+  memset(pair.a.bytes, 9, 20);
+  struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 20);
+  assert_int_equal(post(pair.a.qp, &wr), 0);
+  expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+  expect_wc(pair.b.cq, 5, IBV_WC_SUCCESS);
+  assert_memory_equal(pair.b.bytes + 8, pair.a.bytes, 20);
+  assert_int_equal(ibv_dereg_mr(mr), 0);
+  pair_close(&pair);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_small_sends_by_the_device_alone),
       cmocka_unit_test(test_a_batch_goes_as_one),
       cmocka_unit_test(test_an_aborted_batch_was_never),
       cmocka_unit_test(test_one_too_many_drops_the_batch),
