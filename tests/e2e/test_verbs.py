@@ -64,6 +64,25 @@ class Verbs(Case):
         self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}{receiver}")
         self.assertRegex(str(sender), "one end's GID is RoCE v1, the other's RoCE v2; set gid_index")
 
+    def test_gids_of_vlans_and_of_other_namespaces(self):
+        """A VLAN's address, where the netdev under it has none; and this namespace's own, in a pod."""
+        vlan = ('{gid: "fe80::1", ifindex: 2}', '{gid: "::ffff:192.0.2.1", vlan: 100, ifindex: 5}')
+        pod = ('{gid: "fe80::1", ifindex: 1}', '{gid: "::ffff:192.0.2.1", ifindex: 1}', '{gid: "::ffff:127.0.0.1"}')
+        cases = (("mlx5_0", vlan, r"GID 1, 192\.0\.2\.1 \(RoCE v2\): a VLAN's"),
+                 ("", pod, r"GID 2, 127\.0\.0\.1 \(RoCE v2\): the port's only routable"),
+                 ("lo", pod, r"mlx5_0 port 1,.*GID 2, 127\.0\.0\.1 \(RoCE v2\): of the netdev that device names"))  # fmt: skip
+        for i, (device, gids, words) in enumerate(cases):
+            with self.subTest(device=device, gids=gids):
+                fabric = self.folder / f"gids-{i}.yaml"
+                fabric.write_text(
+                    "simverbs: 1\nsubnets: [{name: a}, {name: b}]\nhosts:\n  - name: one\n    devices:\n"
+                    "      - {name: other0, ports: [{subnet: b, state: down, gids: [{gid: \"::ffff:192.0.2.9\", ifindex: 1}]}]}\n"
+                    f"      - {{name: mlx5_0, ports: [{{subnet: a, netdev: lo, gids: [{', '.join(gids)}]}}]}}\n")  # fmt: skip
+                self.fabric = str(fabric)
+                child = self.run_program("run", self.verbs_config(), "-v", "--count", "1000", "--set",
+                                         f"transport.options.device={device}", **self.prefix())  # fmt: skip
+                self.assertRegex(str(child), words)
+
     def test_one_end_alone_has_reconnect(self):
         """Each end says so, before anything fails; where both have it, or neither, nobody does."""
         path = self.verbs_config()

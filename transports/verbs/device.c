@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static void read_pci(const struct ibv_device *device, char pci[16])
 static void read_port(struct ibv_context *context, uint32_t number, struct vb_port *port)
 {
   struct ibv_port_attr attr;
+  struct ifaddrs *own = NULL;
 
   if (ibv_query_port(context, (uint8_t)number, &attr) != 0)
     return;
@@ -41,6 +43,11 @@ static void read_port(struct ibv_context *context, uint32_t number, struct vb_po
   port->mbps = vb_port_mbps(attr.active_width, attr.active_speed);
   int n = vb_gid_read(context, number, port->is_ethernet, port->gids);
   port->gid_count = n > 0 ? (uint32_t)n : 0;
+  port->gid_error = n < 0 ? -n : 0;
+  if (port->is_ethernet && getifaddrs(&own) == 0) {
+    vb_gid_find_homes(port->gids, port->gid_count, own);
+    freeifaddrs(own);
+  }
 }
 
 static int read_device(struct ibv_context *context, struct vb_device *to)
@@ -120,6 +127,14 @@ static int choose_gid(const struct pst_host *host, const struct vb_device *devic
 {
   const struct vb_port *port = &device->ports[match->port];
   uint32_t at;
+
+  if (port->gid_error) {
+    host->log(host, PST_LOG_ERROR,
+              "%s port %u: its GID table cannot be read: %s; see `rdma link` and "
+              "/sys/class/infiniband/%s/ports/%u/gids",
+              device->name, port->number, strerror(port->gid_error), device->name, port->number);
+    return -ENODEV;
+  }
   int rc = vb_gid_choose(port->gids, port->gid_count, &match->wish, &at, made->gid_reason,
                          sizeof(made->gid_reason));
 

@@ -28,6 +28,7 @@ struct vb_port {
   uint16_t lid;
   uint32_t mbps; /* of its width and speed; 0: unknown */
   uint32_t gid_count;
+  int gid_error; /* errno of reading them; 0: they were read */
   struct vb_gid gids[VB_GIDS_MAX];
 };
 

@@ -69,13 +69,25 @@ static bool is_wanted(const struct vb_gid *gid, const struct vb_gid_wish *wish)
   return !wish->netdev || !gid->netdev || gid->netdev == wish->netdev;
 }
 
-/* Less is better: RoCE v2 is routed and what peers expect, then by reach, then the first. */
+/* Less is better: this namespace's addresses before others', which packets cannot leave from in a
+ * pod; RoCE v2, which is routed and what peers expect; what reaches beyond the subnet, though it is
+ * a VLAN's, whose entries follow those of the netdev under it; then that netdev's, then IPv4. */
 static uint32_t rank_of(const struct vb_gid *gid, const struct vb_gid *first)
 {
-  uint32_t older = gid->type == VB_GID_ROCE_V1;
-  /* A VLAN's entries follow those of the netdev under it. */
-  uint32_t other = gid->netdev != first->netdev;
-  return older << 16 | other << 8 | (uint32_t)reach_of(gid->raw);
+  const enum reach reach = reach_of(gid->raw);
+  const uint32_t elsewhere = !gid->is_here, older = gid->type == VB_GID_ROCE_V1;
+  const uint32_t is_local = reach == REACH_LINK_LOCAL, other = gid->netdev != first->netdev;
+
+  return elsewhere << 24 | older << 20 | is_local << 16 | other << 8 | (uint32_t)reach;
+}
+
+/* What the port's own netdev is: that of the first entry, of this namespace if it has one. */
+static const struct vb_gid *first_of(const struct vb_gid *table, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++)
+    if (table[i].is_here)
+      return &table[i];
+  return table;
 }
 
 static void list(const struct vb_gid *table, uint32_t count, char *text, size_t size)
@@ -110,8 +122,8 @@ static int refuse(const struct vb_gid *table, uint32_t count, const struct vb_gi
   return -ENOENT;
 }
 
-static void explain(const struct vb_gid *chosen, const struct vb_gid_wish *wish, uint32_t equals,
-                    char *reason, size_t size)
+static void explain(const struct vb_gid *chosen, const struct vb_gid *first,
+                    const struct vb_gid_wish *wish, uint32_t equals, char *reason, size_t size)
 {
   char text[VB_GID_TEXT];
   const char *why;
@@ -127,6 +139,8 @@ static void explain(const struct vb_gid *chosen, const struct vb_gid_wish *wish,
     why = "the first of several addresses; an address as device chooses another";
   else if (wish->netdev)
     why = "of the netdev that device names";
+  else if (wish->is_ethernet && chosen->netdev != first->netdev)
+    why = "a VLAN's; the netdev under it has only link-local addresses";
   else
     why = wish->is_ethernet ? "the port's only routable address" : "the port's GID";
   snprintf(reason, size, "GID %u, %s: %s", chosen->index, text, why);
@@ -135,16 +149,16 @@ static void explain(const struct vb_gid *chosen, const struct vb_gid_wish *wish,
 int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
                   uint32_t *at, char *reason, size_t size)
 {
-  const struct vb_gid *best = NULL;
+  const struct vb_gid *best = NULL, *first = first_of(table, count);
   uint32_t equals = 0;
 
   for (uint32_t i = 0; i < count; i++) {
     if (!is_wanted(&table[i], wish))
       continue;
-    uint32_t rank = rank_of(&table[i], &table[0]);
-    if (best && rank > rank_of(best, &table[0]))
+    uint32_t rank = rank_of(&table[i], first);
+    if (best && rank > rank_of(best, first))
       continue;
-    if (best && rank == rank_of(best, &table[0])) {
+    if (best && rank == rank_of(best, first)) {
       equals++;
       continue;
     }
@@ -154,7 +168,7 @@ int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gi
   if (!best)
     return refuse(table, count, wish, reason, size);
   *at = (uint32_t)(best - table);
-  explain(best, wish, equals, reason, size);
+  explain(best, first, wish, equals, reason, size);
   return 0;
 }
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct ibv_context;
+struct ifaddrs;
 
 #define VB_GIDS_MAX 256u
 #define VB_GID_TEXT 64u
@@ -25,7 +26,8 @@ struct vb_gid {
   uint8_t raw[16];
   uint32_t index;
   uint32_t type;   /* enum vb_gid_type */
-  uint32_t netdev; /* its index; 0: unknown */
+  uint32_t netdev; /* its index, in the namespace that has it; 0: unknown */
+  bool is_here;    /* of RoCE: it is an address of this network namespace */
 };
 
 /* What is asked of an entry. */
@@ -53,5 +55,8 @@ bool vb_gid_parse(const char *text, uint8_t raw[16]);
 /* The port's entries that are not empty. How many, at most VB_GIDS_MAX, or -errno. */
 int vb_gid_read(struct ibv_context *context, uint32_t port, bool is_ethernet,
                 struct vb_gid table[VB_GIDS_MAX]);
+
+/* home.c: of these, which are addresses of this host, `all` being its own, and of which netdev. */
+void vb_gid_find_homes(struct vb_gid *table, uint32_t count, const struct ifaddrs *all);
 
 #endif

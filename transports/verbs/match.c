@@ -62,17 +62,19 @@ static bool is_called(const struct vb_device *device, const char *name)
                             (strlen(device->pci) > 5 && strcasecmp(device->pci + 5, name) == 0));
 }
 
-static bool has_gid(const struct vb_port *port, const struct vb_gid_wish *wish)
+/* A netdev's index may be another netdev's in another namespace, whose GIDs are shown, too. */
+static bool has_gid(const struct vb_port *port, const struct vb_gid_wish *wish, bool is_here)
 {
   for (uint32_t i = 0; i < port->gid_count; i++)
-    if (wish->has_address ? memcmp(port->gids[i].raw, wish->address, 16) == 0
-                          : port->gids[i].netdev && port->gids[i].netdev == wish->netdev)
+    if (port->gids[i].is_here >= is_here &&
+        (wish->has_address ? memcmp(port->gids[i].raw, wish->address, 16) == 0
+                           : port->gids[i].netdev && port->gids[i].netdev == wish->netdev))
       return true;
   return false;
 }
 
 /* What a port has to be, beside its number. */
-enum by { BY_NUMBER, BY_GID, BY_STATE };
+enum by { BY_NUMBER, BY_GID_HERE, BY_GID, BY_STATE };
 
 /* The first such port into *match. How many there are. */
 static uint32_t find(const struct vb_device *all, uint32_t count, enum by by, const char *name,
@@ -84,7 +86,8 @@ static uint32_t find(const struct vb_device *all, uint32_t count, enum by by, co
     for (uint32_t p = 0; p < all[i].port_count; p++) {
       const struct vb_port *port = &all[i].ports[p];
       if ((number && port->number != number) || (name && !is_called(&all[i], name)) ||
-          (by == BY_GID && !has_gid(port, &match->wish)) ||
+          ((by == BY_GID || by == BY_GID_HERE) &&
+           !has_gid(port, &match->wish, by == BY_GID_HERE)) ||
           (by == BY_STATE && port->state != IBV_PORT_ACTIVE))
         continue;
       if (found++)
@@ -109,7 +112,9 @@ int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint
   if (!is_found) {
     found.wish.has_address = name[0] && vb_gid_parse(name, found.wish.address);
     found.wish.netdev = found.wish.has_address ? 0 : netdev;
-    is_found = (found.wish.has_address || netdev) && find(all, count, BY_GID, NULL, port, &found);
+    is_found =
+        (found.wish.has_address || netdev) && (find(all, count, BY_GID_HERE, NULL, port, &found) ||
+                                               find(all, count, BY_GID, NULL, port, &found));
   }
   if (!is_found && !name[0]) {
     active = find(all, count, BY_STATE, NULL, port, &found);

@@ -80,7 +80,7 @@ struct fab_gid {
   uint8_t used;
   uint8_t type; /* enum ibv_gid_type */
   uint16_t vlan;
-  uint32_t ifindex;
+  uint32_t ifindex; /* of its netdev, in the namespace that has it; 0: of the port's */
 };
 
 struct fab_port {

@@ -59,6 +59,7 @@ static bool describe_gid(struct describe *d, struct fab_port *port, unsigned nex
       {{.name = "type", .type = RULE_ENUM, .choices = type_words}, false},
       {{.name = "index", .type = RULE_UINT, .max = FAB_GIDS - 1}, false},
       {{.name = "vlan", .type = RULE_UINT, .max = VLAN_MAX, .default_value = "0"}, false},
+      {{.name = "ifindex", .type = RULE_UINT, .max = INT32_MAX, .default_value = "0"}, false},
   };
   struct taken taken[COUNT(keys)];
   if (!keys_take(d, node, "a GID", keys, COUNT(keys), taken))
@@ -87,6 +88,7 @@ static bool describe_gid(struct describe *d, struct fab_port *port, unsigned nex
   }
   gid->type = (uint8_t)(IBV_GID_TYPE_IB + type);
   gid->vlan = (uint16_t)taken[3].value.number;
+  gid->ifindex = (uint32_t)taken[4].value.number;
   gid->used = 1;
   return true;
 }

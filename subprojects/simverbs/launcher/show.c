@@ -34,6 +34,8 @@ static void show_port(const struct fab_port *port, unsigned number)
     printf("      gid %u: %s %s", i, text, gid_words[gid->type]);
     if (gid->vlan)
       printf(" vlan %u", gid->vlan);
+    if (gid->ifindex)
+      printf(" ifindex %u", gid->ifindex);
     printf("\n");
   }
 }

@@ -79,10 +79,10 @@ class Right(Describe):
                       - gids:
                           - {gid: "2001:db8::1"}
                           - {gid: "::ffff:192.0.2.1", type: rocev1, index: 9}
-                          - {gid: "fe80::7", vlan: 3}
+                          - {gid: "fe80::7", vlan: 3, ifindex: 8}
             """)
         gids = [line.strip() for line in shown.splitlines() if "gid " in line]
-        self.assertEqual(gids, ["gid 0: 2001:db8::1 rocev2", "gid 1: fe80::7 rocev2 vlan 3",
+        self.assertEqual(gids, ["gid 0: 2001:db8::1 rocev2", "gid 1: fe80::7 rocev2 vlan 3 ifindex 8",
                                 "gid 9: ::ffff:192.0.2.1 rocev1"])  # fmt: skip
 
     def test_faults(self):

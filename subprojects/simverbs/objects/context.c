@@ -185,7 +185,9 @@ int sim_query_gid(struct sim_context *context, unsigned port, unsigned index,
   entry->gid_index = index;
   entry->port_num = port;
   entry->gid_type = gid->type;
-  entry->ndev_ifindex = from->netdev[0] ? if_nametoindex(from->netdev) : 0;
+  entry->ndev_ifindex = gid->ifindex      ? gid->ifindex
+                        : from->netdev[0] ? if_nametoindex(from->netdev)
+                                          : 0;
   return 0;
 }
 

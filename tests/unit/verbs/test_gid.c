@@ -133,6 +133,36 @@ static void the_best_there_is(void **state)
   assert_non_null(strstr(reason, "link-local"));
 }
 
+/* Addresses on a VLAN alone, as many clusters have them. */
+static void a_vlan_before_what_is_link_local(void **state)
+{
+  (void)state;
+  struct vb_gid table[] = {
+      entry(0, VB_GID_ROCE_V1, ETH0, "fe80::1"),     entry(1, VB_GID_ROCE_V2, ETH0, "fe80::1"),
+      entry(2, VB_GID_ROCE_V1, VLAN, "fe80::1"),     entry(3, VB_GID_ROCE_V2, VLAN, "fe80::1"),
+      entry(4, VB_GID_ROCE_V1, VLAN, "203.0.113.1"), entry(5, VB_GID_ROCE_V2, VLAN, "203.0.113.1")};
+  assert_int_equal(chosen(table, 6, any), 5);
+  assert_non_null(strstr(reason, "a VLAN's"));
+}
+
+/* In a pod: those of the host and of other pods are in the table, too. */
+static void another_namespace_is_last(void **state)
+{
+  (void)state;
+  struct vb_gid table[] = {
+      entry(0, VB_GID_ROCE_V2, ETH0, "fe80::1"),   entry(1, VB_GID_ROCE_V2, ETH0, "192.0.2.1"),
+      entry(2, VB_GID_ROCE_V2, 3, "192.0.2.7"),    entry(3, VB_GID_ROCE_V2, 3, "fe80::7"),
+      entry(4, VB_GID_ROCE_V2, 3, "198.51.100.9"),
+  };
+  struct vb_gid_wish wish = any;
+  assert_int_equal(chosen(table, 5, any), 1);
+  table[3].is_here = table[4].is_here = true;
+  assert_int_equal(chosen(table, 5, any), 4);
+  assert_non_null(strstr(reason, "only routable"));
+  wish.netdev = 3; /* ours, and of a netdev of another namespace */
+  assert_int_equal(chosen(table, 5, wish), 4);
+}
+
 static void infiniband_has_one(void **state)
 {
   (void)state;
@@ -167,6 +197,8 @@ int main(void)
       cmocka_unit_test(netdev_chooses),
       cmocka_unit_test(index_overrides),
       cmocka_unit_test(the_best_there_is),
+      cmocka_unit_test(a_vlan_before_what_is_link_local),
+      cmocka_unit_test(another_namespace_is_last),
       cmocka_unit_test(infiniband_has_one),
       cmocka_unit_test(texts),
   };

@@ -107,6 +107,20 @@ static void by_netdev(void **state)
   assert_int_equal(match(3, "lo", 0, 1), -ENODEV);
 }
 
+/* The first device has a netdev of index 4, too, in another namespace. */
+static void by_netdev_of_this_namespace(void **state)
+{
+  (void)state;
+  all[0].ports[1].gids[0].netdev = 4;
+  assert_int_equal(match(3, "net1", 0, 4), 0);
+  is(0, 1);
+  all[2].ports[0].gids[0].is_here = true;
+  assert_int_equal(match(3, "net1", 0, 4), 0);
+  is(2, 0);
+  all[2].ports[0].gids[0].is_here = false;
+  all[0].ports[1].gids[0].netdev = 3;
+}
+
 static void nothing_said(void **state)
 {
   (void)state;
@@ -150,6 +164,7 @@ int main(void)
       cmocka_unit_test(by_pci_address),
       cmocka_unit_test(by_address),
       cmocka_unit_test(by_netdev),
+      cmocka_unit_test(by_netdev_of_this_namespace),
       cmocka_unit_test(nothing_said),
       cmocka_unit_test(unknown_name_lists_what_there_is),
       cmocka_unit_test(rates),
