@@ -198,6 +198,15 @@ class Verbs(Case):
         )
         self.fabric = str(description)
 
+    def test_a_device_whose_completion_queues_do_not_grow(self):
+        self.plant(caps="resize_cq: false")
+        for parts in ({"ring": 4096}, {"ring": 4096, "options": "qps=4"}, {"ring": 2048, "options": "operation=send"}):
+            with self.subTest(**parts):
+                key, value = parts.get("options", "qps=1").split("=")
+                child = self.run_program("run", self.verbs_config(ring=parts["ring"]), "--count", "10000", "--set",
+                                         f"transport.options.{key}={value}", **self.prefix())  # fmt: skip
+                self.assertNotIn("ibv_resize_cq", str(child))
+
     def in_gpu_memory(self, script, *memories):
         """A stream whose ends are in memory of the fake driver's GPU; the slots begin anywhere."""
         cuda = FAKES / "cuda"

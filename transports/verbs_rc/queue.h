@@ -18,6 +18,13 @@ static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t in
   return endpoint->wr_id | index;
 }
 
+/* plan.c: the room that a worker's completion queue begins with, and what it would need if all that
+ * is planned were on one worker. */
+struct rc_planned {
+  uint32_t first, all;
+};
+struct rc_planned rc_plan_completions(const struct pst_device *device);
+
 /* qp_create.c: queues as the device makes them. 0 or -errno, which is logged, also where the device
  * gives less than is needed. Of queue pair `which` of the endpoint, max_inline_data is a wish, and
  * receives do not count where they are shared. Of a shared receive queue *size is what is wished

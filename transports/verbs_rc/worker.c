@@ -9,8 +9,6 @@
 
 #include "rc.h"
 
-#define CQ_FIRST 1024u /* it grows as endpoints are opened */
-
 /* `pins`: the call has memory pinned. */
 static int refuse(const struct pst_device *device, const char *call, bool pins)
 {
@@ -79,10 +77,32 @@ static void leave(struct pst_worker *worker)
   pthread_mutex_unlock(&device->events);
 }
 
+static int create_cq(struct pst_worker *worker, uint32_t room)
+{
+  worker->cq = ibv_create_cq(worker->device->open.context, (int)room, NULL, worker->channel, 0);
+  return worker->cq ? 0 : refuse(worker->device, "ibv_create_cq", true);
+}
+
+/* Where it cannot grow, it has room for all that is planned. */
+static int open_cq(struct pst_worker *worker)
+{
+  const struct rc_planned planned = rc_plan_completions(worker->device);
+
+  int rc = create_cq(worker, planned.first);
+  if (rc < 0)
+    return rc;
+  if (planned.all <= (uint32_t)worker->cq->cqe)
+    return 0;
+  rc = ibv_resize_cq(worker->cq, worker->cq->cqe);
+  if (rc != EOPNOTSUPP && rc != ENOSYS)
+    return 0;
+  ibv_destroy_cq(worker->cq);
+  return create_cq(worker, planned.all);
+}
+
 int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
 {
   struct pst_worker *made = calloc(1, sizeof(*made));
-  uint32_t most = (uint32_t)device->attr.max_cqe;
 
   if (!made)
     return -ENOMEM;
@@ -90,12 +110,8 @@ int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
   made->epoll_fd = made->timer_fd = made->wake_fd = -1;
   made->soonest_ns = made->timer_ns = RC_NEVER;
   int rc = open_descriptors(made);
-  if (rc == 0) {
-    made->cq = ibv_create_cq(device->open.context, (int)(CQ_FIRST < most ? CQ_FIRST : most), NULL,
-                             made->channel, 0);
-    if (!made->cq)
-      rc = refuse(device, "ibv_create_cq", true);
-  }
+  if (rc == 0)
+    rc = open_cq(made);
   if (rc == 0 && device->cm)
     rc = device->cm->worker_open(made, index);
   if (rc < 0) {

@@ -35,6 +35,7 @@ void fab_caps_default(struct fab_caps *caps, enum fab_vendor vendor)
       .dc = 1,
       .log_max_streams = 6,
       .log_max_errored = 4,
+      .resize_cq = 1,
       .last_wqe = 1,
       .atomic_cap = IBV_ATOMIC_HCA,
       .gives_sends = UINT32_MAX,

@@ -106,6 +106,7 @@ struct fab_caps {
   uint32_t wqe_blocks; /* of 64 bytes, that a send queue has at most, as on mlx5; 0: by requests */
   uint8_t scatter_to_cqe; /* SENDs of up to so many bytes come in the completion; 0: none */
   uint8_t dmabuf, dc, log_max_streams, log_max_errored;
+  uint8_t resize_cq;  /* ibv_resize_cq is there */
   uint8_t last_wqe;   /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
   uint8_t atomic_cap; /* enum ibv_atomic_cap; NONE: atomics are refused, here and by who is asked */
   /* What is made of the sizes asked for: those of a queue pair and of a shared receive queue are
@@ -294,6 +295,7 @@ enum fab_fault_kind {
   FAB_FAULT_ROUTER_DOWN,
   FAB_FAULT_ROUTER_UP,
   FAB_FAULT_PORT_EVENT,
+  FAB_FAULT_PORT_SET,
 };
 
 /* A host, a device or a port, what is 0 being any; or a router. */
@@ -316,6 +318,11 @@ struct fab_fault {
   uint64_t at_ns;    /* not before, by the fabric's clock */
   uint64_t until_ns; /* 0: no end */
   uint64_t for_ns;   /* of what is done once: undone so much later; 0: never */
+  /* Of FAB_FAULT_PORT_SET: 0 and none leave it as it is. */
+  uint16_t lid;
+  uint8_t mtu; /* enum ibv_mtu */
+  uint8_t gid_index;
+  struct fab_gid gid;
 };
 
 struct fab_mcast {

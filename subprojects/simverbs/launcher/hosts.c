@@ -162,6 +162,7 @@ static const struct cap {
     CAP(dc, 1),
     CAP(log_max_streams, 15),
     CAP(log_max_errored, 15),
+    CAP(resize_cq, 1),
     CAP(last_wqe, 1),
     CAP_OF(atomic_cap, IBV_ATOMIC_GLOB, atomic_words),
     CAP(rounds_up, 1),

@@ -152,7 +152,7 @@ static const struct key port_keys[PORT_KEYS] = {
     [NETDEV] = {{.name = "netdev", .type = RULE_STRING}},
     [ADDRESS] = {{.name = "address", .type = RULE_STRING}},
     [VLAN] = {{.name = "vlan", .type = RULE_UINT, .max = VLAN_MAX, .default_value = "0"}},
-    [LID] = {{.name = "lid", .type = RULE_UINT, .min = 1, .max = LID_MAX}},
+    [LID] = {{.name = "lid", .type = RULE_UINT, .max = LID_MAX}},
     [STATE] = {{.name = "state", .type = RULE_ENUM, .choices = state_words, .default_value = "up"}},
     [GIDS] = {{.name = "gids", .type = RULE_NODE}},
 };

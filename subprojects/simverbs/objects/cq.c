@@ -134,10 +134,13 @@ int sim_cq_destroy(struct sim_cq *cq)
 
 int sim_cq_resize(struct sim_cq *cq, unsigned cqe)
 {
-  if (!cqe || cqe > sim_fab_device(cq->cq.context)->caps.max_cqe)
+  const struct fab_caps *caps = &sim_fab_device(cq->cq.context)->caps;
+  if (!caps->resize_cq)
+    return EOPNOTSUPP;
+  if (!cqe || cqe > caps->max_cqe)
     return EINVAL;
   struct fab_ring ring;
-  const uint32_t given = sim_give_cqe(&sim_fab_device(cq->cq.context)->caps, cqe);
+  const uint32_t given = sim_give_cqe(caps, cqe);
   int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_entry));
   if (error)
     return error;

@@ -37,9 +37,37 @@ static void test_gids_of_other_namespaces_are_there(void **state)
   assert_int_equal(ibv_close_device(context), 0);
 }
 
+static void test_completion_queues_that_stay_as_they_are(void **state)
+{
+  (void)state;
+  struct ibv_context *context = open_named("fixed0");
+  assert_non_null(context);
+  struct ibv_cq *cq = ibv_create_cq(context, 100, NULL, NULL, 0);
+  assert_non_null(cq);
+  const int had = cq->cqe;
+  assert_int_equal(ibv_resize_cq(cq, had), EOPNOTSUPP);
+  assert_int_equal(ibv_resize_cq(cq, 2 * had), EOPNOTSUPP);
+  assert_int_equal(cq->cqe, had);
+  assert_int_equal(ibv_destroy_cq(cq), 0);
+  assert_int_equal(ibv_close_device(context), 0);
+}
+
+static void test_a_port_that_no_subnet_manager_has_seen(void **state)
+{
+  (void)state;
+  struct ibv_context *context = open_named("ib0");
+  struct ibv_port_attr port;
+  assert_non_null(context);
+  assert_int_equal(ibv_query_port(context, 1, &port), 0);
+  assert_int_equal(port.lid, 0);
+  assert_int_equal(ibv_close_device(context), 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_port_that_no_subnet_manager_has_seen),
+      cmocka_unit_test(test_completion_queues_that_stay_as_they_are),
       cmocka_unit_test(test_gids_of_other_namespaces_are_there),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
