@@ -71,6 +71,24 @@ static void tell(struct fab_port *port, int event)
   atomic_fetch_add(&port->told[event], 1);
 }
 
+/* What is asked of it is there before the event is. */
+static void change(struct fab_port *port, const struct fab_fault *to)
+{
+  if (to->mtu)
+    port->mtu = to->mtu;
+  if (to->lid) {
+    port->lid = to->lid;
+    tell(port, IBV_EVENT_LID_CHANGE);
+  }
+  if (to->gid.used) {
+    struct fab_gid *gid = &port->gids[to->gid_index];
+    const uint16_t vlan = gid->vlan;
+    *gid = to->gid;
+    gid->vlan = vlan;
+    tell(port, IBV_EVENT_GID_CHANGE);
+  }
+}
+
 static void each_port(const struct fab_target *on, void (*set)(struct fab_port *port, int value),
                       int value)
 {
@@ -129,6 +147,9 @@ static void perform(uint32_t kind, const struct fab_fault *fault)
     break;
   case FAB_FAULT_PORT_EVENT:
     each_port(on, tell, fault->value);
+    break;
+  case FAB_FAULT_PORT_SET:
+    change(fab_port_of(on->device - 1u, on->port), fault);
     break;
   default:
     break;
@@ -268,6 +289,10 @@ int fab_fault_plant(const struct fab_fault *fault)
   entry->at_ns = fault->at_ns;
   entry->until_ns = fault->until_ns;
   entry->for_ns = fault->for_ns;
+  entry->lid = fault->lid;
+  entry->mtu = fault->mtu;
+  entry->gid_index = fault->gid_index;
+  entry->gid = fault->gid;
   atomic_store(&entry->kind, atomic_load(&fault->kind));
   fab_script_run();
   ring();

@@ -173,6 +173,10 @@ struct fab_path fab_route(uint32_t device, unsigned port, const struct ibv_ah_at
     if (!source->used || !ah->is_global)
       return lost(FAB_LOST_NO_PATH);
     path = find_gid(&ah->grh.dgid, source, from);
+    /* Within an InfiniBand subnet the LID alone leads to a port. */
+    if (path.found && from->link_layer == IBV_LINK_LAYER_INFINIBAND &&
+        fab_port_of(path.device, path.port)->subnet == from->subnet)
+      return lost(FAB_LOST_NO_PATH);
     if (path.found)
       path = cross(path, from, source, ah, mtu);
   }

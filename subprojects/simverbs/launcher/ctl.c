@@ -31,6 +31,8 @@ static const char help[] =
     "  router-down ROUTER, router-up ROUTER\n"
     "  port-event TARGET --event EVENT             programs get the event, nothing changes: one of\n"
     "      lid-change, pkey-change, gid-change, sm-change, client-reregister, unknown\n"
+    "  port-set HOST/DEVICE/PORT [--lid N] [--mtu BYTES] [--gid ADDRESS --index N]\n"
+    "                                what it has from now on, with lid-change and gid-change\n"
     "      --after N     as the next message after N comes;  --from HOST[/DEVICE]: of this sender\n"
     "      --at TIME     so much later;  --for TIME: undone so much later\n"
     "\n"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults, as descriptions and command lines word them. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,26 @@
 
 #include "keys.h"
 
-enum { DO, OF, ON, QP, AFTER, COUNT, SHARE, BY, ERROR, AT, FOR, EVENT, FAULT_KEYS };
+enum {
+  DO,
+  OF,
+  ON,
+  QP,
+  AFTER,
+  COUNT,
+  SHARE,
+  BY,
+  ERROR,
+  AT,
+  FOR,
+  EVENT,
+  LID,
+  MTU,
+  GID,
+  INDEX,
+  FAULT_KEYS
+};
+enum { LID_MAX = 0xbfff };
 
 #define BIT(key) (1u << (key))
 #define WHEN (BIT(DO) | BIT(AFTER) | BIT(AT))
@@ -36,17 +56,15 @@ static const struct kind {
     {FAB_FAULT_ROUTER_DOWN, WHEN | BIT(OF) | BIT(ON) | BIT(FOR), BIT(ON), 0},
     {FAB_FAULT_ROUTER_UP, WHEN | BIT(OF) | BIT(ON), BIT(ON), 0},
     {FAB_FAULT_PORT_EVENT, WHEN | BIT(OF) | BIT(ON) | BIT(EVENT), BIT(ON) | BIT(EVENT), 0},
+    {FAB_FAULT_PORT_SET, WHEN | BIT(OF) | BIT(ON) | BIT(LID) | BIT(MTU) | BIT(GID) | BIT(INDEX),
+     BIT(ON), 0},
 };
 const char *const describe_fault_names[] = {
-    "drop",          "delay",
-    "rnr",           "refuse-registration",
-    "refuse-dmabuf", "qp-error",
-    "cq-error",      "qp-event",
-    "port-down",     "port-up",
-    "lose-peer",     "restore-peer",
-    "remove-device", "restore-device",
-    "router-down",   "router-up",
-    "port-event",    NULL,
+    "drop",          "delay",          "rnr",         "refuse-registration",
+    "refuse-dmabuf", "qp-error",       "cq-error",    "qp-event",
+    "port-down",     "port-up",        "lose-peer",   "restore-peer",
+    "remove-device", "restore-device", "router-down", "router-up",
+    "port-event",    "port-set",       NULL,
 };
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) + 1 ==
                    sizeof(describe_fault_names) / sizeof(describe_fault_names[0]),
@@ -76,6 +94,8 @@ _Static_assert(sizeof(events) / sizeof(events[0]) + 1 ==
                    sizeof(event_words) / sizeof(event_words[0]),
                "a word for each");
 
+static const char *const mtu_words[] = {"256", "512", "1024", "2048", "4096", NULL};
+
 const char *describe_event(int type)
 {
   size_t i = 0;
@@ -100,6 +120,10 @@ static const struct key fault_keys[FAULT_KEYS] = {
     [ERROR] = {{.name = "error", .type = RULE_ENUM, .choices = error_words}},
     [AT] = {{.name = "at", .type = RULE_DURATION}},
     [FOR] = {{.name = "for", .type = RULE_DURATION, .min = 1}},
+    [LID] = {{.name = "lid", .type = RULE_UINT, .min = 1, .max = LID_MAX}},
+    [MTU] = {{.name = "mtu", .type = RULE_ENUM, .choices = mtu_words}},
+    [GID] = {{.name = "gid", .type = RULE_STRING}},
+    [INDEX] = {{.name = "index", .type = RULE_UINT, .max = FAB_GIDS - 1, .default_value = "0"}},
     [EVENT] = {{.name = "event", .type = RULE_ENUM, .choices = event_words}},
 };
 
@@ -234,6 +258,10 @@ static bool fit_target(struct describe *d, const struct taken *taken, struct fab
                  "messages are told apart by device, not by port; leave the port out");
     return false;
   }
+  if (fault->kind == FAB_FAULT_PORT_SET && !fault->on.port) {
+    findings_add(&d->findings, &taken[ON].node->place, "one port is meant: HOST/DEVICE/PORT");
+    return false;
+  }
   bool whole = fault->kind == FAB_FAULT_REMOVE_DEVICE || fault->kind == FAB_FAULT_RESTORE_DEVICE;
   if (whole && (!fault->on.device || fault->on.port)) {
     findings_add(&d->findings, &taken[ON].node->place, "a whole device is meant: HOST/DEVICE");
@@ -273,6 +301,31 @@ static bool fit_event(struct describe *d, const struct taken *taken, struct fab_
   return true;
 }
 
+/* What a port is given: of Ethernet RoCE v2. */
+static bool fit_port(struct describe *d, const struct taken *taken, struct fab_fault *fault)
+{
+  if (fault->kind != FAB_FAULT_PORT_SET)
+    return true;
+  const struct fab_port *port = fab_port_of(fault->on.device - 1u, fault->on.port);
+  const bool ib = port->link_layer == IBV_LINK_LAYER_INFINIBAND;
+  if (taken[LID].node && !ib) {
+    findings_add(&d->findings, &taken[LID].node->place, "\"lid\" is an InfiniBand port's");
+    return false;
+  }
+  if (taken[GID].node && inet_pton(AF_INET6, taken[GID].text, fault->gid.gid.raw) != 1) {
+    findings_add(&d->findings, &taken[GID].node->place,
+                 "\"%.60s\" is no GID; write it as an IPv6 address, as in ::ffff:10.0.0.1",
+                 taken[GID].text);
+    return false;
+  }
+  fault->lid = (uint16_t)taken[LID].value.number;
+  fault->mtu = taken[MTU].node ? (uint8_t)(IBV_MTU_256 + taken[MTU].value.number) : 0;
+  fault->gid_index = (uint8_t)taken[INDEX].value.number;
+  fault->gid.used = taken[GID].node != NULL;
+  fault->gid.type = ib ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2;
+  return true;
+}
+
 static void fit_times(const struct taken *taken, struct fab_fault *fault)
 {
   uint64_t now = fab_clock_ns(fab);
@@ -296,7 +349,7 @@ void describe_fault(struct describe *d, const struct node *node)
       !fit_target(d, taken, &fault) || !fit_qp(d, &taken[QP], &fault))
     return;
   fault.value = taken[ERROR].node ? errors[taken[ERROR].value.number] : kind->value;
-  if (!fit_event(d, &taken[EVENT], &fault))
+  if (!fit_event(d, &taken[EVENT], &fault) || !fit_port(d, taken, &fault))
     return;
   fault.per_million = (uint32_t)(taken[SHARE].value.real * 1000000);
   fault.after = (int64_t)taken[AFTER].value.number;

@@ -304,6 +304,32 @@ static void port_tells(void **state)
   rig_close(&rig);
 }
 
+/* What is asked of the port has changed when the event comes, and the old address is nobody's. */
+static void port_has_another_address(void **state)
+{
+  (void)state;
+  struct rig rig;
+  struct ibv_port_attr port;
+  union ibv_gid gid;
+  const union ibv_gid other = {.raw = {[10] = 0xff, 0xff, 10, 1, 0, 77}};
+  rig_open(&rig, &near);
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  rig_ctl("port-set h/west1/1 --mtu 512");
+  assert_int_equal(ibv_query_port(rig.b.context, 1, &port), 0);
+  assert_int_equal(port.active_mtu, IBV_MTU_512);
+  rig_ctl("port-set h/west1/1 --mtu 4096");
+  rig_ctl("port-set h/west1/1 --gid ::ffff:10.1.0.77 --index 3");
+  assert_int_equal(rig_event(rig.b.context), IBV_EVENT_GID_CHANGE);
+  assert_int_equal(ibv_query_gid(rig.b.context, 1, 3, &gid), 0);
+  assert_memory_equal(&gid, &other, sizeof(gid));
+  assert_int_equal(rig_send(&rig), IBV_WC_RETRY_EXC_ERR);
+  rig_close(&rig);
+  rig_open(&rig, &near);
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  rig_ctl("port-set h/west1/1 --gid ::ffff:10.1.0.2 --index 3");
+  rig_close(&rig);
+}
+
 static void queue_pair_tells(void **state)
 {
   (void)state;
@@ -362,6 +388,7 @@ int main(void)
       cmocka_unit_test_teardown(queue_pair_fails, clear),
       cmocka_unit_test_teardown(completion_queue_fails, clear),
       cmocka_unit_test_teardown(port_tells, clear),
+      cmocka_unit_test_teardown(port_has_another_address, clear),
       cmocka_unit_test_teardown(queue_pair_tells, clear),
       cmocka_unit_test_teardown(device_is_removed, clear),
   };
