@@ -179,6 +179,35 @@ class Verbs(Case):
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
 
+    def test_a_server_outlives_addresses(self):
+        """It begins before its port has one, and goes on with the next one."""
+        root = self.folder / "root"
+        root.mkdir()
+        random_file(root / "a", 100_000)
+        first, next_one = "::ffff:10.9.0.1", "::ffff:10.9.0.2"
+        cases = (("ethernet", "gids: []", ("--gid", first, "--index", "3"), ("--gid", next_one, "--index", "3"), "no address yet"),
+                 ("infiniband", "lid: 0", ("--lid", "7"), ("--lid", "9"), None))  # fmt: skip
+        for layer, port, before, after, words in cases:
+            with self.subTest(layer):
+                fabric = self.folder / f"{layer}.yaml"
+                fabric.write_text("simverbs: 1\nhosts:\n"
+                                  f"  - {{name: left, devices: [{{name: mlx5_0, ports: [{{link_layer: {layer}, {port}}}]}}]}}\n"
+                                  f"  - {{name: right, devices: [{{name: mlx5_0, ports: [{{link_layer: {layer}}}]}}]}}\n")  # fmt: skip
+                self.fabric = str(fabric)
+                on = {name: {"prefix": (SIMULATED, "--fabric", str(fabric), "--host", name)} for name in ("left", "right")}
+                options = ("--transport", "verbs_rc", "--transport-option", "device=mlx5_0")
+                server = self.start("serve", "127.0.0.1:0", "-v", "--root", root, *options, **on["left"])
+                address = "127.0.0.1:" + server.wait_line(r"listening on 127\.0\.0\.1:0, port (\d+)")[1]
+                for change in (before, after):
+                    subprocess.run([SIMULATED, "ctl", self.fabric, "port-set", "left/mlx5_0/1", *change], check=True)
+                    self.run_program("get", address, "a", "--to", self.folder / "b", "--overwrite", *options, **on["right"])
+                    self.assertTrue(filecmp.cmp(root / "a", self.folder / "b", shallow=False))
+                if words:
+                    self.assertIn(words, str(server))
+                self.assertRegex(str(server), "mlx5_0 port 1 is elsewhere now: ")
+                os.kill(child_of(server.pid), signal.SIGINT)
+                self.assertEqual(server.wait(), 0, str(server))
+
     def test_a_server_whose_device_is_lost_ends(self):
         server = self.start("serve", "127.0.0.1:0", "--transport", "verbs_rc", "--transport-option", "device=mlx5_0",
                             **self.prefix())  # fmt: skip

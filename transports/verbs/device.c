@@ -29,7 +29,7 @@ static void read_pci(const struct ibv_device *device, char pci[16])
     snprintf(pci, 16, "%.15s", last + 1);
 }
 
-static void read_port(struct ibv_context *context, uint32_t number, struct vb_port *port)
+void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *port)
 {
   struct ibv_port_attr attr;
   struct ifaddrs *own = NULL;
@@ -40,6 +40,7 @@ static void read_port(struct ibv_context *context, uint32_t number, struct vb_po
   port->state = attr.state;
   port->is_ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
   port->lid = attr.lid;
+  port->mtu = attr.active_mtu;
   port->mbps = vb_port_mbps(attr.active_width, attr.active_speed);
   int n = vb_gid_read(context, number, port->is_ethernet, port->gids);
   port->gid_count = n > 0 ? (uint32_t)n : 0;
@@ -62,7 +63,7 @@ static int read_device(struct ibv_context *context, struct vb_device *to)
   read_pci(context->device, to->pci);
   to->port_count = attr.phys_port_cnt < VB_PORTS_MAX ? attr.phys_port_cnt : VB_PORTS_MAX;
   for (uint32_t i = 0; i < to->port_count; i++)
-    read_port(context, i + 1, &to->ports[i]);
+    vb_port_read(context, i + 1, &to->ports[i]);
   return 0;
 }
 
@@ -122,43 +123,37 @@ static struct ibv_context *open_named(const char *name)
   return context;
 }
 
-static int choose_gid(const struct pst_host *host, const struct vb_device *device,
-                      const struct vb_match *match, struct vb_open *made)
+/* A port has perhaps no address yet, when a service begins before the network does. */
+static int choose_place(const struct pst_host *host, struct vb_open *made)
 {
-  const struct vb_port *port = &device->ports[match->port];
-  uint32_t at;
+  const struct vb_port *port = made->port;
 
-  if (port->gid_error) {
-    host->log(host, PST_LOG_ERROR,
-              "%s port %u: its GID table cannot be read: %s; see `rdma link` and "
-              "/sys/class/infiniband/%s/ports/%u/gids",
-              device->name, port->number, strerror(port->gid_error), device->name, port->number);
-    return -ENODEV;
-  }
-  int rc = vb_gid_choose(port->gids, port->gid_count, &match->wish, &at, made->gid_reason,
-                         sizeof(made->gid_reason));
-
-  if (rc < 0)
-    host->log(host, PST_LOG_ERROR, "%s port %u: %s", device->name, port->number, made->gid_reason);
-  else
-    made->gid = port->gids[at];
-  return rc < 0 ? -ENODEV : 0;
+  if (port->gid_count || port->gid_error || made->wish.index >= 0)
+    return vb_place_choose(host, made, port, &made->place);
+  host->log(host, PST_LOG_WARN,
+            "%s port %u has no address yet: nobody is reached before it has one (`ip addr add`, "
+            "`ip link set dev … up`)",
+            made->info->name, port->number);
+  snprintf(made->place.reason, sizeof(made->place.reason), "the port had no GID");
+  return 0;
 }
 
 static int open_match(const struct pst_host *host, const struct vb_device *device,
                       const struct vb_match *match, struct vb_open *opened)
 {
-  struct vb_open made = {0};
-  int rc = choose_gid(host, device, match, &made);
-
-  if (rc < 0)
-    return rc;
+  struct vb_open made = {.wish = match->wish};
   struct vb_device *info = malloc(sizeof(*info));
+
   if (!info)
     return -ENOMEM;
   *info = *device;
   made.info = info;
   made.port = &info->ports[match->port];
+  int rc = choose_place(host, &made);
+  if (rc < 0) {
+    free(info);
+    return rc;
+  }
   made.context = open_named(info->name);
   if (!made.context) {
     int code = errno;

@@ -26,6 +26,7 @@ struct vb_port {
   enum ibv_port_state state;
   bool is_ethernet;
   uint16_t lid;
+  enum ibv_mtu mtu;
   uint32_t mbps; /* of its width and speed; 0: unknown */
   uint32_t gid_count;
   int gid_error; /* errno of reading them; 0: they were read */
@@ -61,18 +62,36 @@ uint32_t vb_port_mbps(uint32_t width, uint32_t speed);
 /* What is there. How many; -errno with `why` and `remedy` when none is or none opens. */
 int vb_list(struct vb_device **all, char *why, size_t why_size, char *remedy, size_t remedy_size);
 
+/* Where a port is on its network, at some time. */
+struct vb_place {
+  struct vb_gid gid;
+  uint16_t lid;
+  enum ibv_mtu mtu;
+  char reason[256]; /* of the GID */
+};
+
 /* The device that is meant, opened. */
 struct vb_open {
   struct ibv_context *context;
   struct vb_device *info; /* to be freed */
-  struct vb_port *port;   /* in *info */
-  struct vb_gid gid;
-  char gid_reason[256];
+  struct vb_port *port;   /* in *info; as it was then, the following, too */
+  struct vb_gid_wish wish;
+  struct vb_place place; /* without a GID while the port has none */
 };
 /* 0; -ENODEV, -EACCES and others of opening, logged. */
 int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_t gid_index,
             struct vb_open *opened);
 void vb_open_close(struct vb_open *opened);
+void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *port);
+
+/* place.c. Of what was read of the port; and read anew: 0; -ENODEV, no GID of the wish's;
+ * -EADDRNOTAVAIL, no LID; logged. *place is left alone then. */
+int vb_place_choose(const struct pst_host *host, const struct vb_open *open,
+                    const struct vb_port *port, struct vb_place *place);
+int vb_place_read(const struct pst_host *host, const struct vb_open *open, struct vb_place *place);
+/* Is it as it was, but for GIDs that came to the table since; is its GID still where it was. */
+bool vb_place_holds(const struct vb_open *open, const struct vb_place *place);
+bool vb_place_has_gid(const struct vb_open *open, const struct vb_place *place);
 /* A plugin's probe(). */
 int vb_probe(struct pst_probe *probe);
 

@@ -219,8 +219,8 @@ static void cm_resolve(struct pst_endpoint *endpoint)
     fail(endpoint, -errno, "rdma_create_id");
     return;
   }
-  if (rdma_resolve_addr(cm->id, rc_cm_address(device, device->open.gid.raw, 0, &own),
-                        rc_cm_address(device, peer->gid, peer->cm_port, &other), RESOLVE_MS) == 0)
+  if (rdma_resolve_addr(cm->id, rc_cm_address(endpoint, endpoint->where.gid.raw, 0, &own),
+                        rc_cm_address(endpoint, peer->gid, peer->cm_port, &other), RESOLVE_MS) == 0)
     return;
   int error = errno;
   if (!vb_cm_is_passing(RDMA_CM_EVENT_ADDR_ERROR, -error))

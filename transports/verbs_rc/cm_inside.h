@@ -22,7 +22,7 @@ int rc_cm_check(const struct pst_device *device);
 int rc_cm_worker_open(struct pst_worker *worker, uint32_t index);
 void rc_cm_worker_close(struct pst_worker *worker);
 /* Of a RoCE GID. */
-struct sockaddr *rc_cm_address(const struct pst_device *device, const uint8_t gid[16],
+struct sockaddr *rc_cm_address(const struct pst_endpoint *endpoint, const uint8_t gid[16],
                                uint16_t port, struct sockaddr_storage *to);
 /* The kernel finds a device by the address; it has to be the one that the queue pairs are on. */
 bool rc_cm_is_ours(const struct pst_device *device, const struct rdma_cm_id *id);

@@ -53,7 +53,7 @@ void rc_cm_worker_close(struct pst_worker *worker)
   worker->cm = NULL;
 }
 
-struct sockaddr *rc_cm_address(const struct pst_device *device, const uint8_t gid[16],
+struct sockaddr *rc_cm_address(const struct pst_endpoint *endpoint, const uint8_t gid[16],
                                uint16_t port, struct sockaddr_storage *to)
 {
   struct sockaddr_in *v4 = (struct sockaddr_in *)to;
@@ -70,7 +70,7 @@ struct sockaddr *rc_cm_address(const struct pst_device *device, const uint8_t gi
   v6->sin6_port = htobe16(port);
   memcpy(&v6->sin6_addr, gid, 16);
   if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr))
-    v6->sin6_scope_id = device->open.gid.netdev;
+    v6->sin6_scope_id = endpoint->where.gid.netdev;
   return (struct sockaddr *)to;
 }
 
@@ -85,7 +85,7 @@ static int refuse_listening(const struct pst_endpoint *endpoint, uint16_t port, 
   const struct pst_device *device = endpoint->device;
   char address[VB_GID_TEXT];
 
-  vb_gid_address(device->open.gid.raw, address);
+  vb_gid_address(endpoint->where.gid.raw, address);
   if (error == EADDRINUSE)
     RC_LOG(device, PST_LOG_ERROR,
            "%s: port %u of %s is in use by another listener of rdma_cm (`rdma resource show cm_id` "
@@ -113,7 +113,8 @@ int rc_cm_listen(struct pst_endpoint *endpoint)
   if (rdma_create_id(cm->channel, &id, NULL, RDMA_PS_TCP) != 0)
     return refuse_listening(endpoint, (uint16_t)port, errno);
   int error = 0;
-  if (rdma_bind_addr(id, rc_cm_address(device, device->open.gid.raw, (uint16_t)port, &own)) != 0)
+  if (rdma_bind_addr(id, rc_cm_address(endpoint, endpoint->where.gid.raw, (uint16_t)port, &own)) !=
+      0)
     error = errno;
   else if (!rc_cm_is_ours(device, id))
     error = EXDEV;

@@ -30,7 +30,7 @@ static int check_families(const struct pst_endpoint *endpoint, const struct rc_b
       why, sizeof(why),
       "its GID is %s, ours is of the other version of IP (%s); set gid_index, or an address as "
       "`device`, so that both are of one",
-      theirs, endpoint->device->open.gid_reason);
+      theirs, endpoint->where.reason);
   return refuse(endpoint, -EXDEV, why);
 }
 
@@ -237,10 +237,12 @@ void rc_greet(struct pst_endpoint *endpoint)
     return;
   }
   if (endpoint->setup_rc != 0) {
-    snprintf(why, sizeof(why),
-             "the queue pair cannot be set up: %s; the peer's GID may not be reachable (`ip route "
-             "get`, `ip neigh`), its subnet another",
-             strerror(endpoint->setup_rc));
+    snprintf(why, sizeof(why), "the queue pair cannot be set up: %s; %s",
+             strerror(endpoint->setup_rc),
+             endpoint->setup_rc == EADDRNOTAVAIL
+                 ? "the port's GID has changed since its address was told (`ip addr`, `rdma link`)"
+                 : "the peer's GID may not be reachable (`ip route get`, `ip neigh`), its subnet "
+                   "another");
     rc_fail(endpoint, -endpoint->setup_rc, why);
     return;
   }

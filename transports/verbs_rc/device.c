@@ -35,7 +35,6 @@ static int read_device(struct pst_device *device)
 {
   struct vb_open *open = &device->open;
   struct ibv_port_attr port;
-  uint32_t wish = device->path.mtu;
 
   if ((errno = ibv_query_device(open->context, &device->attr)) != 0)
     return refuse(device, "ibv_query_device");
@@ -64,14 +63,11 @@ static int read_device(struct pst_device *device)
                  ? device->attr.max_sge_rd
                  : device->attr.max_sge;
   device->pieces_max = rc_smaller((uint64_t)sges, RC_PIECES_MAX);
-  device->mtu = port.active_mtu;
-  if (wish && vb_mtu_of(wish) < device->mtu)
-    device->mtu = vb_mtu_of(wish);
   device->is_soft = device->attr.vendor_id == SOFT_ROCE_VENDOR;
   snprintf(device->carrier, sizeof(device->carrier), "%s", device->is_soft ? "soft-roce" : "rdma");
   snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
            open->context->device->ibdev_path, open->port->number);
-  device->counter_host = vb_counters_host(&open->gid);
+  device->counter_host = vb_counters_host(&open->place.gid);
   vb_counters_read(device->counter_folder, device->counter_host, &device->port_before);
   return 0;
 }
@@ -109,6 +105,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     pst_struct_read(&made->plan, sizeof(made->plan), in.plan);
   read_options(made, in.options);
   pthread_mutex_init(&made->events, NULL);
+  pthread_mutex_init(&made->place_lock, NULL);
   pthread_mutex_init(&made->domains_lock, NULL);
   int32_t gid = host->option_is_set(in.options, "gid_index")
                     ? (int32_t)host->option_uint(in.options, "gid_index")
@@ -126,8 +123,9 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     return rc;
   }
   RC_LOG(made, PST_LOG_DEBUG, "%s port %u, %s; a peer that does not answer shows after %.2f s",
-         made->open.info->name, made->open.port->number, made->open.gid_reason,
+         made->open.info->name, made->open.port->number, made->open.place.reason,
          (double)vb_silence_ns(&made->path) / 1e9);
+  made->place = made->open.place;
   *device = made;
   return 0;
 }
@@ -139,6 +137,7 @@ void rc_close(struct pst_device *device)
   rc_domain_close(&device->own);
   vb_open_close(&device->open);
   pthread_mutex_destroy(&device->domains_lock);
+  pthread_mutex_destroy(&device->place_lock);
   pthread_mutex_destroy(&device->events);
   free(device);
 }

@@ -89,20 +89,22 @@ static void describe_self(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
   struct rc_blob *own = &endpoint->own;
+  const enum ibv_mtu mtu = endpoint->where.mtu;
+  const uint32_t wish = device->path.mtu;
 
   *own = (struct rc_blob){
       .is_ethernet = device->open.port->is_ethernet,
-      .gid_type = (uint8_t)device->open.gid.type,
-      .mtu = (uint8_t)device->mtu,
+      .gid_type = (uint8_t)endpoint->where.gid.type,
+      .mtu = (uint8_t)(wish && vb_mtu_of(wish) < mtu ? vb_mtu_of(wish) : mtu),
       .rd_atomic = (uint8_t)(device->attr.max_qp_rd_atom < 16 ? device->attr.max_qp_rd_atom : 16),
-      .lid = device->open.port->lid,
+      .lid = endpoint->where.lid,
       .is_sender = endpoint->tx != NULL,
       .is_receiver = endpoint->rx != NULL,
       .is_rma = endpoint->roles & PST_ROLE_RMA,
       .sends = is_sending(endpoint),
       .reconnects = device->reconnect_ns > 0,
       .is_split = endpoint->is_split};
-  memcpy(own->gid, device->open.gid.raw, sizeof(own->gid));
+  memcpy(own->gid, endpoint->where.gid.raw, sizeof(own->gid));
   own->lanes = (uint8_t)endpoint->lane_count;
   for (uint32_t i = 0; i < endpoint->lane_count; i++) {
     const struct rc_lane *lane = &endpoint->lanes[i];
@@ -127,6 +129,38 @@ static void describe_self(struct pst_endpoint *endpoint)
   own->slots = ring->params.slots;
   own->share = endpoint->rx->share;
   grant_with_address(endpoint->rx, own);
+}
+
+static bool is_elsewhere(const struct vb_place *was, const struct vb_place *is)
+{
+  return was->lid != is->lid || was->mtu != is->mtu || was->gid.index != is->gid.index ||
+         memcmp(was->gid.raw, is->gid.raw, sizeof(is->gid.raw)) != 0;
+}
+
+/* Where the port is now: what the peer is told of this endpoint has to be so. */
+static int find_place(struct pst_endpoint *endpoint)
+{
+  struct pst_device *device = endpoint->device;
+  struct vb_place now;
+  int rc = 0;
+
+  rc_events(device);
+  pthread_mutex_lock(&device->place_lock);
+  if (atomic_exchange(&device->place_changes, false) ||
+      !vb_place_holds(&device->open, &device->place)) {
+    rc = vb_place_read(device->host, &device->open, &now);
+    if (rc < 0)
+      atomic_store(&device->place_changes, true);
+    else if (is_elsewhere(&device->place, &now))
+      RC_LOG(device, PST_LOG_INFO, "%s port %u is elsewhere now: LID %u, MTU %u, %s",
+             device->open.info->name, device->open.port->number, now.lid, vb_mtu_bytes(now.mtu),
+             now.reason);
+    if (rc == 0)
+      device->place = now;
+  }
+  endpoint->where = device->place;
+  pthread_mutex_unlock(&device->place_lock);
+  return rc;
 }
 
 static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
@@ -195,7 +229,9 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->lane_count = 1;
   made->connect_by_ns = made->closing.deadline_ns = RC_NEVER;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
-  rc = open_domain(made, &in);
+  rc = find_place(made);
+  if (rc == 0)
+    rc = open_domain(made, &in);
   if (rc == 0)
     rc = open_parts(made, &in);
   if (rc < 0) {

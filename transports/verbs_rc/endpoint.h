@@ -184,6 +184,7 @@ struct pst_endpoint {
   struct rc_cm *cm;         /* NULL: the connection is not rdma_cm's */
   uint32_t max_inline;      /* of all its queue pairs */
   struct ibv_qp_cap given;  /* the queues of the first, as the device made them */
+  struct vb_place where;    /* its port's, as it was opened: what `own` says, too */
   struct rc_blob own, peer;
   enum rc_state state;
   _Atomic int setup; /* of the deferred work: 0 none, 1 under way, 2 through */

@@ -76,6 +76,7 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
   case IBV_EVENT_GID_CHANGE:
     snprintf(port, sizeof(port), "%s port %d", device->open.info->name, event->element.port_num);
     say(device, level_of(event), port, event);
+    atomic_store(&device->place_changes, true);
     break;
   /* Silent on purpose: what they tell is known by other means (the hello, which is that first
    * packet), or is told only to who asked (for SQD, for a limit), which is not done here. */

@@ -80,7 +80,7 @@ static void say_failed(const struct pst_endpoint *endpoint, enum pst_log_level l
          "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Counters of port and "
          "host since the connection began: %s. %s%s%s",
          endpoint->label, device->open.info->name, device->open.port->number, peer,
-         endpoint->peer.qps[0].qpn, why, strerror(-status), counters, device->open.gid_reason,
+         endpoint->peer.qps[0].qpn, why, strerror(-status), counters, endpoint->where.reason,
          then[0] ? ". " : "", then);
 }
 

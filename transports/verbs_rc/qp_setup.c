@@ -8,7 +8,7 @@ static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
   const struct pst_device *device = endpoint->device;
   const struct rc_blob *peer = &endpoint->peer;
   struct vb_peer where = {.is_ethernet = peer->is_ethernet, .lid = peer->lid};
-  uint32_t mtu = peer->mtu < device->mtu ? peer->mtu : (uint32_t)device->mtu;
+  const uint32_t mtu = rc_smaller(peer->mtu, endpoint->own.mtu);
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
                              .path_mtu = (enum ibv_mtu)mtu,
                              .dest_qp_num = other->qpn,
@@ -16,8 +16,11 @@ static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
                              .max_dest_rd_atomic = endpoint->own.rd_atomic,
                              .min_rnr_timer = (uint8_t)device->path.min_rnr_timer};
 
+  /* The peer knows this end by its GID, and an index may be another's by now. */
+  if (!vb_place_has_gid(&device->open, &endpoint->where))
+    return EADDRNOTAVAIL;
   memcpy(where.gid, peer->gid, sizeof(where.gid));
-  vb_address_vector(&device->path, &where, device->open.port->number, device->open.gid.index,
+  vb_address_vector(&device->path, &where, device->open.port->number, endpoint->where.gid.index,
                     &attr.ah_attr);
   int rc = endpoint->cm ? endpoint->device->cm->attributes(endpoint, &attr) : 0;
   return rc ? rc

@@ -120,10 +120,10 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   name_queue_pairs(endpoint, own, sizeof(own));
   if (endpoint->state == RC_NEW) {
     snprintf(text, size, "%s port %u, %s, %s, not connected", device->open.info->name,
-             device->open.port->number, own, device->open.gid_reason);
+             device->open.port->number, own, endpoint->where.reason);
     return 0;
   }
-  uint32_t mtu = endpoint->peer.mtu < device->mtu ? endpoint->peer.mtu : (uint32_t)device->mtu;
+  const uint32_t mtu = rc_smaller(endpoint->peer.mtu, endpoint->own.mtu);
   vb_gid_address(endpoint->peer.gid, peer);
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->cm)
@@ -132,6 +132,6 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u, %s, %s%s, %s",
            device->open.info->name, device->open.port->number, own, endpoint->peer.qps[0].qpn, peer,
            vb_mtu_bytes((enum ibv_mtu)mtu), route, endpoint->own.sends ? "messages by SEND, " : "",
-           queues, device->open.gid_reason);
+           queues, endpoint->where.reason);
   return 0;
 }
