@@ -227,6 +227,24 @@ class Verbs(Case):
         )
         self.fabric = str(description)
 
+    def test_a_host_of_many_devices(self):
+        """Of 40, one may not be opened and two have no RC; each is told as what it is."""
+        fabric = self.folder / "many.yaml"
+        special = {3: ", opens: EACCES", 4: ", transport: iwarp", 5: ", transport: efa"}
+        fabric.write_text("simverbs: 1\nhosts:\n  - name: one\n    devices:\n" + "".join(
+            f"      - {{name: mlx5_{i}{special.get(i, '')}}}\n" for i in range(40)))  # fmt: skip
+        self.fabric = str(fabric)
+        for device in ("mlx5_39", "mlx5_0", "10.1.1.79"):
+            self.run_program("run", self.verbs_config(), "--count", "1000", "--set", f"transport.options.device={device}",
+                             **self.prefix())  # fmt: skip
+        for device, words in (("mlx5_3", "mlx5_3 cannot be opened: Permission denied; give this user"),
+                              ("mlx5_4", "mlx5_4 is iWARP, which has no RDMA WRITE with immediate data"),
+                              ("mlx5_5", "mlx5_5 is not of InfiniBand's transports .EFA"),
+                              ("10.1.1.200", "mlx5_3, which cannot be opened: Permission denied")):  # fmt: skip
+            child = self.run_program("run", self.verbs_config(), "--set", f"transport.options.device={device}", expect=3,
+                                     **self.prefix())  # fmt: skip
+            self.assertRegex(child.stderr, words)
+
     def test_a_device_whose_completion_queues_do_not_grow(self):
         self.plant(caps="resize_cq: false")
         for parts in ({"ring": 4096}, {"ring": 4096, "options": "qps=4"}, {"ring": 2048, "options": "operation=send"}):

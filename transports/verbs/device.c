@@ -51,58 +51,98 @@ void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *
   }
 }
 
-static int read_device(struct ibv_context *context, struct vb_device *to)
+static int read_open(struct ibv_context *context, struct vb_device *to)
 {
   struct ibv_device_attr attr;
   int rc = ibv_query_device(context, &attr);
 
   if (rc != 0)
-    return -rc;
-  snprintf(to->name, sizeof(to->name), "%s", ibv_get_device_name(context->device));
+    return rc;
   snprintf(to->firmware, sizeof(to->firmware), "%s", attr.fw_ver);
-  read_pci(context->device, to->pci);
   to->port_count = attr.phys_port_cnt < VB_PORTS_MAX ? attr.phys_port_cnt : VB_PORTS_MAX;
   for (uint32_t i = 0; i < to->port_count; i++)
     vb_port_read(context, i + 1, &to->ports[i]);
   return 0;
 }
 
-int vb_list(struct vb_device **all, char *why, size_t why_size, char *remedy, size_t remedy_size)
+/* What is known of it without opening it. */
+static void name_device(struct ibv_device *device, struct vb_device *to)
 {
-  int count = 0, opened = 0, error = 0;
+  snprintf(to->name, sizeof(to->name), "%s", ibv_get_device_name(device));
+  to->transport = device->transport_type;
+  read_pci(device, to->pci);
+}
+
+static void read_device(struct ibv_device *device, struct vb_device *to)
+{
+  errno = 0;
+  struct ibv_context *context = ibv_open_device(device);
+
+  if (!context) {
+    to->error = errno ? errno : EIO;
+    return;
+  }
+  to->error = read_open(context, to);
+  ibv_close_device(context);
+}
+
+/* All of them, or the one that is called so; how many were opened. */
+static int read_devices(struct ibv_device **devices, const char *only, struct vb_device *all,
+                        int *count)
+{
+  int opened = 0;
+
+  for (int i = 0; i < *count; i++)
+    name_device(devices[i], &all[i]);
+  for (int i = 0; only[0] && i < *count; i++) {
+    if (!vb_is_called(&all[i], only))
+      continue;
+    all[0] = all[i];
+    *count = 1;
+    read_device(devices[i], &all[0]);
+    return !all[0].error;
+  }
+  for (int i = 0; i < *count; i++) {
+    read_device(devices[i], &all[i]);
+    opened += !all[i].error;
+  }
+  return opened;
+}
+
+static int list_none(struct ibv_device **devices, char *why, size_t why_size, char *remedy,
+                     size_t remedy_size)
+{
+  const int error = devices ? -ENODEV : errno ? -errno : -ENODEV;
+
+  snprintf(why, why_size, "no RDMA device%s%s",
+           error == -ENOSYS ? ": the kernel module ib_uverbs is not loaded"
+           : devices        ? ""
+                            : ": ibv_get_device_list: ",
+           devices || error == -ENOSYS ? "" : strerror(-error));
+  snprintf(remedy, remedy_size, "%s", NO_DEVICE_REMEDY);
+  if (devices)
+    ibv_free_device_list(devices);
+  return error == -ENOSYS ? -ENODEV : error;
+}
+
+int vb_list(const char *only, struct vb_device **all, char *why, size_t why_size, char *remedy,
+            size_t remedy_size)
+{
+  int count = 0;
   struct ibv_device **devices = ibv_get_device_list(&count);
 
-  if (!devices || count == 0) {
-    error = devices ? -ENODEV : errno ? -errno : -ENODEV;
-    snprintf(why, why_size, "no RDMA device%s%s",
-             error == -ENOSYS ? ": the kernel module ib_uverbs is not loaded"
-             : devices        ? ""
-                              : ": ibv_get_device_list: ",
-             devices || error == -ENOSYS ? "" : strerror(-error));
-    snprintf(remedy, remedy_size, "%s", NO_DEVICE_REMEDY);
-    if (devices)
-      ibv_free_device_list(devices);
-    return error == -ENOSYS ? -ENODEV : error;
-  }
-  count = count < (int)VB_DEVICES_MAX ? count : (int)VB_DEVICES_MAX;
+  if (!devices || count == 0)
+    return list_none(devices, why, why_size, remedy, remedy_size);
   struct vb_device *made = calloc((size_t)count, sizeof(*made));
-  for (int i = 0; made && i < count; i++) {
-    struct ibv_context *context = ibv_open_device(devices[i]);
-    if (!context) {
-      error = vb_call_error(errno);
-      continue;
-    }
-    if (read_device(context, &made[opened]) == 0)
-      opened++;
-    ibv_close_device(context);
-  }
+  const int opened = made ? read_devices(devices, only, made, &count) : 0;
   ibv_free_device_list(devices);
-  if (opened) {
+  /* The one that is meant is told as what it is. */
+  if (opened || (made && only[0] && vb_is_called(&made[0], only))) {
     *all = made;
-    return opened;
+    return count;
   }
+  const int error = made ? -made[count - 1].error : -ENOMEM;
   free(made);
-  error = !made ? -ENOMEM : error ? error : -EIO;
   snprintf(why, why_size, "none of the %d RDMA devices can be opened: %s", count, strerror(-error));
   snprintf(remedy, remedy_size,
            "give this user read and write access to /dev/infiniband/uverbs*, and a locked-memory "
@@ -138,18 +178,34 @@ static int choose_place(const struct pst_host *host, struct vb_open *made)
   return 0;
 }
 
+/* RC, and what is like it. */
+static int check_transport(const struct pst_host *host, const struct vb_device *device)
+{
+  if (device->transport == IBV_TRANSPORT_IB)
+    return 0;
+  host->log(host, PST_LOG_ERROR,
+            "%s is %s; choose an adapter of InfiniBand or RoCE, or transport udp", device->name,
+            device->transport == IBV_TRANSPORT_IWARP
+                ? "iWARP, which has no RDMA WRITE with immediate data"
+                : "not of InfiniBand's transports (EFA and usNIC have no RC)");
+  return -EOPNOTSUPP;
+}
+
 static int open_match(const struct pst_host *host, const struct vb_device *device,
                       const struct vb_match *match, struct vb_open *opened)
 {
   struct vb_open made = {.wish = match->wish};
-  struct vb_device *info = malloc(sizeof(*info));
+  int rc = check_transport(host, device);
 
+  if (rc < 0)
+    return rc;
+  struct vb_device *info = malloc(sizeof(*info));
   if (!info)
     return -ENOMEM;
   *info = *device;
   made.info = info;
   made.port = &info->ports[match->port];
-  int rc = choose_place(host, &made);
+  rc = choose_place(host, &made);
   if (rc < 0) {
     free(info);
     return rc;
@@ -193,7 +249,7 @@ int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_
   char why[1280], remedy[512];
   struct vb_device *all = NULL;
   struct vb_match match;
-  int count = vb_list(&all, why, sizeof(why), remedy, sizeof(remedy));
+  int count = vb_list(name, &all, why, sizeof(why), remedy, sizeof(remedy));
 
   if (count < 0) {
     host->log(host, PST_LOG_ERROR, "%s: %s", why, remedy);
@@ -221,10 +277,14 @@ int vb_probe(struct pst_probe *probe)
 {
   struct vb_device *all = NULL;
   int count =
-      vb_list(&all, probe->reason, sizeof(probe->reason), probe->remedy, sizeof(probe->remedy));
+      vb_list("", &all, probe->reason, sizeof(probe->reason), probe->remedy, sizeof(probe->remedy));
 
   for (int i = 0; i < count; i++) {
     char detail[320], port[160];
+    if (all[i].error) {
+      snprintf(detail, sizeof(detail), "cannot be opened: %s", strerror(all[i].error));
+      probe->device(probe->context, all[i].name, detail);
+    }
     for (uint32_t p = 0; p < all[i].port_count; p++) {
       vb_port_text(&all[i].ports[p], port, sizeof(port));
       snprintf(detail, sizeof(detail), "%s%s%s, firmware %s", port, all[i].pci[0] ? ", PCI " : "",

@@ -19,7 +19,6 @@ static inline int vb_call_error(int code)
 }
 
 #define VB_PORTS_MAX 4u
-#define VB_DEVICES_MAX 32u
 
 struct vb_port {
   uint32_t number; /* from 1 */
@@ -36,7 +35,9 @@ struct vb_port {
 /* A device as it is listed. */
 struct vb_device {
   char name[64];
-  char pci[16]; /* "0000:3b:00.0"; "": not on PCI */
+  int error;                         /* errno of opening or asking it, and no ports then */
+  enum ibv_transport_type transport; /* RC and what is like it are of IBV_TRANSPORT_IB alone */
+  char pci[16];                      /* "0000:3b:00.0"; "": not on PCI */
   char firmware[64];
   uint32_t port_count;
   struct vb_port ports[VB_PORTS_MAX];
@@ -54,13 +55,17 @@ struct vb_match {
  * netdev of that name, 0 for none. 0, or -ENODEV, with `why`, which names those there are. */
 int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint32_t port,
              uint32_t netdev, struct vb_match *match, char *why, size_t size);
+/* As its name or its PCI address, with or without the domain. */
+bool vb_is_called(const struct vb_device *device, const char *name);
 /* "port 1 active, Ethernet, 25 Gbit/s, 192.0.2.1 (RoCE v2)" */
 void vb_port_text(const struct vb_port *port, char *text, size_t size);
 /* Width times speed; codes as in struct ibv_port_attr. */
 uint32_t vb_port_mbps(uint32_t width, uint32_t speed);
 
-/* What is there. How many; -errno with `why` and `remedy` when none is or none opens. */
-int vb_list(struct vb_device **all, char *why, size_t why_size, char *remedy, size_t remedy_size);
+/* What is there; where `only` is the verbs name or the PCI address of one, that one, and no other
+ * is opened. How many; -errno with `why` and `remedy` when none is or none opens. */
+int vb_list(const char *only, struct vb_device **all, char *why, size_t why_size, char *remedy,
+            size_t remedy_size);
 
 /* Where a port is on its network, at some time. */
 struct vb_place {

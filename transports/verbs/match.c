@@ -46,14 +46,18 @@ static void list(const struct vb_device *all, uint32_t count, char *text, size_t
   char port[160];
 
   text[0] = '\0';
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; i < count; i++) {
     for (uint32_t p = 0; p < all[i].port_count; p++) {
       vb_port_text(&all[i].ports[p], port, sizeof(port));
       vb_text_add(text, size, "%s%s: %s", text[0] ? "; " : "", all[i].name, port);
     }
+    if (all[i].error)
+      vb_text_add(text, size, "%s%s, which cannot be opened: %s", text[0] ? "; " : "", all[i].name,
+                  strerror(all[i].error));
+  }
 }
 
-static bool is_called(const struct vb_device *device, const char *name)
+bool vb_is_called(const struct vb_device *device, const char *name)
 {
   if (strcmp(device->name, name) == 0)
     return true;
@@ -85,9 +89,10 @@ static uint32_t find(const struct vb_device *all, uint32_t count, enum by by, co
   for (uint32_t i = 0; i < count; i++)
     for (uint32_t p = 0; p < all[i].port_count; p++) {
       const struct vb_port *port = &all[i].ports[p];
-      if ((number && port->number != number) || (name && !is_called(&all[i], name)) ||
+      if ((number && port->number != number) || (name && !vb_is_called(&all[i], name)) ||
           ((by == BY_GID || by == BY_GID_HERE) &&
            !has_gid(port, &match->wish, by == BY_GID_HERE)) ||
+          (!name && all[i].transport != IBV_TRANSPORT_IB) ||
           (by == BY_STATE && port->state != IBV_PORT_ACTIVE))
         continue;
       if (found++)
@@ -97,6 +102,16 @@ static uint32_t find(const struct vb_device *all, uint32_t count, enum by by, co
       match->wish.is_ethernet = port->is_ethernet;
     }
   return found;
+}
+
+/* It is there, and this process may not have it. */
+static const struct vb_device *find_closed(const struct vb_device *all, uint32_t count,
+                                           const char *name)
+{
+  for (uint32_t i = 0; name[0] && i < count; i++)
+    if (all[i].error && vb_is_called(&all[i], name))
+      return &all[i];
+  return NULL;
 }
 
 int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint32_t port,
@@ -125,7 +140,13 @@ int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint
     return 0;
   }
   list(all, count, there, sizeof(there));
-  if (name[0])
+  const struct vb_device *closed = find_closed(all, count, name);
+  if (closed)
+    snprintf(why, size,
+             "%s cannot be opened: %s; give this user read and write access to "
+             "/dev/infiniband/uverbs*, hand that to the container, and see `ulimit -l`",
+             closed->name, strerror(closed->error));
+  else if (name[0])
     snprintf(why, size,
              "device \"%s\"%s not found (tried verbs name, netdev, IP, PCI address). Available: %s",
              name, port ? " with that port" : "", there[0] ? there : "none");

@@ -63,6 +63,13 @@ static bool has_opcode(enum sim_qp_kind kind, uint32_t opcode)
   }
 }
 
+/* iWARP's RDMA protocol has no immediate data: RFC 5040. */
+static bool lacks_immediate(const struct sim_qp *qp, uint32_t opcode)
+{
+  return (opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_SEND_WITH_IMM) &&
+         qp->qp.context->device->transport_type == IBV_TRANSPORT_IWARP;
+}
+
 static bool may_be_inline(uint32_t opcode)
 {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
@@ -138,7 +145,7 @@ int sim_post_add(struct sim_qp *qp, const struct sim_wqe *wqe)
 {
   struct sim_sq *sq = qp->sq;
   struct fab_qp *entry = sim_fab_qp(qp);
-  if (!sq || !has_opcode(qp->kind, wqe->opcode))
+  if (!sq || !has_opcode(qp->kind, wqe->opcode) || lacks_immediate(qp, wqe->opcode))
     return EINVAL;
   enum ibv_qp_state state = atomic_load_explicit(&entry->state, memory_order_relaxed);
   if (state == IBV_QPS_RESET || state == IBV_QPS_INIT || state == IBV_QPS_RTR)

@@ -125,6 +125,8 @@ struct fab_device {
   uint16_t number; /* of the host's: uverbsN */
   __be64 guid;
   uint32_t vendor_id; /* enum fab_vendor */
+  uint8_t transport;  /* enum ibv_transport_type */
+  int open_error;     /* errno of ibv_open_device; 0: it opens */
   struct fab_caps caps;
   struct fab_port ports[FAB_PORTS]; /* port 1 first */
   pthread_mutex_t atomics;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Subnets, routers, hosts and devices of a description. */
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,11 @@
 
 static const char *const mtu_words[] = {"256", "512", "1024", "2048", "4096", NULL};
 static const char *const vendor_words[] = {"mellanox", "soft-roce", NULL};
+static const char *const transport_words[] = {"ib", "iwarp", "efa", NULL};
+static const uint8_t transports[] = {IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP,
+                                     IBV_TRANSPORT_UNSPECIFIED};
+static const char *const open_words[] = {"yes", "EACCES", "EPERM", "ENOMEM", NULL};
+static const int open_errors[] = {0, EACCES, EPERM, ENOMEM};
 static const uint32_t vendor_ids[] = {FAB_VENDOR_MELLANOX, FAB_VENDOR_SOFT_ROCE};
 
 /* enum ibv_mtu */
@@ -223,6 +229,9 @@ static void describe_device(struct describe *d, const struct node *node)
       {{.name = "name", .type = RULE_STRING, .help = "as in mlx5_0"}, true},
       {{.name = "caps", .type = RULE_NODE}, false},
       {{.name = "ports", .type = RULE_NODE}, false},
+      {{.name = "transport", .type = RULE_ENUM, .choices = transport_words, .default_value = "ib"},
+       false},
+      {{.name = "opens", .type = RULE_ENUM, .choices = open_words, .default_value = "yes"}, false},
       {{.name = "vendor", .type = RULE_ENUM, .choices = vendor_words, .default_value = "mellanox"},
        false},
   };
@@ -246,7 +255,9 @@ static void describe_device(struct describe *d, const struct node *node)
   device->number = (uint16_t)before;
   device->guid = fab_guid(f->hosts, before);
   device->used = 1;
-  device->vendor_id = vendor_ids[taken[3].value.number];
+  device->vendor_id = vendor_ids[taken[5].value.number];
+  device->transport = transports[taken[3].value.number];
+  device->open_error = open_errors[taken[4].value.number];
   fab_caps_default(&device->caps, device->vendor_id);
   if (taken[1].node)
     describe_caps(d, taken[1].node, &device->caps);

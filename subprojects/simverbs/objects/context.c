@@ -16,6 +16,8 @@ struct sim_context *sim_context_open(struct sim_device *device)
   if (!error && fab->device[device->number].removed)
     error = ENODEV;
   if (!error)
+    error = fab->device[device->number].open_error;
+  if (!error)
     error = sim_nic_start();
   if (error)
     return sim_fail(error);

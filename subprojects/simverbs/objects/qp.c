@@ -54,6 +54,9 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr, const struct sim
     return EINVAL;
   if (dv && dv->kind && !caps->dc)
     return EOPNOTSUPP;
+  if (sim_context_of(attr->pd->context)->device->dev.transport_type == IBV_TRANSPORT_UNSPECIFIED &&
+      kind != SIM_UD)
+    return EOPNOTSUPP;
   if (kind == SIM_DCT)
     return check_dct(attr);
   const struct ibv_qp_cap *cap = &attr->cap;

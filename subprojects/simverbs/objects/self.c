@@ -31,8 +31,10 @@ static struct sim_device *make_device(uint32_t number)
     return NULL;
   device->number = number;
   device->guid = from->guid;
-  device->dev.node_type = IBV_NODE_CA;
-  device->dev.transport_type = IBV_TRANSPORT_IB;
+  device->dev.transport_type = from->transport;
+  device->dev.node_type = from->transport == IBV_TRANSPORT_IB      ? IBV_NODE_CA
+                          : from->transport == IBV_TRANSPORT_IWARP ? IBV_NODE_RNIC
+                                                                   : IBV_NODE_UNSPECIFIED;
   snprintf(device->dev.name, sizeof(device->dev.name), "%s", from->name);
   snprintf(device->dev.dev_name, sizeof(device->dev.dev_name), "uverbs%u", from->number);
   snprintf(device->dev.dev_path, sizeof(device->dev.dev_path), "/sys/class/infiniband_verbs/%s",

@@ -63,9 +63,61 @@ static void test_a_port_that_no_subnet_manager_has_seen(void **state)
   assert_int_equal(ibv_close_device(context), 0);
 }
 
+static void test_a_device_that_may_not_be_opened(void **state)
+{
+  (void)state;
+  errno = 0;
+  assert_null(open_named("closed0"));
+  assert_int_equal(errno, EACCES);
+}
+
+/* A queue pair by the declared operations; NULL: errno. */
+static struct ibv_qp *create_rc(struct ibv_context *context, struct ibv_cq **cq, struct ibv_pd **pd)
+{
+  *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+  *pd = ibv_alloc_pd(context);
+  assert_non_null(*cq);
+  assert_non_null(*pd);
+  struct ibv_qp_init_attr init = {.send_cq = *cq,
+                                  .recv_cq = *cq,
+                                  .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1},
+                                  .qp_type = IBV_QPT_RC};
+  errno = 0;
+  return ibv_create_qp(*pd, &init);
+}
+
+static void test_transports_without_all_of_rc(void **state)
+{
+  (void)state;
+  struct ibv_context *iwarp = open_named("iwarp0"), *efa = open_named("efa0");
+  struct ibv_cq *cqs[2];
+  struct ibv_pd *pds[2];
+  struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}, *bad = NULL;
+  assert_non_null(iwarp);
+  assert_non_null(efa);
+  assert_int_equal(iwarp->device->transport_type, IBV_TRANSPORT_IWARP);
+  assert_int_equal(iwarp->device->node_type, IBV_NODE_RNIC);
+  assert_int_equal(efa->device->transport_type, IBV_TRANSPORT_UNSPECIFIED);
+  assert_null(create_rc(efa, &cqs[0], &pds[0]));
+  assert_int_equal(errno, EOPNOTSUPP);
+  struct ibv_qp *qp = create_rc(iwarp, &cqs[1], &pds[1]);
+  assert_non_null(qp);
+  assert_int_equal(ibv_post_send(qp, &wr, &bad), EINVAL);
+  assert_ptr_equal(bad, &wr);
+  assert_int_equal(ibv_destroy_qp(qp), 0);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(ibv_destroy_cq(cqs[i]), 0);
+    assert_int_equal(ibv_dealloc_pd(pds[i]), 0);
+  }
+  assert_int_equal(ibv_close_device(iwarp), 0);
+  assert_int_equal(ibv_close_device(efa), 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_device_that_may_not_be_opened),
+      cmocka_unit_test(test_transports_without_all_of_rc),
       cmocka_unit_test(test_a_port_that_no_subnet_manager_has_seen),
       cmocka_unit_test(test_completion_queues_that_stay_as_they_are),
       cmocka_unit_test(test_gids_of_other_namespaces_are_there),

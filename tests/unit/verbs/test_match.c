@@ -121,6 +121,31 @@ static void by_netdev_of_this_namespace(void **state)
   all[0].ports[1].gids[0].netdev = 3;
 }
 
+static void a_device_that_cannot_be_opened(void **state)
+{
+  (void)state;
+  const struct vb_device before = all[1];
+  all[1].error = EACCES;
+  all[1].port_count = 0;
+  assert_int_equal(match(3, "mlx5_1", 0, 0), -ENODEV);
+  assert_non_null(strstr(why, "mlx5_1 cannot be opened: Permission denied; give this user"));
+  assert_int_equal(match(3, "mlx5_9", 0, 0), -ENODEV);
+  assert_non_null(strstr(why, "mlx5_1, which cannot be opened: Permission denied"));
+  all[1] = before;
+}
+
+/* One without RC is not chosen unless it is named. */
+static void of_another_transport(void **state)
+{
+  (void)state;
+  all[2].transport = IBV_TRANSPORT_IWARP;
+  assert_int_equal(match(3, "", 0, 0), 0);
+  is(0, 1);
+  assert_int_equal(match(3, "rxe0", 0, 0), 0);
+  is(2, 0);
+  all[2].transport = IBV_TRANSPORT_IB;
+}
+
 static void nothing_said(void **state)
 {
   (void)state;
@@ -165,6 +190,8 @@ int main(void)
       cmocka_unit_test(by_address),
       cmocka_unit_test(by_netdev),
       cmocka_unit_test(by_netdev_of_this_namespace),
+      cmocka_unit_test(a_device_that_cannot_be_opened),
+      cmocka_unit_test(of_another_transport),
       cmocka_unit_test(nothing_said),
       cmocka_unit_test(unknown_name_lists_what_there_is),
       cmocka_unit_test(rates),
