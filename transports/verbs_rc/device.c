@@ -181,6 +181,20 @@ static int check(const struct pst_device *device, const struct pst_mr_params *in
   return pst_mr_params_check(device->host, in, region, wrong);
 }
 
+/* A FLUSH is a READ behind the WRITEs. Of what is written and not read it has one byte. */
+static int register_flush(struct pst_device *device, const struct pst_mr_params *in,
+                          struct pst_mr *mr, char reason[160])
+{
+  const uint32_t changes = PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
+
+  if (!(in->access & changes) || (in->access & PST_ACCESS_REMOTE_READ))
+    return 0;
+  int rc = vb_mr_register(device->host, &mr->domain->mrs, in->region, in->offset, 1,
+                          IBV_ACCESS_REMOTE_READ, false, &mr->flush, reason);
+  mr->has_flush = rc == 0;
+  return rc;
+}
+
 int rc_mr_register(struct pst_device *device, const struct pst_mr_params *params,
                    struct pst_mr **mr)
 {
@@ -212,6 +226,12 @@ int rc_mr_register(struct pst_device *device, const struct pst_mr_params *params
     free(made);
     return rc;
   }
+  rc = register_flush(device, &in, made, reason);
+  if (rc < 0) {
+    tell_path(in.path, device, &made->verbs, reason);
+    rc_mr_deregister(device, made);
+    return rc;
+  }
   made->length = in.length;
   made->offset = in.offset;
   made->access = in.access;
@@ -228,6 +248,8 @@ void rc_mr_deregister(struct pst_device *device, struct pst_mr *mr)
   (void)device;
   if (!mr)
     return;
+  if (mr->has_flush)
+    vb_mr_close(&mr->flush);
   vb_mr_close(&mr->verbs);
   rc_domain_give(mr->domain);
   free(mr);

@@ -104,6 +104,9 @@ struct pst_remote {
   uint64_t address;
   uint64_t length;
   uint32_t rkey;
+  uint32_t flush_rkey; /* of its first byte, to be read by a FLUSH */
+  bool has_flush;
+  bool is_relaxed; /* WRITEs into it may pass one another */
   uint32_t access; /* enum pst_access: the remote ones */
   struct pst_remote *next;
   struct pst_remote *next_unflushed;
@@ -113,6 +116,8 @@ struct pst_remote {
 struct pst_mr {
   struct rc_domain *domain;
   struct vb_mr verbs;
+  struct vb_mr flush; /* of its first byte, which a FLUSH reads where the rest may not be read */
+  bool has_flush;
   uint64_t length;
   uint64_t offset; /* in the region */
   uint32_t lkey;

@@ -121,7 +121,8 @@ static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, 
   return went;
 }
 
-/* Those at the front; *is_cut: a FLUSH follows, for which they have to be posted first. */
+/* Those at the front; *is_cut: a FLUSH or a fenced request follows, for which they have to be
+ * posted first. */
 static int post_some(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
                      uint32_t *wait, bool *is_cut)
 {
@@ -150,7 +151,7 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
       *is_cut = taken > 0;
       if (*is_cut)
         break;
-      const int read = rc_flush_others(endpoint);
+      const int read = rc_flush_others(endpoint, request);
       if (read < 0 && read != -EAGAIN)
         return broken(endpoint, read);
       if (read < 0) {
@@ -158,6 +159,12 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
         break;
       }
       from = endpoint->sq_head;
+      if (request->opcode == PST_OP_SEND) { /* by another queue pair: once these are done */
+        endpoint->rma_before = from;
+        is_fenced = true;
+        why = PST_WAIT_QUEUE;
+        break;
+      }
     }
     build(endpoint, from + taken, request);
     some = 1;

@@ -230,11 +230,13 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
 void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                     const struct pst_request *request);
-/* Is there more to be read than a FLUSH does by itself? Then this comes before it, behind all that
- * was built: 0; -EAGAIN: some were read, and there is no room for others now; -errno: post failed.
+/* Is there more to be read than a FLUSH does by itself, or is a fenced WRITE or atomic to find
+ * WRITEs into other ranges placed, which the fence waits for then? Then this comes before it,
+ * behind all that was built: 0; -EAGAIN: some were read, and there is no room for others now;
+ * -errno: post failed.
  */
 bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request);
-int rc_flush_others(struct pst_endpoint *endpoint);
+int rc_flush_others(struct pst_endpoint *endpoint, const struct pst_request *request);
 /* A WRITE names it. */
 void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote);
 

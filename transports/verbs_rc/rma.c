@@ -14,18 +14,25 @@ struct packed {
   uint8_t magic[8];
   uint64_t address, length;
   uint32_t rkey, access;
-  uint64_t zero;
+  uint32_t flush_rkey, flags; /* of what may be read the same key */
 };
+#define HAS_FLUSH 1u
+#define IS_RELAXED 2u
 _Static_assert(sizeof(struct packed) == RC_REMOTE_BYTES, "of one length, without gaps");
 
 int rc_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
 {
-  struct packed packed = {.address = htobe64(mr->verbs.address),
-                          .length = htobe64(mr->length),
-                          .rkey = htobe32(mr->verbs.mr->rkey),
-                          .access = htobe32(mr->access & RC_REMOTE_ACCESS)};
+  const struct ibv_mr *flush = mr->has_flush                         ? mr->flush.mr
+                               : mr->access & PST_ACCESS_REMOTE_READ ? mr->verbs.mr
+                                                                     : NULL;
+  struct packed packed = {
+      .address = htobe64(mr->verbs.address),
+      .length = htobe64(mr->length),
+      .rkey = htobe32(mr->verbs.mr->rkey),
+      .access = htobe32(mr->access & RC_REMOTE_ACCESS),
+      .flush_rkey = htobe32(flush ? flush->rkey : 0),
+      .flags = htobe32((flush ? HAS_FLUSH : 0) | (device->relaxed ? IS_RELAXED : 0))};
 
-  (void)device;
   memcpy(packed.magic, magic, sizeof(magic));
   return mr->access & RC_REMOTE_ACCESS ? pst_blob_write(blob, &packed, sizeof(packed)) : -EACCES;
 }
@@ -34,7 +41,8 @@ int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote)
 {
   struct packed packed = {0};
-  const bool is_ours = pst_blob_read(blob, &packed, sizeof(packed)) && packed.zero == 0 &&
+  const bool is_ours = pst_blob_read(blob, &packed, sizeof(packed)) &&
+                       be32toh(packed.flags) <= (HAS_FLUSH | IS_RELAXED) &&
                        memcmp(packed.magic, magic, sizeof(magic)) == 0;
   const uint64_t address = be64toh(packed.address), length = be64toh(packed.length);
   const uint32_t access = be32toh(packed.access);
@@ -48,7 +56,8 @@ int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   }
   struct pst_worker *worker = endpoint->worker;
   /* What a FLUSH reads of what can be read. */
-  int rc = !worker->scratch_mr && (access & PST_ACCESS_REMOTE_READ)
+  const uint32_t flags = be32toh(packed.flags);
+  int rc = !worker->scratch_mr && (flags & HAS_FLUSH)
                ? rc_pages_open(&worker->device->own, NULL, "FLUSHes", RC_SCRATCH_BYTES,
                                &worker->scratch, &worker->scratch_mr)
                : 0;
@@ -61,6 +70,9 @@ int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                               .address = address,
                               .length = length,
                               .rkey = be32toh(packed.rkey),
+                              .flush_rkey = be32toh(packed.flush_rkey),
+                              .has_flush = flags & HAS_FLUSH,
+                              .is_relaxed = flags & IS_RELAXED,
                               .access = access,
                               .next = endpoint->remotes};
   endpoint->remotes = made;
@@ -137,7 +149,7 @@ int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
 
 static void is_to_flush(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
-  if (remote->is_unflushed || remote->length == 0 || !(remote->access & PST_ACCESS_REMOTE_READ))
+  if (remote->is_unflushed || remote->length == 0 || !remote->has_flush)
     return;
   remote->is_unflushed = true;
   remote->next_unflushed = endpoint->unflushed;
@@ -214,7 +226,7 @@ static void build_read(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 
   wr->opcode = IBV_WR_RDMA_READ;
   wr->wr.rdma.remote_addr = remote->address;
-  wr->wr.rdma.rkey = remote->rkey;
+  wr->wr.rdma.rkey = remote->flush_rkey;
   wr->sg_list[0] = (struct ibv_sge){
       .addr = (uintptr_t)worker->scratch, .length = 1, .lkey = worker->scratch_mr->lkey};
   wr->num_sge = 1;
@@ -226,7 +238,7 @@ void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 {
   struct pst_remote *remote = request->u.rma.remote;
 
-  if (!remote || !(remote->access & PST_ACCESS_REMOTE_READ) || remote->length == 0)
+  if (!remote || !remote->has_flush || remote->length == 0)
     remote = endpoint->unflushed;
   wr->opcode = IBV_WR_RDMA_WRITE;
   wr->wr.rdma.remote_addr = 0;
@@ -235,10 +247,33 @@ void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
     build_read(endpoint, wr, remote);
 }
 
+/* The range that a fenced WRITE or atomic changes; one queue pair's WRITEs into one range keep
+ * their order by themselves, unless its owner lets them pass one another. */
+static const struct pst_remote *kept_by_order(const struct pst_request *request)
+{
+  const struct pst_remote *remote =
+      request->opcode == PST_OP_WRITE ? request->u.rma.remote : request->u.atomic.remote;
+
+  return remote && !remote->is_relaxed ? remote : NULL;
+}
+
+static bool is_behind_writes(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  const struct pst_remote *first = endpoint->unflushed;
+
+  if (request->opcode == PST_OP_SEND) /* of one queue pair a message's completion is behind them */
+    return (request->flags & PST_REQUEST_FENCE) && first && endpoint->lane_count > 1;
+  return (request->flags & PST_REQUEST_FENCE) &&
+         (request->opcode == PST_OP_WRITE || request->opcode == PST_OP_FETCH_ADD ||
+          request->opcode == PST_OP_COMPARE_SWAP) &&
+         first && (first->next_unflushed || first != kept_by_order(request));
+}
+
 bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  return request->opcode == PST_OP_FLUSH && !request->u.rma.remote && endpoint->unflushed &&
-         endpoint->unflushed->next_unflushed;
+  if (request->opcode != PST_OP_FLUSH)
+    return is_behind_writes(endpoint, request);
+  return !request->u.rma.remote && endpoint->unflushed && endpoint->unflushed->next_unflushed;
 }
 
 static int read_one(struct pst_endpoint *endpoint, struct pst_remote *remote)
@@ -253,11 +288,13 @@ static int read_one(struct pst_endpoint *endpoint, struct pst_remote *remote)
   return rc_queue_push_own(endpoint);
 }
 
-int rc_flush_others(struct pst_endpoint *endpoint)
+int rc_flush_others(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
+  /* A FLUSH reads the last one itself. */
+  const bool leaves_one = request->opcode == PST_OP_FLUSH;
   int rc = 0;
 
-  while (rc == 0 && endpoint->unflushed->next_unflushed)
+  while (rc == 0 && endpoint->unflushed && (!leaves_one || endpoint->unflushed->next_unflushed))
     rc = rc_queue_own_room(endpoint) > RC_SPARE_SENDS / 2 ? read_one(endpoint, endpoint->unflushed)
                                                           : -EAGAIN;
   return rc;

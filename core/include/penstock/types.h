@@ -212,10 +212,10 @@ enum pst_opcode {
 
 /* Every transport takes these. */
 enum pst_request_flag {
-  /* Start only when all earlier READs and atomics of this endpoint are done, and
-   * take effect at the peer after all its earlier WRITEs (IBV_SEND_FENCE;
-   * InfiniBand Architecture Specification 1.4, 10.8.3.3). Without it, SENDs and
-   * WRITEs have no order among each other. */
+  /* Start only when all earlier READs and atomics of this endpoint are done (IBV_SEND_FENCE;
+   * InfiniBand Architecture Specification 1.4, 10.8.3.3), and take effect at the peer after all its
+   * earlier WRITEs: who has the message, or sees in memory what this WRITE or atomic changed, sees
+   * what they wrote. Without it, SENDs and WRITEs have no order among each other. */
   PST_REQUEST_FENCE = 1u << 0,
   /* SEND: no other request names these bytes until DONE, so the limits.send_headroom
    * bytes before them may be written. Without it a transport gathers its header. */

@@ -49,6 +49,7 @@ struct sim_sq {
   uint32_t path_topology;
   uint32_t answer_topology, answer_number; /* acknowledgements from there were found to come */
   uint32_t checked;                        /* strict: requests before this one were compared */
+  struct sim_late *late;                   /* a WRITE that is acknowledged and not placed */
   uint64_t *stream_errors;                 /* a bit each; stream_words of them */
   uint32_t stream_words;
 };
@@ -131,6 +132,19 @@ struct sim_message {
 };
 /* The target's lock is held, and everything on the way to it is checked. */
 struct sim_outcome sim_respond(struct fab_qp *to, const struct sim_message *message);
+
+/* late.c: WRITEs that are placed after their acknowledgement, where the target's device has
+ * `late_writes`. True: this one is, or will be; its region is locked. */
+bool sim_late_takes(const struct fab_qp *to, const struct sim_message *message,
+                    const struct fab_mr *mr);
+/* Places what `from` has waiting before a completion (bytes NULL), or before a READ or an atomic of
+ * the region that it goes into. No region is locked. */
+void sim_late_before(const struct fab_qp *from, const struct sim_bytes *bytes);
+/* Before a WRITE, which passes none of its own way. */
+void sim_late_before_write(const struct fab_qp *from, uint32_t rkey);
+void sim_late_place(struct sim_qp *qp);
+/* Places it if it is due; when it will be, or 0. */
+uint64_t sim_late_due(struct sim_qp *qp);
 
 /* Windows: what a request does to the keys of its own device. */
 struct sim_outcome sim_bind(struct sim_qp *qp, const struct sim_slot *slot);

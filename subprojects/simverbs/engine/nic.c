@@ -70,6 +70,10 @@ static uint64_t serve_qp(struct sim_qp *qp)
       atomic_store(&entry->attention, 0);
       sim_sq_run(qp);
       wake = sq->wake_ns;
+      const uint64_t late = sq->late ? sim_late_due(qp) : 0;
+      atomic_store(&sq->waits, sq->next != sq->head || sq->late);
+      if (late && (!wake || late < wake))
+        wake = late;
       atomic_store(&sq->attention, false);
       pthread_mutex_unlock(&sq->lock);
     }

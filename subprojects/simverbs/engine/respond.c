@@ -251,6 +251,8 @@ static struct sim_outcome receive(struct fab_qp *to, const struct sim_message *m
     status = IBV_WC_LOC_ACCESS_ERR;
   if (error == ESRCH)
     return (struct sim_outcome){.fate = SIM_LOST};
+  if (fab->device[to->device].caps.late_writes)
+    sim_late_before(message->from, NULL);
   complete(to, message, recv, status, &scattered);
   if (status == IBV_WC_LOC_LEN_ERR)
     return refuse(to, IBV_WC_REM_INV_REQ_ERR);
@@ -273,6 +275,18 @@ static struct sim_outcome reach(struct fab_qp *to, const struct sim_slot *slot, 
   return status ? refuse(to, status) : done(0);
 }
 
+/* Of a READ or an atomic, which passes no WRITE on its way. */
+static struct sim_outcome reach_again(struct fab_qp *to, const struct sim_message *message,
+                                      uint32_t access, struct fab_mr **mr, struct sim_bytes *bytes)
+{
+  struct sim_outcome outcome = reach(to, message->slot, access, mr, bytes);
+  if (outcome.fate != SIM_DONE || !*mr || !fab->device[to->device].caps.late_writes)
+    return outcome;
+  sim_release(*mr);
+  sim_late_before(message->from, bytes);
+  return reach(to, message->slot, access, mr, bytes);
+}
+
 static struct sim_outcome write_to(struct fab_qp *to, const struct sim_message *message)
 {
   const struct sim_slot *slot = message->slot;
@@ -280,13 +294,15 @@ static struct sim_outcome write_to(struct fab_qp *to, const struct sim_message *
   struct sim_bytes bytes;
   const struct fab_recv *recv = NULL;
   bool imm = slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  if (fab->device[to->device].caps.late_writes)
+    sim_late_before_write(message->from, slot->rkey);
   struct sim_outcome outcome = reach(to, slot, IBV_ACCESS_REMOTE_WRITE, &mr, &bytes);
   if (outcome.fate != SIM_DONE)
     return outcome;
   if (imm)
     recv = take(to);
   int error = 0;
-  if (mr && (!imm || recv))
+  if (mr && (!imm || recv) && (imm || !sim_late_takes(to, message, mr)))
     error = sim_move(message->data, 0, &bytes, true);
   if (mr)
     sim_release(mr);
@@ -294,8 +310,11 @@ static struct sim_outcome write_to(struct fab_qp *to, const struct sim_message *
     return not_ready(to);
   if (error)
     return broken(to, error);
-  if (imm)
+  if (imm) {
+    if (fab->device[to->device].caps.late_writes)
+      sim_late_before(message->from, NULL);
     complete(to, message, recv, IBV_WC_SUCCESS, NULL);
+  }
   return done(slot->length);
 }
 
@@ -305,7 +324,7 @@ static struct sim_outcome read_from(struct fab_qp *to, const struct sim_message 
   struct sim_bytes bytes;
   if (!to->max_dest_rd_atomic && to->kind == SIM_RC)
     return refuse(to, IBV_WC_REM_INV_REQ_ERR);
-  struct sim_outcome outcome = reach(to, message->slot, IBV_ACCESS_REMOTE_READ, &mr, &bytes);
+  struct sim_outcome outcome = reach_again(to, message, IBV_ACCESS_REMOTE_READ, &mr, &bytes);
   if (outcome.fate != SIM_DONE || !mr)
     return outcome;
   int error = sim_move(message->data, 0, &bytes, false);
@@ -321,7 +340,7 @@ static struct sim_outcome change(struct fab_qp *to, const struct sim_message *me
   if ((slot->remote_addr & 7) || (!to->max_dest_rd_atomic && to->kind == SIM_RC) ||
       fab->device[to->device].caps.atomic_cap == IBV_ATOMIC_NONE)
     return refuse(to, IBV_WC_REM_INV_REQ_ERR);
-  struct sim_outcome outcome = reach(to, slot, IBV_ACCESS_REMOTE_ATOMIC, &mr, &bytes);
+  struct sim_outcome outcome = reach_again(to, message, IBV_ACCESS_REMOTE_ATOMIC, &mr, &bytes);
   if (outcome.fate != SIM_DONE)
     return outcome;
   uint64_t value = 0, result;

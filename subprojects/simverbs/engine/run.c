@@ -213,5 +213,5 @@ void sim_sq_run(struct sim_qp *qp)
 {
   struct sim_sq *sq = qp->sq;
   go_through(qp);
-  atomic_store_explicit(&sq->waits, sq->next != sq->head, memory_order_relaxed);
+  atomic_store_explicit(&sq->waits, sq->next != sq->head || sq->late, memory_order_relaxed);
 }

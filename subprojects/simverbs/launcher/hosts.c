@@ -168,6 +168,7 @@ static const struct cap {
     CAP(dc, 1),
     CAP(log_max_streams, 15),
     CAP(log_max_errored, 15),
+    CAP(late_writes, 1),
     CAP(resize_cq, 1),
     CAP(last_wqe, 1),
     CAP_OF(atomic_cap, IBV_ATOMIC_GLOB, atomic_words),

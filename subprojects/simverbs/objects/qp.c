@@ -232,6 +232,11 @@ int sim_qp_destroy(struct sim_qp *qp)
 {
   struct fab_qp *entry = sim_fab_qp(qp);
   hold(qp, -1);
+  if (qp->sq) {
+    pthread_mutex_lock(&qp->sq->lock);
+    sim_late_place(qp);
+    pthread_mutex_unlock(&qp->sq->lock);
+  }
   sim_qp_lock(entry);
   atomic_store(&entry->state, IBV_QPS_RESET);
   atomic_store(&entry->number, 0);

@@ -25,13 +25,16 @@ struct wish usual(void)
                        .dest_rd_atomic = 1};
 }
 
-static struct ibv_context *open_device(void)
+static struct ibv_context *open_device(const char *name)
 {
-  int count;
+  int count, at = 0;
   struct ibv_device **devices = ibv_get_device_list(&count);
   assert_non_null(devices);
   assert_true(count > 0);
-  struct ibv_context *context = ibv_open_device(devices[0]);
+  while (name && at < count && strcmp(ibv_get_device_name(devices[at]), name))
+    at++;
+  assert_true(at < count);
+  struct ibv_context *context = ibv_open_device(devices[at]);
   assert_non_null(context);
   ibv_free_device_list(devices);
   return context;
@@ -61,7 +64,7 @@ void pair_make(struct pair *pair, const struct wish *wish)
 {
   memset(pair, 0, sizeof(*pair));
   pair->wish = *wish;
-  pair->context = open_device();
+  pair->context = open_device(wish->device);
   pair->pd = ibv_alloc_pd(pair->context);
   assert_non_null(pair->pd);
   if (wish->channel)

@@ -32,6 +32,7 @@ struct end {
 
 /* What a test may ask for other than the usual, before pair_open. */
 struct wish {
+  const char *device; /* NULL: the first */
   enum ibv_qp_type type;
   struct ibv_qp_cap cap;
   unsigned cqe;
@@ -54,7 +55,7 @@ struct pair {
 };
 
 struct wish usual(void);
-/* The first device, both ends in RTS, all of their bytes registered. */
+/* One device, both ends in RTS, all of their bytes registered. */
 void pair_open(struct pair *pair, const struct wish *wish);
 /* As pair_open, both left in RESET. */
 void pair_make(struct pair *pair, const struct wish *wish);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices of a host that are not as the first one is: host.yaml. */
 #include <net/if.h>
+#include <unistd.h>
 
 #include "support.h"
 
@@ -113,9 +114,55 @@ static void test_transports_without_all_of_rc(void **state)
   assert_int_equal(ibv_close_device(efa), 0);
 }
 
+/* Of two regions: the second WRITE passes the first, which is acknowledged and not there. What the
+ * responder is told of, or is asked, is behind all WRITEs, or those of its region. */
+static void test_writes_are_placed_after_they_are_acknowledged(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_sge sge;
+  wish.device = "late0";
+  for (int how = 0; how < 4; how++) {
+    pair_open(&pair, &wish);
+    struct ibv_mr *other = ibv_reg_mr(pair.pd, pair.b.bytes + BYTES / 2, BYTES / 2, ALL_ACCESS);
+    assert_non_null(other);
+    memset(pair.a.bytes, 9, 100);
+    struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 100);
+    assert_int_equal(post(pair.a.qp, &wr), 0);
+    expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(pair.b.bytes[99], 0);
+    wr.wr.rdma.remote_addr += BYTES / 2;
+    wr.wr.rdma.rkey = other->rkey;
+    assert_int_equal(post(pair.a.qp, &wr), 0);
+    expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(pair.b.bytes[BYTES / 2 + 99], 9);
+    assert_int_equal(pair.b.bytes[99], 0);
+    if (how == 0) { /* a completion */
+      assert_int_equal(post_recv(&pair.b, 5, 100), 0);
+      wr = request(&pair, IBV_WR_SEND, &sge, 0);
+      wr.num_sge = 0;
+    } else if (how == 1) { /* a READ of that region */
+      wr = request(&pair, IBV_WR_RDMA_READ, &sge, 1);
+    } else if (how == 2) { /* a WRITE into it comes behind */
+      wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 50);
+    }
+    if (how < 3) {
+      assert_int_equal(post(pair.a.qp, &wr), 0);
+      expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+    }
+    for (int i = 0; how == 3 && i < 1000 && !*(volatile uint8_t *)&pair.b.bytes[99]; i++)
+      usleep(10000);
+    assert_int_equal(pair.b.bytes[99], 9);
+    assert_int_equal(ibv_dereg_mr(other), 0);
+    pair_close(&pair);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_writes_are_placed_after_they_are_acknowledged),
       cmocka_unit_test(test_a_device_that_may_not_be_opened),
       cmocka_unit_test(test_transports_without_all_of_rc),
       cmocka_unit_test(test_a_port_that_no_subnet_manager_has_seen),
