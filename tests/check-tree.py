@@ -26,8 +26,8 @@ COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "request", "cop
 
 # What messages name in backquotes and is no key of a configuration: commands, values of keys, and
 # fields of the structs that applications and the host fill.
-COMMANDS = {"dmesg", "lscpu", "ping", "receive", "run"}
-VALUES = {"any", "auto", "drop", "false", "rtp_marker", "true"}
+COMMANDS = {"dmesg", "lscpu", "opensm", "ping", "receive", "run", "sminfo"}
+VALUES = {"any", "auto", "clockid", "delta", "drop", "false", "rtp_marker", "true"}
 FIELDS = {"access", "depth", "message_max", "messages", "offer_bytes", "offers", "peers", "pieces",
           "requests"}  # fmt: skip
 # Their strings are the tables of keys, and the page that is made of these.

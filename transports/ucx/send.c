@@ -71,7 +71,7 @@ static uint32_t count_run(const struct pst_endpoint *endpoint, const struct pst_
     const struct pst_request *request = &requests[i];
     if (pst_request_head(request) != head || request->arg.length != length ||
         request->local.mr != requests->local.mr || request->u.send.meta ||
-        request->u.send.reserved || request->u.send.sequence != requests->u.send.sequence + i ||
+        request->u.send.departure_ns || request->u.send.sequence != requests->u.send.sequence + i ||
         !pst_cpu_mr_holds(NULL, request->local.mr, request->offset, length, PST_ACCESS_LOCAL_READ))
       break;
   }

@@ -13,12 +13,13 @@
 
 #include "gid.h"
 
+static char loopback[] = "lo";
 static struct sockaddr_in v4 = {.sin_family = AF_INET};
 static struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
 static struct ifaddrs own[] = {
-    {.ifa_name = "lo"}, /* a netdev without addresses, as getifaddrs tells it */
-    {.ifa_name = "lo", .ifa_addr = (struct sockaddr *)&v4},
-    {.ifa_name = "lo", .ifa_addr = (struct sockaddr *)&v6},
+    {.ifa_name = loopback}, /* a netdev without addresses, as getifaddrs tells it */
+    {.ifa_name = loopback, .ifa_addr = (struct sockaddr *)&v4},
+    {.ifa_name = loopback, .ifa_addr = (struct sockaddr *)&v6},
 };
 
 static struct vb_gid entry(enum vb_gid_type type, uint32_t netdev, const char *address)
