@@ -13,6 +13,7 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -137,6 +138,7 @@ struct sim_cq {
   uint32_t async_given;  /* by sim_async_next, as of the other objects */
   uint64_t wc_flags;     /* what ibv_create_cq_ex asked for */
   uint32_t create_flags;
+  _Atomic bool in_use;    /* of MLX5_SINGLE_THREADED=1: by a thread */
   struct sim_cqe current; /* front/'s, between ibv_start_poll and ibv_end_poll */
   void *front;
 };

@@ -157,6 +157,21 @@ class Verbs(Case):
                 self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
                 self.assertEqual((stream["verified"], stream["duplicates"]), (stream["messages_delivered"], 0))
 
+    def test_queue_pairs_of_a_provider_without_locks(self):
+        """What resets a queue pair is the thread that polls: mlx5 ends the process where another does."""
+        path = self.verbs_config()
+        path.write_text(path.read_text().replace("device: mlx5_0", "device: mlx5_0, reconnect: 20 s"))
+        single = {"environment": {"MLX5_SINGLE_THREADED": "1"}, **self.prefix()}
+        receiver = self.start("receive", path, "--json", self.folder / "out.json", **single)
+        sender = self.start("send", path, **single)
+        receiver.wait_line(r"Got \d{2,}")
+        for action in (("clock", "20"), ("port-down", "host/mlx5_0/1", "--for", "5s")):
+            subprocess.run([SIMULATED, "ctl", self.fabric, *action], check=True)
+        wait_until(lambda: "is re-established" in str(sender), 30, "the connection")
+        os.kill(child_of(sender.pid), signal.SIGINT)
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        self.assert_accounted(self.only_stream(self.result()))
+
     def test_served_files_and_regions(self):
         root = self.folder / "root"
         root.mkdir()

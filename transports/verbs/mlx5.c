@@ -58,19 +58,16 @@ static struct ibv_qp *create_by(void *library, struct ibv_context *context,
 }
 #endif
 
-struct ibv_qp *vb_mlx5_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+struct ibv_qp *vb_mlx5_create_qp(const struct pst_host *host, struct ibv_context *context,
+                                 struct ibv_qp_init_attr_ex *attr)
 {
+  void *library;
+
   if (!looks_like_mlx5(context))
     return ibv_create_qp_ex(context, attr);
   /* The provider that runs the device is the same file. */
-  void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    errno = EOPNOTSUPP;
-    return NULL;
-  }
-  struct ibv_qp *qp = create_by(library, context, attr);
-  int code = errno;
-  dlclose(library);
-  errno = code;
-  return qp;
+  if (host->library_open(host, LIBRARY, &library) == 0)
+    return create_by(library, context, attr);
+  errno = EOPNOTSUPP;
+  return NULL;
 }

@@ -65,22 +65,25 @@ static bool needs_device_writes(const struct pst_endpoint *endpoint)
 }
 
 /* By its operations, or, where the provider cannot be told them, plainly. NULL: errno. */
-static struct ibv_qp *make_of(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
-                              bool is_by_device)
+static struct ibv_qp *make_as(const struct pst_endpoint *endpoint, struct ibv_context *context,
+                              struct ibv_qp_init_attr_ex *attr)
 {
-  struct ibv_qp *(*const create)(struct ibv_context *, struct ibv_qp_init_attr_ex *) =
-      is_by_device ? vb_mlx5_create_qp : ibv_create_qp_ex;
-  const struct ibv_qp_cap cap = attr->cap;
-  struct ibv_qp *qp;
-
   errno = 0;
-  qp = create(context, attr);
+  return needs_device_writes(endpoint) ? vb_mlx5_create_qp(endpoint->device->host, context, attr)
+                                       : ibv_create_qp_ex(context, attr);
+}
+
+static struct ibv_qp *make_of(const struct pst_endpoint *endpoint, struct ibv_context *context,
+                              struct ibv_qp_init_attr_ex *attr)
+{
+  const struct ibv_qp_cap cap = attr->cap;
+  struct ibv_qp *qp = make_as(endpoint, context, attr);
+
   if (qp || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
     return qp;
   attr->comp_mask = IBV_QP_INIT_ATTR_PD;
   attr->cap = cap;
-  errno = 0;
-  return create(context, attr);
+  return make_as(endpoint, context, attr);
 }
 
 /* With as many inline bytes as it has, up to those wished for. NULL: errno. */
@@ -105,7 +108,7 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
       attr.srq = endpoint->shared->srq;
       attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
     }
-    qp = make_of(pd->context, &attr, needs_device_writes(endpoint));
+    qp = make_of(endpoint, pd->context, &attr);
     *given = attr.cap;
     if (qp || wish == 0)
       return qp;

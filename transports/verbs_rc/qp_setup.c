@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queue pairs to RTS by the peer's address, on the host's thread. */
+/* Queue pairs to RTS by the peer's address, on the host's thread, which may block: the kernel
+ * resolves a RoCE address. */
 #include "rc.h"
 
 static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
@@ -60,12 +61,10 @@ static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
 {
   const struct rc_blob *peer = &endpoint->peer;
   struct rc_lane *lane = &endpoint->lanes[i];
-  int rc = lane->is_erred ? rc_lane_change_state(lane, IBV_QPS_RESET) : 0;
+  int rc = 0;
 
-  if (rc == 0 && lane->is_erred)
-    rc = -rc_lane_init(endpoint, lane);
   /* What answers first: the peer may ask as soon as it is asked. */
-  if (rc == 0 && endpoint->is_split)
+  if (endpoint->is_split)
     rc = to_ready(endpoint, lane->responder, lane->responder_psn, &peer->qps[i]);
   return rc ? rc
             : to_ready(endpoint, lane->qp, lane->psn,
@@ -88,11 +87,33 @@ static void set_up(void *arg)
   rc_notify(worker);
 }
 
+/* On the worker's thread: RESET takes a queue pair's completions out of the completion queue, which
+ * nobody may poll meanwhile where the provider takes no locks (MLX5_SINGLE_THREADED=1). */
+static int begin_anew(struct pst_endpoint *endpoint)
+{
+  int rc = 0;
+
+  for (struct rc_lane *lane = endpoint->lanes; rc == 0 && lane < rc_lanes_end(endpoint); lane++) {
+    if (!lane->sets_up || !lane->is_erred)
+      continue;
+    rc = rc_lane_change_state(lane, IBV_QPS_RESET);
+    if (rc == 0)
+      rc = -rc_lane_init(endpoint, lane);
+  }
+  return rc;
+}
+
 int rc_set_up_soon(struct pst_endpoint *endpoint)
 {
   endpoint->state = RC_SETTING_UP;
   endpoint->flushed_ns = 0;
   rc_shared_begin(endpoint);
+  endpoint->setup_rc = begin_anew(endpoint);
+  if (endpoint->setup_rc != 0) { /* as if it had been found later */
+    atomic_store_explicit(&endpoint->setup, 2, memory_order_relaxed);
+    rc_notify(endpoint->worker);
+    return 0;
+  }
   atomic_store_explicit(&endpoint->setup, 1, memory_order_relaxed);
   int rc = endpoint->device->host->defer(endpoint->device->host, endpoint, set_up, endpoint);
   if (rc < 0)

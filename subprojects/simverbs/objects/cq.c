@@ -3,8 +3,10 @@
 #include "engine/engine.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int sim_ring_alloc(struct fab_ring *ring, uint32_t entries, uint32_t stride)
 {
@@ -29,6 +31,8 @@ static uint32_t round_up(uint32_t cqe)
     size *= 2;
   return size;
 }
+
+enum { CLEAN_US = 200 };
 
 static int take_cq(struct ibv_context *context, const struct fab_ring *ring, bool ignore_overrun,
                    uint32_t *index)
@@ -184,6 +188,38 @@ int sim_cq_arm(struct sim_cq *cq, bool solicited_only)
   return 0;
 }
 
+/* With MLX5_SINGLE_THREADED=1 mlx5 takes no locks, and ends the process where it notices that it
+ * should have: rdma-core 65, providers/mlx5/mlx5.h, mlx5_spin_lock. */
+static bool is_single_threaded(void)
+{
+  static _Atomic int known = -1;
+  int is = atomic_load_explicit(&known, memory_order_relaxed);
+  if (is < 0) {
+    const char *env = getenv("MLX5_SINGLE_THREADED");
+    is = env && !strcmp(env, "1");
+    atomic_store_explicit(&known, is, memory_order_relaxed);
+  }
+  return is;
+}
+
+static void enter(struct sim_cq *cq)
+{
+  if (!is_single_threaded())
+    return;
+  if (atomic_exchange(&cq->in_use, true)) {
+    fprintf(stderr, "*** ERROR: multithreading violation ***\n"
+                    "You are running a multithreaded application but\n"
+                    "you set MLX5_SINGLE_THREADED=1. Please unset it.\n");
+    abort();
+  }
+}
+
+static void leave(struct sim_cq *cq)
+{
+  if (is_single_threaded())
+    atomic_store(&cq->in_use, false);
+}
+
 /* What a completion that was polled gives back: room in the queue that its request had. */
 static void give_back(const struct sim_cqe *cqe)
 {
@@ -211,7 +247,7 @@ static void scatter(const struct sim_entry *entry)
   }
 }
 
-int sim_cq_poll(struct sim_cq *cq, struct sim_cqe *cqes, int n)
+static int poll_entries(struct sim_cq *cq, struct sim_cqe *cqes, int n)
 {
   struct fab_cq *entry = sim_fab_cq(cq);
   struct fab_ring *ring = &entry->ring;
@@ -237,9 +273,22 @@ int sim_cq_poll(struct sim_cq *cq, struct sim_cqe *cqes, int n)
   return taken;
 }
 
-void sim_cq_purge(uint32_t cq_index, uint32_t qpn)
+int sim_cq_poll(struct sim_cq *cq, struct sim_cqe *cqes, int n)
 {
-  struct fab_cq *entry = &fab->cq[cq_index];
+  enter(cq);
+  const int taken = poll_entries(cq, cqes, n);
+  leave(cq);
+  return taken;
+}
+
+void sim_cq_purge(struct ibv_cq *of, uint32_t qpn)
+{
+  struct sim_cq *cq = sim_cq_of(of);
+  struct fab_cq *entry = sim_fab_cq(cq);
+  enter(cq);
+  /* As long as it takes a NIC, so that whoever polls meanwhile is noticed. */
+  if (is_single_threaded())
+    usleep(CLEAN_US);
   struct fab_ring *ring = &entry->ring;
   fab_lock(&entry->lock);
   sim_cq_repair(entry);
@@ -255,4 +304,5 @@ void sim_cq_purge(uint32_t cq_index, uint32_t qpn)
   }
   ring->head = to;
   fab_unlock(&entry->lock);
+  leave(cq);
 }

@@ -108,6 +108,6 @@ int sim_ah_resolve(struct ibv_context *context, const struct ibv_ah_attr *attr);
 void sim_mw_unbind(struct fab_mr *window);
 
 /* Removes a queue pair's completions from a CQ. */
-void sim_cq_purge(uint32_t cq_index, uint32_t qpn);
+void sim_cq_purge(struct ibv_cq *cq, uint32_t qpn);
 
 #endif

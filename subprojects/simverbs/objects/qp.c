@@ -244,9 +244,9 @@ int sim_qp_destroy(struct sim_qp *qp)
   fab_unlock(&entry->lock);
   atomic_store(&sim_qp_at[qp->index], NULL);
   if (qp->qp.send_cq)
-    sim_cq_purge(sim_cq_of(qp->qp.send_cq)->index, qp->number);
+    sim_cq_purge(qp->qp.send_cq, qp->number);
   if (qp->qp.recv_cq && qp->qp.recv_cq != qp->qp.send_cq)
-    sim_cq_purge(sim_cq_of(qp->qp.recv_cq)->index, qp->number);
+    sim_cq_purge(qp->qp.recv_cq, qp->number);
   sim_ring_free(&rq);
   fab_uncount(sim_fab_device(qp->qp.context), FAB_KIND_QP);
   sim_events_forget(&sim_context_of(qp->qp.context)->async, qp);

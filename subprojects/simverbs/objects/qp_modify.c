@@ -56,10 +56,10 @@ static void reset(struct sim_qp *qp, struct fab_qp *entry)
   entry->communicated = 0;
   entry->flushed = 0;
   entry->async_bits = 0;
-  if (entry->send_cq)
-    sim_cq_purge(entry->send_cq - 1, qp->number);
-  if (entry->recv_cq && entry->recv_cq != entry->send_cq)
-    sim_cq_purge(entry->recv_cq - 1, qp->number);
+  if (qp->qp.send_cq)
+    sim_cq_purge(qp->qp.send_cq, qp->number);
+  if (qp->qp.recv_cq && qp->qp.recv_cq != qp->qp.send_cq)
+    sim_cq_purge(qp->qp.recv_cq, qp->number);
   entry->rq.freed = entry->rq.head;
   struct sim_sq *sq = qp->sq;
   if (!sq)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices of a host that are not as the first one is: host.yaml. */
 #include <net/if.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -159,9 +162,45 @@ static void test_writes_are_placed_after_they_are_acknowledged(void **state)
   }
 }
 
+static void *poll_for_ever(void *cq)
+{
+  struct ibv_wc wc;
+  for (;;)
+    ibv_poll_cq(cq, 1, &wc);
+  return NULL;
+}
+
+/* In a child, which is the one that ends. */
+static void test_two_threads_in_one_queue(void **state)
+{
+  (void)state;
+  for (int threads = 1; threads <= 2; threads++) {
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+      struct wish wish = usual();
+      struct pair pair;
+      pthread_t thread;
+      struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+      setenv("MLX5_SINGLE_THREADED", "1", 1);
+      signal(SIGABRT, SIG_DFL);
+      wish.device = "fixed0";
+      pair_make(&pair, &wish);
+      if (threads == 2)
+        pthread_create(&thread, NULL, poll_for_ever, pair.a.cq);
+      for (int i = 0; i < 200; i++)
+        ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE);
+      _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WIFSIGNALED(status) ? WTERMSIG(status) : 0, threads == 2 ? SIGABRT : 0);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_two_threads_in_one_queue), /* before a device is open */
       cmocka_unit_test(test_writes_are_placed_after_they_are_acknowledged),
       cmocka_unit_test(test_a_device_that_may_not_be_opened),
       cmocka_unit_test(test_transports_without_all_of_rc),
