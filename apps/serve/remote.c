@@ -17,6 +17,11 @@
 #define LEAVE_NS NS_PER_S
 #define PINGS_AN_IDLE 3
 #define BUSY_SINCE_MINOR 1
+/* After a signal a server that answers nothing is waited for so long. */
+#define STOP_NS (2 * NS_PER_S)
+#define PINGS_A_TIMEOUT 3
+/* This process itself stood still. */
+#define PAUSE_NS NS_PER_S
 
 /* Of a server that is there but does not go on, nothing but the silence is known. */
 static const char *silence_remedy(const struct remote *remote, const char *text)
@@ -56,9 +61,17 @@ static void break_off(struct remote *remote, const char *why)
 
 /* ---- What is asked, and its answer ------------------------------------------------------ */
 
+/* A place is left for a ping, which goes first. */
+static bool has_room(const struct remote *remote, const struct ask *ask)
+{
+  const uint32_t left = ask != &remote->ping && remote->limits.window > 1;
+
+  return remote->under_way < remote->limits.window - left;
+}
+
 static void send_waiting(struct remote *remote)
 {
-  while (remote->first != NULL && remote->under_way < remote->limits.window && !remote->left) {
+  while (remote->first != NULL && has_room(remote, remote->first) && !remote->left) {
     struct ask *ask = remote->first;
     int rc = pst_peer_send(remote->peer, ask->bytes, ask->length);
     if (rc == -EAGAIN || rc == -ENOTCONN) /* LEFT comes, and says why */
@@ -95,11 +108,13 @@ void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
   ask->wanted = wanted;
   ask->answered = answered;
   ask->sent = false;
-  ask->next = NULL;
   if (remote->first == NULL)
     remote->last = &remote->first;
-  *remote->last = ask;
-  remote->last = &ask->next;
+  struct ask **at = ask == &remote->ping ? &remote->first : remote->last;
+  ask->next = *at;
+  *at = ask;
+  if (ask->next == NULL)
+    remote->last = &ask->next;
   send_waiting(remote);
 }
 
@@ -195,6 +210,7 @@ static int take_all(struct remote *remote)
 
   if (n < 0)
     fail(remote, n, "the transport's device has failed");
+  remote->has_heard = n > 0;
   for (int i = 0; i < n; i++)
     take_event(remote, &events[i]);
   send_waiting(remote);
@@ -236,6 +252,42 @@ static void ping(struct remote *remote, uint32_t flags)
   remote_ask(remote, &remote->ping, SERVE_DONE, &message, pinged);
 }
 
+/* The server is there, since its control channel says so, and answers nothing. One that is slow
+ * with what was asked answers a ping all the same. A server of which nothing is heard at all is
+ * the control channel's to report, which comes first. */
+static void check_silence(struct remote *remote, uint64_t now)
+{
+  const bool welcome = remote->limits.type != 0, stopping = signals_stop();
+  const bool awaits = remote->waiting || remote->under_way > 0 || remote->first != NULL;
+  uint64_t limit = remote->timeout_ns;
+  char text[192];
+
+  if (limit == 0 || !remote->joined || remote->left)
+    return;
+  if (stopping && limit > STOP_NS)
+    limit = STOP_NS;
+  else
+    limit += limit / 2;
+  if (!awaits || remote->has_heard || stopping != remote->stopping ||
+      now - remote->stepped_ns > PAUSE_NS)
+    remote->heard_ns = now;
+  remote->stopping = stopping;
+  remote->stepped_ns = now;
+  const uint64_t silent_ns = now - remote->heard_ns;
+  if (silent_ns < limit / PINGS_A_TIMEOUT)
+    return;
+  if (welcome)
+    ping(remote, 0);
+  if (silent_ns < limit)
+    return;
+  snprintf(text, sizeof text, "the server is there and has answered nothing for %.3g s; %s%s",
+           (double)limit / NS_PER_S,
+           stopping ? "stopped by " : "look at its log, or wait longer with --timeout",
+           stopping ? signals_name() : "");
+  pst_peer_close(remote->peer, -ETIMEDOUT, "the server answers nothing");
+  fail(remote, -ETIMEDOUT, text);
+}
+
 int remote_step(struct remote *remote)
 {
   int n = take_all(remote);
@@ -249,6 +301,7 @@ int remote_step(struct remote *remote)
   if (!remote->left && remote->limits.type != 0 &&
       now - remote->said_ns >= remote->limits.idle_ns / PINGS_AN_IDLE)
     ping(remote, 0);
+  check_silence(remote, now);
   return remote->left ? remote->status : 0;
 }
 
@@ -256,12 +309,13 @@ int remote_step(struct remote *remote)
 
 static int wait_for(struct remote *remote, const bool *flag, const uint32_t *number)
 {
-  while ((flag != NULL && !*flag) || (number != NULL && *number == 0)) {
-    int rc = signals_stop() ? -EINTR : remote_step(remote);
-    if (rc < 0)
-      return rc;
-  }
-  return 0;
+  int rc = 0;
+
+  remote->waiting = true;
+  while (rc == 0 && ((flag != NULL && !*flag) || (number != NULL && *number == 0)))
+    rc = signals_stop() ? -EINTR : remote_step(remote);
+  remote->waiting = false;
+  return rc;
 }
 
 /* A call has failed with rc. The reason of a peer that is leaving is its last event. */
@@ -303,7 +357,8 @@ int remote_open(const struct remote_params *params, int event_fd, struct remote 
   struct pst_node_params node = params->node;
 
   node.peers = 1;
-  *remote = (struct remote){.address = params->address, .event_fd = event_fd};
+  *remote = (struct remote){
+      .address = params->address, .event_fd = event_fd, .timeout_ns = node.peer_timeout_ns};
   int rc = io_open(&remote->io);
   if (rc < 0)
     return notice_fail(error, PST_EXIT_FAILED, rc, "no way to read files: %s", strerror(-rc));

@@ -58,7 +58,11 @@ struct remote {
   struct ask *first, **last; /* those that wait */
   struct ask ping;
   bool pinging;
-  uint64_t said_ns, busy_ns;
+  bool waiting;   /* for what no question of its own is asked: WELCOME, TAKEN */
+  bool has_heard; /* in this step, from the thread that serves */
+  bool stopping;
+  uint64_t timeout_ns; /* of silence while something is awaited; 0: none */
+  uint64_t said_ns, busy_ns, heard_ns, stepped_ns;
 };
 
 /* Connects and greets; blocks. Close in any case. 0, or -errno with *error. */

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """serve and its clients, killed in each state, one after the other: nothing half-written has a
 name, what is left is gone on with, and a server that was not killed is as it was."""
+import contextlib
+import ctypes
+import os
 import signal
 import unittest
 
@@ -10,6 +13,8 @@ from serving import MIB, PART, ServeCase, sha256
 
 HELLO = "hello 1"
 STEPS_MAX = 400
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
+WALL = 0x40000000
 
 
 class Clients(ServeCase):
@@ -113,6 +118,50 @@ class Steps(ServeCase):
 
     def test_a_client_that_reads(self):
         self.assertGreater(self.kill_clients("put", "file"), 5)
+
+
+@unittest.skipIf(SANITIZED, "a sanitizer traces the process itself")
+class Standstill(ServeCase):
+    """The thread that serves stands still, and the server's control channel goes on."""
+
+    @contextlib.contextmanager
+    def still(self):
+        pid = self.server.pid
+        trace = ctypes.CDLL(None, use_errno=True).ptrace
+        trace.restype = ctypes.c_long
+        if trace(PTRACE_SEIZE, pid, None, None) < 0:
+            self.skipTest(f"ptrace: {os.strerror(ctypes.get_errno())}")
+        trace(PTRACE_INTERRUPT, pid, None, None)
+        os.waitpid(pid, WALL)
+        try:
+            yield
+        finally:
+            self.assertEqual(trace(PTRACE_DETACH, pid, None, None), 0)
+
+    def request(self, timeout):
+        words = ("request", "write", self.address, "--size", "4KiB", "--duration", "60", "--timeout", timeout)
+        client = self.start(*words)
+        self.wait_joined(1)
+        return client
+
+    def test_timeout(self):
+        self.serve()
+        client = self.request("3s")
+        with self.still():
+            self.assertEqual(client.wait(), 1, str(client))
+        self.assertRegex(str(client), "the server is there and has answered nothing for 4.5 s; look at its log")
+        self.wait_all_left()
+        self.assert_healthy()
+
+    def test_one_signal(self):
+        self.serve()
+        client = self.request("1h")
+        with self.still():
+            client.signal(signal.SIGTERM)
+            self.assertEqual(client.wait(), 1, str(client))
+        self.assertIn("stopped by SIGTERM", str(client))
+        self.wait_all_left()
+        self.assert_healthy()
 
 
 if __name__ == "__main__":
