@@ -222,10 +222,9 @@ static int node_open_device(struct pst_node *node, const struct pst_node_params 
   if (rc < 0)
     return rc;
   node->ops = node->device->ops;
-  rc = node->ops->worker_open(node->device->device, 0, &node->worker);
+  rc = engine_worker_open(node->device, 0, &node->worker, error);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s opens no worker 0: %s",
-                    node->device->plugin->name, strerror(-rc));
+    return rc;
   rc = engine_device_start(node->device, error);
   if (rc < 0)
     return rc;

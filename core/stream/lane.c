@@ -94,12 +94,11 @@ int lane_open(struct session_thread *thread, struct engine_device *device,
     free(entry);
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
   }
-  rc = device->ops->worker_open(device->device, device->next_worker, &entry->worker);
+  rc = engine_worker_open(device, device->next_worker, &entry->worker, error);
   if (rc < 0) {
     thread->lane_count--;
     free(entry);
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s opens no worker %u: %s",
-                    device->plugin->name, device->next_worker, strerror(-rc));
+    return rc;
   }
   device->next_worker++;
   counts_init(&entry->counts);

@@ -29,7 +29,7 @@ struct pst_device {
   struct pst_device *inner;
   char fail[32];
   uint64_t left; /* calls of `fail` until it fails */
-  bool sequence;
+  bool sequence, says;
   uint32_t workers;
   uint32_t rings;
   struct registration registrations[REGISTRATIONS_MAX];
@@ -53,7 +53,10 @@ struct pst_endpoint {
 
 static bool fails(struct pst_device *device, const char *operation)
 {
-  return strcmp(device->fail, operation) == 0 && --device->left == 0;
+  const bool now = strcmp(device->fail, operation) == 0 && --device->left == 0;
+  if (now && device->says)
+    device->host->log(device->host, PST_LOG_ERROR, "%s was told to fail", operation);
+  return now;
 }
 
 static void bug(const struct pst_device *device, const char *what)
@@ -77,6 +80,7 @@ static int failing_open(const struct pst_host *host, const struct pst_open_param
   made->ops = params->inner;
   made->left = host->option_uint(params->options, "nth");
   made->sequence = host->option_uint(params->options, "sequence");
+  made->says = host->option_uint(params->options, "says");
   made->endpoints = (uint32_t)host->option_uint(params->options, "endpoints");
   made->rings_max = (uint32_t)host->option_uint(params->options, "rings");
   made->domains_max = (uint32_t)host->option_uint(params->options, "domains");

@@ -3,6 +3,7 @@
 
 static const struct pst_option options[] = {
     FAKE_OPTION("fail", STRING, "", "The operation that fails with EIO; empty: none."),
+    FAKE_OPTION("says", BOOL, "false", "It logs the reason, as a plugin that refuses does."),
     FAKE_OPTION("nth", UINT, "1", "Which call of it fails, from 1.", .min = 1),
     FAKE_OPTION("endpoints", UINT, "0",
                 "Endpoints of a worker, at most; 0: as many as the inner transport has."),

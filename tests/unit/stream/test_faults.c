@@ -7,10 +7,12 @@
 
 static int bugs;
 static int flushed;
+static int errors;
 
 static void watch_log(void *context, int level, const char *line)
 {
-  (void)context, (void)level;
+  (void)context;
+  errors += level == PST_LOG_ERROR;
   bugs += strstr(line, "BUG") != NULL;
   flushed += strstr(line, "flushed at times") != NULL;
 }
@@ -18,7 +20,7 @@ static void watch_log(void *context, int level, const char *line)
 static int watch(void **state)
 {
   (void)state;
-  bugs = flushed = 0;
+  bugs = flushed = errors = 0;
   pst_log_set(watch_log, NULL, PST_LOG_INFO);
   return 0;
 }
@@ -110,6 +112,27 @@ static void each_step_of_the_transport(void **state)
                                       {"start", 1}};
   (void)state;
   fail_each(steps, sizeof(steps) / sizeof(*steps), false, "", "copy");
+}
+
+/* The plugin's reason is the error, and there is no second one. */
+static void reason_of_a_worker_is_said_once(void **state)
+{
+  struct run run;
+  struct pst_session_params params = {.struct_size = sizeof(params),
+                                      .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
+  struct pst_error error = PST_ERROR_INIT;
+  char text[2048];
+
+  (void)state;
+  make_text(text, sizeof(text), "fail: worker_open, says: true", "nth: 1", "copy");
+  run = (struct run){0};
+  assert_int_equal(
+      pst_config_open_text(text, strlen(text), "test.yaml", NULL, 0, &run.config, &error), 0);
+  assert_int_equal(pst_session_open(run.config, &params, &run.session, &error), -EIO);
+  assert_non_null(strstr(error.text, "worker_open was told to fail"));
+  assert_null(strstr(error.text, "opens no worker"));
+  assert_int_equal(errors, 1);
+  close_run(&run);
 }
 
 static void each_step_of_the_memory(void **state)
@@ -372,6 +395,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(each_step_of_the_transport, watch, unwatch),
+      cmocka_unit_test_setup_teardown(reason_of_a_worker_is_said_once, watch, unwatch),
       cmocka_unit_test_setup_teardown(each_step_of_the_memory, watch, unwatch),
       cmocka_unit_test_setup_teardown(each_step_of_staging, watch, unwatch),
       cmocka_unit_test_setup_teardown(no_wakeup_descriptor_is_lived_with, watch, unwatch),
