@@ -168,8 +168,7 @@ const char *accounting_first_wrong(const struct account *account,
   return text;
 }
 
-/* What most of the drops are, where it is known: else they were lost on the way. */
-static const struct pst_drop *known_cause(const struct account *account)
+const struct pst_drop *accounting_cause(const struct account *account)
 {
   const struct pst_drop *most = NULL;
 
@@ -182,7 +181,7 @@ static const struct pst_drop *known_cause(const struct account *account)
 static void say_nothing_arrived(const struct account *account, const char *carrier, char *why,
                                 size_t size)
 {
-  const struct pst_drop *cause = known_cause(account);
+  const struct pst_drop *cause = accounting_cause(account);
   int at = snprintf(why, size, "none of %" PRIu64 " message%s sent arrived (%s)", account->sent,
                     plural(account->sent), carrier);
 

@@ -60,6 +60,9 @@ void accounting_least(struct account *account, const struct pst_counter_value *c
  * sentence with the numbers, "" when nothing is wrong. */
 enum finding accounting_check(const struct account *account, char *why, size_t size);
 
+/* What most of the drops are; NULL: there are none, or most were lost on the way. */
+const struct pst_drop *accounting_cause(const struct account *account);
+
 /* "; first found: message 7, byte 3: expected 0x10, found 0x30", or "" where that is not known. */
 #define ACCOUNTING_FIRST_WRONG_BYTES 128
 const char *accounting_first_wrong(const struct account *account,

@@ -130,11 +130,19 @@ static bool leave_to_expect(const struct judged *judged, enum finding finding, s
 /* Nobody was to say how many a foreign sender sent. */
 static void judge_foreign(struct judged *judged, bool failed)
 {
+  const struct pst_drop *cause = accounting_cause(&judged->account);
+  char why[256] = "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender";
+
   judged->broke_off |= judged->account.delivered == 0;
-  if (judged->out.receiver != NULL && judged->broke_off && !failed)
-    set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "",
-               "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender",
-               false);
+  if (judged->out.receiver == NULL || !judged->broke_off || failed)
+    return;
+  if (cause)
+    snprintf(why, sizeof why,
+             "no message arrived; of what came %" PRIu64
+             " were dropped as %s; compare `message` and "
+             "the transport's options with the sender's",
+             cause->messages, cause->cause);
+  set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "", why, false);
 }
 
 static void judge_account(struct judged *judged)

@@ -223,9 +223,10 @@ static struct schema_key receiver_keys[SCHEMA_KEYS_MAX] = {
      AT(struct config_receiver, intervals)},
     {KEY_FOR(SCHEMA_FOREIGN, 0, "count", PST_OPTION_UINT, "0", 0, 0,
              "`control: none`: end after so many messages. 0: no bound.")},
-    {KEY_FOR(SCHEMA_FOREIGN, 0, "silence", PST_OPTION_DURATION, "2 s", 0, 24 * NS_H,
-             "`control: none`: the stream has ended when, after the first message, nothing has "
-             "come for so long. 0: never."),
+    {KEY_FOR(
+         SCHEMA_FOREIGN, 0, "silence", PST_OPTION_DURATION, "2 s", 0, 24 * NS_H,
+         "`control: none`: the stream has ended when, after the first message, or after several "
+         "datagrams that are none, nothing has come for so long. 0: never."),
      AT(struct config_receiver, silence_ns)}};
 const struct schema_map schema_receiver =
     MAP(receiver_keys, "streams[].receiver", NULL, "The receiving end of a stream.");

@@ -109,16 +109,16 @@ static bool receiver_is_heard(struct pst_receiver *receiver)
   return true;
 }
 
-/* A foreign sender that has begun, and fallen silent, has ended. */
+/* A foreign sender that has begun, and fallen silent, has ended; so has one of which nothing became
+ * a message. Before anything is heard the silence has not begun. */
 static int receiver_check_silence(struct pst_receiver *receiver)
 {
   uint64_t silence = receiver->end.config->receiver.silence_ns;
   int rc = end_check(&receiver->end);
 
-  if (rc < 0 || silence == 0 || receiver->end.started_ns == 0 ||
-      !receiver_is_silent(receiver, silence))
+  if (rc < 0 || silence == 0 || !receiver_is_silent(receiver, silence))
     return rc;
-  if (receiver_is_heard(receiver)) {
+  if (receiver_is_heard(receiver) || (receiver->end.started_ns == 0 && receiver->heard == 0)) {
     receiver_note_life(receiver);
     return rc;
   }

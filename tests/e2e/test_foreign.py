@@ -302,6 +302,23 @@ class Accounts(Foreign):
         stream = self.only_stream(self.result("received.json"))
         self.assertEqual(stream["dropped"], {"too_long": 30})
 
+    def test_all_too_long_ends_by_silence(self):
+        for framing in ("rtp", "none"):
+            with self.subTest(framing=framing):
+                child = self.receive(self.foreign_config(framing, ", silence: 500 ms"))
+                self.send_at_once(child, *(rtp(n, b"x" * 2000) for n in range(30)))
+                stream = self.ended(child, 1)
+                self.assertEqual(stream["dropped"], {"too_long": 30})
+                self.assertRegex(child.stderr, "of 30 so far 30 are longer")
+                self.assertRegex(child.stderr, "error: .*no message arrived; of what came 30 were dropped as too_long")
+
+    def test_strays_alone_do_not_end_a_receiver_that_waits(self):
+        child = self.receive(self.foreign_config("rtp", ", silence: 100 ms"))
+        self.send_at_once(child, b"stray", rtp(1, b"x" * 2000))
+        self.wait_got(child, 0)  # a line of a second
+        self.send_at_once(child, *(rtp(n, b"x") for n in range(20)))
+        self.assertEqual(self.ended(child)["messages_delivered"], 20)
+
     def test_another_payload_type_is_no_loss(self):
         packets = [rtp(n, b"x", payload_type=122 if n % 3 == 2 else 96) for n in range(300)]
         stream, _ = self.run_packets("rtp", packets, payload_type=96)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "counters.h"
 
-#define USELESS_MIN 8u /* in a row: fewer may be strays */
-
 /* Datagrams come, and none is a message: says so once, with what they are. Once the stream has
  * begun, those of strangers do not count. */
 static void tell_useless(struct dg_endpoint *endpoint)
@@ -13,7 +11,7 @@ static void tell_useless(struct dg_endpoint *endpoint)
     rx->heard = counts->heard;
   rx->messages = counts->messages;
   uint64_t useless = counts->messages ? counts->heard - rx->heard : counts->datagrams;
-  if (rx->told_useless || useless < USELESS_MIN)
+  if (rx->told_useless || useless < DG_USELESS_MIN)
     return;
   rx->told_useless = true;
   DG_TELL(endpoint, PST_LOG_WARN,

@@ -480,6 +480,18 @@ static void note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
   *(is_lost ? &flow->tail.lost : &flow->tail.no_message) += 1;
 }
 
+/* A sign of life? Nobody is followed before the first message: a stray or two begin nothing. */
+static bool is_life(struct dg_flow *flow, const struct dg_arrival *arrival)
+{
+  if (flow->counts.messages)
+    return true;
+  if (flow->useless < DG_USELESS_MIN && arrival->time_ns - flow->useless_ns > DG_SILENCE_MAX_NS) {
+    flow->useless = 0;
+    flow->useless_ns = arrival->time_ns;
+  }
+  return ++flow->useless >= DG_USELESS_MIN;
+}
+
 static void refuse(struct dg_flow *flow, const struct dg_arrival *arrival, uint64_t *cause)
 {
   const struct dg_flow_params *params = &flow->params;
@@ -492,7 +504,7 @@ static void refuse(struct dg_flow *flow, const struct dg_arrival *arrival, uint6
     note_number(flow, arrival, cause);
   if (is_foreign ? is_followed(flow, arrival->source)
                  : cause != &flow->counts.not_ours && cause != &flow->counts.wrong_nonce)
-    flow->counts.heard++;
+    flow->counts.heard += is_life(flow, arrival);
 }
 
 uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,

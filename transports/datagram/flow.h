@@ -49,6 +49,10 @@
 #define DG_SILENCE_MIN_NS UINT64_C(50000000)
 #define DG_SILENCE_MAX_NS UINT64_C(1000000000)
 
+/* So many datagrams that are no messages, and fewer are strays. Before the first message they are
+ * also to come within DG_SILENCE_MAX_NS. */
+#define DG_USELESS_MIN 8u
+
 /* Causes of the medium's losses, numbered by the transport from 0. A gap that several can explain
  * is the first one's. */
 #define DG_CAUSES_MAX 4u
@@ -154,7 +158,7 @@ struct dg_counts {
   uint64_t others; /* of not_ours and displaced: from the followed sender's address, with another
                       port or SSRC */
   uint64_t no_message; /* numbers of RTP packets of another payload type */
-  uint64_t heard;      /* of a foreign sender, what was no message */
+  uint64_t heard;      /* of a foreign sender, what was no message; at first, beyond strays */
 };
 
 /* What has come of a foreign sender's numbers ahead of its last message. */
@@ -181,6 +185,7 @@ struct dg_flow {
   bool begun;
   struct dg_identity current;
   struct dg_tail tail;
+  uint64_t useless, useless_ns;    /* what was no message before the first, and since when */
   uint64_t lost_before;            /* refused, of the sender that was then followed */
   struct dg_source refused_source; /* before: of whom it was */
   uint64_t latest_ns;              /* of its messages */
