@@ -86,8 +86,12 @@ int ucx_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *b
   endpoint->tx.must_fetch = address.flags & UCX_ADDRESS_FETCHES;
   rc = ucx_link_connect(link,
                         (const ucp_address_t *)((const uint8_t *)blob->bytes + sizeof(address)));
-  if (rc < 0)
+  if (rc < 0) {
+    ucx_watch_forget(endpoint->worker->watch_fd, link->pidfd);
+    ucx_watch_end(link->pidfd);
+    link->pidfd = -1;
     return rc;
+  }
   endpoint->is_connecting = true;
   endpoint->owes_hello = true;
   return 0;
