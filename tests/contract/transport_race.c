@@ -18,6 +18,13 @@
 static const struct contract_params sleepy = {
     .endpoints = 1, .slots = 4, .message = 64, .requests = 16, .pieces = 1, .sleep = true};
 
+enum race_end {
+  RACE_THROUGH,
+  RACE_LOST,  /* no wake-up */
+  RACE_EMPTY, /* a wake-up, and nothing behind it */
+  RACE_STUCK, /* who wakes has nothing to do it with */
+};
+
 /* The thread of the case sleeps, another one does what wakes it. */
 struct race {
   struct contract_pair *pair;
@@ -30,7 +37,22 @@ struct race {
   _Atomic uint32_t begun, woken; /* tries */
   _Atomic uint32_t beats;        /* of the thread that waits */
   _Atomic bool is_over;
+  _Atomic enum race_end end;
 };
+
+static void race_ends(struct race *race, enum race_end end)
+{
+  atomic_store(&race->end, end);
+  atomic_store(&race->is_over, true);
+}
+
+/* For the thread that wakes, which may not fail the case. */
+static bool race_may_wait(struct race *race, uint64_t deadline_ns)
+{
+  if (contract_now_ns() > deadline_ns)
+    race_ends(race, RACE_STUCK);
+  return !atomic_load(&race->is_over);
+}
 
 /* Threads may outnumber the CPUs. */
 static bool race_await(struct race *race, const _Atomic uint32_t *count, uint32_t wanted)
@@ -93,12 +115,10 @@ static bool race_sleep(struct race *race, struct contract_side *side, uint32_t t
   race_spin(-delay_ns);
   if (contract_poll(side) > 0 || side->image.ops->arm(side->worker) != 0)
     return race_await(race, &race->woken, try);
-  for (uint32_t i = 0; !is_readable(side, i < 64 ? 0 : 1); i++)
+  for (uint32_t i = 0; !is_readable(side, i < 64 ? 0 : 1) && !atomic_load(&race->is_over); i++)
     if (atomic_load(&race->woken) >= try &&
-        !is_readable(side, (int)(contract_deadline_ns / 2000000))) {
-      atomic_store(&race->is_over, true);
-      return false;
-    }
+        !is_readable(side, (int)(contract_deadline_ns / 2000000)))
+      race_ends(race, RACE_LOST);
   race_await(race, &race->woken, try);
   return false;
 }
@@ -131,43 +151,49 @@ static void race_part(pthread_t other, const cpu_set_t *all)
   pthread_setaffinity_np(other, sizeof(rest), &rest);
 }
 
+static void race_judge(const struct race *race, uint32_t try)
+{
+  if (race->end == RACE_LOST)
+    fail_msg("arm said 0 while the peer did what wakes, and event_fd is not readable %d ms later: "
+             "a wake-up was lost, at try %u",
+             (int)(contract_deadline_ns / 2000000), try);
+  if (race->end == RACE_EMPTY)
+    fail_msg("what wakes came, and poll does not give it, or post does not take it, at try %u",
+             try);
+  if (race->end == RACE_STUCK)
+    fail_msg("for %d s the peer had no credit, DONE or message to go on with, at try %u",
+             (int)(contract_deadline_ns / 1000000000), try);
+}
+
 /* `take` takes what has come, and leaves the side ready for the next try; false: nothing came. */
 static void race_run(struct race *race, struct contract_side *side, bool (*take)(struct race *race))
 {
   const uint64_t until = contract_now_ns() + TRIES_NS;
   pthread_t thread;
-  uint32_t try = 1;
-  race->step_ns = STEP_NS;
-  bool is_lost = false;
   cpu_set_t before;
+  uint32_t try = 0;
+  race->step_ns = STEP_NS;
   assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof(before), &before), 0);
   assert_int_equal(pthread_create(&thread, NULL, race_wake, race), 0);
   race_part(thread, &before);
-  for (; try <= TRIES && contract_now_ns() < until; try++) {
-    const bool was_early = race_sleep(race, side, try);
-    is_lost = atomic_load(&race->is_over);
-    if (is_lost || !take(race))
-      break;
+  while (try < TRIES && contract_now_ns() < until && !atomic_load(&race->is_over)) {
+    const bool was_early = race_sleep(race, side, ++try);
+    if (!atomic_load(&race->is_over) && !take(race))
+      race_ends(race, RACE_EMPTY);
     race_aim(race, was_early);
   }
-  const bool is_through = try > TRIES || contract_now_ns() >= until;
   atomic_store(&race->is_over, true);
   pthread_join(thread, NULL);
   pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
-  if (!is_lost && !is_through)
-    fail_msg("what wakes came, and poll does not give it, or post does not take it, at try %u",
-             try);
-  if (is_lost)
-    fail_msg("arm said 0 while the peer did what wakes, and event_fd is not readable %d ms later: "
-             "a wake-up was lost, at try %u",
-             (int)(contract_deadline_ns / 2000000), try);
+  race_judge(race, try);
 }
 
 static void reap(struct race *race)
 {
   struct contract_side *side = &race->pair->sender;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct pst_completion done;
-  while (!atomic_load(&race->is_over) && side->posted[0].count > 0)
+  while (side->posted[0].count > 0 && race_may_wait(race, deadline))
     contract_poll(side);
   while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &done))
     ;
@@ -177,8 +203,9 @@ static void send_one(struct race *race)
 {
   struct contract_side *side = &race->pair->sender;
   const struct pst_request request = contract_send(side, 0, 8, 0);
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t wait;
-  while (!atomic_load(&race->is_over) && contract_post(side, 0, &request, 1, &wait) != 1)
+  while (contract_post(side, 0, &request, 1, &wait) != 1 && race_may_wait(race, deadline))
     contract_poll(side);
 }
 
@@ -211,8 +238,9 @@ static void arrival_beside_arm_wakes(void **state)
 static void hold_one(struct race *race)
 {
   struct contract_side *side = &race->pair->receiver;
-  while (!atomic_load(&race->is_over) &&
-         !contract_take(side, PST_COMPLETION_MESSAGE, 0, &race->held))
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
+  while (!contract_take(side, PST_COMPLETION_MESSAGE, 0, &race->held) &&
+         race_may_wait(race, deadline))
     contract_poll(side);
 }
 
