@@ -15,15 +15,18 @@
  *     raw HEX               bytes as they are
  *     crc BYTE LENGTH       fills the region with it, prints its CRC32C
  *     flood COUNT           so many pings, whose answers are not waited for
+ *     wakes COUNT           so many wake-ups of whoever has a timer with this process, 0: for ever
  *     die                   kills this process, as SIGKILL does
  * Each is answered before the next is said, but for those that begin with '!'.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <penstock/penstock.h>
@@ -32,6 +35,7 @@
 #include "serve/wire.h"
 
 #define LINE_BYTES 8192
+#define FDS_LOOKED_AT 256
 
 static struct pst_node *node;
 static struct pst_peer *peer;
@@ -160,6 +164,38 @@ static void flood(const char *count)
   printf("flooded\n");
 }
 
+/* The timers of this process among /proc/self/fd: its own, and those by which it wakes others. */
+static uint32_t find_timers(int *fds, uint32_t most)
+{
+  uint32_t count = 0;
+  char path[32], kind[64];
+
+  for (int fd = 3; fd < FDS_LOOKED_AT && count < most; fd++) {
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(path, kind, sizeof kind - 1);
+    kind[length > 0 ? length : 0] = '\0';
+    if (strcmp(kind, "anon_inode:[timerfd]") == 0)
+      fds[count++] = fd;
+  }
+  return count;
+}
+
+static void wake_all(const char *count)
+{
+  const struct itimerspec past = {.it_value = {.tv_nsec = 1}};
+  int fds[16];
+  const uint32_t timers = find_timers(fds, 16);
+  long left = atol(count);
+
+  printf("waking by %u\n", timers);
+  for (uint32_t i = 0; i < timers; i++)
+    fcntl(fds[i], F_SETFL, fcntl(fds[i], F_GETFL) & ~O_NONBLOCK);
+  do {
+    for (uint32_t i = 0; i < timers; i++)
+      timerfd_settime(fds[i], TFD_TIMER_ABSTIME, &past, NULL);
+  } while (left == 0 || --left > 0);
+}
+
 static void obey(char *line)
 {
   char word[32] = "", name[LINE_BYTES] = "";
@@ -184,6 +220,9 @@ static void obey(char *line)
     return;
   } else if (strcmp(word, "die") == 0) {
     kill(getpid(), SIGKILL);
+  } else if (strcmp(word, "wakes") == 0) {
+    wake_all(rest);
+    return;
   } else if (strcmp(word, "flood") == 0) {
     flood(rest);
     return;

@@ -3,9 +3,10 @@
 """Clients that keep to no rule: refused with the reason, and the server serves on."""
 import os
 import re
+import subprocess
 import sys
 
-from harness import PROGRAM, ROOT, main, random_file, wait_until, yaml_stream
+from harness import BUILD, PROGRAM, ROOT, main, random_file, wait_until, yaml_stream
 from netns import ORDINARY, reaches
 from serving import MIB, PART, ServeCase, tree
 
@@ -155,6 +156,23 @@ class Strangers(ServeCase):
         self.assertTrue(any(re.match("flooded|LEFT EPROTO .*requests are under way", line) for line in answers), answers)
         self.assert_healthy()
 
+    def test_wake_ups(self):
+        """As many as there can be, by a timer that would wait: no thread of the server does."""
+        with subprocess.Popen([BUILD / "tests" / "e2e" / "stranger", self.address, "0"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True, env=dict(os.environ, TMPDIR=str(self.temporary))) as waker:  # fmt: skip
+            try:
+                waker.stdin.write(f"{HELLO}\nwakes 0\n")
+                waker.stdin.flush()
+                self.assertRegex(waker.stdout.readline(), "^WELCOME")
+                self.assertRegex(waker.stdout.readline(), "^waking by [2-9]")
+                for _ in range(3):
+                    self.assert_healthy()
+                self.assertIsNone(waker.poll())
+            finally:
+                waker.kill()
+        self.wait_all_left()
+        self.assert_healthy()
+
     def test_read_only(self):
         self.stop()
         self.serve("--read-only")
@@ -188,6 +206,41 @@ class Floods(ServeCase):
         self.assertGreater(self.count("has not shown"), 0)
         self.assertLess(self.count("warning: control: "), 200, "it fills the log")
         self.stop()
+
+    def pass_sockets(self, kind):
+        random_file(self.root / "file", MIB)
+        self.serve()
+        self.get("file")
+        before = self.descriptors()
+        script = str(ROOT / "tests" / "e2e" / "flood.py")
+        flood = self.start(self.address.split(":")[1], kind, program=script, prefix=[sys.executable, "-B"])
+        flood.wait_line("flooding")
+        return before, flood
+
+    def assert_well_again(self, before):
+        wait_until(lambda: self.descriptors() <= before, 20, "what it had is closed")
+        self.get("file", "--overwrite", "--sha256")
+        self.assert_healthy()
+        self.stop()
+
+    def test_sockets_that_linger(self):
+        """More than there are threads that close: nobody else notices."""
+        before, flood = self.pass_sockets("linger")
+        for _ in range(3):
+            self.get("file", "--overwrite", "--sha256")
+        self.assertLess(self.descriptors(), before + 100, "descriptors pile up")
+        self.assertIsNone(flood.poll(), str(flood))
+        flood.kill()
+        self.assert_well_again(before)
+
+    def test_sockets_in_sockets(self):
+        """Closes that nobody can hasten: no more descriptors are taken until they end."""
+        before, flood = self.pass_sockets("nested")
+        line = "descriptors that came from peers cannot be closed"
+        wait_until(lambda: self.count(line) > 0, 20, "it takes no more")
+        self.assertLess(self.descriptors(), before + 1500, "descriptors pile up")
+        flood.kill()
+        self.assert_well_again(before)
 
     def test_insecure_lets_them_in(self):
         if not ORDINARY or not reaches(PROGRAM):
