@@ -4,8 +4,8 @@
 
 #include "port.h"
 
-#define LINK_DOWN_NS UINT64_C(10000000) /* between looks at the link */
-#define RECONNECT_NS UINT64_C(100000000)
+#define LINK_DOWN_NS UINT64_C(10000000)   /* between looks at the link */
+#define RECONNECT_NS UINT64_C(1000000000) /* a busy server has greeted by then */
 #define LINK_UP_NS UINT64_C(500000000)
 
 static void mac_print(const uint8_t mac[ETH_MAC_BYTES], char text[18])
@@ -53,9 +53,8 @@ static void reconnect(struct eth_port *port, uint64_t now_ns)
   if (now_ns - port->down_since_ns < RECONNECT_NS)
     return;
   port->down_since_ns = 0;
-  __atomic_store_n(&port->is_running, false, __ATOMIC_RELEASE);
   rte_spinlock_lock(&port->txqs[0].lock);
-  rte_eth_dev_stop(port->id);
+  eth_port_stop(port);
   rte_spinlock_unlock(&port->txqs[0].lock);
 }
 

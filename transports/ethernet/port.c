@@ -16,9 +16,10 @@
 #include <rte_ring.h>
 
 #include "eal.h"
+#include "eal_thread.h"
 #include "pool.h"
 
-#define SETTLE_MS 20
+#define GREETING_MS 1000  /* of a server whose host is busy */
 #define WIRE_FRAMES 4096u /* that lie in a ring of the driver of that name */
 
 /* Device calls alone. */
@@ -502,26 +503,35 @@ int eth_port_open(struct pst_device *device, const struct pst_options *options,
   return 0;
 }
 
-/*
- * DPDK 22.11's memif is torn down by its interrupt thread, too, when the peer leaves, and the two
- * do not wait for each other. And a client that leaves before the server has greeted it ends the
- * server's process: its connection is closed and not forgotten, and DPDK panics. Both are over
- * within a millisecond or two.
- */
-static void settle_memif(const struct eth_port *port)
+/* A memif client that leaves before the server has greeted it ends the server's process: DPDK 22.11
+ * closes the connection, does not forget it, and panics. The server greets within a millisecond or
+ * two, unless its host is busy. */
+static void await_greeting(const struct eth_port *port)
 {
   struct rte_eth_link link = {.link_status = RTE_ETH_LINK_DOWN};
-  bool was_up = false;
 
-  if (port->driver != &eth_drivers[ETH_DRIVER_MEMIF] || !port->is_running)
-    return;
-  for (int i = 0; i < SETTLE_MS; i++) {
+  for (int i = 0; i < GREETING_MS && port->waits_for_server && port->is_running; i++) {
     rte_eth_link_get_nowait(port->id, &link);
-    if (link.link_status == RTE_ETH_LINK_UP && (was_up || port->waits_for_server))
+    if (link.link_status == RTE_ETH_LINK_UP)
       return;
-    was_up = link.link_status == RTE_ETH_LINK_UP;
     usleep(1000);
   }
+}
+
+/* On DPDK's thread, which ends a memif, too, when its peer leaves: the two would not wait for each
+ * other. */
+static void stop_device(void *arg)
+{
+  struct eth_port *port = arg;
+
+  if (port->is_running)
+    rte_eth_dev_stop(port->id);
+}
+
+void eth_port_stop(struct eth_port *port)
+{
+  eal_thread_run(stop_device, port);
+  __atomic_store_n(&port->is_running, false, __ATOMIC_RELEASE);
 }
 
 static void port_close(struct eth_port *port)
@@ -530,9 +540,8 @@ static void port_close(struct eth_port *port)
 
   for (uint32_t i = 0; i < port->rxq_count; i++)
     eth_rxq_drop(&port->rxqs[i]);
-  settle_memif(port);
-  if (port->is_running)
-    rte_eth_dev_stop(port->id);
+  await_greeting(port);
+  eth_port_stop(port);
   if (!park(port))
     unplug(port);
   for (uint32_t i = 0; i < port->pool_count; i++)

@@ -86,6 +86,8 @@ void eth_port_leave(struct eth_port *port, struct pst_device *device);
 int eth_port_start(struct eth_port *port);
 /* Start the device. Not logged. */
 int eth_port_run(struct eth_port *port);
+/* Stop it. May take a millisecond. */
+void eth_port_stop(struct eth_port *port);
 
 static inline bool eth_port_is_running(const struct eth_port *port)
 {
