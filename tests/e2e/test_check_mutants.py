@@ -112,7 +112,17 @@ VERBS = {
     "gid_index": ["0", "255"],
     "mtu": ["256", "4096", "4097"],
 }
-OPTIONS = {"udp": UDP, "verbs_rc": VERBS, "loopback": {"mode": ["copy", "reference"]}}
+ETHERNET = {
+    "role": ["auto", "server", "client"], "mtu": ["0", "575", "1500", "9000"], "vlan": ["0", "7", "4095"],
+    "descriptors": ["0", "64", "1024", "65536"], "receive": ["auto", "slots", "copy"], "mac": ["foo", "02:00:00:00:00:01"],
+    "address": ["[192.0.2.1/24]", "[foo]", "['2001:db8::1/64']"], "framing": ["none", "rtp", "sequence"], "driver": ["ring", "null", "pcap"],
+    "to": ["192.0.2.9:5004", "foo"], "patience": ["0", "1 s"], "udp_checksum": ["auto", "software", "none"],
+}  # fmt: skip
+UCX = {
+    "tls": ["posix", "tcp", "'posix,self'", "foo"], "peer_failure": ["auto", "ucx", "own"], "part": ["0", "1 KiB", "1 GiB"],
+    "rendezvous_from": ["0", "64 KiB"], "direct_from": ["0", "1 MiB"], "net_devices": ["lo", "foo"], "ucx": ["[FOO=1]", "[foo]", "[MAX_RNDV_RAILS=2]"],
+}  # fmt: skip
+OPTIONS = {"udp": UDP, "verbs_rc": VERBS, "loopback": {"mode": ["copy", "reference"]}, "ethernet": ETHERNET, "ucx": UCX}
 
 
 def examples():
@@ -189,7 +199,7 @@ class Mutant:
         path = random_.choice(plain if random_.random() < 0.5 else examples())
         lines = path.read_text().splitlines()
         stream = re.search(r"- name: (\S+)", path.read_text())[1]
-        transport = re.search(r"^ *(?:transport|plugin): (loopback|udp|verbs_rc)", path.read_text(), re.M)[1]
+        transport = re.search(r"^ *(?:transport|plugin): (loopback|udp|ethernet|ucx|verbs_rc)", path.read_text(), re.M)[1]
         self.sets = []
         if random_.random() < 0.3:
             for _ in range(random_.choice((1, 1, 2))):

@@ -100,7 +100,7 @@ static int find_mtu(const struct eth_port *port, struct eth_port_options *option
                            "there is no interface %s; `ip link` lists those there are",
                            options->netdev);
   if (options->mtu > mtu)
-    return ETH_PORT_REFUSE(port, -EINVAL,
+    return ETH_PORT_REFUSE(port, -ENODEV,
                            "mtu: %u is more than interface %s has: %u; `ip link set %s mtu %u`",
                            options->mtu, options->netdev, mtu, options->netdev, options->mtu);
   options->mtu = options->mtu ? options->mtu : mtu;
