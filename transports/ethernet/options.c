@@ -238,8 +238,8 @@ static const struct pst_description description = {
     .summary = "UDP and RTP in frames of DPDK's ports, to and from Penstock and anything else",
     .needs = "DPDK 22.11 or later (libdpdk); for a network card, root or access to vfio, and huge "
              "pages unless it is an mlx5",
-    .rung = "kernel: memif, ring, af_packet, tap and pcap; ninja -C build test (suite contract). "
-            "mlx5 and other cards: compiled",
+    .rung = "kernel: memif, ring, af_packet and pcap; ninja -C build test (suite contract). "
+            "tap, mlx5 and other cards: compiled",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
     .rules = rules,
