@@ -237,7 +237,7 @@ int pst_node_arm(struct pst_node *node)
 
 int pst_node_fd(const struct pst_node *node)
 {
-  return node->epoll_fd;
+  return node->mailbox.epoll_fd;
 }
 
 int pst_node_wait(struct pst_node *node, const uint64_t *until_ns)
@@ -251,7 +251,7 @@ int pst_node_wait(struct pst_node *node, const uint64_t *until_ns)
     until = now + NODE_NAP_NS;
   if (until <= now)
     return 0;
-  mailbox_sleep(node->epoll_fd, now, until);
+  mailbox_sleep(&node->mailbox, now, until);
   return 1;
 }
 

@@ -47,7 +47,6 @@ struct pst_node {
   const struct config_transport *transport;
   struct pst_worker *worker;
   int event_fd; /* of the worker; -1: cannot wake */
-  int epoll_fd;
   int timer_fd;
   uint64_t timer_ns; /* that it is set to; 0: not */
   bool insecure;

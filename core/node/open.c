@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -233,21 +232,23 @@ static int node_open_device(struct pst_node *node, const struct pst_node_params 
   return 0;
 }
 
+static int node_no_descriptor(int rc, struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_FAILED, rc, "no descriptor for the node: %s; raise `ulimit -n`",
+                  strerror(-rc));
+}
+
 static int node_open_descriptors(struct pst_node *node, struct pst_error *error)
 {
-  struct epoll_event event = {.events = EPOLLIN};
+  int rc = mailbox_open_set(&node->mailbox);
 
-  node->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  node->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  int fds[] = {node->mailbox.wake_fd, node->timer_fd, node->event_fd};
-  for (int i = 0; i < (node->event_fd < 0 ? 2 : 3); i++) {
-    event.data.fd = fds[i];
-    if (node->epoll_fd < 0 || fds[i] < 0 ||
-        epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) < 0)
-      return pst_fail(error, PST_EXIT_FAILED, -errno,
-                      "no descriptor for the node: %s; raise `ulimit -n`", strerror(errno));
-  }
-  return 0;
+  if (rc == 0)
+    node->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (rc == 0)
+    rc = node->timer_fd < 0 ? -errno : mailbox_add(&node->mailbox, node->timer_fd);
+  if (rc == 0 && node->event_fd >= 0)
+    rc = mailbox_add(&node->mailbox, node->event_fd);
+  return rc < 0 ? node_no_descriptor(rc, error) : 0;
 }
 
 /* ---- The node ---------------------------------------------------------------------- */
@@ -332,9 +333,9 @@ int pst_node_open(const struct pst_node_params *given, struct pst_node **node,
   if (!made)
     return node_no_memory(error);
   memset(made, 0, sizeof(*made));
-  made->event_fd = made->epoll_fd = made->timer_fd = -1;
-  mailbox_open(&made->mailbox); /* node_open_descriptors() says why not */
-  int rc = node_open(made, &params, error);
+  made->event_fd = made->timer_fd = -1;
+  int rc = mailbox_open(&made->mailbox);
+  rc = rc < 0 ? node_no_descriptor(rc, error) : node_open(made, &params, error);
   if (rc < 0) {
     pst_node_close(made);
     return rc;
@@ -397,8 +398,6 @@ void pst_node_close(struct pst_node *node)
     pst_config_close(node->configs[i]);
   events_free(&node->events);
   free(node->configs);
-  if (node->epoll_fd >= 0)
-    close(node->epoll_fd);
   if (node->timer_fd >= 0)
     close(node->timer_fd);
   mailbox_close(&node->mailbox);

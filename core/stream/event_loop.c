@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "session.h"
 
@@ -125,7 +124,7 @@ int pst_session_wait(struct pst_session *session, uint32_t index, const uint64_t
     until = *until_ns;
   if (until <= now || !thread_arm_lanes(thread, now, &until) || mailbox_has_mail(&thread->mailbox))
     return 0;
-  if (mailbox_sleep(thread->epoll_fd, now, until))
+  if (mailbox_sleep(&thread->mailbox, now, until))
     mailbox_drain(&thread->mailbox);
   return 1;
 }

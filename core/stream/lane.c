@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "receive_ring.h"
 #include "session.h"
@@ -80,7 +79,6 @@ static void lent_forget(struct session_lane *lane, uint64_t buffer)
 int lane_open(struct session_thread *thread, struct engine_device *device,
               struct session_lane **lane, struct pst_error *error)
 {
-  struct epoll_event event = {.events = EPOLLIN};
   struct session_lane *entry;
   int rc;
 
@@ -109,9 +107,7 @@ int lane_open(struct session_thread *thread, struct engine_device *device,
   entry->event_fd = -1;
   if (device->limits.capabilities & PST_CAP_WAKEUP)
     entry->event_fd = device->ops->event_fd(entry->worker);
-  event.data.fd = entry->event_fd;
-  if (entry->event_fd >= 0 &&
-      epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, entry->event_fd, &event) < 0)
+  if (entry->event_fd >= 0 && mailbox_add(&thread->mailbox, entry->event_fd) < 0)
     entry->event_fd = -1;
   *lane = entry;
   return 0;

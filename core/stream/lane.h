@@ -26,7 +26,6 @@ struct session_thread {
   uint32_t lane_count;
   struct session_end **ends;
   uint32_t end_count;
-  int epoll_fd;
   uint64_t idle_since_ns; /* 0: not idle */
   uint64_t next_beat_ns;
   uint64_t next_counters_ns;

@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "control/socket.h"
 
@@ -39,7 +36,6 @@ static int setup_open_thread(struct pst_session *session, uint32_t index, struct
 {
   const struct config *config = session->config;
   struct session_thread *thread = aligned_alloc(CACHE_LINE, sizeof(*thread));
-  struct epoll_event event = {.events = EPOLLIN};
 
   if (!thread || ARRAY_APPEND(session->threads, session->thread_count, thread) < 0) {
     free(thread);
@@ -50,11 +46,12 @@ static int setup_open_thread(struct pst_session *session, uint32_t index, struct
   thread->index = index;
   thread->cpu =
       config->threads.cpu_count ? (int)config->threads.cpus[index % config->threads.cpu_count] : -1;
-  thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  event.data.fd = mailbox_open(&thread->mailbox) < 0 ? -1 : thread->mailbox.wake_fd;
-  if (thread->epoll_fd < 0 || epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) < 0)
-    return pst_fail(error, PST_EXIT_FAILED, -errno,
-                    "no descriptor for thread %u: %s; raise `ulimit -n`", index, strerror(errno));
+  int rc = mailbox_open(&thread->mailbox);
+  if (rc == 0)
+    rc = mailbox_open_set(&thread->mailbox);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_FAILED, rc,
+                    "no descriptor for thread %u: %s; raise `ulimit -n`", index, strerror(-rc));
   return 0;
 }
 
@@ -302,8 +299,6 @@ static void setup_close_thread(struct session_thread *thread)
 {
   for (uint32_t i = 0; i < thread->lane_count; i++)
     free(thread->lanes[i]);
-  if (thread->epoll_fd >= 0)
-    close(thread->epoll_fd);
   mailbox_close(&thread->mailbox);
   free(thread->lanes);
   free(thread->ends);
