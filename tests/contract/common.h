@@ -13,7 +13,6 @@
 
 /* Nothing here takes longer, unless it never ends: 20 s, or what a program is told. */
 extern uint64_t contract_deadline_ns;
-#define CONTRACT_DEADLINE_NS contract_deadline_ns
 
 /* A case that a call into the plugin has kept for so long hangs. */
 #define CONTRACT_PATIENCE_S 180u

@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include <cmocka.h>
 #include <penstock/transport.h>
@@ -261,6 +262,12 @@ void contract_send_until(struct contract_side *side, uint64_t count,
                          struct contract_account *account);
 void contract_receive_until(struct contract_side *side, uint64_t count,
                             struct contract_account *account);
+
+/* Kill a process within 2 ms, and tell by *death, 8 bytes of contract_now_ns(), when it has let go
+ * of its end of `socket`. The process that does so, which is to be waited for. */
+pid_t contract_kill_soon(pid_t pid, int socket, int *death);
+/* A case of the group "processes". */
+void contract_death_beside_writes(void **state);
 
 /* The groups of the suite. Each returns the number of failed cases. */
 int contract_life_run(const struct contract_variant *variant);

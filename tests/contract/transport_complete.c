@@ -73,7 +73,7 @@ static void all_end_once_however_they_end(void **state)
   struct reach reach = open_reach(state);
   for (uint32_t round = 0; round < 40; round++) {
     uint32_t n = 0, ended = 0;
-    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    uint64_t deadline = contract_now_ns() + contract_deadline_ns;
     for (; n < 1 + round % 16; n++) {
       requests[n] = request_of(&reach, opcodes[(n + round) % 4], 1000 * round + n, n);
       if (round % 3 == 0 && requests[n].opcode != PST_OP_FLUSH)
@@ -131,7 +131,7 @@ static void requests_of_one_kind_end_in_post_order(void **state)
     if (i % 7 == 0)
       contract_poll(&reach.pair->sender);
   }
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   for (uint32_t ended = 0; ended < 4 * REQUESTS;) {
     ended += take_all(&reach.pair->sender, false);
     assert_true(ended <= 4 * REQUESTS);

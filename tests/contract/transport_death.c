@@ -112,23 +112,31 @@ static void kill_soon(pid_t pid, int socket, int death)
   _exit(write(death, &until, sizeof(until)) != sizeof(until));
 }
 
+pid_t contract_kill_soon(pid_t pid, int socket, int *death)
+{
+  int ends[2];
+  assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+  pid_t killer = fork();
+  assert_true(killer >= 0);
+  if (killer == 0)
+    kill_soon(pid, socket, ends[1]);
+  close(ends[1]);
+  *death = ends[0];
+  return killer;
+}
+
 static void one_death(const struct contract_variant *variant, bool child_receives)
 {
   contract_rule(
       "The peer is gone, or its address answers no more; `status` says how; DONEs still follow.");
   struct contract_side side = {0};
   struct contract_account account = {0};
-  int socket, status, death[2];
+  int socket, status, death;
   pid_t pid = spawn(variant, child_receives, &socket, UINT64_MAX);
   contract_side_open(variant, &params, false, !child_receives, &side);
   account.message = side.message;
   bool met = contract_meet(&side, socket);
-  assert_int_equal(pipe2(death, O_CLOEXEC), 0);
-  pid_t killer = fork();
-  assert_true(killer >= 0);
-  if (killer == 0)
-    kill_soon(pid, socket, death[1]);
-  close(death[1]);
+  pid_t killer = contract_kill_soon(pid, socket, &death);
   assert_true(met);
   uint64_t began = contract_now_ns();
   if (child_receives)
@@ -138,8 +146,8 @@ static void one_death(const struct contract_variant *variant, bool child_receive
   uint64_t noticed = contract_now_ns(), died;
   assert_true(account.gone);
   assert_int_equal(account.status, -ECONNRESET);
-  assert_int_equal(read(death[0], &died, sizeof(died)), sizeof(died));
-  close(death[0]);
+  assert_int_equal(read(death, &died, sizeof(died)), sizeof(died));
+  close(death);
   assert_true(noticed < died + UINT64_C(5000000000));
   assert_int_equal(account.wrong, 0);
   contract_rule(
@@ -366,6 +374,7 @@ int contract_death_run(const struct contract_variant *variant)
       CONTRACT_CASE(stream_from_child_to_parent),
       CONTRACT_CASE(receivers_that_are_killed),
       CONTRACT_CASE(senders_that_are_killed),
+      {"peers_written_to_that_are_killed", contract_death_beside_writes, NULL, NULL, NULL},
       CONTRACT_CASE(peer_that_dies_before_it_connects),
       CONTRACT_CASE(death_wakes_a_sleeper),
       CONTRACT_CASE(requests_end_though_the_peer_stands_still),

@@ -83,7 +83,8 @@ class Contract(guests.Case):
         self.whole({}, skip=DEATHS)
         found = self.contract(GIVES_UP_SOON, cases=DEATHS)
         died = {name for _, group, name, result in found if group == "processes" and result == "OK"}
-        self.assertEqual(died, {"receivers_that_are_killed", "senders_that_are_killed", "death_wakes_a_sleeper"})
+        killed = {f"{who}_that_are_killed" for who in ("receivers", "senders", "peers_written_to")}
+        self.assertEqual(died, {*killed, "death_wakes_a_sleeper"})
 
     def test_the_whole_by_rdma_cm(self):
         self.whole(NEVER_AGAIN)
