@@ -2,6 +2,7 @@
 /* Devices, registrations, rings. */
 #include <stdio.h>
 
+#include <penstock/page.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 
@@ -60,7 +61,7 @@ int eth_limits(struct pst_device *device, struct pst_limits *limits)
   out.tailroom += ETH_SLOT_MORE + (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET] ? 128 : 0);
   out.send_headroom = port->reads_by_reference ? ETH_SEND_HEADROOM : 0;
   out.slots_max = ETH_SLOTS_MAX;
-  out.page_size = port->driver->traits & ETH_IS_DMA ? 4096 : 1;
+  out.page_size = port->driver->traits & ETH_IS_DMA ? pst_page_size() : 1;
   pst_struct_write(limits, &out, sizeof(out));
   return 0;
 }
@@ -79,17 +80,27 @@ void eth_path_fill(const struct pst_ring *ring, const struct eth_port *port,
                  ring && !is_slots ? port->copy_reason : "");
 }
 
+/* The whole pages that a range lies in: where they begin. */
+static uint8_t *pages_of(const struct pst_cpu_mr *mr, size_t *length)
+{
+  const size_t page = pst_page_size();
+  uint8_t *from = (uint8_t *)((uintptr_t)mr->base & ~(uintptr_t)(page - 1));
+
+  *length = ((size_t)(mr->base + mr->length - from) + page - 1) & ~(page - 1);
+  return from;
+}
+
 /* A card reaches only memory that DPDK knows and that is mapped for it. */
 static int map(struct pst_device *device, struct pst_cpu_mr *mr)
 {
   struct eth_port *port = device->port;
   struct rte_eth_dev_info *info = &port->info;
-  uint8_t *from = (uint8_t *)((uintptr_t)mr->base & ~(uintptr_t)4095);
-  size_t length = (size_t)(mr->base + mr->length - from + 4095) & ~(size_t)4095;
+  size_t length;
+  uint8_t *from = pages_of(mr, &length);
 
   if (!(port->driver->traits & ETH_IS_DMA))
     return 0;
-  if (rte_extmem_register(from, length, NULL, 0, 4096) != 0 && rte_errno != EEXIST)
+  if (rte_extmem_register(from, length, NULL, 0, pst_page_size()) != 0 && rte_errno != EEXIST)
     return PST_REFUSE(device->dg.host, -rte_errno, "DPDK does not register %lu bytes: %s",
                       (unsigned long)length, strerror(rte_errno));
   if (rte_dev_dma_map(info->device, from, (uint64_t)(uintptr_t)from, length) == 0 ||
@@ -125,8 +136,8 @@ void eth_mr_deregister(struct pst_device *device, struct pst_mr *mr)
   struct pst_cpu_mr *range = pst_cpu_mr_of(mr);
 
   if (range && device->port->driver->traits & ETH_IS_DMA) {
-    uint8_t *from = (uint8_t *)((uintptr_t)range->base & ~(uintptr_t)4095);
-    size_t length = (size_t)(range->base + range->length - from + 4095) & ~(size_t)4095;
+    size_t length;
+    uint8_t *from = pages_of(range, &length);
     rte_dev_dma_unmap(device->port->info.device, from, (uint64_t)(uintptr_t)from, length);
     rte_extmem_unregister(from, length);
   }

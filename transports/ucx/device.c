@@ -2,6 +2,8 @@
 /* Devices: a ucp_context, and what is measured of it. */
 #include <stdio.h>
 
+#include <penstock/page.h>
+
 #include "am.h"
 #include "lanes.h"
 #include "ops.h"
@@ -104,11 +106,12 @@ static int measure_address(struct pst_device *device)
 
 static int measure_key(struct pst_device *device)
 {
-  void *page = aligned_alloc(4096, 4096), *packed;
+  const size_t length = pst_page_size();
+  void *page = aligned_alloc(length, length), *packed;
   const ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
                                                      UCP_MEM_MAP_PARAM_FIELD_LENGTH,
                                        .address = page,
-                                       .length = 4096};
+                                       .length = length};
   ucp_mem_h memh;
   size_t size;
   ucs_status_t status;
