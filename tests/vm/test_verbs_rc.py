@@ -26,6 +26,7 @@ SOON_AGAIN = [*ASLEEP, *(f"--set transport.options.{key}={value}" for key, value
 MESSAGES = 3000
 BAD_MESSAGES = 1500  # of 8 KiB: of 12 thousand packets 1 % are lost
 BAD_WIRES = ("loss 1%", "delay 2ms reorder 99%")
+GOOD_MIB = 16  # thousands of packets, and each chunk of the server's window many times
 BAD_MIB = int(os.environ.get("PENSTOCK_BAD_WIRE_MIB", 2))  # of a file there and back
 TROUBLE = ("out_of_seq_request", "rcvd_seq_err", "completer_retry_err", "retry_exceeded_err")
 
@@ -219,7 +220,7 @@ class VerbsRc(Streams):
         )
         server.await_listener(tcp_listener(18530))
         near = f"10.9.0.2:18530 {options}10.9.0.1"
-        self.request_and_transfer(near, "64M")
+        self.request_and_transfer(near, f"{GOOD_MIB}M")
         for what in BAD_WIRES:
             with self.subTest(what), self.bad_wire(what):
                 self.request_and_transfer(near, f"{BAD_MIB}M")
