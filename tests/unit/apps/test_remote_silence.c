@@ -3,6 +3,7 @@
  * and answers pings is waited for. */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "clock.h"
 #include "serve/remote.h"
@@ -15,6 +16,19 @@ static bool is_stopping, answers_pings, has_joined;
 static uint32_t pings, closed;
 static uint8_t answer[256];
 static size_t answer_length;
+
+/* Each reading of the clock moves it on: nothing here takes the machine's time. */
+int __wrap_clock_gettime(clockid_t id, struct timespec *time);
+int __wrap_clock_gettime(clockid_t id, struct timespec *time)
+{
+  static uint64_t now;
+
+  (void)id;
+  now += NS_PER_MS / 10;
+  time->tv_sec = (time_t)(now / NS_PER_S);
+  time->tv_nsec = (long)(now % NS_PER_S);
+  return 0;
+}
 
 bool __wrap_signals_stop(void);
 bool __wrap_signals_stop(void)

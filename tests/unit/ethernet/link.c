@@ -74,6 +74,9 @@ static void join(void)
     link_run(side, "ip addr add %s/24 dev %s", side ? LINK_V4_B : LINK_V4_A, name);
     link_run(side, "ip addr add %s/64 dev %s nodad", side ? LINK_V6_B : LINK_V6_A, name);
     link_run(side, "ip link set %s up", name);
+    /* Neighbours that do not answer fail in 150 ms, and may move at once. */
+    link_run(side, "ip ntable change name arp_cache dev %s retrans 50 locktime 0", name);
+    link_run(side, "ip ntable change name ndisc_cache dev %s retrans 50", name);
   }
 }
 
