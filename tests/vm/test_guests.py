@@ -115,8 +115,9 @@ class Deaths(unittest.TestCase):
         self.addCleanup(setattr, machine, "BOOT_SECONDS", machine.BOOT_SECONDS)
         machine.BOOT_SECONDS = 0.1
         # The least that a wait takes, of which each second would be one of this test.
-        self.addCleanup(setattr, machine.harness, "HANGS", machine.harness.HANGS)
-        machine.harness.HANGS = 0
+        children = machine.harness.children
+        self.addCleanup(setattr, children, "HANGS", children.HANGS)
+        children.HANGS = 0
         hangs = "rdinit=/bin/busybox -- sleep 100000"
         with self.assertRaisesRegex(AssertionError, "still not: guest a has booted"):
             guests.Guests(self.folder, 1, kernel_arguments=hangs)
