@@ -262,8 +262,6 @@ struct pst_blob message_blob(const struct message_in *in);
 /* Give a message of a connection that is up to its handler in the protocol's table. */
 void message_got(struct peer *peer, const struct wire_message *message, const struct side_fds *fds);
 int blob_copy(const struct pst_blob *from, uint32_t length_max, struct pst_blob *to);
-/* Of what somebody else keeps. */
-struct pst_blob blob_view(const uint8_t *bytes, uint32_t length, const int *fds, uint32_t fd_count);
 /* What differs, in words; the connector's are the `sender`'s. "": nothing. */
 bool terms_compare(const struct terms *terms, const struct wire_message *offer,
                    const char *const ends[2], char *text, size_t size);

@@ -16,7 +16,9 @@ int blob_copy(const struct pst_blob *from, uint32_t length_max, struct pst_blob 
   return from->length > length_max || from->fd_count > WIRE_FDS_MAX ? -E2BIG : blob_keep(from, to);
 }
 
-struct pst_blob blob_view(const uint8_t *bytes, uint32_t length, const int *fds, uint32_t fd_count)
+/* Of what somebody else keeps. */
+static struct pst_blob blob_view(const uint8_t *bytes, uint32_t length, const int *fds,
+                                 uint32_t fd_count)
 {
   struct pst_blob blob = {.struct_size = sizeof blob,
                           .length = length,

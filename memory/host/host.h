@@ -59,7 +59,6 @@ struct host_text {
   char text[32];
 };
 struct host_text host_size_text(uint64_t bytes);
-struct host_text host_about_text(uint64_t bytes); /* "19.6 GiB" */
 /* What bounds an allocation, "19.6 GiB are available", and its remedy. */
 struct host_line {
   char text[112];

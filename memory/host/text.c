@@ -21,7 +21,8 @@ struct host_text host_size_text(uint64_t bytes)
   return out;
 }
 
-struct host_text host_about_text(uint64_t bytes)
+/* "19.6 GiB" */
+static struct host_text host_about_text(uint64_t bytes)
 {
   struct host_text out;
   bool gib = bytes >= UINT64_C(1) << 30;

@@ -148,8 +148,6 @@ struct pst_endpoint {
   int udp_fd; /* holds that UDP port in the kernel, and takes nothing; -1: none */
 };
 
-#define ETH_LOG(device, level, ...) (device)->dg.host->log((device)->dg.host, (level), __VA_ARGS__)
-
 /* pool.c: a name for a pool or ring of DPDK's that nobody else in the process has. */
 void eth_name_make(char *name, size_t size);
 

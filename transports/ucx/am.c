@@ -51,7 +51,7 @@ struct ucx_am *ucx_am_take(struct ucx_link *link)
   return am;
 }
 
-void ucx_am_give(struct ucx_am *am)
+static void am_give(struct ucx_am *am)
 {
   struct ucx_link *link = am->link;
 
@@ -74,7 +74,7 @@ static void am_end(struct ucx_am *am, ucs_status_t status)
   if (am->has_unit && link->endpoint)
     ucx_unit_end(&link->endpoint->tx.sends, am->unit,
                  status == UCS_OK ? 0 : (link->failure ? link->failure : -ECONNRESET));
-  ucx_am_give(am);
+  am_give(am);
   if (status != UCS_OK)
     ucx_link_fail(link, status, "an active message");
 }

@@ -11,7 +11,6 @@ void ucx_ams_close(struct ucx_link *link);
 
 /* NULL: all are under way. Its header is all 0. */
 struct ucx_am *ucx_am_take(struct ucx_link *link);
-void ucx_am_give(struct ucx_am *am);
 static inline bool ucx_am_is_free(const struct ucx_link *link)
 {
   return link->free_ams != NULL;

@@ -125,8 +125,10 @@ static int list_none(struct ibv_device **devices, char *why, size_t why_size, ch
   return error == -ENOSYS ? -ENODEV : error;
 }
 
-int vb_list(const char *only, struct vb_device **all, char *why, size_t why_size, char *remedy,
-            size_t remedy_size)
+/* What is there; where `only` is the verbs name or the PCI address of one, that one, and no other
+ * is opened. How many; -errno with `why` and `remedy` when none is or none opens. */
+static int vb_list(const char *only, struct vb_device **all, char *why, size_t why_size,
+                   char *remedy, size_t remedy_size)
 {
   int count = 0;
   struct ibv_device **devices = ibv_get_device_list(&count);

@@ -62,11 +62,6 @@ void vb_port_text(const struct vb_port *port, char *text, size_t size);
 /* Width times speed; codes as in struct ibv_port_attr. */
 uint32_t vb_port_mbps(uint32_t width, uint32_t speed);
 
-/* What is there; where `only` is the verbs name or the PCI address of one, that one, and no other
- * is opened. How many; -errno with `why` and `remedy` when none is or none opens. */
-int vb_list(const char *only, struct vb_device **all, char *why, size_t why_size, char *remedy,
-            size_t remedy_size);
-
 /* Where a port is on its network, at some time. */
 struct vb_place {
   struct vb_gid gid;

@@ -149,7 +149,8 @@ void vb_status_text_add(const struct vb_status *one, char *text, size_t size)
               one->reasons[0] ? one->reasons : "none known", one->checks);
 }
 
-const char *vb_vendor_error(uint32_t vendor_err)
+/* mlx5's syndrome in words, or "" for what is not known. */
+static const char *vb_vendor_error(uint32_t vendor_err)
 {
   static const struct {
     uint32_t code;

@@ -23,8 +23,6 @@ const struct vb_status *vb_status_find(const struct vb_status *table, int code);
 /* Never NULL. */
 const struct vb_status *vb_wc_status(int status);
 const struct vb_status *vb_event(int event);
-/* mlx5's syndrome in words, or "" for what is not known. */
-const char *vb_vendor_error(uint32_t vendor_err);
 /* One line: name, code, vendor code, cause, reasons, checks. Always terminated. */
 void vb_wc_text(int status, uint32_t vendor_err, char *text, size_t size);
 

@@ -180,7 +180,8 @@ bool rc_says_hello(const struct pst_endpoint *endpoint)
   return order ? order < 0 : own->qps[0].qpn < peer->qps[0].qpn;
 }
 
-void rc_connected(struct pst_endpoint *endpoint)
+/* The peer has heard this end. */
+static void connected(struct pst_endpoint *endpoint)
 {
   char words[512];
 
@@ -204,7 +205,7 @@ void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *heard)
   for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (!lane->is_heard)
       return;
-  rc_connected(endpoint);
+  connected(endpoint);
 }
 
 static int say_hellos(struct pst_endpoint *endpoint)
@@ -248,7 +249,7 @@ void rc_greet(struct pst_endpoint *endpoint)
   }
   endpoint->state = RC_GREETING;
   if (endpoint->is_heard_early)
-    rc_connected(endpoint);
+    connected(endpoint);
   int rc = say_hellos(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_send of the hello");

@@ -72,9 +72,8 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
  * given up is said again, once all that was posted is flushed. */
 void rc_greet(struct pst_endpoint *endpoint);
 void rc_greet_again(struct pst_endpoint *endpoint);
-/* The peer has been, on one of the queue pairs; has heard this end. */
+/* The peer has been, on one of the queue pairs. */
 void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *lane);
-void rc_connected(struct pst_endpoint *endpoint);
 /* Of the two ends. */
 bool rc_says_hello(const struct pst_endpoint *endpoint);
 
