@@ -84,6 +84,20 @@ class OneHost(Ethernet):
         self.assertEqual(streams[1]["via"], "memif, reference")
         self.assertFalse((self.folder / "s").exists(), "the server's socket is left")
 
+    def test_small_rings_do_not_stall(self):
+        """A tenth of the 1088 slots that 1024 descriptors ask for, and less than memif's bulk of
+        32. What does not fit the ring stays with the sender, or has its cause."""
+        for slots, receive in (("108", "slots"), ("16", "slots"), ("16", "copy")):
+            with self.subTest(ring=slots, receive=receive):
+                config = self.yaml(self.memif(f", receive: {receive}, patience: 10 ms, mtu: 1454"),
+                                   message="1410 B", ring=slots,
+                                   sender="{source: pattern}", expect="{verified: true}")  # fmt: skip
+                stream = self.both(config, config, sender_arguments=("--duration", "300ms"))[0]
+                self.assertEqual(stream["via"], f"memif, {receive}")
+                self.assertGreater(stream["messages_delivered"], 100)
+                self.assertLessEqual(set(stream["dropped"]), {"device_full", "no_buffer"})
+                self.port += 1
+
     def test_memif_copies_into_two_rings(self):
         second = yaml_stream(name="more", message="600 B", ring="512",
                              sender="{source: pattern, rate: 50 Mbps}",

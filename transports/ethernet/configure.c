@@ -14,7 +14,6 @@
 #include "pool.h"
 #include "port.h"
 
-#define RING_BEYOND 64u /* slots that a ring has beyond those that the driver keeps filled */
 #define OUT_BEYOND 512u /* mbufs to send beyond what the queue holds */
 
 /* What the devices of the port have opened. */
@@ -56,9 +55,31 @@ static uint32_t headers_of(const struct pst_ring *ring)
   return bytes + (port->vlan == ETH_UNTAGGED ? 0 : 4);
 }
 
+static struct eth_descriptor_limits limits_of(const struct rte_eth_desc_lim *lim)
+{
+  return (struct eth_descriptor_limits){lim->nb_min, lim->nb_max ? lim->nb_max : UINT16_MAX,
+                                        lim->nb_align};
+}
+
+/* Descriptors of a queue within what the driver can have. 0 or -EINVAL, logged. */
+static int settle_descriptors(const struct eth_port *port, const char *queue,
+                              const struct rte_eth_desc_lim *lim, uint32_t *descriptors)
+{
+  const struct eth_descriptor_limits limits = limits_of(lim);
+  char why[ETH_SIZES_WHY];
+  int rc = eth_descriptors_settle(&limits, queue, port->descriptors, port->descriptors_fixed,
+                                  descriptors, why);
+
+  if (rc < 0)
+    return ETH_PORT_REFUSE(port, rc, "%s", why);
+  if (rc > 0)
+    ETH_PORT_LOG(port, port->descriptors_fixed ? PST_LOG_WARN : PST_LOG_DEBUG, "%s", why);
+  return 0;
+}
+
 /* Why a ring cannot be the pool of a queue; NULL: it can. *descriptors may become fewer. */
 static const char *judge_ring(const struct eth_port *port, const struct opened *opened,
-                              uint32_t *descriptors, char why[200])
+                              uint32_t *descriptors, char why[ETH_SIZES_WHY])
 {
   const struct pst_ring_params *ring = &opened->ring->cpu.params;
   const uint32_t lead = RTE_PKTMBUF_HEADROOM + headers_of(opened->ring);
@@ -70,20 +91,14 @@ static const char *judge_ring(const struct eth_port *port, const struct opened *
   if (opened->rings > 1)
     return "several rings share its queue";
   if (!(port->driver->traits & ETH_KEEPS_NO_MBUF)) {
-    while (!port->descriptors_fixed && *descriptors > 64 &&
-           ring->slots < *descriptors + RING_BEYOND)
-      *descriptors /= 2;
-    snprintf(why, 200,
-             "the ring has %u slots, and the driver keeps %u filled: it needs %u, 64 more; make "
-             "`ring` larger or `descriptors` smaller",
-             ring->slots, *descriptors, *descriptors + RING_BEYOND);
-    if (ring->slots < *descriptors + RING_BEYOND)
+    const struct eth_descriptor_limits limits = limits_of(&port->info.rx_desc_lim);
+    if (!eth_ring_settle(&limits, ring->slots, port->descriptors_fixed, descriptors, why))
       return why;
   }
   if (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET])
     frame += 96; /* its own header lies in a frame of the kernel's ring */
   if (port->driver != &eth_drivers[ETH_DRIVER_MEMIF] && room < frame) {
-    snprintf(why, 200,
+    snprintf(why, ETH_SIZES_WHY,
              "a slot has room for %lu bytes, and a frame of this port's MTU of %u needs %u; a "
              "smaller `mtu` or a larger `message` helps",
              room, port->mtu, frame);
@@ -125,13 +140,12 @@ static int make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
                          count, room);
 }
 
-/* Memory of the queue's own, for what the driver holds, waits in inboxes and is under way. */
+/* Memory of the queue's own. */
 static int queue_own(struct eth_port *port, struct eth_rxq *queue, const struct opened *opened,
                      uint32_t descriptors)
 {
-  uint32_t count = descriptors + 4 * ETH_BURST + opened->rings * (ETH_INBOX + ETH_BURST);
-
-  return make_mempool(port, count, port->mtu + 18 + 128, &queue->own);
+  return make_mempool(port, eth_own_buffers(descriptors, opened->rings), port->mtu + 18 + 128,
+                      &queue->own);
 }
 
 static int queue_ring(struct eth_port *port, struct eth_rxq *queue, struct pst_ring *ring)
@@ -159,7 +173,7 @@ static int queue_ring(struct eth_port *port, struct eth_rxq *queue, struct pst_r
 static int choose_pool(struct eth_port *port, const struct opened *opened, uint32_t *descriptors)
 {
   struct eth_rxq *queue = &port->rxqs[0];
-  char text[200];
+  char text[ETH_SIZES_WHY];
   const char *why = "nothing is received for a stream";
   uint32_t wish = ETH_RECEIVE_AUTO;
 
@@ -194,9 +208,22 @@ static uint64_t choose_offloads(struct eth_port *port)
   return use | sums;
 }
 
-static int setup_queues(struct eth_port *port, uint32_t descriptors)
+/* What the driver made of the descriptors: mlx5 rounds them up to a power of two. */
+static int check_queue(const struct eth_port *port, const struct rte_mempool *pool,
+                       uint32_t descriptors)
 {
-  uint16_t rx = (uint16_t)descriptors, tx = (uint16_t)port->descriptors;
+  struct rte_eth_rxq_info made = {.nb_desc = 0};
+  char why[ETH_SIZES_WHY];
+
+  if (port->driver->traits & ETH_KEEPS_NO_MBUF || rte_eth_rx_queue_info_get(port->id, 0, &made) < 0)
+    return 0;
+  return eth_queue_check(pool->populated_size, descriptors, made.nb_desc, why)
+             ? 0
+             : ETH_PORT_REFUSE(port, -ENOSPC, "%s", why);
+}
+
+static int setup_queues(struct eth_port *port, uint32_t rx, uint32_t tx)
+{
   const int socket = rte_eth_dev_socket_id(port->id);
   struct rte_mempool *pool =
       port->rxqs[0].ring ? port->rxqs[0].ring->pool->mempool : port->rxqs[0].own;
@@ -210,27 +237,25 @@ static int setup_queues(struct eth_port *port, uint32_t descriptors)
                          (port->driver->traits & ETH_VIRTUAL ? 0 : RTE_ETH_RX_OFFLOAD_CHECKSUM);
   rc = rte_eth_dev_configure(port->id, 1, 1, &conf);
   if (rc == 0)
-    rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx, &tx);
+    rc = rte_eth_rx_queue_setup(port->id, 0, (uint16_t)rx, (unsigned)socket, NULL, pool);
   if (rc == 0)
-    rc = rte_eth_rx_queue_setup(port->id, 0, rx, (unsigned)socket, NULL, pool);
-  if (rc == 0)
-    rc = rte_eth_tx_queue_setup(port->id, 0, tx, (unsigned)socket, NULL);
+    rc = rte_eth_tx_queue_setup(port->id, 0, (uint16_t)tx, (unsigned)socket, NULL);
   if (rc < 0)
     return ETH_PORT_REFUSE(port, rc, "its queues cannot be set up%s: %s", eal_words(),
                            strerror(-rc));
   if (!(port->driver->traits & ETH_VIRTUAL) || (port->driver->traits & ETH_MAKES_NETDEV))
     rte_eth_dev_set_mtu(port->id, (uint16_t)port->mtu);
   rte_eth_allmulticast_enable(port->id);
-  return 0;
+  return check_queue(port, pool, rx);
 }
 
 /* A worker of a thread: where it sends, and which queues it polls. */
-static int start_worker(struct eth_port *port, struct pst_worker *worker)
+static int start_worker(struct eth_port *port, struct pst_worker *worker, uint32_t descriptors)
 {
   const bool is_copied = !port->reads_by_reference || (port->driver->traits & ETH_ONE_SEGMENT) ||
                          port->segments_max < 2;
   struct eth_rxq *queue = &port->rxqs[0];
-  int rc = make_mempool(port, port->descriptors + OUT_BEYOND,
+  int rc = make_mempool(port, descriptors + OUT_BEYOND,
                         is_copied ? port->mtu + 18 : ETH_CONTROL_MAX, &worker->out);
 
   worker->txq = &port->txqs[0];
@@ -251,7 +276,7 @@ static int start_worker(struct eth_port *port, struct pst_worker *worker)
 int eth_port_configure(struct eth_port *port)
 {
   struct opened opened;
-  uint32_t descriptors = port->descriptors;
+  uint32_t rx = 0, tx = 0;
   int rc;
 
   count_opened(port, &opened);
@@ -265,10 +290,12 @@ int eth_port_configure(struct eth_port *port)
   port->rxqs[0].is_shared = port->txqs[0].is_shared = port->is_shared;
   rte_spinlock_init(&port->rxqs[0].lock);
   rte_spinlock_init(&port->txqs[0].lock);
-  rc = choose_pool(port, &opened, &descriptors);
-  rc = rc ? rc : setup_queues(port, descriptors);
+  rc = settle_descriptors(port, "receiving", &port->info.rx_desc_lim, &rx);
+  rc = rc ? rc : settle_descriptors(port, "sending", &port->info.tx_desc_lim, &tx);
+  rc = rc ? rc : choose_pool(port, &opened, &rx);
+  rc = rc ? rc : setup_queues(port, rx, tx);
   FOR_EACH_WORKER(port, worker)
-  rc = rc ? rc : start_worker(port, worker);
+  rc = rc ? rc : start_worker(port, worker, tx);
   return rc;
 }
 

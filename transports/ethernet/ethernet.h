@@ -52,9 +52,8 @@
 #include "../datagram/endpoint.h"
 #include "described.h"
 #include "frame.h"
+#include "sizes.h"
 
-#define ETH_BURST 32u          /* frames at a time, either way */
-#define ETH_INBOX 512u         /* frames that wait for a copy, of one receiver */
 #define ETH_SLOT_HEADROOM 192u /* limits.headroom */
 /* A payload with the longest header of its kind lies so far behind the headroom: both are whole
  * cache lines. With a shorter one (no nonce) it lies before, but never within the headroom. */
