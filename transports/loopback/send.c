@@ -20,14 +20,12 @@ static LB_ALWAYS_INLINE void move64(uint8_t *to, const uint8_t *from)
 static LB_ALWAYS_INLINE void copy(uint8_t *restrict to, const uint8_t *restrict from,
                                   uint64_t length)
 {
-  if (lb_copy_short(to, from, length))
-    return;
-  if (length < 32 || length > COPY_MAX) {
-    memcpy(to, from, length);
-  } else {
+  if (length > 64 && length <= COPY_MAX) {
     for (uint64_t at = 0; at + 64 < length; at += 64)
       move64(to + at, from + at);
     move64(to + length - 64, from + length - 64);
+  } else if (!lb_copy_short(to, from, length)) {
+    memcpy(to, from, length);
   }
 }
 
