@@ -96,6 +96,16 @@ class Load(unittest.TestCase):
                 one.wait()
         self.assertGreater(waits.share(time.monotonic() - start), 0.2)
 
+    def test_it_is_looked_seldom_for_looking_takes_time_from_who_is_measured(self):
+        looks, children, start = [], common.children, time.monotonic()
+        common.children = lambda: looks.append(1) or children()
+        try:
+            with common.Waits():
+                time.sleep(0.35)
+        finally:
+            common.children = children
+        self.assertLessEqual(len(looks), (time.monotonic() - start) / 0.1)
+
     def test_a_loaded_machine_is_refused(self):
         clock = iter(range(100))
         saved = common.busy_seconds, common.TRIES
