@@ -25,6 +25,61 @@ static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *end
   pst_counter_add(list, "copied", NULL, rx->counts.copied, 0);
 }
 
+void eth_port_find_xstats(struct eth_port *port)
+{
+  const int count = rte_eth_xstats_get_names_by_id(port->id, NULL, 0, NULL);
+  struct rte_eth_xstat_name *names = count > 0 ? calloc((size_t)count, sizeof(*names)) : NULL;
+
+  port->xstat_ids = names ? calloc((size_t)count, sizeof(*port->xstat_ids)) : NULL;
+  port->xstat_kinds = names ? calloc((size_t)count, sizeof(*port->xstat_kinds)) : NULL;
+  if (port->xstat_ids && port->xstat_kinds &&
+      rte_eth_xstats_get_names_by_id(port->id, names, (unsigned)count, NULL) == count)
+    for (int i = 0; i < count; i++) {
+      const enum eth_xstat kind = eth_xstat_of(names[i].name);
+      if (kind == ETH_XSTATS)
+        continue;
+      port->xstat_ids[port->xstat_count] = (uint64_t)i;
+      port->xstat_kinds[port->xstat_count++] = kind;
+    }
+  free(names);
+}
+
+bool eth_port_read_xstats(const struct eth_port *port, uint64_t sums[ETH_XSTATS])
+{
+  uint64_t *values = port->xstat_count ? calloc(port->xstat_count, sizeof(*values)) : NULL;
+  bool is_read = values && rte_eth_xstats_get_by_id(port->id, port->xstat_ids, values,
+                                                    port->xstat_count) == (int)port->xstat_count;
+
+  if (is_read)
+    eth_xstats_sum(port->xstat_kinds, values, port->xstat_count, sums);
+  free(values);
+  return is_read;
+}
+
+/* PHY discards are messages that are lost; pauses explain what is slow. Told once. */
+static void add_xstats(struct pst_counter_list *list, struct eth_port *port)
+{
+  uint64_t now[ETH_XSTATS];
+  char text[400];
+
+  if (!port->is_running || !eth_port_read_xstats(port, now))
+    return;
+  for (uint32_t kind = 0; kind < ETH_XSTATS; kind++) {
+    bool is_there = false, is_drop = kind == ETH_XSTAT_PHY_DISCARDS;
+    for (uint32_t i = 0; i < port->xstat_count; i++)
+      is_there |= port->xstat_kinds[i] == kind;
+    if (is_there)
+      pst_counter_add(list, eth_xstat_names[kind], is_drop ? eth_xstat_names[kind] : NULL,
+                      now[kind] - port->xstats_before[kind], is_drop ? PST_COUNTER_DROP : 0);
+  }
+  eth_xstats_tell(port->xstats_before, now, text, sizeof(text));
+  if (text[0] && !port->told_xstats)
+    ETH_PORT_LOG(port, PST_LOG_WARN,
+                 "%s; docs/ethernet.md says what helps. This is told once; the counters go on",
+                 text);
+  port->told_xstats |= text[0] != '\0';
+}
+
 /* What the driver has lost since the port started, where it counts that: what it does not know is
  * nobody's 0. */
 static void add_port(struct pst_counter_list *list, const struct eth_port *port)
@@ -61,8 +116,10 @@ int eth_counters(struct pst_device *device, struct pst_worker *worker,
     add_sender(&list, endpoint->tx);
   else if (endpoint)
     add_receiver(&list, endpoint);
-  else if (!worker)
+  else if (!worker) {
     add_port(&list, device->port);
+    add_xstats(&list, device->port);
+  }
   return (int)list.count;
 }
 

@@ -405,6 +405,8 @@ static void port_free(struct eth_port *port)
   free(port->table);
   free(port->pools);
   free(port->mempools);
+  free(port->xstat_ids);
+  free(port->xstat_kinds);
   free(port);
 }
 
@@ -601,6 +603,9 @@ int eth_port_run(struct eth_port *port)
   if (rc < 0)
     return rc;
   rte_eth_stats_get(port->id, &port->before);
+  if (!port->xstat_ids)
+    eth_port_find_xstats(port);
+  eth_port_read_xstats(port, port->xstats_before);
   __atomic_store_n(&port->is_running, true, __ATOMIC_RELEASE);
   return 0;
 }

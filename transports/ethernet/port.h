@@ -16,6 +16,7 @@
 #include "multicast.h"
 #include "neighbour.h"
 #include "queue.h"
+#include "xstats.h"
 
 #define ETH_NETWORKS_MAX 2u /* addresses of a port: one of each family */
 
@@ -69,6 +70,12 @@ struct eth_port {
   bool is_up;
   uint64_t link_due_ns, down_since_ns;
   struct rte_eth_stats before; /* when it started */
+  /* Extended statistics that are counters of ours; none: the driver has no such names. */
+  uint64_t *xstat_ids;
+  enum eth_xstat *xstat_kinds;
+  uint32_t xstat_count;
+  uint64_t xstats_before[ETH_XSTATS];
+  bool told_xstats;
   /* The driver may hold mbufs until it is closed: pools end with the port. */
   struct eth_pool **pools;
   uint32_t pool_count;
@@ -104,6 +111,11 @@ const struct eth_network *eth_port_network(const struct eth_port *port, int fami
 /* A UDP port: `wanted`, or a free one; where the kernel has the address, a socket holds it there.
  * 0; -EADDRINUSE, …, logged. */
 int eth_port_take_udp(struct pst_endpoint *endpoint, uint16_t wanted);
+
+/* counters.c: find extended statistics by name, once. They are only missing where it fails. */
+void eth_port_find_xstats(struct eth_port *port);
+/* What they are now. False: there are none. */
+bool eth_port_read_xstats(const struct eth_port *port, uint64_t sums[ETH_XSTATS]);
 
 /* configure.c: queues, pools and offloads of a port whose devices are all known. 0, or -errno,
  * logged. */
