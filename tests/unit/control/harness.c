@@ -226,11 +226,13 @@ uint32_t end_seen(struct end *end, enum seen_kind kind, void *stream)
 
 /* ---- Log --------------------------------------------------------------------------- */
 
+#define LINES 256u
+
 static struct {
   pthread_mutex_t mutex;
   pthread_cond_t more;
-  char lines[256][1024];
-  uint32_t count;
+  char lines[LINES][1024]; /* the last of them */
+  uint64_t count;
 } logged = {.mutex = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
 static void on_line(void *context, int level, const char *line)
@@ -240,8 +242,7 @@ static void on_line(void *context, int level, const char *line)
   if (getenv("CONTROL_TEST_VERBOSE"))
     fprintf(stderr, "  | %s\n", line);
   pthread_mutex_lock(&logged.mutex);
-  if (logged.count < sizeof logged.lines / sizeof logged.lines[0])
-    snprintf(logged.lines[logged.count++], sizeof logged.lines[0], "%s", line);
+  snprintf(logged.lines[logged.count++ % LINES], sizeof logged.lines[0], "%s", line);
   pthread_cond_broadcast(&logged.more);
   pthread_mutex_unlock(&logged.mutex);
 }
@@ -262,7 +263,7 @@ static uint32_t count_lines(const char *part)
 {
   uint32_t n = 0;
 
-  for (uint32_t i = 0; i < logged.count; i++)
+  for (uint32_t i = 0; i < logged.count && i < LINES; i++)
     n += strstr(logged.lines[i], part) != NULL;
   return n;
 }

@@ -427,7 +427,7 @@ static void test_closes_that_are_held_up(void **state)
 
   (void)state;
   log_clear();
-  receiver->limits.notice_ns = MS(1);
+  receiver->limits.notice_ns = MS(50);
   assert_int_equal(end_listen(receiver), 0);
   uint16_t port = control_port(receiver->control);
   assert_int_equal(end_connect(sender, port), 0);
