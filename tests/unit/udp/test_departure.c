@@ -122,18 +122,16 @@ static void each_time_has_a_buffer_of_its_own(void **state)
 static void rtp_has_the_departure_as_its_time(void **state)
 {
   const uint64_t times[] = {MONOTONIC_NS + 1000000000, MONOTONIC_NS + 1500000000};
-  uint8_t *first, *second;
+  uint32_t began, then;
 
   (void)state;
   setup_sender(LIST({"to", "192.0.2.9:5000"}, {"departure", "fq"}, {"framing", "rtp"},
                     {"clock_rate", "90000"}));
   connect_foreign();
   post_at(times, 2);
-  first = kernel.sent[0].wire + 4;
-  second = kernel.sent[1].wire + 4;
-  assert_int_equal((uint32_t)(second[0] << 24 | second[1] << 16 | second[2] << 8 | second[3]) -
-                       (uint32_t)(first[0] << 24 | first[1] << 16 | first[2] << 8 | first[3]),
-                   45000);
+  memcpy(&began, kernel.sent[0].wire + 4, sizeof(began));
+  memcpy(&then, kernel.sent[1].wire + 4, sizeof(then));
+  assert_int_equal(ntohl(then) - ntohl(began), 45000);
 }
 
 /* etf drops what has no time, or comes later than `delta` before its time. */
