@@ -115,7 +115,7 @@ VERBS = {
 ETHERNET = {
     "role": ["auto", "server", "client"], "mtu": ["0", "575", "1500", "9000"], "vlan": ["0", "7", "4095"],
     "descriptors": ["0", "64", "1024", "65536"], "receive": ["auto", "slots", "copy"], "mac": ["foo", "02:00:00:00:00:01"],
-    "address": ["[192.0.2.1/24]", "[foo]", "['2001:db8::1/64']"], "framing": ["none", "rtp", "sequence"], "driver": ["ring", "null", "pcap"],
+    "address": ["[192.0.2.1/24]", "[foo]", "['2001:db8::1/64']", "[192.0.2.1/24, 192.0.2.2/24]", "['2001:db8::1/64', 192.0.2.1/24]"], "framing": ["none", "rtp", "sequence"], "driver": ["ring", "null", "pcap"],
     "to": ["192.0.2.9:5004", "foo"], "patience": ["0", "1 s"], "udp_checksum": ["auto", "software", "none"],
 }  # fmt: skip
 UCX = {

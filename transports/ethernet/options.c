@@ -6,6 +6,7 @@
 #include "../datagram/check.h"
 #include "../datagram/options.h"
 #include "described.h"
+#include "frame.h"
 
 static const char *const role_choices[] = {"auto", "server", "client", NULL};
 static const char *const memory_choices[] = {"auto", "normal", "huge", NULL};
@@ -154,7 +155,7 @@ static void check_macs(const struct pst_check *check, enum eth_driver_kind drive
 static void check_networks(const struct pst_check *check)
 {
   uint8_t address[16];
-  uint32_t prefix;
+  uint32_t prefix, of_family[2] = {0, 0};
   const char *text;
 
   for (uint32_t i = 0; (text = check->option_item(check->options, "address", i)); i++)
@@ -162,6 +163,10 @@ static void check_networks(const struct pst_check *check)
       check->report(check, "address",
                     "\"%s\" is not an address of a port with the length of its network; write "
                     "192.0.2.1/24 or 2001:db8::1/64",
+                    text);
+    else if (of_family[eth_is_v4(address)]++)
+      check->report(check, "address",
+                    "\"%s\" is the second of its family; a port has one IPv4 and one IPv6 address",
                     text);
   text = check->option_string(check->options, "gateway");
   if (text[0] && (strchr(text, '/') || !eth_network_read(text, address, &prefix)))
