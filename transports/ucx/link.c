@@ -138,11 +138,21 @@ static void release(struct ucx_link *link)
   }
 }
 
+static bool is_untold(const struct ucx_link *link)
+{
+  return link->owes_leave || link->controls_under_way;
+}
+
+static uint64_t leaves_by_ns(const struct ucx_link *link)
+{
+  return link->linger_until_ns + (is_untold(link) ? UCX_TELL_NS : 0);
+}
+
 static bool is_done_with(const struct ucx_link *link, uint64_t now_ns)
 {
-  if (!link->ep || !link->is_joined || link->failure || now_ns >= link->linger_until_ns)
+  if (!link->ep || !link->is_joined || link->failure || now_ns >= leaves_by_ns(link))
     return true;
-  if (link->owes_leave || link->controls_under_way || link->ams_under_way)
+  if (is_untold(link) || link->ams_under_way)
     return false;
   return link->is_shared || link->leave_is_known || (link->has_left && !link->owes_answer);
 }
@@ -196,23 +206,38 @@ uint64_t ucx_links_deadline_ns(const struct pst_worker *worker)
   uint64_t first = UINT64_MAX;
 
   for (const struct ucx_link *link = worker->leaving; link; link = link->next)
-    if (link->linger_until_ns < first)
-      first = link->linger_until_ns;
+    if (leaves_by_ns(link) < first)
+      first = leaves_by_ns(link);
   return first;
 }
 
-void ucx_links_free(struct pst_worker *worker, const struct pst_ring *ring)
+static void free_first(struct ucx_link **at)
 {
-  struct ucx_link **at = &worker->leaving;
+  struct ucx_link *link = *at;
 
-  while (*at) {
+  *at = link->next;
+  release(link);
+  destroy(link);
+}
+
+void ucx_links_free(struct pst_worker *worker)
+{
+  while (worker->leaving)
+    free_first(&worker->leaving);
+}
+
+/* What is fetched comes to its end; the link has its peer to tell that it leaves. */
+void ucx_links_leave_ring(struct pst_worker *worker, const struct pst_ring *ring)
+{
+  for (struct ucx_link **at = &worker->leaving; *at;) {
     struct ucx_link *link = *at;
-    if (ring && (link->ring != ring || !link->fetches)) {
-      at = &link->next;
-      continue;
+    if (link->ring == ring) {
+      ucx_link_settle(link);
+      link->ring = NULL;
     }
-    *at = link->next;
-    release(link);
-    destroy(link);
+    if (link->fetches && !link->ring)
+      free_first(at);
+    else
+      at = &link->next;
   }
 }

@@ -16,7 +16,9 @@ void ucx_link_leave(struct ucx_link *link);
 void ucx_links_step(struct pst_worker *worker, uint64_t now_ns);
 /* When the first one is given up; UINT64_MAX: there is none. */
 uint64_t ucx_links_deadline_ns(const struct pst_worker *worker);
-/* Free all of them now, or those that still write to `ring`. Blocks. */
-void ucx_links_free(struct pst_worker *worker, const struct pst_ring *ring);
+/* Free all of them now. Blocks. */
+void ucx_links_free(struct pst_worker *worker);
+/* None of them writes to `ring` any more. */
+void ucx_links_leave_ring(struct pst_worker *worker, const struct pst_ring *ring);
 
 #endif

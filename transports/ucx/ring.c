@@ -40,7 +40,7 @@ void ucx_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 {
   if (!ring)
     return;
-  ucx_links_free(worker, ring);
+  ucx_links_leave_ring(worker, ring);
   pst_cpu_ring_close(&ring->cpu, &worker->rings);
   free(ring);
 }

@@ -32,6 +32,7 @@
 #define UCX_CONTROLS 16u     /* others under way */
 #define UCX_HELLO_BYTES 512u /* behind its header: more than UCX sends as a short one */
 #define UCX_LINGER_NS UINT64_C(100000000) /* for the peer to answer a BYE */
+#define UCX_TELL_NS UINT64_C(2000000000)  /* more, for a peer that has no room for it */
 
 struct pst_device {
   const struct pst_host *host;

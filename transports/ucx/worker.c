@@ -75,7 +75,7 @@ void ucx_worker_close(struct pst_worker *worker)
   while (worker->endpoint_count)
     ucx_endpoint_free(worker->endpoints[0]);
   let_leave(worker);
-  ucx_links_free(worker, NULL);
+  ucx_links_free(worker);
   close_descriptors(worker);
   free(worker->rings.all);
   free(worker->endpoints);
