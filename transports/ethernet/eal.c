@@ -3,6 +3,7 @@
 #include "eal.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +22,9 @@
 /* Address space of a process without huge pages, of which only what is touched becomes memory. It
  * cannot grow later: mbufs of 2^20 slots fit. */
 #define EAL_NORMAL_MIB "1024"
+#define GRANT_HUGE_PAGES                                                                           \
+  "`echo 512 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages` (as root) grants 1 GiB of " \
+  "them, `grep Huge /proc/meminfo` shows them"
 #define EAL_ARGUMENTS_MAX 48
 #define EAL_TEXT 256
 
@@ -113,6 +117,28 @@ static void remove_folder(void)
   }
 }
 
+/* Without one DPDK would say so to standard error, and could not be started again. */
+static bool huge_pages_are_used_up(void)
+{
+  glob_t sizes;
+  unsigned long free_pages = 0, known = 0;
+
+  if (glob("/sys/kernel/mm/hugepages/*/free_hugepages", 0, NULL, &sizes) != 0)
+    return false;
+  for (size_t i = 0; i < sizes.gl_pathc; i++) {
+    unsigned long pages;
+    FILE *file = fopen(sizes.gl_pathv[i], "re");
+    if (file && fscanf(file, "%lu", &pages) == 1) {
+      free_pages += pages;
+      known++;
+    }
+    if (file)
+      fclose(file);
+  }
+  globfree(&sizes);
+  return known && !free_pages;
+}
+
 static int fail(const struct pst_host *host, int rc, bool is_huge)
 {
   if (rc == -EALREADY)
@@ -120,10 +146,7 @@ static int fail(const struct pst_host *host, int rc, bool is_huge)
                       "DPDK was started in this process before, and failed: it can be started once "
                       "a process only; start the program anew with what the first error asks for");
   if (is_huge)
-    return PST_REFUSE(host, rc,
-                      "DPDK does not start with huge pages%s: %s; `echo 512 > "
-                      "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages` (as root) grants 1 "
-                      "GiB of them, `grep Huge /proc/meminfo` shows them",
+    return PST_REFUSE(host, rc, "DPDK does not start with huge pages%s: %s; " GRANT_HUGE_PAGES,
                       eal_words(), strerror(-rc));
   return PST_REFUSE(host, rc,
                     "DPDK does not start%s: %s; `eal` has arguments of its own, `ulimit -v` and "
@@ -159,6 +182,8 @@ int eal_start(const struct pst_host *host, const struct pst_options *options, bo
 
   if (eal_is_known)
     return check_started(host, is_huge);
+  if (is_huge && huge_pages_are_used_up())
+    return PST_REFUSE(host, -ENOMEM, "DPDK needs huge pages, and none is free; " GRANT_HUGE_PAGES);
   if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
     return PST_REFUSE(host, -errno, "the thread's CPUs are not known: %s", strerror(errno));
   /* Where the program itself has started DPDK, the log is its own. */
