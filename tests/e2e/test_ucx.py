@@ -118,10 +118,18 @@ class Ucx(Case):
         child = self.run_program("check", self.ucx_config("ucx: [TLS]"), expect=2)
         self.assertIn("'TLS' is not NAME=VALUE", child.stderr)
 
+    def test_unknown_device_is_refused_with_those_there_are(self):
+        for options in ("net_devices: foo", "net_devices: 'lo,foo', tls: 'posix,tcp,self'", "net_devices: foo, tls: tcp"):
+            child = self.run_program("run", self.ucx_config(options), expect=3)
+            self.assertIn("network device 'foo' is not available", child.stderr)
+            self.assertIn("'lo'(tcp)", child.stderr)
+            self.assertEqual(len(child.stderr.splitlines()), 1, child)
+
     def test_unknown_transport_is_refused(self):
         child = self.run_program("run", self.ucx_config("tls: nonsense"), expect=3)
-        self.assertIn("UCX", child.stderr)
+        self.assertIn("transport 'nonsense' is not available, please use one or more of", child.stderr)
         self.assertIn("ucx_info -d", child.stderr)
+        self.assertEqual(len(child.stderr.splitlines()), 1, child)
 
 
 if __name__ == "__main__":

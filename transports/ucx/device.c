@@ -47,9 +47,11 @@ static int init(struct pst_device *device, const struct pst_options *options)
   ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
                          .features = UCP_FEATURE_AM,
                          .mt_workers_shared = 1};
+  const struct pst_host *host = device->host;
   ucp_config_t *config;
   ucs_status_t status;
-  int rc = ucx_settings_read(device->host, options, &config);
+  char said[400];
+  int rc = ucx_settings_read(host, options, &config);
 
   if (rc < 0)
     return rc;
@@ -59,14 +61,21 @@ static int init(struct pst_device *device, const struct pst_options *options)
     params.features |= UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
   if (device->sleeps)
     params.features |= UCP_FEATURE_WAKEUP;
+  ucx_log_keep(said, sizeof(said));
   status = ucp_init(&params, config, &device->context);
+  ucx_log_keep(NULL, 0);
   ucp_config_release(config);
   if (status != UCS_OK) {
     device->context = NULL;
-    return PST_REFUSE(device->host, ucx_status_errno(status), "UCX %s opens nothing: %s; %s",
-                      ucp_get_version_string(), ucs_status_string(status),
-                      ucx_status_remedy(status));
+    return PST_REFUSE(host, ucx_status_errno(status), "UCX %s opens nothing: %s%s%s; %s",
+                      ucp_get_version_string(), ucs_status_string(status), said[0] ? ": " : "",
+                      said, ucx_status_remedy(status));
   }
+  /* UCX itself would do without. */
+  if (*host->option_string(options, "net_devices") && strstr(said, "network device"))
+    return PST_REFUSE(host, -ENODEV, "net_devices: %s", said);
+  if (said[0])
+    host->log(host, PST_LOG_INFO, "UCX: %s", said);
   status = ucx_am_datatype(&device->gather);
   return status == UCS_OK ? 0 : -ENOMEM;
 }

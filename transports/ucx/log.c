@@ -26,7 +26,8 @@ static ucs_log_func_rc_t log_line(const char *file, unsigned line, const char *f
     return UCS_LOG_FUNC_RC_CONTINUE;
   vsnprintf(text, sizeof(text), message, arguments);
   if (log_text && level <= UCS_LOG_LEVEL_WARN) {
-    snprintf(log_text, log_size, "%s", text);
+    const size_t used = strlen(log_text);
+    snprintf(log_text + used, log_size - used, "%s%s", used ? "; " : "", text);
     return UCS_LOG_FUNC_RC_STOP;
   }
   int as = level == UCS_LOG_LEVEL_FATAL
