@@ -56,4 +56,16 @@ static inline uint32_t eth_txq_burst(struct eth_txq *queue, uint16_t port, struc
   return sent;
 }
 
+/* Make the driver look for mbufs that are sent: what either call does in a driver that has it. Who
+ * holds a shared queue's lock looks, too. */
+static inline void eth_txq_look(struct eth_txq *queue, uint16_t port)
+{
+  if (queue->is_shared && !rte_spinlock_trylock(&queue->lock))
+    return;
+  if (rte_eth_tx_done_cleanup(port, queue->index, 0) < 0)
+    rte_eth_tx_descriptor_status(port, queue->index, 0);
+  if (queue->is_shared)
+    rte_spinlock_unlock(&queue->lock);
+}
+
 #endif

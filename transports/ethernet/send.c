@@ -35,14 +35,10 @@ static void flight_over(void *address, void *opaque)
 void eth_tx_reap(struct pst_endpoint *endpoint)
 {
   struct eth_tx *tx = endpoint->tx;
-  const struct eth_port *port = endpoint->worker->device->port;
-  const struct eth_txq *queue = endpoint->worker->txq;
 
   if (tx->flight_tail == tx->flight_head)
     return;
-  /* What either does in a driver that has it: look for mbufs that are sent. */
-  if (!queue->is_shared && rte_eth_tx_done_cleanup(port->id, queue->index, 0) < 0)
-    rte_eth_tx_descriptor_status(port->id, queue->index, 0);
+  eth_txq_look(endpoint->worker->txq, endpoint->worker->device->port->id);
   while (tx->flight_tail != tx->flight_head) {
     const struct eth_flight *flight = &tx->flights[tx->flight_tail & tx->flight_mask];
     if (!__atomic_load_n(&flight->is_over, __ATOMIC_ACQUIRE))
