@@ -246,13 +246,14 @@ class Trouble(test_verbs_rc.Streams):
                 self.transfer(*sets(transport__options__srq="true", transport__options__operation=operation))
         options = "--insecure --transport verbs_rc --transport-option srq=true --transport-option timeout=20"
         server = self.guest("b").start(
-            f"exec {PROGRAM} serve 10.9.0.2:18530 --root . {options} --transport-option device=10.9.0.2"
+            f"exec {PROGRAM} serve 10.9.0.2:18530 --root . -v {options} --transport-option device=10.9.0.2"
         )
         server.await_listener(tcp_listener(18530))
         client = self.guest("a").start(
             f"exec {PROGRAM} request write 10.9.0.2:18530 --size 5000B --depth 2 --duration 600s {options}"
             " --transport-option device=10.9.0.1"
         )
+        server.wait_line("has prepared its memory")
         self.connect_and_kill(12, "srq=true")
         self.assertGreater(self.guest("b").resources()["srq"], self.before["b"]["srq"])
         client.signal(signal.SIGINT)
