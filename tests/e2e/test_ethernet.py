@@ -149,6 +149,7 @@ class OneHost(Ethernet):
             ("{driver: memif}", "the path of a Unix socket"),
             ("{}", "PCI address is missing"),
             ("{driver: ring, address: [127.0.0.1]}", "not an address of a port"),
+            ("{driver: ring, address: [192.0.2.1/24, 192.0.2.2/24]}", "the second of its family"),
             ("{driver: ring, eal: [--vdev=net_null0]}", "is not taken"),
             ("{driver: ring, mac: '02:00:00:00:00:01'}", "keep the MAC"),
             ("{driver: memif, socket: 'a,b'}", "DPDK takes no"),
