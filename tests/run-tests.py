@@ -3,10 +3,15 @@
 """Runs the tests of a build folder and counts their cases, not their programs.
 
 usage: run-tests.py BUILD [argument of `meson test`]...
+
+Programs that failed, if few, run once more, one at a time, with nothing beside them. What passes then
+counts as passed, and a line that begins with "second run:" names it: a test, or the machine, that is
+to be looked at. What a sanitizer, an assertion or a signal ended is failed for good.
 """
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -16,6 +21,9 @@ PATIENCE = "4"
 # Many tests wait for a time to pass: twice as many run at once as there are CPUs.
 PROCESSES = str(2 * (os.cpu_count() or 1))
 SLOWEST = 10
+# More programs than these fail because of a fault, not because of what ran beside them.
+SECOND_RUNS = 6
+NOT_BY_CHANCE = re.compile(r"Sanitizer|runtime error:|Assertion [`']|Segmentation fault|SIG(SEGV|ABRT|BUS)")
 KEYS = ("passed", "failed", "skipped")
 
 
@@ -31,24 +39,56 @@ def show_slowest(runs):
     print(f"{'all':>8} {sum(run['cpu'] for run in runs):8.1f}")
 
 
-def main():
-    build = pathlib.Path(sys.argv[1]).resolve()
-    records = build / "meson-logs" / "cases.jsonl"
+def test_runs(build):
+    return [json.loads(line) for log in logs(build) for line in log.read_text().splitlines()]
+
+
+def run_meson(build, records, *arguments):
+    """Runs tests; returns meson's exit status, its log, and what count-cases.py recorded."""
     records.unlink(missing_ok=True)
     for log in logs(build):
         log.unlink()
     wrapper = shlex.quote(str(pathlib.Path(__file__).resolve().with_name("count-cases.py")))
     command = ["meson", "test", "-C", str(build), "--wrapper", wrapper, "--print-errorlogs"]
     status = subprocess.run(
-        [*command, "--timeout-multiplier", PATIENCE, "--num-processes", PROCESSES, *sys.argv[2:]],
+        [*command, "--timeout-multiplier", PATIENCE, *arguments],
         env=dict(os.environ, PENSTOCK_TEST_RECORDS=str(records)),
     ).returncode
-
     runs = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+    return status, test_runs(build), runs
+
+
+def multiplier(arguments):
+    if "--timeout-multiplier" not in arguments:
+        return []
+    at = arguments.index("--timeout-multiplier")
+    return arguments[at : at + 2]
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    arguments = sys.argv[2:]
+    records = build / "meson-logs" / "cases.jsonl"
+    status, tests, runs = run_meson(build, records, "--num-processes", PROCESSES, *arguments)
+
+    failed = [test for test in tests if test["result"] in ("FAIL", "TIMEOUT", "ERROR")]
+    by_chance = not any(NOT_BY_CHANCE.search(test.get("stdout", "") + test.get("stderr", "")) for test in failed)
+    if failed and len(failed) <= SECOND_RUNS and by_chance:
+        # "project:suites / name", and what meson takes is "project:name".
+        names = [re.sub(r":.*? / ", ":", test["name"], count=1) for test in failed]
+        print("second runs, one at a time: " + ", ".join(names), flush=True)
+        status, again, second = run_meson(
+            build, records, "--no-rebuild", "--num-processes", "1", *multiplier(arguments), *names
+        )
+        commands = [run["command"] for run in second]
+        runs = [run for run in runs if not (run["failed"] and run["command"] in commands)] + second
+        for test in again:
+            if test["result"] == "OK":
+                print(f"second run: {test['name']} passed alone, and had failed beside others")
+
     total = {key: sum(run[key] for run in runs) for key in KEYS}
     # A program that ran out of time was killed with its wrapper and left no record.
-    programs = sum(len(log.read_text().splitlines()) for log in logs(build))
-    total["failed"] += max(0, programs - len(runs))
+    total["failed"] += max(0, len(tests) - len(runs))
     if status and not total["failed"]:
         total["failed"] = 1
     show_slowest(runs)
