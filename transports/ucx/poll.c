@@ -57,11 +57,22 @@ static void end_all(struct pst_endpoint *endpoint, int32_t status)
   ucx_rma_fail(endpoint, status);
 }
 
+/* Has all come that was sent? Who aborts has sent some and not the rest; it lets those that are
+ * being fetched be fetched as long as its link lingers. */
+static bool has_all(const struct pst_endpoint *endpoint)
+{
+  const struct ucx_link *link = endpoint->link;
+  const struct ucx_rx *rx = &endpoint->rx;
+
+  if (!rx->is_aborted)
+    return rx->head >= rx->total;
+  return !link->fetches || ucx_now_ns(endpoint->worker->device) >= link->linger_until_ns;
+}
+
 /* The peer is gone, in order or not. What it sent comes before that is told. */
 static void step_gone(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
-  const struct ucx_rx *rx = &endpoint->rx;
 
   if (endpoint->cpu.state == PST_CPU_DOWN || (!link->failure && !link->has_left))
     return;
@@ -73,8 +84,8 @@ static void step_gone(struct pst_endpoint *endpoint)
     return;
   if (link->failure)
     pst_cpu_endpoint_down(&endpoint->cpu, link->failure);
-  else if (rx->is_aborted || rx->head >= rx->total)
-    pst_cpu_endpoint_down(&endpoint->cpu, rx->is_aborted ? -ECONNRESET : 0);
+  else if (has_all(endpoint))
+    pst_cpu_endpoint_down(&endpoint->cpu, endpoint->rx.is_aborted ? -ECONNRESET : 0);
   if (endpoint->cpu.state == PST_CPU_DOWN && !link->failure && link->ep) {
     const struct ucx_header answer = {
         .kind = UCX_BYE, .flags = UCX_HEADER_ANSWER, .meta = link->peer_nonce};
@@ -125,6 +136,12 @@ static void step(struct pst_endpoint *endpoint)
   ucx_units_retire(&endpoint->tx.writes, PST_OP_WRITE, &endpoint->cpu.dones);
 }
 
+/* DISCONNECTED is the last word but for DONEs: a fetch that ends later gives no MESSAGE. */
+static bool may_give_messages(const struct pst_cpu_endpoint *cpu)
+{
+  return cpu->state == PST_CPU_UP || (cpu->state == PST_CPU_DOWN && cpu->owes_disconnected);
+}
+
 static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
                               uint32_t max)
 {
@@ -132,7 +149,7 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
 
   step(endpoint);
   n = pst_cpu_endpoint_poll(&endpoint->cpu, out, max);
-  if (endpoint->cpu.state != PST_CPU_NEW && endpoint->cpu.state != PST_CPU_CLOSED)
+  if (may_give_messages(&endpoint->cpu))
     n += ucx_receive_take(endpoint, out + n, max - n);
   if (n < max && pst_dones_is_empty(&endpoint->cpu.dones)) {
     step_gone(endpoint);

@@ -204,6 +204,7 @@ static void receive_bye(struct ucx_link *link, const struct ucx_header *header)
   }
   link->endpoint->rx.total = header->position;
   link->endpoint->rx.is_aborted = header->flags & UCX_HEADER_ABORT;
+  link->linger_until_ns = ucx_now_ns(link->worker->device) + UCX_LINGER_NS;
 }
 
 static ucs_status_t receive_control(struct ucx_link *link, const struct ucx_header *header)

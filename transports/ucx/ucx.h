@@ -31,8 +31,9 @@
 #define UCX_WINDOW 32u       /* active messages with payload under way on a link */
 #define UCX_CONTROLS 16u     /* others under way */
 #define UCX_HELLO_BYTES 512u /* behind its header: more than UCX sends as a short one */
-#define UCX_LINGER_NS UINT64_C(100000000) /* for the peer to answer a BYE */
-#define UCX_TELL_NS UINT64_C(2000000000)  /* more, for a peer that has no room for it */
+#define UCX_LINGER_NS                                                                              \
+  UINT64_C(100000000)                    /* for the peer to answer a BYE, and for what is fetched */
+#define UCX_TELL_NS UINT64_C(2000000000) /* more, for a peer that has no room for it */
 
 struct pst_device {
   const struct pst_host *host;
@@ -169,10 +170,10 @@ struct ucx_link {
   bool owes_leave;     /* our BYE is still to be sent */
   bool is_aborted;
   bool owes_answer;
-  int32_t failure;     /* -errno: the connection is no more */
-  uint64_t part_max;   /* bytes of payload in one active message */
-  uint64_t whole_from; /* messages of so many bytes go by rendezvous */
-  uint64_t linger_until_ns;
+  int32_t failure;          /* -errno: the connection is no more */
+  uint64_t part_max;        /* bytes of payload in one active message */
+  uint64_t whole_from;      /* messages of so many bytes go by rendezvous */
+  uint64_t linger_until_ns; /* after CLOSED; before it, for what is fetched from who has aborted */
   uint32_t controls_under_way, fetches, ops_under_way;
   struct ucx_am *free_ams, *free_controls;
   uint32_t ams_under_way;
