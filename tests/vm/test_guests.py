@@ -142,6 +142,15 @@ class Deaths(unittest.TestCase):
         one = guests.Guests(self.folder, 1)
         self.addCleanup(one.close)
         self.assertIsNone(one["a"].complaint())
+        for place in ("rxe_pool.c:255 __rxe_cleanup", "rxe_pool.c:255 __rxe_add_to_pool"):
+            for line in ("------------[ cut here ]------------",
+                         f"WARNING: CPU: 0 PID: 7 at drivers/infiniband/sw/rxe/{place}+0x1/0x2 [rdma_rxe]",
+                         "Call Trace:", "---[ end trace 0000000000000000 ]---"):  # fmt: skip
+                one["a"].run(f"echo '<2>{line}' >/dev/kmsg")
+            one["a"].run("echo '<2>told' >/dev/kmsg")
+            wait_until(lambda: "told" in one["a"].log.read_text(), 20, "the warning is on the serial line")
+            self.assertEqual(bool(one["a"].complaint()), "cleanup" not in place)
+        one["a"].log.write_text("")
         one["a"].run("echo '<2>BUG: made up' >/dev/kmsg")
         wait_until(one["a"].complaint, 20, "the complaint is on the serial line")
 
