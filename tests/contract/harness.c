@@ -6,6 +6,8 @@
 
 #include "config/options.h"
 
+#define PARTING_POLLS 32
+
 static const struct contract_params defaults = {
     .endpoints = 1, .slots = 64, .message = 2048, .requests = 256, .pieces = 8, .headroom = 32};
 
@@ -186,13 +188,11 @@ void contract_side_open(const struct contract_variant *of, const struct contract
     contract_endpoint_open(side, params, side->ring, i);
 }
 
-void contract_side_close(struct contract_side *side)
+static void close_endpoints(struct contract_side *side)
 {
   const struct pst_transport_ops *ops = side->image.ops;
   uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t left = 0;
-  if (!side->device)
-    return;
   const char *before =
       contract_rule("Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of "
                     "CLOCK_MONOTONIC at the latest.");
@@ -200,6 +200,7 @@ void contract_side_close(struct contract_side *side)
     if (side->endpoints[i] && !side->closed[i]) {
       int rc = ops->endpoint_close(side->endpoints[i], PST_CLOSE_ABORT, 0);
       assert_true(rc == 0 || rc == -EALREADY);
+      side->closed[i] = true;
       left++;
     }
   while (left) {
@@ -211,6 +212,15 @@ void contract_side_close(struct contract_side *side)
                      "EVENT CLOSED of %u endpoints, closed by ABORT with a deadline that is over",
                      left);
   }
+  contract_rule(before);
+}
+
+void contract_side_close(struct contract_side *side)
+{
+  const struct pst_transport_ops *ops = side->image.ops;
+  if (!side->device)
+    return;
+  close_endpoints(side);
   ops->ring_close(side->worker, side->ring);
   ops->worker_close(side->worker);
   ops->mr_deregister(side->device, side->mr);
@@ -221,7 +231,6 @@ void contract_side_close(struct contract_side *side)
   for (int i = 0; i < CONTRACT_ENDPOINTS; i++)
     contract_posted_clear(&side->posted[i]);
   side->device = NULL;
-  contract_rule(before);
 }
 
 /* A filter has it, and what it wraps may not. */
@@ -305,6 +314,15 @@ void contract_pair_close(struct contract_pair *pair)
 {
   if (!pair)
     return;
+  if (pair->sender.device && pair->receiver.device) {
+    /* They part as two that poll do: neither has to wait in worker_close for the other's answer. */
+    close_endpoints(&pair->sender);
+    close_endpoints(&pair->receiver);
+    for (int i = 0; i < PARTING_POLLS; i++) {
+      contract_poll(&pair->sender);
+      contract_poll(&pair->receiver);
+    }
+  }
   contract_side_close(&pair->sender);
   contract_side_close(&pair->receiver);
   free(pair);
