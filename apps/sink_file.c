@@ -93,6 +93,16 @@ static int no_place(const struct file *file, const struct pst_view *view, struct
       file->to.output.in_place ? ", which has no places" : ": not all messages fill `message`");
 }
 
+static int beyond_files(const struct file *file, const struct pst_view *view,
+                        struct pst_error *error)
+{
+  return notice_fail(error, PST_EXIT_FAILED, -EFBIG,
+                     "stream '%s': message %" PRIu64 " came where %" PRIu64
+                     " was due, and its place lies beyond what a file can have; look at what the "
+                     "sender numbers",
+                     file->to.stream, view->sequence, file->next);
+}
+
 /* Where a message belongs. In order it follows the one before; behind a gap, or late, its place
  * is known as long as all messages have been full. A recording of a foreign sender goes on where
  * it is not: behind the gap without a hole, and without what comes late, which makes it a part.
@@ -105,8 +115,10 @@ static int place(const struct file *file, const struct pst_view *view, uint64_t 
     return 0;
   }
   if (is_numbered(file, view)) {
-    *offset = (view->sequence - file->first) * file->to.message;
-    return 0;
+    const bool is_far =
+        __builtin_mul_overflow(view->sequence - file->first, file->to.message, offset) ||
+        *offset > (uint64_t)INT64_MAX - view->length;
+    return is_far ? beyond_files(file, view, error) : 0;
   }
   if (!file->joins)
     return no_place(file, view, error);

@@ -345,6 +345,26 @@ static void a_late_message_of_a_stream_that_was_cut_is_a_warning(void **state)
   unlink(".out.penstock-part");
 }
 
+/* Its place would be a number of more than 64 bits, or one of more than a file's offsets have. */
+static void message_beyond_all_files_is_an_error(void **state)
+{
+  static const uint64_t sequences[] = {UINT64_MAX / MESSAGE + 1, INT64_MAX / MESSAGE, UINT64_MAX};
+
+  (void)state;
+  for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++) {
+    struct pst_view views[] = {view_of(0, MESSAGE), view_of(0, MESSAGE)};
+    struct pst_error error = PST_ERROR_INIT;
+    struct sink sink;
+
+    views[1].sequence = sequences[i];
+    assert_int_equal(open_file("out", false, &sink, &error), 0);
+    assert_int_equal(take(&sink, NULL, views, 2, &error), -EFBIG);
+    assert_non_null(strstr(error.text, "beyond what a file can have"));
+    sink_close(&sink);
+    assert_int_equal(count_entries(), 0);
+  }
+}
+
 static void gap_behind_a_short_message_is_an_error(void **state)
 {
   struct sink sink;
@@ -617,6 +637,7 @@ int main(void)
       cmocka_unit_test(a_late_short_message_is_no_loss),
       cmocka_unit_test(a_late_short_message_among_full_ones_has_no_place),
       cmocka_unit_test(a_late_message_of_a_stream_that_was_cut_is_a_warning),
+      cmocka_unit_test(message_beyond_all_files_is_an_error),
       cmocka_unit_test(gap_behind_a_short_message_is_an_error),
       cmocka_unit_test(short_messages_in_order_follow_each_other),
       cmocka_unit_test(nothing_is_left_of_an_unfinished_file),
