@@ -184,16 +184,21 @@ size_t expect_judge(const struct expect_wanted *wanted, const struct account *ac
 
 const char *expect_sentence(const struct expect_result *result, char text[EXPECT_SENTENCE_BYTES])
 {
+  const char *expected = result->expected;
+  char percent[24];
   size_t key = 0;
 
   while (strcmp(keys[key].name, result->key) != 0)
     key++;
+  if (key == LOSS) { /* the configuration has a share of 1 */
+    snprintf(percent, sizeof percent, "%.9g%%", result->wanted.number * 100);
+    expected = percent;
+  }
   if (strcmp(result->got, "unknown") == 0)
     snprintf(text, EXPECT_SENTENCE_BYTES, "%s is unknown; expect.%s is %s",
-             key == LOSS ? "the loss" : "the number of messages delivered", result->key,
-             result->expected);
+             key == LOSS ? "the loss" : "the number of messages delivered", result->key, expected);
   else
-    snprintf(text, EXPECT_SENTENCE_BYTES, keys[key].sentence, result->got, result->expected);
+    snprintf(text, EXPECT_SENTENCE_BYTES, keys[key].sentence, result->got, expected);
   return text;
 }
 

@@ -94,8 +94,11 @@ static void what_is_not_met_reads_as_a_sentence(void **state)
     struct expect_result result;
     const char *sentence;
   } table[] = {
-      {{"max_loss", "0", "1% (10 of 1000)"}, "loss 1% (10 of 1000) exceeds expect.max_loss 0"},
-      {{"max_loss", "1%", "unknown"}, "the loss is unknown; expect.max_loss is 1%"},
+      {{"max_loss", "0", "1% (10 of 1000)"}, "loss 1% (10 of 1000) exceeds expect.max_loss 0%"},
+      {{"max_loss", "0.015", "3% (30 of 1000)", .wanted.number = 0.015},
+       "loss 3% (30 of 1000) exceeds expect.max_loss 1.5%"},
+      {{"max_loss", "0.01", "unknown", .wanted.number = 0.01},
+       "the loss is unknown; expect.max_loss is 1%"},
       {{"min_gbps", "10.5", "10"}, "10 Gbps is less than expect.min_gbps 10.5"},
       {{"max_reordered", "2", "3"}, "reordered messages: 3, more than expect.max_reordered 2"},
       {{"path", "direct", "staged (no dma-buf)"},
