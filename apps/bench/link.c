@@ -375,8 +375,12 @@ static int wait_for_server(struct link *link, const char *where, const char *add
                        "bench: %s: no answer within 10 s; it serves one client at a time, or is "
                        "no penstock bench --server",
                        where);
-  return notice_fail(error, PST_EXIT_FAILED, result, "bench: no link to the server at %s: %s",
-                     where, link->text);
+  const bool is_silent = result == -ECONNRESET || result == -ETIMEDOUT;
+  return notice_fail(error, PST_EXIT_FAILED, result, "bench: no link to the server: %s%s",
+                     link->text,
+                     is_silent && strstr(link->text, " says: ") == NULL
+                         ? "; is a `penstock bench --server` running there?"
+                         : "");
 }
 
 int link_connect(const char *where, uint16_t port, bool insecure, int cpu, struct link **link,

@@ -23,13 +23,24 @@
 /* This process itself stood still. */
 #define PAUSE_NS NS_PER_S
 
-/* Of a server that is there but does not go on, nothing but the silence is known. */
-static const char *silence_remedy(const struct remote *remote, const char *text)
+/* Of what answers there nothing is known but that it did not. */
+static const char *unmet_remedy(const struct remote *remote, int status, const char *text)
 {
   if (remote->joined || strstr(text, " says: ") != NULL)
     return "";
-  return "; check that the server runs, is not stopped (^Z, SIGSTOP) and has a CPU, or wait longer "
-         "with --timeout";
+  switch (-status) {
+  case ECONNREFUSED:
+  case ECONNRESET:
+    return "; is a `penstock serve` running there?";
+  case ETIMEDOUT:
+    return "; check that the server runs, is not stopped (^Z, SIGSTOP) and has a CPU, "
+           "or wait longer with --timeout";
+  case EHOSTUNREACH:
+  case ENETUNREACH:
+    return "; check the address, and the route to it";
+  default:
+    return "";
+  }
 }
 
 static void fail(struct remote *remote, int status, const char *text)
@@ -43,10 +54,9 @@ static void fail(struct remote *remote, int status, const char *text)
   const bool is_named = strstr(text, remote->address) != NULL;
   snprintf(remote->text, sizeof remote->text, "%s%s%s%s", is_named ? "" : remote->address,
            is_named ? "" : ": ", text,
-           status == -EUSERS      ? " (the server's --clients)"
-           : status == -ENOSPC    ? " (the server's --offer-max)"
-           : status == -ETIMEDOUT ? silence_remedy(remote, text)
-                                  : "");
+           status == -EUSERS   ? " (the server's --clients)"
+           : status == -ENOSPC ? " (the server's --offer-max)"
+                               : unmet_remedy(remote, status, text));
 }
 
 /* The server speaks what we do not. */

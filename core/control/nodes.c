@@ -152,9 +152,7 @@ void node_dial(struct control *control, struct node_join *join, int code, const 
   }
   if (join->targets.count > 0)
     socket_text(&join->targets.at[join->targets.count - 1], place);
-  const char *remedy = limit_remedy(code);
-  snprintf(text, sizeof text, "%s: %s%s", place, why,
-           remedy[0] ? remedy : "; is a `penstock serve` running there?");
+  snprintf(text, sizeof text, "%s: %s%s", place, why, limit_remedy(code));
   node_tell_gone(control, join->id, code, text);
   node_join_free(join);
 }

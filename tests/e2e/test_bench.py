@@ -375,6 +375,12 @@ class Bench(Case):
         self.assertIn("bench --server", child.stderr)
         self.assertLess(time.monotonic() - began, 40 * PATIENCE)
 
+    def test_what_answers_is_no_server(self):
+        with socket.create_server(("127.0.0.1", self.port)):
+            child = self.run_program("bench", *PAIR, f"127.0.0.1:{self.port}", expect=1)
+        self.assertRegex(child.stderr, f"error: bench: no link to the server: 127.0.0.1:{self.port}: it accepted the connection and "
+                                       r"did not answer; is a `penstock bench --server` running there\?$")
+
     def test_another_transport_at_the_server(self):
         server = self.server()
         child = self.run_program("bench", "--transport", "udp", "--memory", "host", "--op", "send",

@@ -3,7 +3,9 @@
 """serve and request: READ and WRITE on demand, many clients, limits, deaths."""
 import os
 import signal
+import socket
 import subprocess
+import threading
 import unittest
 
 from harness import BUILD, FAKES, PROGRAM, SANITIZED, alone, main, random_file, wait_until
@@ -231,6 +233,28 @@ class Requests(ServeCase):
     def test_nobody_serves(self):
         child = self.run_program("request", "write", "127.0.0.1:1", expect=1)
         self.assertIn("error: 127.0.0.1:1: Connection refused; is a `penstock serve` running there?", child.stderr)
+
+    def test_what_answers_is_no_server(self):
+        """One remedy of each: of who hangs up, and of who says nothing."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            address = "127.0.0.1:%d" % listener.getsockname()[1]
+            child = self.run_program("request", "write", address, expect=1)
+            self.assertRegex(child.stderr, r"it accepted the connection and did not answer; check that the server runs, .* with --timeout$")
+            self.assertNotIn("?;", child.stderr)
+
+            def hang_up():
+                while True:
+                    try:
+                        listener.accept()[0].close()
+                    except OSError:
+                        return
+
+            thread = threading.Thread(target=hang_up)
+            thread.start()
+            child = self.run_program("request", "write", address, expect=1)
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+        self.assertIn(f"error: {address}: it closed the connection during the handshake; is a `penstock serve` running there?", child.stderr)
 
     def test_wrong_command_lines(self):
         for words, said in (
