@@ -116,6 +116,7 @@ struct control_stream_message {
   enum control_heard type;
   int code;                            /* FAIL */
   const char *text;                    /* FAIL */
+  bool is_unsaid;                      /* FAIL: another process's word, which is in no log here */
   const struct control_peer *peer;     /* PEER */
   const struct pst_blob *address;      /* PEER, ADDRESS: its fds are closed after the callback */
   const struct control_totals *totals; /* BEAT, FINISH, COUNTS; FAIL, LAST: or NULL */

@@ -32,7 +32,7 @@ static void streams_fail_peer(struct peer *peer, int code, const char *text)
 
   for (struct stream *s = control->streams; s < streams_end(control); s++)
     if (stream_belongs(peer, s))
-      streams_fail(control, s, code, text, NULL);
+      streams_fail(control, s, code, text, false, NULL);
 }
 
 /* Streams go back to waiting. */
@@ -302,7 +302,7 @@ static void stream_got_offer(const struct message_in *in)
              peer->text, text);
     pst_log(PST_LOG_ERROR, "%s: %s", s->name, report);
     stream_send_failure(peer, WIRE_REFUSE, s->name, -EPROTO, text, NULL);
-    streams_fail(peer->control, s, -EPROTO, report, NULL);
+    streams_fail(peer->control, s, -EPROTO, report, false, NULL);
   } else {
     stream_enter(s, STREAM_LIVE, peer);
     peer->had_stream = true;
@@ -340,9 +340,10 @@ static void stream_got_failure(const struct message_in *in)
     snprintf(text, sizeof text, "refused by %s: %s", peer->text, m->text);
   else
     snprintf(text, sizeof text, "%s reports: %s", peer->text, m->text);
+  pst_log(PST_LOG_DEBUG, "stream %s: %s", s->name, text);
   /* In one process whoever failed has said it. */
-  pst_log(peer->in_process ? PST_LOG_DEBUG : PST_LOG_ERROR, "stream %s: %s", s->name, text);
-  streams_fail(peer->control, s, m->code, text, m->has_totals ? &m->totals : NULL);
+  streams_fail(peer->control, s, m->code, text, !peer->in_process,
+               m->has_totals ? &m->totals : NULL);
   if (owes)
     stream_enter(s, STREAM_FAILED_OWES, peer);
 }

@@ -47,7 +47,7 @@ static void fail_waiting(struct control *control, bool senders, int code, const 
   pst_log(PST_LOG_ERROR, "control: %s", text);
   for (struct stream *s = control->streams; s < streams_end(control); s++) {
     if (s->is_sender == senders && s->state == STREAM_WAITING)
-      streams_fail(control, s, code, text, NULL);
+      streams_fail(control, s, code, text, false, NULL);
   }
 }
 

@@ -158,7 +158,7 @@ void streams_tell(const struct control *control, const struct stream *s,
 }
 
 void streams_fail(struct control *control, struct stream *s, int code, const char *text,
-                  const struct control_totals *totals)
+                  bool is_unsaid, const struct control_totals *totals)
 {
   if (stream_has_ended(s))
     return;
@@ -166,10 +166,12 @@ void streams_fail(struct control *control, struct stream *s, int code, const cha
   s->fail_code = code;
   snprintf(s->fail_text, sizeof s->fail_text, "%s", text);
   assert(!control->quiet);
-  streams_tell(
-      control, s,
-      &(struct control_stream_message){
-          .type = CONTROL_HEARD_FAIL, .code = code, .text = s->fail_text, .totals = totals});
+  streams_tell(control, s,
+               &(struct control_stream_message){.type = CONTROL_HEARD_FAIL,
+                                                .code = code,
+                                                .text = text,
+                                                .is_unsaid = is_unsaid,
+                                                .totals = totals});
 }
 
 #define NAMES_SHOWN 8

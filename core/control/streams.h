@@ -65,9 +65,10 @@ struct stream *streams_of_context(const struct control *control, void *context);
 void streams_tell(const struct control *control, const struct stream *s,
                   const struct control_stream_message *message);
 
-/* Ends one that has not ended, without a line. totals: the peer's last; NULL: it did not say. */
+/* Ends one that has not ended, without a line: with is_unsaid it is whoever hears of it that writes
+ * one, if it knows no cause yet. totals: the peer's last; NULL: it did not say. */
 void streams_fail(struct control *control, struct stream *stream, int code, const char *text,
-                  const struct control_totals *totals);
+                  bool is_unsaid, const struct control_totals *totals);
 /* Fails those that have waited too long for a peer, connects. */
 void streams_wait(struct control *control);
 /* The address of the senders' connection. */

@@ -34,6 +34,7 @@ static void control_mail_put(void *context, void *stream,
   if (heard->type == CONTROL_HEARD_FAIL) {
     mail->code = heard->code < 0 ? heard->code : -EPROTO;
     snprintf(mail->text, sizeof(mail->text), "%s", heard->text);
+    mail->is_unsaid = heard->is_unsaid;
   }
   if (heard->address)
     mail->code = blob_keep(heard->address, &mail->mail.blob);
@@ -114,6 +115,9 @@ void control_mail_read(const struct session_mail *mail)
     control_take_counts(end, mail);
     break;
   case CONTROL_HEARD_FAIL:
+    /* Of an end that has failed already the cause has been said. */
+    if (mail->is_unsaid)
+      pst_log(PST_LOG_ERROR, "stream %s: %s", end->name, mail->text);
     end_peer_failed(end, mail->code, mail->text);
     control_take_last(end, mail);
     end->control = mail->has_totals ? END_CONTROL_OWES : END_CONTROL_OVER;

@@ -29,7 +29,8 @@ struct session_mail {
   enum control_heard type;
   struct session_end *end;
   int code;
-  char text[512];
+  char text[1024];
+  bool is_unsaid; /* FAIL: see control.h */
   struct control_totals totals;
   bool has_totals; /* FAIL, LAST: the peer has said them */
   uint32_t param_count;

@@ -511,8 +511,10 @@ class Bench(Case):
         client = self.run_program(*words, f"{IPV4[FAR]}:{self.port}", expect=1,
                                   prefix=spaces.enter(NEAR))  # fmt: skip
         self.assertIn("works only between processes of one host", client.stderr)
-        # Ours, and that of the server, whose end has the same reason.
-        self.assertLessEqual(client.stderr.count("error: "), 2, str(client))
+        # Each end has the same reason, and the other's word besides, which says no more.
+        server.wait_line("has left")
+        for end in (client, server):
+            self.assertEqual(end.stderr.count("error: "), 1, str(end))
         # No row, and no other part of the table.
         self.assertNotRegex(client.stdout, "latency|64 B|128 B")
 
