@@ -207,7 +207,7 @@ static bool shut(struct pst_endpoint *endpoint, bool expired)
     if (endpoint->rx)
       lb_rx_return(endpoint->rx);
     atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
-    lb_barrier_heavy();
+    lb_barrier_heavy(endpoint->worker->device->shared);
     if (endpoint->peer)
       lb_link_wake(endpoint->peer);
   }

@@ -19,7 +19,9 @@ static bool expedited;
 static void register_process(void)
 {
   expedited = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
-              syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+              syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0 &&
+              syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+              syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
 __attribute__((constructor)) static void register_early(void)
@@ -33,11 +35,18 @@ bool lb_barrier_expedited(void)
   return expedited;
 }
 
-void lb_barrier_heavy(void)
+/* Linux (6.18) keeps for each CPU whether the process there has registered for the global barrier,
+ * and looks at that anew where the CPU goes from one address space to another. A CPU that had ours
+ * before the registration, slept since and then runs a thread of ours has not: the barrier passes
+ * it by. The private one looks at the address space itself. */
+void lb_barrier_heavy(bool others)
 {
   atomic_thread_fence(memory_order_seq_cst);
-  if (lb_barrier_expedited())
+  if (!lb_barrier_expedited())
+    return;
+  if (others)
     syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the seats within this process */
@@ -161,15 +170,29 @@ static void await_shared(const struct lb_mr *mr)
            waited_ns / 1000000);
 }
 
+/* Has another process a way in? */
+static bool is_known(const struct lb_gate_page *page)
+{
+  bool known = atomic_load(&page->gate.imports) != 0;
+  for (uint32_t i = 0; i < LB_SEATS && !known; i++)
+    known = atomic_load(&page->seats[i].seat.taken) != 0;
+  return known;
+}
+
 void lb_gates_shut(struct lb_mr *mr)
 {
+  /* For who goes in on a CPU that the barrier passed by: many times what a store needs to be
+   * seen. */
+  const struct timespec settle = {.tv_nsec = 50000};
   if (!(mr->access & LB_REMOTE_ACCESS))
     return; /* nobody was let in */
   atomic_store(&mr->gate.open, 0);
   if (mr->shared_gate)
     atomic_store(&mr->shared_gate->gate.open, 0);
-  lb_barrier_heavy();
+  lb_barrier_heavy(mr->shared_gate != NULL);
   await_own(mr);
+  if (mr->shared_gate && is_known(mr->shared_gate))
+    nanosleep(&settle, NULL);
   if (mr->shared_gate)
     await_shared(mr);
 }

@@ -14,7 +14,9 @@
  * hot side has the light barrier, which costs nothing when the cold side's can
  * reach into running threads (membarrier(2), expedited). */
 bool lb_barrier_expedited(void);
-void lb_barrier_heavy(void);
+/* Of all threads of this process; `others`: and of the processes that have such a barrier, too, but
+ * for CPUs that Linux passes by. Who needs these looks again a little later. */
+void lb_barrier_heavy(bool others);
 static inline void lb_barrier_light(bool fenced)
 {
   if (fenced)

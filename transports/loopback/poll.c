@@ -370,6 +370,8 @@ int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
     n += lb_worker_unlend(worker, completions + n, max - n);
   worker->next++;
   worker->idle = n ? 0 : worker->idle + 1;
+  if (n)
+    worker->again_ns = 0;
   if (worker->closed)
     compact(worker);
   return (int)n;

@@ -266,8 +266,10 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
                              : send_copies(endpoint, requests, most, rc);
   tx->messages += taken;
   tx->blocked = taken == most && most < n && requests[taken].opcode == PST_OP_SEND;
-  if (tx->blocked)
+  if (tx->blocked) {
     *why = PST_WAIT_CREDIT;
+    endpoint->worker->again_ns = 0;
+  }
   /* Those of the next post are on their way here while its messages are made. */
   if (!reference)
     lb_tx_reap(endpoint);

@@ -7,6 +7,9 @@
 #include "loopback.h"
 #include "registry.h"
 
+#define LOOK_AGAIN_NS UINT64_C(1000000)
+#define LOOK_SELDOM_NS UINT64_C(1000000000)
+
 int lb_worker_watch_fd(struct pst_worker *worker, int fd, struct pst_endpoint *endpoint)
 {
   /* Nobody reads the timerfd of a wake-up: edge-triggered, each expiry is reported once. */
@@ -112,10 +115,33 @@ static uint32_t wanted(const struct pst_endpoint *endpoint)
   return LB_ARMED_ARRIVAL | (credit ? LB_ARMED_CREDIT : 0u);
 }
 
+static bool has_others(const struct pst_worker *worker)
+{
+  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
+    const struct pst_endpoint *endpoint = worker->endpoints[i];
+    if (endpoint->peer && !endpoint->peer->in_process && !endpoint->gone)
+      return true;
+  }
+  return false;
+}
+
+/* When to look again for what another process did on a CPU that the barrier passed by: soon, then
+ * seldom while nothing comes. */
+static uint64_t look_again(struct pst_worker *worker)
+{
+  const struct pst_host *host = worker->device->host;
+  if (!has_others(worker))
+    return 0;
+  worker->again_ns = worker->again_ns ? 2 * worker->again_ns : LOOK_AGAIN_NS;
+  if (worker->again_ns > LOOK_SELDOM_NS)
+    worker->again_ns = LOOK_SELDOM_NS;
+  return host->clock_ns(host) + worker->again_ns;
+}
+
 /* Nobody else would wake us for that. */
 static void set_timer(struct pst_worker *worker)
 {
-  uint64_t first = 0;
+  uint64_t first = look_again(worker);
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     uint64_t deadline = worker->endpoints[i]->connect_deadline_ns;
     if (deadline && (first == 0 || deadline < first))
@@ -144,7 +170,7 @@ int lb_arm(struct pst_worker *worker)
                           memory_order_relaxed);
   worker->armed = true;
   set_timer(worker);
-  lb_barrier_heavy();
+  lb_barrier_heavy(worker->device->shared);
   /* Whatever came before the peers could see the flags. */
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     if (lb_endpoint_pending(worker->endpoints[i]))
