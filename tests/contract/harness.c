@@ -122,7 +122,7 @@ int contract_endpoint_try(struct contract_side *side, const struct contract_para
       .mr = ring ? NULL : side->mr,
       .domain = params->domain,
   };
-  side->closed[index] = false;
+  side->closed[index] = side->departed[index] = false;
   return side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]);
 }
 
@@ -355,9 +355,19 @@ static void check_polled(struct contract_side *side, const struct pst_completion
   contract_completion_is_known(completion);
   if (completion->kind == PST_COMPLETION_EVENT && completion->code == PST_EVENT_LENT)
     side->lent[completion->u.region.buffer % 64] = completion->u.region.region;
-  if (completion->kind == PST_COMPLETION_DONE && completion->endpoint &&
-      completion->endpoint <= CONTRACT_ENDPOINTS)
-    contract_posted_done(&side->posted[completion->endpoint - 1], completion);
+  /* A case may open more by itself. */
+  if (!completion->endpoint || completion->endpoint > CONTRACT_ENDPOINTS)
+    return;
+  const uint64_t index = completion->endpoint - 1;
+  if (completion->kind == PST_COMPLETION_DONE)
+    contract_posted_done(&side->posted[index], completion);
+  if (completion->kind == PST_COMPLETION_EVENT && completion->code == PST_EVENT_DISCONNECTED)
+    side->departed[index] = true;
+  if (completion->kind == PST_COMPLETION_MESSAGE && side->departed[index]) {
+    contract_rule(
+        "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
+    fail_msg("a MESSAGE came behind DISCONNECTED of its endpoint");
+  }
 }
 
 int contract_poll(struct contract_side *side)

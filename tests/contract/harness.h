@@ -99,6 +99,7 @@ struct contract_side {
   uint64_t message; /* bytes, at most: as asked for, or the transport's own limit */
   struct pst_endpoint *endpoints[CONTRACT_ENDPOINTS];
   bool closed[CONTRACT_ENDPOINTS];
+  bool departed[CONTRACT_ENDPOINTS]; /* DISCONNECTED has come of it */
   const struct pst_region *lent[64]; /* by number */
   /* What poll has given and nobody has taken. */
   struct pst_completion *log;
@@ -198,7 +199,8 @@ void contract_counters_are_known(const struct pst_counter *counters, uint32_t n)
 /* "DONE of SEND" */
 const char *contract_name_of(uint8_t kind, uint8_t code, char *text, size_t size);
 
-/* Poll once, check that completions are known and that DONEs cover what was posted, and log.
+/* Poll once, check that completions are known, that DONEs cover what was posted and that no
+ * MESSAGE comes behind its endpoint's DISCONNECTED, and log.
  * Returns how many came. */
 int contract_poll(struct contract_side *side);
 void contract_log(struct contract_side *side, const struct pst_completion *completion);

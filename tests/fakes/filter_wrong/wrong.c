@@ -306,6 +306,19 @@ static void tamper(struct pst_worker *worker, struct pst_completion *one)
     inner->release(worker, &one->u.message.token, 1);
 }
 
+/* The departure goes before the messages that came before it. */
+static void depart_first(struct pst_completion *completions, int n)
+{
+  for (int i = n - 1; i > 0; i--)
+    if (completions[i].kind == PST_COMPLETION_EVENT &&
+        completions[i].code == PST_EVENT_DISCONNECTED) {
+      const struct pst_completion departure = completions[i];
+      memmove(completions + 1, completions, (size_t)i * sizeof(*completions));
+      completions[0] = departure;
+      return;
+    }
+}
+
 static int wrong_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
   const struct timespec nap = {.tv_nsec = 3000000};
@@ -319,6 +332,8 @@ static int wrong_poll(struct pst_worker *worker, struct pst_completion *completi
   }
   sends_polled = sends;
   int n = inner->poll(worker, completions, max);
+  if (wrong("tells departures first"))
+    depart_first(completions, n);
   for (int i = 0; i < n; i++)
     tamper(worker, &completions[i]);
   if (wrong("reorders"))
