@@ -57,8 +57,9 @@ static void remote_open(struct pst_peer *peer, struct node_remote *remote)
 {
   struct pst_node *node = peer->node;
   char text[NODE_TEXT_MAX];
-  int rc = node->ops->remote_open(peer->endpoint, &remote->blob, &remote->remote);
 
+  pst_log_clear_error();
+  int rc = node->ops->remote_open(peer->endpoint, &remote->blob, &remote->remote);
   blob_free(&remote->blob);
   if (rc == 0) {
     peer_say(peer, WIRE_TAKEN, remote->id, 0, NULL);
@@ -68,8 +69,9 @@ static void remote_open(struct pst_peer *peer, struct node_remote *remote)
     entry->event.access = remote->access;
     return;
   }
+  /* Who offered it has to mend it, and does not see the log of this end. */
   snprintf(text, sizeof(text), "transport %s cannot reach it: %s", node->device->plugin->name,
-           strerror(-rc));
+           pst_log_last_error()[0] ? pst_log_last_error() : strerror(-rc));
   remote_refuse(peer, remote->id, rc, text);
   remote_unlink(peer, remote);
 }

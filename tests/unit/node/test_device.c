@@ -63,7 +63,8 @@ static void device_memory_without_one_of_our_own_is_refused(void **state)
   assert_int_equal(pst_peer_offer(pair.client.peer, theirs, 0, AREA, PST_ACCESS_REMOTE_READ, &id),
                    0);
   assert_int_equal(await_text(&pair.client, &pair.server, PST_NODE_TAKEN, &text).status, -EXDEV);
-  assert_non_null(strstr(text, "cannot reach it"));
+  assert_non_null(strstr(text, "transport loopback cannot reach it: "));
+  assert_non_null(strstr(text, "the peer's memory cannot be reached: "));
   assert_int_equal(pst_area_free(theirs), 0);
   pair_close(&pair);
 }
