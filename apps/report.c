@@ -127,10 +127,21 @@ static bool leave_to_expect(const struct judged *judged, enum finding finding, s
   }
 }
 
+/* Of the receiver's transport; 0: it has no such counter. */
+static uint64_t received(const struct judged *judged, const char *name)
+{
+  const struct result_counters *counters = &judged->out.receiver_counters;
+  const struct pst_counter_value *counter =
+      statistics_counter(counters->values, counters->count, name);
+
+  return counter != NULL ? counter->value : 0;
+}
+
 /* Nobody was to say how many a foreign sender sent. */
 static void judge_foreign(struct judged *judged, bool failed)
 {
   const struct pst_drop *cause = accounting_cause(&judged->account);
+  const uint64_t strangers = received(judged, "not_ours");
   char why[256] = "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender";
 
   judged->broke_off |= judged->account.delivered == 0;
@@ -142,6 +153,12 @@ static void judge_foreign(struct judged *judged, bool failed)
              " were dropped as %s; compare `message` and "
              "the transport's options with the sender's",
              cause->messages, cause->cause);
+  else if (strangers > 0)
+    snprintf(why, sizeof why,
+             "no message arrived; %" PRIu64
+             " that came are not this stream's (not_ours); compare the transport's options that "
+             "choose a sender, `source`, `ssrc` and `payload_type`, with what it sends",
+             strangers);
   set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "", why, false);
 }
 

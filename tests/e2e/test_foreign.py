@@ -136,6 +136,14 @@ class Ends(Foreign):
         self.assertIsNone(stream["loss"])
         self.assertEqual(stream["sent_basis"], "unknown")
 
+    def test_nothing_but_strangers(self):
+        child = self.receive(self.foreign_config("rtp", payload_type=33), "--duration", "1s")
+        self.send(*(rtp(n, b"x") for n in range(150)))
+        stream = self.ended(child, 1)
+        self.assertRegex(child.stderr, r"no message arrived; \d+ that came are not this stream's .*`payload_type`")
+        self.assertNotIn("nothing arrived", child.stderr)
+        self.assertEqual(stream["messages_delivered"], 0)
+
     def test_interrupt(self):
         child = self.receive(self.foreign_config("rtp", ", silence: 0"))
         self.send(*(rtp(n, b"x") for n in range(10)))
