@@ -72,10 +72,10 @@ def main():
     status, tests, runs = run_meson(build, records, "--num-processes", PROCESSES, *arguments)
 
     failed = [test for test in tests if test["result"] in ("FAIL", "TIMEOUT", "ERROR")]
-    by_chance = not any(NOT_BY_CHANCE.search(test.get("stdout", "") + test.get("stderr", "")) for test in failed)
-    if failed and len(failed) <= SECOND_RUNS and by_chance:
+    by_chance = [test for test in failed if not NOT_BY_CHANCE.search(test.get("stdout", "") + test.get("stderr", ""))]
+    if by_chance and len(failed) <= SECOND_RUNS:
         # "project:suites / name", and what meson takes is "project:name".
-        names = [re.sub(r":.*? / ", ":", test["name"], count=1) for test in failed]
+        names = [re.sub(r":.*? / ", ":", test["name"], count=1) for test in by_chance]
         print("second runs, one at a time: " + ", ".join(names), flush=True)
         status, again, second = run_meson(
             build, records, "--no-rebuild", "--num-processes", "1", *multiplier(arguments), *names

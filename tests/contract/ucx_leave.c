@@ -70,6 +70,8 @@ static void fetches_from_who_aborts(void **state)
     assert_int_equal(
         pair->sender.image.ops->endpoint_close(pair->sender.endpoints[0], PST_CLOSE_ABORT, 0), 0);
     assert_in_range(watch_the_end(pair), 0, 4);
+    contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+    pair->sender.closed[0] = true;
     contract_pair_close(pair);
     contract_complaints();
   }
