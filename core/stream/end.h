@@ -163,6 +163,9 @@ void end_stage(struct session_end *end, int stage); /* -1: flows */
 void end_stage_shorten(struct session_end *end, int stage, uint64_t ns);
 /* The time of its stage does not count: the stream was over when it began. */
 void end_stage_forget(struct session_end *end);
+/* How long it was blocked in each of PST_STAGES, with the stage that it is in: as of now, unless
+ * it has ended. Any thread. */
+void end_blocked(const struct session_end *end, uint64_t ended_ns, uint64_t *blocked_ns);
 void end_state(struct session_end *end, int state);
 void end_fail(struct session_end *end, int code, const char *text);
 /* With "stream NAME: " and this text, which is logged. Returns code. */

@@ -76,6 +76,26 @@ void end_stage_forget(struct session_end *end)
   end_turn_stage(end, -1, end->stage_since_ns, 0);
 }
 
+/* A time that has just been added to its stage must not be counted as still
+ * running too: all of it is of one turn. */
+void end_blocked(const struct session_end *end, uint64_t ended_ns, uint64_t *blocked_ns)
+{
+  uint64_t since, now;
+  uint32_t turn;
+  int stage;
+
+  do {
+    turn = __atomic_load_n(&end->stage_turn, __ATOMIC_ACQUIRE);
+    since = __atomic_load_n(&end->stage_since_ns, __ATOMIC_ACQUIRE);
+    stage = __atomic_load_n(&end->stage, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < PST_STAGES; i++)
+      blocked_ns[i] = __atomic_load_n(&end->blocked_ns[i], __ATOMIC_ACQUIRE);
+  } while (turn % 2 || turn != stat_get(end->stage_turn));
+  now = clock_now_ns();
+  if (stage >= 0 && ended_ns == 0 && now > since)
+    blocked_ns[stage] += now - since;
+}
+
 void end_state(struct session_end *end, int state)
 {
   if (end->state == PST_STATE_FAILED || end->state == state)

@@ -51,7 +51,7 @@ void receiver_totals(const struct session_end *end, struct control_totals *total
                                     .verified = receiver->verified,
                                     .corrupted = receiver->corrupted,
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
-  memcpy(totals->blocked_ns, end->blocked_ns, sizeof(totals->blocked_ns));
+  end_blocked(end, end->ended_ns, totals->blocked_ns);
   loss_of_receiver(receiver, totals->drops, &totals->drop_count);
 }
 

@@ -245,8 +245,7 @@ static void sender_totals(const struct session_end *end, struct control_totals *
                                     .last_sequence = sender->messages - 1,
                                     .stopped = sender_stopped(sender),
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
-  memcpy(totals->blocked_ns, sender->leader ? sender->leader->end.blocked_ns : end->blocked_ns,
-         sizeof(totals->blocked_ns));
+  end_blocked(sender->leader ? &sender->leader->end : end, end->ended_ns, totals->blocked_ns);
   loss_of_sender(sender, totals->drops, &totals->drop_count);
 }
 

@@ -21,26 +21,6 @@ static bool stats_of_peer(const struct session_end *end, struct pst_stats *stats
   return true;
 }
 
-/* A time that has just been added to its stage must not be counted as still
- * running too: all of it is of one turn. */
-static void stats_of_stages(const struct session_end *end, struct pst_stats *stats)
-{
-  uint64_t since, now;
-  uint32_t turn;
-  int stage;
-
-  do {
-    turn = __atomic_load_n(&end->stage_turn, __ATOMIC_ACQUIRE);
-    since = __atomic_load_n(&end->stage_since_ns, __ATOMIC_ACQUIRE);
-    stage = __atomic_load_n(&end->stage, __ATOMIC_ACQUIRE);
-    for (int i = 0; i < PST_STAGES; i++)
-      stats->blocked_ns[i] = __atomic_load_n(&end->blocked_ns[i], __ATOMIC_ACQUIRE);
-  } while (turn % 2 || turn != stat_get(end->stage_turn));
-  now = clock_now_ns();
-  if (stage >= 0 && stats->ended_ns == 0 && now > since)
-    stats->blocked_ns[stage] += now - since;
-}
-
 static void stats_of_cpu(const struct session_end *end, struct pst_stats *stats)
 {
   struct usage used;
@@ -65,7 +45,7 @@ static void stats_of_end(const struct session_end *end, const struct session_end
                          .capabilities = end->lane ? end->lane->device->limits.capabilities : 0,
                          .memory_kind = end->memory_kind,
                          .ended_ns = stat_get(end->ended_ns)};
-  stats_of_stages(blocked, stats);
+  end_blocked(blocked, stats->ended_ns, stats->blocked_ns);
   stats_of_cpu(end, stats);
   stats->started_ns = stat_get(end->started_ns);
   stats->path = end->path;

@@ -184,6 +184,22 @@ class Verdict(Case):
 
         self.in_one_of_three(attempt)
 
+    def test_a_killed_sender_has_told_of_its_rate(self):
+        """Also of the stage that it was in for all of the time."""
+        path = self.config(
+            yaml_stream(message="64 KiB", ring=16, sender="{rate: 200 Mbps}"),
+        )
+
+        def attempt():
+            receiver = self.start("receive", path, "--set", "control.heartbeat=100 ms")
+            sender = self.start("send", path, "--set", "control.heartbeat=100 ms")
+            receiver.wait_line(r"Got \d{2,}")
+            sender.signal(signal.SIGKILL)
+            self.assertEqual(receiver.wait(), 1, str(receiver))
+            return self.verdict(receiver, "rate")
+
+        self.in_one_of_three(attempt)
+
 
 def write_slowly(path, bytes_per_second, seconds):
     with open(path, "wb", buffering=0) as file:
