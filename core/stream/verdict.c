@@ -9,6 +9,9 @@
 /* A share of the time below this is noise, not a limit. */
 #define VERDICT_LEAST 0.10
 #define STARVED_LEAST 0.05
+#define STARVED_SPAN_NS                                                                            \
+  UINT64_C(100000000) /* in less, a wait for a CPU is the scheduler's turn                         \
+                       */
 #define NEARLY_ALWAYS 0.85
 
 struct shares {
@@ -49,7 +52,7 @@ static struct shares verdict_shares(const struct pst_stats *own, const struct ps
 /* Of its thread's time, what it waited for a CPU. */
 static double verdict_starved_share(const struct pst_stats *stats)
 {
-  if (!stats || stats->cpu_span_ns == 0 || stats->cpu_wait_ns == UINT64_MAX)
+  if (!stats || stats->cpu_span_ns < STARVED_SPAN_NS || stats->cpu_wait_ns == UINT64_MAX)
     return 0;
   double share = (double)stats->cpu_wait_ns / (double)stats->cpu_span_ns;
   return share > 1 ? 1 : share;

@@ -146,6 +146,17 @@ static void a_slow_sink_limits_a_thread_that_waits_a_little(void **state)
   check(&s, &r, PST_STAGE_SINK, 0.9);
 }
 
+static void a_short_wait_for_a_cpu_is_no_limit(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_SINK, 0);
+
+  (void)state;
+  s.cpu_span_ns = 20 * 1000000;
+  s.cpu_ns = 3 * 1000000;
+  s.cpu_wait_ns = 17 * 1000000;
+  check(&s, NULL, PST_LIMIT_CPU, 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -161,6 +172,7 @@ int main(void)
       cmocka_unit_test(ends_that_wait_for_each_other_without_a_cpu_lack_no_slots),
       cmocka_unit_test(work_without_a_whole_cpu_is_starved),
       cmocka_unit_test(a_slow_sink_limits_a_thread_that_waits_a_little),
+      cmocka_unit_test(a_short_wait_for_a_cpu_is_no_limit),
       cmocka_unit_test(nothing_blocked_is_the_cpu),
   };
   return cmocka_run_group_tests_name("stream_verdict", tests, NULL, NULL) ? 1 : 0;
