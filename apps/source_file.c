@@ -50,6 +50,7 @@ static int measure(struct file *file, struct pst_error *error)
 {
   struct stat st;
   char byte;
+  ssize_t got = 1;
 
   if (fstat(file->fd, &st) < 0)
     return cannot(file, error, PST_EXIT_USAGE, "look at", errno);
@@ -62,7 +63,11 @@ static int measure(struct file *file, struct pst_error *error)
     if (size > 0 && lseek(file->fd, 0, SEEK_SET) < 0)
       return cannot(file, error, PST_EXIT_USAGE, "go back in", errno);
     file->size = size > 0 ? (uint64_t)size : 0;
-    file->sized = size > 0 || pread(file->fd, &byte, 1, 0) <= 0;
+    if (size <= 0)
+      got = pread(file->fd, &byte, 1, 0);
+    if (got < 0 && errno != EAGAIN && errno != EINTR)
+      return cannot(file, error, PST_EXIT_USAGE, "read", errno);
+    file->sized = size > 0 || got == 0;
   }
   if (file->sized) {
     posix_fadvise(file->fd, 0, 0, POSIX_FADV_SEQUENTIAL);

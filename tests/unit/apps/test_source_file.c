@@ -127,6 +127,17 @@ static void directory_is_refused(void **state)
   assert_int_equal(error.exit_status, PST_EXIT_USAGE);
 }
 
+static void unreadable_file_is_not_taken_for_an_empty_one(void **state)
+{
+  struct source source;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  assert_int_equal(open_file("/proc/self/mem", false, &source, &error), -EIO);
+  assert_int_equal(error.exit_status, PST_EXIT_USAGE);
+  assert_non_null(strstr(error.text, "cannot read source file /proc/self/mem"));
+}
+
 static void *feed_fifo(void *arg)
 {
   const char *bytes = arg;
@@ -237,6 +248,7 @@ int main(void)
       cmocka_unit_test(loop_begins_again_with_a_new_message),
       cmocka_unit_test(missing_file_is_named),
       cmocka_unit_test(directory_is_refused),
+      cmocka_unit_test(unreadable_file_is_not_taken_for_an_empty_one),
       cmocka_unit_test(fifo_waits_for_its_writer_and_keeps_every_byte),
       cmocka_unit_test(fifo_in_a_loop_is_refused),
       cmocka_unit_test(file_cut_while_sent_is_an_error),
