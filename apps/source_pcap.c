@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pcap/pcap.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "source.h"
 
 #define AHEAD_BYTES (UINT64_C(4) << 20)
+#define WHY_BYTES (PCAP_ERRBUF_SIZE + 256)
 
 struct packet {
   uint64_t offset; /* in `bytes` */
@@ -37,6 +39,9 @@ struct capture {
   char *bytes;
   uint64_t bytes_size, bytes_used;
   bool ended;
+  /* What is wrong with the packet behind those read ahead; 0: nothing. */
+  int wrong;
+  char why[WHY_BYTES];
   uint64_t lap_ns;  /* timed: when this round's base was due */
   bool lap_pending; /* timed: none of this round has gone yet */
 };
@@ -96,58 +101,64 @@ static void capture_close(void *state)
   free(capture->bytes);
 }
 
-static int bad_packet(const struct capture *capture, struct pst_error *error, int code,
-                      const char *what)
+static int fail_packet(const struct capture *capture, struct pst_error *error)
 {
-  return notice_fail(error, capture->exit_status, code, "stream '%s': packet %" PRIu64 " of %s %s",
-                     capture->stream, capture->lap_number, capture->path, what);
+  return notice_fail(error, capture->exit_status, capture->wrong,
+                     "stream '%s': packet %" PRIu64 " of %s %s", capture->stream,
+                     capture->lap_number, capture->path, capture->why);
+}
+
+PST_PRINTF(3, 4)
+static int bad_packet(struct capture *capture, int code, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  vsnprintf(capture->why, sizeof capture->why, format, args);
+  va_end(args);
+  capture->wrong = code;
+  return code;
 }
 
 static int describe_packet(struct capture *capture, const struct pcap_pkthdr *header,
-                           struct packet *packet, struct pst_error *error)
+                           struct packet *packet)
 {
-  char what[256];
   int64_t unit = capture->nanoseconds ? 1000000000 : 1000000;
   int64_t time;
 
   /* pcapng has seconds of 64 bits, which no file that a clock wrote needs. */
   if (__builtin_mul_overflow((int64_t)header->ts.tv_sec, unit, &time) ||
       __builtin_add_overflow(time, (int64_t)header->ts.tv_usec, &time))
-    return bad_packet(capture, error, -ERANGE,
-                      "has a time that no clock shows; the capture is damaged");
+    return bad_packet(capture, -ERANGE, "has a time that no clock shows; the capture is damaged");
   if (!capture->base_known) {
     capture->base = time;
     capture->base_known = true;
   }
-  if (header->caplen > capture->message) {
-    snprintf(what, sizeof what,
-             "has %u bytes, a message of the stream holds %" PRIu64 "; raise `message` to %u B",
-             header->caplen, capture->message, header->caplen);
-    return bad_packet(capture, error, -EMSGSIZE, what);
-  }
+  if (header->caplen > capture->message)
+    return bad_packet(capture, -EMSGSIZE,
+                      "has %u bytes, a message of the stream holds %" PRIu64
+                      "; raise `message` to %u B",
+                      header->caplen, capture->message, header->caplen);
   if (__builtin_sub_overflow(time, capture->base, &packet->after) ||
       !capture_offset_fits(packet->after))
-    return bad_packet(
-        capture, error, -ERANGE,
-        capture->nanoseconds
-            ? "is more than 39 hours from the first one, too far to carry its time in "
-              "nanoseconds; split the capture (editcap -i) or reduce it to "
-              "microseconds"
-            : "is more than 4 years from the first one; split the capture");
-  if (header->len < header->caplen || header->len - header->caplen > CAPTURE_CUT_MAX) {
-    snprintf(what, sizeof what,
-             "says %u bytes captured of %u; at most 65535 may be cut off, so capture with a "
-             "larger snap length",
-             header->caplen, header->len);
-    return bad_packet(capture, error, -ERANGE, what);
-  }
+    return bad_packet(capture, -ERANGE, "%s",
+                      capture->nanoseconds
+                          ? "is more than 39 hours from the first one, too far to carry its time "
+                            "in nanoseconds; split the capture (editcap -i) or reduce it to "
+                            "microseconds"
+                          : "is more than 4 years from the first one; split the capture");
+  if (header->len < header->caplen || header->len - header->caplen > CAPTURE_CUT_MAX)
+    return bad_packet(capture, -ERANGE,
+                      "says %u bytes captured of %u; at most 65535 may be cut off, so capture "
+                      "with a larger snap length",
+                      header->caplen, header->len);
   packet->length = header->caplen;
   packet->meta = capture_meta(packet->after, header->len - header->caplen);
   return 0;
 }
 
-/* 1: one more packet is in `packets`; 0: the capture has ended; -errno. */
-static int read_packet(struct capture *capture, struct pst_error *error)
+/* 1: one more packet is in `packets`; 0: the capture has ended; -errno: `why` says it. */
+static int read_packet(struct capture *capture)
 {
   struct pcap_pkthdr *header;
   const u_char *bytes;
@@ -157,9 +168,12 @@ static int read_packet(struct capture *capture, struct pst_error *error)
     return 0;
   capture->lap_number++;
   if (got != 1)
-    return bad_packet(capture, error, -EIO, pcap_geterr(capture->pcap));
+    return bad_packet(capture, -EIO,
+                      "cannot be read: %s; the capture is cut short or damaged: take a whole copy "
+                      "of it",
+                      pcap_geterr(capture->pcap));
   struct packet *packet = &capture->packets[capture->count];
-  int result = describe_packet(capture, header, packet, error);
+  int result = describe_packet(capture, header, packet);
   if (result < 0)
     return result;
   packet->offset = capture->bytes_used;
@@ -173,14 +187,11 @@ static int read_ahead(struct capture *capture, struct pst_error *error)
 {
   capture->first = capture->count = 0;
   capture->bytes_used = 0;
-  while (!capture->ended && capture->count < SOURCE_BATCH &&
-         capture->bytes_size - capture->bytes_used >= capture->message) {
-    int result = read_packet(capture, error);
-    if (result < 0)
-      return result;
-    if (result == 0)
-      capture->ended = true;
-  }
+  while (capture->wrong == 0 && !capture->ended && capture->count < SOURCE_BATCH &&
+         capture->bytes_size - capture->bytes_used >= capture->message)
+    capture->ended = read_packet(capture) == 0;
+  if (capture->wrong != 0 && capture->count == 0)
+    return fail_packet(capture, error); /* what was whole before it has gone */
   if (capture->count > 0 || !capture->loop || capture->lap_number == 0)
     return 0;
   pcap_close(capture->pcap);
@@ -209,6 +220,8 @@ static int capture_open(void *state, const struct source_params *params, struct 
   /* The base goes out with the stream's parameters, before any packet. */
   if (result == 0)
     result = read_ahead(capture, error);
+  if (result == 0 && capture->wrong != 0)
+    result = fail_packet(capture, error);
   capture->exit_status = PST_EXIT_FAILED;
   return result;
 }

@@ -298,25 +298,31 @@ static void broken_capture_ends_with_an_error(void **state)
   unlink("in.pcap");
 }
 
-/* It has begun by then: the configuration is right. */
+/* It has begun by then: the configuration is right; what is whole before it is sent. */
 static void broken_behind_the_first_batch_fails_the_run(void **state)
 {
-  struct record records[SOURCE_BATCH + 1];
+  enum { WHOLE = SOURCE_BATCH + 9 };
+  struct record records[WHOLE + 1];
   struct source source;
   struct pst_error error = PST_ERROR_INIT;
   uint64_t until_ns = UINT64_MAX;
 
   (void)state;
-  for (uint32_t i = 0; i <= SOURCE_BATCH; i++)
+  for (uint32_t i = 0; i <= WHOLE; i++)
     records[i] = (struct record){1000, i, 60, 60};
-  write_capture("in.pcap", false, 65535, 1, records, SOURCE_BATCH + 1);
-  assert_int_equal(truncate("in.pcap", 24 + SOURCE_BATCH * 76 + 16 + 30), 0);
+  write_capture("in.pcap", false, 65535, 1, records, WHOLE + 1);
+  assert_int_equal(truncate("in.pcap", 24 + WHOLE * 76 + 16 + 30), 0);
   assert_int_equal(open_source("in.pcap", MESSAGE, false, &source, &error), 0);
   struct pst_slot *slots = make_slots(SOURCE_BATCH, MESSAGE);
   const int n = source.ops->ready(source.state, SOURCE_BATCH, &until_ns, &error);
   assert_int_equal(n, SOURCE_BATCH);
   assert_int_equal(source.ops->fill(source.state, NULL, slots, SOURCE_BATCH, &error), 0);
+  assert_int_equal(source.ops->ready(source.state, SOURCE_BATCH, &until_ns, &error), 9);
+  assert_int_equal(source.ops->fill(source.state, NULL, slots, 9, &error), 0);
+  assert_int_equal(error.code, 0);
   assert_int_equal(source.ops->ready(source.state, 1, &until_ns, &error), -EIO);
+  assert_non_null(strstr(error.text, "packet 266 of in.pcap cannot be read"));
+  assert_non_null(strstr(error.text, "take a whole copy"));
   assert_int_equal(error.exit_status, PST_EXIT_FAILED);
   free(slots[0].host);
   free(slots);
