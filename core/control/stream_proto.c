@@ -297,11 +297,11 @@ static void stream_got_offer(const struct message_in *in)
     snprintf(text, sizeof text, "it has failed at the receiver: %s", s->fail_text);
     stream_refuse(peer, s->name, -ECONNRESET, text);
   } else if (!terms_compare(&s->terms, m, ends, text, sizeof text)) {
-    char report[2 * REPORT_MAX];
-    snprintf(report, sizeof report, "%s does not agree: %s; give both ends the same configuration",
-             peer->text, text);
+    char report[2 * REPORT_MAX], reason[REPORT_MAX + 64];
+    snprintf(reason, sizeof reason, "%s; give both ends the same configuration", text);
+    snprintf(report, sizeof report, "%s does not agree: %s", peer->text, reason);
     pst_log(PST_LOG_ERROR, "%s: %s", s->name, report);
-    stream_send_failure(peer, WIRE_REFUSE, s->name, -EPROTO, text, NULL);
+    stream_send_failure(peer, WIRE_REFUSE, s->name, -EPROTO, reason, NULL);
     streams_fail(peer->control, s, -EPROTO, report, false, NULL);
   } else {
     stream_enter(s, STREAM_LIVE, peer);
