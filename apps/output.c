@@ -111,7 +111,7 @@ static int open_fifo(const struct output *output)
   const struct timespec pause = {.tv_nsec = FIFO_PAUSE_NS};
   bool heeds_stop = !output->last || !signals_stop();
 
-  for (;;) {
+  for (bool is_said = false;; is_said = true) {
     int fd = openat(output->folder, output->name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0)
       return fcntl(fd, F_SETFL, 0) < 0 ? (close(fd), -1) : fd;
@@ -121,6 +121,8 @@ static int open_fifo(const struct output *output)
       errno = EINTR;
       return -1;
     }
+    if (!is_said)
+      notice(PST_LOG_INFO, "waiting for who reads the FIFO %s", output->path);
     nanosleep(&pause, NULL);
   }
 }

@@ -74,6 +74,15 @@ class Files(FileCase):
         self.assertEqual(self.received.stat().st_size, 0)
         stream = self.only_stream(result)
         self.assertEqual((stream["stopped"], stream["messages_sent"]), ("source_end", 0))
+        self.assertIsNone(stream["verdict"]["limited_by"])
+
+    def test_a_fifo_is_written_once_somebody_reads_it(self):
+        self.sent.write_bytes(b"a file" * 1000)
+        os.mkfifo(self.received)
+        child = self.start("run", self.file_config(message="1 KiB"))
+        child.wait_line(f"waiting for who reads the FIFO .*{self.received.name}")
+        self.assertEqual(self.received.read_bytes(), b"a file" * 1000)
+        self.assertEqual(child.wait(), 0, str(child))
 
     def test_a_receiver_that_verifies_is_refused(self):
         """A file is no pattern: nothing of it is corrupted."""
