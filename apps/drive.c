@@ -214,8 +214,10 @@ int drive_main(const struct command *command, const struct arguments *arguments)
     result = preflight(drive.config, command, arguments, &drive.error);
   if (result == 0)
     result = flows_open(&drive);
-  if (result == 0)
+  if (result == 0) {
+    result_interrupted(report_interrupted, &drive);
     result = open_session(&drive);
+  }
   if (result == 0) {
     signals_session(drive.session);
     result = threads_start(&drive, &drive.error);
@@ -230,6 +232,7 @@ int drive_main(const struct command *command, const struct arguments *arguments)
     notice_fail(&drive.error, PST_EXIT_FAILED, result, "%s: %s", command->name, strerror(-result));
   int status = report(&drive, ran);
 
+  result_interrupted(NULL, NULL);
   signals_session(NULL);
   flows_close(&drive);
   pst_session_close(drive.session);

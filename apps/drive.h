@@ -137,6 +137,9 @@ void banner_stream(const struct flow *flow);
 /* Judge a stream that is over, say how it went, and add it to the result (may be
  * NULL). Sets flow->exit_status. */
 void report_flow(struct flow *flow, struct json_object *result);
+/* The drive's streams, for a result that a second signal ends. Any thread, from flows_open() to
+ * flows_close(). */
+void report_interrupted(void *drive, struct json_object *result);
 /* What the devices and their workers counted, while no thread is in the session: lines with -v,
  * and the result's `devices`. result
  * may be NULL. */

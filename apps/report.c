@@ -75,8 +75,9 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
     snprintf(why, sizeof why, "%s: %s", side,
              stats->error_text[0] != '\0' ? stats->error_text : strerror(-stats->error));
     const int status = status_of(stats->error);
-    set_failed(judged, status, finding_of(status, stats->error), side, why,
-               stats->error_text[0] != '\0');
+    const bool is_others = stats->peer_failed != 0 && status == PST_EXIT_FAILED;
+    set_failed(judged, status, is_others ? FINDING_PEER : finding_of(status, stats->error), side,
+               why, stats->error_text[0] != '\0');
     return;
   }
   if (stats->state == PST_STATE_WAITING) {
@@ -206,7 +207,8 @@ static void judge_expects(struct judged *judged)
   }
 }
 
-/* Where the stream broke off, that too little came is no fault of its own. */
+/* Where the stream broke off, that too little came is no fault of its own; of a foreign sender of
+ * whom nothing came there is nothing to expect. */
 static void say_expects(struct judged *judged)
 {
   char why[EXPECT_SENTENCE_BYTES + ACCOUNTING_FIRST_WRONG_BYTES], at[64];
@@ -214,7 +216,8 @@ static void say_expects(struct judged *judged)
 
   for (size_t i = 0; i < judged->out.expect_count; i++) {
     const struct expect_result *expect = &judged->expects[i];
-    if (!expect->checked || expect->met || (judged->broke_off && expect->of_amount))
+    if (!expect->checked || expect->met ||
+        (judged->broke_off && (expect->of_amount || judged->account.delivered == 0)))
       continue;
     snprintf(at, sizeof at, "expect.%s", expect->key);
     expect_sentence(expect, why);
@@ -400,17 +403,12 @@ static void stop_clock(struct pst_stats *stats)
     stats->ended_ns = now_ns();
 }
 
-static void gather(struct flow *flow, bool has_result, struct judged *judged)
+/* What its configuration says of it. */
+static struct result_stream result_of_flow(const struct flow *flow, const struct account *account)
 {
-  struct result_stream *out = &judged->out;
-
-  memset(judged, 0, sizeof *judged);
-  judged->flow = flow;
-  judged->sender_stats.struct_size = judged->receiver_stats.struct_size = sizeof(struct pst_stats);
-  *out = (struct result_stream){
+  return (struct result_stream){
       .name = flow->name,
-      .account = &judged->account,
-      .expects = judged->expects,
+      .account = account,
       .source = flow->sender.source_type,
       .sink = flow->receiver.sink_type,
       .sender_memory = flow->sender.memory,
@@ -418,8 +416,31 @@ static void gather(struct flow *flow, bool has_result, struct judged *judged)
       .size_bytes = flow->message,
       .ring_slots = flow->ring,
       .limited_by = RESULT_NEVER_RAN,
-      .errors = has_result ? json_object_new_array() : NULL,
   };
+}
+
+void report_interrupted(void *context, struct json_object *result)
+{
+  const struct drive *drive = context;
+  const struct account account = {.path.struct_size = sizeof account.path};
+
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    struct result_stream stream = result_of_flow(&drive->flows[i], &account);
+    stream.stopped = stop_name(PST_STOP_SIGNAL);
+    result_add_stream(result, &stream);
+  }
+}
+
+static void gather(struct flow *flow, bool has_result, struct judged *judged)
+{
+  struct result_stream *out = &judged->out;
+
+  memset(judged, 0, sizeof *judged);
+  judged->flow = flow;
+  judged->sender_stats.struct_size = judged->receiver_stats.struct_size = sizeof(struct pst_stats);
+  *out = result_of_flow(flow, &judged->account);
+  out->expects = judged->expects;
+  out->errors = has_result ? json_object_new_array() : NULL;
   if (flow->sender.handle != NULL &&
       pst_sender_stats(flow->sender.handle, &judged->sender_stats) == 0) {
     out->sender = &judged->sender_stats;
@@ -467,7 +488,7 @@ void report_flow(struct flow *flow, struct json_object *result)
     say_expects(&judged);
     say_numbers(&judged);
     say_source(&judged, stopped);
-    if (has_run(&judged))
+    if (has_run(&judged) && (judged.account.delivered > 0 || judged.account.sent > 0))
       say_verdict(&judged);
   }
   judged.out.stopped = stop_name(stopped);

@@ -34,7 +34,9 @@ static struct {
   int reserved[DESCRIPTORS]; /* so that the last result is written whatever else is open; 0: none */
   pthread_mutex_t lock;      /* over what follows, and writing */
   bool is_written;
-  int exit_status; /* that was written */
+  int exit_status;                                                /* that was written */
+  void (*add_streams)(void *context, struct json_object *result); /* where a signal ends it */
+  void *context;
 } own = {.interrupted_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void release_descriptors(void)
@@ -206,6 +208,8 @@ static int write_bare(int exit_status, enum finding finding, const char *text)
 
   if (text != NULL)
     finding_add(result_errors(result), finding, NULL, text);
+  if (exit_status == SIGNALS_EXIT && own.add_streams != NULL)
+    own.add_streams(own.context, result);
   if (exit_status >= 0)
     result_finish(result, exit_status);
   int code = write_to(result, own.arguments->json, NULL);
@@ -236,6 +240,14 @@ static void *write_interrupted(void *unused)
     _exit(own.exit_status);
   write_bare(SIGNALS_EXIT, FINDING_INTERRUPTED, "ended at once by a second signal");
   _exit(SIGNALS_EXIT);
+}
+
+void result_interrupted(void (*add)(void *context, struct json_object *result), void *context)
+{
+  pthread_mutex_lock(&own.lock);
+  own.add_streams = add;
+  own.context = context;
+  pthread_mutex_unlock(&own.lock);
 }
 
 int result_watch(void)

@@ -136,6 +136,12 @@ class Ends(Foreign):
         self.assertIsNone(stream["loss"])
         self.assertEqual(stream["sent_basis"], "unknown")
 
+    def test_nothing_arrived_is_all_there_is_to_say(self):
+        path = self.foreign_config("rtp", expect="{carrier: shm}")
+        child = self.receive(path, "--duration", "300ms")
+        (error,) = self.ended(child, 1)["errors"]
+        self.assertEqual(error["code"], "nothing_arrived")
+
     def test_nothing_but_strangers(self):
         child = self.receive(self.foreign_config("rtp", payload_type=33), "--duration", "1s")
         self.send(*(rtp(n, b"x") for n in range(150)))

@@ -101,6 +101,9 @@ class ResultFile(Case):
         self.assertIs(result["ok"], False)
         self.assertEqual((result["state"], result["exit_status"]), ("ended", 130))
         self.assertEqual([error["code"] for error in result["errors"]], ["interrupted"])
+        stream = self.only_stream(result)
+        self.assertEqual((stream["name"], stream["ok"], stream["stopped"]), ("packets", False, "signal"))
+        self.assertIsNone(stream["messages_sent"])
 
     def test_second_signal_writes_a_result_to_standard_output(self):
         for name in ("-", "/dev/stdout"):

@@ -134,6 +134,27 @@ class Failures(Case):
         self.assertEqual(error["where"], "streams.packets.receiver")
         self.assertEqual(result["errors"], [error])
 
+    def test_what_fails_at_the_peer_is_the_peers(self):
+        path = self.config(
+            yaml_stream(message="64 B", receiver="{sink: {type: file, file: /dev/full}}")
+        )
+        receiver = self.start("receive", path)
+        result, child = self.run_json("send", path, expect=1)
+        self.assertEqual(receiver.wait(), 1, str(receiver))
+        (error,) = self.only_stream(result)["errors"]
+        self.assertEqual((error["code"], error["where"]), ("peer", "streams.packets.sender"), str(child))
+        self.assertIn("No space left", error["text"])
+
+    def test_ends_that_do_not_agree_both_say_the_remedy(self):
+        receiver = self.start("receive", self.config(yaml_stream(message="1462 B")))
+        sender = self.start("send", self.config(yaml_stream(message="1000 B"), name="other.yaml"))
+        self.assertEqual((receiver.wait(), sender.wait()), (1, 1), f"{receiver}{sender}")
+        for end in (sender, receiver):
+            self.assertRegex(
+                end.stderr,
+                "message: sender 1000 B, receiver 1462 B; give both ends the same configuration",
+            )
+
     def test_a_stream_that_never_ran_has_no_verdict(self):
         path = self.config(
             yaml_stream(message="64 B"), top="# nobody sends\n"
