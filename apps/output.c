@@ -127,6 +127,19 @@ static int open_fifo(const struct output *output)
   }
 }
 
+/* Somebody else may have put it there, for what is written to go to him: fs.protected_fifos guards
+ * those alone who open with O_CREAT. */
+static bool is_planted(const struct output *output, const struct stat *fifo)
+{
+  struct stat folder;
+
+  if (!S_ISFIFO(fifo->st_mode) || fifo->st_uid == geteuid())
+    return false;
+  return fstat(output->folder, &folder) < 0 ||
+         ((folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0 &&
+          fifo->st_uid != folder.st_uid);
+}
+
 /* A device or a FIFO, perhaps behind a link such as /dev/stdout: open(2) follows the link, so
  * that the kernel's fs.protected_symlinks guards it. */
 static int open_in_place(struct output *output, bool is_fifo)
@@ -138,12 +151,31 @@ static int open_in_place(struct output *output, bool is_fifo)
                        : openat(output->folder, output->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (output->fd < 0 || fstat(output->fd, &opened) < 0)
     return -errno;
+  if (is_planted(output, &opened))
+    return -EACCES;
   return S_ISREG(opened.st_mode) ? -ELOOP : 0; /* exchanged meanwhile */
+}
+
+static int look_inside(const struct output *output, const char *what,
+                       const char *(*why_not)(int fd), struct pst_error *error)
+{
+  int fd = openat(output->folder, output->name,
+                  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+    return fail(output, what, PST_EXIT_USAGE, "create", errno, error);
+  const char *why = why_not(fd < 0 ? -errno : fd);
+  if (fd >= 0)
+    close(fd);
+  return why == NULL ? 0
+                     : notice_fail(error, PST_EXIT_USAGE, -EEXIST, "%s: %s %s; name another file",
+                                   what, output->path, why);
 }
 
 /* 0: nothing is there, or what may be replaced; 1: opened in place. A link to a file is refused:
  * another user may have planted it, and the kernel does not guard a rename. */
-static int take_name(struct output *output, const char *what, struct pst_error *error)
+static int take_name(struct output *output, const char *what, const char *(*why_not)(int fd),
+                     struct pst_error *error)
 {
   struct stat named, reached;
 
@@ -165,6 +197,12 @@ static int take_name(struct output *output, const char *what, struct pst_error *
                        "%s: %s is a block device, whose content would be lost; name a file, or "
                        "allow it with overwrite: true",
                        what, output->path);
+  if (is_planted(output, &reached))
+    return notice_fail(
+        error, PST_EXIT_USAGE, -EACCES,
+        "%s: %s is a FIFO of user %u in a folder that all write to; name one of your "
+        "own",
+        what, output->path, (unsigned)reached.st_uid);
   if (!S_ISREG(reached.st_mode)) {
     int code = open_in_place(output, S_ISFIFO(reached.st_mode));
     if (code == -EINTR)
@@ -179,7 +217,7 @@ static int take_name(struct output *output, const char *what, struct pst_error *
                        output->path);
   if (named.st_uid == geteuid())
     output->mode = (int)(named.st_mode & 0777);
-  return 0;
+  return why_not == NULL ? 0 : look_inside(output, what, why_not, error);
 }
 
 /* It opens to nobody whom the file that it replaces was closed to. */
@@ -190,6 +228,12 @@ static int take_mode(const struct output *output)
 
 int output_open(struct output *output, const char *what, const char *path, unsigned flags,
                 struct pst_error *error)
+{
+  return output_open_over(output, what, path, flags, NULL, error);
+}
+
+int output_open_over(struct output *output, const char *what, const char *path, unsigned flags,
+                     const char *(*why_not)(int fd), struct pst_error *error)
 {
   *output = (struct output)OUTPUT_INIT;
   output->overwrite = (flags & OUTPUT_OVERWRITE) != 0;
@@ -202,7 +246,7 @@ int output_open(struct output *output, const char *what, const char *path, unsig
   else if (result < 0)
     result = fail(output, what, PST_EXIT_USAGE, "create", -result, error);
   else
-    result = take_name(output, what, error);
+    result = take_name(output, what, why_not, error);
   if (result == 0) {
     result = open_unnamed(output);
     if (result == 0)

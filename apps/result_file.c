@@ -127,19 +127,14 @@ static bool is_result_file(int fd, size_t length)
   return is;
 }
 
-/* Whether replacing the file would lose what is no older result. */
-static bool holds_other_data(const char *path)
+/* Replacing it would lose what is no older result. */
+static const char *holds_other_data(int fd)
 {
   struct stat st;
+  bool is = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+            (st.st_size == 0 || is_result_file(fd, (size_t)st.st_size));
 
-  if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
-    return false;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  bool is = fd >= 0 && fstat(fd, &st) == 0 && is_result_file(fd, (size_t)st.st_size);
-
-  if (fd >= 0)
-    close(fd);
-  return !is;
+  return is ? NULL : "exists and is no result of a command, which the result would replace";
 }
 
 static int refuse_file(const char *path, const char *why, struct pst_error *error)
@@ -166,12 +161,8 @@ static int write_to(struct json_object *result, const char *path, struct pst_err
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
   release_descriptors();
   if (strcmp(path, "-") != 0) {
-    if (holds_other_data(path)) {
-      free(text);
-      return refuse_file(path, "exists and is no result of a command", error);
-    }
-    code =
-        output_open(&output, "--json", path, OUTPUT_OVERWRITE | OUTPUT_LAST | OUTPUT_WHOLE, error);
+    code = output_open_over(&output, "--json", path, OUTPUT_OVERWRITE | OUTPUT_LAST | OUTPUT_WHOLE,
+                            holds_other_data, error);
     if (code < 0) {
       free(text);
       return code;

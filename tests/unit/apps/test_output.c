@@ -157,6 +157,75 @@ static void other_failures_are_not_worked_around(void **state)
   assert_int_equal(count_entries(), 0);
 }
 
+static int made(const char *path, const char *text)
+{
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+  return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? close(fd) : -1;
+}
+
+static char seen[8];
+
+/* The folder's owner exchanges it for another between the look and the replacing. */
+static const char *exchanges(int fd)
+{
+  assert_true(read(fd, seen, sizeof seen - 1) > 0);
+  assert_int_equal(renameat2(AT_FDCWD, "a", AT_FDCWD, "b", RENAME_EXCHANGE), 0);
+  return NULL;
+}
+
+static const char *refuses(int fd)
+{
+  (void)fd;
+  return "is dear";
+}
+
+static void what_is_replaced_is_what_was_looked_at(void **state)
+{
+  struct output output;
+  struct pst_error error = PST_ERROR_INIT;
+  char text[8] = "";
+
+  (void)state;
+  tmpfile_errno = 0;
+  assert_int_equal(mkdir("a", 0700) | mkdir("b", 0700), 0);
+  assert_int_equal(made("a/out", "old") | made("b/out", "dear"), 0);
+  assert_int_equal(output_open_over(&output, "test", "b/out", OUTPUT_OVERWRITE, refuses, &error),
+                   -EEXIST);
+  assert_non_null(strstr(error.text, "b/out is dear; name another file"));
+  error.text[0] = '\0';
+  assert_int_equal(output_open_over(&output, "test", "a/out", OUTPUT_OVERWRITE, exchanges, &error),
+                   0);
+  assert_string_equal(seen, "old");
+  assert_int_equal(write(output.fd, "new", 3), 3);
+  assert_int_equal(output_commit(&output, "test", &error), 0);
+  int fd = open("a/out", O_RDONLY);
+  assert_int_equal(read(fd, text, sizeof text), 4);
+  assert_memory_equal(text, "dear", 4);
+  close(fd);
+  assert_int_equal(unlink("a/out") | unlink("b/out") | rmdir("a") | rmdir("b"), 0);
+}
+
+static void fifo_that_another_user_planted_is_refused(void **state)
+{
+  struct output output;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  assert_int_equal(mkdir("all", 0700) | chmod("all", 01777) | mkfifo("all/out", 0666), 0);
+  assert_int_equal(chown("all/out", 65534, 65534), 0);
+  int reader = open("all/out", O_RDONLY | O_NONBLOCK);
+  assert_int_equal(output_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error), -EACCES);
+  assert_non_null(strstr(error.text, "is a FIFO of user 65534"));
+  assert_int_equal(chmod("all", 0777), 0); /* whoever owns the folder trusts who writes to it */
+  assert_int_equal(output_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error), 0);
+  output_discard(&output);
+  close(reader);
+  assert_int_equal(unlink("all/out") | rmdir("all"), 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -166,6 +235,8 @@ int main(void)
       cmocka_unit_test(folder_that_appears_meanwhile_leaves_the_part),
       cmocka_unit_test(part_of_a_long_name_has_what_fits),
       cmocka_unit_test(other_failures_are_not_worked_around),
+      cmocka_unit_test(what_is_replaced_is_what_was_looked_at),
+      cmocka_unit_test(fifo_that_another_user_planted_is_refused),
   };
   return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;
 }
