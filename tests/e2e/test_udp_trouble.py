@@ -6,6 +6,7 @@ each loss has its cause, and the next run is clean."""
 import os
 import re
 import signal
+import socket
 
 import netns
 from harness import Case, main, wait_until, yaml_stream
@@ -72,6 +73,40 @@ def write_all(fd, data):
     left = memoryview(data)
     while left:
         left = left[os.write(fd, left) :]
+
+
+class Forged(Trouble):
+    def test_nobody_sends_from_the_port_of_who_has_no_nonce(self):
+        """Its socket is bound to 127.0.0.1 alone once it is connected. From elsewhere comes what is
+        counted and told."""
+        source_port = free_udp_port()
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        path = self.pair_file(
+            framing="none",
+            message="1000 B",
+            sender=f", source: {{type: file, file: {fifo}}}",
+            receiver="sink: discard",
+            expect="{max_loss: 0}",
+        )
+        receiver = self.receiver(path)
+        sender = self.start("send", path, "--set", f"transport.options.source_port={source_port}")
+        receiver.wait_line("peer:")
+        for address, reuse in (("127.0.0.2", 0), ("127.0.0.2", 1), ("127.0.0.1", 1)):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, reuse)
+                with self.assertRaises(OSError, msg=address):
+                    other.bind((address, source_port))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            for _ in range(20):
+                other.sendto(b"E" * 1000, ("127.0.0.1", self.udp_port))
+        with open(fifo, "wb") as file:
+            file.write(b"a" * 200000)
+        self.assertEqual(sender.wait(), 0, str(sender))
+        stream = self.ended(receiver)
+        self.assertEqual((stream["messages_sent"], stream["messages_delivered"]), (200, 200))
+        self.assertEqual(stream["receiver"]["counters"]["not_ours"], 20)
+        self.assertRegex(receiver.stderr, r"another address or port than the sender: \d+ so far .*not_ours")
 
 
 class Receiver(Trouble):

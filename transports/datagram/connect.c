@@ -168,7 +168,31 @@ static int connect_sender(struct dg_endpoint *endpoint, const struct dg_reach *r
   return rc < 0 ? rc : reach->connect(endpoint, &address);
 }
 
-static void begin_flow(const struct dg_endpoint *endpoint, const struct dg_blob *blob)
+/* Where datagrams carry no nonce: from which addresses the sender's can come. A list that is full
+ * may lack some. */
+static void take_hosts(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                       const struct dg_blob *blob, struct dg_flow_params *params)
+{
+  union dg_address loopback;
+  struct dg_source source;
+  uint8_t identity[24];
+
+  PST_STATIC_ASSERT(DG_FLOW_HOSTS_MAX == DG_ADDRESSES_MAX + 1, "and the loopback one");
+  params->address_locks = true;
+  if (blob->count == DG_ADDRESSES_MAX)
+    return;
+  params->host_count = blob->count;
+  memcpy(params->hosts, blob->addresses, sizeof(blob->addresses));
+  dg_host_identity(identity);
+  if (!reach->has_loopback || memcmp(identity, blob->identity, sizeof(identity)) != 0)
+    return;
+  dg_address_set_loopback(&loopback, endpoint->family);
+  dg_address_source(&loopback, &source);
+  memcpy(params->hosts[params->host_count++], source.address, sizeof(source.address));
+}
+
+static void begin_flow(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                       const struct dg_blob *blob)
 {
   struct dg_flow_params params = endpoint->flow;
 
@@ -181,7 +205,8 @@ static void begin_flow(const struct dg_endpoint *endpoint, const struct dg_blob 
     params.ssrc_is_fixed = true;
     params.ssrc = blob->ssrc;
     params.payload_type = blob->payload_type;
-    params.address_locks = params.framing == DG_FRAMING_NONE;
+    if (params.framing == DG_FRAMING_NONE)
+      take_hosts(endpoint, reach, blob, &params);
     if (!params.address_is_fixed && blob->is_bound) {
       params.address_is_fixed = true;
       memcpy(params.source.address, blob->addresses[0], sizeof(params.source.address));
@@ -229,7 +254,7 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
     endpoint->sender->header.has_nonce = has_nonce;
     rc = connect_sender(endpoint, reach, peer);
   } else {
-    begin_flow(endpoint, peer);
+    begin_flow(endpoint, reach, peer);
   }
   endpoint->is_meeting = rc > 0;
   if (rc == 0)

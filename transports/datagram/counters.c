@@ -25,13 +25,21 @@ static void tell_useless(struct dg_endpoint *endpoint)
 }
 
 /* Somebody sends in the sender's name: says so once. */
-static void tell_wrong_nonce(struct dg_endpoint *endpoint)
+static void tell_forged(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
+  const struct dg_counts *counts = &rx->flow.counts;
 
-  if (rx->told_nonce || rx->flow.counts.wrong_nonce == 0)
+  if (!rx->told_forged && rx->flow.params.address_locks && counts->not_ours > 0) {
+    rx->told_forged = true;
+    DG_TELL(endpoint, PST_LOG_WARN,
+            "datagrams have another address or port than the sender: %lu so far are ignored and "
+            "counted as not_ours; `tcpdump -e udp dst port %u` shows them",
+            counts->not_ours, dg_address_port(&endpoint->local));
+  }
+  if (rx->told_forged || counts->wrong_nonce == 0)
     return;
-  rx->told_nonce = true;
+  rx->told_forged = true;
   DG_TELL(endpoint, PST_LOG_WARN,
           "datagrams from the sender's port lack the nonce of this stream: a program that had "
           "the port before still sends, or somebody forges them. They are ignored and counted as "
@@ -158,7 +166,7 @@ void dg_counters_receiver(struct pst_counter_list *list, struct dg_endpoint *end
   if (flow->successor.datagrams && now.messages == receiver->messages)
     successors = dg_flow_last_counts(flow, &now);
   tell_useless(endpoint);
-  tell_wrong_nonce(endpoint);
+  tell_forged(endpoint);
   tell_strays(endpoint);
   tell_others(endpoint);
   tell_unreadable(endpoint);

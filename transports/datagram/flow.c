@@ -27,9 +27,18 @@ static bool same_identity(const struct dg_identity *a, const struct dg_identity 
          same_address(&a->source, &b->source);
 }
 
+static bool is_of_hosts(const struct dg_flow_params *params, const struct dg_source *source)
+{
+  for (uint32_t i = 0; i < params->host_count; i++)
+    if (memcmp(params->hosts[i], source->address, sizeof(source->address)) == 0)
+      return true;
+  return params->host_count == 0;
+}
+
 static bool is_source(const struct dg_flow_params *params, const struct dg_source *source)
 {
-  return (!params->address_is_fixed || same_address(source, &params->source)) &&
+  return (params->address_is_fixed ? same_address(source, &params->source)
+                                   : is_of_hosts(params, source)) &&
          (!params->port_is_fixed || source->port == params->source.port);
 }
 
@@ -522,8 +531,7 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
   }
   if (flow->params.framing == DG_FRAMING_NONE) {
     match_lost(flow, UINT64_MAX, 1); /* nothing else tells what is missing */
-    if (flow->params.address_locks) {
-      flow->params.address_locks = false;
+    if (flow->params.address_locks && !flow->params.address_is_fixed) {
       flow->params.address_is_fixed = true;
       memcpy(flow->params.source.address, arrival->source->address,
              sizeof(flow->params.source.address));

@@ -90,6 +90,8 @@ struct dg_source {
   uint16_t port;
 };
 
+#define DG_FLOW_HOSTS_MAX 9u /* those of an address as it travels, and the loopback one */
+
 struct dg_flow_params {
   enum dg_framing framing;
   bool numbered;         /* by another Penstock, not with framing none; else a foreign sender */
@@ -97,6 +99,9 @@ struct dg_flow_params {
   uint64_t nonce;        /* numbered: what each datagram carries */
   bool address_is_fixed; /* others are not ours */
   bool address_locks;    /* none, by another Penstock: the first message's is its */
+  /* Of address_locks: it has one of these; 0: any. */
+  uint8_t hosts[DG_FLOW_HOSTS_MAX][16];
+  uint32_t host_count;
   bool port_is_fixed;
   struct dg_source source;
   bool ssrc_is_fixed;

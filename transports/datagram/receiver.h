@@ -33,7 +33,7 @@ struct dg_receiver {
   bool told_useless;
   bool told_strays;
   bool told_others;
-  bool told_nonce;
+  bool told_forged;
   bool told_unreadable;
   uint64_t messages; /* as the counters last had them */
   uint64_t heard;    /* when the last message of these was counted */

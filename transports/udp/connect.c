@@ -9,7 +9,7 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   union dg_address own[DG_ADDRESSES_MAX];
   uint32_t count = 0;
 
-  if (endpoint->rx && dg_address_is_any(&endpoint->dg.local))
+  if (dg_address_is_any(&endpoint->dg.local))
     count = udp_addresses_own(endpoint->dg.family, own, DG_ADDRESSES_MAX);
   return dg_endpoint_address(&endpoint->dg, own, count, address);
 }

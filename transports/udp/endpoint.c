@@ -100,7 +100,7 @@ int udp_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
 void udp_endpoint_free(struct pst_endpoint *endpoint)
 {
   udp_rx_close(endpoint);
-  free(endpoint->tx);
+  udp_tx_close(endpoint);
   if (endpoint->fd >= 0)
     close(endpoint->fd);
   pst_cpu_endpoint_end(&endpoint->dg.cpu);

@@ -7,6 +7,7 @@
  */
 #include <netinet/udp.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "../datagram/post.h"
 #include "send.h"
@@ -21,10 +22,18 @@ int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options
 
   if (!tx)
     return -ENOMEM;
+  tx->guard = -1;
   endpoint->tx = tx;
   endpoint->dg.sender = &tx->dg;
   tx->gso = device->host->option_uint(options, "gso");
   return dg_sender_open(&tx->dg, device, options);
+}
+
+void udp_tx_close(struct pst_endpoint *endpoint)
+{
+  if (endpoint->tx && endpoint->tx->guard >= 0)
+    close(endpoint->tx->guard);
+  free(endpoint->tx);
 }
 
 struct batch {

@@ -15,6 +15,7 @@
 
 struct udp_tx {
   struct dg_sender dg;
+  int guard; /* as guard_port(); -1: none */
   bool gso;
   bool blocked;      /* the socket's buffer was full */
   bool is_throttled; /* the device's queue was: nothing wakes us */
@@ -35,5 +36,6 @@ struct udp_tx {
 };
 
 int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options);
+void udp_tx_close(struct pst_endpoint *endpoint);
 
 #endif

@@ -243,6 +243,32 @@ static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
   return 0;
 }
 
+/* Connecting binds a socket to one address, and its port is free on the host's others, for a
+ * program to send from in this one's name. Where messages carry no nonce, a second socket keeps it.
+ * Only one of the same user can share a port, and only meanwhile. */
+static int guard_port(struct pst_endpoint *endpoint)
+{
+  const union dg_address *local = &endpoint->dg.local;
+  int one = 1, zero = 0, fd = -1;
+
+  if (endpoint->worker->device->dg.framing != DG_FRAMING_NONE || !dg_address_is_any(local))
+    return 0;
+  fd = endpoint->tx->guard = socket(endpoint->dg.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0)
+    return fail(endpoint, "no socket", "; raise `ulimit -n`");
+  if ((endpoint->dg.family == AF_INET6 &&
+       setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) != 0) ||
+      set(endpoint, SOL_SOCKET, SO_REUSEPORT, 1) != 0 ||
+      setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0 ||
+      setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &zero, sizeof(zero)) != 0 ||
+      bind(fd, &local->any, dg_address_length(local)) != 0 ||
+      setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &zero, sizeof(zero)) != 0 ||
+      set(endpoint, SOL_SOCKET, SO_REUSEPORT, 0) != 0)
+    return fail(endpoint, "the sender's port cannot be kept to itself",
+                "; give the sender a `device`, or use framing: sequence");
+  return 0;
+}
+
 int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
   const struct pst_host *host = endpoint->worker->device->dg.host;
@@ -262,6 +288,8 @@ int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *opt
                      (uint16_t)host->option_uint(options, receives ? "port" : "source_port"));
   if (rc == 0 && joins)
     rc = join_group(endpoint);
+  if (rc == 0 && !receives)
+    rc = guard_port(endpoint);
   return rc;
 }
 

@@ -129,6 +129,23 @@ static void the_first_address_of_a_penstock_is_its(void **state)
   assert_int_equal(flow.counts.heard, 0);
 }
 
+static void a_penstock_without_headers_has_one_of_its_hosts_addresses(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_NONE, false, 0);
+  struct packet other = {stranger};
+
+  (void)state;
+  flow.params.address_locks = true;
+  memcpy(flow.params.hosts[0], camera.address, sizeof(camera.address));
+  flow.params.hosts[0][15] ^= 0x55; /* nobody's */
+  memcpy(flow.params.hosts[1], camera.address, sizeof(camera.address));
+  flow.params.host_count = 2;
+  assert_int_equal(take(&flow, &other), 0); /* before its first message, too */
+  assert_int_equal(take(&flow, &(struct packet){camera}), DG_DELIVER);
+  assert_int_equal(take(&flow, &other), 0);
+  assert_int_equal(flow.counts.not_ours, 2);
+}
+
 /* 1000 messages a second, and 40000 drops of a stranger's between two of them. */
 static void drops_beyond_the_own_pace_add_no_turn(void **state)
 {
@@ -724,6 +741,7 @@ int main(void)
       cmocka_unit_test(first_from_a_penstock_is_0),
       cmocka_unit_test(forged_ones_move_nothing),
       cmocka_unit_test(the_first_address_of_a_penstock_is_its),
+      cmocka_unit_test(a_penstock_without_headers_has_one_of_its_hosts_addresses),
       cmocka_unit_test(drops_beyond_the_own_pace_add_no_turn),
       cmocka_unit_test(first_from_a_foreigner_leaves_room_for_late_ones),
       cmocka_unit_test(another_ssrc_twice_is_a_restart_once_the_first_is_silent),
