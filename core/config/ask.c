@@ -65,4 +65,8 @@ void ask_plugin(const struct ask *ask, const struct config_plugin *plugin, struc
     memcpy(facts->meets, known.meets, sizeof(facts->meets));
     facts->meets_option = known.meets_option;
   }
+  if (known.equals[0]) {
+    memcpy(facts->equals, known.equals, sizeof(facts->equals));
+    facts->equals_option = known.equals_option;
+  }
 }

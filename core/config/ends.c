@@ -154,6 +154,20 @@ static void ends_meet(struct ends *ends, const struct pst_facts facts[2])
             facts[0].meets, facts[0].meets_option);
 }
 
+static void ends_equal(struct ends *ends, const struct pst_facts facts[2])
+{
+  const struct config_stream *stream = ends->stream;
+  const struct config_plugin *plugin = &stream->sender.transport.plugin;
+  const char *option = facts[0].equals_option;
+
+  if (!facts[0].equals[0] || !facts[1].equals[0] || strcmp(facts[0].equals, facts[1].equals) == 0)
+    return;
+  ends_find(ends, ends_place(stream, plugin, option),
+            "%.31s: %.63s: the sender is on %.15s, the receiver on %.15s (its option `%.63s`); "
+            "change one of them",
+            plugin->name, option, facts[0].equals, facts[1].equals, facts[1].equals_option);
+}
+
 static int taken_compare(const void *left, const void *right)
 {
   const struct taken *a = left, *b = right;
@@ -221,6 +235,7 @@ static void ends_stream(struct ends *ends, const struct config_stream *stream)
     met[e] = transport;
   }
   ends_meet(ends, met);
+  ends_equal(ends, met);
 }
 
 PST_EXPORT int pst_config_check(const struct pst_config *config,

@@ -457,6 +457,19 @@ class CheckFor(Case):
             self.assertRegex(child.stderr, self.place(path) + "stream 'q': .* is this configuration")
         self.assertEqual(path.read_text(), before)
 
+    def test_both_ends_are_of_one_family(self):
+        for sender, receiver, option in (("device: 127.0.0.1", "device: '::1'", "device"),
+                                         ("family: ipv6", "port: 0", "family"),
+                                         ("device: '::1'", "port: 0", "device"),
+                                         ("to: '[::1]:5004'", "device: any", "family")):
+            ends = f"sender: {{transport: {{options: {{{sender}}}}}}}, receiver: {{transport: {{options: {{{receiver}}}}}}}"
+            path = self.write("v6.yaml", "penstock: 1\ntransport: udp\nstreams:\n"
+                              f"- {{name: p, message: 1000, {ends}}}\n")
+            for command in (("check", "--for", "run"), ("run",)):
+                child = self.run_program(*command, path, expect=2)
+                self.assertRegex(child.stderr, rf"v6\.yaml:\d+:\d+: udp: {option}: the sender is on IPv\d, the receiver on IPv\d")
+            self.run_program("check", path, "--for", "send")
+
     def test_a_process_has_a_port_once(self):
         port = lambda side, n, more="": f"{side}: {{transport: {{options: {{{n}: 28955{more}}}}}}}"
         receiver, sender = port("receiver", "port"), port("sender", "source_port")
@@ -465,7 +478,8 @@ class CheckFor(Case):
         cases = [  # of both streams, and whether they go together
             (receiver, receiver, False), (sender, sender, False), (receiver, sender, False),
             (at("any"), at("127.0.0.2"), False), (at("127.0.0.2"), at("any"), False),
-            (at("127.0.0.2"), at("127.0.0.3"), True), (at("127.0.0.2"), at("::1"), True),
+            (at("127.0.0.2"), at("127.0.0.3"), True),
+            (at("127.0.0.2"), at("::1") + f", sender: {{transport: {{options: {{family: ipv6}}}}}}", True),
             (at("lo"), at("lo"), False), (group("239.1.2.3"), group("239.1.2.3"), True),
             (group("239.1.2.3"), group("239.1.2.4"), True), (group("239.1.2.3"), at("any"), False),
         ]  # fmt: skip

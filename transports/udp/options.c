@@ -106,6 +106,10 @@ static void describe_socket(const struct pst_check *check, int family, const uni
   else if (!receives && to->any.sa_family != AF_UNSPEC)
     dg_print_host(to, "", facts->meets);
   facts->meets[strcspn(facts->meets, "%")] = '\0'; /* a zone is this host's word */
+  if (known)
+    snprintf(facts->equals, sizeof(facts->equals), "%s", dg_family_name(family));
+  facts->equals_option =
+      device[0] && !check->option_uint(check->options, "family") ? "device" : "family";
 }
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)

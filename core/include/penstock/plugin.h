@@ -170,6 +170,9 @@ struct pst_facts {
    */
   char meets[64];
   const char *meets_option;
+  /* The same of what must be equal besides: "IPv4". */
+  char equals[16];
+  const char *equals_option;
 };
 
 /* What can be known of a plugin without its vendor libraries. It lives in a
