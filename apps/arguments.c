@@ -344,6 +344,12 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
   while (result == ARGUMENTS_OK &&
          (index = -1, key = getopt_long(argc, argv, shorts, longs, &index)) != -1) {
     bool has_value = index >= 0 && longs[index].has_arg == required_argument;
+    /* The next option, and the value was forgotten; one that begins so is written behind a '='. */
+    if (has_value && optarg == argv[optind - 1] && strncmp(optarg, "--", 2) == 0) {
+      optind--;
+      result = arguments_wrong(command, "option '--%s' needs a value", longs[index].name);
+      continue;
+    }
     if (key == KEY_HELP)
       return ARGUMENTS_HELP;
     if (key == '?' || key == ':')

@@ -108,6 +108,7 @@ static void table_of_what_is_wrong(void **state)
       {&all, {"a", "-x", NULL}, "unknown option '-x'", "-x"},
       {&all, {"a", "--wholly-different", NULL}, "unknown option", "--wholly-different"},
       {&all, {"a", "--json", NULL}, "'--json' needs a value", "--json"},
+      {&all, {"a", "--duration", "--json", "x", NULL}, "'--duration' needs a value", "--duration"},
       {&all, {"a", "--quiet=yes", NULL}, "takes no value", "--quiet"},
       {&all, {"a", "--duration", "soon", NULL}, "--duration 'soon'", "--duration"},
       {&all, {"a", "--duration", "0", NULL}, "above 0", "--duration"},
