@@ -64,11 +64,15 @@ static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t by
   uint64_t got = udp_socket_buffer(endpoint, name);
   if (got >= bytes)
     return;
+  long most = udp_sysctl(receives ? "/proc/sys/net/core/rmem_max" : "/proc/sys/net/core/wmem_max");
+  char remedy[96];
+
+  snprintf(remedy, sizeof(remedy),
+           most < 0 ? "set outside this network namespace" : "%ld: sysctl -w %s=%lu", most, key,
+           bytes);
   UDP_TELL(endpoint, is_wish ? PST_LOG_WARN : PST_LOG_INFO,
-           "the kernel gives %s %lu bytes of the %lu asked for, since %s is %ld: sysctl -w %s=%lu",
-           receives ? "rcvbuf" : "sndbuf", got, bytes, key,
-           udp_sysctl(receives ? "/proc/sys/net/core/rmem_max" : "/proc/sys/net/core/wmem_max"),
-           key, bytes);
+           "the kernel gives %s %lu bytes of the %lu asked for, since %s is %s",
+           receives ? "rcvbuf" : "sndbuf", got, bytes, key, remedy);
 }
 
 /* What programs of this host have joined on other interfaces comes, too: IPV6_MULTICAST_ALL does
