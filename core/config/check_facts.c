@@ -139,7 +139,7 @@ void check_facts(struct check *check, struct node *map, const struct config_stre
     check_sizes(&at);
     if (check->owner->config.is_node)
       need(&at, node_value(map, "transport"), PST_CAP_READ | PST_CAP_WRITE,
-           "a node needs READ or WRITE", "use loopback or verbs_rc");
+           "regions need READ or WRITE", "use loopback, ucx or verbs_rc");
     if (check->owner->config.control.none)
       need(&at, node_value(map, "transport"), PST_CAP_FOREIGN,
            "`control: none` needs a transport to peers without Penstock",

@@ -266,7 +266,7 @@ class Requests(ServeCase):
             (["request", "write", "127.0.0.1:1", "--size", "3", "--pieces", "4"], "--pieces are more than the bytes of --size"),
             (["request", "write", "127.0.0.1:1", "--count", "3", "--duration", "3"], "exclude each other"),
             (["serve", "--read-only"], "need --root"),
-            (["serve", "127.0.0.1:0", "--transport", "udp"], "which transport udp does not have as it is set up; use loopback or verbs_rc"),
+            (["serve", "127.0.0.1:0", "--transport", "udp"], "which transport udp does not have as it is set up; use loopback, ucx or verbs_rc"),
             (["serve", "--clients", "0"], "--clients"),
             (["serve", "--root", "/no/such/folder"], "--root /no/such/folder: No such file or directory; create the folder"),
             (["serve", "--request-max", "1TiB", "--root", "/no/such/folder"], "No such file"),
