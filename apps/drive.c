@@ -138,6 +138,19 @@ static void say_lines(struct drive *drive, uint64_t now)
   }
 }
 
+static bool any_connected(const struct drive *drive)
+{
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    const struct flow *flow = &drive->flows[i];
+    struct pst_stats stats = {.struct_size = sizeof stats};
+    int rc = flow->receiver.handle != NULL ? pst_receiver_stats(flow->receiver.handle, &stats)
+                                           : pst_sender_stats(flow->sender.handle, &stats);
+    if (rc == 0 && stats.started_ns != 0)
+      return true;
+  }
+  return false;
+}
+
 static void watch(struct drive *drive)
 {
   uint64_t next_line_ns = now_ns() + LINE_NS;
@@ -155,8 +168,9 @@ static void watch(struct drive *drive)
     }
     now = now_ns();
     if (signals_stop() && !atomic_load(&drive->stop)) {
-      notice(PST_LOG_INFO, "stopping: draining messages in flight (up to 10 s); press ^C again to "
-                           "quit now");
+      if (any_connected(drive))
+        notice(PST_LOG_INFO, "stopping: draining messages in flight (up to 10 s); press ^C again "
+                             "to quit now");
       atomic_store(&drive->drain_by_ns, now + DRAIN_NS);
       atomic_store(&drive->stop, true);
       pst_session_wake(drive->session);

@@ -144,6 +144,8 @@ static bool is_known(enum key key, const struct account *account)
     return account->receiver_here;
   case LOSS:
     return accounting_loss(account) >= 0 || !account->foreign || account->receiver_here;
+  case MESSAGES:
+    return !account->foreign || account->receiver_here;
   case CORRUPTED:
   case DUPLICATES:
   case REORDERED:

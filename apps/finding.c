@@ -33,6 +33,7 @@ static const char *const names[FINDINGS] = {
     [FINDING_RECORDING] = "recording",
     [FINDING_LEFT_OUT] = "left_out",
     [FINDING_SHARED_CPU] = "shared_cpu",
+    [FINDING_UNNUMBERED] = "unnumbered",
     [FINDING_LOG] = "log",
 };
 
@@ -167,6 +168,10 @@ static size_t place_of(const char *line, const struct arguments *a)
     length +=
         option_place(line, "--transport-option ", a->transport_options, a->transport_option_count);
     length += option_place(line, "--memory-option ", a->memory_options, a->memory_option_count);
+  }
+  if (length == 0 && strncmp(line, "--", 2) == 0) { /* "--stream: FILE has no ..." */
+    length = strcspn(line, ": ");
+    length = strncmp(line + length, ": ", 2) == 0 ? length : 0;
   }
   return length > 0 ? length : file_place(line);
 }

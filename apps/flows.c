@@ -133,18 +133,25 @@ int flows_open(struct drive *drive)
 
 /* A transport without META may still give views a `meta`, as RTP's timestamp is one: it is not
  * what the sender's source set. */
-static int check_meta(struct flow *flow)
+static int check_sink(struct flow *flow)
 {
   struct pst_stats stats = {.struct_size = sizeof stats};
 
-  if (flow->receiver.handle == NULL || !flow->receiver.sink.ops->meta)
+  if (flow->receiver.handle == NULL)
     return 0;
   int result = pst_receiver_stats(flow->receiver.handle, &stats);
   if (result < 0)
     return notice_fail(&flow->drive->error, PST_EXIT_FAILED, result,
                        "stream '%s': the transport's capabilities are unknown: %s", flow->name,
                        strerror(-result));
-  if (stats.capabilities & PST_CAP_META)
+  if (strcmp(flow->receiver.sink_type, "verify") == 0 &&
+      !(stats.capabilities & (PST_CAP_SEQUENCE | PST_CAP_RELIABLE)))
+    notice_warn(
+        FINDING_UNNUMBERED, NULL,
+        "stream '%s': its transport numbers no message, and `sink: verify` takes what comes "
+        "behind a lost one for corrupted; set framing: sequence, or sink: discard",
+        flow->name);
+  if (!flow->receiver.sink.ops->meta || (stats.capabilities & PST_CAP_META))
     return 0;
   return notice_fail(&flow->drive->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                      "stream '%s': sink: %s needs the packets' times of capture, and its transport "
@@ -179,7 +186,7 @@ static int bind_flow(struct flow *flow)
       ((drive->command->roles & PST_SESSION_RECEIVER) != 0 && flow->receiver.handle == NULL))
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOENT,
                        "stream '%s': the session lacks one of its ends", flow->name);
-  int result = check_meta(flow);
+  int result = check_sink(flow);
   if (result < 0)
     return result;
   if (sender->handle == NULL || sender->shares)

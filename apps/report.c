@@ -52,6 +52,11 @@ static int status_of(int error)
   return error == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE : PST_EXIT_FAILED;
 }
 
+static bool is_peers(int error)
+{
+  return error == -ECONNRESET || error == -ETIMEDOUT || error == -ECANCELED || error == -EPIPE;
+}
+
 static void judge_side(struct judged *judged, const struct pst_stats *stats,
                        const struct pst_error *error, const char *side)
 {
@@ -75,15 +80,21 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
     snprintf(why, sizeof why, "%s: %s", side,
              stats->error_text[0] != '\0' ? stats->error_text : strerror(-stats->error));
     const int status = status_of(stats->error);
-    const bool is_others = stats->peer_failed != 0 && status == PST_EXIT_FAILED;
-    set_failed(judged, status, is_others ? FINDING_PEER : finding_of(status, stats->error), side,
-               why, stats->error_text[0] != '\0');
+    const bool is_others = stats->peer_failed != 0 || is_peers(stats->error);
+    const enum finding found = finding_of(status, stats->error);
+    set_failed(judged, status,
+               status != PST_EXIT_FAILED ? found
+               : is_others               ? FINDING_PEER
+               : found == FINDING_PEER   ? FINDING_FAILED /* no route to it, say */
+                                         : found,
+               side, why, stats->error_text[0] != '\0');
     return;
   }
   if (stats->state == PST_STATE_WAITING) {
     snprintf(why, sizeof why, "%s: stopped by %s before the peer had connected", side,
              signals_name());
-    set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, side, why, false);
+    set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, side, why, flow->drive->said_waiting);
+    flow->drive->said_waiting = true;
   } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
     snprintf(why, sizeof why,
              "%s: the peer did not agree on the end in time; what was under way is not accounted "
@@ -145,8 +156,10 @@ static void judge_foreign(struct judged *judged, bool failed)
   const uint64_t strangers = received(judged, "not_ours");
   char why[256] = "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender";
 
+  if (judged->out.receiver == NULL)
+    return;
   judged->broke_off |= judged->account.delivered == 0;
-  if (judged->out.receiver == NULL || !judged->broke_off || failed)
+  if (!judged->broke_off || failed)
     return;
   if (cause)
     snprintf(why, sizeof why,
@@ -181,7 +194,7 @@ static void judge_account(struct judged *judged)
   case FINDING_UNKNOWN_COUNTS:
     if (flow->foreign)
       judge_foreign(judged, failed);
-    else
+    else if (!failed) /* who fails by a peer that has gone cannot know it */
       notice_warn(found, place_of(flow, "", place), "stream '%s': %s", flow->name, why);
     break;
   case FINDING_NOTHING_ARRIVED: /* no bound of loss allows that; what broke off has said why */
@@ -278,11 +291,6 @@ static void say_numbers(const struct judged *judged)
     notice(PST_LOG_INFO, "%s: loss ?", name);
 }
 
-static bool is_peers(int error)
-{
-  return error == -ECONNRESET || error == -ETIMEDOUT || error == -ECANCELED || error == -EPIPE;
-}
-
 /* enum pst_stop with PST_STOP_SHORT: what failed here or there comes before what was asked for. */
 static uint32_t stopped_by(const struct judged *judged)
 {
@@ -339,6 +347,16 @@ static const char *why_left(const struct judged *judged)
              ? "the receiver's --duration was over before the stream had ended; give it to "
                "`penstock send`, too"
              : "the receiver left before the stream had ended";
+}
+
+static void judge_cut(struct judged *judged)
+{
+  struct drive *drive = judged->flow->drive;
+  const bool waited = judged->out.receiver->started_ns == 0;
+
+  set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver", why_left(judged),
+             waited && drive->said_waiting);
+  drive->said_waiting |= waited;
 }
 
 static void say_source(const struct judged *judged, uint32_t stopped)
@@ -478,7 +496,7 @@ void report_flow(struct flow *flow, struct json_object *result)
   expect_read(flow->drive->config, flow->name, &judged.wanted);
   uint32_t stopped = stopped_by(&judged);
   if (flow->receiver.cut)
-    set_failed(&judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver", why_left(&judged), false);
+    judge_cut(&judged);
   judge_side(&judged, judged.out.receiver, &flow->receiver.error, "receiver");
   judge_side(&judged, judged.out.sender, &flow->sender.error, "sender");
   judge_stop(&judged, stopped);

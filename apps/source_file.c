@@ -134,6 +134,18 @@ static uint64_t messages_ahead(const struct file *file)
   return file->ended ? (bytes + file->message - 1) / file->message : bytes / file->message;
 }
 
+static void say_grown(const struct file *file)
+{
+  struct stat st;
+
+  if (fstat(file->fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size > file->size)
+    notice_warn(FINDING_LEFT_OUT, NULL,
+                "stream '%s': source file %s grew while it was sent: its first %llu of %llu bytes "
+                "have gone; send it again once it is whole",
+                file->stream, file->path, (unsigned long long)file->size,
+                (unsigned long long)st.st_size);
+}
+
 static int file_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst_error *error)
 {
   struct file *file = state;
@@ -143,8 +155,10 @@ static int file_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst_er
     if (file->offset >= file->size && file->loop)
       file->offset = 0;
     messages = (file->size - file->offset + file->message - 1) / file->message;
-    if (messages == 0)
+    if (messages == 0) {
+      say_grown(file);
       return -ENODATA;
+    }
     return (int)(messages < n ? messages : n);
   }
   if (messages_ahead(file) == 0) {

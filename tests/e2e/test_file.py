@@ -76,6 +76,18 @@ class Files(FileCase):
         self.assertEqual((stream["stopped"], stream["messages_sent"]), ("source_end", 0))
         self.assertIsNone(stream["verdict"]["limited_by"])
 
+    def test_a_file_that_grows_is_sent_as_it_was(self):
+        """What comes behind is no part of it, and that is said."""
+        random_file(self.sent, 4 * MIB)
+        receiver = self.start("receive", self.file_config())
+        sender = self.start("send", self.file_config(), "--set", "streams.file.sender.rate=50 Mbps")
+        receiver.wait_line("peer:")
+        with open(self.sent, "ab") as file:
+            file.write(b"more")
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        self.assertEqual(self.received.stat().st_size, 4 * MIB)
+        self.assertRegex(sender.stderr, "warning: .* grew while it was sent: its first 4194304 of 4194308 bytes")
+
     def test_a_fifo_is_written_once_somebody_reads_it(self):
         self.sent.write_bytes(b"a file" * 1000)
         os.mkfifo(self.received)

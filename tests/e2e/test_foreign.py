@@ -441,6 +441,12 @@ class Sends(Foreign):
         result, child = self.run_json("send", path)
         self.assertEqual(self.only_stream(result)["messages_sent"], 100)
 
+    def test_what_a_lone_sender_knows_is_judged(self):
+        path = self.sender_config("rtp", (f'to: "{self.host}:{self.udp_port}"', "count: 100, rate: 10 Mbps"))
+        for expect, status, met in (("{min_gbps: 90}", 4, False), ("{min_messages: 2}", 0, None)):
+            result, _ = self.run_json("send", path, "--set", f"streams.packets.expect={expect}", expect=status)
+            self.assertEqual([each["met"] for each in self.only_stream(result)["expect"]], [met])
+
     def test_to_is_missing(self):
         path = self.sender_config("rtp", ("ttl: 3", "count: 100"))
         child = self.run_program("send", path, expect=2)

@@ -225,6 +225,18 @@ class ResultFile(Case):
                 self.assertIn(result["errors"][0]["text"], child.stderr)
         self.assertEqual(self.result()["errors"][0]["code"], "peer")
 
+    def test_a_value_that_was_forgotten_takes_no_option(self):
+        self.out.write_text(OLDER)
+        child = self.run_program("run", "config/loopback.yaml", "--duration", "--json", self.out, expect=2)
+        self.assertIn("option '--duration' needs a value", child.stderr)
+        self.assertEqual(self.result()["errors"][0]["code"], "usage")
+
+    def test_the_option_is_where_a_stream_is_not_there(self):
+        result, _ = self.run_json("run", "config/loopback.yaml", "--stream", "nope", expect=2)
+        (error,) = result["errors"]
+        self.assertEqual(error["where"], "--stream")
+        self.assertRegex(error["text"], "^config/loopback.yaml has no stream 'nope'")
+
     def test_a_result_has_the_mode_of_the_one_that_it_replaces(self):
         """What was closed to others stays closed."""
         for mode in (0o600, 0o640, 0o666):

@@ -5,6 +5,7 @@ import copy
 import json
 import re
 import resource
+import signal
 import unittest
 
 import result_schema
@@ -154,6 +155,27 @@ class Failures(Case):
                 end.stderr,
                 "message: sender 1000 B, receiver 1462 B; give both ends the same configuration",
             )
+
+    def test_one_kill_is_one_line_whatever_the_streams(self):
+        """How many a peer that has gone sent nobody knows: its end says why."""
+        streams = "".join(yaml_stream(name) for name in ("a", "b", "c"))
+        path = self.config(streams.replace("count: 1000", "count: 0"))
+        receiver = self.start("receive", path)
+        sender = self.start("send", path)
+        receiver.wait_line("Got")
+        sender.signal(signal.SIGKILL)
+        self.assertEqual(receiver.wait(), 1, str(receiver))
+        self.assertEqual(len(re.findall("error:|warning:", receiver.stderr)), 1, str(receiver))
+
+    def test_one_interrupt_is_one_line_whatever_the_streams(self):
+        path = self.config("".join(yaml_stream(name) for name in ("a", "b", "c")))
+        receiver = self.start("receive", path, "--json", self.folder / "out.json")
+        receiver.wait_line("waiting")
+        receiver.signal(signal.SIGINT)
+        self.assertEqual(receiver.wait(), 1, str(receiver))
+        self.assertEqual(receiver.stderr.count("error:"), 1, str(receiver))
+        self.assertNotIn("draining", receiver.stderr)
+        self.assertEqual([e["code"] for e in self.result()["errors"]], ["stopped"] * 3)
 
     def test_a_stream_that_never_ran_has_no_verdict(self):
         path = self.config(

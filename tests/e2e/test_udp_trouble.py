@@ -109,6 +109,17 @@ class Forged(Trouble):
         self.assertRegex(receiver.stderr, r"another address or port than the sender: \d+ so far .*not_ours")
 
 
+class Unnumbered(Trouble):
+    def test_verify_says_that_it_cannot_know_what_comes_behind_a_loss(self):
+        path = self.pair_file(framing="none", sender=", count: 10", receiver="sink: verify",
+                              expect="{max_loss: 1}")
+        receiver = self.receiver(path)
+        self.run_program("send", path)
+        self.ended(receiver)
+        self.assertRegex(receiver.stderr, "warning: .*numbers no message.*set framing: sequence")
+        self.assertEqual(self.result()["warnings"][0]["code"], "unnumbered")
+
+
 class Receiver(Trouble):
     def test_started_under_full_traffic(self):
         path = self.file("none", sender=", rate: 0")
