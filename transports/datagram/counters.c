@@ -29,12 +29,14 @@ static void tell_forged(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
   const struct dg_counts *counts = &rx->flow.counts;
+  const bool is_penstock = rx->flow.params.numbered || rx->flow.params.address_locks;
 
-  if (!rx->told_forged && rx->flow.params.address_locks && counts->not_ours > 0) {
-    rx->told_forged = true;
+  if (!rx->told_others && is_penstock && counts->not_ours > 0) {
+    rx->told_others = true;
     DG_TELL(endpoint, PST_LOG_WARN,
             "datagrams have another address or port than the sender: %lu so far are ignored and "
-            "counted as not_ours; `tcpdump -e udp dst port %u` shows them",
+            "counted as not_ours, but take room in the socket's buffer; `tcpdump -e udp dst port "
+            "%u` shows them",
             counts->not_ours, dg_address_port(&endpoint->local));
   }
   if (rx->told_forged || counts->wrong_nonce == 0)
