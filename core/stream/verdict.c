@@ -95,7 +95,9 @@ int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver
       best = i;
   double most = candidates[best] > 1 ? 1 : candidates[best];
   double out = verdict_starved_share(sender), in = verdict_starved_share(receiver);
-  double starved = out > in ? out : in;
+  /* A source and a rate hold the sender back, whatever the receiver has. */
+  bool is_senders = best == PST_STAGE_SOURCE || best == PST_STAGE_RATE;
+  double starved = out > in || (is_senders && most >= VERDICT_LEAST) ? out : in;
   if (most < VERDICT_LEAST)
     best = PST_LIMIT_CPU;
   if (verdict_is_starved(best, best >= 0 ? most : 0, starved)) {

@@ -146,6 +146,15 @@ static void a_slow_sink_limits_a_thread_that_waits_a_little(void **state)
   check(&s, &r, PST_STAGE_SINK, 0.9);
 }
 
+static void a_source_is_slow_whatever_the_receiver_lacks(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_SOURCE, 600), r = starved(side(PST_STAGE_EMPTY, 600), 900);
+  (void)state;
+  check(&s, &r, PST_STAGE_SOURCE, 0.6);
+  s = side(PST_STAGE_TRANSPORT, 600);
+  check(&s, &r, PST_LIMIT_STARVATION, 0.9);
+}
+
 static void a_short_wait_for_a_cpu_is_no_limit(void **state)
 {
   struct pst_stats s = side(PST_STAGE_SINK, 0);
@@ -172,6 +181,7 @@ int main(void)
       cmocka_unit_test(ends_that_wait_for_each_other_without_a_cpu_lack_no_slots),
       cmocka_unit_test(work_without_a_whole_cpu_is_starved),
       cmocka_unit_test(a_slow_sink_limits_a_thread_that_waits_a_little),
+      cmocka_unit_test(a_source_is_slow_whatever_the_receiver_lacks),
       cmocka_unit_test(a_short_wait_for_a_cpu_is_no_limit),
       cmocka_unit_test(nothing_blocked_is_the_cpu),
   };
