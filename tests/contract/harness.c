@@ -19,15 +19,22 @@ static struct pst_options *innermost_options(const struct contract_variant *vari
                           variant->option_list);
 }
 
-uint64_t contract_capabilities(const struct contract_variant *variant)
+void contract_limits(const struct contract_variant *variant, struct pst_limits *limits)
 {
-  struct pst_limits limits = {.struct_size = sizeof(limits)};
   struct contract_image image;
   struct pst_device *device;
   contract_image_open(variant, false, &image);
   contract_device_open(variant, &image, !variant->apart, false, &device);
-  assert_int_equal(image.ops->limits(device, &limits), 0);
+  *limits = (struct pst_limits){.struct_size = sizeof(*limits)};
+  assert_int_equal(image.ops->limits(device, limits), 0);
   image.ops->close(device);
+}
+
+uint64_t contract_capabilities(const struct contract_variant *variant)
+{
+  struct pst_limits limits;
+
+  contract_limits(variant, &limits);
   return limits.capabilities;
 }
 

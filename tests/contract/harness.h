@@ -140,6 +140,7 @@ void contract_image_open(const struct contract_variant *variant, bool second,
 void contract_region_make(uint64_t length, struct contract_region *region);
 void contract_region_free(struct contract_region *region);
 /* What a device of the variant announces. */
+void contract_limits(const struct contract_variant *variant, struct pst_limits *limits);
 uint64_t contract_capabilities(const struct contract_variant *variant);
 /* Skip the case where the transport cannot do it. Before anything is opened. */
 #define contract_need(state, bits)                                                                 \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* penstock-contract: does a plugin keep what the headers promise? */
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 
@@ -33,6 +34,7 @@ static const char usage[] =
     "tried here, or not wholly. CONTRACT_LOG=1 shows what the plugin logs.\n";
 
 #define OPTIONS_MAX 64
+#define MESSAGE_LEAST 1500 /* bytes; what the cases of messages send */
 
 struct arguments {
   const char *plugin, *inner, *memory, *listen, *connect;
@@ -222,8 +224,10 @@ static bool has_all(uint64_t capabilities)
 typedef int suite_run(const struct contract_variant *variant);
 
 /* By what the device announces. Sets *is_whole when that is all there is. */
-static suite_run *suite_for(uint64_t capabilities, bool *is_whole)
+static suite_run *suite_for(const struct pst_limits *limits, bool *is_whole)
 {
+  const uint64_t capabilities = limits->capabilities;
+
   *is_whole = true;
   if (!(capabilities & PST_CAP_SEND)) {
     printf("does not announce SEND: only opening and meeting are tried\n");
@@ -233,6 +237,13 @@ static suite_run *suite_for(uint64_t capabilities, bool *is_whole)
   if (!(capabilities & PST_CAP_RELIABLE)) {
     printf("does not announce RELIABLE: the contract of datagrams\n");
     return contract_datagram_run;
+  }
+  if (limits->message_max < MESSAGE_LEAST) {
+    printf("takes messages of up to %" PRIu64 " B, and the cases need %d: only opening and meeting "
+           "are tried\n",
+           limits->message_max, MESSAGE_LEAST);
+    *is_whole = false;
+    return contract_life_run;
   }
   *is_whole = has_all(capabilities);
   return *is_whole ? contract_transport_run : contract_life_run;
@@ -257,13 +268,13 @@ static int run_transport(const struct arguments *arguments, struct contract_vari
                          bool in_process)
 {
   bool is_whole, is_reached = false;
-  uint64_t capabilities;
+  struct pst_limits limits;
   contract_memory_use(arguments->memory);
   variant->apart = !in_process;
   variant->name = in_process ? "in process" : "between processes";
-  if (contract_open_run(variant, &capabilities))
+  if (contract_open_run(variant, &limits))
     return 1;
-  suite_run *suite = suite_for(capabilities, &is_whole);
+  suite_run *suite = suite_for(&limits, &is_whole);
   contract_pick(arguments->cases, arguments->skipped);
   if (arguments->listen || arguments->connect)
     return run_remote(arguments, variant, suite);

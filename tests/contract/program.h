@@ -22,8 +22,8 @@ int contract_memory_run(const struct loader_plugin *plugin,
 int contract_remote_run(const struct contract_variant *variant, const char *address, bool listens,
                         uint64_t messages);
 
-/* Sets `*capabilities` to what the opened device announces. Returns failed cases. */
-int contract_open_run(const struct contract_variant *variant, uint64_t *capabilities);
+/* Sets `*limits` to what the opened device announces. Returns failed cases. */
+int contract_open_run(const struct contract_variant *variant, struct pst_limits *limits);
 
 /* Sets `*reached` when an endpoint connects to one of another process; not when the
  * plugin says -EXDEV. Returns failed cases. */

@@ -5,19 +5,19 @@
 #include "program.h"
 
 static bool reached;
-static uint64_t announced;
+static struct pst_limits announced;
 
 static void a_device_opens_and_announces(void **state)
 {
   contract_rule("Open the device that the options name. Device thread; may block.");
-  announced = contract_capabilities(*state);
+  contract_limits(*state, &announced);
 }
 
-int contract_open_run(const struct contract_variant *variant, uint64_t *capabilities)
+int contract_open_run(const struct contract_variant *variant, struct pst_limits *limits)
 {
   struct CMUnitTest cases[] = {CONTRACT_CASE(a_device_opens_and_announces)};
   int failed = CONTRACT_RUN("open", cases, variant);
-  *capabilities = announced;
+  *limits = announced;
   return failed;
 }
 

@@ -138,6 +138,17 @@ class Kit(Case):
         self.assertIn("receiver_leaves_under_a_busy_sender", out)
         self.assertIn("not tried between processes", out)
 
+    def test_messages_too_short_for_the_cases_are_no_failure(self):
+        source = self.copy("template-transport")
+        path = source / "template.c"
+        text = path.read_text()
+        whole = "message_max = UINT64_C(1) << 30"
+        self.assertIn(whole, text)
+        path.write_text(text.replace(whole, "message_max = 512"))
+        self.make(source)
+        out = self.contract(source / "transport-template.so", expect=77)
+        self.assertIn("takes messages of up to 512 B, and the cases need 1500", out)
+
     def sanitized(self, source, case):
         """As docs/plugins.md says: the plugin alone is built with the sanitizer."""
         self.make(source, "CFLAGS=-O1 -g -fsanitize=address")
