@@ -40,8 +40,8 @@ static void tell_event(const struct eth_port *port, const struct eth_neighbour_e
 }
 
 /* A memif client connects once, when it starts: after it was turned away, or its server has gone,
- * it is started again. Other workers keep off, as far as they look; a burst of a stopped port takes
- * nothing. */
+ * it is started again. Other workers are in no burst meanwhile: they look whether it runs with the
+ * queue's lock. */
 static void reconnect(struct eth_port *port, uint64_t now_ns)
 {
   if (port->is_up || !port->waits_for_server) {
@@ -52,10 +52,14 @@ static void reconnect(struct eth_port *port, uint64_t now_ns)
     port->down_since_ns = now_ns;
   if (now_ns - port->down_since_ns < RECONNECT_NS)
     return;
+  /* Who polls may wait for the control lock, which is held here: the next look is soon. */
+  if (!rte_spinlock_trylock(&port->rxqs[0].lock))
+    return;
   port->down_since_ns = 0;
   rte_spinlock_lock(&port->txqs[0].lock);
   eth_port_stop(port);
   rte_spinlock_unlock(&port->txqs[0].lock);
+  rte_spinlock_unlock(&port->rxqs[0].lock);
 }
 
 /* Some drivers notice that the peer has gone only when they are asked. */

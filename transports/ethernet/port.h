@@ -101,6 +101,33 @@ static inline bool eth_port_is_running(const struct eth_port *port)
   return __atomic_load_n(&port->is_running, __ATOMIC_ACQUIRE);
 }
 
+/* As many of n as the queue takes; none while the port does not run. */
+static inline uint32_t eth_txq_burst(struct eth_txq *queue, const struct eth_port *port,
+                                     struct rte_mbuf **mbufs, uint32_t n)
+{
+  uint32_t sent = 0;
+
+  if (queue->is_shared)
+    rte_spinlock_lock(&queue->lock);
+  if (eth_port_is_running(port))
+    sent = rte_eth_tx_burst(port->id, queue->index, mbufs, (uint16_t)n);
+  if (queue->is_shared)
+    rte_spinlock_unlock(&queue->lock);
+  return sent;
+}
+
+/* Make the driver look for mbufs that are sent: what either call does in a driver that has it. Who
+ * holds a shared queue's lock looks, too. */
+static inline void eth_txq_look(struct eth_txq *queue, const struct eth_port *port)
+{
+  if (queue->is_shared && !rte_spinlock_trylock(&queue->lock))
+    return;
+  if (eth_port_is_running(port) && rte_eth_tx_done_cleanup(port->id, queue->index, 0) < 0)
+    rte_eth_tx_descriptor_status(port->id, queue->index, 0);
+  if (queue->is_shared)
+    rte_spinlock_unlock(&queue->lock);
+}
+
 /* Has it started, so that nothing more is opened on it? Logged. */
 bool eth_port_is_sealed(const struct eth_port *port);
 

@@ -120,7 +120,9 @@ static bool refill(struct eth_rxq *queue)
   if (queue->only && queue->only->rx->inbox &&
       rte_ring_free_count(queue->only->rx->inbox) < ETH_BURST)
     return false;
-  queue->at = 0;
+  queue->at = queue->count = 0;
+  if (!eth_port_is_running(queue->port))
+    return false;
   queue->count = rte_eth_rx_burst(queue->port->id, queue->index, queue->batch, ETH_BURST);
   return queue->count > 0;
 }

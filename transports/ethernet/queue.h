@@ -44,28 +44,4 @@ uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct p
 /* What was received and not dispatched is let go. */
 void eth_rxq_drop(struct eth_rxq *queue);
 
-/* As many of n as the queue takes. */
-static inline uint32_t eth_txq_burst(struct eth_txq *queue, uint16_t port, struct rte_mbuf **mbufs,
-                                     uint32_t n)
-{
-  if (queue->is_shared)
-    rte_spinlock_lock(&queue->lock);
-  uint32_t sent = rte_eth_tx_burst(port, queue->index, mbufs, (uint16_t)n);
-  if (queue->is_shared)
-    rte_spinlock_unlock(&queue->lock);
-  return sent;
-}
-
-/* Make the driver look for mbufs that are sent: what either call does in a driver that has it. Who
- * holds a shared queue's lock looks, too. */
-static inline void eth_txq_look(struct eth_txq *queue, uint16_t port)
-{
-  if (queue->is_shared && !rte_spinlock_trylock(&queue->lock))
-    return;
-  if (rte_eth_tx_done_cleanup(port, queue->index, 0) < 0)
-    rte_eth_tx_descriptor_status(port, queue->index, 0);
-  if (queue->is_shared)
-    rte_spinlock_unlock(&queue->lock);
-}
-
 #endif

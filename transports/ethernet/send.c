@@ -38,7 +38,7 @@ void eth_tx_reap(struct pst_endpoint *endpoint)
 
   if (tx->flight_tail == tx->flight_head)
     return;
-  eth_txq_look(endpoint->worker->txq, endpoint->worker->device->port->id);
+  eth_txq_look(endpoint->worker->txq, endpoint->worker->device->port);
   while (tx->flight_tail != tx->flight_head) {
     const struct eth_flight *flight = &tx->flights[tx->flight_tail & tx->flight_mask];
     if (!__atomic_load_n(&flight->is_over, __ATOMIC_ACQUIRE))
@@ -290,7 +290,7 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
     *rc = wrong ? wrong : given_up ? 0 : -EAGAIN;
     return given_up;
   }
-  sent = eth_port_is_running(port) ? eth_txq_burst(worker->txq, port->id, mbufs, made) : 0;
+  sent = eth_txq_burst(worker->txq, port, mbufs, made);
   account(endpoint, requests, sent, true);
   if (sent)
     endpoint->tx->full_since_ns = 0;
@@ -337,8 +337,7 @@ void eth_send_control(struct pst_worker *worker, const uint8_t *frame, uint32_t 
   memcpy(rte_pktmbuf_mtod(mbuf, uint8_t *), frame, length);
   mbuf->data_len = (uint16_t)padded;
   mbuf->pkt_len = padded;
-  if (!eth_port_is_running(worker->device->port) ||
-      eth_txq_burst(worker->txq, worker->device->port->id, &mbuf, 1) == 0)
+  if (eth_txq_burst(worker->txq, worker->device->port, &mbuf, 1) == 0)
     rte_pktmbuf_free(mbuf);
 }
 

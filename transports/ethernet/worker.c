@@ -119,8 +119,7 @@ int eth_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   worker->turn++;
   /* Nothing more is wanted where all close; DPDK's memif is then best left alone, since its peer
    * may be leaving, too, and its memory with it. */
-  if (worker->rxq && n < max && !is_parked && closing < count &&
-      eth_port_is_running(worker->device->port))
+  if (worker->rxq && n < max && !is_parked && closing < count)
     n += eth_rxq_poll(worker->rxq, worker, completions + n, max - n);
   if (ends)
     n += close_endpoints(worker, completions + n, max - n);
