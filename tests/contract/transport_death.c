@@ -257,34 +257,55 @@ static pid_t meet_impatiently(const struct contract_variant *variant, struct con
   }
 }
 
-/* A peer that stands still, and whose transport may owe an answer to the FLUSH. */
+static void flush_ends(struct contract_side *side)
+{
+  struct pst_completion flushed = contract_await(side, NULL, PST_COMPLETION_DONE, PST_OP_FLUSH);
+  if (flushed.status == 0)
+    return;
+  assert_int_equal(flushed.status, -ETIMEDOUT);
+  struct pst_completion gone =
+      contract_await(side, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(gone.status, -ETIMEDOUT);
+}
+
+/* Its transport may owe an answer to the FLUSH, for which there is room behind a short message. */
+static void peer_stands_still(const struct contract_variant *variant, bool is_short)
+{
+  struct contract_side side;
+  int socket, status;
+  pid_t pid = meet_impatiently(variant, &side, &socket);
+  stop(pid);
+  struct pst_request requests[2] = {
+      contract_send(&side, 0, is_short && side.message > 64 ? 64 : side.message, 0),
+      {.opcode = PST_OP_FLUSH, .cookie = 1}};
+  uint32_t wait;
+  const int taken = contract_post(&side, 0, requests, 2, &wait);
+  if (is_short) {
+    const char *before =
+        contract_rule("An endpoint with nothing outstanding has room in its queue for 16 requests "
+                      "of up to 64 bytes, as far as `requests` allows.");
+    assert_int_equal(taken, 2);
+    contract_rule(before);
+  }
+  if (taken == 2)
+    flush_ends(&side);
+  if (taken > 0)
+    contract_await(&side, NULL, PST_COMPLETION_DONE, PST_OP_SEND);
+  kill(pid, SIGKILL);
+  contract_side_close(&side);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  close(socket);
+}
+
 static void requests_end_though_the_peer_stands_still(void **state)
 {
   contract_rule(
       "A peer whose transport owes an answer (not a credit, not a lent slot) for so long is dead, one that connects included; 0: never.");
   const struct contract_variant *variant = *state;
-  struct contract_side side;
-  int socket, status;
   if (!variant->apart)
     skip();
-  pid_t pid = meet_impatiently(variant, &side, &socket);
-  stop(pid);
-  struct pst_request requests[2] = {contract_send(&side, 0, side.message, 0),
-                                    {.opcode = PST_OP_FLUSH, .cookie = 1}};
-  uint32_t wait;
-  assert_int_equal(contract_post(&side, 0, requests, 2, &wait), 2);
-  struct pst_completion flushed = contract_await(&side, NULL, PST_COMPLETION_DONE, PST_OP_FLUSH);
-  if (flushed.status != 0) {
-    assert_int_equal(flushed.status, -ETIMEDOUT);
-    struct pst_completion gone =
-        contract_await(&side, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
-    assert_int_equal(gone.status, -ETIMEDOUT);
-  }
-  contract_await(&side, NULL, PST_COMPLETION_DONE, PST_OP_SEND);
-  kill(pid, SIGKILL);
-  contract_side_close(&side);
-  assert_int_equal(waitpid(pid, &status, 0), pid);
-  close(socket);
+  peer_stands_still(variant, false);
+  peer_stands_still(variant, true);
 }
 
 /* It tells its address and never connects: its control channel may say no more. */

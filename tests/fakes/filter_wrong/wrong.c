@@ -249,6 +249,12 @@ static int wrong_post(struct pst_endpoint *endpoint, const struct pst_request *r
       (wrong("completes WRITEs before earlier ones") && may_complete &&
        requests->opcode == PST_OP_WRITE))
     return complete_wrongly(endpoint, requests, n, wait);
+  if (wrong("takes a long message alone") && n > 1 && requests->arg.length > 64) {
+    const int rc = inner->post(endpoint, requests, 1, wait);
+    if (rc == 1 && *wait != PST_POST_COMPLETED)
+      *wait = PST_WAIT_QUEUE;
+    return rc;
+  }
   uint32_t flushes = 0;
   while (wrong("counts no FLUSH") && flushes < n && requests[flushes].opcode == PST_OP_FLUSH)
     flushes++;
