@@ -21,6 +21,9 @@ static const struct pst_transport_ops *inner;
 static atomic_uint flushes_held, releases_lost, queued, connects, close_mode;
 static atomic_uint_least64_t close_by_ns;
 static struct pst_endpoint *_Atomic closes;
+static struct pst_worker *_Atomic sender, *_Atomic receiver;
+static struct pst_worker *_Atomic drains; /* and nobody has polled since */
+static atomic_bool drain_cancels;
 static uint8_t *ring_bytes;
 
 /* SENDs up to now, and those before this thread's last poll. */
@@ -53,6 +56,8 @@ static int wrong_open(const struct pst_host *host, const struct pst_open_params 
   inner = params->inner;
   flushes_held = releases_lost = queued = connects = 0;
   closes = NULL;
+  receiver = drains = NULL;
+  drain_cancels = false;
   return inner ? inner->open(params->inner_host, params->inner_params, device) : -EINVAL;
 }
 
@@ -149,6 +154,7 @@ static int wrong_endpoint_open(struct pst_worker *worker, const struct pst_endpo
                                struct pst_endpoint **endpoint)
 {
   struct pst_endpoint_params other = *params;
+  *(params->ring ? &receiver : &sender) = worker;
   if (wrong("receives where it sends, too") && other.ring)
     other.roles &= ~(uint32_t)PST_ROLE_SENDER;
   return inner->endpoint_open(worker, &other, endpoint);
@@ -177,8 +183,8 @@ static int wrong_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_in
 static int wrong_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
   releases_lost = wrong("loses slots at close") ? 2 : 0;
-  if (wrong("cancels a FLUSH at DRAIN") && mode == PST_CLOSE_DRAIN)
-    flushes_held = 1;
+  if (wrong("cancels a FLUSH at DRAIN") && mode == PST_CLOSE_DRAIN && receiver)
+    drains = sender;
   if (wrong("sleeps through the deadline of a close") && flushes_held && !closes) {
     closes = endpoint;
     close_mode = mode;
@@ -292,8 +298,7 @@ static void tamper(struct pst_worker *worker, struct pst_completion *one)
   if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_DISCONNECTED &&
       wrong("gives a positive status"))
     one->status = ECONNRESET;
-  if (one->kind == PST_COMPLETION_DONE && one->code == PST_OP_FLUSH && flushes_held &&
-      wrong("cancels a FLUSH at DRAIN"))
+  if (one->kind == PST_COMPLETION_DONE && one->code == PST_OP_FLUSH && drain_cancels)
     one->status = -ECANCELED;
   if (one->kind != PST_COMPLETION_MESSAGE)
     return;
@@ -336,6 +341,9 @@ static int wrong_poll(struct pst_worker *worker, struct pst_completion *completi
     flushes_held = 0;
     inner->endpoint_close(now, close_mode, close_by_ns);
   }
+  /* As of a transport whose peer answers a FLUSH when it polls. */
+  drain_cancels |= worker == drains;
+  drains = NULL;
   sends_polled = sends;
   int n = inner->poll(worker, completions, max);
   if (wrong("tells departures first"))
