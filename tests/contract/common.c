@@ -58,6 +58,14 @@ void contract_descriptors_are(unsigned int count)
              now > count ? "some are never closed" : "some are closed that are another's");
 }
 
+void contract_untouched(const void *made, const char *call)
+{
+  if (!made)
+    return;
+  contract_rule("Out-parameters stay untouched on failure.");
+  fail_msg("%s refused, and yet wrote where it puts what it makes", call);
+}
+
 /* The case that runs, of an array of them. */
 static struct {
   const struct CMUnitTest *cases;

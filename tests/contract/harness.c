@@ -129,7 +129,7 @@ int contract_endpoint_try(struct contract_side *side, const struct contract_para
       .mr = ring ? NULL : side->mr,
       .domain = params->domain,
   };
-  side->closed[index] = side->departed[index] = false;
+  side->closed[index] = side->connected[index] = side->departed[index] = false;
   return side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]);
 }
 
@@ -279,6 +279,7 @@ void contract_address(struct contract_side *side, uint32_t index, struct pst_blo
 
 int contract_connect(struct contract_side *side, uint32_t index, const struct pst_blob *blob)
 {
+  side->connected[index] = false;
   return side->image.ops->endpoint_connect(side->endpoints[index], blob);
 }
 
@@ -368,6 +369,8 @@ static void check_polled(struct contract_side *side, const struct pst_completion
   const uint64_t index = completion->endpoint - 1;
   if (completion->kind == PST_COMPLETION_DONE)
     contract_posted_done(&side->posted[index], completion);
+  if (completion->kind == PST_COMPLETION_EVENT && completion->code == PST_EVENT_CONNECTED)
+    side->connected[index] = true;
   if (completion->kind == PST_COMPLETION_EVENT && completion->code == PST_EVENT_DISCONNECTED)
     side->departed[index] = true;
   if (completion->kind == PST_COMPLETION_MESSAGE && side->departed[index]) {
@@ -414,6 +417,14 @@ static void tell_instead(const struct contract_side *side, const char *whose)
                 side->log[i].status, strerror(-side->log[i].status));
 }
 
+static bool has_departed(const struct contract_side *side)
+{
+  bool has = false;
+  for (int i = 0; i < CONTRACT_ENDPOINTS; i++)
+    has |= side->departed[i];
+  return has;
+}
+
 static void await_ends(const struct contract_side *side, const struct contract_side *far,
                        uint8_t kind, uint8_t code, uint64_t deadline)
 {
@@ -423,6 +434,9 @@ static void await_ends(const struct contract_side *side, const struct contract_s
   tell_instead(side, "its");
   if (far)
     tell_instead(far, "its peer's");
+  if (kind == PST_COMPLETION_MESSAGE && (side->limits.capabilities & PST_CAP_RELIABLE) &&
+      !has_departed(side) && !(far && has_departed(far)))
+    contract_rule("an accepted SEND arrives once, or the endpoint fails");
   contract_in_time(deadline, "%s, though %s polled",
                    contract_name_of(kind, code, name, sizeof(name)),
                    far ? "both sides were" : "its side was");

@@ -84,7 +84,9 @@ static void drain_sends_what_is_held(void **state)
                    0);
   assert_int_equal(side->image.ops->endpoint_close(side->endpoints[0], PST_CLOSE_DRAIN, 0),
                    -EALREADY);
-  assert_int_equal(fault_send(&stream, 1), -ENOTCONN);
+  const struct pst_request late = contract_send(side, 0, 64, 30);
+  uint32_t wait = PST_WAIT_NONE;
+  assert_int_equal(side->image.ops->post(side->endpoints[0], &late, 1, &wait), -ENOTCONN);
   assert_true(wait_for(&stream, side, PST_EVENT_CLOSED, &event));
   assert_int_equal(stream.done, 30);
   assert_int_equal(stream.arrived, 30);

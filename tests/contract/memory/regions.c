@@ -179,7 +179,9 @@ static void expect_alloc_refused(struct pst_alloc_params params, int code)
   params.struct_size = sizeof(params);
   params.label = "refused";
   assert_refused(code, contract_alloc_params(&params, &region));
+  const char *before = contract_rule("Out-parameters stay untouched on failure.");
   assert_memory_equal(&region, &untouched, sizeof(region));
+  contract_rule(before);
 }
 
 static void test_alloc_refuses_what_is_not_sound(void **state)

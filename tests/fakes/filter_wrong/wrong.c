@@ -23,7 +23,7 @@ static atomic_uint_least64_t close_by_ns;
 static struct pst_endpoint *_Atomic closes;
 static struct pst_worker *_Atomic sender, *_Atomic receiver;
 static struct pst_worker *_Atomic drains; /* and nobody has polled since */
-static atomic_bool drain_cancels;
+static atomic_bool drain_cancels, is_early;
 static uint8_t *ring_bytes;
 
 /* SENDs up to now, and those before this thread's last poll. */
@@ -57,7 +57,7 @@ static int wrong_open(const struct pst_host *host, const struct pst_open_params 
   flushes_held = releases_lost = queued = connects = 0;
   closes = NULL;
   receiver = drains = NULL;
-  drain_cancels = false;
+  drain_cancels = is_early = false;
   return inner ? inner->open(params->inner_host, params->inner_params, device) : -EINVAL;
 }
 
@@ -157,7 +157,10 @@ static int wrong_endpoint_open(struct pst_worker *worker, const struct pst_endpo
   *(params->ring ? &receiver : &sender) = worker;
   if (wrong("receives where it sends, too") && other.ring)
     other.roles &= ~(uint32_t)PST_ROLE_SENDER;
-  return inner->endpoint_open(worker, &other, endpoint);
+  int rc = inner->endpoint_open(worker, &other, endpoint);
+  if (rc < 0 && wrong("writes what it does not make"))
+    *endpoint = (struct pst_endpoint *)worker;
+  return rc;
 }
 
 static int wrong_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
@@ -244,6 +247,8 @@ static int wrong_post(struct pst_endpoint *endpoint, const struct pst_request *r
     fewer.local.pieces = pieces;
     return inner->post(endpoint, &fewer, 1, wait);
   }
+  if (atomic_exchange(&is_early, false))
+    return -ENOTCONN;
   const bool may_complete = *wait == PST_POST_MAY_COMPLETE;
   if (may_complete && wrong("completes a READ that it never did") &&
       requests->opcode == PST_OP_READ) {
@@ -292,6 +297,8 @@ static void tamper(struct pst_worker *worker, struct pst_completion *one)
   if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_DISCONNECTED &&
       wrong("mistells departures"))
     one->status = one->status ? 0 : -ECONNRESET;
+  if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_CONNECTED)
+    is_early = wrong("tells CONNECTED too early");
   if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_CONNECTED &&
       wrong("gives an event that is none"))
     one->code = 77;
@@ -330,6 +337,25 @@ static void depart_first(struct pst_completion *completions, int n)
     }
 }
 
+static bool is_lost(const struct pst_completion *one)
+{
+  return one->kind == PST_COMPLETION_MESSAGE &&
+         ((wrong("loses empty messages") && one->u.message.length == 0) ||
+          (wrong("loses a message") && one->u.message.sequence == 2999) ||
+          (wrong("loses messages") && one->u.message.sequence % 1000 == 999));
+}
+
+static int lose(struct pst_worker *worker, struct pst_completion *completions, int n)
+{
+  int kept = 0;
+  for (int i = 0; i < n; i++)
+    if (is_lost(&completions[i]))
+      inner->release(worker, &completions[i].u.message.token, 1);
+    else
+      completions[kept++] = completions[i];
+  return kept;
+}
+
 static int wrong_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
   const struct timespec nap = {.tv_nsec = 3000000};
@@ -345,7 +371,7 @@ static int wrong_poll(struct pst_worker *worker, struct pst_completion *completi
   drain_cancels |= worker == drains;
   drains = NULL;
   sends_polled = sends;
-  int n = inner->poll(worker, completions, max);
+  int n = lose(worker, completions, inner->poll(worker, completions, max));
   if (wrong("tells departures first"))
     depart_first(completions, n);
   for (int i = 0; i < n; i++)
