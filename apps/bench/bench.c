@@ -262,7 +262,7 @@ static int serve_as_child(struct bench *bench, int fd)
   sigaction(SIGTERM, &ignore, NULL);
   sigaction(SIGHUP, &ignore, NULL);
   if (bench_pin(bench->plan.cpus[1]) < 0)
-    return PST_EXIT_USAGE;
+    return PST_EXIT_UNAVAILABLE;
   int result = link_listen("127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
   if (result == 0) {
     make_token(invitation.token);
@@ -404,7 +404,7 @@ static void run_client(struct bench *bench)
   bench->setting.plan = &bench->plan;
   bench->setting.warmup_ns = warmup_of(&bench->plan);
   if (bench_pin(bench->plan.cpus[0]) < 0)
-    bench->status = PST_EXIT_USAGE; /* it has said why */
+    bench->status = PST_EXIT_UNAVAILABLE; /* it has said why */
   else if (open_both(bench) == 0) {
     bench_show_head(bench->table, &bench->setting);
     fputs(bench->look.notes, bench->table);
@@ -447,7 +447,8 @@ static int run(const struct command *command, const struct arguments *arguments)
     bench.status = child_status;
   } else if (bench.plan.server) {
     bench_choose_sender(&bench.plan.side);
-    bench.status = bench_pin(bench.plan.cpus[0]) < 0 ? PST_EXIT_USAGE : bench_server(&bench.plan);
+    bench.status =
+        bench_pin(bench.plan.cpus[0]) < 0 ? PST_EXIT_UNAVAILABLE : bench_server(&bench.plan);
   } else {
     if (bench.plan.ops == 0 || (bench.plan.ops & 1u << BENCH_SEND) != 0)
       bench_choose_sender(&bench.plan.side);

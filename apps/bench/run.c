@@ -298,7 +298,7 @@ static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *
   if (result < 0) {
     snprintf(text, sizeof text, "the server, %s (pid %" PRId64 "), %s", link->peer, link->pid,
              result == -ETIMEDOUT    ? "does not answer any more"
-             : result == -ECONNRESET ? "has died or left"
+             : result == -ECONNRESET ? "has stopped or was killed; its own output says which"
                                      : "breaks the protocol; is it of another version?");
     fail(row, PST_EXIT_FAILED, result, text);
     return false;

@@ -306,7 +306,6 @@ class Bench(Case):
             (("--size", "64Kib"), "64KiB"),
             (("--duraton", "1"), "--duration"),
             (("--path", "direkt"), "'direct'"),
-            (("--cpu", "4000"), "--cpu 4000"),
             (("--memory-option", "backing"), "KEY=VALUE"),
             (("--memory-option", "backnig=malloc"), 'error: --memory-option backnig=malloc: memory plugin host: unknown option'),
             (("--memory-option", "backing=mallok"), 'error: --memory-option backing=mallok: backing: "mallok" is not one of'),
@@ -322,6 +321,11 @@ class Bench(Case):
                 self.assertIn(hint, child.stderr)
                 self.assertNotIn("params", child.stderr)
                 self.assertEqual(child.stdout, "")
+
+    def test_a_cpu_that_is_not_here(self):
+        """As of run."""
+        child = self.run_program("bench", *PAIR, "--cpu", "4000", expect=3)
+        self.assertIn("--cpu 4000: Invalid argument; `lscpu` lists those there are", child.stderr)
 
     def test_a_result_that_cannot_be_written(self):
         """Said before anything is measured, and nothing is left."""
