@@ -169,6 +169,10 @@ static size_t place_of(const char *line, const struct arguments *a)
         option_place(line, "--transport-option ", a->transport_options, a->transport_option_count);
     length += option_place(line, "--memory-option ", a->memory_options, a->memory_option_count);
   }
+  if (strncmp(line, "client:", 7) == 0 || strncmp(line, "server:", 7) == 0) { /* get, put */
+    const char *end = strstr(line, ": ");
+    length = end != NULL ? (size_t)(end - line) : 0;
+  }
   if (length == 0 && strncmp(line, "--", 2) == 0) { /* "--stream: FILE has no ..." */
     length = strcspn(line, ": ");
     length = strncmp(line + length, ": ", 2) == 0 ? length : 0;

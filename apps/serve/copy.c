@@ -164,7 +164,7 @@ static int say_cut(struct copy *copy, int code, const char *cause)
     return notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s", cause);
   if (copy->cut == 1 && !has_more(copy))
     return notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s; --resume goes on with it",
-                       copy->cut_name, cause);
+                       copy->cut_where, cause);
   return notice_fail(&copy->error, PST_EXIT_FAILED, code,
                      "%s; %" PRIu64 " file%s went through, --resume goes on with the others", cause,
                      copy->totals.files, plural(copy->totals.files));

@@ -28,6 +28,7 @@ struct json_object;
 
 /* The errors of files that a result lists, at most: a folder may have a million of them. */
 #define COPY_ERRORS 1000u
+#define COPY_WHERE_BYTES (PATH_MAX + 16) /* "client:PATH" */
 
 struct copy;
 struct transfer;
@@ -150,7 +151,7 @@ struct copy {
   uint64_t began_ns, shown_ns, ns; /* ns: all of it took */
   bool tty, stopped;
   uint32_t cut; /* that a signal, or the server's end, did not let through; and one of them */
-  char cut_name[SERVE_NAME_MAX + 1];
+  char cut_where[COPY_WHERE_BYTES];
   struct json_object *errors; /* of files, as a result lists them */
   uint64_t unlisted;          /* errors beyond COPY_ERRORS */
   struct pst_error error;     /* what ended all; without a text: it is among `errors` */

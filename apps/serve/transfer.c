@@ -159,18 +159,26 @@ static void local_path(const struct copy *copy, const char *local, char path[PAT
     snprintf(path, PATH_MAX, "%.*s%s%s", (int)length, to, to[length - 1] == '/' ? "" : "/", local);
 }
 
-static void fail_file(struct copy *copy, enum copy_end end, const char *name, int code,
-                      const char *format, va_list args)
+static void place_of(const struct copy *copy, enum copy_end end, const char *name,
+                     char where[COPY_WHERE_BYTES])
 {
-  char where[PATH_MAX + 16], what[1024], path[PATH_MAX];
+  char path[PATH_MAX];
 
-  copy->totals.failed++;
   if (end == COPY_CLIENT && copy->ops->to == COPY_CLIENT) {
     local_path(copy, name, path);
     name = path;
   }
-  snprintf(where, sizeof where, "%s:%s", end == COPY_SERVER ? "server" : "client", name);
+  snprintf(where, COPY_WHERE_BYTES, "%s:%s", end == COPY_SERVER ? "server" : "client", name);
   pst_make_printable(where, strlen(where), '?');
+}
+
+static void fail_file(struct copy *copy, enum copy_end end, const char *name, int code,
+                      const char *format, va_list args)
+{
+  char where[COPY_WHERE_BYTES], what[1024];
+
+  copy->totals.failed++;
+  place_of(copy, end, name, where);
   vsnprintf(what, sizeof what, format, args);
   notice_error_at(where, "%s: %s", where, what);
   list(copy, PST_EXIT_FAILED, code, where, what);
@@ -254,7 +262,10 @@ void transfer_cut(struct transfer *t)
   t->failed = true;
   copy->totals.failed++;
   copy->cut++;
-  snprintf(copy->cut_name, sizeof copy->cut_name, "%s", t->name);
+  if (copy->stopped)
+    place_of(copy, COPY_CLIENT, t->local, copy->cut_where);
+  else
+    place_of(copy, COPY_SERVER, t->name, copy->cut_where);
 }
 
 bool transfer_waits(struct transfer *t)

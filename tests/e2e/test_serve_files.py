@@ -397,7 +397,8 @@ class Interrupted(ServeCase):
             self.assertEqual(client.status, 1, str(client))
             self.assertIn("--resume", client.stderr)
             result = self.result("here/out.json")
-            self.assertEqual([error["code"] for error in result["errors"]], ["stopped"])
+            self.assertEqual([(error["code"], error["where"]) for error in result["errors"]],
+                             [("stopped", "client:file")])
             self.assertEqual(result["copy"]["stopped"], "signal")
             return None
 
