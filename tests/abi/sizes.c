@@ -16,7 +16,7 @@ SIZE(pst_option_rule, 64, reserved, 44);
 SIZE(pst_description, 96, wire, 88);
 SIZE(pst_described, 16, description, 8);
 SIZE(pst_check, 64, report, 56);
-SIZE(pst_facts, 208, meets_option, 200);
+SIZE(pst_facts, 232, equals_option, 224);
 SIZE(pst_host, 104, region_release, 96);
 SIZE(pst_probe, 536, remedy, 280);
 SIZE(pst_plugin, 32, ops, 24);
