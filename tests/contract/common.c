@@ -58,9 +58,9 @@ void contract_descriptors_are(unsigned int count)
              now > count ? "some are never closed" : "some are closed that are another's");
 }
 
-void contract_untouched(const void *made, const char *call)
+void contract_untouched(const void *made, const void *before, const char *call)
 {
-  if (!made)
+  if (made == before)
     return;
   contract_rule("Out-parameters stay untouched on failure.");
   fail_msg("%s refused, and yet wrote where it puts what it makes", call);

@@ -27,8 +27,8 @@ uint64_t contract_heap_bytes(void);
 /* Else the case has failed. */
 void contract_descriptors_are(unsigned int count);
 void contract_heap_is_at_most(uint64_t bytes);
-/* What a call that refused was to make: NULL, as before, else the case has failed. */
-void contract_untouched(const void *made, const char *call);
+/* What a call that refused was to make is as before, else the case has failed. */
+void contract_untouched(const void *made, const void *before, const char *call);
 /* Address space that this process has mapped. */
 uint64_t contract_mapped_bytes(void);
 /* What a hundred rounds may add to the heap: not one allocation each, but what grows to the size

@@ -99,7 +99,7 @@ struct contract_side {
   uint64_t message; /* bytes, at most: as asked for, or the transport's own limit */
   struct pst_endpoint *endpoints[CONTRACT_ENDPOINTS];
   bool closed[CONTRACT_ENDPOINTS];
-  bool connected[CONTRACT_ENDPOINTS]; /* CONNECTED has come of it, since it was told an address */
+  bool connected[CONTRACT_ENDPOINTS]; /* CONNECTED has come since endpoint_connect() */
   bool departed[CONTRACT_ENDPOINTS];  /* DISCONNECTED has come of it */
   const struct pst_region *lent[64];  /* by number */
   /* What poll has given and nobody has taken. */

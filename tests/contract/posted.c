@@ -111,7 +111,7 @@ static int post(struct contract_side *side, uint32_t index, const struct pst_req
   int rc = side->image.ops->post(side->endpoints[index], requests, n, said);
   assert_true(rc <= (int)n);
   contract_wait_is_known(rc, n, *said);
-  /* Or it knows of a departure that it is still to tell. */
+  /* No failure by itself: the peer may have left, and DISCONNECTED is still to come. */
   if (rc == -ENOTCONN && side->connected[index] && !side->departed[index])
     contract_rule("post is allowed; endpoint_path is final");
   if (rc > 0 && *said != PST_POST_COMPLETED)

@@ -259,7 +259,7 @@ static void garbage_is_no_handle(void **state)
     assert_int_equal(
         rma.pair->sender.image.ops->remote_open(rma.pair->sender.endpoints[0], &blob, &remote),
         -EPROTO);
-  contract_untouched(remote, "remote_open");
+  contract_untouched(remote, NULL, "remote_open");
   contract_complaints();
   close_rma(&rma);
 }

@@ -278,7 +278,7 @@ static void test_queues_that_are_refused(void **state)
       "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
   params = (struct pst_queue_params){sizeof(params), 1, 1, 1};
   assert_refused(-EINVAL, contract.ops->queue_open(contract.memory, &params, &queue));
-  contract_untouched(queue, "queue_open");
+  contract_untouched(queue, NULL, "queue_open");
 }
 
 static void test_close_waits_for_work(void **state)
