@@ -71,6 +71,16 @@ class Kit(Case):
         self.make(source, "install", f"PLUGINDIR={folder}")
         return folder
 
+    def changed(self, template, whole, other):
+        """A copy of the template with other words for some, made; its folder."""
+        source = self.copy(template)
+        path = source / "template.c"
+        text = path.read_text()
+        self.assertIn(whole, text)
+        path.write_text(text.replace(whole, other))
+        self.make(source)
+        return source
+
     def contract(self, *arguments, expect=0):
         out = run(
             self.programs / "penstock-contract", *arguments, seconds=240, env=self.environment
@@ -139,13 +149,7 @@ class Kit(Case):
         self.assertIn("not tried between processes", out)
 
     def test_messages_too_short_for_the_cases_are_no_failure(self):
-        source = self.copy("template-transport")
-        path = source / "template.c"
-        text = path.read_text()
-        whole = "message_max = UINT64_C(1) << 30"
-        self.assertIn(whole, text)
-        path.write_text(text.replace(whole, "message_max = 512"))
-        self.make(source)
+        source = self.changed("template-transport", "message_max = UINT64_C(1) << 30", "message_max = 512")
         out = self.contract(source / "transport-template.so", expect=77)
         self.assertIn("takes messages of up to 512 B, and the cases need 1500", out)
 
@@ -180,25 +184,14 @@ class Kit(Case):
         self.assertIn("heap-buffer-overflow", out.stdout)
 
     def test_broken_memory_fails(self):
-        source = self.copy("template-plugin")
-        path = source / "template.c"
-        text = path.read_text()
-        whole = "aligned_alloc(align, length)"
-        self.assertIn(whole, text)
-        path.write_text(text.replace(whole, "malloc(length)"))
-        self.make(source)
+        source = self.changed("template-plugin", "aligned_alloc(align, length)", "malloc(length)")
         self.assertIn(
             "[  FAILED  ] test_alignment", self.contract(source / "memory-template.so", expect=1)
         )
 
     def test_broken_transport_fails(self):
-        source = self.copy("template-transport")
-        path = source / "template.c"
-        text = path.read_text()
         whole = "const int rc = pst_cpu_release(worker->host, &worker->rings, tokens, n);"
-        self.assertIn(whole, text)
-        path.write_text(text.replace(whole, whole.removeprefix("const ") + " rc = 0;"))
-        self.make(source)
+        source = self.changed("template-transport", whole, whole.removeprefix("const ") + " rc = 0;")
         self.assertIn(
             "[  FAILED  ] token_that_is_not_out_is_refused",
             self.contract(source / "transport-template.so", expect=1),

@@ -167,38 +167,34 @@ class Verdict(Case):
 
         self.in_one_of_three(attempt)
 
+    def outlived(self, path, heartbeat, stage):
+        """The receiver's verdict of a sender that was killed in the middle."""
+        heartbeat = ("--set", f"control.heartbeat={heartbeat}")
+
+        def attempt():
+            receiver = self.start("receive", path, *heartbeat)
+            sender = self.start("send", path, *heartbeat)
+            receiver.wait_line(r"Got \d{2,}")
+            sender.signal(signal.SIGKILL)
+            self.assertEqual(receiver.wait(), 1, str(receiver))
+            return self.verdict(receiver, stage)
+
+        self.in_one_of_three(attempt)
+
     def test_empty_is_the_receivers_own_view(self):
         """The sender died before it told of itself: the receiver knows that nothing came."""
         path = self.config(
             yaml_stream(message="1462 B", ring=256, timeout="1 h", sender="{rate: 5 Mbps}"),
             top=SLEEPS,
         )
-
-        def attempt():
-            receiver = self.start("receive", path, "--set", "control.heartbeat=30 min")
-            sender = self.start("send", path, "--set", "control.heartbeat=30 min")
-            receiver.wait_line(r"Got \d{2,}")
-            sender.signal(signal.SIGKILL)
-            self.assertEqual(receiver.wait(), 1, str(receiver))
-            return self.verdict(receiver, "sender")
-
-        self.in_one_of_three(attempt)
+        self.outlived(path, "30 min", "sender")
 
     def test_a_killed_sender_has_told_of_its_rate(self):
         """Also of the stage that it was in for all of the time."""
         path = self.config(
             yaml_stream(message="64 KiB", ring=16, sender="{rate: 200 Mbps}"),
         )
-
-        def attempt():
-            receiver = self.start("receive", path, "--set", "control.heartbeat=100 ms")
-            sender = self.start("send", path, "--set", "control.heartbeat=100 ms")
-            receiver.wait_line(r"Got \d{2,}")
-            sender.signal(signal.SIGKILL)
-            self.assertEqual(receiver.wait(), 1, str(receiver))
-            return self.verdict(receiver, "rate")
-
-        self.in_one_of_three(attempt)
+        self.outlived(path, "100 ms", "rate")
 
 
 def write_slowly(path, bytes_per_second, seconds):
