@@ -131,8 +131,8 @@ int flows_open(struct drive *drive)
   return result;
 }
 
-/* A transport without META may still give views a `meta`, as RTP's timestamp is one: it is not
- * what the sender's source set. */
+/* Has the transport what the sink needs? One without META may still give views a `meta`, such as
+ * RTP's timestamp: it is not what the sender's source set. */
 static int check_sink(struct flow *flow)
 {
   struct pst_stats stats = {.struct_size = sizeof stats};

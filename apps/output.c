@@ -127,8 +127,8 @@ static int open_fifo(const struct output *output)
   }
 }
 
-/* Somebody else may have put it there, for what is written to go to him: fs.protected_fifos guards
- * those alone who open with O_CREAT. */
+/* Another user's FIFO in a folder that all write to: its reader would get what is written. The
+ * kernel's fs.protected_fifos refuses this only to who opens with O_CREAT. */
 static bool is_planted(const struct output *output, const struct stat *fifo)
 {
   struct stat folder;

@@ -219,7 +219,7 @@ static const char *why_left(const struct link *link, int result)
   case 0:
     return "has left";
   case -EINTR:
-    return "is dropped: this server was told to stop";
+    return "is dropped: this server stops";
   case -ETIMEDOUT:
     return "is dropped: it was silent for too long";
   case -EPROTO:

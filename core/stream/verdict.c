@@ -9,9 +9,8 @@
 /* A share of the time below this is noise, not a limit. */
 #define VERDICT_LEAST 0.10
 #define STARVED_LEAST 0.05
-#define STARVED_SPAN_NS                                                                            \
-  UINT64_C(100000000) /* in less, a wait for a CPU is the scheduler's turn                         \
-                       */
+/* A thread that ran for less may have waited for one turn of the scheduler. */
+#define STARVED_SPAN_NS UINT64_C(100000000)
 #define NEARLY_ALWAYS 0.85
 
 struct shares {

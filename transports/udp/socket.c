@@ -247,9 +247,10 @@ static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
   return 0;
 }
 
-/* Connecting binds a socket to one address, and its port is free on the host's others, for a
- * program to send from in this one's name. Where messages carry no nonce, a second socket keeps it.
- * Only one of the same user can share a port, and only meanwhile. */
+/* connect() binds the socket to one address: another program could then bind its port on another
+ * address of the host, and send as if it were this one. Where messages carry no nonce, a second
+ * socket keeps the port on all addresses. SO_REUSEPORT, by which the two share it, is limited to
+ * one user, and is off again afterwards. */
 static int guard_port(struct pst_endpoint *endpoint)
 {
   const union dg_address *local = &endpoint->dg.local;

@@ -170,7 +170,8 @@ struct pst_facts {
    */
   char meets[64];
   const char *meets_option;
-  /* The same of what must be equal besides: "IPv4". */
+  /* Of a transport, in one process: what both ends of a stream must have alike, the address family
+   * for instance ("IPv4"), and the option that says so. "": not known. */
   char equals[16];
   const char *equals_option;
 };
