@@ -108,9 +108,9 @@ void job_start_move(struct job *job)
   char size[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
 
   if (m->length == 0)
-    job_refuse(job, -EINVAL, "--size is 0; the least is 1 B");
+    job_refuse(job, -EINVAL, "--size: 0 B; the least is 1 B");
   else if (m->length > most)
-    job_refuse(job, -EFBIG, "--size %s is over the server's --request-max of %s",
+    job_refuse(job, -EFBIG, "--size: %s is over the server's --request-max of %s",
                size_text(m->length, size), size_text(most, limit));
   else if (m->pieces > MOVE_PIECES_MAX || m->pieces > m->length)
     job_refuse(job, -EINVAL, "%" PRIu64 " bytes in %u pieces; at most %u, of a byte each",

@@ -85,7 +85,9 @@ static void fail(struct request *r, int rc, const char *format, ...)
   va_start(args, format);
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
-  notice_fail(&r->error, PST_EXIT_FAILED, rc, "request: %s", what);
+  /* What begins with an option has its place. */
+  notice_fail(&r->error, PST_EXIT_FAILED, rc, "%s%s",
+              strncmp(what, "--", 2) == 0 ? "" : "request: ", what);
 }
 
 static bool goes_on(const struct request *r, uint64_t now)
@@ -167,7 +169,8 @@ static void moved(struct ask *ask, const struct serve_message *answer)
 
   if (answer->type == SERVE_REFUSE) {
     r->under_way--;
-    fail(r, -(int)answer->code, "refused: %s", answer->text);
+    fail(r, -(int)answer->code, "%s%s",
+         strncmp(answer->text, "--", 2) == 0 ? "" : "refused: ", answer->text);
     return;
   }
   r->done++;
