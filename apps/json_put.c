@@ -54,6 +54,17 @@ void json_put_null(struct json_object *object, const char *key)
   json_object_object_add(object, key, NULL);
 }
 
+void json_put_uncounted(struct json_object *object)
+{
+  json_object_object_foreach(object, key, value)
+  {
+    bool is_number =
+        json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double);
+    if (is_number && json_object_get_double(value) == 0)
+      json_put_null(object, key);
+  }
+}
+
 void json_put_times(struct json_object *object, const char *key, const struct json_times *times)
 {
   const struct {

@@ -19,6 +19,9 @@ void json_put_number(struct json_object *object, const char *key, double value);
 void json_put_share(struct json_object *object, const char *key, double share);
 void json_put_null(struct json_object *object, const char *key);
 
+/* Each number that is 0: of what was ended before anyone looked. */
+void json_put_uncounted(struct json_object *object);
+
 /* A distribution; count 0: null. */
 struct json_times {
   uint64_t count;

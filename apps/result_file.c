@@ -34,8 +34,8 @@ static struct {
   int reserved[DESCRIPTORS]; /* so that the last result is written whatever else is open; 0: none */
   pthread_mutex_t lock;      /* over what follows, and writing */
   bool is_written;
-  int exit_status;                                                /* that was written */
-  void (*add_streams)(void *context, struct json_object *result); /* where a signal ends it */
+  int exit_status;                                        /* that was written */
+  void (*add)(void *context, struct json_object *result); /* where a signal ends it */
   void *context;
 } own = {.interrupted_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -199,8 +199,8 @@ static int write_bare(int exit_status, enum finding finding, const char *text)
 
   if (text != NULL)
     finding_add(result_errors(result), finding, NULL, text);
-  if (exit_status == SIGNALS_EXIT && own.add_streams != NULL)
-    own.add_streams(own.context, result);
+  if (exit_status == SIGNALS_EXIT && own.add != NULL)
+    own.add(own.context, result);
   if (exit_status >= 0)
     result_finish(result, exit_status);
   int code = write_to(result, own.arguments->json, NULL);
@@ -236,7 +236,7 @@ static void *write_interrupted(void *unused)
 void result_interrupted(void (*add)(void *context, struct json_object *result), void *context)
 {
   pthread_mutex_lock(&own.lock);
-  own.add_streams = add;
+  own.add = add;
   own.context = context;
   pthread_mutex_unlock(&own.lock);
 }

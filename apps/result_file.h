@@ -13,8 +13,8 @@ int result_begin(const struct command *command, const struct arguments *argument
 /* From here on the second signal writes a result, too: by a thread. Of result_begin() itself, but
  * for commands that fork first. 0, or -errno. */
 int result_watch(void);
-/* `add` gives that result the command's streams, as far as they are known without what other
- * threads use; NULL: none. It may be called until a result is written. */
+/* `add` gives that result what the command alone knows, as far as it is known without what other
+ * threads use; NULL: nothing. It may be called until a result is written. */
 void result_interrupted(void (*add)(void *context, struct json_object *result), void *context);
 /* Finishes the result, writes it to `path` and frees it. The exit status, made worse where standard
  * output or the result could not be written. result NULL: there was no memory for one. */

@@ -384,6 +384,15 @@ static void begin_result(struct bench *bench)
   json_object_object_add(bench->result, "rows", bench->rows);
 }
 
+/* Where both ends are is being found out. */
+static void add_interrupted(void *context, struct json_object *result)
+{
+  const struct bench *bench = context;
+  const struct bench_setting setting = {.plan = &bench->plan, .warmup_ns = warmup_of(&bench->plan)};
+
+  json_object_object_add(result, "bench", bench_setting_json(&setting, "signal"));
+}
+
 static void end_result(struct bench *bench)
 {
   if (bench->arguments->json == NULL)
@@ -400,6 +409,7 @@ static void end_result(struct bench *bench)
 
 static void run_client(struct bench *bench)
 {
+  result_interrupted(add_interrupted, bench);
   begin_result(bench);
   bench->setting.plan = &bench->plan;
   bench->setting.warmup_ns = warmup_of(&bench->plan);

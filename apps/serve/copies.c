@@ -11,6 +11,7 @@
 #include "finding.h"
 #include "json_put.h"
 #include "plan.h"
+#include "result_file.h"
 
 static int read_params(const struct command *command, const struct arguments *arguments,
                        struct copy_params *params)
@@ -37,13 +38,12 @@ static int read_params(const struct command *command, const struct arguments *ar
   return rc < 0 ? rc : plan_values(command, values, sizeof values / sizeof values[0]);
 }
 
-static void add_totals(struct json_object *result, const struct copy *copy)
+static struct json_object *copy_json(const struct copy_totals *totals, const char *stopped,
+                                     uint64_t ns, const char *io)
 {
-  const struct copy_totals *totals = &copy->totals;
   struct json_object *object = json_object_new_object();
 
-  json_put_text(object, "stopped",
-                plan_stopped_by(&copy->error, totals->failed > 0 ? "failure" : "source_end"));
+  json_put_text(object, "stopped", stopped);
   json_put_uint(object, "files", totals->files);
   json_put_uint(object, "folders", totals->folders);
   json_put_uint(object, "skipped", totals->skipped);
@@ -51,9 +51,28 @@ static void add_totals(struct json_object *result, const struct copy *copy)
   json_put_uint(object, "bytes", totals->bytes);
   json_put_uint(object, "bytes_moved", totals->moved);
   json_put_uint(object, "bytes_resumed", totals->resumed);
-  json_put_number(object, "seconds", (double)copy->ns / 1e9);
-  json_put_text(object, "io", copy->remote.io != NULL ? io_kind(copy->remote.io) : NULL);
+  json_put_number(object, "seconds", (double)ns / 1e9);
+  json_put_text(object, "io", io);
+  return object;
+}
+
+static void add_interrupted(void *unused, struct json_object *result)
+{
+  const struct copy_totals none = {0};
+  struct json_object *object = copy_json(&none, "signal", 0, NULL);
+
+  (void)unused;
+  json_put_uncounted(object);
   json_object_object_add(result, "copy", object);
+}
+
+static void add_totals(struct json_object *result, const struct copy *copy)
+{
+  const char *whole = copy->totals.failed > 0 ? "failure" : "source_end";
+
+  json_object_object_add(result, "copy",
+                         copy_json(&copy->totals, plan_stopped_by(&copy->error, whole), copy->ns,
+                                   copy->remote.io != NULL ? io_kind(copy->remote.io) : NULL));
 }
 
 /* Files' own, before what ended all of them. */
@@ -78,6 +97,7 @@ static int copy_files(const struct command *command, const struct arguments *arg
 
   if (copy == NULL)
     return PST_EXIT_FAILED;
+  result_interrupted(add_interrupted, NULL);
   int rc = copy_run(params, ops, event_fd, copy);
   int status = rc < 0 || copy->totals.failed > 0 ? PST_EXIT_FAILED : PST_EXIT_OK;
   if (status != PST_EXIT_OK && copy->error.exit_status != 0)

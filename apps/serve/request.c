@@ -15,6 +15,7 @@
 #include "move.h"
 #include "notice.h"
 #include "plan.h"
+#include "result_file.h"
 #include "signals.h"
 #include "size.h"
 #include "statistics.h"
@@ -292,12 +293,29 @@ static struct json_object *request_json(const struct request *r)
   return object;
 }
 
+/* What was asked for, which no thread changes. */
+static void add_interrupted(void *context, struct json_object *result)
+{
+  const struct request *r = context;
+  static struct request asked;
+
+  asked = (struct request){.op = r->op,
+                           .size = r->size,
+                           .pieces = r->pieces,
+                           .depth = r->depth,
+                           .error = {.code = -EINTR, .exit_status = PST_EXIT_FAILED}};
+  struct json_object *object = request_json(&asked);
+  json_put_uncounted(object);
+  json_object_object_add(result, "request", object);
+}
+
 static int ask_all(const struct command *command, const struct arguments *arguments,
                    struct request *r, int event_fd)
 {
   bool json_out = arguments->json != NULL && strcmp(arguments->json, "-") == 0;
-  int rc = remote_open(&r->params, event_fd, &r->remote, &r->error);
 
+  result_interrupted(add_interrupted, r);
+  int rc = remote_open(&r->params, event_fd, &r->remote, &r->error);
   if (rc == 0)
     rc = open_places(r);
   if (rc == 0)

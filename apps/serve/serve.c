@@ -9,6 +9,7 @@
 #include "json_put.h"
 #include "notice.h"
 #include "plan.h"
+#include "result_file.h"
 #include "signals.h"
 #include "size.h"
 
@@ -100,11 +101,24 @@ static void add_totals(struct json_object *result, const struct server_totals *t
   json_object_object_add(result, "serve", object);
 }
 
+static void add_interrupted(void *unused, struct json_object *result)
+{
+  const struct server_totals none = {0};
+  struct json_object *object;
+
+  (void)unused;
+  add_totals(result, &none, "signal");
+  if (json_object_object_get_ex(result, "serve", &object))
+    json_put_uncounted(object);
+}
+
 static int serve(const struct command *command, const struct arguments *arguments,
                  const struct server_params *params, int event_fd)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct server server;
+
+  result_interrupted(add_interrupted, NULL);
   int rc = server_open(params, &server, &error);
   struct json_object *result = plan_result(command, arguments, server.node);
 

@@ -193,6 +193,18 @@ class Bench(Case):
         self.assertEqual(client.wait(), 0, str(client))
         self.assert_rows(result_schema.read(client.stdout), [64])
 
+    def test_what_a_second_signal_ends_says_so(self):
+        server = self.server("--once")
+        client = self.start_long(f"127.0.0.1:{self.port}")
+        with server.stopped():
+            client.signal(signal.SIGINT)
+            client.signal(signal.SIGTERM)
+            self.assertEqual(client.wait(), 130, str(client))
+        result = result_schema.read(client.stdout)
+        self.assertEqual((result["bench"]["stopped"], result["rows"]), ("signal", None))
+        self.assertEqual(result["bench"]["duration_seconds"], 60)
+        self.assertEqual([error["code"] for error in result["errors"]], ["interrupted"])
+
     def test_a_server_serves_one_after_the_other(self):
         server = self.server()
         for _ in range(3):

@@ -55,6 +55,39 @@ class Requests(ServeCase):
                         self.assertRegex(child.stdout, rf"(?m)^{where} \(us\): min \d+\.\d\d, p50 ")
         self.stop()
 
+    def test_what_a_second_signal_ends_says_so(self):
+        """The other end stands still, so that the first does not end it."""
+        self.serve("--json", self.folder / "out.json")
+        random_file(self.root / "file", 64 * MIB)
+        slow = ("--chunk", "4KiB", "--depth", 1)
+        for joined, (words, key) in enumerate((
+            (("request", "write", self.address, "--duration", 60), "request"),
+            (("get", self.address, "file", *slow), "copy"),
+            (("put", self.address, self.root / "file", "--to", "other", *slow), "copy"),
+        ), start=1):  # fmt: skip
+            with self.subTest(words[0]):
+                client = self.start(*words, "--json", self.folder / "client.json", cwd=self.here)
+                self.wait_joined(joined)
+                with self.server.stopped():
+                    self.signal_twice(client)
+                self.assert_uncounted(self.result("client.json"), key)
+        client = self.start("request", "write", self.address, "--duration", 60)
+        self.wait_joined(4)
+        with client.stopped():
+            self.signal_twice(self.server)
+        self.assert_uncounted(self.result(), "serve")
+
+    def signal_twice(self, child):
+        child.signal(signal.SIGINT)
+        child.signal(signal.SIGTERM)
+        self.assertEqual(child.wait(), 130, str(child))
+
+    def assert_uncounted(self, result, key):
+        asked = {"op": "write", "size_bytes": 4096, "pieces": 1, "depth": 1} if key == "request" else {}
+        known = {name: value for name, value in result[key].items() if value is not None}
+        self.assertEqual(known, {**asked, "stopped": "signal"})
+        self.assertEqual([error["code"] for error in result["errors"]], ["interrupted"])
+
     def test_without_verifying(self):
         self.serve(root=False)
         result, _ = self.request("write", "--no-verify", "--count", 100, "--depth", 8)
