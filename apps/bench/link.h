@@ -33,6 +33,7 @@ struct link {
   int64_t pid;                /* of the other end, as it says; 0: it has not */
   bool has_greeted;           /* a server's: its client, and was answered */
   bool has_asked;             /* a server's: its client, for something to measure */
+  bool cause_is_said;         /* a server's: a stream or a region has said why it ended */
   struct json_object *said[LINK_QUEUE];
   uint32_t first, count;
 };

@@ -140,6 +140,13 @@ void bench_see(const struct measure *m, struct bench_seen *seen)
   snprintf(seen->text, sizeof seen->text, "%s", stats.error_text);
 }
 
+static bool has_failed(const struct pst_sender *sender)
+{
+  struct pst_stats stats = {.struct_size = sizeof stats};
+
+  return sender != NULL && pst_sender_stats(sender, &stats) == 0 && stats.error != 0;
+}
+
 static int measure(struct serving *serving)
 {
   struct measure m = {.c = &serving->c, .link = serving->link, .serves = true};
@@ -153,6 +160,7 @@ static int measure(struct serving *serving)
     m.sender = bench_sender(serving->back, &serving->c, BENCH_BACK);
   measure_run(&m);
   bench_see(&m, &seen);
+  serving->link->cause_is_said = seen.text[0] != '\0' || has_failed(m.sender);
   if (m.region != NULL && m.result < 0 && seen.text[0] != '\0')
     notice(PST_LOG_WARN, "bench: %s", seen.text);
   struct json_object *object = link_object("result", bench_taken_write(&seen.taken, &seen.path));
@@ -214,7 +222,8 @@ static const char *why_left(const struct link *link, int result)
 {
   /* Any other end of a client that has greeted is said with a goodbye. */
   if (result == -ECONNRESET && link->has_greeted)
-    return "has gone without a goodbye: it was killed or crashed";
+    return link->cause_is_said ? "has gone without a goodbye"
+                               : "has gone without a goodbye: it was killed or crashed";
   switch (result) {
   case 0:
     return "has left";
