@@ -177,7 +177,9 @@ class Guest:
         for nic, cable in enumerate(cables or [None]):
             wire = "hubport,hubid=0" if cable is None else f"socket,fd={cable}"
             command += ["-netdev", f"{wire},id=net{nic}"]
-            command += ["-device", f"virtio-net-pci,netdev=net{nic},mac={mac(self.number, nic)},romfile="]
+            # Of a link without a speed rxe complains each time it is asked.
+            nic_of = f"netdev=net{nic},mac={mac(self.number, nic)},speed=1000,duplex=full"
+            command += ["-device", f"virtio-net-pci,{nic_of},romfile="]
         return command
 
     def hear(self):
