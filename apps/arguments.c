@@ -314,6 +314,16 @@ static enum arguments_result refuse_twice(const struct command *command,
                          word->name, value);
 }
 
+/* Whether the value is the next option, for it was forgotten: that one is read then. A value that
+ * begins so is written behind a '='. */
+static bool gives_back(char **argv)
+{
+  if (optarg != argv[optind - 1] || strncmp(optarg, "--", 2) != 0)
+    return false;
+  optind--;
+  return true;
+}
+
 enum arguments_result arguments_parse(const struct command *command, int argc, char **argv,
                                       struct arguments *arguments)
 {
@@ -344,9 +354,7 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
   while (result == ARGUMENTS_OK &&
          (index = -1, key = getopt_long(argc, argv, shorts, longs, &index)) != -1) {
     bool has_value = index >= 0 && longs[index].has_arg == required_argument;
-    /* The next option, and the value was forgotten; one that begins so is written behind a '='. */
-    if (has_value && optarg == argv[optind - 1] && strncmp(optarg, "--", 2) == 0) {
-      optind--;
+    if (has_value && gives_back(argv)) {
       result = arguments_wrong(command, "option '--%s' needs a value", longs[index].name);
       continue;
     }
@@ -365,7 +373,7 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
     result = take_operands(command, argc, argv, arguments);
   /* The result that says what is wrong goes to the FILE that is named behind it, too. */
   while (result == ARGUMENTS_WRONG && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
-    if (key == KEY_JSON && optarg[0] != '\0')
+    if (optarg != NULL && !gives_back(argv) && key == KEY_JSON && optarg[0] != '\0')
       arguments->json = optarg;
   return result;
 }

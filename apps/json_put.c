@@ -56,6 +56,8 @@ void json_put_null(struct json_object *object, const char *key)
 
 void json_put_uncounted(struct json_object *object)
 {
+  if (object == NULL)
+    return;
   json_object_object_foreach(object, key, value)
   {
     bool is_number =

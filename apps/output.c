@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,23 +128,45 @@ static int open_fifo(const struct output *output)
   }
 }
 
-/* Another user's FIFO in a folder that all write to: its reader would get what is written. The
- * kernel's fs.protected_fifos refuses this only to who opens with O_CREAT. */
-static bool is_planted(const struct output *output, const struct stat *fifo)
+/* Another user's FIFO in a sticky folder that others write to: its reader would get what is
+ * written. The kernel's fs.protected_fifos refuses this only to who opens with O_CREAT. `where`
+ * leads to it through no link, and is spoiled; of a pipe without a name, that is no path. */
+static bool is_planted(char *where, const struct stat *fifo)
 {
   struct stat folder;
 
-  if (!S_ISFIFO(fifo->st_mode) || fifo->st_uid == geteuid())
+  if (!S_ISFIFO(fifo->st_mode) || fifo->st_uid == geteuid() || where[0] != '/')
     return false;
-  return fstat(output->folder, &folder) < 0 ||
+  return stat(dirname(where), &folder) < 0 ||
          ((folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0 &&
           fifo->st_uid != folder.st_uid);
+}
+
+static int refuse_planted(const char *what, const char *path, const struct stat *fifo,
+                          struct pst_error *error)
+{
+  char where[PATH_MAX];
+
+  if (realpath(path, where) == NULL || !is_planted(where, fifo))
+    return 0;
+  return notice_fail(error, PST_EXIT_USAGE, -EACCES,
+                     "%s: %s is a FIFO of user %u in a sticky folder that others write to; name "
+                     "one of your own",
+                     what, path, (unsigned)fifo->st_uid);
+}
+
+int output_look(const char *what, const char *path, struct pst_error *error)
+{
+  struct stat st;
+
+  return stat(path, &st) < 0 ? 0 : refuse_planted(what, path, &st, error);
 }
 
 /* A device or a FIFO, perhaps behind a link such as /dev/stdout: open(2) follows the link, so
  * that the kernel's fs.protected_symlinks guards it. */
 static int open_in_place(struct output *output, bool is_fifo)
 {
+  char self[64], where[PATH_MAX] = "";
   struct stat opened;
 
   output->in_place = true;
@@ -151,7 +174,8 @@ static int open_in_place(struct output *output, bool is_fifo)
                        : openat(output->folder, output->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (output->fd < 0 || fstat(output->fd, &opened) < 0)
     return -errno;
-  if (is_planted(output, &opened))
+  snprintf(self, sizeof self, "/proc/self/fd/%d", output->fd);
+  if (readlink(self, where, sizeof where - 1) > 0 && is_planted(where, &opened))
     return -EACCES;
   return S_ISREG(opened.st_mode) ? -ELOOP : 0; /* exchanged meanwhile */
 }
@@ -197,14 +221,11 @@ static int take_name(struct output *output, const char *what, const char *(*why_
                        "%s: %s is a block device, whose content would be lost; name a file, or "
                        "allow it with overwrite: true",
                        what, output->path);
-  if (is_planted(output, &reached))
-    return notice_fail(
-        error, PST_EXIT_USAGE, -EACCES,
-        "%s: %s is a FIFO of user %u in a folder that all write to; name one of your "
-        "own",
-        what, output->path, (unsigned)reached.st_uid);
+  int code = refuse_planted(what, output->path, &reached, error);
+  if (code < 0)
+    return code;
   if (!S_ISREG(reached.st_mode)) {
-    int code = open_in_place(output, S_ISFIFO(reached.st_mode));
+    code = open_in_place(output, S_ISFIFO(reached.st_mode));
     if (code == -EINTR)
       return notice_fail(error, PST_EXIT_FAILED, code,
                          "%s: stopped by %s while %s had no reader; open its other end first", what,

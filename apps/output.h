@@ -31,13 +31,15 @@ enum output_flags {
 /* `what` is for messages: "stream 'packets': sink"; flags: of enum output_flags. -EEXIST: the file
  * exists and is not to be overwritten. -ELOOP: a symbolic link to a file, or to nothing;
  * overwriting never follows a link. Opening a FIFO waits until there is a reader, or a signal:
- * -EINTR. -EACCES: the FIFO is another user's in a folder that all write to. */
+ * -EINTR. -EACCES: the FIFO is another user's in a sticky folder that others write to. */
 int output_open(struct output *output, const char *what, const char *path, unsigned flags,
                 struct pst_error *error);
 /* The same, and of a regular file that it would replace, looked up where it will be replaced: why
  * that must not be, or NULL: it may. fd reads it; -errno: it cannot be read. -EEXIST then. */
 int output_open_over(struct output *output, const char *what, const char *path, unsigned flags,
                      const char *(*why_not)(int fd), struct pst_error *error);
+/* Whether such a FIFO is there: -EACCES, which is said, else 0. For what is opened much later. */
+int output_look(const char *what, const char *path, struct pst_error *error);
 /* Flush to the disk and give it its name, and the permission bits of this user's file that it
  * replaces. Where the name cannot be had, which is a failure, it is kept as output_partial(),
  * unless OUTPUT_WHOLE. On any other failure nothing is left. Closes. */

@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "drive.h"
+#include "json_put.h"
 #include "notice.h"
 #include "result.h"
 #include "signals.h"
@@ -445,7 +446,7 @@ void report_interrupted(void *context, struct json_object *result)
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     struct result_stream stream = result_of_flow(&drive->flows[i], &account);
     stream.stopped = stop_name(PST_STOP_SIGNAL);
-    result_add_stream(result, &stream);
+    json_put_uncounted(result_add_stream(result, &stream));
   }
 }
 

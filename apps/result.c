@@ -340,13 +340,14 @@ void result_add_errors(struct json_object *result, struct json_object *errors)
     json_object_array_add(all, json_object_get(json_object_array_get_idx(errors, i)));
 }
 
-void result_add_stream(struct json_object *result, const struct result_stream *stream)
+struct json_object *result_add_stream(struct json_object *result,
+                                      const struct result_stream *stream)
 {
   struct json_object *streams, *object;
   const struct account *account = stream->account;
 
   if (result == NULL || !json_object_object_get_ex(result, "streams", &streams))
-    return;
+    return NULL;
   object = json_object_new_object();
   json_put_text(object, "name", stream->name);
   json_put_bool(object, "ok", stream->ok);
@@ -381,6 +382,7 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
                          side_json(stream->receiver, stream->receiver_memory, "sink", stream->sink,
                                    &stream->receiver_counters));
   json_object_array_add(streams, object);
+  return object;
 }
 
 void result_finish(struct json_object *result, int exit_status)

@@ -56,7 +56,8 @@ void result_add_plugin(struct json_object *result, const struct pst_plugin_info 
 void result_add_errors(struct json_object *result, struct json_object *errors);
 /* The result's own list of errors, for finding_add(). NULL: there is no result. */
 struct json_object *result_errors(struct json_object *result);
-void result_add_stream(struct json_object *result, const struct result_stream *stream);
+struct json_object *result_add_stream(struct json_object *result,
+                                      const struct result_stream *stream);
 /* Says what limited a stream or a measurement (NULL: nothing ran), on which side of the staging,
  * and for which share of the time (below 0: no stage was blocked). */
 void result_put_verdict(struct json_object *object, const char *limited_by, const char *side,

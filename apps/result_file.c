@@ -131,7 +131,10 @@ static bool is_result_file(int fd, size_t length)
 static const char *holds_other_data(int fd)
 {
   struct stat st;
-  bool is = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+
+  if (fd < 0)
+    return fd == -ENOENT ? NULL : "cannot be read, so that nothing tells whether it is a result";
+  bool is = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
             (st.st_size == 0 || is_result_file(fd, (size_t)st.st_size));
 
   return is ? NULL : "exists and is no result of a command, which the result would replace";
@@ -143,7 +146,7 @@ static int refuse_file(const char *path, const char *why, struct pst_error *erro
                      "--json: %s %s, which the result would replace; name another file", path, why);
 }
 
-static int write_to(struct json_object *result, const char *path, struct pst_error *error)
+int result_write(struct json_object *result, const char *path, struct pst_error *error)
 {
   struct output output = OUTPUT_INIT;
   size_t length = 0;
@@ -183,15 +186,6 @@ static int write_to(struct json_object *result, const char *path, struct pst_err
   return code;
 }
 
-int result_write(struct json_object *result, const char *path, struct pst_error *error)
-{
-  pthread_mutex_lock(&own.lock);
-  int code = write_to(result, path, error);
-  own.is_written = true;
-  pthread_mutex_unlock(&own.lock);
-  return code;
-}
-
 /* A result without what only the command itself knows. text NULL: what the program said last. */
 static int write_bare(int exit_status, enum finding finding, const char *text)
 {
@@ -203,7 +197,7 @@ static int write_bare(int exit_status, enum finding finding, const char *text)
     own.add(own.context, result);
   if (exit_status >= 0)
     result_finish(result, exit_status);
-  int code = write_to(result, own.arguments->json, NULL);
+  int code = result_write(result, own.arguments->json, NULL);
   json_object_put(result);
   return code;
 }
@@ -269,6 +263,8 @@ int result_begin(const struct command *command, const struct arguments *argument
 
   if (is_stream && S_ISBLK(st.st_mode))
     return refuse_file(arguments->json, "is a block device", NULL);
+  if (is_stream && output_look("--json", arguments->json, NULL) < 0)
+    return -EACCES;
   if (!is_stream && command->names_file != NULL && command->names_file(arguments, arguments->json))
     return refuse_file(arguments->json, "is what the command reads or writes", NULL);
   own.command = command;
@@ -298,9 +294,12 @@ int result_conclude(struct json_object *result, const char *path, int exit_statu
   if (status != exit_status)
     finding_add(result_errors(result), FINDING_OUTPUT, NULL, notice_last_error());
   result_finish(result, status);
-  own.exit_status = status;
+  pthread_mutex_lock(&own.lock);
   if (result_write(result, path, NULL) < 0)
-    own.exit_status = status = finding_worse(status, PST_EXIT_FAILED);
+    status = finding_worse(status, PST_EXIT_FAILED);
+  own.is_written = true;
+  own.exit_status = status;
+  pthread_mutex_unlock(&own.lock);
   json_object_put(result);
   return status;
 }

@@ -17,6 +17,7 @@
 #include "commands.h"
 #include "ends.h"
 #include "notice.h"
+#include "pin.h"
 #include "result.h"
 #include "result_file.h"
 #include "run.h"
@@ -261,8 +262,8 @@ static int serve_as_child(struct bench *bench, int fd)
   sigaction(SIGINT, &ignore, NULL);
   sigaction(SIGTERM, &ignore, NULL);
   sigaction(SIGHUP, &ignore, NULL);
-  if (bench_pin(bench->plan.cpus[1]) < 0)
-    return PST_EXIT_UNAVAILABLE;
+  if (pin_thread(bench->plan.cpus[1]) < 0)
+    return PST_EXIT_UNAVAILABLE; /* its parent says why */
   int result = link_listen("127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
   if (result == 0) {
     make_token(invitation.token);
@@ -413,7 +414,8 @@ static void run_client(struct bench *bench)
   begin_result(bench);
   bench->setting.plan = &bench->plan;
   bench->setting.warmup_ns = warmup_of(&bench->plan);
-  if (bench_pin(bench->plan.cpus[0]) < 0)
+  /* The other end's first, which it has itself. */
+  if (bench_pin(bench->plan.cpus[1]) < 0 || bench_pin(bench->plan.cpus[0]) < 0)
     bench->status = PST_EXIT_UNAVAILABLE; /* it has said why */
   else if (open_both(bench) == 0) {
     bench_show_head(bench->table, &bench->setting);

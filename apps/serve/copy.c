@@ -163,8 +163,7 @@ static int say_cut(struct copy *copy, int code, const char *cause)
   if (copy->cut == 0 && !has_more(copy))
     return notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s", cause);
   if (copy->cut == 1 && !has_more(copy))
-    return notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s; --resume goes on with it",
-                       copy->cut_where, cause);
+    return copy_cut_short(copy, code, cause);
   return notice_fail(&copy->error, PST_EXIT_FAILED, code,
                      "%s; %" PRIu64 " file%s went through, --resume goes on with the others", cause,
                      copy->totals.files, plural(copy->totals.files));

@@ -181,6 +181,9 @@ void copy_fail(struct copy *copy, enum copy_end end, const char *name, int code,
 int copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
     PST_PRINTF(4, 5);
 
+/* What is under way at copy->cut_where is cut. Returns code. */
+int copy_cut_short(struct copy *copy, int code, const char *cause);
+
 /* This file fails; the others go on. The first reason counts. */
 void transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)
     PST_PRINTF(4, 5);

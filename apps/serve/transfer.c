@@ -209,6 +209,18 @@ int copy_wrong(struct copy *copy, const char *where, int code, const char *forma
   return code;
 }
 
+int copy_cut_short(struct copy *copy, int code, const char *cause)
+{
+  char what[1024];
+
+  snprintf(what, sizeof what, "%s; --resume goes on with it", cause);
+  notice_error_at(copy->cut_where, "%s: %s", copy->cut_where, what);
+  list(copy, PST_EXIT_FAILED, code, copy->cut_where, what);
+  copy->error.code = code;
+  copy->error.exit_status = PST_EXIT_FAILED;
+  return code;
+}
+
 void transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)
 {
   va_list args;

@@ -336,8 +336,12 @@ class Bench(Case):
 
     def test_a_cpu_that_is_not_here(self):
         """As of run."""
-        child = self.run_program("bench", *PAIR, "--cpu", "4000", expect=3)
-        self.assertIn("--cpu 4000: Invalid argument; `lscpu` lists those there are", child.stderr)
+        for cpus, form in (("4000", ()), ("0,4000", ()), ("0,4000", ("--in-process",))):
+            with self.subTest(cpus=cpus, form=form):
+                child = self.run_program("bench", *PAIR, *form, "--cpu", cpus, "--json", "-", expect=3)
+                self.assertEqual(child.stderr.count("--cpu 4000: Invalid argument; `lscpu` lists those there are"), 1)
+                (error,) = result_schema.read(child.stdout)["errors"]
+                self.assertEqual(error["code"], "unavailable")
 
     def test_a_result_that_cannot_be_written(self):
         """Said before anything is measured, and nothing is left."""

@@ -382,12 +382,13 @@ class Interrupted(ServeCase):
         self.assertLess((self.root / "up").stat().st_blocks * 512, 4 * MIB)
 
     def test_a_signal_leaves_what_can_be_resumed(self):
-        os.link(self.source, self.root / "file")
-        part = self.here / f".file{PART}"
+        name = "a: file"
+        os.link(self.source, self.root / name)
+        part = self.here / f".{name}{PART}"
 
         def attempt():
-            (self.here / "file").unlink(missing_ok=True)
-            client = self.start("get", self.address, "file", "--chunk", "4KiB", "--depth", 1, "--json", "out.json",
+            (self.here / name).unlink(missing_ok=True)
+            client = self.start("get", self.address, name, "--chunk", "4KiB", "--depth", 1, "--json", "out.json",
                                 cwd=self.here)  # fmt: skip
             wait_until(lambda: (part.exists() and part.stat().st_size > 0) or client.poll() is not None, 20,
                        "it has begun")  # fmt: skip
@@ -398,13 +399,13 @@ class Interrupted(ServeCase):
             self.assertIn("--resume", client.stderr)
             result = self.result("here/out.json")
             self.assertEqual([(error["code"], error["where"]) for error in result["errors"]],
-                             [("stopped", "client:file")])
+                             [("stopped", f"client:{name}")])
             self.assertEqual(result["copy"]["stopped"], "signal")
             return None
 
         self.in_one_of_three(attempt)
-        self.get("file", "--resume")
-        self.assertEqual(sha256(self.here / "file"), self.sum)
+        self.get(name, "--resume")
+        self.assertEqual(sha256(self.here / name), self.sum)
 
     def test_two_at_the_same_file(self):
         """Only one writes it."""

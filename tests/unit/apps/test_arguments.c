@@ -156,7 +156,8 @@ static void what_is_wrong_hides_no_json(void **state)
       {&all, {"a", "-x", "--json=", NULL}, NULL},
       {&all, {"a", "--json=", NULL}, NULL},
       {&all, {"a", "-x", "--json", NULL}, NULL},
-      {&all, {"a", "-x", "--count", "--json", "out", NULL}, NULL},
+      {&all, {"a", "-x", "--count", "--json", "out", NULL}, "out"},
+      {&all, {"a", "-x", "--json", "--count", "5", NULL}, NULL},
       {&few, {"a", "-x", "--json", "out", NULL}, NULL},
       {&all, {"a", "--json", "x", "--json", "out", NULL}, "out"},
   };

@@ -219,6 +219,9 @@ static void fifo_that_another_user_planted_is_refused(void **state)
   int reader = open("all/out", O_RDONLY | O_NONBLOCK);
   assert_int_equal(output_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error), -EACCES);
   assert_non_null(strstr(error.text, "is a FIFO of user 65534"));
+  assert_int_equal(symlink("all/out", "link"), 0);
+  assert_int_equal(output_open(&output, "test", "link", OUTPUT_OVERWRITE, &error), -EACCES);
+  assert_int_equal(unlink("link"), 0);
   assert_int_equal(chmod("all", 0777), 0); /* whoever owns the folder trusts who writes to it */
   assert_int_equal(output_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error), 0);
   output_discard(&output);
