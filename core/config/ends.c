@@ -154,18 +154,19 @@ static void ends_meet(struct ends *ends, const struct pst_facts facts[2])
             facts[0].meets, facts[0].meets_option);
 }
 
-static void ends_equal(struct ends *ends, const struct pst_facts facts[2])
+static bool ends_differ(struct ends *ends, const struct pst_facts facts[2])
 {
   const struct config_stream *stream = ends->stream;
   const struct config_plugin *plugin = &stream->sender.transport.plugin;
   const char *option = facts[0].equals_option;
 
   if (!facts[0].equals[0] || !facts[1].equals[0] || strcmp(facts[0].equals, facts[1].equals) == 0)
-    return;
+    return false;
   ends_find(ends, ends_place(stream, plugin, option),
             "%.31s: %.63s: the sender is on %.15s, the receiver on %.15s (its option `%.63s`); "
             "change one of them",
             plugin->name, option, facts[0].equals, facts[1].equals, facts[1].equals_option);
+  return true;
 }
 
 static int taken_compare(const void *left, const void *right)
@@ -234,8 +235,8 @@ static void ends_stream(struct ends *ends, const struct config_stream *stream)
     ends_take(ends, transports[e], e == 1, &transport);
     met[e] = transport;
   }
-  ends_meet(ends, met);
-  ends_equal(ends, met);
+  if (!ends_differ(ends, met))
+    ends_meet(ends, met);
 }
 
 PST_EXPORT int pst_config_check(const struct pst_config *config,

@@ -12,6 +12,7 @@
 /* A thread that ran for less may have waited for one turn of the scheduler. */
 #define STARVED_SPAN_NS UINT64_C(100000000)
 #define NEARLY_ALWAYS 0.85
+#define MOSTLY 0.5
 
 struct shares {
   double of[PST_STAGES];
@@ -96,7 +97,7 @@ int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver
   double out = verdict_starved_share(sender), in = verdict_starved_share(receiver);
   /* A source and a rate hold the sender back, whatever the receiver has. */
   bool is_senders = best == PST_STAGE_SOURCE || best == PST_STAGE_RATE;
-  double starved = out > in || (is_senders && most >= VERDICT_LEAST) ? out : in;
+  double starved = out > in || (is_senders && most >= MOSTLY) ? out : in;
   if (most < VERDICT_LEAST)
     best = PST_LIMIT_CPU;
   if (verdict_is_starved(best, best >= 0 ? most : 0, starved)) {

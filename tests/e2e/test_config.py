@@ -461,13 +461,14 @@ class CheckFor(Case):
         for sender, receiver, option in (("device: 127.0.0.1", "device: '::1'", "device"),
                                          ("family: ipv6", "port: 0", "family"),
                                          ("device: '::1'", "port: 0", "device"),
-                                         ("to: '[::1]:5004'", "device: any", "family")):
+                                         ("to: '[::1]:5004'", "port: 0", "to")):
             ends = f"sender: {{transport: {{options: {{{sender}}}}}}}, receiver: {{transport: {{options: {{{receiver}}}}}}}"
             path = self.write("v6.yaml", "penstock: 1\ntransport: udp\nstreams:\n"
                               f"- {{name: p, message: 1000, {ends}}}\n")
             for command in (("check", "--for", "run"), ("run",)):
                 child = self.run_program(*command, path, expect=2)
                 self.assertRegex(child.stderr, rf"v6\.yaml:\d+:\d+: udp: {option}: the sender is on IPv\d, the receiver on IPv\d")
+                self.assertEqual(child.stderr.count("penstock: error: "), 1, str(child))
             self.run_program("check", path, "--for", "send")
 
     def test_a_process_has_a_port_once(self):

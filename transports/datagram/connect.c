@@ -168,8 +168,8 @@ static int connect_sender(struct dg_endpoint *endpoint, const struct dg_reach *r
   return rc < 0 ? rc : reach->connect(endpoint, &address);
 }
 
-/* Where datagrams carry no nonce: from which addresses the sender's can come. A list that is full
- * may lack some. */
+/* Where datagrams carry no nonce: from which addresses the sender's can come. A list that is empty
+ * lacks them, and one that is full may lack some. */
 static void take_hosts(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
                        const struct dg_blob *blob, struct dg_flow_params *params)
 {
@@ -179,8 +179,12 @@ static void take_hosts(const struct dg_endpoint *endpoint, const struct dg_reach
 
   PST_STATIC_ASSERT(DG_FLOW_HOSTS_MAX == DG_ADDRESSES_MAX + 1, "and the loopback one");
   params->address_locks = true;
-  if (blob->count == DG_ADDRESSES_MAX)
+  if (blob->count == 0 || blob->count == DG_ADDRESSES_MAX) {
+    DG_TELL(endpoint, PST_LOG_INFO,
+            "the sender's host names none of its addresses, or has more than it can name: any may "
+            "be the sender's; give it a `device` to name one");
     return;
+  }
   params->host_count = blob->count;
   memcpy(params->hosts, blob->addresses, sizeof(blob->addresses));
   dg_host_identity(identity);

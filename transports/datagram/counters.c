@@ -35,8 +35,8 @@ static void tell_forged(struct dg_endpoint *endpoint)
     rx->told_others = true;
     DG_TELL(endpoint, PST_LOG_WARN,
             "datagrams have another address or port than the sender: %lu so far are ignored and "
-            "counted as not_ours, but take room in the socket's buffer; `tcpdump -e udp dst port "
-            "%u` shows them",
+            "counted as not_ours; `tcpdump -e udp dst port %u` shows them. Where they are the "
+            "sender's, give it the `device` that it sends from",
             counts->not_ours, dg_address_port(&endpoint->local));
   }
   if (rx->told_forged || counts->wrong_nonce == 0)

@@ -127,7 +127,7 @@ int udp_device_find(struct pst_device *device, const char *name, int family,
   return rc;
 }
 
-uint32_t udp_addresses_own(int family, union dg_address *addresses, uint32_t max)
+uint32_t udp_addresses_own(int family, bool sends, union dg_address *addresses, uint32_t max)
 {
   struct ifaddrs *all = NULL;
   uint32_t count = 0;
@@ -135,8 +135,9 @@ uint32_t udp_addresses_own(int family, union dg_address *addresses, uint32_t max
   if (getifaddrs(&all) != 0)
     return 0;
   for (const struct ifaddrs *one = all; one && count < max; one = one->ifa_next)
-    if (!(one->ifa_flags & IFF_LOOPBACK) && is_own(one, family, &addresses[count]))
-      count += !is_link_local(&addresses[count]);
+    if (is_own(one, family, &addresses[count]))
+      count += sends ? !dg_address_is_loopback(&addresses[count])
+                     : !(one->ifa_flags & IFF_LOOPBACK) && !is_link_local(&addresses[count]);
   freeifaddrs(all);
   return count;
 }

@@ -20,8 +20,9 @@ void udp_devices_tell(struct pst_probe *probe);
 /* 0; -ENODEV: logged, with those there are. */
 int udp_device_find(struct pst_device *device, const char *name, int family,
                     struct udp_device_name *found);
-/* This host's own addresses of a family, up to max. */
-uint32_t udp_addresses_own(int family, union dg_address *addresses, uint32_t max);
+/* This host's own addresses of a family, up to max: those that other hosts may reach, or those that
+ * a socket may send from to them, an address of lo and one of a link among them. */
+uint32_t udp_addresses_own(int family, bool sends, union dg_address *addresses, uint32_t max);
 /* Does one of this host's interfaces lie in the network of that address? */
 bool udp_address_is_near(const union dg_address *address);
 

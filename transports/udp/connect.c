@@ -10,7 +10,7 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   uint32_t count = 0;
 
   if (dg_address_is_any(&endpoint->dg.local))
-    count = udp_addresses_own(endpoint->dg.family, own, DG_ADDRESSES_MAX);
+    count = udp_addresses_own(endpoint->dg.family, !endpoint->dg.receiver, own, DG_ADDRESSES_MAX);
   return dg_endpoint_address(&endpoint->dg, own, count, address);
 }
 

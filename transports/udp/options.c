@@ -78,6 +78,21 @@ static bool find_bound(const struct pst_check *check, int family, char text[DG_H
   return !device[0] && text[0] && !(check->flags & PST_CHECK_APART);
 }
 
+/* What its family rests on. */
+static const char *family_option(const struct pst_check *check, const union dg_address *to)
+{
+  bool receives = check->side == PST_SCOPE_RECEIVER;
+  const char *device = check->option_string(check->options, "device");
+
+  if (check->option_uint(check->options, "family"))
+    return "family";
+  if (device[0] && strcmp(device, UDP_DEVICE_ANY) != 0)
+    return "device";
+  if (receives && check->option_string(check->options, "group")[0])
+    return "group";
+  return !receives && to->any.sa_family != AF_UNSPEC ? "to" : "family";
+}
+
 static void describe_socket(const struct pst_check *check, int family, const union dg_address *to,
                             struct pst_facts *facts)
 {
@@ -108,8 +123,7 @@ static void describe_socket(const struct pst_check *check, int family, const uni
   facts->meets[strcspn(facts->meets, "%")] = '\0'; /* a zone is this host's word */
   if (known)
     snprintf(facts->equals, sizeof(facts->equals), "%s", dg_family_name(family));
-  facts->equals_option =
-      device[0] && !check->option_uint(check->options, "family") ? "device" : "family";
+  facts->equals_option = family_option(check, to);
 }
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)

@@ -151,6 +151,8 @@ static void a_source_is_slow_whatever_the_receiver_lacks(void **state)
   struct pst_stats s = side(PST_STAGE_SOURCE, 600), r = starved(side(PST_STAGE_EMPTY, 600), 900);
   (void)state;
   check(&s, &r, PST_STAGE_SOURCE, 0.6);
+  s = side(PST_STAGE_SOURCE, 120); /* it does not hold the sender back */
+  check(&s, &r, PST_LIMIT_STARVATION, 0.9);
   s = side(PST_STAGE_TRANSPORT, 600);
   check(&s, &r, PST_LIMIT_STARVATION, 0.9);
 }

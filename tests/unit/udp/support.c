@@ -225,6 +225,7 @@ static const struct {
     {"eth1", "fe80::5", "ffff:ffff:ffff:ffff::", false, false},
     {"eth1", "2001:db8:1::5", "ffff:ffff:ffff:ffff::", false, false},
     {"down0", "198.51.100.1", "255.255.255.0", true, false},
+    {"lo", "198.51.100.77", "255.255.255.255", false, true},
 };
 #define OWN (sizeof(own) / sizeof(own[0]))
 

@@ -87,10 +87,24 @@ static void own_addresses_leave_out_loopback_and_links(void **state)
   union dg_address own[4];
 
   (void)state;
-  assert_int_equal(udp_addresses_own(AF_INET, own, 4), 1);
+  assert_int_equal(udp_addresses_own(AF_INET, false, own, 4), 1);
   assert_int_equal(ntohl(own[0].v4.sin_addr.s_addr), 0xc0000201);
-  assert_int_equal(udp_addresses_own(AF_INET6, own, 4), 2);
-  assert_int_equal(udp_addresses_own(AF_INET6, own, 1), 1);
+  assert_int_equal(udp_addresses_own(AF_INET6, false, own, 4), 2);
+  assert_int_equal(udp_addresses_own(AF_INET6, false, own, 1), 1);
+}
+
+static void sender_may_have_any_but_127_0_0_1(void **state)
+{
+  union dg_address own[4];
+  char text[DG_ADDRESS_TEXT];
+
+  (void)state;
+  assert_int_equal(udp_addresses_own(AF_INET, true, own, 4), 2);
+  dg_address_print(&own[1], text, sizeof(text));
+  assert_string_equal(text, "198.51.100.77:0");
+  assert_int_equal(udp_addresses_own(AF_INET6, true, own, 4), 3);
+  dg_address_print(&own[1], text, sizeof(text));
+  assert_string_equal(text, "[fe80::5]:0");
 }
 
 static void near_is_what_a_netmask_covers(void **state)
@@ -118,6 +132,7 @@ int main(void)
       CASE(global_address_goes_before_a_link_local_one),
       CASE(unknown_device_is_refused_with_those_there_are),
       CASE(own_addresses_leave_out_loopback_and_links),
+      CASE(sender_may_have_any_but_127_0_0_1),
       CASE(near_is_what_a_netmask_covers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
