@@ -58,11 +58,10 @@ def run_meson(build, records, *arguments):
     return status, test_runs(build), runs
 
 
-def multiplier(arguments):
-    if "--timeout-multiplier" not in arguments:
-        return []
-    at = arguments.index("--timeout-multiplier")
-    return arguments[at : at + 2]
+def kept(arguments):
+    """What holds for second runs, too: patience, and the suites, of which one may be left out unless it is named."""
+    pairs = zip(arguments, arguments[1:])
+    return [word for pair in pairs if pair[0] in ("--timeout-multiplier", "--suite") for word in pair]
 
 
 def main():
@@ -78,7 +77,7 @@ def main():
         names = [re.sub(r":.*? / ", ":", test["name"], count=1) for test in by_chance]
         print("second runs, one at a time: " + ", ".join(names), flush=True)
         status, again, second = run_meson(
-            build, records, "--no-rebuild", "--num-processes", "1", *multiplier(arguments), *names
+            build, records, "--no-rebuild", "--num-processes", "1", *kept(arguments), *names
         )
         commands = [run["command"] for run in second]
         runs = [run for run in runs if not (run["failed"] and run["command"] in commands)] + second

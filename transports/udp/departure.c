@@ -10,7 +10,9 @@
 #include "send.h"
 #include "udp.h"
 
-#define MARGIN_NS 100000u /* from post() to etf's queue */
+#define MARGIN_NS                                                                                  \
+  100000u /* from post() to etf's queue, where no message has been too late for it */
+#define MARGIN_MAX_NS 50000000u
 /* The kernel keeps some 90 errors for a socket, and no send() fails for those of times. */
 #define LOOK_NS 1000000u
 
@@ -75,6 +77,7 @@ void udp_departures_connect(struct pst_endpoint *endpoint)
     return;
   }
   departures->delta_ns = qdisc.delta_ns;
+  departures->margin_ns = MARGIN_NS;
   departures->are_kept = qdisc.is_there && (!is_etf || qdisc.clock == CLOCK_TAI);
   departures->is_tai = departures->are_kept && is_etf;
   if (!departures->are_kept)
@@ -89,16 +92,30 @@ static uint64_t clock_of(clockid_t clock)
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* A machine that takes longer would have each message refused, and all that come again. */
+static void learn_margin(struct udp_departures *departures)
+{
+  const uint32_t less = departures->margin_ns - departures->margin_ns / 16;
+  const uint32_t more = 2 * departures->margin_ns;
+
+  if (departures->refused > departures->refused_before)
+    departures->margin_ns = more < MARGIN_MAX_NS ? more : MARGIN_MAX_NS;
+  else
+    departures->margin_ns = less > MARGIN_NS ? less : MARGIN_NS;
+  departures->refused_before = departures->refused;
+}
+
 void udp_departures_begin(struct pst_endpoint *endpoint)
 {
   struct udp_departures *departures = &endpoint->tx->departures;
   const uint64_t now_ns = clock_of(CLOCK_MONOTONIC);
   departures->offset_ns = clock_of(CLOCK_TAI) - now_ns;
-  departures->earliest_ns = now_ns + departures->delta_ns + MARGIN_NS;
+  departures->earliest_ns = now_ns + departures->delta_ns + departures->margin_ns;
   if (now_ns < departures->look_ns)
     return;
   departures->look_ns = now_ns + LOOK_NS;
   udp_socket_errors(endpoint);
+  learn_margin(departures);
 }
 
 bool udp_departures_told(struct pst_endpoint *endpoint, const struct sock_extended_err *error)

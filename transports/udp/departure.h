@@ -14,14 +14,16 @@ struct msghdr;
 struct pst_endpoint;
 
 struct udp_departures {
-  bool are_kept;        /* messages carry their times */
-  bool is_tai;          /* by etf and its clock, and not by CLOCK_MONOTONIC */
-  uint64_t delta_ns;    /* etf: what comes later than so long before its time is dropped */
-  uint64_t offset_ns;   /* of that clock over CLOCK_MONOTONIC */
-  uint64_t earliest_ns; /* that etf still takes, by CLOCK_MONOTONIC */
-  uint64_t look_ns;     /* when its errors are read next */
-  uint64_t missed;      /* messages that etf dropped, since their time was over */
-  uint64_t refused;     /* that it did not take, for that or its clock: they are sent again */
+  bool are_kept;           /* messages carry their times */
+  bool is_tai;             /* by etf and its clock, and not by CLOCK_MONOTONIC */
+  uint64_t delta_ns;       /* etf: what comes later than so long before its time is dropped */
+  uint64_t offset_ns;      /* of that clock over CLOCK_MONOTONIC */
+  uint64_t earliest_ns;    /* that etf still takes, by CLOCK_MONOTONIC */
+  uint64_t look_ns;        /* when its errors are read next */
+  uint32_t margin_ns;      /* from a post() to its queue, as far as is known */
+  uint64_t missed;         /* messages that etf dropped, since their time was over */
+  uint64_t refused;        /* that it did not take, for that or its clock: they are sent again */
+  uint64_t refused_before; /* at the last look */
   bool told_missed, told_refused;
 };
 

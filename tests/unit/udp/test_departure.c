@@ -19,6 +19,7 @@ static struct {
   int errno_of_qdisc;
   struct sock_extended_err errors[4];
   uint32_t error_count, errors_read;
+  uint64_t passed_ns;
 } world;
 
 int __wrap_udp_qdisc_find(uint32_t netdev, const union dg_address *peer, const char *kind,
@@ -57,7 +58,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
-  const uint64_t ns = clock == CLOCK_TAI ? TAI_NS : MONOTONIC_NS;
+  const uint64_t ns = (clock == CLOCK_TAI ? TAI_NS : MONOTONIC_NS) + world.passed_ns;
 
   if (clock != CLOCK_TAI && clock != CLOCK_MONOTONIC)
     return __real_clock_gettime(clock, now);
@@ -230,6 +231,26 @@ static void a_refused_clock_says_what_it_needs(void **state)
   assert_non_null(strstr(fake_log(), "needs CAP_NET_ADMIN (setcap cap_net_admin=ep"));
 }
 
+/* Else a machine on which the way to etf takes longer would have each message refused, for ever. */
+static void what_etf_refuses_is_given_more_time(void **state)
+{
+  static const uint64_t at_once[] = {0};
+  static const uint64_t margins[] = {100000, 100000, 200000, 187500};
+
+  (void)state;
+  setup("etf");
+  for (uint32_t i = 0; i < 4; i++) {
+    world.errors[0] = (struct sock_extended_err){.ee_errno = EINVAL,
+                                                 .ee_origin = SO_EE_ORIGIN_TXTIME,
+                                                 .ee_code = SO_EE_CODE_TXTIME_INVALID_PARAM};
+    world.error_count = i == 1;
+    post_at(at_once, 1);
+    assert_true(kernel.sent[i].time == TAI_NS + world.passed_ns + 300000 + margins[i]);
+    world.passed_ns += 1000000;
+  }
+  assert_int_equal(counter("departure_refused"), 1);
+}
+
 static void dropped_messages_are_counted_and_told_once(void **state)
 {
   const struct sock_extended_err missed = {.ee_errno = ECANCELED,
@@ -267,6 +288,7 @@ int main(void)
       CASE(etf_by_another_clock_is_not_used),
       CASE(a_kernel_that_does_not_say_is_not_trusted),
       CASE(a_refused_clock_says_what_it_needs),
+      CASE(what_etf_refuses_is_given_more_time),
       CASE(dropped_messages_are_counted_and_told_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
