@@ -239,11 +239,11 @@ static void what_etf_refuses_is_given_more_time(void **state)
 
   (void)state;
   setup("etf");
+  world.errors[0] = (struct sock_extended_err){.ee_errno = EINVAL,
+                                               .ee_origin = SO_EE_ORIGIN_TXTIME,
+                                               .ee_code = SO_EE_CODE_TXTIME_INVALID_PARAM};
   for (uint32_t i = 0; i < 4; i++) {
-    world.errors[0] = (struct sock_extended_err){.ee_errno = EINVAL,
-                                                 .ee_origin = SO_EE_ORIGIN_TXTIME,
-                                                 .ee_code = SO_EE_CODE_TXTIME_INVALID_PARAM};
-    world.error_count = i == 1;
+    world.error_count = i > 0; /* once */
     post_at(at_once, 1);
     assert_true(kernel.sent[i].time == TAI_NS + world.passed_ns + 300000 + margins[i]);
     world.passed_ns += 1000000;
