@@ -263,7 +263,8 @@ int result_begin(const struct command *command, const struct arguments *argument
 
   if (is_stream && S_ISBLK(st.st_mode))
     return refuse_file(arguments->json, "is a block device", NULL);
-  if (is_stream && output_look("--json", arguments->json, NULL) < 0)
+  if (is_stream && strcmp(arguments->json, "-") != 0 &&
+      output_look("--json", arguments->json, NULL) < 0)
     return -EACCES;
   if (!is_stream && command->names_file != NULL && command->names_file(arguments, arguments->json))
     return refuse_file(arguments->json, "is what the command reads or writes", NULL);

@@ -414,8 +414,9 @@ static void run_client(struct bench *bench)
   begin_result(bench);
   bench->setting.plan = &bench->plan;
   bench->setting.warmup_ns = warmup_of(&bench->plan);
-  /* The other end's first, which it has itself. */
-  if (bench_pin(bench->plan.cpus[1]) < 0 || bench_pin(bench->plan.cpus[0]) < 0)
+  /* The other end's first, where that is here. */
+  if ((bench->plan.host == NULL && bench_pin(bench->plan.cpus[1]) < 0) ||
+      bench_pin(bench->plan.cpus[0]) < 0)
     bench->status = PST_EXIT_UNAVAILABLE; /* it has said why */
   else if (open_both(bench) == 0) {
     bench_show_head(bench->table, &bench->setting);

@@ -78,6 +78,7 @@ void udp_departures_connect(struct pst_endpoint *endpoint)
   }
   departures->delta_ns = qdisc.delta_ns;
   departures->margin_ns = MARGIN_NS;
+  departures->earliest_ns = 0;
   departures->are_kept = qdisc.is_there && (!is_etf || qdisc.clock == CLOCK_TAI);
   departures->is_tai = departures->are_kept && is_etf;
   if (!departures->are_kept)
@@ -110,7 +111,9 @@ void udp_departures_begin(struct pst_endpoint *endpoint)
   struct udp_departures *departures = &endpoint->tx->departures;
   const uint64_t now_ns = clock_of(CLOCK_MONOTONIC);
   departures->offset_ns = clock_of(CLOCK_TAI) - now_ns;
-  departures->earliest_ns = now_ns + departures->delta_ns + departures->margin_ns;
+  const uint64_t earliest_ns = now_ns + departures->delta_ns + departures->margin_ns;
+  if (earliest_ns > departures->earliest_ns) /* or this post() would overtake the one before */
+    departures->earliest_ns = earliest_ns;
   if (now_ns < departures->look_ns)
     return;
   departures->look_ns = now_ns + LOOK_NS;

@@ -249,6 +249,11 @@ static void what_etf_refuses_is_given_more_time(void **state)
     world.passed_ns += 1000000;
   }
   assert_int_equal(counter("departure_refused"), 1);
+  world.passed_ns += 1000; /* the look before has made the margin smaller by more */
+  post_at(at_once, 1);
+  world.passed_ns += 1000;
+  post_at(at_once, 1);
+  assert_true(kernel.sent[5].time >= kernel.sent[4].time);
 }
 
 static void dropped_messages_are_counted_and_told_once(void **state)
