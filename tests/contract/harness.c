@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sched.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "harness.h"
 
 #include "config/options.h"
 
 #define PARTING_POLLS 32
-#define RESTLESS_NS UINT64_C(1000000)
-#define PAUSE_NS 50000
 
 static const struct contract_params defaults = {
     .endpoints = 1, .slots = 64, .message = 2048, .requests = 256, .pieces = 8, .headroom = 32};
@@ -383,19 +380,6 @@ static void check_polled(struct contract_side *side, const struct pst_completion
   }
 }
 
-/* What takes longer waits for a time, or for the CPU, which who polls would keep from it. */
-static void rest(struct contract_side *side, int polled)
-{
-  const struct timespec pause = {.tv_nsec = PAUSE_NS};
-
-  if (polled > 0)
-    side->in_vain_since = 0;
-  else if (side->in_vain_since == 0)
-    side->in_vain_since = contract_now_ns();
-  else if (contract_now_ns() - side->in_vain_since > RESTLESS_NS)
-    nanosleep(&pause, NULL);
-}
-
 int contract_poll(struct contract_side *side)
 {
   make_room(side);
@@ -404,7 +388,6 @@ int contract_poll(struct contract_side *side)
   for (uint32_t i = side->logged; i < side->logged + (uint32_t)n; i++)
     check_polled(side, &side->log[i]);
   side->logged += (uint32_t)n;
-  rest(side, n);
   return n;
 }
 

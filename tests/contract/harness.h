@@ -105,7 +105,6 @@ struct contract_side {
   /* What poll has given and nobody has taken. */
   struct pst_completion *log;
   uint32_t logged;
-  uint64_t in_vain_since; /* polls that gave nothing; 0: the last gave something */
   uint32_t log_room;
   struct contract_posted posted[CONTRACT_ENDPOINTS];
   uint32_t posts;

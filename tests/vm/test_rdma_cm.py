@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""verbs_rc by `connection: rdma_cm` between two machines: what it does by exchange, on bad wires a
-part of it, and what only the kernel's connection manager can do or refuse."""
+"""verbs_rc by `connection: rdma_cm` between two machines: all that it does by exchange, and what
+only the kernel's connection manager can do or refuse."""
 import signal
 
 import guests
@@ -9,20 +9,10 @@ import test_verbs_rc
 from guests import main, tcp_listener
 
 PORT = 20049
-# How a connection came to be says little of how its data are sent again.
-ON_BAD_WIRES_BY_EXCHANGE = {
-    "test_a_stream_of_sends",
-    "test_a_stream_over_several_queue_pairs",
-    "test_files_and_regions_are_served",
-}
 
 
 class RdmaCm(test_verbs_rc.VerbsRc):
     OPTIONS = {"connection": "rdma_cm"}
-
-    def on_bad_wires(self, attempt):
-        if self._testMethodName not in ON_BAD_WIRES_BY_EXCHANGE:
-            super().on_bad_wires(attempt)
 
     def assert_nothing_left(self):
         super().assert_nothing_left()
