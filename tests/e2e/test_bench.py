@@ -460,14 +460,17 @@ class Bench(Case):
         self.assert_nothing_left()
 
     def test_a_server_outlives_its_clients(self):
-        server = self.server()
+        server = self.server("-v")
+        lines = server.lines["stderr"]
         for number, arguments in enumerate(self.kinds()):
             client = self.start_long(*arguments, f"127.0.0.1:{self.port}")
-            if number % 2:  # it measures, by then
-                time.sleep(0.4)
+            if number % 2:  # it has connected what is measured, too
+                wait_until(lambda: sum(f"pid {client.pid}," in line and " is here" in line for line in lines) > 1, 20,
+                           "a stream or a region is here")  # fmt: skip
             client.kill()
             goodbye = server.wait_line(rf"\(pid {client.pid}\) has gone without a goodbye(.*)$")
-            told = [line for line in server.lines["stderr"] if re.search(rf"lost the .*pid {client.pid}, .*killed", line)]
+            said = rf"(error|bench): lost the .*pid {client.pid}, .*killed"  # but for what -v adds
+            told = [line for line in lines if re.search(said, line)]
             self.assertEqual(goodbye[1], "" if told else ": it was killed or crashed", told)
         result, _ = self.bench("--size", "64", f"127.0.0.1:{self.port}")
         self.assert_rows(result, [64])
