@@ -19,7 +19,7 @@ void json_put_number(struct json_object *object, const char *key, double value);
 void json_put_share(struct json_object *object, const char *key, double share);
 void json_put_null(struct json_object *object, const char *key);
 
-/* Makes each number that is 0 null: of what was ended before anyone looked. object may be NULL. */
+/* Makes each number of the object that is 0 null: nobody has counted. object may be NULL. */
 void json_put_uncounted(struct json_object *object);
 
 /* A distribution; count 0: null. */

@@ -137,9 +137,9 @@ static bool is_planted(char *where, const struct stat *fifo)
 
   if (!S_ISFIFO(fifo->st_mode) || fifo->st_uid == geteuid() || where[0] != '/')
     return false;
-  return stat(dirname(where), &folder) < 0 ||
-         ((folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0 &&
-          fifo->st_uid != folder.st_uid);
+  /* Where this user cannot look, the FIFO was opened by who started the program. */
+  return stat(dirname(where), &folder) == 0 && (folder.st_mode & S_ISVTX) != 0 &&
+         (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0 && fifo->st_uid != folder.st_uid;
 }
 
 static int refuse_planted(const char *what, const char *path, const struct stat *fifo,

@@ -385,7 +385,7 @@ static void begin_result(struct bench *bench)
   json_object_object_add(bench->result, "rows", bench->rows);
 }
 
-/* Where both ends are is being found out. */
+/* Without what open_both() finds out, on another thread. */
 static void add_interrupted(void *context, struct json_object *result)
 {
   const struct bench *bench = context;

@@ -194,6 +194,15 @@ void copy_fail(struct copy *copy, enum copy_end end, const char *name, int code,
   va_end(args);
 }
 
+/* All of the copy fails, for what has been said. */
+static int fail_all(struct copy *copy, int exit_status, int code, const char *where, char *what)
+{
+  list(copy, exit_status, code, where, what);
+  copy->error.code = code;
+  copy->error.exit_status = exit_status;
+  return code;
+}
+
 int copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
 {
   char what[2048];
@@ -203,10 +212,7 @@ int copy_wrong(struct copy *copy, const char *where, int code, const char *forma
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
   notice_error_at(where, "%s", what);
-  list(copy, PST_EXIT_USAGE, code, where, what);
-  copy->error.code = code;
-  copy->error.exit_status = PST_EXIT_USAGE;
-  return code;
+  return fail_all(copy, PST_EXIT_USAGE, code, where, what);
 }
 
 int copy_cut_short(struct copy *copy, int code, const char *cause)
@@ -215,10 +221,7 @@ int copy_cut_short(struct copy *copy, int code, const char *cause)
 
   snprintf(what, sizeof what, "%s; --resume goes on with it", cause);
   notice_error_at(copy->cut_where, "%s: %s", copy->cut_where, what);
-  list(copy, PST_EXIT_FAILED, code, copy->cut_where, what);
-  copy->error.code = code;
-  copy->error.exit_status = PST_EXIT_FAILED;
-  return code;
+  return fail_all(copy, PST_EXIT_FAILED, code, copy->cut_where, what);
 }
 
 void transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)

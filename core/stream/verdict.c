@@ -95,7 +95,7 @@ int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver
       best = i;
   double most = candidates[best] > 1 ? 1 : candidates[best];
   double out = verdict_starved_share(sender), in = verdict_starved_share(receiver);
-  /* A source and a rate hold the sender back, whatever the receiver has. */
+  /* A source or a rate that takes most of the time is the limit, whatever the receiver lacks. */
   bool is_senders = best == PST_STAGE_SOURCE || best == PST_STAGE_RATE;
   double starved = out > in || (is_senders && most >= MOSTLY) ? out : in;
   if (most < VERDICT_LEAST)

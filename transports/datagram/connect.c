@@ -180,9 +180,11 @@ static void take_hosts(const struct dg_endpoint *endpoint, const struct dg_reach
   PST_STATIC_ASSERT(DG_FLOW_HOSTS_MAX == DG_ADDRESSES_MAX + 1, "and the loopback one");
   params->address_locks = true;
   if (blob->count == 0 || blob->count == DG_ADDRESSES_MAX) {
-    DG_TELL(endpoint, PST_LOG_INFO,
-            "the sender's host names none of its addresses, or has more than it can name: any may "
-            "be the sender's; give it a `device` to name one");
+    if (!params->address_is_fixed)
+      DG_TELL(endpoint, PST_LOG_INFO,
+              "the sender's host has named %s of its addresses: datagrams are taken from any; "
+              "give the sender a `device`, which names one",
+              blob->count == 0 ? "none" : "only some");
     return;
   }
   params->host_count = blob->count;

@@ -10,8 +10,8 @@
 #include "send.h"
 #include "udp.h"
 
-#define MARGIN_NS                                                                                  \
-  100000u /* from post() to etf's queue, where no message has been too late for it */
+/* From post() to etf's queue: at least, and at most where messages have been too late for it. */
+#define MARGIN_NS 100000u
 #define MARGIN_MAX_NS 50000000u
 /* The kernel keeps some 90 errors for a socket, and no send() fails for those of times. */
 #define LOOK_NS 1000000u
