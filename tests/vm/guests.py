@@ -11,6 +11,7 @@ import platform
 import shutil
 import socket
 import tempfile
+import time
 import unittest
 
 import image
@@ -172,9 +173,16 @@ class Case(unittest.TestCase):
             return len(result.failures) + len(result.errors) if result else 0
 
         before = bad()
+        wall, cpu = time.monotonic(), self._cpu_seconds()
         super().run(result)
+        wall, cpu = time.monotonic() - wall, self._cpu_seconds() - cpu
+        print(f"{wall:8.1f} {cpu:8.1f}  {self.id()}", flush=True)
         if bad() > before:
             type(self).failed = True
+
+    def _cpu_seconds(self):
+        """Of its guests, boots included."""
+        return sum(guest.cpu_seconds() for guest in self.guests.alive()) if self.guests else 0.0
 
     @classmethod
     def tearDownClass(cls):

@@ -2,6 +2,7 @@
 """One emulated machine, and the jobs that run in it."""
 import contextlib
 import json
+import os
 import pathlib
 import re
 import signal
@@ -207,6 +208,11 @@ class Guest:
         texts = [self.log.with_name(f"{self.name}.qemu.log"), self.log]
         lines = [line for path in texts if path.exists() for line in path.read_text(errors="replace").splitlines()]
         return "\n".join(lines[-count:])
+
+    def cpu_seconds(self):
+        """Its host's, that it has used."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def complaint(self):
         """Where the kernel says that something in it went wrong; None."""
