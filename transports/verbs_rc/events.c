@@ -91,16 +91,21 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
   }
 }
 
-void rc_events(struct pst_device *device)
+void rc_take_events(struct pst_device *device)
 {
   struct ibv_async_event event;
 
   /* Destroying a queue pair waits for its events' acknowledgement: its endpoint is there. */
-  pthread_mutex_lock(&device->events);
   while (ibv_get_async_event(device->open.context, &event) == 0) {
     take_event(device, &event);
     ibv_ack_async_event(&event);
   }
+}
+
+void rc_events(struct pst_device *device)
+{
+  pthread_mutex_lock(&device->events);
+  rc_take_events(device);
   pthread_mutex_unlock(&device->events);
 }
 

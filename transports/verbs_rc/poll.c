@@ -501,7 +501,7 @@ int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   worker->calls += out.room == max ? IDLE_POLL : 1;
   if (woken || worker->calls >= POLLS_BETWEEN_LOOKS) {
     worker->calls = 0;
-    rc_look(worker);
+    rc_look(worker, woken);
   }
   return (int)(max - out.room);
 }

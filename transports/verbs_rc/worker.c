@@ -9,6 +9,14 @@
 
 #include "rc.h"
 
+/* While polled, a worker reads the device's events a millisecond after any worker did. It walks over
+ * its endpoints where something is due, at most once a millisecond, and otherwise each 10 ms. It
+ * does both in each 256th look, whatever the clock says. */
+#define EVENTS_NS UINT64_C(1000000)
+#define DUE_NS UINT64_C(1000000)
+#define WALK_NS UINT64_C(10000000)
+#define LOOKS_BETWEEN_ALL 256u
+
 /* `pins`: the call has memory pinned. */
 static int refuse(const struct pst_device *device, const char *call, bool pins)
 {
@@ -79,7 +87,12 @@ static void leave(struct pst_worker *worker)
 
 static int create_cq(struct pst_worker *worker, uint32_t room)
 {
-  worker->cq = ibv_create_cq(worker->device->open.context, (int)room, NULL, worker->channel, 0);
+  struct ibv_context *context = worker->device->open.context;
+  /* Interrupts of workers that sleep go to different CPUs, as the device's vectors do. */
+  const int vectors = context->num_comp_vectors > 0 ? context->num_comp_vectors : 1;
+
+  worker->cq = ibv_create_cq(context, (int)room, NULL, worker->channel,
+                             (int)(worker->index % (uint32_t)vectors));
   return worker->cq ? 0 : refuse(worker->device, "ibv_create_cq", true);
 }
 
@@ -107,6 +120,7 @@ int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
   if (!made)
     return -ENOMEM;
   made->device = device;
+  made->index = index;
   made->epoll_fd = made->timer_fd = made->wake_fd = -1;
   made->soonest_ns = made->timer_ns = RC_NEVER;
   int rc = open_descriptors(made);
@@ -264,7 +278,7 @@ int rc_arm(struct pst_worker *worker)
   worker->wc_at = 0;
   worker->wc_count = n > 0 ? (uint32_t)n : 0;
   worker->empties += n == 0;
-  rc_look(worker);
+  rc_look(worker, true);
   if (has_work(worker))
     return -EAGAIN;
   set_timer(worker);
@@ -390,16 +404,41 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
   }
 }
 
-void rc_look(struct pst_worker *worker)
+/* A system call, and a lock that all workers share: a worker that finds the lock taken leaves the
+ * events to its holder. */
+static void look_at_events(struct pst_device *device, uint64_t now_ns, bool is_turn)
 {
-  uint64_t now = rc_now_ns(worker->device);
+  const uint64_t last_ns = atomic_load_explicit(&device->events_ns, memory_order_relaxed);
+
+  if ((!is_turn && now_ns - last_ns < EVENTS_NS) || pthread_mutex_trylock(&device->events) != 0)
+    return;
+  atomic_store_explicit(&device->events_ns, now_ns, memory_order_relaxed);
+  rc_take_events(device);
+  pthread_mutex_unlock(&device->events);
+}
+
+static bool is_walk_due(const struct pst_worker *worker, uint64_t now_ns)
+{
+  return now_ns - worker->walked_ns >= (now_ns < worker->soonest_ns ? WALK_NS : DUE_NS);
+}
+
+void rc_look(struct pst_worker *worker, bool at_all)
+{
+  const uint64_t now = rc_now_ns(worker->device);
+  const bool is_turn = ++worker->looks % LOOKS_BETWEEN_ALL == 0;
 
   worker->has_all = worker->empties != worker->empties_seen;
   worker->empties_seen = worker->empties;
-  rc_events(worker->device);
+  if (at_all)
+    rc_events(worker->device);
+  else
+    look_at_events(worker->device, now, is_turn);
   if (worker->cm)
     worker->device->cm->events(worker);
   look_at_device(worker);
+  if (!at_all && !is_turn && !is_walk_due(worker, now))
+    return;
+  worker->walked_ns = now;
   worker->soonest_ns = RC_NEVER;
   for (uint32_t i = 0; i < worker->endpoints.room; i++)
     if (worker->endpoints.all[i].at)

@@ -88,6 +88,7 @@ struct pst_worker {
   struct ibv_comp_channel *channel;
   struct rc_cm_worker *cm; /* NULL: connections are not rdma_cm's */
   struct ibv_cq *cq;
+  uint32_t index;
   uint32_t cq_used; /* completions that there may be at a time */
   int epoll_fd;
   int timer_fd;
@@ -114,6 +115,8 @@ struct pst_worker {
   uint64_t empties_seen; /* by the last look at the clock */
   uint32_t calls;        /* of poll since the clock was looked at */
   uint64_t soonest_ns;   /* when something is due, at the earliest */
+  uint64_t walked_ns;    /* when all endpoints were looked at */
+  uint32_t looks;        /* at the clock */
   uint64_t timer_ns;     /* what the timer is set to */
   uint32_t events_unacked;
   bool has_all; /* since the look before: else what seems late may lie in the completion queue */
@@ -141,11 +144,14 @@ void rc_notify(struct pst_worker *worker);
 void rc_disarm(struct pst_worker *worker);
 /* What other threads have left: deferred works that are through, the device's events. */
 void rc_take_notices(struct pst_worker *worker);
-/* At the clock, and at what is due by it. */
-void rc_look(struct pst_worker *worker);
+/* At the clock, and at what is due by it; `at_all`: at the device's events and each endpoint, too,
+ * as before and after a sleep. */
+void rc_look(struct pst_worker *worker, bool at_all);
 
 /* events.c: asynchronous events of the device. */
 void rc_events(struct pst_device *device);
+/* The caller holds device->events. */
+void rc_take_events(struct pst_device *device);
 /* One of them in words. */
 void rc_event_text(int event, char *text, size_t size);
 
