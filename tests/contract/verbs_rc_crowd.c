@@ -11,8 +11,9 @@
 #include "harness.h"
 
 #define BATCH 32u
-#define POLLS 64u /* of each end, a batch: most of them find nothing, as a worker's do that spins  \
-                   */
+#define POLLS                                                                                      \
+  64u /* of each end, a batch: most of them find nothing, as a worker's do that spins              \
+       */
 
 static struct contract_variant variant = {.name = "crowd", .options = "device=mlx5_0"};
 static const struct contract_params params = {

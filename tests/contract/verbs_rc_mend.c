@@ -335,6 +335,7 @@ static void rdma_cm_ends_by_a_hello_that_fails(void **state)
         -ECONNRESET);
     assert_int_equal(contract_complaints(), 1);
     assert_non_null(strstr(contract_complaint(), "IBV_WC_RETRY_EXC_ERR"));
+    assert_non_null(strstr(contract_complaint(), "the peer has not answered for some "));
     stream_leave(sender, PST_CLOSE_ABORT, contract_deadline_ns);
     contract_await(receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
     simulated_ctl("clear");

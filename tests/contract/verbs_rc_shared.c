@@ -285,7 +285,7 @@ int main(int argc, char **argv)
   }
   char device[64];
   snprintf(device, sizeof(device), "device=%s", argv[3]);
-  const char *const options[] = {device, NULL};
+  const char *const options[] = {device, "timeout=14", "retry_cnt=6", NULL};
   for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
     variants[i].plugin = argv[1];
     variants[i].option_list = options;

@@ -3,7 +3,18 @@
 
 #include "path.h"
 
-void vb_path_read(const struct pst_host *host, const struct pst_options *options,
+#define SOFT_TIMEOUT 14u
+#define SOFT_RETRY_CNT 6u
+
+static uint32_t read_one(const struct pst_host *host, const struct pst_options *options,
+                         const char *name, bool is_soft, uint32_t soft)
+{
+  return is_soft && !host->option_is_set(options, name)
+             ? soft
+             : (uint32_t)host->option_uint(options, name);
+}
+
+void vb_path_read(const struct pst_host *host, const struct pst_options *options, bool is_soft,
                   struct vb_path *path)
 {
   *path = (struct vb_path){
@@ -13,8 +24,8 @@ void vb_path_read(const struct pst_host *host, const struct pst_options *options
       .traffic_class = (uint32_t)host->option_uint(options, "traffic_class"),
       .hop_limit = (uint32_t)host->option_uint(options, "hop_limit"),
       .mtu = (uint32_t)host->option_uint(options, "mtu"),
-      .timeout = (uint32_t)host->option_uint(options, "timeout"),
-      .retry_cnt = (uint32_t)host->option_uint(options, "retry_cnt"),
+      .timeout = read_one(host, options, "timeout", is_soft, SOFT_TIMEOUT),
+      .retry_cnt = read_one(host, options, "retry_cnt", is_soft, SOFT_RETRY_CNT),
       .rnr_retry = (uint32_t)host->option_uint(options, "rnr_retry"),
       .min_rnr_timer = (uint32_t)host->option_uint(options, "min_rnr_timer"),
   };

@@ -35,7 +35,9 @@ struct vb_peer {
   uint16_t lid;
 };
 
-void vb_path_read(const struct pst_host *host, const struct pst_options *options,
+/* soft-RoCE has a timeout and a retry_cnt of its own where the user sets none: 7 retries are
+ * endless there. */
+void vb_path_read(const struct pst_host *host, const struct pst_options *options, bool is_soft,
                   struct vb_path *path);
 uint32_t vb_mtu_bytes(enum ibv_mtu mtu);
 /* The largest of at most so many bytes; 256 at least. */

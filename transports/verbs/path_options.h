@@ -41,19 +41,22 @@
           .max = 65535,                                                                            \
       },                                                                                           \
       {                                                                                            \
-          VB_OPTION("timeout", UINT, "14"),                                                        \
-          .help = "How long the device waits for an answer before it sends again: 4.096 us times " \
-                  "2 to the power of this; 14: 67 ms, 16: 268 ms, 18: 1.07 s. Devices may round "  \
-                  "up. A peer that answers no more is noticed after timeout times "                \
-                  "(retry_cnt + 1): half a second by default. Connecting by exchange may take "    \
-                  "one, if the first hello comes before the other end is set up.",                 \
+          VB_OPTION("timeout", UINT, "17"),                                                        \
+          .help = "How long the device waits for an answer before it sends again: "                \
+                  "4.096 us times 2 to the power of this; 14: 67 ms, 17: 537 ms, 18: "             \
+                  "1.07 s. Devices may take up to four times as long. A peer that "                \
+                  "answers no more is noticed after timeout times (retry_cnt + 1): "               \
+                  "4.3 s by default, longer than a link takes to retrain or a switch "             \
+                  "to fail over. soft-RoCE has 14 unless this is set. Connecting by "              \
+                  "exchange may take one, if the first hello comes before the other "              \
+                  "end is set up.",                                                                \
           .min = 1,                                                                                \
           .max = 31,                                                                               \
       },                                                                                           \
       {                                                                                            \
-          VB_OPTION("retry_cnt", UINT, "6"),                                                       \
-          .help = "How often the device sends again; 6: 7 tries in all. soft-RoCE tries for ever " \
-                  "with 7.",                                                                       \
+          VB_OPTION("retry_cnt", UINT, "7"),                                                       \
+          .help = "How often the device sends again; 7: 8 tries in all. soft-RoCE "                \
+                  "tries for ever with 7, and has 6 unless this is set.",                          \
           .max = 7,                                                                                \
       },                                                                                           \
       {                                                                                            \

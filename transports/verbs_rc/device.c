@@ -31,7 +31,7 @@ static int check_pkey(const struct pst_device *device, const struct ibv_port_att
   return -ENODEV;
 }
 
-static int read_device(struct pst_device *device)
+static int read_device(struct pst_device *device, const struct pst_options *options)
 {
   struct vb_open *open = &device->open;
   struct ibv_port_attr port;
@@ -40,6 +40,8 @@ static int read_device(struct pst_device *device)
     return refuse(device, "ibv_query_device");
   if ((errno = ibv_query_port(open->context, (uint8_t)open->port->number, &port)) != 0)
     return refuse(device, "ibv_query_port");
+  device->is_soft = device->attr.vendor_id == SOFT_ROCE_VENDOR;
+  vb_path_read(device->host, options, device->is_soft, &device->path);
   int rc = check_pkey(device, &port);
   if (rc < 0)
     return rc;
@@ -63,7 +65,6 @@ static int read_device(struct pst_device *device)
                  ? device->attr.max_sge_rd
                  : device->attr.max_sge;
   device->pieces_max = rc_smaller((uint64_t)sges, RC_PIECES_MAX);
-  device->is_soft = device->attr.vendor_id == SOFT_ROCE_VENDOR;
   snprintf(device->carrier, sizeof(device->carrier), "%s", device->is_soft ? "soft-roce" : "rdma");
   snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
            open->context->device->ibdev_path, open->port->number);
@@ -76,7 +77,6 @@ static void read_options(struct pst_device *device, const struct pst_options *op
 {
   const struct pst_host *host = device->host;
 
-  vb_path_read(host, options, &device->path);
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
   if (host->option_uint(options, "relaxed_ordering"))
     device->relaxed = IBV_ACCESS_RELAXED_ORDERING;
@@ -115,7 +115,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
   if (rc == 0 && made->cm)
     rc = made->cm->check(made);
   if (rc == 0)
-    rc = read_device(made);
+    rc = read_device(made, in.options);
   if (rc == 0)
     rc = rc_domain_open(&made->own, made, 0);
   if (rc < 0) {

@@ -126,6 +126,21 @@ static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *wh
   return true;
 }
 
+void rc_wc_text(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, char *text,
+                size_t size)
+{
+  const struct vb_path *path = &endpoint->device->path;
+
+  vb_wc_text((int)wc->status, wc->vendor_err, text, size);
+  const size_t used = strlen(text);
+  if (wc->status == IBV_WC_RETRY_EXC_ERR && endpoint->heard_ns)
+    snprintf(text + used, size - used,
+             "; the peer has not answered for some %.1f s (`timeout: %u` and `retry_cnt: %u` are "
+             "%.2f s, which a device may make up to four times as long)",
+             (double)(rc_now_ns(endpoint->device) - endpoint->heard_ns) / 1e9, path->timeout,
+             path->retry_cnt, (double)vb_silence_ns(path) / 1e9);
+}
+
 bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   const struct vb_status *status = vb_wc_status((int)wc->status);
@@ -133,7 +148,7 @@ bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 
   if (!can_be_had_again(endpoint, status->error))
     return false;
-  vb_wc_text((int)wc->status, wc->vendor_err, text, sizeof(text));
+  rc_wc_text(endpoint, wc, text, sizeof(text));
   return begin_anew(endpoint, status->error, text);
 }
 

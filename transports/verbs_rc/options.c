@@ -57,7 +57,7 @@ static const struct pst_option options[] = {
     {
         VB_OPTION("keepalive", DURATION, "1 s"),
         .help = "How long a connection may be silent before it is probed. A peer that is gone is "
-                "noticed after keepalive + timeout * (retry_cnt + 1), 1.5 s by default, though "
+                "noticed after keepalive + timeout * (retry_cnt + 1), 5.3 s by default, though "
                 "nothing is sent to it. 0: no probes.",
     },
     {

@@ -35,7 +35,7 @@ static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   const struct vb_status *status = vb_wc_status((int)wc->status);
   char text[1024];
 
-  vb_wc_text((int)wc->status, wc->vendor_err, text, sizeof(text));
+  rc_wc_text(endpoint, wc, text, sizeof(text));
   rc_fail(endpoint, status->error, text);
 }
 

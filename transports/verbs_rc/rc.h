@@ -77,7 +77,10 @@ void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *lane);
 /* Of the two ends. */
 bool rc_says_hello(const struct pst_endpoint *endpoint);
 
-/* fail.c. True: it is tried to have the connection again, and has not failed. */
+/* fail.c. A failed completion in words. */
+void rc_wc_text(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, char *text,
+                size_t size);
+/* True: it is tried to have the connection again, and has not failed. */
 bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
 void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns);
 /* The next try is then. */

@@ -142,6 +142,11 @@ static void settle(struct sim_qp *qp, const struct sim_outcome *outcome)
   }
 }
 
+static bool tries_for_ever(const struct sim_qp *qp)
+{
+  return qp->attr.retry_cnt == 7 && sim_fab_device(qp->qp.context)->caps.retries_for_ever;
+}
+
 /* True if the request at `next` may be tried now. */
 static bool due(struct sim_qp *qp, struct sim_slot *slot)
 {
@@ -155,7 +160,7 @@ static bool due(struct sim_qp *qp, struct sim_slot *slot)
   if (!sq->timed)
     return true;
   sq->timed = false;
-  if (sq->retries >= qp->attr.retry_cnt) {
+  if (sq->retries >= qp->attr.retry_cnt && !tries_for_ever(qp)) {
     fail(qp, IBV_WC_RETRY_EXC_ERR);
     return false;
   }

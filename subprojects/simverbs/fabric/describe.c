@@ -37,6 +37,7 @@ void fab_caps_default(struct fab_caps *caps, enum fab_vendor vendor)
       .log_max_errored = 4,
       .resize_cq = 1,
       .last_wqe = 1,
+      .retries_for_ever = !is_mlx5,
       .atomic_cap = IBV_ATOMIC_HCA,
       .gives_sends = UINT32_MAX,
       .gives_receives = UINT32_MAX,

@@ -106,9 +106,10 @@ struct fab_caps {
   uint32_t wqe_blocks; /* of 64 bytes, that a send queue has at most, as on mlx5; 0: by requests */
   uint8_t scatter_to_cqe; /* SENDs of up to so many bytes come in the completion; 0: none */
   uint8_t dmabuf, dc, log_max_streams, log_max_errored;
-  uint8_t late_writes; /* WRITEs are placed after their acknowledgement, not in their order */
-  uint8_t resize_cq;   /* ibv_resize_cq is there */
-  uint8_t last_wqe;    /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
+  uint8_t late_writes;      /* WRITEs are placed after their acknowledgement, not in their order */
+  uint8_t resize_cq;        /* ibv_resize_cq is there */
+  uint8_t last_wqe;         /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
+  uint8_t retries_for_ever; /* a retry_cnt of 7 does not run out */
   uint8_t atomic_cap; /* enum ibv_atomic_cap; NONE: atomics are refused, here and by who is asked */
   /* What is made of the sizes asked for: those of a queue pair and of a shared receive queue are
    * rounded up to powers of two; and never more than these are given, whatever was asked for. */

@@ -59,11 +59,42 @@ static void test_receives_come_back_before_sends(void **state)
   pair_close(&pair);
 }
 
+/* 8 tries of 8 us each would be over long before the peer is there. */
+static void test_seven_retries_are_endless(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_qp_attr attr;
+  struct ibv_sge sge;
+  wish.timeout = 1;
+  wish.retry_cnt = 7;
+  pair_make(&pair, &wish);
+  for (int i = 0; i < 2; i++) {
+    const int mask = to_init(&pair, &attr);
+    modify(i ? pair.b.qp : pair.a.qp, &attr, mask);
+  }
+  int mask = to_rtr(&pair, &pair.b, &attr);
+  modify(pair.a.qp, &attr, mask);
+  mask = to_rts(&pair, &attr);
+  modify(pair.a.qp, &attr, mask);
+  struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
+  assert_int_equal(post(pair.a.qp, &wr), 0);
+  for (int i = 0; i < 20000; i++)
+    no_wc(pair.a.cq);
+  assert_int_equal(state_of(pair.a.qp), IBV_QPS_RTS);
+  mask = to_rtr(&pair, &pair.a, &attr);
+  modify(pair.b.qp, &attr, mask);
+  expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+  pair_close(&pair);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vendor),
       cmocka_unit_test(test_receives_come_back_before_sends),
+      cmocka_unit_test(test_seven_retries_are_endless),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -29,6 +29,41 @@ static void times(void **state)
   assert_int_equal(vb_silence_ns(&path), 7 * UINT64_C(67108864));
 }
 
+static bool is_set;
+
+static uint64_t option_uint(const struct pst_options *options, const char *name)
+{
+  (void)options;
+  return strcmp(name, "timeout") == 0 ? 17 : strcmp(name, "retry_cnt") == 0 ? 7 : 0;
+}
+
+static int option_is_set(const struct pst_options *options, const char *name)
+{
+  (void)options;
+  (void)name;
+  return is_set;
+}
+
+/* On soft-RoCE 7 retries would never end. */
+static void defaults(void **state)
+{
+  (void)state;
+  const struct pst_host host = {.option_uint = option_uint, .option_is_set = option_is_set};
+  struct vb_path path;
+  is_set = false;
+  vb_path_read(&host, NULL, false, &path);
+  assert_int_equal(path.timeout, 17);
+  assert_int_equal(path.retry_cnt, 7);
+  assert_int_equal(vb_silence_ns(&path), UINT64_C(4294967296));
+  vb_path_read(&host, NULL, true, &path);
+  assert_int_equal(path.timeout, 14);
+  assert_int_equal(path.retry_cnt, 6);
+  is_set = true;
+  vb_path_read(&host, NULL, true, &path);
+  assert_int_equal(path.timeout, 17);
+  assert_int_equal(path.retry_cnt, 7);
+}
+
 static void address_vectors(void **state)
 {
   (void)state;
@@ -56,6 +91,6 @@ static void address_vectors(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(mtus), cmocka_unit_test(times),
-                                     cmocka_unit_test(address_vectors)};
+                                     cmocka_unit_test(defaults), cmocka_unit_test(address_vectors)};
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
