@@ -27,9 +27,25 @@ void *vb_pages_alloc(size_t bytes)
   return aligned_alloc(page, (bytes + page - 1) / page * page);
 }
 
+#ifdef IBV_ACCESS_OPTIONAL_RANGE
+#define WISHES IBV_ACCESS_RELAXED_ORDERING
+#else
+#define WISHES 0
+#endif
+
+/* A registration failed that may be made without its wishes. */
+static bool may_wish_less(int access)
+{
+  return (access & WISHES) && (errno == EINVAL || errno == EOPNOTSUPP);
+}
+
 struct ibv_mr *vb_pin(struct vb_mrs *mrs, void *address, size_t length, int access)
 {
-  return count(mrs, ibv_reg_mr(mrs->pd, address, length, access));
+  struct ibv_mr *made = ibv_reg_mr(mrs->pd, address, length, access);
+
+  if (!made && may_wish_less(access))
+    made = ibv_reg_mr(mrs->pd, address, length, access & ~WISHES);
+  return count(mrs, made);
 }
 
 void vb_unpin(struct vb_mrs *mrs, struct ibv_mr *mr)
@@ -119,16 +135,14 @@ static register_fd *find_register_fd(void)
   return found;
 }
 
-/* Relaxed ordering is a wish. */
 static struct ibv_mr *register_dmabuf(register_fd *call, struct ibv_pd *pd,
                                       const struct pst_export *from, uint64_t length,
                                       uint64_t address, int access)
 {
   struct ibv_mr *made = call(pd, from->offset, length, address, from->fd, access);
-#ifdef IBV_ACCESS_OPTIONAL_RANGE
-  if (!made && (access & IBV_ACCESS_RELAXED_ORDERING) && (errno == EINVAL || errno == EOPNOTSUPP))
-    made = call(pd, from->offset, length, address, from->fd, access & ~IBV_ACCESS_RELAXED_ORDERING);
-#endif
+
+  if (!made && may_wish_less(access))
+    made = call(pd, from->offset, length, address, from->fd, access & ~WISHES);
   return made;
 }
 

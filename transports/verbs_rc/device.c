@@ -78,8 +78,9 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   const struct pst_host *host = device->host;
 
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
-  if (host->option_uint(options, "relaxed_ordering"))
-    device->relaxed = IBV_ACCESS_RELAXED_ORDERING;
+  const uint64_t relaxed = host->option_uint(options, "relaxed_ordering");
+  device->relaxed = relaxed != RC_RELAXED_NEVER ? IBV_ACCESS_RELAXED_ORDERING : 0;
+  device->relaxed_offered = relaxed == RC_RELAXED_ALWAYS ? IBV_ACCESS_RELAXED_ORDERING : 0;
 #endif
   device->sends = strcmp(host->option_string(options, "operation"), "send") == 0;
   device->reconnect_ns = host->option_uint(options, "reconnect");
@@ -149,6 +150,12 @@ static bool is_ring_alone(uint32_t access)
   return access == (PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING);
 }
 
+int rc_relaxed(const struct pst_device *device, uint32_t access)
+{
+  return access & (PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC) ? device->relaxed_offered
+                                                                       : device->relaxed;
+}
+
 static int rights(const struct pst_device *device, uint32_t access)
 {
   const uint32_t writes =
@@ -157,7 +164,7 @@ static int rights(const struct pst_device *device, uint32_t access)
   if (is_ring_alone(access))
     return RC_RING_RIGHTS | device->relaxed;
   /* Else a ring has a registration of its own, which alone its peers can write to. */
-  return device->relaxed | (access & writes ? IBV_ACCESS_LOCAL_WRITE : 0) |
+  return rc_relaxed(device, access) | (access & writes ? IBV_ACCESS_LOCAL_WRITE : 0) |
          (access & PST_ACCESS_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0) |
          (access & PST_ACCESS_REMOTE_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) |
          (access & PST_ACCESS_REMOTE_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);

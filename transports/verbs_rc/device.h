@@ -79,7 +79,8 @@ struct pst_device {
   uint32_t message_max;
   uint32_t pieces_max;
   uint64_t capabilities;
-  int relaxed; /* IBV_ACCESS_RELAXED_ORDERING or 0 */
+  int relaxed;         /* IBV_ACCESS_RELAXED_ORDERING or 0: of what completions alone tell */
+  int relaxed_offered; /* likewise, of ranges that a peer may write to and poll */
   uint64_t keepalive_ns;
   uint64_t reconnect_ns;      /* 0: a connection that failed is over */
   const struct rc_cm_ops *cm; /* connections by rdma_cm; NULL: by exchange */

@@ -97,7 +97,7 @@ int rc_pin(struct rc_domain *domain, const char *label, const char *what, void *
 {
   char why[400];
 
-  *mr = vb_pin(&domain->mrs, at, bytes, IBV_ACCESS_LOCAL_WRITE);
+  *mr = vb_pin(&domain->mrs, at, bytes, IBV_ACCESS_LOCAL_WRITE | domain->device->relaxed);
   if (*mr)
     return 0;
   int rc = vb_call_error(errno);

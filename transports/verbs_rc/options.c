@@ -4,6 +4,8 @@
 #include "../verbs/path_options.h"
 
 static const char *const connection_choices[] = {"exchange", "rdma_cm", NULL};
+static const char *const relaxed_choices[] = {
+    [RC_RELAXED_AUTO] = "auto", [RC_RELAXED_NEVER] = "false", [RC_RELAXED_ALWAYS] = "true", NULL};
 static const char *const operation_choices[] = {"write", "send", NULL};
 
 static const struct pst_option options[] = {
@@ -49,10 +51,13 @@ static const struct pst_option options[] = {
         .max = 65535,
     },
     {
-        VB_OPTION("relaxed_ordering", BOOL, "false"),
+        VB_OPTION("relaxed_ordering", ENUM, "auto"),
         .help = "Let the device's writes into memory overtake one another "
-                "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. A message is "
-                "still reported only once all its bytes are there.",
+                "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. auto: in "
+                "rings and in memory that no peer writes to, of which completions tell; not in "
+                "ranges that are offered for WRITEs or atomics. true: there, too. false: nowhere. "
+                "A message is reported once all its bytes are there, in any case.",
+        .choices = relaxed_choices,
     },
     {
         VB_OPTION("keepalive", DURATION, "1 s"),

@@ -25,13 +25,13 @@ int rc_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *bl
   const struct ibv_mr *flush = mr->has_flush                         ? mr->flush.mr
                                : mr->access & PST_ACCESS_REMOTE_READ ? mr->verbs.mr
                                                                      : NULL;
-  struct packed packed = {
-      .address = htobe64(mr->verbs.address),
-      .length = htobe64(mr->length),
-      .rkey = htobe32(mr->verbs.mr->rkey),
-      .access = htobe32(mr->access & RC_REMOTE_ACCESS),
-      .flush_rkey = htobe32(flush ? flush->rkey : 0),
-      .flags = htobe32((flush ? HAS_FLUSH : 0) | (device->relaxed ? IS_RELAXED : 0))};
+  struct packed packed = {.address = htobe64(mr->verbs.address),
+                          .length = htobe64(mr->length),
+                          .rkey = htobe32(mr->verbs.mr->rkey),
+                          .access = htobe32(mr->access & RC_REMOTE_ACCESS),
+                          .flush_rkey = htobe32(flush ? flush->rkey : 0),
+                          .flags = htobe32((flush ? HAS_FLUSH : 0) |
+                                           (rc_relaxed(device, mr->access) ? IS_RELAXED : 0))};
 
   memcpy(packed.magic, magic, sizeof(magic));
   return mr->access & RC_REMOTE_ACCESS ? pst_blob_write(blob, &packed, sizeof(packed)) : -EACCES;
