@@ -50,6 +50,29 @@ static int open_slots(struct pst_ring *ring)
   return 0;
 }
 
+/* So long a receiver's pause may be that holds no sender up: an interrupt, a scheduling hiccup or a
+ * GPU's batch takes some 50 us, and credit waits until a quarter of the ring is back. */
+#define RING_US 100.0
+
+static void tell_short(const struct pst_ring *ring)
+{
+  const struct pst_device *device = ring->worker->device;
+  const struct pst_ring_params *in = &ring->params;
+  const uint32_t mbps = device->open.port->mbps;
+  const double slot_us = mbps ? (double)in->payload_max * 8 / mbps : RING_US;
+  uint32_t slots = in->slots;
+
+  if (slots * slot_us >= RING_US)
+    return;
+  while (slots * slot_us < RING_US && slots < RC_SLOTS_MAX)
+    slots *= 2;
+  RC_LOG(device, PST_LOG_DEBUG,
+         "a ring of %u slots of %llu bytes lasts %.1f us at the %g Gbit/s of %s: a receiver that "
+         "pauses for longer holds its senders up. `ring: %u` lasts %.0f us",
+         in->slots, (unsigned long long)in->payload_max, in->slots * slot_us, mbps / 1e3,
+         device->open.info->name, slots, slots * slot_us);
+}
+
 int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                  struct pst_path_info *path, struct pst_ring **ring)
 {
@@ -77,6 +100,7 @@ int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
     free(made);
     return rc;
   }
+  tell_short(made);
   *ring = made;
   return 0;
 }
