@@ -32,13 +32,13 @@ int rc_cm_worker_open(struct pst_worker *worker, uint32_t index)
   if (made->channel && fcntl(made->channel->fd, F_SETFL, O_NONBLOCK) == 0 &&
       epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, made->channel->fd, &event) == 0)
     return 0;
-  int rc = vb_call_error(errno);
+  const int code = errno;
   RC_LOG(device, PST_LOG_ERROR,
          "connection: rdma_cm: no channel to the kernel's connection manager: %s; load its module "
          "(`modprobe rdma_ucm`), hand /dev/infiniband/rdma_cm to the container, or take "
          "`connection: exchange`",
-         strerror(-rc));
-  return rc;
+         strerror(code));
+  return vb_call_error(code);
 }
 
 void rc_cm_worker_close(struct pst_worker *worker)

@@ -20,12 +20,12 @@ int rc_domain_open(struct rc_domain *domain, struct pst_device *device, uint64_t
   domain->number = number;
   domain->pd = ibv_alloc_pd(device->open.context);
   if (!domain->pd) {
-    int rc = vb_call_error(errno);
+    const int code = errno;
     RC_LOG(device, PST_LOG_ERROR,
            "%s: ibv_alloc_pd: %s; the device has at most %d protection domains for all processes "
            "(`ibv_devinfo -v`: max_pd; in use: `rdma resource`), and each peer takes one",
-           device->open.info->name, strerror(-rc), device->attr.max_pd);
-    return rc;
+           device->open.info->name, strerror(code), device->attr.max_pd);
+    return vb_call_error(code);
   }
   vb_mrs_open(&domain->mrs, domain->pd, device->attr.max_mr, &device->registrations);
   return 0;
@@ -100,11 +100,11 @@ int rc_pin(struct rc_domain *domain, const char *label, const char *what, void *
   *mr = vb_pin(&domain->mrs, at, bytes, IBV_ACCESS_LOCAL_WRITE | domain->device->relaxed);
   if (*mr)
     return 0;
-  int rc = vb_call_error(errno);
-  vb_mr_refusal(&domain->mrs, -rc, bytes, why, sizeof(why));
+  const int code = errno;
+  vb_mr_refusal(&domain->mrs, code, bytes, why, sizeof(why));
   RC_LOG(domain->device, PST_LOG_ERROR, "%s%sibv_reg_mr of %zu bytes for %s: %s: %s",
-         label ? label : "", label ? ": " : "", bytes, what, strerror(-rc), why);
-  return rc;
+         label ? label : "", label ? ": " : "", bytes, what, strerror(code), why);
+  return vb_call_error(code);
 }
 
 int rc_pages_open(struct rc_domain *domain, const char *label, const char *what, size_t bytes,

@@ -192,14 +192,14 @@ int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size,
   char memlock[160];
 
   if (!made) {
-    int rc = vb_call_error(errno);
+    const int code = errno;
     RC_LOG(device, PST_LOG_ERROR,
            "ibv_create_srq of %u receives: %s; the device has at most %d shared receive queues of "
            "%d (`ibv_devinfo -v`: max_srq, max_srq_wr), see `rdma resource`; leave out "
            "`srq`%s",
-           *size, strerror(-rc), device->attr.max_srq, device->attr.max_srq_wr,
-           vb_memlock_hint(-rc, memlock));
-    return rc;
+           *size, strerror(code), device->attr.max_srq, device->attr.max_srq_wr,
+           vb_memlock_hint(code, memlock));
+    return vb_call_error(code);
   }
   if (attr.attr.max_wr < least || attr.attr.max_sge < 1) {
     ibv_destroy_srq(made);
