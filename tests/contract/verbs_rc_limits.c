@@ -35,6 +35,9 @@ static struct contract_variant variants[] = {
     {.name = "1000 completions over two", .options = "device=full0,qps=2"},
     {.name = "adapter", .options = "device=mlx5_0"},
     {.name = "adapter by send", .options = "device=mlx5_0,operation=send"},
+    {.name = "empty P_Key", .options = "device=empty0"},
+    {.name = "limited member", .options = "device=limited0,timeout=1,retry_cnt=1"},
+    {.name = "no subnet manager", .options = "device=init0"},
     {.name = "one shared queue", .options = "device=srq0,srq=true"},
 };
 enum {
@@ -62,6 +65,9 @@ enum {
   FEW_CQES_TWO,
   ADAPTER,
   ADAPTER_SEND,
+  EMPTY_PKEY,
+  LIMITED,
+  NO_MANAGER,
   ONE_SRQ,
 };
 
@@ -323,6 +329,73 @@ static void less_than_is_needed_is_refused(void **state)
                                 "200 receives, of 1 pieces, where 200 receives are needed;");
 }
 
+/* EINVAL is not an option's fault, and so EIO to the host; it is still what the call said. */
+static void the_calls_own_error_is_told(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  open_side(ADAPTER, 0, &side);
+  simulated_ctl("refuse-registration host/mlx5_0 --error EINVAL");
+  contract_complaints();
+  assert_null(try_open(&side, 20, 3, -EIO));
+  assert_int_equal(contract_complaints(), 1);
+  assert_non_null(strstr(contract_complaint(), "ibv_reg_mr of "));
+  assert_non_null(strstr(contract_complaint(), "for credits: Invalid argument"));
+  simulated_ctl("clear");
+  contract_side_close(&side);
+}
+
+/* ---- What an InfiniBand subnet gives ----------------------------------------------------------
+ */
+
+static void an_empty_p_key_is_refused(void **state)
+{
+  (void)state;
+  const struct contract_variant *variant = &variants[EMPTY_PKEY];
+  struct contract_image image;
+  struct pst_device *device = NULL;
+  contract_image_open(variant, false, &image);
+  assert_int_equal(contract_device_try(variant, &image, true, false, &device), -ENODEV);
+  assert_int_equal(contract_complaints(), 1);
+  assert_non_null(strstr(contract_complaint(), "entry 0 of the port's P_Key table"));
+}
+
+/* Two of them do not hear each other: what is told is InfiniBand's. */
+static void limited_members_are_told_of_p_keys(void **state)
+{
+  (void)state;
+  struct contract_params brief = params;
+  struct pst_blob blob;
+  brief.timeout_ns = 100000000;
+  struct contract_pair *pair = contract_pair_open(&variants[LIMITED], &brief);
+  contract_address(&pair->receiver, 0, &blob);
+  assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
+  contract_address(&pair->sender, 0, &blob);
+  assert_int_equal(contract_connect(&pair->receiver, 0, &blob), 0);
+  contract_complaints();
+  contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_non_null(strstr(contract_complaint(), "`pkey_index`"));
+  assert_non_null(strstr(contract_complaint(), "sminfo"));
+  assert_null(strstr(contract_complaint(), "hop_limit"));
+  contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  contract_pair_close(pair);
+  contract_complaints();
+}
+
+static void a_port_that_waits_for_a_subnet_manager_says_so(void **state)
+{
+  (void)state;
+  const struct contract_variant *variant = &variants[NO_MANAGER];
+  struct contract_image image;
+  struct pst_device *device = NULL;
+  contract_image_open(variant, false, &image);
+  assert_int_equal(contract_device_try(variant, &image, true, false, &device), 0);
+  assert_int_equal(contract_complaints(), 1);
+  assert_non_null(strstr(contract_complaint(), "is not yet seen by a subnet manager"));
+  assert_non_null(strstr(contract_complaint(), "`sminfo`"));
+  image.ops->close(device);
+}
+
 /* READ and WRITE it has; memory for the others is refused in words. */
 static void atomics_that_a_device_lacks_are_refused(void **state)
 {
@@ -537,6 +610,10 @@ int main(int argc, char **argv)
       CONTRACT_CASE(nodes_send_credit_by_what_there_is),
       CONTRACT_CASE(a_pool_of_what_there_is_does),
       CONTRACT_CASE(less_than_is_needed_is_refused),
+      CONTRACT_CASE(the_calls_own_error_is_told),
+      CONTRACT_CASE(an_empty_p_key_is_refused),
+      CONTRACT_CASE(limited_members_are_told_of_p_keys),
+      CONTRACT_CASE(a_port_that_waits_for_a_subnet_manager_says_so),
       CONTRACT_CASE(atomics_that_a_device_lacks_are_refused),
       CONTRACT_CASE(as_many_peers_as_announced_open),
       CONTRACT_CASE(streams_count_queue_pairs_once),

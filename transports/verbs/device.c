@@ -222,10 +222,12 @@ static int open_match(const struct pst_host *host, const struct vb_device *devic
     return rc;
   }
   if (made.port->state != IBV_PORT_ACTIVE)
-    host->log(host, PST_LOG_WARN,
-              "%s port %u is not active: nothing arrives before it is; see `rdma link`, cable and "
-              "switch, `ip link set dev … up`",
-              info->name, made.port->number);
+    host->log(host, PST_LOG_WARN, "%s port %u is %s: nothing arrives before it is active; see %s",
+              info->name, made.port->number, vb_port_state(made.port),
+              made.port->is_ethernet ? "`rdma link`, cable and switch, `ip link set dev … up`"
+              : made.port->state == IBV_PORT_INIT
+                  ? "`sminfo`, and start one (`opensm`, or the switch's)"
+                  : "`ibstat`, cable and switch");
   *opened = made;
   return 0;
 }

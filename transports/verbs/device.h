@@ -57,6 +57,8 @@ int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint
              uint32_t netdev, struct vb_match *match, char *why, size_t size);
 /* As its name or its PCI address, with or without the domain. */
 bool vb_is_called(const struct vb_device *device, const char *name);
+/* "active", "down", "not active"; of InfiniBand in INIT, whom it waits for. */
+const char *vb_port_state(const struct vb_port *port);
 /* "port 1 active, Ethernet, 25 Gbit/s, 192.0.2.1 (RoCE v2)" */
 void vb_port_text(const struct vb_port *port, char *text, size_t size);
 /* Width times speed; codes as in struct ibv_port_attr. */

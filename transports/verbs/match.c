@@ -12,8 +12,8 @@ uint32_t vb_port_mbps(uint32_t width, uint32_t speed)
 {
   static const struct {
     uint32_t code, mbps;
-  } speeds[] = {{1, 2500},   {2, 5000},   {4, 10000},  {8, 10000},
-                {16, 14000}, {32, 25000}, {64, 50000}, {128, 100000}};
+  } speeds[] = {{1, 2500},   {2, 5000},   {4, 10000},    {8, 10000},   {16, 14000},
+                {32, 25000}, {64, 50000}, {128, 100000}, {256, 200000}};
   static const uint32_t lanes[] = {[1] = 1, [2] = 4, [4] = 8, [8] = 12, [16] = 2};
   uint32_t count = width <= 16 ? lanes[width] : 0;
 
@@ -21,6 +21,22 @@ uint32_t vb_port_mbps(uint32_t width, uint32_t speed)
     if (speeds[i].code == speed)
       return speeds[i].mbps * count;
   return 0;
+}
+
+/* An InfiniBand port whose cable works stays in INIT until a subnet manager has come by (IBTA 1.7,
+ * volume 1, 14.4). */
+const char *vb_port_state(const struct vb_port *port)
+{
+  switch (port->state) {
+  case IBV_PORT_ACTIVE:
+    return "active";
+  case IBV_PORT_DOWN:
+    return "down";
+  case IBV_PORT_INIT:
+    return port->is_ethernet ? "not active" : "not yet seen by a subnet manager";
+  default:
+    return "not active";
+  }
 }
 
 /* Of a port's addresses the best one, as the GID would be chosen. */
@@ -34,10 +50,7 @@ void vb_port_text(const struct vb_port *port, char *text, size_t size)
     vb_gid_print(&port->gids[at], gid);
   if (port->mbps)
     snprintf(rate, sizeof(rate), ", %g Gbit/s", port->mbps / 1000.0);
-  snprintf(text, size, "port %u %s, %s%s, %s", port->number,
-           port->state == IBV_PORT_ACTIVE ? "active"
-           : port->state == IBV_PORT_DOWN ? "down"
-                                          : "not active",
+  snprintf(text, size, "port %u %s, %s%s, %s", port->number, vb_port_state(port),
            port->is_ethernet ? "Ethernet" : "InfiniBand", rate, gid);
 }
 

@@ -177,9 +177,23 @@ static const char *vb_vendor_error(uint32_t vendor_err)
   return "";
 }
 
-void vb_wc_text(int status, uint32_t vendor_err, char *text, size_t size)
+/* Ethernet's reasons are none of InfiniBand's: it has no ARP, no VLANs and no hop limit within its
+ * subnet (IBTA 1.7, volume 1: 10.9.2 of P_Keys, 8.3 of LIDs, 13.5 of the subnet manager). */
+static const struct vb_status silence_on_infiniband = {
+    NAMED(IBV_WC_RETRY_EXC_ERR), "the peer did not answer, however often it was asked",
+    "packets do not reach it or their answers do not come back: P_Keys (two limited members do not "
+    "hear each other), service level, a LID or path that the subnet manager has changed, subnet "
+    "prefixes with no router between, MTU; or the peer's process or host is gone",
+    "`pkey_index` and both ports' pkeys in /sys/class/infiniband (0x7fff and the like, below "
+    "0x8000, are limited: one end has to be full); `service_level`; `sminfo`, and `ibtracert` "
+    "between both LIDs; both ends' GIDs (`-v` tells them); whether the peer runs; the port's "
+    "counters (`perfquery`)",
+    -ECONNRESET};
+
+void vb_wc_text(int status, uint32_t vendor_err, bool is_ethernet, char *text, size_t size)
 {
-  const struct vb_status *one = vb_wc_status(status);
+  const struct vb_status *one =
+      is_ethernet || status != IBV_WC_RETRY_EXC_ERR ? vb_wc_status(status) : &silence_on_infiniband;
   const char *vendor = vb_vendor_error(vendor_err);
 
   snprintf(text, size, "%s (%d; vendor code 0x%x%s%s): ", one->name, status, vendor_err,

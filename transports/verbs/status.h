@@ -4,6 +4,7 @@
 #ifndef VERBS_STATUS_H
 #define VERBS_STATUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,8 +24,9 @@ const struct vb_status *vb_status_find(const struct vb_status *table, int code);
 /* Never NULL. */
 const struct vb_status *vb_wc_status(int status);
 const struct vb_status *vb_event(int event);
-/* One line: name, code, vendor code, cause, reasons, checks. Always terminated. */
-void vb_wc_text(int status, uint32_t vendor_err, char *text, size_t size);
+/* One line: name, code, vendor code, cause, reasons, checks, by the port's link layer. Always
+ * terminated. */
+void vb_wc_text(int status, uint32_t vendor_err, bool is_ethernet, char *text, size_t size);
 
 /* cm_status.c: enum rdma_cm_event_type; the reason of a refusal, `status` of
  * RDMA_CM_EVENT_REJECTED, as a message of cause, usual reasons and checks. Never NULL. */

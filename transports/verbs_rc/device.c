@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices, what they allow, and registrations. */
+#include <endian.h>
 #include <stdio.h>
 
 #include "rc.h"
 
 #define SOFT_ROCE_VENDOR 0xffffffu
+#define PKEY_BASE 0x7fffu /* the partition */
+#define PKEY_FULL 0x8000u
 
 static int refuse(struct pst_device *device, const char *call)
 {
@@ -15,13 +18,39 @@ static int refuse(struct pst_device *device, const char *call)
   return vb_call_error(code);
 }
 
+/* On InfiniBand a subnet manager fills the table: an entry may be empty, or that of a limited
+ * member, which hears full ones alone. RoCE has the default partition. */
+static int check_membership(const struct pst_device *device)
+{
+  const struct vb_open *open = &device->open;
+  const unsigned index = device->path.pkey_index;
+  __be16 entry = 0;
+
+  if (open->port->is_ethernet || open->port->lid == 0 ||
+      ibv_query_pkey(open->context, (uint8_t)open->port->number, (int)index, &entry) != 0)
+    return 0;
+  const unsigned pkey = be16toh(entry);
+  if ((pkey & PKEY_BASE) == 0) {
+    RC_LOG(device, PST_LOG_ERROR,
+           "%s port %u: entry %u of the port's P_Key table (`pkey_index`) is empty: the subnet "
+           "manager has made the port no member there; see /sys/class/infiniband/%s/ports/%u/pkeys "
+           "and its partitions (`partitions.conf` of opensm)",
+           open->info->name, open->port->number, index, open->info->name, open->port->number);
+    return -ENODEV;
+  }
+  RC_LOG(device, PST_LOG_DEBUG, "%s port %u: P_Key 0x%04x, %s", open->info->name,
+         open->port->number, pkey,
+         pkey & PKEY_FULL ? "a full member" : "a limited member, which hears full ones alone");
+  return 0;
+}
+
 /* 0 is of every port, whatever a driver says of its table. */
 static int check_pkey(const struct pst_device *device, const struct ibv_port_attr *port)
 {
   const struct vb_open *open = &device->open;
 
   if (device->path.pkey_index == 0 || device->path.pkey_index < port->pkey_tbl_len)
-    return 0;
+    return check_membership(device);
   RC_LOG(
       device, PST_LOG_ERROR,
       "%s port %u: the port's P_Key table has no entry %u (`pkey_index`), but %u, from 0 on; see "

@@ -131,7 +131,7 @@ void rc_wc_text(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, ch
 {
   const struct vb_path *path = &endpoint->device->path;
 
-  vb_wc_text((int)wc->status, wc->vendor_err, text, size);
+  vb_wc_text((int)wc->status, wc->vendor_err, endpoint->own.is_ethernet, text, size);
   const size_t used = strlen(text);
   if (wc->status == IBV_WC_RETRY_EXC_ERR && endpoint->heard_ns)
     snprintf(text + used, size - used,

@@ -335,7 +335,8 @@ static void not_connected(struct pst_endpoint *endpoint)
   if (endpoint->cm && endpoint->device->cm->waits(endpoint, status, sizeof(status)))
     snprintf(why, sizeof(why), "the peer did not connect in time; by then: %s", status);
   else if (endpoint->hellos_lost) {
-    vb_wc_text(IBV_WC_RETRY_EXC_ERR, endpoint->hello_vendor, status, sizeof(status));
+    vb_wc_text(IBV_WC_RETRY_EXC_ERR, endpoint->hello_vendor, endpoint->own.is_ethernet, status,
+               sizeof(status));
     snprintf(why, sizeof(why), "the peer did not connect in time; %u hellos ended with %s",
              endpoint->hellos_lost, status);
   } else {
@@ -346,9 +347,13 @@ static void not_connected(struct pst_endpoint *endpoint)
                timeout, (double)again_ns / 1e9, (double)endpoint->timeout_ns / 1e9);
     snprintf(why, sizeof(why),
              "the peer was not heard in time: it never connected, or its packets do not reach this "
-             "end. Check: %s`hop_limit` and the hop limit of the routes (`ip route get`, both "
-             "ends); the GIDs; MTU; firewall (UDP port 4791); the peer's log",
-             status);
+             "end. Check: %s%s; the peer's log",
+             status,
+             endpoint->own.is_ethernet
+                 ? "`hop_limit` and the hop limit of the routes (`ip route get`, both ends); the "
+                   "GIDs; MTU; firewall (UDP port 4791)"
+                 : "both ports' P_Keys (`pkey_index`); `service_level`; `sminfo`, and `ibtracert` "
+                   "between both LIDs; MTU");
   }
   rc_fail(endpoint, -ETIMEDOUT, why);
 }

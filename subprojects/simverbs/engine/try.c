@@ -132,6 +132,14 @@ static bool types_agree(const struct sim_qp *qp, const struct ibv_ah_attr *ah,
   return gid_type(from, ah) == gid_type(fab_port_of(to->device, to->port), &to->ah);
 }
 
+/* Two members of one partition, of which one at least is full. */
+static bool partitions_agree(const struct sim_qp *qp, const struct fab_qp *to)
+{
+  const uint16_t from = fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num)->pkeys[0];
+  const uint16_t at = fab_port_of(to->device, to->port)->pkeys[0];
+  return !((from ^ at) & 0x7fff) && ((from | at) & 0x8000);
+}
+
 static uint32_t packets_of(uint32_t length, uint8_t mtu)
 {
   uint32_t bytes = 128u << mtu;
@@ -153,6 +161,8 @@ static enum fab_counter refused(struct sim_qp *qp, const struct sim_message *mes
     return FAB_LOST_QP_STATE;
   if (qp->kind != SIM_UD && !types_agree(qp, message->ah, to))
     return FAB_LOST_GID_TYPE;
+  if (!partitions_agree(qp, to))
+    return FAB_LOST_PKEY;
   switch (qp->kind) {
   case SIM_RC:
   case SIM_UC:

@@ -62,6 +62,7 @@ enum fab_counter {
   FAB_LOST_QP_STATE,
   FAB_LOST_PEER,
   FAB_LOST_PSN,
+  FAB_LOST_PKEY,
   FAB_LOST_KEY, /* DC access key, Q_Key */
   FAB_LOST_FAULT,
   FAB_LOST_DEAD,

@@ -23,6 +23,7 @@ const char *const fab_counter_names[FAB_COUNTERS] = {
     [FAB_LOST_QP_STATE] = "lost_qp_state",
     [FAB_LOST_PEER] = "lost_peer_mismatch",
     [FAB_LOST_PSN] = "lost_psn",
+    [FAB_LOST_PKEY] = "lost_pkey",
     [FAB_LOST_KEY] = "lost_key",
     [FAB_LOST_FAULT] = "lost_fault",
     [FAB_LOST_DEAD] = "lost_dead_process",

@@ -154,7 +154,9 @@ int sim_query_port(struct sim_context *context, unsigned port, struct ibv_port_a
     return EINVAL;
   bool ethernet = from->link_layer == IBV_LINK_LAYER_ETHERNET;
   *attr = (struct ibv_port_attr){
-      .state = from->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+      .state = !from->up               ? IBV_PORT_DOWN
+               : ethernet || from->lid ? IBV_PORT_ACTIVE
+                                       : IBV_PORT_INIT,
       .max_mtu = IBV_MTU_4096,
       .active_mtu = from->mtu,
       .gid_tbl_len = FAB_GIDS,

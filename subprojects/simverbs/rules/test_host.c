@@ -65,6 +65,7 @@ static void test_a_port_that_no_subnet_manager_has_seen(void **state)
   assert_non_null(context);
   assert_int_equal(ibv_query_port(context, 1, &port), 0);
   assert_int_equal(port.lid, 0);
+  assert_int_equal(port.state, IBV_PORT_INIT);
   assert_int_equal(ibv_close_device(context), 0);
 }
 

@@ -77,6 +77,7 @@ void rig_connect(struct rig_end *end, const struct rig_how *how, uint32_t qpn,
       .min_rnr_timer = how->min_rnr_timer,
       .ah_attr = {.is_global = 1,
                   .port_num = 1,
+                  .dlid = how->dlid,
                   .grh = {.dgid = *gid,
                           .sgid_index = how->gid_index ? how->gid_index : RIG_GID,
                           .hop_limit = how->hop_limit}}};
@@ -109,6 +110,7 @@ void rig_open(struct rig *rig, const struct rig_how *how)
   union ibv_gid gid_a = rig_gid(&rig->a), gid_b = rig_gid(&rig->b);
   struct rig_how back = *how;
   back.gid_index = how->peers_gid_index;
+  back.dlid = how->peers_dlid;
   rig_connect(&rig->b, &back, rig->a.qp->qp_num, &gid_a, PSN_B, PSN_A);
   rig_connect(&rig->a, how, how->wrong_qpn ? how->wrong_qpn : rig->b.qp->qp_num, &gid_b,
               PSN_A + how->wrong_psn, PSN_B);

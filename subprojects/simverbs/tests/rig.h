@@ -32,8 +32,9 @@ struct rig_how {
   uint8_t hop_limit;
   uint8_t gid_index; /* of the sender; 0: RIG_GID */
   uint8_t peers_gid_index;
-  enum ibv_mtu mtu; /* of both; 0: 1024 */
-  uint8_t timeout;  /* 0: 10, 4.2 ms */
+  uint16_t dlid, peers_dlid; /* InfiniBand: of the receiver, of the sender */
+  enum ibv_mtu mtu;          /* of both; 0: 1024 */
+  uint8_t timeout;           /* 0: 10, 4.2 ms */
   uint8_t retry_cnt;
   uint8_t rnr_retry;
   uint8_t min_rnr_timer;

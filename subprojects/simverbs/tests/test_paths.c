@@ -9,9 +9,9 @@
 /* The connection does not carry a message; what it is counted as, and as nothing else. */
 static void assert_lost(const struct rig_how *how, const char *counter)
 {
-  static const char *const all[] = {"lost_port_down", "lost_no_path", "lost_hop_limit",
-                                    "lost_gid_type",  "lost_vlan",    "lost_mtu",
-                                    "lost_no_qp",     "lost_psn",     "lost_peer_mismatch"};
+  static const char *const all[] = {
+      "lost_port_down", "lost_no_path", "lost_hop_limit", "lost_gid_type",      "lost_vlan",
+      "lost_mtu",       "lost_no_qp",   "lost_psn",       "lost_peer_mismatch", "lost_pkey"};
   enum { N = sizeof(all) / sizeof(all[0]) };
   uint64_t before[N];
   struct rig rig;
@@ -131,6 +131,16 @@ static void another_qps_peer(void **state)
   rig_close(&other);
 }
 
+/* A full member hears all members of the partition, a limited one the full ones. */
+static void partitions(void **state)
+{
+  (void)state;
+  assert_passes(&(struct rig_how){.from = "full", .to = "limited0", .dlid = 2, .peers_dlid = 1});
+  assert_passes(&(struct rig_how){.from = "limited1", .to = "full", .dlid = 1, .peers_dlid = 3});
+  assert_lost(&(struct rig_how){.from = "limited0", .to = "limited1", .dlid = 3, .peers_dlid = 2},
+              "lost_pkey");
+}
+
 static void router_down(void **state)
 {
   (void)state;
@@ -154,6 +164,7 @@ int main(void)
       cmocka_unit_test(psn),
       cmocka_unit_test(no_such_qp),
       cmocka_unit_test(another_qps_peer),
+      cmocka_unit_test(partitions),
       cmocka_unit_test(router_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

@@ -42,11 +42,25 @@ static void silence_names_the_hop_limit_first(void **state)
 {
   (void)state;
   char text[1024];
-  vb_wc_text(IBV_WC_RETRY_EXC_ERR, 0x81, text, sizeof(text));
+  vb_wc_text(IBV_WC_RETRY_EXC_ERR, 0x81, true, text, sizeof(text));
   const char *checks = strstr(text, "Check: ");
   assert_non_null(checks);
   assert_int_equal(strncmp(checks, "Check: `hop_limit`", 18), 0);
   assert_non_null(strstr(text, "IBV_WC_RETRY_EXC_ERR (12; vendor code 0x81, no answer"));
+}
+
+/* No word of Ethernet's. */
+static void silence_on_infiniband_names_p_keys_first(void **state)
+{
+  (void)state;
+  const char *const foreign[] = {"hop", "VLAN", "RoCE", "ARP", "UDP", "ip route"};
+  char text[1280];
+  vb_wc_text(IBV_WC_RETRY_EXC_ERR, 0x81, false, text, sizeof(text));
+  assert_non_null(strstr(text, "Check: `pkey_index`"));
+  assert_non_null(strstr(text, "sminfo"));
+  assert_non_null(strstr(text, "(`perfquery`)")); /* it is all there */
+  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+    assert_null(strstr(text, foreign[i]));
 }
 
 /* All that a killed peer's device answers, or does not. */
@@ -64,7 +78,7 @@ static void text_is_cut_to_its_room(void **state)
   (void)state;
   char text[32];
   memset(text, '#', sizeof(text));
-  vb_wc_text(IBV_WC_REM_ACCESS_ERR, 0, text, 20);
+  vb_wc_text(IBV_WC_REM_ACCESS_ERR, 0, false, text, 20);
   assert_int_equal(strlen(text), 19);
   assert_int_equal(text[20], '#');
 }
@@ -75,6 +89,7 @@ int main(void)
       cmocka_unit_test(every_status_has_its_words),
       cmocka_unit_test(every_event_has_its_words),
       cmocka_unit_test(silence_names_the_hop_limit_first),
+      cmocka_unit_test(silence_on_infiniband_names_p_keys_first),
       cmocka_unit_test(a_killed_peer_is_gone),
       cmocka_unit_test(text_is_cut_to_its_room),
   };
