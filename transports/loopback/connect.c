@@ -135,12 +135,34 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
 /* Our addresses never change, so that all there can be is the same one again. */
 static int reconnect(struct pst_endpoint *endpoint, const struct lb_address *in)
 {
-  if (!endpoint->connected || endpoint->over)
+  if (endpoint->stage.name != LB_CONNECTED)
     return -EALREADY;
-  if (!endpoint->peer || endpoint->peer->entry.id != in->id)
+  if (endpoint->peer->entry.id != in->id)
     return refuse(endpoint, "this endpoint has another peer already");
-  endpoint->connected = false;
+  lb_enter(endpoint, (struct lb_stage){.name = LB_RECONNECTING});
   return 0;
+}
+
+/* The peer is found. It may be another's already. */
+static void attach(struct pst_endpoint *endpoint, bool expedited)
+{
+  const struct pst_host *host = endpoint->worker->device->host;
+  uint64_t none = 0, deadline_ns = 0;
+  if (!atomic_compare_exchange_strong(&endpoint->peer->port->claimant, &none,
+                                      endpoint->own->entry.id)) {
+    lb_endpoint_fail(endpoint, -EADDRINUSE, "");
+    return;
+  }
+  if (endpoint->timeout_ns)
+    deadline_ns = host->clock_ns(host) + endpoint->timeout_ns;
+  lb_enter(endpoint, (struct lb_stage){.name = LB_CONNECTING, .connecting = {deadline_ns}});
+  endpoint->fenced = !(expedited && lb_barrier_expedited());
+  if (endpoint->rx) {
+    endpoint->rx->fenced = endpoint->fenced;
+    endpoint->rx->peer = lb_link_ref(endpoint->peer);
+  }
+  atomic_fetch_or(&endpoint->own->port->state, LB_STATE_ATTACHED);
+  lb_link_wake(endpoint->peer);
 }
 
 int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
@@ -154,13 +176,11 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   int rc = address_check(endpoint, address, &in);
   if (rc != 0)
     return rc;
-  if (endpoint->connecting)
+  if (endpoint->stage.name != LB_NEW)
     return reconnect(endpoint, &in);
   lb_process_nonce(nonce);
   if (memcmp(nonce, in.nonce, sizeof(nonce)) == 0) {
     endpoint->peer = lb_registry_find(LB_ENTRY_LINK, in.id);
-    if (!endpoint->peer)
-      lb_endpoint_fail(endpoint, -ECONNREFUSED, "");
   } else {
     rc = map_peer(endpoint, &in, address);
   }
@@ -174,26 +194,11 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
     endpoint->peer = NULL;
     return rc;
   }
-  endpoint->connecting = true;
   endpoint->peer_pid = in.pid;
-  if (!endpoint->peer)
-    return 0;
-  uint64_t none = 0;
-  if (!atomic_compare_exchange_strong(&endpoint->peer->port->claimant, &none,
-                                      endpoint->own->entry.id)) {
-    lb_endpoint_fail(endpoint, -EADDRINUSE, "");
-    return 0;
-  }
-  const struct pst_host *host = endpoint->worker->device->host;
-  if (endpoint->timeout_ns)
-    endpoint->connect_deadline_ns = host->clock_ns(host) + endpoint->timeout_ns;
-  endpoint->fenced = !(in.expedited && lb_barrier_expedited());
-  if (endpoint->rx) {
-    endpoint->rx->fenced = endpoint->fenced;
-    endpoint->rx->peer = lb_link_ref(endpoint->peer);
-  }
-  atomic_fetch_or(&endpoint->own->port->state, LB_STATE_ATTACHED);
-  lb_link_wake(endpoint->peer);
+  if (endpoint->peer)
+    attach(endpoint, in.expedited);
+  else
+    lb_endpoint_fail(endpoint, -ECONNREFUSED, "");
   return 0;
 }
 

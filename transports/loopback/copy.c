@@ -64,7 +64,7 @@ static int32_t status_of(const struct pst_endpoint *endpoint, const struct lb_pe
 {
   const struct lb_copier *copier = pending->copier;
   if (!copier || copier->done >= pending->ticket)
-    return endpoint->over && endpoint->over_status ? -ECONNRESET : 0;
+    return lb_lost_status(endpoint) ? -ECONNRESET : 0;
   return copier->failed ? -EIO : -ECANCELED;
 }
 

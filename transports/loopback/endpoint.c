@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Endpoints: opened, watched, closed. connect.c has how they meet. */
+#include <assert.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -140,14 +141,33 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
   free(endpoint);
 }
 
+#define BIT(name) (1u << LB_##name)
+
+static const uint32_t successors[] = {
+    [LB_NEW] = BIT(CONNECTING) | BIT(LOST) | BIT(SHUT),
+    [LB_CONNECTING] = BIT(CONNECTED) | BIT(LOST) | BIT(SHUT),
+    [LB_CONNECTED] = BIT(RECONNECTING) | BIT(ORPHANED) | BIT(LOST) | BIT(SHUT),
+    [LB_RECONNECTING] = BIT(CONNECTED) | BIT(LOST) | BIT(SHUT),
+    [LB_ORPHANED] = BIT(LOST) | BIT(SHUT),
+    [LB_LOST] = BIT(GONE),
+    [LB_GONE] = BIT(SHUT),
+    [LB_SHUT] = BIT(FREED),
+    [LB_FREED] = 0,
+};
+
+void lb_enter(struct pst_endpoint *endpoint, struct lb_stage stage)
+{
+  assert(successors[endpoint->stage.name] & 1u << stage.name);
+  assert(stage.name < LB_SHUT || endpoint->closing.mode);
+  endpoint->stage = stage;
+}
+
 void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *what)
 {
-  endpoint->attention = true;
-  if (endpoint->over)
+  if (endpoint->stage.name >= LB_LOST)
     return;
-  endpoint->over = true;
-  endpoint->over_status = status;
-  endpoint->connect_deadline_ns = 0;
+  lb_enter(endpoint,
+           (struct lb_stage){.name = LB_LOST, .lost = {status, lb_was_connected(endpoint)}});
   if (status == -EPROTO)
     LB_TELL(endpoint, PST_LOG_ERROR,
             "the peer (process %u) %s; it is not a loopback endpoint of ours, or its memory was "
@@ -165,21 +185,30 @@ void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *wha
             endpoint->peer_pid, (unsigned long long)(endpoint->timeout_ns / 1000000u));
 }
 
+/* Without a look at what the peer has written. */
+static bool has_news(const struct pst_endpoint *endpoint)
+{
+  const enum lb_stage_name stage = endpoint->stage.name;
+  return endpoint->closing.mode || stage == LB_LOST ||
+         (stage < LB_LOST && lb_peer_is_dead(endpoint));
+}
+
 bool lb_endpoint_pending(struct pst_endpoint *endpoint)
 {
   const struct lb_rx *rx = endpoint->rx;
-  if (endpoint->attention || !pst_dones_is_empty(&endpoint->dones) || lb_copy_pending(endpoint))
+  const enum lb_stage_name stage = endpoint->stage.name;
+  if (has_news(endpoint) || !pst_dones_is_empty(&endpoint->dones) || lb_copy_pending(endpoint))
     return true;
   if (!endpoint->peer)
     return false;
   uint32_t state = atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire);
-  if ((!endpoint->gone && (state & LB_STATE_CLOSED)) ||
-      (!endpoint->connected && (state & LB_STATE_ATTACHED)))
+  if ((stage != LB_GONE && (state & LB_STATE_CLOSED)) ||
+      (lb_is_connecting(endpoint) && (state & LB_STATE_ATTACHED)))
     return true;
-  if (rx && endpoint->connected && !endpoint->gone && !lb_rx_drained(rx))
+  if (rx && stage == LB_CONNECTED && !lb_rx_drained(rx))
     return true;
   struct lb_tx *tx = &endpoint->tx;
-  if (!tx->stack || endpoint->gone)
+  if (!tx->stack || stage == LB_GONE)
     return tx->tail != tx->head && (state & LB_STATE_VOID);
   bool back =
       (tx->blocked && tx->credits) ||
@@ -194,16 +223,17 @@ bool lb_endpoint_pending(struct pst_endpoint *endpoint)
 /* Has the peer gone, and has all that it left behind been handed over? */
 static bool peer_is_over(const struct pst_endpoint *endpoint)
 {
-  if (!endpoint->peer || (!endpoint->dead && !lb_link_is(endpoint->peer, LB_STATE_CLOSED)))
+  if (!endpoint->peer ||
+      (!lb_peer_is_dead(endpoint) && !lb_link_is(endpoint->peer, LB_STATE_CLOSED)))
     return false;
-  return !endpoint->rx || !endpoint->connected || endpoint->shut || lb_rx_drained(endpoint->rx);
+  return !endpoint->rx || !lb_was_connected(endpoint) || lb_rx_drained(endpoint->rx);
 }
 
 /* The peer sees CLOSED before it writes again, or we see that it writes. */
 static bool shut(struct pst_endpoint *endpoint, bool expired)
 {
-  if (!endpoint->shut) {
-    endpoint->shut = true;
+  if (endpoint->stage.name != LB_SHUT) {
+    lb_enter(endpoint, (struct lb_stage){.name = LB_SHUT});
     if (endpoint->rx)
       lb_rx_return(endpoint->rx);
     atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
@@ -240,12 +270,13 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
     lb_tx_settle(endpoint, -ECANCELED, -EBUSY);
   else if (step == PST_CLOSING_ABORT)
     lb_tx_settle(endpoint, -ECANCELED, LB_PENDING);
-  if (tx->tail != tx->head || lb_copy_pending(endpoint) || !shut(endpoint, expired) ||
-      !pst_dones_is_empty(&endpoint->dones))
+  /* One that was found to break the rules just now is disconnected first. */
+  if (endpoint->stage.name == LB_LOST || tx->tail != tx->head || lb_copy_pending(endpoint) ||
+      !shut(endpoint, expired) || !pst_dones_is_empty(&endpoint->dones))
     return 0;
   rx_over(endpoint);
   pst_event_write(out, endpoint->cookie, PST_EVENT_CLOSED, 0);
-  endpoint->freed = true;
+  lb_enter(endpoint, (struct lb_stage){.name = LB_FREED});
   endpoint->worker->closed++;
   return 1;
 }
@@ -253,49 +284,56 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
 /* Orderly or not, tell the host once; a peer that broke the rules is told too. */
 static void disconnect(struct pst_endpoint *endpoint, struct pst_completion *out)
 {
-  lb_tx_settle(endpoint, -ECONNRESET, endpoint->dead ? -ECONNRESET : LB_PENDING);
-  if (endpoint->over_status == -EPROTO || endpoint->over_status == -ETIMEDOUT ||
-      endpoint->over_status == -EFAULT) {
+  const struct lb_stage lost = endpoint->stage;
+  const int status = lb_lost_status(endpoint);
+  lb_tx_settle(endpoint, -ECONNRESET, LB_PENDING);
+  if (status == -EPROTO || status == -ETIMEDOUT || status == -EFAULT) {
     atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
     if (endpoint->peer)
       lb_link_wake(endpoint->peer);
   }
   rx_over(endpoint);
-  endpoint->gone = true;
-  pst_event_write(out, endpoint->cookie, PST_EVENT_DISCONNECTED, endpoint->over_status);
+  lb_enter(endpoint, (struct lb_stage){.name = LB_GONE, .lost = lost.lost});
+  pst_event_write(out, endpoint->cookie, PST_EVENT_DISCONNECTED, status);
+}
+
+/* A peer that has mapped us and died since is one that was connected. */
+static void connected(struct pst_endpoint *endpoint, struct pst_completion *out)
+{
+  lb_enter(endpoint, (struct lb_stage){.name = LB_CONNECTED});
+  if (lb_peer_is_dead(endpoint))
+    lb_enter(endpoint, (struct lb_stage){.name = LB_ORPHANED});
+  pst_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
+}
+
+static bool is_overdue(const struct pst_endpoint *endpoint)
+{
+  const struct pst_host *host = endpoint->worker->device->host;
+  return endpoint->stage.name == LB_CONNECTING && endpoint->stage.connecting.deadline_ns &&
+         host->clock_ns(host) >= endpoint->stage.connecting.deadline_ns;
 }
 
 uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completion *out,
                               uint32_t max)
 {
-  const struct pst_host *host = endpoint->worker->device->host;
   uint32_t n = 0;
   if (max == 0)
     return 0;
-  if (!endpoint->connected && endpoint->peer && !endpoint->over && !endpoint->closing.mode &&
-      lb_link_is(endpoint->peer, LB_STATE_ATTACHED)) {
-    endpoint->connected = true;
-    endpoint->connect_deadline_ns = 0;
-    pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_CONNECTED, 0);
-  } else if (endpoint->connect_deadline_ns && !endpoint->over &&
-             host->clock_ns(host) >= endpoint->connect_deadline_ns) {
+  if (lb_is_connecting(endpoint) && !endpoint->closing.mode &&
+      lb_link_is(endpoint->peer, LB_STATE_ATTACHED))
+    connected(endpoint, &out[n++]);
+  else if (is_overdue(endpoint))
     lb_endpoint_fail(endpoint, -ETIMEDOUT, "");
-  }
-  if (!endpoint->attention)
-    return n;
-  if (!endpoint->over && peer_is_over(endpoint))
+  if (endpoint->stage.name < LB_LOST && peer_is_over(endpoint))
     lb_endpoint_fail(endpoint, lb_link_is(endpoint->peer, LB_STATE_CLOSED) ? 0 : -ECONNRESET, "");
-  if (endpoint->over && !endpoint->gone && n < max)
+  if (endpoint->stage.name == LB_LOST && n < max)
     disconnect(endpoint, &out[n++]);
   if (endpoint->closing.mode && n < max)
     n += progress_close(endpoint, out + n);
-  endpoint->attention = endpoint->closing.mode || (endpoint->over && !endpoint->gone);
   return n;
 }
 
 int lb_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
-  int rc = pst_closing_begin(&endpoint->closing, mode, deadline_ns);
-  endpoint->attention |= rc == 0;
-  return rc;
+  return pst_closing_begin(&endpoint->closing, mode, deadline_ns);
 }

@@ -134,7 +134,34 @@ struct lb_tx {
   uint64_t bytes;
 };
 
+/* What there is between an endpoint and its peer; README.md draws it. */
+enum lb_stage_name {
+  LB_NEW,          /* has no peer */
+  LB_CONNECTING,   /* the peer has not mapped us */
+  LB_CONNECTED,    /* CONNECTED has been polled */
+  LB_RECONNECTING, /* connected, and CONNECTED is due once more */
+  LB_ORPHANED,     /* the peer's process has ended; what it left is handed over */
+  LB_LOST,         /* no more will come of the peer, or go to it; DISCONNECTED is due */
+  LB_GONE,         /* DISCONNECTED has been polled */
+  LB_SHUT,         /* our port says CLOSED; the peer is in a post still, or DONEs are due */
+  LB_FREED,        /* CLOSED has been polled */
+};
+
+struct lb_stage {
+  enum lb_stage_name name;
+  union {
+    struct {
+      uint64_t deadline_ns; /* 0: none */
+    } connecting;
+    struct {
+      int status; /* 0: orderly */
+      bool was_connected;
+    } lost; /* and of LB_GONE */
+  };
+};
+
 struct pst_endpoint {
+  struct lb_stage stage; /* changed by lb_enter() alone */
   struct pst_worker *worker;
   uint64_t cookie;
   uint32_t roles;
@@ -151,18 +178,8 @@ struct pst_endpoint {
   struct lb_rx *rx;
   struct lb_tx tx;
   bool fenced;
-  bool attention; /* the slow part of poll has something to look at */
-  bool connecting;
-  bool connected; /* CONNECTED has been polled */
-  bool dead;      /* the peer's process has ended */
-  bool gone;      /* DISCONNECTED has been polled */
-  bool freed;
-  bool shut;       /* our port says CLOSED */
-  bool over;       /* no more will come of the peer, or go to it */
-  int over_status; /* why; 0: orderly */
   struct pst_closing closing;
-  uint64_t timeout_ns;
-  uint64_t connect_deadline_ns; /* of a peer that has not connected; 0: none */
+  uint64_t timeout_ns; /* of connecting */
   uint32_t peer_pid;
   struct pst_dones dones;
   uint64_t mapped; /* bytes of its peer's */
@@ -213,6 +230,31 @@ static inline void lb_tx_publish(const struct pst_endpoint *endpoint, uint64_t h
     lb_link_wake(endpoint->peer);
 }
 
+/* To a stage that may follow the one it is in. */
+void lb_enter(struct pst_endpoint *endpoint, struct lb_stage stage);
+/* Why it is lost or gone; 0 in all other stages, too. */
+static inline int lb_lost_status(const struct pst_endpoint *endpoint)
+{
+  const struct lb_stage *stage = &endpoint->stage;
+  return stage->name == LB_LOST || stage->name == LB_GONE ? stage->lost.status : 0;
+}
+/* Has it been connected, so that requests and messages of its may be there? */
+static inline bool lb_was_connected(const struct pst_endpoint *endpoint)
+{
+  const struct lb_stage *stage = &endpoint->stage;
+  return stage->name == LB_LOST || stage->name == LB_GONE ? stage->lost.was_connected
+                                                          : stage->name >= LB_CONNECTED;
+}
+/* Is CONNECTED due as soon as the peer has mapped us? */
+static inline bool lb_is_connecting(const struct pst_endpoint *endpoint)
+{
+  return endpoint->stage.name == LB_CONNECTING || endpoint->stage.name == LB_RECONNECTING;
+}
+/* Has the peer's process ended, which is another one? */
+static inline bool lb_peer_is_dead(const struct pst_endpoint *endpoint)
+{
+  return endpoint->peer && !endpoint->peer->in_process && endpoint->peer_fd < 0;
+}
 /* The peer broke the rules, or is gone; logged here when status is -EPROTO. */
 void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *what);
 /* The slow part of poll: states, closing, events. Returns completions written. */

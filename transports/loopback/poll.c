@@ -268,45 +268,61 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
   return n;
 }
 
-/* Connected, with nothing to look at but DONEs. */
+/* Connected or gone, with nothing to look at but DONEs. */
 static inline bool is_quiet(const struct pst_endpoint *endpoint)
 {
   const struct lb_tx *tx = &endpoint->tx;
   const struct lb_rx *rx = endpoint->rx;
+  const bool is_gone = endpoint->stage.name == LB_GONE;
   uint64_t news = (tx->head ^ tx->tail) | (endpoint->pending_head ^ endpoint->pending_tail);
-  if (!endpoint->connected || endpoint->attention || tx->blocked || news)
+  if ((endpoint->stage.name != LB_CONNECTED && !is_gone) || endpoint->closing.mode || tx->blocked ||
+      news)
     return false;
   if (rx && (rx->buffer_of ||
              atomic_load_explicit(&rx->own->port->desc_head, memory_order_acquire) != rx->tail))
     return false;
-  return endpoint->gone || !lb_link_is(endpoint->peer, LB_STATE_CLOSED);
+  return is_gone || !lb_link_is(endpoint->peer, LB_STATE_CLOSED);
+}
+
+/* Stages in which lb_endpoint_progress() has something to do, but for what poll_endpoint() does
+ * before. */
+static inline bool has_changed(const struct pst_endpoint *endpoint)
+{
+  const enum lb_stage_name stage = endpoint->stage.name;
+  return endpoint->closing.mode || stage == LB_ORPHANED || stage == LB_LOST ||
+         (stage == LB_CONNECTED && lb_link_is(endpoint->peer, LB_STATE_CLOSED));
+}
+
+/* May the messages that lie in its ring be handed over? */
+static inline bool takes(const struct pst_endpoint *endpoint)
+{
+  const int status = lb_lost_status(endpoint);
+  return endpoint->rx && endpoint->stage.name < LB_SHUT && status != -EPROTO && status != -EFAULT;
 }
 
 static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *endpoint,
                                                         struct pst_completion *out, uint32_t max)
 {
   uint32_t n = 0;
-  if (endpoint->peer && !endpoint->gone && lb_link_is(endpoint->peer, LB_STATE_CLOSED))
-    endpoint->attention = true;
-  if (__builtin_expect(!endpoint->connected, 0))
+  const bool was_connected = lb_was_connected(endpoint);
+  if (__builtin_expect(!was_connected || endpoint->stage.name == LB_RECONNECTING, 0))
     n += lb_endpoint_progress(endpoint, out, max);
-  if (endpoint->freed || !endpoint->connected)
+  if (endpoint->stage.name == LB_FREED || !lb_was_connected(endpoint))
     return n;
   if (endpoint->tx.blocked)
     lb_tx_reap(endpoint);
   if (endpoint->tx.tail != endpoint->tx.head) {
     lb_tx_reap(endpoint);
-    if (endpoint->gone && lb_link_is(endpoint->peer, LB_STATE_VOID))
+    if (endpoint->stage.name == LB_GONE && lb_link_is(endpoint->peer, LB_STATE_VOID))
       lb_tx_settle(endpoint, -ECONNRESET, -ECONNRESET);
   }
   if (__builtin_expect(lb_copy_pending(endpoint), 0))
     lb_copy_progress(endpoint);
   n += pst_dones_take(&endpoint->dones, endpoint->cookie, out + n, max - n);
-  if (endpoint->rx && !endpoint->shut && endpoint->over_status != -EPROTO &&
-      endpoint->over_status != -EFAULT)
+  if (takes(endpoint))
     n += endpoint->rx->buffer_of ? take_references(endpoint, out + n, max - n)
                                  : take_copies(endpoint, out + n, max - n);
-  if (__builtin_expect(endpoint->attention, 0) && n < max)
+  if (__builtin_expect(has_changed(endpoint), 0) && n < max)
     n += lb_endpoint_progress(endpoint, out + n, max - n);
   return n;
 }
@@ -323,7 +339,7 @@ static void compact(struct pst_worker *worker)
 {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
-    if (worker->endpoints[i]->freed)
+    if (worker->endpoints[i]->stage.name == LB_FREED)
       lb_endpoint_free(worker->endpoints[i]);
     else
       worker->endpoints[kept++] = worker->endpoints[i];

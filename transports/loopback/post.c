@@ -251,7 +251,7 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
   }
   if (tx->credits < n || tx->post_of)
     lb_tx_reap(endpoint);
-  if (endpoint->over) {
+  if (endpoint->stage.name != LB_CONNECTED) {
     *rc = -ECONNRESET;
     return 0;
   }
@@ -311,14 +311,19 @@ static uint32_t unfenced(const struct pst_request *requests, uint32_t n)
   return i;
 }
 
+static int why_closed(const struct pst_endpoint *endpoint)
+{
+  return lb_is_connecting(endpoint) || !lb_was_connected(endpoint) || endpoint->closing.mode
+             ? -ENOTCONN
+             : -ECONNRESET;
+}
+
 /* The peer may be closing in this very process, and its memory be freed next: we
  * say that we write, then look whether it has closed. */
 static inline int enter(struct pst_endpoint *endpoint)
 {
-  if (__builtin_expect(!endpoint->connected || endpoint->closing.mode, 0))
-    return -ENOTCONN;
-  if (__builtin_expect(endpoint->over || endpoint->dead, 0))
-    return -ECONNRESET;
+  if (__builtin_expect(endpoint->stage.name != LB_CONNECTED || endpoint->closing.mode, 0))
+    return why_closed(endpoint);
   struct lb_link *peer = endpoint->peer;
   if (peer->in_process) {
     atomic_store_explicit(&peer->posting, 1, memory_order_relaxed);
@@ -328,7 +333,6 @@ static inline int enter(struct pst_endpoint *endpoint)
     return 0;
   if (peer->in_process)
     atomic_store_explicit(&peer->posting, 0, memory_order_release);
-  endpoint->attention = true;
   return -ECONNRESET;
 }
 
@@ -343,7 +347,7 @@ static inline void leave(struct pst_endpoint *endpoint)
 static void lose(struct pst_endpoint *endpoint, uint64_t first)
 {
   lb_worker_lost(endpoint->worker);
-  if (endpoint->over_status != -EFAULT)
+  if (lb_lost_status(endpoint) != -EFAULT)
     return;
   for (uint64_t i = first; i != endpoint->dones.head; i++) {
     struct pst_done *done = &endpoint->dones.at[i & endpoint->dones.mask];

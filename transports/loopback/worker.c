@@ -77,10 +77,11 @@ void lb_worker_watch(struct pst_worker *worker)
     struct pst_endpoint *endpoint = events[i].data.ptr;
     if (!endpoint)
       continue;
-    endpoint->dead = endpoint->attention = true;
     lb_worker_unwatch_fd(worker, endpoint->peer_fd);
     lb_fd_close(endpoint->peer_fd);
     endpoint->peer_fd = -1;
+    if (endpoint->stage.name == LB_CONNECTED)
+      lb_enter(endpoint, (struct lb_stage){.name = LB_ORPHANED});
   }
 }
 
@@ -119,7 +120,7 @@ static bool has_others(const struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     const struct pst_endpoint *endpoint = worker->endpoints[i];
-    if (endpoint->peer && !endpoint->peer->in_process && !endpoint->gone)
+    if (endpoint->peer && !endpoint->peer->in_process && endpoint->stage.name != LB_GONE)
       return true;
   }
   return false;
@@ -143,7 +144,8 @@ static void set_timer(struct pst_worker *worker)
 {
   uint64_t first = look_again(worker);
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
-    uint64_t deadline = worker->endpoints[i]->connect_deadline_ns;
+    const struct lb_stage *stage = &worker->endpoints[i]->stage;
+    uint64_t deadline = stage->name == LB_CONNECTING ? stage->connecting.deadline_ns : 0;
     if (deadline && (first == 0 || deadline < first))
       first = deadline;
   }

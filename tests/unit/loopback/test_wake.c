@@ -52,6 +52,10 @@ static uint64_t full(bool others)
   setup(LB_MODE_COPY, 2);
   assert_int_equal(post(3), 2);
   rig.sender->peer->in_process = rig.receiver->peer->in_process = !others;
+  if (others) { /* whose processes are watched */
+    rig.sender->peer_fd = lb_wake_open();
+    rig.receiver->peer_fd = lb_wake_open();
+  }
   while (!find(PST_COMPLETION_MESSAGE, 0))
     assert_true(poll_all() > 0);
   const uint64_t token = find(PST_COMPLETION_MESSAGE, 0)->u.message.token;
