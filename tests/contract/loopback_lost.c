@@ -23,7 +23,6 @@
 /* Behind cmocka's macros, which it has names in common with. */
 #undef fail
 #include "../../transports/loopback/address.h"
-#include "../../transports/loopback/loopback.h"
 
 #define ALARM_S 30
 

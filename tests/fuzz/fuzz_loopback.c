@@ -13,7 +13,10 @@
 #include <unistd.h>
 
 #include "loopback/address.h"
-#include "loopback/loopback.h"
+#include "loopback/endpoint.h"
+#include "loopback/mr.h"
+#include "loopback/remote.h"
+#include "loopback/rx.h"
 #include "require.h"
 
 #define SLOTS 8u

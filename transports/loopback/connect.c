@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "loopback.h"
+#include "endpoint.h"
+#include "mr.h"
 #include "registry.h"
+#include "remote.h"
+#include "rx.h"
 
 int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {

@@ -2,7 +2,8 @@
 /* READs and WRITEs of memory that the CPU cannot touch: submitted as batches to a queue of
  * the memory's own plugin, done when that queue says so. Requests of such an endpoint end in
  * the order in which they were posted, those that the CPU did included. */
-#include "loopback.h"
+#include "endpoint.h"
+#include "remote.h"
 
 #define BATCHES 64u
 #define PIECES 128u

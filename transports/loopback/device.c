@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "loopback.h"
+#include "device.h"
 #include "registry.h"
 
 void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared)

@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "loopback.h"
+#include "endpoint.h"
+#include "mr.h"
 #include "registry.h"
+#include "remote.h"
+#include "rx.h"
 
 static uint32_t parts_live(const struct pst_ring *ring)
 {

@@ -8,7 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "loopback.h"
+#include "device.h"
+#include "mr.h"
+#include "remote.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool expedited;

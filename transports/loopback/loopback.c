@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's entry: its table of operations. */
-#include "loopback.h"
+#include "endpoint.h"
+#include "mr.h"
+#include "remote.h"
+#include "rx.h"
 
 static int probe(const struct pst_host *host, struct pst_probe *probe)
 {

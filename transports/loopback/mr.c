@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "loopback.h"
+#include "device.h"
+#include "mr.h"
 #include "registry.h"
+#include "remote.h"
 
 uint32_t lb_export_kind(const struct pst_region *region)
 {

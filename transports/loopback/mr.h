@@ -42,4 +42,9 @@ void lb_mr_unref(struct lb_mr *mr);
 /* Others will have the descriptor of its region: mr->out, and its guard. */
 int lb_mr_share(struct lb_mr *mr);
 
+int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                   struct pst_mr **mr);
+void lb_mr_deregister(struct pst_device *device, struct pst_mr *mr);
+int lb_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob);
+
 #endif

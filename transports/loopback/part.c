@@ -6,8 +6,9 @@
  */
 #include <poll.h>
 
-#include "loopback.h"
-#include "registry.h"
+#include "endpoint.h"
+#include "mr.h"
+#include "rx.h"
 
 /* May the endpoint's peer be writing into its slots? Within the process it was waited for. */
 static bool peer_writes(const struct lb_rx *rx)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The receiving half of the hot path. */
-#include "loopback.h"
+#include "endpoint.h"
+#include "mr.h"
+#include "remote.h"
+#include "rx.h"
 
 /* Polls between two looks for dead peers and stale wake-ups, which cost a system
  * call: when messages flow, and when none do. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sending half of the hot path. */
-#include "plain.h"
 #include "run.h"
 
 /* By reference, messages are shown to the receiver after so many. */

@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "loopback.h"
+#include "endpoint.h"
 #include "registry.h"
+#include "remote.h"
 
 static const char no_device[] =
     "the CPU cannot touch it, so that it is reached from the same kind of memory alone; give this "

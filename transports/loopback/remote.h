@@ -100,4 +100,8 @@ void lb_copy_progress(struct pst_endpoint *endpoint);
 void lb_copy_end(struct pst_endpoint *endpoint);
 void lb_copy_free(struct pst_endpoint *endpoint);
 
+int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                   struct pst_remote **remote);
+void lb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote);
+
 #endif

@@ -3,7 +3,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "loopback.h"
+#include "device.h"
+#include "mr.h"
+#include "port.h"
+#include "rx.h"
+#include "worker.h"
 
 static int ring_check(struct pst_device *device, const struct pst_ring_params *in)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* READ, WRITE and atomics: done within post(), by this side's CPU. */
-#include "loopback.h"
+#include "endpoint.h"
+#include "remote.h"
 
 /* A pst_mr_check. */
 static bool holds_local(const void *context, struct pst_mr *handle, uint64_t offset,

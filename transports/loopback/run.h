@@ -4,7 +4,8 @@
 #ifndef LOOPBACK_RUN_H
 #define LOOPBACK_RUN_H
 
-#include "plain.h"
+#include "remote.h"
+#include "send.h"
 
 /* What the plain requests of a run have in common: of one kind, between the same two ranges, each
  * of one piece, all that the CPU reaches. */

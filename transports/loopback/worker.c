@@ -4,8 +4,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "loopback.h"
+#include "endpoint.h"
+#include "mr.h"
 #include "registry.h"
+#include "remote.h"
+#include "rx.h"
 
 #define LOOK_AGAIN_NS UINT64_C(1000000)
 #define LOOK_SELDOM_NS UINT64_C(1000000000)

@@ -11,8 +11,11 @@
 #include <cmocka.h>
 
 #include "address.h"
+#include "endpoint.h"
 #include "fake_host.h"
-#include "loopback.h"
+#include "mr.h"
+#include "remote.h"
+#include "rx.h"
 
 #define STRIDE 128u
 #define PAYLOAD 100u

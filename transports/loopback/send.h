@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SENDs that most are: of one piece, out of the region that the one before was of; and how
- * short ones are copied. */
-#ifndef LOOPBACK_PLAIN_H
-#define LOOPBACK_PLAIN_H
+/* How SENDs are written: what most of them are, how short ones are copied, how they are shown. */
+#ifndef LOOPBACK_SEND_H
+#define LOOPBACK_SEND_H
 
-#include "loopback.h"
+#include <stddef.h>
+
+#include "endpoint.h"
+#include "mr.h"
 
 #define LB_ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -53,6 +55,43 @@ static LB_ALWAYS_INLINE bool lb_is_plain(const struct pst_endpoint *endpoint,
                               request->offset <= mr->length - request->arg.length &&
                               !request->u.send.departure_ns,
                           1);
+}
+
+/* To write soon: where another core has the line, its way here takes longer than a
+ * copy of a message. gcc's prefetch for writing asks for the line shared only. */
+static inline void lb_prefetch_write(const void *line)
+{
+#if defined(__x86_64__)
+  __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+/* Messages between asking for a line and writing to it. */
+#define LB_AHEAD 4u
+
+static inline void lb_desc_write(struct lb_desc *desc, uint32_t slot,
+                                 const struct pst_request *request)
+{
+  desc->slot = slot;
+  desc->length = (uint32_t)request->arg.length;
+  memcpy(&desc->sequence, &request->u.send.sequence, sizeof(desc->sequence) + sizeof(desc->meta));
+}
+_Static_assert(offsetof(struct lb_desc, meta) == offsetof(struct lb_desc, sequence) + 8 &&
+                   offsetof(struct pst_request, u.send.meta) ==
+                       offsetof(struct pst_request, u.send.sequence) + 8,
+               "copied as one");
+
+/* Show the peer what was written up to `head`. */
+static inline void lb_tx_publish(const struct pst_endpoint *endpoint, uint64_t head)
+{
+  struct lb_port *port = endpoint->peer->port;
+  atomic_store_explicit(&port->desc_head, head, memory_order_release);
+  lb_barrier_light(endpoint->fenced);
+  if (__builtin_expect(atomic_load_explicit(&port->armed, memory_order_relaxed), 0) &&
+      atomic_exchange(&port->armed, 0))
+    lb_link_wake(endpoint->peer);
 }
 
 #endif
