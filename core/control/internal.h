@@ -208,6 +208,10 @@ struct control {
 };
 
 /* ---- control.c ---- */
+static inline bool control_is_own_thread(const struct control *control)
+{
+  return pthread_equal(pthread_self(), control->thread);
+}
 /* Of either protocol, without its thread. */
 int control_new(const struct control_params *params, const struct control_protocol *protocol,
                 struct control **control, struct pst_error *error);

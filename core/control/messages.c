@@ -86,7 +86,7 @@ void message_got(struct peer *peer, const struct wire_message *m, const struct s
   struct message_in in = {.peer = peer, .message = m, .fds = fds};
 
   /* Callbacks are over by then: connections that close read nothing. */
-  assert(!peer->control->quiet);
+  assert(!peer->control->quiet && control_is_own_thread(peer->control));
   if (m->type == WIRE_KEEP || (m->type != WIRE_BYE && !protocol->admits(&in)))
     return;
   if (protocol->got[m->type])

@@ -129,7 +129,7 @@ void node_tell_gone(struct control *control, uint64_t id, int code, const char *
 {
   const struct control_node_message gone = {.type = WIRE_BYE, .id = id, .code = code, .text = text};
 
-  assert(!control->quiet);
+  assert(!control->quiet && control_is_own_thread(control));
   control->node.asked.heard(control->node.asked.context, &gone);
 }
 

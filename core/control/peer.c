@@ -65,6 +65,7 @@ void peer_free_input(struct peer *peer)
 /* The caller has taken it from the list. */
 void peer_free(struct peer *peer)
 {
+  assert(peer->state == PEER_DEAD);
   if (peer->control->link == peer)
     peer->control->link = NULL;
   peer->control->protocol->forget(peer);

@@ -154,6 +154,7 @@ void stream_enter(struct stream *s, enum stream_state state, struct peer *peer)
 void streams_tell(const struct control *control, const struct stream *s,
                   const struct control_stream_message *message)
 {
+  assert(!control->quiet && control_is_own_thread(control));
   control->callbacks.heard(control->callbacks.context, s->context, message);
 }
 
@@ -165,7 +166,6 @@ void streams_fail(struct control *control, struct stream *s, int code, const cha
   stream_enter(s, STREAM_FAILED, NULL);
   s->fail_code = code;
   snprintf(s->fail_text, sizeof s->fail_text, "%s", text);
-  assert(!control->quiet);
   streams_tell(control, s,
                &(struct control_stream_message){.type = CONTROL_HEARD_FAIL,
                                                 .code = code,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "assemble.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,6 +211,7 @@ static void close_first(struct assemble *assemble)
   uint64_t start = start_of(assemble, 0, &exact);
   uint32_t packets = assemble->params.packets;
 
+  assert(start >= assemble->floor); /* frames are closed in order */
   if (assemble->params.by_marker) {
     packets = (uint32_t)(frame.high - start + 1);
   } else {
@@ -368,6 +370,7 @@ static enum assemble_verdict open_frame(struct assemble *assemble, const struct 
   frame = &assemble->open[position];
   memmove(frame + 1, frame, (assemble->open_count - position) * sizeof(*frame));
   assemble->open_count++;
+  assert(assemble->open_count <= assemble->params.open);
   *frame = (struct open_frame){.anchor = anchor_of(assemble, position, message->sequence),
                                .low = message->sequence,
                                .high = message->sequence,
@@ -577,7 +580,10 @@ void assemble_pop(struct assemble *assemble)
 
 void assemble_release(struct assemble *assemble, uint32_t buffer)
 {
-  assemble->free[buffer / 64] |= UINT64_C(1) << buffer % 64;
+  const uint64_t bit = UINT64_C(1) << buffer % 64;
+
+  assert(!(assemble->free[buffer / 64] & bit)); /* released once */
+  assemble->free[buffer / 64] |= bit;
   assemble->free_count++;
 }
 

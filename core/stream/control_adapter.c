@@ -67,7 +67,7 @@ static void control_take_counts(struct session_end *end, const struct session_ma
   end_note_peer(end, &mail->totals, END_PEER_FINAL);
   if (end->ops->counts)
     end->ops->counts(end);
-  end->control = END_CONTROL_OVER;
+  end_enter_control(end, END_CONTROL_OVER);
   end_state(end, PST_STATE_ENDED);
 }
 
@@ -84,7 +84,7 @@ void control_mail_read(const struct session_mail *mail)
 
   if (end->control == END_CONTROL_AWAITS &&
       (mail->type == CONTROL_HEARD_LAST || mail->type == CONTROL_HEARD_FAIL)) {
-    end->control = END_CONTROL_OVER;
+    end_enter_control(end, END_CONTROL_OVER);
     control_take_last(end, mail);
   }
   if (end_is_over(end))
@@ -120,7 +120,7 @@ void control_mail_read(const struct session_mail *mail)
       pst_log(PST_LOG_ERROR, "stream %s: %s", end->name, mail->text);
     end_peer_failed(end, mail->code, mail->text);
     control_take_last(end, mail);
-    end->control = mail->has_totals ? END_CONTROL_OWES : END_CONTROL_OVER;
+    end_enter_control(end, mail->has_totals ? END_CONTROL_OWES : END_CONTROL_OVER);
     break;
   case CONTROL_HEARD_LAST:
     break;
@@ -182,7 +182,7 @@ static void adapter_tell_failures(const struct pst_session *session)
     struct session_end *end = session->ends[i];
     if (end->state != PST_STATE_FAILED || end->control != END_CONTROL_LIVE)
       continue;
-    end->control = END_CONTROL_OVER;
+    end_enter_control(end, END_CONTROL_OVER);
     control_fail(session->control, end, end->error, end->error_text, NULL);
   }
 }

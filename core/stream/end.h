@@ -166,7 +166,9 @@ void end_stage_forget(struct session_end *end);
 /* How long it was blocked in each of PST_STAGES, with the stage that it is in: as of now, unless
  * it has ended. Any thread. */
 void end_blocked(const struct session_end *end, uint64_t ended_ns, uint64_t *blocked_ns);
+/* Its next enum pst_state; nothing follows FAILED, and what is asked for then is ignored. */
 void end_state(struct session_end *end, int state);
+void end_enter_control(struct session_end *end, enum end_control control);
 void end_fail(struct session_end *end, int code, const char *text);
 /* With "stream NAME: " and this text, which is logged. Returns code. */
 int end_fail_logged(struct session_end *end, int code, const char *format, ...) PST_PRINTF(3, 4);

@@ -96,11 +96,24 @@ void end_blocked(const struct session_end *end, uint64_t ended_ns, uint64_t *blo
     blocked_ns[stage] += now - since;
 }
 
+#define END_BIT(state) (1u << (state))
+#define END_FAILS END_BIT(PST_STATE_FAILED)
+
+/* What may follow each state. Only a receiver ends without ENDING: where its application or a
+ * foreign sender's silence ends it, or where its sender, before it was CONNECTED, sent nothing. */
+static const uint8_t end_successors[] = {
+    [PST_STATE_WAITING] = END_BIT(PST_STATE_CONNECTED) | END_BIT(PST_STATE_ENDED) | END_FAILS,
+    [PST_STATE_CONNECTED] = END_BIT(PST_STATE_ENDING) | END_BIT(PST_STATE_ENDED) | END_FAILS,
+    [PST_STATE_ENDING] = END_BIT(PST_STATE_ENDED) | END_FAILS,
+    [PST_STATE_ENDED] = 0,
+};
+
 void end_state(struct session_end *end, int state)
 {
   if (end->state == PST_STATE_FAILED || end->state == state)
     return;
-  assert(state > end->state); /* never back */
+  assert(end_successors[end->state] & END_BIT(state));
+  assert(state != PST_STATE_ENDED || end->state == PST_STATE_ENDING || !end->ops->is_sender);
   if (state == PST_STATE_CONNECTED) {
     usage_take(&end->usage_first);
     if (!end->is_foreign || end->ops->is_sender) /* else its first message begins it */
@@ -112,6 +125,13 @@ void end_state(struct session_end *end, int state)
     stat_set(end->ended_ns, end->over_ns ? end->over_ns : clock_now_ns());
   }
   __atomic_store_n(&end->state, state, __ATOMIC_RELEASE);
+}
+
+void end_enter_control(struct session_end *end, enum end_control control)
+{
+  /* Once either end has failed, one last word is left at most. */
+  assert(end->control == END_CONTROL_LIVE || control == END_CONTROL_OVER);
+  end->control = control;
 }
 
 static void end_set_error(struct session_end *end, int code, const char *text)
@@ -139,7 +159,7 @@ void end_fail(struct session_end *end, int code, const char *text)
     struct control_totals totals;
     end->ops->totals(end, &totals);
     int rc = control_fail(end->session->control, end, code, text, &totals);
-    end->control = rc == 0 && !is_last_word ? END_CONTROL_AWAITS : END_CONTROL_OVER;
+    end_enter_control(end, rc == 0 && !is_last_word ? END_CONTROL_AWAITS : END_CONTROL_OVER);
   }
 }
 

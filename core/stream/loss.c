@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages that were lost, by cause. */
 
+#include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -206,6 +208,8 @@ void loss_claim(struct session_end *end)
   struct pst_receiver *receiver = (struct pst_receiver *)end;
   struct pst_drop drops[SESSION_DROPS_MAX];
   uint32_t count = 0;
+
+  assert(pthread_mutex_trylock(&end->counts.lock) == EBUSY);
   uint64_t missing = loss_by_ends(receiver, loss_count_missing(receiver), drops, &count);
 
   for (uint32_t level = 0; level < SESSION_LEVELS; level++)

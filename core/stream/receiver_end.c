@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a stream ends at its receiver: when all has come, when nothing more can be waited for. */
+#include <assert.h>
 #include <errno.h>
 
 #include "receiver.h"
@@ -177,6 +178,7 @@ int pst_receiver_finish(struct pst_receiver *receiver)
     return 0;
   if (receiver->phase == RECEIVER_TAKING || receiver->held)
     return -EBUSY;
+  assert(receiver->phase == RECEIVER_COMPLETE && !fifo_count(&receiver->tokens));
   stat_set(receiver->phase, RECEIVER_FINISHED);
   end_stage(&receiver->end, -1);
   counters_read_last(receiver->end.lane);

@@ -80,6 +80,7 @@ int receiver_release_behind(struct pst_receiver *receiver, const struct pst_view
   struct fifo *releases = &receiver->releases, *fifo = &receiver->tokens;
   int rc = receiver_release_room(receiver, n);
 
+  assert(n > 0 && (fence || fifo_count(releases)));
   if (rc < 0)
     return rc;
   struct release_batch *batches = releases->items;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "seq_window.h"
 
+#include <assert.h>
+
 #include "engine/usage.h"
 
 static bool seq_window_seen(const struct seq_window *track, uint64_t sequence)
@@ -26,6 +28,8 @@ static void seq_window_advance(struct seq_window *track)
     track->contiguous = track->next - SEQ_WINDOW;
   while (track->contiguous < track->next && seq_window_seen(track, track->contiguous))
     track->contiguous++;
+  assert(track->contiguous <= track->next && track->base < track->next &&
+         track->next - track->contiguous <= SEQ_WINDOW);
 }
 
 /* The window holds only what lies between contiguous and next; opening a gap

@@ -92,7 +92,7 @@ void staging_note(struct staging *staging, const struct pst_view *views, uint32_
   struct fifo *fifo = &staging->tokens;
   uint64_t *tokens = fifo->items;
 
-  assert(n <= fifo_room(fifo));
+  assert(n <= fifo_room(fifo) && (n == 0 || !staging->deferred));
   for (uint32_t i = 0; i < n; i++)
     tokens[fifo_at(fifo, fifo->tail++)] = views[i].token;
   staging->placed += n;
@@ -114,6 +114,7 @@ int staging_copy(struct staging *staging, struct copy_rows *rows)
 {
   uint32_t n = staging->placed;
 
+  assert(!staging->deferred && fifo_room(&staging->copies));
   staging->placed = 0;
   *staging_next_copy(staging) = (struct staging_copy){.ticket = staging->done_ticket, .count = n};
   if (rows->count == 0) {
@@ -183,7 +184,7 @@ void staging_place(struct staging *staging, struct pst_view *views, uint32_t n)
   struct fifo *free_slots = &staging->free_slots, *fifo = &staging->tokens;
   uint64_t *tokens = fifo->items;
 
-  assert(n <= fifo_room(fifo) && n <= fifo_count(free_slots));
+  assert(n <= fifo_room(fifo) && n <= fifo_count(free_slots) && !staging->deferred);
   staging->placed += n;
   while (n) {
     const uint32_t *slots = free_slots->items;

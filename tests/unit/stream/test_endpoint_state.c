@@ -3,11 +3,15 @@
  * reasons it gives. */
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -80,6 +84,8 @@ static void fake_totals(const struct session_end *end, struct control_totals *to
 
 static const struct end_ops ops = {
     .role = "receiver", .peer_role = "sender", .totals = fake_totals};
+static const struct end_ops sends = {
+    .role = "sender", .peer_role = "receiver", .is_sender = true, .totals = fake_totals};
 static const struct pst_transport_ops transport = {.endpoint_path = fake_path,
                                                    .endpoint_close = fake_close};
 static const struct loader_plugin plugin = {.name = "pigeon"};
@@ -206,6 +212,47 @@ static void what_is_over_stays_so(void **state)
   assert_int_equal(end.state, PST_STATE_ENDED);
 }
 
+#ifndef NDEBUG
+/* In a child, which an assertion ends. */
+static bool may_go_on(const struct end_ops *as, int from, int to)
+{
+  int status;
+  pid_t child = fork();
+
+  if (child == 0) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+    freopen("/dev/null", "w", stderr);
+    end.ops = as;
+    end.state = from;
+    end_state(&end, to);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
+  return status == 0;
+}
+
+static void states_follow_each_other_as_drawn(void **state)
+{
+  static const char receivers[][6] = {
+      /* to:  WAITING ... FAILED */
+      [PST_STATE_WAITING] = "=y-yy", [PST_STATE_CONNECTED] = "-=yyy", [PST_STATE_ENDING] = "--=yy",
+      [PST_STATE_ENDED] = "---=-",   [PST_STATE_FAILED] = "=====",
+  };
+
+  (void)state;
+  for (int from = PST_STATE_WAITING; from <= PST_STATE_FAILED; from++)
+    for (int to = PST_STATE_WAITING; to <= PST_STATE_FAILED; to++) {
+      const bool may = receivers[from][to - 1] != '-';
+      assert_int_equal(may_go_on(&ops, from, to), may);
+      if (to == PST_STATE_ENDED && from < PST_STATE_ENDING)
+        assert_false(may_go_on(&sends, from, to));
+      else
+        assert_int_equal(may_go_on(&sends, from, to), may);
+    }
+}
+#endif
+
 static void a_last_word_is_the_last(void **state)
 {
   (void)state;
@@ -260,6 +307,9 @@ int main(void)
       END_CASE(a_device_that_fails_is_no_peers_fault),
       END_CASE(a_worse_path_fails_at_once),
       END_CASE(what_is_over_stays_so),
+#ifndef NDEBUG
+      END_CASE(states_follow_each_other_as_drawn),
+#endif
       END_CASE(a_last_word_is_the_last),
       END_CASE(an_endpoint_is_closed_once),
       END_CASE(an_endpoint_that_does_not_close_is_closed),
