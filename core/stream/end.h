@@ -119,7 +119,7 @@ struct session_end {
   struct {
     enum end_trouble kind; /* stat_ */
     int status;            /* but for PEER_FAILED: -errno */
-    uint64_t deadline_ns;  /* GONE, DEVICE_LOST: when the stream fails, unless the peer says why */
+    uint64_t deadline_ns;  /* GONE: when the stream fails, unless the peer says why; others: now */
   } trouble;
   uint64_t started_ns;
   uint64_t ended_ns;
@@ -173,6 +173,9 @@ void end_fail(struct session_end *end, int code, const char *text);
 /* With "stream NAME: " and this text, which is logged. Returns code. */
 int end_fail_logged(struct session_end *end, int code, const char *format, ...) PST_PRINTF(3, 4);
 void end_connected(struct session_end *end);
+/* With each heartbeat: a path that has become worse than `path` allows is as one that was so from
+ * the start. */
+void end_watch_path(struct session_end *end);
 /* To the peer's address. The transport's own line, where it has one, is the cause. */
 void end_connect(struct session_end *end, const struct pst_blob *address);
 /* What both kinds of end say of themselves is filled in. */

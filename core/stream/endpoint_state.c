@@ -218,17 +218,24 @@ static void end_merge_path(struct session_end *end, const struct pst_path_info *
   end_unlock(end);
 }
 
-/* Some transports know how bytes travel when they know their peer. */
-static void end_settle_path(struct session_end *end)
+/* Some transports know how bytes travel when they know their peer, and some only as they do. One
+ * that is no worse than `known` is passed over. */
+static void end_settle_path(struct session_end *end, uint32_t known)
 {
   struct pst_path_info path = {.struct_size = sizeof(path)};
   const char *key;
 
-  if (end->lane->ops->endpoint_path(end->endpoint, &path) != 0)
+  if (end->lane->ops->endpoint_path(end->endpoint, &path) != 0 || path.path <= known)
     return;
   end_merge_path(end, &path);
   if (end->path.path > end_worst_path(end, &key))
-    end_raise(end, END_PATH_REFUSED, -EOPNOTSUPP, 0);
+    end_raise(end, END_PATH_REFUSED, -EOPNOTSUPP, clock_now_ns());
+}
+
+void end_watch_path(struct session_end *end)
+{
+  if (end->endpoint_state == END_ENDPOINT_OPEN && end->trouble.kind == END_SOUND)
+    end_settle_path(end, end->path.path);
 }
 
 void end_peer_failed(struct session_end *end, int code, const char *text)
@@ -256,7 +263,7 @@ void end_connected(struct session_end *end)
 {
   if (end_is_over(end))
     return;
-  end_settle_path(end);
+  end_settle_path(end, 0);
   if (end->state != PST_STATE_WAITING)
     return;
   end_state(end, PST_STATE_CONNECTED);

@@ -223,10 +223,12 @@ class Paths(Case):
     """A transport that knows its path when it knows its peer: filter claiming says so."""
 
     reason = "its peer is not on this host"
+    soon = ("--set", "control.heartbeat=10ms")
 
-    def file(self, **parts):
-        claims = "transport: {filters: [{plugin: claiming, options: {path: staged}}]}"
-        ends = {"sender": "count: 1000", "receiver": "sink: verify"}
+    def file(self, after=0, count=1000, **parts):
+        options = f"{{path: staged, path_after: {after}}}"
+        claims = f"transport: {{filters: [{{plugin: claiming, options: {options}}}]}}"
+        ends = {"sender": f"count: {count}", "receiver": "sink: verify"}
         for side, more in parts.items():
             ends[side] += f", {more}, {claims}"
         return self.config(
@@ -235,7 +237,7 @@ class Paths(Case):
 
     def both(self, path):
         """The children of two processes that end with exit 3, and their results."""
-        more = ("--plugin-path", FAKES, "--json")
+        more = ("--plugin-path", FAKES, *self.soon, "--json")
         receiver = self.start("receive", path, *more, self.folder / "receiver.json")
         sender = self.start("send", path, *more, self.folder / "sender.json")
         for name, child in (("receiver", receiver), ("sender", sender)):
@@ -253,6 +255,20 @@ class Paths(Case):
         asked = "`sender.path: direct` asked for, but with this peer it is staged: " + self.reason
         for child in self.both(self.file(sender="path: direct")):
             self.assertIn(asked, child.stderr)
+
+    def test_worse_later_ends_the_stream_at_both_ends(self):
+        for side in ("receiver", "sender"):
+            with self.subTest(worse_at=side):
+                self.both(self.file(after=100, count=0, **{side: "path: direct"}))
+                delivered = self.only_stream(self.result("receiver.json"))["messages_delivered"]
+                self.assertGreaterEqual(delivered, 1)
+
+    def test_worse_later_is_reported_where_it_is_allowed(self):
+        path = self.file(after=100, count=0, receiver="path: auto")
+        result, _ = self.run_json("run", path, *self.soon, "--duration", "1", "--plugin-path", FAKES)
+        stream = self.only_stream(result)
+        self.assertEqual(stream["path"], "staged")
+        self.assertEqual(stream["path_reason"], self.reason)
 
     def test_in_one_process(self):
         child = self.run_program("run", self.file(receiver="path: direct"), "--plugin-path", FAKES,

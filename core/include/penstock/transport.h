@@ -270,7 +270,7 @@ enum pst_completion_flag {
 };
 
 enum pst_event {
-  PST_EVENT_CONNECTED = 1, /* post is allowed; endpoint_path is final */
+  PST_EVENT_CONNECTED = 1, /* post is allowed; endpoint_path is known, and may only get worse */
   /* The peer is gone, or its address answers no more; `status` says how; DONEs still follow. */
   PST_EVENT_DISCONNECTED = 2,
   PST_EVENT_READDRESS = 3, /* endpoint_address has changed: tell the peer, who connects again */
@@ -423,9 +423,10 @@ struct pst_transport_ops {
    * sides poll. `address` NULL (FOREIGN only, else -EINVAL): the peer is in the
    * options. */
   int (*endpoint_connect)(struct pst_endpoint *endpoint, const struct pst_blob *address);
-  /* How bytes travel on it, final after CONNECTED; of one-sided access, once the remotes are
-   * open. A path that is worse than the stream's `path` allows ends the stream. `via` may be empty
-   * where mr_register has told it. */
+  /* How bytes travel on it, known with CONNECTED; of one-sided access, once the remotes are
+   * open. Core asks again with each heartbeat, and a path that only got worse meanwhile counts:
+   * one that is worse than the stream's `path` allows ends the stream. `via` may be empty where
+   * mr_register has told it. */
   int (*endpoint_path)(struct pst_endpoint *endpoint, struct pst_path_info *path);
 
   /* Post requests in order; the arrays, pieces included, are the caller's again

@@ -16,7 +16,7 @@ struct pst_device {
   const struct pst_host *host;
   const struct pst_transport_ops *ops;
   struct pst_device *inner;
-  uint64_t path;
+  uint64_t path, path_after;
   uint64_t address_max, remote_max;
   uint64_t loses, endpoint_drops, worker_drops, device_drops;
   bool lends;
@@ -34,7 +34,7 @@ struct pst_endpoint {
   struct pst_endpoint *inner;
   struct pst_endpoint *next;
   uint64_t cookie;
-  uint64_t lost;
+  uint64_t lost, carried;
 };
 
 #include "../wrap.h"
@@ -48,6 +48,7 @@ static int claiming_open(const struct pst_host *host, const struct pst_open_para
   if (rc != 0)
     return rc;
   made->path = host->option_uint(params->options, "path");
+  made->path_after = host->option_uint(params->options, "path_after");
   made->address_max = host->option_uint(params->options, "address_max");
   made->remote_max = host->option_uint(params->options, "remote_max");
   made->loses = host->option_uint(params->options, "loses");
@@ -80,7 +81,8 @@ static int claiming_endpoint_path(struct pst_endpoint *endpoint, struct pst_path
 {
   int rc = pass_endpoint_path(endpoint, path);
 
-  if (rc == 0 && endpoint->worker->device->path == PATH_STAGED) {
+  if (rc == 0 && endpoint->worker->device->path == PATH_STAGED &&
+      endpoint->carried >= endpoint->worker->device->path_after) {
     path->path = PST_PATH_STAGED;
     snprintf(path->reason, sizeof(path->reason), "its peer is not on this host");
   }
@@ -90,7 +92,10 @@ static int claiming_endpoint_path(struct pst_endpoint *endpoint, struct pst_path
 static int claiming_post(struct pst_endpoint *endpoint, const struct pst_request *requests,
                          uint32_t n, uint32_t *wait)
 {
-  return pass_ops(endpoint)->post(endpoint->inner, requests, n, wait);
+  int taken = pass_ops(endpoint)->post(endpoint->inner, requests, n, wait);
+
+  endpoint->carried += taken > 0 ? (uint64_t)taken : 0;
+  return taken;
 }
 
 /* The region as this filter claims that it is. */
@@ -118,8 +123,10 @@ static bool claim_lost(struct pst_worker *worker, const struct pst_completion *c
 
   while (endpoint && endpoint->cookie != completion->endpoint)
     endpoint = endpoint->next;
-  if (completion->kind != PST_COMPLETION_MESSAGE || !endpoint ||
-      endpoint->lost == worker->device->loses)
+  if (completion->kind != PST_COMPLETION_MESSAGE || !endpoint)
+    return false;
+  endpoint->carried++;
+  if (endpoint->lost == worker->device->loses)
     return false;
   endpoint->lost++;
   worker->device->ops->release(worker->inner, &completion->u.message.token, 1);

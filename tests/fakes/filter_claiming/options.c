@@ -10,6 +10,7 @@ static const struct pst_option options[] = {
      .type = PST_OPTION_ENUM,
      .scope = PST_SCOPE_DEVICE,
      .flags = PST_OPTION_TESTING},
+    FAKE_OPTION("path_after", UINT, "0", "Messages of an endpoint before it has that path."),
     FAKE_OPTION("lends", BOOL, "false", "`true`: what is lent is a GPU's, which the CPU sees."),
     FAKE_OPTION("address_max", UINT, "0", "Bytes of an address. 0: the transport's."),
     FAKE_OPTION("remote_max", UINT, "0", "Bytes of a region's key. 0: the transport's."),

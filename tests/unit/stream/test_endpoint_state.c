@@ -199,6 +199,24 @@ static void a_worse_path_fails_at_once(void **state)
   assert_non_null(strstr(end.error_text, "`path: direct` asked for"));
 }
 
+static void a_path_that_gets_worse_is_refused_later(void **state)
+{
+  (void)state;
+  stream.receiver.path = CONFIG_PATH_MAPPED;
+  end_connected(&end);
+  world.path = PST_PATH_MAPPED; /* allowed */
+  end_watch_path(&end);
+  assert_int_equal(end.path.path, PST_PATH_MAPPED);
+  world.path = PST_PATH_DIRECT; /* what was worse stays so */
+  end_watch_path(&end);
+  assert_int_equal(end.path.path, PST_PATH_MAPPED);
+  assert_int_equal(end_check(&end), 0);
+  world.path = PST_PATH_STAGED;
+  end_watch_path(&end);
+  assert_int_equal(end_check(&end), -EOPNOTSUPP);
+  assert_non_null(strstr(end.error_text, "`path: mapped` asked for, but with this peer it is"));
+}
+
 static void what_is_over_stays_so(void **state)
 {
   (void)state;
@@ -306,6 +324,7 @@ int main(void)
       END_CASE(a_lost_peer_fails_the_stream_in_the_end),
       END_CASE(a_device_that_fails_is_no_peers_fault),
       END_CASE(a_worse_path_fails_at_once),
+      END_CASE(a_path_that_gets_worse_is_refused_later),
       END_CASE(what_is_over_stays_so),
 #ifndef NDEBUG
       END_CASE(states_follow_each_other_as_drawn),
