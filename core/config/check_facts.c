@@ -91,7 +91,6 @@ static void check_direct(const struct facts_at *at, const struct node *path)
   } needs[] = {{PST_NEED_CPU_ACCESS, "memory that the CPU can touch"},
                {PST_NEED_EXPORT_FD, "memory that can be shared by a file descriptor"},
                {PST_NEED_EXPORT_DMABUF, "memory that can be shared by a dma-buf"},
-               {PST_NEED_EXPORT_IPC, "memory with an IPC handle"},
                {PST_NEED_PINNED, "pinned memory"}};
 
   for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {

@@ -19,8 +19,6 @@ bool region_lacks(const struct pst_region *mem, uint32_t needs, const char **lac
     *lacks = "memory that the CPU can touch";
   else if ((needs & PST_NEED_EXPORT_FD) && !(mem->exports & PST_EXPORT_FD))
     *lacks = "memory that can be shared by a file descriptor";
-  else if ((needs & PST_NEED_EXPORT_IPC) && !(mem->exports & PST_EXPORT_IPC))
-    *lacks = "memory with an IPC handle";
   else if ((needs & PST_NEED_PINNED) && !(mem->flags & PST_REGION_PINNED))
     *lacks = "pinned memory";
   else

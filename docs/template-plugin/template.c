@@ -43,8 +43,6 @@ static int memory_alloc(struct pst_memory *memory, const struct pst_alloc_params
   struct pst_region made = {.kind = PST_MEMORY_HOST,
                             .length = length,
                             .page_size = page,
-                            .flags = params->purpose == PST_ALLOC_STAGING ? PST_REGION_STAGING : 0,
-                            .numa_node = -1,
                             .backing = "malloc",
                             .memory = memory};
   if (length >= params->length && (!memory->limit || params->length <= memory->limit))

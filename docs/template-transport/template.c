@@ -38,7 +38,7 @@ struct pst_endpoint {
 static const struct pst_limits limits = {
     PST_CPU_LIMITS,
     .capabilities = PST_CAP_SEND | PST_CAP_RELIABLE | PST_CAP_ORDERED | PST_CAP_SEQUENCE |
-                    PST_CAP_META | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS,
+                    PST_CAP_META | PST_CAP_DYNAMIC,
     .sequence_bits = 64, .message_max = UINT64_C(1) << 30, .address_max = sizeof(struct address)};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -264,7 +264,7 @@ static int poll(struct pst_worker *worker, struct pst_completion *out, uint32_t 
 static const struct pst_transport_ops ops = {
     .struct_size = sizeof(ops),
     .capabilities = PST_CAP_SEND | PST_CAP_RELIABLE | PST_CAP_ORDERED | PST_CAP_SEQUENCE |
-                    PST_CAP_META | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS,
+                    PST_CAP_META | PST_CAP_DYNAMIC,
     .open = device_open,
     .close = device_close,
     .limits = device_limits,

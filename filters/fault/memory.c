@@ -83,7 +83,6 @@ static int pool_map(struct fault_pool *pool, uint64_t length, uint64_t page_size
                                      .host = map,
                                      .length = length,
                                      .page_size = page_size,
-                                     .numa_node = -1,
                                      .backing = "copies of the filter fault"};
   return 0;
 }

@@ -19,7 +19,7 @@ static int check_params(const struct pst_memory *memory, const struct pst_alloc_
   return -EINVAL;
 }
 
-void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint32_t flags,
+void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
                       struct pst_region *region)
 {
   bool host = block->kind == CUDA_BLOCK_HOST || block->kind == CUDA_BLOCK_MEMFD ||
@@ -31,8 +31,7 @@ void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint3
       .length = block->length,
       .page_size = host ? pst_page_size() : CUDA_PAGE,
       .exports = block->exports,
-      .flags = flags | PST_REGION_PINNED,
-      .numa_node = -1,
+      .flags = PST_REGION_PINNED,
       .memory = memory,
       .handle = block,
   };
@@ -104,8 +103,7 @@ int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
     free(block);
     return code;
   }
-  cuda_region_fill(memory, block, params.purpose == PST_ALLOC_STAGING ? PST_REGION_STAGING : 0,
-                   region);
+  cuda_region_fill(memory, block, region);
   return 0;
 }
 

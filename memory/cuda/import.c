@@ -269,6 +269,6 @@ int cuda_import_region(struct pst_memory *memory, const struct pst_export *calle
     free(block);
     return code;
   }
-  cuda_region_fill(memory, block, PST_REGION_IMPORTED, region);
+  cuda_region_fill(memory, block, region);
   return 0;
 }

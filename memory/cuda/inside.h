@@ -169,7 +169,7 @@ void cuda_block_release(struct pst_memory *memory, struct cuda_block *block);
 int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
                struct pst_region *region);
 void cuda_free_region(struct pst_memory *memory, struct pst_region *region);
-void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint32_t flags,
+void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
                       struct pst_region *region);
 
 /* ranges.c */

@@ -126,13 +126,12 @@ int host_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *
                                .page_size = pst_page_size(),
                                .fd = -1,
                                .adopted = true,
-                               .node = -1,
                                .words = "the application's"};
   code = params.fd >= 0 ? check_descriptor(memory, &params, block) : 0;
   if (code) {
     free(block);
     return code;
   }
-  host_region_fill(memory, block, block->address, block->length, 0, region);
+  host_region_fill(memory, block, block->address, block->length, region);
   return 0;
 }

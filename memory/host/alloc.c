@@ -84,14 +84,13 @@ static int place_block(const struct pst_memory *memory, const struct pst_alloc_p
     code = host_block_populate(memory, block, params);
   if (code)
     return code;
-  block->node = block->bound ? memory->numa_node : memory->populate ? host_block_node(block) : -1;
   if (memory->lock || params->needs & PST_NEED_PINNED)
     code = host_block_lock(memory, block, params->label, memory->lock);
   return code;
 }
 
 void host_region_fill(struct pst_memory *memory, struct host_block *block, uint8_t *address,
-                      uint64_t length, uint32_t flags, struct pst_region *region)
+                      uint64_t length, struct pst_region *region)
 {
   struct pst_region made = {
       .kind = PST_MEMORY_HOST,
@@ -100,8 +99,7 @@ void host_region_fill(struct pst_memory *memory, struct host_block *block, uint8
       .length = length,
       .page_size = block->page_size,
       .exports = block->fd >= 0 ? PST_EXPORT_FD : 0,
-      .flags = flags | (block->locked ? PST_REGION_PINNED : 0),
-      .numa_node = block->node,
+      .flags = block->locked ? PST_REGION_PINNED : 0,
       .memory = memory,
       .handle = block,
   };
@@ -133,8 +131,7 @@ int host_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
   code = place_block(memory, &params, block);
   if (code)
     goto not_placed;
-  host_region_fill(memory, block, block->address, block->length,
-                   params.purpose == PST_ALLOC_STAGING ? PST_REGION_STAGING : 0, region);
+  host_region_fill(memory, block, block->address, block->length, region);
   return 0;
 
 not_placed:

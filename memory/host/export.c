@@ -131,7 +131,6 @@ int host_import_region(struct pst_memory *memory, const struct pst_export *calle
     return refuse_import(memory, -ENOMEM, "no memory for its description");
   uint64_t lead = from.offset % page_size;
   block->fd = -1;
-  block->node = -1;
   block->page_size = page_size;
   block->words = words_of(page_size);
   block->map_length = (lead + from.length + page_size - 1) / page_size * page_size;
@@ -147,6 +146,6 @@ int host_import_region(struct pst_memory *memory, const struct pst_export *calle
   }
   block->address = block->map;
   block->length = block->map_length;
-  host_region_fill(memory, block, block->address + lead, from.length, PST_REGION_IMPORTED, region);
+  host_region_fill(memory, block, block->address + lead, from.length, region);
   return 0;
 }

@@ -42,7 +42,6 @@ struct host_block {
   bool adopted; /* neither: it is the caller's */
   bool locked;  /* by mlock */
   bool bound;   /* to a NUMA node */
-  int node;     /* of its first page; -1: unknown */
   void *map;    /* mapped: all of the mapping, which may begin before `address` */
   uint64_t map_length;
   const char *words;  /* region.backing */
@@ -90,8 +89,6 @@ int host_block_lock(const struct pst_memory *memory, struct host_block *block, c
                     bool required);
 int host_block_populate(const struct pst_memory *memory, struct host_block *block,
                         const struct pst_alloc_params *params);
-/* The node of its first page, or -1. */
-int host_block_node(const struct host_block *block);
 
 /* backing.c: memory itself, unplaced. All log their errors, except huge ones
  * when `quiet`: -ENOMEM then means to try another backing. */
@@ -109,7 +106,7 @@ int host_alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
 void host_free_region(struct pst_memory *memory, struct pst_region *region);
 /* Describe a block to the caller, who has set region->struct_size. */
 void host_region_fill(struct pst_memory *memory, struct host_block *block, uint8_t *address,
-                      uint64_t length, uint32_t flags, struct pst_region *region);
+                      uint64_t length, struct pst_region *region);
 
 /* adopt.c */
 int host_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *params,

@@ -15,8 +15,6 @@
 /* linux/mempolicy.h */
 #define POLICY_DEFAULT 0
 #define POLICY_BIND 2
-#define POLICY_OF_NODE 1
-#define POLICY_OF_ADDRESS 2
 
 /* linux/mman.h since 5.14, not in every libc */
 #ifndef MADV_POPULATE_WRITE
@@ -149,13 +147,4 @@ int host_block_populate(const struct pst_memory *memory, struct host_block *bloc
              host_room_text().text, host_remedy_text(params).text,
              block->bound ? ", reserve more on that node, or write numa_node: auto" : "");
   return -ENOMEM;
-}
-
-int host_block_node(const struct host_block *block)
-{
-  int node = -1;
-  if (syscall(SYS_get_mempolicy, &node, NULL, 0, block->address,
-              POLICY_OF_NODE | POLICY_OF_ADDRESS) != 0)
-    return -1;
-  return node;
 }

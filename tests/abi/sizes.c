@@ -22,7 +22,7 @@ SIZE(pst_probe, 536, remedy, 280);
 SIZE(pst_plugin, 32, ops, 24);
 
 /* memory.h */
-SIZE(pst_region, 168, handle, 160);
+SIZE(pst_region, 160, handle, 152);
 SIZE(pst_alloc_params, 48, lower, 40);
 SIZE(pst_adopt_params, 48, label, 40);
 SIZE(pst_export, 160, handle, 96);

@@ -383,7 +383,6 @@ void contract_region_make(uint64_t length, struct contract_region *region)
   region->region.length = length;
   region->region.page_size = 4096;
   region->region.exports = PST_EXPORT_FD;
-  region->region.numa_node = -1;
   region->region.handle = (void *)(intptr_t)region->fd;
 }
 

@@ -26,6 +26,8 @@ static const char usage[] =
     "                      both sides\n"
     "  --case PATTERN      only cases of that name; * and ? are wild; may be given again\n"
     "  --skip PATTERN      no cases of that name; may be given again\n"
+    "  --apart             between processes alone: for what reaches no peer of its own\n"
+    "                      process\n"
     "  --deadline SECONDS  what lasts longer never ends (20)\n"
     "  --first-failure     no case after one that fails\n"
     "  --help              this\n"
@@ -42,6 +44,7 @@ struct arguments {
   const char *options[OPTIONS_MAX + 1], *cases[OPTIONS_MAX + 1], *skipped[OPTIONS_MAX + 1];
   size_t option_count, case_count, skipped_count;
   uint64_t messages;
+  bool apart;
 };
 
 static int misused(const char *what, const char *which)
@@ -63,13 +66,19 @@ static bool number(const char *text, uint64_t *value)
 /* 0; or exit status + 1. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-  static const struct option options[] = {
-      {"option", required_argument, NULL, 'o'},   {"inner", required_argument, NULL, 'i'},
-      {"memory", required_argument, NULL, 'm'},   {"listen", required_argument, NULL, 'l'},
-      {"connect", required_argument, NULL, 'c'},  {"messages", required_argument, NULL, 'n'},
-      {"case", required_argument, NULL, 'k'},     {"skip", required_argument, NULL, 's'},
-      {"deadline", required_argument, NULL, 'd'}, {"first-failure", no_argument, NULL, 'f'},
-      {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
+  static const struct option options[] = {{"option", required_argument, NULL, 'o'},
+                                          {"inner", required_argument, NULL, 'i'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"listen", required_argument, NULL, 'l'},
+                                          {"connect", required_argument, NULL, 'c'},
+                                          {"messages", required_argument, NULL, 'n'},
+                                          {"case", required_argument, NULL, 'k'},
+                                          {"skip", required_argument, NULL, 's'},
+                                          {"deadline", required_argument, NULL, 'd'},
+                                          {"first-failure", no_argument, NULL, 'f'},
+                                          {"apart", no_argument, NULL, 'a'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
   int option;
   while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (option == 'h') {
@@ -85,6 +94,8 @@ static int parse(int argc, char **argv, struct arguments *arguments)
       arguments->options[arguments->option_count++] = optarg;
     else if (option == 'f')
       contract_stop_at_failure();
+    else if (option == 'a')
+      arguments->apart = true;
     else if (option == 'i')
       arguments->inner = optarg;
     else if (option == 'm')
@@ -264,9 +275,9 @@ static int run_remote(const struct arguments *arguments, struct contract_variant
              : 0;
 }
 
-static int run_transport(const struct arguments *arguments, struct contract_variant *variant,
-                         bool in_process)
+static int run_transport(const struct arguments *arguments, struct contract_variant *variant)
 {
+  const bool in_process = !arguments->apart;
   bool is_whole, is_reached = false;
   struct pst_limits limits;
   contract_memory_use(arguments->memory);
@@ -288,8 +299,11 @@ static int run_transport(const struct arguments *arguments, struct contract_vari
     failed += suite(variant);
   else if (in_process && !failed)
     printf("it says -EXDEV to a peer of another process: not tried between processes\n");
-  else
+  else {
+    if (arguments->apart)
+      puts("it says -EXDEV to a peer of another process: with --apart nothing is left to try");
     failed++;
+  }
   return failed ? 1 : is_whole ? 0 : 77;
 }
 
@@ -350,7 +364,5 @@ int main(int argc, char **argv)
   snprintf(joined, sizeof(joined), "%s%s%s", path, wrapped ? "+" : "", inner);
   struct contract_variant variant = {
       .plugin = joined, .option_list = arguments.options, .silent = true};
-  return tell(&arguments, run_transport(&arguments, &variant,
-                                        (wrapped ? wrapped : plugin)->transport->capabilities &
-                                            PST_CAP_IN_PROCESS));
+  return tell(&arguments, run_transport(&arguments, &variant));
 }

@@ -14,19 +14,16 @@
 #define LOOPBACK_CAPABILITIES                                                                      \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_SHARED_RING | PST_CAP_WAKEUP |      \
-   PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS)
+   PST_CAP_DYNAMIC)
 
 #define RC_CAPABILITIES                                                                            \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
-   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |   \
-   PST_CAP_IN_PROCESS)
+   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC)
 
 #define UDP_CAPABILITIES                                                                           \
-  (PST_CAP_SEND | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS |           \
-   PST_CAP_FOREIGN)
+  (PST_CAP_SEND | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_FOREIGN)
 
-#define ETHERNET_CAPABILITIES                                                                      \
-  (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_IN_PROCESS | PST_CAP_FOREIGN)
+#define ETHERNET_CAPABILITIES (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_FOREIGN)
 
 static struct contract_variant variants[] = {
     {

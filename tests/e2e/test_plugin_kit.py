@@ -147,6 +147,10 @@ class Kit(Case):
         out = self.contract(plugin)
         self.assertIn("receiver_leaves_under_a_busy_sender", out)
         self.assertIn("not tried between processes", out)
+        self.assertIn("in process: ", out)
+        out = self.contract(plugin, "--apart", expect=1)
+        self.assertIn("with --apart nothing is left to try", out)
+        self.assertNotIn("in process: ", out)
 
     def test_messages_too_short_for_the_cases_are_no_failure(self):
         source = self.changed("template-transport", "message_max = UINT64_C(1) << 30", "message_max = 512")

@@ -13,7 +13,7 @@ enum lb_mode { LB_MODE_COPY = 0, LB_MODE_REFERENCE = 1 };
 #define LB_CAPABILITIES                                                                            \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_LEND | PST_CAP_SHARED_RING |        \
-   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS | PST_CAP_DEVICE_RMA |                    \
-   PST_CAP_BARE_RING | PST_CAP_DESCRIPTORS)
+   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_DEVICE_RMA | PST_CAP_BARE_RING |                     \
+   PST_CAP_DESCRIPTORS)
 
 #endif

@@ -10,7 +10,6 @@
 enum rc_relaxed { RC_RELAXED_AUTO, RC_RELAXED_NEVER, RC_RELAXED_ALWAYS }; /* of the option */
 #define RC_CAPABILITIES                                                                            \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
-   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |   \
-   PST_CAP_IN_PROCESS)
+   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC)
 
 #endif

@@ -47,9 +47,7 @@ enum pst_export_kind {
 };
 
 enum pst_region_flag {
-  PST_REGION_PINNED = 1u << 0,  /* its pages do not move */
-  PST_REGION_STAGING = 1u << 1, /* allocated for PST_ALLOC_STAGING */
-  PST_REGION_IMPORTED = 1u << 2,
+  PST_REGION_PINNED = 1u << 0, /* its pages do not move */
 };
 
 /* Memory got from a plugin. Written by the plugin, read by everyone; immutable
@@ -63,10 +61,8 @@ struct pst_region {
   uint64_t page_size; /* of its backing; what a registration rounds to */
   uint32_t exports;   /* enum pst_export_kind bits that will work */
   uint32_t flags;     /* enum pst_region_flag */
-  int32_t numa_node;  /* -1: unknown */
-  uint32_t reserved;
-  char device[48];  /* which device: "GPU-<uuid>", a PCI address; "" for host memory */
-  char backing[48]; /* in words: "malloc", "memfd", "2 MiB pages", "cuMemAlloc"; for results */
+  char device[48];    /* which device: "GPU-<uuid>", a PCI address; "" for host memory */
+  char backing[48];   /* in words: "malloc", "memfd", "2 MiB pages", "cuMemAlloc"; for results */
   struct pst_memory *memory; /* whose it is; NULL: a transport's or filter's own, exports 0 */
   void *handle;              /* the plugin's own */
 };
@@ -82,8 +78,7 @@ enum pst_memory_need {
   PST_NEED_CPU_ACCESS = 1u << 0, /* region.host is set */
   PST_NEED_EXPORT_FD = 1u << 1,
   PST_NEED_EXPORT_DMABUF = 1u << 2,
-  PST_NEED_EXPORT_IPC = 1u << 3,
-  PST_NEED_PINNED = 1u << 4,
+  PST_NEED_PINNED = 1u << 3,
 };
 
 struct pst_alloc_params {

@@ -171,18 +171,17 @@ enum pst_transport_capability {
   PST_CAP_SHARED_RING = 1u << 10, /* several endpoints may name one ring */
   PST_CAP_WAKEUP = 1u << 11,      /* arm and event_fd */
   PST_CAP_DYNAMIC = 1u << 12,     /* rings and endpoints may be opened after start */
-  PST_CAP_IN_PROCESS = 1u << 13,  /* both ends may be in one process */
-  PST_CAP_FOREIGN = 1u << 14,     /* speaks to peers without Penstock: `control: none` */
+  PST_CAP_FOREIGN = 1u << 13,     /* speaks to peers without Penstock: `control: none` */
   /* READ and WRITE reach memory that the CPU cannot touch: PST_NEED_CPU_ACCESS of send_needs
    * is for SENDs alone. */
-  PST_CAP_DEVICE_RMA = 1u << 15,
+  PST_CAP_DEVICE_RMA = 1u << 14,
   /* A ring may be opened without memory (its mr NULL): every message is lent, and nothing lies in
    * slots of its own. A SEND of several pieces to such a ring is refused: -E2BIG. With LEND. */
-  PST_CAP_BARE_RING = 1u << 16,
+  PST_CAP_BARE_RING = 1u << 15,
   /* endpoint_address has descriptors, and endpoint_connect takes no address without: -EXDEV. So
    * the host turns a peer that passes none away before it opens an endpoint. */
-  PST_CAP_DESCRIPTORS = 1u << 17,
-  PST_CAP_DEPARTURE = 1u << 18, /* keeps the time at which a SEND is to leave */
+  PST_CAP_DESCRIPTORS = 1u << 16,
+  PST_CAP_DEPARTURE = 1u << 17, /* keeps the time at which a SEND is to leave */
 };
 
 /* ---- Operations -------------------------------------------------------------- */

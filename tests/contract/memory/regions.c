@@ -87,9 +87,7 @@ static void check_region(const struct pst_region *region, uint64_t length, bool 
   assert_true(region->length >= length);
   assert_true(region->page_size >= 512 && (region->page_size & (region->page_size - 1)) == 0);
   assert_ptr_equal(region->memory, contract.memory);
-  assert_int_equal(!!(region->flags & PST_REGION_STAGING), staging);
-  assert_false(region->flags & PST_REGION_IMPORTED);
-  assert_int_equal(region->reserved, 0);
+  assert_int_equal(region->flags & ~PST_REGION_PINNED, 0);
   assert_non_null(memchr(region->device, '\0', sizeof(region->device)));
   assert_non_null(memchr(region->backing, '\0', sizeof(region->backing)));
   assert_true(region->backing[0] != '\0');

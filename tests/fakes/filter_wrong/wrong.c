@@ -401,8 +401,7 @@ static const struct pst_transport_ops ops = {
     .struct_size = sizeof(ops),
     .capabilities = PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_SEND |
                     PST_CAP_RELIABLE | PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META |
-                    PST_CAP_LEND | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |
-                    PST_CAP_IN_PROCESS,
+                    PST_CAP_LEND | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC,
     .open = wrong_open,
     .close = wrong_close,
     .limits = wrong_limits,

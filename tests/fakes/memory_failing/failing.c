@@ -90,7 +90,6 @@ static int failing_alloc(struct pst_memory *memory, const struct pst_alloc_param
       .host = memory->blind && params->purpose == PST_ALLOC_NORMAL ? NULL : bytes,
       .length = length,
       .page_size = 4096,
-      .numa_node = -1,
       .backing = "heap",
       .memory = memory,
       .handle = bytes};

@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #define NEEDS_KNOWN                                                                                \
-  (PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD | PST_NEED_EXPORT_DMABUF | PST_NEED_EXPORT_IPC |       \
-   PST_NEED_PINNED)
+  (PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD | PST_NEED_EXPORT_DMABUF | PST_NEED_PINNED)
 
 static uint64_t round_up(uint64_t value, uint64_t to)
 {
@@ -66,8 +65,7 @@ static void describe(struct pst_memory *memory, struct late_region *made, struct
       .length = made->length,
       .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
       .exports = staging ? PST_EXPORT_FD : 0,
-      .flags = staging ? PST_REGION_STAGING : PST_REGION_PINNED,
-      .numa_node = -1,
+      .flags = staging ? 0 : PST_REGION_PINNED,
       .memory = memory,
       .handle = made,
   };

@@ -106,13 +106,10 @@ static int wrong_alloc(struct pst_memory *memory, const struct pst_alloc_params 
   if (!bytes)
     return refuse(memory, -ENOMEM, "not so many pages; ask for less");
   const struct pst_region made = {.kind = PST_MEMORY_HOST,
-                                  .flags =
-                                      params->purpose == PST_ALLOC_STAGING ? PST_REGION_STAGING : 0,
                                   .address = (uint64_t)(uintptr_t)bytes,
                                   .host = bytes,
                                   .length = params->length,
                                   .page_size = 4096,
-                                  .numa_node = -1,
                                   .backing = "memfd",
                                   .memory = memory};
   pst_struct_write(region, &made, sizeof(made));

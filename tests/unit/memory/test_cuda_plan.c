@@ -248,7 +248,7 @@ static void test_host_memory_has_pages_of_the_machine(void **state)
   struct pst_region region = {.struct_size = sizeof(region)};
 
   (void)state;
-  cuda_region_fill(&memory, &block, 0, &region);
+  cuda_region_fill(&memory, &block, &region);
   assert_int_equal(region.page_size, FAKE_PAGE);
 }
 
