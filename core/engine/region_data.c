@@ -186,19 +186,21 @@ int region_data_checksum(struct region_data *data, uint64_t offset, uint64_t len
                          uint32_t *crc32c)
 {
   const struct pst_memory_ops *memory = data->region.memory->ops;
-  struct pst_sum sum = {.address = data->region.mem.address + offset, .length = length};
+  const uint64_t address = data->region.mem.address + offset;
   uint64_t ticket = 0, done = 0;
+  uint32_t sum = 0;
 
   if (!data->queue || !(memory->capabilities & PST_MEMORY_CAP_CHECKSUM))
     return -EOPNOTSUPP;
   if (!region_has(data->region.length, offset, length))
     return -ERANGE;
   int rc = region_flush(&data->region);
-  while (rc == 0 && (rc = memory->sum_batch(data->queue, &sum, 1, &ticket)) == -EAGAIN)
+  while (rc == 0 &&
+         (rc = memory->sum_range(data->queue, address, length, &sum, &ticket)) == -EAGAIN)
     rc = memory->queue_poll(data->queue, &done);
   if (rc == 0)
     rc = engine_memory_await(data->region.memory, data->queue, ticket);
   if (rc == 0)
-    *crc32c = sum.crc32c;
+    *crc32c = sum;
   return rc;
 }

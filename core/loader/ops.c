@@ -94,8 +94,8 @@
   REFUSE(memory, fence_query, MEMORY(FENCE), (struct pst_memory *a, struct pst_fence *b))          \
   IGNORE(memory, fence_release, MEMORY(FENCE), (struct pst_memory *a, struct pst_fence *b))        \
   REFUSE(memory, flush, MEMORY(FLUSH), (struct pst_memory *a, const struct pst_region *b))         \
-  REFUSE(memory, sum_batch, MEMORY(CHECKSUM),                                                      \
-         (struct pst_queue *a, struct pst_sum *b, uint32_t c, uint64_t *d))                        \
+  REFUSE(memory, sum_range, MEMORY(CHECKSUM),                                                      \
+         (struct pst_queue *a, uint64_t b, uint64_t c, uint32_t *d, uint64_t *e))                  \
   REFUSE(memory, adopt_region, MEMORY(ADOPT),                                                      \
          (struct pst_memory *a, const struct pst_adopt_params *b, struct pst_region *c))
 /* clang-format on */

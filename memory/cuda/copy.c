@@ -189,8 +189,6 @@ static int submit(struct pst_queue *queue, const struct pst_copy_row *rows, uint
     if (!room)
       return -EAGAIN;
   }
-  cuda_queue_next(queue)->checked = 0;
-  cuda_queue_next(queue)->sums = NULL;
   cuda_enter(queue->memory);
   cuda_status status = room ? gather(queue, rows, n, room) : copy_all(queue, rows, n);
   int code =

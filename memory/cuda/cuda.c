@@ -155,7 +155,7 @@ static const struct pst_memory_ops ops = {
     .fence_query = cuda_fence_query,
     .fence_release = cuda_fence_release,
     .flush = cuda_flush,
-    .sum_batch = cuda_sum_batch,
+    .sum_range = cuda_sum_range,
 };
 
 PST_PLUGIN(cuda_probe, &ops);

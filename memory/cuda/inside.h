@@ -239,9 +239,7 @@ struct cuda_batch {
   uint64_t seed;
   const struct cuda_message *payloads; /* verify: the descriptors, or NULL: */
   struct pst_payload_row row[CUDA_PATTERN_ROWS];
-  struct pst_sum *sums;         /* the caller's; NULL: no checksums */
-  const struct pst_sum *summed; /* by the kernel, in the descriptors */
-  uint32_t sum_count;
+  uint32_t *crc32c; /* sum: the caller's; else NULL */
 };
 
 struct pst_queue {
@@ -252,7 +250,7 @@ struct pst_queue {
   bool failed;
   bool waits;               /* the stream waits for a fence behind the last batch */
   struct cuda_batch *batch; /* ticket modulo `batches` */
-  struct cuda_verify_slot *slots;
+  struct cuda_slot *slots;
   /* Pieces and payloads of batches under way, in pinned memory: a ring, in which a
    * batch's lie in one go. */
   void *descriptors;
@@ -268,13 +266,14 @@ int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *pa
 void cuda_queue_close(struct pst_queue *queue);
 int cuda_queue_poll(struct pst_queue *queue, uint64_t *done);
 int cuda_verify_result(struct pst_queue *queue, struct pst_verify_result *result);
-/* May a batch of n begin? 0, -EAGAIN, -EIO, or -EINVAL, logged. */
+/* May a batch of n begin? 0, and cuda_queue_next() is a blank one; -EAGAIN, -EIO; or -EINVAL,
+ * logged. */
 int cuda_queue_begin(struct pst_queue *queue, const char *call, uint64_t n, uint64_t reserved);
 /* Room for n descriptors in one go, or NULL. */
 void *cuda_queue_room(struct pst_queue *queue, uint32_t n);
 /* The batch that comes next; cuda_queue_end() makes it one and gives it its ticket. */
 struct cuda_batch *cuda_queue_next(struct pst_queue *queue);
-struct cuda_verify_slot *cuda_queue_slot(struct pst_queue *queue);
+struct cuda_slot *cuda_queue_slot(struct pst_queue *queue);
 int cuda_queue_end(struct pst_queue *queue, cuda_status status, const char *call, uint64_t *ticket);
 
 /* The blocks of a kernel that gives each of n items a warp, or a block. */
@@ -289,8 +288,8 @@ int cuda_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_pa
                      uint32_t n, uint64_t *ticket);
 
 /* sum.c */
-int cuda_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
-void cuda_sum_take(const struct cuda_batch *batch);
+int cuda_sum_range(struct pst_queue *queue, uint64_t address, uint64_t length, uint32_t *crc32c,
+                   uint64_t *ticket);
 
 /* A host gives no less. */
 #define CUDA_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))

@@ -211,7 +211,7 @@ __device__ uint64_t warp_least(uint64_t value)
 __device__ void note(const cuda_pattern_args &args, const cuda_message &p, uint32_t i,
                      uint64_t offset)
 {
-  cuda_verify_slot *slot = (cuda_verify_slot *)args.result;
+  cuda_slot *slot = (cuda_slot *)args.result;
   const uint8_t found = ((const uint8_t *)p.address)[offset];
   atomicAdd((unsigned long long *)&slot->corrupted, 1ull);
   atomicMin((unsigned long long *)&slot->first,
@@ -278,7 +278,7 @@ __device__ uint32_t word_at(uint64_t address)
 }
 
 /* What this thread has of a tile: every CUDA_KERNEL_THREADS-th word, as one remainder. */
-__device__ uint32_t sum_tile(const pst_sum &sum, uint64_t tile, const uint32_t (*round)[256])
+__device__ uint32_t sum_tile(const cuda_sum_args &sum, uint64_t tile, const uint32_t (*round)[256])
 {
   const uint64_t first = tile * (CUDA_SUM_TILE / 4) + threadIdx.x, words = sum.length / 4;
   const bool whole = (tile + 1) * (CUDA_SUM_TILE / 4) <= words;
@@ -355,30 +355,25 @@ extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_WIDE)
 extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_THREADS) pst_crc32c(cuda_sum_args args)
 {
   __shared__ uint32_t round[4][256], all;
-  pst_sum *sums = (pst_sum *)args.sums;
   for (unsigned int i = threadIdx.x; i < 4 * 256; i += blockDim.x)
     round[i / 256][i % 256] = crc_times((i % 256) << i / 256 * 8, crc_powers[CRC_ROUND_LOG]);
   uint32_t own = CRC_ONE; /* x^32 for this thread's word and for each behind it in a round */
   for (unsigned int bit = 0; bit < 9; bit++)
     own = ((threadIdx.x + 1) >> bit & 1) ? crc_times(own, crc_powers[5 + bit]) : own;
-  for (uint32_t i = blockIdx.y; i < args.count; i += gridDim.y) {
-    const pst_sum sum = sums[i];
-    const uint64_t tiles = (sum.length + 4 - 1) / CUDA_SUM_TILE + 1;
-    uint32_t crc = 0;
-    if (threadIdx.x == 0)
-      all = 0;
-    __syncthreads();
-    for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-      uint32_t part = crc_times(sum_tile(sum, tile, round), own);
-      for (unsigned int step = WARP / 2; step; step /= 2)
-        part ^= __shfl_xor_sync(ALL, part, step);
-      crc ^= crc_times(part, crc_power((uint32_t)tile, CRC_TILE_LOG));
-    }
-    if (lane() == 0)
-      atomicXor(&all, crc);
-    __syncthreads();
-    if (threadIdx.x == 0 && all)
-      atomicXor(&sums[i].crc32c, all);
-    __syncthreads();
+  const uint64_t tiles = (args.length + 4 - 1) / CUDA_SUM_TILE + 1;
+  uint32_t crc = 0;
+  if (threadIdx.x == 0)
+    all = 0;
+  __syncthreads();
+  for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    uint32_t part = crc_times(sum_tile(args, tile, round), own);
+    for (unsigned int step = WARP / 2; step; step /= 2)
+      part ^= __shfl_xor_sync(ALL, part, step);
+    crc ^= crc_times(part, crc_power((uint32_t)tile, CRC_TILE_LOG));
   }
+  if (lane() == 0)
+    atomicXor(&all, crc);
+  __syncthreads();
+  if (threadIdx.x == 0 && all)
+    atomicXor((uint32_t *)args.crc32c, all);
 }

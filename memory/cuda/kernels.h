@@ -43,17 +43,16 @@ struct cuda_gather_args {
 struct cuda_pattern_args {
   uint64_t payloads; /* of `count` struct cuda_message, where the device reads them */
   uint64_t seed;
-  uint64_t result; /* verify: a struct cuda_verify_slot in pinned memory */
+  uint64_t result; /* verify: a struct cuda_slot in pinned memory */
   uint32_t count;
   uint32_t rows;
   struct pst_payload_row row[CUDA_PATTERN_ROWS];
 };
 
-/* "pst_crc32c": the blocks of row y take ranges y, y + rows, …, and share each range's tiles. */
+/* "pst_crc32c": the blocks share the range's tiles. */
 struct cuda_sum_args {
-  uint64_t sums; /* of `count` struct pst_sum in pinned memory; crc32c begins as UINT32_MAX */
-  uint32_t count;
-  uint32_t reserved;
+  uint64_t address, length;
+  uint64_t crc32c; /* a uint32_t in pinned memory, which begins as UINT32_MAX */
 };
 
 /* What a block sums at a time, counted from a range's end: CUDA_KERNEL_THREADS words, so many
@@ -61,10 +60,12 @@ struct cuda_sum_args {
 #define CUDA_SUM_ROUNDS 64u
 #define CUDA_SUM_TILE (4u * CUDA_KERNEL_THREADS * CUDA_SUM_ROUNDS)
 
-/* What verify found in a batch. The host sets it to {0, UINT64_MAX} before. */
-struct cuda_verify_slot {
-  uint64_t corrupted; /* messages */
-  uint64_t first;     /* the least mismatch, see below */
+/* What a kernel found in a batch. The host sets what it begins with before. */
+struct cuda_slot {
+  uint64_t corrupted; /* verify: messages; from 0 */
+  uint64_t first;     /* verify: the least mismatch, see below; from UINT64_MAX */
+  uint32_t crc32c;    /* sum; from UINT32_MAX */
+  uint32_t reserved;
 };
 
 /* A mismatch in one word, so that the least is the first: the message's place in the

@@ -101,8 +101,8 @@ static int make_args(struct pst_queue *queue, const struct work *work, uint64_t 
 static void expect(struct pst_queue *queue, uint64_t seed, struct cuda_pattern_args *args)
 {
   struct cuda_batch *batch = cuda_queue_next(queue);
-  struct cuda_verify_slot *slot = cuda_queue_slot(queue);
-  *slot = (struct cuda_verify_slot){0, UINT64_MAX};
+  struct cuda_slot *slot = cuda_queue_slot(queue);
+  *slot = (struct cuda_slot){.first = UINT64_MAX};
   args->result = (uintptr_t)slot;
   batch->checked = args->count;
   batch->seed = seed;
@@ -125,8 +125,6 @@ static int submit(struct pst_queue *queue, bool verify, uint64_t seed, const str
   if (code)
     return code;
   bool wide = work->longest >= WIDE_BYTES;
-  cuda_queue_next(queue)->checked = 0;
-  cuda_queue_next(queue)->sums = NULL;
   if (verify)
     expect(queue, seed, &args);
   cuda_function function = verify ? (wide ? kernels->verify_wide : kernels->verify)

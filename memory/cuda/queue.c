@@ -123,7 +123,11 @@ int cuda_queue_begin(struct pst_queue *queue, const char *call, uint64_t n, uint
   }
   if (queue->failed)
     return -EIO;
-  return queue->submitted - queue->finished == queue->batches ? -EAGAIN : 0;
+  if (queue->submitted - queue->finished == queue->batches)
+    return -EAGAIN;
+  cuda_queue_next(queue)->checked = 0;
+  cuda_queue_next(queue)->crc32c = NULL;
+  return 0;
 }
 
 /* Positions count on for ever; a batch that would be cut off at the ring's end begins at
@@ -153,7 +157,7 @@ struct cuda_batch *cuda_queue_next(struct pst_queue *queue)
   return &queue->batch[(queue->submitted + 1) % queue->batches];
 }
 
-struct cuda_verify_slot *cuda_queue_slot(struct pst_queue *queue)
+struct cuda_slot *cuda_queue_slot(struct pst_queue *queue)
 {
   return &queue->slots[(queue->submitted + 1) % queue->batches];
 }
@@ -194,7 +198,7 @@ static uint64_t sequence_of(const struct cuda_batch *batch, uint32_t message)
 
 /* A finished verify's slot into the queue's result. */
 static void take_found(struct pst_queue *queue, const struct cuda_batch *batch,
-                       const struct cuda_verify_slot *slot)
+                       const struct cuda_slot *slot)
 {
   struct pst_verify_result *found = &queue->found;
   found->checked += batch->checked;
@@ -229,8 +233,8 @@ int cuda_queue_poll(struct pst_queue *queue, uint64_t *done)
     cuda_fence_drop(memory, batch->end);
     if (batch->checked)
       take_found(queue, batch, &queue->slots[at]);
-    if (batch->sums)
-      cuda_sum_take(batch);
+    if (batch->crc32c)
+      *batch->crc32c = queue->slots[at].crc32c;
     queue->descriptors_head = batch->descriptors;
     queue->finished++;
   }

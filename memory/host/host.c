@@ -88,7 +88,7 @@ static const struct pst_memory_ops ops = {
     .fence_wait = host_fence_wait,
     .fence_query = host_fence_query,
     .fence_release = host_fence_release,
-    .sum_batch = host_sum_batch,
+    .sum_range = host_sum_range,
     .adopt_region = host_adopt_region,
 };
 

@@ -126,7 +126,8 @@ int host_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payl
                    uint32_t n, uint64_t *ticket);
 int host_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
                      uint32_t n, uint64_t *ticket);
-int host_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
+int host_sum_range(struct pst_queue *queue, uint64_t address, uint64_t length, uint32_t *crc32c,
+                   uint64_t *ticket);
 int host_queue_poll(struct pst_queue *queue, uint64_t *done);
 int host_verify_result(struct pst_queue *queue, struct pst_verify_result *result);
 int host_fence_record(struct pst_memory *memory, struct pst_queue *queue, void *native,

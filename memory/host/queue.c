@@ -89,7 +89,7 @@ int host_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_pa
   return 0;
 }
 
-static uint32_t crc32c(uint8_t *bytes, uint64_t length)
+static uint32_t crc_of(uint8_t *bytes, uint64_t length)
 {
   uint32_t crc = UINT32_MAX;
   while (length > 0) {
@@ -101,17 +101,13 @@ static uint32_t crc32c(uint8_t *bytes, uint64_t length)
   return ~crc;
 }
 
-int host_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket)
+int host_sum_range(struct pst_queue *queue, uint64_t address, uint64_t length, uint32_t *crc32c,
+                   uint64_t *ticket)
 {
-  uint64_t reserved = 0;
-  for (uint32_t i = 0; i < n; i++)
-    reserved |= sums[i].reserved | sums[i].reserved2;
-  int code = pst_cpu_queue_add(&queue->cpu, "sum", reserved ? 0 : n, ticket);
-  if (code)
-    return code;
-  for (uint32_t i = 0; i < n; i++)
-    sums[i].crc32c = crc32c(pointer(sums[i].address), sums[i].length);
-  return 0;
+  int code = pst_cpu_queue_add(&queue->cpu, "sum", 1, ticket);
+  if (code == 0)
+    *crc32c = crc_of(pointer(address), length);
+  return code;
 }
 
 int host_queue_poll(struct pst_queue *queue, uint64_t *done)

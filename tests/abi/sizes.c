@@ -29,7 +29,6 @@ SIZE(pst_export, 160, handle, 96);
 SIZE(pst_queue_params, 16, reserved, 12);
 SIZE(pst_memory_params, 16, options, 8);
 SIZE(pst_memory_info, 160, free_bytes, 152);
-SIZE(pst_sum, 32, reserved2, 24);
 SIZE(pst_copy_row, 48, reserved, 44);
 SIZE(pst_payload_row, 40, reserved, 36);
 SIZE(pst_memory_ops, 200, adopt_region, 192);

@@ -164,16 +164,6 @@ PST_STATIC_ASSERT(sizeof(struct pst_payload_row) == 40, "frozen");
 #define PST_PATTERN_STEP UINT64_C(0x9e3779b97f4a7c15)
 #define PST_PATTERN_SEQUENCE UINT64_C(0xd1342543de82ef95)
 
-/* A range and its checksum. An array element. */
-struct pst_sum {
-  uint64_t address;
-  uint64_t length;
-  uint32_t crc32c;   /* out */
-  uint32_t reserved; /* 0, as is the next */
-  uint64_t reserved2;
-};
-PST_STATIC_ASSERT(sizeof(struct pst_sum) == 32, "frozen");
-
 struct pst_queue_params {
   uint32_t struct_size;
   uint32_t batches; /* submitted and not finished, at most */
@@ -205,7 +195,7 @@ enum pst_memory_capability {
   PST_MEMORY_CAP_IMPORT = 1u << 4,        /* import_region */
   PST_MEMORY_CAP_HOST_REGISTER = 1u << 5, /* host_register, host_unregister */
   PST_MEMORY_CAP_FLUSH = 1u << 6,         /* flush; without it nothing needs flushing */
-  PST_MEMORY_CAP_CHECKSUM = 1u << 7,      /* sum_batch */
+  PST_MEMORY_CAP_CHECKSUM = 1u << 7,      /* sum_range */
   PST_MEMORY_CAP_ADOPT = 1u << 8,         /* adopt_region */
 };
 
@@ -312,12 +302,13 @@ struct pst_memory_ops {
    * brought messages, before they are handed over. Never blocks. */
   int (*flush)(struct pst_memory *memory, const struct pst_region *region);
 
-  /* The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of each range, computed where the bytes
-   * are. A batch like the three above, its ticket of the same count, with the same errors; but
-   * `sums` stays the plugin's until queue_poll tells of the ticket, by when crc32c of each is
-   * written, or until queue_close.
-   * -EINVAL besides: a range that this memory's device does not reach. */
-  int (*sum_batch)(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
+  /* The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `length` bytes at `address`, computed
+   * where the bytes are: a batch of one piece, its ticket of the three's count. *crc32c is written
+   * by the queue_poll that tells of the ticket, or before, and is not touched after queue_close.
+   * 0; -EAGAIN: as the three say it; -EINVAL: a range that this memory's device does not reach;
+   * -EIO: the device is lost. */
+  int (*sum_range)(struct pst_queue *queue, uint64_t address, uint64_t length, uint32_t *crc32c,
+                   uint64_t *ticket);
 
   /* A region over memory that the caller has got elsewhere, and that stays his: free_region
    * ends the region and leaves the bytes. It has to stay where it is until then. With a

@@ -32,7 +32,7 @@ static void test_capabilities_have_their_calls(void **state)
       CALLS(PST_MEMORY_CAP_PATTERN, fill_rows, verify_result),
       CALLS(PST_MEMORY_CAP_FENCE, fence_record, fence_release),
       CALLS(PST_MEMORY_CAP_FLUSH, flush, flush),
-      CALLS(PST_MEMORY_CAP_CHECKSUM, sum_batch, sum_batch),
+      CALLS(PST_MEMORY_CAP_CHECKSUM, sum_range, sum_range),
       CALLS(PST_MEMORY_CAP_ADOPT, adopt_region, adopt_region),
 #undef CALLS
   };

@@ -60,38 +60,44 @@ static uint32_t bit_by_bit(const uint8_t *at, uint64_t length)
   return ~crc;
 }
 
-static void run(struct pst_sum *sums, uint32_t n)
+/* A range of the region, and what its checksum came to. */
+struct sum {
+  uint64_t offset, length, ticket;
+  uint32_t crc32c;
+};
+
+static int submit(struct sum *sum)
 {
-  uint64_t ticket = 0;
-  assert_int_equal(contract.ops->sum_batch(queue, sums, n, &ticket), 0);
-  contract_finish(queue, ticket);
+  return contract.ops->sum_range(queue, region.address + sum->offset, sum->length, &sum->crc32c,
+                                 &sum->ticket);
 }
 
-static struct pst_sum range(uint64_t offset, uint64_t length)
+static struct sum run(uint64_t offset, uint64_t length)
 {
-  return (struct pst_sum){.address = region.address + offset, .length = length};
+  struct sum sum = {.offset = offset, .length = length};
+  assert_int_equal(submit(&sum), 0);
+  contract_finish(queue, sum.ticket);
+  return sum;
 }
 
-static void expect(const struct pst_sum *sum)
+static void expect(const struct sum *sum)
 {
-  uint64_t offset = sum->address - region.address;
-  uint32_t right = bit_by_bit(bytes + offset, sum->length);
+  uint32_t right = bit_by_bit(bytes + sum->offset, sum->length);
   if (sum->crc32c != right)
     fail_msg("the CRC32C of %lu bytes at %lu is %08x, not %08x", (unsigned long)sum->length,
-             (unsigned long)offset, right, sum->crc32c);
+             (unsigned long)sum->offset, right, sum->crc32c);
 }
 
 /* RFC 3720, appendix B.4, whose bytes are the number's from the lowest. */
 static void test_the_examples_of_the_rfc(void **state)
 {
   contract_rule(
-      "The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of each range, computed where the bytes are.");
+      "The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `length` bytes at `address`, computed where the bytes are");
   (void)state;
   need_sums();
   static const uint8_t read_pdu[48] = {
       0x01, 0xc0, [16] = 0x14, [22] = 0x04, [27] = 0x14, [31] = 0x18, 0x28, [40] = 0x02};
   static const uint32_t right[5] = {0x8a9136aa, 0x62a8ab43, 0x46dd794e, 0x113fdb5c, 0xd9963a56};
-  struct pst_sum sums[5];
   memset(bytes, 0, 32);
   memset(bytes + 32, 0xff, 32);
   for (uint8_t i = 0; i < 32; i++) {
@@ -101,85 +107,71 @@ static void test_the_examples_of_the_rfc(void **state)
   memcpy(bytes + 128, read_pdu, sizeof(read_pdu));
   contract_put(&region, 0, bytes, 256);
   for (uint32_t i = 0; i < 5; i++)
-    sums[i] = range(32 * i, i < 4 ? 32 : sizeof(read_pdu));
-  run(sums, 5);
-  for (uint32_t i = 0; i < 5; i++)
-    assert_int_equal(sums[i].crc32c, right[i]);
+    assert_int_equal(run(32 * i, i < 4 ? 32 : sizeof(read_pdu)).crc32c, right[i]);
 }
 
 static void test_any_length_at_any_place(void **state)
 {
   contract_rule(
-      "The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of each range, computed where the bytes are.");
+      "The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `length` bytes at `address`, computed where the bytes are");
   (void)state;
   need_sums();
   static const uint64_t lengths[] = {0,     1,     2,     3,      4,      5,      8,
                                      63,    1024,  1462,  4095,   65531,  65532,  65533,
                                      65536, 65537, 70001, 131068, 131072, 131073, 500000};
-  for (uint64_t place = 0; place < 5; place++) {
-    struct pst_sum sums[sizeof(lengths) / sizeof(*lengths)];
-    for (uint32_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
-      sums[i] = range(1000 + place + 7 * i, lengths[i]);
-    run(sums, sizeof(lengths) / sizeof(*lengths));
-    for (uint32_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
-      expect(&sums[i]);
-  }
+  for (uint64_t place = 0; place < 5; place++)
+    for (uint32_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+      const struct sum sum = run(1000 + place + 7 * i, lengths[i]);
+      expect(&sum);
+    }
 }
 
 static void test_they_are_written_by_the_poll_that_tells(void **state)
 {
-  contract_rule(
-      "`sums` stays the plugin's until queue_poll tells of the ticket, by when crc32c of each is written");
+  contract_rule("*crc32c is written by the queue_poll that tells of the ticket, or before");
   (void)state;
   need_sums();
-  struct pst_sum sums[3][2];
-  uint64_t tickets[3];
-  for (uint32_t i = 0; i < 3; i++) {
-    sums[i][0] = range(i, 3000 + i);
-    sums[i][1] = range(9000 + i, 200000);
-    assert_int_equal(contract.ops->sum_batch(queue, sums[i], 2, &tickets[i]), 0);
-    assert_int_equal(tickets[i], i + 1);
+  struct sum sums[QUEUE_BATCHES];
+  for (uint32_t i = 0; i < QUEUE_BATCHES; i++) {
+    sums[i] = (struct sum){.offset = i, .length = 200000 + i};
+    assert_int_equal(submit(&sums[i]), 0);
+    assert_int_equal(sums[i].ticket, i + 1);
   }
-  contract_finish(queue, tickets[2]);
-  for (uint32_t i = 0; i < 3; i++) {
-    expect(&sums[i][0]);
-    expect(&sums[i][1]);
-  }
+  contract_finish(queue, QUEUE_BATCHES);
+  for (uint32_t i = 0; i < QUEUE_BATCHES; i++)
+    expect(&sums[i]);
 }
 
 static void test_they_are_of_what_was_copied_before(void **state)
 {
-  contract_rule("A batch like the three above, its ticket of the same count, with the same errors");
+  contract_rule("a batch of one piece, its ticket of the three's count");
   (void)state;
   need_sums();
   struct pst_copy_row piece = {region.address + 300000, region.address + 1, 100000, 0, 0, 1, 0};
-  struct pst_sum sum = range(1, 100000);
   uint64_t ticket;
   assert_int_equal(contract.ops->copy_rows(queue, &piece, 1, &ticket), 0);
-  run(&sum, 1);
+  const struct sum sum = run(1, 100000);
+  assert_int_equal(sum.ticket, ticket + 1);
   assert_int_equal(sum.crc32c, bit_by_bit(bytes + 300000, 100000));
 }
 
-static void test_sums_that_are_refused(void **state)
+static void test_a_full_queue_takes_no_more(void **state)
 {
-  contract_rule(
-      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
+  contract_rule("-EAGAIN: params.batches are under way");
   (void)state;
   need_sums();
-  struct pst_sum many[QUEUE_PIECES + 1];
-  uint64_t ticket = 42;
-  for (uint32_t i = 0; i <= QUEUE_PIECES; i++)
-    many[i] = range(0, 16);
-  assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, 0, &ticket));
-  assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, QUEUE_PIECES + 1, &ticket));
-  contract_rule(
-      "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
-  many[1].reserved = 1;
-  assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, 2, &ticket));
-  many[1] = range(0, 16);
-  many[1].reserved2 = 1;
-  assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, 2, &ticket));
-  assert_int_equal(ticket, 42);
+  struct sum sum = {.offset = 3, .length = 100000};
+  for (uint32_t i = 0; i <= QUEUE_BATCHES; i++) {
+    int code = submit(&sum);
+    if (code && i == QUEUE_BATCHES)
+      assert_int_equal(code, -EAGAIN);
+    else
+      assert_int_equal(code, 0);
+  }
+  contract_finish(queue, sum.ticket);
+  expect(&sum);
+  assert_int_equal(submit(&sum), 0);
+  contract_finish(queue, sum.ticket);
 }
 
 int contract_sums(void)
@@ -190,7 +182,7 @@ int contract_sums(void)
       CASE(test_any_length_at_any_place),
       CASE(test_they_are_written_by_the_poll_that_tells),
       CASE(test_they_are_of_what_was_copied_before),
-      CASE(test_sums_that_are_refused),
+      CASE(test_a_full_queue_takes_no_more),
 #undef CASE
   };
   return contract_group("checksums", tests, sizeof(tests) / sizeof(tests[0]), contract_watch);

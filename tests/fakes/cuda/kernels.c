@@ -90,8 +90,7 @@ static bool fill(const void *argument)
 static bool verify(const void *argument)
 {
   const struct cuda_pattern_args *args = argument;
-  struct cuda_verify_slot *slot =
-      (struct cuda_verify_slot *)fake_reach(args->result, sizeof(*slot));
+  struct cuda_slot *slot = (struct cuda_slot *)fake_reach(args->result, sizeof(*slot));
   struct cuda_message p;
   for (uint32_t i = 0; slot && i < args->count; i++) {
     if (!payload_at(args, i, &p))
@@ -121,7 +120,7 @@ static void pattern_ranges(const void *argument, fake_visit *visit, void *contex
   if (args->payloads)
     visit(context, args->payloads, length, false);
   if (args->result)
-    visit(context, args->result, sizeof(struct cuda_verify_slot), false);
+    visit(context, args->result, sizeof(struct cuda_slot), false);
   for (uint32_t i = 0; list && i < args->count; i++)
     visit(context, list[i].address, list[i].length, writes);
   for (uint32_t k = 0; !args->payloads && k < args->rows; k++)
@@ -142,11 +141,8 @@ static void verify_ranges(const void *argument, fake_visit *visit, void *context
 static void sum_ranges(const void *argument, fake_visit *visit, void *context)
 {
   const struct cuda_sum_args *args = argument;
-  const uint64_t length = args->count * sizeof(struct pst_sum);
-  const struct pst_sum *sums = (const struct pst_sum *)fake_bytes(args->sums, length);
-  visit(context, args->sums, length, false);
-  for (uint32_t i = 0; sums && i < args->count; i++)
-    visit(context, sums[i].address, sums[i].length, false);
+  visit(context, args->crc32c, sizeof(uint32_t), true);
+  visit(context, args->address, args->length, false);
 }
 
 static void consumer_ranges(const void *argument, fake_visit *visit, void *context)
@@ -161,20 +157,18 @@ static void consumer_ranges(const void *argument, fake_visit *visit, void *conte
 static bool sum(const void *argument)
 {
   const struct cuda_sum_args *args = argument;
-  struct pst_sum *sums = (struct pst_sum *)fake_reach(args->sums, args->count * sizeof(*sums));
-  for (uint32_t i = 0; sums && i < args->count; i++) {
-    const uint8_t *bytes = fake_reach(sums[i].address, sums[i].length);
-    uint32_t crc = UINT32_MAX;
-    if (sums[i].length && !bytes)
-      return false;
-    for (uint64_t at = 0; at < sums[i].length; at++) {
-      crc ^= bytes[at];
-      for (int bit = 0; bit < 8; bit++)
-        crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
-    }
-    sums[i].crc32c ^= crc; /* what it begins with is the last inversion */
+  uint32_t *crc32c = (uint32_t *)fake_reach(args->crc32c, sizeof(*crc32c));
+  const uint8_t *bytes = fake_reach(args->address, args->length);
+  uint32_t crc = UINT32_MAX;
+  if (!crc32c || (args->length && !bytes))
+    return false;
+  for (uint64_t at = 0; at < args->length; at++) {
+    crc ^= bytes[at];
+    for (int bit = 0; bit < 8; bit++)
+      crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
   }
-  return sums;
+  *crc32c ^= crc; /* what it begins with is the last inversion */
+  return true;
 }
 
 /* Of apps/examples. */

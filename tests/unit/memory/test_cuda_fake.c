@@ -130,12 +130,10 @@ static void unregister(void)
 
 static void unload(void)
 {
-  struct pst_sum sum = {0};
+  uint32_t crc32c;
   uint64_t ticket;
   setup(NULL);
-  sum.address = far.address;
-  sum.length = 1000;
-  MUST(memory_ops()->sum_batch(queue, &sum, 1, &ticket) == 0);
+  MUST(memory_ops()->sum_range(queue, far.address, 1000, &crc32c, &ticket) == 0);
   cuda_enter(memory);
   memory->driver->ModuleUnload(memory->shared->module);
 }
