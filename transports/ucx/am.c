@@ -5,26 +5,35 @@
 #include "fail.h"
 #include "units.h"
 
+void ucx_ams_reset(struct ucx_link *link)
+{
+  link->free_ams = link->free_controls = NULL;
+  link->ams_under_way = link->controls_under_way = 0;
+  for (uint32_t i = 0; i < link->window + UCX_CONTROLS; i++) {
+    struct ucx_am *am = &link->ams[i];
+    struct ucx_am **pool = i < link->window ? &link->free_ams : &link->free_controls;
+    am->has_unit = false;
+    am->link = link;
+    am->next = *pool;
+    *pool = am;
+    if (i < link->window) {
+      am->sources = link->sources + i * UCX_SOURCES_MAX;
+      am->records = link->records + i * UCX_BATCH_MAX;
+    }
+  }
+}
+
 int ucx_ams_open(struct ucx_link *link, bool with_payload)
 {
   const uint32_t window = with_payload ? UCX_WINDOW : 0;
 
+  link->window = window;
   link->ams = calloc(window + UCX_CONTROLS, sizeof(*link->ams));
   link->sources = calloc(window * UCX_SOURCES_MAX + 1, sizeof(*link->sources));
   link->records = calloc(window * UCX_BATCH_MAX + 1, sizeof(*link->records));
   if (!link->ams || !link->sources || !link->records)
     return -ENOMEM;
-  for (uint32_t i = 0; i < window + UCX_CONTROLS; i++) {
-    struct ucx_am *am = &link->ams[i];
-    struct ucx_am **pool = i < window ? &link->free_ams : &link->free_controls;
-    am->link = link;
-    am->next = *pool;
-    *pool = am;
-    if (i < window) {
-      am->sources = link->sources + i * UCX_SOURCES_MAX;
-      am->records = link->records + i * UCX_BATCH_MAX;
-    }
-  }
+  ucx_ams_reset(link);
   return 0;
 }
 
@@ -234,7 +243,7 @@ bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
 
 void ucx_ams_void(struct ucx_link *link, int32_t status)
 {
-  for (uint32_t i = 0; link->ams_under_way && i < UCX_WINDOW; i++) {
+  for (uint32_t i = 0; link->ams_under_way && i < link->window; i++) {
     struct ucx_am *am = &link->ams[i];
     if (!am->has_unit || am->header.kind == UCX_WHOLE)
       continue;

@@ -8,6 +8,8 @@
 /* 0 or -ENOMEM. */
 int ucx_ams_open(struct ucx_link *link, bool with_payload);
 void ucx_ams_close(struct ucx_link *link);
+/* UCX has none of them any more, whatever it has called back for. */
+void ucx_ams_reset(struct ucx_link *link);
 
 /* NULL: all are under way. Its header is all 0. */
 struct ucx_am *ucx_am_take(struct ucx_link *link);

@@ -84,8 +84,8 @@ int ucx_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *b
     return rc;
   link->peer_nonce = address.nonce;
   endpoint->tx.must_fetch = address.flags & UCX_ADDRESS_FETCHES;
-  rc = ucx_link_connect(link,
-                        (const ucp_address_t *)((const uint8_t *)blob->bytes + sizeof(address)));
+  rc = ucx_link_connect(link, (const uint8_t *)blob->bytes + sizeof(address),
+                        blob->length - sizeof(address));
   if (rc < 0) {
     ucx_watch_forget(endpoint->worker->watch_fd, link->pidfd);
     ucx_watch_end(link->pidfd);

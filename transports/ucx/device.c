@@ -5,6 +5,7 @@
 #include <penstock/page.h>
 
 #include "am.h"
+#include "keeper.h"
 #include "lanes.h"
 #include "ops.h"
 #include "settings.h"
@@ -179,6 +180,7 @@ int ucx_open(const struct pst_host *host, const struct pst_open_params *params,
   if (in.plan)
     pst_struct_read(&plan, sizeof(plan), in.plan);
   made->host = host;
+  pthread_mutex_init(&made->keeper_lock, NULL);
   made->sleeps = plan.flags & PST_PLAN_SLEEP;
   made->has_rma = plan.rma > 0;
   read_options(made, in.options);
@@ -203,6 +205,8 @@ void ucx_close(struct pst_device *device)
 {
   if (!device)
     return;
+  ucx_keeper_close(device);
+  pthread_mutex_destroy(&device->keeper_lock);
   if (device->gather)
     ucp_dt_destroy(device->gather);
   if (device->context)

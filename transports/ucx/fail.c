@@ -4,13 +4,19 @@
 
 #include "status.h"
 
-/* Each round does at least one. */
-#define FAIL_ROUNDS_MAX 4096u
+/* A copy by the kernel makes progress in each round. What makes none in so many needs the peer. */
+#define FAIL_IDLE_ROUNDS 256u
+/* 32 fetches of 1 GiB each, by pieces of 512 KiB, many times over. */
+#define FAIL_ROUNDS_MAX (1u << 20)
 
 void ucx_link_settle(struct ucx_link *link)
 {
-  for (uint32_t i = 0; i < FAIL_ROUNDS_MAX && (link->fetches || link->ops_under_way); i++)
-    ucp_worker_progress(link->ucp);
+  uint32_t idle = 0;
+
+  for (uint32_t i = 0;
+       i < FAIL_ROUNDS_MAX && idle < FAIL_IDLE_ROUNDS && (link->fetches || link->ops_under_way);
+       i++)
+    idle = ucp_worker_progress(link->ucp) ? 0 : idle + 1;
 }
 
 void ucx_link_end(struct ucx_link *link, int32_t status)
@@ -23,7 +29,7 @@ void ucx_link_fail(struct ucx_link *link, ucs_status_t status, const char *what)
 {
   int32_t code = ucx_status_errno(status);
 
-  if (link->failure)
+  if (link->failure || link->is_cut)
     return;
   /* Whatever UCX calls it, the peer is gone; one on this host cannot be cut off. */
   if ((code != -ETIMEDOUT && code != -EHOSTUNREACH) || link->peer_is_here)

@@ -6,23 +6,28 @@
 #include <unistd.h>
 
 #include "am.h"
+#include "cut.h"
 #include "fail.h"
 #include "status.h"
 #include "watch.h"
 
-static void free_remotes(struct ucx_link *link);
-
-static void destroy(void *arg)
+static void free_remotes(struct ucx_link *link)
 {
-  struct ucx_link *link = arg;
+  while (link->remotes) {
+    struct pst_remote *remote = link->remotes;
+    link->remotes = remote->next;
+    free(remote);
+  }
+}
 
-  if (link->ucp)
-    ucx_link_settle(link);
-  free_remotes(link);
-  if (link->ucp)
-    ucp_worker_destroy(link->ucp);
+void ucx_link_free(struct ucx_link *link)
+{
+  ucx_watch_forget(link->worker->watch_fd, link->pidfd);
   ucx_watch_end(link->pidfd);
+  ucx_link_cut(link);
+  free_remotes(link);
   ucx_ams_close(link);
+  free(link->address);
   free(link->arrivals);
   free(link->ops);
   free(link);
@@ -34,7 +39,7 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t status)
   ucx_link_fail(arg, status, "the connection");
 }
 
-static int open_ucp(struct ucx_link *link, const char *label, ucp_am_recv_callback_t receive)
+static int open_ucp(struct ucx_link *link, const char *label)
 {
   struct pst_worker *worker = link->worker;
   const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -43,7 +48,7 @@ static int open_ucp(struct ucx_link *link, const char *label, ucp_am_recv_callba
                                                         UCP_AM_HANDLER_PARAM_FIELD_CB |
                                                         UCP_AM_HANDLER_PARAM_FIELD_ARG,
                                           .id = UCX_AM_ID,
-                                          .cb = receive,
+                                          .cb = link->receive,
                                           .arg = link};
   ucs_status_t status = ucp_worker_create(worker->device->context, &params, &link->ucp);
 
@@ -69,25 +74,26 @@ int ucx_link_open(struct pst_worker *worker, const char *label, ucp_am_recv_call
   if (!link)
     return -ENOMEM;
   link->worker = worker;
+  link->receive = receive;
   link->pidfd = -1;
   link->efd = -1;
   rc = ucx_ams_open(link, with_payload);
   if (rc == 0)
-    rc = open_ucp(link, label, receive);
+    rc = open_ucp(link, label);
   if (rc < 0) {
-    destroy(link);
+    ucx_link_free(link);
     return rc;
   }
   *made = link;
   return 0;
 }
 
-int ucx_link_connect(struct ucx_link *link, const ucp_address_t *address)
+static int connect_ep(struct ucx_link *link, const char *label)
 {
   const ucp_ep_params_t params = {
       .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                     UCP_EP_PARAM_FIELD_ERR_HANDLER,
-      .address = address,
+      .address = link->address,
       .err_mode = link->peer_mode ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
       .err_handler = {.cb = failed, .arg = link},
   };
@@ -97,93 +103,113 @@ int ucx_link_connect(struct ucx_link *link, const ucp_address_t *address)
 
   if (status == UCS_OK && sleep_fd >= 0 &&
       epoll_ctl(sleep_fd, EPOLL_CTL_ADD, link->efd, &event) != 0)
-    return UCX_REFUSE(link->endpoint, -errno, "epoll takes no more descriptors: %s",
-                      strerror(errno));
+    return PST_REFUSE(link->worker->device->host, -errno, "%s: epoll takes no more descriptors: %s",
+                      label, strerror(errno));
   if (status == UCS_OK)
     return 0;
   link->ep = NULL;
-  return UCX_REFUSE(link->endpoint, ucx_status_errno(status),
-                    "UCX makes no connection to the peer: %s; %s", ucs_status_string(status),
-                    ucx_status_remedy(status));
+  return PST_REFUSE(link->worker->device->host, ucx_status_errno(status),
+                    "%s: UCX makes no connection to the peer: %s; %s", label,
+                    ucs_status_string(status), ucx_status_remedy(status));
+}
+
+int ucx_link_connect(struct ucx_link *link, const void *address, size_t length)
+{
+  free(link->address);
+  link->address = malloc(length);
+  if (!link->address)
+    return -ENOMEM;
+  memcpy(link->address, address, length);
+  return connect_ep(link, link->endpoint->label);
+}
+
+/* Its ucp_worker has gone, and what it had for the peer has gone with it: another one sends BYE. */
+static void send_herald(struct ucx_link *link)
+{
+  static const char label[] = "a close";
+
+  link->owes_leave = true;
+  if (open_ucp(link, label) == 0 && connect_ep(link, label) == 0)
+    ucx_link_tell(link);
+  else
+    ucx_link_cut(link);
+}
+
+void ucx_link_end_requests(struct ucx_link *link)
+{
+  const bool is_alone = link->peer_mode || !link->ep || link->failure || link->has_left;
+  bool is_told;
+
+  if (link->endpoint) {
+    link->owes_leave = link->is_aborted = true;
+    link->owes_answer = link->has_left;
+  }
+  ucx_link_tell(link);
+  is_told = link->leave_is_known || (link->is_shared && !ucx_link_is_untold(link));
+  ucx_link_cut(link);
+  link->owes_leave = link->owes_answer = false;
+  if (!is_alone && !is_told)
+    send_herald(link);
 }
 
 /* ---- After CLOSED ------------------------------------------------------------------------ */
 
-static void free_remotes(struct ucx_link *link)
+/* Its process is seen to live, its endpoint has not left, and it has no room for our BYE. */
+static bool is_stuck(const struct ucx_link *link)
 {
-  while (link->remotes) {
-    struct pst_remote *remote = link->remotes;
-    link->remotes = remote->next;
-    if (remote->rkey)
-      ucp_rkey_destroy(remote->rkey);
-    free(remote);
-  }
+  return ucx_link_is_untold(link) && link->is_joined && !link->failure && !link->has_left &&
+         link->pidfd >= 0 && !link->peer_died;
 }
 
-/* Before destroy(), on the worker's thread. */
-static void release(struct ucx_link *link)
+/* By the clock alone. */
+static uint64_t clock_ns(const struct ucx_link *link)
 {
-  const struct pst_worker *worker = link->worker;
-
-  ucx_watch_forget(worker->watch_fd, link->pidfd);
-  if (link->efd >= 0)
-    epoll_ctl(worker->sleep_fd, EPOLL_CTL_DEL, link->efd, NULL);
-  if (link->ep && link->peer_mode) {
-    const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
-    ucs_status_ptr_t request = ucp_ep_close_nbx(link->ep, &force);
-    if (UCS_PTR_IS_PTR(request))
-      ucp_request_free(request);
-    link->ep = NULL;
-  }
+  return link->linger_until_ns + (ucx_link_is_untold(link) ? UCX_TELL_NS : 0);
 }
 
-static bool is_untold(const struct ucx_link *link)
+/* Such a peer hears of our end in no other way: no clock, while there are few of them. */
+static bool waits_for_room(const struct ucx_link *link)
 {
-  return link->owes_leave || link->controls_under_way;
+  return is_stuck(link) && link->worker->untold_count <= UCX_UNTOLD_MAX;
 }
 
 static uint64_t leaves_by_ns(const struct ucx_link *link)
 {
-  return link->linger_until_ns + (is_untold(link) ? UCX_TELL_NS : 0);
+  return waits_for_room(link) ? UINT64_MAX : clock_ns(link);
 }
 
 static bool is_done_with(const struct ucx_link *link, uint64_t now_ns)
 {
   if (!link->ep || !link->is_joined || link->failure || now_ns >= leaves_by_ns(link))
     return true;
-  if (is_untold(link) || link->ams_under_way)
+  if (ucx_link_is_untold(link) || link->ams_under_way)
     return false;
   return link->is_shared || link->leave_is_known || (link->has_left && !link->owes_answer);
 }
 
-static void tell(struct ucx_link *link)
+static void count_untold(struct pst_worker *worker)
 {
-  struct ucx_header bye = {.kind = UCX_BYE, .position = link->sent, .meta = link->peer_nonce};
-
-  if (!link->ep || link->failure)
-    return;
-  if (link->owes_leave) {
-    bye.flags = link->is_aborted ? UCX_HEADER_ABORT : 0;
-    link->owes_leave = !ucx_am_control(link, &bye);
-  }
-  if (link->owes_answer) {
-    bye.flags = UCX_HEADER_ANSWER;
-    link->owes_answer = !ucx_am_control(link, &bye);
-  }
+  worker->untold_count = 0;
+  for (const struct ucx_link *link = worker->leaving; link; link = link->next)
+    worker->untold_count += is_stuck(link);
 }
 
 void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
 {
   struct ucx_link **at = &worker->leaving;
 
+  count_untold(worker);
   while (*at) {
     struct ucx_link *link = *at;
-    tell(link);
+    ucx_link_tell(link);
     if (is_done_with(link, now_ns)) {
+      if (is_stuck(link))
+        UCX_LOG(worker->device, PST_LOG_WARN,
+                "more than %u peers that live take nothing: one of them is not told that we have "
+                "closed",
+                UCX_UNTOLD_MAX);
       *at = link->next;
-      release(link);
-      destroy(link);
+      ucx_link_free(link);
     } else {
       at = &link->next;
     }
@@ -211,13 +237,45 @@ uint64_t ucx_links_deadline_ns(const struct pst_worker *worker)
   return first;
 }
 
+uint64_t ucx_links_clock_ns(const struct pst_worker *worker)
+{
+  uint64_t last = 0;
+
+  for (const struct ucx_link *link = worker->leaving; link; link = link->next)
+    if (clock_ns(link) > last)
+      last = clock_ns(link);
+  return last;
+}
+
+void ucx_links_progress(struct pst_worker *worker)
+{
+  for (struct ucx_link *link = worker->leaving; link; link = link->next)
+    if (link->ep && !link->failure)
+      ucp_worker_progress(link->ucp);
+}
+
+struct ucx_link *ucx_links_take_waiting(struct pst_worker *worker, uint64_t now_ns)
+{
+  for (struct ucx_link **at = &worker->leaving; *at; at = &(*at)->next) {
+    struct ucx_link *link = *at;
+    if (!waits_for_room(link) || now_ns < link->linger_until_ns)
+      continue;
+    *at = link->next;
+    ucx_watch_forget(worker->watch_fd, link->pidfd);
+    if (link->efd >= 0)
+      epoll_ctl(worker->sleep_fd, EPOLL_CTL_DEL, link->efd, NULL);
+    link->efd = -1;
+    return link;
+  }
+  return NULL;
+}
+
 static void free_first(struct ucx_link **at)
 {
   struct ucx_link *link = *at;
 
   *at = link->next;
-  release(link);
-  destroy(link);
+  ucx_link_free(link);
 }
 
 void ucx_links_free(struct pst_worker *worker)
@@ -229,15 +287,12 @@ void ucx_links_free(struct pst_worker *worker)
 /* What is fetched comes to its end; the link has its peer to tell that it leaves. */
 void ucx_links_leave_ring(struct pst_worker *worker, const struct pst_ring *ring)
 {
-  for (struct ucx_link **at = &worker->leaving; *at;) {
-    struct ucx_link *link = *at;
-    if (link->ring == ring) {
-      ucx_link_settle(link);
-      link->ring = NULL;
-    }
-    if (link->fetches && !link->ring)
-      free_first(at);
-    else
-      at = &link->next;
+  for (struct ucx_link *link = worker->leaving; link; link = link->next) {
+    if (link->ring != ring)
+      continue;
+    ucx_link_settle(link);
+    link->ring = NULL;
+    if (link->fetches)
+      ucx_link_end_requests(link);
   }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* poll(): progress of every link, then what each endpoint has to tell. */
 #include "am.h"
+#include "cut.h"
 #include "fail.h"
 #include "held.h"
 #include "link.h"
@@ -49,8 +50,15 @@ static void step_connecting(struct pst_endpoint *endpoint)
 /* All that is outstanding ends with this status. */
 static void end_all(struct pst_endpoint *endpoint, int32_t status)
 {
-  ucx_link_settle(endpoint->link);
-  ucx_ams_void(endpoint->link, status);
+  struct ucx_link *link = endpoint->link;
+
+  if (link->ucp)
+    ucx_link_settle(link);
+  if (ucx_link_uses_memory(link)) {
+    link->sent = endpoint->tx.position;
+    ucx_link_end_requests(link);
+  }
+  ucx_ams_void(link, status);
   endpoint->tx.cut.is_open = false;
   ucx_units_fail(&endpoint->tx.sends, status);
   ucx_held_fail(endpoint, status);
@@ -64,9 +72,25 @@ static bool has_all(const struct pst_endpoint *endpoint)
   const struct ucx_link *link = endpoint->link;
   const struct ucx_rx *rx = &endpoint->rx;
 
+  if (link->is_cut)
+    return true;
   if (!rx->is_aborted)
     return rx->head >= rx->total;
   return !link->fetches || ucx_now_ns(endpoint->worker->device) >= link->linger_until_ns;
+}
+
+static int32_t status_of_leaving(const struct ucx_rx *rx)
+{
+  return rx->is_aborted || rx->head < rx->total ? -ECONNRESET : 0;
+}
+
+/* A cut is the end of what the peer has sent and we have not received, too. */
+static bool must_wait_to_end(const struct pst_endpoint *endpoint)
+{
+  const struct ucx_link *link = endpoint->link;
+
+  return !link->failure && ucx_link_uses_memory(link) && !has_all(endpoint) &&
+         ucx_now_ns(endpoint->worker->device) < link->linger_until_ns;
 }
 
 /* The peer is gone, in order or not. What it sent comes before that is told. */
@@ -77,6 +101,8 @@ static void step_gone(struct pst_endpoint *endpoint)
   if (endpoint->cpu.state == PST_CPU_DOWN || (!link->failure && !link->has_left))
     return;
   if (!endpoint->is_ended) {
+    if (must_wait_to_end(endpoint))
+      return;
     endpoint->is_ended = true;
     end_all(endpoint, link->failure ? link->failure : -ECONNRESET);
   }
@@ -85,7 +111,7 @@ static void step_gone(struct pst_endpoint *endpoint)
   if (link->failure)
     pst_cpu_endpoint_down(&endpoint->cpu, link->failure);
   else if (has_all(endpoint))
-    pst_cpu_endpoint_down(&endpoint->cpu, endpoint->rx.is_aborted ? -ECONNRESET : 0);
+    pst_cpu_endpoint_down(&endpoint->cpu, status_of_leaving(&endpoint->rx));
   if (endpoint->cpu.state == PST_CPU_DOWN && !link->failure && link->ep) {
     const struct ucx_header answer = {
         .kind = UCX_BYE, .flags = UCX_HEADER_ANSWER, .meta = link->peer_nonce};
@@ -124,7 +150,7 @@ static void step(struct pst_endpoint *endpoint)
 
   if (endpoint->is_connecting && !link->failure)
     step_connecting(endpoint);
-  if (endpoint->cpu.state == PST_CPU_UP && !link->failure && !link->has_left) {
+  if (endpoint->cpu.state == PST_CPU_UP && !link->is_cut && !link->failure && !link->has_left) {
     ucx_send_step(endpoint);
     ucx_held_step(endpoint);
     ucx_rma_step(endpoint);
@@ -169,8 +195,7 @@ static void progress(struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     progress_link(worker->endpoints[i]->link);
-  for (struct ucx_link *link = worker->leaving; link; link = link->next)
-    progress_link(link);
+  ucx_links_progress(worker);
   if (worker->idle_turns++ % POLL_TURNS == 0 || worker->sleep_fd >= 0 || worker->leaving) {
     const uint64_t now_ns = ucx_now_ns(worker->device);
     if (now_ns - worker->ticked_ns >= POLL_TICK_NS)

@@ -30,7 +30,7 @@ int ucx_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
   uint32_t taken = 0, why = PST_WAIT_NONE;
   int rc = pst_cpu_may_post(&endpoint->cpu);
 
-  if (rc == 0 && endpoint->link->failure)
+  if (rc == 0 && (endpoint->link->failure || endpoint->is_ended))
     rc = -ECONNRESET;
   if (rc < 0)
     return rc;

@@ -11,6 +11,8 @@
 
 /* How long a worker sleeps while UCX has something that it could not send yet. */
 #define SLEEP_STUCK_NS 200000u
+/* The same for a peer that has been told nothing of a close for as long as UCX_LINGER_NS. */
+#define SLEEP_UNTOLD_NS 10000000u
 
 /* Would post() take what it did not take? */
 static bool has_room_again(const struct pst_endpoint *endpoint)
@@ -75,8 +77,8 @@ static void set_timer(const struct pst_worker *worker, uint64_t at)
 }
 
 /* 0: UCX wakes; -EAGAIN: it has something already. Where it keeps what it could not send, it wakes
- * nobody for the room: then the timer does. */
-static int arm_link(const struct ucx_link *link, bool *is_stuck)
+ * nobody for the room: then the timer does, after *look_ns. */
+static int arm_link(const struct ucx_link *link, uint64_t now_ns, uint64_t *look_ns)
 {
   ucs_status_t status;
 
@@ -84,7 +86,8 @@ static int arm_link(const struct ucx_link *link, bool *is_stuck)
     return 0;
   status = ucp_worker_arm(link->ucp);
   if (link->ams_under_way || link->controls_under_way) {
-    *is_stuck = true;
+    const bool is_late = !link->endpoint && now_ns >= link->linger_until_ns;
+    *look_ns = earlier(*look_ns, is_late ? SLEEP_UNTOLD_NS : SLEEP_STUCK_NS);
     return 0;
   }
   return status == UCS_OK ? 0 : -EAGAIN;
@@ -93,7 +96,7 @@ static int arm_link(const struct ucx_link *link, bool *is_stuck)
 int ucx_arm(struct pst_worker *worker)
 {
   const uint64_t now_ns = ucx_now_ns(worker->device);
-  bool is_stuck = false;
+  uint64_t look_ns = UINT64_MAX;
   int rc = 0;
 
   if (worker->sleep_fd < 0)
@@ -103,11 +106,11 @@ int ucx_arm(struct pst_worker *worker)
     if (is_pending(worker->endpoints[i]))
       rc = -EAGAIN;
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++)
-    rc = arm_link(worker->endpoints[i]->link, &is_stuck);
+    rc = arm_link(worker->endpoints[i]->link, now_ns, &look_ns);
   for (const struct ucx_link *link = worker->leaving; rc == 0 && link; link = link->next)
-    rc = arm_link(link, &is_stuck);
+    rc = arm_link(link, now_ns, &look_ns);
   if (rc == 0)
     set_timer(worker,
-              earlier(deadline_ns(worker), is_stuck ? now_ns + SLEEP_STUCK_NS : UINT64_MAX));
+              earlier(deadline_ns(worker), look_ns == UINT64_MAX ? look_ns : now_ns + look_ns));
   return rc;
 }

@@ -9,12 +9,14 @@
  *
  * Who owns what. UCX reads headers, sources and destinations until a request's callback. All of
  * them lie in the link, or are the host's memory that the DONE gives back. A link outlives its
- * endpoint as a leaving link, until the peer has what was sent.
+ * endpoint as a leaving link, until the peer has what was sent; and its worker, in the device's
+ * keeper, where a peer that lives has had no room for the BYE.
  */
 #ifndef UCX_H
 #define UCX_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,8 @@
 #define UCX_LINGER_NS                                                                              \
   UINT64_C(100000000)                    /* for the peer to answer a BYE, and for what is fetched */
 #define UCX_TELL_NS UINT64_C(2000000000) /* more, for a peer that has no room for it */
+/* Links of a worker that wait longer, for peers that are seen to live. */
+#define UCX_UNTOLD_MAX 64u
 
 struct pst_device {
   const struct pst_host *host;
@@ -51,7 +55,9 @@ struct pst_device {
   bool has_rma;
   bool shares; /* has a transport of shared memory */
   char transports[256];
-  char environment[192]; /* UCX's variables that are set, by name */
+  char environment[192];     /* UCX's variables that are set, by name */
+  struct ucx_keeper *keeper; /* of links that outlive their workers; NULL: there was none yet */
+  pthread_mutex_t keeper_lock;
 };
 
 struct pst_mr {
@@ -158,6 +164,7 @@ struct ucx_link {
   ucp_ep_h ep;
   int pidfd;
   int efd;
+  ucp_am_recv_callback_t receive;
   uint64_t nonce;
   uint64_t peer_nonce;
   bool peer_mode;      /* failures are UCX's to notice */
@@ -170,13 +177,14 @@ struct ucx_link {
   bool owes_leave;     /* our BYE is still to be sent */
   bool is_aborted;
   bool owes_answer;
-  int32_t failure;          /* -errno: the connection is no more */
-  uint64_t part_max;        /* bytes of payload in one active message */
-  uint64_t whole_from;      /* messages of so many bytes go by rendezvous */
+  bool is_cut;         /* its ucp_worker is gone, or is a herald's, which sends the BYE alone */
+  int32_t failure;     /* -errno: the connection is no more */
+  uint64_t part_max;   /* bytes of payload in one active message */
+  uint64_t whole_from; /* messages of so many bytes go by rendezvous */
   uint64_t linger_until_ns; /* after CLOSED; before it, for what is fetched from who has aborted */
   uint32_t controls_under_way, fetches, ops_under_way;
   struct ucx_am *free_ams, *free_controls;
-  uint32_t ams_under_way;
+  uint32_t ams_under_way, window;
   struct ucx_am *ams;
   ucp_dt_iov_t *sources;
   struct ucx_record *records;
@@ -185,7 +193,8 @@ struct ucx_link {
   uint64_t arrival_mask;
   struct ucx_op *ops, *free_ops;
   uint32_t op_count;
-  uint64_t sent; /* what BYE says */
+  uint64_t sent;          /* what BYE says */
+  ucp_address_t *address; /* the peer's, for a herald */
   char lanes[192];
   struct pst_remote *remotes;
 };
@@ -195,6 +204,7 @@ struct pst_worker {
   struct pst_endpoint **endpoints;
   uint32_t endpoint_count, endpoint_room;
   struct ucx_link *leaving;
+  uint32_t untold_count; /* of them: peers that live and have no room for the BYE */
   struct pst_places rings;
   uint32_t turn;
   uint32_t idle_turns; /* polls until the clock is looked at */

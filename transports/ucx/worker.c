@@ -4,8 +4,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "keeper.h"
 #include "link.h"
 #include "ops.h"
+#include "tick.h"
 
 static void close_descriptors(struct pst_worker *worker)
 {
@@ -55,14 +57,24 @@ int ucx_worker_open(struct pst_device *device, uint32_t index, struct pst_worker
   return 0;
 }
 
+/* Peers that live and take nothing are told later. */
+static void hand_over(struct pst_worker *worker, uint64_t now_ns)
+{
+  struct ucx_link *link;
+
+  while ((link = ucx_links_take_waiting(worker, now_ns)))
+    if (!ucx_keeper_take(worker->device, link))
+      ucx_link_free(link);
+}
+
 /* What was sent last is still on its way: peers get the time to take it. */
 static void let_leave(struct pst_worker *worker)
 {
   while (worker->leaving) {
-    for (struct ucx_link *link = worker->leaving; link; link = link->next)
-      if (link->ep && !link->failure)
-        ucp_worker_progress(link->ucp);
-    ucx_links_step(worker, ucx_now_ns(worker->device));
+    const uint64_t now_ns = ucx_now_ns(worker->device);
+    ucx_links_progress(worker);
+    ucx_tick(worker, now_ns);
+    hand_over(worker, now_ns);
     if (worker->leaving)
       usleep(200);
   }

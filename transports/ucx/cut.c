@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a link towards its peer and towards UCX. */
+#include "cut.h"
+
+#include <sys/epoll.h>
+
+#include "am.h"
+#include "fail.h"
+
+void ucx_link_tell(struct ucx_link *link)
+{
+  struct ucx_header bye = {.kind = UCX_BYE, .position = link->sent, .meta = link->peer_nonce};
+
+  if (!link->ep || link->failure)
+    return;
+  if (link->owes_leave) {
+    bye.flags = link->is_aborted ? UCX_HEADER_ABORT : 0;
+    link->owes_leave = !ucx_am_control(link, &bye);
+  }
+  if (link->owes_answer) {
+    bye.flags = UCX_HEADER_ANSWER;
+    link->owes_answer = !ucx_am_control(link, &bye);
+  }
+}
+
+bool ucx_link_uses_memory(const struct ucx_link *link)
+{
+  if (link->is_cut)
+    return false;
+  for (uint32_t i = 0; link->ams_under_way && i < link->window; i++)
+    if (link->ams[i].has_unit && link->ams[i].header.kind == UCX_WHOLE)
+      return true;
+  for (uint32_t i = 0; link->ops_under_way && i < link->op_count; i++) {
+    const struct ucx_op *op = &link->ops[i];
+    if (op->is_taken && op->opcode != 0 && op->opcode != PST_OP_FLUSH)
+      return true;
+  }
+  return false;
+}
+
+/* UCX refuses to close in mode NONE; there the ucp_worker's end is that of the ucp_ep. */
+static void close_ep(struct ucx_link *link)
+{
+  const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                     .flags = UCP_EP_CLOSE_FLAG_FORCE};
+  ucs_status_ptr_t request;
+
+  if (link->ep && link->peer_mode) {
+    request = ucp_ep_close_nbx(link->ep, &force);
+    if (UCS_PTR_IS_PTR(request))
+      ucp_request_free(request);
+  }
+  link->ep = NULL;
+}
+
+void ucx_link_cut(struct ucx_link *link)
+{
+  link->is_cut = true;
+  if (link->efd >= 0)
+    epoll_ctl(link->worker->sleep_fd, EPOLL_CTL_DEL, link->efd, NULL);
+  link->efd = -1;
+  close_ep(link);
+  if (!link->ucp)
+    return;
+  ucx_link_settle(link);
+  for (struct pst_remote *remote = link->remotes; remote; remote = remote->next) {
+    if (remote->rkey)
+      ucp_rkey_destroy(remote->rkey);
+    remote->rkey = NULL;
+  }
+  ucp_worker_destroy(link->ucp);
+  link->ucp = NULL;
+  link->fetches = link->ops_under_way = 0;
+  ucx_ams_reset(link);
+}

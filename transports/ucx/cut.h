@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a link towards its peer and towards UCX. */
+#ifndef UCX_CUT_H
+#define UCX_CUT_H
+
+#include "ucx.h"
+
+/* Send the BYE and the answer that the link owes, as far as UCX has room. */
+void ucx_link_tell(struct ucx_link *link);
+/* Is the BYE not sent yet? */
+static inline bool ucx_link_is_untold(const struct ucx_link *link)
+{
+  return link->owes_leave || link->controls_under_way;
+}
+
+/* May UCX still read or write memory of the host for requests of this link? */
+bool ucx_link_uses_memory(const struct ucx_link *link);
+/* UCX ends all that it does for the link, which has no ucp_ep and no ucp_worker then. The host's
+ * remotes stay, without their keys. Takes a millisecond; never from a callback of UCX. */
+void ucx_link_cut(struct ucx_link *link);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Links whose worker is closed, and whose peers live and have no room for the BYE. */
+#ifndef UCX_KEEPER_H
+#define UCX_KEEPER_H
+
+#include "ucx.h"
+
+/* The link, which is on no worker's list any more, is the keeper's until its peer has been told or
+ * has died. False: it cannot be kept. */
+bool ucx_keeper_take(struct pst_device *device, struct ucx_link *link);
+/* How many there are. Any thread. */
+uint32_t ucx_keeper_count(struct pst_device *device);
+/* Before the device closes: waits for those whose time, UCX_LINGER_NS and UCX_TELL_NS since their
+ * CLOSED, is not over; then none is left. Blocks. */
+void ucx_keeper_close(struct pst_device *device);
+
+#endif
