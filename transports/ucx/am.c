@@ -185,6 +185,7 @@ void ucx_am_send(struct ucx_am *am)
       .flags = UCP_AM_SEND_FLAG_EAGER,
   };
 
+  am->header.nonce = am->link->peer_nonce;
   am_sent(am,
           ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1, &param));
 }
@@ -203,6 +204,7 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type)
   };
   const bool is_one = am->source_count == 1;
 
+  am->header.nonce = am->link->peer_nonce;
   am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
                               is_one ? am->sources[0].buffer : am->sources,
                               is_one ? am->sources[0].length : am->source_count, &param));
@@ -233,6 +235,7 @@ bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
   link->free_controls = am->next;
   link->controls_under_way++;
   am->header = *header;
+  am->header.nonce = link->peer_nonce;
   if (header->kind == UCX_HELLO)
     send_hello(am);
   else

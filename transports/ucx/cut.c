@@ -9,7 +9,7 @@
 
 void ucx_link_tell(struct ucx_link *link)
 {
-  struct ucx_header bye = {.kind = UCX_BYE, .position = link->sent, .meta = link->peer_nonce};
+  struct ucx_header bye = {.kind = UCX_BYE, .position = link->sent};
 
   if (!link->ep || link->failure)
     return;

@@ -8,7 +8,7 @@
 #include "ops.h"
 
 /* UCX's own header, and ours, in an active message. */
-#define PATH_HEADERS 64u
+#define PATH_HEADERS 80u
 #define PATH_PART_MIN 1024u
 #define PATH_PART_DEFAULT 8192u
 

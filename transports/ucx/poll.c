@@ -25,7 +25,6 @@ static bool send_hello(struct pst_endpoint *endpoint, uint8_t flags)
       .length = ring ? (uint32_t)ring->params.payload_max : 0,
       .position = endpoint->rx.limit_told,
       .sequence = endpoint->link->nonce,
-      .meta = endpoint->link->peer_nonce,
   };
 
   return ucx_am_control(endpoint->link, &hello);
@@ -113,8 +112,7 @@ static void step_gone(struct pst_endpoint *endpoint)
   else if (has_all(endpoint))
     pst_cpu_endpoint_down(&endpoint->cpu, status_of_leaving(&endpoint->rx));
   if (endpoint->cpu.state == PST_CPU_DOWN && !link->failure && link->ep) {
-    const struct ucx_header answer = {
-        .kind = UCX_BYE, .flags = UCX_HEADER_ANSWER, .meta = link->peer_nonce};
+    const struct ucx_header answer = {.kind = UCX_BYE, .flags = UCX_HEADER_ANSWER};
     ucx_am_control(link, &answer);
   }
 }

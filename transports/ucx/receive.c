@@ -176,8 +176,7 @@ static void receive_hello(struct ucx_link *link, const struct ucx_header *header
   struct pst_endpoint *endpoint = link->endpoint;
 
   /* Before endpoint_connect nobody knows whose it is; the peer's answer to ours says it again. */
-  if (!endpoint->is_connecting || header->sequence != link->peer_nonce ||
-      header->meta != link->nonce)
+  if (!endpoint->is_connecting || header->sequence != link->peer_nonce)
     return;
   if (!link->is_joined) {
     link->is_joined = true;
@@ -191,8 +190,6 @@ static void receive_hello(struct ucx_link *link, const struct ucx_header *header
 
 static void receive_bye(struct ucx_link *link, const struct ucx_header *header)
 {
-  if (header->meta != link->nonce)
-    return;
   if (header->flags & UCX_HEADER_ANSWER) {
     link->leave_is_known = true;
     return;
@@ -247,6 +244,8 @@ ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, vo
   if (header_length != sizeof(head) || link->failure)
     return UCS_OK;
   memcpy(&head, header, sizeof(head));
+  if (head.nonce != link->nonce)
+    return UCS_OK;
   if (head.kind == UCX_BYE) {
     receive_bye(link, &head);
     return UCS_OK;

@@ -8,7 +8,7 @@
 
 #include <penstock/types.h>
 
-#define UCX_MAGIC UINT32_C(0x31435550) /* "PUC1" */
+#define UCX_MAGIC UINT32_C(0x32435550) /* "PUC2" */
 #define UCX_AM_ID 0u                   /* the one active message of a worker */
 
 /* Who an end is, so that one on the same host may watch its process. */
@@ -38,8 +38,7 @@ struct ucx_address {
 PST_STATIC_ASSERT(sizeof(struct ucx_address) == 64, "on the wire");
 
 enum ucx_kind {
-  UCX_HELLO = 1,   /* position: credits, length: of the longest message, sequence: own nonce,
-                      meta: the peer's */
+  UCX_HELLO = 1,   /* position: credits, length: of the longest message, sequence: own nonce */
   UCX_RUN = 2,     /* count messages of `length` bytes; numbers go up by one; no meta */
   UCX_LIST = 3,    /* count records, and the messages behind them */
   UCX_PART = 4,    /* a piece, at `offset`, of one message of `length` bytes */
@@ -47,7 +46,7 @@ enum ucx_kind {
   UCX_CREDIT = 6,  /* position: the first that must not be sent yet */
   UCX_FLUSH = 7,   /* position: answer once all before it are there */
   UCX_FLUSHED = 8, /* position: all before it are there */
-  UCX_BYE = 9,     /* position: how many there were, meta: the peer's nonce */
+  UCX_BYE = 9,     /* position: how many there were */
   UCX_VOID = 10,   /* taken back before it went: nothing is to be read */
 };
 
@@ -56,7 +55,8 @@ enum ucx_header_flag {
   UCX_HEADER_ABORT = 1u << 1,  /* BYE: not all that was posted was sent */
 };
 
-/* The header of each active message. `position` counts the SENDs of an endpoint, from 0. */
+/* The header of each active message. `position` counts the SENDs of an endpoint, from 0. `nonce` is
+ * that of the address which the message is for: one of another run or process never counts. */
 struct ucx_header {
   uint8_t kind; /* enum ucx_kind */
   uint8_t flags;
@@ -66,8 +66,9 @@ struct ucx_header {
   uint64_t sequence;
   uint64_t meta;
   uint64_t offset;
+  uint64_t nonce;
 };
-PST_STATIC_ASSERT(sizeof(struct ucx_header) == 40, "on the wire");
+PST_STATIC_ASSERT(sizeof(struct ucx_header) == 48, "on the wire");
 
 struct ucx_record {
   uint64_t sequence;
