@@ -23,6 +23,7 @@
 #define NODE_POLL_BATCH 64
 #define NODE_UNPOLLED_MAX 32
 #define NODE_CLOSE_NS PST_NS_PER_S /* for what is queued, and for closing an endpoint */
+#define NODE_BUSY_PEERS 4u         /* that may have all of their messages under way at once */
 #define NODE_PLACE_MAX sizeof(((struct pst_peer_info *)NULL)->local)
 #define NODE_REMOTE_ACCESS                                                                         \
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
@@ -30,7 +31,6 @@
 #define NODE_SEED UINT64_C(0x6e6f6465) /* of the pattern in areas, the same on all nodes */
 
 struct pst_peer;
-struct send_block;
 
 /* Memory of the application's, for operations and offers. */
 struct pst_area {
@@ -38,6 +38,18 @@ struct pst_area {
   struct pst_area *next;
   struct region_data own;
   uint32_t uses; /* by offers; by operations: operate_names() */
+};
+
+/*
+ * Slots that messages are sent from, one each while it is under way. Of those that are free one is
+ * kept for each peer that has none, so that peers which are not read from stop nobody else. No peer
+ * has rights in the region.
+ */
+struct send_pool {
+  struct region region;
+  uint32_t *free; /* a stack */
+  uint32_t free_count;
+  uint32_t kept; /* for as many peers */
 };
 
 struct pst_node {
@@ -74,9 +86,9 @@ struct pst_node {
 
   struct pst_peer *peers;
   uint32_t peer_count;
-  uint32_t silent;  /* peers that the application does not know */
-  uint64_t id_last; /* of those that we connect to: even */
-  struct send_block *send_blocks;
+  uint32_t silent;        /* peers that the application does not know */
+  uint64_t id_last;       /* of those that we connect to: even */
+  struct send_pool sends; /* of all peers; where a transport lends what is sent, each has its own */
   struct pst_area *areas;
   struct node_events events;
   uint32_t unpolled; /* polls, one after the other, that gave completed operations alone */
@@ -93,6 +105,30 @@ struct pst_peer *node_peer(const struct pst_node *node, uint64_t id);
 int node_memory(struct pst_node *node, const char *name, const struct pst_setting *options,
                 uint32_t option_count, const char *source, struct engine_memory **memory,
                 struct pst_error *error);
+
+static inline int node_no_memory(struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the node");
+}
+
+/* Slots for the messages of so many peers, one way. */
+static inline uint32_t node_slots(const struct pst_node *node, uint32_t peers)
+{
+  const uint32_t busy = peers < NODE_BUSY_PEERS ? peers : NODE_BUSY_PEERS;
+
+  return peers + busy * (node->messages - 1);
+}
+
+/* ---- send_pool.c ---- */
+/* 0 or -errno; it is to be closed after either. error may be NULL. */
+int send_pool_open(struct pst_node *node, struct send_pool *pool, uint32_t peers,
+                   struct pst_error *error);
+/* Nothing is sent from it any more. */
+void send_pool_close(struct send_pool *pool);
+/* Of a peer that holds so many slots: may it have one more? */
+bool send_pool_has_room(const struct send_pool *pool, uint64_t held);
+uint32_t send_pool_take(struct send_pool *pool, uint64_t held);
+void send_pool_give(struct send_pool *pool, uint32_t slot, uint64_t held);
 
 /* ---- mail.c: what the control channel hears, on its way to the node's thread ---- */
 /* Open the control channel. */

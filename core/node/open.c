@@ -15,11 +15,6 @@
 #define TIMEOUT_DEFAULT_NS (10 * PST_NS_PER_S)
 #define GRACE_MAX_NS PST_NS_PER_S
 
-static int node_no_memory(struct pst_error *error)
-{
-  return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the node");
-}
-
 /* ---- Options ----------------------------------------------------------------------- */
 
 /* A configuration of one stream, whose sides name the plugins: they are checked as everywhere. Of
@@ -312,6 +307,8 @@ static int node_open(struct pst_node *node, const struct pst_node_params *params
     rc = node_open_descriptors(node, error);
   if (rc == 0)
     rc = node_memory(node, NULL, NULL, 0, "memory", &node->memory, error);
+  if (rc == 0 && !(node->device->limits.capabilities & PST_CAP_LEND))
+    rc = send_pool_open(node, &node->sends, node->peers_max, error);
   if (rc == 0)
     rc = mail_open(node, params, error);
   return rc;
@@ -390,6 +387,7 @@ void pst_node_close(struct pst_node *node)
     node->areas->uses = 0;
     pst_area_free(node->areas);
   }
+  send_pool_close(&node->sends);
   engine_plugins_drain(&node->engine);
   if (node->worker)
     node->ops->worker_close(node->worker);

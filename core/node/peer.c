@@ -14,15 +14,28 @@
 
 static bool message_has_room(const struct pst_peer *peer)
 {
-  return peer->queued - peer->done < peer->node->messages;
+  const uint64_t held = peer->queued - peer->done;
+
+  return held < peer->node->messages && send_pool_has_room(peer->sends, held);
+}
+
+static struct peer_message *message_of(const struct pst_peer *peer, uint64_t message)
+{
+  return &peer->messages[message % peer->node->messages];
 }
 
 static uint64_t message_place(const struct pst_peer *peer, uint64_t message)
 {
   const struct pst_node *node = peer->node;
 
-  return peer->sends.offset + message % node->messages * node->send_stride +
-         node->device->limits.send_headroom;
+  return message_of(peer, message)->slot * node->send_stride + node->device->limits.send_headroom;
+}
+
+/* The oldest are done. */
+static void message_forget(struct pst_peer *peer, uint64_t count)
+{
+  for (; count > 0; count--, peer->done++)
+    send_pool_give(peer->sends, message_of(peer, peer->done)->slot, peer->queued - peer->done);
 }
 
 static void message_push(struct pst_peer *peer)
@@ -37,9 +50,9 @@ static void message_push(struct pst_peer *peer)
       uint64_t message = peer->posted + n;
       requests[n] = (struct pst_request){.opcode = PST_OP_SEND,
                                          .flags = PST_REQUEST_EXCLUSIVE,
-                                         .local.mr = peer->sends.block->region.mr,
+                                         .local.mr = peer->sends->region.mr,
                                          .offset = message_place(peer, message),
-                                         .arg.length = peer->lengths[message % node->messages],
+                                         .arg.length = message_of(peer, message)->length,
                                          .cookie = message,
                                          .u.send.sequence = message};
     }
@@ -66,7 +79,7 @@ static void message_took(struct pst_peer *peer, const struct pst_completion *com
     peer_leave(peer, PST_CLOSE_ABORT, -EIO, "its transport has lost count of messages");
     return;
   }
-  peer->done += count;
+  message_forget(peer, count);
   if (completion->status < 0)
     peer_transport_over(peer, completion->status == -ECANCELED ? -ECONNRESET : completion->status);
 }
@@ -78,8 +91,6 @@ uint64_t pst_peer_message_max(const struct pst_peer *peer)
 
 int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length)
 {
-  struct pst_node *node = peer->node;
-
   if (peer->state != NODE_PEER_JOINED)
     return -ENOTCONN;
   if (length > peer->message_max)
@@ -88,9 +99,10 @@ int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length)
     peer->room_wanted |= PEER_ROOM_SEND;
     return -EAGAIN;
   }
-  peer->lengths[peer->queued % node->messages] = (uint32_t)length;
+  *message_of(peer, peer->queued) = (struct peer_message){
+      send_pool_take(peer->sends, peer->queued - peer->done), (uint32_t)length};
   if (length)
-    memcpy((uint8_t *)peer->sends.block->region.mem.host + message_place(peer, peer->queued), bytes,
+    memcpy((uint8_t *)peer->sends->region.mem.host + message_place(peer, peer->queued), bytes,
            length);
   peer->queued++;
   message_push(peer);
@@ -133,6 +145,18 @@ static int peer_open_ring(struct pst_node *node, struct pst_peer *peer)
   return node->ops->ring_open(node->worker, &ring, &peer->ring_region.path, &peer->ring);
 }
 
+/* Where a transport lends what is sent, receivers map it: each the slots of its messages alone. */
+static int peer_open_sends(struct pst_node *node, struct pst_peer *peer)
+{
+  const bool is_lent = node->device->limits.capabilities & PST_CAP_LEND;
+
+  peer->sends = is_lent ? &peer->own_sends : &node->sends;
+  peer->messages = calloc(node->messages, sizeof(*peer->messages));
+  if (!peer->messages)
+    return -ENOMEM;
+  return is_lent ? send_pool_open(node, &peer->own_sends, 1, NULL) : 0;
+}
+
 static int peer_open_endpoint(struct pst_node *node, struct pst_peer *peer)
 {
   /* One whose memory's own copies will move what goes to this peer, if there is one. */
@@ -150,7 +174,7 @@ static int peer_open_endpoint(struct pst_node *node, struct pst_peer *peer)
       .pieces = node->request_pieces,
       .message_max = node->message_max,
       .timeout_ns = node->connect_timeout_ns,
-      .mr = area ? area->own.region.mr : peer->sends.block->region.mr,
+      .mr = area ? area->own.region.mr : peer->sends->region.mr,
       .domain = peer->id,
   };
 
@@ -172,10 +196,9 @@ int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_p
   made->next = node->peers;
   node->peers = made;
   node->peer_count++;
-  made->lengths = calloc(node->messages, sizeof(*made->lengths));
-  rc = made->lengths ? peer_open_ring(node, made) : -ENOMEM;
+  rc = peer_open_ring(node, made);
   if (rc == 0)
-    rc = send_share_take(node, &made->sends);
+    rc = peer_open_sends(node, made);
   if (rc == 0)
     rc = operate_open(made);
   if (rc == 0)
@@ -203,9 +226,10 @@ void peer_forget(struct pst_peer *peer)
   operate_close(peer);
   node->ops->ring_close(node->worker, peer->ring);
   region_close(&peer->ring_region);
-  send_share_give(node, &peer->sends);
+  message_forget(peer, peer->queued - peer->done);
+  send_pool_close(&peer->own_sends);
   blob_free(&peer->address);
-  free(peer->lengths);
+  free(peer->messages);
   free(peer);
 }
 

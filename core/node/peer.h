@@ -34,23 +34,10 @@ struct peer_end {
 /* What the application was refused for want of room, and is to hear of. */
 enum peer_room { PEER_ROOM_SEND = 1, PEER_ROOM_POST = 2 };
 
-/*
- * Memory that messages to peers are sent from. A block holds the slots of several peers, so that a
- * peer costs no allocation and no registration of its own. No peer has rights there. Where a
- * transport lends what is sent, receivers map the block: then each peer has one of its own.
- */
-struct send_block {
-  struct send_block *next;
-  struct region region;
-  uint32_t shares;
-  uint32_t free_count;
-  uint32_t free[]; /* stack of indices */
-};
-
-/* The slots of one peer; block NULL: none. */
-struct send_share {
-  struct send_block *block;
-  uint64_t offset; /* of the first slot */
+/* A message of ours: where it lies in the pool, and its bytes. */
+struct peer_message {
+  uint32_t slot;
+  uint32_t length;
 };
 
 /* A region of the peer's on offer to us. */
@@ -99,8 +86,9 @@ struct pst_peer {
   struct pst_ring *ring;
 
   /* Messages from us: [done, posted) are under way, [posted, queued) wait for credit. */
-  struct send_share sends;
-  uint32_t *lengths;
+  struct send_pool *sends; /* the node's, or: */
+  struct send_pool own_sends;
+  struct peer_message *messages; /* the last node->messages */
   uint64_t queued, posted, done;
   uint64_t message_max; /* the lesser of both sides' */
 
@@ -158,12 +146,6 @@ static inline bool peer_state_takes(enum node_peer_state state)
 {
   return state >= NODE_PEER_JOINED && state <= NODE_PEER_DRAINING;
 }
-
-/* ---- send_pool.c ---- */
-/* 0 or -errno; the log says why not. */
-int send_share_take(struct pst_node *node, struct send_share *share);
-/* Nothing is sent from it any more. The last of a block frees that. */
-void send_share_give(struct pst_node *node, struct send_share *share);
 
 /* ---- exports.c: regions of ours on offer to it ---- */
 /* The peer's answer. */

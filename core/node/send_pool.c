@@ -5,83 +5,54 @@
 
 #include "peer.h"
 
-/* As many as there are, so that blocks are few and none is much larger than what is in use. */
-static uint32_t send_block_shares(const struct pst_node *node)
+int send_pool_open(struct pst_node *node, struct send_pool *pool, uint32_t peers,
+                   struct pst_error *error)
 {
-  uint32_t sum = 0;
-
-  if (node->device->limits.capabilities & PST_CAP_LEND)
-    return 1;
-  for (const struct send_block *block = node->send_blocks; block; block = block->next)
-    sum += block->shares;
-  const uint32_t left = sum < node->peers_max ? node->peers_max - sum : 1;
-  return sum == 0 ? 1 : sum < left ? sum : left;
-}
-
-static int send_block_open(struct pst_node *node, struct send_block **block)
-{
-  const uint32_t shares = send_block_shares(node);
-  struct send_block *made = calloc(1, sizeof(*made) + shares * sizeof(made->free[0]));
+  const uint32_t slots = node_slots(node, peers);
   const struct region_params params = {.memory = node->memory,
                                        .device = node->device,
-                                       .length = node->send_stride * node->messages * shares,
+                                       .length = node->send_stride * slots,
                                        .needs =
                                            node->device->limits.send_needs | PST_NEED_CPU_ACCESS,
                                        .label = "messages to peers",
+                                       .lower = "`peers`, `messages` or `message_max`",
                                        .access = PST_ACCESS_LOCAL_READ};
   struct region_why why;
 
-  if (!made)
-    return -ENOMEM;
-  int rc = region_open(&made->region, &params, &why);
-  if (rc < 0) {
-    region_fail(NULL, rc, params.label, &why, "");
-    region_close(&made->region);
-    free(made);
-    return rc;
+  pool->kept = peers;
+  pool->free = calloc(slots, sizeof(*pool->free));
+  if (!pool->free)
+    return node_no_memory(error);
+  while (pool->free_count < slots) { /* the first is taken first */
+    pool->free[pool->free_count] = slots - 1 - pool->free_count;
+    pool->free_count++;
   }
-  made->shares = shares;
-  while (made->free_count < shares) { /* the first is taken first */
-    made->free[made->free_count] = shares - 1 - made->free_count;
-    made->free_count++;
-  }
-  made->next = node->send_blocks;
-  node->send_blocks = made;
-  *block = made;
-  return 0;
+  int rc = region_open(&pool->region, &params, &why);
+  return rc < 0 ? region_fail(error, rc, params.label, &why, "") : 0;
 }
 
-int send_share_take(struct pst_node *node, struct send_share *share)
+void send_pool_close(struct send_pool *pool)
 {
-  struct send_block *block = node->send_blocks;
-  int rc = 0;
-
-  while (block && block->free_count == 0)
-    block = block->next;
-  if (!block)
-    rc = send_block_open(node, &block);
-  if (rc < 0)
-    return rc;
-  share->block = block;
-  share->offset = block->free[--block->free_count] * node->send_stride * node->messages;
-  return 0;
+  region_close(&pool->region);
+  free(pool->free);
 }
 
-void send_share_give(struct pst_node *node, struct send_share *share)
+bool send_pool_has_room(const struct send_pool *pool, uint64_t held)
 {
-  struct send_block *block = share->block, **at = &node->send_blocks;
+  assert(pool->free_count >= pool->kept);
+  return held == 0 || pool->free_count > pool->kept;
+}
 
-  if (!block)
-    return;
-  share->block = NULL;
-  assert(block->free_count < block->shares);
-  block->free[block->free_count++] =
-      (uint32_t)(share->offset / (node->send_stride * node->messages));
-  if (block->free_count < block->shares)
-    return;
-  while (*at != block)
-    at = &(*at)->next;
-  *at = block->next;
-  region_close(&block->region);
-  free(block);
+uint32_t send_pool_take(struct send_pool *pool, uint64_t held)
+{
+  assert(send_pool_has_room(pool, held));
+  pool->kept -= held == 0;
+  return pool->free[--pool->free_count];
+}
+
+void send_pool_give(struct send_pool *pool, uint32_t slot, uint64_t held)
+{
+  assert(held > 0);
+  pool->kept += held == 1;
+  pool->free[pool->free_count++] = slot;
 }

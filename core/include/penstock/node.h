@@ -70,7 +70,9 @@ struct pst_node_params {
   /* What one node bears, 0 meaning the default in brackets. What goes beyond is refused,
    * and the peer told which limit it was. */
   uint32_t peers;              /* at a time, those that are joining or leaving included [64] */
-  uint32_t messages;           /* on their way with one peer, each way [64] */
+  uint32_t messages;           /* on their way with one peer, each way [64]; a node sends at most
+                                  `peers` + 4 * (messages - 1) at a time, one of each peer among
+                                  them */
   uint32_t depth;              /* operations under way with one peer [256] */
   uint32_t pieces;             /* of one operation, at most 64 [16]; where the transport takes
                                   fewer in a request, an operation of more is several requests */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that messages to peers are sent from: how many regions there are, and whose slots lie
- * where. */
+/* Memory that messages to peers are sent from: how much there is, and which peer may have how much
+ * of it. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,10 +11,8 @@
 
 #include "node/peer.h"
 
-#define PEERS 100u
-#define SLOTS 8u
+#define SLOTS 8u /* messages under way with one peer, at most */
 #define STRIDE 512u
-#define SHARE_BYTES ((uint64_t)SLOTS * STRIDE)
 
 /* ---- What it stands on ---------------------------------------------------------------- */
 
@@ -52,110 +50,139 @@ int region_fail(struct pst_error *error, int code, const char *name, const struc
   return code;
 }
 
-static void start(uint64_t capabilities)
+int pst_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
 {
-  device = (struct engine_device){.limits.capabilities = capabilities};
-  node = (struct pst_node){
-      .device = &device, .peers_max = PEERS, .messages = SLOTS, .send_stride = STRIDE};
+  (void)error, (void)exit_status, (void)format;
+  return code;
+}
+
+static void start(void)
+{
+  device = (struct engine_device){0};
+  node = (struct pst_node){.device = &device, .messages = SLOTS, .send_stride = STRIDE};
   opened = open_now = 0;
   is_full = false;
 }
 
-static void take(struct send_share *shares, uint32_t n)
+/* Take as many as there are for a peer that holds `held`, at most SLOTS. */
+static uint32_t take_all(struct send_pool *pool, uint32_t held, uint32_t slots[SLOTS])
 {
-  for (uint32_t i = 0; i < n; i++) {
-    assert_int_equal(send_share_take(&node, &shares[i]), 0);
-    assert_int_equal(shares[i].offset % SHARE_BYTES, 0);
-    assert_true(shares[i].offset + SHARE_BYTES <= shares[i].block->region.length);
-    for (uint32_t k = 0; k < i; k++)
-      assert_true(shares[k].block != shares[i].block || shares[k].offset != shares[i].offset);
+  while (held < SLOTS && send_pool_has_room(pool, held)) {
+    slots[held] = send_pool_take(pool, held);
+    held++;
+  }
+  return held;
+}
+
+static void give_all(struct send_pool *pool, uint32_t held, const uint32_t *slots)
+{
+  while (held > 0) {
+    send_pool_give(pool, slots[held - 1], held);
+    held--;
   }
 }
 
 /* ---- What is tested ------------------------------------------------------------------- */
 
-static void many_peers_have_few_regions(void **state)
+static void one_region_whose_size_peers_hardly_change(void **state)
 {
-  struct send_share shares[PEERS];
-  uint64_t bytes = 0;
+  static const struct {
+    uint32_t peers, slots;
+  } cases[] = {{1, 8}, {2, 16}, {4, 32}, {5, 33}, {64, 92}, {4096, 4124}};
 
   (void)state;
-  start(0);
-  take(shares, 1);
-  assert_int_equal(shares[0].block->region.length, SHARE_BYTES); /* one peer costs what it needs */
-  take(shares + 1, PEERS - 1);
-  assert_int_equal(opened, 8); /* 1, 1, 2, 4, 8, 16, 32 and the rest */
-  for (const struct send_block *block = node.send_blocks; block; block = block->next)
-    bytes += block->region.length;
-  assert_int_equal(bytes, PEERS * SHARE_BYTES); /* and all of them no more */
-  for (uint32_t i = 0; i < PEERS; i++)
-    send_share_give(&node, &shares[i]);
-  assert_int_equal(open_now, 0);
-  assert_null(node.send_blocks);
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    struct send_pool pool = {0};
+    start();
+    assert_int_equal(send_pool_open(&node, &pool, cases[i].peers, NULL), 0);
+    assert_int_equal(opened, 1);
+    assert_int_equal(pool.region.length, cases[i].slots * STRIDE);
+    assert_int_equal(pool.free_count, cases[i].slots);
+    send_pool_close(&pool);
+    assert_int_equal(open_now, 0);
+  }
 }
 
+/* Whoever is not read from has at most SLOTS, and all of these together leave one to each other. */
+static void each_peer_has_one(void **state)
+{
+  enum { PEERS = 100 };
+  static uint32_t slots[PEERS][SLOTS];
+  uint32_t held[PEERS], taken[PEERS * SLOTS] = {0}, full = 0;
+  struct send_pool pool = {0};
+
+  (void)state;
+  start();
+  assert_int_equal(send_pool_open(&node, &pool, PEERS, NULL), 0);
+  for (uint32_t i = 0; i < PEERS; i++) {
+    held[i] = take_all(&pool, 0, slots[i]);
+    full += held[i] == SLOTS;
+    assert_in_range(held[i], 1, SLOTS);
+    for (uint32_t k = 0; k < held[i]; k++) {
+      assert_true((slots[i][k] + 1) * STRIDE <= pool.region.length);
+      assert_int_equal(taken[slots[i][k]]++, 0);
+    }
+  }
+  assert_int_equal(full, NODE_BUSY_PEERS);
+  assert_int_equal(held[PEERS - 1], 1);
+  assert_int_equal(pool.free_count, 0);
+  /* The last one goes on, one at a time, as often as it likes. */
+  for (uint32_t i = 0; i < 1000; i++) {
+    give_all(&pool, 1, slots[PEERS - 1]);
+    assert_int_equal(take_all(&pool, 0, slots[PEERS - 1]), 1);
+  }
+  /* What others give back it may have, but for what is kept for them. */
+  give_all(&pool, held[0], slots[0]);
+  assert_int_equal(take_all(&pool, 1, slots[PEERS - 1]), SLOTS);
+  assert_int_equal(take_all(&pool, 0, slots[0]), 1);
+  give_all(&pool, 1, slots[0]);
+  give_all(&pool, SLOTS, slots[PEERS - 1]);
+  for (uint32_t i = 1; i < PEERS - 1; i++)
+    give_all(&pool, held[i], slots[i]);
+  assert_int_equal(pool.free_count, node_slots(&node, PEERS));
+  assert_int_equal(pool.kept, PEERS);
+  send_pool_close(&pool);
+}
+
+/* Messages end in the order of their peers, and in any between them. */
 static void what_was_given_is_taken_again(void **state)
 {
-  struct send_share shares[4], again;
+  struct send_pool pool = {0};
 
   (void)state;
-  start(0);
-  take(shares, 4);
-  const struct send_share gone = shares[2];
-  send_share_give(&node, &shares[2]);
-  assert_null(shares[2].block);
-  send_share_give(&node, &shares[2]); /* of none */
-  const uint32_t before = opened;
-  assert_int_equal(send_share_take(&node, &again), 0);
-  assert_ptr_equal(again.block, gone.block);
-  assert_int_equal(again.offset, gone.offset);
-  assert_int_equal(opened, before);
-  shares[2] = again;
-  for (uint32_t i = 0; i < 4; i++)
-    send_share_give(&node, &shares[i]);
-  assert_int_equal(open_now, 0);
-}
-
-/* Or one would read what goes to another. */
-static void a_region_each_where_receivers_map_it(void **state)
-{
-  struct send_share shares[9];
-
-  (void)state;
-  start(PST_CAP_LEND);
-  take(shares, 9);
-  for (uint32_t i = 0; i < 9; i++) {
-    assert_int_equal(shares[i].offset, 0);
-    assert_int_equal(shares[i].block->region.length, SHARE_BYTES);
-  }
-  assert_int_equal(open_now, 9);
-  for (uint32_t i = 0; i < 9; i++)
-    send_share_give(&node, &shares[i]);
-  assert_int_equal(open_now, 0);
+  start();
+  assert_int_equal(send_pool_open(&node, &pool, 2, NULL), 0);
+  const uint32_t first = send_pool_take(&pool, 0), other = send_pool_take(&pool, 0);
+  const uint32_t second = send_pool_take(&pool, 1);
+  assert_int_equal(first, 0);
+  send_pool_give(&pool, first, 2);
+  assert_int_equal(send_pool_take(&pool, 1), first);
+  send_pool_give(&pool, second, 2);
+  send_pool_give(&pool, other, 1);
+  send_pool_give(&pool, first, 1);
+  assert_int_equal(pool.kept, 2);
+  assert_int_equal(pool.free_count, 2 * SLOTS);
+  send_pool_close(&pool);
 }
 
 static void no_memory(void **state)
 {
-  struct send_share shares[2], none = {0};
+  struct send_pool pool = {0};
 
   (void)state;
-  start(0);
-  take(shares, 2);
+  start();
   is_full = true;
-  assert_int_equal(send_share_take(&node, &none), -ENOMEM);
-  assert_null(none.block);
-  is_full = false;
-  send_share_give(&node, &shares[0]);
-  send_share_give(&node, &shares[1]);
+  assert_int_equal(send_pool_open(&node, &pool, 2, NULL), -ENOMEM);
+  send_pool_close(&pool);
   assert_int_equal(open_now, 0);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(many_peers_have_few_regions),
+      cmocka_unit_test(one_region_whose_size_peers_hardly_change),
+      cmocka_unit_test(each_peer_has_one),
       cmocka_unit_test(what_was_given_is_taken_again),
-      cmocka_unit_test(a_region_each_where_receivers_map_it),
       cmocka_unit_test(no_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
