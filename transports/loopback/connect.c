@@ -83,8 +83,8 @@ static int tx_open(struct pst_endpoint *endpoint)
   if (endpoint->worker->device->mode != LB_MODE_REFERENCE)
     return 0;
   tx->post_of = calloc(peer->slots, sizeof(*tx->post_of));
-  tx->cookies = calloc(peer->mask + 1, sizeof(*tx->cookies));
-  tx->results = calloc(peer->mask + 1, sizeof(*tx->results));
+  tx->cookies = calloc(endpoint->dones.mask + 1, sizeof(*tx->cookies));
+  tx->results = calloc(endpoint->dones.mask + 1, sizeof(*tx->results));
   return tx->post_of && tx->cookies && tx->results ? 0 : -ENOMEM;
 }
 

@@ -26,10 +26,11 @@ struct lb_tx {
   uint64_t free_tail;
   uint64_t head; /* SENDs so far: of descriptors and, by reference, of the arrays */
   uint64_t message_max;
-  /* By reference: SENDs not yet done, [tail, head). */
+  /* By reference: SENDs not yet done, [tail, head): as many as the endpoint has requests, since
+   * slots come back in any order. */
   uint64_t tail;
   uint64_t *post_of; /* slot → which SEND */
-  uint64_t *cookies; /* of SEND i at i & mask */
+  uint64_t *cookies; /* of SEND i at i & dones.mask */
   int32_t *results;  /* likewise; LB_PENDING, 0 or -errno */
   uint64_t messages;
   uint64_t bytes;

@@ -39,7 +39,7 @@ static void gather(uint8_t *to, const struct pst_request *request)
 static void advance(struct pst_endpoint *endpoint)
 {
   struct lb_tx *tx = &endpoint->tx;
-  uint64_t mask = endpoint->peer->mask;
+  uint64_t mask = endpoint->dones.mask;
   while (tx->tail != tx->head && tx->results[tx->tail & mask] != LB_PENDING) {
     int32_t status = tx->results[tx->tail & mask];
     uint64_t from = tx->tail;
@@ -64,7 +64,7 @@ static uint32_t end_in_order(struct pst_endpoint *endpoint, const uint32_t *slot
   if (next == from)
     return n;
   tx->tail = next;
-  pst_dones_push(&endpoint->dones, PST_OP_SEND, 0, tx->cookies[(next - 1) & endpoint->peer->mask],
+  pst_dones_push(&endpoint->dones, PST_OP_SEND, 0, tx->cookies[(next - 1) & endpoint->dones.mask],
                  next - from);
   return n;
 }
@@ -73,7 +73,7 @@ static uint32_t end_in_order(struct pst_endpoint *endpoint, const uint32_t *slot
 static void end_lent(struct pst_endpoint *endpoint, const uint32_t *slots, uint32_t n)
 {
   struct lb_tx *tx = &endpoint->tx;
-  uint64_t mask = endpoint->peer->mask;
+  uint64_t mask = endpoint->dones.mask;
   n = end_in_order(endpoint, slots, n);
   bool returned = tx->tail != tx->head && tx->results[tx->tail & mask] != LB_PENDING;
   while (n--) {
@@ -136,8 +136,8 @@ void lb_tx_settle(struct pst_endpoint *endpoint, int32_t untaken, int32_t held)
   struct lb_port *port = endpoint->peer->port;
   uint64_t taken = atomic_fetch_or(&port->claimed, LB_CLAIM_ABORT) & ~LB_CLAIM_ABORT;
   for (uint64_t i = tx->tail; i < tx->head; i++)
-    if (tx->results[i & endpoint->peer->mask] == LB_PENDING)
-      tx->results[i & endpoint->peer->mask] = i < taken ? held : untaken;
+    if (tx->results[i & endpoint->dones.mask] == LB_PENDING)
+      tx->results[i & endpoint->dones.mask] = i < taken ? held : untaken;
   advance(endpoint);
 }
 
@@ -203,7 +203,7 @@ static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_
   uint64_t *const post_of = tx->post_of, *const cookies = tx->cookies;
   int32_t *const results = tx->results;
   const uint32_t *top = tx->stack + tx->credits;
-  const uint64_t mask = peer->mask;
+  const uint64_t mask = peer->mask, requests_mask = endpoint->dones.mask;
   struct lb_source source = {0};
   uint64_t head = tx->head, bytes = 0;
   uint32_t i;
@@ -223,8 +223,8 @@ static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_
     if (lent[slot] != mr)
       lent[slot] = mr;
     post_of[slot] = head;
-    cookies[head & mask] = request->cookie;
-    results[head & mask] = LB_PENDING;
+    cookies[head & requests_mask] = request->cookie;
+    results[head & requests_mask] = LB_PENDING;
     bytes += request->arg.length;
     struct lb_desc *desc = &descs[head & mask];
     desc->offset = mr ? mr->offset + offset : 0;

@@ -363,6 +363,37 @@ static void lent_slots_that_come_back_together_are_done_together(void **state)
   assert_int_equal(polled[0].u.done.cookie, 1002);
 }
 
+/* The sender has more requests than the ring has slots, and the receiver keeps the oldest message
+ * while all others come and go. */
+static void lent_slot_that_is_kept_is_not_done_by_later_ones(void **state)
+{
+  uint64_t kept = 0;
+
+  (void)state;
+  setup(LB_MODE_REFERENCE, 5);
+  for (uint32_t sent = 0; sent < 40;) {
+    const int n = post(4);
+    assert_in_range(n, 1, 4);
+    assert_int_equal(messages(), n);
+    for (int i = 0; i < n; i++, sent++)
+      if (sent == 0)
+        kept = polled[i].u.message.token;
+      else
+        assert_int_equal(release(polled[i].u.message.token), 0);
+  }
+  assert_int_equal(rig.sender->dones.outstanding, 40);
+  assert_int_equal(post(1), 1);
+  assert_int_equal(messages(), 1);
+  const uint64_t last = polled[0].u.message.token;
+  assert_int_equal(release(kept), 0);
+  assert_int_equal(poll_all(), 1);
+  assert_int_equal(polled[0].u.done.count, 40); /* the last one is out still */
+  assert_int_equal(polled[0].u.done.cookie, 1039);
+  assert_int_equal(release(last), 0);
+  assert_int_equal(poll_all(), 1);
+  assert_int_equal(polled[0].u.done.count, 1);
+}
+
 /* What the receiver has taken over is its own until it gives it back; the rest is cancelled. */
 static void abort_cancels_what_was_not_taken_over(void **state)
 {
@@ -437,6 +468,7 @@ int main(void)
       CASE(credit_of_no_slot_ends_it),
       CASE(lent_slots_are_done_in_post_order_when_released),
       CASE(lent_slots_that_come_back_together_are_done_together),
+      CASE(lent_slot_that_is_kept_is_not_done_by_later_ones),
       CASE(abort_cancels_what_was_not_taken_over),
       CASE(pieces_by_reference_are_gathered_in_the_ring),
   };
