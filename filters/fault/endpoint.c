@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Endpoints, and the engines of those that send. */
+#include <assert.h>
+
 #include "fault.h"
 
 static void engine_free(struct fault_engine *engine)
@@ -72,10 +74,9 @@ void fault_endpoint_free(struct pst_endpoint *endpoint)
 void fault_endpoint_forget(struct pst_endpoint *endpoint)
 {
   struct pst_endpoint **at = &endpoint->worker->endpoints;
-  while (*at && *at != endpoint)
+  while (*at != endpoint)
     at = &(*at)->next;
-  if (*at)
-    *at = endpoint->next;
+  *at = endpoint->next;
   fault_endpoint_free(endpoint);
 }
 
@@ -121,6 +122,7 @@ int fault_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_par
 
 static int close_inner(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
+  assert(endpoint->inner && endpoint->engine->held == 0);
   endpoint->engine->inner_closes = true;
   return pass_endpoint_close(endpoint, mode, deadline_ns);
 }

@@ -1,26 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entries, and what is accepted but not posted inside yet. */
+#include <assert.h>
+
 #include "fault.h"
 
 void fault_entry_push(struct fault_engine *engine, uint64_t cookie, uint16_t pending, uint16_t copy)
 {
+  assert(engine->head - engine->tail <= engine->mask);
   engine->entries[engine->head++ & engine->mask] =
       (struct fault_entry){.cookie = cookie, .pending = pending, .copy = copy};
 }
 
 void fault_fifo_push(struct fault_engine *engine, uint64_t entry)
 {
+  assert(engine->fifo_head - engine->fifo_tail <= 2 * engine->mask + 1);
   engine->fifo[engine->fifo_head++ & (2 * engine->mask + 1)] = (uint32_t)(entry & engine->mask);
 }
 
 void fault_entry_settle(struct fault_engine *engine, uint64_t entry, int32_t status)
 {
   struct fault_entry *at = &engine->entries[entry & engine->mask];
+  assert(at->pending);
   if (at->status == 0)
     at->status = status;
   /* A copy that the receiver still holds is not ours to write. */
-  if (--at->pending == 0 && at->copy && status != -EBUSY)
+  if (--at->pending == 0 && at->copy && status != -EBUSY) {
+    assert(engine->copy_count < FAULT_COPIES);
     engine->copies[engine->copy_count++] = at->copy;
+  }
 }
 
 static struct fault_holds *holds_of(struct fault_engine *engine, enum fault_kind kind)
@@ -35,6 +42,7 @@ void fault_hold_add(struct fault_engine *engine, const struct pst_request *reque
 {
   struct fault_holds *holds = holds_of(engine, kind);
   struct fault_hold *hold = engine->spare;
+  assert(hold && request->piece_count <= engine->pieces);
   engine->spare = hold->next;
   engine->held++;
   *hold = (struct fault_hold){.kind = kind,
@@ -55,6 +63,7 @@ void fault_hold_add(struct fault_engine *engine, const struct pst_request *reque
 
 static void give_back(struct fault_engine *engine, struct fault_hold *hold)
 {
+  assert(engine->held);
   hold->next = engine->spare;
   engine->spare = hold;
   engine->held--;
@@ -167,5 +176,6 @@ void fault_holds_drop(struct fault_engine *engine, int32_t status)
       fault_entry_settle(engine, all[i]->first->entry, status);
       give_back(engine, unlink_at(all[i], &all[i]->first));
     }
+  assert(engine->held == 0);
   engine->next_due = FAULT_NEVER;
 }

@@ -2,6 +2,8 @@
 /* READs and WRITEs of memory that the CPU cannot touch: submitted as batches to a queue of
  * the memory's own plugin, done when that queue says so. Requests of such an endpoint end in
  * the order in which they were posted, those that the CPU did included. */
+#include <assert.h>
+
 #include "endpoint.h"
 #include "remote.h"
 
@@ -74,8 +76,10 @@ static void end_first(struct pst_endpoint *endpoint)
   struct lb_pending *pending = &endpoint->pending[endpoint->pending_tail++ & endpoint->dones.mask];
   if (pending->gate)
     atomic_fetch_sub(&pending->gate->inside, 1);
-  if (pending->copier)
+  if (pending->copier) {
+    assert(pending->copier->pending);
     pending->copier->pending--;
+  }
   pst_dones_push(&endpoint->dones, pending->opcode, status_of(endpoint, pending), pending->cookie,
                  1);
 }
@@ -115,6 +119,7 @@ void lb_copy_free(struct pst_endpoint *endpoint)
 static void push(struct pst_endpoint *endpoint, const struct pst_request *request,
                  struct lb_copier *copier, uint64_t ticket, struct lb_gate *gate)
 {
+  assert(endpoint->pending_head - endpoint->pending_tail < endpoint->dones.requests);
   endpoint->pending[endpoint->pending_head++ & endpoint->dones.mask] =
       (struct lb_pending){.copier = copier,
                           .ticket = ticket,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is inside of a registration: its owner waits for them. */
+#include <assert.h>
 #include <inttypes.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -120,6 +121,7 @@ void lb_seat_leave(struct pst_remote *remote)
     return;
   }
   pthread_mutex_lock(&lock);
+  assert(atomic_load(&remote->own_seat.inside) == 0);
   for (struct pst_remote **at = &remote->mr->seated; *at; at = &(*at)->seated)
     if (*at == remote) {
       *at = remote->seated;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ports and links: made, mapped, checked, woken. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ static void link_lay_out(struct lb_link *link, void *memory, uint64_t capacity)
   link->port = memory;
   link->desc = (struct lb_desc *)((uint8_t *)memory + sizeof(struct lb_port));
   link->free_slots = (uint32_t *)(link->desc + capacity);
+  assert((capacity & (capacity - 1)) == 0 && capacity >= link->slots);
   link->mask = capacity ? capacity - 1 : 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that a peer has, too: checked, mapped, guarded. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -234,6 +235,7 @@ void lb_guard_close(struct lb_guard *guard)
   if (!guard)
     return;
   pthread_mutex_lock(&lock);
+  assert(guards_used && guard->end);
   set_range(guard, 0, 0);
   if (--guards_used == 0)
     uninstall();

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The receiving half of the hot path. */
+#include <assert.h>
+
 #include "endpoint.h"
 #include "mr.h"
 #include "remote.h"
@@ -268,6 +270,7 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
   count_out(rx, &lender);
   rx->tail = tail;
   rx->messages += tail - first;
+  assert(rx->endpoint == endpoint && rx->claimed - tail <= own->slots);
   return n;
 }
 
@@ -347,6 +350,7 @@ static void compact(struct pst_worker *worker)
     else
       worker->endpoints[kept++] = worker->endpoints[i];
   }
+  assert(worker->endpoint_count - kept == worker->closed);
   worker->endpoint_count = kept;
   worker->closed = 0;
 }

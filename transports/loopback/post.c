@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sending half of the hot path. */
+#include <assert.h>
+
 #include "run.h"
 
 /* By reference, messages are shown to the receiver after so many. */
@@ -121,6 +123,7 @@ void lb_tx_reap(struct pst_endpoint *endpoint)
   }
   tx->free_tail = head;
   tx->credits += n;
+  assert(tx->credits <= peer->slots);
   if (tx->post_of)
     end_lent(endpoint, at, n);
   else
@@ -235,6 +238,7 @@ static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_
   tx->credits -= i;
   tx->bytes += bytes;
   tx->head = head;
+  assert(tx->head - tx->tail <= endpoint->dones.requests);
   if (i)
     lb_tx_publish(endpoint, head);
   return i;
@@ -415,6 +419,7 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
       break;
   }
   leave(endpoint);
+  assert(endpoint->dones.outstanding <= endpoint->dones.requests);
   if (__builtin_expect(lb_worker_is_hit(endpoint->worker), 0))
     lose(endpoint, first);
   return pst_post_result(taken, n, rc, why, wait);

@@ -3,6 +3,7 @@
 #ifndef LOOPBACK_REGISTRY_H
 #define LOOPBACK_REGISTRY_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +25,9 @@ static inline void lb_entry_ref(struct lb_entry *entry)
 /* True: that was the last reference. */
 static inline bool lb_entry_unref(struct lb_entry *entry)
 {
-  return atomic_fetch_sub_explicit(&entry->refs, 1, memory_order_acq_rel) == 1;
+  const uint32_t refs = atomic_fetch_sub_explicit(&entry->refs, 1, memory_order_acq_rel);
+  assert(refs);
+  return refs == 1;
 }
 
 int lb_process_open(void); /* a pidfd, or -errno */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Receive slots, shared out among the endpoints of a ring, and their release. */
+#include <assert.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -57,6 +58,7 @@ void lb_rx_return(struct lb_rx *rx)
 {
   if (!rx->buffer_of || rx->tail == rx->claimed)
     return;
+  assert(rx->claimed - rx->tail <= lb_rx_credits(rx));
   while (rx->tail != rx->claimed) {
     uint32_t slot = rx->own->desc[rx->tail++ & rx->own->mask].slot;
     rx->own->free_slots[rx->free_head++ & rx->own->mask] = slot;
@@ -132,6 +134,7 @@ void lb_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 
 static void publish(struct lb_rx *rx)
 {
+  assert(lb_rx_credits(rx) <= rx->own->slots);
   atomic_store_explicit(&rx->own->port->free_head, rx->free_head, memory_order_release);
   if (!rx->peer)
     return;
@@ -146,6 +149,7 @@ static void publish(struct lb_rx *rx)
 static void count_back(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
 {
   if (rx->buffer_count == 1 && rx->in_slots == 0) { /* mostly there is one, and all are of it */
+    assert(rx->buffers[0].out >= n);
     rx->buffers[0].out -= n;
     return;
   }
@@ -153,10 +157,9 @@ static void count_back(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
     const uint16_t at = rx->buffer_of[(uint32_t)tokens[i]];
     for (run = 1; i + run < n && rx->buffer_of[(uint32_t)tokens[i + run]] == at; run++)
       ;
-    if (at != LB_NO_BUFFER)
-      rx->buffers[at].out -= run;
-    else
-      rx->in_slots -= run;
+    uint32_t *const out = at == LB_NO_BUFFER ? &rx->in_slots : &rx->buffers[at].out;
+    assert(*out >= run);
+    *out -= run;
   }
 }
 

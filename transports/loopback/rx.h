@@ -44,6 +44,12 @@ struct lb_rx {
   uint64_t bytes;
 };
 
+/* What the peer has to send into is, of all slots, what was given back and not used since. */
+static inline uint64_t lb_rx_credits(const struct lb_rx *rx)
+{
+  return rx->free_head - rx->tail;
+}
+
 struct pst_ring {
   struct pst_worker *worker;
   struct pst_ring_params params;
