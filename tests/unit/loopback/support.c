@@ -26,27 +26,38 @@ int teardown(void **state)
   return 0;
 }
 
-static struct pst_mr *register_all(uint8_t *memory, uint32_t access)
+struct pst_mr *register_region(const struct pst_region *region, uint32_t access)
 {
-  struct pst_region region = {.struct_size = sizeof(region), .host = memory, .length = MEMORY};
   const struct pst_mr_params params = {
-      .struct_size = sizeof(params), .access = access, .region = &region, .length = MEMORY};
+      .struct_size = sizeof(params), .access = access, .region = region, .length = region->length};
   struct pst_mr *mr = NULL;
   assert_int_equal(lb_mr_register(rig.device, &params, &mr), 0);
   return mr;
 }
 
-void open_device(enum lb_mode mode)
+static struct pst_mr *register_all(uint8_t *memory, uint32_t access)
+{
+  const struct pst_region region = {
+      .struct_size = sizeof(region), .host = memory, .length = MEMORY};
+  return register_region(&region, access);
+}
+
+void open_device_on(const struct pst_host *host, enum lb_mode mode)
 {
   const struct fake_option options[] = {{"mode", mode == LB_MODE_COPY ? "copy" : "reference"},
                                         {NULL, NULL}};
   const struct pst_plan plan = {.struct_size = sizeof(plan), .flags = PST_PLAN_IN_PROCESS};
   const struct pst_open_params params = {
       .struct_size = sizeof(params), .options = FAKE_OPTIONS(options), .plan = &plan};
-  assert_int_equal(lb_open(&fake_host, &params, &rig.device), 0);
+  assert_int_equal(lb_open(host, &params, &rig.device), 0);
   assert_int_equal(lb_worker_open(rig.device, 0, &rig.worker), 0);
   rig.from = register_all(rig.source, PST_ACCESS_LOCAL_READ);
   rig.into = register_all(rig.target, PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING);
+}
+
+void open_device(enum lb_mode mode)
+{
+  open_device_on(&fake_host, mode);
 }
 
 int open_ring(uint32_t slots, uint32_t endpoints, struct pst_ring **ring)
@@ -65,7 +76,7 @@ int open_ring(uint32_t slots, uint32_t endpoints, struct pst_ring **ring)
 
 int open_endpoint(uint32_t roles, struct pst_ring *ring, struct pst_endpoint **endpoint)
 {
-  const bool sends = roles & PST_ROLE_SENDER;
+  const bool sends = roles & (PST_ROLE_SENDER | PST_ROLE_RMA);
   const struct pst_endpoint_params params = {.struct_size = sizeof(params),
                                              .roles = roles,
                                              .ring = ring,
@@ -97,6 +108,42 @@ void setup(enum lb_mode mode, uint32_t slots)
   assert_int_equal(poll_all(), 2);
   assert_int_equal(polled[0].code, PST_EVENT_CONNECTED);
   assert_int_equal(polled[1].code, PST_EVENT_CONNECTED);
+}
+
+void setup_rma(const struct pst_host *host)
+{
+  open_device_on(host, LB_MODE_COPY);
+  assert_int_equal(open_endpoint(PST_ROLE_RMA, NULL, &rig.receiver), 0);
+  assert_int_equal(open_endpoint(PST_ROLE_RMA, NULL, &rig.sender), 0);
+  connect_to(rig.sender, rig.receiver);
+  connect_to(rig.receiver, rig.sender);
+  assert_int_equal(poll_all(), 2);
+}
+
+void pack(struct pst_mr *mr, struct lb_remote_blob *bytes)
+{
+  struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(*bytes), .bytes = bytes};
+  assert_int_equal(lb_mr_pack(rig.device, mr, &blob), 0);
+  assert_int_equal(blob.length, sizeof(*bytes));
+}
+
+int open_remote(const struct lb_remote_blob *bytes, struct pst_remote **remote)
+{
+  struct lb_remote_blob copy = *bytes;
+  const struct pst_blob blob = {.struct_size = sizeof(blob),
+                                .capacity = sizeof(copy),
+                                .length = sizeof(copy),
+                                .bytes = &copy};
+  return lb_remote_open(rig.sender, &blob, remote);
+}
+
+struct pst_remote *reach(struct pst_mr *mr)
+{
+  struct lb_remote_blob bytes;
+  struct pst_remote *remote = NULL;
+  pack(mr, &bytes);
+  assert_int_equal(open_remote(&bytes, &remote), 0);
+  return remote;
 }
 
 void close_endpoint(struct pst_endpoint *endpoint)

@@ -41,11 +41,20 @@ int reset(void **state);
 int teardown(void **state);
 /* Device, worker and both registrations. */
 void open_device(enum lb_mode mode);
+void open_device_on(const struct pst_host *host, enum lb_mode mode);
+/* All of a region. */
+struct pst_mr *register_region(const struct pst_region *region, uint32_t access);
 int open_ring(uint32_t slots, uint32_t endpoints, struct pst_ring **ring);
 int open_endpoint(uint32_t roles, struct pst_ring *ring, struct pst_endpoint **endpoint);
 void close_endpoint(struct pst_endpoint *endpoint);
 /* And a ring of so many slots, with both ends connected. */
 void setup(enum lb_mode mode, uint32_t slots);
+/* Two ends for one-sided access; the sender is the initiator. */
+void setup_rma(const struct pst_host *host);
+void pack(struct pst_mr *mr, struct lb_remote_blob *bytes);
+int open_remote(const struct lb_remote_blob *bytes, struct pst_remote **remote);
+/* The initiator's handle of a registration. */
+struct pst_remote *reach(struct pst_mr *mr);
 int poll_all(void);
 struct pst_request send_of(uint64_t sequence, uint64_t length);
 /* The next n of 40 bytes that are their number. */

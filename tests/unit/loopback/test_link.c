@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What another process offers: control memory, slots and descriptors, each refused where it could
- * harm; and memory that is taken away after it was mapped. */
+ * harm. */
 #include "support.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <penstock/page.h>
 
 #define SLOTS 4u
 #define RING_BYTES 65536u
@@ -176,151 +173,6 @@ static void wake_up_is_a_timerfd(void **state)
   refused("is no timerfd");
 }
 
-/* ---- Memory that is taken away -----------------------------------------------------------------
- */
-
-/* Pages of a file that was cut short: touching them is SIGBUS. */
-static void *gone(uint64_t bytes)
-{
-  int fd = memfd_create("test", MFD_CLOEXEC);
-  assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
-  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  assert_true(at != MAP_FAILED);
-  memset(at, 1, bytes);
-  assert_int_equal(ftruncate(fd, 0), 0);
-  close(fd);
-  return at;
-}
-
-static void guarded_pages_become_zeros_and_are_marked(void **state)
-{
-  const uint64_t page = pst_page_size();
-  struct lb_guard *hit, *other;
-  uint8_t *at = gone(2 * page), *untouched = gone(page);
-  uint32_t hits = lb_guard_hits;
-
-  (void)state;
-  /* Rounded to pages, at both ends. */
-  assert_int_equal(lb_guard_open(at + 10, page, 0, &hit), 0);
-  assert_int_equal(lb_guard_open(untouched, page, 0, &other), 0);
-  assert_false(lb_guard_hit(hit));
-  volatile uint8_t *bytes = at;
-  assert_int_equal(bytes[2 * page - 1], 0);
-  assert_int_equal(bytes[0], 0);
-  bytes[5] = 7;
-  assert_int_equal(bytes[5], 7);
-  assert_true(lb_guard_hit(hit));
-  assert_false(lb_guard_hit(other));
-  assert_int_equal(lb_guard_hits, hits + 1);
-  lb_guard_close(hit);
-  lb_guard_close(other);
-  munmap(at, 2 * page);
-  munmap(untouched, page);
-}
-
-static void overlapping_guards_are_all_marked(void **state)
-{
-  const uint64_t page = pst_page_size();
-  struct lb_guard *first, *second;
-  volatile uint8_t *at = gone(2 * page);
-
-  (void)state;
-  assert_int_equal(lb_guard_open((void *)(uintptr_t)at, 2 * page, 0, &first), 0);
-  assert_int_equal(lb_guard_open((void *)(uintptr_t)(at + page), page, 0, &second), 0);
-  assert_int_equal(at[page], 0);
-  assert_true(lb_guard_hit(first));
-  assert_true(lb_guard_hit(second));
-  lb_guard_close(first);
-  lb_guard_close(second);
-  munmap((void *)(uintptr_t)at, 2 * page);
-}
-
-static volatile sig_atomic_t passed;
-static sigjmp_buf back;
-
-static void host_handler(int number)
-{
-  (void)number;
-  passed++;
-  siglongjmp(back, 1);
-}
-
-/* A fault of the host's own is the host's; and its handler is there again afterwards. */
-static void faults_elsewhere_are_passed_on(void **state)
-{
-  const uint64_t page = pst_page_size();
-  struct sigaction own = {.sa_handler = host_handler}, before, now;
-  struct lb_guard *guard;
-  volatile uint8_t *guarded = gone(page), *elsewhere = gone(page);
-
-  (void)state;
-  passed = 0;
-  assert_int_equal(sigaction(SIGBUS, &own, &before), 0);
-  assert_int_equal(lb_guard_open((void *)(uintptr_t)guarded, page, 0, &guard), 0);
-  if (sigsetjmp(back, 1) == 0) {
-    (void)elsewhere[0];
-    fail();
-  }
-  assert_int_equal(passed, 1);
-  assert_false(lb_guard_hit(guard));
-  assert_int_equal(guarded[0], 0);
-  assert_int_equal(passed, 1);
-  lb_guard_close(guard);
-  assert_int_equal(sigaction(SIGBUS, &before, &now), 0);
-  assert_ptr_equal(now.sa_handler, host_handler);
-  munmap((void *)(uintptr_t)guarded, page);
-  munmap((void *)(uintptr_t)elsewhere, page);
-}
-
-/* ---- Gates
- * ------------------------------------------------------------------------------------------ */
-
-static void shut_gate_lets_nobody_in(void **state)
-{
-  struct lb_mr mr = {.access = PST_ACCESS_REMOTE_READ, .gate = {.open = 1}};
-  struct pst_remote remote = {.mr = &mr, .gate = &mr.gate};
-
-  (void)state;
-  lb_seat_take(&remote, NULL);
-  assert_true(lb_seat_in(&remote, true));
-  assert_int_equal(remote.own_seat.inside, 1);
-  lb_seat_out(&remote);
-  assert_int_equal(remote.own_seat.inside, 0);
-  assert_true(lb_gate_enter(&mr.gate));
-  assert_int_equal(mr.gate.inside, 1);
-  mr.gate.inside = 0;
-  lb_gates_shut(&mr);
-  assert_false(lb_seat_in(&remote, true));
-  assert_int_equal(remote.own_seat.inside, 0); /* else its owner waits for ever */
-  assert_false(lb_gate_enter(&mr.gate));
-  assert_int_equal(mr.gate.inside, 0);
-  lb_seat_leave(&remote);
-  assert_null(mr.seated);
-}
-
-static void seats_of_a_page_are_one_each_and_then_counted(void **state)
-{
-  static struct lb_gate_page page;
-  struct pst_remote remotes[LB_SEATS + 1];
-
-  (void)state;
-  memset(remotes, 0, sizeof(remotes));
-  atomic_store(&page.gate.open, 1);
-  for (uint32_t i = 0; i <= LB_SEATS; i++) {
-    remotes[i].gate = &page.gate;
-    lb_seat_take(&remotes[i], &page);
-    assert_ptr_equal(remotes[i].seat, i < LB_SEATS ? &page.seats[i].seat : NULL);
-  }
-  assert_true(lb_seat_in(&remotes[LB_SEATS], true));
-  assert_int_equal(page.gate.inside, 1);
-  lb_seat_out(&remotes[LB_SEATS]);
-  assert_int_equal(page.gate.inside, 0);
-  lb_seat_leave(&remotes[7]);
-  remotes[LB_SEATS].seat = NULL;
-  lb_seat_take(&remotes[LB_SEATS], &page);
-  assert_ptr_equal(remotes[LB_SEATS].seat, &page.seats[7].seat);
-}
-
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, good, closed)
@@ -332,11 +184,6 @@ int main(void)
       CASE(slots_that_make_no_sense_are_refused),
       CASE(more_than_this_end_can_have_under_way_is_refused),
       CASE(wake_up_is_a_timerfd),
-      cmocka_unit_test(guarded_pages_become_zeros_and_are_marked),
-      cmocka_unit_test(overlapping_guards_are_all_marked),
-      cmocka_unit_test(faults_elsewhere_are_passed_on),
-      cmocka_unit_test(shut_gate_lets_nobody_in),
-      cmocka_unit_test(seats_of_a_page_are_one_each_and_then_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
