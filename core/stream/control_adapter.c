@@ -50,6 +50,18 @@ static void control_mail_put(void *context, void *stream,
   mailbox_put(&end->thread->mailbox, &mail->mail, NULL);
 }
 
+int end_tell(struct session_end *end, end_say *say)
+{
+  struct control_totals totals;
+
+  if (end->is_foreign) {
+    end_state(end, PST_STATE_ENDED);
+    return 0;
+  }
+  end->ops->totals(end, &totals);
+  return say(end->session->control, end, &totals);
+}
+
 static void control_take_peer(struct session_end *end, const struct session_mail *mail)
 {
   end_lock(end);
@@ -150,7 +162,7 @@ static int adapter_describe_end(struct session_end *end, struct control_room *ro
 {
   *stream = (struct control_stream){.name = end->name,
                                     .context = end,
-                                    .is_sender = end->ops->is_sender,
+                                    .is_sender = end->ops->endpoint_role == PST_ROLE_SENDER,
                                     .terms = room->terms,
                                     .params = room->params,
                                     .address = {.struct_size = sizeof(stream->address),

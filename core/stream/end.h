@@ -40,8 +40,15 @@ struct session_mail {
 /* What the two kinds of end do differently. */
 struct end_ops {
   const char *role, *peer_role; /* for people */
-  bool is_sender;               /* on the wire */
+  uint32_t endpoint_role;       /* enum pst_role */
+  bool is_second;               /* of a stream's two ends in a session */
+  bool ends_early;              /* may end without ENDING */
   size_t size;                  /* of a pst_sender or pst_receiver */
+  /* Takes its transport and its share from the configuration, which says the worst path, too, and
+   * the key that asks for it. */
+  void (*configure)(struct session_end *end);
+  uint32_t (*worst_path)(const struct config_stream *config, const char **key);
+  void (*plan)(const struct session_end *end, struct pst_plan *plan); /* adds what it needs */
   /* With its slots or ring, those that share after those they share with; and its memory. */
   int (*open)(struct session_end *end, struct pst_error *error);
   void (*close)(struct session_end *end);
@@ -63,6 +70,8 @@ struct end_ops {
   uint64_t (*due_ns)(const struct session_end *end, uint64_t now);
   /* Where its messages land; NULL: nowhere. */
   struct receive_ring *(*ring)(const struct session_end *end);
+  /* As its session closes: its peer would take the end for a failure. NULL: never. */
+  bool (*awaits_last_word)(struct session_end *end);
 };
 
 /* How the control channel stands to a stream, at this end. */
@@ -198,6 +207,10 @@ void end_device_failed(struct session_end *end, int status);
 
 /* control_adapter.c, on the end's thread. */
 void control_mail_read(const struct session_mail *mail);
+typedef int end_say(struct control *control, void *stream, const struct control_totals *totals);
+/* Tells the peer its counts, as they are now: control_beat(), control_finish(), control_counts().
+ * A foreign peer asks for none: then the stream has ended. 0, or -errno of `say`. */
+int end_tell(struct session_end *end, end_say *say);
 
 /* counters.c: read what the transport counts, on the end's thread. */
 void end_read_counters(struct session_end *end);

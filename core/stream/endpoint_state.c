@@ -18,17 +18,15 @@ void end_init(struct session_end *end, const struct end_ops *ops, struct pst_ses
 {
   const bool is_foreign = session->config->control.none;
 
-  *end = (struct session_end){
-      .ops = ops,
-      .session = session,
-      .config = config,
-      .transport = ops->is_sender ? &config->sender.transport : &config->receiver.transport,
-      .share = ops->is_sender ? config->sender.share : config->receiver.share,
-      .name = config->name,
-      .is_foreign = is_foreign,
-      .control = is_foreign ? END_CONTROL_OVER : END_CONTROL_LIVE,
-      .state = PST_STATE_WAITING,
-      .stage = -1};
+  *end = (struct session_end){.ops = ops,
+                              .session = session,
+                              .config = config,
+                              .name = config->name,
+                              .is_foreign = is_foreign,
+                              .control = is_foreign ? END_CONTROL_OVER : END_CONTROL_LIVE,
+                              .state = PST_STATE_WAITING,
+                              .stage = -1};
+  ops->configure(end);
   end->path.struct_size = sizeof(end->path);
   snprintf(end->label, sizeof(end->label), "stream %s", config->name);
   counts_init(&end->counts);
@@ -113,11 +111,9 @@ void end_state(struct session_end *end, int state)
   if (end->state == PST_STATE_FAILED || end->state == state)
     return;
   assert(end_successors[end->state] & END_BIT(state));
-  assert(state != PST_STATE_ENDED || end->state == PST_STATE_ENDING || !end->ops->is_sender);
+  assert(state != PST_STATE_ENDED || end->state == PST_STATE_ENDING || end->ops->ends_early);
   if (state == PST_STATE_CONNECTED) {
     usage_take(&end->usage_first);
-    if (!end->is_foreign || end->ops->is_sender) /* else its first message begins it */
-      stat_set(end->started_ns, clock_now_ns());
   } else if (state == PST_STATE_ENDED || state == PST_STATE_FAILED) {
     end_stage(end, -1);
     if (end->started_ns != 0)
@@ -187,28 +183,14 @@ static void end_raise(struct session_end *end, enum end_trouble kind, int status
   stat_set(end->trouble.kind, kind);
 }
 
-/* The worst that the configuration takes, and the key that asks for it. */
-static uint32_t end_worst_path(const struct session_end *end, const char **key)
-{
-  const struct config_stream *config = end->config;
-
-  *key = end->ops->is_sender ? "sender.path: direct" : "path: direct";
-  if (end->ops->is_sender)
-    return config->sender.path == CONFIG_SENDER_PATH_DIRECT ? PST_PATH_MAPPED : PST_PATH_STAGED;
-  if (config->receiver.path == CONFIG_PATH_DIRECT)
-    return PST_PATH_DIRECT;
-  *key = "path: mapped";
-  return config->receiver.path == CONFIG_PATH_MAPPED ? PST_PATH_MAPPED : PST_PATH_STAGED;
-}
-
 /* What core stages stays staged, and the worse of both has the reason. */
 static void end_merge_path(struct session_end *end, const struct pst_path_info *its)
 {
   struct pst_path_info path = *its;
 
   end_lock(end);
-  /* Staged, core's copy is a receiver's last way. */
-  if (path.via[0] == 0 || (!end->ops->is_sender && end->path.path == PST_PATH_STAGED))
+  /* Out of a staging ring, core's copy is the last way. */
+  if (path.via[0] == 0 || (end->ops->ring && end->path.path == PST_PATH_STAGED))
     memcpy(path.via, end->path.via, sizeof(path.via));
   if (end->path.reason[0] && path.path <= end->path.path)
     memcpy(path.reason, end->path.reason, sizeof(path.reason));
@@ -228,7 +210,7 @@ static void end_settle_path(struct session_end *end, uint32_t known)
   if (end->lane->ops->endpoint_path(end->endpoint, &path) != 0 || path.path <= known)
     return;
   end_merge_path(end, &path);
-  if (end->path.path > end_worst_path(end, &key))
+  if (end->path.path > end->ops->worst_path(end->config, &key))
     end_raise(end, END_PATH_REFUSED, -EOPNOTSUPP, clock_now_ns());
 }
 
@@ -267,8 +249,7 @@ void end_connected(struct session_end *end)
   if (end->state != PST_STATE_WAITING)
     return;
   end_state(end, PST_STATE_CONNECTED);
-  if (end->ops->connected)
-    end->ops->connected(end);
+  end->ops->connected(end);
 }
 
 int end_out_of_memory(const struct session_end *end, struct pst_error *error)
@@ -292,7 +273,7 @@ int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *param
                       struct pst_error *error)
 {
   params->struct_size = sizeof(*params);
-  params->roles = end->ops->is_sender ? PST_ROLE_SENDER : PST_ROLE_RECEIVER;
+  params->roles = end->ops->endpoint_role;
   params->cookie = (uint64_t)(uintptr_t)end;
   params->options = end->transport->plugin.options;
   params->label = end->name;
@@ -352,7 +333,7 @@ static void end_fail_explained(struct session_end *end)
   const char *key;
 
   if (end->trouble.kind == END_PATH_REFUSED) {
-    end_worst_path(end, &key);
+    end->ops->worst_path(end->config, &key);
     end_fail_logged(end, status,
                     "`%s` asked for, but with this peer it is %s%s%s; `path: auto` takes what "
                     "there is",

@@ -33,16 +33,13 @@ static void thread_send_beats(struct session_thread *thread)
   usage_take(&usage);
   for (uint32_t i = 0; i < thread->end_count; i++) {
     struct session_end *end = thread->ends[i];
-    struct control_totals totals;
     if (end->state != PST_STATE_CONNECTED && end->state != PST_STATE_ENDING)
       continue;
     usage_copy(&end->usage_last, &usage);
     end_watch_path(end);
     end_read_counters(end);
-    if (end->control != END_CONTROL_LIVE)
-      continue;
-    end->ops->totals(end, &totals);
-    control_beat(end->session->control, end, &totals);
+    if (end->control == END_CONTROL_LIVE)
+      end_tell(end, control_beat);
   }
 }
 

@@ -24,9 +24,12 @@ static int receiver_fail_short(struct pst_receiver *receiver)
       receiver->sent.messages, receiver->arrived, (double)receiver->end.config->timeout_ns / 1e9);
 }
 
-/* How long a sender's last messages may be on their way, once it has finished. */
+/* How long a sender's last messages may be on their way, once it has finished; a foreign one has
+ * when it is silent. */
 static uint64_t receiver_patience(const struct pst_receiver *receiver)
 {
+  if (receiver->end.is_foreign)
+    return receiver->end.config->receiver.silence_ns;
   return receiver_is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS;
 }
 
@@ -40,8 +43,6 @@ uint64_t receiver_end_due_ns(const struct pst_receiver *receiver)
 {
   if (receiver->quiet_since_ns == 0 || receiver->phase != RECEIVER_TAKING)
     return 0;
-  if (receiver->end.is_foreign)
-    return receiver_silent_since(receiver) + receiver->end.config->receiver.silence_ns;
   return receiver_silent_since(receiver) + receiver_patience(receiver);
 }
 
@@ -114,7 +115,7 @@ static bool receiver_is_heard(struct pst_receiver *receiver)
  * a message. Before anything is heard the silence has not begun. */
 static int receiver_check_silence(struct pst_receiver *receiver)
 {
-  uint64_t silence = receiver->end.config->receiver.silence_ns;
+  uint64_t silence = receiver_patience(receiver);
   int rc = end_check(&receiver->end);
 
   if (rc < 0 || silence == 0 || !receiver_is_silent(receiver, silence))
@@ -172,8 +173,6 @@ int receiver_check_end(struct pst_receiver *receiver)
 
 int pst_receiver_finish(struct pst_receiver *receiver)
 {
-  struct control_totals totals;
-
   if (receiver->phase == RECEIVER_FINISHED)
     return 0;
   if (receiver->phase == RECEIVER_TAKING || receiver->held)
@@ -183,12 +182,7 @@ int pst_receiver_finish(struct pst_receiver *receiver)
   end_stage(&receiver->end, -1);
   counters_read_last(receiver->end.lane);
   end_read_counters(&receiver->end);
-  if (receiver->end.is_foreign) {
-    end_state(&receiver->end, PST_STATE_ENDED);
-    return 0;
-  }
-  receiver_totals(&receiver->end, &totals);
-  return control_counts(receiver->end.session->control, &receiver->end, &totals);
+  return end_tell(&receiver->end, control_counts);
 }
 
 int pst_receiver_abort(struct pst_receiver *receiver, int code, const char *text)

@@ -134,8 +134,36 @@ static void receiver_close(struct session_end *end)
   free(receiver);
 }
 
+static void receiver_configure(struct session_end *end)
+{
+  end->transport = &end->config->receiver.transport;
+  end->share = end->config->receiver.share;
+}
+
+static uint32_t receiver_worst_path(const struct config_stream *config, const char **key)
+{
+  const bool is_direct = config->receiver.path == CONFIG_PATH_DIRECT;
+
+  *key = is_direct ? "path: direct" : "path: mapped";
+  if (is_direct)
+    return PST_PATH_DIRECT;
+  return config->receiver.path == CONFIG_PATH_MAPPED ? PST_PATH_MAPPED : PST_PATH_STAGED;
+}
+
+static void receiver_plan(const struct session_end *end, struct pst_plan *plan)
+{
+  plan->receivers++;
+  if (end->share)
+    return;
+  plan->rings++;
+  plan->domains++;
+  plan->ring_slots += end->config->ring;
+}
+
 static void receiver_connected(struct session_end *end)
 {
+  if (!end->is_foreign) /* else its first message begins it */
+    stat_set(end->started_ns, clock_now_ns());
   /* The sender's word was here before the transport's. */
   if (((const struct pst_receiver *)end)->finish_known)
     end_state(end, PST_STATE_ENDING);
@@ -182,8 +210,21 @@ static struct receive_ring *receiver_ring(const struct session_end *end)
   return ((const struct pst_receiver *)end)->ring;
 }
 
+/* It is through, and its sender has not answered. */
+static bool receiver_awaits_last_word(struct session_end *end)
+{
+  return ((const struct pst_receiver *)end)->phase == RECEIVER_FINISHED &&
+         end->state != PST_STATE_ENDED && end_check(end) == 0;
+}
+
 const struct end_ops receiver_ops = {.role = "receiver",
                                      .peer_role = "sender",
+                                     .endpoint_role = PST_ROLE_RECEIVER,
+                                     .ends_early = true,
+                                     .configure = receiver_configure,
+                                     .worst_path = receiver_worst_path,
+                                     .plan = receiver_plan,
+                                     .awaits_last_word = receiver_awaits_last_word,
                                      .size = sizeof(struct pst_receiver),
                                      .open = receiver_open,
                                      .close = receiver_close,

@@ -134,7 +134,6 @@ static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
 {
   struct pst_sender *owner = leg->owner;
   struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = SENDER_FLUSH_COOKIE};
-  struct control_totals totals;
   uint32_t wait = PST_WAIT_NONE;
 
   if (leg->dead || leg->posted < leader->submitted || owner->end.state != PST_STATE_CONNECTED)
@@ -150,12 +149,7 @@ static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
     end_stage(&owner->end, -1);
     end_state(&owner->end, PST_STATE_ENDING);
     end_read_counters(&owner->end);
-    if (owner->end.is_foreign) {
-      end_state(&owner->end, PST_STATE_ENDED);
-      return;
-    }
-    owner->end.ops->totals(&owner->end, &totals);
-    control_finish(owner->end.session->control, &owner->end, &totals);
+    end_tell(&owner->end, control_finish);
   }
 }
 
@@ -559,11 +553,25 @@ static uint32_t sender_params(const struct session_end *end, struct control_pair
 /* Its receiver's counts have come: ours are the answer. */
 static void sender_answer_counts(struct session_end *end)
 {
-  struct control_totals totals;
-
   end_stage(end, -1);
-  sender_totals(end, &totals);
-  control_counts(end->session->control, end, &totals);
+  end_tell(end, control_counts);
+}
+
+static void sender_configure(struct session_end *end)
+{
+  end->transport = &end->config->sender.transport;
+  end->share = end->config->sender.share;
+}
+
+static uint32_t sender_worst_path(const struct config_stream *config, const char **key)
+{
+  *key = "sender.path: direct";
+  return config->sender.path == CONFIG_SENDER_PATH_DIRECT ? PST_PATH_MAPPED : PST_PATH_STAGED;
+}
+
+static void sender_connected(struct session_end *end)
+{
+  stat_set(end->started_ns, clock_now_ns());
 }
 
 static uint64_t sender_due_ns(const struct session_end *end, uint64_t now)
@@ -580,11 +588,16 @@ static uint64_t sender_due_ns(const struct session_end *end, uint64_t now)
 
 const struct end_ops sender_ops = {.role = "sender",
                                    .peer_role = "receiver",
-                                   .is_sender = true,
+                                   .endpoint_role = PST_ROLE_SENDER,
+                                   .is_second = true,
                                    .size = sizeof(struct pst_sender),
+                                   .configure = sender_configure,
+                                   .worst_path = sender_worst_path,
+                                   .plan = sender_plan,
                                    .open = sender_open,
                                    .close = sender_close,
                                    .done = sender_done,
+                                   .connected = sender_connected,
                                    .counts = sender_answer_counts,
                                    .params = sender_params,
                                    .totals = sender_totals,

@@ -92,6 +92,7 @@ static inline uint32_t sender_stopped(const struct pst_sender *sender)
 }
 
 /* sender_open.c */
+void sender_plan(const struct session_end *end, struct pst_plan *plan);
 int sender_open(struct session_end *end, struct pst_error *error);
 void sender_close(struct session_end *end);
 /* What the region of a sender's slots has to be for the transport of one of its legs. */

@@ -13,7 +13,7 @@
 static bool sender_sends_from(const struct session_end *end, const struct pst_sender *slots)
 {
   return end == &slots->end ||
-         (end->ops->is_sender && end->share && strcmp(end->share, slots->end.name) == 0);
+         (end->ops == &sender_ops && end->share && strcmp(end->share, slots->end.name) == 0);
 }
 
 /* enum pst_memory_need of all transports that send from its slots: its own, and with fan-out those
@@ -249,6 +249,17 @@ int pst_sender_pattern(struct pst_sender *sender, const uint64_t *seed)
   if (seed)
     sender->seed = sender_seed(sender->end.config->name, *seed);
   return 0;
+}
+
+void sender_plan(const struct session_end *end, struct pst_plan *plan)
+{
+  const struct pst_sender *leader =
+      end->share ? pst_session_sender(end->session, end->share) : NULL;
+  const uint32_t requests = sender_slots(leader ? leader->end.config : end->config) + 1;
+
+  plan->senders++;
+  if (requests > plan->requests)
+    plan->requests = requests;
 }
 
 int sender_open(struct session_end *end, struct pst_error *error)

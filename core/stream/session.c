@@ -142,7 +142,7 @@ static int session_open_ends(struct pst_session *session, struct pst_error *erro
   for (int pass = 0; pass < 4; pass++)
     for (uint32_t i = 0; i < session->end_count && rc == 0; i++) {
       struct session_end *end = session->ends[i];
-      if (2 * (end->share != NULL) + end->ops->is_sender == pass)
+      if (2 * (end->share != NULL) + end->ops->is_second == pass)
         rc = end->ops->open(end, error);
     }
   for (uint32_t i = 0; i < session->engine.device_count && rc == 0; i++)
@@ -195,12 +195,9 @@ int pst_session_start(struct pst_session *session, struct pst_error *error)
                                        : control_adapter_open(session, error);
 }
 
-/* Receivers that are through wait for their senders' last word, or these would take
- * the end for a failure. */
 static bool session_awaits_last_word(struct session_end *end)
 {
-  return !end->ops->is_sender && ((struct pst_receiver *)end)->phase == RECEIVER_FINISHED &&
-         end->state != PST_STATE_ENDED && end_check(end) == 0;
+  return end->ops->awaits_last_word && end->ops->awaits_last_word(end);
 }
 
 /* What the peer of a failed end says last. */

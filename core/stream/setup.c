@@ -66,7 +66,7 @@ static uint32_t *setup_group_of(const struct pst_session *session, const struct 
       session_stream_find(session, end->share ? end->share : end->name);
   bool together = session->config->threads.count == 0;
 
-  return &groups[2 * (stream - session->streams) + (end->ops->is_sender || together)];
+  return &groups[2 * (stream - session->streams) + (end->ops->is_second || together)];
 }
 
 static uint32_t setup_usable_cores(void)
@@ -181,26 +181,11 @@ static uint32_t setup_count_workers(const struct pst_session *session,
 static void setup_plan_end(const struct session_end *end)
 {
   struct pst_plan *plan = &end->device->plan;
-  const struct config_stream *config = end->config;
 
-  if (config->message > plan->message_max)
-    plan->message_max = config->message;
+  if (end->config->message > plan->message_max)
+    plan->message_max = end->config->message;
   plan->pieces = 1;
-  if (end->ops->is_sender) {
-    const struct pst_sender *leader =
-        end->share ? pst_session_sender(end->session, end->share) : NULL;
-    uint32_t slots = sender_slots(leader ? leader->end.config : config);
-    plan->senders++;
-    if (slots + 1 > plan->requests)
-      plan->requests = slots + 1;
-  } else {
-    plan->receivers++;
-    if (!end->share) {
-      plan->rings++;
-      plan->domains++;
-      plan->ring_slots += config->ring;
-    }
-  }
+  end->ops->plan(end, plan);
 }
 
 /* Where `control` listens, in numbers; "": everywhere, nowhere, or the name is not found, which

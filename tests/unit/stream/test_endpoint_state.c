@@ -22,7 +22,7 @@ static struct {
   int fails; /* control_fail() calls */
   int code;
   int answer;
-  uint32_t path; /* of the endpoint */
+  uint32_t path, worst; /* of the endpoint, and allowed */
   int closes, close_answer;
   uint64_t now_ns;
 } world;
@@ -82,10 +82,26 @@ static void fake_totals(const struct session_end *end, struct control_totals *to
   *totals = (struct control_totals){.messages = 7};
 }
 
-static const struct end_ops ops = {
-    .role = "receiver", .peer_role = "sender", .totals = fake_totals};
-static const struct end_ops sends = {
-    .role = "sender", .peer_role = "receiver", .is_sender = true, .totals = fake_totals};
+static void fake_hook(struct session_end *end)
+{
+  (void)end;
+}
+
+static uint32_t fake_worst_path(const struct config_stream *config, const char **key)
+{
+  (void)config;
+  *key = world.worst == PST_PATH_DIRECT ? "path: direct" : "path: mapped";
+  return world.worst;
+}
+
+static const struct end_ops ops = {.role = "receiver",
+                                   .peer_role = "sender",
+                                   .ends_early = true,
+                                   .configure = fake_hook,
+                                   .connected = fake_hook,
+                                   .worst_path = fake_worst_path,
+                                   .totals = fake_totals};
+static const struct end_ops sends = {.role = "sender", .peer_role = "receiver"};
 static const struct pst_transport_ops transport = {.endpoint_path = fake_path,
                                                    .endpoint_close = fake_close};
 static const struct loader_plugin plugin = {.name = "pigeon"};
@@ -102,7 +118,7 @@ static int open_end(void **state)
   memset(&world, 0, sizeof(world));
   world.now_ns = 1000 * PST_NS_PER_S;
   world.path = PST_PATH_DIRECT;
-  stream.receiver.path = CONFIG_PATH_AUTO;
+  world.worst = PST_PATH_STAGED;
   session.control = (struct control *)(uintptr_t)8;
   end_init(&end, &ops, &session, &stream);
   end.lane = &lane;
@@ -190,7 +206,7 @@ static void a_device_that_fails_is_no_peers_fault(void **state)
 static void a_worse_path_fails_at_once(void **state)
 {
   (void)state;
-  stream.receiver.path = CONFIG_PATH_DIRECT;
+  world.worst = PST_PATH_DIRECT;
   world.path = PST_PATH_STAGED;
   end_connected(&end);
   assert_int_equal(end.state, PST_STATE_CONNECTED);
@@ -202,7 +218,7 @@ static void a_worse_path_fails_at_once(void **state)
 static void a_path_that_gets_worse_is_refused_later(void **state)
 {
   (void)state;
-  stream.receiver.path = CONFIG_PATH_MAPPED;
+  world.worst = PST_PATH_MAPPED;
   end_connected(&end);
   world.path = PST_PATH_MAPPED; /* allowed */
   end_watch_path(&end);
