@@ -91,7 +91,7 @@ static int32_t tensors_device_type(const struct pst_receiver *receiver)
 
 static bool tensors_is_lent(const struct pst_receiver *receiver)
 {
-  return !receiver->ring->staging &&
+  return !receiver->ring->ops->copies &&
          (receiver->end.lane->device->limits.capabilities & PST_CAP_LEND);
 }
 
@@ -149,7 +149,7 @@ static int tensors_take_back_some(struct pst_receiver *receiver, struct tensor *
 
 static int tensors_take_back(struct pst_receiver *receiver)
 {
-  struct tensors *home = receiver->tensors;
+  struct tensors *home = receiver->client_data;
   struct tensor **last = &home->waiting;
   int rc = 0;
 
@@ -166,7 +166,7 @@ static int tensors_take_back(struct pst_receiver *receiver)
 /* Views come back without the thread's being woken. */
 static uint64_t tensors_due_ns(const struct pst_receiver *receiver, uint64_t now)
 {
-  const struct tensors *home = receiver->tensors;
+  const struct tensors *home = receiver->client_data;
   const bool is_out = atomic_load(&home->users) > 1 || atomic_load(&home->deleted) || home->waiting;
 
   return is_out ? now + THREAD_NAP_NS : 0;
@@ -174,7 +174,7 @@ static uint64_t tensors_due_ns(const struct pst_receiver *receiver, uint64_t now
 
 static void tensors_close(struct pst_receiver *receiver)
 {
-  struct tensors *home = receiver->tensors;
+  struct tensors *home = receiver->client_data;
 
   atomic_store(&home->closed, true);
   tensors_drop_list(atomic_exchange(&home->deleted, NULL));
@@ -187,20 +187,22 @@ static const struct receiver_client_ops tensors_client_ops = {
 
 static struct tensors *tensors_home_of(struct pst_receiver *receiver)
 {
-  if (!receiver->tensors) {
-    receiver->tensors = calloc(1, sizeof(*receiver->tensors));
-    if (!receiver->tensors)
-      return NULL;
-    atomic_init(&receiver->tensors->users, 1);
-    receiver->client = &tensors_client_ops;
+  struct tensors *home = receiver->client_data;
+
+  if (home)
+    return home;
+  home = receiver->client_data = calloc(1, sizeof(*home));
+  if (home) {
+    atomic_init(&home->users, 1);
+    stat_set(receiver->client, &tensors_client_ops);
   }
-  return receiver->tensors;
+  return home;
 }
 
 int pst_receiver_dlpack(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
                         void *native, int32_t device_id, struct DLManagedTensorVersioned **tensor)
 {
-  if (receiver->frames || n == 0 || pst_view_rows(views, n) < n)
+  if (receiver_is_taken(receiver) || n == 0 || pst_view_rows(views, n) < n)
     return -EINVAL;
   struct tensors *home = tensors_home_of(receiver);
   struct tensor *made = malloc(sizeof(*made) + n * sizeof(*views));

@@ -7,7 +7,9 @@
 
 uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiver)
 {
-  return receiver->frames ? receiver->frames->params.packets : 0;
+  const struct frames *frames = frames_of(receiver);
+
+  return frames ? frames->params.packets : 0;
 }
 
 /* ---- Frames go to the application ------------------------------------------------ */
@@ -20,7 +22,7 @@ static bool frames_is_here(const uint64_t *valid, uint32_t i)
 /* Zeros where packets are missing, by copies: the CPU may not reach that memory. */
 static int frames_fill_missing(struct pst_receiver *receiver, const struct pst_frame *frame)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   uint64_t base = receiver->ring->staging->region.mem.address + frame->address;
 
   for (uint32_t i = 0; i < frame->packets;) {
@@ -50,7 +52,7 @@ static void frames_describe(const struct pst_receiver *receiver, const struct ps
 /* -EAGAIN: there is no room yet for the copy of its zeros, or it has been put off. */
 static int frames_zero_missing(struct pst_receiver *receiver, const struct pst_frame *frame)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   int rc;
 
   if (!frames->zeros.is_open || frame->present == frame->packets || frames->zeroed)
@@ -65,7 +67,7 @@ static int frames_zero_missing(struct pst_receiver *receiver, const struct pst_f
 /* Closed frames, as many as the batch has room for, and whose copies have been started. */
 static int frames_hand_over(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   const struct pst_frame *frame;
   uint64_t bytes = 0, messages = 0;
   int rc = 0;
@@ -96,7 +98,7 @@ static int frames_hand_over(struct pst_receiver *receiver, struct pst_frame_batc
 
 static int frames_idle_stage(const struct pst_receiver *receiver)
 {
-  const struct frames *frames = receiver->frames;
+  const struct frames *frames = frames_of(receiver);
 
   if (frames->view_at < frames->view_count)
     return PST_STAGE_SINK;
@@ -108,7 +110,7 @@ static int frames_idle_stage(const struct pst_receiver *receiver)
 /* Nothing more will come for the frames that are open. */
 static int frames_close_all(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
-  assemble_end(receiver->frames->assemble);
+  assemble_end(frames_of(receiver)->assemble);
   return frames_hand_over(receiver, batch);
 }
 
@@ -127,12 +129,12 @@ static int frames_poll_end(struct pst_receiver *receiver, struct pst_frame_batch
   n = rc == -ENODATA ? frames_close_all(receiver, batch) : 0;
   if (n)
     return n;
-  return rc == -ENODATA && assemble_first(receiver->frames->assemble) ? 0 : rc;
+  return rc == -ENODATA && assemble_first(frames_of(receiver)->assemble) ? 0 : rc;
 }
 
 static int frames_poll(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   int more = frames_collect(receiver);
   int n;
 
@@ -151,7 +153,7 @@ int pst_receiver_poll_frames(struct pst_receiver *receiver, struct pst_frame_bat
 {
   int n;
 
-  if (batch->struct_size < sizeof(*batch) || !receiver->frames)
+  if (batch->struct_size < sizeof(*batch) || !frames_of(receiver))
     return -EINVAL;
   batch->count = 0;
   batch->ready = NULL;
@@ -160,7 +162,7 @@ int pst_receiver_poll_frames(struct pst_receiver *receiver, struct pst_frame_bat
     return n;
   if (n > 0) { /* what its end has closed may be more than a batch */
     n = frames_close_all(receiver, batch);
-    if (n == 0 && !assemble_first(receiver->frames->assemble))
+    if (n == 0 && !assemble_first(frames_of(receiver)->assemble))
       n = -ENODATA;
   } else {
     n = frames_poll(receiver, batch);
@@ -179,7 +181,7 @@ int pst_receiver_poll_frames(struct pst_receiver *receiver, struct pst_frame_bat
 static void frames_take_back(struct pst_receiver *receiver, const uint64_t *buffers, uint32_t n)
 {
   for (uint32_t i = 0; i < n && !receiver->unfenced; i++)
-    assemble_release(receiver->frames->assemble, (uint32_t)buffers[i]);
+    assemble_release(frames_of(receiver)->assemble, (uint32_t)buffers[i]);
 }
 
 /* The application gives these back: false, and nothing is, if it does not hold one of them. */
@@ -203,7 +205,7 @@ static bool frames_claim(struct frames *frames, const struct pst_frame *given, u
 int pst_receiver_release_frames(struct pst_receiver *receiver, const struct pst_frame *frames,
                                 uint32_t n)
 {
-  if (!receiver->frames || !frames_claim(receiver->frames, frames, n))
+  if (!frames_of(receiver) || !frames_claim(frames_of(receiver), frames, n))
     return -EINVAL;
   receiver->held -= n;
   for (uint32_t i = 0; i < n; i++)
@@ -215,7 +217,7 @@ int pst_receiver_release_frames(struct pst_receiver *receiver, const struct pst_
 int pst_receiver_release_frames_after(struct pst_receiver *receiver, const struct pst_frame *given,
                                       uint32_t n, struct pst_fence *fence)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   int rc = 0;
 
   if (!fence)
@@ -257,7 +259,7 @@ int pst_frame_view(const struct pst_frame *frame, uint32_t i, struct pst_view *v
  * fence. */
 static uint64_t frames_due_ns(const struct pst_receiver *receiver, uint64_t now)
 {
-  const struct frames *frames = receiver->frames;
+  const struct frames *frames = frames_of(receiver);
 
   if (frames->view_at < frames->view_count)
     return now + THREAD_NAP_NS;
@@ -267,7 +269,7 @@ static uint64_t frames_due_ns(const struct pst_receiver *receiver, uint64_t now)
 static uint32_t frames_give_up(struct pst_receiver *receiver)
 {
   const struct session_lane *lane = receiver->end.lane;
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   uint32_t count = frames->view_count - frames->view_at;
 
   for (; frames->view_at < frames->view_count; frames->view_at++)
@@ -284,18 +286,41 @@ static int frames_poll_on(struct pst_receiver *receiver)
 
 static void frames_close(struct pst_receiver *receiver)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
 
   region_close(&frames->zeros);
   assemble_close(frames->assemble);
   copy_rows_close(&frames->rows);
   free(frames->out);
   free(frames);
-  receiver->frames = NULL;
 }
 
-const struct receiver_client_ops frames_client_ops = {.take_back = frames_take_back,
+static void frames_drops(const struct pst_receiver *receiver, struct pst_drop *drops,
+                         uint32_t *count)
+{
+  const struct assemble_counts *counts = assemble_counts(frames_of(receiver)->assemble);
+
+  loss_add(drops, count, "late", stat_get(counts->late));
+  loss_add(drops, count, "misframed", stat_get(counts->misframed));
+  loss_add(drops, count, "incomplete_frame", stat_get(counts->incomplete_messages));
+}
+
+static void frames_stats(const struct pst_receiver *receiver, struct pst_stats *stats)
+{
+  const struct assemble_counts *counts = assemble_counts(frames_of(receiver)->assemble);
+
+  stats->frame_packets = frames_of(receiver)->params.packets;
+  stats->frames_complete = stat_get(counts->complete);
+  stats->frames_dropped = stat_get(counts->dropped);
+  stats->frames_incomplete = stat_get(counts->incomplete) - stats->frames_dropped;
+  stats->frames_lost = stat_get(counts->lost);
+}
+
+const struct receiver_client_ops frames_client_ops = {.takes_all = true,
+                                                      .take_back = frames_take_back,
                                                       .due_ns = frames_due_ns,
                                                       .give_up = frames_give_up,
                                                       .poll_on = frames_poll_on,
+                                                      .drops = frames_drops,
+                                                      .stats = frames_stats,
                                                       .close = frames_close};

@@ -8,7 +8,9 @@
 #ifndef PST_STREAM_FRAMES_H
 #define PST_STREAM_FRAMES_H
 
+#include "assemble.h"
 #include "receiver.h"
+#include "staging.h"
 
 struct frames {
   struct assemble *assemble;
@@ -21,14 +23,17 @@ struct frames {
   bool *out; /* by buffer: the application holds it */
 };
 
-/* frames_open.c. What a stream that assembles needs, by its configuration alone: bytes of all its
- * frames, and pieces of a copy. */
-uint64_t frames_length(const struct config_stream *config);
-uint32_t frames_pieces(const struct config_stream *config);
+/* frames_open.c. What a stream that assembles needs of its ring, by its configuration alone. */
+void frames_want(const struct config_stream *config, struct receive_ring *wanted);
 int frames_open(struct pst_receiver *receiver, struct pst_error *error);
 
 /* frames.c */
 extern const struct receiver_client_ops frames_client_ops;
+/* NULL: the receiver makes none. Any thread. */
+static inline struct frames *frames_of(const struct pst_receiver *receiver)
+{
+  return stat_get(receiver->client) == &frames_client_ops ? receiver->client_data : NULL;
+}
 
 /* frames_collect.c. Take in what has arrived, and start the copies. Returns whether more may have
  * arrived than there was room for; -errno of the memory or the stream. */

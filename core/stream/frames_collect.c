@@ -35,7 +35,7 @@ static enum assemble_verdict frames_place_some(struct frames *frames, const stru
 /* Find places for what is in `views`, at most `room` of them. */
 static void frames_place_views(struct pst_receiver *receiver, uint32_t room)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   struct staging *staging = receiver->ring->staging;
   uint64_t refused[SESSION_POLL_BATCH];
   uint64_t now_ns = clock_now_ns(), arrival_ns = frames_realtime_ns();
@@ -66,7 +66,7 @@ static void frames_place_views(struct pst_receiver *receiver, uint32_t room)
 /* One copy of all that has been placed. */
 static int frames_copy_placed(struct pst_receiver *receiver)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   int rc = 0;
 
   if (receiver->ring->staging->placed)
@@ -81,7 +81,7 @@ static int frames_copy_placed(struct pst_receiver *receiver)
 /* Which transports have timestamps only their messages tell. */
 static int frames_check_timestamps(struct pst_receiver *receiver)
 {
-  const struct frames *frames = receiver->frames;
+  const struct frames *frames = frames_of(receiver);
   const char *transport = receiver->end.device->plugin->name;
 
   if (!frames->params.by_marker || frames->view_count == 0 ||
@@ -99,7 +99,7 @@ static int frames_check_timestamps(struct pst_receiver *receiver)
  * what comes next; -errno. */
 static int frames_collect_some(struct pst_receiver *receiver)
 {
-  struct frames *frames = receiver->frames;
+  struct frames *frames = frames_of(receiver);
   uint32_t room = staging_room(receiver->ring->staging);
   bool is_all = false;
 

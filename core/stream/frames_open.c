@@ -33,21 +33,26 @@ static uint64_t frames_zeros_of(const struct assemble_params *params)
   return length < FRAMES_ZEROS ? length : FRAMES_ZEROS;
 }
 
-uint64_t frames_length(const struct config_stream *config)
+/* Every other packet missing, and runs cut where the zeros end. */
+static uint32_t frames_pieces(const struct assemble_params *params)
 {
-  const struct assemble_params params = frames_params_of(config);
-
-  return params.frame_stride * params.buffers;
-}
-
-uint32_t frames_pieces(const struct config_stream *config)
-{
-  const struct assemble_params params = frames_params_of(config);
-  /* Every other packet missing, and runs cut where the zeros end. */
   uint64_t pieces =
-      params.packets / 2 + 1 + params.packets * params.stride / frames_zeros_of(&params) + 1;
+      params->packets / 2 + 1 + params->packets * params->stride / frames_zeros_of(params) + 1;
 
   return pieces > SESSION_DEVICE_BATCH ? (uint32_t)pieces : SESSION_DEVICE_BATCH;
+}
+
+void frames_want(const struct config_stream *config, struct receive_ring *wanted)
+{
+  const struct assemble_params params = frames_params_of(config);
+
+  wanted->final =
+      (struct region_params){.label = "frames",
+                             .use = " for the frames",
+                             .lower = "`assemble.packets`, `assemble.frames` or `message`",
+                             .length = params.frame_stride * params.buffers};
+  wanted->why = "`assemble` copies each payload to its place in a frame";
+  wanted->pieces = frames_pieces(&params);
 }
 
 static int frames_check_transport(const struct pst_receiver *receiver, struct pst_error *error)
@@ -102,7 +107,7 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   frames = calloc(1, sizeof(*frames));
   if (!frames)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", config->name);
-  receiver->frames = frames;
+  receiver->client_data = frames;
   receiver->client = &frames_client_ops;
   frames->params = frames_params_of(config);
   /* A foreign sender's numbers begin behind all that its framing has. */
@@ -110,12 +115,11 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   if (frames->params.joins && !frames->params.by_marker && bits < 64)
     frames->params.origin = UINT64_C(1) << bits;
   frames->out = calloc(frames->params.buffers, sizeof(*frames->out));
-  rc = copy_rows_open(&frames->rows, frames_pieces(config));
+  rc = copy_rows_open(&frames->rows, frames_pieces(&frames->params));
   if (rc == 0)
     rc = frames->out ? assemble_open(&frames->params, &frames->assemble) : -ENOMEM;
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: no frames: %s", config->name,
                     strerror(-rc));
-  receiver->frame_counts = assemble_counts(frames->assemble);
   return frames_open_zeros(receiver, frames, error);
 }

@@ -12,21 +12,20 @@
 /* Staged receivers copy out of the regions that a transport lends, at full speed where their
  * memory pins them. */
 
-/* What copies from this lane's lent regions for the thread's end i, or NULL. */
-static struct staging *lent_staging(const struct session_lane *lane, uint32_t i)
+/* The ring of the thread's end i, where it copies from this lane's lent regions; or NULL. */
+static struct receive_ring *lent_ring(const struct session_lane *lane, uint32_t i)
 {
   const struct session_end *end = lane->thread->ends[i];
-  const struct receive_ring *ring =
-      end->lane == lane && end->ops->ring ? end->ops->ring(end) : NULL;
+  struct receive_ring *ring = end->lane == lane && end->ops->ring ? end->ops->ring(end) : NULL;
 
-  return ring ? ring->staging : NULL;
+  return ring && ring->ops->copies ? ring : NULL;
 }
 
 static const struct engine_memory *lent_memory(const struct session_lane *lane, uint32_t i)
 {
-  const struct staging *staging = lent_staging(lane, i);
+  const struct receive_ring *ring = lent_ring(lane, i);
 
-  return staging ? staging->memory : NULL;
+  return ring ? ring->memory : NULL;
 }
 
 /* The memory cannot pin what this lane is lent, though it would. */
@@ -36,7 +35,7 @@ static void lent_slice_copies(const struct session_lane *lane, const struct engi
     return;
   for (uint32_t i = 0; i < lane->thread->end_count; i++)
     if (lent_memory(lane, i) == memory)
-      staging_slice(lent_staging(lane, i), lane->thread->ends[i]->config->message);
+      lent_ring(lane, i)->ops->lent_unpinned(lent_ring(lane, i));
 }
 
 static void lent_take(struct session_lane *lane, uint64_t buffer, const struct pst_region *region)
@@ -72,6 +71,28 @@ static void lent_forget(struct session_lane *lane, uint64_t buffer)
       memory->ops->host_unregister(memory->memory, lent->host, lent->length);
   }
   *lent = (struct session_lent){0};
+}
+
+/* Read where it lies, it is of the ring's kind and device, or host memory at any rate; copied, the
+ * copies reach it. */
+static bool lent_suits(const struct receive_ring *ring, const struct pst_region *region)
+{
+  const struct pst_region *own = ring->views;
+
+  if (region->kind == own->kind && strcmp(region->device, own->device) == 0)
+    return true;
+  if (ring->ops->copies)
+    return region->host;
+  return own->kind == PST_MEMORY_HOST && region->kind == PST_MEMORY_MAPPED &&
+         region->address == (uintptr_t)region->host;
+}
+
+const struct pst_region *lane_lent(const struct receive_ring *ring, uint32_t buffer)
+{
+  const struct pst_region *region =
+      buffer < ENGINE_LENT_MAX ? ring->lane->lent[buffer].region : NULL;
+
+  return region && lent_suits(ring, region) ? region : NULL;
 }
 
 #define LANE_POLL_ENDS 64 /* ends that one poll of their lane serves, where it has more */

@@ -16,6 +16,7 @@
 #define SESSION_DEVICE_BATCH 4096
 #define CACHE_LINE 64
 
+struct receive_ring;
 struct session_end;
 
 struct session_thread {
@@ -79,6 +80,9 @@ int lane_open(struct session_thread *thread, struct engine_device *device,
 int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max);
 /* Poll while endpoints close: messages go back, requests are not waited for. */
 void lane_poll_closing(struct session_lane *lane);
+/* The lent region that a message lies in; NULL: the transport names an unknown one, or one of
+ * another kind or device than the receiver's memory. */
+const struct pst_region *lane_lent(const struct receive_ring *ring, uint32_t buffer);
 /* Its rings and endpoints are closed. */
 void lane_close_worker(struct session_lane *lane);
 

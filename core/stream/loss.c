@@ -44,8 +44,7 @@ uint64_t loss_foreign_sent(const struct pst_receiver *receiver)
   return receiver->is_numbered ? loss_correct(receiver, stat_get(receiver->span)) : 0;
 }
 
-static void loss_add_drop(struct pst_drop *drops, uint32_t *count, const char *cause,
-                          uint64_t messages)
+void loss_add(struct pst_drop *drops, uint32_t *count, const char *cause, uint64_t messages)
 {
   if (messages)
     loss_name_drop(drops, count, cause, messages);
@@ -63,7 +62,7 @@ static void loss_drops(const struct session_end *end, uint64_t behind_last, stru
       continue;
     if ((counter->flags & PST_COUNTER_GAUGE) && messages > behind_last)
       messages = behind_last;
-    loss_add_drop(drops, count, counter->cause[0] ? counter->cause : counter->name, messages);
+    loss_add(drops, count, counter->cause[0] ? counter->cause : counter->name, messages);
   }
 }
 
@@ -72,26 +71,36 @@ void loss_of_sender(const struct pst_sender *sender, struct pst_drop *drops, uin
   loss_drops(&sender->end, 0, drops, count);
 }
 
+/* By its client and its application: what had come. */
+static void loss_after_arrival(const struct pst_receiver *receiver, struct pst_drop *drops,
+                               uint32_t *count)
+{
+  const struct receiver_client_ops *client = stat_get(receiver->client);
+
+  if (client && client->drops)
+    client->drops(receiver, drops, count);
+  loss_add(drops, count, "given_up", stat_get(receiver->given_up));
+}
+
 static void loss_own_drops(const struct pst_receiver *receiver, struct pst_drop *drops,
                            uint32_t *count)
 {
-  const struct assemble_counts *frames = receiver->frame_counts;
-
   loss_drops(&receiver->end, stat_get(receiver->behind_last), drops, count);
-  loss_add_drop(drops, count, "late", stat_get(frames->late));
-  loss_add_drop(drops, count, "misframed", stat_get(frames->misframed));
-  loss_add_drop(drops, count, "given_up", stat_get(receiver->given_up));
-  loss_add_drop(drops, count, "incomplete_frame", stat_get(frames->incomplete_messages));
+  loss_after_arrival(receiver, drops, count);
 }
 
 /* Messages that were sent, as numbers show, and will not be delivered. A frame's messages are
  * delivered with it; until then they are not missing. */
 static uint64_t loss_missing_by_number(const struct pst_receiver *receiver)
 {
-  const struct assemble_counts *frames = receiver->frame_counts;
+  struct pst_drop drops[SESSION_DROPS_MAX];
+  uint64_t missing = stat_get(receiver->unseen);
+  uint32_t count = 0;
 
-  return stat_get(receiver->unseen) + stat_get(receiver->given_up) + stat_get(frames->late) +
-         stat_get(frames->misframed) + stat_get(frames->incomplete_messages);
+  loss_after_arrival(receiver, drops, &count);
+  for (uint32_t i = 0; i < count; i++)
+    missing += drops[i].messages;
+  return missing;
 }
 
 /* What no end has dropped was lost between them. */
@@ -106,7 +115,7 @@ static void loss_add_rest(struct pst_drop *drops, uint32_t *count, const char *c
   if (messages && *count == SESSION_DROPS_MAX)
     drops[SESSION_DROPS_MAX - 1].messages += messages;
   else
-    loss_add_drop(drops, count, cause, messages);
+    loss_add(drops, count, cause, messages);
 }
 
 /* By causes of this end and its peer, each for no more than is missing. Returns what is left. */
@@ -118,11 +127,11 @@ static uint64_t loss_by_ends(const struct pst_receiver *receiver, uint64_t missi
   uint32_t cause_count = 0;
 
   for (uint32_t i = 0; i < sent->drop_count && i < SESSION_DROPS_MAX; i++)
-    loss_add_drop(causes, &cause_count, sent->drops[i].cause, sent->drops[i].messages);
+    loss_add(causes, &cause_count, sent->drops[i].cause, sent->drops[i].messages);
   loss_own_drops(receiver, causes, &cause_count);
   for (uint32_t i = 0; i < cause_count; i++) {
     uint64_t messages = causes[i].messages < missing ? causes[i].messages : missing;
-    loss_add_drop(drops, count, causes[i].cause, messages);
+    loss_add(drops, count, causes[i].cause, messages);
     missing -= messages;
   }
   return missing;
@@ -147,7 +156,7 @@ static uint64_t loss_by_claims(const struct pst_receiver *receiver, uint64_t mis
     for (uint32_t i = 0; i < counts->drop_count; i++) {
       uint64_t claim = receiver->claims[level][i];
       uint64_t messages = claim < missing ? claim : missing;
-      loss_add_drop(drops, count, counts->drops[i].cause, messages);
+      loss_add(drops, count, counts->drops[i].cause, messages);
       missing -= messages;
     }
     pthread_mutex_unlock(&counts->lock);

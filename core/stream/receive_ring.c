@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the ring in which messages land, direct or staged, and takes views back. */
+/* Opens the ring in which messages land, direct or staged. */
 #include "receive_ring.h"
 
 #include <errno.h>
@@ -9,20 +9,12 @@
 
 #include "util/log.h"
 
-/* What an allocation is for, and the options that size it. */
-static const struct region_params direct_use = {
-    .label = "ring", .use = " for the ring", .lower = "`ring` or `message`"};
-static const struct region_params staging_use = {.label = "staging ring",
-                                                 .use = " for the staging ring",
-                                                 .lower = "`ring` or `message`",
-                                                 .purpose = PST_ALLOC_STAGING};
-static const struct region_params frames_use = {
-    .label = "frames",
-    .use = " for the frames",
-    .lower = "`assemble.packets`, `assemble.frames` or `message`"};
+#include "staging.h"
 
-static struct region_params ring_region_params(const struct receive_ring *ring,
-                                               const struct region_params *use, uint64_t length)
+static const struct region_params ring_use = {
+    .label = "ring", .use = " for the ring", .lower = "`ring` or `message`"};
+struct region_params receive_ring_params(const struct receive_ring *ring,
+                                         const struct region_params *use, uint64_t length)
 {
   struct region_params params = *use;
 
@@ -35,8 +27,8 @@ static struct region_params ring_region_params(const struct receive_ring *ring,
   return params;
 }
 
-static int ring_alloc_region(const struct receive_ring *ring, struct region_params *wanted,
-                             struct region *region, struct region_why *why, struct pst_error *error)
+int receive_ring_alloc(const struct receive_ring *ring, struct region_params *wanted,
+                       struct region *region, struct region_why *why, struct pst_error *error)
 {
   char label[96], remedy[96];
 
@@ -50,11 +42,10 @@ static int ring_alloc_region(const struct receive_ring *ring, struct region_para
   return region_fail(error, rc, label, why, remedy);
 }
 
-/* Register the ring region, if there is one, and open the ring on it. */
-static int ring_open_transport(struct receive_ring *ring)
+int receive_ring_open_transport(struct receive_ring *ring)
 {
   const struct region_params wanted =
-      ring_region_params(ring, &direct_use, ring->stride * ring->slots);
+      receive_ring_params(ring, &ring_use, ring->stride * ring->slots);
   const struct pst_transport_ops *ops = ring->lane->ops;
   struct region *region = &ring->region;
   struct region_why why;
@@ -91,42 +82,20 @@ static bool ring_lent_would_bounce(const struct receive_ring *ring, struct regio
   return true;
 }
 
-/* Read where it lies, it is of the ring's kind and device, or host memory at any rate; copied, the
- * copies reach it. */
-static bool ring_takes(const struct receive_ring *ring, const struct pst_region *region)
-{
-  const struct pst_region *own = receive_ring_final(ring);
-
-  if (region->kind == own->kind && strcmp(region->device, own->device) == 0)
-    return true;
-  if (ring->staging)
-    return region->host;
-  return own->kind == PST_MEMORY_HOST && region->kind == PST_MEMORY_MAPPED &&
-         region->address == (uintptr_t)region->host;
-}
-
-const struct pst_region *receive_ring_lent(const struct receive_ring *ring, uint32_t buffer)
-{
-  const struct pst_region *region =
-      buffer < ENGINE_LENT_MAX ? ring->lane->lent[buffer].region : NULL;
-
-  return region && ring_takes(ring, region) ? region : NULL;
-}
-
 /* 0: done; 1: not possible, why->text says why, core may stage; -errno: failed. */
 static int ring_try_direct(struct receive_ring *ring, struct region_why *why,
                            struct pst_error *error)
 {
-  struct region_params wanted = ring_region_params(ring, &direct_use, ring->stride * ring->slots);
+  struct region_params wanted = receive_ring_params(ring, &ring_use, ring->stride * ring->slots);
   const char *transport = ring->lane->device->plugin->name;
 
   wanted.needs = ring->lane->device->limits.ring_needs;
   wanted.is_staged_else = ring->stream->receiver.path == CONFIG_PATH_AUTO;
-  int rc = ring_alloc_region(ring, &wanted, &ring->region, why, error);
+  int rc = receive_ring_alloc(ring, &wanted, &ring->region, why, error);
   if (rc < 0)
     return rc == -EOPNOTSUPP && !why->is_alloc ? 1 : rc;
   if (region_meets(&ring->region, &wanted, why) && !ring_lent_would_bounce(ring, why)) {
-    rc = ring_open_transport(ring);
+    rc = receive_ring_open_transport(ring);
     region_settle_path(&ring->region, &ring->path);
     if (rc < 0 && rc != -EOPNOTSUPP)
       pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
@@ -140,62 +109,6 @@ static int ring_try_direct(struct receive_ring *ring, struct region_why *why,
   }
   region_close(&ring->region);
   return 1;
-}
-
-/* What the transport writes, or nothing where it lends all that is sent. */
-static int ring_alloc_staging(struct receive_ring *ring, struct pst_error *error)
-{
-  struct region_why why;
-  const char *lacks;
-
-  if (ring->lane->device->limits.capabilities & PST_CAP_BARE_RING)
-    return 0;
-  struct region_params wanted = ring_region_params(ring, &staging_use, ring->stride * ring->slots);
-  wanted.needs = ring->lane->device->limits.ring_needs;
-  int rc = ring_alloc_region(ring, &wanted, &ring->region, &why, error);
-  if (rc == 0 && region_lacks(&ring->region.mem, wanted.needs, &lacks))
-    rc = pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                  "stream %s: transport %s needs %s, which the staging memory of %s lacks too",
-                  ring->stream->name, ring->lane->device->plugin->name, lacks,
-                  ring->memory->plugin->name);
-  return rc;
-}
-
-static int ring_open_staged(struct receive_ring *ring, const char *why, struct pst_error *error)
-{
-  const uint64_t stride =
-      ring->stream->stride > ring->stream->message ? ring->stream->stride : ring->stream->message;
-  const struct region_params *use = ring->final_length ? &frames_use : &direct_use;
-  struct staging *staging;
-  struct region_why why_not;
-
-  if (!(ring->memory->ops->capabilities & PST_MEMORY_CAP_COPY))
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                    "stream %s: %s, and memory %s cannot copy, so it cannot be staged either",
-                    ring->stream->name, why, ring->memory->plugin->name);
-  staging = ring->staging = calloc(1, sizeof(*staging));
-  if (!staging)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  staging->lane = ring->lane;
-  staging->memory = ring->memory;
-  staging->stride = round_up(stride, CACHE_LINE);
-  struct region_params wanted = ring_region_params(
-      ring, use, ring->final_length ? ring->final_length : staging->stride * ring->slots);
-  int rc = ring_alloc_region(ring, &wanted, &staging->region, &why_not, error);
-  if (rc == 0)
-    rc = ring_alloc_staging(ring, error);
-  if (rc < 0)
-    return rc;
-  rc = ring_open_transport(ring);
-  if (rc == 0)
-    rc = staging_open(staging, ring->slots, ring->pieces);
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: no staged path: %s",
-                    ring->stream->name, strerror(-rc));
-  ring->path.path = PST_PATH_STAGED;
-  snprintf(ring->path.via, sizeof(ring->path.via), "copy");
-  snprintf(ring->path.reason, sizeof(ring->path.reason), "%.159s", why);
-  return 0;
 }
 
 static int ring_check_path(const struct receive_ring *ring, struct pst_error *error)
@@ -221,12 +134,12 @@ static int ring_open_path(struct receive_ring *ring, struct pst_error *error)
   enum config_path path = ring->stream->receiver.path;
   int rc = 1;
 
-  if (ring->final_length)
-    snprintf(why.text, sizeof(why.text), "`assemble` copies each payload to its place in a frame");
+  if (ring->why)
+    snprintf(why.text, sizeof(why.text), "%s", ring->why);
   else if (path != CONFIG_PATH_STAGED)
     rc = ring_try_direct(ring, &why, error);
   if (rc == 1 && (path == CONFIG_PATH_AUTO || path == CONFIG_PATH_STAGED))
-    rc = ring_open_staged(ring, why.text, error);
+    rc = ring_staged_open(ring, why.text, error);
   else if (rc == 1)
     rc = pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                   "stream %s: `path: %s` is not possible: %s; `path: auto` stages",
@@ -260,6 +173,8 @@ int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   *made = *wanted;
   made->users = 1;
+  made->ops = &ring_direct_ops;
+  made->views = &made->region.mem;
   *ring = made;
   int rc = engine_memory_open(engine, &made->stream->receiver.memory, &made->memory, error);
   if (rc == 0)
@@ -269,8 +184,7 @@ int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
 
 void receive_ring_close_ring(struct receive_ring *ring)
 {
-  if (ring->staging)
-    staging_close_queue(ring->staging);
+  staging_close_queue(ring->staging);
   if (ring->ring)
     ring->lane->ops->ring_close(ring->lane->worker, ring->ring);
   ring->ring = NULL;
@@ -281,33 +195,6 @@ void receive_ring_close(struct receive_ring *ring)
   if (!ring || --ring->users > 0)
     return;
   region_close(&ring->region);
-  if (ring->staging)
-    staging_close(ring->staging);
+  staging_close(ring->staging);
   free(ring);
-}
-
-void receive_ring_give_tokens(struct receive_ring *ring, const uint64_t *tokens, uint32_t n)
-{
-  if (ring->staging)
-    staging_give_tokens(ring->staging, tokens, n);
-  else
-    ring->lane->ops->release(ring->lane->worker, tokens, n);
-}
-
-void receive_ring_give_views(struct receive_ring *ring, const struct pst_view *views, uint32_t n)
-{
-  uint64_t tokens[SESSION_POLL_BATCH];
-
-  if (ring->staging) {
-    staging_give_views(ring->staging, views, n);
-    return;
-  }
-  while (n) {
-    uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
-    for (uint32_t i = 0; i < run; i++)
-      tokens[i] = views[i].token;
-    ring->lane->ops->release(ring->lane->worker, tokens, run);
-    views += run;
-    n -= run;
-  }
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a receiver's messages land, and which path they take there. Receivers that share a ring
- * share this.
+ * Where a receiver's messages land, and how they come from there to where views say. Receivers that
+ * share a ring share this.
  *
- * Direct: the transport writes into the final memory, and a view's token is the transport's.
- * Staged: it writes into host slots, staging.h copies, and a view's token is the final slot's
- * number.
+ * Direct (ring_direct.c): the transport writes into the final memory, and a view's token is the
+ * transport's. Staged (ring_staged.c): it writes into host slots, staging.h copies, and a view's
+ * token is the final slot's number.
  */
 #ifndef PST_STREAM_RECEIVE_RING_H
 #define PST_STREAM_RECEIVE_RING_H
@@ -14,22 +14,50 @@
 #include "engine/region.h"
 
 #include "lane.h"
-#include "staging.h"
+
+struct receive_ring;
+struct staging;
+
+struct receive_ring_ops {
+  bool copies; /* out of what the transport writes or lends */
+  /* A receiver that takes messages by `take` begins. 0, -ENOMEM. */
+  int (*join)(struct pst_receiver *receiver);
+  /* Views of up to max messages that have arrived. How many; -EAGAIN: nothing yet, and more may
+   * have arrived; -errno of the memory. */
+  int (*take)(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
+  /* What was taken in and not handed over goes back. */
+  void (*give_up)(struct pst_receiver *receiver);
+  /* Views come back. */
+  void (*give_views)(struct receive_ring *ring, const struct pst_view *views, uint32_t n);
+  void (*give_tokens)(struct receive_ring *ring, const uint64_t *tokens, uint32_t n);
+  /* Each poll begins with it. 0, or -errno of the memory. */
+  int (*progress)(struct receive_ring *ring);
+  bool (*is_copying)(const struct receive_ring *ring);
+  /* enum pst_stage: why nothing is handed over, though the application holds not all. */
+  int (*idle_stage)(const struct receive_ring *ring);
+  /* `copies`: the memory cannot pin what it copies from. */
+  void (*lent_unpinned)(struct receive_ring *ring);
+};
+extern const struct receive_ring_ops ring_direct_ops, ring_staged_ops;
 
 struct receive_ring {
   const struct config_stream *stream; /* that opened it */
   struct session_lane *lane;
-  uint32_t endpoints;    /* that share it */
-  uint64_t final_length; /* of frames, which are always staged; 0: messages, in slots */
-  uint32_t pieces;       /* of a copy */
+  uint32_t endpoints; /* that share it */
+  /* The final memory, where it is no slots for messages: then always staged, because of `why`. */
+  struct region_params final;
+  const char *why;
+  uint32_t pieces; /* of a copy */
   uint32_t users;
+  const struct receive_ring_ops *ops;
   struct engine_memory *memory;
   struct region region; /* what the transport writes */
   struct pst_ring *ring;
   uint64_t stride;
   uint32_t slots;
   struct pst_path_info path;
-  struct staging *staging; /* NULL: direct */
+  const struct pst_region *views; /* the memory that they lie in */
+  struct staging *staging;        /* NULL: direct */
 };
 
 /* Of `wanted` all before `users` is set. */
@@ -38,21 +66,21 @@ int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
 /* Before the workers are closed, and after; the second for each user. */
 void receive_ring_close_ring(struct receive_ring *ring);
 void receive_ring_close(struct receive_ring *ring);
-/* The lent region that a message lies in; NULL: the transport names an unknown one, or one of
- * another kind or device than the receiver's memory. */
-const struct pst_region *receive_ring_lent(const struct receive_ring *ring, uint32_t buffer);
-/* The memory that views lie in. */
-static inline const struct pst_region *receive_ring_final(const struct receive_ring *ring)
-{
-  return ring->staging ? &ring->staging->region.mem : &ring->region.mem;
-}
 /* Its peers reach the ring, and nothing of any other's: of the registration and of endpoints. */
 static inline uint64_t receive_ring_domain(const struct receive_ring *ring)
 {
   return (uint64_t)(uintptr_t)ring;
 }
-/* Views come back. */
-void receive_ring_give_views(struct receive_ring *ring, const struct pst_view *views, uint32_t n);
-void receive_ring_give_tokens(struct receive_ring *ring, const uint64_t *tokens, uint32_t n);
+
+/* Of a region for the ring: `use` says what it is for, and the options that size it. */
+struct region_params receive_ring_params(const struct receive_ring *ring,
+                                         const struct region_params *use, uint64_t length);
+/* 0; -EOPNOTSUPP with why->is_alloc unset: core may stage; else the error is said. */
+int receive_ring_alloc(const struct receive_ring *ring, struct region_params *wanted,
+                       struct region *region, struct region_why *why, struct pst_error *error);
+/* Registers the ring's region, if there is one, and opens the ring on it. */
+int receive_ring_open_transport(struct receive_ring *ring);
+/* ring_staged.c: staged, because of `why`. */
+int ring_staged_open(struct receive_ring *ring, const char *why, struct pst_error *error);
 
 #endif

@@ -12,12 +12,8 @@ static int receiver_idle_stage(const struct pst_receiver *receiver)
 {
   const struct receive_ring *ring = receiver->ring;
 
-  if (receiver->held >= ring->slots || receiver->check_waits ||
-      (ring->staging && staging_is_full(ring->staging)))
-    return PST_STAGE_SINK;
-  if (ring->staging && staging_is_copying(ring->staging))
-    return PST_STAGE_STAGING;
-  return PST_STAGE_EMPTY;
+  return receiver->held >= ring->slots || receiver->check_waits ? PST_STAGE_SINK
+                                                                : ring->ops->idle_stage(ring);
 }
 
 static void receiver_count_views(struct pst_receiver *receiver, const struct pst_view *views,
@@ -26,7 +22,7 @@ static void receiver_count_views(struct pst_receiver *receiver, const struct pst
   if (receiver->intervals)
     receiver_see_times(receiver, views, n);
   receiver->held += n;
-  receiver_note_arrived(receiver, receiver->delivered + n + receiver_parked(receiver));
+  receiver_note_arrived(receiver, receiver->delivered + n + receiver->parked_count);
   stat_add(receiver->bytes, receiver->polled_bytes);
   stat_add(receiver->delivered, n);
   receiver->arrived += n;
@@ -41,8 +37,8 @@ static int receiver_progress(struct pst_receiver *receiver)
     rc = receiver->client->progress(receiver);
   if (rc == 0 && fifo_count(&receiver->releases))
     rc = receiver_watch_releases(receiver);
-  if (rc == 0 && receiver->ring->staging)
-    rc = staging_reap(receiver->ring->staging);
+  if (rc == 0)
+    rc = receiver->ring->ops->progress(receiver->ring);
   if (receiver_note_memory(receiver, rc) < 0) {
     char text[160];
     snprintf(text, sizeof(text), "stream %s: memory %s has failed: %s", receiver->end.name,
@@ -50,25 +46,6 @@ static int receiver_progress(struct pst_receiver *receiver)
     end_fail(&receiver->end, rc, text);
   }
   return rc;
-}
-
-static int receiver_flush(const struct receive_ring *ring, int n)
-{
-  int rc = region_flush(&ring->region);
-
-  return rc < 0 ? rc : n;
-}
-
-static int receiver_take(struct pst_receiver *receiver, struct pst_batch *batch)
-{
-  struct receive_ring *ring = receiver->ring;
-
-  if (ring->staging)
-    return receiver_take_staged(receiver, batch->views,
-                                batch->capacity < SESSION_DEVICE_BATCH ? batch->capacity
-                                                                       : SESSION_DEVICE_BATCH);
-  uint32_t n = receiver_gather(receiver, batch->views, batch->capacity);
-  return n ? receiver_flush(ring, (int)n) : 0;
 }
 
 int receiver_begin_poll(struct pst_receiver *receiver)
@@ -98,7 +75,7 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
 {
   int n;
 
-  if (batch->struct_size < sizeof(*batch) || receiver->frames)
+  if (batch->struct_size < sizeof(*batch) || receiver_is_taken(receiver))
     return -EINVAL;
   batch->count = 0;
   batch->ready = NULL;
@@ -106,7 +83,8 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   if (n)
     return n < 0 ? n : -ENODATA;
   receiver->polled_bytes = 0;
-  n = batch->capacity ? receiver_take(receiver, batch) : -EAGAIN;
+  n = batch->capacity ? receiver->ring->ops->take(receiver, batch->views, batch->capacity)
+                      : -EAGAIN;
   if (n < 0 && n != -EAGAIN) {
     receiver_note_memory(receiver, n);
     end_fail(&receiver->end, n, "making arrived messages readable in the final memory failed");

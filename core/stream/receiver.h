@@ -11,7 +11,6 @@
 
 #include "engine/strided.h"
 
-#include "assemble.h"
 #include "end.h"
 #include "fifo.h"
 #include "interarrival.h"
@@ -20,6 +19,7 @@
 
 /* What frames or tensors do for a receiver. */
 struct receiver_client_ops {
+  bool takes_all; /* messages: the application gets none of them itself */
   /* Each poll begins with it. 0, or -errno of the memory. NULL: nothing to do. */
   int (*progress)(struct pst_receiver *receiver);
   /* When the receiver must be polled for it; at most `now`: at once; 0: no time is set. */
@@ -30,6 +30,10 @@ struct receiver_client_ops {
   void (*take_back)(struct pst_receiver *receiver, const uint64_t *tokens, uint32_t n);
   /* Poll once more, when all has been handed over. NULL: as pst_receiver_poll() does. */
   int (*poll_on)(struct pst_receiver *receiver);
+  /* Any thread. Add what of the messages that have come is lost in it; say what it made of the
+   * others. NULL: nothing. */
+  void (*drops)(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count);
+  void (*stats)(const struct pst_receiver *receiver, struct pst_stats *stats);
   void (*close)(struct pst_receiver *receiver);
 };
 
@@ -61,17 +65,14 @@ struct pst_receiver {
   struct pst_queue *queue;        /* verify, read; NULL without PATTERN */
   struct pst_payload_row *checks; /* with queue: SESSION_DEVICE_BATCH, to make a batch in */
   struct pst_fence *ready;        /* of the last batch handed out */
-  /* Staged: SESSION_DEVICE_BATCH, for those [parked_at, parked_count) that wait for their copy
-   * to be started. */
-  struct pst_view *parked;
-  uint32_t parked_at, parked_count;
+  struct parked *parked;          /* the ring's: taken in, and not handed over yet */
+  uint32_t parked_count;
   uint32_t check_at;  /* how many views of a check that was put off have been submitted */
   bool check_waits;   /* a check was put off */
   bool unfenced;      /* a check is under way that no fence tells of */
   bool memory_failed; /* stat_; an operation of its memory has */
-  const struct receiver_client_ops *client; /* of frames, or of tensors; NULL: of neither */
-  struct frames *frames;                    /* it takes all messages; NULL: the application does */
-  struct tensors *tensors;                  /* views out as tensors; NULL: there were none */
+  const struct receiver_client_ops *client; /* stat_; NULL: the application alone */
+  void *client_data;                        /* its own */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
   uint64_t alive_ns;              /* since then its sender has been heard, by no new message */
@@ -93,15 +94,19 @@ struct pst_receiver {
   uint64_t seed;
   bool finish_known; /* the sender has said what it sent */
   struct control_totals sent;
-  enum receiver_phase phase;                  /* stat_ */
-  const struct assemble_counts *frame_counts; /* stat_ */
-  uint64_t verified;                          /* stat_ */
-  uint64_t corrupted;                         /* stat_ */
+  enum receiver_phase phase; /* stat_ */
+  uint64_t verified;         /* stat_ */
+  uint64_t corrupted;        /* stat_ */
   uint32_t param_count;
   struct control_pair params[CONTROL_PARAMS_MAX];
   /* Gaps that each drop of its worker, and of its device, explains; end_lock(). */
   uint64_t claims[SESSION_LEVELS][COUNTS_DROPS_MAX];
 };
+
+static inline bool receiver_is_taken(const struct pst_receiver *receiver)
+{
+  return receiver->client && receiver->client->takes_all;
+}
 
 static inline void receiver_drop_fence(const struct pst_receiver *receiver, struct pst_fence *fence)
 {
@@ -135,15 +140,6 @@ void receiver_pend(struct session_end *end, const struct pst_completion *complet
 /* What has arrived and was not handed over goes back to the transport. */
 void receiver_give_up_pending(struct pst_receiver *receiver);
 
-/* What the staged path hands over. How many; -EAGAIN: nothing yet, and more
- * may have arrived; -errno of the memory. */
-int receiver_take_staged(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
-/* Views that wait for their copy. */
-static inline uint32_t receiver_parked(const struct pst_receiver *receiver)
-{
-  return receiver->parked_count - receiver->parked_at;
-}
-
 /* release.c: give back what fences that have passed kept. */
 int receiver_watch_releases(struct pst_receiver *receiver);
 /* Room for another release, of n tokens. 0, -ENOMEM. */
@@ -163,7 +159,9 @@ int receiver_check_end(struct pst_receiver *receiver);
 /* When a stream whose last messages do not come is given up; 0: not waiting so. */
 uint64_t receiver_end_due_ns(const struct pst_receiver *receiver);
 
-/* loss.c: messages that were lost, by cause. With end_lock() held, or on the end's thread. All that
+/* loss.c: messages that were lost, by cause. None: it is not named. */
+void loss_add(struct pst_drop *drops, uint32_t *count, const char *cause, uint64_t messages);
+/* With end_lock() held, or on the end's thread. All that
  * its receiver has not delivered of a stream. */
 void loss_of_receiver(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count);
 /* Explain what a receiver misses by drops of its worker and its device that no other end claims.

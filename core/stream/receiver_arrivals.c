@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions become views, and their sequences are accounted; staged, they get their final places.
- */
+/* Completions become views, and their sequences are accounted. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -143,7 +142,7 @@ static uint32_t arrivals_accept_messages(struct pst_receiver *receiver,
        message++) {
     if (message->u.message.buffer != buffer) { /* mostly all are of one */
       buffer = message->u.message.buffer;
-      region = buffer ? receive_ring_lent(ring, buffer) : &ring->region.mem;
+      region = buffer ? lane_lent(ring, buffer) : &ring->region.mem;
     }
     if (!region) {
       arrivals_refuse_buffer(receiver);
@@ -202,82 +201,12 @@ void receiver_see_times(struct pst_receiver *receiver, const struct pst_view *vi
     interarrival_see(receiver->intervals, views[i].time_ns);
 }
 
-/* Where the memory's queue has no room for the copy yet, messages are parked: handed over, in
- * order, by the poll that finds it started. */
-static void staged_park(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
-{
-  memcpy(receiver->parked, views, n * sizeof(*views));
-  receiver->parked_at = 0;
-  receiver->parked_count = n;
-  receiver->polled_bytes = 0;
-  receiver_note_arrived(receiver, receiver->delivered + n);
-}
-
-static int staged_take_parked(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
-{
-  const struct pst_view *from = &receiver->parked[receiver->parked_at];
-  uint32_t n = receiver_parked(receiver);
-
-  if (staging_is_deferred(receiver->ring->staging))
-    return -EAGAIN;
-  if (n > max)
-    n = max;
-  memcpy(views, from, n * sizeof(*views));
-  for (uint32_t i = 0; i < n; i++)
-    receiver->polled_bytes += views[i].length;
-  int rc = staging_fence(receiver->ring->staging, &receiver->ready);
-  if (rc < 0)
-    return rc;
-  receiver->parked_at += n;
-  return (int)n;
-}
-
-/* A large batch goes through in parts, each of which is done with while it is in the
- * first-level cache; one copy moves all of them. */
-int receiver_take_staged(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
-{
-  struct staging *staging = receiver->ring->staging;
-  uint32_t count = 0, n, part;
-
-  if (receiver_parked(receiver))
-    return staged_take_parked(receiver, views, max);
-  if (max > staging_room(staging))
-    max = staging_room(staging);
-  if (max == 0)
-    return -EAGAIN;
-  do {
-    part = max - count < SESSION_POLL_BATCH ? max - count : SESSION_POLL_BATCH;
-    n = receiver_gather(receiver, views + count, part);
-    staging_place(staging, views + count, n);
-    count += n;
-  } while (n == part && count < max && staging->placed < staging->slice);
-  if (count == 0)
-    return 0;
-  int rc = staging_submit(staging, &receiver->ready);
-  if (rc == -EAGAIN)
-    staged_park(receiver, views, count);
-  return rc < 0 ? rc : (int)count;
-}
-
-/* Views that wait for their copy are not handed over any more. */
-static void arrivals_give_up_parked(struct pst_receiver *receiver)
-{
-  uint32_t n = receiver_parked(receiver);
-
-  if (n == 0)
-    return;
-  receive_ring_give_views(receiver->ring, &receiver->parked[receiver->parked_at], n);
-  if (receiver->end.state != PST_STATE_FAILED) /* else they are counted as broken off */
-    stat_add(receiver->given_up, n);
-  receiver->parked_at = receiver->parked_count;
-}
-
 void receiver_give_up_pending(struct pst_receiver *receiver)
 {
   const struct session_lane *lane = receiver->end.lane;
   const struct pst_completion *message;
 
-  arrivals_give_up_parked(receiver);
+  receiver->ring->ops->give_up(receiver);
   while ((message = arrivals_take_pending(&receiver->pending)))
     lane->ops->release(lane->worker, &message->u.message.token, 1);
 }

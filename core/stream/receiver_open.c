@@ -11,14 +11,14 @@ static int receiver_open_own_ring(struct pst_receiver *receiver, struct pst_erro
 {
   struct pst_session *session = receiver->end.session;
   const struct config_stream *config = receiver->end.config;
-  const bool assembles = config->receiver.assemble.packets;
-  const struct receive_ring wanted = {
-      .stream = config,
-      .lane = receiver->end.lane,
-      .endpoints = 1 + session_stream_find(session, receiver->end.name)->sharers,
-      .final_length = assembles ? frames_length(config) : 0,
-      .pieces = assembles ? frames_pieces(config) : SESSION_DEVICE_BATCH};
+  struct receive_ring wanted = {.stream = config,
+                                .lane = receiver->end.lane,
+                                .endpoints =
+                                    1 + session_stream_find(session, receiver->end.name)->sharers,
+                                .pieces = SESSION_DEVICE_BATCH};
 
+  if (config->receiver.assemble.packets)
+    frames_want(config, &wanted);
   return receive_ring_open(&session->engine, &wanted, &receiver->ring, error);
 }
 
@@ -41,14 +41,6 @@ static int receiver_join_ring(struct pst_receiver *receiver, struct pst_error *e
   receiver->ring = owner->ring;
   receiver->ring->users++;
   return 0;
-}
-
-static int receiver_open_parking(struct pst_receiver *receiver, struct pst_error *error)
-{
-  if (!receiver->ring->staging || receiver->end.config->receiver.assemble.packets)
-    return 0;
-  receiver->parked = calloc(SESSION_DEVICE_BATCH, sizeof(*receiver->parked));
-  return receiver->parked ? 0 : end_out_of_memory(&receiver->end, error);
 }
 
 static int receiver_open_queue(struct pst_receiver *receiver, struct pst_error *error)
@@ -82,19 +74,17 @@ static int receiver_open_intervals(struct pst_receiver *receiver, struct pst_err
 static int receiver_open(struct session_end *end, struct pst_error *error)
 {
   struct pst_receiver *receiver = (struct pst_receiver *)end;
-  static const struct assemble_counts no_frames = {0};
   struct pst_endpoint_params params = {0};
 
-  receiver->frame_counts = &no_frames;
   int rc =
       end->share ? receiver_join_ring(receiver, error) : receiver_open_own_ring(receiver, error);
 
   if (rc == 0)
-    rc = receiver_open_parking(receiver, error);
-  if (rc == 0)
     rc = receiver_open_queue(receiver, error);
   if (rc == 0 && end->config->receiver.assemble.packets)
     rc = frames_open(receiver, error);
+  else if (rc == 0 && receiver->ring->ops->join(receiver) < 0)
+    rc = end_out_of_memory(end, error);
   if (rc == 0 && end->config->receiver.intervals)
     rc = receiver_open_intervals(receiver, error);
   if (rc < 0)
@@ -102,7 +92,7 @@ static int receiver_open(struct session_end *end, struct pst_error *error)
   receiver->is_numbered = end->device->limits.capabilities & PST_CAP_SEQUENCE;
   receiver->window.floats = end->is_foreign;
   end->path = receiver->ring->path;
-  const struct pst_region *final = receive_ring_final(receiver->ring);
+  const struct pst_region *final = receiver->ring->views;
   memcpy(end->memory_backing, final->backing, sizeof(end->memory_backing));
   end->memory_kind = final->kind;
   params.ring = receiver->ring->ring;
@@ -197,8 +187,7 @@ static uint64_t receiver_due_ns(const struct session_end *end, uint64_t now)
 
   if (fifo_count(&receiver->pending))
     return now;
-  if (fifo_count(&receiver->releases) || receiver->check_waits ||
-      (ring->staging && staging_is_copying(ring->staging)))
+  if (fifo_count(&receiver->releases) || receiver->check_waits || ring->ops->is_copying(ring))
     due = now + THREAD_NAP_NS;
   else
     due = receiver_end_due_ns(receiver);

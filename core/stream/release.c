@@ -13,7 +13,7 @@ static void release_give(struct pst_receiver *receiver, const uint64_t *tokens, 
   if (receiver->client && receiver->client->take_back)
     receiver->client->take_back(receiver, tokens, n);
   else
-    receive_ring_give_tokens(receiver->ring, tokens, n);
+    receiver->ring->ops->give_tokens(receiver->ring, tokens, n);
 }
 
 static void release_give_tokens(struct pst_receiver *receiver, uint32_t count)
@@ -56,11 +56,11 @@ static uint64_t release_views_out(const struct pst_receiver *receiver)
 
 int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
 {
-  if (n > release_views_out(receiver) || (n && receiver->frames))
+  if (n > release_views_out(receiver) || (n && receiver_is_taken(receiver)))
     return -EINVAL;
   receiver->held -= n;
   if (!receiver->unfenced)
-    receive_ring_give_views(receiver->ring, views, n);
+    receiver->ring->ops->give_views(receiver->ring, views, n);
   end_stage(&receiver->end, -1);
   return 0;
 }
@@ -102,7 +102,7 @@ int pst_receiver_release_after(struct pst_receiver *receiver, const struct pst_v
     receiver_drop_fence(receiver, fence);
     return pst_receiver_release(receiver, views, n);
   }
-  if (n > release_views_out(receiver) || (n && receiver->frames))
+  if (n > release_views_out(receiver) || (n && receiver_is_taken(receiver)))
     rc = -EINVAL;
   else if (n)
     rc = receiver_release_behind(receiver, views, n, fence);

@@ -42,12 +42,16 @@ int staging_open(struct staging *staging, uint32_t slots, uint32_t pieces)
 
 void staging_close_queue(struct staging *staging)
 {
+  if (!staging)
+    return;
   engine_memory_close_queue(staging->memory, staging->queue);
   staging->queue = NULL;
 }
 
 void staging_close(struct staging *staging)
 {
+  if (!staging)
+    return;
   region_close(&staging->region);
   free(staging->copies.items);
   free(staging->tokens.items);

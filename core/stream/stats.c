@@ -115,12 +115,9 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
   full.reordered = stat_get(receiver->window.reordered);
   full.verified = stat_get(receiver->verified);
   full.corrupted = stat_get(receiver->corrupted);
-  const struct assemble_counts *frames = receiver->frame_counts;
-  full.frame_packets = receiver->end.config->receiver.assemble.packets;
-  full.frames_complete = stat_get(frames->complete);
-  full.frames_dropped = stat_get(frames->dropped);
-  full.frames_incomplete = stat_get(frames->incomplete) - full.frames_dropped;
-  full.frames_lost = stat_get(frames->lost);
+  const struct receiver_client_ops *client = stat_get(receiver->client);
+  if (client && client->stats)
+    client->stats(receiver, &full);
   if (end->is_foreign) {
     full.sent_basis = full.messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
   } else if (stat_get(receiver->finish_known) || full.peer_final)

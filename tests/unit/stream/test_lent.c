@@ -14,7 +14,7 @@
 
 static char page[64];
 static struct session_lane lane;
-static struct staging staging;
+static const struct receive_ring_ops direct, copying = {.copies = true};
 static struct receive_ring ring = {.lane = &lane};
 
 static struct pst_region region_of(uint32_t kind, const char *device, void *host, uint64_t address)
@@ -29,12 +29,12 @@ static struct pst_region region_of(uint32_t kind, const char *device, void *host
 static bool takes(struct pst_region own, struct pst_region lent, bool is_staged)
 {
   memset(&lane, 0, sizeof lane);
-  ring.staging = is_staged ? &staging : NULL;
-  *(is_staged ? &staging.region.mem : &ring.region.mem) = own;
+  ring.ops = is_staged ? &copying : &direct;
+  ring.views = &own;
   lane.lent[3].region = &lent;
-  assert_null(receive_ring_lent(&ring, 2));
-  assert_null(receive_ring_lent(&ring, ENGINE_LENT_MAX));
-  const struct pst_region *got = receive_ring_lent(&ring, 3);
+  assert_null(lane_lent(&ring, 2));
+  assert_null(lane_lent(&ring, ENGINE_LENT_MAX));
+  const struct pst_region *got = lane_lent(&ring, 3);
   assert_true(!got || got == &lent);
   return got;
 }
