@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "listener.h"
+#include "node_dial.h"
 #include "peer.h"
 #include "streams.h"
 #include "util/clock.h"
@@ -296,8 +298,7 @@ static void control_free(struct control *control)
   guests_unlisten(control);
   listener_use_spare(control);
   streams_free(control);
-  terms_free(&control->node.terms);
-  terms_free(&control->node.params);
+  node_control_free(control->node);
   free(control->listen_text);
   free(control->connect_text);
   if (control->epoll_fd >= 0)

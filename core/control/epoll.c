@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "loop.h"
 #include "util/closer.h"
 
 /* `events` of UINT32_MAX is a watch that epoll does not know yet. */

@@ -5,7 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "listener.h"
+#include "messages.h"
 #include "peer.h"
+#include "protocol.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"

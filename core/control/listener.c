@@ -7,7 +7,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "listener.h"
 #include "peer.h"
+#include "protocol.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"

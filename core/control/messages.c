@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "messages.h"
 #include "peer.h"
+#include "protocol.h"
 #include "util/clock.h"
 
 int blob_copy(const struct pst_blob *from, uint32_t length_max, struct pst_blob *to)

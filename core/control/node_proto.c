@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "node_dial.h"
 #include "peer.h"
 
 /* ---- Out --------------------------------------------------------------------------- */
@@ -13,7 +14,7 @@ static void node_say_join(struct peer *peer)
 {
   struct wire_message *m = message_new(peer->control, WIRE_JOIN);
 
-  message_put_terms(m, &peer->control->node.terms, &peer->control->node.params);
+  message_put_terms(m, &peer->control->node->terms, &peer->control->node->params);
   message_send_blob(peer, m, &peer->node.join->address);
   peer->node.join->is_stale = false;
 }
@@ -25,7 +26,7 @@ static void node_say(struct peer *peer, const struct command *command)
   struct wire_message *m = message_new_text(peer->control, say->type, say->code, command->text);
 
   if (say->type == WIRE_WELCOME)
-    message_put_terms(m, NULL, &peer->control->node.params);
+    message_put_terms(m, NULL, &peer->control->node->params);
   m->region_id = say->region;
   m->access = say->access;
   m->region_length = say->length;
@@ -67,7 +68,7 @@ static void node_forget(struct peer *peer)
 
 static struct node_region *node_region_of(const struct peer *peer, uint32_t id)
 {
-  for (uint32_t i = 0; i < peer->control->node.asked.offers_max; i++)
+  for (uint32_t i = 0; i < peer->control->node->asked.offers_max; i++)
     if (peer->node.regions[i].id == id)
       return &peer->node.regions[i];
   return NULL;
@@ -75,7 +76,7 @@ static struct node_region *node_region_of(const struct peer *peer, uint32_t id)
 
 static bool node_make_regions(struct peer *peer)
 {
-  uint32_t count = peer->control->node.asked.offers_max;
+  uint32_t count = peer->control->node->asked.offers_max;
 
   peer->node.regions = calloc(count ? count : 1, sizeof *peer->node.regions);
   if (!peer->node.regions)
@@ -112,7 +113,7 @@ static void node_hear(const struct message_in *in)
     socket_end_text(peer->main.fd, false, local);
     socket_end_text(peer->main.fd, true, remote);
   }
-  peer->control->node.asked.heard(peer->control->node.asked.context, &heard);
+  peer->control->node->asked.heard(peer->control->node->asked.context, &heard);
 }
 
 static void node_got_join(const struct message_in *in)
@@ -128,20 +129,20 @@ static void node_got_join(const struct message_in *in)
               peer->is_connector ? "though it was connected to" : "twice");
     return;
   }
-  if (!terms_compare(&control->node.terms, m, ends, text, sizeof text)) {
+  if (!terms_compare(&control->node->terms, m, ends, text, sizeof text)) {
     peer_drop(peer, -EPROTO, "does not agree: %s; give both ends the same transport and options",
               text);
     return;
   }
   /* Before anything is opened for it. */
-  if (control->node.asked.needs_fds && (m->fd_count == 0 || in->fds->count == 0)) {
+  if (control->node->asked.needs_fds && (m->fd_count == 0 || in->fds->count == 0)) {
     peer_drop(peer, -EXDEV,
               "passes no descriptors, which this transport needs: both must be processes of one "
               "user on one host; use a transport that reaches other hosts");
     return;
   }
   peer->node.state = NODE_JOINING;
-  peer->node.id = control->node.last_id += 2;
+  peer->node.id = control->node->last_id += 2;
   peer->node.by_ns = control->now_ns + control->connect_timeout_ns;
   peer->had_stream = true;
   node_hear(in);
@@ -149,7 +150,7 @@ static void node_got_join(const struct message_in *in)
 
 static void node_got_region(const struct message_in *in)
 {
-  const uint32_t id = in->message->region_id, most = in->peer->control->node.asked.offers_max;
+  const uint32_t id = in->message->region_id, most = in->peer->control->node->asked.offers_max;
   struct peer *peer = in->peer;
   struct node_region *place = node_region_of(peer, 0);
   char text[WIRE_WHY_MAX];
@@ -192,7 +193,7 @@ static void node_got_withdraw(const struct message_in *in)
 
 static void node_got_message(const struct message_in *in)
 {
-  const uint32_t most = in->peer->control->node.asked.messages_max;
+  const uint32_t most = in->peer->control->node->asked.messages_max;
 
   /* Each is kept until the node has taken it. */
   if (in->peer->node.held == most) {
@@ -256,7 +257,7 @@ static bool node_admits(struct message_in *in)
   else if (type == WIRE_WELCOME)
     peer_drop(peer, -EPROTO, "sent a WELCOME, which is not for nodes");
   else if ((type == WIRE_MESSAGE || type == WIRE_ROOM) &&
-           peer->control->node.asked.messages_max == 0)
+           peer->control->node->asked.messages_max == 0)
     peer_drop(peer, -EPROTO, "sent a %s, which goes over this node's transport",
               wire_type_name(type));
   else

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node_dial.h"
 #include "peer.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"
@@ -27,32 +28,40 @@ static const struct connect_words node_words = {
     .in_use = "another server is running there? stop it, or choose another port",
     .not_ours = "choose an address of this host: one of those `ip address` shows"};
 
-static int node_prepare(struct control *control, const struct control_node_params *params,
-                        struct pst_error *error)
-{
-  struct node_control *node = &control->node;
-  int rc = terms_copy(params->terms, params->term_count, &node->terms);
-
-  if (rc == 0)
-    rc = terms_copy(params->params, params->param_count, &node->params);
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_FAILED, rc, "control: out of memory");
-  node->asked = *params;
-  node->last_id = UINT64_MAX; /* odd from here */
-  return params->listen ? listener_open(control, params->listen, params->insecure, error) : 0;
-}
-
 /* As whoever runs the program writes it. */
-static void node_name_insecure(struct control *control, const char *word)
+static void node_name_insecure(struct node_control *node, const char *word)
 {
-  struct node_control *node = &control->node;
-
   snprintf(node->insecure_text, sizeof node->insecure_text, "allow it with %s",
            word ? word : "`insecure`");
   node->words = node_words;
   node->words.insecure = node->insecure_text;
   node->words.is_set = word ? word : "insecure";
+}
+
+static int node_prepare(struct control *control, const struct control_node_params *params,
+                        struct pst_error *error)
+{
+  struct node_control *node = control->node = calloc(1, sizeof *node);
+  int rc = node ? terms_copy(params->terms, params->term_count, &node->terms) : -ENOMEM;
+
+  if (rc == 0)
+    rc = terms_copy(params->params, params->param_count, &node->params);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_FAILED, rc, "control: out of memory");
+  node_name_insecure(node, params->insecure_word);
   control->words = &node->words;
+  node->asked = *params;
+  node->last_id = UINT64_MAX; /* odd from here */
+  return params->listen ? listener_open(control, params->listen, params->insecure, error) : 0;
+}
+
+void node_control_free(struct node_control *node)
+{
+  if (!node)
+    return;
+  terms_free(&node->terms);
+  terms_free(&node->params);
+  free(node);
 }
 
 int control_node_open(const struct control_node_params *params, struct control **result,
@@ -71,7 +80,6 @@ int control_node_open(const struct control_node_params *params, struct control *
   int rc = control_new(&common, &node_protocol, &control, error);
   if (rc < 0)
     return rc;
-  node_name_insecure(control, params->insecure_word);
   return control_start(control, node_prepare(control, params, error), result, error);
 }
 
@@ -130,7 +138,7 @@ void node_tell_gone(struct control *control, uint64_t id, int code, const char *
   const struct control_node_message gone = {.type = WIRE_BYE, .id = id, .code = code, .text = text};
 
   assert(!control->quiet && control_is_own_thread(control));
-  control->node.asked.heard(control->node.asked.context, &gone);
+  control->node->asked.heard(control->node->asked.context, &gone);
 }
 
 /* The next address, of which the last one's outcome is the attempt's. Takes `join` over. */
@@ -168,8 +176,8 @@ static bool node_dial_later(struct control *control, struct node_join *join, int
   join->next--;
   join->again_ns = control->now_ns + AGAIN_PAUSE_NS;
   snprintf(join->why, sizeof join->why, "%s", why);
-  join->later = control->node.later;
-  control->node.later = join;
+  join->later = control->node->later;
+  control->node->later = join;
   return true;
 }
 
@@ -184,7 +192,7 @@ static struct node_join *node_dial_take(struct node_join **at)
 
 void node_dial_tick(struct control *control)
 {
-  for (struct node_join **at = &control->node.later; *at;) {
+  for (struct node_join **at = &control->node->later; *at;) {
     if (!control_is_due(control, (*at)->again_ns)) {
       at = &(*at)->later;
       continue;
@@ -197,7 +205,7 @@ void node_dial_tick(struct control *control)
 /* It is between two tries. */
 void node_dial_command(struct control *control, struct command *command)
 {
-  struct node_join **at = &control->node.later;
+  struct node_join **at = &control->node->later;
 
   while (*at && (*at)->id != command->say.id)
     at = &(*at)->later;
@@ -224,6 +232,6 @@ void node_dial_retry(struct peer *peer, int code, const char *why)
 
 void node_dial_close_all(struct control *control)
 {
-  while (control->node.later)
-    node_join_free(node_dial_take(&control->node.later));
+  while (control->node->later)
+    node_join_free(node_dial_take(&control->node->later));
 }

@@ -10,7 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "messages.h"
 #include "peer.h"
+#include "protocol.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
 

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-#include "internal.h"
+#include "loop.h"
 
 #define PEER_TEXT_MAX 192
 #define SIDE_QUEUE 16

@@ -8,7 +8,9 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "messages.h"
 #include "peer.h"
+#include "protocol.h"
 #include "util/log.h"
 
 #define IN_FIRST_BYTES 1024

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "internal.h"
+#include "loop.h"
 #include "util/log.h"
 
 #define COMPLAINTS_AT_ONCE 10

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "listener.h"
 #include "peer.h"
 #include "util/closer.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "peer.h"
+#include "protocol.h"
 #include "streams.h"
 #include "util/log.h"
 #include "util/nearest.h"

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "listener.h"
 #include "peer.h"
+#include "protocol.h"
 #include "streams.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"

@@ -3,7 +3,7 @@
 #ifndef PST_CONTROL_STREAMS_H
 #define PST_CONTROL_STREAMS_H
 
-#include "internal.h"
+#include "messages.h"
 
 /* WAITING ─▶ OFFERED (sender) ─▶ LIVE ─▶ FINISHED ─▶ COUNTED ─▶ OVER; from each but OVER to one of
  * the three FAILED. OFFERED goes back to WAITING when its peer is lost. */

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/internal.h"
+#include "control/messages.h"
 #include "require.h"
 #include "util/log.h"
 

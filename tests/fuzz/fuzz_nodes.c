@@ -16,7 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/internal.h"
+#include "control/messages.h"
+#include "control/nodes.h"
 #include "require.h"
 #include "util/log.h"
 

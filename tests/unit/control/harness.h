@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "control/internal.h"
+#include "control/messages.h"
 #include "control/peer.h"
 
 #define MS(n) ((uint64_t)(n)*1000000u)

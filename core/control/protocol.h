@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What peers talk about, streams or a node's regions, as a table; and what other threads say. */
+#ifndef PST_CONTROL_PROTOCOL_H
+#define PST_CONTROL_PROTOCOL_H
+
+#include "loop.h"
+#include "nodes.h"
+
+struct node_join;
+
+struct command {
+  struct mail mail;                /* its blob: an address, a packed region, or a message's bytes */
+  struct control_node_message say; /* of streams: type and code; text and blob are here */
+  struct stream *stream;
+  struct control_totals totals;
+  bool has_totals;
+  struct node_join *join;
+  char text[WIRE_TEXT_MAX + 1];
+};
+
+/* A message that has come. */
+struct message_in {
+  struct peer *peer;
+  struct stream *stream; /* which it names; NULL: none, or of nodes */
+  const struct wire_message *message;
+  const struct side_fds *fds; /* all of its descriptors, or none */
+};
+
+/* What peers talk about: streams (stream_proto.c), or a node's regions (node_proto.c). */
+struct control_protocol {
+  uint32_t connector, acceptor; /* enum wire_role */
+  const char *connector_name, *acceptor_name;
+  const char *what; /* its messages are for */
+  const char *idle; /* what one has not done that is dropped for idleness */
+  /* The connector's peer has said HELLO. */
+  void (*up)(struct peer *peer);
+  /* May it come now? Finds its stream. If not, its peer is dropped, or one of ours crossed it. */
+  bool (*admits)(struct message_in *in);
+  void (*got[WIRE_TYPES])(const struct message_in *in);
+  /* Is there anything that needs this peer? */
+  bool (*has)(const struct peer *peer, bool live_only);
+  /* What, for people; NULL: peers that go are no error of ours. */
+  void (*names)(const struct peer *peer, char *text, size_t size);
+  void (*fail_peer)(struct peer *peer, int code, const char *text);
+  /* A connector is lost before anything was live. */
+  void (*retry)(struct peer *peer, int code, const char *why);
+  void (*forget)(struct peer *peer); /* it is freed */
+  void (*command)(struct control *control, struct command *command);
+  void (*close_all)(struct control *control);
+  void (*tick)(struct control *control); /* acts on what is due: control_is_due() */
+};
+
+/* Of either protocol, without its thread. */
+int control_new(const struct control_params *params, const struct control_protocol *protocol,
+                struct control **control, struct pst_error *error);
+/* If rc, of what is peculiar to the protocol, is 0, begin the thread; or free it. */
+int control_start(struct control *control, int rc, struct control **result,
+                  struct pst_error *error);
+/* Hands over a copy of a command, with what it points to. Any thread. 0; -ENOMEM, -EMFILE,
+ * -E2BIG. */
+int commands_say(struct control *control, const struct command *what);
+
+#endif
