@@ -2,7 +2,7 @@
 /*
  * The CUDA driver API as this plugin uses it: declarations of our own, so that it
  * builds without CUDA's headers, and bound at run time, so that it loads without a
- * driver. tests/unit/memory/cuda_declarations.c holds them against cuda.h.
+ * driver. tests/unit/memory/cuda/declarations.c holds them against cuda.h.
  */
 #ifndef CUDA_DRIVER_H
 #define CUDA_DRIVER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How batches of copies become copies of the driver's; and GPUs by the names people have
  * for them. No driver is needed. */
-#include "../fake_page.h"
+#include "fake_page.h"
 #include "fixture.h"
 
 #include <stdlib.h>
