@@ -188,31 +188,24 @@ void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *wha
             endpoint->peer_pid, (unsigned long long)(endpoint->timeout_ns / 1000000u));
 }
 
-/* Without a look at what the peer has written. */
-static bool has_news(const struct pst_endpoint *endpoint)
-{
-  const enum lb_stage_name stage = endpoint->stage.name;
-  return endpoint->closing.mode || stage == LB_LOST ||
-         (stage < LB_LOST && lb_peer_is_dead(endpoint));
-}
-
 bool lb_endpoint_pending(struct pst_endpoint *endpoint)
 {
   const struct lb_rx *rx = endpoint->rx;
-  const enum lb_stage_name stage = endpoint->stage.name;
-  if (has_news(endpoint) || !pst_dones_is_empty(&endpoint->dones) || lb_copy_pending(endpoint))
+  struct lb_tx *tx = &endpoint->tx;
+  if (lb_has_changed(endpoint) || !pst_dones_is_empty(&endpoint->dones) ||
+      lb_copy_pending(endpoint))
     return true;
   if (!endpoint->peer)
     return false;
-  uint32_t state = atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire);
-  if ((stage != LB_GONE && (state & LB_STATE_CLOSED)) ||
-      (lb_is_connecting(endpoint) && (state & LB_STATE_ATTACHED)))
+  if (lb_is_connecting(endpoint))
+    return lb_peer_is_dead(endpoint) || lb_link_is(endpoint->peer, LB_STATE_ATTACHED) ||
+           lb_link_is(endpoint->peer, LB_STATE_CLOSED);
+  if (endpoint->stage.name == LB_GONE)
+    return tx->tail != tx->head && lb_link_is(endpoint->peer, LB_STATE_VOID);
+  if (rx && !lb_rx_drained(rx))
     return true;
-  if (rx && stage == LB_CONNECTED && !lb_rx_drained(rx))
-    return true;
-  struct lb_tx *tx = &endpoint->tx;
-  if (!tx->stack || stage == LB_GONE)
-    return tx->tail != tx->head && (state & LB_STATE_VOID);
+  if (!tx->stack)
+    return false;
   bool back =
       (tx->blocked && tx->credits) ||
       atomic_load_explicit(&endpoint->peer->port->free_head, memory_order_acquire) != tx->free_tail;

@@ -116,6 +116,14 @@ static inline bool lb_peer_is_dead(const struct pst_endpoint *endpoint)
 {
   return endpoint->peer && !endpoint->peer->in_process && endpoint->peer_fd < 0;
 }
+/* Has lb_endpoint_progress() something to do? Of one that is connected or was; what is to be handed
+ * over comes first. */
+static inline bool lb_has_changed(const struct pst_endpoint *endpoint)
+{
+  const enum lb_stage_name stage = endpoint->stage.name;
+  return endpoint->closing.mode || stage == LB_ORPHANED || stage == LB_LOST ||
+         (stage == LB_CONNECTED && lb_link_is(endpoint->peer, LB_STATE_CLOSED));
+}
 /* The peer broke the rules, or is gone; logged here when status is -EPROTO. */
 void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *what);
 /* The slow part of poll: states, closing, events. Returns completions written. */

@@ -52,7 +52,7 @@ static int rx_fill(struct lb_rx *rx, bool shared, bool reference)
   uint32_t first = (uint32_t)((uint64_t)rx->part * params->slots / params->endpoints);
   uint32_t end = (uint32_t)(((uint64_t)rx->part + 1) * params->slots / params->endpoints);
   uint32_t slots = end - first;
-  rx->payload_offset = params->base + first * params->stride + params->headroom;
+  rx->payload_offset = pst_slot_offset(params, first);
   rx->states = calloc(slots, 1);
   if (reference)
     rx->buffer_of = malloc(slots * sizeof(*rx->buffer_of));

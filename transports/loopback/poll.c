@@ -46,14 +46,14 @@ static inline bool take_desc(const struct taking *taking, uint64_t at, struct lb
   return true;
 }
 
-static inline void give_message(uint64_t index, uint64_t endpoint, const struct lb_desc *desc,
+static inline void give_message(uint32_t index, uint64_t endpoint, const struct lb_desc *desc,
                                 uint64_t offset, uint32_t buffer, struct pst_completion *out)
 {
   *out = (struct pst_completion){
       .kind = PST_COMPLETION_MESSAGE,
       .flags = PST_HAS_SEQUENCE | PST_HAS_META,
       .endpoint = endpoint,
-      .u.message = {.token = index << 32 | desc->slot,
+      .u.message = {.token = pst_token(index, desc->slot),
                     .offset = offset,
                     .length = desc->length,
                     .buffer = buffer,
@@ -68,7 +68,8 @@ static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion
   const struct lb_link *own = rx->own;
   uint64_t tail = rx->tail, bytes = 0;
   const uint64_t offset0 = rx->payload_offset, stride = own->stride;
-  const uint64_t index = rx->index, cookie = endpoint->cookie;
+  const uint64_t cookie = endpoint->cookie;
+  const uint32_t index = rx->index;
   const struct taking taking = taking_of(rx);
   uint64_t available = atomic_load_explicit(&own->port->desc_head, memory_order_acquire) - tail;
   if (available == 0)
@@ -188,8 +189,8 @@ take_run(struct lb_rx *rx, const struct lender *lender, const struct lb_desc *de
   struct lb_mr *const *const lent = own->lent;
   const struct lb_mr *const mr = lender->mr;
   const struct lb_desc *const first = desc, *const end = desc + n, *const seen = desc + visible;
-  const uint64_t payload_max = own->payload_max, index = (uint64_t)rx->index << 32;
-  const uint32_t slots = own->slots, number = lender->number;
+  const uint64_t payload_max = own->payload_max;
+  const uint32_t slots = own->slots, number = lender->number, index = rx->index;
   const uint16_t at = (uint16_t)lender->at;
   uint8_t *const states = rx->states;
   uint16_t *const buffer_of = rx->buffer_of;
@@ -205,7 +206,7 @@ take_run(struct lb_rx *rx, const struct lender *lender, const struct lb_desc *de
     buffer_of[slot] = at;
     bytes += length;
     memcpy(out, head, offsetof(struct pst_completion, u));
-    out->u.message.token = index | slot;
+    out->u.message.token = pst_token(index, slot);
     out->u.message.offset = desc->offset;
     out->u.message.length = length;
     out->u.message.buffer = number;
@@ -279,24 +280,14 @@ static inline bool is_quiet(const struct pst_endpoint *endpoint)
 {
   const struct lb_tx *tx = &endpoint->tx;
   const struct lb_rx *rx = endpoint->rx;
-  const bool is_gone = endpoint->stage.name == LB_GONE;
+  const enum lb_stage_name stage = endpoint->stage.name;
   uint64_t news = (tx->head ^ tx->tail) | (endpoint->pending_head ^ endpoint->pending_tail);
-  if ((endpoint->stage.name != LB_CONNECTED && !is_gone) || endpoint->closing.mode || tx->blocked ||
-      news)
+  if ((stage != LB_CONNECTED && stage != LB_GONE) || tx->blocked || news)
     return false;
   if (rx && (rx->buffer_of ||
              atomic_load_explicit(&rx->own->port->desc_head, memory_order_acquire) != rx->tail))
     return false;
-  return is_gone || !lb_link_is(endpoint->peer, LB_STATE_CLOSED);
-}
-
-/* Stages in which lb_endpoint_progress() has something to do, but for what poll_endpoint() does
- * before. */
-static inline bool has_changed(const struct pst_endpoint *endpoint)
-{
-  const enum lb_stage_name stage = endpoint->stage.name;
-  return endpoint->closing.mode || stage == LB_ORPHANED || stage == LB_LOST ||
-         (stage == LB_CONNECTED && lb_link_is(endpoint->peer, LB_STATE_CLOSED));
+  return !lb_has_changed(endpoint);
 }
 
 /* May the messages that lie in its ring be handed over? */
@@ -310,8 +301,7 @@ static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *end
                                                         struct pst_completion *out, uint32_t max)
 {
   uint32_t n = 0;
-  const bool was_connected = lb_was_connected(endpoint);
-  if (__builtin_expect(!was_connected || endpoint->stage.name == LB_RECONNECTING, 0))
+  if (__builtin_expect(!lb_was_connected(endpoint) || lb_is_connecting(endpoint), 0))
     n += lb_endpoint_progress(endpoint, out, max);
   if (endpoint->stage.name == LB_FREED || !lb_was_connected(endpoint))
     return n;
@@ -328,7 +318,7 @@ static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *end
   if (takes(endpoint))
     n += endpoint->rx->buffer_of ? take_references(endpoint, out + n, max - n)
                                  : take_copies(endpoint, out + n, max - n);
-  if (__builtin_expect(has_changed(endpoint), 0) && n < max)
+  if (__builtin_expect(lb_has_changed(endpoint), 0) && n < max)
     n += lb_endpoint_progress(endpoint, out + n, max - n);
   return n;
 }

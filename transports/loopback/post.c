@@ -374,9 +374,7 @@ static __attribute__((noinline)) void end_by_dones(struct pst_endpoint *endpoint
 static inline uint32_t complete(struct pst_endpoint *endpoint, const struct pst_request *requests,
                                 uint32_t n, uint32_t *wait)
 {
-  const uint32_t room = endpoint->dones.requests - endpoint->dones.outstanding;
-  if (n > room)
-    n = room;
+  n = pst_dones_room(&endpoint->dones, n);
   if (n == 0 || endpoint->copiers || !pst_dones_is_empty(&endpoint->dones) || enter(endpoint) != 0)
     return 0;
   const uint32_t taken = lb_run_execute(endpoint, requests, n);

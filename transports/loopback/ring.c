@@ -154,8 +154,8 @@ static void count_back(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
     return;
   }
   for (uint32_t i = 0, run; i < n; i += run) {
-    const uint16_t at = rx->buffer_of[(uint32_t)tokens[i]];
-    for (run = 1; i + run < n && rx->buffer_of[(uint32_t)tokens[i + run]] == at; run++)
+    const uint16_t at = rx->buffer_of[pst_token_slot(tokens[i])];
+    for (run = 1; i + run < n && rx->buffer_of[pst_token_slot(tokens[i + run])] == at; run++)
       ;
     uint32_t *const out = at == LB_NO_BUFFER ? &rx->in_slots : &rx->buffers[at].out;
     assert(*out >= run);
@@ -166,15 +166,15 @@ static void count_back(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
 /* Up to n tokens of one rx. Returns how many were its own. */
 static uint32_t release_some(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
 {
-  const uint64_t mask = rx->own->mask, index = rx->index;
-  const uint32_t slots = rx->own->slots;
+  const uint64_t mask = rx->own->mask;
+  const uint32_t slots = rx->own->slots, index = rx->index;
   uint32_t *free_slots = rx->own->free_slots;
   uint8_t *states = rx->states;
   uint64_t head = rx->free_head;
   uint32_t i;
   for (i = 0; i < n; i++) {
-    uint32_t slot = (uint32_t)tokens[i];
-    if (__builtin_expect(tokens[i] >> 32 != index, 0))
+    uint32_t slot = pst_token_slot(tokens[i]);
+    if (__builtin_expect(pst_token_number(tokens[i]) != index, 0))
       break;
     if (__builtin_expect(slot >= slots || states[slot] != LB_SLOT_HELD, 0))
       break;

@@ -159,6 +159,15 @@ int poll_all(void)
   return polled_count;
 }
 
+int messages(void)
+{
+  int all = poll_all(), n = 0;
+  for (int i = 0; i < all; i++)
+    if (polled[i].kind == PST_COMPLETION_MESSAGE)
+      polled[n++] = polled[i];
+  return n;
+}
+
 struct pst_request send_of(uint64_t sequence, uint64_t length)
 {
   return (struct pst_request){.opcode = PST_OP_SEND,

@@ -56,6 +56,8 @@ int open_remote(const struct lb_remote_blob *bytes, struct pst_remote **remote);
 /* The initiator's handle of a registration. */
 struct pst_remote *reach(struct pst_mr *mr);
 int poll_all(void);
+/* Messages of one poll, moved to the front; what else came is lost. Returns how many. */
+int messages(void);
 struct pst_request send_of(uint64_t sequence, uint64_t length);
 /* The next n of 40 bytes that are their number. */
 int post(uint32_t n);
