@@ -16,6 +16,7 @@
 #include "notice.h"
 #include "settings.h"
 #include "signals.h"
+#include "util/host_port.h"
 
 #define NESTING_MAX 8
 #define CLIENTS_MAX 64
@@ -30,46 +31,26 @@
 
 /* ---- Addresses ----------------------------------------------------------------- */
 
-/* Splits in place. */
-static int split(char *text, char **host, char **port)
-{
-  char *colon = strrchr(text, ':');
-
-  *host = text;
-  *port = NULL;
-  if (text[0] == '[') {
-    char *bracket = strchr(text, ']');
-    if (bracket == NULL || (bracket[1] != '\0' && bracket[1] != ':'))
-      return -EINVAL;
-    *bracket = '\0';
-    *host = text + 1;
-    if (bracket[1] == ':')
-      *port = bracket + 2;
-  } else if (colon != NULL && strchr(text, ':') == colon) {
-    *colon = '\0';
-    *port = colon + 1;
-  }
-  return (*host)[0] == '\0' || (*port != NULL && (*port)[0] == '\0') ? -EINVAL : 0;
-}
-
 /* With a port, as nodes have it. */
 static int whole_address(const char *where, uint16_t port, char *address, size_t size,
                          struct pst_error *error)
 {
-  char text[256], number[8], *host = text, *service = NULL, *end = NULL;
-  bool is_right = strlen(where) < sizeof text;
+  struct pst_host_port parts;
+  char *end = NULL;
 
-  snprintf(number, sizeof number, "%u", port);
-  snprintf(text, sizeof text, "%s", where);
-  if (is_right && (split(text, &host, &service) < 0 ||
-                   (service != NULL && (strtoul(service, &end, 10) > UINT16_MAX || *end != '\0'))))
-    is_right = false;
-  if (!is_right)
+  if (strlen(where) > size - 16 || !pst_host_port_split(where, &parts) || parts.host_length == 0 ||
+      (parts.port != NULL &&
+       (parts.port[0] == '\0' || strtoul(parts.port, &end, 10) > UINT16_MAX || *end != '\0')))
     return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
                        "bench: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT",
                        where);
-  snprintf(address, size, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host,
-           service != NULL ? service : number);
+  const bool is_v6 = memchr(parts.host, ':', parts.host_length) != NULL;
+  int used =
+      snprintf(address, size, is_v6 ? "[%.*s]:" : "%.*s:", (int)parts.host_length, parts.host);
+  if (parts.port != NULL)
+    snprintf(address + used, size - (size_t)used, "%s", parts.port);
+  else
+    snprintf(address + used, size - (size_t)used, "%u", port);
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "util/host_port.h"
 
 #define HOST_MAX 254
 #define COUNTERS_EVERY_NS UINT64_C(500000000) /* where no heartbeat sets the pace */
@@ -11,30 +12,25 @@
 /* "host:port" or "[v6]:port" into its parts. NULL, or what is wrong. */
 static const char *split_address(const char *text, char host[HOST_MAX + 1], bool listens)
 {
-  const char *colon = strrchr(text, ':');
-  const char *begin = text, *end = colon;
+  struct pst_host_port parts;
   unsigned long port = 0;
-  if (!colon)
-    return "has no port; write host:port, as in 127.0.0.1:18515";
-  if (*text == '[') {
-    begin++;
-    if (colon[-1] != ']')
-      return "does not close its bracket; write [address]:port, as in [::1]:18515";
-    end = colon - 1;
-  } else if (memchr(text, ':', (size_t)(colon - text))) {
+  if (!pst_host_port_split(text, &parts))
+    return "does not close its bracket; write [address]:port, as in [::1]:18515";
+  if (parts.is_ambiguous)
     return "is an IPv6 address without brackets; write [address]:port, as in [::1]:18515";
-  }
-  if (end <= begin || (size_t)(end - begin) > HOST_MAX)
+  if (!parts.port)
+    return "has no port; write host:port, as in 127.0.0.1:18515";
+  if (parts.host_length == 0 || parts.host_length > HOST_MAX)
     return "has no host; write host:port, as in 127.0.0.1:18515";
-  size_t digits = strspn(colon + 1, "0123456789");
-  if (digits == 0 || digits > 5 || colon[1 + digits] != '\0')
+  size_t digits = strspn(parts.port, "0123456789");
+  if (digits == 0 || digits > 5 || parts.port[digits] != '\0')
     return "has no port number behind its colon; write host:port, as in 127.0.0.1:18515";
-  for (const char *c = colon + 1; *c; c++)
+  for (const char *c = parts.port; *c; c++)
     port = port * 10 + (unsigned long)(*c - '0');
   if (port > 65535 || (port == 0 && !listens))
     return "has a port out of range; it takes 1 to 65535";
-  memcpy(host, begin, (size_t)(end - begin));
-  host[end - begin] = '\0';
+  memcpy(host, parts.host, parts.host_length);
+  host[parts.host_length] = '\0';
   return NULL;
 }
 

@@ -11,33 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/host_port.h"
+
 #define HOST_MAX 255
 #define BACKLOG 256
 
-/* Splits at the last colon; an IPv6 address stands in brackets. */
 static int split(const char *host_port, char host[HOST_MAX + 1], char port[8])
 {
-  const char *colon = strrchr(host_port, ':');
-  const char *begin = host_port;
-  const char *end = colon;
+  struct pst_host_port parts;
   char *rest;
 
-  if (!colon || strlen(colon + 1) < 1 || strlen(colon + 1) > 5)
+  if (!pst_host_port_split(host_port, &parts) || !parts.port || parts.host_length > HOST_MAX ||
+      strlen(parts.port) > 5)
     return -EINVAL;
-  if (*begin == '[') {
-    begin++;
-    end--;
-    if (end < begin || *end != ']')
-      return -EINVAL;
-  }
-  if (end - begin > HOST_MAX)
-    return -EINVAL;
-  memcpy(host, begin, (size_t)(end - begin));
-  host[end - begin] = '\0';
-  if (begin == host_port && strchr(host, ':'))
-    return -EINVAL;
-  unsigned long value = strtoul(colon + 1, &rest, 10);
-  if (*rest != '\0' || colon[1] < '0' || colon[1] > '9' || value > 65535)
+  memcpy(host, parts.host, parts.host_length);
+  host[parts.host_length] = '\0';
+  unsigned long value = strtoul(parts.port, &rest, 10);
+  if (*rest != '\0' || parts.port[0] < '0' || parts.port[0] > '9' || value > 65535)
     return -EINVAL;
   snprintf(port, 8, "%lu", value);
   return 0;
