@@ -85,6 +85,21 @@ static const struct pst_option sink_keys[] = {
      .help = "Replace a file that stands under that name. Otherwise that is an error."},
 };
 
+/* ---- Ends of a run --------------------------------------------------------------- */
+
+static const struct pst_option sender_keys[] = {
+    {.name = "count",
+     .type = PST_OPTION_UINT,
+     .default_value = "0",
+     .help = "Messages to send. 0: until the source ends or the run is stopped."},
+};
+static const struct pst_option foreign_keys[] = {
+    {.name = "count",
+     .type = PST_OPTION_UINT,
+     .default_value = "0",
+     .help = "`control: none`: end after so many messages. 0: no bound."},
+};
+
 /* ---- Expectations ---------------------------------------------------------------- */
 
 static const char *const expect_paths[] = {"direct", "mapped", "staged", NULL};
@@ -126,6 +141,14 @@ static const struct pst_option expect_keys[] = {
 };
 
 static const struct pst_config_map maps[] = {
+    {.place = PST_CONFIG_SENDER,
+     .keys = sender_keys,
+     .key_count = COUNT(sender_keys),
+     .is_shared = 1},
+    {.place = PST_CONFIG_RECEIVER,
+     .keys = foreign_keys,
+     .key_count = COUNT(foreign_keys),
+     .only_foreign = 1},
     {.name = "source",
      .place = PST_CONFIG_SENDER,
      .summary = "Where the messages come from.",

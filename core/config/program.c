@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mappings of a stream that are the program's: what it has registered of them, and its checks. */
-#include <assert.h>
+/* Mappings and keys of a stream that are the program's: what it has registered, and its checks. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,12 +37,29 @@ static const struct schema_map *program_parent(uint32_t place)
   return place >= PST_CONFIG_STREAM && place <= PST_CONFIG_RECEIVER ? parents[place - 1] : NULL;
 }
 
+/* Keys that stand beside the library's. */
+static bool program_bare_fit(const struct schema_map *parent, const struct pst_config_map *map)
+{
+  if (!map->keys || map->help || map->summary || map->shorthand || map->foreign_default ||
+      (map->is_shared && map->place != PST_CONFIG_SENDER) ||
+      (map->only_foreign && map->place != PST_CONFIG_RECEIVER))
+    return false;
+  for (uint32_t i = 0; i < map->key_count; i++)
+    if (map->keys[i].scope || schema_find(parent, map->keys[i].name))
+      return false;
+  return true;
+}
+
+static bool program_named_fit(const struct schema_map *parent, const struct pst_config_map *map)
+{
+  return map->help && map->summary && !map->only_foreign && !schema_find(parent, map->name);
+}
+
 static int program_refuse(const struct pst_config_map *map)
 {
   const struct schema_map *parent = program_parent(map->place);
 
-  if (!map->name || !map->help || !map->summary || !parent || map->reserved ||
-      schema_find(parent, map->name))
+  if (!parent || !(map->name ? program_named_fit(parent, map) : program_bare_fit(parent, map)))
     return -EINVAL;
   if (!map->keys)
     return map->key_count || map->shorthand ? -EINVAL : 0;
@@ -57,23 +73,42 @@ static int program_refuse(const struct pst_config_map *map)
   return 0;
 }
 
-static void program_add(struct program_map *to, const struct pst_config_map *map)
+/* Behind those that are there. */
+static int program_append(uint32_t place, const struct schema_key *key)
 {
-  struct schema_key *keys = schema_program_keys[map->place - 1], *key = keys;
+  struct schema_key *keys = schema_program_keys[place - 1], *end = keys;
 
+  while (end->rule.name)
+    end++;
+  if (end + 1 >= keys + SCHEMA_KEYS_MAX)
+    return -ENOSPC;
+  *end = *key;
+  return 0;
+}
+
+static int program_add(struct program_map *to, const struct pst_config_map *map)
+{
+  const uint32_t bit = map->is_shared ? SCHEMA_SENDER_OWN : map->only_foreign ? SCHEMA_FOREIGN : 0;
+  int rc = 0;
+
+  for (uint32_t i = 0; !map->name && i < map->key_count && rc == 0; i++) {
+    struct schema_key key = {.rule = map->keys[i], .program = map};
+    key.rule.scope = bit;
+    rc = program_append(map->place, &key);
+  }
+  if (!map->name)
+    return rc;
   snprintf(to->path, sizeof(to->path), "%s.%.31s", program_parent(map->place)->path, map->name);
   for (uint32_t i = 0; i < map->key_count; i++)
     to->keys[i] = (struct schema_key){.rule = map->keys[i]};
   to->map = (struct schema_map){to->path, map->help, map->shorthand, to->keys};
-  while (key->rule.name)
-    key++;
-  assert(key + 1 < keys + SCHEMA_KEYS_MAX);
-  *key = (struct schema_key){
+  const struct schema_key key = {
       .rule = {.name = map->name,
                .help = map->summary,
                .type = map->keys ? (uint32_t)SCHEMA_MAP : (uint32_t)SCHEMA_OTHERS_MAP},
       .map = map->keys ? &to->map : NULL,
       .program = map};
+  return program_append(map->place, &key);
 }
 
 PST_EXPORT int pst_config_program(const struct pst_config_program *program)
@@ -87,11 +122,12 @@ PST_EXPORT int pst_config_program(const struct pst_config_program *program)
     return -ENOSPC;
   for (uint32_t i = 0; i < in.map_count; i++) {
     int rc = program_refuse(&in.maps[i]);
+    if (rc == 0)
+      rc = program_add(&program_maps[i], &in.maps[i]);
     if (rc < 0) {
       program_clear();
       return rc;
     }
-    program_add(&program_maps[i], &in.maps[i]);
   }
   program_check = in.check;
   return 0;
@@ -151,7 +187,7 @@ void check_program(struct check *check, const struct schema_map *parent, const s
 
   for (const struct schema_key *key = parent->keys; key->rule.name; key++) {
     struct node *node = node_find(map, key->rule.name);
-    if (!key->program || key->rule.type == SCHEMA_OTHERS_MAP)
+    if (!key->program || key->rule.type != SCHEMA_MAP)
       continue;
     if (!shares || !key->program->is_shared)
       program_check_map(check, key, node, place, effective);

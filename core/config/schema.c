@@ -134,11 +134,9 @@ const struct schema_map schema_memory =
 static struct schema_key sender_keys[SCHEMA_KEYS_MAX] = {
     {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
          "Fan-out: name of another stream of this file whose messages are sent here too, out of "
-         "the same slots. `source`, `count`, `rate`, `burst` and `ring` are then that stream's. "
+         "the same slots. What paces it, its `ring`, and what makes messages are then that stream's. "
          "Transport plugin, `message`, ring and memory must be the same."),
      AT(struct config_sender, share)},
-    {KEY_FOR(SCHEMA_SENDER_OWN, 0, "count", PST_OPTION_UINT, "0", 0, 0,
-             "Messages to send. 0: until the source ends or the run is stopped.")},
     {KEY_FOR(
          SCHEMA_SENDER_OWN, 0, "rate", PST_OPTION_RATE, "0", 0, 0,
          "Bits of payload per second, as in `1 Gbps`, held as a mean. 0: as fast as the receiver "
@@ -221,8 +219,6 @@ static struct schema_key receiver_keys[SCHEMA_KEYS_MAX] = {
          "Measure the times between arrivals; the result has their percentiles. The "
          "transport has to stamp messages."),
      AT(struct config_receiver, intervals)},
-    {KEY_FOR(SCHEMA_FOREIGN, 0, "count", PST_OPTION_UINT, "0", 0, 0,
-             "`control: none`: end after so many messages. 0: no bound.")},
     {KEY_FOR(
          SCHEMA_FOREIGN, 0, "silence", PST_OPTION_DURATION, "2 s", 0, 24 * NS_H,
          "`control: none`: the stream has ended when, after the first message, or after several "

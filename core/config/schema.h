@@ -35,7 +35,7 @@ struct schema_key {
   const struct schema_map *map;
   bool is_stored; /* in a struct, as check_keys() has it for the type */
   size_t offset;
-  const struct pst_config_map *program; /* of a mapping of the program's: its own words */
+  const struct pst_config_map *program; /* the program's: its own words */
   /* In place of rule.default_value, where it depends on keys before this one, which
    * `base` has; and in words. */
   uint64_t (*default_of)(const void *base);

@@ -61,7 +61,7 @@ SIZE(pst_origins, 40, insecure, 32);
 SIZE(pst_stream_params, 112, origins, 104);
 SIZE(pst_config_params, 32, insecure, 28);
 SIZE(pst_plugin_info, 136, description, 128);
-SIZE(pst_config_map, 64, reserved, 60);
+SIZE(pst_config_map, 64, only_foreign, 60);
 SIZE(pst_config_stream, 48, report, 40);
 SIZE(pst_config_program, 24, check, 16);
 

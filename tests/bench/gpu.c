@@ -148,11 +148,14 @@ static void end(struct bench *b, bool together)
 /* The file is the program's, too: what it does with the messages is passed over here. */
 static const struct pst_config_map others[] = {
     {.name = "source", .place = PST_CONFIG_SENDER, .summary = "penstock's", .help = "penstock's"},
+    {.name = "count", .place = PST_CONFIG_SENDER, .summary = "penstock's", .help = "penstock's"},
     {.name = "sink", .place = PST_CONFIG_RECEIVER, .summary = "penstock's", .help = "penstock's"},
+    {.name = "count", .place = PST_CONFIG_RECEIVER, .summary = "penstock's", .help = "penstock's"},
     {.name = "expect", .place = PST_CONFIG_STREAM, .summary = "penstock's", .help = "penstock's"},
 };
-static const struct pst_config_program program = {
-    .struct_size = sizeof(program), .map_count = 3, .maps = others};
+static const struct pst_config_program program = {.struct_size = sizeof(program),
+                                                  .map_count = sizeof(others) / sizeof(others[0]),
+                                                  .maps = others};
 
 static int open_session(struct bench *b, char **argv, int argc)
 {

@@ -120,11 +120,13 @@ enum pst_config_type {
   PST_CONFIG_SHARE = 101,  /* a share from 0 to 1, as 0.001 or 0.1% */
 };
 
-/* A mapping that is the program's: the library checks what stands there, and does nothing with it.
- * The program reads the values by pst_config_get() and its like. An array element: its size is
- * frozen. */
+/* A mapping that is the program's, or keys of the program's beside the library's own: the library
+ * checks what stands there, and does nothing with it. The program reads the values by
+ * pst_config_get() and its like. An array element: its size is frozen. */
 struct pst_config_map {
-  const char *name; /* the key: "source" */
+  /* The key: "source". NULL: `keys` stand in the place itself; help, summary, shorthand and
+   * foreign_default are NULL then, and the keys have no `scope`. */
+  const char *name;
   const char *help; /* whole sentences, for the reference */
   /* One line, for the row of the key itself. */
   const char *summary;
@@ -139,7 +141,7 @@ struct pst_config_map {
   /* The value of `shorthand` that is the default with `control: none`; NULL: the key's own. */
   const char *foreign_default;
   uint32_t is_shared; /* 1: beside the end's `share` it may not stand, as the other stream has it */
-  uint32_t reserved;
+  uint32_t only_foreign; /* 1, without a name and under `receiver`: only with `control: none` */
 };
 PST_STATIC_ASSERT(sizeof(struct pst_config_map) == 64, "frozen");
 
@@ -173,7 +175,7 @@ struct pst_config_program {
  * `source`, a `sink` and an `expect`, which the program `penstock` has, are unknown keys then.
  * *program and what it points to stay. NULL: none again. 0; -EINVAL: a name of the library's, a
  * place or a shorthand key that there is not, a LIST, more than 32 keys; -ENOSPC: more than 8
- * mappings. After a failure there are none. */
+ * mappings, or more keys without a mapping than a place takes. After a failure there are none. */
 PST_EXPORT int pst_config_program(const struct pst_config_program *program);
 
 /* ---- Plugins ------------------------------------------------------------------ */

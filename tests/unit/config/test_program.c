@@ -23,26 +23,35 @@ static const struct pst_option wish_keys[] = {
     {.name = "at_least", .help = "A number.", .type = PST_CONFIG_NUMBER},
     {.name = "part", .help = "A share.", .type = PST_CONFIG_SHARE},
     {.name = "who", .help = "Needed.", .type = PST_OPTION_STRING, .flags = PST_OPTION_REQUIRED}};
+/* Beside the library's. */
+static const struct pst_option pace_keys[] = {
+    {.name = "shots", .help = "Many.", .type = PST_OPTION_UINT, .default_value = "7", .max = 99}};
+static const struct pst_option until_keys[] = {
+    {.name = "until", .help = "When.", .type = PST_OPTION_DURATION, .default_value = "3 s"},
+    {.name = "word", .help = "Said.", .type = PST_OPTION_STRING}};
 
-static const struct pst_config_map maps[] = {{.name = "feed",
-                                              .place = PST_CONFIG_SENDER,
-                                              .summary = "Whence.",
-                                              .help = "Whence it comes.",
-                                              .shorthand = "kind",
-                                              .keys = feed_keys,
-                                              .key_count = 3,
-                                              .foreign_default = "disk",
-                                              .is_shared = 1},
-                                             {.name = "wish",
-                                              .place = PST_CONFIG_STREAM,
-                                              .summary = "What.",
-                                              .help = "What is wanted.",
-                                              .keys = wish_keys,
-                                              .key_count = 3},
-                                             {.name = "sink",
-                                              .place = PST_CONFIG_RECEIVER,
-                                              .summary = "Another's.",
-                                              .help = "Another program's."}};
+static const struct pst_config_map maps[] = {
+    {.name = "feed",
+     .place = PST_CONFIG_SENDER,
+     .summary = "Whence.",
+     .help = "Whence it comes.",
+     .shorthand = "kind",
+     .keys = feed_keys,
+     .key_count = 3,
+     .foreign_default = "disk",
+     .is_shared = 1},
+    {.name = "wish",
+     .place = PST_CONFIG_STREAM,
+     .summary = "What.",
+     .help = "What is wanted.",
+     .keys = wish_keys,
+     .key_count = 3},
+    {.place = PST_CONFIG_SENDER, .keys = pace_keys, .key_count = 1, .is_shared = 1},
+    {.place = PST_CONFIG_RECEIVER, .keys = until_keys, .key_count = 2, .only_foreign = 1},
+    {.name = "sink",
+     .place = PST_CONFIG_RECEIVER,
+     .summary = "Another's.",
+     .help = "Another program's."}};
 
 static uint32_t streams_seen;
 
@@ -59,8 +68,10 @@ static void check(const struct pst_config_stream *stream)
     stream->report(stream, "sender.feed.room", "the disk of stream %u is full", stream->index);
 }
 
-static const struct pst_config_program program = {
-    .struct_size = sizeof(program), .map_count = 3, .maps = maps, .check = check};
+static const struct pst_config_program program = {.struct_size = sizeof(program),
+                                                  .map_count = sizeof(maps) / sizeof(maps[0]),
+                                                  .maps = maps,
+                                                  .check = check};
 
 static int use_program(void **state)
 {
@@ -165,6 +176,32 @@ static void without_a_program_there_is_nothing_of_it(void **state)
   assert_non_null(strstr(refusal(HEAD "  expect: {path: direct}\n"), "unknown key \"expect\""));
 }
 
+static void bare_keys_stand_beside_the_librarys(void **state)
+{
+  struct pst_config *config = load(HEAD "  wish: {who: me}\n  sender: {shots: 12, ring: 8}\n");
+
+  (void)state;
+  assert_int_equal(pst_config_get_uint(config, "streams.a.sender.shots"), 12);
+  assert_null(pst_config_origin(config, "streams.a.receiver.until"));
+  pst_config_close(config);
+  config = load(
+      "penstock: 1\ncontrol: none\nstreams:\n- name: a\n  wish: {who: me}\n  receiver: {word: go}\n");
+  assert_int_equal(pst_config_get_uint(config, "streams.a.sender.shots"), 7);
+  assert_int_equal(pst_config_get_uint(config, "streams.a.receiver.until"), 3000000000);
+  assert_string_equal(pst_config_get(config, "streams.a.receiver.word"), "go");
+  pst_config_close(config);
+  assert_non_null(strstr(refusal(HEAD "  sender: {shots: 100}\n"),
+                         "shots: 100 is out of range; it takes 0 to 99"));
+  assert_non_null(strstr(refusal(HEAD "  receiver: {until: 1 s}\n"),
+                         "\"until\" is for \"control: none\"; with a control channel the sender "
+                         "ends the stream; remove it"));
+  assert_non_null(strstr(refusal(HEAD "- name: b\n  sender: {share: a, shots: 3}\n"),
+                         "\"shots\" has no effect beside \"share\", which takes it from the other "
+                         "stream; remove it"));
+  assert_non_null(
+      strstr(refusal(HEAD "  receiver: {shots: 1}\n"), "it belongs under streams[].sender"));
+}
+
 static void assert_unfit(struct pst_config_map map, int code)
 {
   const struct pst_config_program unfit = {
@@ -191,8 +228,28 @@ static void what_cannot_be_is_refused(void **state)
   map.shorthand = "lenz";
   assert_unfit(map, -EINVAL);
   map = maps[0];
-  map.reserved = 1;
+  map.only_foreign = 1; /* of bare keys alone */
   assert_unfit(map, -EINVAL);
+  map = maps[2];
+  map.place = PST_CONFIG_RECEIVER; /* whose `share` is another */
+  assert_unfit(map, -EINVAL);
+  map = maps[2];
+  map.help = "Words.";
+  assert_unfit(map, -EINVAL);
+  map = maps[2];
+  map.keys =
+      &(struct pst_option){.name = "ring", .help = "The library's.", .type = PST_OPTION_UINT};
+  assert_unfit(map, -EINVAL);
+  struct pst_option bare[24] = {{.name = NULL}};
+  char names[24][4];
+  for (int i = 0; i < 24; i++) {
+    snprintf(names[i], sizeof(names[i]), "k%d", i);
+    bare[i] = (struct pst_option){.name = names[i], .help = "A key.", .type = PST_OPTION_UINT};
+  }
+  map = maps[2];
+  map.keys = bare;
+  map.key_count = 24;
+  assert_unfit(map, -ENOSPC);
   map = maps[1];
   map.keys = &(struct pst_option){.name = "all", .help = "All.", .type = PST_OPTION_LIST};
   map.key_count = 1;
@@ -210,6 +267,7 @@ int main(void)
       cmocka_unit_test_setup(its_default_may_be_another_without_control, use_program),
       cmocka_unit_test_setup(another_programs_is_passed_over, use_program),
       cmocka_unit_test_setup(without_a_program_there_is_nothing_of_it, use_program),
+      cmocka_unit_test_setup(bare_keys_stand_beside_the_librarys, use_program),
       cmocka_unit_test_setup(what_cannot_be_is_refused, use_program),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
