@@ -5,7 +5,11 @@
 
 #include <penstock/page.h>
 
-#include "inside.h"
+#include "block.h"
+#include "context.h"
+#include "failure.h"
+#include "ops.h"
+#include "ranges.h"
 
 static int check_params(const struct pst_memory *memory, const struct pst_alloc_params *params,
                         uint32_t region_size)

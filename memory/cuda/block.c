@@ -9,7 +9,8 @@
 
 #include <penstock/page.h>
 
-#include "inside.h"
+#include "block.h"
+#include "failure.h"
 
 /* Pages that a NIC or another process can be given, with nobody else's bytes in them. */
 static uint64_t page_up(uint64_t value)

@@ -6,7 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "inside.h"
+#include "context.h"
+#include "device.h"
+#include "failure.h"
+#include "kernels.h"
+#include "queue.h"
 
 void cuda_enter(const struct pst_memory *memory)
 {

@@ -2,7 +2,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "inside.h"
+#include "context.h"
+#include "kernels.h"
+#include "ops.h"
+#include "plan.h"
+#include "queue.h"
+#include "ranges.h"
 
 /* Contiguous on both sides? */
 static bool append(struct pst_copy_row *row, const struct pst_copy_row *piece)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "inside.h"
+#include "context.h"
+#include "device.h"
+#include "failure.h"
+#include "ops.h"
 
 #include <errno.h>
 #include <stdio.h>

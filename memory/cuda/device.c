@@ -5,7 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "inside.h"
+#include "device.h"
+#include "state.h"
 
 bool cuda_wanted_is(const struct cuda_wanted *wanted, int index, const struct cuda_place *place)
 {

@@ -2,7 +2,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "inside.h"
+#include "context.h"
+#include "failure.h"
 
 struct cuda_text cuda_status_text(const struct cuda_driver *driver, cuda_status status)
 {

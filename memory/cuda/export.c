@@ -8,7 +8,10 @@
 
 #include <penstock/page.h>
 
-#include "inside.h"
+#include "block.h"
+#include "context.h"
+#include "failure.h"
+#include "ops.h"
 
 /* dma-buf is exported by whole pages of the host's. */
 static int export_dmabuf(struct pst_memory *memory, const struct cuda_block *block,

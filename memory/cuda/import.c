@@ -13,7 +13,12 @@
 
 #include <penstock/page.h>
 
-#include "inside.h"
+#include "block.h"
+#include "context.h"
+#include "device.h"
+#include "failure.h"
+#include "ops.h"
+#include "ranges.h"
 
 static int refuse_range(const struct pst_memory *memory, const struct pst_export *from,
                         uint64_t base_length)

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "inside.h"
+#include "block.h"
 
 #define SONAME "libnvidia-ml.so.1"
 

@@ -3,7 +3,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "inside.h"
+#include "context.h"
+#include "kernels.h"
+#include "ops.h"
+#include "queue.h"
+#include "ranges.h"
 
 /* From here on a message gets a block rather than a warp. */
 #define WIDE_BYTES (UINT64_C(8) << 10)

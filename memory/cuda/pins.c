@@ -10,7 +10,10 @@
 
 #include <penstock/page.h>
 
-#include "inside.h"
+#include "context.h"
+#include "failure.h"
+#include "ops.h"
+#include "ranges.h"
 
 struct pin {
   struct pin *next;

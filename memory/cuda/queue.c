@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inside.h"
+#include "context.h"
+#include "failure.h"
+#include "kernels.h"
+#include "ops.h"
+#include "queue.h"
 
 #define DESCRIPTORS_MAX (UINT64_C(512) << 10) /* 16 MiB of pinned memory */
 

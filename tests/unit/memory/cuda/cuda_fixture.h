@@ -6,7 +6,9 @@
 
 #include "fixture.h"
 
-#include <inside.h>
+#include <context.h>
+#include <queue.h>
+#include <ranges.h>
 
 #define LENGTH (UINT64_C(1) << 20)
 

@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
-#include <inside.h>
+#include <block.h>
+#include <device.h>
+#include <plan.h>
 
 #define PITCH_MAX (UINT64_C(1) << 31)
 

@@ -3,6 +3,8 @@
  * be pinned, and 16 MiB of device memory. */
 #include "cuda_fixture.h"
 
+#include <failure.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <inside.h>
+#include <state.h>
 
 static int library_open(const struct pst_host *self, const char *soname, void **handle)
 {

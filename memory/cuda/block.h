@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks: what the regions are of. */
+#ifndef CUDA_BLOCK_H
+#define CUDA_BLOCK_H
+
+#include "state.h"
+
+enum cuda_block_kind {
+  CUDA_BLOCK_MALLOC, /* cuMemAlloc */
+  CUDA_BLOCK_VMM,
+  CUDA_BLOCK_HOST,  /* cuMemHostAlloc */
+  CUDA_BLOCK_MEMFD, /* mapped and registered */
+  CUDA_BLOCK_IPC,   /* opened from another process */
+  CUDA_BLOCK_ALIAS, /* another memory's of this process */
+  CUDA_BLOCK_FILE,  /* another's descriptor, mapped and registered */
+};
+
+/* What a region's `handle` is. */
+struct cuda_block {
+  enum cuda_block_kind kind;
+  uint64_t base, base_length; /* of the whole allocation */
+  uint64_t address, length;   /* of the region in it */
+  cuda_handle handle;         /* VMM; FILE: the first page registered */
+  int fd;                     /* MEMFD; else -1 */
+  uint32_t exports;
+  const char *words;
+  char device[48];               /* where it is; "": on the memory's own, or the host's */
+  struct cuda_ipc ipc;           /* MALLOC, where it can be exported so */
+  cuda_context context;          /* of `ipc`, for others of this process */
+  uint64_t ipc_base, ipc_length; /* of what `ipc` names, once exported */
+  struct cuda_block *next;
+  bool listed; /* among those that this process has exported */
+};
+
+/* Memory itself. All log their errors. */
+int cuda_block_malloc(struct pst_memory *memory, const struct pst_alloc_params *params,
+                      struct cuda_block *block);
+int cuda_block_vmm(struct pst_memory *memory, const struct pst_alloc_params *params,
+                   struct cuda_block *block);
+int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *params,
+                    struct cuda_block *block);
+int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *params,
+                     struct cuda_block *block);
+/* Map physical memory at addresses of its own, for this memory's device. */
+cuda_status cuda_block_map(struct pst_memory *memory, uint64_t alignment, struct cuda_block *made);
+void cuda_block_release(struct pst_memory *memory, struct cuda_block *block);
+
+void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
+                      struct pst_region *region);
+
+/* The block that this process has exported by that handle, or NULL. It lives as long as its
+ * exporter lets it: whoever imports it closes first. */
+const struct cuda_block *cuda_exported_find(const struct cuda_ipc *handle);
+void cuda_exported_forget(struct cuda_block *block);
+
+/* What a NIC's window into the GPU (BAR1) has free. False: NVML is not here, or does not tell. */
+struct cuda_window {
+  uint64_t total, free;
+};
+bool cuda_window_read(const struct pst_memory *memory, struct cuda_window *window);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices by the names that people have for them. */
+#ifndef CUDA_DEVICE_H
+#define CUDA_DEVICE_H
+
+#include "driver.h"
+#include "wanted.h"
+
+struct cuda_place {
+  char uuid[48];
+  char pci[16]; /* "0000:b7:00.0" */
+  char name[96];
+  int capability; /* 90 for 9.0 */
+};
+/* Does the device at `index` go by that name? */
+bool cuda_wanted_is(const struct cuda_wanted *wanted, int index, const struct cuda_place *place);
+cuda_status cuda_place_read(const struct cuda_driver *driver, cuda_device device,
+                            struct cuda_place *place);
+/* 0 and *device, or -ENODEV or -EINVAL, logged. */
+int cuda_device_find(const struct pst_host *host, const struct cuda_driver *driver,
+                     const char *text, cuda_device *device);
+
+#endif
