@@ -30,7 +30,7 @@ COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "request", "cop
 
 # What messages name in backquotes and is no key of a configuration: commands, values of keys, and
 # fields of the structs that applications and the host fill.
-COMMANDS = {"dmesg", "lscpu", "opensm", "ping", "receive", "run", "sminfo"}
+COMMANDS = {"dmesg", "ibstat", "ibtracert", "lscpu", "ibqueryerrors", "opensm", "perfquery", "ping", "receive", "run", "sminfo"}
 VALUES = {"any", "auto", "clockid", "delta", "drop", "false", "rtp_marker", "true"}
 FIELDS = {"access", "depth", "message_max", "messages", "offer_bytes", "offers", "peers", "pieces",
           "requests"}  # fmt: skip

@@ -23,14 +23,19 @@ static uint64_t still_ns(void)
   return still;
 }
 
-static void count(uint32_t value)
+static void count_as(const char *name, uint32_t value)
 {
   char path[128];
-  snprintf(path, sizeof(path), "%s" COUNTED "/retry_exceeded_err", counted);
+  snprintf(path, sizeof(path), "%s" COUNTED "/%s", counted, name);
   FILE *file = fopen(path, "w");
   assert_non_null(file);
   assert_true(fprintf(file, "%u\n", value) > 0);
   assert_int_equal(fclose(file), 0);
+}
+
+static void count(uint32_t value)
+{
+  count_as("retry_exceeded_err", value);
 }
 
 /* Of the simulated device, which has none. */
@@ -45,9 +50,11 @@ static void have_counters(bool has)
     snprintf(path, sizeof(path), "%s%s", counted, folders[i]);
     assert_int_equal(mkdir(path, 0700), 0);
   }
-  snprintf(path, sizeof(path), "%s" COUNTED "/retry_exceeded_err", counted);
-  if (!has)
+  for (int i = 0; !has && i < 2; i++) {
+    snprintf(path, sizeof(path), "%s" COUNTED "/%s", counted,
+             i ? "out_of_sequence" : "retry_exceeded_err");
     assert_int_equal(unlink(path), 0);
+  }
   for (int i = n; !has && i-- > 0;) {
     snprintf(path, sizeof(path), "%s%s", counted, folders[i]);
     assert_int_equal(rmdir(path), 0);
@@ -137,6 +144,43 @@ static void counters_are_told_since_the_connection_began(void **state)
   contract_pair_close(pair);
   contract_complaints();
   swap_path(path);
+  count_as("out_of_sequence", 0);
+  have_counters(false);
+}
+
+/* Nothing fails: one warning a device, where the counters are asked for or the device closes. */
+static void a_slow_link_is_told_once(void **state)
+{
+  (void)state;
+  const struct contract_variant *variant = &stream_variants[ONCE];
+  char path[IBV_SYSFS_PATH_MAX], line[1024];
+  struct pst_counter all[VB_COUNTERS];
+  struct contract_image image;
+  struct pst_device *device;
+  snprintf(counted, sizeof(counted), "/tmp/penstock-counted-XXXXXX");
+  have_counters(true);
+  snprintf(path, sizeof(path), "%s", counted);
+  swap_path(path);
+  contract_image_open(variant, false, &image);
+  contract_listen("the link is slow");
+  for (uint32_t asks = 0; asks < 3; asks++) {
+    count(0);
+    count_as("out_of_sequence", 7);
+    contract_device_open(variant, &image, true, false, &device);
+    count_as("out_of_sequence", 106);
+    image.ops->counters(device, NULL, NULL, all, VB_COUNTERS);
+    assert_int_equal(contract_heard(line, sizeof(line)), -1);
+    count_as("out_of_sequence", 107);
+    for (uint32_t i = 0; i < asks; i++)
+      image.ops->counters(device, NULL, NULL, all, VB_COUNTERS);
+    image.ops->close(device);
+    assert_int_equal(contract_heard(line, sizeof(line)), PST_LOG_WARN);
+    assert_non_null(strstr(line, "out_of_sequence +100 "));
+    assert_int_equal(contract_heard(line, sizeof(line)), -1);
+  }
+  contract_listen(NULL);
+  contract_complaints();
+  swap_path(path);
   have_counters(false);
 }
 
@@ -146,6 +190,7 @@ int main(int argc, char **argv)
     return 2;
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(counters_are_told_since_the_connection_began),
+      CONTRACT_CASE(a_slow_link_is_told_once),
   };
   return CONTRACT_MAIN("since", cases, &stream_variants[0]);
 }

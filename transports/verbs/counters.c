@@ -124,9 +124,10 @@ void vb_counters_read(const char *port, const char *host, struct vb_counters *co
 /* What grows when all is well, too, says nothing. */
 static int is_trouble(const char *name)
 {
-  static const char *const signs[] = {"err",    "retry",    "retries", "timeout", "discard",
-                                      "out_of", "drop",     "nak",     "dup",     "down",
-                                      "wait",   "exceeded", "cnp",     "rnr",     "Icmp"};
+  static const char *const signs[] = {"err",     "retry",    "retries",    "timeout", "discard",
+                                      "out_of",  "drop",     "nak",        "dup",     "down",
+                                      "wait",    "exceeded", "cnp",        "rnr",     "Icmp",
+                                      "retrans", "restart",  "ecn_marked", "pause"};
   for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
     if (strstr(name, signs[i]))
       return 1;
@@ -161,6 +162,38 @@ static void tell(char *text, size_t size, const char *name, uint64_t grown)
 {
   vb_text_add(text, size, "%s%s +%" PRIu64 "%s", text[0] ? ", " : "", name, grown,
               meaning_of(name));
+}
+
+/* mlx5's, then soft-RoCE's; and congestion as a receiver signals it and a sender heeds it. */
+static const char *const slow[] = {
+    "out_of_sequence",    "packet_seq_err",   "implied_nak_seq_err", "local_ack_timeout_err",
+    "rnr_nak_retry_err",  "roce_adp_retrans", "roce_adp_retrans_to", "roce_slow_restart",
+    "np_cnp_sent",        "rp_cnp_handled",   "port_xmit_discards",  "completer_retry_err",
+    "out_of_seq_request", "rcvd_rnr_err",     "rcvd_seq_err"};
+/* Not by itself: ports wait now and then though all is well. */
+static const char *const waits[] = {"port_xmit_wait", "rx_pause", "tx_pause"};
+
+static uint64_t tell_all(const char *const *names, size_t count, const struct vb_counters *before,
+                         const struct vb_counters *now, char *text, size_t size)
+{
+  uint64_t sum = 0;
+
+  for (size_t i = 0; i < count; i++) {
+    const uint64_t grown = vb_counters_growth(before, now, names[i]);
+    if (grown)
+      tell(text, size, names[i], grown);
+    sum += grown;
+  }
+  return sum;
+}
+
+uint64_t vb_counters_slow(const struct vb_counters *before, const struct vb_counters *now,
+                          char *text, size_t size)
+{
+  text[0] = '\0';
+  const uint64_t sum = tell_all(slow, sizeof(slow) / sizeof(slow[0]), before, now, text, size);
+  tell_all(waits, sizeof(waits) / sizeof(waits[0]), before, now, text, size);
+  return sum;
 }
 
 /* Packets that went and came, where none came. */

@@ -28,6 +28,10 @@ void vb_counters_read(const char *port, const char *host, struct vb_counters *co
 /* By how much the one of that name has grown. */
 uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_counters *now,
                             const char *name);
+/* Of a link that is slow though nothing fails: by how much those have grown that count packets sent
+ * again, and congestion that was signalled. `text` has them, and what ports waited, as below. */
+uint64_t vb_counters_slow(const struct vb_counters *before, const struct vb_counters *now,
+                          char *text, size_t size);
 /* Those that tell of trouble and have grown, and how many packets went where none came:
  * "completer_retry_err +6, sent_pkts +7, rcvd_pkts +0"; "none has grown". Always terminated. */
 void vb_counters_text(const struct vb_counters *before, const struct vb_counters *now, char *text,

@@ -164,6 +164,8 @@ void rc_close(struct pst_device *device)
 {
   if (!device)
     return;
+  if (device->counter_folder[0])
+    rc_tell_slow(device);
   rc_domain_close(&device->own);
   vb_open_close(&device->open);
   pthread_mutex_destroy(&device->domains_lock);

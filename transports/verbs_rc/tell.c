@@ -27,12 +27,36 @@ static void add_shared(struct pst_counter_list *list, const struct pst_worker *w
   add(list, "shared_receive_bytes", bytes, PST_COUNTER_GAUGE);
 }
 
+/* Fewer come of connections that begin, whose first hellos find nobody. */
+#define SLOW_FROM 100u
+
+void rc_tell_slow(struct pst_device *device)
+{
+  const struct vb_open *open = &device->open;
+  char text[320];
+
+  vb_counters_read(device->counter_folder, device->counter_host, &device->port_now);
+  if (device->has_told_slow ||
+      vb_counters_slow(&device->port_before, &device->port_now, text, sizeof(text)) < SLOW_FROM)
+    return;
+  device->has_told_slow = true;
+  RC_LOG(device, PST_LOG_WARN,
+         "%s port %u: nothing failed, and the link is slow: since it was opened packets were sent "
+         "again, or congestion was signalled: %s (other programs' are in these). Check: %s",
+         open->info->name, open->port->number, text,
+         open->port->is_ethernet
+             ? "flow control (PFC) and ECN of the adapters' and the switches' priority, the one "
+               "that `traffic_class` or `service_level` names; cables and their errors (`ethtool "
+               "-S`)"
+             : "cables and their errors (`ibqueryerrors`); routes that others fill");
+}
+
 /* Of port and host, since the device was opened; other programs' share is in them, too. */
 static void add_port(struct pst_counter_list *list, struct pst_device *device)
 {
   const struct vb_counters *now = &device->port_now;
 
-  vb_counters_read(device->counter_folder, device->counter_host, &device->port_now);
+  rc_tell_slow(device);
   for (uint32_t i = 0; i < now->count; i++)
     add(list, now->at[i].name, vb_counters_growth(&device->port_before, now, now->at[i].name), 0);
 }
@@ -110,10 +134,23 @@ static void size_queues(const struct pst_endpoint *endpoint, char *text, size_t 
   vb_text_add(text, size, ", inline %u bytes", endpoint->max_inline);
 }
 
+/* Of messages that one packet could hold on a link that takes larger ones: the netdev's MTU has to
+ * be the path's and 60 bytes of RoCE v2's headers more. */
+static void count_packets(const struct pst_endpoint *endpoint, uint32_t mtu_bytes, char *text,
+                          size_t size)
+{
+  const uint64_t bytes = endpoint->tx ? endpoint->tx->message_max : 0;
+
+  text[0] = '\0';
+  if (bytes > mtu_bytes && bytes <= 4096)
+    snprintf(text, size, " (%u packets a message)",
+             (uint32_t)((bytes + mtu_bytes - 1) / mtu_bytes));
+}
+
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
-  char peer[VB_GID_TEXT], route[64], own[224], queues[160];
+  char peer[VB_GID_TEXT], route[64], own[224], queues[160], packets[48];
 
   if (size == 0)
     return -EINVAL;
@@ -123,15 +160,17 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
              device->open.port->number, own, endpoint->where.reason);
     return 0;
   }
-  const uint32_t mtu = rc_smaller(endpoint->peer.mtu, endpoint->own.mtu);
+  const uint32_t mtu =
+      vb_mtu_bytes((enum ibv_mtu)rc_smaller(endpoint->peer.mtu, endpoint->own.mtu));
+  count_packets(endpoint, mtu, packets, sizeof(packets));
   vb_gid_address(endpoint->peer.gid, peer);
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->cm)
     device->cm->describe(endpoint, route, sizeof(route));
   size_queues(endpoint, queues, sizeof(queues));
-  snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u, %s, %s%s, %s",
+  snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u%s, %s, %s%s, %s",
            device->open.info->name, device->open.port->number, own, endpoint->peer.qps[0].qpn, peer,
-           vb_mtu_bytes((enum ibv_mtu)mtu), route, endpoint->own.sends ? "messages by SEND, " : "",
-           queues, endpoint->where.reason);
+           mtu, packets, route, endpoint->own.sends ? "messages by SEND, " : "", queues,
+           endpoint->where.reason);
   return 0;
 }

@@ -57,6 +57,31 @@ static void those_that_grew_are_named(void **state)
   assert_int_equal(strlen(text), 9);
 }
 
+/* What is sent again, and congestion; not what grows when all is well, nor a port's waits alone. */
+static void a_slow_link_is_told(void **state)
+{
+  (void)state;
+  const struct vb_counters before = {.count = 3,
+                                     .at = {{"out_of_sequence", 5}, {"port_rcv_data", 9}}};
+  struct vb_counters now = before;
+  char text[256];
+  now.at[1].value = 1000;
+  assert_int_equal(vb_counters_slow(&before, &now, text, sizeof(text)), 0);
+  assert_string_equal(text, "");
+  snprintf(now.at[2].name, sizeof(now.at[2].name), "port_xmit_wait");
+  now.at[2].value = 700;
+  assert_int_equal(vb_counters_slow(&before, &now, text, sizeof(text)), 0);
+  assert_string_equal(text, "port_xmit_wait +700");
+  now.at[0].value = 45;
+  snprintf(now.at[3].name, sizeof(now.at[3].name), "roce_adp_retrans");
+  now.at[3].value = 2;
+  now.count = 4;
+  assert_int_equal(vb_counters_slow(&before, &now, text, sizeof(text)), 42);
+  assert_string_equal(text, "out_of_sequence +40, roce_adp_retrans +2, port_xmit_wait +700");
+  vb_counters_text(&before, &now, text, sizeof(text));
+  assert_non_null(strstr(text, "roce_adp_retrans +2"));
+}
+
 static void expect(const char *port, const char *host, const struct vb_counters *before,
                    const char *expected)
 {
@@ -163,6 +188,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(those_that_grew_are_named),
+      cmocka_unit_test(a_slow_link_is_told),
       cmocka_unit_test(packets_that_no_answer_came_to_are_told),
       cmocka_unit_test(refusals_of_routers_are_told),
       cmocka_unit_test(the_host_counts_for_its_own_addresses_alone),
