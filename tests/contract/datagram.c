@@ -432,5 +432,7 @@ int contract_datagram_run(const struct contract_variant *variant)
   int failed = contract_life_run(variant);
   failed += contract_post_run(variant);
   failed += contract_dynamic_run(variant);
+  if (variant->capabilities & PST_CAP_SHARED_RING)
+    failed += contract_datagram_share_run(variant);
   return failed + CONTRACT_RUN("datagrams", cases, variant);
 }

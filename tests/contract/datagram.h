@@ -11,5 +11,7 @@ uint64_t datagram_counter(struct contract_side *side, const char *name);
 void datagram_check_counters(struct contract_side *side);
 
 int contract_datagram_run(const struct contract_variant *variant);
+/* Of those that announce SHARED_RING. */
+int contract_datagram_share_run(const struct contract_variant *variant);
 
 #endif

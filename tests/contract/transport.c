@@ -23,7 +23,8 @@
 #define UDP_CAPABILITIES                                                                           \
   (PST_CAP_SEND | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_FOREIGN)
 
-#define ETHERNET_CAPABILITIES (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_FOREIGN)
+#define ETHERNET_CAPABILITIES                                                                      \
+  (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_FOREIGN)
 
 static struct contract_variant variants[] = {
     {

@@ -53,13 +53,11 @@ static void reconnect(struct eth_port *port, uint64_t now_ns)
   if (now_ns - port->down_since_ns < RECONNECT_NS)
     return;
   /* Who polls may wait for the control lock, which is held here: the next look is soon. */
-  if (!rte_spinlock_trylock(&port->rxqs[0].lock))
+  if (!eth_port_try_lock(port))
     return;
   port->down_since_ns = 0;
-  rte_spinlock_lock(&port->txqs[0].lock);
   eth_port_stop(port);
-  rte_spinlock_unlock(&port->txqs[0].lock);
-  rte_spinlock_unlock(&port->rxqs[0].lock);
+  eth_port_unlock(port);
 }
 
 /* Some drivers notice that the peer has gone only when they are asked. */
@@ -79,7 +77,7 @@ static void look_at_link(struct eth_port *port, uint64_t now_ns)
 /* The peer may have come by now. */
 static void try_to_run(struct eth_port *port, uint64_t now_ns)
 {
-  if (now_ns < port->link_due_ns || !port->is_configured)
+  if (now_ns < port->link_due_ns || !port->is_configured || port->is_over)
     return;
   port->link_due_ns = eth_port_run(port) == 0 ? 0 : now_ns + LINK_DOWN_NS;
 }

@@ -10,7 +10,7 @@
 
 #include <penstock/transport.h>
 
-#define ETH_CAPABILITIES (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_FOREIGN)
+#define ETH_CAPABILITIES (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_FOREIGN)
 #define ETH_MTU_MIN 576u
 #define ETH_MTU_MAX 65535u
 #define ETH_SLOTS_MAX (1u << 20) /* of a ring: an mbuf has 256 bytes */
@@ -42,6 +42,9 @@ enum eth_driver_trait {
   ETH_IS_DMA = 1u << 7,        /* a device reads and writes memory, which has to be mapped for it */
   ETH_VIRTUAL = 1u << 8,       /* a peer on this host may leave checksums to a card */
   ETH_ONE_SEGMENT = 1u << 9,   /* it sends the first segment of a packet alone */
+  ETH_HAS_RULES = 1u << 10,    /* it has several queues, and rte_flow tells them frames */
+  ETH_EQUAL_QUEUES = 1u << 11, /* as many to send as to receive */
+  ETH_FILLS_ONE = 1u << 12,    /* of the mbufs that it holds to receive into, it uses one */
 };
 
 struct eth_driver {

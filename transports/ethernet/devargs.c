@@ -17,7 +17,7 @@
 #define COPIES (ETH_DONE_AT_ONCE | ETH_KEEPS_NO_MBUF | ETH_VIRTUAL)
 
 const struct eth_driver eth_drivers[ETH_DRIVERS] = {
-    [ETH_DRIVER_PCI] = {"pci", NULL, ETH_COUNTS_LOSS | ETH_IS_DMA, 1},
+    [ETH_DRIVER_PCI] = {"pci", NULL, ETH_COUNTS_LOSS | ETH_IS_DMA | ETH_HAS_RULES, 1},
     [ETH_DRIVER_MEMIF] = {"memif", "net_memif", COPIES, 32},
     [ETH_DRIVER_RING] = {"ring", "net_ring", COPIES | ETH_TAKES_NO_POOL | ETH_SENDS_COPIES, 1},
     [ETH_DRIVER_AF_PACKET] = {"af_packet", "net_af_packet",
@@ -25,7 +25,9 @@ const struct eth_driver eth_drivers[ETH_DRIVERS] = {
     [ETH_DRIVER_AF_XDP] = {"af_xdp", "net_af_xdp",
                            ETH_TAKES_NO_POOL | ETH_SENDS_COPIES | ETH_HAS_NETDEV | ETH_VIRTUAL, 32},
     [ETH_DRIVER_TAP] = {"tap", "net_tap",
-                        ETH_DONE_AT_ONCE | ETH_HAS_NETDEV | ETH_MAKES_NETDEV | ETH_VIRTUAL, 1},
+                        ETH_DONE_AT_ONCE | ETH_HAS_NETDEV | ETH_MAKES_NETDEV | ETH_VIRTUAL |
+                            ETH_HAS_RULES | ETH_EQUAL_QUEUES | ETH_FILLS_ONE,
+                        33},
     [ETH_DRIVER_PCAP] = {"pcap", "net_pcap", COPIES | ETH_HAS_NETDEV, 1},
     [ETH_DRIVER_VIRTIO_USER] = {"virtio_user", "net_virtio_user", ETH_VIRTUAL, 32},
     [ETH_DRIVER_NULL] = {"null", "net_null", COPIES, 32},

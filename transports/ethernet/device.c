@@ -77,7 +77,7 @@ void eth_path_fill(const struct pst_ring *ring, const struct eth_port *port,
            : is_slots ? "slots"
                       : "copy");
   pst_path_write(path, PST_PATH_DIRECT, via, "ethernet",
-                 ring && !is_slots ? port->copy_reason : "");
+                 ring && !is_slots ? ring->copy_reason : "");
 }
 
 /* The whole pages that a range lies in: where they begin. */
@@ -148,8 +148,10 @@ void eth_mr_deregister(struct pst_device *device, struct pst_mr *mr)
 static void path_ahead(const struct pst_worker *worker, struct pst_path_info *path)
 {
   const struct pst_device *device = worker->device;
+  const bool has_rules = device->port->driver->traits & ETH_HAS_RULES;
   const bool is_copied = (device->port->driver->traits & ETH_TAKES_NO_POOL) ||
-                         device->receive == ETH_RECEIVE_COPY || device->dg.plan.rings > 1;
+                         device->receive == ETH_RECEIVE_COPY ||
+                         (device->dg.plan.rings > 1 && !(device->port->wants_rules && has_rules));
   char via[48];
 
   snprintf(via, sizeof(via), "%s, %s", device->port->driver->name, is_copied ? "copy" : "slots");

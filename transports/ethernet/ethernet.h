@@ -16,7 +16,7 @@
  *              what the queue does not take stays the sender's, and is dropped after `patience`
  *   DONE       at once where the driver holds nothing after a burst, else when it frees the mbuf
  *   arrival    a frame lies in a slot of the ring, which is the queue's pool (pool.h), or in the
- *              queue's own memory (queue.h), where a ring cannot be a pool or several share a queue
+ *              queue's own memory (queue.h), where a ring has no queue to itself (assign.c)
  *   dispatch   headers are parsed, and the receiver is found by address and UDP port; ARP, ND, IGMP
  *              and MLD go to the port; the rest is counted and dropped (queue.c)
  *   MESSAGE    datagram/flow.h says which message it is; the payload is where it landed, or is
@@ -28,6 +28,7 @@
  *   no free slot          frames wait in the device, then in its queue; what finds no room there is
  *                         the driver's loss, counted by it or by nobody
  *   several on a queue    one whose ring is full loses its own frames (no_buffer) and holds up none
+ *   rules are refused     one queue for all, and frames are told apart in software (rules.c)
  *   the link is down      nothing is taken: the sender drops after `patience` (device_full)
  *   no neighbour answers  the sender does not connect, and says so; later, the last MAC is kept
  *   the device vanishes   EVENT_DEVICE is not known to DPDK 22.11's drivers; the link is down
@@ -86,10 +87,11 @@ struct pst_worker {
   struct pst_endpoint **endpoints;
   uint32_t endpoint_count;
   struct pst_places rings;
-  uint32_t turn;                                     /* endpoint that the next poll begins with */
-  struct eth_txq *txq;                               /* NULL before the port has started */
-  struct rte_mempool *out;                           /* mbufs that it sends */
-  struct eth_rxq *rxq;                               /* the one it polls; NULL: none */
+  uint32_t turn;           /* endpoint that the next poll begins with */
+  struct eth_txq *txq;     /* NULL before the port has started */
+  struct rte_mempool *out; /* mbufs that it sends */
+  struct eth_rxq **rxqs;   /* those it polls */
+  uint32_t rxq_count;
   struct rte_mbuf_ext_shared_info shared[ETH_BURST]; /* of what is sent by reference in one burst */
   uint32_t polls; /* the control plane is looked at every some of them */
 };
@@ -98,13 +100,16 @@ struct pst_ring {
   struct pst_cpu_ring cpu;
   struct pst_worker *worker;
   struct pst_mr *mr;
-  struct eth_pool *pool; /* its slots; NULL: frames are copied into it */
+  struct eth_rxq *queue; /* whose pool it is; NULL: frames are copied into it */
+  struct eth_pool *pool; /* its slots, while there is a queue */
+  char copy_reason[160]; /* why there is none */
 };
 
 struct eth_counts {
-  uint64_t frames;    /* of this endpoint */
-  uint64_t copied;    /* of these, payloads that were copied into a slot */
-  uint64_t no_buffer; /* lost: the ring was full, and the queue is others', too */
+  uint64_t frames; /* of this endpoint */
+  uint64_t copied; /* of these, payloads that were copied into a slot */
+  uint64_t
+      no_buffer; /* lost: no room, or no sender was known yet, on a queue that is others', too */
 };
 
 struct eth_tx {
@@ -127,10 +132,11 @@ struct eth_tx {
 
 struct eth_rx {
   struct dg_receiver receiver;
-  struct rte_ring *inbox; /* frames that are to be copied; NULL: they lie in slots */
-  struct eth_rxq *queue;
-  int joined_fd;  /* the kernel's membership; -1: none */
-  bool is_joined; /* by reports of the port's own */
+  struct rte_ring *inbox; /* frames that are to be copied; NULL: all lie in slots */
+  struct rte_flow *rule;  /* by which they come to the ring's queue; NULL: none */
+  bool is_listed;         /* in the port's table */
+  int joined_fd;          /* the kernel's membership; -1: none */
+  bool is_joined;         /* by reports of the port's own */
   struct eth_counts counts;
   uint64_t lost_told; /* of counts.no_buffer, to the flow */
 };
@@ -146,6 +152,11 @@ struct pst_endpoint {
   uint16_t udp_port;
   int udp_fd; /* holds that UDP port in the kernel, and takes nothing; -1: none */
 };
+
+static inline struct pst_ring *eth_ring_of(const struct pst_endpoint *endpoint)
+{
+  return (struct pst_ring *)endpoint->dg.cpu.ring;
+}
 
 /* pool.c: a name for a pool or ring of DPDK's that nobody else in the process has. */
 void eth_name_make(char *name, size_t size);
@@ -172,8 +183,9 @@ void eth_peer_forget(struct pst_endpoint *endpoint);
 /* receive.c */
 
 int eth_rx_open(struct pst_endpoint *endpoint);
-/* Once the port is configured: its frames come by this queue. 0 or -ENOMEM. */
-int eth_rx_start(struct pst_endpoint *endpoint, struct eth_rxq *queue);
+/* Once the port is configured. `has_inbox`: frames may come by a queue that is not its ring's. 0 or
+ * -ENOMEM. */
+int eth_rx_start(struct pst_endpoint *endpoint, bool has_inbox);
 void eth_rx_close(struct pst_endpoint *endpoint);
 /* Frames that wait to be copied, into `out`; returns how many completions. */
 uint32_t eth_rx_copy(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max);

@@ -11,6 +11,7 @@
 static const char *const role_choices[] = {"auto", "server", "client", NULL};
 static const char *const memory_choices[] = {"auto", "normal", "huge", NULL};
 static const char *const receive_choices[] = {"auto", "slots", "copy", NULL};
+static const char *const rules_choices[] = {"auto", "off", NULL};
 static const char *const sum_choices[] = {"auto", "software", "none", NULL};
 
 #define DEVICE PST_SCOPE_DEVICE
@@ -67,6 +68,11 @@ static const struct pst_option options[] = {
               "slots: the driver receives into slots of the stream's ring. copy: it receives into "
               "memory of its own, and payloads are copied. auto: slots, where driver and sizes "
               "allow it; the path says which."),
+    DG_CHOICE("rules", DEVICE, "auto", rules_choices,
+              "Whether the card tells frames apart. auto: each ring has a queue of the card's, and "
+              "flow rules (rte_flow) say what comes by it, where the driver has them (pci, tap); "
+              "with a card that the kernel has, too (mlx5), all the rest is the kernel's. off: one "
+              "queue, and frames are told apart in software."),
     DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
               "Who computes UDP's checksum of what is sent. auto: the card, else nobody over IPv4 "
               "(it is 0 then) and the CPU over IPv6. software: the CPU. none: nobody over IPv4."),
@@ -243,8 +249,9 @@ static const struct pst_description description = {
     .summary = "UDP and RTP in frames of DPDK's ports, to and from Penstock and anything else",
     .needs = "DPDK 22.11 or later (libdpdk); for a network card, root or access to vfio, and huge "
              "pages unless it is an mlx5",
-    .rung = "kernel: memif, ring, af_packet and pcap; ninja -C build test (suite contract). "
-            "tap, mlx5 and other cards: compiled",
+    .rung =
+        "kernel: memif, ring, af_packet and pcap; ninja -C build test (suite contract); tap with "
+        "flow rules; ./run test vm. mlx5 and other cards: compiled",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
     .rules = rules,

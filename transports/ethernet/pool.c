@@ -321,6 +321,23 @@ static struct rte_mbuf *take_slot(struct eth_pool *pool)
   return mbuf;
 }
 
+bool eth_pool_has_slot(const struct eth_pool *pool)
+{
+  const struct order *order = pool->mempool->pool_data;
+
+  return order->head != order->tail;
+}
+
+void eth_pool_leave(struct eth_pool *pool)
+{
+  struct pst_ring *ring = pool->ring;
+
+  for (uint32_t i = 0; i < ring->cpu.params.slots; i++)
+    ring->cpu.slots.free[i] = ring->cpu.params.slots - 1 - i;
+  ring->cpu.slots.free_count = ring->cpu.params.slots;
+  ring->pool = NULL;
+}
+
 struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare)
 {
   struct rte_mbuf *mbuf = take_slot(pool);
@@ -328,11 +345,12 @@ struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare)
   if (!mbuf)
     return NULL;
   mbuf->data_off = spare->data_off;
-  mbuf->data_len = spare->data_len;
+  mbuf->data_len = RTE_MIN(spare->data_len, (uint16_t)(mbuf->buf_len - spare->data_off));
   mbuf->pkt_len = spare->pkt_len;
-  mbuf->nb_segs = spare->nb_segs; /* of several, only the first matters: it is too long */
+  /* Of several, and of one that is longer than a slot, the first bytes matter: it is too long. */
+  mbuf->nb_segs = mbuf->data_len < spare->data_len ? 2 : spare->nb_segs;
   mbuf->ol_flags = spare->ol_flags | RTE_MBUF_F_EXTERNAL;
-  memcpy(rte_pktmbuf_mtod(mbuf, uint8_t *), rte_pktmbuf_mtod(spare, uint8_t *), spare->data_len);
+  memcpy(rte_pktmbuf_mtod(mbuf, uint8_t *), rte_pktmbuf_mtod(spare, uint8_t *), mbuf->data_len);
   rte_pktmbuf_free(spare);
   return mbuf;
 }

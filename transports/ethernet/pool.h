@@ -50,9 +50,12 @@ static inline uint32_t eth_pool_slot(const struct eth_pool *pool, const struct r
   return slot < pool->ring->cpu.params.slots ? (uint32_t)slot : UINT32_MAX;
 }
 
-/* A frame in a spare is copied into the next free slot, and the spare given back. NULL: there is no
- * free slot, and nothing has happened. */
+/* A frame in a spare, or in other memory, is copied into the next free slot, and its mbuf given
+ * back. NULL: there is no free slot, and nothing has happened. */
 struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare);
+bool eth_pool_has_slot(const struct eth_pool *pool);
+/* The ring has its slots again, all free; the pool is its pool no more. No frame is under way. */
+void eth_pool_leave(struct eth_pool *pool);
 /* What has been released, pst_slots.free of the ring, is the pool's again. */
 void eth_pool_refill(struct eth_pool *pool);
 

@@ -424,6 +424,7 @@ static int port_make(struct pst_device *device, const struct pst_options *option
   port->descriptors = in->descriptors;
   port->descriptors_fixed = host->option_is_set(options, "descriptors");
   port->wants_mtu = in->mtu != 0;
+  port->wants_rules = host->option_uint(options, "rules") == 0;
   rc = find_mtu(port, in);
   rc = rc ? rc : eal_start(host, options, needs_huge(host, options, in));
   rc = rc ? rc : probe(port, in);
@@ -435,6 +436,7 @@ static int port_make(struct pst_device *device, const struct pst_options *option
   else if (rc == 0)
     port->netdev = port->info.if_index;
   rc = rc ? rc : eth_port_find_networks(port, options);
+  port->has_kernel = in->driver == ETH_DRIVER_PCI && port->netdev && port->info.if_index;
   rc = rc ? rc : open_control(port);
   port->table = rc ? NULL : calloc(1, sizeof(*port->table));
   if (rc == 0 && !port->table)
@@ -580,7 +582,7 @@ int eth_port_start(struct eth_port *port)
     return rc;
   if (port->was_parked)
     show_socket(port, true);
-  rc = eth_port_run(port);
+  rc = eth_port_is_running(port) ? 0 : eth_port_run(port);
   if (rc == 0 || port->waits_for_server)
     return 0;
   return ETH_PORT_REFUSE(port, rc, "it does not start%s: %s", eal_words(), strerror(-rc));

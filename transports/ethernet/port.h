@@ -50,6 +50,7 @@ struct eth_port {
   uint32_t device_count;
   bool is_configured;
   bool is_running;       /* bursts are allowed */
+  bool is_over;          /* it is not started again: the driver has a ring that is gone */
   bool was_parked;       /* DPDK's device was another port's before */
   bool waits_for_server; /* it starts only when its peer is there: tried again until then */
   struct eth_rxq *rxqs;
@@ -57,12 +58,15 @@ struct eth_port {
   struct eth_txq *txqs;
   uint32_t txq_count;
   bool is_shared;             /* more than one worker polls it */
+  bool wants_rules;           /* by an option */
+  bool has_kernel;            /* what no rule takes is the kernel's, which has the card, too */
+  bool by_rules;              /* each ring has a queue, and rules say what comes by it */
+  char no_rules[128];         /* why not, where they are wanted; "": they are */
   struct eth_table *table;    /* receivers by UDP port */
   uint16_t next_port;         /* to try, where a free one is to be chosen */
   uint8_t ip_sum, udp_sum[2]; /* enum eth_checksum: of IPv4 headers; of UDP over IPv4 and IPv6 */
   bool reads_by_reference;    /* it sends from other memory than its own */
   uint32_t segments_max;      /* of one packet that it sends */
-  char copy_reason[160];      /* why payloads are copied; "": they are not */
 
   rte_spinlock_t control_lock;
   struct eth_neighbours *neighbours; /* NULL: the kernel's */
@@ -144,9 +148,39 @@ void eth_port_find_xstats(struct eth_port *port);
 /* What they are now. False: there are none. */
 bool eth_port_read_xstats(const struct eth_port *port, uint64_t sums[ETH_XSTATS]);
 
-/* configure.c: queues, pools and offloads of a port whose devices are all known. 0, or -errno,
- * logged. */
+/* configure.c: queues, pools, offloads and rules of a port whose devices are all known. 0, or
+ * -errno, logged. With rules it runs afterwards. */
 int eth_port_configure(struct eth_port *port);
+
+/* What the devices of a port have opened. */
+struct eth_opened {
+  uint32_t workers, rings, receivers;
+};
+
+#define ETH_FOR_EACH_WORKER(port, worker)                                                          \
+  for (uint32_t d_ = 0; d_ < (port)->device_count; d_++)                                           \
+    for (uint32_t w_ = 0; w_ < (port)->devices[d_]->worker_count; w_++)                            \
+      for (struct pst_worker *worker = (port)->devices[d_]->workers[w_]; worker; worker = NULL)
+
+/* assign.c: which ring has a queue, and which memory each queue. Makes port->rxqs; `descriptors` of
+ * each are at most. 0, or -errno, logged. */
+int eth_port_assign(struct eth_port *port, const struct eth_opened *opened, uint32_t descriptors);
+/* Undo it: the port is stopped. */
+void eth_port_unassign(struct eth_port *port);
+int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
+                          struct rte_mempool **mempool);
+
+/* rules.c: may the port take what its rules match, and leave the rest to the kernel? Before it is
+ * configured. 0; -errno, and why. */
+int eth_port_isolate(struct eth_port *port, bool on, char why[ETH_SIZES_WHY]);
+/* One rule for each receiver whose ring has a queue. 0; -errno, and why: there are none then. */
+int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY]);
+void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint);
+void eth_port_drop_rules(struct eth_port *port);
+
+/* leave.c: all queues' locks, in one order. False: somebody is in a burst. */
+bool eth_port_try_lock(struct eth_port *port);
+void eth_port_unlock(struct eth_port *port);
 /* The queue that receives into the ring takes no more frames. */
 void eth_port_end_ring(struct eth_port *port, struct pst_ring *ring);
 /* The endpoint receives no more. */

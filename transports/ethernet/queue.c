@@ -32,25 +32,54 @@ static bool frame_is_ours(const struct eth_port *port, const struct rte_mbuf *mb
          vlan == (port->vlan == ETH_UNTAGGED ? 0 : port->vlan);
 }
 
+static bool is_from(const struct dg_flow_params *flow, const struct dg_source *from)
+{
+  return memcmp(flow->source.address, from->address, sizeof(from->address)) == 0 &&
+         (!flow->port_is_fixed || flow->source.port == from->port);
+}
+
+/* Of several at one address, the one whose option `source` names the sender; else one without that
+ * option; else any, which counts what is another's. */
 static struct pst_endpoint *find_receiver(const struct eth_port *port,
                                           const struct eth_packet *packet)
 {
-  struct pst_endpoint *at = port->table->chains[packet->to.port];
+  struct pst_endpoint *found = NULL;
 
-  while (at && memcmp(at->at, packet->to.address, sizeof(at->at)) != 0)
-    at = at->next;
-  return at;
+  for (struct pst_endpoint *at = port->table->chains[packet->to.port]; at; at = at->next) {
+    if (memcmp(at->at, packet->to.address, sizeof(at->at)) != 0)
+      continue;
+    if (at->dg.flow.address_is_fixed && is_from(&at->dg.flow, &packet->from))
+      return at;
+    if (!found || !at->dg.flow.address_is_fixed)
+      found = at;
+  }
+  return found;
 }
 
-/* Into the inbox of an endpoint, perhaps another worker's. */
-static void put_inbox(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
+/* Its messages lack this one. Counted by whoever polls a queue that it came by. */
+static void count_lost(struct pst_endpoint *endpoint)
+{
+  __atomic_fetch_add(&endpoint->rx->counts.no_buffer, 1, __ATOMIC_RELAXED);
+}
+
+/* Into the inbox of an endpoint, perhaps another worker's. A slot does not leave its ring: what
+ * lies in one is copied. */
+static void put_inbox(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
                       const struct eth_packet *packet)
 {
-  memcpy(rte_mbuf_to_priv(mbuf), packet, sizeof(*packet));
-  if (rte_ring_sp_enqueue(endpoint->rx->inbox, mbuf) == 0)
-    return;
-  endpoint->rx->counts.no_buffer++;
-  rte_pktmbuf_free(mbuf);
+  struct rte_mbuf *own = mbuf;
+
+  if (queue->ring) {
+    own = rte_pktmbuf_copy(mbuf, queue->port->rxqs[0].own, 0, UINT32_MAX);
+    rte_pktmbuf_free(mbuf);
+  }
+  if (own) {
+    memcpy(rte_mbuf_to_priv(own), packet, sizeof(*packet));
+    if (rte_ring_mp_enqueue(endpoint->rx->inbox, own) == 0)
+      return;
+  }
+  count_lost(endpoint);
+  rte_pktmbuf_free(own);
 }
 
 /* What a poll writes to. */
@@ -60,23 +89,26 @@ struct out {
   uint64_t now_ns;
 };
 
-/* False: it stays where it is, until there is a slot or a peer. */
-static bool give(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
+/* False: it stays where it is, until there is a slot or a peer. No endpoint waits for the peer of
+ * another with which it shares the ring. */
+static bool give(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
                  const struct eth_packet *packet, struct out *out)
 {
   bool is_kept = false;
 
-  if (endpoint->rx->inbox) {
-    put_inbox(endpoint, mbuf, packet);
+  if (eth_ring_of(endpoint) != queue->ring) {
+    put_inbox(queue, endpoint, mbuf, packet);
     return true;
   }
-  if (endpoint->dg.cpu.closing.mode) {
+  if (!dg_is_connected(&endpoint->dg) && queue->receivers > 1)
+    count_lost(endpoint);
+  if (endpoint->dg.cpu.closing.mode || (!dg_is_connected(&endpoint->dg) && queue->receivers > 1)) {
     rte_pktmbuf_free(mbuf);
     return true;
   }
   if (!dg_is_connected(&endpoint->dg) || out->n == out->max)
     return false;
-  struct eth_pool *pool = endpoint->rx->queue->ring->pool;
+  struct eth_pool *pool = queue->ring->pool;
   if (eth_pool_slot(pool, mbuf) == UINT32_MAX && !(mbuf = eth_pool_swap(pool, mbuf)))
     return false;
   out->n += eth_rx_take(endpoint, mbuf, packet, out->now_ns, out->at + out->n, out->max - out->n,
@@ -100,7 +132,7 @@ static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rt
   if (verdict == ETH_IS_UDP && frame_is_ours(port, mbuf, &packet)) {
     endpoint = find_receiver(port, &packet);
     if (endpoint)
-      return give(endpoint, mbuf, &packet, out);
+      return give(queue, endpoint, mbuf, &packet, out);
     queue->not_ours++;
   } else if (verdict < ETH_IS_OTHER && frame_is_ours(port, mbuf, &packet)) {
     eth_port_control(worker, &frame, &packet);
@@ -121,7 +153,7 @@ static bool refill(struct eth_rxq *queue)
       rte_ring_free_count(queue->only->rx->inbox) < ETH_BURST)
     return false;
   queue->at = queue->count = 0;
-  if (!eth_port_is_running(queue->port))
+  if (!eth_port_is_running(queue->port) || queue->is_over)
     return false;
   queue->count = rte_eth_rx_burst(queue->port->id, queue->index, queue->batch, ETH_BURST);
   return queue->count > 0;
@@ -146,10 +178,4 @@ uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct p
   if (queue->is_shared)
     rte_spinlock_unlock(&queue->lock);
   return to.n;
-}
-
-void eth_rxq_drop(struct eth_rxq *queue)
-{
-  while (queue->at < queue->count)
-    rte_pktmbuf_free(queue->batch[queue->at++]);
 }

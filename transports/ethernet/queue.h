@@ -9,11 +9,18 @@
 
 struct eth_port;
 
+/*
+ * Without rules a port has one queue, the first: it has a ring as its pool where there is one ring
+ * and the sizes fit, else memory of its own. With rules the first queue has memory of its own, and
+ * what no rule takes comes by it; behind it stands a queue for each ring.
+ */
 struct eth_rxq {
   struct eth_port *port;
   uint16_t index;
   rte_spinlock_t lock;
-  bool is_shared; /* several workers poll it */
+  bool is_shared;       /* the port has several workers */
+  bool is_over;         /* its ring is gone */
+  uint32_t descriptors; /* asked for */
   /* One of: the ring that is its pool; memory of its own. */
   struct pst_ring *ring;
   struct rte_mempool *own;
@@ -42,6 +49,10 @@ struct eth_table {
 uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct pst_completion *out,
                       uint32_t max);
 /* What was received and not dispatched is let go. */
-void eth_rxq_drop(struct eth_rxq *queue);
+static inline void eth_rxq_drop(struct eth_rxq *queue)
+{
+  while (queue->at < queue->count)
+    rte_pktmbuf_free(queue->batch[queue->at++]);
+}
 
 #endif

@@ -40,10 +40,21 @@ static struct dg_landed land(void *context)
   const struct pst_cpu_ring *ring = landing->endpoint->dg.cpu.ring;
   struct dg_landed landed;
 
-  landed.slot = eth_pool_slot(landing->endpoint->rx->queue->ring->pool, landing->mbuf);
+  landed.slot = eth_pool_slot(eth_ring_of(landing->endpoint)->pool, landing->mbuf);
   landed.at = (uint32_t)(landing->rest - pst_cpu_slot(ring, landed.slot));
   landing->is_kept = true;
   return landed;
+}
+
+/* What was lost on this side is told to the flow before the frame that comes next. */
+static void tell_lost(struct eth_rx *rx)
+{
+  uint64_t lost = __atomic_load_n(&rx->counts.no_buffer, __ATOMIC_RELAXED);
+
+  if (lost == rx->lost_told)
+    return;
+  dg_flow_lost(&rx->receiver.flow, ETH_LOST_NO_BUFFER, (uint32_t)(lost - rx->lost_told));
+  rx->lost_told = lost;
 }
 
 uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
@@ -52,6 +63,7 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
 {
   struct dg_arrival arrival = arrival_of(endpoint, mbuf, packet, now_ns);
   struct landing landing = {.endpoint = endpoint, .mbuf = mbuf, .rest = arrival.rest};
+  tell_lost(endpoint->rx);
   uint32_t n = dg_receiver_take(&endpoint->rx->receiver, &endpoint->dg.cpu, &arrival, land,
                                 &landing, out, max);
 
@@ -80,18 +92,7 @@ static struct dg_landed copy(void *context)
   return landed;
 }
 
-/* Frames that the inbox had no room for, told to the flow before the next one. */
-static void tell_lost(struct eth_rx *rx)
-{
-  uint64_t lost = __atomic_load_n(&rx->counts.no_buffer, __ATOMIC_RELAXED);
-
-  if (lost == rx->lost_told)
-    return;
-  dg_flow_lost(&rx->receiver.flow, ETH_LOST_NO_BUFFER, (uint32_t)(lost - rx->lost_told));
-  rx->lost_told = lost;
-}
-
-uint32_t eth_rx_copy(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+static uint32_t copy_in(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
   const struct pst_host *host = endpoint->dg.device->host;
   struct eth_rx *rx = endpoint->rx;
@@ -119,6 +120,42 @@ uint32_t eth_rx_copy(struct pst_endpoint *endpoint, struct pst_completion *out, 
   return n;
 }
 
+/* Frames that came by another queue than the ring's, into slots of its pool. */
+static uint32_t move_in(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  const struct pst_host *host = endpoint->dg.device->host;
+  struct eth_pool *pool = eth_ring_of(endpoint)->pool;
+  struct rte_ring *inbox = endpoint->rx->inbox;
+  uint64_t now_ns = 0;
+  uint32_t n = 0;
+  void *object;
+
+  for (uint32_t taken = 0; n < max && taken < ETH_BURST; taken++) {
+    if (rte_ring_empty(inbox) || !eth_pool_has_slot(pool) ||
+        rte_ring_sc_dequeue(inbox, &object) != 0)
+      break;
+    if (endpoint->dg.cpu.closing.mode) {
+      rte_pktmbuf_free(object);
+      continue;
+    }
+    struct eth_packet packet = *(const struct eth_packet *)rte_mbuf_to_priv(object);
+    struct rte_mbuf *mbuf = eth_pool_swap(pool, object);
+    bool is_kept;
+    if (!now_ns)
+      now_ns = host->clock_ns(host);
+    n += eth_rx_take(endpoint, mbuf, &packet, now_ns, out + n, max - n, &is_kept);
+    endpoint->rx->counts.copied++;
+    if (!is_kept)
+      rte_pktmbuf_free(mbuf);
+  }
+  return n;
+}
+
+uint32_t eth_rx_copy(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  return eth_ring_of(endpoint)->pool ? move_in(endpoint, out, max) : copy_in(endpoint, out, max);
+}
+
 /* ---- Opened and closed ------------------------------------------------------------------------
  */
 
@@ -135,12 +172,11 @@ int eth_rx_open(struct pst_endpoint *endpoint)
   return 0;
 }
 
-int eth_rx_start(struct pst_endpoint *endpoint, struct eth_rxq *queue)
+int eth_rx_start(struct pst_endpoint *endpoint, bool has_inbox)
 {
   char name[RTE_RING_NAMESIZE];
 
-  endpoint->rx->queue = queue;
-  if (queue->ring)
+  if (!has_inbox)
     return 0;
   eth_name_make(name, sizeof(name));
   endpoint->rx->inbox = rte_ring_create(name, ETH_INBOX, SOCKET_ID_ANY, RING_F_EXACT_SZ);

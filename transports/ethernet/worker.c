@@ -42,6 +42,7 @@ void eth_worker_close(struct pst_worker *worker)
       device->workers[i] = device->workers[--device->worker_count];
   free(worker->endpoints);
   free(worker->rings.all);
+  free(worker->rxqs);
   free(worker);
 }
 
@@ -80,10 +81,30 @@ static uint32_t close_endpoints(struct pst_worker *worker, struct pst_completion
 /* Slots that were released are the driver's again. */
 static void refill_rings(struct pst_worker *worker)
 {
-  struct eth_rxq *queue = worker->rxq;
+  for (uint32_t i = 0; i < worker->rxq_count; i++) {
+    const struct pst_ring *ring = worker->rxqs[i]->ring;
+    if (ring && ring->worker == worker && ring->cpu.slots.free_count)
+      eth_pool_refill(ring->pool);
+  }
+}
 
-  if (queue && queue->ring && queue->ring->cpu.slots.free_count)
-    eth_pool_refill(queue->ring->pool);
+static bool is_parked(const struct pst_worker *worker)
+{
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    if (worker->endpoints[i]->rx && worker->endpoints[i]->rx->receiver.is_parked)
+      return true;
+  return false;
+}
+
+/* The queues, each poll from another one on, as long as there is room. */
+static uint32_t poll_queues(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+{
+  uint32_t n = 0;
+
+  for (uint32_t i = 0; i < worker->rxq_count && n < max; i++)
+    n += eth_rxq_poll(worker->rxqs[(worker->turn + i) % worker->rxq_count], worker, out + n,
+                      max - n);
+  return n;
 }
 
 /* What needs a look now and then only. */
@@ -104,7 +125,7 @@ static void step(struct pst_worker *worker)
 int eth_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
   uint32_t n = 0, count = worker->endpoint_count, closing = 0;
-  bool is_parked = false, ends = false;
+  bool ends = false;
 
   if (worker->txq)
     step(worker);
@@ -114,13 +135,12 @@ int eth_poll(struct pst_worker *worker, struct pst_completion *completions, uint
     n += poll_endpoint(endpoint, completions + n, max - n);
     closing += endpoint->dg.cpu.closing.mode != 0;
     ends |= endpoint->dg.cpu.closing.mode || endpoint->dg.cpu.owes_disconnected;
-    is_parked |= endpoint->rx && endpoint->rx->receiver.is_parked;
   }
   worker->turn++;
   /* Nothing more is wanted where all close; DPDK's memif is then best left alone, since its peer
    * may be leaving, too, and its memory with it. */
-  if (worker->rxq && n < max && !is_parked && closing < count)
-    n += eth_rxq_poll(worker->rxq, worker, completions + n, max - n);
+  if (worker->rxq_count && n < max && closing < count && !is_parked(worker))
+    n += poll_queues(worker, completions + n, max - n);
   if (ends)
     n += close_endpoints(worker, completions + n, max - n);
   return (int)n;

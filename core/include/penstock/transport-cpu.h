@@ -99,13 +99,13 @@ PST_INLINE void pst_cpu_gather(uint8_t *to, const struct pst_request *request)
       memcpy(to, pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, pieces[i].length);
 }
 
-/* A ring of one endpoint. A plugin's pst_ring begins with it. */
+/* A ring of params.endpoints at most. A plugin's pst_ring begins with it. */
 struct pst_cpu_ring {
   struct pst_ring_params params;
   uint8_t *base;   /* of the mr */
   uint32_t number; /* upper half of its tokens */
   struct pst_slots slots;
-  bool is_taken; /* it has an endpoint */
+  uint32_t endpoints; /* that it has */
 };
 
 /* `ring` is all 0, and `rings` the worker's. 0; -EINVAL, logged; -ENOSPC; -ENOMEM. */
@@ -192,8 +192,8 @@ PST_INLINE int pst_cpu_endpoint_open(struct pst_cpu_endpoint *endpoint, const st
 
   pst_struct_read(&endpoint->params, sizeof(endpoint->params), params);
   ring = (struct pst_cpu_ring *)endpoint->params.ring;
-  if (ring && ring->is_taken)
-    wrong = "its ring is another endpoint's";
+  if (ring && ring->endpoints == ring->params.endpoints)
+    wrong = "its ring has as many endpoints as it was opened for";
   rc = pst_endpoint_params_check(host, &endpoint->params, ring ? ring->params.payload_max : 0,
                                  limits, wrong);
   endpoint->params.options = NULL;
@@ -204,7 +204,7 @@ PST_INLINE int pst_cpu_endpoint_open(struct pst_cpu_endpoint *endpoint, const st
     return rc;
   endpoint->ring = ring;
   if (ring)
-    ring->is_taken = true;
+    ring->endpoints++;
   return 0;
 }
 
@@ -212,7 +212,7 @@ PST_INLINE void pst_cpu_endpoint_end(struct pst_cpu_endpoint *endpoint)
 {
   pst_dones_close(&endpoint->dones);
   if (endpoint->ring)
-    endpoint->ring->is_taken = false;
+    endpoint->ring->endpoints--;
 }
 
 /* It has met its peer, or met it again under another address. */

@@ -167,7 +167,7 @@ static struct pst_endpoint_params params_of(struct rig *rig)
                                       .message_max = 80};
 }
 
-static void ring_has_one_endpoint_at_a_time(void **state)
+static void ring_has_no_more_endpoints_than_it_was_opened_for(void **state)
 {
   struct pst_cpu_endpoint one = {0}, two = {0};
   struct rig rig;
@@ -178,13 +178,18 @@ static void ring_has_one_endpoint_at_a_time(void **state)
   assert_int_equal(pst_cpu_endpoint_open(&one, &fake_host, &params, &limits, NULL), 0);
   assert_null(one.params.label);
   assert_int_equal(pst_cpu_endpoint_open(&two, &fake_host, &params, &limits, NULL), -EINVAL);
-  assert_non_null(strstr(fake_log(), "another endpoint's"));
+  assert_non_null(strstr(fake_log(), "as many endpoints as it was opened for"));
   pst_cpu_endpoint_end(&two);
-  assert_true(rig.ring.is_taken);
+  assert_int_equal(rig.ring.endpoints, 1);
   pst_cpu_endpoint_end(&one);
   two = (struct pst_cpu_endpoint){0};
   assert_int_equal(pst_cpu_endpoint_open(&two, &fake_host, &params, &limits, NULL), 0);
+  rig.ring.params.endpoints = 2;
+  assert_int_equal(pst_cpu_endpoint_open(&one, &fake_host, &params, &limits, NULL), 0);
+  assert_int_equal(rig.ring.endpoints, 2);
+  pst_cpu_endpoint_end(&one);
   pst_cpu_endpoint_end(&two);
+  assert_int_equal(rig.ring.endpoints, 0);
   two = (struct pst_cpu_endpoint){0};
   assert_int_equal(pst_cpu_endpoint_open(&two, &fake_host, &params, &limits, "not here"), -EINVAL);
   assert_non_null(strstr(fake_log(), "not here"));
@@ -283,10 +288,14 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, reset)
   const struct CMUnitTest tests[] = {
-      CASE(registration_is_what_the_cpu_reaches),  CASE(pieces_are_gathered_in_their_order),
-      CASE(ring_that_does_not_fit_leaves_nothing), CASE(token_is_released_once),
-      CASE(ring_has_one_endpoint_at_a_time),       CASE(events_come_in_their_order),
-      CASE(requests_are_those_of_its_role),        CASE(message_says_where_it_lies),
+      CASE(registration_is_what_the_cpu_reaches),
+      CASE(pieces_are_gathered_in_their_order),
+      CASE(ring_that_does_not_fit_leaves_nothing),
+      CASE(token_is_released_once),
+      CASE(ring_has_no_more_endpoints_than_it_was_opened_for),
+      CASE(events_come_in_their_order),
+      CASE(requests_are_those_of_its_role),
+      CASE(message_says_where_it_lies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,7 +261,7 @@ static void close_gives_all_slots_back(void **state)
   for (uint32_t i = 0; i < SLOTS; i++)
     seen |= 1u << rig.ring->cpu.slots.free[i];
   assert_int_equal(seen, (1u << SLOTS) - 1);
-  assert_false(rig.ring->cpu.is_taken);
+  assert_int_equal(rig.ring->cpu.endpoints, 0);
 }
 
 static void close_gives_the_slot_of_a_held_one_back(void **state)

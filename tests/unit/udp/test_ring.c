@@ -177,8 +177,8 @@ static void endpoint_that_cannot_be_is_refused(void **state)
     assert_int_equal(udp_endpoint_open(rig.worker, &params, &endpoint), -EINVAL);                  \
     assert_non_null(strstr(fake_log(), why));                                                      \
   } while (0)
-  NO_ENDPOINT(, "another endpoint's"); /* the ring is taken */
-  rig.ring->cpu.is_taken = false;
+  NO_ENDPOINT(, "as many endpoints"); /* the ring is taken */
+  rig.ring->cpu.endpoints = 0;
   NO_ENDPOINT(params.cookie = 0, "its cookie is 0");
   NO_ENDPOINT(params.roles = PST_ROLE_RECEIVER | PST_ROLE_SENDER, "a sender or a receiver");
   NO_ENDPOINT(params.ring = NULL, "a receiver needs a ring");
@@ -189,7 +189,7 @@ static void endpoint_that_cannot_be_is_refused(void **state)
   NO_ENDPOINT((params.roles = PST_ROLE_SENDER, params.ring = NULL,
                params.requests = PST_CPU_REQUESTS_MAX + 1),
               "outstanding requests");
-  rig.ring->cpu.is_taken = true;
+  rig.ring->cpu.endpoints = 1;
 }
 
 int main(void)

@@ -189,7 +189,7 @@ static void addresses_of_two_families_are_refused(void **state)
   assert_int_equal(open_receiver(LIST({"group", "ff15::1%eth7"})), -ENODEV);
   assert_non_null(strstr(fake_log(), "this host has no interface eth7"));
   assert_int_equal(rig.worker->endpoint_count, 0);
-  assert_false(rig.ring->cpu.is_taken);
+  assert_int_equal(rig.ring->cpu.endpoints, 0);
 }
 
 static void expect_bind_fails(int error, const struct fake_option *options, const char *remedy)

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which ring has a queue, and which memory each queue receives into.
+ *
+ * A ring becomes the pool of a queue where it has the queue for itself, the driver takes a pool
+ * that is not its own, and the sizes fit. Else its frames come by the first queue, which has memory
+ * of its own, and payloads are copied.
+ */
+#include <stdio.h>
+
+#include <rte_errno.h>
+
+#include "pool.h"
+#include "port.h"
+
+#define QUEUES_MAX 64u
+#define REST_DESCRIPTORS 256u /* of the first queue, where rules leave it little */
+
+/* Bytes of headers before the payload of a message of the ring's endpoints, the longest. */
+static uint32_t headers_of(const struct pst_ring *ring)
+{
+  const struct pst_worker *worker = ring->worker;
+  const struct eth_port *port = worker->device->port;
+  uint32_t bytes = dg_header_bytes(worker->device->dg.framing, true), most = 0;
+
+  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
+    const uint32_t ip = worker->endpoints[i]->dg.family == AF_INET ? ETH_HEADER_MIN : 62;
+    if (worker->endpoints[i]->dg.cpu.ring == &ring->cpu && ip > most)
+      most = ip;
+  }
+  return bytes + most + (port->vlan == ETH_UNTAGGED ? 0 : 4);
+}
+
+static struct eth_descriptor_limits limits_of(const struct eth_port *port)
+{
+  const struct rte_eth_desc_lim *lim = &port->info.rx_desc_lim;
+
+  return (struct eth_descriptor_limits){lim->nb_min, lim->nb_max ? lim->nb_max : UINT16_MAX,
+                                        lim->nb_align};
+}
+
+/* Why a ring cannot be the pool of a queue that it has for itself; NULL: it can. *descriptors may
+ * become fewer. */
+static const char *judge_ring(const struct eth_port *port, const struct pst_ring *ring,
+                              uint32_t *descriptors, char why[ETH_SIZES_WHY])
+{
+  const struct pst_ring_params *params = &ring->cpu.params;
+  const uint32_t lead = RTE_PKTMBUF_HEADROOM + headers_of(ring);
+  const uint64_t room = params->payload_max + params->tailroom - ETH_SLOT_SHIFT + lead;
+  uint32_t frame = port->mtu + 18 + RTE_PKTMBUF_HEADROOM;
+
+  if (port->driver->traits & ETH_TAKES_NO_POOL)
+    return "its driver receives into memory of its own";
+  if (!(port->driver->traits & ETH_KEEPS_NO_MBUF)) {
+    const struct eth_descriptor_limits limits = limits_of(port);
+    if (!eth_ring_settle(&limits, params->slots, port->descriptors_fixed, descriptors, why))
+      return why;
+  }
+  if (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET])
+    frame += 96; /* its own header lies in a frame of the kernel's ring */
+  if (port->driver != &eth_drivers[ETH_DRIVER_MEMIF] && room < frame) {
+    snprintf(why, ETH_SIZES_WHY,
+             "a slot has room for %lu bytes, and a frame of this port's MTU of %u needs %u; a "
+             "smaller `mtu` or a larger `message` helps",
+             room, port->mtu, frame);
+    return why;
+  }
+  return room > UINT16_MAX ? "a slot is longer than a buffer of DPDK (64 KiB)" : NULL;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------
+ */
+
+static int keep_mempool(struct eth_port *port, struct rte_mempool *mempool)
+{
+  struct rte_mempool **grown =
+      mempool ? realloc(port->mempools, (port->mempool_count + 1) * sizeof(struct rte_mempool *))
+              : NULL;
+
+  if (!grown) {
+    rte_mempool_free(mempool);
+    return -ENOMEM;
+  }
+  port->mempools = grown;
+  port->mempools[port->mempool_count++] = mempool;
+  return 0;
+}
+
+int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
+                          struct rte_mempool **mempool)
+{
+  char name[RTE_MEMPOOL_NAMESIZE];
+
+  room += RTE_PKTMBUF_HEADROOM;
+  eth_name_make(name, sizeof(name));
+  *mempool = rte_pktmbuf_pool_create(name, count, 0, ETH_MBUF_PRIVATE,
+                                     (uint16_t)(room < UINT16_MAX ? room : UINT16_MAX),
+                                     rte_eth_dev_socket_id(port->id));
+  if (keep_mempool(port, *mempool) == 0)
+    return 0;
+  return ETH_PORT_REFUSE(port, -ENOMEM,
+                         "no memory for %u buffers of %u bytes in DPDK's; make `descriptors` or "
+                         "`mtu` smaller, or grant more huge pages",
+                         count, room);
+}
+
+static int give_own(struct eth_port *port, struct eth_rxq *queue, uint32_t inboxes,
+                    uint32_t descriptors)
+{
+  queue->descriptors = descriptors;
+  return eth_port_make_mempool(port, eth_own_buffers(descriptors, inboxes), port->mtu + 18 + 128,
+                               &queue->own);
+}
+
+static int give_ring(struct eth_port *port, struct eth_rxq *queue, struct pst_ring *ring,
+                     uint32_t descriptors)
+{
+  struct eth_pool_params params = {.lead = RTE_PKTMBUF_HEADROOM + headers_of(ring),
+                                   .spares = port->driver->bulk > 1 ? port->driver->bulk : 0,
+                                   .is_shared = false,
+                                   .socket = rte_eth_dev_socket_id(port->id)};
+  struct eth_pool **grown =
+      realloc(port->pools, (port->pool_count + 1) * sizeof(struct eth_pool *));
+  int rc;
+
+  if (!grown)
+    return -ENOMEM;
+  port->pools = grown;
+  rc = eth_pool_open(ring, &params, &ring->pool);
+  if (rc < 0)
+    return rc;
+  port->pools[port->pool_count++] = ring->pool;
+  queue->descriptors = descriptors;
+  queue->ring = ring;
+  ring->queue = queue;
+  return 0;
+}
+
+/* ---- Queues ------------------------------------------------------------------------------------
+ */
+
+/* What one ring is to have. */
+struct choice {
+  struct pst_ring *ring;
+  uint32_t descriptors;
+};
+
+/* Queues for rings: with rules, those behind the first. */
+static uint32_t room_for_rings(const struct eth_port *port)
+{
+  uint32_t most = port->info.max_rx_queues;
+
+  if (!port->by_rules)
+    return 1;
+  if (port->driver->traits & ETH_EQUAL_QUEUES && port->info.max_tx_queues < most)
+    most = port->info.max_tx_queues;
+  return most < 2 ? 0 : most > QUEUES_MAX ? QUEUES_MAX - 1 : most - 1;
+}
+
+/* Has the ring a queue for itself, as its pool? 1, 0, or -errno, logged. */
+static int choose_for(const struct eth_port *port, const struct eth_opened *opened,
+                      struct pst_ring *ring, uint32_t room, uint32_t *descriptors)
+{
+  const uint32_t wish = ring->worker->device->receive;
+  char text[ETH_SIZES_WHY], more[ETH_SIZES_WHY];
+  const char *why = judge_ring(port, ring, descriptors, text);
+
+  if (!why && !port->by_rules && opened->rings > 1) {
+    snprintf(more, sizeof(more), "several rings share its queue%s%s", port->no_rules[0] ? ": " : "",
+             port->no_rules);
+    why = more;
+  }
+  if (!why && room == 0)
+    why = "the port has fewer queues than there are rings; `receiver.share` lets streams have one";
+  if (wish == ETH_RECEIVE_COPY)
+    why = "the option `receive` says so";
+  else if (why && wish == ETH_RECEIVE_SLOTS)
+    return ETH_PORT_REFUSE(port, -ENOSPC, "receive: slots is not possible: %s", why);
+  ring->copy_reason[0] = '\0';
+  if (why)
+    snprintf(ring->copy_reason, sizeof(ring->copy_reason), "copied, since %.140s", why);
+  return !why;
+}
+
+/* Of all rings, those that have a queue; returns how many, -errno, logged. */
+static int choose(const struct eth_port *port, const struct eth_opened *opened,
+                  uint32_t descriptors, struct choice choices[QUEUES_MAX])
+{
+  const uint32_t most = room_for_rings(port);
+  uint32_t count = 0;
+  int rc = 0;
+
+  ETH_FOR_EACH_WORKER(port, worker)
+  for (uint32_t i = 0; rc >= 0 && i < worker->rings.room; i++) {
+    struct pst_ring *ring = worker->rings.all[i].at;
+    uint32_t fewer = descriptors;
+    if (!ring)
+      continue;
+    rc = choose_for(port, opened, ring, most - count, &fewer);
+    if (rc > 0)
+      choices[count++] = (struct choice){ring, fewer};
+  }
+  return rc < 0 ? rc : (int)count;
+}
+
+static int make_queues(struct eth_port *port, uint32_t count)
+{
+  port->rxqs = calloc(count, sizeof(*port->rxqs));
+  if (!port->rxqs)
+    return -ENOMEM;
+  port->rxq_count = count;
+  for (uint32_t i = 0; i < count; i++) {
+    port->rxqs[i].port = port;
+    port->rxqs[i].index = (uint16_t)i;
+    port->rxqs[i].is_shared = port->is_shared;
+    rte_spinlock_init(&port->rxqs[i].lock);
+  }
+  return 0;
+}
+
+int eth_port_assign(struct eth_port *port, const struct eth_opened *opened, uint32_t descriptors)
+{
+  const uint32_t first = port->by_rules ? 1 : 0;
+  struct choice choices[QUEUES_MAX];
+  uint32_t rest = descriptors;
+  int count, rc;
+
+  if (port->driver->traits & ETH_FILLS_ONE && !port->descriptors_fixed)
+    descriptors = ETH_BURST;
+  count = choose(port, opened, descriptors, choices);
+  if (count < 0)
+    return count;
+  rc = make_queues(port, first + (uint32_t)count > 1 ? first + (uint32_t)count : 1);
+  if (rc == 0 && (port->by_rules || count == 0)) {
+    if (port->by_rules && !port->descriptors_fixed && rest > REST_DESCRIPTORS)
+      rest = REST_DESCRIPTORS;
+    rc = give_own(port, &port->rxqs[0], opened->receivers, rest);
+  }
+  for (uint32_t i = 0; rc == 0 && i < (uint32_t)count; i++)
+    rc = give_ring(port, &port->rxqs[first + i], choices[i].ring, choices[i].descriptors);
+  return rc;
+}
+
+void eth_port_unassign(struct eth_port *port)
+{
+  for (uint32_t i = 0; i < port->rxq_count; i++) {
+    eth_rxq_drop(&port->rxqs[i]);
+    if (!port->rxqs[i].ring)
+      continue;
+    eth_pool_leave(port->rxqs[i].ring->pool);
+    port->rxqs[i].ring->queue = NULL;
+  }
+  free(port->rxqs);
+  free(port->txqs);
+  port->rxqs = NULL;
+  port->txqs = NULL;
+  port->rxq_count = port->txq_count = 0;
+}

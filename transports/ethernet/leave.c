@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rings and receivers that leave a port which other workers go on polling. */
+#include "pool.h"
+#include "port.h"
+
+/* ---- All queues at once ------------------------------------------------------------------------
+ *
+ * The order is: receiving queues by number, the control plane, sending queues by number. Who polls
+ * has one receiving queue, and may wait for the control plane and then for a sending queue.
+ */
+
+static void lock_receiving(struct eth_port *port)
+{
+  for (uint32_t i = 0; i < port->rxq_count; i++)
+    rte_spinlock_lock(&port->rxqs[i].lock);
+}
+
+static void unlock_receiving(struct eth_port *port)
+{
+  for (uint32_t i = port->rxq_count; i-- > 0;)
+    rte_spinlock_unlock(&port->rxqs[i].lock);
+}
+
+static void lock_sending(struct eth_port *port)
+{
+  for (uint32_t i = 0; i < port->txq_count; i++)
+    rte_spinlock_lock(&port->txqs[i].lock);
+}
+
+bool eth_port_try_lock(struct eth_port *port)
+{
+  for (uint32_t i = 0; i < port->rxq_count; i++)
+    if (!rte_spinlock_trylock(&port->rxqs[i].lock)) {
+      while (i-- > 0)
+        rte_spinlock_unlock(&port->rxqs[i].lock);
+      return false;
+    }
+  lock_sending(port);
+  return true;
+}
+
+void eth_port_unlock(struct eth_port *port)
+{
+  for (uint32_t i = port->txq_count; i-- > 0;)
+    rte_spinlock_unlock(&port->txqs[i].lock);
+  unlock_receiving(port);
+}
+
+/* ---- Who leaves --------------------------------------------------------------------------------
+ */
+
+void eth_port_end_receiver(struct eth_port *port, struct pst_endpoint *endpoint)
+{
+  struct pst_endpoint **at = &port->table->chains[endpoint->udp_port];
+  struct eth_rxq *queue;
+
+  if (!endpoint->rx->is_listed)
+    return; /* the port has not started */
+  eth_port_drop_rule(port, endpoint);
+  queue = eth_ring_of(endpoint)->queue ? eth_ring_of(endpoint)->queue : &port->rxqs[0];
+  lock_receiving(port);
+  while (*at && *at != endpoint)
+    at = &(*at)->next;
+  if (*at)
+    *at = endpoint->next;
+  if (queue->only == endpoint)
+    queue->only = NULL;
+  queue->receivers--;
+  unlock_receiving(port);
+  endpoint->rx->is_listed = false;
+}
+
+/* False: this queue cannot be stopped alone. */
+static bool stop_queue(struct eth_port *port, const struct eth_rxq *queue)
+{
+  return (port->driver->traits & ETH_KEEPS_NO_MBUF) ||
+         rte_eth_dev_rx_queue_stop(port->id, queue->index) == 0;
+}
+
+void eth_port_end_ring(struct eth_port *port, struct pst_ring *ring)
+{
+  struct eth_rxq *queue = ring->queue;
+  struct pst_worker *worker = ring->worker;
+
+  if (!queue)
+    return;
+  lock_receiving(port);
+  lock_sending(port);
+  /* A driver that keeps mbufs would go on writing into slots. */
+  if (eth_port_is_running(port) && !stop_queue(port, queue)) {
+    rte_eth_dev_stop(port->id);
+    __atomic_store_n(&port->is_running, false, __ATOMIC_RELEASE);
+    port->is_over = true;
+  }
+  eth_rxq_drop(queue);
+  queue->ring = NULL;
+  queue->is_over = true;
+  eth_port_unlock(port);
+  for (uint32_t i = 0; i < worker->rxq_count; i++)
+    if (worker->rxqs[i] == queue)
+      worker->rxqs[i] = worker->rxqs[--worker->rxq_count];
+  ring->queue = NULL;
+  ring->pool = NULL;
+}
