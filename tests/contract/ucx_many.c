@@ -144,6 +144,7 @@ static void settle(struct survivor *all)
 
 static void look(struct survivor *all, uint32_t round)
 {
+  contract_watch(NULL); /* the patience is of a round, not of 500 */
   if (round < WARM_ROUNDS)
     return;
   if (round == WARM_ROUNDS) {

@@ -484,6 +484,40 @@ def rc_blob_seeds():
                + bytes(120) + struct.pack(">III", 1, 0, 8))  # fmt: skip
 
 
+# ---- UCX: a byte or two for each choice, as fuzz_ucx.c takes them --------------------------
+
+
+def ucx_seeds():
+    def message(kind, how=0, count=1, length=16, place=4, data=16, sequence=3, offset=0, flags=0):
+        said = bytes([0, kind, flags, how, count])
+        said += bytes([0]) if how & 2 else struct.pack("<H", length)
+        said += bytes([place]) + (b"" if how & 4 else bytes([sequence]))
+        said += bytes([0]) if how & 8 else struct.pack("<H", offset)
+        return said + (b"" if how & 32 else struct.pack("<H", data)) + (b"" if how & 1 else bytes(range(data % 256)))
+
+    poll, release, ended, step = b"\x0d\7", b"\x08\0", b"\7\0\0", b"\x0a"
+    send = b"\x09\3\0\x10\1\x10\2\x40\3\xff"
+    records = struct.pack("<QQII", 1, 2, 8, 0) * 2
+    lists = bytes([0, 3, 0, 0, 2]) + struct.pack("<H", 0) + b"\4\3" + struct.pack("<HH", 0, 64) + records + bytes(16)
+    for kind in range(12):
+        for how in (0, 1, 2, 4, 8, 16, 32, 64):
+            yield message(kind, how) + poll + release + step + send
+        for place in (0, 3, 11, 12, 192, 193, 255):
+            yield message(kind, place=place) + poll + message(kind) + poll + release
+    yield message(2, count=4, data=64) + poll + (release + step) * 4 + message(2, count=8, length=8, data=64) + poll
+    yield lists + poll + release * 2 + step + lists + poll
+    for offset in (0, 16, 240, 241, 255):
+        yield message(4, length=256, offset=offset) * 2 + message(4, length=256, offset=16, data=240) + poll
+    yield message(5, how=1) + ended + poll + message(5, how=1, place=5) + message(2, place=4) + ended + poll
+    yield message(6, place=200) + send * 6 + message(6, place=208) + send
+    yield message(7, place=4) + step + message(2) + step + message(8, place=192) + send + message(8, place=193)
+    for kind in (b"\x0b", b"\x0c"):
+        for length in (0, 31, 32, 33, 63, 64, 65, 200):
+            for mended in (b"\0", b"\1"):
+                yield kind + mended + struct.pack("<H", length) + bytes([1, 2, 3, 4, 0x1f, 0, 0, 0]) + bytes(length)
+                yield kind + mended + struct.pack("<H", length) + b"\xff" * length
+
+
 # ---- Plugins --------------------------------------------------------------------------------------
 
 
