@@ -28,6 +28,7 @@ class Ucx(Case):
         sender = self.start("send", path, "--duration", "1")
         self.assertEqual(sender.wait(), 0, str(sender))
         self.assertEqual(receiver.wait(), 0, str(receiver))
+        self.said = receiver.stderr
         stream = self.only_stream(self.result("receiver.json"))
         self.assert_accounted(stream)
         self.assertGreater(stream["messages_delivered"], 0)
@@ -47,7 +48,15 @@ class Ucx(Case):
         self.transfer(f"tls: {TCP}, rendezvous_from: 1 KiB", "3000 B", 64)
 
     def test_failures_by_ucx(self):
-        self.transfer("peer_failure: ucx", "1462 B", 256)
+        stream = self.transfer("peer_failure: ucx", "1462 B", 256)
+        self.assertEqual(stream["via"].split("/")[0], "ucx: tcp")
+        self.assertIn("UCX's failure handling leaves shared memory out (", stream["path_reason"])
+        self.assertIn("`peer_failure: auto` brings it back", self.said)
+
+    def test_lanes_are_told(self):
+        stream = self.transfer(f"tls: {SHARED}", "1462 B", 256)
+        self.assertEqual((stream["via"][:10], stream["carrier"], stream["path_reason"]), ("ucx: posix", "shm", None))
+        self.assertIn("direct via ucx: posix/memory", self.said)
 
     def dies(self, options, victim):
         path = self.ucx_config(options)

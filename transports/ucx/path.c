@@ -50,25 +50,66 @@ static const char *carrier_of(const char *names)
   return ucx_lanes_has(names, "tcp") ? "tcp" : "";
 }
 
-/* What this end has and the lanes do not, once. */
-static void tell_lost(const struct pst_endpoint *endpoint, const char *names)
+static bool is_of(const char *name, const char *const *kinds)
 {
-  const struct pst_device *device = endpoint->worker->device;
-  const struct ucx_link *link = endpoint->link;
-  const bool has_rdma = ucx_lanes_has(device->transports, "rc_") ||
-                        ucx_lanes_has(device->transports, "dc_") ||
-                        ucx_lanes_has(device->transports, "ud_");
+  for (; *kinds; kinds++)
+    if (strncmp(name, *kinds, strlen(*kinds)) == 0)
+      return true;
+  return false;
+}
 
-  if (link->peer_is_here && link->peer_mode && device->shares)
-    UCX_TELL(endpoint, PST_LOG_INFO,
-             "UCX's failure handling leaves shared memory out (%s has it); `peer_failure: auto` "
-             "brings it back",
-             device->transports);
-  else if (!link->peer_is_here && has_rdma && strcmp(carrier_of(names), "rdma") != 0)
-    UCX_TELL(endpoint, PST_LOG_WARN,
-             "UCX has chosen %s, though this host has RDMA (%s); see `ucx_info -d` on both hosts, "
-             "or set `tls: rc,self` to be told why not",
-             names, device->transports);
+/* Of the device's transports those of these kinds that are no lane, with blanks between. */
+static void list_lost(const struct ucx_link *link, const char *const *kinds, char *lost,
+                      size_t size)
+{
+  char all[sizeof(link->worker->device->transports)], *rest, *name;
+
+  lost[0] = 0;
+  pst_text_write(all, sizeof(all), link->worker->device->transports);
+  for (name = strtok_r(all, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+    const size_t used = strlen(lost);
+    if (is_of(name, kinds) && !ucx_lanes_has(link->lanes, name) && used + strlen(name) + 2 <= size)
+      snprintf(lost + used, size - used, "%s%s", used ? " " : "", name);
+  }
+}
+
+int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
+{
+  static const char *const shared[] = {"posix", "sysv", "xpmem", "cma", "knem", NULL};
+  static const char *const rdma[] = {"rc_", "dc_", "ud_", NULL};
+  const struct pst_device *device = link->worker->device;
+  char lost[40];
+
+  text[0] = 0;
+  list_lost(link, link->peer_is_here ? shared : rdma, lost, sizeof(lost));
+  if (!lost[0] || (link->peer_is_here && !link->peer_mode) ||
+      (!link->peer_is_here && strcmp(carrier_of(link->lanes), "rdma") == 0))
+    return 0;
+  if (!link->peer_is_here)
+    snprintf(text, size,
+             "UCX chose %.24s, though RDMA is up here (%s): `ucx_info -d` on both hosts, or "
+             "`tls: rc,self`, tells why",
+             link->lanes, lost);
+  else if (device->peer_failure == UCX_FAILURE_UCX)
+    snprintf(text, size,
+             "UCX's failure handling leaves shared memory out (%s); `peer_failure: auto` brings it "
+             "back",
+             lost);
+  else
+    snprintf(text, size,
+             "the peer's UCX has no shared memory, we have %s; give both ends the same `tls`",
+             lost);
+  return link->peer_is_here ? PST_LOG_INFO : PST_LOG_WARN;
+}
+
+/* Once. */
+static void tell_lost(const struct pst_endpoint *endpoint)
+{
+  char text[UCX_LOST_BYTES];
+  const int level = ucx_path_lost(endpoint->link, text, sizeof(text));
+
+  if (level)
+    UCX_TELL(endpoint, level, "%s", text);
 }
 
 void ucx_path_settle(struct pst_endpoint *endpoint)
@@ -88,7 +129,7 @@ void ucx_path_settle(struct pst_endpoint *endpoint)
     link->whole_from = whole_from(lanes.names);
   link->is_shared = is_shared(lanes.names);
   pst_text_write(link->lanes, sizeof(link->lanes), lanes.names);
-  tell_lost(endpoint, lanes.names);
+  tell_lost(endpoint);
 }
 
 int ucx_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
@@ -96,15 +137,16 @@ int ucx_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
   const struct pst_ring *ring = (const struct pst_ring *)endpoint->cpu.ring;
   const struct ucx_link *link = endpoint->link;
   const bool by_cpu = !(ring && !ring->by_cpu) && !endpoint->tx.must_fetch;
-  char via[48], reason[160];
+  char via[48], reason[UCX_LOST_BYTES];
 
+  ucx_path_lost(link, reason, sizeof(reason));
   if (by_cpu) {
     snprintf(via, sizeof(via), "ucx: %.40s", link->lanes[0] ? link->lanes : "not connected");
-    pst_path_write(path, PST_PATH_DIRECT, via, carrier_of(link->lanes), "");
+    pst_path_write(path, PST_PATH_DIRECT, via, carrier_of(link->lanes), reason);
     return 0;
   }
   if (reaches_gpu(link->lanes)) {
-    pst_path_write(path, PST_PATH_DIRECT, "ucx", carrier_of(link->lanes), "");
+    pst_path_write(path, PST_PATH_DIRECT, "ucx", carrier_of(link->lanes), reason);
     return 0;
   }
   snprintf(reason, sizeof(reason), "no lane of UCX reaches the GPU by itself: it has %.60s",
