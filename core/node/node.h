@@ -40,6 +40,12 @@ struct pst_area {
   uint32_t uses; /* by offers; by operations: operate_names() */
 };
 
+/* Slots that messages arrive in. */
+struct node_ring {
+  struct region region;
+  struct pst_ring *ring;
+};
+
 /*
  * Slots that messages are sent from, one each while it is under way. Of those that are free one is
  * kept for each peer that has none, so that peers which are not read from stop nobody else. No peer
@@ -86,8 +92,10 @@ struct pst_node {
 
   struct pst_peer *peers;
   uint32_t peer_count;
-  uint32_t silent;        /* peers that the application does not know */
-  uint64_t id_last;       /* of those that we connect to: even */
+  uint32_t silent;  /* peers that the application does not know */
+  uint64_t id_last; /* of those that we connect to: even */
+  bool shares_ring; /* of all peers; else each has its own */
+  struct node_ring ring;
   struct send_pool sends; /* of all peers; where a transport lends what is sent, each has its own */
   struct pst_area *areas;
   struct node_events events;
@@ -118,6 +126,15 @@ static inline uint32_t node_slots(const struct pst_node *node, uint32_t peers)
 
   return peers + busy * (node->messages - 1);
 }
+
+/* ---- ring.c ---- */
+/* Do the peers of this node share one? Where the receiver picks the slot of each message. */
+bool node_ring_is_shared(const struct pst_node *node);
+/* For so many peers; domain: theirs, 0 if they share it. 0 or -errno; it is to be closed after
+ * either. error may be NULL. */
+int node_ring_open(struct pst_node *node, struct node_ring *ring, uint32_t peers, uint64_t domain,
+                   struct pst_error *error);
+void node_ring_close(struct pst_node *node, struct node_ring *ring);
 
 /* ---- send_pool.c ---- */
 /* 0 or -errno; it is to be closed after either. error may be NULL. */

@@ -101,7 +101,7 @@ static int node_check_peers(const struct pst_node *node, struct pst_error *error
   } bounds[] = {
       {limits->device_endpoints_max, "endpoints a device", limits->endpoints_reason},
       {limits->endpoints_max, "endpoints a worker", limits->endpoints_reason},
-      {limits->rings_max, "rings", ""},
+      {node->shares_ring ? 0 : limits->rings_max, "rings", ""},
       {limits->domains_max, "domains", ""},
   };
 
@@ -137,6 +137,7 @@ static int node_fit_limits(struct pst_node *node, struct pst_error *error)
                     "messages use up; lower pst_node_params.messages",
                     node->device->plugin->name, limits->requests_max, node->messages);
   node->depth = node_lesser(node->depth, limits->requests_max - node->messages);
+  node->shares_ring = node_ring_is_shared(node);
   int rc = node_check_peers(node, error);
   if (rc < 0)
     return rc;
@@ -307,6 +308,8 @@ static int node_open(struct pst_node *node, const struct pst_node_params *params
     rc = node_open_descriptors(node, error);
   if (rc == 0)
     rc = node_memory(node, NULL, NULL, 0, "memory", &node->memory, error);
+  if (rc == 0 && node->shares_ring)
+    rc = node_ring_open(node, &node->ring, node->peers_max, 0, error);
   if (rc == 0 && !(node->device->limits.capabilities & PST_CAP_LEND))
     rc = send_pool_open(node, &node->sends, node->peers_max, error);
   if (rc == 0)
@@ -387,6 +390,8 @@ void pst_node_close(struct pst_node *node)
     node->areas->uses = 0;
     pst_area_free(node->areas);
   }
+  if (node->worker)
+    node_ring_close(node, &node->ring);
   send_pool_close(&node->sends);
   engine_plugins_drain(&node->engine);
   if (node->worker)

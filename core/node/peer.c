@@ -118,31 +118,11 @@ static uint32_t peer_entries(const struct pst_node *node)
 
 /* ---- Opening ----------------------------------------------------------------------- */
 
+/* One of its own is alone in its region: whoever may write into it may write nowhere else. */
 static int peer_open_ring(struct pst_node *node, struct pst_peer *peer)
 {
-  const struct pst_limits *limits = &node->device->limits;
-  /* Alone in its region: whoever may write into the ring may write nowhere else. */
-  const struct region_params params = {.memory = node->memory,
-                                       .device = node->device,
-                                       .length = node->ring_stride * node->messages,
-                                       .needs = limits->ring_needs | PST_NEED_CPU_ACCESS,
-                                       .label = "messages of a peer",
-                                       .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
-                                       .domain = peer->id};
-  struct region_why why;
-  int rc = region_open(&peer->ring_region, &params, &why);
-
-  if (rc < 0)
-    return region_fail(NULL, rc, params.label, &why, "");
-  struct pst_ring_params ring = {.struct_size = sizeof(ring),
-                                 .slots = node->messages,
-                                 .mr = peer->ring_region.mr,
-                                 .stride = node->ring_stride,
-                                 .payload_max = node->message_max,
-                                 .headroom = limits->headroom,
-                                 .tailroom = limits->tailroom,
-                                 .endpoints = 1};
-  return node->ops->ring_open(node->worker, &ring, &peer->ring_region.path, &peer->ring);
+  peer->ring = node->shares_ring ? &node->ring : &peer->own_ring;
+  return node->shares_ring ? 0 : node_ring_open(node, &peer->own_ring, 1, peer->id, NULL);
 }
 
 /* Where a transport lends what is sent, receivers map it: each the slots of its messages alone. */
@@ -166,7 +146,7 @@ static int peer_open_endpoint(struct pst_node *node, struct pst_peer *peer)
   struct pst_endpoint_params params = {
       .struct_size = sizeof(params),
       .roles = PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA,
-      .ring = peer->ring,
+      .ring = peer->ring->ring,
       .cookie = (uint64_t)(uintptr_t)peer,
       .options = node->transport->plugin.options,
       .label = "peer",
@@ -224,8 +204,7 @@ void peer_forget(struct pst_peer *peer)
   events_unreserve(&node->events, peer_entries(node) + peer->takens);
   remote_drop_all(peer);
   operate_close(peer);
-  node->ops->ring_close(node->worker, peer->ring);
-  region_close(&peer->ring_region);
+  node_ring_close(node, &peer->own_ring);
   message_forget(peer, peer->queued - peer->done);
   send_pool_close(&peer->own_sends);
   blob_free(&peer->address);
@@ -351,7 +330,7 @@ static void peer_take_message(struct pst_peer *peer, const struct pst_completion
   struct pst_node *node = peer->node;
   uint64_t token = completion->u.message.token;
   uint32_t buffer = completion->u.message.buffer;
-  const uint8_t *base = peer->ring_region.mem.host;
+  const uint8_t *base = peer->ring->region.mem.host;
 
   if (buffer)
     base = buffer < ENGINE_LENT_MAX ? node->lent[buffer] : NULL;

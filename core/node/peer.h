@@ -82,8 +82,8 @@ struct pst_peer {
   struct pst_endpoint *endpoint;
   struct pst_blob address; /* to connect to once it is connected; bytes and descriptors are ours */
 
-  struct region ring_region;
-  struct pst_ring *ring;
+  struct node_ring *ring; /* the node's, or: */
+  struct node_ring own_ring;
 
   /* Messages from us: [done, posted) are under way, [posted, queued) wait for credit. */
   struct send_pool *sends; /* the node's, or: */

@@ -39,7 +39,7 @@ SIZE(pst_open_params, 56, local_address, 48);
 SIZE(pst_limits, 240, endpoints_reason, 112);
 SIZE(pst_mr_params, 48, domain, 40);
 SIZE(pst_blob, 40, fds, 24);
-SIZE(pst_ring_params, 56, reserved, 52);
+SIZE(pst_ring_params, 56, endpoint_slots, 52);
 SIZE(pst_endpoint_params, 80, domain, 72);
 SIZE(pst_piece, 32, reserved, 24);
 SIZE(pst_request, 64, u, 40);

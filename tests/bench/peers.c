@@ -3,8 +3,11 @@
  * What the peers of a node cost: 1, 64 and 1000 of them join a server within this process, and the
  * filter `counting` tells what its device then holds. Nothing here depends on the time.
  *
- * usage: bench-peers FAKES [TRANSPORT [OPTION=VALUE]...]
+ * --shared: the filter says TWO_SIDED of the transport, as if the receiver picked the slots.
+ *
+ * usage: bench-peers [--shared] FAKES [TRANSPORT [OPTION=VALUE]...]
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,9 +73,11 @@ static int meet(struct pst_node *server, struct pst_node *client, uint32_t peers
   return 0;
 }
 
-static int measure(const struct pst_node_params *given, uint32_t peers)
+static int measure(const struct pst_node_params *given, uint32_t peers, bool is_shared)
 {
-  const struct pst_filter_params counting = {.name = "counting"};
+  const struct pst_setting two_sided = {"two_sided", is_shared ? "true" : "false"};
+  const struct pst_filter_params counting = {
+      .name = "counting", .options = &two_sided, .option_count = 1};
   struct pst_node_params params = *given;
   struct pst_node *server = NULL, *client = NULL;
   struct pst_error error = PST_ERROR_INIT;
@@ -95,34 +100,34 @@ static int measure(const struct pst_node_params *given, uint32_t peers)
   return rc;
 }
 
+static int usage(void)
+{
+  fprintf(stderr, "usage: bench-peers [--shared] FAKES [TRANSPORT [OPTION=VALUE]...]\n");
+  return 2;
+}
+
 int main(int argc, char **argv)
 {
   static const uint32_t counts[] = {1, 64, PEERS_MAX};
+  const bool is_shared = argc > 1 && strcmp(argv[1], "--shared") == 0;
   struct pst_setting settings[OPTIONS_MAX];
-  struct pst_node_params params = {.struct_size = sizeof params,
-                                   .transport = argc > 2 ? argv[2] : NULL,
-                                   .transport_options = settings,
-                                   .depth = 16,
-                                   .in_process = 1};
-  int rc = 0;
+  struct pst_node_params params = {
+      .struct_size = sizeof params, .transport_options = settings, .depth = 16, .in_process = 1};
+  int rc = 0, at = is_shared ? 2 : 1;
 
-  for (int i = 3; i < argc && i < 3 + OPTIONS_MAX; i++) {
-    char *value = strchr(argv[i], '=');
-    if (!value)
-      argc = 0;
-    else
-      *value = '\0';
-    if (value)
-      settings[params.transport_option_count++] = (struct pst_setting){argv[i], value + 1};
-  }
-  if (argc < 2) {
-    fprintf(stderr, "usage: bench-peers FAKES [TRANSPORT [OPTION=VALUE]...]\n");
-    return 2;
+  if (at >= argc || pst_plugin_path_add(argv[at++]) < 0)
+    return usage();
+  if (at < argc)
+    params.transport = argv[at++];
+  for (; at < argc; at++) {
+    char *value = strchr(argv[at], '=');
+    if (!value || params.transport_option_count == OPTIONS_MAX)
+      return usage();
+    *value = '\0';
+    settings[params.transport_option_count++] = (struct pst_setting){argv[at], value + 1};
   }
   pst_log_set(read_counts, NULL, PST_LOG_INFO);
-  if (pst_plugin_path_add(argv[1]) < 0)
-    return 2;
   for (size_t i = 0; i < sizeof counts / sizeof counts[0] && rc == 0; i++)
-    rc = measure(&params, counts[i]);
+    rc = measure(&params, counts[i], is_shared);
   return rc < 0;
 }

@@ -159,7 +159,10 @@ struct pst_ring_params {
   uint32_t headroom;
   uint32_t tailroom;
   uint32_t endpoints; /* that will share the ring, at least 1; more than slots may be -EINVAL */
-  uint32_t reserved;
+  /* What one endpoint has of the slots, at most: granted to its peer, or out. At least one is kept
+   * for each of the others, so that none starves. 0: its equal share. A transport without TWO_SIDED
+   * gives equal shares, whatever this is. */
+  uint32_t endpoint_slots;
 };
 
 /* A transport with READ or WRITE takes all three roles on one endpoint, as nodes open them.
@@ -186,8 +189,8 @@ struct pst_endpoint_params {
   uint64_t timeout_ns;
   struct pst_mr *mr; /* SENDER: what it will mostly send from; NULL: unknown */
   /* What its peer may reach: memory of this number, any that the host chooses for a peer; with a
-   * ring, the domain of the ring's mr. 0: what has no domain. Where both ends post requests and
-   * have a ring or RMA, both have a domain or neither has. */
+   * ring, the domain of the ring's mr, unless TWO_SIDED. 0: what has no domain. Where both ends
+   * post requests and have a ring or RMA, both have a domain or neither has. */
   uint64_t domain;
 };
 

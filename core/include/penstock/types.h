@@ -182,6 +182,10 @@ enum pst_transport_capability {
    * the host turns a peer that passes none away before it opens an endpoint. */
   PST_CAP_DESCRIPTORS = 1u << 16,
   PST_CAP_DEPARTURE = 1u << 17, /* keeps the time at which a SEND is to leave */
+  /* No peer reaches the memory of a ring: the receiver picks each message's slot as it arrives.
+   * With SHARED_RING endpoints of all domains may name a ring whose mr has none, and peers of a
+   * node share one. */
+  PST_CAP_TWO_SIDED = 1u << 18,
 };
 
 /* ---- Operations -------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  * there are, how many bytes are registered, and how many slots the rings have.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include <penstock/transport.h>
@@ -24,6 +25,8 @@ struct pst_device {
   const struct pst_transport_ops *ops;
   struct pst_device *inner;
   struct tally mrs, rings;
+  bool two_sided;
+  uint32_t rings_max;
 };
 
 struct pst_worker {
@@ -47,12 +50,22 @@ static int counting_open(const struct pst_host *host, const struct pst_open_para
   struct pst_device *made;
   int rc = wrap_begin(host, params, "counting", &made);
 
-  return rc == 0 ? wrap_finish(params, made, device) : rc;
+  if (rc != 0)
+    return rc;
+  made->two_sided = host->option_uint(params->options, "two_sided");
+  made->rings_max = (uint32_t)host->option_uint(params->options, "rings_max");
+  return wrap_finish(params, made, device);
 }
 
 static int counting_limits(struct pst_device *device, struct pst_limits *limits)
 {
-  return device->ops->limits(device->inner, limits);
+  int rc = device->ops->limits(device->inner, limits);
+
+  if (rc == 0 && device->two_sided)
+    limits->capabilities |= PST_CAP_TWO_SIDED;
+  if (rc == 0 && device->rings_max)
+    limits->rings_max = device->rings_max;
+  return rc;
 }
 
 /* ---- What it counts ------------------------------------------------------------------ */
@@ -116,6 +129,8 @@ static int counting_ring_open(struct pst_worker *worker, const struct pst_ring_p
   struct pst_device *device = worker->device;
   int rc = pass_ring_open(worker, params, path, ring);
 
+  device->host->log(device->host, PST_LOG_INFO, "ring of %u slots, %u endpoints, %u of each",
+                    params->slots, params->endpoints, params->endpoint_slots);
   if (rc == 0 && (rc = counting_add(&device->rings, *ring, params->slots)) < 0)
     pass_ring_close(worker, *ring);
   if (rc == 0)
@@ -156,7 +171,7 @@ static int counting_poll(struct pst_worker *worker, struct pst_completion *compl
 
 static const struct pst_transport_ops counting_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = (PST_CAP_DEPARTURE << 1) - 1, /* the inner transport's limits say which */
+    .capabilities = (PST_CAP_TWO_SIDED << 1) - 1, /* the inner transport's limits say which */
     .open = counting_open,
     .close = wrap_close,
     .limits = counting_limits,
