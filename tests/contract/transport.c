@@ -127,8 +127,8 @@ static struct contract_variant variants[] = {
     },
     {
         .name = "ethernet-tap",
-        .options = "driver=tap,netdev=pb,mtu=4000,address=10.9.0.2/24",
-        .sender_options = "driver=tap,netdev=pa,mtu=4000,address=10.9.0.1/24",
+        .options = "driver=tap,netdev=pb,address=10.9.0.2/24",
+        .sender_options = "driver=tap,netdev=pa,address=10.9.0.1/24",
         .capabilities = ETHERNET_CAPABILITIES,
     },
     /* On whatever verbs device there is; a peer that is gone shows soon. */

@@ -207,6 +207,15 @@ class TwoNamespaces(Ethernet):
         receiving, sending = self.configs((receives, sends))
         return self.both(receiving, sending, self.sides)
 
+    def test_tap_refuses_frames_that_it_cannot_carry(self):
+        if not os.access("/dev/net/tun", os.W_OK):
+            self.skipTest("no /dev/net/tun")
+        os.chmod(self.folder, 0o777)
+        options = "{driver: tap, netdev: pst0, address: [192.0.2.1/24], mtu: 4000}"
+        config = self.yaml(f"{{plugin: ethernet, options: {options}}}")
+        child = self.run_program("receive", config, expect=3, prefix=self.sides[NEAR])
+        self.assertIn("mtu: 4000 is not possible: its driver takes frames of at most 1522 bytes", child.stderr)
+
     def test_ethernet_to_ethernet(self):
         self.check("ethernet", "ethernet")
 

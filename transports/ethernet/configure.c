@@ -123,6 +123,19 @@ static int configure_device(struct eth_port *port)
                                &conf);
 }
 
+/* Of a card, or of the interface that a tap makes. What a driver does not set stays as it is. */
+static int set_mtu(const struct eth_port *port)
+{
+  int rc = rte_eth_dev_set_mtu(port->id, (uint16_t)port->mtu);
+
+  if (rc != -EINVAL)
+    return 0;
+  return ETH_PORT_REFUSE(port, rc,
+                         "mtu: %u is not possible: its driver takes frames of at most %u bytes; "
+                         "make `mtu` smaller",
+                         port->mtu, port->info.max_rx_pktlen);
+}
+
 static int setup_queues(struct eth_port *port, uint32_t tx)
 {
   const unsigned socket = (unsigned)rte_eth_dev_socket_id(port->id);
@@ -138,7 +151,7 @@ static int setup_queues(struct eth_port *port, uint32_t tx)
                            strerror(-rc),
                            port->by_rules ? "; `rules: off` needs one queue alone" : "");
   if (!(port->driver->traits & ETH_VIRTUAL) || (port->driver->traits & ETH_MAKES_NETDEV))
-    rte_eth_dev_set_mtu(port->id, (uint16_t)port->mtu);
+    rc = set_mtu(port);
   rte_eth_allmulticast_enable(port->id);
   for (uint32_t i = 0; rc == 0 && i < port->rxq_count; i++)
     rc = check_queue(port, &port->rxqs[i]);
