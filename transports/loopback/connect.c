@@ -207,17 +207,13 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
 
 int lb_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
-  struct pst_device *device = endpoint->worker->device;
-  bool shared = endpoint->peer ? !endpoint->peer->in_process : device->shared;
-  bool is_copied = endpoint->remotes && endpoint->remotes->copier;
+  const struct pst_device *device = endpoint->worker->device;
+  const bool shared = endpoint->peer ? !endpoint->peer->in_process : device->shared;
   /* READ and WRITE copy in any mode; what of, the registration has told, or the remotes do. */
-  lb_path_fill(path, endpoint->roles == PST_ROLE_RMA ? LB_MODE_COPY : device->mode, shared);
-  if (endpoint->roles == PST_ROLE_RMA || is_copied) {
-    struct pst_path_info info;
-    LB_TAKE(info, path);
-    snprintf(info.via, sizeof(info.via), "%s", is_copied ? endpoint->remotes->via : "");
-    LB_GIVE(path, info);
-  }
+  const char *via = endpoint->roles == PST_ROLE_RMA ? "" : lb_via_of(device->mode);
+  if (endpoint->remotes && endpoint->remotes->copier)
+    via = endpoint->remotes->via;
+  lb_path_fill(path, via, shared);
   return 0;
 }
 

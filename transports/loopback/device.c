@@ -7,12 +7,6 @@
 #include "device.h"
 #include "registry.h"
 
-void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared)
-{
-  pst_path_write(path, PST_PATH_DIRECT, mode == LB_MODE_REFERENCE ? "reference" : "memcpy",
-                 shared ? "shm" : "memory", "");
-}
-
 int lb_process_open(void)
 {
   int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);

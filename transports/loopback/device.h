@@ -38,7 +38,14 @@ struct pst_device {
 
 #define LB_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
 
-void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared);
+static inline const char *lb_via_of(enum lb_mode mode)
+{
+  return mode == LB_MODE_REFERENCE ? "reference" : "memcpy";
+}
+static inline void lb_path_fill(struct pst_path_info *path, const char *via, bool shared)
+{
+  pst_path_write(path, PST_PATH_DIRECT, via, shared ? "shm" : "memory", "");
+}
 
 lb_send_fn *lb_send_plain(void); /* the best this CPU has */
 

@@ -49,7 +49,7 @@ int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   made->worker = worker;
   made->params = in;
   made->mr = mr;
-  lb_path_fill(path, device->mode, device->shared);
+  lb_path_fill(path, lb_via_of(device->mode), device->shared);
   *ring = made;
   return 0;
 }
