@@ -113,7 +113,7 @@ static int post(struct contract_side *side, uint32_t index, const struct pst_req
   contract_wait_is_known(rc, n, *said);
   /* No failure by itself: the peer may have left, and DISCONNECTED is still to come. */
   if (rc == -ENOTCONN && side->connected[index] && !side->departed[index])
-    contract_rule("post is allowed; endpoint_path is final");
+    contract_rule("post is allowed; endpoint_path is known, and may only get worse");
   if (rc > 0 && *said != PST_POST_COMPLETED)
     add(&side->posted[index], requests, (uint32_t)rc);
   return rc;

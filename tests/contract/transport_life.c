@@ -209,7 +209,7 @@ static void start_seals(void **state)
 
 static void connects(struct contract_pair *pair, bool sender_first)
 {
-  contract_rule("post is allowed; endpoint_path is final");
+  contract_rule("post is allowed; endpoint_path is known, and may only get worse");
   struct pst_blob sender, receiver;
   contract_address(&pair->sender, 0, &sender);
   contract_address(&pair->receiver, 0, &receiver);
@@ -236,7 +236,7 @@ static void connects(struct contract_pair *pair, bool sender_first)
   contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
   contract_post_one(pair, &request);
   contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
-  contract_rule("How bytes travel on it, final after CONNECTED");
+  contract_rule("How bytes travel on it, known with CONNECTED");
   struct pst_path_info path = {.struct_size = sizeof(path)};
   assert_int_equal(pair->sender.image.ops->endpoint_path(pair->sender.endpoints[0], &path), 0);
   contract_path_is_known("endpoint_path", &path);
