@@ -13,6 +13,7 @@
 
 static const struct region_params ring_use = {
     .label = "ring", .use = " for the ring", .lower = "`ring` or `message`"};
+
 struct region_params receive_ring_params(const struct receive_ring *ring,
                                          const struct region_params *use, uint64_t length)
 {
@@ -173,6 +174,8 @@ int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   *made = *wanted;
   made->users = 1;
+  if (!made->final.length)
+    made->final = ring_use;
   made->ops = &ring_direct_ops;
   made->views = &made->region.mem;
   *ring = made;

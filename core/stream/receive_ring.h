@@ -18,6 +18,7 @@
 struct receive_ring;
 struct staging;
 
+/* NULL: nothing to do. */
 struct receive_ring_ops {
   bool copies; /* out of what the transport writes or lends */
   /* A receiver that takes messages by `take` begins. 0, -ENOMEM. */
@@ -27,13 +28,14 @@ struct receive_ring_ops {
   int (*take)(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
   /* What was taken in and not handed over goes back. */
   void (*give_up)(struct pst_receiver *receiver);
-  /* Views come back. */
-  void (*give_views)(struct receive_ring *ring, const struct pst_view *views, uint32_t n);
+  /* Those of views come back; as views, where that is cheaper. */
   void (*give_tokens)(struct receive_ring *ring, const uint64_t *tokens, uint32_t n);
+  void (*give_views)(struct receive_ring *ring, const struct pst_view *views, uint32_t n);
   /* Each poll begins with it. 0, or -errno of the memory. */
   int (*progress)(struct receive_ring *ring);
   bool (*is_copying)(const struct receive_ring *ring);
-  /* enum pst_stage: why nothing is handed over, though the application holds not all. */
+  /* enum pst_stage, NULL: EMPTY: why nothing is handed over, though the application holds not all.
+   */
   int (*idle_stage)(const struct receive_ring *ring);
   /* `copies`: the memory cannot pin what it copies from. */
   void (*lent_unpinned)(struct receive_ring *ring);
@@ -44,7 +46,7 @@ struct receive_ring {
   const struct config_stream *stream; /* that opened it */
   struct session_lane *lane;
   uint32_t endpoints; /* that share it */
-  /* The final memory, where it is no slots for messages: then always staged, because of `why`. */
+  /* The final memory. With a length it is no slots for messages: staged, because of `why`. */
   struct region_params final;
   const char *why;
   uint32_t pieces; /* of a copy */

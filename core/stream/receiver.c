@@ -12,8 +12,9 @@ static int receiver_idle_stage(const struct pst_receiver *receiver)
 {
   const struct receive_ring *ring = receiver->ring;
 
-  return receiver->held >= ring->slots || receiver->check_waits ? PST_STAGE_SINK
-                                                                : ring->ops->idle_stage(ring);
+  if (receiver->held >= ring->slots || receiver->check_waits)
+    return PST_STAGE_SINK;
+  return ring->ops->idle_stage ? ring->ops->idle_stage(ring) : PST_STAGE_EMPTY;
 }
 
 static void receiver_count_views(struct pst_receiver *receiver, const struct pst_view *views,
@@ -37,7 +38,7 @@ static int receiver_progress(struct pst_receiver *receiver)
     rc = receiver->client->progress(receiver);
   if (rc == 0 && fifo_count(&receiver->releases))
     rc = receiver_watch_releases(receiver);
-  if (rc == 0)
+  if (rc == 0 && receiver->ring->ops->progress)
     rc = receiver->ring->ops->progress(receiver->ring);
   if (receiver_note_memory(receiver, rc) < 0) {
     char text[160];

@@ -206,7 +206,8 @@ void receiver_give_up_pending(struct pst_receiver *receiver)
   const struct session_lane *lane = receiver->end.lane;
   const struct pst_completion *message;
 
-  receiver->ring->ops->give_up(receiver);
+  if (receiver->ring->ops->give_up)
+    receiver->ring->ops->give_up(receiver);
   while ((message = arrivals_take_pending(&receiver->pending)))
     lane->ops->release(lane->worker, &message->u.message.token, 1);
 }

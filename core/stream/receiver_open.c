@@ -83,7 +83,7 @@ static int receiver_open(struct session_end *end, struct pst_error *error)
     rc = receiver_open_queue(receiver, error);
   if (rc == 0 && end->config->receiver.assemble.packets)
     rc = frames_open(receiver, error);
-  else if (rc == 0 && receiver->ring->ops->join(receiver) < 0)
+  else if (rc == 0 && receiver->ring->ops->join && receiver->ring->ops->join(receiver) < 0)
     rc = end_out_of_memory(end, error);
   if (rc == 0 && end->config->receiver.intervals)
     rc = receiver_open_intervals(receiver, error);
@@ -187,7 +187,8 @@ static uint64_t receiver_due_ns(const struct session_end *end, uint64_t now)
 
   if (fifo_count(&receiver->pending))
     return now;
-  if (fifo_count(&receiver->releases) || receiver->check_waits || ring->ops->is_copying(ring))
+  if (fifo_count(&receiver->releases) || receiver->check_waits ||
+      (ring->ops->is_copying && ring->ops->is_copying(ring)))
     due = now + THREAD_NAP_NS;
   else
     due = receiver_end_due_ns(receiver);

@@ -48,6 +48,24 @@ int receiver_watch_releases(struct pst_receiver *receiver)
   return 0;
 }
 
+static void release_give_views(struct receive_ring *ring, const struct pst_view *views, uint32_t n)
+{
+  uint64_t tokens[SESSION_POLL_BATCH];
+
+  if (ring->ops->give_views) {
+    ring->ops->give_views(ring, views, n);
+    return;
+  }
+  while (n) {
+    uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
+    for (uint32_t i = 0; i < run; i++)
+      tokens[i] = views[i].token;
+    ring->ops->give_tokens(ring, tokens, run);
+    views += run;
+    n -= run;
+  }
+}
+
 /* Held by the application, not by a fence that it gave us. */
 static uint64_t release_views_out(const struct pst_receiver *receiver)
 {
@@ -60,7 +78,7 @@ int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *v
     return -EINVAL;
   receiver->held -= n;
   if (!receiver->unfenced)
-    receiver->ring->ops->give_views(receiver->ring, views, n);
+    release_give_views(receiver->ring, views, n);
   end_stage(&receiver->end, -1);
   return 0;
 }

@@ -15,8 +15,6 @@ struct parked {
   struct pst_view views[SESSION_DEVICE_BATCH];
 };
 
-static const struct region_params final_use = {
-    .label = "ring", .use = " for the ring", .lower = "`ring` or `message`"};
 static const struct region_params slots_use = {.label = "staging ring",
                                                .use = " for the staging ring",
                                                .lower = "`ring` or `message`",
@@ -60,9 +58,8 @@ int ring_staged_open(struct receive_ring *ring, const char *why, struct pst_erro
   staging->stride = round_up(stride, CACHE_LINE);
   ring->ops = &ring_staged_ops;
   ring->views = &staging->region.mem;
-  struct region_params wanted =
-      ring->final.length ? receive_ring_params(ring, &ring->final, ring->final.length)
-                         : receive_ring_params(ring, &final_use, staging->stride * ring->slots);
+  struct region_params wanted = receive_ring_params(
+      ring, &ring->final, ring->final.length ? ring->final.length : staging->stride * ring->slots);
   int rc = receive_ring_alloc(ring, &wanted, &staging->region, &why_not, error);
   if (rc == 0)
     rc = staged_alloc_slots(ring, error);
@@ -154,14 +151,14 @@ static void staged_give_up(struct pst_receiver *receiver)
   receiver->parked_count = 0;
 }
 
-static void staged_give_views(struct receive_ring *ring, const struct pst_view *views, uint32_t n)
-{
-  staging_give_views(ring->staging, views, n);
-}
-
 static void staged_give_tokens(struct receive_ring *ring, const uint64_t *tokens, uint32_t n)
 {
   staging_give_tokens(ring->staging, tokens, n);
+}
+
+static void staged_give_views(struct receive_ring *ring, const struct pst_view *views, uint32_t n)
+{
+  staging_give_views(ring->staging, views, n);
 }
 
 static int staged_progress(struct receive_ring *ring)
@@ -190,8 +187,8 @@ const struct receive_ring_ops ring_staged_ops = {.copies = true,
                                                  .join = staged_join,
                                                  .take = staged_take,
                                                  .give_up = staged_give_up,
-                                                 .give_views = staged_give_views,
                                                  .give_tokens = staged_give_tokens,
+                                                 .give_views = staged_give_views,
                                                  .progress = staged_progress,
                                                  .is_copying = staged_is_copying,
                                                  .idle_stage = staged_idle_stage,
