@@ -2,6 +2,7 @@
 /* The device's primary context, which the CUDA runtime and every library on it share.
  * Threads get it for the length of a call and then have back what they had: the
  * application's own choice of device stays. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,7 @@ static void shared_close(struct pst_memory *memory)
 {
   struct cuda_shared *shared = memory->shared;
   pthread_mutex_lock(&shared_lock);
+  assert(shared->users > 0);
   if (--shared->users == 0) {
     struct cuda_shared **at = &all_shared;
     while (*at != shared)

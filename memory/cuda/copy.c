@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -69,6 +70,7 @@ uint32_t cuda_plan_make(const struct pst_copy_row *given, uint32_t n, uint64_t m
       taken = add_strided(row, one, n - i, max_pitch);
     row++;
   }
+  assert(row <= rows + n); /* at most as many */
   return (uint32_t)(row - rows);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fences are CUDA events. One is recorded behind each batch anyway, and a fence behind
  * nothing more than that batch is the same event, referred to once more. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -41,6 +42,7 @@ struct pst_fence *cuda_fence_take(struct pst_memory *memory)
 void cuda_fence_drop(struct pst_memory *memory, struct pst_fence *fence)
 {
   pthread_mutex_lock(&memory->lock);
+  assert(fence->references > 0);
   if (--fence->references == 0) {
     fence->next = memory->free_fences;
     memory->free_fences = fence;
@@ -76,6 +78,7 @@ static bool count_out(struct pst_memory *memory, struct pst_fence *shared)
 static void count_in(struct pst_memory *memory)
 {
   pthread_mutex_lock(&memory->lock);
+  assert(memory->fences > 0);
   memory->fences--;
   pthread_mutex_unlock(&memory->lock);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A queue is a stream. Each batch ends with an event; queue_poll() asks for the oldest,
  * and nothing waits. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -138,6 +139,7 @@ int cuda_queue_begin(struct pst_queue *queue, const char *call, uint64_t n, uint
  * its start. */
 void *cuda_queue_room(struct pst_queue *queue, uint32_t n)
 {
+  assert(queue->descriptors_tail - queue->descriptors_head <= queue->descriptors_size);
   uint64_t at = queue->descriptors_tail % queue->descriptors_size;
   uint64_t begin = queue->descriptors_tail;
   if (at + n > queue->descriptors_size)
@@ -158,6 +160,7 @@ unsigned int cuda_grid(const struct pst_memory *memory, uint32_t n, bool wide)
 
 struct cuda_batch *cuda_queue_next(struct pst_queue *queue)
 {
+  assert(queue->submitted - queue->finished < queue->batches); /* cuda_queue_begin() has looked */
   return &queue->batch[(queue->submitted + 1) % queue->batches];
 }
 
@@ -239,6 +242,8 @@ int cuda_queue_poll(struct pst_queue *queue, uint64_t *done)
       take_found(queue, batch, &queue->slots[at]);
     if (batch->crc32c)
       *batch->crc32c = queue->slots[at].crc32c;
+    assert(batch->descriptors - queue->descriptors_head <=
+           queue->descriptors_tail - queue->descriptors_head);
     queue->descriptors_head = batch->descriptors;
     queue->finished++;
   }

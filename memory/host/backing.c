@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -226,6 +227,7 @@ int host_block_huge(const struct pst_memory *memory, uint64_t page_size, bool me
 
 void host_block_release(struct host_block *block)
 {
+  assert(block->heap + block->adopted + (block->map != NULL) == 1); /* one of the three */
   if (block->heap) {
     if (block->locked)
       munlock(block->address, block->length);
