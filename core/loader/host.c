@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <penstock/memory-util.h>
+
 #include "config/options.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -200,8 +202,7 @@ static int host_region_export(const struct pst_host *table, const struct pst_reg
   int rc = -EOPNOTSUPP;
 
   (void)table;
-  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC &&
-      kind != PST_EXPORT_VENDOR_FD)
+  if (!pst_export_kind_is_known(kind))
     return -EINVAL;
   if (!(region->exports & kind))
     return -EOPNOTSUPP;

@@ -11,18 +11,6 @@
 #include "ops.h"
 #include "ranges.h"
 
-static int check_params(const struct pst_memory *memory, const struct pst_alloc_params *params,
-                        uint32_t region_size)
-{
-  const char *wrong = pst_alloc_params_wrong(params);
-  if (!wrong && region_size < CUDA_REGION_LEAST)
-    wrong = "a region struct too short to hold a handle";
-  if (!wrong)
-    return 0;
-  cuda_error_log(memory, "%s: cannot allocate: the caller asked for %s", params->label, wrong);
-  return -EINVAL;
-}
-
 void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
                       struct pst_region *region)
 {
@@ -80,10 +68,7 @@ int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
                struct pst_region *region)
 {
   struct pst_alloc_params params;
-  pst_struct_read(&params, sizeof(params), caller);
-  if (!params.label)
-    params.label = "memory";
-  int code = check_params(memory, &params, region->struct_size);
+  int code = pst_alloc_params_take(memory->host, caller, region, &params);
   if (code == 0)
     code = check_window(memory, &params);
   if (code)

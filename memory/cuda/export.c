@@ -130,28 +130,17 @@ static int export_fd(struct pst_memory *memory, const struct cuda_block *block,
 int cuda_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out)
 {
-  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC &&
-      kind != PST_EXPORT_VENDOR_FD) {
-    cuda_error_log(memory, "export: %" PRIu32 " is not a kind of export", kind);
-    return -EINVAL;
-  }
-  if (region->memory != memory || !region->handle || length == 0 || offset > region->length ||
-      length > region->length - offset || out->struct_size < CUDA_EXPORT_LEAST) {
-    cuda_error_log(memory,
-                   "export: %" PRIu64 " bytes from %" PRIu64 " are not in this region of %" PRIu64,
-                   length, offset, region->length);
-    return -EINVAL;
-  }
+  int code = pst_export_check(memory->host, memory, region, kind, offset, length, out);
+  if (code)
+    return code;
   struct cuda_block *block = region->handle;
   struct pst_export made = {.kind = kind, .fd = -1, .offset = offset, .length = length};
-  if (!(block->exports & kind))
-    return -EOPNOTSUPP;
   snprintf(made.device, sizeof(made.device), "%s", region->device);
   cuda_enter(memory);
-  int code = kind == PST_EXPORT_FD       ? export_fd(memory, block, &made)
-             : kind == PST_EXPORT_DMABUF ? export_dmabuf(memory, block, &made)
-             : kind == PST_EXPORT_IPC    ? export_ipc(memory, block, &made)
-                                         : export_vendor_fd(memory, block, &made);
+  code = kind == PST_EXPORT_FD       ? export_fd(memory, block, &made)
+         : kind == PST_EXPORT_DMABUF ? export_dmabuf(memory, block, &made)
+         : kind == PST_EXPORT_IPC    ? export_ipc(memory, block, &made)
+                                     : export_vendor_fd(memory, block, &made);
   cuda_leave(memory);
   if (code == 0)
     pst_struct_write(out, &made, sizeof(made));

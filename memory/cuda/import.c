@@ -84,7 +84,7 @@ static int check(const struct pst_memory *memory, const struct pst_export *from,
                    from->kind, PST_EXPORT_IPC, PST_EXPORT_VENDOR_FD, PST_EXPORT_FD);
     return -EOPNOTSUPP;
   }
-  if (!memchr(from->device, '\0', sizeof(from->device)) || region_size < CUDA_REGION_LEAST ||
+  if (!memchr(from->device, '\0', sizeof(from->device)) || region_size < PST_REGION_LEAST ||
       (from->kind == PST_EXPORT_IPC && from->handle_length != sizeof(struct cuda_ipc))) {
     cuda_error_log(memory, "import: refused: what came is no export: a device's name without end, "
                            "or a handle of another length than CUDA's");

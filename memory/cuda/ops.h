@@ -5,10 +5,6 @@
 
 #include <penstock/memory.h>
 
-/* A host gives no less. */
-#define CUDA_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))
-#define CUDA_EXPORT_LEAST (offsetof(struct pst_export, handle) + 64)
-
 /* alloc.c */
 int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
                struct pst_region *region);

@@ -35,7 +35,7 @@ static int check_params(const struct pst_memory *memory, const struct pst_adopt_
   if (params->fd < -1 || params->reserved || (params->fd == -1 && params->fd_offset != 0))
     return refuse(memory, params, -EINVAL,
                   "a descriptor is -1 or one that is open, and what is reserved is 0");
-  if (region_size < HOST_REGION_LEAST)
+  if (region_size < PST_REGION_LEAST)
     return refuse(memory, params, -EINVAL, "a region struct too short to hold a handle");
   return 0;
 }

@@ -8,18 +8,6 @@
 
 #define LENGTH_MAX (UINT64_C(1) << 62)
 
-static int check_params(const struct pst_memory *memory, const struct pst_alloc_params *params,
-                        uint32_t region_size)
-{
-  const char *wrong = pst_alloc_params_wrong(params);
-  if (!wrong && region_size < HOST_REGION_LEAST)
-    wrong = "a region struct too short to hold a handle";
-  if (!wrong)
-    return 0;
-  host_error(memory, "%s: cannot allocate: the caller asked for %s", params->label, wrong);
-  return -EINVAL;
-}
-
 /* Under `auto`: huge pages that are reserved and unused are there to be used by
  * somebody large; taking them for a small region would waste most of a page. */
 static bool huge_pages_suffice(const struct pst_memory *memory, uint64_t length)
@@ -111,10 +99,7 @@ int host_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
                struct pst_region *region)
 {
   struct pst_alloc_params params;
-  pst_struct_read(&params, sizeof(params), caller);
-  if (!params.label)
-    params.label = "memory";
-  int code = check_params(memory, &params, region->struct_size);
+  int code = pst_alloc_params_take(memory->host, caller, region, &params);
   if (code)
     return code;
   struct host_block *block = malloc(sizeof(*block));

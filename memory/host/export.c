@@ -19,24 +19,13 @@
 int host_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out)
 {
-  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC &&
-      kind != PST_EXPORT_VENDOR_FD) {
-    host_error(memory, "export: %" PRIu32 " is not a kind of export", kind);
-    return -EINVAL;
-  }
-  if (region->memory != memory || !region->handle || length == 0 || offset > region->length ||
-      length > region->length - offset || out->struct_size < HOST_EXPORT_LEAST) {
-    host_error(memory,
-               "export: %" PRIu64 " bytes from %" PRIu64 " are not in this region of %" PRIu64,
-               length, offset, region->length);
-    return -EINVAL;
-  }
+  int code = pst_export_check(memory->host, memory, region, kind, offset, length, out);
+  if (code)
+    return code;
   const struct host_block *block = region->handle;
-  if (kind != PST_EXPORT_FD || !(region->exports & PST_EXPORT_FD))
-    return -EOPNOTSUPP;
   int fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) {
-    int code = errno;
+    code = errno;
     host_error(memory, "export: cannot duplicate the region's descriptor: %s; raise ulimit -n",
                strerror(code));
     return -code;
@@ -103,7 +92,7 @@ static int check_import(const struct pst_memory *memory, const struct pst_export
     snprintf(why, sizeof(why), "it is memory of %.47s, not host memory", from->device);
     return refuse_import(memory, -EXDEV, why);
   }
-  if (region_size < HOST_REGION_LEAST)
+  if (region_size < PST_REGION_LEAST)
     return refuse_import(memory, -EINVAL, "a region struct too short to hold a handle");
   return 0;
 }

@@ -137,8 +137,4 @@ int host_fence_wait(struct pst_memory *memory, struct pst_fence *fence, struct p
 int host_fence_query(struct pst_memory *memory, struct pst_fence *fence);
 void host_fence_release(struct pst_memory *memory, struct pst_fence *fence);
 
-/* A host gives no less. */
-#define HOST_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))
-#define HOST_EXPORT_LEAST (offsetof(struct pst_export, handle) + 64)
-
 #endif

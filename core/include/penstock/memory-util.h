@@ -32,6 +32,52 @@ PST_INLINE const char *pst_alloc_params_wrong(const struct pst_alloc_params *par
   return NULL;
 }
 
+/* What a caller's structs must have room for, whose handles the plugin writes. */
+#define PST_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))
+#define PST_EXPORT_LEAST (offsetof(struct pst_export, handle) + 64)
+
+/* What alloc() begins with, of a plugin that writes region.handle: *params are the caller's, with a
+ * label. 0; -EINVAL, logged. */
+PST_INLINE int pst_alloc_params_take(const struct pst_host *host,
+                                     const struct pst_alloc_params *given,
+                                     const struct pst_region *region,
+                                     struct pst_alloc_params *params)
+{
+  const char *wrong;
+
+  pst_struct_read(params, sizeof(*params), given);
+  if (!params->label)
+    params->label = "memory";
+  wrong = pst_alloc_params_wrong(params);
+  if (!wrong && region->struct_size < PST_REGION_LEAST)
+    wrong = "a region struct too short to hold a handle";
+  if (!wrong)
+    return 0;
+  return PST_REFUSE(host, -EINVAL, "%s: cannot allocate: the caller asked for %s", params->label,
+                    wrong);
+}
+
+PST_INLINE int pst_export_kind_is_known(uint32_t kind)
+{
+  return kind == PST_EXPORT_FD || kind == PST_EXPORT_DMABUF || kind == PST_EXPORT_IPC ||
+         kind == PST_EXPORT_VENDOR_FD;
+}
+
+/* What export_region() begins with. 0; -EINVAL, logged; -EOPNOTSUPP: not one of region.exports. */
+PST_INLINE int pst_export_check(const struct pst_host *host, const struct pst_memory *memory,
+                                const struct pst_region *region, uint32_t kind, uint64_t offset,
+                                uint64_t length, const struct pst_export *out)
+{
+  if (!pst_export_kind_is_known(kind))
+    return PST_REFUSE(host, -EINVAL, "export: %u is not a kind of export", kind);
+  if (region->memory != memory || !region->handle || length == 0 || offset > region->length ||
+      length > region->length - offset || out->struct_size < PST_EXPORT_LEAST)
+    return PST_REFUSE(host, -EINVAL, "export: %llu bytes from %llu are not in this region of %llu",
+                      (unsigned long long)length, (unsigned long long)offset,
+                      (unsigned long long)region->length);
+  return region->exports & kind ? 0 : -EOPNOTSUPP;
+}
+
 /* The pieces of a batch. 0: none, or a row is wrong, which is -EINVAL as more than params.pieces
  * are. */
 PST_INLINE uint64_t pst_copy_rows_count(const struct pst_copy_row *rows, uint32_t n)

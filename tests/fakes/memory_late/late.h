@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <penstock/memory.h>
+#include <penstock/memory-util.h>
 
 #define LATE_FENCES_MAX 4096u
 

@@ -158,17 +158,10 @@ struct late_region *late_region_find(const struct pst_memory *memory, uint64_t a
 int late_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out)
 {
-  if ((kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC &&
-       kind != PST_EXPORT_VENDOR_FD) ||
-      region->memory != memory || !region->handle || length == 0 || offset > region->length ||
-      length > region->length - offset || out->struct_size < sizeof(*out)) {
-    late_error(memory, "export: %" PRIu64 " bytes from %" PRIu64 " are not in the region", length,
-               offset);
-    return -EINVAL;
-  }
+  int rc = pst_export_check(memory->host, memory, region, kind, offset, length, out);
+  if (rc < 0)
+    return rc;
   const struct late_region *made = region->handle;
-  if (kind != PST_EXPORT_FD || made->fd < 0)
-    return -EOPNOTSUPP;
   int fd = fcntl(made->fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) {
     int code = -errno;

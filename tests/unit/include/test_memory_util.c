@@ -45,6 +45,49 @@ static void no_memory_has_that(void **state)
   WRONG(params.reserved = 1, "an unknown need");
 }
 
+static void what_alloc_is_called_with_is_taken_whole_or_refused(void **state)
+{
+  const struct pst_alloc_params given = {.struct_size = sizeof(given), .length = 9};
+  struct pst_region region = {.struct_size = sizeof(region)};
+  struct pst_alloc_params params;
+
+  (void)state;
+  assert_int_equal(pst_alloc_params_take(&fake_host, &given, &region, &params), 0);
+  assert_int_equal(params.length, 9);
+  assert_string_equal(params.label, "memory");
+  assert_string_equal(fake_log(), "");
+  region.struct_size = offsetof(struct pst_region, handle);
+  assert_int_equal(pst_alloc_params_take(&fake_host, &given, &region, &params), -EINVAL);
+  assert_non_null(strstr(fake_log(),
+                         "memory: cannot allocate: the caller asked for a region struct "
+                         "too short to hold a handle"));
+}
+
+static void an_export_is_of_a_region_s_own_range(void **state)
+{
+  struct pst_region region = {
+      .exports = PST_EXPORT_FD | PST_EXPORT_IPC, .length = 100, .memory = &memory, .handle = state};
+  struct pst_export out = {.struct_size = sizeof(out)};
+
+#define EXPORT(kind, offset, length)                                                               \
+  pst_export_check(&fake_host, &memory, &region, kind, offset, length, &out)
+  assert_int_equal(EXPORT(PST_EXPORT_FD, 0, 100), 0);
+  assert_int_equal(EXPORT(PST_EXPORT_IPC, 99, 1), 0);
+  assert_int_equal(EXPORT(PST_EXPORT_DMABUF, 0, 100), -EOPNOTSUPP);
+  assert_string_equal(fake_log(), "");
+  assert_int_equal(EXPORT(PST_EXPORT_FD | PST_EXPORT_IPC, 0, 100), -EINVAL);
+  assert_non_null(strstr(fake_log(), "export: 5 is not a kind of export"));
+  assert_int_equal(EXPORT(PST_EXPORT_FD, 1, 100), -EINVAL);
+  assert_non_null(strstr(fake_log(), "export: 100 bytes from 1 are not in this region of 100"));
+  assert_int_equal(EXPORT(PST_EXPORT_FD, 0, 0), -EINVAL);
+  assert_int_equal(EXPORT(PST_EXPORT_FD, UINT64_MAX, 2), -EINVAL);
+  out.struct_size = offsetof(struct pst_export, handle);
+  assert_int_equal(EXPORT(PST_EXPORT_FD, 0, 1), -EINVAL);
+  out.struct_size = sizeof(out);
+  region.memory = NULL;
+  assert_int_equal(EXPORT(PST_EXPORT_FD, 0, 1), -EINVAL);
+}
+
 static void rows_are_counted_by_pieces(void **state)
 {
   struct pst_copy_row copies[3] = {{.count = UINT32_MAX}, {.count = 1}, {.count = UINT32_MAX}};
@@ -117,6 +160,8 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup(name, reset)
   const struct CMUnitTest tests[] = {
       CASE(no_memory_has_that),
+      CASE(what_alloc_is_called_with_is_taken_whole_or_refused),
+      CASE(an_export_is_of_a_region_s_own_range),
       CASE(rows_are_counted_by_pieces),
       CASE(pattern_is_that_of_memory_h),
       CASE(queue_counts_its_batches),
