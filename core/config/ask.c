@@ -57,16 +57,13 @@ void ask_plugin(const struct ask *ask, const struct config_plugin *plugin, struc
   facts->memory_kinds |= known.memory_kinds;
   facts->memory_lacks |= known.memory_lacks;
   facts->direct_needs |= known.direct_needs;
-  if (known.takes[0]) {
-    memcpy(facts->takes, known.takes, sizeof(facts->takes));
-    facts->takes_option = known.takes_option;
+#define TAKE(text)                                                                                 \
+  if (known.text[0]) {                                                                             \
+    memcpy(facts->text, known.text, sizeof(facts->text));                                          \
+    facts->text##_option = known.text##_option;                                                    \
   }
-  if (known.meets[0]) {
-    memcpy(facts->meets, known.meets, sizeof(facts->meets));
-    facts->meets_option = known.meets_option;
-  }
-  if (known.equals[0]) {
-    memcpy(facts->equals, known.equals, sizeof(facts->equals));
-    facts->equals_option = known.equals_option;
-  }
+  TAKE(takes)
+  TAKE(meets)
+  TAKE(equals)
+#undef TAKE
 }

@@ -11,8 +11,8 @@ static void check_cpus(struct check *check, const struct node *map, struct node 
 {
   const struct node *node = node_value(map, "cpus");
   struct config *config = &check->owner->config;
-  struct node *list = node_add(check->arena, effective, NODE_LIST, "cpus", NULL,
-                               node ? &node->place : &place_default);
+  struct node *list =
+      node_add(check->arena, effective, NODE_LIST, "cpus", NULL, node_place(node, &place_default));
   if (!node || !list)
     return;
   if (node->type != NODE_LIST) {

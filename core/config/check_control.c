@@ -95,8 +95,7 @@ void check_control(struct check *check, struct node *node, struct node *effectiv
   struct node *out = node_add(check->arena, effective, NODE_MAP, "control", NULL, &place_default);
   if (!out)
     return;
-  check_keys(check, &schema_control, map, node ? &node->place : &place_default, config, out, 0,
-             NULL);
+  check_keys(check, &schema_control, map, node_place(node, &place_default), config, out, 0, NULL);
   struct node *before = node_find(out, "address");
   config->control.listen = fill_address(check, out, &before, "listen", config->control.listen);
   config->control.connect = fill_address(check, out, &before, "connect", config->control.connect);

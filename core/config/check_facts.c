@@ -16,23 +16,18 @@ struct facts_at {
   bool receives;
 };
 
-static const struct place *place_of(const struct facts_at *at, const struct node *node)
-{
-  return node ? &node->place : &at->map->place;
-}
-
 static void check_sizes(const struct facts_at *at)
 {
   const char *name = at->transport->name;
   if (at->facts->message_max && at->stream->message > at->facts->message_max) {
     findings_add(
-        at->check->findings, place_of(at, node_value(at->map, "message")),
+        at->check->findings, node_place(node_value(at->map, "message"), &at->map->place),
         "message: %llu B is more than transport %s carries in one; it takes at most %llu B "
         "as it is set up",
         (unsigned long long)at->stream->message, name, (unsigned long long)at->facts->message_max);
   }
   if (at->receives && at->facts->slots_max && at->stream->ring > at->facts->slots_max)
-    findings_add(at->check->findings, place_of(at, node_value(at->map, "ring")),
+    findings_add(at->check->findings, node_place(node_value(at->map, "ring"), &at->map->place),
                  "ring: %u is more than transport %s has; it takes at most %llu", at->stream->ring,
                  name, (unsigned long long)at->facts->slots_max);
 }
@@ -42,7 +37,7 @@ static void need(const struct facts_at *at, const struct node *key, uint64_t cap
                  const char *what, const char *remedy)
 {
   if ((at->facts->lacks & capabilities) == capabilities)
-    findings_add(at->check->findings, place_of(at, key),
+    findings_add(at->check->findings, node_place(key, &at->map->place),
                  "%s, which transport %s does not have as it is set up; %s", what,
                  at->transport->name, remedy);
 }
@@ -76,7 +71,7 @@ static void check_mapped(const struct facts_at *at, const struct node *path)
   const uint32_t kinds = at->memory_facts->memory_kinds;
 
   if (kinds && !(kinds & 1u << PST_MEMORY_MAPPED))
-    findings_add(at->check->findings, place_of(at, path),
+    findings_add(at->check->findings, node_place(path, &at->map->place),
                  "path: mapped needs memory that a device sees by a mapping, and memory %s is "
                  "none; write \"path: auto\", or take the device's memory",
                  at->memory->name);
@@ -96,7 +91,7 @@ static void check_direct(const struct facts_at *at, const struct node *path)
   for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
     if (!(at->facts->direct_needs & at->memory_facts->memory_lacks & needs[i].need))
       continue;
-    findings_add(at->check->findings, place_of(at, path),
+    findings_add(at->check->findings, node_place(path, &at->map->place),
                  "path: direct is not possible: transport %s %s %s, and memory %s has none; write "
                  "\"path: auto\", which stages",
                  at->transport->name, at->receives ? "receives into" : "sends from", needs[i].text,

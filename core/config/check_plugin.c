@@ -247,7 +247,7 @@ void check_transport(struct check *check, struct node *node, const struct place 
   if (!parent && !node_value(map, "plugin") && !node_value(map, "options"))
     transport->plugin = (struct config_plugin){.kind = PST_KIND_TRANSPORT};
   else
-    take_plugin(check, PST_KIND_TRANSPORT, map, map ? &map->place : place,
+    take_plugin(check, PST_KIND_TRANSPORT, map, node_place(map, place),
                 schema_transport.keys[0].rule.default_value, side,
                 parent && parent->plugin.name ? &parent->plugin : NULL, &transport->plugin);
   take_filters(check, map, side, transport);
@@ -257,7 +257,7 @@ void check_memory(struct check *check, struct node *node, const struct place *pl
                   struct config_plugin *plugin)
 {
   const struct node *map = check_map(check, &schema_memory, node);
-  take_plugin(check, PST_KIND_MEMORY, map, map ? &map->place : place,
+  take_plugin(check, PST_KIND_MEMORY, map, node_place(map, place),
               schema_memory.keys[0].rule.default_value, side, NULL, plugin);
 }
 

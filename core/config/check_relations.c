@@ -170,7 +170,7 @@ static void check_timeout(struct check *check, const struct config_stream *strea
     return;
   units_print(PST_OPTION_DURATION, stream->timeout_ns, mine, sizeof(mine));
   units_print(PST_OPTION_DURATION, config->control.heartbeat_ns, beat, sizeof(beat));
-  findings_add(check->findings, timeout ? &timeout->place : &node->place,
+  findings_add(check->findings, node_place(timeout, &node->place),
                "timeout: %s is less than two heartbeats of %s, so that a living peer would look "
                "dead; raise it, or lower \"heartbeat\" under \"control\"",
                mine, beat);

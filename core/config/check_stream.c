@@ -4,11 +4,6 @@
 #include "../util/nearest.h"
 #include "check.h"
 
-static const struct place *place_of(const struct node *node, const struct place *otherwise)
-{
-  return node ? &node->place : otherwise;
-}
-
 static void check_sender(struct check *check, struct node *map, const struct place *place,
                          struct config_sender *sender, struct node *out)
 {
@@ -36,7 +31,7 @@ static void check_assemble(struct check *check, struct node *node, const struct 
       map ? node_add(check->arena, effective, NODE_MAP, "assemble", NULL, &map->place) : NULL;
 
   if (out)
-    check_keys(check, &schema_assemble, map, place_of(map, place), receiver, out, 0, NULL);
+    check_keys(check, &schema_assemble, map, node_place(map, place), receiver, out, 0, NULL);
 }
 
 static void check_receiver(struct check *check, struct node *map, const struct place *place,
@@ -68,9 +63,9 @@ static void check_ends(struct check *check, struct node *map, const struct place
   const struct place *places[2];
   for (int e = 0; e < 2; e++) {
     ends[e] = check_map(check, schemas[e], node_find(map, keys[e]));
-    places[e] = place_of(ends[e], place);
+    places[e] = node_place(ends[e], place);
     outs[e] =
-        node_add(check->arena, NULL, NODE_MAP, keys[e], NULL, place_of(ends[e], &place_default));
+        node_add(check->arena, NULL, NODE_MAP, keys[e], NULL, node_place(ends[e], &place_default));
     if (!outs[e])
       return;
   }
@@ -178,7 +173,7 @@ void check_streams(struct check *check, struct node *list, const struct place *p
 {
   struct config *config = &check->owner->config;
   if (!list || (list->type == NODE_LIST && !list->first)) {
-    findings_add(check->findings, list ? &list->place : place,
+    findings_add(check->findings, node_place(list, place),
                  "there is no stream; write \"streams:\" and below it \"- name: packets\"");
     return;
   }

@@ -167,7 +167,7 @@ static void program_check_map(struct check *check, const struct schema_key *key,
   if (otherwise && (!node || node->null))
     node = node_new(check->arena, NODE_SCALAR, otherwise, &place_default);
   struct node *mapping = check_map(check, key->map, node);
-  const struct place *own = mapping ? &mapping->place : &place_default;
+  const struct place *own = node_place(mapping, &place_default);
   struct node *out = node_add(check->arena, NULL, NODE_MAP, key->rule.name, NULL, own);
   if (!out)
     return;

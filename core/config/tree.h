@@ -48,6 +48,10 @@ void node_replace(struct node *parent, struct node *old, struct node *child);
 struct node *node_find(const struct node *map, const char *key);
 /* NULL for what is not there, and for what is null. */
 struct node *node_value(const struct node *map, const char *key);
+static inline const struct place *node_place(const struct node *node, const struct place *otherwise)
+{
+  return node ? &node->place : otherwise;
+}
 /* The element of a list of mappings that a dotted path begins with: by `name`
  * (names may hold dots: the longest one counts), by `plugin`, or by index. *rest is
  * what follows behind the dot, NULL at the end. NULL: none. */
