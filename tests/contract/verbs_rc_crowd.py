@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 IDLE = 1000
-TURNS = (100, 1100)  # their difference leaves out what the first turns cost
+TURNS = (50, 500)  # their difference leaves out what the first turns cost
 MESSAGES_A_TURN = 32
 MOST = 1.3
 

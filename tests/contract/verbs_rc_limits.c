@@ -548,7 +548,7 @@ static void as_many_peers_as_announced_open(void **state)
             "max_pd; in use: `rdma resource`)");
   peers_are(FEW_MRS, 3, "max_mr is 7, of which each takes 2", "max_mr");
   peers_are(FEW_CQES, 8, "max_cqe is 1000, of which each takes 124", "max_cqe");
-  peers_are(FEW_CQES_TWO, 6, "max_cqe is 1000, of which each takes 156", "max_cqe");
+  peers_are(FEW_CQES_TWO, 5, "max_cqe is 1000, of which each takes 173", "max_cqe");
   peers_are(ONE_SRQ, 36, "max_srq is 1 of max_srq_wr 4096, of which each takes 28 receives",
             "max_srq");
 }

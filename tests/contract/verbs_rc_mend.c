@@ -224,6 +224,17 @@ static void one_queue_pair_of_several_is_had_again(void **state)
   each_fails(FOUR_AGAIN, 4, "qp-error --qp %u --after 3 --count 1", true);
 }
 
+/* What has arrived, by turns of several messages, is counted for each. */
+static void turns_of_several_messages_are_had_again(void **state)
+{
+  (void)state;
+  stream_slots = STREAM_TURNS;
+  goes_on(TWO_AGAIN, "drop --after %d --count 60");
+  each_fails(FOUR_AGAIN, 4, "qp-error --qp %u --after 3 --count 1", true);
+  each_fails(FOUR_AGAIN, 4, "qp-error --after 5 --count 1;qp-error --qp %u --count 3", false);
+  stream_slots = stream_params.slots;
+}
+
 /* All fail, and then one of either end's with its hello; or its hellos come when it is too late. */
 static void queue_pairs_that_fail_while_they_are_had_again(void **state)
 {
@@ -430,6 +441,7 @@ int main(int argc, char **argv)
     CONTRACT_CASE(link_that_is_down_while_nothing_is_sent),
     CONTRACT_CASE(one_sided_access_goes_on),
     CONTRACT_CASE(one_queue_pair_of_several_is_had_again),
+    CONTRACT_CASE(turns_of_several_messages_are_had_again),
     CONTRACT_CASE(queue_pairs_that_fail_while_they_are_had_again),
     CONTRACT_CASE(messages_that_wait_for_their_turn_are_had),
     CONTRACT_CASE(peer_that_is_lost_is_given_up),

@@ -42,6 +42,8 @@ struct contract_variant stream_variants[STREAM_VARIANTS] = {
 const struct contract_params stream_params = {
     .endpoints = 1, .slots = 24, .message = 512, .requests = 64, .pieces = 1};
 
+uint32_t stream_slots = 24;
+
 bool stream_arguments(int argc, char **argv)
 {
   if (argc < 3) {
@@ -79,6 +81,7 @@ uint64_t stream_counter(const struct contract_side *side, const char *name)
 void stream_open(struct stream *stream, int which, uint64_t timeout_ns)
 {
   struct contract_params mine = stream_params;
+  mine.slots = stream_slots;
   mine.timeout_ns = timeout_ns;
   mine.roles_more = PST_ROLE_RMA;
   *stream = (struct stream){.pair = contract_pair_open(&stream_variants[which], &mine)};
@@ -97,8 +100,8 @@ void stream_post(struct stream *stream, uint32_t n)
   struct pst_request requests[16];
   const uint64_t under_way = stream->posted - stream->done - stream->failed;
   uint32_t wait, k = 0;
-  for (; k < n && k < 16 && under_way + k < stream_params.slots; k++) {
-    uint64_t number = stream->posted + k, offset = number % stream_params.slots * side->stride;
+  for (; k < n && k < 16 && under_way + k < stream_slots; k++) {
+    uint64_t number = stream->posted + k, offset = number % stream_slots * side->stride;
     contract_fill((uint8_t *)side->memory.region.host + offset, stream_params.message, number);
     requests[k] = contract_send(side, offset, stream_params.message, number);
   }

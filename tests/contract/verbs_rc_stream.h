@@ -40,6 +40,10 @@ enum {
 };
 extern struct contract_variant stream_variants[STREAM_VARIANTS];
 extern const struct contract_params stream_params;
+/* Slots of a stream's ring: those of stream_params, of which each of several queue pairs takes one
+ * at a turn, unless a case has others. */
+extern uint32_t stream_slots;
+#define STREAM_TURNS 96u /* four at a turn over four queue pairs, eight over two */
 
 /* main()'s, "PLUGIN LAUNCHER", and patterns of the cases to run or, after --skip, not to run.
  * False, with a line on stderr: others. */

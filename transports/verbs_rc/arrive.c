@@ -16,8 +16,9 @@ static inline uint64_t kind_of(const struct ibv_wc *wc)
   return kind;
 }
 
-/* Whose receives they take: its own; shared ones; shared ones that are slots. */
-enum how { OWN, SHARED, SLOTS };
+/* Whose receives they take: its own, of one queue pair or of one of several; shared ones; shared
+ * ones that are slots. */
+enum how { OWN, LANE, SHARED, SLOTS };
 
 /* Of `n` completions those at the front that are of messages, alike and as they have to be, into
  * the next slots of the line. Returns how many. */
@@ -34,7 +35,8 @@ static inline __attribute__((always_inline)) uint32_t tell_alike(struct pst_endp
   const uint64_t cookie = endpoint->cookie;
   uint64_t head;
   struct rc_shared *shared = endpoint->shared;
-  const uint32_t number = endpoint->number, drop = how == OWN ? 0 : 31;
+  const uint32_t number = how == LANE ? wc->qp_num : endpoint->number,
+                 drop = how == OWN || how == LANE ? 0 : 31;
   const uint64_t whose = wc->wr_id >> drop, kind = kind_of(&first),
                  length_max = ring->params.payload_max;
   const uint64_t token = pst_token(ring->place, 0), is_out = rc_slot(endpoint, RC_SLOT_OUT);
@@ -106,6 +108,12 @@ tell_of_own(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t n, 
   return tell_alike(endpoint, wc, n, out, OWN);
 }
 
+static __attribute__((noinline)) uint32_t
+tell_of_lane(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t n, struct rc_out *out)
+{
+  return tell_alike(endpoint, wc, n, out, LANE);
+}
+
 static inline uint32_t tell_messages(struct pst_endpoint *endpoint, const struct ibv_wc *wc,
                                      uint32_t n, struct rc_out *out)
 {
@@ -126,6 +134,11 @@ static void look_at_credit(struct pst_endpoint *endpoint)
     rc_pend(endpoint);
 }
 
+static void refuse(struct pst_endpoint *endpoint)
+{
+  rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
+}
+
 void rc_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
   const bool is_closing = endpoint->rx && endpoint->closing.mode;
@@ -136,9 +149,37 @@ void rc_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct r
   if (is_closing)
     return;
   if (told == 0)
-    rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
+    refuse(endpoint);
   else
     look_at_credit(endpoint);
+}
+
+uint32_t rc_arrived_row(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t n,
+                        struct rc_out *out)
+{
+  const uint32_t told = tell_of_own(endpoint, wc, n, out);
+
+  if (told == 0)
+    refuse(endpoint);
+  else
+    look_at_credit(endpoint);
+  return told;
+}
+
+/* Of several queue pairs: those of the one whose turn it is, unless some of its messages wait. */
+static uint32_t tell_turn(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
+                          struct rc_out *out)
+{
+  uint32_t left;
+  struct rc_lane *lane = rc_lanes_turn(endpoint, &left);
+
+  if (wc->qp_num != lane->responder->qp_num || lane->arrived_head != lane->arrived_tail)
+    return 0;
+  const uint32_t n = tell_of_lane(endpoint, wc, rc_smaller(most, left), out);
+  lane->arrived_head += n;
+  lane->arrived_tail += n;
+  lane->rq_posted -= n;
+  return n;
 }
 
 uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct rc_out *out)
@@ -146,18 +187,23 @@ uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
   struct pst_worker *worker = endpoint->worker;
   const uint32_t there = worker->wc_count - worker->wc_at;
 
-  if (!endpoint->rx || endpoint->lane_count > 1 || endpoint->receive_buffers ||
-      endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->closing.mode)
+  if (!endpoint->rx || endpoint->receive_buffers || endpoint->state != RC_CONNECTED ||
+      endpoint->tell_connected || endpoint->closing.mode)
     return 0;
   most = there < most ? there : most;
   most = out->room < most ? out->room : most;
-  uint32_t n = tell_messages(endpoint, &worker->wc[worker->wc_at], most, out);
+  const struct ibv_wc *wc = &worker->wc[worker->wc_at];
+  const bool is_one = endpoint->lane_count == 1;
+  const uint32_t n =
+      is_one ? tell_messages(endpoint, wc, most, out) : tell_turn(endpoint, wc, most, out);
   if (n == 0)
     return 0;
-  if (!endpoint->shared)
+  if (is_one && !endpoint->shared)
     endpoint->lanes[0].rq_posted -= n;
   endpoint->arrivals += n;
   worker->wc_at += n;
   look_at_credit(endpoint);
+  if (!is_one)
+    rc_lanes_deliver(endpoint, out);
   return n;
 }

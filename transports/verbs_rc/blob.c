@@ -4,7 +4,7 @@
 
 #include "rc.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 5};
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 6};
 
 /* Members of struct rc_blob in the order in which they travel: `count` in a row, of `bytes` each.
  */

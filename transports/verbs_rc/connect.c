@@ -127,6 +127,7 @@ static int take_peer(struct pst_endpoint *endpoint)
   tx->message_max =
       peer->payload_max < endpoint->message_max ? peer->payload_max : endpoint->message_max;
   tx->slots = peer->slots;
+  tx->turn = rc_turn(peer->share, endpoint->lane_count);
   tx->opcode = peer->sends ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE_WITH_IMM;
   int rc = rc_fifo_open(&tx->credits, peer->share);
   for (uint32_t i = 0; rc == 0 && i < peer->run_count; i++)

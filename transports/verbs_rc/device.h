@@ -39,7 +39,8 @@
 #define RC_BLOB_RUNS 16u
 #define RC_BLOB_BYTES 384u
 #define RC_LANES_MAX 8u
-#define RC_LANE_OWN 2u /* a hello and a farewell under way */
+#define RC_TURN_MAX 32u /* messages that go by one queue pair before the next one's turn */
+#define RC_LANE_OWN 2u  /* a hello and a farewell under way */
 #define RC_REMOTE_BYTES 40u
 #define RC_SCRATCH_BYTES 64u
 #define RC_REMOTE_ACCESS                                                                           \

@@ -82,6 +82,7 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
     return rc;
   rx->ring = ring;
   rc_ring_share(ring, endpoint);
+  endpoint->rx->turn = rc_turn(endpoint->rx->share, endpoint->lane_count);
   return 0;
 }
 
@@ -171,12 +172,12 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
     return rc;
   endpoint->has_place = true;
   endpoint->wr_id = (uint64_t)endpoint->place << 32;
+  if (in->ring || (in->roles & PST_ROLE_SENDER))
+    endpoint->lane_count = endpoint->device->qps;
   if (in->roles & PST_ROLE_SENDER)
     rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
   if (rc == 0 && in->ring)
     rc = open_receiver(endpoint, in->ring);
-  if (endpoint->tx || endpoint->rx)
-    endpoint->lane_count = endpoint->device->qps;
   if (rc == 0)
     rc = rc_queue_open(endpoint, in->pieces);
   if (rc == 0)

@@ -71,6 +71,7 @@ struct rc_tx {
   uint32_t rkey;
   uint32_t slots;
   enum ibv_wr_opcode opcode;
+  uint32_t turn; /* of several queue pairs: rc_turn() */
   uint64_t messages, bytes, credit_messages;
 };
 
@@ -78,6 +79,7 @@ struct rc_rx {
   struct pst_ring *ring;
   uint32_t share;
   bool sends;
+  uint32_t turn;      /* of several queue pairs: rc_turn() */
   uint32_t ungranted; /* of SENDs: slots that are posted and not yet granted */
   /* Slots, in the order in which they are filled: those before `given` are granted, those from it
    * on were released and are not yet granted again. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue pairs of an endpoint, of which there may be several (`qps`). Messages take turns on
- * them: the n-th goes by queue pair n modulo their number, into the n-th slot that was granted. So
- * a receiver knows by which queue pair the next one comes, and tells messages in their order,
- * whichever arrives first; slots and credit are as with one queue pair. All else goes by the first
- * one, but that each has a hello and a farewell, which are not in the send queue.
+ * The queue pairs of an endpoint, of which there may be several (`qps`). They take turns, of up to
+ * 32 messages each (rc_turn()); the n-th message goes into the n-th slot that was granted. So a
+ * receiver knows by which queue pair the next one comes, and tells messages in their order,
+ * whichever arrives first; slots and credit are as with one queue pair. A turn of many messages is
+ * posted, and told, as a row. All else goes by the first queue pair, but that each has a hello and
+ * a farewell, which are not in the send queue.
  *
  * The send queue is one, too. A queue pair completes its own requests in order; the send queue is
  * done as far as all of them are.
@@ -18,12 +19,17 @@
 /* Of another than the first. */
 static uint32_t sends_of(const struct pst_endpoint *endpoint)
 {
-  return endpoint->requests_max / endpoint->lane_count + 1 + RC_LANE_OWN;
+  return rc_smaller(endpoint->requests_max,
+                    (uint64_t)endpoint->requests_max / endpoint->lane_count + RC_TURN_MAX) +
+         1 + RC_LANE_OWN;
 }
 
 static uint32_t receives_of(const struct pst_endpoint *endpoint)
 {
-  return (endpoint->rx ? endpoint->rx->share / endpoint->lane_count + 1 : 0) + RECEIVES_MIN;
+  const uint32_t lanes = endpoint->lane_count, share = endpoint->rx ? endpoint->rx->share : 0;
+
+  return (share ? rc_smaller(share, (uint64_t)share / lanes + rc_turn(share, lanes)) : 0) +
+         RECEIVES_MIN;
 }
 
 uint32_t rc_lanes_size(struct pst_endpoint *endpoint)
@@ -130,6 +136,51 @@ void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t 
   }
 }
 
+/* The queue pair of the request at `i`, and of how many at most: `is_again`: as it went. */
+static uint32_t lane_of(const struct pst_endpoint *endpoint, uint64_t i, bool is_again,
+                        uint32_t *most)
+{
+  const struct rc_sent *sent = &endpoint->sent[i & endpoint->sq_mask];
+
+  *most = UINT32_MAX;
+  if (is_again)
+    return sent->lane;
+  if (sent->opcode != PST_OP_SEND)
+    return 0;
+  const uint32_t turn = endpoint->tx->turn;
+  *most = turn - (uint32_t)endpoint->striped % turn;
+  return rc_lane_of_message(endpoint, endpoint->striped, turn);
+}
+
+/* From `*i` on, those that go by queue pair `which` one after the other, linked behind `last`. */
+static inline __attribute__((always_inline)) struct ibv_send_wr *
+link_row(struct pst_endpoint *endpoint, uint64_t *i, uint64_t to, uint32_t which, uint32_t most,
+         const bool is_again)
+{
+  const uint64_t mask = endpoint->sq_mask, first = *i;
+  struct rc_sent *sent = endpoint->sent;
+  struct ibv_send_wr *wrs = endpoint->wrs, *wr = &wrs[first & mask];
+  const bool is_message = sent[first & mask].opcode == PST_OP_SEND;
+  uint64_t at = first;
+
+  if (to - first > most)
+    to = first + most;
+  for (;;) {
+    sent[at & mask].lane = (uint8_t)which;
+    at++;
+    if (at == to || (is_again ? sent[at & mask].lane != which
+                              : (sent[at & mask].opcode == PST_OP_SEND) != is_message))
+      break;
+    wr->next = &wrs[at & mask];
+    wr = wr->next;
+  }
+  wr->next = NULL;
+  if (!is_again && is_message)
+    endpoint->striped += at - first;
+  *i = at;
+  return wr;
+}
+
 static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpoint, uint64_t from,
                                                       uint64_t to, const bool is_again)
 {
@@ -137,15 +188,11 @@ static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpo
   bool went = false;
   int rc = 0;
 
-  for (uint64_t i = from; i != to; i++) {
-    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
-    struct rc_sent *sent = &endpoint->sent[at];
-    struct ibv_send_wr *wr = &endpoint->wrs[at];
-    if (!is_again)
-      sent->lane = sent->opcode == PST_OP_SEND ? endpoint->striped++ % endpoint->lane_count : 0;
-    wr->next = NULL;
-    *(last[sent->lane] ? &last[sent->lane]->next : &first[sent->lane]) = wr;
-    last[sent->lane] = wr;
+  for (uint64_t i = from; i != to;) {
+    uint32_t most;
+    const uint32_t which = lane_of(endpoint, i, is_again, &most);
+    *(last[which] ? &last[which]->next : &first[which]) = &endpoint->wrs[i & endpoint->sq_mask];
+    last[which] = link_row(endpoint, &i, to, which, most, is_again);
   }
   endpoint->sq_head = to;
   for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++) {
@@ -175,32 +222,53 @@ int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t t
   return ring(endpoint, from, to, true);
 }
 
-/* That which the next message comes by, if it is there. */
-static struct rc_lane *next_of(struct pst_endpoint *endpoint)
+struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left)
 {
-  struct rc_lane *lane = &endpoint->lanes[endpoint->rx->arrived % endpoint->lane_count];
+  const struct rc_rx *rx = endpoint->rx;
 
-  return lane->arrived_head != lane->arrived_tail ? lane : NULL;
+  *left = rx->turn - (uint32_t)rx->arrived % rx->turn;
+  return &endpoint->lanes[rc_lane_of_message(endpoint, rx->arrived, rx->turn)];
+}
+
+/* Of those that wait, how many can be told now: of one turn, of whose queue pair it is. */
+static uint32_t waiting(struct pst_endpoint *endpoint, struct rc_lane **lane)
+{
+  uint32_t left;
+
+  *lane = rc_lanes_turn(endpoint, &left);
+  return rc_smaller((*lane)->arrived_head - (*lane)->arrived_tail, left);
+}
+
+/* False: the first of them is not as it has to be, and the connection fails. */
+static bool deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t n,
+                         struct rc_out *out)
+{
+  struct ibv_wc wcs[RC_POLL_BATCH];
+
+  n = rc_smaller(n, rc_smaller(out->room, RC_POLL_BATCH));
+  for (uint32_t i = 0; i < n; i++) {
+    const struct rc_arrival *one = &lane->arrived[(lane->arrived_tail + i) & lane->arrived_mask];
+    wcs[i] = (struct ibv_wc){.status = IBV_WC_SUCCESS,
+                             .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+                             .byte_len = one->length,
+                             .imm_data = one->number};
+  }
+  n = rc_arrived_row(endpoint, wcs, n, out);
+  lane->arrived_tail += n;
+  return n > 0;
 }
 
 bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct rc_out *out)
 {
   struct rc_lane *lane;
+  uint32_t n;
 
   if (endpoint->lane_count == 1 || !endpoint->rx || endpoint->closing.mode)
     return true;
-  while (out->room && (lane = next_of(endpoint)) != NULL) {
-    const struct rc_arrival *one = &lane->arrived[lane->arrived_tail++ & lane->arrived_mask];
-    const struct ibv_wc wc = {.status = IBV_WC_SUCCESS,
-                              .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
-                              .byte_len = one->length,
-                              .imm_data = one->number};
-    const uint64_t before = endpoint->rx->arrived;
-    rc_arrived(endpoint, &wc, out);
-    if (endpoint->rx->arrived == before)
-      return true; /* it has failed */
-  }
-  if (!next_of(endpoint))
+  while (out->room && (n = waiting(endpoint, &lane)) != 0)
+    if (!deliver_some(endpoint, lane, n, out))
+      return true;
+  if (waiting(endpoint, &lane) == 0)
     return true;
   rc_pend(endpoint);
   return false;

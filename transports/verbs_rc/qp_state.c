@@ -105,7 +105,12 @@ uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane)
 {
   if (endpoint->lane_count == 1)
     return endpoint->tx ? endpoint->tx->messages : 0;
-  return (endpoint->striped + endpoint->lane_count - 1 - lane) / endpoint->lane_count;
+  if (!endpoint->tx)
+    return 0;
+  const uint64_t turn = endpoint->tx->turn, round = turn * endpoint->lane_count;
+  const uint64_t rest = endpoint->striped % round, before = lane * turn;
+  const uint64_t last = rest < before ? 0 : rest - before < turn ? rest - before : turn;
+  return endpoint->striped / round * turn + last;
 }
 
 int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)

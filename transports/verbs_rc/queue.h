@@ -136,6 +136,23 @@ static inline uint8_t *rc_receive_buffer(const struct pst_endpoint *endpoint, ui
   return rc_send_buffer(endpoint, (endpoint->rx ? endpoint->credit_depth : 0) + buffer);
 }
 
+/* Messages of a turn, of several queue pairs: as many for each as make a window of `share` slots go
+ * by all of them several times. A power of two. Both ends know both numbers. */
+static inline uint32_t rc_turn(uint32_t share, uint32_t lanes)
+{
+  uint32_t turn = 1;
+
+  while (turn < RC_TURN_MAX && turn * 2 * 4 * lanes <= share)
+    turn *= 2;
+  return turn;
+}
+/* By which one message `n` goes, from 0. */
+static inline uint32_t rc_lane_of_message(const struct pst_endpoint *endpoint, uint64_t n,
+                                          uint32_t turn)
+{
+  return (uint32_t)(n / turn % endpoint->lane_count);
+}
+
 /* lanes.c: all queue pairs of an endpoint. How many completions there may be at a time, by what its
  * queues hold; the queue pairs; 0 or -errno. */
 uint32_t rc_lanes_size(struct pst_endpoint *endpoint);
@@ -160,6 +177,8 @@ static inline struct rc_lane *rc_lane_of(struct pst_endpoint *endpoint, const st
 int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
 /* Its requests before this one are complete. */
 void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t end);
+/* That whose turn it is, and for how many messages more. */
+struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left);
 /* A message, of several queue pairs, which waits for its turn. */
 void rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc,
                      struct rc_out *out);

@@ -120,6 +120,10 @@ void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* arrive.c: a message has arrived; as many as come one after the other, at `worker->wc_at`, where
  * nothing else is to be seen to. Returns how many. */
 void rc_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out);
+/* Likewise, of several queue pairs, messages that waited for their turn, of which there is at least
+ * one. Returns how many; 0: the connection fails. */
+uint32_t rc_arrived_row(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t n,
+                        struct rc_out *out);
 uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct rc_out *out);
 
 /* credit.c */

@@ -23,7 +23,7 @@ static struct pst_endpoint endpoint;
 static int reset(void **state)
 {
   (void)state;
-  tx = (struct rc_tx){0};
+  tx = (struct rc_tx){.turn = 1};
   rx = (struct rc_rx){0};
   memset(sent, 0, sizeof(sent));
   memset(wrs, 0, sizeof(wrs));
@@ -217,6 +217,29 @@ static void queue_pairs_are_looked_at_one_by_one(void **state)
   assert_int_equal(rc_lane_messages(&endpoint, 1), 3);
 }
 
+/* Turns of several messages: how many went by each. */
+static void queue_pairs_take_turns(void **state)
+{
+  (void)state;
+  static const struct {
+    uint64_t striped, messages[3];
+  } all[] = {{0, {0, 0, 0}}, {3, {3, 0, 0}}, {5, {4, 1, 0}}, {12, {4, 4, 4}}, {22, {8, 8, 6}}};
+  endpoint.lane_count = 3;
+  tx.turn = 4;
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    endpoint.striped = all[i].striped;
+    for (uint32_t lane = 0; lane < 3; lane++)
+      assert_int_equal(rc_lane_messages(&endpoint, lane), all[i].messages[lane]);
+  }
+  for (uint32_t n = 0; n < 24; n++)
+    assert_int_equal(rc_lane_of_message(&endpoint, n, 4), n / 4 % 3);
+  /* A window has several turns for each. */
+  assert_int_equal(rc_turn(24, 4), 1);
+  assert_int_equal(rc_turn(128, 4), 8);
+  assert_int_equal(rc_turn(512, 4), 32);
+  assert_int_equal(rc_turn(16384, 2), RC_TURN_MAX);
+}
+
 /* Its queue pair was further than the send queue, which waits for another's. */
 static void what_is_complete_does_not_go_again(void **state)
 {
@@ -246,6 +269,7 @@ int main(void)
       CASE(atomics_end_the_connection),
       CASE(credits_go_by_their_own_count),
       CASE(queue_pairs_are_looked_at_one_by_one),
+      CASE(queue_pairs_take_turns),
       CASE(what_is_complete_does_not_go_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
