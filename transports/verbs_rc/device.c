@@ -97,6 +97,7 @@ static int read_device(struct pst_device *device, const struct pst_options *opti
   snprintf(device->carrier, sizeof(device->carrier), "%s", device->is_soft ? "soft-roce" : "rdma");
   snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
            open->context->device->ibdev_path, open->port->number);
+  device->numa_node = vb_numa_of_device(open->context->device->ibdev_path);
   device->counter_host = vb_counters_host(&open->place.gid);
   vb_counters_read(device->counter_folder, device->counter_host, &device->port_before);
   return 0;
@@ -152,8 +153,11 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     rc_close(made);
     return rc;
   }
-  RC_LOG(made, PST_LOG_DEBUG, "%s port %u, %s; a peer that does not answer shows after %.2f s",
-         made->open.info->name, made->open.port->number, made->open.place.reason,
+  char node[32] = "";
+  if (made->numa_node >= 0)
+    snprintf(node, sizeof(node), ", NUMA node %d", made->numa_node);
+  RC_LOG(made, PST_LOG_DEBUG, "%s port %u%s, %s; a peer that does not answer shows after %.2f s",
+         made->open.info->name, made->open.port->number, node, made->open.place.reason,
          (double)vb_silence_ns(&made->path) / 1e9);
   made->place = made->open.place;
   *device = made;

@@ -16,6 +16,7 @@
 #include "../verbs/counters.h"
 #include "../verbs/device.h"
 #include "../verbs/mr.h"
+#include "../verbs/numa.h"
 #include "../verbs/path.h"
 #include "../verbs/status.h"
 #include "described.h"
@@ -89,6 +90,7 @@ struct pst_device {
   bool sends;                 /* messages are SENDs, not WRITEs */
   uint32_t qps;               /* of an endpoint that sends or receives */
   bool shares;                /* endpoints of a worker share receives */
+  int numa_node;              /* the adapter's, or VB_NUMA_UNKNOWN */
   bool is_soft;               /* soft-RoCE */
   uint64_t initial;           /* what sequence 0 travels as: a test's */
   char carrier[48];

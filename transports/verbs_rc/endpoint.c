@@ -230,11 +230,14 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->lane_count = 1;
   made->connect_by_ns = made->closing.deadline_ns = RC_NEVER;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
+  struct vb_numa_policy policy;
+  vb_numa_prefer(worker->device->numa_node, &policy);
   rc = find_place(made);
   if (rc == 0)
     rc = open_domain(made, &in);
   if (rc == 0)
     rc = open_parts(made, &in);
+  vb_numa_restore(&policy);
   if (rc < 0) {
     rc_endpoint_free(made);
     return rc;

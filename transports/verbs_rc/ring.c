@@ -73,6 +73,27 @@ static void tell_short(const struct pst_ring *ring)
          device->open.info->name, slots, slots * slot_us);
 }
 
+/* Its first page, which is there once it is registered. */
+static void tell_far(const struct pst_ring *ring)
+{
+  const struct pst_device *device = ring->worker->device;
+  const struct pst_ring_params *in = &ring->params;
+  const struct pst_mr *mr = in->mr;
+  char where[96];
+
+  if (device->numa_node < 0 || !mr->is_cpu_readable)
+    return;
+  const uint8_t *at = (const uint8_t *)mr->region->host + mr->offset + in->base;
+  const int node = vb_numa_of_page(at);
+  if (!vb_numa_cross(node, device->numa_node))
+    return;
+  vb_numa_text(device->numa_node, node, where, sizeof(where));
+  RC_LOG(device, PST_LOG_WARN,
+         "a ring lies in memory of NUMA node %d, and %s is on %s: each message crosses the link "
+         "between them. Start on the adapter's node: `numactl --cpunodebind=%d --localalloc`",
+         node, device->open.info->name, where, device->numa_node);
+}
+
 int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                  struct pst_path_info *path, struct pst_ring **ring)
 {
@@ -101,6 +122,7 @@ int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
     return rc;
   }
   tell_short(made);
+  tell_far(made);
   *ring = made;
   return 0;
 }

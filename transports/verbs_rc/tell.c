@@ -90,6 +90,10 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
     add_port(&list, device);
   if (!endpoint && worker) {
     add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
+    if (device->numa_node >= 0 && worker->numa_node >= 0) {
+      add(&list, "numa_node", (uint64_t)worker->numa_node, PST_COUNTER_GAUGE);
+      add(&list, "adapter_numa_node", (uint64_t)device->numa_node, PST_COUNTER_GAUGE);
+    }
     add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
     if (device->shares)
       add_shared(&list, worker);

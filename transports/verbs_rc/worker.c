@@ -121,11 +121,15 @@ int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
     return -ENOMEM;
   made->device = device;
   made->index = index;
+  made->numa_node = VB_NUMA_UNKNOWN;
   made->epoll_fd = made->timer_fd = made->wake_fd = -1;
   made->soonest_ns = made->timer_ns = RC_NEVER;
+  struct vb_numa_policy policy;
+  vb_numa_prefer(device->numa_node, &policy);
   int rc = open_descriptors(made);
   if (rc == 0)
     rc = open_cq(made);
+  vb_numa_restore(&policy);
   if (rc == 0 && device->cm)
     rc = device->cm->worker_open(made, index);
   if (rc < 0) {
@@ -422,6 +426,27 @@ static void look_at_events(struct pst_device *device, uint64_t now_ns, bool is_t
   pthread_mutex_unlock(&device->events);
 }
 
+/* A thread that nothing pins may be elsewhere later: it is looked at now and then, and told once.
+ */
+static void look_at_numa(struct pst_worker *worker)
+{
+  const struct pst_device *device = worker->device;
+  char where[96];
+
+  if (device->numa_node < 0)
+    return;
+  worker->numa_node = vb_numa_of_thread();
+  if (worker->has_told_numa || !vb_numa_cross(worker->numa_node, device->numa_node))
+    return;
+  worker->has_told_numa = true;
+  vb_numa_text(device->numa_node, worker->numa_node, where, sizeof(where));
+  RC_LOG(
+      device, PST_LOG_WARN,
+      "worker %u runs on NUMA node %d, and %s is on %s: each completion comes by the link "
+      "between them. Pin it to CPUs of the adapter's node: `cpus`, or `numactl --cpunodebind=%d`",
+      worker->index, worker->numa_node, device->open.info->name, where, device->numa_node);
+}
+
 static bool is_walk_due(const struct pst_worker *worker, uint64_t now_ns)
 {
   return now_ns - worker->walked_ns >= (now_ns < worker->soonest_ns ? WALK_NS : DUE_NS);
@@ -441,6 +466,8 @@ void rc_look(struct pst_worker *worker, bool at_all)
   if (worker->cm)
     worker->device->cm->events(worker);
   look_at_device(worker);
+  if (is_turn)
+    look_at_numa(worker);
   if (!at_all && !is_turn && !is_walk_due(worker, now))
     return;
   worker->walked_ns = now;

@@ -123,6 +123,8 @@ struct pst_worker {
   bool armed;
   bool tells_lost; /* PST_EVENT_DEVICE, with the next poll */
   bool has_told_lost;
+  int numa_node; /* of the thread that polls, as last seen, or VB_NUMA_UNKNOWN */
+  bool has_told_numa;
 };
 
 /* ring.c */
