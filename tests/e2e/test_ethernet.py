@@ -2,9 +2,10 @@
 """The plugin ethernet on DPDK's own links: shared memory, and interfaces of two namespaces."""
 import os
 import pathlib
+import signal
 
 import netns
-from harness import BUILD, Case, main, yaml_stream
+from harness import BUILD, Case, main, wait_until, yaml_stream
 from netns import DEVICE, FAR, IPV4, NEAR
 
 PLUGIN = BUILD / "transports" / "transport-ethernet.so"
@@ -107,6 +108,30 @@ class OneHost(Ethernet):
             self.assertGreater(stream["messages_delivered"], 0)
             self.assertEqual(stream["verified"], stream["messages_delivered"])
         return streams
+
+    def test_consumer_that_stands_still_holds_up_nobody(self):
+        """What the sender then drops has its cause, and what it sends afterwards arrives."""
+        config = self.yaml(self.memif(", patience: 10 ms"), expect="{verified: true}", ring="1088")
+        out = self.folder / "receiver.json"
+        receiver = self.start("receive", config, "--json", out)
+        sender = self.start("send", config)
+        receiver.wait_line("Got [1-9]")
+
+        def told():
+            return sum("packets: Got " in line and "Got 0" not in line for line in list(receiver.lines["stderr"]))
+
+        with receiver.stopped():
+            sender.wait_line("takes nothing any more")
+            before = told()
+        wait_until(lambda: told() > before + 1, 60, "messages that came afterwards")  # not what it had already
+        sender.signal(signal.SIGINT)
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
+        stream = self.only_stream(self.result(out.name))
+        self.assert_accounted(stream)
+        self.assertGreater(stream["dropped"]["device_full"], 0, stream)
+        self.assertEqual(stream["verified"], stream["messages_delivered"])
+        self.port += 1
+        self.both(*[self.yaml(self.memif(), name="next.yaml")] * 2)
 
     def test_memif_copies_into_two_rings(self):
         for stream in self.two_streams():
@@ -215,6 +240,42 @@ class TwoNamespaces(Ethernet):
         config = self.yaml(f"{{plugin: ethernet, options: {options}}}")
         child = self.run_program("receive", config, expect=3, prefix=self.sides[NEAR])
         self.assertIn("mtu: 4000 is not possible: its driver takes frames of at most 1522 bytes", child.stderr)
+
+    def foreign(self, side):
+        """As fast as it goes, to whoever hears it."""
+        ends = {NEAR: "receiver: {sink: discard, transport: {options: {port: 5004}}}",
+                FAR: 'sender: {source: pattern, transport: {options: {to: "%s:5004"}}}' % IPV4[NEAR]}  # fmt: skip
+        options = f"{{driver: af_packet, netdev: {DEVICE[side]}, framing: rtp}}"
+        return self.write(
+            f"{side}.yaml",
+            f"penstock: 1\ncontrol: none\ntransport: {{plugin: ethernet, options: {options}}}\n"
+            f"streams:\n  - name: packets\n    message: 1400 B\n    ring: 1088\n    {ends[side]}\n",
+        )
+
+    def test_receiver_comes_under_full_traffic_and_its_sender_is_killed(self):
+        """Another sender takes its place; what was lost has a cause, and another receiver has no
+        trouble with what the first one left."""
+        os.chmod(self.folder, 0o777)
+        receiving, sending = self.foreign(NEAR), self.foreign(FAR)
+        sender = self.start("send", sending, prefix=self.sides[FAR])
+        sender.wait_line("Sent [1-9]")
+        for restarts in (1, 0):
+            out = self.folder / f"{restarts}.json"
+            receiver = self.start("receive", receiving, "--json", out, prefix=self.sides[NEAR])
+            receiver.wait_line("Got [1-9]")
+            if restarts:
+                sender.kill()
+                sender.wait()
+                sender = self.start("send", sending, prefix=self.sides[FAR])
+                receiver.wait_line(r"\| 1 restart")
+            receiver.signal(signal.SIGINT)
+            self.assertEqual(receiver.wait(), 0, str(receiver))
+            stream = self.only_stream(self.result(out.name))
+            self.assert_accounted(stream)
+            self.assertEqual(stream["restarts"], restarts, stream)
+            self.assertLessEqual(set(stream["dropped"]), {"wire", "no_buffer", "displaced"}, stream)
+        sender.signal(signal.SIGINT)
+        self.assertEqual(sender.wait(), 0, str(sender))
 
     def test_ethernet_to_ethernet(self):
         self.check("ethernet", "ethernet")
