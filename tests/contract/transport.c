@@ -123,7 +123,7 @@ static struct contract_variant variants[] = {
         .name = "ethernet-pcap",
         .options = "driver=pcap,netdev=pb,address=10.9.0.2/24",
         .sender_options = "driver=pcap,netdev=pa,address=10.9.0.1/24",
-        .capabilities = ETHERNET_CAPABILITIES,
+        .capabilities = ETHERNET_CAPABILITIES | PST_CAP_TIME,
     },
     {
         .name = "ethernet-tap",

@@ -209,11 +209,11 @@ class TwoNamespaces(Ethernet):
         # A card cuts and joins what udp hands over; DPDK's af_packet takes whole frames alone.
         self.sides = [self.spaces.enter(NEAR), self.spaces.enter(FAR)]
 
-    def configs(self, plugins):
+    def configs(self, plugins, driver="af_packet", **more):
         made = []
         for side, plugin in zip((NEAR, FAR), plugins):
             options = {
-                "ethernet": f"{{driver: af_packet, netdev: {DEVICE[side]}}}",
+                "ethernet": f"{{driver: {driver}, netdev: {DEVICE[side]}}}",
                 "udp": f"{{device: {DEVICE[side]}}}",
             }[plugin]
             made.append(
@@ -223,6 +223,7 @@ class TwoNamespaces(Ethernet):
                     address=IPV4[NEAR],
                     sender="{source: pattern, rate: 50 Mbps%s}"
                     % (", transport: {options: {gso: false}}" if plugin == "udp" else ""),
+                    **more,
                 )
             )
         return made
@@ -282,6 +283,14 @@ class TwoNamespaces(Ethernet):
 
     def test_udp_to_ethernet(self):
         self.check("ethernet", "udp")
+
+    def test_pcap_says_when_messages_arrived(self):
+        """libpcap's stamps are microseconds: their sum is the time that the stream took, of one order."""
+        os.chmod(self.folder, 0o777)
+        intervals = "{sink: verify, intervals: true}"
+        streams = self.both(*self.configs(("ethernet", "udp"), "pcap", receiver=intervals), self.sides)
+        times = streams[0]["intervals_ns"]
+        self.assertTrue(0.1 < times["count"] * times["mean"] / 1e9 / streams[0]["seconds"] < 10, streams[0])
 
     def test_ethernet_to_udp(self):
         streams = self.check("udp", "ethernet")

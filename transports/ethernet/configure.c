@@ -119,6 +119,8 @@ static int configure_device(struct eth_port *port)
     conf.rxmode.mtu = port->mtu;
   conf.rxmode.offloads = port->info.rx_offload_capa &
                          (port->driver->traits & ETH_VIRTUAL ? 0 : RTE_ETH_RX_OFFLOAD_CHECKSUM);
+  if (port->times.unit == ETH_TIMES_TICKS)
+    conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
   return rte_eth_dev_configure(port->id, (uint16_t)port->rxq_count, (uint16_t)port->txq_count,
                                &conf);
 }

@@ -109,6 +109,8 @@ void eth_port_step(struct pst_worker *worker, uint64_t now_ns)
     look_at_link(port, now_ns);
   else
     try_to_run(port, now_ns);
+  if (eth_port_is_running(port))
+    eth_times_step(port, now_ns);
   if (port->is_up) /* else it would be lost */
     send_due(worker, now_ns);
   rte_spinlock_unlock(&port->control_lock);

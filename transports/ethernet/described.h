@@ -10,7 +10,8 @@
 
 #include <penstock/transport.h>
 
-#define ETH_CAPABILITIES (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_FOREIGN)
+#define ETH_CAPABILITIES                                                                           \
+  (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_TIME | PST_CAP_SHARED_RING | PST_CAP_FOREIGN)
 #define ETH_MTU_MIN 576u
 #define ETH_MTU_MAX 65535u
 #define ETH_SLOTS_MAX (1u << 20) /* of a ring: an mbuf has 256 bytes */

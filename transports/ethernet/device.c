@@ -55,7 +55,8 @@ int eth_limits(struct pst_device *device, struct pst_limits *limits)
 
   if (most > 65507)
     most = 65507;
-  dg_limits_fill(&device->dg, ETH_CAPABILITIES, most, &out);
+  dg_limits_fill(&device->dg, ETH_CAPABILITIES & ~(port->times.unit ? 0 : (uint64_t)PST_CAP_TIME),
+                 most, &out);
   out.slot_alignment = 64;
   out.headroom = ETH_SLOT_HEADROOM;
   out.tailroom += ETH_SLOT_MORE + (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET] ? 128 : 0);

@@ -350,6 +350,7 @@ struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare)
   /* Of several, and of one that is longer than a slot, the first bytes matter: it is too long. */
   mbuf->nb_segs = mbuf->data_len < spare->data_len ? 2 : spare->nb_segs;
   mbuf->ol_flags = spare->ol_flags | RTE_MBUF_F_EXTERNAL;
+  memcpy(mbuf->dynfield1, spare->dynfield1, sizeof(mbuf->dynfield1)); /* its time of arrival */
   memcpy(rte_pktmbuf_mtod(mbuf, uint8_t *), rte_pktmbuf_mtod(spare, uint8_t *), mbuf->data_len);
   rte_pktmbuf_free(spare);
   return mbuf;

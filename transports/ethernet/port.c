@@ -436,6 +436,8 @@ static int port_make(struct pst_device *device, const struct pst_options *option
   else if (rc == 0)
     port->netdev = port->info.if_index;
   rc = rc ? rc : eth_port_find_networks(port, options);
+  if (rc == 0)
+    eth_times_open(port, in->driver == ETH_DRIVER_PCAP && in->netdev[0]);
   port->has_kernel = in->driver == ETH_DRIVER_PCI && port->netdev && port->info.if_index;
   rc = rc ? rc : open_control(port);
   port->table = rc ? NULL : calloc(1, sizeof(*port->table));
@@ -608,6 +610,9 @@ int eth_port_run(struct eth_port *port)
   if (!port->xstat_ids)
     eth_port_find_xstats(port);
   eth_port_read_xstats(port, port->xstats_before);
+  if (!eth_times_start(port))
+    ETH_PORT_LOG(port, PST_LOG_WARN,
+                 "the card's clock stands still: arrival times of its messages are wrong");
   __atomic_store_n(&port->is_running, true, __ATOMIC_RELEASE);
   return 0;
 }

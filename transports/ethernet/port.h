@@ -12,6 +12,7 @@
 
 #include <rte_spinlock.h>
 
+#include "clock.h"
 #include "ethernet.h"
 #include "multicast.h"
 #include "neighbour.h"
@@ -24,6 +25,20 @@
 struct eth_network {
   uint8_t address[16];
   uint32_t prefix;
+};
+
+/* When frames arrived. */
+struct eth_times {
+  enum {
+    ETH_TIMES_NONE = 0,
+    ETH_TIMES_US,    /* stamps are microseconds of CLOCK_REALTIME: libpcap's */
+    ETH_TIMES_TICKS, /* of the card's clock */
+  } unit;
+  int offset; /* of the stamp in an mbuf, and the flag that says it is there */
+  uint64_t flag;
+  struct eth_clock clocks[2]; /* one is read while the other is written, once a second */
+  uint32_t current;
+  uint64_t due_ns;
 };
 
 struct eth_port {
@@ -67,6 +82,8 @@ struct eth_port {
   uint8_t ip_sum, udp_sum[2]; /* enum eth_checksum: of IPv4 headers; of UDP over IPv4 and IPv6 */
   bool reads_by_reference;    /* it sends from other memory than its own */
   uint32_t segments_max;      /* of one packet that it sends */
+
+  struct eth_times times;
 
   rte_spinlock_t control_lock;
   struct eth_neighbours *neighbours; /* NULL: the kernel's */
@@ -177,6 +194,14 @@ int eth_port_isolate(struct eth_port *port, bool on, char why[ETH_SIZES_WHY]);
 int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY]);
 void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint);
 void eth_port_drop_rules(struct eth_port *port);
+
+/* times.c: has the device stamps? */
+void eth_times_open(struct eth_port *port, bool is_live_pcap);
+/* The port runs: how fast is the card's clock? May take 10 ms. False: it stands still. */
+bool eth_times_start(struct eth_port *port);
+void eth_times_step(struct eth_port *port, uint64_t now_ns);
+/* In CLOCK_REALTIME; now, where the device has stamped it with nothing. */
+uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf);
 
 /* leave.c: all queues' locks, in one order. False: somebody is in a burst. */
 bool eth_port_try_lock(struct eth_port *port);

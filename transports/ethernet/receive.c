@@ -15,14 +15,16 @@ static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
                                     uint64_t now_ns)
 {
   const uint8_t *payload = rte_pktmbuf_mtod(mbuf, const uint8_t *) + packet->offset;
+  const bool has_times = endpoint->rx->receiver.has_times;
 
-  return (struct dg_arrival){.source = &packet->from,
-                             .header = payload,
-                             .rest = payload + endpoint->dg.header_bytes,
-                             .total = packet->length,
-                             .readable = mbuf->data_len - packet->offset,
-                             .is_cut = mbuf->nb_segs > 1,
-                             .time_ns = now_ns};
+  return (struct dg_arrival){
+      .source = &packet->from,
+      .header = payload,
+      .rest = payload + endpoint->dg.header_bytes,
+      .total = packet->length,
+      .readable = mbuf->data_len - packet->offset,
+      .is_cut = mbuf->nb_segs > 1,
+      .time_ns = has_times ? eth_time_of(endpoint->worker->device->port, mbuf) : now_ns};
 }
 
 /* ---- Where it landed ------------------------------------------------------------------------- */
@@ -167,6 +169,7 @@ int eth_rx_open(struct pst_endpoint *endpoint)
     return -ENOMEM;
   rx->joined_fd = -1;
   rx->receiver.causes = causes;
+  rx->receiver.has_times = endpoint->worker->device->port->times.unit != ETH_TIMES_NONE;
   endpoint->rx = rx;
   endpoint->dg.receiver = &rx->receiver;
   return 0;

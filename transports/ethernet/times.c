@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When frames arrived, by the device's stamps. */
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_mbuf_dyn.h>
+
+#include "port.h"
+
+#define FIRST_US 10000u               /* between the two readings that give the first rate */
+#define AGAIN_NS UINT64_C(1000000000) /* between later ones */
+
+static uint64_t clock_ns(clockid_t clock)
+{
+  struct timespec now;
+
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* In the pair that nobody reads, which they read from then on. */
+static bool read_clocks(struct eth_port *port)
+{
+  struct eth_times *times = &port->times;
+  struct eth_clock next = times->clocks[times->current];
+  const uint64_t before = clock_ns(CLOCK_MONOTONIC);
+  uint64_t ticks, steady;
+
+  if (rte_eth_read_clock(port->id, &ticks) != 0)
+    return false;
+  steady = before + (clock_ns(CLOCK_MONOTONIC) - before) / 2;
+  if (!eth_clock_read(&next, ticks, steady,
+                      clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - steady)))
+    return false;
+  times->clocks[1 - times->current] = next;
+  __atomic_store_n(&times->current, 1 - times->current, __ATOMIC_RELEASE);
+  return true;
+}
+
+void eth_times_open(struct eth_port *port, bool is_live_pcap)
+{
+  struct eth_times *times = &port->times;
+  uint64_t ticks;
+
+  if (is_live_pcap)
+    times->unit = ETH_TIMES_US;
+  else if (port->driver == &eth_drivers[ETH_DRIVER_PCI] &&
+           (port->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) &&
+           rte_eth_read_clock(port->id, &ticks) == 0)
+    times->unit = ETH_TIMES_TICKS;
+  if (times->unit && rte_mbuf_dyn_rx_timestamp_register(&times->offset, &times->flag) != 0)
+    times->unit = ETH_TIMES_NONE;
+}
+
+bool eth_times_start(struct eth_port *port)
+{
+  if (port->times.unit != ETH_TIMES_TICKS)
+    return true;
+  if (!read_clocks(port))
+    return false;
+  usleep(FIRST_US);
+  return read_clocks(port);
+}
+
+void eth_times_step(struct eth_port *port, uint64_t now_ns)
+{
+  if (port->times.unit != ETH_TIMES_TICKS || now_ns < port->times.due_ns)
+    return;
+  port->times.due_ns = now_ns + AGAIN_NS;
+  read_clocks(port);
+}
+
+uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf)
+{
+  const struct eth_times *times = &port->times;
+  uint64_t stamp;
+
+  if (!(mbuf->ol_flags & times->flag))
+    return clock_ns(CLOCK_REALTIME);
+  stamp = *RTE_MBUF_DYNFIELD(mbuf, times->offset, const rte_mbuf_timestamp_t *);
+  if (times->unit == ETH_TIMES_US)
+    return stamp * 1000;
+  return eth_clock_ns(&times->clocks[__atomic_load_n(&times->current, __ATOMIC_ACQUIRE)], stamp);
+}
