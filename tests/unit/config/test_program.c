@@ -241,7 +241,7 @@ static void what_cannot_be_is_refused(void **state)
       &(struct pst_option){.name = "ring", .help = "The library's.", .type = PST_OPTION_UINT};
   assert_unfit(map, -EINVAL);
   struct pst_option bare[24] = {{.name = NULL}};
-  char names[24][4];
+  char names[24][16];
   for (int i = 0; i < 24; i++) {
     snprintf(names[i], sizeof(names[i]), "k%d", i);
     bare[i] = (struct pst_option){.name = names[i], .help = "A key.", .type = PST_OPTION_UINT};
