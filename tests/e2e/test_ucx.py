@@ -3,9 +3,11 @@
 """UCX with the real program: two processes over its lanes, deaths, options."""
 import os
 import signal
+import subprocess
 import time
 
-from harness import ROOT, Case, main, random_file, wait_until, yaml_stream
+import netns
+from harness import PROGRAM, ROOT, Case, main, random_file, wait_until, yaml_stream
 
 # UCX itself forgets what it took for a connection to a peer that has died meanwhile.
 os.environ.setdefault("LSAN_OPTIONS", f"print_suppressions=0:suppressions={ROOT}/tests/contract/ucx.lsan")
@@ -137,6 +139,68 @@ class Ucx(Case):
         self.assertIn("transport 'nonsense' is not available, please use one or more of", child.stderr)
         self.assertIn("ucx_info -d", child.stderr)
         self.assertEqual(len(child.stderr.splitlines()), 1, child)
+
+
+class TwoHosts(Case):
+    """Two network namespaces, and process namespaces: nothing but TCP joins the ends, and neither
+    sees the other's process."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder.chmod(0o777)
+        self.temporary.chmod(0o777)
+        self.spaces = netns.Namespaces()
+        self.addCleanup(self.spaces.close)
+        if not self.spaces.reaches(PROGRAM):
+            self.skipTest(f"an ordinary user cannot read {PROGRAM}")
+        # UCX takes the names of interfaces from /sys, which is to be of the process's network.
+        sys_of = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
+                  'mount -t sysfs none /sys && exec "$@"', "sh"]  # fmt: skip
+        self.near, self.far = ([*self.spaces.enter(side), *sys_of] for side in (netns.NEAR, netns.FAR))
+        if not self.mounts():
+            self.skipTest("an ordinary user mounts no /sys in a user namespace here")
+        for side, device in enumerate(netns.DEVICE):
+            wait_until(lambda: " UP " in self.spaces.run(side, "ip", "-br", "link", "show", device), 20, "a link that is up")
+
+    def mounts(self):
+        return subprocess.run([*self.near, "true"], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+
+    def file(self, message, ring, count):
+        devices = [f"transport: {{options: {{net_devices: {device}}}}}" for device in netns.DEVICE]
+        stream = yaml_stream(
+            message=message, ring=ring, timeout="30 s",
+            sender=f"{{{devices[netns.NEAR]}, source: pattern, count: {count}}}",
+            receiver=f"{{{devices[netns.FAR]}, sink: verify}}",
+        )  # fmt: skip
+        return self.write(
+            "two.yaml",
+            f'penstock: 1\ncontrol: {{address: "{netns.IPV4[netns.FAR]}:{self.port}", insecure: true}}\n'
+            "transport: {plugin: ucx}\nstreams:\n  " + stream.replace("\n", "\n  "),
+        )
+
+    def meet(self, path):
+        receiver = self.start("receive", path, "-v", "--json", self.folder / "far.json", prefix=self.far)
+        receiver.wait_line("waiting at")
+        return receiver, self.start("send", path, "-v", "--json", self.folder / "near.json", prefix=self.near)
+
+    def test_every_size(self):
+        for message, ring, count in (("64 B", 1024, 3000), ("1462 B", 512, 2000), ("1 MiB", 4, 20)):
+            receiver, sender = self.meet(self.file(message, ring, count))
+            self.assertEqual(sender.wait(), 0, str(sender))
+            self.assertEqual(receiver.wait(), 0, str(receiver))
+            stream = self.only_stream(self.result("far.json"))
+            self.assert_accounted(stream)
+            self.assertEqual((stream["messages_sent"], stream["verified"]), (count, count))
+            self.assertEqual((stream["carrier"], stream["via"]), ("tcp", f"ucx: tcp/{netns.DEVICE[netns.FAR]}"))
+            self.assertIn("failures by UCX", receiver.stderr)
+
+    def test_far_peer_is_killed(self):
+        receiver, sender = self.meet(self.file("1462 B", 256, 0))
+        receiver.wait_line(r"Got \d{2,}")
+        receiver.signal(signal.SIGKILL)
+        receiver.wait()
+        self.assertEqual(sender.wait(), 1, str(sender))
+        self.assertIn("peer", sender.stderr)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,7 @@ void ucx_path_settle(struct pst_endpoint *endpoint)
   const struct pst_device *device = endpoint->worker->device;
   struct ucx_link *link = endpoint->link;
   struct ucx_lanes lanes;
+  char said[512];
 
   ucx_lanes_read(link->ep, &lanes);
   link->part_max = PATH_PART_DEFAULT;
@@ -130,6 +131,8 @@ void ucx_path_settle(struct pst_endpoint *endpoint)
   link->is_shared = is_shared(lanes.names);
   pst_text_write(link->lanes, sizeof(link->lanes), lanes.names);
   tell_lost(endpoint);
+  ucx_describe(endpoint, said, sizeof(said));
+  UCX_TELL(endpoint, PST_LOG_DEBUG, "%s", said);
 }
 
 int ucx_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
