@@ -27,8 +27,6 @@ int rma_open(struct rma *rma)
     size <<= 1;
   rma->mask = size - 1;
   rma->rest_slot = RMA_NO_SLOT;
-  if (rma->request_pieces == 0)
-    rma->request_pieces = rma->pieces;
   rma->cancelled = -ECANCELED;
   rma->slots = calloc(rma->depth, sizeof(*rma->slots));
   rma->free_slots = calloc(rma->depth, sizeof(*rma->free_slots));
@@ -132,9 +130,9 @@ int rma_check_any(const struct rma *rma, const struct rma_work *w)
   return 0;
 }
 
-/* The first `length` bytes at the peer's, which WRITE and READ name, too. */
-static inline void make_rma(const struct rma_work *w, uint64_t length, uint64_t cookie,
-                            struct pst_request *request)
+/* A request for the first `length` bytes of a transfer. */
+static inline void make_request(const struct rma_work *w, uint64_t length, uint32_t slot,
+                                struct pst_request *request)
 {
   const uint64_t head = pst_request_head_of(w->op, w->flags);
 
@@ -142,17 +140,10 @@ static inline void make_rma(const struct rma_work *w, uint64_t length, uint64_t 
   request->local.mr = w->mr;
   request->offset = w->local_offset;
   request->arg.length = length;
-  request->cookie = cookie;
+  request->cookie = slot;
   request->u.rma.remote = w->remote;
   request->u.rma.offset = w->remote_offset;
   request->u.rma.reserved = 0;
-}
-
-/* A request for the first `length` bytes of a transfer. */
-static inline void make_request(const struct rma_work *w, uint64_t length, uint32_t slot,
-                                struct pst_request *request)
-{
-  make_rma(w, length, slot, request);
   switch (w->op) {
   case PST_OP_WRITE:
   case PST_OP_READ:
@@ -243,8 +234,7 @@ static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32
     uint32_t slot = rma->free_slots[rma->free_count - 1 - k];
     take_slot(rma, w, slot);
     make_request(w, w->length, slot, &requests[k]);
-    if (slots)
-      slots[k] = slot;
+    slots[k] = slot;
   }
   return k ? post_made(rma, requests, k, rc, stop) : 0;
 }
@@ -383,18 +373,14 @@ static uint32_t post_cut(struct rma *rma, const struct rma_work *w, uint32_t *sl
     rma->rest.pieces = rma->rest_pieces;
   }
   int taken = post_rest(rma);
-  if (taken < 0 && rma->slots[slot].parts == 0) {
-    *rc = taken;
-    rma->rest_slot = RMA_NO_SLOT;
-    return 0;
-  }
-  if (taken == 0) {
+  if (rma->slots[slot].parts == 0) {
+    if (taken < 0)
+      *rc = taken;
     rma->rest_slot = RMA_NO_SLOT;
     return 0;
   }
   rma->free_count--;
-  if (slots)
-    slots[0] = slot;
+  *slots = slot;
   if (taken < 0 || rma->rest.length == 0)
     rma_end_rest(rma, taken < 0 ? taken : 0);
   return 1;
@@ -407,13 +393,12 @@ uint32_t rma_post(struct rma *rma, const struct rma_work *works, uint32_t n, uin
   bool stop = false;
 
   while (taken < n && !stop && rma->rest_slot == RMA_NO_SLOT) {
-    uint32_t *into = slots ? slots + taken : NULL;
     if (rma_is_cut(rma, &works[taken])) {
-      uint32_t one = post_cut(rma, &works[taken], into, rc);
+      uint32_t one = post_cut(rma, &works[taken], slots + taken, rc);
       taken += one;
       stop = one == 0;
     } else {
-      taken += post_whole(rma, works + taken, n - taken, into, rc, &stop);
+      taken += post_whole(rma, works + taken, n - taken, slots + taken, rc, &stop);
     }
   }
   return taken;

@@ -60,7 +60,7 @@ struct rma {
   uint64_t operations;     /* bit of each enum pst_opcode that there is */
   uint32_t depth;          /* slots, and requests under way */
   uint32_t pieces;         /* of one transfer, at most */
-  uint32_t request_pieces; /* of one request, at most; 0: as many */
+  uint32_t request_pieces; /* of one request, at most */
   struct rma_slot *slots;
   uint32_t *free_slots; /* stack */
   uint32_t free_count;
@@ -79,7 +79,8 @@ struct rma {
 
 /* Operations that a device of these capabilities has. */
 uint64_t rma_operations(uint64_t capabilities);
-/* 0 or -ENOMEM; ops, max, operations, depth, pieces, refused, end and context are set. */
+/* 0 or -ENOMEM; ops, max, operations, depth, pieces, request_pieces, refused, end and context are
+ * set. */
 int rma_open(struct rma *rma);
 void rma_close(struct rma *rma);
 
@@ -92,7 +93,7 @@ static inline int rma_check(const struct rma *rma, const struct rma_work *work)
     return 0;
   return rma_check_any(rma, work);
 }
-/* Take up to n; slots[i] (may be NULL) is whose the i-th is. Returns how many; *rc: why the
+/* Take up to n; slots[i] is whose the i-th is. Returns how many; *rc: why the
  * next one was not, where it is to blame. */
 uint32_t rma_post(struct rma *rma, const struct rma_work *works, uint32_t n, uint32_t *slots,
                   int *rc);

@@ -15,6 +15,12 @@
 #define TIMEOUT_DEFAULT_NS (10 * PST_NS_PER_S)
 #define GRACE_MAX_NS PST_NS_PER_S
 
+static int node_no_descriptor(int rc, struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_FAILED, rc, "no descriptor for the node: %s; raise `ulimit -n`",
+                  strerror(-rc));
+}
+
 /* ---- Options ----------------------------------------------------------------------- */
 
 /* A configuration of one stream, whose sides name the plugins: they are checked as everywhere. Of
@@ -185,8 +191,7 @@ static int node_open_bare(struct pst_node *node, const struct pst_node_params *p
   node->ops = node->device->ops = &bare_ops;
   rc = bare_open(node, &node->worker);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_FAILED, rc, "no descriptor for the node: %s; raise `ulimit -n`",
-                    strerror(-rc));
+    return node_no_descriptor(rc, error);
   node->event_fd = bare_ops.event_fd(node->worker);
   return 0;
 }
@@ -226,12 +231,6 @@ static int node_open_device(struct pst_node *node, const struct pst_node_params 
   if (node->device->limits.capabilities & PST_CAP_WAKEUP)
     node->event_fd = node->ops->event_fd(node->worker);
   return 0;
-}
-
-static int node_no_descriptor(int rc, struct pst_error *error)
-{
-  return pst_fail(error, PST_EXIT_FAILED, rc, "no descriptor for the node: %s; raise `ulimit -n`",
-                  strerror(-rc));
 }
 
 static int node_open_descriptors(struct pst_node *node, struct pst_error *error)

@@ -71,7 +71,8 @@ static int set_up(void **state)
                      .max = 100,
                      .operations = rma_operations(PST_CAP_WRITE | PST_CAP_READ),
                      .depth = 8,
-                     .pieces = 8};
+                     .pieces = 8,
+                     .request_pieces = 8};
   return rma_open(&rma);
 }
 
@@ -96,8 +97,10 @@ static bool done(uint8_t op, uint64_t cookie, uint64_t count, int status)
 
 static uint32_t post(const struct rma_work *work, int *rc)
 {
+  uint32_t slot;
+
   *rc = 0;
-  return rma_post(&rma, work, 1, NULL, rc);
+  return rma_post(&rma, work, 1, &slot, rc);
 }
 
 /* Every byte once, in order, though pieces and requests are cut at different places. */
