@@ -18,22 +18,6 @@ int blob_copy(const struct pst_blob *from, uint32_t length_max, struct pst_blob 
   return from->length > length_max || from->fd_count > WIRE_FDS_MAX ? -E2BIG : blob_keep(from, to);
 }
 
-/* Of what somebody else keeps. */
-static struct pst_blob blob_view(const uint8_t *bytes, uint32_t length, const int *fds,
-                                 uint32_t fd_count)
-{
-  struct pst_blob blob = {.struct_size = sizeof blob,
-                          .length = length,
-                          .capacity = length,
-                          .fd_count = fd_count,
-                          .bytes = (void *)(uintptr_t)bytes,
-                          .fds = {-1, -1, -1, -1}};
-
-  for (uint32_t i = 0; i < fd_count; i++)
-    blob.fds[i] = fds[i];
-  return blob;
-}
-
 struct wire_message *message_new(struct control *control, enum wire_type type)
 {
   struct wire_message *m = &control->say;
@@ -78,8 +62,16 @@ void message_send_blob(struct peer *peer, struct wire_message *m, const struct p
 struct pst_blob message_blob(const struct message_in *in)
 {
   const struct wire_message *m = in->message;
+  struct pst_blob blob = {.struct_size = sizeof blob,
+                          .length = m->blob_length,
+                          .capacity = m->blob_length,
+                          .fd_count = in->fds->count > 0 ? m->fd_count : 0,
+                          .bytes = (void *)(uintptr_t)m->blob,
+                          .fds = {-1, -1, -1, -1}};
 
-  return blob_view(m->blob, m->blob_length, in->fds->fds, in->fds->count > 0 ? m->fd_count : 0);
+  for (uint32_t i = 0; i < blob.fd_count; i++)
+    blob.fds[i] = in->fds->fds[i];
+  return blob;
 }
 
 void message_got(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
