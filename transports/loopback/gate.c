@@ -130,10 +130,18 @@ void lb_seat_leave(struct pst_remote *remote)
   pthread_mutex_unlock(&lock);
 }
 
+static bool is_in_use(const struct lb_gate *gate, const struct lb_gate_page *page)
+{
+  bool used = atomic_load(&gate->inside) != 0;
+  for (uint32_t i = 0; page && i < LB_SEATS; i++)
+    used |= atomic_load_explicit(&page->seats[i].seat.inside, memory_order_acquire) != 0;
+  return used;
+}
+
 /* Threads of this process always come out. Whoever takes a seat later finds the gate shut. */
 static void await_own(const struct lb_mr *mr)
 {
-  while (atomic_load(&mr->gate.inside))
+  while (is_in_use(&mr->gate, NULL))
     sched_yield();
   pthread_mutex_lock(&lock);
   for (const struct pst_remote *remote = mr->seated; remote; remote = remote->seated)
@@ -142,43 +150,34 @@ static void await_own(const struct lb_mr *mr)
   pthread_mutex_unlock(&lock);
 }
 
-static bool is_entered(const struct lb_gate_page *page)
-{
-  bool entered = atomic_load(&page->gate.inside) != 0;
-  for (uint32_t i = 0; i < LB_SEATS; i++)
-    entered |= atomic_load_explicit(&page->seats[i].seat.inside, memory_order_acquire) != 0;
-  return entered;
-}
-
-static bool is_imported(const struct lb_gate_page *page)
-{
-  return atomic_load(&page->gate.imports) != 0;
-}
-
-/* As long as the device's patience lasts: a process that died in there never counts itself out.
- * Returns for how long it has waited in vain; 0: nobody is there any more. */
-static uint64_t await_others(const struct lb_mr *mr, bool (*is_there)(const struct lb_gate_page *))
+/* The memory is the caller's again when this returns. A process that died in there never counts
+ * itself out. */
+static void await_shared(const struct lb_mr *mr)
 {
   const struct pst_host *host = mr->device->host;
-  struct timespec nap = {.tv_nsec = 10000};
-  uint64_t waited_ns = 0;
-  if (!is_there(mr->shared_gate))
-    return 0;
+  if (!is_in_use(&mr->shared_gate->gate, mr->shared_gate))
+    return;
   const uint64_t began = host->clock_ns(host), patience_ns = lb_patience_left(mr->device);
-  while (is_there(mr->shared_gate) && waited_ns <= patience_ns) {
+  uint64_t waited_ns = 0;
+  struct timespec nap = {.tv_nsec = 10000};
+  while (is_in_use(&mr->shared_gate->gate, mr->shared_gate) && waited_ns <= patience_ns) {
     nanosleep(&nap, NULL);
     if (nap.tv_nsec < 1000000)
       nap.tv_nsec *= 2;
     waited_ns = host->clock_ns(host) - began;
   }
   lb_patience_spend(mr->device, waited_ns);
-  return waited_ns > patience_ns && is_there(mr->shared_gate) ? waited_ns : 0;
+  if (waited_ns > patience_ns && is_in_use(&mr->shared_gate->gate, mr->shared_gate))
+    LB_LOG(mr->device, PST_LOG_WARN,
+           "a peer has not left memory that is deregistered, after %" PRIu64
+           " ms; it died there, or is stopped: end it before this memory is used for others",
+           waited_ns / 1000000);
 }
 
 /* Has another process a way in? */
 static bool is_known(const struct lb_gate_page *page)
 {
-  bool known = is_imported(page);
+  bool known = atomic_load(&page->gate.imports) != 0;
   for (uint32_t i = 0; i < LB_SEATS && !known; i++)
     known = atomic_load(&page->seats[i].seat.taken) != 0;
   return known;
@@ -196,16 +195,8 @@ void lb_gates_shut(struct lb_mr *mr)
     atomic_store(&mr->shared_gate->gate.open, 0);
   lb_barrier_heavy(mr->shared_gate != NULL);
   await_own(mr);
-  if (!mr->shared_gate)
-    return;
-  if (is_known(mr->shared_gate))
+  if (mr->shared_gate && is_known(mr->shared_gate))
     nanosleep(&settle, NULL);
-  const uint64_t waited_ns = await_others(mr, is_entered);
-  if (waited_ns)
-    LB_LOG(mr->device, PST_LOG_WARN,
-           "a peer has not left memory that is deregistered, after %" PRIu64
-           " ms; it died there, or is stopped: end it before this memory is used for others",
-           waited_ns / 1000000);
-  /* A handle is closed before its memory is freed, where peers are there to do so. */
-  await_others(mr, is_imported);
+  if (mr->shared_gate)
+    await_shared(mr);
 }

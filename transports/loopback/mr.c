@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registrations, and what a peer needs to reach them: remote.c. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -100,16 +101,33 @@ void lb_mr_unref(struct lb_mr *mr)
     free(mr);
 }
 
+/* A handle is closed before its memory is freed, where peers are there to do so. */
+static void await_imports(struct pst_device *device, struct lb_gate *gate)
+{
+  if (atomic_load(&gate->imports) == 0)
+    return;
+  const uint64_t began = device->host->clock_ns(device->host);
+  const uint64_t patience_ns = lb_patience_left(device);
+  uint64_t waited_ns = 0;
+  while (atomic_load(&gate->imports) != 0 && waited_ns < patience_ns) {
+    sched_yield();
+    waited_ns = device->host->clock_ns(device->host) - began;
+  }
+  lb_patience_spend(device, waited_ns);
+}
+
 void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
 {
   struct lb_mr *mr = lb_mr_of(handle);
-  (void)device;
   if (!mr)
     return;
   lb_registry_remove(LB_ENTRY_MR, &mr->entry);
   lb_gates_shut(mr);
   lb_guard_close(mr->guard);
-  lb_map_close(&mr->gate_map);
+  if (mr->shared_gate) {
+    await_imports(device, &mr->shared_gate->gate);
+    lb_map_close(&mr->gate_map);
+  }
   lb_fd_close(mr->valid_fd);
   lb_fd_close(mr->out.fd);
   lb_mr_unref(mr);
