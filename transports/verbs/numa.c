@@ -9,8 +9,8 @@
 #include "numa.h"
 
 #define NODES "/sys/devices/system/node"
-#define NODES_MAX (8 * sizeof(((struct vb_numa_policy *)0)->nodes)) /* that a policy has bits for  \
-                                                                     */
+/* Nodes that a policy has bits for. */
+#define NODES_MAX (8 * sizeof(((struct vb_numa_policy *)0)->nodes))
 #define BITS (8 * sizeof(unsigned long))
 
 /* The first line of a file. */

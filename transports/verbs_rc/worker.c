@@ -362,6 +362,15 @@ static void not_connected(struct pst_endpoint *endpoint)
   rc_fail(endpoint, -ETIMEDOUT, why);
 }
 
+/* Its time for an event that says why is over: one that is there, and was not read yet, is. */
+static void no_event_came(struct pst_endpoint *endpoint)
+{
+  rc_events(endpoint->device);
+  look_at_event(endpoint);
+  if (!endpoint->is_failed && !endpoint->reconnect.by_ns)
+    rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
+}
+
 static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;
@@ -395,7 +404,7 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
     break;
   case RC_CONNECTED:
     if (endpoint->flushed_ns && now_ns >= endpoint->flushed_ns + RC_EVENT_NS)
-      rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
+      no_event_came(endpoint);
     else if (endpoint->flushed_ns)
       rc_due(worker, endpoint->flushed_ns + RC_EVENT_NS);
     else
