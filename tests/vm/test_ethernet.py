@@ -11,7 +11,6 @@ from guests import BUILD, main, tcp_listener
 from harness import PROGRAM
 
 PLUGIN = BUILD / "transports" / "transport-ethernet.so"
-CONTRACT = BUILD / "tests" / "contract" / "transport-contract"
 PORT = 18515
 HOST, BEHIND = "198.51.100.1", "198.51.100.2"  # the kernel, and DPDK's port behind its interface
 
@@ -42,8 +41,9 @@ class Tap(guests.Case):
         )
         more = " ".join(f"--set {setting}" for setting in settings)
         receiver = guest.start(f"exec {PROGRAM} receive two.yaml --json out.json {more}")
-        guest.run("until ip link show pst0 >/dev/null 2>&1; do sleep 0.05; done")
-        guest.run(f"ip address add {HOST}/24 dev pst0; ip link set pst0 up")
+        # DPDK makes it, and brings it up when the port starts; until then it writes flags that it has read before.
+        guest.run("until ip link show pst0 up 2>&1 | grep -q UP,; do sleep 0.05; done")
+        guest.run(f"ip address add {HOST}/24 dev pst0")
         receiver.await_listener(tcp_listener(PORT))
         sender = guest.start(f"exec {PROGRAM} send two.yaml")
         guest.run(meanwhile)
@@ -58,12 +58,12 @@ class Tap(guests.Case):
         return receiver, result
 
     def test_two_streams_come_by_two_queues(self):
-        """The kernel has a rule for each, by which its frames go to its queue. A ping has none, and the
-        port no answer."""
+        """The kernel has a rule for each, by which its frames go to its queue. What is for another
+        UDP port has none, and comes all the same."""
         shown = "tc -s filter show dev pst0 parent 1:"
         busy = "[ $(%s | grep -cE 'Sent [0-9]+ bytes [0-9]{3,} pkt') = 2 ]" % shown
-        asked = f"ping -c 1 -W 1 {BEHIND} >/dev/null || true"
-        receiver, result = self.transfer(meanwhile=f"until {busy}; do sleep 0.05; done; {shown} >shown; {asked}")
+        other = f"bash -c 'echo stray >/dev/udp/{BEHIND}/9'"
+        receiver, result = self.transfer(meanwhile=f"until {busy}; do sleep 0.05; done; {shown} >shown; {other}")
         self.assertNotIn("in software", receiver.stderr)
         for one in result["streams"]:
             self.assertEqual(one["via"], "tap, slots", one)
@@ -71,7 +71,7 @@ class Tap(guests.Case):
         self.assertEqual(sorted(re.findall(r"skbedit queue_mapping (\d+)", rules)), ["1", "2"], rules)
         self.assertEqual(len(set(re.findall(r"dst_port (\d+)", rules))), 2, rules)
         (device,) = result["devices"]
-        self.assertGreater(device["counters"]["other_frames"], 0, device)
+        self.assertGreater(device["counters"]["not_ours"], 0, device)
 
     def test_without_rules_all_arrives_by_one_queue(self):
         settings = [f"streams.{name}.receiver.transport.options.rules=off" for name in ("one", "two")]

@@ -92,7 +92,8 @@ static int refused(const struct rte_flow_error *error, const char *what, char wh
 static int add_rule(struct eth_port *port, struct pst_endpoint *endpoint, char why[ETH_SIZES_WHY])
 {
   static const struct rte_flow_attr incoming = {.ingress = 1};
-  const struct rte_flow_action_queue queue = {.index = eth_ring_of(endpoint)->queue->index};
+  const struct eth_rxq *own = eth_ring_of(endpoint)->queue;
+  const struct rte_flow_action_queue queue = {.index = own ? own->index : 0};
   const struct rte_flow_action actions[] = {
       {.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &queue},
       {.type = RTE_FLOW_ACTION_TYPE_END},
@@ -123,7 +124,8 @@ int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY])
   ETH_FOR_EACH_WORKER(port, worker)
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[i];
-    if (endpoint->rx && eth_ring_of(endpoint)->queue)
+    /* Without one the kernel would have the frames of a ring that has no queue. */
+    if (endpoint->rx && (eth_ring_of(endpoint)->queue || port->has_kernel))
       rc = add_rule(port, endpoint, why);
   }
   if (rc < 0)
