@@ -3,6 +3,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
+#include "devices.h"
 #include "drive.h"
 #include "json_put.h"
 #include "notice.h"
@@ -25,54 +26,75 @@ static struct json_object *take_counters(const char *whose, const struct pst_cou
   return result_counters_json(&counters);
 }
 
-static struct json_object *workers_json(const struct drive *drive, uint32_t index,
-                                        const char *whose)
+static struct json_object *worker_json(uint32_t thread, const char *whose,
+                                       const struct pst_counter_value *values, int count)
 {
-  struct json_object *workers = json_object_new_array();
-  struct pst_counter_value values[COUNTERS_MAX];
+  struct json_object *worker = json_object_new_object();
   char words[400];
 
-  for (uint32_t thread = 0; thread < pst_session_threads(drive->session); thread++) {
-    int count = pst_session_worker_counters(drive->session, index, thread, values, COUNTERS_MAX);
-    if (count < 0)
-      continue;
-    struct json_object *worker = json_object_new_object();
-    snprintf(words, sizeof words, "%s, worker of thread %u", whose, thread);
-    json_put_uint(worker, "thread", thread);
-    json_object_object_add(worker, "counters", take_counters(words, values, count));
-    json_object_array_add(workers, worker);
-  }
-  return workers;
+  snprintf(words, sizeof words, "%s, worker of thread %u", whose, thread);
+  json_put_uint(worker, "thread", thread);
+  json_object_object_add(worker, "counters", take_counters(words, values, count));
+  return worker;
 }
 
-static struct json_object *device_json(const struct drive *drive, uint32_t index,
-                                       const struct pst_device_info *info)
+/* Its workers are the caller's to add, into an array that is returned. */
+static struct json_object *device_json(struct json_object *devices,
+                                       const struct pst_device_info *info,
+                                       const struct pst_counter_value *values, int count,
+                                       char *whose, size_t size)
 {
-  struct json_object *device = json_object_new_object();
-  struct pst_counter_value values[COUNTERS_MAX];
-  char whose[360];
-  int count = pst_session_device_counters(drive->session, index, values, COUNTERS_MAX);
+  struct json_object *device = json_object_new_object(), *workers = json_object_new_array();
 
-  snprintf(whose, sizeof whose, "transport %.31s%s%s", info->transport,
+  snprintf(whose, size, "transport %.31s%s%s", info->transport,
            info->device[0] != '\0' ? ", device " : "", info->device);
   json_put_text(device, "transport", info->transport);
   json_put_text(device, "device", info->device);
   json_object_object_add(device, "counters", take_counters(whose, values, count));
-  json_object_object_add(device, "workers", workers_json(drive, index, whose));
-  return device;
+  json_object_object_add(device, "workers", workers);
+  json_object_array_add(devices, device);
+  return workers;
+}
+
+static void add_devices(struct json_object *result, struct json_object *devices)
+{
+  if (result != NULL)
+    json_object_object_add(result, "devices", devices);
+  else
+    json_object_put(devices);
 }
 
 void devices_report(const struct drive *drive, struct json_object *result)
 {
   struct json_object *devices = json_object_new_array();
+  struct pst_device_info info = {.struct_size = sizeof info};
+  struct pst_counter_value values[COUNTERS_MAX];
+  char whose[360];
 
-  for (uint32_t i = 0; i < pst_session_devices(drive->session); i++) {
-    struct pst_device_info info = {.struct_size = sizeof info};
-    if (pst_session_device(drive->session, i, &info) == 0)
-      json_object_array_add(devices, device_json(drive, i, &info));
+  for (uint32_t i = 0; pst_session_device(drive->session, i, &info) == 0; i++) {
+    int count = pst_session_device_counters(drive->session, i, values, COUNTERS_MAX);
+    struct json_object *workers = device_json(devices, &info, values, count, whose, sizeof whose);
+    for (uint32_t thread = 0; thread < pst_session_threads(drive->session); thread++) {
+      count = pst_session_worker_counters(drive->session, i, thread, values, COUNTERS_MAX);
+      if (count >= 0)
+        json_object_array_add(workers, worker_json(thread, whose, values, count));
+    }
   }
-  if (result != NULL)
-    json_object_object_add(result, "devices", devices);
-  else
-    json_object_put(devices);
+  add_devices(result, devices);
+}
+
+void devices_report_node(struct pst_node *node, struct json_object *result)
+{
+  struct json_object *devices = json_object_new_array();
+  struct pst_device_info info = {.struct_size = sizeof info};
+  struct pst_counter_value values[COUNTERS_MAX];
+  char whose[360];
+
+  if (node != NULL && pst_node_device(node, &info) == 0) {
+    int count = pst_node_device_counters(node, values, COUNTERS_MAX);
+    struct json_object *workers = device_json(devices, &info, values, count, whose, sizeof whose);
+    count = pst_node_worker_counters(node, values, COUNTERS_MAX);
+    json_object_array_add(workers, worker_json(0, whose, values, count));
+  }
+  add_devices(result, devices);
 }

@@ -11,6 +11,7 @@
 
 #include "accounting.h"
 #include "clock.h"
+#include "devices.h"
 #include "notice.h"
 #include "result.h"
 #include "result_file.h"

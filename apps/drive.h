@@ -141,9 +141,5 @@ void report_flow(struct flow *flow, struct json_object *result);
 /* The drive's streams, for a result that a second signal ends. Any thread, from flows_open() to
  * flows_close(). */
 void report_interrupted(void *drive, struct json_object *result);
-/* What the devices and their workers counted, while no thread is in the session: lines with -v,
- * and the result's `devices`. result
- * may be NULL. */
-void devices_report(const struct drive *drive, struct json_object *result);
 
 #endif

@@ -71,9 +71,10 @@ struct json_object *result_new(const struct command *command, const struct argum
   json_object_object_add(result, "plugins", json_object_new_array());
   if (command->roles != 0) {
     json_object_object_add(result, "config", config_json(arguments->operand, config));
-    json_object_object_add(result, "devices", json_object_new_array());
     json_object_object_add(result, "streams", json_object_new_array());
   }
+  if (strcmp(command->name, "bench") != 0)
+    json_object_object_add(result, "devices", json_object_new_array());
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
     if (strcmp(command->name, parts[i].command) == 0)
       json_put_null(result, parts[i].key);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "devices.h"
 #include "file_identity.h"
 #include "finding.h"
 #include "json_put.h"
@@ -107,6 +108,7 @@ static int copy_files(const struct command *command, const struct arguments *arg
     add_totals(result, copy);
     add_errors(result, copy);
   }
+  devices_report_node(copy->remote.node, result);
   copy_close(copy);
   status = plan_finish(arguments, result, status, &copy->error);
   free(copy);

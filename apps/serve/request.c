@@ -11,6 +11,7 @@
 #include "bench/histogram.h"
 #include "clock.h"
 #include "commands.h"
+#include "devices.h"
 #include "json_put.h"
 #include "move.h"
 #include "notice.h"
@@ -325,6 +326,7 @@ static int ask_all(const struct command *command, const struct arguments *argume
     print(r, json_out ? stderr : stdout);
   if (result != NULL)
     json_object_object_add(result, "request", request_json(r));
+  devices_report_node(r->remote.node, result);
   remote_close(&r->remote);
   free(r->places);
   int status = rc == 0                     ? PST_EXIT_OK

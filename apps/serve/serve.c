@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "devices.h"
 #include "json_put.h"
 #include "notice.h"
 #include "plan.h"
@@ -129,6 +130,7 @@ static int serve(const struct command *command, const struct arguments *argument
       notice_fail(&error, PST_EXIT_FAILED, rc, "serve: the transport's device has failed: %s",
                   strerror(-rc));
   }
+  devices_report_node(server.node, result);
   server_close(&server);
   if (rc == 0)
     say_totals(&server.totals);

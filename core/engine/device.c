@@ -169,3 +169,13 @@ void engine_device_close(struct engine_device *device)
     device->ops->close(device->device);
   free(device);
 }
+
+void engine_device_info(const struct engine_device *device, struct pst_device_info *info)
+{
+  const struct config_plugin *plugin = &device->config->plugin;
+  struct pst_device_info found = {.struct_size = sizeof(found), .transport = plugin->name};
+
+  if (options_text(plugin->options, "device", found.device, sizeof(found.device)) < 0)
+    found.device[0] = '\0';
+  pst_struct_write(info, &found, sizeof(found));
+}

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include <penstock/config.h>
 #include <penstock/page.h>
 #include <penstock/transport.h>
 
@@ -47,6 +48,8 @@ int engine_device_check_told(const struct engine_device *device, bool has_keys,
 void engine_device_count(struct engine_device *device);
 void engine_device_count_soon(struct engine_device *device);
 void engine_device_close(struct engine_device *device);
+/* For an application: its name, and its option `device`. */
+void engine_device_info(const struct engine_device *device, struct pst_device_info *info);
 
 /* For memory that slots are cut from. */
 static inline uint64_t engine_device_alignment(const struct engine_device *device)

@@ -77,15 +77,9 @@ uint32_t pst_session_devices(const struct pst_session *session)
 int pst_session_device(const struct pst_session *session, uint32_t index,
                        struct pst_device_info *info)
 {
-  struct pst_device_info found = {.struct_size = sizeof(found)};
-
   if (index >= session->engine.device_count)
     return -ENOENT;
-  const struct config_plugin *plugin = &session->engine.devices[index]->config->plugin;
-  found.transport = plugin->name;
-  if (options_text(plugin->options, "device", found.device, sizeof(found.device)) < 0)
-    found.device[0] = '\0';
-  pst_struct_write(info, &found, sizeof(found));
+  engine_device_info(session->engine.devices[index], info);
   return 0;
 }
 

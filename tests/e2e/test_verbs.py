@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transport verbs_rc in the real program, on the simulated device."""
 import filecmp
+import json
 import os
 import re
 import signal
@@ -177,7 +178,8 @@ class Verbs(Case):
         root.mkdir()
         random_file(root / "a", 5_000_001)
         options = ["--transport", "verbs_rc", "--transport-option", "device=mlx5_0"]
-        server = self.start("serve", "127.0.0.1:0", "-v", "--root", root, *options, **self.prefix())
+        results = {name: self.folder / f"{name}.json" for name in ("serve", "put")}
+        server = self.start("serve", "127.0.0.1:0", "-v", "--root", root, "--json", results["serve"], *options, **self.prefix())
         address = "127.0.0.1:" + server.wait_line(r"listening on 127\.0\.0\.1:0, port (\d+)")[1]
         for what in ("write", "read"):
             child = self.run_program("request", what, address, "--size", "100000B", "--pieces", "7",
@@ -189,10 +191,16 @@ class Verbs(Case):
                                      "--memory-option", "backing=memfd", *options, **self.prefix())  # fmt: skip
             self.assertIn("400000 bytes verified", child.stdout)
         self.run_program("get", address, "a", "--to", self.folder / "b", *options, **self.prefix())
-        self.run_program("put", address, self.folder / "b", "--to", "c", *options, **self.prefix())
+        self.run_program("put", address, self.folder / "b", "--to", "c", "--json", results["put"], *options, **self.prefix())
         self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
+        for path in results.values():
+            (device,) = json.loads(path.read_text())["devices"]
+            self.assertEqual((device["transport"], device["device"]), ("verbs_rc", "mlx5_0"))
+            self.assertTrue(device["counters"])
+            (worker,) = device["workers"]
+            self.assertGreater(worker["counters"]["completion_queue"], 0)
 
     def test_a_server_outlives_addresses(self):
         """It begins before its port has one, and goes on with the next one."""

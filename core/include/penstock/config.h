@@ -180,6 +180,14 @@ PST_EXPORT int pst_config_program(const struct pst_config_program *program);
 
 /* ---- Plugins ------------------------------------------------------------------ */
 
+/* A device of a transport. */
+struct pst_device_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char *transport; /* the plugin's name */
+  char device[256];      /* its option `device`; "": it has none, or it was left out */
+};
+
 struct pst_plugin_info {
   uint32_t struct_size;
   uint32_t kind;       /* enum pst_plugin_kind */

@@ -111,6 +111,14 @@ PST_EXPORT uint64_t pst_node_capabilities(const struct pst_node *node);
 PST_EXPORT uint32_t pst_node_plugins(const struct pst_node *node);
 PST_EXPORT int pst_node_plugin(const struct pst_node *node, uint32_t index,
                                struct pst_plugin_info *info);
+/* The device of its transport. -ENOENT: it has none (`transport` "none"). */
+PST_EXPORT int pst_node_device(const struct pst_node *node, struct pst_device_info *info);
+/* What the transport has counted of the device, which may block for some ms, and of the node's
+ * worker. Returns how many there are; writes up to max. -ENOENT: as above. */
+PST_EXPORT int pst_node_device_counters(struct pst_node *node, struct pst_counter_value *values,
+                                        uint32_t max);
+PST_EXPORT int pst_node_worker_counters(struct pst_node *node, struct pst_counter_value *values,
+                                        uint32_t max);
 
 enum pst_node_event_kind {
   /* Messages, offers and operations may begin. text: who it is. */

@@ -127,15 +127,8 @@ PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stat
 PST_EXPORT int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats);
 
 /* What the transport counted of the stream's endpoint, filters included: read by
- * the thread with each heartbeat and at the end. An array element: its size is
- * frozen. Any thread. Returns how many there are; writes up to max. */
-struct pst_counter_value {
-  char name[48];
-  char cause[32]; /* of a drop; "" */
-  uint64_t value;
-  uint64_t flags; /* enum pst_counter_flag */
-};
-PST_STATIC_ASSERT(sizeof(struct pst_counter_value) == 96, "frozen");
+ * the thread with each heartbeat and at the end. Any thread. Returns how many there
+ * are; writes up to max. */
 PST_EXPORT int pst_sender_counters(const struct pst_sender *sender,
                                    struct pst_counter_value *values, uint32_t max);
 PST_EXPORT int pst_receiver_counters(const struct pst_receiver *receiver,

@@ -78,12 +78,6 @@ PST_EXPORT int pst_session_plugin(const struct pst_session *session, uint32_t in
 
 /* Devices of transports that the session has opened, one for each set of options: their number,
  * and each in turn. -ENOENT: no such device. */
-struct pst_device_info {
-  uint32_t struct_size;
-  uint32_t reserved;
-  const char *transport; /* the plugin's name */
-  char device[256];      /* its option `device`; "": it has none, or it was left out */
-};
 PST_EXPORT uint32_t pst_session_devices(const struct pst_session *session);
 PST_EXPORT int pst_session_device(const struct pst_session *session, uint32_t index,
                                   struct pst_device_info *info);

@@ -244,6 +244,15 @@ enum pst_counter_flag {
   PST_COUNTER_ENTRY = 1u << 5,
 };
 
+/* What a transport has counted. An array element. */
+struct pst_counter_value {
+  char name[48];
+  char cause[32]; /* of a drop; "" */
+  uint64_t value;
+  uint64_t flags; /* enum pst_counter_flag */
+};
+PST_STATIC_ASSERT(sizeof(struct pst_counter_value) == 96, "frozen");
+
 /* What checks of the test pattern have found until now. */
 struct pst_verify_result {
   uint32_t struct_size;

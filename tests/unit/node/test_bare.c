@@ -130,6 +130,7 @@ static void there_is_nothing_but_messages(void **state)
   struct pst_node_params params = bare_params();
   struct pst_error error = PST_ERROR_INIT;
   struct pst_node *node = NULL;
+  struct pst_device_info device = {.struct_size = sizeof(device)};
   struct pair pair;
   uint32_t id = 77;
 
@@ -138,6 +139,8 @@ static void there_is_nothing_but_messages(void **state)
   assert_int_equal(
       pst_node_capabilities(pair.server.node) & (PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC), 0);
   assert_int_equal(pst_node_transfer_max(pair.server.node), 0);
+  assert_int_equal(pst_node_device(pair.server.node, &device), -ENOENT);
+  assert_int_equal(pst_node_worker_counters(pair.server.node, NULL, 0), -ENOENT);
   assert_int_equal(pst_peer_path(pair.server.peer, &path), 0);
   assert_string_equal(path.carrier, "tcp");
   struct pst_area *area = area_of(&pair.server, 64);
