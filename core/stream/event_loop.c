@@ -36,7 +36,8 @@ static void thread_send_beats(struct session_thread *thread)
     if (end->state != PST_STATE_CONNECTED && end->state != PST_STATE_ENDING)
       continue;
     usage_copy(&end->usage_last, &usage);
-    end_watch_path(end);
+    if (end->state == PST_STATE_CONNECTED)
+      end_watch_path(end);
     end_read_counters(end);
     if (end->control == END_CONTROL_LIVE)
       end_tell(end, control_beat);

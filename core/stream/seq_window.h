@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SEQ_WINDOW 65536u /* sequences behind the highest, each with a bit */
+#define SEQ_WINDOW 65536u  /* sequences behind the highest, each with a bit */
+#define SEQ_LAST INT64_MAX /* what is beyond is taken for a duplicate */
 
 enum seq_window_verdict { SEQ_NEW, SEQ_LATE, SEQ_DUPLICATE };
 

@@ -138,9 +138,30 @@ static void one_that_floats_may_begin_near_zero(void **state)
   free(track);
 }
 
+static void a_number_that_no_stream_reaches_changes_nothing(void **state)
+{
+  static const uint64_t far[] = {UINT64_MAX, UINT64_MAX - 1, (uint64_t)INT64_MAX + 1};
+
+  (void)state;
+  for (int floats = 0; floats < 2; floats++) {
+    struct seq_window *track = calloc(1, sizeof(*track));
+    track->floats = floats;
+    for (size_t i = 0; i < sizeof(far) / sizeof(far[0]); i++)
+      assert_int_equal(seq_window_see(track, far[i]), SEQ_DUPLICATE);
+    assert_int_equal(track->duplicates, 3);
+    assert_int_equal(seq_window_see(track, 0), SEQ_NEW);
+    assert_int_equal(seq_window_see(track, 2), SEQ_NEW);
+    assert_int_equal(seq_window_see(track, UINT64_MAX), SEQ_DUPLICATE);
+    assert_int_equal(seq_window_see(track, 1), SEQ_LATE);
+    assert_int_equal(track->next, 3);
+    free(track);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_number_that_no_stream_reaches_changes_nothing),
       cmocka_unit_test(one_that_floats_begins_with_the_first_seen),
       cmocka_unit_test(one_that_floats_may_begin_near_zero),
       cmocka_unit_test(in_order_is_new),
