@@ -69,7 +69,8 @@ struct pst_node_params {
   const struct pst_filter_params *filters;
   /* What one node bears, 0 meaning the default in brackets. What goes beyond is refused,
    * and the peer told which limit it was. */
-  uint32_t peers;              /* at a time, those that are joining or leaving included [64] */
+  uint32_t peers;              /* at a time, those that are joining or leaving included [64]; a
+                                  client of one server spares memory by 1 */
   uint32_t messages;           /* on their way with one peer, each way [64]; a node sends at most
                                   `peers` + 4 * (messages - 1) at a time, one of each peer among
                                   them */
