@@ -9,6 +9,8 @@
 
 #define FIRST_US 10000u               /* between the two readings that give the first rate */
 #define AGAIN_NS UINT64_C(1000000000) /* between later ones */
+/* Longest between the readings of CLOCK_MONOTONIC before and after the card's. */
+#define WINDOW_NS UINT64_C(20000)
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -18,23 +20,27 @@ static uint64_t clock_ns(clockid_t clock)
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* In the pair that nobody reads, which they read from then on. */
-static bool read_clocks(struct eth_port *port)
+/* Writes the pair that nobody reads, then makes it the one that is read. 0; -EAGAIN: reading the
+ * card's clock took longer than `window_ns`; -EIO: that clock stands still. */
+static int read_clocks(struct eth_port *port, uint64_t window_ns)
 {
   struct eth_times *times = &port->times;
   struct eth_clock next = times->clocks[times->current];
   const uint64_t before = clock_ns(CLOCK_MONOTONIC);
-  uint64_t ticks, steady;
+  uint64_t ticks, took, steady;
 
   if (rte_eth_read_clock(port->id, &ticks) != 0)
-    return false;
-  steady = before + (clock_ns(CLOCK_MONOTONIC) - before) / 2;
+    return -EIO;
+  took = clock_ns(CLOCK_MONOTONIC) - before;
+  if (took > window_ns)
+    return -EAGAIN;
+  steady = before + took / 2;
   if (!eth_clock_read(&next, ticks, steady,
                       clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - steady)))
-    return false;
+    return -EIO;
   times->clocks[1 - times->current] = next;
   __atomic_store_n(&times->current, 1 - times->current, __ATOMIC_RELEASE);
-  return true;
+  return 0;
 }
 
 void eth_times_open(struct eth_port *port, bool is_live_pcap)
@@ -56,18 +62,24 @@ bool eth_times_start(struct eth_port *port)
 {
   if (port->times.unit != ETH_TIMES_TICKS)
     return true;
-  if (!read_clocks(port))
+  if (read_clocks(port, UINT64_MAX) < 0)
     return false;
   usleep(FIRST_US);
-  return read_clocks(port);
+  port->times.due_ns = port->host->clock_ns(port->host) + AGAIN_NS;
+  return read_clocks(port, UINT64_MAX) == 0;
 }
 
 void eth_times_step(struct eth_port *port, uint64_t now_ns)
 {
-  if (port->times.unit != ETH_TIMES_TICKS || now_ns < port->times.due_ns)
+  struct eth_times *times = &port->times;
+  uint64_t window_ns;
+
+  if (times->unit != ETH_TIMES_TICKS || now_ns < times->due_ns)
     return;
-  port->times.due_ns = now_ns + AGAIN_NS;
-  read_clocks(port);
+  /* A card that is always slow to read has its readings, too: each a second late. */
+  window_ns = now_ns - times->due_ns < AGAIN_NS ? WINDOW_NS : UINT64_MAX;
+  if (read_clocks(port, window_ns) != -EAGAIN)
+    times->due_ns = now_ns + AGAIN_NS;
 }
 
 uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf)
