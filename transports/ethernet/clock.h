@@ -20,12 +20,21 @@ struct eth_clock {
  */
 bool eth_clock_read(struct eth_clock *clock, uint64_t ticks, uint64_t steady_ns, uint64_t real_ns);
 
-/* Before the reading, too. */
-static inline uint64_t eth_clock_ns(const struct eth_clock *clock, uint64_t ticks)
-{
-  const int64_t away = (int64_t)(ticks - clock->ticks);
+#define ETH_CLOCK_NEAR_NS INT64_C(60000000000) /* stamps lie so near the reading */
 
-  return clock->real_ns + (uint64_t)(int64_t)(((__int128)away * (__int128)clock->rate) >> 32);
+/* What a stamp says, after or before the reading. Where firmware has the card's clock follow UTC
+ * (mlx5's REAL_TIME_CLOCK), a stamp is the time itself, and rte_eth_read_clock() gives a counter
+ * all the same. 0: the stamp is near neither. */
+static inline uint64_t eth_clock_ns(const struct eth_clock *clock, uint64_t stamp)
+{
+  const int64_t off = (int64_t)(stamp - clock->real_ns);
+  const __int128 away = ((__int128)(int64_t)(stamp - clock->ticks) * (__int128)clock->rate) >> 32;
+
+  if (off >= -ETH_CLOCK_NEAR_NS && off <= ETH_CLOCK_NEAR_NS)
+    return stamp;
+  if (!clock->rate || away < -ETH_CLOCK_NEAR_NS || away > ETH_CLOCK_NEAR_NS)
+    return 0;
+  return clock->real_ns + (uint64_t)(int64_t)away;
 }
 
 #endif

@@ -612,7 +612,7 @@ int eth_port_run(struct eth_port *port)
   eth_port_read_xstats(port, port->xstats_before);
   if (!eth_times_start(port))
     ETH_PORT_LOG(port, PST_LOG_WARN,
-                 "the card's clock stands still: arrival times of its messages are wrong");
+                 "the card's clock stands still: messages have the time at which they are taken");
   __atomic_store_n(&port->is_running, true, __ATOMIC_RELEASE);
   return 0;
 }

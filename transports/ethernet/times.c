@@ -92,5 +92,6 @@ uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf)
   stamp = *RTE_MBUF_DYNFIELD(mbuf, times->offset, const rte_mbuf_timestamp_t *);
   if (times->unit == ETH_TIMES_US)
     return stamp * 1000;
-  return eth_clock_ns(&times->clocks[__atomic_load_n(&times->current, __ATOMIC_ACQUIRE)], stamp);
+  stamp = eth_clock_ns(&times->clocks[__atomic_load_n(&times->current, __ATOMIC_ACQUIRE)], stamp);
+  return stamp ? stamp : clock_ns(CLOCK_REALTIME);
 }

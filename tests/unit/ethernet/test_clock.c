@@ -50,6 +50,34 @@ static void clock_of_nanoseconds_is_itself(void **state)
   assert_int_equal(eth_clock_ns(&clock, NOW + 7), NOW + 7);
 }
 
+/* mlx5 with REAL_TIME_CLOCK: stamps are UTC, and what is read is a counter since power-on. */
+static void stamp_that_is_the_time_stays_itself(void **state)
+{
+  struct eth_clock clock = {0};
+
+  (void)state;
+  assert_true(eth_clock_read(&clock, 1000, UP, NOW));
+  assert_true(eth_clock_read(&clock, 1000 + HZ, UP + SECOND, NOW + SECOND));
+  assert_int_equal(eth_clock_ns(&clock, NOW + SECOND + 12345), NOW + SECOND + 12345);
+  assert_int_equal(eth_clock_ns(&clock, NOW - 58 * SECOND), NOW - 58 * SECOND);
+  assert_int_equal(eth_clock_ns(&clock, NOW + 60 * SECOND), NOW + 60 * SECOND);
+}
+
+static void stamp_near_no_clock_is_none(void **state)
+{
+  struct eth_clock clock = {0};
+
+  (void)state;
+  assert_true(eth_clock_read(&clock, 1000 * HZ, UP, NOW));
+  assert_int_equal(eth_clock_ns(&clock, 1000 * HZ + 1), 0); /* no rate yet */
+  assert_true(eth_clock_read(&clock, 1001 * HZ, UP + SECOND, NOW + SECOND));
+  assert_in_range(eth_clock_ns(&clock, 1060 * HZ), NOW + 60 * SECOND - 20, NOW + 60 * SECOND + 20);
+  assert_int_equal(eth_clock_ns(&clock, 1062 * HZ), 0);
+  assert_int_equal(eth_clock_ns(&clock, 940 * HZ), 0);
+  assert_int_equal(eth_clock_ns(&clock, NOW + 62 * SECOND), 0);
+  assert_int_equal(eth_clock_ns(&clock, NOW - 3600 * SECOND), 0);
+}
+
 static void time_that_was_set_moves_the_base_and_not_the_rate(void **state)
 {
   struct eth_clock clock = {0};
@@ -97,6 +125,8 @@ int main(void)
       cmocka_unit_test(ticks_become_nanoseconds),
       cmocka_unit_test(counter_that_runs_over_goes_on),
       cmocka_unit_test(clock_of_nanoseconds_is_itself),
+      cmocka_unit_test(stamp_that_is_the_time_stays_itself),
+      cmocka_unit_test(stamp_near_no_clock_is_none),
       cmocka_unit_test(time_that_was_set_moves_the_base_and_not_the_rate),
       cmocka_unit_test(rate_follows_a_drift),
       cmocka_unit_test(clock_that_stands_still_is_told),

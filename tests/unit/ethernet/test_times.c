@@ -135,12 +135,38 @@ static void card_that_is_always_slow_is_read_all_the_same(void **state)
   assert_true(port.times.clocks[port.times.current].ticks > before.ticks);
 }
 
+static uint64_t time_of(struct eth_port *port, uint64_t stamp)
+{
+  struct rte_mbuf mbuf = {.ol_flags = 1};
+
+  port->times.flag = 1;
+  port->times.offset = offsetof(struct rte_mbuf, dynfield1);
+  *RTE_MBUF_DYNFIELD(&mbuf, port->times.offset, rte_mbuf_timestamp_t *) = stamp;
+  return eth_time_of(port, &mbuf);
+}
+
+static void stamp_is_ticks_or_the_time_or_none(void **state)
+{
+  struct eth_port port;
+  uint64_t stamp;
+
+  (void)state;
+  start(&port);
+  stamp = port.times.clocks[port.times.current].ticks - HZ / 2;
+  assert_in_range(time_of(&port, stamp), BOOTED + now_ns - SECOND / 2 - 5000,
+                  BOOTED + now_ns - SECOND / 2 + 5000);
+  assert_int_equal(time_of(&port, BOOTED + now_ns - 700), BOOTED + now_ns - 700);
+  assert_int_equal(time_of(&port, 1), BOOTED + now_ns);
+  assert_int_equal(time_of(&port, BOOTED + now_ns + 3600 * SECOND), BOOTED + now_ns);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(first_rate_stays_for_a_second),
       cmocka_unit_test(reading_that_took_long_is_none),
       cmocka_unit_test(card_that_is_always_slow_is_read_all_the_same),
+      cmocka_unit_test(stamp_is_ticks_or_the_time_or_none),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
