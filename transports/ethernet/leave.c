@@ -85,16 +85,18 @@ void eth_port_end_ring(struct eth_port *port, struct pst_ring *ring)
   if (!queue)
     return;
   lock_receiving(port);
+  rte_spinlock_lock(&port->control_lock); /* nobody starts the port meanwhile */
   lock_sending(port);
   /* A driver that keeps mbufs would go on writing into slots. */
   if (eth_port_is_running(port) && !stop_queue(port, queue)) {
+    port->is_over = true;
     rte_eth_dev_stop(port->id);
     __atomic_store_n(&port->is_running, false, __ATOMIC_RELEASE);
-    port->is_over = true;
   }
   eth_rxq_drop(queue);
   queue->ring = NULL;
   queue->is_over = true;
+  rte_spinlock_unlock(&port->control_lock);
   eth_port_unlock(port);
   for (uint32_t i = 0; i < worker->rxq_count; i++)
     if (worker->rxqs[i] == queue)
