@@ -149,9 +149,9 @@ static int setup_queues(struct eth_port *port, uint32_t tx)
   for (uint32_t i = 0; rc == 0 && i < port->txq_count; i++)
     rc = rte_eth_tx_queue_setup(port->id, (uint16_t)i, (uint16_t)tx, socket, NULL);
   if (rc < 0)
-    return ETH_PORT_REFUSE(port, rc, "its queues cannot be set up%s: %s%s", eal_words(),
-                           strerror(-rc),
-                           port->by_rules ? "; `rules: off` needs one queue alone" : "");
+    return ETH_PORT_REFUSE(
+        port, rc, "its queues cannot be set up%s: %s%s", eal_words(), strerror(-rc),
+        port->by_rules && !port->has_kernel ? "; `rules: off` needs one queue alone" : "");
   if (!(port->driver->traits & ETH_VIRTUAL) || (port->driver->traits & ETH_MAKES_NETDEV))
     rc = set_mtu(port);
   rte_eth_allmulticast_enable(port->id);
@@ -265,6 +265,18 @@ static int try_rules(struct eth_port *port, const struct eth_opened *opened, uin
   return 0;
 }
 
+/* Without rules a card's port takes all that comes for its MAC, and broadcasts: what is for the
+ * kernel's programs, and the answers to ARP that the plugin has the kernel ask for. */
+static int refuse_whole_card(const struct eth_port *port, const char *why)
+{
+  return ETH_PORT_REFUSE(
+      port, -ENOTSUP,
+      "the kernel has this card and the address, too, and would receive nothing on it any more: "
+      "%s; %sgive the port an `address` that the card's interface does not have, and control the "
+      "host by another card",
+      why, port->wants_rules ? "" : "leave `rules` at auto, or ");
+}
+
 static int set_up_port(struct eth_port *port, const struct eth_opened *opened, uint32_t rx,
                        uint32_t tx)
 {
@@ -274,9 +286,13 @@ static int set_up_port(struct eth_port *port, const struct eth_opened *opened, u
     int rc = try_rules(port, opened, rx, tx, why);
     if (rc != 0)
       return rc < 0 ? rc : 0;
+    if (port->has_kernel)
+      return refuse_whole_card(port, why);
     snprintf(port->no_rules, sizeof(port->no_rules), "%.127s", why);
     ETH_PORT_LOG(port, PST_LOG_INFO, "%s; streams are told apart in software", why);
   }
+  if (port->has_kernel)
+    return refuse_whole_card(port, port->no_rules);
   return set_up(port, opened, rx, tx);
 }
 

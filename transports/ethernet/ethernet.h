@@ -29,6 +29,7 @@
  *                         the driver's loss, counted by it or by nobody
  *   several on a queue    one whose ring is full loses its own frames (no_buffer) and holds up none
  *   rules are refused     one queue for all, and frames are told apart in software (rules.c)
+ *                         where the kernel has the card and its address, too, the start is refused
  *   the link is down      nothing is taken: the sender drops after `patience` (device_full)
  *   no neighbour answers  the sender does not connect, and says so; later, the last MAC is kept
  *   the device vanishes   EVENT_DEVICE is not known to DPDK 22.11's drivers; the link is down

@@ -72,7 +72,8 @@ static const struct pst_option options[] = {
               "Whether the card tells frames apart. auto: each ring has a queue of the card's, and "
               "flow rules (rte_flow) say what comes by it, where the driver has them (pci, tap); "
               "with a card that the kernel has, too (mlx5), all the rest is the kernel's. off: one "
-              "queue, and frames are told apart in software."),
+              "queue, and frames are told apart in software; refused where the kernel has the card "
+              "and the port's address, too."),
     DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
               "Who computes UDP's checksum of what is sent. auto: the card, else nobody over IPv4 "
               "(it is 0 then) and the CPU over IPv6. software: the CPU. none: nobody over IPv4."),
