@@ -6,10 +6,12 @@
  */
 #include <poll.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "datagram.h"
 
 #define QUIET_NS 50000000u /* of no arrival, after which nothing is on its way any more */
+#define MINUTE_NS INT64_C(60000000000)
 
 /* By whatever causes the receiver's transport gives. */
 static uint64_t dropped(struct contract_side *side)
@@ -98,6 +100,18 @@ static void run_post(struct run *run)
   }
 }
 
+/* By less than a minute: a card's clock may be a little off, no other clock is so near. */
+static void time_is_of_arrival(const struct pst_completion *message)
+{
+  struct timespec now;
+  int64_t off = (int64_t)message->u.message.time_ns;
+  clock_gettime(CLOCK_REALTIME, &now);
+  off -= now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+  if (off < -MINUTE_NS || off > MINUTE_NS)
+    fail_msg("a MESSAGE has time_ns %" PRIu64 ", which is %" PRId64 " ns from CLOCK_REALTIME",
+             message->u.message.time_ns, off);
+}
+
 static void run_take(struct run *run, const struct pst_completion *message)
 {
   struct contract_side *side = &run->pair->receiver;
@@ -105,6 +119,8 @@ static void run_take(struct run *run, const struct pst_completion *message)
   assert_int_equal(message->status, 0);
   assert_int_equal(!!(message->flags & PST_HAS_SEQUENCE), side->limits.sequence_bits != 0);
   assert_int_equal(!!(message->flags & PST_HAS_TIME), !!(side->limits.capabilities & PST_CAP_TIME));
+  if (message->flags & PST_HAS_TIME)
+    time_is_of_arrival(message);
   assert_true(i < run->posted);
   assert_int_equal(message->u.message.length, run_length(run, i));
   contract_bytes_are(contract_payload(side, message), run_length(run, i), i);

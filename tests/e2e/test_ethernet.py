@@ -287,7 +287,8 @@ class TwoNamespaces(Ethernet):
         self.check("ethernet", "udp")
 
     def test_pcap_says_when_messages_arrived(self):
-        """libpcap's stamps are microseconds: their sum is the time that the stream took, of one order."""
+        """libpcap's stamps are microseconds: their sum is the time that the stream took, of one order.
+        That they are CLOCK_REALTIME's is in the contract (transport ethernet-pcap)."""
         os.chmod(self.folder, 0o777)
         intervals = "{sink: verify, intervals: true}"
         streams = self.both(*self.configs(("ethernet", "udp"), "pcap", receiver=intervals), self.sides)
