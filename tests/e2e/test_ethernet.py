@@ -276,7 +276,7 @@ class TwoNamespaces(Ethernet):
             stream = self.only_stream(self.result(out.name))
             self.assert_accounted(stream)
             self.assertEqual(stream["restarts"], restarts, stream)
-            self.assertLessEqual(set(stream["dropped"]), {"wire", "no_buffer", "displaced"}, stream)
+            self.assertLessEqual(set(stream["dropped"]), {"wire", "no_buffer", "displaced", "too_late", "too_far"}, stream)
         sender.signal(signal.SIGINT)
         self.assertEqual(sender.wait(), 0, str(sender))
 
