@@ -84,8 +84,8 @@ static void no_message_has_floats_tags_or_open_ends(void **state)
 
 static void texts_are_utf8_without_control_characters(void **state)
 {
-  static const char *const wrong[] = {"\x62"
-                                      "a\n",
+  static const char *const wrong[] = {("\x62"
+                                       "a\n"),
                                       "\x62\xc3\x28", "\x63\xe2\x80\xae"};
   char text[5] = "";
   (void)state;
