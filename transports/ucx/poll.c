@@ -46,22 +46,26 @@ static void step_connecting(struct pst_endpoint *endpoint)
   pst_cpu_endpoint_up(&endpoint->cpu);
 }
 
-/* All that is outstanding ends with this status. */
+/* All requests outstanding end with this status. UCX calls back for those that it is made to end
+ * and says neither why nor that they failed, so that they are ended here before. The host sees the
+ * DONEs when poll() returns, and UCX uses no memory by then. */
 static void end_all(struct pst_endpoint *endpoint, int32_t status)
 {
   struct ucx_link *link = endpoint->link;
+  bool uses_memory;
 
   if (link->ucp)
     ucx_link_settle(link);
-  if (ucx_link_uses_memory(link)) {
-    link->sent = endpoint->tx.position;
-    ucx_link_end_requests(link);
-  }
+  uses_memory = ucx_link_uses_memory(link);
   ucx_ams_void(link, status);
   endpoint->tx.cut.is_open = false;
   ucx_units_fail(&endpoint->tx.sends, status);
   ucx_held_fail(endpoint, status);
   ucx_rma_fail(endpoint, status);
+  if (uses_memory) {
+    link->sent = endpoint->tx.position;
+    ucx_link_end_requests(link);
+  }
 }
 
 /* Has all come that was sent? Who aborts has sent some and not the rest; it lets those that are

@@ -111,7 +111,7 @@ static void end_part(struct ucx_op *op, ucs_status_t status)
 
   if (status != UCS_OK && op->status == 0) {
     ucx_link_fail(link, status, "a one-sided request");
-    op->status = link->failure;
+    op->status = link->failure ? link->failure : -ECANCELED;
   }
   if (op->left > 0 && --op->left == 0)
     finish(op);
