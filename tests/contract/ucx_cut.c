@@ -185,6 +185,22 @@ static void one_sided_requests_fail_at_the_peers_bye(void **state)
   still_peer_close(&peer);
 }
 
+/* Nothing is left to answer it by. */
+static void a_hello_behind_the_end_is_not_answered(void **state)
+{
+  (void)state;
+  contract_rule("also when the peer dies (-ECONNRESET; -ETIMEDOUT)");
+  struct still_peer peer;
+  still_peer_open(&peer);
+  post_copy(&peer, PST_OP_READ);
+  hand(&peer.side, UCX_BYE);
+  contract_await(&peer.side, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_true(peer.side.endpoints[0]->link->is_cut);
+  hand(&peer.side, UCX_HELLO);
+  contract_poll(&peer.side);
+  still_peer_close(&peer);
+}
+
 /* The receiver has begun to fetch, for which it needs the sender's polls. */
 static void await_fetch(struct contract_pair *pair)
 {
@@ -234,6 +250,7 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(one_sided_requests_are_cancelled_at_the_deadline),
       CONTRACT_CASE(one_sided_requests_fail_at_the_peers_bye),
+      CONTRACT_CASE(a_hello_behind_the_end_is_not_answered),
       CONTRACT_CASE(sends_are_cancelled_at_the_deadline),
   };
 

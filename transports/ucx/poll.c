@@ -150,7 +150,7 @@ static void step(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
-  if (endpoint->is_connecting && !link->failure)
+  if (endpoint->is_connecting && !link->failure && !link->is_cut)
     step_connecting(endpoint);
   if (endpoint->cpu.state == PST_CPU_UP && !link->is_cut && !link->failure && !link->has_left) {
     ucx_send_step(endpoint);
