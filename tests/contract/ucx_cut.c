@@ -245,6 +245,29 @@ static void sends_are_cancelled_at_the_deadline(void **state)
   contract_complaints();
 }
 
+/* Its sender polls no more, so that UCX does not end the fetches. */
+static void slots_of_fetches_that_never_end_are_free_again(void **state)
+{
+  (void)state;
+  contract_rule("the remaining DONEs, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC");
+  struct contract_pair *pair = begin_fetch();
+  struct contract_side *side = &pair->receiver;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
+  struct pst_completion message;
+  close_endpoint(side);
+  await_closed(side);
+  while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &message))
+    contract_release(side, &message);
+  assert_int_not_equal(side->ring->cpu.slots.free_count, SLOTS);
+  while (side->worker->leaving) {
+    contract_poll(side);
+    contract_in_time(deadline, "the link to end");
+  }
+  assert_int_equal(side->ring->cpu.slots.free_count, SLOTS);
+  contract_pair_close(pair);
+  contract_complaints();
+}
+
 int main(int argc, char **argv)
 {
   struct CMUnitTest cases[] = {
@@ -252,6 +275,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(one_sided_requests_fail_at_the_peers_bye),
       CONTRACT_CASE(a_hello_behind_the_end_is_not_answered),
       CONTRACT_CASE(sends_are_cancelled_at_the_deadline),
+      CONTRACT_CASE(slots_of_fetches_that_never_end_are_free_again),
   };
 
   if (argc != 2) {

@@ -20,11 +20,21 @@ static void free_remotes(struct ucx_link *link)
   }
 }
 
+/* Slots of messages that UCX fetched when the endpoint closed: UCX writes to none of them any more.
+ */
+static void give_slots(struct ucx_link *link)
+{
+  for (uint64_t i = 0; link->ring && link->arrivals && i <= link->arrival_mask; i++)
+    if (link->arrivals[i].is_open)
+      pst_slots_give(&link->ring->cpu.slots, link->arrivals[i].slot);
+}
+
 void ucx_link_free(struct ucx_link *link)
 {
   ucx_watch_forget(link->worker->watch_fd, link->pidfd);
   ucx_watch_end(link->pidfd);
   ucx_link_cut(link);
+  give_slots(link);
   free_remotes(link);
   ucx_ams_close(link);
   free(link->address);

@@ -7,7 +7,8 @@
 /* UCX calls it for each active message, inside ucp_worker_progress(). */
 ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, void *data,
                          size_t length, const ucp_am_recv_param_t *param);
-/* Slots of messages that have not come whole are free again, but those being fetched. */
+/* Slots of messages that have not come whole are free again; those being fetched with the link's
+ * end. */
 void ucx_receive_end(struct pst_endpoint *endpoint);
 /* Give up to max MESSAGEs, in the order of their SENDs. */
 uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max);
