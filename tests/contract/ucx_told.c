@@ -4,6 +4,7 @@
  *
  *     ucx-told PLUGIN
  */
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -144,7 +145,67 @@ static void a_full_peer_hears_of_a_close(void **state)
   contract_complaints();
 }
 
-/* Nobody polls here any more: the device has the link. */
+#define THREADS_MAX 16
+
+/* Of this process, by number. */
+struct threads {
+  long at[THREADS_MAX];
+  uint32_t count;
+};
+
+static void list_threads(struct threads *threads)
+{
+  DIR *folder = opendir("/proc/self/task");
+  assert_non_null(folder);
+  threads->count = 0;
+  for (struct dirent *entry; (entry = readdir(folder));)
+    if (entry->d_name[0] != '.') {
+      assert_in_range(threads->count, 0, THREADS_MAX - 1);
+      threads->at[threads->count++] = strtol(entry->d_name, NULL, 10);
+    }
+  closedir(folder);
+}
+
+static bool is_among(const struct threads *threads, long thread)
+{
+  for (uint32_t i = 0; i < threads->count; i++)
+    if (threads->at[i] == thread)
+      return true;
+  return false;
+}
+
+static uint64_t blocked_by(long thread)
+{
+  char path[64], line[128];
+  unsigned long long blocked = 0;
+  snprintf(path, sizeof(path), "/proc/self/task/%ld/status", thread);
+  FILE *status = fopen(path, "re");
+  assert_non_null(status);
+  while (fgets(line, sizeof(line), status) && sscanf(line, "SigBlk: %llx", &blocked) != 1)
+    ;
+  fclose(status);
+  return blocked;
+}
+
+/* One has come since, and takes none of the signals that programs handle. */
+static void one_came_and_blocks_signals(const struct threads *before)
+{
+  static const int handled[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM};
+  struct threads now;
+  uint32_t came = 0;
+  list_threads(&now);
+  for (uint32_t i = 0; i < now.count; i++) {
+    if (is_among(before, now.at[i]))
+      continue;
+    came++;
+    for (size_t k = 0; k < sizeof(handled) / sizeof(handled[0]); k++)
+      assert_true(blocked_by(now.at[i]) >> (handled[k] - 1) & 1);
+  }
+  assert_int_equal(came, 1);
+}
+
+/* Nobody polls here any more: the device has the link, and a thread, which leaves signals to the
+ * host's. */
 static void a_full_peer_hears_of_a_close_behind_the_worker(void **state)
 {
   (void)state;
@@ -160,9 +221,12 @@ static void a_full_peer_hears_of_a_close_behind_the_worker(void **state)
   close_endpoint(&side);
   contract_host_clock(later_ns);
   jump_ns = JUMP_NS;
+  struct threads before;
+  list_threads(&before);
   side.image.ops->worker_close(side.worker);
   assert_int_equal(write(socket, "g", 1), 1);
   child_hears(socket, pid);
+  one_came_and_blocks_signals(&before);
   close_rest(&side);
   jump_ns = 0;
   contract_host_clock(contract_now_ns);

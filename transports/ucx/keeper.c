@@ -8,6 +8,7 @@
  */
 #include "keeper.h"
 
+#include <signal.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,6 +56,19 @@ static void *keep(void *arg)
   return NULL;
 }
 
+/* Signals are for the host's threads. */
+static bool start_thread(struct ucx_keeper *keeper)
+{
+  sigset_t all, before;
+  bool is_started;
+
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  is_started = pthread_create(&keeper->thread, NULL, keep, keeper) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return is_started;
+}
+
 static struct ucx_keeper *keeper_open(struct pst_device *device)
 {
   struct ucx_keeper *keeper = calloc(1, sizeof(*keeper));
@@ -69,7 +83,7 @@ static struct ucx_keeper *keeper_open(struct pst_device *device)
   pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
   pthread_cond_init(&keeper->changed, &by_clock);
   pthread_condattr_destroy(&by_clock);
-  if (keeper->worker.watch_fd >= 0 && pthread_create(&keeper->thread, NULL, keep, keeper) == 0)
+  if (keeper->worker.watch_fd >= 0 && start_thread(keeper))
     return keeper;
   if (keeper->worker.watch_fd >= 0)
     close(keeper->worker.watch_fd);
