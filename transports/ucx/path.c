@@ -82,7 +82,7 @@ int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
 
   text[0] = 0;
   list_lost(link, link->peer_is_here ? shared : rdma, lost, sizeof(lost));
-  if (!lost[0] || (link->peer_is_here && !link->peer_mode) ||
+  if (!link->lanes[0] || !lost[0] || (link->peer_is_here && !link->peer_mode) ||
       (!link->peer_is_here && strcmp(carrier_of(link->lanes), "rdma") == 0))
     return 0;
   if (!link->peer_is_here)

@@ -10,7 +10,8 @@ void ucx_path_settle(struct pst_endpoint *endpoint);
 
 #define UCX_LOST_BYTES 160u /* as pst_path_info.reason */
 /* What this end has for such a peer, is faster, and is not among the lanes: which, why, and what to
- * do. The enum pst_log level that this deserves; 0: nothing is lost, and the text is empty. */
+ * do. The enum pst_log level that this deserves; 0: nothing is lost, or there are no lanes yet, and
+ * the text is empty. */
 int ucx_path_lost(const struct ucx_link *link, char *text, size_t size);
 
 #endif

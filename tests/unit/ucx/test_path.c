@@ -67,6 +67,8 @@ static const struct row rows[] = {
      UCX_FAILURE_AUTO,
      PST_LOG_WARN,
      {"tcp/eth0", "(rc_verbs ud_verbs)"}},
+    {"no lanes yet", "self tcp rc_verbs posix", "", false, true, UCX_FAILURE_AUTO, 0, {NULL}},
+    {"no lanes yet, on this host", "self tcp posix", "", true, true, UCX_FAILURE_UCX, 0, {NULL}},
     {"RDMA is used",
      "tcp rc_verbs ud_verbs",
      "rc_verbs/mlx5_0:1",
