@@ -204,6 +204,14 @@ static void count_untold(struct pst_worker *worker)
     worker->untold_count += is_stuck(link);
 }
 
+static void tell_given_up(struct pst_worker *worker)
+{
+  worker->untold_count--;
+  UCX_LOG(worker->device, PST_LOG_WARN,
+          "more than %u peers that live take nothing: one of them is not told that we have closed",
+          UCX_UNTOLD_MAX);
+}
+
 void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
 {
   struct ucx_link **at = &worker->leaving;
@@ -214,10 +222,7 @@ void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
     ucx_link_tell(link);
     if (is_done_with(link, now_ns)) {
       if (is_stuck(link))
-        UCX_LOG(worker->device, PST_LOG_WARN,
-                "more than %u peers that live take nothing: one of them is not told that we have "
-                "closed",
-                UCX_UNTOLD_MAX);
+        tell_given_up(worker);
       *at = link->next;
       ucx_link_free(link);
     } else {

@@ -36,7 +36,8 @@
 #define UCX_LINGER_NS                                                                              \
   UINT64_C(100000000)                    /* for the peer to answer a BYE, and for what is fetched */
 #define UCX_TELL_NS UINT64_C(2000000000) /* more, for a peer that has no room for it */
-/* Links of a worker that wait longer, for peers that are seen to live. */
+/* Links of a worker, and of the keeper behind closed ones, that wait longer, for peers that are
+ * seen to live. */
 #define UCX_UNTOLD_MAX 64u
 
 struct pst_device {
