@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """UCX with the real program: two processes over its lanes, deaths, options."""
 import os
+import re
 import signal
 import subprocess
 import time
@@ -200,7 +201,8 @@ class TwoHosts(Case):
         receiver.signal(signal.SIGKILL)
         receiver.wait()
         self.assertEqual(sender.wait(), 1, str(sender))
-        self.assertIn("peer", sender.stderr)
+        where = re.escape(f"{netns.IPV4[netns.FAR]}:{self.port}")
+        self.assertRegex(sender.stderr, rf"error: lost the receiver \(.*{where}\): .* Streams: packets\n")
 
 
 if __name__ == "__main__":
