@@ -184,6 +184,36 @@ static void a_slow_link_is_told_once(void **state)
   have_counters(false);
 }
 
+/* A client that is killed costs packets that are sent again. */
+static void a_peer_that_was_lost_is_no_slow_link(void **state)
+{
+  (void)state;
+  char path[IBV_SYSFS_PATH_MAX], line[1024];
+  uint32_t wait;
+  snprintf(counted, sizeof(counted), "/tmp/penstock-counted-XXXXXX");
+  have_counters(true);
+  count(0);
+  count_as("out_of_sequence", 0);
+  snprintf(path, sizeof(path), "%s", counted);
+  swap_path(path);
+  struct contract_pair *pair = contract_pair_open(&stream_variants[ONCE], &stream_params);
+  connect_both(pair, 0);
+  simulated_ctl("drop");
+  struct pst_request request = contract_send(&pair->sender, 0, stream_params.message, 0);
+  assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), 1);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  simulated_ctl("clear");
+  contract_listen("the link is slow");
+  count_as("out_of_sequence", 1000);
+  device_counter(&pair->sender);
+  assert_int_equal(contract_heard(line, sizeof(line)), -1);
+  contract_listen(NULL);
+  contract_pair_close(pair);
+  contract_complaints();
+  swap_path(path);
+  have_counters(false);
+}
+
 int main(int argc, char **argv)
 {
   if (!stream_arguments(argc, argv))
@@ -191,6 +221,7 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(counters_are_told_since_the_connection_began),
       CONTRACT_CASE(a_slow_link_is_told_once),
+      CONTRACT_CASE(a_peer_that_was_lost_is_no_slow_link),
   };
   return CONTRACT_MAIN("since", cases, &stream_variants[0]);
 }

@@ -164,14 +164,20 @@ static void tell(char *text, size_t size, const char *name, uint64_t grown)
               meaning_of(name));
 }
 
-/* mlx5's, then soft-RoCE's; and congestion as a receiver signals it and a sender heeds it. */
+/* mlx5's, then soft-RoCE's. */
 static const char *const slow[] = {
-    "out_of_sequence",    "packet_seq_err",   "implied_nak_seq_err", "local_ack_timeout_err",
-    "rnr_nak_retry_err",  "roce_adp_retrans", "roce_adp_retrans_to", "roce_slow_restart",
-    "np_cnp_sent",        "rp_cnp_handled",   "port_xmit_discards",  "completer_retry_err",
-    "out_of_seq_request", "rcvd_rnr_err",     "rcvd_seq_err"};
-/* Not by itself: ports wait now and then though all is well. */
-static const char *const waits[] = {"port_xmit_wait", "rx_pause", "tx_pause"};
+    "out_of_sequence",     "packet_seq_err",      "implied_nak_seq_err", "local_ack_timeout_err",
+    "roce_adp_retrans",    "roce_adp_retrans_to", "roce_slow_restart",   "port_xmit_discards",
+    "completer_retry_err", "out_of_seq_request",  "rcvd_seq_err"};
+/* Not by themselves: ports wait, congestion is signalled (DCQCN), and receivers are not ready, now
+ * and then though all is well. */
+static const char *const waits[] = {"np_cnp_sent",  "rp_cnp_handled", "rnr_nak_retry_err",
+                                    "rcvd_rnr_err", "port_xmit_wait", "rx_pause",
+                                    "tx_pause"};
+/* Packets that were sent: mlx5's, soft-RoCE's. */
+static const char *const sent[] = {"port_xmit_packets", "sent_pkts"};
+#define SLOW_FROM 100u   /* a first hello that comes early costs some */
+#define SLOW_SHARE 1000u /* one packet in so many */
 
 static uint64_t tell_all(const char *const *names, size_t count, const struct vb_counters *before,
                          const struct vb_counters *now, char *text, size_t size)
@@ -187,13 +193,17 @@ static uint64_t tell_all(const char *const *names, size_t count, const struct vb
   return sum;
 }
 
-uint64_t vb_counters_slow(const struct vb_counters *before, const struct vb_counters *now,
-                          char *text, size_t size)
+bool vb_counters_slow(const struct vb_counters *before, const struct vb_counters *now, char *text,
+                      size_t size)
 {
+  uint64_t packets = 0;
+
   text[0] = '\0';
   const uint64_t sum = tell_all(slow, sizeof(slow) / sizeof(slow[0]), before, now, text, size);
   tell_all(waits, sizeof(waits) / sizeof(waits[0]), before, now, text, size);
-  return sum;
+  for (size_t i = 0; packets == 0 && i < sizeof(sent) / sizeof(sent[0]); i++)
+    packets = vb_counters_growth(before, now, sent[i]);
+  return sum >= SLOW_FROM && sum >= packets / SLOW_SHARE;
 }
 
 /* Packets that went and came, where none came. */

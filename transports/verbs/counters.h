@@ -3,6 +3,7 @@
 #ifndef VERBS_COUNTERS_H
 #define VERBS_COUNTERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,10 +29,11 @@ void vb_counters_read(const char *port, const char *host, struct vb_counters *co
 /* By how much the one of that name has grown. */
 uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_counters *now,
                             const char *name);
-/* Of a link that is slow though nothing fails: by how much those have grown that count packets sent
- * again, and congestion that was signalled. `text` has them, and what ports waited, as below. */
-uint64_t vb_counters_slow(const struct vb_counters *before, const struct vb_counters *now,
-                          char *text, size_t size);
+/* Were 100 packets or more sent again or discarded, and one in 1000 of those that were sent, where
+ * the port counts them? `text` names the counters that count these and have grown, and those of
+ * congestion, waits and receivers that were not ready, as below. */
+bool vb_counters_slow(const struct vb_counters *before, const struct vb_counters *now, char *text,
+                      size_t size);
 /* Those that tell of trouble and have grown, and how many packets went where none came:
  * "completer_retry_err +6, sent_pkts +7, rcvd_pkts +0"; "none has grown". Always terminated. */
 void vb_counters_text(const struct vb_counters *before, const struct vb_counters *now, char *text,

@@ -148,6 +148,7 @@ bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 
   if (!can_be_had_again(endpoint, status->error))
     return false;
+  atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
   rc_wc_text(endpoint, wc, text, sizeof(text));
   return begin_anew(endpoint, status->error, text);
 }
@@ -212,6 +213,7 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
 {
   if (endpoint->is_failed)
     return;
+  atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
   if (begin_anew(endpoint, status, why ? why : strerror(-status)))
     return;
   const int error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;

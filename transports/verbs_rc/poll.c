@@ -69,6 +69,7 @@ static void greet_later(struct pst_endpoint *endpoint, struct rc_lane *lane,
                         const struct ibv_wc *wc)
 {
   lane->greets_again = true;
+  atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
   endpoint->hellos_lost++;
   endpoint->hello_vendor = wc->vendor_err;
   rc_lane_error(endpoint, lane);

@@ -42,7 +42,8 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
 int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
             uint32_t *wait);
 int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max);
-/* Reads the port's counters. One warning a device where they tell of a link that is slow. */
+/* Reads the port's counters. One warning a device where they tell of a link that is slow; none once
+ * an endpoint has failed, or a hello has found nobody. */
 void rc_tell_slow(struct pst_device *device);
 /* IBV_ACCESS_RELAXED_ORDERING or 0, of a range with these rights (enum pst_access). */
 int rc_relaxed(const struct pst_device *device, uint32_t access);

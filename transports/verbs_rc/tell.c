@@ -27,22 +27,20 @@ static void add_shared(struct pst_counter_list *list, const struct pst_worker *w
   add(list, "shared_receive_bytes", bytes, PST_COUNTER_GAUGE);
 }
 
-/* Fewer come of connections that begin, whose first hellos find nobody. */
-#define SLOW_FROM 100u
-
+/* Packets to a peer that is absent or gone are sent again on a healthy link, too. */
 void rc_tell_slow(struct pst_device *device)
 {
   const struct vb_open *open = &device->open;
-  char text[320];
+  char text[1024];
 
   vb_counters_read(device->counter_folder, device->counter_host, &device->port_now);
-  if (device->has_told_slow ||
-      vb_counters_slow(&device->port_before, &device->port_now, text, sizeof(text)) < SLOW_FROM)
+  if (device->has_told_slow || atomic_load_explicit(&device->has_lost_peer, memory_order_relaxed) ||
+      !vb_counters_slow(&device->port_before, &device->port_now, text, sizeof(text)))
     return;
   device->has_told_slow = true;
   RC_LOG(device, PST_LOG_WARN,
-         "%s port %u: nothing failed, and the link is slow: since it was opened packets were sent "
-         "again, or congestion was signalled: %s (other programs' are in these). Check: %s",
+         "%s port %u: the link is slow: since it was opened packets were sent again or discarded: "
+         "%s (other programs' are in these). Check: %s",
          open->info->name, open->port->number, text,
          open->port->is_ethernet
              ? "flow control (PFC) and ECN of the adapters' and the switches' priority, the one "

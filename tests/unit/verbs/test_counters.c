@@ -57,29 +57,61 @@ static void those_that_grew_are_named(void **state)
   assert_int_equal(strlen(text), 9);
 }
 
-/* What is sent again, and congestion; not what grows when all is well, nor a port's waits alone. */
+static void have(struct vb_counters *counters, const char *name, uint64_t value)
+{
+  uint32_t at = 0;
+  while (at < counters->count && strcmp(counters->at[at].name, name) != 0)
+    at++;
+  counters->count += at == counters->count;
+  snprintf(counters->at[at].name, sizeof(counters->at[at].name), "%s", name);
+  counters->at[at].value = value;
+}
+
+/* What is sent again; not what grows when all is well, too. */
 static void a_slow_link_is_told(void **state)
 {
   (void)state;
-  const struct vb_counters before = {.count = 3,
+  const struct vb_counters before = {.count = 2,
                                      .at = {{"out_of_sequence", 5}, {"port_rcv_data", 9}}};
   struct vb_counters now = before;
-  char text[256];
-  now.at[1].value = 1000;
-  assert_int_equal(vb_counters_slow(&before, &now, text, sizeof(text)), 0);
+  char text[512];
+  have(&now, "port_rcv_data", 1000);
+  assert_false(vb_counters_slow(&before, &now, text, sizeof(text)));
   assert_string_equal(text, "");
-  snprintf(now.at[2].name, sizeof(now.at[2].name), "port_xmit_wait");
-  now.at[2].value = 700;
-  assert_int_equal(vb_counters_slow(&before, &now, text, sizeof(text)), 0);
-  assert_string_equal(text, "port_xmit_wait +700");
-  now.at[0].value = 45;
-  snprintf(now.at[3].name, sizeof(now.at[3].name), "roce_adp_retrans");
-  now.at[3].value = 2;
-  now.count = 4;
-  assert_int_equal(vb_counters_slow(&before, &now, text, sizeof(text)), 42);
-  assert_string_equal(text, "out_of_sequence +40, roce_adp_retrans +2, port_xmit_wait +700");
+  have(&now, "port_xmit_wait", 700);
+  have(&now, "np_cnp_sent", 800);
+  have(&now, "rp_cnp_handled", 900);
+  have(&now, "rnr_nak_retry_err", 1000);
+  have(&now, "rcvd_rnr_err", 1100);
+  assert_false(vb_counters_slow(&before, &now, text, sizeof(text)));
+  assert_string_equal(text, "np_cnp_sent +800, rp_cnp_handled +900, rnr_nak_retry_err +1000, "
+                            "rcvd_rnr_err +1100, port_xmit_wait +700");
+  have(&now, "out_of_sequence", 102);
+  have(&now, "roce_adp_retrans", 2);
+  assert_false(vb_counters_slow(&before, &now, text, sizeof(text)));
+  have(&now, "roce_adp_retrans", 3);
+  assert_true(vb_counters_slow(&before, &now, text, sizeof(text)));
+  assert_ptr_equal(strstr(text, "out_of_sequence +97, roce_adp_retrans +3, np_cnp_sent +800"),
+                   text);
   vb_counters_text(&before, &now, text, sizeof(text));
-  assert_non_null(strstr(text, "roce_adp_retrans +2"));
+  assert_non_null(strstr(text, "roce_adp_retrans +3"));
+}
+
+/* One packet in 1000. */
+static void a_few_of_many_packets_are_not_told(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"port_xmit_packets", "sent_pkts"};
+  char text[256];
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    struct vb_counters before = {0}, now = {0};
+    have(&before, names[i], 50);
+    have(&now, names[i], 200050);
+    have(&now, "out_of_sequence", 199);
+    assert_false(vb_counters_slow(&before, &now, text, sizeof(text)));
+    have(&now, "out_of_sequence", 200);
+    assert_true(vb_counters_slow(&before, &now, text, sizeof(text)));
+  }
 }
 
 static void expect(const char *port, const char *host, const struct vb_counters *before,
@@ -189,6 +221,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(those_that_grew_are_named),
       cmocka_unit_test(a_slow_link_is_told),
+      cmocka_unit_test(a_few_of_many_packets_are_not_told),
       cmocka_unit_test(packets_that_no_answer_came_to_are_told),
       cmocka_unit_test(refusals_of_routers_are_told),
       cmocka_unit_test(the_host_counts_for_its_own_addresses_alone),
