@@ -55,10 +55,13 @@ static uint32_t said_of(int node, const char *words)
   put_on(node);
   contract_listen(words);
   contract_side_open(&stream_variants[ONCE], &stream_params, false, true, &side);
+  struct pst_ring *second; /* as a node has one a peer */
+  contract_ring_open(&side, &stream_params, side.mr, &second);
   for (uint32_t i = 0; i < 3 * LOOKS; i++)
     contract_poll(&side);
   assert_int_equal(simulated_counter(&side, NULL, "adapter_numa_node"),
                    node < 0 ? UINT64_MAX : (uint64_t)node);
+  side.image.ops->ring_close(side.worker, second);
   contract_side_close(&side);
   for (int level; (level = contract_heard(line, sizeof(line))) != -1; n++)
     assert_int_equal(level, PST_LOG_WARN);

@@ -62,8 +62,8 @@ static void tell_short(const struct pst_ring *ring)
   const double slot_us = mbps ? (double)in->payload_max * 8 / mbps : RING_US;
   uint32_t slots = in->slots;
 
-  if (slots * slot_us >= RING_US)
-    return;
+  if (slots * slot_us >= RING_US || (device->plan.flags & PST_PLAN_PEERS))
+    return; /* a node has a ring a peer, and no option `ring` */
   while (slots * slot_us < RING_US && slots < RC_SLOTS_MAX)
     slots *= 2;
   RC_LOG(device, PST_LOG_DEBUG,
@@ -73,20 +73,22 @@ static void tell_short(const struct pst_ring *ring)
          device->open.info->name, slots, slots * slot_us);
 }
 
-/* Its first page, which is there once it is registered. */
+/* Its first page, which is there once it is registered. A node has a ring a peer: one warning. */
 static void tell_far(const struct pst_ring *ring)
 {
-  const struct pst_device *device = ring->worker->device;
+  struct pst_worker *worker = ring->worker;
+  const struct pst_device *device = worker->device;
   const struct pst_ring_params *in = &ring->params;
   const struct pst_mr *mr = in->mr;
   char where[96];
 
-  if (device->numa_node < 0 || !mr->is_cpu_readable)
+  if (worker->has_told_far || device->numa_node < 0 || !mr->is_cpu_readable)
     return;
   const uint8_t *at = (const uint8_t *)mr->region->host + mr->offset + in->base;
   const int node = vb_numa_of_page(at);
   if (!vb_numa_cross(node, device->numa_node))
     return;
+  worker->has_told_far = true;
   vb_numa_text(device->numa_node, node, where, sizeof(where));
   RC_LOG(device, PST_LOG_WARN,
          "a ring lies in memory of NUMA node %d, and %s is on %s: each message crosses the link "

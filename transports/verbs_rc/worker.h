@@ -125,6 +125,7 @@ struct pst_worker {
   bool has_told_lost;
   int numa_node; /* of the thread that polls, as last seen, or VB_NUMA_UNKNOWN */
   bool has_told_numa;
+  bool has_told_far; /* a ring on another node than the adapter */
 };
 
 /* ring.c */
