@@ -289,6 +289,42 @@ static void peer_that_is_lost_is_given_up(void **state)
   }
 }
 
+/* With `timeout: 17` and `retry_cnt: 7` a silent end notices after 5.3 s. */
+static void a_time_that_is_too_short_is_told(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *options;
+    int level;
+  } all[] = {
+    {"device=mlx5_0,reconnect=5200ms", PST_LOG_WARN},
+    {"device=mlx5_0,reconnect=5300ms", -1},
+    {"device=mlx5_0,reconnect=5200ms,timeout=16", -1},
+    {"device=mlx5_0", -1},
+#if PST_TEST_RDMA_CM
+    {"device=mlx5_0,reconnect=5200ms,connection=rdma_cm", -1},
+#endif
+  };
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    struct contract_variant variant = stream_variants[ONCE];
+    struct contract_image image;
+    struct pst_device *device;
+    char line[512] = "";
+    variant.options = all[i].options;
+    contract_listen("a silent end notices");
+    contract_image_open(&variant, false, &image);
+    contract_device_open(&variant, &image, false, false, &device);
+    assert_int_equal(contract_heard(line, sizeof(line)), all[i].level);
+    if (all[i].level == PST_LOG_WARN) {
+      assert_non_null(strstr(line, "`reconnect` of 5.20 s"));
+      assert_non_null(strstr(line, "5.29 s here"));
+    }
+    image.ops->close(device);
+    contract_listen(NULL);
+  }
+  contract_complaints();
+}
+
 #if PST_TEST_RDMA_CM
 /* ---- By rdma_cm ------------------------------------------------------------------------------ */
 
@@ -445,6 +481,7 @@ int main(int argc, char **argv)
     CONTRACT_CASE(queue_pairs_that_fail_while_they_are_had_again),
     CONTRACT_CASE(messages_that_wait_for_their_turn_are_had),
     CONTRACT_CASE(peer_that_is_lost_is_given_up),
+    CONTRACT_CASE(a_time_that_is_too_short_is_told),
 #if PST_TEST_RDMA_CM
     CONTRACT_CASE(rdma_cm_goes_on),
     CONTRACT_CASE(rdma_cm_has_several_again_together),

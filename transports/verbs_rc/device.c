@@ -122,6 +122,21 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->shares = host->option_uint(options, "srq");
 }
 
+/* A silent end notices a failure by a keepalive, and may do so after the other has given up. By
+ * rdma_cm the kernel says so at once. */
+static void tell_brief(const struct pst_device *device)
+{
+  const uint64_t notices_ns = device->keepalive_ns + vb_silence_ns(&device->path);
+
+  if (device->cm || device->reconnect_ns == 0 || device->reconnect_ns >= notices_ns)
+    return;
+  RC_LOG(device, PST_LOG_WARN,
+         "`reconnect` of %.2f s ends before a silent end notices that the connection failed: that "
+         "takes keepalive + timeout * (retry_cnt + 1), %.2f s here. Raise `reconnect` to several "
+         "times that, or lower `timeout` (%u) or `keepalive`",
+         (double)device->reconnect_ns / 1e9, (double)notices_ns / 1e9, device->path.timeout);
+}
+
 int rc_open(const struct pst_host *host, const struct pst_open_params *params,
             struct pst_device **device)
 {
@@ -159,6 +174,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
   RC_LOG(made, PST_LOG_DEBUG, "%s port %u%s, %s; a peer that does not answer shows after %.2f s",
          made->open.info->name, made->open.port->number, node, made->open.place.reason,
          (double)vb_silence_ns(&made->path) / 1e9);
+  tell_brief(made);
   made->place = made->open.place;
   *device = made;
   return 0;

@@ -69,8 +69,9 @@ static const struct pst_option options[] = {
         VB_OPTION("reconnect", DURATION, "0"),
         .help = "How long to try to re-establish a failed connection; unacknowledged messages are "
                 "resent. One try takes timeout * (retry_cnt + 1), with rdma_cm up to 3 s more; "
-                "allow several tries. Both ends need it, and a keepalive. 0 (default): fail at "
-                "once.",
+                "allow several tries. Less than keepalive + timeout * (retry_cnt + 1) is too "
+                "short by exchange: a silent end notices no sooner. Both ends need it, and a "
+                "keepalive. 0 (default): fail at once.",
     },
     {
         VB_OPTION("qps", UINT, "1"),
