@@ -8,7 +8,6 @@
 
 #include "numa.h"
 
-#define NODES "/sys/devices/system/node"
 /* Nodes that a policy has bits for. */
 #define NODES_MAX (8 * sizeof(((struct vb_numa_policy *)0)->nodes))
 #define BITS (8 * sizeof(unsigned long))
@@ -73,7 +72,7 @@ bool vb_numa_cross(int a, int b)
 
 void vb_numa_text(int of, int from, char *text, size_t size)
 {
-  const uint32_t distance = vb_numa_distance(NODES, from, of);
+  const uint32_t distance = vb_numa_distance(VB_NUMA_NODES, from, of);
   char far[48] = "";
 
   if (distance)

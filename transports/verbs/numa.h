@@ -8,13 +8,14 @@
 #include <stdint.h>
 
 #define VB_NUMA_UNKNOWN (-1)
+#define VB_NUMA_NODES "/sys/devices/system/node"
 
 /* Of the device whose folder in sysfs this is (ibdev_path); the one that the calling thread runs on
  * now; of the page at that address, which is there. VB_NUMA_UNKNOWN: none is known. */
 int vb_numa_of_device(const char *folder);
 int vb_numa_of_thread(void);
 int vb_numa_of_page(const void *address);
-/* As the kernel has it: 10 within a node. `nodes`: /sys/devices/system/node. 0: unknown. */
+/* As the kernel has it: 10 within a node. `nodes`: VB_NUMA_NODES. 0: unknown. */
 uint32_t vb_numa_distance(const char *nodes, int from, int to);
 /* Do both have a node, and another each. */
 bool vb_numa_cross(int a, int b);

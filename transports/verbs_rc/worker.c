@@ -435,22 +435,27 @@ static void look_at_events(struct pst_device *device, uint64_t now_ns, bool is_t
   pthread_mutex_unlock(&device->events);
 }
 
-/* A thread that nothing pins may be elsewhere later: it is looked at now and then, and told once.
- */
+/* A thread that nothing pins may be elsewhere by the next look. Nodes that are nearer than 20 are
+ * parts of one socket. */
+#define NUMA_FAR 20u
+
 static void look_at_numa(struct pst_worker *worker)
 {
   const struct pst_device *device = worker->device;
+  const int before = worker->numa_node;
   char where[96];
 
   if (device->numa_node < 0)
     return;
   worker->numa_node = vb_numa_of_thread();
-  if (worker->has_told_numa || !vb_numa_cross(worker->numa_node, device->numa_node))
+  if (worker->has_told_numa || worker->numa_node != before ||
+      !vb_numa_cross(worker->numa_node, device->numa_node))
     return;
   worker->has_told_numa = true;
+  const uint32_t distance = vb_numa_distance(VB_NUMA_NODES, worker->numa_node, device->numa_node);
   vb_numa_text(device->numa_node, worker->numa_node, where, sizeof(where));
   RC_LOG(
-      device, PST_LOG_WARN,
+      device, distance >= NUMA_FAR ? PST_LOG_WARN : PST_LOG_DEBUG,
       "worker %u runs on NUMA node %d, and %s is on %s: each completion comes by the link "
       "between them. Pin it to CPUs of the adapter's node: `cpus`, or `numactl --cpunodebind=%d`",
       worker->index, worker->numa_node, device->open.info->name, where, device->numa_node);
