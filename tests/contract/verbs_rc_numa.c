@@ -76,7 +76,7 @@ static int stay(void)
   return (int)node;
 }
 
-/* Of that node from all up to the next one. */
+/* Of that node from itself and the next one, which are all. */
 static void put_distance(int node, uint32_t distance)
 {
   char path[128];
@@ -85,8 +85,12 @@ static void put_distance(int node, uint32_t distance)
   snprintf(path, sizeof(path), "%s/node%d/distance", folder, node);
   FILE *file = fopen(path, "w");
   assert_non_null(file);
-  for (int i = 0; i <= node + 1; i++)
-    assert_true(fprintf(file, "%u ", distance) > 0);
+  assert_true(fprintf(file, "10 %u\n", distance) > 0);
+  assert_int_equal(fclose(file), 0);
+  snprintf(path, sizeof(path), "%s/online", folder);
+  file = fopen(path, "w");
+  assert_non_null(file);
+  assert_true(fprintf(file, "%d-%d\n", node, node + 1) > 0);
   assert_int_equal(fclose(file), 0);
 }
 
@@ -153,6 +157,7 @@ static void what_crosses_is_told_once(void **state)
   drop(name);
   snprintf(name, sizeof(name), "node%d", here);
   drop(name);
+  drop("online");
   drop("device/numa_node");
   drop("device");
   drop("");

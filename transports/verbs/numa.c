@@ -49,18 +49,39 @@ int vb_numa_of_page(const void *address)
   return node;
 }
 
+/* How many nodes of a list like "0-1,8" are below `node`; -1: it is not among them. */
+static int rank_of(const char *list, int node)
+{
+  int below = 0;
+
+  for (char *end;; list = end + 1) {
+    const long first = strtol(list, &end, 10);
+    if (end == list)
+      return -1;
+    const long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+    if (node >= first && node <= last)
+      return below + (int)(node - first);
+    below += (int)(last - first + 1);
+    if (*end != ',')
+      return -1;
+  }
+}
+
+/* The kernel lists distances to nodes that are online, whose numbers may have gaps. */
 uint32_t vb_numa_distance(const char *nodes, int from, int to)
 {
   char path[320], text[4096], *at = text, *end;
 
+  snprintf(path, sizeof(path), "%.256s/online", nodes);
+  const int rank = to >= 0 && read_text(path, text, sizeof(text)) ? rank_of(text, to) : -1;
   snprintf(path, sizeof(path), "%.256s/node%d/distance", nodes, from);
-  if (from < 0 || to < 0 || !read_text(path, text, sizeof(text)))
+  if (from < 0 || rank < 0 || !read_text(path, text, sizeof(text)))
     return 0;
   for (int i = 0;; i++, at = end) {
     const unsigned long distance = strtoul(at, &end, 10);
     if (end == at)
       return 0;
-    if (i == to)
+    if (i == rank)
       return (uint32_t)distance;
   }
 }

@@ -41,12 +41,23 @@ static void distances_are_the_kernels(void **state)
 {
   (void)state;
   put("node1/distance", "21 10 31\n");
+  assert_int_equal(vb_numa_distance(folder, 1, 0), 0); /* nobody says which are online */
+  put("online", "0-2\n");
   assert_int_equal(vb_numa_distance(folder, 1, 0), 21);
   assert_int_equal(vb_numa_distance(folder, 1, 1), 10);
   assert_int_equal(vb_numa_distance(folder, 1, 2), 31);
   assert_int_equal(vb_numa_distance(folder, 1, 3), 0);
   assert_int_equal(vb_numa_distance(folder, 2, 0), 0);
   assert_int_equal(vb_numa_distance(folder, -1, 0), 0);
+  put("online", "1,8,16-17,252\n"); /* of some POWER machines */
+  put("node1/distance", "10 40 80 81 82\n");
+  assert_int_equal(vb_numa_distance(folder, 1, 0), 0);
+  assert_int_equal(vb_numa_distance(folder, 1, 1), 10);
+  assert_int_equal(vb_numa_distance(folder, 1, 2), 0);
+  assert_int_equal(vb_numa_distance(folder, 1, 8), 40);
+  assert_int_equal(vb_numa_distance(folder, 1, 17), 81);
+  assert_int_equal(vb_numa_distance(folder, 1, 252), 82);
+  assert_int_equal(vb_numa_distance(folder, 1, 253), 0);
   assert_true(vb_numa_cross(0, 1));
   assert_false(vb_numa_cross(1, 1));
   assert_false(vb_numa_cross(-1, 1));
@@ -92,8 +103,8 @@ static int make(void **state)
 static int drop(void **state)
 {
   (void)state;
-  static const char *const all[] = {"/device/numa_node", "/node1/distance", "/device", "/node1",
-                                    ""};
+  static const char *const all[] = {"/device/numa_node", "/node1/distance", "/online",
+                                    "/device",           "/node1",          ""};
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
     char path[128];
     snprintf(path, sizeof(path), "%s%s", folder, all[i]);
