@@ -29,6 +29,15 @@ static void read_pci(const struct ibv_device *device, char pci[16])
     snprintf(pci, 16, "%.15s", last + 1);
 }
 
+static uint32_t speed_of(const struct ibv_port_attr *attr)
+{
+#ifdef VB_HAS_ACTIVE_SPEED_EX
+  if (attr->active_speed_ex) /* libraries that do not know it leave 0 */
+    return attr->active_speed_ex;
+#endif
+  return attr->active_speed;
+}
+
 void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *port)
 {
   struct ibv_port_attr attr;
@@ -41,7 +50,7 @@ void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *
   port->is_ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
   port->lid = attr.lid;
   port->mtu = attr.active_mtu;
-  port->mbps = vb_port_mbps(attr.active_width, attr.active_speed);
+  port->mbps = vb_port_mbps(attr.active_width, speed_of(&attr));
   int n = vb_gid_read(context, number, port->is_ethernet, port->gids);
   port->gid_count = n > 0 ? (uint32_t)n : 0;
   port->gid_error = n < 0 ? -n : 0;

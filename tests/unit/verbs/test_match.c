@@ -177,6 +177,7 @@ static void rates(void **state)
   assert_int_equal(vb_port_mbps(2, 32), 100000);
   assert_int_equal(vb_port_mbps(1, 1), 2500);
   assert_int_equal(vb_port_mbps(16, 128), 200000);
+  assert_int_equal(vb_port_mbps(2, 256), 800000); /* of active_speed_ex */
   assert_int_equal(vb_port_mbps(3, 1), 0);
   assert_int_equal(vb_port_mbps(200, 1), 0);
   assert_int_equal(vb_port_mbps(2, 77), 0);
