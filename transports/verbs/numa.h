@@ -19,7 +19,7 @@ int vb_numa_of_page(const void *address);
 uint32_t vb_numa_distance(const char *nodes, int from, int to);
 /* Do both have a node, and another each. */
 bool vb_numa_cross(int a, int b);
-/* "node 0, which is 21 from node 1 (10 within one)", as far as it is known. */
+/* "NUMA node 0 (21 away, 10 within a node)"; without the distance, "NUMA node 0". */
 void vb_numa_text(int of, int from, char *text, size_t size);
 
 /* The calling thread's policy, while pages come from `node` where there are some. */
