@@ -77,9 +77,10 @@ static const struct pst_option options[] = {
         VB_OPTION("qps", UINT, "1"),
         .help =
             "Queue pairs of an endpoint. Messages take turns on them and are delivered in order. "
-            "For links that one queue pair does not fill. A failed queue pair takes the others "
-            "with it; with `reconnect` all are re-established. Both ends need the same number, "
-            "and `operation: write`.",
+            "For links that one queue pair does not fill. A sender's `ring` that is smaller than the "
+            "receiver's wants at least 128 slots for each. A failed queue pair takes the others with "
+            "it; with `reconnect` all are re-established. Both ends need the same number, and "
+            "`operation: write`.",
         .min = 1,
         .max = 8,
     },
