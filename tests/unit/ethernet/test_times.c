@@ -140,7 +140,7 @@ static uint64_t time_of(struct eth_port *port, uint64_t stamp)
   struct rte_mbuf mbuf = {.ol_flags = 1};
 
   port->times.flag = 1;
-  port->times.offset = offsetof(struct rte_mbuf, dynfield1);
+  port->times.offset = RTE_ALIGN_CEIL(offsetof(struct rte_mbuf, dynfield1), sizeof(stamp));
   *RTE_MBUF_DYNFIELD(&mbuf, port->times.offset, rte_mbuf_timestamp_t *) = stamp;
   return eth_time_of(port, &mbuf);
 }
