@@ -142,7 +142,7 @@ int send_pool_open(struct pst_node *node, struct send_pool *pool, uint32_t peers
                    struct pst_error *error);
 /* Nothing is sent from it any more. */
 void send_pool_close(struct send_pool *pool);
-/* Of a peer that holds so many slots: may it have one more? */
+/* May a peer that holds so many slots have one more? */
 bool send_pool_has_room(const struct send_pool *pool, uint64_t held);
 uint32_t send_pool_take(struct send_pool *pool, uint64_t held);
 void send_pool_give(struct send_pool *pool, uint32_t slot, uint64_t held);

@@ -74,7 +74,7 @@ static inline uint64_t receive_ring_domain(const struct receive_ring *ring)
   return (uint64_t)(uintptr_t)ring;
 }
 
-/* Of a region for the ring: `use` says what it is for, and the options that size it. */
+/* Parameters of a region for the ring. `use` names its purpose, and the options that size it. */
 struct region_params receive_ring_params(const struct receive_ring *ring,
                                          const struct region_params *use, uint64_t length);
 /* 0; -EOPNOTSUPP with why->is_alloc unset: core may stage; else the error is said. */

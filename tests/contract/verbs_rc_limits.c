@@ -360,7 +360,7 @@ static void an_empty_p_key_is_refused(void **state)
   assert_non_null(strstr(contract_complaint(), "entry 0 of the port's P_Key table"));
 }
 
-/* Two of them do not hear each other: what is told is InfiniBand's. */
+/* Two limited members of a P_Key cannot talk: the error lists InfiniBand's causes. */
 static void limited_members_are_told_of_p_keys(void **state)
 {
   (void)state;

@@ -171,7 +171,7 @@ void ucp_rkey_destroy(ucp_rkey_h rkey)
 
 /* ---- In place of the plugin's own that need it ---------------------------------------------- */
 
-/* Of an address that was taken: nothing of it lies behind its end. */
+/* No field of an accepted address lies behind its end. */
 int ucx_link_connect(struct ucx_link *link, const void *address, size_t length)
 {
   static uint64_t sum;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is inside of a registration: its owner waits for them. */
+/* Counts who accesses a registration, so that its owner can wait for them. */
 #include <assert.h>
 #include <inttypes.h>
 #include <linux/membarrier.h>

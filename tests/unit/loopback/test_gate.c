@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is inside of a registration: seats, and those that are counted in. */
+/* Counts of who accesses a registration: seats of other processes, and threads of this one. */
 #include "support.h"
 
 static void shut_gate_lets_nobody_in(void **state)
