@@ -69,11 +69,11 @@ static const struct pst_option options[] = {
               "memory of its own, and payloads are copied. auto: slots, where driver and sizes "
               "allow it; the path says which."),
     DG_CHOICE("rules", DEVICE, "auto", rules_choices,
-              "Whether the card tells frames apart. auto: each ring has a queue of the card's, and "
-              "flow rules (rte_flow) say what comes by it, where the driver has them (pci, tap); "
-              "with a card that the kernel has, too (mlx5), all the rest is the kernel's. off: one "
-              "queue, and frames are told apart in software; refused where the kernel has the card "
-              "and the port's address, too."),
+              "Whether the card sorts frames by stream. auto: where the driver has flow rules "
+              "(rte_flow: pci, tap), each ring has a queue of its own, and a rule steers the "
+              "ring's frames there. A card that the kernel uses, too (mlx5), leaves all other "
+              "frames to the kernel. off: all frames come by one queue, and software sorts them. "
+              "The start is refused where the kernel uses the card and has the port's address."),
     DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
               "Who computes UDP's checksum of what is sent. auto: the card, else nobody over IPv4 "
               "(it is 0 then) and the CPU over IPv6. software: the CPU. none: nobody over IPv4."),
