@@ -16,11 +16,16 @@ struct rc_sent {
 
 /* What the transport's own SENDs say, in their immediate data. */
 enum rc_control {
-  RC_HELLO = 1,
+  RC_HELLO = 1,    /* in the lowest two bits; the others have what reconnect.c says */
   RC_FAREWELL = 2, /* drained */
   RC_ABORTED = 3,
   RC_CREDIT = 4, /* struct rc_run, one after the other */
 };
+
+static inline bool rc_is_hello(uint32_t said)
+{
+  return (said & 3) == RC_HELLO;
+}
 
 struct rc_run {
   uint32_t first; /* slot; big-endian, both */
@@ -160,8 +165,9 @@ struct rc_reconnect {
   uint64_t count, repeated; /* connections had again, messages sent again */
   bool is_greeted;          /* a hello comes before all else, from either end */
   bool is_lost;             /* it has failed once more, before it was set up */
-  bool is_answered;         /* of several: all hellos were heard, and answered */
-  bool is_confirmed;        /* of several: the peer has heard the answers */
+  uint32_t number;          /* of this try, modulo: reconnect.c */
+  bool is_answered;         /* all openings of the peer's were heard, and answered */
+  bool is_confirmed;        /* the peer has heard the answers */
 };
 
 struct pst_endpoint {

@@ -134,7 +134,7 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 /* `lane`: by which it came. */
 static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc)
 {
-  uint32_t said = be32toh(wc->imm_data), what = (said & 15) == RC_HELLO ? RC_HELLO : said,
+  uint32_t said = be32toh(wc->imm_data), what = rc_is_hello(said) ? RC_HELLO : said,
            buffer = (uint32_t)wc->wr_id;
   bool fine = (wc->wc_flags & IBV_WC_WITH_IMM) != 0;
 
@@ -191,7 +191,7 @@ static bool takes_receives(const struct pst_endpoint *endpoint)
 
 static bool is_hello(const struct ibv_wc *wc)
 {
-  return (be32toh(wc->imm_data) & 15) == RC_HELLO;
+  return rc_is_hello(be32toh(wc->imm_data));
 }
 
 /* A queue pair in RTR answers the peer's hello and takes what it sends then: that waits until the
@@ -207,7 +207,7 @@ static void hear(struct pst_endpoint *endpoint, struct rc_lane *by, bool is_hell
 {
   if (endpoint->reconnect.by_ns) {
     if (!is_hello)
-      rc_reconnect_met(endpoint);
+      rc_reconnect_met(endpoint, by);
     return;
   }
   /* Who says anything else has met this end on all of them. */

@@ -238,6 +238,15 @@ int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
   return post_one(endpoint, buffer, &sge);
 }
 
+int rc_receive_confirmation(struct pst_endpoint *endpoint)
+{
+  const struct rc_rx *rx = endpoint->rx;
+
+  if (!rx || !rx->sends || endpoint->shared || rc_granted_count(rx) > 0)
+    return 0;
+  return post_one(endpoint, RC_SPARE, NULL);
+}
+
 int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane)
 {
   int rc = rc_lane_to_init(endpoint, lane);

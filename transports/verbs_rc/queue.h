@@ -80,6 +80,9 @@ int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer);
 int rc_slots_post(struct pst_endpoint *endpoint, uint32_t n);
 int rc_slots_post_back(struct pst_endpoint *endpoint);
 int rc_slot_again(struct pst_endpoint *endpoint);
+/* A receive for the hello that confirms, where SENDs have none left: the host has all slots. 0 or
+ * -errno. */
+int rc_receive_confirmation(struct pst_endpoint *endpoint);
 static inline uint32_t rc_queue_room(const struct pst_endpoint *endpoint)
 {
   return endpoint->sq_size - (uint32_t)(endpoint->sq_head - endpoint->sq_told);

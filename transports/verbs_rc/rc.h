@@ -105,15 +105,18 @@ void rc_forget_room(struct pst_endpoint *endpoint);
 /* reconnect.c */
 void rc_reconnect_step(struct pst_endpoint *endpoint);
 void rc_reconnect_greet(struct pst_endpoint *endpoint);
-/* The peer's hello, and by which queue pair; anything else, before the connection stands. */
+/* The peer's hello has come by this queue pair. */
 void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
-void rc_reconnect_met(struct pst_endpoint *endpoint);
+/* Something else has come by it. Before a hello it is what an old queue pair of the peer repeats.
+ */
+void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane);
 /* A receive of a queue pair that was set up anew has come back: it has failed once more. */
 void rc_reconnect_flushed(struct pst_endpoint *endpoint);
 #define RC_RECONNECT_AGAIN_NS UINT64_C(100000000) /* where the path is not there */
-/* What a hello says. By what the peer's says of queue pair `by`, what it has had goes no second
- * time: NULL, or why the connection cannot go on. */
-uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits);
+/* `number` is of this end's try, `answers` of the peer's; from 1 to 15, or 0 for none. */
+uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits, uint32_t number, uint32_t answers);
+/* What the peer has received by queue pair `by`, as its hello says, is not sent again. NULL, or why
+ * the connection cannot go on. */
 const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
                                            uint32_t said);
 void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns);

@@ -7,29 +7,51 @@
  * as once, unless a later message announced it to the peer: then it is not repeated. An atomic is
  * never repeated: one that was under way ends the connection.
  *
- * That the device has sent a hello proves nothing: a peer that has not noticed takes its number for
- * an old one's and answers. It counts when the peer has said its own, and is repeated until then.
+ * Three hellos connect. One end opens, the other answers when it has heard the openings of all
+ * queue pairs, the first confirms when it has heard all answers, by the first queue pair. Neither
+ * end sends anything else before it has heard the other's last hello: what either has counted by
+ * then is still true if they begin anew.
+ *
+ * An end may begin anew before its peer has noticed the failure. Queue pairs keep their PSNs, so
+ * what the peer's old queue pair repeats can be what the new one expects: its first hello, and the
+ * messages behind that. Therefore each try has a number, and an answer and a confirmation name the
+ * number of the hello that they answer. Another number is of an earlier try: the end begins anew,
+ * and has counted by then what came with that hello.
  *
  * Several queue pairs (`qps`) begin anew together: one that fails takes the others with it. A hello
- * then counts the messages of its queue pair, told or waiting for their turn; the first one's,
- * credit messages, too. What has not arrived goes by the queue pair that it went by before. Their
- * hellos do not arrive at one time, and an end that has waited too long for some of them begins
- * anew with all. What either has said and sent by then must be good for the other's next beginning,
- * so nothing but hellos passes before both have heard all: one end says hello, the other answers
- * when it has heard every one, and sends nothing else until it knows that its answers were heard,
- * which one more hello by the first queue pair tells, or whatever else comes.
+ * counts the messages of its queue pair, delivered or waiting for their turn; the hello of the
+ * first one counts credit messages, too. What has not arrived goes by the same queue pair again. An
+ * end that has waited too long for some hellos begins anew with all queue pairs.
  *
- * Here by exchange, with the peer's address of the first time; what rdma_cm does instead of that is
- * in cm.c. That a connection has failed: fail.c.
+ * This file reconnects by exchange, with the peer's first address. cm.c has what rdma_cm does
+ * instead, fail.c what makes a connection fail.
  */
 #include <endian.h>
 #include <stdio.h>
 
 #include "rc.h"
 
-/* A hello's immediate data: messages, credit messages, RC_HELLO. More can never be under way. */
-#define MESSAGES_MASK 0xfffffu
-#define CREDITS_MASK 0xffu
+/* A hello's immediate data, from the lowest bit. Counts are modulo their masks plus one. */
+#define CREDITS_SHIFT 2 /* behind RC_HELLO */
+#define CREDITS_MASK 0x3fu
+#define TRY_SHIFT 8      /* the number of the sender's try, from 1 */
+#define ANSWERS_SHIFT 12 /* the peer's try that this hello answers or confirms; 0: it opens */
+#define TRY_MASK 0xfu
+#define MESSAGES_SHIFT 16
+#define MESSAGES_MASK 0xffffu
+
+_Static_assert(RC_CONTROL_RECEIVES < CREDITS_MASK && RC_REQUESTS_MAX < MESSAGES_MASK / 2,
+               "counts of what is under way are unambiguous");
+
+static uint32_t try_of(uint32_t said)
+{
+  return said >> TRY_SHIFT & TRY_MASK;
+}
+
+static uint32_t answers_of(uint32_t said)
+{
+  return said >> ANSWERS_SHIFT & TRY_MASK;
+}
 
 void rc_reconnect_step(struct pst_endpoint *endpoint)
 {
@@ -40,6 +62,7 @@ void rc_reconnect_step(struct pst_endpoint *endpoint)
     return;
   reconnect->is_greeted = true;
   reconnect->is_lost = reconnect->is_answered = reconnect->is_confirmed = false;
+  reconnect->number = reconnect->number % TRY_MASK + 1;
   for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++) {
     lane->sets_up = true;
     lane->has_said = false;
@@ -50,10 +73,10 @@ void rc_reconnect_step(struct pst_endpoint *endpoint)
     rc_set_up_again(endpoint);
 }
 
-uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits)
+uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits, uint32_t number, uint32_t answers)
 {
-  return ((uint32_t)messages & MESSAGES_MASK) << 12 | ((uint32_t)credits & CREDITS_MASK) << 4 |
-         RC_HELLO;
+  return ((uint32_t)messages & MESSAGES_MASK) << MESSAGES_SHIFT | answers << ANSWERS_SHIFT |
+         number << TRY_SHIFT | ((uint32_t)credits & CREDITS_MASK) << CREDITS_SHIFT | RC_HELLO;
 }
 
 static bool is_credit(const struct pst_endpoint *endpoint, uint32_t at)
@@ -114,8 +137,9 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
   }
   const uint64_t granted = endpoint->rx && by == 0 ? endpoint->rx->credits_sent : 0;
   uint32_t had =
-      ((said >> 12) - (uint32_t)(rc_lane_messages(endpoint, by) - messages)) & MESSAGES_MASK;
-  uint32_t taken = ((said >> 4) - (uint32_t)(granted - credits)) & CREDITS_MASK;
+      ((said >> MESSAGES_SHIFT) - (uint32_t)(rc_lane_messages(endpoint, by) - messages)) &
+      MESSAGES_MASK;
+  uint32_t taken = ((said >> CREDITS_SHIFT) - (uint32_t)(granted - credits)) & CREDITS_MASK;
   if (had > messages || had < known || taken > credits)
     return "the peer says that it has had other messages than were sent";
   uint32_t fenced = count_fenced(endpoint, by, had);
@@ -172,11 +196,14 @@ static int say_hello(struct pst_endpoint *endpoint, uint32_t i)
   struct rc_lane *lane = &endpoint->lanes[i];
   const uint64_t messages = endpoint->lane_count > 1 ? lane->arrived_head : rx ? rx->arrived : 0;
   const uint64_t credits = i == 0 && endpoint->tx ? endpoint->tx->credit_messages : 0;
+  const uint32_t answers = lane->has_said ? try_of(lane->said) : 0;
 
-  return rc_lane_say(endpoint, lane, rc_reconnect_hello(messages, credits));
+  return rc_lane_say(endpoint, lane,
+                     rc_reconnect_hello(messages, credits, endpoint->reconnect.number, answers));
 }
 
-/* To be answered. By exchange the peer notices by a keepalive of its own; by rdma_cm it has. */
+/* An opening or an answer by each queue pair, which the peer has some time to reply to. By exchange
+ * the peer notices the failure by a keepalive of its own; by rdma_cm it has noticed. */
 static void say_hellos(struct pst_endpoint *endpoint)
 {
   int rc = 0;
@@ -188,12 +215,10 @@ static void say_hellos(struct pst_endpoint *endpoint)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
 }
 
-/* All hellos are there. What the peer still waits for is said: by one queue pair the answer, by
- * several that its answers were heard. */
+/* The hellos that this end waited for have come: what the peer has not received goes again. */
 static void stand(struct pst_endpoint *endpoint)
 {
   const uint64_t before = endpoint->reconnect.repeated;
-  const bool is_one = endpoint->lane_count == 1;
 
   for (uint32_t i = 0; i < endpoint->lane_count; i++) {
     const char *why = rc_reconnect_drop_what_arrived(endpoint, i, endpoint->lanes[i].said);
@@ -204,26 +229,35 @@ static void stand(struct pst_endpoint *endpoint)
   }
   for (uint32_t i = 0; i < endpoint->lane_count; i++)
     endpoint->lanes[i].done = endpoint->lanes[i].flushed = endpoint->sq_done;
-  if (rc_says_hello(endpoint) != is_one && say_hello(endpoint, 0) < 0)
+  if (rc_says_hello(endpoint) && say_hello(endpoint, 0) < 0)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
   else
     go_on(endpoint, before);
 }
 
+/* The openings of all queue pairs have come. */
+static void answer(struct pst_endpoint *endpoint)
+{
+  endpoint->reconnect.is_answered = true;
+  if (rc_receive_confirmation(endpoint) < 0)
+    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
+  else
+    say_hellos(endpoint);
+}
+
 static void look(struct pst_endpoint *endpoint)
 {
-  const bool has_no_answer = endpoint->lane_count == 1 || rc_says_hello(endpoint);
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
+  const struct rc_reconnect *reconnect = &endpoint->reconnect;
 
+  if (endpoint->state != RC_GREETING)
+    return;
   for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (!lane->has_said)
       return;
-  if (endpoint->state == RC_GREETING && !reconnect->is_answered && !has_no_answer) {
-    reconnect->is_answered = true;
-    say_hellos(endpoint);
-  }
-  if (endpoint->state == RC_GREETING && (reconnect->is_confirmed || has_no_answer))
+  if (rc_says_hello(endpoint) || reconnect->is_confirmed)
     stand(endpoint);
+  else if (!reconnect->is_answered)
+    answer(endpoint);
 }
 
 void rc_reconnect_greet(struct pst_endpoint *endpoint)
@@ -249,30 +283,42 @@ static bool is_awaited(const struct pst_endpoint *endpoint)
          (endpoint->state == RC_SETTING_UP || endpoint->state == RC_GREETING);
 }
 
-void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
-{
-  if (!is_awaited(endpoint))
-    return;
-  endpoint->reconnect.is_confirmed |= lane->has_said;
-  lane->said = said;
-  lane->has_said = true;
-  look(endpoint);
-}
-
-void rc_reconnect_met(struct pst_endpoint *endpoint)
-{
-  if (!is_awaited(endpoint))
-    return;
-  endpoint->reconnect.is_confirmed = true;
-  look(endpoint);
-}
-
-void rc_reconnect_flushed(struct pst_endpoint *endpoint)
+/* The try of this end has failed, or met an earlier one of the peer's. */
+static void begin_again(struct pst_endpoint *endpoint)
 {
   if (endpoint->state == RC_GREETING)
     rc_reconnect_again(endpoint, 0);
   else if (atomic_load_explicit(&endpoint->setup, memory_order_relaxed) != 0)
     endpoint->reconnect.is_lost = true;
+}
+
+void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+  const bool is_opening = !lane->has_said && !rc_says_hello(endpoint);
+
+  if (!is_awaited(endpoint))
+    return;
+  if (answers_of(said) != (is_opening ? 0 : reconnect->number)) {
+    begin_again(endpoint);
+    return;
+  }
+  reconnect->is_confirmed |= lane->has_said;
+  if (!lane->has_said)
+    lane->said = said;
+  lane->has_said = true;
+  look(endpoint);
+}
+
+void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane)
+{
+  if (is_awaited(endpoint) && !lane->has_said)
+    begin_again(endpoint);
+}
+
+void rc_reconnect_flushed(struct pst_endpoint *endpoint)
+{
+  begin_again(endpoint);
 }
 
 static void not_had_again(struct pst_endpoint *endpoint)

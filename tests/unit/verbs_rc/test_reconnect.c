@@ -64,7 +64,7 @@ static void queue_control(enum rc_control control)
 
 static const char *drop(uint64_t messages, uint64_t credits)
 {
-  return rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(messages, credits));
+  return rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(messages, credits, 0, 0));
 }
 
 /* `kept` has a bit for each request that goes again. An empty WRITE stands for the others. */
@@ -83,12 +83,14 @@ static void expect_kept(uint32_t kept)
   }
 }
 
-static void hello_has_20_bits_of_messages_and_8_of_credits(void **state)
+static void hello_has_16_bits_of_messages_and_6_of_credits(void **state)
 {
   (void)state;
-  assert_int_equal(rc_reconnect_hello(0, 0), RC_HELLO);
-  assert_int_equal(rc_reconnect_hello(5, 3), 5 << 12 | 3 << 4 | RC_HELLO);
-  assert_int_equal(rc_reconnect_hello(0x1234567, 0x1ff), 0x34567u << 12 | 0xffu << 4 | RC_HELLO);
+  assert_int_equal(rc_reconnect_hello(0, 0, 0, 0), RC_HELLO);
+  assert_int_equal(rc_reconnect_hello(5, 3, 2, 9), 5 << 16 | 9 << 12 | 2 << 8 | 3 << 2 | RC_HELLO);
+  assert_int_equal(rc_reconnect_hello(0x1234567, 0x1ff, 15, 15), 0x4567ffffu & ~2u);
+  assert_true(rc_is_hello(rc_reconnect_hello(0x1234567, 0x1ff, 15, 15)));
+  assert_false(rc_is_hello(RC_FAREWELL) || rc_is_hello(RC_ABORTED) || rc_is_hello(RC_CREDIT));
 }
 
 static void messages_that_arrived_do_not_go_again(void **state)
@@ -119,7 +121,7 @@ static void none_or_all_arrived(void **state)
 static void counts_of_hellos_wrap(void **state)
 {
   (void)state;
-  tx.messages = 0xffffe;
+  tx.messages = 0xffffe; /* of 16 bits, and of 6 */
   rx.credits_sent = 0x1fe;
   for (int i = 0; i < 4; i++) {
     queue(PST_OP_SEND, 0);
@@ -205,12 +207,12 @@ static void queue_pairs_are_looked_at_one_by_one(void **state)
   }
   assert_int_equal(rc_lane_messages(&endpoint, 0), 3);
   assert_int_equal(rc_lane_messages(&endpoint, 1), 3);
-  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 1, rc_reconnect_hello(2, 0)));
+  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 1, rc_reconnect_hello(2, 0, 0, 0)));
   expect_kept(0x35); /* 1 and 3 are there */
   assert_int_equal(endpoint.reconnect.repeated, 1);
   endpoint.lanes[0].done = FROM + 3; /* 0 and 2 are complete, though the queue is not so far */
-  assert_non_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(1, 0)));
-  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(2, 0)));
+  assert_non_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(1, 0, 0, 0)));
+  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(2, 0, 0, 0)));
   expect_kept(0x30);
   endpoint.striped = 7;
   assert_int_equal(rc_lane_messages(&endpoint, 0), 4);
@@ -251,7 +253,7 @@ static void what_is_complete_does_not_go_again(void **state)
   queue(PST_OP_SEND, 0);
   queue(PST_OP_WRITE, 0);
   queue(PST_OP_WRITE, 0);
-  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(1, 0)));
+  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(1, 0, 0, 0)));
   expect_kept(4);
 }
 
@@ -259,7 +261,7 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, reset)
   const struct CMUnitTest tests[] = {
-      CASE(hello_has_20_bits_of_messages_and_8_of_credits),
+      CASE(hello_has_16_bits_of_messages_and_6_of_credits),
       CASE(messages_that_arrived_do_not_go_again),
       CASE(none_or_all_arrived),
       CASE(counts_of_hellos_wrap),
