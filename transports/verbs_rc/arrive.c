@@ -187,7 +187,7 @@ uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
   struct pst_worker *worker = endpoint->worker;
   const uint32_t there = worker->wc_count - worker->wc_at;
 
-  if (!endpoint->rx || endpoint->receive_buffers || endpoint->state != RC_CONNECTED ||
+  if (!endpoint->rx || endpoint->receive_buffers || endpoint->stage.name != RC_CONNECTED ||
       endpoint->tell_connected || endpoint->closing.mode)
     return 0;
   most = there < most ? there : most;

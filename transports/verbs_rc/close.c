@@ -7,7 +7,7 @@ void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   const uint64_t by_ns = endpoint->over_ns + endpoint->timeout_ns;
 
-  if (!endpoint->peer_left || endpoint->lanes[0].is_erred || endpoint->timeout_ns == 0 ||
+  if (endpoint->stage.name != RC_LEFT || endpoint->lanes[0].is_erred || endpoint->timeout_ns == 0 ||
       endpoint->sq_done == endpoint->sq_head)
     return;
   if (now_ns < by_ns) {
@@ -25,12 +25,14 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
 
   if (rc < 0)
     return rc;
-  rc_reconnect_end(endpoint, -ECANCELED);
-  endpoint->tell_gone = false;
+  if (rc_is_reconnecting(endpoint))
+    rc_over(endpoint, RC_FAILED, -ECANCELED);
+  if (rc_is_over(endpoint))
+    endpoint->stage.over.is_due = false;
   rc_forget_room(endpoint);
   /* Behind all that is posted. */
   const enum rc_control last = mode == PST_CLOSE_DRAIN ? RC_FAREWELL : RC_ABORTED;
-  int said = endpoint->state == RC_CONNECTED ? 0 : -ENOTCONN;
+  int said = endpoint->stage.name == RC_CONNECTED ? 0 : -ENOTCONN;
   for (uint32_t i = 0; said == 0 && i < endpoint->lane_count; i++)
     said = rc_lane_say(endpoint, &endpoint->lanes[i], last);
   rc_due(endpoint->worker, deadline_ns);
@@ -99,9 +101,9 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
     return false; /* it comes by itself */
   /* All that was posted, the farewell last, or as far as time allows. */
   bool done = endpoint->sq_done == endpoint->sq_head && rc_lanes_are_said(endpoint);
-  bool waits = endpoint->state == RC_CONNECTED
+  bool waits = endpoint->stage.name == RC_CONNECTED
                    ? !done
-                   : endpoint->peer_left && endpoint->closing.mode == PST_CLOSE_DRAIN &&
+                   : endpoint->stage.name == RC_LEFT && endpoint->closing.mode == PST_CLOSE_DRAIN &&
                          awaits_answers(endpoint);
   if (!endpoint->lanes[0].is_erred && waits && !late)
     return false;
@@ -126,7 +128,7 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 /* A failed one is told once what arrived before is told. */
 bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  if (endpoint->peer_left || is_empty(endpoint))
+  if (endpoint->stage.name == RC_LEFT || is_empty(endpoint))
     return true;
   if (now_ns < endpoint->over_ns + RC_FLUSH_NS || !is_too_late(endpoint))
     return false;

@@ -129,7 +129,7 @@ static void cm_describe(const struct pst_endpoint *endpoint, char *text, size_t 
 {
   const struct rc_cm *cm = endpoint->cm;
 
-  if (endpoint->state == RC_CONNECTED)
+  if (endpoint->stage.name == RC_CONNECTED)
     snprintf(text, size, "by rdma_cm with GID %u and hop limit %u", cm->gid_index, cm->hop_limit);
   else
     snprintf(text, size, "by rdma_cm");
@@ -166,7 +166,7 @@ static void cm_drop(struct pst_endpoint *endpoint)
 
 static void cm_left(struct pst_endpoint *endpoint)
 {
-  if (endpoint->cm->has_left || endpoint->state == RC_OVER)
+  if (endpoint->cm->has_left || rc_is_over(endpoint))
     return;
   endpoint->cm->has_left = true;
   endpoint->worker->cm->leavers++;
@@ -175,7 +175,7 @@ static void cm_left(struct pst_endpoint *endpoint)
 
 static bool cm_reconnects(struct pst_endpoint *endpoint, int event, int status)
 {
-  if (!endpoint->reconnect.by_ns)
+  if (!rc_is_reconnecting(endpoint))
     return false;
   endpoint->cm->missed_event = event;
   endpoint->cm->missed_status = status;
@@ -288,7 +288,8 @@ static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t
 static void cm_set_up(struct pst_endpoint *endpoint)
 {
   endpoint->cm->stage = STAGE_SETTLED;
-  endpoint->reconnect.again_ns = RC_NEVER;
+  if (rc_is_reconnecting(endpoint))
+    endpoint->stage.again.again_ns = RC_NEVER;
   rc_set_up_again(endpoint);
 }
 
@@ -310,10 +311,9 @@ static void answer(struct pst_endpoint *endpoint)
 
 static bool cm_comes_again(const struct pst_endpoint *endpoint, const struct event *event)
 {
-  const bool is_or_was = endpoint->state == RC_CONNECTED || endpoint->state == RC_GREETING ||
-                         endpoint->state == RC_RECONNECTING ||
-                         (endpoint->state == RC_SETTING_UP &&
-                          (endpoint->reconnect.by_ns || endpoint->cm->stage == STAGE_SETTLED));
+  const enum rc_stage_name stage = endpoint->stage.name;
+  const bool is_or_was = (stage >= RC_GREETING && stage < RC_LEFT) ||
+                         (stage == RC_SETTING_UP && endpoint->cm->stage == STAGE_SETTLED);
 
   return endpoint->device->reconnect_ns && is_or_was && !endpoint->closing.mode &&
          !rc_says_hello(endpoint) && be64toh(event->data.from) == endpoint->peer.cm_token;
@@ -327,12 +327,12 @@ static void cm_asked_again(struct pst_endpoint *endpoint, const struct event *ev
     rdma_destroy_id(cm->next);
   cm->next = event->id;
   event->id->context = endpoint;
-  if (endpoint->state != RC_RECONNECTING) {
+  if (endpoint->stage.name != RC_FLUSHING) {
     cm_left(endpoint);
     return;
   }
-  if (endpoint->reconnect.again_ns == RC_NEVER)
-    endpoint->reconnect.again_ns = 0;
+  if (endpoint->stage.again.again_ns == RC_NEVER)
+    endpoint->stage.again.again_ns = 0;
   rc_pend(endpoint);
 }
 
@@ -345,9 +345,9 @@ static void cm_asked(struct pst_worker *worker, const struct event *event)
     cm_asked_again(endpoint, event);
     return;
   }
-  bool is_free =
-      endpoint && !endpoint->cm->id && !endpoint->closing.mode &&
-      (endpoint->state == RC_NEW || (endpoint->state == RC_SETTING_UP && !rc_says_hello(endpoint)));
+  bool is_free = endpoint && !endpoint->cm->id && !endpoint->closing.mode &&
+                 (endpoint->stage.name == RC_NEW ||
+                  (endpoint->stage.name == RC_SETTING_UP && !rc_says_hello(endpoint)));
   if (!is_free) {
     RC_LOG(worker->device, PST_LOG_DEBUG, "a request of rdma_cm was refused: %s",
            endpoint ? "its endpoint is connected already, or closing" : "of no endpoint's token");
@@ -357,7 +357,7 @@ static void cm_asked(struct pst_worker *worker, const struct event *event)
   endpoint->cm->id = event->id;
   endpoint->cm->from = be64toh(event->data.from);
   event->id->context = endpoint;
-  if (endpoint->state == RC_SETTING_UP)
+  if (endpoint->stage.name == RC_SETTING_UP)
     answer(endpoint);
 }
 
@@ -365,7 +365,7 @@ static void cm_asked(struct pst_worker *worker, const struct event *event)
 
 static void cm_connect(struct pst_endpoint *endpoint)
 {
-  endpoint->state = RC_SETTING_UP;
+  rc_enter(endpoint, RC_SETTING_UP);
   if (!rc_says_hello(endpoint)) {
     if (endpoint->cm->id)
       answer(endpoint);
@@ -382,16 +382,14 @@ static void cm_reconnect(struct pst_endpoint *endpoint)
 {
   struct rc_cm *cm = endpoint->cm;
 
-  if (!endpoint->reconnect.by_ns) /* it closes */
-    return;
   if (rc_says_hello(endpoint)) {
-    endpoint->state = RC_SETTING_UP;
+    rc_enter(endpoint, RC_SETTING_UP_AGAIN);
     rc_reconnect_within(endpoint, RC_CM_TRY_NS);
     cm_resolve(endpoint);
     return;
   }
   if (!cm->next) {
-    endpoint->reconnect.again_ns = RC_NEVER;
+    endpoint->stage.again.again_ns = RC_NEVER;
     return;
   }
   cm->id = cm->next;
@@ -403,7 +401,7 @@ static void cm_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct rc_cm *cm = endpoint->cm;
 
-  if (cm->again_ns == RC_NEVER || endpoint->state != RC_SETTING_UP)
+  if (cm->again_ns == RC_NEVER || endpoint->stage.name != RC_SETTING_UP)
     return;
   if (now_ns >= cm->again_ns)
     cm_resolve(endpoint);
@@ -434,9 +432,11 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
 {
   char why[1024];
 
-  if (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING)
+  const enum rc_stage_name stage = endpoint->stage.name;
+  const bool is_again = stage == RC_SETTING_UP_AGAIN || stage == RC_GREETING_AGAIN;
+  if (!is_again && stage != RC_SETTING_UP && stage != RC_GREETING)
     return;
-  if (endpoint->reconnect.by_ns && !is_for_good(event)) {
+  if (is_again && !is_for_good(event)) {
     missed(endpoint, event);
     return;
   }
@@ -465,7 +465,9 @@ static bool cm_of_next(struct pst_endpoint *endpoint, const struct event *event)
 
 static void take_of(struct pst_endpoint *endpoint, const struct event *event)
 {
-  bool is_on = endpoint->state == RC_SETTING_UP && !endpoint->closing.mode && !endpoint->is_failed;
+  bool is_on =
+      (endpoint->stage.name == RC_SETTING_UP || endpoint->stage.name == RC_SETTING_UP_AGAIN) &&
+      !endpoint->closing.mode;
 
   if (cm_of_next(endpoint, event))
     return;
@@ -491,7 +493,7 @@ static void take_of(struct pst_endpoint *endpoint, const struct event *event)
   case RDMA_CM_EVENT_REJECTED:
     failed(endpoint, event);
     /* The peer's kernel had not heard yet that the connection stands when its end went away. */
-    if (endpoint->state == RC_CONNECTED)
+    if (endpoint->stage.name == RC_CONNECTED)
       cm_left(endpoint);
     break;
   case RDMA_CM_EVENT_DISCONNECTED:
@@ -543,9 +545,10 @@ static bool is_early(const struct pst_endpoint *endpoint)
 {
   if (!endpoint->device->reconnect_ns)
     return false;
-  if (endpoint->state == RC_SETTING_UP)
-    return endpoint->reconnect.by_ns || endpoint->is_heard_early || endpoint->cm->next;
-  return endpoint->state == RC_GREETING && !endpoint->reconnect.by_ns && endpoint->cm->next;
+  if (endpoint->stage.name == RC_SETTING_UP)
+    return endpoint->stage.connecting.is_heard_early || endpoint->cm->next;
+  return endpoint->stage.name == RC_SETTING_UP_AGAIN ||
+         (endpoint->stage.name == RC_GREETING && endpoint->cm->next);
 }
 
 static void leave(struct pst_endpoint *endpoint)
@@ -554,7 +557,7 @@ static void leave(struct pst_endpoint *endpoint)
 
   if (endpoint->closing.mode)
     return;
-  if (endpoint->reconnect.by_ns) {
+  if (rc_is_reconnecting(endpoint)) {
     rc_reconnect_again(endpoint, 0);
     return;
   }

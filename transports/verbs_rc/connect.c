@@ -95,7 +95,7 @@ static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *
 
   for (uint32_t i = 0; i < places->room; i++) {
     const struct pst_endpoint *other = places->all[i].at;
-    if (other && other != endpoint && other->state != RC_NEW && other->state != RC_OVER &&
+    if (other && other != endpoint && other->stage.name != RC_NEW && !rc_is_over(other) &&
         other->peer.qps[0].qpn == peer->qps[0].qpn &&
         memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
       return true;
@@ -145,7 +145,7 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   int rc = check(endpoint, address, &peer);
   if (rc < 0)
     return rc;
-  if (endpoint->state != RC_NEW || endpoint->closing.mode)
+  if (endpoint->stage.name != RC_NEW || endpoint->closing.mode)
     return -EALREADY;
   check_reconnect(endpoint, &peer);
   bool taken = is_taken(endpoint, &peer);
@@ -156,8 +156,8 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   if ((rc = rc_since_begin(endpoint, endpoint->heard_ns)) < 0)
     return rc;
   if (endpoint->timeout_ns)
-    endpoint->connect_by_ns = endpoint->heard_ns + endpoint->timeout_ns;
-  rc_due(endpoint->worker, endpoint->connect_by_ns);
+    endpoint->stage.connecting.by_ns = endpoint->heard_ns + endpoint->timeout_ns;
+  rc_due(endpoint->worker, endpoint->stage.connecting.by_ns);
   if (taken) {
     rc_fail(endpoint, -EADDRINUSE,
             "another endpoint of this process connects to the same receiver already");
@@ -187,11 +187,11 @@ static void connected(struct pst_endpoint *endpoint)
   char words[512];
 
   /* The peer's hello may be here as soon as the queue pair is in RTR, and is said once. */
-  if (endpoint->state == RC_SETTING_UP && !endpoint->reconnect.by_ns)
-    endpoint->is_heard_early = true;
-  if (endpoint->state != RC_GREETING || endpoint->reconnect.by_ns)
+  if (endpoint->stage.name == RC_SETTING_UP)
+    endpoint->stage.connecting.is_heard_early = true;
+  if (endpoint->stage.name != RC_GREETING)
     return;
-  endpoint->state = RC_CONNECTED;
+  rc_enter(endpoint, RC_CONNECTED);
   endpoint->tell_connected = true;
   rc_describe(endpoint, words, sizeof(words));
   RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: connected: %s", endpoint->label, words);
@@ -202,9 +202,10 @@ static void connected(struct pst_endpoint *endpoint)
 
 void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *heard)
 {
-  heard->is_heard = true;
+  if (heard->peer == RC_PEER_SILENT)
+    heard->peer = RC_PEER_HEARD;
   for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
-    if (!lane->is_heard)
+    if (lane->peer == RC_PEER_SILENT)
       return;
   connected(endpoint);
 }
@@ -230,14 +231,12 @@ void rc_greet(struct pst_endpoint *endpoint)
   for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->sets_up)
       lane->is_erred = lane->greets_again = false;
-  if (endpoint->is_failed)
+  if (endpoint->stage.name == RC_FAILED)
     rc_queue_error(endpoint);
-  if (endpoint->state != RC_SETTING_UP || endpoint->closing.mode)
-    return;
-  if (endpoint->reconnect.by_ns) {
+  if (endpoint->stage.name == RC_SETTING_UP_AGAIN)
     rc_reconnect_greet(endpoint);
+  if (endpoint->stage.name != RC_SETTING_UP || endpoint->closing.mode)
     return;
-  }
   if (endpoint->setup_rc != 0) {
     snprintf(why, sizeof(why), "the queue pair cannot be set up: %s; %s",
              strerror(endpoint->setup_rc),
@@ -248,8 +247,8 @@ void rc_greet(struct pst_endpoint *endpoint)
     rc_fail(endpoint, -endpoint->setup_rc, why);
     return;
   }
-  endpoint->state = RC_GREETING;
-  if (endpoint->is_heard_early)
+  rc_enter(endpoint, RC_GREETING);
+  if (endpoint->stage.connecting.is_heard_early)
     connected(endpoint);
   int rc = say_hellos(endpoint);
   if (rc < 0)
@@ -260,7 +259,7 @@ void rc_greet_again(struct pst_endpoint *endpoint)
 {
   bool again = false;
 
-  if (endpoint->closing.mode || endpoint->is_failed ||
+  if (endpoint->closing.mode || endpoint->stage.name == RC_FAILED ||
       atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 0)
     return;
   for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)

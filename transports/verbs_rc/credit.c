@@ -66,7 +66,7 @@ void rc_credit_send(struct pst_endpoint *endpoint)
 {
   struct rc_rx *rx = endpoint->rx;
 
-  if (endpoint->state != RC_CONNECTED || endpoint->closing.mode ||
+  if (endpoint->stage.name != RC_CONNECTED || endpoint->closing.mode ||
       (rc_back_count(rx) == 0 && !has_some(rx)) || can_wait(endpoint))
     return;
   int rc = restore_receives(endpoint);

@@ -228,7 +228,7 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->mostly = in.mr;
   made->failed_from = made->refused_at = RC_NEVER;
   made->lane_count = 1;
-  made->connect_by_ns = made->closing.deadline_ns = RC_NEVER;
+  made->stage.connecting.by_ns = made->closing.deadline_ns = RC_NEVER;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   struct vb_numa_policy policy;
   vb_numa_prefer(worker->device->numa_node, &policy);

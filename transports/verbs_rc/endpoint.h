@@ -114,19 +114,57 @@ static inline uint32_t rc_back_count(const struct rc_rx *rx)
   return rx->line.head - rx->given;
 }
 
-enum rc_state {
-  RC_NEW,        /* the queue pair is in INIT */
-  RC_SETTING_UP, /* a deferred work takes it to RTS */
-  RC_GREETING,   /* in RTS, hello posted */
+/* How the connection stands, for all queue pairs of the endpoint; README.md draws it. */
+enum rc_stage_name {
+  RC_NEW,        /* INIT; the peer is unknown */
+  RC_SETTING_UP, /* rdma_cm and a deferred work lead to RTS */
+  RC_GREETING,   /* RTS, hellos are posted */
   RC_CONNECTED,
-  RC_RECONNECTING, /* failed, and gives everything back to begin anew */
-  RC_OVER,         /* failed, or the peer said farewell */
+  RC_FLUSHING,         /* failed; ERR, and what was posted comes back */
+  RC_SETTING_UP_AGAIN, /* as the first time */
+  RC_GREETING_AGAIN,   /* RTS, hellos are exchanged: reconnect.c */
+  RC_LEFT,             /* the peer said farewell; what is under way is still answered */
+  RC_FAILED,
+};
+
+struct rc_stage {
+  enum rc_stage_name name; /* changed by rc_enter() alone */
+  union {
+    struct {
+      uint64_t by_ns;       /* RC_NEVER: it may take any time */
+      uint32_t hellos_lost; /* that the device has given up */
+      uint32_t vendor;      /* its code for the last of them */
+      bool is_heard_early;  /* the peer has, while a deferred work was setting the queue pairs up */
+    } connecting;           /* to RC_GREETING */
+    struct {
+      uint64_t flushed_ns; /* when what answers gave its receives back; 0: it has not */
+    } connected;
+    struct {
+      uint64_t by_ns;    /* then it has failed */
+      uint64_t again_ns; /* when to try again, at the earliest; 0: something else tells */
+      uint64_t began_ns;
+      uint64_t flushed;  /* of the send queue: what the device has given back */
+      bool is_lost;      /* this try has failed before it was set up */
+      bool is_answered;  /* all openings of the peer's were heard, and answered */
+      bool is_confirmed; /* the peer has heard the answers */
+    } again;             /* RC_FLUSHING to RC_GREETING_AGAIN */
+    struct {
+      int status;
+      bool is_due; /* DISCONNECTED is to be polled */
+    } over;        /* RC_LEFT, RC_FAILED */
+  };
 };
 
 /* A message that arrived before its turn. */
 struct rc_arrival {
   uint32_t length;
   uint32_t number; /* the immediate data */
+};
+
+enum rc_peer {
+  RC_PEER_SILENT, /* nothing, of this connection or try */
+  RC_PEER_HEARD,  /* an answer or a hello */
+  RC_PEER_LEFT,   /* its farewell */
 };
 
 /* One of an endpoint's queue pairs, lanes.c. It asks and answers by one; or it is split: `qp` asks,
@@ -142,32 +180,22 @@ struct rc_lane {
   uint64_t done; /* its requests before this one are complete; kept where there are several */
   uint64_t failed_from; /* its requests from this one on failed */
   uint64_t flushed;     /* of a connection that begins anew: those before it were given back */
-  uint32_t said;        /* by the peer's hello, then */
+  uint32_t said;        /* by the peer's first hello of this try */
   struct rc_arrival *arrived; /* of several queue pairs: those that wait for their turn */
   uint32_t arrived_head, arrived_tail, arrived_mask;
   bool is_erred;     /* the queue pair is in ERR */
   bool sets_up;      /* a deferred work is to take it to RTS, or does */
   bool greets_again; /* once what was posted is flushed */
-  bool is_heard;     /* the peer has been, on it */
-  bool has_left;     /* the peer, on it */
-  bool has_said;     /* the peer's hello is there */
+  enum rc_peer peer; /* what has come from the peer, on it */
 };
 
-/* A connection that reconnects: reconnect.c. */
+/* What reconnections leave behind: reconnect.c. */
 struct rc_reconnect {
-  uint64_t by_ns;      /* 0: there is none */
-  uint64_t last_by_ns; /* of the one before, */
-  uint64_t last_got;   /* and what had got through when it stood: rc_got_through() */
-  bool is_exhausted;   /* its time was over without anything but hellos */
-  uint64_t again_ns;   /* when to try again, at the earliest */
-  uint64_t began_ns;
-  uint64_t flushed;         /* of the send queue: what the device has given back */
-  uint64_t count, repeated; /* connections had again, messages sent again */
-  bool is_greeted;          /* a hello comes before all else, from either end */
-  bool is_lost;             /* it has failed once more, before it was set up */
-  uint32_t number;          /* of this try, modulo: reconnect.c */
-  bool is_answered;         /* all openings of the peer's were heard, and answered */
-  bool is_confirmed;        /* the peer has heard the answers */
+  uint64_t last_by_ns;      /* when the last one had to be over, */
+  uint64_t last_got;        /* and what had got through by its end: rc_got_through() */
+  bool is_exhausted;        /* its time was over without anything but hellos */
+  uint32_t number;          /* of the last try, modulo; 0: there was none */
+  uint64_t count, repeated; /* reconnections, and messages sent again */
 };
 
 struct pst_endpoint {
@@ -194,7 +222,7 @@ struct pst_endpoint {
   struct ibv_qp_cap given;  /* the queues of the first, as the device made them */
   struct vb_place where;    /* its port's, as it was opened: what `own` says, too */
   struct rc_blob own, peer;
-  enum rc_state state;
+  struct rc_stage stage;
   _Atomic int setup; /* of the deferred work: 0 none, 1 under way, 2 through */
   int setup_rc;
   _Atomic int event; /* enum ibv_event_type + 1 of this queue pair, 0: none */
@@ -241,30 +269,38 @@ struct pst_endpoint {
 
   struct rc_reconnect reconnect;
   struct rc_since *since; /* NULL: it has not begun to connect */
-  uint64_t flushed_ns; /* when what answers gave its receives back, in a connection that stands */
-  uint64_t connect_by_ns;
-  uint32_t hellos_lost;  /* that the device has given up */
-  uint32_t hello_vendor; /* the vendor's code of the last */
-  uint64_t heard_ns;     /* when the peer was last known to be there */
-  uint64_t heard_done;   /* sq_done and arrivals by then */
+  uint64_t heard_ns;      /* when the peer was last known to be there */
+  uint64_t heard_done;    /* sq_done and arrivals by then */
   uint64_t heard_arrivals;
   uint64_t arrivals;
-  uint64_t over_ns; /* when it was over */
+  uint64_t over_ns; /* when it was over, or its queue pairs went to ERR to be closed */
   uint64_t late_at; /* worker->empties when it was late to give all back, + 1 */
   struct pst_closing closing;
-  int gone_status;
-  bool owed; /* by then: whether the peer owed an answer */
-  bool tell_connected, tell_gone;
-  bool is_failed;
-  bool is_refused; /* its device takes no more, though there is room: it does not reconnect */
-  bool is_cut;     /* completions that still come are of nothing */
-  bool peer_left;  /* by farewell */
+  bool owed;           /* by then: whether the peer owed an answer */
+  bool tell_connected; /* CONNECTED is to be polled, and comes before DISCONNECTED */
+  bool is_refused;     /* its device takes no more, though there is room: it does not reconnect */
+  bool is_cut;         /* completions that still come are of nothing */
   bool wants_room, wants_queue, wants_rma_done, has_told_room;
   bool has_place;
-  bool is_heard_early; /* while a deferred work was still setting the queue pair up */
   bool is_pending;
   struct pst_endpoint *next_pending;
 };
+
+static inline bool rc_is_reconnecting(const struct pst_endpoint *endpoint)
+{
+  return endpoint->stage.name >= RC_FLUSHING && endpoint->stage.name <= RC_GREETING_AGAIN;
+}
+static inline bool rc_is_over(const struct pst_endpoint *endpoint)
+{
+  return endpoint->stage.name >= RC_LEFT;
+}
+/* DISCONNECTED is to be polled. */
+static inline bool rc_tells_gone(const struct pst_endpoint *endpoint)
+{
+  return rc_is_over(endpoint) && endpoint->stage.over.is_due;
+}
+/* stage.c: the data of a stage are zero where the one before had others. */
+void rc_enter(struct pst_endpoint *endpoint, enum rc_stage_name stage);
 
 static inline uint64_t rc_slot(const struct pst_endpoint *endpoint, enum rc_slot_state state)
 {

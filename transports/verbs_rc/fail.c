@@ -87,7 +87,7 @@ static void say_failed(const struct pst_endpoint *endpoint, enum pst_log_level l
 static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
 {
   return endpoint->device->reconnect_ns && endpoint->peer.reconnects &&
-         endpoint->state == RC_CONNECTED && !endpoint->closing.mode && !endpoint->is_refused &&
+         endpoint->stage.name == RC_CONNECTED && !endpoint->closing.mode && !endpoint->is_refused &&
          !rc_lanes_are_leaving(endpoint) &&
          !atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed) &&
          !endpoint->reconnect.is_exhausted &&
@@ -105,6 +105,7 @@ static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *wh
 {
   struct rc_reconnect *reconnect = &endpoint->reconnect;
   const uint64_t now = rc_now_ns(endpoint->device);
+  uint64_t by_ns = now + endpoint->device->reconnect_ns;
   const bool got_none = reconnect->last_by_ns && reconnect->last_got == rc_got_through(endpoint);
   char then[96];
 
@@ -115,13 +116,16 @@ static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *wh
   reconnect->is_exhausted = got_none && now >= reconnect->last_by_ns;
   if (reconnect->is_exhausted)
     return false;
-  reconnect->began_ns = now;
-  reconnect->by_ns = got_none ? reconnect->last_by_ns : now + endpoint->device->reconnect_ns;
+  if (got_none)
+    by_ns = reconnect->last_by_ns;
   snprintf(then, sizeof(then), "It is tried to have it again for %.1f s",
-           (double)(reconnect->by_ns - now) / 1e9);
+           (double)(by_ns - now) / 1e9);
   say_failed(endpoint, PST_LOG_WARN, status, why, then);
-  reconnect->flushed = endpoint->sq_done;
-  rc_due(endpoint->worker, reconnect->by_ns);
+  rc_enter(endpoint, RC_FLUSHING);
+  endpoint->stage.again.began_ns = now;
+  endpoint->stage.again.by_ns = by_ns;
+  endpoint->stage.again.flushed = endpoint->sq_done;
+  rc_due(endpoint->worker, by_ns);
   rc_reconnect_again(endpoint, 0);
   return true;
 }
@@ -155,13 +159,13 @@ bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 
 void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns)
 {
-  endpoint->reconnect.again_ns = rc_now_ns(endpoint->device) + in_ns;
-  rc_due(endpoint->worker, endpoint->reconnect.again_ns);
+  endpoint->stage.again.again_ns = rc_now_ns(endpoint->device) + in_ns;
+  rc_due(endpoint->worker, endpoint->stage.again.again_ns);
 }
 
 void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns)
 {
-  endpoint->state = RC_RECONNECTING;
+  rc_enter(endpoint, RC_FLUSHING);
   rc_reconnect_within(endpoint, in_ns);
   rc_queue_error(endpoint);
   if (endpoint->cm)
@@ -171,16 +175,16 @@ void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns)
 
 uint64_t rc_given_back(const struct pst_endpoint *endpoint)
 {
-  const uint64_t flushed = endpoint->reconnect.flushed;
+  const uint64_t done = endpoint->sq_done;
 
-  return flushed > endpoint->sq_done ? flushed : endpoint->sq_done;
+  if (!rc_is_reconnecting(endpoint) || endpoint->stage.again.flushed < done)
+    return done;
+  return endpoint->stage.again.flushed;
 }
 
-void rc_reconnect_end(struct pst_endpoint *endpoint, int error)
+/* Nothing goes again: what was under way has failed. */
+static void reconnect_no_more(struct pst_endpoint *endpoint, int error)
 {
-  if (!endpoint->reconnect.by_ns)
-    return;
-  endpoint->reconnect.by_ns = 0;
   if (!endpoint->error)
     endpoint->error = error;
   if (endpoint->failed_from == RC_NEVER)
@@ -198,11 +202,14 @@ void rc_forget_room(struct pst_endpoint *endpoint)
   endpoint->has_told_room = endpoint->wants_room = false;
 }
 
-static void over(struct pst_endpoint *endpoint, int status)
+void rc_over(struct pst_endpoint *endpoint, enum rc_stage_name stage, int status)
 {
-  endpoint->state = RC_OVER;
-  endpoint->gone_status = status;
-  endpoint->tell_gone = !endpoint->closing.mode;
+  if (rc_is_reconnecting(endpoint))
+    reconnect_no_more(endpoint,
+                      status == -ETIMEDOUT || status == -ECANCELED ? status : -ECONNRESET);
+  rc_enter(endpoint, stage);
+  endpoint->stage.over.status = status;
+  endpoint->stage.over.is_due = !endpoint->closing.mode;
   rc_forget_room(endpoint);
   endpoint->over_ns = rc_now_ns(endpoint->device);
   rc_due(endpoint->worker, endpoint->over_ns + RC_FLUSH_NS);
@@ -211,33 +218,27 @@ static void over(struct pst_endpoint *endpoint, int status)
 
 void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
 {
-  if (endpoint->is_failed)
+  if (endpoint->stage.name == RC_FAILED)
     return;
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
   if (begin_anew(endpoint, status, why ? why : strerror(-status)))
     return;
-  const int error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
-  rc_reconnect_end(endpoint, error);
-  endpoint->is_failed = true;
   if (!endpoint->error)
-    endpoint->error = error;
+    endpoint->error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
   if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 1)
     rc_queue_error(endpoint);
-  if (endpoint->state == RC_OVER) { /* told, and what is still posted ends */
+  if (endpoint->stage.name == RC_LEFT) { /* that was told, and what is still posted ends */
     rc_pend(endpoint);
     return;
   }
   if (why && !endpoint->closing.mode)
     say_failed(endpoint, PST_LOG_ERROR, status, why, "");
-  over(endpoint, status);
+  rc_over(endpoint, RC_FAILED, status);
 }
 
 /* What this end has posted is still answered, as long as the peer's queue pair is there. */
 void rc_left(struct pst_endpoint *endpoint, int status)
 {
-  if (endpoint->state == RC_OVER)
-    return;
-  rc_reconnect_end(endpoint, -ECONNRESET);
-  endpoint->peer_left = true;
-  over(endpoint, status);
+  if (!rc_is_over(endpoint))
+    rc_over(endpoint, RC_LEFT, status);
 }

@@ -10,6 +10,7 @@
  * The send queue is one, too. A queue pair completes its own requests in order; the send queue is
  * done as far as all of them are.
  */
+#include <assert.h>
 #include <endian.h>
 
 #include "rc.h"
@@ -119,6 +120,7 @@ void rc_lanes_close(struct pst_endpoint *endpoint)
 
 void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t end)
 {
+  assert(end <= endpoint->sq_head);
   lane->done = end;
   if (endpoint->lane_count == 1) { /* the send queue is its own */
     endpoint->sq_done = end;

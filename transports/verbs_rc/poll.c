@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Completions: of messages, of requests, of the transport's own, and events. */
+#include <assert.h>
 #include <endian.h>
 #include <stdio.h>
 
@@ -54,14 +55,15 @@ static void device_gave_up(struct pst_endpoint *endpoint)
 {
   rc_events(endpoint->device);
   rc_take_notices(endpoint->worker);
-  if (!endpoint->is_failed && !endpoint->reconnect.by_ns)
+  if (endpoint->stage.name != RC_FAILED && !rc_is_reconnecting(endpoint))
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
 }
 
 static bool is_given_up(const struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
-  return wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->state >= RC_CONNECTED &&
-         !endpoint->lanes[0].is_erred && !endpoint->is_failed && !endpoint->reconnect.by_ns;
+  return wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->stage.name >= RC_CONNECTED &&
+         !endpoint->lanes[0].is_erred && endpoint->stage.name != RC_FAILED &&
+         !rc_is_reconnecting(endpoint);
 }
 
 /* A hello went to a peer that was not there yet. */
@@ -70,8 +72,8 @@ static void greet_later(struct pst_endpoint *endpoint, struct rc_lane *lane,
 {
   lane->greets_again = true;
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
-  endpoint->hellos_lost++;
-  endpoint->hello_vendor = wc->vendor_err;
+  endpoint->stage.connecting.hellos_lost++;
+  endpoint->stage.connecting.vendor = wc->vendor_err;
   rc_lane_error(endpoint, lane);
 }
 
@@ -107,9 +109,9 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   const uint64_t index =
       endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
   const bool is_aside = index >= endpoint->sq_head, is_fine = wc->status == IBV_WC_SUCCESS;
-  const bool is_met = endpoint->state >= RC_CONNECTED;
+  const bool is_met = endpoint->stage.name >= RC_CONNECTED;
   const bool is_reconnecting =
-      endpoint->reconnect.by_ns || (!is_fine && rc_reconnect_for(endpoint, wc));
+      rc_is_reconnecting(endpoint) || (!is_fine && rc_reconnect_for(endpoint, wc));
 
   rc_pend(endpoint);
   if (is_aside)
@@ -125,7 +127,7 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     rc_lane_heard(endpoint, lane);
   if (is_reconnecting) {
     rc_lanes_given_back(endpoint);
-    if (is_aside && !is_fine && endpoint->state == RC_GREETING)
+    if (is_aside && !is_fine && endpoint->stage.name == RC_GREETING_AGAIN)
       rc_reconnect_again(endpoint, 0);
   } else if (!is_fine)
     failed_by(endpoint, lane, is_met, wc);
@@ -160,11 +162,12 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
 {
   /* What was sent goes by another queue pair, which need not know. The event that says why may
    * come later. */
-  if (endpoint->is_split && !endpoint->flushed_ns && is_given_up(endpoint, wc)) {
-    endpoint->flushed_ns = rc_now_ns(endpoint->device);
-    rc_due(endpoint->worker, endpoint->flushed_ns + RC_EVENT_NS);
+  if (endpoint->is_split && endpoint->stage.name == RC_CONNECTED &&
+      !endpoint->stage.connected.flushed_ns && is_given_up(endpoint, wc)) {
+    endpoint->stage.connected.flushed_ns = rc_now_ns(endpoint->device);
+    rc_due(endpoint->worker, endpoint->stage.connected.flushed_ns + RC_EVENT_NS);
   }
-  if (endpoint->reconnect.by_ns)
+  if (rc_is_reconnecting(endpoint))
     rc_reconnect_flushed(endpoint);
   else if (!rc_reconnect_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
            !lane->greets_again)
@@ -186,7 +189,7 @@ static void give_back(const struct pst_worker *worker, const struct ibv_wc *wc)
  * soft-RoCE takes receives and never gives them back. */
 static bool takes_receives(const struct pst_endpoint *endpoint)
 {
-  return !endpoint->lanes[0].is_erred && endpoint->state != RC_OVER;
+  return !endpoint->lanes[0].is_erred && !rc_is_over(endpoint);
 }
 
 static bool is_hello(const struct ibv_wc *wc)
@@ -198,21 +201,22 @@ static bool is_hello(const struct ibv_wc *wc)
  * deferred work, of which little is left, is through, and CONNECTED is told. */
 static bool is_early(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, bool is_message)
 {
-  return endpoint->state == RC_SETTING_UP && !endpoint->reconnect.by_ns &&
-         !endpoint->closing.mode && wc->status == IBV_WC_SUCCESS && (is_message || !is_hello(wc));
+  return endpoint->stage.name == RC_SETTING_UP && !endpoint->closing.mode &&
+         wc->status == IBV_WC_SUCCESS && (is_message || !is_hello(wc));
 }
 
 /* Before the connection is: what a receive says of the peer. */
 static void hear(struct pst_endpoint *endpoint, struct rc_lane *by, bool is_hello)
 {
-  if (endpoint->reconnect.by_ns) {
+  if (rc_is_reconnecting(endpoint)) {
     if (!is_hello)
       rc_reconnect_met(endpoint, by);
     return;
   }
   /* Who says anything else has met this end on all of them. */
   for (struct rc_lane *lane = endpoint->lanes; !is_hello && lane < rc_lanes_end(endpoint); lane++)
-    lane->is_heard = true;
+    if (lane->peer == RC_PEER_SILENT)
+      lane->peer = RC_PEER_HEARD;
   rc_lane_heard(endpoint, by);
 }
 
@@ -224,7 +228,7 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   struct rc_lane *lane = rc_lane_of(endpoint, wc);
 
   if (wc->status == IBV_WC_SUCCESS) {
-    if (endpoint->state != RC_CONNECTED)
+    if (endpoint->stage.name != RC_CONNECTED)
       hear(endpoint, lane, !is_message && is_hello(wc));
     if (endpoint->tell_connected && !endpoint->closing.mode) {
       endpoint->tell_connected = false;
@@ -286,7 +290,7 @@ static uint32_t sent_in_line(struct pst_endpoint *endpoint, uint32_t most)
   uint64_t index = done;
   uint32_t n = 0;
 
-  if (endpoint->state != RC_CONNECTED || endpoint->lane_count > 1 || endpoint->shared)
+  if (endpoint->stage.name != RC_CONNECTED || endpoint->lane_count > 1 || endpoint->shared)
     return 0;
   most = there < most ? there : most;
   for (; n < most && wc[n].status == IBV_WC_SUCCESS && wc[n].wr_id >> 32 == whose; n++) {
@@ -370,6 +374,7 @@ static void tell_done(struct pst_endpoint *endpoint, struct rc_out *out)
   const struct rc_sent *sent = endpoint->sent;
   const uint32_t mask = endpoint->sq_mask;
 
+  assert(endpoint->sq_told <= endpoint->sq_done && endpoint->sq_done <= endpoint->sq_head);
   while (endpoint->sq_told != endpoint->sq_done) {
     const uint64_t first = endpoint->sq_told;
     const uint8_t opcode = sent[first & mask].opcode;
@@ -386,6 +391,7 @@ static void tell_done(struct pst_endpoint *endpoint, struct rc_out *out)
     endpoint->sq_told = next;
     if (opcode == 0)
       continue;
+    assert(endpoint->outstanding >= next - first);
     endpoint->outstanding -= (uint32_t)(next - first);
     *out->at++ = (struct pst_completion){.kind = PST_COMPLETION_DONE,
                                          .code = opcode,
@@ -399,7 +405,7 @@ static void tell_done(struct pst_endpoint *endpoint, struct rc_out *out)
 /* Room that a post wanted, and that nothing else tells of. */
 static void tell_room(struct pst_endpoint *endpoint)
 {
-  if (!endpoint->wants_room || endpoint->has_told_room || endpoint->state != RC_CONNECTED ||
+  if (!endpoint->wants_room || endpoint->has_told_room || endpoint->stage.name != RC_CONNECTED ||
       endpoint->outstanding == endpoint->requests_max ||
       (endpoint->wants_rma_done && endpoint->sq_done < endpoint->rma_before) ||
       (!endpoint->wants_queue && rc_fifo_count(&endpoint->tx->credits) == 0))
@@ -411,9 +417,9 @@ static void tell_room(struct pst_endpoint *endpoint)
 /* An endpoint of requests alone, with nothing to tell but those that are done. */
 static inline bool only_requests(const struct pst_endpoint *endpoint)
 {
-  return endpoint->state == RC_CONNECTED && !endpoint->rx && !endpoint->shared &&
-         endpoint->lane_count == 1 && !endpoint->closing.mode && !endpoint->tell_gone &&
-         !endpoint->tell_connected && !endpoint->wants_room && !endpoint->lanes[0].greets_again;
+  return endpoint->stage.name == RC_CONNECTED && !endpoint->rx && !endpoint->shared &&
+         endpoint->lane_count == 1 && !endpoint->closing.mode && !endpoint->tell_connected &&
+         !endpoint->wants_room && !endpoint->lanes[0].greets_again;
 }
 
 /* work_on() of such a one. */
@@ -427,12 +433,13 @@ static void tell_requests(struct pst_endpoint *endpoint, struct rc_out *out)
 /* False: it is freed. */
 static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
 {
-  uint64_t now = endpoint->closing.mode || endpoint->tell_gone ? rc_now_ns(endpoint->device) : 0;
+  uint64_t now =
+      endpoint->closing.mode || rc_tells_gone(endpoint) ? rc_now_ns(endpoint->device) : 0;
 
   if (endpoint->shared)
     rc_shared_step(endpoint);
   rc_greet_again(endpoint);
-  if (endpoint->state == RC_RECONNECTING)
+  if (endpoint->stage.name == RC_FLUSHING)
     rc_reconnect_step(endpoint);
   if (endpoint->rx)
     rc_credit_send(endpoint);
@@ -443,15 +450,15 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
   }
   bool is_told = rc_lanes_deliver(endpoint, out);
   bool closable = endpoint->closing.mode && rc_close_step(endpoint, now);
-  bool gone = endpoint->tell_gone && rc_gone_step(endpoint, now) && is_told;
+  bool gone = rc_tells_gone(endpoint) && rc_gone_step(endpoint, now) && is_told;
   tell_done(endpoint, out);
   if (gone && out->room) {
-    endpoint->tell_gone = false;
-    event(out, endpoint->cookie, PST_EVENT_DISCONNECTED, endpoint->gone_status);
+    endpoint->stage.over.is_due = false;
+    event(out, endpoint->cookie, PST_EVENT_DISCONNECTED, endpoint->stage.over.status);
   }
   if (!closable || endpoint->sq_told != endpoint->sq_head || out->room == 0) {
     /* What only waits for room is asked again; what waits for time or peers is not. */
-    if (endpoint->sq_told != endpoint->sq_done || closable || (gone && endpoint->tell_gone) ||
+    if (endpoint->sq_told != endpoint->sq_done || closable || (gone && rc_tells_gone(endpoint)) ||
         endpoint->tell_connected)
       rc_pend(endpoint);
     return true;

@@ -72,11 +72,11 @@ static void build(struct pst_endpoint *endpoint, uint64_t index, const struct ps
 
 static int not_now(const struct pst_endpoint *endpoint)
 {
-  if (endpoint->state == RC_OVER)
+  if (rc_is_over(endpoint))
     return -ECONNRESET;
-  if (endpoint->reconnect.by_ns)
+  if (rc_is_reconnecting(endpoint))
     return -EAGAIN;
-  if (endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->closing.mode)
+  if (endpoint->stage.name != RC_CONNECTED || endpoint->tell_connected || endpoint->closing.mode)
     return -ENOTCONN;
   return endpoint->requests_max ? 0 : -EINVAL;
 }
@@ -186,7 +186,7 @@ static int post_all(struct pst_endpoint *endpoint, const struct pst_request *req
   uint32_t taken = 0;
   int rc = 0;
 
-  while (is_cut && rc >= 0 && endpoint->state == RC_CONNECTED) {
+  while (is_cut && rc >= 0 && endpoint->stage.name == RC_CONNECTED) {
     rc = post_some(endpoint, requests + taken, n - taken, wait, &is_cut);
     taken += rc > 0 ? (uint32_t)rc : 0;
   }
@@ -212,7 +212,7 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
 /* Of several queue pairs, too, the above knows by which. */
 static inline bool is_open(const struct pst_endpoint *endpoint)
 {
-  return endpoint->state == RC_CONNECTED && endpoint->outstanding < endpoint->requests_max &&
+  return endpoint->stage.name == RC_CONNECTED && endpoint->outstanding < endpoint->requests_max &&
          !(endpoint->tell_connected | endpoint->closing.mode) && endpoint->lane_count == 1 &&
          !endpoint->wants_room;
 }

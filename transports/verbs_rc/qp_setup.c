@@ -105,8 +105,7 @@ static int begin_anew(struct pst_endpoint *endpoint)
 
 int rc_set_up_soon(struct pst_endpoint *endpoint)
 {
-  endpoint->state = RC_SETTING_UP;
-  endpoint->flushed_ns = 0;
+  rc_enter(endpoint, rc_is_reconnecting(endpoint) ? RC_SETTING_UP_AGAIN : RC_SETTING_UP);
   rc_shared_begin(endpoint);
   endpoint->setup_rc = begin_anew(endpoint);
   if (endpoint->setup_rc != 0) { /* as if it had been found later */

@@ -91,10 +91,10 @@ void rc_lanes_cut(struct pst_endpoint *endpoint)
 
 void rc_lanes_given_back(struct pst_endpoint *endpoint)
 {
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
+  uint64_t *flushed = &endpoint->stage.again.flushed;
 
-  for (; reconnect->flushed != endpoint->sq_head; reconnect->flushed++) {
-    const uint64_t index = reconnect->flushed;
+  for (; *flushed != endpoint->sq_head; (*flushed)++) {
+    const uint64_t index = *flushed;
     const struct rc_lane *lane = &endpoint->lanes[endpoint->sent[index & endpoint->sq_mask].lane];
     if (index >= lane->done && index >= lane->flushed)
       return;
@@ -128,9 +128,9 @@ int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t sa
 
 bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *left)
 {
-  left->has_left = true;
+  left->peer = RC_PEER_LEFT;
   for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
-    if (!lane->has_left)
+    if (lane->peer != RC_PEER_LEFT)
       return false;
   return true;
 }
@@ -138,7 +138,7 @@ bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *left)
 bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint)
 {
   for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
-    if (lane->has_left)
+    if (lane->peer == RC_PEER_LEFT)
       return true;
   return false;
 }

@@ -257,7 +257,7 @@ int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane)
     return restore_receives(endpoint, lane);
   if (endpoint->rx && endpoint->rx->sends) {
     /* The host may have all slots: a hello that comes first must not wait for one. */
-    if (endpoint->reconnect.is_greeted && (rc = post_one(endpoint, RC_SPARE, NULL)) < 0)
+    if (endpoint->reconnect.number && (rc = post_one(endpoint, RC_SPARE, NULL)) < 0)
       return rc;
     return rc_slots_post(endpoint, rc_granted_count(endpoint->rx));
   }

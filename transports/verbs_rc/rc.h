@@ -94,8 +94,9 @@ void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns);
 uint64_t rc_given_back(const struct pst_endpoint *endpoint);
 /* Whatever is not a hello, either way. */
 uint64_t rc_got_through(const struct pst_endpoint *endpoint);
-/* What is under way fails, with `error` unless it has one. */
-void rc_reconnect_end(struct pst_endpoint *endpoint, int error);
+/* The connection is RC_LEFT or RC_FAILED, which DISCONNECTED reports with this status unless the
+ * host closes. A reconnection that was under way ends. */
+void rc_over(struct pst_endpoint *endpoint, enum rc_stage_name stage, int status);
 /* The connection has failed: `status` -errno; logged with `why` unless NULL. Once. */
 void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
 void rc_left(struct pst_endpoint *endpoint, int status);

@@ -55,17 +55,16 @@ static uint32_t answers_of(uint32_t said)
 
 void rc_reconnect_step(struct pst_endpoint *endpoint)
 {
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
+  struct rc_stage *stage = &endpoint->stage;
 
   if (rc_given_back(endpoint) != endpoint->sq_head || !rc_lanes_are_empty(endpoint) ||
-      rc_now_ns(endpoint->device) < reconnect->again_ns)
+      rc_now_ns(endpoint->device) < stage->again.again_ns)
     return;
-  reconnect->is_greeted = true;
-  reconnect->is_lost = reconnect->is_answered = reconnect->is_confirmed = false;
-  reconnect->number = reconnect->number % TRY_MASK + 1;
+  stage->again.is_lost = stage->again.is_answered = stage->again.is_confirmed = false;
+  endpoint->reconnect.number = endpoint->reconnect.number % TRY_MASK + 1;
   for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++) {
     lane->sets_up = true;
-    lane->has_said = false;
+    lane->peer = RC_PEER_SILENT;
   }
   if (endpoint->cm)
     endpoint->device->cm->reconnect(endpoint);
@@ -165,14 +164,14 @@ static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
 {
   struct rc_reconnect *reconnect = &endpoint->reconnect;
   const uint64_t from = endpoint->sq_done, to = endpoint->sq_head;
+  const uint64_t began_ns = endpoint->stage.again.began_ns;
   int rc = 0;
 
-  endpoint->state = RC_CONNECTED;
-  endpoint->heard_ns = rc_now_ns(endpoint->device);
-  reconnect->last_by_ns = reconnect->by_ns;
+  reconnect->last_by_ns = endpoint->stage.again.by_ns;
   reconnect->last_got = rc_got_through(endpoint);
-  reconnect->by_ns = 0;
   reconnect->count++;
+  rc_enter(endpoint, RC_CONNECTED);
+  endpoint->heard_ns = rc_now_ns(endpoint->device);
   if (from != to)
     rc = endpoint->lane_count > 1 ? rc_lanes_ring_again(endpoint, from, to)
                                   : rc_queue_ring(endpoint, from, to);
@@ -183,7 +182,7 @@ static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
   }
   RC_LOG(endpoint->device, PST_LOG_INFO,
          "%s: the connection is re-established after %.3f s; %llu messages were sent again",
-         endpoint->label, (double)(endpoint->heard_ns - reconnect->began_ns) / 1e9,
+         endpoint->label, (double)(endpoint->heard_ns - began_ns) / 1e9,
          (unsigned long long)(reconnect->repeated - repeated));
   rc_due(endpoint->worker, 0);
   rc_pend(endpoint);
@@ -196,7 +195,7 @@ static int say_hello(struct pst_endpoint *endpoint, uint32_t i)
   struct rc_lane *lane = &endpoint->lanes[i];
   const uint64_t messages = endpoint->lane_count > 1 ? lane->arrived_head : rx ? rx->arrived : 0;
   const uint64_t credits = i == 0 && endpoint->tx ? endpoint->tx->credit_messages : 0;
-  const uint32_t answers = lane->has_said ? try_of(lane->said) : 0;
+  const uint32_t answers = lane->peer ? try_of(lane->said) : 0;
 
   return rc_lane_say(endpoint, lane,
                      rc_reconnect_hello(messages, credits, endpoint->reconnect.number, answers));
@@ -238,7 +237,7 @@ static void stand(struct pst_endpoint *endpoint)
 /* The openings of all queue pairs have come. */
 static void answer(struct pst_endpoint *endpoint)
 {
-  endpoint->reconnect.is_answered = true;
+  endpoint->stage.again.is_answered = true;
   if (rc_receive_confirmation(endpoint) < 0)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
   else
@@ -247,29 +246,25 @@ static void answer(struct pst_endpoint *endpoint)
 
 static void look(struct pst_endpoint *endpoint)
 {
-  const struct rc_reconnect *reconnect = &endpoint->reconnect;
-
-  if (endpoint->state != RC_GREETING)
+  if (endpoint->stage.name != RC_GREETING_AGAIN)
     return;
   for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
-    if (!lane->has_said)
+    if (lane->peer == RC_PEER_SILENT)
       return;
-  if (rc_says_hello(endpoint) || reconnect->is_confirmed)
+  if (rc_says_hello(endpoint) || endpoint->stage.again.is_confirmed)
     stand(endpoint);
-  else if (!reconnect->is_answered)
+  else if (!endpoint->stage.again.is_answered)
     answer(endpoint);
 }
 
 void rc_reconnect_greet(struct pst_endpoint *endpoint)
 {
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
-
-  if (endpoint->setup_rc != 0 || reconnect->is_lost) {
+  if (endpoint->setup_rc != 0 || endpoint->stage.again.is_lost) {
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
     return;
   }
-  endpoint->state = RC_GREETING;
-  reconnect->again_ns = RC_NEVER;
+  rc_enter(endpoint, RC_GREETING_AGAIN);
+  endpoint->stage.again.again_ns = RC_NEVER;
   if (endpoint->cm)
     rc_reconnect_within(endpoint, RC_CM_TRY_NS);
   if (rc_says_hello(endpoint))
@@ -279,40 +274,39 @@ void rc_reconnect_greet(struct pst_endpoint *endpoint)
 
 static bool is_awaited(const struct pst_endpoint *endpoint)
 {
-  return endpoint->reconnect.by_ns &&
-         (endpoint->state == RC_SETTING_UP || endpoint->state == RC_GREETING);
+  return endpoint->stage.name == RC_SETTING_UP_AGAIN || endpoint->stage.name == RC_GREETING_AGAIN;
 }
 
 /* The try of this end has failed, or met an earlier one of the peer's. */
 static void begin_again(struct pst_endpoint *endpoint)
 {
-  if (endpoint->state == RC_GREETING)
+  if (endpoint->stage.name == RC_GREETING_AGAIN)
     rc_reconnect_again(endpoint, 0);
-  else if (atomic_load_explicit(&endpoint->setup, memory_order_relaxed) != 0)
-    endpoint->reconnect.is_lost = true;
+  else if (endpoint->stage.name == RC_SETTING_UP_AGAIN)
+    endpoint->stage.again.is_lost = true;
 }
 
 void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
 {
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
-  const bool is_opening = !lane->has_said && !rc_says_hello(endpoint);
+  const bool is_opening = lane->peer == RC_PEER_SILENT && !rc_says_hello(endpoint);
 
   if (!is_awaited(endpoint))
     return;
-  if (answers_of(said) != (is_opening ? 0 : reconnect->number)) {
+  if (answers_of(said) != (is_opening ? 0 : endpoint->reconnect.number)) {
     begin_again(endpoint);
     return;
   }
-  reconnect->is_confirmed |= lane->has_said;
-  if (!lane->has_said)
+  if (lane->peer == RC_PEER_HEARD)
+    endpoint->stage.again.is_confirmed = true;
+  else
     lane->said = said;
-  lane->has_said = true;
+  lane->peer = RC_PEER_HEARD;
   look(endpoint);
 }
 
 void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane)
 {
-  if (is_awaited(endpoint) && !lane->has_said)
+  if (is_awaited(endpoint) && lane->peer == RC_PEER_SILENT)
     begin_again(endpoint);
 }
 
@@ -331,7 +325,7 @@ static void not_had_again(struct pst_endpoint *endpoint)
       why, sizeof(why),
       "the connection that failed could not be re-established within `reconnect`: the peer, or the "
       "path to it, is gone%s%s%s",
-      endpoint->reconnect.by_ns == endpoint->reconnect.last_by_ns
+      endpoint->stage.again.by_ns == endpoint->reconnect.last_by_ns
           ? "; it was had before, and nothing got through but what is short: see the MTU of "
             "every link (`ping -M do -s`)"
           : "",
@@ -341,21 +335,21 @@ static void not_had_again(struct pst_endpoint *endpoint)
 
 void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
+  struct rc_stage *stage = &endpoint->stage;
 
-  if (now_ns >= reconnect->by_ns) {
+  if (now_ns >= stage->again.by_ns) {
     not_had_again(endpoint);
     return;
   }
-  rc_due(endpoint->worker, reconnect->by_ns);
-  if (now_ns < reconnect->again_ns)
-    rc_due(endpoint->worker, reconnect->again_ns);
-  else if (endpoint->state == RC_GREETING ||
-           (endpoint->state == RC_SETTING_UP &&
+  rc_due(endpoint->worker, stage->again.by_ns);
+  if (now_ns < stage->again.again_ns)
+    rc_due(endpoint->worker, stage->again.again_ns);
+  else if (stage->name == RC_GREETING_AGAIN ||
+           (stage->name == RC_SETTING_UP_AGAIN &&
             atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 0))
     rc_reconnect_again(endpoint, 0);
-  else if (reconnect->again_ns) { /* once: whatever else it waits for pends it */
-    reconnect->again_ns = 0;
+  else if (stage->again.again_ns) { /* once: whatever else it waits for pends it */
+    stage->again.again_ns = 0;
     rc_pend(endpoint);
   }
 }

@@ -352,7 +352,7 @@ void rc_shared_step(struct pst_endpoint *endpoint)
     return;
   }
   /* A completion would have said why by now. */
-  if (!endpoint->lanes[0].is_erred && endpoint->state == RC_CONNECTED)
+  if (!endpoint->lanes[0].is_erred && endpoint->stage.name == RC_CONNECTED)
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and did not say why");
   endpoint->lanes[0].rq_posted = 0;
 }

@@ -157,7 +157,7 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   if (size == 0)
     return -EINVAL;
   name_queue_pairs(endpoint, own, sizeof(own));
-  if (endpoint->state == RC_NEW) {
+  if (endpoint->stage.name == RC_NEW) {
     snprintf(text, size, "%s port %u, %s, %s, not connected", device->open.info->name,
              device->open.port->number, own, endpoint->where.reason);
     return 0;

@@ -196,7 +196,7 @@ static void look_at_event(struct pst_endpoint *endpoint)
   int event = atomic_exchange(&endpoint->event, 0);
   char why[512];
 
-  if (event && !endpoint->reconnect.by_ns) {
+  if (event && !rc_is_reconnecting(endpoint)) {
     const struct vb_status *what = vb_event(event - 1);
     rc_event_text(event - 1, why, sizeof(why));
     rc_fail(endpoint, what->error ? what->error : -EIO, why);
@@ -338,11 +338,11 @@ static void not_connected(struct pst_endpoint *endpoint)
 
   if (endpoint->cm && endpoint->device->cm->waits(endpoint, status, sizeof(status)))
     snprintf(why, sizeof(why), "the peer did not connect in time; by then: %s", status);
-  else if (endpoint->hellos_lost) {
-    vb_wc_text(IBV_WC_RETRY_EXC_ERR, endpoint->hello_vendor, endpoint->own.is_ethernet, status,
-               sizeof(status));
+  else if (endpoint->stage.connecting.hellos_lost) {
+    vb_wc_text(IBV_WC_RETRY_EXC_ERR, endpoint->stage.connecting.vendor, endpoint->own.is_ethernet,
+               status, sizeof(status));
     snprintf(why, sizeof(why), "the peer did not connect in time; %u hellos ended with %s",
-             endpoint->hellos_lost, status);
+             endpoint->stage.connecting.hellos_lost, status);
   } else {
     if (!endpoint->cm && again_ns >= endpoint->timeout_ns)
       snprintf(status, sizeof(status),
@@ -367,7 +367,7 @@ static void no_event_came(struct pst_endpoint *endpoint)
 {
   rc_events(endpoint->device);
   look_at_event(endpoint);
-  if (!endpoint->is_failed && !endpoint->reconnect.by_ns)
+  if (endpoint->stage.name != RC_FAILED && !rc_is_reconnecting(endpoint))
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
 }
 
@@ -375,7 +375,7 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;
 
-  if (!endpoint->closing.mode && !endpoint->is_failed && endpoint->state != RC_OVER &&
+  if (!endpoint->closing.mode && !rc_is_over(endpoint) &&
       atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
     rc_fail(endpoint, -EIO, "the device is lost");
 
@@ -388,32 +388,34 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
                                                      : endpoint->closing.deadline_ns);
     return;
   }
-  if (endpoint->reconnect.by_ns) {
+  if (rc_is_reconnecting(endpoint)) {
     rc_reconnect_look(endpoint, now_ns);
     return;
   }
-  switch (endpoint->state) {
+  switch (endpoint->stage.name) {
   case RC_SETTING_UP:
   case RC_GREETING:
     if (endpoint->cm)
       endpoint->device->cm->look(endpoint, now_ns);
-    if (now_ns >= endpoint->connect_by_ns && worker->has_all)
+    if (now_ns >= endpoint->stage.connecting.by_ns && worker->has_all)
       not_connected(endpoint);
     else
-      rc_due(worker, endpoint->connect_by_ns);
+      rc_due(worker, endpoint->stage.connecting.by_ns);
     break;
   case RC_CONNECTED:
-    if (endpoint->flushed_ns && now_ns >= endpoint->flushed_ns + RC_EVENT_NS)
+    if (endpoint->stage.connected.flushed_ns &&
+        now_ns >= endpoint->stage.connected.flushed_ns + RC_EVENT_NS)
       no_event_came(endpoint);
-    else if (endpoint->flushed_ns)
-      rc_due(worker, endpoint->flushed_ns + RC_EVENT_NS);
+    else if (endpoint->stage.connected.flushed_ns)
+      rc_due(worker, endpoint->stage.connected.flushed_ns + RC_EVENT_NS);
     else
       look_at_life(endpoint, now_ns);
     break;
-  case RC_OVER:
-    if (endpoint->tell_gone && now_ns >= endpoint->over_ns + RC_FLUSH_NS)
+  case RC_LEFT:
+  case RC_FAILED:
+    if (rc_tells_gone(endpoint) && now_ns >= endpoint->over_ns + RC_FLUSH_NS)
       rc_pend(endpoint);
-    else if (endpoint->tell_gone)
+    else if (rc_tells_gone(endpoint))
       rc_due(worker, endpoint->over_ns + RC_FLUSH_NS);
     rc_left_look(endpoint, now_ns);
     break;

@@ -47,7 +47,7 @@ static void begin(uint32_t from, uint32_t out)
   assert_int_equal(rc_fifo_open(&tx.credits, SHARE), 0);
   rx.line.head = rx.line.tail = rx.given = tx.credits.head = tx.credits.tail = from;
   endpoint = (struct pst_endpoint){.worker = &worker,
-                                   .state = RC_CONNECTED,
+                                   .stage.name = RC_CONNECTED,
                                    .rx = &rx,
                                    .tx = &tx,
                                    .receive_buffers = 1,
@@ -164,9 +164,9 @@ static void nothing_goes_before_it_is_connected_or_while_it_closes(void **state)
   (void)state;
   begin(0, 0);
   rc_fifo_put(&rx.line, 1);
-  endpoint.state = RC_GREETING;
+  endpoint.stage.name = RC_GREETING;
   rc_credit_send(&endpoint);
-  endpoint.state = RC_CONNECTED;
+  endpoint.stage.name = RC_CONNECTED;
   endpoint.closing.mode = PST_CLOSE_DRAIN;
   rc_credit_send(&endpoint);
   assert_int_equal(messages, 0);

@@ -66,11 +66,11 @@ static void begin(bool opens, uint32_t lanes)
   endpoint = (struct pst_endpoint){.worker = &worker,
                                    .device = &device,
                                    .lane_count = lanes,
-                                   .state = RC_GREETING,
+                                   .stage = {.name = RC_GREETING_AGAIN, .again.by_ns = RC_NEVER},
                                    .tx = &tx,
                                    .own.qps[0].qpn = opens ? 1 : 2,
                                    .peer.qps[0].qpn = opens ? 2 : 1,
-                                   .reconnect = {.by_ns = RC_NEVER, .number = NUMBER}};
+                                   .reconnect.number = NUMBER};
   for (uint32_t i = 0; i < LANES; i++) {
     qps[i] = (struct ibv_qp){.context = &context, .qp_num = i};
     /* As if they were in ERR already: no queue pair is there to be modified. */
@@ -89,10 +89,10 @@ static void opener_confirms_the_answers_of_all(void **state)
   (void)state;
   begin(true, 2);
   hear(1, THEIRS, NUMBER);
-  assert_int_equal(endpoint.state, RC_GREETING);
+  assert_int_equal(endpoint.stage.name, RC_GREETING_AGAIN);
   assert_int_equal(said_count, 0);
   hear(0, THEIRS, NUMBER);
-  assert_int_equal(endpoint.state, RC_CONNECTED);
+  assert_int_equal(endpoint.stage.name, RC_CONNECTED);
   assert_int_equal(said_count, 1);
   assert_int_equal(said[0], rc_reconnect_hello(0, 7, NUMBER, THEIRS));
 }
@@ -107,11 +107,11 @@ static void answers_wait_for_all_and_for_the_confirmation(void **state)
   assert_int_equal(said_count, 2);
   assert_int_equal(said[0], rc_reconnect_hello(0, 7, NUMBER, THEIRS));
   assert_int_equal(said[1], rc_reconnect_hello(0, 0, NUMBER, THEIRS + 1));
-  assert_int_equal(endpoint.state, RC_GREETING);
+  assert_int_equal(endpoint.stage.name, RC_GREETING_AGAIN);
   rc_reconnect_met(&endpoint, &endpoint.lanes[1]); /* messages may overtake it */
-  assert_int_equal(endpoint.state, RC_GREETING);
+  assert_int_equal(endpoint.stage.name, RC_GREETING_AGAIN);
   hear(0, THEIRS, NUMBER);
-  assert_int_equal(endpoint.state, RC_CONNECTED);
+  assert_int_equal(endpoint.stage.name, RC_CONNECTED);
   assert_int_equal(said_count, 2);
 }
 
@@ -121,17 +121,17 @@ static void hellos_of_an_earlier_try_begin_anew(void **state)
   (void)state;
   begin(true, 1);
   hear(0, THEIRS, NUMBER - 1);
-  assert_int_equal(endpoint.state, RC_RECONNECTING);
+  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
   begin(false, 1);
   hear(0, THEIRS, 0);
   hear(0, THEIRS, NUMBER - 1);
-  assert_int_equal(endpoint.state, RC_RECONNECTING);
+  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
   begin(false, 1);
   hear(0, THEIRS, NUMBER); /* an opening answers nothing */
-  assert_int_equal(endpoint.state, RC_RECONNECTING);
+  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
   begin(true, 1);
   hear(0, 0, 0); /* of the first connection */
-  assert_int_equal(endpoint.state, RC_RECONNECTING);
+  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
 }
 
 static void messages_before_a_hello_begin_anew(void **state)
@@ -140,7 +140,7 @@ static void messages_before_a_hello_begin_anew(void **state)
   begin(false, 2);
   hear(0, THEIRS, 0);
   rc_reconnect_met(&endpoint, &endpoint.lanes[1]);
-  assert_int_equal(endpoint.state, RC_RECONNECTING);
+  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
 }
 
 /* A deferred work may still be setting the queue pairs up. */
@@ -148,13 +148,13 @@ static void a_try_that_is_lost_waits_for_its_set_up(void **state)
 {
   (void)state;
   begin(true, 1);
-  endpoint.state = RC_SETTING_UP;
+  endpoint.stage.name = RC_SETTING_UP_AGAIN;
   atomic_store(&endpoint.setup, 1);
   hear(0, THEIRS, NUMBER - 1);
-  assert_int_equal(endpoint.state, RC_SETTING_UP);
-  assert_true(endpoint.reconnect.is_lost);
+  assert_int_equal(endpoint.stage.name, RC_SETTING_UP_AGAIN);
+  assert_true(endpoint.stage.again.is_lost);
   rc_reconnect_greet(&endpoint);
-  assert_int_equal(endpoint.state, RC_RECONNECTING);
+  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
   assert_int_equal(said_count, 0);
 }
 
@@ -163,7 +163,7 @@ static void each_try_has_a_number_of_its_own(void **state)
   (void)state;
   begin(true, 1);
   for (uint32_t i = 0, last = 0; i < 20; i++) {
-    endpoint.state = RC_RECONNECTING;
+    endpoint.stage.name = RC_FLUSHING;
     endpoint.lanes[0].is_erred = false; /* no queue pair is there to be reset */
     last = endpoint.reconnect.number;
     rc_reconnect_step(&endpoint);
