@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../../transports/verbs_rc/rc.h"
+#include "../../transports/verbs_rc/connection.h"
 
 #define ROOM 131072u
 

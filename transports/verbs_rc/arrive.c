@@ -2,7 +2,10 @@
 /* Messages that have arrived. */
 #include <endian.h>
 
-#include "rc.h"
+#include "connection.h"
+#include "lanes.h"
+#include "receive.h"
+#include "shared.h"
 
 /* Status and opcode at once. */
 static inline uint64_t kind_of(const struct ibv_wc *wc)

@@ -2,7 +2,7 @@
 /* An endpoint's address as it travels: big-endian, of one length. */
 #include <endian.h>
 
-#include "rc.h"
+#include "connection.h"
 
 static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 6};
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How an endpoint ends: closed by the host, or given up. */
 
-#include "rc.h"
+#include "connection.h"
+#include "ops.h"
+#include "qp.h"
 
 void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {

@@ -8,7 +8,9 @@
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "connection.h"
+#include "qp.h"
 
 struct rc_cm_worker {
   struct rdma_event_channel *channel;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In place of cm.c in a build without librdmacm: the option is refused. */
-#include "rc.h"
+#include "cm.h"
 
 static int cm_check(const struct pst_device *device)
 {

@@ -8,7 +8,11 @@
  */
 #include <stdio.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "connection.h"
+#include "lanes.h"
+#include "ops.h"
+#include "qp.h"
 
 static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
 {

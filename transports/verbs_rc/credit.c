@@ -9,7 +9,10 @@
  */
 #include <endian.h>
 
-#include "rc.h"
+#include "connection.h"
+#include "queue.h"
+#include "receive.h"
+#include "shared.h"
 
 /* Whether there is credit to give. */
 static bool has_some(const struct rc_rx *rx)

@@ -3,7 +3,9 @@
 #include <endian.h>
 #include <stdio.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "domain.h"
+#include "ops.h"
 
 #define SOFT_ROCE_VENDOR 0xffffffu
 #define PKEY_BASE 0x7fffu /* the partition */

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices, what is registered with them, and bounds. */
+/*
+ * Devices, what is registered with them, and bounds.
+ *
+ * A worker has a completion queue; an endpoint has queue pairs on it. A message is an RDMA WRITE
+ * with immediate data (the low 32 bits of its sequence number) into a slot of the receiver. Slots
+ * are filled in the order in which the receiver granted them, so that nothing else needs to travel.
+ * Credits, hellos and farewells are SENDs: the completion's opcode tells them from messages, their
+ * immediate data say which one it is.
+ *
+ * Locks: none on a worker. A device's asynchronous events are read by whichever worker finds them,
+ * under the device's lock. What an event says of a queue pair is left in atomics of its endpoint,
+ * whose worker is woken.
+ */
 #ifndef RC_DEVICE_H
 #define RC_DEVICE_H
 

@@ -5,7 +5,7 @@
  * access where they differ. What is only sent from, or read into, is in the device's own domain,
  * once for all peers: no key of it has remote rights.
  */
-#include "rc.h"
+#include "domain.h"
 
 /* soft-RoCE checks the local keys of a shared receive against the domain of the queue pair that
  * takes it, not against the shared queue's (rxe_resp.c: send_data_in). */

@@ -2,7 +2,13 @@
 /* Endpoints: opened, told, and freed. */
 #include <stdio.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "connection.h"
+#include "domain.h"
+#include "lanes.h"
+#include "ops.h"
+#include "queue.h"
+#include "shared.h"
 
 static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {

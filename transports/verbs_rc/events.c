@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "rc.h"
+#include "shared.h"
 
 void rc_event_text(int event, char *text, size_t size)
 {

@@ -2,7 +2,10 @@
 /* A connection fails: it is over, or, with `reconnect`, begins anew. */
 #include <stdio.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "connection.h"
+#include "lanes.h"
+#include "qp.h"
 
 /* Counters of port and host as they were when connections began, for the words of those that fail.
  * They are some tens of small files: connections of a worker that begin at one time share them. */

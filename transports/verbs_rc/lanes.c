@@ -13,7 +13,11 @@
 #include <assert.h>
 #include <endian.h>
 
-#include "rc.h"
+#include "connection.h"
+#include "lanes.h"
+#include "qp.h"
+#include "queue.h"
+#include "receive.h"
 
 #define RECEIVES_MIN 4u /* hello, farewell, and as many to be late */
 

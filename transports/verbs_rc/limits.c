@@ -8,7 +8,10 @@
 
 #include <penstock/page.h>
 
-#include "rc.h"
+#include "domain.h"
+#include "ops.h"
+#include "queue.h"
+#include "shared.h"
 
 /* At most as many endpoints as `each` of the device's `has`, but for those that are `taken`, allow.
  * 0: it does not say how many it has. */

@@ -4,7 +4,8 @@
  * grows for what is more: not all providers have ibv_resize_cq (erdma, hns, ionic, mana and qedr of
  * rdma-core 65 do not), and one in use is best left alone.
  */
-#include "rc.h"
+#include "qp.h"
+#include "queue.h"
 
 #define CQ_LEAST 1024u
 #define CQ_PEERS 16384u /* of peers that may never come: 1 MiB of mlx5's */

@@ -4,7 +4,14 @@
 #include <endian.h>
 #include <stdio.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "connection.h"
+#include "lanes.h"
+#include "ops.h"
+#include "qp.h"
+#include "queue.h"
+#include "receive.h"
+#include "shared.h"
 
 /* The clock and events are looked at once in so many polls that brought something, or in a 64th of
  * them that found nothing: who polls rarely is to hear of them, too. */

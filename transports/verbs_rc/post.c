@@ -2,7 +2,10 @@
 /* Requests into the send queue: a list of work requests, one call, the last of them signalled. */
 #include <endian.h>
 
-#include "rc.h"
+#include "connection.h"
+#include "ops.h"
+#include "queue.h"
+#include "request.h"
 
 static int check_send(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {

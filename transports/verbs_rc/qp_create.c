@@ -9,7 +9,8 @@
 #include <sys/random.h>
 
 #include "../verbs/mlx5.h"
-#include "rc.h"
+#include "qp.h"
+#include "shared.h"
 
 #define INLINE_LEAST 16u /* bytes; fewer are not worth another try */
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queue pairs to RTS by the peer's address, on the host's thread, which may block: the kernel
  * resolves a RoCE address. */
-#include "rc.h"
+#include "cm.h"
+#include "connection.h"
+#include "lanes.h"
+#include "qp.h"
+#include "queue.h"
+#include "shared.h"
 
 static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
                   const struct rc_qp_address *other)

@@ -3,7 +3,9 @@
  */
 #include <endian.h>
 
-#include "rc.h"
+#include "lanes.h"
+#include "qp.h"
+#include "queue.h"
 
 static int to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int access)
 {

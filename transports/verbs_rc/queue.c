@@ -3,7 +3,11 @@
 #include <endian.h>
 #include <stdio.h>
 
-#include "rc.h"
+#include "domain.h"
+#include "lanes.h"
+#include "qp.h"
+#include "queue.h"
+#include "shared.h"
 
 /* Completions that there may be at a time: of all queues of the worker's. */
 static int reserve_completions(struct pst_endpoint *endpoint)

@@ -29,7 +29,11 @@
 #include <endian.h>
 #include <stdio.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "connection.h"
+#include "lanes.h"
+#include "qp.h"
+#include "queue.h"
 
 /* A hello's immediate data, from the lowest bit. Counts are modulo their masks plus one. */
 #define CREDITS_SHIFT 2 /* behind RC_HELLO */

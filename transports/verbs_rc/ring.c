@@ -2,7 +2,8 @@
 /* Rings, whose slots their endpoints share out, and tokens. */
 #include <stdio.h>
 
-#include "rc.h"
+#include "ops.h"
+#include "shared.h"
 
 static int check(struct pst_worker *worker, const struct pst_ring_params *in)
 {

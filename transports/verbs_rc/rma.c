@@ -5,7 +5,10 @@
  */
 #include <endian.h>
 
-#include "rc.h"
+#include "domain.h"
+#include "ops.h"
+#include "queue.h"
+#include "request.h"
 
 static const uint8_t magic[8] = {'p', 's', 't', 'r', 'm', 'a', 0, 1};
 

@@ -5,7 +5,8 @@
  */
 #include <endian.h>
 
-#include "rc.h"
+#include "queue.h"
+#include "request.h"
 
 /* Of an endpoint, while a row is built; and the registration that its requests named last. */
 struct row {

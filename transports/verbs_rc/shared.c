@@ -2,7 +2,11 @@
 /* Shared receive queues: opened, joined, posted to. */
 #include <stdio.h>
 
-#include "rc.h"
+#include "connection.h"
+#include "domain.h"
+#include "qp.h"
+#include "queue.h"
+#include "shared.h"
 
 #define FIRST_SIZE 1024u
 

@@ -2,7 +2,7 @@
 /* The stages of a connection, and which follows which. */
 #include <assert.h>
 
-#include "rc.h"
+#include "endpoint.h"
 
 #define OF(stage) (1u << (stage))
 #define ENDS (OF(RC_LEFT) | OF(RC_FAILED))

@@ -2,7 +2,9 @@
 /* What is counted, and an endpoint in words. */
 #include <stdio.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "ops.h"
+#include "shared.h"
 
 static void add(struct pst_counter_list *list, const char *name, uint64_t value, uint64_t flags)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's entry: its table of operations. */
-#include "rc.h"
+#include "ops.h"
 
 static int probe(const struct pst_host *host, struct pst_probe *probe)
 {

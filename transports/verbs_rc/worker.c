@@ -7,7 +7,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "rc.h"
+#include "cm.h"
+#include "connection.h"
+#include "ops.h"
+#include "qp.h"
+#include "queue.h"
+#include "shared.h"
 
 /* While polled, a worker reads the device's events a millisecond after any worker did. It walks
  * over its endpoints where something is due, at most once a millisecond, and otherwise each 10 ms.

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "rc.h"
+#include "connection.h"
 
 static struct rc_blob whole(void)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "rc.h"
+#include "receive.h"
 
 #define SHARE 64u
 #define BYTES 64u /* of a credit message: 8 runs */

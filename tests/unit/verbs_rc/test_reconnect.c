@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
-#include "rc.h"
+#include "connection.h"
+#include "lanes.h"
+#include "qp.h"
 
 #define QUEUE 16u
 #define FROM UINT64_C(0xfffffffc) /* indices pass 32 bits in each case */

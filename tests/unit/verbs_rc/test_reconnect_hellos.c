@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "rc.h"
+#include "connection.h"
 
 #define NUMBER 5u /* of this end's try */
 #define THEIRS 9u

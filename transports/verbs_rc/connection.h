@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a connection begins, fails, begins anew and ends. */
+#ifndef RC_CONNECTION_H
+#define RC_CONNECTION_H
+
+#include "endpoint.h"
+
+/* blob.c */
+void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES]);
+bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
+
+/* connect.c: to be called by poll. A deferred work is through; then a hello that the device has
+ * given up is said again, once all that was posted is flushed. */
+void rc_greet(struct pst_endpoint *endpoint);
+void rc_greet_again(struct pst_endpoint *endpoint);
+/* The peer has been, on one of the queue pairs. */
+void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* Of the two ends. */
+bool rc_says_hello(const struct pst_endpoint *endpoint);
+
+/* fail.c. A failed completion in words. */
+void rc_wc_text(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, char *text,
+                size_t size);
+/* True: it is tried to have the connection again, and has not failed. */
+bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns);
+/* The next try is then. */
+void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns);
+/* Of the send queue: requests before this one the device has given back. */
+uint64_t rc_given_back(const struct pst_endpoint *endpoint);
+/* Whatever is not a hello, either way. */
+uint64_t rc_got_through(const struct pst_endpoint *endpoint);
+/* The connection is RC_LEFT or RC_FAILED, which DISCONNECTED reports with this status unless the
+ * host closes. A reconnection that was under way ends. */
+void rc_over(struct pst_endpoint *endpoint, enum rc_stage_name stage, int status);
+/* The connection has failed: `status` -errno; logged with `why` unless NULL. Once. */
+void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
+void rc_left(struct pst_endpoint *endpoint, int status);
+/* No post will be told of room. */
+void rc_forget_room(struct pst_endpoint *endpoint);
+
+/* reconnect.c */
+void rc_reconnect_step(struct pst_endpoint *endpoint);
+void rc_reconnect_greet(struct pst_endpoint *endpoint);
+/* The peer's hello has come by this queue pair. */
+void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
+/* Something else has come by it. Before a hello it is what an old queue pair of the peer repeats.
+ */
+void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane);
+/* A receive of a queue pair that was set up anew has come back: it has failed once more. */
+void rc_reconnect_flushed(struct pst_endpoint *endpoint);
+#define RC_RECONNECT_AGAIN_NS UINT64_C(100000000) /* where the path is not there */
+/* `number` is of this end's try, `answers` of the peer's; from 1 to 15, or 0 for none. */
+uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits, uint32_t number, uint32_t answers);
+/* What the peer has received by queue pair `by`, as its hello says, is not sent again. NULL, or why
+ * the connection cannot go on. */
+const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
+                                           uint32_t said);
+void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns);
+
+/* fail.c: an endpoint begins to connect, with counters that are 0.1 s old at most; what of them
+ * has grown since then, in words. */
+int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns);
+void rc_since_end(struct pst_endpoint *endpoint);
+
+/* close.c: the end. */
+/* What a peer that has left has not answered within the stream's timeout is given up. */
+void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns);
+/* A step further. True: it can be freed. */
+bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns);
+/* When it ends, though the device has not given all back. */
+uint64_t rc_close_due(const struct pst_endpoint *endpoint);
+/* Likewise: the end can be told. */
+bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns);
+void rc_endpoint_free(struct pst_endpoint *endpoint);
+
+#endif
