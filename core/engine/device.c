@@ -114,18 +114,6 @@ int engine_device_check_told(const struct engine_device *device, bool has_keys,
                   plugin->name, bytes, CONTROL_ADDRESS_MAX, plugin->name);
 }
 
-int engine_worker_open(struct engine_device *device, uint32_t index, struct pst_worker **worker,
-                       struct pst_error *error)
-{
-  pst_log_clear_error();
-  int rc = device->ops->worker_open(device->device, index, worker);
-
-  if (rc >= 0 || pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
-    return rc;
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s opens no worker %u: %s",
-                  device->plugin->name, index, strerror(-rc));
-}
-
 int engine_device_start(struct engine_device *device, struct pst_error *error)
 {
   int rc = device->ops->start(device->device);

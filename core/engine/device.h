@@ -34,9 +34,6 @@ struct engine_device *engine_device_add(struct engine *engine);
 /* local_address: as in struct pst_open_params. */
 int engine_device_open(struct engine *engine, struct engine_device *device,
                        const char *local_address, struct pst_error *error);
-/* What the plugin has said of a failure is the error. */
-int engine_worker_open(struct engine_device *device, uint32_t index, struct pst_worker **worker,
-                       struct pst_error *error);
 /* Seal its workers, where it does. */
 int engine_device_start(struct engine_device *device, struct pst_error *error);
 /* What the ends of a device tell each other has to fit into the control channel: addresses, and for

@@ -31,6 +31,7 @@
 
 struct control_pair;
 struct engine_device;
+struct engine_worker;
 
 struct engine_memory {
   const struct loader_plugin *plugin;
@@ -46,6 +47,8 @@ struct engine {
   uint32_t memory_count;
   struct engine_device **devices;
   uint32_t device_count;
+  struct engine_worker **workers; /* their owners' */
+  uint32_t worker_count;
 };
 
 /* As loader_load(); the plugin is one of those in use from then on. */

@@ -92,7 +92,7 @@ static int area_register(struct pst_area *area, uint32_t access, const char *lab
   int rc = access ? area_register_for(area, access, label, &trial, error) : 0;
 
   if (trial)
-    node->ops->mr_deregister(node->device->device, trial);
+    node->worker.ops->mr_deregister(node->device->device, trial);
   area->own.region.device = node->device;
   return rc < 0 ? rc : area_register_for(area, 0, label, &area->own.region.mr, error);
 }

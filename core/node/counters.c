@@ -29,6 +29,6 @@ int pst_node_worker_counters(struct pst_node *node, struct pst_counter_value *va
   if (node->is_bare)
     return -ENOENT;
   counts_init(&counts);
-  counts_read(&counts, node->ops, node->device->device, node->worker, NULL);
+  counts_read(&counts, node->worker.ops, node->device->device, node->worker.handle, NULL);
   return counts_copy(&counts, values, max);
 }

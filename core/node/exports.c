@@ -30,7 +30,7 @@ static void offer_drop(struct pst_peer *peer, struct node_offer *offer)
   while (*at != offer)
     at = &(*at)->next;
   *at = offer->next;
-  node->ops->mr_deregister(node->device->device, offer->mr);
+  node->worker.ops->mr_deregister(node->device->device, offer->mr);
   offer->area->uses--;
   free(offer);
 }
@@ -82,11 +82,11 @@ static int offer_make(struct pst_peer *peer, struct node_offer *offer,
 
   if (rc < 0)
     return rc;
-  rc = node->ops->mr_pack(node->device->device, offer->mr, &blob);
+  rc = node->worker.ops->mr_pack(node->device->device, offer->mr, &blob);
   if (rc == 0)
     rc = control_node_say(node->control, &message);
   if (rc < 0)
-    node->ops->mr_deregister(node->device->device, offer->mr);
+    node->worker.ops->mr_deregister(node->device->device, offer->mr);
   return rc;
 }
 

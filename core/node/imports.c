@@ -59,7 +59,7 @@ static void remote_open(struct pst_peer *peer, struct node_remote *remote)
   char text[NODE_TEXT_MAX];
 
   pst_log_clear_error();
-  int rc = node->ops->remote_open(peer->endpoint, &remote->blob, &remote->remote);
+  int rc = node->worker.ops->remote_open(peer->endpoint.handle, &remote->blob, &remote->remote);
   blob_free(&remote->blob);
   if (rc == 0) {
     peer_say(peer, WIRE_TAKEN, remote->id, 0, NULL);
@@ -125,7 +125,7 @@ static void remote_end_withdrawn(struct pst_peer *peer, struct node_remote *remo
   struct pst_node *node = peer->node;
 
   if (peer->state != NODE_PEER_LEFT)
-    node->ops->remote_close(peer->endpoint, remote->remote);
+    node->worker.ops->remote_close(peer->endpoint.handle, remote->remote);
   remote->remote = NULL;
   peer_tell(peer, PST_NODE_WITHDRAWN)->event.id = remote->id;
 }

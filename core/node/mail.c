@@ -193,15 +193,15 @@ static void mail_act_on(struct pst_node *node, struct node_mail *mail)
     peer_meet_again(peer, &mail->mail.blob);
     break;
   case WIRE_MESSAGE:
-    if (bare_arrived(peer->endpoint, mail->mail.blob.bytes, mail->mail.blob.length) < 0)
+    if (bare_arrived(peer->endpoint.handle, mail->mail.blob.bytes, mail->mail.blob.length) < 0)
       peer_leave(peer, PST_CLOSE_ABORT, -EPROTO, "a message is longer than `message_max`");
     break;
   case WIRE_ROOM:
-    bare_room(peer->endpoint, mail->heard.count);
+    bare_room(peer->endpoint.handle, mail->heard.count);
     break;
   default:
     if (node->is_bare && peer->state < NODE_PEER_CLOSING)
-      bare_over(peer->endpoint);
+      bare_over(peer->endpoint.handle);
     peer_control_over(peer, mail->heard.code, mail->text);
     break;
   }

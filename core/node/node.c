@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Polling, events, sleep. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static void node_release_handed(struct pst_node *node)
     struct node_entry *entry = events_at(events, events->released);
     struct pst_peer *peer = entry->event.peer;
     if (entry->event.kind == PST_NODE_MESSAGE)
-      node->ops->release(node->worker, &entry->token, 1);
+      engine_release(&node->worker, &entry->token, 1);
     if (entry->event.kind == PST_NODE_LEFT)
       peer_forget(peer);
     free(entry->text);
@@ -94,8 +95,10 @@ struct pst_peer *node_peer(const struct pst_node *node, uint64_t id)
   return peer;
 }
 
-static void node_device_failed(struct pst_node *node, int status)
+static void node_device_failed(struct engine_worker *worker, int status)
 {
+  struct pst_node *node =
+      (struct pst_node *)(void *)((char *)worker - offsetof(struct pst_node, worker));
   char text[160];
 
   snprintf(text, sizeof(text), "the device of transport %s has failed: %s",
@@ -106,30 +109,26 @@ static void node_device_failed(struct pst_node *node, int status)
     peer_leave(peer, PST_CLOSE_ABORT, status, text);
 }
 
-/* Of the worker itself. */
-static void node_take_event(struct pst_node *node, const struct pst_completion *completion)
-{
-  uint64_t buffer = completion->u.region.buffer;
-
-  if (completion->code == PST_EVENT_DEVICE)
-    node_device_failed(node, completion->status);
-  else if (completion->code == PST_EVENT_LENT && buffer < ENGINE_LENT_MAX)
-    node->lent[buffer] = completion->u.region.region->host;
-  else if (completion->code == PST_EVENT_UNLENT && buffer < ENGINE_LENT_MAX)
-    node->lent[buffer] = NULL;
-}
+const struct engine_events node_worker_events = {.connected = peer_heard_connected,
+                                                 .disconnected = peer_heard_disconnected,
+                                                 .readdressed = peer_heard_readdressed,
+                                                 .closed = peer_heard_closed,
+                                                 .device_failed = node_device_failed};
 
 static void node_poll_worker(struct pst_node *node)
 {
   struct pst_completion completions[NODE_POLL_BATCH];
-  int n = node->ops->poll(node->worker, completions, NODE_POLL_BATCH);
+  int n = node->worker.ops->poll(node->worker.handle, completions, NODE_POLL_BATCH);
 
   for (int i = 0; i < n; i++) {
     const struct pst_completion *completion = &completions[i];
-    if (completion->endpoint)
-      peer_take((struct pst_peer *)(uintptr_t)completion->endpoint, completion);
-    else if (completion->kind == PST_COMPLETION_EVENT)
-      node_take_event(node, completion);
+    struct pst_peer *peer = (struct pst_peer *)(uintptr_t)completion->endpoint;
+    if (completion->kind == PST_COMPLETION_MESSAGE)
+      peer_take_message(peer, completion);
+    else if (completion->kind == PST_COMPLETION_DONE)
+      peer_take_done(peer, completion);
+    else
+      engine_worker_take_event(&node->worker, completion);
   }
 }
 
@@ -225,14 +224,14 @@ static int node_arm(struct pst_node *node)
   if (node_has_news(node))
     return -EAGAIN;
   node_set_timer(node);
-  if (node->event_fd < 0)
+  if (node->worker.event_fd < 0)
     return 0;
-  return node->ops->arm(node->worker);
+  return node->worker.ops->arm(node->worker.handle);
 }
 
 int pst_node_arm(struct pst_node *node)
 {
-  return node->event_fd < 0 ? -EOPNOTSUPP : node_arm(node);
+  return node->worker.event_fd < 0 ? -EOPNOTSUPP : node_arm(node);
 }
 
 int pst_node_fd(const struct pst_node *node)
@@ -247,7 +246,7 @@ int pst_node_wait(struct pst_node *node, const uint64_t *until_ns)
 
   if (node_arm(node) < 0)
     return 0;
-  if (node->event_fd < 0 && until > now + NODE_NAP_NS)
+  if (node->worker.event_fd < 0 && until > now + NODE_NAP_NS)
     until = now + NODE_NAP_NS;
   if (until <= now)
     return 0;

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 
 #include "control/nodes.h"
-#include "engine/device.h"
 #include "engine/engine.h"
 #include "engine/region_data.h"
+#include "engine/worker.h"
 #include "events.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -61,10 +61,8 @@ struct send_pool {
 struct pst_node {
   struct engine engine;
   struct engine_device *device;
-  const struct pst_transport_ops *ops;
   const struct config_transport *transport;
-  struct pst_worker *worker;
-  int event_fd; /* of the worker; -1: cannot wake */
+  struct engine_worker worker;
   int timer_fd;
   uint64_t timer_ns; /* that it is set to; 0: not */
   bool insecure;
@@ -76,7 +74,6 @@ struct pst_node {
   uint32_t config_count;
   struct engine_memory *memory; /* of rings and messages */
   bool has_flush; /* a memory of an area is to be told before it sees what was read into it */
-  const void *lent[ENGINE_LENT_MAX];
 
   uint32_t peers_max;
   uint32_t messages;
@@ -105,6 +102,7 @@ struct pst_node {
   struct mailbox mailbox;
 };
 
+extern const struct engine_events node_worker_events;
 /* The peer of that id that has not left; or NULL. */
 struct pst_peer *node_peer(const struct pst_node *node, uint64_t id);
 

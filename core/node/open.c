@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node's opening and closing. */
 #include <errno.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +176,7 @@ static int node_open_bare(struct pst_node *node, const struct pst_node_params *p
 {
   static const struct loader_plugin plugin = {.name = NODE_BARE};
   static const struct config_transport none = {.filter_count = 0};
+  struct pst_worker *worker;
 
   if (params->transport_option_count || params->filter_count)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
@@ -188,12 +188,12 @@ static int node_open_bare(struct pst_node *node, const struct pst_node_params *p
   if (rc < 0)
     return rc;
   node->is_bare = true;
-  node->ops = node->device->ops = &bare_ops;
-  rc = bare_open(node, &node->worker);
+  node->device->ops = &bare_ops;
+  rc = bare_open(node, &worker);
   if (rc < 0)
     return node_no_descriptor(rc, error);
-  node->event_fd = bare_ops.event_fd(node->worker);
-  return 0;
+  rc = engine_worker_add(&node->engine, node->device, &node_worker_events, worker, &node->worker);
+  return rc < 0 ? node_no_memory(error) : 0;
 }
 
 static int node_open_device(struct pst_node *node, const struct pst_node_params *params,
@@ -221,16 +221,8 @@ static int node_open_device(struct pst_node *node, const struct pst_node_params 
     rc = node_fit_limits(node, error);
   if (rc < 0)
     return rc;
-  node->ops = node->device->ops;
-  rc = engine_worker_open(node->device, 0, &node->worker, error);
-  if (rc < 0)
-    return rc;
-  rc = engine_device_start(node->device, error);
-  if (rc < 0)
-    return rc;
-  if (node->device->limits.capabilities & PST_CAP_WAKEUP)
-    node->event_fd = node->ops->event_fd(node->worker);
-  return 0;
+  rc = engine_worker_open(&node->engine, node->device, &node_worker_events, &node->worker, error);
+  return rc < 0 ? rc : engine_device_start(node->device, error);
 }
 
 static int node_open_descriptors(struct pst_node *node, struct pst_error *error)
@@ -241,8 +233,8 @@ static int node_open_descriptors(struct pst_node *node, struct pst_error *error)
     node->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   if (rc == 0)
     rc = node->timer_fd < 0 ? -errno : mailbox_add(&node->mailbox, node->timer_fd);
-  if (rc == 0 && node->event_fd >= 0)
-    rc = mailbox_add(&node->mailbox, node->event_fd);
+  if (rc == 0 && node->worker.event_fd >= 0)
+    rc = mailbox_add(&node->mailbox, node->worker.event_fd);
   return rc < 0 ? node_no_descriptor(rc, error) : 0;
 }
 
@@ -332,7 +324,7 @@ int pst_node_open(const struct pst_node_params *given, struct pst_node **node,
   if (!made)
     return node_no_memory(error);
   memset(made, 0, sizeof(*made));
-  made->event_fd = made->timer_fd = -1;
+  made->worker.event_fd = made->timer_fd = -1;
   int rc = mailbox_open(&made->mailbox);
   rc = rc < 0 ? node_no_descriptor(rc, error) : node_open(made, &params, error);
   if (rc < 0) {
@@ -346,32 +338,11 @@ int pst_node_open(const struct pst_node_params *given, struct pst_node **node,
 /* All endpoints at once, by the same deadline. */
 static void node_close_endpoints(struct pst_node *node)
 {
-  uint64_t deadline = clock_now_ns() + NODE_CLOSE_NS;
-  struct pst_completion completions[NODE_POLL_BATCH];
-  uint32_t open = 0;
+  const uint64_t deadline = clock_now_ns() + NODE_CLOSE_NS;
 
-  for (struct pst_peer *peer = node->peers; peer; peer = peer->next) {
-    open += peer->state != NODE_PEER_LEFT;
-    if (peer->state < NODE_PEER_CLOSING) {
-      peer_enter(peer, NODE_PEER_CLOSING, 0);
-      node->ops->endpoint_close(peer->endpoint, PST_CLOSE_ABORT, deadline);
-    }
-  }
-  while (open > 0) {
-    int n = node->ops->poll(node->worker, completions, NODE_POLL_BATCH);
-    for (int i = 0; i < n; i++)
-      if (completions[i].kind == PST_COMPLETION_EVENT && completions[i].code == PST_EVENT_CLOSED) {
-        peer_enter((struct pst_peer *)(uintptr_t)completions[i].endpoint, NODE_PEER_LEFT, 0);
-        open--;
-      }
-    if (clock_now_ns() > deadline + NODE_CLOSE_NS) {
-      pst_log(PST_LOG_WARN,
-              "an endpoint did not close within its deadline: a bug of its transport");
-      return;
-    }
-    if (n == 0)
-      sched_yield();
-  }
+  for (struct pst_peer *peer = node->peers; peer; peer = peer->next)
+    engine_endpoint_close(&peer->endpoint, PST_CLOSE_ABORT, deadline);
+  engine_await_closed(&node->engine, deadline + NODE_CLOSE_NS);
 }
 
 void pst_node_close(struct pst_node *node)
@@ -379,8 +350,7 @@ void pst_node_close(struct pst_node *node)
   if (!node)
     return;
   mail_close(node);
-  if (node->worker)
-    node_close_endpoints(node);
+  node_close_endpoints(node);
   while (node->peers) {
     offer_drop_all(node->peers);
     peer_forget(node->peers);
@@ -389,12 +359,10 @@ void pst_node_close(struct pst_node *node)
     node->areas->uses = 0;
     pst_area_free(node->areas);
   }
-  if (node->worker)
+  if (node->worker.handle)
     node_ring_close(node, &node->ring);
   send_pool_close(&node->sends);
-  engine_plugins_drain(&node->engine);
-  if (node->worker)
-    node->ops->worker_close(node->worker);
+  engine_close_workers(&node->engine);
   engine_close(&node->engine);
   for (uint32_t i = 0; i < node->config_count; i++)
     pst_config_close(node->configs[i]);

@@ -40,7 +40,6 @@ static void message_forget(struct pst_peer *peer, uint64_t count)
 
 static void message_push(struct pst_peer *peer)
 {
-  struct pst_node *node = peer->node;
   struct pst_request requests[BATCH];
   uint32_t wait = PST_WAIT_NONE;
 
@@ -56,7 +55,7 @@ static void message_push(struct pst_peer *peer)
                                          .cookie = message,
                                          .u.send.sequence = message};
     }
-    int rc = node->ops->post(peer->endpoint, requests, n, &wait);
+    int rc = engine_post(&peer->endpoint, requests, n, &wait);
     if (rc == -EAGAIN)
       return;
     if (rc < 0) {
@@ -69,14 +68,19 @@ static void message_push(struct pst_peer *peer)
   }
 }
 
+static void peer_blame_transport(struct pst_peer *peer, const char *does, const char *text)
+{
+  pst_log(PST_LOG_ERROR, "transport %s %s: a bug of it", peer->node->device->plugin->name, does);
+  peer_leave(peer, PST_CLOSE_ABORT, -EIO, text);
+}
+
 static void message_took(struct pst_peer *peer, const struct pst_completion *completion)
 {
   uint64_t count = completion->u.done.count;
 
   if (count > peer->posted - peer->done) {
-    pst_log(PST_LOG_ERROR, "transport %s ends messages that were not sent: a bug of it",
-            peer->node->device->plugin->name);
-    peer_leave(peer, PST_CLOSE_ABORT, -EIO, "its transport has lost count of messages");
+    peer_blame_transport(peer, "ends messages that were not sent",
+                         "its transport has lost count of messages");
     return;
   }
   message_forget(peer, count);
@@ -144,10 +148,8 @@ static int peer_open_endpoint(struct pst_node *node, struct pst_peer *peer)
   while (area && area->own.region.mem.host)
     area = area->next;
   struct pst_endpoint_params params = {
-      .struct_size = sizeof(params),
       .roles = PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA,
       .ring = peer->ring->ring,
-      .cookie = (uint64_t)(uintptr_t)peer,
       .options = node->transport->plugin.options,
       .label = "peer",
       .requests = node->depth + node->messages,
@@ -158,7 +160,7 @@ static int peer_open_endpoint(struct pst_node *node, struct pst_peer *peer)
       .domain = peer->id,
   };
 
-  return node->ops->endpoint_open(node->worker, &params, &peer->endpoint);
+  return engine_endpoint_open(&peer->endpoint, &node->worker, &params);
 }
 
 int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_peer **peer)
@@ -187,7 +189,7 @@ int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_p
     peer_forget(made);
     return rc;
   }
-  made->rma.endpoint = made->endpoint;
+  made->rma.endpoint = made->endpoint.handle;
   *peer = made;
   return 0;
 }
@@ -214,23 +216,16 @@ void peer_forget(struct pst_peer *peer)
 
 /* ---- Meeting and going on ---------------------------------------------------------- */
 
-static int peer_address(struct pst_peer *peer, void *bytes, struct pst_blob *blob)
-{
-  *blob = (struct pst_blob){
-      .struct_size = sizeof(*blob), .capacity = CONTROL_ADDRESS_MAX, .bytes = bytes};
-  return peer->node->ops->endpoint_address(peer->endpoint, blob);
-}
-
 bool peer_say_address(struct pst_peer *peer, enum wire_type type)
 {
-  unsigned char bytes[CONTROL_ADDRESS_MAX];
-  struct pst_blob blob;
+  struct engine_address address;
   char text[256];
-  int rc = peer_address(peer, bytes, &blob);
+  int rc = engine_endpoint_address(&peer->endpoint, &address);
 
   if (rc == 0)
-    rc = control_node_say(peer->node->control, &(struct control_node_message){
-                                                   .type = type, .id = peer->id, .blob = &blob});
+    rc = control_node_say(
+        peer->node->control,
+        &(struct control_node_message){.type = type, .id = peer->id, .blob = &address.blob});
   if (rc == 0)
     return true;
   snprintf(text, sizeof(text), "the endpoint's address cannot be sent: %s%s", strerror(-rc),
@@ -248,26 +243,20 @@ static bool peer_is_whole(const struct pst_peer *peer)
 /* -EALREADY: still connecting, to the address before. */
 static int peer_connect_to(struct pst_peer *peer, const struct pst_blob *address)
 {
-  struct pst_node *node = peer->node;
-  char text[NODE_TEXT_MAX];
+  const struct pst_node *node = peer->node;
+  struct engine_why why;
+  char text[sizeof(peer->text) + sizeof(why.text) + 2];
+  int rc = engine_endpoint_connect(&peer->endpoint, address, "it",
+                                   "take a transport that reaches that host", &why);
 
-  pst_log_clear_error();
-  int rc = node->ops->endpoint_connect(peer->endpoint, address);
   if (rc == 0) {
     peer->is_connected = false;
     if (peer_is_whole(peer))
       peer->deadline_ns = clock_now_ns() + node->connect_timeout_ns;
-    return 0;
+  } else if (rc != -EALREADY) {
+    snprintf(text, sizeof(text), "%s: %s", peer->text, why.text);
+    peer_leave(peer, PST_CLOSE_ABORT, rc, text);
   }
-  if (rc == -EALREADY)
-    return rc;
-  if (pst_log_last_error()[0])
-    snprintf(text, sizeof(text), "%s: %s", peer->text, pst_log_last_error());
-  else
-    snprintf(text, sizeof(text),
-             "%s: transport %s cannot reach it: %s; take a transport that reaches that host",
-             peer->text, node->device->plugin->name, strerror(-rc));
-  peer_leave(peer, PST_CLOSE_ABORT, rc, text);
   return rc;
 }
 
@@ -290,8 +279,9 @@ void peer_meet_again(struct pst_peer *peer, struct pst_blob *address)
   *address = (struct pst_blob){0};
 }
 
-static void peer_connected(struct pst_peer *peer)
+void peer_heard_connected(struct engine_endpoint *endpoint)
 {
+  struct pst_peer *peer = (struct pst_peer *)endpoint;
   struct pst_blob address = peer->address;
 
   peer->is_connected = true;
@@ -312,9 +302,11 @@ static void peer_connected(struct pst_peer *peer)
     remote_open_all(peer);
 }
 
-/* Its endpoint is closed: nothing of it is under way any more. */
-static void peer_endpoint_closed(struct pst_peer *peer)
+/* Nothing of it is under way any more. */
+void peer_heard_closed(struct engine_endpoint *endpoint)
 {
+  struct pst_peer *peer = (struct pst_peer *)endpoint;
+
   peer_closed(peer);
   rma_abandon(&peer->rma, peer->rma.cancelled);
   offer_drop_all(peer);
@@ -325,26 +317,29 @@ static void peer_endpoint_closed(struct pst_peer *peer)
   entry->event.text = peer->end.text;
 }
 
-static void peer_take_message(struct pst_peer *peer, const struct pst_completion *completion)
+void peer_take_message(struct pst_peer *peer, const struct pst_completion *completion)
 {
   struct pst_node *node = peer->node;
+  const struct pst_region *region = &peer->ring->region.mem;
   uint64_t token = completion->u.message.token;
   uint32_t buffer = completion->u.message.buffer;
-  const uint8_t *base = peer->ring->region.mem.host;
 
   if (buffer)
-    base = buffer < ENGINE_LENT_MAX ? node->lent[buffer] : NULL;
-  if (!peer_state_is_in(peer->state) || !base) {
-    node->ops->release(node->worker, &token, 1);
+    region = engine_lent_find(&node->worker, buffer, region, false);
+  if (!peer_state_is_in(peer->state) || !region) {
+    engine_release(&node->worker, &token, 1);
+    if (!region)
+      peer_blame_transport(peer, "delivers from memory that it has not lent, or of another kind",
+                           "its transport delivers from memory that is not lent");
     return;
   }
   struct node_entry *entry = peer_tell(peer, PST_NODE_MESSAGE);
   entry->token = token;
-  entry->event.bytes = base + completion->u.message.offset;
+  entry->event.bytes = (const uint8_t *)region->host + completion->u.message.offset;
   entry->event.length = completion->u.message.length;
 }
 
-static void peer_take_done(struct pst_peer *peer, const struct pst_completion *completion)
+void peer_take_done(struct pst_peer *peer, const struct pst_completion *completion)
 {
   if (completion->code == PST_OP_SEND) {
     message_took(peer, completion);
@@ -352,39 +347,22 @@ static void peer_take_done(struct pst_peer *peer, const struct pst_completion *c
   }
   if (operate_done(peer, completion))
     return;
-  pst_log(PST_LOG_ERROR, "transport %s ends a request that is not under way: a bug of it",
-          peer->node->device->plugin->name);
-  peer_leave(peer, PST_CLOSE_ABORT, -EIO, "its transport has lost count of requests");
+  peer_blame_transport(peer, "ends a request that is not under way",
+                       "its transport has lost count of requests");
 }
 
-void peer_take(struct pst_peer *peer, const struct pst_completion *completion)
+void peer_heard_disconnected(struct engine_endpoint *endpoint, int status)
 {
-  if (completion->kind == PST_COMPLETION_MESSAGE) {
-    peer_take_message(peer, completion);
-    return;
-  }
-  if (completion->kind == PST_COMPLETION_DONE) {
-    peer_take_done(peer, completion);
-    return;
-  }
-  switch (completion->code) {
-  case PST_EVENT_CONNECTED:
-    peer_connected(peer);
-    break;
-  case PST_EVENT_DISCONNECTED:
-    peer_transport_over(peer, completion->status);
-    break;
-  case PST_EVENT_READDRESS:
-    /* Without it the peer would go on to reach for what is no more. */
-    if (peer_is_whole(peer))
-      peer_say_address(peer, WIRE_READDRESS);
-    break;
-  case PST_EVENT_CLOSED:
-    peer_endpoint_closed(peer);
-    break;
-  default:
-    break;
-  }
+  peer_transport_over((struct pst_peer *)endpoint, status);
+}
+
+/* Without it the peer would go on to reach for what is no more. */
+void peer_heard_readdressed(struct engine_endpoint *endpoint)
+{
+  struct pst_peer *peer = (struct pst_peer *)endpoint;
+
+  if (peer_is_whole(peer))
+    peer_say_address(peer, WIRE_READDRESS);
 }
 
 static bool peer_is_room_due(const struct pst_peer *peer)
@@ -427,8 +405,7 @@ void peer_progress(struct pst_peer *peer, uint64_t now)
 int pst_node_connect(struct pst_node *node, const char *address, struct pst_peer **peer,
                      struct pst_error *error)
 {
-  unsigned char bytes[CONTROL_ADDRESS_MAX];
-  struct pst_blob blob;
+  struct engine_address told;
   struct pst_peer *made;
   char text[192];
 
@@ -440,12 +417,12 @@ int pst_node_connect(struct pst_node *node, const char *address, struct pst_peer
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "no resources for another peer: %s%s",
                     strerror(-rc), limit_remedy(rc));
-  rc = peer_address(made, bytes, &blob);
+  rc = engine_endpoint_address(&made->endpoint, &told);
   if (rc < 0)
     pst_fail(error, PST_EXIT_FAILED, rc, "transport %s: no endpoint address: %s",
              node->device->plugin->name, strerror(-rc));
   else
-    rc = control_node_connect(node->control, made->id, address, node->insecure, &blob, error);
+    rc = control_node_connect(node->control, made->id, address, node->insecure, &told.blob, error);
   if (rc < 0) {
     /* The application never saw it. */
     made->is_silent = true;
@@ -494,5 +471,5 @@ int pst_peer_path(const struct pst_peer *peer, struct pst_path_info *path)
 {
   if (!peer->is_connected || peer->state == NODE_PEER_LEFT)
     return -ENOTCONN;
-  return peer->node->ops->endpoint_path(peer->endpoint, path);
+  return peer->node->worker.ops->endpoint_path(peer->endpoint.handle, path);
 }

@@ -65,6 +65,7 @@ struct plain_run {
 };
 
 struct pst_peer {
+  struct engine_endpoint endpoint;
   struct pst_node *node;
   struct pst_peer *next;
   uint64_t id; /* of the control channel */
@@ -79,7 +80,6 @@ struct pst_peer {
   char text[192];
   char local[NODE_PLACE_MAX], remote[NODE_PLACE_MAX];
 
-  struct pst_endpoint *endpoint;
   struct pst_blob address; /* to connect to once it is connected; bytes and descriptors are ours */
 
   struct node_ring *ring; /* the node's, or: */
@@ -115,7 +115,13 @@ bool peer_say_address(struct pst_peer *peer, enum wire_type type);
 void peer_meet(struct pst_peer *peer, const struct pst_blob *address, uint64_t message_max);
 /* The peer's endpoint has another address now; takes the blob over. */
 void peer_meet_again(struct pst_peer *peer, struct pst_blob *address);
-void peer_take(struct pst_peer *peer, const struct pst_completion *completion);
+/* What the transport says of its endpoint. */
+void peer_heard_connected(struct engine_endpoint *endpoint);
+void peer_heard_disconnected(struct engine_endpoint *endpoint, int status);
+void peer_heard_readdressed(struct engine_endpoint *endpoint);
+void peer_heard_closed(struct engine_endpoint *endpoint);
+void peer_take_message(struct pst_peer *peer, const struct pst_completion *completion);
+void peer_take_done(struct pst_peer *peer, const struct pst_completion *completion);
 void peer_progress(struct pst_peer *peer, uint64_t now);
 bool peer_is_due(const struct pst_peer *peer); /* progress would do something */
 

@@ -165,7 +165,7 @@ int operate_open(struct pst_peer *peer)
   const struct pst_node *node = peer->node;
   const struct pst_limits *limits = &node->device->limits;
 
-  peer->rma = (struct rma){.ops = node->ops,
+  peer->rma = (struct rma){.ops = node->worker.ops,
                            .refused = refused,
                            .end = ended,
                            .context = peer,

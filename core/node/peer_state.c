@@ -46,7 +46,7 @@ static void peer_close_endpoint(struct pst_peer *peer, uint32_t mode)
 
   peer_enter(peer, NODE_PEER_CLOSING, 0);
   control_node_bye(node->control, peer->id, peer->end.code, peer->end.text);
-  node->ops->endpoint_close(peer->endpoint, mode, clock_now_ns() + NODE_CLOSE_NS);
+  engine_endpoint_close(&peer->endpoint, mode, clock_now_ns() + NODE_CLOSE_NS);
 }
 
 /* The reason is known, and no other is better. */

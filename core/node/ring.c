@@ -40,7 +40,7 @@ int node_ring_open(struct pst_node *node, struct node_ring *ring, uint32_t peers
                                .endpoints = peers,
                                .endpoint_slots = node->messages};
   pst_log_clear_error();
-  rc = node->ops->ring_open(node->worker, &in, &ring->region.path, &ring->ring);
+  rc = node->worker.ops->ring_open(node->worker.handle, &in, &ring->region.path, &ring->ring);
   if (rc >= 0 || pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
     return rc;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
@@ -50,6 +50,6 @@ int node_ring_open(struct pst_node *node, struct node_ring *ring, uint32_t peers
 
 void node_ring_close(struct pst_node *node, struct node_ring *ring)
 {
-  node->ops->ring_close(node->worker, ring->ring);
+  node->worker.ops->ring_close(node->worker.handle, ring->ring);
   region_close(&ring->region);
 }

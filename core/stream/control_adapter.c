@@ -154,7 +154,7 @@ static uint32_t adapter_make_terms(const struct session_end *end, struct control
 struct control_room {
   struct control_pair terms[CONTROL_TERMS_MAX];
   struct control_pair params[CONTROL_PARAMS_MAX];
-  unsigned char address[CONTROL_ADDRESS_MAX];
+  struct engine_address address;
 };
 
 static int adapter_describe_end(struct session_end *end, struct control_room *room,
@@ -164,14 +164,13 @@ static int adapter_describe_end(struct session_end *end, struct control_room *ro
                                     .context = end,
                                     .is_sender = end->ops->endpoint_role == PST_ROLE_SENDER,
                                     .terms = room->terms,
-                                    .params = room->params,
-                                    .address = {.struct_size = sizeof(stream->address),
-                                                .capacity = sizeof(room->address),
-                                                .bytes = room->address}};
+                                    .params = room->params};
   stream->term_count = adapter_make_terms(end, room->terms);
   if (end->ops->params)
     stream->param_count = end->ops->params(end, room->params);
-  return end->lane->ops->endpoint_address(end->endpoint, &stream->address);
+  int rc = engine_endpoint_address(&end->endpoint, &room->address);
+  stream->address = room->address.blob;
+  return rc;
 }
 
 static int adapter_describe_ends(struct pst_session *session, struct control_room *rooms,

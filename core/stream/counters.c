@@ -13,9 +13,10 @@ void end_read_counters(struct session_end *end)
 
   if (end->ops->measure)
     end->ops->measure(end);
-  if (end->endpoint_state == END_ENDPOINT_NONE || end->endpoint_state == END_ENDPOINT_CLOSED)
+  if (end->endpoint.state == ENGINE_ENDPOINT_NONE || end->endpoint.state == ENGINE_ENDPOINT_CLOSED)
     return;
-  counts_read(&end->counts, lane->ops, lane->device->device, lane->worker, end->endpoint);
+  counts_read(&end->counts, lane->worker.ops, lane->device->device, lane->worker.handle,
+              end->endpoint.handle);
   end_lock(end);
   if (end->ops->claim)
     end->ops->claim(end);
@@ -48,7 +49,7 @@ int pst_receiver_counters(const struct pst_receiver *receiver, struct pst_counte
 
 static void counters_read_worker(struct session_lane *lane)
 {
-  counts_read(&lane->counts, lane->ops, lane->device->device, lane->worker, NULL);
+  counts_read(&lane->counts, lane->worker.ops, lane->device->device, lane->worker.handle, NULL);
 }
 
 void counters_read(struct session_thread *thread, uint64_t now)

@@ -92,13 +92,6 @@ enum end_trouble {
   END_PATH_REFUSED, /* the path with this peer is worse than `path` allows: fails at once */
 };
 
-enum end_endpoint {
-  END_ENDPOINT_NONE,
-  END_ENDPOINT_OPEN,
-  END_ENDPOINT_CLOSING, /* endpoint_close was called */
-  END_ENDPOINT_CLOSED,  /* EVENT CLOSED has come */
-};
-
 /* What is known of the peer's counts. */
 enum end_peer_word {
   END_PEER_SILENT,
@@ -108,13 +101,12 @@ enum end_peer_word {
 
 /* The first member of a pst_sender or pst_receiver. */
 struct session_end {
+  struct engine_endpoint endpoint; /* on the lane's worker */
   const struct end_ops *ops;
   struct pst_session *session;
   struct session_thread *thread;
   struct engine_device *device;
   struct session_lane *lane; /* the device's on the thread */
-  struct pst_endpoint *endpoint;
-  enum end_endpoint endpoint_state;
   const struct config_stream *config;
   const struct config_transport *transport;
   const char *share; /* the stream whose slots or ring it shares; NULL: its own */
@@ -190,7 +182,6 @@ void end_connect(struct session_end *end, const struct pst_blob *address);
 /* What both kinds of end say of themselves is filled in. */
 int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *params,
                       struct pst_error *error);
-void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns);
 int end_open_queue(const struct session_end *end, const struct engine_memory *memory,
                    uint32_t batches, uint32_t pieces, struct pst_queue **queue,
                    struct pst_error *error);

@@ -207,7 +207,7 @@ static void end_settle_path(struct session_end *end, uint32_t known)
   struct pst_path_info path = {.struct_size = sizeof(path)};
   const char *key;
 
-  if (end->lane->ops->endpoint_path(end->endpoint, &path) != 0 || path.path <= known)
+  if (end->lane->worker.ops->endpoint_path(end->endpoint.handle, &path) != 0 || path.path <= known)
     return;
   end_merge_path(end, &path);
   if (end->path.path > end->ops->worst_path(end->config, &key))
@@ -216,7 +216,7 @@ static void end_settle_path(struct session_end *end, uint32_t known)
 
 void end_watch_path(struct session_end *end)
 {
-  if (end->endpoint_state == END_ENDPOINT_OPEN && end->trouble.kind == END_SOUND)
+  if (end->endpoint.state == ENGINE_ENDPOINT_OPEN && end->trouble.kind == END_SOUND)
     end_settle_path(end, end->path.path);
 }
 
@@ -272,17 +272,12 @@ int end_open_queue(const struct session_end *end, const struct engine_memory *me
 int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *params,
                       struct pst_error *error)
 {
-  params->struct_size = sizeof(*params);
   params->roles = end->ops->endpoint_role;
-  params->cookie = (uint64_t)(uintptr_t)end;
   params->options = end->transport->plugin.options;
   params->label = end->name;
   params->message_max = end->config->message;
   params->timeout_ns = end->config->timeout_ns;
-  pst_log_clear_error();
-  int rc = end->lane->ops->endpoint_open(end->lane->worker, params, &end->endpoint);
-  if (rc == 0)
-    end->endpoint_state = END_ENDPOINT_OPEN;
+  int rc = engine_endpoint_open(&end->endpoint, &end->lane->worker, params);
   if (rc == 0 || pst_fail_said(error, engine_exit_status(rc), rc) == rc)
     return rc;
   return pst_fail(error, engine_exit_status(rc), rc,
@@ -290,27 +285,17 @@ int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *param
                   end->device->plugin->name, strerror(-rc));
 }
 
-void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns)
-{
-  if (end->endpoint_state != END_ENDPOINT_OPEN)
-    return;
-  end->endpoint_state = END_ENDPOINT_CLOSING;
-  if (end->lane->ops->endpoint_close(end->endpoint, mode, deadline_ns) < 0)
-    end->endpoint_state = END_ENDPOINT_CLOSED;
-}
-
 void end_connect(struct session_end *end, const struct pst_blob *address)
 {
-  pst_log_clear_error();
-  int rc = end->lane->ops->endpoint_connect(end->endpoint, address);
-  if (rc < 0 && pst_log_last_error()[0])
-    end_fail(end, rc, pst_log_last_error());
+  struct engine_why why;
+  int rc = engine_endpoint_connect(
+      &end->endpoint, address, end->peer_text[0] ? end->peer_text : "its peer",
+      "give both ends the same transport, or take one that reaches that host", &why);
+
+  if (rc < 0 && why.is_logged)
+    end_fail(end, rc, why.text);
   else if (rc < 0)
-    end_fail_logged(end, rc,
-                    "transport %s cannot reach %s: %s; give both ends the same transport, or take "
-                    "one that reaches that host",
-                    end->device->plugin->name, end->peer_text[0] ? end->peer_text : "its peer",
-                    strerror(-rc));
+    end_fail_logged(end, rc, "%s", why.text);
 }
 
 /* "transport verbs_rc: packets: the device is lost": the transport's own line about this stream

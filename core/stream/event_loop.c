@@ -86,10 +86,10 @@ static bool thread_arm_lanes(struct session_thread *thread, uint64_t now, uint64
 {
   for (uint32_t i = 0; i < thread->lane_count; i++) {
     struct session_lane *lane = thread->lanes[i];
-    if (lane->event_fd < 0) {
+    if (lane->worker.event_fd < 0) {
       if (*until > now + THREAD_NAP_NS)
         *until = now + THREAD_NAP_NS;
-    } else if (lane->ops->arm(lane->worker) == -EAGAIN) {
+    } else if (lane->worker.ops->arm(lane->worker.handle) == -EAGAIN) {
       return false;
     }
   }

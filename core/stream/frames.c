@@ -273,7 +273,7 @@ static uint32_t frames_give_up(struct pst_receiver *receiver)
   uint32_t count = frames->view_count - frames->view_at;
 
   for (; frames->view_at < frames->view_count; frames->view_at++)
-    lane->ops->release(lane->worker, &frames->views[frames->view_at].token, 1);
+    engine_release(&lane->worker, &frames->views[frames->view_at].token, 1);
   return count;
 }
 

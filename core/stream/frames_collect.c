@@ -60,7 +60,7 @@ static void frames_place_views(struct pst_receiver *receiver, uint32_t room)
   }
   staging_note(staging, &frames->views[from], frames->view_at - from);
   if (refused_count)
-    staging->lane->ops->release(staging->lane->worker, refused, refused_count);
+    engine_release(&staging->lane->worker, refused, refused_count);
 }
 
 /* One copy of all that has been placed. */

@@ -38,15 +38,10 @@ static void lent_slice_copies(const struct session_lane *lane, const struct engi
       lent_ring(lane, i)->ops->lent_unpinned(lent_ring(lane, i));
 }
 
-static void lent_take(struct session_lane *lane, uint64_t buffer, const struct pst_region *region)
+static void lane_lent(struct engine_worker *worker, struct engine_lent *lent)
 {
-  if (buffer == 0 || buffer >= ENGINE_LENT_MAX) {
-    pst_log(PST_LOG_ERROR, "%s lends more than %d regions: a bug of that transport",
-            lane->device->plugin->name, ENGINE_LENT_MAX - 1);
-    return;
-  }
-  struct session_lent *lent = &lane->lent[buffer];
-  *lent = (struct session_lent){.region = region, .host = region->host, .length = region->length};
+  const struct session_lane *lane = (const struct session_lane *)worker;
+
   for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
     const struct engine_memory *memory = lent_memory(lane, i);
     bool again = false;
@@ -61,39 +56,53 @@ static void lent_take(struct session_lane *lane, uint64_t buffer, const struct p
   }
 }
 
-static void lent_forget(struct session_lane *lane, uint64_t buffer)
+static void lane_unlent(struct engine_worker *worker, const struct engine_lent *lent)
 {
-  struct session_lent *lent = &lane->lent[buffer];
+  const struct session_lane *lane = (const struct session_lane *)worker;
 
   for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
     const struct engine_memory *memory = lent_memory(lane, i);
     if (memory && (lent->pinned >> i & 1))
       memory->ops->host_unregister(memory->memory, lent->host, lent->length);
   }
-  *lent = (struct session_lent){0};
 }
 
-/* Read where it lies, it is of the ring's kind and device, or host memory at any rate; copied, the
- * copies reach it. */
-static bool lent_suits(const struct receive_ring *ring, const struct pst_region *region)
+/* ---- Events ------------------------------------------------------------------------ */
+
+static void lane_connected(struct engine_endpoint *endpoint)
 {
-  const struct pst_region *own = ring->views;
-
-  if (region->kind == own->kind && strcmp(region->device, own->device) == 0)
-    return true;
-  if (ring->ops->copies)
-    return region->host;
-  return own->kind == PST_MEMORY_HOST && region->kind == PST_MEMORY_MAPPED &&
-         region->address == (uintptr_t)region->host;
+  end_connected((struct session_end *)endpoint);
 }
 
-const struct pst_region *lane_lent(const struct receive_ring *ring, uint32_t buffer)
+static void lane_disconnected(struct engine_endpoint *endpoint, int status)
 {
-  const struct pst_region *region =
-      buffer < ENGINE_LENT_MAX ? ring->lane->lent[buffer].region : NULL;
-
-  return region && lent_suits(ring, region) ? region : NULL;
+  end_gone((struct session_end *)endpoint, status);
 }
+
+static void lane_readdressed(struct engine_endpoint *endpoint)
+{
+  struct session_end *end = (struct session_end *)endpoint;
+  struct engine_address address;
+
+  if (end->session->control && engine_endpoint_address(endpoint, &address) == 0)
+    control_readdress(end->session->control, end, &address.blob);
+}
+
+static void lane_device_failed(struct engine_worker *worker, int status)
+{
+  const struct session_lane *lane = (const struct session_lane *)worker;
+
+  for (uint32_t i = 0; i < lane->thread->end_count; i++)
+    if (lane->thread->ends[i]->lane == lane)
+      end_device_failed(lane->thread->ends[i], status);
+}
+
+static const struct engine_events lane_events = {.connected = lane_connected,
+                                                 .disconnected = lane_disconnected,
+                                                 .readdressed = lane_readdressed,
+                                                 .device_failed = lane_device_failed,
+                                                 .lent = lane_lent,
+                                                 .unlent = lane_unlent};
 
 #define LANE_POLL_ENDS 64 /* ends that one poll of their lane serves, where it has more */
 
@@ -113,23 +122,15 @@ int lane_open(struct session_thread *thread, struct engine_device *device,
     free(entry);
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
   }
-  rc = engine_worker_open(device, device->next_worker, &entry->worker, error);
-  if (rc < 0) {
-    thread->lane_count--;
-    free(entry);
+  rc = engine_worker_open(&thread->session->engine, device, &lane_events, &entry->worker, error);
+  if (rc < 0)
     return rc;
-  }
-  device->next_worker++;
   counts_init(&entry->counts);
   entry->thread = thread;
   entry->device = device;
-  entry->ops = device->ops;
   entry->messages = entry->completions;
-  entry->event_fd = -1;
-  if (device->limits.capabilities & PST_CAP_WAKEUP)
-    entry->event_fd = device->ops->event_fd(entry->worker);
-  if (entry->event_fd >= 0 && mailbox_add(&thread->mailbox, entry->event_fd) < 0)
-    entry->event_fd = -1;
+  if (entry->worker.event_fd >= 0 && mailbox_add(&thread->mailbox, entry->worker.event_fd) < 0)
+    entry->worker.event_fd = -1;
   *lane = entry;
   return 0;
 }
@@ -139,50 +140,13 @@ static struct session_end *lane_end_of(const struct pst_completion *completion)
   return (struct session_end *)(uintptr_t)completion->endpoint;
 }
 
-static void lane_take_event(struct session_lane *lane, const struct pst_completion *completion)
-{
-  struct session_end *end = lane_end_of(completion);
-  uint64_t buffer = completion->u.region.buffer;
-
-  switch (completion->code) {
-  case PST_EVENT_CONNECTED:
-    end_connected(end);
-    break;
-  case PST_EVENT_DISCONNECTED:
-    end_gone(end, completion->status);
-    break;
-  case PST_EVENT_READDRESS: {
-    char bytes[CONTROL_ADDRESS_MAX];
-    struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
-    if (end->session->control && lane->ops->endpoint_address(end->endpoint, &blob) == 0)
-      control_readdress(end->session->control, end, &blob);
-    break;
-  }
-  case PST_EVENT_CLOSED:
-    end->endpoint_state = END_ENDPOINT_CLOSED;
-    break;
-  case PST_EVENT_LENT:
-    lent_take(lane, buffer, completion->u.region.region);
-    break;
-  case PST_EVENT_UNLENT:
-    if (buffer < ENGINE_LENT_MAX)
-      lent_forget(lane, buffer);
-    break;
-  case PST_EVENT_DEVICE:
-    for (uint32_t i = 0; i < lane->thread->end_count; i++)
-      if (lane->thread->ends[i]->lane == lane)
-        end_device_failed(lane->thread->ends[i], completion->status);
-    break;
-  }
-}
-
 /* What is no message. */
 static void lane_take_told(struct session_lane *lane, const struct pst_completion *completion)
 {
   struct session_end *end = lane_end_of(completion);
 
   if (completion->kind != PST_COMPLETION_DONE)
-    lane_take_event(lane, completion);
+    engine_worker_take_event(&lane->worker, completion);
   else
     end->ops->done(end, completion);
 }
@@ -219,7 +183,7 @@ int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
   }
   if (max > SESSION_POLL_BATCH)
     max = SESSION_POLL_BATCH;
-  int n = lane->ops->poll(lane->worker, completions, max);
+  int n = lane->worker.ops->poll(lane->worker.handle, completions, max);
 
   /* It looks at every end, and every end asks for it: with thousands of them, once
    * for each would cost their square. Cut short, there is more to be had. */
@@ -239,25 +203,4 @@ int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
   if (__builtin_expect(kept < end, 0))
     count = lane_sort(lane, mine, count, n);
   return count - first;
-}
-
-void lane_poll_closing(struct session_lane *lane)
-{
-  int n = lane->ops->poll(lane->worker, lane->completions, SESSION_POLL_BATCH);
-
-  for (int i = 0; i < n; i++) {
-    const struct pst_completion *completion = &lane->completions[i];
-    if (completion->kind == PST_COMPLETION_MESSAGE)
-      lane->ops->release(lane->worker, &completion->u.message.token, 1);
-    else if (completion->kind == PST_COMPLETION_EVENT)
-      lane_take_event(lane, completion);
-  }
-}
-
-void lane_close_worker(struct session_lane *lane)
-{
-  for (uint32_t buffer = 1; buffer < ENGINE_LENT_MAX; buffer++)
-    if (lane->lent[buffer].region)
-      lent_forget(lane, buffer);
-  lane->ops->worker_close(lane->worker);
 }

@@ -47,7 +47,7 @@ int receive_ring_open_transport(struct receive_ring *ring)
 {
   const struct region_params wanted =
       receive_ring_params(ring, &ring_use, ring->stride * ring->slots);
-  const struct pst_transport_ops *ops = ring->lane->ops;
+  const struct pst_transport_ops *ops = ring->lane->worker.ops;
   struct region *region = &ring->region;
   struct region_why why;
   int rc = 0;
@@ -66,7 +66,7 @@ int receive_ring_open_transport(struct receive_ring *ring)
                                    .headroom = ring->lane->device->limits.headroom,
                                    .tailroom = ring->lane->device->limits.tailroom,
                                    .endpoints = ring->endpoints};
-  return ops->ring_open(ring->lane->worker, &opened, &ring->path, &ring->ring);
+  return ops->ring_open(ring->lane->worker.handle, &opened, &ring->path, &ring->ring);
 }
 
 /* Lent messages lie in the sender's or the driver's host memory: final only when
@@ -189,7 +189,7 @@ void receive_ring_close_ring(struct receive_ring *ring)
 {
   staging_close_queue(ring->staging);
   if (ring->ring)
-    ring->lane->ops->ring_close(ring->lane->worker, ring->ring);
+    ring->lane->worker.ops->ring_close(ring->lane->worker.handle, ring->ring);
   ring->ring = NULL;
 }
 

@@ -16,7 +16,7 @@ void receiver_pend(struct session_end *end, const struct pst_completion *complet
 
   /* Nobody takes it any more, and those who share the ring need the slot. */
   if (receiver->end.state == PST_STATE_FAILED || receiver->phase != RECEIVER_TAKING) {
-    lane->ops->release(lane->worker, &completion->u.message.token, 1);
+    engine_release(&lane->worker, &completion->u.message.token, 1);
     return;
   }
   if (fifo_reserve(pending, sizeof(*completion), 1) < 0) {
@@ -142,7 +142,9 @@ static uint32_t arrivals_accept_messages(struct pst_receiver *receiver,
        message++) {
     if (message->u.message.buffer != buffer) { /* mostly all are of one */
       buffer = message->u.message.buffer;
-      region = buffer ? lane_lent(ring, buffer) : &ring->region.mem;
+      region = buffer
+                   ? engine_lent_find(&ring->lane->worker, buffer, ring->views, ring->ops->copies)
+                   : &ring->region.mem;
     }
     if (!region) {
       arrivals_refuse_buffer(receiver);
@@ -159,7 +161,7 @@ static uint32_t arrivals_accept_messages(struct pst_receiver *receiver,
     if (!(message->flags & PST_HAS_SEQUENCE)) {
       views[count].sequence = receiver->delivered + count;
     } else if (seq_window_see(&receiver->window, message->u.message.sequence) == SEQ_DUPLICATE) {
-      ring->lane->ops->release(ring->lane->worker, &message->u.message.token, 1);
+      engine_release(&ring->lane->worker, &message->u.message.token, 1);
       continue;
     }
     receiver->polled_bytes += message->u.message.length;
@@ -209,5 +211,5 @@ void receiver_give_up_pending(struct pst_receiver *receiver)
   if (receiver->ring->ops->give_up)
     receiver->ring->ops->give_up(receiver);
   while ((message = arrivals_take_pending(&receiver->pending)))
-    lane->ops->release(lane->worker, &message->u.message.token, 1);
+    engine_release(&lane->worker, &message->u.message.token, 1);
 }

@@ -87,8 +87,8 @@ void receiver_beat_heard(struct session_end *end)
   end_read_counters(end);
   if (receiver_has_arrived(end))
     return;
-  if (end->endpoint)
-    end->lane->ops->describe(end->endpoint, words, sizeof(words));
+  if (end->endpoint.handle)
+    end->lane->worker.ops->describe(end->endpoint.handle, words, sizeof(words));
   pst_log(PST_LOG_WARN,
           "stream %s: nothing has arrived yet of the %lu messages that were sent; this end is %s. "
           "Check `device` at both ends, the route, and firewalls, which may let `control` pass "

@@ -12,7 +12,7 @@ static int direct_take(struct pst_receiver *receiver, struct pst_view *views, ui
 
 static void direct_give_tokens(struct receive_ring *ring, const uint64_t *tokens, uint32_t n)
 {
-  ring->lane->ops->release(ring->lane->worker, tokens, n);
+  engine_release(&ring->lane->worker, tokens, n);
 }
 
 const struct receive_ring_ops ring_direct_ops = {.take = direct_take,

@@ -75,13 +75,13 @@ static int leg_post_run(struct pst_sender *leader, struct sender_leg *leg, uint3
 
   leg->wait = PST_WAIT_NONE;
   if (leg->mr == leader->mr)
-    return end->lane->ops->post(end->endpoint, requests, run, &leg->wait);
+    return engine_post(&end->endpoint, requests, run, &leg->wait);
   if (run > 64)
     run = 64;
   memcpy(copies, requests, run * sizeof(*copies));
   for (uint32_t i = 0; i < run; i++)
     copies[i].local.mr = leg->mr;
-  return end->lane->ops->post(end->endpoint, copies, run, &leg->wait);
+  return engine_post(&end->endpoint, copies, run, &leg->wait);
 }
 
 static void leg_count_posted(const struct pst_sender *leader, struct sender_leg *leg, uint32_t n)
@@ -139,7 +139,7 @@ static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
   if (leg->dead || leg->posted < leader->submitted || owner->end.state != PST_STATE_CONNECTED)
     return;
   if (owner->flush == SENDER_FLUSH_NONE) {
-    int rc = owner->end.lane->ops->post(owner->end.endpoint, &flush, 1, &wait);
+    int rc = engine_post(&owner->end.endpoint, &flush, 1, &wait);
     if (rc == 1)
       owner->flush = SENDER_FLUSH_POSTED;
     else if (rc != -EAGAIN && rc < 0)
@@ -162,8 +162,8 @@ static void leg_check(const struct pst_sender *leader, struct sender_leg *leg)
   if (end_check(end) == 0)
     return;
   leg->dead = true;
-  if (leader->leg_count > 1 && leg->done < leg->posted && end->endpoint_state == END_ENDPOINT_OPEN)
-    end_close_endpoint(end, PST_CLOSE_ABORT, clock_now_ns() + PST_NS_PER_S);
+  if (leader->leg_count > 1 && leg->done < leg->posted)
+    engine_endpoint_close(&end->endpoint, PST_CLOSE_ABORT, clock_now_ns() + PST_NS_PER_S);
 }
 
 static void sender_fail_legs(struct pst_sender *leader, int code, const char *text)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a session. */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
  */
 static int session_foreign_begin(struct session_end *end, struct pst_error *error)
 {
-  const struct pst_transport_ops *ops = end->lane->ops;
+  const struct pst_transport_ops *ops = end->lane->worker.ops;
   char words[sizeof(end->peer_text)] = "";
   int rc;
 
@@ -29,7 +28,7 @@ static int session_foreign_begin(struct session_end *end, struct pst_error *erro
   if (end->state == PST_STATE_FAILED) /* the application has left already */
     return 0;
   pst_log_clear_error();
-  rc = ops->endpoint_connect(end->endpoint, NULL);
+  rc = ops->endpoint_connect(end->endpoint.handle, NULL);
   if (rc < 0 && pst_fail_said(error, engine_exit_status(rc), rc) == rc)
     return rc;
   if (rc < 0)
@@ -37,7 +36,7 @@ static int session_foreign_begin(struct session_end *end, struct pst_error *erro
                     "stream %s: transport %s cannot begin without a peer's address (`control: "
                     "none`): %s; its options name the peer, see `penstock plugins %s`",
                     end->name, end->device->plugin->name, strerror(-rc), end->device->plugin->name);
-  if (ops->describe(end->endpoint, words, sizeof(words)) < 0)
+  if (ops->describe(end->endpoint.handle, words, sizeof(words)) < 0)
     words[0] = 0;
   end_lock(end);
   snprintf(end->peer_text, sizeof(end->peer_text), "%s", words);
@@ -232,35 +231,17 @@ int pst_session_settle(struct pst_session *session, uint64_t timeout_ns)
   return session_await(session, session_awaits_counts, timeout_ns);
 }
 
-static bool session_poll_closing(struct pst_session *session)
-{
-  bool open = false;
-
-  for (uint32_t t = 0; t < session->thread_count; t++)
-    for (uint32_t l = 0; l < session->threads[t]->lane_count; l++)
-      lane_poll_closing(session->threads[t]->lanes[l]);
-  for (uint32_t i = 0; i < session->end_count; i++)
-    open |= session->ends[i]->endpoint && session->ends[i]->endpoint_state != END_ENDPOINT_CLOSED;
-  return open;
-}
-
 static void session_close_endpoints(struct pst_session *session)
 {
-  uint64_t deadline = clock_now_ns() + PST_NS_PER_S;
-  uint64_t give_up = deadline + PST_NS_PER_S;
+  const uint64_t deadline = clock_now_ns() + PST_NS_PER_S;
 
-  for (uint32_t i = 0; i < session->end_count; i++)
-    end_close_endpoint(
-        session->ends[i],
-        session->ends[i]->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT, deadline);
-  while (session_poll_closing(session)) {
-    if (clock_now_ns() > give_up) {
-      pst_log(PST_LOG_WARN,
-              "an endpoint did not close within its deadline: a bug of its transport");
-      return;
-    }
-    sched_yield();
+  for (uint32_t i = 0; i < session->end_count; i++) {
+    struct session_end *end = session->ends[i];
+    engine_endpoint_close(&end->endpoint,
+                          end->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT,
+                          deadline);
   }
+  engine_await_closed(&session->engine, deadline + PST_NS_PER_S);
 }
 
 void pst_session_close(struct pst_session *session)
@@ -276,7 +257,7 @@ void pst_session_close(struct pst_session *session)
   for (uint32_t i = 0; i < session->end_count; i++)
     if (session->ends[i]->ops->ring && session->ends[i]->ops->ring(session->ends[i]))
       receive_ring_close_ring(session->ends[i]->ops->ring(session->ends[i]));
-  setup_close_workers(session);
+  engine_close_workers(&session->engine);
   /* One that shares may have the other's slots registered with a device of its own. */
   for (int sharing = 1; sharing >= 0; sharing--)
     for (uint32_t i = 0; i < session->end_count; i++) {

@@ -57,7 +57,6 @@ static inline struct session_stream *session_stream_find(const struct pst_sessio
 /* setup.c: threads, devices, lanes */
 int setup_threads(struct pst_session *session, struct pst_error *error);
 int setup_devices(struct pst_session *session, struct pst_error *error);
-void setup_close_workers(struct pst_session *session);
 void setup_close(struct pst_session *session);
 
 /* control_adapter.c: starts the control channel, whose messages become mail. */

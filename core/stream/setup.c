@@ -290,14 +290,6 @@ static void setup_close_thread(struct session_thread *thread)
   free(thread);
 }
 
-void setup_close_workers(struct pst_session *session)
-{
-  engine_plugins_drain(&session->engine);
-  for (uint32_t t = 0; t < session->thread_count; t++)
-    for (uint32_t l = 0; l < session->threads[t]->lane_count; l++)
-      lane_close_worker(session->threads[t]->lanes[l]);
-}
-
 void setup_close(struct pst_session *session)
 {
   engine_close(&session->engine);

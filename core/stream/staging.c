@@ -225,7 +225,7 @@ static void staging_give_back(struct staging *staging, uint32_t n)
 
   while (n) {
     uint32_t run = fifo_run(fifo, fifo->head, n);
-    staging->lane->ops->release(staging->lane->worker, &tokens[fifo_at(fifo, fifo->head)], run);
+    engine_release(&staging->lane->worker, &tokens[fifo_at(fifo, fifo->head)], run);
     fifo->head += run;
     n -= run;
   }

@@ -690,6 +690,29 @@ static void keys_and_addresses_that_are_too_long(void **state)
   }
 }
 
+/* A peer whose messages lie where the CPU may not read them is left, and not kept waiting. */
+static void lent_memory_of_a_gpu_is_not_read(void **state)
+{
+  const struct pst_setting lends = {"lends", "true"}, mode = {"mode", "reference"};
+  const struct pst_filter_params filter = {"claiming", &lends, 1, 0};
+  struct pst_node_params params = some_params();
+  struct pair pair;
+  const char *text;
+
+  (void)state;
+  params.filters = &filter;
+  params.filter_count = 1;
+  params.in_process = 1;
+  params.transport_options = &mode;
+  params.transport_option_count = 1;
+  pair_open(&pair, &params, &params);
+  assert_int_equal(pst_peer_send(pair.client.peer, "hello", 5), 0);
+  struct pst_node_event left = await_text(&pair.server, &pair.client, PST_NODE_LEFT, &text);
+  assert_int_equal(left.status, -EIO);
+  assert_string_equal(text, "its transport delivers from memory that is not lent");
+  pair_close(&pair);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -713,6 +736,7 @@ int main(void)
       cmocka_unit_test(nobody_there),
       cmocka_unit_test(unfit_transports_and_options_are_named),
       cmocka_unit_test(waking_and_waiting),
+      cmocka_unit_test(lent_memory_of_a_gpu_is_not_read),
   };
   return cmocka_run_group_tests(tests, use_fakes, NULL);
 }

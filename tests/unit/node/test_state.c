@@ -36,24 +36,20 @@ void rma_end_rest(struct rma *rma, int status)
   rma->rest_slot = RMA_NO_SLOT;
 }
 
-static int close_endpoint(struct pst_endpoint *endpoint, uint32_t how, uint64_t deadline_ns)
+void engine_endpoint_close(struct engine_endpoint *endpoint, uint32_t how, uint64_t deadline_ns)
 {
-  (void)endpoint;
+  assert_ptr_equal(endpoint, &peer.endpoint);
   assert_true(deadline_ns > clock_now_ns());
   closes++;
   mode = how;
-  return 0;
 }
-
-static const struct pst_transport_ops ops = {.struct_size = sizeof(ops),
-                                             .endpoint_close = close_endpoint};
 
 static void start(enum node_peer_state state)
 {
   static const struct loader_plugin plugin = {.name = "fake"};
   static struct engine_device device = {.plugin = &plugin};
 
-  node = (struct pst_node){.ops = &ops, .device = &device, .grace_ns = GRACE_NS};
+  node = (struct pst_node){.device = &device, .grace_ns = GRACE_NS};
   peer = (struct pst_peer){.node = &node, .state = state, .text = "somebody"};
   peer.rma.rest_slot = 3;
   byes = closes = 0;

@@ -23,7 +23,6 @@ static struct {
   int code;
   int answer;
   uint32_t path, worst; /* of the endpoint, and allowed */
-  int closes, close_answer;
   uint64_t now_ns;
 } world;
 
@@ -67,15 +66,6 @@ static int fake_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
   return 0;
 }
 
-static int fake_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
-{
-  (void)endpoint;
-  (void)mode;
-  (void)deadline_ns;
-  world.closes++;
-  return world.close_answer;
-}
-
 static void fake_totals(const struct session_end *end, struct control_totals *totals)
 {
   (void)end;
@@ -102,11 +92,10 @@ static const struct end_ops ops = {.role = "receiver",
                                    .worst_path = fake_worst_path,
                                    .totals = fake_totals};
 static const struct end_ops sends = {.role = "sender", .peer_role = "receiver"};
-static const struct pst_transport_ops transport = {.endpoint_path = fake_path,
-                                                   .endpoint_close = fake_close};
+static const struct pst_transport_ops transport = {.endpoint_path = fake_path};
 static const struct loader_plugin plugin = {.name = "pigeon"};
 static struct engine_device device = {.plugin = &plugin};
-static struct session_lane lane = {.ops = &transport};
+static struct session_lane lane = {.worker = {.device = &device, .ops = &transport}};
 static struct config config;
 static struct config_stream stream = {.name = "packets"};
 static struct pst_session session = {.config = &config};
@@ -123,8 +112,9 @@ static int open_end(void **state)
   end_init(&end, &ops, &session, &stream);
   end.lane = &lane;
   end.device = &device;
-  end.endpoint = (struct pst_endpoint *)(uintptr_t)8;
-  end.endpoint_state = END_ENDPOINT_OPEN;
+  end.endpoint = (struct engine_endpoint){.worker = &lane.worker,
+                                          .handle = (struct pst_endpoint *)(uintptr_t)8,
+                                          .state = ENGINE_ENDPOINT_OPEN};
   end.path.path = PST_PATH_DIRECT;
   return 0;
 }
@@ -299,23 +289,6 @@ static void a_last_word_is_the_last(void **state)
   assert_int_equal(end.peer_word, END_PEER_FINAL);
 }
 
-static void an_endpoint_is_closed_once(void **state)
-{
-  (void)state;
-  end_close_endpoint(&end, PST_CLOSE_ABORT, 0);
-  end_close_endpoint(&end, PST_CLOSE_ABORT, 0);
-  assert_int_equal(world.closes, 1);
-  assert_int_equal(end.endpoint_state, END_ENDPOINT_CLOSING);
-}
-
-static void an_endpoint_that_does_not_close_is_closed(void **state)
-{
-  (void)state;
-  world.close_answer = -EIO; /* no CLOSED will come */
-  end_close_endpoint(&end, PST_CLOSE_ABORT, 0);
-  assert_int_equal(end.endpoint_state, END_ENDPOINT_CLOSED);
-}
-
 static void without_a_channel_nobody_is_told(void **state)
 {
   (void)state;
@@ -346,8 +319,6 @@ int main(void)
       END_CASE(states_follow_each_other_as_drawn),
 #endif
       END_CASE(a_last_word_is_the_last),
-      END_CASE(an_endpoint_is_closed_once),
-      END_CASE(an_endpoint_that_does_not_close_is_closed),
       END_CASE(without_a_channel_nobody_is_told),
   };
 

@@ -71,7 +71,7 @@ static const struct pst_memory_ops memory_ops = {.queue_open = fake_queue_open,
 static const struct pst_transport_ops transport = {.release = fake_release};
 static const struct loader_plugin plugin = {.name = "attic", .memory = &memory_ops};
 static struct engine_memory memory = {.plugin = &plugin, .ops = &memory_ops};
-static struct session_lane lane = {.ops = &transport};
+static struct session_lane lane = {.worker.ops = &transport};
 static struct staging *staging;
 static struct pst_view views[SLOTS];
 
