@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arguments.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -12,6 +11,7 @@
 
 #include "notice.h"
 #include "util/nearest.h"
+#include "util/units.h"
 #include "words.h"
 
 #define NAME_MAX_BYTES 64
@@ -29,87 +29,22 @@ const char *arguments_meant(const char *word, const char *const *names, size_t c
 
 int arguments_duration(const char *text, uint64_t *ns)
 {
-  static const struct {
-    const char *unit;
-    double ns;
-  } units[] = {{"", 1e9},  {"s", 1e9},    {"ms", 1e6},   {"us", 1e3},
-               {"ns", 1.}, {"min", 60e9}, {"h", 3600e9}, {NULL, 0}};
-  char *end;
+  const bool is_bare = text[strspn(text, "0123456789.")] == '\0';
+  char whole[64];
+  int length = snprintf(whole, sizeof whole, "%s%s%s", text[0] == '.' ? "0" : "", text,
+                        is_bare && text[0] != '\0' ? "s" : "");
 
-  if (!isdigit((unsigned char)text[0]) && text[0] != '.')
-    return -EINVAL;
-  /* strtod also takes "0x", "inf" and exponents, which a YAML duration does not. */
-  if (strspn(text, "0123456789.") == 0 || text[strspn(text, "0123456789.")] == 'e' ||
-      text[strspn(text, "0123456789.")] == 'x')
-    return -EINVAL;
-  double value = strtod(text, &end);
-  if (end == text)
-    return -EINVAL;
-  while (*end == ' ')
-    end++;
-  for (size_t i = 0; units[i].unit != NULL; i++) {
-    if (strcmp(end, units[i].unit) == 0) {
-      double exact = value * units[i].ns;
-      if (!(exact < 9.2e18))
-        return -ERANGE;
-      *ns = (uint64_t)(exact + 0.5);
-      return 0;
-    }
-  }
-  return -EINVAL;
+  return length < (int)sizeof whole ? units_parse(PST_OPTION_DURATION, whole, ns) : -EINVAL;
 }
 
 int arguments_count(const char *text, uint64_t *count)
 {
-  char *end;
-
-  if (!isdigit((unsigned char)text[0]))
-    return -EINVAL;
-  errno = 0;
-  unsigned long long value = strtoull(text, &end, 10);
-  if (errno == ERANGE)
-    return -ERANGE;
-  if (*end != '\0')
-    return -EINVAL;
-  *count = value;
-  return 0;
+  return units_parse(PST_OPTION_UINT, text, count);
 }
 
 int arguments_size(const char *text, uint64_t *bytes)
 {
-  static const struct {
-    const char *unit;
-    uint64_t bytes;
-  } units[] = {{"", 1},
-               {"B", 1},
-               {"KB", 1000},
-               {"KiB", 1 << 10},
-               {"MB", 1000000},
-               {"MiB", 1 << 20},
-               {"GB", 1000000000},
-               {"GiB", 1 << 30},
-               {"TB", 1000000000000},
-               {"TiB", UINT64_C(1) << 40}};
-  char *end;
-
-  if (!isdigit((unsigned char)text[0]))
-    return -EINVAL;
-  errno = 0;
-  unsigned long long value = strtoull(text, &end, 10);
-  if (errno == ERANGE)
-    return -ERANGE;
-  while (*end == ' ')
-    end++;
-  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-    uint64_t product;
-    if (strcmp(end, units[i].unit) != 0)
-      continue;
-    if (__builtin_mul_overflow((uint64_t)value, units[i].bytes, &product))
-      return -ERANGE;
-    *bytes = product;
-    return 0;
-  }
-  return -EINVAL;
+  return units_parse(PST_OPTION_SIZE, text, bytes);
 }
 
 static int append(const char ***list, size_t *count, const char *item)

@@ -5,7 +5,7 @@
 
 #include "../util/nearest.h"
 #include "check.h"
-#include "units.h"
+#include "util/units.h"
 
 static void report_no_stream(struct check *check, const char *name, const struct place *place)
 {

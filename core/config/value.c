@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "units.h"
 #include "util/nearest.h"
 #include "util/text.h"
+#include "util/units.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define LONGEST_QUOTE 60 /* characters of a wrong value that a message repeats */

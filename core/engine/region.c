@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/units.h"
 #include "util/log.h"
+#include "util/units.h"
 
 #define REGION_ACCESS_REMOTE                                                                       \
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)

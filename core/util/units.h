@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantities as people write them: "8 KiB", "68.75 Gbps", "250 ms", by the type of an option. */
-#ifndef PST_CONFIG_UNITS_H
-#define PST_CONFIG_UNITS_H
+#ifndef PST_UTIL_UNITS_H
+#define PST_UTIL_UNITS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <penstock/plugin.h>
 
 /* UINT, which has no unit; SIZE (B, KB, MB, GB, TB, powers of 1000, KiB, MiB, GiB, TiB; a bare
  * number is bytes), DURATION (ns, us, ms, s, min, h; a bare 0 is legal, any other bare number is

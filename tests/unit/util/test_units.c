@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
-#include "config/units.h"
-#include "support.h"
+#include <cmocka.h>
+
+#include "util/units.h"
 
 struct sample {
   const char *text;
