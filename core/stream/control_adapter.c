@@ -50,14 +50,10 @@ static void control_mail_put(void *context, void *stream,
   mailbox_put(&end->thread->mailbox, &mail->mail, NULL);
 }
 
-int end_tell(struct session_end *end, end_say *say)
+int control_tell(struct session_end *end, end_say *say)
 {
   struct control_totals totals;
 
-  if (end->is_foreign) {
-    end_state(end, PST_STATE_ENDED);
-    return 0;
-  }
   end->ops->totals(end, &totals);
   return say(end->session->control, end, &totals);
 }

@@ -21,6 +21,7 @@
 
 #define SESSION_DROPS_MAX 16 /* causes; as in struct pst_stats */
 
+struct pst_receiver;
 struct receive_ring;
 
 /* What the peer of a stream says, from the control thread to the stream's end. */
@@ -82,6 +83,25 @@ enum end_control {
   END_CONTROL_OVER,   /* nothing more is said or heard; so from the start with `control: none` */
 };
 
+typedef int end_say(struct control *control, void *stream, const struct control_totals *totals);
+
+/* What an end does by its peer's kind: Penstock, or, with `control: none`, anything else. */
+struct end_peer_ops {
+  bool is_foreign;
+  enum end_control control; /* at first */
+  /* As control_tell(); a foreign peer asks for no counts: the stream has ended. */
+  int (*tell)(struct session_end *end, end_say *say);
+  /* Of a receiver of which nothing has arrived: as receiver_check_end(). */
+  int (*check_end)(struct pst_receiver *receiver);
+  /* How long a sender's last messages may be on their way, once it has finished, or is silent. */
+  uint64_t (*patience_ns)(const struct pst_receiver *receiver);
+  void (*stop)(struct pst_receiver *receiver); /* NULL: its sender says when it has finished */
+  /* Messages that were sent and not delivered; and how many were sent, and who says so. With
+   * end_lock() held, or on the end's thread. */
+  uint64_t (*missing)(const struct pst_receiver *receiver);
+  void (*sent)(const struct pst_receiver *receiver, struct pst_stats *stats);
+};
+
 /* What is wrong with a stream that has not failed yet. Only ever raised: a later word explains
  * more. */
 enum end_trouble {
@@ -103,6 +123,7 @@ enum end_peer_word {
 struct session_end {
   struct engine_endpoint endpoint; /* on the lane's worker */
   const struct end_ops *ops;
+  const struct end_peer_ops *peer_ops;
   struct pst_session *session;
   struct session_thread *thread;
   struct engine_device *device;
@@ -113,7 +134,6 @@ struct session_end {
   const char *name;
   char label[72];                /* "stream NAME" */
   struct session_mail fail_mail; /* for the one FAIL of a stream when memory is out */
-  bool is_foreign;               /* `control: none`; never changes */
   int state;                     /* enum pst_state; stat_ */
   int error;                     /* FAILED, or the peer has: -errno; stat_ */
   enum end_control control;
@@ -155,8 +175,12 @@ static inline bool end_is_over(const struct session_end *end)
   return end->state == PST_STATE_ENDED || end->state == PST_STATE_FAILED;
 }
 
+/* receiver_end.c */
+extern const struct end_peer_ops end_peer_penstock, end_peer_foreign;
+
 /* endpoint_state.c */
-void end_init(struct session_end *end, const struct end_ops *ops, struct pst_session *session,
+void end_init(struct session_end *end, const struct end_ops *ops,
+              const struct end_peer_ops *peer_ops, struct pst_session *session,
               const struct config_stream *config);
 void end_destroy(struct session_end *end);
 void end_stage(struct session_end *end, int stage); /* -1: flows */
@@ -198,10 +222,9 @@ void end_device_failed(struct session_end *end, int status);
 
 /* control_adapter.c, on the end's thread. */
 void control_mail_read(const struct session_mail *mail);
-typedef int end_say(struct control *control, void *stream, const struct control_totals *totals);
 /* Tells the peer its counts, as they are now: control_beat(), control_finish(), control_counts().
- * A foreign peer asks for none: then the stream has ended. 0, or -errno of `say`. */
-int end_tell(struct session_end *end, end_say *say);
+ * 0, or -errno of `say`. */
+int control_tell(struct session_end *end, end_say *say);
 
 /* counters.c: read what the transport counts, on the end's thread. */
 void end_read_counters(struct session_end *end);

@@ -13,17 +13,16 @@
  * this long to say so: its process is alive, but may have to wait for a CPU. */
 #define END_EXPLAIN_NS (3 * PST_NS_PER_S)
 
-void end_init(struct session_end *end, const struct end_ops *ops, struct pst_session *session,
+void end_init(struct session_end *end, const struct end_ops *ops,
+              const struct end_peer_ops *peer_ops, struct pst_session *session,
               const struct config_stream *config)
 {
-  const bool is_foreign = session->config->control.none;
-
   *end = (struct session_end){.ops = ops,
+                              .peer_ops = peer_ops,
                               .session = session,
                               .config = config,
                               .name = config->name,
-                              .is_foreign = is_foreign,
-                              .control = is_foreign ? END_CONTROL_OVER : END_CONTROL_LIVE,
+                              .control = peer_ops->control,
                               .state = PST_STATE_WAITING,
                               .stage = -1};
   ops->configure(end);

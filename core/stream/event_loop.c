@@ -40,7 +40,7 @@ static void thread_send_beats(struct session_thread *thread)
       end_watch_path(end);
     end_read_counters(end);
     if (end->control == END_CONTROL_LIVE)
-      end_tell(end, control_beat);
+      control_tell(end, control_beat);
   }
 }
 

@@ -197,19 +197,27 @@ static uint64_t loss_sent_before(const struct pst_receiver *receiver, uint64_t t
   return told > sent ? told : sent;
 }
 
-/* At the end what the sender said it sent is the measure; before, and for a foreign
- * sender, what the numbers say. */
-static uint64_t loss_count_missing(const struct pst_receiver *receiver)
+static uint64_t loss_told(const struct pst_receiver *receiver)
 {
-  const struct session_end *end = &receiver->end;
-  uint64_t told = end->peer.messages == UINT64_MAX ? 0 : end->peer.messages;
-  uint64_t delivered = stat_get(receiver->delivered), missing = loss_missing_by_number(receiver);
+  const uint64_t told = receiver->end.peer.messages;
 
-  if (!end->is_foreign && stat_get(receiver->phase) != RECEIVER_TAKING)
-    missing = told > delivered ? told - delivered : 0;
-  if (end->is_foreign && receiver->is_numbered)
-    missing = loss_correct(receiver, missing);
-  return missing;
+  return told == UINT64_MAX ? 0 : told;
+}
+
+uint64_t loss_missing_told(const struct pst_receiver *receiver)
+{
+  const uint64_t told = loss_told(receiver), delivered = stat_get(receiver->delivered);
+
+  if (stat_get(receiver->phase) == RECEIVER_TAKING)
+    return loss_missing_by_number(receiver);
+  return told > delivered ? told - delivered : 0;
+}
+
+uint64_t loss_missing_foreign(const struct pst_receiver *receiver)
+{
+  const uint64_t missing = loss_missing_by_number(receiver);
+
+  return receiver->is_numbered ? loss_correct(receiver, missing) : missing;
 }
 
 void loss_claim(struct session_end *end)
@@ -219,7 +227,7 @@ void loss_claim(struct session_end *end)
   uint32_t count = 0;
 
   assert(pthread_mutex_trylock(&end->counts.lock) == EBUSY);
-  uint64_t missing = loss_by_ends(receiver, loss_count_missing(receiver), drops, &count);
+  uint64_t missing = loss_by_ends(receiver, end->peer_ops->missing(receiver), drops, &count);
 
   for (uint32_t level = 0; level < SESSION_LEVELS; level++)
     missing = counts_claim(loss_counts(receiver, level), receiver->claims[level], missing);
@@ -229,17 +237,16 @@ void loss_claim(struct session_end *end)
 void loss_of_receiver(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count)
 {
   const struct session_end *end = &receiver->end;
-  uint64_t told = end->peer.messages == UINT64_MAX ? 0 : end->peer.messages;
-  uint64_t delivered = stat_get(receiver->delivered), missing = loss_count_missing(receiver);
+  uint64_t delivered = stat_get(receiver->delivered), missing = end->peer_ops->missing(receiver);
   bool is_complete = (stat_get(receiver->phase) != RECEIVER_TAKING);
 
   if (missing)
     loss_missing(receiver, missing, drops, count);
-  else if (end->is_foreign && !receiver->is_numbered)
+  else if (end->peer_ops->is_foreign && !receiver->is_numbered)
     loss_own_drops(receiver, drops, count);
   if (stat_get(end->state) == PST_STATE_FAILED && !is_complete)
     loss_broken_off(stat_get(receiver->memory_failed) ? MEMORY_FAILED : ABORTED,
-                    loss_sent_before(receiver, told), delivered, drops, count);
+                    loss_sent_before(receiver, loss_told(receiver)), delivered, drops, count);
 }
 
 void loss_unheard(const struct pst_sender *sender, uint64_t sent, struct pst_drop *drops,

@@ -167,6 +167,10 @@ void loss_of_receiver(const struct pst_receiver *receiver, struct pst_drop *drop
 /* Explain what a receiver misses by drops of its worker and its device that no other end claims.
  * end_lock() is held. */
 void loss_claim(struct session_end *end);
+/* What a receiver misses: at the end what the sender said it sent is the measure; before, and of a
+ * foreign sender, what the numbers say. */
+uint64_t loss_missing_told(const struct pst_receiver *receiver);
+uint64_t loss_missing_foreign(const struct pst_receiver *receiver);
 /* What a foreign sender has sent, as far as it is known. */
 uint64_t loss_foreign_sent(const struct pst_receiver *receiver);
 

@@ -24,15 +24,6 @@ static int receiver_fail_short(struct pst_receiver *receiver)
       receiver->sent.messages, receiver->arrived, (double)receiver->end.config->timeout_ns / 1e9);
 }
 
-/* How long a sender's last messages may be on their way, once it has finished; a foreign one has
- * when it is silent. */
-static uint64_t receiver_patience(const struct pst_receiver *receiver)
-{
-  if (receiver->end.is_foreign)
-    return receiver->end.config->receiver.silence_ns;
-  return receiver_is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS;
-}
-
 static uint64_t receiver_silent_since(const struct pst_receiver *receiver)
 {
   return receiver->alive_ns > receiver->quiet_since_ns ? receiver->alive_ns
@@ -43,7 +34,7 @@ uint64_t receiver_end_due_ns(const struct pst_receiver *receiver)
 {
   if (receiver->quiet_since_ns == 0 || receiver->phase != RECEIVER_TAKING)
     return 0;
-  return receiver_silent_since(receiver) + receiver_patience(receiver);
+  return receiver_silent_since(receiver) + receiver->end.peer_ops->patience_ns(receiver);
 }
 
 /* What the sender says has left it: a filter there may have dropped some. */
@@ -62,18 +53,6 @@ static void receiver_complete(struct pst_receiver *receiver)
 {
   if (receiver->phase == RECEIVER_TAKING)
     stat_set(receiver->phase, RECEIVER_COMPLETE);
-}
-
-/* Nobody says so but the application, or silence. */
-static void receiver_end_foreign(struct pst_receiver *receiver, uint64_t over_ns)
-{
-  receiver->end.over_ns = over_ns;
-  if (over_ns)
-    end_stage_forget(&receiver->end);
-  receiver_give_up_pending(receiver);
-  if (receiver->client && receiver->client->give_up)
-    stat_add(receiver->given_up, receiver->client->give_up(receiver));
-  receiver_complete(receiver);
 }
 
 /* Has nothing come for so long? Had this thread been away, the poll before it was an old one: one
@@ -98,47 +77,6 @@ static void receiver_note_life(struct pst_receiver *receiver)
   receiver->was_silent = false;
 }
 
-/* Reads the counters: has the peer sent anything since the last call that became no message? */
-static bool receiver_is_heard(struct pst_receiver *receiver)
-{
-  uint64_t heard;
-
-  end_read_counters(&receiver->end);
-  heard = end_sum_counters(&receiver->end, PST_COUNTER_HEARD);
-  if (heard == receiver->heard)
-    return false;
-  receiver->heard = heard;
-  return true;
-}
-
-/* A foreign sender that has begun, and fallen silent, has ended; so has one of which nothing became
- * a message. Before anything is heard the silence has not begun. */
-static int receiver_check_silence(struct pst_receiver *receiver)
-{
-  uint64_t silence = receiver_patience(receiver);
-  int rc = end_check(&receiver->end);
-
-  if (rc < 0 || silence == 0 || !receiver_is_silent(receiver, silence))
-    return rc;
-  if (receiver_is_heard(receiver) || (receiver->end.started_ns == 0 && receiver->heard == 0)) {
-    receiver_note_life(receiver);
-    return rc;
-  }
-  receiver_end_foreign(receiver, receiver->quiet_since_ns);
-  return -ENODATA;
-}
-
-int pst_receiver_stop(struct pst_receiver *receiver)
-{
-  int rc = end_check(&receiver->end);
-
-  if (!receiver->end.is_foreign)
-    return -EINVAL;
-  if (rc == 0 && receiver->phase == RECEIVER_TAKING)
-    receiver_end_foreign(receiver, 0);
-  return rc;
-}
-
 /* What is not here yet will not come. */
 static int receiver_end_without(struct pst_receiver *receiver)
 {
@@ -152,23 +90,137 @@ static int receiver_end_without(struct pst_receiver *receiver)
   return -ENODATA;
 }
 
-/* Nothing has arrived: is it over? */
-int receiver_check_end(struct pst_receiver *receiver)
+/* ---- Penstock ---------------------------------------------------------------------- */
+
+static uint64_t told_patience_ns(const struct pst_receiver *receiver)
 {
-  if (receiver->duplicates != receiver->window.duplicates)
-    receiver_note_life(receiver);
-  receiver->duplicates = receiver->window.duplicates;
-  if (receiver->end.is_foreign)
-    return receiver_check_silence(receiver);
+  return receiver_is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS;
+}
+
+static int told_check_end(struct pst_receiver *receiver)
+{
   if (!receiver->finish_known)
     return end_check(&receiver->end);
   if (receiver->arrived == receiver_expected(receiver)) {
     receiver_complete(receiver);
     return -ENODATA;
   }
-  if (receiver_is_silent(receiver, receiver_patience(receiver)))
+  if (receiver_is_silent(receiver, told_patience_ns(receiver)))
     return receiver_end_without(receiver);
   return end_check(&receiver->end);
+}
+
+static void told_sent(const struct pst_receiver *receiver, struct pst_stats *stats)
+{
+  if (stat_get(receiver->finish_known) || stats->peer_final)
+    stats->sent_basis = PST_SENT_COUNTED;
+  else
+    stats->sent_basis = stats->peer_known ? PST_SENT_HEARTBEAT : PST_SENT_UNKNOWN;
+}
+
+const struct end_peer_ops end_peer_penstock = {.control = END_CONTROL_LIVE,
+                                               .tell = control_tell,
+                                               .check_end = told_check_end,
+                                               .patience_ns = told_patience_ns,
+                                               .missing = loss_missing_told,
+                                               .sent = told_sent};
+
+/* ---- A foreign peer ---------------------------------------------------------------- */
+
+static int foreign_tell(struct session_end *end, end_say *say)
+{
+  (void)say;
+  end_state(end, PST_STATE_ENDED);
+  return 0;
+}
+
+static uint64_t foreign_patience_ns(const struct pst_receiver *receiver)
+{
+  return receiver->end.config->receiver.silence_ns;
+}
+
+/* Nobody says so but the application, or silence. */
+static void foreign_end(struct pst_receiver *receiver, uint64_t over_ns)
+{
+  receiver->end.over_ns = over_ns;
+  if (over_ns)
+    end_stage_forget(&receiver->end);
+  receiver_give_up_pending(receiver);
+  if (receiver->client && receiver->client->give_up)
+    stat_add(receiver->given_up, receiver->client->give_up(receiver));
+  receiver_complete(receiver);
+}
+
+/* Reads the counters: has the peer sent anything since the last call that became no message? */
+static bool foreign_is_heard(struct pst_receiver *receiver)
+{
+  uint64_t heard;
+
+  end_read_counters(&receiver->end);
+  heard = end_sum_counters(&receiver->end, PST_COUNTER_HEARD);
+  if (heard == receiver->heard)
+    return false;
+  receiver->heard = heard;
+  return true;
+}
+
+/* A foreign sender that has begun, and fallen silent, has ended; so has one of which nothing became
+ * a message. Before anything is heard the silence has not begun. */
+static int foreign_check_end(struct pst_receiver *receiver)
+{
+  uint64_t silence = foreign_patience_ns(receiver);
+  int rc = end_check(&receiver->end);
+
+  if (rc < 0 || silence == 0 || !receiver_is_silent(receiver, silence))
+    return rc;
+  if (foreign_is_heard(receiver) || (receiver->end.started_ns == 0 && receiver->heard == 0)) {
+    receiver_note_life(receiver);
+    return rc;
+  }
+  foreign_end(receiver, receiver->quiet_since_ns);
+  return -ENODATA;
+}
+
+static void foreign_stop(struct pst_receiver *receiver)
+{
+  foreign_end(receiver, 0);
+}
+
+static void foreign_sent(const struct pst_receiver *receiver, struct pst_stats *stats)
+{
+  stats->messages_sent = loss_foreign_sent(receiver);
+  stats->sent_basis = stats->messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
+}
+
+const struct end_peer_ops end_peer_foreign = {.is_foreign = true,
+                                              .control = END_CONTROL_OVER,
+                                              .tell = foreign_tell,
+                                              .check_end = foreign_check_end,
+                                              .patience_ns = foreign_patience_ns,
+                                              .stop = foreign_stop,
+                                              .missing = loss_missing_foreign,
+                                              .sent = foreign_sent};
+
+/* ---- Either ------------------------------------------------------------------------ */
+
+/* Nothing has arrived: is it over? */
+int receiver_check_end(struct pst_receiver *receiver)
+{
+  if (receiver->duplicates != receiver->window.duplicates)
+    receiver_note_life(receiver);
+  receiver->duplicates = receiver->window.duplicates;
+  return receiver->end.peer_ops->check_end(receiver);
+}
+
+int pst_receiver_stop(struct pst_receiver *receiver)
+{
+  int rc = end_check(&receiver->end);
+
+  if (!receiver->end.peer_ops->stop)
+    return -EINVAL;
+  if (rc == 0 && receiver->phase == RECEIVER_TAKING)
+    receiver->end.peer_ops->stop(receiver);
+  return rc;
 }
 
 int pst_receiver_finish(struct pst_receiver *receiver)
@@ -182,7 +234,7 @@ int pst_receiver_finish(struct pst_receiver *receiver)
   end_stage(&receiver->end, -1);
   counters_read_last(receiver->end.lane);
   end_read_counters(&receiver->end);
-  return end_tell(&receiver->end, control_counts);
+  return receiver->end.peer_ops->tell(&receiver->end, control_counts);
 }
 
 int pst_receiver_abort(struct pst_receiver *receiver, int code, const char *text)

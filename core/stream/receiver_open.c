@@ -90,7 +90,7 @@ static int receiver_open(struct session_end *end, struct pst_error *error)
   if (rc < 0)
     return rc;
   receiver->is_numbered = end->device->limits.capabilities & PST_CAP_SEQUENCE;
-  receiver->window.floats = end->is_foreign;
+  receiver->window.floats = end->peer_ops->is_foreign;
   end->path = receiver->ring->path;
   const struct pst_region *final = receiver->ring->views;
   memcpy(end->memory_backing, final->backing, sizeof(end->memory_backing));
@@ -152,7 +152,7 @@ static void receiver_plan(const struct session_end *end, struct pst_plan *plan)
 
 static void receiver_connected(struct session_end *end)
 {
-  if (!end->is_foreign) /* else its first message begins it */
+  if (!end->peer_ops->is_foreign) /* else its first message begins it */
     stat_set(end->started_ns, clock_now_ns());
   /* The sender's word was here before the transport's. */
   if (((const struct pst_receiver *)end)->finish_known)

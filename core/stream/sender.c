@@ -149,7 +149,7 @@ static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
     end_stage(&owner->end, -1);
     end_state(&owner->end, PST_STATE_ENDING);
     end_read_counters(&owner->end);
-    end_tell(&owner->end, control_finish);
+    owner->end.peer_ops->tell(&owner->end, control_finish);
   }
 }
 
@@ -554,7 +554,7 @@ static uint32_t sender_params(const struct session_end *end, struct control_pair
 static void sender_answer_counts(struct session_end *end)
 {
   end_stage(end, -1);
-  end_tell(end, control_counts);
+  control_tell(end, control_counts);
 }
 
 static void sender_configure(struct session_end *end)

@@ -84,7 +84,8 @@ static struct session_end *session_add_end(struct pst_session *session,
 
   if (!end)
     return NULL;
-  end_init(end, ops, session, config);
+  end_init(end, ops, session->config->control.none ? &end_peer_foreign : &end_peer_penstock,
+           session, config);
   session->ends[session->end_count++] = end;
   return end;
 }

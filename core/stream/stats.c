@@ -103,8 +103,7 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
     full.bytes_sent = end->peer.bytes;
     full.stopped = end->peer.stopped;
   }
-  if (end->is_foreign)
-    full.messages_sent = loss_foreign_sent(receiver);
+  end->peer_ops->sent(receiver, &full);
   full.intervals = receiver->times;
   if (end->lane)
     loss_of_receiver(receiver, full.drops, &full.drop_count);
@@ -118,12 +117,6 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
   const struct receiver_client_ops *client = stat_get(receiver->client);
   if (client && client->stats)
     client->stats(receiver, &full);
-  if (end->is_foreign) {
-    full.sent_basis = full.messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
-  } else if (stat_get(receiver->finish_known) || full.peer_final)
-    full.sent_basis = PST_SENT_COUNTED;
-  else
-    full.sent_basis = full.peer_known ? PST_SENT_HEARTBEAT : PST_SENT_UNKNOWN;
   /* The sender's last word may be older than its last messages. */
   if (full.sent_basis == PST_SENT_HEARTBEAT && full.messages_sent < full.messages_delivered) {
     full.messages_sent = full.messages_delivered;

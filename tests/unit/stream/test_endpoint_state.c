@@ -91,6 +91,8 @@ static const struct end_ops ops = {.role = "receiver",
                                    .connected = fake_hook,
                                    .worst_path = fake_worst_path,
                                    .totals = fake_totals};
+static const struct end_peer_ops penstock = {.control = END_CONTROL_LIVE};
+static const struct end_peer_ops foreign = {.control = END_CONTROL_OVER};
 static const struct end_ops sends = {.role = "sender", .peer_role = "receiver"};
 static const struct pst_transport_ops transport = {.endpoint_path = fake_path};
 static const struct loader_plugin plugin = {.name = "pigeon"};
@@ -109,7 +111,7 @@ static int open_end(void **state)
   world.path = PST_PATH_DIRECT;
   world.worst = PST_PATH_STAGED;
   session.control = (struct control *)(uintptr_t)8;
-  end_init(&end, &ops, &session, &stream);
+  end_init(&end, &ops, &penstock, &session, &stream);
   end.lane = &lane;
   end.device = &device;
   end.endpoint = (struct engine_endpoint){.worker = &lane.worker,
@@ -293,12 +295,9 @@ static void without_a_channel_nobody_is_told(void **state)
 {
   (void)state;
   end_destroy(&end);
-  config.control.none = true;
-  end_init(&end, &ops, &session, &stream);
-  config.control.none = false;
+  end_init(&end, &ops, &foreign, &session, &stream);
   end_fail(&end, -EIO, "broken");
   assert_int_equal(world.fails, 0);
-  assert_true(end.is_foreign);
 }
 
 #define END_CASE(name) cmocka_unit_test_setup_teardown(name, open_end, close_end)
