@@ -60,12 +60,14 @@ static inline void end_transfer(struct rma *rma, uint32_t at)
     rma->free_slots[rma->free_count++] = at;
   else
     rma->ended[rma->ended_tail++ & rma->mask] = at;
+  rma_assert(rma);
 }
 
 static inline void end_part(struct rma *rma, uint32_t at, int32_t status)
 {
   struct rma_slot *slot = &rma->slots[at];
 
+  assert(slot->parts > 0 && rma->requests > 0);
   if (status == -ECANCELED)
     status = rma->cancelled;
   if (slot->status == 0)
@@ -180,6 +182,7 @@ static int post_requests(struct rma *rma, const struct pst_request *requests, ui
 
 static void take_slot(struct rma *rma, const struct rma_work *w, uint32_t slot)
 {
+  assert(slot < rma->depth && rma->slots[slot].parts == 0);
   rma->slots[slot] = (struct rma_slot){.cookie = w->cookie, .length = w->length, .op = w->op};
 }
 
@@ -192,6 +195,7 @@ static void add_parts(struct rma *rma, uint32_t slot, uint32_t parts)
   while (parts--)
     rma->writes[rma->write_tail++ & rma->mask] = slot;
   rma->slots[slot].write = rma->write_tail;
+  rma_assert(rma);
 }
 
 /* How many requests can be made at once. */

@@ -11,6 +11,7 @@
 #ifndef PST_ENGINE_RMA_H
 #define PST_ENGINE_RMA_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -77,6 +78,15 @@ struct rma {
   int32_t cancelled;     /* what -ECANCELED of the transport stands for */
 };
 
+/* A slot is free, or has a transfer: one under way, or one that waits to be handed out. Requests
+ * are as many as slots at most, and the WRITEs among them have a place each in their ring. */
+static inline void rma_assert(const struct rma *rma)
+{
+  assert(rma->requests <= rma->depth);
+  assert(rma->write_tail - rma->write_head <= rma->requests);
+  assert(rma->free_count + (uint64_t)(rma->ended_tail - rma->ended_head) <= rma->depth);
+}
+
 /* Operations that a device of these capabilities has. */
 uint64_t rma_operations(uint64_t capabilities);
 /* 0 or -ENOMEM; ops, max, operations, depth, pieces, request_pieces, refused, end and context are
@@ -116,7 +126,9 @@ static inline uint32_t rma_take_ended(struct rma *rma)
   if (rma->ended_head == rma->ended_tail)
     return RMA_NO_SLOT;
   uint32_t at = rma->ended[rma->ended_head++ & rma->mask];
+  assert(rma->slots[at].parts == 0);
   rma->free_slots[rma->free_count++] = at;
+  rma_assert(rma);
   return at;
 }
 

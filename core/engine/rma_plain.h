@@ -64,6 +64,7 @@ static inline void rma_count_begun(struct rma *rma, uint8_t op, uint32_t count)
   rma->write_tail += op == PST_OP_WRITE ? count : 0;
   rma->requests += count;
   rma->free_count -= count;
+  rma_assert(rma);
 }
 
 #endif

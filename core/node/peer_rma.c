@@ -133,6 +133,7 @@ static uint64_t end_written(struct pst_peer *peer, uint64_t count)
   rma->write_head = head + n;
   rma->free_count += (uint32_t)n;
   rma->requests -= (uint32_t)n;
+  rma_assert(rma);
   return n;
 }
 

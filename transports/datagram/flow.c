@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flow.h"
 
+#include <assert.h>
 #include <string.h>
 
 void dg_flow_begin(struct dg_flow *flow, const struct dg_flow_params *params)
@@ -516,12 +517,22 @@ static void refuse(struct dg_flow *flow, const struct dg_arrival *arrival, uint6
     flow->counts.heard += is_life(flow, arrival);
 }
 
+/* What flow.h says of all times. */
+static inline bool adds_up(const struct dg_flow *flow)
+{
+  const struct dg_counts *c = &flow->counts;
+
+  return c->datagrams == c->messages + c->bad_header + c->bad_checksum + c->too_long + c->not_ours +
+                             c->wrong_nonce + c->displaced + c->too_late + c->too_far + flow->holds;
+}
+
 uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
                       struct dg_message *message)
 {
   struct dg_header header;
   struct dg_identity by = {.source = *arrival->source};
 
+  assert(adds_up(flow));
   flow->counts.datagrams++;
   *message = (struct dg_message){.time_ns = arrival->time_ns};
   uint64_t *cause = classify(flow, arrival, &header, message);
@@ -576,4 +587,5 @@ uint64_t dg_flow_last_counts(const struct dg_flow *flow, struct dg_counts *count
 void dg_flow_end(struct dg_flow *flow)
 {
   drop_held(flow);
+  assert(adds_up(flow));
 }

@@ -13,6 +13,7 @@
 #ifndef PENSTOCK_TRANSPORT_UTIL_H
 #define PENSTOCK_TRANSPORT_UTIL_H
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -299,6 +300,7 @@ PST_INLINE uint32_t pst_dones_room(const struct pst_dones *dones, uint32_t n)
 {
   const uint32_t room = dones->requests - dones->outstanding;
 
+  assert(dones->outstanding <= dones->requests);
   return n < room ? n : room;
 }
 
@@ -315,6 +317,8 @@ PST_INLINE void pst_dones_push(struct pst_dones *dones, uint32_t opcode, int32_t
     last->count += count;
     return;
   }
+  assert(dones->head - dones->tail <=
+         dones->mask); /* it covers an outstanding one: there is room */
   last = &dones->at[dones->head++ & dones->mask];
   last->cookie = cookie;
   last->count = count;
@@ -337,6 +341,7 @@ PST_INLINE uint32_t pst_dones_take(struct pst_dones *dones, uint64_t endpoint,
 
   for (; n < max && dones->tail != dones->head; n++, out++) {
     const struct pst_done *done = &dones->at[dones->tail++ & dones->mask];
+    assert(done->count <= dones->outstanding);
     memset(out, 0, sizeof(*out));
     out->kind = PST_COMPLETION_DONE;
     out->code = (uint8_t)done->opcode;

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transport-util.h: bounds, errnos, numbers that come back, runs of DONE. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -572,10 +577,44 @@ static void path_and_blob_stay_within_what_is_there(void **state)
   pst_path_write(NULL, PST_PATH_DIRECT, "", "", "");
 }
 
+#ifndef NDEBUG
+/* In a child, which an assertion ends. */
+static bool gives_done(uint32_t outstanding, uint64_t count)
+{
+  struct pst_completion out;
+  struct pst_dones dones;
+  int status;
+  pid_t child = fork();
+
+  if (child == 0) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+    freopen("/dev/null", "w", stderr);
+    if (pst_dones_open(&dones, 4) < 0)
+      _exit(1);
+    dones.outstanding = outstanding;
+    pst_dones_push(&dones, PST_OP_SEND, 0, 1, count);
+    _exit(pst_dones_take(&dones, 1, &out, 1) == 1 && pst_dones_room(&dones, 4) == 4 ? 0 : 1);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
+  return status == 0;
+}
+
+static void done_covers_what_is_outstanding(void **state)
+{
+  (void)state;
+  assert_true(gives_done(3, 3));
+  assert_false(gives_done(3, 4));
+}
+#endif
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, reset)
   const struct CMUnitTest tests[] = {
+#ifndef NDEBUG
+      CASE(done_covers_what_is_outstanding),
+#endif
       CASE(range_ends_where_it_ends),
       CASE(registration_lies_in_its_region),
       CASE(ring_has_to_fit),
