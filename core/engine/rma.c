@@ -198,16 +198,6 @@ static void add_parts(struct rma *rma, uint32_t slot, uint32_t parts)
   rma_assert(rma);
 }
 
-/* How many requests can be made at once. */
-static uint32_t room_for_whole(const struct rma *rma)
-{
-  uint32_t room = rma->depth - rma->requests;
-
-  if (room > rma->free_count)
-    room = rma->free_count;
-  return room < RMA_BATCH ? room : RMA_BATCH;
-}
-
 /* k requests, one for each of the first free slots. Returns how many were taken; *stop: go on to no
  * more, *rc says when the next is to blame. */
 static uint32_t post_made(struct rma *rma, const struct pst_request *requests, uint32_t k, int *rc,
@@ -230,7 +220,7 @@ static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32
                            uint32_t *slots, int *rc, bool *stop)
 {
   struct pst_request requests[RMA_BATCH];
-  uint32_t room = room_for_whole(rma), k = 0;
+  uint32_t room = rma_plain_room(rma), k = 0;
 
   *stop = room == 0;
   for (; k < n && k < room && !rma_is_cut(rma, &works[k]); k++) {
