@@ -165,7 +165,7 @@ static void hand(struct contract_side *side, uint8_t kind)
   struct ucx_link *link = side->endpoints[0]->link;
   const ucp_am_recv_param_t plain = {0};
   const struct ucx_header header = {
-      .kind = kind, .nonce = link->nonce, .sequence = link->peer_nonce};
+      .kind = kind, .nonce = link->nonce, .sequence = link->peer.nonce};
 
   link->receive(link, &header, sizeof(header), NULL, 0, &plain);
 }
@@ -195,7 +195,7 @@ static void a_hello_behind_the_end_is_not_answered(void **state)
   post_copy(&peer, PST_OP_READ);
   hand(&peer.side, UCX_BYE);
   contract_await(&peer.side, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
-  assert_true(peer.side.endpoints[0]->link->is_cut);
+  assert_int_equal(peer.side.endpoints[0]->link->line, UCX_LINE_CUT);
   hand(&peer.side, UCX_HELLO);
   contract_poll(&peer.side);
   still_peer_close(&peer);

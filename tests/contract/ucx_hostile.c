@@ -56,7 +56,7 @@ static void another_run_does_not_count(void **state)
     struct ucx_header header = {
         .kind = kind, .count = 1, .length = BYTES, .nonce = link->nonce ^ 1};
     hand(&pair->receiver, &header, BYTES);
-    header.nonce = link->peer_nonce;
+    header.nonce = link->peer.nonce;
     hand(&pair->receiver, &header, BYTES);
     one_message_goes(pair);
     contract_pair_close(pair);

@@ -106,7 +106,7 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
 {
   const struct ucx_header *head = header;
   (void)ep, (void)id;
-  REQUIRE(header_length == sizeof(*head) && head->nonce == own.link->peer_nonce);
+  REQUIRE(header_length == sizeof(*head) && head->nonce == own.link->peer.nonce);
   if (buffer && count && param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE &&
       param->datatype == device.gather) {
     void *state = datatype.start_pack(NULL, buffer, count);
@@ -238,9 +238,11 @@ static void open_link(void)
   own.link = calloc(1, sizeof(*own.link));
   REQUIRE(own.link && ucx_ams_open(own.link, true) == 0);
   own.link->worker = &worker;
-  own.link->pidfd = own.link->efd = -1;
+  own.link->peer.pidfd = own.link->efd = -1;
   own.link->nonce = 0x0123456789abcdef;
-  own.link->peer_nonce = 0x1122334455667788;
+  own.link->peer.nonce = 0x1122334455667788;
+  own.link->stage.name = UCX_JOINED;
+  own.link->line = UCX_LINE_OPEN;
   own.link->part_max = 512;
   own.link->whole_from = UINT64_MAX;
   own.link->arrivals = calloc(SLOTS, sizeof(*own.link->arrivals));
@@ -320,7 +322,7 @@ static void message_comes(void)
   header.count = (uint16_t)take();
   header.length = how & 2 ? UINT32_MAX - take() : take_wide();
   header.position = place();
-  header.sequence = how & 4 ? own.link->peer_nonce : take();
+  header.sequence = how & 4 ? own.link->peer.nonce : take();
   header.offset = how & 8 ? UINT64_MAX - take() : take_wide();
   header.nonce = own.link->nonce ^ (how & 16);
   const size_t bytes = how & 32 ? (size_t)header.count * header.length % 4096 : take_wide() % 1024;
@@ -369,11 +371,14 @@ static void address_comes(bool is_key)
     REQUIRE((rc == 0) == (remote != NULL));
     ucx_remote_close(own.endpoint, remote);
   } else {
-    const uint64_t nonce = own.link->peer_nonce;
-    own.endpoint->is_connecting = false;
+    const uint64_t nonce = own.link->peer.nonce;
+    const struct ucx_stage before = own.link->stage;
+    own.link->stage = (struct ucx_stage){.name = UCX_NEW};
     rc = ucx_endpoint_connect(own.endpoint, &blob);
     REQUIRE(rc == 0 || rc == -EPROTO || rc == -ENOTCONN || rc == -EHOSTUNREACH);
-    REQUIRE(rc == 0 || own.link->peer_nonce == nonce);
+    REQUIRE(rc == 0 || own.link->peer.nonce == nonce);
+    if (rc < 0 || before.name >= UCX_LEFT)
+      own.link->stage = before;
     own.endpoint->tx.must_fetch = false; /* what is sent by rendezvous is not read here */
   }
   free(bytes);
@@ -425,7 +430,7 @@ static void send_some(void)
     requests[i].arg.length = take();
     requests[i].cookie = i + 1;
   }
-  if (own.link->failure || ucx_send_check(own.endpoint, requests) < 0)
+  if (ucx_link_is_lost(own.link) || ucx_send_check(own.endpoint, requests) < 0)
     return;
   const uint64_t before = own.endpoint->tx.position, limit = own.endpoint->tx.limit;
   taken = ucx_send_start(own.endpoint, requests, n, &why);
@@ -460,7 +465,7 @@ static void operate(void)
     give_back();
   else if (what == 9)
     send_some();
-  else if (what == 10 && !own.link->failure)
+  else if (what == 10 && !ucx_link_is_lost(own.link))
     ucx_receive_step(own.endpoint);
   else if (what == 11)
     address_comes(false);

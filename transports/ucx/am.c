@@ -82,7 +82,8 @@ static void am_end(struct ucx_am *am, ucs_status_t status)
 
   if (am->has_unit && link->endpoint)
     ucx_unit_end(&link->endpoint->tx.sends, am->unit,
-                 status == UCS_OK ? 0 : (link->failure ? link->failure : -ECONNRESET));
+                 status == UCS_OK ? 0
+                                  : (ucx_link_status(link) ? ucx_link_status(link) : -ECONNRESET));
   am_give(am);
   if (status != UCS_OK)
     ucx_link_fail(link, status, "an active message");
@@ -185,7 +186,7 @@ void ucx_am_send(struct ucx_am *am)
       .flags = UCP_AM_SEND_FLAG_EAGER,
   };
 
-  am->header.nonce = am->link->peer_nonce;
+  am->header.nonce = am->link->peer.nonce;
   am_sent(am,
           ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1, &param));
 }
@@ -204,7 +205,7 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type)
   };
   const bool is_one = am->source_count == 1;
 
-  am->header.nonce = am->link->peer_nonce;
+  am->header.nonce = am->link->peer.nonce;
   am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
                               is_one ? am->sources[0].buffer : am->sources,
                               is_one ? am->sources[0].length : am->source_count, &param));
@@ -235,7 +236,7 @@ bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
   link->free_controls = am->next;
   link->controls_under_way++;
   am->header = *header;
-  am->header.nonce = link->peer_nonce;
+  am->header.nonce = link->peer.nonce;
   if (header->kind == UCX_HELLO)
     send_hello(am);
   else

@@ -41,21 +41,21 @@ static int choose_mode(struct pst_endpoint *endpoint, const struct ucx_address *
   struct ucx_link *link = endpoint->link;
   int rc = 0;
 
-  link->peer_is_here = ucx_identity_is_near(&device->identity, &address->identity);
-  if (device->peer_failure == UCX_FAILURE_OWN && !link->peer_is_here)
+  link->peer.is_here = ucx_identity_is_near(&device->identity, &address->identity);
+  if (device->peer_failure == UCX_FAILURE_OWN && !link->peer.is_here)
     return UCX_REFUSE(endpoint, -EHOSTUNREACH,
                       "peer_failure: own watches the peer's process, and the peer is on another "
                       "host, or in another PID namespace; set `peer_failure: auto` on both ends");
-  link->peer_mode = device->peer_failure == UCX_FAILURE_UCX || !link->peer_is_here ||
-                    (device->peer_failure == UCX_FAILURE_AUTO &&
-                     !(device->shares && (address->flags & UCX_ADDRESS_SHARES)));
-  if (!link->peer_is_here)
+  link->peer.by_ucx = device->peer_failure == UCX_FAILURE_UCX || !link->peer.is_here ||
+                      (device->peer_failure == UCX_FAILURE_AUTO &&
+                       !(device->shares && (address->flags & UCX_ADDRESS_SHARES)));
+  if (!link->peer.is_here)
     return 0;
-  rc = ucx_watch_open(&device->identity, &address->identity, &link->pidfd);
+  rc = ucx_watch_open(&device->identity, &address->identity, &link->peer.pidfd);
   if (rc == 0)
-    rc = ucx_watch_begin(endpoint->worker->watch_fd, link->pidfd, link);
+    rc = ucx_watch_begin(endpoint->worker->watch_fd, link->peer.pidfd, link);
   if (rc == -ECONNRESET)
-    link->peer_died = true;
+    link->peer.has_died = true;
   else if (rc < 0 && rc != -EPROTO)
     UCX_TELL(endpoint, PST_LOG_WARN,
              "the peer's process cannot be watched (pidfd_open: %s): its death shows by the "
@@ -77,22 +77,23 @@ int ucx_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *b
   rc = read_address(endpoint, blob, &address);
   if (rc < 0)
     return rc;
-  if (endpoint->is_connecting)
+  if (link->stage.name != UCX_NEW)
     return -EALREADY;
   rc = choose_mode(endpoint, &address);
   if (rc < 0)
     return rc;
-  link->peer_nonce = address.nonce;
+  link->peer.nonce = address.nonce;
   endpoint->tx.must_fetch = address.flags & UCX_ADDRESS_FETCHES;
   rc = ucx_link_connect(link, (const uint8_t *)blob->bytes + sizeof(address),
                         blob->length - sizeof(address));
   if (rc < 0) {
-    ucx_watch_forget(endpoint->worker->watch_fd, link->pidfd);
-    ucx_watch_end(link->pidfd);
-    link->pidfd = -1;
+    ucx_watch_forget(endpoint->worker->watch_fd, link->peer.pidfd);
+    ucx_watch_end(link->peer.pidfd);
+    link->peer.pidfd = -1;
+    link->peer.has_died = false;
     return rc;
   }
-  endpoint->is_connecting = true;
-  endpoint->owes_hello = true;
+  if (link->stage.name == UCX_NEW)
+    ucx_enter(link, (struct ucx_stage){.name = UCX_CONNECTING, .greeting = {.hello = UCX_OWED}});
   return 0;
 }

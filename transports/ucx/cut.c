@@ -7,25 +7,27 @@
 #include "am.h"
 #include "fail.h"
 
-void ucx_link_tell(struct ucx_link *link)
+void ucx_link_say(struct ucx_link *link, struct ucx_leaving *words)
 {
-  struct ucx_header bye = {.kind = UCX_BYE, .position = link->sent};
+  struct ucx_header bye = {.kind = UCX_BYE, .position = words->sent};
 
-  if (!link->ep || link->failure)
+  if (!link->ep || ucx_link_is_lost(link))
     return;
-  if (link->owes_leave) {
-    bye.flags = link->is_aborted ? UCX_HEADER_ABORT : 0;
-    link->owes_leave = !ucx_am_control(link, &bye);
+  if (words->bye == UCX_OWED) {
+    bye.flags = words->is_aborted ? UCX_HEADER_ABORT : 0;
+    if (ucx_am_control(link, &bye))
+      words->bye = UCX_SAID;
   }
-  if (link->owes_answer) {
+  if (words->answer == UCX_OWED) {
     bye.flags = UCX_HEADER_ANSWER;
-    link->owes_answer = !ucx_am_control(link, &bye);
+    if (ucx_am_control(link, &bye))
+      words->answer = UCX_SAID;
   }
 }
 
 bool ucx_link_uses_memory(const struct ucx_link *link)
 {
-  if (link->is_cut)
+  if (ucx_link_is_cut(link))
     return false;
   for (uint32_t i = 0; link->ams_under_way && i < link->window; i++)
     if (link->ams[i].has_unit && link->ams[i].header.kind == UCX_WHOLE)
@@ -45,7 +47,7 @@ static void close_ep(struct ucx_link *link)
                                      .flags = UCP_EP_CLOSE_FLAG_FORCE};
   ucs_status_ptr_t request;
 
-  if (link->ep && link->peer_mode) {
+  if (link->ep && link->peer.by_ucx) {
     request = ucp_ep_close_nbx(link->ep, &force);
     if (UCS_PTR_IS_PTR(request))
       ucp_request_free(request);
@@ -55,7 +57,8 @@ static void close_ep(struct ucx_link *link)
 
 void ucx_link_cut(struct ucx_link *link)
 {
-  link->is_cut = true;
+  if (link->line != UCX_LINE_CUT)
+    ucx_enter_line(link, UCX_LINE_CUT);
   if (link->efd >= 0)
     epoll_ctl(link->worker->sleep_fd, EPOLL_CTL_DEL, link->efd, NULL);
   link->efd = -1;

@@ -5,12 +5,12 @@
 
 #include "ucx.h"
 
-/* Send the BYE and the answer that the link owes, as far as UCX has room. */
-void ucx_link_tell(struct ucx_link *link);
-/* Is the BYE not sent yet? */
+/* Send the BYE and the answer that are owed, as far as UCX has room. */
+void ucx_link_say(struct ucx_link *link, struct ucx_leaving *words);
+/* Is the BYE of a link that leaves not sent yet? */
 static inline bool ucx_link_is_untold(const struct ucx_link *link)
 {
-  return link->owes_leave || link->controls_under_way;
+  return link->stage.leaving.bye == UCX_OWED || link->controls_under_way;
 }
 
 /* May UCX still read or write memory of the host for requests of this link? */

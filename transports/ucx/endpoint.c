@@ -169,11 +169,6 @@ void ucx_endpoint_free(struct pst_endpoint *endpoint)
 
   take_from_worker(endpoint->worker, endpoint);
   if (link) {
-    if (!link->is_cut) {
-      link->sent = endpoint->tx.position;
-      link->owes_leave = link->ep && !link->failure;
-      link->owes_answer = link->has_left;
-    }
     if (link->arrivals)
       ucx_receive_end(endpoint);
     ucx_link_leave(link);

@@ -21,21 +21,25 @@ void ucx_link_settle(struct ucx_link *link)
 
 void ucx_link_end(struct ucx_link *link, int32_t status)
 {
-  if (link->failure == 0)
-    link->failure = status;
+  if (link->stage.name == UCX_LEAVING)
+    ucx_enter(link, (struct ucx_stage){.name = UCX_OVER});
+  else if (!ucx_link_is_lost(link))
+    ucx_enter(link, (struct ucx_stage){.name = UCX_LOST, .lost = {status}});
 }
 
 void ucx_link_fail(struct ucx_link *link, ucs_status_t status, const char *what)
 {
   int32_t code = ucx_status_errno(status);
 
-  if (link->failure || link->is_cut)
+  const bool has_left = ucx_link_has_left(link);
+
+  if (ucx_link_is_lost(link) || ucx_link_is_cut(link))
     return;
   /* Whatever UCX calls it, the peer is gone; one on this host cannot be cut off. */
-  if ((code != -ETIMEDOUT && code != -EHOSTUNREACH) || link->peer_is_here)
+  if ((code != -ETIMEDOUT && code != -EHOSTUNREACH) || link->peer.is_here)
     code = -ECONNRESET;
-  link->failure = code;
-  if (link->endpoint && !link->has_left)
+  ucx_link_end(link, code);
+  if (link->endpoint && !has_left)
     UCX_TELL(link->endpoint, PST_LOG_INFO, "UCX ended %s: %s (%d); %s", what,
              ucs_status_string(status), (int)status, ucx_status_remedy(status));
 }

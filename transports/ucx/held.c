@@ -68,7 +68,7 @@ void ucx_held_step(struct pst_endpoint *endpoint)
   struct ucx_tx *tx = &endpoint->tx;
   uint32_t why;
 
-  while (tx->held_tail != tx->held_head && !endpoint->link->failure) {
+  while (tx->held_tail != tx->held_head && !ucx_link_is_lost(endpoint->link)) {
     const struct pst_request *request = &tx->held[tx->held_tail & tx->held_mask].request;
     if (must_wait(tx, request)) {
       if (!tx->fetching && !tx->is_fencing)

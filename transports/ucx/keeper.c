@@ -101,7 +101,7 @@ bool ucx_keeper_take(struct pst_device *device, struct ucx_link *link)
   if (!device->keeper)
     device->keeper = keeper_open(device);
   keeper = device->keeper;
-  is_taken = keeper && ucx_watch_begin(keeper->worker.watch_fd, link->pidfd, link) == 0;
+  is_taken = keeper && ucx_watch_begin(keeper->worker.watch_fd, link->peer.pidfd, link) == 0;
   if (is_taken) {
     link->worker = &keeper->worker;
     link->next = keeper->worker.leaving;

@@ -2,6 +2,7 @@
 /* Links: a ucp_worker with one ucp_ep, from endpoint_open to after CLOSED. */
 #include "link.h"
 
+#include <assert.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -31,13 +32,13 @@ static void give_slots(struct ucx_link *link)
 
 void ucx_link_free(struct ucx_link *link)
 {
-  ucx_watch_forget(link->worker->watch_fd, link->pidfd);
-  ucx_watch_end(link->pidfd);
+  ucx_watch_forget(link->worker->watch_fd, link->peer.pidfd);
+  ucx_watch_end(link->peer.pidfd);
   ucx_link_cut(link);
   give_slots(link);
   free_remotes(link);
   ucx_ams_close(link);
-  free(link->address);
+  free(link->peer.address);
   free(link->arrivals);
   free(link->ops);
   free(link);
@@ -85,7 +86,7 @@ int ucx_link_open(struct pst_worker *worker, const char *label, ucp_am_recv_call
     return -ENOMEM;
   link->worker = worker;
   link->receive = receive;
-  link->pidfd = -1;
+  link->peer.pidfd = -1;
   link->efd = -1;
   rc = ucx_ams_open(link, with_payload);
   if (rc == 0)
@@ -98,26 +99,30 @@ int ucx_link_open(struct pst_worker *worker, const char *label, ucp_am_recv_call
   return 0;
 }
 
-static int connect_ep(struct ucx_link *link, const char *label)
+static int connect_ep(struct ucx_link *link, enum ucx_line line, const char *label)
 {
   const ucp_ep_params_t params = {
       .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                     UCP_EP_PARAM_FIELD_ERR_HANDLER,
-      .address = link->address,
-      .err_mode = link->peer_mode ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
+      .address = link->peer.address,
+      .err_mode = link->peer.by_ucx ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
       .err_handler = {.cb = failed, .arg = link},
   };
   const int sleep_fd = link->worker->sleep_fd;
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
-  ucs_status_t status = ucp_ep_create(link->ucp, &params, &link->ep);
+  ucs_status_t status;
 
-  if (status == UCS_OK && sleep_fd >= 0 &&
-      epoll_ctl(sleep_fd, EPOLL_CTL_ADD, link->efd, &event) != 0)
+  if (sleep_fd >= 0 && epoll_ctl(sleep_fd, EPOLL_CTL_ADD, link->efd, &event) != 0)
     return PST_REFUSE(link->worker->device->host, -errno, "%s: epoll takes no more descriptors: %s",
                       label, strerror(errno));
-  if (status == UCS_OK)
+  status = ucp_ep_create(link->ucp, &params, &link->ep);
+  if (status == UCS_OK) {
+    ucx_enter_line(link, line);
     return 0;
+  }
   link->ep = NULL;
+  if (sleep_fd >= 0)
+    epoll_ctl(sleep_fd, EPOLL_CTL_DEL, link->efd, NULL);
   return PST_REFUSE(link->worker->device->host, ucx_status_errno(status),
                     "%s: UCX makes no connection to the peer: %s; %s", label,
                     ucs_status_string(status), ucx_status_remedy(status));
@@ -125,41 +130,57 @@ static int connect_ep(struct ucx_link *link, const char *label)
 
 int ucx_link_connect(struct ucx_link *link, const void *address, size_t length)
 {
-  free(link->address);
-  link->address = malloc(length);
-  if (!link->address)
+  free(link->peer.address);
+  link->peer.address = malloc(length);
+  if (!link->peer.address)
     return -ENOMEM;
-  memcpy(link->address, address, length);
-  return connect_ep(link, link->endpoint->label);
+  memcpy(link->peer.address, address, length);
+  return connect_ep(link, UCX_LINE_OPEN, link->endpoint->label);
 }
 
 /* Its ucp_worker has gone, and what it had for the peer has gone with it: another one sends BYE. */
-static void send_herald(struct ucx_link *link)
+static void send_herald(struct ucx_link *link, struct ucx_leaving *words)
 {
   static const char label[] = "a close";
 
-  link->owes_leave = true;
-  if (open_ucp(link, label) == 0 && connect_ep(link, label) == 0)
-    ucx_link_tell(link);
+  words->bye = UCX_OWED;
+  if (open_ucp(link, label) == 0 && connect_ep(link, UCX_LINE_HERALD, label) == 0)
+    ucx_link_say(link, words);
   else
     ucx_link_cut(link);
 }
 
+/* What is to be said where requests end before the link leaves by itself. */
+static struct ucx_leaving words_of(const struct ucx_link *link)
+{
+  if (link->stage.name == UCX_LEAVING)
+    return link->stage.leaving;
+  return (struct ucx_leaving){.sent = link->endpoint ? link->endpoint->tx.position : 0,
+                              .is_aborted = true,
+                              .bye = UCX_OWED,
+                              .answer = ucx_link_has_left(link) ? UCX_OWED : UCX_NO_WORD};
+}
+
 void ucx_link_end_requests(struct ucx_link *link)
 {
-  const bool is_alone = link->peer_mode || !link->ep || link->failure || link->has_left;
+  const bool is_alone =
+      link->peer.by_ucx || !link->ep || ucx_link_is_lost(link) || ucx_link_has_left(link);
+  struct ucx_leaving words = words_of(link);
   bool is_told;
 
-  if (link->endpoint) {
-    link->owes_leave = link->is_aborted = true;
-    link->owes_answer = link->has_left;
-  }
-  ucx_link_tell(link);
-  is_told = link->leave_is_known || (link->is_shared && !ucx_link_is_untold(link));
+  ucx_link_say(link, &words);
+  is_told = words.bye == UCX_HEARD ||
+            (link->is_shared && words.bye == UCX_SAID && !link->controls_under_way);
   ucx_link_cut(link);
-  link->owes_leave = link->owes_answer = false;
   if (!is_alone && !is_told)
-    send_herald(link);
+    send_herald(link, &words);
+  if (link->stage.name != UCX_LEAVING)
+    return;
+  if (words.bye == UCX_OWED)
+    words.bye = UCX_SAID;
+  if (words.answer == UCX_OWED)
+    words.answer = UCX_SAID;
+  link->stage.leaving = words;
 }
 
 /* ---- After CLOSED ------------------------------------------------------------------------ */
@@ -167,14 +188,16 @@ void ucx_link_end_requests(struct ucx_link *link)
 /* Its process is seen to live, its endpoint has not left, and it has no room for our BYE. */
 static bool is_stuck(const struct ucx_link *link)
 {
-  return ucx_link_is_untold(link) && link->is_joined && !link->failure && !link->has_left &&
-         link->pidfd >= 0 && !link->peer_died;
+  return link->stage.name == UCX_LEAVING && ucx_link_is_untold(link) && !ucx_link_has_left(link) &&
+         link->peer.pidfd >= 0 && !link->peer.has_died;
 }
 
 /* By the clock alone. */
 static uint64_t clock_ns(const struct ucx_link *link)
 {
-  return link->linger_until_ns + (ucx_link_is_untold(link) ? UCX_TELL_NS : 0);
+  if (link->stage.name == UCX_OVER)
+    return 0;
+  return link->stage.leaving.until_ns + (ucx_link_is_untold(link) ? UCX_TELL_NS : 0);
 }
 
 /* Such a peer hears of our end in no other way: no clock, while there are few of them. */
@@ -190,11 +213,13 @@ static uint64_t leaves_by_ns(const struct ucx_link *link)
 
 static bool is_done_with(const struct ucx_link *link, uint64_t now_ns)
 {
-  if (!link->ep || !link->is_joined || link->failure || now_ns >= leaves_by_ns(link))
+  const struct ucx_leaving *leaving = &link->stage.leaving;
+
+  if (link->stage.name == UCX_OVER || !link->ep || now_ns >= leaves_by_ns(link))
     return true;
   if (ucx_link_is_untold(link) || link->ams_under_way)
     return false;
-  return link->is_shared || link->leave_is_known || (link->has_left && !link->owes_answer);
+  return link->is_shared || leaving->bye == UCX_HEARD || leaving->answer == UCX_SAID;
 }
 
 static void count_untold(struct pst_worker *worker)
@@ -206,6 +231,7 @@ static void count_untold(struct pst_worker *worker)
 
 static void tell_given_up(struct pst_worker *worker)
 {
+  assert(worker->untold_count > 0);
   worker->untold_count--;
   UCX_LOG(worker->device, PST_LOG_WARN,
           "more than %u peers that live take nothing: one of them is not told that we have closed",
@@ -219,7 +245,8 @@ void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
   count_untold(worker);
   while (*at) {
     struct ucx_link *link = *at;
-    ucx_link_tell(link);
+    if (link->stage.name == UCX_LEAVING)
+      ucx_link_say(link, &link->stage.leaving);
     if (is_done_with(link, now_ns)) {
       if (is_stuck(link))
         tell_given_up(worker);
@@ -231,14 +258,35 @@ void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
   }
 }
 
+static struct ucx_stage leaving_from(const struct ucx_link *link, uint64_t now_ns)
+{
+  /* A link that was cut has said it. */
+  const enum ucx_word word = ucx_link_is_cut(link) ? UCX_SAID : UCX_OWED;
+
+  if (!link->ep || ucx_link_is_lost(link))
+    return (struct ucx_stage){.name = UCX_OVER};
+  return (struct ucx_stage){.name = UCX_LEAVING,
+                            .leaving = {.sent = link->endpoint->tx.position,
+                                        .until_ns = now_ns + UCX_LINGER_NS,
+                                        .is_aborted = link->endpoint->has_cancelled,
+                                        .bye = word,
+                                        .answer = ucx_link_has_left(link) ? word : UCX_NO_WORD}};
+}
+
 void ucx_link_leave(struct ucx_link *link)
 {
   const uint64_t now_ns = ucx_now_ns(link->worker->device);
+  const struct ucx_stage leaving = leaving_from(link, now_ns);
+  const bool is_joined = ucx_link_is_joined(link);
 
   link->endpoint = NULL;
-  link->linger_until_ns = now_ns + UCX_LINGER_NS;
+  ucx_enter(link, leaving);
   link->next = link->worker->leaving;
   link->worker->leaving = link;
+  if (!is_joined && leaving.name == UCX_LEAVING) {
+    ucx_link_say(link, &link->stage.leaving);
+    ucx_link_end(link, -ECANCELED);
+  }
   ucx_links_step(link->worker, now_ns);
 }
 
@@ -265,7 +313,7 @@ uint64_t ucx_links_clock_ns(const struct pst_worker *worker)
 void ucx_links_progress(struct pst_worker *worker)
 {
   for (struct ucx_link *link = worker->leaving; link; link = link->next)
-    if (link->ep && !link->failure)
+    if (link->ep && !ucx_link_is_lost(link))
       ucp_worker_progress(link->ucp);
 }
 
@@ -273,10 +321,10 @@ struct ucx_link *ucx_links_take_waiting(struct pst_worker *worker, uint64_t now_
 {
   for (struct ucx_link **at = &worker->leaving; *at; at = &(*at)->next) {
     struct ucx_link *link = *at;
-    if (!waits_for_room(link) || now_ns < link->linger_until_ns)
+    if (!waits_for_room(link) || now_ns < link->stage.leaving.until_ns)
       continue;
     *at = link->next;
-    ucx_watch_forget(worker->watch_fd, link->pidfd);
+    ucx_watch_forget(worker->watch_fd, link->peer.pidfd);
     if (link->efd >= 0)
       epoll_ctl(worker->sleep_fd, EPOLL_CTL_DEL, link->efd, NULL);
     link->efd = -1;

@@ -81,11 +81,11 @@ int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
   char lost[40];
 
   text[0] = 0;
-  list_lost(link, link->peer_is_here ? shared : rdma, lost, sizeof(lost));
-  if (!link->lanes[0] || !lost[0] || (link->peer_is_here && !link->peer_mode) ||
-      (!link->peer_is_here && strcmp(carrier_of(link->lanes), "rdma") == 0))
+  list_lost(link, link->peer.is_here ? shared : rdma, lost, sizeof(lost));
+  if (!link->lanes[0] || !lost[0] || (link->peer.is_here && !link->peer.by_ucx) ||
+      (!link->peer.is_here && strcmp(carrier_of(link->lanes), "rdma") == 0))
     return 0;
-  if (!link->peer_is_here)
+  if (!link->peer.is_here)
     snprintf(text, size,
              "UCX chose %.24s, though RDMA is up here (%s): `ucx_info -d` on both hosts, or "
              "`tls: rc,self`, tells why",
@@ -99,7 +99,7 @@ int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
     snprintf(text, size,
              "the peer's UCX has no shared memory, we have %s; give both ends the same `tls`",
              lost);
-  return link->peer_is_here ? PST_LOG_INFO : PST_LOG_WARN;
+  return link->peer.is_here ? PST_LOG_INFO : PST_LOG_WARN;
 }
 
 /* Once. */
@@ -166,7 +166,7 @@ int ucx_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   snprintf(text, size,
            "UCX lanes %s; failures by %s; parts of %llu bytes, rendezvous from %lld%s%s",
            link->lanes[0] ? link->lanes : "not known yet",
-           link->peer_mode ? "UCX (it leaves shared memory out)" : "the peer's process",
+           link->peer.by_ucx ? "UCX (it leaves shared memory out)" : "the peer's process",
            (unsigned long long)link->part_max,
            link->whole_from == UINT64_MAX ? -1LL : (long long)link->whole_from,
            device->environment[0] ? "; environment " : "", device->environment);

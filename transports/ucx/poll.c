@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* poll(): progress of every link, then what each endpoint has to tell. */
+#include <assert.h>
+
 #include "am.h"
 #include "cut.h"
 #include "fail.h"
@@ -30,17 +32,24 @@ static bool send_hello(struct pst_endpoint *endpoint, uint8_t flags)
   return ucx_am_control(endpoint->link, &hello);
 }
 
+static void greet(struct pst_endpoint *endpoint)
+{
+  struct ucx_stage *stage = &endpoint->link->stage;
+
+  if (stage->greeting.hello == UCX_OWED && send_hello(endpoint, 0))
+    stage->greeting.hello = UCX_SAID;
+  if (stage->greeting.answer == UCX_OWED && send_hello(endpoint, UCX_HEADER_ANSWER))
+    stage->greeting.answer = UCX_SAID;
+}
+
 static void step_connecting(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
-  if (endpoint->owes_hello)
-    endpoint->owes_hello = !send_hello(endpoint, 0);
-  if (endpoint->owes_hello_answer)
-    endpoint->owes_hello_answer = !send_hello(endpoint, UCX_HEADER_ANSWER);
+  if (ucx_link_owes_greeting(link))
+    greet(endpoint);
   /* While UCX still wires up it keeps what is sent: a post would wait for a later poll. */
-  if (endpoint->cpu.state != PST_CPU_NEW || !link->is_joined || link->failure ||
-      link->controls_under_way)
+  if (endpoint->cpu.state != PST_CPU_NEW || !ucx_link_is_joined(link) || link->controls_under_way)
     return;
   ucx_path_settle(endpoint);
   pst_cpu_endpoint_up(&endpoint->cpu);
@@ -62,10 +71,9 @@ static void end_all(struct pst_endpoint *endpoint, int32_t status)
   ucx_units_fail(&endpoint->tx.sends, status);
   ucx_held_fail(endpoint, status);
   ucx_rma_fail(endpoint, status);
-  if (uses_memory) {
-    link->sent = endpoint->tx.position;
+  if (uses_memory)
     ucx_link_end_requests(link);
-  }
+  assert(!ucx_link_uses_memory(link));
 }
 
 /* Has all come that was sent? Who aborts has sent some and not the rest; it lets those that are
@@ -73,18 +81,20 @@ static void end_all(struct pst_endpoint *endpoint, int32_t status)
 static bool has_all(const struct pst_endpoint *endpoint)
 {
   const struct ucx_link *link = endpoint->link;
-  const struct ucx_rx *rx = &endpoint->rx;
 
-  if (link->is_cut)
+  assert(link->stage.name == UCX_LEFT || link->stage.name == UCX_DRAINED);
+  if (ucx_link_is_cut(link))
     return true;
-  if (!rx->is_aborted)
-    return rx->head >= rx->total;
-  return !link->fetches || ucx_now_ns(endpoint->worker->device) >= link->linger_until_ns;
+  if (!link->stage.left.is_aborted)
+    return endpoint->rx.head >= link->stage.left.total;
+  return !link->fetches || ucx_now_ns(endpoint->worker->device) >= link->stage.left.until_ns;
 }
 
-static int32_t status_of_leaving(const struct ucx_rx *rx)
+static int32_t status_of_leaving(const struct pst_endpoint *endpoint)
 {
-  return rx->is_aborted || rx->head < rx->total ? -ECONNRESET : 0;
+  const struct ucx_stage *stage = &endpoint->link->stage;
+
+  return stage->left.is_aborted || endpoint->rx.head < stage->left.total ? -ECONNRESET : 0;
 }
 
 /* A cut is the end of what the peer has sent and we have not received, too. */
@@ -92,8 +102,20 @@ static bool must_wait_to_end(const struct pst_endpoint *endpoint)
 {
   const struct ucx_link *link = endpoint->link;
 
-  return !link->failure && ucx_link_uses_memory(link) && !has_all(endpoint) &&
-         ucx_now_ns(endpoint->worker->device) < link->linger_until_ns;
+  return link->stage.name == UCX_LEFT && ucx_link_uses_memory(link) && !has_all(endpoint) &&
+         ucx_now_ns(endpoint->worker->device) < link->stage.left.until_ns;
+}
+
+/* No request is under way any more. Ending them may find the connection gone. */
+static void end_requests(struct pst_endpoint *endpoint)
+{
+  struct ucx_link *link = endpoint->link;
+  struct ucx_stage next;
+
+  end_all(endpoint, link->stage.name == UCX_LOST ? link->stage.lost.status : -ECONNRESET);
+  next = link->stage;
+  next.name = next.name == UCX_LOST ? UCX_GONE : UCX_DRAINED;
+  ucx_enter(link, next);
 }
 
 /* The peer is gone, in order or not. What it sent comes before that is told. */
@@ -101,23 +123,22 @@ static void step_gone(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
-  if (endpoint->cpu.state == PST_CPU_DOWN || (!link->failure && !link->has_left))
+  if (endpoint->cpu.state == PST_CPU_DOWN || link->stage.name <= UCX_JOINED)
     return;
-  if (!endpoint->is_ended) {
+  if (link->stage.name == UCX_LEFT || link->stage.name == UCX_LOST) {
     if (must_wait_to_end(endpoint))
       return;
-    endpoint->is_ended = true;
-    end_all(endpoint, link->failure ? link->failure : -ECONNRESET);
+    end_requests(endpoint);
   }
   if (endpoint->cpu.owes_connected || ucx_receive_is_pending(endpoint))
     return;
-  if (link->failure)
-    pst_cpu_endpoint_down(&endpoint->cpu, link->failure);
-  else if (has_all(endpoint))
-    pst_cpu_endpoint_down(&endpoint->cpu, status_of_leaving(&endpoint->rx));
-  if (endpoint->cpu.state == PST_CPU_DOWN && !link->failure && link->ep) {
+  if (link->stage.name == UCX_GONE) {
+    pst_cpu_endpoint_down(&endpoint->cpu, link->stage.lost.status);
+  } else if (has_all(endpoint)) {
     const struct ucx_header answer = {.kind = UCX_BYE, .flags = UCX_HEADER_ANSWER};
-    ucx_am_control(link, &answer);
+    pst_cpu_endpoint_down(&endpoint->cpu, status_of_leaving(endpoint));
+    if (link->ep)
+      ucx_am_control(link, &answer);
   }
 }
 
@@ -129,7 +150,7 @@ static void step_closing(struct pst_endpoint *endpoint)
     return;
   switch (pst_closing_look(&endpoint->cpu.closing, ucx_now_ns(endpoint->worker->device))) {
   case PST_CLOSING_ABORT:
-    link->is_aborted = true;
+    endpoint->has_cancelled = true;
     ucx_ams_void(link, -ECANCELED);
     if (endpoint->tx.cut.is_open) {
       endpoint->tx.cut.is_open = false;
@@ -138,7 +159,7 @@ static void step_closing(struct pst_endpoint *endpoint)
     ucx_held_fail(endpoint, -ECANCELED);
     break;
   case PST_CLOSING_OVER:
-    link->is_aborted = true;
+    endpoint->has_cancelled = true;
     end_all(endpoint, -ECANCELED);
     break;
   default:
@@ -150,9 +171,10 @@ static void step(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
-  if (endpoint->is_connecting && !link->failure && !link->is_cut)
+  if (link->line == UCX_LINE_OPEN && link->stage.name <= UCX_DRAINED)
     step_connecting(endpoint);
-  if (endpoint->cpu.state == PST_CPU_UP && !link->is_cut && !link->failure && !link->has_left) {
+  if (endpoint->cpu.state == PST_CPU_UP && link->line == UCX_LINE_OPEN &&
+      link->stage.name == UCX_JOINED) {
     ucx_send_step(endpoint);
     ucx_held_step(endpoint);
     ucx_rma_step(endpoint);
@@ -189,7 +211,7 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
 /* Not before it connects: UCX 1.22 crashes where it answers a peer that has come and gone. */
 static void progress_link(const struct ucx_link *link)
 {
-  if (link->ep && !link->failure)
+  if (link->ep && !ucx_link_is_lost(link))
     ucp_worker_progress(link->ucp);
 }
 

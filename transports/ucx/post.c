@@ -30,7 +30,7 @@ int ucx_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
   uint32_t taken = 0, why = PST_WAIT_NONE;
   int rc = pst_cpu_may_post(&endpoint->cpu);
 
-  if (rc == 0 && (endpoint->link->failure || endpoint->is_ended))
+  if (rc == 0 && endpoint->link->stage.name > UCX_LEFT)
     rc = -ECONNRESET;
   if (rc < 0)
     return rc;
@@ -50,7 +50,6 @@ int ucx_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
   /* UCX keeps what it cannot send at once, and looks again in its progress alone. */
   if (endpoint->link->ams_under_way)
     ucp_worker_progress(endpoint->link->ucp);
-  endpoint->is_short = why == PST_WAIT_QUEUE;
-  endpoint->wants_credit = why == PST_WAIT_CREDIT;
+  endpoint->waits_for = why;
   return pst_post_result(taken, n, rc, why, wait);
 }

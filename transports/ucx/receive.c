@@ -9,7 +9,7 @@
 
 static ucs_status_t refuse(struct ucx_link *link, const char *why)
 {
-  if (!link->failure)
+  if (!ucx_link_is_lost(link))
     UCX_TELL(link->endpoint, PST_LOG_ERROR,
              "the peer breaks the protocol: %s; it is disconnected. Give both ends the same "
              "release of Penstock",
@@ -175,33 +175,44 @@ static void receive_hello(struct ucx_link *link, const struct ucx_header *header
 {
   struct pst_endpoint *endpoint = link->endpoint;
 
-  /* Before endpoint_connect nobody knows whose it is; the peer's answer to ours says it again. */
-  if (!endpoint->is_connecting || header->sequence != link->peer_nonce)
+  struct ucx_stage joined = {.name = UCX_JOINED};
+
+  /* Before endpoint_connect nobody knows whose it is; the peer's answer to ours says it again. A
+   * peer that has left hears no answer. */
+  if ((link->stage.name != UCX_CONNECTING && link->stage.name != UCX_JOINED) ||
+      header->sequence != link->peer.nonce)
     return;
-  if (!link->is_joined) {
-    link->is_joined = true;
+  if (link->stage.name == UCX_CONNECTING) {
+    joined.greeting = link->stage.greeting;
+    ucx_enter(link, joined);
     endpoint->tx.length_max = header->length;
   }
   if (header->position > endpoint->tx.limit)
     endpoint->tx.limit = header->position;
   if (!(header->flags & UCX_HEADER_ANSWER))
-    endpoint->owes_hello_answer = true;
+    link->stage.greeting.answer = UCX_OWED;
 }
 
 static void receive_bye(struct ucx_link *link, const struct ucx_header *header)
 {
-  if (header->flags & UCX_HEADER_ANSWER) {
-    link->leave_is_known = true;
+  const bool is_answer = header->flags & UCX_HEADER_ANSWER;
+
+  if (link->stage.name == UCX_LEAVING) {
+    if (!is_answer)
+      link->stage.leaving.answer = UCX_OWED;
+    else if (link->stage.leaving.bye == UCX_SAID)
+      link->stage.leaving.bye = UCX_HEARD;
     return;
   }
-  link->has_left = true;
-  if (!link->endpoint) {
-    link->owes_answer = true;
+  /* The first one counts. */
+  if (is_answer || (link->stage.name != UCX_CONNECTING && link->stage.name != UCX_JOINED))
     return;
-  }
-  link->endpoint->rx.total = header->position;
-  link->endpoint->rx.is_aborted = header->flags & UCX_HEADER_ABORT;
-  link->linger_until_ns = ucx_now_ns(link->worker->device) + UCX_LINGER_NS;
+  ucx_enter(link, (struct ucx_stage){
+                      .name = UCX_LEFT,
+                      .left = {.total = header->position,
+                               .until_ns = ucx_now_ns(link->worker->device) + UCX_LINGER_NS,
+                               .is_aborted = header->flags & UCX_HEADER_ABORT,
+                               .was_joined = link->stage.name == UCX_JOINED}});
 }
 
 static ucs_status_t receive_control(struct ucx_link *link, const struct ucx_header *header)
@@ -241,7 +252,7 @@ ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, vo
   const bool is_offer = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
   struct ucx_header head;
 
-  if (header_length != sizeof(head) || link->failure)
+  if (header_length != sizeof(head) || ucx_link_is_lost(link))
     return UCS_OK;
   memcpy(&head, header, sizeof(head));
   if (head.nonce != link->nonce)

@@ -48,7 +48,7 @@ int ucx_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
 
   if (!(endpoint->cpu.params.roles & PST_ROLE_RMA))
     return -EINVAL;
-  if (endpoint->cpu.state != PST_CPU_UP || !link->ep || link->failure)
+  if (endpoint->cpu.state != PST_CPU_UP || !link->ep || ucx_link_is_lost(link))
     return -ENOTCONN;
   if (blob->length < sizeof(key))
     return UCX_REFUSE(endpoint, -EPROTO, "the peer's memory cannot be used: its key is cut short");

@@ -111,7 +111,7 @@ static void end_part(struct ucx_op *op, ucs_status_t status)
 
   if (status != UCS_OK && op->status == 0) {
     ucx_link_fail(link, status, "a one-sided request");
-    op->status = link->failure ? link->failure : -ECANCELED;
+    op->status = ucx_link_status(link) ? ucx_link_status(link) : -ECANCELED;
   }
   if (op->left > 0 && --op->left == 0)
     finish(op);
@@ -170,7 +170,7 @@ static void start_copy(struct pst_endpoint *endpoint, const struct pst_request *
     endpoint->tx.fetching++;
   }
   for (uint32_t i = 0; i < count; at += pieces[i++].length)
-    if (pieces[i].length && !endpoint->link->failure)
+    if (pieces[i].length && !ucx_link_is_lost(endpoint->link))
       start_piece(op, request, &pieces[i], at);
   end_part(op, UCS_OK);
 }
@@ -208,7 +208,7 @@ static void flush_puts(struct ucx_op *op)
                                      .user_data = op};
 
   op->puts = tx->puts;
-  if (tx->puts != tx->puts_flushed && !op->link->failure)
+  if (tx->puts != tx->puts_flushed && !ucx_link_is_lost(op->link))
     begun(op, ucp_ep_flush_nbx(op->link->ep, &param));
   else
     end_part(op, UCS_OK);
@@ -263,7 +263,7 @@ void ucx_rma_step(struct pst_endpoint *endpoint)
 {
   struct ucx_tx *tx = &endpoint->tx;
 
-  if (tx->owes_flush && !endpoint->link->failure) {
+  if (tx->owes_flush && !ucx_link_is_lost(endpoint->link)) {
     const struct ucx_header ask = {.kind = UCX_FLUSH, .position = tx->position};
     tx->owes_flush = !ucx_am_control(endpoint->link, &ask);
   }

@@ -216,7 +216,7 @@ void ucx_send_step(struct pst_endpoint *endpoint)
   struct ucx_cut *cut = &endpoint->tx.cut;
   struct ucx_link *link = endpoint->link;
 
-  while (cut->is_open && !link->failure) {
+  while (cut->is_open && !ucx_link_is_lost(link)) {
     struct ucx_am *am = ucx_am_take(link);
     if (!am)
       return;

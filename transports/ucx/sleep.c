@@ -19,10 +19,10 @@ static bool has_room_again(const struct pst_endpoint *endpoint)
 {
   const struct ucx_tx *tx = &endpoint->tx;
 
-  if (endpoint->wants_credit && tx->limit - tx->position > tx->held_sends)
-    return true;
-  return endpoint->is_short && ucx_am_is_free(endpoint->link) && !tx->cut.is_open &&
-         endpoint->cpu.dones.outstanding < endpoint->cpu.dones.requests;
+  if (endpoint->waits_for == PST_WAIT_CREDIT)
+    return tx->limit - tx->position > tx->held_sends;
+  return endpoint->waits_for == PST_WAIT_QUEUE && ucx_am_is_free(endpoint->link) &&
+         !tx->cut.is_open && endpoint->cpu.dones.outstanding < endpoint->cpu.dones.requests;
 }
 
 /* Would poll() give something, or do work of its own? */
@@ -39,10 +39,10 @@ static bool is_pending(const struct pst_endpoint *endpoint)
     return true;
   if (endpoint->cpu.state == PST_CPU_DOWN)
     return false;
-  if (link->failure || link->has_left || link->peer_died)
+  if (link->stage.name > UCX_JOINED || link->peer.has_died)
     return true;
-  return endpoint->owes_hello || endpoint->owes_hello_answer ||
-         (link->is_joined && endpoint->cpu.state == PST_CPU_NEW) ||
+  return ucx_link_owes_greeting(link) ||
+         (link->stage.name == UCX_JOINED && endpoint->cpu.state == PST_CPU_NEW) ||
          ucx_receive_is_pending(endpoint) || ucx_receive_owes(endpoint);
 }
 
@@ -82,11 +82,11 @@ static int arm_link(const struct ucx_link *link, uint64_t now_ns, uint64_t *look
 {
   ucs_status_t status;
 
-  if (link->failure || !link->ep)
+  if (ucx_link_is_lost(link) || !link->ep)
     return 0;
   status = ucp_worker_arm(link->ucp);
   if (link->ams_under_way || link->controls_under_way) {
-    const bool is_late = !link->endpoint && now_ns >= link->linger_until_ns;
+    const bool is_late = link->stage.name == UCX_LEAVING && now_ns >= link->stage.leaving.until_ns;
     *look_ns = earlier(*look_ns, is_late ? SLEEP_UNTOLD_NS : SLEEP_STUCK_NS);
     return 0;
   }

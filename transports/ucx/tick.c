@@ -12,15 +12,16 @@
 /* What arrived before the peer's process ended comes first. */
 static void end_dead(struct ucx_link *link)
 {
-  for (uint32_t i = 0, idle = 0; i < TICK_ROUNDS_MAX && idle < 16 && link->ep && !link->failure;
-       i++)
+  for (uint32_t i = 0, idle = 0;
+       i < TICK_ROUNDS_MAX && idle < 16 && link->ep && !ucx_link_is_lost(link); i++)
     idle = ucp_worker_progress(link->ucp) ? 0 : idle + 1;
-  link->peer_died = false;
-  if (link->failure)
+  link->peer.has_died = false;
+  if (ucx_link_is_lost(link))
     return;
-  if (link->endpoint && !link->has_left)
+  if (link->endpoint && !ucx_link_has_left(link))
     UCX_TELL(link->endpoint, PST_LOG_INFO, "the peer's process has ended");
-  if (!link->has_left || !link->endpoint || link->endpoint->rx.highest < link->endpoint->rx.total)
+  if (!link->endpoint || !ucx_link_has_left(link) ||
+      link->endpoint->rx.highest < link->stage.left.total)
     ucx_link_end(link, -ECONNRESET);
 }
 
@@ -28,9 +29,10 @@ static void look_at_waiting(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   const struct ucx_tx *tx = &endpoint->tx;
   struct ucx_link *link = endpoint->link;
-  const bool waits = endpoint->is_connecting && !link->failure && !link->has_left &&
-                     (!link->is_joined || tx->flushing || tx->fetching || tx->is_fencing ||
-                      tx->writes.head != tx->writes.tail);
+  const bool waits =
+      link->stage.name == UCX_CONNECTING ||
+      (link->stage.name == UCX_JOINED &&
+       (tx->flushing || tx->fetching || tx->is_fencing || tx->writes.head != tx->writes.tail));
 
   if (!waits) {
     endpoint->waits_since_ns = 0;
@@ -52,12 +54,12 @@ void ucx_tick(struct pst_worker *worker, uint64_t now_ns)
   worker->ticked_ns = now_ns;
   ucx_watch_look(worker->watch_fd);
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
-    if (worker->endpoints[i]->link->peer_died)
+    if (worker->endpoints[i]->link->peer.has_died)
       end_dead(worker->endpoints[i]->link);
     look_at_waiting(worker->endpoints[i], now_ns);
   }
   for (struct ucx_link *link = worker->leaving; link; link = link->next)
-    if (link->peer_died)
+    if (link->peer.has_died)
       end_dead(link);
   ucx_links_step(worker, now_ns);
 }

@@ -26,6 +26,7 @@
 #include <penstock/transport-cpu.h>
 
 #include "described.h"
+#include "stage.h"
 #include "wire.h"
 
 #define UCX_BATCH_MAX 128u   /* messages of one active message */
@@ -157,32 +158,33 @@ struct ucx_cut {
   bool is_open;
 };
 
+/* The peer of a link, as endpoint_connect found it. */
+struct ucx_peer {
+  uint64_t nonce;
+  ucp_address_t *address; /* for a herald */
+  int pidfd;              /* of its process; -1: that is not watched */
+  bool is_here;           /* on this host */
+  bool by_ucx;            /* its failures are UCX's to notice */
+  bool has_died;          /* its process has: ucx_tick() ends the link */
+};
+
 struct ucx_link {
+  struct ucx_stage stage; /* changed by ucx_enter() alone */
+  enum ucx_line line;     /* by ucx_enter_line() */
   struct pst_worker *worker;
   struct pst_endpoint *endpoint; /* NULL: it has been closed */
   struct ucx_link *next;         /* of the links that leave */
   ucp_worker_h ucp;
   ucp_ep_h ep;
-  int pidfd;
   int efd;
   ucp_am_recv_callback_t receive;
   uint64_t nonce;
-  uint64_t peer_nonce;
-  bool peer_mode;      /* failures are UCX's to notice */
-  bool peer_is_here;   /* on this host */
-  bool is_shared;      /* lanes: what was sent lies in the receiver's memory */
-  bool is_joined;      /* the peer's HELLO has come */
-  bool peer_died;      /* its process is gone */
-  bool has_left;       /* the peer's BYE has come */
-  bool leave_is_known; /* the peer has answered our BYE */
-  bool owes_leave;     /* our BYE is still to be sent */
-  bool is_aborted;
-  bool owes_answer;
-  bool is_cut;         /* its ucp_worker is gone, or is a herald's, which sends the BYE alone */
-  int32_t failure;     /* -errno: the connection is no more */
+  struct ucx_peer peer;
+  /* By the lanes, once it has joined. */
+  bool is_shared;      /* what was sent lies in the receiver's memory */
   uint64_t part_max;   /* bytes of payload in one active message */
   uint64_t whole_from; /* messages of so many bytes go by rendezvous */
-  uint64_t linger_until_ns; /* after CLOSED; before it, for what is fetched from who has aborted */
+  char lanes[192];
   uint32_t controls_under_way, fetches, ops_under_way;
   struct ucx_am *free_ams, *free_controls;
   uint32_t ams_under_way, window;
@@ -194,11 +196,44 @@ struct ucx_link {
   uint64_t arrival_mask;
   struct ucx_op *ops, *free_ops;
   uint32_t op_count;
-  uint64_t sent;          /* what BYE says */
-  ucp_address_t *address; /* the peer's, for a herald */
-  char lanes[192];
   struct pst_remote *remotes;
 };
+
+/* The connection is no more. */
+static inline bool ucx_link_is_lost(const struct ucx_link *link)
+{
+  return link->stage.name >= UCX_LOST;
+}
+/* Why; 0: it is there, or its endpoint is closed. */
+static inline int32_t ucx_link_status(const struct ucx_link *link)
+{
+  return link->stage.name == UCX_LOST || link->stage.name == UCX_GONE ? link->stage.lost.status : 0;
+}
+/* The peer's BYE has come, and the connection is there. */
+static inline bool ucx_link_has_left(const struct ucx_link *link)
+{
+  const enum ucx_stage_name name = link->stage.name;
+  return name == UCX_LEFT || name == UCX_DRAINED ||
+         (name == UCX_LEAVING && link->stage.leaving.answer != UCX_NO_WORD);
+}
+static inline bool ucx_link_owes_greeting(const struct ucx_link *link)
+{
+  const enum ucx_stage_name name = link->stage.name;
+  return (name == UCX_CONNECTING || name == UCX_JOINED) &&
+         (link->stage.greeting.hello == UCX_OWED || link->stage.greeting.answer == UCX_OWED);
+}
+/* Its peer knows it, and the connection is there. */
+static inline bool ucx_link_is_joined(const struct ucx_link *link)
+{
+  const enum ucx_stage_name name = link->stage.name;
+  return name == UCX_JOINED ||
+         ((name == UCX_LEFT || name == UCX_DRAINED) && link->stage.left.was_joined);
+}
+/* UCX has nothing for it but, perhaps, a BYE. */
+static inline bool ucx_link_is_cut(const struct ucx_link *link)
+{
+  return link->line >= UCX_LINE_CUT;
+}
 
 struct pst_worker {
   struct pst_device *device;
@@ -245,8 +280,6 @@ struct ucx_rx {
   uint64_t flush_asked;
   bool owes_flushed;
   uint64_t highest; /* position behind the last that has come */
-  uint64_t total;   /* after BYE */
-  bool is_aborted;  /* BYE: not all that was posted was sent */
   uint64_t messages, bytes;
 };
 
@@ -257,10 +290,8 @@ struct pst_endpoint {
   char label[64];
   struct ucx_tx tx;
   struct ucx_rx rx;
-  bool is_connecting; /* endpoint_connect has been called */
-  bool owes_hello, owes_hello_answer;
-  bool is_ended;               /* what was outstanding has been ended, since the peer is gone */
-  bool is_short, wants_credit; /* post() took fewer than it was given: why */
+  bool has_cancelled; /* its close has taken back requests */
+  uint32_t waits_for; /* enum pst_wait: why post() took fewer than it was given */
   uint32_t pieces_max;
   uint64_t waits_since_ns; /* an answer of the peer's; 0: none is owed */
 };

@@ -128,7 +128,7 @@ void ucx_watch_look(int watch_fd)
 
   for (int i = 0; i < n; i++) {
     struct ucx_link *link = events[i].data.ptr;
-    link->peer_died = true;
-    ucx_watch_forget(watch_fd, link->pidfd);
+    link->peer.has_died = true;
+    ucx_watch_forget(watch_fd, link->peer.pidfd);
   }
 }

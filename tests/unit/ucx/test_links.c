@@ -25,9 +25,10 @@ static void add_stuck(struct pst_worker *worker)
   link->worker = worker;
   link->ep = (ucp_ep_h)(void *)&any;
   link->efd = -1;
-  link->pidfd = dup(STDERR_FILENO);
-  assert_true(link->pidfd >= 0);
-  link->is_joined = link->owes_leave = true;
+  link->peer.pidfd = dup(STDERR_FILENO);
+  assert_true(link->peer.pidfd >= 0);
+  link->stage = (struct ucx_stage){.name = UCX_LEAVING, .leaving = {.bye = UCX_OWED}};
+  link->line = UCX_LINE_OPEN;
   link->next = worker->leaving;
   worker->leaving = link;
 }

@@ -101,8 +101,8 @@ static void what_is_lost_is_said(void **state)
     snprintf(device.transports, sizeof(device.transports), "%s", row->transports);
     device.peer_failure = row->option;
     snprintf(link.lanes, sizeof(link.lanes), "%s", row->lanes);
-    link.peer_is_here = row->is_here;
-    link.peer_mode = row->peer_mode;
+    link.peer.is_here = row->is_here;
+    link.peer.by_ucx = row->peer_mode;
     const int level = ucx_path_lost(&link, text, sizeof(text));
     if (level != row->level)
       print_error("%s: %s\n", row->what, text);

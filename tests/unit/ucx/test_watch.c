@@ -49,19 +49,19 @@ static void death_marks_the_link(void **state)
   assert_true(ucx_identity_read(&own));
   pid_t pid = child_with(&peer);
   assert_true(ucx_identity_is_near(&own, &peer));
-  assert_int_equal(ucx_watch_open(&own, &peer, &link.pidfd), 0);
-  assert_int_equal(ucx_watch_begin(watch_fd, link.pidfd, &link), 0);
+  assert_int_equal(ucx_watch_open(&own, &peer, &link.peer.pidfd), 0);
+  assert_int_equal(ucx_watch_begin(watch_fd, link.peer.pidfd, &link), 0);
   ucx_watch_look(watch_fd);
-  assert_false(link.peer_died);
+  assert_false(link.peer.has_died);
   kill(pid, SIGKILL);
   struct epoll_event event;
   assert_int_equal(epoll_wait(watch_fd, &event, 1, 10000), 1);
   ucx_watch_look(watch_fd);
-  assert_true(link.peer_died);
-  link.peer_died = false;
+  assert_true(link.peer.has_died);
+  link.peer.has_died = false;
   ucx_watch_look(watch_fd);
-  assert_false(link.peer_died); /* told once */
-  ucx_watch_end(link.pidfd);
+  assert_false(link.peer.has_died); /* told once */
+  ucx_watch_end(link.peer.pidfd);
   close(watch_fd);
   waitpid(pid, NULL, 0);
 }
