@@ -16,7 +16,8 @@
 
 /* Behind cmocka's macros, which it has names in common with. */
 #undef fail
-#include "../../transports/ucx/ucx.h"
+#include "../../transports/ucx/endpoint.h"
+#include "../../transports/ucx/ring.h"
 
 /* As many SENDs, or WRITEs, are more bytes than the buffers of two sockets have room for. */
 #define SLOTS 8

@@ -11,7 +11,7 @@
 
 /* Behind cmocka's macros, which it has names in common with. */
 #undef fail
-#include "../../transports/ucx/ucx.h"
+#include "../../transports/ucx/endpoint.h"
 
 #define SLOTS 16
 #define BYTES 256

@@ -2,8 +2,19 @@
 /* Active messages: from a link's pools, to UCX, and back. */
 #include "am.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucp/api/ucp.h>
+
+#include "device.h"
+#include "endpoint.h"
 #include "fail.h"
+#include "link.h"
 #include "units.h"
+#include "wire.h"
+#include "worker.h"
 
 void ucx_ams_reset(struct ucx_link *link)
 {

@@ -3,7 +3,33 @@
 #ifndef UCX_AM_H
 #define UCX_AM_H
 
-#include "ucx.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <ucp/api/ucp.h>
+
+#include "link.h"
+#include "wire.h"
+
+#define UCX_BATCH_MAX 128u   /* messages of one active message */
+#define UCX_SOURCES_MAX 136u /* pieces of memory of one: a batch, or a request of 64 pieces */
+#define UCX_WINDOW 32u       /* active messages with payload under way on a link */
+#define UCX_CONTROLS 16u     /* others under way */
+#define UCX_HELLO_BYTES 512u /* behind its header: more than UCX sends as a short one */
+
+/* An active message under way. UCX reads header and sources until it has ended. */
+struct ucx_am {
+  struct ucx_header header;
+  struct ucx_link *link;
+  struct ucx_am *next; /* in its pool */
+  uint64_t bytes;      /* behind the header */
+  uint64_t unit;       /* of the SENDs it carries */
+  uint32_t source_count;
+  bool has_unit;
+  bool is_void; /* its sources are the host's again */
+  ucp_dt_iov_t *sources;
+  struct ucx_record *records;
+};
 
 /* 0 or -ENOMEM. */
 int ucx_ams_open(struct ucx_link *link, bool with_payload);

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint_connect: the peer's address, who notices its death, and the way to it. */
-#include "fail.h"
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "described.h"
+#include "device.h"
+#include "endpoint.h"
 #include "link.h"
 #include "ops.h"
+#include "stage.h"
 #include "watch.h"
+#include "wire.h"
+#include "worker.h"
 
 static int refuse(const struct pst_endpoint *endpoint, const char *why)
 {

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/transport-util.h>
+
+#include "device.h"
+#include "endpoint.h"
 #include "ops.h"
+#include "worker.h"
 
 int ucx_counters(struct pst_device *device, struct pst_worker *worker,
                  struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)

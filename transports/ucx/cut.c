@@ -4,8 +4,16 @@
 
 #include <sys/epoll.h>
 
+#include <ucp/api/ucp.h>
+
 #include "am.h"
 #include "fail.h"
+#include "link.h"
+#include "remote.h"
+#include "rma.h"
+#include "stage.h"
+#include "wire.h"
+#include "worker.h"
 
 void ucx_link_say(struct ucx_link *link, struct ucx_leaving *words)
 {

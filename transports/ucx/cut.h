@@ -3,7 +3,9 @@
 #ifndef UCX_CUT_H
 #define UCX_CUT_H
 
-#include "ucx.h"
+#include <stdbool.h>
+
+#include "link.h"
 
 /* Send the BYE and the answer that are owed, as far as UCX has room. */
 void ucx_link_say(struct ucx_link *link, struct ucx_leaving *words);

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices: a ucp_context, and what is measured of it. */
+#include "device.h"
+
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucp/api/ucp.h>
 
 #include <penstock/page.h>
+#include <penstock/transport-util.h>
 
 #include "am.h"
 #include "keeper.h"
@@ -11,6 +19,7 @@
 #include "settings.h"
 #include "status.h"
 #include "watch.h"
+#include "wire.h"
 
 #define DEVICE_KEY_SLACK                                                                           \
   64u /* keys of other kinds of memory may be longer than what is measured                         \

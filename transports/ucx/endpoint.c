@@ -1,15 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Endpoints: open, their addresses, and their end. */
+#include "endpoint.h"
+
+#include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
+
+#include "device.h"
 #include "held.h"
 #include "limits.h"
 #include "link.h"
+#include "mr.h"
 #include "ops.h"
 #include "receive.h"
+#include "ring.h"
+#include "rma.h"
 #include "status.h"
 #include "units.h"
+#include "wire.h"
+#include "worker.h"
 
 static int add_to_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
 {

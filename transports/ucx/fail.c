@@ -2,6 +2,13 @@
 /* The end of a connection, noticed by UCX, by the peer's process, or by the clock. */
 #include "fail.h"
 
+#include <errno.h>
+
+#include <ucp/api/ucp.h>
+
+#include "endpoint.h"
+#include "link.h"
+#include "stage.h"
 #include "status.h"
 
 /* A copy by the kernel makes progress in each round. What makes none in so many needs the peer. */

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a connection, noticed by UCX, by the peer's process, or by the clock. */
 #ifndef UCX_FAIL_H
 #define UCX_FAIL_H
 
-#include "ucx.h"
+#include <stdint.h>
+#include <ucs/type/status.h>
+
+struct ucx_link;
 
 /* The connection is no more: UCX says so of `what`. The first call counts. */
 void ucx_link_fail(struct ucx_link *link, ucs_status_t status, const char *what);

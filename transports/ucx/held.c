@@ -3,6 +3,14 @@
  * FENCE behind a WRITE waits until the peer has it. */
 #include "held.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/transport-util.h>
+
+#include "endpoint.h"
+#include "link.h"
 #include "rma.h"
 #include "send.h"
 #include "units.h"

@@ -3,7 +3,18 @@
 #ifndef UCX_HELD_H
 #define UCX_HELD_H
 
-#include "ucx.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <penstock/transport.h>
+
+struct ucx_tx;
+
+/* A request that waits for a FENCE. */
+struct ucx_held {
+  struct pst_request request;
+  struct pst_piece *pieces;
+};
 
 int ucx_held_open(struct ucx_tx *tx, uint32_t requests, uint32_t pieces);
 void ucx_held_close(struct ucx_tx *tx);

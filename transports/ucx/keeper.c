@@ -9,13 +9,16 @@
 #include "keeper.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "device.h"
 #include "link.h"
 #include "tick.h"
 #include "watch.h"
+#include "worker.h"
 
 #define KEEPER_PAUSE_NS 5000000
 

@@ -3,7 +3,11 @@
 #ifndef UCX_KEEPER_H
 #define UCX_KEEPER_H
 
-#include "ucx.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pst_device;
+struct ucx_link;
 
 /* The link, which is on no worker's list any more, is the keeper's until its peer has been told or
  * has died. False: it cannot be kept. */

@@ -4,6 +4,10 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucp/api/ucp.h>
 
 /* Whether names[i...] is a whole word that begins with `name`. */
 bool ucx_lanes_has(const char *names, const char *name)

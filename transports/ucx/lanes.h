@@ -3,7 +3,11 @@
 #ifndef UCX_LANES_H
 #define UCX_LANES_H
 
-#include "ucx.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ucp/api/ucp.h>
 
 struct ucx_lanes {
   char names[192];    /* "posix/memory cma/memory", each once, in UCX's order */

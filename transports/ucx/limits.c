@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "limits.h"
 
+#include <penstock/transport-cpu.h>
+
+#include "described.h"
+#include "device.h"
 #include "ops.h"
 
 static const struct pst_limits known = {

@@ -3,14 +3,29 @@
 #include "link.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-util.h>
+
 #include "am.h"
 #include "cut.h"
+#include "device.h"
+#include "endpoint.h"
 #include "fail.h"
+#include "receive.h"
+#include "remote.h"
+#include "ring.h"
+#include "stage.h"
 #include "status.h"
 #include "watch.h"
+#include "wire.h"
+#include "worker.h"
 
 static void free_remotes(struct ucx_link *link)
 {

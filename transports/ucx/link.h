@@ -1,9 +1,113 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links: a ucp_worker with one ucp_ep, from endpoint_open to after CLOSED. */
+/*
+ * Links: a ucp_worker with one ucp_ep, from endpoint_open to after CLOSED.
+ *
+ * An endpoint has a link of its own. Two endpoints so never share a connection that UCX pairs by
+ * order of creation, a peer's messages need no number that says whose they are, and what a dead
+ * peer leaves unfinished is freed with its ucp_worker, at once.
+ *
+ * Who owns what. UCX reads headers, sources and destinations until a request's callback. All of
+ * them lie in the link, or are the host's memory that the DONE gives back. A link outlives its
+ * endpoint as a leaving link, until the peer has what was sent; and its worker, in the device's
+ * keeper, where a peer that lives has had no room for the BYE.
+ */
 #ifndef UCX_LINK_H
 #define UCX_LINK_H
 
-#include "ucx.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport.h>
+
+#include "stage.h"
+
+#define UCX_LINGER_NS                                                                              \
+  UINT64_C(100000000)                    /* for the peer to answer a BYE, and for what is fetched */
+#define UCX_TELL_NS UINT64_C(2000000000) /* more, for a peer that has no room for it */
+
+struct ucx_am;
+struct ucx_arrival;
+struct ucx_op;
+struct ucx_record;
+
+/* The peer of a link, as endpoint_connect found it. */
+struct ucx_peer {
+  uint64_t nonce;
+  ucp_address_t *address; /* for a herald */
+  int pidfd;              /* of its process; -1: that is not watched */
+  bool is_here;           /* on this host */
+  bool by_ucx;            /* its failures are UCX's to notice */
+  bool has_died;          /* its process has: ucx_tick() ends the link */
+};
+
+struct ucx_link {
+  struct ucx_stage stage; /* changed by ucx_enter() alone */
+  enum ucx_line line;     /* by ucx_enter_line() */
+  struct pst_worker *worker;
+  struct pst_endpoint *endpoint; /* NULL: it has been closed */
+  struct ucx_link *next;         /* of the links that leave */
+  ucp_worker_h ucp;
+  ucp_ep_h ep;
+  int efd;
+  ucp_am_recv_callback_t receive;
+  uint64_t nonce;
+  struct ucx_peer peer;
+  /* By the lanes, once it has joined. */
+  bool is_shared;      /* what was sent lies in the receiver's memory */
+  uint64_t part_max;   /* bytes of payload in one active message */
+  uint64_t whole_from; /* messages of so many bytes go by rendezvous */
+  char lanes[192];
+  uint32_t controls_under_way, fetches, ops_under_way;
+  struct ucx_am *free_ams, *free_controls;
+  uint32_t ams_under_way, window;
+  struct ucx_am *ams;
+  ucp_dt_iov_t *sources;
+  struct ucx_record *records;
+  struct pst_ring *ring; /* that fetches write to */
+  struct ucx_arrival *arrivals;
+  uint64_t arrival_mask;
+  struct ucx_op *ops, *free_ops;
+  uint32_t op_count;
+  struct pst_remote *remotes;
+};
+
+/* The connection is no more. */
+static inline bool ucx_link_is_lost(const struct ucx_link *link)
+{
+  return link->stage.name >= UCX_LOST;
+}
+/* Why; 0: it is there, or its endpoint is closed. */
+static inline int32_t ucx_link_status(const struct ucx_link *link)
+{
+  return link->stage.name == UCX_LOST || link->stage.name == UCX_GONE ? link->stage.lost.status : 0;
+}
+/* The peer's BYE has come, and the connection is there. */
+static inline bool ucx_link_has_left(const struct ucx_link *link)
+{
+  const enum ucx_stage_name name = link->stage.name;
+  return name == UCX_LEFT || name == UCX_DRAINED ||
+         (name == UCX_LEAVING && link->stage.leaving.answer != UCX_NO_WORD);
+}
+static inline bool ucx_link_owes_greeting(const struct ucx_link *link)
+{
+  const enum ucx_stage_name name = link->stage.name;
+  return (name == UCX_CONNECTING || name == UCX_JOINED) &&
+         (link->stage.greeting.hello == UCX_OWED || link->stage.greeting.answer == UCX_OWED);
+}
+/* Its peer knows it, and the connection is there. */
+static inline bool ucx_link_is_joined(const struct ucx_link *link)
+{
+  const enum ucx_stage_name name = link->stage.name;
+  return name == UCX_JOINED ||
+         ((name == UCX_LEFT || name == UCX_DRAINED) && link->stage.left.was_joined);
+}
+/* UCX has nothing for it but, perhaps, a BYE. */
+static inline bool ucx_link_is_cut(const struct ucx_link *link)
+{
+  return link->line >= UCX_LINE_CUT;
+}
 
 /* 0; -ENOMEM, -ENODEV or what UCX says, logged with `label`. */
 int ucx_link_open(struct pst_worker *worker, const char *label, ucp_am_recv_callback_t receive,

@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registrations. UCX is told of which kind the memory is, and never guesses. */
-#include <stdio.h>
+#include "mr.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-util.h>
+
+#include "device.h"
 #include "ops.h"
 #include "status.h"
 

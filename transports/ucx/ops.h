@@ -3,7 +3,7 @@
 #ifndef UCX_OPS_H
 #define UCX_OPS_H
 
-#include "ucx.h"
+#include <penstock/transport.h>
 
 /* device.c */
 int ucx_probe(const struct pst_host *host, struct pst_probe *probe);

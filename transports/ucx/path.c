@@ -3,9 +3,19 @@
 #include "path.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include <penstock/transport-util.h>
+
+#include "described.h"
+#include "device.h"
+#include "endpoint.h"
 #include "lanes.h"
+#include "link.h"
+#include "mr.h"
 #include "ops.h"
+#include "ring.h"
+#include "worker.h"
 
 /* UCX's own header, and ours, in an active message. */
 #define PATH_HEADERS 80u

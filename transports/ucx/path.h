@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How bytes travel: by the lanes that UCX has chosen. */
 #ifndef UCX_PATH_H
 #define UCX_PATH_H
 
-#include "ucx.h"
+#include <stddef.h>
+
+struct pst_endpoint;
+struct ucx_link;
 
 /* Once connected: what the lanes take in one piece, and from which size the peer had better
  * fetch. */

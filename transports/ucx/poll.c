@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* poll(): progress of every link, then what each endpoint has to tell. */
 #include <assert.h>
+#include <errno.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
 
 #include "am.h"
 #include "cut.h"
+#include "device.h"
+#include "endpoint.h"
 #include "fail.h"
 #include "held.h"
 #include "link.h"
@@ -12,8 +19,11 @@
 #include "receive.h"
 #include "rma.h"
 #include "send.h"
+#include "stage.h"
 #include "tick.h"
 #include "units.h"
+#include "wire.h"
+#include "worker.h"
 
 #define POLL_TICK_NS 1000000u
 #define POLL_TURNS 64u /* polls between two looks at the clock */

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* post(): what can start starts; what is behind a FENCE waits in a queue of the endpoint's. */
+#include <errno.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
+
+#include "endpoint.h"
 #include "held.h"
+#include "link.h"
 #include "ops.h"
 #include "rma.h"
 #include "send.h"
+#include "stage.h"
 
 static int judge(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {

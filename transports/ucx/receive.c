@@ -3,9 +3,23 @@
  * the order of their SENDs. Nothing that a peer says is believed before it has been checked. */
 #include "receive.h"
 
+#include <errno.h>
+#include <string.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
+
 #include "am.h"
+#include "device.h"
+#include "endpoint.h"
 #include "fail.h"
-#include "status.h"
+#include "link.h"
+#include "mr.h"
+#include "ring.h"
+#include "stage.h"
+#include "wire.h"
+#include "worker.h"
 
 static ucs_status_t refuse(struct ucx_link *link, const char *why)
 {

@@ -1,8 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Active messages of a peer, and what the peer is owed for them. */
 #ifndef UCX_RECEIVE_H
 #define UCX_RECEIVE_H
 
-#include "ucx.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport.h>
+
+struct ucx_link;
+
+/* A message that is arriving or has arrived, by its position. */
+struct ucx_arrival {
+  struct ucx_link *link; /* it is fetched; else NULL */
+  uint64_t sequence;
+  uint64_t meta;
+  uint64_t left; /* bytes to come */
+  uint32_t slot;
+  uint32_t length;
+  bool is_open; /* it has a slot */
+};
 
 /* UCX calls it for each active message, inside ucp_worker_progress(). */
 ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, void *data,

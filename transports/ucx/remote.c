@@ -1,7 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of memory for peers. */
+#include "remote.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
+
+#include "device.h"
+#include "endpoint.h"
+#include "link.h"
+#include "mr.h"
 #include "ops.h"
 #include "status.h"
+#include "wire.h"
 
 int ucx_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
 {

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings, each of one endpoint at a time. */
-#include <stdio.h>
+#include "ring.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <penstock/transport-cpu.h>
+
+#include "device.h"
 #include "limits.h"
 #include "link.h"
+#include "mr.h"
 #include "ops.h"
+#include "worker.h"
 
 int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                   struct pst_path_info *path, struct pst_ring **ring)

@@ -2,9 +2,22 @@
 /* WRITE, READ, atomics and FLUSH by UCX's puts, gets, atomics and flush. */
 #include "rma.h"
 
+#include <errno.h>
+#include <string.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
+
 #include "am.h"
+#include "described.h"
+#include "endpoint.h"
 #include "fail.h"
+#include "link.h"
+#include "mr.h"
+#include "remote.h"
 #include "units.h"
+#include "wire.h"
 
 static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {

@@ -2,8 +2,18 @@
 /* SENDs: several small ones in an active message, a long one in several, or fetched by the peer. */
 #include "send.h"
 
+#include <errno.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
+
 #include "am.h"
+#include "endpoint.h"
+#include "link.h"
+#include "mr.h"
 #include "units.h"
+#include "wire.h"
 
 static const struct pst_mr *mr_of(const struct pst_request *request)
 {

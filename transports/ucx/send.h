@@ -1,8 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* SENDs: several small ones in an active message, a long one in several, or fetched by the peer. */
 #ifndef UCX_SEND_H
 #define UCX_SEND_H
 
-#include "ucx.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
+
+#include "wire.h"
+
+/* A message that is longer than an active message, while it is cut. */
+struct ucx_cut {
+  ucp_dt_iov_t sources[PST_CPU_PIECES_MAX];
+  struct ucx_header header;
+  uint64_t offset; /* bytes that went */
+  uint64_t unit;
+  uint32_t source, count; /* the piece that is next, of count */
+  uint64_t source_offset;
+  bool is_open;
+};
 
 /* Start SENDs that have been judged by ucx_send_check(), as many of n as there is credit and room
  * for. Returns how many; *why (enum pst_wait) is what was short. */

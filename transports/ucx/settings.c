@@ -2,7 +2,14 @@
 /* The options of this plugin as UCX's own configuration. */
 #include "settings.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-util.h>
 
 #include "status.h"
 

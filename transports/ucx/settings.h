@@ -3,7 +3,11 @@
 #ifndef UCX_SETTINGS_H
 #define UCX_SETTINGS_H
 
-#include "ucx.h"
+#include <stddef.h>
+
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport.h>
 
 /* 0; -EINVAL, -EOPNOTSUPP, logged. The caller releases *config. */
 int ucx_settings_read(const struct pst_host *host, const struct pst_options *options,

@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sleep: what a worker has to be woken for, and when. */
+#include <errno.h>
 #include <sys/timerfd.h>
 
+#include <ucp/api/ucp.h>
+
+#include <penstock/transport-cpu.h>
+
 #include "am.h"
+#include "device.h"
+#include "endpoint.h"
 #include "link.h"
 #include "ops.h"
 #include "receive.h"
+#include "stage.h"
 #include "tick.h"
 #include "units.h"
+#include "worker.h"
 
 /* How long a worker sleeps while UCX has something that it could not send yet. */
 #define SLEEP_STUCK_NS 200000u

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#include "ucx.h"
+#include "link.h"
 
 #define BIT(stage) (1u << UCX_##stage)
 

@@ -30,9 +30,9 @@ enum ucx_word {
 };
 
 struct ucx_leaving {
-  uint64_t sent;     /* SENDs of ours, ever */
-  uint64_t until_ns; /* for the peer to answer */
-  bool is_aborted;   /* not all that was posted was sent */
+  uint64_t sent;             /* SENDs of ours, ever */
+  uint64_t until_ns;         /* for the peer to answer */
+  bool is_aborted;           /* not all that was posted was sent */
   enum ucx_word bye, answer; /* ours, and the one to the peer's */
 };
 
@@ -49,8 +49,8 @@ struct ucx_stage {
       bool was_joined;
     } left; /* of UCX_LEFT, UCX_DRAINED */
     struct {
-      int32_t status; /* -errno */
-    } lost;           /* of UCX_LOST, UCX_GONE */
+      int32_t status;           /* -errno */
+    } lost;                     /* of UCX_LOST, UCX_GONE */
     struct ucx_leaving leaving; /* of UCX_LEAVING */
   };
 };

@@ -2,9 +2,16 @@
 /* What goes by the clock: peers that died or owe an answer for too long, links that leave. */
 #include "tick.h"
 
+#include <errno.h>
+
+#include <ucp/api/ucp.h>
+
+#include "endpoint.h"
 #include "fail.h"
 #include "link.h"
+#include "stage.h"
 #include "watch.h"
+#include "worker.h"
 
 /* Rounds of progress that find what a dead peer has left: it adds nothing any more. */
 #define TICK_ROUNDS_MAX 100000u

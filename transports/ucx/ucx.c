@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's entry: its table of operations. */
+#include <penstock/transport-cpu.h>
+
+#include "described.h"
 #include "ops.h"
 
 static const struct pst_transport_ops ops = {

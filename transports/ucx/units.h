@@ -3,7 +3,26 @@
 #ifndef UCX_UNITS_H
 #define UCX_UNITS_H
 
-#include "ucx.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <penstock/transport-util.h>
+
+/* Requests of one opcode that end together, in post order. */
+struct ucx_unit {
+  uint64_t cookie; /* of the last one */
+  uint32_t count;
+  uint32_t left; /* parts under way; 0: done */
+  int32_t status;
+};
+
+struct ucx_units {
+  struct ucx_unit *at; /* a ring of mask + 1 */
+  uint64_t mask;
+  uint64_t head, tail;
+};
 
 static inline int ucx_units_open(struct ucx_units *units, uint32_t requests)
 {

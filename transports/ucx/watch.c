@@ -2,12 +2,18 @@
 /* Watching a peer's process on this host. */
 #include "watch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "link.h"
+#include "wire.h"
 
 static ssize_t read_file(const char *path, char *text, size_t size)
 {

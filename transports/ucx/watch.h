@@ -3,7 +3,11 @@
 #ifndef UCX_WATCH_H
 #define UCX_WATCH_H
 
-#include "ucx.h"
+#include <stdbool.h>
+
+#include "wire.h"
+
+struct ucx_link;
 
 /* Of this process. False: /proc does not say. */
 bool ucx_identity_read(struct ucx_identity *identity);

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workers: a list of links, and the descriptors to sleep on. */
+#include "worker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <penstock/transport-util.h>
+
+#include "device.h"
 #include "keeper.h"
 #include "link.h"
 #include "ops.h"

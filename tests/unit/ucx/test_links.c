@@ -8,8 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device.h"
 #include "fake_host.h"
 #include "link.h"
+#include "worker.h"
 
 #include <cmocka.h>
 

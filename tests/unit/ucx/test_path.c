@@ -4,7 +4,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "device.h"
+#include "link.h"
 #include "path.h"
+#include "worker.h"
 
 #include <cmocka.h>
 
