@@ -235,6 +235,7 @@ static void open_ring(void)
   REQUIRE(pst_cpu_ring_open(&own.ring->cpu, &host, &worker.rings, &params, ucx_limits_known()) ==
           0);
   own.ring->by_cpu = true;
+  REQUIRE(ucx_shares_open(&own.ring->shares, SLOTS, 1, 0) == 0);
 }
 
 static void open_link(void)
@@ -274,7 +275,7 @@ static void open_endpoint(void)
   made->pieces_max = 2;
   made->cpu.state = PST_CPU_UP;
   made->tx.length_max = SLOT_BYTES;
-  made->rx.share = made->rx.limit_told = SLOTS;
+  ucx_share_begin(&own.ring->shares, &made->rx.share);
   REQUIRE(ucx_units_open(&made->tx.sends, REQUESTS + 1) == 0);
   own.link->endpoint = made;
   own.link->ep = (ucp_ep_h)own.memory; /* never looked into */
@@ -406,7 +407,7 @@ static void poll_once(uint32_t max)
   }
   own.given += n;
   REQUIRE(own.endpoint->rx.head == own.given);
-  REQUIRE(own.endpoint->rx.head <= own.endpoint->rx.limit_told);
+  REQUIRE(own.endpoint->rx.head <= own.endpoint->rx.share.granted);
 }
 
 static void give_back(void)
@@ -417,7 +418,7 @@ static void give_back(void)
   const uint64_t token = own.tokens[at];
   own.tokens[at] = own.tokens[--own.held];
   REQUIRE(pst_slots_release(&own.ring->cpu.slots, pst_token_slot(token)));
-  own.ring->released++;
+  ucx_share_release(&own.ring->shares, pst_token_slot(token));
 }
 
 static void send_some(void)
@@ -488,6 +489,7 @@ static void end(void)
     give_back();
   free(own.endpoint->tx.sends.at);
   pst_cpu_endpoint_end(&own.endpoint->cpu);
+  ucx_shares_close(&own.ring->shares);
   pst_cpu_ring_close(&own.ring->cpu, &worker.rings);
   free(worker.rings.all);
   ucx_ams_close(own.link);

@@ -80,18 +80,21 @@ static int open_rx(struct pst_endpoint *endpoint)
 {
   struct pst_cpu_ring *ring = endpoint->cpu.ring;
   struct ucx_link *link = endpoint->link;
+  struct ucx_share *share = &endpoint->rx.share;
   uint64_t size = 1;
 
   if (!ring)
     return 0;
-  while (size < ring->params.slots)
+  link->ring = (struct pst_ring *)ring;
+  ucx_share_begin(&link->ring->shares, share);
+  while (size < share->base || size < ring->params.endpoint_slots)
     size <<= 1;
   link->arrivals = calloc(size, sizeof(*link->arrivals));
   link->arrival_mask = size - 1;
-  link->ring = (struct pst_ring *)ring;
-  endpoint->rx.share = endpoint->rx.limit_told = ring->slots.free_count;
-  endpoint->rx.released_before = link->ring->released;
-  return link->arrivals ? 0 : -ENOMEM;
+  if (link->arrivals)
+    return 0;
+  ucx_share_end(&link->ring->shares, share, ring->slots.out, 0);
+  return -ENOMEM;
 }
 
 static int fill(struct pst_endpoint *endpoint, const struct pst_endpoint_params *params)

@@ -11,6 +11,7 @@
 #include "device.h"
 #include "link.h"
 #include "send.h"
+#include "share.h"
 #include "units.h"
 #include "worker.h"
 
@@ -40,10 +41,8 @@ struct ucx_tx {
 };
 
 struct ucx_rx {
-  uint64_t head;            /* position of the next MESSAGE */
-  uint64_t limit_told;      /* position that the peer knows it may send up to */
-  uint64_t share;           /* slots that were free when this endpoint came */
-  uint64_t released_before; /* of the ring, at that time */
+  uint64_t head;          /* position of the next MESSAGE */
+  struct ucx_share share; /* of the ring's slots */
   uint64_t flush_asked;
   bool owes_flushed;
   uint64_t highest; /* position behind the last that has come */

@@ -41,8 +41,10 @@ static void free_remotes(struct ucx_link *link)
 static void give_slots(struct ucx_link *link)
 {
   for (uint64_t i = 0; link->ring && link->arrivals && i <= link->arrival_mask; i++)
-    if (link->arrivals[i].is_open)
+    if (link->arrivals[i].is_open) {
       pst_slots_give(&link->ring->cpu.slots, link->arrivals[i].slot);
+      ucx_shares_give(&link->ring->shares);
+    }
 }
 
 void ucx_link_free(struct ucx_link *link)

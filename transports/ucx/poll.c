@@ -35,7 +35,7 @@ static bool send_hello(struct pst_endpoint *endpoint, uint8_t flags)
       .kind = UCX_HELLO,
       .flags = flags,
       .length = ring ? (uint32_t)ring->params.payload_max : 0,
-      .position = endpoint->rx.limit_told,
+      .position = endpoint->rx.share.granted,
       .sequence = endpoint->link->nonce,
   };
 

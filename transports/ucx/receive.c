@@ -3,6 +3,7 @@
  * the order of their SENDs. Nothing that a peer says is believed before it has been checked. */
 #include "receive.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -45,12 +46,13 @@ static struct ucx_arrival *begin(struct ucx_link *link, uint64_t position, uint6
   struct pst_cpu_ring *ring = endpoint->cpu.ring;
   struct ucx_arrival *arrival;
 
-  if (!ring || position < rx->head || position >= rx->limit_told ||
+  if (!ring || position < rx->head || position >= rx->share.granted ||
       length > ring->params.payload_max)
     return NULL;
   arrival = arrival_at(link, position);
-  if (arrival->is_open || !ring->slots.free_count)
+  if (arrival->is_open)
     return NULL;
+  assert(ring->slots.free_count > 0); /* what was granted is kept */
   arrival->is_open = true;
   arrival->slot = pst_slots_take(&ring->slots);
   arrival->length = (uint32_t)length;
@@ -113,7 +115,7 @@ static ucs_status_t receive_part(struct ucx_link *link, const struct ucx_header 
   const struct pst_endpoint *endpoint = link->endpoint;
   struct ucx_arrival *arrival = NULL;
 
-  if (header->position >= endpoint->rx.head && header->position < endpoint->rx.limit_told)
+  if (header->position >= endpoint->rx.head && header->position < endpoint->rx.share.granted)
     arrival = arrival_at(link, header->position);
   if (arrival && !arrival->is_open) {
     arrival = begin(link, header->position, header->length);
@@ -296,15 +298,21 @@ ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, vo
 void ucx_receive_end(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
-  struct pst_cpu_ring *ring = endpoint->cpu.ring;
+  struct pst_ring *ring = link->ring;
+  uint32_t fetched = 0;
 
-  for (uint64_t at = endpoint->rx.head; ring && at < endpoint->rx.highest; at++) {
+  for (uint64_t at = endpoint->rx.head; at < endpoint->rx.highest; at++) {
     struct ucx_arrival *arrival = arrival_at(link, at);
-    if (!arrival->is_open || (arrival->link && arrival->left))
+    if (!arrival->is_open)
       continue;
+    if (arrival->link && arrival->left) {
+      fetched++;
+      continue;
+    }
     arrival->is_open = false;
-    pst_slots_give(&ring->slots, arrival->slot);
+    pst_slots_give(&ring->cpu.slots, arrival->slot);
   }
+  ucx_share_end(&ring->shares, &endpoint->rx.share, ring->cpu.slots.out, fetched);
 }
 
 /* ---- To the host --------------------------------------------------------------------------- */
@@ -322,7 +330,7 @@ bool ucx_receive_is_pending(const struct pst_endpoint *endpoint)
 uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
   struct ucx_rx *rx = &endpoint->rx;
-  struct pst_cpu_ring *ring = endpoint->cpu.ring;
+  struct pst_ring *ring = (struct pst_ring *)endpoint->cpu.ring;
   uint32_t n = 0;
 
   while (n < max && ucx_receive_is_pending(endpoint)) {
@@ -331,7 +339,8 @@ uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *
     out[n].flags = PST_HAS_SEQUENCE | PST_HAS_META;
     out[n].u.message.sequence = arrival->sequence;
     out[n].u.message.meta = arrival->meta;
-    ring->slots.out[arrival->slot] = 1;
+    ring->cpu.slots.out[arrival->slot] = 1;
+    ucx_share_take(&ring->shares, &rx->share, arrival->slot);
     arrival->is_open = false;
     arrival->link = NULL;
     rx->bytes += arrival->length;
@@ -341,26 +350,26 @@ uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *
   return n;
 }
 
-/* Not for each slot while the peer has others to go on with. */
-static bool owes_credit(const struct pst_endpoint *endpoint, uint64_t *limit)
+/* Slots that the peer does not know of yet. */
+static uint64_t credit_due(const struct pst_endpoint *endpoint)
 {
   const struct pst_ring *ring = (const struct pst_ring *)endpoint->cpu.ring;
   const struct ucx_rx *rx = &endpoint->rx;
-  uint64_t news;
 
   if (!ring || endpoint->cpu.state != PST_CPU_UP)
-    return false;
-  *limit = rx->share + ring->released - rx->released_before;
-  news = *limit - rx->limit_told;
-  return news && (news >= rx->share / 4 || rx->limit_told - rx->highest <= rx->share / 2);
+    return 0;
+  return ucx_share_more(&ring->shares, &rx->share, rx->share.granted - rx->highest);
 }
 
 static void send_credit(struct pst_endpoint *endpoint)
 {
-  struct ucx_header credit = {.kind = UCX_CREDIT};
+  struct pst_ring *ring = (struct pst_ring *)endpoint->cpu.ring;
+  struct ucx_share *share = &endpoint->rx.share;
+  const uint64_t due = credit_due(endpoint);
+  const struct ucx_header credit = {.kind = UCX_CREDIT, .position = share->granted + due};
 
-  if (owes_credit(endpoint, &credit.position) && ucx_am_control(endpoint->link, &credit))
-    endpoint->rx.limit_told = credit.position;
+  if (due && ucx_am_control(endpoint->link, &credit))
+    ucx_share_grant(&ring->shares, share, due);
 }
 
 static bool has_all_before(const struct pst_endpoint *endpoint, uint64_t position)
@@ -375,9 +384,7 @@ static bool has_all_before(const struct pst_endpoint *endpoint, uint64_t positio
 
 bool ucx_receive_owes(const struct pst_endpoint *endpoint)
 {
-  uint64_t limit;
-
-  return owes_credit(endpoint, &limit) ||
+  return credit_due(endpoint) ||
          (endpoint->rx.owes_flushed && has_all_before(endpoint, endpoint->rx.flush_asked));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rings, each of one endpoint at a time. */
+/* Rings: slots that messages of several endpoints arrive in. */
 #include "ring.h"
 
 #include <errno.h>
@@ -30,6 +30,16 @@ int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     free(made);
     return rc;
   }
+  if (made->cpu.params.endpoints > made->cpu.params.slots) {
+    ucx_ring_close(worker, made);
+    return PST_REFUSE(device->host, -EINVAL, "ring: every endpoint needs a slot of its own");
+  }
+  rc = ucx_shares_open(&made->shares, made->cpu.params.slots, made->cpu.params.endpoints,
+                       made->cpu.params.endpoint_slots);
+  if (rc < 0) {
+    ucx_ring_close(worker, made);
+    return rc;
+  }
   made->by_cpu = ((const struct pst_mr *)made->cpu.params.mr)->by_cpu;
   if (!made->by_cpu && made->cpu.params.payload_max < device->direct_from) {
     snprintf(reason, sizeof(reason),
@@ -50,6 +60,7 @@ void ucx_ring_close(struct pst_worker *worker, struct pst_ring *ring)
   if (!ring)
     return;
   ucx_links_leave_ring(worker, ring);
+  ucx_shares_close(&ring->shares);
   pst_cpu_ring_close(&ring->cpu, &worker->rings);
   free(ring);
 }
@@ -63,7 +74,7 @@ int ucx_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
                         "release of token %#llx, which is not out: it was never given, or released "
                         "before; a bug of the host",
                         (unsigned long long)tokens[i]);
-    ring->released++;
+    ucx_share_release(&ring->shares, pst_token_slot(tokens[i]));
   }
   return 0;
 }

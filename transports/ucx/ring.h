@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rings, each of one endpoint at a time. */
+/* Rings. */
 #ifndef UCX_RING_H
 #define UCX_RING_H
 
@@ -8,9 +8,11 @@
 
 #include <penstock/transport-cpu.h>
 
+#include "share.h"
+
 struct pst_ring {
   struct pst_cpu_ring cpu;
-  uint64_t released; /* slots given back, ever */
+  struct ucx_shares shares; /* of its endpoints */
   bool by_cpu;
 };
 

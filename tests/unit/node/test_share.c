@@ -276,9 +276,14 @@ static void a_device_with_few_rings(void **state)
   side_close(&server);
 }
 
-/* usage: [TRANSPORT [OPTION=VALUE]...]; loopback within this process */
+/* usage: [--receiver-picks] [TRANSPORT [OPTION=VALUE]...]; loopback within this process. A
+ * transport whose receivers pick slots says so by itself. */
 int main(int argc, char **argv)
 {
+  const struct CMUnitTest by_receiver[] = {
+      cmocka_unit_test(one_ring_where_the_receiver_picks_slots),
+      cmocka_unit_test(slots_of_a_peer_that_goes_come_back),
+  };
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_does_not_read_stops_nobody_else),
       cmocka_unit_test(what_the_dead_held_is_there_again),
@@ -290,8 +295,16 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_device_with_few_rings),
   };
 
+  const bool receiver_picks = argc > 1 && strcmp(argv[1], "--receiver-picks") == 0;
+
+  if (receiver_picks) {
+    argv++;
+    argc--;
+  }
   if (argc > 1 && !params_by(argc, argv, &all))
     return 2;
+  if (receiver_picks)
+    return cmocka_run_group_tests(by_receiver, use_fakes, NULL);
   if (argc > 1)
     return cmocka_run_group_tests(tests, use_fakes, NULL);
   all = some_params();
