@@ -120,7 +120,7 @@ ETHERNET = {
 }  # fmt: skip
 UCX = {
     "tls": ["posix", "tcp", "'posix,self'", "foo"], "peer_failure": ["auto", "ucx", "own"], "part": ["0", "1 KiB", "1 GiB"],
-    "rendezvous_from": ["0", "64 KiB"], "direct_from": ["0", "1 MiB"], "net_devices": ["lo", "foo"], "ucx": ["[FOO=1]", "[foo]", "[MAX_RNDV_RAILS=2]"],
+    "rendezvous_from": ["0", "64 KiB"], "direct_from": ["0", "1 MiB"], "linger": ["0", "250 ms"], "net_devices": ["lo", "foo"], "ucx": ["[FOO=1]", "[foo]", "[MAX_RNDV_RAILS=2]"],
 }  # fmt: skip
 OPTIONS = {"udp": UDP, "verbs_rc": VERBS, "loopback": {"mode": ["copy", "reference"]}, "ethernet": ETHERNET, "ucx": UCX}
 

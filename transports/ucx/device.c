@@ -173,6 +173,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->batch_bytes = host->option_uint(options, "part");
   device->rendezvous_from = host->option_uint(options, "rendezvous_from");
   device->direct_from = host->option_uint(options, "direct_from");
+  device->linger_ns = host->option_uint(options, "linger");
 }
 
 int ucx_open(const struct pst_host *host, const struct pst_open_params *params,

@@ -28,6 +28,7 @@ struct pst_device {
   uint64_t batch_bytes;     /* option; 0: as the lanes take */
   uint64_t rendezvous_from; /* option; 0: as the lanes are best at */
   uint64_t direct_from;
+  uint64_t linger_ns; /* behind UCX_LINGER_NS, for a peer that has no room for a BYE */
   bool sleeps;
   bool has_rma;
   bool shares; /* has a transport of shared memory */

@@ -142,10 +142,11 @@ static void give_up(struct ucx_keeper *keeper)
   for (const struct ucx_link *link = keeper->worker.leaving; link; link = link->next)
     count++;
   if (count)
-    UCX_LOG(device, PST_LOG_WARN,
-            "%u peers that live have taken nothing for 2 s and are not told that we close: they "
-            "hear it from the control channel, or when this process ends",
-            count);
+    UCX_LOG(
+        device, PST_LOG_WARN,
+        "%u peers that live have taken nothing for %llu ms and are not told that we close: they "
+        "hear it from the control channel, or when this process ends; `linger` says how long",
+        count, (unsigned long long)(device->linger_ns / 1000000));
   ucx_links_free(&keeper->worker);
 }
 

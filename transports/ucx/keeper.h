@@ -14,7 +14,7 @@ struct ucx_link;
 bool ucx_keeper_take(struct pst_device *device, struct ucx_link *link);
 /* How many there are. Any thread. */
 uint32_t ucx_keeper_count(struct pst_device *device);
-/* Before the device closes: waits for those whose time, UCX_LINGER_NS and UCX_TELL_NS since their
+/* Before the device closes: waits for those whose time, UCX_LINGER_NS and `linger` since their
  * CLOSED, is not over; then none is left. Blocks. */
 void ucx_keeper_close(struct pst_device *device);
 

@@ -214,7 +214,10 @@ static uint64_t clock_ns(const struct ucx_link *link)
 {
   if (link->stage.name == UCX_OVER)
     return 0;
-  return link->stage.leaving.until_ns + (ucx_link_is_untold(link) ? UCX_TELL_NS : 0);
+  /* Who has left itself waits for no BYE. */
+  if (!ucx_link_is_untold(link) || ucx_link_has_left(link))
+    return link->stage.leaving.until_ns;
+  return link->stage.leaving.until_ns + link->worker->device->linger_ns;
 }
 
 /* Such a peer hears of our end in no other way: no clock, while there are few of them. */
@@ -233,6 +236,9 @@ static bool is_done_with(const struct ucx_link *link, uint64_t now_ns)
   const struct ucx_leaving *leaving = &link->stage.leaving;
 
   if (link->stage.name == UCX_OVER || !link->ep || now_ns >= leaves_by_ns(link))
+    return true;
+  /* It waits for no answer, either, nor for what it would drop. */
+  if (link->is_shared && ucx_link_has_left(link))
     return true;
   if (ucx_link_is_untold(link) || link->ams_under_way)
     return false;

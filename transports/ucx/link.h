@@ -23,9 +23,8 @@
 
 #include "stage.h"
 
-#define UCX_LINGER_NS                                                                              \
-  UINT64_C(100000000)                    /* for the peer to answer a BYE, and for what is fetched */
-#define UCX_TELL_NS UINT64_C(2000000000) /* more, for a peer that has no room for it */
+/* For the peer to answer a BYE, and for what is fetched. */
+#define UCX_LINGER_NS UINT64_C(100000000)
 
 struct ucx_am;
 struct ucx_arrival;

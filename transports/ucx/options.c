@@ -52,6 +52,12 @@ static const struct pst_option options[] = {
                "Shorter ones are staged, since UCX copies each of them by itself."),
         .max = UINT64_C(1) << 30,
     },
+    {
+        OPTION("linger", DURATION, PST_SCOPE_DEVICE, "2 s",
+               "How long the end of a run waits for peers that live and take nothing, so that they "
+               "hear of it. A peer that is not told hears from the control channel alone."),
+        .max = UINT64_C(60000000000),
+    },
 };
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)

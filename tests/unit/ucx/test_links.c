@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #define TOO_MANY 3u
+#define LINGER_NS UINT64_C(2000000000)
 
 /* No link of these has a ucp_worker, so that nothing is asked of UCX. */
 static void add_stuck(struct pst_worker *worker)
@@ -55,16 +56,16 @@ static uint32_t count_lines(const char *log)
 
 static void only_those_too_many_are_given_up(void **state)
 {
-  struct pst_device device = {.host = &fake_host};
+  struct pst_device device = {.host = &fake_host, .linger_ns = LINGER_NS};
   struct pst_worker worker = {.device = &device, .watch_fd = -1, .sleep_fd = -1, .timer_fd = -1};
 
   (void)state;
   for (uint32_t i = 0; i < UCX_UNTOLD_MAX + TOO_MANY; i++)
     add_stuck(&worker);
-  ucx_links_step(&worker, UCX_TELL_NS - 1);
+  ucx_links_step(&worker, LINGER_NS - 1);
   assert_int_equal(count_leaving(&worker), UCX_UNTOLD_MAX + TOO_MANY);
   fake_log_clear();
-  ucx_links_step(&worker, UCX_TELL_NS);
+  ucx_links_step(&worker, LINGER_NS);
   assert_int_equal(count_leaving(&worker), UCX_UNTOLD_MAX);
   assert_int_equal(count_lines(fake_log()), TOO_MANY);
   ucx_links_step(&worker, UINT64_MAX - 1);
@@ -72,10 +73,28 @@ static void only_those_too_many_are_given_up(void **state)
   ucx_links_free(&worker);
 }
 
+static void who_has_left_is_not_waited_for(void **state)
+{
+  struct pst_device device = {.host = &fake_host, .linger_ns = LINGER_NS};
+  struct pst_worker worker = {.device = &device, .watch_fd = -1, .sleep_fd = -1, .timer_fd = -1};
+
+  (void)state;
+  add_stuck(&worker);
+  worker.leaving->stage.leaving.until_ns = UCX_LINGER_NS;
+  worker.leaving->stage.leaving.answer = UCX_OWED;
+  assert_int_equal(ucx_links_clock_ns(&worker), UCX_LINGER_NS);
+  ucx_links_step(&worker, UCX_LINGER_NS - 1);
+  assert_int_equal(count_leaving(&worker), 1);
+  worker.leaving->is_shared = true;
+  ucx_links_step(&worker, 0);
+  assert_int_equal(count_leaving(&worker), 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(only_those_too_many_are_given_up),
+      cmocka_unit_test(who_has_left_is_not_waited_for),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
