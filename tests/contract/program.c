@@ -28,6 +28,7 @@ static const char usage[] =
     "  --skip PATTERN      no cases of that name; may be given again\n"
     "  --apart             between processes alone: for what reaches no peer of its own\n"
     "                      process\n"
+    "  --within            in one process alone: the other half of --apart\n"
     "  --deadline SECONDS  what lasts longer never ends (20)\n"
     "  --first-failure     no case after one that fails\n"
     "  --help              this\n"
@@ -44,7 +45,7 @@ struct arguments {
   const char *options[OPTIONS_MAX + 1], *cases[OPTIONS_MAX + 1], *skipped[OPTIONS_MAX + 1];
   size_t option_count, case_count, skipped_count;
   uint64_t messages;
-  bool apart;
+  bool apart, within;
 };
 
 static int misused(const char *what, const char *which)
@@ -66,19 +67,14 @@ static bool number(const char *text, uint64_t *value)
 /* 0; or exit status + 1. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-  static const struct option options[] = {{"option", required_argument, NULL, 'o'},
-                                          {"inner", required_argument, NULL, 'i'},
-                                          {"memory", required_argument, NULL, 'm'},
-                                          {"listen", required_argument, NULL, 'l'},
-                                          {"connect", required_argument, NULL, 'c'},
-                                          {"messages", required_argument, NULL, 'n'},
-                                          {"case", required_argument, NULL, 'k'},
-                                          {"skip", required_argument, NULL, 's'},
-                                          {"deadline", required_argument, NULL, 'd'},
-                                          {"first-failure", no_argument, NULL, 'f'},
-                                          {"apart", no_argument, NULL, 'a'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+  static const struct option options[] = {
+      {"option", required_argument, NULL, 'o'},   {"inner", required_argument, NULL, 'i'},
+      {"memory", required_argument, NULL, 'm'},   {"listen", required_argument, NULL, 'l'},
+      {"connect", required_argument, NULL, 'c'},  {"messages", required_argument, NULL, 'n'},
+      {"case", required_argument, NULL, 'k'},     {"skip", required_argument, NULL, 's'},
+      {"deadline", required_argument, NULL, 'd'}, {"first-failure", no_argument, NULL, 'f'},
+      {"apart", no_argument, NULL, 'a'},          {"within", no_argument, NULL, 'w'},
+      {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
   int option;
   while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (option == 'h') {
@@ -96,6 +92,8 @@ static int parse(int argc, char **argv, struct arguments *arguments)
       contract_stop_at_failure();
     else if (option == 'a')
       arguments->apart = true;
+    else if (option == 'w')
+      arguments->within = true;
     else if (option == 'i')
       arguments->inner = optarg;
     else if (option == 'm')
@@ -121,6 +119,8 @@ static int parse(int argc, char **argv, struct arguments *arguments)
   }
   if (optind != argc - 1)
     return 1 + misused("one plugin is wanted", "");
+  if (arguments->within && (arguments->apart || arguments->listen || arguments->connect))
+    return 1 + misused("--within leaves nothing between processes to try", "");
   arguments->plugin = argv[optind];
   return 0;
 }
@@ -290,6 +290,8 @@ static int run_transport(const struct arguments *arguments, struct contract_vari
   if (arguments->listen || arguments->connect)
     return run_remote(arguments, variant, suite);
   int failed = in_process ? suite(variant) : 0;
+  if (arguments->within)
+    return failed ? 1 : is_whole ? 0 : 77;
   variant->apart = true;
   variant->name = "between processes";
   contract_pick(NULL, NULL);
