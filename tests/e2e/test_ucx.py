@@ -50,6 +50,17 @@ class Ucx(Case):
         self.transfer(f"tls: {SHARED}, rendezvous_from: 1 KiB", "3000 B", 64)
         self.transfer(f"tls: {TCP}, rendezvous_from: 1 KiB", "3000 B", 64)
 
+    def test_two_senders_to_one_ring(self):
+        path = self.config(
+            yaml_stream("a", message="256 B", ring=64, sender="{count: 2000}")
+            + yaml_stream("b", message="256 B", ring=64, sender="{count: 1000}", receiver="{share: a}"),
+            top="",
+        )
+        text = open(path).read().replace("loopback", "ucx, options: {tls: 'posix,self'}")
+        result, _ = self.run_json("run", self.write("ucx.yaml", text))
+        for stream, count in zip(result["streams"], (2000, 1000)):
+            self.assertEqual(stream["verified"], count)
+
     def test_failures_by_ucx(self):
         stream = self.transfer("peer_failure: ucx", "1462 B", 256)
         self.assertEqual(stream["via"].split("/")[0], "ucx: tcp")
