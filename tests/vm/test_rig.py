@@ -10,6 +10,7 @@ from guests import main, tcp_listener
 PORT = 18515  # perftest's and ibverbs-utils' own
 DEVICE = "-d rxe0"
 BANDWIDTHS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
+BOTH_WAYS = ("ib_write_bw", "ib_read_bw")  # where requests are lost, and where answers are
 CALIBRATIONS = 20
 
 
@@ -124,7 +125,7 @@ class Wire(Between):
     def assert_endures(self, trouble):
         before = self.retries()
         with self.guest("a").netem(trouble), self.guest("b").netem(trouble):
-            for program in BANDWIDTHS:
+            for program in BOTH_WAYS:
                 with self.subTest(program):
                     self.assert_perftest_runs(program, 50)
         self.assertGreater(self.retries(), before)
