@@ -320,7 +320,9 @@ static void *write_on(void *argument)
   while ((writer->result == 0 || covered < posted) && contract_now_ns() < deadline) {
     struct pst_completion done;
     uint32_t wait;
-    int rc = writer->result ? 0 : contract_post(side, 0, &request, 1, &wait);
+    /* A few: deregistration waits for those under way, and for no longer than 2 s. */
+    const bool posts = writer->result == 0 && posted - covered < 4;
+    int rc = posts ? contract_post(side, 0, &request, 1, &wait) : 0;
     posted += rc > 0;
     if (rc < 0 && rc != -EAGAIN)
       writer->result = rc;
