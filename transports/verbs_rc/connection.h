@@ -44,6 +44,9 @@ void rc_reconnect_step(struct pst_endpoint *endpoint);
 void rc_reconnect_greet(struct pst_endpoint *endpoint);
 /* The peer's hello has come by this queue pair. */
 void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
+/* While it reconnects, a message or a credit has come by it. True: it was received before, by a
+ * queue pair of an earlier try, whose acknowledgement the peer has not received. */
+bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane);
 /* Something else has come by it. Before a hello it is what an old queue pair of the peer repeats.
  */
 void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane);

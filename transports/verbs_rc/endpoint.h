@@ -144,6 +144,7 @@ struct rc_stage {
       uint64_t again_ns; /* when to try again, at the earliest; 0: something else tells */
       uint64_t began_ns;
       uint64_t flushed;  /* of the send queue: what the device has given back */
+      bool has_tried;    /* the queue pairs have been reset since it failed */
       bool is_lost;      /* this try has failed before it was set up */
       bool is_answered;  /* all openings of the peer's were heard, and answered */
       bool is_confirmed; /* the peer has heard the answers */
@@ -181,6 +182,10 @@ struct rc_lane {
   uint64_t failed_from; /* its requests from this one on failed */
   uint64_t flushed;     /* of a connection that begins anew: those before it were given back */
   uint32_t said;        /* by the peer's first hello of this try */
+  uint32_t
+      peer_number;   /* of the peer's try that it is in, as it last said; 0: its first connection */
+  uint32_t counted;  /* messages and credits, ever, when the peer said that first */
+  uint32_t repeated; /* messages and credits of this try so far */
   struct rc_arrival *arrived; /* of several queue pairs: those that wait for their turn */
   uint32_t arrived_head, arrived_tail, arrived_mask;
   bool is_erred;     /* the queue pair is in ERR */
@@ -195,6 +200,7 @@ struct rc_reconnect {
   uint64_t last_got;        /* and what had got through by its end: rc_got_through() */
   bool is_exhausted;        /* its time was over without anything but hellos */
   uint32_t number;          /* of the last try, modulo; 0: there was none */
+  uint32_t peer_number;     /* of the peer's try that connected; 0: the first connection */
   uint64_t count, repeated; /* reconnections, and messages sent again */
 };
 

@@ -256,13 +256,21 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
     return true;
   }
   int rc = 0;
-  if (is_message) {
+  const bool is_repeated =
+      (is_message || !is_hello(wc)) && rc_reconnect_is_repeated(endpoint, lane);
+  if (is_message && is_repeated) {
+    if (endpoint->shared)
+      give_back(endpoint->worker, wc);
+    else if (sends && takes_receives(endpoint))
+      rc = rc_slot_again(endpoint);
+  } else if (is_message) {
     if (endpoint->lane_count > 1)
       rc_lane_arrived(endpoint, lane, wc, out);
     else
       rc_arrived(endpoint, wc, out);
   } else {
-    control(endpoint, lane, wc);
+    if (!is_repeated)
+      control(endpoint, lane, wc);
     if (sends && !endpoint->shared && takes_receives(endpoint) &&
         (uint32_t)wc->wr_id != RC_SPARE) /* it took a slot's receive, and not the slot */
       rc = rc_slot_again(endpoint);

@@ -15,8 +15,9 @@
  * An end may begin anew before its peer has noticed the failure. Queue pairs keep their PSNs, so
  * what the peer's old queue pair repeats can be what the new one expects: its first hello, and the
  * messages behind that. Therefore each try has a number, and an answer and a confirmation name the
- * number of the hello that they answer. Another number is of an earlier try: the end begins anew,
- * and has counted by then what came with that hello.
+ * number of the hello that they answer. Another number is of an earlier try: the end begins anew.
+ * What comes with such a hello counts, but for what its first queue pair had received: the peer
+ * repeats from its first hello on, so that these are as many as were counted since then.
  *
  * Several queue pairs (`qps`) begin anew together: one that fails takes the others with it. A hello
  * counts the messages of its queue pair, delivered or waiting for their turn; the hello of the
@@ -64,11 +65,13 @@ void rc_reconnect_step(struct pst_endpoint *endpoint)
   if (rc_given_back(endpoint) != endpoint->sq_head || !rc_lanes_are_empty(endpoint) ||
       rc_now_ns(endpoint->device) < stage->again.again_ns)
     return;
+  stage->again.has_tried = true;
   stage->again.is_lost = stage->again.is_answered = stage->again.is_confirmed = false;
   endpoint->reconnect.number = endpoint->reconnect.number % TRY_MASK + 1;
   for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++) {
     lane->sets_up = true;
     lane->peer = RC_PEER_SILENT;
+    lane->repeated = 0;
   }
   if (endpoint->cm)
     endpoint->device->cm->reconnect(endpoint);
@@ -173,6 +176,7 @@ static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
 
   reconnect->last_by_ns = endpoint->stage.again.by_ns;
   reconnect->last_got = rc_got_through(endpoint);
+  reconnect->peer_number = try_of(endpoint->lanes[0].said);
   reconnect->count++;
   rc_enter(endpoint, RC_CONNECTED);
   endpoint->heard_ns = rc_now_ns(endpoint->device);
@@ -290,13 +294,36 @@ static void begin_again(struct pst_endpoint *endpoint)
     endpoint->stage.again.is_lost = true;
 }
 
+/* Messages and credits that have come by it, ever. */
+static uint32_t count_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
+{
+  const bool is_first = lane == endpoint->lanes;
+  const uint32_t credits = is_first && endpoint->tx ? (uint32_t)endpoint->tx->credit_messages : 0;
+
+  if (endpoint->lane_count > 1)
+    return credits + lane->arrived_head;
+  return credits + (endpoint->rx ? (uint32_t)endpoint->rx->arrived : 0);
+}
+
+bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane)
+{
+  if (!rc_is_reconnecting(endpoint) || !endpoint->stage.again.has_tried)
+    return false;
+  return lane->repeated++ < count_of(endpoint, lane) - lane->counted;
+}
+
 void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
 {
   const bool is_opening = lane->peer == RC_PEER_SILENT && !rc_says_hello(endpoint);
 
+  if (rc_is_reconnecting(endpoint) && try_of(said) != lane->peer_number) {
+    lane->peer_number = try_of(said);
+    lane->counted = count_of(endpoint, lane);
+  }
   if (!is_awaited(endpoint))
     return;
-  if (answers_of(said) != (is_opening ? 0 : endpoint->reconnect.number)) {
+  if (answers_of(said) != (is_opening ? 0 : endpoint->reconnect.number) ||
+      try_of(said) == endpoint->reconnect.peer_number) {
     begin_again(endpoint);
     return;
   }

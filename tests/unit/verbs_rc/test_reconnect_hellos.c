@@ -14,7 +14,8 @@ static void begin(bool opens, uint32_t lanes)
   start_support(lanes);
   tx.credit_messages = 7;
   endpoint.rx = NULL;
-  endpoint.stage = (struct rc_stage){.name = RC_GREETING_AGAIN, .again.by_ns = RC_NEVER};
+  endpoint.stage =
+      (struct rc_stage){.name = RC_GREETING_AGAIN, .again = {.by_ns = RC_NEVER, .has_tried = true}};
   endpoint.own.qps[0].qpn = opens ? 1 : 2;
   endpoint.peer.qps[0].qpn = opens ? 2 : 1;
   endpoint.reconnect.number = NUMBER;
@@ -89,6 +90,52 @@ static void messages_before_a_hello_begin_anew(void **state)
   assert_int_equal(endpoint.stage.name, RC_FLUSHING);
 }
 
+/* The peer's opening was answered when the connection failed: its queue pair is still the old one.
+ */
+static void opening_of_the_connection_that_failed_begins_anew(void **state)
+{
+  (void)state;
+  begin(false, 1);
+  endpoint.reconnect.peer_number = THEIRS;
+  hear(0, THEIRS, 0);
+  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
+}
+
+static uint32_t count_repeated(struct rc_lane *lane, uint32_t n)
+{
+  uint32_t repeated = 0;
+  for (uint32_t i = 0; i < n; i++)
+    repeated += rc_reconnect_is_repeated(&endpoint, lane);
+  return repeated;
+}
+
+/* Credits, of which support.c has 7 come in the first connection. */
+static void what_was_received_does_not_count_again(void **state)
+{
+  (void)state;
+  struct rc_lane *lane = endpoint.lanes;
+  begin(true, 1);
+  assert_int_equal(count_repeated(lane, 10), 7);
+  lane->repeated = 0; /* of another try, in which they come once more */
+  endpoint.tx->credit_messages = 9;
+  assert_int_equal(count_repeated(lane, 10), 9);
+  /* The old queue pair's hello comes first from the second connection on. */
+  begin(true, 1);
+  lane->peer_number = endpoint.reconnect.peer_number = THEIRS;
+  lane->counted = 4;
+  hear(0, THEIRS, NUMBER - 1);
+  assert_int_equal(count_repeated(lane, 10), 3);
+  /* What a new one sends is new. */
+  begin(true, 1);
+  lane->peer_number = endpoint.reconnect.peer_number = THEIRS;
+  hear(0, THEIRS + 1, NUMBER - 1);
+  assert_int_equal(count_repeated(lane, 10), 0);
+  /* And so is what came before the queue pair was reset. */
+  begin(true, 1);
+  endpoint.stage.again.has_tried = false;
+  assert_int_equal(count_repeated(lane, 10), 0);
+}
+
 /* A deferred work may still be setting the queue pairs up. */
 static void a_try_that_is_lost_waits_for_its_set_up(void **state)
 {
@@ -125,6 +172,8 @@ int main(void)
       cmocka_unit_test_teardown(answers_wait_for_all_and_for_the_confirmation, stop_support),
       cmocka_unit_test_teardown(hellos_of_an_earlier_try_begin_anew, stop_support),
       cmocka_unit_test_teardown(messages_before_a_hello_begin_anew, stop_support),
+      cmocka_unit_test_teardown(opening_of_the_connection_that_failed_begins_anew, stop_support),
+      cmocka_unit_test_teardown(what_was_received_does_not_count_again, stop_support),
       cmocka_unit_test_teardown(a_try_that_is_lost_waits_for_its_set_up, stop_support),
       cmocka_unit_test_teardown(each_try_has_a_number_of_its_own, stop_support),
   };
