@@ -70,8 +70,12 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 static int open_ucp(struct ucx_link *link, const char *label)
 {
   struct pst_worker *worker = link->worker;
-  const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                      .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+  /* What a peer that died leaves under way goes with the worker, and UCX 1.22 crashes where it says
+   * so of a request whose endpoint is gone. */
+  const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE |
+                                                    UCP_WORKER_PARAM_FIELD_FLAGS,
+                                      .thread_mode = UCS_THREAD_MODE_SERIALIZED,
+                                      .flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK};
   const ucp_am_handler_param_t handler = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
                                                         UCP_AM_HANDLER_PARAM_FIELD_CB |
                                                         UCP_AM_HANDLER_PARAM_FIELD_ARG,

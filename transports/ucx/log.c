@@ -14,6 +14,17 @@ static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 static __thread char *log_text;
 static __thread size_t log_size;
 
+/* UCX's warnings are news for the operator, but for what a worker is closed with: requests of peers
+ * that died go with the worker (README.md). */
+static int level_of(ucs_log_level_t level, const char *text)
+{
+  if (level == UCS_LOG_LEVEL_FATAL)
+    return PST_LOG_ERROR;
+  if (level > UCS_LOG_LEVEL_WARN || strstr(text, " was not returned to mpool "))
+    return PST_LOG_DEBUG;
+  return PST_LOG_INFO;
+}
+
 static ucs_log_func_rc_t log_line(const char *file, unsigned line, const char *function,
                                   ucs_log_level_t level,
                                   const ucs_log_component_config_t *component, const char *message,
@@ -30,10 +41,7 @@ static ucs_log_func_rc_t log_line(const char *file, unsigned line, const char *f
     snprintf(log_text + used, log_size - used, "%s%s", used ? "; " : "", text);
     return UCS_LOG_FUNC_RC_STOP;
   }
-  int as = level == UCS_LOG_LEVEL_FATAL
-               ? PST_LOG_ERROR
-               : (level <= UCS_LOG_LEVEL_WARN ? PST_LOG_INFO : PST_LOG_DEBUG);
-  log_host->log(log_host, as, "UCX: %s", text);
+  log_host->log(log_host, level_of(level, text), "UCX: %s", text);
   return UCS_LOG_FUNC_RC_STOP;
 }
 
