@@ -2,7 +2,7 @@
 /* A peer's address of verbs_rc: what is taken makes sense, and is the same once written and read.
  */
 #include "require.h"
-#include "verbs_rc/rc.h"
+#include "verbs_rc/connection.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
