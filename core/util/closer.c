@@ -148,14 +148,15 @@ static void *run(void *argument)
   pthread_setname_np(pthread_self(), "pst-close");
   pthread_mutex_lock(&closer.mutex);
   while ((job = take()) != NULL) {
-    uint64_t turn = ++closer.turn;
+    const uint64_t turn = ++closer.turn;
+    const int fd = job->fd;
+    free(job); /* a close may last longer than the process */
     closer.waiting--;
     keep_one_waiting();
     if (closer.first)
       pthread_cond_signal(&closer.more);
     pthread_mutex_unlock(&closer.mutex);
-    close_now(job->fd);
-    free(job);
+    close_now(fd);
     pthread_mutex_lock(&closer.mutex);
     closer.pending--;
     if (closer.turn == turn)
