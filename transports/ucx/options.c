@@ -47,9 +47,12 @@ static const struct pst_option options[] = {
         .max = UINT64_C(1) << 30,
     },
     {
-        OPTION("direct_from", SIZE, PST_SCOPE_DEVICE, "1 MiB",
-               "Streams of messages from this size on go straight into a GPU, by rendezvous. "
-               "Shorter ones are staged, since UCX copies each of them by itself."),
+        OPTION(
+            "direct_from", SIZE, PST_SCOPE_DEVICE, "0",
+            "Streams of messages from this size on go straight into a GPU, by rendezvous. Shorter "
+            "ones are staged. 0: 1 MiB where UCX has RDMA here, else all are staged: UCX's own "
+            "copies out of host memory are far slower than core's. Between GPUs of one host 1 MiB "
+            "is best."),
         .max = UINT64_C(1) << 30,
     },
     {

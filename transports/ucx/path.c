@@ -21,6 +21,7 @@
 #define PATH_HEADERS 80u
 #define PATH_PART_MIN 1024u
 #define PATH_PART_DEFAULT 8192u
+#define DIRECT_FROM (UINT64_C(1) << 20) /* where RDMA may reach the GPU */
 
 /* A lane by which a peer's device, or the kernel, fetches out of any memory. */
 static bool fetches_well(const char *names)
@@ -68,6 +69,8 @@ static bool is_of(const char *name, const char *const *kinds)
   return false;
 }
 
+static const char *const rdma[] = {"rc_", "dc_", "ud_", NULL};
+
 /* Of the device's transports those of these kinds that are no lane, with blanks between. */
 static void list_lost(const struct ucx_link *link, const char *const *kinds, char *lost,
                       size_t size)
@@ -83,10 +86,22 @@ static void list_lost(const struct ucx_link *link, const char *const *kinds, cha
   }
 }
 
+uint64_t ucx_direct_from(const struct pst_device *device)
+{
+  char all[sizeof(device->transports)], *rest;
+
+  if (device->direct_from)
+    return device->direct_from;
+  pst_text_write(all, sizeof(all), device->transports);
+  for (const char *name = strtok_r(all, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+    if (is_of(name, rdma))
+      return DIRECT_FROM;
+  return UINT64_MAX;
+}
+
 int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
 {
   static const char *const shared[] = {"posix", "sysv", "xpmem", "cma", "knem", NULL};
-  static const char *const rdma[] = {"rc_", "dc_", "ud_", NULL};
   const struct pst_device *device = link->worker->device;
   char lost[40];
 

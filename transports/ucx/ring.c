@@ -13,6 +13,7 @@
 #include "link.h"
 #include "mr.h"
 #include "ops.h"
+#include "path.h"
 #include "worker.h"
 
 int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
@@ -41,11 +42,16 @@ int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     return rc;
   }
   made->by_cpu = ((const struct pst_mr *)made->cpu.params.mr)->by_cpu;
-  if (!made->by_cpu && made->cpu.params.payload_max < device->direct_from) {
-    snprintf(reason, sizeof(reason),
-             "messages of %llu bytes into a GPU are faster by core's copy; `direct_from` is %llu",
-             (unsigned long long)made->cpu.params.payload_max,
-             (unsigned long long)device->direct_from);
+  if (!made->by_cpu && made->cpu.params.payload_max < ucx_direct_from(device)) {
+    if (ucx_direct_from(device) == UINT64_MAX)
+      snprintf(reason, sizeof(reason),
+               "without RDMA messages into a GPU are faster by core's copy, but from other GPUs of "
+               "this host: see `direct_from`");
+    else
+      snprintf(reason, sizeof(reason),
+               "messages of %llu bytes into a GPU are faster by core's copy; `direct_from` is %llu",
+               (unsigned long long)made->cpu.params.payload_max,
+               (unsigned long long)ucx_direct_from(device));
     pst_path_write(path, PST_PATH_NONE, "", "", reason);
     ucx_ring_close(worker, made);
     return -EOPNOTSUPP;

@@ -132,11 +132,24 @@ static void the_longest_is_not_cut(void **state)
   assert_non_null(strstr(text, "tells why"));
 }
 
+static void messages_go_straight_into_a_gpu_by_rdma(void **state)
+{
+  struct pst_device device = {.transports = "self tcp posix cuda_copy cuda_ipc"};
+
+  (void)state;
+  assert_int_equal(ucx_direct_from(&device), UINT64_MAX);
+  snprintf(device.transports, sizeof(device.transports), "self tcp rc_mlx5");
+  assert_int_equal(ucx_direct_from(&device), 1u << 20);
+  device.direct_from = 1;
+  assert_int_equal(ucx_direct_from(&device), 1);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_lost_is_said),
       cmocka_unit_test(the_longest_is_not_cut),
+      cmocka_unit_test(messages_go_straight_into_a_gpu_by_rdma),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
