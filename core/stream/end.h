@@ -91,7 +91,7 @@ struct end_peer_ops {
   enum end_control control; /* at first */
   /* As control_tell(); a foreign peer asks for no counts: the stream has ended. */
   int (*tell)(struct session_end *end, end_say *say);
-  /* Of a receiver of which nothing has arrived: as receiver_check_end(). */
+  /* The end of a receiver that nothing has arrived at: what receiver_check_end() returns. */
   int (*check_end)(struct pst_receiver *receiver);
   /* How long a sender's last messages may be on their way, once it has finished, or is silent. */
   uint64_t (*patience_ns)(const struct pst_receiver *receiver);

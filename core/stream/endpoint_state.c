@@ -97,8 +97,8 @@ void end_blocked(const struct session_end *end, uint64_t ended_ns, uint64_t *blo
 #define END_FAILS END_BIT(PST_STATE_FAILED)
 
 /* What may follow each state. Only a receiver ends without ENDING: where its application or a
- * foreign sender's silence ends it, or where its sender, before it was CONNECTED, sent nothing. */
-/* An assertion alone reads it. */
+ * foreign sender's silence ends it, or where its sender, before it was CONNECTED, sent nothing.
+ * An assertion alone reads it. */
 static const uint8_t end_successors[] __attribute__((unused)) = {
     [PST_STATE_WAITING] = END_BIT(PST_STATE_CONNECTED) | END_BIT(PST_STATE_ENDED) | END_FAILS,
     [PST_STATE_CONNECTED] = END_BIT(PST_STATE_ENDING) | END_BIT(PST_STATE_ENDED) | END_FAILS,

@@ -42,16 +42,16 @@ int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     return rc;
   }
   made->by_cpu = ((const struct pst_mr *)made->cpu.params.mr)->by_cpu;
-  if (!made->by_cpu && made->cpu.params.payload_max < ucx_direct_from(device)) {
-    if (ucx_direct_from(device) == UINT64_MAX)
+  const uint64_t direct_from = ucx_direct_from(device);
+  if (!made->by_cpu && made->cpu.params.payload_max < direct_from) {
+    if (direct_from == UINT64_MAX)
       snprintf(reason, sizeof(reason),
                "without RDMA messages into a GPU are faster by core's copy, but from other GPUs of "
                "this host: see `direct_from`");
     else
       snprintf(reason, sizeof(reason),
                "messages of %llu bytes into a GPU are faster by core's copy; `direct_from` is %llu",
-               (unsigned long long)made->cpu.params.payload_max,
-               (unsigned long long)ucx_direct_from(device));
+               (unsigned long long)made->cpu.params.payload_max, (unsigned long long)direct_from);
     pst_path_write(path, PST_PATH_NONE, "", "", reason);
     ucx_ring_close(worker, made);
     return -EOPNOTSUPP;

@@ -13,22 +13,22 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
  * given up is said again, once all that was posted is flushed. */
 void rc_greet(struct pst_endpoint *endpoint);
 void rc_greet_again(struct pst_endpoint *endpoint);
-/* The peer has been, on one of the queue pairs. */
+/* The peer has sent or answered something on this queue pair. */
 void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *lane);
-/* Of the two ends. */
+/* Whether this end opens. Both ends come to opposite answers. */
 bool rc_says_hello(const struct pst_endpoint *endpoint);
 
 /* fail.c. A failed completion in words. */
 void rc_wc_text(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, char *text,
                 size_t size);
-/* True: it is tried to have the connection again, and has not failed. */
+/* True: the connection is being re-established, and has not failed. */
 bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
 void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns);
-/* The next try is then. */
+/* The next try begins after that time. */
 void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns);
-/* Of the send queue: requests before this one the device has given back. */
+/* The index in the send queue up to which the device has returned all requests. */
 uint64_t rc_given_back(const struct pst_endpoint *endpoint);
-/* Whatever is not a hello, either way. */
+/* How many messages, credits and requests have got through, in both directions. */
 uint64_t rc_got_through(const struct pst_endpoint *endpoint);
 /* The connection is RC_LEFT or RC_FAILED, which DISCONNECTED reports with this status unless the
  * host closes. A reconnection that was under way ends. */
@@ -36,7 +36,7 @@ void rc_over(struct pst_endpoint *endpoint, enum rc_stage_name stage, int status
 /* The connection has failed: `status` -errno; logged with `why` unless NULL. Once. */
 void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
 void rc_left(struct pst_endpoint *endpoint, int status);
-/* No post will be told of room. */
+/* No event about room follows. */
 void rc_forget_room(struct pst_endpoint *endpoint);
 
 /* reconnect.c */
@@ -44,14 +44,13 @@ void rc_reconnect_step(struct pst_endpoint *endpoint);
 void rc_reconnect_greet(struct pst_endpoint *endpoint);
 /* The peer's hello has come by this queue pair. */
 void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
-/* While it reconnects, a message or a credit has come by it. True: it was received before, by a
- * queue pair of an earlier try, whose acknowledgement the peer has not received. */
+/* A message or a credit has come by this queue pair while the endpoint reconnects. True: an earlier
+ * try received the same one, and its acknowledgement was lost. */
 bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane);
-/* Something else has come by it. Before a hello it is what an old queue pair of the peer repeats.
- */
+/* A message or a credit has come. Before any hello, the peer's old queue pair repeats it. */
 void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane);
-/* A receive of a queue pair that was set up anew has come back: it has failed once more. */
-void rc_reconnect_flushed(struct pst_endpoint *endpoint);
+/* This try has failed, or has met an earlier try of the peer: the next one begins. */
+void rc_reconnect_lost(struct pst_endpoint *endpoint);
 #define RC_RECONNECT_AGAIN_NS UINT64_C(100000000) /* where the path is not there */
 /* `number` is of this end's try, `answers` of the peer's; from 1 to 15, or 0 for none. */
 uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits, uint32_t number, uint32_t answers);

@@ -175,7 +175,7 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
     rc_due(endpoint->worker, endpoint->stage.connected.flushed_ns + RC_EVENT_NS);
   }
   if (rc_is_reconnecting(endpoint))
-    rc_reconnect_flushed(endpoint);
+    rc_reconnect_lost(endpoint);
   else if (!rc_reconnect_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
            !lane->greets_again)
     failed(endpoint, wc);
@@ -256,8 +256,8 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
     return true;
   }
   int rc = 0;
-  const bool is_repeated =
-      (is_message || !is_hello(wc)) && rc_reconnect_is_repeated(endpoint, lane);
+  const bool is_repeated = rc_is_reconnecting(endpoint) && (is_message || !is_hello(wc)) &&
+                           rc_reconnect_is_repeated(endpoint, lane);
   if (is_message && is_repeated) {
     if (endpoint->shared)
       give_back(endpoint->worker, wc);

@@ -196,17 +196,29 @@ static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
   rc_pend(endpoint);
 }
 
+/* Messages that this queue pair has received, ever. */
+static uint64_t messages_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
+{
+  if (endpoint->lane_count > 1)
+    return lane->arrived_head;
+  return endpoint->rx ? endpoint->rx->arrived : 0;
+}
+
+/* Credit messages come by the first queue pair. */
+static uint64_t credits_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
+{
+  return lane == endpoint->lanes && endpoint->tx ? endpoint->tx->credit_messages : 0;
+}
+
 /* 0 or -errno. */
 static int say_hello(struct pst_endpoint *endpoint, uint32_t i)
 {
-  const struct rc_rx *rx = endpoint->rx;
   struct rc_lane *lane = &endpoint->lanes[i];
-  const uint64_t messages = endpoint->lane_count > 1 ? lane->arrived_head : rx ? rx->arrived : 0;
-  const uint64_t credits = i == 0 && endpoint->tx ? endpoint->tx->credit_messages : 0;
   const uint32_t answers = lane->peer ? try_of(lane->said) : 0;
 
   return rc_lane_say(endpoint, lane,
-                     rc_reconnect_hello(messages, credits, endpoint->reconnect.number, answers));
+                     rc_reconnect_hello(messages_of(endpoint, lane), credits_of(endpoint, lane),
+                                        endpoint->reconnect.number, answers));
 }
 
 /* An opening or an answer by each queue pair, which the peer has some time to reply to. By exchange
@@ -285,8 +297,7 @@ static bool is_awaited(const struct pst_endpoint *endpoint)
   return endpoint->stage.name == RC_SETTING_UP_AGAIN || endpoint->stage.name == RC_GREETING_AGAIN;
 }
 
-/* The try of this end has failed, or met an earlier one of the peer's. */
-static void begin_again(struct pst_endpoint *endpoint)
+void rc_reconnect_lost(struct pst_endpoint *endpoint)
 {
   if (endpoint->stage.name == RC_GREETING_AGAIN)
     rc_reconnect_again(endpoint, 0);
@@ -294,20 +305,14 @@ static void begin_again(struct pst_endpoint *endpoint)
     endpoint->stage.again.is_lost = true;
 }
 
-/* Messages and credits that have come by it, ever. */
 static uint32_t count_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
 {
-  const bool is_first = lane == endpoint->lanes;
-  const uint32_t credits = is_first && endpoint->tx ? (uint32_t)endpoint->tx->credit_messages : 0;
-
-  if (endpoint->lane_count > 1)
-    return credits + lane->arrived_head;
-  return credits + (endpoint->rx ? (uint32_t)endpoint->rx->arrived : 0);
+  return (uint32_t)(messages_of(endpoint, lane) + credits_of(endpoint, lane));
 }
 
 bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane)
 {
-  if (!rc_is_reconnecting(endpoint) || !endpoint->stage.again.has_tried)
+  if (!endpoint->stage.again.has_tried)
     return false;
   return lane->repeated++ < count_of(endpoint, lane) - lane->counted;
 }
@@ -324,7 +329,7 @@ void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uin
     return;
   if (answers_of(said) != (is_opening ? 0 : endpoint->reconnect.number) ||
       try_of(said) == endpoint->reconnect.peer_number) {
-    begin_again(endpoint);
+    rc_reconnect_lost(endpoint);
     return;
   }
   if (lane->peer == RC_PEER_HEARD)
@@ -338,12 +343,7 @@ void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uin
 void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane)
 {
   if (is_awaited(endpoint) && lane->peer == RC_PEER_SILENT)
-    begin_again(endpoint);
-}
-
-void rc_reconnect_flushed(struct pst_endpoint *endpoint)
-{
-  begin_again(endpoint);
+    rc_reconnect_lost(endpoint);
 }
 
 static void not_had_again(struct pst_endpoint *endpoint)

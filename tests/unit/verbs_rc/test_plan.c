@@ -87,7 +87,7 @@ static void several_queue_pairs_have_more(void **state)
   (void)state;
   device.qps = 2;
   device.plan.receivers = 0;
-  /* Of the second: half of the requests, a turn more, a hello, a farewell and one to be late. */
+  /* The second has half of the requests, a turn more, a hello, a farewell and a late one. */
   expect_planned(10 * (SENDER + 1000 + 32 + 3 + 4), 10 * (SENDER + 1000 + 32 + 3 + 4));
   device.plan.senders = 0;
   device.plan.rma = 3; /* which have one each */
