@@ -41,7 +41,6 @@ uint64_t fab_block_alloc(size_t bytes)
     fab_block_free(offset, bytes);
     return 0;
   }
-  memset(fab_at(offset), 0, (size_t)count * FAB_PAGE);
   return offset;
 }
 

@@ -420,7 +420,7 @@ void fab_lock_init(pthread_mutex_t *lock);
 bool fab_lock(pthread_mutex_t *lock);
 void fab_unlock(pthread_mutex_t *lock);
 
-/* A block of whole pages, zeroed; 0 if there is no room. */
+/* A block of whole pages, which may hold what their last owner wrote; 0 if there is no room. */
 uint64_t fab_block_alloc(size_t bytes);
 void fab_block_free(uint64_t offset, size_t bytes);
 /* Has the file's room behind these bytes, so that touching them cannot fail later. */
