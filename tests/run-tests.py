@@ -8,6 +8,7 @@ Programs that failed, if few, run once more, one at a time, with nothing beside 
 counts as passed, and a line that begins with "second run:" names it: a test, or the machine, that is
 to be looked at. What a sanitizer, an assertion or a signal ended is failed for good.
 """
+import ast
 import json
 import os
 import pathlib
@@ -48,13 +49,15 @@ def run_meson(build, records, *arguments):
     records.unlink(missing_ok=True)
     for log in logs(build):
         log.unlink()
-    wrapper = shlex.quote(str(pathlib.Path(__file__).resolve().with_name("count-cases.py")))
+    # The interpreter itself, not what PATH has before it, and without its site's packages: it starts for each test.
+    counter = pathlib.Path(__file__).resolve().with_name("count-cases.py")
+    wrapper = shlex.join([sys.executable, "-I", "-S", str(counter)])
     command = ["meson", "test", "-C", str(build), "--wrapper", wrapper, "--print-errorlogs"]
     status = subprocess.run(
         [*command, "--timeout-multiplier", PATIENCE, *arguments],
         env=dict(os.environ, PENSTOCK_TEST_RECORDS=str(records)),
     ).returncode
-    runs = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+    runs = [ast.literal_eval(line) for line in records.read_text().splitlines()] if records.exists() else []
     return status, test_runs(build), runs
 
 
@@ -67,7 +70,7 @@ def kept(arguments):
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     arguments = sys.argv[2:]
-    records = build / "meson-logs" / "cases.jsonl"
+    records = build / "meson-logs" / "cases.txt"
     status, tests, runs = run_meson(build, records, "--num-processes", PROCESSES, *arguments)
 
     failed = [test for test in tests if test["result"] in ("FAIL", "TIMEOUT", "ERROR")]

@@ -41,7 +41,9 @@ class ServeCase(Case):
     def serve(self, *arguments, root=True, **options):
         """A server, once it listens; self.address is its."""
         files = ["--root", self.root] if root else []
-        self.server = self.start("serve", "127.0.0.1:0", "-v", *files, *arguments, **options)
+        # Each server touches all of this when it starts; the default is 256 MiB.
+        memory = [] if "--in-flight" in arguments else ["--in-flight", "32MiB"]
+        self.server = self.start("serve", "127.0.0.1:0", "-v", *files, *memory, *arguments, **options)
         port = self.server.wait_line(r"serve: listening on 127\.0\.0\.1:0, port (\d+)")[1]
         self.address = f"127.0.0.1:{port}"
         return self.server
