@@ -91,12 +91,12 @@ class OneHost(Ethernet):
                 self.assertLessEqual(set(stream["dropped"]), {"device_full", "no_buffer"})
                 self.port += 1
 
-    def two_streams(self, receiver="{sink: verify}"):
+    def two_streams(self, receiver="{sink: verify}", first="{sink: verify}", more=""):
         """What the receiver says of both. The second one's ring, if it has one, is its own."""
         second = yaml_stream(name="more", message="1400 B", ring="4096",
                              sender="{source: pattern, rate: 50 Mbps}",
                              receiver=receiver, expect="{max_loss: 50%}")
-        config = self.yaml(self.memif())
+        config = self.yaml(self.memif(more), receiver=first)
         config.write_text(config.read_text() + "".join(f"  {line}\n" for line in second.splitlines()))
         out = self.folder / "receiver.json"
         receiver = self.start("receive", config, "--json", out)
@@ -141,6 +141,36 @@ class OneHost(Ethernet):
     def test_streams_that_share_a_ring_receive_into_its_slots(self):
         for stream in self.two_streams("{sink: verify, share: packets}"):
             self.assertEqual(stream["via"], "memif, slots")
+
+    def test_streams_at_one_udp_port_are_told_apart_by_their_senders(self):
+        for framing in ("sequence", "rtp", "none"):
+            with self.subTest(framing):
+                port = "{transport: {options: {port: 5004}}, sink: verify}"
+                for stream in self.two_streams(port, port, f", framing: {framing}"):
+                    self.assertEqual(stream["messages_sent"], stream["messages_delivered"], stream)
+                self.port += 1
+
+    def test_foreign_streams_at_one_udp_port_follow_a_sender_each(self):
+        """The second stream's sender comes first; the first stream names its own."""
+        receivers = ["{transport: {options: {port: 5004, source: '192.0.2.2:7001'}}, sink: discard}",
+                     "{transport: {options: {port: 5004}}, sink: discard}"]  # fmt: skip
+        count = (300, 500)
+        streams = ["".join(f"  {line}\n" for line in yaml_stream(
+            name=f"s{i}", message="1000 B", ring="1088", receiver=receivers[i], timeout="20 s",
+            sender="{transport: {options: {to: '192.0.2.1:5004', source_port: %d}}, source: pattern, rate: 20 Mbps, count: %d}"
+            % (7001 + i, count[i])).splitlines()) for i in (0, 1)]  # fmt: skip
+        link = f"driver: memif, socket: {self.folder}/s, framing: rtp"
+        files = [self.write(f"{name}.yaml", "penstock: 1\ncontrol: none\n"
+                            f"transport: {{plugin: ethernet, options: {{{link}, address: [192.0.2.{host}/24]}}}}\n"
+                            "streams:\n" + "".join(streams))
+                 for name, host in (("receive", 1), ("send", 2))]  # fmt: skip
+        out = self.folder / "receiver.json"
+        receiver = self.start("receive", files[0], "--json", out)
+        wait_until(lambda: (self.folder / "s").exists(), 20, "the receiver's socket")
+        self.run_program("send", files[1])
+        receiver.signal(signal.SIGINT)
+        receiver.wait()
+        self.assertEqual([stream["messages_delivered"] for stream in self.result(out.name)["streams"]], list(count))
 
     def test_server_that_was_killed_leaves_no_obstacle(self):
         config = self.yaml(self.memif())

@@ -28,21 +28,6 @@ static bool same_identity(const struct dg_identity *a, const struct dg_identity 
          same_address(&a->source, &b->source);
 }
 
-static bool is_of_hosts(const struct dg_flow_params *params, const struct dg_source *source)
-{
-  for (uint32_t i = 0; i < params->host_count; i++)
-    if (memcmp(params->hosts[i], source->address, sizeof(source->address)) == 0)
-      return true;
-  return params->host_count == 0;
-}
-
-static bool is_source(const struct dg_flow_params *params, const struct dg_source *source)
-{
-  return (params->address_is_fixed ? same_address(source, &params->source)
-                                   : is_of_hosts(params, source)) &&
-         (!params->port_is_fixed || source->port == params->source.port);
-}
-
 static bool is_wanted(const struct dg_flow_params *params, const struct dg_header *header)
 {
   if (params->framing != DG_FRAMING_RTP)
@@ -57,7 +42,7 @@ static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival
 {
   const struct dg_flow_params *params = &flow->params;
 
-  if (!is_source(params, arrival->source))
+  if (!dg_flow_is_source(params, arrival->source))
     return &flow->counts.not_ours;
   if (arrival->readable < arrival->total &&
       arrival->readable < dg_header_bytes(params->framing, params->numbered)) {

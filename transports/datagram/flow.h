@@ -33,6 +33,8 @@
 #ifndef DATAGRAM_FLOW_H
 #define DATAGRAM_FLOW_H
 
+#include <string.h>
+
 #include "framing.h"
 #include "sequence.h"
 
@@ -112,6 +114,21 @@ struct dg_flow_params {
   uint32_t clock_rate; /* of RTP's timestamps, Hz */
   uint32_t reorder;    /* messages that one may come late by */
 };
+
+/* May a datagram of that source be the stream's? */
+static inline bool dg_flow_is_source(const struct dg_flow_params *params,
+                                     const struct dg_source *source)
+{
+  bool is_host = params->host_count == 0;
+
+  if (params->port_is_fixed && source->port != params->source.port)
+    return false;
+  if (params->address_is_fixed)
+    return memcmp(source->address, params->source.address, sizeof(source->address)) == 0;
+  for (uint32_t i = 0; !is_host && i < params->host_count; i++)
+    is_host = memcmp(params->hosts[i], source->address, sizeof(source->address)) == 0;
+  return is_host;
+}
 
 /* Who sends, as far as datagrams tell. */
 struct dg_identity {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The port's own addresses, and its UDP ports. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/filter.h>
 #include <net/if.h>
@@ -170,38 +171,95 @@ static int hold_in_kernel(struct pst_endpoint *endpoint, uint16_t *port, int *fd
   return 0;
 }
 
-/* Has another endpoint of the port that UDP port? */
-static bool is_taken(const struct eth_port *port, const struct pst_endpoint *mine, uint16_t udp)
+/* A sender's. */
+static bool is_source_taken(const struct eth_port *port, const struct pst_endpoint *mine,
+                            uint16_t udp)
 {
   for (uint32_t d = 0; d < port->device_count; d++)
     for (uint32_t w = 0; w < port->devices[d]->worker_count; w++) {
       const struct pst_worker *worker = port->devices[d]->workers[w];
       for (uint32_t i = 0; i < worker->endpoint_count; i++)
         if (worker->endpoints[i] != mine && worker->endpoints[i]->udp_port == udp &&
-            !mine->tx == !worker->endpoints[i]->tx &&
-            memcmp(worker->endpoints[i]->at, mine->at, sizeof(mine->at)) == 0)
+            worker->endpoints[i]->tx &&
+            memcmp(worker->endpoints[i]->own, mine->own, sizeof(mine->own)) == 0)
           return true;
     }
   return false;
 }
 
+/* Another receiver at the same address and UDP port; the first one. */
+static struct pst_endpoint *find_beside(const struct eth_port *port,
+                                        const struct pst_endpoint *mine, uint16_t udp)
+{
+  struct eth_match *at = port->table->chains[udp];
+
+  while (at && memcmp(at->at, mine->match.at, sizeof(at->at)) != 0)
+    at = at->next;
+  return at ? eth_endpoint_of(at) : NULL;
+}
+
+/* Would no frame tell them apart? */
+static bool has_twin(const struct eth_port *port, const struct pst_endpoint *mine, uint16_t udp)
+{
+  if (!eth_match_is_exact(&mine->dg.flow))
+    return false;
+  for (struct eth_match *at = port->table->chains[udp]; at; at = at->next)
+    if (memcmp(at->at, mine->match.at, sizeof(at->at)) == 0 &&
+        eth_match_is_same_source(&eth_endpoint_of(at)->dg.flow, &mine->dg.flow))
+      return true;
+  return false;
+}
+
+static bool is_taken(const struct eth_port *port, const struct pst_endpoint *mine, uint16_t udp)
+{
+  return mine->tx ? is_source_taken(port, mine, udp) : find_beside(port, mine, udp) != NULL;
+}
+
+static void list(struct eth_port *port, struct pst_endpoint *endpoint, uint16_t udp)
+{
+  struct eth_match **at = &port->table->chains[udp];
+
+  while (*at)
+    at = &(*at)->next;
+  *at = &endpoint->match;
+  endpoint->rx->is_listed = true;
+}
+
+static int take_of_kernel(struct pst_endpoint *endpoint, uint16_t *udp)
+{
+  const struct pst_endpoint *beside =
+      *udp && endpoint->rx ? find_beside(endpoint->worker->device->port, endpoint, *udp) : NULL;
+
+  if (!beside || beside->udp_fd < 0)
+    return hold_in_kernel(endpoint, udp, &endpoint->udp_fd);
+  endpoint->udp_fd = fcntl(beside->udp_fd, F_DUPFD_CLOEXEC, 0);
+  return endpoint->udp_fd < 0 ? -errno : 0;
+}
+
 int eth_port_take_udp(struct pst_endpoint *endpoint, uint16_t wanted)
 {
   struct eth_port *port = endpoint->worker->device->port;
+  const bool is_kernels = port->netdev && !eth_is_multicast(endpoint->match.at);
   uint16_t udp = wanted;
   int rc = 0;
 
-  if (port->netdev && !eth_is_multicast(endpoint->at)) {
-    rc = hold_in_kernel(endpoint, &udp, &endpoint->udp_fd);
-  } else if (!wanted) {
-    for (uint32_t i = 0; i <= UINT16_MAX - UDP_FIRST && (!udp || is_taken(port, endpoint, udp));
-         i++)
-      udp = (uint16_t)(UDP_FIRST + port->next_port++ % (UINT16_MAX - UDP_FIRST + 1));
-  }
-  if (rc == 0 && is_taken(port, endpoint, udp))
+  for (uint32_t i = 0; !wanted && !is_kernels && i <= UINT16_MAX - UDP_FIRST &&
+                       (!udp || is_taken(port, endpoint, udp));
+       i++)
+    udp = (uint16_t)(UDP_FIRST + port->next_port++ % (UINT16_MAX - UDP_FIRST + 1));
+  if (is_kernels)
+    rc = take_of_kernel(endpoint, &udp);
+  if (rc == 0 && endpoint->tx && is_source_taken(port, endpoint, udp))
     rc = -EADDRINUSE;
   endpoint->udp_port = udp;
   dg_address_port_set(&endpoint->dg.local, udp);
+  if (rc == 0 && endpoint->rx && has_twin(port, endpoint, udp))
+    return DG_REFUSE(&endpoint->dg, -EADDRINUSE,
+                     "UDP port %u of port %s has a receiver of the same `source` already: no frame "
+                     "tells the two apart; name another sender, or choose another `port`",
+                     udp, port->identity);
+  if (rc == 0 && endpoint->rx)
+    list(port, endpoint, udp);
   if (rc == 0)
     return 0;
   return DG_REFUSE(&endpoint->dg, rc, "UDP port %u of port %s cannot be taken: %s; %s", wanted,

@@ -13,7 +13,6 @@
 #include "pool.h"
 #include "port.h"
 
-#define QUEUES_MAX 64u
 #define REST_DESCRIPTORS 256u /* of the first queue, where rules leave it little */
 
 /* Bytes of headers before the payload of a message of the ring's endpoints, the longest. */
@@ -154,7 +153,7 @@ static uint32_t room_for_rings(const struct eth_port *port)
     return 1;
   if (port->driver->traits & ETH_EQUAL_QUEUES && port->info.max_tx_queues < most)
     most = port->info.max_tx_queues;
-  return most < 2 ? 0 : most > QUEUES_MAX ? QUEUES_MAX - 1 : most - 1;
+  return most < 2 ? 0 : most > ETH_QUEUES_MAX ? ETH_QUEUES_MAX - 1 : most - 1;
 }
 
 /* Has the ring a queue for itself, as its pool? 1, 0, or -errno, logged. */
@@ -184,7 +183,7 @@ static int choose_for(const struct eth_port *port, const struct eth_opened *open
 
 /* Of all rings, those that have a queue; returns how many, -errno, logged. */
 static int choose(const struct eth_port *port, const struct eth_opened *opened,
-                  uint32_t descriptors, struct choice choices[QUEUES_MAX])
+                  uint32_t descriptors, struct choice choices[ETH_QUEUES_MAX])
 {
   const uint32_t most = room_for_rings(port);
   uint32_t count = 0;
@@ -221,7 +220,7 @@ static int make_queues(struct eth_port *port, uint32_t count)
 int eth_port_assign(struct eth_port *port, const struct eth_opened *opened, uint32_t descriptors)
 {
   const uint32_t first = port->by_rules ? 1 : 0;
-  struct choice choices[QUEUES_MAX];
+  struct choice choices[ETH_QUEUES_MAX];
   uint32_t rest = descriptors;
   int count, rc;
 

@@ -182,11 +182,11 @@ static int start_receiver(struct eth_port *port, struct pst_endpoint *endpoint)
 
   if (rc < 0)
     return rc;
+  endpoint->match.queue = queue;
   queue = queue ? queue : &port->rxqs[0];
-  endpoint->next = port->table->chains[endpoint->udp_port];
-  port->table->chains[endpoint->udp_port] = endpoint;
-  endpoint->rx->is_listed = true;
+  endpoint->rx->is_started = true;
   queue->only = queue->receivers++ || port->by_rules ? NULL : endpoint;
+  eth_port_add_own_rule(port, endpoint);
   return 0;
 }
 

@@ -33,12 +33,12 @@ static int find_own(struct pst_endpoint *endpoint)
                      port->identity, family == AF_INET ? "IPv4" : "IPv6");
   memcpy(source.address, network->address, sizeof(source.address));
   memcpy(endpoint->own, network->address, sizeof(endpoint->own));
-  memcpy(endpoint->at, network->address, sizeof(endpoint->at));
+  memcpy(endpoint->match.at, network->address, sizeof(endpoint->match.at));
   dg_address_of_source(&source, family, &own);
   dg_endpoint_place(&endpoint->dg, &own, port->netdev);
   if (endpoint->dg.group.any.sa_family != AF_UNSPEC) {
     dg_address_source(&endpoint->dg.group, &source);
-    memcpy(endpoint->at, source.address, sizeof(endpoint->at));
+    memcpy(endpoint->match.at, source.address, sizeof(endpoint->match.at));
   }
   return dg_endpoint_check(&endpoint->dg);
 }
@@ -61,17 +61,17 @@ static int join_group(struct pst_endpoint *endpoint)
   char why[ETH_WHY_MAX];
   int rc;
 
-  if (!eth_is_multicast(endpoint->at))
+  if (!eth_is_multicast(endpoint->match.at))
     return 0;
   if (port->netdev) {
-    rc = eth_join_kernel(port->netdev, endpoint->at, from, why);
+    rc = eth_join_kernel(port->netdev, endpoint->match.at, from, why);
     if (rc < 0)
       return DG_REFUSE(&endpoint->dg, rc, "group: %s", why);
     endpoint->rx->joined_fd = rc;
     return 0;
   }
   rte_spinlock_lock(&port->control_lock);
-  rc = eth_groups_join(port->groups, endpoint->at, from, host->clock_ns(host));
+  rc = eth_groups_join(port->groups, endpoint->match.at, from, host->clock_ns(host));
   rte_spinlock_unlock(&port->control_lock);
   if (rc < 0)
     return DG_REFUSE(&endpoint->dg, rc, "group: it cannot be joined: %s", strerror(-rc));
@@ -87,7 +87,7 @@ static void leave_group(struct pst_endpoint *endpoint)
   if (!endpoint->rx || !endpoint->rx->is_joined)
     return;
   rte_spinlock_lock(&port->control_lock);
-  eth_groups_leave(port->groups, endpoint->at, group_source(endpoint, &source),
+  eth_groups_leave(port->groups, endpoint->match.at, group_source(endpoint, &source),
                    port->host->clock_ns(port->host));
   rte_spinlock_unlock(&port->control_lock);
 }
@@ -180,7 +180,12 @@ int eth_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *a
   static const struct dg_reach reach = {
       .has_loopback = false, .is_near = is_near, .connect = eth_peer_find};
 
-  return dg_endpoint_connect(&endpoint->dg, address, &reach);
+  int rc = dg_endpoint_connect(&endpoint->dg, address, &reach);
+  if (rc == 0 && endpoint->rx && endpoint->match.kind == ETH_MATCH_UNMET) {
+    eth_match_meet(&endpoint->match, &endpoint->rx->receiver.flow.params);
+    eth_port_add_own_rule(endpoint->worker->device->port, endpoint);
+  }
+  return rc;
 }
 
 int eth_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)

@@ -54,6 +54,7 @@
 #include "../datagram/endpoint.h"
 #include "described.h"
 #include "frame.h"
+#include "match.h"
 #include "sizes.h"
 
 #define ETH_SLOT_HEADROOM 192u /* limits.headroom */
@@ -133,11 +134,13 @@ struct eth_tx {
 
 struct eth_rx {
   struct dg_receiver receiver;
-  struct rte_ring *inbox; /* frames that are to be copied; NULL: all lie in slots */
-  struct rte_flow *rule;  /* by which they come to the ring's queue; NULL: none */
-  bool is_listed;         /* in the port's table */
-  int joined_fd;          /* the kernel's membership; -1: none */
-  bool is_joined;         /* by reports of the port's own */
+  struct rte_ring *inbox;    /* frames that are to be copied; NULL: all lie in slots */
+  struct rte_flow *rule;     /* by which they come to the ring's queue; NULL: none */
+  struct rte_flow *own_rule; /* of its sender alone, beside one that it shares */
+  bool is_listed;            /* in the port's table */
+  bool is_started;           /* the port has */
+  int joined_fd;             /* the kernel's membership; -1: none */
+  bool is_joined;            /* by reports of the port's own */
   struct eth_counts counts;
   uint64_t lost_told; /* of counts.no_buffer, to the flow */
 };
@@ -145,11 +148,10 @@ struct eth_rx {
 struct pst_endpoint {
   struct dg_endpoint dg;
   struct pst_worker *worker;
-  struct pst_endpoint *next; /* of the same UDP port */
+  struct eth_match match; /* where it receives: own, or the group; and from whom */
   struct eth_rx *rx;
   struct eth_tx *tx;
   uint8_t own[16]; /* its address */
-  uint8_t at[16];  /* where it receives: own, or the group */
   uint16_t udp_port;
   int udp_fd; /* holds that UDP port in the kernel, and takes nothing; -1: none */
 };
@@ -180,6 +182,11 @@ int eth_peer_find(struct dg_endpoint *endpoint, const union dg_address *address)
 /* Has it answered? */
 void eth_peer_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 void eth_peer_forget(struct pst_endpoint *endpoint);
+
+static inline struct pst_endpoint *eth_endpoint_of(struct eth_match *match)
+{
+  return (struct pst_endpoint *)((char *)match - offsetof(struct pst_endpoint, match));
+}
 
 /* receive.c */
 

@@ -51,21 +51,27 @@ void eth_port_unlock(struct eth_port *port)
 
 void eth_port_end_receiver(struct eth_port *port, struct pst_endpoint *endpoint)
 {
-  struct pst_endpoint **at = &port->table->chains[endpoint->udp_port];
-  struct eth_rxq *queue;
+  struct eth_match **at = &port->table->chains[endpoint->udp_port];
+  struct eth_rxq *queue = NULL;
 
   if (!endpoint->rx->is_listed)
-    return; /* the port has not started */
-  eth_port_drop_rule(port, endpoint);
-  queue = eth_ring_of(endpoint)->queue ? eth_ring_of(endpoint)->queue : &port->rxqs[0];
+    return;
+  if (endpoint->rx->is_started) {
+    queue = eth_ring_of(endpoint)->queue ? eth_ring_of(endpoint)->queue : &port->rxqs[0];
+    rte_spinlock_lock(&port->control_lock);
+    eth_port_drop_rule(port, endpoint);
+    rte_spinlock_unlock(&port->control_lock);
+  }
   lock_receiving(port);
-  while (*at && *at != endpoint)
+  rte_spinlock_lock(&port->control_lock); /* nobody looks for others of its rule meanwhile */
+  while (*at != &endpoint->match)
     at = &(*at)->next;
-  if (*at)
-    *at = endpoint->next;
-  if (queue->only == endpoint)
+  *at = endpoint->match.next;
+  if (queue && queue->only == endpoint)
     queue->only = NULL;
-  queue->receivers--;
+  if (queue)
+    queue->receivers--;
+  rte_spinlock_unlock(&port->control_lock);
   unlock_receiving(port);
   endpoint->rx->is_listed = false;
 }

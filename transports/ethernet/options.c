@@ -205,18 +205,29 @@ static void check_eal(const struct pst_check *check)
   }
 }
 
-/* No two ends of a process have one UDP port of one port. */
+/* What names the port, without a device. */
+static const char *port_name(const struct pst_check *check)
+{
+  static const char *const names[] = {"device", "socket", "netdev"};
+  const char *text = "";
+
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !text[0]; i++)
+    text = check->option_string(check->options, names[i]);
+  return strlen(text) > 40 ? text + strlen(text) - 40 : text;
+}
+
+/* No two senders of a process have one UDP port of one port. Receivers do: a frame's sender tells
+ * them apart. */
 static void describe_place(const struct pst_check *check, struct pst_facts *facts)
 {
-  bool receives = check->side == PST_SCOPE_RECEIVER;
+  const bool receives = check->side == PST_SCOPE_RECEIVER;
   const char *option = receives ? "port" : "source_port";
   unsigned long port = check->option_uint(check->options, option);
 
   facts->takes_option = option;
   if (port)
-    snprintf(facts->takes, sizeof(facts->takes), "UDP port %lu of port %.40s", port,
-             check->option_string(check->options, "device"));
-  if (receives && check->option_string(check->options, "group")[0])
+    snprintf(facts->takes, sizeof(facts->takes), "UDP port %lu of port %s", port, port_name(check));
+  if (receives)
     facts->flags |= PST_FACTS_SHARES;
 }
 

@@ -190,9 +190,12 @@ int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
 /* rules.c: may the port take what its rules match, and leave the rest to the kernel? Before it is
  * configured. 0; -errno, and why. */
 int eth_port_isolate(struct eth_port *port, bool on, char why[ETH_SIZES_WHY]);
-/* One rule for each receiver whose ring has a queue, and for all where the kernel has the rest. 0;
- * -errno, and why: there are none then. */
+/* A rule for each receiver whose ring has a queue, and for all where the kernel has the rest; one
+ * for those that match the same. 0; -errno, and why: there are none then. */
 int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY]);
+/* A receiver that shares its match knows its sender now: a rule for that one. */
+void eth_port_add_own_rule(struct eth_port *port, struct pst_endpoint *endpoint);
+/* The receiver leaves; others that match the same have a rule afterwards. */
 void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint);
 void eth_port_drop_rules(struct eth_port *port);
 

@@ -32,28 +32,15 @@ static bool frame_is_ours(const struct eth_port *port, const struct rte_mbuf *mb
          vlan == (port->vlan == ETH_UNTAGGED ? 0 : port->vlan);
 }
 
-static bool is_from(const struct dg_flow_params *flow, const struct dg_source *from)
+static struct pst_endpoint *find_receiver(const struct eth_rxq *queue,
+                                          const struct eth_packet *packet, uint64_t now_ns)
 {
-  return memcmp(flow->source.address, from->address, sizeof(from->address)) == 0 &&
-         (!flow->port_is_fixed || flow->source.port == from->port);
-}
+  struct eth_table *table = queue->port->table;
+  struct eth_match *found =
+      eth_match_find(table->chains[packet->to.port], packet->to.address, &packet->from,
+                     queue->ring ? queue : NULL, now_ns, &table->lock);
 
-/* Of several at one address, the one whose option `source` names the sender; else one without that
- * option; else any, which counts what is another's. */
-static struct pst_endpoint *find_receiver(const struct eth_port *port,
-                                          const struct eth_packet *packet)
-{
-  struct pst_endpoint *found = NULL;
-
-  for (struct pst_endpoint *at = port->table->chains[packet->to.port]; at; at = at->next) {
-    if (memcmp(at->at, packet->to.address, sizeof(at->at)) != 0)
-      continue;
-    if (at->dg.flow.address_is_fixed && is_from(&at->dg.flow, &packet->from))
-      return at;
-    if (!found || !at->dg.flow.address_is_fixed)
-      found = at;
-  }
-  return found;
+  return found ? eth_endpoint_of(found) : NULL;
 }
 
 /* Its messages lack this one. Counted by whoever polls a queue that it came by. */
@@ -130,7 +117,7 @@ static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rt
   enum eth_verdict verdict = eth_parse(&frame, frame_known(port, mbuf), &packet);
 
   if (verdict == ETH_IS_UDP && frame_is_ours(port, mbuf, &packet)) {
-    endpoint = find_receiver(port, &packet);
+    endpoint = find_receiver(queue, &packet, out->now_ns);
     if (endpoint)
       return give(queue, endpoint, mbuf, &packet, out);
     queue->not_ours++;

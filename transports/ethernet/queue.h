@@ -9,6 +9,8 @@
 
 struct eth_port;
 
+#define ETH_QUEUES_MAX 64u
+
 /*
  * Without rules a port has one queue, the first: it has a ring as its pool where there is one ring
  * and the sizes fit, else memory of its own. With rules the first queue has memory of its own, and
@@ -41,7 +43,8 @@ struct eth_txq {
 
 /* Receivers by their UDP port. */
 struct eth_table {
-  struct pst_endpoint *chains[65536];
+  struct eth_match *chains[65536];
+  int lock; /* while a sender is given to one of several */
 };
 
 /* Burst and dispatch on behalf of a worker: completions of its endpoints whose frames lie in slots;

@@ -2,6 +2,9 @@
 /*
  * Flow rules (rte_flow): what is for a receiver comes by the queue of its ring.
  *
+ * Receivers that match the same have one rule, which shares their frames by RSS over the queues of
+ * their rings. A receiver of these that knows its sender, once they have met, has a rule for that.
+ *
  * A rule matches what is known when the port starts: VLAN, destination address, UDP, destination
  * port, and the source where the option `source` names it. The receiver judges each frame in any
  * case, so that a rule that takes too much does no harm, nor does one that is missing: by another
@@ -54,9 +57,8 @@ static void add_v6(struct pattern *pattern, const uint8_t to[16], const uint8_t 
 }
 
 static void pattern_make(const struct eth_port *port, const struct pst_endpoint *endpoint,
-                         struct pattern *pattern)
+                         const struct dg_flow_params *flow, struct pattern *pattern)
 {
-  const struct dg_flow_params *flow = &endpoint->dg.flow;
   const uint8_t *from = flow->address_is_fixed ? flow->source.address : NULL;
 
   memset(pattern, 0, sizeof(*pattern));
@@ -66,10 +68,10 @@ static void pattern_make(const struct eth_port *port, const struct pst_endpoint 
     pattern->vlan_mask.tci = RTE_BE16(0x0fff);
     pattern_add(pattern, RTE_FLOW_ITEM_TYPE_VLAN, &pattern->vlan, &pattern->vlan_mask);
   }
-  if (eth_is_v4(endpoint->at))
-    add_v4(pattern, endpoint->at, from);
+  if (eth_is_v4(endpoint->match.at))
+    add_v4(pattern, endpoint->match.at, from);
   else
-    add_v6(pattern, endpoint->at, from);
+    add_v6(pattern, endpoint->match.at, from);
   pattern->udp.hdr.dst_port = rte_cpu_to_be_16(endpoint->udp_port);
   pattern->udp_mask.hdr.dst_port = UINT16_MAX;
   if (flow->port_is_fixed) {
@@ -89,22 +91,114 @@ static int refused(const struct rte_flow_error *error, const char *what, char wh
   return rc;
 }
 
-static int add_rule(struct eth_port *port, struct pst_endpoint *endpoint, char why[ETH_SIZES_WHY])
+/* ---- Receivers that match the same -------------------------------------------------------------
+ */
+
+/* The next one of those at its address and UDP port that name the same sender, or none. */
+static struct pst_endpoint *next_alike(struct eth_match *from, const struct pst_endpoint *endpoint)
 {
-  static const struct rte_flow_attr incoming = {.ingress = 1};
-  const struct eth_rxq *own = eth_ring_of(endpoint)->queue;
-  const struct rte_flow_action_queue queue = {.index = own ? own->index : 0};
+  for (struct eth_match *at = from; at; at = at->next)
+    if (memcmp(at->at, endpoint->match.at, sizeof(at->at)) == 0 &&
+        eth_match_is_same_source(&eth_endpoint_of(at)->dg.flow, &endpoint->dg.flow))
+      return eth_endpoint_of(at);
+  return NULL;
+}
+
+#define FOR_EACH_ALIKE(port, endpoint, alike)                                                      \
+  for (struct pst_endpoint *alike =                                                                \
+           next_alike((port)->table->chains[(endpoint)->udp_port], endpoint);                      \
+       alike; alike = next_alike(alike->match.next, endpoint))
+
+static bool is_alone(const struct eth_port *port, const struct pst_endpoint *endpoint)
+{
+  for (const struct eth_match *at = port->table->chains[endpoint->udp_port]; at; at = at->next)
+    if (at != &endpoint->match && memcmp(at->at, endpoint->match.at, sizeof(at->at)) == 0)
+      return false;
+  return true;
+}
+
+/* The queues of their rings; of a ring without one, the first. */
+static uint32_t queues_of(const struct eth_port *port, const struct pst_endpoint *endpoint,
+                          const struct pst_endpoint *but, uint16_t queues[ETH_QUEUES_MAX])
+{
+  uint32_t n = 0;
+
+  FOR_EACH_ALIKE(port, endpoint, alike)
+  {
+    const struct eth_rxq *own = eth_ring_of(alike)->queue;
+    const uint16_t index = own ? own->index : 0;
+    uint32_t i = 0;
+    while (i < n && queues[i] != index)
+      i++;
+    if (i == n && alike != but && n < ETH_QUEUES_MAX)
+      queues[n++] = index;
+  }
+  return n;
+}
+
+/* ---- Rules -------------------------------------------------------------------------------------
+ */
+
+/* What names more goes first, where several rules match one frame. */
+static uint32_t priority_of(const struct eth_port *port, const struct pst_endpoint *endpoint,
+                            const struct dg_flow_params *flow)
+{
+  if (is_alone(port, endpoint))
+    return 0;
+  return eth_match_is_exact(flow) ? 0 : flow->address_is_fixed ? 1 : 2;
+}
+
+static struct rte_flow *create(const struct eth_port *port, const struct pst_endpoint *endpoint,
+                               const struct dg_flow_params *flow, const uint16_t *queues,
+                               uint32_t count, struct rte_flow_error *error)
+{
+  const struct rte_flow_attr incoming = {.ingress = 1,
+                                         .priority = priority_of(port, endpoint, flow)};
+  const bool is_v4 = eth_is_v4(endpoint->match.at);
+  const struct rte_flow_action_queue queue = {.index = queues[0]};
+  const struct rte_flow_action_rss rss = {.func = RTE_ETH_HASH_FUNCTION_DEFAULT,
+                                          .types = is_v4 ? RTE_ETH_RSS_NONFRAG_IPV4_UDP
+                                                         : RTE_ETH_RSS_NONFRAG_IPV6_UDP,
+                                          .queue_num = count,
+                                          .queue = queues};
   const struct rte_flow_action actions[] = {
-      {.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &queue},
+      count > 1 ? (struct rte_flow_action){.type = RTE_FLOW_ACTION_TYPE_RSS, .conf = &rss}
+                : (struct rte_flow_action){.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &queue},
       {.type = RTE_FLOW_ACTION_TYPE_END},
   };
-  struct rte_flow_error error = {.message = NULL};
   struct pattern pattern;
 
-  pattern_make(port, endpoint, &pattern);
+  pattern_make(port, endpoint, flow, &pattern);
   rte_errno = 0;
-  endpoint->rx->rule = rte_flow_create(port->id, &incoming, pattern.items, actions, &error);
+  return rte_flow_create(port->id, &incoming, pattern.items, actions, error);
+}
+
+/* One for all that match the same, kept by `endpoint`, without the queue of `but`: several queues
+ * share by RSS. Without RSS the first queue has all, and payloads are copied. */
+static int add_rule(struct eth_port *port, struct pst_endpoint *endpoint,
+                    const struct pst_endpoint *but, char why[ETH_SIZES_WHY])
+{
+  static const uint16_t first[1] = {0};
+  struct rte_flow_error error = {.message = NULL};
+  uint16_t queues[ETH_QUEUES_MAX] = {0};
+  const uint32_t count = queues_of(port, endpoint, but, queues);
+
+  endpoint->rx->rule = create(port, endpoint, &endpoint->dg.flow, queues, count, &error);
+  if (!endpoint->rx->rule && count > 1) {
+    refused(&error, "the driver refuses RSS", why);
+    ETH_PORT_LOG(port, PST_LOG_INFO, "%s; frames of UDP port %u come by its first queue", why,
+                 endpoint->udp_port);
+    endpoint->rx->rule = create(port, endpoint, &endpoint->dg.flow, first, 1, &error);
+  }
   return endpoint->rx->rule ? 0 : refused(&error, "the driver refuses a flow rule", why);
+}
+
+static bool has_rule(const struct eth_port *port, const struct pst_endpoint *endpoint)
+{
+  FOR_EACH_ALIKE(port, endpoint, alike)
+  if (alike->rx->rule)
+    return true;
+  return false;
 }
 
 int eth_port_isolate(struct eth_port *port, bool on, char why[ETH_SIZES_WHY])
@@ -125,22 +219,62 @@ int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY])
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[i];
     /* Without one the kernel would have the frames of a ring that has no queue. */
-    if (endpoint->rx && (eth_ring_of(endpoint)->queue || port->has_kernel))
-      rc = add_rule(port, endpoint, why);
+    if (endpoint->rx && (eth_ring_of(endpoint)->queue || port->has_kernel) &&
+        !has_rule(port, endpoint))
+      rc = add_rule(port, endpoint, NULL, why);
   }
   if (rc < 0)
     eth_port_drop_rules(port);
   return rc;
 }
 
-void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint)
+void eth_port_add_own_rule(struct eth_port *port, struct pst_endpoint *endpoint)
+{
+  const struct dg_flow_params *wants = &endpoint->match.wants;
+  const struct eth_rxq *own = eth_ring_of(endpoint)->queue;
+  struct rte_flow_error error = {.message = NULL};
+
+  if (!endpoint->rx->is_started || !port->by_rules || !own || !eth_match_is_exact(wants) ||
+      eth_match_is_exact(&endpoint->dg.flow))
+    return;
+  rte_spinlock_lock(&port->control_lock);
+  if (!is_alone(port, endpoint))
+    endpoint->rx->own_rule = create(port, endpoint, wants, &own->index, 1, &error);
+  rte_spinlock_unlock(&port->control_lock);
+  if (error.message)
+    DG_TELL(&endpoint->dg, PST_LOG_INFO,
+            "the driver refuses a flow rule for the sender (%s): what comes by another queue is "
+            "copied",
+            error.message);
+}
+
+static void destroy(struct eth_port *port, struct rte_flow **rule)
 {
   struct rte_flow_error error = {.message = NULL};
 
-  if (endpoint->rx->rule && rte_flow_destroy(port->id, endpoint->rx->rule, &error) != 0)
+  if (*rule && rte_flow_destroy(port->id, *rule, &error) != 0)
     ETH_PORT_LOG(port, PST_LOG_DEBUG, "a flow rule is not taken away: %s",
                  error.message ? error.message : strerror(rte_errno));
-  endpoint->rx->rule = NULL;
+  *rule = NULL;
+}
+
+void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint)
+{
+  struct pst_endpoint *heir = NULL;
+  char why[ETH_SIZES_WHY];
+  bool had = false;
+
+  destroy(port, &endpoint->rx->own_rule);
+  FOR_EACH_ALIKE(port, endpoint, alike)
+  {
+    had |= alike->rx->rule != NULL;
+    destroy(port, &alike->rx->rule);
+    if (alike != endpoint)
+      heir = alike;
+  }
+  if (had && heir && add_rule(port, heir, endpoint, why) < 0)
+    ETH_PORT_LOG(port, PST_LOG_WARN, "%s, once one of several receivers of UDP port %u has left",
+                 why, endpoint->udp_port);
 }
 
 void eth_port_drop_rules(struct eth_port *port)
@@ -148,5 +282,5 @@ void eth_port_drop_rules(struct eth_port *port)
   ETH_FOR_EACH_WORKER(port, worker)
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     if (worker->endpoints[i]->rx)
-      eth_port_drop_rule(port, worker->endpoints[i]);
+      destroy(port, &worker->endpoints[i]->rx->rule);
 }
