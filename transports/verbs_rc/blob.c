@@ -81,7 +81,7 @@ static bool makes_sense(const struct rc_blob *blob)
   if (blob->mtu < IBV_MTU_256 || blob->mtu > IBV_MTU_4096 || blob->gid_type > VB_GID_ROCE_V2 ||
       !(blob->is_sender || blob->is_receiver || blob->is_rma) ||
       (blob->is_sender &&
-       (blob->control_receives == 0 || blob->control_bytes < sizeof(struct rc_run))) ||
+       (blob->control_receives == 0 || blob->control_bytes < sizeof(struct vb_run))) ||
       (blob->is_cm && !blob->cm_port && (blob->is_receiver || !blob->is_sender)))
     return false;
   if (blob->lanes < 1 || blob->lanes > RC_LANES_MAX || blob->run_count > RC_BLOB_RUNS)
@@ -92,9 +92,9 @@ static bool makes_sense(const struct rc_blob *blob)
       return false;
   if (!blob->is_receiver)
     return true;
-  if (blob->slots == 0 || blob->slots > RC_SLOTS_MAX || blob->share == 0 ||
+  if (blob->slots == 0 || blob->slots > VB_SLOTS_MAX || blob->share == 0 ||
       blob->share > blob->slots || blob->payload_max == 0 || blob->stride < blob->payload_max ||
-      blob->stride > UINT64_MAX / RC_SLOTS_MAX)
+      blob->stride > UINT64_MAX / VB_SLOTS_MAX)
     return false;
   for (uint32_t i = 0; i < blob->run_count; i++) {
     total += blob->runs[i].count;

@@ -7,17 +7,17 @@
 
 void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  const uint64_t by_ns = endpoint->over_ns + endpoint->timeout_ns;
+  const uint64_t by_ns = endpoint->rc->over_ns + endpoint->timeout_ns;
 
-  if (endpoint->stage.name != RC_LEFT || endpoint->lanes[0].is_erred || endpoint->timeout_ns == 0 ||
-      endpoint->sq_done == endpoint->sq_head)
+  if (endpoint->rc->stage.name != RC_LEFT || endpoint->rc->lanes[0].is_erred ||
+      endpoint->timeout_ns == 0 || endpoint->sq.done == endpoint->sq.head)
     return;
   if (now_ns < by_ns) {
-    rc_due(endpoint->worker, by_ns);
+    vb_due(endpoint->worker, by_ns);
     return;
   }
-  if (!endpoint->error)
-    endpoint->error = -ECONNRESET;
+  if (!endpoint->sq.error)
+    endpoint->sq.error = -ECONNRESET;
   rc_queue_error(endpoint);
 }
 
@@ -30,21 +30,21 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
   if (rc_is_reconnecting(endpoint))
     rc_over(endpoint, RC_FAILED, -ECANCELED);
   if (rc_is_over(endpoint))
-    endpoint->stage.over.is_due = false;
-  rc_forget_room(endpoint);
+    endpoint->rc->stage.over.is_due = false;
+  vb_forget_room(endpoint);
   /* Behind all that is posted. */
-  const enum rc_control last = mode == PST_CLOSE_DRAIN ? RC_FAREWELL : RC_ABORTED;
-  int said = endpoint->stage.name == RC_CONNECTED ? 0 : -ENOTCONN;
+  const enum vb_control last = mode == PST_CLOSE_DRAIN ? VB_FAREWELL : VB_ABORTED;
+  int said = endpoint->rc->stage.name == RC_CONNECTED ? 0 : -ENOTCONN;
   for (uint32_t i = 0; said == 0 && i < endpoint->lane_count; i++)
-    said = rc_lane_say(endpoint, &endpoint->lanes[i], last);
-  rc_due(endpoint->worker, deadline_ns);
-  rc_pend(endpoint);
+    said = rc_lane_say(endpoint, &endpoint->rc->lanes[i], last);
+  vb_due(endpoint->worker, deadline_ns);
+  vb_pend(endpoint);
   return 0;
 }
 
 static bool is_empty(const struct pst_endpoint *endpoint)
 {
-  return endpoint->sq_done == endpoint->sq_head && rc_lanes_are_empty(endpoint);
+  return endpoint->sq.done == endpoint->sq.head && rc_lanes_are_empty(endpoint);
 }
 
 /* The time that the device had is over, and since then all that there was has been taken: this
@@ -53,11 +53,11 @@ static bool is_too_late(struct pst_endpoint *endpoint)
 {
   const uint64_t empties = endpoint->worker->empties;
 
-  if (endpoint->late_at == 0)
-    endpoint->late_at = empties + 1;
-  if (empties >= endpoint->late_at)
+  if (endpoint->rc->late_at == 0)
+    endpoint->rc->late_at = empties + 1;
+  if (empties >= endpoint->rc->late_at)
     return true;
-  rc_pend(endpoint);
+  vb_pend(endpoint);
   return false;
 }
 
@@ -65,20 +65,20 @@ static bool is_too_late(struct pst_endpoint *endpoint)
  * same, and its completions, should they come, are no longer ours. */
 static void cut(struct pst_endpoint *endpoint)
 {
-  if (endpoint->failed_from == RC_NEVER)
-    endpoint->failed_from = endpoint->sq_done;
-  if (!endpoint->error)
-    endpoint->error = -ECANCELED;
-  endpoint->sq_done = endpoint->sq_head;
+  if (endpoint->sq.failed_from == VB_NEVER)
+    endpoint->sq.failed_from = endpoint->sq.done;
+  if (!endpoint->sq.error)
+    endpoint->sq.error = -ECANCELED;
+  endpoint->sq.done = endpoint->sq.head;
   rc_lanes_cut(endpoint);
   endpoint->is_cut = true;
 }
 
 uint64_t rc_close_due(const struct pst_endpoint *endpoint)
 {
-  uint64_t flushed_ns = endpoint->over_ns + RC_FLUSH_NS;
+  uint64_t flushed_ns = endpoint->rc->over_ns + RC_FLUSH_NS;
   /* Receives that are missing are nobody's requests: they go with the queue pair. */
-  bool is_enough = endpoint->lanes[0].is_erred && endpoint->sq_done == endpoint->sq_head &&
+  bool is_enough = endpoint->rc->lanes[0].is_erred && endpoint->sq.done == endpoint->sq.head &&
                    rc_lanes_are_said(endpoint);
 
   return is_enough && flushed_ns < endpoint->closing.deadline_ns ? flushed_ns
@@ -89,8 +89,8 @@ uint64_t rc_close_due(const struct pst_endpoint *endpoint)
  * and farewell, is nothing to it any more. */
 static bool awaits_answers(const struct pst_endpoint *endpoint)
 {
-  for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++)
-    if (endpoint->sent[i & endpoint->sq_mask].opcode)
+  for (uint64_t i = endpoint->sq.done; i != endpoint->sq.head; i++)
+    if (endpoint->sq.sent[i & endpoint->sq.mask].opcode)
       return true;
   return false;
 }
@@ -99,23 +99,23 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   bool late = now_ns >= endpoint->closing.deadline_ns;
 
-  if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 1)
+  if (atomic_load_explicit(&endpoint->rc->setup, memory_order_acquire) == 1)
     return false; /* it comes by itself */
   /* All that was posted, the farewell last, or as far as time allows. */
-  bool done = endpoint->sq_done == endpoint->sq_head && rc_lanes_are_said(endpoint);
-  bool waits = endpoint->stage.name == RC_CONNECTED
+  bool done = endpoint->sq.done == endpoint->sq.head && rc_lanes_are_said(endpoint);
+  bool waits = endpoint->rc->stage.name == RC_CONNECTED
                    ? !done
-                   : endpoint->stage.name == RC_LEFT && endpoint->closing.mode == PST_CLOSE_DRAIN &&
-                         awaits_answers(endpoint);
-  if (!endpoint->lanes[0].is_erred && waits && !late)
+                   : endpoint->rc->stage.name == RC_LEFT &&
+                         endpoint->closing.mode == PST_CLOSE_DRAIN && awaits_answers(endpoint);
+  if (!endpoint->rc->lanes[0].is_erred && waits && !late)
     return false;
-  if (!endpoint->lanes[0].is_erred) {
-    if (!endpoint->error)
-      endpoint->error = -ECANCELED;
+  if (!endpoint->rc->lanes[0].is_erred) {
+    if (!endpoint->sq.error)
+      endpoint->sq.error = -ECANCELED;
     rc_queue_error(endpoint);
-    endpoint->over_ns = now_ns;
-    rc_due(endpoint->worker, rc_close_due(endpoint));
-    rc_pend(endpoint); /* what is flushed at once is taken in first */
+    endpoint->rc->over_ns = now_ns;
+    vb_due(endpoint->worker, rc_close_due(endpoint));
+    vb_pend(endpoint); /* what is flushed at once is taken in first */
     return false;
   }
   rc_queue_error(endpoint); /* where the first one's hello was still to be heard */
@@ -130,9 +130,9 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 /* A failed one is told once what arrived before is told. */
 bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  if (endpoint->stage.name == RC_LEFT || is_empty(endpoint))
+  if (endpoint->rc->stage.name == RC_LEFT || is_empty(endpoint))
     return true;
-  if (now_ns < endpoint->over_ns + RC_FLUSH_NS || !is_too_late(endpoint))
+  if (now_ns < endpoint->rc->over_ns + RC_FLUSH_NS || !is_too_late(endpoint))
     return false;
   cut(endpoint);
   return true;

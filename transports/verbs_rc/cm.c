@@ -64,19 +64,19 @@ static struct rdma_conn_param cm_parameters(const struct pst_endpoint *endpoint,
                                             struct private_data *data)
 {
   const struct pst_device *device = endpoint->device;
-  uint32_t own = (uint32_t)device->attr.max_qp_init_rd_atom, peer = endpoint->peer.rd_atomic;
+  uint32_t own = (uint32_t)device->attr.max_qp_init_rd_atom, peer = endpoint->rc->peer.rd_atomic;
 
   memcpy(data->magic, magic, sizeof(magic));
-  data->to = htobe64(endpoint->peer.cm_token);
-  data->from = htobe64(endpoint->own.cm_token);
+  data->to = htobe64(endpoint->rc->peer.cm_token);
+  data->from = htobe64(endpoint->rc->own.cm_token);
   return (struct rdma_conn_param){.private_data = data,
                                   .private_data_len = sizeof(*data),
-                                  .responder_resources = endpoint->own.rd_atomic,
+                                  .responder_resources = endpoint->rc->own.rd_atomic,
                                   .initiator_depth = (uint8_t)(own < peer ? own : peer),
                                   .retry_count = (uint8_t)device->path.retry_cnt,
                                   .rnr_retry_count = (uint8_t)device->path.rnr_retry,
                                   .srq = endpoint->shared != NULL,
-                                  .qp_num = endpoint->lanes[0].qp->qp_num};
+                                  .qp_num = endpoint->rc->lanes[0].qp->qp_num};
 }
 
 /* For each of several (`qps`) alike: the id's path is the endpoint's, and the first packet numbers,
@@ -89,7 +89,7 @@ static int cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr
 {
   const struct vb_path *path = &endpoint->device->path;
   struct ibv_qp_attr given = {.qp_state = attr->qp_state};
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
   int mask;
 
   if (rdma_init_qp_attr(cm->id, &given, &mask) != 0)
@@ -119,17 +119,17 @@ static int cm_settle(struct pst_endpoint *endpoint)
 {
   struct private_data data;
   struct rdma_conn_param param = cm_parameters(endpoint, &data);
-  int rc = rc_says_hello(endpoint) ? rdma_establish(endpoint->cm->id)
-                                   : rdma_accept(endpoint->cm->id, &param);
+  int rc = rc_says_hello(endpoint) ? rdma_establish(endpoint->rc->cm->id)
+                                   : rdma_accept(endpoint->rc->cm->id, &param);
 
   return rc == 0 ? 0 : errno ? errno : EIO;
 }
 
 static void cm_describe(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
-  const struct rc_cm *cm = endpoint->cm;
+  const struct rc_cm *cm = endpoint->rc->cm;
 
-  if (endpoint->stage.name == RC_CONNECTED)
+  if (endpoint->rc->stage.name == RC_CONNECTED)
     snprintf(text, size, "by rdma_cm with GID %u and hop limit %u", cm->gid_index, cm->hop_limit);
   else
     snprintf(text, size, "by rdma_cm");
@@ -140,7 +140,7 @@ static bool cm_waits(const struct pst_endpoint *endpoint, char *text, size_t siz
   static const int events[] = {[STAGE_ADDRESS] = RDMA_CM_EVENT_ADDR_ERROR,
                                [STAGE_ROUTE] = RDMA_CM_EVENT_ROUTE_ERROR,
                                [STAGE_REQUEST] = RDMA_CM_EVENT_UNREACHABLE};
-  enum stage stage = endpoint->cm->stage;
+  enum stage stage = endpoint->rc->cm->stage;
 
   if (stage == STAGE_IDLE || stage == STAGE_SETTLED)
     return false;
@@ -150,7 +150,7 @@ static bool cm_waits(const struct pst_endpoint *endpoint, char *text, size_t siz
 
 static void cm_drop(struct pst_endpoint *endpoint)
 {
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
   if (cm->has_left)
     endpoint->worker->cm->leavers--;
@@ -159,26 +159,26 @@ static void cm_drop(struct pst_endpoint *endpoint)
     rdma_destroy_id(cm->id);
   cm->id = NULL;
   cm->stage = STAGE_IDLE;
-  cm->again_ns = RC_NEVER;
+  cm->again_ns = VB_NEVER;
 }
 
 /* ---- What a try has come to -------------------------------------------------------------- */
 
 static void cm_left(struct pst_endpoint *endpoint)
 {
-  if (endpoint->cm->has_left || rc_is_over(endpoint))
+  if (endpoint->rc->cm->has_left || rc_is_over(endpoint))
     return;
-  endpoint->cm->has_left = true;
+  endpoint->rc->cm->has_left = true;
   endpoint->worker->cm->leavers++;
-  rc_pend(endpoint); /* no thread sleeps before it has the event */
+  vb_pend(endpoint); /* no thread sleeps before it has the event */
 }
 
 static bool cm_reconnects(struct pst_endpoint *endpoint, int event, int status)
 {
   if (!rc_is_reconnecting(endpoint))
     return false;
-  endpoint->cm->missed_event = event;
-  endpoint->cm->missed_status = status;
+  endpoint->rc->cm->missed_event = event;
+  endpoint->rc->cm->missed_status = status;
   rc_reconnect_again(endpoint, AGAIN_NS);
   return true;
 }
@@ -191,7 +191,7 @@ static void fail(struct pst_endpoint *endpoint, int status, const char *call)
            "%s: %s; see `ip route get`, `rdma link` and the kernel's log (`dmesg`)", call,
            strerror(-status));
   if (cm_reconnects(endpoint, -1, 0))
-    RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not re-established yet: %s", endpoint->label, why);
+    VB_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not re-established yet: %s", endpoint->label, why);
   else
     rc_fail(endpoint, status, why);
 }
@@ -201,39 +201,39 @@ static void fail(struct pst_endpoint *endpoint, int status, const char *call)
 static void cm_try_later(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   cm_drop(endpoint);
-  endpoint->cm->again_ns = now_ns + AGAIN_NS;
-  rc_due(endpoint->worker, endpoint->cm->again_ns);
+  endpoint->rc->cm->again_ns = now_ns + AGAIN_NS;
+  vb_due(endpoint->worker, endpoint->rc->cm->again_ns);
 }
 
 static void cm_resolve(struct pst_endpoint *endpoint)
 {
   const struct pst_device *device = endpoint->device;
-  const struct rc_blob *peer = &endpoint->peer;
+  const struct rc_blob *peer = &endpoint->rc->peer;
   struct sockaddr_storage own, other;
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
   cm->stage = STAGE_ADDRESS;
-  cm->again_ns = RC_NEVER;
+  cm->again_ns = VB_NEVER;
   if (rdma_create_id(endpoint->worker->cm->channel, &cm->id, endpoint, RDMA_PS_TCP) != 0) {
     cm->id = NULL;
     fail(endpoint, -errno, "rdma_create_id");
     return;
   }
-  if (rdma_resolve_addr(cm->id, rc_cm_address(endpoint, endpoint->where.gid.raw, 0, &own),
+  if (rdma_resolve_addr(cm->id, rc_cm_address(endpoint, endpoint->rc->where.gid.raw, 0, &own),
                         rc_cm_address(endpoint, peer->gid, peer->cm_port, &other), RESOLVE_MS) == 0)
     return;
   int error = errno;
   if (!vb_cm_is_passing(RDMA_CM_EVENT_ADDR_ERROR, -error))
     fail(endpoint, -error, "rdma_resolve_addr");
   else if (!cm_reconnects(endpoint, RDMA_CM_EVENT_ADDR_ERROR, -error))
-    cm_try_later(endpoint, rc_now_ns(device));
+    cm_try_later(endpoint, vb_now_ns(device));
 }
 
 static void cm_resolve_route(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
   uint8_t tos = (uint8_t)device->path.traffic_class;
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
   cm->stage = STAGE_ROUTE;
   if (!rc_cm_is_ours(device, cm->id)) {
@@ -254,7 +254,7 @@ static void cm_ask(struct pst_endpoint *endpoint)
   uint8_t timeout = (uint8_t)endpoint->device->path.timeout;
   struct private_data data;
   struct rdma_conn_param param = cm_parameters(endpoint, &data);
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
   cm->stage = STAGE_REQUEST;
   /* What the peer is told of it; the queue pair has it anyway. Linux before 5.1 has no such. */
@@ -279,7 +279,7 @@ static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t
 {
   for (uint32_t i = 0; i < worker->endpoints.room; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
-    if (endpoint && endpoint->cm && endpoint->own.cm_token == token)
+    if (endpoint && endpoint->rc->cm && endpoint->rc->own.cm_token == token)
       return endpoint;
   }
   return NULL;
@@ -287,22 +287,22 @@ static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t
 
 static void cm_set_up(struct pst_endpoint *endpoint)
 {
-  endpoint->cm->stage = STAGE_SETTLED;
+  endpoint->rc->cm->stage = STAGE_SETTLED;
   if (rc_is_reconnecting(endpoint))
-    endpoint->stage.again.again_ns = RC_NEVER;
+    endpoint->rc->stage.again.again_ns = VB_NEVER;
   rc_set_up_again(endpoint);
 }
 
 /* The request is there, and the peer is known. */
 static void answer(struct pst_endpoint *endpoint)
 {
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
-  if (cm->from == endpoint->peer.cm_token) {
+  if (cm->from == endpoint->rc->peer.cm_token) {
     cm_set_up(endpoint);
     return;
   }
-  RC_LOG(endpoint->device, PST_LOG_WARN,
+  VB_LOG(endpoint->device, PST_LOG_WARN,
          "%s: another than its peer asked by rdma_cm to be connected, and was refused",
          endpoint->label);
   turn_away(cm->id);
@@ -311,29 +311,29 @@ static void answer(struct pst_endpoint *endpoint)
 
 static bool cm_comes_again(const struct pst_endpoint *endpoint, const struct event *event)
 {
-  const enum rc_stage_name stage = endpoint->stage.name;
+  const enum rc_stage_name stage = endpoint->rc->stage.name;
   const bool is_or_was = (stage >= RC_GREETING && stage < RC_LEFT) ||
-                         (stage == RC_SETTING_UP && endpoint->cm->stage == STAGE_SETTLED);
+                         (stage == RC_SETTING_UP && endpoint->rc->cm->stage == STAGE_SETTLED);
 
   return endpoint->device->reconnect_ns && is_or_was && !endpoint->closing.mode &&
-         !rc_says_hello(endpoint) && be64toh(event->data.from) == endpoint->peer.cm_token;
+         !rc_says_hello(endpoint) && be64toh(event->data.from) == endpoint->rc->peer.cm_token;
 }
 
 static void cm_asked_again(struct pst_endpoint *endpoint, const struct event *event)
 {
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
   if (cm->next) /* which the peer has given up */
     rdma_destroy_id(cm->next);
   cm->next = event->id;
   event->id->context = endpoint;
-  if (endpoint->stage.name != RC_FLUSHING) {
+  if (endpoint->rc->stage.name != RC_FLUSHING) {
     cm_left(endpoint);
     return;
   }
-  if (endpoint->stage.again.again_ns == RC_NEVER)
-    endpoint->stage.again.again_ns = 0;
-  rc_pend(endpoint);
+  if (endpoint->rc->stage.again.again_ns == VB_NEVER)
+    endpoint->rc->stage.again.again_ns = 0;
+  vb_pend(endpoint);
 }
 
 static void cm_asked(struct pst_worker *worker, const struct event *event)
@@ -345,19 +345,19 @@ static void cm_asked(struct pst_worker *worker, const struct event *event)
     cm_asked_again(endpoint, event);
     return;
   }
-  bool is_free = endpoint && !endpoint->cm->id && !endpoint->closing.mode &&
-                 (endpoint->stage.name == RC_NEW ||
-                  (endpoint->stage.name == RC_SETTING_UP && !rc_says_hello(endpoint)));
+  bool is_free = endpoint && !endpoint->rc->cm->id && !endpoint->closing.mode &&
+                 (endpoint->rc->stage.name == RC_NEW ||
+                  (endpoint->rc->stage.name == RC_SETTING_UP && !rc_says_hello(endpoint)));
   if (!is_free) {
-    RC_LOG(worker->device, PST_LOG_DEBUG, "a request of rdma_cm was refused: %s",
+    VB_LOG(worker->device, PST_LOG_DEBUG, "a request of rdma_cm was refused: %s",
            endpoint ? "its endpoint is connected already, or closing" : "of no endpoint's token");
     turn_away(event->id);
     return;
   }
-  endpoint->cm->id = event->id;
-  endpoint->cm->from = be64toh(event->data.from);
+  endpoint->rc->cm->id = event->id;
+  endpoint->rc->cm->from = be64toh(event->data.from);
   event->id->context = endpoint;
-  if (endpoint->stage.name == RC_SETTING_UP)
+  if (endpoint->rc->stage.name == RC_SETTING_UP)
     answer(endpoint);
 }
 
@@ -367,20 +367,20 @@ static void cm_connect(struct pst_endpoint *endpoint)
 {
   rc_enter(endpoint, RC_SETTING_UP);
   if (!rc_says_hello(endpoint)) {
-    if (endpoint->cm->id)
+    if (endpoint->rc->cm->id)
       answer(endpoint);
     return;
   }
-  if (endpoint->cm->id) { /* it is not for the peer to ask */
-    turn_away(endpoint->cm->id);
-    endpoint->cm->id = NULL;
+  if (endpoint->rc->cm->id) { /* it is not for the peer to ask */
+    turn_away(endpoint->rc->cm->id);
+    endpoint->rc->cm->id = NULL;
   }
   cm_resolve(endpoint);
 }
 
 static void cm_reconnect(struct pst_endpoint *endpoint)
 {
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
   if (rc_says_hello(endpoint)) {
     rc_enter(endpoint, RC_SETTING_UP_AGAIN);
@@ -389,7 +389,7 @@ static void cm_reconnect(struct pst_endpoint *endpoint)
     return;
   }
   if (!cm->next) {
-    endpoint->stage.again.again_ns = RC_NEVER;
+    endpoint->rc->stage.again.again_ns = VB_NEVER;
     return;
   }
   cm->id = cm->next;
@@ -399,14 +399,14 @@ static void cm_reconnect(struct pst_endpoint *endpoint)
 
 static void cm_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
-  if (cm->again_ns == RC_NEVER || endpoint->stage.name != RC_SETTING_UP)
+  if (cm->again_ns == VB_NEVER || endpoint->rc->stage.name != RC_SETTING_UP)
     return;
   if (now_ns >= cm->again_ns)
     cm_resolve(endpoint);
   else
-    rc_due(endpoint->worker, cm->again_ns);
+    vb_due(endpoint->worker, cm->again_ns);
 }
 
 /* ---- Events ------------------------------------------------------------------------------ */
@@ -421,7 +421,7 @@ static bool is_for_good(const struct event *event)
 /* A connection that reconnects. */
 static void missed(struct pst_endpoint *endpoint, const struct event *event)
 {
-  if (endpoint->cm->stage == STAGE_SETTLED)
+  if (endpoint->rc->cm->stage == STAGE_SETTLED)
     cm_left(endpoint);
   else
     cm_reconnects(endpoint, event->type, event->status);
@@ -432,7 +432,7 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
 {
   char why[1024];
 
-  const enum rc_stage_name stage = endpoint->stage.name;
+  const enum rc_stage_name stage = endpoint->rc->stage.name;
   const bool is_again = stage == RC_SETTING_UP_AGAIN || stage == RC_GREETING_AGAIN;
   if (!is_again && stage != RC_SETTING_UP && stage != RC_GREETING)
     return;
@@ -440,8 +440,8 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
     missed(endpoint, event);
     return;
   }
-  if (endpoint->cm->stage < STAGE_SETTLED && vb_cm_is_passing(event->type, event->status)) {
-    cm_try_later(endpoint, rc_now_ns(endpoint->device));
+  if (endpoint->rc->cm->stage < STAGE_SETTLED && vb_cm_is_passing(event->type, event->status)) {
+    cm_try_later(endpoint, vb_now_ns(endpoint->device));
     return;
   }
   const struct vb_status *what = event->type == RDMA_CM_EVENT_REJECTED
@@ -453,7 +453,7 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
 
 static bool cm_of_next(struct pst_endpoint *endpoint, const struct event *event)
 {
-  struct rc_cm *cm = endpoint->cm;
+  struct rc_cm *cm = endpoint->rc->cm;
 
   if (event->id != cm->next)
     return false;
@@ -465,9 +465,9 @@ static bool cm_of_next(struct pst_endpoint *endpoint, const struct event *event)
 
 static void take_of(struct pst_endpoint *endpoint, const struct event *event)
 {
-  bool is_on =
-      (endpoint->stage.name == RC_SETTING_UP || endpoint->stage.name == RC_SETTING_UP_AGAIN) &&
-      !endpoint->closing.mode;
+  bool is_on = (endpoint->rc->stage.name == RC_SETTING_UP ||
+                endpoint->rc->stage.name == RC_SETTING_UP_AGAIN) &&
+               !endpoint->closing.mode;
 
   if (cm_of_next(endpoint, event))
     return;
@@ -493,7 +493,7 @@ static void take_of(struct pst_endpoint *endpoint, const struct event *event)
   case RDMA_CM_EVENT_REJECTED:
     failed(endpoint, event);
     /* The peer's kernel had not heard yet that the connection stands when its end went away. */
-    if (endpoint->stage.name == RC_CONNECTED)
+    if (endpoint->rc->stage.name == RC_CONNECTED)
       cm_left(endpoint);
     break;
   case RDMA_CM_EVENT_DISCONNECTED:
@@ -514,7 +514,7 @@ static void take_of_device(struct pst_device *device, const struct event *event)
   bool is_lost = event->type == RDMA_CM_EVENT_DEVICE_REMOVAL;
   if (is_lost)
     atomic_store(&device->is_lost, true);
-  RC_LOG(device, is_lost ? PST_LOG_ERROR : PST_LOG_WARN, "%s: %s", device->open.info->name, text);
+  VB_LOG(device, is_lost ? PST_LOG_ERROR : PST_LOG_WARN, "%s: %s", device->open.info->name, text);
 }
 
 static void cm_events(struct pst_worker *worker)
@@ -545,10 +545,10 @@ static bool is_early(const struct pst_endpoint *endpoint)
 {
   if (!endpoint->device->reconnect_ns)
     return false;
-  if (endpoint->stage.name == RC_SETTING_UP)
-    return endpoint->stage.connecting.is_heard_early || endpoint->cm->next;
-  return endpoint->stage.name == RC_SETTING_UP_AGAIN ||
-         (endpoint->stage.name == RC_GREETING && endpoint->cm->next);
+  if (endpoint->rc->stage.name == RC_SETTING_UP)
+    return endpoint->rc->stage.connecting.is_heard_early || endpoint->rc->cm->next;
+  return endpoint->rc->stage.name == RC_SETTING_UP_AGAIN ||
+         (endpoint->rc->stage.name == RC_GREETING && endpoint->rc->cm->next);
 }
 
 static void leave(struct pst_endpoint *endpoint)
@@ -561,7 +561,7 @@ static void leave(struct pst_endpoint *endpoint)
     rc_reconnect_again(endpoint, 0);
     return;
   }
-  if (endpoint->cm->next)
+  if (endpoint->rc->cm->next)
     snprintf(why, sizeof(why), "the peer's end failed: it asks by rdma_cm to be connected anew");
   else
     vb_cm_text(RDMA_CM_EVENT_DISCONNECTED, 0, why, sizeof(why));
@@ -572,9 +572,9 @@ static void cm_leave(struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->endpoints.room && worker->cm->leavers; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
-    if (!endpoint || !endpoint->cm || !endpoint->cm->has_left || is_early(endpoint))
+    if (!endpoint || !endpoint->rc->cm || !endpoint->rc->cm->has_left || is_early(endpoint))
       continue;
-    endpoint->cm->has_left = false;
+    endpoint->rc->cm->has_left = false;
     worker->cm->leavers--;
     leave(endpoint);
   }
@@ -582,7 +582,7 @@ static void cm_leave(struct pst_worker *worker)
 
 static void cm_missed(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
-  const struct rc_cm *cm = endpoint->cm;
+  const struct rc_cm *cm = endpoint->rc->cm;
 
   if (cm_waits(endpoint, text, size))
     return;
@@ -602,8 +602,8 @@ static int cm_open(struct pst_endpoint *endpoint)
 
   if (!made)
     return -ENOMEM;
-  endpoint->cm = made;
-  made->again_ns = RC_NEVER;
+  endpoint->rc->cm = made;
+  made->again_ns = VB_NEVER;
   made->missed_event = -1;
   /* A peer that only sends is never asked. */
   bool is_asked = endpoint->rx || !endpoint->tx;
@@ -612,19 +612,19 @@ static int cm_open(struct pst_endpoint *endpoint)
     if (rc < 0)
       return rc;
   }
-  endpoint->own.is_cm = true;
-  endpoint->own.cm_port = is_asked ? worker->port : 0;
-  uint64_t *token = &endpoint->own.cm_token;
+  endpoint->rc->own.is_cm = true;
+  endpoint->rc->own.cm_port = is_asked ? worker->port : 0;
+  uint64_t *token = &endpoint->rc->own.cm_token;
   return getrandom(token, sizeof(*token), GRND_NONBLOCK) == sizeof(*token) ? 0 : -EAGAIN;
 }
 
 static void cm_close(struct pst_endpoint *endpoint)
 {
   cm_drop(endpoint);
-  if (endpoint->cm->next)
-    rdma_destroy_id(endpoint->cm->next);
-  free(endpoint->cm);
-  endpoint->cm = NULL;
+  if (endpoint->rc->cm->next)
+    rdma_destroy_id(endpoint->rc->cm->next);
+  free(endpoint->rc->cm);
+  endpoint->rc->cm = NULL;
 }
 
 const struct rc_cm_ops rc_cm = {

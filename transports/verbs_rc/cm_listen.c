@@ -11,7 +11,7 @@ int rc_cm_check(const struct pst_device *device)
 {
   if (device->open.port->is_ethernet)
     return 0;
-  RC_LOG(device, PST_LOG_ERROR,
+  VB_LOG(device, PST_LOG_ERROR,
          "%s port %u is InfiniBand: connection: rdma_cm is made for RoCE, whose GIDs are IP "
          "addresses; take `connection: exchange`",
          device->open.info->name, device->open.port->number);
@@ -33,7 +33,7 @@ int rc_cm_worker_open(struct pst_worker *worker, uint32_t index)
       epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, made->channel->fd, &event) == 0)
     return 0;
   const int code = errno;
-  RC_LOG(device, PST_LOG_ERROR,
+  VB_LOG(device, PST_LOG_ERROR,
          "connection: rdma_cm: no channel to the kernel's connection manager: %s; load its module "
          "(`modprobe rdma_ucm`), hand /dev/infiniband/rdma_cm to the container, or take "
          "`connection: exchange`",
@@ -70,7 +70,7 @@ struct sockaddr *rc_cm_address(const struct pst_endpoint *endpoint, const uint8_
   v6->sin6_port = htobe16(port);
   memcpy(&v6->sin6_addr, gid, 16);
   if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr))
-    v6->sin6_scope_id = endpoint->where.gid.netdev;
+    v6->sin6_scope_id = endpoint->rc->where.gid.netdev;
   return (struct sockaddr *)to;
 }
 
@@ -85,14 +85,14 @@ static int refuse_listening(const struct pst_endpoint *endpoint, uint16_t port, 
   const struct pst_device *device = endpoint->device;
   char address[VB_GID_TEXT];
 
-  vb_gid_address(endpoint->where.gid.raw, address);
+  vb_gid_address(endpoint->rc->where.gid.raw, address);
   if (error == EADDRINUSE)
-    RC_LOG(device, PST_LOG_ERROR,
+    VB_LOG(device, PST_LOG_ERROR,
            "%s: port %u of %s is in use by another listener of rdma_cm (`rdma resource show cm_id` "
            "names its process): set `cm_port` to another, or to 0 for any that is free",
            endpoint->label, port, address);
   else
-    RC_LOG(
+    VB_LOG(
         device, PST_LOG_ERROR,
         "%s: rdma_cm cannot listen at %s, port %u: %s; check that the address is up on %s's netdev "
         "(`ip addr`, `rdma link`)",
@@ -113,8 +113,8 @@ int rc_cm_listen(struct pst_endpoint *endpoint)
   if (rdma_create_id(cm->channel, &id, NULL, RDMA_PS_TCP) != 0)
     return refuse_listening(endpoint, (uint16_t)port, errno);
   int error = 0;
-  if (rdma_bind_addr(id, rc_cm_address(endpoint, endpoint->where.gid.raw, (uint16_t)port, &own)) !=
-      0)
+  if (rdma_bind_addr(
+          id, rc_cm_address(endpoint, endpoint->rc->where.gid.raw, (uint16_t)port, &own)) != 0)
     error = errno;
   else if (!rc_cm_is_ours(device, id))
     error = EXDEV;

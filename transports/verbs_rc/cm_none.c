@@ -4,7 +4,7 @@
 
 static int cm_check(const struct pst_device *device)
 {
-  RC_LOG(device, PST_LOG_ERROR,
+  VB_LOG(device, PST_LOG_ERROR,
          "connection: rdma_cm is not in this build: librdmacm was missing (Debian: librdmacm-dev); "
          "`connection: exchange` needs none");
   return -EOPNOTSUPP;

@@ -16,7 +16,7 @@
 
 static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
 {
-  RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
+  VB_LOG(endpoint->device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
          endpoint->label, why);
   return rc;
 }
@@ -24,7 +24,7 @@ static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
 /* RoCE v2 goes by IP: no packet has an IPv4 and an IPv6 address. */
 static int check_families(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
 {
-  const struct rc_blob *own = &endpoint->own;
+  const struct rc_blob *own = &endpoint->rc->own;
   char theirs[VB_GID_TEXT], why[512];
 
   if (own->gid_type != VB_GID_ROCE_V2 || vb_gid_is_ipv4(own->gid) == vb_gid_is_ipv4(peer->gid))
@@ -34,14 +34,14 @@ static int check_families(const struct pst_endpoint *endpoint, const struct rc_b
       why, sizeof(why),
       "its GID is %s, ours is of the other version of IP (%s); set gid_index, or an address as "
       "`device`, so that both are of one",
-      theirs, endpoint->where.reason);
+      theirs, endpoint->rc->where.reason);
   return refuse(endpoint, -EXDEV, why);
 }
 
 static int check(const struct pst_endpoint *endpoint, const struct pst_blob *address,
                  struct rc_blob *peer)
 {
-  const struct rc_blob *own = &endpoint->own;
+  const struct rc_blob *own = &endpoint->rc->own;
   char qps[96];
 
   if (!rc_blob_read(address->bytes, address->length, peer))
@@ -82,8 +82,8 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
 /* What works until something fails is no reason to refuse, and is to be known before it does. */
 static void check_reconnect(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
 {
-  if (peer->reconnects != endpoint->own.reconnects)
-    RC_LOG(endpoint->device, PST_LOG_WARN,
+  if (peer->reconnects != endpoint->rc->own.reconnects)
+    VB_LOG(endpoint->device, PST_LOG_WARN,
            "%s: %s; the connection ends the first time it fails; give both ends `reconnect`, or "
            "neither",
            endpoint->label,
@@ -99,9 +99,9 @@ static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *
 
   for (uint32_t i = 0; i < places->room; i++) {
     const struct pst_endpoint *other = places->all[i].at;
-    if (other && other != endpoint && other->stage.name != RC_NEW && !rc_is_over(other) &&
-        other->peer.qps[0].qpn == peer->qps[0].qpn &&
-        memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
+    if (other && other != endpoint && other->rc->stage.name != RC_NEW && !rc_is_over(other) &&
+        other->rc->peer.qps[0].qpn == peer->qps[0].qpn &&
+        memcmp(other->rc->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
       return true;
   }
   return false;
@@ -109,8 +109,8 @@ static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *
 
 static int take_peer(struct pst_endpoint *endpoint)
 {
-  const struct rc_blob *peer = &endpoint->peer;
-  struct rc_tx *tx = endpoint->tx;
+  const struct rc_blob *peer = &endpoint->rc->peer;
+  struct vb_tx *tx = endpoint->tx;
 
   if (endpoint->rx) {
     uint32_t receives = peer->control_receives;
@@ -118,9 +118,9 @@ static int take_peer(struct pst_endpoint *endpoint)
         receives < endpoint->credit_depth ? receives : endpoint->credit_depth;
     uint32_t bytes = peer->control_bytes;
     bytes = bytes < endpoint->credit_bytes ? bytes : endpoint->credit_bytes;
-    if (!endpoint->credit_mr && bytes > endpoint->max_inline)
-      bytes = endpoint->max_inline;
-    endpoint->rx->runs_max = bytes / (uint32_t)sizeof(struct rc_run);
+    if (!endpoint->credit_mr && bytes > endpoint->sq.max_inline)
+      bytes = endpoint->sq.max_inline;
+    endpoint->rx->runs_max = bytes / (uint32_t)sizeof(struct vb_run);
     endpoint->rx->initial = peer->initial;
   }
   if (!tx)
@@ -133,10 +133,10 @@ static int take_peer(struct pst_endpoint *endpoint)
   tx->slots = peer->slots;
   tx->turn = rc_turn(peer->share, endpoint->lane_count);
   tx->opcode = peer->sends ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE_WITH_IMM;
-  int rc = rc_fifo_open(&tx->credits, peer->share);
+  int rc = vb_fifo_open(&tx->credits, peer->share);
   for (uint32_t i = 0; rc == 0 && i < peer->run_count; i++)
     for (uint32_t k = 0; k < peer->runs[i].count; k++)
-      rc_fifo_put(&tx->credits, peer->runs[i].first + k);
+      vb_fifo_put(&tx->credits, peer->runs[i].first + k);
   return rc;
 }
 
@@ -149,25 +149,25 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   int rc = check(endpoint, address, &peer);
   if (rc < 0)
     return rc;
-  if (endpoint->stage.name != RC_NEW || endpoint->closing.mode)
+  if (endpoint->rc->stage.name != RC_NEW || endpoint->closing.mode)
     return -EALREADY;
   check_reconnect(endpoint, &peer);
   bool taken = is_taken(endpoint, &peer);
-  endpoint->peer = peer;
+  endpoint->rc->peer = peer;
   if ((rc = take_peer(endpoint)) < 0)
     return rc;
-  endpoint->heard_ns = rc_now_ns(endpoint->device);
-  if ((rc = rc_since_begin(endpoint, endpoint->heard_ns)) < 0)
+  endpoint->rc->heard_ns = vb_now_ns(endpoint->device);
+  if ((rc = rc_since_begin(endpoint, endpoint->rc->heard_ns)) < 0)
     return rc;
   if (endpoint->timeout_ns)
-    endpoint->stage.connecting.by_ns = endpoint->heard_ns + endpoint->timeout_ns;
-  rc_due(endpoint->worker, endpoint->stage.connecting.by_ns);
+    endpoint->rc->stage.connecting.by_ns = endpoint->rc->heard_ns + endpoint->timeout_ns;
+  vb_due(endpoint->worker, endpoint->rc->stage.connecting.by_ns);
   if (taken) {
     rc_fail(endpoint, -EADDRINUSE,
             "another endpoint of this process connects to the same receiver already");
     return 0;
   }
-  if (!endpoint->cm)
+  if (!endpoint->rc->cm)
     return rc_set_up_soon(endpoint);
   endpoint->device->cm->connect(endpoint);
   return 0;
@@ -176,11 +176,11 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
 /* Both ends come to the same answer. */
 bool rc_says_hello(const struct pst_endpoint *endpoint)
 {
-  const struct rc_blob *own = &endpoint->own, *peer = &endpoint->peer;
+  const struct rc_blob *own = &endpoint->rc->own, *peer = &endpoint->rc->peer;
   int order = memcmp(own->gid, peer->gid, sizeof(own->gid));
 
   /* By rdma_cm who connects: the other one is ready before the kernel tells this one that it is. */
-  if (endpoint->cm && own->is_sender != own->is_receiver)
+  if (endpoint->rc->cm && own->is_sender != own->is_receiver)
     return own->is_sender;
   return order ? order < 0 : own->qps[0].qpn < peer->qps[0].qpn;
 }
@@ -191,24 +191,24 @@ static void connected(struct pst_endpoint *endpoint)
   char words[512];
 
   /* The peer's hello may be here as soon as the queue pair is in RTR, and is said once. */
-  if (endpoint->stage.name == RC_SETTING_UP)
-    endpoint->stage.connecting.is_heard_early = true;
-  if (endpoint->stage.name != RC_GREETING)
+  if (endpoint->rc->stage.name == RC_SETTING_UP)
+    endpoint->rc->stage.connecting.is_heard_early = true;
+  if (endpoint->rc->stage.name != RC_GREETING)
     return;
   rc_enter(endpoint, RC_CONNECTED);
   endpoint->tell_connected = true;
   rc_describe(endpoint, words, sizeof(words));
-  RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: connected: %s", endpoint->label, words);
-  endpoint->heard_ns = rc_now_ns(endpoint->device);
-  rc_due(endpoint->worker, 0);
-  rc_pend(endpoint);
+  VB_LOG(endpoint->device, PST_LOG_DEBUG, "%s: connected: %s", endpoint->label, words);
+  endpoint->rc->heard_ns = vb_now_ns(endpoint->device);
+  vb_due(endpoint->worker, 0);
+  vb_pend(endpoint);
 }
 
 void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *heard)
 {
   if (heard->peer == RC_PEER_SILENT)
     heard->peer = RC_PEER_HEARD;
-  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  for (const struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->peer == RC_PEER_SILENT)
       return;
   connected(endpoint);
@@ -219,9 +219,9 @@ static int say_hellos(struct pst_endpoint *endpoint)
   const bool says = rc_says_hello(endpoint);
   int rc = 0;
 
-  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++) {
+  for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++) {
     if (lane->sets_up && says && rc == 0)
-      rc = rc_lane_say(endpoint, lane, RC_HELLO);
+      rc = rc_lane_say(endpoint, lane, VB_HELLO);
     lane->sets_up = false;
   }
   return rc;
@@ -231,28 +231,28 @@ void rc_greet(struct pst_endpoint *endpoint)
 {
   char why[256];
 
-  atomic_store_explicit(&endpoint->setup, 0, memory_order_relaxed);
-  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  atomic_store_explicit(&endpoint->rc->setup, 0, memory_order_relaxed);
+  for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->sets_up)
       lane->is_erred = lane->greets_again = false;
-  if (endpoint->stage.name == RC_FAILED)
+  if (endpoint->rc->stage.name == RC_FAILED)
     rc_queue_error(endpoint);
-  if (endpoint->stage.name == RC_SETTING_UP_AGAIN)
+  if (endpoint->rc->stage.name == RC_SETTING_UP_AGAIN)
     rc_reconnect_greet(endpoint);
-  if (endpoint->stage.name != RC_SETTING_UP || endpoint->closing.mode)
+  if (endpoint->rc->stage.name != RC_SETTING_UP || endpoint->closing.mode)
     return;
-  if (endpoint->setup_rc != 0) {
+  if (endpoint->rc->setup_rc != 0) {
     snprintf(why, sizeof(why), "the queue pair cannot be set up: %s; %s",
-             strerror(endpoint->setup_rc),
-             endpoint->setup_rc == EADDRNOTAVAIL
+             strerror(endpoint->rc->setup_rc),
+             endpoint->rc->setup_rc == EADDRNOTAVAIL
                  ? "the port's GID has changed since its address was told (`ip addr`, `rdma link`)"
                  : "the peer's GID may not be reachable (`ip route get`, `ip neigh`), its subnet "
                    "another");
-    rc_fail(endpoint, -endpoint->setup_rc, why);
+    rc_fail(endpoint, -endpoint->rc->setup_rc, why);
     return;
   }
   rc_enter(endpoint, RC_GREETING);
-  if (endpoint->stage.connecting.is_heard_early)
+  if (endpoint->rc->stage.connecting.is_heard_early)
     connected(endpoint);
   int rc = say_hellos(endpoint);
   if (rc < 0)
@@ -263,10 +263,10 @@ void rc_greet_again(struct pst_endpoint *endpoint)
 {
   bool again = false;
 
-  if (endpoint->closing.mode || endpoint->stage.name == RC_FAILED ||
-      atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 0)
+  if (endpoint->closing.mode || endpoint->rc->stage.name == RC_FAILED ||
+      atomic_load_explicit(&endpoint->rc->setup, memory_order_acquire) != 0)
     return;
-  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->greets_again && rc_lane_is_empty(lane))
       lane->sets_up = again = true;
   if (again)

@@ -36,8 +36,6 @@ void rc_over(struct pst_endpoint *endpoint, enum rc_stage_name stage, int status
 /* The connection has failed: `status` -errno; logged with `why` unless NULL. Once. */
 void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
 void rc_left(struct pst_endpoint *endpoint, int status);
-/* No event about room follows. */
-void rc_forget_room(struct pst_endpoint *endpoint);
 
 /* reconnect.c */
 void rc_reconnect_step(struct pst_endpoint *endpoint);

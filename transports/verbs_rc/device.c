@@ -3,8 +3,8 @@
 #include <endian.h>
 #include <stdio.h>
 
+#include "../verbs/domain.h"
 #include "cm.h"
-#include "domain.h"
 #include "ops.h"
 
 #define SOFT_ROCE_VENDOR 0xffffffu
@@ -15,7 +15,7 @@ static int refuse(struct pst_device *device, const char *call)
 {
   int code = errno;
 
-  RC_LOG(device, PST_LOG_ERROR, "%s: %s: %s; see the kernel's log (`dmesg`)",
+  VB_LOG(device, PST_LOG_ERROR, "%s: %s: %s; see the kernel's log (`dmesg`)",
          device->open.info->name, call, strerror(code));
   return vb_call_error(code);
 }
@@ -33,14 +33,14 @@ static int check_membership(const struct pst_device *device)
     return 0;
   const unsigned pkey = be16toh(entry);
   if ((pkey & PKEY_BASE) == 0) {
-    RC_LOG(device, PST_LOG_ERROR,
+    VB_LOG(device, PST_LOG_ERROR,
            "%s port %u: entry %u of the port's P_Key table (`pkey_index`) is empty: the subnet "
            "manager has made the port no member there; see /sys/class/infiniband/%s/ports/%u/pkeys "
            "and its partitions (`partitions.conf` of opensm)",
            open->info->name, open->port->number, index, open->info->name, open->port->number);
     return -ENODEV;
   }
-  RC_LOG(device, PST_LOG_DEBUG, "%s port %u: P_Key 0x%04x, %s", open->info->name,
+  VB_LOG(device, PST_LOG_DEBUG, "%s port %u: P_Key 0x%04x, %s", open->info->name,
          open->port->number, pkey,
          pkey & PKEY_FULL ? "a full member" : "a limited member, which hears full ones alone");
   return 0;
@@ -53,7 +53,7 @@ static int check_pkey(const struct pst_device *device, const struct ibv_port_att
 
   if (device->path.pkey_index == 0 || device->path.pkey_index < port->pkey_tbl_len)
     return check_membership(device);
-  RC_LOG(
+  VB_LOG(
       device, PST_LOG_ERROR,
       "%s port %u: the port's P_Key table has no entry %u (`pkey_index`), but %u, from 0 on; see "
       "/sys/class/infiniband/%s/ports/%u/pkeys",
@@ -77,15 +77,15 @@ static int read_device(struct pst_device *device, const struct pst_options *opti
   if (rc < 0)
     return rc;
   if (device->shares && (device->attr.max_srq < 1 || device->attr.max_srq_sge < 1 ||
-                         (uint32_t)device->attr.max_srq_wr <= RC_RECEIVES_BESIDE)) {
-    RC_LOG(device, PST_LOG_ERROR,
+                         (uint32_t)device->attr.max_srq_wr <= VB_RECEIVES_BESIDE)) {
+    VB_LOG(device, PST_LOG_ERROR,
            "%s has no shared receive queues for `srq: true` (max_srq %d, of %d receives of %d "
            "pieces; see `ibv_devinfo -v`): leave out `srq`, or choose another device",
            device->open.info->name, device->attr.max_srq, device->attr.max_srq_wr,
            device->attr.max_srq_sge);
     return -EOPNOTSUPP;
   }
-  device->message_max = rc_smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, RC_BYTES_MAX);
+  device->message_max = vb_smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, VB_BYTES_MAX);
   device->capabilities = RC_CAPABILITIES;
   if (device->attr.max_qp_rd_atom < 1 || device->attr.max_qp_init_rd_atom < 1)
     device->capabilities &= ~(uint64_t)(PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC);
@@ -95,7 +95,7 @@ static int read_device(struct pst_device *device, const struct pst_options *opti
   int sges = device->attr.max_sge_rd > 0 && device->attr.max_sge_rd < device->attr.max_sge
                  ? device->attr.max_sge_rd
                  : device->attr.max_sge;
-  device->pieces_max = rc_smaller((uint64_t)sges, RC_PIECES_MAX);
+  device->pieces_max = vb_smaller((uint64_t)sges, RC_PIECES_MAX);
   snprintf(device->carrier, sizeof(device->carrier), "%s", device->is_soft ? "soft-roce" : "rdma");
   snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
            open->context->device->ibdev_path, open->port->number);
@@ -111,8 +111,8 @@ static void read_options(struct pst_device *device, const struct pst_options *op
 
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
   const uint64_t relaxed = host->option_uint(options, "relaxed_ordering");
-  device->relaxed = relaxed != RC_RELAXED_NEVER ? IBV_ACCESS_RELAXED_ORDERING : 0;
-  device->relaxed_offered = relaxed == RC_RELAXED_ALWAYS ? IBV_ACCESS_RELAXED_ORDERING : 0;
+  device->relaxed = relaxed != VB_RELAXED_NEVER ? IBV_ACCESS_RELAXED_ORDERING : 0;
+  device->relaxed_offered = relaxed == VB_RELAXED_ALWAYS ? IBV_ACCESS_RELAXED_ORDERING : 0;
 #endif
   device->sends = strcmp(host->option_string(options, "operation"), "send") == 0;
   device->reconnect_ns = host->option_uint(options, "reconnect");
@@ -132,15 +132,15 @@ static void tell_brief(const struct pst_device *device)
 
   if (device->cm || device->reconnect_ns == 0 || device->reconnect_ns >= notices_ns)
     return;
-  RC_LOG(device, PST_LOG_WARN,
+  VB_LOG(device, PST_LOG_WARN,
          "`reconnect` of %.2f s ends before a silent end notices that the connection failed: that "
          "takes keepalive + timeout * (retry_cnt + 1), %.2f s here. Raise `reconnect` to several "
          "times that, or lower `timeout` (%u) or `keepalive`",
          (double)device->reconnect_ns / 1e9, (double)notices_ns / 1e9, device->path.timeout);
 }
 
-int rc_open(const struct pst_host *host, const struct pst_open_params *params,
-            struct pst_device **device)
+int rc_open(const struct pst_host *host, const struct vb_transport *transport,
+            const struct pst_open_params *params, struct pst_device **device)
 {
   struct pst_open_params in;
   struct pst_device *made = calloc(1, sizeof(*made));
@@ -149,6 +149,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     return -ENOMEM;
   pst_struct_read(&in, sizeof(in), params);
   made->host = host;
+  made->transport = transport;
   if (in.plan)
     pst_struct_read(&made->plan, sizeof(made->plan), in.plan);
   read_options(made, in.options);
@@ -165,7 +166,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
   if (rc == 0)
     rc = read_device(made, in.options);
   if (rc == 0)
-    rc = rc_domain_open(&made->own, made, 0);
+    rc = vb_domain_open(&made->own, made, 0);
   if (rc < 0) {
     rc_close(made);
     return rc;
@@ -173,7 +174,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
   char node[32] = "";
   if (made->numa_node >= 0)
     snprintf(node, sizeof(node), ", NUMA node %d", made->numa_node);
-  RC_LOG(made, PST_LOG_DEBUG, "%s port %u%s, %s; a peer that does not answer shows after %.2f s",
+  VB_LOG(made, PST_LOG_DEBUG, "%s port %u%s, %s; a peer that does not answer shows after %.2f s",
          made->open.info->name, made->open.port->number, node, made->open.place.reason,
          (double)vb_silence_ns(&made->path) / 1e9);
   tell_brief(made);
@@ -188,129 +189,10 @@ void rc_close(struct pst_device *device)
     return;
   if (device->counter_folder[0])
     rc_tell_slow(device);
-  rc_domain_close(&device->own);
+  vb_domain_close(&device->own);
   vb_open_close(&device->open);
   pthread_mutex_destroy(&device->domains_lock);
   pthread_mutex_destroy(&device->place_lock);
   pthread_mutex_destroy(&device->events);
   free(device);
-}
-
-/* Registered for a ring and nothing else: as the ring will be, which then takes it, and is
- * registered no second time, if it takes all of it. */
-static bool is_ring_alone(uint32_t access)
-{
-  return access == (PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING);
-}
-
-int rc_relaxed(const struct pst_device *device, uint32_t access)
-{
-  return access & (PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC) ? device->relaxed_offered
-                                                                       : device->relaxed;
-}
-
-static int rights(const struct pst_device *device, uint32_t access)
-{
-  const uint32_t writes =
-      PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
-
-  if (is_ring_alone(access))
-    return RC_RING_RIGHTS | device->relaxed;
-  /* Else a ring has a registration of its own, which alone its peers can write to. */
-  return rc_relaxed(device, access) | (access & writes ? IBV_ACCESS_LOCAL_WRITE : 0) |
-         (access & PST_ACCESS_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0) |
-         (access & PST_ACCESS_REMOTE_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) |
-         (access & PST_ACCESS_REMOTE_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-}
-
-static void tell_path(struct pst_path_info *path, const struct pst_device *device,
-                      const struct vb_mr *mr, const char *reason)
-{
-  pst_path_write(path, mr->path, mr->via, device->carrier, reason);
-}
-
-static int check(const struct pst_device *device, const struct pst_mr_params *in,
-                 const struct pst_region *region)
-{
-  const char *wrong = NULL;
-
-  if (in->length == 0)
-    wrong = "it is empty";
-  else if ((in->access & PST_ACCESS_REMOTE_ATOMIC) && !(device->capabilities & PST_CAP_ATOMIC))
-    wrong = "the device has no atomics";
-  return pst_mr_params_check(device->host, in, region, wrong);
-}
-
-/* A FLUSH is a READ behind the WRITEs. Of what is written and not read it has one byte. */
-static int register_flush(struct pst_device *device, const struct pst_mr_params *in,
-                          struct pst_mr *mr, char reason[160])
-{
-  const uint32_t changes = PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
-
-  if (!(in->access & changes) || (in->access & PST_ACCESS_REMOTE_READ))
-    return 0;
-  int rc = vb_mr_register(device->host, &mr->domain->mrs, in->region, in->offset, 1,
-                          IBV_ACCESS_REMOTE_READ, false, &mr->flush, reason);
-  mr->has_flush = rc == 0;
-  return rc;
-}
-
-int rc_mr_register(struct pst_device *device, const struct pst_mr_params *params,
-                   struct pst_mr **mr)
-{
-  struct pst_mr_params in;
-  struct pst_region region;
-  char reason[160];
-
-  pst_struct_read(&in, sizeof(in), params);
-  pst_struct_read(&region, sizeof(region), in.region);
-  int rc = check(device, &in, &region);
-  if (rc < 0)
-    return rc;
-  struct pst_mr *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  const bool is_reached = in.access & (RC_REMOTE_ACCESS | PST_ACCESS_RING);
-  rc = rc_domain_take(device, is_reached ? in.domain : 0, &made->domain);
-  if (rc < 0) {
-    free(made);
-    return rc;
-  }
-  /* What a peer was given is taken from it when it is told so, whoever else has the like. */
-  rc = vb_mr_register(device->host, &made->domain->mrs, in.region, in.offset, in.length,
-                      rights(device, in.access), !(in.access & RC_REMOTE_ACCESS), &made->verbs,
-                      reason);
-  if (rc < 0) {
-    tell_path(in.path, device, &made->verbs, reason);
-    rc_domain_give(made->domain);
-    free(made);
-    return rc;
-  }
-  rc = register_flush(device, &in, made, reason);
-  if (rc < 0) {
-    tell_path(in.path, device, &made->verbs, reason);
-    rc_mr_deregister(device, made);
-    return rc;
-  }
-  made->length = in.length;
-  made->offset = in.offset;
-  made->access = in.access;
-  made->lkey = made->verbs.mr->lkey;
-  made->is_cpu_readable = region.host && region.kind != PST_MEMORY_CUDA;
-  made->region = in.region;
-  tell_path(in.path, device, &made->verbs, reason);
-  *mr = made;
-  return 0;
-}
-
-void rc_mr_deregister(struct pst_device *device, struct pst_mr *mr)
-{
-  (void)device;
-  if (!mr)
-    return;
-  if (mr->has_flush)
-    vb_mr_close(&mr->flush);
-  vb_mr_close(&mr->verbs);
-  rc_domain_give(mr->domain);
-  free(mr);
 }

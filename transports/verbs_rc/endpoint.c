@@ -2,13 +2,13 @@
 /* Endpoints: opened, told, and freed. */
 #include <stdio.h>
 
+#include "../verbs/domain.h"
+#include "../verbs/srq.h"
 #include "cm.h"
 #include "connection.h"
-#include "domain.h"
 #include "lanes.h"
 #include "ops.h"
-#include "queue.h"
-#include "shared.h"
+#include "qp.h"
 
 static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {
@@ -22,21 +22,21 @@ static int check(struct pst_worker *worker, const struct pst_endpoint_params *in
 }
 
 /* As many slots as the address has room for go with it; the others as credit. */
-static void grant_with_address(struct rc_rx *rx, struct rc_blob *own)
+static void grant_with_address(struct vb_rx *rx, struct rc_blob *own)
 {
   if (rx->sends) { /* how many; the receives are posted */
-    own->runs[own->run_count++] = (struct rc_run){0, rx->ungranted};
+    own->runs[own->run_count++] = (struct vb_run){0, rx->ungranted};
     rx->before = rx->granted = rx->ungranted;
     rx->ungranted = 0;
     return;
   }
-  while (rc_back_count(rx)) {
+  while (vb_back_count(rx)) {
     uint32_t slot = rx->line.at[rx->given & rx->line.mask];
-    struct rc_run *last = own->run_count ? &own->runs[own->run_count - 1] : NULL;
+    struct vb_run *last = own->run_count ? &own->runs[own->run_count - 1] : NULL;
     if (last && last->first + last->count == slot)
       last->count++;
     else if (own->run_count < RC_BLOB_RUNS)
-      own->runs[own->run_count++] = (struct rc_run){slot, 1};
+      own->runs[own->run_count++] = (struct vb_run){slot, 1};
     else
       return;
     rx->given++;
@@ -57,8 +57,8 @@ static int share_slots(const struct pst_endpoint *endpoint, struct pst_ring *rin
   if (endpoint->rx->sends == (ring->shared != NULL))
     return 0;
   if (ring->open_count == 0 && !ring->shared)
-    return rc_shared_open_slots(ring);
-  RC_LOG(
+    return vb_srq_open_slots(ring);
+  VB_LOG(
       endpoint->device, PST_LOG_ERROR,
       "%s: endpoints that send as well and endpoints that only receive cannot have one ring with "
       "`operation: send` and `srq`",
@@ -68,16 +68,16 @@ static int share_slots(const struct pst_endpoint *endpoint, struct pst_ring *rin
 
 static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
 {
-  struct rc_rx *rx = calloc(1, sizeof(*rx));
+  struct vb_rx *rx = calloc(1, sizeof(*rx));
 
   if (!rx)
     return -ENOMEM;
   endpoint->rx = rx;
-  int rc = rc_fifo_open(&rx->line, ring->params.slots);
+  int rc = vb_fifo_open(&rx->line, ring->params.slots);
   if (rc < 0)
     return rc;
   if (ring->free_count == 0) {
-    RC_LOG(endpoint->device, PST_LOG_ERROR,
+    VB_LOG(endpoint->device, PST_LOG_ERROR,
            "%s: its ring has no slot left: others have them, or what they have received is not "
            "released yet",
            endpoint->label);
@@ -87,7 +87,7 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
   if (endpoint->device->shares && (rc = share_slots(endpoint, ring)) < 0)
     return rc;
   rx->ring = ring;
-  rc_ring_share(ring, endpoint);
+  vb_ring_share(ring, endpoint);
   endpoint->rx->turn = rc_turn(endpoint->rx->share, endpoint->lane_count);
   return 0;
 }
@@ -95,32 +95,33 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
 static void describe_self(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
-  struct rc_blob *own = &endpoint->own;
-  const enum ibv_mtu mtu = endpoint->where.mtu;
+  struct rc_blob *own = &endpoint->rc->own;
+  const enum ibv_mtu mtu = endpoint->rc->where.mtu;
   const uint32_t wish = device->path.mtu;
 
   *own = (struct rc_blob){
       .is_ethernet = device->open.port->is_ethernet,
-      .gid_type = (uint8_t)endpoint->where.gid.type,
+      .gid_type = (uint8_t)endpoint->rc->where.gid.type,
       .mtu = (uint8_t)(wish && vb_mtu_of(wish) < mtu ? vb_mtu_of(wish) : mtu),
       .rd_atomic = (uint8_t)(device->attr.max_qp_rd_atom < 16 ? device->attr.max_qp_rd_atom : 16),
-      .lid = endpoint->where.lid,
+      .lid = endpoint->rc->where.lid,
       .is_sender = endpoint->tx != NULL,
       .is_receiver = endpoint->rx != NULL,
       .is_rma = endpoint->roles & PST_ROLE_RMA,
       .sends = is_sending(endpoint),
       .reconnects = device->reconnect_ns > 0,
-      .is_split = endpoint->is_split};
-  memcpy(own->gid, endpoint->where.gid.raw, sizeof(own->gid));
+      .is_split = endpoint->rc->is_split};
+  memcpy(own->gid, endpoint->rc->where.gid.raw, sizeof(own->gid));
   own->lanes = (uint8_t)endpoint->lane_count;
   for (uint32_t i = 0; i < endpoint->lane_count; i++) {
-    const struct rc_lane *lane = &endpoint->lanes[i];
+    const struct rc_lane *lane = &endpoint->rc->lanes[i];
     own->qps[i] = (struct rc_qp_address){lane->qp->qp_num, lane->psn};
-    if (endpoint->is_split)
-      own->responders[i] = (struct rc_qp_address){lane->responder->qp_num, lane->responder_psn};
+    if (endpoint->rc->is_split)
+      own->responders[i] = (struct rc_qp_address){lane->rq.qp->qp_num, lane->responder_psn};
   }
+  endpoint->hellos_are_writes = own->sends && endpoint->tx;
   if (endpoint->tx) {
-    own->initial = device->initial;
+    own->initial = endpoint->tx->initial = device->initial;
     own->control_receives = endpoint->credit_depth;
     own->control_bytes = endpoint->credit_bytes;
   }
@@ -151,7 +152,7 @@ static int find_place(struct pst_endpoint *endpoint)
   struct vb_place now;
   int rc = 0;
 
-  rc_events(device);
+  vb_events(device);
   pthread_mutex_lock(&device->place_lock);
   if (atomic_exchange(&device->place_changes, false) ||
       !vb_place_holds(&device->open, &device->place)) {
@@ -159,25 +160,25 @@ static int find_place(struct pst_endpoint *endpoint)
     if (rc < 0)
       atomic_store(&device->place_changes, true);
     else if (is_elsewhere(&device->place, &now))
-      RC_LOG(device, PST_LOG_INFO, "%s port %u is elsewhere now: LID %u, MTU %u, %s",
+      VB_LOG(device, PST_LOG_INFO, "%s port %u is elsewhere now: LID %u, MTU %u, %s",
              device->open.info->name, device->open.port->number, now.lid, vb_mtu_bytes(now.mtu),
              now.reason);
     if (rc == 0)
       device->place = now;
   }
-  endpoint->where = device->place;
+  endpoint->rc->where = device->place;
   pthread_mutex_unlock(&device->place_lock);
   return rc;
 }
 
 static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
 {
-  int rc = pst_places_take(&endpoint->worker->endpoints, endpoint, RC_PLACES, &endpoint->place);
+  int rc = pst_places_take(&endpoint->worker->endpoints, endpoint, VB_PLACES, &endpoint->place);
 
   if (rc < 0)
     return rc;
   endpoint->has_place = true;
-  endpoint->wr_id = (uint64_t)endpoint->place << 32;
+  endpoint->sq.wr_id = (uint64_t)endpoint->place << 32;
   if (in->ring || (in->roles & PST_ROLE_SENDER))
     endpoint->lane_count = endpoint->device->qps;
   if (in->roles & PST_ROLE_SENDER)
@@ -200,17 +201,23 @@ static int open_domain(struct pst_endpoint *endpoint, const struct pst_endpoint_
   struct pst_device *device = endpoint->device;
 
   const bool is_reached = in->ring || (in->roles & PST_ROLE_RMA);
-  int rc = rc_domain_take(device, is_reached ? in->domain : 0, &endpoint->domain);
+  int rc = vb_domain_take(device, is_reached ? in->domain : 0, &endpoint->domain);
   if (rc < 0)
     return rc;
-  endpoint->is_split = is_reached && in->domain && in->requests;
-  endpoint->local = endpoint->is_split ? &device->own : endpoint->domain;
+  endpoint->rc->is_split = is_reached && in->domain && in->requests;
+  endpoint->local = endpoint->rc->is_split ? &device->own : endpoint->domain;
   if (!in->ring || in->ring->params.mr->domain == endpoint->domain)
     return 0;
-  RC_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: its ring is of another domain",
+  VB_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: its ring is of another domain",
          endpoint->label);
   return -EINVAL;
 }
+
+/* In one allocation. */
+struct whole {
+  struct pst_endpoint endpoint;
+  struct rc_connection rc;
+};
 
 int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                      struct pst_endpoint **endpoint)
@@ -221,20 +228,23 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   int rc = check(worker, &in);
   if (rc < 0)
     return rc;
-  struct pst_endpoint *made = calloc(1, sizeof(*made));
-  if (!made)
+  struct whole *whole = calloc(1, sizeof(*whole));
+  if (!whole)
     return -ENOMEM;
+  struct pst_endpoint *made = &whole->endpoint;
+  made->rc = &whole->rc;
+  made->rq = &made->rc->lanes[0].rq;
   made->worker = worker;
   made->device = worker->device;
   made->roles = in.roles;
   made->cookie = in.cookie;
   made->timeout_ns = in.timeout_ns;
   made->message_max = in.message_max ? in.message_max : worker->device->message_max;
-  made->requests_max = in.requests;
+  made->sq.requests_max = in.requests;
   made->mostly = in.mr;
-  made->failed_from = made->refused_at = RC_NEVER;
+  made->sq.failed_from = made->sq.refused_at = VB_NEVER;
   made->lane_count = 1;
-  made->stage.connecting.by_ns = made->closing.deadline_ns = RC_NEVER;
+  made->rc->stage.connecting.by_ns = made->closing.deadline_ns = VB_NEVER;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   struct vb_numa_policy policy;
   vb_numa_prefer(worker->device->numa_node, &policy);
@@ -258,32 +268,32 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
 
   /* The peer writes no more before its slots become another's. */
   rc_queue_close(endpoint);
-  if (endpoint->cm)
+  if (endpoint->rc->cm)
     endpoint->device->cm->close(endpoint);
   if (endpoint->rx && endpoint->rx->ring)
-    rc_ring_unshare(endpoint->rx->ring, endpoint);
+    vb_ring_unshare(endpoint->rx->ring, endpoint);
   if (endpoint->has_place)
     pst_places_give(&worker->endpoints, endpoint->place);
-  rc_forget_room(endpoint);
-  rc_unpend(endpoint);
+  vb_forget_room(endpoint);
+  vb_unpend(endpoint);
   rc_since_end(endpoint);
   if (endpoint->rx)
     free(endpoint->rx->line.at);
   if (endpoint->tx)
     free(endpoint->tx->credits.at);
   while (endpoint->remotes)
-    rc_remote_close(endpoint, endpoint->remotes);
-  rc_domain_give(endpoint->domain);
+    vb_remote_close(endpoint, endpoint->remotes);
+  vb_domain_give(endpoint->domain);
   free(endpoint->rx);
   free(endpoint->tx);
-  free(endpoint);
+  free((struct whole *)(void *)endpoint);
 }
 
 int rc_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
   uint8_t bytes[RC_BLOB_BYTES];
 
-  rc_blob_write(&endpoint->own, bytes);
+  rc_blob_write(&endpoint->rc->own, bytes);
   return pst_blob_write(address, bytes, sizeof(bytes));
 }
 

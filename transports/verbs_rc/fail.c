@@ -21,9 +21,9 @@ struct rc_since {
 void rc_since_end(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
-  struct rc_since *since = endpoint->since;
+  struct rc_since *since = endpoint->rc->since;
 
-  endpoint->since = NULL;
+  endpoint->rc->since = NULL;
   if (!since || --since->users > 0)
     return;
   if (worker->since == since)
@@ -54,7 +54,7 @@ int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns)
   if (!since)
     return -ENOMEM;
   since->users++;
-  endpoint->since = since;
+  endpoint->rc->since = since;
   return 0;
 }
 
@@ -63,12 +63,12 @@ static void rc_since_text(const struct pst_endpoint *endpoint, char *text, size_
   const struct pst_device *device = endpoint->device;
   struct vb_counters now;
 
-  if (!endpoint->since) {
+  if (!endpoint->rc->since) {
     snprintf(text, size, "it had not begun");
     return;
   }
   vb_counters_read(device->counter_folder, device->counter_host, &now);
-  vb_counters_text(&endpoint->since->counters, &now, text, size);
+  vb_counters_text(&endpoint->rc->since->counters, &now, text, size);
 }
 
 static void say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
@@ -78,36 +78,36 @@ static void say_failed(const struct pst_endpoint *endpoint, enum pst_log_level l
   char counters[512], peer[VB_GID_TEXT];
 
   rc_since_text(endpoint, counters, sizeof(counters));
-  vb_gid_address(endpoint->peer.gid, peer);
-  RC_LOG(device, level,
+  vb_gid_address(endpoint->rc->peer.gid, peer);
+  VB_LOG(device, level,
          "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Counters of port and "
          "host since the connection began: %s. %s%s%s",
          endpoint->label, device->open.info->name, device->open.port->number, peer,
-         endpoint->peer.qps[0].qpn, why, strerror(-status), counters, endpoint->where.reason,
-         then[0] ? ". " : "", then);
+         endpoint->rc->peer.qps[0].qpn, why, strerror(-status), counters,
+         endpoint->rc->where.reason, then[0] ? ". " : "", then);
 }
 
 static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
 {
-  return endpoint->device->reconnect_ns && endpoint->peer.reconnects &&
-         endpoint->stage.name == RC_CONNECTED && !endpoint->closing.mode && !endpoint->is_refused &&
-         !rc_lanes_are_leaving(endpoint) &&
+  return endpoint->device->reconnect_ns && endpoint->rc->peer.reconnects &&
+         endpoint->rc->stage.name == RC_CONNECTED && !endpoint->closing.mode &&
+         !endpoint->is_refused && !rc_lanes_are_leaving(endpoint) &&
          !atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed) &&
-         !endpoint->reconnect.is_exhausted &&
+         !endpoint->rc->reconnect.is_exhausted &&
          (status == -ECONNRESET || status == -ETIMEDOUT || status == -EIO);
 }
 
 uint64_t rc_got_through(const struct pst_endpoint *endpoint)
 {
-  return endpoint->sq_done + (endpoint->rx ? endpoint->rx->arrived : 0) +
+  return endpoint->sq.done + (endpoint->rx ? endpoint->rx->arrived : 0) +
          (endpoint->tx ? endpoint->tx->credit_messages : 0);
 }
 
 /* True: it is tried to have the connection again, and has not failed. */
 static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *why)
 {
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
-  const uint64_t now = rc_now_ns(endpoint->device);
+  struct rc_reconnect *reconnect = &endpoint->rc->reconnect;
+  const uint64_t now = vb_now_ns(endpoint->device);
   uint64_t by_ns = now + endpoint->device->reconnect_ns;
   const bool got_none = reconnect->last_by_ns && reconnect->last_got == rc_got_through(endpoint);
   char then[96];
@@ -125,10 +125,10 @@ static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *wh
            (double)(by_ns - now) / 1e9);
   say_failed(endpoint, PST_LOG_WARN, status, why, then);
   rc_enter(endpoint, RC_FLUSHING);
-  endpoint->stage.again.began_ns = now;
-  endpoint->stage.again.by_ns = by_ns;
-  endpoint->stage.again.flushed = endpoint->sq_done;
-  rc_due(endpoint->worker, by_ns);
+  endpoint->rc->stage.again.began_ns = now;
+  endpoint->rc->stage.again.by_ns = by_ns;
+  endpoint->rc->stage.again.flushed = endpoint->sq.done;
+  vb_due(endpoint->worker, by_ns);
   rc_reconnect_again(endpoint, 0);
   return true;
 }
@@ -138,13 +138,13 @@ void rc_wc_text(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, ch
 {
   const struct vb_path *path = &endpoint->device->path;
 
-  vb_wc_text((int)wc->status, wc->vendor_err, endpoint->own.is_ethernet, text, size);
+  vb_wc_text((int)wc->status, wc->vendor_err, endpoint->rc->own.is_ethernet, text, size);
   const size_t used = strlen(text);
-  if (wc->status == IBV_WC_RETRY_EXC_ERR && endpoint->heard_ns)
+  if (wc->status == IBV_WC_RETRY_EXC_ERR && endpoint->rc->heard_ns)
     snprintf(text + used, size - used,
              "; the peer has not answered for some %.1f s (`timeout: %u` and `retry_cnt: %u` are "
              "%.2f s, which a device may make up to four times as long)",
-             (double)(rc_now_ns(endpoint->device) - endpoint->heard_ns) / 1e9, path->timeout,
+             (double)(vb_now_ns(endpoint->device) - endpoint->rc->heard_ns) / 1e9, path->timeout,
              path->retry_cnt, (double)vb_silence_ns(path) / 1e9);
 }
 
@@ -162,8 +162,8 @@ bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 
 void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns)
 {
-  endpoint->stage.again.again_ns = rc_now_ns(endpoint->device) + in_ns;
-  rc_due(endpoint->worker, endpoint->stage.again.again_ns);
+  endpoint->rc->stage.again.again_ns = vb_now_ns(endpoint->device) + in_ns;
+  vb_due(endpoint->worker, endpoint->rc->stage.again.again_ns);
 }
 
 void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns)
@@ -171,38 +171,31 @@ void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns)
   rc_enter(endpoint, RC_FLUSHING);
   rc_reconnect_within(endpoint, in_ns);
   rc_queue_error(endpoint);
-  if (endpoint->cm)
+  if (endpoint->rc->cm)
     endpoint->device->cm->drop(endpoint);
-  rc_pend(endpoint);
+  vb_pend(endpoint);
 }
 
 uint64_t rc_given_back(const struct pst_endpoint *endpoint)
 {
-  const uint64_t done = endpoint->sq_done;
+  const uint64_t done = endpoint->sq.done;
 
-  if (!rc_is_reconnecting(endpoint) || endpoint->stage.again.flushed < done)
+  if (!rc_is_reconnecting(endpoint) || endpoint->rc->stage.again.flushed < done)
     return done;
-  return endpoint->stage.again.flushed;
+  return endpoint->rc->stage.again.flushed;
 }
 
 /* Nothing goes again: what was under way has failed. */
 static void reconnect_no_more(struct pst_endpoint *endpoint, int error)
 {
-  if (!endpoint->error)
-    endpoint->error = error;
-  if (endpoint->failed_from == RC_NEVER)
-    endpoint->failed_from = endpoint->sq_done;
-  endpoint->sq_done = rc_given_back(endpoint);
-  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  if (!endpoint->sq.error)
+    endpoint->sq.error = error;
+  if (endpoint->sq.failed_from == VB_NEVER)
+    endpoint->sq.failed_from = endpoint->sq.done;
+  endpoint->sq.done = rc_given_back(endpoint);
+  for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->flushed > lane->done)
       lane->done = lane->flushed;
-}
-
-void rc_forget_room(struct pst_endpoint *endpoint)
-{
-  if (endpoint->has_told_room)
-    endpoint->worker->told--;
-  endpoint->has_told_room = endpoint->wants_room = false;
 }
 
 void rc_over(struct pst_endpoint *endpoint, enum rc_stage_name stage, int status)
@@ -211,27 +204,27 @@ void rc_over(struct pst_endpoint *endpoint, enum rc_stage_name stage, int status
     reconnect_no_more(endpoint,
                       status == -ETIMEDOUT || status == -ECANCELED ? status : -ECONNRESET);
   rc_enter(endpoint, stage);
-  endpoint->stage.over.status = status;
-  endpoint->stage.over.is_due = !endpoint->closing.mode;
-  rc_forget_room(endpoint);
-  endpoint->over_ns = rc_now_ns(endpoint->device);
-  rc_due(endpoint->worker, endpoint->over_ns + RC_FLUSH_NS);
-  rc_pend(endpoint);
+  endpoint->rc->stage.over.status = status;
+  endpoint->rc->stage.over.is_due = !endpoint->closing.mode;
+  vb_forget_room(endpoint);
+  endpoint->rc->over_ns = vb_now_ns(endpoint->device);
+  vb_due(endpoint->worker, endpoint->rc->over_ns + RC_FLUSH_NS);
+  vb_pend(endpoint);
 }
 
 void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
 {
-  if (endpoint->stage.name == RC_FAILED)
+  if (endpoint->rc->stage.name == RC_FAILED)
     return;
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
   if (begin_anew(endpoint, status, why ? why : strerror(-status)))
     return;
-  if (!endpoint->error)
-    endpoint->error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
-  if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 1)
+  if (!endpoint->sq.error)
+    endpoint->sq.error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
+  if (atomic_load_explicit(&endpoint->rc->setup, memory_order_acquire) != 1)
     rc_queue_error(endpoint);
-  if (endpoint->stage.name == RC_LEFT) { /* that was told, and what is still posted ends */
-    rc_pend(endpoint);
+  if (endpoint->rc->stage.name == RC_LEFT) { /* that was told, and what is still posted ends */
+    vb_pend(endpoint);
     return;
   }
   if (why && !endpoint->closing.mode)

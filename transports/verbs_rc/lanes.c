@@ -13,19 +13,18 @@
 #include <assert.h>
 #include <endian.h>
 
+#include "../verbs/receive.h"
 #include "connection.h"
 #include "lanes.h"
 #include "qp.h"
-#include "queue.h"
-#include "receive.h"
 
 #define RECEIVES_MIN 4u /* hello, farewell, and as many to be late */
 
 /* Of another than the first. */
 static uint32_t sends_of(const struct pst_endpoint *endpoint)
 {
-  return rc_smaller(endpoint->requests_max,
-                    (uint64_t)endpoint->requests_max / endpoint->lane_count + RC_TURN_MAX) +
+  return vb_smaller(endpoint->sq.requests_max,
+                    (uint64_t)endpoint->sq.requests_max / endpoint->lane_count + RC_TURN_MAX) +
          1 + RC_LANE_OWN;
 }
 
@@ -33,17 +32,17 @@ static uint32_t receives_of(const struct pst_endpoint *endpoint)
 {
   const uint32_t lanes = endpoint->lane_count, share = endpoint->rx ? endpoint->rx->share : 0;
 
-  return (share ? rc_smaller(share, (uint64_t)share / lanes + rc_turn(share, lanes)) : 0) +
+  return (share ? vb_smaller(share, (uint64_t)share / lanes + rc_turn(share, lanes)) : 0) +
          RECEIVES_MIN;
 }
 
 uint32_t rc_lanes_size(struct pst_endpoint *endpoint)
 {
-  uint32_t completions = endpoint->sq_size + endpoint->lanes[0].rq_size;
+  uint32_t completions = endpoint->sq.size + endpoint->rc->lanes[0].rq.size;
 
   for (uint32_t i = 1; i < endpoint->lane_count; i++) {
-    endpoint->lanes[i].rq_size = receives_of(endpoint);
-    completions += sends_of(endpoint) + endpoint->lanes[i].rq_size;
+    endpoint->rc->lanes[i].rq.size = receives_of(endpoint);
+    completions += sends_of(endpoint) + endpoint->rc->lanes[i].rq.size;
   }
   return completions;
 }
@@ -62,15 +61,15 @@ static int open_arrived(const struct pst_endpoint *endpoint, struct rc_lane *lan
 
 static int open_lane(struct pst_endpoint *endpoint, uint32_t i, uint32_t pieces)
 {
-  struct rc_lane *lane = &endpoint->lanes[i];
-  const struct ibv_qp_cap want = {.max_send_wr = i ? sends_of(endpoint) : endpoint->sq_size,
-                                  .max_recv_wr = lane->rq_size,
+  struct rc_lane *lane = &endpoint->rc->lanes[i];
+  const struct ibv_qp_cap want = {.max_send_wr = i ? sends_of(endpoint) : endpoint->sq.size,
+                                  .max_recv_wr = lane->rq.size,
                                   .max_send_sge = pieces,
                                   .max_recv_sge = 1,
-                                  .max_inline_data = i ? endpoint->max_inline : RC_INLINE_WISH};
+                                  .max_inline_data = i ? endpoint->sq.max_inline : RC_INLINE_WISH};
   struct ibv_qp_cap given;
 
-  lane->failed_from = RC_NEVER;
+  lane->failed_from = VB_NEVER;
   lane->sets_up = true;
   lane->psn = rc_random_psn();
   lane->responder_psn = rc_random_psn();
@@ -79,10 +78,13 @@ static int open_lane(struct pst_endpoint *endpoint, uint32_t i, uint32_t pieces)
     rc = rc_qp_create(endpoint, i, &want, &given);
   if (rc < 0)
     return rc;
-  if (i == 0)
-    endpoint->given = given;
-  if (i == 0 || given.max_inline_data < endpoint->max_inline)
-    endpoint->max_inline = given.max_inline_data;
+  if (i == 0) {
+    endpoint->rc->given = given;
+    endpoint->sq.qp = lane->qp;
+    endpoint->sq.spread = endpoint->lane_count > 1 ? rc_lanes_ring : NULL;
+  }
+  if (i == 0 || given.max_inline_data < endpoint->sq.max_inline)
+    endpoint->sq.max_inline = given.max_inline_data;
   return 0;
 }
 
@@ -98,12 +100,12 @@ int rc_lanes_open(struct pst_endpoint *endpoint, uint32_t pieces)
 int rc_lanes_init(struct pst_endpoint *endpoint)
 {
   for (uint32_t i = 0; i < endpoint->lane_count; i++) {
-    int rc = rc_lane_init(endpoint, &endpoint->lanes[i]);
+    int rc = rc_lane_init(endpoint, &endpoint->rc->lanes[i]);
     if (rc < 0 && i > 0)
-      RC_LOG(endpoint->device, PST_LOG_ERROR,
+      VB_LOG(endpoint->device, PST_LOG_ERROR,
              "%s: queue pair %u of `qps: %u` cannot be set to INIT with %u receives: %s; fewer "
              "`qps`, or see `rdma resource`",
-             endpoint->label, i + 1, endpoint->lane_count, endpoint->lanes[i].rq_size,
+             endpoint->label, i + 1, endpoint->lane_count, endpoint->rc->lanes[i].rq.size,
              strerror(-rc));
     if (rc < 0)
       return rc;
@@ -113,9 +115,9 @@ int rc_lanes_init(struct pst_endpoint *endpoint)
 
 void rc_lanes_close(struct pst_endpoint *endpoint)
 {
-  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++) {
-    if (lane->responder && lane->responder != lane->qp)
-      ibv_destroy_qp(lane->responder);
+  for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++) {
+    if (lane->rq.qp && lane->rq.qp != lane->qp)
+      ibv_destroy_qp(lane->rq.qp);
     if (lane->qp)
       ibv_destroy_qp(lane->qp);
     free(lane->arrived);
@@ -124,21 +126,21 @@ void rc_lanes_close(struct pst_endpoint *endpoint)
 
 void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t end)
 {
-  assert(end <= endpoint->sq_head);
+  assert(end <= endpoint->sq.head);
   lane->done = end;
   if (endpoint->lane_count == 1) { /* the send queue is its own */
-    endpoint->sq_done = end;
-    if (lane->failed_from < end && endpoint->failed_from == RC_NEVER)
-      endpoint->failed_from = lane->failed_from;
+    endpoint->sq.done = end;
+    if (lane->failed_from < end && endpoint->sq.failed_from == VB_NEVER)
+      endpoint->sq.failed_from = lane->failed_from;
     return;
   }
-  for (; endpoint->sq_done != endpoint->sq_head; endpoint->sq_done++) {
-    const uint64_t index = endpoint->sq_done;
-    lane = &endpoint->lanes[endpoint->sent[index & endpoint->sq_mask].lane];
+  for (; endpoint->sq.done != endpoint->sq.head; endpoint->sq.done++) {
+    const uint64_t index = endpoint->sq.done;
+    lane = &endpoint->rc->lanes[endpoint->sq.sent[index & endpoint->sq.mask].lane];
     if (index >= lane->done)
       return;
-    if (index >= lane->failed_from && endpoint->failed_from == RC_NEVER)
-      endpoint->failed_from = index;
+    if (index >= lane->failed_from && endpoint->sq.failed_from == VB_NEVER)
+      endpoint->sq.failed_from = index;
   }
 }
 
@@ -146,7 +148,7 @@ void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t 
 static uint32_t lane_of(const struct pst_endpoint *endpoint, uint64_t i, bool is_again,
                         uint32_t *most)
 {
-  const struct rc_sent *sent = &endpoint->sent[i & endpoint->sq_mask];
+  const struct vb_sent *sent = &endpoint->sq.sent[i & endpoint->sq.mask];
 
   *most = UINT32_MAX;
   if (is_again)
@@ -154,8 +156,8 @@ static uint32_t lane_of(const struct pst_endpoint *endpoint, uint64_t i, bool is
   if (sent->opcode != PST_OP_SEND)
     return 0;
   const uint32_t turn = endpoint->tx->turn;
-  *most = turn - (uint32_t)endpoint->striped % turn;
-  return rc_lane_of_message(endpoint, endpoint->striped, turn);
+  *most = turn - (uint32_t)endpoint->rc->striped % turn;
+  return rc_lane_of_message(endpoint, endpoint->rc->striped, turn);
 }
 
 /* From `*i` on, those that go by queue pair `which` one after the other, linked behind `last`. */
@@ -163,9 +165,9 @@ static inline __attribute__((always_inline)) struct ibv_send_wr *
 link_row(struct pst_endpoint *endpoint, uint64_t *i, uint64_t to, uint32_t which, uint32_t most,
          const bool is_again)
 {
-  const uint64_t mask = endpoint->sq_mask, first = *i;
-  struct rc_sent *sent = endpoint->sent;
-  struct ibv_send_wr *wrs = endpoint->wrs, *wr = &wrs[first & mask];
+  const uint64_t mask = endpoint->sq.mask, first = *i;
+  struct vb_sent *sent = endpoint->sq.sent;
+  struct ibv_send_wr *wrs = endpoint->sq.wrs, *wr = &wrs[first & mask];
   const bool is_message = sent[first & mask].opcode == PST_OP_SEND;
   uint64_t at = first;
 
@@ -182,7 +184,7 @@ link_row(struct pst_endpoint *endpoint, uint64_t *i, uint64_t to, uint32_t which
   }
   wr->next = NULL;
   if (!is_again && is_message)
-    endpoint->striped += at - first;
+    endpoint->rc->striped += at - first;
   *i = at;
   return wr;
 }
@@ -197,19 +199,19 @@ static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpo
   for (uint64_t i = from; i != to;) {
     uint32_t most;
     const uint32_t which = lane_of(endpoint, i, is_again, &most);
-    *(last[which] ? &last[which]->next : &first[which]) = &endpoint->wrs[i & endpoint->sq_mask];
+    *(last[which] ? &last[which]->next : &first[which]) = &endpoint->sq.wrs[i & endpoint->sq.mask];
     last[which] = link_row(endpoint, &i, to, which, most, is_again);
   }
-  endpoint->sq_head = to;
+  endpoint->sq.head = to;
   for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++) {
     if (!first[i])
       continue;
     last[i]->send_flags |= IBV_SEND_SIGNALED;
-    rc = ibv_post_send(endpoint->lanes[i].qp, first[i], &bad);
+    rc = ibv_post_send(endpoint->rc->lanes[i].qp, first[i], &bad);
     went |= rc == 0 || bad != first[i];
   }
   if (rc && !went) {
-    endpoint->sq_head = from;
+    endpoint->sq.head = from;
     return -rc;
   }
   /* Those that did not go end with the connection. */
@@ -218,9 +220,9 @@ static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpo
   return (int)(to - from);
 }
 
-int rc_lanes_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
+int rc_lanes_ring(struct vb_send_queue *sq, uint64_t from, uint64_t to)
 {
-  return ring(endpoint, from, to, false);
+  return ring(vb_endpoint_of(sq), from, to, false);
 }
 
 int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
@@ -230,10 +232,25 @@ int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t t
 
 struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left)
 {
-  const struct rc_rx *rx = endpoint->rx;
+  const struct vb_rx *rx = endpoint->rx;
 
   *left = rx->turn - (uint32_t)rx->arrived % rx->turn;
-  return &endpoint->lanes[rc_lane_of_message(endpoint, rx->arrived, rx->turn)];
+  return &endpoint->rc->lanes[rc_lane_of_message(endpoint, rx->arrived, rx->turn)];
+}
+
+uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
+                          struct vb_out *out)
+{
+  uint32_t left;
+  struct rc_lane *lane = rc_lanes_turn(endpoint, &left);
+
+  if (wc->qp_num != lane->rq.qp->qp_num || lane->arrived_head != lane->arrived_tail)
+    return 0;
+  const uint32_t n = vb_arrived_by_one(endpoint, wc, vb_smaller(most, left), out);
+  lane->arrived_head += n;
+  lane->arrived_tail += n;
+  lane->rq.posted -= n;
+  return n;
 }
 
 /* Of those that wait, how many can be told now: of one turn, of whose queue pair it is. */
@@ -242,16 +259,16 @@ static uint32_t waiting(struct pst_endpoint *endpoint, struct rc_lane **lane)
   uint32_t left;
 
   *lane = rc_lanes_turn(endpoint, &left);
-  return rc_smaller((*lane)->arrived_head - (*lane)->arrived_tail, left);
+  return vb_smaller((*lane)->arrived_head - (*lane)->arrived_tail, left);
 }
 
 /* False: the first of them is not as it has to be, and the connection fails. */
 static bool deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t n,
-                         struct rc_out *out)
+                         struct vb_out *out)
 {
-  struct ibv_wc wcs[RC_POLL_BATCH];
+  struct ibv_wc wcs[VB_POLL_BATCH];
 
-  n = rc_smaller(n, rc_smaller(out->room, RC_POLL_BATCH));
+  n = vb_smaller(n, vb_smaller(out->room, VB_POLL_BATCH));
   for (uint32_t i = 0; i < n; i++) {
     const struct rc_arrival *one = &lane->arrived[(lane->arrived_tail + i) & lane->arrived_mask];
     wcs[i] = (struct ibv_wc){.status = IBV_WC_SUCCESS,
@@ -259,12 +276,12 @@ static bool deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, ui
                              .byte_len = one->length,
                              .imm_data = one->number};
   }
-  n = rc_arrived_row(endpoint, wcs, n, out);
+  n = vb_arrived_row(endpoint, wcs, n, out);
   lane->arrived_tail += n;
   return n > 0;
 }
 
-bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct rc_out *out)
+bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct vb_out *out)
 {
   struct rc_lane *lane;
   uint32_t n;
@@ -276,12 +293,12 @@ bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct rc_out *out)
       return true;
   if (waiting(endpoint, &lane) == 0)
     return true;
-  rc_pend(endpoint);
+  vb_pend(endpoint);
   return false;
 }
 
 void rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc,
-                     struct rc_out *out)
+                     struct vb_out *out)
 {
   if (!endpoint->rx || lane->arrived_head - lane->arrived_tail > lane->arrived_mask) {
     rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot");

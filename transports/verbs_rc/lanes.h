@@ -3,7 +3,7 @@
 #ifndef RC_LANES_H
 #define RC_LANES_H
 
-#include "queue.h"
+#include "endpoint.h"
 
 /* Messages of a turn, of several queue pairs: as many for each as make a window of `share` slots go
  * by all of them several times. A power of two. Both ends know both numbers. */
@@ -30,18 +30,20 @@ int rc_lanes_init(struct pst_endpoint *endpoint);
 void rc_lanes_close(struct pst_endpoint *endpoint);
 static inline struct rc_lane *rc_lanes_end(const struct pst_endpoint *endpoint)
 {
-  return (struct rc_lane *)&endpoint->lanes[endpoint->lane_count];
+  return (struct rc_lane *)&endpoint->rc->lanes[endpoint->lane_count];
 }
 /* Whose completion it is: of one in error the number is there, too. */
 static inline struct rc_lane *rc_lane_of(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
-  struct rc_lane *lane = endpoint->lanes;
+  struct rc_lane *lane = endpoint->rc->lanes;
 
   while (lane < rc_lanes_end(endpoint) - 1 && lane->qp->qp_num != wc->qp_num &&
-         lane->responder->qp_num != wc->qp_num)
+         lane->rq.qp->qp_num != wc->qp_num)
     lane++;
   return lane;
 }
+/* As vb_send_queue_ring(), by all of them. */
+int rc_lanes_ring(struct vb_send_queue *sq, uint64_t from, uint64_t to);
 /* Each request once more, by the queue pair that it went by. */
 int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
 /* Its requests before this one are complete. */
@@ -50,8 +52,12 @@ void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t 
 struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left);
 /* A message, of several queue pairs, which waits for its turn. */
 void rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc,
-                     struct rc_out *out);
+                     struct vb_out *out);
+/* Messages at the front of the completions that are of the queue pair whose turn it is, unless some
+ * of its messages wait: they are told. Returns how many. */
+uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
+                          struct vb_out *out);
 /* Tell those whose turn it is. False: there are more than there was room for. */
-bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct rc_out *out);
+bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct vb_out *out);
 
 #endif

@@ -8,10 +8,11 @@
 
 #include <penstock/page.h>
 
-#include "domain.h"
+#include "../verbs/domain.h"
+#include "../verbs/srq.h"
+#include "endpoint.h"
 #include "ops.h"
-#include "queue.h"
-#include "shared.h"
+#include "qp.h"
 
 /* At most as many endpoints as `each` of the device's `has`, but for those that are `taken`, allow.
  * 0: it does not say how many it has. */
@@ -31,7 +32,7 @@ static void bound(struct pst_limits *limits, const char *limit, int64_t has, uin
 static void bound_by_shared(struct pst_limits *limits, const struct pst_device *device,
                             uint32_t receives)
 {
-  const uint64_t most = rc_shared_most(device, receives, limits->device_endpoints_max);
+  const uint64_t most = vb_srq_most(device, receives, limits->device_endpoints_max);
   const struct ibv_device_attr *attr = &device->attr;
 
   if (most >= limits->device_endpoints_max)
@@ -48,24 +49,26 @@ static void bound_peers(const struct pst_device *device, struct pst_limits *limi
   const struct ibv_device_attr *attr = &device->attr;
   const struct pst_plan *plan = &device->plan;
   struct pst_ring ring = {0};
-  struct rc_rx rx = {.ring = &ring,
-                     .share = rc_smaller(plan->ring_slots / plan->rings, limits->slots_max)};
-  struct rc_tx tx = {0};
-  struct pst_endpoint like = {.device = (struct pst_device *)device,
+  struct vb_rx rx = {.ring = &ring,
+                     .share = vb_smaller(plan->ring_slots / plan->rings, limits->slots_max)};
+  struct vb_tx tx = {0};
+  struct rc_connection rc = {0};
+  struct pst_endpoint like = {.rc = &rc,
+                              .device = (struct pst_device *)device,
                               .tx = &tx,
                               .rx = &rx,
-                              .requests_max = rc_smaller(plan->requests, limits->requests_max),
+                              .sq.requests_max = vb_smaller(plan->requests, limits->requests_max),
                               .lane_count = device->qps};
 
   rc_queue_sizes(&like);
   bound(limits, "max_qp", attr->max_qp, 0, 2 * device->qps);
-  if (!rc_domain_is_one(device))
+  if (!vb_domain_is_one(device))
     bound(limits, "max_pd", attr->max_pd, 1, 1);
   bound(limits, "max_mr", attr->max_mr, 0, 2); /* its ring, its credit */
   /* One worker has them all. */
   bound(limits, "max_cqe", attr->max_cqe, 0, like.completions);
   if (device->shares)
-    bound_by_shared(limits, device, like.lanes[0].rq_size);
+    bound_by_shared(limits, device, rc.lanes[0].rq.size);
 }
 
 static void bound_endpoints(const struct pst_device *device, struct pst_limits *limits)
@@ -75,13 +78,13 @@ static void bound_endpoints(const struct pst_device *device, struct pst_limits *
   /* Of endpoints for one-sided access alone `qps` makes no more. */
   const bool has_messages = plan->senders || plan->receivers || !plan->rma;
 
-  limits->device_endpoints_max = RC_WORKERS_MAX * RC_PLACES;
+  limits->device_endpoints_max = VB_WORKERS_MAX * VB_PLACES;
   if ((plan->flags & PST_PLAN_PEERS) && plan->rings)
     bound_peers(device, limits);
   bound(limits, "max_qp", attr->max_qp, 0, has_messages ? device->qps : 1);
   bound(limits, "max_mr", attr->max_mr, 0, 1);
-  limits->endpoints_max = rc_smaller(limits->device_endpoints_max, RC_PLACES);
-  if (!rc_domain_is_one(device) && attr->max_pd > 0)
+  limits->endpoints_max = vb_smaller(limits->device_endpoints_max, VB_PLACES);
+  if (!vb_domain_is_one(device) && attr->max_pd > 0)
     limits->domains_max = attr->max_pd > 1 ? (uint32_t)attr->max_pd - 1 : 1;
 }
 
@@ -89,9 +92,9 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
 {
   const struct ibv_device_attr *attr = &device->attr;
   /* Beside the host's own a queue has room for credit, hellos and farewells. */
-  const uint32_t own = RC_CONTROL_RECEIVES + RC_SPARE_SENDS + RC_SPARE_RECEIVES;
+  const uint32_t own = VB_CONTROL_RECEIVES + VB_SPARE_SENDS + VB_SPARE_RECEIVES;
   uint32_t depth = (uint32_t)attr->max_qp_wr, room = depth > own ? depth - own : 1;
-  uint32_t receives = device->shares ? (uint32_t)attr->max_srq_wr - RC_RECEIVES_BESIDE : room;
+  uint32_t receives = device->shares ? (uint32_t)attr->max_srq_wr - VB_RECEIVES_BESIDE : room;
   struct pst_limits out = {
       .sequence_bits = 32,
       .capabilities = device->capabilities,
@@ -99,15 +102,15 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .rma_max = device->capabilities & PST_CAP_READ ? device->message_max : 0,
       .slot_alignment = 1,
       .slots_min = 1,
-      .slots_max = rc_smaller(receives, RC_SLOTS_MAX),
-      .workers_max = rc_smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
-      .requests_max = rc_smaller(room, RC_REQUESTS_MAX),
+      .slots_max = vb_smaller(receives, VB_SLOTS_MAX),
+      .workers_max = vb_smaller((uint64_t)attr->max_cq, VB_WORKERS_MAX),
+      .requests_max = vb_smaller(room, RC_REQUESTS_MAX),
       .pieces_max = device->pieces_max,
       .ring_needs = PST_NEED_EXPORT_DMABUF,
       .send_needs = PST_NEED_EXPORT_DMABUF,
       .page_size = pst_page_size(),
       .address_max = RC_BLOB_BYTES,
-      .remote_max = RC_REMOTE_BYTES,
+      .remote_max = VB_REMOTE_BYTES,
   };
 
   bound_endpoints(device, &out);

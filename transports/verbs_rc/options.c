@@ -5,7 +5,7 @@
 
 static const char *const connection_choices[] = {"exchange", "rdma_cm", NULL};
 static const char *const relaxed_choices[] = {
-    [RC_RELAXED_AUTO] = "auto", [RC_RELAXED_NEVER] = "false", [RC_RELAXED_ALWAYS] = "true", NULL};
+    [VB_RELAXED_AUTO] = "auto", [VB_RELAXED_NEVER] = "false", [VB_RELAXED_ALWAYS] = "true", NULL};
 static const char *const operation_choices[] = {"write", "send", NULL};
 
 static const struct pst_option options[] = {
@@ -113,8 +113,8 @@ static const struct pst_option_rule rules[] = {
 static void check_options(const struct pst_check *check, struct pst_facts *facts)
 {
   (void)check;
-  facts->message_max = RC_BYTES_MAX;
-  facts->slots_max = RC_SLOTS_MAX;
+  facts->message_max = VB_BYTES_MAX;
+  facts->slots_max = VB_SLOTS_MAX;
   facts->lacks = ~(uint64_t)RC_CAPABILITIES;
 }
 

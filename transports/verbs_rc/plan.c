@@ -5,7 +5,6 @@
  * rdma-core 65 do not), and one in use is best left alone.
  */
 #include "qp.h"
-#include "queue.h"
 
 #define CQ_LEAST 1024u
 #define CQ_PEERS 16384u /* of peers that may never come: 1 MiB of mlx5's */
@@ -16,12 +15,14 @@ static uint64_t completions_of(const struct pst_device *device, bool sends, bool
 {
   const struct pst_plan *plan = &device->plan;
   struct pst_ring ring = {0};
-  struct rc_rx rx = {.ring = &ring, .share = share, .sends = device->sends && !sends};
-  struct rc_tx tx = {0};
-  struct pst_endpoint like = {.device = (struct pst_device *)device,
+  struct vb_rx rx = {.ring = &ring, .share = share, .sends = device->sends && !sends};
+  struct vb_tx tx = {0};
+  struct rc_connection rc = {0};
+  struct pst_endpoint like = {.rc = &rc,
+                              .device = (struct pst_device *)device,
                               .tx = sends ? &tx : NULL,
                               .rx = receives ? &rx : NULL,
-                              .requests_max = rc_smaller(plan->requests, RC_REQUESTS_MAX),
+                              .sq.requests_max = vb_smaller(plan->requests, RC_REQUESTS_MAX),
                               .lane_count = sends || receives ? device->qps : 1};
 
   rc_queue_sizes(&like);
@@ -33,7 +34,7 @@ static uint64_t all_of(const struct pst_device *device, uint64_t *largest)
 {
   const struct pst_plan *plan = &device->plan;
   const uint32_t rings = plan->rings ? plan->rings : 1;
-  const uint32_t share = rc_smaller((plan->ring_slots + rings - 1) / rings, RC_SLOTS_MAX);
+  const uint32_t share = vb_smaller((plan->ring_slots + rings - 1) / rings, VB_SLOTS_MAX);
   const uint64_t sender = completions_of(device, true, false, 0);
   const uint64_t receiver = completions_of(device, false, true, share);
 
@@ -47,7 +48,7 @@ static uint64_t all_of(const struct pst_device *device, uint64_t *largest)
          (device->shares && device->sends ? plan->ring_slots : 0);
 }
 
-struct rc_planned rc_plan_completions(const struct pst_device *device)
+struct vb_planned rc_plan_completions(const struct pst_device *device)
 {
   const struct pst_plan *plan = &device->plan;
   const uint32_t most = (uint32_t)device->attr.max_cqe;
@@ -56,9 +57,9 @@ struct rc_planned rc_plan_completions(const struct pst_device *device)
   uint64_t first = plan->workers > 1 ? all / plan->workers : all;
 
   if (plan->flags & PST_PLAN_PEERS)
-    first = rc_smaller(first, CQ_PEERS);
+    first = vb_smaller(first, CQ_PEERS);
   first = first < largest ? largest : first;
   first = first < CQ_LEAST ? CQ_LEAST : first;
-  return (struct rc_planned){.first = rc_smaller(first, most),
-                             .all = rc_smaller(all < first ? first : all, most)};
+  return (struct vb_planned){.first = vb_smaller(first, most),
+                             .all = vb_smaller(all < first ? first : all, most)};
 }

@@ -5,26 +5,31 @@
 
 #include "endpoint.h"
 
-/* plan.c: the room that a worker's completion queue begins with, and what it would need if all that
- * is planned were on one worker. */
-struct rc_planned {
-  uint32_t first, all;
-};
-struct rc_planned rc_plan_completions(const struct pst_device *device);
+/* plan.c */
+struct vb_planned rc_plan_completions(const struct pst_device *device);
+
+/* queue.c: the queue pairs and what is kept of their queues; first how long these are. */
+void rc_queue_sizes(struct pst_endpoint *endpoint);
+int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
+void rc_queue_close(struct pst_endpoint *endpoint);
+/* To INIT, with all receives posted: the peer may send as soon as it knows us. 0 or -errno. */
+int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* Receives without buffers, those that are missing. 0 or -errno. */
+int rc_receives_restore(struct pst_endpoint *endpoint);
+/* A receive for the hello that confirms, where SENDs have none left: the host has all slots. 0 or
+ * -errno. */
+int rc_receive_confirmation(struct pst_endpoint *endpoint);
+
+/* Of a wr_id: beyond whatever the send queue can have, not of it. */
+#define RC_ASIDE UINT32_C(0x40000000)
+#define RC_LAST UINT32_C(0x60000000) /* posted in ERR, to know when all is flushed */
 
 /* qp_create.c: queues as the device makes them. 0 or -errno, which is logged, also where the device
  * gives less than is needed. Of queue pair `which` of the endpoint, max_inline_data is a wish, and
- * receives do not count where they are shared. Of a shared receive queue *size is what is wished
- * for and then what there is, at least `least`. A completion queue has room for `wanted` then. */
+ * receives do not count where they are shared. */
 int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv_qp_cap *want,
                  struct ibv_qp_cap *given);
-int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size, uint32_t least,
-                  struct ibv_srq **srq);
-int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
 uint32_t rc_random_psn(void);
-/* What does not change from one post of receives to the next: without `mr` they have no buffers. */
-void rc_receives_open(struct rc_receives *receives, uint64_t wr_id, uint32_t length,
-                      const struct ibv_mr *mr);
 
 /* qp_state.c: both its halves, 0 or an errno; to INIT, 0 or -errno; to ERR, once, one and all. */
 int rc_lane_change_state(const struct rc_lane *lane, enum ibv_qp_state state);

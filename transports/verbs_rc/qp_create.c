@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues, as the device makes them: what it gives is read back, and is not always what it was asked
- * for (ibv_create_qp(3), ibv_create_srq(3), ibv_resize_cq(3)). More is left unused, fewer inline
- * bytes are made do with, and less of anything else than is needed is refused here, where the cause
- * is known, instead of by a post that has no room.
+ * Queue pairs, as the device makes them: what it gives is read back, and is not always what it was
+ * asked for (ibv_create_qp(3)). More is left unused, fewer inline bytes are made do with, and less
+ * of anything else than is needed is refused here, where the cause is known, instead of by a post
+ * that has no room.
  */
 #include <stdio.h>
 #include <sys/random.h>
 
 #include "../verbs/mlx5.h"
+#include "../verbs/srq.h"
 #include "qp.h"
-#include "shared.h"
 
 #define INLINE_LEAST 16u /* bytes; fewer are not worth another try */
 
@@ -60,7 +60,7 @@ static uint64_t send_ops(const struct pst_endpoint *endpoint)
 /* SENDs come into memory that only the device writes. */
 static bool needs_device_writes(const struct pst_endpoint *endpoint)
 {
-  const struct rc_rx *rx = endpoint->rx;
+  const struct vb_rx *rx = endpoint->rx;
 
   return rx && rx->sends && !rx->ring->params.mr->is_cpu_readable;
 }
@@ -125,7 +125,7 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
 
   name(endpoint, which, label);
   if (!made && errno == EOPNOTSUPP && needs_device_writes(endpoint)) {
-    RC_LOG(device, PST_LOG_ERROR,
+    VB_LOG(device, PST_LOG_ERROR,
            "%s: %s cannot be told to write small SENDs into a GPU itself: libmlx5.so.1 has no "
            "mlx5dv_create_qp (rdma-core 19); install it, take `operation: write`, or `path: "
            "staged`",
@@ -134,7 +134,7 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
   }
   if (!made) {
     const int code = errno;
-    RC_LOG(device, PST_LOG_ERROR,
+    VB_LOG(device, PST_LOG_ERROR,
            "%s: ibv_create_qp on %s (%u sends of %u pieces, %u receives): %s; the device has at "
            "most %d queue pairs for all processes, of %d requests each (`ibv_devinfo -v`: max_qp, "
            "max_qp_wr; in use: `rdma resource`): fewer endpoints, pieces or slots (a "
@@ -148,7 +148,7 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
   list_missing(endpoint, want, given, missing, sizeof(missing));
   if (missing[0]) {
     ibv_destroy_qp(made);
-    RC_LOG(device, PST_LOG_ERROR,
+    VB_LOG(device, PST_LOG_ERROR,
            "%s: ibv_create_qp on %s gave less than it was asked for: %s; a smaller `ring`, fewer "
            "`requests` (of a node: `depth`, `messages`) or `pieces`, so that it is enough; its "
            "driver should refuse instead: a newer rdma-core, driver or firmware may",
@@ -162,13 +162,13 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
 int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv_qp_cap *want,
                  struct ibv_qp_cap *given)
 {
-  struct rc_lane *lane = &endpoint->lanes[which];
+  struct rc_lane *lane = &endpoint->rc->lanes[which];
   struct ibv_qp_cap asks = *want, answers = *want, answering;
   int rc;
 
-  if (!endpoint->is_split) {
+  if (!endpoint->rc->is_split) {
     rc = create(endpoint, want, which, false, given, &lane->qp);
-    lane->responder = lane->qp;
+    lane->rq.qp = lane->qp;
     return rc;
   }
   asks.max_recv_wr = asks.max_recv_sge = 0;
@@ -176,78 +176,12 @@ int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv
   answers.max_inline_data = 0;
   rc = create(endpoint, &asks, which, true, given, &lane->qp);
   if (rc == 0)
-    rc = create(endpoint, &answers, which, false, &answering, &lane->responder);
+    rc = create(endpoint, &answers, which, false, &answering, &lane->rq.qp);
   if (rc < 0)
     return rc;
   given->max_recv_wr = answering.max_recv_wr;
   given->max_recv_sge = answering.max_recv_sge;
   return 0;
-}
-
-int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size, uint32_t least,
-                  struct ibv_srq **srq)
-{
-  const struct pst_device *device = domain->device;
-  struct ibv_srq_init_attr attr = {.srq_context = context, .attr = {.max_wr = *size, .max_sge = 1}};
-  struct ibv_srq *made = ibv_create_srq(domain->pd, &attr);
-  char memlock[160];
-
-  if (!made) {
-    const int code = errno;
-    RC_LOG(device, PST_LOG_ERROR,
-           "ibv_create_srq of %u receives: %s; the device has at most %d shared receive queues of "
-           "%d (`ibv_devinfo -v`: max_srq, max_srq_wr), see `rdma resource`; leave out "
-           "`srq`%s",
-           *size, strerror(code), device->attr.max_srq, device->attr.max_srq_wr,
-           vb_memlock_hint(code, memlock));
-    return vb_call_error(code);
-  }
-  if (attr.attr.max_wr < least || attr.attr.max_sge < 1) {
-    ibv_destroy_srq(made);
-    RC_LOG(device, PST_LOG_ERROR,
-           "ibv_create_srq on %s gave less than it was asked for: %u of %u receives, of %u pieces, "
-           "where %u receives are needed; a smaller `ring`, or leave out `srq`",
-           device->open.info->name, attr.attr.max_wr, *size, attr.attr.max_sge, least);
-    return -ENOSPC;
-  }
-  if (attr.attr.max_wr < *size)
-    *size = attr.attr.max_wr;
-  *srq = made;
-  return 0;
-}
-
-int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label)
-{
-  const struct pst_device *device = worker->device;
-  const uint32_t most = (uint32_t)device->attr.max_cqe;
-  const uint32_t room = 2 * wanted < most ? 2 * wanted : most;
-
-  if (wanted <= (uint32_t)worker->cq->cqe)
-    return 0;
-  int rc = room < wanted ? ENOSPC : ibv_resize_cq(worker->cq, (int)room);
-  if (rc == 0 && wanted <= (uint32_t)worker->cq->cqe)
-    return 0;
-  RC_LOG(
-      device, PST_LOG_ERROR,
-      "%s: no room for %u completions in a completion queue (%s; it has %d, and the device at "
-      "most %d; `ibv_devinfo -v`: max_cqe): fewer endpoints on a worker, smaller rings, or fewer "
-      "requests",
-      label, wanted, rc ? strerror(rc) : "ibv_resize_cq gave less than it was asked for",
-      worker->cq->cqe, device->attr.max_cqe);
-  return -ENOSPC;
-}
-
-void rc_receives_open(struct rc_receives *receives, uint64_t wr_id, uint32_t length,
-                      const struct ibv_mr *mr)
-{
-  for (uint32_t i = 0; i < RC_POLL_BATCH; i++) {
-    receives->sges[i] = (struct ibv_sge){.length = length, .lkey = mr ? mr->lkey : 0};
-    receives->wrs[i] =
-        (struct ibv_recv_wr){.wr_id = wr_id,
-                             .next = i + 1 < RC_POLL_BATCH ? &receives->wrs[i + 1] : NULL,
-                             .sg_list = &receives->sges[i],
-                             .num_sge = mr != NULL};
-  }
 }
 
 uint32_t rc_random_psn(void)

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queue pairs to RTS by the peer's address, on the host's thread, which may block: the kernel
  * resolves a RoCE address. */
+#include "../verbs/srq.h"
 #include "cm.h"
 #include "connection.h"
 #include "lanes.h"
+#include "last_wqe.h"
 #include "qp.h"
-#include "queue.h"
-#include "shared.h"
 
 static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
                   const struct rc_qp_address *other)
 {
   const struct pst_device *device = endpoint->device;
-  const struct rc_blob *peer = &endpoint->peer;
+  const struct rc_blob *peer = &endpoint->rc->peer;
   struct vb_peer where = {.is_ethernet = peer->is_ethernet, .lid = peer->lid};
-  const uint32_t mtu = rc_smaller(peer->mtu, endpoint->own.mtu);
+  const uint32_t mtu = vb_smaller(peer->mtu, endpoint->rc->own.mtu);
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
                              .path_mtu = (enum ibv_mtu)mtu,
                              .dest_qp_num = other->qpn,
                              .rq_psn = other->psn,
-                             .max_dest_rd_atomic = endpoint->own.rd_atomic,
+                             .max_dest_rd_atomic = endpoint->rc->own.rd_atomic,
                              .min_rnr_timer = (uint8_t)device->path.min_rnr_timer};
 
   /* The peer knows this end by its GID, and an index may be another's by now. */
-  if (!vb_place_has_gid(&device->open, &endpoint->where))
+  if (!vb_place_has_gid(&device->open, &endpoint->rc->where))
     return EADDRNOTAVAIL;
   memcpy(where.gid, peer->gid, sizeof(where.gid));
-  vb_address_vector(&device->path, &where, device->open.port->number, endpoint->where.gid.index,
+  vb_address_vector(&device->path, &where, device->open.port->number, endpoint->rc->where.gid.index,
                     &attr.ah_attr);
-  int rc = endpoint->cm ? endpoint->device->cm->attributes(endpoint, &attr) : 0;
+  int rc = endpoint->rc->cm ? endpoint->device->cm->attributes(endpoint, &attr) : 0;
   return rc ? rc
             : ibv_modify_qp(qp, &attr,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -39,7 +39,7 @@ static int to_rts(struct pst_endpoint *endpoint, struct ibv_qp *qp, uint32_t psn
 {
   const struct vb_path *path = &endpoint->device->path;
   uint32_t own = (uint32_t)endpoint->device->attr.max_qp_init_rd_atom;
-  uint32_t peer = endpoint->peer.rd_atomic;
+  uint32_t peer = endpoint->rc->peer.rd_atomic;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
                              .timeout = (uint8_t)path->timeout,
                              .retry_cnt = (uint8_t)path->retry_cnt,
@@ -47,7 +47,7 @@ static int to_rts(struct pst_endpoint *endpoint, struct ibv_qp *qp, uint32_t psn
                              .sq_psn = psn,
                              .max_rd_atomic = (uint8_t)(own < peer ? own : peer)};
 
-  int rc = endpoint->cm ? endpoint->device->cm->attributes(endpoint, &attr) : 0;
+  int rc = endpoint->rc->cm ? endpoint->device->cm->attributes(endpoint, &attr) : 0;
   return rc ? rc
             : ibv_modify_qp(qp, &attr,
                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
@@ -64,16 +64,16 @@ static int to_ready(struct pst_endpoint *endpoint, struct ibv_qp *qp, uint32_t p
 
 static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
 {
-  const struct rc_blob *peer = &endpoint->peer;
-  struct rc_lane *lane = &endpoint->lanes[i];
+  const struct rc_blob *peer = &endpoint->rc->peer;
+  struct rc_lane *lane = &endpoint->rc->lanes[i];
   int rc = 0;
 
   /* What answers first: the peer may ask as soon as it is asked. */
-  if (endpoint->is_split)
-    rc = to_ready(endpoint, lane->responder, lane->responder_psn, &peer->qps[i]);
+  if (endpoint->rc->is_split)
+    rc = to_ready(endpoint, lane->rq.qp, lane->responder_psn, &peer->qps[i]);
   return rc ? rc
             : to_ready(endpoint, lane->qp, lane->psn,
-                       endpoint->is_split ? &peer->responders[i] : &peer->qps[i]);
+                       endpoint->rc->is_split ? &peer->responders[i] : &peer->qps[i]);
 }
 
 static void set_up(void *arg)
@@ -83,13 +83,13 @@ static void set_up(void *arg)
   int rc = 0;
 
   for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++)
-    if (endpoint->lanes[i].sets_up)
+    if (endpoint->rc->lanes[i].sets_up)
       rc = set_up_lane(endpoint, i);
-  if (rc == 0 && endpoint->cm)
+  if (rc == 0 && endpoint->rc->cm)
     rc = endpoint->device->cm->settle(endpoint);
-  endpoint->setup_rc = rc;
-  atomic_store_explicit(&endpoint->setup, 2, memory_order_release);
-  rc_notify(worker);
+  endpoint->rc->setup_rc = rc;
+  atomic_store_explicit(&endpoint->rc->setup, 2, memory_order_release);
+  vb_notify(worker);
 }
 
 /* On the worker's thread: RESET takes a queue pair's completions out of the completion queue, which
@@ -98,7 +98,8 @@ static int begin_anew(struct pst_endpoint *endpoint)
 {
   int rc = 0;
 
-  for (struct rc_lane *lane = endpoint->lanes; rc == 0 && lane < rc_lanes_end(endpoint); lane++) {
+  for (struct rc_lane *lane = endpoint->rc->lanes; rc == 0 && lane < rc_lanes_end(endpoint);
+       lane++) {
     if (!lane->sets_up || !lane->is_erred)
       continue;
     rc = rc_lane_change_state(lane, IBV_QPS_RESET);
@@ -111,17 +112,17 @@ static int begin_anew(struct pst_endpoint *endpoint)
 int rc_set_up_soon(struct pst_endpoint *endpoint)
 {
   rc_enter(endpoint, rc_is_reconnecting(endpoint) ? RC_SETTING_UP_AGAIN : RC_SETTING_UP);
-  rc_shared_begin(endpoint);
-  endpoint->setup_rc = begin_anew(endpoint);
-  if (endpoint->setup_rc != 0) { /* as if it had been found later */
-    atomic_store_explicit(&endpoint->setup, 2, memory_order_relaxed);
-    rc_notify(endpoint->worker);
+  rc_last_wqe_begin(endpoint);
+  endpoint->rc->setup_rc = begin_anew(endpoint);
+  if (endpoint->rc->setup_rc != 0) { /* as if it had been found later */
+    atomic_store_explicit(&endpoint->rc->setup, 2, memory_order_relaxed);
+    vb_notify(endpoint->worker);
     return 0;
   }
-  atomic_store_explicit(&endpoint->setup, 1, memory_order_relaxed);
+  atomic_store_explicit(&endpoint->rc->setup, 1, memory_order_relaxed);
   int rc = endpoint->device->host->defer(endpoint->device->host, endpoint, set_up, endpoint);
   if (rc < 0)
-    atomic_store_explicit(&endpoint->setup, 0, memory_order_relaxed);
+    atomic_store_explicit(&endpoint->rc->setup, 0, memory_order_relaxed);
   return rc;
 }
 

@@ -5,7 +5,6 @@
 
 #include "lanes.h"
 #include "qp.h"
-#include "queue.h"
 
 static int to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int access)
 {
@@ -18,7 +17,7 @@ static int to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int a
                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
   if (rc != 0)
-    RC_LOG(device, PST_LOG_ERROR,
+    VB_LOG(device, PST_LOG_ERROR,
            "%s: the queue pair cannot be taken to INIT: %s; see `pkey_index`", endpoint->label,
            strerror(rc));
   return -rc;
@@ -32,8 +31,8 @@ int rc_lane_to_init(const struct pst_endpoint *endpoint, const struct rc_lane *l
   if (endpoint->roles & PST_ROLE_RMA)
     access |= IBV_ACCESS_REMOTE_READ |
               (endpoint->device->capabilities & PST_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-  int rc = to_init(endpoint, lane->responder, access);
-  return rc == 0 && endpoint->is_split ? to_init(endpoint, lane->qp, 0) : rc;
+  int rc = to_init(endpoint, lane->rq.qp, access);
+  return rc == 0 && endpoint->rc->is_split ? to_init(endpoint, lane->qp, 0) : rc;
 }
 
 int rc_lane_change_state(const struct rc_lane *lane, enum ibv_qp_state state)
@@ -41,8 +40,8 @@ int rc_lane_change_state(const struct rc_lane *lane, enum ibv_qp_state state)
   struct ibv_qp_attr attr = {.qp_state = state};
   int rc = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE), responder_rc = 0;
 
-  if (lane->responder != lane->qp)
-    responder_rc = ibv_modify_qp(lane->responder, &attr, IBV_QP_STATE);
+  if (lane->rq.qp != lane->qp)
+    responder_rc = ibv_modify_qp(lane->rq.qp, &attr, IBV_QP_STATE);
   return rc ? rc : responder_rc;
 }
 
@@ -52,26 +51,26 @@ void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane)
     return;
   lane->is_erred = true;
   if (endpoint->shared) {
-    endpoint->erred_ns = rc_now_ns(endpoint->device);
-    rc_due(endpoint->worker, endpoint->erred_ns + RC_FLUSH_NS);
+    endpoint->rc->erred_ns = vb_now_ns(endpoint->device);
+    vb_due(endpoint->worker, endpoint->rc->erred_ns + RC_FLUSH_NS);
   }
   rc_lane_change_state(lane, IBV_QPS_ERR);
 }
 
 void rc_queue_error(struct pst_endpoint *endpoint)
 {
-  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     rc_lane_error(endpoint, lane);
 }
 
 bool rc_lane_is_empty(const struct rc_lane *lane)
 {
-  return lane->own == 0 && lane->rq_posted == 0;
+  return lane->own == 0 && lane->rq.posted == 0;
 }
 
 bool rc_lanes_are_empty(const struct pst_endpoint *endpoint)
 {
-  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  for (const struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (!rc_lane_is_empty(lane))
       return false;
   return true;
@@ -79,7 +78,7 @@ bool rc_lanes_are_empty(const struct pst_endpoint *endpoint)
 
 bool rc_lanes_are_said(const struct pst_endpoint *endpoint)
 {
-  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  for (const struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->own)
       return false;
   return true;
@@ -87,17 +86,18 @@ bool rc_lanes_are_said(const struct pst_endpoint *endpoint)
 
 void rc_lanes_cut(struct pst_endpoint *endpoint)
 {
-  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
-    lane->own = lane->rq_posted = 0;
+  for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
+    lane->own = lane->rq.posted = 0;
 }
 
 void rc_lanes_given_back(struct pst_endpoint *endpoint)
 {
-  uint64_t *flushed = &endpoint->stage.again.flushed;
+  uint64_t *flushed = &endpoint->rc->stage.again.flushed;
 
-  for (; *flushed != endpoint->sq_head; (*flushed)++) {
+  for (; *flushed != endpoint->sq.head; (*flushed)++) {
     const uint64_t index = *flushed;
-    const struct rc_lane *lane = &endpoint->lanes[endpoint->sent[index & endpoint->sq_mask].lane];
+    const struct rc_lane *lane =
+        &endpoint->rc->lanes[endpoint->sq.sent[index & endpoint->sq.mask].lane];
     if (index >= lane->done && index >= lane->flushed)
       return;
   }
@@ -110,15 +110,15 @@ uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane)
   if (!endpoint->tx)
     return 0;
   const uint64_t turn = endpoint->tx->turn, round = turn * endpoint->lane_count;
-  const uint64_t rest = endpoint->striped % round, before = lane * turn;
+  const uint64_t rest = endpoint->rc->striped % round, before = lane * turn;
   const uint64_t last = rest < before ? 0 : rest - before < turn ? rest - before : turn;
-  return endpoint->striped / round * turn + last;
+  return endpoint->rc->striped / round * turn + last;
 }
 
 int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
 {
-  struct ibv_send_wr wr = {.wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_ASIDE),
-                           .opcode = rc_control_opcode(endpoint),
+  struct ibv_send_wr wr = {.wr_id = vb_wr_id(&endpoint->sq, (uint32_t)endpoint->sq.head + RC_ASIDE),
+                           .opcode = vb_control_opcode(endpoint),
                            .send_flags = IBV_SEND_SIGNALED,
                            .imm_data = htobe32(said)};
   struct ibv_send_wr *bad;
@@ -131,7 +131,7 @@ int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t sa
 bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *left)
 {
   left->peer = RC_PEER_LEFT;
-  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  for (const struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->peer != RC_PEER_LEFT)
       return false;
   return true;
@@ -139,7 +139,7 @@ bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *left)
 
 bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint)
 {
-  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  for (const struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->peer == RC_PEER_LEFT)
       return true;
   return false;

@@ -34,10 +34,9 @@
 #include "connection.h"
 #include "lanes.h"
 #include "qp.h"
-#include "queue.h"
 
 /* A hello's immediate data, from the lowest bit. Counts are modulo their masks plus one. */
-#define CREDITS_SHIFT 2 /* behind RC_HELLO */
+#define CREDITS_SHIFT 2 /* behind VB_HELLO */
 #define CREDITS_MASK 0x3fu
 #define TRY_SHIFT 8      /* the number of the sender's try, from 1 */
 #define ANSWERS_SHIFT 12 /* the peer's try that this hello answers or confirms; 0: it opens */
@@ -45,7 +44,7 @@
 #define MESSAGES_SHIFT 16
 #define MESSAGES_MASK 0xffffu
 
-_Static_assert(RC_CONTROL_RECEIVES < CREDITS_MASK && RC_REQUESTS_MAX < MESSAGES_MASK / 2,
+_Static_assert(VB_CONTROL_RECEIVES < CREDITS_MASK && RC_REQUESTS_MAX < MESSAGES_MASK / 2,
                "counts of what is under way are unambiguous");
 
 static uint32_t try_of(uint32_t said)
@@ -60,20 +59,20 @@ static uint32_t answers_of(uint32_t said)
 
 void rc_reconnect_step(struct pst_endpoint *endpoint)
 {
-  struct rc_stage *stage = &endpoint->stage;
+  struct rc_stage *stage = &endpoint->rc->stage;
 
-  if (rc_given_back(endpoint) != endpoint->sq_head || !rc_lanes_are_empty(endpoint) ||
-      rc_now_ns(endpoint->device) < stage->again.again_ns)
+  if (rc_given_back(endpoint) != endpoint->sq.head || !rc_lanes_are_empty(endpoint) ||
+      vb_now_ns(endpoint->device) < stage->again.again_ns)
     return;
   stage->again.has_tried = true;
   stage->again.is_lost = stage->again.is_answered = stage->again.is_confirmed = false;
-  endpoint->reconnect.number = endpoint->reconnect.number % TRY_MASK + 1;
-  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++) {
+  endpoint->rc->reconnect.number = endpoint->rc->reconnect.number % TRY_MASK + 1;
+  for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++) {
     lane->sets_up = true;
     lane->peer = RC_PEER_SILENT;
     lane->repeated = 0;
   }
-  if (endpoint->cm)
+  if (endpoint->rc->cm)
     endpoint->device->cm->reconnect(endpoint);
   else
     rc_set_up_again(endpoint);
@@ -82,12 +81,12 @@ void rc_reconnect_step(struct pst_endpoint *endpoint)
 uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits, uint32_t number, uint32_t answers)
 {
   return ((uint32_t)messages & MESSAGES_MASK) << MESSAGES_SHIFT | answers << ANSWERS_SHIFT |
-         number << TRY_SHIFT | ((uint32_t)credits & CREDITS_MASK) << CREDITS_SHIFT | RC_HELLO;
+         number << TRY_SHIFT | ((uint32_t)credits & CREDITS_MASK) << CREDITS_SHIFT | VB_HELLO;
 }
 
 static bool is_credit(const struct pst_endpoint *endpoint, uint32_t at)
 {
-  return endpoint->sent[at].opcode == 0 && endpoint->wrs[at].imm_data == htobe32(RC_CREDIT);
+  return endpoint->sq.sent[at].opcode == 0 && endpoint->sq.wrs[at].imm_data == htobe32(VB_CREDIT);
 }
 
 /* The peer has it: an empty WRITE in its place keeps the order of completions. */
@@ -110,11 +109,11 @@ static uint32_t count_fenced(const struct pst_endpoint *endpoint, uint32_t by, u
 {
   uint32_t fenced = 0;
 
-  for (uint64_t i = endpoint->sq_done; had; i++) {
-    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+  for (uint64_t i = endpoint->sq.done; had; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq.mask;
     const bool is_message =
-        endpoint->sent[at].lane == by && endpoint->sent[at].opcode == PST_OP_SEND;
-    fenced += is_message && (endpoint->wrs[at].send_flags & IBV_SEND_FENCE);
+        endpoint->sq.sent[at].lane == by && endpoint->sq.sent[at].opcode == PST_OP_SEND;
+    fenced += is_message && (endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE);
     had -= is_message;
   }
   return fenced;
@@ -127,13 +126,13 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
                                            uint32_t said)
 {
   /* Of several queue pairs one may have been further than the send queue. */
-  const uint64_t done = endpoint->lane_count > 1 ? endpoint->lanes[by].done : endpoint->sq_done;
+  const uint64_t done = endpoint->lane_count > 1 ? endpoint->rc->lanes[by].done : endpoint->sq.done;
   uint32_t messages = 0, credits = 0, known = 0;
 
-  for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
-    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
-    const uint8_t opcode = endpoint->sent[at].opcode;
-    if (endpoint->sent[at].lane != by)
+  for (uint64_t i = endpoint->sq.done; i != endpoint->sq.head; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq.mask;
+    const uint8_t opcode = endpoint->sq.sent[at].opcode;
+    if (endpoint->sq.sent[at].lane != by)
       continue;
     if (i >= done && is_atomic(opcode))
       return "an atomic was under way, which may or may not have taken place";
@@ -149,18 +148,18 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
   if (had > messages || had < known || taken > credits)
     return "the peer says that it has had other messages than were sent";
   uint32_t fenced = count_fenced(endpoint, by, had);
-  for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
-    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
-    const uint8_t opcode = endpoint->sent[at].opcode;
+  for (uint64_t i = endpoint->sq.done; i != endpoint->sq.head; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq.mask;
+    const uint8_t opcode = endpoint->sq.sent[at].opcode;
     const bool is_message = opcode == PST_OP_SEND, is_given = is_credit(endpoint, at);
-    if (endpoint->sent[at].lane != by)
+    if (endpoint->sq.sent[at].lane != by)
       continue;
     if (is_message && had == 0)
-      endpoint->reconnect.repeated++;
-    fenced -= is_message && had && (endpoint->wrs[at].send_flags & IBV_SEND_FENCE);
+      endpoint->rc->reconnect.repeated++;
+    fenced -= is_message && had && (endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE);
     if (i < done || (is_message && had) || (is_given && taken) || (opcode == PST_OP_WRITE && had) ||
         (opcode == PST_OP_READ && fenced))
-      empty(&endpoint->wrs[at]);
+      empty(&endpoint->sq.wrs[at]);
     had -= is_message && had;
     taken -= is_given && taken;
   }
@@ -169,31 +168,31 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
 
 static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
 {
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
-  const uint64_t from = endpoint->sq_done, to = endpoint->sq_head;
-  const uint64_t began_ns = endpoint->stage.again.began_ns;
+  struct rc_reconnect *reconnect = &endpoint->rc->reconnect;
+  const uint64_t from = endpoint->sq.done, to = endpoint->sq.head;
+  const uint64_t began_ns = endpoint->rc->stage.again.began_ns;
   int rc = 0;
 
-  reconnect->last_by_ns = endpoint->stage.again.by_ns;
+  reconnect->last_by_ns = endpoint->rc->stage.again.by_ns;
   reconnect->last_got = rc_got_through(endpoint);
-  reconnect->peer_number = try_of(endpoint->lanes[0].said);
+  reconnect->peer_number = try_of(endpoint->rc->lanes[0].said);
   reconnect->count++;
   rc_enter(endpoint, RC_CONNECTED);
-  endpoint->heard_ns = rc_now_ns(endpoint->device);
+  endpoint->rc->heard_ns = vb_now_ns(endpoint->device);
   if (from != to)
     rc = endpoint->lane_count > 1 ? rc_lanes_ring_again(endpoint, from, to)
-                                  : rc_queue_ring(endpoint, from, to);
-  endpoint->sq_head = to; /* what did not go is still to be told */
+                                  : vb_send_queue_ring(&endpoint->sq, from, to);
+  endpoint->sq.head = to; /* what did not go is still to be told */
   if (rc < 0 || (uint64_t)rc < to - from) {
     rc_fail(endpoint, rc < 0 ? rc : -ENOBUFS, "ibv_post_send of what was under way");
     return;
   }
-  RC_LOG(endpoint->device, PST_LOG_INFO,
+  VB_LOG(endpoint->device, PST_LOG_INFO,
          "%s: the connection is re-established after %.3f s; %llu messages were sent again",
-         endpoint->label, (double)(endpoint->heard_ns - began_ns) / 1e9,
+         endpoint->label, (double)(endpoint->rc->heard_ns - began_ns) / 1e9,
          (unsigned long long)(reconnect->repeated - repeated));
-  rc_due(endpoint->worker, 0);
-  rc_pend(endpoint);
+  vb_due(endpoint->worker, 0);
+  vb_pend(endpoint);
 }
 
 /* Messages that this queue pair has received, ever. */
@@ -207,18 +206,18 @@ static uint64_t messages_of(const struct pst_endpoint *endpoint, const struct rc
 /* Credit messages come by the first queue pair. */
 static uint64_t credits_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
 {
-  return lane == endpoint->lanes && endpoint->tx ? endpoint->tx->credit_messages : 0;
+  return lane == endpoint->rc->lanes && endpoint->tx ? endpoint->tx->credit_messages : 0;
 }
 
 /* 0 or -errno. */
 static int say_hello(struct pst_endpoint *endpoint, uint32_t i)
 {
-  struct rc_lane *lane = &endpoint->lanes[i];
+  struct rc_lane *lane = &endpoint->rc->lanes[i];
   const uint32_t answers = lane->peer ? try_of(lane->said) : 0;
 
   return rc_lane_say(endpoint, lane,
                      rc_reconnect_hello(messages_of(endpoint, lane), credits_of(endpoint, lane),
-                                        endpoint->reconnect.number, answers));
+                                        endpoint->rc->reconnect.number, answers));
 }
 
 /* An opening or an answer by each queue pair, which the peer has some time to reply to. By exchange
@@ -227,7 +226,7 @@ static void say_hellos(struct pst_endpoint *endpoint)
 {
   int rc = 0;
 
-  rc_reconnect_within(endpoint, endpoint->cm ? RC_CM_TRY_NS : endpoint->device->keepalive_ns);
+  rc_reconnect_within(endpoint, endpoint->rc->cm ? RC_CM_TRY_NS : endpoint->device->keepalive_ns);
   for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++)
     rc = say_hello(endpoint, i);
   if (rc < 0)
@@ -237,17 +236,17 @@ static void say_hellos(struct pst_endpoint *endpoint)
 /* The hellos that this end waited for have come: what the peer has not received goes again. */
 static void stand(struct pst_endpoint *endpoint)
 {
-  const uint64_t before = endpoint->reconnect.repeated;
+  const uint64_t before = endpoint->rc->reconnect.repeated;
 
   for (uint32_t i = 0; i < endpoint->lane_count; i++) {
-    const char *why = rc_reconnect_drop_what_arrived(endpoint, i, endpoint->lanes[i].said);
+    const char *why = rc_reconnect_drop_what_arrived(endpoint, i, endpoint->rc->lanes[i].said);
     if (!why)
       continue;
     rc_fail(endpoint, -EPROTO, why);
     return;
   }
   for (uint32_t i = 0; i < endpoint->lane_count; i++)
-    endpoint->lanes[i].done = endpoint->lanes[i].flushed = endpoint->sq_done;
+    endpoint->rc->lanes[i].done = endpoint->rc->lanes[i].flushed = endpoint->sq.done;
   if (rc_says_hello(endpoint) && say_hello(endpoint, 0) < 0)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
   else
@@ -257,7 +256,7 @@ static void stand(struct pst_endpoint *endpoint)
 /* The openings of all queue pairs have come. */
 static void answer(struct pst_endpoint *endpoint)
 {
-  endpoint->stage.again.is_answered = true;
+  endpoint->rc->stage.again.is_answered = true;
   if (rc_receive_confirmation(endpoint) < 0)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
   else
@@ -266,26 +265,26 @@ static void answer(struct pst_endpoint *endpoint)
 
 static void look(struct pst_endpoint *endpoint)
 {
-  if (endpoint->stage.name != RC_GREETING_AGAIN)
+  if (endpoint->rc->stage.name != RC_GREETING_AGAIN)
     return;
-  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+  for (const struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->peer == RC_PEER_SILENT)
       return;
-  if (rc_says_hello(endpoint) || endpoint->stage.again.is_confirmed)
+  if (rc_says_hello(endpoint) || endpoint->rc->stage.again.is_confirmed)
     stand(endpoint);
-  else if (!endpoint->stage.again.is_answered)
+  else if (!endpoint->rc->stage.again.is_answered)
     answer(endpoint);
 }
 
 void rc_reconnect_greet(struct pst_endpoint *endpoint)
 {
-  if (endpoint->setup_rc != 0 || endpoint->stage.again.is_lost) {
+  if (endpoint->rc->setup_rc != 0 || endpoint->rc->stage.again.is_lost) {
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
     return;
   }
   rc_enter(endpoint, RC_GREETING_AGAIN);
-  endpoint->stage.again.again_ns = RC_NEVER;
-  if (endpoint->cm)
+  endpoint->rc->stage.again.again_ns = VB_NEVER;
+  if (endpoint->rc->cm)
     rc_reconnect_within(endpoint, RC_CM_TRY_NS);
   if (rc_says_hello(endpoint))
     say_hellos(endpoint);
@@ -294,15 +293,16 @@ void rc_reconnect_greet(struct pst_endpoint *endpoint)
 
 static bool is_awaited(const struct pst_endpoint *endpoint)
 {
-  return endpoint->stage.name == RC_SETTING_UP_AGAIN || endpoint->stage.name == RC_GREETING_AGAIN;
+  return endpoint->rc->stage.name == RC_SETTING_UP_AGAIN ||
+         endpoint->rc->stage.name == RC_GREETING_AGAIN;
 }
 
 void rc_reconnect_lost(struct pst_endpoint *endpoint)
 {
-  if (endpoint->stage.name == RC_GREETING_AGAIN)
+  if (endpoint->rc->stage.name == RC_GREETING_AGAIN)
     rc_reconnect_again(endpoint, 0);
-  else if (endpoint->stage.name == RC_SETTING_UP_AGAIN)
-    endpoint->stage.again.is_lost = true;
+  else if (endpoint->rc->stage.name == RC_SETTING_UP_AGAIN)
+    endpoint->rc->stage.again.is_lost = true;
 }
 
 static uint32_t count_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
@@ -312,7 +312,7 @@ static uint32_t count_of(const struct pst_endpoint *endpoint, const struct rc_la
 
 bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane)
 {
-  if (!endpoint->stage.again.has_tried)
+  if (!endpoint->rc->stage.again.has_tried)
     return false;
   return lane->repeated++ < count_of(endpoint, lane) - lane->counted;
 }
@@ -327,13 +327,13 @@ void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uin
   }
   if (!is_awaited(endpoint))
     return;
-  if (answers_of(said) != (is_opening ? 0 : endpoint->reconnect.number) ||
-      try_of(said) == endpoint->reconnect.peer_number) {
+  if (answers_of(said) != (is_opening ? 0 : endpoint->rc->reconnect.number) ||
+      try_of(said) == endpoint->rc->reconnect.peer_number) {
     rc_reconnect_lost(endpoint);
     return;
   }
   if (lane->peer == RC_PEER_HEARD)
-    endpoint->stage.again.is_confirmed = true;
+    endpoint->rc->stage.again.is_confirmed = true;
   else
     lane->said = said;
   lane->peer = RC_PEER_HEARD;
@@ -350,13 +350,13 @@ static void not_had_again(struct pst_endpoint *endpoint)
 {
   char why[1280], status[1024] = "";
 
-  if (endpoint->cm)
+  if (endpoint->rc->cm)
     endpoint->device->cm->missed(endpoint, status, sizeof(status));
   snprintf(
       why, sizeof(why),
       "the connection that failed could not be re-established within `reconnect`: the peer, or the "
       "path to it, is gone%s%s%s",
-      endpoint->stage.again.by_ns == endpoint->reconnect.last_by_ns
+      endpoint->rc->stage.again.by_ns == endpoint->rc->reconnect.last_by_ns
           ? "; it was had before, and nothing got through but what is short: see the MTU of "
             "every link (`ping -M do -s`)"
           : "",
@@ -366,21 +366,21 @@ static void not_had_again(struct pst_endpoint *endpoint)
 
 void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  struct rc_stage *stage = &endpoint->stage;
+  struct rc_stage *stage = &endpoint->rc->stage;
 
   if (now_ns >= stage->again.by_ns) {
     not_had_again(endpoint);
     return;
   }
-  rc_due(endpoint->worker, stage->again.by_ns);
+  vb_due(endpoint->worker, stage->again.by_ns);
   if (now_ns < stage->again.again_ns)
-    rc_due(endpoint->worker, stage->again.again_ns);
+    vb_due(endpoint->worker, stage->again.again_ns);
   else if (stage->name == RC_GREETING_AGAIN ||
            (stage->name == RC_SETTING_UP_AGAIN &&
-            atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 0))
+            atomic_load_explicit(&endpoint->rc->setup, memory_order_acquire) == 0))
     rc_reconnect_again(endpoint, 0);
   else if (stage->again.again_ns) { /* once: whatever else it waits for pends it */
     stage->again.again_ns = 0;
-    rc_pend(endpoint);
+    vb_pend(endpoint);
   }
 }

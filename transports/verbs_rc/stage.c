@@ -32,7 +32,7 @@ static const uint8_t data_of[] = {
 
 void rc_enter(struct pst_endpoint *endpoint, enum rc_stage_name stage)
 {
-  struct rc_stage *now = &endpoint->stage;
+  struct rc_stage *now = &endpoint->rc->stage;
 
   assert(successors[now->name] & OF(stage));
   /* A host that closes wants no connection, and no event of its end. */
@@ -42,4 +42,5 @@ void rc_enter(struct pst_endpoint *endpoint, enum rc_stage_name stage)
     now->name = stage;
   else
     *now = (struct rc_stage){.name = stage};
+  endpoint->is_connected = stage == RC_CONNECTED;
 }

@@ -2,9 +2,9 @@
 /* What is counted, and an endpoint in words. */
 #include <stdio.h>
 
+#include "../verbs/srq.h"
 #include "cm.h"
 #include "ops.h"
-#include "shared.h"
 
 static void add(struct pst_counter_list *list, const char *name, uint64_t value, uint64_t flags)
 {
@@ -17,12 +17,12 @@ static void add_shared(struct pst_counter_list *list, const struct pst_worker *w
   uint64_t reserved = 0, missing = 0, bytes = 0;
 
   for (uint32_t i = 0; i < worker->shared.room; i++) {
-    const struct rc_shared *one = worker->shared.all[i].at;
+    const struct vb_srq *one = worker->shared.all[i].at;
     if (!one)
       continue;
     reserved += one->reserved;
     missing += one->reserved > one->posted ? one->reserved - one->posted : 0;
-    bytes += one->buffers ? (uint64_t)one->size * RC_SHARED_CREDIT_BYTES : 0;
+    bytes += one->buffers ? (uint64_t)one->size * VB_SRQ_CREDIT_BYTES : 0;
   }
   add(list, "shared_receives", reserved, PST_COUNTER_GAUGE);
   add(list, "shared_receives_missing", missing, PST_COUNTER_GAUGE);
@@ -40,7 +40,7 @@ void rc_tell_slow(struct pst_device *device)
       !vb_counters_slow(&device->port_before, &device->port_now, text, sizeof(text)))
     return;
   device->has_told_slow = true;
-  RC_LOG(device, PST_LOG_WARN,
+  VB_LOG(device, PST_LOG_WARN,
          "%s port %u: the link is slow: since it was opened packets were sent again or discarded: "
          "%s (other programs' are in these). Check: %s",
          open->info->name, open->port->number, text,
@@ -70,7 +70,7 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
     add(&list, "messages_sent", endpoint->tx->messages, 0);
     add(&list, "bytes_sent", endpoint->tx->bytes, 0);
     add(&list, "credit_messages_received", endpoint->tx->credit_messages, 0);
-    add(&list, "credits", endpoint->tx->credits.at ? rc_fifo_count(&endpoint->tx->credits) : 0,
+    add(&list, "credits", endpoint->tx->credits.at ? vb_fifo_count(&endpoint->tx->credits) : 0,
         PST_COUNTER_GAUGE);
   }
   if (endpoint && endpoint->rx) {
@@ -78,11 +78,11 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
     add(&list, "bytes_received", endpoint->rx->bytes, 0);
     add(&list, "credit_messages_sent", endpoint->rx->credits_sent, 0);
     if (!endpoint->shared)
-      add(&list, "receives_posted", endpoint->lanes[0].rq_posted, PST_COUNTER_GAUGE);
+      add(&list, "receives_posted", endpoint->rc->lanes[0].rq.posted, PST_COUNTER_GAUGE);
   }
   if (endpoint && endpoint->device->reconnect_ns) {
-    add(&list, "reconnections", endpoint->reconnect.count, 0);
-    add(&list, "messages_repeated", endpoint->reconnect.repeated, 0);
+    add(&list, "reconnections", endpoint->rc->reconnect.count, 0);
+    add(&list, "messages_repeated", endpoint->rc->reconnect.repeated, 0);
   }
   if (endpoint && endpoint->lane_count > 1)
     add(&list, "queue_pairs", endpoint->lane_count, PST_COUNTER_GAUGE);
@@ -104,14 +104,14 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
 /* "QP 17", "QPs 17, 18", "QPs 17, 18 (answers: 19, 20)" */
 static void name_queue_pairs(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
-  const struct rc_lane *lanes = endpoint->lanes;
-  const bool is_split = endpoint->is_split;
+  const struct rc_lane *lanes = endpoint->rc->lanes;
+  const bool is_split = endpoint->rc->is_split;
 
   snprintf(text, size, "QP%s", endpoint->lane_count > 1 || is_split ? "s" : "");
   for (uint32_t i = 0; i < endpoint->lane_count; i++)
     vb_text_add(text, size, "%s %u", i ? "," : "", lanes[i].qp->qp_num);
   for (uint32_t i = 0; is_split && i < endpoint->lane_count; i++)
-    vb_text_add(text, size, "%s %u", i ? "," : " (answers:", lanes[i].responder->qp_num);
+    vb_text_add(text, size, "%s %u", i ? "," : " (answers:", lanes[i].rq.qp->qp_num);
   vb_text_add(text, size, "%s", is_split ? ")" : "");
 }
 
@@ -126,16 +126,16 @@ static void add_size(char *text, size_t size, const char *what, uint32_t asked, 
 /* The queues of the first queue pair: "queues of 264 sends and 64 receives, inline 128 bytes" */
 static void size_queues(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
-  const struct ibv_qp_cap *given = &endpoint->given;
+  const struct ibv_qp_cap *given = &endpoint->rc->given;
 
   snprintf(text, size, "queues of ");
-  add_size(text, size, "sends", endpoint->sq_size, given->max_send_wr);
+  add_size(text, size, "sends", endpoint->sq.size, given->max_send_wr);
   vb_text_add(text, size, " and ");
   if (endpoint->shared)
     vb_text_add(text, size, "shared receives");
   else
-    add_size(text, size, "receives", endpoint->lanes[0].rq_size, given->max_recv_wr);
-  vb_text_add(text, size, ", inline %u bytes", endpoint->max_inline);
+    add_size(text, size, "receives", endpoint->rc->lanes[0].rq.size, given->max_recv_wr);
+  vb_text_add(text, size, ", inline %u bytes", endpoint->sq.max_inline);
 }
 
 /* Of messages that one packet could hold on a link that takes larger ones: the netdev's MTU has to
@@ -159,22 +159,22 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   if (size == 0)
     return -EINVAL;
   name_queue_pairs(endpoint, own, sizeof(own));
-  if (endpoint->stage.name == RC_NEW) {
+  if (endpoint->rc->stage.name == RC_NEW) {
     snprintf(text, size, "%s port %u, %s, %s, not connected", device->open.info->name,
-             device->open.port->number, own, endpoint->where.reason);
+             device->open.port->number, own, endpoint->rc->where.reason);
     return 0;
   }
   const uint32_t mtu =
-      vb_mtu_bytes((enum ibv_mtu)rc_smaller(endpoint->peer.mtu, endpoint->own.mtu));
+      vb_mtu_bytes((enum ibv_mtu)vb_smaller(endpoint->rc->peer.mtu, endpoint->rc->own.mtu));
   count_packets(endpoint, mtu, packets, sizeof(packets));
-  vb_gid_address(endpoint->peer.gid, peer);
+  vb_gid_address(endpoint->rc->peer.gid, peer);
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
-  if (endpoint->cm)
+  if (endpoint->rc->cm)
     device->cm->describe(endpoint, route, sizeof(route));
   size_queues(endpoint, queues, sizeof(queues));
   snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u%s, %s, %s%s, %s",
-           device->open.info->name, device->open.port->number, own, endpoint->peer.qps[0].qpn, peer,
-           mtu, packets, route, endpoint->own.sends ? "messages by SEND, " : "", queues,
-           endpoint->where.reason);
+           device->open.info->name, device->open.port->number, own, endpoint->rc->peer.qps[0].qpn,
+           peer, mtu, packets, route, endpoint->rc->own.sends ? "messages by SEND, " : "", queues,
+           endpoint->rc->where.reason);
   return 0;
 }

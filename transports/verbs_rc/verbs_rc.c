@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's entry: its table of operations. */
+#include "cm.h"
+#include "completion.h"
+#include "connection.h"
+#include "lanes.h"
 #include "ops.h"
+#include "qp.h"
 
 static int probe(const struct pst_host *host, struct pst_probe *probe)
 {
@@ -8,30 +13,83 @@ static int probe(const struct pst_host *host, struct pst_probe *probe)
   return vb_probe(probe);
 }
 
+static int refuses(const struct pst_endpoint *endpoint)
+{
+  if (rc_is_over(endpoint))
+    return -ECONNRESET;
+  return rc_is_reconnecting(endpoint) ? -EAGAIN : -ENOTCONN;
+}
+
+static int open_worker(struct pst_worker *worker)
+{
+  return worker->device->cm ? worker->device->cm->worker_open(worker, worker->index) : 0;
+}
+
+static void close_worker(struct pst_worker *worker)
+{
+  worker->device->cm->worker_close(worker);
+}
+
+static void look_at_worker(struct pst_worker *worker)
+{
+  worker->device->cm->events(worker);
+}
+
+static void all_is_taken(struct pst_worker *worker)
+{
+  worker->device->cm->leave(worker);
+}
+
+static const struct vb_transport transport = {
+    .limits = rc_limits,
+    .plan_completions = rc_plan_completions,
+    .sent = rc_sent,
+    .received = rc_received,
+    .work = rc_work,
+    .notice = rc_notice,
+    .look = rc_look,
+    .failed = rc_fail,
+    .refuses = refuses,
+    .free = rc_endpoint_free,
+    .arrived = rc_lanes_arrived,
+    .deliver = rc_lanes_deliver,
+    .restore = rc_receives_restore,
+    .worker_open = open_worker,
+    .worker_close = close_worker,
+    .worker_look = look_at_worker,
+    .worker_empty = all_is_taken,
+};
+
+static int open(const struct pst_host *host, const struct pst_open_params *params,
+                struct pst_device **device)
+{
+  return rc_open(host, &transport, params, device);
+}
+
 static const struct pst_transport_ops ops = {
     .struct_size = sizeof(struct pst_transport_ops),
     .capabilities = RC_CAPABILITIES,
-    .open = rc_open,
+    .open = open,
     .close = rc_close,
     .limits = rc_limits,
-    .mr_register = rc_mr_register,
-    .mr_deregister = rc_mr_deregister,
-    .mr_pack = rc_mr_pack,
-    .remote_open = rc_remote_open,
-    .remote_close = rc_remote_close,
-    .worker_open = rc_worker_open,
-    .worker_close = rc_worker_close,
-    .arm = rc_arm,
-    .event_fd = rc_event_fd,
-    .ring_open = rc_ring_open,
-    .ring_close = rc_ring_close,
+    .mr_register = vb_register,
+    .mr_deregister = vb_deregister,
+    .mr_pack = vb_mr_pack,
+    .remote_open = vb_remote_open,
+    .remote_close = vb_remote_close,
+    .worker_open = vb_worker_open,
+    .worker_close = vb_worker_close,
+    .arm = vb_arm,
+    .event_fd = vb_event_fd,
+    .ring_open = vb_ring_open,
+    .ring_close = vb_ring_close,
     .endpoint_open = rc_endpoint_open,
     .endpoint_address = rc_endpoint_address,
     .endpoint_connect = rc_endpoint_connect,
     .endpoint_path = rc_endpoint_path,
-    .post = rc_post,
-    .poll = rc_poll,
-    .release = rc_release,
+    .post = vb_post,
+    .poll = vb_poll,
+    .release = vb_release,
     .counters = rc_counters,
     .describe = rc_describe,
     .endpoint_close = rc_endpoint_close,

@@ -1,181 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support.h"
 
-struct pst_device device;
-struct pst_worker worker;
-struct rc_tx tx;
-struct rc_rx rx;
-struct pst_ring ring;
-struct pst_endpoint endpoint;
-struct pst_mr memory;
-struct pst_remote remote;
-struct posted posted[POSTED_MAX];
-uint32_t posted_count, post_calls, posts_left;
+struct rc_connection connection;
 
-static struct pst_host host;
-static struct vb_device info;
-static struct ibv_context context;
-static struct ibv_qp qps[RC_LANES_MAX];
-static struct ibv_mr verbs_mr;
-static struct ibv_send_wr wrs[QUEUE];
-static struct ibv_sge sges[QUEUE * PIECES];
-static struct rc_sent sent[QUEUE];
-static uint64_t slots[SLOTS];
-
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+void start_connection(uint32_t lanes)
 {
-  post_calls++;
-  for (; wr; wr = wr->next) {
-    if (posts_left == 0) {
-      *bad = wr;
-      return ENOMEM;
-    }
-    posts_left--;
-    assert_in_range(posted_count, 0, POSTED_MAX - 1);
-    posted[posted_count++] =
-        (struct posted){.lane = (uint32_t)(qp - qps), .call = post_calls, .wr = *wr};
-  }
-  return 0;
-}
-
-static int defer(const struct pst_host *of, const void *key, void (*work)(void *), void *arg)
-{
-  (void)of;
-  (void)key;
-  (void)work;
-  (void)arg;
-  return 0;
-}
-
-static void start_send_queue(void)
-{
-  memset(wrs, 0, sizeof(wrs));
-  memset(sges, 0, sizeof(sges));
-  memset(sent, 0, sizeof(sent));
-  for (uint32_t i = 0; i < QUEUE; i++) {
-    wrs[i].next = &wrs[(i + 1) % QUEUE];
-    wrs[i].sg_list = &sges[(size_t)i * PIECES];
-  }
-}
-
-static void start_memory(void)
-{
-  verbs_mr = (struct ibv_mr){.lkey = 77, .rkey = 78};
-  memory = (struct pst_mr){.domain = &device.own,
-                           .verbs = {.mr = &verbs_mr, .address = MEMORY},
-                           .length = LENGTH,
-                           .lkey = verbs_mr.lkey,
-                           .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE,
-                           .is_cpu_readable = true};
-  remote = (struct pst_remote){.endpoint = &endpoint,
-                               .address = REMOTE,
-                               .length = LENGTH,
-                               .rkey = 87,
-                               .flush_rkey = 88,
-                               .has_flush = true,
-                               .access = RC_REMOTE_ACCESS};
-}
-
-static void start_ends(void)
-{
-  memset(slots, 0, sizeof(slots));
-  ring = (struct pst_ring){.worker = &worker,
-                           .place = 3,
-                           .params = {.slots = SLOTS,
-                                      .base = 4096,
-                                      .stride = 512,
-                                      .payload_max = 256,
-                                      .headroom = 32,
-                                      .mr = &memory},
-                           .slots = slots};
-  tx = (struct rc_tx){.address = REMOTE,
-                      .stride = 512,
-                      .message_max = 256,
-                      .rkey = 86,
-                      .slots = SLOTS,
-                      .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-                      .turn = 1};
-  rx = (struct rc_rx){.ring = &ring, .share = SLOTS, .turn = 1};
-  assert_int_equal(rc_fifo_open(&tx.credits, SLOTS), 0);
-  assert_int_equal(rc_fifo_open(&rx.line, SLOTS), 0);
-}
-
-static void start_lanes(uint32_t lanes)
-{
-  memset(qps, 0, sizeof(qps));
-  for (uint32_t i = 0; i < lanes; i++) {
-    qps[i] = (struct ibv_qp){.context = &context, .qp_num = 100 + i};
+  start_support(lanes);
+  device.capabilities = RC_CAPABILITIES;
+  transport.failed = rc_fail;
+  transport.arrived = rc_lanes_arrived;
+  transport.deliver = rc_lanes_deliver;
+  connection = (struct rc_connection){.stage.name = RC_CONNECTED};
+  for (uint32_t i = 0; i < lanes; i++)
     /* As if they were in ERR already: no queue pair is there to be modified. */
-    endpoint.lanes[i] = (struct rc_lane){
-        .qp = &qps[i], .responder = &qps[i], .is_erred = true, .failed_from = RC_NEVER};
-  }
-}
-
-void start_support(uint32_t lanes)
-{
-  host = fake_host;
-  host.defer = defer;
-  fake_clock_ns = 100;
-  fake_log_clear();
-  context.ops.post_send = post_send;
-  posted_count = post_calls = 0;
-  posts_left = POSTED_MAX;
-  info = (struct vb_device){.name = "fake0", .port_count = 1, .ports[0].number = 1};
-  device = (struct pst_device){.host = &host,
-                               .open = {.info = &info, .port = &info.ports[0]},
-                               .capabilities = RC_CAPABILITIES,
-                               .message_max = 2048,
-                               .keepalive_ns = 1000,
-                               .qps = lanes};
-  device.own.device = &device;
-  worker = (struct pst_worker){.device = &device, .soonest_ns = RC_NEVER};
-  start_send_queue();
-  start_memory();
-  stop_support(NULL);
-  start_ends();
-  endpoint = (struct pst_endpoint){.worker = &worker,
-                                   .device = &device,
-                                   .place = 9,
-                                   .wr_id = WR_ID,
-                                   .roles = PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA,
-                                   .cookie = COOKIE,
-                                   .requests_max = QUEUE / 2,
-                                   .pieces_max = PIECES,
-                                   .label = "camera",
-                                   .lane_count = lanes,
-                                   .domain = &device.own,
-                                   .local = &device.own,
-                                   .max_inline = INLINE,
-                                   .stage.name = RC_CONNECTED,
-                                   .sq_size = QUEUE,
-                                   .sq_mask = QUEUE - 1,
-                                   .sent = sent,
-                                   .wrs = wrs,
-                                   .sges = sges,
-                                   .failed_from = RC_NEVER,
-                                   .refused_at = RC_NEVER,
-                                   .tx = &tx,
-                                   .rx = &rx};
-  start_lanes(lanes);
-}
-
-int stop_support(void **state)
-{
-  (void)state;
-  free(tx.credits.at);
-  free(rx.line.at);
-  tx.credits.at = rx.line.at = NULL;
-  return 0;
-}
-
-void add_credit(uint32_t slot)
-{
-  rc_fifo_put(&tx.credits, slot);
-}
-
-void add_slot(uint32_t slot)
-{
-  slots[slot] = rc_slot(&endpoint, RC_SLOT_OWNED);
-  rc_fifo_put(&rx.line, slot);
-  rx.given = rx.line.head;
+    connection.lanes[i] = (struct rc_lane){
+        .qp = &qps[i], .rq.qp = &qps[i], .is_erred = true, .failed_from = VB_NEVER};
+  endpoint.rc = &connection;
+  endpoint.rq = &connection.lanes[0].rq;
 }

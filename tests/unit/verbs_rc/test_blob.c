@@ -136,7 +136,7 @@ static void senders_need_receives_for_credit(void **state)
 {
   (void)state;
   REFUSED(blob.control_receives = 0);
-  REFUSED(blob.control_bytes = sizeof(struct rc_run) - 1);
+  REFUSED(blob.control_bytes = sizeof(struct vb_run) - 1);
   TAKEN((blob.is_sender = false, blob.control_receives = 0));
 }
 
@@ -153,13 +153,13 @@ static void slots_that_cannot_be_are_refused(void **state)
 {
   (void)state;
   REFUSED(blob.slots = 0);
-  REFUSED(blob.slots = RC_SLOTS_MAX + 1);
+  REFUSED(blob.slots = VB_SLOTS_MAX + 1);
   REFUSED(blob.share = 0);
   REFUSED(blob.share = 101);
   REFUSED(blob.payload_max = 0);
   REFUSED(blob.stride = 3999);
   TAKEN(blob.stride = 4000);
-  REFUSED(blob.stride = UINT64_MAX / RC_SLOTS_MAX + 1); /* a slot's place would pass 64 bits */
+  REFUSED(blob.stride = UINT64_MAX / VB_SLOTS_MAX + 1); /* a slot's place would pass 64 bits */
   TAKEN((blob.is_receiver = false, blob.slots = 0));
 }
 

@@ -14,19 +14,19 @@
 
 static struct rc_arrival late[RC_LANES_MAX][LATE];
 static struct pst_completion told[SLOTS];
-static struct rc_out out;
+static struct vb_out out;
 
 static void begin(uint32_t lanes, uint32_t turn)
 {
-  start_support(lanes);
+  start_connection(lanes);
   tx.turn = rx.turn = turn;
-  endpoint.sq_head = endpoint.sq_done = endpoint.sq_told = FROM;
+  endpoint.sq.head = endpoint.sq.done = endpoint.sq.told = FROM;
   for (uint32_t i = 0; i < lanes; i++) {
-    endpoint.lanes[i].done = FROM;
-    endpoint.lanes[i].arrived = late[i];
-    endpoint.lanes[i].arrived_mask = LATE - 1;
+    connection.lanes[i].done = FROM;
+    connection.lanes[i].arrived = late[i];
+    connection.lanes[i].arrived_mask = LATE - 1;
   }
-  out = (struct rc_out){told, SLOTS};
+  out = (struct vb_out){told, SLOTS};
 }
 
 /* Work requests that are built and not posted: a message for each `m`, a WRITE for each `w`. */
@@ -35,10 +35,10 @@ static uint64_t build(const char *kinds)
   uint64_t i = FROM;
 
   for (; *kinds; kinds++, i++) {
-    struct rc_sent *sent = &endpoint.sent[i & endpoint.sq_mask];
-    *sent = (struct rc_sent){.opcode = *kinds == 'm' ? PST_OP_SEND : PST_OP_WRITE, .lane = 99};
-    endpoint.wrs[i & endpoint.sq_mask].wr_id = i - FROM;
-    endpoint.wrs[i & endpoint.sq_mask].send_flags = 0;
+    struct vb_sent *sent = &endpoint.sq.sent[i & endpoint.sq.mask];
+    *sent = (struct vb_sent){.opcode = *kinds == 'm' ? PST_OP_SEND : PST_OP_WRITE, .lane = 99};
+    endpoint.sq.wrs[i & endpoint.sq.mask].wr_id = i - FROM;
+    endpoint.sq.wrs[i & endpoint.sq.mask].send_flags = 0;
   }
   return i;
 }
@@ -52,7 +52,7 @@ static void expect_posted(const char *expected)
     const struct posted *one = &posted[i];
     const bool is_last = i + 1 == posted_count || posted[i + 1].call != one->call;
     *at++ = (char)('0' + one->wr.wr_id);
-    assert_int_equal(endpoint.sent[(FROM + one->wr.wr_id) & endpoint.sq_mask].lane, one->lane);
+    assert_int_equal(endpoint.sq.sent[(FROM + one->wr.wr_id) & endpoint.sq.mask].lane, one->lane);
     assert_int_equal(one->wr.send_flags, is_last ? IBV_SEND_SIGNALED : 0);
     if (is_last && i + 1 < posted_count) {
       assert_true(posted[i + 1].lane > one->lane);
@@ -66,12 +66,12 @@ static void messages_go_by_turn(void **state)
 {
   (void)state;
   begin(3, 2);
-  endpoint.striped = 1; /* in the midst of the first one's turn */
+  connection.striped = 1; /* in the midst of the first one's turn */
   const uint64_t to = build("mmmmmmm");
-  assert_int_equal(rc_lanes_ring(&endpoint, FROM, to), 7);
+  assert_int_equal(rc_lanes_ring(&endpoint.sq, FROM, to), 7);
   expect_posted("056|12|34");
-  assert_int_equal(endpoint.striped, 8);
-  assert_int_equal(endpoint.sq_head, to);
+  assert_int_equal(connection.striped, 8);
+  assert_int_equal(endpoint.sq.head, to);
   assert_int_equal(posted[0].lane, 0);
 }
 
@@ -80,10 +80,10 @@ static void a_turn_goes_on_with_the_next_row(void **state)
   (void)state;
   begin(3, 4);
   const uint64_t to = build("mmmmmmm");
-  assert_int_equal(rc_lanes_ring(&endpoint, FROM, FROM + 3), 3);
+  assert_int_equal(rc_lanes_ring(&endpoint.sq, FROM, FROM + 3), 3);
   expect_posted("012");
   posted_count = 0;
-  assert_int_equal(rc_lanes_ring(&endpoint, FROM + 3, to), 4);
+  assert_int_equal(rc_lanes_ring(&endpoint.sq, FROM + 3, to), 4);
   expect_posted("3|456");
   assert_int_equal(posted[0].lane, 0);
 }
@@ -93,12 +93,12 @@ static void all_else_goes_by_the_first(void **state)
   (void)state;
   begin(2, 1);
   const uint64_t to = build("mwwmmwm");
-  assert_int_equal(rc_lanes_ring(&endpoint, FROM, to), 7);
+  assert_int_equal(rc_lanes_ring(&endpoint.sq, FROM, to), 7);
   expect_posted("01245|36");
-  assert_int_equal(endpoint.striped, 4);
+  assert_int_equal(connection.striped, 4);
   begin(2, 1);
-  endpoint.striped = 1;
-  assert_int_equal(rc_lanes_ring(&endpoint, FROM, build("wwm")), 3);
+  connection.striped = 1;
+  assert_int_equal(rc_lanes_ring(&endpoint.sq, FROM, build("wwm")), 3);
   expect_posted("01|2");
 }
 
@@ -108,20 +108,20 @@ static void once_more_they_go_as_they_went(void **state)
 
   (void)state;
   begin(2, 1);
-  endpoint.striped = 5;
+  connection.striped = 5;
   const uint64_t to = build("mmwmmm");
   for (uint32_t i = 0; i < 6; i++)
-    endpoint.sent[(FROM + i) & endpoint.sq_mask].lane = lanes[i];
+    endpoint.sq.sent[(FROM + i) & endpoint.sq.mask].lane = lanes[i];
   assert_int_equal(rc_lanes_ring_again(&endpoint, FROM, to), 6);
   expect_posted("125|034");
-  assert_int_equal(endpoint.striped, 5);
+  assert_int_equal(connection.striped, 5);
 }
 
 static void expect_failed(int status, const char *why)
 {
-  assert_int_equal(endpoint.stage.name, RC_FAILED);
-  assert_int_equal(endpoint.stage.over.status, status);
-  assert_int_equal(endpoint.error, -ECONNRESET);
+  assert_int_equal(connection.stage.name, RC_FAILED);
+  assert_int_equal(connection.stage.over.status, status);
+  assert_int_equal(endpoint.sq.error, -ECONNRESET);
   assert_true(rc_tells_gone(&endpoint));
   assert_non_null(strstr(fake_log(), why));
 }
@@ -131,10 +131,10 @@ static void none_goes_where_the_first_post_fails(void **state)
   (void)state;
   begin(2, 2);
   posts_left = 0;
-  assert_int_equal(rc_lanes_ring(&endpoint, FROM, build("mmmm")), -ENOMEM);
-  assert_int_equal(endpoint.sq_head, FROM);
+  assert_int_equal(rc_lanes_ring(&endpoint.sq, FROM, build("mmmm")), -ENOMEM);
+  assert_int_equal(endpoint.sq.head, FROM);
   assert_int_equal(post_calls, 1);
-  assert_int_equal(endpoint.stage.name, RC_CONNECTED); /* the caller fails it */
+  assert_int_equal(connection.stage.name, RC_CONNECTED); /* the caller fails it */
 }
 
 /* What did not go ends with the connection, as what went. */
@@ -144,8 +144,8 @@ static void a_post_that_fails_half_way_fails_the_connection(void **state)
     begin(3, 2);
     posts_left = went;
     const uint64_t to = build("mmmmmm");
-    assert_int_equal(rc_lanes_ring(&endpoint, FROM, to), 6);
-    assert_int_equal(endpoint.sq_head, to);
+    assert_int_equal(rc_lanes_ring(&endpoint.sq, FROM, to), 6);
+    assert_int_equal(endpoint.sq.head, to);
     assert_int_equal(posted_count, went);
     assert_int_equal(post_calls, went < 2 ? 1 : 2); /* and no other queue pair is tried */
     expect_failed(-ENOMEM, "ibv_post_send");
@@ -157,36 +157,36 @@ static void the_send_queue_is_done_as_far_as_all_are(void **state)
 {
   (void)state;
   begin(2, 1);
-  rc_lanes_ring(&endpoint, FROM, build("mmmmmm"));
-  rc_lane_done(&endpoint, &endpoint.lanes[0], FROM + 5);
-  assert_int_equal(endpoint.sq_done, FROM + 1);
-  rc_lane_done(&endpoint, &endpoint.lanes[1], FROM + 2);
-  assert_int_equal(endpoint.sq_done, FROM + 3);
-  endpoint.lanes[1].failed_from = FROM + 3; /* and its own behind it */
-  rc_lane_done(&endpoint, &endpoint.lanes[1], FROM + 4);
-  assert_int_equal(endpoint.sq_done, FROM + 5);
-  assert_int_equal(endpoint.failed_from, FROM + 3);
-  rc_lane_done(&endpoint, &endpoint.lanes[1], FROM + 6);
-  assert_int_equal(endpoint.sq_done, FROM + 6);
-  assert_int_equal(endpoint.failed_from, FROM + 3);
+  rc_lanes_ring(&endpoint.sq, FROM, build("mmmmmm"));
+  rc_lane_done(&endpoint, &connection.lanes[0], FROM + 5);
+  assert_int_equal(endpoint.sq.done, FROM + 1);
+  rc_lane_done(&endpoint, &connection.lanes[1], FROM + 2);
+  assert_int_equal(endpoint.sq.done, FROM + 3);
+  connection.lanes[1].failed_from = FROM + 3; /* and its own behind it */
+  rc_lane_done(&endpoint, &connection.lanes[1], FROM + 4);
+  assert_int_equal(endpoint.sq.done, FROM + 5);
+  assert_int_equal(endpoint.sq.failed_from, FROM + 3);
+  rc_lane_done(&endpoint, &connection.lanes[1], FROM + 6);
+  assert_int_equal(endpoint.sq.done, FROM + 6);
+  assert_int_equal(endpoint.sq.failed_from, FROM + 3);
   begin(2, 2);
-  rc_lanes_ring(&endpoint, FROM, build("mmm"));
-  rc_lane_done(&endpoint, &endpoint.lanes[0], FROM + 1); /* the next one is its own, too */
-  assert_int_equal(endpoint.sq_done, FROM + 1);
+  rc_lanes_ring(&endpoint.sq, FROM, build("mmm"));
+  rc_lane_done(&endpoint, &connection.lanes[0], FROM + 1); /* the next one is its own, too */
+  assert_int_equal(endpoint.sq.done, FROM + 1);
 }
 
 static void one_queue_pair_is_the_send_queue(void **state)
 {
   (void)state;
   begin(1, 1);
-  endpoint.sq_head = FROM + 6;
-  rc_lane_done(&endpoint, endpoint.lanes, FROM + 2);
-  assert_int_equal(endpoint.sq_done, FROM + 2);
-  endpoint.lanes[0].failed_from = FROM + 4;
-  rc_lane_done(&endpoint, endpoint.lanes, FROM + 4);
-  assert_int_equal(endpoint.failed_from, RC_NEVER);
-  rc_lane_done(&endpoint, endpoint.lanes, FROM + 5);
-  assert_int_equal(endpoint.failed_from, FROM + 4);
+  endpoint.sq.head = FROM + 6;
+  rc_lane_done(&endpoint, connection.lanes, FROM + 2);
+  assert_int_equal(endpoint.sq.done, FROM + 2);
+  connection.lanes[0].failed_from = FROM + 4;
+  rc_lane_done(&endpoint, connection.lanes, FROM + 4);
+  assert_int_equal(endpoint.sq.failed_from, VB_NEVER);
+  rc_lane_done(&endpoint, connection.lanes, FROM + 5);
+  assert_int_equal(endpoint.sq.failed_from, FROM + 4);
 }
 
 /* ---- Messages ------------------------------------------------------------------------------- */
@@ -201,7 +201,7 @@ static void arrive_long(uint32_t lane, uint32_t sequence, uint32_t length)
 {
   const struct ibv_wc wc = {.byte_len = length, .imm_data = htobe32(sequence)};
 
-  rc_lane_arrived(&endpoint, &endpoint.lanes[lane], &wc, &out);
+  rc_lane_arrived(&endpoint, &connection.lanes[lane], &wc, &out);
 }
 
 static void arrive(uint32_t lane, uint32_t sequence)
@@ -232,7 +232,7 @@ static void turns_of_a_receiver(void **state)
   begin(2, 4);
   for (uint32_t i = 0; i < 9; i++) {
     rx.arrived = UINT64_C(6000000000) + i;
-    assert_ptr_equal(rc_lanes_turn(&endpoint, &left), &endpoint.lanes[lanes[i]]);
+    assert_ptr_equal(rc_lanes_turn(&endpoint, &left), &connection.lanes[lanes[i]]);
     assert_int_equal(left, 4 - i % 4);
   }
 }
@@ -278,7 +278,7 @@ static void as_many_are_told_as_there_is_room_for(void **state)
   out.room = 2;
   assert_true(rc_lanes_deliver(&endpoint, &out));
   expect_told(4);
-  assert_int_equal(endpoint.stage.name, RC_CONNECTED);
+  assert_int_equal(connection.stage.name, RC_CONNECTED);
 }
 
 static void an_end_that_closes_tells_none(void **state)
@@ -300,7 +300,7 @@ static void more_messages_than_can_wait_are_refused(void **state)
   add_slots();
   for (uint32_t i = 0; i < LATE; i++)
     arrive(1, 2 + i);
-  assert_int_equal(endpoint.stage.name, RC_CONNECTED);
+  assert_int_equal(connection.stage.name, RC_CONNECTED);
   arrive(1, 2 + LATE);
   expect_failed(-EPROTO, "the peer sent a message for which it had no slot");
   expect_told(0);
@@ -316,7 +316,7 @@ static void a_message_that_waits_is_checked(void **state)
   begin(2, 1);
   add_slots();
   arrive_long(1, 1, (uint32_t)ring.params.payload_max + 1);
-  assert_int_equal(endpoint.stage.name, RC_CONNECTED);
+  assert_int_equal(connection.stage.name, RC_CONNECTED);
   arrive(0, 0);
   expect_told(1);
   expect_failed(-EPROTO, "the peer sent a message for which it had no slot, or a longer one");
@@ -326,18 +326,67 @@ static void a_message_that_waits_is_checked(void **state)
   expect_failed(-EPROTO, "the peer sent a message for which it had no slot, or a longer one");
 }
 
+/* ---- Rows ----------------------------------------------------------------------------------- */
+
+static void complete(uint32_t qp_num, uint32_t sequence)
+{
+  worker.wc[worker.wc_count++] = (struct ibv_wc){.wr_id = VB_RECEIVE | WR_ID,
+                                                 .status = IBV_WC_SUCCESS,
+                                                 .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+                                                 .byte_len = 10 + sequence,
+                                                 .imm_data = htobe32(sequence),
+                                                 .qp_num = qp_num};
+}
+
+static uint32_t take(void)
+{
+  return vb_arrived_in_line(&endpoint, VB_POLL_BATCH, &out);
+}
+
+static void rows_are_of_the_queue_pair_whose_turn_it_is(void **state)
+{
+  struct rc_lane *lanes = connection.lanes;
+
+  (void)state;
+  begin(2, 2);
+  add_slots();
+  lanes[0].rq.posted = lanes[1].rq.posted = 20;
+  complete(101, 0);
+  assert_int_equal(take(), 0); /* before its turn */
+  worker.wc[0].qp_num = 100;
+  lanes[0].arrived_head = 1; /* one waits for room, and comes first */
+  assert_int_equal(take(), 0);
+  lanes[0].arrived_head = 0;
+  complete(100, 1);
+  complete(100, 4); /* 2 and 3 are the other one's */
+  assert_int_equal(take(), 2);
+  assert_int_equal(lanes[0].rq.posted, 18);
+  assert_int_equal(lanes[1].rq.posted, 20);
+  assert_int_equal(lanes[0].arrived_head, 2);
+  assert_int_equal(lanes[0].arrived_tail, 2);
+  assert_int_equal(take(), 0); /* the turn is over */
+  late[0][2] = (struct rc_arrival){.length = 14, .number = htobe32(4)};
+  lanes[0].arrived_head = 3; /* as poll() leaves it */
+  worker.wc_at = worker.wc_count = 0;
+  complete(101, 2);
+  complete(101, 3);
+  assert_int_equal(take(), 2);
+  expect_told(5); /* and what waited for that */
+  assert_int_equal(lanes[1].rq.posted, 18);
+}
+
 static void queues_have_room_for_turns(void **state)
 {
   (void)state;
   begin(3, 1);
-  endpoint.sq_size = 100;
-  endpoint.lanes[0].rq_size = 50;
-  endpoint.requests_max = 90;
+  endpoint.sq.size = 100;
+  connection.lanes[0].rq.size = 50;
+  endpoint.sq.requests_max = 90;
   rx.share = 240; /* turns of 16 messages */
   assert_int_equal(rc_lanes_size(&endpoint), 150 + 2 * (30 + 32 + 3) + 2 * (80 + 16 + 4));
-  assert_int_equal(endpoint.lanes[1].rq_size, 100);
-  assert_int_equal(endpoint.lanes[2].rq_size, 100);
-  endpoint.requests_max = 8; /* never more than there are in all */
+  assert_int_equal(connection.lanes[1].rq.size, 100);
+  assert_int_equal(connection.lanes[2].rq.size, 100);
+  endpoint.sq.requests_max = 8; /* never more than there are in all */
   rx.share = 1;
   assert_int_equal(rc_lanes_size(&endpoint), 150 + 2 * (8 + 3) + 2 * (1 + 4));
   endpoint.rx = NULL;
@@ -364,6 +413,7 @@ int main(void)
       CASE(an_end_that_closes_tells_none),
       CASE(more_messages_than_can_wait_are_refused),
       CASE(a_message_that_waits_is_checked),
+      CASE(rows_are_of_the_queue_pair_whose_turn_it_is),
       CASE(queues_have_room_for_turns),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,6 @@
 #include <penstock/page.h>
 
 #include "ops.h"
-#include "queue.h"
 #include "support.h"
 
 #define MOST (UINT32_C(1024) * 65535) /* endpoints of all workers */
@@ -15,7 +14,7 @@ static struct pst_limits limits;
 static int begin(void **state)
 {
   (void)state;
-  start_support(1);
+  start_connection(1);
   device.attr.max_qp_wr = 1000 + OWN;
   device.attr.max_cq = 16;
   device.pieces_max = 30;
@@ -33,7 +32,7 @@ static void expect_endpoints(uint32_t most, const char *reason)
 {
   ask();
   assert_int_equal(limits.device_endpoints_max, most);
-  assert_int_equal(limits.endpoints_max, most < RC_PLACES ? most : RC_PLACES);
+  assert_int_equal(limits.endpoints_max, most < VB_PLACES ? most : VB_PLACES);
   assert_string_equal(limits.endpoints_reason, reason);
 }
 
@@ -56,7 +55,7 @@ static void limits_of_messages_and_requests(void **state)
   assert_int_equal(limits.send_needs, PST_NEED_EXPORT_DMABUF);
   assert_int_equal(limits.page_size, pst_page_size());
   assert_int_equal(limits.address_max, RC_BLOB_BYTES);
-  assert_int_equal(limits.remote_max, RC_REMOTE_BYTES);
+  assert_int_equal(limits.remote_max, VB_REMOTE_BYTES);
   assert_int_equal(limits.headroom + limits.tailroom + limits.send_headroom, 0);
   device.capabilities &= ~(uint64_t)PST_CAP_READ;
   ask();

@@ -14,7 +14,7 @@
 static int begin(void **state)
 {
   (void)state;
-  start_support(1);
+  start_connection(1);
   device.attr.max_cqe = 1 << 22;
   device.plan = (struct pst_plan){.workers = 1,
                                   .rings = 20,
@@ -27,7 +27,7 @@ static int begin(void **state)
 
 static void expect_planned(uint32_t first, uint32_t all)
 {
-  const struct rc_planned planned = rc_plan_completions(&device);
+  const struct vb_planned planned = rc_plan_completions(&device);
 
   assert_int_equal(planned.first, first);
   assert_int_equal(planned.all, all);

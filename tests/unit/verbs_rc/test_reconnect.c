@@ -16,27 +16,27 @@
 #define QUEUE 16u
 #define FROM UINT64_C(0xfffffffc) /* indices pass 32 bits in each case */
 
-static struct rc_tx tx;
-static struct rc_rx rx;
-static struct rc_sent sent[QUEUE];
+static struct vb_tx tx;
+static struct vb_rx rx;
+static struct vb_sent sent[QUEUE];
 static struct ibv_send_wr wrs[QUEUE];
+static struct rc_connection connection;
 static struct pst_endpoint endpoint;
 
 static int reset(void **state)
 {
   (void)state;
-  tx = (struct rc_tx){.turn = 1};
-  rx = (struct rc_rx){0};
+  tx = (struct vb_tx){.turn = 1};
+  rx = (struct vb_rx){0};
   memset(sent, 0, sizeof(sent));
   memset(wrs, 0, sizeof(wrs));
-  endpoint = (struct pst_endpoint){.tx = &tx,
-                                   .rx = &rx,
-                                   .lane_count = 1,
-                                   .sq_mask = QUEUE - 1,
-                                   .sq_done = FROM,
-                                   .sq_head = FROM,
-                                   .sent = sent,
-                                   .wrs = wrs};
+  connection = (struct rc_connection){0};
+  endpoint = (struct pst_endpoint){
+      .rc = &connection,
+      .tx = &tx,
+      .rx = &rx,
+      .lane_count = 1,
+      .sq = {.mask = QUEUE - 1, .done = FROM, .head = FROM, .sent = sent, .wrs = wrs}};
   return 0;
 }
 
@@ -48,8 +48,8 @@ static uint32_t at(uint32_t i)
 /* One more under way; messages are counted as they are posted. */
 static void queue(uint8_t opcode, unsigned int flags)
 {
-  const uint32_t i = (uint32_t)endpoint.sq_head++ & (QUEUE - 1);
-  sent[i] = (struct rc_sent){.opcode = opcode};
+  const uint32_t i = (uint32_t)endpoint.sq.head++ & (QUEUE - 1);
+  sent[i] = (struct vb_sent){.opcode = opcode};
   wrs[i] = (struct ibv_send_wr){
       .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED | flags};
   wrs[i].wr.rdma.remote_addr = 4096;
@@ -57,11 +57,11 @@ static void queue(uint8_t opcode, unsigned int flags)
   tx.messages += opcode == PST_OP_SEND;
 }
 
-static void queue_control(enum rc_control control)
+static void queue_control(enum vb_control control)
 {
   queue(0, 0);
-  wrs[(endpoint.sq_head - 1) & (QUEUE - 1)].imm_data = htobe32(control);
-  rx.credits_sent += control == RC_CREDIT;
+  wrs[(endpoint.sq.head - 1) & (QUEUE - 1)].imm_data = htobe32(control);
+  rx.credits_sent += control == VB_CREDIT;
 }
 
 static const char *drop(uint64_t messages, uint64_t credits)
@@ -72,7 +72,7 @@ static const char *drop(uint64_t messages, uint64_t credits)
 /* `kept` has a bit for each request that goes again. An empty WRITE stands for the others. */
 static void expect_kept(uint32_t kept)
 {
-  const uint32_t n = (uint32_t)(endpoint.sq_head - endpoint.sq_done);
+  const uint32_t n = (uint32_t)(endpoint.sq.head - endpoint.sq.done);
   for (uint32_t i = 0; i < n; i++) {
     const struct ibv_send_wr *wr = &wrs[at(i)];
     const bool is_kept = kept >> i & 1;
@@ -88,11 +88,11 @@ static void expect_kept(uint32_t kept)
 static void hello_has_16_bits_of_messages_and_6_of_credits(void **state)
 {
   (void)state;
-  assert_int_equal(rc_reconnect_hello(0, 0, 0, 0), RC_HELLO);
-  assert_int_equal(rc_reconnect_hello(5, 3, 2, 9), 5 << 16 | 9 << 12 | 2 << 8 | 3 << 2 | RC_HELLO);
+  assert_int_equal(rc_reconnect_hello(0, 0, 0, 0), VB_HELLO);
+  assert_int_equal(rc_reconnect_hello(5, 3, 2, 9), 5 << 16 | 9 << 12 | 2 << 8 | 3 << 2 | VB_HELLO);
   assert_int_equal(rc_reconnect_hello(0x1234567, 0x1ff, 15, 15), 0x4567ffffu & ~2u);
   assert_true(rc_is_hello(rc_reconnect_hello(0x1234567, 0x1ff, 15, 15)));
-  assert_false(rc_is_hello(RC_FAREWELL) || rc_is_hello(RC_ABORTED) || rc_is_hello(RC_CREDIT));
+  assert_false(rc_is_hello(VB_FAREWELL) || rc_is_hello(VB_ABORTED) || rc_is_hello(VB_CREDIT));
 }
 
 static void messages_that_arrived_do_not_go_again(void **state)
@@ -103,7 +103,7 @@ static void messages_that_arrived_do_not_go_again(void **state)
     queue(PST_OP_SEND, IBV_SEND_INLINE);
   assert_null(drop(12, 0));
   expect_kept(0x1c);
-  assert_int_equal(endpoint.reconnect.repeated, 3);
+  assert_int_equal(connection.reconnect.repeated, 3);
 }
 
 static void none_or_all_arrived(void **state)
@@ -114,10 +114,10 @@ static void none_or_all_arrived(void **state)
     queue(PST_OP_SEND, 0);
   assert_null(drop(10, 0));
   expect_kept(7);
-  assert_int_equal(endpoint.reconnect.repeated, 3);
+  assert_int_equal(connection.reconnect.repeated, 3);
   assert_null(drop(13, 0));
   expect_kept(0);
-  assert_int_equal(endpoint.reconnect.repeated, 3);
+  assert_int_equal(connection.reconnect.repeated, 3);
 }
 
 static void counts_of_hellos_wrap(void **state)
@@ -127,7 +127,7 @@ static void counts_of_hellos_wrap(void **state)
   rx.credits_sent = 0x1fe;
   for (int i = 0; i < 4; i++) {
     queue(PST_OP_SEND, 0);
-    queue_control(RC_CREDIT);
+    queue_control(VB_CREDIT);
   }
   assert_null(drop(0x100001, 0x201)); /* three of each */
   expect_kept(0xc0);
@@ -138,7 +138,7 @@ static void peer_cannot_have_had_more_or_fewer(void **state)
   (void)state;
   tx.messages = 10;
   queue(PST_OP_SEND, 0);
-  queue_control(RC_CREDIT);
+  queue_control(VB_CREDIT);
   assert_string_equal(drop(12, 0), "the peer says that it has had other messages than were sent");
   assert_non_null(drop(9, 0)); /* it had said more before: those are complete */
   assert_non_null(drop(10, 2));
@@ -188,9 +188,9 @@ static void credits_go_by_their_own_count(void **state)
 {
   (void)state;
   rx.credits_sent = 5;
-  queue_control(RC_CREDIT);
+  queue_control(VB_CREDIT);
   queue(PST_OP_SEND, 0);
-  queue_control(RC_CREDIT);
+  queue_control(VB_CREDIT);
   queue(0, 0); /* a keepalive */
   assert_null(drop(0, 6));
   expect_kept(0xe);
@@ -200,9 +200,9 @@ static void credits_go_by_their_own_count(void **state)
 static void queue_pairs_are_looked_at_one_by_one(void **state)
 {
   (void)state;
-  endpoint.lanes[0].done = endpoint.lanes[1].done = FROM;
+  connection.lanes[0].done = connection.lanes[1].done = FROM;
   endpoint.lane_count = 2;
-  endpoint.striped = 6;
+  connection.striped = 6;
   for (uint32_t i = 0; i < 6; i++) {
     queue(PST_OP_SEND, 0);
     sent[at(i)].lane = i % 2;
@@ -211,12 +211,12 @@ static void queue_pairs_are_looked_at_one_by_one(void **state)
   assert_int_equal(rc_lane_messages(&endpoint, 1), 3);
   assert_null(rc_reconnect_drop_what_arrived(&endpoint, 1, rc_reconnect_hello(2, 0, 0, 0)));
   expect_kept(0x35); /* 1 and 3 are there */
-  assert_int_equal(endpoint.reconnect.repeated, 1);
-  endpoint.lanes[0].done = FROM + 3; /* 0 and 2 are complete, though the queue is not so far */
+  assert_int_equal(connection.reconnect.repeated, 1);
+  connection.lanes[0].done = FROM + 3; /* 0 and 2 are complete, though the queue is not so far */
   assert_non_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(1, 0, 0, 0)));
   assert_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(2, 0, 0, 0)));
   expect_kept(0x30);
-  endpoint.striped = 7;
+  connection.striped = 7;
   assert_int_equal(rc_lane_messages(&endpoint, 0), 4);
   assert_int_equal(rc_lane_messages(&endpoint, 1), 3);
 }
@@ -231,7 +231,7 @@ static void queue_pairs_take_turns(void **state)
   endpoint.lane_count = 3;
   tx.turn = 4;
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-    endpoint.striped = all[i].striped;
+    connection.striped = all[i].striped;
     for (uint32_t lane = 0; lane < 3; lane++)
       assert_int_equal(rc_lane_messages(&endpoint, lane), all[i].messages[lane]);
   }
@@ -248,10 +248,10 @@ static void queue_pairs_take_turns(void **state)
 static void what_is_complete_does_not_go_again(void **state)
 {
   (void)state;
-  endpoint.lanes[0].done = FROM + 2;
-  endpoint.lanes[1].done = FROM;
+  connection.lanes[0].done = FROM + 2;
+  connection.lanes[1].done = FROM;
   endpoint.lane_count = 2;
-  endpoint.striped = 1;
+  connection.striped = 1;
   queue(PST_OP_SEND, 0);
   queue(PST_OP_WRITE, 0);
   queue(PST_OP_WRITE, 0);

@@ -11,14 +11,14 @@
 /* The queue pairs are in RTS, and nothing has come yet. Nothing is under way. */
 static void begin(bool opens, uint32_t lanes)
 {
-  start_support(lanes);
+  start_connection(lanes);
   tx.credit_messages = 7;
   endpoint.rx = NULL;
-  endpoint.stage =
-      (struct rc_stage){.name = RC_GREETING_AGAIN, .again = {.by_ns = RC_NEVER, .has_tried = true}};
-  endpoint.own.qps[0].qpn = opens ? 1 : 2;
-  endpoint.peer.qps[0].qpn = opens ? 2 : 1;
-  endpoint.reconnect.number = NUMBER;
+  connection.stage =
+      (struct rc_stage){.name = RC_GREETING_AGAIN, .again = {.by_ns = VB_NEVER, .has_tried = true}};
+  connection.own.qps[0].qpn = opens ? 1 : 2;
+  connection.peer.qps[0].qpn = opens ? 2 : 1;
+  connection.reconnect.number = NUMBER;
 }
 
 static void expect_said(uint32_t which, uint32_t hello)
@@ -28,7 +28,7 @@ static void expect_said(uint32_t which, uint32_t hello)
 
 static void hear(uint32_t lane, uint32_t number, uint32_t answers)
 {
-  rc_reconnect_heard(&endpoint, &endpoint.lanes[lane], rc_reconnect_hello(0, 0, number, answers));
+  rc_reconnect_heard(&endpoint, &connection.lanes[lane], rc_reconnect_hello(0, 0, number, answers));
 }
 
 static void opener_confirms_the_answers_of_all(void **state)
@@ -36,10 +36,10 @@ static void opener_confirms_the_answers_of_all(void **state)
   (void)state;
   begin(true, 2);
   hear(1, THEIRS, NUMBER);
-  assert_int_equal(endpoint.stage.name, RC_GREETING_AGAIN);
+  assert_int_equal(connection.stage.name, RC_GREETING_AGAIN);
   assert_int_equal(posted_count, 0);
   hear(0, THEIRS, NUMBER);
-  assert_int_equal(endpoint.stage.name, RC_CONNECTED);
+  assert_int_equal(connection.stage.name, RC_CONNECTED);
   assert_int_equal(posted_count, 1);
   expect_said(0, rc_reconnect_hello(0, 7, NUMBER, THEIRS));
 }
@@ -54,11 +54,11 @@ static void answers_wait_for_all_and_for_the_confirmation(void **state)
   assert_int_equal(posted_count, 2);
   expect_said(0, rc_reconnect_hello(0, 7, NUMBER, THEIRS));
   expect_said(1, rc_reconnect_hello(0, 0, NUMBER, THEIRS + 1));
-  assert_int_equal(endpoint.stage.name, RC_GREETING_AGAIN);
-  rc_reconnect_met(&endpoint, &endpoint.lanes[1]); /* messages may overtake it */
-  assert_int_equal(endpoint.stage.name, RC_GREETING_AGAIN);
+  assert_int_equal(connection.stage.name, RC_GREETING_AGAIN);
+  rc_reconnect_met(&endpoint, &connection.lanes[1]); /* messages may overtake it */
+  assert_int_equal(connection.stage.name, RC_GREETING_AGAIN);
   hear(0, THEIRS, NUMBER);
-  assert_int_equal(endpoint.stage.name, RC_CONNECTED);
+  assert_int_equal(connection.stage.name, RC_CONNECTED);
   assert_int_equal(posted_count, 2);
 }
 
@@ -68,17 +68,17 @@ static void hellos_of_an_earlier_try_begin_anew(void **state)
   (void)state;
   begin(true, 1);
   hear(0, THEIRS, NUMBER - 1);
-  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
+  assert_int_equal(connection.stage.name, RC_FLUSHING);
   begin(false, 1);
   hear(0, THEIRS, 0);
   hear(0, THEIRS, NUMBER - 1);
-  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
+  assert_int_equal(connection.stage.name, RC_FLUSHING);
   begin(false, 1);
   hear(0, THEIRS, NUMBER); /* an opening answers nothing */
-  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
+  assert_int_equal(connection.stage.name, RC_FLUSHING);
   begin(true, 1);
   hear(0, 0, 0); /* of the first connection */
-  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
+  assert_int_equal(connection.stage.name, RC_FLUSHING);
 }
 
 static void messages_before_a_hello_begin_anew(void **state)
@@ -86,8 +86,8 @@ static void messages_before_a_hello_begin_anew(void **state)
   (void)state;
   begin(false, 2);
   hear(0, THEIRS, 0);
-  rc_reconnect_met(&endpoint, &endpoint.lanes[1]);
-  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
+  rc_reconnect_met(&endpoint, &connection.lanes[1]);
+  assert_int_equal(connection.stage.name, RC_FLUSHING);
 }
 
 /* The peer's opening was answered when the connection failed: its queue pair is still the old one.
@@ -96,9 +96,9 @@ static void opening_of_the_connection_that_failed_begins_anew(void **state)
 {
   (void)state;
   begin(false, 1);
-  endpoint.reconnect.peer_number = THEIRS;
+  connection.reconnect.peer_number = THEIRS;
   hear(0, THEIRS, 0);
-  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
+  assert_int_equal(connection.stage.name, RC_FLUSHING);
 }
 
 static uint32_t count_repeated(struct rc_lane *lane, uint32_t n)
@@ -113,7 +113,7 @@ static uint32_t count_repeated(struct rc_lane *lane, uint32_t n)
 static void what_was_received_does_not_count_again(void **state)
 {
   (void)state;
-  struct rc_lane *lane = endpoint.lanes;
+  struct rc_lane *lane = connection.lanes;
   begin(true, 1);
   assert_int_equal(count_repeated(lane, 10), 7);
   lane->repeated = 0; /* of another try, in which they come once more */
@@ -121,18 +121,18 @@ static void what_was_received_does_not_count_again(void **state)
   assert_int_equal(count_repeated(lane, 10), 9);
   /* The old queue pair's hello comes first from the second connection on. */
   begin(true, 1);
-  lane->peer_number = endpoint.reconnect.peer_number = THEIRS;
+  lane->peer_number = connection.reconnect.peer_number = THEIRS;
   lane->counted = 4;
   hear(0, THEIRS, NUMBER - 1);
   assert_int_equal(count_repeated(lane, 10), 3);
   /* What a new one sends is new. */
   begin(true, 1);
-  lane->peer_number = endpoint.reconnect.peer_number = THEIRS;
+  lane->peer_number = connection.reconnect.peer_number = THEIRS;
   hear(0, THEIRS + 1, NUMBER - 1);
   assert_int_equal(count_repeated(lane, 10), 0);
   /* And so is what came before the queue pair was reset. */
   begin(true, 1);
-  endpoint.stage.again.has_tried = false;
+  connection.stage.again.has_tried = false;
   assert_int_equal(count_repeated(lane, 10), 0);
 }
 
@@ -141,13 +141,13 @@ static void a_try_that_is_lost_waits_for_its_set_up(void **state)
 {
   (void)state;
   begin(true, 1);
-  endpoint.stage.name = RC_SETTING_UP_AGAIN;
-  atomic_store(&endpoint.setup, 1);
+  connection.stage.name = RC_SETTING_UP_AGAIN;
+  atomic_store(&connection.setup, 1);
   hear(0, THEIRS, NUMBER - 1);
-  assert_int_equal(endpoint.stage.name, RC_SETTING_UP_AGAIN);
-  assert_true(endpoint.stage.again.is_lost);
+  assert_int_equal(connection.stage.name, RC_SETTING_UP_AGAIN);
+  assert_true(connection.stage.again.is_lost);
   rc_reconnect_greet(&endpoint);
-  assert_int_equal(endpoint.stage.name, RC_FLUSHING);
+  assert_int_equal(connection.stage.name, RC_FLUSHING);
   assert_int_equal(posted_count, 0);
 }
 
@@ -156,12 +156,12 @@ static void each_try_has_a_number_of_its_own(void **state)
   (void)state;
   begin(true, 1);
   for (uint32_t i = 0, last = 0; i < 20; i++) {
-    endpoint.stage.name = RC_FLUSHING;
-    endpoint.lanes[0].is_erred = false; /* no queue pair is there to be reset */
-    last = endpoint.reconnect.number;
+    connection.stage.name = RC_FLUSHING;
+    connection.lanes[0].is_erred = false; /* no queue pair is there to be reset */
+    last = connection.reconnect.number;
     rc_reconnect_step(&endpoint);
-    assert_int_not_equal(endpoint.reconnect.number, last);
-    assert_in_range(endpoint.reconnect.number, 1, 15);
+    assert_int_not_equal(connection.reconnect.number, last);
+    assert_in_range(connection.reconnect.number, 1, 15);
   }
 }
 

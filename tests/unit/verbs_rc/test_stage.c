@@ -42,13 +42,13 @@ static const char data_of[STAGES + 1] = "cccCaaaoo";
 /* All data of the stage say 1 in each byte. */
 static void stand_at(unsigned int stage)
 {
-  memset(&endpoint.stage, 1, sizeof(endpoint.stage));
-  endpoint.stage.name = stage;
+  memset(&connection.stage, 1, sizeof(connection.stage));
+  connection.stage.name = stage;
 }
 
 static void expect_data(uint64_t each)
 {
-  const struct rc_stage *now = &endpoint.stage;
+  const struct rc_stage *now = &connection.stage;
 
   switch (data_of[now->name]) {
   case 'c':
@@ -84,7 +84,7 @@ static void data_is_kept_or_zero(void **state)
         continue;
       stand_at(from);
       rc_enter(&endpoint, to);
-      assert_int_equal(endpoint.stage.name, to);
+      assert_int_equal(connection.stage.name, to);
       expect_data(data_of[from] == data_of[to] ? UINT64_C(0x0101010101010101) : 0);
     }
 }
@@ -97,11 +97,11 @@ static void a_host_that_closes_is_left_or_failed(void **state)
     for (unsigned int to = RC_LEFT; to <= RC_FAILED; to++) {
       stand_at(from);
       rc_enter(&endpoint, to);
-      assert_int_equal(endpoint.stage.name, to);
+      assert_int_equal(connection.stage.name, to);
     }
   stand_at(RC_SETTING_UP); /* its deferred work may be under way */
   rc_enter(&endpoint, RC_GREETING);
-  assert_int_equal(endpoint.stage.name, RC_GREETING);
+  assert_int_equal(connection.stage.name, RC_GREETING);
 }
 
 #ifndef NDEBUG
@@ -145,7 +145,7 @@ static void a_host_that_closes_does_not_reconnect(void **state)
 static int begin(void **state)
 {
   (void)state;
-  start_support(1);
+  start_connection(1);
   return 0;
 }
 

@@ -7,7 +7,6 @@
 
 #include "domain.h"
 #include "ops.h"
-#include "queue.h"
 #include "request.h"
 
 static const uint8_t magic[8] = {'p', 's', 't', 'r', 'm', 'a', 0, 1};
@@ -21,9 +20,9 @@ struct packed {
 };
 #define HAS_FLUSH 1u
 #define IS_RELAXED 2u
-_Static_assert(sizeof(struct packed) == RC_REMOTE_BYTES, "of one length, without gaps");
+_Static_assert(sizeof(struct packed) == VB_REMOTE_BYTES, "of one length, without gaps");
 
-int rc_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
+int vb_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
 {
   const struct ibv_mr *flush = mr->has_flush                         ? mr->flush.mr
                                : mr->access & PST_ACCESS_REMOTE_READ ? mr->verbs.mr
@@ -31,16 +30,16 @@ int rc_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *bl
   struct packed packed = {.address = htobe64(mr->verbs.address),
                           .length = htobe64(mr->length),
                           .rkey = htobe32(mr->verbs.mr->rkey),
-                          .access = htobe32(mr->access & RC_REMOTE_ACCESS),
+                          .access = htobe32(mr->access & VB_REMOTE_ACCESS),
                           .flush_rkey = htobe32(flush ? flush->rkey : 0),
                           .flags = htobe32((flush ? HAS_FLUSH : 0) |
-                                           (rc_relaxed(device, mr->access) ? IS_RELAXED : 0))};
+                                           (vb_relaxed(device, mr->access) ? IS_RELAXED : 0))};
 
   memcpy(packed.magic, magic, sizeof(magic));
-  return mr->access & RC_REMOTE_ACCESS ? pst_blob_write(blob, &packed, sizeof(packed)) : -EACCES;
+  return mr->access & VB_REMOTE_ACCESS ? pst_blob_write(blob, &packed, sizeof(packed)) : -EACCES;
 }
 
-int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+int vb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote)
 {
   struct packed packed = {0};
@@ -50,8 +49,8 @@ int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   const uint64_t address = be64toh(packed.address), length = be64toh(packed.length);
   const uint32_t access = be32toh(packed.access);
 
-  if (!is_ours || (access & ~(uint32_t)RC_REMOTE_ACCESS) || address > UINT64_MAX - length) {
-    RC_LOG(endpoint->device, PST_LOG_ERROR,
+  if (!is_ours || (access & ~(uint32_t)VB_REMOTE_ACCESS) || address > UINT64_MAX - length) {
+    VB_LOG(endpoint->device, PST_LOG_ERROR,
            "%s: what the peer says of its memory is not verbs_rc's; both ends need the same "
            "transport and version",
            endpoint->label);
@@ -61,8 +60,8 @@ int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   /* What a FLUSH reads of what can be read. */
   const uint32_t flags = be32toh(packed.flags);
   int rc = !worker->scratch_mr && (flags & HAS_FLUSH)
-               ? rc_pages_open(&worker->device->own, NULL, "FLUSHes", RC_SCRATCH_BYTES,
-                               &worker->scratch, &worker->scratch_mr)
+               ? vb_domain_pages_open(&worker->device->own, NULL, "FLUSHes", VB_SCRATCH_BYTES,
+                                      &worker->scratch, &worker->scratch_mr)
                : 0;
   if (rc < 0)
     return rc;
@@ -97,7 +96,7 @@ static void forget_written(struct pst_endpoint *endpoint, struct pst_remote *rem
   remote->is_unflushed = false;
 }
 
-void rc_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
+void vb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   struct pst_remote **at = &endpoint->remotes;
 
@@ -125,14 +124,14 @@ static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_re
 
   if (!(endpoint->device->capabilities & PST_CAP_ATOMIC))
     return -EOPNOTSUPP;
-  if (request->piece_count || !rc_request_is_within(endpoint, request->local.mr, request->offset, 8,
+  if (request->piece_count || !vb_request_is_within(endpoint, request->local.mr, request->offset, 8,
                                                     PST_ACCESS_LOCAL_WRITE))
     return -EINVAL;
   int rc = check_remote(endpoint, remote, offset, 8, PST_ACCESS_REMOTE_ATOMIC);
   return rc == 0 && (remote->address + offset) % 8 ? -EINVAL : rc;
 }
 
-int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
+int vb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   bool reads = request->opcode == PST_OP_READ;
 
@@ -142,7 +141,7 @@ int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
     return check_atomic(endpoint, request);
   if (request->u.rma.reserved)
     return -EINVAL;
-  int rc = rc_request_check_local(endpoint, request,
+  int rc = vb_request_check_local(endpoint, request,
                                   reads ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ);
   if (rc == 0)
     rc = check_remote(endpoint, request->u.rma.remote, request->u.rma.offset, request->arg.length,
@@ -159,7 +158,7 @@ static void is_to_flush(struct pst_endpoint *endpoint, struct pst_remote *remote
   endpoint->unflushed = remote;
 }
 
-void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
+void vb_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   endpoint->written = remote;
   is_to_flush(endpoint, remote);
@@ -186,7 +185,7 @@ static void build_atomic(struct ibv_send_wr *wr, const struct pst_request *reque
   wr->num_sge = 1;
 }
 
-void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+void vb_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                   const struct pst_request *request)
 {
   struct pst_remote *remote = request->u.rma.remote;
@@ -196,18 +195,18 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
     is_to_flush(endpoint, request->u.atomic.remote);
     return;
   }
-  bool readable = rc_request_add_local(wr, request);
+  bool readable = vb_request_add_local(wr, request);
   wr->opcode = request->opcode == PST_OP_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
   wr->wr.rdma.remote_addr = remote->address + request->u.rma.offset;
   wr->wr.rdma.rkey = remote->rkey;
   if (request->opcode == PST_OP_READ)
     return;
-  if (readable && wr->num_sge && request->arg.length <= endpoint->max_inline)
+  if (readable && wr->num_sge && request->arg.length <= endpoint->sq.max_inline)
     wr->send_flags |= IBV_SEND_INLINE;
-  rc_written(endpoint, remote);
+  vb_written(endpoint, remote);
 }
 
-int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
+int vb_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   const struct pst_remote *remote = request->u.rma.remote;
 
@@ -236,7 +235,7 @@ static void build_read(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   forget_written(endpoint, remote);
 }
 
-void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+void vb_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                     const struct pst_request *request)
 {
   struct pst_remote *remote = request->u.rma.remote;
@@ -272,7 +271,7 @@ static bool is_behind_writes(const struct pst_endpoint *endpoint, const struct p
          first && (first->next_unflushed || first != kept_by_order(request));
 }
 
-bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request)
+bool vb_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   if (request->opcode != PST_OP_FLUSH)
     return is_behind_writes(endpoint, request);
@@ -281,24 +280,25 @@ bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst
 
 static int read_one(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
-  const uint64_t index = endpoint->sq_head;
-  struct ibv_send_wr *wr = &endpoint->wrs[index & endpoint->sq_mask];
+  const uint64_t index = endpoint->sq.head;
+  struct ibv_send_wr *wr = &endpoint->sq.wrs[index & endpoint->sq.mask];
 
-  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
-  wr->imm_data = 0; /* none of enum rc_control */
+  wr->wr_id = vb_wr_id(&endpoint->sq, (uint32_t)index);
+  wr->imm_data = 0; /* none of enum vb_control */
   wr->send_flags = IBV_SEND_SIGNALED;
   build_read(endpoint, wr, remote);
-  return rc_queue_push_own(endpoint);
+  return vb_send_queue_push_own(&endpoint->sq);
 }
 
-int rc_flush_others(struct pst_endpoint *endpoint, const struct pst_request *request)
+int vb_flush_others(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   /* A FLUSH reads the last one itself. */
   const bool leaves_one = request->opcode == PST_OP_FLUSH;
   int rc = 0;
 
   while (rc == 0 && endpoint->unflushed && (!leaves_one || endpoint->unflushed->next_unflushed))
-    rc = rc_queue_own_room(endpoint) > RC_SPARE_SENDS / 2 ? read_one(endpoint, endpoint->unflushed)
-                                                          : -EAGAIN;
+    rc = vb_send_queue_own_room(&endpoint->sq) > VB_SPARE_SENDS / 2
+             ? read_one(endpoint, endpoint->unflushed)
+             : -EAGAIN;
   return rc;
 }

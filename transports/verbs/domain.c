@@ -9,19 +9,19 @@
 
 /* soft-RoCE checks the local keys of a shared receive against the domain of the queue pair that
  * takes it, not against the shared queue's (rxe_resp.c: send_data_in). */
-bool rc_domain_is_one(const struct pst_device *device)
+bool vb_domain_is_one(const struct pst_device *device)
 {
   return device->shares && device->is_soft;
 }
 
-int rc_domain_open(struct rc_domain *domain, struct pst_device *device, uint64_t number)
+int vb_domain_open(struct vb_domain *domain, struct pst_device *device, uint64_t number)
 {
   domain->device = device;
   domain->number = number;
   domain->pd = ibv_alloc_pd(device->open.context);
   if (!domain->pd) {
     const int code = errno;
-    RC_LOG(device, PST_LOG_ERROR,
+    VB_LOG(device, PST_LOG_ERROR,
            "%s: ibv_alloc_pd: %s; the device has at most %d protection domains for all processes "
            "(`ibv_devinfo -v`: max_pd; in use: `rdma resource`), and each peer takes one",
            device->open.info->name, strerror(code), device->attr.max_pd);
@@ -31,7 +31,7 @@ int rc_domain_open(struct rc_domain *domain, struct pst_device *device, uint64_t
   return 0;
 }
 
-void rc_domain_close(struct rc_domain *domain)
+void vb_domain_close(struct vb_domain *domain)
 {
   if (!domain->pd)
     return;
@@ -39,15 +39,15 @@ void rc_domain_close(struct rc_domain *domain)
   ibv_dealloc_pd(domain->pd);
 }
 
-static int find_or_open(struct pst_device *device, uint64_t number, struct rc_domain **domain)
+static int find_or_open(struct pst_device *device, uint64_t number, struct vb_domain **domain)
 {
-  struct rc_domain *one = device->domains;
+  struct vb_domain *one = device->domains;
 
   while (one && one->number != number)
     one = one->next;
   if (!one) {
     one = calloc(1, sizeof(*one));
-    int rc = one ? rc_domain_open(one, device, number) : -ENOMEM;
+    int rc = one ? vb_domain_open(one, device, number) : -ENOMEM;
     if (rc < 0) {
       free(one);
       return rc;
@@ -60,9 +60,9 @@ static int find_or_open(struct pst_device *device, uint64_t number, struct rc_do
   return 0;
 }
 
-int rc_domain_take(struct pst_device *device, uint64_t number, struct rc_domain **domain)
+int vb_domain_take(struct pst_device *device, uint64_t number, struct vb_domain **domain)
 {
-  if (number == 0 || rc_domain_is_one(device)) {
+  if (number == 0 || vb_domain_is_one(device)) {
     *domain = &device->own;
     return 0;
   }
@@ -72,12 +72,12 @@ int rc_domain_take(struct pst_device *device, uint64_t number, struct rc_domain 
   return rc;
 }
 
-void rc_domain_give(struct rc_domain *domain)
+void vb_domain_give(struct vb_domain *domain)
 {
   if (!domain || domain == &domain->device->own)
     return;
   struct pst_device *device = domain->device;
-  struct rc_domain **at = &device->domains;
+  struct vb_domain **at = &device->domains;
 
   pthread_mutex_lock(&device->domains_lock);
   const bool is_last = --domain->users == 0;
@@ -88,12 +88,12 @@ void rc_domain_give(struct rc_domain *domain)
   pthread_mutex_unlock(&device->domains_lock);
   if (!is_last)
     return;
-  rc_domain_close(domain);
+  vb_domain_close(domain);
   free(domain);
 }
 
-int rc_pin(struct rc_domain *domain, const char *label, const char *what, void *at, size_t bytes,
-           struct ibv_mr **mr)
+int vb_domain_pin(struct vb_domain *domain, const char *label, const char *what, void *at,
+                  size_t bytes, struct ibv_mr **mr)
 {
   char why[400];
 
@@ -102,15 +102,15 @@ int rc_pin(struct rc_domain *domain, const char *label, const char *what, void *
     return 0;
   const int code = errno;
   vb_mr_refusal(&domain->mrs, code, bytes, why, sizeof(why));
-  RC_LOG(domain->device, PST_LOG_ERROR, "%s%sibv_reg_mr of %zu bytes for %s: %s: %s",
+  VB_LOG(domain->device, PST_LOG_ERROR, "%s%sibv_reg_mr of %zu bytes for %s: %s: %s",
          label ? label : "", label ? ": " : "", bytes, what, strerror(code), why);
   return vb_call_error(code);
 }
 
-int rc_pages_open(struct rc_domain *domain, const char *label, const char *what, size_t bytes,
-                  uint8_t **pages, struct ibv_mr **mr)
+int vb_domain_pages_open(struct vb_domain *domain, const char *label, const char *what,
+                         size_t bytes, uint8_t **pages, struct ibv_mr **mr)
 {
   if (!*pages && (*pages = vb_pages_alloc(bytes)) != NULL)
     memset(*pages, 0, bytes);
-  return *pages ? rc_pin(domain, label, what, *pages, bytes, mr) : -ENOMEM;
+  return *pages ? vb_domain_pin(domain, label, what, *pages, bytes, mr) : -ENOMEM;
 }

@@ -9,10 +9,10 @@
 /* Where a packed range has them. */
 enum { AT_ADDRESS = 8, AT_LENGTH = 16, AT_ACCESS = 28, AT_FLAGS = 36 };
 
-static uint8_t bytes[RC_REMOTE_BYTES + 1];
+static uint8_t bytes[VB_REMOTE_BYTES + 1];
 static struct pst_blob blob;
 static struct ibv_mr scratch_mr = {.lkey = 66};
-static uint8_t scratch[RC_SCRATCH_BYTES];
+static uint8_t scratch[VB_SCRATCH_BYTES];
 static struct pst_mr offered; /* of this end */
 static struct ibv_mr flush_mr = {.rkey = 34};
 
@@ -20,18 +20,18 @@ static int begin(void **state)
 {
   (void)state;
   start_support(1);
-  blob = (struct pst_blob){.capacity = RC_REMOTE_BYTES, .bytes = bytes};
+  blob = (struct pst_blob){.capacity = VB_REMOTE_BYTES, .bytes = bytes};
   worker.scratch = scratch;
   worker.scratch_mr = &scratch_mr;
   offered = memory;
-  offered.access = RC_REMOTE_ACCESS;
+  offered.access = VB_REMOTE_ACCESS;
   return 0;
 }
 
 static int end(void **state)
 {
   while (endpoint.remotes)
-    rc_remote_close(&endpoint, endpoint.remotes);
+    vb_remote_close(&endpoint, endpoint.remotes);
   return stop_support(state);
 }
 
@@ -41,9 +41,9 @@ static struct pst_remote *pack_and_open(void)
 {
   struct pst_remote *opened = NULL;
 
-  assert_int_equal(rc_mr_pack(&device, &offered, &blob), 0);
-  assert_int_equal(blob.length, RC_REMOTE_BYTES);
-  assert_int_equal(rc_remote_open(&endpoint, &blob, &opened), 0);
+  assert_int_equal(vb_mr_pack(&device, &offered, &blob), 0);
+  assert_int_equal(blob.length, VB_REMOTE_BYTES);
+  assert_int_equal(vb_remote_open(&endpoint, &blob, &opened), 0);
   assert_ptr_equal(endpoint.remotes, opened);
   return opened;
 }
@@ -56,7 +56,7 @@ static void what_is_packed_is_opened(void **state)
   assert_int_equal(opened->address, MEMORY);
   assert_int_equal(opened->length, LENGTH);
   assert_int_equal(opened->rkey, 78);
-  assert_int_equal(opened->access, RC_REMOTE_ACCESS);
+  assert_int_equal(opened->access, VB_REMOTE_ACCESS);
   assert_false(opened->is_relaxed || opened->is_unflushed);
   /* Local rights do not travel. */
   offered.access = PST_ACCESS_REMOTE_ATOMIC | PST_ACCESS_LOCAL_WRITE;
@@ -99,11 +99,11 @@ static void only_remote_rights_are_packed(void **state)
 {
   (void)state;
   offered.access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING;
-  assert_int_equal(rc_mr_pack(&device, &offered, &blob), -EACCES);
+  assert_int_equal(vb_mr_pack(&device, &offered, &blob), -EACCES);
   assert_int_equal(blob.length, 0);
-  offered.access = RC_REMOTE_ACCESS;
-  blob.capacity = RC_REMOTE_BYTES - 1;
-  assert_int_equal(rc_mr_pack(&device, &offered, &blob), -ENOSPC);
+  offered.access = VB_REMOTE_ACCESS;
+  blob.capacity = VB_REMOTE_BYTES - 1;
+  assert_int_equal(vb_mr_pack(&device, &offered, &blob), -ENOSPC);
 }
 
 static void expect_refused(void)
@@ -111,7 +111,7 @@ static void expect_refused(void)
   struct pst_remote *opened = &remote;
 
   fake_log_clear();
-  assert_int_equal(rc_remote_open(&endpoint, &blob, &opened), -EPROTO);
+  assert_int_equal(vb_remote_open(&endpoint, &blob, &opened), -EPROTO);
   assert_ptr_equal(opened, &remote);
   assert_null(endpoint.remotes);
   assert_non_null(strstr(fake_log(), "camera: what the peer says of its memory is not verbs_rc's"));
@@ -132,25 +132,25 @@ static void put64(uint32_t at, uint64_t value)
 static void other_bytes_are_refused(void **state)
 {
   (void)state;
-  rc_remote_close(&endpoint, pack_and_open());
+  vb_remote_close(&endpoint, pack_and_open());
   for (uint32_t i = 0; i < 8; i++) {
     bytes[i] ^= 1;
     expect_refused();
     bytes[i] ^= 1;
   }
-  for (uint32_t length = RC_REMOTE_BYTES - 1; length <= RC_REMOTE_BYTES + 1; length += 2) {
+  for (uint32_t length = VB_REMOTE_BYTES - 1; length <= VB_REMOTE_BYTES + 1; length += 2) {
     blob.length = length;
     expect_refused();
   }
-  blob.length = RC_REMOTE_BYTES;
+  blob.length = VB_REMOTE_BYTES;
   put32(AT_FLAGS, 4);
   expect_refused();
   put32(AT_FLAGS, 3);
-  put32(AT_ACCESS, RC_REMOTE_ACCESS | PST_ACCESS_LOCAL_READ);
+  put32(AT_ACCESS, VB_REMOTE_ACCESS | PST_ACCESS_LOCAL_READ);
   expect_refused();
   put32(AT_ACCESS, UINT32_MAX);
   expect_refused();
-  put32(AT_ACCESS, RC_REMOTE_ACCESS);
+  put32(AT_ACCESS, VB_REMOTE_ACCESS);
   put64(AT_ADDRESS, UINT64_MAX - LENGTH + 1);
   expect_refused();
   put64(AT_ADDRESS, 1);
@@ -158,25 +158,25 @@ static void other_bytes_are_refused(void **state)
   expect_refused();
   put64(AT_LENGTH, UINT64_MAX - 1); /* as long as a range may be */
   struct pst_remote *opened;
-  assert_int_equal(rc_remote_open(&endpoint, &blob, &opened), 0);
+  assert_int_equal(vb_remote_open(&endpoint, &blob, &opened), 0);
 }
 
 static void a_closed_range_is_forgotten(void **state)
 {
   (void)state;
   struct pst_remote *first = pack_and_open(), *second = pack_and_open(), *third = pack_and_open();
-  rc_written(&endpoint, first);
-  rc_written(&endpoint, third);
-  rc_written(&endpoint, second);
-  rc_remote_close(&endpoint, third); /* the middle of what is unflushed */
+  vb_written(&endpoint, first);
+  vb_written(&endpoint, third);
+  vb_written(&endpoint, second);
+  vb_remote_close(&endpoint, third); /* the middle of what is unflushed */
   assert_ptr_equal(endpoint.unflushed, second);
   assert_ptr_equal(second->next_unflushed, first);
   assert_null(first->next_unflushed);
   assert_ptr_equal(endpoint.remotes, second);
-  rc_remote_close(&endpoint, second);
+  vb_remote_close(&endpoint, second);
   assert_null(endpoint.written);
   assert_ptr_equal(endpoint.unflushed, first);
-  rc_remote_close(&endpoint, &remote); /* which it has not */
+  vb_remote_close(&endpoint, &remote); /* which it has not */
   assert_ptr_equal(endpoint.remotes, first);
 }
 
@@ -200,7 +200,7 @@ static struct pst_request request_of(uint8_t opcode)
     begin(NULL);                                                                                   \
     struct pst_request r = request_of(opcode_);                                                    \
     spoil;                                                                                         \
-    const int rc_ = rc_rma_check(&endpoint, &r);                                                   \
+    const int rc_ = vb_rma_check(&endpoint, &r);                                                   \
     if (rc_ != (code))                                                                             \
       fail_msg("%d instead of %d: %s", rc_, (code), #spoil);                                       \
   } while (0)
@@ -208,7 +208,7 @@ static struct pst_request request_of(uint8_t opcode)
 static void writes_and_reads_are_checked(void **state)
 {
   static const uint8_t both[] = {PST_OP_WRITE, PST_OP_READ};
-  static struct rc_domain stranger;
+  static struct vb_domain stranger;
 
   (void)state;
   for (uint32_t i = 0; i < 2; i++) {
@@ -271,11 +271,11 @@ static void atomics_are_checked(void **state)
 
 static struct ibv_send_wr *build(const struct pst_request *request)
 {
-  struct ibv_send_wr *wr = endpoint.wrs;
+  struct ibv_send_wr *wr = endpoint.sq.wrs;
 
   wr->num_sge = 0;
   wr->send_flags = 0;
-  rc_rma_build(&endpoint, wr, request);
+  vb_rma_build(&endpoint, wr, request);
   return wr;
 }
 

@@ -2,16 +2,14 @@
 /* Requests into the send queue: a list of work requests, one call, the last of them signalled. */
 #include <endian.h>
 
-#include "connection.h"
 #include "ops.h"
-#include "queue.h"
 #include "request.h"
 
 static int check_send(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  const struct rc_tx *tx = endpoint->tx;
+  const struct vb_tx *tx = endpoint->tx;
 
-  return tx ? pst_send_check(request, endpoint->pieces_max, tx->message_max, rc_request_is_within,
+  return tx ? pst_send_check(request, endpoint->pieces_max, tx->message_max, vb_request_is_within,
                              endpoint)
             : -EINVAL;
 }
@@ -24,12 +22,12 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_request *
   case PST_OP_SEND:
     return check_send(endpoint, request);
   case PST_OP_FLUSH:
-    return rc_flush_check(endpoint, request);
+    return vb_flush_check(endpoint, request);
   case PST_OP_WRITE:
   case PST_OP_READ:
   case PST_OP_FETCH_ADD:
   case PST_OP_COMPARE_SWAP:
-    return rc_rma_check(endpoint, request);
+    return vb_rma_check(endpoint, request);
   default:
     return -EINVAL;
   }
@@ -38,14 +36,14 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_request *
 static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                        const struct pst_request *request)
 {
-  struct rc_tx *tx = endpoint->tx;
+  struct vb_tx *tx = endpoint->tx;
 
   wr->opcode = tx->opcode;
-  wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + endpoint->own.initial));
-  wr->wr.rdma.remote_addr = tx->address + rc_fifo_get(&tx->credits) * tx->stride;
+  wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + tx->initial));
+  wr->wr.rdma.remote_addr = tx->address + vb_fifo_get(&tx->credits) * tx->stride;
   wr->wr.rdma.rkey = tx->rkey;
-  if (rc_request_add_local(wr, request) && wr->num_sge &&
-      request->arg.length <= endpoint->max_inline)
+  if (vb_request_add_local(wr, request) && wr->num_sge &&
+      request->arg.length <= endpoint->sq.max_inline)
     wr->send_flags |= IBV_SEND_INLINE;
   tx->messages++;
   tx->bytes += request->arg.length;
@@ -53,48 +51,46 @@ static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 
 static void build(struct pst_endpoint *endpoint, uint64_t index, const struct pst_request *request)
 {
-  uint32_t at = (uint32_t)index & endpoint->sq_mask;
-  struct ibv_send_wr *wr = &endpoint->wrs[at];
+  uint32_t at = (uint32_t)index & endpoint->sq.mask;
+  struct ibv_send_wr *wr = &endpoint->sq.wrs[at];
 
-  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
+  wr->wr_id = vb_wr_id(&endpoint->sq, (uint32_t)index);
   wr->num_sge = 0;
   wr->send_flags = request->flags & PST_REQUEST_FENCE ? IBV_SEND_FENCE : 0;
   if (request->opcode == PST_OP_SEND)
     build_send(endpoint, wr, request);
   else if (request->opcode == PST_OP_FLUSH)
-    rc_flush_build(endpoint, wr, request);
+    vb_flush_build(endpoint, wr, request);
   else
-    rc_rma_build(endpoint, wr, request);
-  endpoint->sent[at] = (struct rc_sent){.cookie = request->cookie, .opcode = request->opcode};
+    vb_rma_build(endpoint, wr, request);
+  endpoint->sq.sent[at] = (struct vb_sent){.cookie = request->cookie, .opcode = request->opcode};
   if (request->opcode != PST_OP_SEND && request->opcode != PST_OP_FLUSH)
     endpoint->rma_before = index + 1;
-  rc_queue_alike(endpoint, index, request->opcode);
-  if ((index & (endpoint->sq_mask >> 2)) == 0) /* as in row.c */
+  vb_send_queue_alike(&endpoint->sq, index, request->opcode);
+  if ((index & (endpoint->sq.mask >> 2)) == 0) /* as in row.c */
     wr->send_flags |= IBV_SEND_SIGNALED;
 }
 
 static int not_now(const struct pst_endpoint *endpoint)
 {
-  if (rc_is_over(endpoint))
-    return -ECONNRESET;
-  if (rc_is_reconnecting(endpoint))
-    return -EAGAIN;
-  if (endpoint->stage.name != RC_CONNECTED || endpoint->tell_connected || endpoint->closing.mode)
+  if (!endpoint->is_connected)
+    return endpoint->device->transport->refuses(endpoint);
+  if (endpoint->tell_connected || endpoint->closing.mode)
     return -ENOTCONN;
-  return endpoint->requests_max ? 0 : -EINVAL;
+  return endpoint->sq.requests_max ? 0 : -EINVAL;
 }
 
 /* Of several queue pairs one does not fence another: what a message is to come after is done. */
 static bool waits_for_rma(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   return endpoint->lane_count > 1 && request->opcode == PST_OP_SEND &&
-         (request->flags & PST_REQUEST_FENCE) && endpoint->sq_done < endpoint->rma_before;
+         (request->flags & PST_REQUEST_FENCE) && endpoint->sq.done < endpoint->rma_before;
 }
 
 static void want_room(struct pst_endpoint *endpoint, uint32_t why)
 {
   if (endpoint->has_told_room)
-    rc_forget_room(endpoint);
+    vb_forget_room(endpoint);
   endpoint->wants_room = why != PST_WAIT_NONE;
   endpoint->wants_queue = why == PST_WAIT_QUEUE;
 }
@@ -103,7 +99,7 @@ static void want_room(struct pst_endpoint *endpoint, uint32_t why)
 static int broken(struct pst_endpoint *endpoint, int rc)
 {
   endpoint->is_refused = true;
-  rc_fail(endpoint, rc, "ibv_post_send");
+  vb_fail(endpoint, rc, "ibv_post_send");
   return -ECONNRESET;
 }
 
@@ -111,13 +107,13 @@ static int broken(struct pst_endpoint *endpoint, int rc)
 static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, uint32_t why,
                      bool is_fenced, uint32_t *wait)
 {
-  endpoint->wrs[(to - 1) & endpoint->sq_mask].send_flags |= IBV_SEND_SIGNALED;
-  const int went = rc_queue_ring(endpoint, from, to);
+  endpoint->sq.wrs[(to - 1) & endpoint->sq.mask].send_flags |= IBV_SEND_SIGNALED;
+  const int went = vb_send_queue_ring(&endpoint->sq, from, to);
   want_room(endpoint, why);
   endpoint->wants_rma_done = is_fenced;
   if (went < 0)
     return broken(endpoint, went);
-  endpoint->outstanding += (uint32_t)went;
+  endpoint->sq.outstanding += (uint32_t)went;
   if ((uint32_t)went < to - from)
     broken(endpoint, -ENOBUFS);
   *wait = why;
@@ -129,8 +125,8 @@ static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, 
 static int post_some(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
                      uint32_t *wait, bool *is_cut)
 {
-  const uint32_t room = endpoint->requests_max - endpoint->outstanding;
-  uint64_t from = endpoint->sq_head;
+  const uint32_t room = endpoint->sq.requests_max - endpoint->sq.outstanding;
+  uint64_t from = endpoint->sq.head;
   uint32_t why = PST_WAIT_NONE, taken = 0;
   bool is_fenced = false;
   int rc = 0;
@@ -138,30 +134,30 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
   *is_cut = false;
   for (uint32_t some; taken < n; taken += some) {
     const struct pst_request *request = &requests[taken];
-    some = rc_build_row(endpoint, from + taken, request, (n < room ? n : room) - taken);
+    some = vb_build_row(endpoint, from + taken, request, (n < room ? n : room) - taken);
     if (some)
       continue;
     if ((rc = check(endpoint, request)) < 0)
       break;
     is_fenced = waits_for_rma(endpoint, request);
     why = taken == room || is_fenced ? PST_WAIT_QUEUE
-          : request->opcode == PST_OP_SEND && rc_fifo_count(&endpoint->tx->credits) == 0
+          : request->opcode == PST_OP_SEND && vb_fifo_count(&endpoint->tx->credits) == 0
               ? PST_WAIT_CREDIT
               : PST_WAIT_NONE;
     if (why)
       break;
-    if (rc_flush_needs_others(endpoint, request)) {
+    if (vb_flush_needs_others(endpoint, request)) {
       *is_cut = taken > 0;
       if (*is_cut)
         break;
-      const int read = rc_flush_others(endpoint, request);
+      const int read = vb_flush_others(endpoint, request);
       if (read < 0 && read != -EAGAIN)
         return broken(endpoint, read);
       if (read < 0) {
         why = PST_WAIT_QUEUE;
         break;
       }
-      from = endpoint->sq_head;
+      from = endpoint->sq.head;
       if (request->opcode == PST_OP_SEND) { /* by another queue pair: once these are done */
         endpoint->rma_before = from;
         is_fenced = true;
@@ -189,7 +185,7 @@ static int post_all(struct pst_endpoint *endpoint, const struct pst_request *req
   uint32_t taken = 0;
   int rc = 0;
 
-  while (is_cut && rc >= 0 && endpoint->stage.name == RC_CONNECTED) {
+  while (is_cut && rc >= 0 && endpoint->is_connected) {
     rc = post_some(endpoint, requests + taken, n - taken, wait, &is_cut);
     taken += rc > 0 ? (uint32_t)rc : 0;
   }
@@ -215,7 +211,7 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
 /* Of several queue pairs, too, the above knows by which. */
 static inline bool is_open(const struct pst_endpoint *endpoint)
 {
-  return endpoint->stage.name == RC_CONNECTED && endpoint->outstanding < endpoint->requests_max &&
+  return endpoint->is_connected && endpoint->sq.outstanding < endpoint->sq.requests_max &&
          !(endpoint->tell_connected | endpoint->closing.mode) && endpoint->lane_count == 1 &&
          !endpoint->wants_room;
 }
@@ -229,7 +225,7 @@ static inline bool is_plain_write(const struct pst_endpoint *endpoint,
   const uint64_t length = request->arg.length;
 
   return pst_request_head(request) == pst_request_head_of(PST_OP_WRITE, 0) && remote && mr &&
-         (remote == endpoint->written || rc_is_writable(endpoint, remote)) &&
+         (remote == endpoint->written || vb_is_writable(endpoint, remote)) &&
          mr->domain == endpoint->local && (mr->access & PST_ACCESS_LOCAL_READ) &&
          length - 1 < endpoint->device->message_max && !request->u.rma.reserved &&
          request->offset <= mr->length && length <= mr->length - request->offset &&
@@ -243,14 +239,14 @@ static inline struct ibv_send_wr *build_write(struct pst_endpoint *endpoint, uin
   struct pst_remote *remote = request->u.rma.remote;
   const struct pst_mr *mr = request->local.mr;
   const uint64_t length = request->arg.length;
-  struct ibv_send_wr *wr = &endpoint->wrs[index & endpoint->sq_mask];
-  struct rc_sent *sent = &endpoint->sent[index & endpoint->sq_mask];
+  struct ibv_send_wr *wr = &endpoint->sq.wrs[index & endpoint->sq.mask];
+  struct vb_sent *sent = &endpoint->sq.sent[index & endpoint->sq.mask];
   struct ibv_sge *sge = wr->sg_list;
 
-  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
+  wr->wr_id = vb_wr_id(&endpoint->sq, (uint32_t)index);
   wr->opcode = IBV_WR_RDMA_WRITE;
   wr->num_sge = 1;
-  wr->send_flags = mr->is_cpu_readable && length <= endpoint->max_inline
+  wr->send_flags = mr->is_cpu_readable && length <= endpoint->sq.max_inline
                        ? IBV_SEND_SIGNALED | IBV_SEND_INLINE
                        : IBV_SEND_SIGNALED;
   wr->wr.rdma.remote_addr = remote->address + request->u.rma.offset;
@@ -259,28 +255,28 @@ static inline struct ibv_send_wr *build_write(struct pst_endpoint *endpoint, uin
       .addr = mr->verbs.address + request->offset, .length = (uint32_t)length, .lkey = mr->lkey};
   sent->cookie = request->cookie;
   sent->opcode = PST_OP_WRITE;
-  rc_queue_alike(endpoint, index, PST_OP_WRITE);
+  vb_send_queue_alike(&endpoint->sq, index, PST_OP_WRITE);
   endpoint->rma_before = index + 1;
   if (__builtin_expect(remote != endpoint->written, 0))
-    rc_written(endpoint, remote);
+    vb_written(endpoint, remote);
   return wr;
 }
 
-int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+int vb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
             uint32_t *wait)
 {
-  const uint64_t index = endpoint->sq_head;
+  const uint64_t index = endpoint->sq.head;
   struct ibv_send_wr *bad = NULL;
 
   if (n != 1 || !is_open(endpoint) || !is_plain_write(endpoint, requests))
     return post_any(endpoint, requests, n, wait);
   struct ibv_send_wr *wr = build_write(endpoint, index, requests), *next = wr->next;
   wr->next = NULL;
-  const int rc = ibv_post_send(endpoint->lanes[0].qp, wr, &bad);
+  const int rc = ibv_post_send(endpoint->sq.qp, wr, &bad);
   wr->next = next;
   if (__builtin_expect(rc != 0, 0))
     return broken(endpoint, -rc);
-  endpoint->sq_head = index + 1;
-  endpoint->outstanding++;
+  endpoint->sq.head = index + 1;
+  endpoint->sq.outstanding++;
   return 1;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of the host, checked and built into the send queue. */
-#ifndef RC_REQUEST_H
-#define RC_REQUEST_H
+#ifndef VERBS_REQUEST_H
+#define VERBS_REQUEST_H
 
-#include "queue.h"
+#include "endpoint.h"
 
 /* row.c: at `index` and behind it, those at the front of the `n` that are plain and can be taken.
  * Returns how many. */
-uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
+uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t index,
                       const struct pst_request *requests, uint32_t n);
 
-static inline bool rc_is_writable(const struct pst_endpoint *endpoint,
+static inline bool vb_is_writable(const struct pst_endpoint *endpoint,
                                   const struct pst_remote *remote)
 {
   return (endpoint->roles & PST_ROLE_RMA) && remote && remote->endpoint == endpoint &&
@@ -18,7 +18,7 @@ static inline bool rc_is_writable(const struct pst_endpoint *endpoint,
 }
 
 /* Is it a range of local memory with that right? A pst_mr_check of an endpoint. */
-static inline bool rc_request_is_within(const void *context, struct pst_mr *mr, uint64_t offset,
+static inline bool vb_request_is_within(const void *context, struct pst_mr *mr, uint64_t offset,
                                         uint64_t length, uint32_t right)
 {
   const struct pst_endpoint *endpoint = context;
@@ -27,17 +27,17 @@ static inline bool rc_request_is_within(const void *context, struct pst_mr *mr, 
          pst_range_holds(mr->length, offset, length);
 }
 
-static inline int rc_request_check_local(const struct pst_endpoint *endpoint,
+static inline int vb_request_check_local(const struct pst_endpoint *endpoint,
                                          const struct pst_request *request, uint32_t right)
 {
   /* No bytes are of no memory. */
   if (request->piece_count == 0 && request->arg.length == 0 && !request->local.mr &&
       request->opcode != PST_OP_SEND)
     return 0;
-  return pst_request_check(request, endpoint->pieces_max, right, rc_request_is_within, endpoint);
+  return pst_request_check(request, endpoint->pieces_max, right, vb_request_is_within, endpoint);
 }
 
-static inline bool rc_request_add_piece(struct ibv_send_wr *wr, const struct pst_mr *mr,
+static inline bool vb_request_add_piece(struct ibv_send_wr *wr, const struct pst_mr *mr,
                                         uint64_t offset, uint64_t length)
 {
   if (length == 0)
@@ -48,35 +48,35 @@ static inline bool rc_request_add_piece(struct ibv_send_wr *wr, const struct pst
 }
 
 /* A piece, or all of them, into a work request. True: all of it is memory that the CPU reads. */
-static inline bool rc_request_add_local(struct ibv_send_wr *wr, const struct pst_request *request)
+static inline bool vb_request_add_local(struct ibv_send_wr *wr, const struct pst_request *request)
 {
   bool readable = true;
 
   if (request->piece_count == 0)
     return request->arg.length == 0 ||
-           rc_request_add_piece(wr, request->local.mr, request->offset, request->arg.length);
+           vb_request_add_piece(wr, request->local.mr, request->offset, request->arg.length);
   for (uint32_t i = 0; i < request->piece_count; i++) {
     const struct pst_piece *piece = &request->local.pieces[i];
-    readable &= rc_request_add_piece(wr, piece->mr, piece->offset, piece->length);
+    readable &= vb_request_add_piece(wr, piece->mr, piece->offset, piece->length);
   }
   return readable;
 }
 
 /* rma.c: 0 or -errno; and what was checked, as a work request. */
-int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
-void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+int vb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
+void vb_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                   const struct pst_request *request);
-int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
-void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+int vb_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
+void vb_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                     const struct pst_request *request);
 /* Is there more to be read than a FLUSH does by itself, or is a fenced WRITE or atomic to find
  * WRITEs into other ranges placed, which the fence waits for then? Then this comes before it,
  * behind all that was built: 0; -EAGAIN: some were read, and there is no room for others now;
  * -errno: post failed.
  */
-bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request);
-int rc_flush_others(struct pst_endpoint *endpoint, const struct pst_request *request);
+bool vb_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request);
+int vb_flush_others(struct pst_endpoint *endpoint, const struct pst_request *request);
 /* A WRITE names it. */
-void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote);
+void vb_written(struct pst_endpoint *endpoint, struct pst_remote *remote);
 
 #endif

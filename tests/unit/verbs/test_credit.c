@@ -13,51 +13,63 @@
 #define SHARE 64u
 #define BYTES 64u /* of a credit message: 8 runs */
 
+static int restore(struct pst_endpoint *of)
+{
+  (void)of;
+  return 0;
+}
+
+static const struct vb_transport transport = {.restore = restore};
+static struct pst_device device = {.transport = &transport};
 static struct pst_worker worker;
 static struct pst_endpoint endpoint;
-static struct rc_rx rx;
-static struct rc_tx tx;
-static uint8_t control[RC_CONTROL_RECEIVES * BYTES];
-static struct rc_run granted[256];
+static struct vb_rx rx;
+static struct vb_tx tx;
+static uint8_t control[VB_CONTROL_RECEIVES * BYTES];
+static struct vb_run granted[256];
 static uint32_t granted_count, messages;
 
-int __wrap_rc_queue_own(struct pst_endpoint *by, uint32_t kind, const struct ibv_sge *bytes);
+int __wrap_vb_send_queue_own(struct vb_send_queue *sq, enum ibv_wr_opcode opcode,
+                             uint32_t immediate, const struct ibv_sge *bytes);
 
-int __wrap_rc_queue_own(struct pst_endpoint *by, uint32_t kind, const struct ibv_sge *bytes)
+int __wrap_vb_send_queue_own(struct vb_send_queue *sq, enum ibv_wr_opcode opcode,
+                             uint32_t immediate, const struct ibv_sge *bytes)
 {
-  assert_ptr_equal(by, &endpoint);
-  assert_int_equal(kind, RC_CREDIT);
-  assert_int_equal(bytes->length % sizeof(struct rc_run), 0);
+  assert_ptr_equal(sq, &endpoint.sq);
+  assert_int_equal(opcode, IBV_WR_SEND_WITH_IMM);
+  assert_int_equal(immediate, VB_CREDIT);
+  assert_int_equal(bytes->length % sizeof(struct vb_run), 0);
   assert_true(bytes->length <= BYTES);
-  for (uint32_t i = 0; i < bytes->length / sizeof(struct rc_run); i++) {
-    struct rc_run run = ((const struct rc_run *)(uintptr_t)bytes->addr)[i];
-    granted[granted_count++] = (struct rc_run){be32toh(run.first), be32toh(run.count)};
+  for (uint32_t i = 0; i < bytes->length / sizeof(struct vb_run); i++) {
+    struct vb_run run = ((const struct vb_run *)(uintptr_t)bytes->addr)[i];
+    granted[granted_count++] = (struct vb_run){be32toh(run.first), be32toh(run.count)};
   }
   messages++;
-  by->sq_head++;
+  sq->head++;
   return 0;
 }
 
 /* A receiver of 64 slots, of which the first `out` are granted; counts begin there. */
 static void begin(uint32_t from, uint32_t out)
 {
-  rx = (struct rc_rx){.share = SHARE, .control_receives = RC_CONTROL_RECEIVES, .runs_max = 8};
-  tx = (struct rc_tx){.slots = SHARE};
-  assert_int_equal(rc_fifo_open(&rx.line, SHARE), 0);
-  assert_int_equal(rc_fifo_open(&tx.credits, SHARE), 0);
+  rx = (struct vb_rx){.share = SHARE, .control_receives = VB_CONTROL_RECEIVES, .runs_max = 8};
+  tx = (struct vb_tx){.slots = SHARE};
+  assert_int_equal(vb_fifo_open(&rx.line, SHARE), 0);
+  assert_int_equal(vb_fifo_open(&tx.credits, SHARE), 0);
   rx.line.head = rx.line.tail = rx.given = tx.credits.head = tx.credits.tail = from;
   endpoint = (struct pst_endpoint){.worker = &worker,
-                                   .stage.name = RC_CONNECTED,
+                                   .device = &device,
+                                   .is_connected = true,
                                    .rx = &rx,
                                    .tx = &tx,
                                    .receive_buffers = 1,
                                    .lane_count = 1,
-                                   .sq_size = 64,
-                                   .credit_depth = RC_CONTROL_RECEIVES,
+                                   .sq.size = 64,
+                                   .credit_depth = VB_CONTROL_RECEIVES,
                                    .credit_bytes = BYTES,
                                    .control = control};
   for (uint32_t i = 0; i < out; i++)
-    rc_fifo_put(&rx.line, i);
+    vb_fifo_put(&rx.line, i);
   rx.given = rx.line.head;
   granted_count = messages = 0;
 }
@@ -70,7 +82,7 @@ static int end(void **state)
   return 0;
 }
 
-static void expect_granted(uint32_t n, const struct rc_run *runs)
+static void expect_granted(uint32_t n, const struct vb_run *runs)
 {
   assert_int_equal(granted_count, n);
   for (uint32_t i = 0; i < n; i++) {
@@ -82,18 +94,18 @@ static void expect_granted(uint32_t n, const struct rc_run *runs)
 static void neighbours_are_one_run(void **state)
 {
   static const uint32_t released[] = {3, 4, 5, 9, 8, 0, 1};
-  static const struct rc_run runs[] = {{3, 3}, {9, 1}, {8, 1}, {0, 2}};
+  static const struct vb_run runs[] = {{3, 3}, {9, 1}, {8, 1}, {0, 2}};
 
   for (int turn = 0; turn < 2; turn++) {
     begin(turn ? UINT32_MAX - 3 : 0, 0); /* counts pass 32 bits on the way */
     for (uint32_t i = 0; i < 7; i++)
-      rc_fifo_put(&rx.line, released[i]);
-    rc_credit_send(&endpoint);
+      vb_fifo_put(&rx.line, released[i]);
+    vb_credit_send(&endpoint);
     expect_granted(4, runs);
     assert_int_equal(messages, 1);
     assert_int_equal(rx.grants, 7);
-    assert_int_equal(rc_back_count(&rx), 0);
-    assert_int_equal(rc_granted_count(&rx), 7);
+    assert_int_equal(vb_back_count(&rx), 0);
+    assert_int_equal(vb_granted_count(&rx), 7);
     end(state);
   }
   begin(0, 0);
@@ -104,17 +116,17 @@ static void credit_waits_while_the_sender_has_half(void **state)
   (void)state;
   begin(0, 32);
   for (uint32_t i = 0; i < 15; i++)
-    rc_fifo_put(&rx.line, 32 + i);
-  rc_credit_send(&endpoint);
+    vb_fifo_put(&rx.line, 32 + i);
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 0);
-  rc_fifo_put(&rx.line, 47); /* a quarter is back */
-  rc_credit_send(&endpoint);
+  vb_fifo_put(&rx.line, 47); /* a quarter is back */
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
-  rc_fifo_put(&rx.line, 48);
-  rc_credit_send(&endpoint);
+  vb_fifo_put(&rx.line, 48);
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
   rx.line.tail = rx.given - 31; /* messages have come: less than half is left */
-  rc_credit_send(&endpoint);
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 2);
 }
 
@@ -123,8 +135,8 @@ static void message_has_as_many_runs_as_there_is_room_for(void **state)
   (void)state;
   begin(0, 0);
   for (uint32_t i = 0; i < 20; i++)
-    rc_fifo_put(&rx.line, 2 * i);
-  rc_credit_send(&endpoint);
+    vb_fifo_put(&rx.line, 2 * i);
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 3);
   assert_int_equal(granted_count, 20);
   assert_int_equal(rx.credits_sent, 3);
@@ -138,13 +150,13 @@ static void no_more_messages_than_the_sender_has_receives_for(void **state)
   (void)state;
   begin(0, 0);
   rx.credits_sent = 40;
-  rx.credits_taken = 40 - RC_CONTROL_RECEIVES + 1;
+  rx.credits_taken = 40 - VB_CONTROL_RECEIVES + 1;
   for (uint32_t i = 0; i < 20; i++)
-    rc_fifo_put(&rx.line, 2 * i);
-  rc_credit_send(&endpoint);
+    vb_fifo_put(&rx.line, 2 * i);
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
   rx.credits_taken++;
-  rc_credit_send(&endpoint);
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 2);
 }
 
@@ -152,10 +164,10 @@ static void send_queue_keeps_room_for_hellos_and_farewells(void **state)
 {
   (void)state;
   begin(0, 0);
-  endpoint.sq_size = RC_SPARE_SENDS / 2 + 2;
+  endpoint.sq.size = VB_SPARE_SENDS / 2 + 2;
   for (uint32_t i = 0; i < 30; i++)
-    rc_fifo_put(&rx.line, 2 * i);
-  rc_credit_send(&endpoint);
+    vb_fifo_put(&rx.line, 2 * i);
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 2);
 }
 
@@ -163,24 +175,24 @@ static void nothing_goes_before_it_is_connected_or_while_it_closes(void **state)
 {
   (void)state;
   begin(0, 0);
-  rc_fifo_put(&rx.line, 1);
-  endpoint.stage.name = RC_GREETING;
-  rc_credit_send(&endpoint);
-  endpoint.stage.name = RC_CONNECTED;
+  vb_fifo_put(&rx.line, 1);
+  endpoint.is_connected = false;
+  vb_credit_send(&endpoint);
+  endpoint.is_connected = true;
   endpoint.closing.mode = PST_CLOSE_DRAIN;
-  rc_credit_send(&endpoint);
+  vb_credit_send(&endpoint);
   assert_int_equal(messages, 0);
 }
 
 /* ---- The sender ---------------------------------------------------------------------------------
  */
 
-static bool take(uint32_t n, const struct rc_run *runs)
+static bool take(uint32_t n, const struct vb_run *runs)
 {
-  struct rc_run bytes[80];
+  struct vb_run bytes[80];
   for (uint32_t i = 0; i < n; i++)
-    bytes[i] = (struct rc_run){htobe32(runs[i].first), htobe32(runs[i].count)};
-  return rc_credit_take(&endpoint, (const uint8_t *)bytes, n * (uint32_t)sizeof(*runs));
+    bytes[i] = (struct vb_run){htobe32(runs[i].first), htobe32(runs[i].count)};
+  return vb_credit_take(&endpoint, (const uint8_t *)bytes, n * (uint32_t)sizeof(*runs));
 }
 
 static void runs_become_slots_in_their_order(void **state)
@@ -189,10 +201,10 @@ static void runs_become_slots_in_their_order(void **state)
 
   for (int turn = 0; turn < 2; turn++) {
     begin(turn ? UINT32_MAX - 2 : 0, 0);
-    assert_true(take(3, (const struct rc_run[]){{60, 4}, {5, 1}, {0, 2}}));
-    assert_int_equal(rc_fifo_count(&tx.credits), 7);
+    assert_true(take(3, (const struct vb_run[]){{60, 4}, {5, 1}, {0, 2}}));
+    assert_int_equal(vb_fifo_count(&tx.credits), 7);
     for (uint32_t i = 0; i < 7; i++)
-      assert_int_equal(rc_fifo_get(&tx.credits), slots[i]);
+      assert_int_equal(vb_fifo_get(&tx.credits), slots[i]);
     assert_int_equal(tx.credit_messages, 1);
     end(state);
   }
@@ -203,11 +215,11 @@ static void runs_beyond_the_slots_are_refused(void **state)
 {
   (void)state;
   begin(0, 0);
-  assert_false(take(1, (const struct rc_run[]){{64, 1}}));
-  assert_false(take(1, (const struct rc_run[]){{64, 0}}));
-  assert_false(take(1, (const struct rc_run[]){{63, 2}}));
-  assert_false(take(1, (const struct rc_run[]){{1, UINT32_MAX}}));
-  assert_int_equal(rc_fifo_count(&tx.credits), 0);
+  assert_false(take(1, (const struct vb_run[]){{64, 1}}));
+  assert_false(take(1, (const struct vb_run[]){{64, 0}}));
+  assert_false(take(1, (const struct vb_run[]){{63, 2}}));
+  assert_false(take(1, (const struct vb_run[]){{1, UINT32_MAX}}));
+  assert_int_equal(vb_fifo_count(&tx.credits), 0);
   assert_int_equal(tx.credit_messages, 0);
 }
 
@@ -216,40 +228,40 @@ static void more_than_the_ring_has_is_refused(void **state)
 {
   (void)state;
   begin(0, 0);
-  assert_true(take(1, (const struct rc_run[]){{0, 64}}));
-  assert_false(take(1, (const struct rc_run[]){{0, 1}}));
-  rc_fifo_get(&tx.credits);
-  assert_true(take(1, (const struct rc_run[]){{0, 1}}));
+  assert_true(take(1, (const struct vb_run[]){{0, 64}}));
+  assert_false(take(1, (const struct vb_run[]){{0, 1}}));
+  vb_fifo_get(&tx.credits);
+  assert_true(take(1, (const struct vb_run[]){{0, 1}}));
 }
 
 static void lengths_that_are_no_runs_are_refused(void **state)
 {
-  static const uint8_t zeros[RC_CONTROL_BYTES + 8];
+  static const uint8_t zeros[VB_CONTROL_BYTES + 8];
 
   (void)state;
   begin(0, 0);
-  assert_false(rc_credit_take(&endpoint, zeros, 0));
-  assert_false(rc_credit_take(&endpoint, zeros, 7));
-  assert_false(rc_credit_take(&endpoint, zeros, 12));
-  assert_false(rc_credit_take(&endpoint, zeros, RC_CONTROL_BYTES + 8));
-  assert_true(rc_credit_take(&endpoint, zeros, RC_CONTROL_BYTES));
+  assert_false(vb_credit_take(&endpoint, zeros, 0));
+  assert_false(vb_credit_take(&endpoint, zeros, 7));
+  assert_false(vb_credit_take(&endpoint, zeros, 12));
+  assert_false(vb_credit_take(&endpoint, zeros, VB_CONTROL_BYTES + 8));
+  assert_true(vb_credit_take(&endpoint, zeros, VB_CONTROL_BYTES));
 }
 
 static void fifo_holds_what_it_was_opened_for(void **state)
 {
-  struct rc_fifo fifo;
+  struct vb_fifo fifo;
 
   (void)state;
   begin(0, 0);
-  assert_int_equal(rc_fifo_open(&fifo, 5), 0);
+  assert_int_equal(vb_fifo_open(&fifo, 5), 0);
   assert_int_equal(fifo.mask, 7);
   fifo.head = fifo.tail = UINT32_MAX - 1;
   for (uint32_t i = 0; i < 5; i++)
-    rc_fifo_put(&fifo, 10 + i);
-  assert_int_equal(rc_fifo_count(&fifo), 5);
+    vb_fifo_put(&fifo, 10 + i);
+  assert_int_equal(vb_fifo_count(&fifo), 5);
   for (uint32_t i = 0; i < 5; i++)
-    assert_int_equal(rc_fifo_get(&fifo), 10 + i);
-  assert_int_equal(rc_fifo_count(&fifo), 0);
+    assert_int_equal(vb_fifo_get(&fifo), 10 + i);
+  assert_int_equal(vb_fifo_count(&fifo), 0);
   free(fifo.at);
 }
 

@@ -1,54 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workers and their rings. */
-#ifndef RC_WORKER_H
-#define RC_WORKER_H
+#ifndef VERBS_WORKER_H
+#define VERBS_WORKER_H
 
-#include "device.h"
+#include "transport.h"
 
 struct rc_cm_worker;
-struct rc_shared;
+struct vb_srq;
 struct rc_since;
 
 /* A queue of slot numbers. */
-struct rc_fifo {
+struct vb_fifo {
   uint32_t *at;
   uint32_t mask;
   uint32_t head, tail; /* free-running */
 };
 
 /* 0 or -ENOMEM. free(fifo->at) ends it. */
-static inline int rc_fifo_open(struct rc_fifo *fifo, uint32_t room)
+static inline int vb_fifo_open(struct vb_fifo *fifo, uint32_t room)
 {
   uint32_t size = 1;
 
   while (size < room)
     size <<= 1;
-  *fifo = (struct rc_fifo){.at = calloc(size, sizeof(*fifo->at)), .mask = size - 1};
+  *fifo = (struct vb_fifo){.at = calloc(size, sizeof(*fifo->at)), .mask = size - 1};
   return fifo->at ? 0 : -ENOMEM;
 }
 
-static inline uint32_t rc_fifo_count(const struct rc_fifo *fifo)
+static inline uint32_t vb_fifo_count(const struct vb_fifo *fifo)
 {
   return fifo->head - fifo->tail;
 }
-static inline void rc_fifo_put(struct rc_fifo *fifo, uint32_t slot)
+static inline void vb_fifo_put(struct vb_fifo *fifo, uint32_t slot)
 {
   fifo->at[fifo->head++ & fifo->mask] = slot;
 }
-static inline uint32_t rc_fifo_get(struct rc_fifo *fifo)
+static inline uint32_t vb_fifo_get(struct vb_fifo *fifo)
 {
   return fifo->at[fifo->tail++ & fifo->mask];
 }
 
-/* How a slot stands, and, unless it is free, whose it is: rc_slot(). */
-enum rc_slot_state {
-  RC_SLOT_FREE = 0,
-  RC_SLOT_OWNED, /* credited, or to be */
-  RC_SLOT_OUT,   /* the host has its token */
+/* How a slot stands, and, unless it is free, whose it is: vb_slot(). */
+enum vb_slot_state {
+  VB_SLOT_FREE = 0,
+  VB_SLOT_OWNED, /* credited, or to be */
+  VB_SLOT_OUT,   /* the host has its token */
 };
-#define RC_SLOT_STATES UINT64_C(0xffff)
+#define VB_SLOT_STATES UINT64_C(0xffff)
 /* The number of its endpoint. */
-static inline uint32_t rc_slot_place(uint64_t slot)
+static inline uint32_t vb_slot_place(uint64_t slot)
 {
   return (uint32_t)(slot >> 32);
 }
@@ -62,25 +62,25 @@ struct pst_ring {
   uint32_t *free;
   uint32_t free_count;
   uint32_t open_count;       /* endpoints that use it */
-  uint64_t *slots;           /* rc_slot() */
+  uint64_t *slots;           /* vb_slot() */
   struct pst_endpoint *last; /* whose slot was released last */
-  uint64_t last_out;         /* how its slots stand that are out; RC_NEVER: there is none */
-  struct rc_shared *shared;  /* of SENDs: its free slots are entries of it; NULL: endpoints' */
+  uint64_t last_out;         /* how its slots stand that are out; VB_NEVER: there is none */
+  struct vb_srq *shared;     /* of SENDs: its free slots are entries of it; NULL: endpoints' */
 };
 
 /* Receives that are posted as a list, which is built once. */
-struct rc_receives {
-  struct ibv_recv_wr wrs[RC_POLL_BATCH];
-  struct ibv_sge sges[RC_POLL_BATCH];
+struct vb_receives {
+  struct ibv_recv_wr wrs[VB_POLL_BATCH];
+  struct ibv_sge sges[VB_POLL_BATCH];
 };
 
 /* Where poll() puts completions. */
-struct rc_out {
+struct vb_out {
   struct pst_completion *at;
   uint32_t room;
 };
 
-#define RC_NUMBER_CHAINS 256u
+#define VB_NUMBER_CHAINS 256u
 
 struct pst_worker {
   struct pst_device *device;
@@ -98,13 +98,13 @@ struct pst_worker {
   struct pst_places endpoints;
   struct pst_places rings;
   struct pst_places shared; /* receives */
-  struct rc_shared *shared_due;
+  struct vb_srq *shared_due;
   struct rc_since *since;                           /* the last; NULL: no endpoint has it */
-  struct pst_endpoint *by_number[RC_NUMBER_CHAINS]; /* of queue pairs that share them */
+  struct pst_endpoint *by_number[VB_NUMBER_CHAINS]; /* of queue pairs that share them */
   struct pst_endpoint *last_numbered;
   struct pst_ring *last_ring; /* that a token named: tokens of it begin so */
   uint64_t last_which;
-  struct ibv_wc wc[RC_POLL_BATCH];
+  struct ibv_wc wc[VB_POLL_BATCH];
   uint32_t wc_at;
   uint32_t wc_count;
   struct pst_endpoint *pending; /* with something to tell, or to do */
@@ -128,34 +128,47 @@ struct pst_worker {
   bool has_told_far; /* a ring on another node than the adapter */
 };
 
+/* cq.c: a completion queue that has room for all `wanted`, of those who ask for `label`: 0, or
+ * -ENOSPC, logged. */
+int vb_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
+
 /* ring.c */
-void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);
-void rc_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint);
-/* events.c */
-void rc_pend(struct pst_endpoint *endpoint);
-void rc_unpend(struct pst_endpoint *endpoint);
+void vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);
+void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint);
+
+/* events.c: it has something to tell, or to do, in this poll or the next. */
+void vb_pend(struct pst_endpoint *endpoint);
+void vb_unpend(struct pst_endpoint *endpoint);
+/* No event about room follows. */
+void vb_forget_room(struct pst_endpoint *endpoint);
 /* Something is due then: a sleeper is woken for it. */
-static inline void rc_due(struct pst_worker *worker, uint64_t at_ns)
+static inline void vb_due(struct pst_worker *worker, uint64_t at_ns)
 {
   if (at_ns < worker->soonest_ns)
     worker->soonest_ns = at_ns;
 }
+/* There is room. */
+static inline void vb_event_write(struct vb_out *out, uint64_t cookie, uint8_t code, int status)
+{
+  pst_event_write(out->at++, cookie, code, status);
+  out->room--;
+}
 /* By any thread: something was left with it, or one of its endpoints. */
-void rc_notify(struct pst_worker *worker);
+void vb_notify(struct pst_worker *worker);
 
 /* worker.c */
-void rc_disarm(struct pst_worker *worker);
+void vb_disarm(struct pst_worker *worker);
 /* What other threads have left: deferred works that are through, the device's events. */
-void rc_take_notices(struct pst_worker *worker);
+void vb_take_notices(struct pst_worker *worker);
 /* At the clock, and at what is due by it; `at_all`: at the device's events and each endpoint, too,
  * as before and after a sleep. */
-void rc_look(struct pst_worker *worker, bool at_all);
+void vb_look(struct pst_worker *worker, bool at_all);
 
 /* events.c: asynchronous events of the device. */
-void rc_events(struct pst_device *device);
+void vb_events(struct pst_device *device);
 /* The caller holds device->events. */
-void rc_take_events(struct pst_device *device);
+void vb_take_events(struct pst_device *device);
 /* One of them in words. */
-void rc_event_text(int event, char *text, size_t size);
+void vb_event_text(int event, char *text, size_t size);
 
 #endif

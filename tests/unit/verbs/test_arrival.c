@@ -3,37 +3,36 @@
 #include <endian.h>
 
 #include "receive.h"
-#include "shared.h"
+#include "srq.h"
 #include "support.h"
 
-#define MESSAGE_WR_ID (RC_RECEIVE | WR_ID)
+#define MESSAGE_WR_ID (VB_RECEIVE | WR_ID)
 #define LONGEST 256u /* bytes of a slot */
 
-static struct pst_completion told[RC_POLL_BATCH];
-static struct rc_out out;
-static struct rc_shared shared;
+static struct pst_completion told[VB_POLL_BATCH];
+static struct vb_out out;
+static struct vb_srq shared;
 static uint32_t back[SLOTS];
 static uint64_t next_sequence;
 
 /* The line of slots begins at `tail` of its room for 8; `granted` of them are the peer's. */
-static void begin_at(uint32_t lanes, uint32_t tail, uint32_t granted)
+static void begin_at(uint32_t tail, uint32_t granted)
 {
   static const uint32_t slots[SLOTS] = {5, 2, 7, 0, 1, 6, 3, 4};
 
-  start_support(lanes);
+  start_support(1);
   rx.line.head = rx.line.tail = rx.given = tail;
   for (uint32_t i = 0; i < granted; i++)
     add_slot(slots[i]);
-  for (uint32_t i = 0; i < lanes; i++)
-    endpoint.lanes[i].rq_posted = 20;
-  out = (struct rc_out){told, RC_POLL_BATCH};
+  rq.posted = 20;
+  out = (struct vb_out){told, VB_POLL_BATCH};
   next_sequence = 0;
 }
 
 static int begin(void **state)
 {
   (void)state;
-  begin_at(1, 0, SLOTS);
+  begin_at(0, SLOTS);
   return 0;
 }
 
@@ -59,7 +58,7 @@ static void complete_more(uint32_t n)
 
 static uint32_t take(uint32_t most)
 {
-  return rc_arrived_in_line(&endpoint, most, &out);
+  return vb_arrived_in_line(&endpoint, most, &out);
 }
 
 static void messages_fill_the_slots_of_the_line(void **state)
@@ -68,7 +67,7 @@ static void messages_fill_the_slots_of_the_line(void **state)
 
   (void)state;
   complete_more(3);
-  assert_int_equal(take(RC_POLL_BATCH), 3);
+  assert_int_equal(take(VB_POLL_BATCH), 3);
   for (uint32_t i = 0; i < 3; i++) {
     assert_int_equal(told[i].kind, PST_COMPLETION_MESSAGE);
     assert_int_equal(told[i].code, 0);
@@ -82,18 +81,18 @@ static void messages_fill_the_slots_of_the_line(void **state)
     assert_int_equal(told[i].u.message.sequence, i);
     assert_int_equal(told[i].u.message.meta, 0);
     assert_int_equal(told[i].u.message.time_ns, 0);
-    assert_int_equal(ring.slots[slots[i]], rc_slot(&endpoint, RC_SLOT_OUT));
+    assert_int_equal(ring.slots[slots[i]], vb_slot(&endpoint, VB_SLOT_OUT));
   }
-  assert_int_equal(ring.slots[0], rc_slot(&endpoint, RC_SLOT_OWNED));
+  assert_int_equal(ring.slots[0], vb_slot(&endpoint, VB_SLOT_OWNED));
   assert_ptr_equal(out.at, told + 3);
-  assert_int_equal(out.room, RC_POLL_BATCH - 3);
+  assert_int_equal(out.room, VB_POLL_BATCH - 3);
   assert_int_equal(worker.wc_at, 3);
   assert_int_equal(rx.line.tail, 3);
   assert_int_equal(rx.arrived, 3);
   assert_int_equal(rx.bytes, 11 + 12 + 13);
   assert_int_equal(rx.highest, 2);
   assert_int_equal(endpoint.arrivals, 3);
-  assert_int_equal(endpoint.lanes[0].rq_posted, 17);
+  assert_int_equal(rq.posted, 17);
 }
 
 static void numbers_are_the_nearest_that_end_so(void **state)
@@ -126,14 +125,13 @@ static void numbers_are_the_nearest_that_end_so(void **state)
 
 static void expect_refused(uint32_t as_told)
 {
-  assert_int_equal(take(RC_POLL_BATCH), 0);
+  assert_int_equal(take(VB_POLL_BATCH), 0);
   assert_int_equal(worker.wc_at, as_told);
-  assert_int_equal(endpoint.stage.name, RC_CONNECTED); /* poll() looks at the one completion */
-  rc_arrived(&endpoint, &worker.wc[worker.wc_at], &out);
-  assert_int_equal(endpoint.stage.name, RC_FAILED);
-  assert_int_equal(endpoint.stage.over.status, -EPROTO);
-  assert_non_null(
-      strstr(fake_log(), "the peer sent a message for which it had no slot, or a longer one"));
+  assert_int_equal(failed_status, 0); /* poll() looks at the one completion */
+  vb_arrived(&endpoint, &worker.wc[worker.wc_at], &out);
+  assert_int_equal(failed_status, -EPROTO);
+  assert_string_equal(failed_why,
+                      "the peer sent a message for which it had no slot, or a longer one");
   assert_int_equal(rx.arrived, as_told);
   assert_ptr_equal(out.at, told + as_told);
 }
@@ -145,28 +143,28 @@ static void a_longer_message_is_refused(void **state)
   complete()->byte_len = 0;
   complete()->byte_len = LONGEST + 1;
   complete();
-  assert_int_equal(take(RC_POLL_BATCH), 2);
+  assert_int_equal(take(VB_POLL_BATCH), 2);
   expect_refused(2);
 }
 
 static void a_message_without_a_granted_slot_is_refused(void **state)
 {
   (void)state;
-  begin_at(1, 0, 2);
-  rc_fifo_put(&rx.line, 7); /* which was released, and is not granted again */
+  begin_at(0, 2);
+  vb_fifo_put(&rx.line, 7); /* which was released, and is not granted again */
   complete_more(3);
-  assert_int_equal(take(RC_POLL_BATCH), 2);
+  assert_int_equal(take(VB_POLL_BATCH), 2);
   expect_refused(2);
 }
 
 static void rows_end_at_the_end_of_the_line(void **state)
 {
   (void)state;
-  begin_at(1, UINT32_MAX - 2, SLOTS); /* 3 slots before its end */
+  begin_at(UINT32_MAX - 2, SLOTS); /* 3 slots before its end */
   complete_more(6);
-  assert_int_equal(take(RC_POLL_BATCH), 3);
+  assert_int_equal(take(VB_POLL_BATCH), 3);
   assert_int_equal(rx.line.tail, 0);
-  assert_int_equal(take(RC_POLL_BATCH), 3);
+  assert_int_equal(take(VB_POLL_BATCH), 3);
   assert_int_equal(pst_token_slot(told[2].u.message.token), 7);
   assert_int_equal(pst_token_slot(told[3].u.message.token), 0);
 }
@@ -177,11 +175,11 @@ static void rows_are_as_long_as_there_is_room_for(void **state)
   complete_more(6);
   assert_int_equal(take(2), 2);
   out.room = 1;
-  assert_int_equal(take(RC_POLL_BATCH), 1);
-  assert_int_equal(take(RC_POLL_BATCH), 0);
+  assert_int_equal(take(VB_POLL_BATCH), 1);
+  assert_int_equal(take(VB_POLL_BATCH), 0);
   out.room = 9;
-  assert_int_equal(take(RC_POLL_BATCH), 3);
-  assert_int_equal(take(RC_POLL_BATCH), 0);
+  assert_int_equal(take(VB_POLL_BATCH), 3);
+  assert_int_equal(take(VB_POLL_BATCH), 0);
   assert_int_equal(out.at - told, 6);
 }
 
@@ -198,15 +196,15 @@ static void completions_of_others_end_a_row(void **state)
     else if (turn == 2)
       wc->opcode = IBV_WC_RECV; /* credit */
     else
-      wc->wr_id ^= RC_RECEIVE; /* a request that is done */
-    assert_int_equal(take(RC_POLL_BATCH), 2);
+      wc->wr_id ^= VB_RECEIVE; /* a request that is done */
+    assert_int_equal(take(VB_POLL_BATCH), 2);
     stop_support(state);
   }
   begin(state);
   rx.sends = true; /* messages are SENDs then */
   complete()->opcode = IBV_WC_RECV;
   complete();
-  assert_int_equal(take(RC_POLL_BATCH), 1);
+  assert_int_equal(take(VB_POLL_BATCH), 1);
 }
 
 static void an_endpoint_with_more_to_see_to_has_no_rows(void **state)
@@ -219,20 +217,20 @@ static void an_endpoint_with_more_to_see_to_has_no_rows(void **state)
     else if (turn == 1)
       endpoint.receive_buffers = 1;
     else if (turn == 2)
-      endpoint.stage.name = RC_GREETING;
+      endpoint.is_connected = false;
     else if (turn == 3)
       endpoint.tell_connected = true;
     else
       endpoint.closing.mode = PST_CLOSE_DRAIN;
-    assert_int_equal(take(RC_POLL_BATCH), 0);
+    assert_int_equal(take(VB_POLL_BATCH), 0);
     assert_int_equal(worker.wc_at, 0);
     assert_int_equal(rx.arrived, 0);
     stop_support(state);
   }
   begin(state);
   endpoint.closing.mode = PST_CLOSE_DRAIN; /* what still comes is dropped */
-  rc_arrived(&endpoint, complete(), &out);
-  assert_int_equal(endpoint.stage.name, RC_CONNECTED);
+  vb_arrived(&endpoint, complete(), &out);
+  assert_int_equal(failed_status, 0);
   assert_ptr_equal(out.at, told);
 }
 
@@ -240,67 +238,23 @@ static void an_endpoint_with_more_to_see_to_has_no_rows(void **state)
 static void messages_say_which_credit_has_arrived(void **state)
 {
   (void)state;
-  rx.credits_sent = RC_CONTROL_RECEIVES + 2;
-  rx.credits_taken = RC_CONTROL_RECEIVES - 1;
-  rx.first_of[RC_CONTROL_RECEIVES - 1] = 1;
+  rx.credits_sent = VB_CONTROL_RECEIVES + 2;
+  rx.credits_taken = VB_CONTROL_RECEIVES - 1;
+  rx.first_of[VB_CONTROL_RECEIVES - 1] = 1;
   rx.first_of[0] = 2;
   rx.first_of[1] = 5;
   complete_more(5);
   assert_int_equal(take(1), 1);
-  assert_int_equal(rx.credits_taken, RC_CONTROL_RECEIVES - 1);
+  assert_int_equal(rx.credits_taken, VB_CONTROL_RECEIVES - 1);
   assert_int_equal(take(1), 1);
-  assert_int_equal(rx.credits_taken, RC_CONTROL_RECEIVES);
+  assert_int_equal(rx.credits_taken, VB_CONTROL_RECEIVES);
   assert_int_equal(take(3), 3);
-  assert_int_equal(rx.credits_taken, RC_CONTROL_RECEIVES + 1);
+  assert_int_equal(rx.credits_taken, VB_CONTROL_RECEIVES + 1);
   assert_false(endpoint.is_pending);
-  rc_fifo_put(&rx.line, 5); /* a slot is back: there is credit to give */
+  vb_fifo_put(&rx.line, 5); /* a slot is back: there is credit to give */
   complete();
   assert_int_equal(take(1), 1);
   assert_true(endpoint.is_pending);
-}
-
-/* ---- Several queue pairs -------------------------------------------------------------------- */
-
-static void rows_are_of_the_queue_pair_whose_turn_it_is(void **state)
-{
-  static struct rc_arrival late[2][4];
-
-  (void)state;
-  begin_at(2, 0, SLOTS);
-  rx.turn = 2;
-  for (uint32_t i = 0; i < 2; i++) {
-    endpoint.lanes[i].arrived = late[i];
-    endpoint.lanes[i].arrived_mask = 3;
-  }
-  complete()->qp_num = 101;
-  assert_int_equal(take(RC_POLL_BATCH), 0); /* before its turn */
-  worker.wc[0].qp_num = 100;
-  endpoint.lanes[0].arrived_head = 1; /* one waits for room, and comes first */
-  assert_int_equal(take(RC_POLL_BATCH), 0);
-  endpoint.lanes[0].arrived_head = 0;
-  worker.wc_count = 0;
-  next_sequence = 0;
-  complete_more(2);
-  next_sequence = 4; /* 2 and 3 are the other one's */
-  complete();
-  assert_int_equal(take(RC_POLL_BATCH), 2);
-  assert_int_equal(endpoint.lanes[0].rq_posted, 18);
-  assert_int_equal(endpoint.lanes[1].rq_posted, 20);
-  assert_int_equal(endpoint.lanes[0].arrived_head, 2);
-  assert_int_equal(endpoint.lanes[0].arrived_tail, 2);
-  assert_int_equal(take(RC_POLL_BATCH), 0); /* the turn is over */
-  late[0][2] = (struct rc_arrival){.length = 14, .number = htobe32(4)};
-  endpoint.lanes[0].arrived_head = 3; /* as poll() leaves it */
-  worker.wc_at = worker.wc_count = 0;
-  next_sequence = 2;
-  complete_more(2);
-  worker.wc[0].qp_num = worker.wc[1].qp_num = 101;
-  assert_int_equal(take(RC_POLL_BATCH), 2);
-  assert_int_equal(out.at - told, 5); /* and what waited for that */
-  assert_int_equal(rx.arrived, 5);
-  for (uint32_t i = 0; i < 5; i++)
-    assert_int_equal(told[i].u.message.sequence, i);
-  assert_int_equal(endpoint.lanes[1].rq_posted, 18);
 }
 
 /* ---- Shared receives ------------------------------------------------------------------------ */
@@ -310,10 +264,10 @@ static void begin_shared(bool slots)
 {
   uint32_t place = 0;
 
-  begin_at(1, 0, slots ? 0 : SLOTS);
-  shared = (struct rc_shared){.worker = &worker, .posted = SLOTS, .back = back};
-  assert_int_equal(pst_places_take(&worker.shared, &shared, RC_PLACES, &place), 0);
-  shared.wr_id = RC_RECEIVE | (uint64_t)place << 32 | RC_SHARED_BIT;
+  begin_at(0, slots ? 0 : SLOTS);
+  shared = (struct vb_srq){.worker = &worker, .posted = SLOTS, .back = back};
+  assert_int_equal(pst_places_take(&worker.shared, &shared, VB_PLACES, &place), 0);
+  shared.wr_id = VB_RECEIVE | (uint64_t)place << 32 | VB_SRQ_BIT;
   endpoint.shared = &shared;
   endpoint.number = 100;
   rx.sends = slots;
@@ -343,7 +297,7 @@ static void shared_receives_go_back(void **state)
   complete_shared(6);
   complete_shared(1);
   complete_shared(3)->qp_num = 101; /* another endpoint's */
-  assert_int_equal(take(RC_POLL_BATCH), 2);
+  assert_int_equal(take(VB_POLL_BATCH), 2);
   assert_int_equal(pst_token_slot(told[0].u.message.token), 5); /* of the line */
   assert_int_equal(pst_token_slot(told[1].u.message.token), 2);
   assert_int_equal(shared.posted, SLOTS - 2);
@@ -351,7 +305,7 @@ static void shared_receives_go_back(void **state)
   assert_int_equal(back[0], 6);
   assert_int_equal(back[1], 1);
   assert_ptr_equal(worker.shared_due, &shared);
-  assert_int_equal(endpoint.lanes[0].rq_posted, 20); /* what is reserved stays so */
+  assert_int_equal(rq.posted, 20); /* what is reserved stays so */
 }
 
 static void shared_slots_are_the_ones_that_were_filled(void **state)
@@ -360,16 +314,16 @@ static void shared_slots_are_the_ones_that_were_filled(void **state)
   begin_shared(true);
   complete_shared(6);
   complete_shared(1);
-  assert_int_equal(take(RC_POLL_BATCH), 2);
+  assert_int_equal(take(VB_POLL_BATCH), 2);
   assert_int_equal(pst_token_slot(told[0].u.message.token), 6);
   assert_int_equal(told[1].u.message.offset, 4096 + 32 + 512);
-  assert_int_equal(ring.slots[6], rc_slot(&endpoint, RC_SLOT_OUT));
+  assert_int_equal(ring.slots[6], vb_slot(&endpoint, VB_SLOT_OUT));
   assert_int_equal(shared.back_count, 0); /* the host has them */
   assert_int_equal(rx.granted, 1);
   assert_int_equal(rx.out, 2);
   complete_shared(3);
   complete_shared(4); /* more than it was granted */
-  assert_int_equal(take(RC_POLL_BATCH), 1);
+  assert_int_equal(take(VB_POLL_BATCH), 1);
   expect_refused(3);
   assert_int_equal(shared.back_count, 1);
   assert_int_equal(back[0], 4);
@@ -388,7 +342,6 @@ int main(void)
       CASE(completions_of_others_end_a_row),
       CASE(an_endpoint_with_more_to_see_to_has_no_rows),
       CASE(messages_say_which_credit_has_arrived),
-      CASE(rows_are_of_the_queue_pair_whose_turn_it_is),
       CASE(shared_receives_go_back),
       CASE(shared_slots_are_the_ones_that_were_filled),
   };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices, what is registered with them, and bounds.
+ * What transports of verbs have in common: devices, what is registered with them, bounds, and what
+ * a transport does by itself.
  *
  * A worker has a completion queue; an endpoint has queue pairs on it. A message is an RDMA WRITE
  * with immediate data (the low 32 bits of its sequence number) into a slot of the receiver. Slots
@@ -12,8 +13,8 @@
  * under the device's lock. What an event says of a queue pair is left in atomics of its endpoint,
  * whose worker is woken.
  */
-#ifndef RC_DEVICE_H
-#define RC_DEVICE_H
+#ifndef VERBS_TRANSPORT_H
+#define VERBS_TRANSPORT_H
 
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -25,66 +26,99 @@
 
 #include <penstock/transport-util.h>
 
-#include "../verbs/counters.h"
-#include "../verbs/device.h"
-#include "../verbs/mr.h"
-#include "../verbs/numa.h"
-#include "../verbs/path.h"
-#include "../verbs/status.h"
+#include "counters.h"
 #include "described.h"
+#include "device.h"
+#include "mr.h"
+#include "numa.h"
+#include "path.h"
+#include "status.h"
 
-#define RC_PLACES 65535u /* endpoints, and rings, of a worker */
-#define RC_WORKERS_MAX 1024u
-/* Under way on an endpoint, however many slots there are: 2048 messages of 1462 bytes are 60 us of
- * 400 Gb/s, and mlx5 has room for as many of 30 pieces. */
-#define RC_REQUESTS_MAX 2048u
-#define RC_PIECES_MAX 30u
-#define RC_INLINE_WISH 64u /* two blocks of mlx5's, which gives 92 of them, or 76 with atomics */
-#define RC_POLL_BATCH 32u
-#define RC_CONTROL_BYTES 512u   /* of a credit message, at most */
-#define RC_CONTROL_RECEIVES 32u /* credit messages that a sender has receives for */
+#define VB_PLACES 65535u /* endpoints, and rings, of a worker */
+#define VB_WORKERS_MAX 1024u
+#define VB_POLL_BATCH 32u
+#define VB_CONTROL_BYTES 512u   /* of a credit message, at most */
+#define VB_CONTROL_RECEIVES 32u /* credit messages that a sender has receives for */
 /* Likewise of receives that are shared: a buffer of many peers is small. */
-#define RC_SHARED_CREDIT_BYTES 64u
-#define RC_SHARED_CREDITS 8u
-#define RC_SPARE_RECEIVES 4u /* hello, farewell, and as many to be late */
-#define RC_RECEIVES_BESIDE (RC_SHARED_CREDITS + RC_SPARE_RECEIVES) /* beside messages' */
-#define RC_SPARE_SENDS 8u                                          /* likewise, with a keepalive */
-#define RC_BLOB_RUNS 16u
-#define RC_BLOB_BYTES 384u
-#define RC_LANES_MAX 8u
-#define RC_TURN_MAX 32u /* messages that go by one queue pair before the next one's turn */
-#define RC_LANE_OWN 2u  /* a hello and a farewell under way */
-#define RC_REMOTE_BYTES 40u
-#define RC_SCRATCH_BYTES 64u
-#define RC_REMOTE_ACCESS                                                                           \
+#define VB_SRQ_CREDIT_BYTES 64u
+#define VB_SRQ_CREDITS 8u
+#define VB_SPARE_RECEIVES 4u /* hello, farewell, and as many to be late */
+#define VB_RECEIVES_BESIDE (VB_SRQ_CREDITS + VB_SPARE_RECEIVES) /* beside messages' */
+#define VB_SPARE_SENDS 8u                                       /* likewise, with a keepalive */
+#define VB_REMOTE_BYTES 40u
+#define VB_SCRATCH_BYTES 64u
+#define VB_REMOTE_ACCESS                                                                           \
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
-#define RC_RING_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
-#define RC_NEVER UINT64_MAX
-#define RC_EVENT_NS UINT64_C(500000000)  /* who knows why a queue pair failed may be late */
-#define RC_FLUSH_NS UINT64_C(1000000000) /* a failed queue pair may take to give all back */
+#define VB_RING_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+#define VB_NEVER UINT64_MAX
 
-#define RC_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
+#define VB_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
 
 struct rc_cm_ops;
+struct pst_endpoint;
+struct pst_worker;
+struct vb_out;
+
+/* How many completions a worker's completion queue has room for when it is opened; and how many it
+ * would need if all that is planned were on one worker. */
+struct vb_planned {
+  uint32_t first, all;
+};
+
+/* What the transport does by itself. Of a worker by its thread. */
+struct vb_transport {
+  int (*limits)(struct pst_device *device, struct pst_limits *limits);
+  struct vb_planned (*plan_completions)(const struct pst_device *device);
+  /* A completion of a request; and of a receive. False: it needs more room than there is, or has
+   * come too early, and is the first that the next poll takes. */
+  void (*sent)(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+  bool (*received)(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct vb_out *out);
+  /* An endpoint that has something to tell, or to do: vb_pend(). */
+  void (*work)(struct pst_endpoint *endpoint, struct vb_out *out);
+  /* What other threads have left with it: vb_notify(). */
+  void (*notice)(struct pst_endpoint *endpoint);
+  /* What only time tells. */
+  void (*look)(struct pst_endpoint *endpoint, uint64_t now_ns);
+  /* It has failed: `status` -errno, logged with `why`, unless NULL. Once. */
+  void (*failed)(struct pst_endpoint *endpoint, int status, const char *why);
+  /* Why an endpoint that is not connected takes no requests: -errno. */
+  int (*refuses)(const struct pst_endpoint *endpoint);
+  void (*free)(struct pst_endpoint *endpoint);
+  /* Of endpoints with several queue pairs: a row of messages, 0 where it is not of the queue pair
+   * whose turn it is; those that waited for their turn, of
+   * which there may be more than there was room for: false. */
+  uint32_t (*arrived)(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
+                      struct vb_out *out);
+  bool (*deliver)(struct pst_endpoint *endpoint, struct vb_out *out);
+  /* Receives without buffers that are missing, of all queue pairs: 0 or -errno. */
+  int (*restore)(struct pst_endpoint *endpoint);
+  /* What the transport has with a worker (`worker->cm`): opened, 0 or -errno; closed; with each
+   * look at the clock; when all completions are taken. */
+  int (*worker_open)(struct pst_worker *worker);
+  void (*worker_close)(struct pst_worker *worker);
+  void (*worker_look)(struct pst_worker *worker);
+  void (*worker_empty)(struct pst_worker *worker);
+};
 
 /* A protection domain, domain.c: what the peer, or peers, of one number may reach. */
-struct rc_domain {
+struct vb_domain {
   struct pst_device *device;
   uint64_t number; /* the host's; 0: the device's own */
   struct ibv_pd *pd;
   struct vb_mrs mrs; /* of pd */
   uint32_t users;    /* under the device's `domains_lock` */
-  struct rc_domain *next;
+  struct vb_domain *next;
 };
 
 struct pst_device {
   const struct pst_host *host;
-  struct rc_domain own; /* of all that no peer reaches, and of what has no domain */
+  const struct vb_transport *transport;
+  struct vb_domain own; /* of all that no peer reaches, and of what has no domain */
   struct pst_plan plan;
   struct vb_open open;
   struct vb_path path;
   struct ibv_device_attr attr;
-  struct rc_domain *domains; /* of peers; under `domains_lock` */
+  struct vb_domain *domains; /* of peers; under `domains_lock` */
   pthread_mutex_t domains_lock;
   atomic_uint registrations; /* in all domains */
   pthread_mutex_t place_lock;
@@ -133,7 +167,7 @@ struct pst_remote {
 };
 
 struct pst_mr {
-  struct rc_domain *domain;
+  struct vb_domain *domain;
   struct vb_mr verbs;
   struct vb_mr flush; /* of its first byte, which a FLUSH reads where the rest may not be read */
   bool has_flush;
@@ -145,12 +179,12 @@ struct pst_mr {
   const struct pst_region *region; /* the host's: it outlives this */
 };
 
-static inline uint32_t rc_smaller(uint64_t a, uint64_t b)
+static inline uint32_t vb_smaller(uint64_t a, uint64_t b)
 {
   return (uint32_t)(a < b ? a : b);
 }
 
-static inline uint64_t rc_now_ns(const struct pst_device *device)
+static inline uint64_t vb_now_ns(const struct pst_device *device)
 {
   return device->host->clock_ns(device->host);
 }

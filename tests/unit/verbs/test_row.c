@@ -19,8 +19,8 @@ static void begin(uint8_t opcode)
   static const uint32_t granted[] = {5, 2, 7, 0, 1, 6, 3, 4};
 
   start_support(1);
-  endpoint.own.initial = INITIAL;
-  endpoint.sq_head = endpoint.sq_done = endpoint.sq_told = FROM;
+  tx.initial = INITIAL;
+  endpoint.sq.head = endpoint.sq.done = endpoint.sq.told = FROM;
   tx.credits.head = tx.credits.tail = UINT32_MAX - 2; /* its counts pass 32 bits, too */
   for (uint32_t i = 0; i < SLOTS; i++)
     add_credit(granted[i]);
@@ -52,18 +52,18 @@ static void begin_writes(void)
 
 static uint32_t build(uint32_t n)
 {
-  return rc_build_row(&endpoint, FROM, requests, n);
+  return vb_build_row(&endpoint, FROM, requests, n);
 }
 
 static const struct ibv_send_wr *wr_of(uint32_t i)
 {
-  return &endpoint.wrs[(FROM + i) & endpoint.sq_mask];
+  return &endpoint.sq.wrs[(FROM + i) & endpoint.sq.mask];
 }
 
 static void expect_built(uint32_t i)
 {
   const struct ibv_send_wr *wr = wr_of(i);
-  const struct rc_sent *sent = &endpoint.sent[(FROM + i) & endpoint.sq_mask];
+  const struct vb_sent *sent = &endpoint.sq.sent[(FROM + i) & endpoint.sq.mask];
 
   assert_int_equal(wr->wr_id, WR_ID | (uint32_t)(FROM + i));
   assert_int_equal(wr->num_sge, 1);
@@ -145,7 +145,7 @@ static void credit_bounds_a_row(void **state)
   begin_sends();
   tx.credits.tail += SLOTS - 3;
   assert_int_equal(build(ROW), 3);
-  assert_int_equal(rc_fifo_count(&tx.credits), 0);
+  assert_int_equal(vb_fifo_count(&tx.credits), 0);
   assert_int_equal(build(ROW), 0);
   assert_int_equal(tx.messages, 3);
   endpoint.tx = NULL;
@@ -161,7 +161,7 @@ static void credit_bounds_a_row(void **state)
     if (build(ROW) != at)                                                                          \
       fail_msg("the row does not end at request %u: %s", at, #spoil);                              \
     assert_int_equal(tx.messages + tx.bytes, r->opcode == PST_OP_WRITE ? 0 : at * 101);            \
-    assert_int_equal(rc_fifo_count(&tx.credits), SLOTS - tx.messages);                             \
+    assert_int_equal(vb_fifo_count(&tx.credits), SLOTS - tx.messages);                             \
   }
 
 static void sends_that_are_not_plain_end_a_row(void **state)
@@ -188,7 +188,7 @@ static void ranges_of_sends_are_checked(void **state)
   EXPECT_END(begin_sends, (r->offset = LENGTH + 1, r->arg.length = 0));
   EXPECT_END(begin_sends, r->offset = UINT64_MAX - 50);
   EXPECT_END(begin_sends, r->local.mr = NULL);
-  EXPECT_END(begin_sends, (other.domain = &(struct rc_domain){0}, r->local.mr = &other));
+  EXPECT_END(begin_sends, (other.domain = &(struct vb_domain){0}, r->local.mr = &other));
   EXPECT_END(begin_sends, (other.access = PST_ACCESS_LOCAL_WRITE, r->local.mr = &other));
 }
 
@@ -204,7 +204,7 @@ static void writes_go_to_the_remote_range(void **state)
     assert_int_equal(wr_of(i)->wr.rdma.rkey, 87);
   }
   assert_int_equal(tx.messages, 0);
-  assert_int_equal(rc_fifo_count(&tx.credits), SLOTS);
+  assert_int_equal(vb_fifo_count(&tx.credits), SLOTS);
   assert_int_equal(endpoint.rma_before, FROM + ROW);
   assert_ptr_equal(endpoint.written, &remote);
   assert_ptr_equal(endpoint.unflushed, &remote);
@@ -227,7 +227,7 @@ static void writes_that_are_not_plain_end_a_row(void **state)
   requests[2].u.rma.remote = &another; /* begins the next row */
   assert_int_equal(build(ROW), 2);
   assert_int_equal(endpoint.rma_before, FROM + 2);
-  assert_int_equal(rc_build_row(&endpoint, FROM + 2, requests + 2, 1), 1);
+  assert_int_equal(vb_build_row(&endpoint, FROM + 2, requests + 2, 1), 1);
   assert_ptr_equal(endpoint.written, &another);
 }
 
@@ -283,17 +283,17 @@ static void what_is_alike_begins_with_another_opcode(void **state)
 {
   (void)state;
   begin_sends();
-  endpoint.alike_from = 1;
-  endpoint.sent[(FROM - 1) & endpoint.sq_mask].opcode = PST_OP_SEND;
+  endpoint.sq.alike_from = 1;
+  endpoint.sq.sent[(FROM - 1) & endpoint.sq.mask].opcode = PST_OP_SEND;
   assert_int_equal(build(ROW), ROW);
-  assert_int_equal(endpoint.alike_from, 1);
-  endpoint.sent[(FROM - 1) & endpoint.sq_mask].opcode = PST_OP_WRITE;
+  assert_int_equal(endpoint.sq.alike_from, 1);
+  endpoint.sq.sent[(FROM - 1) & endpoint.sq.mask].opcode = PST_OP_WRITE;
   requests[0].piece_count = 1;
   assert_int_equal(build(ROW), 0);
-  assert_int_equal(endpoint.alike_from, 1);
+  assert_int_equal(endpoint.sq.alike_from, 1);
   requests[0].piece_count = 0;
   assert_int_equal(build(1), 1);
-  assert_int_equal(endpoint.alike_from, FROM);
+  assert_int_equal(endpoint.sq.alike_from, FROM);
 }
 
 int main(void)

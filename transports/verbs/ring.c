@@ -2,15 +2,16 @@
 /* Rings, whose slots their endpoints share out, and tokens. */
 #include <stdio.h>
 
+#include "endpoint.h"
 #include "ops.h"
-#include "shared.h"
+#include "srq.h"
 
 static int check(struct pst_worker *worker, const struct pst_ring_params *in)
 {
   struct pst_limits limits = {.struct_size = sizeof(limits)};
   const struct pst_mr *mr = in->mr;
 
-  rc_limits(worker->device, &limits);
+  worker->device->transport->limits(worker->device, &limits);
   return pst_ring_params_check(worker->device->host, in, mr ? mr->access : 0, mr ? mr->length : 0,
                                &limits, in->payload_max == 0 ? "its messages are empty" : NULL);
 }
@@ -28,7 +29,7 @@ static int register_slots(struct pst_ring *ring, struct pst_path_info *path)
     length = in->mr->length;
   int rc =
       vb_mr_register(device->host, &in->mr->domain->mrs, in->mr->region, in->mr->offset + in->base,
-                     length, RC_RING_RIGHTS | device->relaxed, true, &ring->verbs, reason);
+                     length, VB_RING_RIGHTS | device->relaxed, true, &ring->verbs, reason);
 
   ring->base = ring->verbs.address + in->headroom;
   if (rc == 0 || rc == -EOPNOTSUPP)
@@ -65,9 +66,9 @@ static void tell_short(const struct pst_ring *ring)
 
   if (slots * slot_us >= RING_US || (device->plan.flags & PST_PLAN_PEERS))
     return; /* a node has a ring a peer, and no option `ring` */
-  while (slots * slot_us < RING_US && slots < RC_SLOTS_MAX)
+  while (slots * slot_us < RING_US && slots < VB_SLOTS_MAX)
     slots *= 2;
-  RC_LOG(device, PST_LOG_DEBUG,
+  VB_LOG(device, PST_LOG_DEBUG,
          "a ring of %u slots of %llu bytes lasts %.1f us at the %g Gbit/s of %s: a receiver that "
          "pauses for longer holds its senders up. `ring: %u` lasts %.0f us",
          in->slots, (unsigned long long)in->payload_max, in->slots * slot_us, mbps / 1e3,
@@ -91,13 +92,13 @@ static void tell_far(const struct pst_ring *ring)
     return;
   worker->has_told_far = true;
   vb_numa_text(device->numa_node, node, where, sizeof(where));
-  RC_LOG(device, PST_LOG_WARN,
+  VB_LOG(device, PST_LOG_WARN,
          "a ring lies in memory of NUMA node %d, and %s is on %s: each message crosses the link "
          "between them. Start on the adapter's node: `numactl --cpunodebind=%d --localalloc`",
          node, device->open.info->name, where, device->numa_node);
 }
 
-int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+int vb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                  struct pst_path_info *path, struct pst_ring **ring)
 {
   struct pst_ring_params in;
@@ -111,12 +112,12 @@ int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
     return -ENOMEM;
   made->worker = worker;
   made->params = in;
-  made->last_out = RC_NEVER;
+  made->last_out = VB_NEVER;
   rc = open_slots(made);
   if (rc == 0)
     rc = register_slots(made, path);
   if (rc == 0)
-    rc = pst_places_take(&worker->rings, made, RC_PLACES, &made->place);
+    rc = pst_places_take(&worker->rings, made, VB_PLACES, &made->place);
   if (rc < 0) {
     vb_mr_close(&made->verbs);
     free(made->slots);
@@ -130,13 +131,13 @@ int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   return 0;
 }
 
-void rc_ring_close(struct pst_worker *worker, struct pst_ring *ring)
+void vb_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 {
   if (!ring)
     return;
   pst_places_give(&worker->rings, ring->place);
   worker->last_ring = NULL;
-  rc_shared_close(ring->shared);
+  vb_srq_close(ring->shared);
   vb_mr_close(&ring->verbs);
   free(ring->slots);
   free(ring->free);
@@ -150,9 +151,9 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Equal shares, with those that are still to come. */
-void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
+void vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
 {
-  struct rc_rx *rx = endpoint->rx;
+  struct vb_rx *rx = endpoint->rx;
   uint32_t come =
       ring->open_count < ring->params.endpoints ? ring->params.endpoints - ring->open_count : 1;
 
@@ -164,27 +165,27 @@ void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
   uint32_t *mine = ring->free + ring->free_count;
   qsort(mine, rx->share, sizeof(*mine), ascending);
   for (uint32_t i = 0; i < rx->share; i++) {
-    ring->slots[mine[i]] = rc_slot(endpoint, RC_SLOT_OWNED);
-    rc_fifo_put(&rx->line, mine[i]);
+    ring->slots[mine[i]] = vb_slot(endpoint, VB_SLOT_OWNED);
+    vb_fifo_put(&rx->line, mine[i]);
   }
 }
 
 /* What the host still has comes back when it is released. */
-void rc_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
+void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
 {
-  const struct rc_rx *rx = endpoint->rx;
+  const struct vb_rx *rx = endpoint->rx;
 
   ring->open_count--;
   ring->last = NULL;
-  ring->last_out = RC_NEVER;
+  ring->last_out = VB_NEVER;
   if (rx->sends && ring->shared) {
     ring->free_count += rx->share - rx->out;
     return;
   }
   for (uint32_t i = ring->params.slots; i-- > 0;) {
-    if (ring->slots[i] != rc_slot(endpoint, RC_SLOT_OWNED))
+    if (ring->slots[i] != vb_slot(endpoint, VB_SLOT_OWNED))
       continue;
-    ring->slots[i] = RC_SLOT_FREE;
+    ring->slots[i] = VB_SLOT_FREE;
     ring->free[ring->free_count++] = i;
   }
 }
@@ -205,40 +206,40 @@ static void release_other(struct pst_ring *ring, uint32_t at)
 {
   struct pst_worker *worker = ring->worker;
   uint64_t slot = ring->slots[at];
-  struct pst_endpoint *owner = pst_places_find(&worker->endpoints, rc_slot_place(slot));
+  struct pst_endpoint *owner = pst_places_find(&worker->endpoints, vb_slot_place(slot));
 
   if (!owner) {
-    ring->slots[at] = RC_SLOT_FREE;
+    ring->slots[at] = VB_SLOT_FREE;
     ring->free[ring->free_count++] = at;
     return;
   }
   ring->last = owner;
   ring->last_out = slot;
-  ring->slots[at] = rc_slot(owner, RC_SLOT_OWNED);
-  rc_fifo_put(&owner->rx->line, at);
-  rc_pend(owner);
+  ring->slots[at] = vb_slot(owner, VB_SLOT_OWNED);
+  vb_fifo_put(&owner->rx->line, at);
+  vb_pend(owner);
 }
 
 /* A slot of all: it is posted again, and who had it may be sent one more. */
 static void release_shared(struct pst_ring *ring, uint32_t at)
 {
   const uint64_t slot = ring->slots[at];
-  struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, rc_slot_place(slot));
+  struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, vb_slot_place(slot));
 
-  ring->slots[at] = RC_SLOT_FREE;
-  rc_shared_back(ring->shared, at);
+  ring->slots[at] = VB_SLOT_FREE;
+  vb_srq_back(ring->shared, at);
   if (!owner) {
     ring->free_count++;
     return;
   }
   owner->rx->out--;
   owner->rx->ungranted++;
-  rc_pend(owner);
+  vb_pend(owner);
 }
 
 static int refuse(const struct pst_worker *worker, uint64_t token)
 {
-  RC_LOG(worker->device, PST_LOG_ERROR,
+  VB_LOG(worker->device, PST_LOG_ERROR,
          "token 0x%llx is not out: released twice, or never given; a fault of the program",
          (unsigned long long)token);
   return -EINVAL;
@@ -254,27 +255,27 @@ static uint32_t release_alike(const struct pst_ring *ring, const uint64_t *token
 
   if (!ring->last)
     return 0;
-  struct rc_fifo *line = &ring->last->rx->line;
+  struct vb_fifo *line = &ring->last->rx->line;
   uint32_t *into = line->at, mask = line->mask, head = line->head;
   for (; i < n && tokens[i] >> 32 == which; i++) {
     const uint32_t at = (uint32_t)tokens[i];
     if (at >= count || slots[at] != is_out)
       break;
-    slots[at] = is_out - RC_SLOT_OUT + RC_SLOT_OWNED;
+    slots[at] = is_out - VB_SLOT_OUT + VB_SLOT_OWNED;
     into[head++ & mask] = at;
   }
   line->head = head;
   if (i)
-    rc_pend(ring->last);
+    vb_pend(ring->last);
   return i;
 }
 
-int rc_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+int vb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
   for (uint32_t i = 0, some; i < n; i += some) {
     const uint32_t at = (uint32_t)tokens[i];
     struct pst_ring *ring = find_ring(worker, tokens[i]);
-    if (!ring || at >= ring->params.slots || (ring->slots[at] & RC_SLOT_STATES) != RC_SLOT_OUT)
+    if (!ring || at >= ring->params.slots || (ring->slots[at] & VB_SLOT_STATES) != VB_SLOT_OUT)
       return refuse(worker, tokens[i]);
     some = ring->shared ? 0 : release_alike(ring, tokens + i, n - i);
     if (some)

@@ -5,14 +5,13 @@
  */
 #include <endian.h>
 
-#include "queue.h"
 #include "request.h"
 
 /* Of an endpoint, while a row is built; and the registration that its requests named last. */
 struct row {
-  const struct rc_domain *local;
+  const struct vb_domain *local;
   struct ibv_send_wr *wrs;
-  struct rc_sent *sent;
+  struct vb_sent *sent;
   uint64_t mask, quarter;
   uint64_t id;
   const struct pst_mr *mr;
@@ -24,11 +23,11 @@ struct row {
 static inline struct row row_of(const struct pst_endpoint *endpoint)
 {
   return (struct row){.local = endpoint->local,
-                      .wrs = endpoint->wrs,
-                      .sent = endpoint->sent,
-                      .mask = endpoint->sq_mask,
-                      .quarter = endpoint->sq_mask >> 2,
-                      .id = rc_wr_id(endpoint, 0)};
+                      .wrs = endpoint->sq.wrs,
+                      .sent = endpoint->sq.sent,
+                      .mask = endpoint->sq.mask,
+                      .quarter = endpoint->sq.mask >> 2,
+                      .id = vb_wr_id(&endpoint->sq, 0)};
 }
 
 /* Whose bytes they are makes no difference here. */
@@ -47,7 +46,7 @@ static inline __attribute__((always_inline)) bool take_mr(const struct pst_endpo
   row->length = mr->length;
   row->address = mr->verbs.address;
   row->lkey = mr->lkey;
-  row->max_inline = mr->is_cpu_readable ? endpoint->max_inline : 0;
+  row->max_inline = mr->is_cpu_readable ? endpoint->sq.max_inline : 0;
   return true;
 }
 
@@ -63,7 +62,7 @@ static inline struct ibv_send_wr *build(const struct row *row, uint64_t index,
 {
   const uint64_t length = request->arg.length;
   struct ibv_send_wr *wr = &row->wrs[index & row->mask];
-  struct rc_sent *sent = &row->sent[index & row->mask];
+  struct vb_sent *sent = &row->sent[index & row->mask];
   struct ibv_sge *sge = wr->sg_list;
 
   wr->wr_id = row->id | (uint32_t)index;
@@ -83,18 +82,18 @@ static inline struct ibv_send_wr *build(const struct row *row, uint64_t index,
 static uint32_t sends(struct pst_endpoint *endpoint, uint64_t index,
                       const struct pst_request *requests, uint32_t n)
 {
-  struct rc_tx *tx = endpoint->tx;
+  struct vb_tx *tx = endpoint->tx;
   struct row row = row_of(endpoint);
   uint64_t bytes = 0;
   uint32_t i = 0;
 
   if (!tx)
     return 0;
-  const uint32_t initial = (uint32_t)endpoint->own.initial, rkey = tx->rkey;
+  const uint32_t initial = (uint32_t)tx->initial, rkey = tx->rkey;
   const uint32_t *slots = tx->credits.at, mask = tx->credits.mask, tail = tx->credits.tail;
   const uint64_t address = tx->address, stride = tx->stride, length_max = tx->message_max;
   const enum ibv_wr_opcode opcode = tx->opcode;
-  n = n < rc_fifo_count(&tx->credits) ? n : rc_fifo_count(&tx->credits);
+  n = n < vb_fifo_count(&tx->credits) ? n : vb_fifo_count(&tx->credits);
   for (; i < n; i++) {
     const struct pst_request *request = &requests[i];
     if (!is_send(request) || request->u.send.departure_ns || request->arg.length > length_max ||
@@ -135,7 +134,7 @@ static inline void written(struct pst_endpoint *endpoint, struct pst_remote *rem
 {
   endpoint->rma_before = end;
   if (remote != endpoint->written)
-    rc_written(endpoint, remote);
+    vb_written(endpoint, remote);
 }
 
 static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
@@ -145,7 +144,7 @@ static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
   struct pst_remote *remote = requests[0].u.rma.remote;
   uint32_t i = 0;
 
-  if (!rc_is_writable(endpoint, remote))
+  if (!vb_is_writable(endpoint, remote))
     return 0;
   const uint64_t address = remote->address, room = remote->length;
   const uint64_t length_max = endpoint->device->message_max;
@@ -163,7 +162,7 @@ static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
   return i;
 }
 
-uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
+uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t index,
                       const struct pst_request *requests, uint32_t n)
 {
   uint32_t built = 0;
@@ -173,6 +172,6 @@ uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
   else if (is_send(requests))
     built = sends(endpoint, index, requests, n);
   if (built)
-    rc_queue_alike(endpoint, index, requests[0].opcode);
+    vb_send_queue_alike(&endpoint->sq, index, requests[0].opcode);
   return built;
 }

@@ -4,7 +4,7 @@
 #include "support.h"
 
 static struct ibv_mr scratch_mr = {.lkey = 66};
-static uint8_t scratch[RC_SCRATCH_BYTES];
+static uint8_t scratch[VB_SCRATCH_BYTES];
 static struct pst_remote first, second, third;
 
 static int begin(void **state)
@@ -13,7 +13,7 @@ static int begin(void **state)
   start_support(1);
   worker.scratch = scratch;
   worker.scratch_mr = &scratch_mr;
-  endpoint.requests_max = 4; /* of 16: the others are the transport's own */
+  endpoint.sq.requests_max = 4; /* of 16: the others are the transport's own */
   first = second = third = remote;
   first.address += 0x1000;
   second.address += 0x2000;
@@ -43,11 +43,11 @@ static void expect_read(const struct ibv_send_wr *wr, const struct pst_remote *o
 static const struct ibv_send_wr *build(struct pst_remote *of)
 {
   const struct pst_request request = flush_of(of);
-  struct ibv_send_wr *wr = endpoint.wrs;
+  struct ibv_send_wr *wr = endpoint.sq.wrs;
 
   wr->num_sge = 0;
   wr->wr.rdma.remote_addr = wr->wr.rdma.rkey = 1; /* of the request before */
-  rc_flush_build(&endpoint, wr, &request);
+  vb_flush_build(&endpoint, wr, &request);
   return wr;
 }
 
@@ -63,16 +63,16 @@ static void flushes_are_checked(void **state)
 {
   (void)state;
   struct pst_request request = flush_of(&first);
-  assert_int_equal(rc_flush_check(&endpoint, &request), 0);
+  assert_int_equal(vb_flush_check(&endpoint, &request), 0);
   first.endpoint = NULL;
-  assert_int_equal(rc_flush_check(&endpoint, &request), -EINVAL);
+  assert_int_equal(vb_flush_check(&endpoint, &request), -EINVAL);
   request.u.rma.remote = NULL;
-  assert_int_equal(rc_flush_check(&endpoint, &request), 0);
+  assert_int_equal(vb_flush_check(&endpoint, &request), 0);
   request.u.rma.reserved = 1;
-  assert_int_equal(rc_flush_check(&endpoint, &request), -EINVAL);
+  assert_int_equal(vb_flush_check(&endpoint, &request), -EINVAL);
   request.u.rma.reserved = 0;
   request.flags = PST_REQUEST_EXCLUSIVE;
-  assert_int_equal(rc_flush_check(&endpoint, &request), -EINVAL);
+  assert_int_equal(vb_flush_check(&endpoint, &request), -EINVAL);
 }
 
 static void nothing_written_is_an_empty_write(void **state)
@@ -84,8 +84,8 @@ static void nothing_written_is_an_empty_write(void **state)
 static void what_was_written_is_read_once(void **state)
 {
   (void)state;
-  rc_written(&endpoint, &first);
-  rc_written(&endpoint, &first);
+  vb_written(&endpoint, &first);
+  vb_written(&endpoint, &first);
   expect_read(build(NULL), &first);
   assert_null(endpoint.written); /* the next WRITE is to be read behind, too */
   assert_null(endpoint.unflushed);
@@ -97,9 +97,9 @@ static void what_was_written_is_read_once(void **state)
 static void the_range_that_a_flush_names_is_read(void **state)
 {
   (void)state;
-  rc_written(&endpoint, &first);
-  rc_written(&endpoint, &second);
-  rc_written(&endpoint, &third);
+  vb_written(&endpoint, &first);
+  vb_written(&endpoint, &second);
+  vb_written(&endpoint, &third);
   expect_read(build(&second), &second);
   assert_ptr_equal(endpoint.unflushed, &third);
   assert_ptr_equal(third.next_unflushed, &first);
@@ -112,12 +112,12 @@ static void what_cannot_be_read_is_not(void **state)
   (void)state;
   first.has_flush = false;
   second.length = 0;
-  rc_written(&endpoint, &first);
-  rc_written(&endpoint, &second);
+  vb_written(&endpoint, &first);
+  vb_written(&endpoint, &second);
   assert_null(endpoint.unflushed);
   expect_nothing_read(build(&first));
   expect_nothing_read(build(&second));
-  rc_written(&endpoint, &third);
+  vb_written(&endpoint, &third);
   expect_read(build(&first), &third);
 }
 
@@ -129,16 +129,16 @@ static bool needs_others(uint8_t opcode, uint8_t flags, struct pst_remote *of)
     request.u.atomic.remote = of;
   else if (opcode != PST_OP_SEND)
     request.u.rma.remote = of;
-  return rc_flush_needs_others(&endpoint, &request);
+  return vb_flush_needs_others(&endpoint, &request);
 }
 
 static void a_flush_of_all_needs_those_beside_its_own(void **state)
 {
   (void)state;
   assert_false(needs_others(PST_OP_FLUSH, 0, NULL));
-  rc_written(&endpoint, &first);
+  vb_written(&endpoint, &first);
   assert_false(needs_others(PST_OP_FLUSH, 0, NULL));
-  rc_written(&endpoint, &second);
+  vb_written(&endpoint, &second);
   assert_true(needs_others(PST_OP_FLUSH, 0, NULL));
   assert_false(needs_others(PST_OP_FLUSH, 0, &first));
 }
@@ -150,19 +150,19 @@ static void a_fence_needs_writes_into_other_ranges(void **state)
   for (uint32_t i = 0; i < 3; i++) {
     begin(state);
     assert_false(needs_others(changes[i], PST_REQUEST_FENCE, &first));
-    rc_written(&endpoint, &first);
+    vb_written(&endpoint, &first);
     assert_false(needs_others(changes[i], PST_REQUEST_FENCE, &first)); /* they keep their order */
     assert_true(needs_others(changes[i], PST_REQUEST_FENCE, &second));
     assert_false(needs_others(changes[i], 0, &second));
     first.is_relaxed = true;
     assert_true(needs_others(changes[i], PST_REQUEST_FENCE, &first));
     first.is_relaxed = false;
-    rc_written(&endpoint, &second);
+    vb_written(&endpoint, &second);
     assert_true(needs_others(changes[i], PST_REQUEST_FENCE, &second));
     stop_support(state);
   }
   begin(state);
-  rc_written(&endpoint, &first);
+  vb_written(&endpoint, &first);
   assert_false(needs_others(PST_OP_READ, PST_REQUEST_FENCE, &second));
 }
 
@@ -170,7 +170,7 @@ static void a_fence_needs_writes_into_other_ranges(void **state)
 static void a_fenced_message_needs_all_of_several_queue_pairs(void **state)
 {
   (void)state;
-  rc_written(&endpoint, &first);
+  vb_written(&endpoint, &first);
   assert_false(needs_others(PST_OP_SEND, PST_REQUEST_FENCE, NULL));
   endpoint.lane_count = 2;
   assert_true(needs_others(PST_OP_SEND, PST_REQUEST_FENCE, NULL));
@@ -181,29 +181,29 @@ static void a_fenced_message_needs_all_of_several_queue_pairs(void **state)
 
 static void write_three(void)
 {
-  rc_written(&endpoint, &first);
-  rc_written(&endpoint, &second);
-  rc_written(&endpoint, &third);
+  vb_written(&endpoint, &first);
+  vb_written(&endpoint, &second);
+  vb_written(&endpoint, &third);
 }
 
 static void others_are_read_by_the_transport(void **state)
 {
   (void)state;
   write_three();
-  endpoint.sq_head = endpoint.sq_done = endpoint.sq_told = UINT64_C(0xfffffffff);
-  endpoint.sent[15] = (struct rc_sent){.opcode = PST_OP_WRITE, .cookie = 4};
+  endpoint.sq.head = endpoint.sq.done = endpoint.sq.told = UINT64_C(0xfffffffff);
+  endpoint.sq.sent[15] = (struct vb_sent){.opcode = PST_OP_WRITE, .cookie = 4};
   const struct pst_request flush = flush_of(NULL);
-  assert_int_equal(rc_flush_others(&endpoint, &flush), 0);
+  assert_int_equal(vb_flush_others(&endpoint, &flush), 0);
   assert_int_equal(posted_count, 2); /* the FLUSH reads the last one */
   expect_read(&posted[0].wr, &third);
   expect_read(&posted[1].wr, &second);
   assert_int_equal(posted[0].wr.wr_id, WR_ID | 0xffffffff);
   assert_int_equal(posted[0].wr.send_flags, IBV_SEND_SIGNALED);
   assert_int_equal(posted[0].wr.imm_data, 0);
-  assert_int_equal(endpoint.sq_head, UINT64_C(0x1000000001));
-  assert_int_equal(endpoint.sent[15].opcode, 0); /* nobody's request */
+  assert_int_equal(endpoint.sq.head, UINT64_C(0x1000000001));
+  assert_int_equal(endpoint.sq.sent[15].opcode, 0); /* nobody's request */
   assert_ptr_equal(endpoint.unflushed, &first);
-  assert_int_equal(rc_flush_others(&endpoint, &flush), 0);
+  assert_int_equal(vb_flush_others(&endpoint, &flush), 0);
   assert_int_equal(posted_count, 2);
 }
 
@@ -213,7 +213,7 @@ static void a_fence_reads_them_all(void **state)
   write_three();
   const struct pst_request request = {
       .opcode = PST_OP_WRITE, .flags = PST_REQUEST_FENCE, .u.rma.remote = &remote};
-  assert_int_equal(rc_flush_others(&endpoint, &request), 0);
+  assert_int_equal(vb_flush_others(&endpoint, &request), 0);
   assert_int_equal(posted_count, 3);
   expect_read(&posted[2].wr, &first);
   assert_null(endpoint.unflushed);
@@ -224,13 +224,13 @@ static void reads_leave_room_for_others(void **state)
 {
   (void)state;
   write_three();
-  endpoint.sq_head = QUEUE - 4 - RC_SPARE_SENDS / 2 - 1; /* 4 are for requests */
+  endpoint.sq.head = QUEUE - 4 - VB_SPARE_SENDS / 2 - 1; /* 4 are for requests */
   const struct pst_request flush = flush_of(NULL);
-  assert_int_equal(rc_flush_others(&endpoint, &flush), -EAGAIN);
+  assert_int_equal(vb_flush_others(&endpoint, &flush), -EAGAIN);
   assert_int_equal(posted_count, 1);
   assert_ptr_equal(endpoint.unflushed, &second);
-  endpoint.sq_told = 1; /* one more has come back */
-  assert_int_equal(rc_flush_others(&endpoint, &flush), 0);
+  endpoint.sq.told = 1; /* one more has come back */
+  assert_int_equal(vb_flush_others(&endpoint, &flush), 0);
   assert_int_equal(posted_count, 2);
 }
 
@@ -240,8 +240,8 @@ static void a_read_that_does_not_go_is_an_error(void **state)
   write_three();
   posts_left = 0;
   const struct pst_request flush = flush_of(NULL);
-  assert_int_equal(rc_flush_others(&endpoint, &flush), -ENOMEM);
-  assert_int_equal(endpoint.sq_head, 0);
+  assert_int_equal(vb_flush_others(&endpoint, &flush), -ENOMEM);
+  assert_int_equal(endpoint.sq.head, 0);
 }
 
 int main(void)

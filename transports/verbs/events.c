@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "shared.h"
+#include "srq.h"
 
-void rc_event_text(int event, char *text, size_t size)
+void vb_event_text(int event, char *text, size_t size)
 {
   const struct vb_status *what = vb_event(event);
 
@@ -27,14 +27,14 @@ static void say(const struct pst_device *device, enum pst_log_level level, const
 
   if (what->code < 0)
     snprintf(number, sizeof(number), " (%d)", (int)event->event_type);
-  RC_LOG(device, level, "%s: %s%s: %s%s%s", of, what->name, number, what->cause,
+  VB_LOG(device, level, "%s: %s%s: %s%s%s", of, what->name, number, what->cause,
          what->checks[0] ? "; check: " : "", what->checks);
 }
 
 static void take_event(struct pst_device *device, const struct ibv_async_event *event)
 {
   struct pst_endpoint *endpoint;
-  struct rc_shared *shared;
+  struct vb_srq *shared;
   char port[128];
 
   switch (event->event_type) {
@@ -43,23 +43,23 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
   case IBV_EVENT_QP_ACCESS_ERR:
     endpoint = event->element.qp->qp_context;
     atomic_store(&endpoint->event, (int)event->event_type + 1);
-    rc_notify(endpoint->worker);
+    vb_notify(endpoint->worker);
     break;
   case IBV_EVENT_QP_LAST_WQE_REACHED:
     endpoint = event->element.qp->qp_context;
     atomic_store(&endpoint->last_wqe, true);
-    rc_notify(endpoint->worker);
+    vb_notify(endpoint->worker);
     break;
   case IBV_EVENT_SRQ_ERR:
     shared = event->element.srq->srq_context;
     atomic_store(&shared->event, (int)event->event_type + 1);
-    rc_notify(shared->worker);
+    vb_notify(shared->worker);
     break;
   case IBV_EVENT_DEVICE_FATAL:
   case IBV_EVENT_CQ_ERR:
     atomic_store(&device->is_lost, true);
     for (struct pst_worker *one = device->workers; one; one = one->next)
-      rc_notify(one);
+      vb_notify(one);
     say(device, PST_LOG_ERROR, device->open.info->name, event);
     break;
   case IBV_EVENT_PATH_MIG:
@@ -91,7 +91,7 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
   }
 }
 
-void rc_take_events(struct pst_device *device)
+void vb_take_events(struct pst_device *device)
 {
   struct ibv_async_event event;
 
@@ -102,14 +102,14 @@ void rc_take_events(struct pst_device *device)
   }
 }
 
-void rc_events(struct pst_device *device)
+void vb_events(struct pst_device *device)
 {
   pthread_mutex_lock(&device->events);
-  rc_take_events(device);
+  vb_take_events(device);
   pthread_mutex_unlock(&device->events);
 }
 
-void rc_pend(struct pst_endpoint *endpoint)
+void vb_pend(struct pst_endpoint *endpoint)
 {
   if (endpoint->is_pending)
     return;
@@ -118,7 +118,7 @@ void rc_pend(struct pst_endpoint *endpoint)
   endpoint->worker->pending = endpoint;
 }
 
-void rc_unpend(struct pst_endpoint *endpoint)
+void vb_unpend(struct pst_endpoint *endpoint)
 {
   struct pst_endpoint **at = &endpoint->worker->pending;
 
@@ -128,11 +128,18 @@ void rc_unpend(struct pst_endpoint *endpoint)
     *at = endpoint->next_pending;
 }
 
-void rc_notify(struct pst_worker *worker)
+void vb_notify(struct pst_worker *worker)
 {
   const uint64_t one = 1;
 
   atomic_fetch_add_explicit(&worker->notices, 1, memory_order_release);
   if (write(worker->wake_fd, &one, sizeof(one)) < 0)
     return; /* it is full: awake already */
+}
+
+void vb_forget_room(struct pst_endpoint *endpoint)
+{
+  if (endpoint->has_told_room)
+    endpoint->worker->told--;
+  endpoint->has_told_room = endpoint->wants_room = false;
 }

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Credits: slots that were released go back to the sender as runs of slot numbers: in the next
+ * poll, or, as long as the sender has half of its slots to use, once a quarter of them is back, so
+ * that large messages do not have a message of credit each. A sender has receives for a known
+ * number of such messages; how many it has taken in is known from its messages, which use slots in
+ * the order of their grant. With all of them under way it has that many slots to use at least, so
+ * that nobody waits.
+ */
+#include <endian.h>
+
+#include "domain.h"
+#include "receive.h"
+#include "receives.h"
+#include "srq.h"
+
+/* A sender receives credit into it, a receiver sends credit from it. */
+int vb_credit_open(struct pst_endpoint *endpoint)
+{
+  size_t buffers = (endpoint->rx ? endpoint->credit_depth : 0) + endpoint->receive_buffers;
+  int rc = buffers ? vb_domain_pages_open(endpoint->domain, endpoint->label, "credits",
+                                          buffers * endpoint->credit_bytes, &endpoint->control,
+                                          &endpoint->control_mr)
+                   : 0;
+
+  endpoint->credit_mr = endpoint->local == endpoint->domain ? endpoint->control_mr : NULL;
+  return rc;
+}
+
+/* Credit is sent from memory of the domain that it is sent in, or, where that is another than it is
+ * received in, inline, so that no peer costs a registration more: about 10 runs of slots and
+ * not 64. */
+int vb_credit_open_sends(struct pst_endpoint *endpoint)
+{
+  const size_t bytes = (size_t)endpoint->credit_depth * endpoint->credit_bytes;
+
+  if (endpoint->credit_mr || !endpoint->rx || endpoint->sq.max_inline >= sizeof(struct vb_run))
+    return 0;
+  return vb_domain_pin(endpoint->local, endpoint->label, "credits", endpoint->control, bytes,
+                       &endpoint->credit_mr);
+}
+
+void vb_credit_close(struct pst_endpoint *endpoint)
+{
+  if (endpoint->credit_mr && endpoint->credit_mr != endpoint->control_mr)
+    vb_unpin(&endpoint->local->mrs, endpoint->credit_mr);
+  if (endpoint->control_mr)
+    vb_unpin(&endpoint->domain->mrs, endpoint->control_mr);
+  free(endpoint->control);
+}
+
+/* Whether there is credit to give. */
+static bool has_some(const struct vb_rx *rx)
+{
+  return rx->sends ? rx->ungranted : vb_back_count(rx);
+}
+
+/* It has enough to go on with, and more will come back. */
+static bool can_wait(const struct pst_endpoint *endpoint)
+{
+  const struct vb_rx *rx = endpoint->rx;
+  const uint32_t waits = vb_back_count(rx) + rx->ungranted;
+  const uint32_t granted =
+      rx->sends && endpoint->shared ? rx->granted : vb_granted_count(rx) - rx->ungranted;
+
+  return waits < rx->share / 4 && granted >= rx->share / 2;
+}
+
+static uint32_t fill(struct vb_rx *rx, struct vb_run *runs)
+{
+  const uint32_t *slots = rx->line.at;
+  const uint32_t mask = rx->line.mask, head = rx->line.head;
+  uint32_t n = 0, at = rx->given;
+
+  if (rx->sends) { /* which slot is the receive's business */
+    runs[0] = (struct vb_run){0, htobe32(rx->ungranted)};
+    rx->grants += rx->ungranted;
+    rx->granted += rx->ungranted;
+    rx->ungranted = 0;
+    return 1;
+  }
+  while (at != head && n < rx->runs_max) {
+    uint32_t first = slots[at & mask], next = first + 1;
+    while (++at != head && slots[at & mask] == next)
+      next++;
+    runs[n++] = (struct vb_run){htobe32(first), htobe32(next - first)};
+  }
+  rx->grants += at - rx->given;
+  rx->given = at;
+  return n;
+}
+
+/* Receives come before the credit that uses them. */
+static int restore_receives(struct pst_endpoint *endpoint)
+{
+  if (endpoint->shared)
+    return vb_srq_post(endpoint->shared);
+  if (endpoint->rx->sends)
+    return vb_slots_post_back(endpoint);
+  return endpoint->device->transport->restore(endpoint);
+}
+
+void vb_credit_send(struct pst_endpoint *endpoint)
+{
+  struct vb_rx *rx = endpoint->rx;
+
+  if (!endpoint->is_connected || endpoint->closing.mode ||
+      (vb_back_count(rx) == 0 && !has_some(rx)) || can_wait(endpoint))
+    return;
+  int rc = restore_receives(endpoint);
+  while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives) {
+    if (vb_send_queue_own_room(&endpoint->sq) <= VB_SPARE_SENDS / 2) {
+      if (endpoint->sq.told != endpoint->sq.done) /* there is more when they are */
+        vb_pend(endpoint);
+      break;
+    }
+    const uint64_t message = rx->credits_sent;
+    uint8_t *at = vb_send_buffer(endpoint, (uint32_t)(message % endpoint->credit_depth));
+    rx->first_of[message % VB_CONTROL_RECEIVES] = rx->before + rx->grants;
+    uint32_t n = fill(rx, (struct vb_run *)(void *)at);
+    struct ibv_sge bytes = {.addr = (uintptr_t)at,
+                            .length = n * (uint32_t)sizeof(struct vb_run),
+                            .lkey = endpoint->credit_mr ? endpoint->credit_mr->lkey : 0};
+    rx->credits_sent++;
+    rc = vb_send_queue_own(&endpoint->sq, IBV_WR_SEND_WITH_IMM, VB_CREDIT, &bytes);
+  }
+  if (rc < 0)
+    vb_fail(endpoint, rc, "posting credits");
+}
+
+bool vb_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_t length)
+{
+  struct vb_tx *tx = endpoint->tx;
+  struct vb_fifo *credits = &tx->credits;
+  struct vb_run run;
+
+  if (length == 0 || length % sizeof(run) != 0 || length > VB_CONTROL_BYTES)
+    return false;
+  for (uint32_t i = 0; i < length; i += (uint32_t)sizeof(run)) {
+    memcpy(&run, bytes + i, sizeof(run));
+    uint32_t first = be32toh(run.first), count = be32toh(run.count);
+    if (first >= tx->slots || count > tx->slots - first ||
+        count > credits->mask + 1 - vb_fifo_count(credits))
+      return false;
+    uint32_t head = credits->head;
+    for (const uint32_t end = first + count; first != end; first++)
+      credits->at[head++ & credits->mask] = first;
+    credits->head = head;
+  }
+  tx->credit_messages++;
+  return true;
+}

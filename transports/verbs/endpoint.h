@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints: what those of all transports of verbs have. */
+#ifndef VERBS_ENDPOINT_H
+#define VERBS_ENDPOINT_H
+
+#include "send_queue.h"
+#include "worker.h"
+
+struct rc_connection;
+
+/* What the transport's own SENDs say, in their immediate data. */
+enum vb_control {
+  VB_HELLO = 1,    /* in the lowest two bits; the others have what reconnect.c says */
+  VB_FAREWELL = 2, /* drained */
+  VB_ABORTED = 3,
+  VB_CREDIT = 4, /* struct vb_run, one after the other */
+};
+
+struct vb_run {
+  uint32_t first; /* slot; big-endian, both */
+  uint32_t count;
+};
+
+/* Receives of a queue pair: how many there are to be, and how many are posted. Where they are
+ * shared, srq.h, what is reserved of them, and 1 as long as the queue pair may have some. */
+struct vb_receive_queue {
+  struct ibv_qp *qp;
+  uint32_t size, posted;
+};
+
+struct vb_tx {
+  uint64_t initial; /* what sequence 0 travels as */
+  struct vb_fifo credits;
+  uint64_t address, stride;
+  uint64_t message_max; /* of this end, and of the peer's slots */
+  uint32_t rkey;
+  uint32_t slots;
+  enum ibv_wr_opcode opcode;
+  uint32_t turn; /* of several queue pairs: rc_turn() */
+  uint64_t messages, bytes, credit_messages;
+};
+
+struct vb_rx {
+  struct pst_ring *ring;
+  uint32_t share;
+  bool sends;
+  uint32_t turn;      /* of several queue pairs: rc_turn() */
+  uint32_t ungranted; /* of SENDs: slots that are posted and not yet granted */
+  /* Slots, in the order in which they are filled: those before `given` are granted, those from it
+   * on were released and are not yet granted again. */
+  struct vb_fifo line;
+  uint32_t given;
+  uint32_t granted;                       /* of shared slots: how many may come */
+  uint32_t out;                           /* likewise: which the host has */
+  uint32_t control_receives;              /* that the peer has */
+  uint32_t runs_max;                      /* that one of them has room for */
+  uint64_t grants;                        /* slots ever granted by messages */
+  uint64_t before;                        /* slots granted by the address */
+  uint64_t arrived;                       /* messages */
+  uint64_t first_of[VB_CONTROL_RECEIVES]; /* by credit message: its first slot in `grants` */
+  uint64_t credits_sent;                  /* messages */
+  uint64_t credits_taken;                 /* of them, known to have arrived */
+  uint64_t highest;                       /* sequence */
+  uint64_t initial;
+  uint64_t bytes;
+};
+
+static inline uint32_t vb_granted_count(const struct vb_rx *rx)
+{
+  return rx->given - rx->line.tail;
+}
+static inline uint32_t vb_back_count(const struct vb_rx *rx)
+{
+  return rx->line.head - rx->given;
+}
+
+struct pst_endpoint {
+  struct pst_worker *worker;
+  struct pst_device *device;
+  struct rc_connection *rc; /* what verbs_rc has beside this */
+  uint32_t place;           /* its number among the worker's */
+  uint32_t roles;
+  uint64_t cookie;
+  uint64_t timeout_ns;
+  uint64_t message_max;
+  uint32_t pieces_max;
+  char label[64];
+  struct pst_mr *mostly;    /* what a sender will mostly send from */
+  struct vb_domain *domain; /* what the peer may reach */
+  struct vb_domain *local;  /* what requests name */
+
+  bool is_connected;   /* requests go, and what arrives is told */
+  bool is_refused;     /* its device takes no more, though there is room */
+  bool is_cut;         /* completions that still come are of nothing */
+  bool tell_connected; /* CONNECTED is to be polled, and comes before DISCONNECTED */
+  bool wants_room, wants_queue, wants_rma_done, has_told_room;
+  bool has_place;
+  bool is_pending;
+  struct pst_endpoint *next_pending;
+  struct pst_closing closing;
+  _Atomic int event;     /* enum ibv_event_type + 1 of this queue pair, 0: none */
+  _Atomic bool last_wqe; /* it takes no more shared receives, as its device says */
+
+  uint32_t lane_count; /* queue pairs, one at least */
+  struct vb_send_queue sq;
+  struct vb_receive_queue *rq; /* of the first queue pair */
+  uint32_t completions;        /* that there may be at a time, of all its queue pairs */
+
+  uint32_t credit_depth, credit_bytes; /* messages of credit, of either direction */
+  struct vb_receives receives;         /* without buffers, or for SENDs into slots */
+  uint8_t *control;          /* a receiver's credit messages, a sender's receive buffers */
+  uint32_t receive_buffers;  /* a sender has one for each receive; else none */
+  struct ibv_mr *control_mr; /* of `domain` */
+  struct ibv_mr *credit_mr;  /* likewise, or of `local`; NULL: credit is sent inline */
+  bool hellos_are_writes;    /* receives that name a slot are for messages' SENDs */
+
+  struct vb_tx *tx;
+  struct vb_rx *rx;
+  uint64_t arrivals; /* completions of receives */
+  struct pst_remote *remotes;
+  struct pst_remote *written;   /* the last that a WRITE named: it may; NULL: none since a FLUSH */
+  struct pst_remote *unflushed; /* those that were written since, and may be read: a list */
+  uint64_t rma_before;          /* one-sided requests are before this index */
+
+  struct vb_srq *shared; /* receives, srq.h; NULL: it has its own */
+  struct pst_endpoint *next_numbered;
+  uint32_t number; /* of the queue pair, as completions name it; 0: not yet */
+};
+
+static inline struct pst_endpoint *vb_endpoint_of(struct vb_send_queue *sq)
+{
+  return (struct pst_endpoint *)(void *)((char *)sq - offsetof(struct pst_endpoint, sq));
+}
+
+/* What hellos and farewells travel by. */
+static inline enum ibv_wr_opcode vb_control_opcode(const struct pst_endpoint *endpoint)
+{
+  return endpoint->hellos_are_writes ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND_WITH_IMM;
+}
+
+static inline void vb_fail(struct pst_endpoint *endpoint, int status, const char *why)
+{
+  endpoint->device->transport->failed(endpoint, status, why);
+}
+
+static inline uint64_t vb_slot(const struct pst_endpoint *endpoint, enum vb_slot_state state)
+{
+  return (uint64_t)endpoint->place << 32 | state;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Receives that a queue pair has by itself: receives.c. */
+#ifndef VERBS_RECEIVES_H
+#define VERBS_RECEIVES_H
+
+#include "endpoint.h"
+
+/* What does not change from one post of receives to the next: without `mr` they have no buffers. */
+void vb_receives_open(struct vb_receives *receives, uint64_t wr_id, uint32_t length,
+                      const struct ibv_mr *mr);
+/* Receives without buffers, those that are missing; or, of who sends and is sent credit, the one
+ * with that buffer. 0 or -errno. */
+int vb_receives_restore(struct pst_endpoint *endpoint, struct vb_receive_queue *rq);
+int vb_receive_again(struct pst_endpoint *endpoint, uint32_t buffer);
+/* Of SENDs: for the last `n` slots that are granted; what was released, into receives; the next
+ * one to be filled, whose receive took another's place; one without a slot. 0 or -errno. */
+int vb_slots_post(struct pst_endpoint *endpoint, uint32_t n);
+int vb_slots_post_back(struct pst_endpoint *endpoint);
+int vb_slot_again(struct pst_endpoint *endpoint);
+int vb_receive_spare(struct pst_endpoint *endpoint);
+
+static inline uint8_t *vb_send_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
+{
+  return endpoint->control + (size_t)buffer * endpoint->credit_bytes;
+}
+static inline uint8_t *vb_receive_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
+{
+  return vb_send_buffer(endpoint, (endpoint->rx ? endpoint->credit_depth : 0) + buffer);
+}
+
+#endif

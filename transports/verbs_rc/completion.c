@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions that no row takes, and what an endpoint does and tells in a poll. */
+#include <endian.h>
+
+#include "../verbs/poll.h"
+#include "../verbs/receive.h"
+#include "../verbs/receives.h"
+#include "cm.h"
+#include "completion.h"
+#include "connection.h"
+#include "lanes.h"
+#include "last_wqe.h"
+#include "qp.h"
+
+/* ---- What the device says ---------------------------------------------------------------- */
+
+static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  const struct vb_status *status = vb_wc_status((int)wc->status);
+  char text[1024];
+
+  rc_wc_text(endpoint, wc, text, sizeof(text));
+  rc_fail(endpoint, status->error, text);
+}
+
+/* An access that the peer refuses is told as that, not as the end of the connection that it is. */
+static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
+                            const struct ibv_wc *wc)
+{
+  uint8_t opcode = endpoint->sq.sent[index & endpoint->sq.mask].opcode;
+  bool is_access = wc->status == IBV_WC_REM_ACCESS_ERR || wc->status == IBV_WC_REM_INV_REQ_ERR;
+
+  return is_access && opcode != 0 && opcode != PST_OP_SEND && opcode != PST_OP_FLUSH;
+}
+
+/* The device has taken the queue pair to ERR by itself: its event says why, if it is there yet. */
+static void device_gave_up(struct pst_endpoint *endpoint)
+{
+  vb_events(endpoint->device);
+  vb_take_notices(endpoint->worker);
+  if (endpoint->rc->stage.name != RC_FAILED && !rc_is_reconnecting(endpoint))
+    rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
+}
+
+static bool is_given_up(const struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  return wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->rc->stage.name >= RC_CONNECTED &&
+         !endpoint->rc->lanes[0].is_erred && endpoint->rc->stage.name != RC_FAILED &&
+         !rc_is_reconnecting(endpoint);
+}
+
+/* A hello went to a peer that was not there yet. */
+static void greet_later(struct pst_endpoint *endpoint, struct rc_lane *lane,
+                        const struct ibv_wc *wc)
+{
+  lane->greets_again = true;
+  atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
+  endpoint->rc->stage.connecting.hellos_lost++;
+  endpoint->rc->stage.connecting.vendor = wc->vendor_err;
+  rc_lane_error(endpoint, lane);
+}
+
+static void refused_at(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t index,
+                       const struct ibv_wc *wc)
+{
+  if (lane->failed_from == VB_NEVER)
+    lane->failed_from = index;
+  if (endpoint->sq.refused_at != VB_NEVER || !is_access_error(endpoint, index, wc))
+    return;
+  endpoint->sq.refused_at = index;
+  endpoint->sq.first_error = -EACCES;
+}
+
+/* Of one in error that cannot be undone by a new connection. */
+static void failed_by(struct pst_endpoint *endpoint, struct rc_lane *lane, bool is_met,
+                      const struct ibv_wc *wc)
+{
+  /* By rdma_cm the peer was there when it was said. */
+  if (!is_met && wc->status == IBV_WC_RETRY_EXC_ERR && !endpoint->rc->cm)
+    greet_later(endpoint, lane, wc);
+  else if (wc->status != IBV_WC_WR_FLUSH_ERR && !lane->greets_again)
+    failed(endpoint, wc);
+}
+
+void rc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  if (endpoint->shared && rc_last_wqe_flushed(endpoint, wc))
+    return;
+  if (is_given_up(endpoint, wc))
+    device_gave_up(endpoint);
+  struct rc_lane *lane = rc_lane_of(endpoint, wc);
+  const uint64_t index =
+      endpoint->sq.done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq.done);
+  const bool is_aside = index >= endpoint->sq.head, is_fine = wc->status == IBV_WC_SUCCESS;
+  const bool is_met = endpoint->rc->stage.name >= RC_CONNECTED;
+  const bool is_reconnecting =
+      rc_is_reconnecting(endpoint) || (!is_fine && rc_reconnect_for(endpoint, wc));
+
+  vb_pend(endpoint);
+  if (is_aside)
+    lane->own--;
+  else if (is_reconnecting && !is_fine)
+    lane->flushed = index + 1;
+  else {
+    if (!is_fine && is_met)
+      refused_at(endpoint, lane, index, wc);
+    rc_lane_done(endpoint, lane, index + 1);
+  }
+  if (is_fine && !is_met)
+    rc_lane_heard(endpoint, lane);
+  if (is_reconnecting) {
+    rc_lanes_given_back(endpoint);
+    if (is_aside && !is_fine && endpoint->rc->stage.name == RC_GREETING_AGAIN)
+      rc_reconnect_again(endpoint, 0);
+  } else if (!is_fine)
+    failed_by(endpoint, lane, is_met, wc);
+}
+
+/* `lane`: by which it came. */
+static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc)
+{
+  uint32_t said = be32toh(wc->imm_data), what = rc_is_hello(said) ? VB_HELLO : said,
+           buffer = (uint32_t)wc->wr_id;
+  bool fine = (wc->wc_flags & IBV_WC_WITH_IMM) != 0;
+
+  if (fine && what == VB_CREDIT) {
+    const uint8_t *bytes = endpoint->shared ? vb_srq_buffer(endpoint->shared, wc->wr_id)
+                                            : vb_receive_buffer(endpoint, buffer);
+    fine = lane == endpoint->rc->lanes && endpoint->tx &&
+           vb_credit_take(endpoint, bytes, wc->byte_len);
+  } else if (fine && (what == VB_FAREWELL || what == VB_ABORTED)) {
+    if (rc_lane_left(endpoint, lane))
+      rc_left(endpoint, what == VB_FAREWELL ? 0 : -ECONNRESET);
+  } else if (what != VB_HELLO)
+    fine = false;
+  else
+    rc_reconnect_heard(endpoint, lane, said);
+  if (!fine)
+    rc_fail(endpoint, -EPROTO, "the peer sent a message that is not verbs_rc's");
+  else
+    vb_pend(endpoint);
+}
+
+static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
+                    const struct ibv_wc *wc)
+{
+  /* What was sent goes by another queue pair, which need not know. The event that says why may
+   * come later. */
+  if (endpoint->rc->is_split && endpoint->rc->stage.name == RC_CONNECTED &&
+      !endpoint->rc->stage.connected.flushed_ns && is_given_up(endpoint, wc)) {
+    endpoint->rc->stage.connected.flushed_ns = vb_now_ns(endpoint->device);
+    vb_due(endpoint->worker, endpoint->rc->stage.connected.flushed_ns + RC_EVENT_NS);
+  }
+  if (rc_is_reconnecting(endpoint))
+    rc_reconnect_lost(endpoint);
+  else if (!rc_reconnect_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
+           !lane->greets_again)
+    failed(endpoint, wc);
+  if (lane->rq.posted == 0)
+    vb_pend(endpoint);
+}
+
+/* Also before it is connected: a hello may be here as soon as the queue pair is in RTR. In ERR
+ * soft-RoCE takes receives and never gives them back. */
+static bool takes_receives(const struct pst_endpoint *endpoint)
+{
+  return !endpoint->rc->lanes[0].is_erred && !rc_is_over(endpoint);
+}
+
+static bool is_hello(const struct ibv_wc *wc)
+{
+  return rc_is_hello(be32toh(wc->imm_data));
+}
+
+/* A queue pair in RTR answers the peer's hello and takes what it sends then: that waits until the
+ * deferred work, of which little is left, is through, and CONNECTED is told. */
+static bool is_early(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, bool is_message)
+{
+  return endpoint->rc->stage.name == RC_SETTING_UP && !endpoint->closing.mode &&
+         wc->status == IBV_WC_SUCCESS && (is_message || !is_hello(wc));
+}
+
+/* Before the connection is: what a receive says of the peer. */
+static void hear(struct pst_endpoint *endpoint, struct rc_lane *by, bool is_hello)
+{
+  if (rc_is_reconnecting(endpoint)) {
+    if (!is_hello)
+      rc_reconnect_met(endpoint, by);
+    return;
+  }
+  /* Who says anything else has met this end on all of them. */
+  for (struct rc_lane *lane = endpoint->rc->lanes; !is_hello && lane < rc_lanes_end(endpoint);
+       lane++)
+    if (lane->peer == RC_PEER_SILENT)
+      lane->peer = RC_PEER_HEARD;
+  rc_lane_heard(endpoint, by);
+}
+
+bool rc_received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct vb_out *out)
+{
+  const bool sends = endpoint->rx && endpoint->rx->sends;
+  const bool is_message = (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends;
+  struct rc_lane *lane = rc_lane_of(endpoint, wc);
+
+  if (wc->status == IBV_WC_SUCCESS) {
+    if (endpoint->rc->stage.name != RC_CONNECTED)
+      hear(endpoint, lane, !is_message && is_hello(wc));
+    if (endpoint->tell_connected && !endpoint->closing.mode) {
+      endpoint->tell_connected = false;
+      vb_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
+      if (out->room == 0)
+        return false;
+    }
+  }
+  if (is_early(endpoint, wc, is_message))
+    return false;
+  if (!endpoint->shared)
+    lane->rq.posted--;
+  else if (wc->status != IBV_WC_SUCCESS || !is_message)
+    vb_srq_give_back(endpoint->worker, wc);
+  endpoint->arrivals++;
+  if (wc->status != IBV_WC_SUCCESS) {
+    flushed(endpoint, lane, wc);
+    return true;
+  }
+  int rc = 0;
+  const bool is_repeated = rc_is_reconnecting(endpoint) && (is_message || !is_hello(wc)) &&
+                           rc_reconnect_is_repeated(endpoint, lane);
+  if (is_message && is_repeated) {
+    if (endpoint->shared)
+      vb_srq_give_back(endpoint->worker, wc);
+    else if (sends && takes_receives(endpoint))
+      rc = vb_slot_again(endpoint);
+  } else if (is_message) {
+    if (endpoint->lane_count > 1)
+      rc_lane_arrived(endpoint, lane, wc, out);
+    else
+      vb_arrived(endpoint, wc, out);
+  } else {
+    if (!is_repeated)
+      control(endpoint, lane, wc);
+    if (sends && !endpoint->shared && takes_receives(endpoint) &&
+        (uint32_t)wc->wr_id != VB_SPARE) /* it took a slot's receive, and not the slot */
+      rc = vb_slot_again(endpoint);
+  }
+  if (endpoint->receive_buffers && takes_receives(endpoint) && lane == endpoint->rc->lanes)
+    rc = vb_receive_again(endpoint, (uint32_t)wc->wr_id);
+  if (rc < 0)
+    rc_fail(endpoint, rc, "ibv_post_recv");
+  return true;
+}
+
+void rc_work(struct pst_endpoint *endpoint, struct vb_out *out)
+{
+  uint64_t now =
+      endpoint->closing.mode || rc_tells_gone(endpoint) ? vb_now_ns(endpoint->device) : 0;
+
+  if (endpoint->shared)
+    rc_last_wqe_step(endpoint);
+  rc_greet_again(endpoint);
+  if (endpoint->rc->stage.name == RC_FLUSHING)
+    rc_reconnect_step(endpoint);
+  if (endpoint->rx)
+    vb_credit_send(endpoint);
+  vb_tell_room(endpoint);
+  if (endpoint->tell_connected && out->room && !endpoint->closing.mode) {
+    endpoint->tell_connected = false;
+    vb_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
+  }
+  bool is_told = rc_lanes_deliver(endpoint, out);
+  bool closable = endpoint->closing.mode && rc_close_step(endpoint, now);
+  bool gone = rc_tells_gone(endpoint) && rc_gone_step(endpoint, now) && is_told;
+  vb_tell_done(endpoint, out);
+  if (gone && out->room) {
+    endpoint->rc->stage.over.is_due = false;
+    vb_event_write(out, endpoint->cookie, PST_EVENT_DISCONNECTED, endpoint->rc->stage.over.status);
+  }
+  if (!closable || endpoint->sq.told != endpoint->sq.head || out->room == 0) {
+    /* What only waits for room is asked again; what waits for time or peers is not. */
+    if (endpoint->sq.told != endpoint->sq.done || closable || (gone && rc_tells_gone(endpoint)) ||
+        endpoint->tell_connected)
+      vb_pend(endpoint);
+    return;
+  }
+  uint64_t cookie = endpoint->cookie;
+  rc_endpoint_free(endpoint);
+  vb_event_write(out, cookie, PST_EVENT_CLOSED, 0);
+}
