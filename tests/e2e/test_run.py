@@ -35,9 +35,9 @@ LINE = re.compile(
 
 class Loopback(Case):
     @alone
-    def test_three_seconds_verified(self):
+    def test_two_seconds_verified(self):
         def attempt():
-            result, child = self.run_json("run", "config/loopback.yaml", "--duration", "3")
+            result, child = self.run_json("run", "config/loopback.yaml", "--duration", "2")
             stream = self.only_stream(result)
             self.assertIs(result["ok"], True)
             self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
@@ -47,7 +47,7 @@ class Loopback(Case):
             self.assertRegex(child.lines["stderr"][-1], r"limited by: [a-zA-Z]+")
             if (
                 stream["messages_sent"] > 1000
-                and abs(stream["seconds"] - 3) <= (1 if SANITIZED else 0.5)
+                and abs(stream["seconds"] - 2) <= (1 if SANITIZED else 0.5)
                 and any(LINE.search(line) for line in child.lines["stderr"])
             ):
                 return None
@@ -576,11 +576,11 @@ class Pacing(Case):
     @unittest.skipIf(SANITIZED, "a sanitized program does not reach the rate")
     @alone
     def test_one_gigabit_within_one_percent(self):
-        self.hold(1.0, "4", ring=1024, sender="{rate: 1 Gbps, burst: 375 MB}")
+        self.hold(1.0, "2", ring=1024, sender="{rate: 1 Gbps, burst: 375 MB}")
 
     @alone
     def test_a_slow_rate_is_held_too(self):
-        self.hold(0.01, "3", ring=64, sender="{rate: 10 Mbps, burst: 3 MB}")
+        self.hold(0.01, "2", ring=64, sender="{rate: 10 Mbps, burst: 3 MB}")
 
 
 class Idle(Case):
