@@ -10,7 +10,7 @@ from netns import DEVICE, FAR, IPV4, NEAR
 
 PLUGIN = BUILD / "transports" / "transport-ethernet.so"
 RUNTIME = pathlib.Path("/var/run/dpdk")
-DURATION = "1"
+DURATION = "500ms"
 
 
 class Ethernet(Case):
