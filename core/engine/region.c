@@ -86,7 +86,8 @@ int region_register(const struct region *region, const struct region_params *par
                                           .offset = params->offset,
                                           .length = params->length,
                                           .path = path,
-                                          .domain = params->domain};
+                                          .domain = params->domain,
+                                          .send_max = params->send_max};
   char bytes[UNITS_ABOUT_BYTES];
 
   assert(region->is_open && region_has(region->length, params->offset, params->length));

@@ -36,6 +36,7 @@ struct region_params {
   uint32_t access;     /* enum pst_access; 0: not registered */
   uint64_t offset;     /* register [offset, offset + length) of it */
   uint64_t domain;
+  uint64_t send_max; /* as in struct pst_mr_params */
 };
 
 /* Why something failed. */

@@ -42,7 +42,8 @@ struct region_params sender_slot_params(const struct pst_sender *sender,
                                 .lower = "`ring` or `message`",
                                 .use = " for the sender's slots",
                                 .does = "sends from memory with",
-                                .access = PST_ACCESS_LOCAL_READ};
+                                .access = PST_ACCESS_LOCAL_READ,
+                                .send_max = sender->end.config->message};
 }
 
 /* `why` says which transport cannot read the slots: its own, or that of a stream which shares them.

@@ -37,7 +37,7 @@ SIZE(pst_memory_ops, 200, adopt_region, 192);
 SIZE(pst_plan, 64, reserved2, 60);
 SIZE(pst_open_params, 56, local_address, 48);
 SIZE(pst_limits, 240, endpoints_reason, 112);
-SIZE(pst_mr_params, 48, domain, 40);
+SIZE(pst_mr_params, 56, send_max, 48);
 SIZE(pst_blob, 40, fds, 24);
 SIZE(pst_ring_params, 56, endpoint_slots, 52);
 SIZE(pst_endpoint_params, 80, domain, 72);

@@ -12,6 +12,7 @@
 
 #include "device.h"
 #include "ops.h"
+#include "path.h"
 #include "status.h"
 
 static int refuse_kind(struct pst_path_info *path)
@@ -67,6 +68,8 @@ int ucx_mr_register(struct pst_device *device, const struct pst_mr_params *param
     return rc;
   if (!region.host && !(device->memory_types & (1u << UCS_MEMORY_TYPE_CUDA)))
     return refuse_kind(in.path);
+  if (!region.host && in.send_max && ucx_path_stages(device, in.send_max, "out of", in.path))
+    return -EOPNOTSUPP;
   made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;

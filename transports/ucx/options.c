@@ -49,10 +49,10 @@ static const struct pst_option options[] = {
     {
         OPTION(
             "direct_from", SIZE, PST_SCOPE_DEVICE, "0",
-            "Streams of messages from this size on go straight into a GPU, by rendezvous. Shorter "
-            "ones are staged. 0: 1 MiB where UCX has RDMA here, else all are staged: UCX's own "
-            "copies out of host memory are far slower than core's. Between GPUs of one host 1 MiB "
-            "is best."),
+            "Streams of messages from this size on go straight into a GPU, or out of one, by "
+            "rendezvous. Shorter ones are staged. 0: 1 MiB where UCX has RDMA here, else all are "
+            "staged: UCX's own copies between host and GPU are far slower than core's. Between "
+            "GPUs of one host 1 MiB is best."),
         .max = UINT64_C(1) << 30,
     },
     {

@@ -99,6 +99,27 @@ uint64_t ucx_direct_from(const struct pst_device *device)
   return UINT64_MAX;
 }
 
+bool ucx_path_stages(const struct pst_device *device, uint64_t length, const char *way,
+                     struct pst_path_info *path)
+{
+  const uint64_t from = ucx_direct_from(device);
+  char reason[sizeof(path->reason)];
+
+  if (length >= from)
+    return false;
+  if (from == UINT64_MAX)
+    snprintf(reason, sizeof(reason),
+             "without RDMA messages %s a GPU are faster by core's copy, but between GPUs of this "
+             "host: see `direct_from`",
+             way);
+  else
+    snprintf(reason, sizeof(reason),
+             "messages of %llu bytes %s a GPU are faster by core's copy; `direct_from` is %llu",
+             (unsigned long long)length, way, (unsigned long long)from);
+  pst_path_write(path, PST_PATH_NONE, "", "", reason);
+  return true;
+}
+
 int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
 {
   static const char *const shared[] = {"posix", "sysv", "xpmem", "cma", "knem", NULL};

@@ -3,7 +3,6 @@
 #include "ring.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <penstock/transport-cpu.h>
@@ -21,7 +20,6 @@ int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
 {
   const struct pst_device *device = worker->device;
   struct pst_ring *made = calloc(1, sizeof(*made));
-  char reason[160];
   int rc;
 
   if (!made)
@@ -42,17 +40,7 @@ int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     return rc;
   }
   made->by_cpu = ((const struct pst_mr *)made->cpu.params.mr)->by_cpu;
-  const uint64_t direct_from = ucx_direct_from(device);
-  if (!made->by_cpu && made->cpu.params.payload_max < direct_from) {
-    if (direct_from == UINT64_MAX)
-      snprintf(reason, sizeof(reason),
-               "without RDMA messages into a GPU are faster by core's copy, but from other GPUs of "
-               "this host: see `direct_from`");
-    else
-      snprintf(reason, sizeof(reason),
-               "messages of %llu bytes into a GPU are faster by core's copy; `direct_from` is %llu",
-               (unsigned long long)made->cpu.params.payload_max, (unsigned long long)direct_from);
-    pst_path_write(path, PST_PATH_NONE, "", "", reason);
+  if (!made->by_cpu && ucx_path_stages(device, made->cpu.params.payload_max, "into", path)) {
     ucx_ring_close(worker, made);
     return -EOPNOTSUPP;
   }

@@ -129,6 +129,9 @@ struct pst_mr_params {
   /* With RING or REMOTE rights: peers reach it by endpoints of this domain and no others, where
    * the transport can hold them to it; it is then no source of requests. 0: by any endpoint. */
   uint64_t domain;
+  /* SENDs alone read the range, of at most so many bytes each, so that the host can stage them
+   * where the transport answers -EOPNOTSUPP. 0: it has other uses. */
+  uint64_t send_max;
 };
 
 /* Opaque bytes for a peer, with up to four descriptors for one on this host.

@@ -80,7 +80,8 @@ static const struct region_params params = {.memory = &memory,
                                             .use = " for the nest",
                                             .needs = PST_NEED_CPU_ACCESS,
                                             .access = PST_ACCESS_LOCAL_READ,
-                                            .domain = 5};
+                                            .domain = 5,
+                                            .send_max = 1462};
 
 static int reset(void **state)
 {
@@ -98,6 +99,7 @@ static void it_is_registered_whole_and_closed_in_order(void **state)
   assert_int_equal(region_open(&region, &params, &why), 0);
   assert_int_equal(fake.mr_params.length, 4096);
   assert_int_equal(fake.mr_params.domain, 5);
+  assert_int_equal(fake.mr_params.send_max, 1462);
   region_close(&region);
   assert_int_equal(fake.allocated, 0);
   assert_int_equal(fake.registered, 0);
