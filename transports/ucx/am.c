@@ -2,6 +2,7 @@
 /* Active messages: from a link's pools, to UCX, and back. */
 #include "am.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,19 @@ int ucx_ams_open(struct ucx_link *link, bool with_payload)
 void ucx_ams_close(struct ucx_link *link)
 {
   free(link->ams);
+  free(link->gathered);
   free(link->sources);
   free(link->records);
+}
+
+void ucx_ams_gather(struct ucx_link *link, uint64_t bytes)
+{
+  assert(!link->ams_under_way && !link->gathered);
+  if (!link->window || !(link->gathered = malloc(link->window * bytes)))
+    return;
+  link->part_max = bytes;
+  for (uint32_t i = 0; i < link->window; i++)
+    link->ams[i].gathered = link->gathered + i * bytes;
 }
 
 struct ucx_am *ucx_am_take(struct ucx_link *link)
@@ -186,8 +198,31 @@ static void am_sent(struct ucx_am *am, ucs_status_ptr_t request)
     am_end(am, UCS_PTR_STATUS(request));
 }
 
+/* One block, which UCX can hand over as it lies: a datatype goes in pieces of a lane's own buffer.
+ */
+static void send_gathered(struct ucx_am *am)
+{
+  const ucp_request_param_t param = {
+      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                      UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+      .cb.send = am_ended,
+      .user_data = am,
+      .flags = UCP_AM_SEND_FLAG_EAGER,
+      .memory_type = UCS_MEMORY_TYPE_HOST,
+  };
+
+  am_pack(am, 0, am->gathered, am->bytes);
+  am->header.nonce = am->link->peer.nonce;
+  am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
+                              am->gathered, am->bytes, &param));
+}
+
 void ucx_am_send(struct ucx_am *am)
 {
+  if (am->gathered) {
+    send_gathered(am);
+    return;
+  }
   const ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                       UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS,

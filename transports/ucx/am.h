@@ -29,6 +29,7 @@ struct ucx_am {
   bool is_void; /* its sources are the host's again */
   ucp_dt_iov_t *sources;
   struct ucx_record *records;
+  uint8_t *gathered; /* NULL, or room for the bytes behind the header */
 };
 
 /* 0 or -ENOMEM. */
@@ -36,6 +37,10 @@ int ucx_ams_open(struct ucx_link *link, bool with_payload);
 void ucx_ams_close(struct ucx_link *link);
 /* UCX has none of them any more, whatever it has called back for. */
 void ucx_ams_reset(struct ucx_link *link);
+
+/* From now on they are sent from a buffer of their own of `bytes` each, where there is memory for
+ * that: none is under way. */
+void ucx_ams_gather(struct ucx_link *link, uint64_t bytes);
 
 /* NULL: all are under way. Its header is all 0. */
 struct ucx_am *ucx_am_take(struct ucx_link *link);

@@ -64,6 +64,7 @@ struct ucx_link {
   struct ucx_am *ams;
   ucp_dt_iov_t *sources;
   struct ucx_record *records;
+  uint8_t *gathered;     /* NULL, or part_max bytes for each of `ams`: what they carry */
   struct pst_ring *ring; /* that fetches write to */
   struct ucx_arrival *arrivals;
   uint64_t arrival_mask;

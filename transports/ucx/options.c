@@ -36,7 +36,7 @@ static const struct pst_option options[] = {
     {
         OPTION("part", SIZE, PST_SCOPE_DEVICE, "0",
                "Longest active message: small messages are put together up to it, and long ones "
-               "cut. 0: what UCX's lane sends in one piece."),
+               "cut. 0: what UCX's lane sends in one piece, and 64 KiB over TCP."),
         .max = UINT64_C(1) << 24,
     },
     {

@@ -7,6 +7,7 @@
 
 #include <penstock/transport-util.h>
 
+#include "am.h"
 #include "described.h"
 #include "device.h"
 #include "endpoint.h"
@@ -21,6 +22,7 @@
 #define PATH_HEADERS 80u
 #define PATH_PART_MIN 1024u
 #define PATH_PART_DEFAULT 8192u
+#define PATH_PART_TCP 65408u /* one call of the kernel's, and of UCX's receive buffer (64 KiB) */
 #define DIRECT_FROM (UINT64_C(1) << 20) /* where RDMA may reach the GPU */
 
 /* A lane by which a peer's device, or the kernel, fetches out of any memory. */
@@ -171,6 +173,8 @@ void ucx_path_settle(struct pst_endpoint *endpoint)
     link->part_max = lanes.eager_max - PATH_HEADERS;
   if (device->batch_bytes)
     link->part_max = device->batch_bytes;
+  if (strcmp(carrier_of(lanes.names), "tcp") == 0 && device->batch_bytes <= PATH_PART_TCP)
+    ucx_ams_gather(link, device->batch_bytes ? device->batch_bytes : PATH_PART_TCP);
   link->whole_from = device->rendezvous_from;
   if (!link->whole_from)
     link->whole_from = whole_from(lanes.names);

@@ -180,6 +180,14 @@ static void start_whole(struct pst_endpoint *endpoint, const struct pst_request 
   ucx_am_offer(am, mr_of(request)->type);
 }
 
+/* Parts are alike: a last one of a few bytes costs as much as the others. */
+static uint64_t part_of(uint64_t most, uint64_t length)
+{
+  const uint64_t parts = (length + most - 1) / most;
+
+  return (length + parts - 1) / parts;
+}
+
 static void start_cut(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   struct ucx_tx *tx = &endpoint->tx;
@@ -192,6 +200,7 @@ static void start_cut(struct pst_endpoint *endpoint, const struct pst_request *r
                                     .sequence = request->u.send.sequence,
                                     .meta = request->u.send.meta};
   cut->offset = cut->source_offset = 0;
+  cut->part = part_of(endpoint->link->part_max, request->arg.length);
   cut->source = 0;
   cut->is_open = true;
   cut->unit = ucx_unit_begin(&tx->sends, request->cookie, 1);
@@ -199,7 +208,7 @@ static void start_cut(struct pst_endpoint *endpoint, const struct pst_request *r
   ucx_send_step(endpoint);
 }
 
-/* The next part_max bytes of the message. */
+/* The next part of the message. */
 static void fill_part(struct ucx_cut *cut, struct ucx_am *am, uint64_t most)
 {
   am->header = cut->header;
@@ -230,7 +239,7 @@ void ucx_send_step(struct pst_endpoint *endpoint)
     struct ucx_am *am = ucx_am_take(link);
     if (!am)
       return;
-    fill_part(cut, am, link->part_max);
+    fill_part(cut, am, cut->part);
     am->unit = cut->unit;
     am->has_unit = true;
     ucx_unit_at(&endpoint->tx.sends, cut->unit)->left++;

@@ -17,6 +17,7 @@ struct ucx_cut {
   ucp_dt_iov_t sources[PST_CPU_PIECES_MAX];
   struct ucx_header header;
   uint64_t offset; /* bytes that went */
+  uint64_t part;   /* bytes of each part but the last */
   uint64_t unit;
   uint32_t source, count; /* the piece that is next, of count */
   uint64_t source_offset;
