@@ -327,6 +327,34 @@ int sim_post_add(struct sim_qp *qp, const struct sim_wqe *wqe);
 void sim_post_end(struct sim_qp *qp);
 void sim_post_abort(struct sim_qp *qp);
 
+/* ---- for the simulated librdmacm ---- */
+
+/* From a port of this host's to an address. */
+struct sim_cm_path {
+  struct sim_device *device; /* NULL: not known yet */
+  unsigned port, gid_index;  /* of this end */
+  union ibv_gid own, peer;
+  unsigned host; /* of the peer */
+  uint8_t mtu;   /* enum ibv_mtu, of the port */
+};
+
+/* This end: the RoCE port that has the address. EADDRNOTAVAIL: none has. */
+int sim_cm_own(const union ibv_gid *own, struct sim_cm_path *path);
+/* The other end, from this one or, with none yet, from whichever leads there. ENETUNREACH: no port
+ * of this host does. ETIMEDOUT: nobody answers there. */
+int sim_cm_to(const union ibv_gid *peer, struct sim_cm_path *path);
+/* From the first port that is up to itself. ENODEV */
+int sim_cm_loopback(struct sim_cm_path *path);
+/* Does a message come through now? */
+bool sim_cm_passes(const struct sim_cm_path *path);
+void sim_cm_ah(const struct sim_cm_path *path, struct ibv_ah_attr *ah);
+int sim_cm_host(unsigned *host);
+/* The addresses of this host's ports, one by one; ENOENT: no more. */
+int sim_cm_address(unsigned i, union ibv_gid *gid);
+uint64_t sim_cm_clock_ns(void);
+/* Of real time, until the fabric's clock shows that; UINT64_MAX on a manual one. */
+uint64_t sim_cm_real_ns(uint64_t until_ns);
+
 #pragma GCC visibility pop
 
 #endif

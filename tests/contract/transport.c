@@ -172,10 +172,17 @@ static struct contract_variant variants[] = {
         .silent = true,
         .capabilities = RC_CAPABILITIES,
     },
-    /* Likewise, connected by an rdma_cm that the program brings along. */
+    /* Likewise, connected by rdma_cm. */
     {
         .name = "verbs_rc-qps-cm",
         .options = "device=mlx5_0,timeout=8,keepalive=50ms,qps=4,connection=rdma_cm",
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
+    {
+        .name = "verbs_rc-cm-processes",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,connection=rdma_cm",
+        .apart = true,
         .silent = true,
         .capabilities = RC_CAPABILITIES,
     },

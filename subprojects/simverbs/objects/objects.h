@@ -4,25 +4,7 @@
 #define OBJECTS_H
 
 #include "fabric/fabric.h"
-
-/* ---- lists ---- */
-static inline void sim_list_init(struct sim_list *list)
-{
-  list->next = list->prev = list;
-}
-static inline void sim_list_add(struct sim_list *list, struct sim_list *link)
-{
-  link->next = list;
-  link->prev = list->prev;
-  list->prev->next = link;
-  list->prev = link;
-}
-static inline void sim_list_del(struct sim_list *link)
-{
-  link->next->prev = link->prev;
-  link->prev->next = link->next;
-}
-#define sim_list_each(at, list) for (at = (list)->next; at != (list); at = at->next)
+#include "list.h"
 
 /* What this process has. The NIC thread goes through it under the lock, and takes a send queue's
  * lock only by trying: a program may hold that one between ibv_wr_start and ibv_wr_complete. */
