@@ -206,6 +206,8 @@ struct sim_qp {
   struct ibv_qp_attr attr; /* as set so far, what ibv_query_qp gives */
   struct ibv_qp_init_attr init;
   struct sim_qp_dv dc;
+  uint32_t ece_given,
+      ece_set;          /* options: what ibv_query_ece says; what is to be used from RTR on */
   uint64_t send_ops;    /* IBV_QP_EX_WITH_*, when created with SEND_OPS_FLAGS; else 0 */
   struct sim_wqe build; /* front/'s, between a builder and the next one or ibv_wr_complete */
   int build_error;      /* the first errno of the batch */
@@ -316,6 +318,9 @@ int sim_qp_query(struct sim_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init
 int sim_qp_destroy(struct sim_qp *qp);
 int sim_qp_post_recv(struct sim_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int sim_qp_attach_mcast(struct sim_qp *qp, const union ibv_gid *gid, uint16_t lid, bool attach);
+/* ibv_query_ece, ibv_set_ece: EOPNOTSUPP of a device without. */
+int sim_ece_query(struct sim_qp *qp, struct ibv_ece *ece);
+int sim_ece_set(struct sim_qp *qp, const struct ibv_ece *ece);
 int sim_dci_stream_reset(struct sim_qp *qp, uint16_t stream);
 
 /* Posting: sim_post_begin holds the send queue's lock until sim_post_end, which rings the doorbell,

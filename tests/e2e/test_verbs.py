@@ -477,6 +477,37 @@ class Verbs(Case):
                 self.assertEqual(self.only_stream(self.result())["messages_delivered"], 20000)
                 self.assertIn("by rdma_cm with GID 3 and hop limit 64", str(sender))
 
+    def between(self, left, right, settings=()):
+        """Two hosts, a device each, as described; what both ends said of the connection."""
+        fabric = self.folder / f"between-{len(self.children)}.yaml"
+        fabric.write_text(f"simverbs: 1\nhosts:\n  - {{name: left, devices: [{{name: mlx5_0, {left}}}]}}\n"
+                          f"  - {{name: right, devices: [{{name: mlx5_0, {right}}}]}}\n")  # fmt: skip
+        path = self.verbs_config()
+        on = {name: {"prefix": (SIMULATED, "--fabric", str(fabric), "--host", name)} for name in ("left", "right")}
+        receiver = self.start("receive", path, "-v", *settings, **on["right"])
+        sender = self.start("send", path, "-v", *settings, "--count", "1000", **on["left"])
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        return [re.search(r"packets: connected: .*", str(child))[0] for child in (sender, receiver)]
+
+    def test_ece(self):
+        """Both ends use the options that both devices have; without one in common, none."""
+        off = ("--set", "transport.options.ece=false")
+        for right, settings, expected in (("caps: {ece: 6}", (), ", ECE 0x2,"), ("caps: {ece: 4}", (), None),
+                                          ("caps: {ece: 0}", (), None), ("caps: {ece: 6}", off, None)):  # fmt: skip
+            with self.subTest(right=right, settings=settings):
+                for line in self.between("caps: {ece: 3}", right, settings):
+                    if expected:
+                        self.assertIn(expected, line)
+                    else:
+                        self.assertNotIn("ECE", line)
+
+    def test_infiniband_with_and_without_grh(self):
+        """Within a subnet without; a virtual function's port requires one, and sends nothing else."""
+        for needs in ("false", "true"):
+            with self.subTest(needs=needs):
+                port = f"ports: [{{link_layer: infiniband, grh_required: {needs}}}]"
+                self.between(port, port)
+
     def test_rdma_cm_port_in_use(self):
         path = self.verbs_config()
         by_cm = ("--set", "transport.options.connection=rdma_cm", "--set", "transport.options.cm_port=7471")

@@ -48,6 +48,7 @@ void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *
   port->number = number;
   port->state = attr.state;
   port->is_ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+  port->needs_grh = attr.flags & IBV_QPF_GRH_REQUIRED;
   port->lid = attr.lid;
   port->mtu = attr.active_mtu;
   port->mbps = vb_port_mbps(attr.active_width, speed_of(&attr));

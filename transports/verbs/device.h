@@ -24,6 +24,7 @@ struct vb_port {
   uint32_t number; /* from 1 */
   enum ibv_port_state state;
   bool is_ethernet;
+  bool needs_grh; /* IBV_QPF_GRH_REQUIRED: RoCE, and virtual functions */
   uint16_t lid;
   enum ibv_mtu mtu;
   uint32_t mbps; /* of its width and speed; 0: unknown */

@@ -5,6 +5,7 @@
 
 #define SOFT_TIMEOUT 14u
 #define SOFT_RETRY_CNT 6u
+#define SUBNET_PREFIX_BYTES 8u /* of a GID, in front */
 
 static uint32_t read_one(const struct pst_host *host, const struct pst_options *options,
                          const char *name, bool is_soft, uint32_t soft)
@@ -55,17 +56,19 @@ uint64_t vb_silence_ns(const struct vb_path *path)
   return vb_ack_timeout_ns(path->timeout) * (path->retry_cnt + 1);
 }
 
-void vb_address_vector(const struct vb_path *path, const struct vb_peer *peer, uint32_t port,
-                       uint32_t sgid_index, struct ibv_ah_attr *attr)
+void vb_address_vector(const struct vb_path *path, const struct vb_peer *peer,
+                       const struct vb_own *own, struct ibv_ah_attr *attr)
 {
   memset(attr, 0, sizeof(*attr));
-  attr->port_num = (uint8_t)port;
+  attr->port_num = (uint8_t)own->port;
   attr->sl = (uint8_t)path->service_level;
   attr->dlid = peer->is_ethernet ? 0 : peer->lid;
-  /* With a GRH on InfiniBand, too: it is what crosses a router there. */
-  attr->is_global = 1;
+  attr->is_global = peer->is_ethernet || own->needs_grh ||
+                    memcmp(own->gid->raw, peer->gid, SUBNET_PREFIX_BYTES) != 0;
+  if (!attr->is_global)
+    return;
   memcpy(attr->grh.dgid.raw, peer->gid, sizeof(peer->gid));
-  attr->grh.sgid_index = (uint8_t)sgid_index;
+  attr->grh.sgid_index = (uint8_t)own->gid->index;
   attr->grh.hop_limit = (uint8_t)path->hop_limit;
   attr->grh.traffic_class = (uint8_t)path->traffic_class;
 }

@@ -35,6 +35,13 @@ struct vb_peer {
   uint16_t lid;
 };
 
+/* Where this end is. */
+struct vb_own {
+  uint32_t port;
+  bool needs_grh;
+  const struct vb_gid *gid;
+};
+
 /* soft-RoCE has a timeout and a retry_cnt of its own where the user sets none: 7 retries are
  * endless there. */
 void vb_path_read(const struct pst_host *host, const struct pst_options *options, bool is_soft,
@@ -45,8 +52,9 @@ enum ibv_mtu vb_mtu_of(uint32_t bytes);
 /* 4.096 µs × 2^t, and all tries of it; 0: for ever. */
 uint64_t vb_ack_timeout_ns(uint32_t timeout);
 uint64_t vb_silence_ns(const struct vb_path *path);
-/* Zeroed and filled: libraries read what they are not asked about. */
-void vb_address_vector(const struct vb_path *path, const struct vb_peer *peer, uint32_t port,
-                       uint32_t sgid_index, struct ibv_ah_attr *attr);
+/* Zeroed and filled: libraries read what they are not asked about. Within an InfiniBand subnet
+ * packets have no GRH (40 bytes) unless the port requires it. */
+void vb_address_vector(const struct vb_path *path, const struct vb_peer *peer,
+                       const struct vb_own *own, struct ibv_ah_attr *attr);
 
 #endif

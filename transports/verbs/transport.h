@@ -134,6 +134,7 @@ struct pst_device {
   const struct rc_cm_ops *cm; /* connections by rdma_cm; NULL: by exchange */
   uint16_t cm_port;           /* that worker 0 listens at; 0: any */
   bool sends;                 /* messages are SENDs, not WRITEs */
+  bool has_ece;               /* asked for, where both ends have it */
   uint32_t qps;               /* of an endpoint that sends or receives */
   bool shares;                /* endpoints of a worker share receives */
   int numa_node;              /* the adapter's, or VB_NUMA_UNKNOWN */

@@ -4,7 +4,7 @@
 
 #include "connection.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 6};
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 7};
 
 /* Members of struct rc_blob in the order in which they travel: `count` in a row, of `bytes` each.
  */
@@ -38,6 +38,8 @@ static const struct {
     FIELD(lanes),
     {offsetof(struct rc_blob, qps[1]), 4, 2 * (RC_LANES_MAX - 1)},
     ROW(responders, 4),
+    FIELD(ece.vendor),
+    FIELD(ece.options),
     FIELD(run_count),
     ROW(runs, 4),
 };

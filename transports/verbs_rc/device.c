@@ -121,6 +121,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->cm_port = (uint16_t)host->option_uint(options, "cm_port");
   device->initial = host->option_uint(options, "first_sequence");
   device->qps = (uint32_t)host->option_uint(options, "qps");
+  device->has_ece = host->option_uint(options, "ece") == VB_ECE_AUTO;
   device->shares = host->option_uint(options, "srq");
 }
 

@@ -112,6 +112,8 @@ static void describe_self(struct pst_endpoint *endpoint)
       .reconnects = device->reconnect_ns > 0,
       .is_split = endpoint->rc->is_split};
   memcpy(own->gid, endpoint->rc->where.gid.raw, sizeof(own->gid));
+  if (device->has_ece)
+    own->ece = vb_ece_of(endpoint->rc->lanes[0].qp);
   own->lanes = (uint8_t)endpoint->lane_count;
   for (uint32_t i = 0; i < endpoint->lane_count; i++) {
     const struct rc_lane *lane = &endpoint->rc->lanes[i];

@@ -3,6 +3,7 @@
 #ifndef RC_ENDPOINT_H
 #define RC_ENDPOINT_H
 
+#include "../verbs/ece.h"
 #include "../verbs/endpoint.h"
 #include "described.h"
 
@@ -39,6 +40,7 @@ struct rc_blob {
   uint8_t rd_atomic;
   uint16_t lid;
   uint8_t gid[16];
+  struct vb_ece ece; /* without options: none is asked for */
   bool is_cm;
   uint16_t cm_port;  /* that it is asked at; 0: it is not */
   uint64_t cm_token; /* tells its requests from others' */

@@ -6,6 +6,7 @@
 static const char *const connection_choices[] = {"exchange", "rdma_cm", NULL};
 static const char *const relaxed_choices[] = {
     [VB_RELAXED_AUTO] = "auto", [VB_RELAXED_NEVER] = "false", [VB_RELAXED_ALWAYS] = "true", NULL};
+static const char *const ece_choices[] = {[VB_ECE_AUTO] = "auto", [VB_ECE_NEVER] = "false", NULL};
 static const char *const operation_choices[] = {"write", "send", NULL};
 
 static const struct pst_option options[] = {
@@ -58,6 +59,13 @@ static const struct pst_option options[] = {
                 "ranges that are offered for WRITEs or atomics. true: there, too. false: nowhere. "
                 "A message is reported once all its bytes are there, in any case.",
         .choices = relaxed_choices,
+    },
+    {
+        VB_OPTION("ece", ENUM, "auto"),
+        .help = "Enhanced connection establishment: options of the vendor's, such as selective "
+                "retransmission on mlx5. auto: those that both ends' devices have, where their "
+                "vendor is the same. false: none.",
+        .choices = ece_choices,
     },
     {
         VB_OPTION("keepalive", DURATION, "1 s"),

@@ -14,6 +14,8 @@ static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
   const struct pst_device *device = endpoint->device;
   const struct rc_blob *peer = &endpoint->rc->peer;
   struct vb_peer where = {.is_ethernet = peer->is_ethernet, .lid = peer->lid};
+  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh,
+                             &endpoint->rc->where.gid};
   const uint32_t mtu = vb_smaller(peer->mtu, endpoint->rc->own.mtu);
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
                              .path_mtu = (enum ibv_mtu)mtu,
@@ -26,9 +28,10 @@ static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
   if (!vb_place_has_gid(&device->open, &endpoint->rc->where))
     return EADDRNOTAVAIL;
   memcpy(where.gid, peer->gid, sizeof(where.gid));
-  vb_address_vector(&device->path, &where, device->open.port->number, endpoint->rc->where.gid.index,
-                    &attr.ah_attr);
+  vb_address_vector(&device->path, &where, &own, &attr.ah_attr);
   int rc = endpoint->rc->cm ? endpoint->device->cm->attributes(endpoint, &attr) : 0;
+  if (rc == 0)
+    rc = vb_ece_set(qp, vb_ece_common(endpoint->rc->own.ece, peer->ece));
   return rc ? rc
             : ibv_modify_qp(qp, &attr,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |

@@ -154,7 +154,7 @@ static void count_packets(const struct pst_endpoint *endpoint, uint32_t mtu_byte
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
-  char peer[VB_GID_TEXT], route[64], own[224], queues[160], packets[48];
+  char peer[VB_GID_TEXT], route[96], own[224], queues[160], packets[48];
 
   if (size == 0)
     return -EINVAL;
@@ -171,6 +171,9 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->rc->cm)
     device->cm->describe(endpoint, route, sizeof(route));
+  const uint32_t ece = vb_ece_common(endpoint->rc->own.ece, endpoint->rc->peer.ece).options;
+  if (ece)
+    vb_text_add(route, sizeof(route), ", ECE 0x%x", ece);
   size_queues(endpoint, queues, sizeof(queues));
   snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u%s, %s, %s%s, %s",
            device->open.info->name, device->open.port->number, own, endpoint->rc->peer.qps[0].qpn,

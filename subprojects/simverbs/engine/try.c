@@ -170,6 +170,8 @@ static enum fab_counter refused(struct sim_qp *qp, const struct sim_message *mes
       return FAB_LOST_PEER;
     if (!sizes_agree(to, slot->length, (uint8_t)qp->attr.path_mtu))
       return FAB_LOST_MTU;
+    if (to->ece != sim_fab_qp(qp)->ece)
+      return FAB_LOST_ECE;
     return qp->kind == SIM_UC || to->rq_psn == qp->sq->psn ? FAB_COUNTERS : FAB_LOST_PSN;
   case SIM_UD: {
     uint32_t qkey = slot->remote_qkey & 0x80000000 ? qp->attr.qkey : slot->remote_qkey;

@@ -38,6 +38,7 @@ void fab_caps_default(struct fab_caps *caps, enum fab_vendor vendor)
       .resize_cq = 1,
       .last_wqe = 1,
       .retries_for_ever = !is_mlx5,
+      .ece = is_mlx5 ? 0x30000002 : 0,
       .atomic_cap = IBV_ATOMIC_HCA,
       .gives_sends = UINT32_MAX,
       .gives_receives = UINT32_MAX,

@@ -63,6 +63,7 @@ enum fab_counter {
   FAB_LOST_PEER,
   FAB_LOST_PSN,
   FAB_LOST_PKEY,
+  FAB_LOST_ECE,
   FAB_LOST_KEY, /* DC access key, Q_Key */
   FAB_LOST_FAULT,
   FAB_LOST_DEAD,
@@ -87,6 +88,7 @@ struct fab_gid {
 struct fab_port {
   uint8_t used;
   uint8_t link_layer;
+  uint8_t grh_required; /* IBV_QPF_GRH_REQUIRED: without a GRH nothing leaves */
   _Atomic uint8_t up;
   _Atomic uint8_t cut; /* nothing gets through, and nobody is told */
   uint8_t mtu;         /* enum ibv_mtu: max and active */
@@ -111,6 +113,7 @@ struct fab_caps {
   uint8_t resize_cq;        /* ibv_resize_cq is there */
   uint8_t last_wqe;         /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
   uint8_t retries_for_ever; /* a retry_cnt of 7 does not run out */
+  uint32_t ece;             /* options of mlx5; 0: it has none */
   uint8_t atomic_cap; /* enum ibv_atomic_cap; NONE: atomics are refused, here and by who is asked */
   /* What is made of the sizes asked for: those of a queue pair and of a shared receive queue are
    * rounded up to powers of two; and never more than these are given, whatever was asked for. */
@@ -255,6 +258,7 @@ struct fab_qp {
   uint8_t communicated; /* IBV_EVENT_COMM_EST was given */
   uint8_t flushed;      /* since it is in ERR */
   uint8_t solicited;
+  uint32_t ece;    /* options that this connection uses */
   uint8_t scatter; /* SENDs of up to so many bytes come in the completion */
   uint16_t pkey;
   uint32_t pd;

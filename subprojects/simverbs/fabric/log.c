@@ -24,6 +24,7 @@ const char *const fab_counter_names[FAB_COUNTERS] = {
     [FAB_LOST_PEER] = "lost_peer_mismatch",
     [FAB_LOST_PSN] = "lost_psn",
     [FAB_LOST_PKEY] = "lost_pkey",
+    [FAB_LOST_ECE] = "lost_ece",
     [FAB_LOST_KEY] = "lost_key",
     [FAB_LOST_FAULT] = "lost_fault",
     [FAB_LOST_DEAD] = "lost_dead_process",

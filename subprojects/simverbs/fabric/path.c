@@ -162,6 +162,8 @@ struct fab_path fab_route(uint32_t device, unsigned port, const struct ibv_ah_at
     return lost(FAB_LOST_PORT_DOWN);
   if (from->cut)
     return lost(FAB_LOST_FAULT);
+  if (from->grh_required && !ah->is_global)
+    return lost(FAB_LOST_NO_PATH);
   struct fab_path path;
   bool by_gid = from->link_layer == IBV_LINK_LAYER_ETHERNET;
   const struct fab_gid *source = &from->gids[ah->grh.sgid_index % FAB_GIDS];

@@ -43,6 +43,16 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
   return sim_qp_query(sim_qp_of(qp), attr, init_attr);
 }
 
+int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+  return sim_ece_query(sim_qp_of(qp), ece);
+}
+
+int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+  return sim_ece_set(sim_qp_of(qp), ece);
+}
+
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
   void *front = sim_qp_of(qp)->front;

@@ -133,7 +133,5 @@ SIM_REFUSED_VOID(ibv_unimport_dm)
 SIM_REFUSED_VOID(ibv_unimport_mr)
 SIM_REFUSED_VOID(ibv_unimport_pd)
 
-// Enhanced connection establishment; neighbours of the host's own network.
-SIM_REFUSED_ERRNO(ibv_query_ece)
+// Neighbours of the host's own network.
 SIM_REFUSED_ERRNO(ibv_resolve_eth_l2_from_gid)
-SIM_REFUSED_ERRNO(ibv_set_ece)

@@ -141,7 +141,7 @@ static uint16_t default_lid(const struct fabric *f, int subnet)
   return (uint16_t)(lid + 1);
 }
 
-enum { LAYER, SUBNET, MTU, NETDEV, ADDRESS, VLAN, LID, PKEY, STATE, GIDS, PORT_KEYS };
+enum { LAYER, SUBNET, MTU, NETDEV, ADDRESS, VLAN, LID, PKEY, GRH, STATE, GIDS, PORT_KEYS };
 static const struct key port_keys[PORT_KEYS] = {
     [LAYER] = {{.name = "link_layer",
                 .type = RULE_ENUM,
@@ -154,6 +154,7 @@ static const struct key port_keys[PORT_KEYS] = {
     [VLAN] = {{.name = "vlan", .type = RULE_UINT, .max = VLAN_MAX, .default_value = "0"}},
     [LID] = {{.name = "lid", .type = RULE_UINT, .max = LID_MAX}},
     [PKEY] = {{.name = "pkey", .type = RULE_UINT, .max = 0xffff, .default_value = "65535"}},
+    [GRH] = {{.name = "grh_required", .type = RULE_BOOL, .default_value = "false"}},
     [STATE] = {{.name = "state", .type = RULE_ENUM, .choices = state_words, .default_value = "up"}},
     [GIDS] = {{.name = "gids", .type = RULE_NODE}},
 };
@@ -214,6 +215,7 @@ void describe_port(struct describe *d, uint32_t number, unsigned index, const st
       taken[MTU].node ? (uint8_t)(IBV_MTU_256 + taken[MTU].value.number) : f->subnet[subnet].mtu;
   port->up = (uint8_t)taken[STATE].value.number;
   port->pkeys[0] = (uint16_t)taken[PKEY].value.number;
+  port->grh_required = (uint8_t)taken[GRH].value.number;
   if (taken[NETDEV].node && !keys_name(d, &taken[NETDEV], port->netdev))
     return;
   if (ib)

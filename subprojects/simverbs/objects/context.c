@@ -171,7 +171,7 @@ int sim_query_port(struct sim_context *context, unsigned port, struct ibv_port_a
       .active_speed = 64, /* HDR */
       .phys_state = from->up ? 5 : 3,
       .link_layer = from->link_layer,
-      .flags = ethernet ? IBV_QPF_GRH_REQUIRED : 0,
+      .flags = ethernet || from->grh_required ? IBV_QPF_GRH_REQUIRED : 0,
   };
   return 0;
 }

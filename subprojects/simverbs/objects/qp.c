@@ -111,6 +111,7 @@ static int take_qp(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
   entry->send_cq = index_of(attr->send_cq);
   entry->recv_cq = index_of(attr->recv_cq);
   entry->rq = *rq;
+  entry->ece = 0;
   entry->last_number = (generation << FAB_QP_BITS | (uint32_t)i) & 0xffffff;
   qp->index = (uint32_t)i;
   qp->number = entry->last_number;
@@ -209,6 +210,7 @@ struct sim_qp *sim_qp_create(struct sim_context *context, struct ibv_qp_init_att
   struct fab_ring rq = {0};
   const struct ibv_qp_cap asked = attr->cap;
   const struct fab_caps *caps = &fab->device[context->device->number].caps;
+  qp->ece_given = caps->ece;
   error = sim_wqe_size(caps, kind, qp->send_ops, &attr->cap);
   if (!error) {
     sim_give_qp(caps, &attr->cap);

@@ -50,6 +50,7 @@ static void publish(struct fab_qp *entry, const struct ibv_qp_attr *attr, int ma
 
 static void reset(struct sim_qp *qp, struct fab_qp *entry)
 {
+  entry->ece = 0;
   entry->rq.tail = entry->rq.head;
   entry->rq.freed = entry->rq.head;
   entry->taken = 0;
@@ -89,6 +90,10 @@ static void enter(struct sim_qp *qp, struct fab_qp *entry, enum ibv_qp_state fro
     sq->psn = attr->sq_psn & 0xffffff;
   if (sq)
     sq->draining = to == IBV_QPS_SQD && from == IBV_QPS_RTS;
+  if (to == IBV_QPS_RTR && qp->ece_set) {
+    entry->ece = qp->ece_given = qp->ece_set & sim_fab_device(qp->qp.context)->caps.ece;
+    qp->ece_set = 0;
+  }
   if (qp->kind == SIM_DCT && to == IBV_QPS_RTR)
     qp->qp.qp_num = qp->number;
   atomic_store_explicit(&entry->state, to, memory_order_release);
@@ -152,4 +157,25 @@ int sim_dci_stream_reset(struct sim_qp *qp, uint16_t stream)
     *word &= ~bit;
   sim_sq_unlock(qp);
   return error;
+}
+
+enum { PCI_VENDOR_MELLANOX = 0x15b3 };
+
+int sim_ece_query(struct sim_qp *qp, struct ibv_ece *ece)
+{
+  if (!sim_fab_device(qp->qp.context)->caps.ece)
+    return EOPNOTSUPP;
+  *ece = (struct ibv_ece){.vendor_id = PCI_VENDOR_MELLANOX, .options = qp->ece_given};
+  return 0;
+}
+
+int sim_ece_set(struct sim_qp *qp, const struct ibv_ece *ece)
+{
+  if (!sim_fab_device(qp->qp.context)->caps.ece)
+    return EOPNOTSUPP;
+  if (ece->comp_mask || ece->vendor_id != PCI_VENDOR_MELLANOX)
+    return EINVAL;
+  qp->ece_set = ece->options;
+  qp->ece_given = 0; /* until the device has accepted some */
+  return 0;
 }

@@ -75,7 +75,7 @@ void rig_connect(struct rig_end *end, const struct rig_how *how, uint32_t qpn,
       .rq_psn = rq_psn,
       .max_dest_rd_atomic = 1,
       .min_rnr_timer = how->min_rnr_timer,
-      .ah_attr = {.is_global = 1,
+      .ah_attr = {.is_global = !how->no_grh,
                   .port_num = 1,
                   .dlid = how->dlid,
                   .grh = {.dgid = *gid,
@@ -91,6 +91,9 @@ void rig_connect(struct rig_end *end, const struct rig_how *how, uint32_t qpn,
       ibv_modify_qp(end->qp, &init,
                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
       0);
+  struct ibv_ece ece = {.vendor_id = 0x15b3, .options = how->ece};
+  if (how->ece)
+    assert_int_equal(ibv_set_ece(end->qp, &ece), 0);
   assert_int_equal(ibv_modify_qp(end->qp, &rtr,
                                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
@@ -111,6 +114,7 @@ void rig_open(struct rig *rig, const struct rig_how *how)
   struct rig_how back = *how;
   back.gid_index = how->peers_gid_index;
   back.dlid = how->peers_dlid;
+  back.ece = how->peers_ece;
   rig_connect(&rig->b, &back, rig->a.qp->qp_num, &gid_a, PSN_B, PSN_A);
   rig_connect(&rig->a, how, how->wrong_qpn ? how->wrong_qpn : rig->b.qp->qp_num, &gid_b,
               PSN_A + how->wrong_psn, PSN_B);

@@ -38,8 +38,10 @@ struct rig_how {
   uint8_t retry_cnt;
   uint8_t rnr_retry;
   uint8_t min_rnr_timer;
-  uint32_t wrong_psn; /* added to what the sender begins with */
-  uint32_t wrong_qpn; /* instead of the receiver's */
+  uint32_t ece, peers_ece; /* options, of mlx5 */
+  bool no_grh;             /* InfiniBand, both ends */
+  uint32_t wrong_psn;      /* added to what the sender begins with */
+  uint32_t wrong_qpn;      /* instead of the receiver's */
 };
 
 struct rig {

@@ -3,15 +3,17 @@
  * sender's retries run out; only the simulator's counters tell why. Runs on paths.yaml. */
 #include "rig.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The connection does not carry a message; what it is counted as, and as nothing else. */
 static void assert_lost(const struct rig_how *how, const char *counter)
 {
-  static const char *const all[] = {
-      "lost_port_down", "lost_no_path", "lost_hop_limit", "lost_gid_type",      "lost_vlan",
-      "lost_mtu",       "lost_no_qp",   "lost_psn",       "lost_peer_mismatch", "lost_pkey"};
+  static const char *const all[] = {"lost_port_down", "lost_no_path", "lost_hop_limit",
+                                    "lost_gid_type",  "lost_vlan",    "lost_mtu",
+                                    "lost_no_qp",     "lost_psn",     "lost_peer_mismatch",
+                                    "lost_pkey",      "lost_ece"};
   enum { N = sizeof(all) / sizeof(all[0]) };
   uint64_t before[N];
   struct rig rig;
@@ -141,6 +143,48 @@ static void partitions(void **state)
               "lost_pkey");
 }
 
+static uint32_t ece_of(struct rig_end *end)
+{
+  struct ibv_ece ece;
+  assert_int_equal(ibv_query_ece(end->qp, &ece), 0);
+  assert_int_equal(ece.vendor_id, 0x15b3);
+  return ece.options;
+}
+
+/* A device accepts the options that it has; both ends have to use the same ones. */
+static void ece(void **state)
+{
+  (void)state;
+  struct rig_how how = {.from = "west0", .to = "west1", .ece = 0x30000002, .peers_ece = 0x30000002};
+  struct ibv_ece wrong = {.vendor_id = 1, .options = 2};
+  struct rig rig;
+  assert_passes(&how);
+  how.peers_ece = 0;
+  assert_lost(&how, "lost_ece");
+  how.ece = 0;
+  assert_passes(&how);
+  rig_open(&rig, &(struct rig_how){.from = "west0", .to = "west1", .ece = 0x10000007});
+  assert_int_equal(ece_of(&rig.a), 0x10000002);
+  assert_int_equal(ece_of(&rig.b), 0x30000002); /* what it could, as nothing was asked for */
+  assert_int_equal(ibv_set_ece(rig.a.qp, &wrong), EINVAL);
+  rig_close(&rig);
+  rig_open(&rig, &(struct rig_how){.from = "west0", .to = "bare"});
+  assert_int_equal(ibv_query_ece(rig.b.qp, &wrong), EOPNOTSUPP);
+  rig_close(&rig);
+}
+
+static void grh(void **state)
+{
+  (void)state;
+  struct rig_how how = {
+      .from = "full", .to = "limited0", .dlid = 2, .peers_dlid = 1, .no_grh = true};
+  assert_passes(&how);
+  how = (struct rig_how){.from = "vf", .to = "full", .dlid = 1, .peers_dlid = 4};
+  assert_passes(&how);
+  how.no_grh = true;
+  assert_lost(&how, "lost_no_path");
+}
+
 static void router_down(void **state)
 {
   (void)state;
@@ -165,6 +209,8 @@ int main(void)
       cmocka_unit_test(no_such_qp),
       cmocka_unit_test(another_qps_peer),
       cmocka_unit_test(partitions),
+      cmocka_unit_test(ece),
+      cmocka_unit_test(grh),
       cmocka_unit_test(router_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

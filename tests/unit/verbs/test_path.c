@@ -72,7 +72,10 @@ static void address_vectors(void **state)
   struct ibv_ah_attr attr;
   memset(&attr, 0xa5, sizeof(attr));
   memset(peer.gid, 0x11, sizeof(peer.gid));
-  vb_address_vector(&path, &peer, 2, 5, &attr);
+  struct vb_gid gid = {.index = 5};
+  struct vb_own own = {.port = 2, .gid = &gid};
+  memset(gid.raw, 0x11, sizeof(gid.raw));
+  vb_address_vector(&path, &peer, &own, &attr);
   assert_int_equal(attr.port_num, 2);
   assert_int_equal(attr.is_global, 1);
   assert_int_equal(attr.dlid, 0);
@@ -84,8 +87,18 @@ static void address_vectors(void **state)
   assert_int_equal(attr.static_rate, 0);
   assert_memory_equal(attr.grh.dgid.raw, peer.gid, 16);
   peer.is_ethernet = false;
-  vb_address_vector(&path, &peer, 1, 0, &attr);
+  vb_address_vector(&path, &peer, &own, &attr);
   assert_int_equal(attr.dlid, 7);
+  assert_int_equal(attr.sl, 3);
+  assert_int_equal(attr.is_global, 0); /* within a subnet */
+  own.needs_grh = true;
+  vb_address_vector(&path, &peer, &own, &attr);
+  assert_int_equal(attr.is_global, 1);
+  own.needs_grh = false;
+  gid.raw[7]++;
+  vb_address_vector(&path, &peer, &own, &attr);
+  assert_int_equal(attr.is_global, 1);
+  assert_int_equal(attr.grh.hop_limit, 64);
 }
 
 int main(void)

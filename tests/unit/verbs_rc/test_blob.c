@@ -17,6 +17,7 @@ static struct rc_blob whole(void)
                          .rd_atomic = 16,
                          .lid = 0x1122,
                          .gid = {1, [15] = 16},
+                         .ece = {0x15b3, 0x30000002},
                          .cm_port = 4791,
                          .cm_token = UINT64_C(0x0102030405060708),
                          .is_receiver = true,
@@ -58,6 +59,8 @@ static void blob_is_read_as_written(void **state)
   assert_true(passes(&blob, &read));
   assert_int_equal(read.gid_type, blob.gid_type);
   assert_int_equal(read.mtu, blob.mtu);
+  assert_int_equal(read.ece.vendor, blob.ece.vendor);
+  assert_int_equal(read.ece.options, blob.ece.options);
   assert_int_equal(read.rd_atomic, blob.rd_atomic);
   assert_int_equal(read.lid, blob.lid);
   assert_memory_equal(read.gid, blob.gid, 16);
