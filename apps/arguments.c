@@ -196,7 +196,9 @@ static enum arguments_result take(const struct command *command, int key, const 
                ? add(command, &a->transport_options, &a->transport_option_count, value)
                : add(command, &a->memory_options, &a->memory_option_count, value);
   default: {
-    const char **word = key >= KEY_NODE ? &a->node[key - KEY_NODE] : &a->bench[key - KEY_BENCH];
+    const char **word = key >= KEY_HARDWARE ? &a->hardware[key - KEY_HARDWARE]
+                        : key >= KEY_NODE   ? &a->node[key - KEY_NODE]
+                                            : &a->bench[key - KEY_BENCH];
     *word = value != NULL ? value : "";
     return ARGUMENTS_OK;
   }

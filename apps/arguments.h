@@ -9,6 +9,8 @@
 
 #include <penstock/penstock.h>
 
+struct json_object;
+
 enum option_bit {
   OPTION_JSON = 1u << 0,
   OPTION_DURATION = 1u << 1,
@@ -24,6 +26,7 @@ enum option_bit {
   OPTION_REQUEST = 1u << 11,
   OPTION_COPY = 1u << 12, /* get, put */
   OPTION_FOR = 1u << 13,  /* check */
+  OPTION_HARDWARE = 1u << 14,
 };
 
 /* What only `bench` has, as it was written; bench/plan.c reads it. */
@@ -77,6 +80,16 @@ enum node_word {
   NODE_WORDS,
 };
 
+/* What only `hardware-check` has; hardware/hardware.c reads it. */
+enum hardware_word {
+  HARDWARE_DEVICE,
+  HARDWARE_PEER_DEVICE,
+  HARDWARE_CHECK,
+  HARDWARE_OUTAGE,
+  HARDWARE_READDRESS,
+  HARDWARE_WORDS,
+};
+
 enum operand_need { OPERAND_REQUIRED, OPERAND_OPTIONAL };
 
 struct arguments {
@@ -97,6 +110,7 @@ struct arguments {
   size_t plugin_path_count;
   const char *bench[BENCH_WORDS]; /* NULL: not written; "": has no value */
   const char *node[NODE_WORDS];
+  const char *hardware[HARDWARE_WORDS];
   const char **transport_options; /* "k=v" */
   size_t transport_option_count;
   const char **memory_options;
@@ -118,6 +132,8 @@ struct command {
   const char *help; /* what follows the usage line: what it does, two examples */
   /* Is `path` a file that the operands have the command read or write? NULL: they name none. */
   bool (*names_file)(const struct arguments *arguments, const char *path);
+  /* Hides in a result what identifies a host, before it is written; NULL: nothing. Any thread. */
+  void (*redact)(const struct arguments *arguments, struct json_object *result);
   int (*run)(const struct command *command, const struct arguments *arguments);
 };
 

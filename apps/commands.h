@@ -10,6 +10,7 @@ extern const struct command command_receive;
 extern const struct command command_check;
 extern const struct command command_plugins;
 extern const struct command command_bench;
+extern const struct command command_hardware_check;
 extern const struct command command_serve;
 extern const struct command command_request;
 extern const struct command command_get;

@@ -14,8 +14,9 @@
 #include "standard.h"
 
 static const struct command *const commands[] = {
-    &command_run,   &command_send,  &command_receive, &command_check, &command_plugins,
-    &command_bench, &command_serve, &command_request, &command_get,   &command_put,
+    &command_run,     &command_send,  &command_receive,        &command_check,
+    &command_plugins, &command_bench, &command_serve,          &command_request,
+    &command_get,     &command_put,   &command_hardware_check,
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -28,7 +29,7 @@ static void print_help(void)
          "\n"
          "Commands:\n");
   for (size_t i = 0; i < COMMANDS; i++)
-    printf("  %-8s %-20s %s\n", commands[i]->name, commands[i]->operand, commands[i]->summary);
+    printf("  %-14s %-20s %s\n", commands[i]->name, commands[i]->operand, commands[i]->summary);
   printf(
       "\n"
       "  penstock COMMAND --help   options and examples of a command\n"

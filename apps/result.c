@@ -12,7 +12,7 @@
 
 #define FORMAT 1 /* of the result: docs/result-json.md */
 
-static struct json_object *environment_json(void)
+struct json_object *result_environment(void)
 {
   struct json_object *object = json_object_new_object(), *huge = json_object_new_object();
   struct environment environment;
@@ -46,8 +46,14 @@ struct json_object *result_new(const struct command *command, const struct argum
   /* What is of one command, null until it is known. */
   static const struct {
     const char *command, *key;
-  } parts[] = {{"bench", "bench"}, {"bench", "rows"}, {"request", "request"},
-               {"get", "copy"},    {"put", "copy"},   {"serve", "serve"}};
+  } parts[] = {{"bench", "bench"},
+               {"bench", "rows"},
+               {"hardware-check", "hardware"},
+               {"hardware-check", "checks"},
+               {"request", "request"},
+               {"get", "copy"},
+               {"put", "copy"},
+               {"serve", "serve"}};
   struct json_object *result = json_object_new_object();
   char stamp[32] = "";
   time_t now = time(NULL);
@@ -67,13 +73,13 @@ struct json_object *result_new(const struct command *command, const struct argum
   json_object_object_add(result, "exit_status", NULL);
   json_object_object_add(result, "errors", json_object_new_array());
   json_object_object_add(result, "warnings", json_object_new_array());
-  json_object_object_add(result, "environment", environment_json());
+  json_object_object_add(result, "environment", result_environment());
   json_object_object_add(result, "plugins", json_object_new_array());
   if (command->roles != 0) {
     json_object_object_add(result, "config", config_json(arguments->operand, config));
     json_object_object_add(result, "streams", json_object_new_array());
   }
-  if (strcmp(command->name, "bench") != 0)
+  if (strcmp(command->name, "bench") != 0 && strcmp(command->name, "hardware-check") != 0)
     json_object_object_add(result, "devices", json_object_new_array());
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
     if (strcmp(command->name, parts[i].command) == 0)

@@ -45,6 +45,8 @@ struct result_stream {
  * NULL: out of memory; the others then do nothing. json_object_put() it. */
 struct json_object *result_new(const struct command *command, const struct arguments *arguments,
                                const struct pst_config *config);
+/* This machine. */
+struct json_object *result_environment(void);
 /* Of `values`, COUNTERS_MAX at most, as many as a call says that there are: less than 0: none. */
 struct result_counters result_counters(const struct pst_counter_value *values, int count);
 /* An object of names and values. */

@@ -151,6 +151,9 @@ int result_write(struct json_object *result, const char *path, struct pst_error 
   struct output output = OUTPUT_INIT;
   size_t length = 0;
   int code, fd = STDOUT_FILENO;
+
+  if (result != NULL && own.command != NULL && own.command->redact != NULL)
+    own.command->redact(own.arguments, result);
   const char *json =
       result == NULL
           ? NULL

@@ -9,7 +9,7 @@
 
 #include "arguments.h"
 
-#define WORDS_MAX 80
+#define WORDS_MAX 96
 
 enum {
   KEY_HELP = 'h',
@@ -18,7 +18,8 @@ enum {
   KEY_BENCH = 512, /* + enum bench_word */
   KEY_TRANSPORT_OPTION = KEY_BENCH + BENCH_WORDS,
   KEY_MEMORY_OPTION,
-  KEY_NODE, /* + enum node_word */
+  KEY_NODE,                             /* + enum node_word */
+  KEY_HARDWARE = KEY_NODE + NODE_WORDS, /* + enum hardware_word */
 };
 
 /* One name may be there several times, for commands of different bits. */

@@ -26,7 +26,7 @@ sys.argv = [word for word in sys.argv if word != "--whole"]
 CIRCLE = 4
 
 # Keys of a result that only some commands have: which, says `allOf`.
-COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "request", "copy", "serve"}
+COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "hardware", "checks", "request", "copy", "serve"}
 
 # What messages name in backquotes and is no key of a configuration: commands, values of keys, and
 # fields of the structs that applications and the host fill.

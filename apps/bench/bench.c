@@ -264,7 +264,7 @@ static int serve_as_child(struct bench *bench, int fd)
   sigaction(SIGHUP, &ignore, NULL);
   if (pin_thread(bench->plan.cpus[1]) < 0)
     return PST_EXIT_UNAVAILABLE; /* its parent says why */
-  int result = link_listen("127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
+  int result = link_listen("bench", "127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
   if (result == 0) {
     make_token(invitation.token);
     invitation.port = pst_node_port(server.node);
@@ -317,7 +317,7 @@ static int connect_child(struct bench *bench, struct pst_error *error)
                        (long)bench->child);
   memcpy(bench->setting.token, invitation.token, sizeof bench->setting.token);
   snprintf(address, sizeof address, "127.0.0.1:%u", invitation.port);
-  int result = link_connect(address, 0, false, bench->plan.cpus[0], &bench->link, error);
+  int result = link_connect("bench", address, 0, false, bench->plan.cpus[0], &bench->link, error);
   if (result == 0)
     snprintf(bench->link->peer, sizeof bench->link->peer, "process %ld", (long)bench->child);
   return result;
@@ -352,8 +352,8 @@ static int connect_server(struct bench *bench)
     return 0;
   bench->setting.form = bench->plan.host != NULL ? "hosts" : "processes";
   if (bench->plan.host != NULL)
-    result = link_connect(bench->plan.host, BENCH_PORT, bench->plan.insecure, bench->plan.cpus[0],
-                          &bench->link, &error);
+    result = link_connect("bench", bench->plan.host, BENCH_PORT, bench->plan.insecure,
+                          bench->plan.cpus[0], &bench->link, &error);
   else
     result = connect_child(bench, &error);
   if (result == 0)

@@ -20,6 +20,7 @@
 
 #define NESTING_MAX 8
 #define CLIENTS_MAX 64
+#define PORTS_TRIED 64
 #define EVENTS 16
 #define LOOK_NS (50 * NS_PER_MS)  /* how often a signal is looked for */
 #define SILENT_NS (10 * NS_PER_S) /* for which a client may say nothing before it is served */
@@ -32,8 +33,8 @@
 /* ---- Addresses ----------------------------------------------------------------- */
 
 /* With a port, as nodes have it. */
-static int whole_address(const char *where, uint16_t port, char *address, size_t size,
-                         struct pst_error *error)
+static int whole_address(const char *command, const char *where, uint16_t port, char *address,
+                         size_t size, struct pst_error *error)
 {
   struct pst_host_port parts;
   char *end = NULL;
@@ -42,7 +43,7 @@ static int whole_address(const char *where, uint16_t port, char *address, size_t
       (parts.port != NULL &&
        (parts.port[0] == '\0' || strtoul(parts.port, &end, 10) > UINT16_MAX || *end != '\0')))
     return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
-                       "bench: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT",
+                       "%s: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT", command,
                        where);
   const bool is_v6 = memchr(parts.host, ':', parts.host_length) != NULL;
   int used =
@@ -54,17 +55,19 @@ static int whole_address(const char *where, uint16_t port, char *address, size_t
   return 0;
 }
 
-uint16_t link_free_port(const char *host)
+/* 0: it is taken. `wanted` 0: any. */
+static uint16_t bind_port(const char *host, uint16_t wanted)
 {
   struct sockaddr_storage address = {.ss_family = AF_INET};
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *found;
   socklen_t length = sizeof address;
-  char bare[72];
+  char bare[72], service[8];
   uint16_t port = 0;
 
   snprintf(bare, sizeof bare, "%s", host[0] == '[' ? host + 1 : host);
   bare[strcspn(bare, "]")] = '\0';
-  if (getaddrinfo(bare, "0", &hints, &found) != 0)
+  snprintf(service, sizeof service, "%u", wanted);
+  if (getaddrinfo(bare, service, &hints, &found) != 0)
     return 0;
   int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 &&
@@ -74,6 +77,23 @@ uint16_t link_free_port(const char *host)
   if (fd >= 0)
     close(fd);
   freeaddrinfo(found);
+  return port;
+}
+
+uint16_t link_free_port(const char *host)
+{
+  return bind_port(host, 0);
+}
+
+uint16_t link_free_ports(const char *host)
+{
+  uint16_t port = 0;
+
+  for (int i = 0; i < PORTS_TRIED; i++) {
+    port = bind_port(host, 0);
+    if (port < UINT16_MAX && bind_port(host, (uint16_t)(port + 1)) != 0)
+      break;
+  }
   return port;
 }
 
@@ -245,11 +265,11 @@ static int open_node(const char *listen, bool insecure, int cpu, struct pst_node
   return result;
 }
 
-int link_listen(const char *where, uint16_t port, bool insecure, int cpu,
+int link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
                 struct link_server *server, struct pst_error *error)
 {
   char address[300];
-  int result = whole_address(where, port, address, sizeof address, error);
+  int result = whole_address(command, where, port, address, sizeof address, error);
 
   *server = (struct link_server){.node = NULL};
   return result < 0 ? result : open_node(address, insecure, cpu, &server->node, error);
@@ -322,8 +342,8 @@ static int connect_once(struct link *link, const char *address, uint64_t until_n
   return link->has_joined ? 0 : link->far == NULL ? link->code : -ETIMEDOUT;
 }
 
-static int wait_for_server(struct link *link, const char *where, const char *address,
-                           struct pst_error *error)
+static int wait_for_server(struct link *link, const char *command, const char *where,
+                           const char *address, struct pst_error *error)
 {
   const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_NS};
   uint64_t until_ns = now_ns() + CONNECT_NS;
@@ -344,40 +364,41 @@ static int wait_for_server(struct link *link, const char *where, const char *add
     return result;
   if (signals_stop())
     return notice_fail(error, PST_EXIT_FAILED, -EINTR,
-                       "bench: stopped by %s while it waited for a server at %s", signals_name(),
-                       where);
+                       "%s: stopped by %s while it waited for a server at %s", command,
+                       signals_name(), where);
   if (result == -ECONNREFUSED)
     return notice_fail(error, PST_EXIT_FAILED, result,
-                       "bench: no server at %s (%s); start one there: penstock bench --server "
+                       "%s: no server at %s (%s); start one there: penstock %s --server "
                        "with the same --transport",
-                       where, strerror(-result));
+                       command, where, strerror(-result), command);
   if (result == -ETIMEDOUT && link->text[0] == '\0')
     return notice_fail(error, PST_EXIT_FAILED, result,
-                       "bench: %s: no answer within 10 s; it serves one client at a time, or is "
-                       "no penstock bench --server",
-                       where);
+                       "%s: %s: no answer within 10 s; it serves one client at a time, or is "
+                       "no penstock %s --server",
+                       command, where, command);
   const bool is_silent = result == -ECONNRESET || result == -ETIMEDOUT;
-  return notice_fail(error, PST_EXIT_FAILED, result, "bench: no link to the server: %s%s",
-                     link->text,
-                     is_silent && strstr(link->text, " says: ") == NULL
-                         ? "; is a `penstock bench --server` running there?"
-                         : "");
+  if (is_silent && strstr(link->text, " says: ") == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "%s: no link to the server: %s; is a `penstock %s --server` running there?",
+                       command, link->text, command);
+  return notice_fail(error, PST_EXIT_FAILED, result, "%s: no link to the server: %s", command,
+                     link->text);
 }
 
-int link_connect(const char *where, uint16_t port, bool insecure, int cpu, struct link **link,
-                 struct pst_error *error)
+int link_connect(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
+                 struct link **link, struct pst_error *error)
 {
   char address[300];
-  int result = whole_address(where, port, address, sizeof address, error);
+  int result = whole_address(command, where, port, address, sizeof address, error);
   struct link *made = result == 0 ? calloc(1, sizeof *made) : NULL;
 
   if (result < 0)
     return result;
   if (made == NULL)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", command);
   result = open_node(NULL, insecure, cpu, &made->node, error);
   if (result == 0)
-    result = wait_for_server(made, where, address, error);
+    result = wait_for_server(made, command, where, address, error);
   if (result < 0) {
     link_close(made);
     return result;

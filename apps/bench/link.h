@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between a bench client and its server: objects each way, as messages of a node without a
- * transport. They say what to measure and bring back what the other end saw; what is measured goes
- * over streams and nodes of its own. */
+/* Between a client and its server, of `bench` and of `hardware-check`: objects each way, as
+ * messages of a node without a transport. They say what to measure and bring back what the other
+ * end saw; what is measured goes over streams and nodes of its own. */
 #ifndef APP_BENCH_LINK_H
 #define APP_BENCH_LINK_H
 
@@ -43,18 +43,19 @@ struct link_server {
   struct link *waiting;
 };
 
-/* "host:port", "host" or "[v6]:port"; the port is `port` where none is written.
- * Both refuse an address beyond loopback without `insecure`, and report in *error; their threads
- * run anywhere, though this one is pinned to `cpu`. May block for a name. */
-int link_listen(const char *where, uint16_t port, bool insecure, int cpu,
+/* "host:port", "host" or "[v6]:port"; the port is `port` where none is written. `command` is whose
+ * server it is, for messages. Both refuse an address beyond loopback without `insecure`, and report
+ * in *error; their threads run anywhere, though this one is pinned to `cpu`. May block for a name.
+ */
+int link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
                 struct link_server *server, struct pst_error *error);
 void link_unlisten(struct link_server *server);
 /* A client that has said something. 0; -EAGAIN: none within timeout_ns. */
 int link_take(struct link_server *server, uint64_t timeout_ns, struct link **link);
 
 /* Waits some seconds for a server. */
-int link_connect(const char *where, uint16_t port, bool insecure, int cpu, struct link **link,
-                 struct pst_error *error);
+int link_connect(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
+                 struct link **link, struct pst_error *error);
 /* NULL is legal. */
 void link_close(struct link *link);
 
@@ -82,5 +83,7 @@ int link_look(struct link *link);
 
 /* A TCP port that nobody has at that numeric host now; 0: none. */
 uint16_t link_free_port(const char *host);
+/* One behind which the next is free, too. */
+uint16_t link_free_ports(const char *host);
 
 #endif

@@ -256,7 +256,8 @@ int bench_server(const struct bench_plan *plan)
   struct pst_error error = PST_ERROR_INIT;
   struct link_server server;
   const char *where = plan->host != NULL ? plan->host : "127.0.0.1";
-  int result = link_listen(where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
+  int result =
+      link_listen("bench", where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
   bool served = false;
 
   if (result < 0)

@@ -32,7 +32,7 @@ _penstock() {
   COMPREPLY=()
 
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W 'run send receive check plugins bench serve request get put --help --version' -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W 'run send receive check plugins bench hardware-check serve request get put --help --version' -- "$current")
     return
   fi
   case $previous in
@@ -70,7 +70,7 @@ _penstock() {
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return ;;
-    --duration | --count | --size | --ring | --depth | --cpu | --transport-option | --memory-option | \
+    --duration | --count | --device | --peer-device | --check | --outage | --readdress | --size | --ring | --depth | --cpu | --transport-option | --memory-option | \
       --clients | --in-flight | --request-max | --offer-max | --file-max | --idle | --timeout | --pieces | --offset | --chunk)
       return ;;
     --set)
@@ -85,7 +85,7 @@ _penstock() {
   elif [[ $command == put ]] && ((COMP_CWORD > 2)); then
     compopt -o filenames
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
-  elif [[ $command == bench || $command == serve || $command == request || $command == get || $command == put ]]; then
+  elif [[ $command == bench || $command == hardware-check || $command == serve || $command == request || $command == get || $command == put ]]; then
     mapfile -t COMPREPLY < <(compgen -A hostname -- "$current")
   elif [[ $command == plugins ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(_penstock_plugins)" -- "$current")

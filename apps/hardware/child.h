@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program that a step runs: what it writes, what it costs, how it ends. It dies with its parent.
+ */
+#ifndef APP_HARDWARE_CHILD_H
+#define APP_HARDWARE_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CHILD_WORDS 96
+#define CHILD_COUNTERS 4
+
+/* A command line. Empty: all zero. */
+struct child_words {
+  char *words[CHILD_WORDS + 1];
+  size_t count;
+  bool is_own;   /* this program, whatever words[0] calls it; else one of PATH */
+  bool is_short; /* of memory or of room: it cannot be started */
+};
+
+/* Adds a word. */
+void child_word(struct child_words *words, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Adds the words of `text`, which single spaces part. NULL: none. */
+void child_split(struct child_words *words, const char *text);
+/* As one would write it in a shell. */
+void child_line(const struct child_words *words, const char *environment, char *line, size_t size);
+void child_words_free(struct child_words *words);
+
+/* What a child has written to one of its streams, terminated: of a long text the last part. */
+struct child_text {
+  int fd; /* -1: it is closed */
+  char *bytes;
+  size_t length;
+};
+
+struct child {
+  pid_t pid; /* 0: none is running */
+  struct child_text out, err;
+  int status; /* waitpid()'s, once has_ended */
+  bool has_ended;
+  int counter_fds[CHILD_COUNTERS]; /* -1: not counted */
+};
+/* Not started, so that child_end() is legal. */
+#define CHILD_NONE                                                                                 \
+  (struct child)                                                                                   \
+  {                                                                                                \
+    .out = {.fd = -1}, .err = {.fd = -1}, .counter_fds = { -1, -1, -1, -1 }                        \
+  }
+
+/* It has no terminal: not this one's ^C, nothing to read. environment: "NAME=VALUE" more; NULL.
+ * is_counted: its instructions are. 0, or -errno. */
+int child_start(struct child *child, const struct child_words *words, const char *environment,
+                bool is_counted);
+/* Takes what it has written, and notes its end; sleeps at most `ns` for either. */
+void child_pump(struct child *child, uint64_t ns);
+/* A signal, if it still runs. */
+void child_signal(const struct child *child, int number);
+/* Kills it if it still runs, and frees all. */
+void child_end(struct child *child);
+
+/* How it ended, in words: "status 3", "killed by signal 11 (Segmentation fault)". */
+void child_how_ended(const struct child *child, char *text, size_t size);
+/* 0 to 255; -1: by a signal. */
+int child_exit_status(const struct child *child);
+
+/* What was counted in user space, by child_counter_names; -1: this machine does not count it. Once
+ * it has ended. */
+void child_counters(const struct child *child, double values[CHILD_COUNTERS]);
+/* Whether this user and machine can count them. */
+bool child_can_count(void);
+extern const char *const child_counter_names[CHILD_COUNTERS];
+
+#endif

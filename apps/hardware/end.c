@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "end.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "json_put.h"
+#include "signals.h"
+
+#define LISTEN_NS (60 * NS_PER_S) /* a server may have a GPU to wake */
+#define LOOK_NS (20 * NS_PER_MS)
+#define TOOL_NS (10 * NS_PER_S)
+#define LINES_MOST 30
+#define LINE_BYTES 500
+#define PERFTEST_COUNT 1024 /* of a run that is shorter than its -D can say */
+
+/* ---- Programs -------------------------------------------------------------------------------- */
+
+static void add_penstock(const struct hardware_plan *plan, struct child_words *words,
+                         const char *command)
+{
+  words->is_own = true;
+  child_word(words, "penstock");
+  child_split(words, command);
+  for (size_t i = 0; i < plan->plugin_path_count; i++) {
+    child_word(words, "--plugin-path");
+    child_word(words, "%s", plan->plugin_paths[i]);
+  }
+  if (plan->insecure)
+    child_word(words, "--insecure");
+  child_word(words, "-v");
+}
+
+static void add_transport(const struct hardware_end *end, const struct hardware_ask *ask,
+                          const struct hardware_step *step, struct child_words *words)
+{
+  const struct hardware_device *adapter = hardware_adapter(&end->has, ask);
+  const char *at = step->options;
+
+  child_split(words, "--transport");
+  child_word(words, "%s", end->plan->transport);
+  if (adapter->name[0] != '\0') {
+    child_word(words, "--transport-option");
+    child_word(words, "device=%s", adapter->name);
+  }
+  while (at != NULL && at[0] != '\0') {
+    const int length = (int)strcspn(at, ",");
+    child_word(words, "--transport-option");
+    child_word(words, "%.*s", length, at);
+    at += length + (at[length] == ',');
+  }
+}
+
+static void add_memory(const struct hardware_end *end, const struct hardware_ask *ask, bool on_gpu,
+                       struct child_words *words)
+{
+  child_split(words, on_gpu ? "--memory cuda" : "--memory host");
+  if (!on_gpu || end->has.gpus.count == 0)
+    return;
+  child_word(words, "--memory-option");
+  child_word(words, "device=%s", end->has.gpus.all[ask->gpu % end->has.gpus.count].name);
+}
+
+static void add_perftest(const struct hardware_end *end, const struct hardware_ask *ask,
+                         const struct hardware_step *step, uint16_t port, struct child_words *words)
+{
+  child_word(words, "%s", step->tool);
+  child_split(words, step->words);
+  child_word(words, "-d");
+  child_word(words, "%s", hardware_adapter(&end->has, ask)->name);
+  child_word(words, "-p");
+  child_word(words, "%u", port);
+  if (ask->duration_ns >= NS_PER_S) {
+    child_word(words, "-D");
+    child_word(words, "%" PRIu64, ask->duration_ns / NS_PER_S);
+  } else {
+    child_word(words, "-n");
+    child_word(words, "%d", PERFTEST_COUNT);
+  }
+  child_split(words, "-F --report_gbits");
+}
+
+static bool needs(const struct hardware_ask *ask, uint32_t need)
+{
+  const struct hardware_check *check = &hardware_checks[ask->check];
+
+  return ((check->needs | check->steps[ask->step].needs) & need) != 0;
+}
+
+static void make_server(const struct hardware_end *end, const struct hardware_ask *ask,
+                        const char *host, uint16_t port, struct child_words *words)
+{
+  const struct hardware_step *step = &hardware_checks[ask->check].steps[ask->step];
+
+  if (step->program == RUN_PERFTEST) {
+    add_perftest(end, ask, step, port, words);
+    return;
+  }
+  add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench --server --once" : "serve");
+  add_transport(end, ask, step, words);
+  add_memory(end, ask, needs(ask, NEED_GPU), words);
+  child_word(words, "%s:%u", host, port);
+}
+
+static void make_client(const struct hardware_end *end, const struct hardware_ask *ask,
+                        const char *host, uint16_t port, struct child_words *words)
+{
+  const struct hardware_step *step = &hardware_checks[ask->check].steps[ask->step];
+
+  if (step->program == RUN_PERFTEST) {
+    const size_t bare = host[0] == '[' ? 1 : 0;
+    add_perftest(end, ask, step, port, words);
+    child_word(words, "%.*s", (int)strcspn(host + bare, "]"), host + bare);
+    return;
+  }
+  add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench" : "request");
+  add_transport(end, ask, step, words);
+  add_memory(end, ask, false, words);
+  child_split(words, step->words);
+  if (step->program == RUN_BENCH)
+    child_word(words, "--duration=%" PRIu64 "us",
+               ask->duration_ns * (step->times > 0 ? step->times : 1) / 1000);
+  child_split(words, "--json -");
+  if (step->program == RUN_REQUEST)
+    child_word(words, "write");
+  child_word(words, "%s:%u", host, port);
+}
+
+static int start(struct hardware_end *end, const struct hardware_ask *ask,
+                 struct child_words *words, char why[HARDWARE_WHY])
+{
+  const char *environment = hardware_checks[ask->check].steps[ask->step].environment;
+
+  child_line(words, environment, end->line, sizeof end->line);
+  int code = child_start(&end->child, words, environment, needs(ask, NEED_COUNTERS));
+  child_words_free(words);
+  if (code < 0)
+    snprintf(why, HARDWARE_WHY, "cannot start a process: %s", strerror(-code));
+  return code;
+}
+
+/* ---- Serving --------------------------------------------------------------------------------- */
+
+/* In this network namespace (proc_pid_net(5)): st 0A is TCP_LISTEN. To connect would use up the one
+ * client that some servers take. */
+static bool is_listening(const char *table, uint16_t port)
+{
+  char line[512];
+  unsigned local, state;
+  bool found = false;
+  FILE *file = fopen(table, "re");
+
+  while (file != NULL && !found && fgets(line, sizeof line, file) != NULL)
+    found = sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x", &local, &state) == 2 &&
+            local == port && state == 0x0a;
+  if (file != NULL)
+    fclose(file);
+  return found;
+}
+
+int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
+                   uint16_t port, char why[HARDWARE_WHY])
+{
+  struct child_words words = {.count = 0};
+  const uint64_t until_ns = now_ns() + LISTEN_NS;
+
+  make_server(end, ask, host, port, &words);
+  int code = start(end, ask, &words, why);
+  while (code == 0) {
+    child_pump(&end->child, LOOK_NS);
+    if (is_listening("/proc/net/tcp", port) || is_listening("/proc/net/tcp6", port))
+      return 0;
+    if (end->child.has_ended)
+      code = -ECHILD; /* its lines say why */
+    else if (now_ns() > until_ns)
+      code = -ETIMEDOUT;
+    if (code < 0)
+      snprintf(why, HARDWARE_WHY, "the serving program %s",
+               code == -ECHILD ? "ended before it listened" : "does not listen");
+  }
+  return code;
+}
+
+int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
+                     uint16_t port, char why[HARDWARE_WHY])
+{
+  struct child_words words = {.count = 0};
+
+  make_client(end, ask, host, port, &words);
+  return start(end, ask, &words, why);
+}
+
+void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
+{
+  static const int signals[] = {0, SIGINT, SIGKILL};
+
+  for (size_t i = 0; i < sizeof signals / sizeof signals[0] && end->child.pid > 0; i++) {
+    const uint64_t until_ns = now_ns() + patience_ns;
+    if (signals[i] != 0)
+      child_signal(&end->child, signals[i]);
+    while (!end->child.has_ended && now_ns() < until_ns)
+      child_pump(&end->child, LOOK_NS);
+  }
+}
+
+/* ---- What it has told -------------------------------------------------------------------------
+ */
+
+static struct json_object *lines_of(const char *text, const char *about)
+{
+  struct json_object *lines = json_object_new_array();
+  size_t all = 0, skipped = 0;
+
+  for (const char *at = text; at != NULL && at[0] != '\0'; at += strcspn(at, "\n"), at += *at != 0)
+    all++;
+  for (const char *at = text; at != NULL && at[0] != '\0';) {
+    char line[LINE_BYTES];
+    const size_t length = strcspn(at, "\n");
+    snprintf(line, sizeof line, "%.*s", (int)length, at);
+    at += length + (at[length] == '\n');
+    if (about != NULL ? strstr(line, about) == NULL : skipped++ + LINES_MOST < all)
+      continue;
+    if (json_object_array_length(lines) < LINES_MOST && length > 0)
+      json_object_array_add(lines, json_object_new_string(line));
+  }
+  return lines;
+}
+
+static struct json_object *counters_of(const struct child *child)
+{
+  double values[CHILD_COUNTERS];
+  struct json_object *object = NULL;
+
+  child_counters(child, values);
+  for (size_t i = 0; i < CHILD_COUNTERS; i++)
+    if (values[i] >= 0)
+      object = object != NULL ? object : json_object_new_object();
+  for (size_t i = 0; i < CHILD_COUNTERS && object != NULL; i++)
+    json_put_share(object, child_counter_names[i], values[i]);
+  return object;
+}
+
+struct json_object *hardware_told(struct hardware_end *end, const char *about)
+{
+  struct json_object *object = json_object_new_object();
+  const int status = child_exit_status(&end->child);
+  char how[80];
+
+  child_how_ended(&end->child, how, sizeof how);
+  json_put_text(object, "command", end->line);
+  json_object_object_add(object, "exit_status", status >= 0 ? json_object_new_int(status) : NULL);
+  json_put_text(object, "ended", end->child.pid > 0 ? how : "it was not started");
+  json_object_object_add(object, "lines", lines_of(end->child.err.bytes, about));
+  json_object_object_add(object, "counters", counters_of(&end->child));
+  child_end(&end->child);
+  end->line[0] = '\0';
+  return object;
+}
+
+/* ---- What there is ----------------------------------------------------------------------------
+ */
+
+struct looking {
+  const struct hardware_plan *plan;
+  struct hardware_has *has;
+  struct hardware_devices *into; /* of the plugin that is listed */
+  bool is_transport, is_usable;  /* that plugin; the transport */
+};
+
+static void take_plugin(void *context, const struct pst_plugin_info *info)
+{
+  struct looking *looking = context;
+  const bool is_transport =
+      info->kind == PST_KIND_TRANSPORT && strcmp(info->name, looking->plan->transport) == 0;
+  const bool is_gpu = info->kind == PST_KIND_MEMORY && strcmp(info->name, "cuda") == 0;
+
+  looking->is_transport = is_transport;
+  looking->into = NULL;
+  if (info->status == -EEXIST || (!is_transport && !is_gpu))
+    return;
+  looking->into = is_transport ? &looking->has->adapters : &looking->has->gpus;
+  looking->is_usable |= is_transport && info->status == 0;
+  if (info->status == 0)
+    looking->into->why_none[0] = '\0';
+  else
+    snprintf(looking->into->why_none, sizeof looking->into->why_none, "%.31s %.31s: %s%s%s",
+             is_transport ? "transport" : "memory", info->name,
+             info->reason != NULL && info->reason[0] != '\0' ? info->reason
+                                                             : strerror(-info->status),
+             info->remedy != NULL && info->remedy[0] != '\0' ? "; " : "",
+             info->remedy != NULL ? info->remedy : "");
+}
+
+/* A port of an adapter says "port 1 active"; other devices say nothing of the kind, and are. */
+static bool is_active(const char *detail)
+{
+  unsigned port;
+  int end = 0;
+
+  if (sscanf(detail, "port %u %n", &port, &end) < 1 || end == 0)
+    return strncmp(detail, "cannot be opened", 16) != 0;
+  return strncmp(detail + end, "active", 6) == 0;
+}
+
+static void take_device(void *context, const char *name, const char *detail)
+{
+  const struct looking *looking = context;
+  struct hardware_devices *into = looking->into;
+
+  if (into == NULL || into->count == HARDWARE_DEVICES)
+    return;
+  if (looking->is_transport && !is_active(detail)) {
+    snprintf(into->why_none, sizeof into->why_none,
+             "no adapter has an active port: %.100s: %.300s; see `rdma link`, or name one with "
+             "--device",
+             name, detail);
+    return;
+  }
+  for (uint32_t i = 0; i < into->count; i++)
+    if (strcmp(into->all[i].name, name) == 0)
+      return; /* its other port */
+  struct hardware_device *device = &into->all[into->count++];
+  snprintf(device->name, sizeof device->name, "%s", name);
+  snprintf(device->detail, sizeof device->detail, "%s", detail);
+}
+
+static uint32_t look_at_tools(void)
+{
+  struct child_words words = {.count = 0};
+  struct child child = CHILD_NONE;
+  const uint64_t until_ns = now_ns() + TOOL_NS;
+  uint32_t tools = 0;
+
+  child_split(&words, "ib_write_bw --help");
+  if (child_start(&child, &words, NULL, false) == 0) {
+    while (!child.has_ended && now_ns() < until_ns)
+      child_pump(&child, LOOK_NS);
+    const char *help = child.out.length > 0 ? child.out.bytes : child.err.bytes;
+    if (help != NULL && strstr(help, "--report_gbits") != NULL)
+      tools = NEED_PERFTEST |
+              (strstr(help, "--write_with_imm") != NULL ? NEED_PERFTEST_RUNS : NEED_PERFTEST_SENDS);
+  }
+  child_end(&child);
+  child_words_free(&words);
+  return tools;
+}
+
+int hardware_named(const char *list, const struct hardware_devices *known,
+                   struct hardware_devices *named)
+{
+  const char *at = list;
+
+  *named = (struct hardware_devices){.count = 0};
+  do {
+    const size_t length = strcspn(at, ",");
+    struct hardware_device *device = &named->all[named->count];
+    if (length == 0 || length >= sizeof device->name || named->count == HARDWARE_DEVICES)
+      return -EINVAL;
+    snprintf(device->name, sizeof device->name, "%.*s", (int)length, at);
+    for (uint32_t i = 0; known != NULL && i < known->count; i++)
+      if (strcmp(known->all[i].name, device->name) == 0)
+        *device = known->all[i];
+    named->count++;
+    at += length;
+  } while (*at++ == ',');
+  return 0;
+}
+
+int hardware_look(const struct hardware_plan *plan, const char *list, struct hardware_has *has)
+{
+  struct looking looking = {.plan = plan, .has = has};
+
+  *has = (struct hardware_has){.tools = 0};
+  snprintf(has->adapters.why_none, sizeof has->adapters.why_none,
+           "there is no transport '%.60s'; `penstock plugins` lists them", plan->transport);
+  snprintf(has->gpus.why_none, sizeof has->gpus.why_none, "memory cuda is not installed");
+  pst_plugins_list(take_plugin, take_device, &looking);
+  has->tools = look_at_tools();
+  if (list != NULL && looking.is_usable) {
+    const struct hardware_devices known = has->adapters;
+    hardware_named(list, &known, &has->adapters);
+  }
+  return has->adapters.count > 0 ? 0 : -ENODEV;
+}
+
+const struct hardware_device *hardware_adapter(const struct hardware_has *has,
+                                               const struct hardware_ask *ask)
+{
+  return &has->adapters.all[ask->adapter % has->adapters.count];
+}

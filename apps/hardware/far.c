@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "far.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/link.h"
+#include "clock.h"
+#include "notice.h"
+#include "signals.h"
+
+#define GREET_NS (30 * NS_PER_S) /* it looks at its devices meanwhile */
+#define START_NS (70 * NS_PER_S)
+#define STOP_NS (5 * NS_PER_S)
+
+/* ---- Greeting -------------------------------------------------------------------------------- */
+
+static void take_devices(struct json_object *said, const char *key,
+                         struct hardware_devices *devices)
+{
+  struct json_object *list = NULL;
+
+  json_object_object_get_ex(said, key, &list);
+  for (size_t i = 0; json_object_is_type(list, json_type_array) &&
+                     i < json_object_array_length(list) && devices->count < HARDWARE_DEVICES;
+       i++) {
+    struct json_object *item = json_object_array_get_idx(list, i);
+    struct hardware_device *device = &devices->all[devices->count++];
+    snprintf(device->name, sizeof device->name, "%s", link_text(item, "name"));
+    snprintf(device->detail, sizeof device->detail, "%s", link_text(item, "detail"));
+  }
+}
+
+static void take_has(struct json_object *said, struct hardware_has *has)
+{
+  *has = (struct hardware_has){.tools = (uint32_t)link_number(said, "tools")};
+  take_devices(said, "adapters", &has->adapters);
+  take_devices(said, "gpus", &has->gpus);
+  snprintf(has->gpus.why_none, sizeof has->gpus.why_none, "%s", link_text(said, "no_gpu"));
+}
+
+static int greet(struct hardware_far *far, struct pst_error *error)
+{
+  struct json_object *said = NULL;
+  struct json_object *hello = link_object("penstock_hardware_check", json_object_new_int(1));
+
+  json_object_object_add(hello, "version", json_object_new_string(pst_version()));
+  json_object_object_add(hello, "transport", json_object_new_string(far->end.plan->transport));
+  link_send(far->link, hello);
+  int result = link_receive(far->link, GREET_NS, true, &said);
+  if (result < 0)
+    return notice_fail(error, PST_EXIT_FAILED, result, "hardware-check: %s: %s", far->link->peer,
+                       result == -EINTR       ? "stopped while it waited for an answer"
+                       : result == -ETIMEDOUT ? "no answer; it serves one client at a time"
+                                              : "it is no penstock hardware-check --server");
+  if (link_text(said, "error")[0] != '\0')
+    result = notice_fail(error, PST_EXIT_UNAVAILABLE, -EPROTO,
+                         "hardware-check: the server at %s: %.400s", far->link->peer,
+                         link_text(said, "error"));
+  else if (link_number(said, "penstock_hardware_check") != 1)
+    result =
+        notice_fail(error, PST_EXIT_FAILED, -EPROTO,
+                    "hardware-check: %s is no penstock hardware-check --server", far->link->peer);
+  take_has(said, &far->end.has);
+  if (result == 0 && far->end.has.adapters.count == 0)
+    result = notice_fail(error, PST_EXIT_UNAVAILABLE, -ENODEV,
+                         "hardware-check: the server at %s has no adapter", far->link->peer);
+  if (json_object_object_get_ex(said, "environment", &far->environment))
+    json_object_get(far->environment);
+  json_object_put(said);
+  return result;
+}
+
+int hardware_far_connect(struct hardware_far *far, const char *where, struct pst_error *error)
+{
+  int result = link_connect("hardware-check", where, HARDWARE_PORT, far->end.plan->insecure, -1,
+                            &far->link, error);
+
+  return result < 0 ? result : greet(far, error);
+}
+
+void hardware_far_close(struct hardware_far *far)
+{
+  if (far->link != NULL && !far->has_gone)
+    link_send(far->link, link_object("goodbye", json_object_new_boolean(true)));
+  link_close(far->link);
+  child_end(&far->end.child);
+  json_object_put(far->environment);
+}
+
+/* ---- Steps -------------------------------------------------------------------------------------
+ */
+
+/* The next line of the server with `key`, which the caller puts. NULL: it has gone, or `why`. */
+static struct json_object *hear(struct hardware_far *far, const char *key, uint64_t timeout_ns,
+                                char why[HARDWARE_WHY])
+{
+  struct json_object *said = NULL;
+  int result;
+
+  while ((result = link_receive(far->link, timeout_ns, false, &said)) == 0) {
+    if (json_object_object_get_ex(said, key, NULL) || link_text(said, "error")[0] != '\0')
+      return said;
+    json_object_put(said); /* that its program has ended, as it is told next */
+  }
+  far->has_gone = true;
+  snprintf(why, HARDWARE_WHY, "%s",
+           result == -ETIMEDOUT ? "the other end does not answer"
+                                : "the other end has gone: it was killed, crashed, or stopped");
+  return NULL;
+}
+
+static int start_there(struct hardware_far *far, const struct hardware_ask *ask,
+                       char why[HARDWARE_WHY])
+{
+  struct json_object *message =
+      link_object("start", json_object_new_string(hardware_checks[ask->check].name));
+  int result = 0;
+
+  json_object_object_add(message, "step", json_object_new_uint64(ask->step));
+  json_object_object_add(message, "adapter", json_object_new_uint64(ask->adapter));
+  json_object_object_add(message, "gpu", json_object_new_uint64(ask->gpu));
+  json_object_object_add(message, "duration_ns", json_object_new_uint64(ask->duration_ns));
+  link_send(far->link, message);
+  struct json_object *said = hear(far, "port", START_NS, why);
+  if (said == NULL)
+    return -ECONNRESET;
+  if (link_text(said, "error")[0] != '\0') {
+    snprintf(why, HARDWARE_WHY, "%s", link_text(said, "error"));
+    result = -EPROTO;
+  }
+  snprintf(far->host, sizeof far->host, "%s", far->link->remote);
+  far->port = (uint16_t)link_number(said, "port");
+  json_object_put(said);
+  return result;
+}
+
+int hardware_far_start(struct hardware_far *far, const struct hardware_ask *ask,
+                       char why[HARDWARE_WHY])
+{
+  far->has_ended = false;
+  if (far->link != NULL)
+    return start_there(far, ask, why);
+  snprintf(far->host, sizeof far->host, "127.0.0.1");
+  far->port = link_free_ports(far->host);
+  return hardware_serve(&far->end, ask, far->host, far->port, why);
+}
+
+void hardware_far_look(struct hardware_far *far)
+{
+  if (far->link == NULL) {
+    child_pump(&far->end.child, 0);
+    far->has_ended = far->end.child.has_ended;
+    return;
+  }
+  const int result = link_look(far->link);
+  far->has_ended |= result == 1;
+  far->has_gone |= result < 0;
+}
+
+struct json_object *hardware_far_finish(struct hardware_far *far, const char *about)
+{
+  struct json_object *said, *told = NULL;
+  char why[HARDWARE_WHY];
+
+  if (far->link == NULL) {
+    hardware_stop(&far->end, STOP_NS);
+    return hardware_told(&far->end, about);
+  }
+  if (far->has_gone)
+    return NULL;
+  link_send(far->link, link_object("finish", json_object_new_string(about != NULL ? about : "")));
+  said = hear(far, "told", START_NS, why);
+  if (json_object_object_get_ex(said, "told", &told))
+    json_object_get(told);
+  json_object_put(said);
+  return told;
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/link.h"
+#include "clock.h"
+#include "json_put.h"
+#include "signals.h"
+
+#define LOOK_NS (20 * NS_PER_MS)
+#define STOP_NS (10 * NS_PER_S)  /* for the last counts */
+#define LONELY_NS (3 * NS_PER_S) /* how long an end may go on whose other end has ended */
+#define OPEN_NS (60 * NS_PER_S)  /* as long as it may take to open what is large */
+#define ROWS_MOST 16
+#define DISTURB_NS (120 * NS_PER_S)
+#define CONNECT_NS (5 * NS_PER_S)
+
+static const char *const verdict_names[HARDWARE_VERDICTS] = {
+    [VERDICT_OK] = "ok",
+    [VERDICT_SKIPPED] = "skipped",
+    [VERDICT_UNKNOWN] = "unknown",
+    [VERDICT_FAILED] = "failed",
+};
+
+const char *hardware_verdict_name(enum hardware_verdict verdict)
+{
+  return verdict_names[verdict];
+}
+
+/* One step, while it runs. */
+struct step {
+  struct hardware_run *run;
+  const struct hardware_check *check;
+  const struct hardware_step *row;
+  struct hardware_ask ask;
+  enum hardware_verdict verdict;
+  char why[HARDWARE_WHY];           /* "": it is ok */
+  struct json_object *near, *peer;  /* what the ends have told; NULL */
+  struct json_object *result;       /* the program's own; NULL */
+  double gbps, messages_per_second; /* perftest's; -1 */
+  double disturbed_seconds;         /* the operator's command took; -1: it did not run */
+};
+
+static void judge(struct step *step, enum hardware_verdict verdict, const char *why)
+{
+  if (step->why[0] != '\0')
+    return;
+  step->verdict = verdict;
+  snprintf(step->why, sizeof step->why, "%s", why);
+}
+
+/* ---- What it needs -----------------------------------------------------------------------------
+ */
+
+/* NULL: all is here. */
+static const char *what_lacks(const struct step *step, char why[HARDWARE_WHY])
+{
+  const struct hardware_run *run = step->run;
+  const uint32_t needs = step->check->needs | step->row->needs;
+  const uint32_t tools = run->near.has.tools & run->far.end.has.tools;
+  const struct hardware_devices *gpus = &run->far.end.has.gpus;
+
+  if ((needs & NEED_GPU) != 0 && gpus->count == 0) {
+    snprintf(why, HARDWARE_WHY, "no GPU at the receiving end: %.900s", gpus->why_none);
+    return why;
+  }
+  if ((needs & NEED_PERFTEST) != 0 && (tools & NEED_PERFTEST) == 0)
+    return "perftest is not at both ends: `apt-get install perftest`, to compare";
+  if ((needs & NEED_PERFTEST_RUNS) != 0 && (tools & NEED_PERFTEST_RUNS) == 0)
+    return "this perftest has no --write_with_imm";
+  if ((needs & NEED_PERFTEST_SENDS) != 0 && (tools & NEED_PERFTEST_RUNS) != 0)
+    return "ib_write_bw has --write_with_imm, which compares better";
+  if ((needs & NEED_COUNTERS) != 0 && !run->can_count)
+    return "this user or machine has no hardware counters: `sysctl kernel.perf_event_paranoid=2`; a "
+           "virtual machine may have none";
+  if ((needs & NEED_OUTAGE) != 0 && run->outage == NULL)
+    return "it takes the link away: allow it by --outage COMMAND, as in --outage 'ip link set dev "
+           "NETDEV down; sleep 2; ip link set dev NETDEV up'";
+  if ((needs & NEED_READDRESS) != 0 && run->readdress == NULL)
+    return "it changes an address: allow it by --readdress COMMAND, as in --readdress 'systemctl "
+           "restart opensm'";
+  return NULL;
+}
+
+/* ---- While it runs ------------------------------------------------------------------------------
+ */
+
+/* The operator's command, once the stream flows or before more requests. */
+static void disturb(struct step *step, const char *command)
+{
+  struct child_words words = {.count = 0};
+  struct child child = CHILD_NONE;
+  const uint64_t began_ns = now_ns();
+  char how[80], why[HARDWARE_WHY];
+
+  child_split(&words, "sh -c");
+  child_word(&words, "%s", command);
+  if (child_start(&child, &words, NULL, false) == 0)
+    while (!child.has_ended && now_ns() - began_ns < DISTURB_NS && !signals_stop()) {
+      child_pump(&child, LOOK_NS);
+      child_pump(&step->run->near.child, 0);
+      hardware_far_look(&step->run->far);
+    }
+  step->disturbed_seconds = (double)(now_ns() - began_ns) / 1e9;
+  if (child_exit_status(&child) != 0) {
+    child_how_ended(&child, how, sizeof how);
+    snprintf(why, sizeof why, "the command that was to disturb: %s: %.600s", how,
+             child.err.length > 0 ? child.err.bytes : "");
+    judge(step, VERDICT_UNKNOWN, why);
+  }
+  child_end(&child);
+  child_words_free(&words);
+}
+
+static bool has_said(const struct child *child, const char *words)
+{
+  return child->err.length > 0 && strstr(child->err.bytes, words) != NULL;
+}
+
+/* Whether the stream flows: from transports that say so when they are connected; of others it is
+ * taken for granted after a while. */
+static bool flows(const struct step *step, uint64_t began_ns)
+{
+  return has_said(&step->run->near.child, "connected: ") || now_ns() - began_ns > CONNECT_NS;
+}
+
+/* Until the asking program has ended, by itself or because nothing else can come of it. */
+static void wait_for_end(struct step *step)
+{
+  struct hardware_run *run = step->run;
+  struct child *child = &run->near.child;
+  const uint32_t times = step->row->times > 0 ? step->row->times : 1;
+  const uint64_t began_ns = now_ns(),
+                 until_ns = began_ns + OPEN_NS + ROWS_MOST * times * step->ask.duration_ns;
+  const char *why = NULL;
+  uint64_t lonely_ns = 0;
+
+  while (!child->has_ended && why == NULL) {
+    child_pump(child, LOOK_NS);
+    hardware_far_look(&run->far);
+    if ((step->row->needs | step->check->needs) & NEED_OUTAGE && step->disturbed_seconds < 0 &&
+        !signals_stop() && flows(step, began_ns))
+      disturb(step, run->outage);
+    if ((run->far.has_ended || run->far.has_gone) && lonely_ns == 0)
+      lonely_ns = now_ns();
+    if (signals_stop())
+      why = "stopped before it was through";
+    else if (now_ns() > until_ns)
+      why = "it does not end";
+    else if (lonely_ns != 0 && now_ns() - lonely_ns > LONELY_NS)
+      why = "the other end has ended before";
+  }
+  if (child->has_ended)
+    return;
+  child_signal(child, SIGINT);
+  const uint64_t patience_ns = now_ns() + STOP_NS;
+  while (!child->has_ended && now_ns() < patience_ns)
+    child_pump(child, LOOK_NS);
+  judge(step, signals_stop() || run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
+}
+
+/* ---- What came of it
+ * ----------------------------------------------------------------------------- */
+
+/* The last line that says an error; else the last one. */
+static void last_error(struct json_object *told, char *text, size_t size)
+{
+  struct json_object *lines = NULL;
+  bool is_error = false;
+
+  text[0] = '\0';
+  json_object_object_get_ex(told, "lines", &lines);
+  for (size_t i = 0;
+       json_object_is_type(lines, json_type_array) && i < json_object_array_length(lines); i++) {
+    const char *line = json_object_get_string(json_object_array_get_idx(lines, i));
+    const bool says = strstr(line, "error: ") != NULL;
+    if (is_error && !says)
+      continue;
+    snprintf(text, size, "%s", says ? strstr(line, "error: ") + 7 : line);
+    is_error |= says;
+  }
+}
+
+/* An end that has crashed says more than the one that missed it. */
+static void judge_crash(struct step *step, struct json_object *told, const char *whose)
+{
+  char line[512], why[HARDWARE_WHY];
+  const char *ended = link_text(told, "ended");
+
+  if (strncmp(ended, "killed", 6) != 0 || signals_stop())
+    return;
+  last_error(told, line, sizeof line);
+  snprintf(why, sizeof why, "%s was %s%s%s", whose, ended, line[0] != '\0' ? ": " : "", line);
+  judge(step, VERDICT_FAILED, why);
+}
+
+static void judge_penstock(struct step *step)
+{
+  struct json_object *errors = NULL;
+  char line[512], why[HARDWARE_WHY];
+
+  json_object_object_get_ex(step->result, "errors", &errors);
+  const char *text =
+      json_object_is_type(errors, json_type_array) && json_object_array_length(errors) > 0
+          ? link_text(json_object_array_get_idx(errors, 0), "text")
+          : "";
+  last_error(step->near, line, sizeof line);
+  snprintf(why, sizeof why, "%s",
+           text[0] != '\0'   ? text
+           : line[0] != '\0' ? line
+                             : link_text(step->near, "ended"));
+  judge(step,
+        signals_stop()            ? VERDICT_UNKNOWN
+        : step->run->far.has_gone ? VERDICT_UNKNOWN
+                                  : VERDICT_FAILED,
+        why);
+}
+
+/* The row of perftest's table: bytes, iterations, peak, average, millions of messages a second. */
+static void judge_perftest(struct step *step, const char *out)
+{
+  char line[512], why[HARDWARE_WHY];
+  double peak, average, rate;
+  uint64_t bytes, count;
+
+  for (const char *at = out; at != NULL && at[0] != '\0';
+       at += strcspn(at, "\n"), at += at[0] == '\n')
+    if (sscanf(at, " %" SCNu64 " %" SCNu64 " %lf %lf %lf", &bytes, &count, &peak, &average,
+               &rate) == 5) {
+      step->gbps = average;
+      step->messages_per_second = rate * 1e6;
+      return;
+    }
+  last_error(step->near, line, sizeof line);
+  snprintf(why, sizeof why, "perftest measured nothing: %s",
+           line[0] != '\0' ? line : link_text(step->near, "ended"));
+  judge(step, VERDICT_UNKNOWN, why); /* it is no part of Penstock */
+}
+
+static void take_end(struct step *step)
+{
+  struct hardware_run *run = step->run;
+  const char *about = step->check->tells_address ? "connected: " : NULL;
+  const int status = child_exit_status(&run->near.child);
+  char *out = run->near.child.out.bytes;
+
+  if (step->row->program != RUN_PERFTEST && out != NULL) {
+    json_object_put(step->result); /* of requests before */
+    step->result = json_tokener_parse(out);
+  }
+  run->near.child.out.bytes = NULL;
+  json_object_put(step->near);
+  step->near = hardware_told(&run->near, status == 0 ? about : NULL);
+  step->peer = hardware_far_finish(&run->far, status == 0 ? about : NULL);
+  judge_crash(step, step->near, "this end");
+  judge_crash(step, step->peer, "the other end");
+  if (step->row->program == RUN_PERFTEST)
+    judge_perftest(step, out);
+  else if (status != 0)
+    judge_penstock(step);
+  free(out);
+}
+
+/* Requests that are asked before what disturbs the server, and are to be answered as those after.
+ */
+static int ask_before(struct step *step)
+{
+  struct hardware_run *run = step->run;
+  char why[HARDWARE_WHY];
+
+  if ((step->check->needs & NEED_READDRESS) == 0)
+    return 0;
+  if (hardware_request(&run->near, &step->ask, run->far.host, run->far.port, why) < 0) {
+    judge(step, VERDICT_UNKNOWN, why);
+    return -EIO;
+  }
+  wait_for_end(step);
+  if (child_exit_status(&run->near.child) != 0)
+    return -EIO; /* of which take_end() makes what it does of any */
+  child_end(&run->near.child);
+  disturb(step, run->readdress);
+  return step->why[0] != '\0' ? -EIO : 1;
+}
+
+static void run_step(struct step *step)
+{
+  struct hardware_run *run = step->run;
+  char why[HARDWARE_WHY];
+  const char *lacks = what_lacks(step, why);
+
+  if (lacks != NULL) {
+    judge(step, VERDICT_SKIPPED, lacks);
+    return;
+  }
+  if (hardware_far_start(&run->far, &step->ask, why) < 0) {
+    char line[512] = "", whole[HARDWARE_WHY];
+    step->peer = hardware_far_finish(&run->far, NULL);
+    last_error(step->peer, line, sizeof line);
+    snprintf(whole, sizeof whole, "%.400s%s%s", why, line[0] != '\0' ? ": " : "", line);
+    judge(step,
+          run->far.has_gone || step->row->program == RUN_PERFTEST ? VERDICT_UNKNOWN
+                                                                  : VERDICT_FAILED,
+          whole);
+    return;
+  }
+  const int asked = ask_before(step);
+  if (asked >= 0) {
+    if (hardware_request(&run->near, &step->ask, run->far.host, run->far.port, why) < 0)
+      judge(step, VERDICT_UNKNOWN, why);
+    else
+      wait_for_end(step);
+  }
+  take_end(step);
+}
+
+/* ---- Objects
+ * -------------------------------------------------------------------------------------- */
+
+/* Messages or transfers of all rows, whose costs were counted. */
+static double messages_of(struct json_object *result)
+{
+  struct json_object *rows = NULL;
+  double sum = 0;
+
+  json_object_object_get_ex(result, "rows", &rows);
+  for (size_t i = 0;
+       json_object_is_type(rows, json_type_array) && i < json_object_array_length(rows); i++)
+    sum += (double)link_number(json_object_array_get_idx(rows, i), "messages_sent") +
+           (double)link_number(json_object_array_get_idx(rows, i), "transfers_posted");
+  return sum;
+}
+
+/* Takes `told` over; counts are a message's. */
+static struct json_object *end_json(struct json_object *told, double messages)
+{
+  struct json_object *counters = NULL, *each = NULL;
+
+  if (told == NULL || !json_object_object_get_ex(told, "counters", &counters))
+    return told;
+  if (json_object_is_type(counters, json_type_object) && messages > 0) {
+    each = json_object_new_object();
+    for (size_t i = 0; i < CHILD_COUNTERS; i++) {
+      struct json_object *value = NULL;
+      json_object_object_get_ex(counters, child_counter_names[i], &value);
+      json_put_share(each, child_counter_names[i],
+                     value != NULL ? json_object_get_double(value) / messages : -1);
+    }
+  }
+  json_object_object_del(told, "counters");
+  json_object_object_add(told, "a_message", each);
+  return told;
+}
+
+static struct json_object *member_of(struct json_object *object, const char *key)
+{
+  struct json_object *member = NULL;
+
+  json_object_object_get_ex(object, key, &member);
+  return json_object_get(member);
+}
+
+static struct json_object *step_json(struct step *step)
+{
+  struct json_object *object = json_object_new_object();
+  const struct hardware_devices *gpus = &step->run->far.end.has.gpus;
+  const bool has_gpu = ((step->check->needs | step->row->needs) & NEED_GPU) != 0 && gpus->count > 0;
+  const double messages = messages_of(step->result);
+
+  json_put_text(object, "step", step->row->name);
+  json_put_text(object, "verdict", hardware_verdict_name(step->verdict));
+  json_put_text(object, "why", step->why);
+  json_put_text(object, "gpu", has_gpu ? gpus->all[step->ask.gpu % gpus->count].detail : NULL);
+  json_object_object_add(object, "measured", member_of(step->result, "rows"));
+  json_object_object_add(object, "requested", member_of(step->result, "request"));
+  json_put_share(object, "gbps", step->gbps);
+  json_put_share(object, "messages_per_second", step->messages_per_second);
+  json_put_share(object, "disturbed_seconds", step->disturbed_seconds);
+  json_object_object_add(object, "here", end_json(step->near, messages));
+  json_object_object_add(object, "peer", end_json(step->peer, messages));
+  return object;
+}
+
+/* Whether a step's verdict is the check's: perftest's is not. */
+static void add_verdict(const struct step *step, enum hardware_verdict *verdict, char *why)
+{
+  static const int weight[HARDWARE_VERDICTS] = {
+      [VERDICT_SKIPPED] = 0, [VERDICT_OK] = 1, [VERDICT_UNKNOWN] = 2, [VERDICT_FAILED] = 3};
+
+  if (step->row->program == RUN_PERFTEST)
+    return;
+  if (weight[step->verdict] > weight[*verdict] || (why[0] == '\0' && *verdict == step->verdict)) {
+    *verdict = step->verdict;
+    snprintf(why, HARDWARE_WHY, "%s", step->why);
+  }
+}
+
+static void run_steps(struct hardware_run *run, const struct hardware_check *check, uint32_t index,
+                      uint32_t adapter, struct json_object *steps, enum hardware_verdict *verdict,
+                      char *why)
+{
+  const uint32_t gpus =
+      check->each_gpu && run->far.end.has.gpus.count > 0 ? run->far.end.has.gpus.count : 1;
+
+  *verdict = VERDICT_SKIPPED;
+  for (uint32_t gpu = 0; gpu < gpus; gpu++)
+    for (uint32_t i = 0; hardware_step_of(check, i) != NULL; i++) {
+      struct step step = {.run = run,
+                          .check = check,
+                          .row = hardware_step_of(check, i),
+                          .ask = {.check = index,
+                                  .step = i,
+                                  .adapter = adapter,
+                                  .gpu = gpu,
+                                  .duration_ns = run->near.plan->duration_ns},
+                          .gbps = -1,
+                          .messages_per_second = -1,
+                          .disturbed_seconds = -1};
+      if (run->far.has_gone)
+        judge(&step, VERDICT_UNKNOWN, "the other end has gone");
+      else if (signals_stop())
+        judge(&step, VERDICT_UNKNOWN, "stopped before it began");
+      else
+        run_step(&step);
+      add_verdict(&step, verdict, why);
+      json_object_array_add(steps, step_json(&step));
+      json_object_put(step.result);
+    }
+}
+
+struct json_object *hardware_run_check(struct hardware_run *run, uint32_t index, uint32_t adapter,
+                                       const char *blocked, enum hardware_verdict *verdict)
+{
+  const struct hardware_check *check = &hardware_checks[index];
+  const struct hardware_ask ask = {.adapter = adapter};
+  struct json_object *object = json_object_new_object(), *steps = json_object_new_array();
+  const uint64_t began_ns = now_ns();
+  char why[HARDWARE_WHY] = "";
+
+  *verdict = VERDICT_UNKNOWN;
+  if (blocked != NULL)
+    snprintf(why, sizeof why, "%s", blocked);
+  else
+    run_steps(run, check, index, adapter, steps, verdict, why);
+  json_put_text(object, "check", check->name);
+  json_put_text(object, "title", check->title);
+  json_put_text(object, "adapter", hardware_adapter(&run->near.has, &ask)->name);
+  json_put_text(object, "peer_adapter", hardware_adapter(&run->far.end.has, &ask)->name);
+  json_put_text(object, "verdict", hardware_verdict_name(*verdict));
+  json_put_text(object, "why", why);
+  json_put_text(object, "remedy", *verdict == VERDICT_FAILED ? check->remedy : NULL);
+  json_put_number(object, "seconds", (double)(now_ns() - began_ns) / 1e9);
+  json_object_object_add(object, "steps", steps);
+  return object;
+}

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""penstock hardware-check on the simulated device: its verdicts, its report, how it ends."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import unittest
+
+from harness import FAKES, Case, free_port, main, wait_until
+
+SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
+BRIEF = ("--duration", "20ms")
+ALL = ["address", "rings", "messages", "ordering", "one-thread", "cycles", "gpu-send", "gpu", "outage", "readdress"]
+
+
+def children_of(pid):
+    return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+class Hardware(Case):
+    fabrics = 0
+
+    def setUp(self):
+        super().setUp()
+        Hardware.fabrics += 1
+        self.fabric = f"hardware-{os.getpid()}-{Hardware.fabrics}"
+
+    def prefix(self, *more):
+        return {"prefix": (SIMULATED, "--fabric", self.fabric, *more)}
+
+    def plant(self, device, *faults):
+        """A fabric of one host with this device, as YAML has it."""
+        path = self.folder / f"{self.fabric}.yaml"
+        path.write_text("simverbs: 1\nhosts:\n  - name: one\n    devices:\n"
+                        f"      - {{name: mlx5_0, ports: [{{link_layer: ethernet}}], {device}}}\n"
+                        + ("faults:\n" if faults else "")
+                        + "".join(f"  - {{{fault}, on: one}}\n" for fault in faults))  # fmt: skip
+        self.fabric = str(path)
+
+    def check(self, *words, expect=0, **options):
+        """Verdicts by name, the result and the child."""
+        result, child = self.run_json("hardware-check", *BRIEF, *words, expect=expect, **{**self.prefix(), **options})
+        for text in (child.stdout, (self.folder / "out.json").read_text()):
+            leak = re.search(rf"(?i).*\b{re.escape(socket.gethostname())}\b.*", text)
+            self.assertIsNone(leak, leak and leak[0])
+        return {check["check"]: check for check in result["checks"]}, result, child
+
+    def verdicts(self, checks):
+        return {name: check["verdict"] for name, check in checks.items()}
+
+    def test_all_on_one_host(self):
+        checks, result, child = self.check("--device", "mlx5_0")
+        self.assertEqual(list(checks), ALL)
+        found = self.verdicts(checks)
+        for name in ("address", "rings", "messages", "ordering", "one-thread"):
+            self.assertEqual(found[name], "ok", child)
+        for name, why in (("gpu-send", "no GPU"), ("gpu", "no GPU"), ("outage", "--outage"), ("readdress", "--readdress")):
+            self.assertEqual(found[name], "skipped", child)
+            self.assertIn(why, checks[name]["why"])
+        self.assertIn(found["cycles"], ("ok", "skipped"), child)
+        if found["cycles"] == "ok":
+            self.assertGreater(checks["cycles"]["steps"][0]["here"]["a_message"]["instructions"], 10)
+        self.assertRegex(child.stdout, r"other end: mlx5_0 port 1, QP \d+ to QP .*GID 3, 127.0.0.1 \(RoCE v2\): the port's only")
+        for step in (step for check in checks.values() for step in check["steps"]):
+            for row in step["measured"] or []:
+                self.assertTrue(row["ok"])
+                self.assertGreater(row["messages_measured"], 0)
+            if step["step"].startswith("ib_write_bw") and step["verdict"] == "ok":
+                self.assertGreater(step["gbps"], 0)
+        self.assertEqual((result["hardware"]["stopped"], result["hardware"]["form"]), ("source_end", "processes"))
+
+    def test_queues_that_are_too_small(self):
+        """A device without room for 8192 completions, which cannot make more: rings fail, and nothing else."""
+        self.plant("caps: {max_cqe: 6000, resize_cq: false}")
+        checks, result, child = self.check("--check", "rings,one-thread", expect=1)
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "rings": "failed", "one-thread": "ok"}, child)
+        self.assertEqual([step["verdict"] for step in checks["rings"]["steps"]], ["ok", "failed", "ok"])
+        self.assertRegex(checks["rings"]["why"], "max_cqe|completion")
+        self.assertIn("max_cqe", checks["rings"]["remedy"])
+        self.assertIn("remedy: see max_qp_wr", child.stdout)
+        (error,) = result["errors"]
+        self.assertEqual((error["where"], error["text"]), ("checks[1]", checks["rings"]["why"]))
+
+    def test_ports_that_cannot_meet(self):
+        """RoCE and InfiniBand: all else cannot be told, and is not tried."""
+        checks, _, child = self.check("--device", "mlx5_0", "--peer-device", "mlx5_1", expect=1)
+        found = self.verdicts(checks)
+        self.assertEqual(found.pop("address"), "failed", child)
+        self.assertEqual(set(found.values()), {"unknown"}, child)
+        self.assertRegex(checks["address"]["why"], "InfiniBand|link layer|Ethernet")
+        self.assertIn("`address`", checks["rings"]["why"])
+
+    def test_an_outage(self):
+        """Of 2 s of the fabric's clock the connection survives, of a minute it does not."""
+        for seconds, verdict in ((2, "ok"), (60, "failed")):
+            with self.subTest(seconds):
+                self.fabric += "0"
+                checks, _, child = self.check(
+                    "--device", "mlx5_0", "--check", "outage", "--outage",
+                    f"{SIMULATED} ctl . clock 100; {SIMULATED} ctl . port-down host/mlx5_0/1 --for {seconds}s",
+                    expect=0 if verdict == "ok" else 1)  # fmt: skip
+                self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": verdict}, child)
+                (step,) = checks["outage"]["steps"]
+                self.assertGreater(step["disturbed_seconds"], 0)
+                if verdict == "failed":
+                    self.assertIn("IBV_WC_RETRY_EXC_ERR", checks["outage"]["why"])
+                    self.assertIn("`timeout`", checks["outage"]["remedy"])
+
+    def test_another_address(self):
+        checks, _, child = self.check("--device", "mlx5_1", "--check", "readdress", "--readdress",
+                                      f"{SIMULATED} ctl . port-set host/mlx5_1/1 --lid 77")  # fmt: skip
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "readdress": "ok"}, child)
+        (step,) = checks["readdress"]["steps"]
+        self.assertEqual(step["requested"]["iterations"], 100)
+        self.assertRegex("\n".join(step["peer"]["lines"]), "is elsewhere now")
+
+    def test_commands_that_fail(self):
+        """What is not disturbed is not told."""
+        checks, _, child = self.check("--device", "mlx5_0", "--check", "outage", "--outage", "echo no such link >&2; false")
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": "unknown"}, child)
+        self.assertRegex(checks["outage"]["why"], "status 1: no such link")
+
+    def gpu(self, script, *words, expect=0):
+        cuda = FAKES / "cuda"
+        environment = {"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": script}
+        return self.check("--device", "mlx5_0", "--plugin-path", cuda, "--check", "gpu-send,gpu", *words,
+                          environment=environment, expect=expect)  # fmt: skip
+
+    def test_a_gpu(self):
+        checks, _, child = self.gpu("delay_us=0")
+        self.assertEqual(set(self.verdicts(checks).values()), {"ok"}, child)
+        for check in ("gpu-send", "gpu"):
+            for step in checks[check]["steps"]:
+                self.assertTrue(step["gpu"])
+                for row in step["measured"]:
+                    self.assertEqual((row["path"], row["corrupted"]), ("direct", 0))
+                    self.assertEqual(row["verified"], row["messages_delivered"])
+
+    def test_wrong_command_lines(self):
+        for words, why in ((("--check", "ring"), "'ring' is not one of the checks, did you mean 'rings'|did you mean 'rings'"),
+                           (("--device", "a,,b"), "--device 'a,,b' is not a list"),
+                           (("--duration", "11min"), "at most 10 min"),
+                           (("--once",), "--once is for --server"),
+                           (("--server", "--check", "rings"), "the client says what is checked"),
+                           (("1.2.3.4", "--peer-device", "a"), "has its own --device")):  # fmt: skip
+            with self.subTest(words):
+                self.assertRegex(self.run_program("hardware-check", *words, expect=2).stderr, why)
+
+    def test_no_adapter(self):
+        result, child = self.run_json("hardware-check", "--transport", "nothing", expect=3)
+        self.assertEqual(([], "failure"), (result["checks"], result["hardware"]["stopped"]))
+        self.assertIn("there is no transport 'nothing'", child.stderr)
+
+    def long_one(self, *words):
+        child = self.start("hardware-check", "--device", "mlx5_0", "--check", "rings", "--duration", "60s",
+                           "--json", self.folder / "out.json", *words, **self.prefix())  # fmt: skip
+        return child
+
+    def test_an_interrupt(self):
+        """What was found so far is reported."""
+        child = self.long_one()
+        (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
+        wait_until(lambda: len(children_of(own)) == 2, 30, "a step")
+        os.kill(own, signal.SIGINT)
+        self.assertEqual(child.wait(), 1, str(child))
+        result = self.result()
+        self.assertEqual(result["hardware"]["stopped"], "signal")
+        self.assertEqual({check["verdict"] for check in result["checks"]}, {"unknown"})
+        self.assertRegex(result["checks"][0]["why"], "stopped")
+        self.assertIn("stopped by SIGINT", child.stderr)
+
+    def test_a_kill_ends_its_programs(self):
+        child = self.long_one()
+        (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
+        programs = wait_until(lambda: len(children_of(own)) == 2 and children_of(own), 30, "a step")
+        os.kill(own, signal.SIGKILL)
+        child.wait()
+        wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in programs), 30, "its programs end")
+        self.assertEqual(self.result()["state"], "running")
+
+    def server(self, port, *words):
+        child = self.start("hardware-check", "--server", "--device", "mlx5_0", f"127.0.0.1:{port}", *words, **self.prefix())
+        child.wait_line("hardware-check: serving")
+        return child
+
+    def test_two_processes(self):
+        """A server serves one client after the other, in its own words."""
+        port = free_port(3)
+        server = self.server(port)
+        for _ in range(2):
+            checks, result, child = self.check("--device", "mlx5_1,mlx5_0", "--check", "one-thread", f"127.0.0.1:{port}", expect=1)
+            self.assertEqual([check["verdict"] for check in result["checks"]], ["failed", "unknown", "ok", "ok"], child)
+            self.assertEqual((checks["address"]["adapter"], checks["address"]["peer_adapter"]), ("mlx5_0", "mlx5_0"))
+            self.assertEqual(result["hardware"]["form"], "hosts")
+            self.assertEqual(result["hardware"]["peer_environment"]["hostname"], "host-1")
+            (step,) = checks["one-thread"]["steps"]
+            self.assertRegex(step["peer"]["command"], rf"^MLX5_SINGLE_THREADED=1 penstock bench --server .* 127.0.0.1:{port + 1}$")
+        (own,) = children_of(server.pid)
+        os.kill(own, signal.SIGINT)
+        self.assertEqual(server.wait(), 0, str(server))
+        self.assertEqual(str(server).count("has left"), 2, str(server))
+
+    def test_a_server_that_is_killed(self):
+        port = free_port(3)
+        server = self.server(port)
+        client = self.long_one(f"127.0.0.1:{port}")
+        (own,) = children_of(server.pid)
+        wait_until(lambda: children_of(own), 30, "a step")
+        os.kill(own, signal.SIGKILL)
+        self.assertEqual(client.wait(), 1, str(client))
+        server.wait()
+        result = self.result()
+        self.assertEqual(result["hardware"]["stopped"], "peer")
+        self.assertEqual({check["verdict"] for check in result["checks"]}, {"unknown"}, str(client))
+        self.assertIn("the other end has gone", client.stderr)
+
+    def test_a_client_that_is_killed(self):
+        """Its server ends the step, and serves the next."""
+        port = free_port(3)
+        server = self.server(port, "--once")
+        client = self.long_one(f"127.0.0.1:{port}")
+        (own,) = children_of(server.pid)
+        wait_until(lambda: children_of(own), 30, "a step")
+        (program,) = children_of(client.pid)
+        os.kill(program, signal.SIGKILL)
+        client.wait()
+        self.assertEqual(server.wait(), 0, str(server))
+        self.assertIn("has gone without a goodbye", str(server))
+
+
+if __name__ == "__main__":
+    main()
