@@ -2,6 +2,7 @@
 """The plugin ethernet on DPDK's own links: shared memory, and interfaces of two namespaces."""
 import os
 import pathlib
+import re
 import signal
 
 import netns
@@ -168,6 +169,12 @@ class OneHost(Ethernet):
         receiver = self.start("receive", files[0], "--json", out)
         wait_until(lambda: (self.folder / "s").exists(), 20, "the receiver's socket")
         self.run_program("send", files[1])
+
+        def told(stream):
+            lines = [re.search(rf"s{stream}: Got (\d+) packets", line) for line in list(receiver.lines["stderr"])]
+            return sum(int(match[1]) for match in lines if match)
+
+        wait_until(lambda: told(0) + told(1) >= sum(count), 20, "all messages")
         receiver.signal(signal.SIGINT)
         receiver.wait()
         self.assertEqual([stream["messages_delivered"] for stream in self.result(out.name)["streams"]], list(count))
