@@ -144,11 +144,12 @@ class OneHost(Ethernet):
             self.assertEqual(stream["via"], "memif, slots")
 
     def test_streams_at_one_udp_port_are_told_apart_by_their_senders(self):
-        for framing in ("sequence", "rtp", "none"):
+        for framing in ("sequence", "rtp"):
             with self.subTest(framing):
                 port = "{transport: {options: {port: 5004}}, sink: verify}"
                 for stream in self.two_streams(port, port, f", framing: {framing}"):
-                    self.assertEqual(stream["messages_sent"], stream["messages_delivered"], stream)
+                    counters = stream["receiver"]["counters"]
+                    self.assertEqual((counters["not_ours"], counters["wrong_nonce"]), (0, 0), stream)
                 self.port += 1
 
     def test_foreign_streams_at_one_udp_port_follow_a_sender_each(self):
@@ -158,7 +159,7 @@ class OneHost(Ethernet):
         count = (300, 500)
         streams = ["".join(f"  {line}\n" for line in yaml_stream(
             name=f"s{i}", message="1000 B", ring="1088", receiver=receivers[i], timeout="20 s",
-            sender="{transport: {options: {to: '192.0.2.1:5004', source_port: %d}}, source: pattern, rate: 20 Mbps, count: %d}"
+            sender="{transport: {options: {to: '192.0.2.1:5004', source_port: %d}}, source: pattern, rate: 5 Mbps, count: %d}"
             % (7001 + i, count[i])).splitlines()) for i in (0, 1)]  # fmt: skip
         link = f"driver: memif, socket: {self.folder}/s, framing: rtp"
         files = [self.write(f"{name}.yaml", "penstock: 1\ncontrol: none\n"
