@@ -40,7 +40,7 @@ SIZE(pst_limits, 240, endpoints_reason, 112);
 SIZE(pst_mr_params, 56, send_max, 48);
 SIZE(pst_blob, 40, fds, 24);
 SIZE(pst_ring_params, 56, endpoint_slots, 52);
-SIZE(pst_endpoint_params, 80, domain, 72);
+SIZE(pst_endpoint_params, 88, reserved, 84);
 SIZE(pst_piece, 32, reserved, 24);
 SIZE(pst_request, 64, u, 40);
 SIZE(pst_completion, 64, u, 16);

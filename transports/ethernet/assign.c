@@ -15,19 +15,66 @@
 
 #define REST_DESCRIPTORS 256u /* of the first queue, where rules leave it little */
 
-/* Bytes of headers before the payload of a message of the ring's endpoints, the longest. */
+/* Bytes of headers before the payload of a message that has the nonce of a Penstock, or none. */
+static uint32_t headers_before(const struct pst_endpoint *endpoint, bool has_nonce)
+{
+  const struct pst_device *device = endpoint->worker->device;
+
+  return dg_header_bytes(device->dg.framing, has_nonce) +
+         (endpoint->dg.family == AF_INET ? ETH_HEADER_MIN : 62u) +
+         (device->port->vlan == ETH_UNTAGGED ? 0 : 4u);
+}
+
+/* Of the ring's endpoints, the longest. */
 static uint32_t headers_of(const struct pst_ring *ring)
 {
   const struct pst_worker *worker = ring->worker;
-  const struct eth_port *port = worker->device->port;
-  uint32_t bytes = dg_header_bytes(worker->device->dg.framing, true), most = 0;
+  uint32_t most = 0;
 
-  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
-    const uint32_t ip = worker->endpoints[i]->dg.family == AF_INET ? ETH_HEADER_MIN : 62;
-    if (worker->endpoints[i]->dg.cpu.ring == &ring->cpu && ip > most)
-      most = ip;
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    if (worker->endpoints[i]->dg.cpu.ring == &ring->cpu)
+      most = RTE_MAX(most, headers_before(worker->endpoints[i], true));
+  return most;
+}
+
+/* ---- A ring that the CPU does not reach --------------------------------------------------------
+ */
+
+/* Has another ring's endpoint the same frames, as rules tell them? */
+static bool meets_another(const struct eth_port *port, const struct pst_endpoint *endpoint)
+{
+  for (struct eth_match *at = port->table->chains[endpoint->udp_port]; at; at = at->next) {
+    const struct pst_endpoint *other = eth_endpoint_of(at);
+    if (other->dg.cpu.ring != endpoint->dg.cpu.ring &&
+        memcmp(at->at, endpoint->match.at, sizeof(at->at)) == 0 &&
+        eth_match_is_same_source(&other->dg.flow, &endpoint->dg.flow))
+      return true;
   }
-  return bytes + most + (port->vlan == ETH_UNTAGGED ? 0 : 4);
+  return false;
+}
+
+/* Where its frames are split. NULL; or why they cannot be. */
+static const char *settle_split(const struct eth_port *port, struct pst_ring *ring)
+{
+  const struct pst_worker *worker = ring->worker;
+  uint32_t *headers = calloc(worker->endpoint_count + 1, sizeof(*headers)), count = 0;
+  const char *why = NULL;
+
+  if (!headers)
+    return "there is no memory";
+  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
+    const struct pst_endpoint *endpoint = worker->endpoints[i];
+    if (endpoint->dg.cpu.ring != &ring->cpu)
+      continue;
+    headers[count++] = headers_before(endpoint, !endpoint->is_foreign);
+    if (meets_another(port, endpoint))
+      why = "another ring's stream has the same `port` and `source`, and nobody copies there";
+  }
+  ring->split_point = eth_split_point(headers, count);
+  free(headers);
+  if (!ring->split_point)
+    why = "streams that share it have headers of different lengths (`family`)";
+  return port->by_rules ? why : port->no_rules[0] ? port->no_rules : "it has no flow rules";
 }
 
 static struct eth_descriptor_limits limits_of(const struct eth_port *port)
@@ -55,6 +102,8 @@ static const char *judge_ring(const struct eth_port *port, const struct pst_ring
     if (!eth_ring_settle(&limits, params->slots, port->descriptors_fixed, descriptors, why))
       return why;
   }
+  if (ring->is_split)
+    return NULL; /* a frame that is longer takes several slots, and is too long */
   if (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET])
     frame += 96; /* its own header lies in a frame of the kernel's ring */
   if (port->driver != &eth_drivers[ETH_DRIVER_MEMIF] && room < frame) {
@@ -114,7 +163,8 @@ static int give_own(struct eth_port *port, struct eth_rxq *queue, uint32_t inbox
 static int give_ring(struct eth_port *port, struct eth_rxq *queue, struct pst_ring *ring,
                      uint32_t descriptors)
 {
-  struct eth_pool_params params = {.lead = RTE_PKTMBUF_HEADROOM + headers_of(ring),
+  struct eth_pool_params params = {.lead = ring->is_split ? ETH_SLOT_SHIFT
+                                                          : RTE_PKTMBUF_HEADROOM + headers_of(ring),
                                    .spares = port->driver->bulk > 1 ? port->driver->bulk : 0,
                                    .is_shared = false,
                                    .socket = rte_eth_dev_socket_id(port->id)};
@@ -132,7 +182,10 @@ static int give_ring(struct eth_port *port, struct eth_rxq *queue, struct pst_ri
   queue->descriptors = descriptors;
   queue->ring = ring;
   ring->queue = queue;
-  return 0;
+  if (!ring->is_split)
+    return 0;
+  return eth_port_make_mempool(port, eth_own_buffers(descriptors, 0), ring->split_point,
+                               &queue->headers);
 }
 
 /* ---- Queues ------------------------------------------------------------------------------------
@@ -169,8 +222,15 @@ static int choose_for(const struct eth_port *port, const struct eth_opened *open
              port->no_rules);
     why = more;
   }
+  if (!why && ring->is_split)
+    why = settle_split(port, ring);
   if (!why && room == 0)
     why = "the port has fewer queues than there are rings; `receiver.share` lets streams have one";
+  if (why && ring->is_split)
+    return ETH_PORT_REFUSE(port, -EOPNOTSUPP,
+                           "its card cannot split frames for a ring in device memory: %s; "
+                           "`path: staged` receives into host memory",
+                           why);
   if (wish == ETH_RECEIVE_COPY)
     why = "the option `receive` says so";
   else if (why && wish == ETH_RECEIVE_SLOTS)

@@ -17,8 +17,11 @@ static void count_opened(const struct eth_port *port, struct eth_opened *opened)
   ETH_FOR_EACH_WORKER(port, worker)
   {
     opened->workers++;
-    for (uint32_t i = 0; i < worker->rings.room; i++)
-      opened->rings += worker->rings.all[i].at != NULL;
+    for (uint32_t i = 0; i < worker->rings.room; i++) {
+      const struct pst_ring *ring = worker->rings.all[i].at;
+      opened->rings += ring != NULL;
+      opened->splits += ring && ring->is_split;
+    }
     for (uint32_t i = 0; i < worker->endpoint_count; i++)
       opened->receivers += worker->endpoints[i]->rx != NULL;
   }
@@ -44,7 +47,7 @@ static int settle_descriptors(const struct eth_port *port, const char *queue,
 /* Rules where several rings would share a queue, and where the kernel has the card, too. */
 static bool want_rules(struct eth_port *port, const struct eth_opened *opened)
 {
-  if (opened->rings < 2 && !port->has_kernel)
+  if (opened->rings < 2 && !port->has_kernel && !opened->splits)
     return false;
   if (!port->wants_rules)
     snprintf(port->no_rules, sizeof(port->no_rules), "the option `rules` is off");
@@ -110,6 +113,17 @@ static int check_queue(const struct eth_port *port, const struct eth_rxq *queue)
              : ETH_PORT_REFUSE(port, -ENOSPC, "%s", why);
 }
 
+/* Those of a queue that are the whole port's, since the driver has them for all queues alone. */
+static uint64_t split_offloads(const struct eth_port *port)
+{
+  const uint64_t all = RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | RTE_ETH_RX_OFFLOAD_SCATTER;
+
+  for (uint32_t i = 0; i < port->rxq_count; i++)
+    if (port->rxqs[i].headers)
+      return all & port->info.rx_offload_capa & ~port->info.rx_queue_offload_capa;
+  return 0;
+}
+
 static int configure_device(struct eth_port *port)
 {
   struct rte_eth_conf conf = {.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE};
@@ -121,6 +135,7 @@ static int configure_device(struct eth_port *port)
                          (port->driver->traits & ETH_VIRTUAL ? 0 : RTE_ETH_RX_OFFLOAD_CHECKSUM);
   if (port->times.unit == ETH_TIMES_TICKS)
     conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+  conf.rxmode.offloads |= split_offloads(port);
   return rte_eth_dev_configure(port->id, (uint16_t)port->rxq_count, (uint16_t)port->txq_count,
                                &conf);
 }
@@ -138,14 +153,38 @@ static int set_mtu(const struct eth_port *port)
                          port->mtu, port->info.max_rx_pktlen);
 }
 
+/* Headers into one pool, payloads into the ring. */
+static int setup_split(const struct eth_port *port, const struct eth_rxq *queue, unsigned socket)
+{
+  union rte_eth_rxseg segments[] = {
+      {.split = {.mp = queue->headers, .length = (uint16_t)queue->ring->split_point}},
+      {.split = {.mp = memory_of(queue)}}};
+  struct rte_eth_rxconf conf = port->info.default_rxconf;
+
+  conf.rx_seg = segments;
+  conf.rx_nseg = 2;
+  conf.offloads = (RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | RTE_ETH_RX_OFFLOAD_SCATTER) &
+                  port->info.rx_queue_offload_capa;
+  return rte_eth_rx_queue_setup(port->id, queue->index, (uint16_t)queue->descriptors, socket, &conf,
+                                NULL);
+}
+
+static int setup_receiving(const struct eth_port *port, const struct eth_rxq *queue,
+                           unsigned socket)
+{
+  if (queue->headers)
+    return setup_split(port, queue, socket);
+  return rte_eth_rx_queue_setup(port->id, queue->index, (uint16_t)queue->descriptors, socket, NULL,
+                                memory_of(queue));
+}
+
 static int setup_queues(struct eth_port *port, uint32_t tx)
 {
   const unsigned socket = (unsigned)rte_eth_dev_socket_id(port->id);
   int rc = configure_device(port);
 
   for (uint32_t i = 0; rc == 0 && i < port->rxq_count; i++)
-    rc = rte_eth_rx_queue_setup(port->id, (uint16_t)i, (uint16_t)port->rxqs[i].descriptors, socket,
-                                NULL, memory_of(&port->rxqs[i]));
+    rc = setup_receiving(port, &port->rxqs[i], socket);
   for (uint32_t i = 0; rc == 0 && i < port->txq_count; i++)
     rc = rte_eth_tx_queue_setup(port->id, (uint16_t)i, (uint16_t)tx, socket, NULL);
   if (rc < 0)

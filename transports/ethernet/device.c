@@ -62,6 +62,8 @@ int eth_limits(struct pst_device *device, struct pst_limits *limits)
   out.tailroom += ETH_SLOT_MORE + (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET] ? 128 : 0);
   out.send_headroom = port->reads_by_reference ? ETH_SEND_HEADROOM : 0;
   out.slots_max = ETH_SLOTS_MAX;
+  if (port->driver->traits & ETH_IS_DMA)
+    out.ring_needs = 0; /* mr_register says whether a card splits headers off */
   out.page_size = port->driver->traits & ETH_IS_DMA ? pst_page_size() : 1;
   pst_struct_write(limits, &out, sizeof(out));
   return 0;
@@ -74,9 +76,10 @@ void eth_path_fill(const struct pst_ring *ring, const struct eth_port *port,
   char via[48];
 
   snprintf(via, sizeof(via), "%s, %s", port->driver->name,
-           !ring      ? port->reads_by_reference ? "reference" : "copy"
-           : is_slots ? "slots"
-                      : "copy");
+           !ring            ? port->reads_by_reference ? "reference" : "copy"
+           : ring->is_split ? "split"
+           : is_slots       ? "slots"
+                            : "copy");
   pst_path_write(path, PST_PATH_DIRECT, via, "ethernet",
                  ring && !is_slots ? ring->copy_reason : "");
 }
@@ -91,62 +94,121 @@ static uint8_t *pages_of(const struct pst_cpu_mr *mr, size_t *length)
   return from;
 }
 
-/* A card reaches only memory that DPDK knows and that is mapped for it. */
-static int map(struct pst_device *device, struct pst_cpu_mr *mr)
+/* A card reaches only memory that DPDK knows and that is mapped for it. 0; -errno, and what fails.
+ */
+static int map(const struct pst_device *device, const struct pst_cpu_mr *mr, const char **what)
 {
-  struct eth_port *port = device->port;
-  struct rte_eth_dev_info *info = &port->info;
+  const struct eth_port *port = device->port;
   size_t length;
   uint8_t *from = pages_of(mr, &length);
 
   if (!(port->driver->traits & ETH_IS_DMA))
     return 0;
+  *what = "DPDK does not register";
   if (rte_extmem_register(from, length, NULL, 0, pst_page_size()) != 0 && rte_errno != EEXIST)
-    return PST_REFUSE(device->dg.host, -rte_errno, "DPDK does not register %lu bytes: %s",
-                      (unsigned long)length, strerror(rte_errno));
-  if (rte_dev_dma_map(info->device, from, (uint64_t)(uintptr_t)from, length) == 0 ||
+    return -rte_errno;
+  if (rte_dev_dma_map(port->info.device, from, (uint64_t)(uintptr_t)from, length) == 0 ||
       rte_errno == ENOTSUP || rte_errno == EEXIST)
     return 0;
   int rc = -rte_errno;
   rte_extmem_unregister(from, length);
-  return PST_REFUSE(device->dg.host, rc,
-                    "port %s cannot reach %lu bytes: %s; `ulimit -l` bounds locked memory",
-                    port->identity, (unsigned long)length, strerror(-rc));
+  *what = "its card cannot reach";
+  return rc;
+}
+
+/* Why no ring can lie in memory that the CPU does not reach; NULL: one can. */
+static const char *judge_split(const struct pst_device *device, char why[ETH_SPLIT_WHY])
+{
+  const struct eth_port *port = device->port;
+  const struct rte_eth_dev_info *info = &port->info;
+  struct eth_split_facts facts = {
+      .is_card = port->driver->traits & ETH_IS_DMA && rte_eal_iova_mode() == RTE_IOVA_VA,
+      .has_split =
+          (info->rx_offload_capa | info->rx_queue_offload_capa) & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT,
+      .has_pools = info->rx_seg_capa.multi_pools,
+      .segments_max = info->rx_seg_capa.max_nseg,
+      .wants_rules = port->wants_rules && port->driver->traits & ETH_HAS_RULES,
+      .wants_copy = device->receive == ETH_RECEIVE_COPY,
+      .queues = RTE_MIN((uint32_t)info->max_rx_queues, ETH_QUEUES_MAX)};
+
+  ETH_FOR_EACH_WORKER(port, worker)
+  for (uint32_t i = 0; i < worker->rings.room; i++)
+    facts.rings += worker->rings.all[i].at != NULL;
+  return eth_split_judge(&facts, why);
+}
+
+/* Memory of a GPU, which a card that splits frames receives into. */
+static int register_device(struct pst_device *device, const struct pst_mr_params *params,
+                           const struct pst_region *region, struct pst_mr *made)
+{
+  char text[ETH_SPLIT_WHY];
+  const char *why =
+      params->access & PST_ACCESS_RING ? judge_split(device, text) : "the CPU reads what it sends";
+
+  if (!why) {
+    made->is_device = true;
+    made->cpu =
+        (struct pst_cpu_mr){(uint8_t *)(uintptr_t)region->address + params->offset, params->length,
+                            params->access & ~(uint32_t)PST_ACCESS_LOCAL_READ};
+    if (map(device, &made->cpu, &why) == 0) {
+      pst_path_write(params->path, PST_PATH_DIRECT, "pci, split", "ethernet", "");
+      return 0;
+    }
+    why = "the card does not reach it; `modprobe nvidia-peermem` lets an mlx5 reach a GPU";
+  }
+  pst_path_write(params->path, PST_PATH_NONE, "", "", why);
+  return -EOPNOTSUPP;
 }
 
 int eth_mr_register(struct pst_device *device, const struct pst_mr_params *params,
                     struct pst_mr **mr)
 {
+  struct pst_mr_params in;
+  struct pst_region region;
   struct pst_mr *made;
-  int rc = pst_cpu_mr_register(device, params, &made);
+  const char *what;
+  int rc;
 
+  pst_struct_read(&in, sizeof(in), params);
+  pst_struct_read(&region, sizeof(region), in.region);
+  rc = pst_mr_params_check(device->dg.host, &in, &region, NULL);
   if (rc < 0)
     return rc;
-  rc = map(device, pst_cpu_mr_of(made));
-  if (rc < 0) {
-    pst_cpu_mr_deregister(device, made);
-    return rc;
+  made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  if (region.host) {
+    made->cpu = (struct pst_cpu_mr){(uint8_t *)region.host + in.offset, in.length, in.access};
+    rc = map(device, &made->cpu, &what);
+    if (rc < 0)
+      ETH_PORT_LOG(device->port, PST_LOG_ERROR,
+                   "%s %lu bytes: %s; `ulimit -l` bounds locked memory", what,
+                   (unsigned long)in.length, strerror(-rc));
+    eth_path_fill(NULL, device->port, in.path);
+  } else {
+    rc = register_device(device, &in, &region, made);
   }
-  eth_path_fill(NULL, device->port, params->path);
-  *mr = made;
-  return 0;
+  if (rc < 0)
+    free(made);
+  else
+    *mr = made;
+  return rc;
 }
 
 void eth_mr_deregister(struct pst_device *device, struct pst_mr *mr)
 {
-  struct pst_cpu_mr *range = pst_cpu_mr_of(mr);
-
-  if (range && device->port->driver->traits & ETH_IS_DMA) {
+  if (mr && device->port->driver->traits & ETH_IS_DMA) {
     size_t length;
-    uint8_t *from = pages_of(range, &length);
+    uint8_t *from = pages_of(&mr->cpu, &length);
     rte_dev_dma_unmap(device->port->info.device, from, (uint64_t)(uintptr_t)from, length);
     rte_extmem_unregister(from, length);
   }
-  pst_cpu_mr_deregister(device, mr);
+  free(mr);
 }
 
 /* Until the port starts, what is likely: endpoint_path has the last word. */
-static void path_ahead(const struct pst_worker *worker, struct pst_path_info *path)
+static void path_ahead(const struct pst_worker *worker, const struct pst_ring *ring,
+                       struct pst_path_info *path)
 {
   const struct pst_device *device = worker->device;
   const bool has_rules = device->port->driver->traits & ETH_HAS_RULES;
@@ -155,7 +217,10 @@ static void path_ahead(const struct pst_worker *worker, struct pst_path_info *pa
                          (device->dg.plan.rings > 1 && !(device->port->wants_rules && has_rules));
   char via[48];
 
-  snprintf(via, sizeof(via), "%s, %s", device->port->driver->name, is_copied ? "copy" : "slots");
+  snprintf(via, sizeof(via), "%s, %s", device->port->driver->name,
+           ring->is_split ? "split"
+           : is_copied    ? "copy"
+                          : "slots");
   pst_path_write(path, PST_PATH_DIRECT, via, "ethernet", "");
 }
 
@@ -178,7 +243,8 @@ int eth_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     free(made);
     return rc;
   }
-  path_ahead(worker, path);
+  made->is_split = params->mr->is_device;
+  path_ahead(worker, made, path);
   *ring = made;
   return 0;
 }

@@ -133,6 +133,7 @@ int eth_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
   pst_struct_read(&in, sizeof(in), params);
   made->worker = worker;
   made->udp_fd = -1;
+  made->is_foreign = in.is_foreign;
   rc = open_common(made, &in);
   rc = rc ? rc : open_parts(made, &in);
   rc = rc ? rc : join_worker(worker, made);

@@ -56,6 +56,7 @@
 #include "frame.h"
 #include "match.h"
 #include "sizes.h"
+#include "split.h"
 
 #define ETH_SLOT_HEADROOM 192u /* limits.headroom */
 /* A payload with the longest header of its kind lies so far behind the headroom: both are whole
@@ -98,6 +99,12 @@ struct pst_worker {
   uint32_t polls; /* the control plane is looked at every some of them */
 };
 
+/* A registration: a card may reach memory that the CPU does not. */
+struct pst_mr {
+  struct pst_cpu_mr cpu; /* base: as its device knows it, where it is a device's */
+  bool is_device;
+};
+
 struct pst_ring {
   struct pst_cpu_ring cpu;
   struct pst_worker *worker;
@@ -105,6 +112,8 @@ struct pst_ring {
   struct eth_rxq *queue; /* whose pool it is; NULL: frames are copied into it */
   struct eth_pool *pool; /* its slots, while there is a queue */
   char copy_reason[160]; /* why there is none */
+  bool is_split;         /* in memory that the CPU does not reach: headers lie elsewhere */
+  uint32_t split_point;  /* bytes of a frame that lie there */
 };
 
 struct eth_counts {
@@ -153,7 +162,8 @@ struct pst_endpoint {
   struct eth_tx *tx;
   uint8_t own[16]; /* its address */
   uint16_t udp_port;
-  int udp_fd; /* holds that UDP port in the kernel, and takes nothing; -1: none */
+  bool is_foreign; /* its peer is */
+  int udp_fd;      /* holds that UDP port in the kernel, and takes nothing; -1: none */
 };
 
 static inline struct pst_ring *eth_ring_of(const struct pst_endpoint *endpoint)

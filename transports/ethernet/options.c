@@ -254,7 +254,7 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   if (driver != ETH_DRIVER_PCI &&
       (driver != ETH_DRIVER_PCAP || !check->option_string(check->options, "netdev")[0]))
     facts->lacks |= PST_CAP_TIME; /* a card may lack it, too, which its driver says */
-  facts->direct_needs = PST_NEED_CPU_ACCESS;
+  facts->direct_needs = driver == ETH_DRIVER_PCI ? 0 : PST_NEED_CPU_ACCESS; /* see split.h */
 }
 
 static const struct pst_description description = {

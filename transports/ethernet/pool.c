@@ -305,7 +305,7 @@ void eth_pool_close(struct eth_pool *pool)
   free(pool);
 }
 
-static struct rte_mbuf *take_slot(struct eth_pool *pool)
+struct rte_mbuf *eth_pool_take(struct eth_pool *pool)
 {
   struct order *order = pool->mempool->pool_data;
   struct rte_mbuf *mbuf = NULL;
@@ -314,6 +314,8 @@ static struct rte_mbuf *take_slot(struct eth_pool *pool)
     rte_spinlock_lock(&order->lock);
   if (order->head != order->tail) {
     mbuf = order->slots[order->head++ & order->mask];
+    mbuf->data_off = 0;
+    mbuf->data_len = 0;
     order->last = 0;
   }
   if (order->is_shared)
@@ -340,7 +342,7 @@ void eth_pool_leave(struct eth_pool *pool)
 
 struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare)
 {
-  struct rte_mbuf *mbuf = take_slot(pool);
+  struct rte_mbuf *mbuf = eth_pool_take(pool);
 
   if (!mbuf)
     return NULL;

@@ -53,6 +53,8 @@ static inline uint32_t eth_pool_slot(const struct eth_pool *pool, const struct r
 /* A frame in a spare, or in other memory, is copied into the next free slot, and its mbuf given
  * back. NULL: there is no free slot, and nothing has happened. */
 struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare);
+/* The next free slot, empty, for a frame whose payload is; NULL: there is none. */
+struct rte_mbuf *eth_pool_take(struct eth_pool *pool);
 bool eth_pool_has_slot(const struct eth_pool *pool);
 /* The ring has its slots again, all free; the pool is its pool no more. No frame is under way. */
 void eth_pool_leave(struct eth_pool *pool);

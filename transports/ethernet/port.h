@@ -171,7 +171,7 @@ int eth_port_configure(struct eth_port *port);
 
 /* What the devices of a port have opened. */
 struct eth_opened {
-  uint32_t workers, rings, receivers;
+  uint32_t workers, rings, receivers, splits;
 };
 
 #define ETH_FOR_EACH_WORKER(port, worker)                                                          \

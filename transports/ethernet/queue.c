@@ -76,6 +76,32 @@ struct out {
   uint64_t now_ns;
 };
 
+/* A frame whose payload is in the next segment, a slot; one that ends before the split has none.
+ * False: it stays where it is. */
+static bool give_split(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
+                       const struct eth_packet *packet, struct out *out)
+{
+  struct rte_mbuf *payload = mbuf->next ? mbuf->next : eth_pool_take(queue->ring->pool);
+  bool is_kept = false;
+
+  if (!payload)
+    return false;
+  if (!mbuf->next)
+    mbuf->nb_segs = 2;
+  mbuf->next = payload;
+  out->n += eth_rx_take(endpoint, mbuf, packet, out->now_ns, out->at + out->n, out->max - out->n,
+                        &is_kept);
+  if (is_kept) {
+    mbuf->next = NULL;
+    mbuf->nb_segs = 1;
+    mbuf->pkt_len = mbuf->data_len;
+    payload->nb_segs = 1;
+    payload->next = NULL;
+  }
+  rte_pktmbuf_free(mbuf);
+  return true;
+}
+
 /* False: it stays where it is, until there is a slot or a peer. No endpoint waits for the peer of
  * another with which it shares the ring. */
 static bool give(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
@@ -84,7 +110,12 @@ static bool give(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rt
   bool is_kept = false;
 
   if (eth_ring_of(endpoint) != queue->ring) {
-    put_inbox(queue, endpoint, mbuf, packet);
+    if (queue->headers || eth_ring_of(endpoint)->is_split) {
+      count_lost(endpoint); /* the CPU cannot copy it */
+      rte_pktmbuf_free(mbuf);
+    } else {
+      put_inbox(queue, endpoint, mbuf, packet);
+    }
     return true;
   }
   if (!dg_is_connected(&endpoint->dg) && queue->receivers > 1)
@@ -95,6 +126,8 @@ static bool give(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rt
   }
   if (!dg_is_connected(&endpoint->dg) || out->n == out->max)
     return false;
+  if (queue->headers)
+    return give_split(queue, endpoint, mbuf, packet, out);
   struct eth_pool *pool = queue->ring->pool;
   if (eth_pool_slot(pool, mbuf) == UINT32_MAX && !(mbuf = eth_pool_swap(pool, mbuf)))
     return false;

@@ -26,7 +26,8 @@ struct eth_rxq {
   /* One of: the ring that is its pool; memory of its own. */
   struct pst_ring *ring;
   struct rte_mempool *own;
-  struct pst_endpoint *only; /* the one receiver on it; NULL: none, or several */
+  struct rte_mempool *headers; /* of a ring whose frames are split: where they begin */
+  struct pst_endpoint *only;   /* the one receiver on it; NULL: none, or several */
   uint32_t receivers;
   /* Received and not yet dispatched, from `at`. */
   struct rte_mbuf *batch[ETH_BURST];

@@ -15,15 +15,23 @@ static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
                                     uint64_t now_ns)
 {
   const uint8_t *payload = rte_pktmbuf_mtod(mbuf, const uint8_t *) + packet->offset;
+  const uint8_t *rest = payload + endpoint->dg.header_bytes;
   const bool has_times = endpoint->rx->receiver.has_times;
+  uint32_t segments = 1, at;
 
+  if (eth_ring_of(endpoint)->is_split) {
+    segments = 2;
+    rest = eth_split_place(mbuf->data_len, packet->offset + endpoint->dg.header_bytes, &at)
+               ? rte_pktmbuf_mtod(mbuf->next, const uint8_t *) + at
+               : NULL;
+  }
   return (struct dg_arrival){
       .source = &packet->from,
       .header = payload,
-      .rest = payload + endpoint->dg.header_bytes,
+      .rest = rest,
       .total = packet->length,
       .readable = mbuf->data_len - packet->offset,
-      .is_cut = mbuf->nb_segs > 1,
+      .is_cut = mbuf->nb_segs > segments || !rest,
       .time_ns = has_times ? eth_time_of(endpoint->worker->device->port, mbuf) : now_ns};
 }
 
@@ -64,7 +72,9 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
                      uint32_t max, bool *is_kept)
 {
   struct dg_arrival arrival = arrival_of(endpoint, mbuf, packet, now_ns);
-  struct landing landing = {.endpoint = endpoint, .mbuf = mbuf, .rest = arrival.rest};
+  const bool is_split = eth_ring_of(endpoint)->is_split;
+  struct landing landing = {
+      .endpoint = endpoint, .mbuf = is_split ? mbuf->next : mbuf, .rest = arrival.rest};
   tell_lost(endpoint->rx);
   uint32_t n = dg_receiver_take(&endpoint->rx->receiver, &endpoint->dg.cpu, &arrival, land,
                                 &landing, out, max);

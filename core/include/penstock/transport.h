@@ -195,6 +195,8 @@ struct pst_endpoint_params {
    * ring, the domain of the ring's mr, unless TWO_SIDED. 0: what has no domain. Where both ends
    * post requests and have a ring or RMA, both have a domain or neither has. */
   uint64_t domain;
+  uint32_t is_foreign; /* 1: the peer is no Penstock: endpoint_connect() gets no address */
+  uint32_t reserved;
 };
 
 /* ---- Requests --------------------------------------------------------------- */
