@@ -12,6 +12,7 @@ struct eth_clock {
   uint64_t real_ns;
   uint64_t steady_ns; /* CLOCK_MONOTONIC, which nobody sets */
   uint64_t rate;      /* 0: not known yet */
+  uint64_t per_ns;    /* ticks a nanosecond, times 2^32 */
 };
 
 /* The next reading, of the same moment. The rate is what the card's clock ran since the one before,
@@ -19,6 +20,14 @@ struct eth_clock {
  * changed.
  */
 bool eth_clock_read(struct eth_clock *clock, uint64_t ticks, uint64_t steady_ns, uint64_t real_ns);
+
+/* What the card's clock says at a time of CLOCK_MONOTONIC, near the reading. */
+static inline uint64_t eth_clock_ticks(const struct eth_clock *clock, uint64_t steady_ns)
+{
+  const __int128 away = (__int128)(int64_t)(steady_ns - clock->steady_ns) * clock->per_ns;
+
+  return clock->ticks + (uint64_t)(int64_t)(away >> 32);
+}
 
 #define ETH_CLOCK_NEAR_NS INT64_C(60000000000) /* stamps lie so near the reading */
 

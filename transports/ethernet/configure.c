@@ -85,6 +85,8 @@ static uint64_t choose_offloads(struct eth_port *port)
   uint64_t use = can & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   const uint64_t sums = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 
+  if (port->times.departs)
+    use |= RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP;
   port->ip_sum = ETH_CHECKSUM_SOFTWARE;
   port->udp_sum[0] = ETH_CHECKSUM_NONE;
   port->udp_sum[1] = ETH_CHECKSUM_SOFTWARE;

@@ -27,6 +27,7 @@ int eth_open(const struct pst_host *host, const struct pst_open_params *params,
     free(made);
     return rc;
   }
+  made->dg.keeps_departures = made->port->times.departs;
   *device = made;
   return 0;
 }
@@ -55,7 +56,9 @@ int eth_limits(struct pst_device *device, struct pst_limits *limits)
 
   if (most > 65507)
     most = 65507;
-  dg_limits_fill(&device->dg, ETH_CAPABILITIES & ~(port->times.unit ? 0 : (uint64_t)PST_CAP_TIME),
+  dg_limits_fill(&device->dg,
+                 (ETH_CAPABILITIES & ~(port->times.unit ? 0 : (uint64_t)PST_CAP_TIME)) |
+                     (port->times.departs ? PST_CAP_DEPARTURE : 0),
                  most, &out);
   out.slot_alignment = 64;
   out.headroom = ETH_SLOT_HEADROOM;

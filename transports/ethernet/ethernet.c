@@ -23,7 +23,7 @@ static int probe(const struct pst_host *host, struct pst_probe *probe)
 
 static const struct pst_transport_ops ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = ETH_CAPABILITIES,
+    .capabilities = ETH_CAPABILITIES | PST_CAP_DEPARTURE,
     .open = eth_open,
     .close = eth_close,
     .limits = eth_limits,

@@ -251,6 +251,8 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   facts->lacks = ~(uint64_t)ETH_CAPABILITIES;
   if (checked.framing == DG_FRAMING_NONE)
     facts->lacks |= PST_CAP_SEQUENCE;
+  if (driver == ETH_DRIVER_PCI)
+    facts->lacks &= ~(uint64_t)PST_CAP_DEPARTURE; /* a card may have it, which its driver says */
   if (driver != ETH_DRIVER_PCI &&
       (driver != ETH_DRIVER_PCAP || !check->option_string(check->options, "netdev")[0]))
     facts->lacks |= PST_CAP_TIME; /* a card may lack it, too, which its driver says */

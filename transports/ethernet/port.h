@@ -36,6 +36,9 @@ struct eth_times {
   } unit;
   int offset; /* of the stamp in an mbuf, and the flag that says it is there */
   uint64_t flag;
+  bool departs;         /* the card sends each frame at the time that its mbuf has */
+  int departure_offset; /* of that, and the flag that says so */
+  uint64_t departure_flag;
   struct eth_clock clocks[2]; /* one is read while the other is written, once a second */
   uint32_t current;
   uint64_t due_ns;
@@ -204,6 +207,8 @@ void eth_times_open(struct eth_port *port, bool is_live_pcap);
 /* The port runs: how fast is the card's clock? May take 10 ms. False: it stands still. */
 bool eth_times_start(struct eth_port *port);
 void eth_times_step(struct eth_port *port, uint64_t now_ns);
+/* The card is to send it then, a time of CLOCK_MONOTONIC. */
+void eth_time_departure(const struct eth_port *port, struct rte_mbuf *mbuf, uint64_t departure_ns);
 /* In CLOCK_REALTIME; now, where the device has stamped it with nothing. */
 uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf);
 

@@ -83,7 +83,8 @@ static void write_headers(struct pst_endpoint *endpoint, const struct pst_reques
         bytes +=
             dg_byte_sum(pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, pieces[i].length);
   if (header)
-    dg_sender_header(&tx->sender, request->u.send.sequence, bytes, now_ns, framing);
+    dg_sender_header(&tx->sender, request->u.send.sequence, bytes,
+                     request->u.send.departure_ns ? request->u.send.departure_ns : now_ns, framing);
   if (tx->template.udp_checksum == ETH_CHECKSUM_SOFTWARE)
     sum = piece_sum(pieces, count, eth_sum(framing, header, 0));
   eth_template_write(&tx->template, to, header + (uint32_t)request->arg.length, tx->identifier++,
@@ -220,6 +221,8 @@ static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_req
     flight->is_over = true; /* a copy */
   if (mbuf)
     mark_offloads(endpoint, mbuf);
+  if (mbuf && request->u.send.departure_ns)
+    eth_time_departure(port, mbuf, request->u.send.departure_ns);
   return mbuf;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When frames arrived, by the device's stamps. */
+/* When frames arrived, by the device's stamps; and when they are to leave, by its clock. */
 #include <time.h>
 #include <unistd.h>
 
@@ -47,20 +47,28 @@ void eth_times_open(struct eth_port *port, bool is_live_pcap)
 {
   struct eth_times *times = &port->times;
   uint64_t ticks;
+  const bool has_clock =
+      port->driver == &eth_drivers[ETH_DRIVER_PCI] && rte_eth_read_clock(port->id, &ticks) == 0;
 
   if (is_live_pcap)
     times->unit = ETH_TIMES_US;
-  else if (port->driver == &eth_drivers[ETH_DRIVER_PCI] &&
-           (port->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) &&
-           rte_eth_read_clock(port->id, &ticks) == 0)
+  else if (has_clock && port->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP)
     times->unit = ETH_TIMES_TICKS;
   if (times->unit && rte_mbuf_dyn_rx_timestamp_register(&times->offset, &times->flag) != 0)
     times->unit = ETH_TIMES_NONE;
+  times->departs =
+      has_clock && port->info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP &&
+      rte_mbuf_dyn_tx_timestamp_register(&times->departure_offset, &times->departure_flag) == 0;
+}
+
+static bool has_clock(const struct eth_times *times)
+{
+  return times->unit == ETH_TIMES_TICKS || times->departs;
 }
 
 bool eth_times_start(struct eth_port *port)
 {
-  if (port->times.unit != ETH_TIMES_TICKS)
+  if (!has_clock(&port->times))
     return true;
   if (read_clocks(port, UINT64_MAX) < 0)
     return false;
@@ -74,12 +82,25 @@ void eth_times_step(struct eth_port *port, uint64_t now_ns)
   struct eth_times *times = &port->times;
   uint64_t window_ns;
 
-  if (times->unit != ETH_TIMES_TICKS || now_ns < times->due_ns)
+  if (!has_clock(times) || now_ns < times->due_ns)
     return;
   /* A card that is always slow to read has its readings, too: each a second late. */
   window_ns = now_ns - times->due_ns < AGAIN_NS ? WINDOW_NS : UINT64_MAX;
   if (read_clocks(port, window_ns) != -EAGAIN)
     times->due_ns = now_ns + AGAIN_NS;
+}
+
+void eth_time_departure(const struct eth_port *port, struct rte_mbuf *mbuf, uint64_t departure_ns)
+{
+  const struct eth_times *times = &port->times;
+  const struct eth_clock *clock =
+      &times->clocks[__atomic_load_n(&times->current, __ATOMIC_ACQUIRE)];
+
+  if (!clock->rate)
+    return; /* it stands still: at once */
+  *RTE_MBUF_DYNFIELD(mbuf, times->departure_offset, rte_mbuf_timestamp_t *) =
+      eth_clock_ticks(clock, departure_ns);
+  mbuf->ol_flags |= times->departure_flag;
 }
 
 uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf)

@@ -55,6 +55,15 @@ int rte_mbuf_dyn_rx_timestamp_register(int *offset, uint64_t *flag)
   return 0;
 }
 
+#define TX_FLAG (UINT64_C(1) << 40)
+
+int rte_mbuf_dyn_tx_timestamp_register(int *offset, uint64_t *flag)
+{
+  *offset = RTE_ALIGN_CEIL(offsetof(struct rte_mbuf, dynfield1), sizeof(uint64_t));
+  *flag = TX_FLAG;
+  return 0;
+}
+
 static uint64_t host_clock(const struct pst_host *host)
 {
   (void)host;
@@ -160,6 +169,45 @@ static void stamp_is_ticks_or_the_time_or_none(void **state)
   assert_int_equal(time_of(&port, BOOTED + now_ns + 3600 * SECOND), BOOTED + now_ns);
 }
 
+/* By the card's clock, of which it is read what CLOCK_MONOTONIC says. */
+static void departures_become_ticks(void **state)
+{
+  struct eth_port port;
+  struct rte_mbuf mbuf = {.ol_flags = 0};
+  uint64_t at, ticks;
+
+  (void)state;
+  start(&port);
+  port.driver = &eth_drivers[ETH_DRIVER_PCI];
+  eth_times_open(&port, false);
+  assert_false(port.times.departs); /* this card has no such offload */
+  port.info.tx_offload_capa = RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP;
+  eth_times_open(&port, false);
+  assert_true(port.times.departs);
+  at = now_ns + 2000000;
+  eth_time_departure(&port, &mbuf, at);
+  assert_int_equal(mbuf.ol_flags, TX_FLAG);
+  ticks = *RTE_MBUF_DYNFIELD(&mbuf, port.times.departure_offset, rte_mbuf_timestamp_t *);
+  assert_in_range(ticks, at * 1.0 / SECOND * HZ - 10, at * 1.0 / SECOND * HZ + 10);
+}
+
+/* A port that only sends by the card's clock has that clock read, too. */
+static void clock_is_read_for_departures_alone(void **state)
+{
+  struct eth_port port = {.host = &host, .times = {.departs = true}};
+  struct rte_mbuf mbuf = {.ol_flags = 0};
+
+  (void)state;
+  eth_time_departure(&port, &mbuf, now_ns);
+  assert_int_equal(mbuf.ol_flags, 0); /* no rate is known: it leaves at once */
+  reads = 0;
+  assert_true(eth_times_start(&port));
+  assert_int_equal(reads, 2);
+  now_ns += 2 * SECOND;
+  eth_times_step(&port, now_ns);
+  assert_int_equal(reads, 3);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -167,6 +215,8 @@ int main(void)
       cmocka_unit_test(reading_that_took_long_is_none),
       cmocka_unit_test(card_that_is_always_slow_is_read_all_the_same),
       cmocka_unit_test(stamp_is_ticks_or_the_time_or_none),
+      cmocka_unit_test(departures_become_ticks),
+      cmocka_unit_test(clock_is_read_for_departures_alone),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
