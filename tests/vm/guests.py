@@ -62,20 +62,21 @@ def need(program=None):
 class Guests:
     """Guests that are up, each with an rxe0 on its eth0 (the router has none).
 
-    One: `a` alone. Two: `a` and `b` on one wire, 10.9.0.1 and .2. With a router: `a` and
+    One: `a` alone. Two: `a` and `b` on one wire, 10.9.0.1 and .2; further wires are eth1 and so
+    on, which nobody has set up. With a router: `a` and
     `b` on networks of their own, 10.9.1.1 and 10.9.2.1, with `r` between them.
     """
 
-    def __init__(self, folder, count=2, router=False, **options):
+    def __init__(self, folder, count=2, router=False, wires=1, **options):
         self.folder = folder
         self.all = []
         try:
-            self._start(count, router, options)
+            self._start(count, router, wires, options)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, count, router, options):
+    def _start(self, count, router, wires, options):
         cables = {"a": [], "b": [], "r": []}
         if router:
             for name in "ab":
@@ -83,9 +84,10 @@ class Guests:
                 cables[name].append(near)
                 cables["r"].append(far)
         elif count == 2:
-            near, far = socket.socketpair()
-            cables["a"].append(near)
-            cables["b"].append(far)
+            for _ in range(wires):
+                near, far = socket.socketpair()
+                cables["a"].append(near)
+                cables["b"].append(far)
         for number, name in enumerate("abr", 1):
             if cables[name] or name == "a":
                 self.all.append(Guest(number, name, self.folder, cables[name], **options))
@@ -139,6 +141,7 @@ class Case(unittest.TestCase):
 
     count = 2
     router = False
+    wires = 1
     guests = None
     folder = None
     failed = False
@@ -153,7 +156,7 @@ class Case(unittest.TestCase):
             runs = BUILD / "vm" / "runs"
             runs.mkdir(exist_ok=True)
             cls.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{cls.__name__}-", dir=runs))
-            cls.guests = Guests(cls.folder, cls.count, cls.router)
+            cls.guests = Guests(cls.folder, cls.count, cls.router, cls.wires)
         self.addCleanup(self._end_jobs)
 
     def guest(self, name="a"):

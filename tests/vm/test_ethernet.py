@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin ethernet on DPDK's tap in a kernel that has flow rules: each of two streams comes by a
-queue of its own, the rest by another one, and without rules all is the same but for the way."""
+"""The plugin ethernet in a kernel that has what this host's may lack: flow rules on DPDK's tap (each
+of two streams comes by a queue of its own, the rest by another one or by the kernel's, and without
+rules all is the same but for the way), and a network card that DPDK has by its PCI address."""
 import json
 import re
 import signal
@@ -80,6 +81,90 @@ class Tap(guests.Case):
         for one in result["streams"]:
             self.assertEqual(one["via"], "tap, copy", one)
             self.assertIn("the option `rules` is off", one["path_reason"])
+
+    def test_two_streams_at_one_port_come_by_two_queues(self):
+        """Until their senders are met they share what comes; then each has a rule of its own."""
+        shown = "tc -s filter show dev pst0 parent 1:"
+        busy = "[ $(%s | grep -cE 'Sent [0-9]+ bytes [0-9]{3,} pkt') = 2 ]" % shown
+        settings = [f"streams.{name}.receiver.transport.options.port=5004" for name in ("one", "two")]
+        _, result = self.transfer(*settings, meanwhile=f"until {busy}; do sleep 0.05; done; {shown} >shown")
+        for one in result["streams"]:
+            self.assertEqual(one["via"], "tap, slots", one)
+            self.assertEqual(one["dropped"], {}, one)
+        rules = (self.guest().folder / "shown").read_text()
+        self.assertEqual(set(re.findall(r"dst_port (\d+)", rules)), {"5004"}, rules)
+        self.assertEqual(len(set(re.findall(r"src_port (\d+)", rules))), 2, rules)
+
+
+CARD = """penstock: 1
+control: {address: "%s:18515", insecure: true}
+streams:
+  - name: packets
+    message: 1400 B
+    stride: 2048 B
+    ring: 2048
+    sender: {transport: %s, source: pattern, rate: 4 Mbps, count: 500}
+    receiver: {transport: %s, memory: {plugin: host, options: {backing: %s}}, sink: verify}
+    expect: {max_loss: 0, verified: true}
+"""
+
+
+class Card(guests.Case):
+    """A virtio card, which the kernel gives to uio_pci_generic, and DPDK takes by its address."""
+
+    wires = 2
+
+    def setUp(self):
+        if not PLUGIN.exists():
+            self.skipTest("the plugin ethernet is not built: libdpdk was not found")
+        first = not type(self).guests
+        super().setUp()
+        if first:
+            self.guest("a").run(
+                "card=$(basename $(dirname $(readlink -f /sys/class/net/eth1/device))); echo $card >card\n"
+                "cd /sys/bus/pci/devices/$card; echo uio_pci_generic >driver_override\n"
+                "echo $card >driver/unbind; echo $card >/sys/bus/pci/drivers_probe\n"
+                "[ $(basename $(readlink driver)) = uio_pci_generic ]"
+            )
+            self.guest("b").run("ip address add 10.8.0.2/24 dev eth1; ip link set eth1 mtu 1444 up")
+        card = (self.guest("a").folder / "card").read_text().strip()
+        self.dpdk = f'{{plugin: ethernet, options: {{device: "{card}", address: [10.8.0.1/24], mtu: 1444}}}}'
+        self.kernel = "{plugin: udp, options: {device: 10.8.0.2%s}}"
+
+    def stream(self, sends, backing="auto", huge_pages=96):
+        """Between guest a's card and guest b's kernel; the results of receiver and sender."""
+        receives = "ab".replace(sends, "")
+        gso = ", gso: false" if sends == "b" else ""  # a sender's: the card's driver takes whole frames
+        transports = [self.dpdk if name == "a" else self.kernel % gso for name in (sends, receives)]
+        self.guest("a").run(f"echo {huge_pages} >/proc/sys/vm/nr_hugepages")
+        for name in "ab":
+            address = f"10.9.0.{self.guest(receives).number}"
+            (self.guest(name).folder / "card.yaml").write_text(CARD % (address, *transports, backing))
+        receiver = self.guest(receives).start(f"exec {PROGRAM} receive card.yaml --json out.json")
+        receiver.await_listener(tcp_listener(PORT))
+        sender = self.guest(sends).start(f"exec {PROGRAM} send card.yaml --json out.json")
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
+        results = [json.loads((self.guest(name).folder / "out.json").read_text()) for name in (receives, sends)]
+        streams = [result["streams"][0] for result in results]
+        self.assertEqual([one["messages_delivered"] for one in streams], [500, 500])
+        return streams
+
+    def test_without_huge_pages_a_message_names_the_command(self):
+        (self.guest("a").folder / "card.yaml").write_text(CARD % ("10.9.0.1", self.kernel % "", self.dpdk, "auto"))
+        self.guest("a").run("echo 0 >/proc/sys/vm/nr_hugepages")
+        job = self.guest("a").run(f"exec {PROGRAM} receive card.yaml", expect=3)
+        self.assertIn("none is free; `echo 512 > /sys/kernel/mm/hugepages", job.stderr)
+
+    def test_card_receives_into_huge_pages(self):
+        self.assertEqual(self.stream("b", "huge_2m")[0]["via"], "pci, slots")
+
+    def test_card_does_not_write_into_ordinary_pages(self):
+        stream = self.stream("b", "malloc")[0]
+        self.assertEqual(stream["via"], "pci, copy")
+        self.assertIn("physical addresses, and the ring no huge pages", stream["path_reason"])
+
+    def test_card_sends_copies(self):
+        self.assertEqual(self.stream("a")[1]["via"], "pci, copy")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include "pool.h"
 #include "port.h"
 
+#define HUGE_PAGE (UINT64_C(2) << 20)
 #define REST_DESCRIPTORS 256u /* of the first queue, where rules leave it little */
 
 /* Bytes of headers before the payload of a message that has the nonce of a Penstock, or none. */
@@ -85,6 +86,24 @@ static struct eth_descriptor_limits limits_of(const struct eth_port *port)
                                         lim->nb_align};
 }
 
+/* A device with physical addresses, of a machine without IOMMU, writes a frame to what lies behind
+ * its buffer's first byte there. Huge pages alone stay where they are. */
+static const char *judge_pages(const struct pst_ring *ring, uint32_t lead)
+{
+  const struct pst_ring_params *params = &ring->cpu.params;
+  const uint64_t page = ring->mr->page_size, from = params->headroom + ETH_SLOT_SHIFT - lead;
+  const uint64_t to = (uint64_t)params->headroom + params->payload_max + params->tailroom;
+
+  if (page < HUGE_PAGE)
+    return "the device has physical addresses, and the ring no huge pages (`backing: huge_2m`)";
+  for (uint32_t i = 0; i < params->slots; i++) {
+    const uint64_t slot = (uintptr_t)ring->cpu.base + params->base + i * params->stride;
+    if ((slot + from) / page != (slot + to - 1) / page)
+      return "the device has physical addresses, and slots lie across pages (`stride: 2048 B`)";
+  }
+  return NULL;
+}
+
 /* Why a ring cannot be the pool of a queue that it has for itself; NULL: it can. *descriptors may
  * become fewer. */
 static const char *judge_ring(const struct eth_port *port, const struct pst_ring *ring,
@@ -93,7 +112,7 @@ static const char *judge_ring(const struct eth_port *port, const struct pst_ring
   const struct pst_ring_params *params = &ring->cpu.params;
   const uint32_t lead = RTE_PKTMBUF_HEADROOM + headers_of(ring);
   const uint64_t room = params->payload_max + params->tailroom - ETH_SLOT_SHIFT + lead;
-  uint32_t frame = port->mtu + 18 + RTE_PKTMBUF_HEADROOM;
+  uint32_t frame = port->mtu + eth_frame_overhead(&port->info) + RTE_PKTMBUF_HEADROOM;
 
   if (port->driver->traits & ETH_TAKES_NO_POOL)
     return "its driver receives into memory of its own";
@@ -101,6 +120,11 @@ static const char *judge_ring(const struct eth_port *port, const struct pst_ring
     const struct eth_descriptor_limits limits = limits_of(port);
     if (!eth_ring_settle(&limits, params->slots, port->descriptors_fixed, descriptors, why))
       return why;
+  }
+  if (port->driver->traits & ETH_IS_DMA && rte_eal_iova_mode() == RTE_IOVA_PA) {
+    const char *wrong = judge_pages(ring, lead);
+    if (wrong)
+      return wrong;
   }
   if (ring->is_split)
     return NULL; /* a frame that is longer takes several slots, and is too long */
@@ -163,11 +187,12 @@ static int give_own(struct eth_port *port, struct eth_rxq *queue, uint32_t inbox
 static int give_ring(struct eth_port *port, struct eth_rxq *queue, struct pst_ring *ring,
                      uint32_t descriptors)
 {
-  struct eth_pool_params params = {.lead = ring->is_split ? ETH_SLOT_SHIFT
-                                                          : RTE_PKTMBUF_HEADROOM + headers_of(ring),
-                                   .spares = port->driver->bulk > 1 ? port->driver->bulk : 0,
-                                   .is_shared = false,
-                                   .socket = rte_eth_dev_socket_id(port->id)};
+  struct eth_pool_params params = {
+      .lead = ring->is_split ? ETH_SLOT_SHIFT : RTE_PKTMBUF_HEADROOM + headers_of(ring),
+      .spares = port->driver->bulk > 1 ? port->driver->bulk : 0,
+      .is_shared = false,
+      .is_physical = port->driver->traits & ETH_IS_DMA && rte_eal_iova_mode() == RTE_IOVA_PA,
+      .socket = rte_eth_dev_socket_id(port->id)};
   struct eth_pool **grown =
       realloc(port->pools, (port->pool_count + 1) * sizeof(struct eth_pool *));
   int rc;

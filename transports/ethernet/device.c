@@ -62,7 +62,8 @@ int eth_limits(struct pst_device *device, struct pst_limits *limits)
                  most, &out);
   out.slot_alignment = 64;
   out.headroom = ETH_SLOT_HEADROOM;
-  out.tailroom += ETH_SLOT_MORE + (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET] ? 128 : 0);
+  out.tailroom += ETH_SLOT_MORE + eth_frame_overhead(&port->info) - 18;
+  out.tailroom += (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET] ? 128 : 0);
   out.send_headroom = port->reads_by_reference ? ETH_SEND_HEADROOM : 0;
   out.slots_max = ETH_SLOTS_MAX;
   if (port->driver->traits & ETH_IS_DMA)
@@ -180,6 +181,7 @@ int eth_mr_register(struct pst_device *device, const struct pst_mr_params *param
   made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;
+  made->page_size = region.page_size;
   if (region.host) {
     made->cpu = (struct pst_cpu_mr){(uint8_t *)region.host + in.offset, in.length, in.access};
     rc = map(device, &made->cpu, &what);
@@ -246,6 +248,7 @@ int eth_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     free(made);
     return rc;
   }
+  made->mr = params->mr;
   made->is_split = params->mr->is_device;
   path_ahead(worker, made, path);
   *ring = made;

@@ -103,6 +103,7 @@ struct pst_worker {
 struct pst_mr {
   struct pst_cpu_mr cpu; /* base: as its device knows it, where it is a device's */
   bool is_device;
+  uint64_t page_size; /* of its backing */
 };
 
 struct pst_ring {

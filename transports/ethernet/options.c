@@ -268,7 +268,7 @@ static const struct pst_description description = {
              "pages unless it is an mlx5",
     .rung =
         "kernel: memif, ring, af_packet and pcap; ninja -C build test (suite contract); tap with "
-        "flow rules; ./run test vm. mlx5 and other cards: compiled",
+        "flow rules, virtio; ./run test vm. mlx5 and other cards: compiled",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
     .rules = rules,

@@ -136,6 +136,7 @@ struct making {
   struct eth_pool *pool;
   uint64_t stride;
   uint32_t slots;
+  bool is_physical, has_failed;
 };
 
 static void keep_buffer(void *address, void *opaque)
@@ -147,7 +148,7 @@ static void keep_buffer(void *address, void *opaque)
 /* Objects come in the order in which they were put into the pool. */
 static void make_mbuf(struct rte_mempool *mempool, void *opaque, void *object, unsigned index)
 {
-  const struct making *making = opaque;
+  struct making *making = opaque;
   struct eth_pool *pool = making->pool;
   struct rte_mbuf *mbuf = object;
   struct rte_mbuf_ext_shared_info *shared;
@@ -156,9 +157,13 @@ static void make_mbuf(struct rte_mempool *mempool, void *opaque, void *object, u
   mbuf->buf_addr = index < making->slots
                        ? pool->first + index * making->stride
                        : pool->spare_memory + (size_t)(index - making->slots) * pool->buffer;
-  rte_mbuf_iova_set(mbuf, rte_mem_virt2iova(mbuf->buf_addr));
-  if (rte_eal_iova_mode() == RTE_IOVA_VA)
-    rte_mbuf_iova_set(mbuf, (rte_iova_t)(uintptr_t)mbuf->buf_addr);
+  rte_mbuf_iova_set(mbuf, (rte_iova_t)(uintptr_t)mbuf->buf_addr);
+  if (making->is_physical) {
+    volatile uint8_t *first = mbuf->buf_addr;
+    *first = *first; /* it is there */
+    rte_mbuf_iova_set(mbuf, rte_mem_virt2iova(mbuf->buf_addr));
+    making->has_failed |= rte_mbuf_iova_get(mbuf) == RTE_BAD_IOVA;
+  }
   mbuf->ol_flags = RTE_MBUF_F_EXTERNAL;
   shared =
       (struct rte_mbuf_ext_shared_info *)((uint8_t *)rte_mbuf_to_priv(mbuf) + ETH_MBUF_PRIVATE);
@@ -227,7 +232,10 @@ static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *par
   struct rte_pktmbuf_pool_private private = {.mbuf_data_room_size = (uint16_t)pool->buffer,
                                              .mbuf_priv_size = ETH_MBUF_PRIVATE,
                                              .flags = RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF};
-  struct making making = {.pool = pool, .stride = ring->stride, .slots = ring->slots};
+  struct making making = {.pool = pool,
+                          .stride = ring->stride,
+                          .slots = ring->slots,
+                          .is_physical = params->is_physical};
   struct order *order = order_make(ring->slots, params->spares, params->is_shared);
   const uint32_t size = sizeof(struct rte_mbuf) + ETH_MBUF_PRIVATE +
                         (uint32_t)sizeof(struct rte_mbuf_ext_shared_info);
@@ -253,7 +261,13 @@ static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *par
   }
   rte_mempool_obj_iter(pool->mempool, make_mbuf, &making);
   order_split(order, pool, params->spares);
-  return 0;
+  if (!making.has_failed)
+    return 0;
+  order_free(order);
+  rte_mempool_free(pool->mempool);
+  return PST_REFUSE(pool->ring->worker->device->dg.host, -EACCES,
+                    "the kernel tells no physical addresses of the ring, which the device needs: "
+                    "be root, or use vfio-pci with an IOMMU");
 }
 
 int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
@@ -277,6 +291,12 @@ int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
   made->spare_memory = aligned_alloc(64, ((size_t)params->spares * made->buffer + 64) / 64 * 64);
   if (made->mbufs && made->spare_memory)
     rc = make_mempool(made, params);
+  if (rc == -EACCES) {
+    free(made->mbufs);
+    free(made->spare_memory);
+    free(made);
+    return rc;
+  }
   if (rc < 0) {
     free(made->mbufs);
     free(made->spare_memory);

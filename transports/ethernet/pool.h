@@ -31,7 +31,8 @@ struct eth_pool {
 struct eth_pool_params {
   uint32_t lead; /* bytes of a buffer before the payload's place, RTE_PKTMBUF_HEADROOM included */
   uint32_t spares;
-  bool is_shared; /* several threads */
+  bool is_shared;   /* several threads */
+  bool is_physical; /* the device has physical addresses */
   int socket;
 };
 

@@ -120,6 +120,16 @@ int eth_port_run(struct eth_port *port);
 /* Stop it. May take a millisecond. */
 void eth_port_stop(struct eth_port *port);
 
+/* Bytes of a frame beyond its MTU that a buffer has room for: header, tag, and what the driver puts
+ * in front (virtio: 12). */
+static inline uint32_t eth_frame_overhead(const struct rte_eth_dev_info *info)
+{
+  const uint32_t more =
+      info->max_rx_pktlen > info->max_mtu ? info->max_rx_pktlen - info->max_mtu : 0;
+
+  return more > 18 && more <= 64 ? more : 18;
+}
+
 static inline bool eth_port_is_running(const struct eth_port *port)
 {
   return __atomic_load_n(&port->is_running, __ATOMIC_ACQUIRE);
