@@ -12,6 +12,7 @@
 
 #include "pool.h"
 #include "port.h"
+#include "stack.h"
 
 #define HUGE_PAGE (UINT64_C(2) << 20)
 #define REST_DESCRIPTORS 256u /* of the first queue, where rules leave it little */
@@ -165,9 +166,11 @@ int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
 
   room += RTE_PKTMBUF_HEADROOM;
   eth_name_make(name, sizeof(name));
-  *mempool = rte_pktmbuf_pool_create(name, count, 0, ETH_MBUF_PRIVATE,
-                                     (uint16_t)(room < UINT16_MAX ? room : UINT16_MAX),
-                                     rte_eth_dev_socket_id(port->id));
+  *mempool = rte_pktmbuf_pool_create_by_ops(name, count, 0, ETH_MBUF_PRIVATE,
+                                            (uint16_t)(room < UINT16_MAX ? room : UINT16_MAX),
+                                            rte_eth_dev_socket_id(port->id), ETH_STACK_OPS);
+  if (*mempool)
+    eth_stack_share(*mempool, port->is_shared);
   if (keep_mempool(port, *mempool) == 0)
     return 0;
   return ETH_PORT_REFUSE(port, -ENOMEM,

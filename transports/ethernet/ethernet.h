@@ -90,10 +90,12 @@ struct pst_worker {
   struct pst_endpoint **endpoints;
   uint32_t endpoint_count;
   struct pst_places rings;
-  uint32_t turn;           /* endpoint that the next poll begins with */
-  struct eth_txq *txq;     /* NULL before the port has started */
-  struct rte_mempool *out; /* mbufs that it sends */
-  struct eth_rxq **rxqs;   /* those it polls */
+  uint32_t turn;                     /* endpoint that the next poll begins with */
+  struct eth_txq *txq;               /* NULL before the port has started */
+  struct rte_mempool *out;           /* mbufs that it sends */
+  struct rte_mbuf *ready[ETH_BURST]; /* taken of these for what it sends next */
+  uint32_t ready_count;
+  struct eth_rxq **rxqs; /* those it polls */
   uint32_t rxq_count;
   struct rte_mbuf_ext_shared_info shared[ETH_BURST]; /* of what is sent by reference in one burst */
   uint32_t polls; /* the control plane is looked at every some of them */

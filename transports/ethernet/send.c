@@ -48,6 +48,17 @@ void eth_tx_reap(struct pst_endpoint *endpoint)
   }
 }
 
+/* An mbuf to send; NULL: none is free. */
+static struct rte_mbuf *take_mbuf(struct pst_worker *worker)
+{
+  if (worker->ready_count)
+    return worker->ready[--worker->ready_count];
+  if (rte_pktmbuf_alloc_bulk(worker->out, worker->ready, ETH_BURST) != 0)
+    return rte_pktmbuf_alloc(worker->out);
+  worker->ready_count = ETH_BURST - 1;
+  return worker->ready[ETH_BURST - 1];
+}
+
 /* ---- A message's mbufs ------------------------------------------------------------------------
  */
 
@@ -117,7 +128,7 @@ static struct rte_mbuf *make_copy(struct pst_endpoint *endpoint, const struct ps
                                   uint64_t now_ns)
 {
   const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
-  struct rte_mbuf *mbuf = rte_pktmbuf_alloc(endpoint->worker->out);
+  struct rte_mbuf *mbuf = take_mbuf(endpoint->worker);
 
   if (!mbuf)
     return NULL;
@@ -133,7 +144,7 @@ static struct rte_mbuf *make_whole(struct pst_endpoint *endpoint, const struct p
                                    uint64_t now_ns, struct rte_mbuf_ext_shared_info *shared)
 {
   const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
-  struct rte_mbuf *mbuf = rte_pktmbuf_alloc(endpoint->worker->out);
+  struct rte_mbuf *mbuf = take_mbuf(endpoint->worker);
   uint8_t *at = pst_cpu_mr_of(request->local.mr)->base + request->offset - headers;
 
   if (!mbuf)
@@ -150,8 +161,7 @@ static struct rte_mbuf *make_chain(struct pst_endpoint *endpoint, const struct p
                                    uint64_t now_ns, struct rte_mbuf_ext_shared_info *shared)
 {
   const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
-  struct rte_mempool *out = endpoint->worker->out;
-  struct rte_mbuf *mbuf = rte_pktmbuf_alloc(out), *last = mbuf;
+  struct rte_mbuf *mbuf = take_mbuf(endpoint->worker), *last = mbuf;
   struct pst_piece one;
   uint32_t count, segments = 0;
   const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
@@ -164,7 +174,7 @@ static struct rte_mbuf *make_chain(struct pst_endpoint *endpoint, const struct p
   for (uint32_t i = 0; i < count; i++) {
     if (!pieces[i].length)
       continue;
-    struct rte_mbuf *segment = rte_pktmbuf_alloc(out);
+    struct rte_mbuf *segment = take_mbuf(endpoint->worker);
     if (!segment) {
       rte_mbuf_ext_refcnt_set(shared, (uint16_t)(segments + 1)); /* nobody is called back */
       rte_pktmbuf_free(mbuf);

@@ -40,6 +40,8 @@ void eth_worker_close(struct pst_worker *worker)
   for (uint32_t i = 0; i < device->worker_count; i++)
     if (device->workers[i] == worker)
       device->workers[i] = device->workers[--device->worker_count];
+  if (worker->ready_count)
+    rte_pktmbuf_free_bulk(worker->ready, worker->ready_count);
   free(worker->endpoints);
   free(worker->rings.all);
   free(worker->rxqs);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mempools whose objects are a stack.
+ *
+ * Threads of this plugin are not DPDK's, so that a mempool has no cache of theirs: with DPDK's own
+ * operations each mbuf is an atomic exchange on a ring, and the next one is always the coldest.
+ */
+#include "stack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_spinlock.h>
+
+struct stack {
+  rte_spinlock_t lock;
+  bool is_shared;
+  uint32_t count;
+  void *objects[];
+};
+
+static int stack_alloc(struct rte_mempool *mempool)
+{
+  struct stack *stack = calloc(1, sizeof(*stack) + mempool->size * sizeof(stack->objects[0]));
+
+  if (!stack)
+    return -ENOMEM;
+  rte_spinlock_init(&stack->lock);
+  stack->is_shared = true;
+  mempool->pool_data = stack;
+  return 0;
+}
+
+static void stack_free(struct rte_mempool *mempool)
+{
+  free(mempool->pool_data);
+}
+
+static int stack_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
+{
+  struct stack *stack = mempool->pool_data;
+
+  if (stack->is_shared)
+    rte_spinlock_lock(&stack->lock);
+  memcpy(&stack->objects[stack->count], objects, n * sizeof(objects[0]));
+  stack->count += n;
+  if (stack->is_shared)
+    rte_spinlock_unlock(&stack->lock);
+  return 0;
+}
+
+static int stack_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
+{
+  struct stack *stack = mempool->pool_data;
+  bool is_there;
+
+  if (stack->is_shared)
+    rte_spinlock_lock(&stack->lock);
+  is_there = n <= stack->count;
+  if (is_there) {
+    stack->count -= n;
+    memcpy(objects, &stack->objects[stack->count], n * sizeof(objects[0]));
+  }
+  if (stack->is_shared)
+    rte_spinlock_unlock(&stack->lock);
+  return is_there ? 0 : -ENOBUFS;
+}
+
+static unsigned stack_count(const struct rte_mempool *mempool)
+{
+  const struct stack *stack = mempool->pool_data;
+
+  return stack->count;
+}
+
+static const struct rte_mempool_ops stack_ops = {
+    .name = ETH_STACK_OPS,
+    .alloc = stack_alloc,
+    .free = stack_free,
+    .enqueue = stack_enqueue,
+    .dequeue = stack_dequeue,
+    .get_count = stack_count,
+};
+RTE_MEMPOOL_REGISTER_OPS(stack_ops);
+
+void eth_stack_share(struct rte_mempool *mempool, bool is_shared)
+{
+  struct stack *stack = mempool->pool_data;
+
+  stack->is_shared = is_shared;
+}
