@@ -18,6 +18,20 @@ UNLICENSED_NAMES = {"LICENSE", ".gitignore", ".gitattributes", ".clang-format", 
                     ".editorconfig"}  # fmt: skip
 UNLICENSED_SUFFIXES = {".md", ".pcap", ".txt", ".bin", ".in"}
 
+# Files that have intrinsics of x86, each beside plain C.
+X86_FILES = {"memory/host/pattern_x86.c", "transports/datagram/framing.c", "transports/ethernet/checksum.c"}
+X86 = re.compile(r"\b_mm(?:256|512)?_\w+\(|\b__m(?:64|128|256|512)[id]?\b|\b__builtin_ia32_|\bintrin\.h|\w+intrin\.h")
+# A page is the machine's: pst_page_size() of penstock/page.h.
+PAGE = re.compile(
+    r"(?i:page|align|memlock|memfd|mmap|ftruncate)[^;]*\b409[56][uUlL]*\b"
+    r"|\b409[56][uUlL]*\b[^;]*(?i:page|align|memlock|memfd|mmap|ftruncate)"
+    r"|[%&/~]\s*\(?(?:409[56]|0x1000)[uUlL]*\b|\b(?:_SC_PAGE_?SIZE|PAGE_SIZE|getpagesize)\b")  # fmt: skip
+# Sizes that are of no page.
+NO_PAGES = {
+    "_Static_assert(sizeof(struct lb_gate_page) == 4096, \"crosses\");",
+    "return (uint64_t)sysconf(_SC_PAGESIZE);",
+}
+
 # A folder of .c files that is not built fails, where otherwise its circles are skipped.
 WHOLE = "--whole" in sys.argv
 sys.argv = [word for word in sys.argv if word != "--whole"]
@@ -79,6 +93,29 @@ class Tree(unittest.TestCase):
             if pattern.search(line) and path != pathlib.Path(__file__).resolve()
         ]
         self.assertEqual(found, [])
+
+    def product_lines(self):
+        """(file, line's number, line) of plugins, core and program."""
+        for path in tracked():
+            place = path.relative_to(ROOT)
+            if path.suffix in (".c", ".h") and place.parts[0] in ("apps", "core", "filters", "memory", "transports"):
+                for number, line in enumerate(text_of(path).splitlines(), 1):
+                    yield str(place), number, line.strip()
+
+    def test_pages_are_the_machine_s(self):
+        """arm64's kernels have pages of 4, 16 and 64 KiB."""
+        found = [
+            f"{place}:{number}: {line}"
+            for place, number, line in self.product_lines()
+            if not place.startswith("apps/")
+            and PAGE.search(re.sub(r"(?:/\*|//).*", "", line))
+            and line not in NO_PAGES
+        ]
+        self.assertEqual(found, [])
+
+    def test_intrinsics_of_x86_are_in_their_files(self):
+        found = {place for place, _, line in self.product_lines() if X86.search(line)}
+        self.assertEqual(found, X86_FILES)
 
     def test_no_unfinished_marks(self):
         pattern = re.compile(r"\b(?:TODO|FIXME|XXX)\b")

@@ -320,6 +320,7 @@ static void lent_memory_is_of_the_kind_that_is_read(void **state)
   assert_true(takes(host, mapped, false));
   assert_false(takes(host, elsewhere, false));
   assert_false(takes(gpu, mapped, false));
+  assert_false(takes(mapped, host, false)); /* not mapped for the device */
 
   assert_true(takes(gpu, host, true)); /* copied: from where the CPU reaches it */
   assert_true(takes(gpu, elsewhere, true));
