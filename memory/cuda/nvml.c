@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "block.h"
+#include "device_memory.h"
 
 #define SONAME "libnvidia-ml.so.1"
 

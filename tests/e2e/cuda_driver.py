@@ -9,7 +9,7 @@ import unittest
 from harness import BUILD, FAKES
 
 IS_REAL = os.environ.get("PENSTOCK_CUDA") == "real"
-HAS_KERNELS = (BUILD / "memory" / "cuda" / "kernels.fatbin").exists()
+HAS_KERNELS = (BUILD / "memory" / "nvidia" / "kernels.fatbin").exists()
 # Tests whose subject is an error that the fake is told to make.
 scripted = unittest.skipIf(IS_REAL, "it scripts the driver's answers")
 

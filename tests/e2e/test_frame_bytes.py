@@ -78,7 +78,7 @@ class FrameBytes(Case):
     def attempt(self, path, processes, environment):
         """One run; its stream, as the receiver tells it, with the sender's counters."""
         more = ["--plugin-path", FAKES]
-        if environment and not (BUILD / "memory" / "cuda" / "kernels.fatbin").exists():
+        if environment and not (BUILD / "memory" / "nvidia" / "kernels.fatbin").exists():
             more += ["--plugin-path", FAKES / "cuda"]
         if processes == 1:
             result, _ = self.run_json("run", path, *more, expect=None, environment=environment)

@@ -415,7 +415,7 @@ class Gpu(ServeCase):
 
     def setUp(self):
         super().setUp()
-        built = (BUILD / "memory" / "cuda" / "kernels.fatbin").exists()
+        built = (BUILD / "memory" / "nvidia" / "kernels.fatbin").exists()
         path = [] if built else ["--plugin-path", FAKES / "cuda"]
         self.cuda = [*path, "--memory", "cuda"]
         self.environment = {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": "delay_us=100"}

@@ -17,7 +17,6 @@
 #define CUDA_LENGTH_MAX (UINT64_C(1) << 50)
 
 /* In the order of the options' choices. */
-enum cuda_allocator { CUDA_ALLOCATOR_MALLOC, CUDA_ALLOCATOR_VMM };
 enum cuda_copies { CUDA_COPIES_AUTO, CUDA_COPIES_STRIDED, CUDA_COPIES_GATHER, CUDA_COPIES_EACH };
 
 /* Memory that the driver knows as one. */
@@ -46,7 +45,7 @@ struct cuda_shared {
 struct pst_memory {
   const struct pst_host *host;
   const struct cuda_driver *driver;
-  enum cuda_allocator allocator;
+  unsigned int allocator; /* an enum of the plugin's own */
   enum cuda_copies copies;
   cuda_device device;
   struct cuda_shared *shared;

@@ -32,31 +32,19 @@ struct cuda_block {
   bool listed; /* among those that this process has exported */
 };
 
-/* Memory itself. All log their errors. */
-int cuda_block_malloc(struct pst_memory *memory, const struct pst_alloc_params *params,
-                      struct cuda_block *block);
-int cuda_block_vmm(struct pst_memory *memory, const struct pst_alloc_params *params,
-                   struct cuda_block *block);
+/* Host memory that the driver pins. Both log their errors. */
 int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *params,
                     struct cuda_block *block);
 int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *params,
                      struct cuda_block *block);
-/* Map physical memory at addresses of its own, for this memory's device. */
-cuda_status cuda_block_map(struct pst_memory *memory, uint64_t alignment, struct cuda_block *made);
 void cuda_block_release(struct pst_memory *memory, struct cuda_block *block);
+
+/* Is the exported range in so many bytes? If not, cuda_refuse_range() says so: -EINVAL. */
+bool cuda_export_holds(uint64_t base_length, const struct pst_export *from);
+int cuda_refuse_range(const struct pst_memory *memory, const struct pst_export *from,
+                      uint64_t base_length);
 
 void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
                       struct pst_region *region);
-
-/* The block that this process has exported by that handle, or NULL. It lives as long as its
- * exporter lets it: whoever imports it closes first. */
-const struct cuda_block *cuda_exported_find(const struct cuda_ipc *handle);
-void cuda_exported_forget(struct cuda_block *block);
-
-/* What a NIC's window into the GPU (BAR1) has free. False: NVML is not here, or does not tell. */
-struct cuda_window {
-  uint64_t total, free;
-};
-bool cuda_window_read(const struct pst_memory *memory, struct cuda_window *window);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA driver API as this plugin uses it: declarations of our own, so that it
- * builds without CUDA's headers, and bound at run time, so that it loads without a
+ * The CUDA driver API as the plugins use it: declarations of our own, so that they
+ * build without CUDA's headers, and bound at run time, so that they load without a
  * driver. tests/unit/memory/cuda/declarations.c holds them against cuda.h.
  */
 #ifndef CUDA_DRIVER_H

@@ -2,16 +2,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <penstock/page.h>
 
-#include "block.h"
-#include "context.h"
+#include "device_memory.h"
 #include "failure.h"
-#include "ops.h"
 
 /* dma-buf is exported by whole pages of the host's. */
 static int export_dmabuf(struct pst_memory *memory, const struct cuda_block *block,
@@ -113,36 +109,9 @@ static int export_vendor_fd(struct pst_memory *memory, const struct cuda_block *
   return 0;
 }
 
-static int export_fd(struct pst_memory *memory, const struct cuda_block *block,
-                     struct pst_export *made)
+int cuda_export_device(struct pst_memory *memory, struct cuda_block *block, struct pst_export *made)
 {
-  made->fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 0);
-  made->base_address = block->address;
-  made->base_length = block->length;
-  if (made->fd >= 0)
-    return 0;
-  int code = errno;
-  cuda_error_log(memory, "export: cannot duplicate the region's descriptor: %s; raise ulimit -n",
-                 strerror(code));
-  return -code;
-}
-
-int cuda_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
-                       uint64_t offset, uint64_t length, struct pst_export *out)
-{
-  int code = pst_export_check(memory->host, memory, region, kind, offset, length, out);
-  if (code)
-    return code;
-  struct cuda_block *block = region->handle;
-  struct pst_export made = {.kind = kind, .fd = -1, .offset = offset, .length = length};
-  snprintf(made.device, sizeof(made.device), "%s", region->device);
-  cuda_enter(memory);
-  code = kind == PST_EXPORT_FD       ? export_fd(memory, block, &made)
-         : kind == PST_EXPORT_DMABUF ? export_dmabuf(memory, block, &made)
-         : kind == PST_EXPORT_IPC    ? export_ipc(memory, block, &made)
-                                     : export_vendor_fd(memory, block, &made);
-  cuda_leave(memory);
-  if (code == 0)
-    pst_struct_write(out, &made, sizeof(made));
-  return code;
+  return made->kind == PST_EXPORT_DMABUF ? export_dmabuf(memory, block, made)
+         : made->kind == PST_EXPORT_IPC  ? export_ipc(memory, block, made)
+                                         : export_vendor_fd(memory, block, made);
 }

@@ -9,6 +9,7 @@
 #include "context.h"
 #include "failure.h"
 #include "ops.h"
+#include "plugin.h"
 #include "ranges.h"
 
 void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
@@ -35,33 +36,13 @@ void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
   pst_struct_write(region, &made, sizeof(made));
 }
 
-/* A NIC reaches the GPU through a window that may be smaller than the GPU's memory: 256 MiB
- * on many boards. The driver would give the memory, and refuse the registration later. */
-static int check_window(const struct pst_memory *memory, const struct pst_alloc_params *params)
-{
-  struct cuda_window window;
-  if (params->purpose != PST_ALLOC_NORMAL || !(params->needs & PST_NEED_EXPORT_DMABUF) ||
-      !cuda_window_read(memory, &window) || params->length <= window.free)
-    return 0;
-  cuda_error_log(memory,
-                 "%s: cannot get %.1f MiB of %s for a NIC: of its BAR1, through which one writes, "
-                 "%.1f of %.1f MiB are free: %s, end what else is "
-                 "registered there (nvidia-smi -q -d MEMORY), let the firmware map all of the "
-                 "GPU (Above 4G Decoding, Resizable BAR), or stage (`path: staged`)",
-                 params->label, (double)params->length / 1048576.0, memory->name,
-                 (double)window.free / 1048576.0, (double)window.total / 1048576.0,
-                 cuda_lower_text(params).text);
-  return -ENOMEM;
-}
-
 static int take_block(struct pst_memory *memory, const struct pst_alloc_params *params,
                       struct cuda_block *block)
 {
-  if (params->purpose == PST_ALLOC_STAGING)
-    return (params->needs & PST_NEED_EXPORT_FD ? cuda_block_memfd : cuda_block_host)(memory, params,
-                                                                                     block);
-  return (memory->allocator == CUDA_ALLOCATOR_VMM ? cuda_block_vmm
-                                                  : cuda_block_malloc)(memory, params, block);
+  if (params->purpose != PST_ALLOC_STAGING)
+    return cuda_plugin.alloc(memory, params, block);
+  return (params->needs & PST_NEED_EXPORT_FD ? cuda_block_memfd : cuda_block_host)(memory, params,
+                                                                                   block);
 }
 
 int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
@@ -69,8 +50,6 @@ int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
 {
   struct pst_alloc_params params;
   int code = pst_alloc_params_take(memory->host, caller, region, &params);
-  if (code == 0)
-    code = check_window(memory, &params);
   if (code)
     return code;
   struct cuda_block *block = calloc(1, sizeof(*block));

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations of the plugin, by the files that they are in. */
+/* Operations of the plugins, by the files that they are in. */
 #ifndef CUDA_OPS_H
 #define CUDA_OPS_H
 
 #include <penstock/memory.h>
 
+/* open.c */
+int cuda_probe(const struct pst_host *host, struct pst_probe *probe);
+int cuda_open(const struct pst_host *host, const struct pst_memory_params *params,
+              struct pst_memory **memory);
+void cuda_close(struct pst_memory *memory);
+int cuda_describe(struct pst_memory *memory, struct pst_memory_info *info);
 /* alloc.c */
 int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
                struct pst_region *region);
