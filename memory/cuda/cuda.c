@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 
 #include "context.h"
 #include "device_memory.h"
@@ -11,12 +12,29 @@ static int suits(const struct pst_host *host, const struct cuda_driver *driver, 
                  const struct cuda_place *place, const struct pst_options *options,
                  struct cuda_words *words, struct cuda_refusal *refusal)
 {
-  (void)host, (void)driver, (void)device, (void)place, (void)options, (void)words, (void)refusal;
+  (void)host, (void)place, (void)options, (void)refusal;
+  if (cuda_device_is_integrated(driver, device))
+    snprintf(words->text, sizeof(words->text),
+             "integrated: memory igpu is what a NIC and its kernels both reach");
   return 0;
+}
+
+static void say_integrated(struct pst_memory *memory)
+{
+  char discrete[160];
+  if (!cuda_device_is_integrated(memory->driver, memory->device))
+    return;
+  cuda_device_say_first(memory->driver, false, discrete, sizeof(discrete));
+  cuda_log(memory, PST_LOG_WARN,
+           "%s is integrated: no NIC writes into cuMemAlloc's memory there, so that messages are "
+           "copied within the one memory that both have; memory igpu gives host memory that the "
+           "NIC writes and kernels read, without a copy; discrete here: %s",
+           memory->name, discrete);
 }
 
 static int open_device(struct pst_memory *memory, const struct pst_options *options)
 {
+  say_integrated(memory);
   memory->allocator = (unsigned int)memory->host->option_uint(options, "allocator");
   if (memory->allocator != CUDA_ALLOCATOR_VMM || memory->has.vmm)
     return 0;

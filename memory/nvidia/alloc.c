@@ -18,8 +18,10 @@ void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
   bool host = block->kind == CUDA_BLOCK_HOST || block->kind == CUDA_BLOCK_MEMFD ||
               block->kind == CUDA_BLOCK_FILE;
   struct pst_region made = {
-      .kind = host ? PST_MEMORY_HOST : PST_MEMORY_CUDA,
-      .address = block->address,
+      .kind = block->mapped ? PST_MEMORY_MAPPED
+              : host        ? PST_MEMORY_HOST
+                            : PST_MEMORY_CUDA,
+      .address = block->mapped ? block->mapped : block->address,
       .host = host ? (void *)(uintptr_t)block->address : NULL,
       .length = block->length,
       .page_size = host ? pst_page_size() : CUDA_PAGE,
@@ -28,10 +30,8 @@ void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
       .memory = memory,
       .handle = block,
   };
-  snprintf(made.device, sizeof(made.device), "%s",
-           host               ? ""
-           : block->device[0] ? block->device
-                              : memory->uuid);
+  const char *device = host && !block->mapped ? "" : memory->uuid;
+  snprintf(made.device, sizeof(made.device), "%s", block->device[0] ? block->device : device);
   snprintf(made.backing, sizeof(made.backing), "%s", block->words);
   pst_struct_write(region, &made, sizeof(made));
 }
@@ -41,8 +41,15 @@ static int take_block(struct pst_memory *memory, const struct pst_alloc_params *
 {
   if (params->purpose != PST_ALLOC_STAGING)
     return cuda_plugin.alloc(memory, params, block);
-  return (params->needs & PST_NEED_EXPORT_FD ? cuda_block_memfd : cuda_block_host)(memory, params,
-                                                                                   block);
+  return params->needs & PST_NEED_EXPORT_FD ? cuda_block_memfd(memory, params, block)
+                                            : cuda_block_host(memory, params, 0, block);
+}
+
+int cuda_block_note(struct pst_memory *memory, const struct cuda_block *block)
+{
+  bool is_registered = block->kind == CUDA_BLOCK_MEMFD || block->kind == CUDA_BLOCK_FILE;
+  return cuda_range_add(memory, block->mapped ? block->mapped : block->address, block->length,
+                        false, block->mapped || !is_registered || memory->has.same_host_pointer);
 }
 
 int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
@@ -62,8 +69,7 @@ int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
   cuda_enter(memory);
   code = take_block(memory, &params, block);
   if (code == 0)
-    code = cuda_range_add(memory, block->address, block->length, false,
-                          block->kind != CUDA_BLOCK_MEMFD || memory->has.same_host_pointer);
+    code = cuda_block_note(memory, block);
   if (code && block->length)
     cuda_block_release(memory, block);
   cuda_leave(memory);
@@ -80,7 +86,7 @@ void cuda_free_region(struct pst_memory *memory, struct pst_region *region)
   if (!region || !region->handle)
     return;
   struct cuda_block *block = region->handle;
-  cuda_range_remove(memory, block->address, block->length);
+  cuda_range_remove(memory, region->address, block->length);
   cuda_enter(memory);
   cuda_block_release(memory, block);
   cuda_leave(memory);

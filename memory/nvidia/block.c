@@ -13,10 +13,15 @@
 #include "failure.h"
 #include "plugin.h"
 
+/* flags: besides PORTABLE and DEVICEMAP. */
 int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *params,
-                    struct cuda_block *block)
+                    unsigned int flags, struct cuda_block *block)
 {
-  struct cuda_block made = {.kind = CUDA_BLOCK_HOST, .fd = -1, .words = "cuMemHostAlloc"};
+  struct cuda_block made = {.kind = CUDA_BLOCK_HOST,
+                            .fd = -1,
+                            .words = flags & CUDA_HOSTALLOC_WRITECOMBINED
+                                         ? "cuMemHostAlloc, write-combined"
+                                         : "cuMemHostAlloc"};
   uint64_t page = pst_page_size();
   /* The driver cuts small ones from a page of its own. */
   uint64_t alignment = params->alignment < page ? page : params->alignment;
@@ -24,7 +29,7 @@ int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *pa
   made.length = cuda_round_up(params->length, page);
   made.base_length = made.length + alignment;
   cuda_status status = memory->driver->MemHostAlloc(
-      &at, made.base_length, CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP);
+      &at, made.base_length, CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP | flags);
   if (status != CUDA_SUCCESS)
     return cuda_refuse_pinned(memory, params, "cuMemHostAlloc", status);
   made.base = (uintptr_t)at;
@@ -92,11 +97,18 @@ int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *p
     munmap((void *)(uintptr_t)made.base, made.base_length);
     close(made.fd);
     if (status == CUDA_NOT_SUPPORTED) /* a descriptor is wanted, not promised */
-      return cuda_block_host(memory, params, block);
+      return cuda_block_host(memory, params, 0, block);
     return cuda_refuse_pinned(memory, params, "cuMemHostRegister", status);
   }
   *block = made;
   return 0;
+}
+
+int cuda_block_see(struct pst_memory *memory, struct cuda_block *block)
+{
+  cuda_status status =
+      memory->driver->MemHostGetDevicePointer(&block->mapped, (void *)(uintptr_t)block->address, 0);
+  return status == CUDA_SUCCESS ? 0 : cuda_failed(memory, "cuMemHostGetDevicePointer", status);
 }
 
 void cuda_block_release(struct pst_memory *memory, struct cuda_block *block)

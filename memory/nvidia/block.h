@@ -19,7 +19,8 @@ enum cuda_block_kind {
 struct cuda_block {
   enum cuda_block_kind kind;
   uint64_t base, base_length; /* of the whole allocation */
-  uint64_t address, length;   /* of the region in it */
+  uint64_t address, length;   /* of the region in it, as the CPU has it where it is the host's */
+  cuda_pointer mapped;        /* the region is MAPPED: its address as the device has it; else 0 */
   cuda_handle handle;         /* VMM; FILE: the first page registered */
   int fd;                     /* MEMFD; else -1 */
   uint32_t exports;
@@ -34,9 +35,11 @@ struct cuda_block {
 
 /* Host memory that the driver pins. Both log their errors. */
 int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *params,
-                    struct cuda_block *block);
+                    unsigned int flags, struct cuda_block *block);
 int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *params,
                      struct cuda_block *block);
+/* Make it MAPPED: it has its address and length. 0 or -errno, logged. */
+int cuda_block_see(struct pst_memory *memory, struct cuda_block *block);
 void cuda_block_release(struct pst_memory *memory, struct cuda_block *block);
 
 /* Is the exported range in so many bytes? If not, cuda_refuse_range() says so: -EINVAL. */
@@ -44,6 +47,8 @@ bool cuda_export_holds(uint64_t base_length, const struct pst_export *from);
 int cuda_refuse_range(const struct pst_memory *memory, const struct pst_export *from,
                       uint64_t base_length);
 
+/* Note the region for copies and kernels. */
+int cuda_block_note(struct pst_memory *memory, const struct cuda_block *block);
 void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
                       struct pst_region *region);
 

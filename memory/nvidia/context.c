@@ -161,6 +161,7 @@ static void read_properties(struct pst_memory *memory)
       .flush = attribute(memory, CUDA_ATTRIBUTE_WRITES_ORDERING) < CUDA_ORDERING_OWNER &&
                (attribute(memory, CUDA_ATTRIBUTE_FLUSH_OPTIONS) & CUDA_FLUSH_OPTION_HOST),
       .same_host_pointer = attribute(memory, CUDA_ATTRIBUTE_HOST_POINTER_SAME),
+      .host_register = attribute(memory, CUDA_ATTRIBUTE_HOST_REGISTER),
       .multiprocessors = attribute(memory, CUDA_ATTRIBUTE_MULTIPROCESSORS),
       .max_pitch = pitch > 0 ? (uint64_t)pitch : 0,
   };

@@ -54,6 +54,31 @@ cuda_status cuda_place_read(const struct cuda_driver *driver, cuda_device device
   return CUDA_SUCCESS;
 }
 
+bool cuda_device_is_integrated(const struct cuda_driver *driver, cuda_device device)
+{
+  int value = 0;
+  return driver->DeviceGetAttribute(&value, CUDA_ATTRIBUTE_INTEGRATED, device) == CUDA_SUCCESS &&
+         value;
+}
+
+void cuda_device_say_first(const struct cuda_driver *driver, bool integrated, char *out,
+                           size_t size)
+{
+  struct cuda_place place;
+  cuda_device device;
+  int count = 0;
+  if (driver->DeviceGetCount(&count) != CUDA_SUCCESS)
+    count = 0;
+  snprintf(out, size, "none");
+  for (int i = 0; i < count; i++)
+    if (driver->DeviceGet(&device, i) == CUDA_SUCCESS &&
+        cuda_device_is_integrated(driver, device) == integrated &&
+        cuda_place_read(driver, device, &place) == CUDA_SUCCESS) {
+      snprintf(out, size, "%d (%s, %s)", i, place.name, place.pci);
+      return;
+    }
+}
+
 static void say_who_is_there(const struct cuda_driver *driver, int count, char *out, size_t size)
 {
   size_t at = 0;

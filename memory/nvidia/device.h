@@ -16,6 +16,11 @@ struct cuda_place {
 bool cuda_wanted_is(const struct cuda_wanted *wanted, int index, const struct cuda_place *place);
 cuda_status cuda_place_read(const struct cuda_driver *driver, cuda_device device,
                             struct cuda_place *place);
+/* Does it share the host's memory? */
+bool cuda_device_is_integrated(const struct cuda_driver *driver, cuda_device device);
+/* The first that does, or does not: "1 (Orin, 0000:00:00.0)", or "none". */
+void cuda_device_say_first(const struct cuda_driver *driver, bool integrated, char *out,
+                           size_t size);
 /* 0 and *device, or -ENODEV or -EINVAL, logged. */
 int cuda_device_find(const struct pst_host *host, const struct cuda_driver *driver,
                      const char *text, cuda_device *device);

@@ -78,6 +78,7 @@ enum {
 enum cuda_attribute { /* CUdevice_attribute */
                       CUDA_ATTRIBUTE_MAX_PITCH = 11,
                       CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,
+                      CUDA_ATTRIBUTE_INTEGRATED = 18,
                       CUDA_ATTRIBUTE_PCI_BUS = 33,
                       CUDA_ATTRIBUTE_PCI_DEVICE = 34,
                       CUDA_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
@@ -86,6 +87,9 @@ enum cuda_attribute { /* CUdevice_attribute */
                       CUDA_ATTRIBUTE_CAPABILITY_MINOR = 76,
                       CUDA_ATTRIBUTE_HOST_POINTER_SAME =
                           91, /* ..._CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM */
+                      CUDA_ATTRIBUTE_HOST_REGISTER = 99,
+                      CUDA_ATTRIBUTE_HOST_PAGE_TABLES =
+                          100, /* ..._PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES */
                       CUDA_ATTRIBUTE_VMM = 102,
                       CUDA_ATTRIBUTE_POSIX_HANDLES = 103,
                       CUDA_ATTRIBUTE_RDMA_WITH_VMM = 110,
@@ -93,10 +97,12 @@ enum cuda_attribute { /* CUdevice_attribute */
                       CUDA_ATTRIBUTE_FLUSH_OPTIONS = 117,
                       CUDA_ATTRIBUTE_WRITES_ORDERING = 118,
                       CUDA_ATTRIBUTE_DMABUF = 124,
+                      CUDA_ATTRIBUTE_HOST_ALLOC_DMABUF = 146, /* CUDA 13 */
 };
 
 #define CUDA_HOSTALLOC_PORTABLE 1u
 #define CUDA_HOSTALLOC_DEVICEMAP 2u
+#define CUDA_HOSTALLOC_WRITECOMBINED 4u
 #define CUDA_REGISTER_PORTABLE 1u
 #define CUDA_REGISTER_DEVICEMAP 2u
 #define CUDA_REGISTER_READ_ONLY 8u
@@ -188,6 +194,7 @@ struct cuda_access { /* CUmemAccessDesc */
   X(MemHostAlloc, (void **address, size_t length, unsigned int flags))                             \
   X(MemFreeHost, (void *address))                                                                  \
   X(MemHostRegister, (void *address, size_t length, unsigned int flags))                           \
+  X(MemHostGetDevicePointer, (cuda_pointer * address, void *host, unsigned int flags))             \
   X(MemHostUnregister, (void *address))                                                            \
   X(PointerSetAttribute, (const void *value, int attribute, cuda_pointer address))                 \
   X(MemGetHandleForAddressRange,                                                                   \

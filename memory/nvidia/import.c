@@ -96,8 +96,10 @@ static int take(struct pst_memory *memory, const struct pst_export *from, struct
   if (code)
     return code;
   block->address = block->base + from->offset;
-  code = cuda_range_add(memory, block->address, block->length, false,
-                        block->kind != CUDA_BLOCK_FILE || memory->has.same_host_pointer);
+  if (from->kind == PST_EXPORT_FD && block->device[0])
+    code = cuda_block_see(memory, block);
+  if (code == 0)
+    code = cuda_block_note(memory, block);
   if (code)
     cuda_block_release(memory, block);
   return code;

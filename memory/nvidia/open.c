@@ -59,20 +59,45 @@ int cuda_probe(const struct pst_host *host, struct pst_probe *probe)
   return usable ? 0 : refuse(probe, &refusal);
 }
 
-static int find_device(struct pst_memory *memory, const struct pst_options *options)
+static int check_device(struct pst_memory *memory, const struct pst_options *options,
+                        struct cuda_refusal *refusal)
 {
-  const struct pst_host *host = memory->host;
   struct cuda_place place;
   struct cuda_words words;
+  cuda_status status = cuda_place_read(memory->driver, memory->device, &place);
+  if (status == CUDA_SUCCESS)
+    return cuda_plugin.suits(memory->host, memory->driver, memory->device, &place, options, &words,
+                             refusal);
+  *refusal = (struct cuda_refusal){.remedy = "nvidia-smi says more"};
+  snprintf(refusal->reason, sizeof(refusal->reason), "reading the device's properties: %s",
+           cuda_status_text(memory->driver, status).text);
+  return -ENODEV;
+}
+
+/* Where none is named: the first that suits without the leave that options may give. */
+static bool find_any(struct pst_memory *memory)
+{
   struct cuda_refusal refusal;
-  int code = cuda_device_find(host, memory->driver, host->option_string(options, "device"),
-                              &memory->device);
+  int count = 0;
+  if (memory->driver->DeviceGetCount(&count) != CUDA_SUCCESS)
+    count = 0;
+  for (int i = 0; i < count; i++)
+    if (memory->driver->DeviceGet(&memory->device, i) == CUDA_SUCCESS &&
+        check_device(memory, NULL, &refusal) == 0)
+      return true;
+  return false;
+}
+
+static int find_device(struct pst_memory *memory, const struct pst_options *options)
+{
+  const char *name = memory->host->option_string(options, "device");
+  struct cuda_refusal refusal;
+  if (name[0] == '\0' && find_any(memory))
+    return 0;
+  int code = cuda_device_find(memory->host, memory->driver, name, &memory->device);
   if (code)
     return code;
-  cuda_status status = cuda_place_read(memory->driver, memory->device, &place);
-  if (status != CUDA_SUCCESS)
-    return cuda_failed(memory, "reading the device's properties", status);
-  code = cuda_plugin.suits(host, memory->driver, memory->device, &place, options, &words, &refusal);
+  code = check_device(memory, options, &refusal);
   if (code)
     cuda_error_log(memory, "%s; %s", refusal.reason, refusal.remedy);
   return code;

@@ -3,6 +3,10 @@
  * Host memory of others, pinned. The driver pins a page once for the whole process, so all
  * memories of it share the pins: what one call pins, another, of a part or of more, refers to.
  * A range may lie in several pins, and a pin is undone when nobody refers to it any more.
+ *
+ * What other code has pinned (the application, or another plugin that is made of these files) is
+ * used, and not undone. Its owner may unpin it at any time: copies go on then, by the driver's own
+ * buffer, but a kernel would end the context, so that kernels never read it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +23,7 @@ struct pin {
   struct pin *next;
   uint64_t begin, end;
   uint32_t users;
+  bool foreign; /* pinned by other code of this process, which unpins it */
   const struct cuda_driver *driver;
   cuda_device device; /* whose context has it, and is kept for it */
   cuda_context context;
@@ -53,11 +58,63 @@ static uint64_t gap_end(uint64_t begin, uint64_t end)
   return end;
 }
 
+/* To where the driver knows memory from `begin` on that is pinned as one; 0: it is not. */
+static uint64_t foreign_end(const struct cuda_driver *driver, uint64_t begin)
+{
+  cuda_pointer address, base;
+  size_t length;
+  if (driver->MemHostGetDevicePointer(&address, (void *)(uintptr_t)begin, 0) != CUDA_SUCCESS ||
+      driver->MemGetAddressRange(&base, &length, address) != CUDA_SUCCESS)
+    return 0;
+  return begin + (base + length - address);
+}
+
+/* Where what is pinned begins, behind `begin`, which is not; or `end`. */
+static uint64_t foreign_begin(const struct cuda_driver *driver, uint64_t begin, uint64_t end)
+{
+  uint64_t page = pst_page_size(), at = begin + page;
+  while (at < end && foreign_end(driver, at) == 0)
+    at += page;
+  return at < end ? at : end;
+}
+
+static cuda_status register_pages(const struct cuda_driver *driver, uint64_t begin, uint64_t end)
+{
+  unsigned int flags = CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP;
+  cuda_status status = driver->MemHostRegister((void *)(uintptr_t)begin, end - begin, flags);
+  if (status != CUDA_SUCCESS && status != CUDA_ALREADY_REGISTERED &&
+      !cuda_is_lost(status)) /* a mapping for reading only? */
+    status = driver->MemHostRegister((void *)(uintptr_t)begin, end - begin,
+                                     flags | CUDA_REGISTER_READ_ONLY);
+  return status;
+}
+
+/* From pin->begin on, to where it may end earlier than asked: what others have pinned begins, or
+ * ends, there. cuMemHostRegister says ALREADY_REGISTERED of what it has pinned, and INVALID_VALUE
+ * of cuMemHostAlloc's. */
+static cuda_status pin_pages(struct pin *pin)
+{
+  const struct cuda_driver *driver = pin->driver;
+  cuda_status status = register_pages(driver, pin->begin, pin->end);
+  if (status == CUDA_SUCCESS || cuda_is_lost(status))
+    return status;
+  uint64_t end = foreign_end(driver, pin->begin);
+  if (end) {
+    pin->foreign = true;
+    pin->end = end < pin->end ? end : pin->end;
+    return CUDA_SUCCESS;
+  }
+  end = foreign_begin(driver, pin->begin, pin->end);
+  if (end == pin->end)
+    return status;
+  pin->end = end;
+  return register_pages(driver, pin->begin, end);
+}
+
 static cuda_status pin_new(struct pst_memory *memory, uint64_t begin, uint64_t end,
                            struct pin **out)
 {
   const struct cuda_driver *driver = memory->driver;
-  unsigned int flags = CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP;
   struct pin *made = calloc(1, sizeof(*made));
   if (!made)
     return CUDA_OUT_OF_MEMORY;
@@ -69,10 +126,7 @@ static cuda_status pin_new(struct pst_memory *memory, uint64_t begin, uint64_t e
     return status;
   }
   cuda_enter(memory);
-  status = driver->MemHostRegister((void *)(uintptr_t)begin, end - begin, flags);
-  if (status != CUDA_SUCCESS && !cuda_is_lost(status)) /* a mapping for reading only? */
-    status = driver->MemHostRegister((void *)(uintptr_t)begin, end - begin,
-                                     flags | CUDA_REGISTER_READ_ONLY);
+  status = pin_pages(made);
   cuda_leave(memory);
   if (status != CUDA_SUCCESS) {
     driver->DevicePrimaryCtxRelease(made->device);
@@ -93,7 +147,8 @@ static void pin_drop(struct pin *pin)
     at = &(*at)->next;
   *at = pin->next;
   pin->driver->CtxPushCurrent(pin->context);
-  pin->driver->MemHostUnregister((void *)(uintptr_t)pin->begin);
+  if (!pin->foreign)
+    pin->driver->MemHostUnregister((void *)(uintptr_t)pin->begin);
   pin->driver->CtxPopCurrent(&context);
   pin->driver->DevicePrimaryCtxRelease(pin->device);
   free(pin);
@@ -110,7 +165,7 @@ static int refer(struct pst_memory *memory, uint64_t begin, uint64_t end, uint64
     return -EOPNOTSUPP;
   pin->users++;
   int code = cuda_range_add(memory, pin->begin, pin->end - pin->begin, true,
-                            memory->has.same_host_pointer);
+                            memory->has.same_host_pointer && !pin->foreign);
   *next = pin->end;
   if (code)
     pin_drop(pin);

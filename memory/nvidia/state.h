@@ -27,7 +27,7 @@ struct cuda_range {
 };
 
 struct cuda_properties {
-  bool vmm, posix_handles, rdma_with_vmm, rdma, dmabuf, flush, same_host_pointer;
+  bool vmm, posix_handles, rdma_with_vmm, rdma, dmabuf, flush, same_host_pointer, host_register;
   int multiprocessors;
   uint64_t max_pitch;
 };

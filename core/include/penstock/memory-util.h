@@ -3,7 +3,8 @@
  * What memory plugins have in common, for the plugin to compile in: checks of what the host hands
  * over, and the arithmetic of the pattern.
  *
- * All of it is static inline and no part of the ABI. memory/host and memory/nvidia are built with it.
+ * All of it is static inline and no part of the ABI. memory/host and memory/nvidia are built with
+ * it.
  */
 #ifndef PENSTOCK_MEMORY_UTIL_H
 #define PENSTOCK_MEMORY_UTIL_H

@@ -43,6 +43,11 @@ static void configure(void)
       .capability = (int)setting("capability", 90),
       .version = (int)setting("version", 13000),
       .init = (int)setting("init", 0),
+      .integrated = (int)setting("integrated", 0),
+      .page_tables = setting("page_tables", 0),
+      .host_dmabuf = setting("host_dmabuf", 0),
+      .no_copies = setting("no_copies", 0),
+      .apart = setting("apart", 0),
       .no_dmabuf = setting("no_dmabuf", 0),
       .no_vmm = setting("no_vmm", 0),
       .no_posix = setting("no_posix", 0),
@@ -195,8 +200,22 @@ cuda_status fake_DeviceGetAttribute(int *value, int attribute, cuda_device devic
   case CUDA_ATTRIBUTE_PCI_DOMAIN:
     *value = 0;
     return CUDA_SUCCESS;
-  case CUDA_ATTRIBUTE_UNIFIED_ADDRESSING:
+  case CUDA_ATTRIBUTE_INTEGRATED:
+    *value = device < fake_config.integrated;
+    return CUDA_SUCCESS;
+  case CUDA_ATTRIBUTE_HOST_PAGE_TABLES:
+    *value = fake_config.page_tables;
+    return CUDA_SUCCESS;
+  case CUDA_ATTRIBUTE_HOST_ALLOC_DMABUF:
+    *value = fake_config.host_dmabuf;
+    return CUDA_SUCCESS;
+  case CUDA_ATTRIBUTE_HOST_REGISTER:
+    *value = !fake_config.no_register;
+    return CUDA_SUCCESS;
   case CUDA_ATTRIBUTE_HOST_POINTER_SAME:
+    *value = !fake_config.apart;
+    return CUDA_SUCCESS;
+  case CUDA_ATTRIBUTE_UNIFIED_ADDRESSING:
   case CUDA_ATTRIBUTE_RDMA:
     *value = 1;
     return CUDA_SUCCESS;

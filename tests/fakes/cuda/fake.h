@@ -29,6 +29,12 @@
  *   bar1_mib=N      (65536)  of each, by the fake NVML beside this
  *   no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_nvml,
  *   no_register (of host memory: cuMemHostRegister)
+ *   integrated=N    (0)      so many of the devices, from the first on, share the host's memory
+ *   page_tables     the device reads the host's memory by the host's page tables
+ *   host_dmabuf     of cuMemHostAlloc's memory a dma-buf could be had
+ *   no_copies       copies, and the kernel that gathers, are refused
+ *   apart           the device has other addresses for registered and for write-combined memory
+ *                   than the CPU has
  *   no_kernels (cuModuleGetFunction finds none)
  *   late_writes  what others write by a dma-buf the device sees after
  *                cuFlushGPUDirectRDMAWrites, and not before
@@ -57,7 +63,7 @@ struct fake_range {
   struct fake_range *next;
   enum fake_kind kind;
   uint64_t address, length;
-  uint8_t *bytes;       /* where the fake touches it */
+  uint8_t *bytes;       /* where the fake touches it; of host memory the CPU's address */
   void *reserved, *map; /* mappings to undo */
   size_t reserved_length, map_length;
   int fd; /* of the bytes, or -1 */
@@ -71,7 +77,8 @@ struct fake_range {
 
 struct fake_config {
   uint64_t delay_ns, memory, host_memory, lost_after, spoil, together;
-  int devices, first, capability, version, init;
+  int devices, first, capability, version, init, integrated;
+  bool page_tables, host_dmabuf, no_copies, apart;
   bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_register, no_kernels, late_writes;
 };
 
@@ -142,6 +149,8 @@ cuda_status fake_usable(void);
 
 /* memory.c. The CPU's pointer to all of the range, or NULL; the mutex is held. */
 uint8_t *fake_bytes(uint64_t address, uint64_t length);
+/* As the device has it, what the CPU has at `address`; the mutex is held. */
+uint64_t fake_seen(uint64_t address);
 /* Of which device's bytes the memfd is, as this process numbers it, or -1: not seen. */
 int fake_device_of(int fd);
 int fake_bytes_new(uint64_t length, int device);

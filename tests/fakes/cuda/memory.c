@@ -27,6 +27,27 @@ uint8_t *fake_bytes(uint64_t address, uint64_t length)
   return NULL;
 }
 
+static bool is_host(const struct fake_range *range)
+{
+  return range->kind == FAKE_HOST || range->kind == FAKE_REGISTERED;
+}
+
+/* The mutex is held. */
+static struct fake_range *host_range(uint64_t address)
+{
+  struct fake_range *range = fake.ranges;
+  while (range && !(is_host(range) && address >= (uintptr_t)range->bytes &&
+                    address < (uintptr_t)range->bytes + range->length))
+    range = range->next;
+  return range;
+}
+
+uint64_t fake_seen(uint64_t address)
+{
+  const struct fake_range *range = host_range(address);
+  return range ? range->address + (address - (uintptr_t)range->bytes) : address;
+}
+
 uint8_t *fake_reach(uint64_t address, uint64_t length)
 {
   pthread_mutex_lock(&fake.mutex);
@@ -194,6 +215,21 @@ cuda_status fake_MemAlloc(cuda_pointer *address, size_t length)
   return CUDA_SUCCESS;
 }
 
+/* `apart`: the device's addresses of host memory are no addresses of the CPU's, but within a
+ * page. */
+static bool see(struct fake_range *range, bool apart)
+{
+  const uint64_t length = range->length, lead = (uintptr_t)range->bytes % 4096;
+  range->address = (uintptr_t)range->bytes;
+  if (!apart)
+    return true;
+  range->length += lead;
+  bool reserved = reserve(range, GRANULARITY);
+  range->length = length;
+  range->address += lead;
+  return reserved;
+}
+
 static cuda_status release(uint64_t address, enum fake_kind kind, uint64_t *used)
 {
   static const char *const calls[] = {[FAKE_DEVICE] = "cuMemFree",
@@ -226,7 +262,7 @@ cuda_status fake_MemGetAddressRange(cuda_pointer *base, size_t *length, cuda_poi
   pthread_mutex_lock(&fake.mutex);
   for (struct fake_range *r = fake.ranges; r; r = r->next)
     if (address >= r->address && address < r->address + r->length &&
-        (r->context == fake_current()->device || r->kind == FAKE_VMM)) {
+        (r->context == fake_current()->device || r->kind == FAKE_VMM || is_host(r))) {
       *base = r->address;
       *length = r->length;
       status = CUDA_SUCCESS;
@@ -242,7 +278,8 @@ cuda_status fake_MemHostAlloc(void **address, size_t length, unsigned int flags)
   cuda_status status = fake_usable();
   if (status != CUDA_SUCCESS)
     return status;
-  if (length == 0 || flags & ~(CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP | 4u))
+  if (length == 0 ||
+      flags & ~(CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP | CUDA_HOSTALLOC_WRITECOMBINED))
     return CUDA_INVALID_VALUE;
   uint64_t whole = round_up(length + SUBALLOCATED, 4096);
   struct fake_range *range = calloc(1, sizeof(*range));
@@ -261,15 +298,40 @@ cuda_status fake_MemHostAlloc(void **address, size_t length, unsigned int flags)
     return CUDA_OUT_OF_MEMORY;
   }
   range->bytes = (uint8_t *)range->map + (length < LARGE ? SUBALLOCATED : 0);
-  range->address = (uintptr_t)range->bytes;
+  if (!see(range, fake_config.apart && flags & CUDA_HOSTALLOC_WRITECOMBINED)) {
+    give(&fake.host_used, whole);
+    free_range(range);
+    return CUDA_OUT_OF_MEMORY;
+  }
   link_range(range);
   *address = range->bytes;
   return CUDA_SUCCESS;
 }
 
+static cuda_status release_host(const void *address, enum fake_kind kind)
+{
+  pthread_mutex_lock(&fake.mutex);
+  uint64_t seen = fake_seen((uintptr_t)address);
+  pthread_mutex_unlock(&fake.mutex);
+  return release(seen, kind, &fake.host_used);
+}
+
+cuda_status fake_MemHostGetDevicePointer(cuda_pointer *address, void *host, unsigned int flags)
+{
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS || flags)
+    return flags ? CUDA_INVALID_VALUE : status;
+  pthread_mutex_lock(&fake.mutex);
+  bool known = host_range((uintptr_t)host);
+  if (known)
+    *address = fake_seen((uintptr_t)host);
+  pthread_mutex_unlock(&fake.mutex);
+  return known ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+}
+
 cuda_status fake_MemFreeHost(void *address)
 {
-  return release((uintptr_t)address, FAKE_HOST, &fake.host_used);
+  return release_host(address, FAKE_HOST);
 }
 
 cuda_status fake_MemHostRegister(void *address, size_t length, unsigned int flags)
@@ -288,8 +350,8 @@ cuda_status fake_MemHostRegister(void *address, size_t length, unsigned int flag
       return CUDA_INVALID_VALUE;
   pthread_mutex_lock(&fake.mutex);
   for (struct fake_range *r = fake.ranges; r; r = r->next)
-    if (begin < r->address + r->length && end > r->address)
-      status = CUDA_ALREADY_REGISTERED;
+    if (is_host(r) && begin < (uintptr_t)r->bytes + r->length && end > (uintptr_t)r->bytes)
+      status = r->kind == FAKE_HOST ? CUDA_INVALID_VALUE : CUDA_ALREADY_REGISTERED; /* 580.159 */
   pthread_mutex_unlock(&fake.mutex);
   if (status != CUDA_SUCCESS)
     return status;
@@ -298,15 +360,20 @@ cuda_status fake_MemHostRegister(void *address, size_t length, unsigned int flag
   struct fake_range *range = calloc(1, sizeof(*range));
   if (!range)
     return CUDA_OUT_OF_MEMORY;
-  *range = (struct fake_range){
-      .kind = FAKE_REGISTERED, .address = begin, .length = length, .bytes = address, .fd = -1};
+  *range =
+      (struct fake_range){.kind = FAKE_REGISTERED, .length = length, .bytes = address, .fd = -1};
+  if (!see(range, fake_config.apart)) {
+    give(&fake.host_used, length);
+    free_range(range);
+    return CUDA_OUT_OF_MEMORY;
+  }
   link_range(range);
   return CUDA_SUCCESS;
 }
 
 cuda_status fake_MemHostUnregister(void *address)
 {
-  cuda_status status = release((uintptr_t)address, FAKE_REGISTERED, &fake.host_used);
+  cuda_status status = release_host(address, FAKE_REGISTERED);
   return status == CUDA_INVALID_VALUE ? CUDA_NOT_REGISTERED : status;
 }
 

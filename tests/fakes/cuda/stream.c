@@ -273,6 +273,12 @@ static enum side side_of(uint64_t address, uint64_t pitch, const struct cuda_cop
 static cuda_status submit_copy(struct fake_job *job, cuda_stream stream)
 {
   struct cuda_copy_2d *copy = &job->copy;
+  if (fake_config.no_copies)
+    return CUDA_NOT_PERMITTED;
+  pthread_mutex_lock(&fake.mutex);
+  copy->source_device = fake_seen(copy->source_device);
+  copy->destination_device = fake_seen(copy->destination_device);
+  pthread_mutex_unlock(&fake.mutex);
   enum side source = side_of(copy->source_device, copy->source_pitch, copy);
   enum side destination = side_of(copy->destination_device, copy->destination_pitch, copy);
   if (source + destination == APART || source == ACROSS || destination == ACROSS)
@@ -319,6 +325,8 @@ cuda_status fake_LaunchKernel(cuda_function function, unsigned int grid_x, unsig
   if (grid_x == 0 || grid_y == 0 || grid_y > 65535 || grid_z != 1 || block_x == 0 ||
       block_x > 1024 || block_y != 1 || block_z != 1 || shared || extra)
     return CUDA_INVALID_VALUE;
+  if (fake_config.no_copies && strcmp(function->name, "pst_gather") == 0)
+    return CUDA_NOT_PERMITTED;
   memcpy(job.args, params[0], function->args_size);
   return submit(stream, &job);
 }
