@@ -50,6 +50,9 @@ class GpuRun(Case):
     def test_serve(self):
         self.passed("serve", "serve-vmm")
 
+    def test_igpu(self):
+        self.passed("igpu", "igpu-contract", "igpu-loopback-write-combined", "igpu-udp", "igpu-e2e")
+
     def test_all_else(self):
         child = self.passed("rest", "e2e-cuda", "e2e-cuda-regions", "sanitizer-run", "sanitizer-run-frames",
                             "contract", "bench-pattern")  # fmt: skip

@@ -295,6 +295,14 @@ class Verbs(Case):
                                     "--set", "streams.packets.receiver.memory=cuda")  # fmt: skip
         self.assertEqual((stream["path"], stream["via"]), ("direct", "dma-buf"))
 
+    def test_memory_that_an_integrated_gpu_maps(self):
+        """The NIC has it by an ordinary registration, and a kernel checks each byte there."""
+        for script in ("integrated=1,no_copies", "integrated=1,no_copies,apart"):
+            with self.subTest(script=script):
+                stream = self.in_gpu_memory(script, "--set", "streams.packets.receiver.memory=igpu", "--set",
+                                            "streams.packets.receiver.path=mapped", "--set", "streams.packets.expect.path=mapped")  # fmt: skip
+                self.assertEqual((stream["path"], stream["via"]), ("mapped", "dma"))
+
     def test_what_the_nic_wrote_is_flushed(self):
         """The GPU sees it only behind cuFlushGPUDirectRDMAWrites; each byte is checked by a kernel."""
         stream = self.in_gpu_memory("delay_us=0,late_writes", "--set", "streams.packets.receiver.memory=cuda")

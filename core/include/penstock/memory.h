@@ -284,6 +284,18 @@ struct pst_memory_ops {
    * application's own order of work `native` (a CUstream; NULL: the CPU, so that
    * the fence is passed at once). A fence of NULL is always passed, and may be what is
    * given. It outlives its queue.
+   *
+   * MAPPED memory, whose bytes a NIC or a CPU writes and a device reads: what was written before
+   * poll() returned its MESSAGE is seen by all work that is submitted to the device after that,
+   * fences or none, on every platform that has this kind of memory. A GPU behind PCIe and one of
+   * Xavier, Orin or Thor read through the CPU's caches; Grace and GB10 are coherent; the driver
+   * drops what the device itself has cached when a kernel starts. Write-combined memory: the CPU's
+   * writes are drained by the submission.
+   * A kernel that runs already sees such bytes only behind a load with acquire order in system
+   * scope (cuda::thread_scope_system; ld.acquire.sys) of a word that was written after them: by
+   * the CPU with release order, once it has polled the MESSAGE. Without, it may see old bytes for
+   * as long as it runs. What the device writes the CPU, or a NIC, may read when a fence behind
+   * that work has passed, and not before.
    * 0; -ENOMEM: too many unreleased fences; -EINVAL: `native`, but this memory has no such
    * orders; -EIO. */
   int (*fence_record)(struct pst_memory *memory, struct pst_queue *queue, void *native,

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "context.h"
+#include "mapped.h"
+#include "ops.h"
+#include "platform.h"
+#include "plugin.h"
+
+static int refuse_discrete(const struct cuda_driver *driver, const struct cuda_place *place,
+                           const struct igpu_facts *facts, struct cuda_refusal *refusal)
+{
+  char integrated[160];
+  cuda_device_say_first(driver, true, integrated, sizeof(integrated));
+  snprintf(refusal->reason, sizeof(refusal->reason),
+           "%s (%s) is %s: it has memory of its own, and would read this plugin's over %s",
+           place->name, place->pci, igpu_platform_name(igpu_platform_of(facts)),
+           facts->page_tables ? "NVLink-C2C" : "PCIe");
+  snprintf(refusal->remedy, sizeof(refusal->remedy),
+           "take memory cuda, or write `allow_discrete: true`; integrated here: %s", integrated);
+  return -ENODEV;
+}
+
+static int suits(const struct pst_host *host, const struct cuda_driver *driver, cuda_device device,
+                 const struct cuda_place *place, const struct pst_options *options,
+                 struct cuda_words *words, struct cuda_refusal *refusal)
+{
+  const char *root = secure_getenv("PENSTOCK_TEST_ROOT");
+  struct igpu_facts facts;
+  igpu_facts_read(driver, device, place, root ? root : "", &facts);
+  igpu_platform_text(&facts, words->text, sizeof(words->text));
+  if (facts.integrated || (options && host->option_uint(options, "allow_discrete")))
+    return 0;
+  return refuse_discrete(driver, place, &facts, refusal);
+}
+
+static int open_device(struct pst_memory *memory, const struct pst_options *options)
+{
+  memory->allocator = (unsigned int)memory->host->option_uint(options, "cache");
+  return 0;
+}
+
+/* Host memory alone is taken here. */
+static void release(struct pst_memory *memory, struct cuda_block *block)
+{
+  (void)memory, (void)block;
+}
+
+static int export_block(struct pst_memory *memory, struct cuda_block *block,
+                        struct pst_export *made)
+{
+  (void)memory, (void)block, (void)made;
+  return -EOPNOTSUPP;
+}
+
+static int import_block(struct pst_memory *memory, const struct pst_export *from,
+                        struct cuda_block *block)
+{
+  (void)memory, (void)from, (void)block;
+  return -EOPNOTSUPP;
+}
+
+const struct cuda_plugin cuda_plugin = {
+    .kind = PST_MEMORY_MAPPED,
+    .suits = suits,
+    .open = open_device,
+    .alloc = igpu_alloc_mapped,
+    .release = release,
+    .export_block = export_block,
+    .check_import = igpu_check_import,
+    .import_block = import_block,
+};
+
+/* No FLUSH: what a NIC wrote into host memory is there for all later work of the device. */
+static const struct pst_memory_ops ops = {
+    .struct_size = sizeof(ops),
+    .capabilities = PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_FENCE |
+                    PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_HOST_REGISTER |
+                    PST_MEMORY_CAP_CHECKSUM,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .alloc = cuda_alloc,
+    .free_region = cuda_free_region,
+    .host_register = cuda_host_register,
+    .host_unregister = cuda_host_unregister,
+    .export_region = cuda_export_region,
+    .import_region = cuda_import_region,
+    .queue_open = cuda_queue_open,
+    .queue_close = cuda_queue_close,
+    .copy_rows = cuda_copy_rows,
+    .fill_rows = cuda_fill_rows,
+    .verify_rows = cuda_verify_rows,
+    .queue_poll = cuda_queue_poll,
+    .verify_result = cuda_verify_result,
+    .fence_record = cuda_fence_record,
+    .fence_wait = cuda_fence_wait,
+    .fence_query = cuda_fence_query,
+    .fence_release = cuda_fence_release,
+    .sum_range = cuda_sum_range,
+};
+
+PST_PLUGIN(cuda_probe, &ops);
