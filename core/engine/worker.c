@@ -134,7 +134,7 @@ const struct pst_region *engine_lent_find(const struct engine_worker *worker, ui
   if (region->kind == own->kind && strcmp(region->device, own->device) == 0)
     suits = true;
   else if (is_copied)
-    suits = region->host;
+    suits = region->host || (own->device[0] && strcmp(region->device, own->device) == 0);
   else
     suits = own->kind == PST_MEMORY_HOST && region->kind == PST_MEMORY_MAPPED &&
             region->address == (uintptr_t)region->host;

@@ -42,6 +42,8 @@ static void lane_lent(struct engine_worker *worker, struct engine_lent *lent)
 {
   const struct session_lane *lane = (const struct session_lane *)worker;
 
+  if (!lent->host) /* a device's: nothing of the host's to pin */
+    return;
   for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
     const struct engine_memory *memory = lent_memory(lane, i);
     bool again = false;

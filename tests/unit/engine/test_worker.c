@@ -327,6 +327,8 @@ static void lent_memory_is_of_the_kind_that_is_read(void **state)
   assert_true(takes(gpu, gpu, true));
   assert_false(takes(gpu, other, true));
   assert_false(takes(host, gpu, true));
+  assert_true(takes(mapped, gpu, true)); /* two kinds of one device */
+  assert_false(takes(mapped, other, true));
 }
 
 static void more_than_can_be_lent_is_refused(void **state)
