@@ -155,16 +155,6 @@ static void ignore_device(void *context, const char *name, const char *detail)
   (void)context, (void)name, (void)detail;
 }
 
-static int probe(const struct loader_plugin *plugin)
-{
-  struct pst_probe found = {.struct_size = sizeof(found), .device = ignore_device};
-  if (plugin->plugin->probe(plugin->host, &found) == 0)
-    return 0;
-  fprintf(stderr, "%s cannot be used here: %s; %s\n", plugin->name, found.reason, found.remedy);
-  const char *required = getenv("PENSTOCK_REQUIRE");
-  return required && strstr(required, plugin->name) ? 1 : 77;
-}
-
 static int make_options(const struct loader_plugin *plugin, const struct arguments *arguments,
                         struct pst_options **options)
 {
@@ -186,6 +176,31 @@ static int make_options(const struct loader_plugin *plugin, const struct argumen
       return misused("this option must be given: ", option->name);
   }
   return 0;
+}
+
+/* A memory may open with options that a probe does not have. */
+static bool opens(const struct loader_plugin *plugin, const struct arguments *arguments)
+{
+  struct pst_options *options = NULL;
+  struct pst_memory *memory = NULL;
+  if (plugin->kind != PST_KIND_MEMORY || make_options(plugin, arguments, &options) != 0)
+    return false;
+  const struct pst_memory_params params = {sizeof(params), 0, options};
+  bool opened = plugin->memory->open(plugin->host, &params, &memory) == 0;
+  if (opened)
+    plugin->memory->close(memory);
+  options_free(options);
+  return opened;
+}
+
+static int probe(const struct loader_plugin *plugin, const struct arguments *arguments)
+{
+  struct pst_probe found = {.struct_size = sizeof(found), .device = ignore_device};
+  if (plugin->plugin->probe(plugin->host, &found) == 0 || opens(plugin, arguments))
+    return 0;
+  fprintf(stderr, "%s cannot be used here: %s; %s\n", plugin->name, found.reason, found.remedy);
+  const char *required = getenv("PENSTOCK_REQUIRE");
+  return required && strstr(required, plugin->name) ? 1 : 77;
 }
 
 struct recipe {
@@ -351,7 +366,7 @@ int main(int argc, char **argv)
   if (status == 0 && arguments.inner)
     status = load(arguments.inner, inner, &wrapped);
   if (status == 0)
-    status = probe(plugin);
+    status = probe(plugin, &arguments);
   if (status)
     return status;
   printf("%s %s\n", path, plugin->description->version);
