@@ -21,8 +21,6 @@
 #define WAIT_MAX_MS 60000
 #define HEARTBEAT_DEFAULT_NS PST_NS_PER_S
 #define FOR_EVER_NS (UINT64_MAX / 4)
-/* The sender says for whom it waits only when it does wait. */
-#define FIRST_NOTICE_NS (300 * PST_NS_PER_MS)
 
 const struct control_limits control_default_limits = {
     .answer_ns = 5 * PST_NS_PER_S,
@@ -254,32 +252,6 @@ static int join_ends(struct control *control, struct pst_error *error)
   return 0;
 }
 
-static int reach_out(struct control *control, const struct control_params *params,
-                     struct pst_error *error)
-{
-  uint32_t senders = 0;
-
-  for (uint32_t i = 0; i < control->stream_count; i++)
-    senders += control->streams[i].is_sender;
-  if (control->in_process)
-    return join_ends(control, error);
-  if (senders < control->stream_count) {
-    if (!params->listen)
-      return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.listen: receivers need an address");
-    int rc = listener_open(control, params->listen, params->insecure, error);
-    if (rc < 0)
-      return rc;
-  }
-  if (senders > 0) {
-    if (!params->connect)
-      return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.connect: senders need an address");
-    control->connect_at_ns = control->now_ns;
-    control->connect_notice_ns = control->now_ns + FIRST_NOTICE_NS;
-    return streams_resolve(control, params->connect, params->insecure, error);
-  }
-  return 0;
-}
-
 /* Added to a time it must not wrap: longer than a machine runs is never. */
 static uint64_t bounded(uint64_t ns)
 {
@@ -392,7 +364,7 @@ int control_open(const struct control_params *params, const struct control_callb
   control->callbacks = *callbacks;
   rc = streams_copy(control, streams, stream_count, error);
   if (rc == 0)
-    rc = reach_out(control, params, error);
+    rc = control->in_process ? join_ends(control, error) : streams_open(control, params, error);
   return control_start(control, rc, result, error);
 }
 
@@ -424,7 +396,7 @@ static int submit(struct control *control, void *context, enum wire_type type,
 
   if (!stream)
     return -ENOENT;
-  if (type == WIRE_FINISH && !stream->is_sender)
+  if (type == WIRE_FINISH && stream->role->finish_from == STREAM_STATES)
     return -EINVAL;
   if (totals)
     command.totals = *totals;

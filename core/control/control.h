@@ -34,6 +34,10 @@
 
 struct control;
 struct control_limits;
+struct stream_role;
+
+/* What a stream's two ends differ in (streams.h). */
+extern const struct stream_role stream_sender, stream_receiver;
 
 #define CONTROL_TERMS_MAX 64  /* agreed values of a stream */
 #define CONTROL_PARAMS_MAX 16 /* told by the sender */
@@ -58,7 +62,7 @@ struct control_pair {
 struct control_stream {
   const char *name;
   void *context; /* for the callbacks */
-  bool is_sender;
+  const struct stream_role *role;
   const struct control_pair *terms; /* both must have the same */
   uint32_t term_count;
   const struct control_pair *params; /* what this side tells the other */

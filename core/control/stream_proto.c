@@ -13,7 +13,7 @@
 /* A connector's streams are its own from the start, also while they wait. */
 static bool stream_belongs(const struct peer *peer, const struct stream *s)
 {
-  return s->peer == peer || (peer->is_connector && s->is_sender);
+  return s->peer == peer || (peer->is_connector && s->role->connects);
 }
 
 static bool streams_has(const struct peer *peer, bool live_only)
@@ -84,7 +84,7 @@ static void streams_offer_all(struct peer *peer)
   struct control *control = peer->control;
 
   for (struct stream *s = control->streams; s < streams_end(control); s++) {
-    if (!s->is_sender || s->state != STREAM_WAITING || peer->state != PEER_UP)
+    if (!s->role->connects || s->state != STREAM_WAITING || peer->state != PEER_UP)
       continue;
     stream_enter(s, STREAM_OFFERED, peer);
     s->answer_by_ns = control->now_ns + control->limits.answer_ns;
@@ -101,18 +101,17 @@ static void stream_count(struct stream *s)
     return;
   }
   stream_enter(s, STREAM_OVER, NULL);
-  pst_log(PST_LOG_DEBUG, "control: %s: over at the %s", s->name,
-          s->is_sender ? "sender" : "receiver");
+  pst_log(PST_LOG_DEBUG, "control: %s: over at the %s", s->name, s->role->name);
 }
 
 /* What the session asked for before its time had come. */
 static void stream_send_wanted(struct stream *s)
 {
-  if (s->is_sender && s->finish_wanted && s->state == STREAM_LIVE) {
+  if (s->finish_wanted && s->state == s->role->finish_from) {
     stream_enter(s, STREAM_FINISHED, s->peer);
     stream_send(s, WIRE_FINISH, &s->finish);
   }
-  if (s->counts_wanted && s->state == (s->is_sender ? STREAM_COUNTED : STREAM_FINISHED)) {
+  if (s->counts_wanted && s->state == s->role->counts_from) {
     stream_send(s, WIRE_COUNTS, &s->counts);
     stream_count(s);
   }
@@ -252,10 +251,10 @@ static void stream_refuse_unknown(struct peer *peer, const char *name)
   char list[256];
 
   for (const struct stream *s = control->streams; s < streams_end(control); s++)
-    if (!s->is_sender && count < sizeof names / sizeof names[0])
+    if (s->role == stream_role_with(peer) && count < sizeof names / sizeof names[0])
       names[count++] = s->name;
   const char *nearest = nearest_name(name, names, count);
-  names_waiting(control, false, list, sizeof list);
+  names_waiting(control, stream_role_with(peer), list, sizeof list);
   snprintf(text, sizeof text, "the receiver has no stream '%s'%s%s%s; it waits for: %s", name,
            nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
            list[0] ? list : "none");
@@ -319,7 +318,7 @@ static void stream_got_accept(const struct message_in *in)
 {
   struct stream *s = in->stream;
 
-  if (!s->is_sender || s->state != STREAM_OFFERED) {
+  if (s->state != STREAM_OFFERED) {
     peer_drop(s->peer, -EPROTO, "accepted the stream '%s', which was not on offer", s->name);
     return;
   }
@@ -365,9 +364,8 @@ static void stream_got_finish(const struct message_in *in)
 {
   struct stream *s = in->stream;
 
-  if (s->is_sender || s->state != STREAM_LIVE) {
-    peer_drop(s->peer, -EPROTO, "sent FINISH of '%s' %s", s->name,
-              s->is_sender ? "though it receives it" : "twice");
+  if (s->state != s->role->finish_heard_in) {
+    peer_drop(s->peer, -EPROTO, "sent FINISH of '%s' %s", s->name, s->role->finish_unheard);
     return;
   }
   stream_enter(s, STREAM_FINISHED, s->peer);
@@ -379,7 +377,7 @@ static void stream_got_counts(const struct message_in *in)
 {
   struct stream *s = in->stream;
 
-  if (s->state != (s->is_sender ? STREAM_FINISHED : STREAM_COUNTED)) {
+  if (s->state != s->role->counts_heard_in) {
     peer_drop(s->peer, -EPROTO, "sent COUNTS of '%s' %s", s->name,
               s->state == STREAM_COUNTED ? "twice" : "before it was their turn");
     return;
@@ -420,7 +418,7 @@ static bool streams_admit(struct message_in *in)
 {
   const struct wire_message *m = in->message;
   struct peer *peer = in->peer;
-  struct stream *s = streams_find(peer->control, m->stream, peer->is_connector);
+  struct stream *s = streams_find(peer->control, m->stream, stream_role_with(peer));
 
   in->stream = s;
   if (m->type == WIRE_OFFER)

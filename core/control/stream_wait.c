@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams that wait for a peer: senders connect, who is waited for is said, and one that nobody
- * comes for fails. */
+/* The two ends of a stream, and how each comes by a peer: senders connect, who is waited for is
+ * said, and one that nobody comes for fails. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,16 +15,30 @@
 
 #define CONNECT_PAUSE_MIN_NS (20 * PST_NS_PER_MS)
 #define CONNECT_PAUSE_MAX_NS (500 * PST_NS_PER_MS)
+/* The sender says for whom it waits only when it does wait. */
+#define FIRST_NOTICE_NS (300 * PST_NS_PER_MS)
 
-int streams_resolve(struct control *control, const char *address, bool insecure,
-                    struct pst_error *error)
+static int receivers_open(struct control *control, const struct control_params *params,
+                          struct pst_error *error)
 {
-  int rc = address_resolve(control, address, false, insecure, &control->targets, error);
+  if (!params->listen)
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.listen: receivers need an address");
+  return listener_open(control, params->listen, params->insecure, error);
+}
 
+static int senders_open(struct control *control, const struct control_params *params,
+                        struct pst_error *error)
+{
+  if (!params->connect)
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.connect: senders need an address");
+  int rc =
+      address_resolve(control, params->connect, false, params->insecure, &control->targets, error);
   if (rc < 0)
     return rc;
-  control->connect_insecure = insecure;
-  control->connect_text = strdup(address);
+  control->connect_at_ns = control->now_ns;
+  control->connect_notice_ns = control->now_ns + FIRST_NOTICE_NS;
+  control->connect_insecure = params->insecure;
+  control->connect_text = strdup(params->connect);
   control->connect_pause_ns = CONNECT_PAUSE_MIN_NS;
   return control->connect_text
              ? 0
@@ -44,11 +58,12 @@ void streams_connect_again(struct control *control, const char *why)
   control->connect_pause_ns = sooner(2 * control->connect_pause_ns, CONNECT_PAUSE_MAX_NS);
 }
 
-static void fail_waiting(struct control *control, bool senders, int code, const char *text)
+static void fail_waiting(struct control *control, const struct stream_role *role, int code,
+                         const char *text)
 {
   pst_log(PST_LOG_ERROR, "control: %s", text);
   for (struct stream *s = control->streams; s < streams_end(control); s++) {
-    if (s->is_sender == senders && s->state == STREAM_WAITING)
+    if (s->role == role && s->state == STREAM_WAITING)
       streams_fail(control, s, code, text, false, NULL);
   }
 }
@@ -69,13 +84,13 @@ static bool is_notice_due(struct control *control, uint64_t *notice_ns)
   return true;
 }
 
-static void wait_receivers(struct control *control)
+static void receivers_wait(struct control *control)
 {
   char text[REPORT_MAX];
   char names[256];
   char seconds[24];
 
-  names_waiting(control, false, names, sizeof names);
+  names_waiting(control, &stream_receiver, names, sizeof names);
   if (!names[0] || !control->listen_text)
     return;
   if (is_too_late(control, seconds)) {
@@ -83,7 +98,7 @@ static void wait_receivers(struct control *control)
              "no sender came to %s within %s for: %s; start the sender with the same "
              "configuration, check its control.connect, or raise control.timeout",
              control->listen_text, seconds, names);
-    fail_waiting(control, false, -ETIMEDOUT, text);
+    fail_waiting(control, &stream_receiver, -ETIMEDOUT, text);
   } else if (is_notice_due(control, &control->listen_notice_ns)) {
     pst_log(PST_LOG_INFO, "waiting at %s for the sender of: %s", control->listen_text, names);
   }
@@ -105,10 +120,10 @@ static void try_connect(struct control *control)
   }
   snprintf(text, sizeof text, "no connection to %s: this process has no room for one: %s%s",
            control->connect_text, strerror(-code), limit_remedy(code));
-  fail_waiting(control, true, code, text);
+  fail_waiting(control, &stream_sender, code, text);
 }
 
-static void wait_senders(struct control *control)
+static void senders_wait(struct control *control)
 {
   char text[REPORT_MAX];
   char names[256];
@@ -116,7 +131,7 @@ static void wait_senders(struct control *control)
 
   if (!control->connect_text)
     return;
-  names_waiting(control, true, names, sizeof names);
+  names_waiting(control, &stream_sender, names, sizeof names);
   if (!names[0]) {
     /* Over, failed, or with a peer. */
     if (control->link && control->link->state < PEER_UP)
@@ -130,7 +145,7 @@ static void wait_senders(struct control *control)
              "no receiver took %s at %s within %s (%s); start the receiver with the same "
              "configuration, check control.connect, or raise control.timeout",
              names, control->connect_text, seconds, why);
-    fail_waiting(control, true, -ETIMEDOUT, text);
+    fail_waiting(control, &stream_sender, -ETIMEDOUT, text);
     return;
   }
   if (is_notice_due(control, &control->connect_notice_ns))
@@ -140,8 +155,51 @@ static void wait_senders(struct control *control)
     try_connect(control);
 }
 
+const struct stream_role stream_receiver = {
+    .name = "receiver",
+    .peer_name = "sender",
+    .finish_from = STREAM_STATES,
+    .finish_heard_in = STREAM_LIVE,
+    .finish_unheard = "twice",
+    .counts_from = STREAM_FINISHED,
+    .counts_heard_in = STREAM_COUNTED,
+    .open = receivers_open,
+    .wait = receivers_wait,
+};
+
+const struct stream_role stream_sender = {
+    .name = "sender",
+    .peer_name = "receiver",
+    .connects = true,
+    .finish_from = STREAM_LIVE,
+    .finish_heard_in = STREAM_STATES,
+    .finish_unheard = "though it receives it",
+    .counts_from = STREAM_COUNTED,
+    .counts_heard_in = STREAM_FINISHED,
+    .open = senders_open,
+    .wait = senders_wait,
+};
+
+static const struct stream_role *const roles[] = {&stream_receiver, &stream_sender};
+
+const struct stream_role *stream_role_with(const struct peer *peer)
+{
+  return roles[peer->is_connector];
+}
+
+int streams_open(struct control *control, const struct control_params *params,
+                 struct pst_error *error)
+{
+  int rc = 0;
+
+  for (size_t i = 0; rc == 0 && i < sizeof roles / sizeof roles[0]; i++)
+    if (streams_have(control, roles[i]))
+      rc = roles[i]->open(control, params, error);
+  return rc;
+}
+
 void streams_wait(struct control *control)
 {
-  wait_receivers(control);
-  wait_senders(control);
+  for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+    roles[i]->wait(control);
 }

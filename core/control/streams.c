@@ -26,7 +26,7 @@ static int copy_stream(const struct control_stream *from, struct stream *to,
                     from->term_count, from->param_count, CONTROL_TERMS_MAX, CONTROL_PARAMS_MAX);
   snprintf(to->name, sizeof to->name, "%s", name);
   to->context = from->context;
-  to->is_sender = from->is_sender;
+  to->role = from->role;
   int rc = terms_copy(from->terms, from->term_count, &to->terms);
   if (rc == 0)
     rc = terms_copy(from->params, from->param_count, &to->params);
@@ -49,14 +49,15 @@ static int check_pairs(const struct control *control, struct pst_error *error)
     const struct index_entry *entry =
         index_find(control->names, control->stream_count, a->name, strlen(a->name));
     const struct index_entry *end = &control->names[control->stream_count];
-    uint32_t ends[2] = {0};
+    uint32_t alike = 0, others = 0;
     for (; entry < end && strcmp(entry->name, a->name) == 0; entry++)
-      if (++ends[control->streams[entry->item].is_sender] > 1)
-        return pst_fail(error, PST_EXIT_USAGE, -EEXIST, "stream '%s' is there twice", a->name);
-    if (control->in_process && ends[!a->is_sender] == 0)
+      ++*(control->streams[entry->item].role == a->role ? &alike : &others);
+    if (alike > 1)
+      return pst_fail(error, PST_EXIT_USAGE, -EEXIST, "stream '%s' is there twice", a->name);
+    if (control->in_process && others == 0)
       return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                      "stream '%s' has a %s in this process but no %s", a->name,
-                      a->is_sender ? "sender" : "receiver", a->is_sender ? "receiver" : "sender");
+                      "stream '%s' has a %s in this process but no %s", a->name, a->role->name,
+                      a->role->peer_name);
   }
   return 0;
 }
@@ -105,16 +106,25 @@ void streams_free(struct control *control)
   free(control->contexts);
 }
 
-struct stream *streams_find(const struct control *control, const char *name, bool is_sender)
+struct stream *streams_find(const struct control *control, const char *name,
+                            const struct stream_role *role)
 {
   const struct index_entry *end = &control->names[control->stream_count];
   const struct index_entry *entry =
       index_find(control->names, control->stream_count, name, strlen(name));
 
   for (; entry && entry < end && strcmp(entry->name, name) == 0; entry++)
-    if (control->streams[entry->item].is_sender == is_sender)
+    if (control->streams[entry->item].role == role)
       return &control->streams[entry->item];
   return NULL;
+}
+
+bool streams_have(const struct control *control, const struct stream_role *role)
+{
+  for (const struct stream *s = control->streams; s < streams_end(control); s++)
+    if (s->role == role)
+      return true;
+  return false;
 }
 
 struct stream *streams_of_context(const struct control *control, void *context)
@@ -176,9 +186,9 @@ void streams_fail(struct control *control, struct stream *s, int code, const cha
 
 #define NAMES_SHOWN 8
 
-/* Of that peer; NULL: those of that side that wait for one. */
-static void names_list(const struct control *control, const struct peer *peer, bool senders,
-                       char *text, size_t size)
+/* Of that peer; NULL: those of that role that wait for one. */
+static void names_list(const struct control *control, const struct peer *peer,
+                       const struct stream_role *role, char *text, size_t size)
 {
   uint32_t count = 0;
   size_t at = 0;
@@ -186,7 +196,7 @@ static void names_list(const struct control *control, const struct peer *peer, b
   text[0] = '\0';
   for (const struct stream *s = control->streams; s < streams_end(control); s++) {
     if (peer ? s->peer != peer || stream_has_ended(s)
-             : s->is_sender != senders || s->state != STREAM_WAITING)
+             : s->role != role || s->state != STREAM_WAITING)
       continue;
     if (count++ < NAMES_SHOWN && at < size)
       at += (size_t)snprintf(text + at, size - at, "%s%s", at ? ", " : "", s->name);
@@ -195,12 +205,13 @@ static void names_list(const struct control *control, const struct peer *peer, b
     snprintf(text + at, size - at, " and %u more", count - NAMES_SHOWN);
 }
 
-void names_waiting(const struct control *control, bool senders, char *text, size_t size)
+void names_waiting(const struct control *control, const struct stream_role *role, char *text,
+                   size_t size)
 {
-  names_list(control, NULL, senders, text, size);
+  names_list(control, NULL, role, text, size);
 }
 
 void names_of_peer(const struct peer *peer, char *text, size_t size)
 {
-  names_list(peer->control, peer, false, text, size);
+  names_list(peer->control, peer, NULL, text, size);
 }

@@ -17,12 +17,27 @@ enum stream_state {
   STREAM_FAILED,
   STREAM_FAILED_AWAITS, /* the peer's last counts may come */
   STREAM_FAILED_OWES,   /* the peer wants ours */
+  STREAM_STATES,
+};
+
+/* What a stream's two ends differ in (stream_wait.c). */
+struct stream_role {
+  const char *name, *peer_name; /* for people */
+  bool connects;                /* and offers its streams; else it listens, and takes them */
+  /* The states in which FINISH and COUNTS go out and come in; STREAM_STATES: they never do. */
+  enum stream_state finish_from, finish_heard_in;
+  enum stream_state counts_from, counts_heard_in;
+  const char *finish_unheard; /* what is wrong with a FINISH in another state */
+  /* The address of those ends, which there are; and what is due while some of them wait. */
+  int (*open)(struct control *control, const struct control_params *params,
+              struct pst_error *error);
+  void (*wait)(struct control *control);
 };
 
 struct stream {
   char name[WIRE_STREAM_MAX + 1];
   void *context;
-  bool is_sender;
+  const struct stream_role *role;
   enum stream_state state;
   struct terms terms, params;
   struct pst_blob address; /* bytes and descriptors are ours */
@@ -58,7 +73,10 @@ void stream_enter(struct stream *stream, enum stream_state state, struct peer *p
 int streams_copy(struct control *control, const struct control_stream *streams, uint32_t count,
                  struct pst_error *error);
 void streams_free(struct control *control);
-struct stream *streams_find(const struct control *control, const char *name, bool is_sender);
+struct stream *streams_find(const struct control *control, const char *name,
+                            const struct stream_role *role);
+/* Is there an end of that role? */
+bool streams_have(const struct control *control, const struct stream_role *role);
 struct stream *streams_of_context(const struct control *control, void *context);
 
 /* On the control thread. */
@@ -71,15 +89,18 @@ void streams_fail(struct control *control, struct stream *stream, int code, cons
                   bool is_unsaid, const struct control_totals *totals);
 /* Fails those that have waited too long for a peer, connects. */
 void streams_wait(struct control *control);
-/* The address of the senders' connection. */
-int streams_resolve(struct control *control, const char *address, bool insecure,
-                    struct pst_error *error);
+/* Listens for the senders of its receivers, and resolves where its senders connect. */
+int streams_open(struct control *control, const struct control_params *params,
+                 struct pst_error *error);
 /* The senders' connection has come to nothing before a stream was live. */
 void streams_connect_again(struct control *control, const char *why);
+/* The role of this end in streams with that peer. */
+const struct stream_role *stream_role_with(const struct peer *peer);
 extern const struct control_protocol stream_protocol;
 
-/* "a, b and 3 more": streams of that side that wait for a peer (or of that peer). */
-void names_waiting(const struct control *control, bool senders, char *text, size_t size);
+/* "a, b and 3 more": ends of that role that wait for a peer (or streams of that peer). */
+void names_waiting(const struct control *control, const struct stream_role *role, char *text,
+                   size_t size);
 void names_of_peer(const struct peer *peer, char *text, size_t size);
 
 #endif

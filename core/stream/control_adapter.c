@@ -158,7 +158,7 @@ static int adapter_describe_end(struct session_end *end, struct control_room *ro
 {
   *stream = (struct control_stream){.name = end->name,
                                     .context = end,
-                                    .is_sender = end->ops->endpoint_role == PST_ROLE_SENDER,
+                                    .role = end->ops->control_role,
                                     .terms = room->terms,
                                     .params = room->params};
   stream->term_count = adapter_make_terms(end, room->terms);

@@ -42,9 +42,10 @@ struct session_mail {
 struct end_ops {
   const char *role, *peer_role; /* for people */
   uint32_t endpoint_role;       /* enum pst_role */
-  bool is_second;               /* of a stream's two ends in a session */
-  bool ends_early;              /* may end without ENDING */
-  size_t size;                  /* of a pst_sender or pst_receiver */
+  const struct stream_role *control_role;
+  bool is_second;  /* of a stream's two ends in a session */
+  bool ends_early; /* may end without ENDING */
+  size_t size;     /* of a pst_sender or pst_receiver */
   /* Takes its transport and its share from the configuration, which says the worst path, too, and
    * the key that asks for it. */
   void (*configure)(struct session_end *end);
@@ -87,8 +88,10 @@ typedef int end_say(struct control *control, void *stream, const struct control_
 
 /* What an end does by its peer's kind: Penstock, or, with `control: none`, anything else. */
 struct end_peer_ops {
-  bool is_foreign;
+  bool joins_midway;        /* its first number is any; else 0 */
   enum end_control control; /* at first */
+  /* The transport has connected the receiver; NULL: its first message begins it. */
+  void (*connected)(struct session_end *end);
   /* As control_tell(); a foreign peer asks for no counts: the stream has ended. */
   int (*tell)(struct session_end *end, end_say *say);
   /* The end of a receiver that nothing has arrived at: what receiver_check_end() returns. */
@@ -99,6 +102,8 @@ struct end_peer_ops {
   /* Messages that were sent and not delivered; and how many were sent, and who says so. With
    * end_lock() held, or on the end's thread. */
   uint64_t (*missing)(const struct pst_receiver *receiver);
+  /* What this end has dropped of messages that no number shows missing; NULL: the sender counts. */
+  void (*unnumbered)(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count);
   void (*sent)(const struct pst_receiver *receiver, struct pst_stats *stats);
 };
 

@@ -233,7 +233,12 @@ void loss_claim(struct session_end *end)
     missing = counts_claim(loss_counts(receiver, level), receiver->claims[level], missing);
 }
 
-/* Without numbers, what this side has seen dropped. */
+void loss_unnumbered(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count)
+{
+  if (!receiver->is_numbered)
+    loss_own_drops(receiver, drops, count);
+}
+
 void loss_of_receiver(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count)
 {
   const struct session_end *end = &receiver->end;
@@ -242,8 +247,8 @@ void loss_of_receiver(const struct pst_receiver *receiver, struct pst_drop *drop
 
   if (missing)
     loss_missing(receiver, missing, drops, count);
-  else if (end->peer_ops->is_foreign && !receiver->is_numbered)
-    loss_own_drops(receiver, drops, count);
+  else if (end->peer_ops->unnumbered)
+    end->peer_ops->unnumbered(receiver, drops, count);
   if (stat_get(end->state) == PST_STATE_FAILED && !is_complete)
     loss_broken_off(stat_get(receiver->memory_failed) ? MEMORY_FAILED : ABORTED,
                     loss_sent_before(receiver, loss_told(receiver)), delivered, drops, count);

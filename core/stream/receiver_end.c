@@ -118,7 +118,13 @@ static void told_sent(const struct pst_receiver *receiver, struct pst_stats *sta
     stats->sent_basis = stats->peer_known ? PST_SENT_HEARTBEAT : PST_SENT_UNKNOWN;
 }
 
+static void told_connected(struct session_end *end)
+{
+  stat_set(end->started_ns, clock_now_ns());
+}
+
 const struct end_peer_ops end_peer_penstock = {.control = END_CONTROL_LIVE,
+                                               .connected = told_connected,
                                                .tell = control_tell,
                                                .check_end = told_check_end,
                                                .patience_ns = told_patience_ns,
@@ -192,13 +198,14 @@ static void foreign_sent(const struct pst_receiver *receiver, struct pst_stats *
   stats->sent_basis = stats->messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
 }
 
-const struct end_peer_ops end_peer_foreign = {.is_foreign = true,
+const struct end_peer_ops end_peer_foreign = {.joins_midway = true,
                                               .control = END_CONTROL_OVER,
                                               .tell = foreign_tell,
                                               .check_end = foreign_check_end,
                                               .patience_ns = foreign_patience_ns,
                                               .stop = foreign_stop,
                                               .missing = loss_missing_foreign,
+                                              .unnumbered = loss_unnumbered,
                                               .sent = foreign_sent};
 
 /* ---- Either ------------------------------------------------------------------------ */

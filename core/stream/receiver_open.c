@@ -90,7 +90,7 @@ static int receiver_open(struct session_end *end, struct pst_error *error)
   if (rc < 0)
     return rc;
   receiver->is_numbered = end->device->limits.capabilities & PST_CAP_SEQUENCE;
-  receiver->window.floats = end->peer_ops->is_foreign;
+  receiver->window.floats = end->peer_ops->joins_midway;
   end->path = receiver->ring->path;
   const struct pst_region *final = receiver->ring->views;
   memcpy(end->memory_backing, final->backing, sizeof(end->memory_backing));
@@ -152,8 +152,8 @@ static void receiver_plan(const struct session_end *end, struct pst_plan *plan)
 
 static void receiver_connected(struct session_end *end)
 {
-  if (!end->peer_ops->is_foreign) /* else its first message begins it */
-    stat_set(end->started_ns, clock_now_ns());
+  if (end->peer_ops->connected)
+    end->peer_ops->connected(end);
   /* The sender's word was here before the transport's. */
   if (((const struct pst_receiver *)end)->finish_known)
     end_state(end, PST_STATE_ENDING);
@@ -210,6 +210,7 @@ static bool receiver_awaits_last_word(struct session_end *end)
 const struct end_ops receiver_ops = {.role = "receiver",
                                      .peer_role = "sender",
                                      .endpoint_role = PST_ROLE_RECEIVER,
+                                     .control_role = &stream_receiver,
                                      .ends_early = true,
                                      .configure = receiver_configure,
                                      .worst_path = receiver_worst_path,

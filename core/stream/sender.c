@@ -589,6 +589,7 @@ static uint64_t sender_due_ns(const struct session_end *end, uint64_t now)
 const struct end_ops sender_ops = {.role = "sender",
                                    .peer_role = "receiver",
                                    .endpoint_role = PST_ROLE_SENDER,
+                                   .control_role = &stream_sender,
                                    .is_second = true,
                                    .size = sizeof(struct pst_sender),
                                    .configure = sender_configure,

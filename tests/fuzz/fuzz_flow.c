@@ -180,6 +180,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     streams[i] = (struct control_stream){
         .name = names[i],
         .context = &seen[i],
+        .role = &stream_receiver,
         .address = {.struct_size = sizeof(struct pst_blob), .bytes = address, .length = 16}};
   input = data;
   input_end = data + size;

@@ -108,7 +108,7 @@ void *end_stream(struct end *end, const char *name, bool is_sender, const char *
 
   s->name = name;
   s->context = s;
-  s->is_sender = is_sender;
+  s->role = is_sender ? &stream_sender : &stream_receiver;
   s->address = (struct pst_blob){.struct_size = sizeof s->address,
                                  .length = (uint32_t)strlen(name),
                                  .capacity = (uint32_t)strlen(name),
