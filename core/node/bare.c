@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The transport of a node that has none: messages alone, over the control connection. A peer's
  * address is the number of its slots, each of which is credit for a message. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,18 @@ struct pst_ring {
   struct bare_slot *slots, *free;
 };
 
+/* An endpoint's life, and what of it poll() has still to tell: that of an endpoint without a peer's
+ * address, CONNECTED, nothing, DISCONNECTED, nothing, and CLOSED, after which it is no more. */
+enum bare_stage {
+  BARE_OPEN,
+  BARE_MET,
+  BARE_UP,
+  BARE_MET_LOST, /* the peer has gone before CONNECTED was told: DISCONNECTED comes behind it */
+  BARE_LOST,     /* behind the messages that have arrived */
+  BARE_OVER,
+  BARE_CLOSING,
+};
+
 struct pst_endpoint {
   struct pst_endpoint *next;
   struct pst_worker *worker;
@@ -42,7 +55,7 @@ struct pst_endpoint {
   struct bare_slot *first, **last; /* arrived, and not polled */
   uint32_t credits;
   uint64_t sent, told; /* requests that are done; those of which a DONE has told */
-  bool is_connected, is_over, is_closed; /* to be told */
+  enum bare_stage stage;
 };
 
 struct pst_worker {
@@ -50,6 +63,24 @@ struct pst_worker {
   struct pst_endpoint *endpoints;
   int event_fd; /* never readable: what comes is mail, which wakes the node */
 };
+
+#define BIT(stage) (1u << BARE_##stage)
+
+static void bare_enter(struct pst_endpoint *endpoint, enum bare_stage stage)
+{
+  static const uint32_t successors[] __attribute__((unused)) = {
+      [BARE_OPEN] = BIT(MET) | BIT(LOST) | BIT(CLOSING),
+      [BARE_MET] = BIT(UP) | BIT(MET_LOST) | BIT(CLOSING),
+      [BARE_UP] = BIT(LOST) | BIT(CLOSING),
+      [BARE_MET_LOST] = BIT(LOST) | BIT(CLOSING),
+      [BARE_LOST] = BIT(OVER) | BIT(CLOSING),
+      [BARE_OVER] = BIT(CLOSING),
+      [BARE_CLOSING] = 0,
+  };
+
+  assert(successors[endpoint->stage] & 1u << stage);
+  endpoint->stage = stage;
+}
 
 void bare_limits(struct pst_limits *limits)
 {
@@ -185,14 +216,15 @@ static int bare_endpoint_connect(struct pst_endpoint *endpoint, const struct pst
 {
   uint32_t slots;
 
-  if (address->length != sizeof(slots))
+  /* It never sends another address. */
+  if (address->length != sizeof(slots) || endpoint->stage != BARE_OPEN)
     return -EPROTO;
   memcpy(&slots, address->bytes, sizeof(slots));
   slots = be32toh(slots);
   if (slots == 0 || slots > BARE_SLOTS_MAX)
     return -EPROTO;
   endpoint->credits = slots;
-  endpoint->is_connected = true;
+  bare_enter(endpoint, BARE_MET);
   return 0;
 }
 
@@ -211,7 +243,7 @@ static int bare_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uin
 {
   (void)mode;
   (void)deadline_ns;
-  endpoint->is_closed = true;
+  bare_enter(endpoint, BARE_CLOSING);
   return 0;
 }
 
@@ -235,7 +267,7 @@ static int bare_post(struct pst_endpoint *endpoint, const struct pst_request *re
   uint32_t taken = 0;
   int rc = 0;
 
-  while (taken < n && endpoint->credits && !endpoint->is_over && rc == 0) {
+  while (taken < n && endpoint->credits && endpoint->stage <= BARE_UP && rc == 0) {
     const struct pst_request *request = &requests[taken];
     const struct pst_blob bytes = {.struct_size = sizeof(bytes),
                                    .length = (uint32_t)request->arg.length,
@@ -252,7 +284,7 @@ static int bare_post(struct pst_endpoint *endpoint, const struct pst_request *re
   *wait = PST_WAIT_CREDIT;
   if (taken)
     return (int)taken;
-  return endpoint->is_over ? -ENOTCONN : rc < 0 ? rc : -EAGAIN;
+  return endpoint->stage > BARE_UP ? -ENOTCONN : rc < 0 ? rc : -EAGAIN;
 }
 
 int bare_arrived(struct pst_endpoint *endpoint, const void *bytes, uint32_t length)
@@ -280,7 +312,8 @@ void bare_room(struct pst_endpoint *endpoint, uint32_t count)
 
 void bare_over(struct pst_endpoint *endpoint)
 {
-  endpoint->is_over = true;
+  if (endpoint->stage <= BARE_UP)
+    bare_enter(endpoint, endpoint->stage == BARE_MET ? BARE_MET_LOST : BARE_LOST);
 }
 
 static int bare_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
@@ -300,8 +333,9 @@ static int bare_release(struct pst_worker *worker, const uint64_t *tokens, uint3
 
 static bool bare_has_news(const struct pst_endpoint *endpoint)
 {
-  return endpoint->first || endpoint->sent != endpoint->told || endpoint->is_connected ||
-         endpoint->is_over || endpoint->is_closed;
+  const uint32_t tells = BIT(MET) | BIT(MET_LOST) | BIT(LOST) | BIT(CLOSING);
+
+  return endpoint->first || endpoint->sent != endpoint->told || (tells & 1u << endpoint->stage);
 }
 
 static int bare_arm(struct pst_worker *worker)
@@ -325,8 +359,8 @@ static struct pst_completion bare_event_of(const struct pst_endpoint *endpoint, 
  * endpoint is no more. */
 static bool bare_take_next(struct pst_endpoint *endpoint, struct pst_completion *next)
 {
-  if (endpoint->is_connected) {
-    endpoint->is_connected = false;
+  if (endpoint->stage == BARE_MET || endpoint->stage == BARE_MET_LOST) {
+    bare_enter(endpoint, endpoint->stage == BARE_MET ? BARE_UP : BARE_LOST);
     *next = bare_event_of(endpoint, PST_EVENT_CONNECTED, 0);
     return true;
   }
@@ -339,7 +373,7 @@ static bool bare_take_next(struct pst_endpoint *endpoint, struct pst_completion 
                                     .u.done = {.cookie = endpoint->sent - 1, .count = count}};
     return true;
   }
-  if (endpoint->first && !endpoint->is_closed) {
+  if (endpoint->first && endpoint->stage != BARE_CLOSING) {
     struct bare_slot *slot = endpoint->first;
     endpoint->first = slot->next;
     if (!endpoint->first)
@@ -351,11 +385,12 @@ static bool bare_take_next(struct pst_endpoint *endpoint, struct pst_completion 
                                                   .length = slot->length}};
     return true;
   }
-  if (endpoint->is_over && !endpoint->is_closed) {
-    endpoint->is_over = false;
+  if (endpoint->stage == BARE_LOST) {
+    bare_enter(endpoint, BARE_OVER);
     *next = bare_event_of(endpoint, PST_EVENT_DISCONNECTED, -ECONNRESET);
     return true;
   }
+  assert(endpoint->stage == BARE_CLOSING);
   *next = bare_event_of(endpoint, PST_EVENT_CLOSED, 0);
   bare_forget(endpoint);
   return false;
