@@ -4,7 +4,7 @@
  * hands over, tokens, slots, runs of DONE, closing, counters.
  *
  * All of it is static inline and no part of the ABI. A plugin takes what fits, and writes the rest
- * itself; the host cannot tell. transports/udp, loopback and verbs_rc are built with it.
+ * itself; the host cannot tell. All transports here are built with it.
  *
  * Threads: what belongs to a worker (places, slots, dones) is for that worker's thread. Nothing
  * here locks, and what post, poll and release need neither allocates nor logs, but for the token
