@@ -169,6 +169,7 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
   struct child_words words = {.count = 0};
   const uint64_t until_ns = now_ns() + LISTEN_NS;
 
+  end->is_endless = hardware_checks[ask->check].steps[ask->step].program == RUN_REQUEST;
   make_server(end, ask, host, port, &words);
   int code = start(end, ask, &words, why);
   while (code == 0) {
@@ -177,11 +178,15 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
       return 0;
     if (end->child.has_ended)
       code = -ECHILD; /* its lines say why */
+    else if (signals_stop())
+      code = -EINTR;
     else if (now_ns() > until_ns)
       code = -ETIMEDOUT;
     if (code < 0)
       snprintf(why, HARDWARE_WHY, "the serving program %s",
-               code == -ECHILD ? "ended before it listened" : "does not listen");
+               code == -ECHILD  ? "ended before it listened"
+               : code == -EINTR ? "was stopped before it listened"
+                                : "does not listen");
   }
   return code;
 }
@@ -199,7 +204,8 @@ void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
 {
   static const int signals[] = {0, SIGINT, SIGKILL};
 
-  for (size_t i = 0; i < sizeof signals / sizeof signals[0] && end->child.pid > 0; i++) {
+  for (size_t i = end->is_endless ? 1 : 0;
+       i < sizeof signals / sizeof signals[0] && end->child.pid > 0; i++) {
     const uint64_t until_ns = now_ns() + patience_ns;
     if (signals[i] != 0)
       child_signal(&end->child, signals[i]);

@@ -55,6 +55,7 @@ struct hardware_end {
   struct hardware_has has;
   struct child child;
   char line[1024]; /* what it runs; "": nothing yet */
+  bool is_endless; /* that has to be told to end */
 };
 
 /* The adapters that the words of `list` name, "a,b"; NULL: all that are active. May block for
@@ -75,7 +76,8 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
 /* Starts the one that asks it. */
 int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
                      uint16_t port, char why[HARDWARE_WHY]);
-/* Has the program end: bounded, by force at last. */
+/* Waits for the program's end, asks for it, and has it by force at last, each after `patience_ns`.
+ */
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns);
 
 /* What the program has done, and `lines` that it wrote to stderr: all, or those with `about` in

@@ -8,6 +8,7 @@
 
 #include "bench/link.h"
 #include "clock.h"
+#include "json_put.h"
 #include "notice.h"
 #include "signals.h"
 
@@ -160,6 +161,39 @@ void hardware_far_look(struct hardware_far *far)
   far->has_gone |= result < 0;
 }
 
+/* Of what a server says it has told, what a program can tell, and nothing else. */
+static struct json_object *copy_told(struct json_object *said)
+{
+  struct json_object *object = json_object_new_object(), *lines = json_object_new_array();
+  struct json_object *list = NULL, *counters = NULL, *each = NULL, *status = NULL;
+  const char *ended = link_text(said, "ended");
+
+  json_put_text(object, "command", link_text(said, "command"));
+  json_object_object_get_ex(said, "exit_status", &status);
+  json_object_object_add(object, "exit_status",
+                         json_object_is_type(status, json_type_int) ? json_object_get(status)
+                                                                    : NULL);
+  json_put_text(object, "ended", ended[0] != '\0' ? ended : "it does not say");
+  json_object_object_get_ex(said, "lines", &list);
+  for (size_t i = 0;
+       json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+    struct json_object *line = json_object_array_get_idx(list, i);
+    if (json_object_is_type(line, json_type_string))
+      json_object_array_add(lines, json_object_get(line));
+  }
+  json_object_object_add(object, "lines", lines);
+  json_object_object_get_ex(said, "counters", &counters);
+  for (size_t i = 0; i < CHILD_COUNTERS && json_object_is_type(counters, json_type_object); i++) {
+    struct json_object *value = NULL;
+    each = each != NULL ? each : json_object_new_object();
+    json_object_object_get_ex(counters, child_counter_names[i], &value);
+    json_put_share(each, child_counter_names[i],
+                   value != NULL ? json_object_get_double(value) : -1);
+  }
+  json_object_object_add(object, "counters", each);
+  return object;
+}
+
 struct json_object *hardware_far_finish(struct hardware_far *far, const char *about)
 {
   struct json_object *said, *told = NULL;
@@ -174,7 +208,7 @@ struct json_object *hardware_far_finish(struct hardware_far *far, const char *ab
   link_send(far->link, link_object("finish", json_object_new_string(about != NULL ? about : "")));
   said = hear(far, "told", START_NS, why);
   if (json_object_object_get_ex(said, "told", &told))
-    json_object_get(told);
+    told = copy_told(told);
   json_object_put(said);
   return told;
 }

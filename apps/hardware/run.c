@@ -44,6 +44,7 @@ struct step {
   struct json_object *near, *peer;  /* what the ends have told; NULL */
   struct json_object *result;       /* the program's own; NULL */
   double gbps, messages_per_second; /* perftest's; -1 */
+  const char *given_up;             /* why it was told to end; NULL: it was not */
   double disturbed_seconds;         /* the operator's command took; -1: it did not run */
 };
 
@@ -162,7 +163,7 @@ static void wait_for_end(struct step *step)
   const uint64_t patience_ns = now_ns() + STOP_NS;
   while (!child->has_ended && now_ns() < patience_ns)
     child_pump(child, LOOK_NS);
-  judge(step, signals_stop() || run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
+  step->given_up = why;
 }
 
 /* ---- What came of it
@@ -215,11 +216,7 @@ static void judge_penstock(struct step *step)
            text[0] != '\0'   ? text
            : line[0] != '\0' ? line
                              : link_text(step->near, "ended"));
-  judge(step,
-        signals_stop()            ? VERDICT_UNKNOWN
-        : step->run->far.has_gone ? VERDICT_UNKNOWN
-                                  : VERDICT_FAILED,
-        why);
+  judge(step, signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
 }
 
 /* The row of perftest's table: bytes, iterations, peak, average, millions of messages a second. */
@@ -260,6 +257,9 @@ static void take_end(struct step *step)
   step->peer = hardware_far_finish(&run->far, status == 0 ? about : NULL);
   judge_crash(step, step->near, "this end");
   judge_crash(step, step->peer, "the other end");
+  if (step->given_up != NULL)
+    judge(step, signals_stop() || run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED,
+          step->given_up);
   if (step->row->program == RUN_PERFTEST)
     judge_perftest(step, out);
   else if (status != 0)
@@ -304,8 +304,9 @@ static void run_step(struct step *step)
     last_error(step->peer, line, sizeof line);
     snprintf(whole, sizeof whole, "%.400s%s%s", why, line[0] != '\0' ? ": " : "", line);
     judge(step,
-          run->far.has_gone || step->row->program == RUN_PERFTEST ? VERDICT_UNKNOWN
-                                                                  : VERDICT_FAILED,
+          run->far.has_gone || signals_stop() || step->row->program == RUN_PERFTEST
+              ? VERDICT_UNKNOWN
+              : VERDICT_FAILED,
           whole);
     return;
   }

@@ -172,6 +172,20 @@ class Hardware(Case):
         self.assertRegex(result["checks"][0]["why"], "stopped")
         self.assertIn("stopped by SIGINT", child.stderr)
 
+    def test_a_program_that_crashes(self):
+        """It ends its step, and the report says which end and how."""
+        for word, whose in (("--server", "the other end"), ("--json", "this end")):
+            with self.subTest(whose):
+                child = self.long_one()
+                (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
+                programs = wait_until(lambda: len(children_of(own)) == 2 and children_of(own), 30, "a step")
+                (victim,) = (pid for pid in programs if word.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
+                os.kill(victim, signal.SIGSEGV)
+                self.assertEqual(child.wait(), 1, str(child))
+                address, rings = self.result()["checks"]
+                self.assertEqual((address["verdict"], rings["verdict"]), ("failed", "unknown"))
+                self.assertRegex(address["why"], rf"^{whose} was killed by signal 11 .Segmentation fault")
+
     def test_a_kill_ends_its_programs(self):
         child = self.long_one()
         (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
