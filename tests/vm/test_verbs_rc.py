@@ -218,6 +218,22 @@ class VerbsRc(Streams):
         near = self.guest("a").run(words.format(ADDRESSES["a"], "connect"), expect=None, seconds=200)
         self.assertEqual((near.wait(), listener.wait()), (0, 0), f"{near}{listener}")
 
+    def test_the_hardware_check(self):
+        """One of them, between two machines: it ends in order, and its report names neither."""
+        self.remember()
+        words = f"exec {PROGRAM} hardware-check --insecure"
+        server = self.guest("b").start(f"{words} --server 10.9.0.2 --once")
+        server.await_listener(tcp_listener(18540))
+        client = self.guest("a").start(f"{words} 10.9.0.2 --check one-thread --duration 100ms --json report.json")
+        self.assertEqual((client.wait(), server.wait()), (0, 0), f"{client}{server}")
+        text = (self.guest("a").folder / "report.json").read_text()
+        self.assertNotIn("10.9.0.", text + client.stdout)
+        report = json.loads(text)
+        self.assertEqual([check["verdict"] for check in report["checks"]], ["ok", "ok"], client)
+        self.assertEqual(report["hardware"]["peer_adapters"][0]["name"], "rxe0")
+        self.assertRegex(client.stdout, r"other end: rxe0 port 1, .*GID \d+, ipv4-\d+ \(RoCE v2\)")
+        self.assert_nothing_left()
+
     def test_files_and_regions_are_served(self):
         more = {**dict(self.options()), **ON_BAD_WIRES}
         more = "".join(f"--transport-option {key}={value} " for key, value in more.items())
