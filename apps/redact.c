@@ -379,18 +379,23 @@ static void hide_hostname(struct redact *redact, struct json_object *value)
     json_object_set_string(value, label);
 }
 
+static void redact_members(struct redact *redact, struct json_object *object)
+{
+  json_object_object_foreach(object, key, member)
+  {
+    if (strcmp(key, "hostname") == 0 && redact != NULL &&
+        json_object_is_type(member, json_type_string))
+      hide_hostname(redact, member);
+    else
+      redact_json(redact, member);
+  }
+}
+
 void redact_json(struct redact *redact, struct json_object *value)
 {
   switch (json_object_get_type(value)) {
   case json_type_object:
-    json_object_object_foreach(value, key, member)
-    {
-      if (strcmp(key, "hostname") == 0 && redact != NULL &&
-          json_object_is_type(member, json_type_string))
-        hide_hostname(redact, member);
-      else
-        redact_json(redact, member);
-    }
+    redact_members(redact, value);
     break;
   case json_type_array:
     for (size_t i = 0; i < json_object_array_length(value); i++)
