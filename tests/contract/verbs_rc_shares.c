@@ -24,17 +24,30 @@ static int vectors[2 * WORKERS];
 static uint32_t queues;
 static uint64_t looks; /* at asynchronous events */
 
-__attribute__((visibility("default"))) struct ibv_cq *
-ibv_create_cq(struct ibv_context *context, int room, void *cookie, struct ibv_comp_channel *channel,
-              int vector)
-{
-  struct ibv_cq *(*next)(struct ibv_context *, int, void *, struct ibv_comp_channel *, int);
+static struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *, struct ibv_cq_init_attr_ex *);
 
-  *(void **)&next = dlsym(RTLD_NEXT, "ibv_create_cq");
-  assert_non_null(next);
+static struct ibv_cq_ex *create_noted(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+  assert_true(attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
   if (queues < sizeof(vectors) / sizeof(vectors[0]))
-    vectors[queues++] = vector;
-  return next(context, room, cookie, channel, vector);
+    vectors[queues++] = (int)attr->comp_vector;
+  return create_cq_ex(context, attr);
+}
+
+__attribute__((visibility("default"))) struct ibv_context *
+ibv_open_device(struct ibv_device *device)
+{
+  struct ibv_context *(*next)(struct ibv_device *);
+
+  *(void **)&next = dlsym(RTLD_NEXT, "ibv_open_device");
+  assert_non_null(next);
+  struct ibv_context *context = next(device);
+  struct verbs_context *verbs = context ? verbs_get_ctx(context) : NULL;
+  if (verbs && verbs->create_cq_ex != create_noted) {
+    create_cq_ex = verbs->create_cq_ex;
+    verbs->create_cq_ex = create_noted;
+  }
+  return context;
 }
 
 __attribute__((visibility("default"))) int ibv_get_async_event(struct ibv_context *context,

@@ -6,6 +6,7 @@
  * once for all peers: no key of it has remote rights.
  */
 #include "domain.h"
+#include "worker.h"
 
 /* soft-RoCE checks the local keys of a shared receive against the domain of the queue pair that
  * takes it, not against the shared queue's (rxe_resp.c: send_data_in). */
@@ -90,6 +91,57 @@ void vb_domain_give(struct vb_domain *domain)
     return;
   vb_domain_close(domain);
   free(domain);
+}
+
+struct ibv_pd *vb_thread_domain_take(struct pst_worker *worker, struct vb_domain *domain)
+{
+  struct vb_thread_domain **at = &worker->domains;
+
+  while (*at && (*at)->domain != domain)
+    at = &(*at)->next;
+
+  if (!*at && worker->td) {
+    struct ibv_parent_domain_init_attr attr = {.pd = domain->pd, .td = worker->td};
+    struct vb_thread_domain *made = calloc(1, sizeof(*made));
+    struct ibv_pd *pd = made ? ibv_alloc_parent_domain(worker->device->open.context, &attr) : NULL;
+    if (!pd) {
+      free(made);
+      return domain->pd;
+    }
+    *made = (struct vb_thread_domain){.domain = domain, .pd = pd};
+    *at = made;
+  }
+  if (!*at)
+    return domain->pd;
+  (*at)->users++;
+  return (*at)->pd;
+}
+
+static void close_thread_domain(struct vb_thread_domain **at)
+{
+  struct vb_thread_domain *domain = *at;
+
+  *at = domain->next;
+  ibv_dealloc_pd(domain->pd);
+  free(domain);
+}
+
+void vb_thread_domain_give(struct pst_worker *worker, const struct ibv_pd *pd)
+{
+  struct vb_thread_domain **at = &worker->domains;
+
+  while (*at && (*at)->pd != pd)
+    at = &(*at)->next;
+  if (*at && --(*at)->users == 0)
+    close_thread_domain(at);
+}
+
+void vb_thread_domains_close(struct pst_worker *worker)
+{
+  while (worker->domains)
+    close_thread_domain(&worker->domains);
+  if (worker->td)
+    ibv_dealloc_td(worker->td);
 }
 
 int vb_domain_pin(struct vb_domain *domain, const char *label, const char *what, void *at,

@@ -90,12 +90,7 @@ static void leave(struct pst_worker *worker)
 
 static int create_cq(struct pst_worker *worker, uint32_t room)
 {
-  struct ibv_context *context = worker->device->open.context;
-  /* Interrupts of workers that sleep go to different CPUs, as the device's vectors do. */
-  const int vectors = context->num_comp_vectors > 0 ? context->num_comp_vectors : 1;
-
-  worker->cq = ibv_create_cq(context, (int)room, NULL, worker->channel,
-                             (int)(worker->index % (uint32_t)vectors));
+  worker->cq = vb_cq_create(worker, room);
   return worker->cq ? 0 : refuse(worker->device, "ibv_create_cq", true);
 }
 
@@ -129,6 +124,7 @@ int vb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
   made->soonest_ns = made->timer_ns = VB_NEVER;
   struct vb_numa_policy policy;
   vb_numa_prefer(device->numa_node, &policy);
+  made->td = ibv_alloc_td(device->open.context, &(struct ibv_td_init_attr){0}); /* if it has any */
   int rc = open_descriptors(made);
   if (rc == 0)
     rc = open_cq(made);
@@ -166,6 +162,7 @@ void vb_worker_close(struct pst_worker *worker)
   free(worker->scratch);
   if (worker->cm)
     worker->device->transport->worker_close(worker);
+  vb_thread_domains_close(worker);
   if (worker->cq) {
     ibv_ack_cq_events(worker->cq, worker->events_unacked);
     ibv_destroy_cq(worker->cq);

@@ -82,12 +82,22 @@ struct vb_out {
 
 #define VB_NUMBER_CHAINS 256u
 
+/* A protection domain as the queue pairs of a worker have it: with the worker's thread domain. */
+struct vb_thread_domain {
+  struct vb_domain *domain;
+  struct ibv_pd *pd;
+  uint32_t users;
+  struct vb_thread_domain *next;
+};
+
 struct pst_worker {
   struct pst_device *device;
   struct pst_worker *next; /* of the device's */
   struct ibv_comp_channel *channel;
   struct rc_cm_worker *cm; /* NULL: connections are not rdma_cm's */
   struct ibv_cq *cq;
+  struct ibv_td *td; /* NULL: the provider has none */
+  struct vb_thread_domain *domains;
   uint32_t index;
   uint32_t cq_used; /* completions that there may be at a time */
   int epoll_fd;
@@ -128,9 +138,16 @@ struct pst_worker {
   bool has_told_far; /* a ring on another node than the adapter */
 };
 
-/* cq.c: a completion queue that has room for all `wanted`, of those who ask for `label`: 0, or
- * -ENOSPC, logged. */
+/* cq.c: a completion queue of `room` completions at least. NULL: errno. Then one that has room for
+ * all `wanted`, of those who ask for `label`: 0, or -ENOSPC, logged. */
+struct ibv_cq *vb_cq_create(const struct pst_worker *worker, uint32_t room);
 int vb_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
+
+/* domain.c: for a queue pair of the worker in that domain, until it is given back: so that the
+ * provider takes no locks, or another thread's doorbells. Without thread domains: the domain's. */
+struct ibv_pd *vb_thread_domain_take(struct pst_worker *worker, struct vb_domain *domain);
+void vb_thread_domain_give(struct pst_worker *worker, const struct ibv_pd *pd);
+void vb_thread_domains_close(struct pst_worker *worker);
 
 /* ring.c */
 void vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);

@@ -124,6 +124,7 @@ enum rc_peer {
  * answers, in the peer's. */
 struct rc_lane {
   struct ibv_qp *qp;
+  struct ibv_pd *pds[2]; /* vb_thread_domain_take(), of either */
   uint32_t psn, responder_psn;
   struct vb_receive_queue rq; /* of the queue pair that answers */
   uint32_t own;               /* hellos and farewells under way, beside the send queue */

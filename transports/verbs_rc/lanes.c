@@ -120,6 +120,9 @@ void rc_lanes_close(struct pst_endpoint *endpoint)
       ibv_destroy_qp(lane->rq.qp);
     if (lane->qp)
       ibv_destroy_qp(lane->qp);
+    for (int i = 0; i < 2; i++)
+      if (lane->pds[i])
+        vb_thread_domain_give(endpoint->worker, lane->pds[i]);
     free(lane->arrived);
   }
 }

@@ -89,9 +89,8 @@ static struct ibv_qp *make_of(const struct pst_endpoint *endpoint, struct ibv_co
 
 /* With as many inline bytes as it has, up to those wished for. NULL: errno. */
 static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
-                           bool only_asks, struct ibv_qp_cap *given)
+                           bool only_asks, struct ibv_pd *pd, struct ibv_qp_cap *given)
 {
-  struct ibv_pd *pd = (only_asks ? endpoint->local : endpoint->domain)->pd;
   struct ibv_qp *qp = NULL;
 
   for (uint32_t wish = want->max_inline_data;; wish = wish > INLINE_LEAST ? wish / 2 : 0) {
@@ -117,10 +116,11 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
 }
 
 static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
-                  bool only_asks, struct ibv_qp_cap *given, struct ibv_qp **qp)
+                  bool only_asks, struct ibv_qp_cap *given, struct ibv_qp **qp, struct ibv_pd **pd)
 {
   const struct pst_device *device = endpoint->device;
-  struct ibv_qp *made = make(endpoint, want, only_asks, given);
+  *pd = vb_thread_domain_take(endpoint->worker, only_asks ? endpoint->local : endpoint->domain);
+  struct ibv_qp *made = make(endpoint, want, only_asks, *pd, given);
   char label[128], missing[160], memlock[160];
 
   name(endpoint, which, label);
@@ -167,16 +167,16 @@ int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv
   int rc;
 
   if (!endpoint->rc->is_split) {
-    rc = create(endpoint, want, which, false, given, &lane->qp);
+    rc = create(endpoint, want, which, false, given, &lane->qp, &lane->pds[0]);
     lane->rq.qp = lane->qp;
     return rc;
   }
   asks.max_recv_wr = asks.max_recv_sge = 0;
   answers.max_send_wr = answers.max_send_sge = 1; /* the last, in ERR: shared.c */
   answers.max_inline_data = 0;
-  rc = create(endpoint, &asks, which, true, given, &lane->qp);
+  rc = create(endpoint, &asks, which, true, given, &lane->qp, &lane->pds[0]);
   if (rc == 0)
-    rc = create(endpoint, &answers, which, false, &answering, &lane->rq.qp);
+    rc = create(endpoint, &answers, which, false, &answering, &lane->rq.qp, &lane->pds[1]);
   if (rc < 0)
     return rc;
   given->max_recv_wr = answering.max_recv_wr;

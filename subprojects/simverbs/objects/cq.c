@@ -189,7 +189,8 @@ int sim_cq_arm(struct sim_cq *cq, bool solicited_only)
 }
 
 /* With MLX5_SINGLE_THREADED=1 mlx5 takes no locks, and ends the process where it notices that it
- * should have: rdma-core 65, providers/mlx5/mlx5.h, mlx5_spin_lock. */
+ * should have: rdma-core 65, providers/mlx5/mlx5.h, mlx5_spin_lock. Of a queue that was made for a
+ * single thread it would not notice; this device does. */
 static bool is_single_threaded(void)
 {
   static _Atomic int known = -1;
@@ -202,21 +203,29 @@ static bool is_single_threaded(void)
   return is;
 }
 
+static bool has_one_thread(const struct sim_cq *cq)
+{
+  return (cq->create_flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || is_single_threaded();
+}
+
 static void enter(struct sim_cq *cq)
 {
-  if (!is_single_threaded())
+  if (!has_one_thread(cq))
     return;
   if (atomic_exchange(&cq->in_use, true)) {
-    fprintf(stderr, "*** ERROR: multithreading violation ***\n"
-                    "You are running a multithreaded application but\n"
-                    "you set MLX5_SINGLE_THREADED=1. Please unset it.\n");
+    fprintf(stderr,
+            "*** ERROR: multithreading violation ***\n"
+            "You are running a multithreaded application but\n"
+            "%s.\n",
+            is_single_threaded() ? "you set MLX5_SINGLE_THREADED=1. Please unset it"
+                                 : "the completion queue is of IBV_CREATE_CQ_ATTR_SINGLE_THREADED");
     abort();
   }
 }
 
 static void leave(struct sim_cq *cq)
 {
-  if (is_single_threaded())
+  if (has_one_thread(cq))
     atomic_store(&cq->in_use, false);
 }
 

@@ -210,10 +210,46 @@ static void test_two_threads_in_one_queue(void **state)
   }
 }
 
+static void *poll_often(void *arg)
+{
+  struct ibv_wc wc;
+
+  for (int i = 0; i < 200000; i++)
+    ibv_poll_cq(arg, 1, &wc);
+  return NULL;
+}
+
+static void test_two_threads_in_a_queue_of_one(void **state)
+{
+  (void)state;
+  for (int of_one = 0; of_one < 2; of_one++) {
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+      struct ibv_context *context = open_named("fixed0");
+      struct ibv_cq_init_attr_ex attr = {.cqe = 16,
+                                         .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+                                         .flags = of_one ? IBV_CREATE_CQ_ATTR_SINGLE_THREADED : 0};
+      struct ibv_cq *cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(context, &attr));
+      pthread_t thread;
+      signal(SIGABRT, SIG_DFL);
+      poll_often(cq); /* one thread may */
+      alarm(60);
+      pthread_create(&thread, NULL, of_one ? poll_for_ever : poll_often, cq);
+      (of_one ? poll_for_ever : poll_often)(cq);
+      pthread_join(thread, NULL);
+      _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WIFSIGNALED(status) ? WTERMSIG(status) : 0, of_one ? SIGABRT : 0);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_two_threads_in_one_queue), /* before a device is open */
+      cmocka_unit_test(test_two_threads_in_a_queue_of_one),
       cmocka_unit_test(test_writes_are_placed_after_they_are_acknowledged),
       cmocka_unit_test(test_a_device_that_may_not_be_opened),
       cmocka_unit_test(test_transports_without_all_of_rc),
