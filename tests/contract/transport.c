@@ -147,7 +147,7 @@ static struct contract_variant variants[] = {
     },
     {
         .name = "verbs_rc-ib",
-        .options = "device=mlx5_1,timeout=8,keepalive=50ms",
+        .options = "device=mlx5_1,timeout=8,keepalive=50ms,runs=false",
         .silent = true,
         .capabilities = RC_CAPABILITIES,
     },

@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
-  static const uint8_t magic[] = {'p', 's', 't', 'r', 'c', 0, 0, 6};
+  static const uint8_t magic[] = {'p', 's', 't', 'r', 'c', 0, 0, 8};
   uint8_t bytes[RC_BLOB_BYTES] = {0}, first[RC_BLOB_BYTES], second[RC_BLOB_BYTES];
   struct rc_blob blob, again;
 

@@ -481,7 +481,7 @@ def datagram_blob_seeds():
 def rc_blob_seeds():
     for flags in range(0, 256, 5):
         yield (struct.pack(">BBBBHII16sHQQIIQIQQIIB", flags, 2, 3, 1, 7, 17, 19, bytes(16), 4791, 5, 0, 8, 4096, 4096, 9, 512, 512, 16, 8, 1)
-               + bytes(120) + struct.pack(">III", 1, 0, 8))  # fmt: skip
+               + bytes(128) + struct.pack(">III", 1, 0, 8))  # fmt: skip
 
 
 # ---- UCX: a byte or two for each choice, as fuzz_ucx.c takes them --------------------------

@@ -55,17 +55,6 @@ static bool has_some(const struct vb_rx *rx)
   return rx->sends ? rx->ungranted : vb_back_count(rx);
 }
 
-/* It has enough to go on with, and more will come back. */
-static bool can_wait(const struct pst_endpoint *endpoint)
-{
-  const struct vb_rx *rx = endpoint->rx;
-  const uint32_t waits = vb_back_count(rx) + rx->ungranted;
-  const uint32_t granted =
-      rx->sends && endpoint->shared ? rx->granted : vb_granted_count(rx) - rx->ungranted;
-
-  return waits < rx->share / 4 && granted >= rx->share / 2;
-}
-
 static uint32_t fill(struct vb_rx *rx, struct vb_run *runs)
 {
   const uint32_t *slots = rx->line.at;
@@ -104,8 +93,7 @@ void vb_credit_send(struct pst_endpoint *endpoint)
 {
   struct vb_rx *rx = endpoint->rx;
 
-  if (!endpoint->is_connected || endpoint->closing.mode ||
-      (vb_back_count(rx) == 0 && !has_some(rx)) || can_wait(endpoint))
+  if (!endpoint->is_connected || endpoint->closing.mode || !vb_credit_is_due(endpoint))
     return;
   int rc = restore_receives(endpoint);
   while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives) {
@@ -131,21 +119,17 @@ void vb_credit_send(struct pst_endpoint *endpoint)
 bool vb_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_t length)
 {
   struct vb_tx *tx = endpoint->tx;
-  struct vb_fifo *credits = &tx->credits;
+  struct vb_credits *credits = &tx->credits;
   struct vb_run run;
 
   if (length == 0 || length % sizeof(run) != 0 || length > VB_CONTROL_BYTES)
     return false;
   for (uint32_t i = 0; i < length; i += (uint32_t)sizeof(run)) {
     memcpy(&run, bytes + i, sizeof(run));
-    uint32_t first = be32toh(run.first), count = be32toh(run.count);
-    if (first >= tx->slots || count > tx->slots - first ||
-        count > credits->mask + 1 - vb_fifo_count(credits))
+    const uint32_t first = be32toh(run.first), count = be32toh(run.count);
+    if (first >= tx->slots || count > tx->slots - first || count > credits->max - credits->count)
       return false;
-    uint32_t head = credits->head;
-    for (const uint32_t end = first + count; first != end; first++)
-      credits->at[head++ & credits->mask] = first;
-    credits->head = head;
+    vb_credits_put(credits, first, count);
   }
   tx->credit_messages++;
   return true;

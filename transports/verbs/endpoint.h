@@ -30,18 +30,22 @@ struct vb_receive_queue {
 
 struct vb_tx {
   uint64_t initial; /* what sequence 0 travels as */
-  struct vb_fifo credits;
+  struct vb_credits credits;
   uint64_t address, stride;
   uint64_t message_max; /* of this end, and of the peer's slots */
   uint32_t rkey;
   uint32_t slots;
   enum ibv_wr_opcode opcode;
-  uint32_t turn; /* of several queue pairs: rc_turn() */
-  uint64_t messages, bytes, credit_messages;
+  uint32_t run_max;        /* messages that one WRITE may have; 1: no runs */
+  uint64_t run_length_min; /* of shorter ones too much padding would travel along; without runs
+                              UINT64_MAX */
+  uint32_t turn;           /* of several queue pairs: rc_turn() */
+  uint64_t messages, bytes, credit_messages, runs;
 };
 
 struct vb_rx {
   struct pst_ring *ring;
+  bool has_runs; /* one WRITE may fill several slots */
   uint32_t share;
   bool sends;
   uint32_t turn;      /* of several queue pairs: rc_turn() */
@@ -126,6 +130,18 @@ struct pst_endpoint {
   struct pst_endpoint *next_numbered;
   uint32_t number; /* of the queue pair, as completions name it; 0: not yet */
 };
+
+/* There is credit to give, and no reason to wait: the sender has less than half of its slots, or a
+ * quarter of them is back. */
+static inline bool vb_credit_is_due(const struct pst_endpoint *endpoint)
+{
+  const struct vb_rx *rx = endpoint->rx;
+  const uint32_t waits = vb_back_count(rx) + rx->ungranted;
+  const uint32_t granted =
+      rx->sends && endpoint->shared ? rx->granted : vb_granted_count(rx) - rx->ungranted;
+
+  return waits && (waits >= rx->share / 4 || granted < rx->share / 2);
+}
 
 static inline struct pst_endpoint *vb_endpoint_of(struct vb_send_queue *sq)
 {

@@ -80,7 +80,7 @@ static bool take(struct pst_worker *worker, struct vb_out *out)
         return true;
       is_empty = some < (int)VB_POLL_BATCH;
     }
-    const struct ibv_wc *wc = &worker->wc[worker->wc_at];
+    struct ibv_wc *wc = &worker->wc[worker->wc_at];
     struct pst_endpoint *endpoint = whose(worker, wc);
     if (endpoint && endpoint->is_cut)
       endpoint = NULL;
@@ -149,13 +149,16 @@ void vb_tell_done(struct pst_endpoint *endpoint, struct vb_out *out)
     endpoint->sq.told = next;
     if (opcode == 0)
       continue;
-    assert(endpoint->sq.outstanding >= next - first);
-    endpoint->sq.outstanding -= (uint32_t)(next - first);
+    const struct vb_sent *last = &sent[(next - 1) & mask];
+    const uint32_t told = endpoint->sq.posted_max - endpoint->sq.requests_max;
+    const uint32_t count = last->upto - told;
+    assert(count && count <= endpoint->sq.posted - told);
+    endpoint->sq.posted_max += count;
     *out->at++ = (struct pst_completion){.kind = PST_COMPLETION_DONE,
                                          .code = opcode,
                                          .status = status_of(endpoint, first),
                                          .endpoint = endpoint->cookie,
-                                         .u.done = {sent[(next - 1) & mask].cookie, next - first}};
+                                         .u.done = {last->cookie, count}};
     out->room--;
   }
 }
@@ -163,9 +166,9 @@ void vb_tell_done(struct pst_endpoint *endpoint, struct vb_out *out)
 void vb_tell_room(struct pst_endpoint *endpoint)
 {
   if (!endpoint->wants_room || endpoint->has_told_room || !endpoint->is_connected ||
-      endpoint->sq.outstanding == endpoint->sq.requests_max ||
+      vb_send_queue_free(&endpoint->sq) == 0 ||
       (endpoint->wants_rma_done && endpoint->sq.done < endpoint->rma_before) ||
-      (!endpoint->wants_queue && vb_fifo_count(&endpoint->tx->credits) == 0))
+      (!endpoint->wants_queue && endpoint->tx->credits.count == 0))
     return;
   endpoint->has_told_room = true;
   endpoint->worker->told++;

@@ -40,7 +40,7 @@ static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 
   wr->opcode = tx->opcode;
   wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + tx->initial));
-  wr->wr.rdma.remote_addr = tx->address + vb_fifo_get(&tx->credits) * tx->stride;
+  wr->wr.rdma.remote_addr = tx->address + vb_credits_get(&tx->credits) * tx->stride;
   wr->wr.rdma.rkey = tx->rkey;
   if (vb_request_add_local(wr, request) && wr->num_sge &&
       request->arg.length <= endpoint->sq.max_inline)
@@ -49,7 +49,9 @@ static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   tx->bytes += request->arg.length;
 }
 
-static void build(struct pst_endpoint *endpoint, uint64_t index, const struct pst_request *request)
+/* `before` it there were so many. */
+static void build(struct pst_endpoint *endpoint, uint64_t index, uint32_t before,
+                  const struct pst_request *request)
 {
   uint32_t at = (uint32_t)index & endpoint->sq.mask;
   struct ibv_send_wr *wr = &endpoint->sq.wrs[at];
@@ -63,7 +65,8 @@ static void build(struct pst_endpoint *endpoint, uint64_t index, const struct ps
     vb_flush_build(endpoint, wr, request);
   else
     vb_rma_build(endpoint, wr, request);
-  endpoint->sq.sent[at] = (struct vb_sent){.cookie = request->cookie, .opcode = request->opcode};
+  endpoint->sq.sent[at] = (struct vb_sent){
+      .cookie = request->cookie, .upto = before + 1, .count = 1, .opcode = request->opcode};
   if (request->opcode != PST_OP_SEND && request->opcode != PST_OP_FLUSH)
     endpoint->rma_before = index + 1;
   vb_send_queue_alike(&endpoint->sq, index, request->opcode);
@@ -103,21 +106,25 @@ static int broken(struct pst_endpoint *endpoint, int rc)
   return -ECONNRESET;
 }
 
-/* What is built, [from, to); `why` no more was. */
-static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, uint32_t why,
-                     bool is_fenced, uint32_t *wait)
+/* What is built, [from, to), `taken` requests; `why` no more was. */
+static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, uint32_t taken,
+                     uint32_t why, bool is_fenced, uint32_t *wait)
 {
-  endpoint->sq.wrs[(to - 1) & endpoint->sq.mask].send_flags |= IBV_SEND_SIGNALED;
-  const int went = vb_send_queue_ring(&endpoint->sq, from, to);
+  struct vb_send_queue *sq = &endpoint->sq;
+
+  sq->wrs[(to - 1) & sq->mask].send_flags |= IBV_SEND_SIGNALED;
+  const int went = vb_send_queue_ring(sq, from, to);
   want_room(endpoint, why);
   endpoint->wants_rma_done = is_fenced;
   if (went < 0)
     return broken(endpoint, went);
-  endpoint->sq.outstanding += (uint32_t)went;
-  if ((uint32_t)went < to - from)
+  if ((uint32_t)went < to - from) {
+    taken = sq->sent[(from + (uint32_t)went - 1) & sq->mask].upto - sq->posted;
     broken(endpoint, -ENOBUFS);
+  }
+  sq->posted += taken;
   *wait = why;
-  return went;
+  return (int)taken;
 }
 
 /* Those at the front; *is_cut: a FLUSH or a fenced request follows, for which they have to be
@@ -125,8 +132,8 @@ static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, 
 static int post_some(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
                      uint32_t *wait, bool *is_cut)
 {
-  const uint32_t room = endpoint->sq.requests_max - endpoint->sq.outstanding;
-  uint64_t from = endpoint->sq.head;
+  const uint32_t room = vb_send_queue_free(&endpoint->sq), before = endpoint->sq.posted;
+  uint64_t from = endpoint->sq.head, to = from;
   uint32_t why = PST_WAIT_NONE, taken = 0;
   bool is_fenced = false;
   int rc = 0;
@@ -134,16 +141,15 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
   *is_cut = false;
   for (uint32_t some; taken < n; taken += some) {
     const struct pst_request *request = &requests[taken];
-    some = vb_build_row(endpoint, from + taken, request, (n < room ? n : room) - taken);
+    some = vb_build_row(endpoint, &to, before + taken, request, (n < room ? n : room) - taken);
     if (some)
       continue;
     if ((rc = check(endpoint, request)) < 0)
       break;
     is_fenced = waits_for_rma(endpoint, request);
-    why = taken == room || is_fenced ? PST_WAIT_QUEUE
-          : request->opcode == PST_OP_SEND && vb_fifo_count(&endpoint->tx->credits) == 0
-              ? PST_WAIT_CREDIT
-              : PST_WAIT_NONE;
+    why = taken == room || is_fenced                                           ? PST_WAIT_QUEUE
+          : request->opcode == PST_OP_SEND && endpoint->tx->credits.count == 0 ? PST_WAIT_CREDIT
+                                                                               : PST_WAIT_NONE;
     if (why)
       break;
     if (vb_flush_needs_others(endpoint, request)) {
@@ -157,7 +163,7 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
         why = PST_WAIT_QUEUE;
         break;
       }
-      from = endpoint->sq.head;
+      from = to = endpoint->sq.head;
       if (request->opcode == PST_OP_SEND) { /* by another queue pair: once these are done */
         endpoint->rma_before = from;
         is_fenced = true;
@@ -165,11 +171,11 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
         break;
       }
     }
-    build(endpoint, from + taken, request);
+    build(endpoint, to++, before + taken, request);
     some = 1;
   }
   if (taken)
-    return hand_over(endpoint, from, from + taken, why, is_fenced, wait);
+    return hand_over(endpoint, from, to, taken, why, is_fenced, wait);
   want_room(endpoint, why);
   endpoint->wants_rma_done = is_fenced;
   if (rc < 0)
@@ -211,7 +217,7 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
 /* Of several queue pairs, too, the above knows by which. */
 static inline bool is_open(const struct pst_endpoint *endpoint)
 {
-  return endpoint->is_connected && endpoint->sq.outstanding < endpoint->sq.requests_max &&
+  return endpoint->is_connected && endpoint->sq.posted != endpoint->sq.posted_max &&
          !(endpoint->tell_connected | endpoint->closing.mode) && endpoint->lane_count == 1 &&
          !endpoint->wants_room;
 }
@@ -254,6 +260,8 @@ static inline struct ibv_send_wr *build_write(struct pst_endpoint *endpoint, uin
   *sge = (struct ibv_sge){
       .addr = mr->verbs.address + request->offset, .length = (uint32_t)length, .lkey = mr->lkey};
   sent->cookie = request->cookie;
+  sent->upto = endpoint->sq.posted + 1;
+  sent->count = 1;
   sent->opcode = PST_OP_WRITE;
   vb_send_queue_alike(&endpoint->sq, index, PST_OP_WRITE);
   endpoint->rma_before = index + 1;
@@ -277,6 +285,6 @@ int vb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
   if (__builtin_expect(rc != 0, 0))
     return broken(endpoint, -rc);
   endpoint->sq.head = index + 1;
-  endpoint->sq.outstanding++;
+  endpoint->sq.posted++;
   return 1;
 }

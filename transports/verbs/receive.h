@@ -5,19 +5,30 @@
 
 #include "endpoint.h"
 
-/* arrival.c: a message has arrived; as many as come one after the other, at `worker->wc_at`, where
- * nothing else is to be seen to. Returns how many. */
-void vb_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct vb_out *out);
-/* Likewise, of several queue pairs, messages that waited for their turn, of which there is at least
- * one. Returns how many; 0: the connection fails. */
-uint32_t vb_arrived_row(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t n,
-                        struct vb_out *out);
-uint32_t vb_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct vb_out *out);
+/* How many messages a completion is of: a run is longer than a slot may be. Its slots are a stride
+ * apart, and a message of it is at least a byte long and at most a stride. */
+static inline uint32_t vb_messages_of(const struct vb_rx *rx, const struct ibv_wc *wc)
+{
+  const struct pst_ring_params *params = &rx->ring->params;
 
-/* Of several queue pairs: as vb_arrived_in_line(), where the next `n` come by the queue pair of the
- * first of them. Returns how many are as they have to be. */
-uint32_t vb_arrived_by_one(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t n,
-                           struct vb_out *out);
+  if (!rx->has_runs || wc->byte_len <= params->payload_max)
+    return 1;
+  return (uint32_t)((wc->byte_len - 1) / params->stride) + 1;
+}
+
+/* arrival.c: a message, or a run of them, has arrived. False: there are more than there was room
+ * for, and `wc` is of these alone. */
+bool vb_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out);
+/* As many as come one after the other, at `worker->wc_at`, where nothing else is to be seen to.
+ * Returns how many completions of `most`, or 0: it is not of a message, or not told. */
+uint32_t vb_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct vb_out *out);
+/* Of several queue pairs: at most `n` messages of completions that came by one of them; and, where
+ * they waited for their turn, of those, at least one. Returns of how many completions all was told.
+ * Nothing: they are not as they have to be, and of the latter the connection fails. */
+uint32_t vb_arrived_by_one(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs,
+                           uint32_t n, struct vb_out *out);
+uint32_t vb_arrived_row(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, uint32_t n,
+                        struct vb_out *out);
 
 /* credit.c: memory for credit messages of either direction; then, once the queue pair is there,
  * what they are sent from. 0 or -errno, which is logged. */

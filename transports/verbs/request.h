@@ -5,10 +5,21 @@
 
 #include "endpoint.h"
 
-/* row.c: at `index` and behind it, those at the front of the `n` that are plain and can be taken.
- * Returns how many. */
-uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t index,
+/* row.c: at *index and behind it, those at the front of the `n` that are plain and can be taken, of
+ * which `before` were posted before. Returns how many, and where the next one comes. */
+uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t *index, uint32_t before,
                       const struct pst_request *requests, uint32_t n);
+
+/* Messages of a run, where slots are so many bytes apart: as one WRITE they are told at once, so
+ * that long ones go by themselves. */
+#define VB_RUN_MAX 32u
+#define VB_RUN_BYTES 65536u
+static inline uint32_t vb_run_max(uint64_t stride)
+{
+  const uint64_t most = stride ? VB_RUN_BYTES / stride : 0;
+
+  return most < 1 ? 1 : most < VB_RUN_MAX ? (uint32_t)most : VB_RUN_MAX;
+}
 
 static inline bool vb_is_writable(const struct pst_endpoint *endpoint,
                                   const struct pst_remote *remote)

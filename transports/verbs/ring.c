@@ -217,7 +217,8 @@ static void release_other(struct pst_ring *ring, uint32_t at)
   ring->last_out = slot;
   ring->slots[at] = vb_slot(owner, VB_SLOT_OWNED);
   vb_fifo_put(&owner->rx->line, at);
-  vb_pend(owner);
+  if (vb_credit_is_due(owner))
+    vb_pend(owner);
 }
 
 /* A slot of all: it is posted again, and who had it may be sent one more. */
@@ -234,7 +235,8 @@ static void release_shared(struct pst_ring *ring, uint32_t at)
   }
   owner->rx->out--;
   owner->rx->ungranted++;
-  vb_pend(owner);
+  if (vb_credit_is_due(owner))
+    vb_pend(owner);
 }
 
 static int refuse(const struct pst_worker *worker, uint64_t token)
@@ -248,7 +250,7 @@ static int refuse(const struct pst_worker *worker, uint64_t token)
 /* Slots of the one that was released last: those at the front of the tokens. Returns how many. */
 static uint32_t release_alike(const struct pst_ring *ring, const uint64_t *tokens, uint32_t n)
 {
-  const uint64_t which = tokens[0] >> 32, is_out = ring->last_out;
+  const uint64_t base = pst_token(ring->place, 0), is_out = ring->last_out;
   const uint32_t count = ring->params.slots;
   uint64_t *slots = ring->slots;
   uint32_t i = 0;
@@ -257,15 +259,15 @@ static uint32_t release_alike(const struct pst_ring *ring, const uint64_t *token
     return 0;
   struct vb_fifo *line = &ring->last->rx->line;
   uint32_t *into = line->at, mask = line->mask, head = line->head;
-  for (; i < n && tokens[i] >> 32 == which; i++) {
-    const uint32_t at = (uint32_t)tokens[i];
+  for (; i < n; i++) {
+    const uint64_t at = tokens[i] - base; /* of another ring it is beyond all slots */
     if (at >= count || slots[at] != is_out)
       break;
     slots[at] = is_out - VB_SLOT_OUT + VB_SLOT_OWNED;
-    into[head++ & mask] = at;
+    into[head++ & mask] = (uint32_t)at;
   }
   line->head = head;
-  if (i)
+  if (i && vb_credit_is_due(ring->last))
     vb_pend(ring->last);
   return i;
 }

@@ -2,6 +2,10 @@
 /*
  * Plain requests: SENDs and WRITEs of one piece, without flags, many alike in a row. They are
  * checked and built in one go; whatever is not as it mostly is, is left to post.c.
+ *
+ * Messages of one length that follow one another in consecutive slots, at this end and at the
+ * peer's, are one WRITE: a run. What lies between them travels along, up to an eighth: it is what
+ * this end's slots hold behind the messages.
  */
 #include <endian.h>
 
@@ -57,10 +61,12 @@ static inline bool is_within(const struct pst_endpoint *endpoint, struct row *ro
          request->offset <= row->length && request->arg.length <= row->length - request->offset;
 }
 
-static inline struct ibv_send_wr *build(const struct row *row, uint64_t index,
-                                        const struct pst_request *request)
+/* `count` requests from this one on, as one work request of `length` bytes; `upto` there are ever.
+ */
+static inline __attribute__((always_inline)) struct ibv_send_wr *
+build(const struct row *row, uint64_t index, const struct pst_request *request, uint32_t count,
+      uint64_t length, uint32_t upto)
 {
-  const uint64_t length = request->arg.length;
   struct ibv_send_wr *wr = &row->wrs[index & row->mask];
   struct vb_sent *sent = &row->sent[index & row->mask];
   struct ibv_sge *sge = wr->sg_list;
@@ -74,42 +80,133 @@ static inline struct ibv_send_wr *build(const struct row *row, uint64_t index,
   sge->addr = row->address + request->offset;
   sge->length = (uint32_t)length;
   sge->lkey = row->lkey;
-  sent->cookie = request->cookie;
-  sent->opcode = request->opcode;
+  *sent = (struct vb_sent){.cookie = request[count - 1].cookie,
+                           .upto = upto,
+                           .count = (uint16_t)count,
+                           .opcode = request->opcode};
   return wr;
 }
 
-static uint32_t sends(struct pst_endpoint *endpoint, uint64_t index,
-                      const struct pst_request *requests, uint32_t n)
+/* How many of the `most` messages from the first on are alike and follow one another: at this end a
+ * stride apart. */
+static inline uint32_t count_run(const struct pst_request *first, uint32_t most, uint64_t stride)
+{
+  const uint64_t head = pst_request_head(first), length = first->arg.length;
+  const struct pst_mr *mr = first->local.mr;
+  uint64_t offset = first->offset + stride, sequence = first->u.send.sequence + 1;
+  const struct pst_request *next = first + 1, *end = first + most;
+
+  for (; next != end && next->offset == offset && next->u.send.sequence == sequence &&
+         next->arg.length == length && pst_request_head(next) == head && next->local.mr == mr &&
+         next->u.send.departure_ns == 0;
+       next++) {
+    offset += stride;
+    sequence++;
+  }
+  return (uint32_t)(next - first);
+}
+
+/* Likewise of `n` messages for slots that follow one another: within one turn of several queue
+ * pairs, and within the memory. */
+static __attribute__((noinline)) uint32_t run_of(const struct pst_endpoint *endpoint,
+                                                 const struct pst_request *first, uint32_t n,
+                                                 uint64_t room, uint64_t messages)
+{
+  const struct vb_tx *tx = endpoint->tx;
+  const uint64_t stride = tx->stride, length = first->arg.length;
+
+  n = n < tx->run_max ? n : tx->run_max;
+  if (endpoint->lane_count > 1) {
+    const uint32_t left = tx->turn - (uint32_t)messages % tx->turn;
+    n = n < left ? n : left;
+  }
+  n = count_run(first, n, stride);
+  while (n > 1 && room < (n - 1) * stride + length)
+    n--;
+  return n;
+}
+
+/* Into `slots` of the peer that follow one another from that address on. Returns how many. */
+static inline __attribute__((always_inline)) uint32_t
+fill_slots(struct pst_endpoint *endpoint, struct row *row, uint64_t *index, uint32_t before,
+           const struct pst_request *requests, uint32_t slots, uint64_t remote, const bool has_runs)
 {
   struct vb_tx *tx = endpoint->tx;
-  struct row row = row_of(endpoint);
-  uint64_t bytes = 0;
-  uint32_t i = 0;
-
-  if (!tx)
-    return 0;
   const uint32_t initial = (uint32_t)tx->initial, rkey = tx->rkey;
-  const uint32_t *slots = tx->credits.at, mask = tx->credits.mask, tail = tx->credits.tail;
-  const uint64_t address = tx->address, stride = tx->stride, length_max = tx->message_max;
+  const uint64_t stride = tx->stride, length_max = tx->message_max;
+  const uint64_t run_length_min = tx->run_length_min;
   const enum ibv_wr_opcode opcode = tx->opcode;
-  n = n < vb_fifo_count(&tx->credits) ? n : vb_fifo_count(&tx->credits);
-  for (; i < n; i++) {
-    const struct pst_request *request = &requests[i];
-    if (!is_send(request) || request->u.send.departure_ns || request->arg.length > length_max ||
-        !is_within(endpoint, &row, request))
+  const struct pst_request *request = requests, *end = requests + slots;
+  uint64_t bytes = 0, at = *index;
+
+  while (request != end) {
+    uint64_t length = request->arg.length;
+    uint32_t k = 1;
+    if (!is_send(request) || request->u.send.departure_ns || length > length_max ||
+        !is_within(endpoint, row, request))
       break;
-    struct ibv_send_wr *wr = build(&row, index + i, request);
+    bytes += length;
+    if (has_runs && length >= run_length_min) {
+      k = run_of(endpoint, request, (uint32_t)(end - request), row->length - request->offset,
+                 tx->messages + (uint64_t)(request - requests));
+      bytes += (k - 1) * length;
+      length += (k - 1) * stride;
+      tx->runs += k > 1;
+    }
+    before += k;
+    struct ibv_send_wr *wr = build(row, at++, request, k, length, before);
     wr->opcode = opcode;
     wr->imm_data = htobe32((uint32_t)request->u.send.sequence + initial);
-    wr->wr.rdma.remote_addr = address + slots[(tail + i) & mask] * stride;
+    wr->wr.rdma.remote_addr = remote;
     wr->wr.rdma.rkey = rkey;
-    bytes += request->arg.length;
+    request += k;
+    remote += k * stride;
   }
-  tx->credits.tail = tail + i;
-  tx->messages += i;
+  slots = (uint32_t)(request - requests);
+  tx->messages += slots;
   tx->bytes += bytes;
-  return i;
+  *index = at;
+  return slots;
+}
+
+static inline __attribute__((always_inline)) uint32_t sends(struct pst_endpoint *endpoint,
+                                                            uint64_t *index, uint32_t before,
+                                                            const struct pst_request *requests,
+                                                            uint32_t n, const bool has_runs)
+{
+  const struct vb_tx *tx = endpoint->tx;
+  struct vb_credits *credits = &endpoint->tx->credits;
+  struct row row = row_of(endpoint);
+  uint32_t taken = 0, wanted, some;
+
+  n = n < credits->count ? n : credits->count;
+  do {
+    struct vb_credit *credit = &credits->at[credits->tail & credits->mask];
+    wanted = vb_smaller(n - taken, credit->count);
+    some = fill_slots(endpoint, &row, index, before + taken, requests + taken, wanted,
+                      tx->address + credit->first * tx->stride, has_runs);
+    taken += some;
+    credit->first += some;
+    credit->count -= some;
+    credits->tail += some && credit->count == 0;
+  } while (taken != n && some == wanted);
+  credits->count -= taken;
+  return taken;
+}
+
+/* Apart, so that neither costs the other registers. */
+static __attribute__((noinline)) uint32_t singles(struct pst_endpoint *endpoint, uint64_t *index,
+                                                  uint32_t before,
+                                                  const struct pst_request *requests, uint32_t n)
+{
+  return sends(endpoint, index, before, requests, n, false);
+}
+
+static __attribute__((noinline)) uint32_t runs(struct pst_endpoint *endpoint, uint64_t *index,
+                                               uint32_t before, const struct pst_request *requests,
+                                               uint32_t n)
+{
+  return sends(endpoint, index, before, requests, n, true);
 }
 
 static inline bool is_write(const struct pst_request *request, uint64_t room, uint64_t length_max)
@@ -120,10 +217,10 @@ static inline bool is_write(const struct pst_request *request, uint64_t room, ui
          length <= length_max;
 }
 
-static inline void build_write(const struct row *row, uint64_t index,
+static inline void build_write(const struct row *row, uint64_t index, uint32_t upto,
                                const struct pst_request *request, uint64_t address, uint32_t rkey)
 {
-  struct ibv_send_wr *wr = build(row, index, request);
+  struct ibv_send_wr *wr = build(row, index, request, 1, request->arg.length, upto);
 
   wr->opcode = IBV_WR_RDMA_WRITE;
   wr->wr.rdma.remote_addr = address + request->u.rma.offset;
@@ -137,7 +234,7 @@ static inline void written(struct pst_endpoint *endpoint, struct pst_remote *rem
     vb_written(endpoint, remote);
 }
 
-static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
+static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index, uint32_t before,
                        const struct pst_request *requests, uint32_t n)
 {
   struct row row = row_of(endpoint);
@@ -155,23 +252,25 @@ static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
         request->u.rma.remote != remote || !is_write(request, room, length_max) ||
         !is_within(endpoint, &row, request))
       break;
-    build_write(&row, index + i, request, address, rkey);
+    build_write(&row, index + i, before + i + 1, request, address, rkey);
   }
   if (i)
     written(endpoint, remote, index + i);
   return i;
 }
 
-uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t index,
+uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t *index, uint32_t before,
                       const struct pst_request *requests, uint32_t n)
 {
+  const uint64_t first = *index;
   uint32_t built = 0;
 
-  if (pst_request_head(requests) == pst_request_head_of(PST_OP_WRITE, 0))
-    built = writes(endpoint, index, requests, n);
-  else if (is_send(requests))
-    built = sends(endpoint, index, requests, n);
+  if (pst_request_head(requests) == pst_request_head_of(PST_OP_WRITE, 0)) {
+    built = writes(endpoint, first, before, requests, n);
+    *index += built;
+  } else if (is_send(requests) && endpoint->tx)
+    built = (endpoint->tx->run_max > 1 ? runs : singles)(endpoint, index, before, requests, n);
   if (built)
-    vb_send_queue_alike(&endpoint->sq, index, requests[0].opcode);
+    vb_send_queue_alike(&endpoint->sq, first, requests[0].opcode);
   return built;
 }

@@ -13,6 +13,7 @@ int vb_send_queue_open(struct vb_send_queue *sq, uint32_t pieces)
   while (size < sq->size)
     size <<= 1;
   sq->mask = size - 1;
+  sq->posted_max = sq->requests_max;
   sq->sent = calloc(size, sizeof(*sq->sent));
   sq->wrs = calloc(size, sizeof(*sq->wrs));
   sq->sges = calloc((size_t)size * pieces, sizeof(*sq->sges));
@@ -46,7 +47,7 @@ int vb_send_queue_push_own(struct vb_send_queue *sq)
 {
   const uint64_t index = sq->head;
 
-  sq->sent[index & sq->mask] = (struct vb_sent){0};
+  sq->sent[index & sq->mask] = (struct vb_sent){.upto = sq->posted};
   vb_send_queue_alike(sq, index, 0);
   int rc = vb_send_queue_ring(sq, index, index + 1);
   return rc < 0 ? rc : 0;

@@ -7,11 +7,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A work request in the send queue. */
+/* A work request in the send queue. It has one request of the host; or several messages, a run; or
+ * none, the transport's own. */
 struct vb_sent {
-  uint64_t cookie;
-  uint8_t opcode; /* enum pst_opcode; 0: the transport's own */
-  uint8_t lane;   /* which queue pair it went by, of several */
+  uint64_t cookie; /* of the last */
+  uint32_t upto;   /* requests of the host, ever, this one's among them: modulo */
+  uint16_t count;  /* this one's */
+  uint8_t opcode;  /* enum pst_opcode; 0: the transport's own */
+  uint8_t lane;    /* which queue pair it went by, of several */
 };
 
 /* What sends: a queue pair, the room of its send queue, the requests that it has, and which of them
@@ -23,7 +26,8 @@ struct vb_send_queue {
   uint64_t wr_id;        /* what its work requests have in common: vb_wr_id() */
   uint32_t size, mask;   /* work requests at a time; of what is kept of them */
   uint32_t requests_max; /* the host's, at a time */
-  uint32_t outstanding;  /* of them, taken and not told */
+  uint32_t posted;       /* of them, ever, modulo; */
+  uint32_t posted_max;   /* and what that may be, until more are told */
   uint32_t max_inline;   /* bytes */
   uint64_t head, done, told;
   struct vb_sent *sent;
@@ -52,11 +56,16 @@ static inline uint32_t vb_send_queue_room(const struct vb_send_queue *sq)
 {
   return sq->size - (uint32_t)(sq->head - sq->told);
 }
-/* Likewise, but for what the requests may have that are still to be posted: of several queue pairs
+/* How many requests of the host it may still have. */
+static inline uint32_t vb_send_queue_free(const struct vb_send_queue *sq)
+{
+  return sq->posted_max - sq->posted;
+}
+/* The room, but for what the requests may have that are still to be posted: of several queue pairs
  * one may be slow, and all that goes by the others stays in the send queue until it is done. */
 static inline uint32_t vb_send_queue_own_room(const struct vb_send_queue *sq)
 {
-  return vb_send_queue_room(sq) - (sq->requests_max - sq->outstanding);
+  return vb_send_queue_room(sq) - vb_send_queue_free(sq);
 }
 /* The one at `index` follows the others of the send queue. */
 static inline void vb_send_queue_alike(struct vb_send_queue *sq, uint64_t index, uint8_t opcode)

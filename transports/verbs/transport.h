@@ -72,7 +72,7 @@ struct vb_transport {
   /* A completion of a request; and of a receive. False: it needs more room than there is, or has
    * come too early, and is the first that the next poll takes. */
   void (*sent)(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-  bool (*received)(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct vb_out *out);
+  bool (*received)(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out);
   /* An endpoint that has something to tell, or to do: vb_pend(). */
   void (*work)(struct pst_endpoint *endpoint, struct vb_out *out);
   /* What other threads have left with it: vb_notify(). */
@@ -87,7 +87,7 @@ struct vb_transport {
   /* Of endpoints with several queue pairs: a row of messages, 0 where it is not of the queue pair
    * whose turn it is; those that waited for their turn, of
    * which there may be more than there was room for: false. */
-  uint32_t (*arrived)(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
+  uint32_t (*arrived)(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t most,
                       struct vb_out *out);
   bool (*deliver)(struct pst_endpoint *endpoint, struct vb_out *out);
   /* Receives without buffers that are missing, of all queue pairs: 0 or -errno. */
@@ -135,6 +135,7 @@ struct pst_device {
   uint16_t cm_port;           /* that worker 0 listens at; 0: any */
   bool sends;                 /* messages are SENDs, not WRITEs */
   bool has_ece;               /* asked for, where both ends have it */
+  bool runs;                  /* messages that follow one another are one WRITE */
   uint32_t qps;               /* of an endpoint that sends or receives */
   bool shares;                /* endpoints of a worker share receives */
   int numa_node;              /* the adapter's, or VB_NUMA_UNKNOWN */

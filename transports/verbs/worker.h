@@ -40,6 +40,54 @@ static inline uint32_t vb_fifo_get(struct vb_fifo *fifo)
   return fifo->at[fifo->tail++ & fifo->mask];
 }
 
+/* Slots that may be filled, in their order: as runs, of which there may be as many as slots. */
+struct vb_credit {
+  uint32_t first, count;
+};
+struct vb_credits {
+  struct vb_credit *at;
+  uint32_t mask;
+  uint32_t head, tail; /* free-running */
+  uint32_t count, max; /* slots; that there may be */
+};
+
+/* 0 or -ENOMEM. free(credits->at) ends it. */
+static inline int vb_credits_open(struct vb_credits *credits, uint32_t max)
+{
+  uint32_t size = 1;
+
+  while (size < max)
+    size <<= 1;
+  *credits =
+      (struct vb_credits){.at = calloc(size, sizeof(*credits->at)), .mask = size - 1, .max = max};
+  return credits->at ? 0 : -ENOMEM;
+}
+
+/* There is room for them. Behind their neighbours they are of one run. */
+static inline void vb_credits_put(struct vb_credits *credits, uint32_t first, uint32_t count)
+{
+  struct vb_credit *last = &credits->at[(credits->head - 1) & credits->mask];
+
+  if (count == 0)
+    return;
+  if (credits->count && last->first + last->count == first)
+    last->count += count;
+  else
+    credits->at[credits->head++ & credits->mask] = (struct vb_credit){first, count};
+  credits->count += count;
+}
+
+/* There is one. */
+static inline uint32_t vb_credits_get(struct vb_credits *credits)
+{
+  struct vb_credit *credit = &credits->at[credits->tail & credits->mask];
+
+  credits->tail += credit->count == 1;
+  credits->count--;
+  credit->count--;
+  return credit->first++;
+}
+
 /* How a slot stands, and, unless it is free, whose it is: vb_slot(). */
 enum vb_slot_state {
   VB_SLOT_FREE = 0,

@@ -4,7 +4,7 @@
 
 #include "connection.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 7};
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 8};
 
 /* Members of struct rc_blob in the order in which they travel: `count` in a row, of `bytes` each.
  */
@@ -42,6 +42,7 @@ static const struct {
     FIELD(ece.options),
     FIELD(run_count),
     ROW(runs, 4),
+    FIELD(has_runs),
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
@@ -86,7 +87,8 @@ static bool makes_sense(const struct rc_blob *blob)
        (blob->control_receives == 0 || blob->control_bytes < sizeof(struct vb_run))) ||
       (blob->is_cm && !blob->cm_port && (blob->is_receiver || !blob->is_sender)))
     return false;
-  if (blob->lanes < 1 || blob->lanes > RC_LANES_MAX || blob->run_count > RC_BLOB_RUNS)
+  if (blob->has_runs > 1 || blob->lanes < 1 || blob->lanes > RC_LANES_MAX ||
+      blob->run_count > RC_BLOB_RUNS)
     return false;
   for (uint32_t i = 0; i < RC_LANES_MAX; i++)
     if ((blob->qps[i].qpn | blob->qps[i].psn | blob->responders[i].qpn | blob->responders[i].psn) >

@@ -196,7 +196,7 @@ static void hear(struct pst_endpoint *endpoint, struct rc_lane *by, bool is_hell
   rc_lane_heard(endpoint, by);
 }
 
-bool rc_received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct vb_out *out)
+bool rc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out)
 {
   const bool sends = endpoint->rx && endpoint->rx->sends;
   const bool is_message = (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends;
@@ -214,6 +214,15 @@ bool rc_received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct 
   }
   if (is_early(endpoint, wc, is_message))
     return false;
+  const bool is_fine = wc->status == IBV_WC_SUCCESS;
+  const uint32_t count =
+      is_fine && is_message && endpoint->rx ? vb_messages_of(endpoint->rx, wc) : 1;
+  const bool is_repeated = is_fine && rc_is_reconnecting(endpoint) &&
+                           (is_message || !is_hello(wc)) &&
+                           rc_reconnect_is_repeated(endpoint, lane, count);
+  const bool is_told = is_fine && is_message && !is_repeated && endpoint->lane_count == 1;
+  if (is_told && !vb_arrived(endpoint, wc, out))
+    return false;
   if (!endpoint->shared)
     lane->rq.posted--;
   else if (wc->status != IBV_WC_SUCCESS || !is_message)
@@ -224,18 +233,14 @@ bool rc_received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct 
     return true;
   }
   int rc = 0;
-  const bool is_repeated = rc_is_reconnecting(endpoint) && (is_message || !is_hello(wc)) &&
-                           rc_reconnect_is_repeated(endpoint, lane);
   if (is_message && is_repeated) {
     if (endpoint->shared)
       vb_srq_give_back(endpoint->worker, wc);
     else if (sends && takes_receives(endpoint))
       rc = vb_slot_again(endpoint);
   } else if (is_message) {
-    if (endpoint->lane_count > 1)
+    if (!is_told)
       rc_lane_arrived(endpoint, lane, wc, out);
-    else
-      vb_arrived(endpoint, wc, out);
   } else {
     if (!is_repeated)
       control(endpoint, lane, wc);

@@ -6,7 +6,7 @@
 #include "endpoint.h"
 
 void rc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-bool rc_received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct vb_out *out);
+bool rc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out);
 void rc_work(struct pst_endpoint *endpoint, struct vb_out *out);
 void rc_notice(struct pst_endpoint *endpoint);
 void rc_look(struct pst_endpoint *endpoint, uint64_t now_ns);

@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 
+#include "../verbs/request.h"
 #include "cm.h"
 #include "connection.h"
 #include "lanes.h"
@@ -122,6 +123,7 @@ static int take_peer(struct pst_endpoint *endpoint)
       bytes = endpoint->sq.max_inline;
     endpoint->rx->runs_max = bytes / (uint32_t)sizeof(struct vb_run);
     endpoint->rx->initial = peer->initial;
+    endpoint->rx->has_runs = endpoint->rc->own.has_runs && peer->has_runs;
   }
   if (!tx)
     return 0;
@@ -132,11 +134,12 @@ static int take_peer(struct pst_endpoint *endpoint)
       peer->payload_max < endpoint->message_max ? peer->payload_max : endpoint->message_max;
   tx->slots = peer->slots;
   tx->turn = rc_turn(peer->share, endpoint->lane_count);
+  tx->run_max = endpoint->rc->own.has_runs && peer->has_runs ? vb_run_max(peer->stride) : 1;
+  tx->run_length_min = tx->run_max > 1 ? peer->stride - peer->stride / 8 : UINT64_MAX;
   tx->opcode = peer->sends ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE_WITH_IMM;
-  int rc = vb_fifo_open(&tx->credits, peer->share);
+  int rc = vb_credits_open(&tx->credits, peer->share);
   for (uint32_t i = 0; rc == 0 && i < peer->run_count; i++)
-    for (uint32_t k = 0; k < peer->runs[i].count; k++)
-      vb_fifo_put(&tx->credits, peer->runs[i].first + k);
+    vb_credits_put(&tx->credits, peer->runs[i].first, peer->runs[i].count);
   return rc;
 }
 

@@ -42,9 +42,9 @@ void rc_reconnect_step(struct pst_endpoint *endpoint);
 void rc_reconnect_greet(struct pst_endpoint *endpoint);
 /* The peer's hello has come by this queue pair. */
 void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
-/* A message or a credit has come by this queue pair while the endpoint reconnects. True: an earlier
- * try received the same one, and its acknowledgement was lost. */
-bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* `count` messages, or a credit, have come by this queue pair while the endpoint reconnects. True:
+ * an earlier try received the same ones, and its acknowledgement was lost. */
+bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t count);
 /* A message or a credit has come. Before any hello, the peer's old queue pair repeats it. */
 void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane);
 /* This try has failed, or has met an earlier try of the peer: the next one begins. */

@@ -123,6 +123,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->qps = (uint32_t)host->option_uint(options, "qps");
   device->has_ece = host->option_uint(options, "ece") == VB_ECE_AUTO;
   device->shares = host->option_uint(options, "srq");
+  device->runs = host->option_uint(options, "runs");
 }
 
 /* A silent end notices a failure by a keepalive, and may do so after the other has given up. By

@@ -92,6 +92,17 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
   return 0;
 }
 
+/* A run fills what lies between slots, too: that has to be nobody's. It brings what lies behind
+ * messages in the sender's slots, which of a node are those of messages to all its peers. */
+static bool offers_runs(const struct pst_endpoint *endpoint)
+{
+  const struct pst_ring_params *ring = endpoint->rx ? &endpoint->rx->ring->params : NULL;
+
+  return endpoint->device->runs && !is_sending(endpoint) && !(endpoint->tx && endpoint->rx) &&
+         (!ring || (ring->headroom == 0 && ring->tailroom == 0 &&
+                    ring->stride - ring->payload_max < RC_RUN_GAP));
+}
+
 static void describe_self(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
@@ -110,6 +121,7 @@ static void describe_self(struct pst_endpoint *endpoint)
       .is_rma = endpoint->roles & PST_ROLE_RMA,
       .sends = is_sending(endpoint),
       .reconnects = device->reconnect_ns > 0,
+      .has_runs = offers_runs(endpoint),
       .is_split = endpoint->rc->is_split};
   memcpy(own->gid, endpoint->rc->where.gid.raw, sizeof(own->gid));
   if (device->has_ece)

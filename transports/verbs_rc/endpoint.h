@@ -16,6 +16,7 @@
 #define RC_BLOB_BYTES 384u
 #define RC_LANES_MAX 8u
 #define RC_TURN_MAX 32u /* messages that go by one queue pair before the next one's turn */
+#define RC_RUN_GAP 64u  /* bytes between slots, at most, where runs are: slots are cache lines */
 #define RC_LANE_OWN 2u  /* a hello and a farewell under way */
 #define RC_EVENT_NS UINT64_C(500000000)  /* who knows why a queue pair failed may be late */
 #define RC_FLUSH_NS UINT64_C(1000000000) /* a failed queue pair may take to give all back */
@@ -49,7 +50,8 @@ struct rc_blob {
   bool is_rma;
   bool sends; /* SENDs into receives that name the slots */
   bool reconnects;
-  uint8_t lanes; /* queue pairs */
+  uint8_t has_runs; /* 1: messages that follow one another as one WRITE, if both ends have it */
+  uint8_t lanes;    /* queue pairs */
   struct rc_qp_address qps[RC_LANES_MAX];
   bool is_split; /* the above ask, and these answer: of each, in its order */
   struct rc_qp_address responders[RC_LANES_MAX];
@@ -107,7 +109,7 @@ struct rc_stage {
   };
 };
 
-/* A message that arrived before its turn. */
+/* A message, or a run of them, that arrived before its turn. */
 struct rc_arrival {
   uint32_t length;
   uint32_t number; /* the immediate data */
@@ -136,6 +138,7 @@ struct rc_lane {
       peer_number;   /* of the peer's try that it is in, as it last said; 0: its first connection */
   uint32_t counted;  /* messages and credits, ever, when the peer said that first */
   uint32_t repeated; /* messages and credits of this try so far */
+  uint64_t messages; /* that have come by it, of several queue pairs */
   struct rc_arrival *arrived; /* of several queue pairs: those that wait for their turn */
   uint32_t arrived_head, arrived_tail, arrived_mask;
   bool is_erred;     /* the queue pair is in ERR */

@@ -174,20 +174,21 @@ link_row(struct pst_endpoint *endpoint, uint64_t *i, uint64_t to, uint32_t which
   const bool is_message = sent[first & mask].opcode == PST_OP_SEND;
   uint64_t at = first;
 
-  if (to - first > most)
-    to = first + most;
+  uint32_t messages = 0;
   for (;;) {
     sent[at & mask].lane = (uint8_t)which;
+    messages += is_message ? sent[at & mask].count : 0;
     at++;
-    if (at == to || (is_again ? sent[at & mask].lane != which
-                              : (sent[at & mask].opcode == PST_OP_SEND) != is_message))
+    if (at == to || messages >= most ||
+        (is_again ? sent[at & mask].lane != which
+                  : (sent[at & mask].opcode == PST_OP_SEND) != is_message))
       break;
     wr->next = &wrs[at & mask];
     wr = wr->next;
   }
   wr->next = NULL;
   if (!is_again && is_message)
-    endpoint->rc->striped += at - first;
+    endpoint->rc->striped += messages;
   *i = at;
   return wr;
 }
@@ -241,7 +242,7 @@ struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left)
   return &endpoint->rc->lanes[rc_lane_of_message(endpoint, rx->arrived, rx->turn)];
 }
 
-uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
+uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t most,
                           struct vb_out *out)
 {
   uint32_t left;
@@ -249,29 +250,30 @@ uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc
 
   if (wc->qp_num != lane->rq.qp->qp_num || lane->arrived_head != lane->arrived_tail)
     return 0;
-  const uint32_t n = vb_arrived_by_one(endpoint, wc, vb_smaller(most, left), out);
-  lane->arrived_head += n;
-  lane->arrived_tail += n;
-  lane->rq.posted -= n;
-  return n;
+  const struct pst_completion *first = out->at;
+  const uint32_t taken = vb_arrived_by_one(endpoint, wc, most, vb_smaller(out->room, left), out);
+  lane->messages += (uint64_t)(out->at - first);
+  lane->rq.posted -= taken;
+  return taken;
 }
 
-/* Of those that wait, how many can be told now: of one turn, of whose queue pair it is. */
-static uint32_t waiting(struct pst_endpoint *endpoint, struct rc_lane **lane)
+/* Of those that wait, how many completions can be told now: of one turn, of whose queue pair it
+ * is. */
+static uint32_t waiting(struct pst_endpoint *endpoint, struct rc_lane **lane, uint32_t *left)
 {
-  uint32_t left;
-
-  *lane = rc_lanes_turn(endpoint, &left);
-  return vb_smaller((*lane)->arrived_head - (*lane)->arrived_tail, left);
+  *lane = rc_lanes_turn(endpoint, left);
+  return vb_smaller((*lane)->arrived_head - (*lane)->arrived_tail, *left);
 }
 
-/* False: the first of them is not as it has to be, and the connection fails. */
+/* Of turn `left` messages at most. False: the first of them is not as it has to be, and the
+ * connection fails. */
 static bool deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t n,
-                         struct vb_out *out)
+                         uint32_t left, struct vb_out *out)
 {
+  const struct pst_completion *first = out->at;
   struct ibv_wc wcs[VB_POLL_BATCH];
 
-  n = vb_smaller(n, vb_smaller(out->room, VB_POLL_BATCH));
+  n = vb_smaller(n, VB_POLL_BATCH);
   for (uint32_t i = 0; i < n; i++) {
     const struct rc_arrival *one = &lane->arrived[(lane->arrived_tail + i) & lane->arrived_mask];
     wcs[i] = (struct ibv_wc){.status = IBV_WC_SUCCESS,
@@ -279,22 +281,25 @@ static bool deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, ui
                              .byte_len = one->length,
                              .imm_data = one->number};
   }
-  n = vb_arrived_row(endpoint, wcs, n, out);
-  lane->arrived_tail += n;
-  return n > 0;
+  const uint32_t taken = vb_arrived_row(endpoint, wcs, n, vb_smaller(out->room, left), out);
+  lane->arrived_tail += taken;
+  if (taken < n) /* a run that was told in part */
+    lane->arrived[lane->arrived_tail & lane->arrived_mask] =
+        (struct rc_arrival){.length = wcs[taken].byte_len, .number = wcs[taken].imm_data};
+  return out->at != first;
 }
 
 bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct vb_out *out)
 {
   struct rc_lane *lane;
-  uint32_t n;
+  uint32_t n, left;
 
   if (endpoint->lane_count == 1 || !endpoint->rx || endpoint->closing.mode)
     return true;
-  while (out->room && (n = waiting(endpoint, &lane)) != 0)
-    if (!deliver_some(endpoint, lane, n, out))
+  while (out->room && (n = waiting(endpoint, &lane, &left)) != 0)
+    if (!deliver_some(endpoint, lane, n, left, out))
       return true;
-  if (waiting(endpoint, &lane) == 0)
+  if (waiting(endpoint, &lane, &left) == 0)
     return true;
   vb_pend(endpoint);
   return false;
@@ -309,5 +314,6 @@ void rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const 
   }
   lane->arrived[lane->arrived_head++ & lane->arrived_mask] =
       (struct rc_arrival){.length = wc->byte_len, .number = wc->imm_data};
+  lane->messages += vb_messages_of(endpoint->rx, wc);
   rc_lanes_deliver(endpoint, out);
 }

@@ -55,7 +55,7 @@ void rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const 
                      struct vb_out *out);
 /* Messages at the front of the completions that are of the queue pair whose turn it is, unless some
  * of its messages wait: they are told. Returns how many. */
-uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
+uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t most,
                           struct vb_out *out);
 /* Tell those whose turn it is. False: there are more than there was room for. */
 bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct vb_out *out);

@@ -104,19 +104,23 @@ static bool is_atomic(uint8_t opcode)
   return opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP;
 }
 
-/* Of the first `had` messages, those with a fence. */
-static uint32_t count_fenced(const struct pst_endpoint *endpoint, uint32_t by, uint32_t had)
+/* Of the first `had` messages, those with a fence. `had` ends in the midst of none of them: false.
+ */
+static bool count_fenced(const struct pst_endpoint *endpoint, uint32_t by, uint32_t had,
+                         uint32_t *fenced)
 {
-  uint32_t fenced = 0;
-
+  *fenced = 0;
   for (uint64_t i = endpoint->sq.done; had; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq.mask;
-    const bool is_message =
-        endpoint->sq.sent[at].lane == by && endpoint->sq.sent[at].opcode == PST_OP_SEND;
-    fenced += is_message && (endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE);
-    had -= is_message;
+    const struct vb_sent *sent = &endpoint->sq.sent[at];
+    if (sent->lane != by || sent->opcode != PST_OP_SEND)
+      continue;
+    *fenced += (endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE) != 0;
+    if (had < sent->count)
+      return false;
+    had -= sent->count;
   }
-  return fenced;
+  return true;
 }
 
 /* Where `had` messages have arrived, the WRITEs before the last of them are placed, and the READs
@@ -136,8 +140,8 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
       continue;
     if (i >= done && is_atomic(opcode))
       return "an atomic was under way, which may or may not have taken place";
-    messages += opcode == PST_OP_SEND;
-    known += opcode == PST_OP_SEND && i < done;
+    messages += opcode == PST_OP_SEND ? endpoint->sq.sent[at].count : 0;
+    known += opcode == PST_OP_SEND && i < done ? endpoint->sq.sent[at].count : 0;
     credits += is_credit(endpoint, at);
   }
   const uint64_t granted = endpoint->rx && by == 0 ? endpoint->rx->credits_sent : 0;
@@ -145,22 +149,23 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
       ((said >> MESSAGES_SHIFT) - (uint32_t)(rc_lane_messages(endpoint, by) - messages)) &
       MESSAGES_MASK;
   uint32_t taken = ((said >> CREDITS_SHIFT) - (uint32_t)(granted - credits)) & CREDITS_MASK;
-  if (had > messages || had < known || taken > credits)
+  uint32_t fenced;
+  if (had > messages || had < known || taken > credits || !count_fenced(endpoint, by, had, &fenced))
     return "the peer says that it has had other messages than were sent";
-  uint32_t fenced = count_fenced(endpoint, by, had);
   for (uint64_t i = endpoint->sq.done; i != endpoint->sq.head; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq.mask;
     const uint8_t opcode = endpoint->sq.sent[at].opcode;
     const bool is_message = opcode == PST_OP_SEND, is_given = is_credit(endpoint, at);
     if (endpoint->sq.sent[at].lane != by)
       continue;
-    if (is_message && had == 0)
-      endpoint->rc->reconnect.repeated++;
+    const uint32_t count = is_message ? endpoint->sq.sent[at].count : 0;
+    if (had == 0)
+      endpoint->rc->reconnect.repeated += count;
     fenced -= is_message && had && (endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE);
     if (i < done || (is_message && had) || (is_given && taken) || (opcode == PST_OP_WRITE && had) ||
         (opcode == PST_OP_READ && fenced))
       empty(&endpoint->sq.wrs[at]);
-    had -= is_message && had;
+    had -= had ? count : 0;
     taken -= is_given && taken;
   }
   return NULL;
@@ -199,7 +204,7 @@ static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
 static uint64_t messages_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
 {
   if (endpoint->lane_count > 1)
-    return lane->arrived_head;
+    return lane->messages;
   return endpoint->rx ? endpoint->rx->arrived : 0;
 }
 
@@ -310,11 +315,13 @@ static uint32_t count_of(const struct pst_endpoint *endpoint, const struct rc_la
   return (uint32_t)(messages_of(endpoint, lane) + credits_of(endpoint, lane));
 }
 
-bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane)
+bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t count)
 {
   if (!endpoint->rc->stage.again.has_tried)
     return false;
-  return lane->repeated++ < count_of(endpoint, lane) - lane->counted;
+  const bool is = lane->repeated < count_of(endpoint, lane) - lane->counted;
+  lane->repeated += count;
+  return is;
 }
 
 void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)

@@ -69,9 +69,9 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
   if (endpoint && endpoint->tx) {
     add(&list, "messages_sent", endpoint->tx->messages, 0);
     add(&list, "bytes_sent", endpoint->tx->bytes, 0);
+    add(&list, "runs_sent", endpoint->tx->runs, 0);
     add(&list, "credit_messages_received", endpoint->tx->credit_messages, 0);
-    add(&list, "credits", endpoint->tx->credits.at ? vb_fifo_count(&endpoint->tx->credits) : 0,
-        PST_COUNTER_GAUGE);
+    add(&list, "credits", endpoint->tx->credits.count, PST_COUNTER_GAUGE);
   }
   if (endpoint && endpoint->rx) {
     add(&list, "messages_received", endpoint->rx->arrived, 0);

@@ -122,9 +122,11 @@ static void start_ends(void)
                       .rkey = 86,
                       .slots = SLOTS,
                       .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-                      .turn = 1};
+                      .turn = 1,
+                      .run_max = 1,
+                      .run_length_min = UINT64_MAX};
   rx = (struct vb_rx){.ring = &ring, .share = SLOTS, .turn = 1};
-  assert_int_equal(vb_fifo_open(&tx.credits, SLOTS), 0);
+  assert_int_equal(vb_credits_open(&tx.credits, SLOTS), 0);
   assert_int_equal(vb_fifo_open(&rx.line, SLOTS), 0);
 }
 
@@ -179,6 +181,7 @@ void start_support(uint32_t lanes)
                                           .size = QUEUE,
                                           .mask = QUEUE - 1,
                                           .requests_max = QUEUE / 2,
+                                          .posted_max = QUEUE / 2,
                                           .max_inline = INLINE,
                                           .sent = sent,
                                           .wrs = wrs,
@@ -195,13 +198,14 @@ int stop_support(void **state)
   (void)state;
   free(tx.credits.at);
   free(rx.line.at);
-  tx.credits.at = rx.line.at = NULL;
+  tx.credits.at = NULL;
+  rx.line.at = NULL;
   return 0;
 }
 
 void add_credit(uint32_t slot)
 {
-  vb_fifo_put(&tx.credits, slot);
+  vb_credits_put(&tx.credits, slot, 1);
 }
 
 void add_slot(uint32_t slot)

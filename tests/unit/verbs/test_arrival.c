@@ -123,10 +123,11 @@ static void numbers_are_the_nearest_that_end_so(void **state)
   }
 }
 
-static void expect_refused(uint32_t as_told)
+/* The completion at `wc_at`, behind so many messages. */
+static void expect_refused_at(uint32_t wc_at, uint32_t as_told)
 {
   assert_int_equal(take(VB_POLL_BATCH), 0);
-  assert_int_equal(worker.wc_at, as_told);
+  assert_int_equal(worker.wc_at, wc_at);
   assert_int_equal(failed_status, 0); /* poll() looks at the one completion */
   vb_arrived(&endpoint, &worker.wc[worker.wc_at], &out);
   assert_int_equal(failed_status, -EPROTO);
@@ -134,6 +135,11 @@ static void expect_refused(uint32_t as_told)
                       "the peer sent a message for which it had no slot, or a longer one");
   assert_int_equal(rx.arrived, as_told);
   assert_ptr_equal(out.at, told + as_told);
+}
+
+static void expect_refused(uint32_t as_told)
+{
+  expect_refused_at(as_told, as_told);
 }
 
 static void a_longer_message_is_refused(void **state)
@@ -257,6 +263,119 @@ static void messages_say_which_credit_has_arrived(void **state)
   assert_true(endpoint.is_pending);
 }
 
+/* ---- Runs ----------------------------------------------------------------------------------- */
+
+/* Slots 0 to 7 are granted, of 256 bytes, 512 apart. */
+static void begin_runs(void)
+{
+  begin_at(0, 0);
+  for (uint32_t i = 0; i < SLOTS; i++)
+    add_slot(i);
+  rx.has_runs = true;
+}
+
+static void expect_run(uint32_t from, uint32_t n, uint32_t length)
+{
+  for (uint32_t i = from; i < from + n; i++) {
+    assert_int_equal(told[i].kind, PST_COMPLETION_MESSAGE);
+    assert_int_equal(told[i].endpoint, COOKIE);
+    assert_int_equal(told[i].u.message.token, pst_token(ring.place, i));
+    assert_int_equal(told[i].u.message.offset, 4096 + 32 + i * 512);
+    assert_int_equal(told[i].u.message.length, length);
+    assert_int_equal(told[i].u.message.sequence, i);
+    assert_int_equal(ring.slots[i], vb_slot(&endpoint, VB_SLOT_OUT));
+  }
+}
+
+static void a_run_is_told_message_by_message(void **state)
+{
+  (void)state;
+  begin_runs();
+  complete()->byte_len = 3 * 512 + 256;
+  next_sequence = 4;
+  complete()->byte_len = 200;
+  complete()->byte_len = 512 + 200;
+  assert_int_equal(take(VB_POLL_BATCH), 3);
+  expect_run(0, 4, 256);
+  expect_run(4, 3, 200);
+  assert_int_equal(rx.arrived, 7);
+  assert_int_equal(rx.highest, 6);
+  assert_int_equal(rx.bytes, 4 * 256 + 3 * 200);
+  assert_int_equal(rx.line.tail, 7);
+  assert_int_equal(rq.posted, 17); /* a receive each */
+  assert_int_equal(worker.wc_at, 3);
+}
+
+static void a_run_is_told_as_there_is_room(void **state)
+{
+  (void)state;
+  begin_runs();
+  complete()->byte_len = 6 * 512 + 100;
+  out.room = 3;
+  assert_int_equal(take(VB_POLL_BATCH), 1);
+  assert_int_equal(worker.wc_at, 0);
+  assert_int_equal(rq.posted, 20);
+  expect_run(0, 3, 100);
+  assert_false(endpoint.rx->arrived != 3);
+  out.room = 3;
+  assert_false(vb_arrived(&endpoint, &worker.wc[0], &out)); /* or one by one */
+  expect_run(3, 3, 100);
+  out.room = 3;
+  assert_true(vb_arrived(&endpoint, &worker.wc[0], &out));
+  expect_run(6, 1, 100);
+  assert_int_equal(out.at - told, 7);
+  assert_int_equal(out.room, 2);
+  assert_int_equal(failed_status, 0);
+}
+
+/* The line's own end, and numbers that pass 32 bits. */
+static void a_run_goes_on_at_the_beginning_of_the_line(void **state)
+{
+  (void)state;
+  begin_at(UINT32_MAX - 2, 0);
+  for (uint32_t i = 0; i < SLOTS; i++)
+    add_slot(i);
+  rx.has_runs = true;
+  rx.highest = UINT32_MAX - 1;
+  next_sequence = UINT32_MAX;
+  complete()->byte_len = 4 * 512 + 100;
+  assert_int_equal(take(VB_POLL_BATCH), 1);
+  assert_int_equal(worker.wc_at, 0);
+  assert_int_equal(take(VB_POLL_BATCH), 1);
+  assert_int_equal(worker.wc_at, 1);
+  for (uint32_t i = 0; i < 5; i++) {
+    assert_int_equal(pst_token_slot(told[i].u.message.token), i);
+    assert_int_equal(told[i].u.message.sequence, UINT64_C(0xffffffff) + i);
+  }
+  assert_int_equal(rx.highest, UINT64_C(0x100000003));
+}
+
+static void runs_that_cannot_be_are_refused(void **state)
+{
+  static const uint32_t lengths[] = {257, 512, 512 + 257, 8 * 512 + 1};
+
+  for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+    stop_support(state);
+    begin_runs();
+    complete()->byte_len = lengths[i];
+    if (i < 3)
+      assert_int_equal(take(VB_POLL_BATCH), 0);
+    else /* all slots, and one that was not granted */
+      assert_int_equal(take(VB_POLL_BATCH), 1);
+    expect_refused_at(0, i < 3 ? 0 : 8);
+  }
+  stop_support(state);
+  begin_runs();
+  rx.line.at[1] = 5; /* slots that do not follow one another */
+  complete()->byte_len = 512 + 100;
+  expect_refused(0);
+  stop_support(state);
+  begin_runs();
+  rx.has_runs = false;
+  complete()->byte_len = 512 + 100;
+  expect_refused(0);
+}
+
 /* ---- Shared receives ------------------------------------------------------------------------ */
 
 /* Entries 0 to 7 are with the device. */
@@ -342,6 +461,10 @@ int main(void)
       CASE(completions_of_others_end_a_row),
       CASE(an_endpoint_with_more_to_see_to_has_no_rows),
       CASE(messages_say_which_credit_has_arrived),
+      CASE(a_run_is_told_message_by_message),
+      CASE(a_run_is_told_as_there_is_room),
+      CASE(a_run_goes_on_at_the_beginning_of_the_line),
+      CASE(runs_that_cannot_be_are_refused),
       CASE(shared_receives_go_back),
       CASE(shared_slots_are_the_ones_that_were_filled),
   };

@@ -55,7 +55,7 @@ static void begin(uint32_t from, uint32_t out)
   rx = (struct vb_rx){.share = SHARE, .control_receives = VB_CONTROL_RECEIVES, .runs_max = 8};
   tx = (struct vb_tx){.slots = SHARE};
   assert_int_equal(vb_fifo_open(&rx.line, SHARE), 0);
-  assert_int_equal(vb_fifo_open(&tx.credits, SHARE), 0);
+  assert_int_equal(vb_credits_open(&tx.credits, SHARE), 0);
   rx.line.head = rx.line.tail = rx.given = tx.credits.head = tx.credits.tail = from;
   endpoint = (struct pst_endpoint){.worker = &worker,
                                    .device = &device,
@@ -202,9 +202,9 @@ static void runs_become_slots_in_their_order(void **state)
   for (int turn = 0; turn < 2; turn++) {
     begin(turn ? UINT32_MAX - 2 : 0, 0);
     assert_true(take(3, (const struct vb_run[]){{60, 4}, {5, 1}, {0, 2}}));
-    assert_int_equal(vb_fifo_count(&tx.credits), 7);
+    assert_int_equal(tx.credits.count, 7);
     for (uint32_t i = 0; i < 7; i++)
-      assert_int_equal(vb_fifo_get(&tx.credits), slots[i]);
+      assert_int_equal(vb_credits_get(&tx.credits), slots[i]);
     assert_int_equal(tx.credit_messages, 1);
     end(state);
   }
@@ -219,7 +219,7 @@ static void runs_beyond_the_slots_are_refused(void **state)
   assert_false(take(1, (const struct vb_run[]){{64, 0}}));
   assert_false(take(1, (const struct vb_run[]){{63, 2}}));
   assert_false(take(1, (const struct vb_run[]){{1, UINT32_MAX}}));
-  assert_int_equal(vb_fifo_count(&tx.credits), 0);
+  assert_int_equal(tx.credits.count, 0);
   assert_int_equal(tx.credit_messages, 0);
 }
 
@@ -230,7 +230,7 @@ static void more_than_the_ring_has_is_refused(void **state)
   begin(0, 0);
   assert_true(take(1, (const struct vb_run[]){{0, 64}}));
   assert_false(take(1, (const struct vb_run[]){{0, 1}}));
-  vb_fifo_get(&tx.credits);
+  vb_credits_get(&tx.credits);
   assert_true(take(1, (const struct vb_run[]){{0, 1}}));
 }
 

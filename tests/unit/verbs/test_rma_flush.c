@@ -13,7 +13,8 @@ static int begin(void **state)
   start_support(1);
   worker.scratch = scratch;
   worker.scratch_mr = &scratch_mr;
-  endpoint.sq.requests_max = 4; /* of 16: the others are the transport's own */
+  endpoint.sq.requests_max = endpoint.sq.posted_max =
+      4; /* of 16: the others are the transport's own */
   first = second = third = remote;
   first.address += 0x1000;
   second.address += 0x2000;

@@ -7,11 +7,13 @@
 
 #define ROW 7u
 #define FROM UINT64_C(0xfffffffe) /* its index in the send queue; wr_id has 32 bits of it */
+#define BEFORE 0xfffffffdu        /* requests that were posted */
 #define INITIAL UINT64_C(0xfffffffd)
 #define SEQUENCE UINT64_C(0x500000000)
 
 static struct pst_request requests[ROW];
 static struct pst_mr other;
+static uint64_t built_to; /* the next one's index */
 
 /* Requests of 100 bytes, one behind the other, and a credit for each. */
 static void begin(uint8_t opcode)
@@ -22,6 +24,7 @@ static void begin(uint8_t opcode)
   tx.initial = INITIAL;
   endpoint.sq.head = endpoint.sq.done = endpoint.sq.told = FROM;
   tx.credits.head = tx.credits.tail = UINT32_MAX - 2; /* its counts pass 32 bits, too */
+  built_to = FROM;
   for (uint32_t i = 0; i < SLOTS; i++)
     add_credit(granted[i]);
   other = memory;
@@ -52,7 +55,8 @@ static void begin_writes(void)
 
 static uint32_t build(uint32_t n)
 {
-  return vb_build_row(&endpoint, FROM, requests, n);
+  built_to = FROM;
+  return vb_build_row(&endpoint, &built_to, BEFORE, requests, n);
 }
 
 static const struct ibv_send_wr *wr_of(uint32_t i)
@@ -72,6 +76,8 @@ static void expect_built(uint32_t i)
   assert_int_equal(wr->sg_list->lkey, memory.lkey);
   assert_int_equal(sent->cookie, 900 + i);
   assert_int_equal(sent->opcode, requests[i].opcode);
+  assert_int_equal(sent->count, 1);
+  assert_int_equal(sent->upto, BEFORE + i + 1);
 }
 
 static void sends_go_into_the_granted_slots(void **state)
@@ -80,7 +86,6 @@ static void sends_go_into_the_granted_slots(void **state)
 
   (void)state;
   begin_sends();
-  const uint32_t tail = tx.credits.tail;
   assert_int_equal(build(ROW), ROW);
   for (uint32_t i = 0; i < ROW; i++) {
     const struct ibv_send_wr *wr = wr_of(i);
@@ -90,7 +95,7 @@ static void sends_go_into_the_granted_slots(void **state)
     assert_int_equal(wr->wr.rdma.remote_addr, REMOTE + slots[i] * tx.stride);
     assert_int_equal(wr->wr.rdma.rkey, 86);
   }
-  assert_int_equal(tx.credits.tail, (uint32_t)(tail + ROW));
+  assert_int_equal(tx.credits.count, SLOTS - ROW);
   assert_int_equal(tx.messages, ROW);
   assert_int_equal(tx.bytes, 100 * ROW);
   assert_int_equal(posted_count, 0); /* that is post.c's */
@@ -143,9 +148,10 @@ static void credit_bounds_a_row(void **state)
 {
   (void)state;
   begin_sends();
-  tx.credits.tail += SLOTS - 3;
+  while (tx.credits.count > 3)
+    vb_credits_get(&tx.credits);
   assert_int_equal(build(ROW), 3);
-  assert_int_equal(vb_fifo_count(&tx.credits), 0);
+  assert_int_equal(tx.credits.count, 0);
   assert_int_equal(build(ROW), 0);
   assert_int_equal(tx.messages, 3);
   endpoint.tx = NULL;
@@ -161,7 +167,7 @@ static void credit_bounds_a_row(void **state)
     if (build(ROW) != at)                                                                          \
       fail_msg("the row does not end at request %u: %s", at, #spoil);                              \
     assert_int_equal(tx.messages + tx.bytes, r->opcode == PST_OP_WRITE ? 0 : at * 101);            \
-    assert_int_equal(vb_fifo_count(&tx.credits), SLOTS - tx.messages);                             \
+    assert_int_equal(tx.credits.count, SLOTS - tx.messages);                                       \
   }
 
 static void sends_that_are_not_plain_end_a_row(void **state)
@@ -204,7 +210,7 @@ static void writes_go_to_the_remote_range(void **state)
     assert_int_equal(wr_of(i)->wr.rdma.rkey, 87);
   }
   assert_int_equal(tx.messages, 0);
-  assert_int_equal(vb_fifo_count(&tx.credits), SLOTS);
+  assert_int_equal(tx.credits.count, SLOTS);
   assert_int_equal(endpoint.rma_before, FROM + ROW);
   assert_ptr_equal(endpoint.written, &remote);
   assert_ptr_equal(endpoint.unflushed, &remote);
@@ -227,7 +233,8 @@ static void writes_that_are_not_plain_end_a_row(void **state)
   requests[2].u.rma.remote = &another; /* begins the next row */
   assert_int_equal(build(ROW), 2);
   assert_int_equal(endpoint.rma_before, FROM + 2);
-  assert_int_equal(vb_build_row(&endpoint, FROM + 2, requests + 2, 1), 1);
+  built_to = FROM + 2;
+  assert_int_equal(vb_build_row(&endpoint, &built_to, 0, requests + 2, 1), 1);
   assert_ptr_equal(endpoint.written, &another);
 }
 
@@ -296,6 +303,135 @@ static void what_is_alike_begins_with_another_opcode(void **state)
   assert_int_equal(endpoint.sq.alike_from, FROM);
 }
 
+/* ---- Runs ----------------------------------------------------------------------------------- */
+
+#define STRIDE 512u
+#define LONG (STRIDE - STRIDE / 8) /* the shortest that makes a run */
+
+/* Messages in consecutive slots of both ends. */
+static void begin_run(void)
+{
+  begin(PST_OP_SEND);
+  while (tx.credits.count)
+    vb_credits_get(&tx.credits);
+  vb_credits_put(&tx.credits, 0, SLOTS);
+  tx.message_max = STRIDE;
+  tx.run_max = 32;
+  tx.run_length_min = LONG;
+  for (uint32_t i = 0; i < ROW; i++) {
+    requests[i].offset = UINT64_C(512) * i;
+    requests[i].arg.length = LONG;
+  }
+}
+
+/* The counts of the work requests, as digits: "7", "124". */
+static void expect_runs(const char *expected)
+{
+  char text[2 * ROW] = "";
+  uint32_t n = 0, slot = 0;
+
+  assert_int_equal(build(ROW), ROW);
+  for (uint32_t i = 0; FROM + i != built_to; i++) {
+    const struct ibv_send_wr *wr = wr_of(i);
+    const struct vb_sent *sent = &endpoint.sq.sent[(FROM + i) & endpoint.sq.mask];
+    text[i] = (char)('0' + sent->count);
+    assert_int_equal(wr->num_sge, 1);
+    assert_int_equal(wr->sg_list->addr, MEMORY + requests[n].offset);
+    assert_int_equal(wr->sg_list->length, (sent->count - 1) * STRIDE + requests[n].arg.length);
+    assert_int_equal(be32toh(wr->imm_data), (uint32_t)(tx.initial + requests[n].u.send.sequence));
+    assert_int_equal(wr->wr.rdma.remote_addr, REMOTE + slot * STRIDE);
+    n += sent->count;
+    slot += sent->count;
+    assert_int_equal(sent->upto, BEFORE + n);
+    assert_int_equal(sent->cookie, 900 + n - 1);
+  }
+  assert_string_equal(text, expected);
+  assert_int_equal(n, ROW);
+  assert_int_equal(tx.messages, ROW);
+}
+
+static void messages_that_follow_one_another_are_one_write(void **state)
+{
+  (void)state;
+  begin_run();
+  expect_runs("7");
+  assert_int_equal(tx.credits.count, 1);
+  assert_int_equal(vb_credits_get(&tx.credits), 7);
+  assert_int_equal(tx.bytes, ROW * LONG);
+}
+
+#define EXPECT_RUNS(expected, spoil)                                                               \
+  do {                                                                                             \
+    begin_run();                                                                                   \
+    struct pst_request *r = &requests[2];                                                          \
+    (void)r;                                                                                       \
+    spoil;                                                                                         \
+    expect_runs(expected);                                                                         \
+    stop_support(NULL);                                                                            \
+  } while (0)
+
+static void what_is_not_alike_ends_a_run(void **state)
+{
+  (void)state;
+  other = memory;
+  other.verbs.address = MEMORY; /* as another registration of the same bytes */
+  EXPECT_RUNS("25", r->flags = PST_REQUEST_EXCLUSIVE;
+              for (int i = 3; i < 7; i++) requests[i].flags = PST_REQUEST_EXCLUSIVE);
+  EXPECT_RUNS("214", r->arg.length++);
+  EXPECT_RUNS("214", r->offset++);
+  EXPECT_RUNS("214", r->u.send.sequence += 100);
+  EXPECT_RUNS("214", (other.verbs.address = MEMORY, r->local.mr = &other));
+  EXPECT_RUNS("3211", tx.run_max = 3; requests[5].offset--);
+  EXPECT_RUNS("1111111", tx.run_length_min = UINT64_MAX);
+  EXPECT_RUNS("1111111", tx.run_length_min++);
+}
+
+static void runs_end_with_the_slots_of_the_peer(void **state)
+{
+  (void)state;
+  begin_run();
+  tx.credits.head = tx.credits.tail;
+  tx.credits.count = 0;
+  vb_credits_put(&tx.credits, 4, 3);
+  vb_credits_put(&tx.credits, 7, 1); /* of the same run */
+  vb_credits_put(&tx.credits, 0, 4);
+  assert_int_equal(build(ROW), ROW);
+  assert_int_equal(built_to, FROM + 2);
+  assert_int_equal(wr_of(0)->wr.rdma.remote_addr, REMOTE + 4 * STRIDE);
+  assert_int_equal(endpoint.sq.sent[FROM & endpoint.sq.mask].count, 4);
+  assert_int_equal(wr_of(1)->wr.rdma.remote_addr, REMOTE);
+  assert_int_equal(tx.credits.count, 1);
+}
+
+static void runs_end_with_a_turn(void **state)
+{
+  (void)state;
+  EXPECT_RUNS("3121", endpoint.lane_count = 2; tx.turn = 4; tx.messages = 0; requests[3].offset--;
+              requests[6].offset--);
+  EXPECT_RUNS("43", endpoint.lane_count = 2; tx.turn = 4);
+}
+
+/* The last slot ends with the memory: what is behind it is no part of the run. */
+static void runs_end_with_the_memory(void **state)
+{
+  (void)state;
+  EXPECT_RUNS("7", memory.length = 6 * STRIDE + LONG);
+  begin_run();
+  memory.length = 6 * STRIDE + LONG - 1;
+  assert_int_equal(build(ROW), 6);
+  assert_int_equal(endpoint.sq.sent[FROM & endpoint.sq.mask].count, 6);
+}
+
+static void long_messages_go_by_themselves(void **state)
+{
+  (void)state;
+  assert_int_equal(vb_run_max(64), 32);
+  assert_int_equal(vb_run_max(1472), 32);
+  assert_int_equal(vb_run_max(4096), 16);
+  assert_int_equal(vb_run_max(32769), 1);
+  assert_int_equal(vb_run_max(UINT64_C(1) << 40), 1);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, stop_support)
@@ -313,6 +449,12 @@ int main(void)
       CASE(writes_need_rights),
       CASE(rows_have_one_opcode),
       CASE(what_is_alike_begins_with_another_opcode),
+      CASE(messages_that_follow_one_another_are_one_write),
+      CASE(what_is_not_alike_ends_a_run),
+      CASE(runs_end_with_the_slots_of_the_peer),
+      CASE(runs_end_with_a_turn),
+      CASE(runs_end_with_the_memory),
+      CASE(long_messages_go_by_themselves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,7 @@ static struct rc_blob whole(void)
                          .is_receiver = true,
                          .is_sender = true,
                          .reconnects = true,
+                         .has_runs = 1,
                          .lanes = 2,
                          .initial = UINT64_C(0xfffffffffffffff0),
                          .control_receives = 32,
@@ -67,6 +68,7 @@ static void blob_is_read_as_written(void **state)
   assert_int_equal(read.cm_port, blob.cm_port);
   assert_int_equal(read.cm_token, blob.cm_token);
   assert_int_equal(read.lanes, blob.lanes);
+  assert_int_equal(read.has_runs, 1);
   assert_memory_equal(read.qps, blob.qps, sizeof(blob.qps));
   assert_memory_equal(read.responders, blob.responders, sizeof(blob.responders));
   assert_int_equal(read.initial, blob.initial);
@@ -124,6 +126,7 @@ static void queue_pairs_that_cannot_be_are_refused(void **state)
   REFUSED(blob.qps[0].qpn = 0x1000000);
   REFUSED(blob.qps[0].psn = 0x1000000);
   REFUSED(blob.gid_type = VB_GID_ROCE_V2 + 1);
+  REFUSED(blob.has_runs = 2);
   REFUSED(blob.lanes = 0);
   REFUSED(blob.lanes = RC_LANES_MAX + 1);
   TAKEN(blob.lanes = RC_LANES_MAX);

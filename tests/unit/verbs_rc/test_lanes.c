@@ -36,7 +36,8 @@ static uint64_t build(const char *kinds)
 
   for (; *kinds; kinds++, i++) {
     struct vb_sent *sent = &endpoint.sq.sent[i & endpoint.sq.mask];
-    *sent = (struct vb_sent){.opcode = *kinds == 'm' ? PST_OP_SEND : PST_OP_WRITE, .lane = 99};
+    *sent = (struct vb_sent){
+        .count = 1, .opcode = *kinds == 'm' ? PST_OP_SEND : PST_OP_WRITE, .lane = 99};
     endpoint.sq.wrs[i & endpoint.sq.mask].wr_id = i - FROM;
     endpoint.sq.wrs[i & endpoint.sq.mask].send_flags = 0;
   }
@@ -362,17 +363,58 @@ static void rows_are_of_the_queue_pair_whose_turn_it_is(void **state)
   assert_int_equal(take(), 2);
   assert_int_equal(lanes[0].rq.posted, 18);
   assert_int_equal(lanes[1].rq.posted, 20);
-  assert_int_equal(lanes[0].arrived_head, 2);
-  assert_int_equal(lanes[0].arrived_tail, 2);
+  assert_int_equal(lanes[0].messages, 2);
   assert_int_equal(take(), 0); /* the turn is over */
-  late[0][2] = (struct rc_arrival){.length = 14, .number = htobe32(4)};
-  lanes[0].arrived_head = 3; /* as poll() leaves it */
+  late[0][0] = (struct rc_arrival){.length = 14, .number = htobe32(4)};
+  lanes[0].arrived_head = 1; /* as poll() leaves it */
   worker.wc_at = worker.wc_count = 0;
   complete(101, 2);
   complete(101, 3);
   assert_int_equal(take(), 2);
   expect_told(5); /* and what waited for that */
   assert_int_equal(lanes[1].rq.posted, 18);
+}
+
+/* A run waits for its turn, and is told as there is room. */
+static void runs_wait_for_their_turn(void **state)
+{
+  (void)state;
+  begin(2, 4);
+  for (uint32_t i = 0; i < SLOTS; i++)
+    add_slot(i);
+  rx.has_runs = true;
+  arrive_long(1, 4, 3 * 512 + 200); /* 4 to 7 */
+  assert_int_equal(connection.lanes[1].messages, 4);
+  assert_int_equal(out.at - told, 0);
+  arrive_long(0, 0, 2 * 512 + 100);
+  assert_int_equal(out.at - told, 3);
+  out.room = 3;
+  arrive_long(0, 3, 200);
+  assert_int_equal(out.at - told, 6);
+  assert_true(endpoint.is_pending);
+  out.room = 2;
+  assert_true(rc_lanes_deliver(&endpoint, &out));
+  assert_int_equal(out.at - told, 8);
+  for (uint32_t i = 0; i < 8; i++) {
+    assert_int_equal(told[i].u.message.sequence, i);
+    assert_int_equal(told[i].u.message.length, i < 3 ? 100 : 200);
+    assert_int_equal(pst_token_slot(told[i].u.message.token), i);
+  }
+  assert_int_equal(connection.lanes[0].messages, 4);
+}
+
+static void a_turn_counts_the_messages_of_runs(void **state)
+{
+  (void)state;
+  begin(2, 4);
+  const uint64_t to = build("mmmm");
+  for (uint64_t i = FROM; i != to; i++)
+    endpoint.sq.sent[i & endpoint.sq.mask].count = (uint16_t)(i == FROM + 1 ? 1
+                                                              : i == FROM   ? 3
+                                                                            : 4);
+  assert_int_equal(rc_lanes_ring(&endpoint.sq, FROM, to), 4);
+  expect_posted("013|2"); /* 3 + 1, 4, 4 */
+  assert_int_equal(connection.striped, 12);
 }
 
 static void queues_have_room_for_turns(void **state)
@@ -414,6 +456,8 @@ int main(void)
       CASE(more_messages_than_can_wait_are_refused),
       CASE(a_message_that_waits_is_checked),
       CASE(rows_are_of_the_queue_pair_whose_turn_it_is),
+      CASE(runs_wait_for_their_turn),
+      CASE(a_turn_counts_the_messages_of_runs),
       CASE(queues_have_room_for_turns),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

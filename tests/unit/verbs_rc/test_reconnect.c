@@ -49,7 +49,7 @@ static uint32_t at(uint32_t i)
 static void queue(uint8_t opcode, unsigned int flags)
 {
   const uint32_t i = (uint32_t)endpoint.sq.head++ & (QUEUE - 1);
-  sent[i] = (struct vb_sent){.opcode = opcode};
+  sent[i] = (struct vb_sent){.count = opcode != 0, .opcode = opcode};
   wrs[i] = (struct ibv_send_wr){
       .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED | flags};
   wrs[i].wr.rdma.remote_addr = 4096;
@@ -259,6 +259,24 @@ static void what_is_complete_does_not_go_again(void **state)
   expect_kept(4);
 }
 
+/* A run has arrived, or it has not. */
+static void runs_go_again_as_a_whole(void **state)
+{
+  (void)state;
+  tx.messages = 2;
+  for (uint32_t i = 0; i < 3; i++) {
+    queue(PST_OP_SEND, 0);
+    sent[at(i)].count = 4;
+    tx.messages += 3;
+  }
+  assert_string_equal(drop(2 + 5, 0),
+                      "the peer says that it has had other messages than were sent");
+  expect_kept(7);
+  assert_null(drop(2 + 4, 0));
+  expect_kept(6);
+  assert_int_equal(endpoint.rc->reconnect.repeated, 8);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, reset)
@@ -275,6 +293,7 @@ int main(void)
       CASE(queue_pairs_are_looked_at_one_by_one),
       CASE(queue_pairs_take_turns),
       CASE(what_is_complete_does_not_go_again),
+      CASE(runs_go_again_as_a_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

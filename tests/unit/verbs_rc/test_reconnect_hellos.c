@@ -105,7 +105,7 @@ static uint32_t count_repeated(struct rc_lane *lane, uint32_t n)
 {
   uint32_t repeated = 0;
   for (uint32_t i = 0; i < n; i++)
-    repeated += rc_reconnect_is_repeated(&endpoint, lane);
+    repeated += rc_reconnect_is_repeated(&endpoint, lane, 1);
   return repeated;
 }
 
