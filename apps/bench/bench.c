@@ -269,7 +269,7 @@ static int serve_as_child(struct bench *bench, int fd)
     make_token(invitation.token);
     invitation.port = pst_node_port(server.node);
     bool is_told = write(fd, &invitation, sizeof invitation) == sizeof invitation;
-    bench_choose_sender(&bench->plan.side);
+    bench_choose_sender(&bench->plan);
     if (is_told)
       serve_parent(bench, &server, fd, invitation.token);
   }
@@ -459,12 +459,12 @@ static int run(const struct command *command, const struct arguments *arguments)
   } else if (child_status >= 0) {
     bench.status = child_status;
   } else if (bench.plan.server) {
-    bench_choose_sender(&bench.plan.side);
+    bench_choose_sender(&bench.plan);
     bench.status =
         bench_pin(bench.plan.cpus[0]) < 0 ? PST_EXIT_UNAVAILABLE : bench_server(&bench.plan);
   } else {
     if (bench.plan.ops == 0 || (bench.plan.ops & 1u << BENCH_SEND) != 0)
-      bench_choose_sender(&bench.plan.side);
+      bench_choose_sender(&bench.plan);
     run_client(&bench);
   }
   bench_plan_free(&bench.plan);

@@ -86,14 +86,18 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
   return result;
 }
 
-void bench_choose_sender(struct bench_side *side)
+void bench_choose_sender(struct bench_plan *plan)
 {
-  const struct bench_case c = {.op = BENCH_SEND, .size = 64, .ring = 16, .token = "0"};
+  struct bench_side *side = &plan->side;
+  struct bench_case c = {.op = BENCH_SEND, .ring = 2, .token = "0"};
   struct pst_error error = PST_ERROR_INIT;
   struct pst_session *session = NULL;
 
   if (strcmp(side->memory, "host") == 0)
     return;
+  for (uint32_t i = 0; i < plan->size_count; i++)
+    if (plan->sizes[i] > c.size)
+      c.size = plan->sizes[i];
   notice_hush(true); /* what else is wrong, the streams will say */
   int result = bench_session_open(side, &c, PST_SESSION_SENDER, BENCH_OUT, "127.0.0.1:1", false,
                                   &session, &error);

@@ -12,8 +12,9 @@
 /* Of what bench opens, for what is found wrong with it. */
 extern const struct pst_origins bench_origins;
 
-/* Does the transport send messages from this side's memory at all? Opens both, to see. */
-void bench_choose_sender(struct bench_side *side);
+/* Does the transport send messages from this side's memory at all, the longest ones? Opens both, to
+ * see. */
+void bench_choose_sender(struct bench_plan *plan);
 
 /* The directions of a case, a stream each; replies are for latency alone. */
 enum { BENCH_OUT = 1, BENCH_BACK = 2 };
