@@ -237,7 +237,7 @@ void ucx_am_send(struct ucx_am *am)
           ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1, &param));
 }
 
-void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type)
+void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh)
 {
   ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -251,6 +251,10 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type)
   };
   const bool is_one = am->source_count == 1;
 
+  if (is_one && memh) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param.memh = memh;
+  }
   am->header.nonce = am->link->peer.nonce;
   am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
                               is_one ? am->sources[0].buffer : am->sources,

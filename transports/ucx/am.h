@@ -52,8 +52,9 @@ static inline bool ucx_am_is_free(const struct ucx_link *link)
 /* Hand it to UCX: its sources are copied into UCX's buffer now, or in a later progress. Its unit
  * has been begun, or has one part more. A failure fails the link. */
 void ucx_am_send(struct ucx_am *am);
-/* The receiver fetches its sources, which are memory of this type. */
-void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type);
+/* The receiver fetches its sources, which are memory of this type. `memh` is that of the only
+ * source, or NULL: without one UCX registers what it is given each time. */
+void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh);
 /* A header alone. False: none is free. */
 bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header);
 

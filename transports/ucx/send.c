@@ -177,7 +177,8 @@ static void start_whole(struct pst_endpoint *endpoint, const struct pst_request 
   am->unit = ucx_unit_begin(&tx->sends, request->cookie, 1);
   am->has_unit = true;
   count_sent(endpoint, 1, request->arg.length);
-  ucx_am_offer(am, mr_of(request)->type);
+  const struct pst_mr *mr = mr_of(request);
+  ucx_am_offer(am, mr->type, request->piece_count > 1 ? NULL : mr->memh);
 }
 
 /* Parts are alike: a last one of a few bytes costs as much as the others. */

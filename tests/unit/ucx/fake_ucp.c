@@ -113,6 +113,7 @@ static ucs_status_ptr_t begin(enum fake_kind kind, const ucp_request_param_t *pa
   request->memory_type = param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE
                              ? param->memory_type
                              : UCS_MEMORY_TYPE_UNKNOWN;
+  request->memh = param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH ? param->memh : NULL;
   request->pieces = 1;
   request->is_open = fake_ucp.keeps;
   *made = request;

@@ -24,7 +24,8 @@ struct fake_request {
   uint32_t flags;
   bool by_datatype; /* packed by the plugin's callback when it ends, else when it is sent */
   ucs_memory_type_t memory_type;
-  size_t pieces; /* of an I/O vector; else 1 */
+  ucp_mem_h memh; /* NULL: none was given */
+  size_t pieces;  /* of an I/O vector; else 1 */
   struct ucx_header header;
   size_t length;
   uint8_t *bytes; /* of an active message that has been packed */

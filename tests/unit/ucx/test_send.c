@@ -4,6 +4,7 @@
 
 #include "am.h"
 #include "link.h"
+#include "mr.h"
 
 static struct fixture fixture;
 
@@ -198,6 +199,8 @@ static void the_longest_are_fetched_by_the_peer(void **state)
   assert_int_equal(one->flags, UCP_AM_SEND_FLAG_RNDV);
   assert_int_equal(one->memory_type, UCS_MEMORY_TYPE_HOST);
   assert_ptr_equal(one->source, fixture.bytes);
+  assert_ptr_equal(one->memh, fixture.source->memh);
+  assert_null(two->memh); /* UCX takes one for a block alone */
   assert_int_equal(one->length, 20000);
   assert_int_equal(two->pieces, 2);
   assert_int_equal(two->length, 22000);
