@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does a plugin keep what plugin.h, transport.h and memory.h promise, as far as its
  * tables show it. */
-#include "internal.h"
+#include "check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +10,9 @@
 #include "config/options.h"
 #include "config/rules.h"
 #include "config/value.h"
+#include "constructors.h"
+#include "names.h"
+#include "reason.h"
 
 #define OPTIONS_MAX 256u
 #define RULES_MAX 64u

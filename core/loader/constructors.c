@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dlopen() of a file whose constructors, or those of what it is linked with, would change the
  * process: they see a plugin's environment, and what they do to signals is undone. */
-#include "internal.h"
+#include "constructors.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/arena.h"
 #include "util/text.h"
 
 /* Over a whole dlopen(): of two at once, either could take what the other's constructors did to a

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "defer.h"
 #include "util/log.h"
 
 struct work {

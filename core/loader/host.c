@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The services of struct pst_host, one table a plugin. */
-#include "internal.h"
+#include "host.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,6 +15,9 @@
 #include <penstock/memory-util.h>
 
 #include "config/options.h"
+#include "constructors.h"
+#include "defer.h"
+#include "loader.h"
 #include "util/clock.h"
 #include "util/log.h"
 

@@ -2,7 +2,7 @@
 /* Reads a candidate before dlopen() sees it: dlopen runs its constructors, maps a
  * file that is cut short and dies of SIGBUS in it, and says little. Structures are
  * those of the System V gABI, chapters 4 and 5. */
-#include "internal.h"
+#include "inspect.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "reason.h"
 #include "util/limit_remedy.h"
 
 struct elf {

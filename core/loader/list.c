@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Everything that can be found, loaded, probed and reported. */
-#include "internal.h"
+#include "loader.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "names.h"
+#include "open.h"
+#include "search.h"
 #include "util/log.h"
 
 struct found {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading and describing by name: which file it is, and what to say when there is
  * none that works. */
-#include "internal.h"
+#include "loader.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +10,10 @@
 
 #include "config/config.h"
 #include "config/rules.h"
+#include "names.h"
+#include "open.h"
+#include "reason.h"
+#include "search.h"
 #include "util/log.h"
 #include "util/nearest.h"
 #include "util/text.h"

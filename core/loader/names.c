@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "internal.h"
+#include "names.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include <penstock/plugin.h>
+
+#include "config/arena.h"
 #include "util/limit_remedy.h"
 
 static const char *const kinds[] = {
@@ -74,18 +75,4 @@ const char *loader_intern(const char *text)
   *made = (struct interned){all, text};
   all = made;
   return text;
-}
-
-int loader_reject(struct loader_reason *why, int code, const char *format, ...)
-{
-  va_list args;
-  int n = snprintf(why->line, sizeof why->line, "%s: ", why->path);
-
-  why->code = code;
-  if (n > 0 && (size_t)n < sizeof why->line) {
-    va_start(args, format);
-    vsnprintf(why->line + n, sizeof why->line - (size_t)n, format, args);
-    va_end(args);
-  }
-  return code;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dlopen() of a candidate that may be opened, and the checks of what came out. */
-#include "internal.h"
+#include "open.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,6 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "check.h"
+#include "constructors.h"
+#include "host.h"
+#include "inspect.h"
+#include "names.h"
+#include "ops.h"
+#include "trust.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
 

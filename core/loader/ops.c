@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations of both kinds of plugin: which must be there, and a refusal in the place of each
  * that is not, so that no caller tests a pointer, in the hot path least of all. */
-#include "internal.h"
+#include "ops.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
+
+#include "check.h"
+#include "reason.h"
 
 /* Beside the capabilities, among what needs an operation. */
 #define ALWAYS (UINT64_C(1) << 63)

@@ -2,7 +2,7 @@
 /* Where plugins are looked for. In order: folders of pst_plugin_path_add(),
  * PENSTOCK_PLUGIN_PATH, the build tree when this library lies in one, the
  * installed folder (beside this library, and as it was built for). */
-#include "internal.h"
+#include "search.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -16,6 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "names.h"
+#include "reason.h"
+#include "trust.h"
 #include "util/log.h"
 #include "util/text.h"
 

@@ -5,7 +5,7 @@
  * Where nobody else can change any step of the way, the path names the same file until it is
  * loaded. dlopen() of /proc/self/fd/N would lose $ORIGIN and the name that debuggers need, and
  * glibc takes a second object of the same name for the first. */
-#include "internal.h"
+#include "trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "reason.h"
+#include "search.h"
 #include "util/limit_remedy.h"
 
 #define TRUST_LINKS_MAX 40 /* as the kernel has it, path_resolution(7) */

@@ -14,7 +14,8 @@
 #include "harness.h"
 
 #include "config/options.h"
-#include "loader/internal.h"
+#include "loader/loader.h"
+#include "loader/ops.h"
 
 static _Atomic uint32_t complaints;
 static pthread_mutex_t complaint_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -6,7 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader/internal.h"
+#include "loader/inspect.h"
+#include "loader/reason.h"
 #include "require.h"
 
 static char folder[] = "/tmp/penstock-fuzz-XXXXXX";

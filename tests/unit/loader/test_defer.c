@@ -7,7 +7,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "loader/internal.h"
+#include "loader/defer.h"
+#include "loader/loader.h"
 #include "util/log.h"
 
 enum { WORKS = 1000, KEYS = 20 };

@@ -4,7 +4,8 @@
 
 #include <errno.h>
 
-#include "loader/internal.h"
+#include "loader/loader.h"
+#include "loader/ops.h"
 
 static const struct loader_plugin *load(uint32_t kind, const char *name)
 {

@@ -9,7 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader/internal.h"
+#include "loader/inspect.h"
+#include "loader/loader.h"
+#include "loader/reason.h"
+#include "loader/search.h"
+#include "loader/trust.h"
 #include "util/log.h"
 
 struct row {
