@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <penstock/transport.h>
@@ -163,6 +164,44 @@ static void check_asked(const struct pst_check *check, struct pst_facts *facts)
                  PST_CAP_READ | PST_CAP_WRITE;
 }
 
+static const struct pst_option placed_options[] = {
+    {.name = "takes", .help = "Alone.", .type = PST_OPTION_STRING, .scope = PST_SCOPE_DEVICE},
+    {.name = "shares",
+     .help = "With others.",
+     .default_value = "false",
+     .type = PST_OPTION_BOOL,
+     .scope = PST_SCOPE_DEVICE},
+    {.name = "to", .help = "Where to.", .type = PST_OPTION_STRING, .scope = PST_SCOPE_SENDER},
+    {.name = "at", .help = "Where.", .type = PST_OPTION_STRING, .scope = PST_SCOPE_RECEIVER},
+    {.name = "family", .help = "Which.", .type = PST_OPTION_STRING, .scope = PST_SCOPE_DEVICE}};
+
+static void check_placed(const struct pst_check *check, struct pst_facts *facts)
+{
+  const char *meets = check->side == PST_SCOPE_SENDER ? "to" : "at";
+
+  if ((check->flags & PST_CHECK_APART) &&
+      strcmp(check->option_string(check->options, "family"), "near") == 0)
+    check->report(check, "family", "\"near\" reaches no other process");
+  snprintf(facts->takes, sizeof(facts->takes), "%s", check->option_string(check->options, "takes"));
+  snprintf(facts->meets, sizeof(facts->meets), "%s", check->option_string(check->options, meets));
+  snprintf(facts->equals, sizeof(facts->equals), "%s",
+           check->option_string(check->options, "family"));
+  facts->takes_option = "takes";
+  facts->meets_option = meets;
+  facts->equals_option = "family";
+  if (check->option_uint(check->options, "shares"))
+    facts->flags |= PST_FACTS_SHARES;
+  if (check->flags & PST_CHECK_APART)
+    facts->direct_needs = PST_NEED_EXPORT_FD;
+}
+
+static void check_closed(const struct pst_check *check, struct pst_facts *facts)
+{
+  (void)check;
+  facts->memory_kinds = 1u << PST_MEMORY_HOST;
+  facts->memory_lacks = PST_NEED_EXPORT_FD;
+}
+
 #define DESCRIPTION(kind_, name_, options_)                                                        \
   {                                                                                                \
     .kind = kind_, .option_count = sizeof(options_) / sizeof((options_)[0]), .name = name_,        \
@@ -204,6 +243,22 @@ static const struct pst_description descriptions[] = {
      .rung = "compiled",
      .options = asked_options,
      .check = check_asked},
+    {.kind = PST_KIND_TRANSPORT,
+     .option_count = sizeof(placed_options) / sizeof(placed_options[0]),
+     .name = "placed",
+     .version = "1",
+     .summary = "a table of a transport whose ends have places",
+     .rung = "compiled",
+     .options = placed_options,
+     .check = check_placed},
+    {.kind = PST_KIND_MEMORY,
+     .option_count = sizeof(host_options) / sizeof(host_options[0]),
+     .name = "closed",
+     .version = "1",
+     .summary = "a table of a memory without a descriptor",
+     .rung = "compiled",
+     .options = host_options,
+     .check = check_closed},
     {.kind = PST_KIND_MEMORY,
      .option_count = sizeof(host_options) / sizeof(host_options[0]),
      .name = "host",

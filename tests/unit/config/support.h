@@ -19,8 +19,10 @@
 /* transports loopback (copy DEVICE enum, depth STREAM size, burst SENDER uint, wait
  * RECEIVER duration, names DEVICE list), verbs (device required), ruled (rules between
  * its options), unruled (the same, without rules) and asked (with a
- * check(): message at most 1000, ring at most 100, few capabilities); memories host
- * (numa) and cuda (device); filter fault (drop SENDER). */
+ * check(): message at most 1000, ring at most 100, few capabilities) and placed (its facts are
+ * its options: takes, shares, family DEVICE, to SENDER, at RECEIVER; another process needs
+ * memory with a descriptor, and is not reached by `family: near`); memories host (numa), closed
+ * (no descriptor) and cuda (device); filter fault (drop SENDER). */
 extern const struct config_catalog test_catalog;
 
 /* Keeps log lines off the terminal. */

@@ -136,7 +136,7 @@ static void plugins(void **state)
   assert_refused(HEAD "  transport: lopback\n",
                  T "4:14: no transport plugin is called \"lopback\"; did you mean \"loopback\"?");
   assert_refused(HEAD "  sender: {memory: quux}\n",
-                 T "4:20: no memory plugin is called \"quux\"; there are: host, cuda");
+                 T "4:20: no memory plugin is called \"quux\"; there are: closed, host, cuda");
   assert_refused(HEAD "  transport: fault\n",
                  T "4:14: \"fault\" is a filter plugin, and here belongs a transport");
   assert_refused(HEAD "  transport: {options: {dept: 1}}\n",
