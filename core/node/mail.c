@@ -52,8 +52,8 @@ static void mail_lose(struct pst_node *node)
   pst_log(PST_LOG_ERROR, "a peer's control message cannot be kept: %s; its peers are left",
           strerror(ENOMEM));
   atomic_store(&node->has_lost_mail, true);
-  atomic_store_explicit(&node->mailbox.has_mail, true, memory_order_release);
-  mailbox_wake(&node->mailbox);
+  atomic_store_explicit(&node->thread.mailbox.has_mail, true, memory_order_release);
+  mailbox_wake(&node->thread.mailbox);
 }
 
 static void mail_keep_peer(const struct control_peer *peer, struct node_mail *mail)
@@ -84,7 +84,7 @@ static void mail_put(void *context, const struct control_node_message *heard)
   int rc = heard->blob ? blob_keep(heard->blob, &mail->mail.blob) : 0;
   if (rc < 0)
     mail_give_up(node, mail, rc);
-  mailbox_put(&node->mailbox, &mail->mail, mail_replaces);
+  mailbox_put(&node->thread.mailbox, &mail->mail, mail_replaces);
 }
 
 /* ---- Ours -------------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ void mail_close(struct pst_node *node)
 {
   control_close(node->control);
   node->control = NULL;
-  mailbox_drop(&node->mailbox);
+  mailbox_drop(&node->thread.mailbox);
 }
 
 static void mail_keep_place(struct pst_peer *peer, const struct node_mail *mail)
@@ -211,7 +211,7 @@ void mail_read(struct pst_node *node)
 {
   struct mail *next;
 
-  for (struct mail *mail = mailbox_take(&node->mailbox); mail; mail = next) {
+  for (struct mail *mail = mailbox_take(&node->thread.mailbox); mail; mail = next) {
     next = mail->next;
     mail_act_on(node, (struct node_mail *)mail);
     mail_free(mail);

@@ -9,8 +9,6 @@
 
 #include "peer_rma.h"
 
-#define NODE_NAP_NS (100 * PST_NS_PER_US)
-
 static void node_forget_silent(struct pst_node *node)
 {
   struct pst_peer *next;
@@ -136,9 +134,9 @@ static void node_progress(struct pst_node *node)
 {
   uint64_t now = 0;
 
-  mailbox_drain(&node->mailbox);
+  mailbox_drain(&node->thread.mailbox);
   node_poll_worker(node);
-  if (mailbox_has_mail(&node->mailbox))
+  if (mailbox_has_mail(&node->thread.mailbox))
     mail_read(node);
   for (struct pst_peer *peer = node->peers; peer; peer = peer->next) {
     if (peer->deadline_ns && !now)
@@ -210,8 +208,8 @@ static void node_set_timer(struct pst_node *node)
 static bool node_has_news(struct pst_node *node)
 {
   if (node->events.completed_head != node->events.completed_tail ||
-      node->events.head != node->events.tail || atomic_load(&node->mailbox.is_woken) ||
-      mailbox_has_mail(&node->mailbox))
+      node->events.head != node->events.tail || atomic_load(&node->thread.mailbox.is_woken) ||
+      mailbox_has_mail(&node->thread.mailbox))
     return true;
   for (const struct pst_peer *peer = node->peers; peer; peer = peer->next)
     if (peer_is_due(peer))
@@ -219,42 +217,30 @@ static bool node_has_news(struct pst_node *node)
   return false;
 }
 
-static int node_arm(struct pst_node *node)
+int pst_node_arm(struct pst_node *node)
 {
+  if (node->worker.event_fd < 0)
+    return -EOPNOTSUPP;
   if (node_has_news(node))
     return -EAGAIN;
   node_set_timer(node);
-  if (node->worker.event_fd < 0)
-    return 0;
-  return node->worker.ops->arm(node->worker.handle);
-}
-
-int pst_node_arm(struct pst_node *node)
-{
-  return node->worker.event_fd < 0 ? -EOPNOTSUPP : node_arm(node);
+  return engine_thread_arm(&node->thread);
 }
 
 int pst_node_fd(const struct pst_node *node)
 {
-  return node->mailbox.epoll_fd;
+  return node->thread.epoll_fd;
 }
 
 int pst_node_wait(struct pst_node *node, const uint64_t *until_ns)
 {
-  uint64_t until = until_ns ? *until_ns : UINT64_MAX;
-  uint64_t now = clock_now_ns();
-
-  if (node_arm(node) < 0)
+  if (node_has_news(node))
     return 0;
-  if (node->worker.event_fd < 0 && until > now + NODE_NAP_NS)
-    until = now + NODE_NAP_NS;
-  if (until <= now)
-    return 0;
-  mailbox_sleep(&node->mailbox, now, until);
-  return 1;
+  node_set_timer(node);
+  return engine_thread_sleep(&node->thread, clock_now_ns(), until_ns ? *until_ns : UINT64_MAX);
 }
 
 void pst_node_wake(struct pst_node *node)
 {
-  mailbox_wake(&node->mailbox);
+  mailbox_wake(&node->thread.mailbox);
 }

@@ -12,11 +12,11 @@
 #include "control/nodes.h"
 #include "engine/engine.h"
 #include "engine/region_data.h"
+#include "engine/thread.h"
 #include "engine/worker.h"
 #include "events.h"
 #include "util/clock.h"
 #include "util/log.h"
-#include "util/mailbox.h"
 
 #define CACHE_LINE 64
 
@@ -99,7 +99,7 @@ struct pst_node {
   uint32_t unpolled; /* polls, one after the other, that gave completed operations alone */
 
   atomic_bool has_lost_mail; /* out of memory */
-  struct mailbox mailbox;
+  struct engine_thread thread;
 };
 
 extern const struct engine_events node_worker_events;

@@ -227,14 +227,11 @@ static int node_open_device(struct pst_node *node, const struct pst_node_params 
 
 static int node_open_descriptors(struct pst_node *node, struct pst_error *error)
 {
-  int rc = mailbox_open_set(&node->mailbox);
+  node->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  int rc = node->timer_fd < 0 ? -errno : engine_thread_add_fd(&node->thread, node->timer_fd);
 
   if (rc == 0)
-    node->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  if (rc == 0)
-    rc = node->timer_fd < 0 ? -errno : mailbox_add(&node->mailbox, node->timer_fd);
-  if (rc == 0 && node->worker.event_fd >= 0)
-    rc = mailbox_add(&node->mailbox, node->worker.event_fd);
+    rc = engine_thread_add(&node->thread, &node->worker);
   return rc < 0 ? node_no_descriptor(rc, error) : 0;
 }
 
@@ -325,7 +322,7 @@ int pst_node_open(const struct pst_node_params *given, struct pst_node **node,
     return node_no_memory(error);
   memset(made, 0, sizeof(*made));
   made->worker.event_fd = made->timer_fd = -1;
-  int rc = mailbox_open(&made->mailbox);
+  int rc = engine_thread_open(&made->thread);
   rc = rc < 0 ? node_no_descriptor(rc, error) : node_open(made, &params, error);
   if (rc < 0) {
     pst_node_close(made);
@@ -370,7 +367,7 @@ void pst_node_close(struct pst_node *node)
   free(node->configs);
   if (node->timer_fd >= 0)
     close(node->timer_fd);
-  mailbox_close(&node->mailbox);
+  engine_thread_close(&node->thread);
   free(node);
 }
 

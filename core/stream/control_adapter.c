@@ -47,7 +47,7 @@ static void control_mail_put(void *context, void *stream,
   mail->has_totals = heard->totals;
   if (heard->totals)
     mail->totals = *heard->totals;
-  mailbox_put(&end->thread->mailbox, &mail->mail, NULL);
+  mailbox_put(&end->thread->base.mailbox, &mail->mail, NULL);
 }
 
 int control_tell(struct session_end *end, end_say *say)

@@ -169,7 +169,7 @@ static uint64_t tensors_due_ns(const struct pst_receiver *receiver, uint64_t now
   const struct tensors *home = receiver->client_data;
   const bool is_out = atomic_load(&home->users) > 1 || atomic_load(&home->deleted) || home->waiting;
 
-  return is_out ? now + THREAD_NAP_NS : 0;
+  return is_out ? now + ENGINE_NAP_NS : 0;
 }
 
 static void tensors_close(struct pst_receiver *receiver)

@@ -18,7 +18,7 @@ static void thread_open_mail(struct session_thread *thread)
   /* It may change an end that had its turn in this round: not before another may the
    * thread sleep. */
   thread->idle_since_ns = 0;
-  for (struct mail *mail = mailbox_take(&thread->mailbox); mail; mail = next) {
+  for (struct mail *mail = mailbox_take(&thread->base.mailbox); mail; mail = next) {
     struct session_mail *opened = (struct session_mail *)mail;
     next = mail->next;
     control_mail_read(opened);
@@ -57,7 +57,7 @@ static void thread_look_at_clock(struct session_thread *thread)
 
 void thread_progress_now(struct session_thread *thread)
 {
-  if (mailbox_has_mail(&thread->mailbox))
+  if (mailbox_has_mail(&thread->base.mailbox))
     thread_open_mail(thread);
   if (thread->rounds % THREAD_TIME_ROUNDS == 0)
     thread_look_at_clock(thread);
@@ -80,20 +80,6 @@ static uint64_t thread_sleep_until(const struct session_thread *thread, uint64_t
       until = due;
   }
   return until;
-}
-
-static bool thread_arm_lanes(struct session_thread *thread, uint64_t now, uint64_t *until)
-{
-  for (uint32_t i = 0; i < thread->lane_count; i++) {
-    struct session_lane *lane = thread->lanes[i];
-    if (lane->worker.event_fd < 0) {
-      if (*until > now + THREAD_NAP_NS)
-        *until = now + THREAD_NAP_NS;
-    } else if (lane->worker.ops->arm(lane->worker.handle) == -EAGAIN) {
-      return false;
-    }
-  }
-  return true;
 }
 
 int pst_session_wait(struct pst_session *session, uint32_t index, const uint64_t *until_ns)
@@ -120,15 +106,11 @@ int pst_session_wait(struct pst_session *session, uint32_t index, const uint64_t
   until = thread_sleep_until(thread, now);
   if (until_ns && *until_ns < until)
     until = *until_ns;
-  if (until <= now || !thread_arm_lanes(thread, now, &until) || mailbox_has_mail(&thread->mailbox))
-    return 0;
-  if (mailbox_sleep(&thread->mailbox, now, until))
-    mailbox_drain(&thread->mailbox);
-  return 1;
+  return engine_thread_sleep(&thread->base, now, until);
 }
 
 void pst_session_wake(struct pst_session *session)
 {
   for (uint32_t i = 0; i < session->thread_count; i++)
-    mailbox_wake(&session->threads[i]->mailbox);
+    mailbox_wake(&session->threads[i]->base.mailbox);
 }

@@ -262,7 +262,7 @@ static uint64_t frames_due_ns(const struct pst_receiver *receiver, uint64_t now)
   const struct frames *frames = frames_of(receiver);
 
   if (frames->view_at < frames->view_count)
-    return now + THREAD_NAP_NS;
+    return now + ENGINE_NAP_NS;
   return assemble_first(frames->assemble) ? now : assemble_due_ns(frames->assemble);
 }
 

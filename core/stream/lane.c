@@ -131,8 +131,8 @@ int lane_open(struct session_thread *thread, struct engine_device *device,
   entry->thread = thread;
   entry->device = device;
   entry->messages = entry->completions;
-  if (entry->worker.event_fd >= 0 && mailbox_add(&thread->mailbox, entry->worker.event_fd) < 0)
-    entry->worker.event_fd = -1;
+  if (engine_thread_add(&thread->base, &entry->worker) < 0)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
   *lane = entry;
   return 0;
 }

@@ -8,8 +8,7 @@
 
 #include <stdbool.h>
 
-#include "engine/worker.h"
-#include "util/mailbox.h"
+#include "engine/thread.h"
 
 #define SESSION_POLL_BATCH 128 /* completions that a poll of a transport asks for */
 /* Messages of one copy and of one check: each costs a device the same, be they few or many. */
@@ -32,12 +31,9 @@ struct session_thread {
   uint64_t next_counters_ns;
   uint32_t idle_rounds;
   uint32_t rounds;
-  _Alignas(CACHE_LINE) struct mailbox mailbox;
+  _Alignas(CACHE_LINE) struct engine_thread base;
 };
 
-/* A transport that cannot wake, a copy, or a fence is looked at this often while the thread
- * sleeps. */
-#define THREAD_NAP_NS (100 * PST_NS_PER_US)
 #define THREAD_TIME_ROUNDS 1024u /* rounds between looks at the clock */
 
 /* event_loop.c */
@@ -46,7 +42,7 @@ void thread_progress_now(struct session_thread *thread);
 static inline void thread_progress(struct session_thread *thread)
 {
   if (__builtin_expect(++thread->rounds % THREAD_TIME_ROUNDS == 0, 0) ||
-      mailbox_has_mail(&thread->mailbox))
+      mailbox_has_mail(&thread->base.mailbox))
     thread_progress_now(thread);
 }
 

@@ -189,7 +189,7 @@ static uint64_t receiver_due_ns(const struct session_end *end, uint64_t now)
     return now;
   if (fifo_count(&receiver->releases) || receiver->check_waits ||
       (ring->ops->is_copying && ring->ops->is_copying(ring)))
-    due = now + THREAD_NAP_NS;
+    due = now + ENGINE_NAP_NS;
   else
     due = receiver_end_due_ns(receiver);
   return receiver->client ? sooner(due, receiver->client->due_ns(receiver, now)) : due;

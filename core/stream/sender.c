@@ -581,8 +581,8 @@ static uint64_t sender_due_ns(const struct session_end *end, uint64_t now)
 
   if (sender->paced && due <= now) /* it came due since the acquire */
     return now;
-  if (sender_is_staging(sender) && (due == 0 || due > now + THREAD_NAP_NS))
-    due = now + THREAD_NAP_NS;
+  if (sender_is_staging(sender) && (due == 0 || due > now + ENGINE_NAP_NS))
+    due = now + ENGINE_NAP_NS;
   return due;
 }
 

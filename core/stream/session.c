@@ -252,7 +252,7 @@ void pst_session_close(struct pst_session *session)
   session_await(session, session_awaits_last_word, SESSION_LAST_WORD_NS);
   control_close(session->control);
   for (uint32_t i = 0; i < session->thread_count; i++)
-    mailbox_drop(&session->threads[i]->mailbox);
+    mailbox_drop(&session->threads[i]->base.mailbox);
   session->control = NULL;
   session_close_endpoints(session);
   for (uint32_t i = 0; i < session->end_count; i++)

@@ -46,9 +46,7 @@ static int setup_open_thread(struct pst_session *session, uint32_t index, struct
   thread->index = index;
   thread->cpu =
       config->threads.cpu_count ? (int)config->threads.cpus[index % config->threads.cpu_count] : -1;
-  int rc = mailbox_open(&thread->mailbox);
-  if (rc == 0)
-    rc = mailbox_open_set(&thread->mailbox);
+  int rc = engine_thread_open(&thread->base);
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc,
                     "no descriptor for thread %u: %s; raise `ulimit -n`", index, strerror(-rc));
@@ -284,7 +282,7 @@ static void setup_close_thread(struct session_thread *thread)
 {
   for (uint32_t i = 0; i < thread->lane_count; i++)
     free(thread->lanes[i]);
-  mailbox_close(&thread->mailbox);
+  engine_thread_close(&thread->base);
   free(thread->lanes);
   free(thread->ends);
   free(thread);

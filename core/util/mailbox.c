@@ -3,13 +3,9 @@
 #include "mailbox.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#include "util/clock.h"
 
 void mail_free(struct mail *mail)
 {
@@ -20,22 +16,9 @@ void mail_free(struct mail *mail)
 
 int mailbox_open(struct mailbox *box)
 {
-  *box = (struct mailbox){.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .epoll_fd = -1};
+  *box = (struct mailbox){.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   pthread_mutex_init(&box->lock, NULL);
   return box->wake_fd < 0 ? -errno : 0;
-}
-
-int mailbox_add(const struct mailbox *box, int fd)
-{
-  struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-
-  return epoll_ctl(box->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
-}
-
-int mailbox_open_set(struct mailbox *box)
-{
-  box->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  return box->epoll_fd < 0 ? -errno : mailbox_add(box, box->wake_fd);
 }
 
 void mailbox_drop(struct mailbox *box)
@@ -51,8 +34,6 @@ void mailbox_drop(struct mailbox *box)
 void mailbox_close(struct mailbox *box)
 {
   mailbox_drop(box);
-  if (box->epoll_fd >= 0)
-    close(box->epoll_fd);
   if (box->wake_fd >= 0)
     close(box->wake_fd);
   pthread_mutex_destroy(&box->lock);
@@ -121,14 +102,4 @@ void mailbox_drain(struct mailbox *box)
     return;
   atomic_store(&box->is_woken, false);
   (void)!read(box->wake_fd, &ignored, sizeof(ignored));
-}
-
-bool mailbox_sleep(const struct mailbox *box, uint64_t now, uint64_t until)
-{
-  const struct timespec timeout = {.tv_sec = (time_t)((until - now) / PST_NS_PER_S),
-                                   .tv_nsec = (long)((until - now) % PST_NS_PER_S)};
-  struct pollfd ready = {.fd = box->epoll_fd, .events = POLLIN};
-
-  /* Kernels before 5.11 and valgrind have no epoll_pwait2; without it this would spin. */
-  return ppoll(&ready, 1, until == UINT64_MAX ? NULL : &timeout, NULL) > 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way from the control thread to a thread of a session or node, and where that thread sleeps.
+ * The way from the control thread to a thread of a session or node.
  * Any thread puts mail in; its owner takes all of it at once. Putting in wakes the owner.
  */
 #ifndef PST_UTIL_MAILBOX_H
@@ -22,19 +22,13 @@ struct mail {
 struct mailbox {
   atomic_bool has_mail;
   atomic_bool is_woken;
-  int wake_fd;  /* an eventfd, readable once somebody has woken the owner */
-  int epoll_fd; /* what the owner sleeps on; -1 before mailbox_open_set() */
+  int wake_fd; /* an eventfd, readable once somebody has woken the owner */
   pthread_mutex_t lock;
   struct mail *first, *last;
 };
 
 /* 0, or -errno: close it all the same. */
 int mailbox_open(struct mailbox *box);
-/* Of an owner that sleeps by mailbox_sleep(): make the epoll set, with wake_fd in it. 0, or -errno.
- */
-int mailbox_open_set(struct mailbox *box);
-/* Let another descriptor that is readable end its sleep, too. 0, or -errno. */
-int mailbox_add(const struct mailbox *box, int fd);
 /* With what nobody has taken. */
 void mailbox_close(struct mailbox *box);
 /* `replaces` (may be NULL) finds mail that nobody has read and that the new one makes obsolete: its
@@ -50,10 +44,6 @@ void mail_free(struct mail *mail);
 /* Wake the owner without mail, and once it is awake. */
 void mailbox_wake(struct mailbox *box);
 void mailbox_drain(struct mailbox *box);
-
-/* Sleep until a descriptor of the set is ready, or until this time, which is behind `now`;
- * UINT64_MAX: for ever. Returns whether one is. */
-bool mailbox_sleep(const struct mailbox *box, uint64_t now, uint64_t until);
 
 static inline bool mailbox_has_mail(struct mailbox *box)
 {

@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "util/clock.h"
 #include "util/mailbox.h"
 
 struct letter {
@@ -80,27 +79,6 @@ static void mail_wakes_its_owner(void **state)
   assert_false(is_readable(box.wake_fd));
   mailbox_wake(&box);
   assert_true(is_readable(box.wake_fd));
-}
-
-static void mail_and_other_descriptors_end_a_sleep(void **state)
-{
-  const uint64_t now = clock_now_ns();
-  int other[2];
-
-  (void)state;
-  assert_int_equal(mailbox_open_set(&box), 0);
-  assert_int_equal(pipe(other), 0);
-  assert_int_equal(mailbox_add(&box, other[0]), 0);
-  assert_int_equal(mailbox_add(&box, -1), -EBADF);
-  assert_false(mailbox_sleep(&box, now, now + 1));
-  mailbox_put(&box, &write_letter(0)->mail, NULL);
-  assert_true(mailbox_sleep(&box, now, UINT64_MAX));
-  mailbox_drain(&box);
-  assert_false(mailbox_sleep(&box, now, now + 1));
-  assert_int_equal(write(other[1], "x", 1), 1);
-  assert_true(mailbox_sleep(&box, now, UINT64_MAX));
-  close(other[0]);
-  close(other[1]);
 }
 
 static void what_is_kept_is_not_freed(void **state)
@@ -190,7 +168,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(mail_comes_out_once_and_in_order, open_box, close_box),
       cmocka_unit_test_setup_teardown(mail_wakes_its_owner, open_box, close_box),
-      cmocka_unit_test_setup_teardown(mail_and_other_descriptors_end_a_sleep, open_box, close_box),
       cmocka_unit_test_setup_teardown(what_is_kept_is_not_freed, open_box, close_box),
       cmocka_unit_test_setup_teardown(a_newer_blob_takes_the_place_of_an_unread_one, open_box,
                                       close_box),
