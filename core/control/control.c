@@ -244,7 +244,7 @@ static int join_ends(struct control *control, struct pst_error *error)
     snprintf(peer->text, sizeof peer->text, "the %s in this process", i ? "sender" : "receiver");
     watch_set(control, &peer->side, EPOLLIN);
     if (peer->is_connector)
-      control->link = peer;
+      control->streams->link = peer;
     else
       handshake_open(peer);
     peer_watch(peer);
@@ -269,10 +269,9 @@ static void control_free(struct control *control)
     watch_close(control, &control->listeners[i]);
   guests_unlisten(control);
   listener_use_spare(control);
-  streams_free(control);
+  streams_free(control->streams);
   node_control_free(control->node);
   free(control->listen_text);
-  free(control->connect_text);
   if (control->epoll_fd >= 0)
     close(control->epoll_fd);
   mailbox_close(&control->commands);
@@ -298,7 +297,7 @@ int control_new(const struct control_params *params, const struct control_protoc
   /* One late beat is not a death. */
   if (control->peer_timeout_ns && control->heartbeat_ns > control->peer_timeout_ns / 3)
     control->heartbeat_ns = control->peer_timeout_ns / 3 + 1;
-  control->now_ns = control->opened_ns = control->listen_notice_ns = clock_now_ns();
+  control->now_ns = control->opened_ns = clock_now_ns();
   control->next_ns = control->opened_ns;
   control->side_watch = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
   control->side = (struct side_listener){.fd = -1, .folder_fd = -1};
@@ -361,8 +360,7 @@ int control_open(const struct control_params *params, const struct control_callb
 
   if (rc < 0)
     return rc;
-  control->callbacks = *callbacks;
-  rc = streams_copy(control, streams, stream_count, error);
+  rc = streams_copy(control, streams, stream_count, callbacks, error);
   if (rc == 0)
     rc = control->in_process ? join_ends(control, error) : streams_open(control, params, error);
   return control_start(control, rc, result, error);

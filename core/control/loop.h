@@ -15,7 +15,6 @@
 #include "control.h"
 #include "side.h"
 #include "socket.h"
-#include "util/index.h"
 #include "util/mailbox.h"
 #include "wire.h"
 
@@ -25,7 +24,7 @@ struct connect_words;
 struct control_protocol;
 struct node_control;
 struct peer;
-struct stream;
+struct stream_control;
 
 /* What keeps a strange peer from harming others. */
 struct control_limits {
@@ -65,18 +64,14 @@ struct guest {
 struct control {
   const struct control_protocol *protocol;
   const struct connect_words *words;
-  struct node_control *node; /* NULL: of streams */
-  struct control_callbacks callbacks;
+  struct stream_control *streams; /* NULL: of a node */
+  struct node_control *node;      /* NULL: of streams */
   struct control_limits limits;
   bool in_process;
   uint64_t connect_timeout_ns;
   uint64_t heartbeat_ns;
   uint64_t peer_timeout_ns;
-  struct stream *streams;
-  uint32_t stream_count;
-  struct index_entry *names; /* of the streams */
-  struct stream **contexts;  /* the streams in the order of their contexts */
-  bool quiet;                /* closing: no more callbacks */
+  bool quiet; /* closing: no more callbacks */
   uint64_t opened_ns;
   uint64_t now_ns;  /* of this round */
   uint64_t next_ns; /* of the next: control_is_due() */
@@ -89,7 +84,6 @@ struct control {
   uint64_t guest_last;
   char host[WIRE_HOST_MAX + 1];
 
-  /* Receivers. */
   char *listen_text;
   struct watch listeners[SOCKET_ADDRESSES_MAX];
   uint32_t listener_count;
@@ -99,18 +93,6 @@ struct control {
   struct side_listener side;
   uint64_t accept_again_ns; /* out of descriptors: not before; 0: accepting */
   int spare_fd;             /* given up to tell one that there are no more; -1 */
-  uint64_t listen_notice_ns;
-
-  /* Senders. */
-  bool connect_insecure;
-  char *connect_text;
-  struct socket_addresses targets;
-  uint32_t target_next;
-  struct peer *link;
-  uint64_t connect_at_ns; /* 0: not waiting to try again */
-  uint64_t connect_pause_ns;
-  uint64_t connect_notice_ns;
-  char connect_why[WIRE_WHY_MAX]; /* of the last attempt */
 
   /* Lines about peers without streams: a bucket, or one flood would bury the log. */
   uint32_t complaints_left;

@@ -68,8 +68,6 @@ void peer_free_input(struct peer *peer)
 void peer_free(struct peer *peer)
 {
   assert(peer->state == PEER_DEAD);
-  if (peer->control->link == peer)
-    peer->control->link = NULL;
   peer->control->protocol->forget(peer);
   fd_channel_close(peer);
   if (peer->is_silent) {

@@ -20,7 +20,7 @@ static bool streams_has(const struct peer *peer, bool live_only)
 {
   struct control *control = peer->control;
 
-  for (const struct stream *s = control->streams; s < streams_end(control); s++) {
+  for (const struct stream *s = control->streams->all; s < streams_end(control); s++) {
     if (stream_belongs(peer, s) && (live_only ? stream_is_live(s) : !stream_has_ended(s)))
       return true;
   }
@@ -31,7 +31,7 @@ static void streams_fail_peer(struct peer *peer, int code, const char *text)
 {
   struct control *control = peer->control;
 
-  for (struct stream *s = control->streams; s < streams_end(control); s++)
+  for (struct stream *s = control->streams->all; s < streams_end(control); s++)
     if (stream_belongs(peer, s))
       streams_fail(control, s, code, text, false, NULL);
 }
@@ -41,7 +41,7 @@ static void streams_withdraw(struct peer *peer)
 {
   struct control *control = peer->control;
 
-  for (struct stream *s = control->streams; s < streams_end(control); s++) {
+  for (struct stream *s = control->streams->all; s < streams_end(control); s++) {
     if (s->peer != peer || s->state != STREAM_OFFERED)
       continue;
     stream_enter(s, STREAM_WAITING, NULL);
@@ -83,7 +83,7 @@ static void streams_offer_all(struct peer *peer)
 {
   struct control *control = peer->control;
 
-  for (struct stream *s = control->streams; s < streams_end(control); s++) {
+  for (struct stream *s = control->streams->all; s < streams_end(control); s++) {
     if (!s->role->connects || s->state != STREAM_WAITING || peer->state != PEER_UP)
       continue;
     stream_enter(s, STREAM_OFFERED, peer);
@@ -136,7 +136,9 @@ static void streams_forget(struct peer *peer)
 {
   struct control *control = peer->control;
 
-  for (struct stream *s = control->streams; s < streams_end(control); s++) {
+  if (control->streams->link == peer)
+    control->streams->link = NULL;
+  for (struct stream *s = control->streams->all; s < streams_end(control); s++) {
     if (!stream_is_last(s, peer))
       continue;
     if (s->state == STREAM_FAILED_AWAITS)
@@ -148,7 +150,7 @@ static void streams_forget(struct peer *peer)
 /* What would keep a connection over which no stream goes any more. */
 static bool streams_await_last(const struct peer *peer)
 {
-  for (const struct stream *s = peer->control->streams; s < streams_end(peer->control); s++)
+  for (const struct stream *s = peer->control->streams->all; s < streams_end(peer->control); s++)
     if (stream_is_last(s, peer))
       return true;
   return false;
@@ -221,7 +223,7 @@ static void streams_command(struct control *control, struct command *command)
 
 static void streams_close_all(struct control *control)
 {
-  for (struct stream *s = control->streams; s < streams_end(control); s++) {
+  for (struct stream *s = control->streams->all; s < streams_end(control); s++) {
     if (!stream_has_ended(s) && s->peer)
       stream_send_failure(s->peer, WIRE_FAIL, s->name, -ECONNRESET,
                           "closed the stream before its end; check its log", NULL);
@@ -250,7 +252,7 @@ static void stream_refuse_unknown(struct peer *peer, const char *name)
   char text[REPORT_MAX];
   char list[256];
 
-  for (const struct stream *s = control->streams; s < streams_end(control); s++)
+  for (const struct stream *s = control->streams->all; s < streams_end(control); s++)
     if (s->role == stream_role_with(peer) && count < sizeof names / sizeof names[0])
       names[count++] = s->name;
   const char *nearest = nearest_name(name, names, count);
@@ -441,13 +443,13 @@ static void streams_tick(struct control *control)
 {
   char seconds[24];
 
-  for (struct stream *s = control->streams; s < streams_end(control); s++) {
+  for (struct stream *s = control->streams->all; s < streams_end(control); s++) {
     if (s->state != STREAM_OFFERED || !control_is_due(control, s->answer_by_ns))
       continue;
     seconds_text(control->limits.answer_ns, seconds);
     peer_drop(s->peer, -ETIMEDOUT, "did not answer the offer of '%s' within %s", s->name, seconds);
   }
-  struct peer *link = control->link;
+  struct peer *link = control->streams->link;
   if (link && link->state == PEER_UP && !streams_has(link, false) && !streams_await_last(link))
     peer_close(link, 0, NULL);
   if (!control->quiet)

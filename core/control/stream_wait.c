@@ -29,40 +29,42 @@ static int receivers_open(struct control *control, const struct control_params *
 static int senders_open(struct control *control, const struct control_params *params,
                         struct pst_error *error)
 {
+  struct stream_control *own = control->streams;
+
   if (!params->connect)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.connect: senders need an address");
-  int rc =
-      address_resolve(control, params->connect, false, params->insecure, &control->targets, error);
+  int rc = address_resolve(control, params->connect, false, params->insecure, &own->targets, error);
   if (rc < 0)
     return rc;
-  control->connect_at_ns = control->now_ns;
-  control->connect_notice_ns = control->now_ns + FIRST_NOTICE_NS;
-  control->connect_insecure = params->insecure;
-  control->connect_text = strdup(params->connect);
-  control->connect_pause_ns = CONNECT_PAUSE_MIN_NS;
-  return control->connect_text
-             ? 0
-             : pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
+  own->connect_at_ns = control->now_ns;
+  own->connect_notice_ns = control->now_ns + FIRST_NOTICE_NS;
+  own->connect_insecure = params->insecure;
+  own->connect_text = strdup(params->connect);
+  own->connect_pause_ns = CONNECT_PAUSE_MIN_NS;
+  return own->connect_text ? 0
+                           : pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
 }
 
 void streams_connect_again(struct control *control, const char *why)
 {
-  snprintf(control->connect_why, sizeof control->connect_why, "%s", why);
-  control->link = NULL;
-  if (++control->target_next < control->targets.count) {
-    control->connect_at_ns = control->now_ns;
+  struct stream_control *own = control->streams;
+
+  snprintf(own->connect_why, sizeof own->connect_why, "%s", why);
+  own->link = NULL;
+  if (++own->target_next < own->targets.count) {
+    own->connect_at_ns = control->now_ns;
     return;
   }
-  control->target_next = 0;
-  control->connect_at_ns = control->now_ns + control->connect_pause_ns;
-  control->connect_pause_ns = sooner(2 * control->connect_pause_ns, CONNECT_PAUSE_MAX_NS);
+  own->target_next = 0;
+  own->connect_at_ns = control->now_ns + own->connect_pause_ns;
+  own->connect_pause_ns = sooner(2 * own->connect_pause_ns, CONNECT_PAUSE_MAX_NS);
 }
 
 static void fail_waiting(struct control *control, const struct stream_role *role, int code,
                          const char *text)
 {
   pst_log(PST_LOG_ERROR, "control: %s", text);
-  for (struct stream *s = control->streams; s < streams_end(control); s++) {
+  for (struct stream *s = control->streams->all; s < streams_end(control); s++) {
     if (s->role == role && s->state == STREAM_WAITING)
       streams_fail(control, s, code, text, false, NULL);
   }
@@ -99,59 +101,61 @@ static void receivers_wait(struct control *control)
              "configuration, check its control.connect, or raise control.timeout",
              control->listen_text, seconds, names);
     fail_waiting(control, &stream_receiver, -ETIMEDOUT, text);
-  } else if (is_notice_due(control, &control->listen_notice_ns)) {
+  } else if (is_notice_due(control, &control->streams->listen_notice_ns)) {
     pst_log(PST_LOG_INFO, "waiting at %s for the sender of: %s", control->listen_text, names);
   }
 }
 
 static void try_connect(struct control *control)
 {
+  struct stream_control *own = control->streams;
   char text[REPORT_MAX];
   int code = 0;
 
-  control->connect_at_ns = 0;
-  control->link = peer_connect(control, &control->targets.at[control->target_next],
-                               control->connect_insecure, &code);
-  if (control->link)
+  own->connect_at_ns = 0;
+  own->link =
+      peer_connect(control, &own->targets.at[own->target_next], own->connect_insecure, &code);
+  if (own->link)
     return;
   if (!limit_remedy(code)[0]) {
     streams_connect_again(control, strerror(-code));
     return;
   }
   snprintf(text, sizeof text, "no connection to %s: this process has no room for one: %s%s",
-           control->connect_text, strerror(-code), limit_remedy(code));
+           own->connect_text, strerror(-code), limit_remedy(code));
   fail_waiting(control, &stream_sender, code, text);
 }
 
 static void senders_wait(struct control *control)
 {
+  struct stream_control *own = control->streams;
   char text[REPORT_MAX];
   char names[256];
   char seconds[24];
 
-  if (!control->connect_text)
+  if (!own->connect_text)
     return;
   names_waiting(control, &stream_sender, names, sizeof names);
   if (!names[0]) {
     /* Over, failed, or with a peer. */
-    if (control->link && control->link->state < PEER_UP)
-      peer_enter(control->link, PEER_DEAD);
-    control->connect_at_ns = 0;
+    if (own->link && own->link->state < PEER_UP)
+      peer_enter(own->link, PEER_DEAD);
+    own->connect_at_ns = 0;
     return;
   }
-  const char *why = control->connect_why[0] ? control->connect_why : "no answer yet";
+  const char *why = own->connect_why[0] ? own->connect_why : "no answer yet";
   if (is_too_late(control, seconds)) {
     snprintf(text, sizeof text,
              "no receiver took %s at %s within %s (%s); start the receiver with the same "
              "configuration, check control.connect, or raise control.timeout",
-             names, control->connect_text, seconds, why);
+             names, own->connect_text, seconds, why);
     fail_waiting(control, &stream_sender, -ETIMEDOUT, text);
     return;
   }
-  if (is_notice_due(control, &control->connect_notice_ns))
-    pst_log(PST_LOG_INFO, "waiting for a receiver at %s (%s) to take: %s", control->connect_text,
-            why, names);
-  if (control->connect_at_ns != 0 && control_is_due(control, control->connect_at_ns))
+  if (is_notice_due(control, &own->connect_notice_ns))
+    pst_log(PST_LOG_INFO, "waiting for a receiver at %s (%s) to take: %s", own->connect_text, why,
+            names);
+  if (own->connect_at_ns != 0 && control_is_due(control, own->connect_at_ns))
     try_connect(control);
 }
 

@@ -44,14 +44,15 @@ static int copy_stream(const struct control_stream *from, struct stream *to,
 /* The two ends of a stream stand together in the index. */
 static int check_pairs(const struct control *control, struct pst_error *error)
 {
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    const struct stream *a = &control->streams[control->names[i].item];
-    const struct index_entry *entry =
-        index_find(control->names, control->stream_count, a->name, strlen(a->name));
-    const struct index_entry *end = &control->names[control->stream_count];
+  const struct stream_control *own = control->streams;
+  const struct index_entry *end = &own->names[own->count];
+
+  for (uint32_t i = 0; i < own->count; i++) {
+    const struct stream *a = &own->all[own->names[i].item];
+    const struct index_entry *entry = index_find(own->names, own->count, a->name, strlen(a->name));
     uint32_t alike = 0, others = 0;
     for (; entry < end && strcmp(entry->name, a->name) == 0; entry++)
-      ++*(control->streams[entry->item].role == a->role ? &alike : &others);
+      ++*(own->all[entry->item].role == a->role ? &alike : &others);
     if (alike > 1)
       return pst_fail(error, PST_EXIT_USAGE, -EEXIST, "stream '%s' is there twice", a->name);
     if (control->in_process && others == 0)
@@ -71,57 +72,66 @@ static int by_context(const void *a, const void *b)
 }
 
 int streams_copy(struct control *control, const struct control_stream *streams, uint32_t count,
-                 struct pst_error *error)
+                 const struct control_callbacks *callbacks, struct pst_error *error)
 {
+  struct stream_control *own = control->streams = calloc(1, sizeof *own);
   uint32_t room = count ? count : 1;
   int rc;
 
-  control->streams = calloc(room, sizeof *control->streams);
-  control->names = calloc(room, sizeof *control->names);
-  control->contexts = calloc(room, sizeof(struct stream *));
-  if (!control->streams || !control->names || !control->contexts)
+  if (own) {
+    own->callbacks = *callbacks;
+    own->listen_notice_ns = control->now_ns;
+    own->all = calloc(room, sizeof *own->all);
+    own->names = calloc(room, sizeof *own->names);
+    own->contexts = calloc(room, sizeof(struct stream *));
+  }
+  if (!own || !own->all || !own->names || !own->contexts)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory for %u streams",
                     count);
-  while (control->stream_count < count) {
-    uint32_t i = control->stream_count++;
-    if ((rc = copy_stream(&streams[i], &control->streams[i], error)) < 0)
+  while (own->count < count) {
+    uint32_t i = own->count++;
+    if ((rc = copy_stream(&streams[i], &own->all[i], error)) < 0)
       return rc;
-    control->names[i] = (struct index_entry){control->streams[i].name, i};
-    control->contexts[i] = &control->streams[i];
+    own->names[i] = (struct index_entry){own->all[i].name, i};
+    own->contexts[i] = &own->all[i];
   }
-  index_sort(control->names, count);
-  qsort(control->contexts, count, sizeof(struct stream *), by_context);
+  index_sort(own->names, count);
+  qsort(own->contexts, count, sizeof(struct stream *), by_context);
   return check_pairs(control, error);
 }
 
-void streams_free(struct control *control)
+void streams_free(struct stream_control *own)
 {
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    terms_free(&control->streams[i].terms);
-    terms_free(&control->streams[i].params);
-    blob_free(&control->streams[i].address);
+  if (!own)
+    return;
+  for (uint32_t i = 0; i < own->count; i++) {
+    terms_free(&own->all[i].terms);
+    terms_free(&own->all[i].params);
+    blob_free(&own->all[i].address);
   }
-  free(control->streams);
-  free(control->names);
-  free(control->contexts);
+  free(own->all);
+  free(own->names);
+  free(own->contexts);
+  free(own->connect_text);
+  free(own);
 }
 
 struct stream *streams_find(const struct control *control, const char *name,
                             const struct stream_role *role)
 {
-  const struct index_entry *end = &control->names[control->stream_count];
-  const struct index_entry *entry =
-      index_find(control->names, control->stream_count, name, strlen(name));
+  const struct stream_control *own = control->streams;
+  const struct index_entry *end = &own->names[own->count];
+  const struct index_entry *entry = index_find(own->names, own->count, name, strlen(name));
 
   for (; entry && entry < end && strcmp(entry->name, name) == 0; entry++)
-    if (control->streams[entry->item].role == role)
-      return &control->streams[entry->item];
+    if (own->all[entry->item].role == role)
+      return &own->all[entry->item];
   return NULL;
 }
 
 bool streams_have(const struct control *control, const struct stream_role *role)
 {
-  for (const struct stream *s = control->streams; s < streams_end(control); s++)
+  for (const struct stream *s = control->streams->all; s < streams_end(control); s++)
     if (s->role == role)
       return true;
   return false;
@@ -131,7 +141,7 @@ struct stream *streams_of_context(const struct control *control, void *context)
 {
   struct stream key = {.context = context};
   const struct stream *wanted = &key;
-  struct stream **found = bsearch(&wanted, control->contexts, control->stream_count,
+  struct stream **found = bsearch(&wanted, control->streams->contexts, control->streams->count,
                                   sizeof(struct stream *), by_context);
 
   return found ? *found : NULL;
@@ -165,7 +175,9 @@ void streams_tell(const struct control *control, const struct stream *s,
                   const struct control_stream_message *message)
 {
   assert(!control->quiet && control_is_own_thread(control));
-  control->callbacks.heard(control->callbacks.context, s->context, message);
+  const struct control_callbacks *callbacks = &control->streams->callbacks;
+
+  callbacks->heard(callbacks->context, s->context, message);
 }
 
 void streams_fail(struct control *control, struct stream *s, int code, const char *text,
@@ -194,7 +206,7 @@ static void names_list(const struct control *control, const struct peer *peer,
   size_t at = 0;
 
   text[0] = '\0';
-  for (const struct stream *s = control->streams; s < streams_end(control); s++) {
+  for (const struct stream *s = control->streams->all; s < streams_end(control); s++) {
     if (peer ? s->peer != peer || stream_has_ended(s)
              : s->role != role || s->state != STREAM_WAITING)
       continue;

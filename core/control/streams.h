@@ -4,6 +4,7 @@
 #define PST_CONTROL_STREAMS_H
 
 #include "messages.h"
+#include "util/index.h"
 
 /* WAITING ─▶ OFFERED (sender) ─▶ LIVE ─▶ FINISHED ─▶ COUNTED ─▶ OVER; from each but OVER to one of
  * the three FAILED. OFFERED goes back to WAITING when its peer is lost. */
@@ -51,6 +52,26 @@ struct stream {
   char fail_text[WIRE_TEXT_MAX + 1];
 };
 
+/* What a control channel of streams has beside what all have. */
+struct stream_control {
+  struct control_callbacks callbacks;
+  struct stream *all;
+  uint32_t count;
+  struct index_entry *names; /* of the streams */
+  struct stream **contexts;  /* the streams in the order of their contexts */
+  uint64_t listen_notice_ns; /* of receivers that wait: the next line */
+  /* The senders' connection. */
+  bool connect_insecure;
+  char *connect_text;
+  struct socket_addresses targets;
+  uint32_t target_next;
+  struct peer *link;
+  uint64_t connect_at_ns; /* 0: not waiting to try again */
+  uint64_t connect_pause_ns;
+  uint64_t connect_notice_ns;
+  char connect_why[WIRE_WHY_MAX]; /* of the last attempt */
+};
+
 static inline bool stream_is_live(const struct stream *stream)
 {
   return stream->state >= STREAM_LIVE && stream->state <= STREAM_COUNTED;
@@ -63,7 +84,7 @@ static inline bool stream_has_ended(const struct stream *stream)
 
 static inline struct stream *streams_end(const struct control *control)
 {
-  return control->streams + control->stream_count;
+  return control->streams->all + control->streams->count;
 }
 
 /* With its peer, or NULL where the state has none. */
@@ -71,8 +92,8 @@ void stream_enter(struct stream *stream, enum stream_state state, struct peer *p
 
 /* Their names and contexts do not change after open, so any thread may look them up. */
 int streams_copy(struct control *control, const struct control_stream *streams, uint32_t count,
-                 struct pst_error *error);
-void streams_free(struct control *control);
+                 const struct control_callbacks *callbacks, struct pst_error *error);
+void streams_free(struct stream_control *own);
 struct stream *streams_find(const struct control *control, const char *name,
                             const struct stream_role *role);
 /* Is there an end of that role? */
