@@ -214,15 +214,18 @@ static int bare_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob 
 
 static int bare_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
-  uint32_t slots;
+  uint32_t slots = 0;
 
-  /* It never sends another address. */
-  if (address->length != sizeof(slots) || endpoint->stage != BARE_OPEN)
-    return -EPROTO;
-  memcpy(&slots, address->bytes, sizeof(slots));
+  if (address->length == sizeof(slots))
+    memcpy(&slots, address->bytes, sizeof(slots));
   slots = be32toh(slots);
-  if (slots == 0 || slots > BARE_SLOTS_MAX)
+  if (slots == 0 || slots > BARE_SLOTS_MAX || endpoint->stage != BARE_OPEN) {
+    pst_log(PST_LOG_ERROR,
+            "%s: its address is not 1 to %u slots, or not its first; take the same version of "
+            "Penstock at both ends",
+            endpoint->peer->text, BARE_SLOTS_MAX);
     return -EPROTO;
+  }
   endpoint->credits = slots;
   bare_enter(endpoint, BARE_MET);
   return 0;

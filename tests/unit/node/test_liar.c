@@ -78,7 +78,7 @@ struct lie {
   const char *why;
 };
 
-static void tell(const struct lie *lie)
+static void make(const struct lie *lie)
 {
   static const uint8_t remote[200] = "no key of anybody's";
 
@@ -94,6 +94,11 @@ static void tell(const struct lie *lie)
   said.blob_length = lie->type == WIRE_MESSAGE ? 5 : sizeof(remote);
   said.region_length = lie->length;
   said.count = 1;
+}
+
+static void tell(const struct lie *lie)
+{
+  make(lie);
   between_add(&between, &said);
 }
 
@@ -114,6 +119,37 @@ static void another_address_that_is_none(void **state)
   join(&pair, &liar);
   for (int i = 0; i < 100; i++)
     tell(&lie);
+  assert_true(await_both(&pair, &pair.server, &liar, PST_NODE_LEFT, &event, text));
+  assert_int_equal(event.status, -EPROTO);
+  assert_non_null(strstr(text, lie.why));
+  between_hang_up(&between);
+  close(between.listener);
+  side_close(&liar);
+  still_served(&pair);
+  pair_close(&pair);
+}
+
+/* Without a transport an address is a number of slots, and would be credit once more. */
+static void another_address_without_a_transport(void **state)
+{
+  static const struct lie lie = {"READDRESS", WIRE_READDRESS, 0, 0, "or not its first"};
+  static const uint8_t slots[4] = {0, 0, 0, 4};
+  struct pst_node_params params = quick_params();
+  struct pst_node_event event;
+  static struct side liar;
+  struct pair pair;
+  char text[256];
+
+  (void)state;
+  params.transport = "none";
+  pair_open(&pair, &params, &params);
+  memset(&liar, 0, sizeof(liar));
+  side_open(&liar, &params);
+  join(&pair, &liar);
+  make(&lie);
+  said.blob = slots;
+  said.blob_length = sizeof(slots);
+  between_add(&between, &said);
   assert_true(await_both(&pair, &pair.server, &liar, PST_NODE_LEFT, &event, text));
   assert_int_equal(event.status, -EPROTO);
   assert_non_null(strstr(text, lie.why));
@@ -292,6 +328,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TIMED(lies_after_joining),
       TIMED(another_address_that_is_none),
+      TIMED(another_address_without_a_transport),
       cmocka_unit_test(messages_beyond_what_there_is_room_for),
       TIMED(keys_that_are_none),
       TIMED(hanging_up_in_each_state),
