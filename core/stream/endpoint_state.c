@@ -277,7 +277,7 @@ int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *param
   params->label = end->name;
   params->message_max = end->config->message;
   params->timeout_ns = end->config->timeout_ns;
-  params->is_foreign = end->peer_ops == &end_peer_foreign;
+  params->is_foreign = end->peer_ops->is_foreign;
   int rc = engine_endpoint_open(&end->endpoint, &end->lane->worker, params);
   if (rc == 0 || pst_fail_said(error, engine_exit_status(rc), rc) == rc)
     return rc;

@@ -198,7 +198,8 @@ static void foreign_sent(const struct pst_receiver *receiver, struct pst_stats *
   stats->sent_basis = stats->messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
 }
 
-const struct end_peer_ops end_peer_foreign = {.joins_midway = true,
+const struct end_peer_ops end_peer_foreign = {.is_foreign = true,
+                                              .joins_midway = true,
                                               .control = END_CONTROL_OVER,
                                               .tell = foreign_tell,
                                               .check_end = foreign_check_end,
