@@ -31,11 +31,9 @@ int rma_open(struct rma *rma)
   rma->slots = calloc(rma->depth, sizeof(*rma->slots));
   rma->free_slots = calloc(rma->depth, sizeof(*rma->free_slots));
   rma->ended = calloc(size, sizeof(*rma->ended));
-  rma->writes = calloc(size, sizeof(*rma->writes));
   rma->rest_pieces = calloc(rma->pieces ? rma->pieces : 1, sizeof(*rma->rest_pieces));
   rma->cut = calloc(rma->pieces + RMA_BATCH, sizeof(*rma->cut));
-  if (!rma->slots || !rma->free_slots || !rma->ended || !rma->writes || !rma->rest_pieces ||
-      !rma->cut)
+  if (!rma->slots || !rma->free_slots || !rma->ended || !rma->rest_pieces || !rma->cut)
     return -ENOMEM;
   for (uint32_t i = 0; i < rma->depth; i++)
     rma->free_slots[rma->free_count++] = rma->depth - 1 - i;
@@ -47,7 +45,6 @@ void rma_close(struct rma *rma)
   free(rma->slots);
   free(rma->free_slots);
   free(rma->ended);
-  free(rma->writes);
   free(rma->rest_pieces);
   free(rma->cut);
 }
@@ -82,8 +79,13 @@ static inline bool end_writes(struct rma *rma, const struct pst_completion *comp
 {
   if (!rma_are_oldest(rma, completion->u.done.cookie, completion->u.done.count))
     return false;
-  for (uint64_t left = completion->u.done.count; left; left--)
-    end_part(rma, rma->writes[rma->write_head++ & rma->mask], completion->status);
+  for (uint64_t left = completion->u.done.count; left; left--) {
+    const uint32_t at = rma->write_first;
+    rma->write_head++;
+    if (rma->slots[at].parts == 1)
+      rma->write_first = rma->slots[at].next;
+    end_part(rma, at, completion->status);
+  }
   return true;
 }
 
@@ -189,11 +191,19 @@ static void take_slot(struct rma *rma, const struct rma_work *w, uint32_t slot)
 /* `parts` more requests of this slot, which are the newest, are under way. */
 static void add_parts(struct rma *rma, uint32_t slot, uint32_t parts)
 {
+  const bool is_new = rma->slots[slot].parts == 0;
+
+  if (parts == 0)
+    return;
   rma->slots[slot].parts += parts;
   if (rma->slots[slot].op != PST_OP_WRITE)
     return;
-  while (parts--)
-    rma->writes[rma->write_tail++ & rma->mask] = slot;
+  if (is_new) {
+    rma->slots[rma->write_last].next = slot;
+    rma_append_writes(rma, slot, slot);
+  }
+  assert(rma->write_last == slot);
+  rma->write_tail += parts;
   rma->slots[slot].write = rma->write_tail;
   rma_assert(rma);
 }

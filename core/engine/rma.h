@@ -5,8 +5,8 @@
  * transport moves at once. One transfer at most is partly posted: those behind it are not taken
  * before the rest of it is.
  *
- * The cookie of a request is its slot. A DONE of WRITEs may cover several, in post order: their
- * requests are numbered, and a ring has the slot of each.
+ * The cookie of a request is its slot. A DONE of WRITEs may cover several, in post order: each slot
+ * of a WRITE under way names the next. The requests of one are behind each other.
  */
 #ifndef PST_ENGINE_RMA_H
 #define PST_ENGINE_RMA_H
@@ -43,6 +43,7 @@ struct rma_slot {
   uint64_t length;
   uint64_t write; /* WRITE: the number behind that of its newest request */
   uint32_t parts; /* requests under way */
+  uint32_t next;  /* WRITE under way: the one posted behind it, where there is one */
   int32_t status; /* the first that was not 0 */
   uint8_t op;
 };
@@ -67,25 +68,33 @@ struct rma {
   uint32_t free_count;
   uint32_t *ended; /* FIFO of slots whose transfers are to be handed out */
   uint32_t ended_head, ended_tail;
-  uint32_t *writes; /* slots of the WRITEs under way, in post order */
-  uint64_t write_head, write_tail;
-  uint32_t mask;        /* of all rings */
-  uint32_t requests;    /* under way, or completed by post() and not handed out */
-  struct rma_work rest; /* what is not posted yet of a transfer that was cut */
-  uint32_t rest_slot;   /* RMA_NO_SLOT: there is none */
+  uint32_t write_first, write_last; /* WRITEs under way, where write_head is not write_tail */
+  uint64_t write_head, write_tail;  /* requests of WRITEs that have ended, and that were posted */
+  uint32_t mask;                    /* of the ring of ended ones */
+  uint32_t requests;                /* under way, or completed by post() and not handed out */
+  struct rma_work rest;             /* what is not posted yet of a transfer that was cut */
+  uint32_t rest_slot;               /* RMA_NO_SLOT: there is none */
   struct pst_piece *rest_pieces;
   struct pst_piece *cut; /* pieces of the requests of one batch, each of which may split one */
   int32_t cancelled;     /* what -ECANCELED of the transport stands for */
 };
 
 /* A slot is free, or has a transfer: one under way, or one that waits to be handed out. Requests
- * are as many as slots at most, and the WRITEs among them have a place each in their ring. */
+ * are as many as slots at most. */
 static inline void rma_assert(const struct rma *rma)
 {
   (void)rma; /* where there are no assertions */
   assert(rma->requests <= rma->depth);
   assert(rma->write_tail - rma->write_head <= rma->requests);
   assert(rma->free_count + (uint64_t)(rma->ended_tail - rma->ended_head) <= rma->depth);
+}
+
+/* These WRITEs, of which each names the next, are behind all that are under way. */
+static inline void rma_append_writes(struct rma *rma, uint32_t first, uint32_t last)
+{
+  if (rma->write_head == rma->write_tail)
+    rma->write_first = first;
+  rma->write_last = last;
 }
 
 /* Operations that a device of these capabilities has. */

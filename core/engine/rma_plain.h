@@ -43,25 +43,31 @@ static inline uint32_t rma_plain_room(const struct rma *rma)
   return room < RMA_BATCH ? room : RMA_BATCH;
 }
 
-/* The i-th request of a post is under way; rma_count_begun() counts all of them. */
-static inline void rma_begin_plain(struct rma *rma, const struct pst_operation *o, uint32_t at,
-                                   uint32_t i)
+/* The i-th request of a post is under way, in slot `at`. `link` is the `next` of the slot before
+ * it, at first of write_last, which nobody reads until there is one. Returns the one for the next.
+ * rma_count_begun() counts all. */
+static inline uint32_t *rma_begin_plain(const struct rma *rma, const struct pst_operation *o,
+                                        uint32_t at, uint32_t i, uint32_t *link)
 {
   struct rma_slot *slot = &rma->slots[at];
-  const uint64_t write = rma->write_tail + i;
 
   slot->cookie = o->cookie;
   slot->length = o->length;
   slot->status = 0;
   slot->op = o->op;
   slot->parts = 1;
-  slot->write = write + 1;
-  rma->writes[write & rma->mask] = at; /* free, where this is no WRITE */
+  slot->write = rma->write_tail + i + 1;
+  *link = at;
+  return &slot->next;
 }
 
-static inline void rma_count_begun(struct rma *rma, uint8_t op, uint32_t count)
+static inline void rma_count_begun(struct rma *rma, uint8_t op, uint32_t first, uint32_t last,
+                                   uint32_t count)
 {
-  rma->write_tail += op == PST_OP_WRITE ? count : 0;
+  if (op == PST_OP_WRITE) {
+    rma_append_writes(rma, first, last);
+    rma->write_tail += count;
+  }
   rma->requests += count;
   rma->free_count -= count;
   rma_assert(rma);

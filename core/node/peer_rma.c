@@ -115,22 +115,24 @@ static uint64_t end_written(struct pst_peer *peer, uint64_t count)
   struct node_events *events = &peer->node->events;
   struct pst_node_event *into = events->into;
   const uint64_t room = (uint64_t)(events->into_end - into);
-  const uint32_t *const writes = rma->writes, mask = rma->mask, rest_slot = rma->rest_slot;
+  struct rma_slot *const slots = rma->slots;
+  const uint32_t rest_slot = rma->rest_slot;
   uint32_t *const free_slots = rma->free_slots + rma->free_count;
-  const uint64_t head = rma->write_head;
+  uint32_t at = rma->write_first;
   uint64_t n = 0;
 
   for (; n < count && n < room; n++) {
-    const uint32_t at = writes[(head + n) & mask];
-    struct rma_slot *slot = &rma->slots[at];
+    struct rma_slot *slot = &slots[at];
     if (slot->parts != 1 || slot->status || at == rest_slot)
       break;
     slot->parts = 0;
     free_slots[n] = at;
     write_done(peer, at, 0, into++);
+    at = slot->next;
   }
   events->into = into;
-  rma->write_head = head + n;
+  rma->write_first = at;
+  rma->write_head += n;
   rma->free_count += (uint32_t)n;
   rma->requests -= (uint32_t)n;
   rma_assert(rma);
@@ -364,15 +366,18 @@ static inline uint32_t make_plain(const struct pst_peer *peer,
 static inline void begin_plain(struct pst_peer *peer, const struct pst_operation *operations,
                                const struct pst_request *requests, uint32_t count)
 {
+  uint32_t *link = &peer->rma.slots[peer->rma.write_last].next;
+
   for (uint32_t i = 0; i < count; i++) {
     const uint32_t at = (uint32_t)requests[i].cookie;
     struct node_use *use = &peer->uses[at];
 
-    rma_begin_plain(&peer->rma, &operations[i], at, i);
+    link = rma_begin_plain(&peer->rma, &operations[i], at, i, link);
     use->remote = peer->run.remote;
     use->area = operations[i].area;
   }
-  rma_count_begun(&peer->rma, operations->op, count);
+  rma_count_begun(&peer->rma, operations->op, (uint32_t)requests[0].cookie,
+                  (uint32_t)requests[count - 1].cookie, count);
 }
 
 /* They had ended when they were posted, and need no slots. */
