@@ -273,7 +273,7 @@ static void open_endpoint(void)
   made->worker = &worker;
   made->link = own.link;
   made->pieces_max = 2;
-  made->cpu.state = PST_CPU_UP;
+  pst_cpu_enter(&made->cpu, PST_CPU_UP);
   made->tx.length_max = SLOT_BYTES;
   ucx_share_begin(&own.ring->shares, &made->rx.share);
   REQUIRE(ucx_units_open(&made->tx.sends, REQUESTS + 1) == 0);

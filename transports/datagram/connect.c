@@ -251,7 +251,7 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
     return rc;
   if (dg_is_connected(endpoint))
     return reconnect(endpoint, peer);
-  if (endpoint->is_meeting)
+  if (endpoint->cpu.state != PST_CPU_NEW)
     return -EALREADY;
   enum dg_framing framing = endpoint->device->framing;
   bool has_nonce = peer && framing != DG_FRAMING_NONE;
@@ -262,8 +262,9 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
   } else {
     begin_flow(endpoint, reach, peer);
   }
-  endpoint->is_meeting = rc > 0;
-  if (rc == 0)
+  if (rc > 0)
+    pst_cpu_enter(&endpoint->cpu, PST_CPU_MEETING);
+  else if (rc == 0)
     pst_cpu_endpoint_up(&endpoint->cpu);
   return rc < 0 ? rc : 0;
 }

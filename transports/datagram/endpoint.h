@@ -12,7 +12,7 @@
 
 /* A plugin's pst_endpoint begins with it. All 0 before dg_endpoint_open(). */
 struct dg_endpoint {
-  struct pst_cpu_endpoint cpu; /* up: dg_endpoint_connect() has succeeded */
+  struct pst_cpu_endpoint cpu; /* MEETING: as long as dg_reach.connect takes */
   const struct dg_device *device;
   struct dg_receiver *receiver; /* the transport sets one of the two, before the ends meet */
   struct dg_sender *sender;
@@ -28,7 +28,6 @@ struct dg_endpoint {
   struct dg_flow_params flow; /* a receiver's, as the options say */
   uint64_t message_max;
   uint32_t header_bytes; /* of each message; final once it is connected */
-  bool is_meeting;       /* a way to the peer is being found: see dg_reach.connect */
 };
 
 static inline bool dg_is_connected(const struct dg_endpoint *endpoint)

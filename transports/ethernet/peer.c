@@ -168,8 +168,8 @@ void eth_peer_look(struct pst_endpoint *endpoint, uint64_t now_ns)
   uint8_t mac[ETH_MAC_BYTES];
   char why[ETH_WHY_MAX];
 
-  if (!tx->is_asked && !tx->kernel)
-    return;
+  if ((!tx->is_asked && !tx->kernel) || endpoint->dg.cpu.state == PST_CPU_DOWN)
+    return; /* an answer that comes after the timeout changes nothing */
   int rc = look(endpoint, now_ns, mac, why);
   if (rc == 1) {
     use_mac(endpoint, mac);
@@ -177,6 +177,6 @@ void eth_peer_look(struct pst_endpoint *endpoint, uint64_t now_ns)
     tx->told_silent = true;
     DG_TELL(&endpoint->dg, PST_LOG_WARN, "%s", why);
   }
-  if (endpoint->dg.cpu.state == PST_CPU_NEW && timeout && now_ns - tx->asked_ns > timeout)
+  if (endpoint->dg.cpu.state == PST_CPU_MEETING && timeout && now_ns - tx->asked_ns > timeout)
     pst_cpu_endpoint_down(&endpoint->dg.cpu, -ETIMEDOUT);
 }

@@ -9,6 +9,8 @@
 #ifndef PENSTOCK_TRANSPORT_CPU_H
 #define PENSTOCK_TRANSPORT_CPU_H
 
+#include <assert.h>
+
 #include "transport-util.h"
 
 #ifdef __cplusplus
@@ -161,12 +163,13 @@ PST_INLINE int pst_cpu_release(const struct pst_host *host, const struct pst_pla
   return 0;
 }
 
-/* Where an endpoint stands. */
+/* Where an endpoint stands. pst_cpu_enter() alone changes it; transports/udp/README.md draws it. */
 enum pst_cpu_state {
-  PST_CPU_NEW = 0,    /* it has not met its peer */
-  PST_CPU_UP = 1,     /* it has */
-  PST_CPU_DOWN = 2,   /* the peer is gone, or never came */
-  PST_CPU_CLOSED = 3, /* CLOSED has been given: the plugin frees the endpoint */
+  PST_CPU_NEW = 0,     /* it has not met its peer */
+  PST_CPU_MEETING = 1, /* nor yet, but the way to the peer is being found */
+  PST_CPU_UP = 2,      /* it has */
+  PST_CPU_DOWN = 3,    /* the peer is gone, or never came */
+  PST_CPU_CLOSED = 4,  /* CLOSED has been given: the plugin frees the endpoint */
 };
 
 /* An endpoint: what it tells its host beside messages, in the order that transport.h asks for. A
@@ -177,9 +180,28 @@ struct pst_cpu_endpoint {
   struct pst_dones dones;
   struct pst_closing closing;
   enum pst_cpu_state state;
-  bool owes_connected, owes_disconnected;
-  int32_t status; /* of DISCONNECTED */
+  bool owes_connected;
+  bool owes_disconnected; /* in DOWN alone */
+  int32_t status;         /* of DISCONNECTED */
 };
+
+/* To a state that may follow the one it is in. */
+PST_INLINE void pst_cpu_enter(struct pst_cpu_endpoint *endpoint, enum pst_cpu_state state)
+{
+  /* Of NEW, MEETING, UP (itself: READDRESS), DOWN, CLOSED. */
+  static const uint8_t successors[] = {
+      1u << PST_CPU_MEETING | 1u << PST_CPU_UP | 1u << PST_CPU_DOWN | 1u << PST_CPU_CLOSED,
+      1u << PST_CPU_UP | 1u << PST_CPU_DOWN | 1u << PST_CPU_CLOSED,
+      1u << PST_CPU_UP | 1u << PST_CPU_DOWN | 1u << PST_CPU_CLOSED,
+      1u << PST_CPU_CLOSED,
+      0,
+  };
+
+  assert(successors[endpoint->state] & 1u << state);
+  assert(!endpoint->owes_disconnected);
+  (void)successors;
+  endpoint->state = state;
+}
 
 /* `endpoint` is all 0; `wrong` as for the checks above. 0; -EINVAL, logged; -EOPNOTSUPP; -ENOMEM.
  * pst_cpu_endpoint_end() is legal after any. */
@@ -218,7 +240,7 @@ PST_INLINE void pst_cpu_endpoint_end(struct pst_cpu_endpoint *endpoint)
 /* It has met its peer, or met it again under another address. */
 PST_INLINE void pst_cpu_endpoint_up(struct pst_cpu_endpoint *endpoint)
 {
-  endpoint->state = PST_CPU_UP;
+  pst_cpu_enter(endpoint, PST_CPU_UP);
   endpoint->owes_connected = true;
 }
 
@@ -227,7 +249,7 @@ PST_INLINE void pst_cpu_endpoint_down(struct pst_cpu_endpoint *endpoint, int32_t
 {
   if (endpoint->state >= PST_CPU_DOWN)
     return;
-  endpoint->state = PST_CPU_DOWN;
+  pst_cpu_enter(endpoint, PST_CPU_DOWN);
   endpoint->owes_disconnected = true;
   endpoint->status = status;
 }
@@ -242,7 +264,7 @@ PST_INLINE int pst_cpu_endpoint_close(struct pst_endpoint *endpoint, uint32_t mo
 /* May post() take requests? 0; -ENOTCONN: not yet, or no more; -ECONNRESET. */
 PST_INLINE int pst_cpu_may_post(const struct pst_cpu_endpoint *endpoint)
 {
-  if (endpoint->state == PST_CPU_NEW || endpoint->owes_connected || endpoint->closing.mode)
+  if (endpoint->state < PST_CPU_UP || endpoint->owes_connected || endpoint->closing.mode)
     return -ENOTCONN;
   return endpoint->state == PST_CPU_UP ? 0 : -ECONNRESET;
 }
@@ -282,12 +304,13 @@ PST_INLINE uint32_t pst_cpu_endpoint_poll_end(struct pst_cpu_endpoint *endpoint,
 {
   uint32_t n = 0;
 
+  assert(!endpoint->owes_disconnected || endpoint->state == PST_CPU_DOWN);
   if (endpoint->owes_disconnected && max) {
     endpoint->owes_disconnected = false;
     pst_event_write(&out[n++], endpoint->params.cookie, PST_EVENT_DISCONNECTED, endpoint->status);
   }
   if (endpoint->closing.mode && !endpoint->dones.outstanding && n < max) {
-    endpoint->state = PST_CPU_CLOSED;
+    pst_cpu_enter(endpoint, PST_CPU_CLOSED);
     pst_event_write(&out[n++], endpoint->params.cookie, PST_EVENT_CLOSED, 0);
   }
   return n;

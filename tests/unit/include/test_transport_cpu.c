@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transport-cpu.h: registrations, rings and the life of an endpoint. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -239,6 +244,44 @@ static void events_come_in_their_order(void **state)
   close_ring(&rig);
 }
 
+#ifndef NDEBUG
+/* In a child, which an assertion ends. */
+static bool may_enter(struct pst_cpu_endpoint from, enum pst_cpu_state to)
+{
+  int status = 0;
+  pid_t child = fork();
+
+  if (child == 0) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+    close(STDERR_FILENO);
+    signal(SIGABRT, SIG_DFL);
+    pst_cpu_enter(&from, to);
+    _exit(from.state == to ? 0 : 1);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
+  return status == 0;
+}
+
+static void states_follow_their_diagram(void **state)
+{
+  /* To: NEW, MEETING, UP, DOWN, CLOSED. */
+  static const char *const follows[] = {[PST_CPU_NEW] = ".MUDC",
+                                        [PST_CPU_MEETING] = "..UDC",
+                                        [PST_CPU_UP] = "..UDC",
+                                        [PST_CPU_DOWN] = "....C",
+                                        [PST_CPU_CLOSED] = "....."};
+
+  (void)state;
+  for (int from = PST_CPU_NEW; from <= PST_CPU_CLOSED; from++)
+    for (int to = PST_CPU_NEW; to <= PST_CPU_CLOSED; to++)
+      if (may_enter((struct pst_cpu_endpoint){.state = from}, to) != (follows[from][to] != '.'))
+        fail_msg("from state %d to %d", from, to);
+  assert_false(may_enter(
+      (struct pst_cpu_endpoint){.state = PST_CPU_DOWN, .owes_disconnected = true}, PST_CPU_CLOSED));
+}
+#endif
+
 static void requests_are_those_of_its_role(void **state)
 {
   struct pst_cpu_endpoint one = {.params = {.roles = PST_ROLE_SENDER, .message_max = 80}};
@@ -294,6 +337,9 @@ int main(void)
       CASE(token_is_released_once),
       CASE(ring_has_no_more_endpoints_than_it_was_opened_for),
       CASE(events_come_in_their_order),
+#ifndef NDEBUG
+      CASE(states_follow_their_diagram),
+#endif
       CASE(requests_are_those_of_its_role),
       CASE(message_says_where_it_lies),
   };
