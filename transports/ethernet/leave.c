@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings and receivers that leave a port which other workers go on polling. */
+#include <assert.h>
+
 #include "pool.h"
 #include "port.h"
 
 /* ---- All queues at once ------------------------------------------------------------------------
  *
  * The order is: receiving queues by number, the control plane, sending queues by number. Who polls
- * has one receiving queue, and may wait for the control plane and then for a sending queue.
+ * has one receiving queue, and may wait for the control plane and then for a sending queue. Who has
+ * the control plane already may only try the receiving queues.
  */
 
 static void lock_receiving(struct eth_port *port)
@@ -23,12 +26,14 @@ static void unlock_receiving(struct eth_port *port)
 
 static void lock_sending(struct eth_port *port)
 {
+  assert(rte_spinlock_is_locked(&port->control_lock));
   for (uint32_t i = 0; i < port->txq_count; i++)
     rte_spinlock_lock(&port->txqs[i].lock);
 }
 
 bool eth_port_try_lock(struct eth_port *port)
 {
+  assert(rte_spinlock_is_locked(&port->control_lock));
   for (uint32_t i = 0; i < port->rxq_count; i++)
     if (!rte_spinlock_trylock(&port->rxqs[i].lock)) {
       while (i-- > 0)

@@ -7,6 +7,7 @@
  * payload's segments share, which DPDK calls back when the last of them is free. Flights end in any
  * order; DONEs are given in the order of posts. A driver that cannot read other memory gets copies.
  */
+#include <assert.h>
 #include <stdio.h>
 
 #include <rte_mempool.h>
@@ -44,6 +45,7 @@ void eth_tx_reap(struct pst_endpoint *endpoint)
     if (!__atomic_load_n(&flight->is_over, __ATOMIC_ACQUIRE))
       break;
     tx->flight_tail++;
+    assert(tx->flight_head - tx->flight_tail <= tx->flight_mask); /* the tail passes no head */
     pst_dones_push(&endpoint->dg.cpu.dones, PST_OP_SEND, 0, flight->cookie, 1);
   }
 }
@@ -212,6 +214,8 @@ static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_req
   struct rte_mbuf *mbuf;
 
   if (tx->flights) {
+    /* No more than `requests` are out, and there are flights for so many. */
+    assert(tx->flight_head + index - tx->flight_tail <= tx->flight_mask);
     flight = &tx->flights[(tx->flight_head + index) & tx->flight_mask];
     shared = &flight->shared;
     flight->cookie = request->cookie;

@@ -10,6 +10,7 @@
  */
 #include <time.h> /* before errqueue.h, which lacks it */
 
+#include <assert.h>
 #include <linux/errqueue.h>
 #include <netinet/udp.h>
 #include <stdio.h>
@@ -134,6 +135,7 @@ static void straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
   uint32_t header = endpoint->dg.header_bytes, done = 0;
   uint32_t spilled = entry->laid * entry->stride;
 
+  assert(entry->spill && entry->total <= UDP_SPILL_BYTES);
   if (entry->total > spilled)
     memmove(entry->spill + spilled, entry->spill, entry->total - spilled);
   for (uint32_t i = 0; i < entry->laid && done < entry->total; i++) {
@@ -220,6 +222,7 @@ static void take_back(struct udp_rx *rx)
   struct udp_entry *entry = &rx->entries[(rx->first + rx->received + --rx->laid) % UDP_ENTRIES];
 
   give_slots(rx, entry);
+  assert(rx->laid_slots >= entry->laid && (rx->laid || rx->laid_slots == entry->laid));
   rx->laid_slots -= entry->laid;
 }
 
@@ -260,6 +263,7 @@ static struct dg_landed settle(void *context)
 
   if (piece->in_slot != UINT32_MAX) {
     landed.slot = landing->entry->slots[piece->in_slot];
+    assert(landed.slot != UINT32_MAX); /* a slot holds one message */
     landing->entry->slots[piece->in_slot] = UINT32_MAX;
     return landed;
   }

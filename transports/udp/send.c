@@ -5,6 +5,7 @@
  * (UDP_SEGMENT); up to UDP_SEND_BUFFERS of them go with one system call. The kernel
  * copies, so that every request is done when it was taken.
  */
+#include <assert.h>
 #include <netinet/udp.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -39,7 +40,7 @@ void udp_tx_close(struct pst_endpoint *endpoint)
 struct batch {
   uint32_t buffers;
   uint32_t parts;
-  uint32_t messages;
+  uint32_t headers;
   uint32_t bytes; /* of the last buffer */
   uint32_t size;  /* of the datagrams in it */
   bool is_closed; /* the last buffer takes no more */
@@ -80,6 +81,7 @@ static void add_control(struct msghdr *header, uint8_t *room, int level, int typ
 {
   struct cmsghdr *control = (struct cmsghdr *)(void *)(room + header->msg_controllen);
 
+  assert(header->msg_controllen + CMSG_SPACE(bytes) <= UDP_SEND_CONTROL);
   control->cmsg_level = level;
   control->cmsg_type = type;
   control->cmsg_len = CMSG_LEN(bytes);
@@ -138,12 +140,16 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
     batch->is_closed = false;
     batch->time = batch->next;
   }
-  uint8_t *at = tx->headers[batch->messages++];
-  if (header)
+  uint8_t *at = tx->headers[batch->headers];
+  if (header) {
     tx->parts[batch->parts++] = (struct iovec){at, header};
+    batch->headers++;
+  }
   dg_sender_header(&tx->dg, request->u.send.sequence, add_payload(tx, batch, request), now_ns, at);
   tx->counts[batch->buffers - 1]++;
   batch->bytes += size;
+  assert(batch->headers <= batch->parts && batch->parts <= UDP_SEND_IOVECS);
+  assert(!same || (batch->bytes <= UDP_DATAGRAM_MAX && size <= batch->size));
   batch->is_closed = size < batch->size; /* only the last may be shorter */
   return true;
 }
@@ -227,6 +233,7 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   }
   for (int i = 0; i < sent; i++)
     taken += tx->counts[i];
+  assert(taken && taken <= n);
   for (uint32_t i = 0; i < taken; i++)
     tx->bytes += requests[i].arg.length;
   tx->messages += taken;
