@@ -123,7 +123,6 @@ int fault_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_par
 static int close_inner(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
   assert(endpoint->inner && endpoint->engine->held == 0);
-  endpoint->engine->inner_closes = true;
   return pass_endpoint_close(endpoint, mode, deadline_ns);
 }
 
@@ -138,8 +137,8 @@ void fault_kill(struct pst_endpoint *endpoint, uint64_t sequence)
   if (n > 0)
     engine->inner_counter_count =
         (uint32_t)n < FAULT_INNER_COUNTERS ? (uint32_t)n : FAULT_INNER_COUNTERS;
-  engine->killed = true;
   fault_holds_drop(engine, -ECONNRESET);
+  fault_enter(engine, FAULT_KILLED);
   close_inner(endpoint, PST_CLOSE_ABORT, fault_now(endpoint) + KILL_NS);
 }
 
@@ -154,13 +153,13 @@ int fault_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t 
   engine->stalled_ns = 0;
   if (mode == PST_CLOSE_ABORT)
     fault_holds_drop(engine, -ECANCELED);
-  if (engine->held || engine->inner_closes)
+  if (engine->held || engine->stage >= FAULT_CLOSING)
     return 0;
   rc = close_inner(endpoint, mode, deadline_ns);
-  if (rc != 0) {
+  if (rc == 0)
+    fault_enter(engine, FAULT_CLOSING);
+  else
     engine->closing.mode = 0;
-    engine->inner_closes = false;
-  }
   return rc;
 }
 
@@ -168,11 +167,12 @@ void fault_close_progress(struct pst_endpoint *endpoint)
 {
   struct fault_engine *engine = endpoint->engine;
   uint32_t wait;
-  if (!engine->closing.mode || engine->inner_closes)
+  if (!engine->closing.mode || engine->stage >= FAULT_CLOSING)
     return;
   fault_release(endpoint, true, &wait);
   if (engine->held && fault_now(endpoint) < engine->closing.deadline_ns)
     return;
   fault_holds_drop(engine, -ECANCELED);
+  fault_enter(engine, FAULT_CLOSING);
   close_inner(endpoint, engine->closing.mode, engine->closing.deadline_ns);
 }

@@ -129,6 +129,18 @@ struct fault_ledger {
   uint32_t record_max;
 };
 
+/* README.md draws it. */
+enum fault_stage {
+  FAULT_NEW,       /* it has not met its peer */
+  FAULT_CONNECTED, /* it has */
+  FAULT_OVER,      /* the peer is gone */
+  FAULT_CLOSING,   /* the host has closed, and the endpoint inside is told */
+  FAULT_CLOSED,    /* which has closed */
+  FAULT_KILLED,    /* cut off by us, and the endpoint inside is told; the host is to hear of it */
+  FAULT_KILL_TOLD, /* it has heard */
+  FAULT_KILL_OVER, /* and the endpoint inside has closed */
+};
+
 struct fault_engine {
   struct fault_entry *entries;
   uint64_t mask;
@@ -160,13 +172,8 @@ struct fault_engine {
   uint16_t copies[FAULT_COPIES]; /* free ones */
   uint32_t copy_count;
 
-  bool connected;
-  bool over;         /* the peer is gone */
-  bool killed;       /* we have cut it off */
-  bool kill_told;    /* by a DISCONNECTED of ours */
-  bool inner_closes; /* endpoint_close has been called inside */
-  bool inner_closed;
-  struct pst_closing closing;
+  enum fault_stage stage;
+  struct pst_closing closing; /* the host's; CLOSING is when nothing is held any more */
 
   struct fault_ledger ledger;
   struct pst_counter inner_counters[FAULT_INNER_COUNTERS]; /* when it was cut off */
@@ -182,6 +189,11 @@ struct pst_endpoint {
 };
 
 #include "pass.h"
+
+static inline bool fault_is_killed(const struct fault_engine *engine)
+{
+  return engine->stage >= FAULT_KILLED;
+}
 
 static inline uint64_t fault_now(const struct pst_endpoint *endpoint)
 {
@@ -202,6 +214,9 @@ static inline uint64_t fault_draw(const struct fault_plan *plan, uint64_t sequen
 {
   return fault_mix(plan->seed + (sequence + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
+
+/* stage.c: to a stage that may follow the one it is in. */
+void fault_enter(struct fault_engine *engine, enum fault_stage stage);
 
 /* memory.c: registrations, and copies of our own. */
 int fault_mr_register(struct pst_device *device, const struct pst_mr_params *params,

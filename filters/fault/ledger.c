@@ -38,7 +38,7 @@ static void add_ledger(struct pst_counter_list *list, const struct fault_ledger 
 static int inner_counters(struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
 {
   const struct fault_engine *engine = endpoint->engine;
-  if (!engine->killed)
+  if (!fault_is_killed(engine))
     return pass_counters(endpoint->worker->device, endpoint->worker, endpoint, counters, max);
   uint32_t n = engine->inner_counter_count < max ? engine->inner_counter_count : max;
   if (n)

@@ -9,7 +9,8 @@ static bool is_done(const struct fault_engine *engine, uint64_t entry)
 
 static bool is_finished(const struct fault_engine *engine)
 {
-  return engine->closing.mode && engine->inner_closed && engine->tail == engine->head;
+  return engine->closing.mode && engine->tail == engine->head &&
+         (engine->stage == FAULT_CLOSED || engine->stage == FAULT_KILL_OVER);
 }
 
 /* What the host is to have of it, up to max. The CLOSED is the last, and the
@@ -18,8 +19,8 @@ static uint32_t emit(struct pst_endpoint *endpoint, struct pst_completion *out, 
 {
   struct fault_engine *engine = endpoint->engine;
   uint32_t n = 0;
-  if (engine->killed && !engine->kill_told && n < max) {
-    engine->kill_told = true;
+  if (engine->stage == FAULT_KILLED && n < max) {
+    fault_enter(engine, FAULT_KILL_TOLD);
     pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_DISCONNECTED, -ECONNRESET);
   }
   while (n < max && is_done(engine, engine->tail)) {
@@ -57,7 +58,7 @@ static uint32_t emit_all(struct pst_worker *worker, struct pst_completion *out, 
 
 static int32_t status_of(const struct fault_engine *engine, int32_t status)
 {
-  return engine->killed && status == -ECANCELED ? -ECONNRESET : status;
+  return fault_is_killed(engine) && status == -ECANCELED ? -ECONNRESET : status;
 }
 
 static void inner_done(struct fault_engine *engine, uint64_t count, int32_t status)
@@ -73,16 +74,18 @@ static bool inner_event(struct pst_endpoint *endpoint, const struct pst_completi
   struct fault_engine *engine = endpoint->engine;
   switch (completion->code) {
   case PST_EVENT_CONNECTED:
-    engine->connected = true;
+    if (engine->stage <= FAULT_CONNECTED)
+      fault_enter(engine, FAULT_CONNECTED);
     return true;
   case PST_EVENT_DISCONNECTED:
-    if (engine->killed)
+    if (fault_is_killed(engine))
       return false;
-    engine->over = true;
+    if (engine->stage < FAULT_CLOSING)
+      fault_enter(engine, FAULT_OVER);
     fault_holds_drop(engine, -ECONNRESET);
     return true;
   case PST_EVENT_CLOSED:
-    engine->inner_closed = true;
+    fault_enter(engine, fault_is_killed(engine) ? FAULT_KILL_OVER : FAULT_CLOSED);
     endpoint->inner = NULL;
     /* None is left, by its promise; ours to the host rests on it. */
     inner_done(engine, UINT64_MAX, -ECANCELED);
@@ -152,8 +155,8 @@ int fault_poll(struct pst_worker *worker, struct pst_completion *completions, ui
 static bool has_work(const struct fault_engine *engine)
 {
   return engine->stalled_ns || (engine->held && !engine->blocked) ||
-         (engine->killed && !engine->kill_told) || is_done(engine, engine->tail) ||
-         (engine->closing.mode && !engine->inner_closes) || is_finished(engine);
+         engine->stage == FAULT_KILLED || is_done(engine, engine->tail) ||
+         (engine->closing.mode && engine->stage < FAULT_CLOSING) || is_finished(engine);
 }
 
 int fault_arm(struct pst_worker *worker)

@@ -229,9 +229,9 @@ int fault_post(struct pst_endpoint *endpoint, const struct pst_request *requests
   uint32_t taken = 0;
   if (!engine)
     return pass_ops(endpoint)->post(endpoint->inner, requests, n, wait);
-  if (engine->killed || engine->over)
+  if (fault_is_killed(engine) || engine->stage == FAULT_OVER)
     return -ECONNRESET;
-  if (!engine->connected || engine->closing.mode)
+  if (engine->stage != FAULT_CONNECTED || engine->closing.mode)
     return -ENOTCONN;
   while (taken < n && progress.rc == 0 && progress.wait == PST_WAIT_NONE) {
     const struct pst_request *next = requests + taken;
