@@ -2,7 +2,8 @@
 /* Endpoints, and the engines of those that send. */
 #include <assert.h>
 
-#include "fault.h"
+#include "endpoint.h"
+#include "ops.h"
 
 static void engine_free(struct fault_engine *engine)
 {

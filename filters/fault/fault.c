@@ -5,7 +5,8 @@
  */
 #include <stdio.h>
 
-#include "fault.h"
+#include "endpoint.h"
+#include "ops.h"
 
 static int fault_probe(const struct pst_host *host, struct pst_probe *probe)
 {

@@ -2,7 +2,7 @@
 /* Entries, and what is accepted but not posted inside yet. */
 #include <assert.h>
 
-#include "fault.h"
+#include "endpoint.h"
 
 void fault_entry_push(struct fault_engine *engine, uint64_t cookie, uint16_t pending, uint16_t copy)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Completions: the inner ones told apart, DONEs in the host's post order. */
-#include "fault.h"
+#include "endpoint.h"
+#include "ops.h"
 
 static bool is_done(const struct fault_engine *engine, uint64_t entry)
 {

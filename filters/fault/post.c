@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What befalls each message. */
-#include "fault.h"
+#include "endpoint.h"
+#include "ops.h"
 
 /* What one call of post has come to. */
 struct progress {
@@ -114,7 +115,7 @@ static uint32_t post_corrupted(struct pst_endpoint *endpoint, const struct pst_r
     return wait_for_queue(progress);
   uint16_t copy = engine->copies[engine->copy_count - 1];
   if (request->arg.length > endpoint->worker->device->pool.stride ||
-      !fault_corrupt(endpoint, request, copy, &corrupted))
+      !fault_corrupt(endpoint->worker->device, engine->part, copy, request, &corrupted))
     return post_plain(endpoint, request, 1, progress);
   if (post_inner(endpoint, &corrupted, 1, progress) == 0)
     return 0;

@@ -2,7 +2,7 @@
 /* The stages of a sender, and which may follow which. */
 #include <assert.h>
 
-#include "fault.h"
+#include "engine.h"
 
 #define BIT(stage) (1u << FAULT_##stage)
 

@@ -10,8 +10,9 @@
 
 #include <cmocka.h>
 
+#include "endpoint.h"
 #include "fake_host.h"
-#include "fault.h"
+#include "ops.h"
 
 #define INNER_POSTED_MAX 65536u
 #define INNER_MR_BYTES 8192u

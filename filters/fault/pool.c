@@ -1,76 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registrations, and memory of our own for corrupted copies. */
+/* Memory of our own for corrupted copies. */
+#include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <penstock/page.h>
+#include <penstock/transport-util.h>
 
-#include "fault.h"
-
-static struct fault_mr *free_entry(struct pst_device *device)
-{
-  struct fault_mr *entry = atomic_load_explicit(&device->mrs, memory_order_relaxed);
-  for (; entry; entry = entry->next)
-    if (!atomic_load_explicit(&entry->mr, memory_order_relaxed))
-      return entry;
-  entry = calloc(1, sizeof(*entry));
-  if (!entry)
-    return NULL;
-  entry->next = atomic_load_explicit(&device->mrs, memory_order_relaxed);
-  atomic_store_explicit(&device->mrs, entry, memory_order_release);
-  return entry;
-}
-
-static const struct fault_mr *find(struct pst_device *device, const struct pst_mr *mr)
-{
-  const struct fault_mr *entry = atomic_load_explicit(&device->mrs, memory_order_acquire);
-  while (entry && atomic_load_explicit(&entry->mr, memory_order_acquire) != mr)
-    entry = entry->next;
-  return entry;
-}
-
-int fault_mr_register(struct pst_device *device, const struct pst_mr_params *params,
-                      struct pst_mr **mr)
-{
-  bool sends = (params->access & PST_ACCESS_LOCAL_READ) && !(params->access & PST_ACCESS_RING);
-  if (!device->plan.corrupt || !sends)
-    return device->ops->mr_register(device->inner, params, mr);
-  if (!params->region->host)
-    return PST_REFUSE(device->host, -EINVAL,
-                      "corrupt_ppm needs payloads that the CPU can read, and this memory (%s) has "
-                      "no host mapping; set corrupt_ppm to 0 or send from other memory",
-                      params->region->backing);
-  struct fault_mr *entry = free_entry(device);
-  struct pst_mr *made = NULL;
-  if (!entry)
-    return -ENOMEM;
-  int rc = device->ops->mr_register(device->inner, params, &made);
-  if (rc != 0)
-    return rc;
-  entry->host = (const uint8_t *)params->region->host + params->offset;
-  entry->length = params->length;
-  atomic_store_explicit(&entry->mr, made, memory_order_release);
-  *mr = made;
-  return 0;
-}
-
-void fault_mr_deregister(struct pst_device *device, struct pst_mr *mr)
-{
-  struct fault_mr *entry = atomic_load_explicit(&device->mrs, memory_order_relaxed);
-  for (; mr && entry; entry = entry->next)
-    if (atomic_load_explicit(&entry->mr, memory_order_relaxed) == mr)
-      atomic_store_explicit(&entry->mr, NULL, memory_order_release);
-  device->ops->mr_deregister(device->inner, mr);
-}
-
-void fault_mrs_free(struct pst_device *device)
-{
-  struct fault_mr *entry = atomic_load(&device->mrs);
-  while (entry) {
-    struct fault_mr *next = entry->next;
-    free(entry);
-    entry = next;
-  }
-}
+#include "device.h"
 
 static int pool_map(struct fault_pool *pool, uint64_t length, uint64_t page_size)
 {
@@ -149,7 +86,7 @@ void fault_part_untake(struct pst_device *device, uint32_t part)
 
 static bool copy_piece(struct pst_device *device, uint8_t *to, const struct pst_piece *piece)
 {
-  const struct fault_mr *entry = piece->mr ? find(device, piece->mr) : NULL;
+  const struct fault_mr *entry = piece->mr ? fault_mr_find(device, piece->mr) : NULL;
   if (piece->length == 0)
     return true;
   if (!entry || !pst_range_holds(entry->length, piece->offset, piece->length))
@@ -174,13 +111,12 @@ static bool gather(struct pst_device *device, uint8_t *to, const struct pst_requ
   return left == 0;
 }
 
-bool fault_corrupt(struct pst_endpoint *endpoint, const struct pst_request *request, uint16_t copy,
-                   struct pst_request *corrupted)
+bool fault_corrupt(struct pst_device *device, uint32_t part, uint16_t copy,
+                   const struct pst_request *request, struct pst_request *corrupted)
 {
-  struct pst_device *device = endpoint->worker->device;
   const struct fault_pool *pool = &device->pool;
   uint64_t length = request->arg.length;
-  uint64_t offset = (endpoint->engine->part * FAULT_COPIES + copy - 1u) * pool->stride;
+  uint64_t offset = (part * FAULT_COPIES + copy - 1u) * pool->stride;
   uint8_t *to = (uint8_t *)pool->region.host + offset;
   if (!gather(device, to, request))
     return false;
