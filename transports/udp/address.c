@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "address.h"
-#include "udp.h"
+#include "device.h"
 
 static void take_sockaddr(const struct sockaddr *from, union dg_address *address)
 {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a socket reaches its peer. */
 #include "address.h"
+#include "endpoint.h"
+#include "ops.h"
 #include "send.h"
-#include "udp.h"
+#include "socket.h"
 
 int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {

@@ -3,9 +3,10 @@
 #include <stdio.h>
 
 #include "../datagram/counters.h"
+#include "endpoint.h"
+#include "ops.h"
 #include "receive.h"
 #include "send.h"
-#include "udp.h"
 
 static void add_sender(struct pst_counter_list *list, const struct pst_endpoint *endpoint)
 {

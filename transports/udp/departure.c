@@ -6,9 +6,10 @@
 #include <linux/net_tstamp.h>
 
 #include "departure.h"
+#include "endpoint.h"
 #include "qdisc.h"
 #include "send.h"
-#include "udp.h"
+#include "socket.h"
 
 /* From post() to etf's queue: at least, and at most where messages have been too late for it. */
 #define MARGIN_NS 100000u

@@ -3,7 +3,10 @@
 #include <stdio.h>
 
 #include "address.h"
-#include "udp.h"
+#include "device.h"
+#include "ops.h"
+#include "ring.h"
+#include "worker.h"
 
 int udp_open(const struct pst_host *host, const struct pst_open_params *params,
              struct pst_device **device)

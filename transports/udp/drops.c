@@ -3,7 +3,9 @@
  * datagrams from full buffers. */
 #include <linux/sock_diag.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
+#include "endpoint.h"
 #include "receive.h"
 
 /* The value of a column of /proc/net/snmp: a line of names and one of numbers. */

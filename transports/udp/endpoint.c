@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include "address.h"
+#include "endpoint.h"
+#include "ops.h"
 #include "receive.h"
 #include "send.h"
-#include "udp.h"
+#include "socket.h"
 
 /* A receiver without a device is bound where its peers find the control channel: nobody else's
  * datagrams then fill its buffer. With `control` on a loopback address of the other family it is

@@ -15,8 +15,8 @@
 #include <netinet/udp.h>
 #include <stdio.h>
 
+#include "endpoint.h"
 #include "receive.h"
-#include "udp.h"
 
 #define DEPTH_LIFE 64u /* entries after which a rarer, deeper buffer is forgotten */
 

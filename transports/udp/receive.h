@@ -10,9 +10,15 @@
 
 #include <stdalign.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
-#include "udp.h"
+#include "../datagram/address.h"
+#include "../datagram/receiver.h"
+#include "ring.h"
+#include "socket.h"
 
+#define UDP_CONTROL_BYTES 256u
 #define UDP_ENTRIES 64u          /* buffers that one recvmmsg() may fill */
 #define UDP_ENTRY_SLOTS_MAX 512u /* slots that lie ready in entries */
 #define UDP_SPILL_BYTES 65536u

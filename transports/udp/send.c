@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "../datagram/post.h"
+#include "endpoint.h"
+#include "ops.h"
 #include "send.h"
-#include "udp.h"
+#include "socket.h"
 
 #define RETRIES 8 /* after errors that tell of earlier messages */
 

@@ -4,9 +4,11 @@
 #define UDP_SEND_H
 
 #include <stdalign.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
+#include "../datagram/sender.h"
 #include "departure.h"
-#include "udp.h"
 
 #define UDP_SEND_BUFFERS 64u /* of one sendmmsg() */
 #define UDP_SEND_IOVECS 1024u

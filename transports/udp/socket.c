@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 #include "address.h"
+#include "endpoint.h"
 #include "receive.h"
 #include "send.h"
-#include "udp.h"
+#include "socket.h"
 
 static int fail(const struct pst_endpoint *endpoint, const char *what, const char *remedy)
 {

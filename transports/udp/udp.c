@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include "address.h"
-#include "udp.h"
+#include "described.h"
+#include "ops.h"
 
 static int probe(const struct pst_host *host, struct pst_probe *probe)
 {

@@ -3,9 +3,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "endpoint.h"
+#include "ops.h"
 #include "receive.h"
+#include "ring.h"
 #include "send.h"
-#include "udp.h"
+#include "socket.h"
 
 int udp_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
 {

@@ -12,10 +12,13 @@
 #include <cmocka.h>
 
 #include "address.h"
+#include "endpoint.h"
 #include "fake_host.h"
+#include "ops.h"
 #include "receive.h"
 #include "send.h"
-#include "udp.h"
+#include "socket.h"
+#include "worker.h"
 
 #define SENT_MAX 4096u
 #define CALLS_MAX 64u

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An endpoint, which has a socket of its own. A sender's is connected; a receiver's is bound
+ * and takes datagrams from whoever sends, since what is not ours is to be counted.
+ */
+#ifndef UDP_ENDPOINT_H
+#define UDP_ENDPOINT_H
+
+#include "../datagram/endpoint.h"
+#include "device.h"
+#include "worker.h"
+
+struct udp_rx;
+struct udp_tx;
+
+struct pst_endpoint {
+  struct dg_endpoint dg;
+  struct pst_worker *worker;
+  int fd;
+  uint32_t interest; /* of epoll */
+  bool has_error;    /* epoll says so: look at it in poll */
+  struct udp_rx *rx;
+  struct udp_tx *tx;
+};
+
+#define UDP_TELL(endpoint, ...) DG_TELL(&(endpoint)->dg, __VA_ARGS__)
+#define UDP_REFUSE(endpoint, code, ...) DG_REFUSE(&(endpoint)->dg, code, __VA_ARGS__)
+
+void udp_endpoint_free(struct pst_endpoint *endpoint);
+
+#endif
