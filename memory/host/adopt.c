@@ -13,7 +13,9 @@
 
 #include <penstock/page.h>
 
-#include "host.h"
+#include "block.h"
+#include "ops.h"
+#include "state.h"
 
 struct range {
   uint64_t begin, end;

@@ -11,7 +11,10 @@
 
 #include <penstock/page.h>
 
-#include "host.h"
+#include "block.h"
+#include "ops.h"
+#include "state.h"
+#include "text.h"
 
 /* linux/magic.h */
 #define HUGETLB_MAGIC 0x958458f6

@@ -4,7 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "host.h"
+#include "block.h"
+#include "meminfo.h"
+#include "ops.h"
+#include "pattern.h"
+#include "place.h"
+#include "state.h"
+#include "text.h"
 
 static int host_probe(const struct pst_host *host, struct pst_probe *probe)
 {

@@ -10,7 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "host.h"
+#include "place.h"
+#include "state.h"
+#include "text.h"
 
 /* linux/mempolicy.h */
 #define POLICY_DEFAULT 0

@@ -8,7 +8,9 @@
 
 #include <isa-l/crc.h>
 
-#include "host.h"
+#include "ops.h"
+#include "pattern.h"
+#include "state.h"
 
 #define CRC_PART (UINT64_C(1) << 30) /* ISA-L counts bytes by int */
 

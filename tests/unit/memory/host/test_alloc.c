@@ -13,7 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host.h"
+#include "block.h"
+#include "meminfo.h"
+#include "text.h"
 
 static const struct fake_option *const plain = OPTIONS({"backing", "auto"});
 

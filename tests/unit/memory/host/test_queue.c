@@ -3,8 +3,6 @@
 
 #include <errno.h>
 
-#include "host.h"
-
 #define LENGTH 65536u
 
 static struct pst_memory *memory;
