@@ -87,13 +87,11 @@ static const char *const dg_family_choices[] = {"auto", "ipv4", "ipv6", NULL};
 
 /* What only RTP's header has room for. */
 #define DG_RULES                                                                                   \
-  {"ssrc", "0", "framing", "rtp", NULL, PST_RULE_UNLESS, {0}},                                     \
-      {"payload_type", "128", "framing", "rtp", NULL, PST_RULE_UNLESS, {0}},                       \
+  DG_RTP_ALONE("ssrc", "0"), DG_RTP_ALONE("payload_type", "128"), DG_RTP_ALONE("frame", "0")
+#define DG_RTP_ALONE(option_, left_out)                                                            \
   {                                                                                                \
-    "frame", "0", "framing", "rtp", NULL, PST_RULE_UNLESS,                                         \
-    {                                                                                              \
-      0                                                                                            \
-    }                                                                                              \
+    .option = option_, .value = left_out, .needs = "framing", .needed = "rtp",                     \
+    .flags = PST_RULE_UNLESS                                                                       \
   }
 
 #endif

@@ -88,13 +88,13 @@ enum pst_option_rule_flag {
 
 /* Options that do not go together, as far as it can be told without a device:
  * where `option` is `value`, `needs` must be `needed`; the flags turn either around.
- * {"qps", "1", "operation", "write", NULL, PST_RULE_UNLESS}: more than one queue pair
- * has only WRITE. A default takes part like a value that was written, and the defaults
- * keep all rules. What a configuration breaks is a finding of `penstock check`, with
- * file, line and column, and exit status 2 (-EINVAL from pst_config_parse()); none of the
- * plugin's calls is made with it, so that open() need not look again. A rule between options of
- * different sides (one of the sender's, one of the receiver's alone) never applies.
- * An array element: its size is frozen. */
+ * {.option = "qps", .value = "1", .needs = "operation", .needed = "write",
+ * .flags = PST_RULE_UNLESS}: more than one queue pair has only WRITE. A default takes part like a
+ * value that was written, and the defaults keep all rules. What a configuration breaks is a finding
+ * of `penstock check`, with file, line and column, and exit status 2 (-EINVAL from
+ * pst_config_parse()); none of the plugin's calls is made with it, so that open() need not look
+ * again. A rule between options of different sides (one of the sender's, one of the receiver's
+ * alone) never applies. An array element: its size is frozen. */
 struct pst_option_rule {
   const char *option; /* both are in the plugin's table, no LIST, and not the same */
   const char *value;  /* as it would stand in YAML; a STRING left out is "" */

@@ -120,11 +120,20 @@ static const struct pst_option ruled_options[] = {
      .type = PST_OPTION_UINT,
      .scope = PST_SCOPE_SENDER}};
 static const struct pst_option_rule rules[] = {
-    {"qps", "1", "way", "write", NULL, PST_RULE_UNLESS, {0}},
-    {"again", "0", "beat", "0 s", "which alone tells", PST_RULE_UNLESS | PST_RULE_OTHER, {0}},
-    {"way", "send", "beat", "1000 ms", NULL, 0, {0}},
-    {"port", "7", "group", "", NULL, PST_RULE_OTHER, {0}},
-    {"to", "0", "port", "0", NULL, PST_RULE_UNLESS, {0}}, /* of two sides */
+    {.option = "qps", .value = "1", .needs = "way", .needed = "write", .flags = PST_RULE_UNLESS},
+    {.option = "again",
+     .value = "0",
+     .needs = "beat",
+     .needed = "0 s",
+     .because = "which alone tells",
+     .flags = PST_RULE_UNLESS | PST_RULE_OTHER},
+    {.option = "way", .value = "send", .needs = "beat", .needed = "1000 ms"},
+    {.option = "port", .value = "7", .needs = "group", .needed = "", .flags = PST_RULE_OTHER},
+    {.option = "to",
+     .value = "0",
+     .needs = "port",
+     .needed = "0",
+     .flags = PST_RULE_UNLESS}, /* of two sides */
 };
 
 static const struct pst_option asked_options[] = {
