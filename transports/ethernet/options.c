@@ -87,15 +87,22 @@ static const struct pst_option options[] = {
 };
 
 static const struct pst_option_rule rules[] = {
-    {"netdev",
-     "",
-     "driver",
-     "pci",
-     "a card has no such option: `device` is its PCI address",
-     PST_RULE_UNLESS | PST_RULE_OTHER,
-     {0}},
-    {"rx_pcap", "", "driver", "pcap", NULL, PST_RULE_UNLESS, {0}},
-    {"tx_pcap", "", "driver", "pcap", NULL, PST_RULE_UNLESS, {0}},
+    {.option = "netdev",
+     .value = "",
+     .needs = "driver",
+     .needed = "pci",
+     .because = "a card has no such option: `device` is its PCI address",
+     .flags = PST_RULE_UNLESS | PST_RULE_OTHER},
+    {.option = "rx_pcap",
+     .value = "",
+     .needs = "driver",
+     .needed = "pcap",
+     .flags = PST_RULE_UNLESS},
+    {.option = "tx_pcap",
+     .value = "",
+     .needs = "driver",
+     .needed = "pcap",
+     .flags = PST_RULE_UNLESS},
     DG_RULES,
 };
 

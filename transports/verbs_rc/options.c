@@ -114,16 +114,24 @@ static const struct pst_option options[] = {
 };
 
 static const struct pst_option_rule rules[] = {
-    {"reconnect",
-     "0",
-     "keepalive",
-     "0",
-     "by which alone a silent end notices",
-     PST_RULE_UNLESS | PST_RULE_OTHER,
-     {0}},
-    {"qps", "1", "operation", "write", NULL, PST_RULE_UNLESS, {0}},
-    {"qps", "1", "srq", "false", NULL, PST_RULE_UNLESS, {0}},
-    {"cm_port", "0", "connection", "rdma_cm", "which alone listens at it", PST_RULE_UNLESS, {0}},
+    {.option = "reconnect",
+     .value = "0",
+     .needs = "keepalive",
+     .needed = "0",
+     .because = "by which alone a silent end notices",
+     .flags = PST_RULE_UNLESS | PST_RULE_OTHER},
+    {.option = "qps",
+     .value = "1",
+     .needs = "operation",
+     .needed = "write",
+     .flags = PST_RULE_UNLESS},
+    {.option = "qps", .value = "1", .needs = "srq", .needed = "false", .flags = PST_RULE_UNLESS},
+    {.option = "cm_port",
+     .value = "0",
+     .needs = "connection",
+     .needed = "rdma_cm",
+     .because = "which alone listens at it",
+     .flags = PST_RULE_UNLESS},
 };
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)
