@@ -38,6 +38,9 @@ sys.argv = [word for word in sys.argv if word != "--whole"]
 
 # How many .c files of one folder may need each other in a circle.
 CIRCLE = 4
+# In a folder of more .c files than these, a header that more than two thirds of the others include
+# is the inside of all of them.
+FEW = 6
 
 # Keys of a result that only some commands have: which, says `allOf`.
 COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "hardware", "checks", "request", "copy", "serve"}
@@ -207,6 +210,23 @@ class Tree(unittest.TestCase):
             self.assertEqual(unknown, [])
         if unknown:
             self.skipTest(f"{len(unknown)} of {len(folders)} folders: {unknown[0]}")
+
+    def test_no_header_is_the_inside_of_a_folder(self):
+        print()
+        for folder in file_circles.folders(ROOT):
+            files = sorted((ROOT / folder).glob("*.c"))
+            if len(files) <= FEW:
+                continue
+            includes = {path.stem: re.findall(r'^#include "([\w.]+)"', text_of(path), re.M) for path in files}
+            counts = {header.name: sum(header.name in names for stem, names in includes.items() if stem != header.stem)
+                      for header in sorted((ROOT / folder).glob("*.h"))}  # fmt: skip
+            if not counts:
+                continue
+            most = max(counts, key=counts.get)
+            bound = 2 * len(files) // 3
+            print(f"{folder}: {most} is included by {counts[most]} of {len(files)} files, at most {bound}")
+            with self.subTest(folder=folder):
+                self.assertEqual([], [name for name, count in counts.items() if count > bound])
 
     def test_c_files_are_formatted(self):
         tool = shutil.which("clang-format")
