@@ -281,6 +281,30 @@ static void writes_end_in_post_order(void **state)
   assert_int_equal(rma.requests, 1);
 }
 
+/* READs keep slots, so that WRITEs are in others each time. */
+static void writes_are_found_in_whatever_slots(void **state)
+{
+  const struct rma_work read = {.op = PST_OP_READ, .cookie = 1, .length = 10};
+  const struct rma_work write = write_of(10, 2);
+  int rc;
+
+  (void)state;
+  for (uint32_t i = 0; i < 4; i++) {
+    assert_int_equal(post(&read, &rc), 1);
+    assert_int_equal(post(&write, &rc), 1);
+    assert_int_equal(post(&write, &rc), 1);
+    const struct pst_request *const newest = &wire.requests[wire.count - 1];
+    assert_int_not_equal(newest[-1].cookie, 0); /* the first READ's */
+    ended_count = 0;
+    assert_true(done(PST_OP_WRITE, newest->cookie, 2, 0));
+    assert_int_equal(ended_count, 2);
+    assert_int_equal(ended[0], newest[-1].cookie);
+    assert_int_equal(ended[1], newest->cookie);
+    assert_int_equal(rma_take_ended(&rma), newest[-1].cookie);
+    assert_int_equal(rma_take_ended(&rma), newest->cookie);
+  }
+}
+
 /* Refused, in the middle of one that was cut too: nothing is under way that was not taken. */
 static void refusals_leave_nothing_behind(void **state)
 {
@@ -337,6 +361,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(one_done_covers_many_writes, set_up, tear_down),
       cmocka_unit_test_setup_teardown(wrong_dones_are_noticed, set_up, tear_down),
       cmocka_unit_test_setup_teardown(writes_end_in_post_order, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(writes_are_found_in_whatever_slots, set_up, tear_down),
       cmocka_unit_test_setup_teardown(refusals_leave_nothing_behind, set_up, tear_down),
       cmocka_unit_test_setup_teardown(abandoned_ones_end_once, set_up, tear_down),
   };
