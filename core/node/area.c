@@ -167,6 +167,20 @@ static bool area_is_in_use(const struct pst_area *area)
   return area->uses;
 }
 
+int area_flush_offered(const struct pst_node *node)
+{
+  const struct engine_memory *flushed = NULL;
+  int rc = 0;
+
+  for (const struct pst_area *area = node->areas; area && rc == 0; area = area->next) {
+    if (area->uses == 0 || area->own.region.memory == flushed)
+      continue;
+    rc = region_flush(&area->own.region);
+    flushed = area->own.region.memory;
+  }
+  return rc;
+}
+
 int pst_area_free(struct pst_area *area)
 {
   if (!area)

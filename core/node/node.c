@@ -93,6 +93,13 @@ struct pst_peer *node_peer(const struct pst_node *node, uint64_t id)
   return peer;
 }
 
+static void node_leave_all(struct pst_node *node, int status, const char *text)
+{
+  pst_log(PST_LOG_ERROR, "%s", text);
+  for (struct pst_peer *peer = node->peers; peer; peer = peer->next)
+    peer_leave(peer, PST_CLOSE_ABORT, status, text);
+}
+
 static void node_device_failed(struct engine_worker *worker, int status)
 {
   struct pst_node *node =
@@ -101,10 +108,8 @@ static void node_device_failed(struct engine_worker *worker, int status)
 
   snprintf(text, sizeof(text), "the device of transport %s has failed: %s",
            node->device->plugin->name, strerror(-status));
-  pst_log(PST_LOG_ERROR, "%s", text);
   node->has_failed = true;
-  for (struct pst_peer *peer = node->peers; peer; peer = peer->next)
-    peer_leave(peer, PST_CLOSE_ABORT, status, text);
+  node_leave_all(node, status, text);
 }
 
 const struct engine_events node_worker_events = {.connected = peer_heard_connected,
@@ -113,11 +118,30 @@ const struct engine_events node_worker_events = {.connected = peer_heard_connect
                                                  .closed = peer_heard_closed,
                                                  .device_failed = node_device_failed};
 
+/* A message may tell of what its peer wrote before it. */
+static __attribute__((noinline)) void
+node_make_visible(struct pst_node *node, const struct pst_completion *completions, int n)
+{
+  char text[160];
+  int i = 0;
+
+  while (i < n && completions[i].kind != PST_COMPLETION_MESSAGE)
+    i++;
+  int rc = i < n ? area_flush_offered(node) : 0;
+  if (rc >= 0)
+    return;
+  snprintf(text, sizeof(text),
+           "what peers wrote into a device's memory is not to be seen there: %s", strerror(-rc));
+  node_leave_all(node, rc, text);
+}
+
 static void node_poll_worker(struct pst_node *node)
 {
   struct pst_completion completions[NODE_POLL_BATCH];
   int n = node->worker.ops->poll(node->worker.handle, completions, NODE_POLL_BATCH);
 
+  if (node->has_flush)
+    node_make_visible(node, completions, n);
   for (int i = 0; i < n; i++) {
     const struct pst_completion *completion = &completions[i];
     struct pst_peer *peer = (struct pst_peer *)(uintptr_t)completion->endpoint;

@@ -40,6 +40,9 @@ struct pst_area {
   uint32_t uses; /* by offers; by operations: operate_names() */
 };
 
+/* Devices see what peers have written into areas that were offered to them. 0 or -errno. */
+int area_flush_offered(const struct pst_node *node);
+
 /* Slots that messages arrive in. */
 struct node_ring {
   struct region region;

@@ -152,19 +152,28 @@ static int attribute(const struct pst_memory *memory, int which)
 static void read_properties(struct pst_memory *memory)
 {
   int pitch = attribute(memory, CUDA_ATTRIBUTE_MAX_PITCH);
+  const bool needs_flush = attribute(memory, CUDA_ATTRIBUTE_WRITES_ORDERING) < CUDA_ORDERING_OWNER;
+  const bool has_flush = attribute(memory, CUDA_ATTRIBUTE_FLUSH_OPTIONS) & CUDA_FLUSH_OPTION_HOST;
   memory->has = (struct cuda_properties){
       .vmm = attribute(memory, CUDA_ATTRIBUTE_VMM),
       .posix_handles = attribute(memory, CUDA_ATTRIBUTE_POSIX_HANDLES),
       .rdma_with_vmm = attribute(memory, CUDA_ATTRIBUTE_RDMA_WITH_VMM),
       .rdma = attribute(memory, CUDA_ATTRIBUTE_RDMA),
       .dmabuf = attribute(memory, CUDA_ATTRIBUTE_DMABUF),
-      .flush = attribute(memory, CUDA_ATTRIBUTE_WRITES_ORDERING) < CUDA_ORDERING_OWNER &&
-               (attribute(memory, CUDA_ATTRIBUTE_FLUSH_OPTIONS) & CUDA_FLUSH_OPTION_HOST),
+      .flush = needs_flush && has_flush,
       .same_host_pointer = attribute(memory, CUDA_ATTRIBUTE_HOST_POINTER_SAME),
       .host_register = attribute(memory, CUDA_ATTRIBUTE_HOST_REGISTER),
       .multiprocessors = attribute(memory, CUDA_ATTRIBUTE_MULTIPROCESSORS),
       .max_pitch = pitch > 0 ? (uint64_t)pitch : 0,
   };
+  if (needs_flush && !has_flush && memory->has.rdma &&
+      !cuda_device_is_integrated(memory->driver, memory->device))
+    cuda_log(
+        memory, PST_LOG_WARN,
+        "%s does not order an adapter's writes before its own work, and the CPU cannot have it "
+        "flush them (GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS without HOST): messages that an "
+        "adapter writes there may be seen too early; take `path: staged`",
+        memory->name);
 }
 
 int cuda_context_open(struct pst_memory *memory)

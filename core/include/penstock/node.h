@@ -131,7 +131,8 @@ enum pst_node_event_kind {
    * see pst_peer_withdraw(); -ECONNREFUSED, -ETIMEDOUT, -ECONNRESET; the code that the other
    * side gave to pst_peer_close(). */
   PST_NODE_LEFT = 2,
-  /* bytes, length: a message, valid until the next pst_node_poll(). */
+  /* bytes, length: a message, valid until the next pst_node_poll(). The devices of areas that are
+   * offered see, in work that begins after this poll, what was DONE at the peer before it sent. */
   PST_NODE_MESSAGE = 3,
   /* After pst_peer_send() or pst_peer_post() had no room: there is some again. */
   PST_NODE_ROOM = 4,

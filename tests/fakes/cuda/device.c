@@ -55,6 +55,7 @@ static void configure(void)
       .no_peer = setting("no_peer", 0),
       .no_register = setting("no_register", 0),
       .no_kernels = setting("no_kernels", 0),
+      .no_flush = setting("no_flush", 0),
       .late_writes = setting("late_writes", 0),
   };
   if (fake_config.devices > FAKE_DEVICES_MAX)
@@ -233,7 +234,7 @@ cuda_status fake_DeviceGetAttribute(int *value, int attribute, cuda_device devic
     *value = !fake_config.no_posix;
     return CUDA_SUCCESS;
   case CUDA_ATTRIBUTE_FLUSH_OPTIONS:
-    *value = CUDA_FLUSH_OPTION_HOST;
+    *value = fake_config.no_flush ? 0 : CUDA_FLUSH_OPTION_HOST;
     return CUDA_SUCCESS;
   case CUDA_ATTRIBUTE_WRITES_ORDERING:
     *value = 0;

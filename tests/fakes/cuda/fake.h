@@ -36,6 +36,7 @@
  *   apart           the device has other addresses for registered and for write-combined memory
  *                   than the CPU has
  *   no_kernels (cuModuleGetFunction finds none)
+ *   no_flush (a NIC's writes are flushed by work on streams alone)
  *   late_writes  what others write by a dma-buf the device sees after
  *                cuFlushGPUDirectRDMAWrites, and not before
  * Two processes of one script share device memory by handles and descriptors, since its
@@ -79,7 +80,8 @@ struct fake_config {
   uint64_t delay_ns, memory, host_memory, lost_after, spoil, together;
   int devices, first, capability, version, init, integrated;
   bool page_tables, host_dmabuf, no_copies, apart;
-  bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_register, no_kernels, late_writes;
+  bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_register, no_kernels, no_flush;
+  bool late_writes;
 };
 
 struct fake {

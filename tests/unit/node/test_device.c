@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Areas in memory that the CPU cannot touch: the plugin cuda, on the fake driver, whose copies
  * are done late, or on the real one. */
+#include <dlfcn.h>
+
 #include "support.h"
 
 #define AREA (1u << 20)
@@ -186,8 +188,51 @@ static void leaving_with_copies_under_way(void **state)
   }
 }
 
-int main(void)
+static struct pst_node_params given; /* of the command line */
+
+/* As an application's own work sees it: no call of this library is in between. */
+static void read_by_driver(const struct pst_area *area, uint8_t *bytes)
 {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
+  int (*retain)(void **, int), (*push)(void *), (*copy)(void *, uint64_t, size_t);
+  struct pst_range range = {.struct_size = sizeof(range)};
+
+  assert_non_null(library);
+  *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+  *(void **)&push = dlsym(library, "cuCtxPushCurrent_v2");
+  *(void **)&copy = dlsym(library, "cuMemcpyDtoH_v2");
+  assert_int_equal(pst_area_range(area, &range), 0);
+  assert_int_equal(retain(&context, 0), 0);
+  assert_int_equal(push(context), 0);
+  assert_int_equal(copy(bytes, range.address, AREA), 0);
+  dlclose(library);
+}
+
+/* The server's device sees what was written before the message that tells of it. */
+static void a_message_is_behind_what_was_written(void **state)
+{
+  static uint8_t bytes[AREA];
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, &given, &given);
+  struct pst_area *theirs = device_area(&pair.server), *mine = area_of(&pair.client, AREA);
+  uint32_t id = offer(&pair.server, &pair.client, theirs, PST_ACCESS_REMOTE_WRITE);
+  for (int round = 1; round < 4; round++) {
+    memset(bytes_of(mine), round, AREA);
+    struct pst_operation o = operation(PST_OP_WRITE, id, mine, AREA);
+    assert_int_equal(run_operation(&pair.client, &o).status, 0);
+    assert_int_equal(pst_peer_send(pair.client.peer, "written", 8), 0);
+    await(&pair.server, &pair.client, PST_NODE_MESSAGE);
+    read_by_driver(theirs, bytes);
+    assert_memory_equal(bytes, bytes_of(mine), AREA);
+  }
+  pair_close(&pair);
+}
+
+int main(int argc, char **argv)
+{
+  const struct CMUnitTest over_a_nic[] = {cmocka_unit_test(a_message_is_behind_what_was_written)};
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(device_memory_without_one_of_our_own_is_refused),
       cmocka_unit_test(device_memory_is_written_and_read),
@@ -196,5 +241,7 @@ int main(void)
       cmocka_unit_test(leaving_with_copies_under_way),
   };
   pst_plugin_path_add(PST_FAKES "/cuda");
+  if (argc > 1)
+    return params_by(argc, argv, &given) ? cmocka_run_group_tests(over_a_nic, use_fakes, NULL) : 2;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,6 +214,20 @@ static void test_what_a_nic_writes_is_there_after_the_flush(void **state)
   expect_success("delay_us=0,late_writes", write_and_flush);
 }
 
+static void open_without_flush(void)
+{
+  setup(NULL);
+  MUST(strstr(fake_log(), "the CPU cannot have it flush them"));
+  MUST(strstr(fake_log(), "`path: staged`"));
+  teardown(NULL);
+}
+
+static void test_a_gpu_that_cannot_be_told_to_flush_says_so(void **state)
+{
+  (void)state;
+  expect_success("delay_us=0,no_flush", open_without_flush);
+}
+
 /* ---- Kernels that are not to be had ------------------------------------------------------ */
 
 static size_t free_bytes(const struct cuda_driver *driver, cuda_context context)
@@ -253,6 +267,7 @@ int main(void)
       cmocka_unit_test(test_what_goes_too_early_is_reported),
       cmocka_unit_test(test_a_queue_is_closed_behind_its_work),
       cmocka_unit_test(test_what_a_nic_writes_is_there_after_the_flush),
+      cmocka_unit_test(test_a_gpu_that_cannot_be_told_to_flush_says_so),
       cmocka_unit_test(test_a_module_without_the_kernels_is_unloaded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
