@@ -132,6 +132,8 @@ int contract_heard(char *line, size_t size);
 void contract_host_clock(uint64_t (*now_ns)(void));
 /* Whether works that plugins defer are refused from now on: -ENOMEM. */
 void contract_host_refuses_works(bool refuses);
+/* Works wait, and are done when this ends. */
+void contract_host_holds_works(bool holds);
 
 /* Options of a plugin with their defaults, and what is given over them; options_free(). */
 struct pst_options *contract_options(const struct pst_description *description, const char *text,

@@ -134,13 +134,34 @@ void contract_host_refuses_works(bool refuses)
   refuses_works = refuses;
 }
 
+static bool holds_works;
+static struct {
+  void (*work)(void *arg);
+  void *arg;
+} held[16];
+static uint32_t held_count;
+
+void contract_host_holds_works(bool holds)
+{
+  holds_works = holds;
+  for (uint32_t i = 0; !holds && i < held_count; i++)
+    held[i].work(held[i].arg);
+  held_count = 0;
+}
+
 static int host_defer(const struct pst_host *host, const void *key, void (*work)(void *arg),
                       void *arg)
 {
   (void)host, (void)key;
   if (refuses_works)
     return -ENOMEM;
-  work(arg);
+  if (!holds_works) {
+    work(arg);
+    return 0;
+  }
+  assert_true(held_count < sizeof(held) / sizeof(held[0]));
+  held[held_count].work = work;
+  held[held_count++].arg = arg;
   return 0;
 }
 

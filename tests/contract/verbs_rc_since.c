@@ -148,6 +148,45 @@ static void counters_are_told_since_the_connection_began(void **state)
   have_counters(false);
 }
 
+/* On a device each of them is a command of its firmware's: a thread of the host's reads them. */
+static void connecting_waits_for_no_counter(void **state)
+{
+  (void)state;
+  struct contract_params params = stream_params;
+  char path[IBV_SYSFS_PATH_MAX], line[1024];
+  uint32_t wait;
+  snprintf(counted, sizeof(counted), "/tmp/penstock-counted-XXXXXX");
+  have_counters(true);
+  count(5);
+  count_as("out_of_sequence", 0);
+  snprintf(path, sizeof(path), "%s", counted);
+  swap_path(path);
+  struct contract_pair *pair = contract_pair_open(&stream_variants[ONCE], &params);
+  struct pst_blob blob;
+  contract_host_holds_works(true);
+  contract_address(&pair->receiver, 0, &blob);
+  assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
+  contract_address(&pair->sender, 0, &blob);
+  assert_int_equal(contract_connect(&pair->receiver, 0, &blob), 0);
+  count(9);
+  contract_host_holds_works(false);
+  contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  count(22);
+  contract_listen("sender: the connection from");
+  simulated_ctl("drop");
+  struct pst_request request = contract_send(&pair->sender, 0, params.message, 0);
+  assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), 1);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(contract_heard(line, sizeof(line)), PST_LOG_ERROR);
+  assert_non_null(strstr(line, "retry_exceeded_err +13"));
+  contract_listen(NULL);
+  simulated_ctl("clear");
+  contract_pair_close(pair);
+  contract_complaints();
+  swap_path(path);
+  have_counters(false);
+}
+
 /* Nothing fails: one warning a device, where the counters are asked for or the device closes. */
 static void a_slow_link_is_told_once(void **state)
 {
@@ -220,6 +259,7 @@ int main(int argc, char **argv)
     return 2;
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(counters_are_told_since_the_connection_began),
+      CONTRACT_CASE(connecting_waits_for_no_counter),
       CONTRACT_CASE(a_slow_link_is_told_once),
       CONTRACT_CASE(a_peer_that_was_lost_is_no_slow_link),
   };

@@ -60,6 +60,7 @@ class Verbs(Case):
         for end, packets in ((sender, r" \(3 packets a message\)"), (receiver, "")):
             self.assertRegex(str(end), r"packets: connected: mlx5_0 port 1, QP \d+ to QP \d+ of \S+, MTU 512"
                                        f"{packets}, hop limit 64,.*GID 3, ")  # fmt: skip
+        self.assertRegex(str(receiver), r"packets: connected: .*, 256 slots, 15 us of 200 Gbit/s, ")
         receiver = self.start("receive", path, "--set", "transport.options.gid_index=0", **self.prefix())
         sender = self.start("send", path, "--count", "1000", **self.prefix())
         self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}{receiver}")

@@ -8,11 +8,18 @@
 #include "qp.h"
 
 /* Counters of port and host as they were when connections began, for the words of those that fail.
- * They are some tens of small files: connections of a worker that begin at one time share them. */
+ * They are some tens of small files, of which those of a port are commands of the firmware's:
+ * connections of a worker that begin at one time share them, and the host's thread reads them,
+ * before it sets the first one's queue pairs up. */
 
 #define SHARED_FOR_NS UINT64_C(100000000)
 
+/* Who comes second of the reader and the last user frees it. */
+enum since_state { SINCE_READING, SINCE_READ, SINCE_UNUSED };
+
 struct rc_since {
+  const struct pst_device *device;
+  _Atomic int state;
   uint32_t users; /* endpoints */
   uint64_t at_ns;
   struct vb_counters counters;
@@ -28,19 +35,33 @@ void rc_since_end(struct pst_endpoint *endpoint)
     return;
   if (worker->since == since)
     worker->since = NULL;
-  free(since);
+  if (atomic_exchange(&since->state, SINCE_UNUSED) == SINCE_READ)
+    free(since);
 }
 
-static struct rc_since *read_now(struct pst_worker *worker, uint64_t now_ns)
+static void read_since(void *arg)
 {
-  struct pst_device *device = worker->device;
-  struct rc_since *made = malloc(sizeof(*made));
+  struct rc_since *since = arg;
+
+  vb_counters_read(since->device->counter_folder, since->device->counter_host, &since->counters);
+  if (atomic_exchange(&since->state, SINCE_READ) == SINCE_UNUSED)
+    free(since);
+}
+
+static struct rc_since *begin_reading(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  struct pst_worker *worker = endpoint->worker;
+  const struct pst_host *host = worker->device->host;
+  struct rc_since *made = calloc(1, sizeof(*made));
 
   if (!made)
     return NULL;
-  made->users = 0;
+  made->device = worker->device;
   made->at_ns = now_ns;
-  vb_counters_read(device->counter_folder, device->counter_host, &made->counters);
+  if (host->defer(host, endpoint, read_since, made) < 0) {
+    free(made);
+    return NULL;
+  }
   return worker->since = made;
 }
 
@@ -50,7 +71,7 @@ int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns)
   struct rc_since *since = worker->since;
 
   if (!since || now_ns - since->at_ns >= SHARED_FOR_NS)
-    since = read_now(worker, now_ns);
+    since = begin_reading(endpoint, now_ns);
   if (!since)
     return -ENOMEM;
   since->users++;
@@ -63,7 +84,7 @@ static void rc_since_text(const struct pst_endpoint *endpoint, char *text, size_
   const struct pst_device *device = endpoint->device;
   struct vb_counters now;
 
-  if (!endpoint->rc->since) {
+  if (!endpoint->rc->since || atomic_load(&endpoint->rc->since->state) != SINCE_READ) {
     snprintf(text, size, "it had not begun");
     return;
   }

@@ -138,6 +138,18 @@ static void size_queues(const struct pst_endpoint *endpoint, char *text, size_t 
   vb_text_add(text, size, ", inline %u bytes", endpoint->sq.max_inline);
 }
 
+/* ", 512 slots, 30 us of 200 Gbit/s": how long the sender may go on while no slot comes back. */
+static void time_slots(const struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const uint32_t mbps = endpoint->device->open.port->mbps;
+
+  if (!endpoint->rx || mbps == 0)
+    return;
+  const uint64_t bits = 8 * endpoint->rx->ring->params.payload_max * endpoint->rx->share;
+  vb_text_add(text, size, ", %u slots, %llu us of %g Gbit/s", endpoint->rx->share,
+              (unsigned long long)((bits + mbps / 2) / mbps), mbps / 1000.0);
+}
+
 /* Of messages that one packet could hold on a link that takes larger ones: the netdev's MTU has to
  * be the path's and 60 bytes of RoCE v2's headers more. */
 static void count_packets(const struct pst_endpoint *endpoint, uint32_t mtu_bytes, char *text,
@@ -154,7 +166,7 @@ static void count_packets(const struct pst_endpoint *endpoint, uint32_t mtu_byte
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
-  char peer[VB_GID_TEXT], route[96], own[224], queues[160], packets[48];
+  char peer[VB_GID_TEXT], route[96], own[224], queues[224], packets[48];
 
   if (size == 0)
     return -EINVAL;
@@ -175,6 +187,7 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   if (ece)
     vb_text_add(route, sizeof(route), ", ECE 0x%x", ece);
   size_queues(endpoint, queues, sizeof(queues));
+  time_slots(endpoint, queues, sizeof(queues));
   snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u%s, %s, %s%s, %s",
            device->open.info->name, device->open.port->number, own, endpoint->rc->peer.qps[0].qpn,
            peer, mtu, packets, route, endpoint->rc->own.sends ? "messages by SEND, " : "", queues,
