@@ -59,7 +59,7 @@ def python_cases(text):
 
 def main():
     command = sys.argv[1:]
-    folder = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"cases-{os.getpid()}")
+    folder = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"cases-{os.getpid()}-{time.time_ns()}")
     os.mkdir(folder, 0o700)
     xml, lines = os.path.join(folder, "cases.xml"), os.path.join(folder, "cases")
     environment = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="xml", CMOCKA_XML_FILE=xml, PENSTOCK_CASES=lines)
