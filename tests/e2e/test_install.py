@@ -247,7 +247,7 @@ class Completion(Case):
     def test_commands(self):
         self.assertEqual(
             sorted(word for word in self.complete("penstock", "") if word[0] != "-"),
-            ["bench", "check", "get", "plugins", "put", "receive", "request", "run", "send", "serve"],
+            ["bench", "check", "get", "hardware-check", "plugins", "put", "receive", "request", "run", "send", "serve"],
         )
         self.assertEqual(self.complete("penstock", "rec"), ["receive"])
         self.assertEqual(self.complete("penstock", "request", ""), ["write", "read"])
