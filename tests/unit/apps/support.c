@@ -91,8 +91,11 @@ struct pst_slot *make_slots(uint32_t n, uint32_t capacity)
 
 static void append(struct run *run, const struct pst_slot *slot)
 {
-  run->bytes = realloc(run->bytes, run->length + slot->length + 1);
-  assert_non_null(run->bytes);
+  if (run->room < run->length + slot->length + 1) {
+    run->room = 2 * (run->length + slot->length + 1);
+    run->bytes = realloc(run->bytes, run->room);
+    assert_non_null(run->bytes);
+  }
   memcpy(run->bytes + run->length, slot->host, slot->length);
   run->length += slot->length;
   assert_true(run->count < 4096);

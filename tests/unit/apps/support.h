@@ -35,6 +35,7 @@ struct pst_slot *make_slots(uint32_t n, uint32_t capacity);
 struct run {
   char *bytes;
   size_t length;
+  size_t room; /* of bytes */
   uint32_t count;
   uint32_t lengths[4096];
   uint64_t metas[4096];
