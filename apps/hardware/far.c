@@ -104,7 +104,7 @@ static struct json_object *hear(struct hardware_far *far, const char *key, uint6
   while ((result = link_receive(far->link, timeout_ns, false, &said)) == 0) {
     if (json_object_object_get_ex(said, key, NULL) || link_text(said, "error")[0] != '\0')
       return said;
-    json_object_put(said); /* that its program has ended, as it is told next */
+    json_object_put(said); /* not what we wait for */
   }
   far->has_gone = true;
   snprintf(why, HARDWARE_WHY, "%s",

@@ -44,7 +44,7 @@ struct step {
   struct json_object *near, *peer;  /* what the ends have told; NULL */
   struct json_object *result;       /* the program's own; NULL */
   double gbps, messages_per_second; /* perftest's; -1 */
-  const char *given_up;             /* why it was told to end; NULL: it was not */
+  const char *given_up;             /* why we ended it; NULL: we did not */
   double disturbed_seconds;         /* the operator's command took; -1: it did not run */
 };
 

@@ -10,9 +10,9 @@ enum fault_stage {
   FAULT_NEW,       /* it has not met its peer */
   FAULT_CONNECTED, /* it has */
   FAULT_OVER,      /* the peer is gone */
-  FAULT_CLOSING,   /* the host has closed, and the endpoint inside is told */
+  FAULT_CLOSING,   /* the host has closed it, and so we have the endpoint inside */
   FAULT_CLOSED,    /* which has closed */
-  FAULT_KILLED,    /* cut off by us, and the endpoint inside is told; the host is to hear of it */
+  FAULT_KILLED,    /* killed by us, the endpoint inside too; the host does not know yet */
   FAULT_KILL_TOLD, /* it has heard */
   FAULT_KILL_OVER, /* and the endpoint inside has closed */
 };

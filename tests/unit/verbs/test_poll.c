@@ -251,7 +251,7 @@ static void dones_come_in_the_order_of_posts(void **state)
   assert_int_equal(poll_all(), 5);
   expect_done(0, PST_OP_WRITE, 0, 901, 2);
   expect_done(1, PST_OP_SEND, 0, 903, 2);
-  expect_done(2, PST_OP_READ, 0, 904, 1); /* none but messages and WRITEs are told together */
+  expect_done(2, PST_OP_READ, 0, 904, 1); /* one DONE covers only SENDs or only WRITEs */
   expect_done(3, PST_OP_READ, 0, 905, 1);
   expect_done(4, PST_OP_FLUSH, 0, 906, 1);
   assert_int_equal(vb_send_queue_free(&endpoint.sq), MOST);
@@ -631,7 +631,7 @@ static void who_was_woken_looks_at_all(void **state)
   assert_int_equal(looks, 1);
 }
 
-/* 4096 polls that bring something, or 64 that do not; the mixture likewise. */
+/* 4096 polls that bring something, or 64 that do not; a mixture of both, too. */
 static void the_clock_is_looked_at_now_and_then(void **state)
 {
   (void)state;

@@ -148,7 +148,7 @@ static void the_queue_bounds_a_post(void **state)
     assert_int_equal(wait, PST_WAIT_QUEUE);
   }
   assert_int_equal(posted_count, MOST);
-  endpoint.sq.posted_max += 2; /* two were told */
+  endpoint.sq.posted_max += 2; /* two are done */
   endpoint.sq.told = endpoint.sq.done = 2;
   assert_int_equal(post(3), 2);
   assert_int_equal(wait, PST_WAIT_QUEUE);

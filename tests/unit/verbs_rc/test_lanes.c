@@ -375,7 +375,7 @@ static void rows_are_of_the_queue_pair_whose_turn_it_is(void **state)
   assert_int_equal(lanes[1].rq.posted, 18);
 }
 
-/* A run waits for its turn, and is told as there is room. */
+/* A run waits for its turn; its messages reach the host as that has room for them. */
 static void runs_wait_for_their_turn(void **state)
 {
   (void)state;
