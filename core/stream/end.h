@@ -88,8 +88,7 @@ typedef int end_say(struct control *control, void *stream, const struct control_
 
 /* What an end does by its peer's kind: Penstock, or, with `control: none`, anything else. */
 struct end_peer_ops {
-  bool is_foreign;          /* of the endpoint's params */
-  bool joins_midway;        /* its first number is any; else 0 */
+  bool is_foreign;          /* its first number is any; else 0 */
   enum end_control control; /* at first */
   /* The transport has connected the receiver; NULL: its first message begins it. */
   void (*connected)(struct session_end *end);

@@ -111,7 +111,7 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   receiver->client = &frames_client_ops;
   frames->params = frames_params_of(config);
   /* A foreign sender's numbers begin behind all that its framing has. */
-  frames->params.joins = receiver->end.peer_ops->joins_midway;
+  frames->params.joins = receiver->end.peer_ops->is_foreign;
   if (frames->params.joins && !frames->params.by_marker && bits < 64)
     frames->params.origin = UINT64_C(1) << bits;
   frames->out = calloc(frames->params.buffers, sizeof(*frames->out));

@@ -199,7 +199,6 @@ static void foreign_sent(const struct pst_receiver *receiver, struct pst_stats *
 }
 
 const struct end_peer_ops end_peer_foreign = {.is_foreign = true,
-                                              .joins_midway = true,
                                               .control = END_CONTROL_OVER,
                                               .tell = foreign_tell,
                                               .check_end = foreign_check_end,

@@ -90,7 +90,7 @@ static int receiver_open(struct session_end *end, struct pst_error *error)
   if (rc < 0)
     return rc;
   receiver->is_numbered = end->device->limits.capabilities & PST_CAP_SEQUENCE;
-  receiver->window.floats = end->peer_ops->joins_midway;
+  receiver->window.floats = end->peer_ops->is_foreign;
   end->path = receiver->ring->path;
   const struct pst_region *final = receiver->ring->views;
   memcpy(end->memory_backing, final->backing, sizeof(end->memory_backing));
