@@ -21,10 +21,11 @@ class Regions(Case):
     def arguments_of(self, command, *arguments):
         return [command, *plugins(), *arguments]
 
+    # Each fill and check waits for a copy: a round of the default depth would take a second.
     def rows(self, *arguments, script="delay_us=100,devices=2", **options):
         child = self.run_program(
             *self.arguments("--op", "write,read", "--size", "1000,65536", "--duration", "60ms",
-                            "--bandwidth", "--verify", "--json", "-", *arguments),
+                            "--bandwidth", "--verify", "--depth", 32, "--json", "-", *arguments),
             environment=environment(script), **options,
         )  # fmt: skip
         return result_schema.read(child.stdout)["rows"]
@@ -44,9 +45,7 @@ class Regions(Case):
         for allocator, via in (("malloc", "cuda-ipc"), ("vmm", "cuda-vmm")):
             for script in ("delay_us=0", "delay_us=1000"):
                 with self.subTest(allocator=allocator, script=script):
-                    # Each fill and check waits for a copy: a round of the default depth of slow ones takes seconds.
-                    depth = () if script == "delay_us=0" else ("--depth", 32)
-                    rows = self.rows("--memory-option", f"allocator={allocator}", *depth, script=script)
+                    rows = self.rows("--memory-option", f"allocator={allocator}", script=script)
                     self.assert_direct(rows, via, "shm")
 
     def test_one_process(self):

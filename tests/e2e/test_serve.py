@@ -12,13 +12,13 @@ from harness import BUILD, FAKES, PROGRAM, SANITIZED, alone, main, random_file, 
 from serving import MIB, ServeCase, sha256
 
 CLIENTS = 16 if SANITIZED else 64
-SECONDS = float(os.environ.get("PENSTOCK_SERVE_SECONDS", 4))
+SECONDS = float(os.environ.get("PENSTOCK_SERVE_SECONDS", 2.5))
 # Of the fastest to the slowest. Started one by one, and on a busy machine, they differ for a
 # while: 2 holds over the minute of docs/serve.md.
 FAIR = float(os.environ.get("PENSTOCK_SERVE_FAIR", 6))
-CONNECTS = int(os.environ.get("PENSTOCK_SERVE_CONNECTS", 20 if SANITIZED else 500))
-WARM = 10 if SANITIZED else 200
-LEFT_BYTES = 256 << 10  # by all of them
+CONNECTS = int(os.environ.get("PENSTOCK_SERVE_CONNECTS", 20 if SANITIZED else 200))
+WARM = 10 if SANITIZED else 64
+LEFT_BYTES = 128 << 10  # by all of them
 
 
 class Requests(ServeCase):
@@ -398,7 +398,7 @@ class Many(ServeCase):
         memory = self.resident()
         self.connect(CONNECTS)
         wait_until(lambda: self.descriptors() <= descriptors, 20, "no descriptor is left")
-        # Of each not half a KiB; a sanitizer keeps what is freed.
+        # A sanitizer keeps what is freed.
         if not SANITIZED:
             wait_until(lambda: self.resident() < memory + LEFT_BYTES, 20, "no memory is left")
         # What many took at once is given back.

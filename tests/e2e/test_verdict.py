@@ -12,6 +12,7 @@ import time
 from harness import Case, FAKES, alone, main, yaml_stream
 
 FAKE_PATH = ("--plugin-path", FAKES)
+SECONDS = 0.4  # of a run
 
 # Who waits asleep for its peer lacks no CPU meanwhile, however many others want one.
 SLEEPS = "threads: {sleep_after: 1 ms}\n"
@@ -34,7 +35,7 @@ class Verdict(Case):
         path = self.config(yaml_stream(**{"message": "1462 B", "ring": 256, **parts}))
 
         def attempt():
-            result, child = self.run_json("run", path, "--duration", "1", *FAKE_PATH, *arguments)
+            result, child = self.run_json("run", path, "--duration", f"{SECONDS} s", *FAKE_PATH, *arguments)
             self.assert_accounted(self.only_stream(result))
             return self.verdict(child, stage)
 
@@ -59,7 +60,7 @@ class Verdict(Case):
         )
 
         def attempt():
-            writer = threading.Thread(target=write_slowly, args=(fifo, 20e6, 1), daemon=True)
+            writer = threading.Thread(target=write_slowly, args=(fifo, 20e6, SECONDS), daemon=True)
             writer.start()
             result, child = self.run_json("run", path)
             writer.join()
@@ -83,7 +84,7 @@ class Verdict(Case):
                 yaml_stream(message="1462 B", ring=256),
                 top=f"threads: {{count: 1, cpus: [{cpu}]}}\n",
             )
-            result, child = self.run_json("run", path, "--duration", "1")
+            result, child = self.run_json("run", path, "--duration", f"{SECONDS} s")
         finally:
             for spinner in spinners:
                 spinner.kill()
@@ -117,10 +118,10 @@ class Verdict(Case):
                 top=SLEEPS,
             )
             receiver = self.start("receive", path)
-            sender = self.start("send", path, "--duration", "2")
-            sender.wait_line("Sent .* packets")
+            sender = self.start("send", path, "--duration", "1")
+            sender.wait_line("packets: peer: ")
             receiver.signal(signal.SIGSTOP)
-            time.sleep(1.3)  # of two: the throttle itself
+            time.sleep(0.7)  # of one: the throttle itself
             receiver.signal(signal.SIGCONT)
             self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
             return self.verdict(receiver, "credit") or self.verdict(sender, "credit")
@@ -147,7 +148,7 @@ class Verdict(Case):
     def test_sink(self):
         def attempt():
             path, reader = self.slow_sink()
-            result, child = self.run_json("run", path, "--duration", "1")
+            result, child = self.run_json("run", path, "--duration", f"{SECONDS} s")
             reader.join()
             self.assert_accounted(self.only_stream(result))
             return self.verdict(child, "sink")
@@ -160,7 +161,7 @@ class Verdict(Case):
         def attempt():
             path, reader = self.slow_sink()
             receiver = self.start("receive", path)
-            sender = self.start("send", path, "--duration", "1")
+            sender = self.start("send", path, "--duration", f"{SECONDS} s")
             self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
             reader.join()
             return self.verdict(receiver, "sink") or self.verdict(sender, "sink")
