@@ -230,6 +230,8 @@ class OneHost(Ethernet):
             ("{driver: ring, mac: '02:00:00:00:00:01'}", "keep the MAC"),
             ("{driver: memif, socket: 'a,b'}", "DPDK takes no"),
             ("{driver: ring, mtu: 100}", "is too small"),
+            ("{driver: af_packet, netdev: eth0, remote: eth1}", "remote"),
+            ("{driver: tap, netdev: pst0, remote: eth1, mac: '02:00:00:00:00:02'}", "leave `mac` out"),
         ):
             with self.subTest(options):
                 config = self.yaml(f"{{plugin: ethernet, options: {options}}}")

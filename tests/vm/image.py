@@ -23,7 +23,7 @@ PACKAGE = "linux-image-amd64"
 SETUP_SECTORS, PAYLOAD = 0x1F1, 0x248
 # In the order of need. Without a module for crc32, `rdma link add` says "No such file".
 MODULES = """virtio_pci virtio_net virtio_rng 9pnet_virtio 9p overlay crc32_generic crc32c_generic
-    ib_uverbs rdma_ucm rdma_rxe veth 8021q sch_netem sch_ingress sch_fq sch_etf sch_prio act_mirred
+    ib_uverbs rdma_ucm rdma_rxe veth 8021q sch_netem sch_ingress sch_fq sch_etf sch_prio act_mirred act_gact
     cls_matchall ifb tun bridge cls_flower sch_multiq act_skbedit uio_pci_generic""".split()
 # kmod's programs are where an ordinary user's PATH does not lead.
 ENVIRONMENT = dict(os.environ, PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The plugin ethernet in a kernel that has what this host's may lack: flow rules on DPDK's tap (each
-of two streams comes by a queue of its own, the rest by another one or by the kernel's, and without
-rules all is the same but for the way), and a network card that DPDK has by its PCI address."""
+of two streams comes by a queue of its own, the rest by another one, or stays the kernel's where the
+tap shares an interface with it; without rules all is the same but for the way), and a network card
+that DPDK has by its PCI address."""
 import json
 import re
 import signal
@@ -14,39 +15,42 @@ from harness import PROGRAM
 PLUGIN = BUILD / "transports" / "transport-ethernet.so"
 PORT = 18515
 HOST, BEHIND = "198.51.100.1", "198.51.100.2"  # the kernel, and DPDK's port behind its interface
+SHARED, FAR = "10.8.0.1", "10.8.0.2"  # an interface that kernel and port share, and who sends to it
 
 
-def stream(name, ring):
-    sender = f"{{transport: {{plugin: udp, options: {{device: {HOST}, gso: false}}}}, source: pattern, rate: 4 Mbps}}"
-    tap = f"driver: tap, netdev: pst0, address: [{BEHIND}/24], mtu: 1444"
-    receiver = f"{{transport: {{plugin: ethernet, options: {{{tap}}}}}, sink: verify}}"
+def stream(name, ring, device, tap):
+    sender = f"{{transport: {{plugin: udp, options: {{device: {device}, gso: false}}}}, source: pattern, rate: 4 Mbps}}"
+    options = f"driver: tap, netdev: pst0, {tap}, mtu: 1444"
+    receiver = f"{{transport: {{plugin: ethernet, options: {{{options}}}}}, sink: verify}}"
     more = "expect: {max_loss: 100%}, timeout: 60s"  # what is lost is counted here
     return f"  - {{name: {name}, message: 1400 B, ring: {ring}, sender: {sender}, receiver: {receiver}, {more}}}\n"
 
 
 class Tap(guests.Case):
     count = 1
-
     def setUp(self):
         if not PLUGIN.exists():
             self.skipTest("the plugin ethernet is not built: libdpdk was not found")
         super().setUp()
 
-    def transfer(self, *settings, meanwhile):
-        """Both streams, for as long as the script `meanwhile` runs; the receiver's job and result."""
+    def transfer(self, *settings, meanwhile, shared=False):
+        """Both streams, for as long as the script `meanwhile` runs; the receiver's job and result.
+        shared: the tap shares near0 with the kernel, which has the control channel, too."""
+        control, device, tap = (SHARED, FAR, "remote: near0") if shared else ("127.0.0.1", HOST, f"address: [{BEHIND}/24]")
         guest = self.guest()
         (guest.folder / "two.yaml").write_text(
-            f'penstock: 1\ncontrol: {{address: "127.0.0.1:{PORT}"}}\nstreams:\n'
-            + stream("one", 512)
-            + stream("two", 1024)
+            f'penstock: 1\ncontrol: {{address: "{control}:{PORT}", insecure: true}}\nstreams:\n'
+            + stream("one", 512, device, tap)
+            + stream("two", 1024, device, tap)
         )
         more = " ".join(f"--set {setting}" for setting in settings)
         receiver = guest.start(f"exec {PROGRAM} receive two.yaml --json out.json {more}")
-        # DPDK makes it, and brings it up when the port starts; until then it writes flags that it has read before.
-        guest.run("until ip link show pst0 up 2>&1 | grep -q UP,; do sleep 0.05; done")
-        guest.run(f"ip address add {HOST}/24 dev pst0")
+        if not shared:
+            # DPDK makes it, and brings it up when the port starts; until then it writes flags that it has read before.
+            guest.run("until ip link show pst0 up 2>&1 | grep -q UP,; do sleep 0.05; done")
+            guest.run(f"ip address add {HOST}/24 dev pst0")
         receiver.await_listener(tcp_listener(PORT))
-        sender = guest.start(f"exec {PROGRAM} send two.yaml")
+        sender = guest.start(f"exec {'ip netns exec far ' if shared else ''}{PROGRAM} send two.yaml")
         guest.run(meanwhile)
         sender.signal(signal.SIGINT)
         self.assertEqual(sender.wait(), 0, str(sender))
@@ -94,6 +98,51 @@ class Tap(guests.Case):
         rules = (self.guest().folder / "shown").read_text()
         self.assertEqual(set(re.findall(r"dst_port (\d+)", rules)), {"5004"}, rules)
         self.assertEqual(len(set(re.findall(r"src_port (\d+)", rules))), 2, rules)
+
+    def share(self, *settings):
+        """Both streams, and what is the kernel's by the same interface: ping, and datagrams for a UDP
+        port that nobody has."""
+        guest = self.guest()
+        guest.run(
+            "[ -e /run/netns/far ] && exit; ip netns add far; ip link add near0 type veth peer name far0 netns far\n"
+            f"ip address add {SHARED}/24 dev near0; ip link set near0 up\n"
+            f"ip -n far address add {FAR}/24 dev far0; ip -n far link set far0 up"
+        )
+        strays = guest.network_counter("Udp", "NoPorts")
+        taken = "tc -s filter show dev near0 ingress"
+        busy = "[ $(%s | grep -cE 'Sent [0-9]+ bytes [0-9]{3,} pkt') = 2 ]" % taken
+        far = "ip netns exec far"
+        receiver, result = self.transfer(
+            *settings,
+            meanwhile=f"until {busy}; do sleep 0.05; done; {taken} >taken; tc filter show dev pst0 parent 1: >queues\n"
+            f"{far} busybox ping -c 2 -w 60 {SHARED}\n"
+            f"{far} bash -c 'for i in 1 2 3; do echo stray >/dev/udp/{SHARED}/9; done'",
+            shared=True,
+        )
+        self.assertEqual(guest.network_counter("Udp", "NoPorts") - strays, 3)
+        (device,) = result["devices"]
+        self.assertEqual(device["counters"]["not_ours"], 0, device)
+        shown = (guest.folder / "taken").read_text()
+        self.assertEqual(len(set(re.findall(r"dst_port (\d+)", shown))), 2, shown)
+        left = guest.run("tc filter show dev near0 ingress; ip link show pst0 2>&1 || :").stdout
+        self.assertEqual(left.strip(), 'Device "pst0" does not exist.')
+        return receiver, result["streams"], (guest.folder / "queues").read_text()
+
+    def test_kernel_has_the_rest_of_an_interface_that_it_shares(self):
+        """Two streams come by two queues; all else is the kernel's, the control channel among it."""
+        receiver, streams, queues = self.share()
+        self.assertNotIn("in software", receiver.stderr)
+        self.assertEqual([one["via"] for one in streams], ["tap, slots"] * 2)
+        self.assertEqual(sorted(re.findall(r"skbedit queue_mapping (\d+)", queues)), ["1", "2"], queues)
+
+    def test_kernel_has_the_rest_without_rules(self):
+        """But for those that bring both streams to one queue, where software sorts them."""
+        settings = [f"streams.{name}.receiver.transport.options.rules=off" for name in ("one", "two")]
+        _, streams, queues = self.share(*settings)
+        for one in streams:
+            self.assertEqual(one["via"], "tap, copy", one)
+            self.assertIn("the option `rules` is off", one["path_reason"])
+        self.assertEqual(re.findall(r"skbedit queue_mapping (\d+)", queues), ["0", "0"], queues)
 
 
 CARD = """penstock: 1

@@ -44,7 +44,8 @@ static int settle_descriptors(const struct eth_port *port, const char *queue,
   return 0;
 }
 
-/* Rules where several rings would share a queue, and where the kernel has the card, too. */
+/* Rules where several rings would share a queue, and where the kernel has the interface, too: there
+ * they bring what is the port's even where it has one queue. */
 static bool want_rules(struct eth_port *port, const struct eth_opened *opened)
 {
   if (opened->rings < 2 && !port->has_kernel && !opened->splits)
@@ -53,7 +54,7 @@ static bool want_rules(struct eth_port *port, const struct eth_opened *opened)
     snprintf(port->no_rules, sizeof(port->no_rules), "the option `rules` is off");
   else if (!(port->driver->traits & ETH_HAS_RULES))
     snprintf(port->no_rules, sizeof(port->no_rules), "its driver has no flow rules");
-  return !port->no_rules[0];
+  return !port->no_rules[0] || (port->has_kernel && port->driver->traits & ETH_HAS_RULES);
 }
 
 /* Sending queues: one for each worker, as far as the port has so many; several share one else. */
@@ -142,10 +143,12 @@ static int configure_device(struct eth_port *port)
                                &conf);
 }
 
-/* Of a card, or of the interface that a tap makes. What a driver does not set stays as it is. */
+/* Of a card, or of the interface that a tap makes; not of the one that a tap takes frames off,
+ * which DPDK would set, too. What a driver does not set stays as it is. */
 static int set_mtu(const struct eth_port *port)
 {
-  int rc = rte_eth_dev_set_mtu(port->id, (uint16_t)port->mtu);
+  int rc = port->has_remote ? (port->mtu > RTE_ETHER_MTU ? -EINVAL : 0)
+                            : rte_eth_dev_set_mtu(port->id, (uint16_t)port->mtu);
 
   if (rc != -EINVAL)
     return 0;
@@ -190,12 +193,13 @@ static int setup_queues(struct eth_port *port, uint32_t tx)
   for (uint32_t i = 0; rc == 0 && i < port->txq_count; i++)
     rc = rte_eth_tx_queue_setup(port->id, (uint16_t)i, (uint16_t)tx, socket, NULL);
   if (rc < 0)
-    return ETH_PORT_REFUSE(
-        port, rc, "its queues cannot be set up%s: %s%s", eal_words(), strerror(-rc),
-        port->by_rules && !port->has_kernel ? "; `rules: off` needs one queue alone" : "");
+    return ETH_PORT_REFUSE(port, rc, "its queues cannot be set up%s: %s%s", eal_words(),
+                           strerror(-rc),
+                           port->by_rules ? "; `rules: off` needs one queue alone" : "");
   if (!(port->driver->traits & ETH_VIRTUAL) || (port->driver->traits & ETH_MAKES_NETDEV))
     rc = set_mtu(port);
-  rte_eth_allmulticast_enable(port->id);
+  if (!port->has_remote || !port->has_kernel) /* else the kernel joins there */
+    rte_eth_allmulticast_enable(port->id);
   for (uint32_t i = 0; rc == 0 && i < port->rxq_count; i++)
     rc = check_queue(port, &port->rxqs[i]);
   return rc;
@@ -288,7 +292,7 @@ static int try_rules(struct eth_port *port, const struct eth_opened *opened, uin
 
   if (port->has_kernel && eth_port_isolate(port, true, why) < 0)
     return 0;
-  port->by_rules = opened->rings != 0;
+  port->by_rules = opened->rings != 0 && !port->no_rules[0];
   rc = set_up(port, opened, rx, tx);
   if (rc < 0)
     return rc;
@@ -306,16 +310,16 @@ static int try_rules(struct eth_port *port, const struct eth_opened *opened, uin
   return 0;
 }
 
-/* Without rules a card's port takes all that comes for its MAC, and broadcasts: what is for the
+/* Without rules such a port takes all that comes for its MAC, and broadcasts: what is for the
  * kernel's programs, and the answers to ARP that the plugin has the kernel ask for. */
 static int refuse_whole_card(const struct eth_port *port, const char *why)
 {
   return ETH_PORT_REFUSE(
       port, -ENOTSUP,
       "the kernel has this card and the address, too, and would receive nothing on it any more: "
-      "%s; %sgive the port an `address` that the card's interface does not have, and control the "
+      "%s; give the port an `address` that the card's interface does not have, and control the "
       "host by another card",
-      why, port->wants_rules ? "" : "leave `rules` at auto, or ");
+      why);
 }
 
 static int set_up_port(struct eth_port *port, const struct eth_opened *opened, uint32_t rx,

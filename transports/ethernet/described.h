@@ -64,7 +64,7 @@ enum eth_role { ETH_ROLE_AUTO = 0, ETH_ROLE_SERVER = 1, ETH_ROLE_CLIENT = 2 };
 struct eth_port_options {
   enum eth_driver_kind driver;
   enum eth_role role; /* memif, ring: not AUTO */
-  const char *device, *socket, *netdev, *rx_pcap, *tx_pcap, *devargs, *mac;
+  const char *device, *socket, *netdev, *remote, *rx_pcap, *tx_pcap, *devargs, *mac;
   uint32_t mtu;         /* known */
   uint32_t descriptors; /* of a queue */
 };

@@ -123,8 +123,12 @@ static void add_arguments(struct text *text, const struct eth_port_options *opti
     add_pcap(text, options);
     break;
   case ETH_DRIVER_AF_XDP:
+    text_add(text, "iface=%s", options->netdev);
+    break;
   case ETH_DRIVER_TAP:
     text_add(text, "iface=%s", options->netdev);
+    if (options->remote[0])
+      text_add(text, ",remote=%s", options->remote);
     break;
   case ETH_DRIVER_VIRTIO_USER:
     text_add(text, "path=%s,queues=1,server=%u,queue_size=%u", options->socket,

@@ -34,6 +34,11 @@ static const struct pst_option options[] = {
               "makes the socket. auto: memif and virtio_user are client where the port only sends, "
               "else server; a ring is one port, which receives what it sends."),
     DG_TEXT("netdev", DEVICE, 15, "af_packet, af_xdp, pcap, tap: the kernel's interface."),
+    DG_TEXT(
+        "remote", DEVICE, 15,
+        "tap: interface of the kernel that the port shares, eth0 for instance. Flow rules bring "
+        "what is for streams at the interface's addresses; the kernel has all other frames. DPDK "
+        "removes the queueing disciplines and filters that the interface has."),
     DG_TEXT("rx_pcap", DEVICE, 255, "pcap: capture file that frames are read from."),
     DG_TEXT("tx_pcap", DEVICE, 255, "pcap: capture file that frames are written to."),
     DG_TEXT("devargs", DEVICE, 255,
@@ -68,12 +73,13 @@ static const struct pst_option options[] = {
               "slots: the driver receives into slots of the stream's ring. copy: it receives into "
               "memory of its own, and payloads are copied. auto: slots, where driver and sizes "
               "allow it; the path says which."),
-    DG_CHOICE("rules", DEVICE, "auto", rules_choices,
-              "Whether the card sorts frames by stream. auto: where the driver has flow rules "
-              "(rte_flow: pci, tap), each ring has a queue of its own, and a rule steers the "
-              "ring's frames there. A card that the kernel uses, too (mlx5), leaves all other "
-              "frames to the kernel. off: all frames come by one queue, and software sorts them. "
-              "The start is refused where the kernel uses the card and has the port's address."),
+    DG_CHOICE(
+        "rules", DEVICE, "auto", rules_choices,
+        "Whether the card sorts frames by stream. auto: where the driver has flow rules "
+        "(rte_flow: pci, tap), each ring has a queue of its own, and a rule steers the "
+        "ring's frames there. off: all frames come by one queue, and software sorts them. "
+        "Where the kernel uses the interface, too, and has the port's address (mlx5, tap with "
+        "`remote`), rules leave all other frames to the kernel in either case."),
     DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
               "Who computes UDP's checksum of what is sent. auto: the card, else nobody over IPv4 "
               "(it is 0 then) and the CPU over IPv6. software: the CPU. none: nobody over IPv4."),
@@ -93,6 +99,7 @@ static const struct pst_option_rule rules[] = {
      .needed = "pci",
      .because = "a card has no such option: `device` is its PCI address",
      .flags = PST_RULE_UNLESS | PST_RULE_OTHER},
+    {.option = "remote", .value = "", .needs = "driver", .needed = "tap", .flags = PST_RULE_UNLESS},
     {.option = "rx_pcap",
      .value = "",
      .needs = "driver",
@@ -140,7 +147,7 @@ static void check_driver(const struct pst_check *check, enum eth_driver_kind dri
 /* Characters that DPDK would take for the end of an argument. */
 static void check_words(const struct pst_check *check)
 {
-  static const char *const names[] = {"device", "socket", "netdev", "rx_pcap", "tx_pcap"};
+  static const char *const names[] = {"device", "socket", "netdev", "remote", "rx_pcap", "tx_pcap"};
 
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
     if (strpbrk(check->option_string(check->options, names[i]), ",=[]"))
@@ -164,6 +171,9 @@ static void check_macs(const struct pst_check *check, enum eth_driver_kind drive
       driver != ETH_DRIVER_TAP && driver != ETH_DRIVER_VIRTIO_USER)
     check->report(check, "mac", "%s ports keep the MAC that they have; leave it out",
                   eth_drivers[driver].name);
+  else if (check->option_string(check->options, "mac")[0] &&
+           check->option_string(check->options, "remote")[0])
+    check->report(check, "mac", "a tap with `remote` has that interface's MAC; leave `mac` out");
 }
 
 static void check_networks(const struct pst_check *check)

@@ -43,6 +43,7 @@ static void read_options(const struct pst_device *device, const struct pst_optio
   out->device = host->option_string(options, "device");
   out->socket = host->option_string(options, "socket");
   out->netdev = host->option_string(options, "netdev");
+  out->remote = host->option_string(options, "remote");
   out->rx_pcap = host->option_string(options, "rx_pcap");
   out->tx_pcap = host->option_string(options, "tx_pcap");
   out->devargs = host->option_string(options, "devargs");
@@ -85,25 +86,35 @@ static uint32_t netdev_mtu(const char *netdev)
   return index && eth_netdev_look(index, mac, &mtu, &is_up) == 0 ? mtu : 0;
 }
 
-/* Known before the device is: it decides the size of its buffers. */
-static int find_mtu(const struct eth_port *port, struct eth_port_options *options)
+/* The interface of the kernel that is there before the port is; "": none. */
+static const char *netdev_below(const struct eth_port_options *options)
 {
   const uint32_t traits = eth_drivers[options->driver].traits;
 
-  if (!(traits & ETH_HAS_NETDEV) || (traits & ETH_MAKES_NETDEV) || !options->netdev[0]) {
-    options->mtu = options->mtu ? options->mtu : 1500;
+  return traits & ETH_MAKES_NETDEV ? options->remote
+         : traits & ETH_HAS_NETDEV ? options->netdev
+                                   : "";
+}
+
+/* Known before the device is: it decides the size of its buffers. */
+static int find_mtu(const struct eth_port *port, struct eth_port_options *options)
+{
+  const char *netdev = netdev_below(options);
+
+  if (!netdev[0]) {
+    options->mtu = options->mtu ? options->mtu : RTE_ETHER_MTU;
     return 0;
   }
-  uint32_t mtu = netdev_mtu(options->netdev);
+  uint32_t mtu = netdev_mtu(netdev);
   if (!mtu)
     return ETH_PORT_REFUSE(port, -ENODEV,
-                           "there is no interface %s; `ip link` lists those there are",
-                           options->netdev);
+                           "there is no interface %s; `ip link` lists those there are", netdev);
   if (options->mtu > mtu)
     return ETH_PORT_REFUSE(port, -ENODEV,
                            "mtu: %u is more than interface %s has: %u; `ip link set %s mtu %u`",
-                           options->mtu, options->netdev, mtu, options->netdev, options->mtu);
-  options->mtu = options->mtu ? options->mtu : mtu;
+                           options->mtu, netdev, mtu, netdev, options->mtu);
+  if (!options->mtu)
+    options->mtu = port->has_remote ? RTE_MIN(mtu, RTE_ETHER_MTU) : mtu;
   return 0;
 }
 
@@ -356,7 +367,8 @@ static int look_at_device(struct eth_port *port, const struct eth_port_options *
   port->reads_by_reference =
       !(port->driver->traits & ETH_SENDS_COPIES) && rte_eal_iova_mode() == RTE_IOVA_VA;
   /* The interface of a tap has DPDK's MAC, and the host behind it cannot have the same. */
-  if (options->driver == ETH_DRIVER_TAP && !eth_mac_read(options->mac, port->mac))
+  if (options->driver == ETH_DRIVER_TAP && !port->has_remote &&
+      !eth_mac_read(options->mac, port->mac))
     port->mac[5] ^= 1;
   /* A ring has no MAC of its own that differs from others'. */
   if (port->driver == &eth_drivers[ETH_DRIVER_RING]) {
@@ -404,10 +416,27 @@ static void port_free(struct eth_port *port)
   free(port->txqs);
   free(port->table);
   free(port->pools);
+  for (uint32_t i = 0; i < port->mempool_count; i++)
+    retire(port->mempools[i]);
   free(port->mempools);
   free(port->xstat_ids);
   free(port->xstat_kinds);
   free(port);
+}
+
+/* A tap takes all frames off `remote` until it is isolated. DPDK 22.11 isolates a tap that has a
+ * queue; one that has none stays as it is, and DPDK says nothing. */
+static int isolate_tap(struct eth_port *port)
+{
+  const struct rte_eth_conf conf = {.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE};
+  char why[ETH_SIZES_WHY] = "DPDK gives it no queue";
+  struct rte_mempool *mempool;
+  int rc = eth_port_make_mempool(port, 2 * ETH_BURST, port->mtu + 18, &mempool);
+
+  rc = rc ? rc : rte_eth_dev_configure(port->id, 1, 1, &conf);
+  rc = rc ? rc : rte_eth_rx_queue_setup(port->id, 0, ETH_BURST, SOCKET_ID_ANY, NULL, mempool);
+  rc = rc ? rc : eth_port_isolate(port, true, why);
+  return rc < 0 ? ETH_PORT_REFUSE(port, rc, "%s%s", why, eal_words()) : 0;
 }
 
 static int port_make(struct pst_device *device, const struct pst_options *options,
@@ -425,20 +454,24 @@ static int port_make(struct pst_device *device, const struct pst_options *option
   port->descriptors_fixed = host->option_is_set(options, "descriptors");
   port->wants_mtu = in->mtu != 0;
   port->wants_rules = host->option_uint(options, "rules") == 0;
+  port->has_remote = in->remote[0] != '\0';
   rc = find_mtu(port, in);
   rc = rc ? rc : eal_start(host, options, needs_huge(host, options, in));
   rc = rc ? rc : probe(port, in);
   if (rc < 0)
     return rc;
   rc = look_at_device(port, in);
-  if (in->netdev[0])
-    port->netdev = if_nametoindex(in->netdev);
+  if (in->remote[0] || in->netdev[0])
+    port->netdev = if_nametoindex(in->remote[0] ? in->remote : in->netdev);
   else if (rc == 0)
     port->netdev = port->info.if_index;
   rc = rc ? rc : eth_port_find_networks(port, options);
   if (rc == 0)
     eth_times_open(port, in->driver == ETH_DRIVER_PCAP && in->netdev[0]);
-  port->has_kernel = in->driver == ETH_DRIVER_PCI && port->netdev && port->info.if_index;
+  port->has_kernel =
+      (in->driver == ETH_DRIVER_PCI || port->has_remote) && port->netdev && port->info.if_index;
+  if (rc == 0 && port->has_remote && port->has_kernel)
+    rc = isolate_tap(port);
   rc = rc ? rc : open_control(port);
   port->table = rc ? NULL : calloc(1, sizeof(*port->table));
   if (rc == 0 && !port->table)
@@ -553,8 +586,6 @@ static void port_close(struct eth_port *port)
   for (uint32_t i = 0; i < port->pool_count; i++)
     eth_pool_close(port->pools[i]);
   drain_wire(port->wire);
-  for (uint32_t i = 0; i < port->mempool_count; i++)
-    retire(port->mempools[i]);
   while (*at != port)
     at = &(*at)->next;
   *at = port->next;

@@ -60,6 +60,7 @@ struct eth_port {
   uint32_t descriptors;
   bool wants_mtu, descriptors_fixed; /* by an option */
   uint32_t netdev; /* index of the kernel's interface whose addresses it has; 0: its own */
+  bool has_remote; /* a tap, which takes frames off another interface of the kernel's */
   struct eth_network networks[ETH_NETWORKS_MAX];
   uint32_t network_count;
   uint8_t gateways[2][16]; /* of IPv4, of IPv6; all 0: none */
@@ -77,7 +78,7 @@ struct eth_port {
   uint32_t txq_count;
   bool is_shared;             /* more than one worker polls it */
   bool wants_rules;           /* by an option */
-  bool has_kernel;            /* what no rule takes is the kernel's, which has the card, too */
+  bool has_kernel;            /* what no rule takes is the kernel's, which has the interface, too */
   bool by_rules;              /* each ring has a queue, and rules say what comes by it */
   char no_rules[128];         /* why not, where they are wanted; "": they are */
   struct eth_table *table;    /* receivers by UDP port */

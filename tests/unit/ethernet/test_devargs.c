@@ -18,6 +18,7 @@ static struct eth_port_options options_of(enum eth_driver_kind driver)
                                    .device = "",
                                    .socket = "",
                                    .netdev = "",
+                                   .remote = "",
                                    .rx_pcap = "",
                                    .tx_pcap = "",
                                    .devargs = "",
@@ -74,6 +75,19 @@ static void frames_of_af_packet_fill_their_blocks(void **state)
       assert_true(count >= descriptors);
       assert_int_equal(count % (block / frame), 0);
     }
+}
+
+static void a_tap_names_the_interface_that_it_shares(void **state)
+{
+  (void)state;
+  struct eth_port_options options = options_of(ETH_DRIVER_TAP);
+  options.netdev = "pst0";
+  assert_int_equal(eth_devargs(&options, name, arguments), 0);
+  assert_string_equal(name, "net_tap");
+  assert_string_equal(arguments, "iface=pst0");
+  options.remote = "eth0";
+  assert_int_equal(eth_devargs(&options, name, arguments), 0);
+  assert_string_equal(arguments, "iface=pst0,remote=eth0");
 }
 
 static void a_port_of_another_driver_is_what_devargs_say(void **state)
@@ -172,6 +186,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ends_of_a_memif_spell_their_socket_apart),
       cmocka_unit_test(frames_of_af_packet_fill_their_blocks),
+      cmocka_unit_test(a_tap_names_the_interface_that_it_shares),
       cmocka_unit_test(a_port_of_another_driver_is_what_devargs_say),
       cmocka_unit_test(arguments_that_are_too_long_are_refused),
       cmocka_unit_test(ports_are_told_apart),
