@@ -303,29 +303,38 @@ static void our_own_neighbours_and_the_kernels_agree(void **state)
   close(raw);
 }
 
-/* The record of a report for one group, of the kernel's or of ours. */
-static uint32_t record_of(const uint8_t *bytes, const struct eth_packet *packet, uint8_t *record)
+/* A report's record for that group, of the kernel's or of ours; 0: it has none. The kernel reports
+ * all groups together that have changed meanwhile. */
+static uint32_t record_of(const uint8_t *report, uint32_t length, const uint8_t group[16],
+                          uint8_t *record)
 {
-  const uint32_t length = packet->length - 8;
+  const uint32_t bytes = eth_is_v4(group) ? 4 : 16;
+  uint32_t at = 8;
 
-  assert_int_equal(eth_get16(bytes + packet->offset + 6), 1);
-  memcpy(record, bytes + packet->offset + 8, length);
-  return length;
+  for (uint32_t left = eth_get16(report + 6); left > 0; left--) {
+    const uint32_t size = 4 + bytes + eth_get16(report + at + 2) * bytes + report[at + 1] * 4u;
+    assert_true(at + size <= length);
+    if (memcmp(report + at + 4, group + 16 - bytes, bytes) == 0) {
+      memcpy(record, report + at, size);
+      return size;
+    }
+    at += size;
+  }
+  return 0;
 }
 
-/* The kernel's report for that group, if one comes. */
+/* The kernel's record for that group, if a report with one comes. */
 static uint32_t kernel_record(int raw, const uint8_t group[16], uint8_t *record)
 {
   const bool is_v4 = eth_is_v4(group);
-  const uint32_t at = 12, bytes = is_v4 ? 4 : 16;
   struct eth_packet packet;
 
   while (wait_for(raw, is_v4 ? ETH_IS_IGMP : ETH_IS_ICMPV6, 0, 0, &packet)) {
-    const uint8_t *message = frame + packet.offset;
-    if (message[0] == (is_v4 ? ETH_IGMP3_REPORT : ETH_MLD2_REPORT) && packet.length >= at + bytes &&
-        memcmp(message + at, group + 16 - bytes, bytes) == 0 && packet.has_alert &&
-        packet.hop_limit == 1)
-      return record_of(frame, &packet, record);
+    const uint8_t *report = frame + packet.offset;
+    uint32_t length;
+    if (report[0] == (is_v4 ? ETH_IGMP3_REPORT : ETH_MLD2_REPORT) && packet.has_alert &&
+        packet.hop_limit == 1 && (length = record_of(report, packet.length, group, record)))
+      return length;
   }
   return 0;
 }
@@ -345,7 +354,7 @@ static uint32_t our_record(const uint8_t group[16], const uint8_t *source, uint8
   const enum eth_verdict verdict = parse(made, length, &packet);
   assert_true(verdict == ETH_IS_IGMP || verdict == ETH_IS_ICMPV6);
   eth_groups_close(groups);
-  return record_of(made, &packet, record);
+  return record_of(made + packet.offset, packet.length, group, record);
 }
 
 /* For each join, the kernel's report and ours have equal records. */
