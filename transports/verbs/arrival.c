@@ -17,114 +17,132 @@ static inline uint64_t kind_of(const struct ibv_wc *wc)
   return kind;
 }
 
-/* Whose receives they take: its own, of one queue pair or of one of several; shared ones; shared
- * ones that are slots. */
-enum how { OWN, LANE, SHARED, SLOTS };
+/* Whose receives they take: its own, of one queue pair or of one of several; shared ones. */
+enum how { OWN, LANE, SHARED };
 
-/* What the messages of a row have in common, and where they go. */
+/* What the messages of an endpoint have in common. */
 struct telling {
   uint64_t head; /* of the completion, kind to status */
   uint64_t cookie, token, base, stride;
-  uint64_t is_out;
-  uint64_t *slots;
 };
 
-static inline __attribute__((always_inline)) void tell_one(const struct telling *telling,
-                                                           struct pst_completion *at, uint64_t slot,
-                                                           uint32_t length, uint64_t sequence)
+static inline __attribute__((always_inline)) struct telling
+telling_of(const struct pst_endpoint *endpoint)
 {
-  telling->slots[slot] = telling->is_out;
-  memcpy(at, &telling->head, sizeof(telling->head));
-  at->endpoint = telling->cookie;
-  at->u.message.token = telling->token | slot;
-  at->u.message.offset = telling->base + slot * telling->stride;
-  at->u.message.length = length;
-  at->u.message.buffer = 0;
-  at->u.message.sequence = sequence;
-  at->u.message.meta = at->u.message.time_ns = 0;
+  const struct pst_completion model = {.kind = PST_COMPLETION_MESSAGE, .flags = PST_HAS_SEQUENCE};
+  const struct pst_ring *ring = endpoint->rx->ring;
+  struct telling telling = {.cookie = endpoint->cookie,
+                            .token = pst_token(ring->place, 0),
+                            .base = ring->params.base + ring->params.headroom,
+                            .stride = ring->params.stride};
+
+  _Static_assert(offsetof(struct pst_completion, endpoint) == sizeof(telling.head),
+                 "kind to status");
+  memcpy(&telling.head, &model, sizeof(telling.head));
+  return telling;
+}
+
+/* Messages of one length, whose slots and sequences follow one another. */
+static inline __attribute__((always_inline)) void tell_some(const struct telling *telling,
+                                                            struct pst_completion *at, uint32_t n,
+                                                            uint64_t slot, uint32_t length,
+                                                            uint64_t sequence)
+{
+  uint64_t token = telling->token | slot, offset = telling->base + slot * telling->stride;
+
+  for (const struct pst_completion *end = at + n; at != end;
+       at++, token++, sequence++, offset += telling->stride) {
+    memcpy(at, &telling->head, sizeof(telling->head));
+    at->endpoint = telling->cookie;
+    at->u.message.token = token;
+    at->u.message.offset = offset;
+    at->u.message.length = length;
+    at->u.message.buffer = 0;
+    at->u.message.sequence = sequence;
+    at->u.message.meta = at->u.message.time_ns = 0;
+  }
+}
+
+/* The number nearest to the highest so far whose lower half is a message's. */
+static inline uint64_t sequence_of(const struct ibv_wc *wc, uint64_t highest, uint32_t initial)
+{
+  return highest + (uint64_t)(int32_t)(be32toh(wc->imm_data) - initial - (uint32_t)highest);
 }
 
 /* Of the completions before `wc_end` those at the front that are of messages, alike and as they
- * have to be, into the next slots of the line: at most `n` messages. Returns how many completions
+ * have to be, into the next stretch of the line: at most `n` messages. Returns how many completions
  * that were. One more may have been a run of which the last messages were too many: it is of these
  * alone then. */
+static inline __attribute__((always_inline)) uint32_t
+tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ibv_wc *wc,
+             const struct ibv_wc *wc_end, uint32_t n, struct vb_out *out, const enum how how)
+{
+  struct vb_rx *rx = endpoint->rx;
+  const struct telling telling = telling_of(endpoint);
+  const struct vb_stretch slots = *vb_line_first(&rx->line);
+  const uint32_t drop = how == SHARED ? 31 : 0, initial = (uint32_t)rx->initial;
+  const uint64_t kind = kind_of(like), length_max = rx->ring->params.payload_max;
+  uint64_t highest = rx->highest, bytes = 0;
+  uint32_t told = 0;
+  const struct ibv_wc *first = wc;
+
+  n = n < slots.count ? n : slots.count;
+  for (; wc != wc_end && told != n && wc->wr_id >> drop == like->wr_id >> drop &&
+         (how == OWN || wc->qp_num == like->qp_num) && kind_of(wc) == kind;
+       wc++) {
+    const uint64_t sequence = sequence_of(wc, highest, initial);
+    uint64_t length = wc->byte_len;
+    uint32_t all = 1, some = 1;
+    if (length > length_max) {
+      all = vb_messages_of(rx, wc);
+      some = all < n - told ? all : n - told;
+      length -= (all - 1) * telling.stride;
+      if (all == 1 || all > slots.count - told || length > length_max)
+        break;
+    }
+    tell_some(&telling, out->at + told, some, slots.first + told, (uint32_t)length, sequence);
+    told += some;
+    bytes += some * length;
+    if ((int64_t)(sequence + some - 1 - highest) > 0)
+      highest = sequence + some - 1;
+    if (some < all) {
+      wc->byte_len -= (uint32_t)(some * telling.stride);
+      wc->imm_data = htobe32(be32toh(wc->imm_data) + some);
+      break;
+    }
+    if (how == SHARED)
+      vb_srq_back(endpoint->shared, vb_srq_entry(wc->wr_id));
+  }
+  vb_bits_set(rx->held, slots.first, told);
+  vb_line_take(&rx->line, told);
+  rx->highest = highest;
+  rx->bytes += bytes;
+  rx->arrived += told;
+  out->at += told;
+  out->room -= told;
+  return (uint32_t)(wc - first);
+}
+
+/* Likewise into as many stretches as it takes. */
 static inline __attribute__((always_inline)) uint32_t tell_alike(struct pst_endpoint *endpoint,
                                                                  struct ibv_wc *wc, uint32_t wcs,
                                                                  uint32_t n, struct vb_out *out,
                                                                  const enum how how)
 {
-  struct vb_rx *rx = endpoint->rx;
-  const struct pst_ring *ring = rx->ring;
-  const struct ibv_wc like = {.status = IBV_WC_SUCCESS,
-                              .opcode = rx->sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM};
-  const struct pst_completion model = {.kind = PST_COMPLETION_MESSAGE, .flags = PST_HAS_SEQUENCE};
-  struct telling telling = {.cookie = endpoint->cookie,
-                            .token = pst_token(ring->place, 0),
-                            .base = ring->params.base + ring->params.headroom,
-                            .stride = ring->params.stride,
-                            .is_out = vb_slot(endpoint, VB_SLOT_OUT),
-                            .slots = ring->slots};
-  struct vb_srq *shared = endpoint->shared;
-  const uint32_t number = how == LANE ? wc->qp_num : endpoint->number,
-                 drop = how == OWN || how == LANE ? 0 : 31;
-  const uint64_t whose = wc->wr_id >> drop, kind = kind_of(&like),
-                 length_max = ring->params.payload_max;
-  const uint32_t from = rx->line.tail & rx->line.mask, to_end = rx->line.mask + 1 - from;
-  const uint32_t *next = rx->line.at + from, initial = (uint32_t)rx->initial;
-  uint64_t highest = rx->highest, bytes = 0;
-  struct pst_completion *at = out->at;
-  const struct ibv_wc *first = wc, *wc_end = wc + wcs;
+  const struct vb_rx *rx = endpoint->rx;
+  const struct ibv_wc like = {.wr_id = wc->wr_id,
+                              .status = IBV_WC_SUCCESS,
+                              .opcode = rx->sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
+                              .qp_num = how == LANE ? wc->qp_num : endpoint->number};
+  const struct pst_completion *end = out->at + n;
+  const struct ibv_wc *const wc_end = wc + wcs, *const first = wc;
+  bool is_full = true; /* the stretch was */
 
-  _Static_assert(offsetof(struct pst_completion, endpoint) == sizeof(telling.head),
-                 "kind to status");
-  memcpy(&telling.head, &model, sizeof(telling.head));
-  const uint32_t granted = how == SLOTS ? rx->granted : vb_granted_count(rx);
-  n = n < granted ? n : granted;
-  n = how == SLOTS || n < to_end ? n : to_end;
-  for (const struct pst_completion *end = at + n;
-       wc != wc_end && at != end && wc->wr_id >> drop == whose &&
-       (how == OWN || wc->qp_num == number) && kind_of(wc) == kind;
-       wc++) {
-    /* The nearest number that ends so. */
-    const int64_t step = (int32_t)(be32toh(wc->imm_data) - initial - (uint32_t)highest);
-    uint64_t sequence = highest + (uint64_t)step;
-    if (wc->byte_len <= length_max) {
-      const uint64_t slot = how == SLOTS ? vb_srq_entry(wc->wr_id) : *next++;
-      bytes += wc->byte_len;
-      highest = step > 0 ? sequence : highest;
-      tell_one(&telling, at++, slot, wc->byte_len, sequence);
-    } else if (how == SLOTS)
-      break;
-    else {
-      const uint32_t all = vb_messages_of(rx, wc), there = (uint32_t)(end - at);
-      const uint64_t length = wc->byte_len - (all - 1) * telling.stride;
-      const uint32_t some = all < there ? all : there;
-      if (all == 1 || length > length_max || next[some - 1] - next[0] != some - 1)
-        break;
-      bytes += some * length;
-      for (const struct pst_completion *run_end = at + some; at != run_end; at++, sequence++)
-        tell_one(&telling, at, *next++, (uint32_t)length, sequence);
-      highest = step + (int64_t)some > 1 ? sequence - 1 : highest;
-      if (some < all) {
-        wc->byte_len -= (uint32_t)(some * telling.stride);
-        wc->imm_data = htobe32(be32toh(wc->imm_data) + some);
-        break;
-      }
-    }
-    if (how == SHARED)
-      vb_srq_back(shared, vb_srq_entry(wc->wr_id));
+  while (is_full && wc != wc_end && out->at != end && rx->line.count) {
+    const uint32_t tail = rx->line.tail;
+    wc += tell_stretch(endpoint, &like, wc, wc_end, (uint32_t)(end - out->at), out, how);
+    is_full = rx->line.tail != tail;
   }
-  n = (uint32_t)(at - out->at);
-  if (how == SLOTS) {
-    rx->granted -= n;
-    rx->out += n;
-  } else
-    rx->line.tail += n;
-  rx->highest = highest;
-  rx->bytes += bytes;
-  rx->arrived += n;
-  out->at = at;
-  out->room -= n;
   return (uint32_t)(wc - first);
 }
 
@@ -136,15 +154,40 @@ tell_of_shared(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, s
 }
 
 static __attribute__((noinline)) uint32_t
-tell_of_slots(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, struct vb_out *out)
-{
-  return tell_alike(endpoint, wc, wcs, out->room, out, SLOTS);
-}
-
-static __attribute__((noinline)) uint32_t
 tell_of_own(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, struct vb_out *out)
 {
   return tell_alike(endpoint, wc, wcs, out->room, out, OWN);
+}
+
+/* Of shared receives that are slots: each names its own. */
+static __attribute__((noinline)) uint32_t
+tell_of_slots(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, struct vb_out *out)
+{
+  const struct ibv_wc like = {.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV};
+  const struct telling telling = telling_of(endpoint);
+  struct vb_rx *rx = endpoint->rx;
+  const uint64_t whose = wc->wr_id >> 31, length_max = rx->ring->params.payload_max;
+  const uint32_t most = vb_smaller(vb_smaller(wcs, out->room), rx->granted);
+  uint32_t n = 0;
+
+  for (; n < most && wc[n].wr_id >> 31 == whose && wc[n].qp_num == endpoint->number &&
+         kind_of(&wc[n]) == kind_of(&like) && wc[n].byte_len <= length_max;
+       n++) {
+    const uint32_t slot = vb_srq_entry(wc[n].wr_id);
+    const uint64_t sequence = sequence_of(&wc[n], rx->highest, (uint32_t)rx->initial);
+    tell_some(&telling, out->at + n, 1, slot, wc[n].byte_len, sequence);
+    rx->ring->owners[slot] = endpoint->place;
+    vb_bits_set(rx->held, slot, 1);
+    rx->bytes += wc[n].byte_len;
+    if ((int64_t)(sequence - rx->highest) > 0)
+      rx->highest = sequence;
+  }
+  rx->granted -= n;
+  rx->out += n;
+  rx->arrived += n;
+  out->at += n;
+  out->room -= n;
+  return n;
 }
 
 uint32_t vb_arrived_by_one(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs,

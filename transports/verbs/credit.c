@@ -52,14 +52,13 @@ void vb_credit_close(struct pst_endpoint *endpoint)
 /* Whether there is credit to give. */
 static bool has_some(const struct vb_rx *rx)
 {
-  return rx->sends ? rx->ungranted : vb_back_count(rx);
+  return rx->sends ? rx->ungranted : rx->back.count;
 }
 
 static uint32_t fill(struct vb_rx *rx, struct vb_run *runs)
 {
-  const uint32_t *slots = rx->line.at;
-  const uint32_t mask = rx->line.mask, head = rx->line.head;
-  uint32_t n = 0, at = rx->given;
+  const uint32_t before = rx->back.count;
+  uint32_t n = 0;
 
   if (rx->sends) { /* which slot is the receive's business */
     runs[0] = (struct vb_run){0, htobe32(rx->ungranted)};
@@ -68,14 +67,11 @@ static uint32_t fill(struct vb_rx *rx, struct vb_run *runs)
     rx->ungranted = 0;
     return 1;
   }
-  while (at != head && n < rx->runs_max) {
-    uint32_t first = slots[at & mask], next = first + 1;
-    while (++at != head && slots[at & mask] == next)
-      next++;
-    runs[n++] = (struct vb_run){htobe32(first), htobe32(next - first)};
+  for (; rx->back.count && n < rx->runs_max; n++) {
+    const struct vb_stretch some = vb_line_move(&rx->back, &rx->line);
+    runs[n] = (struct vb_run){htobe32(some.first), htobe32(some.count)};
   }
-  rx->grants += at - rx->given;
-  rx->given = at;
+  rx->grants += before - rx->back.count;
   return n;
 }
 
@@ -119,7 +115,7 @@ void vb_credit_send(struct pst_endpoint *endpoint)
 bool vb_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_t length)
 {
   struct vb_tx *tx = endpoint->tx;
-  struct vb_credits *credits = &tx->credits;
+  struct vb_line *credits = &tx->credits;
   struct vb_run run;
 
   if (length == 0 || length % sizeof(run) != 0 || length > VB_CONTROL_BYTES)
@@ -129,7 +125,7 @@ bool vb_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_
     const uint32_t first = be32toh(run.first), count = be32toh(run.count);
     if (first >= tx->slots || count > tx->slots - first || count > credits->max - credits->count)
       return false;
-    vb_credits_put(credits, first, count);
+    vb_line_put(credits, first, count);
   }
   tx->credit_messages++;
   return true;

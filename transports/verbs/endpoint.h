@@ -29,8 +29,8 @@ struct vb_receive_queue {
 };
 
 struct vb_tx {
-  uint64_t initial; /* what sequence 0 travels as */
-  struct vb_credits credits;
+  uint64_t initial;       /* what sequence 0 travels as */
+  struct vb_line credits; /* slots that may be filled */
   uint64_t address, stride;
   uint64_t message_max; /* of this end, and of the peer's slots */
   uint32_t rkey;
@@ -48,19 +48,18 @@ struct vb_rx {
   bool has_runs; /* one WRITE may fill several slots */
   uint32_t share;
   bool sends;
-  uint32_t turn;      /* of several queue pairs: rc_turn() */
-  uint32_t ungranted; /* of SENDs: slots that are posted and not yet granted */
-  /* Slots, in the order in which they are filled: those before `given` are granted, those from it
-   * on were released and are not yet granted again. */
-  struct vb_fifo line;
-  uint32_t given;
-  uint32_t granted;                       /* of shared slots: how many may come */
-  uint32_t out;                           /* likewise: which the host has */
-  uint32_t control_receives;              /* that the peer has */
-  uint32_t runs_max;                      /* that one of them has room for */
-  uint64_t grants;                        /* slots ever granted by messages */
-  uint64_t before;                        /* slots granted by the address */
-  uint64_t arrived;                       /* messages */
+  uint32_t turn;             /* of several queue pairs: rc_turn() */
+  uint32_t ungranted;        /* of SENDs: slots that are posted and not yet granted */
+  struct vb_line line;       /* slots that are granted */
+  struct vb_line back;       /* those that were released, and are not yet granted again */
+  uint64_t *held;            /* bits: slots of the ring that the host has */
+  uint32_t granted;          /* of shared slots: how many may come */
+  uint32_t out;              /* likewise: which the host has */
+  uint32_t control_receives; /* that the peer has */
+  uint32_t runs_max;         /* that one of them has room for */
+  uint64_t grants;           /* slots ever granted by messages */
+  uint64_t before;           /* slots granted by the address */
+  uint64_t arrived;          /* messages */
   uint64_t first_of[VB_CONTROL_RECEIVES]; /* by credit message: its first slot in `grants` */
   uint64_t credits_sent;                  /* messages */
   uint64_t credits_taken;                 /* of them, known to have arrived */
@@ -68,15 +67,6 @@ struct vb_rx {
   uint64_t initial;
   uint64_t bytes;
 };
-
-static inline uint32_t vb_granted_count(const struct vb_rx *rx)
-{
-  return rx->given - rx->line.tail;
-}
-static inline uint32_t vb_back_count(const struct vb_rx *rx)
-{
-  return rx->line.head - rx->given;
-}
 
 struct pst_endpoint {
   struct pst_worker *worker;
@@ -136,9 +126,9 @@ struct pst_endpoint {
 static inline bool vb_credit_is_due(const struct pst_endpoint *endpoint)
 {
   const struct vb_rx *rx = endpoint->rx;
-  const uint32_t waits = vb_back_count(rx) + rx->ungranted;
+  const uint32_t waits = rx->back.count + rx->ungranted;
   const uint32_t granted =
-      rx->sends && endpoint->shared ? rx->granted : vb_granted_count(rx) - rx->ungranted;
+      rx->sends && endpoint->shared ? rx->granted : rx->line.count - rx->ungranted;
 
   return waits && (waits >= rx->share / 4 || granted < rx->share / 2);
 }
@@ -157,11 +147,6 @@ static inline enum ibv_wr_opcode vb_control_opcode(const struct pst_endpoint *en
 static inline void vb_fail(struct pst_endpoint *endpoint, int status, const char *why)
 {
   endpoint->device->transport->failed(endpoint, status, why);
-}
-
-static inline uint64_t vb_slot(const struct pst_endpoint *endpoint, enum vb_slot_state state)
-{
-  return (uint64_t)endpoint->place << 32 | state;
 }
 
 #endif

@@ -40,7 +40,7 @@ static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 
   wr->opcode = tx->opcode;
   wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + tx->initial));
-  wr->wr.rdma.remote_addr = tx->address + vb_credits_get(&tx->credits) * tx->stride;
+  wr->wr.rdma.remote_addr = tx->address + vb_line_get(&tx->credits) * tx->stride;
   wr->wr.rdma.rkey = tx->rkey;
   if (vb_request_add_local(wr, request) && wr->num_sge &&
       request->arg.length <= endpoint->sq.max_inline)

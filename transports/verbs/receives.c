@@ -39,43 +39,52 @@ int vb_receives_restore(struct pst_endpoint *endpoint, struct vb_receive_queue *
   return -rc;
 }
 
-int vb_slots_post(struct pst_endpoint *endpoint, uint32_t n)
+/* 0 or an errno. */
+static int post_stretch(struct pst_endpoint *endpoint, struct vb_stretch slots)
 {
-  struct vb_rx *rx = endpoint->rx;
-  const struct vb_fifo *line = &rx->line;
+  const struct pst_ring *ring = endpoint->rx->ring;
+  uint64_t address = ring->base + slots.first * ring->params.stride;
   int rc = 0;
 
-  for (uint32_t some = 0; n > 0 && rc == 0; n -= some) {
-    some = n < VB_POLL_BATCH ? n : VB_POLL_BATCH;
-    for (uint32_t i = 0; i < some; i++) {
-      uint64_t slot = line->at[(rx->given - n + i) & line->mask];
-      endpoint->receives.sges[i].addr = rx->ring->base + slot * rx->ring->params.stride;
-    }
+  for (uint32_t some; slots.count && rc == 0; slots.count -= some) {
+    some = slots.count < VB_POLL_BATCH ? slots.count : VB_POLL_BATCH;
+    for (uint32_t i = 0; i < some; i++, address += ring->params.stride)
+      endpoint->receives.sges[i].addr = address;
     rc = post_linked(endpoint, endpoint->rq, some);
   }
+  return rc;
+}
+
+int vb_slots_post(struct pst_endpoint *endpoint)
+{
+  const struct vb_line *line = &endpoint->rx->line;
+  int rc = 0;
+
+  for (uint32_t at = line->tail; line->count && at != line->head && rc == 0; at++)
+    rc = post_stretch(endpoint, line->at[at & line->mask]);
   return -rc;
 }
 
 int vb_slots_post_back(struct pst_endpoint *endpoint)
 {
   struct vb_rx *rx = endpoint->rx;
-  uint32_t n = vb_back_count(rx);
+  int rc = 0;
 
-  rx->given = rx->line.head;
-  rx->ungranted += n;
-  return vb_slots_post(endpoint, n);
+  while (rx->back.count && rc == 0) {
+    const struct vb_stretch some = vb_line_move(&rx->back, &rx->line);
+    rx->ungranted += some.count;
+    rc = post_stretch(endpoint, some);
+  }
+  return -rc;
 }
 
 int vb_slot_again(struct pst_endpoint *endpoint)
 {
-  struct vb_rx *rx = endpoint->rx;
-  struct vb_fifo *line = &rx->line;
-  uint32_t slot = vb_fifo_get(line);
+  struct vb_line *line = &endpoint->rx->line;
+  const uint32_t slot = vb_line_get(line);
 
-  /* Before those that were released, in place of the first of them. */
-  vb_fifo_put(line, line->at[rx->given & line->mask]);
-  line->at[rx->given++ & line->mask] = slot;
-  return vb_slots_post(endpoint, 1);
+  vb_line_put(line, slot, 1);
+  return -post_stretch(endpoint, (struct vb_stretch){slot, 1});
 }
 
 /* By the first queue pair; `sge` is NULL for none. 0 or -errno. */

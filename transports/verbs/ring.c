@@ -41,15 +41,24 @@ static int open_slots(struct pst_ring *ring)
 {
   uint32_t slots = ring->params.slots;
 
-  ring->slots = calloc(slots, sizeof(*ring->slots));
+  ring->owners = calloc(slots, sizeof(*ring->owners));
+  ring->left = vb_bits_open(slots);
   ring->free = calloc(slots, sizeof(*ring->free));
-  if (!ring->slots || !ring->free)
+  if (!ring->owners || !ring->left || !ring->free)
     return -ENOMEM;
   while (ring->free_count < slots) { /* the last is taken first */
-    ring->free[ring->free_count] = slots - 1 - ring->free_count;
-    ring->free_count++;
+    const uint32_t slot = slots - 1 - ring->free_count;
+    ring->owners[slot] = PST_PLACE_NONE;
+    ring->free[ring->free_count++] = slot;
   }
   return 0;
+}
+
+static void close_slots(struct pst_ring *ring)
+{
+  free(ring->owners);
+  free(ring->left);
+  free(ring->free);
 }
 
 /* So long a receiver's pause may be that holds no sender up: an interrupt, a scheduling hiccup or a
@@ -112,7 +121,6 @@ int vb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
     return -ENOMEM;
   made->worker = worker;
   made->params = in;
-  made->last_out = VB_NEVER;
   rc = open_slots(made);
   if (rc == 0)
     rc = register_slots(made, path);
@@ -120,8 +128,7 @@ int vb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
     rc = pst_places_take(&worker->rings, made, VB_PLACES, &made->place);
   if (rc < 0) {
     vb_mr_close(&made->verbs);
-    free(made->slots);
-    free(made->free);
+    close_slots(made);
     free(made);
     return rc;
   }
@@ -139,8 +146,7 @@ void vb_ring_close(struct pst_worker *worker, struct pst_ring *ring)
   worker->last_ring = NULL;
   vb_srq_close(ring->shared);
   vb_mr_close(&ring->verbs);
-  free(ring->slots);
-  free(ring->free);
+  close_slots(ring);
   free(ring);
 }
 
@@ -150,44 +156,67 @@ static int ascending(const void *a, const void *b)
   return left < right ? -1 : left > right;
 }
 
+static void close_lines(struct vb_rx *rx)
+{
+  free(rx->line.at);
+  free(rx->back.at);
+  free(rx->held);
+}
+
+static int open_lines(struct vb_rx *rx, uint32_t slots, uint32_t share)
+{
+  rx->held = vb_bits_open(slots);
+  if (rx->held && vb_line_open(&rx->line, share) == 0 && vb_line_open(&rx->back, share) == 0)
+    return 0;
+  close_lines(rx);
+  return -ENOMEM;
+}
+
 /* Equal shares, with those that are still to come. */
-void vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
+int vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
 {
   struct vb_rx *rx = endpoint->rx;
-  uint32_t come =
+  const uint32_t come =
       ring->open_count < ring->params.endpoints ? ring->params.endpoints - ring->open_count : 1;
+  const uint32_t share = pst_slots_share(ring->free_count, come);
+  int rc = open_lines(rx, ring->params.slots, share);
 
-  rx->share = pst_slots_share(ring->free_count, come);
-  ring->free_count -= rx->share;
+  if (rc < 0)
+    return rc;
+  rx->ring = ring;
+  rx->share = share;
+  ring->free_count -= share;
   ring->open_count++;
   if (rx->sends && ring->shared)
-    return;
+    return 0;
   uint32_t *mine = ring->free + ring->free_count;
-  qsort(mine, rx->share, sizeof(*mine), ascending);
-  for (uint32_t i = 0; i < rx->share; i++) {
-    ring->slots[mine[i]] = vb_slot(endpoint, VB_SLOT_OWNED);
-    vb_fifo_put(&rx->line, mine[i]);
+  qsort(mine, share, sizeof(*mine), ascending);
+  for (uint32_t i = 0; i < share; i++) {
+    ring->owners[mine[i]] = endpoint->place;
+    vb_line_put(&rx->back, mine[i], 1);
   }
+  return 0;
 }
 
 /* What the host still has comes back when it is released. */
 void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
 {
-  const struct vb_rx *rx = endpoint->rx;
+  struct vb_rx *rx = endpoint->rx;
 
   ring->open_count--;
   ring->last = NULL;
-  ring->last_out = VB_NEVER;
-  if (rx->sends && ring->shared) {
+  if (rx->sends && ring->shared)
     ring->free_count += rx->share - rx->out;
-    return;
-  }
   for (uint32_t i = ring->params.slots; i-- > 0;) {
-    if (ring->slots[i] != vb_slot(endpoint, VB_SLOT_OWNED))
+    if (ring->owners[i] != endpoint->place)
       continue;
-    ring->slots[i] = VB_SLOT_FREE;
-    ring->free[ring->free_count++] = i;
+    ring->owners[i] = PST_PLACE_NONE;
+    if (vb_bits_has(rx->held, i))
+      vb_bits_set(ring->left, i, 1);
+    else
+      ring->free[ring->free_count++] = i;
   }
+  close_lines(rx);
 }
 
 static struct pst_ring *find_ring(struct pst_worker *worker, uint64_t token)
@@ -201,44 +230,6 @@ static struct pst_ring *find_ring(struct pst_worker *worker, uint64_t token)
   return worker->last_ring;
 }
 
-/* Another's than the last one's was. */
-static void release_other(struct pst_ring *ring, uint32_t at)
-{
-  struct pst_worker *worker = ring->worker;
-  uint64_t slot = ring->slots[at];
-  struct pst_endpoint *owner = pst_places_find(&worker->endpoints, vb_slot_place(slot));
-
-  if (!owner) {
-    ring->slots[at] = VB_SLOT_FREE;
-    ring->free[ring->free_count++] = at;
-    return;
-  }
-  ring->last = owner;
-  ring->last_out = slot;
-  ring->slots[at] = vb_slot(owner, VB_SLOT_OWNED);
-  vb_fifo_put(&owner->rx->line, at);
-  if (vb_credit_is_due(owner))
-    vb_pend(owner);
-}
-
-/* A slot of all: it is posted again, and who had it may be sent one more. */
-static void release_shared(struct pst_ring *ring, uint32_t at)
-{
-  const uint64_t slot = ring->slots[at];
-  struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, vb_slot_place(slot));
-
-  ring->slots[at] = VB_SLOT_FREE;
-  vb_srq_back(ring->shared, at);
-  if (!owner) {
-    ring->free_count++;
-    return;
-  }
-  owner->rx->out--;
-  owner->rx->ungranted++;
-  if (vb_credit_is_due(owner))
-    vb_pend(owner);
-}
-
 static int refuse(const struct pst_worker *worker, uint64_t token)
 {
   VB_LOG(worker->device, PST_LOG_ERROR,
@@ -247,29 +238,61 @@ static int refuse(const struct pst_worker *worker, uint64_t token)
   return -EINVAL;
 }
 
-/* Slots of the one that was released last: those at the front of the tokens. Returns how many. */
-static uint32_t release_alike(const struct pst_ring *ring, const uint64_t *tokens, uint32_t n)
+/* Into the line of their endpoint; or to all, where they are of all, or it is closed. */
+static void give_back(struct pst_ring *ring, struct pst_endpoint *owner, uint32_t first,
+                      uint32_t count)
 {
-  const uint64_t base = pst_token(ring->place, 0), is_out = ring->last_out;
-  const uint32_t count = ring->params.slots;
-  uint64_t *slots = ring->slots;
-  uint32_t i = 0;
-
-  if (!ring->last)
-    return 0;
-  struct vb_fifo *line = &ring->last->rx->line;
-  uint32_t *into = line->at, mask = line->mask, head = line->head;
-  for (; i < n; i++) {
-    const uint64_t at = tokens[i] - base; /* of another ring it is beyond all slots */
-    if (at >= count || slots[at] != is_out)
-      break;
-    slots[at] = is_out - VB_SLOT_OUT + VB_SLOT_OWNED;
-    into[head++ & mask] = (uint32_t)at;
+  if (owner && !ring->shared) {
+    vb_line_put(&owner->rx->back, first, count);
+    return;
   }
-  line->head = head;
-  if (i && vb_credit_is_due(ring->last))
-    vb_pend(ring->last);
-  return i;
+  for (uint32_t at = first; at < first + count; at++) {
+    ring->owners[at] = PST_PLACE_NONE;
+    if (ring->shared)
+      vb_srq_back(ring->shared, at);
+    else
+      ring->free[ring->free_count++] = at;
+  }
+  if (owner) { /* it may be sent so many more */
+    owner->rx->out -= count;
+    owner->rx->ungranted += count;
+  } else if (ring->shared)
+    ring->free_count += count;
+}
+
+/* How many of them follow one another in the ring. */
+static uint32_t count_stretch(const uint64_t *tokens, uint32_t most)
+{
+  const uint64_t *token = tokens + 1, *end = tokens + most;
+  uint64_t next = tokens[0] + 1;
+
+  while (token != end && *token == next) {
+    token++;
+    next++;
+  }
+  return (uint32_t)(token - tokens);
+}
+
+/* Those at the front of the tokens, which name that slot and its neighbours, as many as one
+ * endpoint has had. Returns how many; 0: the first is not out. */
+static uint32_t release_some(struct pst_ring *ring, uint32_t first, const uint64_t *tokens,
+                             uint32_t n)
+{
+  const uint32_t count = count_stretch(tokens, vb_smaller(n, ring->params.slots - first));
+  struct pst_endpoint *owner = ring->last;
+  uint32_t taken = owner ? vb_bits_take(owner->rx->held, first, count) : 0;
+
+  if (taken == 0) {
+    owner = pst_places_find(&ring->worker->endpoints, ring->owners[first]);
+    taken = vb_bits_take(owner ? owner->rx->held : ring->left, first, count);
+    ring->last = owner;
+  }
+  if (taken == 0)
+    return 0;
+  give_back(ring, owner, first, taken);
+  if (owner && vb_credit_is_due(owner))
+    vb_pend(owner);
+  return taken;
 }
 
 int vb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
@@ -277,16 +300,9 @@ int vb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
   for (uint32_t i = 0, some; i < n; i += some) {
     const uint32_t at = (uint32_t)tokens[i];
     struct pst_ring *ring = find_ring(worker, tokens[i]);
-    if (!ring || at >= ring->params.slots || (ring->slots[at] & VB_SLOT_STATES) != VB_SLOT_OUT)
+    some = ring && at < ring->params.slots ? release_some(ring, at, tokens + i, n - i) : 0;
+    if (some == 0)
       return refuse(worker, tokens[i]);
-    some = ring->shared ? 0 : release_alike(ring, tokens + i, n - i);
-    if (some)
-      continue;
-    if (ring->shared)
-      release_shared(ring, at);
-    else
-      release_other(ring, at);
-    some = 1;
   }
   return 0;
 }

@@ -175,22 +175,20 @@ static inline __attribute__((always_inline)) uint32_t sends(struct pst_endpoint 
                                                             uint32_t n, const bool has_runs)
 {
   const struct vb_tx *tx = endpoint->tx;
-  struct vb_credits *credits = &endpoint->tx->credits;
+  struct vb_line *credits = &endpoint->tx->credits;
   struct row row = row_of(endpoint);
   uint32_t taken = 0, wanted, some;
 
   n = n < credits->count ? n : credits->count;
   do {
-    struct vb_credit *credit = &credits->at[credits->tail & credits->mask];
+    const struct vb_stretch *credit = vb_line_first(credits);
     wanted = vb_smaller(n - taken, credit->count);
     some = fill_slots(endpoint, &row, index, before + taken, requests + taken, wanted,
                       tx->address + credit->first * tx->stride, has_runs);
     taken += some;
-    credit->first += some;
-    credit->count -= some;
-    credits->tail += some && credit->count == 0;
+    if (some)
+      vb_line_take(credits, some);
   } while (taken != n && some == wanted);
-  credits->count -= taken;
   return taken;
 }
 

@@ -3,103 +3,12 @@
 #ifndef VERBS_WORKER_H
 #define VERBS_WORKER_H
 
+#include "line.h"
 #include "transport.h"
 
 struct rc_cm_worker;
 struct vb_srq;
 struct rc_since;
-
-/* A queue of slot numbers. */
-struct vb_fifo {
-  uint32_t *at;
-  uint32_t mask;
-  uint32_t head, tail; /* free-running */
-};
-
-/* 0 or -ENOMEM. free(fifo->at) ends it. */
-static inline int vb_fifo_open(struct vb_fifo *fifo, uint32_t room)
-{
-  uint32_t size = 1;
-
-  while (size < room)
-    size <<= 1;
-  *fifo = (struct vb_fifo){.at = calloc(size, sizeof(*fifo->at)), .mask = size - 1};
-  return fifo->at ? 0 : -ENOMEM;
-}
-
-static inline uint32_t vb_fifo_count(const struct vb_fifo *fifo)
-{
-  return fifo->head - fifo->tail;
-}
-static inline void vb_fifo_put(struct vb_fifo *fifo, uint32_t slot)
-{
-  fifo->at[fifo->head++ & fifo->mask] = slot;
-}
-static inline uint32_t vb_fifo_get(struct vb_fifo *fifo)
-{
-  return fifo->at[fifo->tail++ & fifo->mask];
-}
-
-/* Slots that may be filled, in their order: as runs, of which there may be as many as slots. */
-struct vb_credit {
-  uint32_t first, count;
-};
-struct vb_credits {
-  struct vb_credit *at;
-  uint32_t mask;
-  uint32_t head, tail; /* free-running */
-  uint32_t count, max; /* slots; that there may be */
-};
-
-/* 0 or -ENOMEM. free(credits->at) ends it. */
-static inline int vb_credits_open(struct vb_credits *credits, uint32_t max)
-{
-  uint32_t size = 1;
-
-  while (size < max)
-    size <<= 1;
-  *credits =
-      (struct vb_credits){.at = calloc(size, sizeof(*credits->at)), .mask = size - 1, .max = max};
-  return credits->at ? 0 : -ENOMEM;
-}
-
-/* There is room for them. Behind their neighbours they are of one run. */
-static inline void vb_credits_put(struct vb_credits *credits, uint32_t first, uint32_t count)
-{
-  struct vb_credit *last = &credits->at[(credits->head - 1) & credits->mask];
-
-  if (count == 0)
-    return;
-  if (credits->count && last->first + last->count == first)
-    last->count += count;
-  else
-    credits->at[credits->head++ & credits->mask] = (struct vb_credit){first, count};
-  credits->count += count;
-}
-
-/* There is one. */
-static inline uint32_t vb_credits_get(struct vb_credits *credits)
-{
-  struct vb_credit *credit = &credits->at[credits->tail & credits->mask];
-
-  credits->tail += credit->count == 1;
-  credits->count--;
-  credit->count--;
-  return credit->first++;
-}
-
-/* How a slot stands, and, unless it is free, whose it is: vb_slot(). */
-enum vb_slot_state {
-  VB_SLOT_FREE = 0,
-  VB_SLOT_OWNED, /* credited, or to be */
-  VB_SLOT_OUT,   /* the host has its token */
-};
-#define VB_SLOT_STATES UINT64_C(0xffff)
-/* The number of its endpoint. */
-static inline uint32_t vb_slot_place(uint64_t slot)
-{
-  return (uint32_t)(slot >> 32);
-}
 
 struct pst_ring {
   struct pst_worker *worker;
@@ -110,9 +19,9 @@ struct pst_ring {
   uint32_t *free;
   uint32_t free_count;
   uint32_t open_count;       /* endpoints that use it */
-  uint64_t *slots;           /* vb_slot() */
+  uint32_t *owners;          /* slot by slot: whose it is, by its place; PST_PLACE_NONE: nobody's */
+  uint64_t *left;            /* bits: the host has them, and their endpoint is closed */
   struct pst_endpoint *last; /* whose slot was released last */
-  uint64_t last_out;         /* how its slots stand that are out; VB_NEVER: there is none */
   struct vb_srq *shared;     /* of SENDs: its free slots are entries of it; NULL: endpoints' */
 };
 
@@ -198,7 +107,8 @@ void vb_thread_domain_give(struct pst_worker *worker, const struct ibv_pd *pd);
 void vb_thread_domains_close(struct pst_worker *worker);
 
 /* ring.c */
-void vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);
+/* Its share of the slots, and what it keeps of them. 0 or -ENOMEM; then none is. */
+int vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);
 void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint);
 
 /* events.c: it has something to tell, or to do, in this poll or the next. */

@@ -30,17 +30,10 @@ static void grant_with_address(struct vb_rx *rx, struct rc_blob *own)
     rx->ungranted = 0;
     return;
   }
-  while (vb_back_count(rx)) {
-    uint32_t slot = rx->line.at[rx->given & rx->line.mask];
-    struct vb_run *last = own->run_count ? &own->runs[own->run_count - 1] : NULL;
-    if (last && last->first + last->count == slot)
-      last->count++;
-    else if (own->run_count < RC_BLOB_RUNS)
-      own->runs[own->run_count++] = (struct vb_run){slot, 1};
-    else
-      return;
-    rx->given++;
-    rx->before++;
+  while (rx->back.count && own->run_count < RC_BLOB_RUNS) {
+    const struct vb_stretch some = vb_line_move(&rx->back, &rx->line);
+    own->runs[own->run_count++] = (struct vb_run){some.first, some.count};
+    rx->before += some.count;
   }
 }
 
@@ -73,9 +66,6 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
   if (!rx)
     return -ENOMEM;
   endpoint->rx = rx;
-  int rc = vb_fifo_open(&rx->line, ring->params.slots);
-  if (rc < 0)
-    return rc;
   if (ring->free_count == 0) {
     VB_LOG(endpoint->device, PST_LOG_ERROR,
            "%s: its ring has no slot left: others have them, or what they have received is not "
@@ -84,12 +74,11 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
     return -ENOSPC;
   }
   rx->sends = is_sending(endpoint);
-  if (endpoint->device->shares && (rc = share_slots(endpoint, ring)) < 0)
-    return rc;
-  rx->ring = ring;
-  vb_ring_share(ring, endpoint);
-  endpoint->rx->turn = rc_turn(endpoint->rx->share, endpoint->lane_count);
-  return 0;
+  int rc = endpoint->device->shares ? share_slots(endpoint, ring) : 0;
+  if (rc == 0)
+    rc = vb_ring_share(ring, endpoint);
+  rx->turn = rc_turn(rx->share, endpoint->lane_count);
+  return rc;
 }
 
 /* A run fills what lies between slots, too: that has to be nobody's. It brings what lies behind
@@ -291,8 +280,6 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
   vb_forget_room(endpoint);
   vb_unpend(endpoint);
   rc_since_end(endpoint);
-  if (endpoint->rx)
-    free(endpoint->rx->line.at);
   if (endpoint->tx)
     free(endpoint->tx->credits.at);
   while (endpoint->remotes)

@@ -35,8 +35,9 @@ static void line_up(struct pst_endpoint *endpoint)
     rx->ungranted = rx->share - (endpoint->device->reconnect_ns && rx->share > 1);
     return;
   }
-  rx->ungranted = vb_back_count(rx);
-  rx->given = rx->line.head;
+  rx->ungranted = rx->back.count;
+  while (rx->back.count)
+    vb_line_move(&rx->back, &rx->line);
 }
 
 void rc_queue_sizes(struct pst_endpoint *endpoint)
@@ -105,7 +106,7 @@ int rc_receive_confirmation(struct pst_endpoint *endpoint)
 {
   const struct vb_rx *rx = endpoint->rx;
 
-  if (!rx || !rx->sends || endpoint->shared || vb_granted_count(rx) > 0)
+  if (!rx || !rx->sends || endpoint->shared || rx->line.count > 0)
     return 0;
   return vb_receive_spare(endpoint);
 }
@@ -122,7 +123,7 @@ int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane)
     /* The host may have all slots: a hello that comes first must not wait for one. */
     if (endpoint->rc->reconnect.number && (rc = vb_receive_spare(endpoint)) < 0)
       return rc;
-    return vb_slots_post(endpoint, vb_granted_count(endpoint->rx));
+    return vb_slots_post(endpoint);
   }
   if (!endpoint->receive_buffers)
     return vb_receives_restore(endpoint, &lane->rq);

@@ -26,7 +26,8 @@ static struct ibv_mr verbs_mr;
 static struct ibv_send_wr wrs[QUEUE];
 static struct ibv_sge sges[QUEUE * PIECES];
 static struct vb_sent sent[QUEUE];
-static uint64_t slots[SLOTS];
+static uint32_t owners[SLOTS];
+static uint64_t held;
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -106,7 +107,8 @@ static void start_memory(void)
 
 static void start_ends(void)
 {
-  memset(slots, 0, sizeof(slots));
+  memset(owners, 0, sizeof(owners));
+  held = 0;
   ring = (struct pst_ring){.worker = &worker,
                            .place = 3,
                            .params = {.slots = SLOTS,
@@ -115,7 +117,7 @@ static void start_ends(void)
                                       .payload_max = 256,
                                       .headroom = 32,
                                       .mr = &memory},
-                           .slots = slots};
+                           .owners = owners};
   tx = (struct vb_tx){.address = REMOTE,
                       .stride = 512,
                       .message_max = 256,
@@ -125,9 +127,10 @@ static void start_ends(void)
                       .turn = 1,
                       .run_max = 1,
                       .run_length_min = UINT64_MAX};
-  rx = (struct vb_rx){.ring = &ring, .share = SLOTS, .turn = 1};
-  assert_int_equal(vb_credits_open(&tx.credits, SLOTS), 0);
-  assert_int_equal(vb_fifo_open(&rx.line, SLOTS), 0);
+  rx = (struct vb_rx){.ring = &ring, .share = SLOTS, .turn = 1, .held = &held};
+  assert_int_equal(vb_line_open(&tx.credits, SLOTS), 0);
+  assert_int_equal(vb_line_open(&rx.line, SLOTS), 0);
+  assert_int_equal(vb_line_open(&rx.back, SLOTS), 0);
 }
 
 static void start_queue_pairs(uint32_t lanes)
@@ -198,19 +201,18 @@ int stop_support(void **state)
   (void)state;
   free(tx.credits.at);
   free(rx.line.at);
-  tx.credits.at = NULL;
-  rx.line.at = NULL;
+  free(rx.back.at);
+  tx.credits.at = rx.line.at = rx.back.at = NULL;
   return 0;
 }
 
 void add_credit(uint32_t slot)
 {
-  vb_credits_put(&tx.credits, slot, 1);
+  vb_line_put(&tx.credits, slot, 1);
 }
 
 void add_slot(uint32_t slot)
 {
-  slots[slot] = vb_slot(&endpoint, VB_SLOT_OWNED);
-  vb_fifo_put(&rx.line, slot);
-  rx.given = rx.line.head;
+  owners[slot] = endpoint.place;
+  vb_line_put(&rx.line, slot, 1);
 }

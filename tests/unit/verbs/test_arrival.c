@@ -21,7 +21,7 @@ static void begin_at(uint32_t tail, uint32_t granted)
   static const uint32_t slots[SLOTS] = {5, 2, 7, 0, 1, 6, 3, 4};
 
   start_support(1);
-  rx.line.head = rx.line.tail = rx.given = tail;
+  rx.line.head = rx.line.tail = tail;
   for (uint32_t i = 0; i < granted; i++)
     add_slot(slots[i]);
   rq.posted = 20;
@@ -81,13 +81,13 @@ static void messages_fill_the_slots_of_the_line(void **state)
     assert_int_equal(told[i].u.message.sequence, i);
     assert_int_equal(told[i].u.message.meta, 0);
     assert_int_equal(told[i].u.message.time_ns, 0);
-    assert_int_equal(ring.slots[slots[i]], vb_slot(&endpoint, VB_SLOT_OUT));
+    assert_true(vb_bits_has(rx.held, slots[i]));
   }
-  assert_int_equal(ring.slots[0], vb_slot(&endpoint, VB_SLOT_OWNED));
+  assert_false(vb_bits_has(rx.held, 0));
   assert_ptr_equal(out.at, told + 3);
   assert_int_equal(out.room, VB_POLL_BATCH - 3);
   assert_int_equal(worker.wc_at, 3);
-  assert_int_equal(rx.line.tail, 3);
+  assert_int_equal(rx.line.count, SLOTS - 3);
   assert_int_equal(rx.arrived, 3);
   assert_int_equal(rx.bytes, 11 + 12 + 13);
   assert_int_equal(rx.highest, 2);
@@ -123,11 +123,11 @@ static void numbers_are_the_nearest_that_end_so(void **state)
   }
 }
 
-/* The completion at `wc_at`, behind so many messages. */
-static void expect_refused_at(uint32_t wc_at, uint32_t as_told)
+/* The next completion, behind so many messages. */
+static void expect_refused(uint32_t as_told)
 {
   assert_int_equal(take(VB_POLL_BATCH), 0);
-  assert_int_equal(worker.wc_at, wc_at);
+  assert_int_equal(worker.wc_at, as_told);
   assert_int_equal(failed_status, 0); /* poll() looks at the one completion */
   vb_arrived(&endpoint, &worker.wc[worker.wc_at], &out);
   assert_int_equal(failed_status, -EPROTO);
@@ -135,11 +135,6 @@ static void expect_refused_at(uint32_t wc_at, uint32_t as_told)
                       "the peer sent a message for which it had no slot, or a longer one");
   assert_int_equal(rx.arrived, as_told);
   assert_ptr_equal(out.at, told + as_told);
-}
-
-static void expect_refused(uint32_t as_told)
-{
-  expect_refused_at(as_told, as_told);
 }
 
 static void a_longer_message_is_refused(void **state)
@@ -157,20 +152,20 @@ static void a_message_without_a_granted_slot_is_refused(void **state)
 {
   (void)state;
   begin_at(0, 2);
-  vb_fifo_put(&rx.line, 7); /* which was released, and is not granted again */
+  vb_line_put(&rx.back, 7, 1); /* which was released, and is not granted again */
   complete_more(3);
   assert_int_equal(take(VB_POLL_BATCH), 2);
   expect_refused(2);
 }
 
-static void rows_end_at_the_end_of_the_line(void **state)
+static void rows_go_on_in_the_next_stretch(void **state)
 {
   (void)state;
-  begin_at(UINT32_MAX - 2, SLOTS); /* 3 slots before its end */
+  begin_at(UINT32_MAX - 2, SLOTS); /* 3 stretches before the end of its room */
   complete_more(6);
-  assert_int_equal(take(VB_POLL_BATCH), 3);
-  assert_int_equal(rx.line.tail, 0);
-  assert_int_equal(take(VB_POLL_BATCH), 3);
+  assert_int_equal(take(VB_POLL_BATCH), 6);
+  assert_int_equal(rx.line.tail, 2);
+  assert_int_equal(rx.line.count, 2);
   assert_int_equal(pst_token_slot(told[2].u.message.token), 7);
   assert_int_equal(pst_token_slot(told[3].u.message.token), 0);
 }
@@ -257,7 +252,7 @@ static void messages_say_which_credit_has_arrived(void **state)
   assert_int_equal(take(3), 3);
   assert_int_equal(rx.credits_taken, VB_CONTROL_RECEIVES + 1);
   assert_false(endpoint.is_pending);
-  vb_fifo_put(&rx.line, 5); /* a slot is back: there is credit to give */
+  vb_line_put(&rx.back, 5, 1); /* a slot is back: there is credit to give */
   complete();
   assert_int_equal(take(1), 1);
   assert_true(endpoint.is_pending);
@@ -283,7 +278,7 @@ static void expect_run(uint32_t from, uint32_t n, uint32_t length)
     assert_int_equal(told[i].u.message.offset, 4096 + 32 + i * 512);
     assert_int_equal(told[i].u.message.length, length);
     assert_int_equal(told[i].u.message.sequence, i);
-    assert_int_equal(ring.slots[i], vb_slot(&endpoint, VB_SLOT_OUT));
+    assert_true(vb_bits_has(rx.held, i));
   }
 }
 
@@ -301,7 +296,7 @@ static void a_run_is_told_message_by_message(void **state)
   assert_int_equal(rx.arrived, 7);
   assert_int_equal(rx.highest, 6);
   assert_int_equal(rx.bytes, 4 * 256 + 3 * 200);
-  assert_int_equal(rx.line.tail, 7);
+  assert_int_equal(rx.line.count, SLOTS - 7);
   assert_int_equal(rq.posted, 17); /* a receive each */
   assert_int_equal(worker.wc_at, 3);
 }
@@ -328,19 +323,13 @@ static void a_run_is_told_as_there_is_room(void **state)
   assert_int_equal(failed_status, 0);
 }
 
-/* The line's own end, and numbers that pass 32 bits. */
-static void a_run_goes_on_at_the_beginning_of_the_line(void **state)
+static void numbers_of_a_run_pass_32_bits(void **state)
 {
   (void)state;
-  begin_at(UINT32_MAX - 2, 0);
-  for (uint32_t i = 0; i < SLOTS; i++)
-    add_slot(i);
-  rx.has_runs = true;
+  begin_runs();
   rx.highest = UINT32_MAX - 1;
   next_sequence = UINT32_MAX;
   complete()->byte_len = 4 * 512 + 100;
-  assert_int_equal(take(VB_POLL_BATCH), 1);
-  assert_int_equal(worker.wc_at, 0);
   assert_int_equal(take(VB_POLL_BATCH), 1);
   assert_int_equal(worker.wc_at, 1);
   for (uint32_t i = 0; i < 5; i++) {
@@ -352,21 +341,17 @@ static void a_run_goes_on_at_the_beginning_of_the_line(void **state)
 
 static void runs_that_cannot_be_are_refused(void **state)
 {
-  static const uint32_t lengths[] = {257, 512, 512 + 257, 8 * 512 + 1};
+  static const uint32_t lengths[] = {257, 512, 512 + 257, 8 * 512 + 1 /* of 8 slots */};
 
   for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
     stop_support(state);
     begin_runs();
     complete()->byte_len = lengths[i];
-    if (i < 3)
-      assert_int_equal(take(VB_POLL_BATCH), 0);
-    else /* all slots, and one that was not granted */
-      assert_int_equal(take(VB_POLL_BATCH), 1);
-    expect_refused_at(0, i < 3 ? 0 : 8);
+    expect_refused(0);
   }
   stop_support(state);
-  begin_runs();
-  rx.line.at[1] = 5; /* slots that do not follow one another */
+  begin_at(0, SLOTS); /* slots that do not follow one another */
+  rx.has_runs = true;
   complete()->byte_len = 512 + 100;
   expect_refused(0);
   stop_support(state);
@@ -436,7 +421,8 @@ static void shared_slots_are_the_ones_that_were_filled(void **state)
   assert_int_equal(take(VB_POLL_BATCH), 2);
   assert_int_equal(pst_token_slot(told[0].u.message.token), 6);
   assert_int_equal(told[1].u.message.offset, 4096 + 32 + 512);
-  assert_int_equal(ring.slots[6], vb_slot(&endpoint, VB_SLOT_OUT));
+  assert_true(vb_bits_has(rx.held, 6));
+  assert_int_equal(ring.owners[6], endpoint.place);
   assert_int_equal(shared.back_count, 0); /* the host has them */
   assert_int_equal(rx.granted, 1);
   assert_int_equal(rx.out, 2);
@@ -456,14 +442,14 @@ int main(void)
       CASE(numbers_are_the_nearest_that_end_so),
       CASE(a_longer_message_is_refused),
       CASE(a_message_without_a_granted_slot_is_refused),
-      CASE(rows_end_at_the_end_of_the_line),
+      CASE(rows_go_on_in_the_next_stretch),
       CASE(rows_are_as_long_as_there_is_room_for),
       CASE(completions_of_others_end_a_row),
       CASE(an_endpoint_with_more_to_see_to_has_no_rows),
       CASE(messages_say_which_credit_has_arrived),
       CASE(a_run_is_told_message_by_message),
       CASE(a_run_is_told_as_there_is_room),
-      CASE(a_run_goes_on_at_the_beginning_of_the_line),
+      CASE(numbers_of_a_run_pass_32_bits),
       CASE(runs_that_cannot_be_are_refused),
       CASE(shared_receives_go_back),
       CASE(shared_slots_are_the_ones_that_were_filled),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots as credit: queues of their numbers, what a receiver grants, and what a sender takes in. */
+/* Slots as credit: lines and sets of their numbers, what a receiver grants, and what a sender takes
+ * in. */
 #include <endian.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,9 +55,11 @@ static void begin(uint32_t from, uint32_t out)
 {
   rx = (struct vb_rx){.share = SHARE, .control_receives = VB_CONTROL_RECEIVES, .runs_max = 8};
   tx = (struct vb_tx){.slots = SHARE};
-  assert_int_equal(vb_fifo_open(&rx.line, SHARE), 0);
-  assert_int_equal(vb_credits_open(&tx.credits, SHARE), 0);
-  rx.line.head = rx.line.tail = rx.given = tx.credits.head = tx.credits.tail = from;
+  assert_int_equal(vb_line_open(&rx.line, SHARE), 0);
+  assert_int_equal(vb_line_open(&rx.back, SHARE), 0);
+  assert_int_equal(vb_line_open(&tx.credits, SHARE), 0);
+  rx.line.head = rx.line.tail = rx.back.head = rx.back.tail = from;
+  tx.credits.head = tx.credits.tail = from;
   endpoint = (struct pst_endpoint){.worker = &worker,
                                    .device = &device,
                                    .is_connected = true,
@@ -68,9 +71,7 @@ static void begin(uint32_t from, uint32_t out)
                                    .credit_depth = VB_CONTROL_RECEIVES,
                                    .credit_bytes = BYTES,
                                    .control = control};
-  for (uint32_t i = 0; i < out; i++)
-    vb_fifo_put(&rx.line, i);
-  rx.given = rx.line.head;
+  vb_line_put(&rx.line, 0, out);
   granted_count = messages = 0;
 }
 
@@ -78,6 +79,7 @@ static int end(void **state)
 {
   (void)state;
   free(rx.line.at);
+  free(rx.back.at);
   free(tx.credits.at);
   return 0;
 }
@@ -99,13 +101,13 @@ static void neighbours_are_one_run(void **state)
   for (int turn = 0; turn < 2; turn++) {
     begin(turn ? UINT32_MAX - 3 : 0, 0); /* counts pass 32 bits on the way */
     for (uint32_t i = 0; i < 7; i++)
-      vb_fifo_put(&rx.line, released[i]);
+      vb_line_put(&rx.back, released[i], 1);
     vb_credit_send(&endpoint);
     expect_granted(4, runs);
     assert_int_equal(messages, 1);
     assert_int_equal(rx.grants, 7);
-    assert_int_equal(vb_back_count(&rx), 0);
-    assert_int_equal(vb_granted_count(&rx), 7);
+    assert_int_equal(rx.back.count, 0);
+    assert_int_equal(rx.line.count, 7);
     end(state);
   }
   begin(0, 0);
@@ -116,16 +118,16 @@ static void credit_waits_while_the_sender_has_half(void **state)
   (void)state;
   begin(0, 32);
   for (uint32_t i = 0; i < 15; i++)
-    vb_fifo_put(&rx.line, 32 + i);
+    vb_line_put(&rx.back, 32 + i, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 0);
-  vb_fifo_put(&rx.line, 47); /* a quarter is back */
+  vb_line_put(&rx.back, 47, 1); /* a quarter is back */
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
-  vb_fifo_put(&rx.line, 48);
+  vb_line_put(&rx.back, 48, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
-  rx.line.tail = rx.given - 31; /* messages have come: less than half is left */
+  vb_line_take(&rx.line, rx.line.count - 31); /* messages have come: less than half is left */
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 2);
 }
@@ -135,7 +137,7 @@ static void message_has_as_many_runs_as_there_is_room_for(void **state)
   (void)state;
   begin(0, 0);
   for (uint32_t i = 0; i < 20; i++)
-    vb_fifo_put(&rx.line, 2 * i);
+    vb_line_put(&rx.back, 2 * i, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 3);
   assert_int_equal(granted_count, 20);
@@ -152,7 +154,7 @@ static void no_more_messages_than_the_sender_has_receives_for(void **state)
   rx.credits_sent = 40;
   rx.credits_taken = 40 - VB_CONTROL_RECEIVES + 1;
   for (uint32_t i = 0; i < 20; i++)
-    vb_fifo_put(&rx.line, 2 * i);
+    vb_line_put(&rx.back, 2 * i, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
   rx.credits_taken++;
@@ -166,7 +168,7 @@ static void send_queue_keeps_room_for_hellos_and_farewells(void **state)
   begin(0, 0);
   endpoint.sq.size = VB_SPARE_SENDS / 2 + 2;
   for (uint32_t i = 0; i < 30; i++)
-    vb_fifo_put(&rx.line, 2 * i);
+    vb_line_put(&rx.back, 2 * i, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 2);
 }
@@ -175,7 +177,7 @@ static void nothing_goes_before_it_is_connected_or_while_it_closes(void **state)
 {
   (void)state;
   begin(0, 0);
-  vb_fifo_put(&rx.line, 1);
+  vb_line_put(&rx.back, 1, 1);
   endpoint.is_connected = false;
   vb_credit_send(&endpoint);
   endpoint.is_connected = true;
@@ -204,7 +206,7 @@ static void runs_become_slots_in_their_order(void **state)
     assert_true(take(3, (const struct vb_run[]){{60, 4}, {5, 1}, {0, 2}}));
     assert_int_equal(tx.credits.count, 7);
     for (uint32_t i = 0; i < 7; i++)
-      assert_int_equal(vb_credits_get(&tx.credits), slots[i]);
+      assert_int_equal(vb_line_get(&tx.credits), slots[i]);
     assert_int_equal(tx.credit_messages, 1);
     end(state);
   }
@@ -230,7 +232,7 @@ static void more_than_the_ring_has_is_refused(void **state)
   begin(0, 0);
   assert_true(take(1, (const struct vb_run[]){{0, 64}}));
   assert_false(take(1, (const struct vb_run[]){{0, 1}}));
-  vb_credits_get(&tx.credits);
+  vb_line_get(&tx.credits);
   assert_true(take(1, (const struct vb_run[]){{0, 1}}));
 }
 
@@ -247,22 +249,53 @@ static void lengths_that_are_no_runs_are_refused(void **state)
   assert_true(vb_credit_take(&endpoint, zeros, VB_CONTROL_BYTES));
 }
 
-static void fifo_holds_what_it_was_opened_for(void **state)
+static void a_line_holds_what_it_was_opened_for(void **state)
 {
-  struct vb_fifo fifo;
+  struct vb_line line;
 
   (void)state;
   begin(0, 0);
-  assert_int_equal(vb_fifo_open(&fifo, 5), 0);
-  assert_int_equal(fifo.mask, 7);
-  fifo.head = fifo.tail = UINT32_MAX - 1;
+  assert_int_equal(vb_line_open(&line, 5), 0);
+  line.head = line.tail = UINT32_MAX - 1;
   for (uint32_t i = 0; i < 5; i++)
-    vb_fifo_put(&fifo, 10 + i);
-  assert_int_equal(vb_fifo_count(&fifo), 5);
-  for (uint32_t i = 0; i < 5; i++)
-    assert_int_equal(vb_fifo_get(&fifo), 10 + i);
-  assert_int_equal(vb_fifo_count(&fifo), 0);
-  free(fifo.at);
+    vb_line_put(&line, 10 + 2 * i, 1);
+  vb_line_put(&line, 19, 3);
+  assert_int_equal(line.count, 8);
+  for (uint32_t i = 0; i < 4; i++)
+    assert_int_equal(vb_line_get(&line), 10 + 2 * i);
+  vb_line_take(&line, 2);
+  assert_int_equal(line.count, 2);
+  assert_int_equal(vb_line_first(&line)->first, 20);
+  vb_line_take(&line, 2);
+  vb_line_put(&line, 22, 1); /* its neighbours are gone */
+  assert_int_equal(vb_line_first(&line)->first, 22);
+  assert_int_equal(vb_line_first(&line)->count, 1);
+  free(line.at);
+}
+
+static void sets_of_slots_are_taken_up_to_the_first_that_is_missing(void **state)
+{
+  static const uint32_t table[][4] = {/* set from, count; taken from, count */
+                                      {0, 1, 0, 1},     {63, 2, 63, 2},     {5, 59, 5, 59},
+                                      {0, 192, 0, 192}, {10, 130, 10, 150}, {64, 64, 64, 65},
+                                      {1, 3, 0, 4},     {100, 1, 99, 3}};
+
+  (void)state;
+  begin(0, 0);
+  for (size_t t = 0; t < sizeof(table) / sizeof(table[0]); t++) {
+    const uint32_t *row = table[t], set_end = row[0] + row[1];
+    uint64_t *bits = vb_bits_open(192);
+    assert_non_null(bits);
+    vb_bits_set(bits, row[0], row[1]);
+    for (uint32_t i = 0; i < 192; i++)
+      assert_int_equal(vb_bits_has(bits, i), i >= row[0] && i < set_end);
+    const uint32_t taken = row[2] < row[0] ? 0 : row[1];
+    assert_int_equal(vb_bits_take(bits, row[2], row[3]), taken);
+    for (uint32_t i = 0; i < 192; i++)
+      assert_int_equal(vb_bits_has(bits, i),
+                       i >= row[0] && i < set_end && !(i >= row[2] && i < row[2] + taken));
+    free(bits);
+  }
 }
 
 int main(void)
@@ -279,7 +312,8 @@ int main(void)
       CASE(runs_beyond_the_slots_are_refused),
       CASE(more_than_the_ring_has_is_refused),
       CASE(lengths_that_are_no_runs_are_refused),
-      CASE(fifo_holds_what_it_was_opened_for),
+      CASE(a_line_holds_what_it_was_opened_for),
+      CASE(sets_of_slots_are_taken_up_to_the_first_that_is_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

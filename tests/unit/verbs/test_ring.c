@@ -108,15 +108,15 @@ static void leave(uint32_t i)
 {
   if (!ends[i].rx)
     return;
-  free(rxs[i].line.at);
+  vb_ring_unshare(rxs[i].ring, &ends[i]);
   ends[i].rx = NULL;
 }
 
 static int end(void **state)
 {
-  vb_ring_close(&worker, opened);
   for (uint32_t i = 0; i < ENDS; i++)
     leave(i);
+  vb_ring_close(&worker, opened);
   free(worker.rings.all);
   free(worker.endpoints.all);
   assert_int_equal(fake.opened, fake.closed);
@@ -131,20 +131,25 @@ static struct pst_ring *open_ring(void)
   return made;
 }
 
+/* All that is back. */
+static void grant(uint32_t i)
+{
+  while (rxs[i].back.count)
+    vb_line_move(&rxs[i].back, &rxs[i].line);
+}
+
 /* An endpoint of the worker that has its share of that ring. */
 static void join(uint32_t i, struct pst_ring *of, bool sends)
 {
-  rxs[i] = (struct vb_rx){.ring = of, .sends = sends};
-  assert_int_equal(vb_fifo_open(&rxs[i].line, SLOTS), 0);
+  rxs[i] = (struct vb_rx){.sends = sends};
   ends[i] = (struct pst_endpoint){.worker = &worker, .device = &device, .rx = &rxs[i]};
   assert_int_equal(pst_places_take(&worker.endpoints, &ends[i], VB_PLACES, &ends[i].place), 0);
-  vb_ring_share(of, &ends[i]);
-  rxs[i].given = rxs[i].line.head;
+  assert_int_equal(vb_ring_share(of, &ends[i]), 0);
+  grant(i);
 }
 
 static void part(uint32_t i)
 {
-  vb_ring_unshare(rxs[i].ring, &ends[i]);
   pst_places_give(&worker.endpoints, ends[i].place);
   leave(i);
 }
@@ -153,9 +158,9 @@ static void part(uint32_t i)
 static uint64_t fill(uint32_t i)
 {
   struct pst_ring *of = rxs[i].ring;
-  const uint32_t slot = vb_fifo_get(&rxs[i].line);
+  const uint32_t slot = vb_line_get(&rxs[i].line);
 
-  of->slots[slot] = vb_slot(&ends[i], VB_SLOT_OUT);
+  vb_bits_set(rxs[i].held, slot, 1);
   return pst_token(of->place, slot);
 }
 
@@ -173,9 +178,19 @@ static void begin_shared_by(uint32_t n)
     join(i, opened, false);
 }
 
+/* The k-th of a line. */
+static uint32_t slot_at(const struct vb_line *line, uint32_t k)
+{
+  const struct vb_stretch *slots = vb_line_first(line);
+
+  while (k >= slots->count)
+    k -= slots++->count; /* which is not at the end of its room */
+  return slots->first + k;
+}
+
 static uint32_t back_at(uint32_t i, uint32_t k)
 {
-  return rxs[i].line.at[(rxs[i].given + k) & rxs[i].line.mask];
+  return slot_at(&rxs[i].back, k);
 }
 
 static void expect_refused(uint64_t token)
@@ -340,17 +355,17 @@ static void memory_of_another_numa_node_is_told_once(void **state)
 static void endpoints_have_equal_shares(void **state)
 {
   static const uint32_t shares[] = {3, 3, 2};
-  static const uint32_t slots[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
   (void)state;
   begin_shared_by(3);
   uint32_t from = 0;
   for (uint32_t i = 0; i < 3; i++) {
     assert_int_equal(rxs[i].share, shares[i]);
-    assert_int_equal(vb_granted_count(&rxs[i]), shares[i]);
-    assert_memory_equal(rxs[i].line.at, slots + from, shares[i] * sizeof(*slots)); /* ascending */
-    for (uint32_t k = 0; k < shares[i]; k++)
-      assert_int_equal(opened->slots[from++], vb_slot(&ends[i], VB_SLOT_OWNED));
+    assert_int_equal(rxs[i].line.count, shares[i]);
+    for (uint32_t k = 0; k < shares[i]; k++) {
+      assert_int_equal(slot_at(&rxs[i].line, k), from);
+      assert_int_equal(opened->owners[from++], ends[i].place);
+    }
   }
   assert_int_equal(opened->free_count, 0);
   join(3, opened, false); /* more than it was opened for */
@@ -365,12 +380,12 @@ static void slots_of_one_that_closes_are_the_next_ones(void **state)
   part(0);
   assert_int_equal(opened->free_count, 3); /* the host has one */
   for (uint32_t i = 0; i < SLOTS; i++)
-    assert_int_equal(opened->slots[i] == VB_SLOT_FREE, i >= 1 && i < 4);
+    assert_int_equal(opened->owners[i], i < 4 ? PST_PLACE_NONE : ends[1].place);
   join(0, opened, false);
   assert_int_equal(rxs[0].share, 3);
   for (uint32_t i = 0; i < 3; i++)
-    assert_int_equal(rxs[0].line.at[i], i + 1);
-  assert_int_equal(vb_granted_count(&rxs[1]), 4); /* as before */
+    assert_int_equal(slot_at(&rxs[0].line, i), i + 1);
+  assert_int_equal(rxs[1].line.count, 4); /* as before */
   part(1);
   part(0);
   join(0, opened, false); /* half of them: another is to come */
@@ -390,10 +405,10 @@ static void credit_follows_in_the_order_of_release(void **state)
   for (uint32_t i = 0; i < 4; i++)
     some[i] = tokens[order[i]];
   assert_int_equal(vb_release(&worker, some, 4), 0);
-  assert_int_equal(vb_back_count(&rxs[0]), 4);
+  assert_int_equal(rxs[0].back.count, 4);
   for (uint32_t i = 0; i < 4; i++) {
     assert_int_equal(back_at(0, i), order[i]);
-    assert_int_equal(opened->slots[i], vb_slot(&ends[0], VB_SLOT_OWNED));
+    assert_false(vb_bits_has(rxs[0].held, i));
   }
   assert_ptr_equal(worker.pending, &ends[0]); /* half of the slots: the sender is to hear of it */
   assert_int_equal(vb_release(&worker, NULL, 0), 0);
@@ -407,7 +422,7 @@ static void credit_waits_until_it_is_worth_a_message(void **state)
   for (uint32_t i = 0; i < 2; i++) { /* the sender has half of the slots, and no quarter is back */
     assert_int_equal(vb_release(&worker, tokens + i, 1), 0);
     assert_null(worker.pending);
-    rxs[0].given = rxs[0].line.head; /* granted */
+    grant(0);
   }
   assert_int_equal(vb_release(&worker, tokens + 2, 1), 0);
   assert_null(worker.pending);
@@ -426,7 +441,7 @@ static void a_token_is_taken_once(void **state)
   expect_refused(tokens[1]);
   tokens[4] = tokens[3];
   assert_int_equal(vb_release(&worker, tokens + 2, 3), -EINVAL); /* twice in one call */
-  assert_int_equal(vb_back_count(&rxs[0]), 4);                   /* those before it are back */
+  assert_int_equal(rxs[0].back.count, 4);                        /* those before it are back */
   for (uint32_t i = 0; i < 4; i++)
     assert_int_equal(back_at(0, i), i);
 }
@@ -439,7 +454,7 @@ static void what_is_behind_a_refused_token_stays_out(void **state)
   const uint64_t some[] = {tokens[0], tokens[0], tokens[1]};
   assert_int_equal(vb_release(&worker, some, 3), -EINVAL);
   assert_int_equal(vb_release(&worker, tokens + 1, 2), 0);
-  assert_int_equal(vb_back_count(&rxs[0]), 3);
+  assert_int_equal(rxs[0].back.count, 3);
 }
 
 static void tokens_that_were_never_given_are_refused(void **state)
@@ -456,7 +471,7 @@ static void tokens_that_were_never_given_are_refused(void **state)
   expect_refused(UINT64_MAX);
   part(1);
   expect_refused(pst_token(opened->place, 3)); /* free */
-  assert_int_equal(vb_back_count(&rxs[0]), 0);
+  assert_int_equal(rxs[0].back.count, 0);
   assert_int_equal(vb_release(&worker, tokens, 1), 0);
   expect_refused(pst_token(opened->place, 1)); /* of the one that was released last */
   expect_refused(pst_token(opened->place, 5));
@@ -486,7 +501,7 @@ static void tokens_of_several_endpoints_may_alternate(void **state)
     tokens[i] = fill(i % 2);
   assert_int_equal(vb_release(&worker, tokens, 6), 0);
   for (uint32_t i = 0; i < 2; i++) {
-    assert_int_equal(vb_back_count(&rxs[i]), 3);
+    assert_int_equal(rxs[i].back.count, 3);
     for (uint32_t k = 0; k < 3; k++)
       assert_int_equal(back_at(i, k), 4 * i + k);
     assert_true(ends[i].is_pending);
@@ -502,13 +517,12 @@ static void tokens_of_several_rings_may_alternate(void **state)
   for (uint32_t i = 0; i < 6; i++)
     tokens[i] = fill(i % 2);
   const int rc = vb_release(&worker, tokens, 6);
-  const uint64_t first = opened->slots[0], second = other->slots[0];
+  const uint32_t second = rxs[1].back.count;
+  part(1);
   vb_ring_close(&worker, other);
   assert_int_equal(rc, 0);
-  assert_int_equal(vb_back_count(&rxs[0]), 3);
-  assert_int_equal(vb_back_count(&rxs[1]), 3);
-  assert_int_equal(first, vb_slot(&ends[0], VB_SLOT_OWNED));
-  assert_int_equal(second, vb_slot(&ends[1], VB_SLOT_OWNED));
+  assert_int_equal(rxs[0].back.count, 3);
+  assert_int_equal(second, 3);
 }
 
 static void what_outlives_its_endpoint_is_free_once_released(void **state)
@@ -527,8 +541,8 @@ static void what_outlives_its_endpoint_is_free_once_released(void **state)
   assert_int_equal(vb_release(&worker, tokens + 1, 2), 0);
   assert_int_equal(opened->free_count, 2);
   for (uint32_t i = 1; i < 3; i++)
-    assert_int_equal(opened->slots[i], VB_SLOT_FREE);
-  assert_int_equal(vb_back_count(&rxs[1]) + vb_back_count(&rxs[2]), 0);
+    assert_int_equal(opened->owners[i], PST_PLACE_NONE);
+  assert_int_equal(rxs[1].back.count + rxs[2].back.count, 0);
   assert_null(worker.pending);
   expect_refused(tokens[1]);
 }
@@ -545,9 +559,10 @@ static void shared_slots_go_back_to_all(void **state)
   join(0, opened, true);
   join(1, opened, true);
   assert_int_equal(rxs[0].share, 4);
-  assert_int_equal(vb_fifo_count(&rxs[0].line), 0);
+  assert_int_equal(rxs[0].line.count, 0);
   for (uint32_t i = 0; i < 3; i++) {
-    opened->slots[5 - i] = vb_slot(&ends[0], VB_SLOT_OUT);
+    opened->owners[5 - i] = ends[0].place;
+    vb_bits_set(rxs[0].held, 5 - i, 1);
     tokens[i] = pst_token(opened->place, 5 - i);
   }
   rxs[0].out = 3;
