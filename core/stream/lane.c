@@ -130,7 +130,6 @@ int lane_open(struct session_thread *thread, struct engine_device *device,
   counts_init(&entry->counts);
   entry->thread = thread;
   entry->device = device;
-  entry->messages = entry->completions;
   if (engine_thread_add(&thread->base, &entry->worker) < 0)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
   *lane = entry;
@@ -142,42 +141,20 @@ static struct session_end *lane_end_of(const struct pst_completion *completion)
   return (struct session_end *)(uintptr_t)completion->endpoint;
 }
 
-/* What is no message. */
-static void lane_take_told(struct session_lane *lane, const struct pst_completion *completion)
+void lane_hand_over(struct session_lane *lane, const struct pst_completion *completion)
 {
   struct session_end *end = lane_end_of(completion);
 
-  if (completion->kind != PST_COMPLETION_DONE)
-    engine_worker_take_event(&lane->worker, completion);
-  else
+  if (completion->kind == PST_COMPLETION_MESSAGE)
+    end->ops->arrived(end, completion);
+  else if (completion->kind == PST_COMPLETION_DONE)
     end->ops->done(end, completion);
+  else
+    engine_worker_take_event(&lane->worker, completion);
 }
 
-/* What lies behind the first `kept` of n completions: the messages of `mine` move up to them, the
- * others go to their ends. Returns how many are kept then. */
-static __attribute__((noinline)) int lane_sort(struct session_lane *lane,
-                                               const struct session_end *mine, int kept, int n)
+uint32_t lane_poll(struct session_lane *lane, uint32_t max)
 {
-  struct pst_completion *completions = lane->completions;
-
-  for (int i = kept; i < n; i++) {
-    struct pst_completion *completion = &completions[i];
-
-    if (completion->kind != PST_COMPLETION_MESSAGE)
-      lane_take_told(lane, completion);
-    else if (completion->endpoint != (uintptr_t)mine)
-      lane_end_of(completion)->ops->arrived(lane_end_of(completion), completion);
-    else if (kept++ != i)
-      completions[kept - 1] = *completion;
-  }
-  return kept;
-}
-
-int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
-{
-  struct pst_completion *completions = lane->completions;
-  int first = 0;
-
   if (__builtin_expect(lane->spare_polls > 0, 0)) {
     lane->spare_polls--;
     lane->seen = false;
@@ -185,7 +162,7 @@ int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
   }
   if (max > SESSION_POLL_BATCH)
     max = SESSION_POLL_BATCH;
-  int n = lane->worker.ops->poll(lane->worker.handle, completions, max);
+  int n = lane->worker.ops->poll(lane->worker.handle, lane->completions, max);
 
   /* It looks at every end, and every end asks for it: with thousands of them, once
    * for each would cost their square. Cut short, there is more to be had. */
@@ -193,16 +170,14 @@ int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
     lane->spare_polls = lane->end_count / LANE_POLL_ENDS;
   if (n > 0)
     lane->thread->idle_since_ns = 0;
-  /* Mostly they are all messages of the end that asks, behind what a sender is told. */
-  while (first < n && completions[first].kind != PST_COMPLETION_MESSAGE)
-    lane_take_told(lane, &completions[first++]);
-  const struct pst_completion *kept = completions + first, *const end = completions + n;
-  while (kept < end && kept->kind == PST_COMPLETION_MESSAGE && kept->endpoint == (uintptr_t)mine)
-    kept++;
   lane->seen = n > 0;
-  lane->messages = &completions[first];
-  int count = (int)(kept - completions);
-  if (__builtin_expect(kept < end, 0))
-    count = lane_sort(lane, mine, count, n);
-  return count - first;
+  return n > 0 ? (uint32_t)n : 0;
+}
+
+void lane_progress(struct session_lane *lane)
+{
+  const uint32_t n = lane_poll(lane, SESSION_POLL_BATCH);
+
+  for (uint32_t i = 0; i < n; i++)
+    lane_hand_over(lane, &lane->completions[i]);
 }

@@ -54,16 +54,19 @@ struct session_lane {
   uint32_t end_count;
   uint32_t spare_polls; /* so many polls to come would find what the last one left: nothing */
   struct pst_completion completions[SESSION_POLL_BATCH];
-  const struct pst_completion *messages; /* what lane_poll() left: the first of them */
-  struct counts counts;                  /* of the worker */
+  struct counts counts; /* of the worker */
 };
 
 /* lane.c. The lane of a device on a thread: one that is open already, or a new one. */
 int lane_open(struct session_thread *thread, struct engine_device *device,
               struct session_lane **lane, struct pst_error *error);
-/* Poll once. Messages of `mine` are left at lane->messages, which it returns the number of;
- * everything else goes to its end. lane->seen tells whether there was anything at all. */
-int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max);
+/* Poll once: at most `max` completions into lane->completions, each of which is to be taken or
+ * handed over. How many; lane->seen tells whether there were any. */
+uint32_t lane_poll(struct session_lane *lane, uint32_t max);
+/* To the end that it is for. */
+void lane_hand_over(struct session_lane *lane, const struct pst_completion *completion);
+/* Poll once, and hand all over. */
+void lane_progress(struct session_lane *lane);
 
 /* counters.c. Once a second: of the workers of this thread, and soon of their devices. */
 void counters_read(struct session_thread *thread, uint64_t now);

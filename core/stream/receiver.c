@@ -68,7 +68,7 @@ int receiver_begin_poll(struct pst_receiver *receiver)
     return 0;
   rc = end_check(&receiver->end);
   if (receiver->end.control == END_CONTROL_LIVE)
-    lane_poll(receiver->end.lane, NULL, SESSION_POLL_BATCH);
+    lane_progress(receiver->end.lane);
   return rc < 0 ? rc : 1;
 }
 

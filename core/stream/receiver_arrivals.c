@@ -87,8 +87,8 @@ static inline uint64_t arrivals_head_of(const struct pst_completion *message)
   return head;
 }
 
-/* The leading messages that are the next of the stream, in order, whole and out of one buffer,
- * as most are: looked at and made views in one go. Returns how many. */
+/* The leading messages of the receiver that are the next of the stream, in order, whole and out of
+ * one buffer, as most are: looked at and made views in one go. Returns how many. */
 static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receiver *receiver,
                                                               const struct pst_region *region,
                                                               const struct pst_completion *messages,
@@ -97,27 +97,22 @@ static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receive
   struct seq_window *window = &receiver->window;
   const struct pst_completion *message = messages, *const end = messages + n;
   const uint64_t head = arrivals_head_of(messages), address = region->address;
-  const uint64_t buffer = (uint64_t)messages->u.message.buffer << 32;
-  const uint64_t flags = messages->flags >> 1 & VIEW_FLAGS_TAKEN;
+  const uint64_t mine = messages->endpoint, flags = messages->flags >> 1 & VIEW_FLAGS_TAKEN;
+  const uint32_t buffer = messages->u.message.buffer;
   /* What the CPU cannot read has no address for it. */
   const uintptr_t host = (uintptr_t)region->host, reads = host ? UINTPTR_MAX : 0;
   uint64_t next = window->next, bytes = 0;
 
   if (!(messages->flags & PST_HAS_SEQUENCE) || messages->status || window->contiguous != next)
     return 0;
-  for (; message < end; message++, view++, next++) {
-    const uint64_t offset = message->u.message.offset;
-    const uint64_t length =
-        message->u.message.length | ((uint64_t)message->u.message.buffer << 32 ^ buffer);
-    if (__builtin_expect((arrivals_head_of(message) ^ head) | length >> 32 |
-                             (message->u.message.sequence ^ next),
-                         0))
-      break;
+  for (; message != end && arrivals_head_of(message) == head && message->endpoint == mine &&
+         message->u.message.sequence == next && message->u.message.buffer == buffer;
+       message++, view++, next++) {
+    const uint64_t offset = message->u.message.offset, length = message->u.message.length;
     bytes += length;
     view->address = address + offset;
     view->host = (const void *)((host + offset) & reads);
-    view->length = (uint32_t)length;
-    view->flags = (uint32_t)flags;
+    memcpy(&view->length, &(uint64_t){length | flags << 32}, sizeof(uint64_t));
     memcpy(&view->sequence, &message->u.message.sequence,
            offsetof(struct pst_view, token) - offsetof(struct pst_view, sequence));
     view->token = message->u.message.token;
@@ -128,18 +123,24 @@ static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receive
   return (uint32_t)(message - messages);
 }
 
-/* Arrived messages become views, after the first `count`, but for duplicates. Returns
- * how many views there are then. */
-static uint32_t arrivals_accept_messages(struct pst_receiver *receiver,
-                                         const struct pst_completion *messages, uint32_t n,
-                                         struct pst_view *views, uint32_t count)
+/* Arrived messages of the receiver become views, after the first `count`, but for duplicates. What
+ * else the completions say, others hear. Returns how many views there are then. */
+static uint32_t arrivals_accept(struct pst_receiver *receiver,
+                                const struct pst_completion *completions, uint32_t n,
+                                struct pst_view *views, uint32_t count)
 {
   const struct receive_ring *ring = receiver->ring;
   const struct pst_region *region = &ring->region.mem;
   uint32_t buffer = 0;
 
-  for (const struct pst_completion *message = messages, *end = messages + n; message < end;
+  for (const struct pst_completion *message = completions, *end = completions + n; message < end;
        message++) {
+    if (message->kind != PST_COMPLETION_MESSAGE || message->endpoint != (uintptr_t)&receiver->end) {
+      lane_hand_over(receiver->end.lane, message);
+      buffer = 0; /* what is lent may be another's now */
+      region = &ring->region.mem;
+      continue;
+    }
     if (message->u.message.buffer != buffer) { /* mostly all are of one */
       buffer = message->u.message.buffer;
       region = buffer
@@ -177,10 +178,10 @@ uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, 
   uint32_t count = 0;
 
   while (count < max && (message = arrivals_take_pending(&receiver->pending)))
-    count = arrivals_accept_messages(receiver, message, 1, views, count);
+    count = arrivals_accept(receiver, message, 1, views, count);
   do {
-    int n = count < max ? lane_poll(lane, &receiver->end, max - count) : 0;
-    count = arrivals_accept_messages(receiver, lane->messages, (uint32_t)n, views, count);
+    const uint32_t n = count < max ? lane_poll(lane, max - count) : 0;
+    count = arrivals_accept(receiver, lane->completions, n, views, count);
   } while (count < max && lane->seen);
   return count;
 }

@@ -86,11 +86,17 @@ static int leg_post_run(struct pst_sender *leader, struct sender_leg *leg, uint3
 
 static void leg_count_posted(const struct pst_sender *leader, struct sender_leg *leg, uint32_t n)
 {
+  const uint64_t end = leg->posted + n;
+  uint64_t bytes = leader->bytes_submitted;
+
   if (n == 0)
     return;
-  leg->posted += n;
-  stat_set(leg->owner->bytes, leader->bytes_to[(leg->posted - 1) & leader->slot_mask]);
-  stat_set(leg->owner->messages, leg->posted);
+  if (end != leader->submitted) /* mostly it is all that there was */
+    for (bytes = leg->owner->bytes; leg->posted != end; leg->posted++)
+      bytes += leader->requests[leg->posted & leader->slot_mask].arg.length;
+  leg->posted = end;
+  stat_set(leg->owner->bytes, bytes);
+  stat_set(leg->owner->messages, end);
 }
 
 /* The transport does not take the next message, or has lost its peer. */
@@ -223,7 +229,7 @@ static int sender_progress(struct pst_sender *sender)
   for (uint32_t i = 0; i < leader->leg_count; i++) {
     struct session_lane *lane = leader->legs[i].owner->end.lane;
     if (lane != polled)
-      lane_poll(lane, NULL, SESSION_POLL_BATCH);
+      lane_progress(lane);
     polled = lane;
   }
   return (int)sender_push(leader);
@@ -273,20 +279,25 @@ static void sender_fill_slots(struct pst_sender *sender, struct pst_slot *slots,
 {
   char *host = sender->region.mem.host;
   uint64_t sequence = sender->acquired, stride = sender->stride;
+  const uint64_t step = host ? stride : 0;
   uint32_t capacity = (uint32_t)sender->end.config->message;
 
   sender->acquired += n;
   while (n) {
     const uint64_t first = sequence & sender->slot_mask, left = sender->slots - first;
     const uint32_t row = (uint32_t)(n < left ? n : left);
-    uint64_t offset = sender->base + first * stride;
-    for (const struct pst_slot *end = slots + row; slots < end; slots++, offset += stride) {
-      slots->address = sender->region.mem.address + offset;
-      slots->host = host ? host + offset : NULL;
+    const uint64_t offset = sender->base + first * stride;
+    uint64_t address = sender->region.mem.address + offset;
+    char *at = host ? host + offset : NULL;
+    for (const struct pst_slot *end = slots + row; slots < end; slots++) {
+      slots->address = address;
+      slots->host = at;
       slots->capacity = capacity;
       slots->length = 0;
       slots->meta = 0;
       slots->sequence = sequence++;
+      address += stride;
+      at += step;
     }
     n -= row;
   }
@@ -366,26 +377,43 @@ static void sender_set_departures(struct pst_sender *sender, uint64_t sequence, 
   }
 }
 
+/* Of slots that lie in a row: their messages into the requests. How many bytes; UINT64_MAX: one is
+ * not the next, or longer than it may be. */
+static inline uint64_t sender_take_row(const struct pst_sender *sender, uint64_t sequence,
+                                       const struct pst_slot *slots, uint32_t n)
+{
+  const uint64_t message = sender->end.config->message;
+  struct pst_request *request = &sender->requests[sequence & sender->slot_mask];
+  uint64_t bytes = 0;
+
+  for (const struct pst_slot *end = slots + n; slots != end; slots++, request++, sequence++) {
+    const uint64_t length = slots->length;
+    if (slots->sequence != sequence || length > message)
+      return UINT64_MAX;
+    bytes += length;
+    request->arg.length = length;
+    request->cookie = sequence;
+    request->u.send.sequence = sequence;
+    request->u.send.meta = slots->meta;
+  }
+  return bytes;
+}
+
 int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
 {
-  uint64_t message = sender->end.config->message, sequence = sender->submitted;
-  uint64_t bytes = sender->bytes_submitted;
+  uint64_t sequence = sender->submitted, bytes = sender->bytes_submitted;
 
   if (sender->leader || n > sender->acquired - sequence)
     return -EINVAL;
   if (sender->end.state == PST_STATE_FAILED)
     return sender->end.error;
-  for (uint32_t i = 0; i < n; i++, sequence++) {
-    struct pst_request *request = &sender->requests[sequence & sender->slot_mask];
-    uint64_t length = slots[i].length;
-    if (slots[i].sequence != sequence || length > message)
+  for (uint32_t row; n; n -= row, slots += row, sequence += row) {
+    const uint64_t left = sender->slots - (sequence & sender->slot_mask);
+    row = n < left ? n : (uint32_t)left;
+    const uint64_t some = sender_take_row(sender, sequence, slots, row);
+    if (some == UINT64_MAX)
       return -EINVAL;
-    bytes += length;
-    request->arg.length = length;
-    request->cookie = sequence;
-    request->u.send.sequence = sequence;
-    request->u.send.meta = slots[i].meta;
-    sender->bytes_to[sequence & sender->slot_mask] = bytes;
+    bytes += some;
   }
   if (sender->departs)
     sender_set_departures(sender, sender->submitted, sequence);

@@ -35,7 +35,6 @@ struct pst_sender {
   uint64_t slot_mask; /* slots - 1: a power of two */
   uint32_t slots;
   struct pst_request *requests; /* slot by slot, constant fields set once */
-  uint64_t *bytes_to;           /* slot by slot: payload of all messages up to this one */
   uint64_t bytes_submitted;
   struct sender_leg *legs; /* the first is its own */
   uint32_t leg_count;

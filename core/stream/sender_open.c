@@ -178,9 +178,8 @@ static int sender_open_slots(struct pst_sender *sender, struct pst_error *error)
   if (rc < 0)
     return rc;
   sender->requests = aligned_alloc(CACHE_LINE, sizeof(*sender->requests) * sender->slots);
-  sender->bytes_to = calloc(sender->slots, sizeof(*sender->bytes_to));
   sender->legs = calloc(1, sizeof(*sender->legs));
-  if (!sender->requests || !sender->bytes_to || !sender->legs)
+  if (!sender->requests || !sender->legs)
     return end_out_of_memory(&sender->end, error);
   for (uint32_t i = 0; i < sender->slots; i++)
     sender->requests[i] = (struct pst_request){.opcode = PST_OP_SEND,
@@ -291,7 +290,6 @@ void sender_close(struct session_end *end)
   sender_unstage(sender);
   region_close(&sender->region);
   free(sender->requests);
-  free(sender->bytes_to);
   free(sender->legs);
   end_destroy(end);
   free(sender);
