@@ -77,7 +77,7 @@ static void look_at_link(struct eth_port *port, uint64_t now_ns)
 /* The peer may have come by now. */
 static void try_to_run(struct eth_port *port, uint64_t now_ns)
 {
-  if (now_ns < port->link_due_ns || !port->is_configured || port->is_over)
+  if (now_ns < port->link_due_ns || port->stage != ETH_PORT_CONFIGURED)
     return;
   port->link_due_ns = eth_port_run(port) == 0 ? 0 : now_ns + LINK_DOWN_NS;
 }

@@ -62,7 +62,7 @@ static void add_xstats(struct pst_counter_list *list, struct eth_port *port)
   uint64_t now[ETH_XSTATS];
   char text[400];
 
-  if (!port->is_running || !eth_port_read_xstats(port, now))
+  if (!eth_port_is_running(port) || !eth_port_read_xstats(port, now))
     return;
   for (uint32_t kind = 0; kind < ETH_XSTATS; kind++) {
     bool is_there = false, is_drop = kind == ETH_XSTAT_PHY_DISCARDS;
@@ -93,7 +93,7 @@ static void add_port(struct pst_counter_list *list, const struct eth_port *port)
     other += port->rxqs[i].other;
     damaged += port->rxqs[i].damaged;
   }
-  if (port->is_running && (port->driver->traits & ETH_COUNTS_LOSS) &&
+  if (eth_port_is_running(port) && (port->driver->traits & ETH_COUNTS_LOSS) &&
       rte_eth_stats_get(port->id, &now) == 0) {
     pst_counter_add(list, "nic_missed", "nic_missed", now.imissed - before->imissed,
                     PST_COUNTER_DROP);

@@ -100,9 +100,8 @@ void eth_port_end_ring(struct eth_port *port, struct pst_ring *ring)
   lock_sending(port);
   /* A driver that keeps mbufs would go on writing into slots. */
   if (eth_port_is_running(port) && !stop_queue(port, queue)) {
-    port->is_over = true;
     rte_eth_dev_stop(port->id);
-    __atomic_store_n(&port->is_running, false, __ATOMIC_RELEASE);
+    __atomic_store_n(&port->stage, ETH_PORT_OVER, __ATOMIC_RELEASE);
   }
   eth_rxq_drop(queue);
   queue->ring = NULL;

@@ -514,7 +514,7 @@ int eth_port_open(struct pst_device *device, const struct pst_options *options,
   read_options(device, options, &in);
   eth_port_identity(&in, identity);
   found = port_find(identity);
-  if (found && found->is_configured)
+  if (found && found->stage != ETH_PORT_OPEN)
     return PST_REFUSE(host, -EBUSY,
                       "port %s runs already, for other streams of this process: its queues are "
                       "fixed when it starts; open all its streams in one session, or close those "
@@ -549,7 +549,7 @@ static void await_greeting(const struct eth_port *port)
 {
   struct rte_eth_link link = {.link_status = RTE_ETH_LINK_DOWN};
 
-  for (int i = 0; i < GREETING_MS && port->waits_for_server && port->is_running; i++) {
+  for (int i = 0; i < GREETING_MS && port->waits_for_server && eth_port_is_running(port); i++) {
     rte_eth_link_get_nowait(port->id, &link);
     if (link.link_status == RTE_ETH_LINK_UP)
       return;
@@ -563,14 +563,15 @@ static void stop_device(void *arg)
 {
   struct eth_port *port = arg;
 
-  if (port->is_running)
+  if (eth_port_is_running(port))
     rte_eth_dev_stop(port->id);
 }
 
 void eth_port_stop(struct eth_port *port)
 {
   eal_thread_run(stop_device, port);
-  __atomic_store_n(&port->is_running, false, __ATOMIC_RELEASE);
+  if (eth_port_is_running(port))
+    __atomic_store_n(&port->stage, ETH_PORT_CONFIGURED, __ATOMIC_RELEASE);
 }
 
 static void port_close(struct eth_port *port)
@@ -609,7 +610,7 @@ int eth_port_start(struct eth_port *port)
     if (!port->devices[i]->is_started)
       return 0;
   eal_words_clear();
-  port->is_configured = true;
+  port->stage = ETH_PORT_CONFIGURED;
   rc = eth_port_configure(port);
   if (rc < 0)
     return rc;
@@ -623,12 +624,12 @@ int eth_port_start(struct eth_port *port)
 
 bool eth_port_is_sealed(const struct eth_port *port)
 {
-  if (port->is_configured)
+  if (port->stage != ETH_PORT_OPEN)
     ETH_PORT_LOG(
         port, PST_LOG_ERROR,
         "it runs, and takes no further worker, ring or endpoint: its queues are fixed when "
         "it starts; a bug of the host");
-  return port->is_configured;
+  return port->stage != ETH_PORT_OPEN;
 }
 
 int eth_port_run(struct eth_port *port)
@@ -644,6 +645,6 @@ int eth_port_run(struct eth_port *port)
   if (!eth_times_start(port))
     ETH_PORT_LOG(port, PST_LOG_WARN,
                  "the card's clock stands still: messages have the time at which they are taken");
-  __atomic_store_n(&port->is_running, true, __ATOMIC_RELEASE);
+  __atomic_store_n(&port->stage, ETH_PORT_RUNNING, __ATOMIC_RELEASE);
   return 0;
 }

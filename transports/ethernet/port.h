@@ -44,6 +44,14 @@ struct eth_times {
   uint64_t due_ns;
 };
 
+/* How far a port is. */
+enum eth_port_stage {
+  ETH_PORT_OPEN = 0,   /* workers, rings and endpoints may be opened on it */
+  ETH_PORT_CONFIGURED, /* sealed; its device stands still, and may be started */
+  ETH_PORT_RUNNING,    /* bursts are allowed */
+  ETH_PORT_OVER,       /* stopped for good: the driver has a ring that is gone */
+};
+
 struct eth_port {
   struct eth_port *next;
   const struct pst_host *host;
@@ -67,9 +75,7 @@ struct eth_port {
 
   struct pst_device **devices;
   uint32_t device_count;
-  bool is_configured;
-  bool is_running;       /* bursts are allowed */
-  bool is_over;          /* it is not started again: the driver has a ring that is gone */
+  enum eth_port_stage stage;
   bool was_parked;       /* DPDK's device was another port's before */
   bool waits_for_server; /* it starts only when its peer is there: tried again until then */
   struct eth_rxq *rxqs;
@@ -133,7 +139,7 @@ static inline uint32_t eth_frame_overhead(const struct rte_eth_dev_info *info)
 
 static inline bool eth_port_is_running(const struct eth_port *port)
 {
-  return __atomic_load_n(&port->is_running, __ATOMIC_ACQUIRE);
+  return __atomic_load_n(&port->stage, __ATOMIC_ACQUIRE) == ETH_PORT_RUNNING;
 }
 
 /* As many of n as the queue takes; none while the port does not run. */

@@ -49,7 +49,7 @@ void eth_port_add_own_rule(struct eth_port *port, struct pst_endpoint *endpoint)
 
 int eth_port_run(struct eth_port *port)
 {
-  port->is_running = true;
+  port->stage = ETH_PORT_RUNNING;
   ran_open |= !is_isolated;
   runs++;
   return 0;
@@ -57,7 +57,7 @@ int eth_port_run(struct eth_port *port)
 
 void eth_port_stop(struct eth_port *port)
 {
-  port->is_running = false;
+  port->stage = ETH_PORT_CONFIGURED;
 }
 
 int eth_port_assign(struct eth_port *port, const struct eth_opened *opened, uint32_t descriptors)

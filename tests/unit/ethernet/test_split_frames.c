@@ -185,7 +185,7 @@ static int open_all(void **state)
   port = (struct eth_port){.host = &host,
                            .driver = &driver,
                            .vlan = ETH_UNTAGGED,
-                           .is_running = true,
+                           .stage = ETH_PORT_RUNNING,
                            .rxqs = &queue,
                            .rxq_count = 1,
                            .table = &table};
