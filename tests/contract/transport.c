@@ -96,9 +96,11 @@ static struct contract_variant variants[] = {
     },
     {
         .name = "ethernet-memif-rtp",
-        .options = "driver=memif,socket=@,role=server,mtu=4000,framing=rtp,vlan=7",
-        .sender_options = "driver=memif,socket=@,role=client,mtu=4000,framing=rtp,vlan=7",
-        .capabilities = ETHERNET_CAPABILITIES,
+        .options = "driver=memif,socket=@,role=server,mtu=4000,framing=rtp,vlan=7,timestamps="
+                   "software,departure=software",
+        .sender_options = "driver=memif,socket=@,role=client,mtu=4000,framing=rtp,vlan=7,"
+                          "timestamps=software,departure=software",
+        .capabilities = ETHERNET_CAPABILITIES | PST_CAP_TIME | PST_CAP_DEPARTURE,
     },
     {
         .name = "ethernet-memif-copy",

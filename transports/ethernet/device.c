@@ -22,12 +22,14 @@ int eth_open(const struct pst_host *host, const struct pst_open_params *params,
   made->receive = host->option_uint(in.options, "receive");
   made->udp_sum = host->option_uint(in.options, "udp_checksum");
   made->patience_ns = host->option_uint(in.options, "patience");
+  made->stamps = host->option_uint(in.options, "timestamps") != 0;
+  made->holds_back = host->option_uint(in.options, "departure") != 0;
   int rc = eth_port_open(made, in.options, &made->port);
   if (rc < 0) {
     free(made);
     return rc;
   }
-  made->dg.keeps_departures = made->port->times.departs;
+  made->dg.keeps_departures = made->holds_back || made->port->times.departs;
   *device = made;
   return 0;
 }
@@ -56,10 +58,11 @@ int eth_limits(struct pst_device *device, struct pst_limits *limits)
 
   if (most > 65507)
     most = 65507;
-  dg_limits_fill(&device->dg,
-                 (ETH_CAPABILITIES & ~(port->times.unit ? 0 : (uint64_t)PST_CAP_TIME)) |
-                     (port->times.departs ? PST_CAP_DEPARTURE : 0),
-                 most, &out);
+  dg_limits_fill(
+      &device->dg,
+      (ETH_CAPABILITIES & ~(device->stamps || port->times.unit ? 0 : (uint64_t)PST_CAP_TIME)) |
+          (device->dg.keeps_departures ? PST_CAP_DEPARTURE : 0),
+      most, &out);
   out.slot_alignment = 64;
   out.headroom = ETH_SLOT_HEADROOM;
   out.tailroom += ETH_SLOT_MORE + eth_frame_overhead(&port->info) - 18;

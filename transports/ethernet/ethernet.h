@@ -82,6 +82,8 @@ struct pst_device {
   enum { ETH_RECEIVE_AUTO, ETH_RECEIVE_SLOTS, ETH_RECEIVE_COPY } receive;
   enum { ETH_SUM_AUTO, ETH_SUM_SOFTWARE, ETH_SUM_NONE } udp_sum;
   uint64_t patience_ns;
+  bool stamps;     /* messages have the time at which they are taken */
+  bool holds_back; /* a SEND is taken when its time of departure has come */
   bool is_started;
 };
 

@@ -13,6 +13,8 @@ static const char *const memory_choices[] = {"auto", "normal", "huge", NULL};
 static const char *const receive_choices[] = {"auto", "slots", "copy", NULL};
 static const char *const rules_choices[] = {"auto", "off", NULL};
 static const char *const sum_choices[] = {"auto", "software", "none", NULL};
+static const char *const time_choices[] = {"hardware", "software", NULL};
+static const char *const departure_choices[] = {"hardware", "software", NULL};
 
 #define DEVICE PST_SCOPE_DEVICE
 
@@ -83,6 +85,16 @@ static const struct pst_option options[] = {
     DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
               "Who computes UDP's checksum of what is sent. auto: the card, else nobody over IPv4 "
               "(it is 0 then) and the CPU over IPv6. software: the CPU. none: nobody over IPv4."),
+    DG_CHOICE(
+        "timestamps", DEVICE, "hardware", time_choices,
+        "Who says when a message arrived. hardware: the network card, where it stamps frames, "
+        "or libpcap; else nobody. software: the thread that takes the frame from the queue."),
+    DG_CHOICE(
+        "departure", DEVICE, "hardware", departure_choices,
+        "Who keeps the times at which a sender's messages are to leave by its `rate`. hardware: "
+        "the network card, where it can (mlx5 with `tx_pp`); else nobody, and messages leave as "
+        "the thread hands them over. software: the sender's thread, which hands each over "
+        "when its time has come."),
     DG_NUMBER("patience", DURATION, DEVICE, "100 ms", 0, UINT64_C(60000000000),
               "How long a queue that takes nothing may hold up the sender. What is sent after "
               "that is dropped and counted as device_full, until the queue takes again."),
@@ -268,9 +280,9 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   facts->lacks = ~(uint64_t)ETH_CAPABILITIES;
   if (checked.framing == DG_FRAMING_NONE)
     facts->lacks |= PST_CAP_SEQUENCE;
-  if (driver == ETH_DRIVER_PCI)
+  if (driver == ETH_DRIVER_PCI || check->option_uint(check->options, "departure"))
     facts->lacks &= ~(uint64_t)PST_CAP_DEPARTURE; /* a card may have it, which its driver says */
-  if (driver != ETH_DRIVER_PCI &&
+  if (driver != ETH_DRIVER_PCI && !check->option_uint(check->options, "timestamps") &&
       (driver != ETH_DRIVER_PCAP || !check->option_string(check->options, "netdev")[0]))
     facts->lacks |= PST_CAP_TIME; /* a card may lack it, too, which its driver says */
   facts->direct_needs = driver == ETH_DRIVER_PCI ? 0 : PST_NEED_CPU_ACCESS; /* see split.h */

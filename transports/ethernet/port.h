@@ -226,6 +226,7 @@ bool eth_times_start(struct eth_port *port);
 void eth_times_step(struct eth_port *port, uint64_t now_ns);
 /* The card is to send it then, a time of CLOCK_MONOTONIC. */
 void eth_time_departure(const struct eth_port *port, struct rte_mbuf *mbuf, uint64_t departure_ns);
+uint64_t eth_time_now(void); /* CLOCK_REALTIME */
 /* In CLOCK_REALTIME; now, where the device has stamped it with nothing. */
 uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf);
 

@@ -16,7 +16,7 @@ static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
 {
   const uint8_t *payload = rte_pktmbuf_mtod(mbuf, const uint8_t *) + packet->offset;
   const uint8_t *rest = payload + endpoint->dg.header_bytes;
-  const bool has_times = endpoint->rx->receiver.has_times;
+  const struct pst_device *device = endpoint->worker->device;
   uint32_t segments = 1, at;
 
   if (eth_ring_of(endpoint)->is_split) {
@@ -25,14 +25,16 @@ static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
                ? rte_pktmbuf_mtod(mbuf->next, const uint8_t *) + at
                : NULL;
   }
-  return (struct dg_arrival){
-      .source = &packet->from,
-      .header = payload,
-      .rest = rest,
-      .total = packet->length,
-      .readable = mbuf->data_len - packet->offset,
-      .is_cut = mbuf->nb_segs > segments || !rest,
-      .time_ns = has_times ? eth_time_of(endpoint->worker->device->port, mbuf) : now_ns};
+  return (struct dg_arrival){.source = &packet->from,
+                             .header = payload,
+                             .rest = rest,
+                             .total = packet->length,
+                             .readable = mbuf->data_len - packet->offset,
+                             .is_cut = mbuf->nb_segs > segments || !rest,
+                             .time_ns = device->stamps ? eth_time_now()
+                                        : endpoint->rx->receiver.has_times
+                                            ? eth_time_of(device->port, mbuf)
+                                            : now_ns};
 }
 
 /* ---- Where it landed ------------------------------------------------------------------------- */
@@ -179,7 +181,8 @@ int eth_rx_open(struct pst_endpoint *endpoint)
     return -ENOMEM;
   rx->joined_fd = -1;
   rx->receiver.causes = causes;
-  rx->receiver.has_times = endpoint->worker->device->port->times.unit != ETH_TIMES_NONE;
+  rx->receiver.has_times = endpoint->worker->device->stamps ||
+                           endpoint->worker->device->port->times.unit != ETH_TIMES_NONE;
   endpoint->rx = rx;
   endpoint->dg.receiver = &rx->receiver;
   return 0;

@@ -235,7 +235,8 @@ static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_req
     flight->is_over = true; /* a copy */
   if (mbuf)
     mark_offloads(endpoint, mbuf);
-  if (mbuf && request->u.send.departure_ns)
+  if (mbuf && request->u.send.departure_ns && port->times.departs &&
+      !endpoint->worker->device->holds_back)
     eth_time_departure(port, mbuf, request->u.send.departure_ns);
   return mbuf;
 }
@@ -322,14 +323,30 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   return sent + dropped;
 }
 
+/* Of the SENDs that the first of `n` requests are, those whose time of departure has come. */
+static uint32_t count_due(const struct dg_endpoint *dg, const struct pst_request *requests,
+                          uint32_t n)
+{
+  const uint64_t now_ns = dg->device->host->clock_ns(dg->device->host);
+  uint32_t due = 0;
+
+  while (due < n && requests[due].opcode == PST_OP_SEND &&
+         requests[due].u.send.departure_ns <= now_ns)
+    due++;
+  return due;
+}
+
 static uint32_t post_sends(struct dg_endpoint *dg, const struct pst_request *requests, uint32_t n,
                            uint64_t now_ns, int *rc)
 {
   struct pst_endpoint *endpoint = (struct pst_endpoint *)dg;
+  const uint32_t due = endpoint->worker->device->holds_back ? count_due(dg, requests, n) : n;
   uint32_t taken = 0;
 
-  while (taken < n && requests[taken].opcode == PST_OP_SEND && *rc == 0)
-    taken += send_some(endpoint, requests + taken, n - taken, now_ns, rc);
+  while (taken < due && requests[taken].opcode == PST_OP_SEND && *rc == 0)
+    taken += send_some(endpoint, requests + taken, due - taken, now_ns, rc);
+  if (taken == due && due < n && requests[due].opcode == PST_OP_SEND && *rc == 0)
+    *rc = -EAGAIN;
   return taken;
 }
 

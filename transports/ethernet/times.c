@@ -103,16 +103,21 @@ void eth_time_departure(const struct eth_port *port, struct rte_mbuf *mbuf, uint
   mbuf->ol_flags |= times->departure_flag;
 }
 
+uint64_t eth_time_now(void)
+{
+  return clock_ns(CLOCK_REALTIME);
+}
+
 uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf)
 {
   const struct eth_times *times = &port->times;
   uint64_t stamp;
 
   if (!(mbuf->ol_flags & times->flag))
-    return clock_ns(CLOCK_REALTIME);
+    return eth_time_now();
   stamp = *RTE_MBUF_DYNFIELD(mbuf, times->offset, const rte_mbuf_timestamp_t *);
   if (times->unit == ETH_TIMES_US)
     return stamp * 1000;
   stamp = eth_clock_ns(&times->clocks[__atomic_load_n(&times->current, __ATOMIC_ACQUIRE)], stamp);
-  return stamp ? stamp : clock_ns(CLOCK_REALTIME);
+  return stamp ? stamp : eth_time_now();
 }

@@ -3,13 +3,12 @@
  * Frames of a card that splits headers from payloads, into a ring that the CPU must not touch: its
  * memory is mapped twice, for the card, which is this file's, and without any right for the plugin.
  */
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
 #include <rte_errno.h>
 
+#include "dpdk.h"
 #include "pool.h"
 #include "port.h"
 #include "support.h"
@@ -42,6 +41,11 @@ void eth_port_control(struct pst_worker *who, const struct eth_bytes *frame,
 uint64_t eth_time_of(const struct eth_port *from, const struct rte_mbuf *mbuf)
 {
   (void)from, (void)mbuf;
+  return 0;
+}
+
+uint64_t eth_time_now(void)
+{
   return 0;
 }
 
@@ -140,24 +144,9 @@ static void open_memory(void)
 
 static int start_dpdk(void **state)
 {
-  char prefix[64], lcore[32];
-  cpu_set_t cpus;
-  int first = 0;
-
   (void)state;
-  assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
-  while (!CPU_ISSET(first, &cpus))
-    first++;
-  snprintf(prefix, sizeof(prefix), "--file-prefix=split-%d", (int)getpid());
-  snprintf(lcore, sizeof(lcore), "--lcores=0@%d", first);
-  char texts[][16] = {"split", "--no-shconf", "--no-telemetry", "--no-pci", "--no-huge",
-                      "-m",    "64"};
-  char *arguments[sizeof(texts) / sizeof(texts[0]) + 2] = {texts[0], prefix, lcore};
-  for (size_t i = 1; i < sizeof(texts) / sizeof(texts[0]); i++)
-    arguments[i + 2] = texts[i];
-  if (rte_eal_init(sizeof(arguments) / sizeof(arguments[0]), arguments) < 0)
+  if (dpdk_start() < 0)
     return -1;
-  rmdir(rte_eal_get_runtime_dir());
   open_memory();
   headers = rte_pktmbuf_pool_create("headers", 255, 0, ETH_MBUF_PRIVATE, RTE_PKTMBUF_HEADROOM + 64,
                                     SOCKET_ID_ANY);

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* send.c: which mbufs a message becomes, when it is DONE, and what becomes of it where the queue
+ * takes nothing. The device is this file's. */
+#include <rte_mempool.h>
+
+#include "dpdk.h"
+#include "pool.h"
+#include "port.h"
+#include "support.h"
+
+enum { MBUFS = 255, REQUESTS = 64, LENGTH = 1000, HEADROOM = ETH_SEND_HEADROOM, STRIDE = 2048 };
+
+static const struct eth_driver copies = {.name = "copies", .traits = ETH_DONE_AT_ONCE},
+                               holds = {.name = "holds", .traits = ETH_IS_DMA};
+static uint8_t memory[REQUESTS * STRIDE];
+static uint64_t clock_now;
+static uint32_t warnings;
+static struct pst_mr mr = {.cpu = {memory, sizeof(memory), PST_ACCESS_LOCAL_READ}};
+static struct rte_mempool *out;
+static struct eth_txq txq;
+static struct eth_port port;
+static struct pst_device owner;
+static struct pst_worker worker;
+static struct eth_tx tx;
+static struct pst_endpoint endpoint;
+static struct pst_request requests[REQUESTS];
+static uint32_t wait;
+
+/* ---- The device --------------------------------------------------------------------------------
+ */
+
+static struct rte_mbuf *held[REQUESTS];
+static uint32_t held_count, room, timed;
+static struct {
+  uint32_t segments, bytes;
+  const uint8_t *at; /* of the first segment */
+} sent[REQUESTS];
+static uint32_t sent_count;
+static bool reaps; /* when it is asked for the state of a descriptor */
+
+static void free_held(void)
+{
+  rte_pktmbuf_free_bulk(held, held_count);
+  held_count = 0;
+}
+
+static uint16_t burst(void *queue, struct rte_mbuf **mbufs, uint16_t n)
+{
+  const uint16_t taken = (uint16_t)RTE_MIN((uint32_t)n, room);
+
+  (void)queue;
+  for (uint16_t i = 0; i < taken; i++) {
+    sent[sent_count].segments = mbufs[i]->nb_segs;
+    sent[sent_count].bytes = mbufs[i]->pkt_len;
+    sent[sent_count++].at = rte_pktmbuf_mtod(mbufs[i], const uint8_t *);
+    held[held_count++] = mbufs[i];
+  }
+  room -= taken;
+  if (port.driver == &copies)
+    free_held();
+  return taken;
+}
+
+static int descriptor_status(void *queue, uint16_t offset)
+{
+  (void)queue, (void)offset;
+  if (reaps)
+    free_held();
+  return 0;
+}
+
+/* ---- What is not this test's -------------------------------------------------------------------
+ */
+
+void eth_time_departure(const struct eth_port *from, struct rte_mbuf *mbuf, uint64_t departure_ns)
+{
+  (void)from, (void)mbuf, (void)departure_ns;
+  timed++;
+}
+
+void eth_peer_forget(struct pst_endpoint *which)
+{
+  (void)which;
+}
+
+static uint64_t now(const struct pst_host *host)
+{
+  (void)host;
+  return clock_now;
+}
+
+static void take_log(const struct pst_host *host, int level, const char *format, ...)
+{
+  (void)host, (void)format;
+  warnings += level == PST_LOG_WARN;
+}
+
+static const struct pst_host host = {.clock_ns = now, .log = take_log};
+
+/* ---- The plugin --------------------------------------------------------------------------------
+ */
+
+static int start(void **state)
+{
+  (void)state;
+  if (dpdk_start() < 0)
+    return -1;
+  out = rte_pktmbuf_pool_create("out", MBUFS, 0, ETH_MBUF_PRIVATE, STRIDE, SOCKET_ID_ANY);
+  return out ? 0 : -1;
+}
+
+static void open_on(const struct eth_driver *driver)
+{
+  static void *queues[1], *callbacks[1];
+  struct eth_template_params params = params_of("192.0.2.1", "192.0.2.2");
+
+  memset(&tx, 0, sizeof(tx));
+  memset(&worker, 0, sizeof(worker));
+  memset(&endpoint, 0, sizeof(endpoint));
+  memset(requests, 0, sizeof(requests));
+  clock_now = SECOND;
+  held_count = sent_count = warnings = timed = 0;
+  room = UINT32_MAX;
+  reaps = true;
+  port = (struct eth_port){.host = &host,
+                           .driver = driver,
+                           .stage = ETH_PORT_RUNNING,
+                           .reads_by_reference = true,
+                           .segments_max = 4};
+  owner = (struct pst_device){
+      .dg = {.host = &host, .framing = DG_FRAMING_NONE}, .port = &port, .patience_ns = 100 * MS};
+  txq = (struct eth_txq){.port = &port};
+  worker.device = &owner;
+  worker.out = out;
+  worker.txq = &txq;
+  endpoint.worker = &worker;
+  endpoint.tx = &tx;
+  endpoint.dg.device = &owner.dg;
+  endpoint.dg.sender = &tx.sender;
+  endpoint.dg.message_max = LENGTH;
+  endpoint.dg.cpu.state = PST_CPU_UP;
+  endpoint.dg.cpu.params.requests = REQUESTS;
+  assert_int_equal(pst_dones_open(&endpoint.dg.cpu.dones, REQUESTS), 0);
+  assert_int_equal(eth_template_make(&params, &tx.template), 0);
+  assert_int_equal(eth_tx_start(&endpoint), 0);
+  rte_eth_fp_ops[0].tx_pkt_burst = burst;
+  rte_eth_fp_ops[0].tx_descriptor_status = descriptor_status;
+  rte_eth_fp_ops[0].txq.data = queues;
+  rte_eth_fp_ops[0].txq.clbk = callbacks;
+  for (uint32_t i = 0; i < REQUESTS; i++)
+    requests[i] = (struct pst_request){.opcode = PST_OP_SEND,
+                                       .flags = PST_REQUEST_EXCLUSIVE,
+                                       .local.mr = &mr,
+                                       .offset = i * STRIDE + HEADROOM,
+                                       .arg.length = LENGTH,
+                                       .cookie = 100 + i};
+}
+
+static int open_copies(void **state)
+{
+  (void)state;
+  open_on(&copies);
+  return 0;
+}
+
+static int open_holds(void **state)
+{
+  (void)state;
+  open_on(&holds);
+  return 0;
+}
+
+/* Whatever was sent or not, no mbuf is lost. */
+static int close_all(void **state)
+{
+  (void)state;
+  free_held();
+  if (worker.ready_count)
+    rte_pktmbuf_free_bulk(worker.ready, worker.ready_count);
+  assert_int_equal(rte_mempool_avail_count(out), MBUFS);
+  pst_dones_close(&endpoint.dg.cpu.dones);
+  free(tx.flights);
+  return 0;
+}
+
+static int post(uint32_t first, uint32_t n)
+{
+  wait = PST_WAIT_NONE;
+  return eth_post(&endpoint, requests + first, n, &wait);
+}
+
+/* How many SENDs are DONE; *cookie: that of the last. */
+static uint64_t done(uint64_t *cookie)
+{
+  struct pst_completion got[REQUESTS];
+  const uint32_t n = pst_dones_take(&endpoint.dg.cpu.dones, 0, got, REQUESTS);
+  uint64_t count = 0;
+
+  for (uint32_t i = 0; i < n; i++) {
+    assert_int_equal(got[i].status, 0);
+    count += got[i].u.done.count;
+    *cookie = got[i].u.done.cookie;
+  }
+  return count;
+}
+
+static void headers_go_into_the_headroom_of_an_exclusive_slot(void **state)
+{
+  const uint32_t headers = tx.template.length;
+  uint64_t cookie;
+
+  (void)state;
+  assert_int_equal(post(0, 3), 3);
+  for (uint32_t i = 0; i < 3; i++) {
+    assert_int_equal(sent[i].segments, 1);
+    assert_int_equal(sent[i].bytes, headers + LENGTH);
+    assert_ptr_equal(sent[i].at, memory + i * STRIDE + HEADROOM - headers);
+  }
+  assert_int_equal(done(&cookie), 3);
+  assert_int_equal(cookie, 102);
+}
+
+static void a_slot_that_others_have_is_a_segment_of_its_own(void **state)
+{
+  (void)state;
+  requests[0].flags = 0;  /* others read it, too */
+  requests[1].offset = 0; /* no headroom */
+  assert_int_equal(post(0, 2), 2);
+  for (uint32_t i = 0; i < 2; i++) {
+    assert_int_equal(sent[i].segments, 2);
+    assert_int_equal(sent[i].bytes, tx.template.length + LENGTH);
+    assert_false(sent[i].at >= memory && sent[i].at < memory + sizeof(memory));
+  }
+}
+
+static void what_has_more_pieces_than_segments_is_copied(void **state)
+{
+  static struct pst_piece pieces[4];
+
+  (void)state;
+  for (uint32_t i = 0; i < 4; i++)
+    pieces[i] = (struct pst_piece){.mr = &mr, .offset = i * STRIDE, .length = LENGTH / 4};
+  requests[0].local.pieces = pieces;
+  requests[0].piece_count = 3;
+  requests[0].arg.length = LENGTH / 4 * 3;
+  requests[1].local.pieces = pieces;
+  requests[1].piece_count = 4;
+  requests[0].offset = requests[1].offset = 0;
+  assert_int_equal(post(0, 2), 2);
+  assert_int_equal(sent[0].segments, 4);
+  assert_int_equal(sent[1].segments, 1);
+  assert_int_equal(sent[1].bytes, tx.template.length + LENGTH);
+}
+
+/* Flights end in any order, DONEs come in the order of the posts, though nothing more is sent. */
+static void what_the_device_holds_is_done_when_it_is_free(void **state)
+{
+  uint64_t cookie = 0;
+
+  (void)state;
+  reaps = false;
+  assert_int_equal(post(0, 4), 4);
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 0);
+  rte_pktmbuf_free(held[1]);
+  held[1] = held[3];
+  held_count = 3;
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 0); /* the first is still out */
+  rte_pktmbuf_free(held[0]);
+  held[0] = held[2];
+  held_count = 2;
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 2);
+  assert_int_equal(cookie, 101);
+  reaps = true;
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 2);
+  assert_int_equal(cookie, 103);
+}
+
+static void a_full_queue_is_waited_for_and_then_given_up(void **state)
+{
+  uint64_t cookie = 0;
+
+  (void)state;
+  room = 2;
+  assert_int_equal(post(0, 5), 2);
+  assert_int_equal(wait, PST_WAIT_QUEUE);
+  assert_int_equal(post(2, 3), -EAGAIN);
+  clock_now += owner.patience_ns - 1;
+  assert_int_equal(post(2, 3), -EAGAIN);
+  assert_int_equal(tx.device_full, 0);
+  clock_now += 1;
+  assert_int_equal(post(2, 3), 3);
+  assert_int_equal(tx.device_full, 3);
+  assert_int_equal(tx.messages, 2);
+  assert_int_equal(warnings, 1);
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 5);
+  assert_int_equal(cookie, 104);
+  room = UINT32_MAX; /* it takes again: patience begins anew */
+  assert_int_equal(post(5, 1), 1);
+  room = 0;
+  assert_int_equal(post(6, 1), -EAGAIN);
+  assert_int_equal(tx.device_full, 3);
+}
+
+static void without_an_mbuf_nothing_is_sent(void **state)
+{
+  static struct rte_mbuf *all[MBUFS];
+  uint64_t cookie;
+
+  (void)state;
+  assert_int_equal(rte_pktmbuf_alloc_bulk(out, all, MBUFS - 1), 0);
+  requests[0].flags = 0; /* it needs two */
+  assert_int_equal(post(0, 1), -EAGAIN);
+  assert_int_equal(done(&cookie), 0);
+  rte_pktmbuf_free_bulk(all, MBUFS - 1);
+  assert_int_equal(post(0, 1), 1);
+  assert_int_equal(done(&cookie), 1);
+}
+
+static void a_message_is_held_back_until_its_time(void **state)
+{
+  (void)state;
+  owner.holds_back = owner.dg.keeps_departures = true;
+  for (uint32_t i = 0; i < 4; i++)
+    requests[i].u.send.departure_ns = clock_now + i * MS;
+  assert_int_equal(post(0, 4), 1);
+  assert_int_equal(wait, PST_WAIT_QUEUE);
+  assert_int_equal(post(1, 3), -EAGAIN);
+  clock_now += 2 * MS;
+  assert_int_equal(post(1, 3), 2);
+  assert_int_equal(sent_count, 3);
+  requests[4] = (struct pst_request){.opcode = PST_OP_FLUSH, .cookie = 1};
+  assert_int_equal(post(3, 2), -EAGAIN); /* a FLUSH does not overtake */
+  clock_now += MS;
+  assert_int_equal(post(3, 2), 2);
+  assert_int_equal(timed, 0); /* the device has no times */
+}
+
+static void a_device_that_has_times_keeps_them_itself(void **state)
+{
+  (void)state;
+  port.times.departs = owner.dg.keeps_departures = true;
+  requests[0].u.send.departure_ns = clock_now + SECOND;
+  assert_int_equal(post(0, 1), 1);
+  assert_int_equal(timed, 1);
+  owner.holds_back = true;
+  requests[1].u.send.departure_ns = clock_now;
+  assert_int_equal(post(1, 1), 1);
+  assert_int_equal(timed, 1);
+}
+
+static void a_port_that_stands_still_takes_nothing(void **state)
+{
+  (void)state;
+  port.stage = ETH_PORT_CONFIGURED;
+  assert_int_equal(post(0, 2), -EAGAIN);
+  port.stage = ETH_PORT_OVER;
+  assert_int_equal(post(0, 2), -EAGAIN);
+  assert_int_equal(sent_count, 0);
+}
+
+int main(void)
+{
+#define ON(driver, test) cmocka_unit_test_setup_teardown(test, open_##driver, close_all)
+  const struct CMUnitTest tests[] = {
+      ON(copies, headers_go_into_the_headroom_of_an_exclusive_slot),
+      ON(copies, a_slot_that_others_have_is_a_segment_of_its_own),
+      ON(copies, what_has_more_pieces_than_segments_is_copied),
+      ON(holds, what_the_device_holds_is_done_when_it_is_free),
+      ON(copies, a_full_queue_is_waited_for_and_then_given_up),
+      ON(holds, a_full_queue_is_waited_for_and_then_given_up),
+      ON(copies, without_an_mbuf_nothing_is_sent),
+      ON(copies, a_message_is_held_back_until_its_time),
+      ON(copies, a_device_that_has_times_keeps_them_itself),
+      ON(copies, a_port_that_stands_still_takes_nothing),
+  };
+
+  return cmocka_run_group_tests(tests, start, NULL) ? 1 : 0;
+}
