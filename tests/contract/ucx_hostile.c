@@ -49,7 +49,7 @@ static void another_run_does_not_count(void **state)
 {
   (void)state;
   contract_rule("an accepted SEND arrives once, or the endpoint fails");
-  for (uint8_t kind = 0; kind <= UCX_VOID + 1; kind++) {
+  for (uint8_t kind = 0; kind <= UCX_FOUND + 1; kind++) {
     struct contract_pair *pair = contract_pair_open(&variant, &params);
     contract_pair_connect(pair);
     const struct ucx_link *link = pair->receiver.endpoints[0]->link;
@@ -72,7 +72,7 @@ struct bad {
 
 static const struct bad all_bad[] = {
     {"no kind", {.kind = 0}, 0},
-    {"a kind of later releases", {.kind = UCX_VOID + 1}, 0},
+    {"a kind of later releases", {.kind = UCX_FOUND + 1}, 0},
     {"a run longer than what came", {.kind = UCX_RUN, .count = 2, .length = BYTES}, BYTES},
     {"a run shorter than what came", {.kind = UCX_RUN, .count = 1, .length = 8}, 9},
     {"a run whose length overflows",
@@ -94,6 +94,8 @@ static const struct bad all_bad[] = {
     {"a part without credit", {.kind = UCX_PART, .length = BYTES, .position = SLOTS}, 8},
     {"an offer that is none", {.kind = UCX_WHOLE, .length = 8}, 8},
     {"an answer to what was not asked", {.kind = UCX_FLUSHED, .position = 1}, 0},
+    {"an answer to WRITEs that did not go", {.kind = UCX_FLUSHED, .sequence = 1}, 0},
+    {"one-sided access to an endpoint without", {.kind = UCX_WRITE}, 8},
 };
 
 static void a_peer_that_breaks_the_protocol_is_disconnected(void **state)

@@ -19,6 +19,8 @@
 #include "ucx/receive.h"
 #include "ucx/remote.h"
 #include "ucx/ring.h"
+#include "ucx/rma.h"
+#include "ucx/rma_am.h"
 #include "ucx/send.h"
 #include "ucx/units.h"
 #include "ucx/watch.h"
@@ -173,6 +175,32 @@ void ucp_rkey_destroy(ucp_rkey_h rkey)
   REQUIRE(rkey == (ucp_rkey_h)own.memory);
 }
 
+ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void *buffer, size_t count, uint64_t address,
+                             ucp_rkey_h rkey, const ucp_request_param_t *param)
+{
+  (void)ep, (void)buffer, (void)count, (void)address, (void)rkey, (void)param;
+  return NULL;
+}
+
+ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t address,
+                             ucp_rkey_h rkey, const ucp_request_param_t *param)
+{
+  return ucp_put_nbx(ep, buffer, count, address, rkey, param);
+}
+
+ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const void *buffer,
+                                   size_t count, uint64_t address, ucp_rkey_h rkey,
+                                   const ucp_request_param_t *param)
+{
+  (void)opcode;
+  return ucp_put_nbx(ep, buffer, count, address, rkey, param);
+}
+
+ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
+{
+  return ucp_put_nbx(ep, NULL, 0, 0, NULL, param);
+}
+
 /* ---- In place of the plugin's own that need it ---------------------------------------------- */
 
 /* No field of an accepted address lies behind its end. */
@@ -210,6 +238,22 @@ void ucx_watch_forget(int watch_fd, int pidfd)
 void ucx_watch_end(int pidfd)
 {
   (void)pidfd;
+}
+
+/* What may be read and written by one-sided access: behind the ring, nothing of which a message is.
+ */
+void *ucx_mr_enter(struct pst_device *of, uint64_t address, uint64_t length, uint32_t access)
+{
+  const uint64_t base = (uintptr_t)own.memory + (uint64_t)SLOTS * STRIDE;
+  (void)of, (void)access;
+  return address >= base && pst_range_holds((uint64_t)SLOTS * STRIDE, address - base, length)
+             ? own.memory + (address - (uintptr_t)own.memory)
+             : NULL;
+}
+
+void ucx_mr_leave(struct pst_device *of)
+{
+  (void)of;
 }
 
 /* ---- The endpoint --------------------------------------------------------------------------- */
@@ -253,7 +297,19 @@ static void open_link(void)
   own.link->arrivals = calloc(SLOTS, sizeof(*own.link->arrivals));
   own.link->arrival_mask = SLOTS - 1;
   own.link->ring = own.ring;
-  REQUIRE(own.link->arrivals);
+  REQUIRE(own.link->arrivals && ucx_rma_am_open(own.link) == 0);
+  ucx_ams_gather(own.link, 512);
+  REQUIRE(own.link->gathered);
+  own.link->by_messages = true;
+  own.link->op_count = REQUESTS + 2;
+  own.link->ops = calloc(own.link->op_count, sizeof(*own.link->ops));
+  own.link->op_pieces = calloc(own.link->op_count, sizeof(*own.link->op_pieces));
+  REQUIRE(own.link->ops && own.link->op_pieces);
+  for (uint32_t i = 0; i < own.link->op_count; i++) {
+    own.link->ops[i].pieces = &own.link->op_pieces[i];
+    own.link->ops[i].next = own.link->free_ops;
+    own.link->free_ops = &own.link->ops[i];
+  }
 }
 
 static void open_endpoint(void)
@@ -276,7 +332,9 @@ static void open_endpoint(void)
   pst_cpu_enter(&made->cpu, PST_CPU_UP);
   made->tx.length_max = SLOT_BYTES;
   ucx_share_begin(&own.ring->shares, &made->rx.share);
+  made->tx.flushing_end = &made->tx.flushing;
   REQUIRE(ucx_units_open(&made->tx.sends, REQUESTS + 1) == 0);
+  REQUIRE(ucx_units_open(&made->tx.writes, REQUESTS + 1) == 0);
   own.link->endpoint = made;
   own.link->ep = (ucp_ep_h)own.memory; /* never looked into */
   own.endpoint = made;
@@ -317,9 +375,19 @@ static uint64_t place(void)
   return own.link->endpoint->rx.head + how - 4;
 }
 
+/* An address near our memory; the number of a READ of ours, perhaps. */
+static void one_sided(struct ucx_header *header)
+{
+  header->sequence += (uintptr_t)own.memory + (uint64_t)SLOTS * STRIDE - 8;
+  header->writes = take() & 1;
+  if (header->kind == UCX_DATA || header->kind == UCX_FOUND)
+    header->position = own.link->ops[take() % own.link->op_count].number;
+}
+
 static void message_comes(void)
 {
-  struct ucx_header header = {.kind = (uint8_t)(take() % 12), .flags = (uint8_t)(take() & 3)};
+  struct ucx_header header = {.kind = (uint8_t)(take() % (UCX_FOUND + 2)),
+                              .flags = (uint8_t)(take() & 7)};
   const uint32_t how = take();
   ucp_am_recv_param_t param = {.recv_attr = how & 1 ? UCP_AM_RECV_ATTR_FLAG_RNDV : 0};
   const uint64_t head = own.endpoint->rx.highest, limit = own.endpoint->tx.limit;
@@ -328,6 +396,8 @@ static void message_comes(void)
   header.length = how & 2 ? UINT32_MAX - take() : take_wide();
   header.position = place();
   header.sequence = how & 4 ? own.link->peer.nonce : take();
+  if (header.kind >= UCX_WRITE && header.kind < UCX_FOUND + 1)
+    one_sided(&header);
   header.offset = how & 8 ? UINT64_MAX - take() : take_wide();
   header.nonce = own.link->nonce ^ (how & 16);
   const size_t bytes = how & 32 ? (size_t)header.count * header.length % 4096 : take_wide() % 1024;
@@ -421,6 +491,17 @@ static void give_back(void)
   ucx_share_release(&own.ring->shares, pst_token_slot(token));
 }
 
+static void take_dones(void)
+{
+  struct pst_dones *dones = &own.endpoint->cpu.dones;
+  struct pst_completion done[4];
+
+  ucx_units_retire(&own.endpoint->tx.sends, PST_OP_SEND, dones);
+  ucx_units_retire(&own.endpoint->tx.writes, PST_OP_WRITE, dones);
+  while (pst_dones_take(dones, 1, done, 4))
+    ;
+}
+
 static void send_some(void)
 {
   struct pst_request requests[4] = {0};
@@ -442,10 +523,35 @@ static void send_some(void)
   REQUIRE(taken <= n && own.endpoint->tx.position == before + taken);
   REQUIRE(taken <= limit - before);
   dones->outstanding += taken;
-  struct pst_completion done[4];
-  ucx_units_retire(&own.endpoint->tx.sends, PST_OP_SEND, dones);
-  while (pst_dones_take(dones, 1, done, 4))
-    ;
+  take_dones();
+}
+
+/* One-sided requests of ours: post() would have judged them. */
+static void ask_some(void)
+{
+  static const uint8_t opcodes[] = {PST_OP_WRITE, PST_OP_READ, PST_OP_FETCH_ADD,
+                                    PST_OP_COMPARE_SWAP, PST_OP_FLUSH};
+  static struct pst_remote remote = {.length = UINT64_MAX, .by_cpu = true};
+  struct pst_request request = {.opcode = opcodes[take() % 5],
+                                .local.mr = &own.mr,
+                                .offset = (uint64_t)(SLOTS + take() % SLOTS) * STRIDE,
+                                .cookie = 1};
+  struct pst_dones *dones = &own.endpoint->cpu.dones;
+  uint32_t why = 0;
+
+  if (ucx_link_is_lost(own.link) || pst_dones_room(dones, 1) == 0)
+    return;
+  if (request.opcode == PST_OP_WRITE || request.opcode == PST_OP_READ)
+    request.arg.length = take();
+  if (request.opcode == PST_OP_WRITE || request.opcode == PST_OP_READ)
+    request.u.rma.remote = &remote;
+  else if (request.opcode != PST_OP_FLUSH)
+    request.u.atomic.remote = &remote;
+  if (!ucx_rma_may_start(own.endpoint, &request, &why))
+    return;
+  dones->outstanding++;
+  ucx_rma_start(own.endpoint, &request);
+  take_dones();
 }
 
 /* No slot is lost, and none is two messages'. */
@@ -470,8 +576,13 @@ static void operate(void)
     give_back();
   else if (what == 9)
     send_some();
-  else if (what == 10 && !ucx_link_is_lost(own.link))
+  else if (what == 10 && !ucx_link_is_lost(own.link)) {
+    ucx_rma_step(own.endpoint);
+    ucx_rma_am_step(own.endpoint);
     ucx_receive_step(own.endpoint);
+    take_dones();
+  } else if (what == 13)
+    ask_some();
   else if (what == 11)
     address_comes(false);
   else if (what == 12)
@@ -488,11 +599,15 @@ static void end(void)
   while (own.held)
     give_back();
   free(own.endpoint->tx.sends.at);
+  free(own.endpoint->tx.writes.at);
   pst_cpu_endpoint_end(&own.endpoint->cpu);
   ucx_shares_close(&own.ring->shares);
   pst_cpu_ring_close(&own.ring->cpu, &worker.rings);
   free(worker.rings.all);
   ucx_ams_close(own.link);
+  ucx_rma_am_close(own.link);
+  free(own.link->op_pieces);
+  free(own.link->ops);
   free(own.link->arrivals);
   free(own.link);
   free(own.endpoint);

@@ -9,6 +9,8 @@
 
 #include <ucp/api/ucp.h>
 
+#include <penstock/transport-cpu.h>
+
 #include "device.h"
 #include "endpoint.h"
 #include "fail.h"
@@ -67,6 +69,19 @@ void ucx_ams_gather(struct ucx_link *link, uint64_t bytes)
     link->ams[i].gathered = link->gathered + i * bytes;
 }
 
+uint32_t ucx_am_sources(ucp_dt_iov_t *to, const struct pst_request *request)
+{
+  struct pst_piece one;
+  uint32_t count, n = 0;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+
+  for (uint32_t i = 0; i < count; i++)
+    if (pieces[i].length)
+      to[n++] =
+          (ucp_dt_iov_t){pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, pieces[i].length};
+  return n;
+}
+
 struct ucx_am *ucx_am_take(struct ucx_link *link)
 {
   struct ucx_am *am = link->free_ams;
@@ -83,7 +98,7 @@ struct ucx_am *ucx_am_take(struct ucx_link *link)
   return am;
 }
 
-static void am_give(struct ucx_am *am)
+void ucx_am_give(struct ucx_am *am)
 {
   struct ucx_link *link = am->link;
 
@@ -99,15 +114,22 @@ static void am_give(struct ucx_am *am)
   }
 }
 
+static struct ucx_units *units_of(const struct ucx_am *am)
+{
+  struct ucx_tx *tx = &am->link->endpoint->tx;
+
+  return am->header.kind == UCX_WRITE ? &tx->writes : &tx->sends;
+}
+
 static void am_end(struct ucx_am *am, ucs_status_t status)
 {
   struct ucx_link *link = am->link;
 
   if (am->has_unit && link->endpoint)
-    ucx_unit_end(&link->endpoint->tx.sends, am->unit,
+    ucx_unit_end(units_of(am), am->unit,
                  status == UCS_OK ? 0
                                   : (ucx_link_status(link) ? ucx_link_status(link) : -ECONNRESET));
-  am_give(am);
+  ucx_am_give(am);
   if (status != UCS_OK)
     ucx_link_fail(link, status, "an active message");
 }
@@ -189,6 +211,12 @@ ucs_status_t ucx_am_datatype(ucp_datatype_t *datatype)
 
 /* ---- To UCX ----------------------------------------------------------------------------- */
 
+static void address_to_peer(struct ucx_link *link, struct ucx_header *header)
+{
+  header->nonce = link->peer.nonce;
+  header->writes = link->writes_begun;
+}
+
 /* What ucp_am_send_nbx() returned. */
 static void am_sent(struct ucx_am *am, ucs_status_ptr_t request)
 {
@@ -200,7 +228,7 @@ static void am_sent(struct ucx_am *am, ucs_status_ptr_t request)
 
 /* One block, which UCX can hand over as it lies: a datatype goes in pieces of a lane's own buffer.
  */
-static void send_gathered(struct ucx_am *am)
+void ucx_am_send_block(struct ucx_am *am)
 {
   const ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -211,8 +239,7 @@ static void send_gathered(struct ucx_am *am)
       .memory_type = UCS_MEMORY_TYPE_HOST,
   };
 
-  am_pack(am, 0, am->gathered, am->bytes);
-  am->header.nonce = am->link->peer.nonce;
+  address_to_peer(am->link, &am->header);
   am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
                               am->gathered, am->bytes, &param));
 }
@@ -220,7 +247,8 @@ static void send_gathered(struct ucx_am *am)
 void ucx_am_send(struct ucx_am *am)
 {
   if (am->gathered) {
-    send_gathered(am);
+    am_pack(am, 0, am->gathered, am->bytes);
+    ucx_am_send_block(am);
     return;
   }
   const ucp_request_param_t param = {
@@ -232,7 +260,7 @@ void ucx_am_send(struct ucx_am *am)
       .flags = UCP_AM_SEND_FLAG_EAGER,
   };
 
-  am->header.nonce = am->link->peer.nonce;
+  address_to_peer(am->link, &am->header);
   am_sent(am,
           ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1, &param));
 }
@@ -255,7 +283,7 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh)
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
     param.memh = memh;
   }
-  am->header.nonce = am->link->peer.nonce;
+  address_to_peer(am->link, &am->header);
   am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
                               is_one ? am->sources[0].buffer : am->sources,
                               is_one ? am->sources[0].length : am->source_count, &param));
@@ -286,7 +314,7 @@ bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
   link->free_controls = am->next;
   link->controls_under_way++;
   am->header = *header;
-  am->header.nonce = link->peer.nonce;
+  address_to_peer(link, &am->header);
   if (header->kind == UCX_HELLO)
     send_hello(am);
   else
@@ -301,10 +329,10 @@ void ucx_ams_void(struct ucx_link *link, int32_t status)
     struct ucx_am *am = &link->ams[i];
     if (!am->has_unit || am->header.kind == UCX_WHOLE)
       continue;
+    if (link->endpoint)
+      ucx_unit_end(units_of(am), am->unit, status);
     am->header.kind = UCX_VOID;
     am->is_void = true;
     am->has_unit = false;
-    if (link->endpoint)
-      ucx_unit_end(&link->endpoint->tx.sends, am->unit, status);
   }
 }

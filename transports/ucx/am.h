@@ -8,6 +8,8 @@
 
 #include <ucp/api/ucp.h>
 
+#include <penstock/transport.h>
+
 #include "link.h"
 #include "wire.h"
 
@@ -23,7 +25,7 @@ struct ucx_am {
   struct ucx_link *link;
   struct ucx_am *next; /* in its pool */
   uint64_t bytes;      /* behind the header */
-  uint64_t unit;       /* of the SENDs it carries */
+  uint64_t unit;       /* of the SENDs, or the WRITE, it carries */
   uint32_t source_count;
   bool has_unit;
   bool is_void; /* its sources are the host's again */
@@ -44,14 +46,20 @@ void ucx_ams_gather(struct ucx_link *link, uint64_t bytes);
 
 /* NULL: all are under way. Its header is all 0. */
 struct ucx_am *ucx_am_take(struct ucx_link *link);
+/* One that was taken, and not sent. */
+void ucx_am_give(struct ucx_am *am);
 static inline bool ucx_am_is_free(const struct ucx_link *link)
 {
   return link->free_ams != NULL;
 }
 
+/* What a request names, as its sources: how many. */
+uint32_t ucx_am_sources(ucp_dt_iov_t *to, const struct pst_request *request);
 /* Hand it to UCX: its sources are copied into UCX's buffer now, or in a later progress. Its unit
  * has been begun, or has one part more. A failure fails the link. */
 void ucx_am_send(struct ucx_am *am);
+/* The same of one whose bytes lie in `gathered` already. */
+void ucx_am_send_block(struct ucx_am *am);
 /* The receiver fetches its sources, which are memory of this type. `memh` is that of the only
  * source, or NULL: without one UCX registers what it is given each time. */
 void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh);

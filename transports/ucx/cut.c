@@ -42,7 +42,7 @@ bool ucx_link_uses_memory(const struct ucx_link *link)
       return true;
   for (uint32_t i = 0; link->ops_under_way && i < link->op_count; i++) {
     const struct ucx_op *op = &link->ops[i];
-    if (op->is_taken && op->opcode != 0 && op->opcode != PST_OP_FLUSH)
+    if (op->is_taken && !op->by_messages && op->opcode != 0 && op->opcode != PST_OP_FLUSH)
       return true;
   }
   return false;

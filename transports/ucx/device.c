@@ -191,6 +191,7 @@ int ucx_open(const struct pst_host *host, const struct pst_open_params *params,
     pst_struct_read(&plan, sizeof(plan), in.plan);
   made->host = host;
   pthread_mutex_init(&made->keeper_lock, NULL);
+  pthread_rwlock_init(&made->mr_lock, NULL);
   made->sleeps = plan.flags & PST_PLAN_SLEEP;
   made->has_rma = plan.rma > 0;
   read_options(made, in.options);
@@ -217,6 +218,7 @@ void ucx_close(struct pst_device *device)
     return;
   ucx_keeper_close(device);
   pthread_mutex_destroy(&device->keeper_lock);
+  pthread_rwlock_destroy(&device->mr_lock);
   if (device->gather)
     ucp_dt_destroy(device->gather);
   if (device->context)

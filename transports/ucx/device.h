@@ -36,6 +36,8 @@ struct pst_device {
   char environment[192];     /* UCX's variables that are set, by name */
   struct ucx_keeper *keeper; /* of links that outlive their workers; NULL: there was none yet */
   pthread_mutex_t keeper_lock;
+  struct pst_mr *mrs; /* registrations, which peers' messages may name */
+  pthread_rwlock_t mr_lock;
 };
 
 #define UCX_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)

@@ -22,6 +22,7 @@
 #include "receive.h"
 #include "ring.h"
 #include "rma.h"
+#include "rma_am.h"
 #include "status.h"
 #include "units.h"
 #include "wire.h"
@@ -69,7 +70,11 @@ static int open_tx(struct pst_endpoint *endpoint)
   link->ops = calloc(link->op_count, sizeof(*link->ops));
   if (!link->ops)
     return -ENOMEM;
+  link->op_pieces = calloc((size_t)link->op_count * endpoint->pieces_max, sizeof(*link->op_pieces));
+  if (!link->op_pieces)
+    return -ENOMEM;
   for (uint32_t i = 0; i < link->op_count; i++) {
+    link->ops[i].pieces = link->op_pieces + (size_t)i * endpoint->pieces_max;
     link->ops[i].next = link->free_ops;
     link->free_ops = &link->ops[i];
   }
@@ -113,8 +118,13 @@ static int fill(struct pst_endpoint *endpoint, const struct pst_endpoint_params 
   if (rc < 0)
     return rc;
   endpoint->pieces_max = endpoint->cpu.params.pieces ? endpoint->cpu.params.pieces : 1;
-  rc = ucx_link_open(worker, endpoint->label, ucx_receive,
-                     endpoint->cpu.params.roles & PST_ROLE_SENDER, &endpoint->link);
+  rc =
+      ucx_link_open(worker, endpoint->label, ucx_receive,
+                    endpoint->cpu.params.roles & (PST_ROLE_SENDER | PST_ROLE_RMA), &endpoint->link);
+  if (rc < 0)
+    return rc;
+  if (endpoint->cpu.params.roles & PST_ROLE_RMA)
+    rc = ucx_rma_am_open(endpoint->link);
   if (rc < 0)
     return rc;
   endpoint->link->endpoint = endpoint;

@@ -35,6 +35,7 @@ struct ucx_tx {
   uint64_t puts, puts_flushed; /* WRITEs that began, and that are known to be placed */
   uint32_t fetching;           /* READs and atomics under way */
   uint64_t flush_known;        /* position: the peer has all before it */
+  uint64_t writes_known;       /* so many UCX_WRITEs, too */
   struct ucx_op *flushing, **flushing_end;
   bool owes_flush;
   uint64_t messages, bytes; /* counters */
@@ -43,7 +44,7 @@ struct ucx_tx {
 struct ucx_rx {
   uint64_t head;          /* position of the next MESSAGE */
   struct ucx_share share; /* of the ring's slots */
-  uint64_t flush_asked;
+  uint64_t flush_asked, flush_writes;
   bool owes_flushed;
   uint64_t highest; /* position behind the last that has come */
   uint64_t messages, bytes;

@@ -21,6 +21,7 @@
 #include "receive.h"
 #include "remote.h"
 #include "ring.h"
+#include "rma_am.h"
 #include "stage.h"
 #include "status.h"
 #include "watch.h"
@@ -55,8 +56,10 @@ void ucx_link_free(struct ucx_link *link)
   give_slots(link);
   free_remotes(link);
   ucx_ams_close(link);
+  ucx_rma_am_close(link);
   free(link->peer.address);
   free(link->arrivals);
+  free(link->op_pieces);
   free(link->ops);
   free(link);
 }

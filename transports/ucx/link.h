@@ -28,6 +28,7 @@
 
 struct ucx_am;
 struct ucx_arrival;
+struct ucx_asked;
 struct ucx_op;
 struct ucx_record;
 
@@ -58,6 +59,13 @@ struct ucx_link {
   uint64_t part_max;   /* bytes of payload in one active message */
   uint64_t whole_from; /* messages of so many bytes go by rendezvous */
   char lanes[192];
+  /* WRITE, READ and atomics are active messages of ours: UCX's software puts, gets and atomics end
+   * the owner's process (1.13) or are missing (1.22) where failures are UCX's to notice. */
+  bool by_messages;
+  uint64_t writes_begun, writes_come; /* UCX_WRITEs, of WRITEs that are still cut, too */
+  uint32_t ask_number;                /* of the last READ or atomic */
+  struct ucx_asked *asked;            /* READs and atomics of the peer's, UCX_ASKED_MAX */
+  uint32_t asked_head, asked_tail;
   uint32_t controls_under_way, fetches, ops_under_way;
   struct ucx_am *free_ams, *free_controls;
   uint32_t ams_under_way, window;
@@ -69,6 +77,7 @@ struct ucx_link {
   struct ucx_arrival *arrivals;
   uint64_t arrival_mask;
   struct ucx_op *ops, *free_ops;
+  ucp_dt_iov_t *op_pieces;
   uint32_t op_count;
   struct pst_remote *remotes;
 };

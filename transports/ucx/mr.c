@@ -53,6 +53,44 @@ static int map(const struct pst_device *device, struct pst_mr *mr, uint32_t acce
                     ucs_status_string(status), ucx_status_remedy(status));
 }
 
+static void add_to_device(struct pst_device *device, struct pst_mr *mr)
+{
+  pthread_rwlock_wrlock(&device->mr_lock);
+  mr->next = device->mrs;
+  device->mrs = mr;
+  pthread_rwlock_unlock(&device->mr_lock);
+}
+
+static void take_from_device(struct pst_device *device, const struct pst_mr *mr)
+{
+  struct pst_mr **at;
+
+  pthread_rwlock_wrlock(&device->mr_lock);
+  for (at = &device->mrs; *at && *at != mr;)
+    at = &(*at)->next;
+  if (*at)
+    *at = mr->next;
+  pthread_rwlock_unlock(&device->mr_lock);
+}
+
+void *ucx_mr_enter(struct pst_device *device, uint64_t address, uint64_t length, uint32_t access)
+{
+  pthread_rwlock_rdlock(&device->mr_lock);
+  for (const struct pst_mr *mr = device->mrs; mr; mr = mr->next) {
+    const uint64_t base = (uintptr_t)mr->cpu.base;
+    if (mr->by_cpu && (mr->cpu.access & access) == access && address >= base &&
+        pst_range_holds(mr->cpu.length, address - base, length))
+      return mr->cpu.base + (address - base);
+  }
+  pthread_rwlock_unlock(&device->mr_lock);
+  return NULL;
+}
+
+void ucx_mr_leave(struct pst_device *device)
+{
+  pthread_rwlock_unlock(&device->mr_lock);
+}
+
 int ucx_mr_register(struct pst_device *device, const struct pst_mr_params *params,
                     struct pst_mr **mr)
 {
@@ -84,6 +122,7 @@ int ucx_mr_register(struct pst_device *device, const struct pst_mr_params *param
     free(made);
     return rc;
   }
+  add_to_device(device, made);
   pst_path_write(in.path, PST_PATH_DIRECT, "", "", "");
   *mr = made;
   return 0;
@@ -93,6 +132,7 @@ void ucx_mr_deregister(struct pst_device *device, struct pst_mr *mr)
 {
   if (!mr)
     return;
+  take_from_device(device, mr);
   if (mr->memh)
     ucp_mem_unmap(device->context, mr->memh);
   free(mr);

@@ -14,6 +14,12 @@ struct pst_mr {
   ucp_mem_h memh;
   ucs_memory_type_t type;
   bool by_cpu;
+  struct pst_mr *next; /* of the device's */
 };
+
+/* Until ucx_mr_leave() the memory stays: deregistration waits. NULL: no registration with this
+ * access that the CPU reaches holds the range. */
+void *ucx_mr_enter(struct pst_device *device, uint64_t address, uint64_t length, uint32_t access);
+void ucx_mr_leave(struct pst_device *device);
 
 #endif

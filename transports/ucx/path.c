@@ -19,7 +19,7 @@
 #include "worker.h"
 
 /* UCX's own header, and ours, in an active message. */
-#define PATH_HEADERS 80u
+#define PATH_HEADERS 88u
 #define PATH_PART_MIN 1024u
 #define PATH_PART_DEFAULT 8192u
 #define PATH_PART_TCP 65408u /* one call of the kernel's, and of UCX's receive buffer (64 KiB) */
@@ -160,6 +160,20 @@ static void tell_lost(const struct pst_endpoint *endpoint)
     UCX_TELL(endpoint, level, "%s", text);
 }
 
+/* Does UCX have puts, gets and atomics that need no software of its own? */
+static bool has_own_rma(const char *names)
+{
+  return is_shared(names) || ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_");
+}
+
+/* What it answers is gathered, whatever `part` says: it is of memory that may go. */
+static bool gathers(const struct pst_endpoint *endpoint, const char *names)
+{
+  return (endpoint->link->asked && !has_own_rma(names)) ||
+         (strcmp(carrier_of(names), "tcp") == 0 &&
+          endpoint->worker->device->batch_bytes <= PATH_PART_TCP);
+}
+
 void ucx_path_settle(struct pst_endpoint *endpoint)
 {
   const struct pst_device *device = endpoint->worker->device;
@@ -173,8 +187,11 @@ void ucx_path_settle(struct pst_endpoint *endpoint)
     link->part_max = lanes.eager_max - PATH_HEADERS;
   if (device->batch_bytes)
     link->part_max = device->batch_bytes;
-  if (strcmp(carrier_of(lanes.names), "tcp") == 0 && device->batch_bytes <= PATH_PART_TCP)
-    ucx_ams_gather(link, device->batch_bytes ? device->batch_bytes : PATH_PART_TCP);
+  if (gathers(endpoint, lanes.names))
+    ucx_ams_gather(link, device->batch_bytes && device->batch_bytes < PATH_PART_TCP
+                             ? device->batch_bytes
+                             : PATH_PART_TCP);
+  link->by_messages = link->asked && link->gathered && !has_own_rma(lanes.names);
   link->whole_from = device->rendezvous_from;
   if (!link->whole_from)
     link->whole_from = whole_from(lanes.names);

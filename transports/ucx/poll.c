@@ -18,6 +18,7 @@
 #include "path.h"
 #include "receive.h"
 #include "rma.h"
+#include "rma_am.h"
 #include "send.h"
 #include "stage.h"
 #include "tick.h"
@@ -162,10 +163,7 @@ static void step_closing(struct pst_endpoint *endpoint)
   case PST_CLOSING_ABORT:
     endpoint->has_cancelled = true;
     ucx_ams_void(link, -ECANCELED);
-    if (endpoint->tx.cut.is_open) {
-      endpoint->tx.cut.is_open = false;
-      ucx_unit_end(&endpoint->tx.sends, endpoint->tx.cut.unit, -ECANCELED);
-    }
+    ucx_send_cancel(endpoint, -ECANCELED);
     ucx_held_fail(endpoint, -ECANCELED);
     break;
   case PST_CLOSING_OVER:
@@ -188,6 +186,7 @@ static void step(struct pst_endpoint *endpoint)
     ucx_send_step(endpoint);
     ucx_held_step(endpoint);
     ucx_rma_step(endpoint);
+    ucx_rma_am_step(endpoint);
     ucx_receive_step(endpoint);
   }
   step_gone(endpoint);

@@ -28,6 +28,8 @@ static uint32_t take(struct pst_endpoint *endpoint, const struct pst_request *re
     return ucx_held_add(endpoint, requests, why);
   if (requests->opcode == PST_OP_SEND)
     return ucx_send_start(endpoint, requests, n, why);
+  if (!ucx_rma_may_start(endpoint, requests, why))
+    return 0;
   ucx_rma_start(endpoint, requests);
   return 1;
 }

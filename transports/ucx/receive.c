@@ -18,11 +18,12 @@
 #include "link.h"
 #include "mr.h"
 #include "ring.h"
+#include "rma_am.h"
 #include "stage.h"
 #include "wire.h"
 #include "worker.h"
 
-static ucs_status_t refuse(struct ucx_link *link, const char *why)
+ucs_status_t ucx_receive_refuse(struct ucx_link *link, const char *why)
 {
   if (!ucx_link_is_lost(link))
     UCX_TELL(link->endpoint, PST_LOG_ERROR,
@@ -39,7 +40,8 @@ static struct ucx_arrival *arrival_at(const struct ucx_link *link, uint64_t posi
 }
 
 /* A message that begins to arrive, and its slot. NULL: the peer had no credit for it. */
-static struct ucx_arrival *begin(struct ucx_link *link, uint64_t position, uint64_t length)
+static struct ucx_arrival *begin(struct ucx_link *link, const struct ucx_header *header,
+                                 uint64_t position, uint64_t length)
 {
   struct pst_endpoint *endpoint = link->endpoint;
   struct ucx_rx *rx = &endpoint->rx;
@@ -57,6 +59,7 @@ static struct ucx_arrival *begin(struct ucx_link *link, uint64_t position, uint6
   arrival->slot = pst_slots_take(&ring->slots);
   arrival->length = (uint32_t)length;
   arrival->left = length;
+  arrival->writes = header->writes;
   if (position >= rx->highest)
     rx->highest = position + 1;
   return arrival;
@@ -74,11 +77,11 @@ static ucs_status_t receive_run(struct ucx_link *link, const struct ucx_header *
                                 const uint8_t *data, size_t bytes)
 {
   if ((uint64_t)header->count * header->length != bytes)
-    return refuse(link, "messages whose lengths are not what came");
+    return ucx_receive_refuse(link, "messages whose lengths are not what came");
   for (uint32_t i = 0; i < header->count; i++) {
-    struct ucx_arrival *arrival = begin(link, header->position + i, header->length);
+    struct ucx_arrival *arrival = begin(link, header, header->position + i, header->length);
     if (!arrival)
-      return refuse(link, "a message without credit, or longer than a slot");
+      return ucx_receive_refuse(link, "a message without credit, or longer than a slot");
     arrival->sequence = header->sequence + i;
     arrival->meta = 0;
     data = copy_whole(link->endpoint, arrival, data);
@@ -94,14 +97,14 @@ static ucs_status_t receive_list(struct ucx_link *link, const struct ucx_header 
   struct ucx_record record;
 
   if (records > bytes)
-    return refuse(link, "a list that is cut short");
+    return ucx_receive_refuse(link, "a list that is cut short");
   for (uint32_t i = 0; i < header->count; i++) {
     memcpy(&record, data + i * sizeof(record), sizeof(record));
     if (record.length > bytes - (size_t)(at - data))
-      return refuse(link, "a list whose messages are longer than what came");
-    struct ucx_arrival *arrival = begin(link, header->position + i, record.length);
+      return ucx_receive_refuse(link, "a list whose messages are longer than what came");
+    struct ucx_arrival *arrival = begin(link, header, header->position + i, record.length);
     if (!arrival)
-      return refuse(link, "a message without credit, or longer than a slot");
+      return ucx_receive_refuse(link, "a message without credit, or longer than a slot");
     arrival->sequence = record.sequence;
     arrival->meta = record.meta;
     at = copy_whole(link->endpoint, arrival, at);
@@ -118,7 +121,7 @@ static ucs_status_t receive_part(struct ucx_link *link, const struct ucx_header 
   if (header->position >= endpoint->rx.head && header->position < endpoint->rx.share.granted)
     arrival = arrival_at(link, header->position);
   if (arrival && !arrival->is_open) {
-    arrival = begin(link, header->position, header->length);
+    arrival = begin(link, header, header->position, header->length);
     if (arrival) {
       arrival->sequence = header->sequence;
       arrival->meta = header->meta;
@@ -126,7 +129,7 @@ static ucs_status_t receive_part(struct ucx_link *link, const struct ucx_header 
   }
   if (!arrival || arrival->length != header->length || bytes > arrival->left ||
       !pst_range_holds(arrival->length, header->offset, bytes))
-    return refuse(link, "a part that is of no message");
+    return ucx_receive_refuse(link, "a part that is of no message");
   memcpy(pst_cpu_slot(endpoint->cpu.ring, arrival->slot) + header->offset, data, bytes);
   arrival->left -= bytes;
   return UCS_OK;
@@ -160,8 +163,8 @@ static ucs_status_t receive_whole(struct ucx_link *link, const struct ucx_header
   struct ucx_arrival *arrival;
   ucs_status_ptr_t request;
 
-  if (bytes != header->length || !(arrival = begin(link, header->position, header->length)))
-    return refuse(link, "a message without credit, or longer than a slot");
+  if (bytes != header->length || !(arrival = begin(link, header, header->position, header->length)))
+    return ucx_receive_refuse(link, "a message without credit, or longer than a slot");
   arrival->sequence = header->sequence;
   arrival->meta = header->meta;
   arrival->link = link;
@@ -246,18 +249,22 @@ static ucs_status_t receive_control(struct ucx_link *link, const struct ucx_head
   case UCX_FLUSH:
     if (header->position > endpoint->rx.flush_asked)
       endpoint->rx.flush_asked = header->position;
+    if (header->writes > endpoint->rx.flush_writes)
+      endpoint->rx.flush_writes = header->writes;
     endpoint->rx.owes_flushed = true;
     return UCS_OK;
   case UCX_FLUSHED:
-    if (header->position > endpoint->tx.position)
-      return refuse(link, "an answer to more than was sent");
+    if (header->position > endpoint->tx.position || header->sequence > link->writes_begun)
+      return ucx_receive_refuse(link, "an answer to more than was sent");
     if (header->position > endpoint->tx.flush_known)
       endpoint->tx.flush_known = header->position;
+    if (header->sequence > endpoint->tx.writes_known)
+      endpoint->tx.writes_known = header->sequence;
     return UCS_OK;
   case UCX_VOID:
     return UCS_OK;
   default:
-    return refuse(link, "an unknown kind of message");
+    return ucx_receive_refuse(link, "an unknown kind of message");
   }
 }
 
@@ -281,17 +288,22 @@ ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, vo
     return UCS_OK;
   link->endpoint->waits_since_ns = 0;
   if (is_offer != (head.kind == UCX_WHOLE))
-    return refuse(link, "a rendezvous where there is none");
+    return ucx_receive_refuse(link, "a rendezvous where there is none");
   if (is_offer)
     return receive_whole(link, &head, data, length);
-  if (length && link->ring && !link->ring->by_cpu && head.kind != UCX_HELLO)
-    return refuse(link, "bytes for memory that the CPU does not reach");
+  if (length && link->ring && !link->ring->by_cpu && head.kind != UCX_HELLO &&
+      head.kind < UCX_WRITE)
+    return ucx_receive_refuse(link, "bytes for memory that the CPU does not reach");
   if (head.kind == UCX_RUN)
     return receive_run(link, &head, data, length);
   if (head.kind == UCX_LIST)
     return receive_list(link, &head, data, length);
   if (head.kind == UCX_PART)
     return receive_part(link, &head, data, length);
+  if (head.kind >= UCX_WRITE && head.kind <= UCX_FOUND) {
+    const char *wrong = ucx_rma_am_receive(link, &head, data, length);
+    return wrong ? ucx_receive_refuse(link, wrong) : UCS_OK;
+  }
   return receive_control(link, &head);
 }
 
@@ -324,7 +336,7 @@ bool ucx_receive_is_pending(const struct pst_endpoint *endpoint)
   if (!endpoint->cpu.ring)
     return false;
   arrival = arrival_at(endpoint->link, endpoint->rx.head);
-  return arrival->is_open && !arrival->left;
+  return arrival->is_open && !arrival->left && arrival->writes <= endpoint->link->writes_come;
 }
 
 uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
@@ -372,20 +384,20 @@ static void send_credit(struct pst_endpoint *endpoint)
     ucx_share_grant(&ring->shares, share, due);
 }
 
-static bool has_all_before(const struct pst_endpoint *endpoint, uint64_t position)
+/* All that a FLUSH of the peer's is about. */
+static bool has_what_is_asked(const struct pst_endpoint *endpoint)
 {
-  for (uint64_t at = endpoint->rx.head; at < position; at++) {
+  for (uint64_t at = endpoint->rx.head; at < endpoint->rx.flush_asked; at++) {
     const struct ucx_arrival *arrival = arrival_at(endpoint->link, at);
     if (at >= endpoint->rx.highest || !arrival->is_open || arrival->left)
       return false;
   }
-  return true;
+  return endpoint->rx.flush_writes <= endpoint->link->writes_come;
 }
 
 bool ucx_receive_owes(const struct pst_endpoint *endpoint)
 {
-  return credit_due(endpoint) ||
-         (endpoint->rx.owes_flushed && has_all_before(endpoint, endpoint->rx.flush_asked));
+  return credit_due(endpoint) || (endpoint->rx.owes_flushed && has_what_is_asked(endpoint));
 }
 
 void ucx_receive_step(struct pst_endpoint *endpoint)
@@ -393,8 +405,9 @@ void ucx_receive_step(struct pst_endpoint *endpoint)
   struct ucx_rx *rx = &endpoint->rx;
 
   send_credit(endpoint);
-  if (rx->owes_flushed && has_all_before(endpoint, rx->flush_asked)) {
-    const struct ucx_header answer = {.kind = UCX_FLUSHED, .position = rx->flush_asked};
+  if (rx->owes_flushed && has_what_is_asked(endpoint)) {
+    const struct ucx_header answer = {
+        .kind = UCX_FLUSHED, .position = rx->flush_asked, .sequence = rx->flush_writes};
     rx->owes_flushed = !ucx_am_control(endpoint->link, &answer);
   }
 }

@@ -17,12 +17,15 @@ struct ucx_arrival {
   struct ucx_link *link; /* it is fetched; else NULL */
   uint64_t sequence;
   uint64_t meta;
-  uint64_t left; /* bytes to come */
+  uint64_t left;   /* bytes to come */
+  uint64_t writes; /* UCX_WRITEs that come before it */
   uint32_t slot;
   uint32_t length;
   bool is_open; /* it has a slot */
 };
 
+/* The peer breaks the protocol: the end. */
+ucs_status_t ucx_receive_refuse(struct ucx_link *link, const char *why);
 /* UCX calls it for each active message, inside ucp_worker_progress(). */
 ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, void *data,
                          size_t length, const ucp_am_recv_param_t *param);

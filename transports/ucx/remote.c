@@ -24,14 +24,14 @@ int ucx_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *b
   const uint32_t remote =
       PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
   struct ucx_key key = {.magic = UCX_MAGIC,
-                        .access = mr->cpu.access & remote,
+                        .access = (mr->cpu.access & remote) | (mr->by_cpu ? UCX_KEY_BY_CPU : 0),
                         .address = (uint64_t)(uintptr_t)mr->cpu.base,
                         .length = mr->cpu.length};
   void *packed = NULL;
   size_t size = 0;
   ucs_status_t status = UCS_OK;
 
-  if (!key.access)
+  if (!(key.access & remote))
     return -EACCES;
   if (mr->memh)
     status = ucp_rkey_pack(device->context, mr->memh, &packed, &size);
@@ -80,7 +80,8 @@ int ucx_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   made->link = link;
   made->address = key.address;
   made->length = key.length;
-  made->access = key.access;
+  made->access = key.access & ~UCX_KEY_BY_CPU;
+  made->by_cpu = key.access & UCX_KEY_BY_CPU;
   if (key.length) {
     status = ucp_ep_rkey_unpack(link->ep, (const uint8_t *)blob->bytes + sizeof(key), &made->rkey);
     if (status != UCS_OK) {

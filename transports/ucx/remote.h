@@ -3,6 +3,7 @@
 #ifndef UCX_REMOTE_H
 #define UCX_REMOTE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <ucp/api/ucp.h>
@@ -15,6 +16,7 @@ struct pst_remote {
   uint64_t address;
   uint64_t length;
   uint32_t access; /* enum pst_access */
+  bool by_cpu;     /* its owner's CPU reaches it */
   const struct ucx_link *link;
 };
 

@@ -16,6 +16,8 @@
 #include "link.h"
 #include "mr.h"
 #include "remote.h"
+#include "rma_am.h"
+#include "send.h"
 #include "units.h"
 #include "wire.h"
 
@@ -73,11 +75,13 @@ int ucx_rma_check(const struct pst_endpoint *endpoint, const struct pst_request 
 static struct ucx_op *take_op(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   struct ucx_op *op = endpoint->link->free_ops;
+  ucp_dt_iov_t *pieces = op->pieces;
 
   endpoint->link->free_ops = op->next;
   endpoint->link->ops_under_way++;
   memset(op, 0, sizeof(*op));
   op->link = endpoint->link;
+  op->pieces = pieces;
   op->left = 1;
   op->is_taken = true;
   if (request) {
@@ -168,6 +172,34 @@ static void start_piece(struct ucx_op *op, const struct pst_request *request,
                 : ucp_put_nbx(op->link->ep, local, piece->length, address, remote->rkey, &param));
 }
 
+/* Done at once where there are no bytes. */
+static void start_by_messages(struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  struct ucx_op *op;
+
+  if (request->opcode == PST_OP_WRITE && request->arg.length) {
+    ucx_send_write(endpoint, request);
+    return;
+  }
+  if (request->opcode == PST_OP_WRITE) {
+    ucx_unit_end(&endpoint->tx.writes, ucx_unit_begin(&endpoint->tx.writes, request->cookie, 1), 0);
+    return;
+  }
+  op = take_op(endpoint, request);
+  endpoint->tx.fetching++;
+  if (request->opcode == PST_OP_READ && request->arg.length == 0)
+    end_part(op, UCS_OK);
+  else
+    ucx_rma_am_ask(endpoint, op, request);
+}
+
+void ucx_rma_end(struct ucx_op *op, int32_t status)
+{
+  op->status = status;
+  op->left = 0;
+  finish(op);
+}
+
 static void start_copy(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   struct ucx_op *op = take_op(endpoint, request);
@@ -233,18 +265,30 @@ static void start_flush(struct pst_endpoint *endpoint, const struct pst_request 
   struct ucx_op *op = take_op(endpoint, request);
 
   op->position = tx->position;
+  op->writes = endpoint->link->writes_begun;
   *tx->flushing_end = op;
   tx->flushing_end = &op->next;
-  if (op->position > tx->flush_known)
+  if (op->position > tx->flush_known || op->writes > tx->writes_known)
     tx->owes_flush = true;
   flush_puts(op);
   ucx_rma_step(endpoint);
+}
+
+bool ucx_rma_may_start(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                       uint32_t *why)
+{
+  if (!ucx_rma_am_serves(endpoint, request) || ucx_rma_am_may_start(endpoint, request))
+    return true;
+  *why = PST_WAIT_QUEUE;
+  return false;
 }
 
 void ucx_rma_start(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   if (request->opcode == PST_OP_FLUSH)
     start_flush(endpoint, request);
+  else if (ucx_rma_am_serves(endpoint, request))
+    start_by_messages(endpoint, request);
   else if (request->opcode == PST_OP_WRITE || request->opcode == PST_OP_READ)
     start_copy(endpoint, request);
   else
@@ -254,6 +298,8 @@ void ucx_rma_start(struct pst_endpoint *endpoint, const struct pst_request *requ
 void ucx_rma_fence(struct pst_endpoint *endpoint)
 {
   endpoint->tx.is_fencing = true;
+  if (endpoint->link->writes_begun != endpoint->tx.writes_known)
+    endpoint->tx.owes_flush = true;
   flush_puts(take_op(endpoint, NULL));
 }
 
@@ -280,7 +326,8 @@ void ucx_rma_step(struct pst_endpoint *endpoint)
     const struct ucx_header ask = {.kind = UCX_FLUSH, .position = tx->position};
     tx->owes_flush = !ucx_am_control(endpoint->link, &ask);
   }
-  while (tx->flushing && tx->flushing->left == 0 && tx->flushing->position <= tx->flush_known)
+  while (tx->flushing && tx->flushing->left == 0 && tx->flushing->position <= tx->flush_known &&
+         tx->flushing->writes <= tx->writes_known)
     end_flush(endpoint, tx->flushing->status);
 }
 
@@ -294,6 +341,10 @@ void ucx_rma_fail(struct pst_endpoint *endpoint, int32_t status)
     struct ucx_op *op = &link->ops[i];
     if (!op->is_taken || op->opcode == 0)
       continue;
+    if (op->by_messages) {
+      ucx_rma_end(op, status);
+      continue;
+    }
     if (op->opcode != PST_OP_WRITE) {
       endpoint->tx.fetching--;
       pst_dones_push(&endpoint->cpu.dones, op->opcode, status, op->cookie, 1);

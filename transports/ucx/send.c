@@ -12,6 +12,7 @@
 #include "endpoint.h"
 #include "link.h"
 #include "mr.h"
+#include "remote.h"
 #include "units.h"
 #include "wire.h"
 
@@ -49,19 +50,6 @@ static bool is_whole(const struct pst_endpoint *endpoint, const struct pst_reque
 static bool is_small(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   return request->arg.length <= endpoint->link->part_max && !is_whole(endpoint, request);
-}
-
-static uint32_t add_sources(ucp_dt_iov_t *to, const struct pst_request *request)
-{
-  struct pst_piece one;
-  uint32_t count, n = 0;
-  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
-
-  for (uint32_t i = 0; i < count; i++)
-    if (pieces[i].length)
-      to[n++] =
-          (ucp_dt_iov_t){pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, pieces[i].length};
-  return n;
 }
 
 /* How many of n are alike but for their place and number, and fit into one active message. */
@@ -124,7 +112,7 @@ static uint32_t fill_list(const struct pst_endpoint *endpoint, struct ucx_am *am
     am->records[i] = (struct ucx_record){.sequence = request->u.send.sequence,
                                          .meta = request->u.send.meta,
                                          .length = (uint32_t)request->arg.length};
-    used += add_sources(am->sources + used, request);
+    used += ucx_am_sources(am->sources + used, request);
     bytes += request->arg.length + sizeof(struct ucx_record);
   }
   am->sources[0] = (ucp_dt_iov_t){am->records, i * sizeof(struct ucx_record)};
@@ -168,7 +156,7 @@ static void start_whole(struct pst_endpoint *endpoint, const struct pst_request 
   struct ucx_tx *tx = &endpoint->tx;
   struct ucx_am *am = ucx_am_take(endpoint->link);
 
-  am->source_count = add_sources(am->sources, request);
+  am->source_count = ucx_am_sources(am->sources, request);
   am->header = (struct ucx_header){.kind = UCX_WHOLE,
                                    .length = (uint32_t)request->arg.length,
                                    .position = tx->position++,
@@ -189,24 +177,57 @@ static uint64_t part_of(uint64_t most, uint64_t length)
   return (length + parts - 1) / parts;
 }
 
-static void start_cut(struct pst_endpoint *endpoint, const struct pst_request *request)
+static struct ucx_units *units_of(struct pst_endpoint *endpoint)
 {
   struct ucx_tx *tx = &endpoint->tx;
-  struct ucx_cut *cut = &tx->cut;
 
-  cut->count = add_sources(cut->sources, request);
-  cut->header = (struct ucx_header){.kind = UCX_PART,
-                                    .length = (uint32_t)request->arg.length,
-                                    .position = tx->position++,
-                                    .sequence = request->u.send.sequence,
-                                    .meta = request->u.send.meta};
+  return tx->cut.header.kind == UCX_WRITE ? &tx->writes : &tx->sends;
+}
+
+static void begin_cut(struct pst_endpoint *endpoint, const struct pst_request *request,
+                      const struct ucx_header *header)
+{
+  struct ucx_cut *cut = &endpoint->tx.cut;
+
+  cut->count = ucx_am_sources(cut->sources, request);
+  cut->header = *header;
   cut->offset = cut->source_offset = 0;
   cut->part = part_of(endpoint->link->part_max, request->arg.length);
   cut->source = 0;
   cut->is_open = true;
-  cut->unit = ucx_unit_begin(&tx->sends, request->cookie, 1);
-  count_sent(endpoint, 1, request->arg.length);
+  cut->unit = ucx_unit_begin(units_of(endpoint), request->cookie, 1);
   ucx_send_step(endpoint);
+}
+
+static void start_cut(struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  const struct ucx_header header = {.kind = UCX_PART,
+                                    .length = (uint32_t)request->arg.length,
+                                    .position = endpoint->tx.position++,
+                                    .sequence = request->u.send.sequence,
+                                    .meta = request->u.send.meta};
+
+  count_sent(endpoint, 1, request->arg.length);
+  begin_cut(endpoint, request, &header);
+}
+
+void ucx_send_write(struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  const uint64_t part = part_of(endpoint->link->part_max, request->arg.length);
+  const struct ucx_header header = {
+      .kind = UCX_WRITE, .sequence = request->u.rma.remote->address + request->u.rma.offset};
+
+  endpoint->link->writes_begun += (request->arg.length + part - 1) / part;
+  begin_cut(endpoint, request, &header);
+}
+
+void ucx_send_cancel(struct pst_endpoint *endpoint, int32_t status)
+{
+  struct ucx_cut *cut = &endpoint->tx.cut;
+
+  if (cut->is_open)
+    ucx_unit_end(units_of(endpoint), cut->unit, status);
+  cut->is_open = false;
 }
 
 /* The next part of the message. */
@@ -243,11 +264,11 @@ void ucx_send_step(struct pst_endpoint *endpoint)
     fill_part(cut, am, cut->part);
     am->unit = cut->unit;
     am->has_unit = true;
-    ucx_unit_at(&endpoint->tx.sends, cut->unit)->left++;
+    ucx_unit_at(units_of(endpoint), cut->unit)->left++;
     ucx_am_send(am);
     if (cut->source == cut->count) {
       cut->is_open = false;
-      ucx_unit_end(&endpoint->tx.sends, cut->unit, 0);
+      ucx_unit_end(units_of(endpoint), cut->unit, 0);
     }
   }
 }

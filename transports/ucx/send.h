@@ -12,7 +12,7 @@
 
 #include "wire.h"
 
-/* A message that is longer than an active message, while it is cut. */
+/* A message that is longer than an active message, or a WRITE, while it is cut. */
 struct ucx_cut {
   ucp_dt_iov_t sources[PST_CPU_PIECES_MAX];
   struct ucx_header header;
@@ -30,7 +30,11 @@ uint32_t ucx_send_start(struct pst_endpoint *endpoint, const struct pst_request 
                         uint32_t n, uint32_t *why);
 /* May post() take this SEND? 0 or -errno. */
 int ucx_send_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
+/* A WRITE of bytes, by messages: no other message is cut now. */
+void ucx_send_write(struct pst_endpoint *endpoint, const struct pst_request *request);
 /* Go on with a message that is cut in parts. */
 void ucx_send_step(struct pst_endpoint *endpoint);
+/* Its rest does not go. */
+void ucx_send_cancel(struct pst_endpoint *endpoint, int32_t status);
 
 #endif

@@ -13,6 +13,8 @@
 #include "link.h"
 #include "ops.h"
 #include "receive.h"
+#include "rma.h"
+#include "rma_am.h"
 #include "stage.h"
 #include "tick.h"
 #include "units.h"
@@ -30,6 +32,8 @@ static bool has_room_again(const struct pst_endpoint *endpoint)
 
   if (endpoint->waits_for == PST_WAIT_CREDIT)
     return tx->limit - tx->position > tx->held_sends;
+  if (endpoint->link->by_messages && tx->fetching >= UCX_ASKED_MAX)
+    return false;
   return endpoint->waits_for == PST_WAIT_QUEUE && ucx_am_is_free(endpoint->link) &&
          !tx->cut.is_open && endpoint->cpu.dones.outstanding < endpoint->cpu.dones.requests;
 }
@@ -52,7 +56,7 @@ static bool is_pending(const struct pst_endpoint *endpoint)
     return true;
   return ucx_link_owes_greeting(link) ||
          (link->stage.name == UCX_JOINED && endpoint->cpu.state == PST_CPU_NEW) ||
-         ucx_receive_is_pending(endpoint) || ucx_receive_owes(endpoint);
+         ucx_receive_is_pending(endpoint) || ucx_receive_owes(endpoint) || ucx_rma_am_owes(link);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)

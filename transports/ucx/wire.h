@@ -8,7 +8,7 @@
 
 #include <penstock/types.h>
 
-#define UCX_MAGIC UINT32_C(0x32435550) /* "PUC2" */
+#define UCX_MAGIC UINT32_C(0x33435550) /* "PUC3" */
 #define UCX_AM_ID 0u                   /* the one active message of a worker */
 
 /* Who an end is, so that one on the same host may watch its process. */
@@ -45,14 +45,22 @@ enum ucx_kind {
   UCX_WHOLE = 5,   /* one message, which the receiver fetches */
   UCX_CREDIT = 6,  /* position: the first that must not be sent yet */
   UCX_FLUSH = 7,   /* position: answer once all before it are there */
-  UCX_FLUSHED = 8, /* position: all before it are there */
+  UCX_FLUSHED = 8, /* position: all before it are there; sequence: and so many UCX_WRITEs */
   UCX_BYE = 9,     /* position: how many there were */
   UCX_VOID = 10,   /* taken back before it went: nothing is to be read */
+  /* One-sided access where UCX's own cannot be had (link.h, `by_messages`). sequence: the address.
+   * position of a READ or an atomic: its number, which the answer repeats. */
+  UCX_WRITE = 11,  /* bytes for the address + `offset` */
+  UCX_READ = 12,   /* `length` bytes */
+  UCX_DATA = 13,   /* bytes of a READ, from its `offset` on */
+  UCX_ATOMIC = 14, /* meta: what is added, or the new value; offset: what it is compared with */
+  UCX_FOUND = 15,  /* meta: what an atomic found */
 };
 
 enum ucx_header_flag {
   UCX_HEADER_ANSWER = 1u << 0, /* HELLO, BYE: the answer to the peer's */
   UCX_HEADER_ABORT = 1u << 1,  /* BYE: not all that was posted was sent */
+  UCX_HEADER_SWAP = 1u << 2,   /* ATOMIC: compare and swap, not add */
 };
 
 /* The header of each active message. `position` counts the SENDs of an endpoint, from 0. `nonce` is
@@ -67,8 +75,9 @@ struct ucx_header {
   uint64_t meta;
   uint64_t offset;
   uint64_t nonce;
+  uint64_t writes; /* UCX_WRITEs that went before: they come before it counts */
 };
-PST_STATIC_ASSERT(sizeof(struct ucx_header) == 48, "on the wire");
+PST_STATIC_ASSERT(sizeof(struct ucx_header) == 56, "on the wire");
 
 struct ucx_record {
   uint64_t sequence;
@@ -78,10 +87,12 @@ struct ucx_record {
 };
 PST_STATIC_ASSERT(sizeof(struct ucx_record) == 24, "on the wire");
 
+#define UCX_KEY_BY_CPU (1u << 31) /* its owner's CPU reaches the memory */
+
 /* mr_pack: this, and a packed rkey behind it. */
 struct ucx_key {
   uint32_t magic;
-  uint32_t access; /* enum pst_access */
+  uint32_t access; /* enum pst_access, and UCX_KEY_BY_CPU */
   uint64_t address;
   uint64_t length;
   uint64_t sum; /* as that of an address */

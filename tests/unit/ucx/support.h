@@ -24,7 +24,7 @@
 #define SLOTS 8u
 #define SLOT_BYTES UINT64_C(40000)
 #define PEER_SLOTS 64u
-#define REQUESTS 64u
+#define REQUESTS 80u
 #define COOKIE 77u /* the endpoint's */
 #define TCP_LANES "lane[0]: 0:tcp/lo.0 md[0]\nam_send: 0..<egr/short>..8187..<rndv>..(inf)\n"
 
@@ -37,22 +37,28 @@ struct fixture {
   uint8_t *bytes; /* of the source: byte i is i % 251 */
 };
 
-/* Connected, CONNECTED polled, and the fake keeps requests from then on. */
-void fixture_open(struct fixture *fixture);
-void fixture_close(struct fixture *fixture);
+/* The one of a test. */
+extern struct fixture fixture;
 
+/* Set up and tear down `fixture`: connected, CONNECTED polled, and the fake keeps requests from
+ * then on. */
+int open_posix(void **state);
+int open_tcp(void **state);
+int close_it(void **state);
+
+/* Memory of the peer's that its CPU reaches, with all rights. */
+struct pst_remote *open_remote(uint64_t address, uint64_t length);
 /* A SEND with its own cookie, sequence and meta. */
-struct pst_request request_of(const struct fixture *fixture, uint64_t offset, uint64_t length,
-                              uint64_t number);
+struct pst_request request_of(uint64_t offset, uint64_t length, uint64_t number);
+/* Post it; post() takes it. */
+void post_one(uint64_t length, uint64_t number);
 /* An active message of the peer's; its nonce is set here. */
-ucs_status_t deliver(const struct fixture *fixture, struct ucx_header header, const void *data,
-                     size_t length);
+ucs_status_t deliver(struct ucx_header header, const void *data, size_t length);
 /* One that is to be fetched. */
-ucs_status_t deliver_offer(const struct fixture *fixture, struct ucx_header header,
-                           const void *data, size_t length);
+ucs_status_t deliver_offer(struct ucx_header header, const void *data, size_t length);
 /* poll() of all that there is, at most `max`. */
-uint32_t poll_all(const struct fixture *fixture, struct pst_completion *out, uint32_t max);
+uint32_t poll_all(struct pst_completion *out, uint32_t max);
 /* Has the connection been given up with this status? */
-bool is_lost_with(const struct fixture *fixture, int32_t status);
+bool is_lost_with(int32_t status);
 
 #endif

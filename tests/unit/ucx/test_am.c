@@ -5,43 +5,9 @@
 #include "am.h"
 #include "link.h"
 
-static struct fixture fixture;
-
-static int open_posix(void **state)
-{
-  (void)state;
-  fake_ucp_reset();
-  fixture_open(&fixture);
-  return 0;
-}
-
-static int open_tcp(void **state)
-{
-  (void)state;
-  fake_ucp_reset();
-  fake_ucp.lanes = TCP_LANES;
-  fixture_open(&fixture);
-  return 0;
-}
-
-static int close_it(void **state)
-{
-  (void)state;
-  fixture_close(&fixture);
-  return 0;
-}
-
-static void post_one(uint64_t length, uint64_t number)
-{
-  const struct pst_request request = request_of(&fixture, 0, length, number);
-  uint32_t why = PST_WAIT_NONE;
-
-  assert_int_equal(ucx_post(fixture.endpoint, &request, 1, &why), 1);
-}
-
 static void the_window_bounds_what_is_under_way(void **state)
 {
-  const struct pst_request request = request_of(&fixture, 0, 10, 99);
+  const struct pst_request request = request_of(0, 10, 99);
   struct pst_completion done;
   uint32_t why = PST_WAIT_NONE;
 
@@ -52,7 +18,7 @@ static void the_window_bounds_what_is_under_way(void **state)
   assert_int_equal(why, PST_WAIT_QUEUE);
   fake_end(fake_message(UCX_RUN, 5), UCS_OK);
   assert_int_equal(ucx_post(fixture.endpoint, &request, 1, &why), 1);
-  assert_int_equal(poll_all(&fixture, &done, 1), 0); /* the first has not ended */
+  assert_int_equal(poll_all(&done, 1), 0); /* the first has not ended */
 }
 
 static void each_header_is_for_this_peer(void **state)
@@ -72,12 +38,12 @@ static void what_is_taken_back_is_not_read(void **state)
   (void)state;
   post_one(300, 0);
   ucx_ams_void(fixture.endpoint->link, -ECANCELED);
-  assert_int_equal(poll_all(&fixture, &done, 1), 1);
+  assert_int_equal(poll_all(&done, 1), 1);
   assert_int_equal(done.status, -ECANCELED);
   memset(fixture.bytes, 0xee, 300);
   fake_end(fake_message(UCX_RUN, 0), UCS_OK);
   assert_memory_equal(fake_message(UCX_RUN, 0)->bytes, zeros, 300);
-  assert_int_equal(poll_all(&fixture, &done, 1), 0); /* it is done once */
+  assert_int_equal(poll_all(&done, 1), 0); /* it is done once */
 }
 
 static void what_is_gathered_is_taken_back_at_once(void **state)
@@ -87,10 +53,10 @@ static void what_is_gathered_is_taken_back_at_once(void **state)
   (void)state;
   post_one(300, 0);
   ucx_ams_void(fixture.endpoint->link, -ECANCELED);
-  assert_int_equal(poll_all(&fixture, &done, 1), 1);
+  assert_int_equal(poll_all(&done, 1), 1);
   assert_int_equal(done.status, -ECANCELED);
   fake_end(fake_message(UCX_RUN, 0), UCS_OK);
-  assert_int_equal(poll_all(&fixture, &done, 1), 0);
+  assert_int_equal(poll_all(&done, 1), 0);
 }
 
 static void what_the_peer_fetches_goes_on(void **state)
@@ -101,9 +67,9 @@ static void what_the_peer_fetches_goes_on(void **state)
   fixture.endpoint->link->whole_from = 1000;
   post_one(1000, 0);
   ucx_ams_void(fixture.endpoint->link, -ECANCELED);
-  assert_int_equal(poll_all(&fixture, &done, 1), 0);
+  assert_int_equal(poll_all(&done, 1), 0);
   fake_end(fake_message(UCX_WHOLE, 0), UCS_OK);
-  assert_int_equal(poll_all(&fixture, &done, 1), 1);
+  assert_int_equal(poll_all(&done, 1), 1);
   assert_int_equal(done.status, 0);
 }
 
@@ -114,8 +80,8 @@ static void a_failure_ends_the_connection_and_its_sends(void **state)
   (void)state;
   post_one(10, 0);
   fake_end(fake_message(UCX_RUN, 0), UCS_ERR_CONNECTION_RESET);
-  assert_true(is_lost_with(&fixture, -ECONNRESET));
-  assert_int_equal(poll_all(&fixture, got, 2), 2);
+  assert_true(is_lost_with(-ECONNRESET));
+  assert_int_equal(poll_all(got, 2), 2);
   assert_int_equal(got[0].kind, PST_COMPLETION_DONE);
   assert_int_equal(got[0].status, -ECONNRESET);
   assert_int_equal(got[1].code, PST_EVENT_DISCONNECTED);
@@ -123,7 +89,7 @@ static void a_failure_ends_the_connection_and_its_sends(void **state)
 
 static void what_ucx_refuses_at_once_ends_too(void **state)
 {
-  const struct pst_request request = request_of(&fixture, 0, 10, 0);
+  const struct pst_request request = request_of(0, 10, 0);
   struct pst_completion got[2];
   uint32_t why = PST_WAIT_NONE;
 
@@ -131,8 +97,8 @@ static void what_ucx_refuses_at_once_ends_too(void **state)
   fake_ucp.refuses = UCS_ERR_ENDPOINT_TIMEOUT;
   assert_int_equal(ucx_post(fixture.endpoint, &request, 1, &why), 1);
   fake_ucp.refuses = UCS_OK;
-  assert_true(is_lost_with(&fixture, -ETIMEDOUT));
-  assert_int_equal(poll_all(&fixture, got, 2), 2);
+  assert_true(is_lost_with(-ETIMEDOUT));
+  assert_int_equal(poll_all(got, 2), 2);
   assert_true(got[0].status < 0);
 }
 

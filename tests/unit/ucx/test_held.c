@@ -8,39 +8,24 @@
 #include "mr.h"
 #include "remote.h"
 
-static struct fixture fixture;
 static struct pst_remote *remote;
 
 static int open_it(void **state)
 {
-  struct {
-    struct ucx_key head;
-    uint8_t ucx[8];
-  } key = {.head = {.magic = UCX_MAGIC,
-                    .access = PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE,
-                    .address = 0x100000,
-                    .length = 65536}};
-  const struct pst_blob blob = {.struct_size = sizeof(blob), .bytes = &key, .length = sizeof(key)};
-
-  (void)state;
-  fake_ucp_reset();
-  fixture_open(&fixture);
-  key.head.sum = ucx_blob_sum(&key, sizeof(key), offsetof(struct ucx_key, sum));
-  assert_int_equal(ucx_remote_open(fixture.endpoint, &blob, &remote), 0);
+  open_posix(state);
+  remote = open_remote(0x100000, 65536);
   return 0;
 }
 
-static int close_it(void **state)
+static int close_with_remote(void **state)
 {
-  (void)state;
   ucx_remote_close(fixture.endpoint, remote);
-  fixture_close(&fixture);
-  return 0;
+  return close_it(state);
 }
 
 static void post(uint8_t opcode, uint8_t flags, uint64_t number)
 {
-  struct pst_request request = request_of(&fixture, 0, 100, number);
+  struct pst_request request = request_of(0, 100, number);
   uint32_t why = PST_WAIT_NONE;
 
   request.opcode = opcode;
@@ -53,7 +38,7 @@ static void post(uint8_t opcode, uint8_t flags, uint64_t number)
 /* The cookies, less 1000, of all that is done now. */
 static uint32_t poll_dones(struct pst_completion *done, uint32_t max)
 {
-  const uint32_t n = poll_all(&fixture, done, max);
+  const uint32_t n = poll_all(done, max);
 
   for (uint32_t i = 0; i < n; i++) {
     assert_int_equal(done[i].kind, PST_COMPLETION_DONE);
@@ -130,7 +115,7 @@ static void those_behind_wait_with_it(void **state)
 
 static void pieces_are_kept(void **state)
 {
-  struct pst_request request = request_of(&fixture, 0, 30, 2);
+  struct pst_request request = request_of(0, 30, 2);
   struct pst_piece pieces[] = {{fixture.source, 40, 10, 0}, {fixture.source, 90, 20, 0}};
   uint32_t why = PST_WAIT_NONE;
 
@@ -153,7 +138,7 @@ static void pieces_are_kept(void **state)
 /* A SEND that waits has its credit from the start. */
 static void those_that_wait_have_credit(void **state)
 {
-  struct pst_request request = request_of(&fixture, 0, 10, 9);
+  struct pst_request request = request_of(0, 10, 9);
   uint32_t why = PST_WAIT_NONE;
 
   (void)state;
@@ -191,13 +176,15 @@ static void all_of_them_end_with_the_connection(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(without_a_fence_nothing_waits, open_it, close_it),
-      cmocka_unit_test_setup_teardown(a_notification_follows_its_write, open_it, close_it),
-      cmocka_unit_test_setup_teardown(what_is_placed_already_holds_nothing_up, open_it, close_it),
-      cmocka_unit_test_setup_teardown(those_behind_wait_with_it, open_it, close_it),
-      cmocka_unit_test_setup_teardown(pieces_are_kept, open_it, close_it),
-      cmocka_unit_test_setup_teardown(those_that_wait_have_credit, open_it, close_it),
-      cmocka_unit_test_setup_teardown(all_of_them_end_with_the_connection, open_it, close_it),
+      cmocka_unit_test_setup_teardown(without_a_fence_nothing_waits, open_it, close_with_remote),
+      cmocka_unit_test_setup_teardown(a_notification_follows_its_write, open_it, close_with_remote),
+      cmocka_unit_test_setup_teardown(what_is_placed_already_holds_nothing_up, open_it,
+                                      close_with_remote),
+      cmocka_unit_test_setup_teardown(those_behind_wait_with_it, open_it, close_with_remote),
+      cmocka_unit_test_setup_teardown(pieces_are_kept, open_it, close_with_remote),
+      cmocka_unit_test_setup_teardown(those_that_wait_have_credit, open_it, close_with_remote),
+      cmocka_unit_test_setup_teardown(all_of_them_end_with_the_connection, open_it,
+                                      close_with_remote),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

@@ -7,23 +7,6 @@
 #include "receive.h"
 #include "ring.h"
 
-static struct fixture fixture;
-
-static int open_it(void **state)
-{
-  (void)state;
-  fake_ucp_reset();
-  fixture_open(&fixture);
-  return 0;
-}
-
-static int close_it(void **state)
-{
-  (void)state;
-  fixture_close(&fixture);
-  return 0;
-}
-
 static const uint8_t *slot_of(const struct pst_completion *message)
 {
   return fixture.ring->cpu.base + message->u.message.offset;
@@ -31,7 +14,7 @@ static const uint8_t *slot_of(const struct pst_completion *message)
 
 static uint32_t poll_messages(struct pst_completion *out, uint32_t max)
 {
-  const uint32_t n = poll_all(&fixture, out, max);
+  const uint32_t n = poll_all(out, max);
 
   for (uint32_t i = 0; i < n; i++)
     assert_int_equal(out[i].kind, PST_COMPLETION_MESSAGE);
@@ -53,7 +36,7 @@ static ucs_status_t deliver_run(uint64_t position, uint16_t count)
                                     .position = position,
                                     .sequence = 500 + position};
 
-  return deliver(&fixture, header, fixture.bytes + 100 * position, 100u * count);
+  return deliver(header, fixture.bytes + 100 * position, 100u * count);
 }
 
 static void a_run_is_so_many_messages(void **state)
@@ -83,7 +66,7 @@ static void a_list_has_a_record_for_each(void **state)
   (void)state;
   memcpy(bytes, records, sizeof(records));
   memcpy(bytes + sizeof(records), fixture.bytes, 25);
-  assert_int_equal(deliver(&fixture, header, bytes, sizeof(bytes)), UCS_OK);
+  assert_int_equal(deliver(header, bytes, sizeof(bytes)), UCS_OK);
   assert_int_equal(poll_messages(got, SLOTS), 3);
   for (uint32_t i = 0; i < 3; i++) {
     assert_int_equal(got[i].u.message.sequence, records[i].sequence);
@@ -118,7 +101,7 @@ static void parts_come_in_any_order(void **state)
   for (uint32_t i = 0; i < 3; i++) {
     assert_int_equal(poll_messages(&got, 1), 0);
     header.offset = offsets[i];
-    assert_int_equal(deliver(&fixture, header, fixture.bytes + offsets[i], 1000), UCS_OK);
+    assert_int_equal(deliver(header, fixture.bytes + offsets[i], 1000), UCS_OK);
   }
   assert_int_equal(poll_messages(&got, 1), 1);
   assert_int_equal(got.u.message.length, 3000);
@@ -133,7 +116,7 @@ static void what_is_fetched_comes_when_it_is_there(void **state)
   struct pst_completion got;
 
   (void)state;
-  assert_int_equal(deliver_offer(&fixture, header, fixture.bytes, 30000), UCS_INPROGRESS);
+  assert_int_equal(deliver_offer(header, fixture.bytes, 30000), UCS_INPROGRESS);
   struct fake_request *fetch = fake_request(FAKE_FETCH, 0);
   assert_int_equal(fetch->memory_type, UCS_MEMORY_TYPE_HOST);
   assert_int_equal(fixture.endpoint->link->fetches, 1);
@@ -166,7 +149,7 @@ static void a_flush_is_answered_behind_its_messages(void **state)
   struct pst_completion got[SLOTS];
 
   (void)state;
-  assert_int_equal(deliver(&fixture, ask, NULL, 0), UCS_OK);
+  assert_int_equal(deliver(ask, NULL, 0), UCS_OK);
   assert_int_equal(deliver_run(0, 1), UCS_OK);
   assert_int_equal(poll_messages(got, SLOTS), 1);
   assert_int_equal(fake_messages(UCX_FLUSHED), 0);
@@ -190,7 +173,7 @@ static void another_nonce_counts_for_nothing(void **state)
       ucx_receive(fixture.endpoint->link, &header, sizeof(header), fixture.bytes, 100, &param),
       UCS_OK);
   assert_int_equal(poll_messages(&got, 1), 0);
-  assert_true(is_lost_with(&fixture, 0));
+  assert_true(is_lost_with(0));
 }
 
 struct broken {
@@ -235,18 +218,18 @@ static void what_breaks_the_protocol_ends_the_connection(void **state)
   (void)state;
   memcpy(bytes, &record, sizeof(record));
   for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
-    open_it(NULL);
+    open_posix(NULL);
     if (broken[i].is_offer)
-      deliver_offer(&fixture, broken[i].header, bytes, broken[i].bytes);
+      deliver_offer(broken[i].header, bytes, broken[i].bytes);
     else
-      deliver(&fixture, broken[i].header, bytes, broken[i].bytes);
-    if (!is_lost_with(&fixture, -EPROTO))
+      deliver(broken[i].header, bytes, broken[i].bytes);
+    if (!is_lost_with(-EPROTO))
       print_error("%s\n", broken[i].what);
-    assert_true(is_lost_with(&fixture, -EPROTO));
+    assert_true(is_lost_with(-EPROTO));
     assert_non_null(strstr(fake_log(), "breaks the protocol"));
     assert_int_equal(fake_count(FAKE_FETCH), 0);
     /* Behind what had come before. */
-    const uint32_t n = poll_all(&fixture, got, SLOTS + 1);
+    const uint32_t n = poll_all(got, SLOTS + 1);
     assert_int_equal(got[n - 1].kind, PST_COMPLETION_EVENT);
     assert_int_equal(got[n - 1].code, PST_EVENT_DISCONNECTED);
     assert_int_equal(got[n - 1].status, -EPROTO);
@@ -259,10 +242,10 @@ static void a_part_twice_breaks_it(void **state)
   const struct ucx_header header = {.kind = UCX_PART, .length = 3000};
 
   (void)state;
-  assert_int_equal(deliver(&fixture, header, fixture.bytes, 2000), UCS_OK);
-  assert_true(is_lost_with(&fixture, 0));
-  deliver(&fixture, header, fixture.bytes, 2000);
-  assert_true(is_lost_with(&fixture, -EPROTO));
+  assert_int_equal(deliver(header, fixture.bytes, 2000), UCS_OK);
+  assert_true(is_lost_with(0));
+  deliver(header, fixture.bytes, 2000);
+  assert_true(is_lost_with(-EPROTO));
 }
 
 static void a_message_twice_breaks_it(void **state)
@@ -270,23 +253,24 @@ static void a_message_twice_breaks_it(void **state)
   (void)state;
   assert_int_equal(deliver_run(0, 2), UCS_OK);
   deliver_run(1, 1);
-  assert_true(is_lost_with(&fixture, -EPROTO));
+  assert_true(is_lost_with(-EPROTO));
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_run_is_so_many_messages, open_it, close_it),
-      cmocka_unit_test_setup_teardown(a_list_has_a_record_for_each, open_it, close_it),
-      cmocka_unit_test_setup_teardown(later_ones_wait_for_earlier_ones, open_it, close_it),
-      cmocka_unit_test_setup_teardown(parts_come_in_any_order, open_it, close_it),
-      cmocka_unit_test_setup_teardown(what_is_fetched_comes_when_it_is_there, open_it, close_it),
-      cmocka_unit_test_setup_teardown(slots_that_are_free_again_are_told, open_it, close_it),
-      cmocka_unit_test_setup_teardown(a_flush_is_answered_behind_its_messages, open_it, close_it),
-      cmocka_unit_test_setup_teardown(another_nonce_counts_for_nothing, open_it, close_it),
+      cmocka_unit_test_setup_teardown(a_run_is_so_many_messages, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(a_list_has_a_record_for_each, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(later_ones_wait_for_earlier_ones, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(parts_come_in_any_order, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(what_is_fetched_comes_when_it_is_there, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(slots_that_are_free_again_are_told, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(a_flush_is_answered_behind_its_messages, open_posix,
+                                      close_it),
+      cmocka_unit_test_setup_teardown(another_nonce_counts_for_nothing, open_posix, close_it),
       cmocka_unit_test(what_breaks_the_protocol_ends_the_connection),
-      cmocka_unit_test_setup_teardown(a_part_twice_breaks_it, open_it, close_it),
-      cmocka_unit_test_setup_teardown(a_message_twice_breaks_it, open_it, close_it),
+      cmocka_unit_test_setup_teardown(a_part_twice_breaks_it, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(a_message_twice_breaks_it, open_posix, close_it),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

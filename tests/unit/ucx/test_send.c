@@ -6,32 +6,6 @@
 #include "link.h"
 #include "mr.h"
 
-static struct fixture fixture;
-
-static int open_posix(void **state)
-{
-  (void)state;
-  fake_ucp_reset();
-  fixture_open(&fixture);
-  return 0;
-}
-
-static int open_tcp(void **state)
-{
-  (void)state;
-  fake_ucp_reset();
-  fake_ucp.lanes = TCP_LANES;
-  fixture_open(&fixture);
-  return 0;
-}
-
-static int close_it(void **state)
-{
-  (void)state;
-  fixture_close(&fixture);
-  return 0;
-}
-
 /* `n` of `length` bytes each, one behind the other in memory. */
 static int post_alike(uint64_t length, uint32_t n, uint32_t *why)
 {
@@ -39,13 +13,13 @@ static int post_alike(uint64_t length, uint32_t n, uint32_t *why)
 
   assert_true(n <= REQUESTS);
   for (uint32_t i = 0; i < n; i++)
-    requests[i] = request_of(&fixture, i * length, length, i);
+    requests[i] = request_of(i * length, length, i);
   return ucx_post(fixture.endpoint, requests, n, why);
 }
 
 static uint32_t poll_dones(struct pst_completion *done)
 {
-  const uint32_t n = poll_all(&fixture, done, 1);
+  const uint32_t n = poll_all(done, 1);
 
   assert_true(n == 0 || done->kind == PST_COMPLETION_DONE);
   return n ? done->u.done.count : 0;
@@ -101,7 +75,7 @@ static void small_ones_that_differ_are_a_list(void **state)
 
   (void)state;
   for (uint32_t i = 0; i < 4; i++) {
-    requests[i] = request_of(&fixture, 1000 * i, lengths[i], 50 + 2 * i);
+    requests[i] = request_of(1000 * i, lengths[i], 50 + 2 * i);
     requests[i].u.send.meta = 9 + i;
   }
   assert_int_equal(ucx_post(fixture.endpoint, requests, 4, &why), 4);
@@ -122,7 +96,7 @@ static void small_ones_that_differ_are_a_list(void **state)
 
 static void pieces_lie_one_behind_the_other(void **state)
 {
-  struct pst_request request = request_of(&fixture, 0, 700, 1);
+  struct pst_request request = request_of(0, 700, 1);
   const struct pst_piece pieces[] = {{fixture.source, 100, 200, 0}, {fixture.source, 5000, 500, 0}};
   uint32_t why = PST_WAIT_NONE;
 
@@ -170,13 +144,13 @@ static void a_cut_goes_on_as_there_is_room(void **state)
   fixture.endpoint->link->part_max = 100;
   assert_int_equal(post_alike(5000, 1, &why), 1);
   assert_int_equal(fake_messages(UCX_PART), UCX_WINDOW);
-  request = request_of(&fixture, 0, 10, 1); /* it waits for the one that is cut */
+  request = request_of(0, 10, 1); /* it waits for the one that is cut */
   assert_int_equal(ucx_post(fixture.endpoint, &request, 1, &why), -EAGAIN);
   assert_int_equal(why, PST_WAIT_QUEUE);
   for (uint32_t i = 0; i < 50; i++) {
     struct pst_completion none;
     fake_end(fake_message(UCX_PART, i), UCS_OK);
-    poll_all(&fixture, &none, i < 49 ? 1 : 0);
+    poll_all(&none, i < 49 ? 1 : 0);
   }
   assert_int_equal(fake_messages(UCX_PART), 50);
 }
@@ -191,7 +165,7 @@ static void the_longest_are_fetched_by_the_peer(void **state)
   assert_int_equal(post_alike(20000, 1, &why), 1);
   const struct pst_piece pieces[] = {{fixture.source, 0, 15000, 0},
                                      {fixture.source, 20000, 7000, 0}};
-  struct pst_request request = request_of(&fixture, 0, 22000, 1);
+  struct pst_request request = request_of(0, 22000, 1);
   request.piece_count = 2;
   request.local.pieces = pieces;
   assert_int_equal(ucx_post(fixture.endpoint, &request, 1, &why), 1);
@@ -224,14 +198,14 @@ static void without_credit_nothing_goes(void **state)
   assert_int_equal(poll_dones(&done), PEER_SLOTS);
   assert_int_equal(post_alike(10, 5, &why), -EAGAIN);
   assert_int_equal(why, PST_WAIT_CREDIT);
-  assert_int_equal(deliver(&fixture, credit, NULL, 0), UCS_OK);
+  assert_int_equal(deliver(credit, NULL, 0), UCS_OK);
   assert_int_equal(post_alike(10, 5, &why), 3);
   assert_int_equal(why, PST_WAIT_CREDIT);
 }
 
 static void longer_than_a_slot_of_the_peers_is_refused(void **state)
 {
-  struct pst_request request = request_of(&fixture, 0, SLOT_BYTES + 1, 1);
+  struct pst_request request = request_of(0, SLOT_BYTES + 1, 1);
   uint32_t why = PST_WAIT_NONE;
 
   (void)state;
