@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sched.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "harness.h"
 
 #include "config/options.h"
 
 #define PARTING_POLLS 32
+#define IDLE_POLLS 200
 
 static const struct contract_params defaults = {
     .endpoints = 1, .slots = 64, .message = 2048, .requests = 256, .pieces = 8, .headroom = 32};
@@ -380,10 +382,22 @@ static void check_polled(struct contract_side *side, const struct pst_completion
   }
 }
 
+/* What waits for another process, a device's thread or a time leaves its CPU to them. */
+static void rest_when_idle(bool idle)
+{
+  static _Thread_local unsigned polls;
+  const struct timespec rest = {.tv_nsec = 20000};
+
+  polls = idle ? polls + 1 : 0;
+  if (polls >= IDLE_POLLS)
+    nanosleep(&rest, NULL);
+}
+
 int contract_poll(struct contract_side *side)
 {
   make_room(side);
   int n = side->image.ops->poll(side->worker, side->log + side->logged, 64);
+  rest_when_idle(n == 0);
   assert_in_range(n, 0, 64);
   for (uint32_t i = side->logged; i < side->logged + (uint32_t)n; i++)
     check_polled(side, &side->log[i]);

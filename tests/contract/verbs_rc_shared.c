@@ -17,7 +17,7 @@
 #include "simulated.h"
 
 #define OPTIONS "timeout=8,keepalive=20ms"
-#define KILLS 8
+#define KILLS 4
 
 static struct contract_variant variants[] = {
     {.name = "write", .options = OPTIONS ",srq=true", .apart = true},
