@@ -12,7 +12,7 @@
  * takes it, not against the shared queue's (rxe_resp.c: send_data_in). */
 bool vb_domain_is_one(const struct pst_device *device)
 {
-  return device->shares && device->is_soft;
+  return device->has_one_domain || (device->shares && device->is_soft);
 }
 
 int vb_domain_open(struct vb_domain *domain, struct pst_device *device, uint64_t number)

@@ -31,12 +31,31 @@ static void say(const struct pst_device *device, enum pst_log_level level, const
          what->checks[0] ? "; check: " : "", what->checks);
 }
 
+static bool is_of_queue(const struct ibv_async_event *event)
+{
+  switch (event->event_type) {
+  case IBV_EVENT_QP_FATAL:
+  case IBV_EVENT_QP_REQ_ERR:
+  case IBV_EVENT_QP_ACCESS_ERR:
+  case IBV_EVENT_QP_LAST_WQE_REACHED:
+  case IBV_EVENT_PATH_MIG:
+  case IBV_EVENT_PATH_MIG_ERR:
+    return true;
+  default:
+    return false;
+  }
+}
+
 static void take_event(struct pst_device *device, const struct ibv_async_event *event)
 {
   struct pst_endpoint *endpoint;
   struct vb_srq *shared;
   char port[128];
 
+  if (device->transport->queue_event && is_of_queue(event)) {
+    device->transport->queue_event(device, event);
+    return;
+  }
   switch (event->event_type) {
   case IBV_EVENT_QP_FATAL:
   case IBV_EVENT_QP_REQ_ERR:

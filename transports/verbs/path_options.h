@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of a path, for plugins' tables. Without libibverbs: descriptions are built always. */
+/* The options of devices and paths, for plugins' tables. Without libibverbs: descriptions are built
+ * always. */
 #ifndef VERBS_PATH_OPTIONS_H
 #define VERBS_PATH_OPTIONS_H
 
@@ -8,6 +9,44 @@
 /* An option of the scope DEVICE; the user adds the rest of a struct pst_option. */
 #define VB_OPTION(name_, type_, default_)                                                          \
   .name = name_, .type = PST_OPTION_##type_, .default_value = default_, .scope = PST_SCOPE_DEVICE
+
+#define VB_DEVICE_OPTIONS                                                                          \
+  {                                                                                                \
+      VB_OPTION("device", STRING, NULL),                                                           \
+      .help = "RDMA device: by verbs name (mlx5_0), netdev (eth0), address of this host "          \
+              "(192.0.2.1) or PCI address (3b:00.0). An address or netdev chooses the GID, too. "  \
+              "Empty: the only one with an active port.",                                          \
+      .max = 63,                                                                                   \
+  },                                                                                               \
+      {                                                                                            \
+          VB_OPTION("port", UINT, "0"),                                                            \
+          .help = "Port of the device, from 1. 0: the first active one.",                          \
+          .max = 255,                                                                              \
+      },                                                                                           \
+  {                                                                                                \
+    VB_OPTION("gid_index", UINT, NULL),                                                            \
+        .help = "Entry of the port's GID table. Empty: the one of the address or netdev that "     \
+                "`device` names; else RoCE v2 and IPv4 before others.",                            \
+        .max = 255,                                                                                \
+  }
+
+/* The choices are VB_RELAXED_CHOICES. */
+#define VB_RELAXED_OPTION                                                                          \
+  {                                                                                                \
+    VB_OPTION("relaxed_ordering", ENUM, "auto"),                                                   \
+        .help =                                                                                    \
+            "Let the device's writes into memory overtake one another "                            \
+            "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. auto: in "       \
+            "rings and in memory that no peer writes to, of which completions tell; not in "       \
+            "ranges that are offered for WRITEs or atomics. true: there, too. false: nowhere. "    \
+            "A message is reported once all its bytes are there, in any case.",                    \
+        .choices = relaxed_choices,                                                                \
+  }
+
+#define VB_RELAXED_CHOICES                                                                         \
+  {                                                                                                \
+    [VB_RELAXED_AUTO] = "auto", [VB_RELAXED_NEVER] = "false", [VB_RELAXED_ALWAYS] = "true", NULL   \
+  }
 
 #define VB_PATH_OPTIONS                                                                            \
   {                                                                                                \

@@ -31,8 +31,10 @@ static inline bool is_shared(const struct ibv_wc *wc)
 
 static inline struct pst_endpoint *whose(struct pst_worker *worker, const struct ibv_wc *wc)
 {
+  const struct vb_transport *transport = worker->device->transport;
+
   if (is_shared(wc))
-    return vb_srq_find(worker, wc->qp_num);
+    return transport->whose ? transport->whose(worker, wc) : vb_srq_find(worker, wc->qp_num);
   return pst_places_find(&worker->endpoints, (uint32_t)(wc->wr_id >> 32) & PST_PLACE_NUMBERS);
 }
 
@@ -220,7 +222,7 @@ int vb_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
     work(worker, &out);
   if (take(worker, &out)) {
     worker->empties++;
-    if (worker->cm)
+    if (worker->own)
       worker->device->transport->worker_empty(worker);
   }
   if (worker->pending)

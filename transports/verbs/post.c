@@ -90,7 +90,7 @@ static bool waits_for_rma(const struct pst_endpoint *endpoint, const struct pst_
          (request->flags & PST_REQUEST_FENCE) && endpoint->sq.done < endpoint->rma_before;
 }
 
-static void want_room(struct pst_endpoint *endpoint, uint32_t why)
+void vb_want_room(struct pst_endpoint *endpoint, uint32_t why)
 {
   if (endpoint->has_told_room)
     vb_forget_room(endpoint);
@@ -114,7 +114,7 @@ static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, 
 
   sq->wrs[(to - 1) & sq->mask].send_flags |= IBV_SEND_SIGNALED;
   const int went = vb_send_queue_ring(sq, from, to);
-  want_room(endpoint, why);
+  vb_want_room(endpoint, why);
   endpoint->wants_rma_done = is_fenced;
   if (went < 0)
     return broken(endpoint, went);
@@ -176,7 +176,7 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
   }
   if (taken)
     return hand_over(endpoint, from, to, taken, why, is_fenced, wait);
-  want_room(endpoint, why);
+  vb_want_room(endpoint, why);
   endpoint->wants_rma_done = is_fenced;
   if (rc < 0)
     return rc;
@@ -205,7 +205,7 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
   const int rc = not_now(endpoint);
 
   if (rc == -EAGAIN) {
-    want_room(endpoint, PST_WAIT_QUEUE);
+    vb_want_room(endpoint, PST_WAIT_QUEUE);
     *wait = PST_WAIT_QUEUE;
   }
   return rc < 0 || n == 0 ? rc : post_all(endpoint, requests, n, wait);
@@ -214,11 +214,11 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
 /* Somebody waits for it: it goes the shortest way, spared what a row of requests carries along.
  * What is not as it mostly is, the above knows. */
 
-/* Of several queue pairs, too, the above knows by which. */
+/* What a transport posts in its own way, the above hands over. */
 static inline bool is_open(const struct pst_endpoint *endpoint)
 {
   return endpoint->is_connected && endpoint->sq.posted != endpoint->sq.posted_max &&
-         !(endpoint->tell_connected | endpoint->closing.mode) && endpoint->lane_count == 1 &&
+         !(endpoint->tell_connected | endpoint->closing.mode) && !endpoint->sq.spread &&
          !endpoint->wants_room;
 }
 

@@ -22,7 +22,7 @@ static int rights(const struct pst_device *device, uint32_t access)
       PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
 
   if (is_ring_alone(access))
-    return VB_RING_RIGHTS | device->relaxed;
+    return vb_ring_rights(device);
   /* Else a ring has a registration of its own, which alone its peers can write to. */
   return vb_relaxed(device, access) | (access & writes ? IBV_ACCESS_LOCAL_WRITE : 0) |
          (access & PST_ACCESS_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0) |

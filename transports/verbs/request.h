@@ -87,6 +87,8 @@ void vb_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
  */
 bool vb_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request);
 int vb_flush_others(struct pst_endpoint *endpoint, const struct pst_request *request);
+/* post.c: a post was cut short for that reason (enum pst_wait), and room is to wake a sleeper. */
+void vb_want_room(struct pst_endpoint *endpoint, uint32_t why);
 /* A WRITE names it. */
 void vb_written(struct pst_endpoint *endpoint, struct pst_remote *remote);
 

@@ -29,7 +29,7 @@ static int register_slots(struct pst_ring *ring, struct pst_path_info *path)
     length = in->mr->length;
   int rc =
       vb_mr_register(device->host, &in->mr->domain->mrs, in->mr->region, in->mr->offset + in->base,
-                     length, VB_RING_RIGHTS | device->relaxed, true, &ring->verbs, reason);
+                     length, vb_ring_rights(device), true, &ring->verbs, reason);
 
   ring->base = ring->verbs.address + in->headroom;
   if (rc == 0 || rc == -EOPNOTSUPP)
@@ -57,6 +57,7 @@ static int open_slots(struct pst_ring *ring)
 static void close_slots(struct pst_ring *ring)
 {
   free(ring->owners);
+  free(ring->held);
   free(ring->left);
   free(ring->free);
 }
@@ -295,12 +296,26 @@ static uint32_t release_some(struct pst_ring *ring, uint32_t first, const uint64
   return taken;
 }
 
+/* Of slots of which each may be another endpoint's than its neighbour. */
+static uint32_t release_one(struct pst_ring *ring, uint32_t at)
+{
+  if (vb_bits_take(ring->held, at, 1) == 0)
+    return 0;
+  struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, ring->owners[at]);
+  give_back(ring, owner, at, 1);
+  if (owner && vb_credit_is_due(owner))
+    vb_pend(owner);
+  return 1;
+}
+
 int vb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
   for (uint32_t i = 0, some; i < n; i += some) {
     const uint32_t at = (uint32_t)tokens[i];
     struct pst_ring *ring = find_ring(worker, tokens[i]);
-    some = ring && at < ring->params.slots ? release_some(ring, at, tokens + i, n - i) : 0;
+    if (!ring || at >= ring->params.slots)
+      return refuse(worker, tokens[i]);
+    some = ring->held ? release_one(ring, at) : release_some(ring, at, tokens + i, n - i);
     if (some == 0)
       return refuse(worker, tokens[i]);
   }

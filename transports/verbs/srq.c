@@ -22,6 +22,8 @@ void vb_srq_close(struct vb_srq *shared)
       *at = shared->next_due;
       break;
     }
+  if (shared->target)
+    ibv_destroy_qp(shared->target);
   if (shared->srq)
     ibv_destroy_srq(shared->srq);
   if (shared->mr)
@@ -190,24 +192,32 @@ static int find_room(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t 
   return open_one(worker, kind, size_of_next(worker, kind, wanted), wanted, NULL, shared);
 }
 
+int vb_srq_reserve(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t wanted,
+                   const char *label, struct vb_srq **shared)
+{
+  struct vb_srq *found;
+  int rc = find_room(worker, kind, wanted, &found);
+
+  if (rc < 0)
+    return rc;
+  *shared = found;
+  found->reserved += wanted;
+  rc = vb_srq_post(found);
+  if (rc < 0)
+    VB_LOG(worker->device, PST_LOG_ERROR, "%s: ibv_post_srq_recv: %s", label, strerror(-rc));
+  return rc;
+}
+
 int vb_srq_join(struct pst_endpoint *endpoint)
 {
   const enum vb_srq_kind kind = endpoint->tx ? VB_SRQ_BUFFERS : VB_SRQ_BARE;
-  int rc;
 
   if (endpoint->rx && endpoint->rx->sends) {
     endpoint->shared = endpoint->rx->ring->shared;
     return 0;
   }
-  rc = find_room(endpoint->worker, kind, endpoint->rq->size, &endpoint->shared);
-  if (rc < 0)
-    return rc;
-  endpoint->shared->reserved += endpoint->rq->size;
-  rc = vb_srq_post(endpoint->shared);
-  if (rc < 0)
-    VB_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_post_srq_recv: %s", endpoint->label,
-           strerror(-rc));
-  return rc;
+  return vb_srq_reserve(endpoint->worker, kind, endpoint->rq->size, endpoint->label,
+                        &endpoint->shared);
 }
 
 static struct pst_endpoint **chain_of(struct pst_worker *worker, uint32_t qp_num)
@@ -297,7 +307,8 @@ static void fail_all(struct vb_srq *shared, int status, const char *why)
 
   for (uint32_t i = 0; i < worker->endpoints.room; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
-    if (endpoint && endpoint->shared == shared)
+    if (endpoint &&
+        (endpoint->shared == shared || (endpoint->rx && endpoint->rx->ring->shared == shared)))
       vb_fail(endpoint, status, why);
   }
 }

@@ -27,6 +27,7 @@ struct vb_srq {
   struct pst_worker *worker;
   struct pst_ring *ring; /* of slots */
   struct ibv_srq *srq;
+  struct ibv_qp *target; /* the transport's, which takes from it alone and ends with it; or NULL */
   enum vb_srq_kind kind;
   uint64_t wr_id; /* of entry 0 */
   uint32_t place;
@@ -47,6 +48,9 @@ struct vb_srq {
 /* Of an endpoint: room for its receives, before its queue pair is made; and given back, after.
  * 0 or -errno, which is told. */
 int vb_srq_join(struct pst_endpoint *endpoint);
+/* Of that kind, without slots: room for so many receives more, posted. 0 or -errno, logged. */
+int vb_srq_reserve(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t wanted,
+                   const char *label, struct vb_srq **shared);
 /* How many endpoints of so many receives each a worker may have, or more than `enough`. */
 uint64_t vb_srq_most(const struct pst_device *device, uint32_t wanted, uint64_t enough);
 void vb_srq_leave(struct pst_endpoint *endpoint);

@@ -73,6 +73,9 @@ struct vb_transport {
    * come too early, and is the first that the next poll takes. */
   void (*sent)(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
   bool (*received)(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out);
+  /* Of a receive that is shared: whose it is; NULL: it is dropped. Without this the number of the
+   * queue pair says. */
+  struct pst_endpoint *(*whose)(struct pst_worker *worker, const struct ibv_wc *wc);
   /* An endpoint that has something to tell, or to do: vb_pend(). */
   void (*work)(struct pst_endpoint *endpoint, struct vb_out *out);
   /* What other threads have left with it: vb_notify(). */
@@ -92,7 +95,10 @@ struct vb_transport {
   bool (*deliver)(struct pst_endpoint *endpoint, struct vb_out *out);
   /* Receives without buffers that are missing, of all queue pairs: 0 or -errno. */
   int (*restore)(struct pst_endpoint *endpoint);
-  /* What the transport has with a worker (`worker->cm`): opened, 0 or -errno; closed; with each
+  /* An event of a queue pair, by whichever thread finds it, under the device's lock. NULL: the
+   * queue pair's context is its endpoint. */
+  void (*queue_event)(struct pst_device *device, const struct ibv_async_event *event);
+  /* What the transport has with a worker (`worker->own`): opened, 0 or -errno; closed; with each
    * look at the clock; when all completions are taken. */
   int (*worker_open)(struct pst_worker *worker);
   void (*worker_close)(struct pst_worker *worker);
@@ -138,6 +144,8 @@ struct pst_device {
   bool runs;                  /* messages that follow one another are one WRITE */
   uint32_t qps;               /* of an endpoint that sends or receives */
   bool shares;                /* endpoints of a worker share receives */
+  bool is_two_sided;          /* no peer writes into a ring */
+  bool has_one_domain;        /* all that peers reach is in the device's own */
   int numa_node;              /* the adapter's, or VB_NUMA_UNKNOWN */
   bool is_soft;               /* soft-RoCE */
   uint64_t initial;           /* what sequence 0 travels as: a test's */
@@ -180,6 +188,12 @@ struct pst_mr {
   bool is_cpu_readable;
   const struct pst_region *region; /* the host's: it outlives this */
 };
+
+/* Of the slots of a ring: what a peer writes itself has to be open to it. */
+static inline int vb_ring_rights(const struct pst_device *device)
+{
+  return (device->is_two_sided ? IBV_ACCESS_LOCAL_WRITE : VB_RING_RIGHTS) | device->relaxed;
+}
 
 static inline uint32_t vb_smaller(uint64_t a, uint64_t b)
 {

@@ -160,7 +160,7 @@ void vb_worker_close(struct pst_worker *worker)
   if (worker->scratch_mr)
     vb_unpin(&worker->device->own.mrs, worker->scratch_mr);
   free(worker->scratch);
-  if (worker->cm)
+  if (worker->own)
     worker->device->transport->worker_close(worker);
   vb_thread_domains_close(worker);
   if (worker->cq) {
@@ -324,7 +324,7 @@ void vb_look(struct pst_worker *worker, bool at_all)
     vb_events(worker->device);
   else
     look_at_events(worker->device, now, is_turn);
-  if (worker->cm)
+  if (worker->own)
     worker->device->transport->worker_look(worker);
   look_at_device(worker);
   if (is_turn)

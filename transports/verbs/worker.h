@@ -6,7 +6,6 @@
 #include "line.h"
 #include "transport.h"
 
-struct rc_cm_worker;
 struct vb_srq;
 struct rc_since;
 
@@ -21,6 +20,8 @@ struct pst_ring {
   uint32_t open_count;       /* endpoints that use it */
   uint32_t *owners;          /* slot by slot: whose it is, by its place; PST_PLACE_NONE: nobody's */
   uint64_t *left;            /* bits: the host has them, and their endpoint is closed */
+  uint32_t idle, bases;      /* of shares that grow: the transport's */
+  uint64_t *held;            /* bits, where each may be anyone's: the host has them; else NULL */
   struct pst_endpoint *last; /* whose slot was released last */
   struct vb_srq *shared;     /* of SENDs: its free slots are entries of it; NULL: endpoints' */
 };
@@ -51,7 +52,7 @@ struct pst_worker {
   struct pst_device *device;
   struct pst_worker *next; /* of the device's */
   struct ibv_comp_channel *channel;
-  struct rc_cm_worker *cm; /* NULL: connections are not rdma_cm's */
+  void *own; /* the transport's; NULL: it has nothing of a worker's */
   struct ibv_cq *cq;
   struct ibv_td *td; /* NULL: the provider has none */
   struct vb_thread_domain *domains;

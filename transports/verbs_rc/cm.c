@@ -153,7 +153,7 @@ static void cm_drop(struct pst_endpoint *endpoint)
   struct rc_cm *cm = endpoint->rc->cm;
 
   if (cm->has_left)
-    endpoint->worker->cm->leavers--;
+    rc_cm_of(endpoint->worker)->leavers--;
   cm->has_left = false;
   if (cm->id)
     rdma_destroy_id(cm->id);
@@ -169,7 +169,7 @@ static void cm_left(struct pst_endpoint *endpoint)
   if (endpoint->rc->cm->has_left || rc_is_over(endpoint))
     return;
   endpoint->rc->cm->has_left = true;
-  endpoint->worker->cm->leavers++;
+  rc_cm_of(endpoint->worker)->leavers++;
   vb_pend(endpoint); /* no thread sleeps before it has the event */
 }
 
@@ -214,7 +214,7 @@ static void cm_resolve(struct pst_endpoint *endpoint)
 
   cm->stage = STAGE_ADDRESS;
   cm->again_ns = VB_NEVER;
-  if (rdma_create_id(endpoint->worker->cm->channel, &cm->id, endpoint, RDMA_PS_TCP) != 0) {
+  if (rdma_create_id(rc_cm_of(endpoint->worker)->channel, &cm->id, endpoint, RDMA_PS_TCP) != 0) {
     cm->id = NULL;
     fail(endpoint, -errno, "rdma_create_id");
     return;
@@ -521,7 +521,7 @@ static void cm_events(struct pst_worker *worker)
 {
   struct rdma_cm_event *given;
 
-  while (rdma_get_cm_event(worker->cm->channel, &given) == 0) {
+  while (rdma_get_cm_event(rc_cm_of(worker)->channel, &given) == 0) {
     struct event event = {.type = given->event, .status = given->status, .id = given->id};
     const struct rdma_conn_param *param = &given->param.conn;
     bool is_request = event.type == RDMA_CM_EVENT_CONNECT_REQUEST;
@@ -570,12 +570,12 @@ static void leave(struct pst_endpoint *endpoint)
 
 static void cm_leave(struct pst_worker *worker)
 {
-  for (uint32_t i = 0; i < worker->endpoints.room && worker->cm->leavers; i++) {
+  for (uint32_t i = 0; i < worker->endpoints.room && rc_cm_of(worker)->leavers; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
     if (!endpoint || !endpoint->rc->cm || !endpoint->rc->cm->has_left || is_early(endpoint))
       continue;
     endpoint->rc->cm->has_left = false;
-    worker->cm->leavers--;
+    rc_cm_of(worker)->leavers--;
     leave(endpoint);
   }
 }
@@ -597,7 +597,7 @@ static void cm_missed(const struct pst_endpoint *endpoint, char *text, size_t si
 
 static int cm_open(struct pst_endpoint *endpoint)
 {
-  struct rc_cm_worker *worker = endpoint->worker->cm;
+  struct rc_cm_worker *worker = rc_cm_of(endpoint->worker);
   struct rc_cm *made = calloc(1, sizeof(*made));
 
   if (!made)

@@ -20,6 +20,11 @@ struct rc_cm_worker {
   uint32_t leavers;
 };
 
+static inline struct rc_cm_worker *rc_cm_of(const struct pst_worker *worker)
+{
+  return worker->own;
+}
+
 int rc_cm_check(const struct pst_device *device);
 int rc_cm_worker_open(struct pst_worker *worker, uint32_t index);
 void rc_cm_worker_close(struct pst_worker *worker);

@@ -25,7 +25,7 @@ int rc_cm_worker_open(struct pst_worker *worker, uint32_t index)
 
   if (!made)
     return -ENOMEM;
-  worker->cm = made;
+  worker->own = made;
   made->index = index;
   made->channel = rdma_create_event_channel();
   struct epoll_event event = {.events = EPOLLIN, .data.fd = made->channel ? made->channel->fd : -1};
@@ -43,14 +43,14 @@ int rc_cm_worker_open(struct pst_worker *worker, uint32_t index)
 
 void rc_cm_worker_close(struct pst_worker *worker)
 {
-  struct rc_cm_worker *cm = worker->cm;
+  struct rc_cm_worker *cm = worker->own;
 
   if (cm->listener)
     rdma_destroy_id(cm->listener);
   if (cm->channel)
     rdma_destroy_event_channel(cm->channel);
   free(cm);
-  worker->cm = NULL;
+  worker->own = NULL;
 }
 
 struct sockaddr *rc_cm_address(const struct pst_endpoint *endpoint, const uint8_t gid[16],
@@ -103,7 +103,7 @@ static int refuse_listening(const struct pst_endpoint *endpoint, uint16_t port, 
 int rc_cm_listen(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
-  struct rc_cm_worker *cm = endpoint->worker->cm;
+  struct rc_cm_worker *cm = endpoint->worker->own;
   uint32_t port = device->cm_port ? device->cm_port + cm->index : 0;
   struct sockaddr_storage own;
   struct rdma_cm_id *id;

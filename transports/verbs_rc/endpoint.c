@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "../verbs/domain.h"
+#include "../verbs/open.h"
 #include "../verbs/srq.h"
 #include "cm.h"
 #include "connection.h"
@@ -142,38 +143,6 @@ static void describe_self(struct pst_endpoint *endpoint)
   grant_with_address(endpoint->rx, own);
 }
 
-static bool is_elsewhere(const struct vb_place *was, const struct vb_place *is)
-{
-  return was->lid != is->lid || was->mtu != is->mtu || was->gid.index != is->gid.index ||
-         memcmp(was->gid.raw, is->gid.raw, sizeof(is->gid.raw)) != 0;
-}
-
-/* Where the port is now: what the peer is told of this endpoint has to be so. */
-static int find_place(struct pst_endpoint *endpoint)
-{
-  struct pst_device *device = endpoint->device;
-  struct vb_place now;
-  int rc = 0;
-
-  vb_events(device);
-  pthread_mutex_lock(&device->place_lock);
-  if (atomic_exchange(&device->place_changes, false) ||
-      !vb_place_holds(&device->open, &device->place)) {
-    rc = vb_place_read(device->host, &device->open, &now);
-    if (rc < 0)
-      atomic_store(&device->place_changes, true);
-    else if (is_elsewhere(&device->place, &now))
-      VB_LOG(device, PST_LOG_INFO, "%s port %u is elsewhere now: LID %u, MTU %u, %s",
-             device->open.info->name, device->open.port->number, now.lid, vb_mtu_bytes(now.mtu),
-             now.reason);
-    if (rc == 0)
-      device->place = now;
-  }
-  endpoint->rc->where = device->place;
-  pthread_mutex_unlock(&device->place_lock);
-  return rc;
-}
-
 static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
 {
   int rc = pst_places_take(&endpoint->worker->endpoints, endpoint, VB_PLACES, &endpoint->place);
@@ -251,7 +220,7 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   struct vb_numa_policy policy;
   vb_numa_prefer(worker->device->numa_node, &policy);
-  rc = find_place(made);
+  rc = vb_device_place(worker->device, &made->rc->where);
   if (rc == 0)
     rc = open_domain(made, &in);
   if (rc == 0)

@@ -4,30 +4,12 @@
 #include "../verbs/path_options.h"
 
 static const char *const connection_choices[] = {"exchange", "rdma_cm", NULL};
-static const char *const relaxed_choices[] = {
-    [VB_RELAXED_AUTO] = "auto", [VB_RELAXED_NEVER] = "false", [VB_RELAXED_ALWAYS] = "true", NULL};
+static const char *const relaxed_choices[] = VB_RELAXED_CHOICES;
 static const char *const ece_choices[] = {[VB_ECE_AUTO] = "auto", [VB_ECE_NEVER] = "false", NULL};
 static const char *const operation_choices[] = {"write", "send", NULL};
 
 static const struct pst_option options[] = {
-    {
-        VB_OPTION("device", STRING, NULL),
-        .help = "RDMA device: by verbs name (mlx5_0), netdev (eth0), address of this host "
-                "(192.0.2.1) or PCI address (3b:00.0). An address or netdev chooses the GID, too. "
-                "Empty: the only one with an active port.",
-        .max = 63,
-    },
-    {
-        VB_OPTION("port", UINT, "0"),
-        .help = "Port of the device, from 1. 0: the first active one.",
-        .max = 255,
-    },
-    {
-        VB_OPTION("gid_index", UINT, NULL),
-        .help = "Entry of the port's GID table. Empty: the one of the address or netdev that "
-                "`device` names; else RoCE v2 and IPv4 before others.",
-        .max = 255,
-    },
+    VB_DEVICE_OPTIONS,
     {
         VB_OPTION("operation", ENUM, "write"),
         .help = "How a message travels. write: RDMA WRITE with immediate data into a slot that the "
@@ -51,15 +33,7 @@ static const struct pst_option options[] = {
                 "worker n listens at n more. 0: any that is free.",
         .max = 65535,
     },
-    {
-        VB_OPTION("relaxed_ordering", ENUM, "auto"),
-        .help = "Let the device's writes into memory overtake one another "
-                "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. auto: in "
-                "rings and in memory that no peer writes to, of which completions tell; not in "
-                "ranges that are offered for WRITEs or atomics. true: there, too. false: nowhere. "
-                "A message is reported once all its bytes are there, in any case.",
-        .choices = relaxed_choices,
-    },
+    VB_RELAXED_OPTION,
     {
         VB_OPTION("ece", ENUM, "auto"),
         .help = "Enhanced connection establishment: options of the vendor's, such as selective "

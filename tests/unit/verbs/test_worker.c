@@ -199,7 +199,7 @@ static int worker_open(struct pst_worker *of)
 {
   if (fails("worker_open"))
     return -EADDRINUSE;
-  of->cm = (struct rc_cm_worker *)(void *)&fake;
+  of->own = &fake;
   fake.opened++;
   return 0;
 }
