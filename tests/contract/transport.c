@@ -20,6 +20,8 @@
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC)
 
+#define DC_CAPABILITIES (RC_CAPABILITIES | PST_CAP_TWO_SIDED)
+
 #define UDP_CAPABILITIES                                                                           \
   (PST_CAP_SEND | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_FOREIGN)
 
@@ -201,6 +203,26 @@ static struct contract_variant variants[] = {
         .options = "device=mlx5_0,timeout=8,keepalive=50ms,srq=true,operation=send",
         .silent = true,
         .capabilities = RC_CAPABILITIES,
+    },
+    /* Endpoints that share few initiators. */
+    {
+        .name = "verbs_dc",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,initiators=4",
+        .silent = true,
+        .capabilities = DC_CAPABILITIES,
+    },
+    {
+        .name = "verbs_dc-wrap",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,first_sequence=18446744073709551000",
+        .apart = true,
+        .silent = true,
+        .capabilities = DC_CAPABILITIES,
+    },
+    {
+        .name = "verbs_dc-ib",
+        .options = "device=mlx5_1,timeout=8,keepalive=50ms,initiators=3,quota=1",
+        .silent = true,
+        .capabilities = DC_CAPABILITIES,
     },
     {
         .name = "throttle-loopback",

@@ -2,6 +2,7 @@
 """What the end-to-end tests share: the program as a child, its results, its leftovers."""
 import os
 import pathlib
+import re
 import sys
 
 import result_schema
@@ -102,6 +103,13 @@ def ours(name):
     if name.startswith(("penstock-simverbs", "penstock-fuzz-")):
         return False
     return "penstock" in name.lower() or name.startswith("pst")
+
+
+def child_of(pid):
+    """The program behind a launcher that stays before it, or the process itself."""
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        children = re.findall(r"\d+", file.read())
+    return int(children[0]) if children else pid
 
 
 def random_file(path, length):

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import FAKES, Case, main, random_file, wait_until, yaml_stream
+from harness import FAKES, Case, child_of, main, random_file, wait_until, yaml_stream
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 OPTIONS = {"device": "mlx5_0", "timeout": 10, "keepalive": "100 ms"}
@@ -525,13 +525,6 @@ class Verbs(Case):
         child = self.run_program("receive", path, *by_cm, "--set", f"control.listen=127.0.0.1:{self.port + 1}",
                                  expect=3, **self.prefix())  # fmt: skip
         self.assertRegex(child.stderr, "port 7471 of 127.0.0.1 is in use by another listener of rdma_cm")
-
-
-def child_of(pid):
-    """The program behind a launcher that stays before it, or the process itself."""
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        children = re.findall(r"\d+", file.read())
-    return int(children[0]) if children else pid
 
 
 if __name__ == "__main__":

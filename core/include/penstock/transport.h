@@ -246,7 +246,8 @@ struct pst_request {
 PST_STATIC_ASSERT(sizeof(struct pst_request) == 64, "a cache line, frozen");
 
 /* Why post() took fewer than it was given. An endpoint with nothing outstanding has room in its
- * queue for 16 requests of up to 64 bytes, as far as `requests` allows. */
+ * queue for 16 requests of up to 64 bytes, as far as `requests` allows. Where endpoints share
+ * queues, that is so once it is the endpoint's turn. */
 enum pst_wait {
   PST_WAIT_NONE = 0,   /* the next one cannot be taken at all; alone, it gets the errno */
   PST_WAIT_CREDIT = 1, /* the peer has no free slot */

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The transport verbs_dc in the real program, on the simulated device."""
+import filecmp
+import os
+import signal
+import unittest
+
+from harness import ROOT, Case, child_of, main, random_file
+
+SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
+CONFIG = ROOT / "config/verbs-dc.yaml"
+SERVING = ("--transport", "verbs_dc", "--transport-option", "device=mlx5_0", "--transport-option", "initiators=2")
+
+
+@unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+class VerbsDc(Case):
+    def setUp(self):
+        super().setUp()
+        self.fabric = f"e2e-dc-{os.getpid()}"
+
+    def prefix(self):
+        return {"prefix": (SIMULATED, "--fabric", self.fabric)}
+
+    def ends(self, **options):
+        """A peer that is gone shows soon; the control channel is this test's."""
+        options = {"timeout": 10, "keepalive": "100ms", **options}
+        sets = [f"transport.options.{key}={value}" for key, value in options.items()]
+        sets += [f"control.address=127.0.0.1:{self.port}", "streams.packets.timeout=60s"]
+        return CONFIG, *(word for one in sets for word in ("--set", one))
+
+    def test_one_process(self):
+        self.run_program("run", *self.ends(initiators=1), "--count", "20000", "--json", self.folder / "out.json",
+                         **self.prefix())  # fmt: skip
+        stream = self.only_stream(self.result())
+        self.assert_accounted(stream)
+        self.assertEqual(stream["verified"], 20000)
+        self.assertEqual((stream["path"], stream["via"], stream["carrier"]), ("direct", "dma", "rdma"))
+
+    def test_two_processes(self):
+        receiver = self.start("receive", *self.ends(), "--json", self.folder / "out.json", **self.prefix())
+        sender = self.start("send", *self.ends(), "--count", "20000", **self.prefix())
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        stream = self.only_stream(self.result())
+        self.assert_accounted(stream)
+        self.assertEqual((stream["messages_sent"], stream["messages_delivered"]), (20000, 20000))
+
+    def test_either_is_killed(self):
+        for victim in (0, 1):
+            receiver = self.start("receive", *self.ends(), **self.prefix())
+            sender = self.start("send", *self.ends(), **self.prefix())
+            receiver.wait_line(r"Got \d{2,}")
+            both = (receiver, sender)
+            # The launcher stands before the program: its child is what dies.
+            os.kill(child_of(both[victim].pid), signal.SIGKILL)
+            both[victim].wait()
+            self.assertEqual(both[1 - victim].wait(30), 1, str(both[1 - victim]))
+
+    def test_what_has_to_agree_is_compared(self):
+        receiver = self.start("receive", *self.ends(mtu=512), **self.prefix())
+        sender = self.start("send", *self.ends(), "--count", "1000", **self.prefix())
+        self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}{receiver}")
+        self.assertRegex(str(sender), "path MTU is 512 bytes, and ours is 4096; both ends need the same: set `mtu` to 512")
+
+    def test_served_files_and_regions(self):
+        root = self.folder / "root"
+        root.mkdir()
+        random_file(root / "a", 5_000_001)
+        server = self.start("serve", "127.0.0.1:0", "-v", "--root", root, *SERVING, **self.prefix())
+        address = "127.0.0.1:" + server.wait_line(r"listening on 127\.0\.0\.1:0, port (\d+)")[1]
+        for what in ("write", "read"):
+            child = self.run_program("request", what, address, "--size", "100000B", "--pieces", "7", "--depth", "3",
+                                     "--count", "50", *SERVING, **self.prefix())  # fmt: skip
+            self.assertIn("5000000 bytes verified", child.stdout)
+        self.run_program("get", address, "a", "--to", self.folder / "b", *SERVING, **self.prefix())
+        self.run_program("put", address, self.folder / "b", "--to", "c", *SERVING, **self.prefix())
+        self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
+        os.kill(child_of(server.pid), signal.SIGINT)
+        self.assertEqual(server.wait(), 0, str(server))
+
+    def test_a_device_without_dc(self):
+        """Its firmware has none: what failed is named, and what to use instead."""
+        self.fabric = str(self.write("fabric.yaml", "simverbs: 1\nhosts: [{name: one, devices: [{name: mlx5_0, caps: {dc: false}}]}]\n"))
+        child = self.run_program("run", *self.ends(), "--count", "1", expect=3, **self.prefix())
+        self.assertRegex(child.stderr, "mlx5_0 has no dynamically connected queue pairs .DC.: mlx5dv_create_qp of a target: ")
+        self.assertIn("use verbs_rc on this device", child.stderr)
+
+
+if __name__ == "__main__":
+    main()

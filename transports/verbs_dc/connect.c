@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How two endpoints meet. Nothing of the hardware connects: each makes an address handle to the
+ * other and says hello; it is connected once the other's device has answered, and the other's hello
+ * has come. On the wire every mistake looks like a peer that is dead, so that all that has to agree
+ * is compared here.
+ */
+#include <stdio.h>
+
+#include "connection.h"
+#include "ops.h"
+
+void dc_enter(struct dc_endpoint *dc, enum dc_stage stage)
+{
+  dc->stage = stage;
+  dc->endpoint.is_connected = stage == DC_CONNECTED;
+}
+
+static int refuse(const struct dc_endpoint *dc, int rc, const char *why)
+{
+  VB_LOG(dc->endpoint.device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
+         dc->endpoint.label, why);
+  return rc;
+}
+
+static int check_mtu(const struct dc_endpoint *dc, const struct dc_blob *peer)
+{
+  char why[200];
+
+  if (peer->mtu == dc->own.mtu)
+    return 0;
+  snprintf(why, sizeof(why),
+           "its path MTU is %u bytes, and ours is %u; both ends need the same: set `mtu` to %u",
+           vb_mtu_bytes((enum ibv_mtu)peer->mtu), vb_mtu_bytes((enum ibv_mtu)dc->own.mtu),
+           vb_mtu_bytes((enum ibv_mtu)vb_smaller(peer->mtu, dc->own.mtu)));
+  return refuse(dc, -EXDEV, why);
+}
+
+/* RoCE v2 goes by IP: no packet has an IPv4 and an IPv6 address. */
+static int check_families(const struct dc_endpoint *dc, const struct dc_blob *peer)
+{
+  char theirs[VB_GID_TEXT], why[512];
+
+  if (dc->own.gid_type != VB_GID_ROCE_V2 ||
+      vb_gid_is_ipv4(dc->own.gid) == vb_gid_is_ipv4(peer->gid))
+    return 0;
+  vb_gid_address(peer->gid, theirs);
+  snprintf(why, sizeof(why),
+           "its GID is %s, ours is of the other version of IP (%s); set gid_index, or an address "
+           "as `device`, so that both are of one",
+           theirs, dc->where.reason);
+  return refuse(dc, -EXDEV, why);
+}
+
+static int check(const struct dc_endpoint *dc, const struct pst_blob *address, struct dc_blob *peer)
+{
+  const struct dc_blob *own = &dc->own;
+
+  if (!dc_blob_read(address->bytes, address->length, peer))
+    return refuse(dc, -EPROTO,
+                  "it is not one of verbs_dc's; both ends need the same transport and version");
+  if (peer->is_sender != own->is_receiver || peer->is_receiver != own->is_sender)
+    return refuse(dc, -EPROTO,
+                  own->is_sender ? "we send, and it does not receive, or sends too"
+                                 : "it sends, and we do not receive, or the other way round");
+  if (peer->is_ethernet != own->is_ethernet)
+    return refuse(dc, -EXDEV,
+                  "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
+  if (peer->gid_type != own->gid_type)
+    return refuse(dc, -EXDEV,
+                  "one end's GID is RoCE v1, the other's RoCE v2; set gid_index, or an address as "
+                  "`device`, so that both are v2");
+  const int rc = check_mtu(dc, peer);
+  return rc < 0 ? rc : check_families(dc, peer);
+}
+
+/* The number of one that is over may be another's by now. */
+static bool is_taken(const struct dc_endpoint *dc, const struct dc_blob *peer)
+{
+  const struct pst_places *places = &dc->endpoint.worker->endpoints;
+
+  for (uint32_t i = 0; i < places->room; i++) {
+    const struct dc_endpoint *other = places->all[i].at;
+    if (other && other != dc && other->stage != DC_NEW && !dc_is_over(other) &&
+        other->peer.number == peer->number && other->peer.control == peer->control &&
+        other->peer.key == peer->key && memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
+      return true;
+  }
+  return false;
+}
+
+static void take_peer(struct dc_endpoint *dc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+  const struct dc_blob *peer = &dc->peer;
+  struct vb_tx *tx = dc->endpoint.tx;
+
+  if (peer->rd_atomic && peer->rd_atomic < pool->rd_atomic)
+    pool->rd_atomic = peer->rd_atomic;
+  if (dc->endpoint.rx)
+    dc->endpoint.rx->initial = peer->initial;
+  if (!tx)
+    return;
+  tx->message_max =
+      peer->payload_max < dc->endpoint.message_max ? peer->payload_max : dc->endpoint.message_max;
+  dc->seen = peer->credits;
+  vb_line_put(&tx->credits, 0, peer->credits);
+}
+
+int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  struct dc_endpoint *dc = dc_of(endpoint);
+  struct dc_blob peer;
+
+  if (!address)
+    return -EINVAL;
+  int rc = check(dc, address, &peer);
+  if (rc < 0)
+    return rc;
+  if (dc->stage != DC_NEW || endpoint->closing.mode)
+    return -EALREADY;
+  const bool taken = is_taken(dc, &peer);
+  dc->peer = peer;
+  rc = dc_handle_take(dc);
+  if (rc < 0)
+    return rc;
+  take_peer(dc);
+  dc_enter(dc, DC_RESOLVING);
+  dc->says |= 1u << DC_HELLO;
+  dc->heard_ns = vb_now_ns(endpoint->device);
+  if (endpoint->timeout_ns)
+    dc->by_ns = dc->heard_ns + endpoint->timeout_ns;
+  vb_due(endpoint->worker, dc->by_ns);
+  if (taken)
+    dc_fail(endpoint, -EADDRINUSE,
+            "another endpoint of this process connects to the same receiver already");
+  else
+    dc_notice(endpoint);
+  return 0;
+}
+
+static void cannot_be_reached(struct dc_endpoint *dc)
+{
+  char peer[VB_GID_TEXT], why[256];
+
+  vb_gid_address(dc->peer.gid, peer);
+  snprintf(why, sizeof(why),
+           "ibv_create_ah to %s: %s; it may not be reachable (`ip route get`, `ip neigh`), or the "
+           "port's own GID has changed (`ip addr`, `rdma link`)",
+           peer, strerror(dc->handle->error));
+  dc_fail(&dc->endpoint, -dc->handle->error, why);
+}
+
+void dc_notice(struct pst_endpoint *endpoint)
+{
+  struct dc_endpoint *dc = dc_of(endpoint);
+  const struct dc_worker *pool = dc_worker_of(endpoint->worker);
+  const int event = atomic_load_explicit(&pool->event, memory_order_acquire);
+  char why[512];
+
+  if (event && !dc_is_over(dc)) {
+    vb_event_text(event - 1, why, sizeof(why));
+    dc_fail(endpoint, -EIO, why);
+  }
+  if (!dc_is_over(dc) && atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
+    dc_fail(endpoint, -EIO, "the device is lost");
+  if (dc->stage != DC_RESOLVING || endpoint->closing.mode)
+    return;
+  const int state = atomic_load_explicit(&dc->handle->state, memory_order_acquire);
+  if (state == DC_HANDLE_FAILED)
+    cannot_be_reached(dc);
+  if (state != DC_HANDLE_READY)
+    return;
+  dc_enter(dc, DC_GREETING);
+  vb_pend(endpoint);
+}
+
+void dc_met(struct dc_endpoint *dc)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+  char words[512];
+
+  if (dc->stage != DC_GREETING || !dc->is_heard || !dc->is_answered || endpoint->closing.mode)
+    return;
+  dc_enter(dc, DC_CONNECTED);
+  endpoint->tell_connected = true;
+  dc_describe(endpoint, words, sizeof(words));
+  VB_LOG(endpoint->device, PST_LOG_DEBUG, "%s: connected: %s", endpoint->label, words);
+  dc->heard_ns = vb_now_ns(endpoint->device);
+  vb_due(endpoint->worker, 0);
+  vb_pend(endpoint);
+}

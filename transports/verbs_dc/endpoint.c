@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rings and endpoints: opened, told, and freed. An endpoint has nothing in hardware but its part of
+ * the receives for words. */
+#include <stdio.h>
+
+#include "../verbs/domain.h"
+#include "../verbs/open.h"
+#include "../verbs/srq.h"
+#include "endpoint.h"
+#include "ops.h"
+#include "share.h"
+#include "target.h"
+
+int dc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                 struct pst_path_info *path, struct pst_ring **ring)
+{
+  struct pst_ring *made;
+  int rc = vb_ring_open(worker, params, path, &made);
+
+  if (rc < 0)
+    return rc;
+  made->idle = made->params.endpoints;
+  made->held = vb_bits_open(made->params.slots);
+  rc = made->held ? vb_srq_open_slots(made) : -ENOMEM;
+  if (rc == 0)
+    rc = dc_target_open(worker, made->shared, "a ring");
+  if (rc < 0) {
+    vb_ring_close(worker, made);
+    return rc;
+  }
+  *ring = made;
+  return 0;
+}
+
+static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
+{
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
+  const char *wrong =
+      in->ring && in->ring->worker != worker ? "its ring is another worker's" : NULL;
+
+  dc_limits(worker->device, &limits);
+  return pst_endpoint_params_check(worker->device->host, in,
+                                   in->ring ? in->ring->params.payload_max : 0, &limits, wrong);
+}
+
+static int take_number(struct dc_endpoint *dc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  /* One that was given back is not used again before all others were. */
+  for (uint32_t i = 0; i < DC_NUMBERS; i++) {
+    const uint32_t number = pool->next_number++ % DC_NUMBERS;
+    if (pool->numbers[number])
+      continue;
+    pool->numbers[number] = &dc->endpoint;
+    dc->own.number = (uint16_t)number;
+    dc->has_number = true;
+    return 0;
+  }
+  VB_LOG(dc->endpoint.device, PST_LOG_ERROR, "%s: the worker has %u endpoints already",
+         dc->endpoint.label, DC_NUMBERS);
+  return -ENOSPC;
+}
+
+static int open_receiver(struct dc_endpoint *dc, struct pst_ring *ring)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+  struct vb_rx *rx = calloc(1, sizeof(*rx));
+
+  if (!rx)
+    return -ENOMEM;
+  rx->sends = true;
+  rx->ring = ring;
+  endpoint->rx = rx;
+  const int rc = dc_share_begin(dc);
+  if (rc < 0) {
+    VB_LOG(endpoint->device, PST_LOG_ERROR,
+           "%s: its ring has no slot left: others have them, or what they have received is not "
+           "released yet",
+           endpoint->label);
+    endpoint->rx = NULL;
+    free(rx);
+  }
+  return rc;
+}
+
+static int open_sender(struct pst_endpoint *endpoint)
+{
+  struct vb_tx *tx = calloc(1, sizeof(*tx));
+
+  if (!tx)
+    return -ENOMEM;
+  endpoint->tx = tx;
+  tx->opcode = IBV_WR_SEND_WITH_IMM;
+  tx->run_max = 1;
+  tx->run_length_min = UINT64_MAX;
+  tx->initial = endpoint->device->initial;
+  /* One run of credit at a time: which slot it is, is the receiver's to say. */
+  const int rc = vb_line_open(&tx->credits, 1);
+  tx->credits.max = DC_CREDITS_MAX;
+  return rc;
+}
+
+static int open_words(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+  const uint32_t wanted = worker->cq_used + DC_CONTROL_RECEIVES;
+  int rc = vb_cq_grow(worker, wanted, endpoint->label);
+
+  if (rc < 0)
+    return rc;
+  rc = vb_srq_reserve(worker, VB_SRQ_BARE, DC_CONTROL_RECEIVES, endpoint->label, &endpoint->shared);
+  if (rc < 0)
+    return rc;
+  worker->cq_used = wanted;
+  endpoint->completions = DC_CONTROL_RECEIVES;
+  return dc_target_open(worker, endpoint->shared, endpoint->label);
+}
+
+static void open_send_queue(struct dc_endpoint *dc)
+{
+  const struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+  struct vb_send_queue *sq = &dc->endpoint.sq;
+
+  sq->wr_id = (uint64_t)dc->endpoint.place << 32;
+  sq->spread = dc_spread;
+  sq->size = sq->requests_max + VB_SPARE_SENDS;
+  sq->mask = pool->shape.mask;
+  sq->wrs = pool->shape.wrs;
+  sq->sges = pool->shape.sges;
+  sq->max_inline = pool->shape.max_inline;
+  sq->posted_max = sq->requests_max;
+}
+
+static void describe_self(struct dc_endpoint *dc)
+{
+  const struct pst_endpoint *endpoint = &dc->endpoint;
+  const struct pst_device *device = endpoint->device;
+  const struct vb_rx *rx = endpoint->rx;
+  struct dc_blob *own = &dc->own;
+
+  own->is_ethernet = device->open.port->is_ethernet;
+  own->is_sender = endpoint->tx != NULL;
+  own->is_receiver = rx != NULL;
+  own->is_rma = endpoint->roles & PST_ROLE_RMA;
+  own->gid_type = (uint8_t)dc->where.gid.type;
+  own->mtu = (uint8_t)dc_mtu(device, &dc->where);
+  own->rd_atomic = dc_device_of(device)->rd_atomic;
+  own->lid = dc->where.lid;
+  memcpy(own->gid, dc->where.gid.raw, sizeof(own->gid));
+  own->control = endpoint->shared->target->qp_num;
+  own->data = rx ? rx->ring->shared->target->qp_num : own->control;
+  own->key = dc_device_of(device)->key;
+  own->initial = endpoint->tx ? endpoint->tx->initial : 0;
+  own->payload_max = rx ? rx->ring->params.payload_max : 0;
+  own->credits = rx ? rx->granted : 0;
+}
+
+static int open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *in)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+  struct pst_worker *worker = endpoint->worker;
+  int rc = pst_places_take(&worker->endpoints, endpoint, VB_PLACES, &endpoint->place);
+
+  if (rc < 0)
+    return rc;
+  endpoint->has_place = true;
+  rc = vb_device_place(worker->device, &dc->where);
+  if (rc == 0)
+    rc = take_number(dc);
+  if (rc == 0 && (in->roles & PST_ROLE_SENDER))
+    rc = open_sender(endpoint);
+  if (rc == 0 && in->ring)
+    rc = open_receiver(dc, in->ring);
+  if (rc == 0)
+    rc = open_words(endpoint);
+  if (rc < 0)
+    return rc;
+  open_send_queue(dc);
+  describe_self(dc);
+  return 0;
+}
+
+int dc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                     struct pst_endpoint **endpoint)
+{
+  struct pst_endpoint_params in;
+
+  pst_struct_read(&in, sizeof(in), params);
+  int rc = check(worker, &in);
+  if (rc < 0)
+    return rc;
+  struct dc_endpoint *dc = calloc(1, sizeof(*dc));
+  if (!dc)
+    return -ENOMEM;
+  struct pst_endpoint *made = &dc->endpoint;
+  made->worker = worker;
+  made->device = worker->device;
+  made->rq = &dc->rq;
+  made->roles = in.roles;
+  made->cookie = in.cookie;
+  made->timeout_ns = in.timeout_ns;
+  made->message_max = in.message_max ? in.message_max : worker->device->message_max;
+  made->pieces_max = in.pieces ? in.pieces : 1;
+  made->domain = made->local = &worker->device->own;
+  made->sq.requests_max = in.requests;
+  made->mostly = in.mr;
+  made->sq.failed_from = made->sq.refused_at = VB_NEVER;
+  made->lane_count = 1;
+  made->receive_buffers = 1; /* no row of poll.c's: dc_received() takes them */
+  dc->by_ns = dc->hello_at = dc->credit_at = made->closing.deadline_ns = VB_NEVER;
+  snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
+  rc = open_parts(dc, &in);
+  if (rc < 0) {
+    dc_endpoint_free(made);
+    return rc;
+  }
+  *endpoint = made;
+  return 0;
+}
+
+void dc_endpoint_free(struct pst_endpoint *endpoint)
+{
+  struct dc_endpoint *dc = dc_of(endpoint);
+  struct pst_worker *worker = endpoint->worker;
+
+  if (dc->has_number)
+    dc_worker_of(worker)->numbers[dc->own.number] = NULL;
+  dc_abandon(dc);
+  dc->was_handed = false;
+  dc_give(dc);
+  dc_handle_give(dc);
+  if (endpoint->rx) {
+    dc_share_end(dc);
+    endpoint->rx->ring->last = NULL;
+  }
+  if (endpoint->completions)
+    endpoint->shared->reserved -= DC_CONTROL_RECEIVES;
+  worker->cq_used -= endpoint->completions;
+  if (endpoint->has_place)
+    pst_places_give(&worker->endpoints, endpoint->place);
+  vb_forget_room(endpoint);
+  vb_unpend(endpoint);
+  if (endpoint->tx)
+    free(endpoint->tx->credits.at);
+  while (endpoint->remotes)
+    vb_remote_close(endpoint, endpoint->remotes);
+  free(endpoint->rx);
+  free(endpoint->tx);
+  free(dc);
+}
+
+int dc_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  uint8_t bytes[DC_BLOB_BYTES];
+
+  dc_blob_write(&dc_of(endpoint)->own, bytes);
+  return pst_blob_write(address, bytes, sizeof(bytes));
+}
+
+int dc_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  /* One that reads and writes receives messages beside that: its bytes are in what it names. */
+  const bool is_rma = endpoint->mostly && (endpoint->roles & PST_ROLE_RMA);
+  const struct vb_mr *mr = endpoint->rx && !is_rma ? &endpoint->rx->ring->verbs
+                           : endpoint->mostly      ? &endpoint->mostly->verbs
+                                                   : NULL;
+
+  pst_path_write(path, mr ? mr->path : PST_PATH_DIRECT, mr ? mr->via : "dma",
+                 endpoint->device->carrier, "");
+  return 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an endpoint has of DC beside those of all transports of verbs. */
+#ifndef DC_ENDPOINT_H
+#define DC_ENDPOINT_H
+
+#include "../verbs/endpoint.h"
+#include "address.h"
+#include "handle.h"
+#include "pool.h"
+
+/*
+ * Immediate data: the upper 16 bits are the number that the receiver gave its endpoint. Of a SEND,
+ * which is a message, the others are the low bits of its sequence. Of an empty RDMA WRITE they are
+ * a word: 3 bits say which, 13 bits its value.
+ */
+enum dc_word {
+  DC_HELLO = 1,
+  DC_CREDIT = 2, /* slots ever granted, modulo */
+  DC_FAREWELL = 3,
+  DC_ABORTED = 4,
+};
+#define DC_VALUE_BITS 13u
+#define DC_VALUES (1u << DC_VALUE_BITS)
+_Static_assert(DC_CREDITS_MAX < DC_VALUES, "a credit's distance is told from its modulus");
+
+enum dc_stage {
+  DC_NEW,
+  DC_RESOLVING, /* the address handle is being made */
+  DC_GREETING,  /* hello is to be said, or under way, or the peer's is to be heard */
+  DC_CONNECTED,
+  DC_LEFT, /* the peer said farewell */
+  DC_FAILED,
+};
+
+struct dc_endpoint {
+  struct pst_endpoint endpoint; /* first */
+  struct vb_receive_queue rq;   /* none */
+  enum dc_stage stage;
+  struct vb_place where;
+  struct dc_blob own, peer;
+  struct dc_handle *handle;
+  bool has_number;
+
+  struct dc_initiator *initiator; /* that it holds */
+  uint64_t held_from;             /* of the send queue */
+  bool was_handed;                /* it waited, and may post for some polls */
+  uint8_t handed_for;             /* of these, by now */
+  bool is_waiting;
+  struct dc_endpoint *before, *behind; /* of those that wait */
+
+  uint32_t says;     /* 1 << enum dc_word, that are to be said */
+  uint64_t hello_at; /* of the send queue; VB_NEVER: not said */
+  uint64_t credit_at;
+  bool is_heard, is_answered; /* the peer's hello; its device's answer to ours */
+  uint32_t granted;           /* to the peer, ever, modulo */
+  uint32_t seen;              /* granted by the peer, ever, modulo */
+  uint32_t base;              /* slots that it has while it can */
+
+  uint64_t by_ns; /* it has to be connected; VB_NEVER: at any time */
+  int status;     /* of DC_LEFT and DC_FAILED */
+  bool tells_gone;
+  uint64_t over_ns, over_at; /* then; and worker->empties, + 1 */
+  uint64_t heard_ns, heard_done, heard_arrivals;
+  bool owed;
+};
+
+static inline struct dc_endpoint *dc_of(const struct pst_endpoint *endpoint)
+{
+  return (struct dc_endpoint *)(void *)(uintptr_t)endpoint;
+}
+static inline bool dc_is_over(const struct dc_endpoint *dc)
+{
+  return dc->stage >= DC_LEFT;
+}
+
+#endif

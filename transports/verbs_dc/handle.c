@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Address handles: one for each peer's port, shared by the endpoints to it. The kernel resolves a
+ * neighbour to make one, which takes a second if there is nobody: the host's threads make them,
+ * those of different peers side by side.
+ */
+#include "../verbs/worker.h"
+#include "endpoint.h"
+
+static void notify_all(struct pst_device *device)
+{
+  pthread_mutex_lock(&device->events);
+  for (struct pst_worker *worker = device->workers; worker; worker = worker->next)
+    vb_notify(worker);
+  pthread_mutex_unlock(&device->events);
+}
+
+static void unlink_and_free(struct dc_handle *handle)
+{
+  struct dc_handle **at = &dc_device_of(handle->device)->handles;
+
+  while (*at != handle)
+    at = &(*at)->next;
+  *at = handle->next;
+  if (handle->ah)
+    ibv_destroy_ah(handle->ah);
+  free(handle);
+}
+
+static void end_making(struct dc_handle *handle, struct ibv_ah *ah, int error)
+{
+  struct pst_device *device = handle->device;
+
+  pthread_mutex_lock(&dc_device_of(device)->handles_lock);
+  handle->ah = ah;
+  handle->error = error;
+  atomic_store_explicit(&handle->state, ah ? DC_HANDLE_READY : DC_HANDLE_FAILED,
+                        memory_order_release);
+  if (handle->users == 0)
+    unlink_and_free(handle);
+  pthread_mutex_unlock(&dc_device_of(device)->handles_lock);
+  notify_all(device);
+}
+
+static void make(void *arg)
+{
+  struct dc_handle *handle = arg;
+  struct ibv_ah_attr attr = handle->attr;
+  struct ibv_ah *ah = ibv_create_ah(handle->device->own.pd, &attr);
+
+  end_making(handle, ah, ah ? 0 : errno ? errno : EIO);
+}
+
+static struct dc_handle *find(const struct dc_device *dc, const struct ibv_ah_attr *attr)
+{
+  struct dc_handle *one = dc->handles;
+
+  /* One that failed is not taken again: who comes later tries anew. */
+  while (one && (memcmp(&one->attr, attr, sizeof(*attr)) != 0 ||
+                 atomic_load_explicit(&one->state, memory_order_acquire) == DC_HANDLE_FAILED))
+    one = one->next;
+  return one;
+}
+
+static struct dc_handle *add(struct dc_device *dc, const struct ibv_ah_attr *attr)
+{
+  struct dc_handle *made = calloc(1, sizeof(*made));
+
+  if (!made)
+    return NULL;
+  made->device = &dc->device;
+  made->attr = *attr;
+  made->next = dc->handles;
+  dc->handles = made;
+  return made;
+}
+
+int dc_handle_take(struct dc_endpoint *endpoint)
+{
+  struct pst_device *device = endpoint->endpoint.device;
+  struct dc_device *dc = dc_device_of(device);
+  struct vb_peer peer = {.is_ethernet = endpoint->peer.is_ethernet, .lid = endpoint->peer.lid};
+  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh,
+                             &endpoint->where.gid};
+  struct ibv_ah_attr attr;
+
+  memcpy(peer.gid, endpoint->peer.gid, sizeof(peer.gid));
+  vb_address_vector(&device->path, &peer, &own, &attr);
+  pthread_mutex_lock(&dc->handles_lock);
+  struct dc_handle *handle = find(dc, &attr);
+  const bool is_new = handle == NULL;
+  if (is_new)
+    handle = add(dc, &attr);
+  if (handle)
+    handle->users++;
+  pthread_mutex_unlock(&dc->handles_lock);
+  if (!handle)
+    return -ENOMEM;
+  endpoint->handle = handle;
+  if (is_new && device->host->defer(device->host, handle, make, handle) < 0)
+    end_making(handle, NULL, ENOMEM);
+  return 0;
+}
+
+void dc_handle_give(struct dc_endpoint *endpoint)
+{
+  struct dc_handle *handle = endpoint->handle;
+  struct dc_device *dc = dc_device_of(endpoint->endpoint.device);
+
+  if (!handle)
+    return;
+  endpoint->handle = NULL;
+  pthread_mutex_lock(&dc->handles_lock);
+  if (--handle->users == 0 &&
+      atomic_load_explicit(&handle->state, memory_order_acquire) != DC_HANDLE_MAKING)
+    unlink_and_free(handle);
+  pthread_mutex_unlock(&dc->handles_lock);
+}

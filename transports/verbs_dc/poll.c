@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions, requests and words of endpoints, and what one does and tells in a poll. */
+#include <endian.h>
+#include <stdio.h>
+
+#include "../verbs/poll.h"
+#include "../verbs/request.h"
+#include "../verbs/srq.h"
+#include "connection.h"
+#include "ops.h"
+#include "share.h"
+
+/* ---- Sent -------------------------------------------------------------------------------- */
+
+static void failed(struct dc_endpoint *dc, const struct ibv_wc *wc)
+{
+  const struct pst_device *device = dc->endpoint.device;
+  const struct vb_path *path = &device->path;
+  char text[1024];
+
+  vb_wc_text((int)wc->status, wc->vendor_err, dc->own.is_ethernet, text, sizeof(text));
+  if (wc->status == IBV_WC_RETRY_EXC_ERR)
+    vb_text_add(
+        text, sizeof(text),
+        "; the peer has not answered for some %.1f s (`timeout: %u` and `retry_cnt: %u` are "
+        "%.2f s, which a device may make up to four times as long)",
+        (double)(vb_now_ns(device) - dc->heard_ns) / 1e9, path->timeout, path->retry_cnt,
+        (double)vb_silence_ns(path) / 1e9);
+  dc_fail(&dc->endpoint, vb_wc_status((int)wc->status)->error, text);
+}
+
+/* An access that the peer refuses is told as that, not as the end of the connection that it is. */
+static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
+                            const struct ibv_wc *wc)
+{
+  const uint8_t opcode = endpoint->sq.sent[index & endpoint->sq.mask].opcode;
+  const bool is_access =
+      wc->status == IBV_WC_REM_ACCESS_ERR || wc->status == IBV_WC_REM_INV_REQ_ERR;
+
+  return is_access && opcode != 0 && opcode != PST_OP_SEND && opcode != PST_OP_FLUSH;
+}
+
+void dc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  struct dc_endpoint *dc = dc_of(endpoint);
+  struct vb_send_queue *sq = &endpoint->sq;
+  const uint64_t index = sq->done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)sq->done);
+
+  if (!dc->initiator || index >= sq->head)
+    return; /* of an initiator that was reset since */
+  vb_pend(endpoint);
+  if (wc->status == IBV_WC_SUCCESS) {
+    sq->done = index + 1;
+    if (!dc->is_answered && sq->done > dc->hello_at) {
+      dc->is_answered = true;
+      dc_met(dc);
+    }
+    return;
+  }
+  /* The others behind it are flushed, and go with the reset. */
+  sq->done = sq->failed_from = index;
+  if (is_access_error(endpoint, index, wc)) {
+    sq->refused_at = index;
+    sq->first_error = -EACCES;
+  }
+  failed(dc, wc);
+}
+
+/* ---- Received ---------------------------------------------------------------------------- */
+
+struct pst_endpoint *dc_whose(struct pst_worker *worker, const struct ibv_wc *wc)
+{
+  struct dc_worker *pool = dc_worker_of(worker);
+  struct pst_endpoint *endpoint = NULL;
+
+  if (wc->status == IBV_WC_SUCCESS && (wc->wc_flags & IBV_WC_WITH_IMM))
+    endpoint = pool->numbers[be32toh(wc->imm_data) >> 16];
+  if (!endpoint)
+    pool->dropped++;
+  return endpoint;
+}
+
+static void drop(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  dc_worker_of(endpoint->worker)->dropped++;
+  vb_srq_give_back(endpoint->worker, wc);
+}
+
+static bool take_credit(struct dc_endpoint *dc, uint32_t value)
+{
+  struct vb_tx *tx = dc->endpoint.tx;
+  const uint32_t more = (value - dc->seen) % DC_VALUES;
+
+  if (!tx || tx->credits.count + more > tx->credits.max)
+    return false;
+  dc->seen += more;
+  tx->credit_messages++;
+  if (tx->credits.count) {
+    vb_line_first(&tx->credits)->count += more;
+    tx->credits.count += more;
+  } else
+    vb_line_put(&tx->credits, 0, more);
+  return true;
+}
+
+static void take_word(struct dc_endpoint *dc, const struct ibv_wc *wc)
+{
+  const uint32_t said = be32toh(wc->imm_data) & 0xffff, value = said % DC_VALUES;
+
+  switch (said >> DC_VALUE_BITS) {
+  case DC_HELLO:
+    break;
+  case DC_CREDIT:
+    if (!take_credit(dc, value))
+      dc_fail(&dc->endpoint, -EPROTO, "the peer gave more credit than a peer has");
+    break;
+  case DC_FAREWELL:
+    dc_left(dc, 0);
+    break;
+  case DC_ABORTED:
+    dc_left(dc, -ECONNRESET);
+    break;
+  default:
+    dc_fail(&dc->endpoint, -EPROTO, "the peer said a word that is not verbs_dc's");
+  }
+  vb_pend(&dc->endpoint);
+}
+
+/* The messages at the front of those that were polled that are this endpoint's, and into the same
+ * ring: as many as it may have, and as there is room for. */
+static uint32_t tell_row(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
+                         struct vb_out *out)
+{
+  struct vb_rx *rx = endpoint->rx;
+  struct pst_ring *ring = rx->ring;
+  const struct ibv_wc *first = wc;
+  const uint32_t number = be32toh(wc->imm_data) >> 16;
+  const uint64_t whose = wc->wr_id >> 31;
+  const uint64_t base = ring->params.base + ring->params.headroom, stride = ring->params.stride;
+
+  most = most < rx->granted ? most : rx->granted;
+  most = most < out->room ? most : out->room;
+  for (const struct ibv_wc *end = wc + most;
+       wc != end && wc->wr_id >> 31 == whose && wc->status == IBV_WC_SUCCESS &&
+       wc->opcode == IBV_WC_RECV && (wc->wc_flags & IBV_WC_WITH_IMM) &&
+       be32toh(wc->imm_data) >> 16 == number;
+       wc++) {
+    const uint32_t slot = vb_srq_entry(wc->wr_id);
+    const uint64_t carried = (uint64_t)be32toh(wc->imm_data) - rx->initial;
+    const uint64_t sequence = pst_sequence_nearest(rx->highest, carried, DC_SEQUENCE_BITS);
+    if ((int64_t)(sequence - rx->highest) > 0)
+      rx->highest = sequence;
+    rx->bytes += wc->byte_len;
+    ring->owners[slot] = endpoint->place;
+    vb_bits_set(ring->held, slot, 1);
+    *out->at++ = (struct pst_completion){.kind = PST_COMPLETION_MESSAGE,
+                                         .flags = PST_HAS_SEQUENCE,
+                                         .endpoint = endpoint->cookie,
+                                         .u.message = {.token = pst_token(ring->place, slot),
+                                                       .offset = base + slot * stride,
+                                                       .length = wc->byte_len,
+                                                       .sequence = sequence}};
+  }
+  const uint32_t n = (uint32_t)(wc - first);
+  out->room -= n;
+  rx->granted -= n;
+  rx->out += n;
+  rx->arrived += n;
+  return n;
+}
+
+/* True: nothing of it is left. */
+static bool take_messages(struct dc_endpoint *dc, const struct ibv_wc *wc, struct vb_out *out)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+  struct pst_worker *worker = endpoint->worker;
+  const struct vb_srq *shared = vb_srq_of(worker, wc->wr_id);
+
+  if (!endpoint->is_connected || endpoint->closing.mode || !endpoint->rx || !shared ||
+      shared->ring != endpoint->rx->ring) {
+    drop(endpoint, wc);
+    return true;
+  }
+  if (out->room == 0)
+    return false;
+  const uint32_t n = tell_row(endpoint, wc, worker->wc_count - worker->wc_at, out);
+  if (n == 0) {
+    drop(endpoint, wc);
+    dc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot");
+    return true;
+  }
+  worker->wc_at += n - 1;
+  endpoint->arrivals += n;
+  if (dc_share_more(dc) || endpoint->rx->ungranted)
+    vb_pend(endpoint);
+  return true;
+}
+
+bool dc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out)
+{
+  struct dc_endpoint *dc = dc_of(endpoint);
+  const bool is_message = wc->opcode == IBV_WC_RECV;
+
+  /* Who says more than hello has heard ours. */
+  if (!dc->is_heard || !dc->is_answered) {
+    const bool is_hello =
+        !is_message && (be32toh(wc->imm_data) & 0xffff) >> DC_VALUE_BITS == DC_HELLO;
+    dc->is_heard = true;
+    dc->is_answered |= !is_hello && dc->hello_at != VB_NEVER;
+    dc_met(dc);
+  }
+  if (endpoint->tell_connected && !endpoint->closing.mode) {
+    endpoint->tell_connected = false;
+    vb_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
+    if (out->room == 0)
+      return false;
+  }
+  if (is_message)
+    return take_messages(dc, wc, out);
+  endpoint->arrivals++;
+  vb_srq_give_back(endpoint->worker, wc);
+  if (!dc_is_over(dc))
+    take_word(dc, wc);
+  return true;
+}
+
+/* ---- Posted ------------------------------------------------------------------------------ */
+
+int dc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+            uint32_t *wait)
+{
+  struct dc_endpoint *dc = dc_of(endpoint);
+
+  if (!endpoint->is_connected || n == 0 || endpoint->closing.mode || endpoint->tell_connected ||
+      endpoint->sq.requests_max == 0)
+    return vb_post(endpoint, requests, n, wait);
+  if ((dc->initiator && dc_is_spent(dc)) || !dc_take(dc)) {
+    vb_want_room(endpoint, PST_WAIT_QUEUE);
+    *wait = PST_WAIT_QUEUE;
+    return -EAGAIN;
+  }
+  const int rc = vb_post(endpoint, requests, n, wait);
+  if (dc->initiator && endpoint->sq.head == endpoint->sq.told)
+    dc_give(dc);
+  return rc;
+}
+
+/* ---- Words ------------------------------------------------------------------------------- */
+
+static int say(struct dc_endpoint *dc, enum dc_word word, uint32_t value)
+{
+  const int rc = vb_send_queue_own(&dc->endpoint.sq, IBV_WR_RDMA_WRITE_WITH_IMM,
+                                   (uint32_t)word << DC_VALUE_BITS | value % DC_VALUES, NULL);
+
+  if (rc == 0)
+    dc->says &= ~(1u << word);
+  return rc;
+}
+
+/* Receives come before the credit that uses them. One such word is under way at a time: the next
+ * has all that was granted since. */
+static void grant(struct dc_endpoint *dc)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+
+  if (!endpoint->is_connected || endpoint->closing.mode)
+    return;
+  if (endpoint->rx->ungranted)
+    dc_share_settle(dc);
+  if (dc->credit_at < endpoint->sq.done)
+    dc->credit_at = VB_NEVER;
+  const uint32_t more = dc->credit_at == VB_NEVER ? dc_share_more(dc) : 0;
+  if (more == 0)
+    return;
+  const int rc = vb_srq_post(endpoint->rx->ring->shared);
+  if (rc < 0) {
+    dc_fail(endpoint, rc, "ibv_post_srq_recv");
+    return;
+  }
+  dc_share_grant(dc, more);
+  dc->says |= 1u << DC_CREDIT;
+}
+
+/* In the order of their numbers: hello first, farewell behind all that was posted. */
+static void say_all(struct dc_endpoint *dc)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+  int rc = 0;
+
+  if (!dc->says || dc->stage < DC_GREETING || dc->stage == DC_FAILED || !dc_take(dc))
+    return;
+  for (uint32_t word = DC_HELLO; rc == 0 && word <= DC_ABORTED; word++) {
+    if (!(dc->says & 1u << word))
+      continue;
+    const uint64_t at = endpoint->sq.head;
+    rc = say(dc, (enum dc_word)word, word == DC_CREDIT ? dc->granted : 0);
+    if (rc == 0 && word == DC_HELLO)
+      dc->hello_at = at;
+    if (rc == 0 && word == DC_CREDIT)
+      dc->credit_at = at;
+  }
+  if (rc < 0 && rc != -EAGAIN)
+    dc_fail(endpoint, rc, "ibv_wr_complete of a word");
+}
+
+/* ---- Told -------------------------------------------------------------------------------- */
+
+/* A failed one once all that arrived before has been taken. */
+static bool is_gone(const struct dc_endpoint *dc)
+{
+  return dc->tells_gone && (dc->stage == DC_LEFT || dc->endpoint.worker->empties >= dc->over_at);
+}
+
+static void give_back(struct dc_endpoint *dc)
+{
+  const struct vb_send_queue *sq = &dc->endpoint.sq;
+
+  if (dc->initiator && sq->told == sq->head && (!dc->says || dc->stage == DC_FAILED))
+    dc_give(dc);
+}
+
+void dc_work(struct pst_endpoint *endpoint, struct vb_out *out)
+{
+  struct dc_endpoint *dc = dc_of(endpoint);
+
+  if (endpoint->rx)
+    grant(dc);
+  say_all(dc);
+  if (endpoint->tell_connected && out->room && !endpoint->closing.mode) {
+    endpoint->tell_connected = false;
+    vb_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
+  }
+  const bool is_closable = endpoint->closing.mode && dc_close_step(dc, vb_now_ns(endpoint->device));
+  vb_tell_done(endpoint, out);
+  give_back(dc);
+  if (!dc->is_waiting && !(dc->initiator && dc_is_spent(dc)))
+    vb_tell_room(endpoint);
+  if (is_gone(dc) && out->room && endpoint->sq.told == endpoint->sq.done) {
+    dc->tells_gone = false;
+    vb_event_write(out, endpoint->cookie, PST_EVENT_DISCONNECTED, dc->status);
+  }
+  if (!is_closable || endpoint->sq.told != endpoint->sq.head || out->room == 0) {
+    if (endpoint->sq.told != endpoint->sq.done || is_closable || dc->tells_gone ||
+        endpoint->tell_connected)
+      vb_pend(endpoint);
+    return;
+  }
+  const uint64_t cookie = endpoint->cookie;
+  dc_endpoint_free(endpoint);
+  vb_event_write(out, cookie, PST_EVENT_CLOSED, 0);
+}
+
+/* ---- What only time tells ---------------------------------------------------------------- */
+
+static void not_connected(struct dc_endpoint *dc)
+{
+  char why[512];
+
+  snprintf(
+      why, sizeof(why),
+      "%s: it never connected, or its packets do not reach this end. Check: %s; the peer's log",
+      dc->hello_at == VB_NEVER ? "its address was not resolved in time, or no initiator was free"
+                               : "the peer was not heard in time",
+      dc->own.is_ethernet
+          ? "`hop_limit` and the hop limit of the routes (`ip route get`, both ends); the "
+            "GIDs; firewall (UDP port 4791)"
+          : "both ports' P_Keys (`pkey_index`); `service_level`; `sminfo`, and `ibtracert` "
+            "between both LIDs");
+  dc_fail(&dc->endpoint, -ETIMEDOUT, why);
+}
+
+/* Is the peer there? What it owes an answer to, or else an empty WRITE, tells. */
+static void look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+  const bool owes = endpoint->sq.head != endpoint->sq.done;
+
+  if (endpoint->arrivals != dc->heard_arrivals || endpoint->sq.done != dc->heard_done ||
+      owes != dc->owed) {
+    dc->heard_arrivals = endpoint->arrivals;
+    dc->heard_done = endpoint->sq.done;
+    dc->heard_ns = now_ns;
+    dc->owed = owes;
+  }
+  const uint64_t patience = owes ? endpoint->timeout_ns : endpoint->device->keepalive_ns;
+  if (patience == 0)
+    return;
+  if (now_ns - dc->heard_ns < patience) {
+    vb_due(endpoint->worker, dc->heard_ns + patience);
+    return;
+  }
+  if (owes && !endpoint->worker->has_all) {
+    vb_due(endpoint->worker, now_ns);
+    return;
+  }
+  if (owes) {
+    dc_fail(endpoint, -ETIMEDOUT,
+            "the peer owes an answer, and neither it nor the device's own error came within the "
+            "stream's timeout: peer or path is gone (see hop_limit, GIDs, routes), and retry_cnt "
+            "or timeout make the device try for longer");
+    return;
+  }
+  /* While others have all initiators, there is time. */
+  const int rc =
+      dc_worker_of(endpoint->worker)->free || dc->initiator
+          ? dc_take(dc) ? vb_send_queue_own(&endpoint->sq, IBV_WR_RDMA_WRITE, 0, NULL) : -EAGAIN
+          : -EAGAIN;
+  if (rc < 0 && rc != -EAGAIN)
+    dc_fail(endpoint, rc, "ibv_wr_complete of a keepalive");
+  dc->heard_ns = now_ns;
+  dc->owed = rc == 0;
+  vb_due(endpoint->worker,
+         now_ns + (rc == 0 && endpoint->timeout_ns ? endpoint->timeout_ns : patience));
+}
+
+/* What a peer that has left has not answered within the stream's timeout is given up. */
+static void look_at_rest(struct dc_endpoint *dc, uint64_t now_ns)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+
+  if (dc->stage != DC_LEFT || endpoint->timeout_ns == 0 || endpoint->sq.done == endpoint->sq.head)
+    return;
+  if (now_ns < dc->over_ns + endpoint->timeout_ns) {
+    vb_due(endpoint->worker, dc->over_ns + endpoint->timeout_ns);
+    return;
+  }
+  if (!endpoint->sq.error)
+    endpoint->sq.error = -ECONNRESET;
+  dc_abandon(dc);
+  vb_pend(endpoint);
+}
+
+void dc_look(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  struct dc_endpoint *dc = dc_of(endpoint);
+
+  if (!endpoint->closing.mode && !dc_is_over(dc) &&
+      atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
+    dc_fail(endpoint, -EIO, "the device is lost");
+  if (endpoint->closing.mode) {
+    if (now_ns >= endpoint->closing.deadline_ns)
+      vb_pend(endpoint);
+    else
+      vb_due(endpoint->worker, endpoint->closing.deadline_ns);
+    return;
+  }
+  if (dc->stage == DC_RESOLVING || dc->stage == DC_GREETING) {
+    if (now_ns >= dc->by_ns && endpoint->worker->has_all)
+      not_connected(dc);
+    else
+      vb_due(endpoint->worker, now_ns < dc->by_ns ? dc->by_ns : now_ns);
+  } else if (dc->stage == DC_CONNECTED)
+    look_at_life(dc, now_ns);
+  else
+    look_at_rest(dc, now_ns);
+}

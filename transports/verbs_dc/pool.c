@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pool of initiators (DCI) of a worker. Who has requests to post takes one and holds it until
+ * all of them are done; who finds none waits, and those that wait are served in their order.
+ */
+#include <endian.h>
+#include <stdio.h>
+
+#include "../verbs/domain.h"
+#include "../verbs/numa.h"
+#include "../verbs/open.h"
+#include "../verbs/request.h"
+#include "endpoint.h"
+#include "ops.h"
+
+#define HANDED_FOR 4u /* calls of work(): two polls, between which the host can post */
+
+/* ---- Made, and made anew ----------------------------------------------------------------- */
+
+static int to_init(const struct pst_device *device, struct ibv_qp *qp)
+{
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                             .pkey_index = (uint16_t)device->path.pkey_index,
+                             .port_num = (uint8_t)device->open.port->number};
+
+  return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT);
+}
+
+/* Kernels differ in whether they want an address vector here, which each request has anyway. */
+static int to_rtr(struct pst_device *device, struct ibv_qp *qp)
+{
+  struct vb_place where;
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+
+  pthread_mutex_lock(&device->place_lock);
+  where = device->place;
+  pthread_mutex_unlock(&device->place_lock);
+  attr.path_mtu = dc_mtu(device, &where);
+  int rc = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU);
+  if (rc != EINVAL)
+    return rc;
+  struct vb_peer itself = {.is_ethernet = device->open.port->is_ethernet, .lid = where.lid};
+  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh, &where.gid};
+  memcpy(itself.gid, where.gid.raw, sizeof(itself.gid));
+  vb_address_vector(&device->path, &itself, &own, &attr.ah_attr);
+  return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV);
+}
+
+static int to_rts(struct dc_worker *pool, struct dc_initiator *initiator)
+{
+  const struct vb_path *path = &pool->worker->device->path;
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
+                             .timeout = (uint8_t)path->timeout,
+                             .retry_cnt = (uint8_t)path->retry_cnt,
+                             .rnr_retry = (uint8_t)path->rnr_retry,
+                             .max_rd_atomic = pool->rd_atomic};
+
+  initiator->rd_atomic = pool->rd_atomic;
+  return ibv_modify_qp(initiator->qp, &attr,
+                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int set_up(struct dc_worker *pool, struct dc_initiator *initiator)
+{
+  struct pst_device *device = pool->worker->device;
+  int rc = to_init(device, initiator->qp);
+
+  if (rc == 0)
+    rc = to_rtr(device, initiator->qp);
+  return rc ? rc : to_rts(pool, initiator);
+}
+
+/* RESET takes its completions out of the completion queue, and what it has is read no more. */
+static int reset(struct dc_worker *pool, struct dc_initiator *initiator)
+{
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+  int rc = ibv_modify_qp(initiator->qp, &attr, IBV_QP_STATE);
+
+  pool->resets++;
+  return rc ? rc : set_up(pool, initiator);
+}
+
+static struct ibv_qp *create(struct dc_worker *pool, uint32_t max_inline,
+                             struct ibv_qp_init_attr_ex *attr)
+{
+  struct pst_worker *worker = pool->worker;
+  struct dc_device *dc = dc_device_of(worker->device);
+  const bool has_atomics = dc->device.capabilities & PST_CAP_ATOMIC;
+  struct mlx5dv_qp_init_attr own = {.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC |
+                                                 MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+                                    .create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
+                                    .dc_init_attr = {.dc_type = MLX5DV_DCTYPE_DCI}};
+
+  *attr = (struct ibv_qp_init_attr_ex){
+      .qp_context = worker,
+      .send_cq = worker->cq,
+      .recv_cq = worker->cq,
+      .cap = {.max_send_wr = pool->shape.size,
+              .max_send_sge = dc->device.pieces_max,
+              .max_inline_data = max_inline},
+      .qp_type = IBV_QPT_DRIVER,
+      .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+      .pd = pool->pd,
+      .send_ops_flags =
+          IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
+          IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+          (has_atomics ? IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+                       : 0u)};
+  return dc->mlx5.create_qp(dc->device.open.context, attr, &own);
+}
+
+static int refuse(const struct pst_worker *worker, const char *call, int code)
+{
+  char memlock[160];
+
+  VB_LOG(worker->device, PST_LOG_ERROR,
+         "%s: %s of an initiator: %s; fewer `initiators`, or see `rdma resource` and the kernel's "
+         "log (`dmesg`)%s",
+         worker->device->open.info->name, call, strerror(code), vb_memlock_hint(code, memlock));
+  return vb_call_error(code);
+}
+
+static int open_one(struct dc_worker *pool, struct dc_initiator *initiator)
+{
+  struct pst_worker *worker = pool->worker;
+  struct dc_device *dc = dc_device_of(worker->device);
+  struct ibv_qp_init_attr_ex attr;
+  uint32_t wish = DC_INLINE_WISH;
+
+  initiator->sent = calloc(pool->shape.mask + 1, sizeof(*initiator->sent));
+  if (!initiator->sent)
+    return -ENOMEM;
+  for (; !(initiator->qp = create(pool, wish, &attr)) && wish; wish /= 2)
+    ;
+  if (!initiator->qp)
+    return refuse(worker, "mlx5dv_create_qp", errno);
+  if (attr.cap.max_send_wr < pool->shape.size || attr.cap.max_send_sge < dc->device.pieces_max) {
+    VB_LOG(worker->device, PST_LOG_ERROR,
+           "%s: mlx5dv_create_qp gave an initiator %u requests of %u pieces, where %u of %u are "
+           "needed: fewer requests",
+           worker->device->open.info->name, attr.cap.max_send_wr, attr.cap.max_send_sge,
+           pool->shape.size, dc->device.pieces_max);
+    return -ENOSPC;
+  }
+  if (attr.cap.max_inline_data < pool->shape.max_inline)
+    pool->shape.max_inline = attr.cap.max_inline_data;
+  initiator->ex = ibv_qp_to_qp_ex(initiator->qp);
+  initiator->dv = initiator->ex ? dc->mlx5.qp_ex(initiator->ex) : NULL;
+  if (!initiator->dv)
+    return refuse(worker, "ibv_qp_to_qp_ex", EOPNOTSUPP);
+  const int rc = set_up(pool, initiator);
+  return rc ? refuse(worker, "ibv_modify_qp", rc) : 0;
+}
+
+static int open_all(struct dc_worker *pool)
+{
+  struct pst_worker *worker = pool->worker;
+  const struct dc_device *dc = dc_device_of(worker->device);
+
+  pool->all = calloc(dc->initiators, sizeof(*pool->all));
+  pool->numbers = calloc(DC_NUMBERS, sizeof(*pool->numbers));
+  if (!pool->all || !pool->numbers)
+    return -ENOMEM;
+  pool->shape.size = dc->requests + VB_SPARE_SENDS;
+  pool->shape.max_inline = UINT32_MAX;
+  int rc = vb_send_queue_open(&pool->shape, worker->device->pieces_max);
+  pool->pd = vb_thread_domain_take(worker, &worker->device->own);
+  for (uint32_t i = 0; rc == 0 && i < dc->initiators; i++) {
+    rc = open_one(pool, &pool->all[i]);
+    pool->count = i + 1;
+    pool->all[i].next_free = pool->free;
+    pool->free = &pool->all[i];
+  }
+  worker->cq_used += pool->count * pool->shape.size;
+  return rc;
+}
+
+int dc_worker_open(struct pst_worker *worker)
+{
+  struct dc_worker *pool = calloc(1, sizeof(*pool));
+  struct vb_numa_policy policy;
+
+  if (!pool)
+    return -ENOMEM;
+  worker->own = pool;
+  pool->worker = worker;
+  pool->rd_atomic = dc_device_of(worker->device)->rd_atomic;
+  vb_numa_prefer(worker->device->numa_node, &policy);
+  const int rc = open_all(pool);
+  vb_numa_restore(&policy);
+  return rc;
+}
+
+void dc_worker_close(struct pst_worker *worker)
+{
+  struct dc_worker *pool = worker->own;
+
+  for (uint32_t i = 0; i < pool->count; i++) {
+    if (pool->all[i].qp)
+      ibv_destroy_qp(pool->all[i].qp);
+    free(pool->all[i].sent);
+  }
+  if (pool->pd)
+    vb_thread_domain_give(worker, pool->pd);
+  vb_send_queue_close(&pool->shape);
+  free(pool->numbers);
+  free(pool->all);
+  free(pool);
+  worker->own = NULL;
+}
+
+/* ---- Held -------------------------------------------------------------------------------- */
+
+static void hold(struct dc_worker *pool, struct dc_endpoint *dc)
+{
+  struct dc_initiator *initiator = pool->free;
+
+  pool->free = initiator->next_free;
+  dc->initiator = initiator;
+  dc->held_from = dc->endpoint.sq.head;
+  dc->endpoint.sq.sent = initiator->sent;
+  /* A peer that answers fewer READs at a time has been met since. */
+  if (initiator->rd_atomic > pool->rd_atomic && reset(pool, initiator) != 0)
+    dc_fail(&dc->endpoint, -EIO, "its initiator cannot be set up again");
+}
+
+void dc_wait_no_more(struct dc_endpoint *dc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  if (!dc->is_waiting)
+    return;
+  dc->is_waiting = false;
+  *(dc->before ? &dc->before->behind : &pool->first) = dc->behind;
+  *(dc->behind ? &dc->behind->before : &pool->last) = dc->before;
+  dc->before = dc->behind = NULL;
+}
+
+static void wait(struct dc_worker *pool, struct dc_endpoint *dc)
+{
+  if (dc->is_waiting)
+    return;
+  dc->is_waiting = true;
+  dc->before = pool->last;
+  *(pool->last ? &pool->last->behind : &pool->first) = dc;
+  pool->last = dc;
+}
+
+bool dc_take(struct dc_endpoint *dc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  if (dc->initiator)
+    return true;
+  if (!pool->free) { /* as long as some wait, there is none: dc_give() hands it on */
+    wait(pool, dc);
+    return false;
+  }
+  hold(pool, dc);
+  dc->was_handed = false;
+  return true;
+}
+
+void dc_give(struct dc_endpoint *dc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+  struct dc_endpoint *next = pool->first;
+
+  if (!dc->initiator)
+    return;
+  if (dc->was_handed && dc->held_from == dc->endpoint.sq.head && dc->endpoint.is_connected &&
+      !dc->endpoint.closing.mode && dc->handed_for < HANDED_FOR) {
+    dc->handed_for++;
+    vb_pend(&dc->endpoint);
+    return;
+  }
+  dc->initiator->next_free = pool->free;
+  pool->free = dc->initiator;
+  dc->initiator = NULL;
+  dc->endpoint.sq.sent = NULL;
+  if (!next)
+    return;
+  dc_wait_no_more(next);
+  hold(pool, next);
+  next->was_handed = true;
+  next->handed_for = 0;
+  vb_pend(&next->endpoint);
+}
+
+bool dc_is_spent(const struct dc_endpoint *dc)
+{
+  const struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  return pool->first &&
+         dc->endpoint.sq.head - dc->held_from >= dc_device_of(dc->endpoint.device)->quota;
+}
+
+void dc_abandon(struct dc_endpoint *dc)
+{
+  struct vb_send_queue *sq = &dc->endpoint.sq;
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  dc_wait_no_more(dc);
+  dc->says = 0;
+  if (!dc->initiator || sq->done == sq->head)
+    return;
+  if (sq->failed_from == VB_NEVER)
+    sq->failed_from = sq->done;
+  const int rc = reset(pool, dc->initiator);
+  if (rc)
+    VB_LOG(dc->endpoint.device, PST_LOG_ERROR,
+           "%s: an initiator that has failed cannot be set up again: %s; see the kernel's log "
+           "(`dmesg`)",
+           dc->endpoint.label, strerror(rc));
+  sq->done = sq->head;
+}
+
+/* ---- Posted ------------------------------------------------------------------------------ */
+
+static void set_bytes(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
+{
+  struct ibv_data_buf pieces[VB_PIECES_MAX];
+
+  if (!(wr->send_flags & IBV_SEND_INLINE)) {
+    ibv_wr_set_sge_list(ex, (size_t)wr->num_sge, wr->sg_list);
+    return;
+  }
+  for (int i = 0; i < wr->num_sge; i++)
+    pieces[i] =
+        (struct ibv_data_buf){(void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length};
+  ibv_wr_set_inline_data_list(ex, (size_t)wr->num_sge, pieces);
+}
+
+static void set_operation(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr, uint32_t number)
+{
+  const __be32 immediate = htobe32(number << 16 | (be32toh(wr->imm_data) & 0xffff));
+
+  switch (wr->opcode) {
+  case IBV_WR_SEND_WITH_IMM:
+    ibv_wr_send_imm(ex, immediate);
+    break;
+  case IBV_WR_RDMA_WRITE_WITH_IMM:
+    ibv_wr_rdma_write_imm(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, immediate);
+    break;
+  case IBV_WR_RDMA_READ:
+    ibv_wr_rdma_read(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+    break;
+  case IBV_WR_ATOMIC_CMP_AND_SWP:
+    ibv_wr_atomic_cmp_swp(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr,
+                          wr->wr.atomic.compare_add, wr->wr.atomic.swap);
+    break;
+  case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    ibv_wr_atomic_fetch_add(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr,
+                            wr->wr.atomic.compare_add);
+    break;
+  default:
+    ibv_wr_rdma_write(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+    break;
+  }
+}
+
+int dc_spread(struct vb_send_queue *sq, uint64_t from, uint64_t to)
+{
+  const struct dc_endpoint *dc = dc_of(vb_endpoint_of(sq));
+  const struct dc_blob *peer = &dc->peer;
+  struct dc_initiator *initiator = dc->initiator;
+  struct ibv_qp_ex *ex = initiator->ex;
+
+  ibv_wr_start(ex);
+  for (uint64_t at = from; at != to; at++) {
+    const struct ibv_send_wr *wr = &sq->wrs[at & sq->mask];
+    const bool is_word = wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    ex->wr_id = wr->wr_id;
+    ex->wr_flags = wr->send_flags & ~(unsigned)IBV_SEND_INLINE;
+    set_operation(ex, wr, peer->number);
+    set_bytes(ex, wr);
+    mlx5dv_wr_set_dc_addr(initiator->dv, dc->handle->ah, is_word ? peer->control : peer->data,
+                          peer->key);
+  }
+  const int rc = ibv_wr_complete(ex); /* all, or none */
+  if (rc)
+    return -rc;
+  sq->head = to;
+  return (int)(to - from);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dynamically connected queue pairs: what a device, a worker and an endpoint have of them.
+ *
+ * A worker has a pool of initiators (DCI), a target (DCT) with a shared receive queue for control
+ * words, and a target for each ring, whose slots are the receives of its queue. An endpoint has no
+ * queue pair: it holds an initiator as long as requests of it are under way, so that one peer's
+ * requests keep their order and one peer's error reaches no other.
+ */
+#ifndef DC_POOL_H
+#define DC_POOL_H
+
+#include "../verbs/send_queue.h"
+#include "../verbs/worker.h"
+#include "device.h"
+
+struct dc_endpoint;
+
+#define DC_INLINE_WISH 64u /* bytes */
+
+/* A send queue, which one endpoint has at a time. */
+struct dc_initiator {
+  struct ibv_qp *qp;
+  struct ibv_qp_ex *ex;
+  struct mlx5dv_qp_ex *dv;
+  struct vb_sent *sent;
+  uint8_t rd_atomic;
+  struct dc_initiator *next_free;
+};
+
+struct dc_worker {
+  struct pst_worker *worker;
+  struct ibv_pd *pd;
+  uint32_t count; /* initiators, as many as work */
+  struct dc_initiator *all, *free;
+  struct dc_endpoint *first, *last; /* that wait for one */
+  struct vb_send_queue shape;       /* the requests that are being built, of whichever endpoint */
+  uint8_t rd_atomic;                /* the least of all peers */
+  struct pst_endpoint **numbers;    /* DC_NUMBERS of them */
+  uint32_t next_number;
+  _Atomic int event; /* enum ibv_event_type + 1 of one of its queue pairs; 0: none */
+  uint64_t dropped;  /* receives of nobody's */
+  uint64_t resets;   /* of initiators */
+};
+
+static inline struct dc_worker *dc_worker_of(const struct pst_worker *worker)
+{
+  return worker->own;
+}
+
+int dc_worker_open(struct pst_worker *worker);
+void dc_worker_close(struct pst_worker *worker);
+/* It holds an initiator. Otherwise it waits for one, and its work() is called once it has one. */
+bool dc_take(struct dc_endpoint *dc);
+/* All that it posted is done, and told. */
+void dc_give(struct dc_endpoint *dc);
+/* It waits no more. */
+void dc_wait_no_more(struct dc_endpoint *dc);
+/* Others wait, and it has had its share. */
+bool dc_is_spent(const struct dc_endpoint *dc);
+/* What is under way ends, with `sq.error` from `sq.failed_from` on: the initiator is reset, and
+ * touches no memory any more. */
+void dc_abandon(struct dc_endpoint *dc);
+int dc_spread(struct vb_send_queue *sq, uint64_t from, uint64_t to);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Targets (DCT): what any initiator that has the key may send to. */
+#include "target.h"
+#include "../verbs/open.h"
+#include "../verbs/worker.h"
+
+static int to_init(const struct pst_device *device, struct ibv_qp *qp)
+{
+  const uint64_t has = device->capabilities;
+  const unsigned reached = IBV_ACCESS_REMOTE_WRITE |
+                           (has & PST_CAP_READ ? IBV_ACCESS_REMOTE_READ : 0u) |
+                           (has & PST_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                             .pkey_index = (uint16_t)device->path.pkey_index,
+                             .port_num = (uint8_t)device->open.port->number,
+                             .qp_access_flags = reached};
+
+  return ibv_modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+static int to_rtr(const struct pst_device *device, struct ibv_qp *qp, const struct vb_place *where)
+{
+  struct vb_peer itself = {.is_ethernet = device->open.port->is_ethernet, .lid = where->lid};
+  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh, &where->gid};
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                             .path_mtu = dc_mtu(device, where),
+                             .min_rnr_timer = (uint8_t)device->path.min_rnr_timer};
+
+  memcpy(itself.gid, where->gid.raw, sizeof(itself.gid));
+  vb_address_vector(&device->path, &itself, &own, &attr.ah_attr);
+  return ibv_modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU);
+}
+
+struct ibv_qp *dc_target_create(struct dc_device *dc, struct ibv_cq *cq, struct ibv_srq *srq,
+                                void *context, const struct vb_place *where, const char **step)
+{
+  struct ibv_qp_init_attr_ex attr = {.qp_context = context,
+                                     .send_cq = cq,
+                                     .recv_cq = cq,
+                                     .srq = srq,
+                                     .qp_type = IBV_QPT_DRIVER,
+                                     .comp_mask = IBV_QP_INIT_ATTR_PD,
+                                     .pd = dc->device.own.pd};
+  struct mlx5dv_qp_init_attr own = {
+      .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+      .create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
+      .dc_init_attr = {.dc_type = MLX5DV_DCTYPE_DCT, .dct_access_key = dc->key}};
+
+  *step = "mlx5dv_create_qp of a target";
+  struct ibv_qp *made = dc->mlx5.create_qp(dc->device.open.context, &attr, &own);
+  if (!made)
+    return NULL;
+  *step = "ibv_modify_qp of a target to INIT";
+  int rc = to_init(&dc->device, made);
+  if (rc == 0) {
+    *step = "ibv_modify_qp of a target to RTR";
+    rc = to_rtr(&dc->device, made, where);
+  }
+  if (rc == 0)
+    return made;
+  ibv_destroy_qp(made);
+  errno = rc;
+  return NULL;
+}
+
+int dc_target_open(struct pst_worker *worker, struct vb_srq *shared, const char *label)
+{
+  struct dc_device *dc = dc_device_of(worker->device);
+  struct vb_place where;
+  const char *step;
+
+  if (shared->target)
+    return 0;
+  int rc = vb_device_place(worker->device, &where);
+  if (rc < 0)
+    return rc;
+  shared->target = dc_target_create(dc, worker->cq, shared->srq, worker, &where, &step);
+  if (shared->target)
+    return 0;
+  const int code = errno;
+  VB_LOG(worker->device, PST_LOG_ERROR, "%s: %s: %s; see `rdma resource` and the kernel's log",
+         label, step, strerror(code));
+  return vb_call_error(code);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is counted, and an endpoint in words. */
+#include <stdio.h>
+
+#include "endpoint.h"
+#include "ops.h"
+
+static void add(struct pst_counter_list *list, const char *name, uint64_t value, uint64_t flags)
+{
+  pst_counter_add(list, name, NULL, value, flags);
+}
+
+static void add_worker(struct pst_counter_list *list, const struct pst_worker *worker)
+{
+  const struct dc_worker *pool = dc_worker_of(worker);
+  uint64_t idle = 0, waiting = 0;
+
+  for (const struct dc_initiator *one = pool->free; one; one = one->next_free)
+    idle++;
+  for (const struct dc_endpoint *one = pool->first; one; one = one->behind)
+    waiting++;
+  add(list, "initiators", pool->count, PST_COUNTER_GAUGE);
+  add(list, "initiators_free", idle, PST_COUNTER_GAUGE);
+  add(list, "endpoints_waiting", waiting, PST_COUNTER_GAUGE);
+  add(list, "initiators_reset", pool->resets, 0);
+  add(list, "receives_of_nobody", pool->dropped, 0);
+  add(list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
+  add(list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
+}
+
+int dc_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
+                struct pst_counter *counters, uint32_t max)
+{
+  struct pst_counter_list list = {counters, max, 0};
+
+  if (endpoint && endpoint->tx) {
+    add(&list, "messages_sent", endpoint->tx->messages, 0);
+    add(&list, "bytes_sent", endpoint->tx->bytes, 0);
+    add(&list, "credit_messages_received", endpoint->tx->credit_messages, 0);
+    add(&list, "credits", endpoint->tx->credits.count, PST_COUNTER_GAUGE);
+  }
+  if (endpoint && endpoint->rx) {
+    add(&list, "messages_received", endpoint->rx->arrived, 0);
+    add(&list, "bytes_received", endpoint->rx->bytes, 0);
+    add(&list, "credits_granted", endpoint->rx->granted, PST_COUNTER_GAUGE);
+  }
+  if (!endpoint && worker)
+    add_worker(&list, worker);
+  if (!endpoint && !worker) {
+    const struct vb_counters *now = &device->port_now;
+    vb_counters_read(device->counter_folder, device->counter_host, &device->port_now);
+    for (uint32_t i = 0; i < now->count; i++)
+      add(&list, now->at[i].name, vb_counters_growth(&device->port_before, now, now->at[i].name),
+          0);
+  }
+  return (int)list.count;
+}
+
+int dc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct pst_device *device = endpoint->device;
+  const struct dc_endpoint *dc = dc_of(endpoint);
+  const struct dc_worker *pool = dc_worker_of(endpoint->worker);
+  char peer[VB_GID_TEXT];
+
+  if (size == 0)
+    return -EINVAL;
+  if (dc->stage == DC_NEW) {
+    snprintf(text, size, "%s port %u, DCTs %u, %u, %s, not connected", device->open.info->name,
+             device->open.port->number, dc->own.control, dc->own.data, dc->where.reason);
+    return 0;
+  }
+  vb_gid_address(dc->peer.gid, peer);
+  snprintf(text, size,
+           "%s port %u, DCTs %u, %u to DCTs %u, %u of %s by %u initiators, MTU %u, hop limit %u, "
+           "queues of %u sends, inline %u bytes, %s",
+           device->open.info->name, device->open.port->number, dc->own.control, dc->own.data,
+           dc->peer.control, dc->peer.data, peer, pool->count,
+           vb_mtu_bytes((enum ibv_mtu)dc->own.mtu), device->path.hop_limit, endpoint->sq.size,
+           endpoint->sq.max_inline, dc->where.reason);
+  return 0;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin's entry: its table of operations. */
+#include <stdio.h>
+
+#include "described.h"
+#include "endpoint.h"
+#include "ops.h"
+
+/* Is there any device that mlx5 runs? Whether it has DC, opening it tells. */
+static bool any_is_mlx5(const struct dc_mlx5 *mlx5)
+{
+  int count = 0;
+  struct ibv_device **all = ibv_get_device_list(&count);
+  bool is_any = false;
+
+  for (int i = 0; i < count && !is_any; i++)
+    is_any = mlx5->is_supported(all[i]);
+  if (all)
+    ibv_free_device_list(all);
+  return is_any;
+}
+
+static int probe(const struct pst_host *host, struct pst_probe *probe)
+{
+  struct dc_mlx5 mlx5;
+  const char *missing;
+
+  if (!dc_mlx5_open(host, &mlx5, &missing)) {
+    snprintf(probe->reason, sizeof(probe->reason), "there is no %s, which makes DC queue pairs",
+             missing);
+    snprintf(probe->remedy, sizeof(probe->remedy),
+             "install rdma-core 28 or later with mlx5 (Debian: ibverbs-providers)");
+    return -ENOENT;
+  }
+  if (!any_is_mlx5(&mlx5)) {
+    snprintf(probe->reason, sizeof(probe->reason),
+             "no RDMA device here is run by mlx5, which alone has DC (soft-RoCE has not)");
+    snprintf(probe->remedy, sizeof(probe->remedy),
+             "a ConnectX-4 or later, with its driver (`rdma link`); verbs_rc runs on any device");
+    return -ENODEV;
+  }
+  return vb_probe(probe);
+}
+
+static int refuses(const struct pst_endpoint *endpoint)
+{
+  return dc_is_over(dc_of(endpoint)) ? -ECONNRESET : -ENOTCONN;
+}
+
+/* What one target or initiator cannot do any more, none of the worker's endpoints can. */
+static void queue_event(struct pst_device *device, const struct ibv_async_event *event)
+{
+  struct pst_worker *worker = event->element.qp->qp_context;
+
+  if (!worker || event->event_type != IBV_EVENT_QP_FATAL) {
+    char text[512];
+    vb_event_text((int)event->event_type, text, sizeof(text));
+    VB_LOG(device, PST_LOG_WARN, "%s: QP %u: %s", device->open.info->name,
+           event->element.qp->qp_num, text);
+    return;
+  }
+  atomic_store_explicit(&dc_worker_of(worker)->event, (int)event->event_type + 1,
+                        memory_order_release);
+  vb_notify(worker);
+}
+
+static void look_at_nothing(struct pst_worker *worker)
+{
+  (void)worker;
+}
+
+static const struct vb_transport transport = {
+    .limits = dc_limits,
+    .plan_completions = dc_plan_completions,
+    .sent = dc_sent,
+    .received = dc_received,
+    .whose = dc_whose,
+    .work = dc_work,
+    .notice = dc_notice,
+    .look = dc_look,
+    .failed = dc_fail,
+    .refuses = refuses,
+    .free = dc_endpoint_free,
+    .queue_event = queue_event,
+    .worker_open = dc_worker_open,
+    .worker_close = dc_worker_close,
+    .worker_look = look_at_nothing,
+    .worker_empty = look_at_nothing,
+};
+
+static int open(const struct pst_host *host, const struct pst_open_params *params,
+                struct pst_device **device)
+{
+  return dc_open(host, &transport, params, device);
+}
+
+static const struct pst_transport_ops ops = {
+    .struct_size = sizeof(struct pst_transport_ops),
+    .capabilities = DC_CAPABILITIES,
+    .open = open,
+    .close = dc_close,
+    .limits = dc_limits,
+    .mr_register = vb_register,
+    .mr_deregister = vb_deregister,
+    .mr_pack = vb_mr_pack,
+    .remote_open = vb_remote_open,
+    .remote_close = vb_remote_close,
+    .worker_open = vb_worker_open,
+    .worker_close = vb_worker_close,
+    .arm = vb_arm,
+    .event_fd = vb_event_fd,
+    .ring_open = dc_ring_open,
+    .ring_close = vb_ring_close,
+    .endpoint_open = dc_endpoint_open,
+    .endpoint_address = dc_endpoint_address,
+    .endpoint_connect = dc_endpoint_connect,
+    .endpoint_path = dc_endpoint_path,
+    .post = dc_post,
+    .poll = vb_poll,
+    .release = vb_release,
+    .counters = dc_counters,
+    .describe = dc_describe,
+    .endpoint_close = dc_endpoint_close,
+};
+
+PST_PLUGIN(probe, &ops);
