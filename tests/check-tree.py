@@ -159,6 +159,20 @@ class Tree(unittest.TestCase):
         """docs/result-json.md has the schema's tables; each object of it is closed, and each key
         has a description."""
         self.assertEqual(result_schema.PAGE.read_text(), result_schema.written(),
+    def test_every_row_of_shared_memory_has_its_litmus(self):
+        """The table in docs/architecture.md, and tests/litmus: which pair, and what it fails without."""
+        text = (ROOT / "docs" / "architecture.md").read_text().split("## Memory shared without a lock")[1].split("\n## ")[0]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+        named = {row[5]: set(row[6].split(", ")) for row in rows[2:]}
+        words = {"WEAK_RELEASE": "release", "WEAK_ACQUIRE": "acquire", "WEAK_FENCE": "fences",
+                 "WEAK_TOTAL": "a total order", "WEAK_RMW": "read-modify-write"}  # fmt: skip
+        tried = {
+            name: {words[word] for word in re.findall(r"WEAK_\w+", needs)}
+            for path in (ROOT / "tests" / "litmus").glob("*.cpp")
+            for name, needs in re.findall(r'litmus<[^"]*>\(\s*"([^"]+)",\s*\{([^}]*)\}', path.read_text())
+        }
+        self.assertEqual(named, tried)
+
                          "python3 tests/e2e/result_schema.py --write")
 
         def objects(rule):
