@@ -19,6 +19,9 @@
 #include "wire.h"
 #include "worker.h"
 
+/* From so many bytes on copying one block costs more than that a close has to wait for it. */
+#define AM_READ_FROM 8192u
+
 void ucx_ams_reset(struct ucx_link *link)
 {
   link->free_ams = link->free_controls = NULL;
@@ -94,7 +97,7 @@ struct ucx_am *ucx_am_take(struct ucx_link *link)
   am->bytes = 0;
   am->source_count = 0;
   am->has_unit = false;
-  am->is_void = false;
+  am->is_void = am->is_read = false;
   return am;
 }
 
@@ -228,7 +231,7 @@ static void am_sent(struct ucx_am *am, ucs_status_ptr_t request)
 
 /* One block, which UCX can hand over as it lies: a datatype goes in pieces of a lane's own buffer.
  */
-void ucx_am_send_block(struct ucx_am *am)
+static void send_block(struct ucx_am *am, const void *block)
 {
   const ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -240,15 +243,22 @@ void ucx_am_send_block(struct ucx_am *am)
   };
 
   address_to_peer(am->link, &am->header);
-  am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
-                              am->gathered, am->bytes, &param));
+  am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), block,
+                              am->bytes, &param));
+}
+
+void ucx_am_send_gathered(struct ucx_am *am)
+{
+  send_block(am, am->gathered);
 }
 
 void ucx_am_send(struct ucx_am *am)
 {
   if (am->gathered) {
-    am_pack(am, 0, am->gathered, am->bytes);
-    ucx_am_send_block(am);
+    am->is_read = am->source_count == 1 && am->bytes >= AM_READ_FROM;
+    if (!am->is_read)
+      am_pack(am, 0, am->gathered, am->bytes);
+    send_block(am, am->is_read ? am->sources[0].buffer : am->gathered);
     return;
   }
   const ucp_request_param_t param = {
@@ -283,6 +293,7 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh)
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
     param.memh = memh;
   }
+  am->is_read = true;
   address_to_peer(am->link, &am->header);
   am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
                               is_one ? am->sources[0].buffer : am->sources,
@@ -327,7 +338,7 @@ void ucx_ams_void(struct ucx_link *link, int32_t status)
 {
   for (uint32_t i = 0; link->ams_under_way && i < link->window; i++) {
     struct ucx_am *am = &link->ams[i];
-    if (!am->has_unit || am->header.kind == UCX_WHOLE)
+    if (!am->has_unit || am->is_read)
       continue;
     if (link->endpoint)
       ucx_unit_end(units_of(am), am->unit, status);

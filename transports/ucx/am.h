@@ -29,6 +29,7 @@ struct ucx_am {
   uint32_t source_count;
   bool has_unit;
   bool is_void; /* its sources are the host's again */
+  bool is_read; /* UCX, or the peer, reads its sources until it ends: it cannot be taken back */
   ucp_dt_iov_t *sources;
   struct ucx_record *records;
   uint8_t *gathered; /* NULL, or room for the bytes behind the header */
@@ -59,7 +60,7 @@ uint32_t ucx_am_sources(ucp_dt_iov_t *to, const struct pst_request *request);
  * has been begun, or has one part more. A failure fails the link. */
 void ucx_am_send(struct ucx_am *am);
 /* The same of one whose bytes lie in `gathered` already. */
-void ucx_am_send_block(struct ucx_am *am);
+void ucx_am_send_gathered(struct ucx_am *am);
 /* The receiver fetches its sources, which are memory of this type. `memh` is that of the only
  * source, or NULL: without one UCX registers what it is given each time. */
 void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh);

@@ -38,7 +38,7 @@ bool ucx_link_uses_memory(const struct ucx_link *link)
   if (ucx_link_is_cut(link))
     return false;
   for (uint32_t i = 0; link->ams_under_way && i < link->window; i++)
-    if (link->ams[i].has_unit && link->ams[i].header.kind == UCX_WHOLE)
+    if (link->ams[i].has_unit && link->ams[i].is_read)
       return true;
   for (uint32_t i = 0; link->ops_under_way && i < link->op_count; i++) {
     const struct ucx_op *op = &link->ops[i];

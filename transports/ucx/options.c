@@ -40,10 +40,10 @@ static const struct pst_option options[] = {
         .max = UINT64_C(1) << 24,
     },
     {
-        OPTION("rendezvous_from", SIZE, PST_SCOPE_DEVICE, "0",
-               "Messages from this size on are fetched by the receiver, straight into its slot. 0: "
-               "64 KiB where the kernel or a device fetches (cma, xpmem, knem, RDMA), 256 KiB over "
-               "TCP, never through UCX's own shared memory."),
+        OPTION(
+            "rendezvous_from", SIZE, PST_SCOPE_DEVICE, "0",
+            "Messages from this size on are fetched by the receiver, straight into its slot. 0: 64 KiB where "
+            "the kernel or a device fetches (cma, xpmem, knem, RDMA), else none is."),
         .max = UINT64_C(1) << 30,
     },
     {

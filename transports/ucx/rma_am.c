@@ -259,6 +259,6 @@ void ucx_rma_am_step(struct pst_endpoint *endpoint)
     am->header.position = asked->header.position;
     if (asked->offset == asked->header.length)
       link->asked_tail++;
-    ucx_am_send_block(am);
+    ucx_am_send_gathered(am);
   }
 }

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "am.h"
+#include "cut.h"
 #include "link.h"
 #include "mr.h"
 
@@ -232,6 +233,24 @@ static void over_tcp_a_run_is_longer_and_one_block(void **state)
   fake_end(run, UCS_OK);
 }
 
+static void over_tcp_one_long_piece_goes_without_a_copy(void **state)
+{
+  struct pst_completion done;
+  uint32_t why = PST_WAIT_NONE;
+
+  (void)state;
+  assert_int_equal(post_alike(20000, 1, &why), 1);
+  struct fake_request *run = fake_message(UCX_RUN, 0);
+  assert_ptr_equal(run->source, fixture.bytes);
+  /* UCX reads it, so that it is not the host's again before it ends. */
+  assert_true(ucx_link_uses_memory(fixture.endpoint->link));
+  ucx_ams_void(fixture.endpoint->link, -ECANCELED);
+  assert_int_equal(poll_dones(&done), 0);
+  fake_end(run, UCS_OK);
+  assert_int_equal(poll_dones(&done), 1);
+  assert_int_equal(done.status, 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -245,6 +264,8 @@ int main(void)
       cmocka_unit_test_setup_teardown(the_longest_are_fetched_by_the_peer, open_posix, close_it),
       cmocka_unit_test_setup_teardown(without_credit_nothing_goes, open_posix, close_it),
       cmocka_unit_test_setup_teardown(longer_than_a_slot_of_the_peers_is_refused, open_posix,
+                                      close_it),
+      cmocka_unit_test_setup_teardown(over_tcp_one_long_piece_goes_without_a_copy, open_tcp,
                                       close_it),
       cmocka_unit_test_setup_teardown(over_tcp_a_run_is_longer_and_one_block, open_tcp, close_it),
   };
