@@ -72,11 +72,8 @@ static void arrivals_refuse_buffer(struct pst_receiver *receiver)
 }
 
 _Static_assert(offsetof(struct pst_completion, u.message.time_ns) -
-                           offsetof(struct pst_completion, u.message.sequence) ==
-                       offsetof(struct pst_view, time_ns) - offsetof(struct pst_view, sequence) &&
-                   offsetof(struct pst_completion, u.message.meta) -
-                           offsetof(struct pst_completion, u.message.sequence) ==
-                       offsetof(struct pst_view, meta) - offsetof(struct pst_view, sequence),
+                       offsetof(struct pst_completion, u.message.meta) ==
+                   offsetof(struct pst_view, time_ns) - offsetof(struct pst_view, meta),
                "copied at once");
 
 /* What comes before `endpoint`: kind, code, flags, status. */
@@ -113,8 +110,9 @@ static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receive
     view->address = address + offset;
     view->host = (const void *)((host + offset) & reads);
     memcpy(&view->length, &(uint64_t){length | flags << 32}, sizeof(uint64_t));
-    memcpy(&view->sequence, &message->u.message.sequence,
-           offsetof(struct pst_view, token) - offsetof(struct pst_view, sequence));
+    view->sequence = next;
+    memcpy(&view->meta, &message->u.message.meta,
+           offsetof(struct pst_view, token) - offsetof(struct pst_view, meta));
     view->token = message->u.message.token;
     view->reserved = 0;
   }

@@ -42,24 +42,49 @@ telling_of(const struct pst_endpoint *endpoint)
   return telling;
 }
 
+static inline __attribute__((always_inline)) void tell_one(const struct telling *telling,
+                                                           struct pst_completion *at, uint64_t slot,
+                                                           uint32_t length, uint64_t sequence)
+{
+  memcpy(at, &telling->head, sizeof(telling->head));
+  at->endpoint = telling->cookie;
+  at->u.message.token = telling->token | slot;
+  at->u.message.offset = telling->base + slot * telling->stride;
+  at->u.message.length = length;
+  at->u.message.buffer = 0;
+  at->u.message.sequence = sequence;
+  at->u.message.meta = at->u.message.time_ns = 0;
+}
+
+/* Two numbers, which are stored, and counted up, at once. */
+typedef uint64_t pair __attribute__((vector_size(16)));
+_Static_assert(sizeof(struct pst_completion) == 4 * sizeof(pair) &&
+                   offsetof(struct pst_completion, u.message.token) == sizeof(pair) &&
+                   offsetof(struct pst_completion, u.message.length) == 2 * sizeof(pair) &&
+                   offsetof(struct pst_completion, u.message.meta) == 3 * sizeof(pair),
+               "token and offset; length, buffer and sequence; meta and time");
+
 /* Messages of one length, whose slots and sequences follow one another. */
 static inline __attribute__((always_inline)) void tell_some(const struct telling *telling,
                                                             struct pst_completion *at, uint32_t n,
                                                             uint64_t slot, uint32_t length,
                                                             uint64_t sequence)
 {
-  uint64_t token = telling->token | slot, offset = telling->base + slot * telling->stride;
+  const pair head = {telling->head, telling->cookie}, none = {0, 0};
+  const pair next_place = {1, telling->stride}, next_number = {0, 1};
+  struct pst_completion first;
+  pair place, number;
 
-  for (const struct pst_completion *end = at + n; at != end;
-       at++, token++, sequence++, offset += telling->stride) {
-    memcpy(at, &telling->head, sizeof(telling->head));
-    at->endpoint = telling->cookie;
-    at->u.message.token = token;
-    at->u.message.offset = offset;
-    at->u.message.length = length;
-    at->u.message.buffer = 0;
-    at->u.message.sequence = sequence;
-    at->u.message.meta = at->u.message.time_ns = 0;
+  tell_one(telling, &first, slot, length, sequence);
+  memcpy(&place, &first.u.message.token, sizeof(place));
+  memcpy(&number, &first.u.message.length, sizeof(number));
+  for (const struct pst_completion *end = at + n; at != end; at++) {
+    memcpy(at, &head, sizeof(head));
+    memcpy(&at->u.message.token, &place, sizeof(place));
+    memcpy(&at->u.message.length, &number, sizeof(number));
+    memcpy(&at->u.message.meta, &none, sizeof(none));
+    place += next_place;
+    number += next_number;
   }
 }
 
@@ -100,7 +125,10 @@ tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ib
       if (all == 1 || all > slots.count - told || length > length_max)
         break;
     }
-    tell_some(&telling, out->at + told, some, slots.first + told, (uint32_t)length, sequence);
+    if (some == 1)
+      tell_one(&telling, out->at + told, slots.first + told, (uint32_t)length, sequence);
+    else
+      tell_some(&telling, out->at + told, some, slots.first + told, (uint32_t)length, sequence);
     told += some;
     bytes += some * length;
     if ((int64_t)(sequence + some - 1 - highest) > 0)
@@ -175,7 +203,7 @@ tell_of_slots(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, st
        n++) {
     const uint32_t slot = vb_srq_entry(wc[n].wr_id);
     const uint64_t sequence = sequence_of(&wc[n], rx->highest, (uint32_t)rx->initial);
-    tell_some(&telling, out->at + n, 1, slot, wc[n].byte_len, sequence);
+    tell_one(&telling, out->at + n, slot, wc[n].byte_len, sequence);
     rx->ring->owners[slot] = endpoint->place;
     vb_bits_set(rx->held, slot, 1);
     rx->bytes += wc[n].byte_len;
