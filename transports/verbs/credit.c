@@ -9,44 +9,60 @@
  */
 #include <endian.h>
 
-#include "domain.h"
 #include "receive.h"
 #include "receives.h"
+#include "slab.h"
 #include "srq.h"
 
-/* A sender receives credit into it, a receiver sends credit from it. */
-int vb_credit_open(struct pst_endpoint *endpoint)
+static uint32_t receive_bytes(const struct pst_endpoint *endpoint)
 {
-  size_t buffers = (endpoint->rx ? endpoint->credit_depth : 0) + endpoint->receive_buffers;
-  int rc = buffers ? vb_domain_pages_open(endpoint->domain, endpoint->label, "credits",
-                                          buffers * endpoint->credit_bytes, &endpoint->control,
-                                          &endpoint->control_mr)
-                   : 0;
-
-  endpoint->credit_mr = endpoint->local == endpoint->domain ? endpoint->control_mr : NULL;
-  return rc;
+  return endpoint->receive_buffers * endpoint->credit_bytes;
 }
 
-/* Credit is sent from memory of the domain that it is sent in, or, where that is another than it is
- * received in, inline, so that no peer costs a registration more: about 10 runs of slots and
- * not 64. */
-int vb_credit_open_sends(struct pst_endpoint *endpoint)
+/* Of a credit message; until it is done they stay, for a new connection says it again. */
+static uint32_t send_bytes(const struct pst_endpoint *endpoint)
 {
-  const size_t bytes = (size_t)endpoint->credit_depth * endpoint->credit_bytes;
+  const uint32_t run = sizeof(struct vb_run);
 
-  if (endpoint->credit_mr || !endpoint->rx || endpoint->sq.max_inline >= sizeof(struct vb_run))
-    return 0;
-  return vb_domain_pin(endpoint->local, endpoint->label, "credits", endpoint->control, bytes,
-                       &endpoint->credit_mr);
+  return endpoint->credit_mr
+             ? endpoint->credit_bytes
+             : vb_smaller(endpoint->credit_bytes, endpoint->sq.max_inline / run * run);
+}
+
+/* Credit goes inline, so that it takes no registration, unless the queue has no room for so many
+ * runs of slots; of more there are several messages. */
+#define INLINE_RUNS 8u
+
+static int open_sends(struct pst_endpoint *endpoint)
+{
+  const uint32_t depth = endpoint->credit_depth;
+
+  if (endpoint->sq.max_inline < INLINE_RUNS * sizeof(struct vb_run))
+    return vb_slab_take(endpoint->worker, endpoint->local, endpoint->label,
+                        depth * endpoint->credit_bytes, &endpoint->credit, &endpoint->credit_mr);
+  endpoint->credit = calloc(depth, send_bytes(endpoint));
+  return endpoint->credit ? 0 : -ENOMEM;
+}
+
+int vb_credit_open(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+  int rc = 0;
+
+  if (endpoint->receive_buffers)
+    rc = vb_slab_take(worker, endpoint->domain, endpoint->label, receive_bytes(endpoint),
+                      &endpoint->control, &endpoint->control_mr);
+  return rc == 0 && endpoint->rx ? open_sends(endpoint) : rc;
 }
 
 void vb_credit_close(struct pst_endpoint *endpoint)
 {
-  if (endpoint->credit_mr && endpoint->credit_mr != endpoint->control_mr)
-    vb_unpin(&endpoint->local->mrs, endpoint->credit_mr);
-  if (endpoint->control_mr)
-    vb_unpin(&endpoint->domain->mrs, endpoint->control_mr);
-  free(endpoint->control);
+  if (endpoint->credit_mr)
+    vb_slab_give(endpoint->worker, endpoint->credit,
+                 endpoint->credit_depth * endpoint->credit_bytes);
+  else
+    free(endpoint->credit);
+  vb_slab_give(endpoint->worker, endpoint->control, receive_bytes(endpoint));
 }
 
 /* Whether there is credit to give. */
@@ -99,7 +115,7 @@ void vb_credit_send(struct pst_endpoint *endpoint)
       break;
     }
     const uint64_t message = rx->credits_sent;
-    uint8_t *at = vb_send_buffer(endpoint, (uint32_t)(message % endpoint->credit_depth));
+    uint8_t *at = endpoint->credit + message % endpoint->credit_depth * send_bytes(endpoint);
     rx->first_of[message % VB_CONTROL_RECEIVES] = rx->before + rx->grants;
     uint32_t n = fill(rx, (struct vb_run *)(void *)at);
     struct ibv_sge bytes = {.addr = (uintptr_t)at,

@@ -102,11 +102,12 @@ struct pst_endpoint {
 
   uint32_t credit_depth, credit_bytes; /* messages of credit, of either direction */
   struct vb_receives receives;         /* without buffers, or for SENDs into slots */
-  uint8_t *control;          /* a receiver's credit messages, a sender's receive buffers */
-  uint32_t receive_buffers;  /* a sender has one for each receive; else none */
-  struct ibv_mr *control_mr; /* of `domain` */
-  struct ibv_mr *credit_mr;  /* likewise, or of `local`; NULL: credit is sent inline */
-  bool hellos_are_writes;    /* receives that name a slot are for messages' SENDs */
+  uint32_t receive_buffers;            /* a sender has one for each receive; else none */
+  uint8_t *control;                    /* a sender's receive buffers; NULL: it has none */
+  struct ibv_mr *control_mr;           /* of `domain` */
+  uint8_t *credit;                     /* what credit messages are sent from */
+  struct ibv_mr *credit_mr;            /* of `local`; NULL: they go inline */
+  bool hellos_are_writes;              /* receives that name a slot are for messages' SENDs */
 
   struct vb_tx *tx;
   struct vb_rx *rx;

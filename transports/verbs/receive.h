@@ -30,10 +30,9 @@ uint32_t vb_arrived_by_one(struct pst_endpoint *endpoint, struct ibv_wc *wc, uin
 uint32_t vb_arrived_row(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, uint32_t n,
                         struct vb_out *out);
 
-/* credit.c: memory for credit messages of either direction; then, once the queue pair is there,
- * what they are sent from. 0 or -errno, which is logged. */
+/* credit.c: memory for credit messages of either direction, once the queue pair is there. 0 or
+ * -errno, which is logged. */
 int vb_credit_open(struct pst_endpoint *endpoint);
-int vb_credit_open_sends(struct pst_endpoint *endpoint);
 void vb_credit_close(struct pst_endpoint *endpoint);
 void vb_credit_send(struct pst_endpoint *endpoint);
 /* What a credit message holds. False: it makes no sense. */

@@ -19,13 +19,9 @@ int vb_slots_post_back(struct pst_endpoint *endpoint);
 int vb_slot_again(struct pst_endpoint *endpoint);
 int vb_receive_spare(struct pst_endpoint *endpoint);
 
-static inline uint8_t *vb_send_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
-{
-  return endpoint->control + (size_t)buffer * endpoint->credit_bytes;
-}
 static inline uint8_t *vb_receive_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
 {
-  return vb_send_buffer(endpoint, (endpoint->rx ? endpoint->credit_depth : 0) + buffer);
+  return endpoint->control + (size_t)buffer * endpoint->credit_bytes;
 }
 
 #endif

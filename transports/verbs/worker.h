@@ -7,6 +7,7 @@
 #include "transport.h"
 
 struct vb_srq;
+struct vb_slab;
 struct rc_since;
 
 struct pst_ring {
@@ -56,6 +57,7 @@ struct pst_worker {
   struct ibv_cq *cq;
   struct ibv_td *td; /* NULL: the provider has none */
   struct vb_thread_domain *domains;
+  struct vb_slab *slabs;
   uint32_t index;
   uint32_t cq_used; /* completions that there may be at a time */
   int epoll_fd;

@@ -82,7 +82,6 @@ static void bound_endpoints(const struct pst_device *device, struct pst_limits *
   if ((plan->flags & PST_PLAN_PEERS) && plan->rings)
     bound_peers(device, limits);
   bound(limits, "max_qp", attr->max_qp, 0, has_messages ? device->qps : 1);
-  bound(limits, "max_mr", attr->max_mr, 0, 1);
   limits->endpoints_max = vb_smaller(limits->device_endpoints_max, VB_PLACES);
   if (!vb_domain_is_one(device) && attr->max_pd > 0)
     limits->domains_max = attr->max_pd > 1 ? (uint32_t)attr->max_pd - 1 : 1;

@@ -80,7 +80,7 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   line_up(endpoint);
   if (rc == 0)
     rc = rc_lanes_init(endpoint);
-  return rc == 0 ? vb_credit_open_sends(endpoint) : rc;
+  return rc;
 }
 
 void rc_queue_close(struct pst_endpoint *endpoint)

@@ -70,7 +70,8 @@ static void begin(uint32_t from, uint32_t out)
                                    .sq.size = 64,
                                    .credit_depth = VB_CONTROL_RECEIVES,
                                    .credit_bytes = BYTES,
-                                   .control = control};
+                                   .sq.max_inline = BYTES,
+                                   .credit = control};
   vb_line_put(&rx.line, 0, out);
   granted_count = messages = 0;
 }
