@@ -4,6 +4,7 @@
 
 #include "endpoint.h"
 #include "ops.h"
+#include "pci.h"
 #include "srq.h"
 
 static int check(struct pst_worker *worker, const struct pst_ring_params *in)
@@ -85,6 +86,26 @@ static void tell_short(const struct pst_ring *ring)
          device->open.info->name, slots, slots * slot_us);
 }
 
+/* Where a GPU is, as seen from the adapter. */
+static void tell_gpu(const struct pst_ring *ring)
+{
+  struct pst_worker *worker = ring->worker;
+  const struct pst_device *device = worker->device;
+  const struct pst_region *region = ring->params.mr->region;
+
+  if (region->kind != PST_MEMORY_CUDA || worker->has_told_gpu)
+    return;
+  worker->has_told_gpu = true;
+  const enum vb_pci_distance distance = vb_pci_distance(
+      device->open.context->device->ibdev_path, region->device, VB_PCI_GPUS, VB_PCI_DEVICES);
+  VB_LOG(device, distance == VB_PCI_SYS ? PST_LOG_WARN : PST_LOG_DEBUG, "from %s to %s: %s%s",
+         device->open.info->name, region->device, vb_pci_text(distance),
+         distance == VB_PCI_SYS
+             ? ", and each message crosses both; take an adapter nearer to the GPU (`device`; "
+               "`nvidia-smi topo -m`)"
+             : "");
+}
+
 /* Its first page, which is there once it is registered. A node has a ring a peer: one warning. */
 static void tell_far(const struct pst_ring *ring)
 {
@@ -135,6 +156,7 @@ int vb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   }
   tell_short(made);
   tell_far(made);
+  tell_gpu(made);
   *ring = made;
   return 0;
 }

@@ -96,6 +96,7 @@ struct pst_worker {
   int numa_node; /* of the thread that polls, as last seen, or VB_NUMA_UNKNOWN */
   bool has_told_numa;
   bool has_told_far; /* a ring on another node than the adapter */
+  bool has_told_gpu; /* how far one is */
 };
 
 /* cq.c: a completion queue of `room` completions at least. NULL: errno. Then one that has room for
