@@ -92,7 +92,8 @@ void sim_strict_polled(const struct sim_cqe *cqe)
     return;
   struct sim_sq *sq = qp->sq;
   pthread_mutex_lock(&sq->lock);
-  for (; sq->checked != cqe->sq_count; sq->checked++) {
+  /* A reset since the poll has them all behind it. */
+  for (; (int32_t)(cqe->sq_count - sq->checked) > 0; sq->checked++) {
     struct sim_slot *slot = sim_slot_at(sq, sq->checked);
     if (slot->hashed && hash_of(qp, slot) != slot->hash && hash_of(qp, slot))
       sim_strict_report(
