@@ -242,6 +242,8 @@ struct sim_context *sim_context_open(struct sim_device *device);
 int sim_context_close(struct sim_context *context);
 
 int sim_query_device(struct sim_context *context, struct ibv_device_attr_ex *attr);
+/* libmlx5 runs it: the others have providers of their own. */
+bool sim_device_is_mlx5(const struct sim_device *device);
 int sim_query_mlx5(struct sim_context *context, struct mlx5dv_context *attr);
 int sim_query_port(struct sim_context *context, unsigned port, struct ibv_port_attr *attr);
 /* EINVAL out of the table, ENODATA for an entry that is empty. */

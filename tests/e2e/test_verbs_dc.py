@@ -78,12 +78,17 @@ class VerbsDc(Case):
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
 
-    def test_a_device_without_dc(self):
-        """Its firmware has none: what failed is named, and what to use instead."""
-        self.fabric = str(self.write("fabric.yaml", "simverbs: 1\nhosts: [{name: one, devices: [{name: mlx5_0, caps: {dc: false}}]}]\n"))
-        child = self.run_program("run", *self.ends(), "--count", "1", expect=3, **self.prefix())
-        self.assertRegex(child.stderr, "mlx5_0 has no dynamically connected queue pairs .DC.: mlx5dv_create_qp of a target: ")
-        self.assertIn("use verbs_rc on this device", child.stderr)
+    def test_devices_without_dc(self):
+        """What failed is named, and what to use instead: another provider's device, firmware without DC."""
+        for device, words in (("vendor: soft-roce", "mlx5 does not run it"),
+                              ("caps: {dc: false}", "mlx5dv_create_qp of a target")):  # fmt: skip
+            name = f"{words[:5].strip()}.yaml"
+            self.fabric = str(self.write(name, f"simverbs: 1\nhosts: [{{name: one, devices: [{{name: mlx5_0, {device}}}]}}]\n"))
+            child = self.run_program("run", *self.ends(), "--count", "1", expect=3, **self.prefix())
+            self.assertRegex(child.stderr, f"mlx5_0 has no dynamically connected queue pairs .DC.: {words}: ")
+            self.assertIn("use verbs_rc on this device", child.stderr)
+            listed = self.run_program("plugins", "verbs_dc", **self.prefix()).stdout
+            self.assertEqual("no RDMA device here is run by mlx5" in listed, "soft" in device, listed)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ enum {
 
 bool mlx5dv_is_supported(struct ibv_device *device)
 {
-  (void)device;
-  return true;
+  return sim_device_is_mlx5(sim_device_of(device));
 }
 
 struct ibv_context *mlx5dv_open_device(struct ibv_device *device, struct mlx5dv_context_attr *attr)

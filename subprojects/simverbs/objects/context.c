@@ -129,6 +129,11 @@ int sim_query_device(struct sim_context *context, struct ibv_device_attr_ex *att
   return 0;
 }
 
+bool sim_device_is_mlx5(const struct sim_device *device)
+{
+  return fab->device[device->number].vendor_id == FAB_VENDOR_MELLANOX;
+}
+
 int sim_query_mlx5(struct sim_context *context, struct mlx5dv_context *attr)
 {
   const struct fab_caps *caps = &fab->device[context->device->number].caps;

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <infiniband/mlx5dv.h>
+
 #include "support.h"
 
 static struct ibv_context *open_named(const char *name)
@@ -55,6 +57,19 @@ static void test_completion_queues_that_stay_as_they_are(void **state)
   assert_int_equal(cq->cqe, had);
   assert_int_equal(ibv_destroy_cq(cq), 0);
   assert_int_equal(ibv_close_device(context), 0);
+}
+
+/* Its provider is another, though its library is there. */
+static void test_soft_roce_is_not_mlx5s(void **state)
+{
+  (void)state;
+  struct ibv_context *soft = open_named("soft0"), *mlx5 = open_named("fixed0");
+  assert_non_null(soft);
+  assert_non_null(mlx5);
+  assert_false(mlx5dv_is_supported(soft->device));
+  assert_true(mlx5dv_is_supported(mlx5->device));
+  assert_int_equal(ibv_close_device(mlx5), 0);
+  assert_int_equal(ibv_close_device(soft), 0);
 }
 
 static void test_a_port_that_no_subnet_manager_has_seen(void **state)
@@ -253,6 +268,7 @@ int main(void)
       cmocka_unit_test(test_writes_are_placed_after_they_are_acknowledged),
       cmocka_unit_test(test_a_device_that_may_not_be_opened),
       cmocka_unit_test(test_transports_without_all_of_rc),
+      cmocka_unit_test(test_soft_roce_is_not_mlx5s),
       cmocka_unit_test(test_a_port_that_no_subnet_manager_has_seen),
       cmocka_unit_test(test_completion_queues_that_stay_as_they_are),
       cmocka_unit_test(test_gids_of_other_namespaces_are_there),
