@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Endpoints of verbs_dc that take turns on fewer initiators than they are.
+ *
+ *     penstock-simverbs verbs-dc-pool PLUGIN LAUNCHER
+ */
+#include <stdio.h>
+
+#include "harness.h"
+#include "simulated.h"
+
+#define MESSAGES 300u /* of each sender */
+
+static const struct contract_params params = {
+    .endpoints = CONTRACT_ENDPOINTS, .slots = 64, .message = 256, .requests = 16, .pieces = 1};
+
+static uint64_t worker_counter(const struct contract_side *side, const char *name)
+{
+  return simulated_counter(side, NULL, name);
+}
+
+/* Post what it still has to. */
+static void post_some(struct contract_pair *pair, uint32_t k, uint64_t *next)
+{
+  uint32_t wait;
+
+  while (*next < MESSAGES) {
+    struct pst_request request = contract_send(&pair->sender, k * 256, 256, *next);
+    const int rc = contract_post(&pair->sender, k, &request, 1, &wait);
+    if (rc == -EAGAIN)
+      return;
+    assert_int_equal(rc, 1);
+    (*next)++;
+  }
+}
+
+/* Each as fast as it can. All of them get through, in the order of each. */
+static void all_get_through(struct contract_pair *pair)
+{
+  uint64_t next[CONTRACT_ENDPOINTS] = {0}, expected[CONTRACT_ENDPOINTS] = {0};
+  uint64_t taken = 0, most_waiting = 0;
+
+  while (taken < (uint64_t)CONTRACT_ENDPOINTS * MESSAGES) {
+    struct pst_completion message;
+    for (uint32_t k = 0; k < CONTRACT_ENDPOINTS; k++)
+      post_some(pair, k, &next[k]);
+    const uint64_t waiting = worker_counter(&pair->sender, "endpoints_waiting");
+    most_waiting = waiting > most_waiting ? waiting : most_waiting;
+    contract_poll(&pair->sender);
+    contract_poll(&pair->receiver);
+    while (contract_take(&pair->receiver, PST_COMPLETION_MESSAGE, 0, &message)) {
+      const uint64_t k = message.endpoint - 1;
+      assert_true(message.u.message.sequence == expected[k]);
+      expected[k]++;
+      taken++;
+      contract_release(&pair->receiver, &message);
+    }
+  }
+  assert_true(most_waiting > 0);
+  contract_await_done(&pair->sender, &pair->receiver, PST_OP_SEND,
+                      (uint64_t)CONTRACT_ENDPOINTS * MESSAGES, 0);
+}
+
+static void four_take_turns(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, &params);
+
+  all_get_through(pair);
+  for (uint32_t i = 0; i < 100; i++) {
+    contract_poll(&pair->sender);
+    contract_poll(&pair->receiver);
+  }
+  /* Who has nothing to send holds none. */
+  assert_int_equal(worker_counter(&pair->sender, "initiators"), 1);
+  assert_int_equal(worker_counter(&pair->sender, "initiators_free"), 1);
+  assert_int_equal(worker_counter(&pair->sender, "endpoints_waiting"), 0);
+  assert_int_equal(worker_counter(&pair->sender, "initiators_reset"), 0);
+  assert_int_equal(worker_counter(&pair->receiver, "receives_of_nobody"), 0);
+  contract_pair_close(pair);
+}
+
+/* An access that its peer refuses ends one endpoint, and resets the initiator for the others. */
+static void error_of_one_is_no_others(void **state)
+{
+  struct contract_params with = params;
+  with.roles_more = PST_ROLE_RMA;
+  struct contract_pair *pair = contract_pair(state, &with);
+  const struct contract_side *owner = &pair->receiver;
+  uint8_t bytes[16384];
+  struct pst_blob blob = {.struct_size = sizeof(blob), .bytes = bytes, .capacity = sizeof(bytes)};
+  struct contract_region region;
+  contract_region_make(4096, &region);
+  struct pst_mr_params in = {.struct_size = sizeof(in),
+                             .access = PST_ACCESS_REMOTE_WRITE | PST_ACCESS_LOCAL_WRITE,
+                             .region = &region.region,
+                             .length = 4096};
+  struct pst_mr *mr;
+  struct pst_remote *remote;
+  assert_int_equal(owner->image.ops->mr_register(owner->device, &in, &mr), 0);
+  assert_int_equal(owner->image.ops->mr_pack(owner->device, mr, &blob), 0);
+  assert_int_equal(pair->sender.image.ops->remote_open(pair->sender.endpoints[1], &blob, &remote),
+                   0);
+  owner->image.ops->mr_deregister(owner->device, mr); /* withdrawn */
+  struct pst_request request = {.opcode = PST_OP_WRITE,
+                                .local.mr = pair->sender.mr,
+                                .arg.length = 8,
+                                .cookie = 5,
+                                .u.rma.remote = remote};
+  uint32_t wait;
+  assert_int_equal(contract_post(&pair->sender, 1, &request, 1, &wait), 1);
+  contract_await_done(&pair->sender, &pair->receiver, PST_OP_WRITE, 1, -EACCES);
+  const struct pst_completion gone =
+      contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(gone.endpoint, 2);
+  contract_complained(1);
+  assert_int_equal(worker_counter(&pair->sender, "initiators_reset"), 1);
+  for (uint32_t k = 0; k < CONTRACT_ENDPOINTS; k += 2) {
+    request = contract_send(&pair->sender, 0, 8, 0);
+    while (contract_post(&pair->sender, k, &request, 1, &wait) != 1)
+      contract_poll(&pair->sender);
+    const struct pst_completion message =
+        contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+    assert_int_equal(message.endpoint, k + 1);
+    contract_release(&pair->receiver, &message);
+  }
+  contract_pair_close(pair);
+  contract_region_free(&region);
+}
+
+int main(int argc, char **argv)
+{
+  struct contract_variant variant = {.name = "pool",
+                                     .options = "device=mlx5_0,initiators=1,quota=4,timeout=8"};
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(four_take_turns),
+      CONTRACT_CASE(error_of_one_is_no_others),
+  };
+
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s PLUGIN LAUNCHER\n", argv[0]);
+    return 2;
+  }
+  variant.plugin = argv[1];
+  simulated_launcher = argv[2];
+  return CONTRACT_MAIN("verbs_dc pool", cases, &variant);
+}
