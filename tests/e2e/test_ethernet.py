@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin ethernet on DPDK's own links: shared memory, and interfaces of two namespaces."""
+"""The plugin ethernet on DPDK's own links: shared memory, and interfaces of two namespaces; there
+beside programs that we did not write, too."""
 import os
 import pathlib
 import re
 import signal
 
 import netns
+import test_foreign_programs as foreign
 from harness import BUILD, Case, main, wait_until, yaml_stream
 from netns import DEVICE, FAR, IPV4, NEAR
 
@@ -340,6 +342,45 @@ class TwoNamespaces(Ethernet):
     def test_ethernet_to_udp(self):
         streams = self.check("udp", "ethernet")
         self.assertEqual(streams[1]["via"], "af_packet, reference")
+
+
+class Ports:
+    """The plugin's end of a test of udp's beside other programs: DPDK's af_packet on that side."""
+
+    def setUp(self):
+        if not PLUGIN.exists():
+            self.skipTest("the plugin ethernet is not built: libdpdk was not found")
+        super().setUp()
+        if not self.spaces.reaches(PLUGIN):
+            self.skipTest("an ordinary user cannot read the plugin")
+        for side in (NEAR, FAR):  # ffmpeg fills packets of 1500 bytes, and others' headers may be longer
+            self.spaces.run(side, "ip", "link", "set", DEVICE[side], "mtu", "1600")
+
+    def file(self, **more):
+        path = super().file(**more)
+        side = FAR if "receiver" in more else NEAR
+        ethernet = f"plugin: ethernet, options: {{driver: af_packet, netdev: {DEVICE[side]}, "
+        path.write_text(path.read_text().replace("plugin: udp, options: {", ethernet))
+        return path
+
+    def stop(self, child):
+        """When nothing more has come for a while: no socket says that all is read."""
+        child.wait_line("Got [1-9]")
+        wait_until(lambda: "Got 0" in [l for l in list(child.lines["stderr"]) if "Got" in l][-1], 60, f"nothing comes\n{child}")
+        child.signal(signal.SIGINT)
+        self.ended(child)
+
+
+class FromFfmpeg(Ports, foreign.FromFfmpeg):
+    test_a_restarted_ffmpeg = None  # flow.h's, whose own test udp has
+
+
+class FromTcpreplay(Ports, foreign.FromTcpreplay):
+    pass
+
+
+class ToFfmpeg(Ports, foreign.ToFfmpeg):
+    pass
 
 
 if __name__ == "__main__":
