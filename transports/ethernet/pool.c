@@ -60,6 +60,11 @@ static int order_take(struct order *order, void **objects, uint32_t n)
   const uint32_t there = order->tail - order->head;
   const uint32_t slots = there < n ? there : n;
 
+  if (n == 1 && there) { /* as memif allocates */
+    objects[0] = order->slots[order->head++ & order->mask];
+    order->last = 1;
+    return 0;
+  }
   if (n - slots > order->spare_count)
     return -ENOBUFS;
   for (uint32_t i = 0; i < slots; i++)

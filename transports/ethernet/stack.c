@@ -43,7 +43,10 @@ static int stack_enqueue(struct rte_mempool *mempool, void *const *objects, unsi
 
   if (stack->is_shared)
     rte_spinlock_lock(&stack->lock);
-  memcpy(&stack->objects[stack->count], objects, n * sizeof(objects[0]));
+  if (n == 1) /* as memif frees and allocates */
+    stack->objects[stack->count] = objects[0];
+  else
+    memcpy(&stack->objects[stack->count], objects, n * sizeof(objects[0]));
   stack->count += n;
   if (stack->is_shared)
     rte_spinlock_unlock(&stack->lock);
@@ -60,7 +63,10 @@ static int stack_dequeue(struct rte_mempool *mempool, void **objects, unsigned n
   is_there = n <= stack->count;
   if (is_there) {
     stack->count -= n;
-    memcpy(objects, &stack->objects[stack->count], n * sizeof(objects[0]));
+    if (n == 1)
+      objects[0] = stack->objects[stack->count];
+    else
+      memcpy(objects, &stack->objects[stack->count], n * sizeof(objects[0]));
   }
   if (stack->is_shared)
     rte_spinlock_unlock(&stack->lock);
