@@ -15,6 +15,9 @@
 #include "../datagram/post.h"
 #include "port.h"
 
+#define PREFETCH 4u /* requests ahead */
+_Static_assert(ETH_CONTROL_MAX >= ETH_SEND_HEADROOM + ETH_COPY_MAX, "mbufs have room for a copy");
+
 struct eth_flight {
   struct rte_mbuf_ext_shared_info shared;
   uint64_t cookie;
@@ -192,6 +195,20 @@ static struct rte_mbuf *make_chain(struct pst_endpoint *endpoint, const struct p
   return mbuf;
 }
 
+/* What the driver copies in any case. */
+static bool is_small(const struct eth_port *port, const struct pst_request *request)
+{
+  return request->arg.length <= ETH_COPY_MAX && port->driver->traits & ETH_DONE_AT_ONCE;
+}
+
+/* The header of a later request is written there, whose line no cache has by then. */
+static void prefetch_header(const struct pst_request *request)
+{
+  if (request->opcode == PST_OP_SEND && !request->piece_count && request->local.mr)
+    __builtin_prefetch(
+        (const void *)((uintptr_t)pst_cpu_mr_of(request->local.mr)->base + request->offset - 1), 1);
+}
+
 static bool goes_whole(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   return (request->flags & PST_REQUEST_EXCLUSIVE) && !request->piece_count && request->arg.length &&
@@ -223,7 +240,7 @@ static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_req
   }
   shared->free_cb = flight_over;
   shared->fcb_opaque = flight;
-  if (!port->reads_by_reference)
+  if (!port->reads_by_reference || is_small(port, request))
     mbuf = make_copy(endpoint, request, now_ns);
   else if (goes_whole(endpoint, request))
     mbuf = make_whole(endpoint, request, now_ns, shared);
@@ -298,6 +315,8 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   int wrong = 0;
 
   for (; made < n && made < ETH_BURST && requests[made].opcode == PST_OP_SEND; made++) {
+    if (made + PREFETCH < n)
+      prefetch_header(&requests[made + PREFETCH]);
     wrong = dg_send_check(&endpoint->dg, &requests[made]);
     if (wrong || !(mbufs[made] = make(endpoint, &requests[made], made, now_ns)))
       break;

@@ -220,6 +220,19 @@ static void headers_go_into_the_headroom_of_an_exclusive_slot(void **state)
   assert_int_equal(cookie, 102);
 }
 
+static void what_is_small_is_copied_where_the_driver_copies(void **state)
+{
+  (void)state;
+  requests[0].arg.length = ETH_COPY_MAX;
+  requests[1].arg.length = ETH_COPY_MAX + 1;
+  assert_int_equal(post(0, 2), 2);
+  const bool is_copied = port.driver == &copies;
+  assert_int_equal(sent[0].segments, 1);
+  assert_int_equal(sent[0].bytes, tx.template.length + ETH_COPY_MAX);
+  assert_int_equal(sent[0].at >= memory && sent[0].at < memory + sizeof(memory), !is_copied);
+  assert_ptr_equal(sent[1].at, memory + STRIDE + HEADROOM - tx.template.length);
+}
+
 static void a_slot_that_others_have_is_a_segment_of_its_own(void **state)
 {
   (void)state;
@@ -368,6 +381,8 @@ int main(void)
 #define ON(driver, test) cmocka_unit_test_setup_teardown(test, open_##driver, close_all)
   const struct CMUnitTest tests[] = {
       ON(copies, headers_go_into_the_headroom_of_an_exclusive_slot),
+      ON(copies, what_is_small_is_copied_where_the_driver_copies),
+      ON(holds, what_is_small_is_copied_where_the_driver_copies),
       ON(copies, a_slot_that_others_have_is_a_segment_of_its_own),
       ON(copies, what_has_more_pieces_than_segments_is_copied),
       ON(holds, what_the_device_holds_is_done_when_it_is_free),
