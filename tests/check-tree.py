@@ -18,9 +18,12 @@ UNLICENSED_NAMES = {"LICENSE", ".gitignore", ".gitattributes", ".clang-format", 
                     ".editorconfig"}  # fmt: skip
 UNLICENSED_SUFFIXES = {".md", ".pcap", ".txt", ".bin", ".in"}
 
-# Files that have intrinsics of x86, each beside plain C.
-X86_FILES = {"memory/host/pattern_x86.c", "transports/datagram/framing.c", "transports/ethernet/checksum.c"}
+# Files that have intrinsics of a CPU, each beside plain C.
+BOTH = {"transports/datagram/framing.c", "transports/ethernet/checksum.c"}
+X86_FILES = {"memory/host/pattern_x86.c", *BOTH}
 X86 = re.compile(r"\b_mm(?:256|512)?_\w+\(|\b__m(?:64|128|256|512)[id]?\b|\b__builtin_ia32_|\bintrin\.h|\w+intrin\.h")
+NEON_FILES = {"memory/host/pattern_neon.c", *BOTH}
+NEON = re.compile(r"\barm_(?:neon|acle)\.h|\bv\w+q?_[uspf](?:8|16|32|64)\b|\buint(?:8x16|16x8|32x4|64x2)_t\b")
 # A page is the machine's: pst_page_size() of penstock/page.h.
 PAGE = re.compile(
     r"(?i:page|align|memlock|memfd|mmap|ftruncate)[^;]*\b409[56][uUlL]*\b"
@@ -116,9 +119,10 @@ class Tree(unittest.TestCase):
         ]
         self.assertEqual(found, [])
 
-    def test_intrinsics_of_x86_are_in_their_files(self):
-        found = {place for place, _, line in self.product_lines() if X86.search(line)}
-        self.assertEqual(found, X86_FILES)
+    def test_intrinsics_are_in_their_files(self):
+        for pattern, files in ((X86, X86_FILES), (NEON, NEON_FILES)):
+            found = {place for place, _, line in self.product_lines() if pattern.search(line)}
+            self.assertEqual(found, files)
 
     def test_no_unfinished_marks(self):
         pattern = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
@@ -154,6 +158,20 @@ class Tree(unittest.TestCase):
         self.assertEqual(missing, [])
         answers = [part for part in re.split(r"\n(?=\*\*)", text.split("\n## Out of scope")[0])[1:]]
         self.assertEqual([part.split("\n")[0] for part in answers if "`tests/" not in part], [])
+
+    def test_every_row_of_shared_memory_has_its_litmus(self):
+        """The table in docs/architecture.md, and tests/litmus: which pair, and what it fails without."""
+        text = (ROOT / "docs" / "architecture.md").read_text().split("## Memory shared without a lock")[1].split("\n## ")[0]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+        named = {row[5]: set(row[6].split(", ")) for row in rows[2:]}
+        words = {"WEAK_RELEASE": "release", "WEAK_ACQUIRE": "acquire", "WEAK_FENCE": "fences",
+                 "WEAK_TOTAL": "a total order", "WEAK_RMW": "read-modify-write"}  # fmt: skip
+        tried = {
+            name: {words[word] for word in re.findall(r"WEAK_\w+", needs)}
+            for path in (ROOT / "tests" / "litmus").glob("*.cpp")
+            for name, needs in re.findall(r'litmus<[^"]*>\(\s*"([^"]+)",\s*\{([^}]*)\}', path.read_text())
+        }
+        self.assertEqual(named, tried)
 
     def test_every_key_of_a_result_is_in_its_page(self):
         """docs/result-json.md has the schema's tables; each object of it is closed, and each key

@@ -57,6 +57,25 @@ def python_cases(text):
         yield tuple(json.loads(line))
 
 
+def excused(cases, command):
+    """Cases that have failed and are known to, in this environment: PENSTOCK_KNOWN names a file of lines `PROGRAM: CASE:
+    why`. Such a case is skipped."""
+    path = os.environ.get("PENSTOCK_KNOWN")
+    if not path or not any(case[0] == "failed" for case in cases):
+        return cases
+    from fnmatch import fnmatch
+
+    programs = {os.path.basename(word) for word in command}
+    with open(path) as file:
+        known = [line.strip().split(": ", 2) for line in file if line.count(": ") >= 2 and line[0] != "#"]
+    known = [(case, why) for program, case, why in known if program in programs]
+    out = []
+    for outcome, case, said in cases:
+        why = next((why for pattern, why in known if outcome == "failed" and fnmatch(case, pattern)), None)
+        out.append(("skipped", case, why) if why else (outcome, case, said))
+    return out
+
+
 def main():
     command = sys.argv[1:]
     folder = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"cases-{os.getpid()}-{time.time_ns()}")
@@ -76,6 +95,10 @@ def main():
         cases = [(outcome, os.path.basename(command[-1]), "")]
     elif failed and not any(case[0] == "failed" for case in cases):
         cases.append(("failed", "exit status", f"ended with {status} though no case failed"))
+    judged = excused(cases, command)
+    if failed and judged != cases and not any(case[0] == "failed" for case in judged):
+        status = 0 if any(case[0] == "passed" for case in judged) else SKIPPED_STATUS
+    cases = judged
     for outcome, case, why in cases:
         if outcome != "passed":
             print(f"{outcome}: {case}: {why}", flush=True)

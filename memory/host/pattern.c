@@ -44,6 +44,8 @@ const struct pattern_variant pattern_variants[] = {
     {"avx512", pattern_has_avx512, pattern_fill_avx512, pattern_verify_avx512},
     {"avx2", pattern_has_avx2, pattern_fill_avx2, pattern_verify_avx2},
     {"sse2", pattern_has_sse2, pattern_fill_sse2, pattern_verify_sse2},
+#elif defined(__aarch64__) && __BYTE_ORDER == __LITTLE_ENDIAN
+    {"neon", always, pattern_fill_neon, pattern_verify_neon},
 #endif
     {"plain", always, pattern_fill_plain, pattern_verify_plain},
     {NULL, NULL, NULL, NULL},

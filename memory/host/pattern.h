@@ -47,5 +47,9 @@ size_t pattern_verify_sse2(const uint8_t *bytes, size_t length, uint64_t first);
 size_t pattern_verify_avx2(const uint8_t *bytes, size_t length, uint64_t first);
 size_t pattern_verify_avx512(const uint8_t *bytes, size_t length, uint64_t first);
 #endif
+#if defined(__aarch64__)
+void pattern_fill_neon(uint8_t *bytes, size_t length, uint64_t first);
+size_t pattern_verify_neon(const uint8_t *bytes, size_t length, uint64_t first);
+#endif
 
 #endif

@@ -75,31 +75,8 @@ const struct cuda_plugin cuda_plugin = {
 
 /* No FLUSH: what a NIC wrote into host memory is there for all later work of the device. */
 static const struct pst_memory_ops ops = {
-    .struct_size = sizeof(ops),
-    .capabilities = PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_FENCE |
-                    PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_HOST_REGISTER |
-                    PST_MEMORY_CAP_CHECKSUM,
-    .open = cuda_open,
-    .close = cuda_close,
-    .describe = cuda_describe,
-    .alloc = cuda_alloc,
-    .free_region = cuda_free_region,
-    .host_register = cuda_host_register,
-    .host_unregister = cuda_host_unregister,
-    .export_region = cuda_export_region,
-    .import_region = cuda_import_region,
-    .queue_open = cuda_queue_open,
-    .queue_close = cuda_queue_close,
-    .copy_rows = cuda_copy_rows,
-    .fill_rows = cuda_fill_rows,
-    .verify_rows = cuda_verify_rows,
-    .queue_poll = cuda_queue_poll,
-    .verify_result = cuda_verify_result,
-    .fence_record = cuda_fence_record,
-    .fence_wait = cuda_fence_wait,
-    .fence_query = cuda_fence_query,
-    .fence_release = cuda_fence_release,
-    .sum_range = cuda_sum_range,
+    CUDA_OPS,
+    .capabilities = CUDA_CAPABILITIES,
 };
 
 PST_PLUGIN(cuda_probe, &ops);

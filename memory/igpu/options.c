@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <penstock/memory.h>
-#include <penstock/plugin.h>
-
+#include "options.h"
 #include "igpu_options.h"
-#include "wanted.h"
 
 static const char *const caches[] = {"cached", "write_combined", NULL};
-static const char *const copies[] = {"auto", "strided", "gather", "each", NULL};
 
 static const struct pst_option options[] = {
-    {
-        .name = "device",
-        .help = "The GPU: an index (0), a UUID or its beginning (GPU-5f2a), or a PCI address in "
-                "any form (b7:00.0, 0000:b7:00.0, 00000000:B7:00.0, any function). Empty: the "
-                "first that is integrated. CUDA_VISIBLE_DEVICES hides and renumbers devices.",
-        .default_value = "",
-        .max = 95,
-        .type = PST_OPTION_STRING,
-        .scope = PST_SCOPE_DEVICE,
-    },
+    CUDA_OPTION_DEVICE("the first that is integrated"),
     {
         .name = "cache",
         .help = "How the CPU sees the memory. cached: as all memory; the GPU's reads look into "
@@ -37,26 +24,12 @@ static const struct pst_option options[] = {
         .type = PST_OPTION_BOOL,
         .scope = PST_SCOPE_DEVICE,
     },
-    {
-        .name = "copies",
-        .help = "How batches of small copies are submitted. auto: contiguous pieces merged, equal "
-                "strides as one copy, anything else by a kernel that gathers. strided, gather: "
-                "always so, where possible. each: one cuMemcpyAsync a piece, to compare with.",
-        .default_value = "auto",
-        .choices = copies,
-        .type = PST_OPTION_ENUM,
-        .scope = PST_SCOPE_DEVICE,
-        .flags = PST_OPTION_TESTING,
-    },
+    CUDA_OPTION_COPIES,
 };
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)
 {
-  const char *device = check->option_string(check->options, "device");
-  struct cuda_wanted wanted;
-
-  if (!cuda_wanted_parse(device, &wanted))
-    check->report(check, "device", "\"%s\" is %s", device, cuda_wanted_refusal(device));
+  cuda_check_device(check);
   facts->memory_kinds = 1u << PST_MEMORY_MAPPED;
   facts->memory_lacks = PST_NEED_EXPORT_DMABUF;
   if (check->option_uint(check->options, "cache") == IGPU_WRITE_COMBINED)
@@ -68,7 +41,7 @@ static const struct pst_description description = {
     .name = "igpu",
     .version = "1.0",
     .summary = "Host memory that an integrated NVIDIA GPU maps: no copy between NIC and kernel",
-    .needs = "NVIDIA's driver for CUDA 11.7 or later; nvcc when Penstock is built",
+    .needs = CUDA_NEEDS,
     .rung = "hardware on a discrete GPU (H200), by allow_discrete; simulated: tests/fakes/cuda",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "options.h"
+
 #define UUID_DIGITS 36 /* with four dashes */
 
 static bool is_number(const char *text)
@@ -91,4 +93,13 @@ const char *cuda_wanted_refusal(const char *text)
            "(0), a UUID (GPU-…, from nvidia-smi -L) or a PCI address (b7:00.0)";
   return "not a name of a GPU; write an index (0), a UUID (GPU-…, from nvidia-smi -L) or a PCI "
          "address (b7:00.0)";
+}
+
+void cuda_check_device(const struct pst_check *check)
+{
+  const char *device = check->option_string(check->options, "device");
+  struct cuda_wanted wanted;
+
+  if (!cuda_wanted_parse(device, &wanted))
+    check->report(check, "device", "\"%s\" is %s", device, cuda_wanted_refusal(device));
 }

@@ -20,6 +20,17 @@ def environment(script):
     return {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": script}
 
 
+def counting(script, file):
+    """The environment in which the number of copies that a process submits is written into this file."""
+    library = FAKES / "cuda" / "libcuda.so.1"
+    if IS_REAL:
+        listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+        library = next(line.split()[-1] for line in listed.splitlines() if line.split()[:1] == ["libcuda.so.1"])
+    folders = [FAKES / "cuda_counting"] + ([] if IS_REAL else [FAKES / "cuda"])
+    return {**environment(script), "LD_LIBRARY_PATH": ":".join(map(str, folders)), "PENSTOCK_CUDA_LIBRARY": str(library),
+            "PENSTOCK_CUDA_COPIES": str(file)}  # fmt: skip
+
+
 def plugins():
     """Where no nvcc was, the plugin that goes with the fake."""
     return [] if IS_REAL or HAS_KERNELS else ["--plugin-path", FAKES / "cuda"]

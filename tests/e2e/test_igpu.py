@@ -4,8 +4,8 @@
 integrated; with PENSTOCK_CUDA=real on the machine's, by `allow_discrete`."""
 import unittest
 
-from cuda_driver import IS_REAL, environment, plugins, scripted
-from harness import Case, main, yaml_stream
+from cuda_driver import IS_REAL, counting, environment, plugins, scripted
+from harness import BUILD, Case, main, yaml_stream
 
 LOOPBACK = "config/loopback-igpu.yaml"
 UDP = "config/udp-igpu.yaml"
@@ -42,6 +42,37 @@ class Igpu(Case):
         stream = self.stream_of(UDP, "--count", 5000, *LEAVE, "--set", "streams.packets.sender.rate=200 Mbps",
                                 "--set", "streams.packets.expect.max_loss=100%")  # fmt: skip
         self.assertEqual((stream["path"], stream["carrier"]), ("mapped", "udp"))
+
+    def test_no_copy_is_submitted(self):
+        """The driver's calls are counted: into memory that the GPU maps no copy, into its own some."""
+        leave = "true" if IS_REAL else "false"
+        for memory, path in ((f"{{plugin: igpu, options: {{allow_discrete: {leave}}}}}", "mapped"), ("cuda", None)):
+            with self.subTest(memory=memory):
+                file = self.config(yaml_stream(message="1462 B", ring=512, transport="{plugin: loopback, options: {mode: copy}}",
+                                               receiver=f"{{memory: {memory}, sink: verify}}"))  # fmt: skip
+                count = self.folder / "copies"
+                result, child = self.run_json("run", *plugins(), file, "--count", 20000,
+                                              environment=counting("integrated=1,delay_us=50", count))  # fmt: skip
+                stream = self.only_stream(result)
+                self.assertEqual((stream["verified"], stream["corrupted"]), (20000, 0))
+                copies = int(count.read_text())
+                if path:
+                    self.assertEqual((stream["path"], copies), (path, 0), child.stderr)
+                else:
+                    self.assertGreater(copies, 0)
+
+    @unittest.skipUnless((BUILD / "transports" / "transport-ethernet.so").exists(), "built without DPDK")
+    def test_ethernet(self):
+        common = [*plugins(), "config/ethernet-igpu.yaml", *LEAVE, "--set", f"control.address=127.0.0.1:{self.port}",
+                  "--set", f"transport.options.socket={self.folder}/s", "--set", "streams.packets.timeout=1 min",
+                  "--set", "streams.packets.expect.max_loss=100%"]  # fmt: skip
+        receiver = self.start("receive", *common, "--json", self.folder / "out.json", environment=environment(SCRIPT))
+        self.run_program("send", *common, "--count", 5000, "--set", "streams.packets.sender.rate=200 Mbps")
+        self.assertEqual(receiver.wait(), 0, receiver)
+        stream = self.only_stream(self.result())
+        self.assertEqual((stream["path"], stream["via"], stream["corrupted"]), ("mapped", "memif, slots", 0))
+        self.assertGreater(stream["verified"], 0)
+        self.assert_accounted(stream)
 
     def test_two_processes(self):
         """By the descriptor of a registered memfd, which the sender maps and writes."""

@@ -278,11 +278,11 @@ class Verbs(Case):
                                          f"transport.options.{key}={value}", **self.prefix())  # fmt: skip
                 self.assertNotIn("ibv_resize_cq", str(child))
 
-    def in_gpu_memory(self, script, *memories):
+    def in_gpu_memory(self, script, *memories, config=None):
         """A stream whose ends are in memory of the fake driver's GPU; the slots begin anywhere."""
         cuda = FAKES / "cuda"
         child = self.run_program(
-            "run", self.verbs_config(), "--plugin-path", cuda, "--count", "1000",
+            "run", config or self.verbs_config(), "--plugin-path", cuda, "--count", "1000",
             *memories, "--json", self.folder / "out.json", environment={"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": script},
             **self.prefix())  # fmt: skip
         stream = self.only_stream(self.result())
@@ -300,8 +300,7 @@ class Verbs(Case):
         """The NIC has it by an ordinary registration, and a kernel checks each byte there."""
         for script in ("integrated=1,no_copies", "integrated=1,no_copies,apart"):
             with self.subTest(script=script):
-                stream = self.in_gpu_memory(script, "--set", "streams.packets.receiver.memory=igpu", "--set",
-                                            "streams.packets.receiver.path=mapped", "--set", "streams.packets.expect.path=mapped")  # fmt: skip
+                stream = self.in_gpu_memory(script, config="config/verbs-igpu.yaml")
                 self.assertEqual((stream["path"], stream["via"]), ("mapped", "dma"))
 
     def test_what_the_nic_wrote_is_flushed(self):

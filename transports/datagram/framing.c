@@ -192,6 +192,21 @@ static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
   *sum = (uint32_t)_mm_cvtsi128_si32(a);
   return done;
 }
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+
+static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
+{
+  uint32x4_t a = vdupq_n_u32(0), b = a;
+  size_t done = 0;
+
+  for (; length - done >= 32; done += 32) {
+    a = vpadalq_u16(a, vpaddlq_u8(vld1q_u8(bytes + done)));
+    b = vpadalq_u16(b, vpaddlq_u8(vld1q_u8(bytes + done + 16)));
+  }
+  *sum = vaddvq_u32(vaddq_u32(a, b));
+  return done;
+}
 #else
 static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
 {

@@ -111,6 +111,29 @@ __attribute__((target("avx512f,avx512bw"))) static uint64_t sum_avx512(const uin
   a = _mm512_add_epi64(_mm512_add_epi64(a, b), _mm512_add_epi64(c, d));
   return sum + (uint64_t)_mm512_reduce_add_epi64(a);
 }
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+
+static inline uint64x2_t add_neon(uint64x2_t sum, const uint8_t *at)
+{
+  return vpadalq_u32(sum, vreinterpretq_u32_u8(vld1q_u8(at)));
+}
+
+static uint64_t sum_neon(const uint8_t *bytes, size_t length, uint64_t sum)
+{
+  uint64x2_t a = vdupq_n_u64(0), b = a, c = a, d = a;
+
+  for (; length >= 64; bytes += 64, length -= 64) {
+    a = add_neon(a, bytes);
+    b = add_neon(b, bytes + 16);
+    c = add_neon(c, bytes + 32);
+    d = add_neon(d, bytes + 48);
+  }
+  for (; length >= 16; bytes += 16, length -= 16)
+    a = add_neon(a, bytes);
+  a = vaddq_u64(vaddq_u64(a, b), vaddq_u64(c, d));
+  return sum_rest(bytes, length, sum + vaddvq_u64(a));
+}
 #endif
 
 eth_sum_fn *eth_sum_variant(unsigned index, const char **name)
@@ -123,6 +146,11 @@ eth_sum_fn *eth_sum_variant(unsigned index, const char **name)
   if (index == 2 && __builtin_cpu_supports("avx512bw")) {
     *name = "AVX-512";
     return sum_avx512;
+  }
+#elif defined(__aarch64__)
+  if (index == 1) {
+    *name = "NEON";
+    return sum_neon;
   }
 #endif
   *name = "portable";

@@ -264,7 +264,7 @@ static void byte_sum_is_the_sum_of_bytes(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof(bytes); i++)
     bytes[i] = (uint8_t)(seed = seed * 1103515245u + 12345) | (i % 3 ? 0 : 0xf0);
-  for (size_t from = 0; from < 9; from++)
+  for (size_t from = 0; from < 256; from++)
     for (size_t length = 0; length < 300; length++) {
       uint32_t sum = 0;
       for (size_t i = 0; i < length; i++)

@@ -63,6 +63,10 @@ static void try_variant(eth_sum_fn *sum, const uint8_t *bytes, size_t room)
       assert_int_equal(as_number(eth_sum_fold(sum(only.bytes, length, 0))),
                        plain_sum(bytes + at, length));
     }
+  for (size_t length = 0; length <= 256; length++)
+    for (size_t at = 0; at < 256; at++)
+      assert_int_equal(as_number(eth_sum_fold(sum(bytes + at, length, 0))),
+                       plain_sum(bytes + at, length));
   assert_int_equal(as_number(eth_sum_fold(sum(bytes, room, 0))), plain_sum(bytes, room));
 }
 

@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What threads of filters, of ethernet and of verbs_rc share without a lock. */
+#include "litmus.h"
+
+enum weakening weakened;
+
+/* ---- The filter fault -------------------------------------------------------------------------
+ */
+
+struct pst_mr {
+  int number;
+};
+struct fault_mr {
+  atomic<struct pst_mr *> mr;
+  plain<const uint8_t *> host;
+  plain<uint64_t> length;
+  plain<struct fault_mr *> next;
+};
+struct pst_region {
+  const uint8_t *host;
+  const char *backing;
+};
+struct pst_mr_params {
+  struct pst_region *region;
+  uint64_t offset, length;
+  uint32_t access;
+};
+struct fault_ops {
+  int (*mr_register)(void *, const struct pst_mr_params *, struct pst_mr **mr);
+  void (*mr_deregister)(void *, struct pst_mr *mr);
+};
+struct pst_host;
+typedef void deferred(void *arg);
+struct pst_host {
+  int (*defer)(const struct pst_host *host, void *what, deferred *work, void *arg);
+};
+struct pst_worker;
+struct pst_endpoint;
+/* An eventfd: what its calls order is not asked for. */
+struct wake {
+  int at;
+};
+struct vb_transport {
+  void (*notice)(struct pst_endpoint *endpoint);
+};
+struct rc_cm {
+  int (*settle)(struct pst_endpoint *endpoint);
+};
+struct pst_device {
+  atomic<struct fault_mr *> mrs;
+  struct {
+    bool corrupt;
+  } plan;
+  struct {
+    uint32_t parts;
+    atomic<uint32_t> parts_used;
+  } pool;
+  const struct fault_ops *ops;
+  void *inner;
+  const struct pst_host *host;
+  atomic_bool is_lost;
+  const struct vb_transport *transport;
+  const struct rc_cm *cm;
+  int counter_folder, counter_host, port;
+};
+struct rc_lane {
+  bool sets_up;
+  bytes is_set_up;
+};
+enum since_state { SINCE_READING, SINCE_READ, SINCE_UNUSED };
+struct vb_counters {
+  bytes read;
+};
+struct pst_worker {
+  atomic<uint32_t> notices;
+  uint32_t notices_seen;
+  struct wake wake_fd;
+  int txq;
+  bool tells_lost, has_told_lost;
+  struct pst_device *device;
+  struct rc_since *since;
+  struct {
+    uint32_t room;
+    struct {
+      struct pst_endpoint *at;
+    } all[1];
+  } endpoints;
+};
+struct rc_since {
+  const struct pst_device *device;
+  atomic<int> state;
+  uint32_t users;
+  struct vb_counters counters;
+  bytes memory;
+};
+struct rc_endpoint {
+  atomic<int> setup;
+  plain<int> setup_rc;
+  struct rc_lane lanes[1];
+  struct rc_since *since;
+  bool cm;
+};
+struct pst_endpoint {
+  struct pst_worker *worker;
+  struct pst_device *device;
+  struct rc_endpoint *rc;
+  uint32_t lane_count;
+  struct eth_tx *tx;
+  struct {
+    struct {
+      int dones;
+    } cpu;
+  } dg;
+};
+#define PST_ACCESS_LOCAL_READ 1u
+#define PST_ACCESS_RING 2u
+#define PST_REFUSE(host, code, ...) (code)
+static struct fault_mr *new_entry;
+#define calloc(count, size) new_entry
+
+#include "fault.inc"
+#undef calloc
+
+/* Who finds a registration finds where it is. */
+struct registrations : rl::test_suite<registrations, 2> {
+  struct pst_device device;
+  struct fault_mr entry;
+  struct pst_mr mr;
+  struct pst_region region;
+
+  static int give(void *inner, const struct pst_mr_params *, struct pst_mr **mr)
+  {
+    *mr = (struct pst_mr *)inner;
+    return 0;
+  }
+  void before()
+  {
+    atomic_store(&device.mrs, (struct fault_mr *)NULL);
+    atomic_store(&entry.mr, (struct pst_mr *)NULL);
+    new_entry = &entry;
+  }
+  void thread(unsigned i)
+  {
+    static const struct fault_ops ops = {give};
+
+    if (i == 0) {
+      struct pst_mr_params params = {&region, 3, 5, PST_ACCESS_LOCAL_READ};
+      struct pst_mr *made;
+      region.host = (const uint8_t *)this;
+      device.ops = &ops;
+      device.inner = &mr;
+      device.plan.corrupt = true;
+      fault_mr_register(&device, &params, &made);
+    } else if (const struct fault_mr *found = fault_mr_find(&device, &mr)) {
+      RL_ASSERT(found->length == 5);
+      RL_ASSERT((const uint8_t *)found->host == (const uint8_t *)this + 3);
+    }
+  }
+};
+
+/* Each sender has copies of its own. */
+struct parts : rl::test_suite<parts, 2> {
+  struct pst_device device;
+  uint32_t part[2];
+
+  void before()
+  {
+    device.plan.corrupt = true;
+    device.pool.parts = 2;
+    atomic_store(&device.pool.parts_used, 0u);
+  }
+  void thread(unsigned i)
+  {
+    fault_part_take(&device, &part[i]);
+  }
+  void after()
+  {
+    RL_ASSERT(part[0] != part[1]);
+  }
+};
+
+/* ---- ethernet ---------------------------------------------------------------------------------
+ */
+
+struct dg_source {
+  bytes name;
+  uint8_t address[16];
+};
+struct dg_flow_params {
+  bool port_is_fixed, address_is_fixed, numbered, address_locks;
+  int framing;
+  struct dg_source source;
+  bytes wanted;
+};
+struct eth_match {
+  struct eth_match *next;
+  shared<uint8_t> kind;
+  shared<struct dg_source *> claim;
+  shared<uint64_t> heard_ns;
+  struct dg_flow_params wants;
+  struct dg_source claims[2];
+  const void *queue;
+  uint8_t at[16];
+};
+enum { ETH_MATCH_UNMET, ETH_MATCH_FIRST, ETH_MATCH_KNOWN, ETH_MATCH_ANY };
+#define DG_FRAMING_NONE 9
+#define DG_SILENCE_MAX_NS 1000u
+enum rank {
+  RANK_QUEUE = 1,
+  RANK_KIN = 2,
+  RANK_ANY = 4,
+  RANK_FREE = 6,
+  RANK_KIND = 6,
+  RANK_NAMED = 8
+};
+static bool source_is_same(const struct dg_source *a, const struct dg_source *b)
+{
+  return (int)a->name == (int)b->name;
+}
+static bool dg_flow_is_source(const struct dg_flow_params *wants, const struct dg_source *)
+{
+  return wants->wanted == 1;
+}
+static uint32_t hash_of(const struct dg_source *)
+{
+  return 0;
+}
+
+struct eth_clock {
+  plain<uint64_t> rate, at;
+};
+struct rte_mbuf {
+  uint64_t stamp, ol_flags;
+};
+typedef uint64_t rte_mbuf_timestamp_t;
+#define RTE_MBUF_DYNFIELD(mbuf, offset, type) ((type)(uintptr_t) & (mbuf)->stamp)
+enum { ETH_TIMES_US = 1, ETH_TIMES_TICKS };
+struct eth_times {
+  struct eth_clock clocks[2];
+  shared<int> current;
+  int unit;
+  uint64_t flag;
+  size_t offset;
+};
+struct eth_port {
+  struct eth_times times;
+  shared<int> stage;
+  uint16_t id;
+  int before, xstats_before;
+  void *xstat_ids;
+  bytes started;
+};
+static int rte_eth_read_clock(uint16_t, uint64_t *ticks)
+{
+  *ticks = 5;
+  return 0;
+}
+static uint64_t clock_ns(clockid_t)
+{
+  return 7;
+}
+static bool eth_clock_read(struct eth_clock *clock, uint64_t ticks, uint64_t, uint64_t)
+{
+  clock->rate = ticks;
+  clock->at = ticks;
+  return true;
+}
+static uint64_t eth_clock_ns(const struct eth_clock *clock, uint64_t)
+{
+  RL_ASSERT((uint64_t)clock->rate == (uint64_t)clock->at);
+  return 1;
+}
+static struct eth_port *the_port;
+static int rte_eth_dev_start(uint16_t)
+{
+  the_port->started = 1;
+  return 0;
+}
+static void rte_eth_stats_get(uint16_t, int *)
+{
+}
+static void eth_port_find_xstats(struct eth_port *)
+{
+}
+static void eth_port_read_xstats(struct eth_port *, int)
+{
+}
+static bool eth_times_start(struct eth_port *)
+{
+  return true;
+}
+#define ETH_PORT_LOG(...) ((void)0)
+struct eth_flight {
+  uint64_t cookie;
+  shared<bool> is_over;
+};
+struct eth_tx {
+  struct eth_flight *flights;
+  uint32_t flight_mask, flight_head, flight_tail;
+};
+#define PST_OP_SEND 1
+static void eth_txq_look(int, int)
+{
+}
+static void pst_dones_push(int *, int, int, uint64_t, uint32_t)
+{
+}
+struct job {
+  void (*work)(void *arg);
+  void *arg;
+  shared<bool> is_over;
+};
+static void (*alarm_work)(void *);
+static void *alarm_arg;
+static atomic<bool> *alarm_is_set;
+static int rte_eal_alarm_set(int, void (*work)(void *), void *arg)
+{
+  alarm_work = work;
+  alarm_arg = arg;
+  atomic_store(alarm_is_set, true);
+  return 0;
+}
+#define usleep(us) rl::yield(1, $)
+
+typedef shared<int> shared_int;
+#define int shared_int /* the lock of a port's receivers */
+#include "match.inc"
+#undef int
+#include "ethernet.inc"
+
+/* A receiver that others meet wants what it was told to. */
+struct meeting : rl::test_suite<meeting, 2> {
+  struct eth_match match;
+
+  void before()
+  {
+    match.next = NULL;
+    match.wants.framing = 0;
+    match.wants.wanted = match.wants.source.name = 0;
+    atomic_store(&match.kind, (uint8_t)ETH_MATCH_UNMET);
+    atomic_store(&match.claim, (struct dg_source *)NULL);
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      struct dg_flow_params wants = match.wants;
+      wants.wanted = 1;
+      eth_match_meet(&match, &wants);
+    } else {
+      struct dg_source from;
+      from.name = 0;
+      const struct question q = {match.at, &from, NULL, 0};
+      rank_of(&match, &q);
+    }
+  }
+};
+
+/* Two queues' threads with one new sender each: the first receiver follows one of them. */
+struct following : rl::test_suite<following, 2> {
+  struct eth_match match[2];
+  shared<int> spin;
+  struct eth_match *found[2];
+
+  void before()
+  {
+    spin.store(0, rl::mo_relaxed, $);
+    for (int i = 0; i < 2; i++) {
+      match[i].next = i ? NULL : &match[1];
+      match[i].wants.wanted = 1;
+      match[i].wants.address_is_fixed = false;
+      memset(match[i].at, 0, sizeof(match[i].at));
+      atomic_store(&match[i].kind, (uint8_t)ETH_MATCH_FIRST);
+      atomic_store(&match[i].claim, (struct dg_source *)NULL);
+      atomic_store(&match[i].heard_ns, 0);
+    }
+  }
+  void thread(unsigned i)
+  {
+    struct dg_source from;
+
+    from.name = (int)i + 1;
+    memset(from.address, (int)i + 1, sizeof(from.address));
+    found[i] = eth_match_find(match, match[0].at, &from, NULL, 0, &spin);
+  }
+  void after()
+  {
+    RL_ASSERT(found[0] != found[1]);
+  }
+};
+
+/* A frame's time is read by one clock while another is made. */
+struct clocks : rl::test_suite<clocks, 2> {
+  struct eth_port port;
+
+  void before()
+  {
+    atomic_store(&port.times.current, 0);
+    for (struct eth_clock *clock : {&port.times.clocks[0], &port.times.clocks[1]})
+      clock->rate = clock->at = 1;
+    port.times.flag = 1;
+    port.times.unit = ETH_TIMES_TICKS;
+  }
+  void thread(unsigned i)
+  {
+    struct rte_mbuf mbuf = {1, 1};
+
+    if (i == 0)
+      read_clocks(&port, UINT64_MAX);
+    else
+      eth_time_of(&port, &mbuf);
+  }
+};
+
+/* Who bursts on a port finds it started. */
+struct running : rl::test_suite<running, 2> {
+  struct eth_port port;
+
+  void before()
+  {
+    atomic_store(&port.stage, ETH_PORT_CONFIGURED);
+    port.started = 0;
+    the_port = &port;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0)
+      eth_port_run(&port);
+    else if (eth_port_is_running(&port))
+      RL_ASSERT(port.started == 1);
+  }
+};
+
+/* Memory that DPDK has let go of is its sender's again. */
+struct flights : rl::test_suite<flights, 2> {
+  struct eth_flight flight;
+  struct eth_tx tx;
+  struct pst_device device;
+  struct pst_worker worker;
+  struct pst_endpoint endpoint;
+  bytes memory;
+
+  void before()
+  {
+    tx = {&flight, 0, 1, 0};
+    worker.device = &device;
+    endpoint.worker = &worker;
+    endpoint.tx = &tx;
+    atomic_store(&flight.is_over, false);
+    memory = 0;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      RL_ASSERT(memory == 0);
+      flight_over(NULL, &flight);
+      return;
+    }
+    eth_tx_reap(&endpoint);
+    if (endpoint.tx->flight_tail == 1)
+      memory = 1;
+  }
+};
+
+/* What DPDK's control thread did is done. */
+struct control_thread : rl::test_suite<control_thread, 2> {
+  atomic<bool> is_set;
+  bytes done;
+
+  static void work(void *arg)
+  {
+    ((struct control_thread *)arg)->done = 1;
+  }
+
+  void before()
+  {
+    done = 0;
+    atomic_store(&is_set, false);
+    alarm_is_set = &is_set;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      eal_thread_run(work, this);
+      RL_ASSERT(done == 1);
+    } else {
+      while (!is_set.load(rl::mo_acquire, $))
+        rl::yield(1, $);
+      alarm_work(alarm_arg);
+    }
+  }
+};
+
+/* ---- verbs_rc ---------------------------------------------------------------------------------
+ */
+
+static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
+{
+  endpoint->rc->lanes[i].is_set_up = 1;
+  return 0;
+}
+static void look_at_event(struct pst_endpoint *)
+{
+}
+static void rc_last_wqe_notice(struct pst_endpoint *)
+{
+}
+static void rc_greet(struct pst_endpoint *endpoint)
+{
+  RL_ASSERT(endpoint->rc->setup_rc == 0);
+  RL_ASSERT(endpoint->rc->lanes[0].is_set_up == 1);
+}
+static void vb_pend(struct pst_endpoint *)
+{
+}
+static void vb_srq_notices(struct pst_worker *)
+{
+}
+static void drain(struct wake)
+{
+}
+static int write(struct wake, const void *, size_t)
+{
+  return 0;
+}
+static void vb_counters_read(int, int, struct vb_counters *counters)
+{
+  counters->read = 1;
+}
+static void free(struct rc_since *since)
+{
+  since->memory = -1;
+}
+
+#include "verbs.inc"
+
+static struct rc_since *the_since;
+
+/* What a thread that takes asynchronous events has left is found with its notice. */
+struct notices : rl::test_suite<notices, 2> {
+  struct pst_device device;
+  struct pst_worker worker;
+
+  void before()
+  {
+    atomic_store(&device.is_lost, false);
+    atomic_store(&worker.notices, 0u);
+    worker.notices_seen = 0;
+    worker.tells_lost = worker.has_told_lost = false;
+    worker.device = &device;
+    worker.endpoints.room = 0;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      atomic_store(&device.is_lost, true);
+      vb_notify(&worker);
+    } else {
+      vb_take_notices(&worker);
+      RL_ASSERT(worker.notices_seen == 0 || worker.tells_lost);
+    }
+  }
+};
+
+/* A queue pair that a deferred work has set up is set up. */
+struct set_ups : rl::test_suite<set_ups, 2> {
+  struct pst_device device;
+  struct pst_worker worker;
+  struct rc_endpoint rc;
+  struct pst_endpoint endpoint;
+
+  void before()
+  {
+    atomic_store(&worker.notices, 0u);
+    atomic_store(&rc.setup, 1);
+    rc.setup_rc = 1;
+    rc.lanes[0].sets_up = true;
+    rc.lanes[0].is_set_up = 0;
+    rc.cm = false;
+    endpoint.worker = &worker;
+    endpoint.rc = &rc;
+    endpoint.lane_count = 1;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0)
+      set_up(&endpoint);
+    else
+      rc_notice(&endpoint);
+  }
+};
+
+/* Counters that a deferred work reads are whole for who finds them read; who comes second frees. */
+struct counters : rl::test_suite<counters, 2> {
+  struct pst_device device;
+  struct pst_worker worker;
+  struct rc_endpoint rc;
+  struct pst_endpoint endpoint;
+  struct rc_since since;
+
+  void before()
+  {
+    atomic_store(&since.state, SINCE_READING);
+    since.device = &device;
+    since.users = 1;
+    since.counters.read = since.memory = 0;
+    worker.since = &since;
+    rc.since = &since;
+    endpoint.worker = &worker;
+    endpoint.rc = &rc;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      read_since(&since);
+      return;
+    }
+    if (atomic_load(&since.state) == SINCE_READ)
+      RL_ASSERT(since.counters.read == 1);
+    rc_since_end(&endpoint);
+  }
+  void after()
+  {
+    RL_ASSERT(since.memory == -1);
+  }
+};
+
+int main()
+{
+  return litmus<registrations>("registrations of fault", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<parts>("copies of fault", {WEAK_RMW}) |
+         litmus<meeting>("a receiver of ethernet", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<following>("who follows whom", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW}) |
+         litmus<clocks>("a card's clock", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<running>("a port that runs", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<flights>("memory under way", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<control_thread>("DPDK's control thread", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<notices>("a worker's notices", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<set_ups>("a queue pair set up", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<counters>("counters read", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW});
+}
