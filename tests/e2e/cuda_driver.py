@@ -26,7 +26,8 @@ def counting(script, file):
     if IS_REAL:
         listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
         library = next(line.split()[-1] for line in listed.splitlines() if line.split()[:1] == ["libcuda.so.1"])
-    folders = [FAKES / "cuda_counting"] + ([] if IS_REAL else [FAKES / "cuda"])
+    others = os.environ.get("LD_LIBRARY_PATH", "").split(":") if IS_REAL else [FAKES / "cuda"]
+    folders = [FAKES / "cuda_counting", *filter(None, others)]
     return {**environment(script), "LD_LIBRARY_PATH": ":".join(map(str, folders)), "PENSTOCK_CUDA_LIBRARY": str(library),
             "PENSTOCK_CUDA_COPIES": str(file)}  # fmt: skip
 
