@@ -122,7 +122,8 @@ UCX = {
     "tls": ["posix", "tcp", "'posix,self'", "foo"], "peer_failure": ["auto", "ucx", "own"], "part": ["0", "1 KiB", "1 GiB"],
     "rendezvous_from": ["0", "64 KiB"], "direct_from": ["0", "1 MiB"], "linger": ["0", "250 ms"], "net_devices": ["lo", "foo"], "ucx": ["[FOO=1]", "[foo]", "[MAX_RNDV_RAILS=2]"],
 }  # fmt: skip
-OPTIONS = {"udp": UDP, "verbs_rc": VERBS, "loopback": {"mode": ["copy", "reference"]}, "ethernet": ETHERNET, "ucx": UCX}
+VERBS_DC = {"initiators": ["0", "1", "1025"], "quota": ["0", "1", "65536"], **{key: VERBS[key] for key in ("keepalive", "gid_index", "mtu")}}
+OPTIONS = {"udp": UDP, "verbs_rc": VERBS, "verbs_dc": VERBS_DC, "loopback": {"mode": ["copy", "reference"]}, "ethernet": ETHERNET, "ucx": UCX}
 
 
 def examples():
@@ -199,7 +200,7 @@ class Mutant:
         path = random_.choice(plain if random_.random() < 0.5 else examples())
         lines = path.read_text().splitlines()
         stream = re.search(r"- name: (\S+)", path.read_text())[1]
-        transport = re.search(r"^ *(?:transport|plugin): (loopback|udp|ethernet|ucx|verbs_rc)", path.read_text(), re.M)[1]
+        transport = re.search(rf"^ *(?:transport|plugin): ({'|'.join(OPTIONS)})\b", path.read_text(), re.M)[1]
         self.sets = []
         if random_.random() < 0.3:
             for _ in range(random_.choice((1, 1, 2))):
