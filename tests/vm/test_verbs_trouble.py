@@ -163,13 +163,13 @@ class Trouble(test_verbs_rc.Streams):
         self.assert_it_goes_on(receiver, sender, receiver.written())
 
     def test_too_little_locked_memory(self):
-        """For the ring; and, where that fits, for what comes after it."""
-        for kib, words in (
-            (64, "locked-memory limit of 64 KiB is less than the 512 KiB wanted: raise it .`ulimit -l"),
-            (520, "locked-memory limit of 520 KiB is used up"),
+        """For the ring; and, where the messages fit, for what credit comes into."""
+        for kib, guest, command, words in (
+            (64, "b", "receive", "locked-memory limit of 64 KiB is less than the 512 KiB wanted: raise it .`ulimit -l"),
+            (514, "a", "send", "locked-memory limit of 514 KiB is used up"),
         ):
             with self.subTest(kib):
-                refused = self.penstock("b", "receive", before=with_memlock(kib))
+                refused = self.penstock(guest, command, before=with_memlock(kib))
                 self.assertEqual(refused.wait(NOTICED), 3, str(refused))
                 self.assertRegex(refused.stderr, f"ibv_reg_mr.*Cannot allocate memory.*{words}")
                 self.assert_all_is_well()
