@@ -208,7 +208,8 @@ int dc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->sq.failed_from = made->sq.refused_at = VB_NEVER;
   made->lane_count = 1;
   made->receive_buffers = 1; /* no row of poll.c's: dc_received() takes them */
-  dc->by_ns = dc->hello_at = dc->credit_at = made->closing.deadline_ns = VB_NEVER;
+  dc->by_ns = dc->hello_at = made->closing.deadline_ns = VB_NEVER;
+  dc->credits_at[0] = dc->credits_at[1] = VB_NEVER;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   rc = open_parts(dc, &in);
   if (rc < 0) {

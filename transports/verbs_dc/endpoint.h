@@ -48,9 +48,9 @@ struct dc_endpoint {
   bool is_waiting;
   struct dc_endpoint *before, *behind; /* of those that wait */
 
-  uint32_t says;     /* 1 << enum dc_word, that are to be said */
-  uint64_t hello_at; /* of the send queue; VB_NEVER: not said */
-  uint64_t credit_at;
+  uint32_t says;              /* 1 << enum dc_word, that are to be said */
+  uint64_t hello_at;          /* of the send queue; VB_NEVER: not said */
+  uint64_t credits_at[2];     /* likewise, the last but one and the last */
   bool is_heard, is_answered; /* the peer's hello; its device's answer to ours */
   uint32_t granted;           /* to the peer, ever, modulo */
   uint32_t seen;              /* granted by the peer, ever, modulo */

@@ -51,12 +51,22 @@ static void make(void *arg)
   end_making(handle, ah, ah ? 0 : errno ? errno : EIO);
 }
 
+static bool is_same(const struct ibv_ah_attr *a, const struct ibv_ah_attr *b)
+{
+  return a->dlid == b->dlid && a->sl == b->sl && a->src_path_bits == b->src_path_bits &&
+         a->static_rate == b->static_rate && a->is_global == b->is_global &&
+         a->port_num == b->port_num && a->grh.flow_label == b->grh.flow_label &&
+         a->grh.sgid_index == b->grh.sgid_index && a->grh.hop_limit == b->grh.hop_limit &&
+         a->grh.traffic_class == b->grh.traffic_class &&
+         memcmp(a->grh.dgid.raw, b->grh.dgid.raw, sizeof(a->grh.dgid.raw)) == 0;
+}
+
 static struct dc_handle *find(const struct dc_device *dc, const struct ibv_ah_attr *attr)
 {
   struct dc_handle *one = dc->handles;
 
   /* One that failed is not taken again: who comes later tries anew. */
-  while (one && (memcmp(&one->attr, attr, sizeof(*attr)) != 0 ||
+  while (one && (!is_same(&one->attr, attr) ||
                  atomic_load_explicit(&one->state, memory_order_acquire) == DC_HANDLE_FAILED))
     one = one->next;
   return one;

@@ -257,8 +257,9 @@ static int say(struct dc_endpoint *dc, enum dc_word word, uint32_t value)
   return rc;
 }
 
-/* Receives come before the credit that uses them. One such word is under way at a time: the next
- * has all that was granted since. */
+/* Receives come before the credit that uses them. Two such words are under way at a time: the next
+ * has all that was granted since. With one alone, a release would tell the peer nothing where the
+ * device's answer to the word before is late, until the host polls once more. */
 static void grant(struct dc_endpoint *dc)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
@@ -267,9 +268,8 @@ static void grant(struct dc_endpoint *dc)
     return;
   if (endpoint->rx->ungranted)
     dc_share_settle(dc);
-  if (dc->credit_at < endpoint->sq.done)
-    dc->credit_at = VB_NEVER;
-  const uint32_t more = dc->credit_at == VB_NEVER ? dc_share_more(dc) : 0;
+  const bool may_say = dc->credits_at[0] == VB_NEVER || dc->credits_at[0] < endpoint->sq.done;
+  const uint32_t more = may_say ? dc_share_more(dc) : 0;
   if (more == 0)
     return;
   const int rc = vb_srq_post(endpoint->rx->ring->shared);
@@ -296,8 +296,10 @@ static void say_all(struct dc_endpoint *dc)
     rc = say(dc, (enum dc_word)word, word == DC_CREDIT ? dc->granted : 0);
     if (rc == 0 && word == DC_HELLO)
       dc->hello_at = at;
-    if (rc == 0 && word == DC_CREDIT)
-      dc->credit_at = at;
+    if (rc == 0 && word == DC_CREDIT) {
+      dc->credits_at[0] = dc->credits_at[1];
+      dc->credits_at[1] = at;
+    }
   }
   if (rc < 0 && rc != -EAGAIN)
     dc_fail(endpoint, rc, "ibv_wr_complete of a word");
