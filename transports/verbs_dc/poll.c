@@ -269,9 +269,13 @@ static void grant(struct dc_endpoint *dc)
   if (endpoint->rx->ungranted)
     dc_share_settle(dc);
   const bool may_say = dc->credits_at[0] == VB_NEVER || dc->credits_at[0] < endpoint->sq.done;
-  const uint32_t more = may_say ? dc_share_more(dc) : 0;
+  const uint32_t more = dc_share_more(dc);
   if (more == 0)
     return;
+  if (!may_say) { /* arm() is to know of it */
+    vb_pend(endpoint);
+    return;
+  }
   const int rc = vb_srq_post(endpoint->rx->ring->shared);
   if (rc < 0) {
     dc_fail(endpoint, rc, "ibv_post_srq_recv");
