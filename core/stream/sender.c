@@ -377,8 +377,8 @@ static void sender_set_departures(struct pst_sender *sender, uint64_t sequence, 
   }
 }
 
-/* Of slots that lie in a row: their messages into the requests. How many bytes; UINT64_MAX: one is
- * not the next, or longer than it may be. */
+/* Fill the requests of n slots that follow one another. Returns the sum of their bytes;
+ * UINT64_MAX: a slot is out of sequence, or its message is too long. */
 static inline uint64_t sender_take_row(const struct pst_sender *sender, uint64_t sequence,
                                        const struct pst_slot *slots, uint32_t n)
 {

@@ -187,7 +187,7 @@ tell_of_own(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, stru
   return tell_alike(endpoint, wc, wcs, out->room, out, OWN);
 }
 
-/* Of shared receives that are slots: each names its own. */
+/* Messages by SEND into a shared receive queue: wr_id names the slot. */
 static __attribute__((noinline)) uint32_t
 tell_of_slots(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, struct vb_out *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a peer is told of an endpoint: blob.c. */
+/* The address that an endpoint sends to its peer; blob.c encodes it. */
 #ifndef DC_ADDRESS_H
 #define DC_ADDRESS_H
 

@@ -21,7 +21,7 @@ enum dc_word {
 };
 #define DC_VALUE_BITS 13u
 #define DC_VALUES (1u << DC_VALUE_BITS)
-_Static_assert(DC_CREDITS_MAX < DC_VALUES, "a credit's distance is told from its modulus");
+_Static_assert(DC_CREDITS_MAX < DC_VALUES, "credit is a difference modulo DC_VALUES");
 
 enum dc_stage {
   DC_NEW,
@@ -50,7 +50,7 @@ struct dc_endpoint {
 
   uint32_t says;              /* 1 << enum dc_word, that are to be said */
   uint64_t hello_at;          /* of the send queue; VB_NEVER: not said */
-  uint64_t credits_at[2];     /* likewise, the last but one and the last */
+  uint64_t credits_at[2];     /* of the last two words of credit; VB_NEVER: none */
   bool is_heard, is_answered; /* the peer's hello; its device's answer to ours */
   uint32_t granted;           /* to the peer, ever, modulo */
   uint32_t seen;              /* granted by the peer, ever, modulo */
