@@ -42,21 +42,8 @@ telling_of(const struct pst_endpoint *endpoint)
   return telling;
 }
 
-static inline __attribute__((always_inline)) void tell_one(const struct telling *telling,
-                                                           struct pst_completion *at, uint64_t slot,
-                                                           uint32_t length, uint64_t sequence)
-{
-  memcpy(at, &telling->head, sizeof(telling->head));
-  at->endpoint = telling->cookie;
-  at->u.message.token = telling->token | slot;
-  at->u.message.offset = telling->base + slot * telling->stride;
-  at->u.message.length = length;
-  at->u.message.buffer = 0;
-  at->u.message.sequence = sequence;
-  at->u.message.meta = at->u.message.time_ns = 0;
-}
-
-/* Two numbers, which are stored, and counted up, at once. */
+/* Two numbers, which are stored, and counted up, at once. Length and buffer, which is 0, are one.
+ */
 typedef uint64_t pair __attribute__((vector_size(16)));
 _Static_assert(sizeof(struct pst_completion) == 4 * sizeof(pair) &&
                    offsetof(struct pst_completion, u.message.token) == sizeof(pair) &&
@@ -64,27 +51,48 @@ _Static_assert(sizeof(struct pst_completion) == 4 * sizeof(pair) &&
                    offsetof(struct pst_completion, u.message.meta) == 3 * sizeof(pair),
                "token and offset; length, buffer and sequence; meta and time");
 
-/* Messages of one length, whose slots and sequences follow one another. */
-static inline __attribute__((always_inline)) void tell_some(const struct telling *telling,
-                                                            struct pst_completion *at, uint32_t n,
-                                                            uint64_t slot, uint32_t length,
-                                                            uint64_t sequence)
-{
-  const pair head = {telling->head, telling->cookie}, none = {0, 0};
-  const pair next_place = {1, telling->stride}, next_number = {0, 1};
-  struct pst_completion first;
-  pair place, number;
+#define LENGTH_SHIFT (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : 32)
 
-  tell_one(telling, &first, slot, length, sequence);
-  memcpy(&place, &first.u.message.token, sizeof(place));
-  memcpy(&number, &first.u.message.length, sizeof(number));
+/* The first of messages whose slots follow one another, and what the next one's place has more. */
+struct place {
+  pair head, at, more;
+};
+
+static inline __attribute__((always_inline)) struct place place_of(const struct telling *telling,
+                                                                   uint64_t slot)
+{
+  return (struct place){.head = {telling->head, telling->cookie},
+                        .at = {telling->token | slot, telling->base + slot * telling->stride},
+                        .more = {1, telling->stride}};
+}
+
+static inline __attribute__((always_inline)) void
+tell_next(struct place *place, struct pst_completion *at, uint64_t length, uint64_t sequence)
+{
+  const pair number = {length << LENGTH_SHIFT, sequence}, none = {0, 0};
+
+  memcpy(at, &place->head, sizeof(pair));
+  memcpy(&at->u.message.token, &place->at, sizeof(pair));
+  memcpy(&at->u.message.length, &number, sizeof(pair));
+  memcpy(&at->u.message.meta, &none, sizeof(pair));
+  place->at += place->more;
+}
+
+/* Messages of one length, whose sequences follow one another, too. */
+static inline __attribute__((always_inline)) void tell_some(struct place *place,
+                                                            struct pst_completion *at, uint32_t n,
+                                                            uint64_t length, uint64_t sequence)
+{
+  const pair none = {0, 0}, next = {0, 1};
+  pair number = {length << LENGTH_SHIFT, sequence};
+
   for (const struct pst_completion *end = at + n; at != end; at++) {
-    memcpy(at, &head, sizeof(head));
-    memcpy(&at->u.message.token, &place, sizeof(place));
-    memcpy(&at->u.message.length, &number, sizeof(number));
-    memcpy(&at->u.message.meta, &none, sizeof(none));
-    place += next_place;
-    number += next_number;
+    memcpy(at, &place->head, sizeof(pair));
+    memcpy(&at->u.message.token, &place->at, sizeof(pair));
+    memcpy(&at->u.message.length, &number, sizeof(pair));
+    memcpy(&at->u.message.meta, &none, sizeof(pair));
+    place->at += place->more;
+    number += next;
   }
 }
 
@@ -92,6 +100,15 @@ static inline __attribute__((always_inline)) void tell_some(const struct telling
 static inline uint64_t sequence_of(const struct ibv_wc *wc, uint64_t highest, uint32_t initial)
 {
   return highest + (uint64_t)(int32_t)(be32toh(wc->imm_data) - initial - (uint32_t)highest);
+}
+
+static inline __attribute__((always_inline)) bool
+is_like(const struct ibv_wc *wc, const struct ibv_wc *like, const enum how how)
+{
+  const uint32_t drop = how == SHARED ? 31 : 0;
+
+  return wc->wr_id >> drop == like->wr_id >> drop && (how == OWN || wc->qp_num == like->qp_num) &&
+         kind_of(wc) == kind_of(like);
 }
 
 /* Of the completions before `wc_end` those at the front that are of messages, alike and as they
@@ -105,48 +122,48 @@ tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ib
   struct vb_rx *rx = endpoint->rx;
   const struct telling telling = telling_of(endpoint);
   const struct vb_stretch slots = *vb_line_first(&rx->line);
-  const uint32_t drop = how == SHARED ? 31 : 0, initial = (uint32_t)rx->initial;
-  const uint64_t kind = kind_of(like), length_max = rx->ring->params.payload_max;
+  const uint32_t initial = (uint32_t)rx->initial;
+  const uint64_t length_max = rx->ring->params.payload_max;
+  struct place place = place_of(&telling, slots.first);
   uint64_t highest = rx->highest, bytes = 0;
-  uint32_t told = 0;
   const struct ibv_wc *first = wc;
+  struct pst_completion *at = out->at;
+  const struct pst_completion *end = at + (n < slots.count ? n : slots.count);
 
-  n = n < slots.count ? n : slots.count;
-  for (; wc != wc_end && told != n && wc->wr_id >> drop == like->wr_id >> drop &&
-         (how == OWN || wc->qp_num == like->qp_num) && kind_of(wc) == kind;
-       wc++) {
+  for (; wc != wc_end && at != end && is_like(wc, like, how); wc++) {
     const uint64_t sequence = sequence_of(wc, highest, initial);
-    uint64_t length = wc->byte_len;
-    uint32_t all = 1, some = 1;
-    if (length > length_max) {
-      all = vb_messages_of(rx, wc);
-      some = all < n - told ? all : n - told;
+    uint64_t length = wc->byte_len, last = sequence;
+    if (__builtin_expect(length <= length_max, 1)) {
+      tell_next(&place, at++, length, sequence);
+      bytes += length;
+    } else {
+      const uint32_t room = (uint32_t)(end - at), all = vb_messages_of(rx, wc);
+      const uint32_t some = all < room ? all : room;
       length -= (all - 1) * telling.stride;
-      if (all == 1 || all > slots.count - told || length > length_max)
+      if (all == 1 || all > slots.count - (uint32_t)(at - out->at) || length > length_max)
         break;
+      tell_some(&place, at, some, length, sequence);
+      at += some;
+      bytes += some * length;
+      last += some - 1;
+      if (some < all) {
+        highest = (int64_t)(last - highest) > 0 ? last : highest;
+        wc->byte_len -= (uint32_t)(some * telling.stride);
+        wc->imm_data = htobe32(be32toh(wc->imm_data) + some);
+        break;
+      }
     }
-    if (some == 1)
-      tell_one(&telling, out->at + told, slots.first + told, (uint32_t)length, sequence);
-    else
-      tell_some(&telling, out->at + told, some, slots.first + told, (uint32_t)length, sequence);
-    told += some;
-    bytes += some * length;
-    if ((int64_t)(sequence + some - 1 - highest) > 0)
-      highest = sequence + some - 1;
-    if (some < all) {
-      wc->byte_len -= (uint32_t)(some * telling.stride);
-      wc->imm_data = htobe32(be32toh(wc->imm_data) + some);
-      break;
-    }
+    highest = (int64_t)(last - highest) > 0 ? last : highest;
     if (how == SHARED)
       vb_srq_back(endpoint->shared, vb_srq_entry(wc->wr_id));
   }
+  const uint32_t told = (uint32_t)(at - out->at);
   vb_bits_set(rx->held, slots.first, told);
   vb_line_take(&rx->line, told);
   rx->highest = highest;
   rx->bytes += bytes;
   rx->arrived += told;
-  out->at += told;
+  out->at = at;
   out->room -= told;
   return (uint32_t)(wc - first);
 }
@@ -191,25 +208,30 @@ tell_of_own(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, stru
 static __attribute__((noinline)) uint32_t
 tell_of_slots(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, struct vb_out *out)
 {
-  const struct ibv_wc like = {.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV};
+  const struct ibv_wc like = {
+      .wr_id = wc->wr_id, .opcode = IBV_WC_RECV, .qp_num = endpoint->number};
   const struct telling telling = telling_of(endpoint);
   struct vb_rx *rx = endpoint->rx;
-  const uint64_t whose = wc->wr_id >> 31, length_max = rx->ring->params.payload_max;
+  uint64_t *const held = rx->ring->held;
+  uint32_t *const owners = rx->ring->owners, whose = endpoint->place;
+  const uint64_t length_max = rx->ring->params.payload_max;
   const uint32_t most = vb_smaller(vb_smaller(wcs, out->room), rx->granted);
+  const uint32_t initial = (uint32_t)rx->initial;
+  uint64_t highest = rx->highest, bytes = 0;
   uint32_t n = 0;
 
-  for (; n < most && wc[n].wr_id >> 31 == whose && wc[n].qp_num == endpoint->number &&
-         kind_of(&wc[n]) == kind_of(&like) && wc[n].byte_len <= length_max;
-       n++) {
+  for (; n < most && is_like(&wc[n], &like, SHARED) && wc[n].byte_len <= length_max; n++) {
     const uint32_t slot = vb_srq_entry(wc[n].wr_id);
-    const uint64_t sequence = sequence_of(&wc[n], rx->highest, (uint32_t)rx->initial);
-    tell_one(&telling, out->at + n, slot, wc[n].byte_len, sequence);
-    rx->ring->owners[slot] = endpoint->place;
-    vb_bits_set(rx->held, slot, 1);
-    rx->bytes += wc[n].byte_len;
-    if ((int64_t)(sequence - rx->highest) > 0)
-      rx->highest = sequence;
+    const uint64_t sequence = sequence_of(&wc[n], highest, initial);
+    struct place place = place_of(&telling, slot);
+    tell_next(&place, out->at + n, wc[n].byte_len, sequence);
+    owners[slot] = whose;
+    held[slot / 64] |= UINT64_C(1) << slot % 64;
+    bytes += wc[n].byte_len;
+    highest = (int64_t)(sequence - highest) > 0 ? sequence : highest;
   }
+  rx->highest = highest;
+  rx->bytes += bytes;
   rx->granted -= n;
   rx->out += n;
   rx->arrived += n;

@@ -43,9 +43,9 @@ static int open_slots(struct pst_ring *ring)
   uint32_t slots = ring->params.slots;
 
   ring->owners = calloc(slots, sizeof(*ring->owners));
-  ring->left = vb_bits_open(slots);
+  ring->held = vb_bits_open(slots);
   ring->free = calloc(slots, sizeof(*ring->free));
-  if (!ring->owners || !ring->left || !ring->free)
+  if (!ring->owners || !ring->held || !ring->free)
     return -ENOMEM;
   while (ring->free_count < slots) { /* the last is taken first */
     const uint32_t slot = slots - 1 - ring->free_count;
@@ -59,7 +59,6 @@ static void close_slots(struct pst_ring *ring)
 {
   free(ring->owners);
   free(ring->held);
-  free(ring->left);
   free(ring->free);
 }
 
@@ -234,8 +233,10 @@ void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
     if (ring->owners[i] != endpoint->place)
       continue;
     ring->owners[i] = PST_PLACE_NONE;
+    if (ring->shared)
+      continue;
     if (vb_bits_has(rx->held, i))
-      vb_bits_set(ring->left, i, 1);
+      vb_bits_set(ring->held, i, 1);
     else
       ring->free[ring->free_count++] = i;
   }
@@ -261,26 +262,20 @@ static int refuse(const struct pst_worker *worker, uint64_t token)
   return -EINVAL;
 }
 
-/* Into the line of their endpoint; or to all, where they are of all, or it is closed. */
+/* Into the line of their endpoint, or to all, where it is closed. */
 static void give_back(struct pst_ring *ring, struct pst_endpoint *owner, uint32_t first,
                       uint32_t count)
 {
-  if (owner && !ring->shared) {
+  if (owner) {
     vb_line_put(&owner->rx->back, first, count);
+    if (vb_credit_is_due(owner))
+      vb_pend(owner);
     return;
   }
   for (uint32_t at = first; at < first + count; at++) {
     ring->owners[at] = PST_PLACE_NONE;
-    if (ring->shared)
-      vb_srq_back(ring->shared, at);
-    else
-      ring->free[ring->free_count++] = at;
+    ring->free[ring->free_count++] = at;
   }
-  if (owner) { /* it may be sent so many more */
-    owner->rx->out -= count;
-    owner->rx->ungranted += count;
-  } else if (ring->shared)
-    ring->free_count += count;
 }
 
 /* How many of them follow one another in the ring. */
@@ -307,27 +302,58 @@ static uint32_t release_some(struct pst_ring *ring, uint32_t first, const uint64
 
   if (taken == 0) {
     owner = pst_places_find(&ring->worker->endpoints, ring->owners[first]);
-    taken = vb_bits_take(owner ? owner->rx->held : ring->left, first, count);
+    taken = vb_bits_take(owner ? owner->rx->held : ring->held, first, count);
     ring->last = owner;
   }
-  if (taken == 0)
-    return 0;
-  give_back(ring, owner, first, taken);
-  if (owner && vb_credit_is_due(owner))
-    vb_pend(owner);
+  if (taken)
+    give_back(ring, owner, first, taken);
   return taken;
 }
 
-/* Of slots of which each may be another endpoint's than its neighbour. */
-static uint32_t release_one(struct pst_ring *ring, uint32_t at)
+/* The endpoint at that place may be sent so many more; where it is closed, others may. */
+static void allow_more(struct pst_ring *ring, uint32_t place, uint32_t count)
 {
-  if (vb_bits_take(ring->held, at, 1) == 0)
-    return 0;
-  struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, ring->owners[at]);
-  give_back(ring, owner, at, 1);
-  if (owner && vb_credit_is_due(owner))
+  struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, place);
+
+  if (!owner) {
+    ring->free_count += count;
+    return;
+  }
+  owner->rx->out -= count;
+  owner->rx->ungranted += count;
+  if (vb_credit_is_due(owner))
     vb_pend(owner);
-  return 1;
+}
+
+/* As release_some(), of slots that are entries of a shared queue: each may be another endpoint's
+ * than its neighbour. */
+static uint32_t release_shared(struct pst_ring *ring, const uint64_t *tokens, uint32_t n)
+{
+  struct vb_srq *shared = ring->shared;
+  const uint64_t first = pst_token(ring->place, 0), slots = ring->params.slots;
+  uint64_t *const held = ring->held;
+  uint32_t *const back = shared->back + shared->back_count, *const owners = ring->owners;
+  uint32_t taken = 0, told = 0, place = PST_PLACE_NONE;
+
+  for (; taken < n; taken++) {
+    const uint64_t at = tokens[taken] - first, bit = UINT64_C(1) << at % 64;
+    if (at >= slots || !(held[at / 64] & bit))
+      break;
+    if (owners[at] != place) {
+      allow_more(ring, place, taken - told);
+      told = taken;
+      place = owners[at];
+    }
+    held[at / 64] &= ~bit;
+    back[taken] = (uint32_t)at;
+  }
+  if (taken == 0)
+    return 0;
+  allow_more(ring, place, taken - told);
+  shared->posted -= taken;
+  shared->back_count += taken;
+  vb_srq_due(shared);
+  return taken;
 }
 
 int vb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
@@ -337,7 +363,8 @@ int vb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
     struct pst_ring *ring = find_ring(worker, tokens[i]);
     if (!ring || at >= ring->params.slots)
       return refuse(worker, tokens[i]);
-    some = ring->held ? release_one(ring, at) : release_some(ring, at, tokens + i, n - i);
+    some = ring->shared ? release_shared(ring, tokens + i, n - i)
+                        : release_some(ring, at, tokens + i, n - i);
     if (some == 0)
       return refuse(worker, tokens[i]);
   }

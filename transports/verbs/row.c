@@ -64,8 +64,8 @@ static inline bool is_within(const struct pst_endpoint *endpoint, struct row *ro
 /* `count` requests from this one on, as one work request of `length` bytes; `upto` there are ever.
  */
 static inline __attribute__((always_inline)) struct ibv_send_wr *
-build(const struct row *row, uint64_t index, const struct pst_request *request, uint32_t count,
-      uint64_t length, uint32_t upto)
+build(const struct row *row, uint64_t index, const struct pst_request *request, uint8_t opcode,
+      uint32_t count, uint64_t length, uint32_t upto)
 {
   struct ibv_send_wr *wr = &row->wrs[index & row->mask];
   struct vb_sent *sent = &row->sent[index & row->mask];
@@ -80,10 +80,11 @@ build(const struct row *row, uint64_t index, const struct pst_request *request, 
   sge->addr = row->address + request->offset;
   sge->length = (uint32_t)length;
   sge->lkey = row->lkey;
-  *sent = (struct vb_sent){.cookie = request[count - 1].cookie,
-                           .upto = upto,
-                           .count = (uint16_t)count,
-                           .opcode = request->opcode};
+  sent->cookie = request[count - 1].cookie;
+  sent->upto = upto;
+  sent->count = (uint16_t)count;
+  sent->opcode = opcode;
+  sent->lane = 0;
   return wr;
 }
 
@@ -154,7 +155,7 @@ fill_slots(struct pst_endpoint *endpoint, struct row *row, uint64_t *index, uint
       tx->runs += k > 1;
     }
     before += k;
-    struct ibv_send_wr *wr = build(row, at++, request, k, length, before);
+    struct ibv_send_wr *wr = build(row, at++, request, PST_OP_SEND, k, length, before);
     wr->opcode = opcode;
     wr->imm_data = htobe32((uint32_t)request->u.send.sequence + initial);
     wr->wr.rdma.remote_addr = remote;
@@ -207,24 +208,6 @@ static __attribute__((noinline)) uint32_t runs(struct pst_endpoint *endpoint, ui
   return sends(endpoint, index, before, requests, n, true);
 }
 
-static inline bool is_write(const struct pst_request *request, uint64_t room, uint64_t length_max)
-{
-  const uint64_t length = request->arg.length, offset = request->u.rma.offset;
-
-  return !request->u.rma.reserved && offset <= room && length <= room - offset &&
-         length <= length_max;
-}
-
-static inline void build_write(const struct row *row, uint64_t index, uint32_t upto,
-                               const struct pst_request *request, uint64_t address, uint32_t rkey)
-{
-  struct ibv_send_wr *wr = build(row, index, request, 1, request->arg.length, upto);
-
-  wr->opcode = IBV_WR_RDMA_WRITE;
-  wr->wr.rdma.remote_addr = address + request->u.rma.offset;
-  wr->wr.rdma.rkey = rkey;
-}
-
 static inline void written(struct pst_endpoint *endpoint, struct pst_remote *remote, uint64_t end)
 {
   endpoint->rma_before = end;
@@ -232,29 +215,60 @@ static inline void written(struct pst_endpoint *endpoint, struct pst_remote *rem
     vb_written(endpoint, remote);
 }
 
-static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index, uint32_t before,
-                       const struct pst_request *requests, uint32_t n)
+/* Those at the front that are of the registration `row->mr` and go to `remote`, at most `most`
+ * bytes each. Where the next one comes. */
+static inline __attribute__((always_inline)) uint64_t
+build_writes(const struct row *row, uint64_t index, uint32_t before,
+             const struct pst_request *request, const struct pst_request *end,
+             const struct pst_remote *remote, uint64_t most)
+{
+  const struct pst_mr *mr = row->mr;
+  const uint64_t address = remote->address, room = remote->length, local = row->length;
+  const uint32_t rkey = remote->rkey;
+
+  for (uint64_t length;
+       request != end && pst_request_head(request) == pst_request_head_of(PST_OP_WRITE, 0) &&
+       request->u.rma.remote == remote && request->local.mr == mr && !request->u.rma.reserved &&
+       (length = request->arg.length) <= most && request->u.rma.offset <= room - length &&
+       request->offset <= local - length;
+       request++) {
+    struct ibv_send_wr *wr = build(row, index++, request, PST_OP_WRITE, 1, length, ++before);
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->wr.rdma.remote_addr = address + request->u.rma.offset;
+    wr->wr.rdma.rkey = rkey;
+  }
+  return index;
+}
+
+static inline uint64_t smallest(uint64_t a, uint64_t b, uint64_t c)
+{
+  const uint64_t smaller = a < b ? a : b;
+
+  return smaller < c ? smaller : c;
+}
+
+/* Apart, for the registers. */
+static __attribute__((noinline)) uint32_t writes(struct pst_endpoint *endpoint, uint64_t first,
+                                                 uint32_t before,
+                                                 const struct pst_request *requests, uint32_t n)
 {
   struct row row = row_of(endpoint);
   struct pst_remote *remote = requests[0].u.rma.remote;
-  uint32_t i = 0;
+  uint64_t index = first;
+  uint32_t taken = 0;
 
   if (!vb_is_writable(endpoint, remote))
     return 0;
-  const uint64_t address = remote->address, room = remote->length;
-  const uint64_t length_max = endpoint->device->message_max;
-  const uint32_t rkey = remote->rkey;
-  for (; i < n; i++) {
-    const struct pst_request *request = &requests[i];
-    if (pst_request_head(request) != pst_request_head_of(PST_OP_WRITE, 0) ||
-        request->u.rma.remote != remote || !is_write(request, room, length_max) ||
-        !is_within(endpoint, &row, request))
+  do {
+    if (!take_mr(endpoint, &row, requests[taken].local.mr))
       break;
-    build_write(&row, index + i, before + i + 1, request, address, rkey);
-  }
-  if (i)
-    written(endpoint, remote, index + i);
-  return i;
+    const uint64_t most = smallest(endpoint->device->message_max, remote->length, row.length);
+    index = build_writes(&row, index, before + taken, requests + taken, requests + n, remote, most);
+    taken = (uint32_t)(index - first);
+  } while (taken != n && requests[taken].local.mr != row.mr);
+  if (taken)
+    written(endpoint, remote, index);
+  return taken;
 }
 
 uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t *index, uint32_t before,

@@ -20,9 +20,9 @@ struct pst_ring {
   uint32_t free_count;
   uint32_t open_count;       /* endpoints that use it */
   uint32_t *owners;          /* slot by slot: whose it is, by its place; PST_PLACE_NONE: nobody's */
-  uint64_t *left;            /* bits: the host has them, and their endpoint is closed */
+  uint64_t *held;            /* bits: the host has them, and they are shared, or their endpoint is
+                                closed */
   uint32_t idle, bases;      /* of shares that grow: the transport's */
-  uint64_t *held;            /* bits, where each may be anyone's: the host has them; else NULL */
   struct pst_endpoint *last; /* whose slot was released last */
   struct vb_srq *shared;     /* of SENDs: its free slots are entries of it; NULL: endpoints' */
 };

@@ -20,8 +20,7 @@ int dc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   if (rc < 0)
     return rc;
   made->idle = made->params.endpoints;
-  made->held = vb_bits_open(made->params.slots);
-  rc = made->held ? vb_srq_open_slots(made) : -ENOMEM;
+  rc = vb_srq_open_slots(made);
   if (rc == 0)
     rc = dc_target_open(worker, made->shared, "a ring");
   if (rc < 0) {

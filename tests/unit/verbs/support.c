@@ -27,7 +27,7 @@ static struct ibv_send_wr wrs[QUEUE];
 static struct ibv_sge sges[QUEUE * PIECES];
 static struct vb_sent sent[QUEUE];
 static uint32_t owners[SLOTS];
-static uint64_t held;
+static uint64_t held, ring_held;
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -108,7 +108,7 @@ static void start_memory(void)
 static void start_ends(void)
 {
   memset(owners, 0, sizeof(owners));
-  held = 0;
+  held = ring_held = 0;
   ring = (struct pst_ring){.worker = &worker,
                            .place = 3,
                            .params = {.slots = SLOTS,
@@ -117,7 +117,8 @@ static void start_ends(void)
                                       .payload_max = 256,
                                       .headroom = 32,
                                       .mr = &memory},
-                           .owners = owners};
+                           .owners = owners,
+                           .held = &ring_held};
   tx = (struct vb_tx){.address = REMOTE,
                       .stride = 512,
                       .message_max = 256,

@@ -421,7 +421,7 @@ static void shared_slots_are_the_ones_that_were_filled(void **state)
   assert_int_equal(take(VB_POLL_BATCH), 2);
   assert_int_equal(pst_token_slot(told[0].u.message.token), 6);
   assert_int_equal(told[1].u.message.offset, 4096 + 32 + 512);
-  assert_true(vb_bits_has(rx.held, 6));
+  assert_true(vb_bits_has(ring.held, 6));
   assert_int_equal(ring.owners[6], endpoint.place);
   assert_int_equal(shared.back_count, 0); /* the host has them */
   assert_int_equal(rx.granted, 1);

@@ -548,6 +548,14 @@ static void what_outlives_its_endpoint_is_free_once_released(void **state)
 }
 
 /* Slots of all: an endpoint has a number of them, and no line. */
+static uint64_t fill_shared(uint32_t which, uint32_t slot)
+{
+  opened->owners[slot] = ends[which].place;
+  vb_bits_set(opened->held, slot, 1);
+  rxs[which].out++;
+  return pst_token(opened->place, slot);
+}
+
 static void shared_slots_go_back_to_all(void **state)
 {
   uint32_t back[SLOTS] = {0};
@@ -560,12 +568,8 @@ static void shared_slots_go_back_to_all(void **state)
   join(1, opened, true);
   assert_int_equal(rxs[0].share, 4);
   assert_int_equal(rxs[0].line.count, 0);
-  for (uint32_t i = 0; i < 3; i++) {
-    opened->owners[5 - i] = ends[0].place;
-    vb_bits_set(rxs[0].held, 5 - i, 1);
-    tokens[i] = pst_token(opened->place, 5 - i);
-  }
-  rxs[0].out = 3;
+  for (uint32_t i = 0; i < 3; i++)
+    tokens[i] = fill_shared(0, 5 - i);
   const int first = vb_release(&worker, tokens, 2), again = vb_release(&worker, tokens, 1);
   const bool is_pending = ends[0].is_pending;
   const uint32_t out = rxs[0].out, ungranted = rxs[0].ungranted;
@@ -586,6 +590,34 @@ static void shared_slots_go_back_to_all(void **state)
   for (uint32_t i = 0; i < 3; i++)
     assert_int_equal(back[i], 5 - i);
   assert_ptr_equal(worker.shared_due, &shared);
+}
+
+static void shared_slots_of_several_endpoints_may_alternate(void **state)
+{
+  uint32_t back[SLOTS] = {0};
+  struct vb_srq shared = {.worker = &worker, .size = SLOTS, .posted = SLOTS, .back = back};
+
+  (void)state;
+  opened = open_ring();
+  opened->shared = &shared;
+  join(0, opened, true);
+  join(1, opened, true);
+  for (uint32_t i = 0; i < 5; i++)
+    tokens[i] = fill_shared(i % 3 == 2, i); /* 0 0 1 0 0 */
+  tokens[5] = tokens[1];
+  const int all = vb_release(&worker, tokens, 6); /* the last one twice in one call */
+  const int beyond = vb_release(&worker, &(uint64_t){pst_token(opened->place, SLOTS)}, 1);
+  opened->shared = NULL;
+  assert_int_equal(all, -EINVAL);
+  assert_int_equal(beyond, -EINVAL);
+  assert_int_equal(shared.back_count, 5);
+  assert_int_equal(shared.posted, SLOTS - 5);
+  for (uint32_t i = 0; i < 5; i++)
+    assert_int_equal(back[i], i);
+  assert_int_equal(rxs[0].out, 0);
+  assert_int_equal(rxs[0].ungranted, 4);
+  assert_int_equal(rxs[1].out, 0);
+  assert_int_equal(rxs[1].ungranted, 1);
 }
 
 int main(void)
@@ -611,6 +643,7 @@ int main(void)
       CASE(tokens_of_several_rings_may_alternate),
       CASE(what_outlives_its_endpoint_is_free_once_released),
       CASE(shared_slots_go_back_to_all),
+      CASE(shared_slots_of_several_endpoints_may_alternate),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
