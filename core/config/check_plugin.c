@@ -116,12 +116,23 @@ static const char *misplaced(const struct pst_option *rule, uint32_t side, bool 
                                   : "is the sender's; write it under \"sender\"";
 }
 
-static int set_option(struct check *check, struct config_plugin *plugin, const struct node *node,
-                      char *why, size_t why_size)
+/* "NAME=VALUE", of a mapping in the place of such a list. */
+static const char *pair(struct arena *arena, const struct node *item)
 {
+  const size_t size = strlen(item->key) + strlen(item->text) + 2;
+  char *text = arena_alloc(arena, size);
+  if (text)
+    snprintf(text, size, "%s=%s", item->key, item->text);
+  return text;
+}
+
+static int set_option(struct check *check, struct config_plugin *plugin, const struct node *node,
+                      const struct pst_option *rule, char *why, size_t why_size)
+{
+  const bool pairs = rule && (rule->flags & PST_OPTION_PAIRS);
   if (node->type == NODE_SCALAR)
     return options_set(plugin->options, node->key, node->text, why, why_size);
-  if (node->type == NODE_MAP) {
+  if (node->type == NODE_MAP && !pairs) {
     snprintf(why, why_size, "expected one value, found a mapping");
     return -EINVAL;
   }
@@ -131,10 +142,13 @@ static int set_option(struct check *check, struct config_plugin *plugin, const s
     return -ENOMEM;
   for (const struct node *item = node->first; item; item = item->next) {
     if (item->type != NODE_SCALAR || item->null) {
-      snprintf(why, why_size, "expected a list of single values, as in [a, b]");
+      snprintf(why, why_size, "expected a list of single values, as in [a, b]%s",
+               pairs ? ", or a mapping, as in {NAME: value}" : "");
       return -EINVAL;
     }
-    items[count++] = item->text;
+    items[count] = item->key ? pair(check->arena, item) : item->text;
+    if (!items[count++])
+      return -ENOMEM;
   }
   return options_set_list(plugin->options, node->key, items, count, why, why_size);
 }
@@ -153,7 +167,7 @@ static void take_option(struct check *check, struct config_plugin *plugin, const
   }
   if (node->null)
     return;
-  int rc = set_option(check, plugin, node, why, sizeof(why));
+  int rc = set_option(check, plugin, node, rule, why, sizeof(why));
   if (rc == -ENOMEM)
     check->arena->no_memory = true;
   else if (rc == -ENOENT)

@@ -59,7 +59,7 @@ static int check_option(const struct pst_option *table, uint32_t index, struct l
   const struct pst_option *option = &table[index];
   const uint32_t scopes =
       PST_SCOPE_DEVICE | PST_SCOPE_STREAM | PST_SCOPE_SENDER | PST_SCOPE_RECEIVER;
-  const uint32_t flags = PST_OPTION_REQUIRED | PST_OPTION_TESTING;
+  const uint32_t flags = PST_OPTION_REQUIRED | PST_OPTION_TESTING | PST_OPTION_PAIRS;
 
   if (!loader_name_ok(option->name))
     return loader_reject(why, -EPROTO,
@@ -80,6 +80,8 @@ static int check_option(const struct pst_option *table, uint32_t index, struct l
     return option_breach(why, option, "has no help text");
   if ((option->type == PST_OPTION_ENUM) != (option->choices && option->choices[0]))
     return option_breach(why, option, "choices belong to an ENUM, and an ENUM has some");
+  if ((option->flags & PST_OPTION_PAIRS) && option->type != PST_OPTION_LIST)
+    return option_breach(why, option, "has pairs and is no LIST");
   if (option->max && option->min > option->max)
     return option_breach(why, option, "its min is over its max");
   if ((option->flags & PST_OPTION_REQUIRED) && option->default_value)

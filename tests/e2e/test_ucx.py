@@ -134,13 +134,29 @@ class Ucx(Case):
         self.assertEqual(server.wait(), 0, str(server))
 
     def test_unknown_option_is_refused_with_the_nearest(self):
-        child = self.run_program("run", self.ucx_config("ucx: [TSL=tcp]"), expect=3)
-        self.assertIn("no option TSL; the nearest is TLS", child.stderr)
+        for options in ("ucx: [TSL=tcp]", "ucx: {TSL: tcp}", "ucx: {UCX_TSL: 'tcp,self'}"):
+            child = self.run_program("run", self.ucx_config(options), expect=3)
+            self.assertIn("no option TSL; the nearest is TLS", child.stderr)
         child = self.run_program("check", self.ucx_config("ucx: [TLS]"), expect=2)
         self.assertIn("'TLS' is not NAME=VALUE", child.stderr)
 
+    def test_mapping_of_ucxs_options(self):
+        # A value with commas, a number, and a name with UCX's own prefix.
+        options = "ucx: {TLS: 'posix,self', MAX_RNDV_RAILS: 2, UCX_NET_DEVICES: lo}"
+        self.transfer(options, "1462 B", 64)
+        self.assertIn("direct via ucx: posix/memory over shm", self.said)
+        checked = self.run_program("check", self.ucx_config(options))
+        self.assertIn("TLS=posix,self", checked.stdout)
+        again = self.run_program("check", self.write("again.yaml", checked.stdout))
+        self.assertIn("TLS=posix,self", again.stdout)
+        child = self.run_program("check", self.ucx_config("ucx: {TLS: [tcp]}"), expect=2)
+        self.assertIn("or a mapping, as in {NAME: value}", child.stderr)
+        child = self.run_program("check", self.ucx_config("tls: {TLS: tcp}"), expect=2)
+        self.assertIn("expected one value, found a mapping", child.stderr)
+
     def test_unknown_device_is_refused_with_those_there_are(self):
-        for options in ("net_devices: foo", "net_devices: 'lo,foo', tls: 'posix,tcp,self'", "net_devices: foo, tls: tcp"):
+        for options in ("net_devices: foo", "net_devices: 'lo,foo', tls: 'posix,tcp,self'", "net_devices: foo, tls: tcp",
+                        "ucx: {NET_DEVICES: foo, TLS: tcp}"):
             child = self.run_program("run", self.ucx_config(options), expect=3)
             self.assertIn("network device 'foo' is not available", child.stderr)
             self.assertIn("'lo'(tcp)", child.stderr)

@@ -82,7 +82,7 @@ static int init(struct pst_device *device, const struct pst_options *options)
                       said, ucx_status_remedy(status));
   }
   /* UCX itself would do without. */
-  if (*host->option_string(options, "net_devices") && strstr(said, "network device"))
+  if (strstr(said, "network device") && ucx_settings_have(host, options, "NET_DEVICES"))
     return PST_REFUSE(host, -ENODEV, "net_devices: %s", said);
   if (said[0])
     host->log(host, PST_LOG_INFO, "UCX: %s", said);

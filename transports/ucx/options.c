@@ -22,10 +22,13 @@ static const struct pst_option options[] = {
                "or mlx5_0:1 for instance. Empty: what the environment says, else all."),
         .max = 255,
     },
-    {OPTION("ucx", LIST, PST_SCOPE_DEVICE, NULL,
-            "Other options of UCX, a list of NAME=VALUE without the UCX_ of its variables: "
-            "[MAX_RNDV_RAILS=2] for instance. They come before the environment. `ucx_info -cf` "
-            "lists them.")},
+    {
+        OPTION("ucx", LIST, PST_SCOPE_DEVICE, NULL,
+               "Options of UCX by the names of its variables, without their UCX_: "
+               "{MAX_RNDV_RAILS: 2, TLS: \"tcp,self\"} for instance, or a list of NAME=VALUE. They "
+               "come before `tls`, `net_devices` and the environment. `ucx_info -cf` lists them."),
+        .flags = PST_OPTION_PAIRS,
+    },
     {
         OPTION("peer_failure", ENUM, PST_SCOPE_STREAM, "auto",
                "Who notices that a peer has died. ucx: UCX, which then uses no shared memory. own: "
@@ -70,7 +73,11 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   for (uint32_t i = 0; (item = check->option_item(check->options, "ucx", i)); i++) {
     const char *equals = strchr(item, '=');
     if (!equals || equals == item || equals - item > 90)
-      check->report(check, "ucx", "'%s' is not NAME=VALUE, as TLS=tcp is", item);
+      check->report(
+          check, "ucx",
+          "'%s' is not NAME=VALUE, as TLS=tcp is; a mapping, as {TLS: \"tcp,self\"}, takes values "
+          "with commas",
+          item);
   }
   facts->message_max = UCX_MESSAGE_MAX;
   facts->slots_max = UCX_SLOTS_MAX;

@@ -99,25 +99,27 @@ static int set(const struct pst_host *host, ucp_config_t *config, const char *na
                           value, ucs_status_string(status));
 }
 
-/* "NAME=VALUE", which check() has seen; the name may begin with UCX_. */
-static int set_item(const struct pst_host *host, ucp_config_t *config, const char *item)
+/* The name in "NAME=VALUE", which check() has seen, without UCX_. Returns VALUE, or NULL. */
+static const char *split(const char *item, char name[SETTINGS_NAME_MAX])
 {
   const char *equals = strchr(item, '=');
-  char name[SETTINGS_NAME_MAX];
 
   if (strncmp(item, SETTINGS_PREFIX, strlen(SETTINGS_PREFIX)) == 0)
     item += strlen(SETTINGS_PREFIX);
-  if (!equals || equals - item >= (ptrdiff_t)sizeof(name))
-    return -EINVAL;
-  snprintf(name, sizeof(name), "%.*s", (int)(equals - item), item);
-  return set(host, config, name, equals + 1);
+  if (!equals || equals <= item || equals - item >= SETTINGS_NAME_MAX)
+    return NULL;
+  snprintf(name, SETTINGS_NAME_MAX, "%.*s", (int)(equals - item), item);
+  return equals + 1;
 }
+
+/* Options of ours that are UCX's by another name. */
+static const char *const own[][2] = {{"tls", "TLS"}, {"net_devices", "NET_DEVICES"}};
 
 int ucx_settings_read(const struct pst_host *host, const struct pst_options *options,
                       ucp_config_t **config)
 {
-  static const char *const own[][2] = {{"tls", "TLS"}, {"net_devices", "NET_DEVICES"}};
   ucs_status_t status = ucp_config_read(NULL, NULL, config);
+  char name[SETTINGS_NAME_MAX];
   const char *item;
   int rc = 0;
 
@@ -127,11 +129,28 @@ int ucx_settings_read(const struct pst_host *host, const struct pst_options *opt
   for (int i = 0; i < 2 && rc == 0; i++)
     if (*host->option_string(options, own[i][0]))
       rc = set(host, *config, own[i][1], host->option_string(options, own[i][0]));
-  for (uint32_t i = 0; rc == 0 && (item = host->option_item(options, "ucx", i)); i++)
-    rc = set_item(host, *config, item);
+  for (uint32_t i = 0; rc == 0 && (item = host->option_item(options, "ucx", i)); i++) {
+    const char *value = split(item, name);
+    rc = value ? set(host, *config, name, value) : -EINVAL;
+  }
   if (rc < 0)
     ucp_config_release(*config);
   return rc;
+}
+
+bool ucx_settings_have(const struct pst_host *host, const struct pst_options *options,
+                       const char *name)
+{
+  char found[SETTINGS_NAME_MAX];
+  const char *item;
+
+  for (int i = 0; i < 2; i++)
+    if (strcmp(own[i][1], name) == 0 && *host->option_string(options, own[i][0]))
+      return true;
+  for (uint32_t i = 0; (item = host->option_item(options, "ucx", i)); i++)
+    if (split(item, found) && strcmp(found, name) == 0)
+      return true;
+  return false;
 }
 
 void ucx_settings_environment(char *text, size_t size)

@@ -99,6 +99,7 @@ enum pst_option_scope {
 enum pst_option_flag {
   PST_OPTION_REQUIRED = 1u << 0, /* no default; leaving it out is an error */
   PST_OPTION_TESTING = 1u << 1,  /* for tests; documented as such */
+  PST_OPTION_PAIRS = 1u << 2,    /* a LIST of NAME=VALUE; YAML may have {NAME: VALUE}, too */
 };
 
 /* One option. An array element: its size is frozen. */

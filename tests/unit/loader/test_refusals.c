@@ -79,6 +79,7 @@ static const struct row rows[] = {
     {"no_help", T, -EPROTO, "option 'depth': has no help text"},
     {"min_over_max", T, -EPROTO, "option 'depth': its min is over its max"},
     {"required_default", T, -EPROTO, "option 'depth': is required and has a default all the same"},
+    {"pairs_no_list", T, -EPROTO, "option 'depth': has pairs and is no LIST"},
     {"rule_unknown", T, -EPROTO, "rule 0: it needs two options that are in the table"},
     {"rule_itself", T, -EPROTO, "rule 0: it needs two options that are in the table"},
     {"rule_list", T, -EPROTO, "rule 0: an option of it is a LIST, which has no one value"},
