@@ -70,7 +70,7 @@ struct contract_params {
   bool bare; /* the ring has no memory */
 };
 
-#define CONTRACT_ENDPOINTS 4
+#define CONTRACT_ENDPOINTS 8
 
 /* Requests that have no DONE yet, in post order. */
 struct contract_posted {
