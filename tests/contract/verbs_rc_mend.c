@@ -396,9 +396,9 @@ static void rdma_cm_ends_by_a_hello_that_fails(void **state)
   }
 }
 
-#define FASTER 30
+#define FASTER 60
 
-/* The transport's time: what the kernel does not tell costs 100 ms instead of 3 s. */
+/* The transport's time: what the kernel does not tell costs 50 ms instead of 3 s. */
 static uint64_t soon_ns(void)
 {
   return FASTER * contract_now_ns();
