@@ -204,7 +204,7 @@ void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
 {
   static const int signals[] = {0, SIGINT, SIGKILL};
 
-  for (size_t i = end->is_endless ? 1 : 0;
+  for (size_t i = end->is_endless || signals_stop() ? 1 : 0;
        i < sizeof signals / sizeof signals[0] && end->child.pid > 0; i++) {
     const uint64_t until_ns = now_ns() + patience_ns;
     if (signals[i] != 0)

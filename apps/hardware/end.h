@@ -77,7 +77,7 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
 int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
                      uint16_t port, char why[HARDWARE_WHY]);
 /* Waits for the program's end, asks for it, and has it by force at last, each after `patience_ns`.
- */
+ * After a signal to us it asks at once. */
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns);
 
 /* What the program has done, and `lines` that it wrote to stderr: all, or those with `about` in

@@ -15,6 +15,7 @@
 #define GREET_NS (30 * NS_PER_S) /* it looks at its devices meanwhile */
 #define START_NS (70 * NS_PER_S)
 #define STOP_NS (5 * NS_PER_S)
+#define ALONE_NS NS_PER_S /* for what it says of a program that has crashed */
 
 /* ---- Greeting -------------------------------------------------------------------------------- */
 
@@ -194,13 +195,13 @@ static struct json_object *copy_told(struct json_object *said)
   return object;
 }
 
-struct json_object *hardware_far_finish(struct hardware_far *far, const char *about)
+struct json_object *hardware_far_finish(struct hardware_far *far, const char *about, bool is_alone)
 {
   struct json_object *said, *told = NULL;
   char why[HARDWARE_WHY];
 
   if (far->link == NULL) {
-    hardware_stop(&far->end, STOP_NS);
+    hardware_stop(&far->end, is_alone ? ALONE_NS : STOP_NS);
     return hardware_told(&far->end, about);
   }
   if (far->has_gone)

@@ -40,8 +40,9 @@ int hardware_far_start(struct hardware_far *far, const struct hardware_ask *ask,
                        char why[HARDWARE_WHY]);
 /* Notes in far->has_ended that its program has ended, and in far->has_gone that the server has. */
 void hardware_far_look(struct hardware_far *far);
-/* Ends it: what it has told, as hardware_told(). NULL: the server has gone. */
-struct json_object *hardware_far_finish(struct hardware_far *far, const char *about);
+/* Ends it: what it has told, as hardware_told(). NULL: the server has gone. `is_alone`: its peer
+ * has crashed, and nothing else ends it. */
+struct json_object *hardware_far_finish(struct hardware_far *far, const char *about, bool is_alone);
 
 /* `penstock hardware-check --server`: one client after the other. The exit status. */
 int hardware_server(struct hardware_end *end, const char *where, bool once);

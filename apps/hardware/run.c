@@ -16,6 +16,7 @@
 #define LOOK_NS (20 * NS_PER_MS)
 #define STOP_NS (10 * NS_PER_S)  /* for the last counts */
 #define LONELY_NS (3 * NS_PER_S) /* how long an end may go on whose other end has ended */
+#define CRASHED_NS NS_PER_S      /* or has crashed here */
 #define OPEN_NS (60 * NS_PER_S)  /* as long as it may take to open what is large */
 #define ROWS_MOST 16
 #define DISTURB_NS (120 * NS_PER_S)
@@ -131,6 +132,11 @@ static bool flows(const struct step *step, uint64_t began_ns)
   return has_said(&step->run->near.child, "connected: ") || now_ns() - began_ns > CONNECT_NS;
 }
 
+static bool has_crashed(const struct child *child)
+{
+  return child->has_ended && child_exit_status(child) < 0;
+}
+
 /* Until the asking program has ended, by itself or because nothing else can come of it. */
 static void wait_for_end(struct step *step)
 {
@@ -154,7 +160,8 @@ static void wait_for_end(struct step *step)
       why = "stopped before it was through";
     else if (now_ns() > until_ns)
       why = "it does not end";
-    else if (lonely_ns != 0 && now_ns() - lonely_ns > LONELY_NS)
+    else if (lonely_ns != 0 &&
+             now_ns() - lonely_ns > (has_crashed(&run->far.end.child) ? CRASHED_NS : LONELY_NS))
       why = "the other end has ended before";
   }
   if (child->has_ended)
@@ -254,7 +261,7 @@ static void take_end(struct step *step)
   run->near.child.out.bytes = NULL;
   json_object_put(step->near);
   step->near = hardware_told(&run->near, status == 0 ? about : NULL);
-  step->peer = hardware_far_finish(&run->far, status == 0 ? about : NULL);
+  step->peer = hardware_far_finish(&run->far, status == 0 ? about : NULL, status < 0);
   judge_crash(step, step->near, "this end");
   judge_crash(step, step->peer, "the other end");
   if (step->given_up != NULL)
@@ -300,7 +307,7 @@ static void run_step(struct step *step)
   }
   if (hardware_far_start(&run->far, &step->ask, why) < 0) {
     char line[512] = "", whole[HARDWARE_WHY];
-    step->peer = hardware_far_finish(&run->far, NULL);
+    step->peer = hardware_far_finish(&run->far, NULL, false);
     last_error(step->peer, line, sizeof line);
     snprintf(whole, sizeof whole, "%.400s%s%s", why, line[0] != '\0' ? ": " : "", line);
     judge(step,
