@@ -117,8 +117,8 @@ class Streams(guests.Case):
 
 
 class VerbsRc(Streams):
-    # Where streams of SENDs, those over several queue pairs, the contract and files are tried, too.
-    MORE_BAD_WIRES = BAD_WIRES
+    # Where streams of SENDs, the contract and files are tried, too; and those over four queue pairs.
+    MORE_BAD_WIRES = BAD_WIRES_OF_FOUR = BAD_WIRES
 
     def test_the_gid_is_of_the_address_asked_for(self):
         """Two addresses and a VLAN on the port: by address and by netdev; and it is used."""
@@ -189,7 +189,7 @@ class VerbsRc(Streams):
         self.remember()
         several = ("--set", "transport.options.qps=4")
         self.transfer(*several)
-        for what in self.MORE_BAD_WIRES:
+        for what in self.BAD_WIRES_OF_FOUR:
             with self.subTest(what), self.bad_wire(what):
                 self.transfer(*several, *SOON_AGAIN)
 
