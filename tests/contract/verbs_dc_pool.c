@@ -127,6 +127,90 @@ static void error_of_one_is_no_others(void **state)
   contract_region_free(&region);
 }
 
+/* Until the worker's counter has that value. */
+static void await_counter(struct contract_side *side, struct contract_side *other, const char *name,
+                          uint64_t value)
+{
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
+
+  while (worker_counter(side, name) != value) {
+    assert_true(contract_now_ns() < deadline);
+    contract_poll(side);
+    contract_poll(other);
+  }
+}
+
+/* Whoever has learnt an endpoint's address can say hello to it, before it is connected, too. */
+static void hello_of_a_stranger_connects_nobody(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, &params);
+  struct contract_side *receiver = &pair->receiver, stranger;
+  struct pst_blob blob;
+
+  contract_side_open(*state, &params, false, false, &stranger);
+  for (uint32_t k = 0; k < 2; k++) {
+    struct pst_blob genuine;
+    contract_address(&pair->sender, k, &genuine);
+    if (k == 0) /* the receiver knows its peer by then, the second time it does not */
+      assert_int_equal(contract_connect(receiver, k, &genuine), 0);
+    contract_address(receiver, k, &blob);
+    assert_int_equal(contract_connect(&stranger, k, &blob), 0);
+    contract_address(&pair->sender, k, &genuine);
+    if (k == 1) {
+      await_counter(&stranger, receiver, "initiators_free", 1);
+      assert_int_equal(contract_connect(receiver, k, &genuine), 0);
+    }
+    await_counter(receiver, &stranger, "receives_of_nobody", k + 1);
+    assert_false(receiver->connected[k]);
+    contract_address(receiver, k, &blob);
+    assert_int_equal(contract_connect(&pair->sender, k, &blob), 0);
+    contract_await(receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+    contract_await(&pair->sender, receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  }
+  contract_side_close(&stranger);
+  contract_pair_close(pair);
+}
+
+/* Two words of credit that a silent peer does not answer: the worker sleeps with a third to say. */
+static void arm_sleeps_beside_silent_peer(void **state)
+{
+  const struct contract_params sleepy = {.endpoints = CONTRACT_ENDPOINTS,
+                                         .slots = 4 * CONTRACT_ENDPOINTS,
+                                         .message = 256,
+                                         .requests = 16,
+                                         .pieces = 1,
+                                         .sleep = true};
+  struct contract_variant slow = *(const struct contract_variant *)*state;
+  struct pst_completion held[4];
+
+  slow.options = "device=mlx5_0,initiators=1,timeout=16,keepalive=0";
+  struct contract_pair *pair = contract_pair_open(&slow, &sleepy);
+  struct contract_side *receiver = &pair->receiver;
+  contract_pair_connect(pair);
+  for (uint32_t i = 0; i < 4; i++) {
+    const struct pst_request request = contract_send(&pair->sender, 0, 8, i);
+    uint32_t wait;
+    while (contract_post(&pair->sender, 0, &request, 1, &wait) != 1)
+      contract_poll(&pair->sender);
+    held[i] = contract_await(receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+  }
+  await_counter(receiver, &pair->sender, "initiators_free", 1);
+  simulated_ctl("drop");
+  for (uint32_t i = 0; i < 3; i++) {
+    contract_release(receiver, &held[i]);
+    contract_poll(receiver);
+  }
+  const uint64_t deadline = contract_now_ns() + 1000000000; /* the device gives up after 2.1 s */
+  while (receiver->image.ops->arm(receiver->worker) == -EAGAIN) {
+    assert_true(contract_now_ns() < deadline);
+    contract_poll(receiver);
+  }
+  assert_int_equal(simulated_counter(receiver, receiver->endpoints[0], "credits_granted"), 2);
+  simulated_ctl("clear");
+  contract_release(receiver, &held[3]);
+  contract_pair_close(pair);
+}
+
 int main(int argc, char **argv)
 {
   struct contract_variant variant = {.name = "pool",
@@ -134,6 +218,8 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(four_take_turns),
       CONTRACT_CASE(error_of_one_is_no_others),
+      CONTRACT_CASE(hello_of_a_stranger_connects_nobody),
+      CONTRACT_CASE(arm_sleeps_beside_silent_peer),
   };
 
   if (argc != 3) {

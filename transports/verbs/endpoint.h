@@ -60,10 +60,11 @@ struct vb_rx {
   uint64_t grants;           /* slots ever granted by messages */
   uint64_t before;           /* slots granted by the address */
   uint64_t arrived;          /* messages */
-  uint64_t first_of[VB_CONTROL_RECEIVES]; /* by credit message: its first slot in `grants` */
-  uint64_t credits_sent;                  /* messages */
-  uint64_t credits_taken;                 /* of them, known to have arrived */
-  uint64_t highest;                       /* sequence */
+  uint64_t *first_of; /* by credit message, VB_CONTROL_RECEIVES: its first slot in `grants`; NULL:
+                         none is sent */
+  uint64_t credits_sent;  /* messages */
+  uint64_t credits_taken; /* of them, known to have arrived */
+  uint64_t highest;       /* sequence */
   uint64_t initial;
   uint64_t bytes;
 };
@@ -97,11 +98,11 @@ struct pst_endpoint {
 
   uint32_t lane_count; /* queue pairs, one at least */
   struct vb_send_queue sq;
-  struct vb_receive_queue *rq; /* of the first queue pair */
+  struct vb_receive_queue *rq; /* of the first queue pair; NULL: it has none */
   uint32_t completions;        /* that there may be at a time, of all its queue pairs */
 
   uint32_t credit_depth, credit_bytes; /* messages of credit, of either direction */
-  struct vb_receives receives;         /* without buffers, or for SENDs into slots */
+  struct vb_receives *receives;        /* without buffers, or for SENDs into slots */
   uint32_t receive_buffers;            /* a sender has one for each receive; else none */
   uint8_t *control;                    /* a sender's receive buffers; NULL: it has none */
   struct ibv_mr *control_mr;           /* of `domain` */

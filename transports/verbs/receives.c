@@ -18,10 +18,10 @@ void vb_receives_open(struct vb_receives *receives, uint64_t wr_id, uint32_t len
 /* The first `n` of its receives. 0 or an errno. */
 static int post_linked(struct pst_endpoint *endpoint, struct vb_receive_queue *rq, uint32_t n)
 {
-  struct ibv_recv_wr *last = &endpoint->receives.wrs[n - 1], *next = last->next, *bad;
+  struct ibv_recv_wr *last = &endpoint->receives->wrs[n - 1], *next = last->next, *bad;
 
   last->next = NULL;
-  int rc = ibv_post_recv(rq->qp, endpoint->receives.wrs, &bad);
+  int rc = ibv_post_recv(rq->qp, endpoint->receives->wrs, &bad);
   last->next = next;
   if (rc == 0)
     rq->posted += n;
@@ -49,7 +49,7 @@ static int post_stretch(struct pst_endpoint *endpoint, struct vb_stretch slots)
   for (uint32_t some; slots.count && rc == 0; slots.count -= some) {
     some = slots.count < VB_POLL_BATCH ? slots.count : VB_POLL_BATCH;
     for (uint32_t i = 0; i < some; i++, address += ring->params.stride)
-      endpoint->receives.sges[i].addr = address;
+      endpoint->receives->sges[i].addr = address;
     rc = post_linked(endpoint, endpoint->rq, some);
   }
   return rc;

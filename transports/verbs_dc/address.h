@@ -26,6 +26,8 @@ struct dc_blob {
   uint32_t credits; /* receiver: that the peer begins with */
 };
 
+/* 13 bits that tell a peer's hello from a stranger's, who knows our key but not that address. */
+uint32_t dc_blob_proof(const struct dc_blob *blob);
 /* As it travels; and false: it is none. */
 void dc_blob_write(const struct dc_blob *blob, uint8_t bytes[DC_BLOB_BYTES]);
 bool dc_blob_read(const uint8_t *bytes, uint32_t length, struct dc_blob *blob);

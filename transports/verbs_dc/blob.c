@@ -42,6 +42,13 @@ static void turn(uint8_t *to, const uint8_t *from, uint32_t bytes)
     to[i] = from[__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? bytes - 1 - i : i];
 }
 
+uint32_t dc_blob_proof(const struct dc_blob *blob)
+{
+  const uint64_t all = blob->key ^ (uint64_t)blob->number << 48 ^ (uint64_t)blob->control << 16;
+
+  return (uint32_t)(all * UINT64_C(0x9e3779b97f4a7c15) >> 51);
+}
+
 void dc_blob_write(const struct dc_blob *blob, uint8_t bytes[DC_BLOB_BYTES])
 {
   const uint8_t *from = (const uint8_t *)blob;

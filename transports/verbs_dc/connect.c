@@ -27,46 +27,47 @@ static int check_mtu(const struct dc_endpoint *dc, const struct dc_blob *peer)
 {
   char why[200];
 
-  if (peer->mtu == dc->own.mtu)
+  if (peer->mtu == dc->home.mtu)
     return 0;
   snprintf(why, sizeof(why),
            "its path MTU is %u bytes, and ours is %u; both ends need the same: set `mtu` to %u",
-           vb_mtu_bytes((enum ibv_mtu)peer->mtu), vb_mtu_bytes((enum ibv_mtu)dc->own.mtu),
-           vb_mtu_bytes((enum ibv_mtu)vb_smaller(peer->mtu, dc->own.mtu)));
+           vb_mtu_bytes((enum ibv_mtu)peer->mtu), vb_mtu_bytes((enum ibv_mtu)dc->home.mtu),
+           vb_mtu_bytes((enum ibv_mtu)vb_smaller(peer->mtu, dc->home.mtu)));
   return refuse(dc, -EXDEV, why);
 }
 
 /* RoCE v2 goes by IP: no packet has an IPv4 and an IPv6 address. */
 static int check_families(const struct dc_endpoint *dc, const struct dc_blob *peer)
 {
-  char theirs[VB_GID_TEXT], why[512];
+  char theirs[VB_GID_TEXT], reason[DC_REASON], why[512];
 
-  if (dc->own.gid_type != VB_GID_ROCE_V2 ||
-      vb_gid_is_ipv4(dc->own.gid) == vb_gid_is_ipv4(peer->gid))
+  if (dc->home.gid_type != VB_GID_ROCE_V2 ||
+      vb_gid_is_ipv4(dc->home.gid) == vb_gid_is_ipv4(peer->gid))
     return 0;
   vb_gid_address(peer->gid, theirs);
   snprintf(why, sizeof(why),
            "its GID is %s, ours is of the other version of IP (%s); set gid_index, or an address "
            "as `device`, so that both are of one",
-           theirs, dc->where.reason);
+           theirs, dc_gid_reason(dc, reason));
   return refuse(dc, -EXDEV, why);
 }
 
 static int check(const struct dc_endpoint *dc, const struct pst_blob *address, struct dc_blob *peer)
 {
-  const struct dc_blob *own = &dc->own;
+  struct dc_blob own;
 
+  dc_own_address(dc, &own);
   if (!dc_blob_read(address->bytes, address->length, peer))
     return refuse(dc, -EPROTO,
                   "it is not one of verbs_dc's; both ends need the same transport and version");
-  if (peer->is_sender != own->is_receiver || peer->is_receiver != own->is_sender)
+  if (peer->is_sender != own.is_receiver || peer->is_receiver != own.is_sender)
     return refuse(dc, -EPROTO,
-                  own->is_sender ? "we send, and it does not receive, or sends too"
-                                 : "it sends, and we do not receive, or the other way round");
-  if (peer->is_ethernet != own->is_ethernet)
+                  own.is_sender ? "we send, and it does not receive, or sends too"
+                                : "it sends, and we do not receive, or the other way round");
+  if (peer->is_ethernet != own.is_ethernet)
     return refuse(dc, -EXDEV,
                   "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
-  if (peer->gid_type != own->gid_type)
+  if (peer->gid_type != own.gid_type)
     return refuse(dc, -EXDEV,
                   "one end's GID is RoCE v1, the other's RoCE v2; set gid_index, or an address as "
                   "`device`, so that both are v2");
@@ -74,19 +75,63 @@ static int check(const struct dc_endpoint *dc, const struct pst_blob *address, s
   return rc < 0 ? rc : check_families(dc, peer);
 }
 
-/* The number of one that is over may be another's by now. */
-static bool is_taken(const struct dc_endpoint *dc, const struct dc_blob *peer)
+static struct dc_endpoint **chain_of(const struct dc_endpoint *dc)
 {
-  const struct pst_places *places = &dc->endpoint.worker->endpoints;
+  const struct dc_blob *peer = &dc->peer;
+  const uint64_t all = peer->key ^ (uint64_t)peer->control << 16 ^ peer->number;
 
-  for (uint32_t i = 0; i < places->room; i++) {
-    const struct dc_endpoint *other = places->all[i].at;
-    if (other && other != dc && other->stage != DC_NEW && !dc_is_over(other) &&
-        other->peer.number == peer->number && other->peer.control == peer->control &&
-        other->peer.key == peer->key && memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
+  return &dc_worker_of(dc->endpoint.worker)
+              ->peers[(all * UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (DC_PEER_CHAINS - 1)];
+}
+
+/* The number of one that is over may be another's by now. */
+static bool is_taken(const struct dc_endpoint *dc)
+{
+  const struct dc_blob *peer = &dc->peer;
+
+  for (const struct dc_endpoint *other = *chain_of(dc); other; other = other->next_peer)
+    if (!dc_is_over(other) && other->peer.number == peer->number &&
+        other->peer.control == peer->control && other->peer.key == peer->key &&
+        memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
       return true;
-  }
   return false;
+}
+
+static void join(struct dc_endpoint *dc)
+{
+  struct dc_endpoint **chain = chain_of(dc);
+
+  dc->next_peer = *chain;
+  *chain = dc;
+}
+
+void dc_forget_peer(struct dc_endpoint *dc)
+{
+  struct dc_endpoint **at = chain_of(dc);
+
+  while (*at && *at != dc)
+    at = &(*at)->next_peer;
+  if (*at)
+    *at = dc->next_peer;
+}
+
+bool dc_hear_hello(struct dc_endpoint *dc, uint32_t value)
+{
+  if (dc->stage == DC_NEW) { /* whose it is, connect() finds out */
+    dc->early[dc->early_count++ % DC_EARLY] = (uint16_t)(value + 1);
+    return true;
+  }
+  if (value != dc_blob_proof(&dc->peer))
+    return false;
+  dc->is_heard = true;
+  return true;
+}
+
+static void hear_early(struct dc_endpoint *dc)
+{
+  for (uint32_t i = 0; i < DC_EARLY; i++)
+    if (dc->early[i] && !dc_hear_hello(dc, dc->early[i] - 1u))
+      dc_worker_of(dc->endpoint.worker)->dropped++;
 }
 
 static void take_peer(struct dc_endpoint *dc)
@@ -119,13 +164,15 @@ int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
     return rc;
   if (dc->stage != DC_NEW || endpoint->closing.mode)
     return -EALREADY;
-  const bool taken = is_taken(dc, &peer);
   dc->peer = peer;
   rc = dc_handle_take(dc);
   if (rc < 0)
     return rc;
+  const bool taken = is_taken(dc);
+  join(dc);
   take_peer(dc);
   dc_enter(dc, DC_RESOLVING);
+  hear_early(dc);
   dc->says |= 1u << DC_HELLO;
   dc->heard_ns = vb_now_ns(endpoint->device);
   if (endpoint->timeout_ns)

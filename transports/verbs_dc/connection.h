@@ -5,6 +5,16 @@
 
 #include "endpoint.h"
 
+#define DC_REASON 256u
+/* Why the port's GID is the one that it is. */
+const char *dc_gid_reason(const struct dc_endpoint *dc, char text[DC_REASON]);
+
+/* Its own address. */
+void dc_own_address(const struct dc_endpoint *dc, struct dc_blob *own);
+/* A hello with that value. False: it is a stranger's. */
+bool dc_hear_hello(struct dc_endpoint *dc, uint32_t value);
+/* Others may connect to that peer; of one that has none, nothing happens. */
+void dc_forget_peer(struct dc_endpoint *dc);
 /* They have met, if each has heard the other: it is connected. */
 void dc_met(struct dc_endpoint *dc);
 void dc_enter(struct dc_endpoint *dc, enum dc_stage stage);

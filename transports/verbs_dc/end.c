@@ -20,13 +20,13 @@ static void over(struct dc_endpoint *dc, enum dc_stage stage, int status)
 static void say_failed(const struct dc_endpoint *dc, int status, const char *why)
 {
   const struct pst_device *device = dc->endpoint.device;
-  char peer[VB_GID_TEXT];
+  char peer[VB_GID_TEXT], reason[DC_REASON];
 
   vb_gid_address(dc->peer.gid, peer);
   VB_LOG(device, PST_LOG_ERROR,
          "%s: the way from %s port %u to %s (targets %u, %u) failed: %s (%s). %s",
          dc->endpoint.label, device->open.info->name, device->open.port->number, peer,
-         dc->peer.control, dc->peer.data, why, strerror(-status), dc->where.reason);
+         dc->peer.control, dc->peer.data, why, strerror(-status), dc_gid_reason(dc, reason));
 }
 
 void dc_fail(struct pst_endpoint *endpoint, int status, const char *why)

@@ -6,7 +6,7 @@
 #include "../verbs/domain.h"
 #include "../verbs/open.h"
 #include "../verbs/srq.h"
-#include "endpoint.h"
+#include "connection.h"
 #include "ops.h"
 #include "share.h"
 #include "target.h"
@@ -52,7 +52,7 @@ static int take_number(struct dc_endpoint *dc)
     if (pool->numbers[number])
       continue;
     pool->numbers[number] = &dc->endpoint;
-    dc->own.number = (uint16_t)number;
+    dc->number = (uint16_t)number;
     dc->has_number = true;
     return 0;
   }
@@ -83,6 +83,10 @@ static int open_receiver(struct dc_endpoint *dc, struct pst_ring *ring)
   return rc;
 }
 
+/* What a further target takes, with what malloc() has of its own. */
+_Static_assert(sizeof(struct dc_endpoint) + sizeof(struct vb_tx) + 32 < 1024,
+               "README.md says that a further target takes less than 1 KiB");
+
 static int open_sender(struct pst_endpoint *endpoint)
 {
   struct vb_tx *tx = calloc(1, sizeof(*tx));
@@ -94,10 +98,8 @@ static int open_sender(struct pst_endpoint *endpoint)
   tx->run_max = 1;
   tx->run_length_min = UINT64_MAX;
   tx->initial = endpoint->device->initial;
-  /* One run of credit at a time: which slot it is, is the receiver's to say. */
-  const int rc = vb_line_open(&tx->credits, 1);
-  tx->credits.max = DC_CREDITS_MAX;
-  return rc;
+  tx->credits = (struct vb_line){.at = &dc_of(endpoint)->credit, .max = DC_CREDITS_MAX};
+  return 0;
 }
 
 static int open_words(struct pst_endpoint *endpoint)
@@ -131,40 +133,41 @@ static void open_send_queue(struct dc_endpoint *dc)
   sq->posted_max = sq->requests_max;
 }
 
-static void describe_self(struct dc_endpoint *dc)
+void dc_own_address(const struct dc_endpoint *dc, struct dc_blob *own)
 {
   const struct pst_endpoint *endpoint = &dc->endpoint;
   const struct pst_device *device = endpoint->device;
   const struct vb_rx *rx = endpoint->rx;
-  struct dc_blob *own = &dc->own;
 
-  own->is_ethernet = device->open.port->is_ethernet;
-  own->is_sender = endpoint->tx != NULL;
-  own->is_receiver = rx != NULL;
-  own->is_rma = endpoint->roles & PST_ROLE_RMA;
-  own->gid_type = (uint8_t)dc->where.gid.type;
-  own->mtu = (uint8_t)dc_mtu(device, &dc->where);
-  own->rd_atomic = dc_device_of(device)->rd_atomic;
-  own->lid = dc->where.lid;
-  memcpy(own->gid, dc->where.gid.raw, sizeof(own->gid));
-  own->control = endpoint->shared->target->qp_num;
+  *own = (struct dc_blob){.is_ethernet = device->open.port->is_ethernet,
+                          .is_sender = endpoint->tx != NULL,
+                          .is_receiver = rx != NULL,
+                          .is_rma = endpoint->roles & PST_ROLE_RMA,
+                          .gid_type = dc->home.gid_type,
+                          .mtu = dc->home.mtu,
+                          .rd_atomic = dc_device_of(device)->rd_atomic,
+                          .lid = dc->home.lid,
+                          .number = dc->number,
+                          .control = endpoint->shared->target->qp_num,
+                          .key = dc_device_of(device)->key,
+                          .initial = endpoint->tx ? endpoint->tx->initial : 0,
+                          .payload_max = rx ? rx->ring->params.payload_max : 0,
+                          .credits = rx ? rx->granted : 0};
   own->data = rx ? rx->ring->shared->target->qp_num : own->control;
-  own->key = dc_device_of(device)->key;
-  own->initial = endpoint->tx ? endpoint->tx->initial : 0;
-  own->payload_max = rx ? rx->ring->params.payload_max : 0;
-  own->credits = rx ? rx->granted : 0;
+  memcpy(own->gid, dc->home.gid, sizeof(own->gid));
 }
 
 static int open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *in)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
   struct pst_worker *worker = endpoint->worker;
+  struct vb_place where;
   int rc = pst_places_take(&worker->endpoints, endpoint, VB_PLACES, &endpoint->place);
 
   if (rc < 0)
     return rc;
   endpoint->has_place = true;
-  rc = vb_device_place(worker->device, &dc->where);
+  rc = vb_device_place(worker->device, &where);
   if (rc == 0)
     rc = take_number(dc);
   if (rc == 0 && (in->roles & PST_ROLE_SENDER))
@@ -176,7 +179,11 @@ static int open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *
   if (rc < 0)
     return rc;
   open_send_queue(dc);
-  describe_self(dc);
+  dc->home = (struct dc_home){.gid_index = where.gid.index,
+                              .lid = where.lid,
+                              .gid_type = (uint8_t)where.gid.type,
+                              .mtu = (uint8_t)dc_mtu(worker->device, &where)};
+  memcpy(dc->home.gid, where.gid.raw, sizeof(dc->home.gid));
   return 0;
 }
 
@@ -195,7 +202,6 @@ int dc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   struct pst_endpoint *made = &dc->endpoint;
   made->worker = worker;
   made->device = worker->device;
-  made->rq = &dc->rq;
   made->roles = in.roles;
   made->cookie = in.cookie;
   made->timeout_ns = in.timeout_ns;
@@ -225,7 +231,8 @@ void dc_endpoint_free(struct pst_endpoint *endpoint)
   struct pst_worker *worker = endpoint->worker;
 
   if (dc->has_number)
-    dc_worker_of(worker)->numbers[dc->own.number] = NULL;
+    dc_worker_of(worker)->numbers[dc->number] = NULL;
+  dc_forget_peer(dc);
   dc_abandon(dc);
   dc->was_handed = false;
   dc_give(dc);
@@ -241,8 +248,6 @@ void dc_endpoint_free(struct pst_endpoint *endpoint)
     pst_places_give(&worker->endpoints, endpoint->place);
   vb_forget_room(endpoint);
   vb_unpend(endpoint);
-  if (endpoint->tx)
-    free(endpoint->tx->credits.at);
   while (endpoint->remotes)
     vb_remote_close(endpoint, endpoint->remotes);
   free(endpoint->rx);
@@ -253,8 +258,10 @@ void dc_endpoint_free(struct pst_endpoint *endpoint)
 int dc_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
   uint8_t bytes[DC_BLOB_BYTES];
+  struct dc_blob own;
 
-  dc_blob_write(&dc_of(endpoint)->own, bytes);
+  dc_own_address(dc_of(endpoint), &own);
+  dc_blob_write(&own, bytes);
   return pst_blob_write(address, bytes, sizeof(bytes));
 }
 

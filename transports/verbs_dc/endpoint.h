@@ -14,12 +14,13 @@
  * a word: 3 bits say which, 13 bits its value.
  */
 enum dc_word {
-  DC_HELLO = 1,
+  DC_HELLO = 1,  /* dc_blob_proof() of the sender's own address */
   DC_CREDIT = 2, /* slots ever granted, modulo */
   DC_FAREWELL = 3,
   DC_ABORTED = 4,
 };
 #define DC_VALUE_BITS 13u
+#define DC_EARLY 4u
 #define DC_VALUES (1u << DC_VALUE_BITS)
 _Static_assert(DC_CREDITS_MAX < DC_VALUES, "credit is a difference modulo DC_VALUES");
 
@@ -32,14 +33,24 @@ enum dc_stage {
   DC_FAILED,
 };
 
+/* The port's address when it was opened. */
+struct dc_home {
+  uint8_t gid[16];
+  uint32_t gid_index;
+  uint16_t lid;
+  uint8_t gid_type; /* enum vb_gid_type */
+  uint8_t mtu;      /* enum ibv_mtu */
+};
+
 struct dc_endpoint {
   struct pst_endpoint endpoint; /* first */
-  struct vb_receive_queue rq;   /* none */
   enum dc_stage stage;
-  struct vb_place where;
-  struct dc_blob own, peer;
+  struct dc_home home;
+  struct dc_blob peer;
   struct dc_handle *handle;
+  uint16_t number; /* that immediate data to it begin with */
   bool has_number;
+  struct vb_stretch credit; /* tx->credits has one stretch: which slot it is, the receiver says */
 
   struct dc_initiator *initiator; /* that it holds */
   uint64_t held_from;             /* of the send queue */
@@ -47,11 +58,15 @@ struct dc_endpoint {
   uint8_t handed_for;             /* of these, by now */
   bool is_waiting;
   struct dc_endpoint *before, *behind; /* of those that wait */
+  struct dc_endpoint *next_peer;       /* of one chain */
 
   uint32_t says;              /* 1 << enum dc_word, that are to be said */
   uint64_t hello_at;          /* of the send queue; VB_NEVER: not said */
   uint64_t credits_at[2];     /* of the last two words of credit; VB_NEVER: none */
+  uint64_t late_ns;           /* credit waits for an answer, which is late from then on; 0: none */
   bool is_heard, is_answered; /* the peer's hello; its device's answer to ours */
+  uint16_t early[DC_EARLY];   /* what hellos said before the peer was known, + 1; 0: nothing */
+  uint8_t early_count;        /* of them, ever, modulo */
   uint32_t granted;           /* to the peer, ever, modulo */
   uint32_t seen;              /* granted by the peer, ever, modulo */
   uint32_t base;              /* slots that it has while it can */

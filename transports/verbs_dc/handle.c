@@ -90,10 +90,11 @@ int dc_handle_take(struct dc_endpoint *endpoint)
   struct pst_device *device = endpoint->endpoint.device;
   struct dc_device *dc = dc_device_of(device);
   struct vb_peer peer = {.is_ethernet = endpoint->peer.is_ethernet, .lid = endpoint->peer.lid};
-  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh,
-                             &endpoint->where.gid};
+  struct vb_gid gid = {.index = endpoint->home.gid_index, .type = endpoint->home.gid_type};
+  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh, &gid};
   struct ibv_ah_attr attr;
 
+  memcpy(gid.raw, endpoint->home.gid, sizeof(gid.raw));
   memcpy(peer.gid, endpoint->peer.gid, sizeof(peer.gid));
   vb_address_vector(&device->path, &peer, &own, &attr);
   pthread_mutex_lock(&dc->handles_lock);

@@ -10,6 +10,8 @@
 #include "ops.h"
 #include "share.h"
 
+#define ANSWER_NS UINT64_C(10000000)
+
 /* ---- Sent -------------------------------------------------------------------------------- */
 
 static void failed(struct dc_endpoint *dc, const struct ibv_wc *wc)
@@ -18,7 +20,8 @@ static void failed(struct dc_endpoint *dc, const struct ibv_wc *wc)
   const struct vb_path *path = &device->path;
   char text[1024];
 
-  vb_wc_text((int)wc->status, wc->vendor_err, dc->own.is_ethernet, text, sizeof(text));
+  vb_wc_text((int)wc->status, wc->vendor_err, dc->endpoint.device->open.port->is_ethernet, text,
+             sizeof(text));
   if (wc->status == IBV_WC_RETRY_EXC_ERR)
     vb_text_add(
         text, sizeof(text),
@@ -196,18 +199,30 @@ static bool take_messages(struct dc_endpoint *dc, const struct ibv_wc *wc, struc
   return true;
 }
 
+/* Who says more than hello has heard ours. False: it is a stranger's, before the peer's hello. */
+static bool hear(struct dc_endpoint *dc, const struct ibv_wc *wc)
+{
+  const uint32_t said = be32toh(wc->imm_data) & 0xffff;
+
+  if (wc->opcode != IBV_WC_RECV && said >> DC_VALUE_BITS == DC_HELLO) {
+    if (!dc_hear_hello(dc, said % DC_VALUES))
+      return false;
+  } else if (!dc->is_heard)
+    return false;
+  else
+    dc->is_answered |= dc->hello_at != VB_NEVER;
+  dc_met(dc);
+  return true;
+}
+
 bool dc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out)
 {
   struct dc_endpoint *dc = dc_of(endpoint);
   const bool is_message = wc->opcode == IBV_WC_RECV;
 
-  /* Who says more than hello has heard ours. */
-  if (!dc->is_heard || !dc->is_answered) {
-    const bool is_hello =
-        !is_message && (be32toh(wc->imm_data) & 0xffff) >> DC_VALUE_BITS == DC_HELLO;
-    dc->is_heard = true;
-    dc->is_answered |= !is_hello && dc->hello_at != VB_NEVER;
-    dc_met(dc);
+  if (__builtin_expect(!dc->is_heard || !dc->is_answered, 0) && !hear(dc, wc)) {
+    drop(endpoint, wc);
+    return true;
   }
   if (endpoint->tell_connected && !endpoint->closing.mode) {
     endpoint->tell_connected = false;
@@ -257,6 +272,18 @@ static int say(struct dc_endpoint *dc, enum dc_word word, uint32_t value)
   return rc;
 }
 
+/* arm() says no as long as the answer, which lets the next word go, may come at once. One that is
+ * late wakes the host by its completion. */
+static void wait_for_answer(struct dc_endpoint *dc)
+{
+  const uint64_t now = vb_now_ns(dc->endpoint.device);
+
+  if (dc->late_ns == 0)
+    dc->late_ns = now + ANSWER_NS;
+  if (now < dc->late_ns)
+    vb_pend(&dc->endpoint);
+}
+
 /* Receives come before the credit that uses them. Two such words are under way at a time: the next
  * has all that was granted since. With one alone, a release would tell the peer nothing where the
  * device's answer to the word before is late, until the host polls once more. */
@@ -272,8 +299,8 @@ static void grant(struct dc_endpoint *dc)
   const uint32_t more = dc_share_more(dc);
   if (more == 0)
     return;
-  if (!may_say) { /* arm() is to know of it */
-    vb_pend(endpoint);
+  if (!may_say) {
+    wait_for_answer(dc);
     return;
   }
   const int rc = vb_srq_post(endpoint->rx->ring->shared);
@@ -281,8 +308,19 @@ static void grant(struct dc_endpoint *dc)
     dc_fail(endpoint, rc, "ibv_post_srq_recv");
     return;
   }
+  dc->late_ns = 0;
   dc_share_grant(dc, more);
   dc->says |= 1u << DC_CREDIT;
+}
+
+static uint32_t value_of(const struct dc_endpoint *dc, enum dc_word word)
+{
+  struct dc_blob own;
+
+  if (word != DC_HELLO)
+    return word == DC_CREDIT ? dc->granted : 0;
+  dc_own_address(dc, &own);
+  return dc_blob_proof(&own);
 }
 
 /* In the order of their numbers: hello first, farewell behind all that was posted. */
@@ -297,7 +335,7 @@ static void say_all(struct dc_endpoint *dc)
     if (!(dc->says & 1u << word))
       continue;
     const uint64_t at = endpoint->sq.head;
-    rc = say(dc, (enum dc_word)word, word == DC_CREDIT ? dc->granted : 0);
+    rc = say(dc, (enum dc_word)word, value_of(dc, (enum dc_word)word));
     if (rc == 0 && word == DC_HELLO)
       dc->hello_at = at;
     if (rc == 0 && word == DC_CREDIT) {
@@ -367,7 +405,7 @@ static void not_connected(struct dc_endpoint *dc)
       "%s: it never connected, or its packets do not reach this end. Check: %s; the peer's log",
       dc->hello_at == VB_NEVER ? "its address was not resolved in time, or no initiator was free"
                                : "the peer was not heard in time",
-      dc->own.is_ethernet
+      dc->endpoint.device->open.port->is_ethernet
           ? "`hop_limit` and the hop limit of the routes (`ip route get`, both ends); the "
             "GIDs; firewall (UDP port 4791)"
           : "both ports' P_Keys (`pkey_index`); `service_level`; `sminfo`, and `ibtracert` "

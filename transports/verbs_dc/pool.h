@@ -17,6 +17,7 @@
 struct dc_endpoint;
 
 #define DC_INLINE_WISH 64u /* bytes */
+#define DC_PEER_CHAINS 1024u
 
 /* A send queue, which one endpoint has at a time. */
 struct dc_initiator {
@@ -38,6 +39,7 @@ struct dc_worker {
   uint8_t rd_atomic;                /* the least of all peers */
   struct pst_endpoint **numbers;    /* DC_NUMBERS of them */
   uint32_t next_number;
+  struct dc_endpoint *peers[DC_PEER_CHAINS]; /* by their address: connect.c */
   _Atomic int event; /* enum ibv_event_type + 1 of one of its queue pairs; 0: none */
   uint64_t dropped;  /* receives of nobody's */
   uint64_t resets;   /* of initiators */

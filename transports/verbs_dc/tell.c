@@ -2,7 +2,7 @@
 /* What is counted, and an endpoint in words. */
 #include <stdio.h>
 
-#include "endpoint.h"
+#include "connection.h"
 #include "ops.h"
 
 static void add(struct pst_counter_list *list, const char *name, uint64_t value, uint64_t flags)
@@ -56,27 +56,39 @@ int dc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
   return (int)list.count;
 }
 
+const char *dc_gid_reason(const struct dc_endpoint *dc, char text[DC_REASON])
+{
+  struct pst_device *device = dc->endpoint.device;
+
+  pthread_mutex_lock(&device->place_lock);
+  snprintf(text, DC_REASON, "%s", device->place.reason);
+  pthread_mutex_unlock(&device->place_lock);
+  return text;
+}
+
 int dc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
   const struct dc_endpoint *dc = dc_of(endpoint);
   const struct dc_worker *pool = dc_worker_of(endpoint->worker);
-  char peer[VB_GID_TEXT];
+  char peer[VB_GID_TEXT], reason[DC_REASON];
+  struct dc_blob own;
 
   if (size == 0)
     return -EINVAL;
+  dc_own_address(dc, &own);
   if (dc->stage == DC_NEW) {
     snprintf(text, size, "%s port %u, DCTs %u, %u, %s, not connected", device->open.info->name,
-             device->open.port->number, dc->own.control, dc->own.data, dc->where.reason);
+             device->open.port->number, own.control, own.data, dc_gid_reason(dc, reason));
     return 0;
   }
   vb_gid_address(dc->peer.gid, peer);
   snprintf(text, size,
            "%s port %u, DCTs %u, %u to DCTs %u, %u of %s by %u initiators, MTU %u, hop limit %u, "
            "queues of %u sends, inline %u bytes, %s",
-           device->open.info->name, device->open.port->number, dc->own.control, dc->own.data,
+           device->open.info->name, device->open.port->number, own.control, own.data,
            dc->peer.control, dc->peer.data, peer, pool->count,
-           vb_mtu_bytes((enum ibv_mtu)dc->own.mtu), device->path.hop_limit, endpoint->sq.size,
-           endpoint->sq.max_inline, dc->where.reason);
+           vb_mtu_bytes((enum ibv_mtu)dc->home.mtu), device->path.hop_limit, endpoint->sq.size,
+           endpoint->sq.max_inline, dc_gid_reason(dc, reason));
   return 0;
 }

@@ -60,12 +60,19 @@ static int share_slots(const struct pst_endpoint *endpoint, struct pst_ring *rin
   return -EINVAL;
 }
 
+struct receiver {
+  struct vb_rx rx; /* first: free(endpoint->rx) */
+  uint64_t first_of[VB_CONTROL_RECEIVES];
+};
+
 static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
 {
-  struct vb_rx *rx = calloc(1, sizeof(*rx));
+  struct receiver *made = calloc(1, sizeof(*made));
 
-  if (!rx)
+  if (!made)
     return -ENOMEM;
+  struct vb_rx *rx = &made->rx;
+  rx->first_of = made->first_of;
   endpoint->rx = rx;
   if (ring->free_count == 0) {
     VB_LOG(endpoint->device, PST_LOG_ERROR,
@@ -189,6 +196,7 @@ static int open_domain(struct pst_endpoint *endpoint, const struct pst_endpoint_
 struct whole {
   struct pst_endpoint endpoint;
   struct rc_connection rc;
+  struct vb_receives receives;
 };
 
 int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
@@ -206,6 +214,7 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   struct pst_endpoint *made = &whole->endpoint;
   made->rc = &whole->rc;
   made->rq = &made->rc->lanes[0].rq;
+  made->receives = &whole->receives;
   made->worker = worker;
   made->device = worker->device;
   made->roles = in.roles;

@@ -27,7 +27,7 @@ static void line_up(struct pst_endpoint *endpoint)
   struct vb_rx *rx = endpoint->rx && endpoint->rx->sends ? endpoint->rx : NULL;
   const struct pst_ring *ring = rx ? rx->ring : NULL;
 
-  vb_receives_open(&endpoint->receives, VB_RECEIVE | vb_wr_id(&endpoint->sq, 0),
+  vb_receives_open(endpoint->receives, VB_RECEIVE | vb_wr_id(&endpoint->sq, 0),
                    ring ? (uint32_t)ring->params.payload_max : 0, ring ? ring->verbs.mr : NULL);
   if (!rx)
     return;

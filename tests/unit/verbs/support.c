@@ -16,6 +16,7 @@ struct posted posted[POSTED_MAX];
 uint32_t posted_count, post_calls, posts_left;
 struct ibv_qp qps[LANES_MAX];
 struct vb_receive_queue rq;
+struct vb_receives receives;
 int failed_status;
 char failed_why[128];
 
@@ -27,7 +28,7 @@ static struct ibv_send_wr wrs[QUEUE];
 static struct ibv_sge sges[QUEUE * PIECES];
 static struct vb_sent sent[QUEUE];
 static uint32_t owners[SLOTS];
-static uint64_t held, ring_held;
+static uint64_t held, ring_held, first_of[VB_CONTROL_RECEIVES];
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -128,7 +129,8 @@ static void start_ends(void)
                       .turn = 1,
                       .run_max = 1,
                       .run_length_min = UINT64_MAX};
-  rx = (struct vb_rx){.ring = &ring, .share = SLOTS, .turn = 1, .held = &held};
+  rx =
+      (struct vb_rx){.ring = &ring, .share = SLOTS, .turn = 1, .held = &held, .first_of = first_of};
   assert_int_equal(vb_line_open(&tx.credits, SLOTS), 0);
   assert_int_equal(vb_line_open(&rx.line, SLOTS), 0);
   assert_int_equal(vb_line_open(&rx.back, SLOTS), 0);
@@ -193,6 +195,7 @@ void start_support(uint32_t lanes)
                                           .failed_from = VB_NEVER,
                                           .refused_at = VB_NEVER},
                                    .rq = &rq,
+                                   .receives = &receives,
                                    .tx = &tx,
                                    .rx = &rx};
 }

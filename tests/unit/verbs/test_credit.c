@@ -25,6 +25,7 @@ static struct pst_device device = {.transport = &transport};
 static struct pst_worker worker;
 static struct pst_endpoint endpoint;
 static struct vb_rx rx;
+static uint64_t first_of[VB_CONTROL_RECEIVES];
 static struct vb_tx tx;
 static uint8_t control[VB_CONTROL_RECEIVES * BYTES];
 static struct vb_run granted[256];
@@ -53,7 +54,8 @@ int __wrap_vb_send_queue_own(struct vb_send_queue *sq, enum ibv_wr_opcode opcode
 /* A receiver of 64 slots, of which the first `out` are granted; counts begin there. */
 static void begin(uint32_t from, uint32_t out)
 {
-  rx = (struct vb_rx){.share = SHARE, .control_receives = VB_CONTROL_RECEIVES, .runs_max = 8};
+  rx = (struct vb_rx){
+      .share = SHARE, .control_receives = VB_CONTROL_RECEIVES, .runs_max = 8, .first_of = first_of};
   tx = (struct vb_tx){.slots = SHARE};
   assert_int_equal(vb_line_open(&rx.line, SHARE), 0);
   assert_int_equal(vb_line_open(&rx.back, SHARE), 0);

@@ -98,12 +98,29 @@ static void values_without_sense_are_refused(void **state)
   assert_false(passes(&nobody, &read));
 }
 
+static void proof_tells_addresses_apart(void **state)
+{
+  struct dc_blob other = whole;
+
+  (void)state;
+  assert_in_range(dc_blob_proof(&whole), 0, 0x1fff);
+  other.number++;
+  assert_int_not_equal(dc_blob_proof(&other), dc_blob_proof(&whole));
+  other = whole;
+  other.control++;
+  assert_int_not_equal(dc_blob_proof(&other), dc_blob_proof(&whole));
+  other = whole;
+  other.key++;
+  assert_int_not_equal(dc_blob_proof(&other), dc_blob_proof(&whole));
+}
+
 int main(void)
 {
   const struct CMUnitTest cases[] = {
       cmocka_unit_test(blob_is_read_as_written),
       cmocka_unit_test(blob_of_another_is_refused),
       cmocka_unit_test(values_without_sense_are_refused),
+      cmocka_unit_test(proof_tells_addresses_apart),
   };
 
   return cmocka_run_group_tests(cases, NULL, NULL) ? 1 : 0;
