@@ -1,30 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An endpoint's address as it travels: big-endian, of one length. */
 #include <infiniband/verbs.h>
-#include <stddef.h>
-#include <string.h>
 
+#include "../verbs/blob.h"
 #include "../verbs/gid.h"
 #include "address.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'd', 'c', 0, 0, 1};
+#define ROW(name, bytes) VB_BLOB_ROW(dc_blob, name, bytes)
+#define FIELD(name) VB_BLOB_FIELD(dc_blob, name)
 
-#define ROW(name, bytes_)                                                                          \
-  {                                                                                                \
-    offsetof(struct dc_blob, name), bytes_, sizeof(((struct dc_blob *)0)->name) / (bytes_)         \
-  }
-#define FIELD(name) ROW(name, sizeof(((struct dc_blob *)0)->name))
-
-/* In the order in which they travel: `count` in a row, of `bytes` each. */
-static const struct {
-  size_t at;
-  uint32_t bytes, count;
-} fields[] = {
+/* In the order in which they travel. */
+static const struct vb_blob_field fields[] = {
     FIELD(gid_type), FIELD(mtu),     FIELD(rd_atomic),   FIELD(lid),
     FIELD(number),   ROW(gid, 1),    FIELD(control),     FIELD(data),
     FIELD(key),      FIELD(initial), FIELD(payload_max), FIELD(credits),
 };
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
 /* Of the byte before them, from bit 0. */
 static const size_t flags[] = {
@@ -33,14 +23,15 @@ static const size_t flags[] = {
     offsetof(struct dc_blob, is_receiver),
     offsetof(struct dc_blob, is_rma),
 };
-#define FLAGS (sizeof(flags) / sizeof(flags[0]))
 
-/* From big-endian or to it. */
-static void turn(uint8_t *to, const uint8_t *from, uint32_t bytes)
-{
-  for (uint32_t i = 0; i < bytes; i++)
-    to[i] = from[__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? bytes - 1 - i : i];
-}
+static const struct vb_blob_form form = {
+    .magic = {'p', 's', 't', 'd', 'c', 0, 0, 2},
+    .length = DC_BLOB_BYTES,
+    .flag_count = sizeof(flags) / sizeof(flags[0]),
+    .field_count = sizeof(fields) / sizeof(fields[0]),
+    .flags = flags,
+    .fields = fields,
+};
 
 uint32_t dc_blob_proof(const struct dc_blob *blob)
 {
@@ -51,17 +42,7 @@ uint32_t dc_blob_proof(const struct dc_blob *blob)
 
 void dc_blob_write(const struct dc_blob *blob, uint8_t bytes[DC_BLOB_BYTES])
 {
-  const uint8_t *from = (const uint8_t *)blob;
-  uint8_t *at = bytes + sizeof(magic);
-
-  memset(bytes, 0, DC_BLOB_BYTES);
-  memcpy(bytes, magic, sizeof(magic));
-  for (uint32_t i = 0; i < FLAGS; i++)
-    *at |= (uint8_t)(*(const bool *)(from + flags[i]) << i);
-  at++;
-  for (size_t i = 0; i < FIELDS; i++)
-    for (uint32_t k = 0; k < fields[i].count; k++, at += fields[i].bytes)
-      turn(at, from + fields[i].at + (size_t)k * fields[i].bytes, fields[i].bytes);
+  vb_blob_write(&form, blob, bytes);
 }
 
 /* Each byte came over a network. */
@@ -76,17 +57,6 @@ static bool makes_sense(const struct dc_blob *blob)
 
 bool dc_blob_read(const uint8_t *bytes, uint32_t length, struct dc_blob *blob)
 {
-  const uint8_t *at = bytes + sizeof(magic);
-  uint8_t *to = (uint8_t *)blob;
-
-  if (length != DC_BLOB_BYTES || memcmp(bytes, magic, sizeof(magic)) != 0)
-    return false;
   *blob = (struct dc_blob){0};
-  for (uint32_t i = 0; i < FLAGS; i++)
-    *(bool *)(to + flags[i]) = *at >> i & 1;
-  at++;
-  for (size_t i = 0; i < FIELDS; i++)
-    for (uint32_t k = 0; k < fields[i].count; k++, at += fields[i].bytes)
-      turn(to + fields[i].at + (size_t)k * fields[i].bytes, at, fields[i].bytes);
-  return makes_sense(blob);
+  return vb_blob_read(&form, bytes, length, blob) && makes_sense(blob);
 }

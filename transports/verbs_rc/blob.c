@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An endpoint's address as it travels: big-endian, of one length. */
-#include <endian.h>
-
+#include "../verbs/blob.h"
 #include "connection.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 8};
+#define ROW(name, bytes) VB_BLOB_ROW(rc_blob, name, bytes)
+#define FIELD(name) VB_BLOB_FIELD(rc_blob, name)
 
-/* Members of struct rc_blob in the order in which they travel: `count` in a row, of `bytes` each.
- */
-#define ROW(name, bytes_)                                                                          \
-  {                                                                                                \
-    offsetof(struct rc_blob, name), bytes_, sizeof(((struct rc_blob *)0)->name) / (bytes_)         \
-  }
-#define FIELD(name) ROW(name, sizeof(((struct rc_blob *)0)->name))
-
-static const struct {
-  size_t at;
-  uint32_t bytes, count;
-} fields[] = {
+/* In the order in which they travel. */
+static const struct vb_blob_field fields[] = {
     FIELD(gid_type),
     FIELD(mtu),
     FIELD(rd_atomic),
@@ -44,36 +34,27 @@ static const struct {
     ROW(runs, 4),
     FIELD(has_runs),
 };
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
 /* Of the byte before them, from bit 0. */
-static const size_t flags[8] = {
+static const size_t flags[] = {
     offsetof(struct rc_blob, is_ethernet), offsetof(struct rc_blob, is_sender),
     offsetof(struct rc_blob, is_receiver), offsetof(struct rc_blob, is_rma),
     offsetof(struct rc_blob, is_cm),       offsetof(struct rc_blob, sends),
     offsetof(struct rc_blob, reconnects),  offsetof(struct rc_blob, is_split),
 };
 
-/* From big-endian or to it. */
-static void turn(uint8_t *to, const uint8_t *from, uint32_t bytes)
-{
-  for (uint32_t i = 0; i < bytes; i++)
-    to[i] = from[BYTE_ORDER == LITTLE_ENDIAN ? bytes - 1 - i : i];
-}
+static const struct vb_blob_form form = {
+    .magic = {'p', 's', 't', 'r', 'c', 0, 0, 8},
+    .length = RC_BLOB_BYTES,
+    .flag_count = sizeof(flags) / sizeof(flags[0]),
+    .field_count = sizeof(fields) / sizeof(fields[0]),
+    .flags = flags,
+    .fields = fields,
+};
 
 void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
 {
-  const uint8_t *from = (const uint8_t *)blob;
-  uint8_t *at = bytes + sizeof(magic);
-
-  memset(bytes, 0, RC_BLOB_BYTES);
-  memcpy(bytes, magic, sizeof(magic));
-  for (uint32_t i = 0; i < 8; i++)
-    *at |= (uint8_t)(*(const bool *)(from + flags[i]) << i);
-  at++;
-  for (size_t i = 0; i < FIELDS; i++)
-    for (uint32_t k = 0; k < fields[i].count; k++, at += fields[i].bytes)
-      turn(at, from + fields[i].at + (size_t)k * fields[i].bytes, fields[i].bytes);
+  vb_blob_write(&form, blob, bytes);
 }
 
 /* Each byte came over a network. */
@@ -111,17 +92,6 @@ static bool makes_sense(const struct rc_blob *blob)
 
 bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
 {
-  const uint8_t *at = bytes + sizeof(magic);
-  uint8_t *to = (uint8_t *)blob;
-
-  if (length != RC_BLOB_BYTES || memcmp(bytes, magic, sizeof(magic)) != 0)
-    return false;
   *blob = (struct rc_blob){0};
-  for (uint32_t i = 0; i < 8; i++)
-    *(bool *)(to + flags[i]) = *at >> i & 1;
-  at++;
-  for (size_t i = 0; i < FIELDS; i++)
-    for (uint32_t k = 0; k < fields[i].count; k++, at += fields[i].bytes)
-      turn(to + fields[i].at + (size_t)k * fields[i].bytes, at, fields[i].bytes);
-  return makes_sense(blob);
+  return vb_blob_read(&form, bytes, length, blob) && makes_sense(blob);
 }
