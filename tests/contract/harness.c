@@ -231,6 +231,12 @@ void contract_side_close(struct contract_side *side)
     return;
   close_endpoints(side);
   ops->ring_close(side->worker, side->ring);
+  contract_side_vanish(side);
+}
+
+void contract_side_vanish(struct contract_side *side)
+{
+  const struct pst_transport_ops *ops = side->image.ops;
   ops->worker_close(side->worker);
   ops->mr_deregister(side->device, side->mr);
   ops->close(side->device);

@@ -169,6 +169,8 @@ void contract_side_open(const struct contract_variant *variant,
                         struct contract_side *side);
 /* Closes endpoints that are still open (abort), then everything. */
 void contract_side_close(struct contract_side *side);
+/* Closes it without a word to its peers, whose endpoints and rings go with their worker. */
+void contract_side_vanish(struct contract_side *side);
 /* As contract_side_open() opens them: a ring a stride behind the beginning of its mr, and an
  * endpoint, which receives if it has a ring, with the cookie index + 1. */
 void contract_ring_open(struct contract_side *side, const struct contract_params *params,

@@ -144,7 +144,7 @@ static void await_counter(struct contract_side *side, struct contract_side *othe
 static void hello_of_a_stranger_connects_nobody(void **state)
 {
   struct contract_pair *pair = contract_pair_open(*state, &params);
-  struct contract_side *receiver = &pair->receiver, stranger;
+  struct contract_side *receiver = &pair->receiver, stranger = {0};
   struct pst_blob blob;
 
   contract_side_open(*state, &params, false, false, &stranger);
@@ -211,6 +211,84 @@ static void arm_sleeps_beside_silent_peer(void **state)
   contract_pair_close(pair);
 }
 
+static uint64_t device_counter(const struct contract_side *side, const char *name)
+{
+  struct pst_counter counters[64];
+  const int n = side->image.ops->counters(side->device, NULL, NULL, counters, 64);
+
+  for (int i = 0; i < n && i < 64; i++)
+    if (strcmp(counters[i].name, name) == 0)
+      return counters[i].value;
+  return UINT64_MAX;
+}
+
+static void meet(struct contract_side *a, struct contract_side *b, uint32_t k)
+{
+  struct pst_blob blob;
+
+  contract_address(b, k, &blob);
+  assert_int_equal(contract_connect(a, k, &blob), 0);
+  contract_address(a, k, &blob);
+  assert_int_equal(contract_connect(b, k, &blob), 0);
+  contract_await(a, b, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  contract_await(b, a, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+}
+
+/* One peer that is gone has the only initiator, another waits for it. The living go on: they answer
+ * a probe, and have the reserve. The one that waited ends by its probes, as if it had sent. */
+static void silent_peers_hold_up_no_living_one(void **state)
+{
+  struct contract_variant variant = *(const struct contract_variant *)*state;
+  struct contract_side gone = {0};
+  uint32_t wait, ended = 0;
+
+  variant.options = "device=mlx5_0,initiators=1,timeout=14,keepalive=0"; /* silent after 0.54 s */
+  struct contract_pair *pair = contract_pair_open(&variant, &params);
+  struct contract_side *sender = &pair->sender, *living = &pair->receiver;
+  contract_side_open(&variant, &params, false, true, &gone);
+  for (uint32_t k = 0; k < CONTRACT_ENDPOINTS; k++)
+    meet(sender, k < 2 ? &gone : living, k);
+  await_counter(sender, living, "initiators_free", 1);
+  contract_side_vanish(&gone);
+  struct pst_request request = contract_send(sender, 0, 8, 0);
+  assert_int_equal(contract_post(sender, 0, &request, 1, &wait), 1);
+  assert_int_equal(contract_post(sender, 1, &request, 1, &wait), -EAGAIN);
+  assert_int_equal(wait, PST_WAIT_QUEUE);
+  for (uint32_t i = 0; i < 8; i++) {
+    const uint32_t k = 2 + i % 2;
+    struct pst_completion message;
+    while (contract_post(sender, k, &request, 1, &wait) != 1) {
+      contract_poll(sender);
+      contract_poll(living);
+    }
+    while (!contract_take(living, PST_COMPLETION_MESSAGE, 0, &message)) {
+      contract_poll(living);
+      contract_poll(sender);
+      assert_false(sender->departed[0]);
+    }
+    assert_int_equal(message.endpoint, k + 1);
+    contract_release(living, &message);
+  }
+  assert_true(worker_counter(sender, "probes_missed") > 0);
+  for (uint32_t i = 0; i < 2; i++) {
+    const struct pst_completion end =
+        contract_await(sender, living, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+    assert_int_equal(end.status, -ECONNRESET);
+    assert_non_null(strstr(contract_complaint(), "IBV_WC_RETRY_EXC_ERR"));
+    ended += (uint32_t)end.endpoint;
+  }
+  assert_int_equal(ended, 1 + 2);
+  contract_complained(2);
+  /* All are of one port, and share its address handle. It is not taken again after a silence. */
+  assert_int_equal(device_counter(sender, "address_handles"), 1);
+  assert_int_equal(device_counter(sender, "address_handles_made"), 1);
+  contract_endpoint_open(sender, &params, NULL, 0);
+  meet(sender, living, 0);
+  assert_int_equal(device_counter(sender, "address_handles"), 2);
+  assert_int_equal(device_counter(sender, "address_handles_made"), 2);
+  contract_pair_close(pair);
+}
+
 int main(int argc, char **argv)
 {
   struct contract_variant variant = {.name = "pool",
@@ -220,6 +298,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(error_of_one_is_no_others),
       CONTRACT_CASE(hello_of_a_stranger_connects_nobody),
       CONTRACT_CASE(arm_sleeps_beside_silent_peer),
+      CONTRACT_CASE(silent_peers_hold_up_no_living_one),
   };
 
   if (argc != 3) {

@@ -77,7 +77,7 @@ static int check(const struct dc_endpoint *dc, const struct pst_blob *address, s
 
 static struct dc_endpoint **chain_of(const struct dc_endpoint *dc)
 {
-  const struct dc_blob *peer = &dc->peer;
+  const struct dc_peer *peer = &dc->peer;
   const uint64_t all = peer->key ^ (uint64_t)peer->control << 16 ^ peer->number;
 
   return &dc_worker_of(dc->endpoint.worker)
@@ -87,7 +87,7 @@ static struct dc_endpoint **chain_of(const struct dc_endpoint *dc)
 /* The number of one that is over may be another's by now. */
 static bool is_taken(const struct dc_endpoint *dc)
 {
-  const struct dc_blob *peer = &dc->peer;
+  const struct dc_peer *peer = &dc->peer;
 
   for (const struct dc_endpoint *other = *chain_of(dc); other; other = other->next_peer)
     if (!dc_is_over(other) && other->peer.number == peer->number &&
@@ -121,7 +121,7 @@ bool dc_hear_hello(struct dc_endpoint *dc, uint32_t value)
     dc->early[dc->early_count++ % DC_EARLY] = (uint16_t)(value + 1);
     return true;
   }
-  if (value != dc_blob_proof(&dc->peer))
+  if (value != dc->peer.proof)
     return false;
   dc->is_heard = true;
   return true;
@@ -134,10 +134,9 @@ static void hear_early(struct dc_endpoint *dc)
       dc_worker_of(dc->endpoint.worker)->dropped++;
 }
 
-static void take_peer(struct dc_endpoint *dc)
+static void take_peer(struct dc_endpoint *dc, const struct dc_blob *peer)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
-  const struct dc_blob *peer = &dc->peer;
   struct vb_tx *tx = dc->endpoint.tx;
 
   if (peer->rd_atomic && peer->rd_atomic < pool->rd_atomic)
@@ -164,13 +163,18 @@ int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
     return rc;
   if (dc->stage != DC_NEW || endpoint->closing.mode)
     return -EALREADY;
-  dc->peer = peer;
-  rc = dc_handle_take(dc);
+  dc->peer = (struct dc_peer){.key = peer.key,
+                              .control = peer.control,
+                              .data = peer.data,
+                              .number = peer.number,
+                              .proof = (uint16_t)dc_blob_proof(&peer)};
+  memcpy(dc->peer.gid, peer.gid, sizeof(peer.gid));
+  rc = dc_handle_take(dc, &peer);
   if (rc < 0)
     return rc;
   const bool taken = is_taken(dc);
   join(dc);
-  take_peer(dc);
+  take_peer(dc, &peer);
   dc_enter(dc, DC_RESOLVING);
   hear_early(dc);
   dc->says |= 1u << DC_HELLO;

@@ -179,7 +179,7 @@ struct vb_planned dc_plan_completions(const struct pst_device *device)
   const struct dc_device *dc = dc_device_of(device);
   const struct pst_plan *plan = &device->plan;
   const uint32_t most = (uint32_t)device->attr.max_cqe;
-  const uint64_t sends = (uint64_t)dc->initiators * (dc->requests + VB_SPARE_SENDS);
+  const uint64_t sends = (uint64_t)dc_initiators(dc) * (dc->requests + VB_SPARE_SENDS);
   const uint64_t peers = (uint64_t)plan->senders + plan->receivers + plan->rma;
   const uint64_t words = DC_CONTROL_RECEIVES * peers;
   const uint64_t all = sends + plan->ring_slots + words;

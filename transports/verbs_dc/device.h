@@ -11,6 +11,7 @@ struct dc_handle;
 #define DC_SEQUENCE_BITS 16u
 #define DC_REQUESTS_MAX 2048u
 #define DC_REQUESTS 512u       /* of an endpoint, where the plan does not say */
+#define DC_PROBES 32u          /* under way at a time */
 #define DC_NUMBERS 65536u      /* of a worker's endpoints, as immediate data name them */
 #define DC_CONTROL_RECEIVES 4u /* for the words of one peer */
 
@@ -23,7 +24,18 @@ struct dc_device {
   uint8_t rd_atomic; /* of an initiator, at most */
   pthread_mutex_t handles_lock;
   struct dc_handle *handles;
+  uint64_t handles_made; /* under it, too */
 };
+
+/* Initiators beside `initiators`: the reserve, and the one that probes. */
+static inline uint32_t dc_reserve(const struct dc_device *dc)
+{
+  return dc->initiators < 4 ? 1 : dc->initiators / 4;
+}
+static inline uint32_t dc_initiators(const struct dc_device *dc)
+{
+  return dc->initiators + dc_reserve(dc) + 1;
+}
 
 static inline struct dc_device *dc_device_of(const struct pst_device *device)
 {

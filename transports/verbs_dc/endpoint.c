@@ -8,6 +8,7 @@
 #include "../verbs/srq.h"
 #include "connection.h"
 #include "ops.h"
+#include "probe.h"
 #include "share.h"
 #include "target.h"
 
@@ -234,6 +235,7 @@ void dc_endpoint_free(struct pst_endpoint *endpoint)
     dc_worker_of(worker)->numbers[dc->number] = NULL;
   dc_forget_peer(dc);
   dc_abandon(dc);
+  dc_probe_forget(dc);
   dc->was_handed = false;
   dc_give(dc);
   dc_handle_give(dc);

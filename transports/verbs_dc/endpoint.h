@@ -42,11 +42,20 @@ struct dc_home {
   uint8_t mtu;      /* enum ibv_mtu */
 };
 
+/* Of the peer's address, what is needed once it is connected. */
+struct dc_peer {
+  uint64_t key;
+  uint8_t gid[16];
+  uint32_t control, data;
+  uint16_t number;
+  uint16_t proof; /* that its hello says */
+};
+
 struct dc_endpoint {
   struct pst_endpoint endpoint; /* first */
   enum dc_stage stage;
   struct dc_home home;
-  struct dc_blob peer;
+  struct dc_peer peer;
   struct dc_handle *handle;
   uint16_t number; /* that immediate data to it begin with */
   bool has_number;
@@ -57,6 +66,10 @@ struct dc_endpoint {
   bool was_handed;                /* it waited, and may post for some polls */
   uint8_t handed_for;             /* of these, by now */
   bool is_waiting;
+  bool has_answered;                   /* a probe, since it waits */
+  uint8_t tries;                       /* probes that were not answered */
+  uint64_t silent_ns;                  /* the first of them was posted; 0: there is none */
+  uint64_t probe_at_ns;                /* not before */
   struct dc_endpoint *before, *behind; /* of those that wait */
   struct dc_endpoint *next_peer;       /* of one chain */
 

@@ -61,18 +61,21 @@ static bool is_same(const struct ibv_ah_attr *a, const struct ibv_ah_attr *b)
          memcmp(a->grh.dgid.raw, b->grh.dgid.raw, sizeof(a->grh.dgid.raw)) == 0;
 }
 
-static struct dc_handle *find(const struct dc_device *dc, const struct ibv_ah_attr *attr)
+static struct dc_handle *find(const struct dc_device *dc, const struct ibv_ah_attr *attr,
+                              const uint8_t gid[16])
 {
   struct dc_handle *one = dc->handles;
 
   /* One that failed is not taken again: who comes later tries anew. */
-  while (one && (!is_same(&one->attr, attr) ||
+  while (one && (!is_same(&one->attr, attr) || one->is_stale ||
+                 memcmp(one->gid, gid, sizeof(one->gid)) != 0 ||
                  atomic_load_explicit(&one->state, memory_order_acquire) == DC_HANDLE_FAILED))
     one = one->next;
   return one;
 }
 
-static struct dc_handle *add(struct dc_device *dc, const struct ibv_ah_attr *attr)
+static struct dc_handle *add(struct dc_device *dc, const struct ibv_ah_attr *attr,
+                             const uint8_t gid[16])
 {
   struct dc_handle *made = calloc(1, sizeof(*made));
 
@@ -80,28 +83,30 @@ static struct dc_handle *add(struct dc_device *dc, const struct ibv_ah_attr *att
     return NULL;
   made->device = &dc->device;
   made->attr = *attr;
+  memcpy(made->gid, gid, sizeof(made->gid));
+  dc->handles_made++;
   made->next = dc->handles;
   dc->handles = made;
   return made;
 }
 
-int dc_handle_take(struct dc_endpoint *endpoint)
+int dc_handle_take(struct dc_endpoint *endpoint, const struct dc_blob *to)
 {
   struct pst_device *device = endpoint->endpoint.device;
   struct dc_device *dc = dc_device_of(device);
-  struct vb_peer peer = {.is_ethernet = endpoint->peer.is_ethernet, .lid = endpoint->peer.lid};
+  struct vb_peer peer = {.is_ethernet = to->is_ethernet, .lid = to->lid};
   struct vb_gid gid = {.index = endpoint->home.gid_index, .type = endpoint->home.gid_type};
   const struct vb_own own = {device->open.port->number, device->open.port->needs_grh, &gid};
   struct ibv_ah_attr attr;
 
   memcpy(gid.raw, endpoint->home.gid, sizeof(gid.raw));
-  memcpy(peer.gid, endpoint->peer.gid, sizeof(peer.gid));
+  memcpy(peer.gid, to->gid, sizeof(peer.gid));
   vb_address_vector(&device->path, &peer, &own, &attr);
   pthread_mutex_lock(&dc->handles_lock);
-  struct dc_handle *handle = find(dc, &attr);
+  struct dc_handle *handle = find(dc, &attr, gid.raw);
   const bool is_new = handle == NULL;
   if (is_new)
-    handle = add(dc, &attr);
+    handle = add(dc, &attr, gid.raw);
   if (handle)
     handle->users++;
   pthread_mutex_unlock(&dc->handles_lock);
@@ -111,6 +116,15 @@ int dc_handle_take(struct dc_endpoint *endpoint)
   if (is_new && device->host->defer(device->host, handle, make, handle) < 0)
     end_making(handle, NULL, ENOMEM);
   return 0;
+}
+
+void dc_handle_doubt(struct dc_endpoint *endpoint)
+{
+  struct dc_device *dc = dc_device_of(endpoint->endpoint.device);
+
+  pthread_mutex_lock(&dc->handles_lock);
+  endpoint->handle->is_stale = true;
+  pthread_mutex_unlock(&dc->handles_lock);
 }
 
 void dc_handle_give(struct dc_endpoint *endpoint)

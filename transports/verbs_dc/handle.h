@@ -6,11 +6,14 @@
 #include "device.h"
 
 struct dc_endpoint;
+struct dc_blob;
 
 /* A way to a peer's port, shared by all endpoints to it. */
 struct dc_handle {
   struct pst_device *device;
   struct ibv_ah_attr attr;
+  uint8_t gid[16]; /* the port's own then */
+  bool is_stale; /* under `handles_lock`: that peer did not answer, its address may be another's */
   struct ibv_ah *ah;
   _Atomic int state; /* enum dc_handle_state */
   int error;         /* errno */
@@ -20,7 +23,9 @@ struct dc_handle {
 enum dc_handle_state { DC_HANDLE_MAKING, DC_HANDLE_READY, DC_HANDLE_FAILED };
 
 /* To the peer, made off this thread: transport->notice() follows. 0 or -ENOMEM. */
-int dc_handle_take(struct dc_endpoint *dc);
+int dc_handle_take(struct dc_endpoint *dc, const struct dc_blob *to);
+/* That peer did not answer: whoever connects to its port from now on has the address resolved. */
+void dc_handle_doubt(struct dc_endpoint *dc);
 void dc_handle_give(struct dc_endpoint *dc);
 
 #endif

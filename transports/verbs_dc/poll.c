@@ -8,6 +8,7 @@
 #include "../verbs/srq.h"
 #include "connection.h"
 #include "ops.h"
+#include "probe.h"
 #include "share.h"
 
 #define ANSWER_NS UINT64_C(10000000)
@@ -22,6 +23,8 @@ static void failed(struct dc_endpoint *dc, const struct ibv_wc *wc)
 
   vb_wc_text((int)wc->status, wc->vendor_err, dc->endpoint.device->open.port->is_ethernet, text,
              sizeof(text));
+  if (wc->status == IBV_WC_RETRY_EXC_ERR)
+    dc_handle_doubt(dc);
   if (wc->status == IBV_WC_RETRY_EXC_ERR)
     vb_text_add(
         text, sizeof(text),
@@ -49,8 +52,10 @@ void dc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   struct vb_send_queue *sq = &endpoint->sq;
   const uint64_t index = sq->done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)sq->done);
 
-  if (!dc->initiator || index >= sq->head)
-    return; /* of an initiator that was reset since */
+  if (!dc->initiator || index >= sq->head) {
+    dc_probe_sent(dc, wc); /* or of an initiator that was reset since */
+    return;
+  }
   vb_pend(endpoint);
   if (wc->status == IBV_WC_SUCCESS) {
     sq->done = index + 1;
@@ -481,6 +486,8 @@ void dc_look(struct pst_endpoint *endpoint, uint64_t now_ns)
   if (!endpoint->closing.mode && !dc_is_over(dc) &&
       atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
     dc_fail(endpoint, -EIO, "the device is lost");
+  if (dc->is_waiting) /* worker_look() */
+    vb_due(endpoint->worker, now_ns + DC_PROBE_LOOK_NS);
   if (endpoint->closing.mode) {
     if (now_ns >= endpoint->closing.deadline_ns)
       vb_pend(endpoint);

@@ -71,8 +71,7 @@ static int set_up(struct dc_worker *pool, struct dc_initiator *initiator)
   return rc ? rc : to_rts(pool, initiator);
 }
 
-/* RESET takes its completions out of the completion queue, and what it has is read no more. */
-static int reset(struct dc_worker *pool, struct dc_initiator *initiator)
+int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator)
 {
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
   int rc = ibv_modify_qp(initiator->qp, &attr, IBV_QP_STATE);
@@ -153,12 +152,20 @@ static int open_one(struct dc_worker *pool, struct dc_initiator *initiator)
   return rc ? refuse(worker, "ibv_modify_qp", rc) : 0;
 }
 
+static void put(struct dc_worker *pool, struct dc_initiator *initiator)
+{
+  struct dc_initiator **to = initiator->is_reserve ? &pool->reserve : &pool->free;
+
+  initiator->next_free = *to;
+  *to = initiator;
+}
+
 static int open_all(struct dc_worker *pool)
 {
   struct pst_worker *worker = pool->worker;
   const struct dc_device *dc = dc_device_of(worker->device);
 
-  pool->all = calloc(dc->initiators, sizeof(*pool->all));
+  pool->all = calloc(dc_initiators(dc), sizeof(*pool->all));
   pool->numbers = calloc(DC_NUMBERS, sizeof(*pool->numbers));
   if (!pool->all || !pool->numbers)
     return -ENOMEM;
@@ -166,11 +173,15 @@ static int open_all(struct dc_worker *pool)
   pool->shape.max_inline = UINT32_MAX;
   int rc = vb_send_queue_open(&pool->shape, worker->device->pieces_max);
   pool->pd = vb_thread_domain_take(worker, &worker->device->own);
-  for (uint32_t i = 0; rc == 0 && i < dc->initiators; i++) {
-    rc = open_one(pool, &pool->all[i]);
+  for (uint32_t i = 0; rc == 0 && i < dc_initiators(dc); i++) {
+    struct dc_initiator *made = &pool->all[i];
+    rc = open_one(pool, made);
     pool->count = i + 1;
-    pool->all[i].next_free = pool->free;
-    pool->free = &pool->all[i];
+    made->is_reserve = i >= dc->initiators;
+    if (pool->count == dc_initiators(dc))
+      pool->prober = made;
+    else
+      put(pool, made);
   }
   worker->cq_used += pool->count * pool->shape.size;
   return rc;
@@ -212,39 +223,80 @@ void dc_worker_close(struct pst_worker *worker)
 
 /* ---- Held -------------------------------------------------------------------------------- */
 
-static void hold(struct dc_worker *pool, struct dc_endpoint *dc)
+static void hold(struct dc_worker *pool, struct dc_endpoint *dc, struct dc_initiator **from)
 {
-  struct dc_initiator *initiator = pool->free;
+  struct dc_initiator *initiator = *from;
 
-  pool->free = initiator->next_free;
+  *from = initiator->next_free;
   dc->initiator = initiator;
   dc->held_from = dc->endpoint.sq.head;
   dc->endpoint.sq.sent = initiator->sent;
   /* A peer that answers fewer READs at a time has been met since. */
-  if (initiator->rd_atomic > pool->rd_atomic && reset(pool, initiator) != 0)
+  if (initiator->rd_atomic > pool->rd_atomic && dc_reset(pool, initiator) != 0)
     dc_fail(&dc->endpoint, -EIO, "its initiator cannot be set up again");
 }
 
-void dc_wait_no_more(struct dc_endpoint *dc)
+static void leave_line(struct dc_worker *pool, struct dc_endpoint *dc)
 {
-  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
-
-  if (!dc->is_waiting)
-    return;
-  dc->is_waiting = false;
   *(dc->before ? &dc->before->behind : &pool->first) = dc->behind;
   *(dc->behind ? &dc->behind->before : &pool->last) = dc->before;
   dc->before = dc->behind = NULL;
 }
 
-static void wait(struct dc_worker *pool, struct dc_endpoint *dc)
+static void join_line(struct dc_worker *pool, struct dc_endpoint *dc)
 {
-  if (dc->is_waiting)
-    return;
-  dc->is_waiting = true;
+  if (!pool->first)
+    pool->stuck_ns = 0;
   dc->before = pool->last;
   *(pool->last ? &pool->last->behind : &pool->first) = dc;
   pool->last = dc;
+}
+
+void dc_wait_no_more(struct dc_endpoint *dc)
+{
+  if (!dc->is_waiting)
+    return;
+  dc->is_waiting = dc->has_answered = false;
+  dc->silent_ns = dc->probe_at_ns = 0;
+  dc->tries = 0;
+  leave_line(dc_worker_of(dc->endpoint.worker), dc);
+}
+
+void dc_wait_behind(struct dc_endpoint *dc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  leave_line(pool, dc);
+  join_line(pool, dc);
+}
+
+/* One of these is handed to the first that waits and may have it. */
+static void hand(struct dc_worker *pool, struct dc_initiator **from)
+{
+  struct dc_endpoint *next = pool->first;
+
+  while (next && (next->silent_ns || (from == &pool->reserve && !next->has_answered)))
+    next = next->behind;
+  if (!next || !*from)
+    return;
+  dc_wait_no_more(next);
+  hold(pool, next, from);
+  next->was_handed = true;
+  next->handed_for = 0;
+  vb_pend(&next->endpoint);
+}
+
+void dc_has_answered(struct dc_endpoint *dc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  leave_line(pool, dc);
+  dc->behind = pool->first;
+  *(pool->first ? &pool->first->before : &pool->last) = dc;
+  pool->first = dc;
+  dc->has_answered = true;
+  dc->silent_ns = 0;
+  hand(pool, pool->free ? &pool->free : &pool->reserve);
 }
 
 bool dc_take(struct dc_endpoint *dc)
@@ -253,11 +305,14 @@ bool dc_take(struct dc_endpoint *dc)
 
   if (dc->initiator)
     return true;
-  if (!pool->free) { /* as long as some wait, there is none: dc_give() hands it on */
-    wait(pool, dc);
+  if (!pool->free || dc->silent_ns) { /* dc_give() hands it on */
+    if (!dc->is_waiting)
+      join_line(pool, dc);
+    dc->is_waiting = true;
     return false;
   }
-  hold(pool, dc);
+  dc_wait_no_more(dc);
+  hold(pool, dc, &pool->free);
   dc->was_handed = false;
   return true;
 }
@@ -265,9 +320,9 @@ bool dc_take(struct dc_endpoint *dc)
 void dc_give(struct dc_endpoint *dc)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
-  struct dc_endpoint *next = pool->first;
+  struct dc_initiator *given = dc->initiator;
 
-  if (!dc->initiator)
+  if (!given)
     return;
   if (dc->was_handed && dc->held_from == dc->endpoint.sq.head && dc->endpoint.is_connected &&
       !dc->endpoint.closing.mode && dc->handed_for < HANDED_FOR) {
@@ -275,17 +330,12 @@ void dc_give(struct dc_endpoint *dc)
     vb_pend(&dc->endpoint);
     return;
   }
-  dc->initiator->next_free = pool->free;
-  pool->free = dc->initiator;
+  put(pool, given);
+  pool->gives += !given->is_reserve;
   dc->initiator = NULL;
   dc->endpoint.sq.sent = NULL;
-  if (!next)
-    return;
-  dc_wait_no_more(next);
-  hold(pool, next);
-  next->was_handed = true;
-  next->handed_for = 0;
-  vb_pend(&next->endpoint);
+  if (pool->first)
+    hand(pool, given->is_reserve ? &pool->reserve : &pool->free);
 }
 
 bool dc_is_spent(const struct dc_endpoint *dc)
@@ -307,7 +357,7 @@ void dc_abandon(struct dc_endpoint *dc)
     return;
   if (sq->failed_from == VB_NEVER)
     sq->failed_from = sq->done;
-  const int rc = reset(pool, dc->initiator);
+  const int rc = dc_reset(pool, dc->initiator);
   if (rc)
     VB_LOG(dc->endpoint.device, PST_LOG_ERROR,
            "%s: an initiator that has failed cannot be set up again: %s; see the kernel's log "
@@ -363,7 +413,7 @@ static void set_operation(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr, ui
 int dc_spread(struct vb_send_queue *sq, uint64_t from, uint64_t to)
 {
   const struct dc_endpoint *dc = dc_of(vb_endpoint_of(sq));
-  const struct dc_blob *peer = &dc->peer;
+  const struct dc_peer *peer = &dc->peer;
   struct dc_initiator *initiator = dc->initiator;
   struct ibv_qp_ex *ex = initiator->ex;
 

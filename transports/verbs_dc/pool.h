@@ -26,18 +26,27 @@ struct dc_initiator {
   struct mlx5dv_qp_ex *dv;
   struct vb_sent *sent;
   uint8_t rd_atomic;
+  bool is_reserve; /* of those that have answered a probe */
   struct dc_initiator *next_free;
 };
 
 struct dc_worker {
   struct pst_worker *worker;
   struct ibv_pd *pd;
-  uint32_t count; /* initiators, as many as work */
-  struct dc_initiator *all, *free;
-  struct dc_endpoint *first, *last; /* that wait for one */
-  struct vb_send_queue shape;       /* the requests that are being built, of whichever endpoint */
-  uint8_t rd_atomic;                /* the least of all peers */
-  struct pst_endpoint **numbers;    /* DC_NUMBERS of them */
+  uint32_t count; /* initiators that were made */
+  struct dc_initiator *all, *free, *reserve;
+  struct dc_initiator *prober;      /* probe.c; NULL: there is none */
+  struct dc_endpoint *first, *last; /* that wait for one; those that have answered a probe first,
+                                       those that have not at the end */
+  uint64_t gives, gives_seen;       /* of initiators not of the reserve; by the last look */
+  uint64_t stuck_ns;                /* since then none was given back; 0: the next look says */
+  struct dc_endpoint *probed[DC_PROBES];
+  uint32_t probe_count, probe_done; /* of the batch: posted, answered */
+  uint64_t probe_ns;                /* of the batch's first that is not answered */
+  uint64_t probes_missed;
+  struct vb_send_queue shape;    /* the requests that are being built, of whichever endpoint */
+  uint8_t rd_atomic;             /* the least of all peers */
+  struct pst_endpoint **numbers; /* DC_NUMBERS of them */
   uint32_t next_number;
   struct dc_endpoint *peers[DC_PEER_CHAINS]; /* by their address: connect.c */
   _Atomic int event; /* enum ibv_event_type + 1 of one of its queue pairs; 0: none */
@@ -58,6 +67,12 @@ bool dc_take(struct dc_endpoint *dc);
 void dc_give(struct dc_endpoint *dc);
 /* It waits no more. */
 void dc_wait_no_more(struct dc_endpoint *dc);
+/* It waits, and its peer has answered a probe; or has not: the others go before it. */
+void dc_has_answered(struct dc_endpoint *dc);
+void dc_wait_behind(struct dc_endpoint *dc);
+/* RESET takes its completions out of the completion queue, and what it has is read no more. 0 or an
+ * errno. */
+int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator);
 /* Others wait, and it has had its share. */
 bool dc_is_spent(const struct dc_endpoint *dc);
 /* What is under way ends, with `sq.error` from `sq.failed_from` on: the initiator is reset, and

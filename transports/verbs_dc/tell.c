@@ -19,13 +19,26 @@ static void add_worker(struct pst_counter_list *list, const struct pst_worker *w
     idle++;
   for (const struct dc_endpoint *one = pool->first; one; one = one->behind)
     waiting++;
-  add(list, "initiators", pool->count, PST_COUNTER_GAUGE);
+  add(list, "initiators", dc_device_of(worker->device)->initiators, PST_COUNTER_GAUGE);
   add(list, "initiators_free", idle, PST_COUNTER_GAUGE);
   add(list, "endpoints_waiting", waiting, PST_COUNTER_GAUGE);
   add(list, "initiators_reset", pool->resets, 0);
+  add(list, "probes_missed", pool->probes_missed, 0);
   add(list, "receives_of_nobody", pool->dropped, 0);
   add(list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
   add(list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
+}
+
+static void add_handles(struct pst_counter_list *list, struct dc_device *dc)
+{
+  uint64_t count = 0;
+
+  pthread_mutex_lock(&dc->handles_lock);
+  for (const struct dc_handle *one = dc->handles; one; one = one->next)
+    count++;
+  add(list, "address_handles", count, PST_COUNTER_GAUGE);
+  add(list, "address_handles_made", dc->handles_made, 0);
+  pthread_mutex_unlock(&dc->handles_lock);
 }
 
 int dc_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
@@ -48,6 +61,7 @@ int dc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
     add_worker(&list, worker);
   if (!endpoint && !worker) {
     const struct vb_counters *now = &device->port_now;
+    add_handles(&list, dc_device_of(device));
     vb_counters_read(device->counter_folder, device->counter_host, &device->port_now);
     for (uint32_t i = 0; i < now->count; i++)
       add(&list, now->at[i].name, vb_counters_growth(&device->port_before, now, now->at[i].name),
@@ -70,7 +84,6 @@ int dc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
   const struct dc_endpoint *dc = dc_of(endpoint);
-  const struct dc_worker *pool = dc_worker_of(endpoint->worker);
   char peer[VB_GID_TEXT], reason[DC_REASON];
   struct dc_blob own;
 
@@ -87,7 +100,7 @@ int dc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
            "%s port %u, DCTs %u, %u to DCTs %u, %u of %s by %u initiators, MTU %u, hop limit %u, "
            "queues of %u sends, inline %u bytes, %s",
            device->open.info->name, device->open.port->number, own.control, own.data,
-           dc->peer.control, dc->peer.data, peer, pool->count,
+           dc->peer.control, dc->peer.data, peer, dc_device_of(device)->initiators,
            vb_mtu_bytes((enum ibv_mtu)dc->home.mtu), device->path.hop_limit, endpoint->sq.size,
            endpoint->sq.max_inline, dc_gid_reason(dc, reason));
   return 0;

@@ -5,6 +5,7 @@
 #include "described.h"
 #include "endpoint.h"
 #include "ops.h"
+#include "probe.h"
 
 /* Is there any device that mlx5 runs? Whether it has DC, opening it tells. */
 static bool any_is_mlx5(const struct dc_mlx5 *mlx5)
@@ -84,7 +85,7 @@ static const struct vb_transport transport = {
     .queue_event = queue_event,
     .worker_open = dc_worker_open,
     .worker_close = dc_worker_close,
-    .worker_look = look_at_nothing,
+    .worker_look = dc_probe_look,
     .worker_empty = look_at_nothing,
 };
 

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Peers that wait while silent ones hold the initiators. Each is probed by an empty RDMA WRITE on
+ * an initiator that all of them share, the prober: such a WRITE may be posted again. The first that
+ * is not answered ends the batch: the prober is reset, the others' probes are posted again, and
+ * that peer is tried later, until the path's silence is over. A peer that answers goes before those
+ * that have not, and may have an initiator of the reserve.
+ */
+#include <stdio.h>
+
+#include "../verbs/status.h"
+#include "ops.h"
+#include "probe.h"
+
+#define STUCK_NS UINT64_C(4000000) /* nobody gave an initiator back, and some wait */
+#define PROBE_NS UINT64_C(4000000) /* of a batch's first; an answer takes microseconds */
+#define BACKOFF_MAX 6u             /* doublings of PROBE_NS */
+
+/* An index that no request of the send queue has. */
+#define PROBE_INDEX 0x80000000u
+
+static bool may_probe(const struct dc_endpoint *dc, uint64_t now)
+{
+  return !dc->has_answered && dc->stage >= DC_GREETING && !dc_is_over(dc) && dc->probe_at_ns <= now;
+}
+
+/* Into the batch, in the order of those that wait. */
+static void gather(struct dc_worker *pool, uint64_t now)
+{
+  pool->probe_count = pool->probe_done = 0;
+  for (struct dc_endpoint *dc = pool->first; dc && pool->probe_count < DC_PROBES; dc = dc->behind)
+    if (may_probe(dc, now))
+      pool->probed[pool->probe_count++] = dc;
+}
+
+static void post(struct dc_worker *pool, uint64_t now)
+{
+  struct dc_initiator *prober = pool->prober;
+
+  pool->probe_ns = now;
+  ibv_wr_start(prober->ex);
+  for (uint32_t i = 0; i < pool->probe_count; i++) {
+    const struct dc_endpoint *dc = pool->probed[i];
+    const uint32_t index = (uint32_t)dc->endpoint.sq.head + PROBE_INDEX;
+    prober->ex->wr_id = vb_wr_id(&dc->endpoint.sq, index);
+    prober->ex->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(prober->ex, 0, 0);
+    ibv_wr_set_sge_list(prober->ex, 0, NULL);
+    mlx5dv_wr_set_dc_addr(prober->dv, dc->handle->ah, dc->peer.control, dc->peer.key);
+  }
+  const int rc = ibv_wr_complete(prober->ex);
+  if (rc == 0)
+    return;
+  VB_LOG(pool->worker->device, PST_LOG_WARN, "probes of %u peers that wait: ibv_wr_complete: %s",
+         pool->probe_count, strerror(rc));
+  pool->probe_count = 0;
+}
+
+static void begin(struct dc_worker *pool, uint64_t now)
+{
+  if (!pool->prober)
+    return;
+  gather(pool, now);
+  if (pool->probe_count)
+    post(pool, now);
+}
+
+/* What is under way ends, and those that have not answered are probed again. */
+static void again(struct dc_worker *pool, uint64_t now)
+{
+  const int rc = dc_reset(pool, pool->prober);
+
+  pool->probe_count = 0;
+  if (rc) {
+    VB_LOG(pool->worker->device, PST_LOG_ERROR,
+           "the initiator that probes cannot be set up again: %s; see the kernel's log (`dmesg`)",
+           strerror(rc));
+    pool->prober = NULL;
+    return;
+  }
+  begin(pool, now);
+}
+
+static void gave_up(struct dc_endpoint *dc, uint64_t now)
+{
+  const struct pst_device *device = dc->endpoint.device;
+  char text[1024];
+
+  vb_wc_text(IBV_WC_RETRY_EXC_ERR, 0, device->open.port->is_ethernet, text, sizeof(text));
+  vb_text_add(text, sizeof(text), "; the peer has not answered %u probes in %.1f s", dc->tries,
+              (double)(now - dc->silent_ns) / 1e9);
+  dc_handle_doubt(dc);
+  dc_fail(&dc->endpoint, vb_wc_status(IBV_WC_RETRY_EXC_ERR)->error, text);
+}
+
+/* The first of the batch has not answered. */
+static void missed(struct dc_worker *pool, uint64_t now)
+{
+  struct dc_endpoint *dc = pool->probed[pool->probe_done];
+
+  pool->probes_missed++;
+  if (dc->is_waiting) {
+    if (dc->silent_ns == 0)
+      dc->silent_ns = pool->probe_ns;
+    dc->probe_at_ns = now + (PROBE_NS << (dc->tries < BACKOFF_MAX ? dc->tries : BACKOFF_MAX));
+    dc->tries++;
+    dc_wait_behind(dc);
+    if (now - dc->silent_ns >= vb_silence_ns(&dc->endpoint.device->path))
+      gave_up(dc, now);
+  }
+  again(pool, now);
+}
+
+void dc_probe_sent(struct dc_endpoint *dc, const struct ibv_wc *wc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  if (!pool->prober || wc->qp_num != pool->prober->qp->qp_num || wc->status == IBV_WC_WR_FLUSH_ERR)
+    return;
+  if (pool->probe_done == pool->probe_count || pool->probed[pool->probe_done] != dc)
+    return; /* of a batch that was ended */
+  const uint64_t now = vb_now_ns(dc->endpoint.device);
+  if (wc->status != IBV_WC_SUCCESS) {
+    missed(pool, now);
+    return;
+  }
+  pool->probe_done++;
+  pool->probe_ns = now;
+  if (dc->is_waiting)
+    dc_has_answered(dc);
+  if (pool->probe_done == pool->probe_count)
+    begin(pool, now);
+}
+
+void dc_probe_forget(struct dc_endpoint *dc)
+{
+  struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
+
+  for (uint32_t i = pool->probe_done; i < pool->probe_count; i++)
+    if (pool->probed[i] == dc) {
+      again(pool, vb_now_ns(dc->endpoint.device));
+      return;
+    }
+}
+
+void dc_probe_look(struct pst_worker *worker)
+{
+  struct dc_worker *pool = dc_worker_of(worker);
+
+  if (!pool->first && pool->probe_count == 0)
+    return;
+  const uint64_t now = vb_now_ns(worker->device);
+  if (pool->gives != pool->gives_seen || pool->stuck_ns == 0) {
+    pool->gives_seen = pool->gives;
+    pool->stuck_ns = now;
+  }
+  if (pool->probe_count) {
+    if (now - pool->probe_ns >= PROBE_NS && worker->has_all)
+      missed(pool, now);
+  } else if (now - pool->stuck_ns >= STUCK_NS || (pool->last && pool->last->silent_ns))
+    begin(pool, now);
+}

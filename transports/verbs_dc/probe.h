@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Probes of peers that wait for an initiator: probe.c. */
+#ifndef DC_PROBE_H
+#define DC_PROBE_H
+
+#include "endpoint.h"
+
+/* As long as some wait, this has to be called every few milliseconds. */
+#define DC_PROBE_LOOK_NS UINT64_C(4000000)
+void dc_probe_look(struct pst_worker *worker);
+/* A completion of its probe, else nothing happens. */
+void dc_probe_sent(struct dc_endpoint *dc, const struct ibv_wc *wc);
+/* It goes. */
+void dc_probe_forget(struct dc_endpoint *dc);
+
+#endif
