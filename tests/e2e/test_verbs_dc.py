@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The transport verbs_dc in the real program, on the simulated device."""
+import contextlib
 import filecmp
+import hashlib
 import os
 import signal
 import unittest
@@ -11,6 +13,18 @@ from harness import ROOT, Case, child_of, main, random_file
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 CONFIG = ROOT / "config/verbs-dc.yaml"
 SERVING = ("--transport", "verbs_dc", "--transport-option", "device=mlx5_0", "--transport-option", "initiators=2")
+
+CLIENTS = int(os.environ.get("PENSTOCK_CLIENTS", "16"))
+HOSTS = """simverbs: 1
+subnets: [{name: west}, {name: east}]
+routers: [{name: core, subnets: [west, east]}]
+hosts:
+  - name: left
+    devices: [{name: mlx5_0, ports: [{link_layer: ethernet, subnet: west, netdev: eth0, address: 10.1.0.1}]}]
+  - name: right
+    devices: [{name: mlx5_0, ports: [{link_layer: ethernet, subnet: east, netdev: eth0, gids: [
+      {gid: "::ffff:10.2.0.1", type: rocev1}, {gid: "::ffff:10.2.0.1", type: rocev2}]}]}]
+"""
 
 
 @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
@@ -77,6 +91,50 @@ class VerbsDc(Case):
         self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
+
+    def test_clients_come_go_and_are_killed(self):
+        """Half of them are, as they begin or amid their file. The others have theirs whole."""
+        root = self.folder / "root"
+        root.mkdir()
+        whole = hashlib.sha256(random_file(root / "a", 3_000_001).read_bytes()).digest()
+        server = self.start("serve", "127.0.0.1:0", "-v", "--root", root, *SERVING, **self.prefix())
+        address = "127.0.0.1:" + server.wait_line(r"listening on 127\.0\.0\.1:0, port (\d+)")[1]
+        for wave in range(0, CLIENTS, 8):
+            clients = [self.start("get", address, "a", "--to", self.folder / f"{wave + i}", *SERVING, **self.prefix())
+                       for i in range(8)]  # fmt: skip
+            for number, client in enumerate(clients):
+                if number % 2 == 0:
+                    self.assertEqual(client.wait(), 0, f"{client}{server}")
+                    fetched = self.folder / f"{wave + number}"
+                    self.assertEqual(hashlib.sha256(fetched.read_bytes()).digest(), whole)
+                    fetched.unlink()
+                else:
+                    with contextlib.suppress(ProcessLookupError, IndexError):  # it is through
+                        os.kill(child_of(client.pid), signal.SIGKILL)
+                    client.wait()
+        child = self.run_program("request", "write", address, "--size", "100000B", "--count", "50", *SERVING, **self.prefix())
+        self.assertIn("5000000 bytes verified", child.stdout)
+        os.kill(child_of(server.pid), signal.SIGINT)
+        self.assertEqual(server.wait(), 0, str(server))
+
+    def between_hosts(self, sender, receiver):
+        """With a router between them."""
+        self.fabric = str(self.write("hosts.yaml", HOSTS))
+        prefix = (SIMULATED, "--fabric", self.fabric, "--host")
+        far = self.start("receive", *self.ends(**receiver), prefix=(*prefix, "right"))
+        near = self.start("send", *self.ends(**sender), "--count", "1000", prefix=(*prefix, "left"))
+        return near.wait(), far.wait(), f"{near}{far}"
+
+    def test_hop_limit_of_a_routed_path(self):
+        for hops, status in ((64, 0), (1, 1)):
+            *ends, said = self.between_hosts({"hop_limit": hops}, {"hop_limit": hops})
+            self.assertEqual(ends, [status, status], said)
+        self.assertIn("hop limit", said)
+
+    def test_gids_of_two_versions(self):
+        *ends, said = self.between_hosts({}, {"gid_index": 0})
+        self.assertEqual(ends, [1, 1], said)
+        self.assertIn("one end's GID is RoCE v1, the other's RoCE v2", said)
 
     def test_devices_without_dc(self):
         """What failed is named, and what to use instead: another provider's device, firmware without DC."""
