@@ -134,30 +134,6 @@ static void open_send_queue(struct dc_endpoint *dc)
   sq->posted_max = sq->requests_max;
 }
 
-void dc_own_address(const struct dc_endpoint *dc, struct dc_blob *own)
-{
-  const struct pst_endpoint *endpoint = &dc->endpoint;
-  const struct pst_device *device = endpoint->device;
-  const struct vb_rx *rx = endpoint->rx;
-
-  *own = (struct dc_blob){.is_ethernet = device->open.port->is_ethernet,
-                          .is_sender = endpoint->tx != NULL,
-                          .is_receiver = rx != NULL,
-                          .is_rma = endpoint->roles & PST_ROLE_RMA,
-                          .gid_type = dc->home.gid_type,
-                          .mtu = dc->home.mtu,
-                          .rd_atomic = dc_device_of(device)->rd_atomic,
-                          .lid = dc->home.lid,
-                          .number = dc->number,
-                          .control = endpoint->shared->target->qp_num,
-                          .key = dc_device_of(device)->key,
-                          .initial = endpoint->tx ? endpoint->tx->initial : 0,
-                          .payload_max = rx ? rx->ring->params.payload_max : 0,
-                          .credits = rx ? rx->granted : 0};
-  own->data = rx ? rx->ring->shared->target->qp_num : own->control;
-  memcpy(own->gid, dc->home.gid, sizeof(own->gid));
-}
-
 static int open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *in)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;

@@ -70,16 +70,6 @@ int dc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
   return (int)list.count;
 }
 
-const char *dc_gid_reason(const struct dc_endpoint *dc, char text[DC_REASON])
-{
-  struct pst_device *device = dc->endpoint.device;
-
-  pthread_mutex_lock(&device->place_lock);
-  snprintf(text, DC_REASON, "%s", device->place.reason);
-  pthread_mutex_unlock(&device->place_lock);
-  return text;
-}
-
 int dc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
