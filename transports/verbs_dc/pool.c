@@ -309,7 +309,9 @@ bool dc_take(struct dc_endpoint *dc)
     if (!dc->is_waiting)
       join_line(pool, dc);
     dc->is_waiting = true;
-    return false;
+    if (dc->is_heard && !dc->is_answered && !dc->has_answered) /* it has just said hello */
+      dc_has_answered(dc);
+    return dc->initiator != NULL;
   }
   dc_wait_no_more(dc);
   hold(pool, dc, &pool->free);
