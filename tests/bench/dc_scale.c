@@ -4,6 +4,9 @@
  * dc-scale runs it.
  *
  * usage: dc-scale-peers PLUGIN OPTIONS LAUNCHER PEERS TURNS DEAD
+ *
+ * DEAD: so many die once all are connected; !DEAD: before, and all is over once the others are
+ * connected; -: nothing is timed but the beginning.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -20,6 +23,7 @@ static const struct contract_params few = {
     .endpoints = 1, .slots = 8, .message = MESSAGE, .requests = 4, .pieces = 1};
 
 static uint32_t peers, turns, dead;
+static bool never_were;
 
 /* A sender's endpoints, and each one's peer. */
 static struct contract_side sender, living, gone;
@@ -55,6 +59,12 @@ static struct pst_endpoint *open_endpoint(struct contract_side *side, struct pst
   return made;
 }
 
+static void connect_to(struct contract_side *side, struct pst_endpoint *endpoint,
+                       const struct pst_blob *blob)
+{
+  assert_int_equal(side->image.ops->endpoint_connect(endpoint, blob), 0);
+}
+
 static void connect_one(struct contract_side *side, struct pst_endpoint *endpoint,
                         struct contract_side *other, struct pst_endpoint *its)
 {
@@ -63,7 +73,22 @@ static void connect_one(struct contract_side *side, struct pst_endpoint *endpoin
       .struct_size = sizeof(blob), .bytes = bytes, .capacity = other->limits.address_max};
 
   assert_int_equal(other->image.ops->endpoint_address(its, &blob), 0);
-  assert_int_equal(side->image.ops->endpoint_connect(endpoint, &blob), 0);
+  connect_to(side, endpoint, &blob);
+}
+
+static struct pst_blob *addresses; /* of those that never were */
+
+static void forget_the_dead(void)
+{
+  addresses = calloc(dead ? dead : 1, sizeof(*addresses));
+  for (uint32_t k = 0; k < dead; k++) {
+    addresses[k] = (struct pst_blob){.struct_size = sizeof(addresses[k]),
+                                     .bytes = malloc(gone.limits.address_max),
+                                     .capacity = gone.limits.address_max};
+    assert_int_equal(gone.image.ops->endpoint_address(receivers[k], &addresses[k]), 0);
+  }
+  if (dead)
+    contract_side_vanish(&gone);
 }
 
 static void take_event(const struct pst_completion *one, bool is_sender)
@@ -222,16 +247,25 @@ static void peers_of_one_worker(void **state)
   for (uint32_t k = 0; k < peers; k++)
     senders[k] = open_endpoint(&sender, NULL, k);
   const size_t opened = mallinfo2().uordblks - bytes;
+  if (never_were)
+    forget_the_dead();
   for (uint32_t k = 0; k < peers; k++) {
+    if (never_were && k < dead) {
+      connect_to(&sender, senders[k], &addresses[k]);
+      poll_all();
+      continue;
+    }
     connect_one(&sender, senders[k], peer_of(k), receivers[k]);
     connect_one(peer_of(k), receivers[k], &sender, senders[k]);
     poll_all();
   }
-  while (connected < 2 * peers)
+  const uint32_t there = never_were ? peers - dead : peers;
+  while (connected < 2 * there)
     poll_all();
   const uint64_t connected_ns = contract_now_ns();
-  busy_turns(1);
-  while (arrived < peers)
+  if (!never_were)
+    busy_turns(1);
+  while (arrived < peers && !never_were)
     poll_all();
   const uint64_t first_ns = contract_now_ns();
   printf("\n{\"peers\": %u, \"queue_pairs\": %llu, \"registrations\": %llu, \"bytes\": %zu, "
@@ -240,7 +274,7 @@ static void peers_of_one_worker(void **state)
          (unsigned long long)(simulated_said("show", "CQs, ") - mrs), opened / peers,
          (unsigned long long)(connected_ns - began_ns),
          (unsigned long long)(first_ns - connected_ns));
-  if (dead || took_ns) {
+  if (took_ns) {
     for (uint32_t i = 0; i < 1000; i++) /* credit and DONEs */
       poll_all();
     took = 0;
@@ -251,7 +285,7 @@ static void peers_of_one_worker(void **state)
     printf(", \"p50_ns\": %llu, \"p99_ns\": %llu, \"most_ns\": %llu",
            (unsigned long long)took_ns[took / 2], (unsigned long long)took_ns[took * 99ull / 100],
            (unsigned long long)took_ns[took - 1]);
-  } else
+  } else if (!never_were)
     busy_turns(turns);
   printf("}\n");
   fflush(stdout);
@@ -271,8 +305,9 @@ int main(int argc, char **argv)
   simulated_launcher = argv[3];
   peers = (uint32_t)strtoul(argv[4], NULL, 10);
   turns = (uint32_t)strtoul(argv[5], NULL, 10);
-  const bool contends = argv[6][0] != '-'; /* -: nothing is timed */
-  dead = contends ? (uint32_t)strtoul(argv[6], NULL, 10) : 0;
+  never_were = argv[6][0] == '!';
+  const bool contends = argv[6][0] != '-' && !never_were;
+  dead = argv[6][0] == '-' ? 0 : (uint32_t)strtoul(argv[6] + never_were, NULL, 10);
   senders = calloc(peers, sizeof(*senders));
   receivers = calloc(peers, sizeof(*receivers));
   under_way = calloc(peers, sizeof(*under_way));
