@@ -8,7 +8,7 @@ import os
 import signal
 import unittest
 
-from harness import ROOT, Case, child_of, main, random_file
+from harness import FAKES, ROOT, Case, child_of, main, random_file
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 CONFIG = ROOT / "config/verbs-dc.yaml"
@@ -91,6 +91,26 @@ class VerbsDc(Case):
         self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
+
+    def test_gpu_memory_by_dma_buf(self):
+        """At both ends the fake GPU's memory, registered by dma-buf: nothing is staged."""
+        cuda = FAKES / "cuda"
+        self.run_program(
+            "run", *self.ends(), "--plugin-path", cuda, "--count", "1000", "--set", "streams.packets.sender.memory=cuda",
+            "--set", "streams.packets.receiver.memory=cuda", "--json", self.folder / "out.json",
+            environment={"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": "delay_us=50"}, **self.prefix())  # fmt: skip
+        stream = self.only_stream(self.result())
+        self.assert_accounted(stream)
+        self.assertEqual((stream["verified"], stream["path"], stream["via"]), (1000, "direct", "dma-buf"))
+
+    def test_hardware_check(self):
+        """Its checks of streams are of any transport, by name."""
+        self.run_program("hardware-check", "--transport", "verbs_dc", "--device", "mlx5_0", "--check",
+                         "rings,ordering,one-thread", "--duration", "20ms", "--json",
+                         self.folder / "out.json", **self.prefix())  # fmt: skip
+        verdicts = {check["check"]: check["verdict"] for check in self.result()["checks"]}
+        self.assertEqual(set(verdicts.values()), {"ok"}, verdicts)
+        self.assertIn("rings", verdicts)
 
     def test_clients_come_go_and_are_killed(self):
         """Half of them are, as they begin or amid their file. The others have theirs whole."""
