@@ -58,14 +58,16 @@ static int area_adopt(struct pst_area *area, struct engine_memory *memory, const
   area->own.region = (struct region){.memory = memory,
                                      .mem = {.struct_size = sizeof(area->own.region.mem)},
                                      .length = params->length};
+  pst_log_clear_error();
   int rc = plugin->memory->adopt_region(memory->memory, &adopt, &area->own.region.mem);
   area->own.region.is_open = rc == 0;
-  if (rc == -EOPNOTSUPP)
+  if (rc == -EOPNOTSUPP && !pst_log_last_error()[0])
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
                     "%s: memory %s takes no memory but its own; pst_node_alloc() gives some", label,
                     plugin->name);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_USAGE, rc, "%s cannot be registered: %s", label,
+    return pst_fail(error, rc == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE : PST_EXIT_USAGE, rc,
+                    "%s cannot be registered: %s", label,
                     pst_log_last_error()[0] ? pst_log_last_error() : strerror(-rc));
   return 0;
 }

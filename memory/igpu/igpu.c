@@ -75,8 +75,8 @@ const struct cuda_plugin cuda_plugin = {
 
 /* No FLUSH: what a NIC wrote into host memory is there for all later work of the device. */
 static const struct pst_memory_ops ops = {
-    CUDA_OPS,
-    .capabilities = CUDA_CAPABILITIES,
+    CUDA_OPS, .capabilities = CUDA_CAPABILITIES,
+    .adopt_region = igpu_adopt_region, /* refuses, without PST_MEMORY_CAP_ADOPT */
 };
 
 PST_PLUGIN(cuda_probe, &ops);

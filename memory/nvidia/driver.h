@@ -109,8 +109,12 @@ enum cuda_attribute { /* CUdevice_attribute */
 #define CUDA_STREAM_NON_BLOCKING 1u
 #define CUDA_EVENT_BLOCKING_SYNC 1u
 #define CUDA_EVENT_DISABLE_TIMING 2u
+#define CUDA_POINTER_MEMORY_TYPE 2
 #define CUDA_POINTER_SYNC_MEMOPS 6
+#define CUDA_POINTER_IS_MANAGED 8
 #define CUDA_RANGE_DMABUF 1
+#define CUDA_MEMORYTYPE_HOST 1
+#define CUDA_MEMORYTYPE_DEVICE 2
 #define CUDA_MEMORYTYPE_UNIFIED 4
 #define CUDA_FLUSH_OPTION_HOST 1
 #define CUDA_ORDERING_OWNER 100
@@ -196,6 +200,7 @@ struct cuda_access { /* CUmemAccessDesc */
   X(MemHostRegister, (void *address, size_t length, unsigned int flags))                           \
   X(MemHostGetDevicePointer, (cuda_pointer * address, void *host, unsigned int flags))             \
   X(MemHostUnregister, (void *address))                                                            \
+  X(PointerGetAttribute, (void *value, int attribute, cuda_pointer address))                       \
   X(PointerSetAttribute, (const void *value, int attribute, cuda_pointer address))                 \
   X(MemGetHandleForAddressRange,                                                                   \
     (void *handle, cuda_pointer address, size_t length, int type, unsigned long long flags))       \

@@ -328,7 +328,9 @@ struct pst_memory_ops {
    * the descriptor names. The fd stays the caller's. The caller sets region->struct_size. May
    * block.
    * 0; -EINVAL: no range, a descriptor that could shrink, or one that is not mapped at
-   * `address`; -EFAULT: not all of it is there; -ENOMEM; -EMFILE. */
+   * `address`; -EFAULT: not all of it is there; -ENOMEM; -EMFILE. A plugin without
+   * PST_MEMORY_CAP_ADOPT may have this op all the same: it logs why it takes no such memory, and
+   * returns -EOPNOTSUPP. */
   int (*adopt_region)(struct pst_memory *memory, const struct pst_adopt_params *params,
                       struct pst_region *region);
 };

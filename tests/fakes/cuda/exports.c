@@ -41,6 +41,14 @@ cuda_status cuStreamWaitValue32_v2(cuda_stream stream, cuda_pointer address, uin
   return flags == WAIT_GEQ ? fake_stream_gate(stream, address, value) : CUDA_INVALID_VALUE;
 }
 
+PST_EXPORT cuda_status cuMemAllocManaged(cuda_pointer *address, size_t length, unsigned int flags);
+
+cuda_status cuMemAllocManaged(cuda_pointer *address, size_t length, unsigned int flags)
+{
+  return flags == 1 /* CU_MEM_ATTACH_GLOBAL */ ? fake_MemAllocManaged(address, length)
+                                               : CUDA_INVALID_VALUE;
+}
+
 /* As the driver's, they wait for no non-blocking stream. */
 PST_EXPORT cuda_status cuMemsetD8_v2(cuda_pointer to, unsigned char value, size_t length);
 PST_EXPORT cuda_status cuMemcpyDtoH_v2(void *to, cuda_pointer from, size_t length);

@@ -57,7 +57,7 @@
 /* What a device is to all processes: its place among `devices`. */
 #define FAKE_NAME "fake-cuda-%d"
 
-enum fake_kind { FAKE_DEVICE, FAKE_VMM, FAKE_IPC, FAKE_HOST, FAKE_REGISTERED };
+enum fake_kind { FAKE_DEVICE, FAKE_VMM, FAKE_IPC, FAKE_HOST, FAKE_REGISTERED, FAKE_MANAGED };
 
 /* Memory that the device reaches. */
 struct fake_range {
@@ -144,6 +144,7 @@ struct CUstream_st {
   struct fake_job **last;
 };
 
+cuda_status fake_MemAllocManaged(cuda_pointer *address, size_t length);
 /* The device's context that is current for this thread, or NULL. */
 cuda_context fake_current(void);
 /* CUDA_SUCCESS, or why a call that needs a context cannot be. */

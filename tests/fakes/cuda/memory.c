@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #define GRANULARITY UINT64_C(65536)
 #define LARGE (UINT64_C(2) << 20)
 #define SUBALLOCATED 512 /* what small allocations are aligned to, and no more */
@@ -219,7 +221,7 @@ cuda_status fake_MemAlloc(cuda_pointer *address, size_t length)
  * page. */
 static bool see(struct fake_range *range, bool apart)
 {
-  const uint64_t length = range->length, lead = (uintptr_t)range->bytes % 4096;
+  const uint64_t length = range->length, lead = (uintptr_t)range->bytes % pst_page_size();
   range->address = (uintptr_t)range->bytes;
   if (!apart)
     return true;
@@ -235,7 +237,8 @@ static cuda_status release(uint64_t address, enum fake_kind kind, uint64_t *used
   static const char *const calls[] = {[FAKE_DEVICE] = "cuMemFree",
                                       [FAKE_IPC] = "cuIpcCloseMemHandle",
                                       [FAKE_HOST] = "cuMemFreeHost",
-                                      [FAKE_REGISTERED] = "cuMemHostUnregister"};
+                                      [FAKE_REGISTERED] = "cuMemHostUnregister",
+                                      [FAKE_MANAGED] = "cuMemFree"};
   if (!fake_current())
     return CUDA_INVALID_CONTEXT;
   fake_check_range(calls[kind], address, length_of(address, kind));
@@ -251,6 +254,8 @@ static cuda_status release(uint64_t address, enum fake_kind kind, uint64_t *used
 cuda_status fake_MemFree(cuda_pointer address)
 {
   cuda_context context = fake_current();
+  if (length_of(address, FAKE_MANAGED))
+    return release(address, FAKE_MANAGED, NULL);
   return release(address, FAKE_DEVICE, context ? &fake.used[context->device] : NULL);
 }
 
@@ -271,6 +276,27 @@ cuda_status fake_MemGetAddressRange(cuda_pointer *base, size_t *length, cuda_poi
   return status;
 }
 
+/* One address for both sides. */
+cuda_status fake_MemAllocManaged(cuda_pointer *address, size_t length)
+{
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS)
+    return status;
+  struct fake_range *range = calloc(1, sizeof(*range));
+  if (!range)
+    return CUDA_OUT_OF_MEMORY;
+  *range = (struct fake_range){.kind = FAKE_MANAGED, .length = length};
+  range->fd = fake_bytes_new(length, fake_current()->device);
+  if (range->fd < 0 || !map_bytes(range)) {
+    free_range(range);
+    return CUDA_OUT_OF_MEMORY;
+  }
+  range->address = (uintptr_t)range->bytes;
+  link_range(range);
+  *address = range->address;
+  return CUDA_SUCCESS;
+}
+
 /* ---- Host memory --------------------------------------------------------------- */
 
 cuda_status fake_MemHostAlloc(void **address, size_t length, unsigned int flags)
@@ -281,7 +307,7 @@ cuda_status fake_MemHostAlloc(void **address, size_t length, unsigned int flags)
   if (length == 0 ||
       flags & ~(CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP | CUDA_HOSTALLOC_WRITECOMBINED))
     return CUDA_INVALID_VALUE;
-  uint64_t whole = round_up(length + SUBALLOCATED, 4096);
+  uint64_t whole = round_up(length + SUBALLOCATED, pst_page_size());
   struct fake_range *range = calloc(1, sizeof(*range));
   if (!range || length > fake_config.host_memory ||
       !take(&fake.host_used, fake_config.host_memory, whole)) {
@@ -345,8 +371,9 @@ cuda_status fake_MemHostRegister(void *address, size_t length, unsigned int flag
   if (fake_config.no_register)
     return CUDA_NOT_SUPPORTED;
   unsigned char resident;
-  for (uint64_t page = begin / 4096 * 4096; page < end; page += 4096)
-    if (mincore((void *)(uintptr_t)page, 1, &resident) != 0)
+  const uint64_t page = pst_page_size();
+  for (uint64_t at = begin / page * page; at < end; at += page)
+    if (mincore((void *)(uintptr_t)at, 1, &resident) != 0)
       return CUDA_INVALID_VALUE;
   pthread_mutex_lock(&fake.mutex);
   for (struct fake_range *r = fake.ranges; r; r = r->next)
@@ -375,6 +402,32 @@ cuda_status fake_MemHostUnregister(void *address)
 {
   cuda_status status = release_host(address, FAKE_REGISTERED);
   return status == CUDA_INVALID_VALUE ? CUDA_NOT_REGISTERED : status;
+}
+
+/* Of host and managed memory the address may be either side's. */
+cuda_status fake_PointerGetAttribute(void *value, int attribute, cuda_pointer address)
+{
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS)
+    return status;
+  pthread_mutex_lock(&fake.mutex);
+  const struct fake_range *range = fake.ranges;
+  const cuda_pointer seen = fake_seen(address);
+  while (range && !(seen >= range->address && seen < range->address + range->length))
+    range = range->next;
+  unsigned int found = 0;
+  if (!range)
+    status = CUDA_INVALID_VALUE; /* as of memory that CUDA does not know */
+  else if (attribute == CUDA_POINTER_IS_MANAGED)
+    found = range->kind == FAKE_MANAGED;
+  else if (attribute == CUDA_POINTER_MEMORY_TYPE)
+    found = is_host(range) ? CUDA_MEMORYTYPE_HOST : CUDA_MEMORYTYPE_DEVICE;
+  else
+    status = CUDA_INVALID_VALUE;
+  pthread_mutex_unlock(&fake.mutex);
+  if (status == CUDA_SUCCESS)
+    memcpy(value, &found, sizeof(found));
+  return status;
 }
 
 cuda_status fake_PointerSetAttribute(const void *value, int attribute, cuda_pointer address)
@@ -411,7 +464,8 @@ cuda_status fake_MemGetHandleForAddressRange(void *handle, cuda_pointer address,
     return status;
   if (fake_config.no_dmabuf)
     return CUDA_NOT_SUPPORTED;
-  if (type != CUDA_RANGE_DMABUF || flags || address % 4096 || length % 4096 || length == 0)
+  if (type != CUDA_RANGE_DMABUF || flags || address % pst_page_size() || length % pst_page_size() ||
+      length == 0)
     return CUDA_INVALID_VALUE;
   int fd = descriptor_of(address, length, &offset);
   if (fd < 0)
@@ -474,7 +528,7 @@ cuda_status fake_IpcOpenMemHandle(cuda_pointer *address, struct cuda_ipc handle,
   if (!range)
     return CUDA_OUT_OF_MEMORY;
   *range = (struct fake_range){.kind = FAKE_IPC,
-                               .length = round_up(ipc.lead + ipc.length, 4096),
+                               .length = round_up(ipc.lead + ipc.length, pst_page_size()),
                                .context = fake_current()->device,
                                .fd = open(path, O_RDWR | O_CLOEXEC)};
   range->device = range->fd >= 0 ? fake_device_of(range->fd) : -1;

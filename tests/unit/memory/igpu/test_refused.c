@@ -2,6 +2,7 @@
 /* What igpu refuses, and pins of others; on the fake driver, where 8 MiB can be pinned. */
 #include "cuda_fixture.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -26,6 +27,50 @@ static void test_memory_of_the_gpu_s_own_is_refused(void **state)
   memcpy(from.device, "GPU-another", 12);
   assert_int_equal(memory_ops()->import_region(memory, &from, &region), -EXDEV);
   assert_logged("it is memory that GPU-another maps, and not GPU-");
+}
+
+static void expect_not_adopted(uint64_t address, const char *reason)
+{
+  struct pst_region region = {.struct_size = sizeof(region)};
+  const struct pst_adopt_params params = {
+      .struct_size = sizeof(params), .fd = -1, .address = address, .length = 4096, .label = "area"};
+  fake_log_clear();
+  assert_int_equal(memory_ops()->adopt_region(memory, &params, &region), -EOPNOTSUPP);
+  assert_logged("area: cannot take 4096 bytes at 0x");
+  assert_logged(reason);
+  assert_logged("use memory that this plugin allocates: pst_node_alloc() with memory igpu");
+  assert_null(region.handle);
+}
+
+static void test_memory_of_the_application_s_is_refused(void **state)
+{
+  cuda_status (*alloc_managed)(cuda_pointer *, size_t, unsigned int) = NULL;
+  cuda_pointer managed, device;
+  void *host = NULL;
+  (void)state;
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  assert_non_null(library);
+  void *symbol = dlsym(library, "cuMemAllocManaged");
+  memcpy(&alloc_managed, &symbol, sizeof(symbol));
+  assert_non_null(alloc_managed);
+  cuda_enter(memory);
+  assert_int_equal(alloc_managed(&managed, LENGTH, 1), CUDA_SUCCESS);
+  assert_int_equal(memory->driver->MemAlloc(&device, LENGTH), CUDA_SUCCESS);
+  assert_int_equal(memory->driver->MemHostAlloc(&host, LENGTH, CUDA_HOSTALLOC_PORTABLE),
+                   CUDA_SUCCESS);
+  cuda_leave(memory);
+  expect_not_adopted(managed + 100, "managed memory (cuMemAllocManaged), whose pages the driver "
+                                    "moves while a NIC writes them");
+  expect_not_adopted(device, "the GPU's own memory (cuMemAlloc), in which no NIC of a machine with "
+                             "an integrated GPU can write");
+  expect_not_adopted((uintptr_t)host, "host memory of another owner, who could unpin it");
+  expect_not_adopted((uintptr_t)&managed, "host memory of another owner, who could unpin it");
+  cuda_enter(memory);
+  assert_int_equal(memory->driver->MemFree(managed), CUDA_SUCCESS);
+  assert_int_equal(memory->driver->MemFree(device), CUDA_SUCCESS);
+  assert_int_equal(memory->driver->MemFreeHost(host), CUDA_SUCCESS);
+  cuda_leave(memory);
+  dlclose(library);
 }
 
 static void test_more_than_can_be_pinned(void **state)
@@ -158,6 +203,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       CASE(test_memory_of_the_gpu_s_own_is_refused),
+      CASE(test_memory_of_the_application_s_is_refused),
       CASE(test_more_than_can_be_pinned),
       CASE(test_pins_of_others_are_used_and_not_undone),
       CASE(test_host_memory_that_others_allocated),
