@@ -85,39 +85,37 @@ const char *igpu_platform_name(enum igpu_platform platform)
   return names[platform];
 }
 
-/* Of what cuMemAlloc gives, which is not what this plugin gives. */
+/* How a NIC reaches what cuMemAlloc gives, which is not what this plugin gives. */
 static const char *device_memory_words(enum igpu_platform platform, const struct igpu_facts *facts)
 {
   switch (platform) {
   case IGPU_XAVIER:
   case IGPU_ORIN:
     if (!facts->rdma)
-      return "to cuMemAlloc's it has no way in this release";
+      return "cuMemAlloc's memory not at all in this release";
     return facts->nvidia_p2p
-               ? "cuMemAlloc's takes a NIC's driver with nv-p2p, which CUDA 13.0 deprecates"
-               : "cuMemAlloc's takes nv-p2p, whose module (nvidia-p2p) is not loaded, and which "
-                 "CUDA 13.0 deprecates";
+               ? "cuMemAlloc's memory by nv-p2p alone, which CUDA 13.0 deprecates"
+               : "cuMemAlloc's memory by nv-p2p alone, whose module (nvidia-p2p) is not loaded, and "
+                 "which CUDA 13.0 deprecates";
   case IGPU_THOR:
-    return "cuMemAlloc's it cannot reach: nv-p2p is not supported on Thor";
+    return "cuMemAlloc's memory not at all: Thor does not support nv-p2p";
   case IGPU_GB10:
-    return "cuMemAlloc's it cannot reach: neither nvidia-peermem nor dma-buf works on GB10";
+    return "cuMemAlloc's memory not at all: neither nvidia-peermem nor dma-buf works on GB10";
   case IGPU_GRACE:
   case IGPU_DISCRETE:
-    return facts->dmabuf    ? "cuMemAlloc's by dma-buf, which memory cuda exports"
-           : facts->peermem ? "cuMemAlloc's by nvidia-peermem, with memory cuda"
-                            : "cuMemAlloc's not: no dma-buf, and nvidia-peermem is not loaded";
   case IGPU_OTHER:
     break;
   }
-  return facts->dmabuf    ? "cuMemAlloc's by dma-buf"
-         : facts->peermem ? "cuMemAlloc's by nvidia-peermem"
-                          : "cuMemAlloc's not: no dma-buf, and nvidia-peermem is not loaded";
+  return facts->dmabuf    ? "cuMemAlloc's memory by dma-buf, which memory cuda exports"
+         : facts->peermem ? "cuMemAlloc's memory by nvidia-peermem, with memory cuda"
+                          : "cuMemAlloc's memory not at all: the driver exports no dma-buf, and "
+                            "nvidia-peermem is not loaded";
 }
 
 void igpu_platform_text(const struct igpu_facts *facts, char *out, size_t size)
 {
   enum igpu_platform platform = igpu_platform_of(facts);
-  snprintf(out, size, "%s; a NIC reaches pinned host memory as any other%s, %s",
+  snprintf(out, size, "%s; a NIC reaches pinned host memory as it does any host memory%s, and %s",
            igpu_platform_name(platform), facts->host_dmabuf ? ", or by dma-buf" : "",
            device_memory_words(platform, facts));
 }

@@ -43,23 +43,28 @@ class Igpu(Case):
                                 "--set", "streams.packets.expect.max_loss=100%")  # fmt: skip
         self.assertEqual((stream["path"], stream["carrier"]), ("mapped", "udp"))
 
+    def counted(self, script, *arguments):
+        """The one stream of a run, and how many copies its process submitted to the driver."""
+        count = self.folder / "copies"
+        result, child = self.run_json("run", *plugins(), *arguments, environment=counting(script, count))
+        stream = self.only_stream(result)
+        self.assertEqual((stream["verified"], stream["corrupted"]), (stream["messages_delivered"], 0), child.stderr)
+        return stream, int(count.read_text())
+
     def test_no_copy_is_submitted(self):
         """The driver's calls are counted: into memory that the GPU maps no copy, into its own some."""
-        leave = "true" if IS_REAL else "false"
-        for memory, path in ((f"{{plugin: igpu, options: {{allow_discrete: {leave}}}}}", "mapped"), ("cuda", None)):
-            with self.subTest(memory=memory):
-                file = self.config(yaml_stream(message="1462 B", ring=512, transport="{plugin: loopback, options: {mode: copy}}",
-                                               receiver=f"{{memory: {memory}, sink: verify}}"))  # fmt: skip
-                count = self.folder / "copies"
-                result, child = self.run_json("run", *plugins(), file, "--count", 20000,
-                                              environment=counting("integrated=1,delay_us=50", count))  # fmt: skip
-                stream = self.only_stream(result)
-                self.assertEqual((stream["verified"], stream["corrupted"]), (20000, 0))
-                copies = int(count.read_text())
-                if path:
-                    self.assertEqual((stream["path"], copies), (path, 0), child.stderr)
-                else:
-                    self.assertGreater(copies, 0)
+        script = "integrated=1,delay_us=50"
+        for file, *more in ((LOOPBACK, ), (UDP, "--set", "streams.packets.sender.rate=200 Mbps",
+                                           "--set", "streams.packets.expect.max_loss=100%")):  # fmt: skip
+            with self.subTest(file=file):
+                stream, copies = self.counted(script, file, *LEAVE, "--count", 5000, *more)
+                self.assertEqual((stream["path"], copies), ("mapped", 0))
+                self.assertGreater(stream["verified"], 0)
+        file = self.config(yaml_stream(message="1462 B", ring=512, transport="{plugin: loopback, options: {mode: copy}}",
+                                       receiver="{memory: cuda, sink: verify}"))  # fmt: skip
+        stream, copies = self.counted(script, file, "--count", 20000)
+        self.assertEqual((stream["path"], stream["verified"]), ("staged", 20000))
+        self.assertGreater(copies, 0)
 
     @unittest.skipUnless((BUILD / "transports" / "transport-ethernet.so").exists(), "built without DPDK")
     def test_ethernet(self):
@@ -103,19 +108,19 @@ class Igpu(Case):
         self.assertIn("hands over host memory of its own", self.refused(SCRIPT, *LEAVE, *reference))
 
     def test_cuda_to_igpu_and_back(self):
-        """Both plugins pin the same sender's slots: what one has pinned the other uses."""
+        """Two streams of one process: each sender's slots are pinned by its own plugin and by the receiver's."""
         igpu, cuda = "{plugin: igpu, options: {allow_discrete: true}}", "{plugin: cuda}"
-        for sender, receiver in ((cuda, igpu), (igpu, cuda)):
-            with self.subTest(sender=sender):
-                file = self.config(
-                    "- name: packets\n  message: 1462 B\n  ring: 512\n"
-                    "  transport: {plugin: loopback, options: {mode: reference}}\n"
-                    f"  sender: {{memory: {sender}}}\n  receiver: {{memory: {receiver}, sink: verify}}\n")
-                result, child = self.run_json("run", *plugins(), file, "--count", 20000,
-                                              environment=environment("integrated=1,delay_us=50"))  # fmt: skip
-                stream = self.only_stream(result)
-                self.assertEqual((stream["verified"], stream["corrupted"]), (20000, 0))
-                self.assertNotIn("cannot be pinned", child.stderr)
+        file = self.config("".join(
+            f"- name: {name}\n  message: 1462 B\n  ring: 512\n  timeout: 1 min\n"
+            "  transport: {plugin: loopback, options: {mode: reference}}\n"
+            f"  sender: {{memory: {sender}}}\n  receiver: {{memory: {receiver}, sink: verify}}\n"
+            for name, sender, receiver in (("there", cuda, igpu), ("back", igpu, cuda))))  # fmt: skip
+        result, child = self.run_json("run", *plugins(), file, "--count", 20000,
+                                      environment=environment("integrated=1,delay_us=50"))  # fmt: skip
+        for stream in result["streams"]:
+            self.assertEqual((stream["verified"], stream["corrupted"]), (20000, 0), stream["name"])
+        self.assertEqual([stream["name"] for stream in result["streams"]], ["there", "back"])
+        self.assertNotIn("cannot be pinned", child.stderr)
 
     @scripted
     def test_a_discrete_gpu_takes_leave(self):
@@ -150,8 +155,8 @@ class Igpu(Case):
         on_it = {**environment("devices=2,integrated=1"), "PENSTOCK_TEST_ROOT": str(root)}
         child = self.run_program("plugins", *plugins(), "igpu", environment=on_it)
         self.assertIn("memory igpu 1.0: usable", child.stdout)
-        self.assertIn("Orin (tegra234), integrated; a NIC reaches pinned host memory as any other, "
-                      "cuMemAlloc's takes nv-p2p, whose module (nvidia-p2p) is not loaded", child.stdout)  # fmt: skip
+        self.assertIn("Orin (tegra234), integrated; a NIC reaches pinned host memory as it does any host memory, and "
+                      "cuMemAlloc's memory by nv-p2p alone, whose module (nvidia-p2p) is not loaded", child.stdout)  # fmt: skip
         self.assertNotIn("0000:b8:00.0", child.stdout)  # discrete
         child = self.run_program("plugins", *plugins(), "cuda", environment=on_it)
         self.assertIn("integrated: memory igpu is what a NIC and its kernels both reach", child.stdout)
