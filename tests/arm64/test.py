@@ -8,12 +8,15 @@ import fnmatch
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 EM_AARCH64 = (183).to_bytes(2, "little")
 KNOWN = HERE / "emulation.txt"
+# Where ./run test has its build.
+HOST_BUILD = HERE.parent.parent / "build"
 # Of each of these suites, all tests, or those of these names.
 FEW = {"unit": ["*"], "contract": ["transport loopback-*", "contract-memory-*"], "e2e": ["e2e-igpu", "e2e-cuda"]}
 ALL = {suite: ["*"] for suite in FEW}
@@ -25,7 +28,7 @@ NO_SUITES = {"bench", "gpu", "judges"}
 
 def not_run():
     """{pattern of a test's name: why}"""
-    lines = [line.strip().split(": ", 1) for line in KNOWN.read_text().splitlines() if line.startswith("test ")]
+    lines = [line.strip().split(" | ", 1) for line in KNOWN.read_text().splitlines() if line.startswith("test ")]
     return {name.removeprefix("test "): why for name, why in lines}
 
 
@@ -53,6 +56,26 @@ def of_other_machines(build):
     return [file for file in files if file.read_bytes()[18:20] != EM_AARCH64], len(files)
 
 
+def passed_of(build):
+    """{command: how many of its cases passed}, guests and tests of speed apart."""
+    path = build / "meson-logs" / "passed.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    return {command: count for command, count in known.items() if not re.search(r"\btests/(?:vm|bench|gpu)/", command)}
+
+
+def show_beside_host(build):
+    here, there = passed_of(build), passed_of(HOST_BUILD)
+    if not there:
+        print(f"no count of x86 beside it: no tests were run in {HOST_BUILD.name}/")
+        return
+    both = [command for command in here if command in there]
+    print(f"beside x86, where {sum(there.values())} cases of {len(there)} tests passed: {len(both)} of these tests ran here, "
+          f"with {sum(there[command] for command in both)} cases there and {sum(here[command] for command in both)} here")  # fmt: skip
+    for command in both:
+        if here[command] < there[command]:
+            print(f"  {here[command]} of {there[command]}: {command[-100:]}")
+
+
 def main():
     if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["all"]):
         sys.exit(__doc__)
@@ -69,6 +92,7 @@ def main():
     wrong, count = of_other_machines(build)
     print(f"FAILED: not for aarch64: {wrong}" if wrong else f"passed: {count} files, for aarch64: program, library, plugins")
     passed, failed, skipped = (int(part.split()[0]) for part in last.split(", "))
+    show_beside_host(build)
     print(f"{passed + (not wrong)} passed, {failed + bool(wrong)} failed, {skipped + len(without)} skipped")
     sys.exit(run.wait() or bool(wrong))
 
