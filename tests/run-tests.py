@@ -4,6 +4,9 @@
 
 usage: run-tests.py BUILD [argument of `meson test`]...
 
+PENSTOCK_TEST_PAGE_SIZE, where it is set (65536), is the page size of the machine that the tests see:
+tests/fakes/page_size stands before the C library.
+
 Programs that failed, if few, run once more, one at a time, with nothing beside them. What passes then
 counts as passed, and a line that begins with "second run:" names it: a test, or the machine, that is
 to be looked at. What a sanitizer, an assertion or a signal ended is failed for good.
@@ -53,12 +56,21 @@ def run_meson(build, records, *arguments):
     counter = pathlib.Path(__file__).resolve().with_name("count-cases.py")
     wrapper = shlex.join([sys.executable, "-I", "-S", str(counter)])
     command = ["meson", "test", "-C", str(build), "--wrapper", wrapper, "--print-errorlogs"]
-    status = subprocess.run(
-        [*command, "--timeout-multiplier", PATIENCE, *arguments],
-        env=dict(os.environ, PENSTOCK_TEST_RECORDS=str(records)),
-    ).returncode
+    environment = dict(os.environ, PENSTOCK_TEST_RECORDS=str(records))
+    if "PENSTOCK_TEST_PAGE_SIZE" in environment:
+        environment["PENSTOCK_TEST_PRELOAD"] = str(build / "tests" / "fakes" / "libpage_size.so")
+    status = subprocess.run([*command, "--timeout-multiplier", PATIENCE, *arguments], env=environment).returncode
     runs = [ast.literal_eval(line) for line in records.read_text().splitlines()] if records.exists() else []
     return status, test_runs(build), runs
+
+
+def keep_passed(build, runs):
+    """How many cases of each command passed when it last ran, in a file: tests/arm64/test.py shows two builds beside
+    each other."""
+    path = build / "meson-logs" / "passed.json"
+    passed = json.loads(path.read_text()) if path.exists() else {}
+    passed.update({" ".join(run["command"]).replace(f"{build}/", ""): run["passed"] for run in runs})
+    path.write_text(json.dumps(passed, indent=0))
 
 
 def kept(arguments):
@@ -88,6 +100,7 @@ def main():
             if test["result"] == "OK":
                 print(f"second run: {test['name']} passed alone, and had failed beside others")
 
+    keep_passed(build, runs)
     total = {key: sum(run[key] for run in runs) for key in KEYS}
     # A program that ran out of time was killed with its wrapper and left no record.
     total["failed"] += max(0, len(tests) - len(runs))

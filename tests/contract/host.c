@@ -17,6 +17,8 @@
 #include "loader/loader.h"
 #include "loader/ops.h"
 
+#include <penstock/page.h>
+
 static _Atomic uint32_t complaints;
 static pthread_mutex_t complaint_lock = PTHREAD_MUTEX_INITIALIZER;
 static char complaint[1024];
@@ -403,7 +405,7 @@ void contract_region_make(uint64_t length, struct contract_region *region)
   region->region.address = (uint64_t)(uintptr_t)map;
   region->region.host = map;
   region->region.length = length;
-  region->region.page_size = 4096;
+  region->region.page_size = pst_page_size();
   region->region.exports = PST_EXPORT_FD;
   region->region.handle = (void *)(intptr_t)region->fd;
 }

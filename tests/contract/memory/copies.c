@@ -5,6 +5,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include <penstock/page.h>
+
 #define LENGTH (UINT64_C(1) << 18)
 
 /* A NORMAL and a STAGING region with the same random bytes as `far` and `near`. */
@@ -138,7 +140,7 @@ static void test_host_memory_of_others(void **state)
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
-  uint8_t *foreign = aligned_alloc(4096, LENGTH);
+  uint8_t *foreign = aligned_alloc(pst_page_size(), LENGTH);
   assert_non_null(foreign);
   bool registered = contract.ops->host_register(contract.memory, foreign, LENGTH) == 0;
   memset(foreign, 0x6b, LENGTH);

@@ -10,6 +10,8 @@
 
 #include <penstock/penstock.h>
 
+#include <penstock/page.h>
+
 static void test_capabilities_have_their_calls(void **state)
 {
   contract_rule(
@@ -337,7 +339,7 @@ static void test_host_memory_can_be_registered(void **state)
       "Ranges may overlap, and a range may be registered again: each call that returned 0 is undone by one of its own");
   (void)state;
   need_capability(PST_MEMORY_CAP_HOST_REGISTER);
-  void *foreign = aligned_alloc(4096, 1 << 16);
+  void *foreign = aligned_alloc(pst_page_size(), 1 << 16);
   assert_non_null(foreign);
   int code = contract.ops->host_register(contract.memory, foreign, 1 << 16);
   if (code != -EOPNOTSUPP) {
@@ -410,33 +412,33 @@ static void test_descriptors_of_the_callers(void **state)
 {
   contract_rule("With a descriptor it can be exported as PST_EXPORT_FD, whole");
   (void)state;
-  enum { PAGE = 4096, ALL = 16 * PAGE, AT = 5 * PAGE };
+  const uint64_t page = pst_page_size(), all = 16 * page, at = 5 * page;
   need_capability(PST_MEMORY_CAP_ADOPT | PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
-  int fd = make_memfd(ALL, F_SEAL_SHRINK), loose = make_memfd(ALL, 0);
-  char *map = mmap(NULL, ALL - AT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, AT);
+  int fd = make_memfd(all, F_SEAL_SHRINK), loose = make_memfd(all, 0);
+  char *map = mmap(NULL, all - at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
   struct pst_region region, there = {.struct_size = sizeof(there)};
   struct pst_export out = {.struct_size = sizeof(out)};
   assert_ptr_not_equal(map, MAP_FAILED);
-  assert_int_equal(adopt(map + 10, 3 * PAGE, fd, AT + 10, &region), 0);
+  assert_int_equal(adopt(map + 10, 3 * page, fd, at + 10, &region), 0);
   assert_true(region.exports & PST_EXPORT_FD);
   assert_int_equal(
-      contract.ops->export_region(contract.memory, &region, PST_EXPORT_FD, PAGE, 100, &out), 0);
+      contract.ops->export_region(contract.memory, &region, PST_EXPORT_FD, page, 100, &out), 0);
   contract_free(&region);
   assert_int_equal(contract.ops->import_region(contract.memory, &out, &there), 0);
   contract_put(&there, 0, "hello", 5);
-  assert_memory_equal(map + 10 + PAGE, "hello", 5);
+  assert_memory_equal(map + 10 + page, "hello", 5);
   contract_free(&there);
   close(out.fd);
   contract_rule(
       "-EINVAL: no range, a descriptor that could shrink, or one that is not mapped at `address`; -EFAULT: not all of it is there");
 
-  assert_refused(-EINVAL, adopt(map, PAGE, loose, AT, &region));
-  assert_refused(-EINVAL, adopt(map, PAGE, fd, 0, &region));
-  assert_refused(-EINVAL, adopt(map, PAGE, 0x7fff, AT, &region));
-  char *elsewhere = aligned_alloc(PAGE, 2 * PAGE);
-  assert_refused(-EINVAL, adopt(elsewhere, PAGE, fd, AT, &region));
+  assert_refused(-EINVAL, adopt(map, page, loose, at, &region));
+  assert_refused(-EINVAL, adopt(map, page, fd, 0, &region));
+  assert_refused(-EINVAL, adopt(map, page, 0x7fff, at, &region));
+  char *elsewhere = aligned_alloc(page, 2 * page);
+  assert_refused(-EINVAL, adopt(elsewhere, page, fd, at, &region));
   free(elsewhere);
-  munmap(map, ALL - AT);
+  munmap(map, all - at);
   close(fd);
   close(loose);
 }

@@ -11,6 +11,8 @@
 
 #include <penstock/memory.h>
 
+#include <penstock/page.h>
+
 struct pst_memory {
   const struct pst_host *host;
   char fail[32];
@@ -89,7 +91,7 @@ static int failing_alloc(struct pst_memory *memory, const struct pst_alloc_param
       .address = (uint64_t)(uintptr_t)bytes,
       .host = memory->blind && params->purpose == PST_ALLOC_NORMAL ? NULL : bytes,
       .length = length,
-      .page_size = 4096,
+      .page_size = pst_page_size(),
       .backing = "heap",
       .memory = memory,
       .handle = bytes};

@@ -17,6 +17,8 @@
 
 #include <penstock/memory.h>
 
+#include <penstock/page.h>
+
 #define NEEDS_KNOWN (PST_NEED_PINNED * 2 - 1)
 
 struct pst_memory {
@@ -96,8 +98,8 @@ static int wrong_alloc(struct pst_memory *memory, const struct pst_alloc_params 
 {
   const bool checks = !wrong("takes any need");
   if (params->length == 0 || (params->alignment & (params->alignment - 1)) ||
-      params->alignment > 4096 || params->purpose > PST_ALLOC_STAGING || params->reserved ||
-      (checks && (params->needs & ~(uint32_t)NEEDS_KNOWN)) ||
+      params->alignment > pst_page_size() || params->purpose > PST_ALLOC_STAGING ||
+      params->reserved || (checks && (params->needs & ~(uint32_t)NEEDS_KNOWN)) ||
       (!checks && params->needs == 1u << 31))
     return refuse(memory, -EINVAL, "no such region");
   if (params->length >= UINT64_C(1) << 40 && !is_guarded())
@@ -109,7 +111,7 @@ static int wrong_alloc(struct pst_memory *memory, const struct pst_alloc_params 
                                   .address = (uint64_t)(uintptr_t)bytes,
                                   .host = bytes,
                                   .length = params->length,
-                                  .page_size = 4096,
+                                  .page_size = pst_page_size(),
                                   .backing = "memfd",
                                   .memory = memory};
   pst_struct_write(region, &made, sizeof(made));

@@ -8,9 +8,11 @@
 
 #include "support.h"
 
-#define PAGE 4096u
-#define ALL (64u * PAGE)
-#define AT (8u * PAGE) /* of the descriptor, where it is mapped from */
+#include <penstock/page.h>
+
+#define PAGE pst_page_size()
+#define ALL (64 * PAGE)
+#define AT (8 * PAGE) /* of the descriptor, where it is mapped from */
 
 /* A memfd as an application may have it. */
 struct own {
@@ -136,7 +138,7 @@ static void what_cannot_be_is_refused(void **state)
   expect_refusal(&pair.client, &params, -EINVAL, "not mapped there");
   params = params_of(heap, PAGE, own.fd, AT);
   expect_refusal(&pair.client, &params, -EINVAL, "not mapped there");
-  params = params_of((void *)4096, PAGE, -1, 0);
+  params = params_of((void *)PAGE, PAGE, -1, 0);
   expect_refusal(&pair.client, &params, -EFAULT, "not all of it is mapped");
   params = params_of(heap, PAGE, -1, 0);
   params.memory = "late"; /* a memory that takes none but its own */

@@ -3,7 +3,6 @@
 #include "support.h"
 
 #include <dlfcn.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 /* A ring is small beside a page: by chance it begins at one once in hundreds of times. */
@@ -18,8 +17,6 @@ __attribute__((visibility("default"))) long sysconf(int name)
   if (name == _SC_PAGESIZE && dladdr(__builtin_return_address(0), &caller) &&
       strstr(caller.dli_fname, "/libpenstock.so"))
     return PAGE;
-  if (name == _SC_PAGESIZE)
-    return (long)getauxval(AT_PAGESZ);
   *(void **)&real = dlsym(RTLD_NEXT, "sysconf");
   return real(name);
 }

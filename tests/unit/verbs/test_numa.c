@@ -13,6 +13,8 @@
 
 #include "numa.h"
 
+#include <penstock/page.h>
+
 static char folder[] = "/tmp/penstock-numa-XXXXXX";
 
 static void put(const char *name, const char *value)
@@ -76,11 +78,12 @@ static void preferring_a_node_ends(void **state)
     skip(); /* no NUMA in this kernel, or not allowed here */
   vb_numa_prefer(0, &again);
   assert_int_equal(again.mode, -1); /* one is set */
-  char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *page =
+      mmap(NULL, pst_page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_true(page != MAP_FAILED);
   page[0] = 1;
   assert_int_equal(vb_numa_of_page(page), 0);
-  munmap(page, 4096);
+  munmap(page, pst_page_size());
   vb_numa_restore(&before);
   vb_numa_prefer(0, &again);
   assert_true(again.mode >= 0);

@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include <penstock/page.h>
+
 static cuda_stream stream_new(void)
 {
   cuda_stream stream = NULL;
@@ -31,7 +33,7 @@ static void test_the_region_says_what_it_is(void **state)
   assert_int_equal(far.length % CUDA_PAGE, 0);
   assert_int_equal(strncmp(far.device, "GPU-", 4), 0);
   assert_string_equal(near.device, "");
-  assert_int_equal(near.address % 4096, 0);
+  assert_int_equal(near.address % pst_page_size(), 0);
 }
 
 /* The application's own stream goes on only when the batch is there, and the fence that

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 /* So late that the work is queued for as long as the process is there. */
 #define NEVER "delay_us=600000000"
 
@@ -117,7 +119,7 @@ static void unmap(void)
 static void unregister(void)
 {
   setup(NULL);
-  uint8_t *foreign = aligned_alloc(4096, 65536);
+  uint8_t *foreign = aligned_alloc(pst_page_size(), 65536);
   MUST(foreign && memory_ops()->host_register(memory, foreign, 65536) == 0);
   /* By the kernel: many pieces that are no rows. */
   struct pst_copy_row pieces[20];
@@ -172,7 +174,7 @@ static uint8_t *map_export(uint64_t offset, uint64_t length)
   struct pst_export out = {.struct_size = sizeof(out), .fd = -1};
   MUST(memory_ops()->export_region(memory, &far, PST_EXPORT_DMABUF, offset, length, &out) == 0);
   off_t at = lseek(out.fd, 0, SEEK_CUR);
-  uint64_t page = (uint64_t)at / 4096 * 4096, lead = (uint64_t)at - page;
+  uint64_t page = (uint64_t)at / pst_page_size() * pst_page_size(), lead = (uint64_t)at - page;
   uint8_t *map = mmap(NULL, lead + out.offset + length, PROT_READ | PROT_WRITE, MAP_SHARED, out.fd,
                       (off_t)page);
   MUST(map != MAP_FAILED);

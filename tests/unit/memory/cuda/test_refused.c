@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define PAGE UINT64_C(4096)
+#include <penstock/page.h>
+
+#define PAGE pst_page_size()
 
 /* The next call fails. */
 static bool no_memory;
@@ -99,13 +101,15 @@ static void test_what_overlaps_is_pinned_by_both(void **state)
   assert_int_equal(memory_ops()->host_register(memory, at + 32 * PAGE + 100, 16 * PAGE), 0);
   assert_int_equal(memory_ops()->host_register(memory, at + 8 * PAGE, 48 * PAGE), 0);
   /* Rows that cross from one pin to the next, and from what is pinned to what is not. */
-  move_rows(at + 7, 60, 3000, PAGE);
+  for (uint32_t i = 0; i < 60; i += 15)
+    move_rows(at + 7 + i * PAGE, 15, 3000, PAGE);
   memory_ops()->host_unregister(memory, at + 16 * PAGE, 16 * PAGE + 100);
   memory_ops()->host_unregister(memory, at + 8 * PAGE, 48 * PAGE);
   assert_false(reached(at + 8 * PAGE, 1));
   assert_true(reached(at + 32 * PAGE + 100, 1));
   assert_true(reached(at + 33 * PAGE, 15 * PAGE));
-  move_rows(at + 7, 60, 3000, PAGE);
+  for (uint32_t i = 0; i < 60; i += 15)
+    move_rows(at + 7 + i * PAGE, 15, 3000, PAGE);
   memory_ops()->host_unregister(memory, at + 32 * PAGE + 100, 16 * PAGE);
   assert_false(reached(at + 33 * PAGE, 1));
   munmap(at, 64 * PAGE);

@@ -17,6 +17,8 @@
 #include "meminfo.h"
 #include "text.h"
 
+#include <penstock/page.h>
+
 static const struct fake_option *const plain = OPTIONS({"backing", "auto"});
 
 static void expect_backing(const char *backing, uint64_t length, uint32_t needs, const char *words,
@@ -244,10 +246,11 @@ static void test_locked_regions_are_pinned(void **state)
     struct pst_memory *memory = open_memory(OPTIONS({"backing", backings[i]}, {"lock", "true"}));
     struct pst_region region;
     uint64_t before = locked_kib();
-    assert_int_equal(allocate(memory, 16384, 0, 0, &region), 0);
+    assert_int_equal(allocate(memory, 4 * pst_page_size(), 0, 0, &region), 0);
     assert_true(region.flags & PST_REGION_PINNED);
     uint64_t during = locked_kib();
-    assert_true(during == before + 16 || during == 0); /* some sanitizers make mlock do nothing */
+    assert_true(during == before + 4 * pst_page_size() / 1024 ||
+                during == 0); /* some sanitizers make mlock do nothing */
     memory_ops()->free_region(memory, &region);
     assert_int_equal(locked_kib(), before);
     memory_ops()->close(memory);
@@ -262,8 +265,8 @@ static void test_populate_brings_the_pages(void **state)
     struct pst_memory *memory = open_memory(OPTIONS({"backing", "memfd"}, {"populate", wanted[i]}));
     struct pst_region region;
     unsigned char resident[64];
-    assert_int_equal(allocate(memory, 64 * 4096, 0, 0, &region), 0);
-    assert_int_equal(mincore(region.host, 64 * 4096, resident), 0);
+    assert_int_equal(allocate(memory, 64 * pst_page_size(), 0, 0, &region), 0);
+    assert_int_equal(mincore(region.host, 64 * pst_page_size(), resident), 0);
     for (size_t page = 0; page < 64; page++)
       assert_int_equal(resident[page] & 1, i == 0);
     memory_ops()->free_region(memory, &region);

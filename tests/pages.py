@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs tests as on a machine whose pages have 64 KiB, and says what is not run, and why.
+
+usage: pages.py BUILD [argument of run-tests.py]...
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+PAGE_SIZE = "65536"
+SUITES, LEFT_OUT = {"unit", "contract"}, {"deep"}
+# The memory plugins, and a transport that registers memory, in the whole program.
+PROGRAMS = {"e2e-igpu", "e2e-verbs"}
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    build = sys.argv[1]
+    tests = json.loads(subprocess.run(["meson", "introspect", "--tests", build], check=True,
+                                      capture_output=True, text=True).stdout)  # fmt: skip
+    names = []
+    for test in tests:
+        name, its = test["name"], {suite.split(":")[-1] for suite in test["suite"]}
+        if (its & SUITES and not its & LEFT_OUT and "ucx" not in name) or name in PROGRAMS:
+            names.append(name)
+    print("not run: tests of ucx, whose library takes the place of mmap() in the process, as the fake does", flush=True)
+    runner = pathlib.Path(__file__).resolve().with_name("run-tests.py")
+    os.environ["PENSTOCK_TEST_PAGE_SIZE"] = PAGE_SIZE
+    os.execv(sys.executable, [sys.executable, str(runner), build, *sys.argv[2:], *names])
+
+
+if __name__ == "__main__":
+    main()
