@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 PAGE_SIZE = "65536"
-SUITES, LEFT_OUT = {"unit", "contract"}, {"deep"}
+# What runs the same code as another test is left out.
+SUITES, LEFT_OUT = {"unit", "contract"}, {"deep", "same-code"}
 # The memory plugins, and a transport that registers memory, in the whole program.
 PROGRAMS = {"e2e-igpu", "e2e-verbs"}
 

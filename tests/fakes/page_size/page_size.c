@@ -148,9 +148,27 @@ FAKED int madvise(void *at, size_t bytes, int advice)
   return is_aligned(at) ? (int)syscall(SYS_madvise, at, whole(bytes), advice) : refused(EINVAL);
 }
 
+/* Of a page that ends within the C library's heap, a part is enough. */
+static bool is_mapped(char *at)
+{
+  bool mapped = false;
+  for (size_t part = 0; part < page() && !mapped; part += HARDWARE)
+    mapped = syscall(SYS_msync, at + part, HARDWARE, MS_ASYNC) == 0;
+  return mapped;
+}
+
 FAKED int msync(void *at, size_t bytes, int flags)
 {
-  return is_aligned(at) ? (int)syscall(SYS_msync, at, whole(bytes), flags) : refused(EINVAL);
+  if (!is_aligned(at))
+    return refused(EINVAL);
+  if (syscall(SYS_msync, at, whole(bytes), flags) == 0)
+    return 0;
+  if (errno != ENOMEM)
+    return -1;
+  for (size_t i = 0; i < bytes; i += page())
+    if (!is_mapped((char *)at + i))
+      return refused(ENOMEM);
+  return 0;
 }
 
 /* One byte for each page; a page is there if all of it is. */
