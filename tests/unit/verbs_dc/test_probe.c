@@ -212,6 +212,22 @@ static void who_goes_leaves_the_others_probes(void **state)
   assert_posted(2, (uint32_t[]){1, 3});
 }
 
+/* Nobody else who waits has answered. */
+static void a_hello_is_an_answer(void **state)
+{
+  (void)state;
+  dc_wait_no_more(&peers[3]);
+  peers[3].stage = DC_GREETING;
+  peers[3].is_heard = true;
+  assert_true(dc_take(&peers[3]));
+  assert_ptr_equal(peers[3].initiator, &spare);
+  dc_wait_no_more(&peers[2]);
+  peers[2].stage = DC_GREETING;
+  peers[2].is_heard = true;
+  assert_false(dc_take(&peers[2])); /* the next one of the reserve */
+  assert_ptr_equal(pool.first, &peers[2]);
+}
+
 int main(void)
 {
   const struct CMUnitTest cases[] = {
@@ -220,6 +236,7 @@ int main(void)
       cmocka_unit_test_setup(silence_ends_as_that_of_a_send, start),
       cmocka_unit_test_setup(an_answer_ends_the_silence, start),
       cmocka_unit_test_setup(who_goes_leaves_the_others_probes, start),
+      cmocka_unit_test_setup(a_hello_is_an_answer, start),
   };
 
   return cmocka_run_group_tests(cases, NULL, NULL) ? 1 : 0;
