@@ -55,17 +55,25 @@ static int initiator_to_init(struct ibv_qp *qp)
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT);
 }
 
-static void initiator_to_rts(struct ibv_qp *qp)
+static void initiator_with(struct ibv_qp *qp, uint8_t rnr_retry)
 {
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024};
   assert_int_equal(initiator_to_init(qp), 0);
   assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU), 0);
-  attr = (struct ibv_qp_attr){
-      .qp_state = IBV_QPS_RTS, .timeout = 1, .retry_cnt = 1, .rnr_retry = 1, .max_rd_atomic = 1};
+  attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+                              .timeout = 1,
+                              .retry_cnt = 1,
+                              .rnr_retry = rnr_retry,
+                              .max_rd_atomic = 1};
   assert_int_equal(ibv_modify_qp(qp, &attr,
                                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN),
                    0);
+}
+
+static void initiator_to_rts(struct ibv_qp *qp)
+{
+  initiator_with(qp, 1);
 }
 
 static int target_to_init(struct ibv_qp *qp)
@@ -376,6 +384,51 @@ static void test_without_streams_one_error_fails_all(void **state)
   dc_close(&dc);
 }
 
+static void post_send_to(struct dc *dc, uint64_t id, uint32_t dctn)
+{
+  struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(dc->dci);
+  ibv_wr_start(qp);
+  qp->wr_id = id;
+  qp->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_send(qp);
+  ibv_wr_set_sge(qp, dc->pair.a.mr->lkey, (uintptr_t)dc->pair.a.bytes, 8);
+  mlx5dv_wr_set_dc_addr(mlx5dv_qp_ex_from_ibv_qp_ex(qp), dc->ah, dctn, KEY);
+  assert_int_equal(ibv_wr_complete(qp), 0);
+}
+
+/* rnr_retry 7 is for ever: nothing says that the target's queue is empty. */
+static void test_an_empty_queue_is_tried_again_or_for_ever(void **state)
+{
+  (void)state;
+  struct dc dc;
+  dc_open(&dc, false);
+  struct ibv_qp *dct = open_dct(&dc);
+  post_send_to(&dc, 1, dct->qp_num);
+  expect_wc(dc.pair.a.cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+  modify(dc.dci, &attr, IBV_QP_STATE);
+  initiator_with(dc.dci, 7);
+  post_send_to(&dc, 2, dct->qp_num);
+  for (int i = 0; i < 10000; i++)
+    no_wc(dc.pair.a.cq);
+  struct ibv_sge sge = {(uintptr_t)dc.pair.b.bytes, 8, dc.pair.b.mr->lkey};
+  struct ibv_recv_wr wr = {.wr_id = 3, .sg_list = &sge, .num_sge = 1}, *bad;
+  assert_int_equal(ibv_post_srq_recv(dc.srq, &wr, &bad), 0);
+  expect_wc(dc.pair.a.cq, 2, IBV_WC_SUCCESS);
+  expect_wc(dc.pair.b.cq, 3, IBV_WC_SUCCESS);
+  assert_int_equal(ibv_destroy_qp(dct), 0);
+  dc_close(&dc);
+}
+
+static void test_source_ports_are_for_connected_queue_pairs(void **state)
+{
+  (void)state;
+  struct dc dc;
+  dc_open(&dc, false);
+  assert_int_equal(mlx5dv_modify_qp_udp_sport(dc.dci, 50000), EOPNOTSUPP);
+  dc_close(&dc);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -389,6 +442,8 @@ int main(void)
       cmocka_unit_test(test_a_stream_fails_alone),
       cmocka_unit_test(test_too_many_failed_streams_fail_the_initiator),
       cmocka_unit_test(test_without_streams_one_error_fails_all),
+      cmocka_unit_test(test_an_empty_queue_is_tried_again_or_for_ever),
+      cmocka_unit_test(test_source_ports_are_for_connected_queue_pairs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
