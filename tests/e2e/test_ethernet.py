@@ -386,4 +386,4 @@ class ToFfmpeg(Ports, foreign.ToFfmpeg):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=2)

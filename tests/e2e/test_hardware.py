@@ -254,4 +254,4 @@ class Hardware(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

@@ -233,4 +233,4 @@ class TwoHosts(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=2)

@@ -299,4 +299,4 @@ class Sender(Trouble):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=2)
