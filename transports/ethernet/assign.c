@@ -10,6 +10,7 @@
 
 #include <rte_errno.h>
 
+#include "eal.h"
 #include "pool.h"
 #include "port.h"
 #include "stack.h"
@@ -163,16 +164,21 @@ int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
                           struct rte_mempool **mempool)
 {
   char name[RTE_MEMPOOL_NAMESIZE];
+  int why;
 
   room += RTE_PKTMBUF_HEADROOM;
   eth_name_make(name, sizeof(name));
   *mempool = rte_pktmbuf_pool_create_by_ops(name, count, 0, ETH_MBUF_PRIVATE,
                                             (uint16_t)(room < UINT16_MAX ? room : UINT16_MAX),
                                             rte_eth_dev_socket_id(port->id), ETH_STACK_OPS);
+  why = *mempool ? ENOMEM : rte_errno;
   if (*mempool)
     eth_stack_share(*mempool, port->is_shared);
   if (keep_mempool(port, *mempool) == 0)
     return 0;
+  if (why != ENOMEM)
+    return ETH_PORT_REFUSE(port, -why, "DPDK makes no pool of buffers%s: %s", eal_words(),
+                           strerror(why));
   return ETH_PORT_REFUSE(port, -ENOMEM,
                          "no memory for %u buffers of %u bytes in DPDK's; make `descriptors` or "
                          "`mtu` smaller, or grant more huge pages",

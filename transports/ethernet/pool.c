@@ -8,6 +8,8 @@
 #include <rte_mempool.h>
 #include <rte_spinlock.h>
 
+#include "eal.h"
+
 #define POOL_OPS "penstock"
 
 /* Free mbufs: those of slots in a ring, spares in a stack. */
@@ -18,6 +20,8 @@ struct order {
   uint32_t mask;
   uint32_t head, tail; /* free-running: taken from head, put back at tail */
   uint32_t last;       /* slots that the last call took, which may come back unused */
+  uint32_t count;      /* slots that there are */
+  uint32_t used;       /* taken since all were free, or more */
   void **spares;
   uint32_t spare_count;
   const uint8_t *spare_from, *spare_to; /* their buffers; equal while the pool is being filled */
@@ -40,7 +44,22 @@ static bool order_untake(struct order *order, void *const *objects, uint32_t n)
       return false;
   order->head -= n;
   order->last -= n;
+  order->used -= n;
   return true;
+}
+
+/* All are free: those that were put back last are next again, in the same order. Who reads and
+ * releases at once has a few slots then, which stay in the CPU's caches, and no long round. */
+static void order_begin_anew(struct order *order)
+{
+  for (uint32_t i = order->used; order->used < order->count && i-- > 0;)
+    order->slots[(order->head - order->used + i) & order->mask] =
+        order->slots[(order->tail - order->used + i) & order->mask];
+  if (order->used < order->count) {
+    order->head -= order->used;
+    order->tail -= order->used;
+  }
+  order->used = order->last = 0;
 }
 
 static void order_put(struct order *order, void *const *objects, uint32_t n)
@@ -60,9 +79,12 @@ static int order_take(struct order *order, void **objects, uint32_t n)
   const uint32_t there = order->tail - order->head;
   const uint32_t slots = there < n ? there : n;
 
+  if (there == order->count && order->used)
+    order_begin_anew(order);
   if (n == 1 && there) { /* as memif allocates */
     objects[0] = order->slots[order->head++ & order->mask];
     order->last = 1;
+    order->used++;
     return 0;
   }
   if (n - slots > order->spare_count)
@@ -72,6 +94,7 @@ static int order_take(struct order *order, void **objects, uint32_t n)
   for (uint32_t i = slots; i < n; i++)
     objects[i] = order->spares[--order->spare_count];
   order->last = slots;
+  order->used += slots;
   return 0;
 }
 
@@ -211,6 +234,7 @@ static void order_split(struct order *order, const struct eth_pool *pool, uint32
 {
   for (uint32_t i = 0; i < spares; i++)
     order->spares[order->spare_count++] = order->slots[--order->tail & order->mask];
+  order->count = order->tail - order->head;
   order->spare_from = pool->spare_memory;
   order->spare_to = pool->spare_memory + (size_t)spares * pool->buffer;
 }
@@ -245,6 +269,7 @@ static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *par
   const uint32_t size = sizeof(struct rte_mbuf) + ETH_MBUF_PRIVATE +
                         (uint32_t)sizeof(struct rte_mbuf_ext_shared_info);
   char name[RTE_MEMPOOL_NAMESIZE];
+  int rc;
 
   if (!order || !order->slots || !order->spares) {
     order_free(order);
@@ -253,16 +278,15 @@ static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *par
   eth_name_make(name, sizeof(name));
   pool->mempool = rte_mempool_create_empty(name, ring->slots + params->spares, size, 0,
                                            sizeof(private), params->socket, 0);
-  if (!pool->mempool || rte_mempool_set_ops_byname(pool->mempool, POOL_OPS, order) != 0) {
-    order_free(order);
-    return -rte_errno;
+  rc = pool->mempool ? rte_mempool_set_ops_byname(pool->mempool, POOL_OPS, order) : -rte_errno;
+  if (rc == 0) {
+    rte_pktmbuf_pool_init(pool->mempool, &private);
+    rc = RTE_MIN(rte_mempool_populate_default(pool->mempool), 0);
   }
-  rte_pktmbuf_pool_init(pool->mempool, &private);
-  if (rte_mempool_populate_default(pool->mempool) < 0) {
-    order_free(order);
+  if (rc < 0) {
     rte_mempool_free(pool->mempool);
-    pool->mempool = NULL;
-    return -ENOMEM;
+    order_free(order);
+    return rc;
   }
   rte_mempool_obj_iter(pool->mempool, make_mbuf, &making);
   order_split(order, pool, params->spares);
@@ -306,6 +330,9 @@ int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
     free(made->mbufs);
     free(made->spare_memory);
     free(made);
+    if (rc != -ENOMEM)
+      return PST_REFUSE(host, rc, "DPDK makes no pool of the ring's slots%s: %s", eal_words(),
+                        strerror(-rc));
     return PST_REFUSE(host, rc,
                       "no memory for the mbufs of %u slots, 256 bytes each, in DPDK's; make `ring` "
                       "smaller",
@@ -342,6 +369,7 @@ struct rte_mbuf *eth_pool_take(struct eth_pool *pool)
     mbuf->data_off = 0;
     mbuf->data_len = 0;
     order->last = 0;
+    order->used++;
   }
   if (order->is_shared)
     rte_spinlock_unlock(&order->lock);

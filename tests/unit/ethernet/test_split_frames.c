@@ -9,6 +9,7 @@
 #include <rte_errno.h>
 
 #include "dpdk.h"
+#include "eal.h"
 #include "pool.h"
 #include "port.h"
 #include "support.h"
@@ -36,6 +37,11 @@ void eth_port_control(struct pst_worker *who, const struct eth_bytes *frame,
 {
   (void)who, (void)frame, (void)packet;
   fail();
+}
+
+const char *eal_words(void)
+{
+  return "";
 }
 
 uint64_t eth_time_of(const struct eth_port *from, const struct rte_mbuf *mbuf)
