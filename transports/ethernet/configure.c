@@ -349,6 +349,7 @@ int eth_port_configure(struct eth_port *port)
 
   count_opened(port, &opened);
   port->is_shared = opened.workers > 1;
+  port->has_receivers = opened.receivers != 0;
   rc = settle_descriptors(port, "receiving", &port->info.rx_desc_lim, &rx);
   rc = rc ? rc : settle_descriptors(port, "sending", &port->info.tx_desc_lim, &tx);
   rc = rc ? rc : set_up_port(port, &opened, rx, tx);

@@ -100,6 +100,9 @@ struct pst_worker {
   struct rte_mempool *out;           /* mbufs that it sends */
   struct rte_mbuf *ready[ETH_BURST]; /* taken of these for what it sends next */
   uint32_t ready_count;
+  /* Those of one burst to a driver that holds nothing afterwards, which stay here: with a payload
+   * of somebody else's memory, and with a copy. */
+  struct rte_mbuf *whole[ETH_BURST], *copies[ETH_BURST];
   struct eth_rxq **rxqs; /* those it polls */
   uint32_t rxq_count;
   struct rte_mbuf_ext_shared_info shared[ETH_BURST]; /* of what is sent by reference in one burst */
@@ -188,6 +191,8 @@ int eth_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options
 void eth_tx_close(struct pst_endpoint *endpoint);
 /* Once the port is configured. 0 or -ENOMEM. */
 int eth_tx_start(struct pst_endpoint *endpoint);
+/* The worker closes: mbufs that it has for what it sends next. */
+void eth_tx_drop_mbufs(struct pst_worker *worker);
 /* What the driver has given back becomes DONE. */
 void eth_tx_reap(struct pst_endpoint *endpoint);
 /* Frames of the port's own: ARP, reports. */

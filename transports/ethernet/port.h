@@ -83,6 +83,7 @@ struct eth_port {
   struct eth_txq *txqs;
   uint32_t txq_count;
   bool is_shared;             /* more than one worker polls it */
+  bool has_receivers;         /* when it was configured */
   bool wants_rules;           /* by an option */
   bool has_kernel;            /* what no rule takes is the kernel's, which has the interface, too */
   bool by_rules;              /* each ring has a queue, and rules say what comes by it */

@@ -64,6 +64,34 @@ static struct rte_mbuf *take_mbuf(struct pst_worker *worker)
   return worker->ready[ETH_BURST - 1];
 }
 
+/* One that is a whole packet, the `index`th of a burst. A driver that copies frees it in the burst,
+ * but for a reference that stays here: it is used for each burst as it is, and the pool is left
+ * alone. A driver that sends copies of ours hands these on. NULL: none is free. */
+static struct rte_mbuf *take_only(struct pst_worker *worker, struct rte_mbuf **kept, uint32_t index)
+{
+  const uint32_t traits = worker->device->port->driver->traits;
+  struct rte_mbuf *mbuf = kept[index];
+
+  if (!(traits & ETH_DONE_AT_ONCE) || traits & ETH_SENDS_COPIES)
+    return take_mbuf(worker);
+  if (!mbuf && !(mbuf = kept[index] = take_mbuf(worker)))
+    return NULL;
+  assert(rte_mbuf_refcnt_read(mbuf) == 1);
+  rte_mbuf_refcnt_set(mbuf, 2);
+  mbuf->ol_flags &= RTE_MBUF_F_EXTERNAL;
+  return mbuf;
+}
+
+void eth_tx_drop_mbufs(struct pst_worker *worker)
+{
+  rte_pktmbuf_free_bulk(worker->ready, worker->ready_count);
+  rte_pktmbuf_free_bulk(worker->whole, ETH_BURST);
+  rte_pktmbuf_free_bulk(worker->copies, ETH_BURST);
+  memset(worker->whole, 0, sizeof(worker->whole));
+  memset(worker->copies, 0, sizeof(worker->copies));
+  worker->ready_count = 0;
+}
+
 /* ---- A message's mbufs ------------------------------------------------------------------------
  */
 
@@ -130,10 +158,10 @@ static void refer(struct rte_mbuf *mbuf, uint8_t *at, uint32_t length,
 }
 
 static struct rte_mbuf *make_copy(struct pst_endpoint *endpoint, const struct pst_request *request,
-                                  uint64_t now_ns)
+                                  uint32_t index, uint64_t now_ns)
 {
   const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
-  struct rte_mbuf *mbuf = take_mbuf(endpoint->worker);
+  struct rte_mbuf *mbuf = take_only(endpoint->worker, endpoint->worker->copies, index);
 
   if (!mbuf)
     return NULL;
@@ -146,10 +174,11 @@ static struct rte_mbuf *make_copy(struct pst_endpoint *endpoint, const struct ps
 
 /* The header in the headroom of the payload: one segment. */
 static struct rte_mbuf *make_whole(struct pst_endpoint *endpoint, const struct pst_request *request,
-                                   uint64_t now_ns, struct rte_mbuf_ext_shared_info *shared)
+                                   uint32_t index, uint64_t now_ns,
+                                   struct rte_mbuf_ext_shared_info *shared)
 {
   const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
-  struct rte_mbuf *mbuf = take_mbuf(endpoint->worker);
+  struct rte_mbuf *mbuf = take_only(endpoint->worker, endpoint->worker->whole, index);
   uint8_t *at = pst_cpu_mr_of(request->local.mr)->base + request->offset - headers;
 
   if (!mbuf)
@@ -241,11 +270,11 @@ static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_req
   shared->free_cb = flight_over;
   shared->fcb_opaque = flight;
   if (!port->reads_by_reference || is_small(port, request))
-    mbuf = make_copy(endpoint, request, now_ns);
+    mbuf = make_copy(endpoint, request, index, now_ns);
   else if (goes_whole(endpoint, request))
-    mbuf = make_whole(endpoint, request, now_ns, shared);
+    mbuf = make_whole(endpoint, request, index, now_ns, shared);
   else if (port->driver->traits & ETH_ONE_SEGMENT || segments_of(request) >= port->segments_max)
-    mbuf = make_copy(endpoint, request, now_ns);
+    mbuf = make_copy(endpoint, request, index, now_ns);
   else
     mbuf = make_chain(endpoint, request, now_ns, shared);
   if (mbuf && flight && !RTE_MBUF_HAS_EXTBUF(mbuf) && mbuf->nb_segs == 1)

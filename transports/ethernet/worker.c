@@ -4,6 +4,7 @@
 #include "port.h"
 
 #define STEP_POLLS 16u /* polls from one look at what is due to the next */
+#define IDLE_POLLS 4u  /* and from one look at queues by which nothing but answers can come */
 
 int eth_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
 {
@@ -40,8 +41,7 @@ void eth_worker_close(struct pst_worker *worker)
   for (uint32_t i = 0; i < device->worker_count; i++)
     if (device->workers[i] == worker)
       device->workers[i] = device->workers[--device->worker_count];
-  if (worker->ready_count)
-    rte_pktmbuf_free_bulk(worker->ready, worker->ready_count);
+  eth_tx_drop_mbufs(worker);
   free(worker->endpoints);
   free(worker->rings.all);
   free(worker->rxqs);
@@ -141,7 +141,8 @@ int eth_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   worker->turn++;
   /* Nothing more is wanted where all close; DPDK's memif is then best left alone, since its peer
    * may be leaving, too, and its memory with it. */
-  if (worker->rxq_count && n < max && closing < count && !is_parked(worker))
+  if (worker->rxq_count && n < max && closing < count && !is_parked(worker) &&
+      (worker->device->port->has_receivers || worker->turn % IDLE_POLLS == 0))
     n += poll_queues(worker, completions + n, max - n);
   if (ends)
     n += close_endpoints(worker, completions + n, max - n);
