@@ -83,7 +83,9 @@ class Ucx(Case):
         dead.wait()
         began = time.monotonic()
         self.assertEqual(survivor.wait(), 1, str(survivor))
-        self.assertLess(time.monotonic() - began, 10)
+        # A sanitizer looks for leaks at the end, which takes its time.
+        patience = 1 if os.environ.get("PENSTOCK_SANITIZED", "0") == "0" else 10
+        self.assertLess(time.monotonic() - began, patience)
         self.assertIn(str(dead.pid), survivor.stderr, "the dead peer's process is named")
 
     def test_peer_is_killed(self):

@@ -19,7 +19,8 @@ static const struct {
      "the transports that `tls` leaves cannot do this: add others, or leave `tls` out"},
     {UCS_ERR_CONNECTION_RESET, -ECONNRESET, "the peer is gone: its log says why"},
     {UCS_ERR_ENDPOINT_TIMEOUT, -ETIMEDOUT,
-     "the peer's host answers no more: look at its link, and at firewalls between the two"},
+     "the peer's process has ended, or its host answers no more: see its log, then its link, and "
+     "firewalls between the two"},
     {UCS_ERR_TIMED_OUT, -ETIMEDOUT,
      "the peer's host answers no more: look at its link, and at firewalls between the two"},
     {UCS_ERR_SHMEM_SEGMENT, -ECONNRESET,
