@@ -237,6 +237,8 @@ int sim_devices(struct sim_device *const **devices, unsigned *count);
 /* The context has verbs.sz, context.device, cmd_fd, async_fd, num_comp_vectors and abi_compat set;
  * its operations are for front/ to fill. */
 struct sim_context *sim_context_open(struct sim_device *device);
+/* A command of the firmware's takes its time: its caller sleeps meanwhile, as in the kernel. */
+void sim_command(struct ibv_context *context);
 /* What is still alive goes with it, as the kernel does it, and the log says so: the handles are
  * the program's mistake, but peers see nothing of what is gone. */
 int sim_context_close(struct sim_context *context);

@@ -114,6 +114,7 @@ struct fab_caps {
   uint8_t last_wqe;         /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
   uint8_t retries_for_ever; /* a retry_cnt of 7 does not run out */
   uint32_t ece;             /* options of mlx5; 0: it has none */
+  uint32_t command_us;      /* that a command of the firmware's takes; 0: none */
   uint8_t atomic_cap; /* enum ibv_atomic_cap; NONE: atomics are refused, here and by who is asked */
   /* What is made of the sizes asked for: those of a queue pair and of a shared receive queue are
    * rounded up to powers of two; and never more than these are given, whatever was asked for. */

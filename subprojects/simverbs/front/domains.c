@@ -53,6 +53,7 @@ struct ibv_pd *front_alloc_parent_domain(struct ibv_context *context,
 
 static struct ibv_mr *reg(struct ibv_pd *pd, const struct sim_mr_init *init)
 {
+  sim_command(pd->context);
   struct sim_mr *mr = sim_mr_reg(sim_pd_of(pd), init);
 
   return mr ? &mr->mr : NULL;
@@ -119,6 +120,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
+  sim_command(mr->context);
   return sim_mr_dereg(sim_mr_of(mr));
 }
 

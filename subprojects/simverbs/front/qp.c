@@ -8,6 +8,7 @@
 
 struct ibv_qp *front_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
+  sim_command(context);
   struct sim_qp *qp = sim_qp_create(sim_context_of(context), attr, NULL);
 
   if (qp)
@@ -32,6 +33,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
 {
+  sim_command(qp->context);
   return sim_qp_modify(sim_qp_of(qp), attr, attr_mask);
 }
 
@@ -56,6 +58,8 @@ int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
   void *front = sim_qp_of(qp)->front;
+
+  sim_command(qp->context);
   int error = sim_qp_destroy(sim_qp_of(qp));
 
   if (!error)

@@ -173,6 +173,7 @@ static const struct cap {
     CAP(last_wqe, 1),
     CAP(retries_for_ever, 1),
     CAP(ece, UINT32_MAX),
+    CAP(command_us, 10000000),
     CAP_OF(atomic_cap, IBV_ATOMIC_GLOB, atomic_words),
     CAP(rounds_up, 1),
     CAP(gives_sends, UINT32_MAX),

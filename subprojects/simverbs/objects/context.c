@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts, and what may be asked of a device. */
 #include "engine/engine.h"
+#include "objects.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -8,7 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
+
+void sim_command(struct ibv_context *context)
+{
+  const uint32_t us = sim_fab_device(context)->caps.command_us;
+  const struct timespec time = {us / 1000000, us % 1000000 * 1000L};
+
+  if (us)
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+}
 
 struct sim_context *sim_context_open(struct sim_device *device)
 {

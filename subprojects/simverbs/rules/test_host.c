@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <infiniband/mlx5dv.h>
@@ -56,6 +57,44 @@ static void test_completion_queues_that_stay_as_they_are(void **state)
   assert_int_equal(ibv_resize_cq(cq, 2 * had), EOPNOTSUPP);
   assert_int_equal(cq->cqe, had);
   assert_int_equal(ibv_destroy_cq(cq), 0);
+  assert_int_equal(ibv_close_device(context), 0);
+}
+
+static uint64_t now_ns(void)
+{
+  struct timespec now;
+
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Five of them: made, changed, destroyed; registered, and no more. */
+static void test_commands_of_the_firmware_take_their_time(void **state)
+{
+  (void)state;
+  struct ibv_context *context = open_named("slow0");
+  char bytes[64];
+  assert_non_null(context);
+  struct ibv_pd *pd = ibv_alloc_pd(context);
+  struct ibv_cq *cq = ibv_create_cq(context, 1, NULL, NULL, 0);
+  struct ibv_qp_init_attr init = {.send_cq = cq,
+                                  .recv_cq = cq,
+                                  .qp_type = IBV_QPT_RC,
+                                  .cap = {.max_send_wr = 1, .max_send_sge = 1}};
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+  const uint64_t from = now_ns();
+  struct ibv_qp *qp = ibv_create_qp(pd, &init);
+  struct ibv_mr *mr = ibv_reg_mr(pd, bytes, sizeof(bytes), 0);
+  const uint64_t made = now_ns();
+  assert_non_null(qp);
+  assert_non_null(mr);
+  assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+  assert_int_equal(ibv_destroy_qp(qp), 0);
+  assert_int_equal(ibv_dereg_mr(mr), 0);
+  assert_true(made - from >= 2 * UINT64_C(5000000));
+  assert_true(now_ns() - made >= 3 * UINT64_C(5000000));
+  assert_int_equal(ibv_destroy_cq(cq), 0);
+  assert_int_equal(ibv_dealloc_pd(pd), 0);
   assert_int_equal(ibv_close_device(context), 0);
 }
 
@@ -269,6 +308,7 @@ int main(void)
       cmocka_unit_test(test_a_device_that_may_not_be_opened),
       cmocka_unit_test(test_transports_without_all_of_rc),
       cmocka_unit_test(test_soft_roce_is_not_mlx5s),
+      cmocka_unit_test(test_commands_of_the_firmware_take_their_time),
       cmocka_unit_test(test_a_port_that_no_subnet_manager_has_seen),
       cmocka_unit_test(test_completion_queues_that_stay_as_they_are),
       cmocka_unit_test(test_gids_of_other_namespaces_are_there),
