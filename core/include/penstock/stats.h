@@ -32,24 +32,23 @@ enum pst_stage {
   PST_STAGES = 7,
 };
 
-/* What limits a stream that no stage does. */
+/* What limits a stream if no stage does. */
 enum pst_limit {
   PST_LIMIT_CPU = -1,        /* its own work */
-  PST_LIMIT_STARVATION = -2, /* its thread was ready to run, and others had the CPU */
+  PST_LIMIT_STARVATION = -2, /* its thread was ready to run, but other threads had the CPU */
 };
 
 enum pst_sent_basis {
-  PST_SENT_COUNTED = 1,   /* the sender's own count, or its word at the end */
-  PST_SENT_HEARTBEAT = 2, /* its last heartbeat: it died */
+  PST_SENT_COUNTED = 1,   /* the sender's own count, here or as it reported it at the end */
+  PST_SENT_HEARTBEAT = 2, /* the count in the last heartbeat of a sender that died */
   PST_SENT_SEQUENCE = 3,  /* inferred from sequence numbers */
   PST_SENT_UNKNOWN = 4,
 };
 
-/* Causes are the transport's, and core's own: those of frames (below); `wire` and `unattributed`
- * for what no other accounts for; and of a stream that has broken off, `memory_failed` where the
- * receiver's memory did, else `aborted`, for what was sent by then and neither delivered nor
- * dropped.
- */
+/* Messages lost for one cause. Transports have causes of their own. Core adds those of frames
+ * (below), and `wire` and `unattributed` for losses without another cause. In a stream that failed,
+ * messages sent but neither delivered nor dropped have the cause `memory_failed` if the receiver's
+ * memory failed, else `aborted`. */
 struct pst_drop {
   char cause[32];
   uint64_t messages;
@@ -67,7 +66,7 @@ struct pst_times {
   uint64_t max_ns;
 };
 
-/* One side of a stream. Readable from any thread; numbers may be a moment old. */
+/* The statistics of one end of a stream. Any thread may read them; they may be a moment old. */
 struct pst_stats {
   uint32_t struct_size;
   uint32_t state;      /* enum pst_state */
@@ -79,74 +78,72 @@ struct pst_stats {
   uint64_t bytes_delivered;
   uint64_t duplicates;
   uint64_t reordered;
-  uint64_t started_ns; /* connected; from a foreign sender, the first message; 0: not yet.
-                        * CLOCK_MONOTONIC */
-  uint64_t ended_ns;   /* ended or failed; 0: not yet */
-  uint64_t blocked_ns[PST_STAGES];      /* of this side */
-  uint64_t peer_blocked_ns[PST_STAGES]; /* of the other, known at the end */
-  uint64_t peer_seconds_ns;             /* the other's running time; 0: not known */
+  uint64_t started_ns; /* when it connected, or got the first message of a foreign sender; 0: not
+                        * yet. CLOCK_MONOTONIC */
+  uint64_t ended_ns;   /* when it ended or failed; 0: not yet */
+  uint64_t blocked_ns[PST_STAGES];      /* this end's */
+  uint64_t peer_blocked_ns[PST_STAGES]; /* the peer's, known at the end */
+  uint64_t peer_seconds_ns;             /* the peer's running time in nanoseconds; 0: unknown */
   uint64_t verified;                    /* messages checked */
   uint64_t corrupted;
   uint64_t peer_delivered; /* sender: the receiver's count, known at the end */
-  uint32_t peer_known;     /* 1: peer_* hold */
+  uint32_t peer_known;     /* 1: peer_* are set */
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;
-  uint64_t capabilities; /* of the transport here: enum pst_transport_capability */
-  uint32_t memory_kind;  /* of this side: enum pst_memory_kind */
-  uint32_t peer_final;   /* 1: what the other side told was its last word, at the stream's end or
-                            as it failed */
+  uint64_t capabilities; /* of this end's transport: enum pst_transport_capability */
+  uint32_t memory_kind;  /* of this end: enum pst_memory_kind */
+  uint32_t peer_final;   /* 1: the peer's counts are final, because its end ended or failed */
   char memory_backing[48];
   char peer[128];       /* "host, pid 4711, 127.0.0.1:41000" */
   char error_text[512]; /* FAILED: the first error, with its remedy */
-  /* Receivers that assemble frames; frame_packets is 0 for others. A message is
-   * delivered when its frame is handed over. Those that are not have the causes
-   * `late` (its frame was closed), `incomplete_frame` (its frame was dropped) and
-   * `misframed` (its marker or timestamp fits no frame of so many packets). */
+  /* Receivers that assemble frames; frame_packets is 0 for others. A message is delivered when its
+   * frame is handed over. Other messages have the causes `late` (the frame was closed),
+   * `incomplete_frame` (the frame was dropped) or `misframed` (marker or timestamp fits no frame of
+   * so many packets). */
   uint64_t frame_packets;
   uint64_t frames_complete;   /* handed over with all packets */
   uint64_t frames_incomplete; /* handed over without some */
   uint64_t frames_dropped;    /* incomplete, by `missing: drop` */
-  uint64_t frames_lost;       /* by sequence: nothing came in time */
-  /* Receiver, where `intervals` is set: between arrivals, in the order of their coming, as
-   * the transport stamped them; as of the last heartbeat, or the end. */
+  uint64_t frames_lost;       /* by sequence: no packet came in time */
+  /* Receivers with `intervals`: times between arrivals by the transport's time stamps, up to the
+   * last heartbeat or the end. */
   struct pst_times intervals;
-  uint64_t stopped; /* enum pst_stop, with PST_STOP_SHORT: by pst_sender_stop(), here or there */
-  /* This side's thread, from connected until the end, or until the last
-   * heartbeat. Time asleep is in none of them but the span. */
-  uint64_t cpu_span_ns;          /* wall clock; 0: not known yet */
-  uint64_t cpu_ns;               /* it ran */
-  uint64_t cpu_wait_ns;          /* it was ready to run, and others had the CPU; UINT64_MAX: the
-                                    kernel does not say (CONFIG_SCHED_INFO) */
-  uint64_t involuntary_switches; /* its CPU was taken away */
-  uint32_t peer_failed;          /* FAILED: 1: as the other side reports, or as it has gone */
+  uint64_t stopped; /* enum pst_stop, with PST_STOP_SHORT, from the sender's pst_sender_stop() */
+  /* This end's thread, from CONNECTED to the end or the last heartbeat. Only the span includes time
+   * asleep. */
+  uint64_t cpu_span_ns;          /* wall-clock time; 0: unknown yet */
+  uint64_t cpu_ns;               /* time running */
+  uint64_t cpu_wait_ns;          /* time ready to run while other threads had the CPU; UINT64_MAX:
+                                    the kernel lacks CONFIG_SCHED_INFO */
+  uint64_t involuntary_switches; /* how often the thread lost its CPU */
+  uint32_t peer_failed;          /* FAILED: 1: because the peer reported an error, or left */
   uint32_t reserved;
 };
 
 PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);
 PST_EXPORT int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats);
 
-/* What the transport counted of the stream's endpoint, filters included: read by
- * the thread with each heartbeat and at the end. Any thread. Returns how many there
- * are; writes up to max. */
+/* The counters of the stream's endpoint, filters included, as of the last heartbeat or the end.
+ * Returns how many there are; writes up to max. Any thread. */
 PST_EXPORT int pst_sender_counters(const struct pst_sender *sender,
                                    struct pst_counter_value *values, uint32_t max);
 PST_EXPORT int pst_receiver_counters(const struct pst_receiver *receiver,
                                      struct pst_counter_value *values, uint32_t max);
 
-/* What the transport counted of a device beside its endpoints: asked for once a second, and by this
- * call, which may block for some ms. Drops explain messages that its streams miss. As
- * pst_sender_counters(); -ENOENT: no such device. Any thread. */
+/* The counters of a device. The library reads them once a second; this call reads them too, and may
+ * block for some ms. The device's drops explain messages that its streams miss. Returns how many
+ * there are; writes up to max. -ENOENT: no such device. Any thread. */
 PST_EXPORT int pst_session_device_counters(struct pst_session *session, uint32_t index,
                                            struct pst_counter_value *values, uint32_t max);
-/* The same of the device's worker on a thread of the session: read by that thread once a second,
- * and as its streams end. -ENOENT: the device has none there. */
+/* The counters of the device's worker on a thread of the session. That thread reads them once a
+ * second, and when its streams end. -ENOENT: the device has no worker on that thread. */
 PST_EXPORT int pst_session_worker_counters(struct pst_session *session, uint32_t index,
                                            uint32_t thread, struct pst_counter_value *values,
                                            uint32_t max);
 
-/* What limits a stream, from the blocked times of one or both ends and the CPU that their threads
- * had (either may be NULL), and its share of the time, 0 to 1. Returns enum pst_stage, or enum
+/* Find what limits a stream, from the blocked times and the CPU times of its ends; one of the two
+ * may be NULL. *share is the limit's share of the time, 0 to 1. Returns enum pst_stage or enum
  * pst_limit. */
 PST_EXPORT int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver,
                            double *share);
