@@ -361,7 +361,7 @@ static void drops_are_told_when_nothing_arrives_any_more(void **state)
 
 static void closing_under_traffic_ends_every_request(void **state)
 {
-  contract_rule("Every request that post() took is covered by exactly one DONE");
+  contract_rule("Exactly one DONE covers each request that post() took");
   for (uint32_t round = 0; round < 20; round++) {
     struct contract_pair *pair = contract_pair(state, NULL);
     struct run run = {.pair = pair, .count = 64, .length = up_to_max};

@@ -140,8 +140,8 @@ void contract_endpoint_open(struct contract_side *side, const struct contract_pa
 {
   int rc = contract_endpoint_try(side, params, ring, index);
   if (rc == -EINVAL)
-    contract_rule("-EINVAL: no role or an unknown one, RECEIVER without a ring, cookie 0, more "
-                  "than limits says, or an option as with open");
+    contract_rule(
+        "-EINVAL: no role or an unknown one, RECEIVER without a ring, cookie 0, a value beyond the limits, or a wrong option as in open()");
   assert_int_equal(rc, 0);
   contract_posted_clear(&side->posted[index]);
 }
@@ -202,9 +202,8 @@ static void close_endpoints(struct contract_side *side)
   const struct pst_transport_ops *ops = side->image.ops;
   uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t left = 0;
-  const char *before =
-      contract_rule("Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of "
-                    "CLOCK_MONOTONIC at the latest.");
+  const char *before = contract_rule(
+      "Begin to close: the remaining DONEs follow, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC at the latest.");
   for (uint32_t i = 0; i < CONTRACT_ENDPOINTS; i++)
     if (side->endpoints[i] && !side->closed[i]) {
       int rc = ops->endpoint_close(side->endpoints[i], PST_CLOSE_ABORT, 0);
@@ -279,7 +278,7 @@ void contract_address(struct contract_side *side, uint32_t index, struct pst_blo
   *blob = (struct pst_blob){.struct_size = sizeof(*blob),
                             .capacity = side->limits.address_max,
                             .bytes = bytes[turn++ % 2]};
-  const char *before = contract_rule("What the peer's endpoint_connect needs.");
+  const char *before = contract_rule("The address that the peer's endpoint_connect takes.");
   assert_true(side->limits.address_max <= sizeof(bytes[0]));
   assert_int_equal(side->image.ops->endpoint_address(side->endpoints[index], blob), 0);
   contract_rule(before);
@@ -318,10 +317,8 @@ void contract_pair_meet(struct contract_pair *pair)
 
 void contract_pair_connect(struct contract_pair *pair)
 {
-  const char *before =
-      contract_rule("Begin to connect to a peer by its address; called on both sides, in any "
-                    "order; never blocks. Its outcome is EVENT CONNECTED, or DISCONNECTED with "
-                    "the status.");
+  const char *before = contract_rule(
+      "Begin to connect to a peer by its address. Both sides call it, in any order; it never blocks. EVENT CONNECTED follows, or DISCONNECTED with the status.");
   contract_pair_meet(pair);
   contract_rule(before);
 }
@@ -383,7 +380,7 @@ static void check_polled(struct contract_side *side, const struct pst_completion
     side->departed[index] = true;
   if (completion->kind == PST_COMPLETION_MESSAGE && side->departed[index]) {
     contract_rule(
-        "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
+        "DISCONNECTED follows every MESSAGE that arrived whole. Its status is 0 where the peer drained and closed");
     fail_msg("a MESSAGE came behind DISCONNECTED of its endpoint");
   }
 }
@@ -483,8 +480,7 @@ void contract_await_done(struct contract_side *side, struct contract_side *far, 
 {
   uint64_t covered = 0;
   while (covered < count) {
-    const char *before =
-        contract_rule("Every request that post() took is covered by exactly one DONE");
+    const char *before = contract_rule("Exactly one DONE covers each request that post() took");
     struct pst_completion done = contract_await(side, far, PST_COMPLETION_DONE, opcode);
     contract_rule(before); /* what its status must be, the case says */
     assert_int_equal(done.status, status);
@@ -496,7 +492,7 @@ void contract_await_done(struct contract_side *side, struct contract_side *far, 
     covered += done.u.done.count;
   }
   if (covered != count) {
-    contract_rule("Every request that post() took is covered by exactly one DONE");
+    contract_rule("Exactly one DONE covers each request that post() took");
     fail_msg("DONEs covered %" PRIu64 " requests, but only %" PRIu64 " were outstanding", covered,
              count);
   }

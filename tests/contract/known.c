@@ -90,7 +90,7 @@ void contract_wait_is_known(int rc, uint32_t n, uint32_t wait)
   const bool may_be_none = rc > 0 && wait == PST_POST_COMPLETED;
   if (!is_short || may_be_none || wait <= PST_WAIT_QUEUE)
     return;
-  contract_rule("Returns how many were taken, 1 to n; fewer than n: *wait says why.");
+  contract_rule("Returns how many were taken, 1 to n; if fewer than n, *wait says why.");
   fail_msg("post took %d of %u requests, and left *wait at, or set it to, %u, which is no reason "
            "of enum pst_wait",
            rc > 0 ? rc : 0, n, wait);

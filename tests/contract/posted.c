@@ -57,13 +57,12 @@ static bool was_completed(const struct contract_posted *posted, const struct pst
 void contract_posted_done(struct contract_posted *posted, const struct pst_completion *done)
 {
   const bool in_order = done->code == PST_OP_SEND || done->code == PST_OP_WRITE;
-  const char *before =
-      contract_rule("Every request that post() took is covered by exactly one DONE");
+  const char *before = contract_rule("Exactly one DONE covers each request that post() took");
   uint64_t last = 0;
   for (uint64_t left = done->u.done.count; left; left--) {
     uint32_t at = find(posted, done->code, !in_order, done->u.done.cookie);
     if (at == posted->count && was_completed(posted, done)) {
-      contract_rule("Those that post() completed have none.");
+      contract_rule("No DONE covers requests that post() completed.");
       fail_msg("a DONE covers the request of opcode %u and cookie %" PRIu64
                ", which post() had completed",
                done->code, done->u.done.cookie);
@@ -88,8 +87,8 @@ void contract_posted_done(struct contract_posted *posted, const struct pst_compl
 static void log_completed(struct contract_side *side, uint32_t index,
                           const struct pst_request *requests, uint32_t n)
 {
-  const char *before =
-      contract_rule("A SEND or WRITE only where DONEs of all earlier ones have been polled.");
+  const char *before = contract_rule(
+      "for a SEND or WRITE only once the DONEs of all earlier SENDs and WRITEs have been polled.");
   for (uint32_t i = 0; i < n; i++) {
     const uint8_t opcode = requests[i].opcode;
     const struct contract_posted *posted = &side->posted[index];
@@ -135,7 +134,7 @@ int contract_post(struct contract_side *side, uint32_t index, const struct pst_r
     rc = post(side, index, requests + completed, n - completed, &said);
   }
   if (said == PST_POST_COMPLETED) {
-    contract_rule("Optional, and only after PST_POST_MAY_COMPLETE.");
+    contract_rule("Only where the host set PST_POST_MAY_COMPLETE");
     fail_msg("post completed %d requests, and was not told that it may", rc);
   }
   if (completed && rc < 0 && rc != -EAGAIN)

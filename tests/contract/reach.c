@@ -24,7 +24,7 @@ int contract_open_run(const struct contract_variant *variant, struct pst_limits 
 static void peer_of_another_process_is_reached_or_named_as_out_of_reach(void **state)
 {
   contract_rule(
-      "-EXDEV: as its options are, it reaches no peer of another process, and the plan is not IN_PROCESS.");
+      "-EXDEV: with these options it reaches no other process, and the plan is not IN_PROCESS");
   struct contract_image image;
   struct pst_device *device;
   contract_image_open(*state, false, &image);

@@ -152,7 +152,7 @@ static void stream_from_who_listens(void **state)
 static void departure_is_told(void **state)
 {
   contract_rule(
-      "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
+      "DISCONNECTED follows every MESSAGE that arrived whole. Its status is 0 where the peer drained and closed");
   const uint64_t count = 500;
   struct contract_side side = {0};
   struct contract_account account = {.message = params.message};
@@ -269,7 +269,7 @@ static void fill_part_2(struct reach *reach)
 
 static void bytes_are_written_and_read(void **state)
 {
-  contract_rule("Of FLUSH: what was posted before it is placed at the peer");
+  contract_rule("FLUSH everything posted before it is placed at the peer");
   struct reach reach;
   reach_open(state, &reach, fill_part_2);
   if (reach.remote) {
@@ -316,7 +316,7 @@ static void set_word(struct reach *reach)
 
 static void atomics_change_a_word(void **state)
 {
-  contract_rule("Atomics: where the 8 bytes found before are put");
+  contract_rule("Atomics put the peer's old 8 bytes there");
   static const struct {
     uint8_t opcode;
     uint64_t compare, operand, found;

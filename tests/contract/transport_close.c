@@ -24,7 +24,7 @@ static void unconnected_endpoint_closes(void **state)
 static void half_connected_endpoint_learns_that_its_peer_closed(void **state)
 {
   contract_rule(
-      "It comes, too, where the peer closes (after an ABORT or before it connected, any status) or dies (-ECONNRESET) while this side still connects; where nothing but its silence tells, by timeout_ns, with -ETIMEDOUT.");
+      "It also comes where the peer closes or dies while this side connects. Where only silence tells, DISCONNECTED comes after timeout_ns, with -ETIMEDOUT.");
   const struct contract_variant *variant = *state;
   struct contract_params params = {.endpoints = 1, .slots = 8, .message = 64, .requests = 8};
   params.timeout_ns = variant->silent ? 200000000 : 0;
@@ -110,7 +110,7 @@ static void depart(void **state, bool late)
 static void drained_messages_arrive_before_the_departure(void **state)
 {
   contract_rule(
-      "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
+      "DISCONNECTED follows every MESSAGE that arrived whole. Its status is 0 where the peer drained and closed");
   depart(state, false);
   depart(state, true);
 }
@@ -118,7 +118,7 @@ static void drained_messages_arrive_before_the_departure(void **state)
 /* The peer is there and answers, but not before the side that closes has looked. */
 static void drain_lets_a_flush_finish(void **state)
 {
-  contract_rule("let outstanding requests, FLUSHes too, finish until the deadline");
+  contract_rule("outstanding requests, FLUSHes too, may finish until the deadline");
   struct contract_pair *pair = contract_pair(state, NULL);
   const struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 7};
   post_all(pair, 20);
@@ -138,7 +138,7 @@ static void drain_lets_a_flush_finish(void **state)
 
 static void abort_ends_every_request_once(void **state)
 {
-  contract_rule("Every request that post() took is covered by exactly one DONE");
+  contract_rule("Exactly one DONE covers each request that post() took");
   struct contract_pair *pair = contract_pair(state, NULL);
   post_all(pair, 20);
   close_one(&pair->sender, PST_CLOSE_ABORT, 100000000u);
@@ -156,7 +156,7 @@ static void abort_ends_every_request_once(void **state)
 static void receiver_that_leaves_stops_the_sender(void **state)
 {
   contract_rule(
-      "The peer is gone, or its address answers no more; `status` says how; DONEs still follow.");
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
   struct contract_pair *pair = contract_pair(state, NULL);
   post_all(pair, 10);
   close_one(&pair->receiver, PST_CLOSE_DRAIN, 100000000u);
@@ -165,7 +165,7 @@ static void receiver_that_leaves_stops_the_sender(void **state)
   struct pst_request request = contract_send(&pair->sender, 0, 8, 99);
   uint32_t wait;
   assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), -ECONNRESET);
-  contract_rule("Every request that post() took is covered by exactly one DONE");
+  contract_rule("Exactly one DONE covers each request that post() took");
   uint64_t done = 0;
   struct pst_completion completion;
   while (contract_poll(&pair->sender) > 0)
@@ -189,7 +189,7 @@ static void receiver_that_leaves_stops_the_sender(void **state)
 
 static void post_after_close_is_refused(void **state)
 {
-  contract_rule("post() takes no more from then on.");
+  contract_rule("post() takes no more.");
   struct contract_pair *pair = contract_pair(state, NULL);
   close_one(&pair->sender, PST_CLOSE_DRAIN, contract_deadline_ns);
   struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
@@ -202,7 +202,7 @@ static void post_after_close_is_refused(void **state)
 
 static void tokens_stay_valid_after_close(void **state)
 {
-  contract_rule("Tokens of its messages stay valid and are to be released.");
+  contract_rule("The tokens of its messages stay valid; the host releases them.");
   struct contract_pair *pair = contract_pair(state, NULL);
   contract_fill(pair->sender.memory.region.host, 64, 3);
   post_all(pair, 1);
@@ -248,7 +248,7 @@ static uint64_t post_flush(struct contract_pair *pair)
 static void close_in_time_under_load(void **state)
 {
   contract_rule(
-      "Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC at the latest.");
+      "Begin to close: the remaining DONEs follow, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC at the latest.");
   const uint64_t patience_ns = 200000000, slack_ns = 10000000000;
   for (uint32_t round = 0; round < 4; round++) {
     struct contract_params params = many;
@@ -284,7 +284,7 @@ static void close_in_time_under_load(void **state)
  * another call on the sender. */
 static void flushed_messages_are_at_the_peer(void **state)
 {
-  contract_rule("Of FLUSH: what was posted before it is placed at the peer");
+  contract_rule("FLUSH everything posted before it is placed at the peer");
   struct contract_params params = many;
   params.slots = 512; /* so that there is room for the FLUSH */
   struct contract_pair *pair = contract_pair(state, &params);
@@ -310,7 +310,7 @@ static void flushed_messages_are_at_the_peer(void **state)
 /* Of ends that met, sent, and left in every way. */
 static void nothing_is_left_after_close(void **state)
 {
-  contract_rule("What open() took is given back: memory, descriptors, threads.");
+  contract_rule("Release what open() took: memory, descriptors, threads.");
   enum { WARM = 60, ROUNDS = 100 }; /* what the allocator keeps by size settles */
   unsigned int descriptors = 0;
   uint64_t heap = 0;

@@ -69,7 +69,7 @@ static void all_end_once_however_they_end(void **state)
 {
   static const uint8_t opcodes[] = {PST_OP_WRITE, PST_OP_READ, PST_OP_WRITE, PST_OP_FLUSH};
   struct pst_request requests[REQUESTS];
-  contract_rule("Every request that post() took is covered by exactly one DONE");
+  contract_rule("Exactly one DONE covers each request that post() took");
   struct reach reach = open_reach(state);
   for (uint32_t round = 0; round < 40; round++) {
     uint32_t n = 0, ended = 0;
@@ -95,7 +95,7 @@ static void all_end_once_however_they_end(void **state)
  */
 static void bytes_are_there_when_it_ends(void **state)
 {
-  contract_rule("Of READ and atomics: the data is here.");
+  contract_rule("READ, atomics the data is here");
   struct reach reach = open_reach(state);
   struct contract_side *side = &reach.pair->sender;
   for (uint32_t i = 0; i < 64; i++) {
@@ -106,7 +106,7 @@ static void bytes_are_there_when_it_ends(void **state)
     assert_int_equal(contract_post(side, 0, &read, 1, &wait), 1);
     contract_await_done(side, &reach.pair->receiver, PST_OP_READ, 1, 0);
     contract_bytes_are(reach.near + i * BYTES, BYTES, 7 * i + 1);
-    contract_rule("Of FLUSH: what was posted before it is placed at the peer");
+    contract_rule("FLUSH everything posted before it is placed at the peer");
     contract_fill(reach.near + i * BYTES, BYTES, 7 * i + 2);
     const struct pst_request behind[] = {request_of(&reach, PST_OP_WRITE, 2 * i, i),
                                          request_of(&reach, PST_OP_FLUSH, 2 * i + 1, i)};
@@ -114,7 +114,7 @@ static void bytes_are_there_when_it_ends(void **state)
     contract_await_done(side, &reach.pair->receiver, PST_OP_FLUSH, 1, 0);
     contract_bytes_are(reach.far + i * BYTES, BYTES, 7 * i + 2);
     contract_await_done(side, &reach.pair->receiver, PST_OP_WRITE, 1, 0);
-    contract_rule("Of READ and atomics: the data is here.");
+    contract_rule("READ, atomics the data is here");
   }
   contract_pair_close(reach.pair);
 }
@@ -145,7 +145,7 @@ static void requests_of_one_kind_end_in_post_order(void **state)
 /* Posted, closed at once: what was completed is not ended again, the rest is. */
 static void abort_ends_the_others_once(void **state)
 {
-  contract_rule("Those that post() completed have none.");
+  contract_rule("No DONE covers requests that post() completed.");
   struct pst_request requests[16];
   struct reach reach = open_reach(state);
   struct contract_side *side = &reach.pair->sender;
@@ -168,7 +168,7 @@ static void abort_ends_the_others_once(void **state)
 /* Where the peer has gone nothing is completed any more. */
 static void nothing_is_completed_when_the_peer_has_gone(void **state)
 {
-  contract_rule("The requests that were taken have ended, with status 0");
+  contract_rule("All requests taken have ended with status 0");
   struct reach reach = open_reach(state);
   struct contract_side *side = &reach.pair->sender, *far = &reach.pair->receiver;
   struct pst_request read = request_of(&reach, PST_OP_READ, 1, 0);

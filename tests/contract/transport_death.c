@@ -128,7 +128,7 @@ pid_t contract_kill_soon(pid_t pid, int socket, int *death)
 static void one_death(const struct contract_variant *variant, bool child_receives)
 {
   contract_rule(
-      "The peer is gone, or its address answers no more; `status` says how; DONEs still follow.");
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
   struct contract_side side = {0};
   struct contract_account account = {0};
   int socket, status, death;
@@ -151,7 +151,7 @@ static void one_death(const struct contract_variant *variant, bool child_receive
   assert_true(noticed < died + UINT64_C(5000000000));
   assert_int_equal(account.wrong, 0);
   contract_rule(
-      "Every request that post() took is covered by exactly one DONE, also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
+      "Exactly one DONE covers each request that post() took, also when the peer dies (-ECONNRESET, -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
   struct pst_completion done;
   while (account.done < account.posted && contract_now_ns() - began < contract_deadline_ns) {
     contract_poll(&side);
@@ -191,7 +191,7 @@ static void senders_that_are_killed(void **state)
 static void peer_that_dies_before_it_connects(void **state)
 {
   contract_rule(
-      "It comes, too, where the peer closes (after an ABORT or before it connected, any status) or dies (-ECONNRESET) while this side still connects; where nothing but its silence tells, by timeout_ns, with -ETIMEDOUT.");
+      "It also comes where the peer closes or dies while this side connects. Where only silence tells, DISCONNECTED comes after timeout_ns, with -ETIMEDOUT.");
   const struct contract_variant *variant = *state;
   struct contract_params patience = params;
   struct contract_side side = {0};
@@ -281,9 +281,8 @@ static void peer_stands_still(const struct contract_variant *variant, bool is_sh
   uint32_t wait;
   const int taken = contract_post(&side, 0, requests, 2, &wait);
   if (is_short) {
-    const char *before =
-        contract_rule("An endpoint with nothing outstanding has room in its queue for 16 requests "
-                      "of up to 64 bytes, as far as `requests` allows.");
+    const char *before = contract_rule(
+        "An endpoint with nothing outstanding has room for 16 requests of up to 64 bytes, or `requests` if that is less.");
     assert_int_equal(taken, 2);
     contract_rule(before);
   }
@@ -300,7 +299,7 @@ static void peer_stands_still(const struct contract_variant *variant, bool is_sh
 static void requests_end_though_the_peer_stands_still(void **state)
 {
   contract_rule(
-      "A peer whose transport owes an answer (not a credit, not a lent slot) for so long is dead, one that connects included; 0: never.");
+      "The peer counts as dead when its transport has owed an answer for so long, while connecting too. Credits and lent slots are not such answers. 0: never.");
   const struct contract_variant *variant = *state;
   if (!variant->apart)
     skip();
@@ -312,7 +311,7 @@ static void requests_end_though_the_peer_stands_still(void **state)
 static void peer_that_does_not_connect_is_given_up_in_time(void **state)
 {
   contract_rule(
-      "A peer whose transport owes an answer (not a credit, not a lent slot) for so long is dead, one that connects included; 0: never.");
+      "The peer counts as dead when its transport has owed an answer for so long, while connecting too. Credits and lent slots are not such answers. 0: never.");
   const struct contract_variant *variant = *state;
   struct contract_params impatient = params;
   struct contract_side side = {0};
@@ -362,7 +361,7 @@ static void peer_that_does_not_connect_is_given_up_in_time(void **state)
 static void death_wakes_a_sleeper(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   const struct contract_variant *variant = *state;
   struct contract_params sleepy = params;
   struct contract_side side = {0};

@@ -111,14 +111,14 @@ static void one_death_beside_writes(const struct contract_variant *variant)
   struct pst_remote *remote = open_target(&side, socket);
   pid_t killer = contract_kill_soon(pid, socket, &death);
   contract_rule(
-      "Every request that post() took is covered by exactly one DONE, also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
+      "Exactly one DONE covers each request that post() took, also when the peer dies (-ECONNRESET, -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
   write_until_gone(&side, remote, &account);
   assert_int_equal(account.status, -ECONNRESET);
   /* 0, then -ECONNRESET or -ETIMEDOUT. */
   assert_int_equal(account.unlike, 0);
   assert_int_equal(read(death, &died, sizeof(died)), sizeof(died));
   close(death);
-  contract_rule("The requests that were taken have ended, with status 0");
+  contract_rule("All requests taken have ended with status 0");
   int rc = write_one(&side, remote, account.posted);
   if (rc == 1)
     contract_await_done(&side, NULL, PST_OP_WRITE, 1, -ECONNRESET);
@@ -134,7 +134,7 @@ static void one_death_beside_writes(const struct contract_variant *variant)
 void contract_death_beside_writes(void **state)
 {
   const struct contract_variant *variant = *state;
-  contract_rule("Every request that post() took is covered by exactly one DONE");
+  contract_rule("Exactly one DONE covers each request that post() took");
   if (!variant->apart)
     skip();
   contract_need(state, PST_CAP_WRITE);

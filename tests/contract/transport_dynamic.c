@@ -116,8 +116,8 @@ static struct pst_completion pass_one(struct contract_pair *pair, uint32_t index
   int rc;
   contract_fill((uint8_t *)side->memory.region.host + offset, 200, number * 2 + index);
   struct pst_request request = contract_send(side, offset, 200, number);
-  const char *before = contract_rule("Give messages back, in any order: their slots are the "
-                                     "transport's again, and credits go to the sender");
+  const char *before = contract_rule(
+      "Return messages, in any order: their slots are the transport's again. Credits go to the sender");
   while ((rc = contract_post(side, index, &request, 1, &wait)) == -EAGAIN) {
     contract_poll(side);
     contract_poll(&pair->receiver);
@@ -171,7 +171,7 @@ static void guests_come_and_go_while_another_stays(void **state)
 /* Some never connect, some leave a message behind or a token out. */
 static void guests_leave_nothing_behind(void **state)
 {
-  contract_rule("the endpoint is freed; its cookie comes no more");
+  contract_rule("the endpoint is freed; no completion has its cookie any more");
   contract_need(state, PST_CAP_DYNAMIC);
   struct contract_pair *pair = contract_pair(state, &staying);
   unsigned int descriptors = 0;
@@ -206,7 +206,7 @@ static void guests_leave_nothing_behind(void **state)
 
 static void token_of_a_closed_ring_is_refused(void **state)
 {
-  contract_rule("All its endpoints are closed; tokens still out are void.");
+  contract_rule("Called once all endpoints of the ring are closed. Its tokens become void.");
   contract_need(state, PST_CAP_DYNAMIC);
   struct contract_pair *pair = contract_pair(state, &staying);
   uint64_t old[16];
@@ -233,7 +233,7 @@ static void token_of_a_closed_ring_is_refused(void **state)
 /* On one ring: its slots go from one endpoint to the next, all of them. */
 static void slots_of_one_that_left_are_the_next_ones(void **state)
 {
-  contract_rule("Give messages back, in any order: their slots are the transport's again");
+  contract_rule("Return messages, in any order: their slots are the transport's again");
   contract_need(state, PST_CAP_DYNAMIC | PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &sharing);
   uint64_t sent = 0;
@@ -258,7 +258,7 @@ static void slots_of_one_that_left_are_the_next_ones(void **state)
 /* Tokens that are out while their endpoint closes are released behind CLOSED. */
 static void slots_that_were_out_at_close_come_back(void **state)
 {
-  contract_rule("Tokens of its messages stay valid and are to be released.");
+  contract_rule("The tokens of its messages stay valid; the host releases them.");
   contract_need(state, PST_CAP_DYNAMIC | PST_CAP_SHARED_RING);
   if (contract_capabilities(*state) & PST_CAP_LEND)
     skip(); /* what is out is its sender's, whose close waits for it */

@@ -61,7 +61,7 @@ static void region_is_announced_before_its_first_message(void **state)
 static void send_is_done_when_it_is_released_in_post_order(void **state)
 {
   contract_rule(
-      "A SEND out of a region that was lent to the receiver is done when the receiver releases it.");
+      "A SEND out of a region that is lent to the receiver is DONE when the receiver releases it.");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_completion messages[4], done;
   if (!lends(pair)) {
@@ -94,7 +94,7 @@ static void close_sender(struct contract_pair *pair, uint32_t mode, uint64_t dea
 static void abort_cancels_what_was_not_taken_over(void **state)
 {
   contract_rule(
-      "also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
+      "also when the peer dies (-ECONNRESET, -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
   struct contract_pair *pair = contract_pair(state, NULL);
   const uint64_t count = 20;
   uint64_t delivered = 0, released = 0, cancelled = 0;
@@ -141,8 +141,7 @@ static void abort_cancels_what_was_not_taken_over(void **state)
 
 static void deadline_ends_what_is_still_held_as_busy(void **state)
 {
-  contract_rule(
-      "only -EBUSY (a lent SEND that the receiver still holds at the close's deadline) does not");
+  contract_rule("except -EBUSY: at the close's deadline the receiver still held a lent SEND.");
   struct contract_pair *pair = contract_pair(state, NULL);
   if (!lends(pair)) {
     contract_pair_close(pair);
@@ -169,7 +168,7 @@ static void deadline_ends_what_is_still_held_as_busy(void **state)
 
 static void receiver_that_closes_gives_back_what_it_never_gave(void **state)
 {
-  contract_rule("Every request that post() took is covered by exactly one DONE");
+  contract_rule("Exactly one DONE covers each request that post() took");
   struct contract_pair *pair = contract_pair(state, NULL);
   const struct pst_transport_ops *ops = pair->receiver.image.ops;
   if (!lends(pair)) {

@@ -24,7 +24,7 @@ static void opens_and_closes(void **state)
 static void has_every_mandatory_op(void **state)
 {
   contract_rule(
-      "A call that is NULL is -EOPNOTSUPP; it must be there when a capability that needs it is announced. Mandatory: open, close, limits, mr_register, mr_deregister, worker_open, worker_close, endpoint_open, endpoint_address, endpoint_connect, endpoint_path, endpoint_close, post, poll.");
+      "NULL stands for a call that returns -EOPNOTSUPP. A capability needs its calls. Mandatory: open, close, limits, mr_register, mr_deregister, worker_open, worker_close, endpoint_open, endpoint_address, endpoint_connect, endpoint_path, endpoint_close, post, poll.");
   struct contract_image image;
   contract_image_open(*state, false, &image);
   const struct pst_transport_ops *ops = image.ops;
@@ -42,7 +42,7 @@ static void has_every_mandatory_op(void **state)
 
 static void limits_make_sense(void **state)
 {
-  contract_rule("never more than the ops'");
+  contract_rule("a subset of the ops'");
   const struct contract_variant *variant = *state;
   struct contract_pair *pair = contract_pair_open(variant, &one);
   const struct pst_limits *limits = &pair->sender.limits;
@@ -59,7 +59,7 @@ static void limits_make_sense(void **state)
   contract_rule("What an opened device demands and allows.");
   assert_true(limits->slots_min >= 1 && limits->slots_max >= limits->slots_min);
   assert_true(limits->workers_max >= 1 && limits->endpoints_max >= 1);
-  contract_rule("Empty: there is nothing to say.");
+  contract_rule("May be empty.");
   if (!memchr(limits->endpoints_reason, 0, sizeof(limits->endpoints_reason)))
     fail_msg("limits.endpoints_reason does not end");
   contract_rule("outstanding on one endpoint, at least 1; post takes no more");
@@ -75,7 +75,7 @@ static void limits_make_sense(void **state)
 static void out_structs_are_written_no_further_than_they_go(void **state)
 {
   contract_rule(
-      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
+      "The writer of an out-struct writes no more than the `struct_size` that the caller set.");
   struct contract_pair *pair = contract_pair_open(*state, &one);
   struct pst_limits limits;
   memset(&limits, 0xa5, sizeof(limits));
@@ -148,7 +148,7 @@ static void ring_that_breaks_the_limits_is_refused(void **state)
 static void endpoint_without_sense_is_refused(void **state)
 {
   contract_rule(
-      "-EINVAL: no role or an unknown one, RECEIVER without a ring, cookie 0, more than limits says, or an option as with open");
+      "-EINVAL: no role or an unknown one, RECEIVER without a ring, cookie 0, a value beyond the limits, or a wrong option as in open()");
   const struct contract_variant *variant = *state;
   struct contract_side side = {0};
   struct contract_params none = one;
@@ -179,7 +179,7 @@ static void endpoint_without_sense_is_refused(void **state)
 static void receiver_without_requests_is_opened(void **state)
 {
   contract_rule(
-      "Outstanding here, at most, FLUSHes included: post takes no more; 0: it posts nothing.");
+      "The most requests outstanding, FLUSHes included: post() takes no more. 0: it posts nothing.");
   struct contract_params params = one;
   params.requests = 0;
   struct contract_side side = {0};
@@ -190,7 +190,7 @@ static void receiver_without_requests_is_opened(void **state)
 static void start_seals(void **state)
 {
   contract_rule(
-      "start() seals workers, rings and endpoints: after it none is opened unless the capability DYNAMIC is there.");
+      "After start() the host opens no worker, ring or endpoint, unless the transport announces DYNAMIC.");
   struct contract_pair *pair = contract_pair_open(*state, &one);
   struct contract_side *side = &pair->sender;
   if (!(side->limits.capabilities & PST_CAP_DYNAMIC) && side->image.ops->start) {
@@ -231,12 +231,12 @@ static void connects(struct contract_pair *pair, bool sender_first)
   else
     assert_int_equal(contract_connect(&pair->sender, 0, &receiver), 0);
   contract_rule(
-      "Begin to connect to a peer by its address; called on both sides, in any order; never blocks. Its outcome is EVENT CONNECTED, or DISCONNECTED with the status.");
+      "Begin to connect to a peer by its address. Both sides call it, in any order; it never blocks. EVENT CONNECTED follows, or DISCONNECTED with the status.");
   contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
   contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
   contract_post_one(pair, &request);
   contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
-  contract_rule("How bytes travel on it, known with CONNECTED");
+  contract_rule("How bytes travel on this endpoint: known from CONNECTED on");
   struct pst_path_info path = {.struct_size = sizeof(path)};
   assert_int_equal(pair->sender.image.ops->endpoint_path(pair->sender.endpoints[0], &path), 0);
   contract_path_is_known("endpoint_path", &path);
@@ -263,7 +263,7 @@ static void connects_receiver_first(void **state)
 
 static void garbage_is_no_address(void **state)
 {
-  contract_rule("-EPROTO: not an address of this transport: each byte of it came over a network");
+  contract_rule("-EPROTO: not an address of this transport (every byte of it came over a network)");
   struct contract_pair *pair = contract_pair_open(*state, &one);
   uint8_t bytes[512];
   struct pst_blob blob;
@@ -281,7 +281,7 @@ static void garbage_is_no_address(void **state)
   }
   contract_rule("The function that decides an error logs it once");
   assert_true(contract_complaints() > 0);
-  contract_rule("-EALREADY: still connecting.");
+  contract_rule("-EALREADY: still connecting");
   blob.length = length;
   assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
   assert_int_equal(contract_connect(&pair->sender, 0, &blob), -EALREADY);
@@ -297,7 +297,7 @@ static void flip_a_bit(struct pst_blob *blob)
 /* Several endpoints a device, where they may share a ring: some devices take long to open. */
 static void flipped_bits_in_an_address_harm_nobody(void **state)
 {
-  contract_rule("-EPROTO: not an address of this transport: each byte of it came over a network");
+  contract_rule("-EPROTO: not an address of this transport (every byte of it came over a network)");
   const struct contract_variant *variant = *state;
   struct contract_params params = one;
   if (variant->capabilities & PST_CAP_SHARED_RING)

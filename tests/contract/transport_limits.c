@@ -47,7 +47,7 @@ static void unknown_rights_are_refused(void **state)
 static void as_many_pieces_as_announced_are_gathered(void **state)
 {
   contract_rule(
-      "Several pieces are gathered into (SEND, WRITE) or scattered from (READ) one contiguous range at the peer.");
+      "SEND and WRITE gather their pieces into one contiguous range at the peer; READ scatters one contiguous range of the peer's into its pieces.");
   enum { PIECES = 64, PIECE = 29 };
   const struct pst_limits limits = limits_of(state);
   const uint32_t n = (uint32_t)least(limits.pieces_max, PIECES);
@@ -92,7 +92,7 @@ static void pass(struct contract_pair *pair, uint64_t length, uint64_t number)
   struct pst_completion message = contract_await(&pair->receiver, side, PST_COMPLETION_MESSAGE, 0);
   const char *before = contract_rule("bytes of payload");
   assert_int_equal(message.u.message.length, length);
-  contract_rule("MESSAGE: one has arrived, with the bytes that were sent (status 0).");
+  contract_rule("MESSAGE: a message has arrived, with the bytes that were sent (status 0).");
   contract_bytes_are(contract_payload(&pair->receiver, &message), length, number);
   contract_rule(before);
   contract_release(&pair->receiver, &message);
@@ -151,7 +151,7 @@ static void many_slots_are_all_used(void **state)
 
 static void slots_shorter_than_messages_are_respected(void **state)
 {
-  contract_rule("-EMSGSIZE (over message_max, or the peer's slots)");
+  contract_rule("-EMSGSIZE (over message_max or the peer's slots)");
   struct contract_params params = {.endpoints = 1,
                                    .slots = 4,
                                    .message = 2048,
@@ -171,7 +171,7 @@ static void slots_shorter_than_messages_are_respected(void **state)
 static void flushes_are_requests_too(void **state)
 {
   contract_rule(
-      "Outstanding here, at most, FLUSHes included: post takes no more; 0: it posts nothing.");
+      "The most requests outstanding, FLUSHes included: post() takes no more. 0: it posts nothing.");
   struct contract_params params = {
       .endpoints = 1, .slots = 16, .message = 64, .requests = 10, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -208,7 +208,7 @@ static void idle_polls_do_not_sleep(void **state)
 static void an_endpoint_sends_and_receives(void **state)
 {
   contract_rule(
-      "A transport with READ or WRITE takes all three roles on one endpoint, as nodes open them.");
+      "A transport with READ or WRITE accepts all three roles on one endpoint: nodes open such endpoints.");
   const bool is_of_nodes = contract_capabilities(*state) & (PST_CAP_READ | PST_CAP_WRITE);
   contract_need(state, PST_CAP_DYNAMIC);
   struct contract_params params = {.endpoints = 0, .slots = 8, .message = 256, .requests = 16};
@@ -261,7 +261,7 @@ static void an_endpoint_sends_and_receives(void **state)
 static void peer_that_is_named_again_stays(void **state)
 {
   contract_rule(
-      "On a connected endpoint: the peer's address has changed; accepted requests stay accepted, and CONNECTED comes again; -EALREADY, and the connection stays, where addresses never change (no READDRESS).");
+      "On a connected endpoint: the peer's address has changed. Requests taken stay taken, and CONNECTED comes again. A transport whose addresses never change (no READDRESS) returns -EALREADY and keeps the connection.");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_blob blob;
   pass(pair, 100, 0);

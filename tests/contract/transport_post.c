@@ -11,14 +11,15 @@ static void refused(struct contract_pair *pair, const struct pst_request *reques
   assert_int_equal(contract_post(&pair->sender, 0, request, 1, &wait), error);
   if (wait == 77)
     return;
-  contract_rule("Any other -errno: the first one cannot be taken, none was, *wait stays as it was");
+  contract_rule(
+      "After any other -errno the first request is invalid, none was taken, and *wait is unchanged");
   fail_msg("post refused with %d (%s), and yet wrote %u into *wait, which stays as it was", error,
            strerror(-error), wait);
 }
 
 static void unknown_opcodes_and_flags_are_refused(void **state)
 {
-  contract_rule("-EINVAL (unknown opcode or flag, out of the mr)");
+  contract_rule("-EINVAL (unknown opcode or flag, outside the mr)");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_request request = contract_send(&pair->sender, 0, 64, 0);
   for (unsigned opcode = 0; opcode < 256; opcode++) {
@@ -41,14 +42,14 @@ static void unknown_opcodes_and_flags_are_refused(void **state)
 static void reserved_fields_are_refused(void **state)
 {
   contract_rule(
-      "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
+      "Unknown opcodes and flags and reserved members that are not zero are refused with -EINVAL, never ignored.");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_request request = contract_send(&pair->sender, 0, 64, 0);
   request.reserved0 = 1;
   refused(pair, &request, -EINVAL);
   request.reserved0 = 0;
   if (!(pair->sender.limits.capabilities & PST_CAP_DEPARTURE)) {
-    contract_rule("With DEPARTURE, else 0: when it is to leave");
+    contract_rule("With DEPARTURE: when the message leaves");
     request.u.send.departure_ns = 1;
     refused(pair, &request, -EINVAL);
   }
@@ -57,7 +58,7 @@ static void reserved_fields_are_refused(void **state)
 
 static void bytes_outside_the_registration_are_refused(void **state)
 {
-  contract_rule("-EINVAL (unknown opcode or flag, out of the mr)");
+  contract_rule("-EINVAL (unknown opcode or flag, outside the mr)");
   struct contract_pair *pair = contract_pair(state, NULL);
   uint64_t length = pair->sender.memory.region.length;
   const struct {
@@ -75,7 +76,7 @@ static void bytes_outside_the_registration_are_refused(void **state)
 
 static void too_long_a_message_is_refused(void **state)
 {
-  contract_rule("-EMSGSIZE (over message_max, or the peer's slots)");
+  contract_rule("-EMSGSIZE (over message_max or the peer's slots)");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_request request = contract_send(&pair->sender, 0, 2049, 0);
   refused(pair, &request, -EMSGSIZE);
@@ -102,7 +103,7 @@ static void registration_without_the_right_is_refused(void **state)
 
 static void stops_at_the_first_that_it_cannot_take(void **state)
 {
-  contract_rule("the next one cannot be taken at all; alone, it gets the errno");
+  contract_rule("the next request is invalid; posted alone, it gets the errno");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_request requests[5];
   uint32_t wait;
@@ -126,7 +127,7 @@ static void stops_at_the_first_that_it_cannot_take(void **state)
 static void arrays_are_the_callers_again(void **state)
 {
   contract_rule(
-      "Post requests in order; the arrays, pieces included, are the caller's again on return.");
+      "Post requests in order. The arrays, pieces included, are the caller's again on return.");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_request requests[4];
   uint32_t wait;
@@ -148,7 +149,7 @@ static void arrays_are_the_callers_again(void **state)
 static void pieces_are_gathered(void **state)
 {
   contract_rule(
-      "Several pieces are gathered into (SEND, WRITE) or scattered from (READ) one contiguous range at the peer.");
+      "SEND and WRITE gather their pieces into one contiguous range at the peer; READ scatters one contiguous range of the peer's into its pieces.");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct contract_side *side = &pair->sender;
   uint8_t *host = side->memory.region.host;
@@ -192,16 +193,16 @@ static void pieces_without_sense_are_refused(void **state)
   refused(pair, &request, -EINVAL);
   request.offset = 0;
   contract_rule(
-      "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
+      "Unknown opcodes and flags and reserved members that are not zero are refused with -EINVAL, never ignored.");
   piece.reserved = 1;
   refused(pair, &request, -EINVAL);
   piece.reserved = 0;
-  contract_rule("-EINVAL (unknown opcode or flag, out of the mr)");
+  contract_rule("-EINVAL (unknown opcode or flag, outside the mr)");
   piece.offset = side->memory.region.length - 63;
   refused(pair, &request, -EINVAL);
   piece.offset = 0;
   contract_post_one(pair, &request);
-  contract_rule("Of one request; more are refused: -E2BIG.");
+  contract_rule("Pieces of one request. post() refuses more: -E2BIG.");
   struct pst_piece *many = calloc(side->limits.pieces_max + 1, sizeof(*many));
   assert_non_null(many);
   for (uint32_t i = 0; i <= side->limits.pieces_max; i++)
@@ -237,7 +238,7 @@ static void flush_is_done_once_each_and_fence_is_taken(void **state)
         contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
     contract_release(&pair->receiver, &message);
   }
-  contract_rule("Every request that post() took is covered by exactly one DONE");
+  contract_rule("Exactly one DONE covers each request that post() took");
   contract_await_done(&pair->sender, &pair->receiver, PST_OP_SEND, 2, 0);
   for (int i = 0; i < 100; i++)
     assert_int_equal(contract_poll(&pair->sender), 0);
@@ -265,7 +266,7 @@ static const struct pst_transport_ops *innermost(const struct contract_side *sid
 static void counters_count(void **state)
 {
   contract_rule(
-      "An endpoint that sends has messages_sent and bytes_sent, one that receives messages_received and bytes_received");
+      "A sending endpoint has messages_sent and bytes_sent, a receiving one messages_received and bytes_received.");
   struct contract_pair *pair = contract_pair(state, NULL);
   if (!pair->sender.image.ops->counters || !innermost(&pair->sender)->counters) {
     contract_pair_close(pair);
@@ -281,7 +282,7 @@ static void counters_count(void **state)
   assert_int_equal(counter(&pair->receiver, "messages_received"), 5);
   assert_int_equal(counter(&pair->receiver, "bytes_received"), 500);
   contract_rule(
-      "Write up to max counters: of the endpoint, else of the worker, else (both NULL) of the device. Returns how many there are.");
+      "Write up to max counters, and return how many there are: the endpoint's, or the worker's if `endpoint` is NULL, or the device's if both are NULL.");
   struct pst_counter guard = {.name = "guard"};
   int all = pair->sender.image.ops->counters(pair->sender.device, NULL, pair->sender.endpoints[0],
                                              &guard, 0);
@@ -293,7 +294,7 @@ static void counters_count(void **state)
 
 static void description_is_cut_to_its_room(void **state)
 {
-  contract_rule("Lanes, QPs, numbers, for a person; always NUL-terminated within size.");
+  contract_rule("Describe lanes, QPs and numbers to a reader, NUL-terminated within size.");
   struct contract_pair *pair = contract_pair(state, NULL);
   const struct contract_side *side = &pair->sender;
   char whole[512], part[512];

@@ -228,7 +228,7 @@ static bool take_one(struct race *race)
 static void arrival_beside_arm_wakes(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   contract_need(state, PST_CAP_WAKEUP);
   struct race race = {.pair = contract_pair(state, &sleepy), .ready = reap, .wake = send_one};
   race_run(&race, &race.pair->receiver, take_one);
@@ -278,7 +278,7 @@ static bool fill(struct race *race)
 static void credit_beside_arm_wakes(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   contract_need(state, PST_CAP_WAKEUP);
   struct race race = {
       .pair = contract_pair(state, &sleepy), .ready = hold_one, .wake = release_one};

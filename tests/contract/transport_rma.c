@@ -70,7 +70,7 @@ static int run(struct contract_pair *pair, const struct pst_request *request)
 
 static void written_bytes_are_there_after_flush_and_read_back(void **state)
 {
-  contract_rule("Of FLUSH: what was posted before it is placed at the peer");
+  contract_rule("FLUSH everything posted before it is placed at the peer");
   struct rma rma = open_rma(state);
   uint8_t *near = rma.pair->sender.memory.region.host;
   uint8_t *far = rma.pair->receiver.memory.region.host;
@@ -94,7 +94,7 @@ static void written_bytes_are_there_after_flush_and_read_back(void **state)
 static void pieces_are_gathered_and_scattered(void **state)
 {
   contract_rule(
-      "Several pieces are gathered into (SEND, WRITE) or scattered from (READ) one contiguous range at the peer.");
+      "SEND and WRITE gather their pieces into one contiguous range at the peer; READ scatters one contiguous range of the peer's into its pieces.");
   struct rma rma = open_rma(state);
   uint8_t *near = rma.pair->sender.memory.region.host;
   uint8_t *far = rma.pair->receiver.memory.region.host;
@@ -128,7 +128,7 @@ static void pieces_are_gathered_and_scattered(void **state)
 
 static void nothing_beyond_the_range_is_reached(void **state)
 {
-  contract_rule("-EACCES (bounds or rights of the remote range, as far as they are known here).");
+  contract_rule("-EACCES (bounds or rights of the remote range, as far as this side knows them).");
   struct rma rma = open_rma(state);
   uint64_t length = rma.pair->receiver.memory.region.length;
   const struct {
@@ -181,12 +181,12 @@ static void one_right_is_no_other(struct rma *rma, uint8_t opcode, uint32_t acce
 
 static void rights_are_those_registered(void **state)
 {
-  contract_rule("-EACCES (bounds or rights of the remote range, as far as they are known here).");
+  contract_rule("-EACCES (bounds or rights of the remote range, as far as this side knows them).");
   struct rma rma = open_rma(state);
   one_right_is_no_other(&rma, PST_OP_READ, PST_ACCESS_REMOTE_READ);
   one_right_is_no_other(&rma, PST_OP_WRITE, PST_ACCESS_REMOTE_WRITE);
   one_right_is_no_other(&rma, PST_OP_FETCH_ADD, PST_ACCESS_REMOTE_ATOMIC);
-  contract_rule("-EACCES: no remote access was registered");
+  contract_rule("-EACCES: the mr has no remote rights");
   struct pst_mr *local = register_far(rma.pair, PST_ACCESS_LOCAL_WRITE);
   uint8_t bytes[4096];
   struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
@@ -227,7 +227,7 @@ static void is_out_of_reach(struct rma *rma, const struct pst_request *request, 
 
 static void deregistered_memory_is_out_of_reach(void **state)
 {
-  contract_rule("When this returns, no device and no peer touches the range.");
+  contract_rule("After the return no device and no peer touches the range.");
   struct rma rma = open_rma(state);
   bool is_over = false;
   struct pst_mr *mr = register_far(rma.pair, PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE |
@@ -249,7 +249,7 @@ static void deregistered_memory_is_out_of_reach(void **state)
 
 static void garbage_is_no_handle(void **state)
 {
-  contract_rule("-EPROTO: not one of ours");
+  contract_rule("-EPROTO: not a blob of this transport");
   struct rma rma = open_rma(state);
   struct pst_remote *remote = NULL;
   uint8_t bytes[64];
@@ -266,7 +266,7 @@ static void garbage_is_no_handle(void **state)
 
 static void atomics_return_what_they_found(void **state)
 {
-  contract_rule("Atomics: where the 8 bytes found before are put");
+  contract_rule("Atomics put the peer's old 8 bytes there");
   struct rma rma = open_rma(state);
   uint64_t *near = rma.pair->sender.memory.region.host;
   uint64_t *far = rma.pair->receiver.memory.region.host;
@@ -288,7 +288,7 @@ static void atomics_return_what_they_found(void **state)
   contract_rule("multiple of 8");
   request.u.atomic.offset = 25;
   assert_int_equal(run(rma.pair, &request), -EINVAL);
-  contract_rule("-EACCES (bounds or rights of the remote range, as far as they are known here).");
+  contract_rule("-EACCES (bounds or rights of the remote range, as far as this side knows them).");
   request.u.atomic.offset = rma.pair->receiver.memory.region.length;
   assert_int_equal(run(rma.pair, &request), -EACCES);
   close_rma(&rma);
@@ -409,7 +409,7 @@ static void close_many(struct contract_pair *pair, struct pst_remote **remotes)
 
 static void a_registration_is_opened_many_times(void **state)
 {
-  contract_rule("What a peer needs for one-sided access to the mr, by its access flags.");
+  contract_rule("Write what a peer needs for one-sided access to the mr, by the mr's rights.");
   struct pst_remote *remotes[MANY];
   struct rma rma = open_rma(state);
   struct pst_request write = access_of(&rma, PST_OP_WRITE, 0, 8192, 4096);
@@ -428,7 +428,7 @@ static void a_registration_is_opened_many_times(void **state)
  * came when many others had opened it. */
 static void deregistration_waits_for_writes_under_way(void **state)
 {
-  contract_rule("When this returns, no device and no peer touches the range.");
+  contract_rule("After the return no device and no peer touches the range.");
   for (int round = 0; round < 20; round++) {
     struct writer writer = {.rma = open_rma(state)};
     struct contract_side *far = &writer.rma.pair->receiver;

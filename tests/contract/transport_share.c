@@ -80,7 +80,7 @@ static void fan_in_shares_all_slots_out(void **state)
 static void one_of_three_may_leave(void **state)
 {
   contract_rule(
-      "The peer is gone, or its address answers no more; `status` says how; DONEs still follow.");
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
   contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
   assert_int_equal(pair->sender.image.ops->endpoint_close(
@@ -130,7 +130,7 @@ static void one_slot_goes_to_three_receivers(void **state)
 static void second_peer_of_an_endpoint_is_turned_away(void **state)
 {
   contract_rule(
-      "An endpoint has one peer, which its own endpoint_connect names: another that names this endpoint gets DISCONNECTED, at the latest after its timeout_ns, while both sides poll.");
+      "An endpoint has one peer, the one that this call names. Another peer that names this endpoint gets DISCONNECTED, after its timeout_ns at the latest, while both sides poll.");
   contract_need(state, PST_CAP_SHARED_RING);
   struct contract_params params = shared;
   params.timeout_ns = 3000000000;

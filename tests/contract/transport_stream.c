@@ -23,7 +23,7 @@ struct flow {
 static void flow_post(struct flow *flow)
 {
   contract_rule(
-      "Returns how many were taken, 1 to n; fewer than n: *wait says why. -EAGAIN: none, *wait says why.");
+      "Returns how many were taken, 1 to n; if fewer than n, *wait says why. -EAGAIN: none; *wait says why.");
   struct contract_side *side = &flow->pair->sender;
   uint32_t slots = flow->pair->params.slots;
   struct pst_request requests[16];
@@ -53,7 +53,7 @@ static void flow_post(struct flow *flow)
 static void flow_done(struct flow *flow, uint64_t cookie, uint64_t count)
 {
   const uint64_t before = flow->done;
-  contract_rule("Every request that post() took is covered by exactly one DONE");
+  contract_rule("Exactly one DONE covers each request that post() took");
   if (cookie >= flow->posted)
     fail_msg("a DONE has the cookie %" PRIu64 ", but only %" PRIu64 " requests were posted", cookie,
              flow->posted);
@@ -62,7 +62,7 @@ static void flow_done(struct flow *flow, uint64_t cookie, uint64_t count)
              "the first %" PRIu64,
              cookie, before);
   contract_rule(
-      "It covers the done.count requests of `opcode` that were posted one after the other");
+      "A DONE covers done.count requests of one opcode, in the order of their posts, up to the request with done.cookie");
   flow->done += count;
   if (cookie + 1 != flow->done)
     fail_msg("a DONE has the cookie %" PRIu64 " and count %" PRIu64
@@ -123,7 +123,7 @@ static void flow_number(struct flow *flow, uint64_t i, const struct pst_completi
       fail_msg("message %" PRIu64 " came %s, where message %" PRIu64 " was due%s", k,
                k < i ? "again, or late" : "too early", i, is_lost ? ", which is lost" : "");
     }
-  contract_rule("MESSAGE: `sequence` holds all 64 bits, rebuilt");
+  contract_rule("MESSAGE: `sequence` is set, all 64 bits of it");
   fail_msg(
       "a message has the number %" PRIu64 " (%#" PRIx64 "), %s; due was %" PRIu64 " (%#" PRIx64 ")",
       number, number, is_due ? "but the bytes of the one that was due" : "which none was sent with",
@@ -135,11 +135,11 @@ static void flow_check(struct flow *flow, const struct pst_completion *message)
   struct contract_side *side = &flow->pair->receiver;
   const struct pst_limits *limits = &side->limits;
   uint64_t i = flow->delivered++, sequence = flow->sequence(i);
-  contract_rule("MESSAGE: one has arrived, with the bytes that were sent (status 0).");
+  contract_rule("MESSAGE: a message has arrived, with the bytes that were sent (status 0).");
   assert_int_equal(message->status, 0);
   assert_int_equal(message->endpoint, 1);
   if (limits->capabilities & PST_CAP_SEQUENCE) {
-    contract_rule("MESSAGE: `sequence` holds all 64 bits, rebuilt");
+    contract_rule("MESSAGE: `sequence` is set, all 64 bits of it");
     assert_true(message->flags & PST_HAS_SEQUENCE);
     flow_number(flow, i, message);
   }
@@ -306,7 +306,7 @@ static void post_takes_what_there_is_credit_for(void **state)
   for (int i = 0; i < 3; i++)
     messages[i] = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
   contract_rule(
-      "Give messages back, in any order: their slots are the transport's again, and credits go to the sender at the latest in the next poll");
+      "Return messages, in any order: their slots are the transport's again. Credits go to the sender in the next poll");
   contract_release(&pair->receiver, &messages[2]);
   contract_release(&pair->receiver, &messages[0]);
   /* Credits take their way, which may be that of a network. */
@@ -348,7 +348,7 @@ static void scribble_done(struct contract_pair *pair, uint64_t *done)
 
 static void done_buffers_are_the_callers_again(void **state)
 {
-  contract_rule("DONE of SEND and WRITE: the local buffer is reusable, nothing more.");
+  contract_rule("SEND, WRITE the local buffer may be written again; nothing more is known");
   enum { COUNT = 1024 }; /* more than a socket keeps */
   struct contract_params params = {
       .endpoints = 1, .slots = COUNT, .message = 8192, .requests = COUNT, .pieces = 1};
@@ -388,7 +388,7 @@ static void done_buffers_are_the_callers_again(void **state)
 static void post_takes_no_more_than_may_be_outstanding(void **state)
 {
   contract_rule(
-      "Outstanding here, at most, FLUSHes included: post takes no more; 0: it posts nothing.");
+      "The most requests outstanding, FLUSHes included: post() takes no more. 0: it posts nothing.");
   struct contract_params params = {
       .endpoints = 1, .slots = 64, .message = 64, .requests = 10, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -416,7 +416,7 @@ static void post_takes_no_more_than_may_be_outstanding(void **state)
 static void receiver_that_holds_its_slots_is_not_dead(void **state)
 {
   contract_rule(
-      "A peer whose transport owes an answer (not a credit, not a lent slot) for so long is dead, one that connects included; 0: never.");
+      "The peer counts as dead when its transport has owed an answer for so long, while connecting too. Credits and lent slots are not such answers. 0: never.");
   const struct contract_variant *variant = *state;
   struct contract_params params = {.endpoints = 1,
                                    .slots = 4,
@@ -471,7 +471,7 @@ static void token_that_is_not_out_is_refused(void **state)
 
 static void poll_gives_no_more_than_there_is_room_for(void **state)
 {
-  contract_rule("Up to max completions.");
+  contract_rule("Get up to max completions");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_request requests[8];
   uint32_t got = 0;

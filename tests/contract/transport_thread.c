@@ -88,7 +88,7 @@ static void *receive_all(void *arg)
 static void pairs_do_not_disturb_one_another(void **state)
 {
   contract_rule(
-      "A worker with its rings and endpoints belongs to one thread at a time: every call that takes one comes from there.");
+      "A worker, its rings and its endpoints belong to one thread at a time, and every call that takes one of them comes from that thread.");
   struct end senders[PAIRS], receivers[PAIRS];
   pthread_t threads[2 * PAIRS];
   for (int i = 0; i < PAIRS; i++) {
@@ -113,7 +113,7 @@ static void pairs_do_not_disturb_one_another(void **state)
 static void receiver_leaves_under_a_busy_sender(void **state)
 {
   contract_rule(
-      "The peer is gone, or its address answers no more; `status` says how; DONEs still follow.");
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
   for (int round = 0; round < 30; round++) {
     struct contract_pair *pair = contract_pair(state, &busy);
     struct end sender = {.pair = pair, .count = UINT64_MAX};

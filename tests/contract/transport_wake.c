@@ -55,7 +55,7 @@ static void settle_for_good(struct contract_side *side)
 
 static void arm_finds_what_is_there_already(void **state)
 {
-  contract_rule("-EAGAIN: there is something already, poll.");
+  contract_rule("-EAGAIN: that is so already");
   struct contract_pair *pair = open_sleepy(state);
   settle_and_arm(&pair->receiver);
   contract_poll(&pair->receiver);
@@ -75,7 +75,7 @@ static void arm_finds_what_is_there_already(void **state)
 static void arrival_wakes(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   struct contract_pair *pair = open_sleepy(state);
   for (int i = 0; i < 50; i++) {
     settle_for_good(&pair->receiver);
@@ -94,7 +94,7 @@ static void arrival_wakes(void **state)
 static void credit_wakes_a_sender_that_wanted_it(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   struct contract_pair *pair = open_sleepy(state);
   struct pst_request requests[8];
   uint32_t wait;
@@ -124,8 +124,7 @@ static void credit_wakes_a_sender_that_wanted_it(void **state)
 /* The post that wants it has not been told, and nothing more may come. */
 static void credit_that_a_poll_takes_keeps_awake(void **state)
 {
-  contract_rule(
-      "Room counts only after a post was cut short: poll() may take a credit in and give nothing, and then arm() is what tells.");
+  contract_rule("poll() may take a credit and return no completion; arm() then returns -EAGAIN.");
   struct contract_pair *pair = open_sleepy(state);
   struct pst_request requests[8];
   struct pst_completion messages[4];
@@ -148,7 +147,7 @@ static void credit_that_a_poll_takes_keeps_awake(void **state)
 /* A receiver that may sleep has no credit left to send, or says so. */
 static void credits_are_not_slept_on(void **state)
 {
-  contract_rule("-EAGAIN also while poll() has work of its own (credits to send).");
+  contract_rule("or poll() has work of its own, for example credits to send: poll first.");
   struct contract_pair *pair = open_sleepy(state);
   for (uint64_t i = 0; i < 4; i++) {
     struct pst_request request = contract_send(&pair->sender, 0, 8, i);
@@ -186,7 +185,7 @@ static void take_all(struct contract_side *side)
 static void done_wakes(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   struct contract_pair *pair = open_sleepy(state);
   struct contract_side *side = &pair->sender;
   settle_and_arm(side);
@@ -214,7 +213,7 @@ static void done_wakes(void **state)
 static void departure_wakes(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   struct contract_pair *pair = open_sleepy(state);
   settle_and_arm(&pair->receiver);
   const struct pst_transport_ops *ops = pair->sender.image.ops;
@@ -226,7 +225,7 @@ static void departure_wakes(void **state)
   struct pst_completion gone =
       contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   contract_rule(
-      "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
+      "DISCONNECTED follows every MESSAGE that arrived whole. Its status is 0 where the peer drained and closed");
   assert_int_equal(gone.status, 0);
   contract_pair_close(pair);
 }
@@ -235,7 +234,7 @@ static void departure_wakes(void **state)
 static void deadline_of_a_close_wakes(void **state)
 {
   contract_rule(
-      "Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC at the latest.");
+      "Begin to close: the remaining DONEs follow, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC at the latest.");
   const uint64_t patience_ns = 200000000;
   struct contract_pair *pair = open_sleepy(state);
   struct contract_side *side = &pair->sender;
@@ -270,7 +269,7 @@ static void deadline_of_a_close_wakes(void **state)
 static void room_in_the_queue_wakes(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   contract_need(state, PST_CAP_WAKEUP);
   const struct contract_params deep = {.endpoints = 1,
                                        .slots = 1024,
@@ -394,7 +393,7 @@ static void *hammer_receiver(void *arg)
 static void two_sleeping_threads_lose_no_wake_up(void **state)
 {
   contract_rule(
-      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
+      "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
   struct hammer hammer = {.pair = open_sleepy(state), .count = 30000};
   pthread_t sender, receiver;
   assert_int_equal(pthread_create(&sender, NULL, hammer_sender, &hammer), 0);

@@ -163,7 +163,7 @@ static void one_sided_requests_are_cancelled_at_the_deadline(void **state)
 static void an_owner_survives_a_reader_that_has_gone(void **state)
 {
   (void)state;
-  contract_rule("also when the peer dies (-ECONNRESET; -ETIMEDOUT)");
+  contract_rule("also when the peer dies (-ECONNRESET, -ETIMEDOUT)");
   const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct still_peer peer;
   int status;
@@ -198,7 +198,7 @@ static void hand(struct contract_side *side, uint8_t kind)
 static void one_sided_requests_fail_at_the_peers_bye(void **state)
 {
   (void)state;
-  contract_rule("also when the peer dies (-ECONNRESET; -ETIMEDOUT)");
+  contract_rule("also when the peer dies (-ECONNRESET, -ETIMEDOUT)");
   struct still_peer peer;
   still_peer_open(&peer);
   post_one_sided(&peer);
@@ -213,7 +213,7 @@ static void one_sided_requests_fail_at_the_peers_bye(void **state)
 static void a_hello_behind_the_end_is_not_answered(void **state)
 {
   (void)state;
-  contract_rule("also when the peer dies (-ECONNRESET; -ETIMEDOUT)");
+  contract_rule("also when the peer dies (-ECONNRESET, -ETIMEDOUT)");
   struct still_peer peer;
   still_peer_open(&peer);
   const struct pst_request send = {
@@ -275,7 +275,7 @@ static void sends_are_cancelled_at_the_deadline(void **state)
 static void slots_of_fetches_that_never_end_are_free_again(void **state)
 {
   (void)state;
-  contract_rule("the remaining DONEs, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC");
+  contract_rule("the remaining DONEs follow, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC");
   struct contract_pair *pair = begin_fetch();
   struct contract_side *side = &pair->receiver;
   const uint64_t deadline = contract_now_ns() + contract_deadline_ns;

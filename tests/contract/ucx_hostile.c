@@ -101,8 +101,8 @@ static const struct bad all_bad[] = {
 static void a_peer_that_breaks_the_protocol_is_disconnected(void **state)
 {
   (void)state;
-  contract_rule("The peer is gone, or its address answers no more; `status` says how; DONEs still "
-                "follow.");
+  contract_rule(
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
   for (size_t i = 0; i < sizeof(all_bad) / sizeof(all_bad[0]); i++) {
     struct contract_pair *pair = contract_pair_open(&variant, &params);
     contract_pair_connect(pair);

@@ -283,8 +283,8 @@ static void one_is_killed(struct survivor *all)
 static void kills_leave_nothing(void **state)
 {
   (void)state;
-  contract_rule("The peer is gone, or its address answers no more; `status` says how; DONEs still "
-                "follow.");
+  contract_rule(
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
   struct survivor all = {0};
   open_all(&all);
   close_peer(&all);

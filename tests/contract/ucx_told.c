@@ -119,8 +119,8 @@ static void child_hears(int socket, pid_t pid)
 static void a_full_peer_hears_of_a_close(void **state)
 {
   (void)state;
-  contract_rule("The peer is gone, or its address answers no more; `status` says how; DONEs still "
-                "follow.");
+  contract_rule(
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
   struct contract_side side = {0};
   int socket;
   char told;
@@ -209,8 +209,8 @@ static void one_came_and_blocks_signals(const struct threads *before)
 static void a_full_peer_hears_of_a_close_behind_the_worker(void **state)
 {
   (void)state;
-  contract_rule("The peer is gone, or its address answers no more; `status` says how; DONEs still "
-                "follow.");
+  contract_rule(
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
   struct contract_side side = {0};
   int socket;
   variant.option_list = shared;
@@ -237,8 +237,8 @@ static void a_full_peer_hears_of_a_close_behind_the_worker(void **state)
 static void a_full_peer_that_dies_is_not_waited_for(void **state)
 {
   (void)state;
-  contract_rule("Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of "
-                "CLOCK_MONOTONIC at the latest.");
+  contract_rule(
+      "Begin to close: the remaining DONEs follow, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC at the latest.");
   struct contract_side side = {0};
   int socket;
   variant.option_list = shared;
@@ -322,7 +322,7 @@ static void receiver_leaves(const char *const *options, uint32_t polls)
 static void memory_is_the_hosts_after_done(void **state)
 {
   (void)state;
-  contract_rule("DONE of SEND and WRITE: the local buffer is reusable, nothing more.");
+  contract_rule("SEND, WRITE the local buffer may be written again; nothing more is known");
   for (uint32_t polls = 1; polls < 4; polls++) {
     sender_leaves(fetched_shared, polls);
     sender_leaves(fetched_tcp, polls);
@@ -332,7 +332,7 @@ static void memory_is_the_hosts_after_done(void **state)
 static void memory_is_the_hosts_after_ring_close(void **state)
 {
   (void)state;
-  contract_rule("All its endpoints are closed; tokens still out are void.");
+  contract_rule("Called once all endpoints of the ring are closed. Its tokens become void.");
   for (uint32_t polls = 1; polls < 4; polls++) {
     receiver_leaves(fetched_shared, polls);
     receiver_leaves(fetched_tcp, polls);

@@ -96,7 +96,7 @@ static uint64_t submit(struct pst_queue *queue, const struct pst_copy_row *piece
 static void test_random_pieces_both_ways(void **state)
 {
   contract_rule(
-      "Addresses are as the plugin's device knows them; one side at least is the plugin's own memory, the other may be pinned host memory.");
+      "Addresses are those of the plugin's device. At least one side is the plugin's own memory; the other may be pinned host memory.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -121,7 +121,7 @@ static void test_random_pieces_both_ways(void **state)
 static void test_within_the_memory(void **state)
 {
   contract_rule(
-      "Addresses are as the plugin's device knows them; one side at least is the plugin's own memory, the other may be pinned host memory.");
+      "Addresses are those of the plugin's device. At least one side is the plugin's own memory; the other may be pinned host memory.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -160,7 +160,7 @@ static void test_host_memory_of_others(void **state)
 static void test_batches_run_in_order(void **state)
 {
   contract_rule(
-      "Each of the three submits n rows as one batch, in the queue's order, and returns at once; the array is the caller's again.");
+      "The next three submit n rows as one batch, in the queue's order, and return at once; the array is the caller's again.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -210,8 +210,7 @@ static void test_tickets_count_up(void **state)
 
 static void test_no_more_batches_than_agreed(void **state)
 {
-  contract_rule(
-      "-EAGAIN: params.batches are under way, or so many pieces that there is no room for the batch's, which they are until queue_poll has told of them: poll first.");
+  contract_rule("-EAGAIN: params.batches are under way, or too many pieces: poll first");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -242,7 +241,7 @@ static void test_no_more_batches_than_agreed(void **state)
 static void test_batches_that_are_refused(void **state)
 {
   contract_rule(
-      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or a reserved member that is not 0");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -254,7 +253,7 @@ static void test_batches_that_are_refused(void **state)
   assert_refused(-EINVAL, contract.ops->copy_rows(queue, pieces, 0, &ticket));
   assert_refused(-EINVAL, contract.ops->copy_rows(queue, pieces, QUEUE_PIECES + 1, &ticket));
   contract_rule(
-      "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
+      "Unknown opcodes and flags and reserved members that are not zero are refused with -EINVAL, never ignored.");
   pieces[1].reserved = 1;
   assert_refused(-EINVAL, contract.ops->copy_rows(queue, pieces, 2, &ticket));
   contract_rule("Out-parameters stay untouched on failure.");
@@ -277,7 +276,7 @@ static void test_queues_that_are_refused(void **state)
   params = (struct pst_queue_params){sizeof(params), 1, 0, 0};
   assert_refused(-EINVAL, contract.ops->queue_open(contract.memory, &params, &queue));
   contract_rule(
-      "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
+      "Unknown opcodes and flags and reserved members that are not zero are refused with -EINVAL, never ignored.");
   params = (struct pst_queue_params){sizeof(params), 1, 1, 1};
   assert_refused(-EINVAL, contract.ops->queue_open(contract.memory, &params, &queue));
   contract_untouched(queue, NULL, "queue_open");
@@ -285,7 +284,7 @@ static void test_queues_that_are_refused(void **state)
 
 static void test_close_waits_for_work(void **state)
 {
-  contract_rule("Waits for work under way; its results are lost.");
+  contract_rule("Wait for work under way, and drop its results.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();

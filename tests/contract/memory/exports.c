@@ -69,7 +69,7 @@ static void test_exports_announced_work_and_others_do_not(void **state)
 
 static void test_exports_stay_within_the_region(void **state)
 {
-  contract_rule("-EINVAL: out of the region, length 0, not one known kind");
+  contract_rule("-EINVAL: outside the region, length 0, or not exactly one known kind");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, LENGTH, 0, PST_NEED_EXPORT_FD);
@@ -128,7 +128,7 @@ static void check_mapping(uint32_t purpose)
 static void test_a_descriptor_cannot_be_cut_short(void **state)
 {
   contract_rule(
-      "A file descriptor that mmap() and another process take, sealed against shrinking (F_SEAL_SHRINK of a memfd)");
+      "A file descriptor for mmap(), in other processes too. It is sealed against shrinking (F_SEAL_SHRINK of a memfd).");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
@@ -149,7 +149,7 @@ static void test_a_descriptor_cannot_be_cut_short(void **state)
 static void test_exports_to_a_newer_host(void **state)
 {
   contract_rule(
-      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
+      "The writer of an out-struct writes no more than the `struct_size` that the caller set.");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   struct pst_region region = fd_region(PST_ALLOC_NORMAL);
@@ -171,7 +171,7 @@ static void test_exports_to_a_newer_host(void **state)
 static void test_a_descriptor_maps_the_same_bytes(void **state)
 {
   contract_rule(
-      "A file descriptor that mmap() and another process take, sealed against shrinking (F_SEAL_SHRINK of a memfd)");
+      "A file descriptor for mmap(), in other processes too. It is sealed against shrinking (F_SEAL_SHRINK of a memfd).");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   check_mapping(PST_ALLOC_NORMAL);
@@ -233,7 +233,7 @@ static void check_child(const struct pst_region *region, int (*answer)(const str
 static void test_another_process_maps_the_descriptor(void **state)
 {
   contract_rule(
-      "A file descriptor that mmap() and another process take, sealed against shrinking (F_SEAL_SHRINK of a memfd)");
+      "A file descriptor for mmap(), in other processes too. It is sealed against shrinking (F_SEAL_SHRINK of a memfd).");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
@@ -248,7 +248,7 @@ static void test_another_process_maps_the_descriptor(void **state)
 static void test_another_process_imports(void **state)
 {
   contract_rule(
-      "Map what another process exported, or this one; freed by free_region. The fd stays the caller's.");
+      "Map what this or another process exported; free_region unmaps it. The fd stays the caller's.");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
   struct pst_region region = fd_region(PST_ALLOC_NORMAL);
@@ -263,7 +263,7 @@ static void test_another_process_imports(void **state)
 static void test_import_within_the_process(void **state)
 {
   contract_rule(
-      "Map what another process exported, or this one; freed by free_region. The fd stays the caller's.");
+      "Map what this or another process exported; free_region unmaps it. The fd stays the caller's.");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
   struct pst_region region = fd_region(PST_ALLOC_NORMAL);
@@ -294,7 +294,7 @@ static void test_import_within_the_process(void **state)
 static void test_import_refuses_what_is_not_ours(void **state)
 {
   contract_rule(
-      "-EXDEV: a device that this process does not see, or that this memory's cannot reach; -EINVAL: a range that is not in its base, a descriptor that is not sealed against shrinking");
+      "-EXDEV: this process does not see the device, or this memory's device cannot access it; -EINVAL: a range outside its base, or a descriptor not sealed against shrinking");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
   struct pst_region region = fd_region(PST_ALLOC_NORMAL);

@@ -92,7 +92,7 @@ static uint64_t heavy(struct pst_queue *on)
 /* Also without the capability, wherever the calls answer at all. */
 static void test_no_fence_has_passed(void **state)
 {
-  contract_rule("A fence of NULL is always passed, and may be what is given.");
+  contract_rule("The fence may be NULL, which has always passed.");
   (void)state;
   int code = contract.ops->fence_query(contract.memory, NULL);
   if (!(contract.ops->capabilities & PST_MEMORY_CAP_FENCE) && code == -EOPNOTSUPP)
@@ -108,7 +108,7 @@ static void test_no_fence_has_passed(void **state)
 
 static void test_a_fence_follows_the_work_before_it(void **state)
 {
-  contract_rule("A fence behind all work now on `queue`");
+  contract_rule("Record a fence behind all work now on `queue`");
   (void)state;
   need_fences();
   uint8_t found[4096], expected[4096];
@@ -139,7 +139,7 @@ static void test_a_fence_follows_the_work_before_it(void **state)
 
 static void test_waiting_in_the_caller(void **state)
 {
-  contract_rule("With both NULL the calling thread waits: that call alone may block.");
+  contract_rule("If both are NULL the calling thread waits; only that call may block.");
   (void)state;
   need_fences();
   uint8_t expected[4096];
@@ -189,7 +189,7 @@ static void test_what_waits_is_under_way(void **state)
   if (over)
     fail_msg("%u batches were taken where %u are agreed", QUEUE_BATCHES + 1, QUEUE_BATCHES);
   contract_rule(
-      "*done = the last ticket T such that all batches up to T are finished; 0 when none is. Never blocks, never waits.");
+      "*done = the last ticket up to which all batches are finished, or 0. Never blocks.");
   if (tried >= 5 && waited == tried)
     fail_msg("queue_poll() came back only when all was finished, %u times of %u: it never waits",
              waited, tried);
@@ -198,7 +198,7 @@ static void test_what_waits_is_under_way(void **state)
 
 static void test_nothing_is_left_of_queues_and_fences(void **state)
 {
-  contract_rule("The fence may be reused by the plugin; it need not have passed.");
+  contract_rule("Give the fence back to the plugin; it need not have passed.");
   (void)state;
   need_fences();
   enum { WARM = 50, ROUNDS = 400 };
@@ -220,7 +220,7 @@ static void test_nothing_is_left_of_queues_and_fences(void **state)
 
 static void test_waiting_in_another_queue(void **state)
 {
-  contract_rule("Later work on `queue`, or on `native`, waits for the fence on the device.");
+  contract_rule("Make later work on `queue`, or on `native`, wait for the fence on the device.");
   (void)state;
   need_fences();
   struct pst_queue *other = contract_queue();
@@ -253,7 +253,7 @@ static void test_a_fence_on_an_idle_queue_passes(void **state)
 
 static void test_released_fences_come_back(void **state)
 {
-  contract_rule("The fence may be reused by the plugin; it need not have passed.");
+  contract_rule("Give the fence back to the plugin; it need not have passed.");
   (void)state;
   need_fences();
   uint64_t ticket = 0;
@@ -269,7 +269,7 @@ static void test_released_fences_come_back(void **state)
 
 static void test_a_fence_outlives_its_queue(void **state)
 {
-  contract_rule("It outlives its queue.");
+  contract_rule("A fence outlives its queue.");
   (void)state;
   need_fences();
   struct pst_queue *brief = contract_queue();
@@ -282,7 +282,7 @@ static void test_a_fence_outlives_its_queue(void **state)
 
 static void test_flush(void **state)
 {
-  contract_rule("Make visible to the device's later work what a NIC wrote into the region");
+  contract_rule("Make what a NIC wrote into the region visible to the device's later work");
   (void)state;
   need_capability(PST_MEMORY_CAP_FLUSH);
   struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, 4096, 0, 0);

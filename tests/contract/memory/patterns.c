@@ -90,7 +90,7 @@ static void test_fill_is_the_pattern(void **state)
 
 static void test_what_was_filled_verifies(void **state)
 {
-  contract_rule("What verify has found on a queue since queue_open()");
+  contract_rule("What verify_rows has found on a queue since queue_open()");
   (void)state;
   need_pattern();
   run(contract.ops->fill_rows, SEED, payloads, COUNT);
@@ -173,7 +173,7 @@ static void test_wrong_places_are_found(void **state)
 static void test_results_are_of_reported_work(void **state)
 {
   contract_rule(
-      "What verify has found on a queue since queue_open(), of work that queue_poll() has reported as done.");
+      "What verify_rows has found on a queue since queue_open(), in batches that queue_poll() has reported.");
   (void)state;
   need_pattern();
   uint64_t ticket = 0;
@@ -189,7 +189,7 @@ static void test_results_are_of_reported_work(void **state)
   contract_finish(queue, ticket);
   expect_result(COUNT, 0);
   contract_rule(
-      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
+      "The writer of an out-struct writes no more than the `struct_size` that the caller set.");
   struct pst_verify_result brief = {.struct_size = offsetof(struct pst_verify_result, corrupted)};
   brief.corrupted = 99;
   assert_int_equal(contract.ops->verify_result(queue, &brief), 0);
@@ -200,7 +200,7 @@ static void test_results_are_of_reported_work(void **state)
 static void test_payloads_that_are_refused(void **state)
 {
   contract_rule(
-      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or a reserved member that is not 0");
   (void)state;
   need_pattern();
   struct pst_payload_row many[QUEUE_PIECES + 1] = {payloads[0]};

@@ -15,7 +15,7 @@
 static void test_capabilities_have_their_calls(void **state)
 {
   contract_rule(
-      "A call that is NULL is -EOPNOTSUPP; it must be there when its capability is announced. open, close, alloc and free_region are mandatory.");
+      "NULL stands for a call that returns -EOPNOTSUPP. A capability needs its calls. Mandatory: open, close, alloc, free_region.");
   (void)state;
   const struct pst_memory_ops *raw = contract.raw;
   const struct {
@@ -54,7 +54,7 @@ static void test_capabilities_have_their_calls(void **state)
 
 static void test_describe(void **state)
 {
-  contract_rule("In words, for `penstock plugins`, banner and result.");
+  contract_rule("What `penstock plugins`, banner and result show.");
   (void)state;
   struct pst_memory_info info, brief;
   memset(&info, 0x7f, sizeof(info));
@@ -71,7 +71,7 @@ static void test_describe(void **state)
   assert_string_equal(info.device, region.device);
   contract_free(&region);
   contract_rule(
-      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
+      "The writer of an out-struct writes no more than the `struct_size` that the caller set.");
   memset(&brief, 0x7f, sizeof(brief));
   brief.struct_size = offsetof(struct pst_memory_info, name);
   assert_int_equal(contract.ops->describe(contract.memory, &brief), 0);
@@ -82,7 +82,7 @@ static void test_describe(void **state)
 static void check_region(const struct pst_region *region, uint64_t length, bool staging)
 {
   contract_rule(
-      "Memory got from a plugin. Written by the plugin, read by everyone; immutable from alloc() to free().");
+      "A range of memory of a plugin. The plugin writes the struct; it does not change from alloc() to free_region().");
   assert_int_equal(region->struct_size, sizeof(*region));
   assert_in_range(region->kind, PST_MEMORY_HOST, PST_MEMORY_MAPPED);
   assert_true(region->address != 0);
@@ -119,7 +119,7 @@ static void check_lengths(uint32_t purpose)
 
 static void test_regions_hold_what_was_asked_for(void **state)
 {
-  contract_rule("A region of at least params->length bytes; its contents are undefined.");
+  contract_rule("Allocate a region of at least params->length bytes with undefined contents.");
   (void)state;
   check_lengths(PST_ALLOC_NORMAL);
 }
@@ -146,7 +146,7 @@ static void test_alignment(void **state)
 
 static void test_regions_are_apart(void **state)
 {
-  contract_rule("A region of at least params->length bytes; its contents are undefined.");
+  contract_rule("Allocate a region of at least params->length bytes with undefined contents.");
   (void)state;
   enum { COUNT = 8, LENGTH = 10000 };
   struct pst_region regions[COUNT];
@@ -187,7 +187,7 @@ static void expect_alloc_refused(struct pst_alloc_params params, int code)
 static void test_alloc_refuses_what_is_not_sound(void **state)
 {
   contract_rule(
-      "-EINVAL: length 0, alignment that is no power of two, unknown purpose or needs, reserved not zero.");
+      "-EINVAL: length 0, an alignment that is no power of two, an unknown purpose or need, a reserved member not zero.");
   (void)state;
   expect_alloc_refused((struct pst_alloc_params){.length = 0}, -EINVAL);
   expect_alloc_refused((struct pst_alloc_params){.length = 4096, .alignment = 48}, -EINVAL);
@@ -198,7 +198,7 @@ static void test_alloc_refuses_what_is_not_sound(void **state)
 static void test_alloc_refuses_every_unknown_need(void **state)
 {
   contract_rule(
-      "-EINVAL: length 0, alignment that is no power of two, unknown purpose or needs, reserved not zero.");
+      "-EINVAL: length 0, an alignment that is no power of two, an unknown purpose or need, a reserved member not zero.");
   (void)state;
   for (uint32_t need = PST_NEED_PINNED << 1; need; need <<= 1)
     expect_alloc_refused((struct pst_alloc_params){.length = 4096, .needs = need}, -EINVAL);
@@ -220,7 +220,7 @@ static int unguard(void **state)
 
 static void test_alloc_says_when_there_is_not_so_much(void **state)
 {
-  contract_rule("-ENOMEM: says what was asked, what is free, and the remedy");
+  contract_rule("-ENOMEM: the log says what was asked, what is free, and the remedy");
   static const uint64_t more[] = {UINT64_C(1) << 50, UINT64_MAX};
   (void)state;
   for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
@@ -234,7 +234,7 @@ static void test_alloc_says_when_there_is_not_so_much(void **state)
 static void test_structs_of_a_newer_host(void **state)
 {
   contract_rule(
-      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
+      "The writer of an out-struct writes no more than the `struct_size` that the caller set.");
   (void)state;
   struct {
     struct pst_alloc_params params;
@@ -252,7 +252,7 @@ static void test_structs_of_a_newer_host(void **state)
 
 static void test_nothing_is_left_after_free(void **state)
 {
-  contract_rule("What alloc() took is given back.");
+  contract_rule("Release what alloc(), import_region() or adopt_region() took.");
   (void)state;
   unsigned int before = 0;
   for (int i = 0; i < 200; i++) {
@@ -291,20 +291,20 @@ static void nothing_is_left_of(bool has_region)
 
 static void test_nothing_is_left_after_close(void **state)
 {
-  contract_rule("All regions, queues and fences are gone by then. NULL is legal. What open() took "
-                "is given back: memory, descriptors, threads.");
+  contract_rule(
+      "Release what open() took: memory, descriptors, threads. Called when all regions, queues and fences are released. NULL is legal.");
   (void)state;
   nothing_is_left_of(false);
-  contract_rule("What alloc() took is given back.");
+  contract_rule("Release what alloc(), import_region() or adopt_region() took.");
   nothing_is_left_of(true);
-  contract_rule("All regions, queues and fences are gone by then. NULL is legal.");
+  contract_rule("Called when all regions, queues and fences are released. NULL is legal.");
   contract.ops->close(NULL);
 }
 
 /* With room for what a sanitizer keeps of freed memory. */
 static void test_address_space_comes_back(void **state)
 {
-  contract_rule("What alloc() took is given back.");
+  contract_rule("Release what alloc(), import_region() or adopt_region() took.");
   (void)state;
   enum { COUNT = 400 };
   const uint64_t length = 4 << 20;
@@ -320,7 +320,7 @@ static void test_address_space_comes_back(void **state)
 /* Needs are wishes: each is granted or not, and the region says so. */
 static void test_needs_are_answered(void **state)
 {
-  contract_rule("enum pst_memory_need bits: wanted, not promised");
+  contract_rule("enum pst_memory_need bits: wishes; the region may lack them");
   (void)state;
   for (uint32_t need = PST_NEED_CPU_ACCESS; need <= PST_NEED_PINNED; need <<= 1) {
     struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, 8192, 0, need);
@@ -336,7 +336,7 @@ static void test_needs_are_answered(void **state)
 static void test_host_memory_can_be_registered(void **state)
 {
   contract_rule(
-      "Ranges may overlap, and a range may be registered again: each call that returned 0 is undone by one of its own");
+      "Ranges may overlap, and a range may be registered again: each call that returned 0 is undone by one host_unregister");
   (void)state;
   need_capability(PST_MEMORY_CAP_HOST_REGISTER);
   void *foreign = aligned_alloc(pst_page_size(), 1 << 16);
@@ -372,7 +372,7 @@ static int adopt(const void *address, uint64_t length, int fd, uint64_t fd_offse
 static void test_memory_of_the_callers(void **state)
 {
   contract_rule(
-      "A region over memory that the caller has got elsewhere, and that stays his: free_region ends the region and leaves the bytes.");
+      "Make a region of memory that the caller owns and keeps: free_region ends the region and leaves the bytes.");
   (void)state;
   need_capability(PST_MEMORY_CAP_ADOPT);
   char *mine = malloc(100000), bytes[6] = "";
@@ -388,7 +388,7 @@ static void test_memory_of_the_callers(void **state)
   contract_free(&region);
   assert_memory_equal(mine + 3 + 89996, "hello", 5);
   contract_rule(
-      "-EINVAL: no range, a descriptor that could shrink, or one that is not mapped at `address`; -EFAULT: not all of it is there");
+      "-EINVAL: no range, or a descriptor that could shrink or is not mapped at `address`; -EFAULT: a part of the range is not mapped");
   assert_refused(-EINVAL, adopt(mine, 0, -1, 0, &none));
   assert_refused(-EINVAL, adopt(NULL, 1, -1, 0, &none));
   assert_refused(-EINVAL, adopt(mine, UINT64_MAX, -1, 0, &none));
@@ -410,7 +410,7 @@ static int make_memfd(uint64_t length, unsigned seals)
 /* Others can have it by its descriptor, at the same place. */
 static void test_descriptors_of_the_callers(void **state)
 {
-  contract_rule("With a descriptor it can be exported as PST_EXPORT_FD, whole");
+  contract_rule("With a descriptor the region can be exported as PST_EXPORT_FD");
   (void)state;
   const uint64_t page = pst_page_size(), all = 16 * page, at = 5 * page;
   need_capability(PST_MEMORY_CAP_ADOPT | PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
@@ -430,7 +430,7 @@ static void test_descriptors_of_the_callers(void **state)
   contract_free(&there);
   close(out.fd);
   contract_rule(
-      "-EINVAL: no range, a descriptor that could shrink, or one that is not mapped at `address`; -EFAULT: not all of it is there");
+      "-EINVAL: no range, or a descriptor that could shrink or is not mapped at `address`; -EFAULT: a part of the range is not mapped");
 
   assert_refused(-EINVAL, adopt(map, page, loose, at, &region));
   assert_refused(-EINVAL, adopt(map, page, fd, 0, &region));

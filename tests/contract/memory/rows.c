@@ -100,8 +100,7 @@ static void test_a_row_is_its_pieces(void **state)
 
 static void test_several_rows_are_one_batch(void **state)
 {
-  contract_rule(
-      "The rows' pieces together are the batch's: at least 1, and at most params.pieces.");
+  contract_rule("The pieces of all rows together number at least 1 and at most params.pieces.");
   (void)state;
   need_rows();
   /* A ring that wraps, on either side. */
@@ -183,7 +182,7 @@ static uint32_t make_rows(struct pst_payload_row *rows)
 
 static void test_a_row_is_filled(void **state)
 {
-  contract_rule("of message i at address + i * stride, and of sequence number sequence + i.");
+  contract_rule("message i has the sequence number sequence + i and lies at address + i * stride.");
   (void)state;
   need_patterns();
   const struct pst_payload_row rows[] = {
@@ -207,7 +206,7 @@ static void test_a_row_is_filled(void **state)
 
 static void test_a_mismatch_is_found_anywhere_in_a_row(void **state)
 {
-  contract_rule("of message i at address + i * stride, and of sequence number sequence + i.");
+  contract_rule("message i has the sequence number sequence + i and lies at address + i * stride.");
   (void)state;
   need_patterns();
   struct pst_payload_row rows[ROWS];
@@ -254,7 +253,7 @@ static void test_the_first_of_several_mismatches_is_told(void **state)
 /* No two messages of a row pass for each other. */
 static void test_a_row_has_consecutive_numbers(void **state)
 {
-  contract_rule("of message i at address + i * stride, and of sequence number sequence + i.");
+  contract_rule("message i has the sequence number sequence + i and lies at address + i * stride.");
   (void)state;
   need_patterns();
   struct pst_payload_row rows[ROWS];
@@ -275,7 +274,7 @@ static void test_a_row_has_consecutive_numbers(void **state)
 static void test_copies_that_are_refused(void **state)
 {
   contract_rule(
-      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or a reserved member that is not 0");
   (void)state;
   need_rows();
   struct pst_copy_row rows[2] = {{staging.address, normal.address, 64, 64, 64, 5, 0},
@@ -297,7 +296,7 @@ static void test_copies_that_are_refused(void **state)
 static void test_checks_that_are_refused(void **state)
 {
   contract_rule(
-      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or a reserved member that is not 0");
   (void)state;
   need_patterns();
   struct pst_payload_row rows[2] = {{normal.address, 64, 1, 64, 5, 0},

@@ -92,7 +92,7 @@ static void expect(const struct sum *sum)
 static void test_the_examples_of_the_rfc(void **state)
 {
   contract_rule(
-      "The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `length` bytes at `address`, computed where the bytes are");
+      "Compute the CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `length` bytes at `address`, where the bytes are.");
   (void)state;
   need_sums();
   static const uint8_t read_pdu[48] = {
@@ -113,7 +113,7 @@ static void test_the_examples_of_the_rfc(void **state)
 static void test_any_length_at_any_place(void **state)
 {
   contract_rule(
-      "The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `length` bytes at `address`, computed where the bytes are");
+      "Compute the CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `length` bytes at `address`, where the bytes are.");
   (void)state;
   need_sums();
   static const uint64_t lengths[] = {0,     1,     2,     3,      4,      5,      8,
@@ -128,7 +128,7 @@ static void test_any_length_at_any_place(void **state)
 
 static void test_they_are_written_by_the_poll_that_tells(void **state)
 {
-  contract_rule("*crc32c is written by the queue_poll that tells of the ticket, or before");
+  contract_rule("*crc32c is written before queue_poll reports the ticket");
   (void)state;
   need_sums();
   struct sum sums[QUEUE_BATCHES];
@@ -144,7 +144,8 @@ static void test_they_are_written_by_the_poll_that_tells(void **state)
 
 static void test_they_are_of_what_was_copied_before(void **state)
 {
-  contract_rule("a batch of one piece, its ticket of the three's count");
+  contract_rule(
+      "It is a batch of one piece, whose ticket continues the count of copy_rows, fill_rows and verify_rows.");
   (void)state;
   need_sums();
   struct pst_copy_row piece = {region.address + 300000, region.address + 1, 100000, 0, 0, 1, 0};

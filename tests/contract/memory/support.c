@@ -22,7 +22,7 @@ struct pst_region contract_alloc(uint32_t purpose, uint64_t length, uint64_t ali
       .needs = needs,
       .label = "contract",
   };
-  const char *before = contract_rule("A region of at least params->length bytes");
+  const char *before = contract_rule("Allocate a region of at least params->length bytes");
   assert_int_equal(contract_alloc_params(&params, &region), 0);
   contract_rule(before);
   return region;
