@@ -276,6 +276,14 @@ class Copies(ServeCase):
         self.assert_healthy()
 
 
+def size_of(path):
+    """-1: there is none, or no more."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
+
+
 class Interrupted(ServeCase):
     def setUp(self):
         super().setUp()
@@ -292,8 +300,8 @@ class Interrupted(ServeCase):
             tries += 1
             share = self.random.random()
             client = self.start(*command, cwd=self.here)
-            wait_until(lambda: (part.exists() and part.stat().st_size >= share * self.source.stat().st_size)
-                       or client.poll() is not None, 60, "that much is there")  # fmt: skip
+            wanted = share * self.source.stat().st_size
+            wait_until(lambda: size_of(part) >= wanted or client.poll() is not None, 60, "that much is there")
             victim_of(client)
             client.kill()
             if self.server.poll() is not None:
@@ -390,7 +398,7 @@ class Interrupted(ServeCase):
             (self.here / name).unlink(missing_ok=True)
             client = self.start("get", self.address, name, "--chunk", "4KiB", "--depth", 1, "--json", "out.json",
                                 cwd=self.here)  # fmt: skip
-            wait_until(lambda: (part.exists() and part.stat().st_size > 0) or client.poll() is not None, 20,
+            wait_until(lambda: size_of(part) > 0 or client.poll() is not None, 20,
                        "it has begun")  # fmt: skip
             client.signal(signal.SIGINT)
             if client.wait() == 0:  # it was faster
