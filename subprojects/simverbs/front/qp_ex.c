@@ -218,7 +218,8 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
     fail(qp, ENOMEM);
     return;
   }
-  memcpy(building->sges, sg_list, num_sge * sizeof(*sg_list));
+  if (num_sge) /* a list of none may be NULL */
+    memcpy(building->sges, sg_list, num_sge * sizeof(*sg_list));
   qp->build.num_sge = (uint32_t)num_sge;
   qp->build.sges = building->sges;
 }
