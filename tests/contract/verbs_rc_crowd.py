@@ -5,32 +5,18 @@ instructions of verbs_rc by callgrind, at most 1.3 times as many.
 usage: verbs_rc_crowd.py LAUNCHER PROGRAM PLUGIN
 """
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "bench"))
+from callgrind import self_cost
+
 IDLE = 1000
 TURNS = (50, 500)  # their difference leaves out what the first turns cost
 MESSAGES_A_TURN = 32
 MOST = 1.3
-
-
-def cost_of(path, wanted):
-    """Of the objects whose name has `wanted`, what they call left out."""
-    names, cost, current, skip = {}, 0, None, False
-    for line in path.read_text().splitlines():
-        place = re.match(r"(c?ob)=(\(\d+\))(?: (.*))?$", line)
-        if place:
-            name = names.setdefault(place[2], place[3])
-            current = name if place[1] == "ob" else current
-        elif line.startswith("calls="):
-            skip = True  # the next line is what was called
-        elif re.match(r"[-+*\d]", line):
-            cost += int(line.split()[1]) if not skip and wanted in current else 0
-            skip = False
-    return cost
 
 
 def counted(launcher, program, plugin, idle, turns):
@@ -43,7 +29,7 @@ def counted(launcher, program, plugin, idle, turns):
         )  # fmt: skip
         if job.returncode:
             sys.exit(f"failed: {idle} idle endpoints\n{job.stdout}{job.stderr}")
-        return cost_of(out, "transport-verbs_rc")
+        return sum(cost for name, cost in self_cost(out).items() if "transport-verbs_rc" in name)
 
 
 def main():
