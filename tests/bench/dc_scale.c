@@ -18,7 +18,7 @@
 #define BATCH 64u
 
 static struct contract_variant variant = {.name = "scale"};
-/* Of each end that the harness opens: a ring and an endpoint that are not used. */
+/* The harness opens a ring and an endpoint at each end, which this program does not use. */
 static const struct contract_params few = {
     .endpoints = 1, .slots = 8, .message = MESSAGE, .requests = 4, .pieces = 1};
 
@@ -204,7 +204,8 @@ static int compare(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Of all: one peer has 128, a thousand 8 each. */
+/* The slots of all rings together: up to 16 peers share 128; up to 1024 have 8 each, more have 2.
+ */
 static uint32_t slots_of(uint32_t endpoints)
 {
   return endpoints <= 16 ? 128 : endpoints <= 1024 ? 8 * endpoints : 2 * endpoints;
