@@ -129,8 +129,10 @@ class VerbsDc(Case):
                     self.assertEqual(hashlib.sha256(fetched.read_bytes()).digest(), whole)
                     fetched.unlink()
                 else:
-                    with contextlib.suppress(ProcessLookupError, IndexError):  # it is through
-                        os.kill(child_of(client.pid), signal.SIGKILL)
+                    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it is through
+                        program = child_of(client.pid)
+                        if program != client.pid:
+                            os.kill(program, signal.SIGKILL)
                     client.wait()
         child = self.run_program("request", "write", address, "--size", "100000B", "--count", "50", *SERVING, **self.prefix())
         self.assertIn("5000000 bytes verified", child.stdout)
