@@ -152,8 +152,12 @@ static void wait_for_end(struct step *step)
     child_pump(child, LOOK_NS);
     hardware_far_look(&run->far);
     if ((step->row->needs | step->check->needs) & NEED_OUTAGE && step->disturbed_seconds < 0 &&
-        !signals_stop() && flows(step, began_ns))
+        !signals_stop() && flows(step, began_ns)) {
       disturb(step, run->outage);
+      if (child_exit_status(child) == 0)
+        judge(step, VERDICT_UNKNOWN,
+              "the stream had ended before --outage's command had: give a longer --duration");
+    }
     if ((run->far.has_ended || run->far.has_gone) && lonely_ns == 0)
       lonely_ns = now_ns();
     if (signals_stop())

@@ -49,9 +49,9 @@ class Hardware(Case):
                         + "".join(f"  - {{{fault}, on: one}}\n" for fault in faults))  # fmt: skip
         self.fabric = str(path)
 
-    def check(self, *words, expect=0, **options):
+    def check(self, *words, expect=0, brief=BRIEF, **options):
         """Verdicts by name, the result and the child."""
-        result, child = self.run_json("hardware-check", *BRIEF, *words, expect=expect, **{**self.prefix(), **options})
+        result, child = self.run_json("hardware-check", *brief, *words, expect=expect, **{**self.prefix(), **options})
         for text in (child.stdout, (self.folder / "out.json").read_text()):
             leak = re.search(rf"(?i).*\b{re.escape(socket.gethostname())}\b.*", text)
             self.assertIsNone(leak, leak and leak[0])
@@ -106,17 +106,23 @@ class Hardware(Case):
         """Of 2 s of the fabric's clock the connection survives, of a minute it does not."""
         for seconds, verdict in ((2, "ok"), (60, "failed")):
             with self.subTest(seconds):
-                self.fabric += "0"
+                self.fabric += "-outage"
                 checks, _, child = self.check(
                     "--device", "mlx5_0", "--check", "outage", "--outage",
                     f"{SIMULATED} ctl . clock 100; {SIMULATED} ctl . port-down host/mlx5_0/1 --for {seconds}s",
-                    expect=0 if verdict == "ok" else 1)  # fmt: skip
+                    expect=0 if verdict == "ok" else 1, brief=("--duration", "300ms"))  # fmt: skip
                 self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": verdict}, child)
                 (step,) = checks["outage"]["steps"]
                 self.assertGreater(step["disturbed_seconds"], 0)
                 if verdict == "failed":
                     self.assertIn("IBV_WC_RETRY_EXC_ERR", checks["outage"]["why"])
                     self.assertIn("`timeout`", checks["outage"]["remedy"])
+
+    def test_an_outage_after_the_stream(self):
+        """It was not gone through: that is not told as if it were."""
+        checks, _, child = self.check("--device", "mlx5_0", "--check", "outage", "--outage", "sleep 2")
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": "unknown"}, child)
+        self.assertIn("longer --duration", checks["outage"]["why"])
 
     def test_another_address(self):
         checks, _, child = self.check("--device", "mlx5_1", "--check", "readdress", "--readdress",
