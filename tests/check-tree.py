@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What must hold of the tree as it is checked in, file by file; and how its files need each other."""
+import hashlib
 import pathlib
 import re
 import shutil
@@ -142,6 +143,14 @@ class Tree(unittest.TestCase):
                 if "://" not in target and not (path.parent / target).exists():
                     broken.append(f"{path.relative_to(ROOT)}: {target}")
         self.assertEqual(broken, [])
+
+    def test_figures_are_of_their_text(self):
+        """docs/figures/draw writes into each figure the sum of the text that it was drawn from."""
+        folder = ROOT / "docs" / "figures"
+        for text in sorted(folder.glob("*.dot")):
+            figure = text_of(text.with_suffix(".svg"))
+            self.assertIn(f"of {text.name}, sha256 {hashlib.sha256(text.read_bytes()).hexdigest()}", figure,
+                          "docs/figures/draw draws it")
 
     def test_tests_that_a_document_names_are_there(self):
         """`FILE: CASE` in docs/rdma-questions.md: the test that shows what is said."""
