@@ -283,7 +283,7 @@ static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *par
     rte_pktmbuf_pool_init(pool->mempool, &private);
     rc = RTE_MIN(rte_mempool_populate_default(pool->mempool), 0);
   }
-  if (rc < 0) {
+  if (!pool->mempool || rc) {
     rte_mempool_free(pool->mempool);
     order_free(order);
     return rc;
