@@ -159,7 +159,9 @@ class Guest:
             # A host that is busy holds a guest up for seconds: that is no failure of its timers.
             "no_timer_check nowatchdog rcupdate.rcu_cpu_stall_suppress=1 "
             # An emulated processor speculates nothing; an indirect jump is what costs it most.
-            f"mitigations=off init_on_alloc=0 {kernel_arguments}"
+            "mitigations=off init_on_alloc=0 "
+            # QEMU translates code anew wherever it has another address: at each start of a program.
+            f"norandmaps {kernel_arguments}"
         )
         command = [
             # However this process ends, the guest ends with it.
