@@ -69,14 +69,17 @@ class Trouble(test_verbs_rc.Streams):
         """It is stopped, and its sender believes to have credit for twice as many messages; slowly,
         so that the receiver is ahead of it until then, unless it stands still by itself."""
         slowly = sets(transport__options__rnr_retry=0, streams__packets__sender__rate="2Mbps")
-        receiver, sender = self.forged("slots", *SMALL, *slowly)
-        guests.wait_until(lambda: re.search(FLOWS, receiver.stderr) or sender.ended(), 60, "messages come")
-        receiver.signal(signal.SIGSTOP)
-        self.assertEqual(sender.wait(NOTICED), 1, str(sender))
+        for _ in range(3):  # now and then soft-RoCE neither answers nor goes on: the stream's timeout ends that
+            receiver, sender = self.forged("slots", *SMALL, *slowly)
+            guests.wait_until(lambda: re.search(FLOWS, receiver.stderr) or sender.ended(), 60, "messages come")
+            receiver.signal(signal.SIGSTOP)
+            self.assertEqual(sender.wait(NOTICED), 1, str(sender))
+            receiver.signal(signal.SIGCONT)
+            self.assertEqual(receiver.wait(NOTICED), 1, str(receiver))
+            if "neither it nor the device's own error came" not in sender.stderr:
+                break
         self.assertRegex(sender.stderr, r"IBV_WC_RNR_RETRY_EXC_ERR \(13;.*no receive.*Check: `rnr_retry`")
         self.assertRegex(sender.stderr, r"rcvd_rnr_err \+\d+")
-        receiver.signal(signal.SIGCONT)
-        self.assertEqual(receiver.wait(NOTICED), 1, str(receiver))
         self.assert_all_is_well()
 
     def test_a_peer_that_is_killed(self):
