@@ -11,14 +11,16 @@ Programs that failed, if few, run once more, one at a time, with nothing beside 
 counts as passed, and a line that begins with "second run:" names it: a test, or the machine, that is
 to be looked at. What a sanitizer, an assertion or a signal ended is failed for good.
 """
-import ast
 import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+
+import cases
 
 # Of meson's time limits, which are for a machine with nothing else to do. Given again, it replaces this.
 PATIENCE = "4"
@@ -48,19 +50,18 @@ def test_runs(build):
 
 
 def run_meson(build, records, *arguments):
-    """Runs tests; returns meson's exit status, its log, and what count-cases.py recorded."""
-    records.unlink(missing_ok=True)
+    """Runs tests; returns meson's exit status, its log, and what tests/run-case recorded of those that ended."""
+    shutil.rmtree(records, ignore_errors=True)
+    records.mkdir(parents=True)
     for log in logs(build):
         log.unlink()
-    # The interpreter itself, not what PATH has before it, and without its site's packages: it starts for each test.
-    counter = pathlib.Path(__file__).resolve().with_name("count-cases.py")
-    wrapper = shlex.join([sys.executable, "-I", "-S", str(counter)])
+    wrapper = shlex.quote(str(pathlib.Path(__file__).resolve().with_name("run-case")))
     command = ["meson", "test", "-C", str(build), "--wrapper", wrapper, "--print-errorlogs"]
     environment = dict(os.environ, PENSTOCK_TEST_RECORDS=str(records))
     if "PENSTOCK_TEST_PAGE_SIZE" in environment:
         environment["PENSTOCK_TEST_PRELOAD"] = str(build / "tests" / "fakes" / "libpage_size.so")
     status = subprocess.run([*command, "--timeout-multiplier", PATIENCE, *arguments], env=environment).returncode
-    runs = [ast.literal_eval(line) for line in records.read_text().splitlines()] if records.exists() else []
+    runs = [cases.record(folder) for folder in records.iterdir() if (folder / "times").exists()]
     return status, test_runs(build), runs
 
 
@@ -82,7 +83,7 @@ def kept(arguments):
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     arguments = sys.argv[2:]
-    records = build / "meson-logs" / "cases.txt"
+    records = build / "meson-logs" / "cases"
     status, tests, runs = run_meson(build, records, "--num-processes", PROCESSES, *arguments)
 
     failed = [test for test in tests if test["result"] in ("FAIL", "TIMEOUT", "ERROR")]

@@ -1,30 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one test program (meson's --wrapper) and notes how its cases went.
+"""How the cases of one test program went, by what tests/run-case left in a folder.
 
-A cmocka program tells its cases by an XML file, a Python one by a line each in
-PENSTOCK_CASES, any other program is one case. Each run adds a line, a Python dictionary with its seconds by the
-clock and of CPUs, to the file named by PENSTOCK_TEST_RECORDS.
+usage: cases.py FOLDER    says which cases did not pass, and ends as the program is judged
 
-It runs once for each of some 500 programs, most of which take a few milliseconds: it imports little.
+A cmocka program tells its cases by an XML file, a Python one by a line each in PENSTOCK_CASES, any other
+program is one case.
 """
+import json
 import os
-import resource
+import pathlib
+import re
 import sys
-import time
+import xml.etree.ElementTree as ET
+from fnmatch import fnmatch
 
 SKIPPED_STATUS = 77
 
 
-def take(path):
-    """The text of a file, which is removed; "" if there is none."""
-    try:
-        with open(path, errors="replace") as file:
-            text = file.read()
-        os.unlink(path)
-        return text
-    except FileNotFoundError:
-        return ""
+def text_of(path):
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def cmocka_cases(text):
@@ -32,9 +27,6 @@ def cmocka_cases(text):
         for case in text.split('<testcase name="')[1:]:
             yield "passed", case.partition('"')[0], ""
         return
-    import re
-    import xml.etree.ElementTree as ET
-
     # Each group appends a document of its own.
     for document in re.findall(r"<testsuites>.*?</testsuites>", text, re.DOTALL):
         try:
@@ -51,8 +43,6 @@ def cmocka_cases(text):
 
 
 def python_cases(text):
-    if text:
-        import json
     for line in text.splitlines():
         yield tuple(json.loads(line))
 
@@ -63,8 +53,6 @@ def excused(cases, command):
     path = os.environ.get("PENSTOCK_KNOWN")
     if not path or not any(case[0] == "failed" for case in cases):
         return cases
-    from fnmatch import fnmatch
-
     programs = {os.path.basename(word) for word in command}
     with open(path) as file:
         known = [line.strip().split(" | ") for line in file if line.count(" | ") == 3 and line[0] != "#"]
@@ -79,44 +67,40 @@ def excused(cases, command):
     return out
 
 
-def main():
-    command = sys.argv[1:]
-    folder = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"cases-{os.getpid()}-{time.time_ns()}")
-    os.mkdir(folder, 0o700)
-    xml, lines = os.path.join(folder, "cases.xml"), os.path.join(folder, "cases")
-    environment = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="xml", CMOCKA_XML_FILE=xml, PENSTOCK_CASES=lines)
-    preload = os.environ.get("PENSTOCK_TEST_PRELOAD")
-    if preload:
-        environment["LD_PRELOAD"] = ":".join(filter(None, (preload, environment.get("LD_PRELOAD"))))
-    start = time.monotonic()
-    child = os.posix_spawnp(command[0], command, environment)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    wall = time.monotonic() - start
-    cases = [*cmocka_cases(take(xml)), *python_cases(take(lines))]
-    os.rmdir(folder)
-
+def judged(folder):
+    """The command, the status that stands for its outcome, and its cases: (outcome, name, why)."""
+    command = text_of(folder / "command").splitlines()
+    status = int(text_of(folder / "status"))
+    cases = [*cmocka_cases(text_of(folder / "xml")), *python_cases(text_of(folder / "lines"))]
     failed = status not in (0, SKIPPED_STATUS)
     if not cases:
         outcome = "failed" if failed else "skipped" if status == SKIPPED_STATUS else "passed"
         cases = [(outcome, os.path.basename(command[-1]), "")]
     elif failed and not any(case[0] == "failed" for case in cases):
         cases.append(("failed", "exit status", f"ended with {status} though no case failed"))
-    judged = excused(cases, command)
-    if failed and judged != cases and not any(case[0] == "failed" for case in judged):
-        status = 0 if any(case[0] == "passed" for case in judged) else SKIPPED_STATUS
-    cases = judged
+    known = excused(cases, command)
+    if failed and known != cases and not any(case[0] == "failed" for case in known):
+        status = 0 if any(case[0] == "passed" for case in known) else SKIPPED_STATUS
+    return command, status, known
+
+
+def record(folder):
+    """Of a program that ended: its command, how many cases passed, failed and were skipped, its seconds by the clock
+    and of CPUs."""
+    command, _, cases = judged(folder)
+    counts = {key: sum(case[0] == key for case in cases) for key in ("passed", "failed", "skipped")}
+    spent = [int(minutes) * 60 + float(seconds)
+             for minutes, seconds in re.findall(r"(\d+)m([\d.]+)s", text_of(folder / "times").splitlines()[1])]  # fmt: skip
+    wall = (folder / "times").stat().st_mtime - (folder / "command").stat().st_mtime
+    return dict(counts, command=command, wall=wall, cpu=sum(spent))
+
+
+def main():
+    _, status, cases = judged(pathlib.Path(sys.argv[1]))
     for outcome, case, why in cases:
         if outcome != "passed":
             print(f"{outcome}: {case}: {why}", flush=True)
-
-    records = os.environ.get("PENSTOCK_TEST_RECORDS")
-    if records:
-        counts = {key: sum(case[0] == key for case in cases) for key in ("passed", "failed", "skipped")}
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times = {"wall": round(wall, 2), "cpu": round(used.ru_utime + used.ru_stime, 2)}
-        with open(records, "a") as file:
-            file.write(f"{dict(counts, command=command, **times)}\n")
-    sys.exit(128 - status if status < 0 else status)
+    sys.exit(status)
 
 
 if __name__ == "__main__":
