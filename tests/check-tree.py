@@ -36,6 +36,42 @@ NO_PAGES = {
     "return (uint64_t)sysconf(_SC_PAGESIZE);",
 }
 
+# Sentences of pages, in words: the mean of a page, and the longest.
+MEAN_WORDS, MOST_WORDS = 18, 40
+# Pages with longer ones. None is added; one that passes is taken out.
+DENSE = {
+    "config/README.md",
+    "docs/abi-walkthrough.md",
+    "docs/architecture.md",
+    "docs/bench.md",
+    "docs/benchmarks.md",
+    "docs/building.md",
+    "docs/ethernet.md",
+    "docs/fuzzing.md",
+    "docs/hardware-check.md",
+    "docs/on-demand.md",
+    "docs/plugins.md",
+    "docs/rdma-questions.md",
+    "docs/running.md",
+    "docs/serve.md",
+    "docs/ucx.md",
+    "memory/cuda/README.md",
+    "memory/host/README.md",
+    "memory/igpu/README.md",
+    "subprojects/simverbs/README.md",
+    "subprojects/simverbs/judges/README.md",
+    "subprojects/simverbs/rules/README.md",
+    "tests/vm/README.md",
+    "transports/ethernet/README.md",
+    "transports/loopback/README.md",
+    "transports/ucx/README.md",
+    "transports/udp/README.md",
+    "transports/verbs_dc/README.md",
+    "transports/verbs_rc/README.md",
+}
+# Subjects of the commits since this one are short.
+SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
+
 # A folder of .c files that is not built fails, where otherwise its circles are skipped.
 WHOLE = "--whole" in sys.argv
 sys.argv = [word for word in sys.argv if word != "--whole"]
@@ -74,6 +110,20 @@ def text_of(path):
         return path.read_text()
     except UnicodeDecodeError:
         return ""
+
+
+def sentences(text):
+    """Those of a page, table cells and items of lists too; without code, comments and headings."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```|<!--.*?-->", "\n\n", text)
+    text = re.sub(r"`[^`\n]+\n?[^`\n]*`", "code", text)
+    text = re.sub(r"(?m)^ {4}.*$|^#.*$|^\|[-:| ]+\|$", "\n", text)
+    text = re.sub(r"(?m)^ *(?:[-*>]|\d+\.) +|^\||(?<!\\)\|", "\n\n", text)
+    for block in re.split(r"\n\s*\n", text):
+        for sentence in re.split(r"(?<=[.!?])[)*_\"]*\s+(?=[A-Z(*\"\[]|code\b)", block):
+            sentence = re.sub(r"!?\[([^\[\]]*)\]\([^)]*\)", r"\1", sentence)
+            words = re.findall(r"[^\s.,;:!?()*]*\w[^\s]*", sentence)
+            if len(words) > 3:  # fewer are a name or a number
+                yield len(words), " ".join(sentence.split())
 
 
 class Tree(unittest.TestCase):
@@ -151,6 +201,30 @@ class Tree(unittest.TestCase):
             figure = text_of(text.with_suffix(".svg"))
             self.assertIn(f"of {text.name}, sha256 {hashlib.sha256(text.read_bytes()).hexdigest()}", figure,
                           "docs/figures/draw draws it")
+
+    def test_sentences_are_short(self):
+        dense = set()
+        for path in tracked():
+            place = str(path.relative_to(ROOT))
+            if path.suffix != ".md":
+                continue
+            found = list(sentences(text_of(path)))
+            mean = sum(count for count, _ in found) / len(found)
+            long = [f"{count} words: {sentence}" for count, sentence in found if count > MOST_WORDS]
+            if long or mean > MEAN_WORDS:
+                dense.add(place)
+            if place not in DENSE:
+                with self.subTest(page=place):
+                    self.assertEqual([], long)
+                    self.assertLessEqual(mean, MEAN_WORDS, "words a sentence in the mean")
+        self.assertEqual(DENSE - dense, set(), "pages that pass now: take them out of DENSE")
+
+    def test_subjects_of_commits_are_short(self):
+        run = subprocess.run(["git", "log", "--format=%h %s", f"{SUBJECTS_SINCE}.."],
+                             cwd=ROOT, capture_output=True, text=True)  # fmt: skip
+        if run.returncode:
+            self.skipTest("no git, or not so much of the history")
+        self.assertEqual([], [line for line in run.stdout.splitlines() if len(line.split(" ", 1)[1]) > SUBJECT])
 
     def test_tests_that_a_document_names_are_there(self):
         """`FILE: CASE` in docs/rdma-questions.md: the test that shows what is said."""
