@@ -185,6 +185,20 @@ int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
                          count, room);
 }
 
+int eth_port_make_keeper(struct eth_port *port, struct rte_mempool **keeper)
+{
+  const uint32_t traits = port->driver->traits;
+  char name[RTE_MEMPOOL_NAMESIZE];
+
+  if (!(traits & ETH_DONE_AT_ONCE) || traits & ETH_SENDS_COPIES)
+    return 0; /* it hands mbufs on, or holds them */
+  eth_name_make(name, sizeof(name));
+  *keeper = eth_keeper_make(name, rte_eth_dev_socket_id(port->id));
+  if (keep_mempool(port, *keeper) == 0)
+    return 0;
+  return ETH_PORT_REFUSE(port, -ENOMEM, "DPDK makes no pool for what is sent%s", eal_words());
+}
+
 static int give_own(struct eth_port *port, struct eth_rxq *queue, uint32_t inboxes,
                     uint32_t descriptors)
 {

@@ -244,6 +244,7 @@ static int start_worker(struct eth_port *port, struct pst_worker *worker, uint32
   int rc = eth_port_make_mempool(port, descriptors + OUT_BEYOND,
                                  is_copied ? port->mtu + 18 : ETH_CONTROL_MAX, &worker->out);
 
+  rc = rc ? rc : eth_port_make_keeper(port, &worker->keeper);
   rc = rc ? rc : give_queues(port, worker);
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[i];

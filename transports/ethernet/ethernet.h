@@ -101,8 +101,9 @@ struct pst_worker {
   struct rte_mbuf *ready[ETH_BURST]; /* taken of these for what it sends next */
   uint32_t ready_count;
   /* Those of one burst to a driver that holds nothing afterwards, which stay here: with a payload
-   * of somebody else's memory, and with a copy. */
+   * of somebody else's memory, and with a copy. Their pool is `keeper`; NULL: none stays here. */
   struct rte_mbuf *whole[ETH_BURST], *copies[ETH_BURST];
+  struct rte_mempool *keeper;
   struct eth_rxq **rxqs; /* those it polls */
   uint32_t rxq_count;
   struct rte_mbuf_ext_shared_info shared[ETH_BURST]; /* of what is sent by reference in one burst */
@@ -144,6 +145,7 @@ struct eth_tx {
   uint8_t mac[6];
   bool has_mac; /* by an option */
   bool is_asked, told_silent, told_full;
+  bool was_full;      /* the queue took not all of the last burst */
   uint32_t neighbour; /* index; while is_asked */
   struct eth_kernel *kernel;
   uint8_t hop_limit, traffic_class;

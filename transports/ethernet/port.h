@@ -207,6 +207,9 @@ int eth_port_assign(struct eth_port *port, const struct eth_opened *opened, uint
 void eth_port_unassign(struct eth_port *port);
 int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
                           struct rte_mempool **mempool);
+/* For mbufs that stay with who sends them; untouched where the driver holds or hands on mbufs. 0 or
+ * -ENOMEM, logged. */
+int eth_port_make_keeper(struct eth_port *port, struct rte_mempool **keeper);
 
 /* rules.c: may the port take what its rules match, and leave the rest to the kernel? Before it is
  * configured. 0; -errno, and why. */

@@ -65,31 +65,39 @@ static struct rte_mbuf *take_mbuf(struct pst_worker *worker)
 }
 
 /* One that is a whole packet, the `index`th of a burst. A driver that copies frees it in the burst,
- * but for a reference that stays here: it is used for each burst as it is, and the pool is left
- * alone. A driver that sends copies of ours hands these on. NULL: none is free. */
+ * into a pool that leaves it here. A second reference would do that, too, but a driver takes it off
+ * by an atomic operation, which waits until the copy is visible to the peer. NULL: none is free. */
 static struct rte_mbuf *take_only(struct pst_worker *worker, struct rte_mbuf **kept, uint32_t index)
 {
-  const uint32_t traits = worker->device->port->driver->traits;
   struct rte_mbuf *mbuf = kept[index];
 
-  if (!(traits & ETH_DONE_AT_ONCE) || traits & ETH_SENDS_COPIES)
+  if (!worker->keeper)
     return take_mbuf(worker);
-  if (!mbuf && !(mbuf = kept[index] = take_mbuf(worker)))
-    return NULL;
+  if (!mbuf) {
+    if (!(mbuf = kept[index] = take_mbuf(worker)))
+      return NULL;
+    mbuf->pool = worker->keeper;
+  }
   assert(rte_mbuf_refcnt_read(mbuf) == 1);
-  rte_mbuf_refcnt_set(mbuf, 2);
   mbuf->ol_flags &= RTE_MBUF_F_EXTERNAL;
   return mbuf;
+}
+
+static void drop_kept(struct pst_worker *worker, struct rte_mbuf *kept[ETH_BURST])
+{
+  for (uint32_t i = 0; i < ETH_BURST; i++)
+    if (kept[i])
+      kept[i]->pool = worker->out;
+  rte_pktmbuf_free_bulk(kept, ETH_BURST);
+  memset(kept, 0, ETH_BURST * sizeof(kept[0]));
 }
 
 void eth_tx_drop_mbufs(struct pst_worker *worker)
 {
   rte_pktmbuf_free_bulk(worker->ready, worker->ready_count);
-  rte_pktmbuf_free_bulk(worker->whole, ETH_BURST);
-  rte_pktmbuf_free_bulk(worker->copies, ETH_BURST);
-  memset(worker->whole, 0, sizeof(worker->whole));
-  memset(worker->copies, 0, sizeof(worker->copies));
   worker->ready_count = 0;
+  drop_kept(worker, worker->whole);
+  drop_kept(worker, worker->copies);
 }
 
 /* ---- A message's mbufs ------------------------------------------------------------------------
@@ -340,10 +348,12 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   struct pst_worker *worker = endpoint->worker;
   struct eth_port *port = worker->device->port;
   struct rte_mbuf *mbufs[ETH_BURST];
+  /* A queue that was full is asked with one: what it does not take was made for nothing. */
+  const uint32_t most = endpoint->tx->was_full ? 1 : ETH_BURST;
   uint32_t made = 0, sent = 0;
   int wrong = 0;
 
-  for (; made < n && made < ETH_BURST && requests[made].opcode == PST_OP_SEND; made++) {
+  for (; made < n && made < most && requests[made].opcode == PST_OP_SEND; made++) {
     if (made + PREFETCH < n)
       prefetch_header(&requests[made + PREFETCH]);
     wrong = dg_send_check(&endpoint->dg, &requests[made]);
@@ -358,6 +368,7 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   }
   sent = eth_txq_burst(worker->txq, port, mbufs, made);
   account(endpoint, requests, sent, true);
+  endpoint->tx->was_full = sent < made;
   if (sent)
     endpoint->tx->full_since_ns = 0;
   if (sent == made)
@@ -366,8 +377,10 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
     rte_pktmbuf_free(mbufs[i]);
   uint32_t dropped = sent ? 0 : give_up(endpoint, made);
   account(endpoint, requests, dropped, false);
-  if (!sent && !dropped)
+  if (!dropped) {
     *rc = -EAGAIN;
+    rte_pause(); /* the peer may share this CPU's core */
+  }
   return sent + dropped;
 }
 

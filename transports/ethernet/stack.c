@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_errno.h>
+#include <rte_mbuf.h>
 #include <rte_spinlock.h>
 
 struct stack {
@@ -95,4 +97,58 @@ void eth_stack_share(struct rte_mempool *mempool, bool is_shared)
   struct stack *stack = mempool->pool_data;
 
   stack->is_shared = is_shared;
+}
+
+/* ---- The one that keeps nothing ----------------------------------------------------------------
+ */
+
+static int keeper_alloc(struct rte_mempool *mempool)
+{
+  (void)mempool;
+  return 0;
+}
+
+static int keeper_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
+{
+  (void)mempool, (void)objects, (void)n;
+  return 0;
+}
+
+static int keeper_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
+{
+  (void)mempool, (void)objects, (void)n;
+  return -ENOBUFS;
+}
+
+/* Nothing is ever out. */
+static unsigned keeper_count(const struct rte_mempool *mempool)
+{
+  return mempool->size;
+}
+
+static const struct rte_mempool_ops keeper_ops = {
+    .name = ETH_KEEPER_OPS,
+    .alloc = keeper_alloc,
+    .enqueue = keeper_enqueue,
+    .dequeue = keeper_dequeue,
+    .get_count = keeper_count,
+};
+RTE_MEMPOOL_REGISTER_OPS(keeper_ops);
+
+struct rte_mempool *eth_keeper_make(const char *name, int socket)
+{
+  /* Pinned: a free detaches no buffer. */
+  struct rte_pktmbuf_pool_private private = {.flags = RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF};
+  struct rte_mempool *made =
+      rte_mempool_create_empty(name, 1, sizeof(struct rte_mbuf), 0, sizeof(private), socket, 0);
+  int rc = made ? rte_mempool_set_ops_byname(made, ETH_KEEPER_OPS, NULL) : 0;
+
+  if (rc < 0) {
+    rte_mempool_free(made);
+    rte_errno = -rc;
+    return NULL;
+  }
+  if (made)
+    memcpy(rte_mempool_get_priv(made), &private, sizeof(private));
+  return made;
 }

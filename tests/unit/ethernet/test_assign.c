@@ -71,6 +71,12 @@ void eth_stack_share(struct rte_mempool *of, bool is_shared)
   (void)of, (void)is_shared;
 }
 
+struct rte_mempool *eth_keeper_make(const char *name, int socket)
+{
+  (void)name, (void)socket;
+  return &mempool;
+}
+
 int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
                   struct eth_pool **pool)
 {

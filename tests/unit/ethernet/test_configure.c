@@ -134,6 +134,13 @@ int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
   return -ENOMEM;
 }
 
+int eth_port_make_keeper(struct eth_port *port, struct rte_mempool **keeper)
+{
+  (void)port, (void)keeper;
+  fail();
+  return -ENOMEM;
+}
+
 int eth_rx_start(struct pst_endpoint *endpoint, bool has_inbox)
 {
   (void)endpoint, (void)has_inbox;

@@ -6,6 +6,7 @@
 #include "dpdk.h"
 #include "pool.h"
 #include "port.h"
+#include "stack.h"
 #include "support.h"
 
 enum { MBUFS = 255, REQUESTS = 64, LENGTH = 1000, HEADROOM = ETH_SEND_HEADROOM, STRIDE = 2048 };
@@ -16,7 +17,7 @@ static uint8_t memory[REQUESTS * STRIDE];
 static uint64_t clock_now;
 static uint32_t warnings;
 static struct pst_mr mr = {.cpu = {memory, sizeof(memory), PST_ACCESS_LOCAL_READ}};
-static struct rte_mempool *out;
+static struct rte_mempool *out, *keeper;
 static struct eth_txq txq;
 static struct eth_port port;
 static struct pst_device owner;
@@ -30,7 +31,7 @@ static uint32_t wait;
  */
 
 static struct rte_mbuf *held[REQUESTS];
-static uint32_t held_count, room, timed;
+static uint32_t held_count, room, timed, offered;
 static struct {
   uint32_t segments, bytes;
   const uint8_t *at; /* of the first segment */
@@ -49,6 +50,7 @@ static uint16_t burst(void *queue, struct rte_mbuf **mbufs, uint16_t n)
   const uint16_t taken = (uint16_t)RTE_MIN((uint32_t)n, room);
 
   (void)queue;
+  offered = n;
   for (uint16_t i = 0; i < taken; i++) {
     sent[sent_count].segments = mbufs[i]->nb_segs;
     sent[sent_count].bytes = mbufs[i]->pkt_len;
@@ -106,7 +108,8 @@ static int start(void **state)
   if (dpdk_start() < 0)
     return -1;
   out = rte_pktmbuf_pool_create("out", MBUFS, 0, ETH_MBUF_PRIVATE, STRIDE, SOCKET_ID_ANY);
-  return out ? 0 : -1;
+  keeper = eth_keeper_make("keeper", SOCKET_ID_ANY);
+  return out && keeper ? 0 : -1;
 }
 
 static void open_on(const struct eth_driver *driver)
@@ -132,6 +135,7 @@ static void open_on(const struct eth_driver *driver)
   txq = (struct eth_txq){.port = &port};
   worker.device = &owner;
   worker.out = out;
+  worker.keeper = driver->traits & ETH_DONE_AT_ONCE ? keeper : NULL;
   worker.txq = &txq;
   endpoint.worker = &worker;
   endpoint.tx = &tx;
@@ -299,7 +303,9 @@ static void a_full_queue_is_waited_for_and_then_given_up(void **state)
   room = 2;
   assert_int_equal(post(0, 5), 2);
   assert_int_equal(wait, PST_WAIT_QUEUE);
+  assert_int_equal(offered, 5);
   assert_int_equal(post(2, 3), -EAGAIN);
+  assert_int_equal(offered, 1); /* what is not taken is not made */
   clock_now += owner.patience_ns - 1;
   assert_int_equal(post(2, 3), -EAGAIN);
   assert_int_equal(tx.device_full, 0);
