@@ -34,6 +34,7 @@ struct port {
   struct eth_groups *groups;
   uint32_t asked[3];
   uint64_t now_ns;
+  struct eth_seen seen; /* of the frame before */
 };
 
 static uint8_t *wall; /* behind the memory of frames */
@@ -183,6 +184,22 @@ static void check_whole(const uint8_t *bytes, uint32_t total, uint32_t known,
     REQUIRE(verdict == of_split && packet.offset == split->offset);
 }
 
+/* After whatever frame it comes. */
+static void check_next(const struct eth_bytes *frame, uint32_t known, struct eth_seen *seen,
+                       const struct eth_packet *alone)
+{
+  const struct eth_packet *next = &seen->packet;
+  bool is_same;
+
+  REQUIRE(eth_parse_next(frame, known, seen, &is_same) == (enum eth_verdict)alone->verdict);
+  if (alone->verdict == ETH_IS_UDP)
+    REQUIRE(next->offset == alone->offset && next->length == alone->length &&
+            next->sum == alone->sum && next->vlan == alone->vlan &&
+            next->hop_limit == alone->hop_limit && next->traffic_class == alone->traffic_class &&
+            memcmp(&next->from, &alone->from, sizeof(next->from)) == 0 &&
+            memcmp(&next->to, &alone->to, sizeof(next->to)) == 0);
+}
+
 static void check_said(const uint8_t *bytes, uint32_t length)
 {
   const struct eth_bytes frame = {bytes, length, length};
@@ -258,6 +275,7 @@ static void take_frame(struct port *port, const uint8_t *bytes, uint32_t length,
   frames++;
   const enum eth_verdict verdict = eth_parse(&frame, known, &packet);
   REQUIRE((uint32_t)verdict < ETH_VERDICTS && packet.verdict == verdict);
+  check_next(&frame, known, &port->seen, &packet);
   REQUIRE(verdict != ETH_UNREADABLE || readable < length);
   check_whole(whole, length, known, verdict, &packet);
   if (verdict == ETH_IS_UDP)

@@ -254,6 +254,20 @@ static inline uint32_t eth_packet_vlan(const struct eth_packet *packet)
 enum eth_verdict eth_parse(const struct eth_bytes *frame, uint32_t known,
                            struct eth_packet *packet);
 
+/* What eth_parse() found a frame to be, for the next one with the same headers: over IPv4 without
+ * options and tag, all but lengths, identifier and checksums. Begins as zeros. */
+struct eth_seen {
+  struct eth_packet packet;
+  uint64_t words[5];
+  uint64_t ip_sum; /* of the IPv4 header without what may differ */
+  bool is_there;
+};
+
+/* eth_parse() of all frames, into seen->packet: with less work where it is as the one before.
+ * *is_same: MACs, addresses, ports and fragment bits are, and both are ETH_IS_UDP. */
+enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
+                                struct eth_seen *seen, bool *is_same);
+
 /* A name for counters, logs and the result: "fragment", "bad_checksum". */
 const char *eth_verdict_name(enum eth_verdict verdict);
 

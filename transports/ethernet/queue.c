@@ -74,6 +74,7 @@ struct out {
   struct pst_completion *at;
   uint32_t n, max;
   uint64_t now_ns;
+  struct pst_endpoint *endpoint; /* of the last frame, if queue->seen is that one; NULL: none */
 };
 
 /* A frame whose payload is in the next segment, a slot; one that ends before the split has none.
@@ -145,17 +146,22 @@ static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rt
   const struct eth_port *port = queue->port;
   const struct eth_bytes frame = {rte_pktmbuf_mtod(mbuf, const uint8_t *), mbuf->data_len,
                                   mbuf->pkt_len};
-  struct pst_endpoint *endpoint;
-  struct eth_packet packet;
-  enum eth_verdict verdict = eth_parse(&frame, frame_known(port, mbuf), &packet);
+  struct eth_packet *packet = &queue->seen.packet;
+  bool is_same;
+  enum eth_verdict verdict =
+      eth_parse_next(&frame, frame_known(port, mbuf), &queue->seen, &is_same);
 
-  if (verdict == ETH_IS_UDP && frame_is_ours(port, mbuf, &packet)) {
-    endpoint = find_receiver(queue, &packet, out->now_ns);
-    if (endpoint)
-      return give(queue, endpoint, mbuf, &packet, out);
+  /* Who has the last frame's addresses has this one; a tag may have been taken off it. */
+  if (is_same && out->endpoint && !(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED))
+    return give(queue, out->endpoint, mbuf, packet, out);
+  out->endpoint = NULL;
+  if (verdict == ETH_IS_UDP && frame_is_ours(port, mbuf, packet)) {
+    out->endpoint = find_receiver(queue, packet, out->now_ns);
+    if (out->endpoint)
+      return give(queue, out->endpoint, mbuf, packet, out);
     queue->not_ours++;
-  } else if (verdict < ETH_IS_OTHER && frame_is_ours(port, mbuf, &packet)) {
-    eth_port_control(worker, &frame, &packet);
+  } else if (verdict < ETH_IS_OTHER && frame_is_ours(port, mbuf, packet)) {
+    eth_port_control(worker, &frame, packet);
   } else if (verdict < ETH_TRUNCATED) {
     queue->other++;
   } else {

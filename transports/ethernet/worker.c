@@ -144,6 +144,9 @@ int eth_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   if (worker->rxq_count && n < max && closing < count && !is_parked(worker) &&
       (worker->device->port->has_receivers || worker->turn % IDLE_POLLS == 0))
     n += poll_queues(worker, completions + n, max - n);
+  /* Nothing came: what shares this CPU's core, a sender perhaps, has it meanwhile. */
+  if (n == 0 && worker->device->port->has_receivers)
+    rte_pause();
   if (ends)
     n += close_endpoints(worker, completions + n, max - n);
   return (int)n;

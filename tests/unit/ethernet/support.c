@@ -52,9 +52,15 @@ struct eth_bytes guarded(const uint8_t *bytes, uint32_t readable, uint32_t total
 
 enum eth_verdict parse(const uint8_t *bytes, uint32_t total, struct eth_packet *packet)
 {
+  static struct eth_seen seen; /* of the last call */
   const struct eth_bytes frame = guarded(bytes, total, total);
+  const enum eth_verdict verdict = eth_parse(&frame, 0, packet);
+  bool is_same;
 
-  return eth_parse(&frame, 0, packet);
+  assert_int_equal(eth_parse_next(&frame, 0, &seen, &is_same), verdict);
+  if (verdict == ETH_IS_UDP)
+    assert_int_equal(seen.packet.length, packet->length);
+  return verdict;
 }
 
 uint32_t hex(const char *text, uint8_t *bytes)

@@ -32,7 +32,7 @@ uint32_t frame_of(const struct eth_template_params *params, const void *payload,
                   uint8_t *frame);
 /* A copy of which nothing beyond `readable` can be touched; until the next call. */
 struct eth_bytes guarded(const uint8_t *bytes, uint32_t readable, uint32_t total);
-/* eth_parse() of all of it, guarded. */
+/* eth_parse() of all of it, guarded; eth_parse_next() after the last one says the same. */
 enum eth_verdict parse(const uint8_t *bytes, uint32_t total, struct eth_packet *packet);
 /* "45 00 0073"; returns how many bytes. */
 uint32_t hex(const char *text, uint8_t *bytes);

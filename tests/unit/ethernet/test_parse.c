@@ -147,6 +147,59 @@ static void each_bit_that_changes_is_noticed(void **state)
   }
 }
 
+static void assert_same_packet(const struct eth_packet *a, const struct eth_packet *b)
+{
+  assert_int_equal(a->verdict, b->verdict);
+  if (a->verdict != ETH_IS_UDP)
+    return;
+  assert_int_equal(a->sum, b->sum);
+  assert_int_equal(a->hop_limit, b->hop_limit);
+  assert_int_equal(a->traffic_class, b->traffic_class);
+  assert_int_equal(a->vlan, b->vlan);
+  assert_int_equal(a->offset, b->offset);
+  assert_int_equal(a->length, b->length);
+  assert_memory_equal(&a->from, &b->from, sizeof(a->from));
+  assert_memory_equal(&a->to, &b->to, sizeof(a->to));
+}
+
+/* Lengths, IPv4's identifier and the checksums differ between the frames of one stream. */
+static bool may_differ(uint32_t at)
+{
+  return (at >= 16 && at < 20) || at == 24 || at == 25 || at >= 38;
+}
+
+/* Whatever the one before was, and however far it can be read. */
+static void a_frame_like_the_last_is_judged_as_if_it_were_the_first(void **state)
+{
+  (void)state;
+  for (uint32_t known = 0; known < 16; known++)
+    for (uint32_t bit = 0; bit < 62 * 8; bit++)
+      for (uint32_t readable = 62; readable >= 38; readable -= readable == 62 ? 15 : 1) {
+        struct eth_seen seen = {0};
+        struct eth_packet alone;
+        struct eth_bytes at = {frame, 62, 62};
+        bool is_same;
+        good_v4();
+        if (bit % 3 == 0)
+          memset(frame + 40, 0, 2); /* no checksum of UDP */
+        assert_int_equal(eth_parse_next(&at, 0, &seen, &is_same), ETH_IS_UDP);
+        assert_false(is_same);
+        assert_int_equal(eth_parse_next(&at, 0, &seen, &is_same), ETH_IS_UDP);
+        assert_true(is_same);
+        frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        at = guarded(frame, readable, 62);
+        eth_parse(&at, known, &alone);
+        assert_int_equal(eth_parse_next(&at, known, &seen, &is_same), alone.verdict);
+        assert_same_packet(&seen.packet, &alone);
+        assert_false(is_same && !may_differ(bit / 8));
+        good_v4();
+        at = (struct eth_bytes){frame, 62, 62};
+        assert_int_equal(eth_parse_next(&at, 0, &seen, &is_same), ETH_IS_UDP);
+        assert_int_equal(parse(frame, 62, &alone), ETH_IS_UDP);
+        assert_same_packet(&seen.packet, &alone);
+      }
+}
+
 static void v4_fragments_are_told(void **state)
 {
   static const struct {
@@ -364,6 +417,7 @@ int main(void)
       cmocka_unit_test(every_cut_is_told),
       cmocka_unit_test(padding_is_no_payload),
       cmocka_unit_test(each_bit_that_changes_is_noticed),
+      cmocka_unit_test(a_frame_like_the_last_is_judged_as_if_it_were_the_first),
       cmocka_unit_test(v4_fragments_are_told),
       cmocka_unit_test(v4_options_are_passed_over),
       cmocka_unit_test(v4_headers_that_cannot_be),
