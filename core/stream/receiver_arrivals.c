@@ -84,8 +84,9 @@ static inline uint64_t arrivals_head_of(const struct pst_completion *message)
   return head;
 }
 
-/* The leading messages of the receiver that are the next of the stream, in order, whole and out of
- * one buffer, as most are: looked at and made views in one go. Returns how many. */
+/* The first has a sequence. The leading messages of the receiver that are the next of the stream,
+ * in order, whole and out of one buffer, as most are: looked at and made views in one go. Returns
+ * how many. */
 static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receiver *receiver,
                                                               const struct pst_region *region,
                                                               const struct pst_completion *messages,
@@ -100,7 +101,7 @@ static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receive
   const uintptr_t host = (uintptr_t)region->host, reads = host ? UINTPTR_MAX : 0;
   uint64_t next = window->next, bytes = 0;
 
-  if (!(messages->flags & PST_HAS_SEQUENCE) || messages->status || window->contiguous != next)
+  if (messages->status || window->contiguous != next)
     return 0;
   for (; message != end && arrivals_head_of(message) == head && message->endpoint == mine &&
          message->u.message.sequence == next && message->u.message.buffer == buffer;
@@ -149,8 +150,10 @@ static uint32_t arrivals_accept(struct pst_receiver *receiver,
       arrivals_refuse_buffer(receiver);
       continue;
     }
-    uint32_t row =
-        arrivals_accept_row(receiver, region, message, (uint32_t)(end - message), &views[count]);
+    uint32_t row = message->flags & PST_HAS_SEQUENCE
+                       ? arrivals_accept_row(receiver, region, message, (uint32_t)(end - message),
+                                             &views[count])
+                       : 0;
     if (row) {
       count += row;
       message += row - 1;
