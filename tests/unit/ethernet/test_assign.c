@@ -2,10 +2,10 @@
 /* assign.c: which ring has a queue, and why another has none. Pools are this file's. */
 #include <rte_errno.h>
 
-#include "eal.h"
 #include "pool.h"
 #include "port.h"
 #include "stack.h"
+#include "stubs.h"
 #include "support.h"
 
 enum { RINGS = 3, SLOTS = 512 };
@@ -19,7 +19,6 @@ static struct pst_place places[RINGS];
 static struct pst_ring rings[RINGS];
 static struct pst_endpoint endpoints[RINGS], *listed[RINGS];
 static struct eth_opened opened;
-static char logged[1024];
 static struct eth_pool pools[RINGS];
 static uint32_t pool_count, left, spares;
 static struct rte_mempool mempool;
@@ -31,11 +30,6 @@ const struct eth_driver eth_drivers[ETH_DRIVERS] = {0};
 void eth_name_make(char *name, size_t size)
 {
   snprintf(name, size, "name");
-}
-
-const char *eal_words(void)
-{
-  return ": DPDK's words";
 }
 
 enum rte_iova_mode rte_eal_iova_mode(void)
@@ -90,16 +84,6 @@ void eth_pool_leave(struct eth_pool *pool)
 {
   pool->ring->pool = NULL;
   left++;
-}
-
-static void take_log(const struct pst_host *host, int level, const char *format, ...)
-{
-  va_list list;
-
-  (void)host, (void)level;
-  va_start(list, format);
-  vsnprintf(logged, sizeof(logged), format, list);
-  va_end(list);
 }
 
 static const struct pst_host host = {.log = take_log};

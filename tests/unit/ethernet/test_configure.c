@@ -8,15 +8,13 @@
 
 #include <cmocka.h>
 
-#include "eal.h"
 #include "port.h"
+#include "stubs.h"
 
 /* What the driver refuses, and what was asked of it. */
 static bool refuses_isolation, refuses_rules;
 static bool is_isolated, ran_open; /* it ran without isolation */
 static uint32_t runs, set_ups;
-static char logged[1024];
-static int logged_level;
 
 const struct eth_driver eth_drivers[ETH_DRIVERS] = {
     [ETH_DRIVER_PCI] = {.name = "pci", .traits = ETH_HAS_RULES}};
@@ -105,11 +103,6 @@ int rte_eth_dev_socket_id(uint16_t port)
   return 0;
 }
 
-const char *eal_words(void)
-{
-  return "";
-}
-
 /* Of rings, workers and endpoints, which these ports have none of. */
 int rte_eth_rx_queue_setup(uint16_t port, uint16_t queue, uint16_t descriptors, unsigned socket,
                            const struct rte_eth_rxconf *conf, struct rte_mempool *pool)
@@ -153,17 +146,6 @@ int eth_tx_start(struct pst_endpoint *endpoint)
   (void)endpoint;
   fail();
   return -ENOMEM;
-}
-
-static void take_log(const struct pst_host *host, int level, const char *format, ...)
-{
-  va_list arguments;
-
-  (void)host;
-  va_start(arguments, format);
-  vsnprintf(logged, sizeof(logged), format, arguments);
-  va_end(arguments);
-  logged_level = level;
 }
 
 static const struct pst_host host = {.log = take_log};

@@ -9,12 +9,11 @@
 
 #include "../datagram/counters.h"
 #include "port.h"
+#include "stubs.h"
 
 static struct rte_eth_stats stats;
 static uint64_t discards, pauses;
 static bool has_xstats, fails;
-static uint32_t warnings;
-static char said[512];
 
 static const struct eth_driver card = {.name = "pci", .traits = ETH_COUNTS_LOSS},
                                link_of_host = {.name = "memif"};
@@ -77,17 +76,6 @@ void dg_address_print(const union dg_address *address, char *text, size_t size)
 {
   (void)address;
   snprintf(text, size, "address");
-}
-
-static void take_log(const struct pst_host *host, int level, const char *format, ...)
-{
-  va_list arguments;
-
-  (void)host;
-  va_start(arguments, format);
-  vsnprintf(said, sizeof(said), format, arguments);
-  va_end(arguments);
-  warnings += level == PST_LOG_WARN;
 }
 
 static const struct pst_host host = {.log = take_log};
@@ -196,7 +184,7 @@ static void discards_of_the_phy_are_lost_messages_and_told_once(void **state)
   assert_int_equal(value_of("phy_discards", &cause), 4);
   assert_string_equal(cause, "phy_discards");
   assert_int_equal(warnings, 1);
-  assert_non_null(strstr(said, "docs/ethernet.md"));
+  assert_non_null(strstr(logged, "docs/ethernet.md"));
   discards += 4;
   assert_int_equal(value_of("phy_discards", &cause), 8);
   assert_int_equal(warnings, 1);

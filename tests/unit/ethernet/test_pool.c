@@ -3,32 +3,16 @@
 #include <errno.h>
 
 #include "dpdk.h"
-#include "eal.h"
 #include "pool.h"
+#include "stubs.h"
 #include "support.h"
 
 enum { SLOTS = 96, STRIDE = 2048, SPARES = ETH_BURST, PAYLOAD = 1400 };
 
 static uint8_t memory[SLOTS * STRIDE] __attribute__((aligned(64)));
-static char logged[1024];
 static struct pst_worker worker;
 static struct pst_device owner;
 static struct pst_ring ring;
-
-const char *eal_words(void)
-{
-  return ": DPDK's words";
-}
-
-static void take_log(const struct pst_host *host, int level, const char *format, ...)
-{
-  va_list list;
-
-  (void)host, (void)level;
-  va_start(list, format);
-  vsnprintf(logged, sizeof(logged), format, list);
-  va_end(list);
-}
 
 static const struct pst_host host = {.log = take_log};
 

@@ -7,10 +7,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "eal.h"
 #include "eal_thread.h"
 #include "pool.h"
 #include "port.h"
+#include "stubs.h"
 #include "support.h"
 
 /* What is asked for, what DPDK refuses, and what was done. */
@@ -21,7 +21,7 @@ static struct pst_options {
 static int refuses_probe, refuses_info, refuses_configure, refuses_start;
 static uint32_t probes, removals, closes, configures, starts, stops;
 static uint32_t netdev_index, netdev_mtu;
-static char logged[1024], folder[64], path[96];
+static char folder[64], path[96];
 
 static uint64_t option_uint(const struct pst_options *of, const char *name)
 {
@@ -51,16 +51,6 @@ static uint64_t now(const struct pst_host *host)
   return 1;
 }
 
-static void take_log(const struct pst_host *host, int level, const char *format, ...)
-{
-  va_list list;
-
-  (void)host, (void)level;
-  va_start(list, format);
-  vsnprintf(logged, sizeof(logged), format, list);
-  va_end(list);
-}
-
 static const struct pst_host host = {.clock_ns = now,
                                      .log = take_log,
                                      .option_uint = option_uint,
@@ -79,11 +69,6 @@ int eal_start(const struct pst_host *of, const struct pst_options *with, bool is
 
 void eal_words_clear(void)
 {
-}
-
-const char *eal_words(void)
-{
-  return ": DPDK's words";
 }
 
 void eal_thread_run(void (*work)(void *arg), void *arg)

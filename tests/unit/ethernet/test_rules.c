@@ -10,6 +10,7 @@
 #include <rte_flow.h>
 
 #include "port.h"
+#include "stubs.h"
 
 RTE_DEFINE_PER_LCORE(int, _rte_errno);
 
@@ -76,11 +77,6 @@ int rte_flow_isolate(uint16_t port, int set, struct rte_flow_error *error)
 {
   (void)port, (void)set, (void)error;
   return 0;
-}
-
-static void take_log(const struct pst_host *host, int level, const char *format, ...)
-{
-  (void)host, (void)level, (void)format;
 }
 
 static const struct pst_host host = {.log = take_log};

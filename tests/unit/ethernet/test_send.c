@@ -7,6 +7,7 @@
 #include "pool.h"
 #include "port.h"
 #include "stack.h"
+#include "stubs.h"
 #include "support.h"
 
 enum { MBUFS = 255, REQUESTS = 64, LENGTH = 1000, HEADROOM = ETH_SEND_HEADROOM, STRIDE = 2048 };
@@ -15,7 +16,6 @@ static const struct eth_driver copies = {.name = "copies", .traits = ETH_DONE_AT
                                holds = {.name = "holds", .traits = ETH_IS_DMA};
 static uint8_t memory[REQUESTS * STRIDE];
 static uint64_t clock_now;
-static uint32_t warnings;
 static struct pst_mr mr = {.cpu = {memory, sizeof(memory), PST_ACCESS_LOCAL_READ}};
 static struct rte_mempool *out, *keeper;
 static struct eth_txq txq;
@@ -89,12 +89,6 @@ static uint64_t now(const struct pst_host *host)
 {
   (void)host;
   return clock_now;
-}
-
-static void take_log(const struct pst_host *host, int level, const char *format, ...)
-{
-  (void)host, (void)format;
-  warnings += level == PST_LOG_WARN;
 }
 
 static const struct pst_host host = {.clock_ns = now, .log = take_log};

@@ -9,9 +9,9 @@
 #include <rte_errno.h>
 
 #include "dpdk.h"
-#include "eal.h"
 #include "pool.h"
 #include "port.h"
+#include "stubs.h"
 #include "support.h"
 
 enum { SLOTS = 64, STRIDE = 2048, HEADROOM = ETH_SLOT_HEADROOM, PAYLOAD = 1400, SEQUENCE = 8 };
@@ -39,11 +39,6 @@ void eth_port_control(struct pst_worker *who, const struct eth_bytes *frame,
   fail();
 }
 
-const char *eal_words(void)
-{
-  return "";
-}
-
 uint64_t eth_time_of(const struct eth_port *from, const struct rte_mbuf *mbuf)
 {
   (void)from, (void)mbuf;
@@ -59,11 +54,6 @@ static uint64_t now(const struct pst_host *host)
 {
   (void)host;
   return 1000000000;
-}
-
-static void take_log(const struct pst_host *host, int level, const char *format, ...)
-{
-  (void)host, (void)level, (void)format;
 }
 
 static const struct pst_host host = {.clock_ns = now, .log = take_log};
