@@ -5,6 +5,8 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
+import sys
 
 import netns
 import test_foreign_programs as foreign
@@ -383,6 +385,68 @@ class FromTcpreplay(Ports, foreign.FromTcpreplay):
 
 class ToFfmpeg(Ports, foreign.ToFfmpeg):
     pass
+
+
+class FromIperf3(Ports, foreign.Between):
+    # The other half of iperf3's protocol, whose UDP port is the plugin's: TCP for its control, and a
+    # frame that answers its first datagram. Its own counts are given back to it, and printed.
+    SERVER = """
+import json, socket, struct, sys
+device, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(0x0800))
+wire.bind((device, 0))
+server = socket.create_server((address, port))
+print("listens", flush=True)
+client = server.accept()[0]
+def take(n):
+    return client.recv(n, socket.MSG_WAITALL)
+def text():
+    return take(*struct.unpack("!I", take(4)))
+take(37)
+client.send(bytes([9]))  # PARAM_EXCHANGE
+text()
+client.send(bytes([10]))  # CREATE_STREAMS
+while True:
+    frame = wire.recv(2048)
+    if frame[23] == 17 and frame[36:38] == struct.pack("!H", port):
+        break
+ip = bytearray(frame[14:34])
+ip[12:16], ip[16:20] = frame[30:34], frame[26:30]  # its checksum stays
+wire.send(frame[6:12] + frame[:6] + frame[12:14] + ip + frame[36:38] + frame[34:36] + frame[38:40] + bytes(2) + b"6789")
+client.send(bytes([1, 2]))  # TEST_START, TEST_RUNNING
+take(1)  # TEST_END
+client.send(bytes([13]))  # EXCHANGE_RESULTS
+counts = text()
+client.send(struct.pack("!I", len(counts)) + counts)
+client.send(bytes([14]))  # DISPLAY_RESULTS
+take(1)
+print(json.loads(counts)["streams"][0]["packets"], flush=True)
+"""
+
+    def test_counts_are_iperf3s(self):
+        foreign.need("iperf3")
+        python = next(filter(netns.reaches, (sys.executable, "/usr/bin/python3")), None)
+        if not python:
+            self.skipTest("an ordinary user has no python3")
+        child = self.receiver(self.file(
+            framing="none",
+            receiver=f"{{sink: discard, silence: 0, transport: {{options: {{port: {foreign.PORT}}}}}}}"))  # fmt: skip
+        server = foreign.Program(
+            self,
+            [*self.spaces.enter(FAR), python, "-c", self.SERVER, DEVICE[FAR], IPV4[FAR], str(foreign.PORT)],
+            output=subprocess.PIPE)  # fmt: skip
+        server.wait_line("listens")
+        client = foreign.Program(
+            self,
+            [*self.spaces.enter(NEAR), "iperf3", "-c", IPV4[FAR], "-p", str(foreign.PORT),
+             "-u", "-l", "1000", "-b", "20M", "-k", "500"])  # fmt: skip
+        self.assertEqual((client.wait(), server.wait()), (0, 0), f"{client.lines} {server.lines}")
+        packets = int(server.lines[-1])
+        self.assertGreaterEqual(packets, 500)
+        self.stop(child)
+        stream = self.stream_of(FAR)
+        self.assertEqual(stream["messages_delivered"], packets + 1)  # the first one opens its test
+        self.assertEqual(stream["bytes_delivered"], packets * 1000 + 4)
 
 
 if __name__ == "__main__":
