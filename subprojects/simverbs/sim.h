@@ -107,6 +107,7 @@ struct sim_cqe {
   uint8_t solicited; /* to the engine: does it wake a CQ armed for solicited events */
   uint8_t is_send;   /* to the engine: it frees room in the send queue, up to sq_count */
   uint32_t sq_count;
+  uint32_t sq_at;     /* to strict mode: where in the send queue the request stands */
   uint32_t srq;       /* to the engine: index + 1 of the shared queue that it frees room in */
   uint32_t scattered; /* likewise: entries of sim_scatter.to */
 };

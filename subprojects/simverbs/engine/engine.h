@@ -22,11 +22,23 @@ struct sim_slot {
   uint32_t hash;          /* of the payload as posted: strict */
   uint16_t stream;
   uint8_t delayed; /* a delay was served */
+  uint8_t done;    /* before others that stand before it */
   uint8_t hashed;
   uint32_t num_sge;
   uint32_t length;        /* bytes of payload */
   uint32_t inline_length; /* those that are in the slot */
   struct ibv_sge sges[];
+};
+
+/* How often the first request of a stream was tried, and what it waits for. A queue without streams
+ * has one of these, one with streams as many as the device serves at a time. */
+struct sim_flow {
+  uint64_t wake_ns; /* 0: it does not wait */
+  uint16_t stream;
+  uint8_t retries, rnr_retries;
+  bool is_used;  /* that request was tried, or waits to be */
+  bool timed;    /* wake_ns is when the acknowledgement is given up */
+  bool was_seen; /* it waits: requests behind it are passed over */
 };
 
 struct sim_sq {
@@ -39,12 +51,11 @@ struct sim_sq {
   uint32_t max_sge, max_inline;
   uint32_t pending; /* being added by a batch */
   uint32_t head;    /* next to be posted */
-  uint32_t next;    /* next to be executed */
-  uint32_t psn;     /* of the next request */
-  uint8_t retries, rnr_retries;
-  bool timed;           /* wake_ns is when the acknowledgement is given up */
+  uint32_t next; /* the first that is not executed; of later ones, those of other streams may be */
+  uint32_t psn;  /* of the next request */
+  struct sim_flow *flows;
+  uint32_t flow_count;
   bool draining;        /* to SQD: nothing new begins */
-  uint64_t wake_ns;     /* of a request that waits; 0: nothing waits */
   struct fab_path path; /* of a connected queue pair, as of this topology */
   uint32_t path_topology;
   uint32_t answer_topology, answer_number; /* acknowledgements from there were found to come */
@@ -68,6 +79,9 @@ void sim_sq_free(struct sim_sq *sq);
 
 /* Executes what can be; the queue's lock is held. */
 void sim_sq_run(struct sim_qp *qp);
+/* When the first request of those that wait is to be tried again; 0: none waits. The lock is held.
+ */
+uint64_t sim_sq_wake(const struct sim_sq *sq);
 /* Completes all that is not executed as flushed; the lock is held. */
 void sim_sq_flush(struct sim_qp *qp);
 /* Lets go of the lock, and runs the queue for a NIC thread that came meanwhile. */

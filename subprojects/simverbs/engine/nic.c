@@ -69,7 +69,7 @@ static uint64_t serve_qp(struct sim_qp *qp)
     if (!pthread_mutex_trylock(&sq->lock)) {
       atomic_store(&entry->attention, 0);
       sim_sq_run(qp);
-      wake = sq->wake_ns;
+      wake = sim_sq_wake(sq);
       const uint64_t late = sq->late ? sim_late_due(qp) : 0;
       atomic_store(&sq->waits, sq->next != sq->head || sq->late);
       if (late && (!wake || late < wake))

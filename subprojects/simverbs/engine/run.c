@@ -2,6 +2,8 @@
 /* Going through a send queue: what became of each try, and when the next one is. */
 #include "engine.h"
 
+#include <string.h>
+
 static enum ibv_wc_opcode completed_as(uint32_t opcode)
 {
   switch (opcode) {
@@ -23,14 +25,19 @@ static enum ibv_wc_opcode completed_as(uint32_t opcode)
   }
 }
 
-/* Takes the request at `next` off the queue, with a completion if it is to have one. */
-static void finish(struct sim_qp *qp, enum ibv_wc_status status)
+static void free_done(struct sim_sq *sq)
+{
+  while (sq->next != sq->head && sim_slot_at(sq, sq->next)->done)
+    sq->next++;
+}
+
+/* The request at `at` is over, with a completion if it is to have one. */
+static void finish(struct sim_qp *qp, uint32_t at, enum ibv_wc_status status)
 {
   struct sim_sq *sq = qp->sq;
-  struct sim_slot *slot = sim_slot_at(sq, sq->next++);
-  sq->retries = sq->rnr_retries = 0;
-  sq->timed = false;
-  sq->wake_ns = 0;
+  struct sim_slot *slot = sim_slot_at(sq, at);
+  slot->done = 1;
+  free_done(sq);
   bool signaled = (slot->flags & IBV_SEND_SIGNALED) || qp->init.sq_sig_all;
   if (status == IBV_WC_SUCCESS && !signaled)
     return;
@@ -41,7 +48,8 @@ static void finish(struct sim_qp *qp, enum ibv_wc_status status)
                         .byte_len = slot->length,
                         .qp_num = qp->number,
                         .is_send = 1,
-                        .sq_count = sq->next};
+                        .sq_count = sq->next,
+                        .sq_at = at};
   struct fab_qp *entry = sim_fab_qp(qp);
   if (entry->send_cq)
     sim_complete(entry->send_cq - 1, &cqe);
@@ -49,8 +57,12 @@ static void finish(struct sim_qp *qp, enum ibv_wc_status status)
 
 void sim_sq_flush(struct sim_qp *qp)
 {
-  while (qp->sq->next != qp->sq->head)
-    finish(qp, IBV_WC_WR_FLUSH_ERR);
+  struct sim_sq *sq = qp->sq;
+  memset(sq->flows, 0, sq->flow_count * sizeof(*sq->flows));
+  for (uint32_t at = sq->next; at != sq->head; at++) {
+    if (!sim_slot_at(sq, at)->done)
+      finish(qp, at, IBV_WC_WR_FLUSH_ERR);
+  }
 }
 
 static bool stream_failed(const struct sim_sq *sq, uint16_t stream)
@@ -71,19 +83,19 @@ static bool contain(struct sim_qp *qp, uint16_t stream)
   return failed < 1u << qp->dc.log_num_errored;
 }
 
-static void fail(struct sim_qp *qp, enum ibv_wc_status status)
+static void fail(struct sim_qp *qp, uint32_t at, enum ibv_wc_status status)
 {
   struct fab_qp *entry = sim_fab_qp(qp);
-  uint16_t stream = sim_slot_at(qp->sq, qp->sq->next)->stream;
+  uint16_t stream = sim_slot_at(qp->sq, at)->stream;
   fab_log(2, "qp 0x%06x: a request ends with %d", qp->number, (int)status);
   if (contain(qp, stream)) {
-    finish(qp, status);
+    finish(qp, at, status);
     return;
   }
   bool reliable = qp->kind == SIM_RC || qp->kind == SIM_DCI;
   if (!reliable)
     atomic_store(&entry->state, IBV_QPS_SQE);
-  finish(qp, status);
+  finish(qp, at, status);
   if (reliable) {
     sim_qp_lock(entry);
     sim_qp_fail(entry);
@@ -99,46 +111,47 @@ static uint64_t ack_timeout_ns(const struct sim_qp *qp)
   return timeout ? UINT64_C(4096) << timeout : UINT64_C(1) << 62;
 }
 
-static void lost(struct sim_qp *qp)
+/* True: the request waits to be tried again. */
+static bool lost(struct sim_qp *qp, uint32_t at, struct sim_flow *flow)
 {
   if (qp->kind == SIM_UC || qp->kind == SIM_UD) {
-    finish(qp, IBV_WC_SUCCESS);
-    return;
+    finish(qp, at, IBV_WC_SUCCESS);
+    return false;
   }
-  qp->sq->timed = true;
-  qp->sq->wake_ns = fab_clock_ns(fab) + ack_timeout_ns(qp);
+  flow->timed = true;
+  flow->wake_ns = fab_clock_ns(fab) + ack_timeout_ns(qp);
+  return true;
 }
 
-static void not_ready(struct sim_qp *qp, uint64_t wait_ns)
+static bool not_ready(struct sim_qp *qp, uint32_t at, struct sim_flow *flow, uint64_t wait_ns)
 {
-  struct sim_sq *sq = qp->sq;
-  if (qp->attr.rnr_retry != 7 && sq->rnr_retries == qp->attr.rnr_retry) {
-    fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-    return;
+  if (qp->attr.rnr_retry != 7 && flow->rnr_retries == qp->attr.rnr_retry) {
+    fail(qp, at, IBV_WC_RNR_RETRY_EXC_ERR);
+    return false;
   }
-  if (sq->rnr_retries < 7)
-    sq->rnr_retries++;
-  sq->wake_ns = fab_clock_ns(fab) + wait_ns;
+  if (flow->rnr_retries < 7)
+    flow->rnr_retries++;
+  flow->wake_ns = fab_clock_ns(fab) + wait_ns;
+  return true;
 }
 
-static void settle(struct sim_qp *qp, const struct sim_outcome *outcome)
+static bool settle(struct sim_qp *qp, uint32_t at, struct sim_flow *flow,
+                   const struct sim_outcome *outcome)
 {
   switch (outcome->fate) {
   case SIM_DONE:
-    finish(qp, IBV_WC_SUCCESS);
-    break;
+    finish(qp, at, IBV_WC_SUCCESS);
+    return false;
   case SIM_LOST:
-    lost(qp);
-    break;
+    return lost(qp, at, flow);
   case SIM_RNR:
-    not_ready(qp, outcome->wait_ns);
-    break;
+    return not_ready(qp, at, flow, outcome->wait_ns);
   case SIM_WAIT:
-    qp->sq->wake_ns = fab_clock_ns(fab) + outcome->wait_ns;
-    break;
+    flow->wake_ns = fab_clock_ns(fab) + outcome->wait_ns;
+    return true;
   default:
-    fail(qp, outcome->status);
-    break;
+    fail(qp, at, outcome->status);
+    return false;
   }
 }
 
@@ -147,26 +160,25 @@ static bool tries_for_ever(const struct sim_qp *qp)
   return qp->attr.retry_cnt == 7 && sim_fab_device(qp->qp.context)->caps.retries_for_ever;
 }
 
-/* True if the request at `next` may be tried now. */
-static bool due(struct sim_qp *qp, struct sim_slot *slot)
+/* How a request that is not over yet is to go on. */
+enum turn { TURN_NOW, TURN_LATER, TURN_NEVER };
+
+static enum turn turn_of(struct sim_qp *qp, const struct sim_slot *slot, struct sim_flow *flow)
 {
-  struct sim_sq *sq = qp->sq;
-  uint64_t at = sq->wake_ns ? sq->wake_ns : slot->not_before_ns;
+  uint64_t at = flow->wake_ns ? flow->wake_ns : slot->not_before_ns;
   if (at && fab_clock_ns(fab) < at) {
-    sq->wake_ns = at;
-    return false;
+    flow->wake_ns = at;
+    return TURN_LATER;
   }
-  sq->wake_ns = 0;
-  if (!sq->timed)
-    return true;
-  sq->timed = false;
-  if (sq->retries >= qp->attr.retry_cnt && !tries_for_ever(qp)) {
-    fail(qp, IBV_WC_RETRY_EXC_ERR);
-    return false;
-  }
-  sq->retries++;
+  flow->wake_ns = 0;
+  if (!flow->timed)
+    return TURN_NOW;
+  flow->timed = false;
+  if (flow->retries >= qp->attr.retry_cnt && !tries_for_ever(qp))
+    return TURN_NEVER;
+  flow->retries++;
   fab_counted(fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num), FAB_RETRIES);
-  return true;
+  return TURN_NOW;
 }
 
 static void drained(struct sim_qp *qp)
@@ -179,39 +191,93 @@ static void drained(struct sim_qp *qp)
     sim_qp_event(sim_fab_qp(qp), IBV_EVENT_SQ_DRAINED);
 }
 
+/* NULL: the device serves as many others already. */
+static struct sim_flow *flow_of(const struct sim_sq *sq, uint16_t stream)
+{
+  struct sim_flow *unused = NULL;
+  if (sq->flow_count == 1)
+    return sq->flows;
+  for (uint32_t i = 0; i < sq->flow_count; i++) {
+    if (sq->flows[i].is_used && sq->flows[i].stream == stream)
+      return &sq->flows[i];
+    if (!sq->flows[i].is_used)
+      unused = &sq->flows[i];
+  }
+  return unused;
+}
+
+uint64_t sim_sq_wake(const struct sim_sq *sq)
+{
+  uint64_t wake = 0;
+  for (uint32_t i = 0; i < sq->flow_count; i++) {
+    uint64_t at = sq->flows[i].wake_ns;
+    if (at && (!wake || at < wake))
+      wake = at;
+  }
+  return wake;
+}
+
+/* True: it waits. */
+static bool go_on(struct sim_qp *qp, uint32_t at, struct sim_flow *flow)
+{
+  struct sim_sq *sq = qp->sq;
+  struct sim_slot *slot = sim_slot_at(sq, at);
+  *flow = flow->is_used ? *flow : (struct sim_flow){.is_used = true, .stream = slot->stream};
+  enum turn turn = turn_of(qp, slot, flow);
+  bool waits = turn == TURN_LATER;
+  if (turn == TURN_NEVER)
+    fail(qp, at, IBV_WC_RETRY_EXC_ERR);
+  if (turn == TURN_NOW) {
+    struct sim_outcome outcome = sim_try(qp, slot);
+    waits = settle(qp, at, flow, &outcome);
+  }
+  if (waits)
+    atomic_store(&sq->attention, true); /* the NIC thread is to learn of the time */
+  else
+    flow->is_used = false;
+  return waits;
+}
+
+static bool has_begun(const struct sim_flow *flow)
+{
+  return flow->is_used && (flow->wake_ns || flow->retries || flow->rnr_retries);
+}
+
+/* Requests of one stream in their order; those of another pass one that waits. */
 static void go_through(struct sim_qp *qp)
 {
   struct sim_sq *sq = qp->sq;
   const struct fab_qp *entry = sim_fab_qp(qp);
-  while (sq->next != sq->head) {
+  bool any_waits = false;
+  for (uint32_t i = 0; i < sq->flow_count; i++)
+    sq->flows[i].was_seen = false;
+  for (uint32_t at = sq->next; at != sq->head; at++) {
     enum ibv_qp_state state = atomic_load_explicit(&entry->state, memory_order_acquire);
-    if (state == IBV_QPS_ERR) {
+    if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
       sim_sq_flush(qp);
       return;
     }
-    bool begun = sq->wake_ns || sq->retries || sq->rnr_retries;
-    if (state == IBV_QPS_SQE) {
-      sim_sq_flush(qp);
-      return;
-    }
-    if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun))
-      break;
-    struct sim_slot *slot = sim_slot_at(sq, sq->next);
+    const struct sim_slot *slot = sim_slot_at(sq, at);
+    if (slot->done)
+      continue;
     if (stream_failed(sq, slot->stream)) {
-      finish(qp, IBV_WC_WR_FLUSH_ERR);
+      finish(qp, at, IBV_WC_WR_FLUSH_ERR);
       continue;
     }
-    if (!due(qp, slot)) {
-      if (!sq->wake_ns)
-        continue;
-      /* The NIC thread is to learn of the time. */
-      atomic_store(&sq->attention, true);
-      return;
+    struct sim_flow *flow = flow_of(sq, slot->stream);
+    if (!flow || (flow->is_used && flow->was_seen)) {
+      any_waits = true;
+      continue;
     }
-    struct sim_outcome outcome = sim_try(qp, slot);
-    settle(qp, &outcome);
+    if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && has_begun(flow)))
+      continue;
+    flow->was_seen = go_on(qp, at, flow);
+    any_waits |= flow->was_seen;
+    if (any_waits && sq->flow_count == 1)
+      return;
   }
-  drained(qp);
+  if (!any_waits)
+    drained(qp);
 }
 
 void sim_sq_run(struct sim_qp *qp)

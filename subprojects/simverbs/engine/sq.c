@@ -19,12 +19,14 @@ struct sim_sq *sim_sq_alloc(const struct ibv_qp_cap *cap, unsigned log_streams)
   size_t stride = sizeof(struct sim_slot) + sq->max_sge * sizeof(struct ibv_sge) + sq->max_inline;
   sq->stride = (uint32_t)((stride + 15) & ~(size_t)15);
   sq->slots = calloc(sq->size, sq->stride);
+  sq->flow_count = 1u << log_streams;
+  sq->flows = calloc(sq->flow_count, sizeof(*sq->flows));
   if (log_streams) {
     /* How many run at once is the device's matter; which ids there are is the program's. */
     sq->stream_words = (UINT16_MAX + 1) / 64;
     sq->stream_errors = calloc(sq->stream_words, sizeof(*sq->stream_errors));
   }
-  if (!sq->slots || (log_streams && !sq->stream_errors)) {
+  if (!sq->slots || !sq->flows || (log_streams && !sq->stream_errors)) {
     sim_sq_free(sq);
     return NULL;
   }
@@ -37,6 +39,7 @@ void sim_sq_free(struct sim_sq *sq)
   if (!sq)
     return;
   free(sq->stream_errors);
+  free(sq->flows);
   free(sq->slots);
   free(sq);
 }

@@ -83,8 +83,16 @@ void sim_strict_posted(struct sim_qp *qp, struct sim_slot *slot)
   slot->hashed = slot->hash != 0;
 }
 
-/* All requests up to this completion's are the program's again: what they were to send must be
- * what it was. */
+static void compare(const struct sim_qp *qp, struct sim_slot *slot)
+{
+  if (slot->hashed && hash_of(qp, slot) != slot->hash && hash_of(qp, slot))
+    sim_strict_report("the buffer of work request 0x%llx on qp 0x%06x changed while it was posted",
+                      (unsigned long long)slot->wr_id, qp->number);
+  slot->hashed = 0;
+}
+
+/* All requests of its stream up to this completion's are the program's again: what they were to
+ * send must be what it was. */
 void sim_strict_polled(const struct sim_cqe *cqe)
 {
   struct sim_qp *qp = atomic_load(&sim_qp_at[cqe->qp_num & (FAB_QPS - 1)]);
@@ -93,13 +101,16 @@ void sim_strict_polled(const struct sim_cqe *cqe)
   struct sim_sq *sq = qp->sq;
   pthread_mutex_lock(&sq->lock);
   /* A reset since the poll has them all behind it. */
-  for (; (int32_t)(cqe->sq_count - sq->checked) > 0; sq->checked++) {
-    struct sim_slot *slot = sim_slot_at(sq, sq->checked);
-    if (slot->hashed && hash_of(qp, slot) != slot->hash && hash_of(qp, slot))
-      sim_strict_report(
-          "the buffer of work request 0x%llx on qp 0x%06x changed while it was posted",
-          (unsigned long long)slot->wr_id, qp->number);
+  const uint16_t stream = sim_slot_at(sq, cqe->sq_at)->stream;
+  for (uint32_t i = sq->checked;; i++) {
+    const bool is_freed = (int32_t)(cqe->sq_count - i) > 0;
+    if (!is_freed && (int32_t)(cqe->sq_at - i) < 0)
+      break;
+    if (is_freed || sim_slot_at(sq, i)->stream == stream)
+      compare(qp, sim_slot_at(sq, i));
   }
+  if ((int32_t)(cqe->sq_count - sq->checked) > 0)
+    sq->checked = cqe->sq_count;
   sim_sq_unlock(qp);
 }
 

@@ -67,9 +67,7 @@ static void reset(struct sim_qp *qp, struct fab_qp *entry)
     return;
   sq->next = sq->pending = sq->head;
   sq->checked = sq->head;
-  sq->wake_ns = 0;
-  sq->timed = false;
-  sq->retries = sq->rnr_retries = 0;
+  memset(sq->flows, 0, sq->flow_count * sizeof(*sq->flows));
   atomic_store(&entry->sq_freed, sq->head);
   if (sq->stream_errors)
     memset(sq->stream_errors, 0, sq->stream_words * sizeof(*sq->stream_errors));

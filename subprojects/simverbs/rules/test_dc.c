@@ -56,13 +56,13 @@ static int initiator_to_init(struct ibv_qp *qp)
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT);
 }
 
-static void initiator_with(struct ibv_qp *qp, uint8_t rnr_retry)
+static void initiator_with(struct ibv_qp *qp, uint8_t timeout, uint8_t rnr_retry)
 {
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024};
   assert_int_equal(initiator_to_init(qp), 0);
   assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU), 0);
   attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-                              .timeout = 1,
+                              .timeout = timeout,
                               .retry_cnt = 1,
                               .rnr_retry = rnr_retry,
                               .max_rd_atomic = 1};
@@ -74,7 +74,7 @@ static void initiator_with(struct ibv_qp *qp, uint8_t rnr_retry)
 
 static void initiator_to_rts(struct ibv_qp *qp)
 {
-  initiator_with(qp, 1);
+  initiator_with(qp, 1, 1);
 }
 
 static int target_to_init(struct ibv_qp *qp)
@@ -369,6 +369,58 @@ static void test_too_many_failed_streams_fail_the_initiator(void **state)
   dc_close(&dc);
 }
 
+/* An initiator with another time for acknowledgements. */
+static void begin_again(struct dc *dc, uint8_t timeout)
+{
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+  modify(dc->dci, &attr, IBV_QP_STATE);
+  initiator_with(dc->dci, timeout, 1);
+}
+
+enum { HALF_A_SECOND = 16 }; /* 4.096 us x 2^16, twice */
+
+static void test_a_silent_stream_holds_up_no_other(void **state)
+{
+  (void)state;
+  struct dc dc;
+  dc_open(&dc, true);
+  begin_again(&dc, HALF_A_SECOND);
+  struct ibv_qp *dct = open_dct(&dc);
+  uint32_t lkey = dc.pair.a.mr->lkey;
+  post_write(&dc, 1, lkey, dct->qp_num, KEY + 1, 1);
+  post_write(&dc, 2, lkey, dct->qp_num, KEY, 1); /* behind it */
+  post_write(&dc, 3, lkey, dct->qp_num, KEY, 2);
+  expect_wc(dc.pair.a.cq, 3, IBV_WC_SUCCESS);
+  expect_wc(dc.pair.a.cq, 1, IBV_WC_RETRY_EXC_ERR);
+  expect_wc(dc.pair.a.cq, 2, IBV_WC_WR_FLUSH_ERR);
+  assert_int_equal(state_of(dc.dci), IBV_QPS_RTS);
+  assert_int_equal(mlx5dv_dci_stream_id_reset(dc.dci, 1), 0);
+  assert_int_equal(ibv_destroy_qp(dct), 0);
+  dc_close(&dc);
+}
+
+static void test_a_device_serves_so_many_streams_at_a_time(void **state)
+{
+  (void)state;
+  struct dc dc;
+  dc_open(&dc, true);
+  begin_again(&dc, HALF_A_SECOND);
+  struct ibv_qp *dct = open_dct(&dc);
+  uint32_t lkey = dc.pair.a.mr->lkey;
+  uint16_t silent = 0;
+  for (; silent < (1 << STREAMS_LOG) - 1; silent++)
+    post_write(&dc, 1, lkey, dct->qp_num, KEY + 1, silent);
+  post_write(&dc, 2, lkey, dct->qp_num, KEY, silent);
+  expect_wc(dc.pair.a.cq, 2, IBV_WC_SUCCESS); /* by the last one */
+  post_write(&dc, 1, lkey, dct->qp_num, KEY + 1, silent);
+  post_write(&dc, 3, lkey, dct->qp_num, KEY, silent + 1);
+  for (int i = 0; i < 1 << ERRORED_LOG; i++)
+    expect_wc(dc.pair.a.cq, 1, IBV_WC_RETRY_EXC_ERR);
+  assert_int_equal(state_of(dc.dci), IBV_QPS_ERR);
+  assert_int_equal(ibv_destroy_qp(dct), 0);
+  dc_close(&dc);
+}
+
 static void test_without_streams_one_error_fails_all(void **state)
 {
   (void)state;
@@ -418,7 +470,7 @@ static void test_an_empty_queue_is_tried_again_or_for_ever(void **state)
   const uint64_t two = now_ns() - begun;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
   modify(dc.dci, &attr, IBV_QP_STATE);
-  initiator_with(dc.dci, 7);
+  initiator_with(dc.dci, 1, 7);
   post_send_to(&dc, 2, dct->qp_num);
   for (const uint64_t until = now_ns() + 16 * two; now_ns() < until;)
     no_wc(dc.pair.a.cq);
@@ -451,6 +503,8 @@ int main(void)
       cmocka_unit_test(test_wrong_keys_and_numbers_look_like_dead_peers),
       cmocka_unit_test(test_every_request_names_its_target),
       cmocka_unit_test(test_a_stream_fails_alone),
+      cmocka_unit_test(test_a_silent_stream_holds_up_no_other),
+      cmocka_unit_test(test_a_device_serves_so_many_streams_at_a_time),
       cmocka_unit_test(test_too_many_failed_streams_fail_the_initiator),
       cmocka_unit_test(test_without_streams_one_error_fails_all),
       cmocka_unit_test(test_an_empty_queue_is_tried_again_or_for_ever),
