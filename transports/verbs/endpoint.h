@@ -151,4 +151,17 @@ static inline void vb_fail(struct pst_endpoint *endpoint, int status, const char
   endpoint->device->transport->failed(endpoint, status, why);
 }
 
+/* What an endpoint is opened with is within the limits: 0, or -errno, logged. */
+static inline int vb_endpoint_check(struct pst_worker *worker,
+                                    const struct pst_endpoint_params *params)
+{
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
+  const struct pst_ring *ring = params->ring;
+  const char *wrong = ring && ring->worker != worker ? "its ring is another worker's" : NULL;
+
+  worker->device->transport->limits(worker->device, &limits);
+  return pst_endpoint_params_check(worker->device->host, params,
+                                   ring ? ring->params.payload_max : 0, &limits, wrong);
+}
+
 #endif

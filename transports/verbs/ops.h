@@ -26,4 +26,12 @@ int vb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote);
 void vb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote);
 
+/* What the tables of all transports of verbs have. */
+#define VB_OPS                                                                                     \
+  .struct_size = sizeof(struct pst_transport_ops), .mr_register = vb_register,                     \
+  .mr_deregister = vb_deregister, .mr_pack = vb_mr_pack, .remote_open = vb_remote_open,            \
+  .remote_close = vb_remote_close, .worker_open = vb_worker_open, .worker_close = vb_worker_close, \
+  .arm = vb_arm, .event_fd = vb_event_fd, .ring_close = vb_ring_close, .poll = vb_poll,            \
+  .release = vb_release
+
 #endif

@@ -32,17 +32,6 @@ int dc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   return 0;
 }
 
-static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
-{
-  struct pst_limits limits = {.struct_size = sizeof(limits)};
-  const char *wrong =
-      in->ring && in->ring->worker != worker ? "its ring is another worker's" : NULL;
-
-  dc_limits(worker->device, &limits);
-  return pst_endpoint_params_check(worker->device->host, in,
-                                   in->ring ? in->ring->params.payload_max : 0, &limits, wrong);
-}
-
 static int take_number(struct dc_endpoint *dc)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
@@ -170,7 +159,7 @@ int dc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   struct pst_endpoint_params in;
 
   pst_struct_read(&in, sizeof(in), params);
-  int rc = check(worker, &in);
+  int rc = vb_endpoint_check(worker, &in);
   if (rc < 0)
     return rc;
   struct dc_endpoint *dc = calloc(1, sizeof(*dc));

@@ -11,17 +11,6 @@
 #include "ops.h"
 #include "qp.h"
 
-static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
-{
-  struct pst_limits limits = {.struct_size = sizeof(limits)};
-  const char *wrong =
-      in->ring && in->ring->worker != worker ? "its ring is another worker's" : NULL;
-
-  rc_limits(worker->device, &limits);
-  return pst_endpoint_params_check(worker->device->host, in,
-                                   in->ring ? in->ring->params.payload_max : 0, &limits, wrong);
-}
-
 /* As many slots as the address has room for go with it; the others as credit. */
 static void grant_with_address(struct vb_rx *rx, struct rc_blob *own)
 {
@@ -205,7 +194,7 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   struct pst_endpoint_params in;
 
   pst_struct_read(&in, sizeof(in), params);
-  int rc = check(worker, &in);
+  int rc = vb_endpoint_check(worker, &in);
   if (rc < 0)
     return rc;
   struct whole *whole = calloc(1, sizeof(*whole));
