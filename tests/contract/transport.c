@@ -220,7 +220,7 @@ static struct contract_variant variants[] = {
     },
     {
         .name = "verbs_dc-ib",
-        .options = "device=mlx5_1,timeout=8,keepalive=50ms,initiators=3,quota=1",
+        .options = "device=mlx5_1,timeout=8,keepalive=50ms,initiators=3,quota=1,streams=false",
         .silent = true,
         .capabilities = DC_CAPABILITIES,
     },

@@ -2,7 +2,9 @@
 /*
  * Endpoints of verbs_dc that take turns on fewer initiators than they are.
  *
- *     penstock-simverbs verbs-dc-pool PLUGIN LAUNCHER
+ *     penstock-simverbs verbs-dc-pool PLUGIN LAUNCHER STREAMS RESETS
+ *
+ * STREAMS: true or false, the option; RESETS: the counter that an error of one peer adds to.
  */
 #include <stdio.h>
 
@@ -10,6 +12,21 @@
 #include "simulated.h"
 
 #define MESSAGES 300u /* of each sender */
+
+static const char *streams, *resets;
+
+/* Options of one case, and whether there are streams. */
+static struct contract_variant variant_of(void **state, const char *options)
+{
+  static char all[8][256];
+  static uint32_t used;
+  char *words = all[used++ % 8];
+  struct contract_variant variant = *(const struct contract_variant *)*state;
+
+  snprintf(words, sizeof(all[0]), "device=mlx5_0,initiators=1,streams=%s,%s", streams, options);
+  variant.options = words;
+  return variant;
+}
 
 static const struct contract_params params = {
     .endpoints = CONTRACT_ENDPOINTS, .slots = 64, .message = 256, .requests = 16, .pieces = 1};
@@ -113,7 +130,10 @@ static void error_of_one_is_no_others(void **state)
       contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   assert_int_equal(gone.endpoint, 2);
   contract_complained(1);
-  assert_int_equal(worker_counter(&pair->sender, "initiators_reset"), 1);
+  assert_int_equal(worker_counter(&pair->sender, resets), 1);
+  assert_int_equal(worker_counter(&pair->sender, "initiators_reset") +
+                       worker_counter(&pair->sender, "streams_reset"),
+                   1);
   for (uint32_t k = 0; k < CONTRACT_ENDPOINTS; k += 2) {
     request = contract_send(&pair->sender, 0, 8, 0);
     while (contract_post(&pair->sender, k, &request, 1, &wait) != 1)
@@ -180,10 +200,9 @@ static void arm_sleeps_beside_silent_peer(void **state)
                                          .requests = 16,
                                          .pieces = 1,
                                          .sleep = true};
-  struct contract_variant slow = *(const struct contract_variant *)*state;
+  struct contract_variant slow = variant_of(state, "timeout=16,keepalive=0");
   struct pst_completion held[4];
 
-  slow.options = "device=mlx5_0,initiators=1,timeout=16,keepalive=0";
   struct contract_pair *pair = contract_pair_open(&slow, &sleepy);
   struct contract_side *receiver = &pair->receiver;
   contract_pair_connect(pair);
@@ -238,11 +257,11 @@ static void meet(struct contract_side *a, struct contract_side *b, uint32_t k)
  * a probe, and have the reserve. The one that waited ends by its probes, as if it had sent. */
 static void silent_peers_hold_up_no_living_one(void **state)
 {
-  struct contract_variant variant = *(const struct contract_variant *)*state;
+  struct contract_variant variant =
+      variant_of(state, "timeout=14,keepalive=0"); /* silent after 0.54 s */
   struct contract_side gone = {0};
   uint32_t wait, ended = 0;
 
-  variant.options = "device=mlx5_0,initiators=1,timeout=14,keepalive=0"; /* silent after 0.54 s */
   struct contract_pair *pair = contract_pair_open(&variant, &params);
   struct contract_side *sender = &pair->sender, *living = &pair->receiver;
   contract_side_open(&variant, &params, false, true, &gone);
@@ -291,8 +310,8 @@ static void silent_peers_hold_up_no_living_one(void **state)
 
 int main(int argc, char **argv)
 {
-  struct contract_variant variant = {.name = "pool",
-                                     .options = "device=mlx5_0,initiators=1,quota=4,timeout=8"};
+  struct contract_variant variant = {.name = "pool"};
+  const struct contract_variant *self = &variant;
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(four_take_turns),
       CONTRACT_CASE(error_of_one_is_no_others),
@@ -301,11 +320,14 @@ int main(int argc, char **argv)
       CONTRACT_CASE(silent_peers_hold_up_no_living_one),
   };
 
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s PLUGIN LAUNCHER\n", argv[0]);
+  if (argc != 5) {
+    fprintf(stderr, "usage: %s PLUGIN LAUNCHER STREAMS RESETS\n", argv[0]);
     return 2;
   }
   variant.plugin = argv[1];
   simulated_launcher = argv[2];
+  streams = argv[3];
+  resets = argv[4];
+  variant = variant_of((void **)&self, "quota=4,timeout=8");
   return CONTRACT_MAIN("verbs_dc pool", cases, &variant);
 }

@@ -85,6 +85,20 @@ static void read_depth(struct dc_device *dc)
     dc->device.capabilities &= ~(uint64_t)(PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC);
 }
 
+/* Of an initiator, as many as there are probes at a time. */
+static void find_streams(struct dc_device *dc, const struct pst_options *options)
+{
+  struct mlx5dv_context asked = {.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS};
+  const struct mlx5dv_dci_streams_caps *has = &asked.dci_streams_caps;
+
+  if (!dc->device.host->option_uint(options, "streams") || !dc->mlx5.stream_reset ||
+      dc->mlx5.query_device(dc->device.open.context, &asked) != 0 ||
+      !(asked.comp_mask & MLX5DV_CONTEXT_MASK_DCI_STREAMS))
+    return;
+  dc->log_streams = (uint8_t)vb_smaller(has->max_log_num_concurent, DC_LOG_STREAMS);
+  dc->log_errored = (uint8_t)vb_smaller(has->max_log_num_errored, DC_LOG_STREAMS);
+}
+
 static void size_queues(struct dc_device *dc)
 {
   const struct pst_plan *plan = &dc->device.plan;
@@ -130,6 +144,7 @@ int dc_open(const struct pst_host *host, const struct vb_transport *transport,
     return rc;
   }
   read_depth(made);
+  find_streams(made, in.options);
   size_queues(made);
   *device = &made->device;
   return 0;

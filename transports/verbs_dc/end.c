@@ -38,7 +38,7 @@ void dc_fail(struct pst_endpoint *endpoint, int status, const char *why)
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
   if (!endpoint->sq.error)
     endpoint->sq.error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
-  dc_abandon(dc);
+  dc_stop(dc);
   if (dc->stage == DC_LEFT) { /* that was told, and what was still posted ends */
     vb_pend(endpoint);
     return;
@@ -88,8 +88,9 @@ bool dc_close_step(struct dc_endpoint *dc, uint64_t now_ns)
   const bool is_done = endpoint->sq.done == endpoint->sq.head && !dc->says;
   const bool waits = dc->stage == DC_CONNECTED
                          ? !is_done
-                         : dc->stage == DC_LEFT && endpoint->closing.mode == PST_CLOSE_DRAIN &&
-                               awaits_answers(endpoint);
+                         : (dc->initiator && dc->initiator->is_flushing) ||
+                               (dc->stage == DC_LEFT && endpoint->closing.mode == PST_CLOSE_DRAIN &&
+                                awaits_answers(endpoint));
 
   if (waits && now_ns < endpoint->closing.deadline_ns)
     return false;

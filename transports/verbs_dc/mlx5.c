@@ -30,5 +30,6 @@ bool dc_mlx5_open(const struct pst_host *host, struct dc_mlx5 *mlx5, const char 
     }
     *(void **)calls[i].to = found;
   }
+  *(void **)(void *)&mlx5->stream_reset = dlsym(library, "mlx5dv_dci_stream_id_reset");
   return true;
 }

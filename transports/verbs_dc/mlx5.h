@@ -14,6 +14,7 @@ struct dc_mlx5 {
   struct ibv_qp *(*create_qp)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
                               struct mlx5dv_qp_init_attr *own);
   struct mlx5dv_qp_ex *(*qp_ex)(struct ibv_qp_ex *qp);
+  int (*stream_reset)(struct ibv_qp *qp, uint16_t stream); /* NULL: before rdma-core 36 */
 };
 
 /* False: the library is not there, or older; *missing says what. */

@@ -21,6 +21,11 @@ static const struct pst_option options[] = {
         .min = 1,
         .max = 65535,
     },
+    {
+        VB_OPTION("streams", BOOL, "true"),
+        .help = "Use DCI streams where the device has them: after an error the stream of the "
+                "initiator is reset, and not the initiator; silent peers are probed side by side.",
+    },
     VB_PATH_OPTIONS,
     VB_RELAXED_OPTION,
     {

@@ -12,6 +12,7 @@
 #include "share.h"
 
 #define ANSWER_NS UINT64_C(10000000)
+#define DC_FLUSH_NS UINT64_C(2000000000)
 
 /* ---- Sent -------------------------------------------------------------------------------- */
 
@@ -65,13 +66,24 @@ void dc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     }
     return;
   }
-  /* The others behind it are flushed, and go with the reset. */
+  if (dc->initiator->is_flushing) {
+    sq->done = index + 1;
+    dc_flushed(dc);
+    return;
+  }
+  /* The others behind it are flushed. Without streams they go with the reset. */
   sq->done = sq->failed_from = index;
+  if (dc_device_of(endpoint->device)->log_streams) {
+    dc->initiator->is_flushing = true;
+    sq->done = index + 1;
+  }
   if (is_access_error(endpoint, index, wc)) {
     sq->refused_at = index;
     sq->first_error = -EACCES;
   }
   failed(dc, wc);
+  if (dc->initiator->is_flushing)
+    dc_flushed(dc);
 }
 
 /* ---- Received ---------------------------------------------------------------------------- */
@@ -359,7 +371,8 @@ static void say_all(struct dc_endpoint *dc)
 /* A failed one once all that arrived before has been taken. */
 static bool is_gone(const struct dc_endpoint *dc)
 {
-  return dc->tells_gone && (dc->stage == DC_LEFT || dc->endpoint.worker->empties >= dc->over_at);
+  return dc->tells_gone && dc->endpoint.sq.done == dc->endpoint.sq.head &&
+         (dc->stage == DC_LEFT || dc->endpoint.worker->empties >= dc->over_at);
 }
 
 static void give_back(struct dc_endpoint *dc)
@@ -464,6 +477,17 @@ static void look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
          now_ns + (rc == 0 && endpoint->timeout_ns ? endpoint->timeout_ns : patience));
 }
 
+/* A device may take up to a second to flush what is behind a request that has failed. */
+static void look_at_flush(struct dc_endpoint *dc, uint64_t now_ns)
+{
+  if (now_ns < dc->over_ns + DC_FLUSH_NS) {
+    vb_due(dc->endpoint.worker, dc->over_ns + DC_FLUSH_NS);
+    return;
+  }
+  dc_abandon(dc);
+  vb_pend(&dc->endpoint);
+}
+
 /* What a peer that has left has not answered within the stream's timeout is given up. */
 static void look_at_rest(struct dc_endpoint *dc, uint64_t now_ns)
 {
@@ -488,6 +512,8 @@ void dc_look(struct pst_endpoint *endpoint, uint64_t now_ns)
   if (!endpoint->closing.mode && !dc_is_over(dc) &&
       atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
     dc_fail(endpoint, -EIO, "the device is lost");
+  if (dc->initiator && dc->initiator->is_flushing)
+    look_at_flush(dc, now_ns);
   if (dc->is_waiting) /* worker_look() */
     vb_due(endpoint->worker, now_ns + DC_PROBE_LOOK_NS);
   if (endpoint->closing.mode) {

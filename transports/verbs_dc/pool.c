@@ -77,7 +77,25 @@ int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator)
   int rc = ibv_modify_qp(initiator->qp, &attr, IBV_QP_STATE);
 
   pool->resets++;
+  initiator->stream = 0;
+  initiator->is_flushing = false;
   return rc ? rc : set_up(pool, initiator);
+}
+
+/* Where as many streams have failed as may (2^log_num_errored), the initiator has, too. */
+static int reset_stream(struct dc_worker *pool, struct dc_initiator *initiator)
+{
+  const struct dc_device *dc = dc_device_of(pool->worker->device);
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+  struct ibv_qp_init_attr init;
+
+  if (ibv_query_qp(initiator->qp, &attr, IBV_QP_STATE, &init) != 0 ||
+      attr.qp_state != IBV_QPS_RTS || dc->mlx5.stream_reset(initiator->qp, initiator->stream) != 0)
+    return dc_reset(pool, initiator);
+  pool->stream_resets++;
+  initiator->stream = (uint16_t)((initiator->stream + 1u) % (1u << dc->log_streams));
+  initiator->is_flushing = false;
+  return 0;
 }
 
 static struct ibv_qp *create(struct dc_worker *pool, uint32_t max_inline,
@@ -91,6 +109,11 @@ static struct ibv_qp *create(struct dc_worker *pool, uint32_t max_inline,
                                     .create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
                                     .dc_init_attr = {.dc_type = MLX5DV_DCTYPE_DCI}};
 
+  if (dc->log_streams) {
+    own.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
+    own.dc_init_attr.dci_streams.log_num_concurent = dc->log_streams;
+    own.dc_init_attr.dci_streams.log_num_errored = dc->log_errored;
+  }
   *attr = (struct ibv_qp_init_attr_ex){
       .qp_context = worker,
       .send_cq = worker->cq,
@@ -348,6 +371,31 @@ bool dc_is_spent(const struct dc_endpoint *dc)
          dc->endpoint.sq.head - dc->held_from >= dc_device_of(dc->endpoint.device)->quota;
 }
 
+static void say_lost(const struct dc_endpoint *dc, int rc)
+{
+  if (rc)
+    VB_LOG(dc->endpoint.device, PST_LOG_ERROR,
+           "%s: an initiator that has failed cannot be set up again: %s; see the kernel's log "
+           "(`dmesg`)",
+           dc->endpoint.label, strerror(rc));
+}
+
+void dc_flushed(struct dc_endpoint *dc)
+{
+  if (dc->endpoint.sq.done == dc->endpoint.sq.head)
+    say_lost(dc, reset_stream(dc_worker_of(dc->endpoint.worker), dc->initiator));
+}
+
+void dc_stop(struct dc_endpoint *dc)
+{
+  if (!dc->initiator || !dc->initiator->is_flushing) {
+    dc_abandon(dc);
+    return;
+  }
+  dc_wait_no_more(dc);
+  dc->says = 0;
+}
+
 void dc_abandon(struct dc_endpoint *dc)
 {
   struct vb_send_queue *sq = &dc->endpoint.sq;
@@ -359,12 +407,7 @@ void dc_abandon(struct dc_endpoint *dc)
     return;
   if (sq->failed_from == VB_NEVER)
     sq->failed_from = sq->done;
-  const int rc = dc_reset(pool, dc->initiator);
-  if (rc)
-    VB_LOG(dc->endpoint.device, PST_LOG_ERROR,
-           "%s: an initiator that has failed cannot be set up again: %s; see the kernel's log "
-           "(`dmesg`)",
-           dc->endpoint.label, strerror(rc));
+  say_lost(dc, dc_reset(pool, dc->initiator));
   sq->done = sq->head;
 }
 
@@ -412,6 +455,15 @@ static void set_operation(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr, ui
   }
 }
 
+void dc_set_peer(const struct dc_endpoint *dc, const struct dc_initiator *initiator,
+                 uint32_t target, uint16_t stream)
+{
+  if (dc_device_of(dc->endpoint.device)->log_streams)
+    mlx5dv_wr_set_dc_addr_stream(initiator->dv, dc->handle->ah, target, dc->peer.key, stream);
+  else
+    mlx5dv_wr_set_dc_addr(initiator->dv, dc->handle->ah, target, dc->peer.key);
+}
+
 int dc_spread(struct vb_send_queue *sq, uint64_t from, uint64_t to)
 {
   const struct dc_endpoint *dc = dc_of(vb_endpoint_of(sq));
@@ -427,8 +479,7 @@ int dc_spread(struct vb_send_queue *sq, uint64_t from, uint64_t to)
     ex->wr_flags = wr->send_flags & ~(unsigned)IBV_SEND_INLINE;
     set_operation(ex, wr, peer->number);
     set_bytes(ex, wr);
-    mlx5dv_wr_set_dc_addr(initiator->dv, dc->handle->ah, is_word ? peer->control : peer->data,
-                          peer->key);
+    dc_set_peer(dc, initiator, is_word ? peer->control : peer->data, initiator->stream);
   }
   const int rc = ibv_wr_complete(ex); /* all, or none */
   if (rc)

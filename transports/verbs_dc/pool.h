@@ -26,7 +26,9 @@ struct dc_initiator {
   struct mlx5dv_qp_ex *dv;
   struct vb_sent *sent;
   uint8_t rd_atomic;
-  bool is_reserve; /* of those that have answered a probe */
+  bool is_reserve;  /* of those that have answered a probe */
+  bool is_flushing; /* its stream has failed, and requests of it are still to be flushed */
+  uint16_t stream;  /* of its requests */
   struct dc_initiator *next_free;
 };
 
@@ -41,8 +43,10 @@ struct dc_worker {
   uint64_t gives, gives_seen;       /* of initiators not of the reserve; by the last look */
   uint64_t stuck_ns;                /* since then none was given back; 0: the next look says */
   struct dc_endpoint *probed[DC_PROBES];
-  uint32_t probe_count, probe_done; /* of the batch: posted, answered */
-  uint64_t probe_ns;                /* of the batch's first that is not answered */
+  uint32_t probe_count; /* of the batch: posted, and, a bit each, answered */
+  uint32_t probes_answered;
+  bool probes_pass;  /* one was answered before another that had been posted before it */
+  uint64_t probe_ns; /* the batch's last answer, or its beginning */
   uint64_t probes_missed;
   struct vb_send_queue shape;    /* the requests that are being built, of whichever endpoint */
   uint8_t rd_atomic;             /* the least of all peers */
@@ -51,7 +55,8 @@ struct dc_worker {
   struct dc_endpoint *peers[DC_PEER_CHAINS]; /* by their address: connect.c */
   _Atomic int event; /* enum ibv_event_type + 1 of one of its queue pairs; 0: none */
   uint64_t dropped;  /* receives of nobody's */
-  uint64_t resets;   /* of initiators */
+  uint64_t resets;   /* of initiators; of streams */
+  uint64_t stream_resets;
 };
 
 static inline struct dc_worker *dc_worker_of(const struct pst_worker *worker)
@@ -78,6 +83,15 @@ bool dc_is_spent(const struct dc_endpoint *dc);
 /* What is under way ends, with `sq.error` from `sq.failed_from` on: the initiator is reset, and
  * touches no memory any more. */
 void dc_abandon(struct dc_endpoint *dc);
+/* It posts no more. What is under way ends: as dc_abandon(), or by the device, which flushes what
+ * is behind a request that has failed. */
+void dc_stop(struct dc_endpoint *dc);
+/* A request was flushed, or the one before them failed: once none is left the stream can be used
+ * again. */
+void dc_flushed(struct dc_endpoint *dc);
+/* Of the request that is being built: which target of the peer's, and by which stream. */
+void dc_set_peer(const struct dc_endpoint *dc, const struct dc_initiator *initiator,
+                 uint32_t target, uint16_t stream);
 int dc_spread(struct vb_send_queue *sq, uint64_t from, uint64_t to);
 
 #endif

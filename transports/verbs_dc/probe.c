@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Peers that wait while silent ones hold the initiators. Each is probed by an empty RDMA WRITE on
- * an initiator that all of them share, the prober: such a WRITE may be posted again. The first that
- * is not answered ends the batch: the prober is reset, the others' probes are posted again, and
- * that peer is tried later, until the path's silence is over. A peer that answers goes before those
- * that have not, and may have an initiator of the reserve.
+ * an initiator that all of them share, the prober, each by a stream of its own: such a WRITE may be
+ * posted again. A batch that is not answered ends: the prober is reset, and silent peers are tried
+ * later, until the path's silence is over. Without streams a silent peer holds up those behind it,
+ * whose probes are posted again. A peer that answers goes before those that have not, and may have
+ * an initiator of the reserve.
  */
 #include <stdio.h>
 
@@ -27,7 +28,7 @@ static bool may_probe(const struct dc_endpoint *dc, uint64_t now)
 /* Into the batch, in the order of those that wait. */
 static void gather(struct dc_worker *pool, uint64_t now)
 {
-  pool->probe_count = pool->probe_done = 0;
+  pool->probe_count = pool->probes_answered = 0;
   for (struct dc_endpoint *dc = pool->first; dc && pool->probe_count < DC_PROBES; dc = dc->behind)
     if (may_probe(dc, now))
       pool->probed[pool->probe_count++] = dc;
@@ -46,7 +47,7 @@ static void post(struct dc_worker *pool, uint64_t now)
     prober->ex->wr_flags = IBV_SEND_SIGNALED;
     ibv_wr_rdma_write(prober->ex, 0, 0);
     ibv_wr_set_sge_list(prober->ex, 0, NULL);
-    mlx5dv_wr_set_dc_addr(prober->dv, dc->handle->ah, dc->peer.control, dc->peer.key);
+    dc_set_peer(dc, prober, dc->peer.control, (uint16_t)i);
   }
   const int rc = ibv_wr_complete(prober->ex);
   if (rc == 0)
@@ -93,22 +94,62 @@ static void gave_up(struct dc_endpoint *dc, uint64_t now)
   dc_fail(&dc->endpoint, vb_wc_status(IBV_WC_RETRY_EXC_ERR)->error, text);
 }
 
-/* The first of the batch has not answered. */
-static void missed(struct dc_worker *pool, uint64_t now)
+static bool is_answered(const struct dc_worker *pool, uint32_t i)
 {
-  struct dc_endpoint *dc = pool->probed[pool->probe_done];
+  return pool->probes_answered & UINT32_C(1) << i;
+}
 
+static void missed(struct dc_worker *pool, struct dc_endpoint *dc, uint64_t now)
+{
   pool->probes_missed++;
-  if (dc->is_waiting) {
-    if (dc->silent_ns == 0)
-      dc->silent_ns = pool->probe_ns;
-    dc->probe_at_ns = now + (PROBE_NS << (dc->tries < BACKOFF_MAX ? dc->tries : BACKOFF_MAX));
-    dc->tries++;
-    dc_wait_behind(dc);
-    if (now - dc->silent_ns >= vb_silence_ns(&dc->endpoint.device->path))
-      gave_up(dc, now);
+  if (!dc->is_waiting)
+    return;
+  if (dc->silent_ns == 0)
+    dc->silent_ns = pool->probe_ns;
+  dc->probe_at_ns = now + (PROBE_NS << (dc->tries < BACKOFF_MAX ? dc->tries : BACKOFF_MAX));
+  dc->tries++;
+  dc_wait_behind(dc);
+  if (now - dc->silent_ns >= vb_silence_ns(&dc->endpoint.device->path))
+    gave_up(dc, now);
+}
+
+/* The batch is over. Its first that has not answered is silent; so are the others, if the device
+ * serves streams side by side, which an answer that passed another shows. */
+static void end(struct dc_worker *pool, uint64_t now)
+{
+  bool is_first = true;
+
+  for (uint32_t i = 0; i < pool->probe_count; i++) {
+    if (is_answered(pool, i))
+      continue;
+    if (is_first || pool->probes_pass)
+      missed(pool, pool->probed[i], now);
+    is_first = false;
   }
   again(pool, now);
+}
+
+static void answered(struct dc_worker *pool, uint32_t i, uint64_t now)
+{
+  const uint32_t before = (UINT32_C(1) << i) - 1;
+
+  pool->probes_pass |= (pool->probes_answered & before) != before;
+  pool->probes_answered |= UINT32_C(1) << i;
+  pool->probe_ns = now;
+  if (pool->probed[i]->is_waiting)
+    dc_has_answered(pool->probed[i]);
+  if (pool->probes_answered == UINT32_MAX >> (DC_PROBES - pool->probe_count))
+    begin(pool, now);
+}
+
+/* Of the batch, a probe of that peer that is not answered; probe_count: there is none. */
+static uint32_t find(const struct dc_worker *pool, const struct dc_endpoint *dc)
+{
+  uint32_t i = 0;
+
+  while (i < pool->probe_count && (pool->probed[i] != dc || is_answered(pool, i)))
+    i++;
+  return i;
 }
 
 void dc_probe_sent(struct dc_endpoint *dc, const struct ibv_wc *wc)
@@ -117,30 +158,24 @@ void dc_probe_sent(struct dc_endpoint *dc, const struct ibv_wc *wc)
 
   if (!pool->prober || wc->qp_num != pool->prober->qp->qp_num || wc->status == IBV_WC_WR_FLUSH_ERR)
     return;
-  if (pool->probe_done == pool->probe_count || pool->probed[pool->probe_done] != dc)
+  const uint32_t i = find(pool, dc);
+  if (i == pool->probe_count)
     return; /* of a batch that was ended */
   const uint64_t now = vb_now_ns(dc->endpoint.device);
-  if (wc->status != IBV_WC_SUCCESS) {
-    missed(pool, now);
+  if (wc->status == IBV_WC_SUCCESS) {
+    answered(pool, i, now);
     return;
   }
-  pool->probe_done++;
-  pool->probe_ns = now;
-  if (dc->is_waiting)
-    dc_has_answered(dc);
-  if (pool->probe_done == pool->probe_count)
-    begin(pool, now);
+  missed(pool, dc, now);
+  again(pool, now);
 }
 
 void dc_probe_forget(struct dc_endpoint *dc)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
-  for (uint32_t i = pool->probe_done; i < pool->probe_count; i++)
-    if (pool->probed[i] == dc) {
-      again(pool, vb_now_ns(dc->endpoint.device));
-      return;
-    }
+  if (find(pool, dc) != pool->probe_count)
+    again(pool, vb_now_ns(dc->endpoint.device));
 }
 
 void dc_probe_look(struct pst_worker *worker)
@@ -156,7 +191,7 @@ void dc_probe_look(struct pst_worker *worker)
   }
   if (pool->probe_count) {
     if (now - pool->probe_ns >= PROBE_NS && worker->has_all)
-      missed(pool, now);
+      end(pool, now);
   } else if (now - pool->stuck_ns >= STUCK_NS || (pool->last && pool->last->silent_ns))
     begin(pool, now);
 }

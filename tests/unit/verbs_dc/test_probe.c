@@ -27,7 +27,7 @@ static struct dc_initiator prober, spare;
 static struct ibv_qp qps[2] = {{.qp_num = 7}, {.qp_num = 8}};
 static struct ibv_qp_ex ex;
 static struct mlx5dv_qp_ex dv;
-static uint32_t resets, posted[64], posted_count;
+static uint32_t resets, posted[64], posted_count, by_streams;
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
@@ -66,12 +66,21 @@ static void set_target(struct mlx5dv_qp_ex *qp, struct ibv_ah *ah, uint32_t numb
   posted[posted_count++] = number;
 }
 
+/* Each by a stream of its own. */
+static void set_target_stream(struct mlx5dv_qp_ex *qp, struct ibv_ah *ah, uint32_t number,
+                              uint64_t key, uint16_t stream)
+{
+  assert_int_equal(stream, posted_count);
+  by_streams++;
+  set_target(qp, ah, number, key);
+}
+
 static int start(void **state)
 {
   (void)state;
   fake_log_clear();
   fake_clock_ns = 1000 * MS;
-  resets = posted_count = 0;
+  resets = posted_count = by_streams = 0;
   device = (struct dc_device){.device = {.host = &fake_host,
                                          .open = {.info = &info, .port = &port},
                                          .path = {.timeout = 8, .retry_cnt = 7}}};
@@ -79,7 +88,8 @@ static int start(void **state)
                           .wr_complete = complete_requests,
                           .wr_rdma_write = write_nothing,
                           .wr_set_sge_list = set_list};
-  dv = (struct mlx5dv_qp_ex){.wr_set_dc_addr = set_target};
+  dv = (struct mlx5dv_qp_ex){.wr_set_dc_addr = set_target,
+                             .wr_set_dc_addr_stream = set_target_stream};
   prober = (struct dc_initiator){.qp = &qps[0], .ex = &ex, .dv = &dv};
   spare = (struct dc_initiator){.qp = &qps[1], .is_reserve = true};
   pool = (struct dc_worker){.worker = &worker, .prober = &prober, .reserve = &spare};
@@ -156,7 +166,7 @@ static void who_is_silent_holds_up_no_other_probe(void **state)
   assert_int_equal(resets, 2);
   assert_posted(1, (uint32_t[]){3});
   complete(2, IBV_WC_SUCCESS); /* it was polled before the reset */
-  assert_int_equal(pool.probe_done, 0);
+  assert_int_equal(pool.probes_answered, 0);
   complete(3, IBV_WC_SUCCESS);
   assert_int_equal(pool.probes_missed, 2);
 }
@@ -202,6 +212,26 @@ static void an_answer_ends_the_silence(void **state)
   assert_ptr_equal(pool.first, &peers[0]);
 }
 
+/* A device that serves streams side by side: who has not answered by then is silent. */
+static void an_answer_that_passes_others_ends_all_of_them(void **state)
+{
+  (void)state;
+  assert_int_equal(by_streams, 0);
+  device.log_streams = 5;
+  complete(0, IBV_WC_SUCCESS);
+  complete(3, IBV_WC_SUCCESS);
+  assert_true(peers[3].has_answered);
+  fake_clock_ns += 4 * MS;
+  dc_probe_look(&worker);
+  assert_int_equal(pool.probes_missed, 2);
+  assert_int_equal(resets, 1);
+  assert_int_equal(pool.probe_count, 0);
+  fake_clock_ns += 4 * MS;
+  dc_probe_look(&worker);
+  assert_posted(2, (uint32_t[]){1, 2});
+  assert_int_equal(by_streams, 2);
+}
+
 static void who_goes_leaves_the_others_probes(void **state)
 {
   (void)state;
@@ -235,6 +265,7 @@ int main(void)
       cmocka_unit_test_setup(who_is_silent_holds_up_no_other_probe, start),
       cmocka_unit_test_setup(silence_ends_as_that_of_a_send, start),
       cmocka_unit_test_setup(an_answer_ends_the_silence, start),
+      cmocka_unit_test_setup(an_answer_that_passes_others_ends_all_of_them, start),
       cmocka_unit_test_setup(who_goes_leaves_the_others_probes, start),
       cmocka_unit_test_setup(a_hello_is_an_answer, start),
   };
