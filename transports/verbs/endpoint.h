@@ -69,6 +69,14 @@ struct vb_rx {
   uint64_t bytes;
 };
 
+/* Of what the last post() found too little. */
+enum vb_want {
+  VB_WANT_NOTHING,
+  VB_WANT_CREDIT,
+  VB_WANT_QUEUE,
+  VB_WANT_TOLD, /* it is there: ROOM is to be polled */
+};
+
 struct pst_endpoint {
   struct pst_worker *worker;
   struct pst_device *device;
@@ -88,7 +96,8 @@ struct pst_endpoint {
   bool is_refused;     /* its device takes no more, though there is room */
   bool is_cut;         /* completions that still come are of nothing */
   bool tell_connected; /* CONNECTED is to be polled, and comes before DISCONNECTED */
-  bool wants_room, wants_queue, wants_rma_done, has_told_room;
+  enum vb_want want;
+  bool wants_rma_done; /* requests before `rma_before` are to be done, too */
   bool has_place;
   bool is_pending;
   struct pst_endpoint *next_pending;

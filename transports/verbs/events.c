@@ -158,7 +158,7 @@ void vb_notify(struct pst_worker *worker)
 
 void vb_forget_room(struct pst_endpoint *endpoint)
 {
-  if (endpoint->has_told_room)
+  if (endpoint->want == VB_WANT_TOLD)
     endpoint->worker->told--;
-  endpoint->has_told_room = endpoint->wants_room = false;
+  endpoint->want = VB_WANT_NOTHING;
 }

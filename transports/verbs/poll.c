@@ -167,12 +167,12 @@ void vb_tell_done(struct pst_endpoint *endpoint, struct vb_out *out)
 
 void vb_tell_room(struct pst_endpoint *endpoint)
 {
-  if (!endpoint->wants_room || endpoint->has_told_room || !endpoint->is_connected ||
-      vb_send_queue_free(&endpoint->sq) == 0 ||
+  if (endpoint->want == VB_WANT_NOTHING || endpoint->want == VB_WANT_TOLD ||
+      !endpoint->is_connected || vb_send_queue_free(&endpoint->sq) == 0 ||
       (endpoint->wants_rma_done && endpoint->sq.done < endpoint->rma_before) ||
-      (!endpoint->wants_queue && endpoint->tx->credits.count == 0))
+      (endpoint->want == VB_WANT_CREDIT && endpoint->tx->credits.count == 0))
     return;
-  endpoint->has_told_room = true;
+  endpoint->want = VB_WANT_TOLD;
   endpoint->worker->told++;
 }
 
@@ -181,7 +181,7 @@ static inline bool only_requests(const struct pst_endpoint *endpoint)
 {
   return endpoint->is_connected && !endpoint->rx && !endpoint->shared &&
          endpoint->lane_count == 1 && !endpoint->closing.mode && !endpoint->tell_connected &&
-         !endpoint->wants_room;
+         endpoint->want == VB_WANT_NOTHING;
 }
 
 /* work() of such a one. */

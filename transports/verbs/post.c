@@ -92,10 +92,11 @@ static bool waits_for_rma(const struct pst_endpoint *endpoint, const struct pst_
 
 void vb_want_room(struct pst_endpoint *endpoint, uint32_t why)
 {
-  if (endpoint->has_told_room)
+  if (endpoint->want == VB_WANT_TOLD)
     vb_forget_room(endpoint);
-  endpoint->wants_room = why != PST_WAIT_NONE;
-  endpoint->wants_queue = why == PST_WAIT_QUEUE;
+  endpoint->want = why == PST_WAIT_NONE    ? VB_WANT_NOTHING
+                   : why == PST_WAIT_QUEUE ? VB_WANT_QUEUE
+                                           : VB_WANT_CREDIT;
 }
 
 /* The device refused what its own queue has room for. */
@@ -219,7 +220,7 @@ static inline bool is_open(const struct pst_endpoint *endpoint)
 {
   return endpoint->is_connected && endpoint->sq.posted != endpoint->sq.posted_max &&
          !(endpoint->tell_connected | endpoint->closing.mode) && !endpoint->sq.spread &&
-         !endpoint->wants_room;
+         endpoint->want == VB_WANT_NOTHING;
 }
 
 /* Where it writes to was looked at when the last WRITE named it, mostly. */

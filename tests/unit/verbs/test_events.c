@@ -312,13 +312,13 @@ static void room_that_is_forgotten_is_not_told(void **state)
 {
   (void)state;
   worker.told = 2;
-  endpoint.wants_room = endpoint.has_told_room = true;
+  endpoint.want = VB_WANT_TOLD;
   vb_forget_room(&endpoint);
-  assert_false(endpoint.wants_room || endpoint.has_told_room);
+  assert_int_equal(endpoint.want, VB_WANT_NOTHING);
   assert_int_equal(worker.told, 1);
-  endpoint.wants_room = true;
+  endpoint.want = VB_WANT_CREDIT;
   vb_forget_room(&endpoint);
-  assert_false(endpoint.wants_room);
+  assert_int_equal(endpoint.want, VB_WANT_NOTHING);
   assert_int_equal(worker.told, 1); /* another's */
 }
 

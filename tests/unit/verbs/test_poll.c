@@ -329,10 +329,10 @@ static void what_there_was_no_room_for_comes_next(void **state)
       end(state);
       begin(state);
       endpoint.roles = PST_ROLE_RMA;
-      endpoint.wants_room = true; /* by the transport's work() */
+      endpoint.want = VB_WANT_CREDIT; /* by the transport's work() */
     }
     POST(PST_OP_READ, PST_OP_READ, PST_OP_WRITE, PST_OP_WRITE);
-    endpoint.wants_room = turn;
+    endpoint.want = turn ? VB_WANT_CREDIT : VB_WANT_NOTHING;
     complete(3, IBV_WC_SUCCESS);
     assert_int_equal(poll_some(0), 0);
     assert_int_equal(poll_calls, 0);
@@ -657,7 +657,7 @@ static void the_clock_is_looked_at_now_and_then(void **state)
 static uint32_t has_told_room(void)
 {
   vb_tell_room(&endpoint);
-  assert_int_equal(worker.told, endpoint.has_told_room);
+  assert_int_equal(worker.told, endpoint.want == VB_WANT_TOLD);
   return worker.told;
 }
 
@@ -665,7 +665,7 @@ static void room_is_told_once_it_is_there(void **state)
 {
   (void)state;
   assert_int_equal(has_told_room(), 0); /* nobody wants any */
-  endpoint.wants_room = true;
+  endpoint.want = VB_WANT_CREDIT;
   tx.credits.count = 0;
   assert_int_equal(has_told_room(), 0);
   tx.credits.count = 1;
@@ -683,7 +683,7 @@ static void room_is_told_once_it_is_there(void **state)
   assert_int_equal(has_told_room(), 1); /* once */
   vb_forget_room(&endpoint);
   assert_int_equal(worker.told, 0);
-  endpoint.wants_room = endpoint.wants_queue = true;
+  endpoint.want = VB_WANT_QUEUE;
   tx.credits.count = 0;
   endpoint.wants_rma_done = false;
   endpoint.rma_before = FROM + 2;
@@ -700,7 +700,7 @@ static void an_endpoint_with_more_to_tell_is_the_transports(void **state)
     endpoint.is_connected = turn != 1;
     endpoint.tell_connected = turn == 2;
     endpoint.closing.mode = turn == 3 ? PST_CLOSE_DRAIN : 0;
-    endpoint.wants_room = turn == 4;
+    endpoint.want = turn == 4 ? VB_WANT_CREDIT : VB_WANT_NOTHING;
     endpoint.lane_count = turn == 5 ? 2 : 1;
     vb_pend(&endpoint);
     assert_int_equal(poll_all(), 0);

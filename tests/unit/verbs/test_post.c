@@ -141,7 +141,7 @@ static void the_queue_bounds_a_post(void **state)
   set_all(MOST + 1, PST_OP_WRITE);
   assert_int_equal(post(MOST + 1), MOST);
   assert_int_equal(wait, PST_WAIT_QUEUE);
-  assert_true(endpoint.wants_room && endpoint.wants_queue);
+  assert_int_equal(endpoint.want, VB_WANT_QUEUE);
   assert_int_equal(posted[MOST - 1].wr.send_flags & IBV_SEND_SIGNALED, IBV_SEND_SIGNALED);
   for (uint32_t n = 1; n < 3; n++) {
     assert_int_equal(post(n), -EAGAIN);
@@ -160,7 +160,7 @@ static void a_full_queue_takes_no_lone_write(void **state)
   (void)state;
   set_all(MOST, PST_OP_WRITE);
   assert_int_equal(post(MOST), MOST);
-  assert_false(endpoint.wants_room);
+  assert_int_equal(endpoint.want, VB_WANT_NOTHING);
   assert_int_equal(post(1), -EAGAIN);
   assert_int_equal(wait, PST_WAIT_QUEUE);
   assert_int_equal(posted_count, MOST);
@@ -173,15 +173,14 @@ static void credit_bounds_a_post(void **state)
   tx.credits.count = tx.credits.at[tx.credits.tail & tx.credits.mask].count = 2;
   assert_int_equal(post(4), 2);
   assert_int_equal(wait, PST_WAIT_CREDIT);
-  assert_true(endpoint.wants_room);
-  assert_false(endpoint.wants_queue);
+  assert_int_equal(endpoint.want, VB_WANT_CREDIT);
   assert_int_equal(post(1), -EAGAIN);
   assert_int_equal(wait, PST_WAIT_CREDIT);
   assert_int_equal(posted_count, 2);
   set(0, PST_OP_WRITE); /* needs none */
   assert_int_equal(post(1), 1);
   assert_int_equal(wait, PST_WAIT_NONE);
-  assert_false(endpoint.wants_room);
+  assert_int_equal(endpoint.want, VB_WANT_NOTHING);
 }
 
 /* Credit that comes would help nobody while the queue is full. */
@@ -204,7 +203,7 @@ static void one_that_cannot_be_taken_ends_a_post(void **state)
     requests[1].offset = LENGTH;
     assert_int_equal(post(3), 1);
     assert_int_equal(wait, PST_WAIT_NONE);
-    assert_false(endpoint.wants_room);
+    assert_int_equal(endpoint.want, VB_WANT_NOTHING);
     assert_int_equal(posted_count, 1);
     assert_int_equal(endpoint.sq.posted, 1);
     requests[0] = requests[1];
@@ -394,14 +393,14 @@ static void an_endpoint_that_is_not_connected_says_why(void **state)
   refusal = -ECONNRESET;
   const int failed = post(1);
   assert_int_equal(wait, UNTOUCHED);
-  assert_false(endpoint.wants_room);
+  assert_int_equal(endpoint.want, VB_WANT_NOTHING);
   refusal = -EAGAIN; /* it connects anew */
   const int later = post(1);
   transport.refuses = before;
   assert_int_equal(failed, -ECONNRESET);
   assert_int_equal(later, -EAGAIN);
   assert_int_equal(wait, PST_WAIT_QUEUE);
-  assert_true(endpoint.wants_room && endpoint.wants_queue);
+  assert_int_equal(endpoint.want, VB_WANT_QUEUE);
   expect_nothing();
 }
 
@@ -432,7 +431,7 @@ static void a_post_forgets_the_room_that_the_one_before_wanted(void **state)
   assert_int_equal(worker.told, 1);
   assert_int_equal(post(1), 1);
   assert_int_equal(worker.told, 0);
-  assert_false(endpoint.wants_room || endpoint.has_told_room);
+  assert_int_equal(endpoint.want, VB_WANT_NOTHING);
   assert_int_equal(post(1), 1); /* the short way once more */
 }
 
@@ -538,7 +537,7 @@ static void a_flush_waits_for_room_for_its_reads(void **state)
   endpoint.sq.requests_max = endpoint.sq.posted_max = QUEUE - VB_SPARE_SENDS / 2;
   assert_int_equal(post(3), 2);
   assert_int_equal(wait, PST_WAIT_QUEUE);
-  assert_true(endpoint.wants_queue);
+  assert_int_equal(endpoint.want, VB_WANT_QUEUE);
   assert_int_equal(posted_count, 2);
   requests[0] = requests[2];
   assert_int_equal(post(1), -EAGAIN);

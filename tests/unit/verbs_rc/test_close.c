@@ -126,7 +126,7 @@ static void no_event_follows(void **state)
 {
   (void)state;
   worker.told = 1;
-  endpoint.wants_room = endpoint.has_told_room = true;
+  endpoint.want = VB_WANT_TOLD;
   connection.stage = (struct rc_stage){.name = RC_FAILED, .over.is_due = true};
   begin_close(PST_CLOSE_DRAIN);
   assert_int_equal(worker.told, 0);
