@@ -115,18 +115,6 @@ bool ucx_keeper_take(struct pst_device *device, struct ucx_link *link)
   return is_taken;
 }
 
-uint32_t ucx_keeper_count(struct pst_device *device)
-{
-  uint32_t count = 0;
-
-  pthread_mutex_lock(&device->keeper_lock);
-  for (const struct ucx_link *link = device->keeper ? device->keeper->worker.leaving : NULL; link;
-       link = link->next)
-    count++;
-  pthread_mutex_unlock(&device->keeper_lock);
-  return count;
-}
-
 /* Links leave in the order of their clocks now, whether their peers live or not. */
 static void give_up(struct ucx_keeper *keeper)
 {

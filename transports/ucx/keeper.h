@@ -12,8 +12,6 @@ struct ucx_link;
 /* The link, which is on no worker's list any more, is the keeper's until its peer has been told or
  * has died. False: it cannot be kept. */
 bool ucx_keeper_take(struct pst_device *device, struct ucx_link *link);
-/* How many there are. Any thread. */
-uint32_t ucx_keeper_count(struct pst_device *device);
 /* Before the device closes: waits for those whose time, UCX_LINGER_NS and `linger` since their
  * CLOSED, is not over; then none is left. Blocks. */
 void ucx_keeper_close(struct pst_device *device);
