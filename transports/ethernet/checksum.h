@@ -67,11 +67,4 @@ static inline uint64_t eth_sum_odd(uint64_t sum)
   return (uint16_t)(folded << 8 | folded >> 8);
 }
 
-/* A checksum after one word that it covers has changed from `before` to `after`, both as they lie
- * in memory (RFC 1624, equation 3). */
-static inline uint16_t eth_sum_update(uint16_t checksum, uint16_t before, uint16_t after)
-{
-  return eth_sum_complement((uint64_t)(uint16_t)~checksum + (uint16_t)~before + after);
-}
-
 #endif

@@ -6,7 +6,6 @@
 #include "frame.h"
 
 enum {
-  ETH_TYPE_MIN = 0x0600, /* less is the length of 802.3 */
   ETH_TYPE_V4 = 0x0800,
   ETH_TYPE_ARP = 0x0806,
   ETH_TYPE_VLAN = 0x8100,

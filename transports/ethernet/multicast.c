@@ -183,20 +183,6 @@ void eth_groups_leave_all(struct eth_groups *groups, uint64_t now_ns)
   }
 }
 
-bool eth_groups_wants(const struct eth_groups *groups, const uint8_t address[16],
-                      const uint8_t source[16])
-{
-  for (const struct eth_group *group = groups->all; group < groups->all + ETH_GROUPS_MAX; group++) {
-    if (!group->is_used || !eth_is_same(group->address, address))
-      continue;
-    for (uint32_t i = 0; i < group->member_count; i++)
-      if (group->members[i].joins && eth_is_same(group->members[i].source, source))
-        return true;
-    return group->any_joins;
-  }
-  return false;
-}
-
 void eth_groups_counts(const struct eth_groups *groups, struct eth_groups_counts *counts)
 {
   *counts = groups->counts;

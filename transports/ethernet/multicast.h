@@ -77,8 +77,5 @@ uint32_t eth_groups_next(struct eth_groups *groups, uint64_t now_ns,
 /* When next() has something to send; UINT64_MAX: not before a query arrives. */
 uint64_t eth_groups_due(const struct eth_groups *groups);
 void eth_groups_counts(const struct eth_groups *groups, struct eth_groups_counts *counts);
-/* Does a member want a datagram of that source? A router may forward more than was asked for. */
-bool eth_groups_wants(const struct eth_groups *groups, const uint8_t group[16],
-                      const uint8_t source[16]);
 
 #endif

@@ -420,24 +420,6 @@ void eth_neighbours_counts(const struct eth_neighbours *n, struct eth_neighbours
   *counts = n->counts;
 }
 
-uint32_t eth_neighbours_groups(const struct eth_neighbours *n, uint8_t groups[][16], uint32_t max)
-{
-  uint32_t count = 0;
-
-  for (uint32_t i = 0; i < n->own_count; i++) {
-    uint32_t seen = 0;
-    uint8_t group[16];
-    if (eth_is_v4(n->own[i].address))
-      continue;
-    eth_solicited_node(n->own[i].address, group);
-    while (seen < count && !eth_is_same(groups[seen], group))
-      seen++;
-    if (seen == count && count < max)
-      memcpy(groups[count++], group, 16);
-  }
-  return count;
-}
-
 const uint8_t *eth_next_hop(const uint8_t own[16], uint32_t prefix, const uint8_t *gateway,
                             const uint8_t to[16])
 {

@@ -128,11 +128,6 @@ uint64_t eth_neighbours_due(const struct eth_neighbours *neighbours);
 bool eth_neighbours_event(struct eth_neighbours *neighbours, struct eth_neighbour_event *event);
 void eth_neighbours_counts(const struct eth_neighbours *neighbours,
                            struct eth_neighbours_counts *counts);
-/* Multicast groups of ours by which others ask for us (solicited-node, one for each IPv6 address),
- * for the port's filter of MACs and for eth_groups_join(). Returns how many; at most `max`. */
-uint32_t eth_neighbours_groups(const struct eth_neighbours *neighbours, uint8_t groups[][16],
-                               uint32_t max);
-
 /* What to ask for: `to`, or `gateway` where it is not in the network of `own`, of `prefix` bits (of
  * 32 or 128). NULL: there is no gateway, and it is not in the network. */
 const uint8_t *eth_next_hop(const uint8_t own[16], uint32_t prefix, const uint8_t *gateway,

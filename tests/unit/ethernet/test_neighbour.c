@@ -515,18 +515,6 @@ static void more_questions_than_wait_are_counted(void **state)
   eth_neighbours_close(a.n);
 }
 
-static void solicited_node_groups_are_told_once(void **state)
-{
-  struct port a;
-  uint8_t groups[8][16];
-
-  (void)state;
-  open_port(&a, mac_a, "10.0.0.1", "fd00::ff:fe00:a"); /* ends as the link-local one does */
-  assert_int_equal(eth_neighbours_groups(a.n, groups, 8), 1);
-  assert_memory_equal(groups[0], AT("ff02::1:ff00:a"), 16);
-  eth_neighbours_close(a.n);
-}
-
 static void the_next_hop_is_the_gateway_beyond_the_network(void **state)
 {
   const struct dg_source own = end_of("10.1.2.3", 0), way = end_of("10.1.3.254", 0),
@@ -561,7 +549,6 @@ int main(void)
       cmocka_unit_test(solicitations_that_break_the_rules_are_refused),
       cmocka_unit_test(what_is_not_ours_to_ask_for),
       cmocka_unit_test(more_questions_than_wait_are_counted),
-      cmocka_unit_test(solicited_node_groups_are_told_once),
       cmocka_unit_test(the_next_hop_is_the_gateway_beyond_the_network),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
