@@ -4,6 +4,8 @@
  * they took is given back, and another stream of the worker loses nothing.
  *
  *     ucx-many PLUGIN ROUNDS [OPTION=VALUE]...
+ *
+ * PENSTOCK_UCX_PEERS, where it is set, is the number of rounds.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -315,7 +317,8 @@ int main(int argc, char **argv)
   }
   arguments = argv;
   variant.plugin = args[1];
-  rounds = (uint32_t)strtoul(args[2], NULL, 10);
+  const char *peers = getenv("PENSTOCK_UCX_PEERS");
+  rounds = (uint32_t)strtoul(peers ? peers : args[2], NULL, 10);
   variant.option_list = (const char *const *)args + 3;
   if (is_victim)
     return victim(atoi(argv[2]));

@@ -13,6 +13,8 @@ from harness import PROGRAM, ROOT, Case, main, random_file, wait_until, yaml_str
 # UCX itself forgets what it took for a connection to a peer that has died meanwhile.
 os.environ.setdefault("LSAN_OPTIONS", f"print_suppressions=0:suppressions={ROOT}/tests/contract/ucx.lsan")
 SHARED, TCP = "'posix,cma,self'", "'tcp,self'"
+# Seconds to notice a death. A sanitizer looks for leaks at the end, which takes its time.
+PATIENCE = 1 if os.environ.get("PENSTOCK_SANITIZED", "0") == "0" else 10
 
 
 class Ucx(Case):
@@ -83,9 +85,7 @@ class Ucx(Case):
         dead.wait()
         began = time.monotonic()
         self.assertEqual(survivor.wait(), 1, str(survivor))
-        # A sanitizer looks for leaks at the end, which takes its time.
-        patience = 1 if os.environ.get("PENSTOCK_SANITIZED", "0") == "0" else 10
-        self.assertLess(time.monotonic() - began, patience)
+        self.assertLess(time.monotonic() - began, PATIENCE)
         self.assertIn(str(dead.pid), survivor.stderr, "the dead peer's process is named")
 
     def test_peer_is_killed(self):
@@ -195,10 +195,10 @@ class TwoHosts(Case):
     def mounts(self):
         return subprocess.run([*self.near, "true"], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
 
-    def file(self, message, ring, count):
+    def file(self, message, ring, count, timeout=30):
         devices = [f"transport: {{options: {{net_devices: {device}}}}}" for device in netns.DEVICE]
         stream = yaml_stream(
-            message=message, ring=ring, timeout="30 s",
+            message=message, ring=ring, timeout=f"{timeout} s",
             sender=f"{{{devices[netns.NEAR]}, source: pattern, count: {count}}}",
             receiver=f"{{{devices[netns.FAR]}, sink: verify}}",
         )  # fmt: skip
@@ -232,6 +232,18 @@ class TwoHosts(Case):
         self.assertEqual(sender.wait(), 1, str(sender))
         where = re.escape(f"{netns.IPV4[netns.FAR]}:{self.port}")
         self.assertRegex(sender.stderr, rf"error: lost the receiver \(.*{where}\): .* Streams: packets\n")
+
+    def test_far_host_vanishes(self):
+        """No packet comes any more, nor any word that says so: each end hears from its timeout alone."""
+        timeout = 2
+        receiver, sender = self.meet(self.file("1462 B", 256, 0, timeout))
+        receiver.wait_line(r"Got \d{2,}")
+        self.spaces.run(netns.FAR, "ip", "link", "set", netns.DEVICE[netns.FAR], "down")
+        began = time.monotonic()
+        for end, lost in ((sender, "receiver"), (receiver, "sender")):
+            self.assertEqual(end.wait(), 1, str(end))
+            self.assertLess(time.monotonic() - began, timeout + PATIENCE)
+            self.assertRegex(end.stderr, f"error: lost the {lost} .*: it said nothing for {timeout} s")
 
 
 if __name__ == "__main__":
