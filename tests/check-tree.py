@@ -52,7 +52,6 @@ DENSE = {
     "docs/on-demand.md",
     "docs/plugins.md",
     "docs/rdma-questions.md",
-    "docs/running.md",
     "docs/serve.md",
     "docs/ucx.md",
     "memory/cuda/README.md",
