@@ -9,7 +9,7 @@
 
 struct json_object;
 
-/* Scripts rely on these: docs/result-json.md says what each means. */
+/* Scripts rely on these: docs/reference/result-json.md says what each means. */
 enum finding {
   FINDING_NONE = -1,
   FINDING_FAILED, /* none of the others */

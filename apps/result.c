@@ -10,7 +10,7 @@
 #include "notice.h"
 #include "statistics.h"
 
-#define FORMAT 1 /* of the result: docs/result-json.md */
+#define FORMAT 1 /* of the result: docs/reference/result-json.md */
 
 struct json_object *result_environment(void)
 {

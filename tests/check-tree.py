@@ -41,19 +41,19 @@ MEAN_WORDS, MOST_WORDS = 18, 40
 # Pages with longer ones. None is added; one that passes is taken out.
 DENSE = {
     "config/README.md",
-    "docs/abi-walkthrough.md",
-    "docs/architecture.md",
-    "docs/bench.md",
-    "docs/benchmarks.md",
-    "docs/building.md",
-    "docs/ethernet.md",
-    "docs/fuzzing.md",
-    "docs/hardware-check.md",
-    "docs/on-demand.md",
-    "docs/plugins.md",
-    "docs/rdma-questions.md",
-    "docs/serve.md",
-    "docs/ucx.md",
+    "docs/internals/abi-walkthrough.md",
+    "docs/internals/architecture.md",
+    "docs/howto/measure-a-link.md",
+    "docs/internals/benchmarks.md",
+    "docs/internals/testing.md",
+    "docs/howto/ethernet.md",
+    "docs/internals/fuzzing.md",
+    "docs/operations/hardware-check.md",
+    "docs/howto/one-sided.md",
+    "docs/howto/write-a-plugin.md",
+    "docs/reference/rdma-questions.md",
+    "docs/howto/files.md",
+    "docs/operations/ucx.md",
     "memory/cuda/README.md",
     "memory/host/README.md",
     "memory/igpu/README.md",
@@ -226,8 +226,8 @@ class Tree(unittest.TestCase):
         self.assertEqual([], [line for line in run.stdout.splitlines() if len(line.split(" ", 1)[1]) > SUBJECT])
 
     def test_tests_that_a_document_names_are_there(self):
-        """`FILE: CASE` in docs/rdma-questions.md: the test that shows what is said."""
-        text = (ROOT / "docs" / "rdma-questions.md").read_text()
+        """`FILE: CASE` in docs/reference/rdma-questions.md: the test that shows what is said."""
+        text = (ROOT / "docs" / "reference" / "rdma-questions.md").read_text()
         named = re.findall(r"`(tests/[^`:]+): ([^`]+)`", text)
         self.assertGreater(len(named), 40)
         missing = [
@@ -241,8 +241,8 @@ class Tree(unittest.TestCase):
         self.assertEqual([part.split("\n")[0] for part in answers if "`tests/" not in part], [])
 
     def test_every_row_of_shared_memory_has_its_litmus(self):
-        """The table in docs/memory-order.md, and tests/litmus: which pair, and what it fails without."""
-        text = (ROOT / "docs" / "memory-order.md").read_text()
+        """The table in docs/internals/memory-order.md, and tests/litmus: which pair, and what it fails without."""
+        text = (ROOT / "docs" / "internals" / "memory-order.md").read_text()
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
         named = {row[5]: set(row[6].split(", ")) for row in rows[2:]}
         words = {"WEAK_RELEASE": "release", "WEAK_ACQUIRE": "acquire", "WEAK_FENCE": "fences",
@@ -255,7 +255,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(named, tried)
 
     def test_every_key_of_a_result_is_in_its_page(self):
-        """docs/result-json.md has the schema's tables; each object of it is closed, and each key
+        """docs/reference/result-json.md has the schema's tables; each object of it is closed, and each key
         has a description."""
         self.assertEqual(result_schema.PAGE.read_text(), result_schema.written(),
                          "python3 tests/e2e/result_schema.py --write")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks: docs/hardware-check.md says what each shows. */
+/* The checks: docs/operations/hardware-check.md says what each shows. */
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one form of all benches: tests/bench/NAME [--json FILE], a table for people, and
 rows {case, unit, penstock, peer, ratio, low, high} for machines. Interleaved pairs, their
-median and its interval, the machine's load. docs/benchmarks.md says how to read them.
+median and its interval, the machine's load. docs/internals/benchmarks.md says how to read them.
 
 Where there is nobody to compare with, peer, ratio, low and high are null."""
 import argparse

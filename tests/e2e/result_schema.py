@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The schema of results, apps/result.schema.json: validates results by it, and writes the tables
-of docs/result-json.md (--write).
+of docs/reference/result-json.md (--write).
 
 Only the standard library: a machine that tests may have no other. What the schema says and this
 does not know is an error.
@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCHEMA = ROOT / "apps" / "result.schema.json"
-PAGE = ROOT / "docs" / "result-json.md"
+PAGE = ROOT / "docs" / "reference" / "result-json.md"
 BEGIN = "<!-- From apps/result.schema.json, by tests/e2e/result_schema.py --write -->\n"
 NOTES = {"$schema", "$comment", "$defs", "title", "description"}
 TYPES = {

@@ -139,7 +139,7 @@ class Install(Case):
         self.assertTrue(folder.endswith(f"/{self.library_folder.name}/penstock"), folder)
 
     def test_plugin_outside_the_tree(self):
-        """As docs/plugins.md tells: two lines of cc, and the program finds it."""
+        """As docs/howto/write-a-plugin.md tells: two lines of cc, and the program finds it."""
         options, plugin = self.folder / "options.c", self.folder / "warp.c"
         options.write_text(OPTIONS_C)
         plugin.write_text(PLUGIN_C)

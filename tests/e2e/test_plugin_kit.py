@@ -158,7 +158,7 @@ class Kit(Case):
         self.assertIn("takes messages of up to 512 B, and the cases need 1500", out)
 
     def sanitized(self, source, case):
-        """As docs/plugins.md says: the plugin alone is built with the sanitizer."""
+        """As docs/howto/write-a-plugin.md says: the plugin alone is built with the sanitizer."""
         self.make(source, "CFLAGS=-O1 -g -fsanitize=address")
         library = run("gcc", "-print-file-name=libasan.so").stdout.strip()
         if not pathlib.Path(library).is_absolute():

@@ -71,7 +71,7 @@ void model_free(struct model *model)
 
 /* ---- Questions ---------------------------------------------------------------------------- */
 
-/* One part of a name, as docs/serve.md has the rules. */
+/* One part of a name, as docs/howto/files.md has the rules. */
 static bool is_part_legal(const char *part, size_t length)
 {
   const size_t suffix = sizeof PART - 1;

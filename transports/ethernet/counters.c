@@ -74,9 +74,9 @@ static void add_xstats(struct pst_counter_list *list, struct eth_port *port)
   }
   eth_xstats_tell(port->xstats_before, now, text, sizeof(text));
   if (text[0] && !port->told_xstats)
-    ETH_PORT_LOG(port, PST_LOG_WARN,
-                 "%s; docs/ethernet.md says what helps. This is told once; the counters go on",
-                 text);
+    ETH_PORT_LOG(
+        port, PST_LOG_WARN,
+        "%s; docs/howto/ethernet.md says what helps. This is told once; the counters go on", text);
   port->told_xstats |= text[0] != '\0';
 }
 

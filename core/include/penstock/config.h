@@ -99,7 +99,7 @@ PST_EXPORT double pst_config_get_number(const struct pst_config *config, const c
  * NULL: no such key. Valid as long as the configuration. */
 PST_EXPORT const char *pst_config_origin(const struct pst_config *config, const char *path);
 /* The default number of slots of a stream's ring, for messages of at most so many bytes.
- * docs/benchmarks.md has the measurements. */
+ * docs/internals/benchmarks.md has the measurements. */
 PST_EXPORT uint32_t pst_ring_default(uint64_t message_bytes);
 
 /* ---- The program's part of the file -------------------------------------------- */

@@ -184,7 +184,7 @@ static void discards_of_the_phy_are_lost_messages_and_told_once(void **state)
   assert_int_equal(value_of("phy_discards", &cause), 4);
   assert_string_equal(cause, "phy_discards");
   assert_int_equal(warnings, 1);
-  assert_non_null(strstr(logged, "docs/ethernet.md"));
+  assert_non_null(strstr(logged, "docs/howto/ethernet.md"));
   discards += 4;
   assert_int_equal(value_of("phy_discards", &cause), 8);
   assert_int_equal(warnings, 1);
