@@ -46,7 +46,6 @@ DENSE = {
     "docs/howto/measure-a-link.md",
     "docs/internals/benchmarks.md",
     "docs/internals/testing.md",
-    "docs/howto/ethernet.md",
     "docs/internals/fuzzing.md",
     "docs/operations/hardware-check.md",
     "docs/howto/one-sided.md",
