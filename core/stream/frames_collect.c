@@ -109,7 +109,7 @@ static int frames_collect_some(struct pst_receiver *receiver)
     return -EAGAIN;
   if (frames->view_at == frames->view_count) {
     frames->view_at = 0;
-    frames->view_count = receiver_gather(receiver, frames->views, room);
+    frames->view_count = receiver_gather(receiver, frames->views, room, 1);
     receiver->arrived += frames->view_count;
     if (frames->view_count == 0)
       return 0;

@@ -157,7 +157,6 @@ uint32_t lane_poll(struct session_lane *lane, uint32_t max)
 {
   if (__builtin_expect(lane->spare_polls > 0, 0)) {
     lane->spare_polls--;
-    lane->seen = false;
     return 0;
   }
   if (max > SESSION_POLL_BATCH)
@@ -170,7 +169,6 @@ uint32_t lane_poll(struct session_lane *lane, uint32_t max)
     lane->spare_polls = lane->end_count / LANE_POLL_ENDS;
   if (n > 0)
     lane->thread->idle_since_ns = 0;
-  lane->seen = n > 0;
   return n > 0 ? (uint32_t)n : 0;
 }
 

@@ -6,8 +6,6 @@
 #ifndef PST_STREAM_LANE_H
 #define PST_STREAM_LANE_H
 
-#include <stdbool.h>
-
 #include "engine/thread.h"
 
 #define SESSION_POLL_BATCH 128 /* completions that a poll of a transport asks for */
@@ -50,7 +48,6 @@ struct session_lane {
   struct engine_worker worker;
   struct session_thread *thread;
   struct engine_device *device;
-  bool seen; /* the last poll gave something */
   uint32_t end_count;
   uint32_t spare_polls; /* so many polls to come would find what the last one left: nothing */
   struct pst_completion completions[SESSION_POLL_BATCH];
@@ -61,7 +58,7 @@ struct session_lane {
 int lane_open(struct session_thread *thread, struct engine_device *device,
               struct session_lane **lane, struct pst_error *error);
 /* Poll once: at most `max` completions into lane->completions, each of which is to be taken or
- * handed over. How many; lane->seen tells whether there were any. */
+ * handed over. How many. */
 uint32_t lane_poll(struct session_lane *lane, uint32_t max);
 /* To the end that it is for. */
 void lane_hand_over(struct session_lane *lane, const struct pst_completion *completion);

@@ -130,8 +130,10 @@ static inline int receiver_note_memory(struct pst_receiver *receiver, int rc)
 /* receiver_open.c */
 extern const struct end_ops receiver_ops;
 
-/* receiver_arrivals.c. Views of up to `max` messages that have arrived, duplicates left out. */
-uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
+/* receiver_arrivals.c. Views of up to `max` messages that have arrived, duplicates left out. The
+ * transport is polled again as long as a poll gives `enough` completions. */
+uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max,
+                         uint32_t enough);
 void receiver_see_times(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n);
 /* Some have: `messages` of the stream so far. */
 void receiver_note_arrived(struct pst_receiver *receiver, uint64_t messages);

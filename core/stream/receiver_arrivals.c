@@ -172,7 +172,8 @@ static uint32_t arrivals_accept(struct pst_receiver *receiver,
   return count;
 }
 
-uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
+uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max,
+                         uint32_t enough)
 {
   struct session_lane *lane = receiver->end.lane;
   const struct pst_completion *message;
@@ -180,10 +181,10 @@ uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, 
 
   while (count < max && (message = arrivals_take_pending(&receiver->pending)))
     count = arrivals_accept(receiver, message, 1, views, count);
-  do {
-    const uint32_t n = count < max ? lane_poll(lane, max - count) : 0;
+  for (uint32_t n = enough; count < max && n >= enough;) {
+    n = lane_poll(lane, max - count);
     count = arrivals_accept(receiver, lane->completions, n, views, count);
-  } while (count < max && lane->seen);
+  }
   return count;
 }
 

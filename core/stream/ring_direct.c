@@ -2,9 +2,13 @@
 /* The direct path of a receive ring: messages are handed over where the transport wrote them. */
 #include "receiver.h"
 
+/* A poll that gave fewer has left little or nothing, which the next call finds; where messages are
+ * copied, many at once are worth another look. */
+#define DIRECT_ENOUGH (SESSION_POLL_BATCH / 2)
+
 static int direct_take(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
 {
-  const uint32_t n = receiver_gather(receiver, views, max);
+  const uint32_t n = receiver_gather(receiver, views, max, DIRECT_ENOUGH);
   const int rc = n ? region_flush(&receiver->ring->region) : 0;
 
   return rc < 0 ? rc : (int)n;

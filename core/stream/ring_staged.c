@@ -127,7 +127,7 @@ static int staged_take(struct pst_receiver *receiver, struct pst_view *views, ui
     return -EAGAIN;
   do {
     part = max - count < SESSION_POLL_BATCH ? max - count : SESSION_POLL_BATCH;
-    n = receiver_gather(receiver, views + count, part);
+    n = receiver_gather(receiver, views + count, part, 1);
     staging_place(staging, views + count, n);
     count += n;
   } while (n == part && count < max && staging->placed < staging->slice);
