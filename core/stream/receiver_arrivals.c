@@ -84,9 +84,48 @@ static inline uint64_t arrivals_head_of(const struct pst_completion *message)
   return head;
 }
 
+/* Two numbers, which are stored at once. */
+typedef uint64_t arrivals_pair __attribute__((vector_size(16)));
+_Static_assert(offsetof(struct pst_view, host) == offsetof(struct pst_view, address) + 8 &&
+                   offsetof(struct pst_view, reserved) == offsetof(struct pst_view, token) + 8,
+               "address and host; token and what is reserved");
+
+/* What the messages of a row have in common, and what their views are made of. */
+struct arrivals_row {
+  uint64_t head, endpoint, flags; /* the view's, as they stand above its length */
+  uint32_t buffer;
+  arrivals_pair base, reads; /* address and host; what the CPU cannot read has no address for it */
+};
+
+/* Of the receiver, whole, of the row's buffer, and the next of the stream. */
+static inline bool arrivals_is_next(const struct arrivals_row *row,
+                                    const struct pst_completion *message, uint64_t next)
+{
+  return arrivals_head_of(message) == row->head && message->endpoint == row->endpoint &&
+         message->u.message.sequence == next && message->u.message.buffer == row->buffer;
+}
+
+/* Returns its length. */
+static inline __attribute__((always_inline)) uint64_t
+arrivals_view_next(const struct arrivals_row *row, const struct pst_completion *message,
+                   uint64_t next, struct pst_view *view)
+{
+  const uint64_t offset = message->u.message.offset, length = message->u.message.length;
+  const arrivals_pair at = (row->base + (arrivals_pair){offset, offset}) & row->reads;
+  const arrivals_pair token = {message->u.message.token, 0};
+
+  memcpy(&view->address, &at, sizeof(at));
+  memcpy(&view->length, &(uint64_t){length | row->flags}, sizeof(uint64_t));
+  view->sequence = next;
+  memcpy(&view->meta, &message->u.message.meta,
+         offsetof(struct pst_view, token) - offsetof(struct pst_view, meta));
+  memcpy(&view->token, &token, sizeof(token));
+  return length;
+}
+
 /* The first has a sequence. The leading messages of the receiver that are the next of the stream,
- * in order, whole and out of one buffer, as most are: looked at and made views in one go. Returns
- * how many. */
+ * in order, whole and out of one buffer, as most are: looked at and made views in one go, by fours
+ * as long as there are so many. Returns how many. */
 static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receiver *receiver,
                                                               const struct pst_region *region,
                                                               const struct pst_completion *messages,
@@ -94,29 +133,31 @@ static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receive
 {
   struct seq_window *window = &receiver->window;
   const struct pst_completion *message = messages, *const end = messages + n;
-  const uint64_t head = arrivals_head_of(messages), address = region->address;
-  const uint64_t mine = messages->endpoint, flags = messages->flags >> 1 & VIEW_FLAGS_TAKEN;
-  const uint32_t buffer = messages->u.message.buffer;
-  /* What the CPU cannot read has no address for it. */
-  const uintptr_t host = (uintptr_t)region->host, reads = host ? UINTPTR_MAX : 0;
+  const struct pst_completion *const fours = messages + n / 4 * 4;
+  const uintptr_t host = (uintptr_t)region->host;
+  const uint64_t flags = messages->flags >> 1 & VIEW_FLAGS_TAKEN;
+  const struct arrivals_row row = {.head = arrivals_head_of(messages),
+                                   .endpoint = messages->endpoint,
+                                   .flags = flags << 32,
+                                   .buffer = messages->u.message.buffer,
+                                   .base = {region->address, host},
+                                   .reads = {UINT64_MAX, host ? UINT64_MAX : 0}};
   uint64_t next = window->next, bytes = 0;
 
   if (messages->status || window->contiguous != next)
     return 0;
-  for (; message != end && arrivals_head_of(message) == head && message->endpoint == mine &&
-         message->u.message.sequence == next && message->u.message.buffer == buffer;
-       message++, view++, next++) {
-    const uint64_t offset = message->u.message.offset, length = message->u.message.length;
-    bytes += length;
-    view->address = address + offset;
-    view->host = (const void *)((host + offset) & reads);
-    memcpy(&view->length, &(uint64_t){length | flags << 32}, sizeof(uint64_t));
-    view->sequence = next;
-    memcpy(&view->meta, &message->u.message.meta,
-           offsetof(struct pst_view, token) - offsetof(struct pst_view, meta));
-    view->token = message->u.message.token;
-    view->reserved = 0;
+  for (; message != fours && arrivals_is_next(&row, &message[0], next) &&
+         arrivals_is_next(&row, &message[1], next + 1) &&
+         arrivals_is_next(&row, &message[2], next + 2) &&
+         arrivals_is_next(&row, &message[3], next + 3);
+       message += 4, view += 4, next += 4) {
+    bytes += arrivals_view_next(&row, &message[0], next, &view[0]);
+    bytes += arrivals_view_next(&row, &message[1], next + 1, &view[1]);
+    bytes += arrivals_view_next(&row, &message[2], next + 2, &view[2]);
+    bytes += arrivals_view_next(&row, &message[3], next + 3, &view[3]);
   }
+  for (; message != end && arrivals_is_next(&row, message, next); message++, view++, next++)
+    bytes += arrivals_view_next(&row, message, next, view);
   window->contiguous = window->next = next;
   receiver->polled_bytes += bytes;
   return (uint32_t)(message - messages);

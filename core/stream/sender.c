@@ -275,30 +275,55 @@ static bool sender_all_connected(const struct pst_sender *sender)
   return true;
 }
 
+/* Two numbers, which are stored, and counted up, at once. */
+typedef uint64_t sender_pair __attribute__((vector_size(16)));
+_Static_assert(offsetof(struct pst_slot, host) == offsetof(struct pst_slot, address) + 8 &&
+                   offsetof(struct pst_slot, capacity) == sizeof(sender_pair) &&
+                   offsetof(struct pst_slot, meta) == sizeof(sender_pair) + 8,
+               "address and host; capacity, length and meta");
+
+static inline __attribute__((always_inline)) void
+sender_fill_slot(struct pst_slot *slot, sender_pair at, sender_pair rest, uint64_t sequence)
+{
+  memcpy(&slot->address, &at, sizeof(at));
+  memcpy(&slot->capacity, &rest, sizeof(rest));
+  slot->sequence = sequence;
+}
+
+static inline __attribute__((always_inline)) sender_pair
+sender_fill_four(struct pst_slot *slots, sender_pair at, sender_pair step, sender_pair rest,
+                 uint64_t sequence)
+{
+  sender_fill_slot(&slots[0], at, rest, sequence);
+  sender_fill_slot(&slots[1], at += step, rest, sequence + 1);
+  sender_fill_slot(&slots[2], at += step, rest, sequence + 2);
+  sender_fill_slot(&slots[3], at += step, rest, sequence + 3);
+  return at + step;
+}
+
+/* By eights, as long as there are so many, which spares a quarter of the instructions. */
 static void sender_fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
 {
+  const struct pst_slot model = {.capacity = (uint32_t)sender->end.config->message};
   char *host = sender->region.mem.host;
   uint64_t sequence = sender->acquired, stride = sender->stride;
-  const uint64_t step = host ? stride : 0;
-  uint32_t capacity = (uint32_t)sender->end.config->message;
+  const sender_pair step = {stride, host ? stride : 0};
+  sender_pair rest;
 
+  memcpy(&rest, &model.capacity, sizeof(rest));
   sender->acquired += n;
   while (n) {
     const uint64_t first = sequence & sender->slot_mask, left = sender->slots - first;
     const uint32_t row = (uint32_t)(n < left ? n : left);
     const uint64_t offset = sender->base + first * stride;
-    uint64_t address = sender->region.mem.address + offset;
-    char *at = host ? host + offset : NULL;
-    for (const struct pst_slot *end = slots + row; slots < end; slots++) {
-      slots->address = address;
-      slots->host = at;
-      slots->capacity = capacity;
-      slots->length = 0;
-      slots->meta = 0;
-      slots->sequence = sequence++;
-      address += stride;
-      at += step;
+    sender_pair at = {sender->region.mem.address + offset, host ? (uintptr_t)host + offset : 0};
+    const struct pst_slot *const end = slots + row, *const eights = slots + row / 8 * 8;
+    for (; slots != eights; slots += 8, sequence += 8) {
+      at = sender_fill_four(slots, at, step, rest, sequence);
+      at = sender_fill_four(slots + 4, at, step, rest, sequence + 4);
     }
+    for (; slots != end; slots++, sequence++, at += step)
+      sender_fill_slot(slots, at, rest, sequence);
     n -= row;
   }
 }
@@ -308,6 +333,7 @@ static inline int sender_acquire(struct pst_sender *sender, struct pst_slot *slo
 {
   uint64_t free_slots;
   uint32_t wanted;
+  bool is_connected;
   int rc;
 
   if (sender->leader)
@@ -319,14 +345,16 @@ static inline int sender_acquire(struct pst_sender *sender, struct pst_slot *slo
     return rc;
   if (sender->finishing)
     return -EPIPE;
+  is_connected = sender_all_connected(sender);
   free_slots = sender->slots - (sender->acquired - sender->freed);
   /* What is lost frees its slots, and says why only when it is polled. */
   if (free_slots < n || free_slots < sender->slots / 2 || sender_is_staging(sender) ||
-      sender->end.trouble.kind != END_SOUND || !sender_all_connected(sender)) {
+      sender->end.trouble.kind != END_SOUND || !is_connected) {
     sender_progress(sender);
+    is_connected = sender_all_connected(sender);
     free_slots = sender->slots - (sender->acquired - sender->freed);
   }
-  if (!sender_all_connected(sender))
+  if (!is_connected)
     return 0;
   if (free_slots == 0) {
     end_stage(&sender->end, sender_blocked_stage(sender));
@@ -377,30 +405,56 @@ static void sender_set_departures(struct pst_sender *sender, uint64_t sequence, 
   }
 }
 
-/* Fill the requests of n slots that follow one another. Returns the sum of their bytes;
- * UINT64_MAX: a slot is out of sequence, or its message is too long. */
-static inline uint64_t sender_take_row(const struct pst_sender *sender, uint64_t sequence,
-                                       const struct pst_slot *slots, uint32_t n)
+/* One message's request. False: the slot is out of sequence, or its message is too long. */
+static inline __attribute__((always_inline)) bool
+sender_take_slot(struct pst_request *request, const struct pst_slot *slot, uint64_t sequence,
+                 uint64_t message, uint64_t *bytes)
 {
-  const uint64_t message = sender->end.config->message;
-  struct pst_request *request = &sender->requests[sequence & sender->slot_mask];
+  const uint64_t length = slot->length;
+
+  if (slot->sequence != sequence || length > message)
+    return false;
+  *bytes += length;
+  request->arg.length = length;
+  request->cookie = sequence;
+  request->u.send.sequence = sequence;
+  request->u.send.meta = slot->meta;
+  return true;
+}
+
+static inline __attribute__((always_inline)) bool
+sender_take_four(struct pst_request *requests, const struct pst_slot *slots, uint64_t sequence,
+                 uint64_t message, uint64_t *bytes)
+{
+  return sender_take_slot(&requests[0], &slots[0], sequence, message, bytes) &&
+         sender_take_slot(&requests[1], &slots[1], sequence + 1, message, bytes) &&
+         sender_take_slot(&requests[2], &slots[2], sequence + 2, message, bytes) &&
+         sender_take_slot(&requests[3], &slots[3], sequence + 3, message, bytes);
+}
+
+/* Fill the requests of n slots that follow one another, by eights as long as there are so many,
+ * which spares a quarter of the instructions. Returns the sum of their bytes; UINT64_MAX: a slot is
+ * out of sequence, or its message is too long. */
+static __attribute__((noinline)) uint64_t sender_take_row(struct pst_request *request,
+                                                          const struct pst_slot *slots, uint32_t n,
+                                                          uint64_t sequence, uint64_t message)
+{
+  const struct pst_slot *const end = slots + n, *const eights = slots + n / 8 * 8;
   uint64_t bytes = 0;
 
-  for (const struct pst_slot *end = slots + n; slots != end; slots++, request++, sequence++) {
-    const uint64_t length = slots->length;
-    if (slots->sequence != sequence || length > message)
+  for (; slots != eights; slots += 8, request += 8, sequence += 8)
+    if (!sender_take_four(request, slots, sequence, message, &bytes) ||
+        !sender_take_four(request + 4, slots + 4, sequence + 4, message, &bytes))
       return UINT64_MAX;
-    bytes += length;
-    request->arg.length = length;
-    request->cookie = sequence;
-    request->u.send.sequence = sequence;
-    request->u.send.meta = slots->meta;
-  }
+  for (; slots != end; slots++, request++, sequence++)
+    if (!sender_take_slot(request, slots, sequence, message, &bytes))
+      return UINT64_MAX;
   return bytes;
 }
 
 int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
 {
+  const uint64_t message = sender->end.config->message;
   uint64_t sequence = sender->submitted, bytes = sender->bytes_submitted;
 
   if (sender->leader || n > sender->acquired - sequence)
@@ -408,9 +462,9 @@ int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, u
   if (sender->end.state == PST_STATE_FAILED)
     return sender->end.error;
   for (uint32_t row; n; n -= row, slots += row, sequence += row) {
-    const uint64_t left = sender->slots - (sequence & sender->slot_mask);
+    const uint64_t first = sequence & sender->slot_mask, left = sender->slots - first;
     row = n < left ? n : (uint32_t)left;
-    const uint64_t some = sender_take_row(sender, sequence, slots, row);
+    const uint64_t some = sender_take_row(&sender->requests[first], slots, row, sequence, message);
     if (some == UINT64_MAX)
       return -EINVAL;
     bytes += some;

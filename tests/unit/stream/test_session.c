@@ -288,6 +288,46 @@ static void misuse_is_refused(void **state)
   close_run(&run);
 }
 
+/* Slots are looked at by eights. */
+static void each_slot_is_looked_at(void **state)
+{
+  enum { SLOTS = 19 };
+  struct pst_slot slots[SLOTS];
+  struct pst_sender *sender;
+  struct run run;
+  int n = 0;
+
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  sender = pst_session_sender(run.session, "packets");
+  start(&run);
+  while (n == 0) {
+    struct pst_view view;
+    struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
+    assert_int_equal(pst_receiver_poll(pst_session_receiver(run.session, "packets"), &batch), 0);
+    n = pst_sender_acquire(sender, slots, SLOTS);
+    in_time(&run);
+  }
+  assert_int_equal(n, SLOTS);
+  for (int i = 0; i < SLOTS; i++) {
+    assert_int_equal(slots[i].sequence, i);
+    assert_int_equal(slots[i].address - slots[0].address,
+                     (uint64_t)((char *)slots[i].host - (char *)slots[0].host));
+    assert_int_equal(slots[i].length + slots[i].meta, 0);
+    assert_int_equal(slots[i].capacity, slots[0].capacity);
+  }
+  for (int i = 0; i < SLOTS; i++) {
+    slots[i].length = slots[i].capacity + 1;
+    assert_int_equal(pst_sender_submit(sender, slots, SLOTS), -EINVAL);
+    slots[i].length = 1;
+    slots[i].sequence++;
+    assert_int_equal(pst_sender_submit(sender, slots, SLOTS), -EINVAL);
+    slots[i].sequence--;
+  }
+  assert_int_equal(pst_sender_submit(sender, slots, SLOTS), 0);
+  close_run(&run);
+}
+
 static void what_the_sender_tells_arrives(void **state)
 {
   struct pst_receiver *receiver;
@@ -552,6 +592,7 @@ int main(void)
       cmocka_unit_test(finishing_may_block),
       cmocka_unit_test(a_failed_stream_does_not_finish),
       cmocka_unit_test(misuse_is_refused),
+      cmocka_unit_test(each_slot_is_looked_at),
       cmocka_unit_test(what_the_sender_tells_arrives),
       cmocka_unit_test(an_abort_reaches_the_sender_with_its_text),
       cmocka_unit_test(many_senders_into_one_ring),
