@@ -281,9 +281,13 @@ static void give_back(struct pst_ring *ring, struct pst_endpoint *owner, uint32_
 /* How many of them follow one another in the ring. */
 static uint32_t count_stretch(const uint64_t *tokens, uint32_t most)
 {
-  const uint64_t *token = tokens + 1, *end = tokens + most;
-  uint64_t next = tokens[0] + 1;
+  const uint64_t *token = tokens, *end = tokens + most, *fours = tokens + most / 4 * 4;
+  uint64_t next = tokens[0];
 
+  for (; token != fours && token[0] == next && token[1] == next + 1 && token[2] == next + 2 &&
+         token[3] == next + 3;
+       token += 4)
+    next += 4;
   while (token != end && *token == next) {
     token++;
     next++;

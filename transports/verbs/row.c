@@ -88,18 +88,60 @@ build(const struct row *row, uint64_t index, const struct pst_request *request, 
   return wr;
 }
 
+/* Two numbers of a request, which are compared at once. */
+typedef uint64_t pair __attribute__((vector_size(16)));
+_Static_assert(offsetof(struct pst_request, local) == 8 &&
+                   offsetof(struct pst_request, offset) == sizeof(pair) &&
+                   offsetof(struct pst_request, arg) == sizeof(pair) + 8,
+               "head and memory; offset and length");
+
+/* What the next message of a run has, and the one behind it has more; what others have had. */
+struct like {
+  pair who, where, step;
+  pair other;
+  uint64_t departs;
+};
+
+static inline __attribute__((always_inline)) bool look_at_next(const struct pst_request *next,
+                                                               uint64_t sequence, struct like *like)
+{
+  pair who, where;
+
+  memcpy(&who, next, sizeof(who));
+  memcpy(&where, &next->offset, sizeof(where));
+  like->other |= who ^ like->who;
+  like->other |= where ^ like->where;
+  like->where += like->step;
+  like->departs |= next->u.send.departure_ns;
+  return next->u.send.sequence == sequence;
+}
+
+static inline __attribute__((always_inline)) bool look_at_four(const struct pst_request *next,
+                                                               uint64_t sequence, struct like *like)
+{
+  return look_at_next(&next[0], sequence, like) && look_at_next(&next[1], sequence + 1, like) &&
+         look_at_next(&next[2], sequence + 2, like) && look_at_next(&next[3], sequence + 3, like);
+}
+
 /* How many of the `most` messages from the first on are alike and follow one another: at this end a
- * stride apart. */
+ * stride apart. Eight are looked at at once, as long as there are so many. */
 static inline uint32_t count_run(const struct pst_request *first, uint32_t most, uint64_t stride)
 {
   const uint64_t head = pst_request_head(first), length = first->arg.length;
   const struct pst_mr *mr = first->local.mr;
-  uint64_t offset = first->offset + stride, sequence = first->u.send.sequence + 1;
-  const struct pst_request *next = first + 1, *end = first + most;
+  const struct pst_request *next = first, *end = first + most, *eights = first + most / 8 * 8;
+  struct like like = {
+      .who = {head, (uintptr_t)mr}, .where = {first->offset, length}, .step = {stride, 0}};
+  uint64_t sequence = first->u.send.sequence;
 
-  for (; next != end && next->offset == offset && next->u.send.sequence == sequence &&
-         next->arg.length == length && pst_request_head(next) == head && next->local.mr == mr &&
-         next->u.send.departure_ns == 0;
+  for (; next != eights; next += 8, sequence += 8)
+    if (!look_at_four(next, sequence, &like) || !look_at_four(next + 4, sequence + 4, &like) ||
+        (like.other[0] | like.other[1] | like.departs) != 0)
+      break;
+  for (uint64_t offset = first->offset + (uint64_t)(next - first) * stride;
+       next != end && next->offset == offset && next->u.send.sequence == sequence &&
+       next->arg.length == length && pst_request_head(next) == head && next->local.mr == mr &&
+       next->u.send.departure_ns == 0;
        next++) {
     offset += stride;
     sequence++;

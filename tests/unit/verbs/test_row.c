@@ -386,6 +386,60 @@ static void what_is_not_alike_ends_a_run(void **state)
   EXPECT_RUNS("1111111", tx.run_length_min++);
 }
 
+#define MANY 24u /* of which eight are looked at at once */
+
+/* Of MANY messages that follow one another all but the one at `at` are alike. */
+static void begin_many(struct pst_request *many, uint32_t at, int how)
+{
+  begin_run();
+  free(tx.credits.at);
+  assert_int_equal(vb_line_open(&tx.credits, MANY), 0);
+  vb_line_put(&tx.credits, 0, MANY);
+  memory.length = other.length = (uint64_t)MANY * STRIDE;
+  other.verbs.address = MEMORY;
+  for (uint32_t i = 0; i < MANY; i++) {
+    many[i] = requests[0];
+    many[i].offset = (uint64_t)i * STRIDE;
+    many[i].u.send.sequence = SEQUENCE + i;
+  }
+  switch (how) {
+  case 0:
+    many[at].u.send.sequence += 1;
+    break;
+  case 1:
+    many[at].offset -= 1;
+    break;
+  case 2:
+    many[at].arg.length += 1;
+    break;
+  case 3:
+    many[at].local.mr = &other;
+    break;
+  case 4:
+    many[at].flags = PST_REQUEST_EXCLUSIVE;
+    break;
+  default:
+    many[at].u.send.departure_ns = UINT64_C(1) << 63;
+  }
+}
+
+static void a_run_ends_before_each_message_that_is_not_alike(void **state)
+{
+  struct pst_request many[MANY];
+
+  (void)state;
+  for (int how = 0; how < 6; how++)
+    for (uint32_t at = 1; at < MANY; at++) {
+      begin_many(many, at, how);
+      built_to = FROM;
+      vb_build_row(&endpoint, &built_to, BEFORE, many, MANY);
+      if (endpoint.sq.sent[FROM & endpoint.sq.mask].count != at)
+        fail_msg("%u before message %u, spoilt as %d",
+                 endpoint.sq.sent[FROM & endpoint.sq.mask].count, at, how);
+      stop_support(NULL);
+    }
+}
+
 static void runs_end_with_the_slots_of_the_peer(void **state)
 {
   (void)state;
@@ -451,6 +505,7 @@ int main(void)
       CASE(what_is_alike_begins_with_another_opcode),
       CASE(messages_that_follow_one_another_are_one_write),
       CASE(what_is_not_alike_ends_a_run),
+      CASE(a_run_ends_before_each_message_that_is_not_alike),
       CASE(runs_end_with_the_slots_of_the_peer),
       CASE(runs_end_with_a_turn),
       CASE(runs_end_with_the_memory),
