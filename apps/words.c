@@ -33,6 +33,8 @@ const struct option_word option_words[] = {
      "pin this side's thread to CPU A, and the other end's, when it is here too, to B"},
     {OPTION_BENCH, KEY_BENCH + BENCH_TOUCH, "touch", "yes|no",
      "send, read: read a cache line of each where it arrived; yes where its CPU can"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_HOLD, "hold", "TIME",
+     "send: keep messages for so long, as a consumer does, before their slots are free again"},
     {OPTION_BENCH, KEY_BENCH + BENCH_VERIFY, "verify", NULL,
      "fill each with the test pattern, and check each byte where it arrived"},
     {OPTION_BENCH, KEY_BENCH + BENCH_IN_PROCESS, "in-process", NULL,

@@ -97,6 +97,8 @@ static void make_case(const struct bench *bench, enum bench_op op, enum bench_me
                            .places = bench_is_one_sided(op) ? plan->places : 0,
                            .duration_ns = plan->duration_ns,
                            .warmup_ns = bench->setting.warmup_ns,
+                           .hold_ns =
+                               op == BENCH_SEND && measure == MEASURE_BANDWIDTH ? plan->hold_ns : 0,
                            .touch = !plan->no_touch && !plan->verify,
                            .verify = plan->verify};
   make_token(c->token);

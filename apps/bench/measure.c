@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "clock.h"
+#include "hold.h"
 #include "signals.h"
 
 #define BATCH 64
@@ -240,7 +241,7 @@ static void touch(const struct pst_view *views, uint32_t n)
       (void)*(const volatile unsigned char *)views[i].host;
 }
 
-static int take(struct measure *m, struct pst_batch *batch, uint32_t n)
+static int take(struct measure *m, struct hold *hold, struct pst_batch *batch, uint32_t n)
 {
   struct pst_receiver *receiver = m->receiver;
   struct pst_fence *fence = NULL;
@@ -262,6 +263,8 @@ static int take(struct measure *m, struct pst_batch *batch, uint32_t n)
     touch(batch->views, n);
     m->taken.touched = true;
   }
+  if (hold != NULL)
+    return hold_keep(hold, batch->views, n, fence);
   return fence != NULL ? pst_receiver_release_after(receiver, batch->views, n, fence)
                        : pst_receiver_release(receiver, batch->views, n);
 }
@@ -282,16 +285,20 @@ static int measure_sink(struct measure *m)
   struct pst_view views[2 * BATCH];
   struct pst_batch batch = {.struct_size = sizeof batch, .capacity = 2 * BATCH, .views = views};
   struct stamps stamps = {0};
+  struct hold *hold = NULL;
   uint32_t idle = 0;
   int got = await(m, &batch);
 
+  if (got >= 0 && m->c->hold_ns > 0 &&
+      (hold = hold_open(receiver, m->c->hold_ns, m->c->ring, 2 * BATCH)) == NULL)
+    got = -ENOMEM;
   while (got >= 0) {
     for (int i = 0; i < got; i++)
       stamps.bytes += views[i].length;
     stamps.messages += (uint64_t)got;
     if (got > 0) {
       idle = 0;
-      int result = take(m, &batch, (uint32_t)got);
+      int result = take(m, hold, &batch, (uint32_t)got);
       if (result < 0) {
         got = result;
         break;
@@ -303,8 +310,11 @@ static int measure_sink(struct measure *m)
       break;
     if (got == 0 && ++idle % 4096 == 0 && (got = measure_look(m, now_ns())) < 0)
       break;
+    if (hold != NULL && (got = hold_look(hold)) < 0)
+      break;
     got = pst_receiver_poll(receiver, &batch);
   }
+  hold_close(hold);
   stamps_total(&stamps, &m->taken);
   if (got == -ENODATA)
     got = end_receiver(m);
@@ -340,7 +350,7 @@ static int await_one(struct measure *m, struct pst_batch *batch, int got)
       return got;
     got = pst_receiver_poll(m->receiver, batch);
   }
-  int result = got == 1 ? take(m, batch, 1) : 0;
+  int result = got == 1 ? take(m, NULL, batch, 1) : 0;
   return result < 0 ? result : got;
 }
 

@@ -211,6 +211,20 @@ static int read_touch(const struct reader *reader)
   return 0;
 }
 
+static int read_hold(const struct reader *reader)
+{
+  const char *word = reader->arguments->bench[BENCH_HOLD];
+  uint64_t ns = 0;
+
+  if (word == NULL)
+    return 0;
+  if (arguments_duration(word, &ns) < 0 || ns > BENCH_HOLD_MAX_NS)
+    return arguments_wrong(reader->command, "--hold '%s' is not a time up to 1 s; write 50us",
+                           word);
+  reader->plan->hold_ns = ns;
+  return 0;
+}
+
 /* Options of which one makes the other meaningless. */
 static int check_together(const struct reader *reader)
 {
@@ -225,6 +239,9 @@ static int check_together(const struct reader *reader)
       (words[BENCH_DEPTH] != NULL || words[BENCH_PLACES] != NULL))
     return arguments_wrong(reader->command,
                            "--depth and --places are for write and read; send has --ring");
+  if (words[BENCH_HOLD] != NULL &&
+      ((plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0) || words[BENCH_LATENCY] != NULL))
+    return arguments_wrong(reader->command, "--hold is for the bandwidth of send");
   if (plan->verify && words[BENCH_PLACES] != NULL)
     return arguments_wrong(
         reader->command, "--places is not for --verify: each transfer that is verified has a place "
@@ -244,7 +261,8 @@ static int check_together(const struct reader *reader)
   if (words[BENCH_OP] != NULL || words[BENCH_SIZE] != NULL || words[BENCH_BANDWIDTH] != NULL ||
       words[BENCH_LATENCY] != NULL || words[BENCH_RING] != NULL || words[BENCH_DEPTH] != NULL ||
       words[BENCH_PLACES] != NULL || words[BENCH_TOUCH] != NULL || words[BENCH_VERIFY] != NULL ||
-      reader->arguments->duration_set || reader->arguments->json != NULL)
+      words[BENCH_HOLD] != NULL || reader->arguments->duration_set ||
+      reader->arguments->json != NULL)
     return arguments_wrong(reader->command,
                            "the client says what is measured: the server takes --transport, "
                            "--memory, their options, --path, --cpu, --once and --insecure");
@@ -286,7 +304,7 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
   bool all = words[BENCH_OP] != NULL && strcmp(words[BENCH_OP], "all") == 0;
   if ((!all && each_word(&reader, BENCH_OP, "op", take_op) < 0) || check_together(&reader) < 0 ||
       read_side(&reader) < 0 || read_ring(&reader) < 0 || read_touch(&reader) < 0 ||
-      each_word(&reader, BENCH_SIZE, "size", take_size) < 0 ||
+      read_hold(&reader) < 0 || each_word(&reader, BENCH_SIZE, "size", take_size) < 0 ||
       each_word(&reader, BENCH_CPU, "cpu", take_cpu) < 0)
     return -EINVAL;
   for (uint64_t size = 64; words[BENCH_SIZE] == NULL && size <= 4 << 20; size *= 4)
@@ -324,6 +342,7 @@ struct json_object *bench_case_write(const struct bench_case *c)
   json_object_object_add(to, "places", json_object_new_uint64(c->places));
   json_object_object_add(to, "duration_ns", json_object_new_uint64(c->duration_ns));
   json_object_object_add(to, "warmup_ns", json_object_new_uint64(c->warmup_ns));
+  json_object_object_add(to, "hold_ns", json_object_new_uint64(c->hold_ns));
   json_object_object_add(to, "touch", json_object_new_boolean(c->touch));
   json_object_object_add(to, "verify", json_object_new_boolean(c->verify));
   json_object_object_add(to, "back_port", json_object_new_uint64(c->back_port));
@@ -411,6 +430,7 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
       read_uint(from, "places", 0, BENCH_RING_MAX, &places, why, size) < 0 ||
       read_uint(from, "duration_ns", 1, BENCH_DURATION_MAX_NS, &in.duration_ns, why, size) < 0 ||
       read_uint(from, "warmup_ns", 0, BENCH_DURATION_MAX_NS, &in.warmup_ns, why, size) < 0 ||
+      read_uint(from, "hold_ns", 0, BENCH_HOLD_MAX_NS, &in.hold_ns, why, size) < 0 ||
       read_uint(from, "back_port", 0, UINT16_MAX, &port, why, size) < 0 ||
       read_bool(from, "touch", &in.touch, why, size) < 0 ||
       read_bool(from, "verify", &in.verify, why, size) < 0 ||

@@ -20,6 +20,7 @@ struct json_object;
 /* Of one ring: what a client may make a server allocate at each of its ends. */
 #define BENCH_BYTES_MAX ((uint64_t)4 << 30)
 #define BENCH_DURATION_MAX_NS ((uint64_t)3600 * 1000 * 1000 * 1000)
+#define BENCH_HOLD_MAX_NS ((uint64_t)1000 * 1000 * 1000)
 #define BENCH_TOKEN_MAX 32
 #define BENCH_PORT 18520 /* of the server; the next one is for its streams */
 
@@ -36,6 +37,7 @@ struct bench_case {
   uint32_t places; /* one-sided: 0, bench_places() says */
   uint64_t duration_ns;
   uint64_t warmup_ns; /* before the clock starts */
+  uint64_t hold_ns;   /* how long the receiver keeps each message */
   bool touch;         /* the receiver reads a cache line of each message */
   bool verify;
   uint16_t back_port;          /* latency: where the client waits for what comes back */
@@ -60,6 +62,7 @@ struct bench_plan {
   uint32_t depth;  /* of WRITE and READ; 0: pst_ring_default */
   uint32_t places; /* likewise; 0: bench_places */
   uint64_t duration_ns;
+  uint64_t hold_ns;
   int cpus[2]; /* -1: anywhere */
   bool no_touch, verify, in_process, server, once, insecure;
   const char *host; /* the operand; NULL */

@@ -82,13 +82,17 @@ void bench_show_title(FILE *to, const struct bench_case *c)
                        "reads", ", data verified between rounds", ", data touched"}},
   };
   bool is_latency = c->measure == MEASURE_LATENCY;
+  char hold[48] = "";
   const char *column = kinds[c->op][is_latency].column;
 
-  fprintf(to, "\n%s, %g s per size after %g ms warm-up%s)\n", kinds[c->op][is_latency].title,
+  if (c->hold_ns > 0)
+    snprintf(hold, sizeof hold, ", each kept for %g us", (double)c->hold_ns / 1e3);
+  fprintf(to, "\n%s, %g s per size after %g ms warm-up%s%s)\n", kinds[c->op][is_latency].title,
           (double)c->duration_ns / 1e9, (double)c->warmup_ns / 1e6,
           c->verify  ? kinds[c->op][is_latency].verified
           : c->touch ? kinds[c->op][is_latency].touched
-                     : "");
+                     : "",
+          hold);
   if (is_latency)
     fprintf(to, "%10s %9s %9s %9s %9s %9s %9s %12s  %s\n", "size", "min", "p50", "p90", "p99",
             "p99.9", "max", column, "path");
@@ -272,6 +276,7 @@ struct json_object *bench_row_json(const struct bench_row *row, uint32_t number)
   json_put_text(object, "measure", bench_measure_name(row->c.measure));
   json_put_uint(object, "size_bytes", row->c.size);
   json_put_known(object, "ring_slots", !one_sided, row->c.ring);
+  json_put_known(object, "hold_ns", !one_sided, row->c.hold_ns);
   json_put_known(object, "depth", one_sided, row->c.ring);
   json_put_known(object, "places", one_sided, one_sided ? bench_places(&row->c) : 0);
   json_put_bool(object, "ok", row->error[0] == '\0');

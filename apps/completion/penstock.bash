@@ -70,7 +70,7 @@ _penstock() {
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return ;;
-    --duration | --count | --device | --peer-device | --check | --outage | --readdress | --size | --ring | --depth | --cpu | --transport-option | --memory-option | \
+    --duration | --count | --device | --peer-device | --check | --outage | --readdress | --size | --ring | --hold | --depth | --cpu | --transport-option | --memory-option | \
       --clients | --in-flight | --request-max | --offer-max | --file-max | --idle | --timeout | --pieces | --offset | --chunk)
       return ;;
     --set)

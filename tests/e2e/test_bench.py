@@ -241,6 +241,14 @@ class Bench(Case):
         result, _ = self.bench("--touch", "no", "--size", "64", "--bandwidth")
         self.assertEqual([row["touched"] for row in result["rows"]], [False] * len(OPS))
 
+    def test_hold(self):
+        """Of 8 slots that are kept for 20 ms each, 8 messages come in that time at most."""
+        result, child = self.bench("--hold", "20ms", "--ring", "8", "--size", "1462", "--op", "send", "--bandwidth", "--verify")
+        (row,) = result["rows"]
+        self.assertEqual((row["hold_ns"], row["corrupted"], row["verified"]), (20_000_000, 0, row["messages_delivered"]))
+        self.assertLessEqual(row["messages_measured"], 8 * (row["seconds"] / 0.02 + 2), row)
+        self.assertIn("each kept for 20000 us", child.stderr)
+
     def test_pinned(self):
         cpu = min(os.sched_getaffinity(0))
         result, _ = self.bench("--cpu", f"{cpu},{cpu}", "--size", "1462", "--in-process")

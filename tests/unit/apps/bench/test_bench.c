@@ -206,6 +206,11 @@ static void what_cannot_be_is_refused(void **state)
       {"--cpu", "0,1,2"},
       {"--cpu", "x"},
       {"--touch", "perhaps"},
+      {"--hold", "2s"},
+      {"--hold", "50"},
+      {"--hold", "50us", "--latency"},
+      {"--hold", "50us", "--op", "write,read"},
+      {"--server", "--hold", "50us"},
       {"--transport-option", "mode"},
       {"--in-process", "--server"},
       {"--in-process", "10.0.0.1"},
@@ -275,6 +280,7 @@ static const struct bench_case sound = {.op = BENCH_SEND,
                                         .ring = 64,
                                         .duration_ns = 7,
                                         .warmup_ns = 3,
+                                        .hold_ns = 50000,
                                         .touch = true,
                                         .back_port = 4711,
                                         .token = "0123456789abcdef"};
@@ -293,6 +299,7 @@ static void a_case_comes_as_it_went(void **state)
   assert_int_equal(got.ring, sound.ring);
   assert_int_equal(got.duration_ns, sound.duration_ns);
   assert_int_equal(got.warmup_ns, sound.warmup_ns);
+  assert_int_equal(got.hold_ns, sound.hold_ns);
   assert_true(got.touch);
   assert_false(got.verify);
   assert_int_equal(got.back_port, sound.back_port);
@@ -362,6 +369,7 @@ static void a_hostile_case_is_refused(void **state)
       {"places", "1"}, /* of what is sent */
       {"duration_ns", "9223372036854775807"},
       {"warmup_ns", "-1"},
+      {"hold_ns", "1000000001"},
       {"back_port", "0"},
       {"back_port", "65536"},
       {"op", "\"sendd\""},
