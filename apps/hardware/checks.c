@@ -6,9 +6,10 @@
 #include "checks.h"
 
 #define RATE "--op send --size 1462 --bandwidth"
+#define CONSUMER RATE " --verify --hold 50us"
 #define BLOCKS "--op send,write --size 64KiB --bandwidth"
 
-const struct hardware_check hardware_checks[] = {
+const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     {
         .name = "address",
         .title = "the addresses that both ports take by themselves, and a connection between them",
@@ -19,11 +20,12 @@ const struct hardware_check hardware_checks[] = {
     },
     {
         .name = "rings",
-        .title = "queues for 4096 and 8192 messages, and for 1024 WRITEs and READs",
+        .title = "queues for 4096, 8192 and 16384 messages, and for 1024 WRITEs and READs",
         .remedy = "see max_qp_wr and max_cqe (`ibv_devinfo -v`), and the locked-memory limit "
                   "(`ulimit -l`); a smaller `ring` may do",
         .steps = {{.name = "4096 slots", .words = RATE " --verify --ring 4096"},
                   {.name = "8192 slots", .words = RATE " --verify --ring 8192"},
+                  {.name = "16384 slots", .words = RATE " --verify --ring 16384"},
                   {.name = "1024 transfers",
                    .words = "--op write,read --size 64 --bandwidth --depth 1024"}},
     },
@@ -92,13 +94,15 @@ const struct hardware_check hardware_checks[] = {
     },
     {
         .name = "gpu",
-        .title = "messages into each GPU, verified there",
+        .title = "messages into each GPU, verified there, and with a consumer of 50 us",
         .remedy = "see the path's reason above, `nvidia-smi topo -m`, and whether nvidia-peermem "
                   "or dma-buf is there",
         .needs = NEED_GPU,
         .each_gpu = true,
         .steps = {{.name = "verified there",
-                   .words = "--op send --size 1462,64KiB --bandwidth --verify"}},
+                   .words = "--op send --size 1462,64KiB --bandwidth --verify"},
+                  {.name = "a consumer of 50 us", .words = CONSUMER},
+                  {.name = "a consumer of 50 us, 4096 slots", .words = CONSUMER " --ring 4096"}},
     },
     {
         .name = "outage",
@@ -119,7 +123,7 @@ const struct hardware_check hardware_checks[] = {
                    .words = "--size 65536 --count 100 --depth 4"}},
     },
 };
-const uint32_t hardware_check_count = sizeof hardware_checks / sizeof hardware_checks[0];
+const uint32_t hardware_check_count = HARDWARE_CHECKS;
 
 const struct hardware_step *hardware_step_of(const struct hardware_check *check, uint32_t index)
 {

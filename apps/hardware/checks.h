@@ -46,8 +46,10 @@ struct hardware_check {
   struct hardware_step steps[HARDWARE_STEPS]; /* up to one without a name */
 };
 
+#define HARDWARE_CHECKS 10
+
 /* The first one is needed by all others. */
-extern const struct hardware_check hardware_checks[];
+extern const struct hardware_check hardware_checks[HARDWARE_CHECKS];
 extern const uint32_t hardware_check_count;
 
 /* NULL: there is none. */

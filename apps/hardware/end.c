@@ -278,6 +278,30 @@ struct looking {
   bool is_transport, is_usable;  /* that plugin; the transport */
 };
 
+/* All options of a step: "qps=2,operation=write". */
+static bool has_options(const struct pst_plugin_info *info, const char *options)
+{
+  for (const char *at = options; at != NULL && at[0] != '\0'; at += strcspn(at, ",")) {
+    at += at[0] == ',';
+    const size_t length = strcspn(at, "=");
+    uint32_t i = 0;
+    while (i < info->option_count && (strncmp(info->options[i].name, at, length) != 0 ||
+                                      info->options[i].name[length] != '\0'))
+      i++;
+    if (i == info->option_count)
+      return false;
+  }
+  return true;
+}
+
+static void take_options(struct hardware_has *has, const struct pst_plugin_info *info)
+{
+  for (uint32_t check = 0; check < hardware_check_count; check++)
+    for (uint32_t i = 0; hardware_step_of(&hardware_checks[check], i) != NULL; i++)
+      if (!has_options(info, hardware_checks[check].steps[i].options))
+        has->lacks_options[check] |= 1u << i;
+}
+
 static void take_plugin(void *context, const struct pst_plugin_info *info)
 {
   struct looking *looking = context;
@@ -291,6 +315,8 @@ static void take_plugin(void *context, const struct pst_plugin_info *info)
     return;
   looking->into = is_transport ? &looking->has->adapters : &looking->has->gpus;
   looking->is_usable |= is_transport && info->status == 0;
+  if (is_transport && info->status == 0)
+    take_options(looking->has, info);
   if (info->status == 0)
     looking->into->why_none[0] = '\0';
   else

@@ -40,6 +40,8 @@ struct hardware_plan {
 struct hardware_has {
   struct hardware_devices adapters, gpus;
   uint32_t tools; /* NEED_PERFTEST and what is like it */
+  /* By check: 1 << step, whose options the transport lacks. */
+  uint32_t lacks_options[HARDWARE_CHECKS];
 };
 
 /* Which step, between which devices. */

@@ -68,6 +68,11 @@ static const char *what_lacks(const struct step *step, char why[HARDWARE_WHY])
   const uint32_t tools = run->near.has.tools & run->far.end.has.tools;
   const struct hardware_devices *gpus = &run->far.end.has.gpus;
 
+  if (run->near.has.lacks_options[step->ask.check] >> step->ask.step & 1) {
+    snprintf(why, HARDWARE_WHY, "transport %s has not the options %s", run->near.plan->transport,
+             step->row->options);
+    return why;
+  }
   if ((needs & NEED_GPU) != 0 && gpus->count == 0) {
     snprintf(why, HARDWARE_WHY, "no GPU at the receiving end: %.900s", gpus->why_none);
     return why;

@@ -16,13 +16,21 @@ ALL = ["address", "rings", "messages", "ordering", "one-thread", "cycles", "gpu-
 
 
 def children_of(pid):
-    return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """None of a process that has ended."""
+    path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        return [int(word) for word in path.read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def running_with(pids, word):
     """The program that was started with a word; None before it is executed."""
     for pid in pids:
-        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        try:
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
         if word.encode() in words and b"hardware-check" not in words:
             return pid
     return None
@@ -86,7 +94,7 @@ class Hardware(Case):
         self.plant("caps: {max_cqe: 6000, resize_cq: false}")
         checks, result, child = self.check("--check", "rings,one-thread", expect=1)
         self.assertEqual(self.verdicts(checks), {"address": "ok", "rings": "failed", "one-thread": "ok"}, child)
-        self.assertEqual([step["verdict"] for step in checks["rings"]["steps"]], ["ok", "failed", "ok"])
+        self.assertEqual([step["verdict"] for step in checks["rings"]["steps"]], ["ok", "failed", "failed", "ok"])
         self.assertRegex(checks["rings"]["why"], "max_cqe|completion")
         self.assertIn("max_cqe", checks["rings"]["remedy"])
         self.assertIn("remedy: see max_qp_wr", child.stdout)
@@ -101,6 +109,44 @@ class Hardware(Case):
         self.assertEqual(set(found.values()), {"unknown"}, child)
         self.assertRegex(checks["address"]["why"], "InfiniBand|link layer|Ethernet")
         self.assertIn("`address`", checks["rings"]["why"])
+
+    def disturbed(self, check, word, disturb):
+        """The check, of which disturb() has disturbed the step whose client has the word."""
+        child = self.start("hardware-check", "--device", "mlx5_0", "--check", check, "--duration", "600ms",
+                           "--json", self.folder / "out.json", **self.prefix())  # fmt: skip
+        (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
+        step = wait_until(lambda: child.poll() is not None or running_with(children_of(own), word), 60, "the step")
+        if child.poll() is None:
+            disturb(step)
+        status = child.wait()
+        address, found = self.result()["checks"]
+        if found["verdict"] == "skipped":
+            self.skipTest(found["why"])
+        self.assertEqual((status, address["verdict"], found["verdict"]), (1, "ok", "failed"), str(child))
+        return found
+
+    def ctl(self, *words):
+        self.run_program("ctl", self.fabric, *words, program=SIMULATED)
+
+    def test_a_queue_pair_that_fails(self):
+        """By SEND, with relaxed ordering, or while cycles are counted."""
+        fabric = self.fabric
+        for check, word, failed in (("messages", "operation=send", "by SEND"),
+                                    ("ordering", "relaxed_ordering=true", "on"),
+                                    ("cycles", "1462", "1 queue pair")):  # fmt: skip
+            with self.subTest(check):
+                self.fabric = f"{fabric}-{check}"
+                found = self.disturbed(check, word, lambda _: self.ctl("qp-error", "--from", "host/mlx5_0"))
+                steps = [step["step"] for step in found["steps"] if step["verdict"] == "failed"]
+                self.assertEqual([step for step in steps if not step.startswith("ib_")], [failed])
+                self.assertRegex(found["why"], "IBV_|queue pair")
+                self.assertTrue(found["remedy"])
+
+    def test_a_queue_of_two_threads(self):
+        """libmlx5 then ends the process."""
+        found = self.disturbed("one-thread", "send,write,read", lambda pid: os.kill(pid, signal.SIGABRT))
+        self.assertRegex(found["why"], "^this end was killed by signal 6 .Aborted")
+        self.assertIn("multithreading violation", found["remedy"])
 
     def test_an_outage(self):
         """Of 2 s of the fabric's clock the connection survives, of a minute it does not."""
@@ -132,6 +178,12 @@ class Hardware(Case):
         self.assertEqual(step["requested"]["iterations"], 100)
         self.assertRegex("\n".join(step["peer"]["lines"]), "is elsewhere now")
 
+    def test_an_address_that_is_not_reached(self):
+        checks, _, child = self.check("--device", "mlx5_1", "--check", "readdress", "--readdress",
+                                      f"{SIMULATED} ctl . port-down host/mlx5_1/1", expect=1)  # fmt: skip
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "readdress": "failed"}, child)
+        self.assertIn("restart it", checks["readdress"]["remedy"])
+
     def test_commands_that_fail(self):
         """What is not disturbed is not told."""
         checks, _, child = self.check("--device", "mlx5_0", "--check", "outage", "--outage", "echo no such link >&2; false")
@@ -153,6 +205,23 @@ class Hardware(Case):
                 for row in step["measured"]:
                     self.assertEqual((row["path"], row["corrupted"]), ("direct", 0))
                     self.assertEqual(row["verified"], row["messages_delivered"])
+
+    def test_a_gpu_that_gets_other_bytes(self):
+        """Without dma-buf messages are copied to it, and this one spoils a copy."""
+        self.plant("caps: {dmabuf: false}")
+        checks, _, child = self.gpu("delay_us=0,spoil=3", expect=1)
+        self.assertEqual((checks["address"]["verdict"], checks["gpu"]["verdict"]), ("ok", "failed"), child)
+        step = checks["gpu"]["steps"][0]
+        self.assertEqual({row["path"] for row in step["measured"]}, {"staged"})
+        self.assertEqual(sum(row["corrupted"] for row in step["measured"]), 1)
+        self.assertIn("nvidia-smi topo", checks["gpu"]["remedy"])
+
+    def test_a_gpu_that_is_written_by_the_cpu(self):
+        """An adapter that puts short messages into the completion, and cannot be told not to."""
+        self.plant("vendor: soft-roce, caps: {dmabuf: true, scatter_to_cqe: 32}")
+        checks, _, child = self.gpu("delay_us=0", expect=1)
+        self.assertEqual((checks["address"]["verdict"], checks["gpu-send"]["verdict"]), ("ok", "failed"), child)
+        self.assertIn("operation: write", checks["gpu-send"]["remedy"])
 
     def test_wrong_command_lines(self):
         for words, why in ((("--check", "ring"), "'ring' is not one of the checks, did you mean 'rings'|did you mean 'rings'"),

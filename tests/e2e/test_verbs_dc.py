@@ -106,11 +106,15 @@ class VerbsDc(Case):
     def test_hardware_check(self):
         """Its checks of streams are of any transport, by name."""
         self.run_program("hardware-check", "--transport", "verbs_dc", "--device", "mlx5_0", "--check",
-                         "rings,ordering,one-thread", "--duration", "20ms", "--json",
+                         "rings,messages,ordering,one-thread", "--duration", "20ms", "--json",
                          self.folder / "out.json", **self.prefix())  # fmt: skip
         verdicts = {check["check"]: check["verdict"] for check in self.result()["checks"]}
         self.assertEqual(set(verdicts.values()), {"ok"}, verdicts)
         self.assertIn("rings", verdicts)
+        steps = next(check["steps"] for check in self.result()["checks"] if check["check"] == "messages")
+        skipped = {step["step"]: step["why"] for step in steps if step["verdict"] == "skipped"}
+        self.assertEqual(skipped["4 queue pairs"], "transport verbs_dc has not the options qps=4")
+        self.assertIn("by SEND", skipped)
 
     def test_clients_come_go_and_are_killed(self):
         """Half of them are, as they begin or amid their file. The others have theirs whole."""
