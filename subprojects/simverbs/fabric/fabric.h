@@ -417,7 +417,9 @@ bool fab_seems_dead(uint32_t slot);
 void fab_patrol(void);
 /* Reaps all that are dead. */
 void fab_reap_all(void);
-/* Frees everything that a slot owns, and the slot. */
+/* Does another process live in this slot? */
+bool fab_slot_held(uint32_t slot);
+/* Frees everything that a slot owns, and the slot: one's own, or that of a process that died. */
 void fab_reap(uint32_t slot);
 
 /* fab_lock returns true if its last holder died in it: what it guards is then to be repaired. */

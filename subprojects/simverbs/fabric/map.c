@@ -127,7 +127,7 @@ static bool slot_lock(uint32_t slot, short type)
   return !fcntl(file, F_SETLK, &lock);
 }
 
-static bool slot_held(uint32_t slot)
+bool fab_slot_held(uint32_t slot)
 {
   struct flock lock = {
       .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)(FAB_SIZE + slot), .l_len = 1};
@@ -140,7 +140,7 @@ bool fab_is_dead(uint32_t slot)
     return false;
   if (atomic_load(&fab->process[slot].state) != FAB_SLOT_USED)
     return true;
-  if (slot_held(slot))
+  if (fab_slot_held(slot))
     return false;
   fab_reap(slot);
   return true;
