@@ -191,6 +191,35 @@ static void hello_of_a_stranger_connects_nobody(void **state)
   contract_pair_close(pair);
 }
 
+/* What an address says that is not so: a key, a number that is nobody's. Both look like a peer that
+ * is dead. A target's number before RTR, 0 on the simulated device, is refused. */
+static void wrong_addresses_look_like_dead_peers(void **state)
+{
+  enum { OF_NUMBER = 33, OF_KEY = 47 }; /* transports/verbs_dc/blob.c */
+
+  contract_complaints(); /* of strangers, in the case before */
+  for (uint32_t i = 0; i < 3; i++) {
+    struct contract_pair *pair = contract_pair_open(*state, &params);
+    struct pst_blob blob;
+    contract_address(&pair->receiver, 0, &blob);
+    uint8_t *bytes = blob.bytes;
+    if (i == 2) {
+      memset(bytes + OF_NUMBER - 1, 0, 4);
+      assert_int_equal(contract_connect(&pair->sender, 0, &blob), -EPROTO);
+      assert_non_null(strstr(contract_complaint(), "not one of verbs_dc's"));
+    } else {
+      bytes[i == 0 ? OF_NUMBER : OF_KEY] ^= 0x40;
+      assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
+      const struct pst_completion end = contract_await(
+          &pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+      assert_int_equal(end.status, -ECONNRESET);
+      assert_non_null(strstr(contract_complaint(), "IBV_WC_RETRY_EXC_ERR"));
+    }
+    contract_complained(1);
+    contract_pair_close(pair);
+  }
+}
+
 /* Two words of credit that a silent peer does not answer: the worker sleeps with a third to say. */
 static void arm_sleeps_beside_silent_peer(void **state)
 {
@@ -316,6 +345,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(four_take_turns),
       CONTRACT_CASE(error_of_one_is_no_others),
       CONTRACT_CASE(hello_of_a_stranger_connects_nobody),
+      CONTRACT_CASE(wrong_addresses_look_like_dead_peers),
       CONTRACT_CASE(arm_sleeps_beside_silent_peer),
       CONTRACT_CASE(silent_peers_hold_up_no_living_one),
   };
