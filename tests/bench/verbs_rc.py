@@ -15,7 +15,8 @@ from callgrind import self_cost
 
 SIZE, SLOTS = 1462, 512
 COUNTS = (1024, 5120)  # their difference leaves out what is not of messages
-MOST = {"send_some": 70, "receive_some": 105}
+# Some more than the 69.9 and 104.6 that one compiler needs: another one may.
+MOST = {"send_some": 73, "receive_some": 110}
 QPS_MOST = 1.2
 OURS = ("transport-verbs_rc", "libpenstock", "memory-host", "/bench-")
 
