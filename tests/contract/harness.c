@@ -396,8 +396,14 @@ static void rest_when_idle(bool idle)
     nanosleep(&rest, NULL);
 }
 
+volatile sig_atomic_t contract_is_to_stop;
+
 int contract_poll(struct contract_side *side)
 {
+  if (contract_is_to_stop) {
+    contract_is_to_stop = 0;
+    raise(SIGSTOP);
+  }
   make_room(side);
   int n = side->image.ops->poll(side->worker, side->log + side->logged, 64);
   rest_when_idle(n == 0);

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -209,6 +210,9 @@ const char *contract_name_of(uint8_t kind, uint8_t code, char *text, size_t size
  * MESSAGE comes behind its endpoint's DISCONNECTED, and log.
  * Returns how many came. */
 int contract_poll(struct contract_side *side);
+/* Set by a signal: the next contract_poll() stops the process, which is then in no call and holds
+ * no lock of a simulated device that others would wait for. */
+extern volatile sig_atomic_t contract_is_to_stop;
 void contract_log(struct contract_side *side, const struct pst_completion *completion);
 /* The first logged completion of that kind and code is taken out. */
 bool contract_take(struct contract_side *side, uint8_t kind, uint8_t code,

@@ -19,12 +19,19 @@
 static const struct contract_params params = {
     .endpoints = 1, .slots = 32, .message = 8192, .requests = 64, .pieces = 1};
 
+static void stop_soon(int number)
+{
+  (void)number;
+  contract_is_to_stop = 1;
+}
+
 /* What the forked process does; it leaves by _exit, or is killed. */
 static void child(const struct contract_variant *variant, bool receiver, int socket, uint64_t count)
 {
   struct contract_side side = {0};
   struct contract_account account = {0};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGTSTP, stop_soon);
   contract_side_open(variant, &params, false, receiver, &side);
   account.message = side.message;
   if (!contract_meet(&side, socket))
@@ -228,10 +235,11 @@ static void peer_that_dies_before_it_connects(void **state)
   close(pair[1]);
 }
 
+/* Between two of its calls. */
 static void stop(pid_t pid)
 {
   int status;
-  kill(pid, SIGSTOP);
+  kill(pid, SIGTSTP);
   assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
   assert_true(WIFSTOPPED(status));
 }
