@@ -90,7 +90,7 @@ class Kit(Case):
 
     def test_the_page_for_authors_is_installed(self):
         installed = {path.name for path in self.stage.rglob("share/doc/penstock/*.md")}
-        self.assertLessEqual({"plugins.md", "abi-walkthrough.md"}, installed)
+        self.assertLessEqual({"write-a-plugin.md", "abi-walkthrough.md"}, installed)
 
     def test_templates_are_short(self):
         """The smallest memory, and the smallest transport, that keep the contract."""

@@ -36,7 +36,8 @@ uint32_t refused_status(void);
 void start(struct run *run);
 void in_time(const struct run *run);
 void close_run(struct run *run);
-/* Send what there is room for, up to `total`; then finish. */
+/* Send what there is room for, up to `total`; then finish. 0, or what a call returned. */
+int try_feed(struct pst_sender *sender, uint64_t *sent, uint64_t total);
 void feed(struct pst_sender *sender, uint64_t *sent, uint64_t total);
 /* Take what has arrived, check it, give it back behind the check. Returns false
  * when the stream has ended. */
