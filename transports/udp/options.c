@@ -99,15 +99,15 @@ static void describe_socket(const struct pst_check *check, int family, const uni
   bool receives = check->side == PST_SCOPE_RECEIVER;
   const char *device = check->option_string(check->options, "device");
   const char *option = receives ? "port" : "source_port";
-  unsigned long port = check->option_uint(check->options, option);
+  unsigned short port = (unsigned short)check->option_uint(check->options, option);
   bool known = family != AF_UNSPEC || !device[0] || strcmp(device, UDP_DEVICE_ANY) == 0;
   char bound[DG_HOST_TEXT];
 
   if (family == AF_UNSPEC)
     family = AF_INET; /* but of an interface, which may lack it */
   bool alone = find_bound(check, family, bound);
-  if (port)
-    snprintf(facts->takes, sizeof(facts->takes), "UDP port %lu of %s%s%s", port,
+  if (port) /* an address has at most 45 characters, and a link-local one with its zone 40 */
+    snprintf(facts->takes, sizeof(facts->takes), "UDP port %hu of %s%s%.51s", port,
              known ? dg_family_name(family) : "interface", bound[0] ? "/" : "", bound);
   facts->takes_option = option;
   if (receives && check->option_string(check->options, "group")[0]) {
