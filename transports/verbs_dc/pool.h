@@ -89,7 +89,8 @@ void dc_stop(struct dc_endpoint *dc);
 /* A request was flushed, or the one before them failed: once none is left the stream can be used
  * again. */
 void dc_flushed(struct dc_endpoint *dc);
-/* Of the request that is being built: which target of the peer's, and by which stream. */
+/* Sets where the request being built goes: this target of the peer, by this stream of the
+ * initiator, which is not used where the device has no streams. */
 void dc_set_peer(const struct dc_endpoint *dc, const struct dc_initiator *initiator,
                  uint32_t target, uint16_t stream);
 int dc_spread(struct vb_send_queue *sq, uint64_t from, uint64_t to);
