@@ -183,8 +183,9 @@ class Guest:
         for nic, cable in enumerate(cables or [None]):
             wire = "hubport,hubid=0" if cable is None else f"socket,fd={cable}"
             command += ["-netdev", f"{wire},id=net{nic}"]
-            # Of a link without a speed rxe complains each time it is asked. A queue is sent empty: where it is
-            # left after a burst because the socket was full, QEMU may come back to it never.
+            # Of a link without a speed rxe complains each time it is asked. A queue is sent
+            # until it is empty: once one was left for good (NETDEV WATCHDOG). That QEMU's bursts of 256 were
+            # the cause is a guess.
             nic_of = f"netdev=net{nic},mac={mac(self.number, nic)},speed=1000,duplex=full,x-txburst=65536"
             command += ["-device", f"virtio-net-pci,{nic_of},romfile="]
         return command
