@@ -7,8 +7,9 @@ static const struct pst_option options[] = {
     CUDA_OPTION_DEVICE("the first"),
     {
         .name = "allocator",
-        .help = "What device memory is made of. malloc: cuMemAlloc, which every GPU has. vmm: "
-                "cuMemCreate and cuMemMap, made for GPUDirect RDMA where the GPU offers that.",
+        .help = "What device memory is made of. `malloc`: cuMemAlloc, which every GPU has. "
+                "`vmm`: cuMemCreate and cuMemMap, made for GPUDirect RDMA where the GPU offers "
+                "that.",
         .default_value = "malloc",
         .choices = allocators,
         .type = PST_OPTION_ENUM,

@@ -9,11 +9,10 @@ static const char *const backings[] = {"auto", "malloc", "memfd", "huge_2m", "hu
 static const struct pst_option options[] = {
     {
         .name = "backing",
-        .help =
-            "What regions are made of. auto: memfd where the transport wants to hand the memory "
-            "to another process; else reserved huge pages where enough are free for a large "
-            "region; else malloc with transparent huge pages advised. A huge page size named "
-            "here is an error when its pages are not there, never a fallback.",
+        .help = "What regions are made of. `auto`: memfd where the transport wants to hand the "
+                "memory to another process; else reserved huge pages where enough are free for a "
+                "large region; else malloc with transparent huge pages advised. A huge page size "
+                "named here is an error when its pages are not there, never a fallback.",
         .default_value = "auto",
         .choices = backings,
         .type = PST_OPTION_ENUM,

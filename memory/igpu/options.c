@@ -8,9 +8,10 @@ static const struct pst_option options[] = {
     CUDA_OPTION_DEVICE("the first that is integrated"),
     {
         .name = "cache",
-        .help = "How the CPU sees the memory. cached: as all memory; the GPU's reads look into "
-                "the CPU's caches. write_combined: past the caches, so that the GPU need not; the "
-                "CPU writes whole lines fast and reads slowly, and no other process can have it.",
+        .help = "How the CPU sees the memory. `cached`: as all memory; the GPU's reads look into "
+                "the CPU's caches. `write_combined`: past the caches, so that the GPU need not; "
+                "the CPU writes whole lines fast and reads slowly, and no other process can have "
+                "it.",
         .default_value = "cached",
         .choices = caches,
         .type = PST_OPTION_ENUM,
@@ -18,7 +19,7 @@ static const struct pst_option options[] = {
     },
     {
         .name = "allow_discrete",
-        .help = "true: a GPU with memory of its own will do, too. Its kernels then read every "
+        .help = "`true`: a GPU with memory of its own will do, too. Its kernels then read every "
                 "byte over PCIe; memory cuda is what such a GPU is for.",
         .default_value = "false",
         .type = PST_OPTION_BOOL,

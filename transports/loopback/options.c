@@ -6,10 +6,10 @@ static const char *const mode_choices[] = {"copy", "reference", NULL};
 static const struct pst_option options[] = {
     {
         .name = "mode",
-        .help = "How a message gets to the receiver. copy: one memcpy from the sender's slot into "
-                "the receiver's ring slot, within a process or between two. reference: the "
-                "receiver is lent the sender's slot itself, and the sender has it back when the "
-                "receiver releases it; both ends must be in one process.",
+        .help = "How a message gets to the receiver. `copy`: one memcpy from the sender's slot "
+                "into the receiver's ring slot, within a process or between two. `reference`: "
+                "the receiver is lent the sender's slot itself, and the sender has it back when "
+                "the receiver releases it; both ends must be in one process.",
         .default_value = "copy",
         .choices = mode_choices,
         .type = PST_OPTION_ENUM,

@@ -31,31 +31,30 @@ static const struct pst_option options[] = {
     },
     {
         OPTION("peer_failure", ENUM, PST_SCOPE_STREAM, "auto",
-               "Who notices that a peer has died. ucx: UCX, which then uses no shared memory. own: "
-               "each end watches the other's process by a pidfd; both are on one host. auto: own "
-               "where both ends are on one host and have shared memory, else ucx."),
+               "Who notices that a peer has died. `ucx`: UCX, which then uses no shared memory. "
+               "`own`: each end watches the other's process by a pidfd; both are on one host. "
+               "`auto`: own where both ends are on one host and have shared memory, else ucx."),
         .choices = failure_choices,
     },
     {
         OPTION("part", SIZE, PST_SCOPE_DEVICE, "0",
                "Longest active message: small messages are put together up to it, and long ones "
-               "cut. 0: what UCX's lane sends in one piece, and 64 KiB over TCP."),
+               "cut. `0`: what UCX's lane sends in one piece, and 64 KiB over TCP."),
         .max = UINT64_C(1) << 24,
     },
     {
-        OPTION(
-            "rendezvous_from", SIZE, PST_SCOPE_DEVICE, "0",
-            "Messages from this size on are fetched by the receiver, straight into its slot. 0: 64 KiB where "
-            "the kernel or a device fetches (cma, xpmem, knem, RDMA), else none is."),
+        OPTION("rendezvous_from", SIZE, PST_SCOPE_DEVICE, "0",
+               "Messages from this size on are fetched by the receiver, straight into its slot. "
+               "`0`: 64 KiB where the kernel or a device fetches (cma, xpmem, knem, RDMA), else "
+               "none is."),
         .max = UINT64_C(1) << 30,
     },
     {
-        OPTION(
-            "direct_from", SIZE, PST_SCOPE_DEVICE, "0",
-            "Streams of messages from this size on go straight into a GPU, or out of one, by "
-            "rendezvous. Shorter ones are staged. 0: 1 MiB where UCX has RDMA here, else all are "
-            "staged: UCX's own copies between host and GPU are far slower than core's. Between "
-            "GPUs of one host 1 MiB is best."),
+        OPTION("direct_from", SIZE, PST_SCOPE_DEVICE, "0",
+               "Streams of messages from this size on go straight into a GPU, or out of one, by "
+               "rendezvous. Shorter ones are staged. `0`: 1 MiB where UCX has RDMA here, else all "
+               "are staged: UCX's own copies between host and GPU are far slower than core's. "
+               "Between GPUs of one host 1 MiB is best."),
         .max = UINT64_C(1) << 30,
     },
     {

@@ -17,24 +17,26 @@ static const char *const time_choices[] = {"off", "software", "hardware", NULL};
 static const struct pst_option options[] = {
     DG_TEXT("device", DEVICE, 63,
             "Network interface or address of this host to send from and receive on, eth0 or "
-            "192.0.2.1 for instance. any: all of this host's addresses, and the interface that the "
-            "route says. Empty: a sender does as with any; a receiver is bound to the address that "
-            "`control` listens on."),
+            "192.0.2.1 for instance. `any`: all of this host's addresses, and the interface that "
+            "the route says. Empty: a sender does as with any; a receiver is bound to the "
+            "address that `control` listens on."),
     DG_OPTIONS,
     DG_CHOICE("timestamps", DEVICE, "software", time_choices,
-              "Who says when a message arrived. software: the kernel, when the driver hands it "
-              "over. hardware: the network card, where it was configured to (SIOCSHWTSTAMP), else "
-              "the kernel. off: nobody; jitter is then counted from when messages are polled."),
+              "Who says when a message arrived. `software`: the kernel, when the driver hands it "
+              "over. `hardware`: the network card, where it was configured to (SIOCSHWTSTAMP), "
+              "else the kernel. `off`: nobody; jitter is then counted from when messages are "
+              "polled."),
     DG_CHOICE("departure", DEVICE, "off", departure_choices,
               "Who keeps the times at which a sender's messages are to leave by its `rate`: the "
-              "queueing discipline of that name on the interface (SO_TXTIME). fq sends each when "
-              "its time has come. etf leaves it to the network card, drops what comes too late, "
-              "and needs CAP_NET_ADMIN. off: nobody; messages leave when the kernel gets them."),
+              "queueing discipline of that name on the interface (SO_TXTIME). `fq`: it sends "
+              "each when its time has come. `etf`: it leaves that to the network card, drops "
+              "what comes too late, and needs CAP_NET_ADMIN. `off`: nobody; messages leave when "
+              "the kernel gets them."),
     DG_SWITCH("dont_fragment", SEND, "false",
               "Refuse messages that are longer than the path's MTU instead of letting IP fragment "
               "them. One lost fragment loses the message."),
     DG_NUMBER("sndbuf", SIZE, SEND, "0", 0, UINT64_C(1) << 30,
-              "Size of the socket's send buffer. 0: the system's default."),
+              "Size of the socket's send buffer. `0`: the system's default."),
     DG_NUMBER("rcvbuf", SIZE, RECEIVE, "16 MiB", 4096, UINT64_C(1) << 30,
               "Size of the socket's receive buffer: what may wait while the worker is busy. The "
               "kernel gives no more than net.core.rmem_max to an ordinary user."),
@@ -47,8 +49,9 @@ static const struct pst_option options[] = {
         "what it drops by such buffers: from a foreign sender with framing none, what was "
         "dropped is then known at least, not exactly."),
     DG_NUMBER("busy_poll", DURATION, RECEIVE, "0", 0, 1000000000,
-              "How long the kernel polls the network card's queue within a call that finds nothing "
-              "(SO_BUSY_POLL). More than net.core.busy_read needs CAP_NET_ADMIN. 0: not at all."),
+              "How long the kernel polls the network card's queue within a call that finds "
+              "nothing (SO_BUSY_POLL). More than net.core.busy_read needs CAP_NET_ADMIN. `0`: "
+              "not at all."),
 };
 
 static const struct pst_option_rule rules[] = {DG_RULES};

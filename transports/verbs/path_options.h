@@ -20,7 +20,7 @@
   },                                                                                               \
       {                                                                                            \
           VB_OPTION("port", UINT, "0"),                                                            \
-          .help = "Port of the device, from 1. 0: the first active one.",                          \
+          .help = "Port of the device, from 1. `0`: the first active one.",                        \
           .max = 255,                                                                              \
       },                                                                                           \
   {                                                                                                \
@@ -34,12 +34,11 @@
 #define VB_RELAXED_OPTION                                                                          \
   {                                                                                                \
     VB_OPTION("relaxed_ordering", ENUM, "auto"),                                                   \
-        .help =                                                                                    \
-            "Let the device's writes into memory overtake one another "                            \
-            "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. auto: in "       \
-            "rings and in memory that no peer writes to, of which completions tell; not in "       \
-            "ranges that are offered for WRITEs or atomics. true: there, too. false: nowhere. "    \
-            "A message is reported once all its bytes are there, in any case.",                    \
+        .help = "Let the device's writes into memory overtake one another "                        \
+                "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. `auto`: in " \
+                "rings and in memory that no peer writes to, of which completions tell; not in "   \
+                "ranges that are offered for WRITEs or atomics. `true`: there, too. `false`: "     \
+                "nowhere. A message is reported once all its bytes are there, in any case.",       \
         .choices = relaxed_choices,                                                                \
   }
 
@@ -51,9 +50,8 @@
 #define VB_PATH_OPTIONS                                                                            \
   {                                                                                                \
       VB_OPTION("mtu", UINT, "0"),                                                                 \
-      .help =                                                                                      \
-          "Largest packet's payload in bytes: 256, 512, 1024, 2048 or 4096; the next smaller is "  \
-          "taken, or 256. 0: the ports'. Both ends use the smaller one.",                          \
+      .help = "Largest packet's payload in bytes: 256, 512, 1024, 2048 or 4096; the next smaller " \
+              "is taken, or 256. `0`: the ports'. Both ends use the smaller one.",                 \
       .max = 4096,                                                                                 \
   },                                                                                               \
       {                                                                                            \
@@ -81,34 +79,34 @@
       },                                                                                           \
       {                                                                                            \
           VB_OPTION("timeout", UINT, "17"),                                                        \
-          .help = "How long the device waits for an answer before it sends again: "                \
-                  "4.096 us times 2 to the power of this; 14: 67 ms, 17: 537 ms, 18: "             \
-                  "1.07 s. Devices may take up to four times as long. A peer that "                \
-                  "answers no more is noticed after timeout times (retry_cnt + 1): "               \
-                  "4.3 s by default, longer than a link takes to retrain or a switch "             \
-                  "to fail over. soft-RoCE has 14 unless this is set. Connecting by "              \
-                  "exchange may take one, if the first hello comes before the other "              \
-                  "end is set up.",                                                                \
+          .help = "How long the device waits for an answer before it sends again: 4.096 us "       \
+                  "times 2 to the power of this. 14 is 67 ms, 17 is 537 ms, 18 is 1.07 s. "        \
+                  "Devices may take up to four times as long. A peer that answers no more is "     \
+                  "noticed after timeout times (retry_cnt + 1). That is 4.3 s by default, "        \
+                  "longer than a link takes to retrain or a switch to fail over. On soft-RoCE "    \
+                  "the default is 14. Connecting by exchange may take one, if the first hello "    \
+                  "comes before the other end is set up.",                                         \
           .min = 1,                                                                                \
           .max = 31,                                                                               \
       },                                                                                           \
       {                                                                                            \
           VB_OPTION("retry_cnt", UINT, "7"),                                                       \
-          .help = "How often the device sends again; 7: 8 tries in all. soft-RoCE "                \
-                  "tries for ever with 7, and has 6 unless this is set.",                          \
+          .help = "How often the device sends again; 7 means 8 tries in all. On soft-RoCE 7 "      \
+                  "means for ever, and the default is 6.",                                         \
           .max = 7,                                                                                \
       },                                                                                           \
       {                                                                                            \
           VB_OPTION("rnr_retry", UINT, "7"),                                                       \
           .help =                                                                                  \
-              "How often the device tries a peer that has no receive posted, each time after the " \
-              "peer's min_rnr_timer; 6: 6 times 0.64 ms, 3.8 ms, with its default. 7: for ever.",  \
+              "How often the device tries a peer that has no receive posted, each time after "     \
+              "the peer's min_rnr_timer. With that timer's default, 6 is 6 times 0.64 ms: 3.8 "    \
+              "ms. `7`: for ever.",                                                                \
           .max = 7,                                                                                \
       },                                                                                           \
   {                                                                                                \
     VB_OPTION("min_rnr_timer", UINT, "12"),                                                        \
-        .help = "How long a peer is to wait that finds no receive posted, by the specification's " \
-                "code: 12: 0.64 ms, 16: 2.56 ms, 18: 5.12 ms; 0: 655 ms.",                         \
+        .help = "How long a peer waits that finds no receive posted, by the specification's "      \
+                "code. 12 is 0.64 ms, 16 is 2.56 ms, 18 is 5.12 ms, and 0 is 655 ms.",             \
         .max = 31,                                                                                 \
   }
 

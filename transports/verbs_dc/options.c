@@ -30,9 +30,9 @@ static const struct pst_option options[] = {
     VB_RELAXED_OPTION,
     {
         VB_OPTION("keepalive", DURATION, "1 s"),
-        .help = "How long a peer may be silent before it is probed. A peer that is gone is noticed "
-                "after keepalive + timeout * (retry_cnt + 1), 5.3 s by default, though nothing is "
-                "sent to it. 0: no probes.",
+        .help = "How long a peer may be silent before it is probed. A peer that is gone is "
+                "noticed after keepalive + timeout * (retry_cnt + 1), 5.3 s by default, though "
+                "nothing is sent to it. `0`: no probes.",
     },
     {
         VB_OPTION("first_sequence", UINT, "0"),

@@ -12,40 +12,40 @@ static const struct pst_option options[] = {
     VB_DEVICE_OPTIONS,
     {
         VB_OPTION("operation", ENUM, "write"),
-        .help = "How a message travels. write: RDMA WRITE with immediate data into a slot that the "
-                "sender chooses. send: SEND into a slot that the receiver has posted; no peer "
-                "writes into its memory. Both ends need the same. Endpoints that send and receive "
-                "(nodes) have write in any case.",
+        .help = "How a message travels. `write`: RDMA WRITE with immediate data into a slot that "
+                "the sender chooses. `send`: SEND into a slot that the receiver has posted; no "
+                "peer writes into its memory. Both ends need the same. Endpoints that send and "
+                "receive (nodes) have write in any case.",
         .choices = operation_choices,
     },
     VB_PATH_OPTIONS,
     {
         VB_OPTION("connection", ENUM, "exchange"),
-        .help = "How queue pairs find each other. exchange: by addresses over the control channel. "
-                "rdma_cm: by the kernel's connection manager, which takes path and hop limit from "
-                "the host's routes, and tells at once when a peer's process is gone; RoCE only. "
-                "Both ends need the same.",
+        .help = "How queue pairs find each other. `exchange`: by addresses over the control "
+                "channel. `rdma_cm`: by the kernel's connection manager, which takes path and "
+                "hop limit from the host's routes, and tells at once when a peer's process is "
+                "gone; RoCE only. Both ends need the same.",
         .choices = connection_choices,
     },
     {
         VB_OPTION("cm_port", UINT, "0"),
-        .help = "rdma_cm: the port that a receiver listens at, in the kernel's RDMA port space; "
-                "worker n listens at n more. 0: any that is free.",
+        .help = "`rdma_cm`: the port that a receiver listens at, in the kernel's RDMA port "
+                "space; worker n listens at n more. `0`: any that is free.",
         .max = 65535,
     },
     VB_RELAXED_OPTION,
     {
         VB_OPTION("ece", ENUM, "auto"),
         .help = "Enhanced connection establishment: options of the vendor's, such as selective "
-                "retransmission on mlx5. auto: those that both ends' devices have, where their "
-                "vendor is the same. false: none.",
+                "retransmission on mlx5. `auto`: those that both ends' devices have, where their "
+                "vendor is the same. `false`: none.",
         .choices = ece_choices,
     },
     {
         VB_OPTION("keepalive", DURATION, "1 s"),
         .help = "How long a connection may be silent before it is probed. A peer that is gone is "
                 "noticed after keepalive + timeout * (retry_cnt + 1), 5.3 s by default, though "
-                "nothing is sent to it. 0: no probes.",
+                "nothing is sent to it. `0`: no probes.",
     },
     {
         VB_OPTION("reconnect", DURATION, "0"),
