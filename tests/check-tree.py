@@ -11,6 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "e2e"))
 import file_circles  # noqa: E402
+import readme_options  # noqa: E402
 import result_schema  # noqa: E402
 from harness import BUILD, main  # noqa: E402
 
@@ -49,12 +50,16 @@ DENSE = {
     "subprojects/simverbs/rules/README.md",
     "tests/vm/README.md",
     "transports/ethernet/README.md",
-    "transports/loopback/README.md",
     "transports/ucx/README.md",
     "transports/udp/README.md",
     "transports/verbs_dc/README.md",
     "transports/verbs_rc/README.md",
 }
+# Headings of a plugin's README, in their order; some plugins have no use for these in brackets.
+README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Limits", "Counters",
+               "Check that it works", "How it was proved", "[See also]"]  # fmt: skip
+# READMEs of another form. None is added.
+OTHER_FORM = {"ethernet", "ucx", "udp", "verbs_dc", "verbs_rc", "cuda", "igpu"}
 # Subjects of the commits since this one are short.
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
@@ -204,6 +209,21 @@ class Tree(unittest.TestCase):
                     self.assertEqual([], long)
                     self.assertLessEqual(mean, MEAN_WORDS, "words a sentence in the mean")
         self.assertEqual(DENSE - dense, set(), "pages that pass now: take them out of DENSE")
+
+    def test_readmes_of_plugins_have_one_form(self):
+        """The same headings in one order, an example that is YAML, and the plugin's own table of options."""
+        for family, name, path in readme_options.readmes():
+            if name in OTHER_FORM:
+                continue
+            text = path.read_text()
+            with self.subTest(plugin=name):
+                headings = re.findall(r"(?m)^## (.*)$", re.sub(r"(?ms)^```.*?^```", "", text))
+                form = [word.strip("[]") for word in README_FORM]
+                self.assertEqual(headings, [word for word in form if word in headings])
+                self.assertEqual([], [word for word in README_FORM if word[0] != "[" and word not in headings])
+                self.assertRegex(text, r"(?m)^## Example\n+```yaml\n")
+                self.assertEqual(text, readme_options.written(family, name, text),
+                                 "python3 tests/readme_options.py --write")
 
     def test_subjects_of_commits_are_short(self):
         run = subprocess.run(["git", "log", "--format=%h %s", f"{SUBJECTS_SINCE}.."],
