@@ -49,9 +49,6 @@ DENSE = {
     "subprojects/simverbs/README.md",
     "subprojects/simverbs/rules/README.md",
     "tests/vm/README.md",
-    "transports/ethernet/README.md",
-    "transports/ucx/README.md",
-    "transports/udp/README.md",
     "transports/verbs_dc/README.md",
     "transports/verbs_rc/README.md",
 }
@@ -59,7 +56,7 @@ DENSE = {
 README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Limits", "Counters",
                "Check that it works", "How it was proved", "[See also]"]  # fmt: skip
 # READMEs of another form. None is added.
-OTHER_FORM = {"ethernet", "ucx", "udp", "verbs_dc", "verbs_rc", "cuda", "igpu"}
+OTHER_FORM = {"verbs_dc", "verbs_rc", "cuda", "igpu"}
 # Subjects of the commits since this one are short.
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
