@@ -44,19 +44,16 @@ DENSE = {
     "docs/internals/abi-walkthrough.md",
     "docs/internals/benchmarks.md",
     "docs/internals/fuzzing.md",
-    "memory/cuda/README.md",
-    "memory/igpu/README.md",
     "subprojects/simverbs/README.md",
     "subprojects/simverbs/rules/README.md",
     "tests/vm/README.md",
-    "transports/verbs_dc/README.md",
     "transports/verbs_rc/README.md",
 }
 # Headings of a plugin's README, in their order; some plugins have no use for these in brackets.
 README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Limits", "Counters",
                "Check that it works", "How it was proved", "[See also]"]  # fmt: skip
 # READMEs of another form. None is added.
-OTHER_FORM = {"verbs_dc", "verbs_rc", "cuda", "igpu"}
+OTHER_FORM = {"verbs_rc"}
 # Subjects of the commits since this one are short.
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
