@@ -47,13 +47,10 @@ DENSE = {
     "subprojects/simverbs/README.md",
     "subprojects/simverbs/rules/README.md",
     "tests/vm/README.md",
-    "transports/verbs_rc/README.md",
 }
 # Headings of a plugin's README, in their order; some plugins have no use for these in brackets.
 README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Limits", "Counters",
                "Check that it works", "How it was proved", "[See also]"]  # fmt: skip
-# READMEs of another form. None is added.
-OTHER_FORM = {"verbs_rc"}
 # Subjects of the commits since this one are short.
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
@@ -207,8 +204,6 @@ class Tree(unittest.TestCase):
     def test_readmes_of_plugins_have_one_form(self):
         """The same headings in one order, an example that is YAML, and the plugin's own table of options."""
         for family, name, path in readme_options.readmes():
-            if name in OTHER_FORM:
-                continue
             text = path.read_text()
             with self.subTest(plugin=name):
                 headings = re.findall(r"(?m)^## (.*)$", re.sub(r"(?ms)^```.*?^```", "", text))
