@@ -79,6 +79,15 @@ enum rc_stage_name {
   RC_FAILED,
 };
 
+/* How far a try to reconnect is. */
+enum rc_try {
+  RC_TRY_NONE, /* the queue pairs have not been reset since the connection failed */
+  RC_TRY_BEGUN,
+  RC_TRY_ANSWERED,  /* all openings of the peer's were heard, and answered */
+  RC_TRY_CONFIRMED, /* the peer has heard the answers */
+  RC_TRY_LOST,      /* it has failed before it was set up */
+};
+
 struct rc_stage {
   enum rc_stage_name name; /* changed by rc_enter() alone */
   union {
@@ -95,12 +104,9 @@ struct rc_stage {
       uint64_t by_ns;    /* then it has failed */
       uint64_t again_ns; /* when to try again, at the earliest; 0: something else tells */
       uint64_t began_ns;
-      uint64_t flushed;  /* of the send queue: what the device has given back */
-      bool has_tried;    /* the queue pairs have been reset since it failed */
-      bool is_lost;      /* this try has failed before it was set up */
-      bool is_answered;  /* all openings of the peer's were heard, and answered */
-      bool is_confirmed; /* the peer has heard the answers */
-    } again;             /* RC_FLUSHING to RC_GREETING_AGAIN */
+      uint64_t flushed; /* of the send queue: what the device has given back */
+      enum rc_try progress;
+    } again; /* RC_FLUSHING to RC_GREETING_AGAIN */
     struct {
       int status;
       bool is_due; /* DISCONNECTED is to be polled */

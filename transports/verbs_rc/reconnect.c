@@ -64,8 +64,7 @@ void rc_reconnect_step(struct pst_endpoint *endpoint)
   if (rc_given_back(endpoint) != endpoint->sq.head || !rc_lanes_are_empty(endpoint) ||
       vb_now_ns(endpoint->device) < stage->again.again_ns)
     return;
-  stage->again.has_tried = true;
-  stage->again.is_lost = stage->again.is_answered = stage->again.is_confirmed = false;
+  stage->again.progress = RC_TRY_BEGUN;
   endpoint->rc->reconnect.number = endpoint->rc->reconnect.number % TRY_MASK + 1;
   for (struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++) {
     lane->sets_up = true;
@@ -261,7 +260,7 @@ static void stand(struct pst_endpoint *endpoint)
 /* The openings of all queue pairs have come. */
 static void answer(struct pst_endpoint *endpoint)
 {
-  endpoint->rc->stage.again.is_answered = true;
+  endpoint->rc->stage.again.progress = RC_TRY_ANSWERED;
   if (rc_receive_confirmation(endpoint) < 0)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
   else
@@ -270,20 +269,22 @@ static void answer(struct pst_endpoint *endpoint)
 
 static void look(struct pst_endpoint *endpoint)
 {
-  if (endpoint->rc->stage.name != RC_GREETING_AGAIN)
+  const struct rc_stage *stage = &endpoint->rc->stage;
+
+  if (stage->name != RC_GREETING_AGAIN)
     return;
   for (const struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->peer == RC_PEER_SILENT)
       return;
-  if (rc_says_hello(endpoint) || endpoint->rc->stage.again.is_confirmed)
+  if (rc_says_hello(endpoint) || stage->again.progress == RC_TRY_CONFIRMED)
     stand(endpoint);
-  else if (!endpoint->rc->stage.again.is_answered)
+  else if (stage->again.progress == RC_TRY_BEGUN)
     answer(endpoint);
 }
 
 void rc_reconnect_greet(struct pst_endpoint *endpoint)
 {
-  if (endpoint->rc->setup_rc != 0 || endpoint->rc->stage.again.is_lost) {
+  if (endpoint->rc->setup_rc != 0 || endpoint->rc->stage.again.progress == RC_TRY_LOST) {
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
     return;
   }
@@ -307,7 +308,7 @@ void rc_reconnect_lost(struct pst_endpoint *endpoint)
   if (endpoint->rc->stage.name == RC_GREETING_AGAIN)
     rc_reconnect_again(endpoint, 0);
   else if (endpoint->rc->stage.name == RC_SETTING_UP_AGAIN)
-    endpoint->rc->stage.again.is_lost = true;
+    endpoint->rc->stage.again.progress = RC_TRY_LOST;
 }
 
 static uint32_t count_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
@@ -317,7 +318,7 @@ static uint32_t count_of(const struct pst_endpoint *endpoint, const struct rc_la
 
 bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t count)
 {
-  if (!endpoint->rc->stage.again.has_tried)
+  if (endpoint->rc->stage.again.progress == RC_TRY_NONE)
     return false;
   const bool is = lane->repeated < count_of(endpoint, lane) - lane->counted;
   lane->repeated += count;
@@ -339,10 +340,10 @@ void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uin
     rc_reconnect_lost(endpoint);
     return;
   }
-  if (lane->peer == RC_PEER_HEARD)
-    endpoint->rc->stage.again.is_confirmed = true;
-  else
+  if (lane->peer != RC_PEER_HEARD)
     lane->said = said;
+  else if (endpoint->rc->stage.again.progress == RC_TRY_ANSWERED)
+    endpoint->rc->stage.again.progress = RC_TRY_CONFIRMED;
   lane->peer = RC_PEER_HEARD;
   look(endpoint);
 }

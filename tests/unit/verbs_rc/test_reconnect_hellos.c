@@ -14,8 +14,8 @@ static void begin(bool opens, uint32_t lanes)
   start_connection(lanes);
   tx.credit_messages = 7;
   endpoint.rx = NULL;
-  connection.stage =
-      (struct rc_stage){.name = RC_GREETING_AGAIN, .again = {.by_ns = VB_NEVER, .has_tried = true}};
+  connection.stage = (struct rc_stage){.name = RC_GREETING_AGAIN,
+                                       .again = {.by_ns = VB_NEVER, .progress = RC_TRY_BEGUN}};
   connection.own.qps[0].qpn = opens ? 1 : 2;
   connection.peer.qps[0].qpn = opens ? 2 : 1;
   connection.reconnect.number = NUMBER;
@@ -60,6 +60,19 @@ static void answers_wait_for_all_and_for_the_confirmation(void **state)
   hear(0, THEIRS, NUMBER);
   assert_int_equal(connection.stage.name, RC_CONNECTED);
   assert_int_equal(posted_count, 2);
+}
+
+static void a_confirmation_before_the_answers_confirms_nothing(void **state)
+{
+  (void)state;
+  begin(false, 2);
+  hear(0, THEIRS, 0);
+  hear(0, THEIRS, NUMBER);
+  hear(1, THEIRS, 0);
+  assert_int_equal(connection.stage.name, RC_GREETING_AGAIN);
+  assert_int_equal(posted_count, 2);
+  hear(1, THEIRS, NUMBER);
+  assert_int_equal(connection.stage.name, RC_CONNECTED);
 }
 
 /* The old queue pair of a peer that has not noticed repeats its first hello, and what followed. */
@@ -132,7 +145,7 @@ static void what_was_received_does_not_count_again(void **state)
   assert_int_equal(count_repeated(lane, 10), 0);
   /* And so is what came before the queue pair was reset. */
   begin(true, 1);
-  connection.stage.again.has_tried = false;
+  connection.stage.again.progress = RC_TRY_NONE;
   assert_int_equal(count_repeated(lane, 10), 0);
 }
 
@@ -145,7 +158,7 @@ static void a_try_that_is_lost_waits_for_its_set_up(void **state)
   atomic_store(&connection.setup, 1);
   hear(0, THEIRS, NUMBER - 1);
   assert_int_equal(connection.stage.name, RC_SETTING_UP_AGAIN);
-  assert_true(connection.stage.again.is_lost);
+  assert_int_equal(connection.stage.again.progress, RC_TRY_LOST);
   rc_reconnect_greet(&endpoint);
   assert_int_equal(connection.stage.name, RC_FLUSHING);
   assert_int_equal(posted_count, 0);
@@ -170,6 +183,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(opener_confirms_the_answers_of_all, stop_support),
       cmocka_unit_test_teardown(answers_wait_for_all_and_for_the_confirmation, stop_support),
+      cmocka_unit_test_teardown(a_confirmation_before_the_answers_confirms_nothing, stop_support),
       cmocka_unit_test_teardown(hellos_of_an_earlier_try_begin_anew, stop_support),
       cmocka_unit_test_teardown(messages_before_a_hello_begin_anew, stop_support),
       cmocka_unit_test_teardown(opening_of_the_connection_that_failed_begins_anew, stop_support),
