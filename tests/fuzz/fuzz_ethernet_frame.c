@@ -305,7 +305,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     size -= 4 + length;
   }
   eth_neighbours_close(port.neighbours);
-  eth_groups_leave_all(port.groups, port.now_ns);
+  for (uint32_t i = 0; i < 4; i++)
+    REQUIRE(eth_groups_leave(port.groups, groups[i], i & 1 ? peers[i >> 1] : NULL, port.now_ns) ==
+            0);
   eth_groups_close(port.groups);
   return 0;
 }

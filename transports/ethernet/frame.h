@@ -268,9 +268,6 @@ struct eth_seen {
 enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
                                 struct eth_seen *seen, bool *is_same);
 
-/* A name for counters, logs and the result: "fragment", "bad_checksum". */
-const char *eth_verdict_name(enum eth_verdict verdict);
-
 /* ---- MACs --------------------------------------------------------------------------------- */
 
 /* Of a multicast address: RFC 1112, section 6.4, and RFC 2464, section 7. Several addresses have

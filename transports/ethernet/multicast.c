@@ -169,20 +169,6 @@ int eth_groups_leave(struct eth_groups *groups, const uint8_t address[16], const
   return 0;
 }
 
-void eth_groups_leave_all(struct eth_groups *groups, uint64_t now_ns)
-{
-  for (struct eth_group *group = groups->all; group < groups->all + ETH_GROUPS_MAX; group++) {
-    while (group->is_used && group->any_joins)
-      (void)eth_groups_leave(groups, group->address, NULL, now_ns);
-    for (uint32_t i = group->is_used ? group->member_count : 0; i-- > 0;) {
-      uint8_t source[16];
-      memcpy(source, group->members[i].source, 16);
-      while (group->is_used && eth_groups_leave(groups, group->address, source, now_ns) == 0)
-        ;
-    }
-  }
-}
-
 void eth_groups_counts(const struct eth_groups *groups, struct eth_groups_counts *counts)
 {
   *counts = groups->counts;

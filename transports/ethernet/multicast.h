@@ -63,9 +63,6 @@ int eth_groups_join(struct eth_groups *groups, const uint8_t group[16], const ui
 /* Leave what was joined so. 0; -ENOENT: it was not. */
 int eth_groups_leave(struct eth_groups *groups, const uint8_t group[16], const uint8_t *source,
                      uint64_t now_ns);
-/* Leave all, once more for each. The port closes: send what next() gives now, without waiting for
- * the repetition, unless there is time. */
-void eth_groups_leave_all(struct eth_groups *groups, uint64_t now_ns);
 
 /* A frame that eth_parse() calls ETH_IS_IGMP or ETH_IS_ICMPV6. False: it is neither IGMP nor MLD
  * (ND is neighbour.h's). */

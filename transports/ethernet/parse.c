@@ -424,24 +424,3 @@ enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
     seen->is_there = *is_same = false;
   return verdict;
 }
-
-const char *eth_verdict_name(enum eth_verdict verdict)
-{
-  static const char *const names[ETH_VERDICTS] = {
-      [ETH_IS_UDP] = "udp",
-      [ETH_IS_ARP] = "arp",
-      [ETH_IS_ICMPV6] = "icmpv6",
-      [ETH_IS_IGMP] = "igmp",
-      [ETH_IS_OTHER] = "other_protocol",
-      [ETH_IS_STACKED] = "stacked_tag",
-      [ETH_IS_FRAGMENT] = "fragment",
-      [ETH_IS_ROUTED] = "source_routed",
-      [ETH_TRUNCATED] = "truncated",
-      [ETH_BAD_HEADER] = "bad_ip_header",
-      [ETH_BAD_LENGTH] = "bad_length",
-      [ETH_BAD_CHECKSUM] = "bad_checksum",
-      [ETH_UNREADABLE] = "unreadable",
-  };
-
-  return (unsigned)verdict < ETH_VERDICTS ? names[verdict] : "unknown";
-}

@@ -221,7 +221,6 @@ int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY]);
 void eth_port_add_own_rule(struct eth_port *port, struct pst_endpoint *endpoint);
 /* The receiver leaves; others that match the same have a rule afterwards. */
 void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint);
-void eth_port_drop_rules(struct eth_port *port);
 
 /* times.c: has the device stamps? */
 void eth_times_open(struct eth_port *port, bool is_live_pcap);

@@ -211,6 +211,24 @@ int eth_port_isolate(struct eth_port *port, bool on, char why[ETH_SIZES_WHY])
              : refused(&error, "the driver does not leave the rest to the kernel", why);
 }
 
+static void destroy(struct eth_port *port, struct rte_flow **rule)
+{
+  struct rte_flow_error error = {.message = NULL};
+
+  if (*rule && rte_flow_destroy(port->id, *rule, &error) != 0)
+    ETH_PORT_LOG(port, PST_LOG_DEBUG, "a flow rule is not taken away: %s",
+                 error.message ? error.message : strerror(rte_errno));
+  *rule = NULL;
+}
+
+static void drop_rules(struct eth_port *port)
+{
+  ETH_FOR_EACH_WORKER(port, worker)
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    if (worker->endpoints[i]->rx)
+      destroy(port, &worker->endpoints[i]->rx->rule);
+}
+
 int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY])
 {
   int rc = 0;
@@ -224,7 +242,7 @@ int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY])
       rc = add_rule(port, endpoint, NULL, why);
   }
   if (rc < 0)
-    eth_port_drop_rules(port);
+    drop_rules(port);
   return rc;
 }
 
@@ -248,16 +266,6 @@ void eth_port_add_own_rule(struct eth_port *port, struct pst_endpoint *endpoint)
             error.message);
 }
 
-static void destroy(struct eth_port *port, struct rte_flow **rule)
-{
-  struct rte_flow_error error = {.message = NULL};
-
-  if (*rule && rte_flow_destroy(port->id, *rule, &error) != 0)
-    ETH_PORT_LOG(port, PST_LOG_DEBUG, "a flow rule is not taken away: %s",
-                 error.message ? error.message : strerror(rte_errno));
-  *rule = NULL;
-}
-
 void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint)
 {
   struct pst_endpoint *heir = NULL;
@@ -275,12 +283,4 @@ void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint)
   if (had && heir && add_rule(port, heir, endpoint, why) < 0)
     ETH_PORT_LOG(port, PST_LOG_WARN, "%s, once one of several receivers of UDP port %u has left",
                  why, endpoint->udp_port);
-}
-
-void eth_port_drop_rules(struct eth_port *port)
-{
-  ETH_FOR_EACH_WORKER(port, worker)
-  for (uint32_t i = 0; i < worker->endpoint_count; i++)
-    if (worker->endpoints[i]->rx)
-      destroy(port, &worker->endpoints[i]->rx->rule);
 }

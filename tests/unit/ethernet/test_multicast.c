@@ -461,7 +461,7 @@ static void long_answers_are_cut_into_frames(void **state)
   quiet();
 }
 
-static void all_is_left_at_once(void **state)
+static void what_leaves_at_once_is_one_report_a_family(void **state)
 {
   (void)state;
   assert_int_equal(join("239.1.2.3", NULL), 0);
@@ -471,7 +471,11 @@ static void all_is_left_at_once(void **state)
   assert_int_equal(join("ff35::1", NULL), 0);
   while (next())
     ;
-  eth_groups_leave_all(groups, now);
+  assert_int_equal(leave("239.1.2.3", NULL), 0);
+  assert_int_equal(leave("239.1.2.3", NULL), 0);
+  assert_int_equal(leave("232.1.2.3", "192.0.2.1"), 0);
+  assert_int_equal(leave("232.1.2.3", "192.0.2.2"), 0);
+  assert_int_equal(leave("ff35::1", NULL), 0);
   expect_v4("0000 0002 03 00 0000 ef010203 06 00 0002 e8010203 c0000201 c0000202");
   expect_v6("0000 0001 03 00 0000 ff350000000000000000000000000001");
   assert_null(next());
@@ -517,7 +521,7 @@ int main(void)
       CASE(queries_that_break_the_rules_are_refused),
       CASE(what_needs_no_report_has_none),
       CASE(long_answers_are_cut_into_frames),
-      CASE(all_is_left_at_once),
+      CASE(what_leaves_at_once_is_one_report_a_family),
       CASE(robustness_is_the_queriers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

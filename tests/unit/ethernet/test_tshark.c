@@ -181,7 +181,10 @@ static void put_memberships(void)
     assert_int_equal(eth_groups_join(groups, AT("ff35::1"), v6.address, 0), 0);
     while ((length = eth_groups_next(groups, 0, frame)))
       put(frame, length);
-    eth_groups_leave_all(groups, 0);
+    assert_int_equal(eth_groups_leave(groups, AT("239.1.2.3"), NULL, 0), 0);
+    assert_int_equal(eth_groups_leave(groups, AT("232.1.2.3"), v4.address, 0), 0);
+    assert_int_equal(eth_groups_leave(groups, AT("ff15::1"), NULL, 0), 0);
+    assert_int_equal(eth_groups_leave(groups, AT("ff35::1"), v6.address, 0), 0);
     while ((length = eth_groups_next(groups, 0, frame)))
       put(frame, length);
     eth_groups_close(groups);
