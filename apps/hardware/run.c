@@ -29,11 +29,6 @@ static const char *const verdict_names[HARDWARE_VERDICTS] = {
     [VERDICT_FAILED] = "failed",
 };
 
-const char *hardware_verdict_name(enum hardware_verdict verdict)
-{
-  return verdict_names[verdict];
-}
-
 /* One step, while it runs. */
 struct step {
   struct hardware_run *run;
@@ -390,7 +385,7 @@ static struct json_object *step_json(struct step *step)
   const double messages = messages_of(step->result);
 
   json_put_text(object, "step", step->row->name);
-  json_put_text(object, "verdict", hardware_verdict_name(step->verdict));
+  json_put_text(object, "verdict", verdict_names[step->verdict]);
   json_put_text(object, "why", step->why);
   json_put_text(object, "gpu", has_gpu ? gpus->all[step->ask.gpu % gpus->count].detail : NULL);
   json_object_object_add(object, "measured", member_of(step->result, "rows"));
@@ -468,7 +463,7 @@ struct json_object *hardware_run_check(struct hardware_run *run, uint32_t index,
   json_put_text(object, "title", check->title);
   json_put_text(object, "adapter", hardware_adapter(&run->near.has, &ask)->name);
   json_put_text(object, "peer_adapter", hardware_adapter(&run->far.end.has, &ask)->name);
-  json_put_text(object, "verdict", hardware_verdict_name(*verdict));
+  json_put_text(object, "verdict", verdict_names[*verdict]);
   json_put_text(object, "why", why);
   json_put_text(object, "remedy", *verdict == VERDICT_FAILED ? check->remedy : NULL);
   json_put_number(object, "seconds", (double)(now_ns() - began_ns) / 1e9);

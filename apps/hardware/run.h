@@ -20,8 +20,6 @@ struct hardware_run {
   bool can_count;
 };
 
-const char *hardware_verdict_name(enum hardware_verdict verdict);
-
 /* One check between this pair of adapters; `blocked` NULL, or why it cannot be told. */
 struct json_object *hardware_run_check(struct hardware_run *run, uint32_t check, uint32_t adapter,
                                        const char *blocked, enum hardware_verdict *verdict);
