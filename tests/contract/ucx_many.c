@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many peers of one worker, one after the other: they come and go, or are killed under load. What
- * they took is given back, and another stream of the worker loses nothing.
+ * Many peers of one worker, one after the other: they come and go, or are killed, under load or
+ * with SENDs that they have not fetched. What they took is given back, and another stream of the
+ * worker loses nothing.
  *
  *     ucx-many PLUGIN ROUNDS [OPTION=VALUE]...
  *
@@ -17,6 +18,7 @@
 #include "harness.h"
 
 #define VICTIM "--victim"
+#define IDLE_VICTIM "--idle-victim" /* connects, and takes nothing */
 #define PEER 0u
 #define BYSTANDER 1u
 /* Peers until UCX has what it keeps for good, and what each one may leave then. */
@@ -28,6 +30,9 @@
 static struct contract_variant variant = {.name = "many", .apart = true};
 static const struct contract_params params = {
     .endpoints = 1, .slots = 32, .message = 1462, .requests = 64, .pieces = 1};
+/* Each SEND by rendezvous: the options have a rendezvous_from of at most 4 KiB. */
+static const struct contract_params offered = {
+    .endpoints = 1, .slots = 32, .message = 8192, .requests = 64, .pieces = 1};
 static uint32_t rounds;
 static char *const *arguments;
 
@@ -224,7 +229,7 @@ static void comings_and_goings_leave_nothing(void **state)
 /* ---- They are killed ------------------------------------------------------------------------ */
 
 /* Another program, not only another process: nothing of UCX is inherited. */
-static pid_t start_victim(int *socket)
+static pid_t start_victim(const char *role, int *socket)
 {
   int pair[2];
   char number[16];
@@ -232,7 +237,7 @@ static pid_t start_victim(int *socket)
   pid_t pid = fork();
   assert_true(pid >= 0);
   if (pid == 0) {
-    char *args[16] = {arguments[0], (char *)VICTIM, number};
+    char *args[16] = {arguments[0], (char *)role, number};
     for (int i = 1; arguments[i] && i < 12; i++)
       args[i + 2] = arguments[i];
     snprintf(number, sizeof(number), "%d", dup(pair[1]));
@@ -257,12 +262,23 @@ static int victim(int socket)
   return 3; /* it is to be killed */
 }
 
+static int idle_victim(int socket)
+{
+  struct contract_side side = {0};
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  contract_side_open(&variant, &offered, false, true, &side);
+  if (contract_meet(&side, socket) && write(socket, "", 1) == 1)
+    for (;;)
+      pause();
+  return 3; /* it is to be killed */
+}
+
 static void one_is_killed(struct survivor *all)
 {
   struct pst_completion gone;
   int socket;
   uint64_t came = 0, died_ns;
-  pid_t pid = start_victim(&socket);
+  pid_t pid = start_victim(VICTIM, &socket);
   const uint64_t deadline = contract_now_ns() + 3 * contract_deadline_ns;
   assert_true(contract_meet(&all->side, socket));
   for (uint64_t most = 1 + contract_random() % 200; came < most; came += turn(all))
@@ -302,13 +318,91 @@ static void kills_leave_nothing(void **state)
   close_all(&all);
 }
 
+/* ---- They are killed, and have not fetched what is sent to them ----------------------------- */
+
+/* All that the peer has slots for. UCX has a request for each until its worker ends. */
+static uint32_t offer_all(struct contract_side *sender)
+{
+  uint32_t wait = 0, posted = 0;
+  for (;; posted++) {
+    const uint64_t offset = posted % offered.slots * sender->stride;
+    const struct pst_request request = contract_send(sender, offset, sender->message, posted);
+    if (contract_post(sender, PEER, &request, 1, &wait) != 1)
+      break;
+  }
+  assert_int_equal(wait, PST_WAIT_CREDIT);
+  return posted;
+}
+
+static void close_sender(struct survivor *all, struct contract_side *sender)
+{
+  struct pst_completion closed;
+  close_endpoint(sender, PEER);
+  while (!sender->closed[PEER]) {
+    contract_poll(sender);
+    turn(all);
+    contract_take(sender, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &closed);
+  }
+}
+
+static void one_is_killed_before_it_fetches(struct survivor *all, struct contract_side *sender)
+{
+  struct pst_completion gone;
+  int socket;
+  pid_t pid = start_victim(IDLE_VICTIM, &socket);
+  char is_idle;
+  assert_true(contract_meet(sender, socket));
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
+  while (recv(socket, &is_idle, 1, MSG_DONTWAIT) < 0) {
+    contract_poll(sender);
+    contract_in_time(deadline, "a peer to have connected");
+  }
+  const uint32_t posted = offer_all(sender);
+  assert_int_equal(posted, offered.slots);
+  kill(pid, SIGKILL);
+  assert_int_equal(waitpid(pid, NULL, 0), pid);
+  while (!contract_take(sender, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED, &gone)) {
+    contract_poll(sender);
+    turn(all);
+    contract_in_time(deadline, "a death to be noticed");
+  }
+  assert_int_equal(gone.status, -ECONNRESET);
+  contract_await_done(sender, NULL, PST_OP_SEND, posted, -ECONNRESET);
+  close(socket);
+  close_sender(all, sender);
+}
+
+static void what_the_killed_have_not_fetched_leaves_nothing(void **state)
+{
+  (void)state;
+  contract_rule(
+      "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
+  struct survivor all = {0};
+  struct contract_side sender = {0};
+  open_all(&all);
+  close_peer(&all);
+  contract_side_open(&variant, &offered, true, false, &sender);
+  close_sender(&all, &sender);
+  all.descriptors = contract_descriptors();
+  for (uint32_t round = 0; round < rounds + WARM_ROUNDS; round++) {
+    contract_endpoint_open(&sender, &offered, NULL, PEER);
+    one_is_killed_before_it_fetches(&all, &sender);
+    look(&all, round);
+  }
+  levels_are_kept(&all);
+  contract_side_close(&sender);
+  close_all(&all);
+}
+
 int main(int argc, char **argv)
 {
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(comings_and_goings_leave_nothing),
       CONTRACT_CASE(kills_leave_nothing),
+      CONTRACT_CASE(what_the_killed_have_not_fetched_leaves_nothing),
   };
-  const bool is_victim = argc > 2 && strcmp(argv[1], VICTIM) == 0;
+  const bool is_idle = argc > 2 && strcmp(argv[1], IDLE_VICTIM) == 0;
+  const bool is_victim = argc > 2 && (is_idle || strcmp(argv[1], VICTIM) == 0);
   char **args = is_victim ? argv + 2 : argv;
 
   if (argc - 2 * is_victim < 3 || argc > 12) {
@@ -321,6 +415,6 @@ int main(int argc, char **argv)
   rounds = (uint32_t)strtoul(peers ? peers : args[2], NULL, 10);
   variant.option_list = (const char *const *)args + 3;
   if (is_victim)
-    return victim(atoi(argv[2]));
+    return is_idle ? idle_victim(atoi(argv[2])) : victim(atoi(argv[2]));
   return CONTRACT_MAIN("ucx many", cases, &variant);
 }
