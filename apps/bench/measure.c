@@ -21,17 +21,19 @@
 /* Of its duration: how long a sender goes on for a receiver that is not run. */
 #define PATIENCE 10
 
-/* A server speaks before the end only when it has measured enough, or failed. */
+/* Before the end a server speaks only when it has measured enough, or failed, and a client only
+ * when it could not open its end. */
 static int hear(struct measure *m)
 {
+  const char *expected = m->serves ? "given_up" : "enough";
   struct json_object *said = NULL;
 
-  if (!json_object_object_get_ex(link_first(m->link), "enough", NULL))
-    return -ECONNRESET; /* it tells why it has failed, and is heard later */
+  if (!json_object_object_get_ex(link_first(m->link), expected, NULL))
+    return -ECONNRESET; /* a server tells why it has failed, and is heard later */
   int result = link_receive(m->link, 0, false, &said);
   json_object_put(said);
   m->enough = true;
-  return result;
+  return result < 0 ? result : m->serves ? -ECANCELED : 0;
 }
 
 static int say_enough(struct measure *m)
@@ -50,7 +52,7 @@ int measure_look(struct measure *m, uint64_t now)
     return -ECONNRESET;
   if (m->link != NULL) {
     int seen = link_look(m->link);
-    int result = seen > 0 && !m->serves ? hear(m) : seen;
+    int result = seen > 0 ? hear(m) : seen;
     if (result < 0)
       return result;
   }

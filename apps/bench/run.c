@@ -383,6 +383,8 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
     result = measure_with(link, plan, (uint16_t)link_number(said, "port"), back, row, &error);
   if (result < 0)
     fail(row, error.exit_status, error.code, error.text);
+  if (asked && result < 0) /* it waits for this end, which does not come */
+    link_send(link, link_object("given_up", json_object_new_boolean(true)));
   pst_session_close(back);
   if (asked)
     alive = take_result(link, row);
