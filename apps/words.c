@@ -84,6 +84,8 @@ const struct option_word option_words[] = {
      "of one client's regions; no bound when not given"},
     {OPTION_SERVE, KEY_NODE + NODE_FILE_MAX, "file-max", "SIZE",
      "of one file that a client puts; the size of the file system when not given"},
+    {OPTION_SERVE, KEY_NODE + NODE_PIECES, "pieces", "N",
+     "of memory that one transfer gathers or scatters, up to 30; 16 when not given"},
     {OPTION_SERVE, KEY_NODE + NODE_IDLE, "idle", "TIME",
      "how long a client may stay and ask for nothing; 30s when not given"},
     {OPTION_SERVE, KEY_NODE + NODE_ONCE, "once", NULL, "end when the first client has left"},

@@ -7,6 +7,7 @@
 
 #define RATE "--op send --size 1462 --bandwidth"
 #define CONSUMER RATE " --verify --hold 50us"
+#define PIECES "--size 64KiB --count 100 --pieces "
 #define BLOCKS "--op send,write --size 64KiB --bandwidth"
 
 const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
@@ -20,14 +21,23 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     },
     {
         .name = "rings",
-        .title = "queues for 4096, 8192 and 16384 messages, and for 1024 WRITEs and READs",
-        .remedy = "see max_qp_wr and max_cqe (`ibv_devinfo -v`), and the locked-memory limit "
-                  "(`ulimit -l`); a smaller `ring` may do",
+        .title = "queues for 4096, 8192 and 16384 messages, for 1024 WRITEs and READs, and for "
+                 "transfers of 16 and 30 pieces",
+        .remedy = "see max_qp_wr, max_sge and max_cqe (`ibv_devinfo -v`), and the locked-memory "
+                  "limit (`ulimit -l`); a smaller `ring` may do",
         .steps = {{.name = "4096 slots", .words = RATE " --verify --ring 4096"},
                   {.name = "8192 slots", .words = RATE " --verify --ring 8192"},
                   {.name = "16384 slots", .words = RATE " --verify --ring 16384"},
                   {.name = "1024 transfers",
-                   .words = "--op write,read --size 64 --bandwidth --depth 1024"}},
+                   .words = "--op write,read --size 64 --bandwidth --depth 1024"},
+                  {.name = "16 pieces",
+                   .program = RUN_REQUEST,
+                   .words = PIECES "16",
+                   .serving = "--clients 1 --pieces 16"},
+                  {.name = "30 pieces",
+                   .program = RUN_REQUEST,
+                   .words = PIECES "30",
+                   .serving = "--clients 1 --pieces 30"}},
     },
     {
         .name = "messages",

@@ -30,6 +30,7 @@ struct hardware_step {
   uint32_t needs;          /* enum hardware_need bits */
   const char *options;     /* of the transport, at both ends: "qps=2,operation=write"; NULL */
   const char *words;       /* of the end that asks; of perftest's at both */
+  const char *serving;     /* words of `serve`; NULL */
   const char *tool;        /* of perftest */
   const char *environment; /* of both ends; NULL */
   uint32_t times;          /* as long as other steps; 0: once */

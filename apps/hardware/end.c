@@ -104,6 +104,7 @@ static void make_server(const struct hardware_end *end, const struct hardware_as
   add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench --server --once" : "serve");
   add_transport(end, ask, step, words);
   add_memory(end, ask, needs(ask, NEED_GPU), words);
+  child_split(words, step->serving);
   child_word(words, "%s:%u", host, port);
 }
 
@@ -169,7 +170,10 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
   struct child_words words = {.count = 0};
   const uint64_t until_ns = now_ns() + LISTEN_NS;
 
-  end->is_endless = hardware_checks[ask->check].steps[ask->step].program == RUN_REQUEST;
+  const enum hardware_program program = hardware_checks[ask->check].steps[ask->step].program;
+
+  end->is_endless = program == RUN_REQUEST;
+  end->is_bench = program == RUN_BENCH;
   make_server(end, ask, host, port, &words);
   int code = start(end, ask, &words, why);
   while (code == 0) {
@@ -200,11 +204,20 @@ int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, c
   return start(end, ask, &words, why);
 }
 
+/* Of a client that could not open its end, and so did not come. */
+static bool waits_for_client(const struct hardware_end *end)
+{
+  const char *said = end->child.err.bytes;
+
+  return end->is_bench && (said == NULL || strstr(said, "bench: client ") == NULL);
+}
+
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
 {
   static const int signals[] = {0, SIGINT, SIGKILL};
 
-  for (size_t i = end->is_endless || signals_stop() ? 1 : 0;
+  child_pump(&end->child, 0);
+  for (size_t i = end->is_endless || waits_for_client(end) || signals_stop() ? 1 : 0;
        i < sizeof signals / sizeof signals[0] && end->child.pid > 0; i++) {
     const uint64_t until_ns = now_ns() + patience_ns;
     if (signals[i] != 0)

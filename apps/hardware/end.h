@@ -58,6 +58,7 @@ struct hardware_end {
   struct child child;
   char line[1024]; /* what it runs; "": nothing yet */
   bool is_endless; /* that has to be told to end */
+  bool is_bench;   /* it says when a client has come */
 };
 
 /* The adapters that the words of `list` name, "a,b"; NULL: all that are active. May block for
@@ -79,7 +80,7 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
 int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
                      uint16_t port, char why[HARDWARE_WHY]);
 /* Waits for the program's end, asks for it, and has it by force at last, each after `patience_ns`.
- * After a signal to us it asks at once. */
+ * After a signal to us, and of a server that no client has come to, it asks at once. */
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns);
 
 /* What the program has done, and `lines` that it wrote to stderr: all, or those with `about` in

@@ -21,7 +21,8 @@ static uint64_t next_round(struct job *job, uint64_t *bytes)
 {
   uint64_t offset, length, segments = 0, end = 0;
 
-  for (uint64_t i = job->segment; i < job->plan.candidates && segments < SERVER_PIECES; i++) {
+  for (uint64_t i = job->segment;
+       i < job->plan.candidates && segments < job->client->server->params->pieces; i++) {
     if (!move_segment(&job->plan, i, &offset, &length))
       continue;
     uint64_t place = segments > 0 ? (end + 2 * GAP - 1) / GAP * GAP : 0;

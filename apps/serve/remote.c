@@ -52,11 +52,13 @@ static void fail(struct remote *remote, int status, const char *text)
   if (status >= 0)
     text = "the server closed the connection";
   const bool is_named = strstr(text, remote->address) != NULL;
+  const bool is_offers = strstr(text, "another peer") == NULL; /* or no queue pair, say */
   snprintf(remote->text, sizeof remote->text, "%s%s%s%s", is_named ? "" : remote->address,
            is_named ? "" : ": ", text,
-           status == -EUSERS   ? " (the server's --clients)"
-           : status == -ENOSPC ? " (the server's --offer-max)"
-                               : unmet_remedy(remote, status, text));
+           status == -EUSERS ? " (the server's --clients)"
+           : status == -ENOSPC
+               ? (is_offers ? " (the server's --offer-max)" : "; its output says which")
+               : unmet_remedy(remote, status, text));
 }
 
 /* The server speaks what we do not. */

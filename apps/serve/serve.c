@@ -29,6 +29,7 @@ static int read_params(const struct command *command, const struct arguments *ar
       {"request-max", words[NODE_REQUEST_MAX], arguments_size, 1, INT64_MAX, &params->request_max},
       {"offer-max", words[NODE_OFFER_MAX], arguments_size, 1, INT64_MAX, &params->node.offer_bytes},
       {"file-max", words[NODE_FILE_MAX], arguments_size, 1, INT64_MAX, &params->file_max},
+      {"pieces", words[NODE_PIECES], arguments_count, 1, SERVER_PIECES_MAX, &params->pieces},
       {"idle", words[NODE_IDLE], arguments_duration, 1, UINT64_MAX, &params->idle_ns},
   };
 
@@ -38,6 +39,7 @@ static int read_params(const struct command *command, const struct arguments *ar
                                    .once = words[NODE_ONCE] != NULL,
                                    .in_flight = UINT64_C(256) << 20,
                                    .request_max = UINT64_C(1) << 30,
+                                   .pieces = SERVER_PIECES,
                                    .idle_ns = UINT64_C(30000000000)};
   if (plan_side_read(command, arguments, &params->node, &params->area) < 0)
     return -EINVAL;

@@ -68,7 +68,7 @@ int server_open(const struct server_params *params, struct server *server, struc
 
   node.messages = SERVER_WINDOW;
   node.depth = 4 * SERVER_WINDOW;
-  node.pieces = SERVER_PIECES;
+  node.pieces = (uint32_t)params->pieces;
   node.offers = SERVER_OFFERS;
   *server = (struct server){.params = params, .root = -1};
   if (params->root != NULL && (server->root = root_open(params->root)) < 0)

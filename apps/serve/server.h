@@ -27,14 +27,15 @@
 #define SERVER_FILES 32u  /* of one client open at a time */
 #define SERVER_SUMS 2u    /* of one client being computed at a time */
 #define SERVER_OFFERS 16u
-#define SERVER_PIECES 16u /* of one operation */
+#define SERVER_PIECES 16u     /* of one operation; */
+#define SERVER_PIECES_MAX 30u /* and if it is told to */
 
 struct server_params {
   struct pst_node_params node; /* what the command line says of it */
   struct pst_area_params area; /* of MOVEs' memory */
   const char *root;            /* NULL: no files */
   bool read_only, overwrite, once;
-  uint64_t in_flight, request_max, idle_ns;
+  uint64_t in_flight, request_max, idle_ns, pieces;
   uint64_t file_max; /* 0: the size of the file system */
 };
 
@@ -96,7 +97,7 @@ struct job {
   job_step *then; /* once what it waits for is there, or has ended well */
   struct io_request io;
   struct pst_operation operations[2];
-  struct pst_area_piece pieces[SERVER_PIECES];
+  struct pst_area_piece pieces[SERVER_PIECES_MAX];
   uint32_t to_post, posted, ended; /* of the operations */
   int status;
   struct sums_sha256 *sum;
@@ -104,8 +105,8 @@ struct job {
   uint64_t cost;       /* of its turn */
   uint64_t at, length; /* CHECK, COMMIT: how far it has come */
   struct move_plan plan;
-  uint64_t segment, segments;      /* MOVE: of this round: the first, how many */
-  uint64_t numbers[SERVER_PIECES]; /* and which */
+  uint64_t segment, segments;          /* MOVE: of this round: the first, how many */
+  uint64_t numbers[SERVER_PIECES_MAX]; /* and which */
   struct pattern_work pattern;
   uint64_t began_ns;
   uint8_t *names; /* of the entries in the answer */

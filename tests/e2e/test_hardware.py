@@ -94,12 +94,21 @@ class Hardware(Case):
         self.plant("caps: {max_cqe: 6000, resize_cq: false}")
         checks, result, child = self.check("--check", "rings,one-thread", expect=1)
         self.assertEqual(self.verdicts(checks), {"address": "ok", "rings": "failed", "one-thread": "ok"}, child)
-        self.assertEqual([step["verdict"] for step in checks["rings"]["steps"]], ["ok", "failed", "failed", "ok"])
+        self.assertEqual([step["verdict"] for step in checks["rings"]["steps"]], ["ok", "failed", "failed", "ok", "ok", "ok"])
         self.assertRegex(checks["rings"]["why"], "max_cqe|completion")
         self.assertIn("max_cqe", checks["rings"]["remedy"])
         self.assertIn("remedy: see max_qp_wr", child.stdout)
         (error,) = result["errors"]
         self.assertEqual((error["where"], error["text"]), ("checks[1]", checks["rings"]["why"]))
+
+    def test_pieces_that_are_too_many(self):
+        self.plant("caps: {gives_pieces: 20}")
+        checks, _, child = self.check("--check", "rings", expect=1)
+        (failed,) = [step for step in checks["rings"]["steps"] if step["verdict"] == "failed"]
+        self.assertEqual(failed["step"], "30 pieces", child)
+        self.assertRegex(failed["why"], "no resources for another peer.*; its output says which$")
+        self.assertIn("20 of 30 pieces of a send", "\n".join(failed["peer"]["lines"]))
+        self.assertIn("max_sge", checks["rings"]["remedy"])
 
     def test_ports_that_cannot_meet(self):
         """RoCE and InfiniBand: all else cannot be told, and is not tried."""

@@ -384,6 +384,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
                                  .area = {.memory = "host"},
                                  .root = world_root(),
                                  .in_flight = IN_FLIGHT,
+                                 .pieces = SERVER_PIECES,
                                  .file_max = UINT64_MAX,
                                  .request_max = 3u << 20,
                                  .idle_ns = IDLE_NS};

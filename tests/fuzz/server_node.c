@@ -46,7 +46,7 @@ struct operation {
   uint64_t cookie;
   uint8_t op;
   uint32_t piece_count;
-  struct pst_area_piece pieces[SERVER_PIECES];
+  struct pst_area_piece pieces[SERVER_PIECES_MAX];
 };
 
 static struct pst_peer *peers, *gone;

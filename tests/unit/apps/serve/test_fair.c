@@ -76,8 +76,10 @@ static void run(uint64_t bytes)
 {
   asked = false;
   memset(clients, 0, sizeof clients);
-  script_run(&server, (struct server_params){
-                          .in_flight = bytes, .request_max = MUCH, .idle_ns = UINT64_MAX});
+  script_run(&server, (struct server_params){.in_flight = bytes,
+                                             .request_max = MUCH,
+                                             .pieces = SERVER_PIECES,
+                                             .idle_ns = UINT64_MAX});
   world_require_answers();
   server_close(&server);
 }
