@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -316,6 +317,10 @@ static void tamper(struct pst_worker *worker, struct pst_completion *one)
     one->u.message.sequence = (uint32_t)one->u.message.sequence;
   if (wrong("is off by one at 2^32") && one->u.message.sequence == UINT64_C(1) << 32)
     one->u.message.sequence--;
+  unsigned int number;
+  if (getenv("WRONG") && sscanf(getenv("WRONG"), "says 0 instead of %u", &number) == 1 &&
+      one->u.message.sequence == number)
+    one->u.message.sequence = 0;
   if (wrong("damages long messages") && one->u.message.length > 16384)
     ring_bytes[one->u.message.offset + 16384] ^= 1;
   if (one->u.message.length == 777 && wrong("mismeasures"))

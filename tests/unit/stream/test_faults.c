@@ -306,13 +306,57 @@ static void transport_that_ends_messages_twice_is_named(void **state)
   for (; pst_sender_state(sender) != PST_STATE_FAILED; in_time(&run)) {
     int rc = try_feed(sender, &sent, 1000); /* it fails in any of its calls */
     assert_true(rc == 0 || pst_sender_state(sender) == PST_STATE_FAILED);
-    drain(receiver, &received);
+    if (rc == 0) /* else the receiver hears of it, sooner or later */
+      drain(receiver, &received);
   }
   pst_sender_stats(sender, &stats);
   assert_int_equal(stats.error, -EIO);
   assert_non_null(strstr(stats.error_text, "a bug of the transport"));
   close_run(&run);
   unsetenv("WRONG");
+}
+
+/* Of the messages of a poll another one has number 0, too: it was not the next. */
+static void number_that_comes_again(uint32_t wrong)
+{
+  struct pst_view views[BATCH];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  struct pst_receiver *receiver;
+  struct pst_sender *sender;
+  uint64_t sent = 0, expected = 0;
+  char how[40];
+  struct run run;
+
+  snprintf(how, sizeof(how), "says 0 instead of %u", wrong);
+  assert_int_equal(setenv("WRONG", how, 1), 0);
+  open_text(&run,
+            "penstock: 1\n"
+            "transport: {plugin: loopback, options: {mode: copy}, filters: [{plugin: wrong}]}\n"
+            "threads: {count: 1}\n"
+            "streams: [{name: a, message: 200 B, ring: 64}]\n");
+  sender = pst_session_sender(run.session, "a");
+  receiver = pst_session_receiver(run.session, "a");
+  start(&run);
+  for (; sent == 0; in_time(&run))
+    feed(sender, &sent, 1000);
+  for (; expected < 16; in_time(&run)) {
+    const int n = pst_receiver_poll(receiver, &batch);
+    assert_true(n >= 0);
+    for (int i = 0; i < n; i++) {
+      expected += expected == wrong;
+      assert_int_equal(views[i].sequence, expected++);
+    }
+  }
+  close_run(&run);
+  unsetenv("WRONG");
+}
+
+/* They are looked at by fours, and what is left one by one. */
+static void each_number_of_a_row_is_looked_at(void **state)
+{
+  (void)state;
+  for (uint32_t wrong = 1; wrong < 9; wrong++)
+    number_that_comes_again(wrong);
 }
 
 /* Messages lie in the ring, in a frame that is not whole, and some have been handed over. */
@@ -404,6 +448,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(failures_of_a_running_stream_end_both_sides,
                                       watch_by_simulated_clock, unwatch_by_simulated_clock),
       cmocka_unit_test_setup_teardown(transport_that_ends_messages_twice_is_named, watch, unwatch),
+      cmocka_unit_test_setup_teardown(each_number_of_a_row_is_looked_at, watch, unwatch),
       cmocka_unit_test_setup_teardown(what_was_under_way_when_the_receiver_left_is_accounted_for,
                                       watch, unwatch),
       cmocka_unit_test_setup_teardown(what_a_device_wrote_is_flushed, watch, unwatch),
