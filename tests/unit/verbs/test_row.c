@@ -418,6 +418,9 @@ static void begin_many(struct pst_request *many, uint32_t at, int how)
   case 4:
     many[at].flags = PST_REQUEST_EXCLUSIVE;
     break;
+  case 5:
+    many[at].u.send.sequence = SEQUENCE; /* the first one's again */
+    break;
   default:
     many[at].u.send.departure_ns = UINT64_C(1) << 63;
   }
@@ -428,7 +431,7 @@ static void a_run_ends_before_each_message_that_is_not_alike(void **state)
   struct pst_request many[MANY];
 
   (void)state;
-  for (int how = 0; how < 6; how++)
+  for (int how = 0; how < 7; how++)
     for (uint32_t at = 1; at < MANY; at++) {
       begin_many(many, at, how);
       built_to = FROM;
