@@ -2,6 +2,8 @@
 /* What threads of core share without a lock. */
 #include "litmus.h"
 
+#include <csignal>
+
 enum weakening weakened;
 
 /* ---- What the sources stand on, as far as these functions look at it --------------------------
@@ -382,6 +384,57 @@ struct configs : rl::test_suite<configs, 2> {
   }
 };
 
+/* ---- Signals ----------------------------------------------------------------------------------
+ */
+
+struct pst_session;
+static void pst_session_wake(struct pst_session *)
+{
+}
+#define SIGNALS_EXIT 1
+static struct signal_words {
+  atomic<int> received, number, event, last, last_process;
+  atomic<struct pst_session *> woken;
+} * the_words;
+/* Relacy's is nothing to write to. */
+#undef errno
+static int errno;
+#define received the_words->received
+#define number the_words->number
+#define event the_words->event
+#define last the_words->last
+#define last_process the_words->last_process
+#define woken the_words->woken
+#include "signals.inc"
+#undef received
+#undef number
+#undef event
+#undef last
+#undef last_process
+#undef woken
+
+/* A thread that sees a signal sees which one. */
+struct signals : rl::test_suite<signals, 2> {
+  struct signal_words words;
+
+  void before()
+  {
+    for (atomic<int> *word : {&words.received, &words.number, &words.last_process})
+      atomic_store(word, 0);
+    for (atomic<int> *fd : {&words.event, &words.last})
+      atomic_store(fd, -1);
+    atomic_store(&words.woken, (struct pst_session *)NULL);
+    the_words = &words;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0)
+      handle(SIGTERM);
+    else if (signals_stop())
+      RL_ASSERT(strcmp(signals_name(), "SIGTERM") == 0);
+  }
+};
+
 int main()
 {
   return litmus<mail_box>("mail", {WEAK_RELEASE, WEAK_ACQUIRE}) |
@@ -390,5 +443,6 @@ int main()
          litmus<states>("states of a stream", {WEAK_RELEASE, WEAK_ACQUIRE}) |
          litmus<dlpack>("deleted tensors", {WEAK_RELEASE, WEAK_ACQUIRE}) |
          litmus<log_word>("a wrong PENSTOCK_LOG", {WEAK_RELEASE, WEAK_ACQUIRE}) |
-         litmus<configs>("holders of a configuration", {WEAK_RELEASE, WEAK_ACQUIRE});
+         litmus<configs>("holders of a configuration", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<signals>("signals", {WEAK_RELEASE, WEAK_ACQUIRE});
 }

@@ -24,9 +24,9 @@ def definition_of(text, name):
 
 def as_cpp(text):
     """Types of Relacy's where C has qualifiers. A read that the compiler may not repeat is a read."""
-    text = re.sub(r"_Atomic\((?:struct )?([^()]+)\)", r"atomic<\1>", text)
-    text = re.sub(r"(?:struct )?(\w+) \*_Atomic\b", r"atomic<\1 *>", text)
-    text = re.sub(r"_Atomic (\w+)", r"atomic<\1>", text)
+    text = re.sub(r"_Atomic\((?:struct )?([^()]+)\)", r"::atomic<\1>", text)
+    text = re.sub(r"(?:struct )?(\w+) \*_Atomic\b", r"::atomic<\1 *>", text)
+    text = re.sub(r"_Atomic (\w+)", r"::atomic<\1>", text)
     text = re.sub(r"\*\(volatile \w+ \*\)&", "", text)
     return re.sub(r"\bvolatile (?=struct)", "", text)
 

@@ -23,7 +23,8 @@ enum weakening weakened;
 enum { LB_SLOT_PEER, LB_SLOT_HELD };
 enum lb_state { LB_STATE_ATTACHED = 1, LB_STATE_CLOSED = 2 };
 enum { LB_ARMED_ARRIVAL = 1, LB_ARMED_CREDIT = 2 };
-enum { LB_NEW, LB_CONNECTED, LB_SHUT };
+enum { LB_NEW, LB_CONNECTING, LB_CONNECTED, LB_SHUT };
+#define PST_ROLE_RMA 4u
 
 struct lb_desc {
   plain<uint32_t> slot, length;
@@ -31,7 +32,13 @@ struct lb_desc {
 };
 struct lb_port {
   atomic<uint32_t> state, armed;
-  atomic<uint64_t> desc_head, free_head, claimed;
+  atomic<uint64_t> desc_head, free_head, claimed, claimant;
+};
+struct lb_guard;
+/* Memory that is mapped; guard: what is told when it is lost. */
+struct lb_map {
+  struct lb_guard *guard;
+  uint64_t bytes;
 };
 struct lb_link {
   bool in_process;
@@ -43,6 +50,10 @@ struct lb_link {
   uint64_t stride, payload_max;
   atomic<uint32_t> posting;
   bool is_woken;
+  struct {
+    uint64_t id;
+  } entry;
+  struct lb_map port_map, ring_map;
 };
 struct pst_completion {
   uint32_t slot;
@@ -65,9 +76,17 @@ struct lb_tx {
 };
 struct lb_stage {
   int name;
+  struct {
+    uint64_t deadline_ns;
+  } connecting;
+};
+/* Memory of another's, imported. */
+struct far {
+  plain<int> *memory;
 };
 struct pst_host {
   uint64_t (*clock_ns)(const struct pst_host *host);
+  void (*region_release)(const struct pst_host *host, struct far *far);
 };
 struct pst_device {
   const struct pst_host *host;
@@ -78,6 +97,7 @@ struct pst_worker {
   struct pst_endpoint **endpoints;
   uint32_t endpoint_count;
   bool armed, unlending;
+  uint32_t guard_hits;
 };
 struct pst_endpoint {
   struct pst_worker *worker;
@@ -93,11 +113,21 @@ struct pst_endpoint {
   } closing;
   uint64_t cookie;
   bool fenced, is_sender;
+  uint64_t timeout_ns, mapped;
+  struct {
+    struct {
+      struct lb_guard *guard;
+    } * mr;
+  } * ring;
+  struct pst_remote *remotes;
+  uint32_t roles;
+  bool may_fail, has_failed;
 };
 
-static void lb_endpoint_fail(struct pst_endpoint *, int, const char *)
+static void lb_endpoint_fail(struct pst_endpoint *endpoint, int, const char *)
 {
-  RL_ASSERT(!"nobody breaks a rule");
+  RL_ASSERT(endpoint->may_fail);
+  endpoint->has_failed = true;
 }
 static void give_message(uint32_t, uint64_t, const struct lb_desc *desc, uint64_t, uint32_t,
                          struct pst_completion *out)
@@ -136,8 +166,21 @@ static bool lb_worker_is_hit(struct pst_worker *)
 {
   return false;
 }
-static void lb_worker_lost(struct pst_worker *)
+void lb_worker_lost(struct pst_worker *worker);
+static bool lb_registry_lost(struct pst_device *)
 {
+  return false;
+}
+static struct lb_link *lb_link_ref(struct lb_link *link)
+{
+  return link;
+}
+static void lb_map_close(struct lb_map *)
+{
+}
+static bool replace(uintptr_t, uintptr_t, uintptr_t)
+{
+  return true;
 }
 static bool lb_worker_may_unlend(struct pst_worker *)
 {
@@ -188,14 +231,22 @@ struct pst_remote {
   struct lb_gate *gate;
   struct lb_seat *seat;
   struct lb_seat own_seat;
-  struct pst_remote *seated;
+  struct pst_remote *seated, *next;
+  struct lb_map gate_map, region_map;
+  struct far far;
+  bool counted;
 };
+static void lb_mr_unref(struct lb_mr *)
+{
+}
 static struct litmus_mutex *the_lock;
 #define lock (*the_lock)
 /* Guards are found here, and not on the heap. */
-struct lb_guard;
 static atomic<struct lb_guard *> *the_guards;
 #define guards (*the_guards)
+static atomic<uint32_t> *the_hits;
+#define lb_guard_hits (*the_hits)
+#define free(at) ((void)(at))
 static struct lb_guard *new_guard;
 #define calloc(count, size) new_guard
 
@@ -203,7 +254,9 @@ static struct lb_guard *new_guard;
 
 #undef lock
 #undef guards
+#undef lb_guard_hits
 #undef calloc
+#undef free
 
 static bool lb_endpoint_pending(struct pst_endpoint *endpoint)
 {
@@ -566,6 +619,214 @@ struct guard_list : rl::test_suite<guard_list, 2> {
   }
 };
 
+/* Memory that the handler of SIGBUS has replaced fails the endpoints that use it. */
+struct hits : rl::test_suite<hits, 2> {
+  atomic<struct lb_guard *> first;
+  atomic<uint32_t> count;
+  struct lb_guard guard;
+  struct lb_link link;
+  struct pst_endpoint endpoint, *endpoints;
+  struct pst_worker worker;
+
+  void before()
+  {
+    the_guards = &first;
+    the_hits = &count;
+    atomic_store(&count, 0u);
+    atomic_store(&guard.turn, 0);
+    atomic_store(&guard.hit, 0);
+    guard.next = NULL;
+    set_range(&guard, 10, 20);
+    atomic_store(&first, &guard);
+    link.port_map.guard = &guard;
+    endpoint.own = &link;
+    endpoint.peer = NULL;
+    endpoint.ring = NULL;
+    endpoint.remotes = NULL;
+    endpoint.may_fail = true;
+    endpoint.has_failed = false;
+    endpoints = &endpoint;
+    worker.endpoints = &endpoints;
+    worker.endpoint_count = 1;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      replace_all(15);
+      return;
+    }
+    for (int look = 0; look < 2; look++) {
+      lb_worker_lost(&worker);
+      RL_ASSERT(worker.guard_hits == 0 || endpoint.has_failed);
+    }
+  }
+};
+
+/* Memory that a peer has imported is its owner's alone again. */
+struct imports : rl::test_suite<imports, 2> {
+  struct lb_gate gate;
+  struct pst_device device;
+  struct pst_worker worker;
+  struct pst_endpoint endpoint;
+  struct pst_remote remote;
+  bytes memory;
+
+  static uint64_t now(const struct pst_host *)
+  {
+    return 0;
+  }
+  static void release(const struct pst_host *, struct far *far)
+  {
+    *far->memory = 1;
+  }
+  void before()
+  {
+    static const struct pst_host host = {now, release};
+
+    atomic_store(&gate.imports, 1);
+    device.host = &host;
+    worker.device = &device;
+    endpoint.worker = &worker;
+    endpoint.remotes = &remote;
+    endpoint.mapped = 0;
+    remote.next = NULL;
+    remote.far.memory = &memory;
+    remote.counted = true;
+    remote.gate = &gate;
+    remote.seat = NULL;
+    remote.region_map.bytes = 0;
+    memory = 0;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      lb_remote_close(&endpoint, &remote);
+    } else {
+      await_imports(&device, &gate);
+      memory = 2;
+    }
+  }
+};
+
+/* A ring has one sender, though two would connect to it. */
+struct claimants : rl::test_suite<claimants, 2> {
+  struct lb_port port[3];
+  struct lb_link link[3];
+  struct pst_device device;
+  struct pst_worker worker;
+  struct pst_endpoint endpoint[2];
+
+  void before()
+  {
+    static const struct pst_host host = {};
+
+    device.host = &host;
+    worker.device = &device;
+    for (unsigned i = 0; i < 3; i++) {
+      link[i].port = &port[i];
+      link[i].entry.id = i + 1;
+      atomic_store(&port[i].claimant, 0u);
+      atomic_store(&port[i].state, 0u);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+      endpoint[i].worker = &worker;
+      endpoint[i].own = &link[i];
+      endpoint[i].peer = &link[2];
+      endpoint[i].rx = NULL;
+      endpoint[i].timeout_ns = 0;
+      endpoint[i].stage.name = LB_NEW;
+      endpoint[i].may_fail = true;
+      endpoint[i].has_failed = false;
+    }
+  }
+  void thread(unsigned i)
+  {
+    attach(&endpoint[i], false);
+  }
+  void after()
+  {
+    RL_ASSERT(endpoint[0].has_failed != endpoint[1].has_failed);
+  }
+};
+
+/* ---- Atomics of peers -------------------------------------------------------------------------
+ */
+
+namespace rma
+{
+enum { PST_OP_FETCH_ADD, PST_OP_COMPARE_SWAP };
+enum { PST_ACCESS_LOCAL_WRITE = 1, PST_ACCESS_REMOTE_ATOMIC };
+struct pst_mr {
+  uint8_t *base;
+};
+#define lb_mr pst_mr
+struct pst_remote {
+  uint8_t *base;
+};
+struct lb_passage {
+};
+struct pst_request {
+  int opcode;
+  uint32_t piece_count;
+  uint64_t offset;
+  struct {
+    struct pst_mr *mr;
+  } local;
+  struct {
+    uint64_t compare;
+  } arg;
+  struct {
+    struct {
+      struct pst_remote *remote;
+      uint64_t offset, operand;
+    } atomic;
+  } u;
+};
+static struct pst_mr *lb_mr_of(struct pst_mr *mr)
+{
+  return mr;
+}
+static bool holds_local(void *, struct pst_mr *, uint64_t, uint64_t, int)
+{
+  return true;
+}
+static int remote_check(struct pst_endpoint *, struct pst_remote *, uint64_t, uint64_t, int)
+{
+  return 0;
+}
+static int remote_enter(struct lb_passage *, struct pst_remote *, uint64_t)
+{
+  return 0;
+}
+
+#include "rma.inc"
+#undef lb_mr
+
+/* A word counts what both have added. */
+struct adding : rl::test_suite<adding, 2> {
+  ::atomic<uint64_t> word;
+
+  void before()
+  {
+    atomic_store(&word, 0u);
+  }
+  void thread(unsigned)
+  {
+    uint64_t found;
+    struct pst_mr mr = {(uint8_t *)&found};
+    struct pst_remote remote = {(uint8_t *)&word};
+    const struct pst_request request = {PST_OP_FETCH_ADD, 0, 0, {&mr}, {0}, {{&remote, 0, 1}}};
+    struct lb_passage passage;
+
+    RL_ASSERT(rma::atomic(NULL, &request, &passage) == 0);
+  }
+  void after()
+  {
+    RL_ASSERT(atomic_load(&word) == 2);
+  }
+};
+} // namespace rma
+
 int main()
 {
   return litmus<messages>("descriptors and slots", {WEAK_RELEASE, WEAK_ACQUIRE}) |
@@ -584,5 +845,9 @@ int main()
          litmus<seats>("seats", {WEAK_RMW, WEAK_RELEASE, WEAK_ACQUIRE}) |
          litmus<references>("references", {WEAK_RELEASE, WEAK_ACQUIRE}) |
          litmus<ranges>("guarded ranges", {WEAK_RELEASE, WEAK_ACQUIRE}) |
-         litmus<guard_list>("the list of guards", {WEAK_RELEASE, WEAK_ACQUIRE});
+         litmus<guard_list>("the list of guards", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<hits>("a guard that was hit", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<imports>("imports", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<claimants>("two that connect", {WEAK_RMW}) |
+         litmus<rma::adding>("atomics", {WEAK_RMW});
 }

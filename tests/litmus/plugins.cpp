@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What threads of filters, of ethernet and of verbs_rc share without a lock. */
+/* What threads of filters, of ethernet, verbs_rc and verbs_dc share without a lock. */
 #include "litmus.h"
 
 enum weakening weakened;
@@ -624,6 +624,199 @@ struct counters : rl::test_suite<counters, 2> {
   }
 };
 
+/* ---- verbs_dc ---------------------------------------------------------------------------------
+ */
+
+namespace dc
+{
+struct ibv_ah {
+};
+struct wake {
+};
+struct pst_endpoint;
+struct pst_worker;
+struct transport {
+  void (*notice)(struct pst_endpoint *endpoint);
+};
+struct pst_device {
+  pthread_mutex_t events, handles_lock;
+  struct pst_worker *workers;
+  atomic_bool is_lost;
+  const struct transport *transport;
+  struct {
+    struct {
+      const char *name;
+    } * info;
+  } open;
+};
+struct pst_worker {
+  struct pst_worker *next;
+  atomic<uint32_t> notices;
+  uint32_t notices_seen;
+  struct wake wake_fd;
+  bool tells_lost, has_told_lost;
+  struct pst_device *device;
+  struct {
+    uint32_t room;
+    struct {
+      struct pst_endpoint *at;
+    } all[1];
+  } endpoints;
+  atomic<int> event;
+};
+enum dc_handle_state { DC_HANDLE_MAKING, DC_HANDLE_READY, DC_HANDLE_FAILED };
+struct dc_handle {
+  struct pst_device *device;
+  plain<struct ibv_ah *> ah;
+  atomic<int> state;
+  int error;
+  uint32_t users;
+};
+enum { DC_RESOLVING, DC_GREETING, DC_FAILED };
+struct pst_endpoint {
+  struct pst_worker *worker;
+  struct pst_device *device;
+  struct {
+    int mode;
+  } closing;
+};
+struct dc_endpoint {
+  struct pst_endpoint endpoint;
+  int stage;
+  struct dc_handle *handle;
+};
+enum { IBV_EVENT_QP_FATAL = 1 };
+struct ibv_qp {
+  struct pst_worker *qp_context;
+  int qp_num;
+};
+struct ibv_async_event {
+  int event_type;
+  struct {
+    struct ibv_qp *qp;
+  } element;
+};
+static struct dc_endpoint *dc_of(struct pst_endpoint *endpoint)
+{
+  return (struct dc_endpoint *)endpoint;
+}
+#define dc_worker dc::pst_worker
+static struct dc_worker *dc_worker_of(struct pst_worker *worker)
+{
+  return worker;
+}
+static struct pst_device *dc_device_of(struct pst_device *device)
+{
+  return device;
+}
+static bool dc_is_over(const struct dc_endpoint *dc)
+{
+  return dc->stage == DC_FAILED;
+}
+static void dc_fail(struct pst_endpoint *endpoint, int, const char *)
+{
+  dc_of(endpoint)->stage = DC_FAILED;
+}
+static void dc_enter(struct dc_endpoint *dc, int stage)
+{
+  RL_ASSERT((struct ibv_ah *)dc->handle->ah != NULL);
+  dc->stage = stage;
+}
+static void cannot_be_reached(struct dc_endpoint *)
+{
+  RL_ASSERT(!"the handle was made");
+}
+static void unlink_and_free(struct dc_handle *)
+{
+}
+static void vb_event_text(int, char *, size_t)
+{
+}
+#define VB_LOG(...) ((void)0)
+static void vb_pend(struct pst_endpoint *)
+{
+}
+static void vb_srq_notices(struct pst_worker *)
+{
+}
+static void drain(struct wake)
+{
+}
+static int write(struct wake, const void *, size_t)
+{
+  return 0;
+}
+
+#include "dc.inc"
+
+/* A worker of a device, with an endpoint whose peer's address is being resolved. */
+struct ends {
+  struct pst_device device;
+  struct pst_worker worker;
+  struct dc_handle handle;
+  struct dc_endpoint endpoint;
+
+  void open()
+  {
+    static const struct transport transport = {dc_notice};
+
+    atomic_store(&device.is_lost, false);
+    device.workers = &worker;
+    device.transport = &transport;
+    atomic_store(&worker.notices, 0u);
+    atomic_store(&worker.event, 0);
+    worker.next = NULL;
+    worker.notices_seen = 0;
+    worker.tells_lost = worker.has_told_lost = false;
+    worker.device = &device;
+    worker.endpoints.room = 1;
+    worker.endpoints.all[0].at = &endpoint.endpoint;
+    atomic_store(&handle.state, DC_HANDLE_MAKING);
+    handle.device = &device;
+    handle.ah = NULL;
+    handle.users = 1;
+    endpoint = {{&worker, &device, {0}}, DC_RESOLVING, &handle};
+  }
+};
+
+/* An address handle that a deferred work has made is there. */
+struct handles : rl::test_suite<handles, 2>, ends {
+  void before()
+  {
+    open();
+  }
+  void thread(unsigned i)
+  {
+    static struct ibv_ah made;
+
+    if (i == 0)
+      end_making(&handle, &made, 0);
+    else
+      vb_take_notices(&worker);
+  }
+};
+
+/* What has befallen a queue pair is found with the notice. */
+struct events : rl::test_suite<events, 2>, ends {
+  void before()
+  {
+    open();
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      struct ibv_qp qp = {&worker, 0};
+      const struct ibv_async_event event = {IBV_EVENT_QP_FATAL, {&qp}};
+      queue_event(&device, &event);
+    } else {
+      vb_take_notices(&worker);
+      RL_ASSERT(worker.notices_seen == 0 || endpoint.stage == DC_FAILED);
+    }
+  }
+};
+#undef dc_worker
+} // namespace dc
+
 int main()
 {
   return litmus<registrations>("registrations of fault", {WEAK_RELEASE, WEAK_ACQUIRE}) |
@@ -636,5 +829,7 @@ int main()
          litmus<control_thread>("DPDK's control thread", {WEAK_RELEASE, WEAK_ACQUIRE}) |
          litmus<notices>("a worker's notices", {WEAK_RELEASE, WEAK_ACQUIRE}) |
          litmus<set_ups>("a queue pair set up", {WEAK_RELEASE, WEAK_ACQUIRE}) |
-         litmus<counters>("counters read", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW});
+         litmus<counters>("counters read", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW}) |
+         litmus<dc::handles>("an address handle made", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<dc::events>("an event of verbs_dc", {WEAK_RELEASE, WEAK_ACQUIRE});
 }
