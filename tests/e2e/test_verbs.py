@@ -75,7 +75,7 @@ class Verbs(Case):
                  ("lo", pod, r"mlx5_0 port 1,.*GID 2, 127\.0\.0\.1 \(RoCE v2\): of the netdev that device names"))  # fmt: skip
         for i, (device, gids, words) in enumerate(cases):
             with self.subTest(device=device, gids=gids):
-                fabric = self.folder / f"gids-{i}.yaml"
+                fabric = self.folder / f"gids-{os.getpid()}-{i}.yaml"
                 fabric.write_text(
                     "simverbs: 1\nsubnets: [{name: a}, {name: b}]\nhosts:\n  - name: one\n    devices:\n"
                     "      - {name: other0, ports: [{subnet: b, state: down, gids: [{gid: \"::ffff:192.0.2.9\", ifindex: 1}]}]}\n"
@@ -121,7 +121,7 @@ class Verbs(Case):
         """Both ends name the end whose device it was: neither says that the other is gone."""
         for host, role in (("left", "sender"), ("right", "receiver")):
             with self.subTest(host=host):
-                fabric = self.folder / f"{host}.yaml"
+                fabric = self.folder / f"{host}-{os.getpid()}.yaml"
                 fabric.write_text("simverbs: 1\nhosts:\n"
                                   "  - {name: left, devices: [{name: mlx5_0}]}\n"
                                   "  - {name: right, devices: [{name: mlx5_0}]}\n"
@@ -213,7 +213,7 @@ class Verbs(Case):
                  ("infiniband", "lid: 0", ("--lid", "7"), ("--lid", "9"), None))  # fmt: skip
         for layer, port, before, after, words in cases:
             with self.subTest(layer):
-                fabric = self.folder / f"{layer}.yaml"
+                fabric = self.folder / f"{layer}-{os.getpid()}.yaml"
                 fabric.write_text("simverbs: 1\nhosts:\n"
                                   f"  - {{name: left, devices: [{{name: mlx5_0, ports: [{{link_layer: {layer}, {port}}}]}}]}}\n"
                                   f"  - {{name: right, devices: [{{name: mlx5_0, ports: [{{link_layer: {layer}}}]}}]}}\n")  # fmt: skip
@@ -253,7 +253,7 @@ class Verbs(Case):
 
     def test_a_host_of_many_devices(self):
         """Of 40, one may not be opened and two have no RC; each is told as what it is."""
-        fabric = self.folder / "many.yaml"
+        fabric = self.folder / f"many-{os.getpid()}.yaml"
         special = {3: ", opens: EACCES", 4: ", transport: iwarp", 5: ", transport: efa"}
         fabric.write_text("simverbs: 1\nhosts:\n  - name: one\n    devices:\n" + "".join(
             f"      - {{name: mlx5_{i}{special.get(i, '')}}}\n" for i in range(40)))  # fmt: skip
@@ -277,6 +277,14 @@ class Verbs(Case):
                 child = self.run_program("run", self.verbs_config(ring=parts["ring"]), "--count", "10000", "--set",
                                          f"transport.options.{key}={value}", **self.prefix())  # fmt: skip
                 self.assertNotIn("ibv_resize_cq", str(child))
+        # Elsewhere it begins with 16384, which are given as 32767, for peers that may never come.
+        server = self.start("serve", "127.0.0.1:0", "--clients", "400", "--transport", "verbs_rc", "--transport-option", "device=mlx5_0",
+                            "--json", self.folder / "out.json", **self.prefix())  # fmt: skip
+        server.wait_line("listening on")
+        os.kill(child_of(server.pid), signal.SIGINT)
+        self.assertEqual(server.wait(), 0, str(server))
+        (device,) = self.result()["devices"]
+        self.assertGreater(device["workers"][0]["counters"]["completion_queue"], 65536)
 
     def in_gpu_memory(self, script, *memories, config=None):
         """A stream whose ends are in memory of the fake driver's GPU; the slots begin anywhere."""
@@ -497,7 +505,7 @@ class Verbs(Case):
 
     def between(self, left, right, settings=()):
         """Two hosts, a device each, as described; what both ends said of the connection."""
-        fabric = self.folder / f"between-{len(self.children)}.yaml"
+        fabric = self.folder / f"between-{os.getpid()}-{len(self.children)}.yaml"
         fabric.write_text(f"simverbs: 1\nhosts:\n  - {{name: left, devices: [{{name: mlx5_0, {left}}}]}}\n"
                           f"  - {{name: right, devices: [{{name: mlx5_0, {right}}}]}}\n")  # fmt: skip
         path = self.verbs_config()
