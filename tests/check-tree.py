@@ -39,12 +39,6 @@ NO_PAGES = {
 
 # Sentences of pages, in words: the mean of a page, and the longest.
 MEAN_WORDS, MOST_WORDS = 18, 40
-# Pages with longer ones. None is added; one that passes is taken out.
-DENSE = {
-    "docs/internals/benchmarks.md",
-    "docs/internals/fuzzing.md",
-    "tests/vm/README.md",
-}
 # Headings of a plugin's README, in their order; some plugins have no use for these in brackets.
 README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Limits", "Counters",
                "Check that it works", "How it was proved", "[See also]"]  # fmt: skip
@@ -182,7 +176,6 @@ class Tree(unittest.TestCase):
                           "docs/figures/draw draws it")
 
     def test_sentences_are_short(self):
-        dense = set()
         for path in tracked():
             place = str(path.relative_to(ROOT))
             if path.suffix != ".md":
@@ -190,13 +183,9 @@ class Tree(unittest.TestCase):
             found = list(sentences(text_of(path)))
             mean = sum(count for count, _ in found) / len(found)
             long = [f"{count} words: {sentence}" for count, sentence in found if count > MOST_WORDS]
-            if long or mean > MEAN_WORDS:
-                dense.add(place)
-            if place not in DENSE:
-                with self.subTest(page=place):
-                    self.assertEqual([], long)
-                    self.assertLessEqual(mean, MEAN_WORDS, "words a sentence in the mean")
-        self.assertEqual(DENSE - dense, set(), "pages that pass now: take them out of DENSE")
+            with self.subTest(page=place):
+                self.assertEqual([], long)
+                self.assertLessEqual(mean, MEAN_WORDS, "words a sentence in the mean")
 
     def test_readmes_of_plugins_have_one_form(self):
         """The same headings in one order, an example that is YAML, and the plugin's own table of options."""
