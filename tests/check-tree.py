@@ -60,12 +60,12 @@ COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "hardware", "ch
 
 # What messages name in backquotes and is no key of a configuration: commands, values of keys, and
 # fields of the structs that applications and the host fill.
-COMMANDS = {"dmesg", "ibstat", "ibtracert", "lscpu", "ibqueryerrors", "opensm", "perfquery", "ping", "receive", "run", "sminfo"}
+COMMANDS = {"dmesg", "get", "put", "read", "request", "write", "ibstat", "ibtracert", "lscpu", "ibqueryerrors", "opensm", "perfquery", "ping", "receive", "run", "sminfo"}
 VALUES = {"any", "auto", "clockid", "delta", "drop", "false", "rtp_marker", "true"}
 FIELDS = {"access", "depth", "message_max", "messages", "offer_bytes", "offers", "peers", "pieces",
           "requests"}  # fmt: skip
 # Their strings are the tables of keys, and the page that is made of these.
-TABLES = {"options.c", "reference.c", "schema.c"}
+TABLES = {"options.c", "config-reference.c", "schema.c"}
 
 
 def tracked():

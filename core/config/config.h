@@ -145,9 +145,10 @@ const struct config_stream *config_stream_find(const struct config *config, cons
                                                size_t length);
 void config_hold(struct pst_config *config); /* reference counted; dropped by pst_config_close */
 
-/* The Markdown of config/README.md: every key of the file from core's tables and the program's, and
- * every option of the plugins in `names` (kind by kind) of the catalog. Only for
- * the documentation's generator. */
-int config_write_reference(const struct config_catalog *catalog, void *file);
+/* pst_config_keys() with the plugins of `catalog`. */
+void config_keys(const struct config_catalog *catalog,
+                 void (*key)(void *context, const struct pst_config_key *key), void *context);
+/* What a description says of its plugin. The rest of *info stays. */
+void config_describe_info(const struct pst_description *description, struct pst_plugin_info *info);
 
 #endif

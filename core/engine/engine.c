@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "control/control.h"
 #include "device.h"
 #include "util/log.h"
@@ -44,7 +45,7 @@ int engine_plugin_info(const struct engine *engine, uint32_t index, struct pst_p
                                  .remedy = "",
                                  .libraries = loader_libraries(plugin),
                                  .shadowed_by = ""};
-  loader_describe_info(plugin->description, &full);
+  config_describe_info(plugin->description, &full);
   pst_struct_write(info, &full, sizeof(full));
   return 0;
 }

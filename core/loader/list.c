@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "names.h"
 #include "open.h"
 #include "search.h"
@@ -74,20 +75,6 @@ static void keep_device(void *context, const char *name, const char *detail)
   devices->end = &device->next;
 }
 
-void loader_describe_info(const struct pst_description *description, struct pst_plugin_info *info)
-{
-  info->name = description->name;
-  info->version = description->version;
-  info->summary = description->summary;
-  info->needs = description->needs;
-  info->rung = description->rung;
-  info->wire = description->wire;
-  info->options = description->options;
-  info->option_count = description->option_count;
-  info->environment = description->environment;
-  info->description = description;
-}
-
 static void report_plugin(const struct report *report, const struct loader_plugin *plugin)
 {
   struct devices devices = {.end = &devices.first};
@@ -100,7 +87,7 @@ static void report_plugin(const struct report *report, const struct loader_plugi
                                  .remedy = probe.remedy,
                                  .shadowed_by = ""};
 
-  loader_describe_info(plugin->description, &info);
+  config_describe_info(plugin->description, &info);
   info.status = plugin->plugin->probe(plugin->host, &probe);
   probe.reason[sizeof probe.reason - 1] = '\0';
   probe.remedy[sizeof probe.remedy - 1] = '\0';
@@ -140,7 +127,7 @@ static void report_other(const struct report *report, const struct found *entry,
                                  .shadowed_by = shadowed_by};
 
   if (description)
-    loader_describe_info(description, &info);
+    config_describe_info(description, &info);
   if (report->plugin)
     report->plugin(report->context, &info);
 }

@@ -386,3 +386,9 @@ int pst_config_open_params(const struct pst_config_params *params, struct pst_co
 {
   return config_load_params(params, NULL, loader_catalog(), config, error);
 }
+
+int pst_config_keys(void (*key)(void *context, const struct pst_config_key *key), void *context)
+{
+  config_keys(loader_catalog(), key, context);
+  return 0;
+}

@@ -36,8 +36,6 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
                 struct pst_error *error);
 /* The catalog for config_load_*(): descriptions from the .desc.so, else from the plugin. */
 const struct config_catalog *loader_catalog(void);
-/* What a description says of its plugin, for who lists plugins. The rest of *info stays. */
-void loader_describe_info(const struct pst_description *description, struct pst_plugin_info *info);
 /* Vendor libraries bound by a loaded plugin: real paths, NULL-terminated; those
  * it was linked with and those it got by host->library_open. */
 const char *const *loader_libraries(const struct loader_plugin *plugin);

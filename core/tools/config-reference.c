@@ -6,9 +6,164 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <penstock/config.h>
+#include <penstock/plugin.h>
+
 #include "../../apps/schema.h"
-#include "config/config.h"
-#include "loader/loader.h"
+
+static const char intro[] =
+    "# Configuration\n\n"
+    "One YAML file says what is streamed, how and where to. The same file serves both ends: "
+    "`penstock send` reads the sender's part, `penstock receive` the receiver's, `penstock run` "
+    "both.\n\n"
+    "```yaml\n"
+    "penstock: 1\n"
+    "transport: loopback\n"
+    "streams:\n"
+    "  - name: packets\n"
+    "    message: 1462 B\n"
+    "```\n\n"
+    "That is all a run needs: what is not written has a default. The other files of this folder "
+    "are commented for a newcomer:\n\n"
+    "| file | needs |\n"
+    "| --- | --- |\n"
+    "| `loopback.yaml`, `loopback-many.yaml`, `loopback-frames.yaml`, `ucx.yaml`, `udp.yaml`, "
+    "`udp-camera.yaml`, `ethernet-memif.yaml` | nothing: they run as they are |\n"
+    "| `loopback-cuda.yaml`, `ucx-cuda.yaml` | a GPU |\n"
+    "| `loopback-igpu.yaml`, `udp-igpu.yaml`, `ethernet-igpu.yaml` | an integrated GPU |\n"
+    "| `verbs.yaml` | an RDMA device |\n"
+    "| `verbs-dc.yaml` | a ConnectX-4 or later |\n"
+    "| `verbs-igpu.yaml` | an RDMA device and an integrated GPU |\n"
+    "| `ethernet-afpacket.yaml` | an interface |\n"
+    "| `ethernet-tap.yaml` | CAP_NET_ADMIN |\n"
+    "| `ethernet-mlx5-gpu.yaml` | a network card and a GPU |\n"
+    "| the others | the names of files |\n\n"
+    "- `penstock check FILE` reads a file without running it, and prints every value in effect "
+    "with where it came from. What it prints is itself a configuration.\n"
+    "- Every mistake is reported with `file:line:column`, what is wrong and what would be right, "
+    "all of them at once; nothing is started.\n"
+    "- `--set PATH=VALUE` overrides one value, as in `--set streams.packets.ring=4096`. Streams "
+    "and filters are called by name or by number from 0. Missing mappings on the way are made. "
+    "The value is a YAML scalar, `[a, b]` or `{a: b}`; an empty value goes back to the default. "
+    "It may be given several times.\n"
+    "- Sizes take `B`, `KB`, `MB`, `GB`, `TB` (powers of 1000), `KiB`, `MiB`, `GiB`, `TiB` (powers "
+    "of 1024), and a bare number is bytes. Times take `ns`, `us`, `ms`, `s`, `min`, `h`, and only 0 "
+    "may stand bare. Rates take `bps`, `Kbps`, `Mbps`, `Gbps`, `Tbps` (powers of 1000), and a bare "
+    "number is bits per second.\n"
+    "- A key without a value, `~` and `null` mean that the key is not written. Anchors and aliases "
+    "work; tags, merge keys (`<<`) and several documents in a file do not.\n\n"
+    "This page is made by `config-reference` from the tables that check a configuration.\n";
+
+static uint32_t reference_plugin_kind; /* whose heading is written; 0: none */
+
+/* Text in a table's cell. */
+static void cell(FILE *out, const char *text)
+{
+  for (; *text; text++) {
+    if (*text == '|')
+      fputc('\\', out);
+    fputc(*text == '\n' ? ' ' : *text, out);
+  }
+}
+
+static void write_values(FILE *out, const struct pst_config_key *key)
+{
+  const char *const *choices = key->rule->type == PST_OPTION_ENUM ? key->rule->choices : NULL;
+
+  for (size_t i = 0; choices && choices[i]; i++)
+    fprintf(out, "%s`%s`", i ? ", " : "", choices[i]);
+  cell(out, key->values);
+}
+
+static void write_default(FILE *out, const struct pst_config_key *key)
+{
+  if (key->rule->flags & PST_OPTION_REQUIRED)
+    fputs(" | required | ", out);
+  else if (key->default_value[0])
+    fprintf(out, " | `%s` | ", key->default_value);
+  else if (key->default_words)
+    fprintf(out, " | %s | ", key->default_words);
+  else
+    fputs(" | | ", out);
+}
+
+static const char *scope_words(const struct pst_config_key *key)
+{
+  if (!key->plugin)
+    return "";
+  if (key->rule->scope & PST_SCOPE_STREAM)
+    return " Both ends must agree.";
+  if (key->rule->scope == PST_SCOPE_SENDER)
+    return " Of the sender.";
+  return key->rule->scope == PST_SCOPE_RECEIVER ? " Of the receiver." : "";
+}
+
+static void write_table_head(FILE *out)
+{
+  fputs("| key | type | values | default | what it does |\n"
+        "| --- | --- | --- | --- | --- |\n",
+        out);
+}
+
+static void write_rules(FILE *out, const struct pst_plugin_info *plugin)
+{
+  char words[512];
+
+  for (uint32_t i = 0; pst_plugin_rule(plugin, i, words, sizeof(words)) == 0; i++)
+    fprintf(out, "%s- %s.\n", i ? "" : "\n", words);
+}
+
+static void write_plugin_head(FILE *out, const struct pst_plugin_info *plugin)
+{
+  static const char *const titles[] = {"", "transports", "memories", "filters"};
+
+  if (plugin->kind != reference_plugin_kind)
+    fprintf(out, "\n## Options of %s\n", titles[plugin->kind]);
+  reference_plugin_kind = plugin->kind;
+  fprintf(out, "\n### `%s`\n\n%s.", plugin->name, plugin->summary);
+  if (plugin->needs)
+    fprintf(out, " Needs: %s.", plugin->needs);
+  fputs("\n\n", out);
+  if (plugin->option_count == 0)
+    fputs("It has no options.\n", out);
+  else
+    write_table_head(out);
+}
+
+static void write_map_head(FILE *out, const struct pst_config_key *key)
+{
+  if (key->path[0])
+    fprintf(out, "\n### `%s`\n\n", key->path);
+  else
+    fputs("\n## Keys\n\n", out);
+  fprintf(out, "%s\n\n", key->help);
+  write_table_head(out);
+}
+
+static void write_key(void *context, const struct pst_config_key *key)
+{
+  const struct pst_plugin_info *plugin = key->plugin;
+  FILE *out = context;
+
+  if (key->is_map) {
+    if (plugin)
+      write_plugin_head(out, plugin);
+    else
+      write_map_head(out, key);
+    return;
+  }
+  fprintf(out, "| `%s` | %s | ", key->rule->name, key->type);
+  write_values(out, key);
+  write_default(out, key);
+  if (plugin && (key->rule->flags & PST_OPTION_TESTING))
+    fputs("For tests. ", out);
+  if (key->only_for && key->only_for[0])
+    fprintf(out, "For %s. ", key->only_for);
+  cell(out, key->help);
+  fprintf(out, "%s |\n", scope_words(key));
+  if (plugin && key->rule == &plugin->options[plugin->option_count - 1])
+    write_rules(out, plugin);
+}
 
 /* All of a text; free() it. NULL: that was said. */
 static char *read_file(const char *path)
@@ -58,7 +213,8 @@ int main(int argc, char **argv)
   FILE *memory = open_memstream(&should, &size);
   if (!memory || pst_config_program(&schema_program) < 0)
     return 1;
-  int rc = config_write_reference(loader_catalog(), memory);
+  fputs(intro, memory);
+  int rc = pst_config_keys(write_key, memory);
   if (fclose(memory) != 0 || rc != 0)
     return 1;
   if (argc == 1)

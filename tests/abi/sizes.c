@@ -64,6 +64,7 @@ SIZE(pst_plugin_info, 136, description, 128);
 SIZE(pst_config_map, 64, only_foreign, 60);
 SIZE(pst_config_stream, 48, report, 40);
 SIZE(pst_config_program, 24, check, 16);
+SIZE(pst_config_key, 104, reserved, 100);
 
 /* stream.h */
 SIZE(pst_session_params, 24, reserved, 20);

@@ -79,7 +79,7 @@ struct pst_config_params {
  * in YAML ("8 KiB"); NULL and 0 mean the default. Other properties of streams need YAML. */
 PST_EXPORT int pst_config_open_params(const struct pst_config_params *params,
                                       struct pst_config **config, struct pst_error *error);
-/* Sessions opened from the configuration keep what they need. NULL is legal. */
+/* Close a configuration. Sessions opened from it keep what they need. NULL is legal. */
 PST_EXPORT void pst_config_close(struct pst_config *config);
 
 /* The effective configuration as text, each value with its origin in a comment;
@@ -87,11 +87,14 @@ PST_EXPORT void pst_config_close(struct pst_config *config);
 PST_EXPORT int pst_config_effective(const struct pst_config *config, char **text);
 /* SHA-256 of the effective configuration without origins, as 64 hex digits. */
 PST_EXPORT const char *pst_config_hash(const struct pst_config *config);
+/* The number of streams. */
 PST_EXPORT uint32_t pst_config_stream_count(const struct pst_config *config);
+/* The name of stream number `index`, from 0; NULL: no such stream. */
 PST_EXPORT const char *pst_config_stream_name(const struct pst_config *config, uint32_t index);
-/* One effective value by its path ("streams.packets.sender.source.type"). pst_config_get() returns
- * text, valid as long as the configuration, or NULL: no such key, or not set. pst_config_get_uint()
- * returns sizes in bytes, durations in ns, rates in bit/s, booleans as 0 or 1; 0: no such value. */
+/* Get an effective value by its path ("streams.packets.sender.source.type"). pst_config_get()
+ * returns text, valid as long as the configuration, or NULL: no such key, or not set.
+ * pst_config_get_uint() returns sizes in bytes, durations in ns, rates in bit/s, booleans as 0 or
+ * 1; 0: no such value. */
 PST_EXPORT const char *pst_config_get(const struct pst_config *config, const char *path);
 PST_EXPORT uint64_t pst_config_get_uint(const struct pst_config *config, const char *path);
 PST_EXPORT double pst_config_get_number(const struct pst_config *config, const char *path);
@@ -220,6 +223,44 @@ PST_EXPORT int pst_plugins_list(void (*plugin)(void *context, const struct pst_p
  * thread; does not block. */
 PST_EXPORT int pst_plugin_rule(const struct pst_plugin_info *info, uint32_t index, char *text,
                                size_t size);
+
+/* ---- The keys ------------------------------------------------------------------ */
+
+enum pst_key_kind {
+  PST_KEY_VALUE = 1,   /* by its rule: enum pst_option_type, enum pst_config_type */
+  PST_KEY_MAP = 2,     /* the mapping `map`; a value in its place sets its `shorthand` key */
+  PST_KEY_LIST = 3,    /* a list of mappings `map` */
+  PST_KEY_PLUGIN = 4,  /* the name of a plugin */
+  PST_KEY_OPTIONS = 5, /* options of the plugin that stands beside it */
+  PST_KEY_ANY = 6,     /* another program's: anything */
+};
+
+/* A key of configuration files, an option of a plugin, or the head of a mapping or plugin, before
+ * its keys. Texts are never NULL unless that is said; they are valid during the call. */
+struct pst_config_key {
+  uint32_t struct_size;
+  uint32_t kind; /* enum pst_key_kind */
+  /* "streams[].sender.rate", "streams[].sender" of a mapping, "" of the file itself; of a plugin's
+   * option its name, "" of the plugin itself. */
+  const char *path;
+  const char *help;          /* whole sentences; of a plugin its summary */
+  const char *type;          /* in words: "size", "choice", "mapping" */
+  const char *values;        /* the range in words: "1 B to 1 GiB"; "" */
+  const char *default_value; /* as in YAML; "": none, or empty */
+  const char *default_words; /* where the default depends on other keys; NULL */
+  const char *only_for;      /* values of the mapping's first key: "`file` and `pcap`"; "", NULL */
+  const struct pst_option *rule;
+  const char *map;       /* MAP, LIST: the path of the mapping that has the keys; NULL */
+  const char *shorthand; /* MAP, LIST: the key that a single value sets; NULL */
+  const struct pst_plugin_info *plugin; /* as far as its description tells; NULL: the file's key */
+  uint32_t is_map;                      /* 1: the head of a mapping or plugin */
+  uint32_t reserved;
+};
+/* Report every key that a configuration file may have, those of pst_config_program() included, and
+ * every option of the plugins that are found. A key follows the head of its mapping. Neither opens
+ * a device nor probes a plugin; loads a plugin that has no description beside it. 0. */
+PST_EXPORT int pst_config_keys(void (*key)(void *context, const struct pst_config_key *key),
+                               void *context);
 
 #ifdef __cplusplus
 }

@@ -194,6 +194,8 @@ PST_EXPORT int pst_node_connect(struct pst_node *node, const char *address, stru
  * on both sides with this code; 0 and NULL are for an orderly close. Legal in every state; a second
  * call does nothing. */
 PST_EXPORT void pst_peer_close(struct pst_peer *peer, int code, const char *text);
+/* Keep a pointer of the application's with a peer: pst_peer_context() returns it, and each event of
+ * the peer has it. NULL before the first call. */
 PST_EXPORT void pst_peer_set_context(struct pst_peer *peer, void *context);
 PST_EXPORT void *pst_peer_context(const struct pst_peer *peer);
 /* Who it is, in words: "host, pid 4711, 127.0.0.1:41000". */
@@ -263,8 +265,10 @@ struct pst_register_params {
  * memory; -ENOMEM; errors of the plugins. */
 PST_EXPORT int pst_node_register(struct pst_node *node, const struct pst_register_params *params,
                                  struct pst_area **area, struct pst_error *error);
-/* 0; -EBUSY: an operation uses the area, or an offer of it is not withdrawn. NULL is legal. */
+/* Free an area. 0; -EBUSY: an operation uses the area, or an offer of it is not withdrawn. NULL is
+ * legal. */
 PST_EXPORT int pst_area_free(struct pst_area *area);
+/* Where an area's bytes are. 0. */
 PST_EXPORT int pst_area_range(const struct pst_area *area, struct pst_range *range);
 /* What backs the area, in the memory plugin's words: "memfd", "cuMemAlloc". */
 PST_EXPORT const char *pst_area_backing(const struct pst_area *area);

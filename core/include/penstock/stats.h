@@ -121,6 +121,7 @@ struct pst_stats {
   uint32_t reserved;
 };
 
+/* Read the statistics of an end; stats->struct_size is set before. 0. Any thread. */
 PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);
 PST_EXPORT int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats);
 
@@ -147,6 +148,7 @@ PST_EXPORT int pst_session_worker_counters(struct pst_session *session, uint32_t
  * pst_limit. */
 PST_EXPORT int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver,
                            double *share);
+/* The name of a stage or limit of pst_verdict(), as in a result: "source", "cpu". */
 PST_EXPORT const char *pst_stage_name(int stage);
 
 #ifdef __cplusplus

@@ -64,7 +64,8 @@ PST_EXPORT int pst_session_settle(struct pst_session *session, uint64_t timeout_
  * of this session. Blocks until devices are closed, some seconds at most. NULL is legal. */
 PST_EXPORT void pst_session_close(struct pst_session *session);
 
-/* NULL if the session has no such stream, or not that end of it. */
+/* Get an end of a stream by the stream's name. NULL if the session has no such stream, or not that
+ * end of it. */
 PST_EXPORT struct pst_sender *pst_session_sender(struct pst_session *session, const char *name);
 PST_EXPORT struct pst_receiver *pst_session_receiver(struct pst_session *session, const char *name);
 
@@ -86,11 +87,11 @@ PST_EXPORT uint32_t pst_sender_thread(const struct pst_sender *sender);
 PST_EXPORT uint32_t pst_receiver_thread(const struct pst_receiver *receiver);
 PST_EXPORT int pst_session_thread_cpu(const struct pst_session *session, uint32_t thread);
 
-/* A thread calls this when a round over its streams moved nothing. Without `threads.sleep_after` it
- * returns at once. With it, a thread that has been idle for that long sleeps until a message, room,
- * an event, or `until_ns` (CLOCK_MONOTONIC; NULL: no bound); it may wake early. Returns 1 if it
- * slept, 0 if not; -EINVAL: no such thread. pst_session_wake() wakes all threads; any thread or
- * signal handler may call it. */
+/* Sleep where the thread may. A thread calls this when a round over its streams moved nothing.
+ * Without `threads.sleep_after` it returns at once. With it, a thread that has been idle for that
+ * long sleeps until a message, room, an event, or `until_ns` (CLOCK_MONOTONIC; NULL: no bound); it
+ * may wake early. Returns 1 if it slept, 0 if not; -EINVAL: no such thread. pst_session_wake()
+ * wakes all threads; any thread or signal handler may call it. */
 PST_EXPORT int pst_session_wait(struct pst_session *session, uint32_t thread,
                                 const uint64_t *until_ns);
 PST_EXPORT void pst_session_wake(struct pst_session *session);
@@ -160,10 +161,11 @@ enum pst_stop {
 };
 /* The receiver has only a part: the source had more, or more was requested. */
 #define PST_STOP_SHORT (1u << 8)
-/* pst_sender_finish() with a reason, which the receiver finds in its statistics: enum pst_stop,
- * with PST_STOP_SHORT where that applies. pst_sender_finish() says PST_STOP_SOURCE_END. -EINVAL: no
- * such reason. */
+/* End the stream as pst_sender_finish() does, with a reason, which the receiver finds in its
+ * statistics: enum pst_stop, with PST_STOP_SHORT where that applies. pst_sender_finish() says
+ * PST_STOP_SOURCE_END. -EINVAL: no such reason. */
 PST_EXPORT int pst_sender_stop(struct pst_sender *sender, uint32_t why);
+/* The state of the stream, as this end knows it. Any thread. */
 PST_EXPORT enum pst_state pst_sender_state(const struct pst_sender *sender);
 
 /* Tell the receiver a property of the stream, for example a capture's link type: at most 14 keys of
@@ -251,6 +253,7 @@ PST_EXPORT int pst_receiver_finish_wait(struct pst_receiver *receiver, uint64_t 
  * ends by its `silence`. 0, also if it has ended; the stream's error; -EINVAL: with a control
  * channel only the sender ends a stream. */
 PST_EXPORT int pst_receiver_stop(struct pst_receiver *receiver);
+/* The state of the stream, as this end knows it. Any thread. */
 PST_EXPORT enum pst_state pst_receiver_state(const struct pst_receiver *receiver);
 /* A property that the sender set by pst_sender_param_set(); NULL: the sender has not connected, or
  * has not set it. */
@@ -329,10 +332,10 @@ PST_EXPORT uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiv
  * released. */
 PST_EXPORT int pst_receiver_poll_frames(struct pst_receiver *receiver,
                                         struct pst_frame_batch *batch);
-/* pst_receiver_release() and pst_receiver_release_after() for frames. -EINVAL: the application does
- * not hold one of the frames; none is released. While the application holds all of
- * `assemble.frames`, messages stay in the transport's slots: a sender that waits for credit stops;
- * a datagram transport runs out of slots and counts drops. */
+/* Release frames, as pst_receiver_release() and pst_receiver_release_after() do messages. -EINVAL:
+ * the application does not hold one of the frames; none is released. While the application holds
+ * all of `assemble.frames`, messages stay in the transport's slots: a sender that waits for credit
+ * stops; a datagram transport runs out of slots and counts drops. */
 PST_EXPORT int pst_receiver_release_frames(struct pst_receiver *receiver,
                                            const struct pst_frame *frames, uint32_t n);
 PST_EXPORT int pst_receiver_release_frames_after(struct pst_receiver *receiver,
