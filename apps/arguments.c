@@ -15,6 +15,9 @@
 #include "words.h"
 
 #define NAME_MAX_BYTES 64
+#define HELP_COLUMNS 96
+#define HELP_INDENT 26 /* column at which the help of an option begins */
+#define HELP_LEFT (HELP_INDENT - 4)
 
 const char *arguments_meant(const char *word, const char *const *names, size_t count,
                             const char *lead, char text[ARGUMENTS_MEANT_BYTES])
@@ -208,14 +211,17 @@ static enum arguments_result take(const struct command *command, int key, const 
 static enum arguments_result take_operands(const struct command *command, int argc, char **argv,
                                            struct arguments *a)
 {
-  size_t most = command->operands_most > 0 ? command->operands_most : 1;
-  size_t least = command->operands_least > 0 ? command->operands_least : 1;
+  const bool has_operand = command->operand != NULL;
+  size_t most = command->operands_most > 0 ? command->operands_most : has_operand;
+  size_t least = command->operands_least > 0 ? command->operands_least : has_operand;
 
   while (optind < argc && a->operand_count < most) {
     if (append(&a->operands, &a->operand_count, argv[optind++]) < 0)
       return arguments_wrong(command, "out of memory");
   }
   a->operand = a->operand_count > 0 ? a->operands[0] : NULL;
+  if (optind < argc && !has_operand)
+    return arguments_wrong(command, "only options may follow, not '%.200s'", argv[optind]);
   if (optind < argc) {
     return arguments_wrong(command, "one %s is enough, '%.200s' is too many", command->operand,
                            argv[optind]);
@@ -327,21 +333,53 @@ void arguments_free(struct arguments *arguments)
   memset(arguments, 0, sizeof *arguments);
 }
 
+/* `text` from column `indent` on, in lines of at most HELP_COLUMNS. The first line begins there. */
+static void print_wrapped(const char *text, int indent)
+{
+  int column = indent;
+
+  while (*text != '\0') {
+    int length = (int)strcspn(text, " ");
+    if (column > indent && column + 1 + length > HELP_COLUMNS) {
+      printf("\n%*s", indent, "");
+      column = indent;
+    } else if (column > indent) {
+      putchar(' ');
+      column++;
+    }
+    printf("%.*s", length, text);
+    column += length;
+    text += length;
+    text += strspn(text, " ");
+  }
+  putchar('\n');
+}
+
+static void print_option(const struct option_word *word)
+{
+  char left[64];
+
+  if (word->key < KEY_LONG)
+    snprintf(left, sizeof left, "-%c, --%s", word->key, word->name);
+  else
+    snprintf(left, sizeof left, "    --%s%s%s", word->name, word->value != NULL ? " " : "",
+             word->value != NULL ? word->value : "");
+  if (strlen(left) > HELP_LEFT)
+    printf("  %s\n%*s", left, HELP_INDENT, "");
+  else
+    printf("  %-*s", HELP_INDENT - 2, left);
+  print_wrapped(word->help, HELP_INDENT);
+}
+
 void arguments_help(const struct command *command)
 {
-  bool optional = command->need == OPERAND_OPTIONAL;
+  const bool is_optional = command->need == OPERAND_OPTIONAL;
 
-  printf("Usage: penstock %s %s%s%s [options]\n\n%s\n\nOptions:\n", command->name,
-         optional ? "[" : "", command->operand, optional ? "]" : "", command->help);
-  for (size_t i = 0; i < option_word_count; i++) {
-    char left[64];
-    if (option_words[i].bit != 0 && (option_words[i].bit & command->options) == 0)
-      continue;
-    if (option_words[i].key < KEY_LONG)
-      snprintf(left, sizeof left, "-%c, --%s", option_words[i].key, option_words[i].name);
-    else
-      snprintf(left, sizeof left, "    --%s %s", option_words[i].name,
-               option_words[i].value != NULL ? option_words[i].value : "");
-    printf("  %-24s %s\n", left, option_words[i].help);
-  }
+  printf("Usage: penstock %s ", command->name);
+  if (command->operand != NULL)
+    printf("%s%s%s ", is_optional ? "[" : "", command->operand, is_optional ? "]" : "");
+  printf("[options]\n\n%s\n\nOptions:\n", command->help);
+  for (size_t i = 0; i < option_word_count; i++)
+    if (option_words[i].bit == 0 || (option_words[i].bit & command->options) != 0)
+      print_option(&option_words[i]);
 }

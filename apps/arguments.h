@@ -123,7 +123,7 @@ struct arguments {
 
 struct command {
   const char *name;
-  const char *operand; /* "FILE" */
+  const char *operand; /* "FILE"; NULL: it has none */
   enum operand_need need;
   uint32_t operands_least, operands_most; /* 0: one, as `need` says */
   uint32_t options;                       /* enum option_bit */

@@ -89,18 +89,18 @@ const struct command command_check = {
     .name = "check",
     .operand = "FILE",
     .options = OPTION_FOR | OPTION_STREAM | OPTION_SET | OPTION_PLUGIN_PATH | OPTION_QUIET,
-    .summary = "validate a configuration and print all of it, with where each value came from",
+    .summary = "validate a configuration; print every value and where it was written",
     .help =
-        "Reads FILE as `run` would, reports everything that is wrong with it, each with its place\n"
-        "and the nearest valid name, and prints the effective configuration: every key, its\n"
-        "value, and in a comment where that was written. Plugins need not work on this machine.\n"
-        "A file may be for one command alone: what others would refuse is a note, and --for makes\n"
-        "it an error. Files that a stream reads or writes are looked for here.\n"
+        "Reads FILE as `run` would. Reports everything that is wrong with FILE, each finding with its\n"
+        "place and the nearest valid name. Prints the effective configuration: every key, its value,\n"
+        "and in a comment where the value was written. Plugins need not work on this machine.\n"
+        "FILE may suit one command only: what another command would refuse is a note, and with --for\n"
+        "an error. Files that a stream reads or writes are looked for on this machine.\n"
         "\n"
         "Examples:\n"
         "  penstock check camera.yaml --for receive\n"
-        "      Exit status 0: `receive` finds nothing wrong with the file; 2: it would refuse it.\n"
+        "      Ends with status 0 if `receive` would accept the file, else 2.\n"
         "  penstock check camera.yaml --set streams.packets.ring=4096 | grep ring\n"
-        "      What would it be with this override?",
+        "      Shows the value that this override gives.",
     .run = check,
 };

@@ -8,6 +8,7 @@ extern const struct command command_run;
 extern const struct command command_send;
 extern const struct command command_receive;
 extern const struct command command_check;
+extern const struct command command_schema;
 extern const struct command command_plugins;
 extern const struct command command_bench;
 extern const struct command command_hardware_check;

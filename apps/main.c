@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "help.h"
 #include "notice.h"
 #include "result_file.h"
 #include "schema.h"
@@ -14,9 +15,9 @@
 #include "standard.h"
 
 static const struct command *const commands[] = {
-    &command_run,     &command_send,  &command_receive,        &command_check,
-    &command_plugins, &command_bench, &command_serve,          &command_request,
-    &command_get,     &command_put,   &command_hardware_check,
+    &command_run,     &command_send,    &command_receive, &command_check,
+    &command_schema,  &command_plugins, &command_bench,   &command_serve,
+    &command_request, &command_get,     &command_put,     &command_hardware_check,
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -29,10 +30,12 @@ static void print_help(void)
          "\n"
          "Commands:\n");
   for (size_t i = 0; i < COMMANDS; i++)
-    printf("  %-14s %-20s %s\n", commands[i]->name, commands[i]->operand, commands[i]->summary);
+    printf("  %-14s %-21s %s\n", commands[i]->name,
+           commands[i]->operand != NULL ? commands[i]->operand : "", commands[i]->summary);
   printf(
       "\n"
       "  penstock COMMAND --help   options and examples of a command\n"
+      "  penstock help KEY         a key of the YAML file or an option of a plugin: streams.ring\n"
       "  penstock --version        version of the library\n"
       "\n"
       "Examples:\n"
@@ -41,12 +44,24 @@ static void print_help(void)
       "  penstock bench --transport loopback --memory host\n"
       "  penstock serve --root DIR &  penstock get 127.0.0.1:18530 NAME\n"
       "\n"
-      "Exit status: 0 all accounted for; 1 the run failed, or ^C cut it short; 2 usage or\n"
-      "configuration; 3 not available here; 4 an `expect` of the configuration was not met;\n"
-      "130 ended by a second ^C.\n"
+      "Exit status:\n"
+      "  0    every message is accounted for\n"
+      "  1    the run failed, or ^C ended it before it was complete\n"
+      "  2    the command line or the configuration is wrong\n"
+      "  3    something is not available on this machine: a plugin, a device, a privilege\n"
+      "  4    an `expect` of the configuration was not met\n"
+      "  130  a second ^C ended it at once\n"
       "\n"
-      "Environment: PENSTOCK_LOG=error|warn|info|debug says which lines of the library are written;\n"
-      "PENSTOCK_PLUGIN_PATH=DIR[:DIR]... is where plugins are looked for, behind --plugin-path.\n");
+      "Environment:\n"
+      "  PENSTOCK_LOG          which log lines are printed: error, warn, info (the default), debug\n"
+      "  PENSTOCK_PLUGIN_PATH  folders with plugins, DIR[:DIR]..., searched after --plugin-path\n");
+}
+
+static size_t command_names(const char *names[COMMANDS])
+{
+  for (size_t i = 0; i < COMMANDS; i++)
+    names[i] = commands[i]->name;
+  return COMMANDS;
 }
 
 static int unknown_command(const char *word)
@@ -54,10 +69,8 @@ static int unknown_command(const char *word)
   const char *names[COMMANDS];
   char meant[ARGUMENTS_MEANT_BYTES];
 
-  for (size_t i = 0; i < COMMANDS; i++)
-    names[i] = commands[i]->name;
   notice(PST_LOG_ERROR, "there is no command '%s'%s; `penstock --help` lists them", word,
-         arguments_meant(word, names, COMMANDS, ", did you mean '", meant));
+         arguments_meant(word, names, command_names(names), ", did you mean '", meant));
   return PST_EXIT_USAGE;
 }
 
@@ -135,8 +148,10 @@ static int chosen(int argc, char **argv)
   }
   if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
     const struct command *command = argc > 2 ? find_command(argv[2]) : NULL;
-    if (argc > 2 && command == NULL)
-      return unknown_command(argv[2]);
+    if (argc > 2 && command == NULL) {
+      const char *names[COMMANDS];
+      return help_key(argv[2], names, command_names(names));
+    }
     if (command != NULL)
       arguments_help(command);
     else

@@ -192,7 +192,7 @@ const struct command command_plugins = {
     .operand = "NAME",
     .need = OPERAND_OPTIONAL,
     .options = OPTION_PLUGIN_PATH,
-    .summary = "what is installed, what each plugin needs, its options, why one is not usable here",
+    .summary = "list plugins: what each needs, its options, why it is not usable here",
     .help =
         "Without NAME: every transport, memory and filter that can be found, whether it works on\n"
         "this machine, and if not, why not and what to do; candidates that were rejected too.\n"
@@ -201,8 +201,8 @@ const struct command command_plugins = {
         "\n"
         "Examples:\n"
         "  penstock plugins\n"
-        "      What can I use here?\n"
+        "      Shows which plugins work on this machine.\n"
         "  penstock plugins loopback\n"
-        "      Which options does it have?",
+        "      Shows the options of one plugin.",
     .run = plugins,
 };

@@ -11,17 +11,17 @@ const struct command command_run = {
     .operand = "FILE",
     .options = OPTIONS,
     .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER,
-    .summary = "both ends of the streams in one process",
+    .summary = "run both ends of the streams in one process",
     .help =
-        "Reads FILE, starts both ends of its streams in this process, and streams until the\n"
-        "sources end, --duration or --count is reached, or ^C. Then drains, accounts for every\n"
-        "message, and says what limited each stream. FILE - is standard input.\n"
+        "Reads FILE and starts both ends of its streams in this process. Streams until the\n"
+        "sources end, --duration or --count is reached, or ^C. Then waits for messages on their way,\n"
+        "accounts for every message, and says what limited each stream. FILE - is standard input.\n"
         "\n"
         "Examples:\n"
         "  penstock run config/loopback.yaml --duration 3\n"
-        "      Does it work here, and how fast?\n"
+        "      Shows whether it works here, and how fast.\n"
         "  penstock run config/loopback.yaml --set streams.packets.message=4096B --json out.json\n"
-        "      The same with larger messages; the numbers as JSON.",
+        "      Does so with larger messages, and writes the numbers as JSON.",
     .run = drive_main,
 };
 
@@ -30,17 +30,18 @@ const struct command command_send = {
     .operand = "FILE",
     .options = OPTIONS,
     .roles = PST_SESSION_SENDER,
-    .summary = "the senders of the streams; `penstock receive` is the other end",
+    .summary = "run the senders; `penstock receive` is the other end",
     .help =
         "Starts the senders that FILE describes. They connect to the receiver that the same file\n"
-        "describes, on this or another host; either side may start first. Ends when the sources\n"
-        "end, --duration or --count is reached, or at ^C, and the receiver has everything.\n"
+        "describes, on this or another host; either side may start first. The senders stop when\n"
+        "the sources end, when --duration or --count is reached, or at ^C. The command ends when the\n"
+        "receiver has everything.\n"
         "\n"
         "Examples:\n"
         "  penstock send camera.yaml --duration 10s\n"
-        "      Ten seconds from the moment both ends are connected.\n"
+        "      Sends for ten seconds, from when both ends have connected.\n"
         "  penstock send files.yaml --stream archive --set streams.archive.sender.source.file=a.tar\n"
-        "      One of the file's streams, with another source.",
+        "      Sends one stream of the file, from another source.",
     .run = drive_main,
 };
 
@@ -49,20 +50,20 @@ const struct command command_receive = {
     .operand = "FILE",
     .options = OPTIONS,
     .roles = PST_SESSION_RECEIVER,
-    .summary = "the receivers of the streams; `penstock send` is the other end",
+    .summary = "run the receivers; `penstock send` is the other end",
     .help =
         "Starts the receivers that FILE describes and waits for their senders. Ends when all\n"
-        "streams have ended. The sender decides when that is: with --duration, or at ^C, a\n"
-        "receiver leaves a second later if the sender goes on, and tells it so.\n"
-        "With `control: none` the sender is no Penstock, and this side ends the stream: by --count,\n"
-        "--duration, ^C, or when nothing has come for `silence`.\n"
+        "streams have ended, which the senders decide. After --duration or ^C a receiver whose sender\n"
+        "goes on waits one more second, and then leaves and tells the sender.\n"
+        "With `control: none` the sender is not Penstock, and the receiver ends the stream: after\n"
+        "--count, --duration or ^C, or when nothing has come for `silence`.\n"
         "\n"
         "Examples:\n"
         "  penstock receive camera.yaml\n"
-        "      Until the sender is through.\n"
+        "      Receives until the sender ends.\n"
         "  penstock receive files.yaml --set streams.archive.receiver.sink.file=b.tar --json -\n"
-        "      Into another file; the result as JSON on standard output.\n"
+        "      Writes another file, and the result as JSON to standard output.\n"
         "  penstock receive config/udp-camera.yaml --duration 10\n"
-        "      Ten seconds of what a camera, or ffmpeg, sends by RTP.",
+        "      Receives for ten seconds what a camera, or ffmpeg, sends by RTP.",
     .run = drive_main,
 };

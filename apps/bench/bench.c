@@ -479,20 +479,20 @@ const struct command command_bench = {
     .need = OPERAND_OPTIONAL,
     .forks = true,
     .options = OPTION_BENCH | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
-    .summary = "message rate, bandwidth and latency of a transport and a memory, without a file",
+    .summary = "measure message rate, bandwidth and latency of a transport and a memory",
     .help =
-        "Without HOST both ends are two processes here, or with --in-process two threads. With\n"
-        "HOST[:PORT] this is the client of a `penstock bench --server [ADDRESS][:PORT]` there,\n"
-        "which needs the same --transport; all else the client says. Either may start first.\n"
-        "The table goes to standard output. ^C before all is measured ends it with status 1.\n"
+        "Without HOST the ends are two processes here, or with --in-process two threads. With\n"
+        "HOST[:PORT] this end is the client of a `penstock bench --server [ADDRESS][:PORT]` there.\n"
+        "The server needs the same --transport; the client decides everything else. Either may start\n"
+        "first. The table goes to standard output. ^C before its last row ends with status 1.\n"
         "\n"
         "Examples:\n"
         "  penstock bench --transport loopback --memory host\n"
-        "      What can this machine do between two processes?\n"
+        "      Measures what this machine does between two processes.\n"
         "  penstock bench --transport loopback --memory host --size 1462 --bandwidth --cpu 0,1\n"
-        "      One size, each end on a CPU of its own.\n"
+        "      Measures one size, with each end on a CPU of its own.\n"
         "  penstock bench --transport loopback --memory host --op write,read --depth 16 --verify\n"
-        "      One-sided only, 16 transfers under way, every byte compared where it went.\n"
+        "      Measures WRITE and READ, 16 under way at a time, and checks every byte.\n"
         "  penstock bench --server --transport loopback --memory host\n"
         "  penstock bench --transport loopback --memory host 127.0.0.1\n"
         "      The same as server and client.",

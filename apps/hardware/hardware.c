@@ -348,19 +348,19 @@ const struct command command_hardware_check = {
     .operand = "HOST",
     .need = OPERAND_OPTIONAL,
     .options = OPTION_HARDWARE | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
-    .summary = "ten checks on the RDMA adapters here, and a report to send back",
+    .summary = "check the RDMA adapters of this host, and write a report to send back",
     .help =
         "Without HOST both ends are on this host: each active adapter with itself, or --device with\n"
         "--peer-device. With HOST[:PORT] the other end is a `penstock hardware-check --server\n"
         "[ADDRESS][:PORT]` there. The report goes to standard output; with --json all of it to FILE.\n"
         "Names and addresses of hosts, users and devices are replaced by labels in both.\n"
-        "Nothing on the host is changed, but by what --outage and --readdress run.\n"
+        "Only the commands of --outage and --readdress change anything on the host.\n"
         "\n"
         "Examples:\n"
         "  penstock hardware-check --json report.json\n"
         "      All checks on all adapters of this host.\n"
         "  penstock hardware-check --device mlx5_0 --peer-device mlx5_1 --check rings,messages\n"
-        "      Two of them, over the cable between two ports.\n"
+        "      Two of the checks, over the cable between two ports.\n"
         "  penstock hardware-check --server --insecure 192.0.2.1\n"
         "  penstock hardware-check --insecure 192.0.2.1 --json report.json\n"
         "      Between two hosts.",

@@ -174,16 +174,16 @@ const struct command command_get = {
     .operands_least = 2,
     .operands_most = UINT32_MAX,
     .options = OPTIONS,
-    .summary = "files from a `penstock serve --root`, by RDMA",
+    .summary = "copy files from a `penstock serve --root`, by RDMA",
     .help =
-        "Names are relative to the server's root. A file has its name once all of it is on the\n"
-        "disk; what an interrupted transfer leaves is .NAME" NAMES_PART_SUFFIX ".\n"
+        "Each NAME is relative to the server's root. A file gets its name when all of it is on the\n"
+        "disk. An interrupted transfer leaves the file .NAME" NAMES_PART_SUFFIX ".\n"
         "\n"
         "Examples:\n"
         "  penstock get 127.0.0.1:18530 run7/events.bin --to /data --sha256\n"
-        "      One file, into a folder, its SHA-256 compared.\n"
+        "      Copies one file into a folder and compares its SHA-256.\n"
         "  penstock get 127.0.0.1:18530 run7 --recursive --resume\n"
-        "      A folder; what is here already is compared and not sent again.",
+        "      Copies a folder; compares what is here already, and does not send it again.",
     .run = run,
     .names_file = get_names_file,
 };
@@ -195,15 +195,16 @@ const struct command command_put = {
     .operands_least = 2,
     .operands_most = UINT32_MAX,
     .options = OPTIONS,
-    .summary = "files to a `penstock serve --root`, by RDMA",
-    .help = "The server keeps them below its root. A file has its name there once all of it is on\n"
-            "the disk; what an interrupted transfer leaves is .NAME" NAMES_PART_SUFFIX ".\n"
-            "\n"
-            "Examples:\n"
-            "  penstock put 127.0.0.1:18530 events.bin --to run7/events.bin\n"
-            "      One file, under another name.\n"
-            "  penstock put 127.0.0.1:18530 run8 --recursive --to archive/\n"
-            "      A folder, into another.",
+    .summary = "copy files to a `penstock serve --root`, by RDMA",
+    .help =
+        "The server writes each FILE below its root. A file gets its name there when all of it is on\n"
+        "the disk. An interrupted transfer leaves the file .NAME" NAMES_PART_SUFFIX ".\n"
+        "\n"
+        "Examples:\n"
+        "  penstock put 127.0.0.1:18530 events.bin --to run7/events.bin\n"
+        "      Copies one file under another name.\n"
+        "  penstock put 127.0.0.1:18530 run8 --recursive --to archive/\n"
+        "      Copies a folder into another.",
     .run = run,
     .names_file = put_names_file,
 };

@@ -400,11 +400,11 @@ const struct command command_request = {
     .operands_most = 2,
     .options = OPTION_NODE | OPTION_REQUEST | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
                OPTION_VERBOSE,
-    .summary = "have a `penstock serve` write to, or read from, a region of ours",
+    .summary = "have a `penstock serve` write or read a region of memory, and measure",
     .help =
-        "Offers a region, host memory or a GPU's, and asks for RDMA WRITEs into it or READs out\n"
-        "of it; each iteration's bytes are checked where they arrived. The result goes to\n"
-        "standard output. ^C before --count or --duration is reached ends it with status 1.\n"
+        "Offers a region of host or GPU memory to a `penstock serve`, which writes into the region\n"
+        "(`write`) or reads from it (`read`) by RDMA. Each iteration's bytes are checked where they\n"
+        "arrived. The result goes to standard output. ^C before the end gives status 1.\n"
         "\n"
         "Examples:\n"
         "  penstock request write 127.0.0.1:18530 --size 1MiB --count 1000 --depth 4\n"

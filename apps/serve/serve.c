@@ -163,15 +163,14 @@ const struct command command_serve = {
     .need = OPERAND_OPTIONAL,
     .options = OPTION_NODE | OPTION_SERVE | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
                OPTION_VERBOSE,
-    .summary = "be the server of request, get and put: RDMA READ and WRITE on demand",
-    .help =
-        "Listens on HOST:PORT, " PLAN_ADDRESS " when not given, port 0 being any that is free,\n"
-        "until ^C. Reads and writes regions that clients offer, and with --root files too.\n"
-        "\n"
-        "Examples:\n"
-        "  penstock serve\n"
-        "      For `penstock request` on this machine.\n"
-        "  penstock serve --root /srv/data --read-only --in-flight 64MiB\n"
-        "      For `penstock get`.",
+    .summary = "serve memory and files to `request`, `get` and `put`, by RDMA READ and WRITE",
+    .help = "Listens on HOST:PORT until ^C (default: " PLAN_ADDRESS "; port 0: any that is free).\n"
+            "Reads and writes regions that clients offer, and with --root also files.\n"
+            "\n"
+            "Examples:\n"
+            "  penstock serve\n"
+            "      Serves `penstock request` on this machine.\n"
+            "  penstock serve --root /srv/data --read-only --in-flight 64MiB\n"
+            "      Serves the files of a folder to `penstock get`.",
     .run = run,
 };
