@@ -22,8 +22,14 @@ _penstock_plugins() {
     sed -n "s/^\(${1:-transport\|memory\|filter}\)[[:space:]]\{1,\}\([^[:space:]]*\).*/\2/p"
 }
 
+_penstock_commands() {
+  "${COMP_WORDS[0]}" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'
+}
+
+# Options of a command; with a second argument those alone that take a value.
 _penstock_options() {
-  "${COMP_WORDS[0]}" "$1" --help 2>/dev/null | grep -o -e '--[a-z][a-z-]*'
+  "${COMP_WORDS[0]}" "$1" --help 2>/dev/null |
+    sed -n "s/^  \(-[a-z], \|    \)\(--[a-z0-9-]*\)${2:+ [^ ]}.*/\2/p"
 }
 
 _penstock() {
@@ -32,7 +38,7 @@ _penstock() {
   COMPREPLY=()
 
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W 'run send receive check plugins bench hardware-check serve request get put --help --version' -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W "$(_penstock_commands) help --help --version" -- "$current")
     return
   fi
   case $previous in
@@ -70,16 +76,17 @@ _penstock() {
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return ;;
-    --duration | --count | --device | --peer-device | --check | --outage | --readdress | --size | --ring | --hold | --depth | --cpu | --transport-option | --memory-option | \
-      --clients | --in-flight | --request-max | --offer-max | --file-max | --idle | --timeout | --pieces | --offset | --chunk)
-      return ;;
     --set)
       compopt -o nospace
       mapfile -t COMPREPLY < <(compgen -W "$(_penstock_streams | sed 's/.*/streams.&./')" -- "$current")
       return ;;
   esac
+  # Of the value of any other option nothing is known.
+  [[ $previous == --* && $(_penstock_options "$command" value) =~ (^|$'\n')$previous($|$'\n') ]] && return
   if [[ $current == -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$(_penstock_options "$command" | sort -u)" -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W "$(_penstock_options "$command")" -- "$current")
+  elif [[ $command == help ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$(_penstock_commands) $(_penstock_plugins)" -- "$current")
   elif [[ $command == request ]] && ((COMP_CWORD == 2)); then
     mapfile -t COMPREPLY < <(compgen -W 'write read' -- "$current")
   elif [[ $command == put ]] && ((COMP_CWORD > 2)); then

@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What `meson install` gives: everything in its place, and usable from outside the tree."""
+import json
 import os
 import pathlib
+import pty
+import re
+import select
 import shlex
+import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 from harness import BUILD, Case, ROOT, SANITIZED, main
@@ -71,9 +78,40 @@ class Install(Case):
             f"{prefix}/share/penstock/loopback.yaml",
             f"{prefix}/share/penstock/result.schema.json",
             f"{prefix}/share/bash-completion/completions/penstock",
+            f"{prefix}/share/zsh/site-functions/_penstock",
+            f"{prefix}/share/fish/vendor_completions.d/penstock.fish",
+            f"{prefix}/share/doc/penstock/README.md",
+            f"{prefix}/share/doc/penstock/docs/start/install.md",
+            f"{prefix}/share/doc/penstock/examples/region.c",
         ):
             self.assertIn(name, names)
         self.assertFalse([name for name in names if "throttle" in name or "memory-late" in name])
+
+    @unittest.skipUnless((BUILD / "docs/reference/man").exists(), "no manual pages: scdoc was not found, or -Dman=disabled")
+    def test_manual_pages_are_there_and_man_shows_them(self):
+        manual = self.prefix / "share" / "man"
+        environment = dict(os.environ, MANPATH=str(manual), MANPAGER="cat", MANWIDTH="80", LC_ALL="C.UTF-8")
+        for section, name, words in (
+            ("1", "penstock", "Every message is accounted for."),
+            ("1", "penstock-run", "--duration TIME"),
+            ("3", "pst_receiver_poll", "struct pst_batch"),
+            ("3", "pst_receiver_counters", "pst_sender_counters"),
+            ("5", "penstock.yaml", "KEYS OF STREAMS"),
+            ("5", "penstock-result", "exit_status"),
+            ("7", "penstock", "ACCOUNTING"),
+            ("7", "penstock-udp", "rcvbuf (size"),
+        ):
+            out = run("man", section, name, env=environment)
+            self.assertEqual((out.returncode, out.stderr), (0, ""), name)
+            self.assertIn(words, re.sub(r"\x1b\[[0-9;]*m|.\x08", "", out.stdout))
+        schema = json.loads((self.prefix / "share/penstock/config.schema.json").read_text())
+        self.assertIn("streams.sender", schema["$defs"])
+
+    def test_completion_of_bash_finds_the_installed_file(self):
+        """As bash-completion does: the file by the command's name, in a shell of its own."""
+        script = self.prefix / "share/bash-completion/completions/penstock"
+        self.assertEqual(completed(script, "penstock", "rec", program=self.prefix / "bin"), ["receive"])
+        self.assertEqual(completed(script, "penstock", "bench", "--ba", program=self.prefix / "bin"), ["--bandwidth"])
 
     def test_library_has_a_versioned_name(self):
         out = run("readelf", "-d", self.library_folder / "libpenstock.so")
@@ -223,38 +261,48 @@ PST_PLUGIN(probe, &ops);
 """
 
 
+def completed(script, *words, program=BUILD):
+    """What bash offers for the last of these words."""
+    line = " ".join(words)
+    commands = f"""
+      source {shlex.quote(str(script))}
+      COMP_WORDS=({" ".join(shlex.quote(word) for word in words)})
+      COMP_CWORD={len(words) - 1}
+      COMP_LINE={shlex.quote(line)}
+      COMP_POINT={len(line)}
+      entry=$(complete -p penstock) || exit 1
+      function=${{entry##*-F }}
+      function=${{function%% *}}
+      $function penstock {shlex.quote(words[-1])} {shlex.quote(words[-2])}
+      printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    environment = dict(os.environ, PATH=f"{program}:{os.environ['PATH']}")
+    out = run("bash", "-c", commands, cwd=ROOT, env=environment)
+    if out.returncode:
+        raise AssertionError(out.stderr)
+    return [word.strip() for word in out.stdout.splitlines()]
+
+
+COMMANDS = ["bench", "check", "get", "hardware-check", "help", "plugins", "put", "receive", "request", "run", "schema",
+            "send", "serve"]  # fmt: skip
+
+
 class Completion(Case):
     def complete(self, *words):
-        script = next((ROOT / "apps").rglob("penstock.bash"))
-        line = " ".join(words)
-        commands = f"""
-          source {shlex.quote(str(script))}
-          COMP_WORDS=({" ".join(shlex.quote(word) for word in words)})
-          COMP_CWORD={len(words) - 1}
-          COMP_LINE={shlex.quote(line)}
-          COMP_POINT={len(line)}
-          entry=$(complete -p penstock) || exit 1
-          function=${{entry##*-F }}
-          function=${{function%% *}}
-          $function penstock {shlex.quote(words[-1])} {shlex.quote(words[-2])}
-          printf '%s\\n' "${{COMPREPLY[@]}}"
-        """
-        environment = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}")
-        out = run("bash", "-c", commands, cwd=ROOT, env=environment)
-        self.assertEqual(out.returncode, 0, out.stderr)
-        return [word.strip() for word in out.stdout.splitlines()]
+        return completed(ROOT / "apps/completion/penstock.bash", *words)
 
     def test_commands(self):
-        self.assertEqual(
-            sorted(word for word in self.complete("penstock", "") if word[0] != "-"),
-            ["bench", "check", "get", "hardware-check", "plugins", "put", "receive", "request", "run", "send", "serve"],
-        )
+        self.assertEqual(sorted(word for word in self.complete("penstock", "") if word[0] != "-"), COMMANDS)
         self.assertEqual(self.complete("penstock", "rec"), ["receive"])
         self.assertEqual(self.complete("penstock", "request", ""), ["write", "read"])
 
     def test_options(self):
         self.assertIn("--json", self.complete("penstock", "run", "--"))
         self.assertIn("--resume", self.complete("penstock", "get", "--"))
+        self.assertNotIn("--resume", self.complete("penstock", "run", "--"))
+
+    def test_a_value_that_nothing_is_known_of(self):
+        self.assertEqual(self.complete("penstock", "run", "config/loopback.yaml", "--duration", ""), [""])
 
     def test_plugin_names(self):
         self.assertIn("loopback", self.complete("penstock", "plugins", ""))
@@ -263,6 +311,53 @@ class Completion(Case):
         self.assertEqual(
             self.complete("penstock", "run", "config/loopback.yaml", "--stream", ""), ["packets"]
         )
+
+    @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
+    def test_fish(self):
+        def complete(line):
+            environment = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", HOME=str(self.folder))
+            script = f"source {ROOT}/apps/completion/penstock.fish; complete -C {shlex.quote(line)}"
+            out = run("fish", "--no-config", "-c", script, cwd=ROOT, env=environment)
+            self.assertEqual((out.returncode, out.stderr), (0, ""))
+            return [word.split("\t")[0] for word in out.stdout.splitlines()]
+
+        self.assertEqual(sorted(complete("penstock ")), COMMANDS)
+        self.assertEqual(complete("penstock run --dur"), ["--duration"])
+        self.assertEqual(complete("penstock run config/loopback.yaml --stream "), ["packets"])
+        self.assertEqual(complete("penstock bench --transport loop"), ["loopback"])
+        self.assertIn("config/loopback.yaml", complete("penstock run config/loopb"))
+
+    @unittest.skipUnless(shutil.which("zsh"), "zsh is not installed")
+    def test_zsh(self):
+        """In a terminal: a line, then the tabulator."""
+        functions = self.folder / "functions"
+        functions.mkdir()
+        shutil.copy(ROOT / "apps/completion/penstock.zsh", functions / "_penstock")
+        environment = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", HOME=str(self.folder), TERM="dumb", PS1="")
+        for line, whole in (("penstock rec", "penstock receive "),
+                            ("penstock run --dur", "penstock run --duration="),
+                            ("penstock plugins loop", "penstock plugins loopback "),
+                            ("penstock bench --transport=loop", "penstock bench --transport=loopback "),
+                            ("penstock run config/loopback.yaml --stream ", "--stream packets ")):  # fmt: skip
+            pid, terminal = pty.fork()
+            if pid == 0:
+                os.chdir(ROOT)
+                os.execvpe("zsh", ["zsh", "-f", "-i"], environment)
+            try:
+                self.said(terminal, f"PS1=; fpath=({functions} $fpath); autoload -U compinit; compinit -u -D; echo rea''dy\n", "ready\r\n")
+                self.said(terminal, line + "\t", whole)
+            finally:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                os.close(terminal)
+
+    def said(self, terminal, typed, words):
+        """Types that, and reads until these words come."""
+        os.write(terminal, typed.encode())
+        text, until = "", time.monotonic() + 60
+        while words not in text:
+            self.assertTrue(select.select([terminal], [], [], max(0, until - time.monotonic()))[0], f"{typed!r}: {text!r}")
+            text += os.read(terminal, 65536).decode(errors="replace")
 
 
 if __name__ == "__main__":

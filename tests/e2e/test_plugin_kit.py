@@ -89,7 +89,7 @@ class Kit(Case):
         return out.stdout
 
     def test_the_page_for_authors_is_installed(self):
-        installed = {path.name for path in self.stage.rglob("share/doc/penstock/*.md")}
+        installed = {path.name for path in self.stage.rglob("share/doc/penstock/docs/**/*.md")}
         self.assertLessEqual({"write-a-plugin.md", "abi-walkthrough.md"}, installed)
 
     def test_templates_are_short(self):
