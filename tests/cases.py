@@ -95,6 +95,18 @@ def record(folder):
     return dict(counts, command=command, wall=wall, cpu=sum(spent))
 
 
+def keep_passed(build, runs):
+    """How many cases of each command passed when it last ran, in a file: tests/arm64/test.py shows two builds beside
+    each other. A command that several tests have, each with its environment, is one."""
+    path = build / "meson-logs" / "passed.json"
+    passed = json.loads(path.read_text()) if path.exists() else {}
+    now = {}
+    for run in runs:
+        command = " ".join(run["command"]).replace(f"{build}/", "")
+        now[command] = now.get(command, 0) + run["passed"]
+    path.write_text(json.dumps(passed | now, indent=0))
+
+
 def main():
     _, status, cases = judged(pathlib.Path(sys.argv[1]))
     for outcome, case, why in cases:

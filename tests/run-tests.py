@@ -65,15 +65,6 @@ def run_meson(build, records, *arguments):
     return status, test_runs(build), runs
 
 
-def keep_passed(build, runs):
-    """How many cases of each command passed when it last ran, in a file: tests/arm64/test.py shows two builds beside
-    each other."""
-    path = build / "meson-logs" / "passed.json"
-    passed = json.loads(path.read_text()) if path.exists() else {}
-    passed.update({" ".join(run["command"]).replace(f"{build}/", ""): run["passed"] for run in runs})
-    path.write_text(json.dumps(passed, indent=0))
-
-
 def kept(arguments):
     """What holds for second runs, too: patience, and the suites, of which one may be left out unless it is named."""
     pairs = zip(arguments, arguments[1:])
@@ -101,7 +92,7 @@ def main():
             if test["result"] == "OK":
                 print(f"second run: {test['name']} passed alone, and had failed beside others")
 
-    keep_passed(build, runs)
+    cases.keep_passed(build, runs)
     total = {key: sum(run[key] for run in runs) for key in KEYS}
     # A program that ran out of time was killed with its wrapper and left no record.
     total["failed"] += max(0, len(tests) - len(runs))

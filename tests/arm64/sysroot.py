@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Libraries and headers of Debian's arm64, for a build that is not for this machine.
 
-usage: sysroot.py FOLDER    makes FOLDER/root unless it is there, and FOLDER/cross, a cross file for meson
+usage: sysroot.py FOLDER            makes FOLDER/root unless it is there, and FOLDER/cross, a cross file for meson
+       sysroot.py FOLDER machine    makes FOLDER/machine unless it is there, the disk of tests/arm64/machine.py
 
 apt has a state of its own here: the host's packages and architectures stay as they are. Packages come
 from where the host's come from, and are unpacked, never installed.
@@ -18,6 +19,9 @@ import tempfile
 MACHINE = "aarch64-linux-gnu"
 PACKAGES = """libc6-dev libyaml-dev libjson-c-dev libcbor-dev libssl-dev liburing-dev libisal-dev
     libcmocka-dev libibverbs-dev ibverbs-providers librdmacm-dev libdpdk-dev libucx-dev libpcap-dev""".split()
+# What an emulated machine has beside libraries: a kernel, and what tests run.
+MACHINE_PACKAGES = """linux-image-arm64 busybox-static python3 bash coreutils util-linux iproute2 grep sed findutils
+    procps diffutils dash mount hostname gzip passwd login kmod base-passwd""".split()
 # Debian 12 has both as one: a package that has files in /lib has them in /usr/lib.
 MERGED = ("bin", "lib", "sbin")
 CROSS_FILE = """# Written by tests/arm64/sysroot.py.
@@ -94,19 +98,18 @@ def make_links_relative(root):
                 path.symlink_to(os.path.relpath(target, folder))
 
 
-def make(folder):
-    """The cross file, whose sysroot is made unless it is there."""
+def make(folder, name, packages):
+    """The folder of this name, with these packages unpacked, made unless it is there."""
     folder.mkdir(exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "root").is_dir():
+        if not (folder / name).is_dir():
             with tempfile.TemporaryDirectory(dir=folder) as staging:
                 staging = pathlib.Path(staging)
-                unpack(download(PACKAGES, staging / "apt"), staging / "root")
-                make_links_relative(staging / "root")
-                os.rename(staging / "root", folder / "root")
-        write_cross_file(folder)
-    return folder / "cross"
+                unpack(download(packages, staging / "apt"), staging / name)
+                make_links_relative(staging / name)
+                os.rename(staging / name, folder / name)
+    return folder / name
 
 
 def write_cross_file(folder):
@@ -115,9 +118,19 @@ def write_cross_file(folder):
     path = folder / "cross"
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
+    return path
+
+
+def main():
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["machine"]):
+        sys.exit(__doc__)
+    folder = pathlib.Path(sys.argv[1]).resolve()
+    if sys.argv[2:]:
+        print(make(folder, "machine", PACKAGES + MACHINE_PACKAGES))
+    else:
+        make(folder, "root", PACKAGES)
+        print(write_cross_file(folder))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    print(make(pathlib.Path(sys.argv[1]).resolve()))
+    main()

@@ -72,10 +72,10 @@ def version(folder):
     return modules.name
 
 
-def module_files(folder, release):
+def module_files(folder, release, modules):
     """Every module to load, each after those that it needs."""
     files = []
-    for module in MODULES:
+    for module in modules:
         shown = run("modprobe", "--show-depends", "-d", folder, "-S", release, module)
         for line in shown.splitlines():
             words = line.split()  # insmod PATH [option]...
@@ -95,11 +95,11 @@ def unpack(image):
     return lzma.LZMADecompressor().decompress(payload)
 
 
-def initramfs(folder):
-    """Kernel and initramfs, made anew where this code or the guests' init has changed."""
+def initramfs(folder, modules=MODULES, agent=HERE / "agent", busybox=None):
+    """Kernel and initramfs, made anew where this code, the guests' init or the modules have changed."""
     release = version(folder)
-    made_from = hashlib.sha256()
-    for path in (HERE / "init", HERE / "agent", pathlib.Path(__file__)):
+    made_from = hashlib.sha256(" ".join(modules).encode())
+    for path in (HERE / "init", agent, pathlib.Path(__file__)):
         made_from.update(path.read_bytes())
     out = folder.parent / f"initramfs-{release}-{made_from.hexdigest()[:12]}.cpio.gz"
     image = folder.parent / f"vmlinux-{release}"
@@ -112,21 +112,21 @@ def initramfs(folder):
         if not out.exists():
             run("depmod", "-b", folder, release)
             with tempfile.TemporaryDirectory(dir=folder.parent) as staging:
-                fill(pathlib.Path(staging) / "root", folder, release)
-                pack(pathlib.Path(staging) / "root", pathlib.Path(staging) / "packed")
+                root = pathlib.Path(staging) / "root"
+                fill(root, module_files(folder, release, modules), agent, busybox or shutil.which("busybox"))
+                pack(root, pathlib.Path(staging) / "packed")
                 os.rename(f"{staging}/packed", out)
     return image, out
 
 
-def fill(root, folder, release):
+def fill(root, modules, agent, busybox):
     for name in ("bin", "modules", "proc", "sys", "dev", "lower", "job", "over", "new"):
         (root / name).mkdir(parents=True)
-    shutil.copy(shutil.which("busybox"), root / "bin" / "busybox")
-    for name in ("init", "agent"):
-        shutil.copy(HERE / name, root / name)
+    for path, name in ((busybox, "bin/busybox"), (HERE / "init", "init"), (agent, "agent")):
+        shutil.copy(path, root / name)
         (root / name).chmod(0o755)
     names = []
-    for number, path in enumerate(module_files(folder, release)):
+    for number, path in enumerate(modules):
         names.append(f"{number:03}-{pathlib.Path(path).name}")
         shutil.copy(path, root / "modules" / names[-1])
     (root / "modules" / "list").write_text("\n".join(names) + "\n")

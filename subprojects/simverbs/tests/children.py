@@ -26,8 +26,9 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("SIMVERBS_BUILD", ROOT / "build")).resolve()
 SANITIZED = os.environ.get("PENSTOCK_SANITIZED") == "1"
-# A sanitized program is several times slower, and machines that test are often busy.
-PATIENCE = 5 if SANITIZED else 1
+# A sanitized program is several times slower, an emulated one more (PENSTOCK_PATIENCE), and machines that test are
+# often busy.
+PATIENCE = int(os.environ.get("PENSTOCK_PATIENCE", 5 if SANITIZED else 1))
 # A deadline of a wait ends what hangs; it judges no speed, and any process may wait for a CPU.
 HANGS = 120
 
