@@ -21,9 +21,8 @@ static const struct pst_option source_keys[] = {
      .type = PST_OPTION_ENUM,
      .choices = source_types,
      .default_value = "pattern",
-     .help = "`pattern`: a made-up payload in which every byte depends on its position, message "
-             "and stream, so that the receiver can verify all of it. `file`: the bytes of a file, "
-             "cut into messages. `pcap`: the packets of a capture, one a message."},
+     .help =
+         "`pattern`: a test payload, of which every byte depends on its position, message and stream, so that the receiver can verify each byte. `file`: the bytes of a file, cut into messages. `pcap`: the packets of a capture, one in each message."},
     {.name = "file",
      .type = PST_OPTION_STRING,
      .min = 1,
@@ -35,13 +34,13 @@ static const struct pst_option source_keys[] = {
      .type = PST_OPTION_UINT,
      .default_value = "1",
      .scope = OF_PATTERN,
-     .help = "Number that the pattern is made from. The receiver is told."},
+     .help = "The number from which the pattern is made. The receiver learns it from the sender."},
     {.name = "length",
      .type = PST_OPTION_SIZE,
      .default_value = "0",
      .max = GIB,
      .scope = OF_PATTERN,
-     .help = "Bytes a message, at most the stream's `message`. 0 takes `message`."},
+     .help = "Bytes of each message, at most the stream's `message`. 0: as `message`."},
     {.name = "loop",
      .type = PST_OPTION_BOOL,
      .default_value = "false",
@@ -67,10 +66,8 @@ static const struct pst_option sink_keys[] = {
      .type = PST_OPTION_ENUM,
      .choices = sink_types,
      .default_value = "verify",
-     .help = "`verify`: check every byte of the source's pattern, where it lies. `discard`: count "
-             "and drop. `file`: write the payloads one behind the other. `pcap`: write a capture, "
-             "with the times of the source's, over a transport that carries them (loopback). With "
-             "`control: none` the default is `discard`, since no pattern is known."},
+     .help =
+         "`verify`: check every byte of the source's pattern, in the memory where it is. `discard`: count messages and drop them. `file`: write the payloads one after the other. `pcap`: write a capture with the times of the source's capture; the transport must carry them, as `loopback` does. With `control: none` the default is `discard`, since the pattern is not known."},
     {.name = "file",
      .type = PST_OPTION_STRING,
      .min = 1,
@@ -82,7 +79,7 @@ static const struct pst_option sink_keys[] = {
      .type = PST_OPTION_BOOL,
      .default_value = "false",
      .scope = TO_FILE | TO_PCAP,
-     .help = "Replace a file that stands under that name. Otherwise that is an error."},
+     .help = "Replace a file that exists. `false`: an existing file is an error."},
 };
 
 /* ---- Ends of a run --------------------------------------------------------------- */
@@ -97,7 +94,7 @@ static const struct pst_option foreign_keys[] = {
     {.name = "count",
      .type = PST_OPTION_UINT,
      .default_value = "0",
-     .help = "`control: none`: end after so many messages. 0: no bound."},
+     .help = "`control: none`: end after this number of messages. 0: no limit."},
 };
 
 /* ---- Expectations ---------------------------------------------------------------- */
@@ -112,29 +109,33 @@ static const struct pst_option expect_keys[] = {
      .type = PST_OPTION_STRING,
      .min = 1,
      .max = 47,
-     .help = "How, as the result names it: `memcpy`, `reference`, `dma-buf`, `peermem`, "
-             "`cuda-ipc`."},
+     .help =
+         "How the messages got into memory, in the words of the result: `memcpy`, `reference`, `dma-buf`, `peermem`, `cuda-ipc`."},
     {.name = "carrier",
      .type = PST_OPTION_STRING,
      .min = 1,
      .max = 47,
-     .help = "Over what: `memory`, `shm`, `tcp`, `udp`, `soft-roce`, `rdma`, `ethernet`."},
+     .help =
+         "What carried the messages: `memory`, `shm`, `tcp`, `udp`, `soft-roce`, `rdma`, `ethernet`."},
     {.name = "min_gbps",
      .type = PST_CONFIG_NUMBER,
-     .help = "Least mean payload rate, in 10^9 bits a second."},
+     .help = "The least mean payload rate, in 10^9 bits per second."},
     {.name = "max_loss",
      .type = PST_CONFIG_SHARE,
-     .help = "Largest share of the sent messages that may be lost: `0`, `0.001` or `0.1%`. Judged "
-             "at both ends. Without it, a transport that may lose messages prints a warning, also "
-             "with `-q`."},
-    {.name = "max_corrupted", .type = PST_OPTION_UINT, .help = "Most messages with a wrong byte."},
-    {.name = "max_duplicates", .type = PST_OPTION_UINT, .help = "Most messages that came again."},
+     .help =
+         "The largest share of the sent messages that may be lost, as in `0`, `0.001` or `0.1%`. Both ends judge it. Without this key a stream whose transport may lose messages prints a warning, also with `-q`."},
+    {.name = "max_corrupted",
+     .type = PST_OPTION_UINT,
+     .help = "The most messages with a wrong byte."},
+    {.name = "max_duplicates",
+     .type = PST_OPTION_UINT,
+     .help = "The most messages that came more than once."},
     {.name = "max_reordered",
      .type = PST_OPTION_UINT,
-     .help = "Most messages that came out of order."},
+     .help = "The most messages that came out of order."},
     {.name = "min_messages",
      .type = PST_OPTION_UINT,
-     .help = "Least number of messages delivered."},
+     .help = "The least number of delivered messages."},
     {.name = "verified",
      .type = PST_OPTION_BOOL,
      .help = "`true`: every delivered message was checked. `false` expects nothing."},
@@ -152,8 +153,8 @@ static const struct pst_config_map maps[] = {
     {.name = "source",
      .place = PST_CONFIG_SENDER,
      .summary = "Where the messages come from.",
-     .help = "What `penstock run` and `penstock send` put into the messages. An application that "
-             "embeds libpenstock fills them itself. A lone name is the `type`.",
+     .help =
+         "What `penstock run` and `penstock send` put into the messages. An application that embeds libpenstock fills them itself. A single name is the `type`.",
      .shorthand = "type",
      .keys = source_keys,
      .key_count = COUNT(source_keys),
@@ -161,8 +162,8 @@ static const struct pst_config_map maps[] = {
     {.name = "sink",
      .place = PST_CONFIG_RECEIVER,
      .summary = "Where the messages go.",
-     .help = "What `penstock run` and `penstock receive` do with the messages. An application that "
-             "embeds libpenstock takes them itself. A lone name is the `type`.",
+     .help =
+         "What `penstock run` and `penstock receive` do with the messages. An application that embeds libpenstock takes them itself. A single name is the `type`.",
      .shorthand = "type",
      .keys = sink_keys,
      .key_count = COUNT(sink_keys),
@@ -170,8 +171,8 @@ static const struct pst_config_map maps[] = {
     {.name = "expect",
      .place = PST_CONFIG_STREAM,
      .summary = "What must hold at the end.",
-     .help = "What the run must have shown. Each breach is said with expected and got, and the "
-             "exit status is 4. What is not written is not expected.",
+     .help =
+         "What must hold at the end of the run. Each value that does not hold is reported with the expected and the actual value, and the exit status is 4. A key that is not written expects nothing.",
      .keys = expect_keys,
      .key_count = COUNT(expect_keys)},
 };

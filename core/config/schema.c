@@ -44,62 +44,52 @@ static const char *const by_choices[] = {"sequence", "rtp_marker", NULL};
 static const char *const missing_choices[] = {"zero", "keep", "drop", NULL};
 
 static const struct schema_key control_keys[] = {
-    {KEY("address", PST_OPTION_STRING, "127.0.0.1:18515", 0, 255,
-         "Host and port of the control channel: the receiver binds it, the sender connects to "
-         "it. An IPv6 address stands in brackets, `[::1]:18515`.")},
+    {KEY(
+        "address", PST_OPTION_STRING, "127.0.0.1:18515", 0, 255,
+        "Host and port of the control channel. The receiver listens there, and the sender connects to it. An IPv6 address stands in brackets, `[::1]:18515`.")},
     {KEY("listen", PST_OPTION_STRING, NULL, 0, 255,
-         "Host and port that the receiver binds, where that is not what the sender connects to. "
-         "Default: `address`."),
+         "Host and port that the receiver listens on, if the sender connects to another one. Default: `address`."),
      AT(struct config, control.listen)},
     {KEY("connect", PST_OPTION_STRING, NULL, 0, 255,
          "Host and port that the sender connects to. Default: `address`."),
      AT(struct config, control.connect)},
     {KEY("insecure", PST_OPTION_BOOL, "false", 0, 0,
-         "Allow anybody to take part who reaches the control channel's port: beyond this machine, "
-         "where there are no credentials, and other users of this one. Needed as soon as `listen` "
-         "or `connect` is not a loopback address; a warning repeats it. Without it both ends must "
-         "be processes of one user."),
+         "Accept every peer that reaches the control channel's port, from other hosts and of other users: nothing is authenticated. Needed if `listen` or `connect` is not a loopback address; a warning repeats it. Without it both ends must be processes of one user on one host."),
      AT(struct config, control.insecure)},
     {KEY("timeout", PST_OPTION_DURATION, "60 s", 0, 24 * NS_H,
-         "How long either side waits for the other at the start. 0 waits for ever."),
+         "How long each side waits for the other at the start. 0: for ever."),
      AT(struct config, control.connect_timeout_ns)},
     {KEY("heartbeat", PST_OPTION_DURATION, "500 ms", 10 * NS_MS, NS_H,
-         "How often each side tells the other that it lives, and its counts so far. A stream's "
-         "`timeout` is at least twice this."),
+         "How often each side sends the other a sign of life and its counts. A stream's `timeout` must be at least twice this."),
      AT(struct config, control.heartbeat_ns)},
     {.map = NULL}};
-const struct schema_map schema_control =
-    MAP(control_keys, "control", "address",
-        "The channel over which both ends find each other, compare what they share and exchange "
-        "final counts. `control: none` does without, for peers that are not Penstock: each side "
-        "then runs alone, by `penstock receive` or `penstock send`, and its transport's options "
-        "say where. A lone `host:port` stands for `address`.");
+const struct schema_map schema_control = MAP(
+    control_keys, "control", "address",
+    "The channel over which both ends meet, compare what they share and exchange final counts. `control: none` is for a peer that is not Penstock: this side runs alone, as `penstock receive` or `penstock send`, and options of its transport name the peer. A single `host:port` is the `address`.");
 
 static const struct schema_key threads_keys[] = {
     {KEY("count", PST_OPTION_UINT, "0", 0, SCHEMA_THREADS_MAX,
-         "Number of threads; streams are spread over them. 0 takes one a stream, up to "
-         "the number of cores."),
+         "Number of threads, over which the streams are spread. 0: one for each stream, at most one for each core."),
      AT(struct config, threads.count)},
-    {KEY("cpus", PST_OPTION_LIST, "[]", 0, 0,
-         "CPU numbers to pin threads to, `[2, 3]`: thread i runs on the i-th, and they begin "
-         "again at the end of the list. An empty list pins nothing.")},
+    {KEY(
+        "cpus", PST_OPTION_LIST, "[]", 0, 0,
+        "CPUs to pin threads to, as in `[2, 3]`. Thread i runs on CPU i of the list; with more threads than CPUs the list repeats. An empty list pins nothing.")},
     {KEY("sleep_after", PST_OPTION_DURATION, "0", 0, NS_H,
-         "A thread that has been idle for so long sleeps until something happens, instead of "
-         "burning its core. 0 polls for ever, which gives the lowest latency."),
+         "A thread that has been idle for this time sleeps until something happens. 0: it never sleeps, which gives the lowest latency and keeps its core busy."),
      AT(struct config, threads.sleep_after_ns)},
     {.map = NULL}};
-const struct schema_map schema_threads = MAP(
-    threads_keys, "threads", "count", "The threads that move messages. A lone number is `count`.");
+const struct schema_map schema_threads =
+    MAP(threads_keys, "threads", "count",
+        "The threads that move messages. A single number is the `count`.");
 
 static const struct schema_key filter_keys[] = {
     {REQUIRED("plugin", SCHEMA_PLUGIN_NAME, 0, 0, "Name of the filter plugin, such as `fault`.")},
     {KEY("options", SCHEMA_OPTIONS, NULL, 0, 0,
          "The filter's own options; `penstock plugins NAME` and the end of this page list them.")},
     {.map = NULL}};
-const struct schema_map schema_filter =
-    MAP(filter_keys, "transport.filters[]", "plugin",
-        "A filter lies between a transport and Penstock and changes what passes, for tests mostly. "
-        "A lone name is the filter with its defaults.");
+const struct schema_map schema_filter = MAP(
+    filter_keys, "transport.filters[]", "plugin",
+    "A filter lies between a transport and Penstock and changes what passes, mostly for tests. A single name is the filter with its defaults.");
 
 static const struct schema_key transport_keys[] = {
     {KEY("plugin", SCHEMA_PLUGIN_NAME, "loopback", 0, 0, "Name of the transport plugin.")},
@@ -108,17 +98,12 @@ static const struct schema_key transport_keys[] = {
          "`device` names the device, where there are several. Under `sender` and `receiver` only "
          "the options of that side may stand.")},
     {KEY("filters", SCHEMA_FILTERS, "[]", 0, 0,
-         "Filters around the transport, the outermost first. The list replaces that of the "
-         "enclosing place; a transport that does not mention filters keeps them."),
+         "Filters around the transport, the outermost first. A list replaces the list of the enclosing place. A transport without the key `filters` keeps that list."),
      .map = &schema_filter},
     {.map = NULL}};
-const struct schema_map schema_transport =
-    MAP(transport_keys, "transport", "plugin",
-        "How bytes travel. It may stand at the top for all streams, and be overridden by "
-        "`streams[].transport`, and that by `streams[].sender.transport` and "
-        "`streams[].receiver.transport`, since device names differ between hosts. While the plugin "
-        "is the same, options merge key by key; another plugin begins with its own defaults. A "
-        "lone name is the plugin with its defaults.");
+const struct schema_map schema_transport = MAP(
+    transport_keys, "transport", "plugin",
+    "How bytes travel. At the top of the file it is for all streams. `streams[].transport` overrides it for a stream, and `streams[].sender.transport` and `streams[].receiver.transport` for one end, since device names differ between hosts. Options of the same plugin merge key by key; another plugin begins with its own defaults. A single name is the plugin with its defaults.");
 
 static const struct schema_key memory_keys[] = {
     {KEY("plugin", SCHEMA_PLUGIN_NAME, "host", 0, 0, "Name of the memory plugin.")},
@@ -126,24 +111,21 @@ static const struct schema_key memory_keys[] = {
          "The plugin's own options; `penstock plugins NAME` and the end of this page list "
          "them.")},
     {.map = NULL}};
-const struct schema_map schema_memory =
-    MAP(memory_keys, "memory", "plugin",
-        "Where the bytes of one side live: under `streams[].sender` and under "
-        "`streams[].receiver`. A lone name is the plugin with its defaults.");
+const struct schema_map schema_memory = MAP(
+    memory_keys, "memory", "plugin",
+    "Where the bytes of one end are: under `streams[].sender` and under `streams[].receiver`. A single name is the plugin with its defaults.");
 
 static struct schema_key sender_keys[SCHEMA_KEYS_MAX] = {
     {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
-         "Fan-out: name of another stream of this file whose messages are sent here too, out of "
-         "the same slots. What paces it, its `ring`, and what makes messages are then that stream's. "
-         "Transport plugin, `message`, ring and memory must be the same."),
+         "Fan-out: the name of another stream of this file, whose messages this stream sends too, from the same slots. `rate`, `ring` and source are then those of the other stream. Both have the same transport plugin, `message`, ring and memory."),
      AT(struct config_sender, share)},
     {KEY_FOR(
          SCHEMA_SENDER_OWN, 0, "rate", PST_OPTION_RATE, "0", 0, 0,
-         "Bits of payload per second, as in `1 Gbps`, held as a mean. 0: as fast as the receiver "
-         "takes it."),
+         "Mean rate of the payload in bits per second, as in `1 Gbps`. 0: as fast as the receiver takes messages."),
      AT(struct config_sender, rate_bps)},
-    {KEY_FOR(SCHEMA_SENDER_OWN, 0, "burst", PST_OPTION_SIZE, "0", 0, 16 * GIB,
-             "Bytes that may go at once under `rate`, one message at least. 0: 20 ms' worth."),
+    {KEY_FOR(
+         SCHEMA_SENDER_OWN, 0, "burst", PST_OPTION_SIZE, "0", 0, 16 * GIB,
+         "The most bytes that go at once under `rate`, at least one message. 0: what `rate` sends in 20 ms."),
      AT(struct config_sender, burst)},
     {KEY_FOR(SCHEMA_SENDER_OWN, 0, "chunk", PST_OPTION_UINT, "0", 0, RING_MAX,
              "Messages to send before each `sleep`, as Rivermax's senders do it. 0: no sleeps."),
@@ -152,7 +134,7 @@ static struct schema_key sender_keys[SCHEMA_KEYS_MAX] = {
              "How long to send nothing after each `chunk`."),
      AT(struct config_sender, sleep_ns)},
     {KEY_FOR(SCHEMA_SENDER_OWN, 0, "ring", PST_OPTION_UINT, "0", 0, RING_MAX,
-             "Slots of the sender, at least 2. 0 takes the stream's `ring`."),
+             "Slots of the sender, at least 2. 0: as the stream's `ring`."),
      AT(struct config_sender, ring)},
     {CHOICE(
          "path", "auto", sender_path_choices,
@@ -160,10 +142,10 @@ static struct schema_key sender_keys[SCHEMA_KEYS_MAX] = {
          "batched copy takes them to pinned host memory first. `auto` stages where the transport "
          "cannot read that memory, and says why; `direct` is an error there."),
      AT(struct config_sender, path)},
-    {CHILD("transport", SCHEMA_TRANSPORT, transport,
-           "This side's transport, over that of the stream. Options of both ends stand there, not "
-           "here.")},
-    {CHILD("memory", SCHEMA_MEMORY, memory, "Where the sender's slots live.")}};
+    {CHILD(
+        "transport", SCHEMA_TRANSPORT, transport,
+        "The transport of this end, merged over that of the stream. Options on which both ends must agree stand at the stream.")},
+    {CHILD("memory", SCHEMA_MEMORY, memory, "The memory of the sender's slots.")}};
 const struct schema_map schema_sender =
     MAP(sender_keys, "streams[].sender", NULL, "The sending end of a stream.");
 
@@ -174,12 +156,10 @@ static const struct schema_key assemble_keys[] = {
             "marked; `packets` is the most there can be."),
      AT(struct config_receiver, assemble.by)},
     {REQUIRED("packets", PST_OPTION_UINT, 1, 1048576,
-              "Messages of a frame, or, by `rtp_marker`, the most it has."),
+              "Messages of a frame; by `rtp_marker`, the most messages of a frame."),
      AT(struct config_receiver, assemble.packets)},
     {KEY("timeout", PST_OPTION_DURATION, "2 ms", 1, NS_H,
-         "How long a frame waits for what is missing, from the first message of it, or of a frame "
-         "behind it. A sender that spreads a frame over a frame's time needs more than that "
-         "time."),
+         "How long a frame waits for missing messages, from its first message, or from the first of a later frame. For a sender that spreads a frame over the time of a frame it is longer than that time."),
      AT(struct config_receiver, assemble.timeout_ns)},
     {CHOICE("missing", "zero", missing_choices,
             "What becomes of a frame with messages missing. `zero`: it is handed over, with zeros "
@@ -200,8 +180,7 @@ const struct schema_map schema_assemble = MAP(
 
 static struct schema_key receiver_keys[SCHEMA_KEYS_MAX] = {
     {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
-         "Fan-in: name of another stream of this file into whose ring these messages land too. "
-         "Transport plugin and device, `message`, `ring` and memory must be the same."),
+         "Fan-in: the name of another stream of this file, into whose ring the messages of this stream go too. Both have the same transport plugin and device, `message`, `ring` and memory."),
      AT(struct config_receiver, share)},
     {CHOICE("path", "auto", path_choices,
             "How messages may reach their memory. `direct`: the transport places them there "
@@ -213,16 +192,14 @@ static struct schema_key receiver_keys[SCHEMA_KEYS_MAX] = {
     {CHILD("transport", SCHEMA_TRANSPORT, transport,
            "This side's transport, over that of the stream. Options of both ends stand there, not "
            "here.")},
-    {CHILD("memory", SCHEMA_MEMORY, memory, "Where the messages end up.")},
-    {CHILD("assemble", SCHEMA_MAP, assemble, "Make frames of the messages.")},
+    {CHILD("memory", SCHEMA_MEMORY, memory, "The memory of the receiver's messages.")},
+    {CHILD("assemble", SCHEMA_MAP, assemble, "How messages become frames.")},
     {KEY("intervals", PST_OPTION_BOOL, "false", 0, 0,
-         "Measure the times between arrivals; the result has their percentiles. The "
-         "transport has to stamp messages."),
+         "Measure the times between arrivals. The result has their percentiles. The transport must time-stamp messages."),
      AT(struct config_receiver, intervals)},
     {KEY_FOR(
          SCHEMA_FOREIGN, 0, "silence", PST_OPTION_DURATION, "2 s", 0, 24 * NS_H,
-         "`control: none`: the stream has ended when, after the first message, or after several "
-         "datagrams that are none, nothing has come for so long. 0: never."),
+         "`control: none`: the stream ends when nothing has come for this time after the first message, or after several datagrams that are no messages. 0: never."),
      AT(struct config_receiver, silence_ns)}};
 const struct schema_map schema_receiver =
     MAP(receiver_keys, "streams[].receiver", NULL, "The receiving end of a stream.");
@@ -236,24 +213,19 @@ static struct schema_key stream_keys[SCHEMA_KEYS_MAX] = {
     {REQUIRED("name", PST_OPTION_STRING, 1, SCHEMA_NAME_MAX,
               "Name of the stream, the same at both ends: letters, digits, `_`, `.` and `-`."),
      AT(struct config_stream, name)},
-    {KEY("message", PST_OPTION_SIZE, "8 KiB", 1, GIB, "Bytes of a message, at most."),
+    {KEY("message", PST_OPTION_SIZE, "8 KiB", 1, GIB, "The most bytes of a message."),
      AT(struct config_stream, message)},
     {KEY("stride", PST_OPTION_SIZE, "0", 0, 2 * GIB,
-         "Bytes from one slot to the next, at least `message`, where they should lie further "
-         "apart. 0: `message` rounded up to a cache line; in frames (`assemble`), `message` as it "
-         "is."),
+         "Bytes from the start of one slot to the start of the next, at least `message`. 0: `message` rounded up to a cache line, and in frames (`assemble`) `message` itself."),
      AT(struct config_stream, stride)},
     {KEY("ring", PST_OPTION_UINT, NULL, 2, RING_MAX,
-         "Slots, a message each. A ring that fits the cache is faster than one that does not; a "
-         "larger one rides out longer pauses of the receiver. Without it, the power of two that 1 "
-         "MiB holds, but 16 to 1024, and at most 1 GiB of them. A transport may take fewer; this "
-         "project's take at most 4194304."),
+         "Slots of the ring, one for each message. A ring that fits the CPU's cache is faster; a larger one bridges longer pauses of the receiver. Default: the power of two that fits 1 MiB, at least 16 and at most 1024, but no more than 1 GiB in all. A transport may have a lower limit; that of the plugins here is 4194304."),
      AT(struct config_stream, ring), .default_of = default_ring, .default_words = "by `message`"},
     {KEY("timeout", PST_OPTION_DURATION, "5 s", NS_MS, NS_H,
-         "A peer from which nothing was heard for so long is dead."),
+         "A peer that has been silent for this time counts as dead."),
      AT(struct config_stream, timeout_ns)},
     {CHILD("transport", SCHEMA_TRANSPORT, transport,
-           "This stream's transport, over the global one.")},
+           "The transport of this stream, merged over that of the file.")},
     {CHILD("sender", SCHEMA_MAP, sender, "The sending end.")},
     {CHILD("receiver", SCHEMA_MAP, receiver, "The receiving end.")}};
 const struct schema_map schema_stream =
@@ -261,11 +233,11 @@ const struct schema_map schema_stream =
         "Messages from one sender to one receiver. All streams of a file run side by side.");
 
 static const struct schema_key root_keys[] = {
-    {REQUIRED("penstock", PST_OPTION_UINT, 0, 0, "Version of the file's format. This one is 1.")},
-    {CHILD("control", SCHEMA_MAP, control, "How both ends find each other.")},
+    {REQUIRED("penstock", PST_OPTION_UINT, 0, 0, "Version of the file's format: 1.")},
+    {CHILD("control", SCHEMA_MAP, control, "How both ends meet.")},
     {CHILD("threads", SCHEMA_MAP, threads, "The threads that move messages.")},
     {CHILD("transport", SCHEMA_TRANSPORT, transport, "How bytes travel, for all streams.")},
-    {REQUIRED("streams", SCHEMA_LIST, 0, 0, "What is sent and received: one stream at least."),
+    {REQUIRED("streams", SCHEMA_LIST, 0, 0, "What is sent and received: at least one stream."),
      .map = &schema_stream},
     {.map = NULL}};
 const struct schema_map schema_root =
