@@ -22,6 +22,7 @@
 #include "remote.h"
 #include "ring.h"
 #include "rma_am.h"
+#include "slots.h"
 #include "stage.h"
 #include "status.h"
 #include "watch.h"
@@ -43,7 +44,7 @@ static void give_slots(struct ucx_link *link)
 {
   for (uint64_t i = 0; link->ring && link->arrivals && i <= link->arrival_mask; i++)
     if (link->arrivals[i].is_open) {
-      pst_slots_give(&link->ring->cpu.slots, link->arrivals[i].slot);
+      ucx_slots_give(link->ring, link->arrivals[i].slot);
       ucx_shares_give(&link->ring->shares);
     }
 }

@@ -112,6 +112,7 @@ int ucx_mr_register(struct pst_device *device, const struct pst_mr_params *param
   if (!made)
     return -ENOMEM;
   made->by_cpu = region.host != NULL;
+  made->is_pinned = region.flags & PST_REGION_PINNED;
   made->type = made->by_cpu ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_CUDA;
   made->cpu.base =
       (made->by_cpu ? (uint8_t *)region.host : (uint8_t *)(uintptr_t)region.address) + in.offset;

@@ -14,6 +14,7 @@ struct pst_mr {
   ucp_mem_h memh;
   ucs_memory_type_t type;
   bool by_cpu;
+  bool is_pinned;      /* a device may copy out of it */
   struct pst_mr *next; /* of the device's */
 };
 

@@ -19,6 +19,7 @@
 #include "mr.h"
 #include "ring.h"
 #include "rma_am.h"
+#include "slots.h"
 #include "stage.h"
 #include "wire.h"
 #include "worker.h"
@@ -56,7 +57,7 @@ static struct ucx_arrival *begin(struct ucx_link *link, const struct ucx_header 
     return NULL;
   assert(ring->slots.free_count > 0); /* what was granted is kept */
   arrival->is_open = true;
-  arrival->slot = pst_slots_take(&ring->slots);
+  arrival->slot = ucx_slots_take(link->ring);
   arrival->length = (uint32_t)length;
   arrival->left = length;
   arrival->writes = header->writes;
@@ -322,7 +323,7 @@ void ucx_receive_end(struct pst_endpoint *endpoint)
       continue;
     }
     arrival->is_open = false;
-    pst_slots_give(&ring->cpu.slots, arrival->slot);
+    ucx_slots_give(ring, arrival->slot);
   }
   ucx_share_end(&ring->shares, &endpoint->rx.share, ring->cpu.slots.out, fetched);
 }

@@ -13,6 +13,7 @@
 #include "mr.h"
 #include "ops.h"
 #include "path.h"
+#include "slots.h"
 #include "worker.h"
 
 int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
@@ -40,6 +41,8 @@ int ucx_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     return rc;
   }
   made->by_cpu = ((const struct pst_mr *)made->cpu.params.mr)->by_cpu;
+  if (((const struct pst_mr *)made->cpu.params.mr)->is_pinned)
+    ucx_slots_turn(made);
   if (!made->by_cpu && ucx_path_stages(device, made->cpu.params.payload_max, "into", path)) {
     ucx_ring_close(worker, made);
     return -EOPNOTSUPP;
@@ -63,7 +66,7 @@ int ucx_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++) {
     struct pst_ring *ring = pst_places_find(&worker->rings, pst_token_number(tokens[i]));
-    if (!ring || !pst_slots_release(&ring->cpu.slots, pst_token_slot(tokens[i])))
+    if (!ring || !ucx_slots_release(ring, pst_token_slot(tokens[i])))
       return PST_REFUSE(worker->device->host, -EINVAL,
                         "release of token %#llx, which is not out: it was never given, or released "
                         "before; a bug of the host",

@@ -14,6 +14,8 @@ struct pst_ring {
   struct pst_cpu_ring cpu;
   struct ucx_shares shares; /* of its endpoints */
   bool by_cpu;
+  bool in_turn;  /* slots.h */
+  uint32_t next; /* in slots.free: where the free ones begin */
 };
 
 #endif

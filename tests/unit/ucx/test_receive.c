@@ -4,8 +4,10 @@
 #include "support.h"
 
 #include "link.h"
+#include "ops.h"
 #include "receive.h"
 #include "ring.h"
+#include "slots.h"
 
 static const uint8_t *slot_of(const struct pst_completion *message)
 {
@@ -143,6 +145,75 @@ static void slots_that_are_free_again_are_told(void **state)
   assert_int_equal(fake_message(UCX_CREDIT, 0)->header.position, 2 * SLOTS);
 }
 
+/* Messages 0 to 2, whose slots come back, and six more. */
+static void slots_of_nine(uint32_t slots[9])
+{
+  struct pst_completion got[SLOTS];
+
+  assert_int_equal(deliver_run(0, 3), UCS_OK);
+  assert_int_equal(poll_messages(got, SLOTS), 3);
+  for (uint32_t i = 0; i < 3; i++)
+    slots[i] = pst_token_slot(got[i].u.message.token);
+  release(got, 3);
+  assert_int_equal(ucx_release(fixture.worker, &got[0].u.message.token, 1), -EINVAL);
+  assert_int_equal(poll_messages(got, SLOTS), 0);
+  assert_int_equal(deliver_run(3, 6), UCS_OK);
+  assert_int_equal(poll_messages(got, SLOTS), 6);
+  for (uint32_t i = 0; i < 6; i++)
+    slots[3 + i] = pst_token_slot(got[i].u.message.token);
+  release(got, 6);
+  assert_int_equal(fixture.ring->cpu.slots.free_count, SLOTS);
+}
+
+static void the_slot_that_was_last_back_is_next(void **state)
+{
+  static const uint32_t expected[9] = {0, 1, 2, 2, 1, 0, 3, 4, 5};
+  uint32_t slots[9];
+
+  (void)state;
+  slots_of_nine(slots);
+  assert_memory_equal(slots, expected, sizeof(expected));
+}
+
+static void slots_that_a_device_copies_out_of_go_in_turn(void **state)
+{
+  static const uint32_t expected[9] = {0, 1, 2, 3, 4, 5, 6, 7, 0};
+  uint32_t slots[9];
+
+  (void)state;
+  ucx_slots_turn(fixture.ring);
+  slots_of_nine(slots);
+  assert_memory_equal(slots, expected, sizeof(expected));
+}
+
+static void a_ring_in_pinned_memory_is_such_a_one(void **state)
+{
+  const struct pst_region region = {.struct_size = sizeof(region),
+                                    .address = (uintptr_t)fixture.bytes,
+                                    .host = fixture.bytes,
+                                    .length = SLOT_BYTES,
+                                    .flags = PST_REGION_PINNED};
+  const struct pst_mr_params params = {.struct_size = sizeof(params),
+                                       .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
+                                       .region = &region,
+                                       .length = SLOT_BYTES};
+  struct pst_ring_params some = {.struct_size = sizeof(some),
+                                 .slots = 1,
+                                 .stride = SLOT_BYTES,
+                                 .payload_max = SLOT_BYTES,
+                                 .endpoints = 1};
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  struct pst_ring *ring;
+
+  (void)state;
+  assert_false(fixture.ring->in_turn);
+  assert_int_equal(ucx_mr_register(&fixture.device, &params, &some.mr), 0);
+  assert_int_equal(ucx_ring_open(fixture.worker, &some, &path, &ring), 0);
+  assert_true(ring->in_turn);
+  ucx_ring_close(fixture.worker, ring);
+  ucx_mr_deregister(&fixture.device, some.mr);
+}
+
 static void a_flush_is_answered_behind_its_messages(void **state)
 {
   const struct ucx_header ask = {.kind = UCX_FLUSH, .position = 2};
@@ -265,6 +336,10 @@ int main(void)
       cmocka_unit_test_setup_teardown(parts_come_in_any_order, open_posix, close_it),
       cmocka_unit_test_setup_teardown(what_is_fetched_comes_when_it_is_there, open_posix, close_it),
       cmocka_unit_test_setup_teardown(slots_that_are_free_again_are_told, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(the_slot_that_was_last_back_is_next, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(slots_that_a_device_copies_out_of_go_in_turn, open_posix,
+                                      close_it),
+      cmocka_unit_test_setup_teardown(a_ring_in_pinned_memory_is_such_a_one, open_posix, close_it),
       cmocka_unit_test_setup_teardown(a_flush_is_answered_behind_its_messages, open_posix,
                                       close_it),
       cmocka_unit_test_setup_teardown(another_nonce_counts_for_nothing, open_posix, close_it),
