@@ -108,6 +108,8 @@ class Tree(unittest.TestCase):
             for path in tracked()
             if (path.suffix not in UNLICENSED_SUFFIXES or path.name == "meson_options.txt")
             and path.name not in UNLICENSED_NAMES
+            and (path.parent.name != "debian" or path.name == "rules")  # debian/copyright is of them
+            and path.parent.parent.name != "debian"
             and "SPDX-License-Identifier: Apache-2.0" not in "\n".join(text_of(path).splitlines()[:3])
             and path.stat().st_size > 0
             and text_of(path)
