@@ -10,9 +10,9 @@
 #include <sys/auxv.h>
 
 #include "notice.h"
-#include "util/nearest.h"
+#include "option_table.h"
+#include "util/suggest.h"
 #include "util/units.h"
-#include "words.h"
 
 #define NAME_MAX_BYTES 64
 #define HELP_COLUMNS 96

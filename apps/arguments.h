@@ -29,7 +29,7 @@ enum option_bit {
   OPTION_HARDWARE = 1u << 14,
 };
 
-/* What only `bench` has, as it was written; bench/plan.c reads it. */
+/* What only `bench` has, as it was written; bench/cases.c reads it. */
 enum bench_word {
   BENCH_TRANSPORT,
   BENCH_MEMORY,

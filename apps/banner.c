@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "accounting.h"
-#include "drive.h"
 #include "notice.h"
+#include "runner.h"
 #include "statistics.h"
 #include "stream_config.h"
 

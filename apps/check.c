@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "commands.h"
-#include "drive.h"
 #include "notice.h"
+#include "runner.h"
 #include "stream_config.h"
 
 static int print_effective(const struct pst_config *config, struct pst_error *error)

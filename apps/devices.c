@@ -4,10 +4,10 @@
 #include <stdio.h>
 
 #include "devices.h"
-#include "drive.h"
 #include "json_put.h"
 #include "notice.h"
 #include "result.h"
+#include "runner.h"
 
 /* "transport udp, device eth0, worker of thread 1: sockets 1": those that are not 0. */
 static struct json_object *take_counters(const char *whose, const struct pst_counter_value *values,

@@ -9,9 +9,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "drive.h"
 #include "file_identity.h"
 #include "notice.h"
+#include "runner.h"
 #include "stream_config.h"
 
 #define SINK "receiver.sink.file"

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "clock.h"
-#include "drive.h"
 #include "json_put.h"
 #include "notice.h"
 #include "result.h"
+#include "runner.h"
 #include "signals.h"
 #include "size.h"
 

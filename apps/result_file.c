@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "atomic_file.h"
 #include "notice.h"
-#include "output.h"
 #include "result.h"
 #include "signals.h"
 #include "standard.h"

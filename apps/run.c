@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
-#include "drive.h"
+#include "runner.h"
 
 #define OPTIONS                                                                                    \
   (OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |                     \

@@ -9,7 +9,7 @@
 
 #include <penstock/penstock.h>
 
-#include "output.h"
+#include "atomic_file.h"
 
 #define SINK_BATCH 256 /* messages of one take(), at most */
 

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "drive.h"
 #include "notice.h"
 #include "pin.h"
+#include "runner.h"
 
 struct thread {
   struct drive *drive;

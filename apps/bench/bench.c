@@ -15,12 +15,12 @@
 
 #include "clock.h"
 #include "commands.h"
-#include "ends.h"
 #include "notice.h"
 #include "pin.h"
 #include "result.h"
 #include "result_file.h"
 #include "run.h"
+#include "sessions.h"
 #include "signals.h"
 #include "statistics.h"
 

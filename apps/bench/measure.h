@@ -8,9 +8,9 @@
 
 #include <penstock/penstock.h>
 
+#include "cases.h"
+#include "control_link.h"
 #include "histogram.h"
-#include "link.h"
-#include "plan.h"
 
 /* As long as it may take to open what is large. */
 #define MEASURE_CONNECT_NS ((uint64_t)60 * 1000 * 1000 * 1000)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "clock.h"
-#include "ends.h"
 #include "measure.h"
+#include "sessions.h"
 
 #define MESSAGES 8
 #define MESSAGE_MAX 512

@@ -16,9 +16,9 @@
 
 #include <penstock/penstock.h>
 
+#include "cases.h"
 #include "engine/usage.h"
-#include "plan.h"
-#include "row.h"
+#include "result_row.h"
 
 struct json_object;
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "ends.h"
 #include "notice.h"
+#include "sessions.h"
 #include "signals.h"
 #include "statistics.h"
 

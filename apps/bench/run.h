@@ -5,10 +5,10 @@
 
 #include <stdbool.h>
 
-#include "link.h"
-#include "plan.h"
+#include "cases.h"
+#include "control_link.h"
 #include "region_end.h"
-#include "row.h"
+#include "result_row.h"
 
 /* What an end that receives, or is a target, has seen of its case. */
 struct bench_seen {

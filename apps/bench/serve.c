@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "ends.h"
 #include "environment.h"
 #include "finding.h"
 #include "notice.h"
 #include "run.h"
+#include "sessions.h"
 #include "signals.h"
 #include "statistics.h"
 

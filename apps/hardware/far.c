@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/link.h"
+#include "bench/control_link.h"
 #include "clock.h"
 #include "json_put.h"
 #include "notice.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/link.h"
+#include "bench/control_link.h"
 #include "clock.h"
 #include "commands.h"
 #include "finding.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/link.h"
+#include "bench/control_link.h"
 #include "util/printable.h"
 
 #define INDENT "              "

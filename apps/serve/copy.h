@@ -17,9 +17,9 @@
 
 #include <penstock/penstock.h>
 
-#include "part.h"
+#include "partial_file.h"
 #include "remote.h"
-#include "root.h"
+#include "sandbox.h"
 
 struct json_object;
 

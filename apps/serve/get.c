@@ -6,7 +6,7 @@
 
 #include "copy.h"
 #include "remedy.h"
-#include "root.h"
+#include "sandbox.h"
 
 #define EXISTS "it exists and is not replaced (--overwrite allows it)"
 

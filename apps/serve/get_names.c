@@ -9,7 +9,7 @@
 #include "copy.h"
 #include "notice.h"
 #include "remedy.h"
-#include "root.h"
+#include "sandbox.h"
 #include "wire.h"
 
 /* A server may list more than there is memory for: with so many names it waits for the files among

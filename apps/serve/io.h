@@ -13,7 +13,7 @@
 
 #include "wire.h"
 
-/* ---- sums.c: CRC32C of a chunk, SHA-256 of a range or a file ------------------------- */
+/* ---- digests.c: CRC32C of a chunk, SHA-256 of a range or a file ------------------------- */
 
 /* CRC-32C (Castagnoli), as iSCSI has it: RFC 3720, appendix B.4. Of less than 2 GiB. */
 uint32_t sums_crc32c(const void *bytes, size_t length);

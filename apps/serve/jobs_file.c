@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "root.h"
+#include "sandbox.h"
 #include "server.h"
 
 #define SUM_STEP (64u << 20) /* bytes */

@@ -6,7 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "root.h"
+#include "sandbox.h"
 #include "server.h"
 
 /* Of a listing's names; the rest of the message is small. */

@@ -10,9 +10,9 @@
 
 #include "clock.h"
 #include "notice.h"
+#include "plugin_options.h"
 #include "result.h"
 #include "result_file.h"
-#include "settings.h"
 #include "signals.h"
 
 #define TIMEOUT_LEAST_NS (3 * NS_PER_S) /* both ends say each second that they are there */

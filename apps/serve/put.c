@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "copy.h"
-#include "root.h"
+#include "sandbox.h"
 
 #define EXISTS "it exists and is not replaced (--overwrite at both ends allows it)"
 

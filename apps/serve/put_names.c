@@ -11,7 +11,7 @@
 #include "copy.h"
 #include "notice.h"
 #include "remedy.h"
-#include "root.h"
+#include "sandbox.h"
 #include "wire.h"
 
 /* What was named that an entry lies in. */

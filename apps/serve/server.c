@@ -10,7 +10,7 @@
 #include "clock.h"
 #include "notice.h"
 #include "remedy.h"
-#include "root.h"
+#include "sandbox.h"
 #include "signals.h"
 
 #define EVENTS 64

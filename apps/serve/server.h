@@ -2,8 +2,8 @@
 /*
  * `penstock serve`: one thread, one node, many clients. A request is a job, which has a
  * block of memory while it needs one, and waits in turn where none is free; operations, too, are
- * posted in turn. Turns are fair by bytes (turns.h), whatever each client has asked for. What a
- * job does to files goes by io.h, so that no client waits for another's disk.
+ * posted in turn. Turns are fair by bytes (fair_queue.h), whatever each client has asked for. What
+ * a job does to files goes by io.h, so that no client waits for another's disk.
  */
 #ifndef APP_SERVE_SERVER_H
 #define APP_SERVE_SERVER_H
@@ -14,12 +14,12 @@
 
 #include <penstock/penstock.h>
 
+#include "buddy.h"
+#include "fair_queue.h"
 #include "io.h"
-#include "move.h"
-#include "part.h"
-#include "pool.h"
-#include "root.h"
-#include "turns.h"
+#include "partial_file.h"
+#include "sandbox.h"
+#include "segments.h"
 #include "wire.h"
 
 #define SERVER_CHUNK_MAX (4u << 20)

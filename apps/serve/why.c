@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "root.h"
+#include "sandbox.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "part.h"
+#include "partial_file.h"
 #include "remedy.h"
 
 static const char *place(bool at_server)

@@ -154,7 +154,8 @@ int serve_decode(const uint8_t *bytes, size_t length, struct serve_message *mess
 
 const char *serve_type_name(uint32_t type);
 
-/* ---- names.c: names of files as peers may say them: relative, parts joined by '/' ------------ */
+/* ---- path_names.c: names of files as peers may say them: relative, parts joined by '/'
+ * ------------ */
 
 #define NAMES_PART_SUFFIX ".penstock-part"
 /* So that ".NAME.penstock-part" is one that file systems take. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "util/nearest.h"
+#include "util/suggest.h"
 #include "util/text.h"
 
 #define WORDS_MAX 512

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../util/nearest.h"
+#include "../util/suggest.h"
 #include "check.h"
 #include "rules.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "../util/nearest.h"
+#include "../util/suggest.h"
 #include "check.h"
 
 static void check_sender(struct check *check, struct node *map, const struct place *place,

@@ -10,7 +10,7 @@
 #include <penstock/penstock.h>
 
 #include "options.h"
-#include "util/index.h"
+#include "util/name_index.h"
 
 /* Where descriptions come from: the loader, or a table in tests. */
 struct config_catalog {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../util/log.h"
-#include "../util/nearest.h"
+#include "../util/suggest.h"
 #include "value.h"
 
 struct option_slot {

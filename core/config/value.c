@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "util/nearest.h"
+#include "util/suggest.h"
 #include "util/text.h"
 #include "util/units.h"
 

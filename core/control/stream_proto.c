@@ -8,7 +8,7 @@
 #include "protocol.h"
 #include "streams.h"
 #include "util/log.h"
-#include "util/nearest.h"
+#include "util/suggest.h"
 
 /* A connector's streams are its own from the start, also while they wait. */
 static bool stream_belongs(const struct peer *peer, const struct stream *s)

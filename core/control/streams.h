@@ -4,7 +4,7 @@
 #define PST_CONTROL_STREAMS_H
 
 #include "messages.h"
-#include "util/index.h"
+#include "util/name_index.h"
 
 /* WAITING ─▶ OFFERED (sender) ─▶ LIVE ─▶ FINISHED ─▶ COUNTED ─▶ OVER; from each but OVER to one of
  * the three FAILED. OFFERED goes back to WAITING when its peer is lost. */

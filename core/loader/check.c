@@ -11,7 +11,7 @@
 #include "config/rules.h"
 #include "config/value.h"
 #include "constructors.h"
-#include "names.h"
+#include "plugin_names.h"
 #include "reason.h"
 
 #define OPTIONS_MAX 256u

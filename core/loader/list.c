@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "names.h"
 #include "open.h"
+#include "plugin_names.h"
 #include "search.h"
 #include "util/log.h"
 

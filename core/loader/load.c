@@ -10,12 +10,12 @@
 
 #include "config/config.h"
 #include "config/rules.h"
-#include "names.h"
 #include "open.h"
+#include "plugin_names.h"
 #include "reason.h"
 #include "search.h"
 #include "util/log.h"
-#include "util/nearest.h"
+#include "util/suggest.h"
 #include "util/text.h"
 
 #define REASONS_MAX 8u

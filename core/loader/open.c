@@ -15,10 +15,10 @@
 
 #include "check.h"
 #include "constructors.h"
+#include "elf_check.h"
 #include "host.h"
-#include "inspect.h"
-#include "names.h"
 #include "ops.h"
+#include "plugin_names.h"
 #include "trust.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"

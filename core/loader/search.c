@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "names.h"
+#include "plugin_names.h"
 #include "reason.h"
 #include "trust.h"
 #include "util/log.h"

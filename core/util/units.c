@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "nearest.h"
+#include "suggest.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define FRACTION_DIGITS_MAX 19 /* of input; 10^19 fits 64 bits */

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader/inspect.h"
+#include "loader/elf_check.h"
 #include "loader/reason.h"
 #include "require.h"
 

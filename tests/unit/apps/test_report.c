@@ -3,9 +3,9 @@
 #include <json-c/json.h>
 #include <string.h>
 
-#include "drive.h"
 #include "notice.h"
 #include "result.h"
+#include "runner.h"
 #include "schema.h"
 #include "support.h"
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader/inspect.h"
+#include "loader/elf_check.h"
 #include "loader/loader.h"
 #include "loader/reason.h"
 #include "loader/search.h"

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/cases.h"
 #include "bench/histogram.h"
-#include "bench/plan.h"
-#include "bench/row.h"
+#include "bench/result_row.h"
 #include "notice.h"
 #include "support.h"
 

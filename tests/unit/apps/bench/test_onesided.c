@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/ends.h"
 #include "bench/measure.h"
 #include "bench/region_end.h"
+#include "bench/sessions.h"
 #include "support.h"
 
 #define SIZE 5000u

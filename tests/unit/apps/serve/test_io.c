@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "serve/buddy.h"
 #include "serve/io.h"
-#include "serve/part.h"
-#include "serve/pool.h"
+#include "serve/partial_file.h"
 #include "support.h"
 
 #define BLOCKS 64

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control_link.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "notice.h"
+#include "plugin_options.h"
+#include "sessions.h"
+#include "signals.h"
+#include "util/host_port.h"
+
+#define NESTING_MAX 8
+#define CLIENTS_MAX 64
+#define PORTS_TRIED 64
+#define EVENTS 16
+#define LOOK_NS (50 * NS_PER_MS)  /* how often a signal is looked for */
+#define SILENT_NS (10 * NS_PER_S) /* for which a client may say nothing before it is served */
+#define CONNECT_NS (10 * NS_PER_S)
+#define CONNECT_PAUSE_NS (20 * NS_PER_MS)
+#define ROOM_NS (10 * NS_PER_S)
+/* A host that vanishes is noticed in some 10 s. */
+#define PEER_TIMEOUT_NS (10 * NS_PER_S)
+
+/* ---- Addresses ----------------------------------------------------------------- */
+
+/* With a port, as nodes have it. */
+static int whole_address(const char *command, const char *where, uint16_t port, char *address,
+                         size_t size, struct pst_error *error)
+{
+  struct pst_host_port parts;
+  char *end = NULL;
+
+  if (strlen(where) > size - 16 || !pst_host_port_split(where, &parts) || parts.host_length == 0 ||
+      (parts.port != NULL &&
+       (parts.port[0] == '\0' || strtoul(parts.port, &end, 10) > UINT16_MAX || *end != '\0')))
+    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+                       "%s: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT", command,
+                       where);
+  const bool is_v6 = memchr(parts.host, ':', parts.host_length) != NULL;
+  int used =
+      snprintf(address, size, is_v6 ? "[%.*s]:" : "%.*s:", (int)parts.host_length, parts.host);
+  if (parts.port != NULL)
+    snprintf(address + used, size - (size_t)used, "%s", parts.port);
+  else
+    snprintf(address + used, size - (size_t)used, "%u", port);
+  return 0;
+}
+
+/* 0: it is taken. `wanted` 0: any. */
+static uint16_t bind_port(const char *host, uint16_t wanted)
+{
+  struct sockaddr_storage address = {.ss_family = AF_INET};
+  struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *found;
+  socklen_t length = sizeof address;
+  char bare[72], service[8];
+  uint16_t port = 0;
+
+  snprintf(bare, sizeof bare, "%s", host[0] == '[' ? host + 1 : host);
+  bare[strcspn(bare, "]")] = '\0';
+  snprintf(service, sizeof service, "%u", wanted);
+  if (getaddrinfo(bare, service, &hints, &found) != 0)
+    return 0;
+  int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+      getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+    port = ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+                                               : ((struct sockaddr_in *)&address)->sin_port);
+  if (fd >= 0)
+    close(fd);
+  freeaddrinfo(found);
+  return port;
+}
+
+uint16_t link_free_port(const char *host)
+{
+  return bind_port(host, 0);
+}
+
+uint16_t link_free_ports(const char *host)
+{
+  uint16_t port = 0;
+
+  for (int i = 0; i < PORTS_TRIED; i++) {
+    port = bind_port(host, 0);
+    if (port < UINT16_MAX && bind_port(host, (uint16_t)(port + 1)) != 0)
+      break;
+  }
+  return port;
+}
+
+static void copy_host(char host[72], const char *place)
+{
+  const char *colon = strrchr(place, ':');
+
+  snprintf(host, 72, "%.*s", (int)(colon != NULL ? (size_t)(colon - place) : strlen(place)), place);
+}
+
+/* ---- Objects --------------------------------------------------------------------- */
+
+struct json_object *link_object(const char *key, struct json_object *value)
+{
+  struct json_object *object = json_object_new_object();
+
+  json_object_object_add(object, key, value);
+  return object;
+}
+
+const char *link_text(struct json_object *object, const char *key)
+{
+  struct json_object *member = NULL;
+
+  json_object_object_get_ex(object, key, &member);
+  return json_object_is_type(member, json_type_string) ? json_object_get_string(member) : "";
+}
+
+uint64_t link_number(struct json_object *object, const char *key)
+{
+  struct json_object *member = NULL;
+
+  json_object_object_get_ex(object, key, &member);
+  return json_object_is_type(member, json_type_int) ? json_object_get_uint64(member) : 0;
+}
+
+struct json_object *link_parse(const struct pst_node_event *event)
+{
+  struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
+  struct json_object *object =
+      tokener != NULL ? json_tokener_parse_ex(tokener, event->bytes, (int)event->length) : NULL;
+
+  if (!json_object_is_type(object, json_type_object)) {
+    json_object_put(object);
+    object = NULL;
+  }
+  if (tokener != NULL)
+    json_tokener_free(tokener);
+  return object;
+}
+
+int link_post(struct pst_peer *peer, struct json_object *object)
+{
+  const char *text = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
+
+  if (object == NULL || text == NULL)
+    return -ENOMEM;
+  return peer != NULL ? pst_peer_send(peer, text, strlen(text)) : -ENOTCONN;
+}
+
+/* ---- Events --------------------------------------------------------------------- */
+
+static void join(struct link *link, struct pst_peer *far)
+{
+  struct pst_peer_info info = {.struct_size = sizeof info};
+
+  link->far = far;
+  link->has_joined = true;
+  link->since_ns = now_ns();
+  if (pst_peer_info(far, &info) < 0)
+    return;
+  snprintf(link->peer, sizeof link->peer, "%s", info.remote);
+  copy_host(link->local, info.local);
+  copy_host(link->remote, info.remote);
+}
+
+static void admit(struct link_server *server, struct pst_peer *far)
+{
+  struct link *link = calloc(1, sizeof *link), **at = &server->waiting;
+
+  if (link == NULL) {
+    pst_peer_close(far, -ENOMEM, "the server is out of memory");
+    return;
+  }
+  link->server = server;
+  link->node = server->node;
+  join(link, far);
+  pst_peer_set_context(far, link);
+  while (*at != NULL)
+    at = &(*at)->next;
+  *at = link;
+}
+
+static void leave(struct link *link, int code, const char *text)
+{
+  link->far = NULL;
+  if (link->code == 0)
+    link->code = code < 0 ? code : -ECONNRESET;
+  snprintf(link->text, sizeof link->text, "%s", text);
+}
+
+static void hang_up(struct link *link, int code, const char *text)
+{
+  if (link->far != NULL)
+    pst_peer_close(link->far, code, text);
+  link->code = code;
+  link->is_wrong = code == -EPROTO;
+}
+
+static void hear(struct link *link, const struct pst_node_event *event)
+{
+  struct json_object *object = link_parse(event);
+
+  if (object != NULL && link->count < LINK_QUEUE) {
+    link->said[(link->first + link->count++) % LINK_QUEUE] = object;
+    return;
+  }
+  hang_up(link, -EPROTO,
+          object != NULL ? "it says more than it is asked" : "a message is no object");
+  json_object_put(object);
+}
+
+static void poll_node(struct pst_node *node, struct link_server *server)
+{
+  struct pst_node_event events[EVENTS];
+  int got = pst_node_poll(node, events, EVENTS);
+
+  for (int i = 0; i < got; i++) {
+    struct link *link = pst_peer_context(events[i].peer);
+    if (events[i].kind == PST_NODE_JOINED && server != NULL)
+      admit(server, events[i].peer);
+    else if (link == NULL)
+      continue; /* it was closed here */
+    else if (events[i].kind == PST_NODE_JOINED)
+      join(link, events[i].peer);
+    else if (events[i].kind == PST_NODE_MESSAGE)
+      hear(link, &events[i]);
+    else if (events[i].kind == PST_NODE_LEFT)
+      leave(link, events[i].status, events[i].text);
+  }
+}
+
+static void wait_node(struct pst_node *node, uint64_t ns)
+{
+  const uint64_t until_ns = now_ns() + ns;
+
+  pst_node_wait(node, &until_ns);
+}
+
+/* ---- Opening -------------------------------------------------------------------- */
+
+static int open_node(const char *listen, bool insecure, int cpu, struct pst_node **node,
+                     struct pst_error *error)
+{
+  const struct pst_node_params params = {.struct_size = sizeof params,
+                                         .insecure = insecure,
+                                         .listen = listen,
+                                         .transport = "none",
+                                         .peers = CLIENTS_MAX,
+                                         .messages = LINK_QUEUE,
+                                         .message_max = LINK_MESSAGE_MAX,
+                                         .peer_timeout_ns = PEER_TIMEOUT_NS,
+                                         .origins = &settings_origins};
+  cpu_set_t pinned;
+
+  bench_unpin(cpu, &pinned);
+  int result = pst_node_open(&params, node, error);
+  bench_repin(cpu, &pinned);
+  return result;
+}
+
+int link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
+                struct link_server *server, struct pst_error *error)
+{
+  char address[300];
+  int result = whole_address(command, where, port, address, sizeof address, error);
+
+  *server = (struct link_server){.node = NULL};
+  return result < 0 ? result : open_node(address, insecure, cpu, &server->node, error);
+}
+
+static void free_link(struct link *link)
+{
+  for (; link->count > 0; link->count--)
+    json_object_put(link->said[link->first++ % LINK_QUEUE]);
+  free(link);
+}
+
+void link_unlisten(struct link_server *server)
+{
+  while (server->waiting != NULL) {
+    struct link *link = server->waiting;
+    server->waiting = link->next;
+    free_link(link);
+  }
+  pst_node_close(server->node);
+}
+
+/* Those that have left, or say nothing, go. */
+static struct link *first_that_speaks(struct link_server *server)
+{
+  for (struct link **at = &server->waiting; *at != NULL;) {
+    struct link *link = *at;
+    bool is_silent = link->count == 0 && now_ns() - link->since_ns >= SILENT_NS;
+    if (link->count == 0 && link->far != NULL && !is_silent) {
+      at = &link->next;
+      continue;
+    }
+    *at = link->next;
+    link->next = NULL;
+    if (link->count > 0)
+      return link;
+    link_close(link);
+  }
+  return NULL;
+}
+
+int link_take(struct link_server *server, uint64_t timeout_ns, struct link **link)
+{
+  poll_node(server->node, server);
+  *link = first_that_speaks(server);
+  if (*link == NULL) {
+    wait_node(server->node, timeout_ns);
+    poll_node(server->node, server);
+    *link = first_that_speaks(server);
+  }
+  return *link != NULL ? 0 : -EAGAIN;
+}
+
+/* Until it has joined or left. */
+static int connect_once(struct link *link, const char *address, uint64_t until_ns,
+                        struct pst_error *error)
+{
+  link->code = 0;
+  link->text[0] = '\0';
+  int result = pst_node_connect(link->node, address, &link->far, error);
+
+  if (result < 0)
+    return result;
+  pst_peer_set_context(link->far, link);
+  while (!link->has_joined && link->far != NULL && !signals_stop() && now_ns() < until_ns) {
+    poll_node(link->node, NULL);
+    if (!link->has_joined && link->far != NULL)
+      wait_node(link->node, LOOK_NS);
+  }
+  return link->has_joined ? 0 : link->far == NULL ? link->code : -ETIMEDOUT;
+}
+
+static int wait_for_server(struct link *link, const char *command, const char *where,
+                           const char *address, struct pst_error *error)
+{
+  const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_NS};
+  uint64_t until_ns = now_ns() + CONNECT_NS;
+  bool told = false;
+  int result, last = 0;
+
+  while ((result = connect_once(link, address, until_ns, error)) == -ECONNREFUSED &&
+         error->code == 0 && !signals_stop() && now_ns() < until_ns) {
+    if (!told)
+      notice(PST_LOG_INFO, "waiting for a server at %s (%s)", where, strerror(-result));
+    told = true;
+    last = result;
+    nanosleep(&pause, NULL);
+  }
+  if (result == -ETIMEDOUT && last < 0 && link->text[0] == '\0')
+    result = last; /* the last one had no time for its answer */
+  if (result == 0 || error->code != 0)
+    return result;
+  if (signals_stop())
+    return notice_fail(error, PST_EXIT_FAILED, -EINTR,
+                       "%s: stopped by %s while it waited for a server at %s", command,
+                       signals_name(), where);
+  if (result == -ECONNREFUSED)
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "%s: no server at %s (%s); start one there: penstock %s --server "
+                       "with the same --transport",
+                       command, where, strerror(-result), command);
+  if (result == -ETIMEDOUT && link->text[0] == '\0')
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "%s: %s: no answer within 10 s; it serves one client at a time, or is "
+                       "no penstock %s --server",
+                       command, where, command);
+  const bool is_silent = result == -ECONNRESET || result == -ETIMEDOUT;
+  if (is_silent && strstr(link->text, " says: ") == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "%s: no link to the server: %s; is a `penstock %s --server` running there?",
+                       command, link->text, command);
+  return notice_fail(error, PST_EXIT_FAILED, result, "%s: no link to the server: %s", command,
+                     link->text);
+}
+
+int link_connect(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
+                 struct link **link, struct pst_error *error)
+{
+  char address[300];
+  int result = whole_address(command, where, port, address, sizeof address, error);
+  struct link *made = result == 0 ? calloc(1, sizeof *made) : NULL;
+
+  if (result < 0)
+    return result;
+  if (made == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", command);
+  result = open_node(NULL, insecure, cpu, &made->node, error);
+  if (result == 0)
+    result = wait_for_server(made, command, where, address, error);
+  if (result < 0) {
+    link_close(made);
+    return result;
+  }
+  *link = made;
+  return 0;
+}
+
+void link_close(struct link *link)
+{
+  if (link == NULL)
+    return;
+  if (link->far != NULL) {
+    pst_peer_set_context(link->far, NULL);
+    pst_peer_close(link->far, link->code, link->code < 0 ? strerror(-link->code) : NULL);
+  }
+  if (link->server == NULL)
+    pst_node_close(link->node);
+  free_link(link);
+}
+
+/* ---- Sending and receiving ------------------------------------------------------- */
+
+int link_send(struct link *link, struct json_object *object)
+{
+  const uint64_t until_ns = now_ns() + ROOM_NS;
+  int result = -EAGAIN;
+
+  while (result == -EAGAIN && now_ns() < until_ns) {
+    result = link_post(link->far, object);
+    if (result == -EAGAIN) {
+      poll_node(link->node, link->server);
+      wait_node(link->node, LOOK_NS);
+    }
+  }
+  json_object_put(object);
+  return result == -EAGAIN || result == -ENOTCONN ? -ECONNRESET : result;
+}
+
+int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
+                 struct json_object **object)
+{
+  uint64_t until_ns = now_ns() + timeout_ns;
+
+  for (;;) {
+    if (link->count > 0) {
+      *object = link->said[link->first];
+      link->first = (link->first + 1) % LINK_QUEUE;
+      link->count--;
+      return 0;
+    }
+    if (link->is_wrong)
+      return -EPROTO;
+    if (link->far == NULL)
+      return -ECONNRESET;
+    if (heeds_stop && signals_stop())
+      return -EINTR;
+    poll_node(link->node, link->server);
+    if (link->count > 0 || link->far == NULL)
+      continue;
+    if (now_ns() >= until_ns)
+      return -ETIMEDOUT;
+    wait_node(link->node, LOOK_NS);
+  }
+}
+
+struct json_object *link_first(const struct link *link)
+{
+  return link->count > 0 ? link->said[link->first] : NULL;
+}
+
+int link_look(struct link *link)
+{
+  poll_node(link->node, link->server);
+  if (link->count > 0)
+    return 1;
+  return link->far == NULL ? -ECONNRESET : 0;
+}

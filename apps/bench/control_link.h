@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between a client and its server, of `bench` and of `hardware-check`: objects each way, as
+ * messages of a node without a transport. They say what to measure and bring back what the other
+ * end saw; what is measured goes over streams and nodes of its own. */
+#ifndef APP_BENCH_CONTROL_LINK_H
+#define APP_BENCH_CONTROL_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+struct json_object;
+
+#define LINK_MESSAGE_MAX 49152
+#define LINK_QUEUE 8 /* objects that nobody has received */
+#define LINK_TEXT_MAX 512
+
+struct link_server;
+
+struct link {
+  struct link *next;          /* of those that wait to be served */
+  struct link_server *server; /* NULL: this end has connected, and the node is its own */
+  struct pst_node *node;
+  struct pst_peer *far; /* NULL: it has left */
+  bool has_joined;
+  bool is_wrong; /* it has sent what is no object, or more than was received */
+  int code;      /* it has left: why */
+  char text[LINK_TEXT_MAX];
+  uint64_t since_ns;
+  char peer[80];              /* "127.0.0.1:41000", for messages */
+  char local[72], remote[72]; /* numeric hosts, bracketed where IPv6 needs it */
+  int64_t pid;                /* of the other end, as it says; 0: it has not */
+  bool has_greeted;           /* a server's: its client, and was answered */
+  bool has_asked;             /* a server's: its client, for something to measure */
+  bool cause_is_said;         /* a server's: a stream or a region has said why it ended */
+  struct json_object *said[LINK_QUEUE];
+  uint32_t first, count;
+};
+
+struct link_server {
+  struct pst_node *node;
+  struct link *waiting;
+};
+
+/* "host:port", "host" or "[v6]:port"; the port is `port` where none is written. `command` is whose
+ * server it is, for messages. Both refuse an address beyond loopback without `insecure`, and report
+ * in *error; their threads run anywhere, though this one is pinned to `cpu`. May block for a name.
+ */
+int link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
+                struct link_server *server, struct pst_error *error);
+void link_unlisten(struct link_server *server);
+/* A client that has said something. 0; -EAGAIN: none within timeout_ns. */
+int link_take(struct link_server *server, uint64_t timeout_ns, struct link **link);
+
+/* Waits some seconds for a server. */
+int link_connect(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
+                 struct link **link, struct pst_error *error);
+/* NULL is legal. */
+void link_close(struct link *link);
+
+/* {key: value}; takes `value` over. */
+struct json_object *link_object(const char *key, struct json_object *value);
+/* A member of that type; "" and 0: there is none. */
+const char *link_text(struct json_object *object, const char *key);
+uint64_t link_number(struct json_object *object, const char *key);
+/* Of a peer's message. NULL: it is none, or out of memory. */
+struct json_object *link_parse(const struct pst_node_event *event);
+/* As pst_peer_send(); -ENOMEM; -ENOTCONN: peer is NULL. */
+int link_post(struct pst_peer *peer, struct json_object *object);
+
+/* Takes `object` over. 0, -ECONNRESET, -ENOMEM, -EMSGSIZE. */
+int link_send(struct link *link, struct json_object *object);
+/* Waits for an object, until timeout_ns have passed, or a signal asks to stop and
+ * `heeds_stop`. 0; -ETIMEDOUT; -EINTR; -ECONNRESET: the peer has gone; -EPROTO: it has sent what is
+ * no object, or more than were received. */
+int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
+                 struct json_object **object);
+/* What the next link_receive() gives, and has still; NULL: nothing has come. */
+struct json_object *link_first(const struct link *link);
+/* 0: nothing to receive; 1: something; -ECONNRESET: the peer has gone. */
+int link_look(struct link *link);
+
+/* A TCP port that nobody has at that numeric host now; 0: none. */
+uint16_t link_free_port(const char *host);
+/* One behind which the next is free, too. */
+uint16_t link_free_ports(const char *host);
+
+#endif

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "result_row.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "json_put.h"
+#include "result.h"
+#include "size.h"
+#include "statistics.h"
+
+static const double percentiles[] = {0.5, 0.9, 0.99, 0.999};
+#define PERCENTILES (sizeof percentiles / sizeof percentiles[0])
+
+void bench_path_make(const struct pst_path_info *info, const char *via, const char *backing,
+                     struct bench_path *path)
+{
+  snprintf(path->path, sizeof path->path, "%s",
+           info->path != PST_PATH_NONE ? statistics_path(info->path) : "");
+  snprintf(path->reason, sizeof path->reason, "%s", info->reason);
+  snprintf(path->via, sizeof path->via, "%s", via);
+  snprintf(path->carrier, sizeof path->carrier, "%s", info->carrier);
+  snprintf(path->backing, sizeof path->backing, "%s", backing);
+}
+
+void bench_path_of(const struct pst_stats *stats, struct bench_path *path)
+{
+  bench_path_make(&stats->path, stats->path.via, stats->memory_backing, path);
+}
+
+static double seconds_of(const struct bench_row *row)
+{
+  return (double)row->taken.ns / 1e9;
+}
+
+static double message_rate(const struct bench_row *row)
+{
+  return row->taken.ns > 0 ? (double)row->taken.messages / seconds_of(row) : 0;
+}
+
+/* What a time in the histogram has to be divided by. */
+static double parts_of(const struct bench_case *c)
+{
+  return bench_is_one_sided(c->op) ? 1 : 2;
+}
+
+/* ---- For people ----------------------------------------------------------------- */
+
+void bench_show_head(FILE *to, const struct bench_setting *setting)
+{
+  const struct environment *environment = &setting->environment;
+
+  fprintf(to, "penstock %s bench | transport %s | memory %s\n", pst_version(), setting->transport,
+          setting->memory);
+  fprintf(to, "client: %s, %s, %ld cores, %s\n", environment->hostname,
+          environment->cpu[0] != '\0' ? environment->cpu : "unknown CPU", environment->cores,
+          environment->kernel);
+  fprintf(to, "server: %s%s%s\n", setting->server, setting->server_cpu[0] != '\0' ? ", " : "",
+          setting->server_cpu);
+}
+
+void bench_show_title(FILE *to, const struct bench_case *c)
+{
+  static const struct {
+    const char *title, *column, *verified, *touched;
+  } kinds[BENCH_OPS][2] = {
+      [BENCH_SEND] = {{"SEND bandwidth (payload, receiver's clock", "ring",
+                       ", data filled and verified", ", data touched"},
+                      {"SEND latency in us (half a round trip, client's clock", "round trips",
+                       ", data filled and verified", ""}},
+      [BENCH_WRITE] =
+          {{"WRITE bandwidth (initiator's clock, until the last is placed (FLUSH)", "depth",
+            ", data verified between rounds", ""},
+           {"WRITE latency in us (initiator's clock, from the post until a FLUSH behind "
+            "it",
+            "writes", ", data verified between rounds", ""}},
+      [BENCH_READ] = {{"READ bandwidth (initiator's clock, until the last is here", "depth",
+                       ", data verified between rounds", ", data touched"},
+                      {"READ latency in us (initiator's clock, from the post until the data",
+                       "reads", ", data verified between rounds", ", data touched"}},
+  };
+  bool is_latency = c->measure == MEASURE_LATENCY;
+  char hold[48] = "";
+  const char *column = kinds[c->op][is_latency].column;
+
+  if (c->hold_ns > 0)
+    snprintf(hold, sizeof hold, ", each kept for %g us", (double)c->hold_ns / 1e3);
+  fprintf(to, "\n%s, %g s per size after %g ms warm-up%s%s)\n", kinds[c->op][is_latency].title,
+          (double)c->duration_ns / 1e9, (double)c->warmup_ns / 1e6,
+          c->verify  ? kinds[c->op][is_latency].verified
+          : c->touch ? kinds[c->op][is_latency].touched
+                     : "",
+          hold);
+  if (is_latency)
+    fprintf(to, "%10s %9s %9s %9s %9s %9s %9s %12s  %s\n", "size", "min", "p50", "p90", "p99",
+            "p99.9", "max", column, "path");
+  else
+    fprintf(to, "%10s %8s %14s %10s  %-14s  %s\n", "size", column, "messages/s", "Gbps",
+            "limited by", "path");
+}
+
+/* By what the bytes went: by reference none was moved, and the rate is no bandwidth. */
+static void show_way(FILE *to, const struct bench_path *path)
+{
+  if (path->path[0] == '\0') { /* its end was gone before it told */
+    fprintf(to, "  unknown path");
+    return;
+  }
+  fprintf(to, "  %s, %s over %s", path->path, path->via[0] != '\0' ? path->via : "unknown means",
+          path->carrier[0] != '\0' ? path->carrier : "an unknown carrier");
+}
+
+static void show_verdict(FILE *to, const struct bench_row *row)
+{
+  if (row->limited_by == PST_LIMIT_CPU) /* never blocked: there is no share */
+    fprintf(to, "  %-14s", "CPU");
+  else
+    fprintf(to, "  %-9s %3.0f%%", pst_stage_name(row->limited_by), 100 * row->share);
+}
+
+static void show_notes(FILE *to, const struct bench_row *row)
+{
+  char percent[STATISTICS_PERCENT_BYTES];
+
+  if (row->stopped)
+    fprintf(to, " (cut short)");
+  else if (row->taken.ns < row->c.duration_ns / 2)
+    fprintf(to, " (only %.*f ms of it were measured)", row->taken.ns < 100000000 ? 2 : 0,
+            (double)row->taken.ns / 1e6);
+  if (row->c.verify && row->taken.corrupted > 0)
+    fprintf(to, " CORRUPTED %" PRIu64, row->taken.corrupted);
+  if (row->c.measure == MEASURE_BANDWIDTH && !bench_is_one_sided(row->c.op) &&
+      row->sent > row->taken.delivered)
+    fprintf(to, " | LOSS %s",
+            statistics_percent((double)(row->sent - row->taken.delivered) / (double)row->sent,
+                               percent));
+  fprintf(to, "\n");
+}
+
+void bench_show_row(FILE *to, const struct bench_row *row)
+{
+  char size[SIZE_TEXT_BYTES];
+
+  fprintf(to, "%10s", size_text(row->c.size, size));
+  if (row->taken.messages == 0) {
+    char first[sizeof row->error];
+    snprintf(first, sizeof first, "%s", row->error);
+    first[strcspn(first, "\n")] = '\0';
+    fprintf(to, " %s\n", first[0] != '\0' ? first : "nothing was measured");
+  } else if (row->c.measure == MEASURE_BANDWIDTH) {
+    double rate = message_rate(row);
+    fprintf(to, " %8u %14.*f %10.3f", row->c.ring, rate < 100 ? 2 : 0, rate,
+            statistics_gbps(row->taken.bytes, row->taken.ns));
+    show_verdict(to, row);
+    show_way(to, &row->path);
+    show_notes(to, row);
+  } else {
+    double us = 1e3 * parts_of(&row->c);
+    fprintf(to, " %9.3f", (double)row->times.least / us);
+    for (size_t i = 0; i < PERCENTILES; i++)
+      fprintf(to, " %9.3f", (double)histogram_at(&row->times, percentiles[i]) / us);
+    fprintf(to, " %9.3f %12" PRIu64, (double)row->times.most / us, row->times.count);
+    show_way(to, &row->path);
+    show_notes(to, row);
+  }
+  fflush(to);
+}
+
+void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least)
+{
+  char text[256];
+
+  snprintf(text, sizeof text,
+           "in %u of %u measurements a thread had less than a core (at the least %.0f%%), as other "
+           "programs ran on its CPU: these numbers are too low. Pin both ends (--cpu A,B) or free "
+           "cores.",
+           shared, rows, 100 * least);
+  fprintf(to, "\nwarning: %s\n", text);
+  finding_warn(FINDING_SHARED_CPU, NULL, text);
+}
+
+/* ---- For machines --------------------------------------------------------------- */
+
+static void put_path(struct json_object *object, const struct bench_path *path)
+{
+  json_put_text(object, "path", path->path);
+  json_put_text(object, "path_reason", path->reason);
+  json_put_text(object, "via", path->via);
+  json_put_text(object, "carrier", path->carrier);
+  json_put_text(object, "memory_backing", path->backing);
+}
+
+struct json_object *bench_setting_json(const struct bench_setting *setting, const char *stopped)
+{
+  const struct bench_plan *plan = setting->plan;
+  struct json_object *object = json_object_new_object();
+  struct json_object *cpus = json_object_new_array();
+
+  json_put_text(object, "stopped", stopped);
+  json_put_text(object, "form", setting->form);
+  json_put_text(object, "transport", plan->side.transport);
+  json_put_text(object, "memory", plan->side.memory);
+  json_put_text(object, "server", setting->server);
+  json_put_text(object, "server_cpu", setting->server_cpu);
+  for (int i = 0; i < 2 && plan->cpus[i] >= 0; i++)
+    json_object_array_add(cpus, json_object_new_int(plan->cpus[i]));
+  json_object_object_add(object, "pinned_cpus", cpus);
+  json_put_number(object, "duration_seconds", (double)plan->duration_ns / 1e9);
+  json_put_number(object, "warmup_seconds", (double)setting->warmup_ns / 1e9);
+  return object;
+}
+
+static void put_counts(struct json_object *object, const struct bench_row *row)
+{
+  bool one_sided = bench_is_one_sided(row->c.op);
+
+  json_put_known(object, "messages_sent", !one_sided, row->sent);
+  json_put_known(object, "messages_delivered", !one_sided, row->taken.delivered);
+  json_put_known(object, "transfers_posted", one_sided, row->sent);
+  json_put_known(object, "transfers_done", one_sided, row->done);
+  json_put_known(object, "transfers_failed", one_sided, row->failed);
+}
+
+static void put_rate(struct json_object *object, const struct bench_row *row)
+{
+  bool bandwidth = row->c.measure == MEASURE_BANDWIDTH;
+
+  json_put_share(object, "messages_per_second", bandwidth ? message_rate(row) : -1);
+  json_put_share(object, "gbps", bandwidth ? statistics_gbps(row->taken.bytes, row->taken.ns) : -1);
+  result_put_verdict(object,
+                     bandwidth && row->taken.messages > 0 ? pst_stage_name(row->limited_by) : NULL,
+                     NULL, row->limited_by != PST_LIMIT_CPU ? row->share : -1);
+}
+
+static void put_latency(struct json_object *object, const struct bench_row *row)
+{
+  bool one_sided = bench_is_one_sided(row->c.op);
+  struct json_times none = {0}, times = {0};
+
+  if (row->c.measure == MEASURE_LATENCY && row->taken.messages > 0)
+    times = histogram_times(&row->times, parts_of(&row->c));
+  json_put_times(object, "half_round_trip_ns", one_sided ? &none : &times);
+  json_put_times(object, "completion_ns", one_sided ? &times : &none);
+}
+
+/* As a stream's. */
+static const char *stopped_by(const struct bench_row *row)
+{
+  if (row->stopped)
+    return "signal";
+  if (row->error[0] == '\0' || row->taken.messages > 0)
+    return row->finding == FINDING_PEER ? "peer" : "duration";
+  return row->finding == FINDING_PEER ? "peer" : "failure";
+}
+
+static struct json_object *errors_json(const struct bench_row *row, uint32_t number)
+{
+  struct json_object *errors = json_object_new_array();
+  char where[32];
+
+  snprintf(where, sizeof where, "rows[%u]", number);
+  if (row->error[0] != '\0')
+    finding_add(errors, row->finding, where, row->error);
+  return errors;
+}
+
+struct json_object *bench_row_json(const struct bench_row *row, uint32_t number)
+{
+  const struct measure_taken *taken = &row->taken;
+  struct json_object *object = json_object_new_object();
+  bool one_sided = bench_is_one_sided(row->c.op);
+
+  json_put_text(object, "op", bench_op_name(row->c.op));
+  json_put_text(object, "measure", bench_measure_name(row->c.measure));
+  json_put_uint(object, "size_bytes", row->c.size);
+  json_put_known(object, "ring_slots", !one_sided, row->c.ring);
+  json_put_known(object, "hold_ns", !one_sided, row->c.hold_ns);
+  json_put_known(object, "depth", one_sided, row->c.ring);
+  json_put_known(object, "places", one_sided, one_sided ? bench_places(&row->c) : 0);
+  json_put_bool(object, "ok", row->error[0] == '\0');
+  json_object_object_add(object, "errors", errors_json(row, number));
+  json_put_text(object, "stopped", stopped_by(row));
+  json_put_share(object, "cpu_share", row->cpu_share);
+  put_counts(object, row);
+  json_put_uint(object, "messages_measured", taken->messages);
+  json_put_uint(object, "bytes_measured", taken->bytes);
+  json_put_number(object, "seconds", seconds_of(row));
+  put_rate(object, row);
+  put_latency(object, row);
+  json_put_bool(object, "touched", taken->touched);
+  json_put_uint(object, "verified", taken->verified);
+  json_put_uint(object, "corrupted", taken->corrupted);
+  put_path(object, &row->path);
+  json_put_null(object, "back");
+  if (row->c.measure == MEASURE_LATENCY && !one_sided) {
+    struct json_object *back = json_object_new_object();
+    put_path(back, &row->back);
+    json_object_object_add(object, "back", back);
+  }
+  return object;
+}
+
+/* ---- Between server and client --------------------------------------------------- */
+
+struct json_object *bench_taken_write(const struct measure_taken *taken,
+                                      const struct bench_path *path)
+{
+  struct json_object *object = json_object_new_object();
+
+  if (object == NULL)
+    return NULL;
+  json_put_uint(object, "delivered", taken->delivered);
+  json_put_uint(object, "messages", taken->messages);
+  json_put_uint(object, "bytes", taken->bytes);
+  json_put_uint(object, "ns", taken->ns);
+  json_put_uint(object, "verified", taken->verified);
+  json_put_uint(object, "corrupted", taken->corrupted);
+  json_put_bool(object, "touched", taken->touched);
+  json_put_number(object, "cpu_share", taken->cpu_share);
+  put_path(object, path);
+  return object;
+}
+
+static int get_uint(struct json_object *from, const char *key, uint64_t *value)
+{
+  struct json_object *member = NULL;
+
+  if (!json_object_object_get_ex(from, key, &member) || !json_object_is_type(member, json_type_int))
+    return -EPROTO;
+  *value = json_object_get_uint64(member);
+  return 0;
+}
+
+static void get_text(struct json_object *from, const char *key, char *text, size_t size)
+{
+  snprintf(text, size, "%s", link_text(from, key));
+  for (char *c = text; *c != '\0'; c++)
+    if ((unsigned char)*c < ' ' || *c == 0x7f)
+      *c = '?'; /* it goes to a terminal */
+}
+
+int bench_taken_read(struct json_object *from, struct measure_taken *taken, struct bench_path *path)
+{
+  struct measure_taken in = {0};
+  struct json_object *touched = NULL, *cpu_share = NULL;
+
+  if (get_uint(from, "delivered", &in.delivered) < 0 ||
+      get_uint(from, "messages", &in.messages) < 0 || get_uint(from, "bytes", &in.bytes) < 0 ||
+      get_uint(from, "ns", &in.ns) < 0 || get_uint(from, "verified", &in.verified) < 0 ||
+      get_uint(from, "corrupted", &in.corrupted) < 0)
+    return -EPROTO;
+  in.touched =
+      json_object_object_get_ex(from, "touched", &touched) && json_object_get_boolean(touched);
+  in.cpu_share = json_object_object_get_ex(from, "cpu_share", &cpu_share)
+                     ? json_object_get_double(cpu_share)
+                     : -1;
+  get_text(from, "path", path->path, sizeof path->path);
+  get_text(from, "path_reason", path->reason, sizeof path->reason);
+  get_text(from, "via", path->via, sizeof path->via);
+  get_text(from, "carrier", path->carrier, sizeof path->carrier);
+  get_text(from, "memory_backing", path->backing, sizeof path->backing);
+  *taken = in;
+  return 0;
+}

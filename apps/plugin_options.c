@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin_options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct pst_origins settings_origins = {.struct_size = sizeof settings_origins,
+                                             .transport_option = "--transport-option",
+                                             .memory_option = "--memory-option",
+                                             .insecure = "--insecure"};
+
+int settings_read(const char **words, size_t count, struct pst_setting **settings,
+                  uint32_t *written)
+{
+  *settings = calloc(count + 1, sizeof **settings);
+  if (*settings == NULL)
+    return -ENOMEM;
+  for (size_t i = 0; i < count; i++) {
+    const char *equals = strchr(words[i], '=');
+    (*settings)[i].name = strndup(words[i], (size_t)(equals - words[i]));
+    (*settings)[i].value = equals + 1;
+    if ((*settings)[i].name == NULL)
+      return -ENOMEM;
+    (*written)++;
+  }
+  return 0;
+}
+
+void settings_free(struct pst_setting *settings, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++)
+    free((char *)(uintptr_t)settings[i].name);
+  free(settings);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of plugins, from words of the command line. */
+#ifndef APP_PLUGIN_OPTIONS_H
+#define APP_PLUGIN_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+/* From `count` words "KEY=VALUE", which arguments.c has checked for the "=", and whose values
+ * must stay; settings_free() what was written, after a failure too. 0 or -ENOMEM. */
+int settings_read(const char **words, size_t count, struct pst_setting **settings,
+                  uint32_t *written);
+void settings_free(struct pst_setting *settings, uint32_t count);
+
+/* Of these words, for what is found wrong with them. */
+extern const struct pst_origins settings_origins;
+
+#endif

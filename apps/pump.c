@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One round of a sender and of a receiver. */
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "notice.h"
+#include "runner.h"
+
+/* A receiver that was told to leave gives the sender so long to end the stream:
+ * often both were told. */
+#define GRACE_NS NS_PER_S
+
+static void lower(uint64_t *until_ns, uint64_t time_ns)
+{
+  if (time_ns < *until_ns)
+    *until_ns = time_ns;
+}
+
+/* --duration counts from the moment both ends are connected. */
+static uint64_t deadline_of(const struct flow *flow, uint64_t started_ns)
+{
+  const struct arguments *arguments = flow->drive->arguments;
+  return arguments->duration_set && started_ns != 0 ? started_ns + arguments->duration_ns : 0;
+}
+
+static bool drained_too_long(const struct drive *drive, uint64_t *until_ns)
+{
+  uint64_t by_ns = atomic_load_explicit(&drive->drain_by_ns, memory_order_relaxed);
+  if (by_ns == 0)
+    return false;
+  lower(until_ns, by_ns);
+  return now_ns() >= by_ns;
+}
+
+/* Nothing more will come, and nobody will end the stream in good order. */
+static bool source_broken(const struct flow *flow)
+{
+  return atomic_load(&flow->source_broken) ||
+         (flow->leader != NULL && atomic_load(&flow->leader->source_broken));
+}
+
+/* ---- Sender ---------------------------------------------------------------- */
+
+static void sender_over(struct flow *flow)
+{
+  flow->sender.phase = SIDE_OVER;
+  atomic_store(&flow->sender.over, true);
+}
+
+/* The source has failed. There is no half of a message to send: the receiver is
+ * told why; one in this process leaves with us. */
+static void sender_broken(struct flow *flow)
+{
+  pst_sender_abort(flow->sender.handle, flow->sender.error.code, flow->sender.error.text);
+  atomic_store(&flow->source_broken, true);
+  sender_over(flow);
+  pst_session_wake(flow->drive->session);
+}
+
+static void sender_end(struct flow *flow, uint32_t why)
+{
+  flow->sender.phase = SIDE_ENDING;
+  pst_sender_stop(flow->sender.handle, why); /* a failure shows in the state */
+}
+
+/* By a signal: is what was sent a part of what was to be sent? */
+static uint32_t stopped_by_signal(struct flow *flow)
+{
+  struct flow_sender *sender = &flow->sender;
+  uint64_t until_ns = UINT64_MAX;
+
+  if (!sender->bounded)
+    return PST_STOP_SIGNAL;
+  if (sender->source.ops->ready(sender->source.state, 1, &until_ns, &sender->error) == -ENODATA)
+    return PST_STOP_SOURCE_END;
+  return PST_STOP_SIGNAL | PST_STOP_SHORT;
+}
+
+/* Why the source must end now, though it may have more; PST_STOP_UNKNOWN: it need not. */
+static uint32_t sender_told(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_sender *sender = &flow->sender;
+
+  if (sender->left == 0)
+    return PST_STOP_COUNT;
+  if (atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
+    return stopped_by_signal(flow);
+  if (!flow->drive->arguments->duration_set)
+    return PST_STOP_UNKNOWN;
+  if (sender->deadline_ns == 0) {
+    if (pst_sender_state(sender->handle) < PST_STATE_CONNECTED)
+      return PST_STOP_UNKNOWN;
+    struct pst_stats stats = {.struct_size = sizeof stats};
+    pst_sender_stats(sender->handle, &stats);
+    sender->deadline_ns = deadline_of(flow, stats.started_ns);
+    if (sender->deadline_ns == 0)
+      return PST_STOP_UNKNOWN;
+  }
+  lower(until_ns, sender->deadline_ns);
+  return now_ns() >= sender->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
+}
+
+static uint32_t sender_idle(struct flow *flow)
+{
+  int moved = pst_sender_poll(flow->sender.handle);
+  if (moved < 0)
+    sender_over(flow);
+  return moved > 0 ? (uint32_t)moved : 0;
+}
+
+static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_sender *sender = &flow->sender;
+
+  uint32_t told = sender_told(flow, until_ns);
+  if (told != PST_STOP_UNKNOWN) {
+    sender_end(flow, told);
+    return 1;
+  }
+  uint32_t wanted = sender->left < SOURCE_BATCH ? (uint32_t)sender->left : SOURCE_BATCH;
+  int ready = sender->source.ops->ready(sender->source.state, wanted, until_ns, &sender->error);
+  if (ready == -ENODATA) {
+    sender_end(flow, PST_STOP_SOURCE_END);
+    return 1;
+  }
+  if (ready < 0) {
+    sender_broken(flow);
+    return 0;
+  }
+  if (ready == 0) {
+    uint32_t moved = sender_idle(flow);
+    if (sender->phase == SIDE_FLOWING)
+      pst_sender_idle(sender->handle);
+    return moved;
+  }
+  int got = pst_sender_acquire(sender->handle, sender->slots, (uint32_t)ready);
+  if (got == 0)
+    return sender_idle(flow);
+  if (got < 0) {
+    sender_over(flow);
+    return 0;
+  }
+  if (sender->source.ops->fill(sender->source.state, sender->handle, sender->slots, (uint32_t)got,
+                               &sender->error) < 0) {
+    sender_broken(flow);
+    return 0;
+  }
+  if (pst_sender_submit(sender->handle, sender->slots, (uint32_t)got) < 0)
+    sender_over(flow);
+  if (sender->left != UINT64_MAX)
+    sender->left -= (uint64_t)got;
+  return (uint32_t)got;
+}
+
+uint32_t sender_step(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_sender *sender = &flow->sender;
+
+  if (sender->phase == SIDE_FLOWING && !sender->shares)
+    return sender_flow(flow, until_ns);
+  uint32_t moved = sender_idle(flow);
+  enum pst_state state = pst_sender_state(sender->handle);
+  bool stopped = atomic_load(&flow->drive->stop);
+  if (state == PST_STATE_ENDED || state == PST_STATE_FAILED || source_broken(flow) ||
+      (stopped && state == PST_STATE_WAITING) || drained_too_long(flow->drive, until_ns))
+    sender_over(flow);
+  return moved;
+}
+
+/* ---- Receiver --------------------------------------------------------------- */
+
+/* What came of a stream that breaks off is kept as a part, unless the sink itself has failed. Why
+ * it breaks off is the stream's to say, so what fails here is a line alone. */
+static void keep_part(struct flow *flow)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  const struct sink_ops *ops = receiver->sink.ops;
+
+  if (receiver->phase != SIDE_FLOWING || receiver->error.code != 0 || ops->cut == NULL)
+    return;
+  int result = ops->cut(receiver->sink.state);
+  if (result == 0)
+    ops->finish(receiver->sink.state, receiver->handle, NULL);
+  else if (result != -ENODATA)
+    notice(PST_LOG_ERROR, "stream '%s': what came of it cannot be kept: %s", flow->name,
+           strerror(-result));
+}
+
+static void receiver_over(struct flow *flow)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  keep_part(flow);
+  /* What the sink has not taken stays where it is: the session is at its end. */
+  pst_receiver_fence_free(receiver->handle, receiver->fence);
+  receiver->fence = NULL;
+  receiver->kept = 0;
+  flow->receiver.phase = SIDE_OVER;
+  sink_close(&flow->receiver.sink);
+  atomic_store(&flow->receiver.over, true);
+}
+
+/* The sink has failed: the sender is told why. */
+static void receiver_broken(struct flow *flow)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  pst_receiver_abort(receiver->handle, receiver->error.code, receiver->error.text);
+  receiver_over(flow);
+}
+
+static int await_ready(struct flow *flow, struct pst_fence *ready)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  if (!receiver->sink.ops->reads || ready == NULL)
+    return 0;
+  int result = pst_receiver_fence_wait(receiver->handle, ready, NULL);
+  if (result < 0)
+    notice_fail(&receiver->error, PST_EXIT_FAILED, result,
+                "stream '%s': waiting for messages to be in memory failed: %s", flow->name,
+                strerror(-result));
+  return result;
+}
+
+/* They are the library's again behind the fence, also where the sink has failed in the midst. */
+static void receiver_took(struct flow *flow, int taken, int released)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  if (taken == 0 && released < 0)
+    taken = notice_fail(&receiver->error, PST_EXIT_FAILED, released,
+                        "stream '%s': messages cannot be given back: %s", flow->name,
+                        strerror(-released));
+  if (taken < 0)
+    receiver_broken(flow);
+}
+
+static void receiver_take(struct flow *flow, int result)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct pst_fence *fence = NULL;
+
+  if (result == 0)
+    result = receiver->sink.ops->take(receiver->sink.state, receiver->handle, receiver->views,
+                                      receiver->kept, &fence, &receiver->error);
+  if (result == -EAGAIN)
+    return;
+  uint32_t n = receiver->kept;
+  receiver->kept = 0;
+  receiver_took(flow, result,
+                pst_receiver_release_after(receiver->handle, receiver->views, n, fence));
+}
+
+/* The packets of a frame go to the sink at their places, in their order. The fence is
+ * behind all of it: a sink's fences pass in order. -EAGAIN: from `packet_at` on later. */
+static int frame_take(struct flow *flow, const struct pst_frame *frame)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  while (receiver->packet_at < frame->packets) {
+    struct pst_fence *last = NULL;
+    uint32_t n = 0, i = receiver->packet_at;
+    for (; n < SINK_BATCH && i < frame->packets; i++)
+      n += (uint32_t)pst_frame_view(frame, i, &receiver->views[n]);
+    int result = n == 0 ? 0
+                        : receiver->sink.ops->take(receiver->sink.state, receiver->handle,
+                                                   receiver->views, n, &last, &receiver->error);
+    if (n > 0 && receiver->fence != NULL && (result == 0 || last != NULL)) {
+      pst_receiver_fence_free(receiver->handle, receiver->fence);
+      receiver->fence = NULL;
+    }
+    if (last != NULL)
+      receiver->fence = last;
+    if (result < 0)
+      return result;
+    receiver->packet_at = i;
+  }
+  receiver->packet_at = 0;
+  return 0;
+}
+
+static void frames_take(struct flow *flow, int result)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  while (result == 0 && receiver->frame_at < receiver->kept) {
+    result = frame_take(flow, &receiver->frames[receiver->frame_at]);
+    receiver->frame_at += result == 0;
+  }
+  if (result == -EAGAIN)
+    return;
+  uint32_t n = receiver->kept;
+  struct pst_fence *fence = receiver->fence;
+  receiver->kept = receiver->frame_at = 0;
+  receiver->fence = NULL;
+  receiver_took(flow, result,
+                pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
+}
+
+/* Would there have been more, as the sender says, or as was asked for here? */
+static bool is_short(const struct flow *flow)
+{
+  struct pst_stats stats = {.struct_size = sizeof stats};
+
+  pst_receiver_stats(flow->receiver.handle, &stats);
+  return ((stats.stopped | flow->receiver.stopped) & PST_STOP_SHORT) != 0;
+}
+
+/* The sink's result, or, of a stream that was cut short, the part that came. As finish(). */
+static int make_stand(struct flow *flow)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  const struct sink_ops *ops = receiver->sink.ops;
+  int result = ops->cut != NULL && is_short(flow) ? ops->cut(receiver->sink.state) : 0;
+
+  if (result == -ENODATA)
+    return 0;
+  if (result < 0)
+    return notice_fail(&receiver->error, PST_EXIT_FAILED, result,
+                       "stream '%s': what came of it cannot be kept: %s", flow->name,
+                       strerror(-result));
+  return ops->finish != NULL ? ops->finish(receiver->sink.state, receiver->handle, &receiver->error)
+                             : 0;
+}
+
+/* All of the stream was here: the sink makes its result stand, then the sender may
+ * know. */
+static void receiver_end(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  if (receiver->phase == SIDE_FLOWING) {
+    int result = make_stand(flow);
+    if (result < 0 && result != -EAGAIN)
+      receiver_broken(flow);
+    else if (result == 0)
+      result = pst_receiver_finish(receiver->handle); /* -EBUSY: views are still out */
+    if (result < 0)
+      return;
+    receiver->phase = SIDE_ENDING;
+  }
+  enum pst_state state = pst_receiver_state(receiver->handle);
+  if (state == PST_STATE_ENDED || state == PST_STATE_FAILED ||
+      drained_too_long(flow->drive, until_ns))
+    receiver_over(flow);
+}
+
+/* A stream without another Penstock ends here, in good order, when it is enough: why, or
+ * PST_STOP_UNKNOWN. */
+static uint32_t receiver_enough(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  const struct arguments *arguments = flow->drive->arguments;
+
+  if (receiver->left == 0)
+    return PST_STOP_COUNT;
+  if (atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
+    return receiver->left != UINT64_MAX || arguments->duration_set
+               ? PST_STOP_SIGNAL | PST_STOP_SHORT
+               : PST_STOP_SIGNAL;
+  if (!arguments->duration_set)
+    return PST_STOP_UNKNOWN;
+  if (receiver->deadline_ns == 0 && pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED)
+    receiver->deadline_ns = now_ns() + arguments->duration_ns;
+  if (receiver->deadline_ns == 0)
+    return PST_STOP_UNKNOWN;
+  lower(until_ns, receiver->deadline_ns);
+  return now_ns() >= receiver->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
+}
+
+/* Leave when told to, by a signal or by the time: see GRACE_NS. In a process that
+ * has the sender too, the sender ends the stream. */
+static bool receiver_told(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct drive *drive = flow->drive;
+
+  if (source_broken(flow))
+    return true;
+  if (drained_too_long(drive, until_ns))
+    return true;
+  if (flow->foreign && receiver->stopped == PST_STOP_UNKNOWN) {
+    receiver->stopped = receiver_enough(flow, until_ns);
+    if (receiver->stopped != PST_STOP_UNKNOWN)
+      pst_receiver_stop(receiver->handle); /* the next poll says that it is over */
+  }
+  if (flow->sender.handle != NULL || flow->foreign)
+    return false;
+  if (receiver->deadline_ns == 0 && drive->arguments->duration_set &&
+      pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED) {
+    struct pst_stats stats = {.struct_size = sizeof stats};
+    pst_receiver_stats(receiver->handle, &stats);
+    receiver->deadline_ns = deadline_of(flow, stats.started_ns);
+    if (receiver->deadline_ns != 0)
+      receiver->deadline_ns += GRACE_NS;
+  }
+  if (atomic_load_explicit(&drive->stop, memory_order_relaxed)) {
+    if (pst_receiver_state(receiver->handle) == PST_STATE_WAITING)
+      return true;
+    uint64_t by_ns = now_ns() + GRACE_NS;
+    if (receiver->deadline_ns == 0 || by_ns < receiver->deadline_ns)
+      receiver->deadline_ns = by_ns;
+  }
+  if (receiver->deadline_ns == 0 || pst_receiver_state(receiver->handle) != PST_STATE_CONNECTED)
+    return false;
+  lower(until_ns, receiver->deadline_ns);
+  return now_ns() >= receiver->deadline_ns;
+}
+
+/* Frames are whole: the last may bring more than were wanted. */
+static void count_down(struct flow_receiver *receiver, const struct pst_frame_batch *frames,
+                       uint64_t messages)
+{
+  if (frames != NULL)
+    messages = 0;
+  for (uint32_t i = 0; frames != NULL && i < frames->count; i++)
+    messages += frames->frames[i].present;
+  receiver->left -= messages < receiver->left ? messages : receiver->left;
+}
+
+static void flow_take(struct flow *flow, int result)
+{
+  if (pst_receiver_frame_packets(flow->receiver.handle) > 0)
+    frames_take(flow, result);
+  else
+    receiver_take(flow, result);
+}
+
+/* Up to `max` messages, or as many frames as fit; how many, or as the library's call. */
+static int receiver_poll(struct flow *flow, uint32_t max, struct pst_fence **ready)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct pst_batch batch = {.struct_size = sizeof batch, .capacity = max, .views = receiver->views};
+  struct pst_frame_batch frames = {.struct_size = sizeof frames,
+                                   .capacity = max < FRAME_BATCH ? max : FRAME_BATCH,
+                                   .frames = receiver->frames};
+  bool assembles = pst_receiver_frame_packets(receiver->handle) > 0;
+  if (!assembles && receiver->left < max)
+    batch.capacity = (uint32_t)receiver->left;
+  int count = assembles ? pst_receiver_poll_frames(receiver->handle, &frames)
+                        : pst_receiver_poll(receiver->handle, &batch);
+
+  *ready = assembles ? frames.ready : batch.ready;
+  if (count > 0 && receiver->left != UINT64_MAX)
+    count_down(receiver, assembles ? &frames : NULL, (uint64_t)count);
+  return count;
+}
+
+/* The sink has no room yet for what it was given: it is offered again. The poll brings nothing
+ * more, and keeps the stream alive. */
+static bool receiver_offer(struct flow *flow, uint32_t *got)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct pst_fence *ready;
+  int result = receiver_poll(flow, 0, &ready);
+
+  if (result < 0 && result != -ENODATA) {
+    receiver_over(flow);
+    return false;
+  }
+  uint32_t kept = receiver->kept, frame = receiver->frame_at, packet = receiver->packet_at;
+  flow_take(flow, 0);
+  bool moved =
+      receiver->kept != kept || receiver->frame_at != frame || receiver->packet_at != packet;
+  *got = moved ? 1 : 0;
+  return receiver->kept == 0 && receiver->phase != SIDE_OVER;
+}
+
+/* True while there may be more at once; *got: how many came. */
+static bool receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct pst_fence *ready;
+
+  *got = 0;
+  if (receiver->kept > 0)
+    return receiver_offer(flow, got);
+  int count = receiver_poll(flow, SINK_BATCH, &ready);
+  if (count > 0) {
+    *got = receiver->kept = (uint32_t)count;
+    flow_take(flow, await_ready(flow, ready));
+  } else if (count == -ENODATA) {
+    receiver_end(flow, until_ns);
+  } else if (count < 0) {
+    receiver_over(flow);
+  }
+  return count > 0 && receiver->kept == 0 && receiver->phase != SIDE_OVER;
+}
+
+uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  uint32_t moved = 0, got;
+
+  /* As many as a sender on the same thread gives in a round, so that neither end
+   * starves the other; a poll may bring fewer than it was asked for. */
+  while (moved < SINK_BATCH && receiver_flow(flow, until_ns, &got))
+    moved += got;
+  if (receiver->phase == SIDE_FLOWING && receiver_told(flow, until_ns)) {
+    receiver->cut = !source_broken(flow);
+    receiver->stopped = source_broken(flow)               ? PST_STOP_FAILURE
+                        : atomic_load(&flow->drive->stop) ? PST_STOP_SIGNAL
+                                                          : PST_STOP_DURATION;
+    pst_receiver_abort(receiver->handle, -ECANCELED,
+                       receiver->cut ? "the receiver was told to stop" : "the source has failed");
+    receiver_over(flow);
+  }
+  return moved;
+}

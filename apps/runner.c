@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runner.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "accounting.h"
+#include "clock.h"
+#include "devices.h"
+#include "notice.h"
+#include "result.h"
+#include "result_file.h"
+#include "signals.h"
+
+#define LINE_NS NS_PER_S
+#define BANNER_NS (20 * NS_PER_MS) /* how often to look whether streams have connected */
+#define DRAIN_NS (10 * NS_PER_S)
+
+static int open_library(struct drive *drive)
+{
+  const struct arguments *arguments = drive->arguments;
+
+  notice_begin(arguments, PST_LOG_INFO);
+  for (size_t i = 0; i < arguments->plugin_path_count; i++) {
+    int result = pst_plugin_path_add(arguments->plugin_paths[i]);
+    if (result < 0)
+      return notice_fail(&drive->error, PST_EXIT_USAGE, result, "--plugin-path %s: %s",
+                         arguments->plugin_paths[i], strerror(-result));
+  }
+  drive->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (drive->event_fd < 0 || signals_open(drive->event_fd) < 0)
+    return notice_fail(&drive->error, PST_EXIT_FAILED, -errno, "cannot prepare for signals: %s",
+                       strerror(errno));
+  return pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count,
+                              &drive->config, &drive->error);
+}
+
+static int open_session(struct drive *drive)
+{
+  const struct pst_session_params params = {
+      .struct_size = sizeof params,
+      .roles = drive->command->roles,
+      .streams = drive->arguments->streams,
+      .stream_count = (uint32_t)drive->arguments->stream_count,
+  };
+  int result = pst_session_open(drive->config, &params, &drive->session, &drive->error);
+  if (result < 0)
+    return result;
+  result = threads_check(drive);
+  if (result == 0)
+    result = flows_bind(drive);
+  if (result == 0)
+    result = pst_session_start(drive->session, &drive->error);
+  return result;
+}
+
+/* ---- Watching -------------------------------------------------------------- */
+
+static bool all_announced(struct drive *drive)
+{
+  bool all = true;
+
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    struct flow *flow = &drive->flows[i];
+    enum pst_state state = flow->receiver.handle != NULL ? pst_receiver_state(flow->receiver.handle)
+                                                         : pst_sender_state(flow->sender.handle);
+    if (!flow->announced && state >= PST_STATE_CONNECTED && state <= PST_STATE_ENDED) {
+      banner_stream(flow);
+      flow->announced = true;
+    }
+    all = all && flow->announced;
+  }
+  return all;
+}
+
+/* A counter of the receiver's transport; 0: there is none. */
+static uint64_t counted(const struct flow *flow, const char *name)
+{
+  struct pst_counter_value values[COUNTERS_MAX];
+
+  if (flow->receiver.handle == NULL)
+    return 0;
+  const struct result_counters counters =
+      result_counters(values, pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX));
+  const struct pst_counter_value *counter =
+      statistics_counter(counters.values, counters.count, name);
+  return counter != NULL ? counter->value : 0;
+}
+
+/* A sender knows of loss what its receiver tells; and one to whom nothing came can tell of none. */
+static bool loss_unknown(const struct flow *flow, const struct pst_stats *stats, bool sent)
+{
+  if (flow->foreign)
+    return sent || stats->sent_basis == PST_SENT_UNKNOWN;
+  if ((stats->capabilities & PST_CAP_RELIABLE) != 0)
+    return false;
+  return sent ? !stats->peer_known || stats->peer_delivered == 0 : stats->messages_delivered == 0;
+}
+
+static void say_lines(struct drive *drive, uint64_t now)
+{
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    struct flow *flow = &drive->flows[i];
+    struct pst_stats stats = {.struct_size = sizeof stats};
+    struct statistics_sample sample = {.stream = flow->name};
+    bool sent = flow->receiver.handle == NULL;
+    char line[256];
+
+    if (sent ? pst_sender_stats(flow->sender.handle, &stats)
+             : pst_receiver_stats(flow->receiver.handle, &stats))
+      continue;
+    if (stats.started_ns == 0 || (stats.ended_ns != 0 && stats.ended_ns <= flow->mark.time_ns))
+      continue;
+    if (flow->mark.time_ns < stats.started_ns)
+      flow->mark.time_ns = stats.started_ns;
+    sample.gpu = stats.memory_kind == PST_MEMORY_CUDA;
+    sample.loss_unknown = loss_unknown(flow, &stats, sent);
+    if (flow->foreign)
+      sample.restarts = counted(flow, "restarts");
+    if (drive->arguments->verbose > 0) {
+      sample.jitter_ns = counted(flow, "jitter_ns");
+      sample.p99_ns = stats.intervals.p99_ns;
+    }
+    statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
+                     &sample);
+    struct pst_stats other = {.struct_size = sizeof other};
+    bool both =
+        !sent && flow->sender.handle != NULL && pst_sender_stats(flow->sender.handle, &other) == 0;
+    const struct pst_stats *sender = sent ? &stats : both ? &other : NULL;
+    sample.path = accounting_path(sender, sent ? NULL : &stats)->path;
+    sample.staged_by = accounting_staged_by(sender, sent ? NULL : &stats);
+    statistics_line(&sample, line, sizeof line);
+    notice(PST_LOG_INFO, "%s", line);
+  }
+}
+
+static bool any_connected(const struct drive *drive)
+{
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    const struct flow *flow = &drive->flows[i];
+    struct pst_stats stats = {.struct_size = sizeof stats};
+    int rc = flow->receiver.handle != NULL ? pst_receiver_stats(flow->receiver.handle, &stats)
+                                           : pst_sender_stats(flow->sender.handle, &stats);
+    if (rc == 0 && stats.started_ns != 0)
+      return true;
+  }
+  return false;
+}
+
+static void watch(struct drive *drive)
+{
+  uint64_t next_line_ns = now_ns() + LINE_NS;
+
+  while (!threads_over(drive)) {
+    bool announced = all_announced(drive);
+    uint64_t now = now_ns(), count;
+    uint64_t wait_ns = next_line_ns > now ? next_line_ns - now : 0;
+    if (!announced && wait_ns > BANNER_NS)
+      wait_ns = BANNER_NS;
+    struct pollfd event = {.fd = drive->event_fd, .events = POLLIN};
+    if (poll(&event, 1, (int)((wait_ns + NS_PER_MS - 1) / NS_PER_MS)) > 0) {
+      ssize_t got = read(drive->event_fd, &count, sizeof count);
+      (void)got; /* the flags say what has happened */
+    }
+    now = now_ns();
+    if (signals_stop() && !atomic_load(&drive->stop)) {
+      if (any_connected(drive))
+        notice(PST_LOG_INFO, "stopping: draining messages in flight (up to 10 s); press ^C again "
+                             "to quit now");
+      atomic_store(&drive->drain_by_ns, now + DRAIN_NS);
+      atomic_store(&drive->stop, true);
+      pst_session_wake(drive->session);
+    }
+    if (now >= next_line_ns) {
+      say_lines(drive, now);
+      next_line_ns += LINE_NS;
+    }
+  }
+  all_announced(drive);
+}
+
+/* ---- The result --------------------------------------------------------------- */
+
+static void add_plugins(const struct drive *drive, struct json_object *result)
+{
+  uint32_t count = pst_session_plugins(drive->session);
+  for (uint32_t i = 0; i < count; i++) {
+    struct pst_plugin_info info = {.struct_size = sizeof info};
+    if (pst_session_plugin(drive->session, i, &info) == 0)
+      result_add_plugin(result, &info);
+  }
+}
+
+static int report(struct drive *drive, bool ran)
+{
+  struct json_object *result = drive->arguments->json != NULL
+                                   ? result_new(drive->command, drive->arguments, drive->config)
+                                   : NULL;
+  int status = PST_EXIT_OK;
+
+  if (drive->error.code != 0)
+    status = drive->error.exit_status != 0 ? drive->error.exit_status : PST_EXIT_FAILED;
+  finding_add_error(result_errors(result), &drive->error, drive->arguments);
+  if (drive->session != NULL && result != NULL)
+    add_plugins(drive, result);
+  if (drive->session != NULL)
+    devices_report(drive, result);
+  for (uint32_t i = 0; ran && i < drive->flow_count; i++) {
+    report_flow(&drive->flows[i], result);
+    status = finding_worse(status, drive->flows[i].exit_status);
+  }
+  return drive->arguments->json != NULL ? result_conclude(result, drive->arguments->json, status)
+                                        : status;
+}
+
+int drive_main(const struct command *command, const struct arguments *arguments)
+{
+  struct drive drive = {
+      .command = command, .arguments = arguments, .event_fd = -1, .error = PST_ERROR_INIT};
+  bool ran = false;
+
+  int result = open_library(&drive);
+  if (result == 0)
+    result = preflight(drive.config, command, arguments, &drive.error);
+  if (result == 0)
+    result = flows_open(&drive);
+  if (result == 0) {
+    result_interrupted(report_interrupted, &drive);
+    result = open_session(&drive);
+  }
+  if (result == 0) {
+    signals_session(drive.session);
+    result = threads_start(&drive, &drive.error);
+  }
+  if (result == 0) {
+    watch(&drive);
+    threads_join(&drive);
+    pst_session_settle(drive.session, DRAIN_NS);
+    ran = true;
+  }
+  if (result < 0 && drive.error.code == 0)
+    notice_fail(&drive.error, PST_EXIT_FAILED, result, "%s: %s", command->name, strerror(-result));
+  int status = report(&drive, ran);
+
+  result_interrupted(NULL, NULL);
+  signals_session(NULL);
+  flows_close(&drive);
+  pst_session_close(drive.session);
+  pst_config_close(drive.config);
+  free(drive.threads);
+  if (drive.event_fd >= 0)
+    close(drive.event_fd);
+  return status;
+}

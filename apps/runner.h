@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `run`, `send` and `receive` share: open a session, drive its threads, watch,
+ * account, report. */
+#ifndef APP_RUNNER_H
+#define APP_RUNNER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+#include "arguments.h"
+#include "sink.h"
+#include "source.h"
+#include "statistics.h"
+
+#define FRAME_BATCH 8 /* frames of one poll */
+
+enum side_phase {
+  SIDE_FLOWING = 0, /* messages are made or taken */
+  SIDE_ENDING,      /* sender: finished, the rest drains; receiver: the sink finishes */
+  SIDE_OVER,        /* the peer and we agree, or it has failed: see error and the statistics */
+};
+
+/* The sender of a stream. Its thread has it to itself; others read only
+ * what is atomic, and the statistics. */
+struct flow_sender {
+  struct pst_sender *handle; /* NULL: not in this process */
+  const char *memory, *source_type;
+  bool shares; /* sends what flow.leader's sender submits */
+  struct source source;
+  bool bounded;         /* it has an end: its source's, a count or a duration */
+  uint64_t left;        /* messages still to acquire; UINT64_MAX: no bound */
+  uint64_t deadline_ns; /* of --duration; 0: not connected yet, or none */
+  enum side_phase phase;
+  atomic_bool over;
+  struct pst_slot *slots;
+  struct pst_error error; /* ours, not the stream's */
+};
+
+struct flow_receiver {
+  struct pst_receiver *handle;
+  const char *memory, *sink_type;
+  struct sink sink;
+  uint64_t left; /* `control: none`: messages still to take; UINT64_MAX: no bound */
+  uint64_t deadline_ns;
+  enum side_phase phase;
+  atomic_bool over;
+  bool cut;         /* left before the stream had ended, because it was told to */
+  uint32_t stopped; /* as pst_sender_stop(): by what this side ended it; PST_STOP_UNKNOWN: it did
+                       not */
+  struct pst_view *views;
+  struct pst_frame frames[FRAME_BATCH];
+  /* Views, or frames, that are with the sink; where it has no room yet for all of them, the
+   * first that it is to be offered again. */
+  uint32_t kept, frame_at, packet_at;
+  struct pst_fence *fence; /* behind what it has taken of these frames */
+  struct pst_error error;
+};
+
+/* A stream. */
+struct flow {
+  struct drive *drive;
+  const char *name;
+  uint64_t message, ring;
+  struct flow_sender sender;
+  struct flow_receiver receiver;
+  struct statistics_mark mark;
+  struct flow *leader; /* fan-out: whose messages are sent here too; NULL */
+  bool foreign;        /* `control: none` */
+  atomic_bool source_broken;
+  bool announced; /* its banner was printed */
+  int exit_status;
+};
+
+struct drive {
+  const struct command *command;
+  const struct arguments *arguments;
+  struct pst_config *config;
+  struct pst_session *session;
+  struct flow *flows;
+  uint32_t flow_count;
+  struct thread *threads;
+  uint32_t thread_count;
+  int event_fd;                 /* signals and threads that are through write to it */
+  atomic_bool stop;             /* sources end, what is under way drains */
+  _Atomic uint64_t drain_by_ns; /* after ^C: what is not through by then is given up */
+  bool said_waiting;            /* that streams had not connected: once for all */
+  struct pst_error error;       /* what ended the run before it began */
+};
+
+/* The whole of a subcommand that runs `command->roles`; returns the exit status. */
+int drive_main(const struct command *command, const struct arguments *arguments);
+
+/* ---- preflight.c: what the file has wrong, before anything is opened ---------------- */
+
+/* What `command` would refuse; NULL: what no two ends can make good, whichever commands open them:
+ * two sinks that are one file, and values of one end that no command takes. Reports every finding
+ * with its place. 0, or the code in *error. Leaves no file behind, and opens none that is not
+ * regular. */
+int preflight(const struct pst_config *config, const struct command *command,
+              const struct arguments *arguments, struct pst_error *error);
+
+/* ---- stream_open.c: the streams of this run, with their sources and sinks ---------------- */
+
+/* Which streams, and open their sources and sinks: before the session, so that
+ * nothing has started when a file is wrong. */
+int flows_open(struct drive *drive);
+/* Give each its sender and receiver, and announce the sources. */
+int flows_bind(struct drive *drive);
+void flows_close(struct drive *drive);
+
+/* ---- thread.c: the threads that drive the senders and receivers -------------------- */
+
+/* Before the session begins: may each thread run on the CPU that it is given? */
+int threads_check(struct drive *drive);
+/* Start all; on failure those started are joined. */
+int threads_start(struct drive *drive, struct pst_error *error);
+/* Wait until each side of each stream is over. */
+void threads_join(struct drive *drive);
+bool threads_over(const struct drive *drive);
+
+/* ---- pump.c: one round of a side --------------------------------------------------- */
+
+/* How many messages it moved. *until_ns is lowered to when it wants to be called again at the
+ * latest. */
+uint32_t sender_step(struct flow *flow, uint64_t *until_ns);
+uint32_t receiver_step(struct flow *flow, uint64_t *until_ns);
+
+/* ---- banner.c, report.c, devices.c: what is said of it ------------------------------ */
+
+struct json_object;
+
+/* Once, when both ends are connected:
+ * "packets: 1462 B messages, 8192 slots, direct by reference over memory, …" */
+void banner_stream(const struct flow *flow);
+/* Judge a stream that is over, say how it went, and add it to the result (may be
+ * NULL). Sets flow->exit_status. */
+void report_flow(struct flow *flow, struct json_object *result);
+/* The drive's streams, for a result that a second signal ends. Any thread, from flows_open() to
+ * flows_close(). */
+void report_interrupted(void *drive, struct json_object *result);
+
+#endif

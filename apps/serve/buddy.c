@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A buddy system of blocks that are numbers. */
+#include "buddy.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define ORDERS 32u
+
+struct block {
+  uint32_t next, before; /* of the same order, in a ring, while it is free */
+  uint8_t order;
+  bool free;
+};
+
+struct pool {
+  uint32_t blocks;     /* of POOL_LEAST bytes */
+  struct block *heads; /* of the rings, by order: behind the last block */
+  struct block block[];
+};
+
+static void push(struct pool *p, uint32_t at, uint32_t order)
+{
+  uint32_t head = p->blocks + order, first = p->heads[order].next;
+
+  p->block[at] =
+      (struct block){.next = first, .before = head, .order = (uint8_t)order, .free = true};
+  p->block[first].before = p->heads[order].next = at;
+}
+
+static void take_out(struct pool *p, uint32_t at)
+{
+  struct block *block = &p->block[at];
+
+  p->block[block->before].next = block->next;
+  p->block[block->next].before = block->before;
+  block->free = false;
+}
+
+struct pool *pool_open(uint64_t bytes)
+{
+  const uint64_t blocks = bytes / POOL_LEAST;
+  struct pool *p = NULL;
+
+  if (blocks < UINT32_MAX - ORDERS)
+    p = calloc(1, sizeof *p + (blocks + ORDERS) * sizeof p->block[0]);
+  if (p == NULL)
+    return NULL;
+  p->blocks = (uint32_t)blocks;
+  p->heads = &p->block[blocks];
+  for (uint32_t order = 0; order < ORDERS; order++)
+    p->heads[order].next = p->heads[order].before = p->blocks + order;
+  /* As few blocks as make up the whole, large ones first, so that each lies at a multiple
+   * of its size. */
+  for (uint32_t at = 0, order = ORDERS - 1; at < p->blocks; order--) {
+    if ((p->blocks - at) >> order == 0)
+      continue;
+    push(p, at, order);
+    at += 1u << order;
+  }
+  return p;
+}
+
+void pool_close(struct pool *p)
+{
+  free(p);
+}
+
+uint64_t pool_largest(const struct pool *p)
+{
+  return p->blocks == 0 ? 0 : (uint64_t)POOL_LEAST << (31 - __builtin_clz(p->blocks));
+}
+
+uint64_t pool_take(struct pool *p, uint64_t bytes)
+{
+  uint32_t order = 0, found;
+
+  while (order < ORDERS && (uint64_t)POOL_LEAST << order < bytes)
+    order++;
+  for (found = order; found < ORDERS && p->heads[found].next >= p->blocks; found++)
+    ;
+  if (found >= ORDERS)
+    return POOL_NONE;
+  uint32_t at = p->heads[found].next;
+  take_out(p, at);
+  while (found > order) {
+    found--;
+    push(p, at + (1u << found), found);
+  }
+  p->block[at].order = (uint8_t)order;
+  return (uint64_t)at * POOL_LEAST;
+}
+
+void pool_give(struct pool *p, uint64_t offset)
+{
+  uint32_t at = (uint32_t)(offset / POOL_LEAST), order = p->block[at].order;
+
+  for (; order + 1 < ORDERS; order++) {
+    uint32_t buddy = at ^ 1u << order;
+    if (buddy >= p->blocks || !p->block[buddy].free || p->block[buddy].order != order)
+      break;
+    take_out(p, buddy);
+    at &= ~(1u << order);
+  }
+  push(p, at, order);
+}

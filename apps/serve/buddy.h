@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of one area of memory, by halves (a buddy system): numbers only, the memory
+ * itself is never touched. */
+#ifndef APP_SERVE_BUDDY_H
+#define APP_SERVE_BUDDY_H
+
+#include <stdint.h>
+
+#define POOL_LEAST 4096u /* bytes of the smallest block */
+#define POOL_NONE UINT64_MAX
+
+struct pool;
+
+/* Of `bytes` bytes, at least POOL_LEAST; what is no multiple of POOL_LEAST stays unused. NULL:
+ * out of memory. */
+struct pool *pool_open(uint64_t bytes);
+void pool_close(struct pool *pool); /* closing NULL is legal */
+
+/* The largest block that there is when all is free: a power of two. */
+uint64_t pool_largest(const struct pool *pool);
+/* Offset of a block of at least so many bytes, a multiple of its size rounded up to a power
+ * of two; POOL_NONE: none is free now. */
+uint64_t pool_take(struct pool *pool, uint64_t bytes);
+void pool_give(struct pool *pool, uint64_t offset);
+
+#endif

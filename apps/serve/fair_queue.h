@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who of many that wait comes next: deficit round robin (Shreedhar and Varghese, 1995). Whoever is
+ * first is given credit for TURNS_QUANTUM bytes, does what it has credit for, and goes to the end
+ * of the queue with what is left of it. So of those who wait for long, none gets more than a
+ * quantum and the largest cost beyond another, whatever the sizes and numbers of what they ask.
+ */
+#ifndef APP_SERVE_FAIR_QUEUE_H
+#define APP_SERVE_FAIR_QUEUE_H
+
+#include <stdint.h>
+
+#define TURNS_QUANTUM (64u << 10) /* bytes */
+
+/* Of one who waits. All zero: it does not. */
+struct turn {
+  struct turn *next;
+  uint64_t cost;   /* bytes of what it does first; 0: it does not wait */
+  uint64_t credit; /* bytes */
+};
+
+/* All zero: nobody waits. */
+struct turns {
+  struct turn *first, **last;
+};
+
+/* cost: at least 1. Of one that waits already it does nothing. */
+void turns_join(struct turns *turns, struct turn *turn, uint64_t cost);
+/* It waits no more, and loses its credit. Of one that does not wait it does nothing. */
+void turns_leave(struct turns *turns, struct turn *turn);
+/* Who is to do what it waits for now; the same until turns_spend() or turns_leave(). NULL: nobody
+ * waits. */
+struct turn *turns_next(struct turns *turns);
+/* What turns_next() told has been done; `cost` is of what it does next, 0: it waits no more. */
+void turns_spend(struct turns *turns, uint64_t cost);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file on its way: it is `.NAME.penstock-part` beside where it will stand, readable
+ * by its owner alone, and locked by whoever writes it, until it is whole. What an
+ * interrupted transfer left keeps that name and can be gone on with. Blocks for the file
+ * system, and only where it says so for the disk.
+ */
+#ifndef APP_SERVE_PARTIAL_FILE_H
+#define APP_SERVE_PARTIAL_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire.h"
+
+struct part {
+  int folder, fd; /* -1: closed */
+  uint64_t size;  /* that it will have */
+  uint64_t there; /* bytes that an older transfer may have left */
+  uint32_t mode;
+  bool overwrite;
+  char name[NAMES_BYTES_MAX + 1]; /* within `folder` */
+};
+#define PART_INIT                                                                                  \
+  {                                                                                                \
+    .folder = -1, .fd = -1                                                                         \
+  }
+
+/* Takes what an interrupted transfer left when `resume`, and begins anew else.
+ * 0; -EEXIST: the file exists, and not `overwrite`; -EISDIR: a folder has that name; -EBUSY:
+ * somebody else is writing it; -ENOTSUP: what is called like the part is no plain file;
+ * -EPERM: the part is another user's; -EACCES: none can be made there; and as
+ * root_open_parent(). */
+int part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite, bool resume,
+              struct part *part);
+
+/* Once all bytes are written: its length and mode. The caller then fsyncs `fd`. */
+int part_prepare(struct part *part);
+/* Its final name; the caller fsyncs `folder` behind it. -EEXIST: one came meanwhile. */
+int part_rename(struct part *part);
+/* For a range that is a hole: what an older transfer left may have data there. 0, or -errno. */
+int part_make_hole(const struct part *part, uint64_t offset, uint64_t length);
+/* It has no name any more, and no bytes, but stays open. */
+void part_remove(struct part *part);
+/* Without part_rename: keep what is there for another attempt, or remove it. */
+void part_close(struct part *part, bool remove);
+
+/* ---- Which bytes of a file are there. All zero is: none. ----------------------------- */
+
+#define EXTENTS_MAX 1024u /* runs with gaps between them: a sender goes from front to back */
+
+struct extents {
+  uint64_t covered; /* bytes */
+  uint32_t count, room;
+  struct extent {
+    uint64_t begin, end;
+  } * list; /* in order, with a gap between any two */
+};
+
+/* [begin, end) is there, whether or not some of it was before. 0; -ENOMEM; -ENOSPC: that
+ * would be more than EXTENTS_MAX runs. */
+int extents_add(struct extents *extents, uint64_t begin, uint64_t end);
+/* Bytes that are there from the beginning on, up to the first gap. */
+uint64_t extents_front(const struct extents *extents);
+void extents_free(struct extents *extents);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Items by name: sorted once, then found without going through all of them. */
+#ifndef PST_UTIL_NAME_INDEX_H
+#define PST_UTIL_NAME_INDEX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct index_entry {
+  const char *name; /* the item's own, which outlives the index */
+  uint32_t item;
+};
+
+/* By name, and those of one name by item. */
+void index_sort(struct index_entry *entries, size_t count);
+/* The first entry whose name is these `length` bytes; NULL: none. Others of the name
+ * follow it. */
+const struct index_entry *index_find(const struct index_entry *entries, size_t count,
+                                     const char *name, size_t length);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns are fair by bytes, counted: no clock. */
+#include "serve/fair_queue.h"
+#include "support.h"
+
+#define MANY 64u
+#define MOST (UINT64_C(4) << 20)
+
+struct one {
+  struct turn turn; /* first: its pointer is ours */
+  uint64_t least, most, bytes;
+  uint64_t random;
+};
+
+static uint64_t cost_of(struct one *one)
+{
+  one->random = one->random * 6364136223846793005u + 1442695040888963407u;
+  return one->least + (one->random >> 33) % (one->most - one->least + 1);
+}
+
+static void serve_one(struct turns *turns)
+{
+  struct one *one = (struct one *)turns_next(turns);
+
+  assert_non_null(one);
+  assert_ptr_equal(one, turns_next(turns));
+  one->bytes += one->turn.cost;
+  turns_spend(turns, cost_of(one));
+}
+
+/* Sizes from 512 bytes to the largest block, each client's its own: whoever waits gets as much. */
+static void test_bytes_are_equal(void **state)
+{
+  static struct one all[MANY];
+  struct turns turns = {0};
+
+  (void)state;
+  for (uint32_t i = 0; i < MANY; i++) {
+    all[i] = (struct one){.least = 512, .most = UINT64_C(512) << i % 14, .random = i};
+    turns_join(&turns, &all[i].turn, cost_of(&all[i]));
+    turns_join(&turns, &all[i].turn, 1); /* it waits already */
+  }
+  for (uint32_t round = 0; round < 2000000; round++) {
+    serve_one(&turns);
+    if (round % 50000 != 0)
+      continue;
+    uint64_t least = UINT64_MAX, most = 0;
+    for (uint32_t i = 0; i < MANY; i++) {
+      least = all[i].bytes < least ? all[i].bytes : least;
+      most = all[i].bytes > most ? all[i].bytes : most;
+    }
+    assert_true(most - least <= TURNS_QUANTUM + MOST);
+  }
+  assert_true(all[0].bytes > 4 * MOST);
+}
+
+/* Who comes waits for no more than a quantum, and what one has credit for, of each other. */
+static void test_who_comes_is_served_soon(void **state)
+{
+  static struct one all[MANY];
+  struct one late = {.least = 4096, .most = 4096};
+  struct turns turns = {0};
+  uint64_t before = 0;
+
+  (void)state;
+  for (uint32_t i = 0; i < MANY; i++) {
+    all[i] = (struct one){.least = MOST, .most = MOST};
+    turns_join(&turns, &all[i].turn, MOST);
+  }
+  for (uint32_t round = 0; round < 1000; round++)
+    serve_one(&turns);
+  for (uint32_t i = 0; i < MANY; i++)
+    before += all[i].bytes;
+  turns_join(&turns, &late.turn, 4096);
+  while (late.bytes == 0)
+    serve_one(&turns);
+  for (uint32_t i = 0; i < MANY; i++)
+    before -= all[i].bytes;
+  assert_true(0 - before <= MANY * MOST);
+}
+
+static void test_leaving(void **state)
+{
+  struct one all[4] = {0};
+  struct turns turns = {0};
+
+  (void)state;
+  for (uint32_t which = 0; which < 4; which++) {
+    for (uint32_t i = 0; i < 4; i++)
+      turns_join(&turns, &all[i].turn, TURNS_QUANTUM / 4);
+    turns_next(&turns);
+    turns_leave(&turns, &all[which].turn);
+    turns_leave(&turns, &all[which].turn);
+    for (uint32_t i = 0; i < 4; i++) {
+      if (i == which)
+        continue;
+      assert_ptr_equal(turns_next(&turns), &all[i].turn);
+      assert_int_equal(all[i].turn.credit, TURNS_QUANTUM); /* once a visit */
+      turns_spend(&turns, TURNS_QUANTUM);
+      assert_int_equal(all[i].turn.credit, TURNS_QUANTUM * 3 / 4);
+      turns_next(&turns); /* too little is left: the others are next */
+      if (turns_next(&turns) == &all[i].turn)
+        assert_true(all[i].turn.credit >= TURNS_QUANTUM);
+      turns_leave(&turns, &all[i].turn);
+    }
+    assert_null(turns_next(&turns));
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_bytes_are_equal),
+      cmocka_unit_test(test_who_comes_is_served_soon),
+      cmocka_unit_test(test_leaving),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
