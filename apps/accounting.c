@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What became of a stream's messages: delivered, dropped and why, and by which path. */
 #include "accounting.h"
 
 #include <inttypes.h>

@@ -42,7 +42,7 @@ const struct pst_path_info *accounting_path(const struct pst_stats *sender,
 /* Whose path is staged, as far as it is known here: "sender", "receiver", "both"; NULL: nobody's.
  */
 const char *accounting_staged_by(const struct pst_stats *sender, const struct pst_stats *receiver);
-/* Who waited for copies longer, by its own times or what the other was told: "sender", "receiver".
+/* Who waited for copies longer, by its own times or the other's report: "sender", "receiver".
  */
 const char *accounting_stager(const struct pst_stats *sender, const struct pst_stats *receiver);
 

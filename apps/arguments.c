@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The command line: options, their values and their units. */
 #include "arguments.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A file that gets its name only when it is complete. */
 #include "atomic_file.h"
 
 #include <errno.h>

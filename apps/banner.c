@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The line that a stream begins with: sizes, memories, path. */
 #include <inttypes.h>
 #include <stdio.h>
 

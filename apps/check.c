@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock check`: every value in effect, and what a command would refuse. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

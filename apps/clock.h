@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The program's clock. */
 #ifndef APP_CLOCK_H
 #define APP_CLOCK_H
 

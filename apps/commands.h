@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of `penstock`. */
 #ifndef APP_COMMANDS_H
 #define APP_COMMANDS_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counters of devices and workers, in the result. */
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>

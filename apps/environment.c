@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The machine that a result was measured on. */
 #include "environment.h"
 
 #include <inttypes.h>

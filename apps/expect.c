@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A stream's `expect`: what is judged, and the verdict. */
 #include "expect.h"
 
 #include <inttypes.h>

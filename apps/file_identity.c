@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Whether two paths name one file. */
 #include "file_identity.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What is wrong with a configuration, with its place. */
 #include "finding.h"
 
 #include <ctype.h>

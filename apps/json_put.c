@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Members of JSON objects, by type. */
 #include "json_put.h"
 
 #include <json-c/json.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock`: finds the command and runs it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lines on standard error: errors, warnings, notes. */
 #include "notice.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of all commands, with their help. */
 #include "option_table.h"
 
 #include <assert.h>

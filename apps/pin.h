@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Pins a thread to a CPU. */
 #ifndef APP_PIN_H
 #define APP_PIN_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Options of plugins on the command line, NAME=VALUE. */
 #include "plugin_options.h"
 
 #include <errno.h>

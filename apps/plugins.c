@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock plugins`: which there are, with their options and devices. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "notice.h"
 #include "runner.h"
 
-/* A receiver that was told to leave gives the sender so long to end the stream:
+/* A receiver that has to leave gives the sender so long to end the stream:
  * often both were told. */
 #define GRACE_NS NS_PER_S
 
@@ -201,7 +201,7 @@ static void receiver_over(struct flow *flow)
   atomic_store(&flow->receiver.over, true);
 }
 
-/* The sink has failed: the sender is told why. */
+/* The sink has failed: tell the sender why. */
 static void receiver_broken(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;

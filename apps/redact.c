@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes names of hosts and users, and addresses, out of a report. */
 #include "redact.h"
 
 #include <arpa/inet.h>

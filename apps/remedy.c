@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What helps against an errno, in words. */
 #include "remedy.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What helps against an errno, in words. */
 #ifndef APP_REMEDY_H
 #define APP_REMEDY_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How a run ended: the last lines, the error and the exit status. */
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>

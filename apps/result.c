@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The result of a run, as JSON. */
 #include "result.h"
 
 #include <json-c/json.h>
@@ -128,7 +129,7 @@ static const char *const state_names[] = {
     [PST_STATE_FAILED] = "failed",
 };
 
-/* What a side was blocked in a stage, or what its peer was told of that; -1: nobody knows. */
+/* How long a side was blocked in a stage, by its own or its peer's word; -1: unknown. */
 static double blocked_seconds(const struct pst_stats *own, const struct pst_stats *other, int stage)
 {
   if (own != NULL)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock run`, `send` and `receive`. */
 #include "commands.h"
 #include "runner.h"
 

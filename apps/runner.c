@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a session: opens it, watches it, and ends it. */
 #include "runner.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The program's own keys of a configuration: sources, sinks, `expect`. */
 #include "schema.h"
 
 #include <stdbool.h>

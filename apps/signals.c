@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* SIGINT and its like: the first ends in order, the second at once. */
 #include "signals.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a receiver's messages go. */
 #include "sink.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes in bytes, in words. */
 #include "size.h"
 
 #include <inttypes.h>

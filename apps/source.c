@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a sender's messages come from. */
 #include "source.h"
 
 #include <errno.h>

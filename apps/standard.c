@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Standard output, whose failures are noticed at the end. */
 #include "standard.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The line of a running stream: rate, counts, path. */
 #include "statistics.h"
 
 #include <inttypes.h>

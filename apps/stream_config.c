@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the configuration says of a stream, by the program's own keys. */
 #include "stream_config.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a stream's ends with their source and sink. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The program's threads, each with its sides of streams. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

@@ -45,6 +45,10 @@ README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Li
 # Subjects of the commits since this one are short.
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
+# What comments of the product do not say: who does it, and what, stands in the sentence.
+MANNERED = re.compile(r"^\s*(?:/\*|\*|//) ?Of [^.:;]{2,60}:|\b(?:had again|of no matter|the above knows|likewise"
+                      r"|(?:is|are|was) told|tells of)\b")  # fmt: skip
+
 # A folder of .c files that is not built fails, where otherwise its circles are skipped.
 WHOLE = "--whole" in sys.argv
 sys.argv = [word for word in sys.argv if word != "--whole"]
@@ -116,6 +120,15 @@ class Tree(unittest.TestCase):
         ]
         self.assertEqual(without, [])
 
+    def test_every_c_file_says_what_it_is(self):
+        """A comment stands before all else, but for the licence."""
+        silent = []
+        for path in tracked():
+            lines = [line for line in text_of(path).splitlines() if line.strip() and "SPDX-License" not in line]
+            if path.suffix in (".c", ".h", ".cu", ".cpp") and lines and not re.match(r"/\*|//", lines[0]):
+                silent.append(str(path.relative_to(ROOT)))
+        self.assertEqual(silent, [])
+
     def test_no_path_of_one_machine(self):
         pattern = re.compile(r"/(?:home|root|work|Users)/\w|/tmp/[a-z]/")
         found = [
@@ -133,6 +146,11 @@ class Tree(unittest.TestCase):
             if path.suffix in (".c", ".h") and place.parts[0] in ("apps", "core", "filters", "memory", "transports"):
                 for number, line in enumerate(text_of(path).splitlines(), 1):
                     yield str(place), number, line.strip()
+
+    def test_comments_are_plain(self):
+        found = [f"{place}:{number}: {line}" for place, number, line in self.product_lines()
+                 if re.match(r"/\*|\*|//", line) and MANNERED.search(line)]  # fmt: skip
+        self.assertEqual(found, [])
 
     def test_pages_are_the_machine_s(self):
         """arm64's kernels have pages of 4, 16 and 64 KiB."""

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The cases of `penstock bench`, from its command line. */
 #include "cases.h"
 
 #include <ctype.h>

@@ -17,7 +17,7 @@ struct json_object;
 #define BENCH_SIZES_MAX 64
 #define BENCH_SIZE_MAX ((uint64_t)1 << 30)
 #define BENCH_RING_MAX 65536u
-/* Of one ring: what a client may make a server allocate at each of its ends. */
+/* The bytes of one ring that a client may make a server allocate at each of its ends. */
 #define BENCH_BYTES_MAX ((uint64_t)4 << 30)
 #define BENCH_DURATION_MAX_NS ((uint64_t)3600 * 1000 * 1000 * 1000)
 #define BENCH_HOLD_MAX_NS ((uint64_t)1000 * 1000 * 1000)
@@ -75,7 +75,7 @@ void bench_plan_free(struct bench_plan *plan);
 
 const char *bench_op_name(enum bench_op op);
 bool bench_is_one_sided(enum bench_op op);
-/* Of a one-sided case: places in either region, unless it says how many one for each transfer under
+/* Places in either region of a one-sided case, unless it says how many: one for each transfer under
  * way, and two at least where what was there before has to differ; and bytes from one to the next.
  */
 uint32_t bench_places(const struct bench_case *c);

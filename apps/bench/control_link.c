@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The connection of a benchmark's two ends: addresses, ports, JSON messages. */
 #include "control_link.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A histogram of times, and percentiles from it. */
 #include "histogram.h"
 
 #define STEPS (UINT64_C(1) << HISTOGRAM_BITS)

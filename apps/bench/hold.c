@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Messages that a receiver keeps for a while before it releases them (`--hold`). */
 #include "hold.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One measurement of messages at one end: warm-up, time, counts. */
 #include "measure.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #define STAMP_BYTES (64 * 1024)
 /* A transport that takes a message only by and by has to be asked. */
 #define POLL_SENDER_EVERY 8
-/* Of its duration: how long a sender goes on for a receiver that is not run. */
+/* The share of its duration for which a sender goes on for a receiver that is not run. */
 #define PATIENCE 10
 
 /* Before the end a server speaks only when it has measured enough, or failed, and a client only

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One end of a one-sided case: its node, peer and regions. */
 #include "region_end.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A row of a benchmark's result, for people and as JSON. */
 #include "result_row.h"
 
 #include <errno.h>

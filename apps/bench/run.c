@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the cases of a benchmark, and reports what fails. */
 #include "run.h"
 
 #include <errno.h>

@@ -240,7 +240,7 @@ static const char *why_left(const struct link *link, int result)
   }
 }
 
-/* Of "host:port", "[v6]:port" or a host alone. */
+/* The host of "host:port", "[v6]:port" or a host alone. */
 static int host_length(const char *where)
 {
   const char *end = strchr(where, ']'), *colon = strchr(where, ':');

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The sessions of a benchmark's streams, and the CPUs of their threads. */
 #include "sessions.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The programs that a hardware check runs: their lines and counters. */
 #include "child.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What one end of a hardware check can do: programs, transports, memories. */
 #include "end.h"
 
 #include <errno.h>

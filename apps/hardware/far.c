@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The other end of a hardware check. */
 #include "far.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The report of a hardware check, for people and as JSON. */
 #include "report.h"
 
 #include <json-c/json.h>

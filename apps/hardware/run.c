@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the steps of a hardware check, and judges them. */
 #include "run.h"
 
 #include <errno.h>

@@ -218,7 +218,7 @@ bool transfer_sum(struct transfer *t);
  * nothing is sent, and it finishes once both have summed it. `exists`: it is another. */
 void transfer_compare(struct transfer *t);
 void transfer_compared(struct transfer *t, const char *exists);
-/* Of a chunk that may be there already: what this slot has of it is compared with what the
+/* A chunk may be there already: this slot's bytes of it are compared with what the
  * server has. The same: the slot is through; `differs` is called else. */
 void slot_compare(struct slot *slot, void (*differs)(struct slot *slot));
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* CRC-32C and SHA-256 of files and chunks. */
 #include "io.h"
 
 #include <assert.h>

@@ -161,7 +161,7 @@ static int fail_folder(struct copy *copy, const char *folder)
                     remedy_of_folder(-copy->root));
 }
 
-/* Of one file: the folder that it goes into, and its name there. */
+/* The folder that one file goes into, and its name there. */
 static int open_single(struct copy *copy, const char *to)
 {
   char folder[4096];

@@ -18,7 +18,7 @@
 #define STACK (1u << 20)      /* memory is counted: the usual 8 MiB each are not needed */
 #define STEP_MAX (1u << 30)   /* bytes of one call */
 #define SUM_STEP (128u << 10) /* that stay in a cache between reading and summing */
-/* Of sync_file_range(2): no metadata, that is what SYNC is for. */
+/* Flags of sync_file_range(2): no metadata, that is what SYNC is for. */
 #define OUT_FLAGS (SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
 
 struct list {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An unfinished file, `.NAME.penstock-part`: opened, locked, renamed. */
 #include "partial_file.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which names a client may give to files. */
 #include "wire.h"
 
 #include <errno.h>

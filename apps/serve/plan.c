@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What `request`, `get` and `put` read from their command line. */
 #include "plan.h"
 
 #include <errno.h>

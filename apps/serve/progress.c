@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The line that says how far a copy is. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static struct unit unit_of(double bytes)
                         : (struct unit){"B", 1};
 }
 
-/* Of the files that were begun: how many more there are nobody knows yet. */
+/* Counts the files that were begun: how many more there are nobody knows yet. */
 void progress_show(struct copy *copy, uint64_t now)
 {
   const struct copy_totals *totals = &copy->totals;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A client's connection to `serve`: questions and their answers. */
 #include "remote.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens files below the server's root, and nothing outside it. */
 #include "sandbox.h"
 
 #include <dirent.h>

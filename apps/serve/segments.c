@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A MOVE cut into operations, and its test pattern. */
 #include "segments.h"
 
 #define PATTERN_PARTS 16u /* of one call, at most */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The server of `serve`: clients, events, the loop. */
 #include "server.h"
 
 #include <errno.h>
@@ -86,7 +87,7 @@ int server_open(const struct server_params *params, struct server *server, struc
 
 static void take_event(struct server *server, const struct pst_node_event *event)
 {
-  /* Not event->context: what came with JOINED was told before we had set it. */
+  /* Not event->context: events that came with JOINED were made before it was set. */
   struct client *client = pst_peer_context(event->peer);
 
   if (event->kind == PST_NODE_JOINED) {

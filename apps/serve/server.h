@@ -150,7 +150,8 @@ struct server {
 /* 0, or -errno with *error. */
 int server_open(const struct server_params *params, struct server *server, struct pst_error *error);
 void server_close(struct server *server);
-/* Until signals_stop(), or the first client has left with `once`; event_fd tells of signals. */
+/* Until signals_stop(), or the first client has left with `once`; event_fd is readable after a
+ * signal. */
 int server_run(struct server *server, int event_fd);
 
 /* ---- Between server*.c and job*.c -------------------------------------------- */

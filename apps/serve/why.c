@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* Why a file could not be read or written, and what helps. */
 #include "sandbox.h"
 
 #include <errno.h>

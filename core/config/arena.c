@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that is freed as one. */
 #include "arena.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A plugin's own check of its options. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks `control`. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks a stream's keys. */
 #include <string.h>
 
 #include "../util/suggest.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What is wrong with a configuration: places, order, text. */
 #include "findings.h"
 
 #include <errno.h>

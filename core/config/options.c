@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Options of plugins: types, defaults, ranges. */
 #include "options.h"
 
 #include <errno.h>

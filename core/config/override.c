@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Values that `--set` puts over a configuration's. */
 #include <stdio.h>
 #include <string.h>
 

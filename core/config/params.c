@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A configuration made of structs instead of YAML. */
 #include "check.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Rules between the options of one plugin. */
 #include "rules.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of keys, and how keys of a place are found. */
 #include "schema.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The tree of a YAML file's nodes. */
 #include "tree.h"
 
 #include <stdlib.h>

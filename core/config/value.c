@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Values by type: parsed, checked, printed. */
 #include "value.h"
 
 #include <errno.h>

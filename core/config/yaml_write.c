@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a configuration as YAML. */
 #include "tree.h"
 
 #include <errno.h>

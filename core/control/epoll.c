@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* epoll, with a callback for each descriptor. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>

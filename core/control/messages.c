@@ -134,7 +134,7 @@ static bool is_option(const char *key)
   return strncmp(key, CONTROL_TERM_OPTION, strlen(CONTROL_TERM_OPTION)) == 0;
 }
 
-/* One line tells of both. */
+/* One line for both. */
 static bool names_transport(const char *key)
 {
   return strcmp(key, CONTROL_TERM_WIRE) == 0 || strcmp(key, CONTROL_TERM_TRANSPORT) == 0;

@@ -122,7 +122,7 @@ void peer_send(struct peer *peer, const struct wire_message *message);
 void peer_watch(struct peer *peer);
 /* Say BYE (code 0: without a reason), let the last bytes out, then close. */
 void peer_close(struct peer *peer, int code, const char *text);
-/* End it for a fault of its own: one line, its streams fail, it is told. */
+/* End it for a fault of its own: one line is logged, its streams fail, and it hears why. */
 void peer_drop(struct peer *peer, int code, const char *format, ...) PST_PRINTF(3, 4);
 /* End it for -errno of this process, which `what`: "has no room for it". Likewise. */
 void peer_fail(struct peer *peer, int code, const char *what);

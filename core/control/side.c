@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The Unix socket by which processes of one host pass descriptors. */
 #include "side.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* TCP addresses and sockets of the control channel. */
 #include "socket.h"
 
 #include <arpa/inet.h>

@@ -164,7 +164,7 @@ static void stream_send_own_failure(struct peer *peer, const struct stream *s,
                       command->has_totals ? &command->totals : NULL);
 }
 
-/* This side has failed. The other knows its last counts once it is told. */
+/* This side has failed. The other knows its last counts once it has heard that. */
 static void stream_fail_here(struct control *control, struct stream *s,
                              const struct command *command)
 {

@@ -104,7 +104,7 @@ uint64_t rma_operations(uint64_t capabilities);
 int rma_open(struct rma *rma);
 void rma_close(struct rma *rma);
 
-/* Of its fields alone: 0; -EINVAL; -EOPNOTSUPP. */
+/* Checks its fields alone: 0; -EINVAL; -EOPNOTSUPP. */
 int rma_check_any(const struct rma *rma, const struct rma_work *work);
 static inline int rma_check(const struct rma *rma, const struct rma_work *work)
 {

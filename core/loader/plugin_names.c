@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names of plugins and of their files. */
 #include "plugin_names.h"
 
 #include <errno.h>

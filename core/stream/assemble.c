@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Frames from messages: which place each one has, and when a frame is complete. */
 #include "assemble.h"
 
 #include <assert.h>

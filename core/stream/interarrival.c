@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A histogram of the times between arrivals. */
 #include "interarrival.h"
 
 /* The largest value of a bucket. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A sender's pace, as a token bucket. */
 #include "rate_limit.h"
 
 /* A thread that shares its core is away for some milliseconds at a time; a bucket

@@ -173,7 +173,7 @@ void loss_claim(struct session_end *end);
  * foreign sender, what the numbers say. */
 uint64_t loss_missing_told(const struct pst_receiver *receiver);
 uint64_t loss_missing_foreign(const struct pst_receiver *receiver);
-/* Of a foreign sender's without numbers: what this side has seen dropped. */
+/* What this side has seen dropped of a foreign sender's messages without numbers. */
 void loss_unnumbered(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count);
 /* What a foreign sender has sent, as far as it is known. */
 uint64_t loss_foreign_sent(const struct pst_receiver *receiver);

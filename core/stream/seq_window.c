@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which sequence numbers have arrived: duplicates, reordering, gaps. */
 #include "seq_window.h"
 
 #include <assert.h>

@@ -11,7 +11,7 @@
 /* Copy batches under way. What arrives meanwhile makes the next one larger. */
 #define STAGING_COPIES 4
 
-/* Of one copy, where the memory makes it while it is called: some 0.3 ms of the thread's time. */
+/* The most bytes of one copy that runs synchronously on this thread: some 0.3 ms of its time. */
 #define STAGING_SLICE_BYTES (UINT64_C(64) << 10)
 
 static inline void staging_give_slot(struct fifo *free_slots, uint64_t slot)

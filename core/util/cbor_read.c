@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads CBOR. */
 #include "util/cbor_message.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes CBOR. */
 #include "util/cbor_message.h"
 
 #include <string.h>

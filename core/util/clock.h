@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The monotonic clock. */
 #ifndef PST_UTIL_CLOCK_H
 #define PST_UTIL_CLOCK_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Closes descriptors that others passed, on threads that may block. */
 #include "closer.h"
 
 #include <pthread.h>

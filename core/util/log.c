@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The log: level, sink, lines. */
 #include "log.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An index of names, for look-ups by bisection. */
 #include "name_index.h"
 
 #include <stdlib.h>

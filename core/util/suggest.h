@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The name that a misspelt word most likely meant. */
 #ifndef PST_UTIL_SUGGEST_H
 #define PST_UTIL_SUGGEST_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Text appended to a buffer of fixed size. */
 #include "text.h"
 
 #include <stdarg.h>

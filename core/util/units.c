@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes, times and rates with their units: parsed and printed. */
 #include "units.h"
 
 #include <errno.h>

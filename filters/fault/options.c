@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin fault, and its description. */
 #include <penstock/memory.h>
 #include <penstock/plugin.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin cuda: memory of an NVIDIA GPU. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Exports a GPU's memory: dma-buf, IPC handle, descriptor. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

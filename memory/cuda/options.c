@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin cuda, and its description. */
 #include "options.h"
 
 static const char *const allocators[] = {"malloc", "vmm", NULL};

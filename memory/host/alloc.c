@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocates regions of host memory by the option `backing`. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

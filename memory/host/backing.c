@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of each kind: malloc, memfd, huge pages. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

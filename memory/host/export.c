@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Exports and imports regions as sealed memfds. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin host: memory of the CPU. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

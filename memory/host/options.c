@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin host, and its description. */
 #include <string.h>
 
 #include <penstock/memory.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The test pattern in plain C, and the choice of the fastest code. */
 #include "pattern.h"
 
 static uint64_t load_word(const uint8_t *bytes)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin igpu: host memory that an integrated GPU maps. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocates host memory that the GPU maps. */
 #include "mapped.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin igpu, and its description. */
 #include "options.h"
 #include "igpu_options.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which platform this is, and what a NIC reaches on it. */
 #include "platform.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocates regions. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Batches of copies: 2D copies, plain ones, or a kernel that gathers. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the device that is meant. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

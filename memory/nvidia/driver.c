@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Binds CUDA's driver at run time. */
 #include "driver.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA's errors in words, and lost devices. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Exports regions to other processes and devices. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

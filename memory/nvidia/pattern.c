@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fills and verifies the test pattern by kernels. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

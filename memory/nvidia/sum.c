@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* CRC-32C of a range, by a kernel. */
 #include <errno.h>
 #include <inttypes.h>
 

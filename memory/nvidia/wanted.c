@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The option `device`: index, UUID or PCI address. */
 #include "wanted.h"
 
 #include <ctype.h>

@@ -112,7 +112,7 @@ struct sim_cqe {
   uint32_t scattered; /* likewise: entries of sim_scatter.to */
 };
 
-/* Of a SEND's bytes that come in the completion: where the CPU puts them as it is polled. */
+/* Where the CPU puts a SEND's bytes that come in the completion, as it is polled. */
 enum { SIM_SCATTER = 64, SIM_SCATTER_PARTS = 2 };
 struct sim_scatter {
   struct {

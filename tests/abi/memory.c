@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A memory plugin of stubs: the header compiles and links alone. */
 #define FIXTURE_KIND PST_KIND_MEMORY
 #include "fixture.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A transport plugin of stubs: the header compiles and links alone. */
 #ifndef FIXTURE_KIND
 #define FIXTURE_KIND PST_KIND_TRANSPORT
 #endif

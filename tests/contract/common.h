@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What all parts of the contract suite share. */
 #ifndef CONTRACT_COMMON_H
 #define CONTRACT_COMMON_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, workers and limits of the transport that is tried. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Two ends of loopback whose memory the CPU cannot touch. */
 #include "loopback_device.h"
 
 #include <sched.h>

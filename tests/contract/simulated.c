@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What tests ask of the simulated RDMA device, by `ctl`. */
 #include <stdio.h>
 
 #include "simulated.h"

@@ -5,7 +5,7 @@
 
 #include "harness.h"
 
-/* Of `ctl`: set by main(), before all else. */
+/* The path of `ctl`: set by main(), before all else. */
 extern const char *simulated_launcher;
 
 /* `ctl . ACTION` */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of librdmacm, answered by the test. */
 #include "simulated_cm.h"
 
 #include <arpa/inet.h>

@@ -7,7 +7,7 @@
   UINT64_C(4000000000) /* a slow transport has as many as fit, but never fewer than */
 #define ROUNDS_LEAST 512
 #define WARM 200
-/* Of the allocator: less than a table that has grown by a pointer each round. */
+/* Slack of the allocator: less than a table that has grown by a pointer each round. */
 #define NOISE_BYTES(rounds) (UINT64_C(4) * (rounds))
 
 static const struct contract_params staying = {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the groups of the transport contract. */
 #include "harness.h"
 
 int contract_transport_run(const struct contract_variant *variant)

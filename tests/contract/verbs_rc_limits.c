@@ -253,7 +253,7 @@ static struct pst_endpoint *try_open(struct contract_side *side, uint32_t reques
   return made;
 }
 
-/* Of a device: QPs, CQs, MRs, PDs and SRQs. */
+/* A device's QPs, CQs, MRs, PDs and SRQs. */
 static uint64_t objects(void)
 {
   return simulated_said("show", "0: ") + simulated_said("show", " QPs, ") +

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A stream over verbs_rc on the simulated device, for tests of one process. */
 #include "verbs_rc_stream.h"
 
 #include <stdio.h>

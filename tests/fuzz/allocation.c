@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocations that fail, and numbers from an input. */
 #include "allocation.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A catalog of plugins for configurations that are fuzzed. */
 #include "catalog.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loads a configuration, and aborts where a promise of config.h does not hold. */
 #include "config_load.h"
 
 #include <errno.h>

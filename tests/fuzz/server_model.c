@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A model of what a client of `serve` may ask, by the messages alone. */
 #include "server_model.h"
 
 #include <errno.h>

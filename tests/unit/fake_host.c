@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of all folders share: fake host. */
 #include "fake_host.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks addresses and ports of a stream before it is opened. */
 #include "check.h"
 
 #include <stdio.h>

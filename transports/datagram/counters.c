@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The counters of udp and ethernet, and warnings that follow from them. */
 #include "counters.h"
 
 /* Datagrams come, and none is a message: says so once, with what they are. Once the stream has

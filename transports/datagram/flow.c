@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a datagram is to a receiver's stream: message, loss, stray; no I/O. */
 #include "flow.h"
 
 #include <assert.h>
@@ -434,7 +435,7 @@ static uint32_t take_foreign(struct dg_flow *flow, const struct dg_identity *by,
   return take_candidate(flow, by, raw, message, &flow->counts.not_ours);
 }
 
-/* Of a foreign sender: of whom it is as far as an address says. */
+/* Whose a foreign datagram is, as far as an address says. */
 static bool is_followed(const struct dg_flow *flow, const struct dg_source *source)
 {
   return !flow->begun || same_address(source, &flow->current.source);

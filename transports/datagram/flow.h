@@ -101,7 +101,7 @@ struct dg_flow_params {
   uint64_t nonce;        /* numbered: what each datagram carries */
   bool address_is_fixed; /* others are not ours */
   bool address_locks;    /* none, by another Penstock: the first message's is its */
-  /* Of address_locks: it has one of these; 0: any. */
+  /* One of address_locks, whose lock it has; 0: any. */
   uint8_t hosts[DG_FLOW_HOSTS_MAX][16];
   uint32_t host_count;
   bool port_is_fixed;
@@ -251,7 +251,7 @@ static inline void dg_flow_lost(struct dg_flow *flow, uint32_t cause, uint32_t u
   flow->credit += units;
 }
 
-/* Of a foreign sender with numbers: messages that were refused and left no gap. */
+/* Messages of a foreign sender with numbers that were refused and left no gap. */
 uint64_t dg_flow_no_gap(const struct dg_flow *flow);
 /* The counts as they are if no further message comes: what a successor sent is `displaced`, and
  * left no gap, either. Returns how many it sent. */

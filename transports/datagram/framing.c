@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Headers before payloads: `sequence`, `rtp`, `none`. */
 #include "framing.h"
 
 #include <string.h>

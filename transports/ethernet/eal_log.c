@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DPDK calls many things errors that the program can do without, so that its lines are told at
+ * DPDK calls many things errors that the program can do without, so that its lines are logged at
  * debug level. The first of a call that fails is kept for our own message.
  */
 #include "eal_log.h"

@@ -5,8 +5,8 @@
 #include <net/if.h>
 #include <stdio.h>
 
-/* DPDK cannot be asked without being started, which a probe must not do: interfaces of the kernel
- * are told, and cards by the kernel's list. */
+/* DPDK cannot be asked without being started, which a probe must not do: it names
+ * interfaces of the kernel, and cards by the kernel's list. */
 static int probe(const struct pst_host *host, struct pst_probe *probe)
 {
   struct if_nameindex *all = if_nameindex();

@@ -28,7 +28,7 @@
  *   no free slot          frames wait in the device, then in its queue; what finds no room there is
  *                         the driver's loss, counted by it or by nobody
  *   several on a queue    one whose ring is full loses its own frames (no_buffer) and holds up none
- *   rules are refused     one queue for all, and frames are told apart in software (rules.c)
+ *   rules are refused     one queue for all, and frames are sorted in software (rules.c)
  *                         where the kernel has the card and its address, too, the start is refused
  *   the link is down      nothing is taken: the sender drops after `patience` (device_full)
  *   no neighbour answers  the sender does not connect, and says so; later, the last MAC is kept

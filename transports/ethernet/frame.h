@@ -270,8 +270,8 @@ enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
 
 /* ---- MACs --------------------------------------------------------------------------------- */
 
-/* Of a multicast address: RFC 1112, section 6.4, and RFC 2464, section 7. Several addresses have
- * the same one, so that frames that arrive for it are not yet the group's. */
+/* The MAC of a multicast address: RFC 1112, section 6.4, and RFC 2464, section 7. Several addresses
+ * have the same one, so that frames that arrive for it are not yet the group's. */
 void eth_multicast_mac(const uint8_t address[16], uint8_t mac[ETH_MAC_BYTES]);
 /* fe80::/64 with the modified EUI-64 of the MAC (RFC 2464, section 4; RFC 4291, appendix A). */
 void eth_link_local(const uint8_t mac[ETH_MAC_BYTES], uint8_t address[16]);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Frames of ARP, Neighbor Discovery, IGMP and MLD. */
 #include "message.h"
 
 static const uint8_t broadcast[ETH_MAC_BYTES] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};

@@ -4,7 +4,8 @@
 #include "membership.h"
 
 #define MS_NS UINT64_C(1000000)
-/* Of a querier of an older version, at the default intervals: RFC 3376, 8.12; RFC 3810, 9.12. */
+/* How long a querier of an older version counts, at the default intervals: RFC 3376, 8.12; RFC
+ * 3810, 9.12. */
 #define OLDER_NS (260 * UINT64_C(1000000000))
 
 /* A query of any version. */

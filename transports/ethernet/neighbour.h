@@ -59,7 +59,7 @@ int eth_netdev_look(uint32_t netdev, uint8_t mac[ETH_MAC_BYTES], uint32_t *mtu, 
 #define ETH_NEIGHBOURS_MAX 64u /* asked for at a time */
 #define ETH_OWN_MAX 8u         /* addresses of ours */
 
-/* Of a port: the addresses that it answers for, and the ones it asks for. No I/O. */
+/* The addresses that a port answers for, and the ones it asks for. No I/O. */
 struct eth_neighbours;
 
 struct eth_neighbours_params {

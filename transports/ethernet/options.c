@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin ethernet, and its description. */
 #include <stdio.h>
 #include <string.h>
 

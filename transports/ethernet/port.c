@@ -273,7 +273,7 @@ static bool unpark(struct eth_port *port, const char *arguments)
   return true;
 }
 
-/* What a server that was killed has left is removed. Somebody who listens is told from that by
+/* What a server that was killed has left is removed. Somebody who listens is known from that by
  * a connection of another type, which is refused either way and disturbs nobody. */
 static int check_socket(const struct eth_port *port)
 {

@@ -58,7 +58,7 @@ static struct dg_landed land(void *context)
   return landed;
 }
 
-/* What was lost on this side is told to the flow before the frame that comes next. */
+/* The flow hears of what was lost on this side before the frame that comes next. */
 static void tell_lost(struct eth_rx *rx)
 {
   uint64_t lost = __atomic_load_n(&rx->counts.no_buffer, __ATOMIC_RELAXED);

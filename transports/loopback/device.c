@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The device: limits, and what peers of other processes need. */
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>

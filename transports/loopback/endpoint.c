@@ -278,7 +278,7 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
   return 1;
 }
 
-/* Orderly or not, tell the host once; a peer that broke the rules is told too. */
+/* Orderly or not, tell the host once; and a peer that broke the rules, too. */
 static void disconnect(struct pst_endpoint *endpoint, struct pst_completion *out)
 {
   const struct lb_stage lost = endpoint->stage;

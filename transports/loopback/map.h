@@ -17,7 +17,7 @@ int lb_guard_open(void *at, uint64_t bytes, uint64_t page, struct lb_guard **gua
 void lb_guard_close(struct lb_guard *guard);
 bool lb_guard_hit(const struct lb_guard *guard);
 
-/* Of something that may never have been opened: -1. */
+/* Something that may never have been opened is -1. */
 static inline void lb_fd_close(int fd)
 {
   if (fd >= 0)

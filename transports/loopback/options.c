@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin loopback, and its description. */
 #include "described.h"
 
 static const char *const mode_choices[] = {"copy", "reference", NULL};

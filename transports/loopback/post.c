@@ -154,7 +154,7 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
   }
   uint32_t most = n < tx->credits ? n : tx->credits;
   bool reference = tx->post_of != NULL;
-  /* What is wrong with a request is told even when there is no credit for it. */
+  /* A wrong request is refused even when there is no credit for it. */
   if (most == 0)
     *rc = send_check(endpoint, &requests[0], reference);
   if (*rc != 0)

@@ -200,7 +200,8 @@ static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
   lb_seat_take(remote, NULL);
   if (mr->base && !near)
     return 0;
-  /* Of others in this process, who may close their memory before us: as another process's. */
+  /* Other devices of this process may close their memory before us: treat it as another process's.
+   */
   const struct pst_device *device = remote->endpoint->worker->device;
   if (!near && device->shared && mr->device != device) {
     *why = no_device;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counters of an endpoint. */
 #include <penstock/transport-util.h>
 
 #include "device.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Limits of the device. */
 #include "limits.h"
 
 #include <penstock/transport-cpu.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registrations. UCX is told of which kind the memory is, and never guesses. */
+/* Registrations. UCX gets the kind of each memory, and never guesses. */
 #include "mr.h"
 
 #include <errno.h>

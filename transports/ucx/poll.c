@@ -129,7 +129,7 @@ static void end_requests(struct pst_endpoint *endpoint)
   ucx_enter(link, next);
 }
 
-/* The peer is gone, in order or not. What it sent comes before that is told. */
+/* The peer is gone, in order or not. What it sent comes before that event. */
 static void step_gone(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;

@@ -45,7 +45,7 @@ void ucx_share_end(struct ucx_shares *shares, struct ucx_share *share, const uin
  * all that it has gets as much again, up to endpoint_slots. */
 uint64_t ucx_share_more(const struct ucx_shares *shares, const struct ucx_share *share,
                         uint64_t unused);
-/* The peer is told that it may send for `count` slots more. */
+/* Tell the peer that it may send for `count` slots more. */
 void ucx_share_grant(struct ucx_shares *shares, struct ucx_share *share, uint64_t count);
 
 /* The host gets a message in this slot. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* UCX's statuses as errno and in words. */
 #ifndef UCX_STATUS_H
 #define UCX_STATUS_H
 

@@ -104,7 +104,7 @@ bool udp_rx_has_room(const struct pst_endpoint *endpoint);
 /* /proc/net/snmp, and snmp6. */
 void udp_drops_read4(FILE *from, struct udp_host_drops *drops);
 void udp_drops_read6(FILE *from, struct udp_host_drops *drops);
-/* Of one socket's drops, those that had a wrong checksum: the least that it can have been, by what
+/* Those of one socket's drops that had a wrong checksum: the least that it can have been, by what
  * all sockets dropped meanwhile. */
 uint64_t udp_drops_bad_sums(uint64_t drops, const struct udp_host_drops *before,
                             const struct udp_host_drops *now);

@@ -51,8 +51,8 @@ uint64_t udp_socket_buffer(const struct pst_endpoint *endpoint, int name)
   return (uint64_t)value / 2;
 }
 
-/* A wish from the file that is not met is a warning; the default's is not, since what
- * it leads to, drops, is told when there are any. */
+/* A wish from the file that is not met is a warning; the default's is not, since drops, which it
+ * leads to, are reported when there are any. */
 static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t bytes, bool is_wish)
 {
   const char *key = receives ? "net.core.rmem_max" : "net.core.wmem_max";

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counters of the port and the host, and which of them mean trouble. */
 #include <dirent.h>
 #include <ifaddrs.h>
 #include <inttypes.h>

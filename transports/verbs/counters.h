@@ -23,8 +23,8 @@ struct vb_counters {
  * address; of the calling thread's network namespace. NULL where the address is of another one, or
  * is none of RoCE v2. */
 const char *vb_counters_host(const struct vb_gid *gid);
-/* Of `port`, a port's folder in sysfs: hw_counters/ and counters/. Of `host`, such a file, NULL for
- * none: which packets were refused. What is absent is not among them. */
+/* Read hw_counters/ and counters/ of `port`, a port's folder in sysfs, and which packets were
+ * refused from the file `host`, NULL for none. What is absent is not among them. */
 void vb_counters_read(const char *port, const char *host, struct vb_counters *counters);
 /* By how much the one of that name has grown. */
 uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_counters *now,

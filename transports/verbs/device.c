@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* RDMA devices and their ports. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -148,7 +149,7 @@ static int vb_list(const char *only, struct vb_device **all, char *why, size_t w
   struct vb_device *made = calloc((size_t)count, sizeof(*made));
   const int opened = made ? read_devices(devices, only, made, &count) : 0;
   ibv_free_device_list(devices);
-  /* The one that is meant is told as what it is. */
+  /* Report the one that is meant as what it is. */
   if (opened || (made && only[0] && vb_is_called(&made[0], only))) {
     *all = made;
     return count;

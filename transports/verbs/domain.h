@@ -5,8 +5,8 @@
 
 #include "transport.h"
 
-/* domain.c: the device's own; then the one of that number, or the device's own for 0. 0 or -errno,
- * which is told. Any thread. */
+/* domain.c: the device's own; then the one of that number, or the device's own for 0. 0, or
+ * -errno after logging. Any thread. */
 bool vb_domain_is_one(const struct pst_device *device); /* all numbers have the device's own */
 int vb_domain_open(struct vb_domain *domain, struct pst_device *device, uint64_t number);
 void vb_domain_close(struct vb_domain *domain);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Enhanced connection establishment: options that both ends have. */
 #include "ece.h"
 
 #include <dlfcn.h>

@@ -97,13 +97,13 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
     say(device, level_of(event), port, event);
     atomic_store(&device->place_changes, true);
     break;
-  /* Silent on purpose: what they tell is known by other means (the hello, which is that first
-   * packet), or is told only to who asked (for SQD, for a limit), which is not done here. */
+  /* Silent on purpose: their news comes by other means (the hello, which is that first packet),
+   * or only to a program that asked (for SQD, for a limit), which is not done here. */
   case IBV_EVENT_COMM_EST:
   case IBV_EVENT_SQ_DRAINED:
   case IBV_EVENT_SRQ_LIMIT_REACHED:
     break;
-  /* Of what this program does not use or is older than: `element` is not looked at. */
+  /* Events that this program does not use or know: `element` is not looked at. */
   default:
     say(device, level_of(event), device->open.info->name, event);
     break;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The port's GID table, and the entry that is meant. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -207,7 +208,7 @@ static int read_sysfs(const struct ibv_context *context, const char *what, uint3
   return 0;
 }
 
-/* Of an rdma-core before 33: entry by entry, with the types from sysfs. */
+/* With an rdma-core before 33: entry by entry, with the types from sysfs. */
 static int read_one_by_one(struct ibv_context *context, uint32_t port, bool is_ethernet,
                            struct vb_gid table[VB_GIDS_MAX])
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The limit of locked memory, and what helps. */
 #include "mr.h"
 
 #include <errno.h>

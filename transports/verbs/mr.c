@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Registrations with the device. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>

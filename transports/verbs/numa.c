@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* NUMA nodes of devices, threads and memory. */
 #include <linux/mempolicy.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Options of a path, and address vectors. */
 #include <string.h>
 
 #include "path.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How far a GPU is from the adapter, by PCIe bridges. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>

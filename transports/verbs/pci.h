@@ -14,8 +14,8 @@ enum vb_pci_distance {
   VB_PCI_SYS, /* different root complexes */
 };
 
-/* Of two folders of devices as the kernel names them: ".../pci0000:3a/0000:3a:00.0/0000:3b:00.0",
- * without symbolic links. */
+/* The distance of two folders of devices as the kernel names them:
+ * ".../pci0000:3a/0000:3a:00.0/0000:3b:00.0", without symbolic links. */
 enum vb_pci_distance vb_pci_between(const char *a, const char *b);
 /* Of the device that `folder` of /sys/class/infiniband names, and of a GPU by its UUID ("GPU-…"),
  * which the driver lists below `gpus`; `pci` is where the kernel lists PCI devices. */

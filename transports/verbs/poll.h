@@ -7,7 +7,7 @@
 
 /* Requests that are done, as many as there is room for. */
 void vb_tell_done(struct pst_endpoint *endpoint, struct vb_out *out);
-/* Room that a post wanted, and that nothing else tells of. */
+/* Room that a post wanted, and that nothing else reports. */
 void vb_tell_room(struct pst_endpoint *endpoint);
 
 #endif

@@ -83,7 +83,7 @@ static int not_now(const struct pst_endpoint *endpoint)
   return endpoint->sq.requests_max ? 0 : -EINVAL;
 }
 
-/* Of several queue pairs one does not fence another: what a message is to come after is done. */
+/* Queue pairs do not fence one another: what a message is to come after is done. */
 static bool waits_for_rma(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   return endpoint->lane_count > 1 && request->opcode == PST_OP_SEND &&
@@ -213,7 +213,7 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
 }
 
 /* Somebody waits for it: it goes the shortest way, spared what a row of requests carries along.
- * What is not as it mostly is, the above knows. */
+ * Anything unusual falls back to the general way. */
 
 /* What a transport posts in its own way, the above hands over. */
 static inline bool is_open(const struct pst_endpoint *endpoint)

@@ -22,9 +22,9 @@ bool vb_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out 
 /* As many as come one after the other, at `worker->wc_at`, where nothing else is to be seen to.
  * Returns how many completions of `most`, or 0: it is not of a message, or not told. */
 uint32_t vb_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct vb_out *out);
-/* Of several queue pairs: at most `n` messages of completions that came by one of them; and, where
- * they waited for their turn, of those, at least one. Returns of how many completions all was told.
- * Nothing: they are not as they have to be, and of the latter the connection fails. */
+/* With several queue pairs: give out at most `n` messages of completions that came by one of them,
+ * or, where these waited for their turn, at least one. Returns how many completions were used up.
+ * 0: they are not as they have to be; where they waited, the connection fails then. */
 uint32_t vb_arrived_by_one(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs,
                            uint32_t n, struct vb_out *out);
 uint32_t vb_arrived_row(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, uint32_t n,

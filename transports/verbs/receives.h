@@ -12,7 +12,7 @@ void vb_receives_open(struct vb_receives *receives, uint64_t wr_id, uint32_t len
  * with that buffer. 0 or -errno. */
 int vb_receives_restore(struct pst_endpoint *endpoint, struct vb_receive_queue *rq);
 int vb_receive_again(struct pst_endpoint *endpoint, uint32_t buffer);
-/* Of SENDs: for the slots that are granted; what was released, into receives; the next
+/* By SEND: for the slots that are granted; what was released, into receives; the next
  * one to be filled, whose receive took another's place; one without a slot. 0 or -errno. */
 int vb_slots_post(struct pst_endpoint *endpoint);
 int vb_slots_post_back(struct pst_endpoint *endpoint);

@@ -82,7 +82,7 @@ int vb_register(struct pst_device *device, const struct pst_mr_params *params, s
     free(made);
     return rc;
   }
-  /* What a peer was given is taken from it when it is told so, whoever else has the like. */
+  /* A peer's range is taken from it when it is closed, whoever else has an equal one. */
   rc = vb_mr_register(device->host, &made->domain->mrs, in.region, in.offset, in.length,
                       rights(device, in.access), !(in.access & VB_REMOTE_ACCESS), &made->verbs,
                       reason);

@@ -82,7 +82,7 @@ int vb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   return 0;
 }
 
-/* What it was written with is read behind, or is of no matter any more. */
+/* The bytes written are read behind, or no longer count. */
 static void forget_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   struct pst_remote **at = &endpoint->unflushed;

@@ -13,7 +13,7 @@
 
 #include "endpoint.h"
 
-/* Of a receive's wr_id: it is a shared one's, and the rest is which. */
+/* In a receive's wr_id: it is a shared one's, and the rest is which. */
 #define VB_SRQ_BIT (UINT64_C(1) << 31)
 #define VB_SRQ_ENTRY (VB_SRQ_BIT - 1)
 
@@ -45,20 +45,20 @@ struct vb_srq {
   struct vb_srq *next_due;
 };
 
-/* Of an endpoint: room for its receives, before its queue pair is made; and given back, after.
- * 0 or -errno, which is told. */
+/* Room for an endpoint's receives, before its queue pair is made; and given back, after.
+ * 0, or -errno after logging. */
 int vb_srq_join(struct pst_endpoint *endpoint);
-/* Of that kind, without slots: room for so many receives more, posted. 0 or -errno, logged. */
+/* Room for so many more receives of that kind, without slots, posted. 0 or -errno, logged. */
 int vb_srq_reserve(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t wanted,
                    const char *label, struct vb_srq **shared);
 /* How many endpoints of so many receives each a worker may have, or more than `enough`. */
 uint64_t vb_srq_most(const struct pst_device *device, uint32_t wanted, uint64_t enough);
 void vb_srq_leave(struct pst_endpoint *endpoint);
-/* Its queue pair's completions are told from others' from now on. */
+/* Its queue pair's completions are known from others' from now on. */
 void vb_srq_name(struct pst_endpoint *endpoint);
 struct pst_endpoint *vb_srq_find(struct pst_worker *worker, uint32_t qp_num);
 
-/* Slots of a ring, all of them. 0 or -errno, which is told. */
+/* Slots of a ring, all of them. 0, or -errno after logging. */
 int vb_srq_open_slots(struct pst_ring *ring);
 void vb_srq_close(struct vb_srq *shared);
 /* When a worker closes. */

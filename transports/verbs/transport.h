@@ -73,7 +73,7 @@ struct vb_transport {
    * come too early, and is the first that the next poll takes. */
   void (*sent)(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
   bool (*received)(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out);
-  /* Of a receive that is shared: whose it is; NULL: it is dropped. Without this the number of the
+  /* Whose a shared receive is; NULL: it is dropped. Without this the number of the
    * queue pair says. */
   struct pst_endpoint *(*whose)(struct pst_worker *worker, const struct ibv_wc *wc);
   /* An endpoint that has something to tell, or to do: vb_pend(). */
@@ -87,7 +87,7 @@ struct vb_transport {
   /* Why an endpoint that is not connected takes no requests: -errno. */
   int (*refuses)(const struct pst_endpoint *endpoint);
   void (*free)(struct pst_endpoint *endpoint);
-  /* Of endpoints with several queue pairs: a row of messages, 0 where it is not of the queue pair
+  /* For endpoints with several queue pairs: a row of messages, 0 where it is not of the queue pair
    * whose turn it is; those that waited for their turn, of
    * which there may be more than there was room for: false. */
   uint32_t (*arrived)(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t most,
@@ -189,7 +189,7 @@ struct pst_mr {
   const struct pst_region *region; /* the host's: it outlives this */
 };
 
-/* Of the slots of a ring: what a peer writes itself has to be open to it. */
+/* Rights of a ring's slots: what a peer writes itself has to be open to it. */
 static inline int vb_ring_rights(const struct pst_device *device)
 {
   return (device->is_two_sided ? IBV_ACCESS_LOCAL_WRITE : VB_RING_RIGHTS) | device->relaxed;

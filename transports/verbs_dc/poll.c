@@ -36,7 +36,7 @@ static void failed(struct dc_endpoint *dc, const struct ibv_wc *wc)
   dc_fail(&dc->endpoint, vb_wc_status((int)wc->status)->error, text);
 }
 
-/* An access that the peer refuses is told as that, not as the end of the connection that it is. */
+/* Report an access that the peer refuses as that, not as the end of the connection that it is. */
 static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
                             const struct ibv_wc *wc)
 {

@@ -127,7 +127,7 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
   return true;
 }
 
-/* A failed one is told once what arrived before is told. */
+/* Report a failed one once what arrived before is reported. */
 bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   if (endpoint->rc->stage.name == RC_LEFT || is_empty(endpoint))

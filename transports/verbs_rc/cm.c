@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Endpoints by rdma_cm. Either side first: a request that comes before its endpoint was told of the
- * peer waits with it; the kernel at the other end is told that it does. What may pass (no neighbour
+ * Endpoints by rdma_cm. Either side first: a request that comes before its endpoint knows of the
+ * peer waits with it; the kernel at the other end hears that it does. What may pass (no neighbour
  * yet, a link that is down, the number of an ended connection) is tried again until timeout_ns is
  * over.
  *
@@ -12,7 +12,7 @@
  *
  * The kernel gives first packet numbers with each request, so that no packet of a connection that
  * failed is taken for one of the next. Therefore both ends begin anew at each try: what stands at
- * one end alone is given up, when the kernel tells of it or, since it may be lost, after a while.
+ * one end alone is given up, when the kernel reports it or, since it may be lost, after a while.
  */
 #include <sys/random.h>
 
@@ -257,7 +257,7 @@ static void cm_ask(struct pst_endpoint *endpoint)
   struct rc_cm *cm = endpoint->rc->cm;
 
   cm->stage = STAGE_REQUEST;
-  /* What the peer is told of it; the queue pair has it anyway. Linux before 5.1 has no such. */
+  /* For the peer; the queue pair has it anyway. Linux before 5.1 has no such. */
   rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
   if (rdma_connect(cm->id, &param) != 0)
     fail(endpoint, -errno, "rdma_connect");

@@ -23,7 +23,7 @@ static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   rc_fail(endpoint, status->error, text);
 }
 
-/* An access that the peer refuses is told as that, not as the end of the connection that it is. */
+/* Report an access that the peer refuses as that, not as the end of the connection that it is. */
 static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
                             const struct ibv_wc *wc)
 {
@@ -173,7 +173,7 @@ static bool is_hello(const struct ibv_wc *wc)
 }
 
 /* A queue pair in RTR answers the peer's hello and takes what it sends then: that waits until the
- * deferred work, of which little is left, is through, and CONNECTED is told. */
+ * deferred work, of which little is left, is done, and CONNECTED is reported. */
 static bool is_early(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, bool is_message)
 {
   return endpoint->rc->stage.name == RC_SETTING_UP && !endpoint->closing.mode &&

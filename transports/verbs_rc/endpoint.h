@@ -175,7 +175,7 @@ struct rc_connection {
   int setup_rc;
   uint64_t striped; /* messages posted, of several queue pairs */
 
-  /* Of receives that are shared: last_wqe.c. */
+  /* For shared receives: last_wqe.c. */
   bool has_flushed;    /* it takes no more, as what was posted in ERR says: `last_send` */
   uint32_t last_sends; /* how many such were ever posted */
   uint64_t last_send;  /* its wr_id; 0: none since the queue pair was set up */

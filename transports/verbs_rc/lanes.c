@@ -257,7 +257,7 @@ uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint
   return taken;
 }
 
-/* Of those that wait, how many completions can be told now: of one turn, of whose queue pair it
+/* How many completions of those that wait can be reported now: of one turn, of whose queue pair it
  * is. */
 static uint32_t waiting(struct pst_endpoint *endpoint, struct rc_lane **lane, uint32_t *left)
 {

@@ -54,7 +54,7 @@ struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left);
 void rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc,
                      struct vb_out *out);
 /* Messages at the front of the completions that are of the queue pair whose turn it is, unless some
- * of its messages wait: they are told. Returns how many. */
+ * of its messages wait: report them. Returns how many. */
 uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t most,
                           struct vb_out *out);
 /* Tell those whose turn it is. False: there are more than there was room for. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only time, or another thread, tells of an endpoint. */
+/* What only time, or another thread, reveals about an endpoint. */
 #include <stdio.h>
 
 #include "cm.h"

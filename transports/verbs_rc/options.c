@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin verbs_rc, and its description. */
 #include "described.h"
 
 #include "../verbs/path_options.h"

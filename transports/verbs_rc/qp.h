@@ -20,7 +20,7 @@ int rc_receives_restore(struct pst_endpoint *endpoint);
  * -errno. */
 int rc_receive_confirmation(struct pst_endpoint *endpoint);
 
-/* Of a wr_id: beyond whatever the send queue can have, not of it. */
+/* In a wr_id: beyond whatever the send queue can have, not of it. */
 #define RC_ASIDE UINT32_C(0x40000000)
 #define RC_LAST UINT32_C(0x60000000) /* posted in ERR, to know when all is flushed */
 

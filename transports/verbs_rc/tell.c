@@ -11,7 +11,7 @@ static void add(struct pst_counter_list *list, const char *name, uint64_t value,
   pst_counter_add(list, name, NULL, value, flags);
 }
 
-/* Of all the worker's: `receives_missing` are to be posted, and are not. */
+/* The worker's in all: `receives_missing` are to be posted, and are not. */
 static void add_shared(struct pst_counter_list *list, const struct pst_worker *worker)
 {
   uint64_t reserved = 0, missing = 0, bytes = 0;

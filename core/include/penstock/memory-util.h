@@ -18,8 +18,8 @@
 extern "C" {
 #endif
 
-/* Of params that pst_struct_read() gave: NULL, or what the caller asked for that no memory has, for
- * the message behind which alloc() answers -EINVAL. */
+/* Checks params that pst_struct_read() gave. NULL, or what the caller asked for that no memory has,
+ * for the message behind which alloc() answers -EINVAL. */
 PST_INLINE const char *pst_alloc_params_wrong(const struct pst_alloc_params *params)
 {
   if (params->length == 0)

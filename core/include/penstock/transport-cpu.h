@@ -188,7 +188,7 @@ struct pst_cpu_endpoint {
 /* To a state that may follow the one it is in. */
 PST_INLINE void pst_cpu_enter(struct pst_cpu_endpoint *endpoint, enum pst_cpu_state state)
 {
-  /* Of NEW, MEETING, UP (itself: READDRESS), DOWN, CLOSED. */
+  /* One of NEW, MEETING, UP (itself: READDRESS), DOWN, CLOSED. */
   static const uint8_t successors[] = {
       1u << PST_CPU_MEETING | 1u << PST_CPU_UP | 1u << PST_CPU_DOWN | 1u << PST_CPU_CLOSED,
       1u << PST_CPU_UP | 1u << PST_CPU_DOWN | 1u << PST_CPU_CLOSED,

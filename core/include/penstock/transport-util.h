@@ -295,7 +295,7 @@ PST_INLINE bool pst_dones_is_empty(const struct pst_dones *dones)
   return dones->head == dones->tail;
 }
 
-/* Of `n` requests, how many post() may still take: for the others PST_WAIT_QUEUE. */
+/* How many of `n` requests post() may still take: for the others PST_WAIT_QUEUE. */
 PST_INLINE uint32_t pst_dones_room(const struct pst_dones *dones, uint32_t n)
 {
   const uint32_t room = dones->requests - dones->outstanding;

@@ -46,7 +46,7 @@ static enum ibv_wc_status check(struct sim_qp *qp, const struct sim_slot *slot)
   return IBV_WC_SUCCESS;
 }
 
-/* Faults of the way, and what is told on it; true if the try ends here. */
+/* Faults of the way, and their events; true if the try ends here. */
 static bool faulted(struct sim_qp *qp, struct sim_slot *slot, struct sim_outcome *outcome)
 {
   uint32_t device = sim_fab_qp(qp)->device;

@@ -19,7 +19,7 @@
 #include <sys/types.h>
 
 #define FAB_MAGIC 0x7642665374736e50u
-/* Of another layout, a fabric is another's: rather than misread it. */
+/* A fabric of another layout is refused, rather than misread. */
 #define FAB_VERSION (1u << 28 | (uint32_t)sizeof(struct fabric))
 #define FAB_SIZE (UINT64_C(2) << 30)
 #define FAB_PAGE 4096u
@@ -328,7 +328,7 @@ struct fab_fault {
   uint64_t at_ns;    /* not before, by the fabric's clock */
   uint64_t until_ns; /* 0: no end */
   uint64_t for_ns;   /* of what is done once: undone so much later; 0: never */
-  /* Of FAB_FAULT_PORT_SET: 0 and none leave it as it is. */
+  /* For FAB_FAULT_PORT_SET: 0 and none leave it as it is. */
   uint16_t lid;
   uint8_t mtu; /* enum ibv_mtu */
   uint8_t gid_index;
@@ -521,7 +521,7 @@ uint64_t fab_script_run(void);
 void fab_clock_advance(uint64_t ns);
 /* Wakes the NIC threads of all processes. */
 void fab_kick_all(void);
-/* Of the simulator's own generator: programs' rand() is not to be disturbed. */
+/* From the simulator's own generator: programs' rand() is not to be disturbed. */
 uint64_t fab_random(void);
 /* "real", "manual" or how many times as fast; the time shown goes on from where it is. NULL: only
  * looks whether it is one. 0 or EINVAL. */

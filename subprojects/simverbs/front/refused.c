@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Calls that are not simulated: EOPNOTSUPP, and a line of the log. */
 #include "refused.h"
 
 #include <errno.h>

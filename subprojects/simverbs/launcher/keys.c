@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of a fabric's description, from their tables. */
 #include "keys.h"
 
 #include <ctype.h>

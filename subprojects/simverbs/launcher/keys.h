@@ -46,7 +46,7 @@ void describe_subnet(struct describe *d, const struct node *node);
 void describe_router(struct describe *d, const struct node *node);
 void describe_host(struct describe *d, const struct node *node);
 void describe_port(struct describe *d, uint32_t device, unsigned index, const struct node *node);
-/* Of all ports: addresses that two have. */
+/* Finds addresses that two ports have. */
 void describe_check_ports(struct describe *d);
 /* Reads and plants a fault; `kind` NULL: its key `do` says which. */
 void describe_fault(struct describe *d, const struct node *node);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock-simverbs`: its command line. */
 #include "launcher.h"
 
 #include <getopt.h>

@@ -112,7 +112,7 @@ static void sweep(const char *folder)
 
 /* ---- making, joining ---- */
 
-/* 1: joined; 0: there is none; negative: an error was told. */
+/* 1: joined; 0: there is none; negative: an error, which was printed. */
 static int join(const char *path, struct site *site)
 {
   int file = open(path, O_RDWR | O_CLOEXEC);

@@ -55,7 +55,7 @@ int _mlx5dv_query_port(struct ibv_context *context, uint32_t port_num, struct ml
   struct ibv_port_attr attr;
 
   memset(info, 0, info_len);
-  // Of a port, mlx5dv tells what switch offload and LAG are: none here, so only that it exists.
+  // mlx5dv reports a port's switch offload and LAG: none here, so only that it exists.
   return sim_query_port(sim_context_of(context), port_num, &attr);
 }
 

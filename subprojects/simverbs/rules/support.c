@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of rules share: devices, ends, queue pairs. */
 #include "support.h"
 
 #include <poll.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Many processes on one fabric. */
 #include "crowd.h"
 
 #include <limits.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Connected ends on a fabric, for tests. */
 #include "rig.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The contract of the filter fault. */
 #include <stdio.h>
 
 #include "fault.h"

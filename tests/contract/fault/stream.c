@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A stream through the filter fault, whose ledger is compared. */
 #include <sched.h>
 
 #include "fault.h"

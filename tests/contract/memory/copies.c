@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The contract of memories: copies. */
 #include "contract.h"
 
 #include <errno.h>

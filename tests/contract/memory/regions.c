@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The contract of memories: regions. */
 #include "contract.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the contract of memories shares. */
 #include "contract.h"
 
 #include <sched.h>

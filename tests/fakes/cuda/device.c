@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The fake CUDA driver: devices, contexts, errors. */
 #include "fake.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The fake CUDA driver: memory. */
 #include "fake.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin filter_departing, and its description. */
 #include "../option.h"
 
 static const struct pst_option options[] = {

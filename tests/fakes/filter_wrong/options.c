@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin filter_wrong, and its description. */
 #include <penstock/plugin.h>
 
 static const struct pst_description description = {

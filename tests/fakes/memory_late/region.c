@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The memory plugin whose work is late: regions. */
 #include "late.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of apps share. */
 #include "support.h"
 
 #include <dirent.h>

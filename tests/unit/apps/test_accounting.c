@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps/accounting.c. */
 #include <string.h>
 
 #include "accounting.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps/arguments.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

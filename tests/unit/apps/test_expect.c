@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps/expect.c. */
 #include <string.h>
 
 #include "expect.h"

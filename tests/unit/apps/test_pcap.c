@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps: pcap. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pcap/pcap.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps/result.c. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps/sink_verify.c. */
 #include <errno.h>
 #include <string.h>
 

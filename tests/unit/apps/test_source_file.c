@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps/source_file.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

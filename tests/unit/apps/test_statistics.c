@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps/statistics.c. */
 #include <string.h>
 
 #include "statistics.h"

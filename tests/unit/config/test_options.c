@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of core/config/options.c. */
 #include <errno.h>
 
 #include "config/options.h"

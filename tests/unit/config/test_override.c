@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of core/config/override.c. */
 #include <stdlib.h>
 
 #include "support.h"

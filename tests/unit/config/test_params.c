@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of core/config/params.c. */
 #include <errno.h>
 
 #include "support.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of control share. */
 #include "harness.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of control: in process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

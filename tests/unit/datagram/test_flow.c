@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of transports/datagram/flow.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of transports/ethernet/checksum.c. */
 #include "support.h"
 
 /* Word by word, as RFC 1071 has it in section 4.1. */

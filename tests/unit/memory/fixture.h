@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of memory share: fixture. */
 #ifndef TEST_FIXTURE_H
 #define TEST_FIXTURE_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of stream share: assemble model. */
 #include "assemble_model.h"
 
 #include <string.h>

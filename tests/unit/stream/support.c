@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of stream share. */
 #include "support.h"
 
 #include "../simulated_clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of ucx share: fake ucp. */
 #include "fake_ucp.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of udp: snmp. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of core/util/blob.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

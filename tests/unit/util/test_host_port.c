@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of core/util/host_port.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

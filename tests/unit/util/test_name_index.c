@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of core/util/name_index.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of core/util/suggest.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of transports/verbs/cm_status.c. */
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <setjmp.h>

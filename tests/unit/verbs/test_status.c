@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of transports/verbs/status.c. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <setjmp.h>

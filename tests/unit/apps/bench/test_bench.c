@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of apps/bench/bench.c. */
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>

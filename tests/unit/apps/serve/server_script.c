@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of apps/serve share: server script. */
 #include "server_script.h"
 
 #include "notice.h"

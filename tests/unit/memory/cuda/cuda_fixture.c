@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of memory/cuda share: cuda fixture. */
 #include "cuda_fixture.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of memory/cuda share: share support. */
 #include "share_support.h"
 
 #include <errno.h>

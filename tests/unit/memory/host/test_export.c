@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of memory/host/export.c. */
 #include "fixture.h"
 
 #include <errno.h>
