@@ -49,6 +49,10 @@ SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 MANNERED = re.compile(r"^\s*(?:/\*|\*|//) ?Of [^.:;]{2,60}:|\b(?:had again|of no matter|the above knows|likewise"
                       r"|(?:is|are|was) told|tells of)\b")  # fmt: skip
 
+# `!p` and `sizeof(x)`: in all of the product but these, which are older.
+DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]")
+OTHER_DIALECT = ("apps", "core/config", "core/control", "core/loader", "core/stream", "core/util")
+
 # A folder of .c files that is not built fails, where otherwise its circles are skipped.
 WHOLE = "--whole" in sys.argv
 sys.argv = [word for word in sys.argv if word != "--whole"]
@@ -146,6 +150,12 @@ class Tree(unittest.TestCase):
             if path.suffix in (".c", ".h") and place.parts[0] in ("apps", "core", "filters", "memory", "transports"):
                 for number, line in enumerate(text_of(path).splitlines(), 1):
                     yield str(place), number, line.strip()
+
+    def test_code_is_of_one_dialect(self):
+        found = [f"{place}:{number}: {line}" for place, number, line in self.product_lines()
+                 if not place.startswith(OTHER_DIALECT) and DIALECT.search(re.sub(r'"(?:[^"\\]|\\.)*"|/\*.*', "", line))
+                 and not re.match(r"/\*|\*", line)]  # fmt: skip
+        self.assertEqual(found, [])
 
     def test_comments_are_plain(self):
         found = [f"{place}:{number}: {line}" for place, number, line in self.product_lines()

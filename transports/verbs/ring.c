@@ -247,7 +247,7 @@ static struct pst_ring *find_ring(struct pst_worker *worker, uint64_t token)
 {
   uint64_t which = token >> 32;
 
-  if (worker->last_ring == NULL || worker->last_which != which) {
+  if (!worker->last_ring || worker->last_which != which) {
     worker->last_ring = pst_places_find(&worker->rings, (uint32_t)which);
     worker->last_which = which;
   }

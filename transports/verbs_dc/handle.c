@@ -104,7 +104,7 @@ int dc_handle_take(struct dc_endpoint *endpoint, const struct dc_blob *to)
   vb_address_vector(&device->path, &peer, &own, &attr);
   pthread_mutex_lock(&dc->handles_lock);
   struct dc_handle *handle = find(dc, &attr, gid.raw);
-  const bool is_new = handle == NULL;
+  const bool is_new = !handle;
   if (is_new)
     handle = add(dc, &attr, gid.raw);
   if (handle)
