@@ -37,14 +37,14 @@ int commands_say(struct control *control, const struct command *what)
 {
   const struct control_node_message *say = &what->say;
   const uint32_t length_max = say->type == WIRE_MESSAGE ? CONTROL_MESSAGE_MAX : CONTROL_ADDRESS_MAX;
-  struct command *command = malloc(sizeof *command);
+  struct command *command = malloc(sizeof(*command));
   int rc;
 
   if (!command)
     return -ENOMEM;
   *command = *what;
   if (say->text)
-    snprintf(command->text, sizeof command->text, "%s", say->text);
+    snprintf(command->text, sizeof(command->text), "%s", say->text);
   if (say->blob && (rc = blob_copy(say->blob, length_max, &command->mail.blob)) < 0) {
     free(command);
     return rc;
@@ -241,7 +241,7 @@ static int join_ends(struct control *control, struct pst_error *error)
     peer->in_process = true;
     peer->side.fd = side_fds[i];
     peer->side_state = SIDE_OPEN;
-    snprintf(peer->text, sizeof peer->text, "the %s in this process", i ? "sender" : "receiver");
+    snprintf(peer->text, sizeof(peer->text), "the %s in this process", i ? "sender" : "receiver");
     watch_set(control, &peer->side, EPOLLIN);
     if (peer->is_connector)
       control->streams->link = peer;
@@ -281,7 +281,7 @@ static void control_free(struct control *control)
 int control_new(const struct control_params *params, const struct control_protocol *protocol,
                 struct control **result, struct pst_error *error)
 {
-  struct control *control = calloc(1, sizeof *control);
+  struct control *control = calloc(1, sizeof(*control));
 
   if (!control)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
@@ -307,9 +307,9 @@ int control_new(const struct control_params *params, const struct control_protoc
   control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   int rc = mailbox_open(&control->commands);
   control->wake = (struct watch){WATCH_WAKE, control->commands.wake_fd, UINT32_MAX, control};
-  if (gethostname(control->host, sizeof control->host) < 0)
+  if (gethostname(control->host, sizeof(control->host)) < 0)
     control->host[0] = '\0';
-  control->host[sizeof control->host - 1] = '\0';
+  control->host[sizeof(control->host) - 1] = '\0';
   if (control->epoll_fd < 0 || rc < 0)
     rc = pst_fail(error, PST_EXIT_FAILED, -EMFILE,
                   "control: no descriptors left for epoll: raise `ulimit -n`");

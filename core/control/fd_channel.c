@@ -42,7 +42,7 @@ static void send_queued(struct peer *peer)
   while (peer->side_out) {
     const struct pst_blob *fds = &peer->side_out->fds;
     struct side_fds batch = {.id = peer->side_out->id, .count = fds->fd_count};
-    memcpy(batch.fds, fds->fds, sizeof batch.fds);
+    memcpy(batch.fds, fds->fds, sizeof(batch.fds));
     int rc = side_send_fds(peer->side.fd, &batch);
     if (rc == -EAGAIN)
       return;
@@ -64,7 +64,7 @@ bool fd_channel_send(struct peer *peer, const struct pst_blob *blob, struct wire
   if (blob->fd_count == 0 || peer->side_state != SIDE_OPEN || peer->side.fd < 0)
     return true;
   struct pst_blob fds = *blob;
-  struct side_out *last = calloc(1, sizeof *last);
+  struct side_out *last = calloc(1, sizeof(*last));
   fds.length = 0;
   int rc = last ? blob_keep(&fds, &last->fds) : -ENOMEM;
   if (rc < 0) {
@@ -112,7 +112,7 @@ bool fd_channel_got_answer(struct peer *peer, int *code)
     return false;
   if (rc == 0)
     rc = side_claim_make(peer->main.fd, true, peer->token, &ours);
-  if (rc == 0 && peer->must_show && memcmp(&ours, &theirs, sizeof ours) != 0)
+  if (rc == 0 && peer->must_show && memcmp(&ours, &theirs, sizeof(ours)) != 0)
     rc = -EPERM;
   if (rc < 0) {
     fd_channel_close(peer);
@@ -180,7 +180,7 @@ int fd_channel_take(struct peer *peer, const struct wire_message *message, struc
     if (first.id > message->fd_id)
       return -EPROTO;
     peer->side_in_count--;
-    memmove(&peer->side_in[0], &peer->side_in[1], peer->side_in_count * sizeof first);
+    memmove(&peer->side_in[0], &peer->side_in[1], peer->side_in_count * sizeof(first));
     fd_channel_watch(peer);
     if (first.id == message->fd_id && first.count == count) {
       *batch = first;

@@ -32,8 +32,8 @@ void handshake_open(struct peer *peer)
   struct wire_message *hello = new_hello(peer);
 
   if (!peer->is_connector && control->side.fd >= 0 && socket_is_local(peer->main.fd)) {
-    memcpy(hello->side, control->side.path, sizeof hello->side);
-    memcpy(hello->token, peer->token, sizeof hello->token);
+    memcpy(hello->side, control->side.path, sizeof(hello->side));
+    memcpy(hello->token, peer->token, sizeof(hello->token));
     hello->has_token = true;
   }
   peer_send(peer, hello);
@@ -47,8 +47,8 @@ static bool introduce(struct peer *peer)
 
   hello->has_identity = true;
   hello->pid = (uint64_t)getpid();
-  memcpy(hello->host, control->host, sizeof hello->host);
-  snprintf(hello->library, sizeof hello->library, "%s", PST_API_VERSION);
+  memcpy(hello->host, control->host, sizeof(hello->host));
+  snprintf(hello->library, sizeof(hello->library), "%s", PST_API_VERSION);
   peer_send(peer, hello);
   return peer->state < PEER_CLOSING;
 }
@@ -133,7 +133,7 @@ static void meet(struct peer *peer, const struct wire_message *hello)
     return;
   }
   if (hello->side[0] && hello->has_token) {
-    memcpy(peer->token, hello->token, sizeof peer->token);
+    memcpy(peer->token, hello->token, sizeof(peer->token));
     rc = fd_channel_claim(peer, hello->side, &uid);
   }
   if (rc < 0)
@@ -186,7 +186,7 @@ void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
     meet(peer, hello);
     return;
   }
-  snprintf(peer->text, sizeof peer->text, "%s, pid %llu, %s",
+  snprintf(peer->text, sizeof(peer->text), "%s, pid %llu, %s",
            hello->host[0] ? hello->host : "unnamed host", (unsigned long long)hello->pid,
            peer->in_process ? "this process" : peer->place);
   if (!peer->is_connector && !introduce(peer))

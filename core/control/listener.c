@@ -30,7 +30,7 @@ int address_resolve(const struct control *control, const char *address, bool lis
   const char *key = listener ? control->words->listen : control->words->connect;
   char why[WIRE_TEXT_MAX + 1];
   bool remote = false;
-  int rc = socket_resolve(address, listener, addresses, why, sizeof why);
+  int rc = socket_resolve(address, listener, addresses, why, sizeof(why));
 
   if (rc < 0)
     return pst_fail(error, rc == -EINVAL ? PST_EXIT_USAGE : PST_EXIT_UNAVAILABLE, rc, "%s: %s", key,
@@ -170,9 +170,9 @@ static struct peer *admit(struct control *control, int fd)
   if (!peer)
     return NULL;
   socket_end_text(fd, true, peer->place);
-  snprintf(peer->text, sizeof peer->text, "%s", peer->place);
+  snprintf(peer->text, sizeof(peer->text), "%s", peer->place);
   peer->must_show = !control->listen_insecure;
-  if (side_random(peer->token, sizeof peer->token) < 0)
+  if (side_random(peer->token, sizeof(peer->token)) < 0)
     peer_enter(peer, PEER_DEAD);
   handshake_open(peer);
   peer_watch(peer);

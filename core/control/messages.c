@@ -22,7 +22,7 @@ struct wire_message *message_new(struct control *control, enum wire_type type)
 {
   struct wire_message *m = &control->say;
 
-  memset(m, 0, sizeof *m);
+  memset(m, 0, sizeof(*m));
   m->type = type;
   return m;
 }
@@ -34,7 +34,7 @@ struct wire_message *message_new_text(struct control *control, enum wire_type ty
 
   m->code = code;
   if (text)
-    snprintf(m->text, sizeof m->text, "%.*s", WIRE_TEXT_MAX, text);
+    snprintf(m->text, sizeof(m->text), "%.*s", WIRE_TEXT_MAX, text);
   return m;
 }
 
@@ -43,11 +43,11 @@ void message_put_terms(struct wire_message *m, const struct terms *terms,
 {
   if (terms) {
     m->term_count = terms->count;
-    memcpy(m->terms, terms->pairs, terms->count * sizeof m->terms[0]);
+    memcpy(m->terms, terms->pairs, terms->count * sizeof(m->terms[0]));
   }
   if (params) {
     m->param_count = params->count;
-    memcpy(m->params, params->pairs, params->count * sizeof m->params[0]);
+    memcpy(m->params, params->pairs, params->count * sizeof(m->params[0]));
   }
 }
 
@@ -62,7 +62,7 @@ void message_send_blob(struct peer *peer, struct wire_message *m, const struct p
 struct pst_blob message_blob(const struct message_in *in)
 {
   const struct wire_message *m = in->message;
-  struct pst_blob blob = {.struct_size = sizeof blob,
+  struct pst_blob blob = {.struct_size = sizeof(blob),
                           .length = m->blob_length,
                           .capacity = m->blob_length,
                           .fd_count = in->fds->count > 0 ? m->fd_count : 0,
@@ -173,11 +173,11 @@ bool terms_compare(const struct terms *terms, const struct wire_message *offer,
 
 int terms_copy(const struct control_pair *from, uint32_t count, struct terms *to)
 {
-  to->pairs = calloc(count ? count : 1, sizeof *to->pairs);
+  to->pairs = calloc(count ? count : 1, sizeof(*to->pairs));
   if (!to->pairs)
     return -ENOMEM;
   if (count > 0)
-    memcpy(to->pairs, from, count * sizeof *to->pairs);
+    memcpy(to->pairs, from, count * sizeof(*to->pairs));
   to->count = count;
   return 0;
 }

@@ -78,7 +78,7 @@ static bool node_make_regions(struct peer *peer)
 {
   uint32_t count = peer->control->node->asked.offers_max;
 
-  peer->node.regions = calloc(count ? count : 1, sizeof *peer->node.regions);
+  peer->node.regions = calloc(count ? count : 1, sizeof(*peer->node.regions));
   if (!peer->node.regions)
     peer_drop(peer, -ENOMEM, "needs more memory than there is");
   return peer->node.regions;
@@ -129,7 +129,7 @@ static void node_got_join(const struct message_in *in)
               peer->is_connector ? "though it was connected to" : "twice");
     return;
   }
-  if (!terms_compare(&control->node->terms, m, ends, text, sizeof text)) {
+  if (!terms_compare(&control->node->terms, m, ends, text, sizeof(text))) {
     peer_drop(peer, -EPROTO, "does not agree: %s; give both ends the same transport and options",
               text);
     return;
@@ -160,7 +160,7 @@ static void node_got_region(const struct message_in *in)
     return;
   }
   if (!place) {
-    snprintf(text, sizeof text, "more regions on offer than the limit `offers`: %u", most);
+    snprintf(text, sizeof(text), "more regions on offer than the limit `offers`: %u", most);
     struct wire_message *m = message_new_text(peer->control, WIRE_TAKEN, -ENOSPC, text);
     m->region_id = id;
     peer_send(peer, m);
@@ -221,9 +221,9 @@ static void node_got_bye(const struct message_in *in)
   char text[REPORT_MAX];
 
   if (m->code == 0)
-    snprintf(text, sizeof text, "%s has closed", peer->text);
+    snprintf(text, sizeof(text), "%s has closed", peer->text);
   else
-    snprintf(text, sizeof text, "%s says: %s", peer->text, m->text);
+    snprintf(text, sizeof(text), "%s says: %s", peer->text, m->text);
   node_fail_peer(peer, peer->node.state == NODE_JOINED || m->code ? m->code : -ECONNRESET, text);
   peer_close(peer, 0, NULL);
 }

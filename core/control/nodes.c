@@ -31,7 +31,7 @@ static const struct connect_words node_words = {
 /* As whoever runs the program writes it. */
 static void node_name_insecure(struct node_control *node, const char *word)
 {
-  snprintf(node->insecure_text, sizeof node->insecure_text, "allow it with %s",
+  snprintf(node->insecure_text, sizeof(node->insecure_text), "allow it with %s",
            word ? word : "`insecure`");
   node->words = node_words;
   node->words.insecure = node->insecure_text;
@@ -41,7 +41,7 @@ static void node_name_insecure(struct node_control *node, const char *word)
 static int node_prepare(struct control *control, const struct control_node_params *params,
                         struct pst_error *error)
 {
-  struct node_control *node = control->node = calloc(1, sizeof *node);
+  struct node_control *node = control->node = calloc(1, sizeof(*node));
   int rc = node ? terms_copy(params->terms, params->term_count, &node->terms) : -ENOMEM;
 
   if (rc == 0)
@@ -86,8 +86,8 @@ int control_node_open(const struct control_node_params *params, struct control *
 int control_node_connect(struct control *control, uint64_t id, const char *host_port, bool insecure,
                          const struct pst_blob *address, struct pst_error *error)
 {
-  struct command *command = calloc(1, sizeof *command);
-  struct node_join *join = calloc(1, sizeof *join);
+  struct command *command = calloc(1, sizeof(*command));
+  struct node_join *join = calloc(1, sizeof(*join));
   int rc = command && join ? 0 : -ENOMEM;
 
   if (rc == 0)
@@ -160,7 +160,7 @@ void node_dial(struct control *control, struct node_join *join, int code, const 
   }
   if (join->targets.count > 0)
     socket_text(&join->targets.at[join->targets.count - 1], place);
-  snprintf(text, sizeof text, "%s: %s%s", place, why, limit_remedy(code));
+  snprintf(text, sizeof(text), "%s: %s%s", place, why, limit_remedy(code));
   node_tell_gone(control, join->id, code, text);
   node_join_free(join);
 }
@@ -175,7 +175,7 @@ static bool node_dial_later(struct control *control, struct node_join *join, int
     return false;
   join->next--;
   join->again_ns = control->now_ns + AGAIN_PAUSE_NS;
-  snprintf(join->why, sizeof join->why, "%s", why);
+  snprintf(join->why, sizeof(join->why), "%s", why);
   join->later = control->node->later;
   control->node->later = join;
   return true;

@@ -18,7 +18,7 @@
 
 struct peer *peer_new(struct control *control, int fd, enum peer_state state, bool is_connector)
 {
-  struct peer *peer = calloc(1, sizeof *peer);
+  struct peer *peer = calloc(1, sizeof(*peer));
 
   if (!peer) {
     close(fd);
@@ -49,7 +49,7 @@ struct peer *peer_connect(struct control *control, const struct socket_address *
   }
   peer->must_show = !insecure;
   socket_text(target, peer->place);
-  snprintf(peer->text, sizeof peer->text, "what answers at %s", peer->place);
+  snprintf(peer->text, sizeof(peer->text), "what answers at %s", peer->place);
   peer_watch(peer);
   return peer;
 }
@@ -72,7 +72,7 @@ void peer_free(struct peer *peer)
   fd_channel_close(peer);
   if (peer->is_silent) {
     const struct linger reset = {.l_onoff = 1};
-    setsockopt(peer->main.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    setsockopt(peer->main.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
   }
   watch_close(peer->control, &peer->main);
   peer_free_input(peer);
@@ -158,7 +158,7 @@ void peer_send(struct peer *peer, const struct wire_message *message)
     return;
   if (peer->out_length == 0)
     peer->taken_ns = control->now_ns;
-  int rc = wire_encode(message, control->frame, sizeof control->frame, &length);
+  int rc = wire_encode(message, control->frame, sizeof(control->frame), &length);
   if (rc == 0)
     rc = queue(peer, control->frame, length);
   if (rc < 0) {
@@ -207,7 +207,7 @@ static void end_with(struct peer *peer, int code, int level, const char *text, c
   char names[512];
 
   if (protocol->has(peer, false) && protocol->names) {
-    protocol->names(peer, names, sizeof names);
+    protocol->names(peer, names, sizeof(names));
     pst_log(PST_LOG_ERROR, "control: dropped: %s%s%s", text, names[0] ? "; streams: " : "", names);
   } else if (level >= 0) {
     control_complain(peer->control, level, "control: dropped: %s", text);
@@ -226,10 +226,10 @@ void peer_drop(struct peer *peer, int code, const char *format, ...)
   if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
     return;
   va_start(args, format);
-  vsnprintf(why, sizeof why, format, args);
+  vsnprintf(why, sizeof(why), format, args);
   va_end(args);
-  snprintf(text, sizeof text, "%s %s", peer->text, why);
-  snprintf(said, sizeof said, "your end %.*s", (int)(sizeof said - sizeof "your end "), why);
+  snprintf(text, sizeof(text), "%s %s", peer->text, why);
+  snprintf(said, sizeof(said), "your end %.*s", (int)(sizeof(said) - sizeof "your end "), why);
   end_with(peer, code, PST_LOG_WARN, text, said);
 }
 
@@ -240,9 +240,9 @@ void peer_fail(struct peer *peer, int code, const char *what)
 
   if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
     return;
-  snprintf(text, sizeof text, "%s: this process %s: %s%s", peer->text, what, strerror(-code),
+  snprintf(text, sizeof(text), "%s: this process %s: %s%s", peer->text, what, strerror(-code),
            limit_remedy(code));
-  snprintf(said, sizeof said, "its process %s: %s%s", what, strerror(-code),
+  snprintf(said, sizeof(said), "its process %s: %s%s", what, strerror(-code),
            code == -EMFILE ? "; raise its `ulimit -n`" : limit_remedy(code));
   /* Whoever connects hears it by the protocol. */
   end_with(peer, code, peer->is_connector ? -1 : PST_LOG_ERROR, text, said);
@@ -262,19 +262,19 @@ void peer_gone(struct peer *peer, int code, const char *why)
   if (closing)
     return;
   if (greeted)
-    snprintf(text, sizeof text, "lost the %s (%s): %s",
+    snprintf(text, sizeof(text), "lost the %s (%s): %s",
              peer->is_connector ? control->protocol->acceptor_name
                                 : control->protocol->connector_name,
              peer->text, why);
   else
-    snprintf(text, sizeof text, "%s: %s", peer->text, why);
+    snprintf(text, sizeof(text), "%s: %s", peer->text, why);
   if (peer->is_connector && !peer->in_process && !control->protocol->has(peer, true)) {
     control->protocol->retry(peer, code, why);
     return;
   }
   if (control->protocol->has(peer, false)) {
     if (control->protocol->names) {
-      control->protocol->names(peer, names, sizeof names);
+      control->protocol->names(peer, names, sizeof(names));
       pst_log(PST_LOG_ERROR, "%s. Streams: %s", text, names);
     } else {
       control_complain(control, PST_LOG_WARN, "control: %s", text);

@@ -152,7 +152,7 @@ static void read_lost(struct peer *peer, int code)
               peer->state < PEER_UP ? "it closed the connection during the handshake" : gone_text);
     return;
   }
-  snprintf(why, sizeof why, "the connection failed: %s. Check the network and its log",
+  snprintf(why, sizeof(why), "the connection failed: %s. Check the network and its log",
            strerror(-code));
   peer_gone(peer, code == -ETIMEDOUT ? code : -ECONNRESET, why);
 }
@@ -185,7 +185,7 @@ static void read_away(struct peer *peer)
   uint8_t nowhere[4096];
 
   for (int i = 0; i < READS_A_ROUND; i++) {
-    ssize_t n = recv(peer->main.fd, nowhere, sizeof nowhere, 0);
+    ssize_t n = recv(peer->main.fd, nowhere, sizeof(nowhere), 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
       return;
     if (n <= 0) {
@@ -201,7 +201,7 @@ static void connected(struct peer *peer)
 
   if (rc < 0) {
     char why[WIRE_WHY_MAX];
-    snprintf(why, sizeof why, "%s", strerror(-rc));
+    snprintf(why, sizeof(why), "%s", strerror(-rc));
     peer_gone(peer, rc, why);
     return;
   }
@@ -267,11 +267,11 @@ static void check_silence(struct peer *peer)
   if (!silent && !stuck)
     return;
   seconds_text(limit, seconds);
-  snprintf(why, sizeof why,
+  snprintf(why, sizeof(why),
            "it %s nothing for %s; it was stopped or killed, or the network failed. Check its log",
            silent ? "said" : "read", seconds);
   /* One that was stopped and goes on later learns that it was not its peer that crashed. */
-  snprintf(said, sizeof said, "your end %s nothing for %s; was its process stopped?",
+  snprintf(said, sizeof(said), "your end %s nothing for %s; was its process stopped?",
            silent ? "said" : "read", seconds);
   peer_send_bye(peer, -ETIMEDOUT, said);
   peer->is_silent = true;

@@ -27,7 +27,7 @@ void control_complain(struct control *control, int level, const char *format, ..
   }
   control->complaints_left--;
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  vsnprintf(line, sizeof(line), format, args);
   va_end(args);
   pst_log(level, "%s", line);
 }

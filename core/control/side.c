@@ -25,9 +25,9 @@ static uint8_t *put_place(uint8_t *at, const struct socket_address *address)
 {
   const struct socket_place place = socket_place(address);
 
-  memcpy(at, &place.host, sizeof place.host);
-  memcpy(at + sizeof place.host, &place.port, sizeof place.port);
-  return at + sizeof place.host + sizeof place.port;
+  memcpy(at, &place.host, sizeof(place.host));
+  memcpy(at + sizeof(place.host), &place.port, sizeof(place.port));
+  return at + sizeof(place.host) + sizeof(place.port);
 }
 
 int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
@@ -35,7 +35,7 @@ int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOK
 {
   struct socket_address connector, acceptor;
   uint64_t network = 0; /* Linux before 5.14 does not tell */
-  socklen_t size = sizeof network;
+  socklen_t size = sizeof(network);
   int rc = socket_end(tcp_fd, !has_connected, &connector);
 
   if (rc == 0)
@@ -44,16 +44,16 @@ int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOK
     return rc;
   getsockopt(tcp_fd, SOL_SOCKET, SO_NETNS_COOKIE, &network, &size);
   memcpy(claim->bytes, token, WIRE_TOKEN_BYTES);
-  memcpy(claim->bytes + WIRE_TOKEN_BYTES, &network, sizeof network);
-  put_place(put_place(claim->bytes + WIRE_TOKEN_BYTES + sizeof network, &connector), &acceptor);
+  memcpy(claim->bytes + WIRE_TOKEN_BYTES, &network, sizeof(network));
+  put_place(put_place(claim->bytes + WIRE_TOKEN_BYTES + sizeof(network), &connector), &acceptor);
   return 0;
 }
 
 int side_send_claim(int fd, const struct side_claim *claim)
 {
-  ssize_t n = send(fd, claim->bytes, sizeof claim->bytes, MSG_NOSIGNAL);
+  ssize_t n = send(fd, claim->bytes, sizeof(claim->bytes), MSG_NOSIGNAL);
 
-  return n == sizeof claim->bytes ? 0 : n < 0 ? -errno : -EIO;
+  return n == sizeof(claim->bytes) ? 0 : n < 0 ? -errno : -EIO;
 }
 
 /* ---- Messages --------------------------------------------------------------------- */
@@ -67,7 +67,7 @@ int side_send_fds(int fd, const struct side_fds *batch)
 {
   union fd_space space = {0};
   uint8_t id[8];
-  struct iovec piece = {.iov_base = id, .iov_len = sizeof id};
+  struct iovec piece = {.iov_base = id, .iov_len = sizeof(id)};
   size_t size = batch->count * sizeof(int);
   struct msghdr message = {
       .msg_iov = &piece,
@@ -98,7 +98,7 @@ static bool take_fds(struct msghdr *message, uint32_t most, struct side_fds *bat
     size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < count; i++) {
       int got;
-      memcpy(&got, CMSG_DATA(h) + i * sizeof got, sizeof got);
+      memcpy(&got, CMSG_DATA(h) + i * sizeof(got), sizeof(got));
       have_room &= batch->count < most;
       if (have_room)
         batch->fds[batch->count++] = got;
@@ -119,7 +119,7 @@ static int receive(int fd, void *bytes, size_t size, uint32_t most, struct side_
       .msg_iov = &piece,
       .msg_iovlen = 1,
       .msg_control = space.bytes,
-      .msg_controllen = sizeof space.bytes,
+      .msg_controllen = sizeof(space.bytes),
   };
   ssize_t n;
   int rc = 0;
@@ -145,7 +145,7 @@ int side_receive_claim(int fd, struct side_claim *claim)
 {
   struct side_claim got;
   struct side_fds none;
-  int rc = receive(fd, got.bytes, sizeof got.bytes, 0, &none);
+  int rc = receive(fd, got.bytes, sizeof(got.bytes), 0, &none);
 
   if (rc == 0)
     *claim = got;
@@ -156,7 +156,7 @@ int side_receive_fds(int fd, struct side_fds *batch)
 {
   struct side_fds got = {0};
   uint8_t id[8];
-  int rc = receive(fd, id, sizeof id, SIDE_FDS_MAX, &got);
+  int rc = receive(fd, id, sizeof(id), SIDE_FDS_MAX, &got);
 
   if (rc < 0 || got.count == 0)
     return rc < 0 ? rc : -EPROTO;

@@ -34,7 +34,7 @@ static struct sockaddr_un address_of(const char *path)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
   return address;
 }
 
@@ -86,7 +86,7 @@ static void sweep(const char *path)
   const struct dirent *entry;
 
   for (int i = 0; folder && i < SWEPT_MAX && (entry = readdir(folder)) != NULL; i++)
-    if (strncmp(entry->d_name, PREFIX, sizeof PREFIX - 1) == 0)
+    if (strncmp(entry->d_name, PREFIX, sizeof(PREFIX) - 1) == 0)
       sweep_one(dirfd(folder), entry->d_name);
   if (folder)
     closedir(folder);
@@ -115,7 +115,7 @@ static int make_folder(char *path)
 static int listen_in(const char *above, bool is_open, struct side_listener *made)
 {
   struct sockaddr_un address;
-  int length = snprintf(made->path, sizeof made->path, "%s/" PREFIX "XXXXXX", above);
+  int length = snprintf(made->path, sizeof(made->path), "%s/" PREFIX "XXXXXX", above);
 
   made->folder_fd = make_folder(made->path);
   if (made->folder_fd < 0)
@@ -123,7 +123,7 @@ static int listen_in(const char *above, bool is_open, struct side_listener *made
   strcpy(made->path + length, "/" SOCKET_NAME); /* parent() saw to the room */
   address = address_of(made->path);
   made->fd = new_socket();
-  if (made->fd >= 0 && bind(made->fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+  if (made->fd >= 0 && bind(made->fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
       (!is_open || (chmod(made->path, 0666) == 0 && fchmod(made->folder_fd, 0711) == 0)) &&
       listen(made->fd, BACKLOG) == 0)
     return 0;
@@ -154,7 +154,7 @@ void side_unlisten(struct side_listener *listener)
   /* Closing it closes what waits unread in the connections that nobody has accepted. */
   closer_close(listener->fd);
   if (listener->path[0]) {
-    snprintf(folder, sizeof folder, "%s", listener->path);
+    snprintf(folder, sizeof(folder), "%s", listener->path);
     *strrchr(folder, '/') = '\0';
     unlink(listener->path);
     rmdir(folder);
@@ -169,7 +169,7 @@ void side_unlisten(struct side_listener *listener)
 static int check_user(int fd, bool is_open, uint32_t *uid)
 {
   struct ucred credentials = {0};
-  socklen_t size = sizeof credentials;
+  socklen_t size = sizeof(credentials);
 
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
     return -errno;
@@ -198,13 +198,13 @@ static int check_path(const char *path, bool is_open, uint32_t *uid)
 
   if (path[0] != '/' || strlen(path) > WIRE_SIDE_MAX)
     return -EINVAL;
-  snprintf(folder, sizeof folder, "%s", path);
+  snprintf(folder, sizeof(folder), "%s", path);
   char *name = strrchr(folder, '/');
   if (strcmp(name, "/" SOCKET_NAME) != 0)
     return -EINVAL;
   *name = '\0';
   const char *own = strrchr(folder, '/');
-  if (!own || strncmp(own + 1, PREFIX, sizeof PREFIX - 1) != 0)
+  if (!own || strncmp(own + 1, PREFIX, sizeof(PREFIX) - 1) != 0)
     return -EINVAL;
   if (lstat(folder, &is) < 0)
     return errno == EACCES ? -ENOENT : -errno;
@@ -220,7 +220,7 @@ int side_connect(const char *path, bool is_open, uint32_t *uid)
 
   if (fd < 0)
     return fd;
-  if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+  if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
     rc = -errno;
   if (rc == 0)
     rc = check_user(fd, is_open, uid);

@@ -104,7 +104,7 @@ void guest_event(struct control *control, struct guest *guest)
   if (!peer || peer->side_state != SIDE_NONE ||
       side_claim_make(peer->main.fd, false, peer->token, &ours) < 0)
     rc = -EPERM;
-  else if (peer->must_show && memcmp(&ours, &theirs, sizeof ours) != 0)
+  else if (peer->must_show && memcmp(&ours, &theirs, sizeof(ours)) != 0)
     rc = -EACCES;
   else
     rc = move_in(control, guest, peer, &ours);

@@ -87,7 +87,7 @@ struct socket_place socket_place(const struct socket_address *address)
 
   if (address->storage.ss_family != AF_INET)
     return (struct socket_place){in6->sin6_addr, in6->sin6_port};
-  memcpy(&place.host.s6_addr[12], &in->sin_addr, sizeof in->sin_addr);
+  memcpy(&place.host.s6_addr[12], &in->sin_addr, sizeof(in->sin_addr));
   return place;
 }
 
@@ -109,7 +109,7 @@ int socket_end(int fd, bool of_peer, struct socket_address *address)
 {
   struct sockaddr *at = (struct sockaddr *)&address->storage;
 
-  *address = (struct socket_address){.length = sizeof address->storage};
+  *address = (struct socket_address){.length = sizeof(address->storage)};
   return (of_peer ? getpeername : getsockname)(fd, at, &address->length) < 0 ? -errno : 0;
 }
 
@@ -129,8 +129,8 @@ void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX
   char port[8];
 
   text[0] = '\0';
-  if (getnameinfo((const struct sockaddr *)&address->storage, address->length, host, sizeof host,
-                  port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+  if (getnameinfo((const struct sockaddr *)&address->storage, address->length, host, sizeof(host),
+                  port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     return;
   bool is_v6 = address->storage.ss_family == AF_INET6;
   snprintf(text, SOCKET_TEXT_MAX, is_v6 ? "[%s]:%s" : "%s:%s", host, port);
@@ -163,7 +163,7 @@ static void set_flag(int fd, int level, int name)
 {
   int on = 1;
 
-  setsockopt(fd, level, name, &on, sizeof on);
+  setsockopt(fd, level, name, &on, sizeof(on));
 }
 
 int socket_listen(const struct socket_address *address)
@@ -217,7 +217,7 @@ int socket_connect(const struct socket_address *address)
 int socket_error(int fd)
 {
   int error = 0;
-  socklen_t size = sizeof error;
+  socklen_t size = sizeof(error);
 
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
     return -errno;

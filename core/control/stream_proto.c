@@ -56,7 +56,7 @@ static void stream_send_failure(struct peer *peer, enum wire_type type, const ch
 {
   struct wire_message *m = message_new_text(peer->control, type, code, text);
 
-  snprintf(m->stream, sizeof m->stream, "%s", name);
+  snprintf(m->stream, sizeof(m->stream), "%s", name);
   m->has_totals = totals;
   if (totals)
     m->totals = *totals;
@@ -68,7 +68,7 @@ static void stream_send(struct stream *s, enum wire_type type, const struct cont
 {
   struct wire_message *m = message_new(s->peer->control, type);
 
-  memcpy(m->stream, s->name, sizeof s->name);
+  memcpy(m->stream, s->name, sizeof(s->name));
   if (totals) {
     m->totals = *totals;
     peer_send(s->peer, m);
@@ -175,7 +175,7 @@ static void stream_fail_here(struct control *control, struct stream *s,
     stream_send_own_failure(peer, s, command);
   stream_enter(s, answers ? STREAM_FAILED_AWAITS : STREAM_FAILED, answers ? peer : NULL);
   s->fail_code = command->say.code;
-  memcpy(s->fail_text, command->text, sizeof s->fail_text);
+  memcpy(s->fail_text, command->text, sizeof(s->fail_text));
   if (!answers)
     stream_tell_last(control, s, NULL);
 }
@@ -253,11 +253,11 @@ static void stream_refuse_unknown(struct peer *peer, const char *name)
   char list[256];
 
   for (const struct stream *s = control->streams->all; s < streams_end(control); s++)
-    if (s->role == stream_role_with(peer) && count < sizeof names / sizeof names[0])
+    if (s->role == stream_role_with(peer) && count < sizeof(names) / sizeof(names[0]))
       names[count++] = s->name;
   const char *nearest = nearest_name(name, names, count);
-  names_waiting(control, stream_role_with(peer), list, sizeof list);
-  snprintf(text, sizeof text, "the receiver has no stream '%s'%s%s%s; it waits for: %s", name,
+  names_waiting(control, stream_role_with(peer), list, sizeof(list));
+  snprintf(text, sizeof(text), "the receiver has no stream '%s'%s%s%s; it waits for: %s", name,
            nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
            list[0] ? list : "none");
   stream_refuse(peer, name, -ENOENT, text);
@@ -290,18 +290,18 @@ static void stream_got_offer(const struct message_in *in)
   } else if (!s) {
     stream_refuse_unknown(peer, m->stream);
   } else if (stream_is_live(s)) {
-    snprintf(text, sizeof text, "it is taken already, by %s; give each sender a stream of its own",
+    snprintf(text, sizeof(text), "it is taken already, by %s; give each sender a stream of its own",
              s->peer->text);
     stream_refuse(peer, s->name, -EBUSY, text);
   } else if (s->state == STREAM_OVER) {
     stream_refuse(peer, s->name, -EALREADY, "it is over; start the receiver again");
   } else if (stream_has_ended(s)) {
-    snprintf(text, sizeof text, "it has failed at the receiver: %s", s->fail_text);
+    snprintf(text, sizeof(text), "it has failed at the receiver: %s", s->fail_text);
     stream_refuse(peer, s->name, -ECONNRESET, text);
-  } else if (!terms_compare(&s->terms, m, ends, text, sizeof text)) {
+  } else if (!terms_compare(&s->terms, m, ends, text, sizeof(text))) {
     char report[2 * REPORT_MAX], reason[REPORT_MAX + 64];
-    snprintf(reason, sizeof reason, "%s; give both ends the same configuration", text);
-    snprintf(report, sizeof report, "%s does not agree: %s", peer->text, reason);
+    snprintf(reason, sizeof(reason), "%s; give both ends the same configuration", text);
+    snprintf(report, sizeof(report), "%s does not agree: %s", peer->text, reason);
     pst_log(PST_LOG_ERROR, "%s: %s", s->name, report);
     stream_send_failure(peer, WIRE_REFUSE, s->name, -EPROTO, reason, NULL);
     streams_fail(peer->control, s, -EPROTO, report, false, NULL);
@@ -339,9 +339,9 @@ static void stream_got_failure(const struct message_in *in)
   const bool owes = m->type == WIRE_FAIL && m->has_totals;
 
   if (m->type == WIRE_REFUSE)
-    snprintf(text, sizeof text, "refused by %s: %s", peer->text, m->text);
+    snprintf(text, sizeof(text), "refused by %s: %s", peer->text, m->text);
   else
-    snprintf(text, sizeof text, "%s reports: %s", peer->text, m->text);
+    snprintf(text, sizeof(text), "%s reports: %s", peer->text, m->text);
   pst_log(PST_LOG_DEBUG, "stream %s: %s", s->name, text);
   /* In one process whoever failed has said it. */
   streams_fail(peer->control, s, m->code, text, !peer->in_process,
@@ -405,11 +405,11 @@ static void streams_got_bye(const struct message_in *in)
     return;
   }
   if (m->code == 0)
-    snprintf(text, sizeof text, "%s left before the end; check its log", peer->text);
+    snprintf(text, sizeof(text), "%s left before the end; check its log", peer->text);
   else
-    snprintf(text, sizeof text, "%s dropped this end and says: %s", peer->text, m->text);
+    snprintf(text, sizeof(text), "%s dropped this end and says: %s", peer->text, m->text);
   if (streams_has(peer, false) || m->code != 0) {
-    names_of_peer(peer, names, sizeof names);
+    names_of_peer(peer, names, sizeof(names));
     pst_log(PST_LOG_ERROR, "control: %s%s%s", text, names[0] ? "; streams: " : "", names);
     streams_fail_peer(peer, m->code ? m->code : -ECONNRESET, text);
   }

@@ -49,7 +49,7 @@ void streams_connect_again(struct control *control, const char *why)
 {
   struct stream_control *own = control->streams;
 
-  snprintf(own->connect_why, sizeof own->connect_why, "%s", why);
+  snprintf(own->connect_why, sizeof(own->connect_why), "%s", why);
   own->link = NULL;
   if (++own->target_next < own->targets.count) {
     own->connect_at_ns = control->now_ns;
@@ -92,11 +92,11 @@ static void receivers_wait(struct control *control)
   char names[256];
   char seconds[24];
 
-  names_waiting(control, &stream_receiver, names, sizeof names);
+  names_waiting(control, &stream_receiver, names, sizeof(names));
   if (!names[0] || !control->listen_text)
     return;
   if (is_too_late(control, seconds)) {
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "no sender came to %s within %s for: %s; start the sender with the same "
              "configuration, check its control.connect, or raise control.timeout",
              control->listen_text, seconds, names);
@@ -121,7 +121,7 @@ static void try_connect(struct control *control)
     streams_connect_again(control, strerror(-code));
     return;
   }
-  snprintf(text, sizeof text, "no connection to %s: this process has no room for one: %s%s",
+  snprintf(text, sizeof(text), "no connection to %s: this process has no room for one: %s%s",
            own->connect_text, strerror(-code), limit_remedy(code));
   fail_waiting(control, &stream_sender, code, text);
 }
@@ -135,7 +135,7 @@ static void senders_wait(struct control *control)
 
   if (!own->connect_text)
     return;
-  names_waiting(control, &stream_sender, names, sizeof names);
+  names_waiting(control, &stream_sender, names, sizeof(names));
   if (!names[0]) {
     /* Over, failed, or with a peer. */
     if (own->link && own->link->state < PEER_UP)
@@ -145,7 +145,7 @@ static void senders_wait(struct control *control)
   }
   const char *why = own->connect_why[0] ? own->connect_why : "no answer yet";
   if (is_too_late(control, seconds)) {
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "no receiver took %s at %s within %s (%s); start the receiver with the same "
              "configuration, check control.connect, or raise control.timeout",
              names, own->connect_text, seconds, why);
@@ -196,7 +196,7 @@ int streams_open(struct control *control, const struct control_params *params,
 {
   int rc = 0;
 
-  for (size_t i = 0; rc == 0 && i < sizeof roles / sizeof roles[0]; i++)
+  for (size_t i = 0; rc == 0 && i < sizeof(roles) / sizeof(roles[0]); i++)
     if (streams_have(control, roles[i]))
       rc = roles[i]->open(control, params, error);
   return rc;
@@ -204,6 +204,6 @@ int streams_open(struct control *control, const struct control_params *params,
 
 void streams_wait(struct control *control)
 {
-  for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+  for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
     roles[i]->wait(control);
 }

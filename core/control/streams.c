@@ -24,7 +24,7 @@ static int copy_stream(const struct control_stream *from, struct stream *to,
     return pst_fail(error, PST_EXIT_USAGE, -E2BIG,
                     "stream '%s': %u terms and %u params; at most %d and %d", name,
                     from->term_count, from->param_count, CONTROL_TERMS_MAX, CONTROL_PARAMS_MAX);
-  snprintf(to->name, sizeof to->name, "%s", name);
+  snprintf(to->name, sizeof(to->name), "%s", name);
   to->context = from->context;
   to->role = from->role;
   int rc = terms_copy(from->terms, from->term_count, &to->terms);
@@ -74,15 +74,15 @@ static int by_context(const void *a, const void *b)
 int streams_copy(struct control *control, const struct control_stream *streams, uint32_t count,
                  const struct control_callbacks *callbacks, struct pst_error *error)
 {
-  struct stream_control *own = control->streams = calloc(1, sizeof *own);
+  struct stream_control *own = control->streams = calloc(1, sizeof(*own));
   uint32_t room = count ? count : 1;
   int rc;
 
   if (own) {
     own->callbacks = *callbacks;
     own->listen_notice_ns = control->now_ns;
-    own->all = calloc(room, sizeof *own->all);
-    own->names = calloc(room, sizeof *own->names);
+    own->all = calloc(room, sizeof(*own->all));
+    own->names = calloc(room, sizeof(*own->names));
     own->contexts = calloc(room, sizeof(struct stream *));
   }
   if (!own || !own->all || !own->names || !own->contexts)
@@ -166,7 +166,7 @@ void stream_enter(struct stream *s, enum stream_state state, struct peer *peer)
   const uint32_t alone __attribute__((unused)) = BIT(WAITING) | BIT(OVER) | BIT(FAILED);
 
   assert(successors[s->state] & 1u << state);
-  assert((peer == NULL) == ((alone & 1u << state) != 0));
+  assert((!peer) == ((alone & 1u << state) != 0));
   s->state = state;
   s->peer = peer;
 }
@@ -187,7 +187,7 @@ void streams_fail(struct control *control, struct stream *s, int code, const cha
     return;
   stream_enter(s, STREAM_FAILED, NULL);
   s->fail_code = code;
-  snprintf(s->fail_text, sizeof s->fail_text, "%s", text);
+  snprintf(s->fail_text, sizeof(s->fail_text), "%s", text);
   streams_tell(control, s,
                &(struct control_stream_message){.type = CONTROL_HEARD_FAIL,
                                                 .code = code,

@@ -64,7 +64,7 @@ uint64_t *wire_total_at(struct control_totals *totals, uint32_t key)
 
 void wire_totals_unknown(struct control_totals *totals)
 {
-  memset(totals, 0, sizeof *totals);
+  memset(totals, 0, sizeof(*totals));
   for (uint32_t key = 0; key < WIRE_TOTAL_BLOCKED; key++)
     *wire_total_at(totals, key) = UINT64_MAX;
   for (uint32_t stage = 0; stage < PST_STAGES; stage++)
@@ -114,7 +114,7 @@ static void write_totals(struct pst_cbor_writer *w, const struct control_totals 
   pst_cbor_write_uint(w, WIRE_TOTAL_DROPS);
   pst_cbor_write_map(w, totals.drop_count);
   for (uint32_t i = 0; i < totals.drop_count; i++) {
-    pst_cbor_write_text(w, totals.drops[i].cause, sizeof totals.drops[i].cause - 1);
+    pst_cbor_write_text(w, totals.drops[i].cause, sizeof(totals.drops[i].cause) - 1);
     pst_cbor_write_uint(w, totals.drops[i].messages);
   }
   if (has_stopped)
@@ -139,10 +139,10 @@ static int read_blocked(struct pst_cbor_reader *r, struct control_totals *totals
 static int read_drops(struct pst_cbor_reader *r, struct control_totals *totals)
 {
   uint64_t count;
-  int rc = pst_cbor_read_map(r, sizeof totals->drops / sizeof totals->drops[0], &count, "drops");
+  int rc = pst_cbor_read_map(r, sizeof(totals->drops) / sizeof(totals->drops[0]), &count, "drops");
 
   for (uint64_t i = 0; i < count && rc == 0; i++) {
-    rc = pst_cbor_read_text(r, 1, sizeof totals->drops[i].cause - 1, totals->drops[i].cause,
+    rc = pst_cbor_read_text(r, 1, sizeof(totals->drops[i].cause) - 1, totals->drops[i].cause,
                             "a cause");
     if (rc == 0)
       rc = pst_cbor_read_uint(r, 0, UINT64_MAX, &totals->drops[i].messages, "drops");
@@ -268,7 +268,7 @@ static void write_own(struct pst_cbor_writer *w, const struct wire_message *m, u
 {
   switch (key) {
   case WIRE_KEY_MAGIC:
-    pst_cbor_write_text(w, WIRE_MAGIC, sizeof WIRE_MAGIC - 1);
+    pst_cbor_write_text(w, WIRE_MAGIC, sizeof(WIRE_MAGIC) - 1);
     break;
   case WIRE_KEY_VERSION:
     pst_cbor_write_array(w, 2);
@@ -289,13 +289,13 @@ static void write_own(struct pst_cbor_writer *w, const struct wire_message *m, u
 
 static int read_own(struct pst_cbor_reader *r, struct wire_message *m, uint32_t key)
 {
-  char magic[sizeof WIRE_MAGIC];
+  char magic[sizeof(WIRE_MAGIC)];
   uint64_t value;
   int rc;
 
   switch (key) {
   case WIRE_KEY_MAGIC:
-    rc = pst_cbor_read_text(r, 0, sizeof magic - 1, magic, "magic");
+    rc = pst_cbor_read_text(r, 0, sizeof(magic) - 1, magic, "magic");
     return rc == 0 && strcmp(magic, WIRE_MAGIC) != 0 ? pst_cbor_wrong(r, "its magic is not ours")
                                                      : rc;
   case WIRE_KEY_VERSION:
@@ -412,7 +412,7 @@ int wire_encode(const struct wire_message *m, uint8_t *frame, size_t size, size_
                               .size = room < WIRE_BODY_MAX ? room : WIRE_BODY_MAX};
 
   if (m->type >= WIRE_TYPES || !wire_forms[m->type].name ||
-      m->totals.drop_count > sizeof m->totals.drops / sizeof m->totals.drops[0])
+      m->totals.drop_count > sizeof(m->totals.drops) / sizeof(m->totals.drops[0]))
     return -EINVAL;
   const uint32_t keys = wire_keys(m);
   pst_cbor_write_map(&w, (size_t)__builtin_popcount(keys));
@@ -444,7 +444,7 @@ int wire_decode(const uint8_t *body, size_t length, struct wire_message *m, char
   struct pst_cbor_reader r = {.bytes = body, .left = length, .why = why};
   uint32_t seen = 0;
 
-  memset(m, 0, sizeof *m);
+  memset(m, 0, sizeof(*m));
   int rc = pst_cbor_read_message(&r, &protocol, m, &m->type, &seen);
   if (rc < 0)
     return rc;

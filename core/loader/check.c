@@ -97,7 +97,7 @@ static int check_words(const struct pst_description *description, struct loader_
                {"summary", description->summary},
                {"rung", description->rung}};
 
-  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+  for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
     if (!words[i].text)
       return loader_reject(why, -EPROTO, "its description has no %s; \"\" says none",
                            words[i].field);
@@ -134,7 +134,7 @@ static bool takes(const struct pst_option *option, const char *text)
   struct value value;
 
   return text && (option->type == PST_OPTION_STRING ||
-                  value_parse(option, text, &value, why, sizeof why) == 0);
+                  value_parse(option, text, &value, why, sizeof(why)) == 0);
 }
 
 static int check_rule(const struct pst_description *description, const struct pst_option_rule *rule,
@@ -151,7 +151,7 @@ static int check_rule(const struct pst_description *description, const struct ps
     return rule_breach(why, index, "an option of it is a LIST, which has no one value");
   if (!takes(option, rule->value) || !takes(needs, rule->needed))
     return rule_breach(why, index, "a value of it is none that its option takes");
-  for (size_t i = 0; i < sizeof rule->reserved / sizeof rule->reserved[0]; i++)
+  for (size_t i = 0; i < sizeof(rule->reserved) / sizeof(rule->reserved[0]); i++)
     if (rule->reserved[i] || rule->flags & ~(uint32_t)(PST_RULE_UNLESS | PST_RULE_OTHER))
       return loader_reject(why, -EPROTO,
                            "rule %u: its set of flags is unknown to ABI %u; build it with this "
@@ -219,7 +219,7 @@ int check_description(uint32_t kind, const char *name, const struct pst_describe
 
   if (!description)
     return loader_reject(why, -EPROTO, "has no description; add PST_DESCRIPTION() in options.c");
-  rc = check_size("pst_description", described->struct_size, sizeof *description, why);
+  rc = check_size("pst_description", described->struct_size, sizeof(*description), why);
   if (rc < 0)
     return rc;
   if (description->kind != kind)

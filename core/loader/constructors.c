@@ -41,7 +41,7 @@ static int environment_set(const char *const *environment, const char **added,
     const bool is_set = getenv(name_of(*environment, name)) != NULL;
 
     if (is_set)
-      text_add(said->kept, sizeof said->kept, "%s%s", said->kept[0] ? ", " : "", name);
+      text_add(said->kept, sizeof(said->kept), "%s%s", said->kept[0] ? ", " : "", name);
     else
       added[more++] = *environment;
   }
@@ -49,14 +49,14 @@ static int environment_set(const char *const *environment, const char **added,
     return 0;
   while (environ && environ[count])
     count++;
-  list = arena_alloc(&variables, (count + more + 1) * sizeof *list);
+  list = arena_alloc(&variables, (count + more + 1) * sizeof(*list));
   if (!list)
     return -ENOMEM;
   if (count > 0)
-    memcpy(list, environ, count * sizeof *environ);
+    memcpy(list, environ, count * sizeof(*environ));
   for (size_t i = 0; i < more; i++) {
     list[count + i] = (char *)(uintptr_t)added[i];
-    text_add(said->set, sizeof said->set, "%s%s", i ? ", " : "", added[i]);
+    text_add(said->set, sizeof(said->set), "%s%s", i ? ", " : "", added[i]);
   }
   __atomic_store_n(&environ, list, __ATOMIC_RELEASE);
   return 0;
@@ -108,7 +108,7 @@ static void dispositions_restore(const struct dispositions *before, struct const
     if (!before->is_known[number] || is_same(&before->of[number], &now.of[number]))
       continue;
     sigaction(number, &before->of[number], NULL);
-    text_add(said->restored, sizeof said->restored, "%s%d (%s)", said->restored[0] ? ", " : "",
+    text_add(said->restored, sizeof(said->restored), "%s%d (%s)", said->restored[0] ? ", " : "",
              number, strsignal(number));
   }
 }

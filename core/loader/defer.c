@@ -146,7 +146,7 @@ static int defer_employ(struct defer *defer)
 
 int defer_add(struct defer *defer, const void *key, void (*run)(void *arg), void *arg)
 {
-  struct work *work = malloc(sizeof *work);
+  struct work *work = malloc(sizeof(*work));
   int rc = 0;
 
   if (!work)
@@ -180,7 +180,7 @@ void defer_drain(struct defer *defer)
 
 struct defer *defer_new(const char *label)
 {
-  struct defer *defer = calloc(1, sizeof *defer);
+  struct defer *defer = calloc(1, sizeof(*defer));
 
   if (!defer)
     return NULL;

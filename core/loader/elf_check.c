@@ -72,7 +72,7 @@ static const char *machine_name(unsigned machine, char number[32])
                {EM_AARCH64, "AArch64"}, {EM_PPC64, "POWER"},   {EM_RISCV, "RISC-V"},
                {EM_S390, "S/390"}};
 
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
     if (names[i].machine == machine)
       return names[i].name;
   snprintf(number, 32, "ELF machine %u", machine);
@@ -83,17 +83,17 @@ static const char *machine_name(unsigned machine, char number[32])
 static bool own_header(Elf64_Ehdr *own)
 {
   int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, own, sizeof *own);
+  ssize_t n = fd < 0 ? -1 : read(fd, own, sizeof(*own));
 
   if (fd >= 0)
     close(fd);
-  return n == (ssize_t)sizeof *own && memcmp(own->e_ident, ELFMAG, SELFMAG) == 0;
+  return n == (ssize_t)sizeof(*own) && memcmp(own->e_ident, ELFMAG, SELFMAG) == 0;
 }
 
 static int check_header(struct elf *elf)
 {
   unsigned char ident[EI_NIDENT] = {0};
-  ssize_t n = pread(elf->fd, ident, sizeof ident, 0);
+  ssize_t n = pread(elf->fd, ident, sizeof(ident), 0);
   char a[32], b[32];
   Elf64_Ehdr own;
 
@@ -103,7 +103,7 @@ static int check_header(struct elf *elf)
     return loader_reject(elf->why, -ENOEXEC, "not an ELF file; install it again");
   if (ident[EI_CLASS] != ELFCLASS64)
     return loader_reject(elf->why, -ENOEXEC, "built for a 32-bit machine; build it for this one");
-  elf->head = read_part(elf, 0, sizeof *elf->head);
+  elf->head = read_part(elf, 0, sizeof(*elf->head));
   if (!elf->head)
     return elf->why->code;
   if (own_header(&own) &&
@@ -124,10 +124,10 @@ static int check_segments(struct elf *elf)
   Elf64_Phdr *segments;
   int loads = 0, rc = 0;
 
-  if (count == 0 || elf->head->e_phentsize != sizeof *segments)
+  if (count == 0 || elf->head->e_phentsize != sizeof(*segments))
     return loader_reject(elf->why, -ENOEXEC,
                          "not a shared object that can be loaded; install it again");
-  segments = read_part(elf, elf->head->e_phoff, count * sizeof *segments);
+  segments = read_part(elf, elf->head->e_phoff, count * sizeof(*segments));
   if (!segments)
     return elf->why->code;
   for (uint64_t i = 0; i < count && rc == 0; i++) {
@@ -187,7 +187,7 @@ static int read_needed(struct elf *elf, const Elf64_Shdr *section, const char *s
 
   if (!entries)
     return elf->why->code;
-  found->needed = arena_alloc(&found->arena, (count + 1) * sizeof *found->needed);
+  found->needed = arena_alloc(&found->arena, (count + 1) * sizeof(*found->needed));
   if (!found->needed)
     return loader_reject(elf->why, -ENOMEM, "no memory to read it");
   for (uint64_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++)
@@ -204,9 +204,9 @@ static int read_sections(struct elf *elf, const char *stem, struct inspect *foun
   const Elf64_Shdr *sections, *link;
   int rc = 0;
 
-  if (count == 0 || elf->head->e_shentsize != sizeof *sections)
+  if (count == 0 || elf->head->e_shentsize != sizeof(*sections))
     return 0;
-  sections = read_part(elf, elf->head->e_shoff, count * sizeof *sections);
+  sections = read_part(elf, elf->head->e_shoff, count * sizeof(*sections));
   if (!sections)
     return elf->why->code;
   for (const Elf64_Shdr *section = sections; section < sections + count && rc == 0; section++) {
@@ -255,7 +255,7 @@ int inspect_file(const char *real, const char *stem, struct inspect *found,
   struct stat st;
   int rc;
 
-  memset(found, 0, sizeof *found);
+  memset(found, 0, sizeof(*found));
   elf.fd = open(real, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (elf.fd < 0 || fstat(elf.fd, &st) < 0) {
     rc =

@@ -49,7 +49,7 @@ static void host_log(const struct pst_host *table, int level, const char *format
 
   if (level <= PST_LOG_ERROR || pst_log_enabled(level)) {
     va_start(args, format);
-    if (vsnprintf(text, sizeof text, format, args) < 0)
+    if (vsnprintf(text, sizeof(text), format, args) < 0)
       text[0] = '\0';
     va_end(args);
     pst_log(level, "%s: %s", host_of(table)->label, text);
@@ -84,10 +84,10 @@ static int host_library_keep(struct host *host, const char *path)
       return 0;
   path = arena_string(&host->arena, path);
   libraries =
-      arena_alloc(&host->arena, sizeof *libraries + (old->count + 2) * sizeof *libraries->paths);
+      arena_alloc(&host->arena, sizeof(*libraries) + (old->count + 2) * sizeof(*libraries->paths));
   if (!path || !libraries)
     return -ENOMEM;
-  memcpy(libraries->paths, old->paths, old->count * sizeof *old->paths);
+  memcpy(libraries->paths, old->paths, old->count * sizeof(*old->paths));
   libraries->paths[old->count] = path;
   libraries->count = old->count + 1;
   host->libraries = libraries;
@@ -162,7 +162,7 @@ static struct memory_entry *memories;
 
 int loader_memory_add(struct pst_memory *memory, const struct pst_memory_ops *ops)
 {
-  struct memory_entry *entry = malloc(sizeof *entry);
+  struct memory_entry *entry = malloc(sizeof(*entry));
 
   if (!entry)
     return -ENOMEM;
@@ -258,12 +258,12 @@ static void host_region_release(const struct pst_host *table, struct pst_region 
 
 const struct pst_host *host_new(const char *label)
 {
-  struct host *host = calloc(1, sizeof *host);
+  struct host *host = calloc(1, sizeof(*host));
 
   if (!host)
     return NULL;
   host->libraries =
-      arena_alloc(&host->arena, sizeof *host->libraries + sizeof *host->libraries->paths);
+      arena_alloc(&host->arena, sizeof(*host->libraries) + sizeof(*host->libraries->paths));
   host->label = arena_string(&host->arena, label);
   host->defer = host->arena.no_memory ? NULL : defer_new(host->label);
   if (!host->defer) {
@@ -273,7 +273,7 @@ const struct pst_host *host_new(const char *label)
   }
   pthread_mutex_init(&host->mutex, NULL);
   host->table = (struct pst_host){
-      .struct_size = sizeof host->table,
+      .struct_size = sizeof(host->table),
       .log = host_log,
       .clock_ns = host_clock_ns,
       .defer = host_defer,

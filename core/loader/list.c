@@ -48,13 +48,13 @@ static int keep(void *context, const char *path, uint32_t kind, const char *name
                 bool is_description)
 {
   struct all *all = context;
-  struct found *entry = arena_alloc(&all->arena, sizeof *entry);
+  struct found *entry = arena_alloc(&all->arena, sizeof(*entry));
   const char *kept = arena_string(&all->arena, path);
 
   if (!entry || !kept)
     return -ENOMEM;
   *entry = (struct found){.path = kept, .kind = kind, .is_description = is_description};
-  snprintf(entry->name, sizeof entry->name, "%s", name);
+  snprintf(entry->name, sizeof(entry->name), "%s", name);
   *all->end = entry;
   all->end = &entry->next;
   return 0;
@@ -63,7 +63,7 @@ static int keep(void *context, const char *path, uint32_t kind, const char *name
 static void keep_device(void *context, const char *name, const char *detail)
 {
   struct devices *devices = context;
-  struct found_device *device = arena_alloc(&devices->arena, sizeof *device);
+  struct found_device *device = arena_alloc(&devices->arena, sizeof(*device));
 
   if (!device)
     return;
@@ -79,8 +79,8 @@ static void report_plugin(const struct report *report, const struct loader_plugi
 {
   struct devices devices = {.end = &devices.first};
   struct pst_probe probe = {
-      .struct_size = sizeof probe, .context = &devices, .device = keep_device};
-  struct pst_plugin_info info = {.struct_size = sizeof info,
+      .struct_size = sizeof(probe), .context = &devices, .device = keep_device};
+  struct pst_plugin_info info = {.struct_size = sizeof(info),
                                  .kind = plugin->kind,
                                  .path = plugin->path,
                                  .reason = probe.reason,
@@ -89,8 +89,8 @@ static void report_plugin(const struct report *report, const struct loader_plugi
 
   config_describe_info(plugin->description, &info);
   info.status = plugin->plugin->probe(plugin->host, &probe);
-  probe.reason[sizeof probe.reason - 1] = '\0';
-  probe.remedy[sizeof probe.remedy - 1] = '\0';
+  probe.reason[sizeof(probe.reason) - 1] = '\0';
+  probe.remedy[sizeof(probe.remedy) - 1] = '\0';
   if (info.status >= 0) {
     info.status = 0;
     probe.reason[0] = probe.remedy[0] = '\0';
@@ -112,7 +112,7 @@ static void report_other(const struct report *report, const struct found *entry,
                          const char *reason, const char *remedy, const char *shadowed_by)
 {
   static const char *const none[] = {NULL};
-  struct pst_plugin_info info = {.struct_size = sizeof info,
+  struct pst_plugin_info info = {.struct_size = sizeof(info),
                                  .kind = entry->kind,
                                  .name = entry->name,
                                  .version = "",
@@ -152,7 +152,7 @@ static void list_plugin(const struct report *report, const struct found *entry)
   int rc = 0;
 
   if (!realpath(entry->path, real))
-    snprintf(real, sizeof real, "%s", entry->path);
+    snprintf(real, sizeof(real), "%s", entry->path);
   loader_lock();
   plugin = used = open_find(entry->kind, entry->name);
   is_shadowed = used && strcmp(real, used->path) != 0;
@@ -160,7 +160,7 @@ static void list_plugin(const struct report *report, const struct found *entry)
     rc = open_plugin(entry->path, entry->kind, entry->name, &plugin, &why);
   loader_unlock();
   if (is_shadowed) {
-    snprintf(reason, sizeof reason, "shadowed by %s", used->path);
+    snprintf(reason, sizeof(reason), "shadowed by %s", used->path);
     report_other(report, entry, NULL, real, -EEXIST, reason, "", used->path);
   } else if (rc == 0) {
     report_plugin(report, plugin);
@@ -185,7 +185,7 @@ static void list_description(const struct report *report, const struct found *en
     return;
   }
   if (description->needs)
-    snprintf(remedy, sizeof remedy, "it needs %s", description->needs);
+    snprintf(remedy, sizeof(remedy), "it needs %s", description->needs);
   report_other(report, entry, description, real, -ENOENT, "known but not built here", remedy, "");
 }
 
@@ -206,7 +206,7 @@ int pst_plugins_list(void (*plugin)(void *context, const struct pst_plugin_info 
   search_folders_free(&folders);
   loader_unlock();
   if (rc < 0) {
-    loader_search_failed(rc, text, sizeof text);
+    loader_search_failed(rc, text, sizeof(text));
     pst_log(PST_LOG_ERROR, "%s", text);
   }
   for (const struct found *entry = all.first; rc == 0 && entry; entry = entry->next) {

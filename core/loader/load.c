@@ -79,7 +79,7 @@ static void described_add(uint32_t kind, const char *name,
                           const struct pst_description *description)
 {
   const char *kept = loader_intern(name);
-  struct described *d = kept ? malloc(sizeof *d) : NULL;
+  struct described *d = kept ? malloc(sizeof(*d)) : NULL;
 
   if (!d)
     return;
@@ -95,9 +95,9 @@ static void warn_once(const struct loader_reason *why)
   const char *line = loader_intern(why->line);
   size_t i = 0;
 
-  while (i < sizeof said / sizeof said[0] && said[i] && said[i] != line)
+  while (i < sizeof(said) / sizeof(said[0]) && said[i] && said[i] != line)
     i++;
-  if (line && i < sizeof said / sizeof said[0]) {
+  if (line && i < sizeof(said) / sizeof(said[0])) {
     if (said[i])
       return;
     said[i] = line;
@@ -201,9 +201,9 @@ static const struct loader_plugin *load_first(const struct loader_folders *folde
     if (!path)
       continue;
     if (plugin) {
-      text_add(later, sizeof later, "%s%s", later[0] ? ", " : "", path);
+      text_add(later, sizeof(later), "%s%s", later[0] ? ", " : "", path);
     } else if (open_plugin(path, kind, name, &plugin, why) == 0) {
-      snprintf(found->used, sizeof found->used, "%s", path);
+      snprintf(found->used, sizeof(found->used), "%s", path);
     } else if (why != &spare) {
       found->count++;
     }
@@ -258,7 +258,7 @@ static int load_locked(uint32_t kind, const char *name, const struct loader_plug
     search_folders_free(&folders);
     return rc;
   }
-  search_folders_text(&folders, found->folders, sizeof found->folders);
+  search_folders_text(&folders, found->folders, sizeof(found->folders));
   if (loader_name_ok(name))
     *plugin = load_first(&folders, kind, name, found);
   if (*plugin && description && is_stale(description, (*plugin)->description)) {
@@ -309,7 +309,7 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
 
   if (!loader_kind_name(kind))
     return pst_fail(error, PST_EXIT_FAILED, -EINVAL, "no kind of plugin has the number %u", kind);
-  found = calloc(1, sizeof *found);
+  found = calloc(1, sizeof(*found));
   if (!found)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "no memory to look for plugins");
   loader_lock();
@@ -318,7 +318,7 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
     rc = load_locked(kind, name, &loaded, found);
   loader_unlock();
   if (rc < 0) {
-    loader_search_failed(rc, text, sizeof text);
+    loader_search_failed(rc, text, sizeof(text));
     rc = pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s '%s': %s", loader_kind_name(kind), name,
                   text);
   } else if (loaded) {
@@ -333,7 +333,7 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
 static bool catalog_missing(void *context, uint32_t kind, const char *name, char *text, size_t size)
 {
   const struct loader_plugin *loaded = NULL;
-  struct lookup *found = calloc(1, sizeof *found);
+  struct lookup *found = calloc(1, sizeof(*found));
   bool rejected;
   int rc;
 

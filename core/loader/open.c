@@ -65,7 +65,7 @@ void loader_unlock(void)
 
 void loader_note(int level, const char *format, ...)
 {
-  struct note *note = pst_log_enabled(level) ? calloc(1, sizeof *note) : NULL;
+  struct note *note = pst_log_enabled(level) ? calloc(1, sizeof(*note)) : NULL;
   va_list args;
 
   if (!note)
@@ -96,7 +96,7 @@ static bool is_runtime(const char *soname)
                                       "libasan.so",   "libubsan.so", "libtsan.so", "liblsan.so",
                                       "libclang_rt.", "linux-vdso"};
 
-  for (size_t i = 0; i < sizeof stems / sizeof stems[0]; i++) {
+  for (size_t i = 0; i < sizeof(stems) / sizeof(stems[0]); i++) {
     if (strncmp(soname, stems[i], strlen(stems[i])) == 0)
       return true;
   }
@@ -185,7 +185,7 @@ static int open_file(const char *path, char real[PATH_MAX], const char *stem,
     rc = rc == -ENOMEM ? loader_reject(why, rc, "no memory for it") : dlopen_reason(why);
     goto fail;
   }
-  snprintf(symbol, sizeof symbol, "%s%u", stem, PST_ABI_MAJOR);
+  snprintf(symbol, sizeof(symbol), "%s%u", stem, PST_ABI_MAJOR);
   *address = dlsym(*handle, symbol);
   rc = *address ? check_origin(real, symbol, *address, why) : inspect_no_symbol(stem, why);
   if (rc == 0)
@@ -201,7 +201,7 @@ static int check_plugin(const char *real, uint32_t kind, const char *name,
 {
   int rc;
 
-  rc = check_size("pst_plugin", plugin->struct_size, sizeof *plugin, why);
+  rc = check_size("pst_plugin", plugin->struct_size, sizeof(*plugin), why);
   if (rc < 0)
     return rc;
   if (plugin->described) {
@@ -233,12 +233,12 @@ static void add_needed(const struct pst_host *host, const char *const *needed)
 static struct plugin *plugin_new(uint32_t kind, const char *name, const char *real,
                                  const struct pst_plugin *table)
 {
-  struct plugin *plugin = calloc(1, sizeof *plugin);
+  struct plugin *plugin = calloc(1, sizeof(*plugin));
   char label[64];
 
   if (!plugin)
     return NULL;
-  snprintf(label, sizeof label, "%s %s", loader_kind_name(kind), name);
+  snprintf(label, sizeof(label), "%s %s", loader_kind_name(kind), name);
   plugin->pub.kind = kind;
   plugin->pub.name = loader_intern(name);
   plugin->pub.path = loader_intern(real);
@@ -268,7 +268,7 @@ static const char *const *environment_beside(const char *path, uint32_t kind, co
   char beside[PATH_MAX];
   const char *real;
 
-  snprintf(beside, sizeof beside, "%.*s.desc.so", (int)(strlen(path) - strlen(".so")), path);
+  snprintf(beside, sizeof(beside), "%.*s.desc.so", (int)(strlen(path) - strlen(".so")), path);
   if (access(beside, F_OK) != 0 ||
       open_description(beside, kind, name, &description, &real, &why) < 0)
     return environment_of(NULL);

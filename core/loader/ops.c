@@ -122,9 +122,9 @@
 TRANSPORT_OPS(DEFINE_REFUSE, DEFINE_IGNORE)
 MEMORY_OPS(DEFINE_REFUSE, DEFINE_IGNORE)
 
-static const struct pst_transport_ops no_transport = {.struct_size = sizeof no_transport,
+static const struct pst_transport_ops no_transport = {.struct_size = sizeof(no_transport),
                                                       TRANSPORT_OPS(NO_OP, NO_OP)};
-static const struct pst_memory_ops no_memory = {.struct_size = sizeof no_memory,
+static const struct pst_memory_ops no_memory = {.struct_size = sizeof(no_memory),
                                                 MEMORY_OPS(NO_OP, NO_OP)};
 
 struct op_rule {
@@ -169,7 +169,7 @@ static bool ops_has(const struct ops_head *head, size_t offset)
 {
   void (*op)(void);
 
-  memcpy(&op, (const char *)head + offset, sizeof op);
+  memcpy(&op, (const char *)head + offset, sizeof(op));
   return op != NULL;
 }
 
@@ -209,11 +209,11 @@ static void ops_overlay(void *out, size_t size, const void *ops)
 void ops_overlay_transport(const struct pst_transport_ops *ops, struct pst_transport_ops *out)
 {
   *out = no_transport;
-  ops_overlay(out, sizeof *out, ops);
+  ops_overlay(out, sizeof(*out), ops);
 }
 
 void ops_overlay_memory(const struct pst_memory_ops *ops, struct pst_memory_ops *out)
 {
   *out = no_memory;
-  ops_overlay(out, sizeof *out, ops);
+  ops_overlay(out, sizeof(*out), ops);
 }

@@ -16,7 +16,7 @@ static const char *const kinds[] = {
 
 const char *loader_kind_name(uint32_t kind)
 {
-  return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind] : NULL;
+  return kind < sizeof(kinds) / sizeof(kinds[0]) ? kinds[kind] : NULL;
 }
 
 void loader_search_failed(int code, char *text, size_t size)
@@ -34,7 +34,7 @@ bool loader_name_ok(const char *name)
 bool loader_file_parse(const char *file, uint32_t *kind, char name[LOADER_NAME_BYTES],
                        bool *is_description)
 {
-  for (uint32_t k = 1; k < sizeof kinds / sizeof kinds[0]; k++) {
+  for (uint32_t k = 1; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
     size_t head = strlen(kinds[k]);
     const char *dot;
     size_t len;
@@ -69,7 +69,7 @@ const char *loader_intern(const char *text)
   for (const struct interned *entry = all; entry; entry = entry->next)
     if (strcmp(entry->text, text) == 0)
       return entry->text;
-  made = arena_alloc(&arena, sizeof *made);
+  made = arena_alloc(&arena, sizeof(*made));
   text = arena_string(&arena, text);
   if (!made || !text)
     return NULL;

@@ -31,7 +31,7 @@ static struct {
 static int folder_push(struct loader_folders *folders, const char *path, const char *real,
                        int error)
 {
-  struct loader_folder *folder = arena_alloc(&folders->arena, sizeof *folder);
+  struct loader_folder *folder = arena_alloc(&folders->arena, sizeof(*folder));
   const char *kept = arena_string(&folders->arena, path);
   const char *kept_real = real ? arena_string(&folders->arena, real) : NULL;
 
@@ -142,7 +142,7 @@ static int add_build_tree(struct loader_folders *folders)
 
   if (!own_folder(here))
     return 0;
-  snprintf(path, sizeof path, "%s/plugins.path", here);
+  snprintf(path, sizeof(path), "%s/plugins.path", here);
   file = fopen(path, "re");
   if (!file)
     return errno == ENOENT ? 0 : -errno;
@@ -161,7 +161,7 @@ static int add_build_tree(struct loader_folders *folders)
     if (!*folder)
       continue;
     if (*folder != '/') {
-      snprintf(joined, sizeof joined, "%s/%s", here, folder);
+      snprintf(joined, sizeof(joined), "%s/%s", here, folder);
       folder = joined;
     }
     rc = folder_add(folders, realpath(folder, real) ? real : folder);
@@ -180,7 +180,7 @@ static int add_installed(struct loader_folders *folders)
   int rc = 0;
 
   if (own_folder(here)) {
-    snprintf(path, sizeof path, "%s/penstock", here);
+    snprintf(path, sizeof(path), "%s/penstock", here);
     if (access(path, X_OK) == 0)
       rc = folder_add(folders, path);
   }

@@ -71,14 +71,14 @@ static bool trust_walk_next(struct trust_walk *walk, char name[NAME_MAX + 1], in
 static int trust_walk_link(struct trust_walk *walk, int fd)
 {
   char target[PATH_MAX];
-  ssize_t n = readlinkat(fd, "", target, sizeof target);
+  ssize_t n = readlinkat(fd, "", target, sizeof(target));
   size_t rest = strlen(walk->rest);
 
   if (n < 0)
     return -errno;
   if (++walk->links > TRUST_LINKS_MAX)
     return -ELOOP;
-  if ((size_t)n + 1 + rest >= sizeof walk->rest)
+  if ((size_t)n + 1 + rest >= sizeof(walk->rest))
     return -ENAMETOOLONG;
   memmove(walk->rest + n + 1, walk->rest, rest + 1);
   memcpy(walk->rest, target, (size_t)n);
@@ -108,8 +108,8 @@ static int trust_walk_step(struct trust_walk *walk, const char *name, bool *is_e
     return rc;
   if (strcmp(name, "..") == 0)
     return trust_walk_up(walk);
-  snprintf(at, sizeof at, "%s/%s", walk->at[1] ? walk->at : "", name);
-  if (strlen(at) >= sizeof walk->at)
+  snprintf(at, sizeof(at), "%s/%s", walk->at[1] ? walk->at : "", name);
+  if (strlen(at) >= sizeof(walk->at))
     return -ENAMETOOLONG;
   fd = openat(walk->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0)
@@ -137,9 +137,9 @@ static int trust_walk(const char *path, char real[PATH_MAX], trust_visit visit, 
   bool is_end = false;
   int rc = 0;
 
-  if (*path != '/' && !getcwd(here, sizeof here))
+  if (*path != '/' && !getcwd(here, sizeof(here)))
     return -errno;
-  if (snprintf(walk.rest, sizeof walk.rest, "%s/%s", here, path) >= (int)sizeof walk.rest)
+  if (snprintf(walk.rest, sizeof(walk.rest), "%s/%s", here, path) >= (int)sizeof(walk.rest))
     return -ENAMETOOLONG;
   rc = trust_walk_root(&walk);
   while (rc == 0 && !is_end && trust_walk_next(&walk, name, &rc))
@@ -192,12 +192,12 @@ static int own_visit(void *context, const char *at, const struct stat *st, bool 
   (void)context;
   (void)at;
   (void)is_parent;
-  if (!trust_user(st->st_uid) && own.user_count < sizeof own.users / sizeof own.users[0])
+  if (!trust_user(st->st_uid) && own.user_count < sizeof(own.users) / sizeof(own.users[0]))
     own.users[own.user_count++] = st->st_uid;
   if (S_ISLNK(st->st_mode) || trust_is_sticky(st))
     return 0;
   if ((st->st_mode & S_IWGRP) && !trust_group(st->st_gid) &&
-      own.group_count < sizeof own.groups / sizeof own.groups[0])
+      own.group_count < sizeof(own.groups) / sizeof(own.groups[0]))
     own.groups[own.group_count++] = st->st_gid;
   if (st->st_mode & S_IWOTH)
     own.everybody = true;
@@ -219,8 +219,8 @@ static bool trust_is_private(uid_t user, gid_t group)
   struct passwd user_entry, *named = NULL;
   struct group group_entry, *found = NULL;
 
-  getpwuid_r(user, &user_entry, user_text, sizeof user_text, &named);
-  if (getgrgid_r(group, &group_entry, group_text, sizeof group_text, &found) != 0)
+  getpwuid_r(user, &user_entry, user_text, sizeof(user_text), &named);
+  if (getgrgid_r(group, &group_entry, group_text, sizeof(group_text), &found) != 0)
     return false;
   if (!found)
     return (uint64_t)group == user;
@@ -254,7 +254,7 @@ static int judge_mode(struct loader_reason *why, const char *at, const struct st
   char who[64] = "world-writable, so anybody";
 
   if (!by_all)
-    snprintf(who, sizeof who, "writable by group %u, whose members", st->st_gid);
+    snprintf(who, sizeof(who), "writable by group %u, whose members", st->st_gid);
   if (S_ISREG(st->st_mode))
     return loader_reject(why, -EPERM, "%s could put code into it; chmod %s %s", who,
                          by_all ? "o-w" : "g-w", at);

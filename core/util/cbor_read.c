@@ -233,7 +233,7 @@ static int read_type(struct pst_cbor_reader *r, uint64_t count,
                           (unsigned long long)key);
   if ((rc = pst_cbor_read_uint(r, 0, UINT32_MAX, &value, "type")) < 0)
     return rc;
-  if (value >= protocol->types || protocol->forms[value].name == NULL)
+  if (value >= protocol->types || !protocol->forms[value].name)
     return pst_cbor_wrong(r, "there is no message type %llu", (unsigned long long)value);
   *type = (uint32_t)value;
   return 0;

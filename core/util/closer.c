@@ -138,7 +138,7 @@ static void close_now(int fd)
 {
   const struct linger off = {0};
 
-  setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
   close(fd);
 }
 
@@ -172,7 +172,7 @@ static void *run(void *argument)
 
 void closer_close(int fd)
 {
-  struct job *job = fd >= 0 ? malloc(sizeof *job) : NULL;
+  struct job *job = fd >= 0 ? malloc(sizeof(*job)) : NULL;
   bool is_queued = false;
 
   if (fd < 0)

@@ -40,7 +40,7 @@ static void write_stderr(int level, const char *text)
 {
   static const char *const words[] = {"error: ", "warning: ", "", "debug: "};
   char line[LOG_LINE_BYTES];
-  int n = snprintf(line, sizeof line, "penstock: %s%s\n", words[level], text);
+  int n = snprintf(line, sizeof(line), "penstock: %s%s\n", words[level], text);
 
   for (size_t done = 0; done < (size_t)n;) {
     ssize_t w = write(STDERR_FILENO, line + done, (size_t)n - done);
@@ -58,13 +58,13 @@ static void read_environment(void)
 
   if (!word || !*word)
     return;
-  for (int i = 0; i < (int)(sizeof level_names / sizeof level_names[0]); i++) {
+  for (int i = 0; i < (int)(sizeof(level_names) / sizeof(level_names[0])); i++) {
     if (strcmp(word, level_names[i]) == 0) {
       atomic_store_explicit(&state.level, i, memory_order_relaxed);
       return;
     }
   }
-  snprintf(state.wrong_word, sizeof state.wrong_word, "%.64s", word);
+  snprintf(state.wrong_word, sizeof(state.wrong_word), "%.64s", word);
   atomic_store_explicit(&state.is_wrong, true, memory_order_release);
 }
 
@@ -109,11 +109,11 @@ bool pst_log_enabled(int level)
 static void mark_cut(char *text, size_t size)
 {
   static const char dots[] = "…";
-  size_t at = size - sizeof dots;
+  size_t at = size - sizeof(dots);
 
   while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
     at--;
-  memcpy(text + at, dots, sizeof dots);
+  memcpy(text + at, dots, sizeof(dots));
 }
 
 static void format_line(char *text, size_t size, const char *format, va_list args)
@@ -137,7 +137,7 @@ static void emit(int level, const char *text)
     level = PST_LOG_DEBUG;
   if (level == PST_LOG_ERROR) {
     const char *place = find_place ? find_place(find_context, text) : NULL;
-    snprintf(last_error, sizeof last_error, "%s%s%s", place ? place : "", place ? ": " : "", text);
+    snprintf(last_error, sizeof(last_error), "%s%s%s", place ? place : "", place ? ": " : "", text);
     text = place ? last_error : text;
   }
   if (!pst_log_enabled(level))
@@ -165,7 +165,7 @@ void pst_log(int level, const char *format, ...)
 
   if (level <= PST_LOG_ERROR || pst_log_enabled(level)) {
     va_start(args, format);
-    format_line(text, sizeof text, format, args);
+    format_line(text, sizeof(text), format, args);
     va_end(args);
     emit(level, text);
   }
@@ -185,7 +185,7 @@ void pst_log_clear_error(void)
 static void append_line(struct pst_error *error, const char *text)
 {
   size_t head = offsetof(struct pst_error, text);
-  size_t size = error->struct_size < sizeof *error ? error->struct_size : sizeof *error;
+  size_t size = error->struct_size < sizeof(*error) ? error->struct_size : sizeof(*error);
   size_t used, n;
 
   if (size <= head + 8)
@@ -231,7 +231,7 @@ int pst_fail(struct pst_error *error, int exit_status, int code, const char *for
   va_list args;
 
   va_start(args, format);
-  format_line(text, sizeof text, format, args);
+  format_line(text, sizeof(text), format, args);
   va_end(args);
   emit(PST_LOG_ERROR, text);
   note_error(error, exit_status, code, text);

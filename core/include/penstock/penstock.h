@@ -26,7 +26,7 @@
  * session has one thread of its own, for the control channel. Calls on a config or session come
  * from one thread at a time. No call blocks unless it says so.
  *
- * Growth. Structs that begin with `struct_size` grow at the end: set it to the sizeof that you
+ * Growth. Structs that begin with `struct_size` grow at the end: set it to the sizeof(that) you
  * were compiled with. The first version's size, which is today's, is the least there is; less is
  * refused (-EINVAL).
  *
