@@ -54,7 +54,7 @@ static uint64_t blameless(const struct account *account)
   uint64_t sum = 0;
 
   for (uint32_t i = 0; i < account->drop_count; i++)
-    for (size_t k = 0; k < sizeof causes / sizeof causes[0]; k++)
+    for (size_t k = 0; k < sizeof(causes) / sizeof(causes[0]); k++)
       if (strcmp(account->drops[i].cause, causes[k]) == 0)
         sum += account->drops[i].messages;
   return sum;
@@ -63,16 +63,16 @@ static uint64_t blameless(const struct account *account)
 const struct pst_path_info *accounting_path(const struct pst_stats *sender,
                                             const struct pst_stats *receiver)
 {
-  if (receiver == NULL || (sender != NULL && sender->path.path == PST_PATH_STAGED &&
-                           receiver->path.path != PST_PATH_STAGED))
+  if (!receiver ||
+      (sender && sender->path.path == PST_PATH_STAGED && receiver->path.path != PST_PATH_STAGED))
     return &sender->path;
   return &receiver->path;
 }
 
 const char *accounting_staged_by(const struct pst_stats *sender, const struct pst_stats *receiver)
 {
-  bool out = sender != NULL && sender->path.path == PST_PATH_STAGED;
-  bool in = receiver != NULL && receiver->path.path == PST_PATH_STAGED;
+  bool out = sender && sender->path.path == PST_PATH_STAGED;
+  bool in = receiver && receiver->path.path == PST_PATH_STAGED;
 
   if (out && in)
     return "both";
@@ -81,11 +81,11 @@ const char *accounting_staged_by(const struct pst_stats *sender, const struct ps
 
 static double staging_share(const struct pst_stats *own, const struct pst_stats *other)
 {
-  if (own != NULL)
+  if (own)
     return running_ns(own) > 0
                ? (double)own->blocked_ns[PST_STAGE_STAGING] / (double)running_ns(own)
                : 0;
-  return other != NULL && other->peer_seconds_ns > 0
+  return other && other->peer_seconds_ns > 0
              ? (double)other->peer_blocked_ns[PST_STAGE_STAGING] / (double)other->peer_seconds_ns
              : 0;
 }
@@ -98,26 +98,26 @@ const char *accounting_stager(const struct pst_stats *sender, const struct pst_s
 void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
                        struct account *account)
 {
-  memset(account, 0, sizeof *account);
-  if (receiver != NULL)
+  memset(account, 0, sizeof(*account));
+  if (receiver)
     gather_receiver(receiver, account);
   else
     gather_sender(sender, account);
   account->path = *accounting_path(sender, receiver);
   account->staged_by = accounting_staged_by(sender, receiver);
 
-  const struct pst_stats *counter = sender != NULL ? sender : receiver;
-  account->sent_basis = sender != NULL ? (uint32_t)PST_SENT_COUNTED : receiver->sent_basis;
+  const struct pst_stats *counter = sender ? sender : receiver;
+  account->sent_basis = sender ? (uint32_t)PST_SENT_COUNTED : receiver->sent_basis;
   account->sent = counter->messages_sent;
   account->sent_known = account->sent_basis != PST_SENT_UNKNOWN && account->sent_basis != 0 &&
                         counter->started_ns != 0;
 
   /* The receiver sees all that is missing; the sender only what it dropped itself. */
-  const struct pst_stats *dropper = receiver != NULL ? receiver : sender;
-  if (dropper->drop_count == 0 && sender != NULL)
+  const struct pst_stats *dropper = receiver ? receiver : sender;
+  if (dropper->drop_count == 0 && sender)
     dropper = sender;
   account->drop_count = dropper->drop_count < 16 ? dropper->drop_count : 16;
-  memcpy(account->drops, dropper->drops, account->drop_count * sizeof account->drops[0]);
+  memcpy(account->drops, dropper->drops, account->drop_count * sizeof(account->drops[0]));
   account->dropped = statistics_dropped(dropper);
   account->blameless = blameless(account);
   /* A heartbeat is older than the messages that came after it. */
@@ -127,8 +127,7 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
     account->sent_basis = PST_SENT_SEQUENCE;
   }
   /* What a dead sender had on its way, nobody can say. */
-  if (sender == NULL && receiver->state == PST_STATE_FAILED &&
-      account->sent_basis != PST_SENT_COUNTED) {
+  if (!sender && receiver->state == PST_STATE_FAILED && account->sent_basis != PST_SENT_COUNTED) {
     account->sent_known = false;
     account->dropped_at_least = account->dropped > 0;
   }

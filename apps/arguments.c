@@ -26,7 +26,7 @@ const char *arguments_meant(const char *word, const char *const *names, size_t c
   const char *near = nearest_name(word, names, count);
 
   text[0] = '\0';
-  if (near != NULL)
+  if (near)
     snprintf(text, ARGUMENTS_MEANT_BYTES, "%s%s'?", lead, near);
   return text;
 }
@@ -35,10 +35,10 @@ int arguments_duration(const char *text, uint64_t *ns)
 {
   const bool is_bare = text[strspn(text, "0123456789.")] == '\0';
   char whole[64];
-  int length = snprintf(whole, sizeof whole, "%s%s%s", text[0] == '.' ? "0" : "", text,
+  int length = snprintf(whole, sizeof(whole), "%s%s%s", text[0] == '.' ? "0" : "", text,
                         is_bare && text[0] != '\0' ? "s" : "");
 
-  return length < (int)sizeof whole ? units_parse(PST_OPTION_DURATION, whole, ns) : -EINVAL;
+  return length < (int)sizeof(whole) ? units_parse(PST_OPTION_DURATION, whole, ns) : -EINVAL;
 }
 
 int arguments_count(const char *text, uint64_t *count)
@@ -53,8 +53,8 @@ int arguments_size(const char *text, uint64_t *bytes)
 
 static int append(const char ***list, size_t *count, const char *item)
 {
-  const char **longer = reallocarray(*list, *count + 2, sizeof *longer);
-  if (longer == NULL)
+  const char **longer = reallocarray(*list, *count + 2, sizeof(*longer));
+  if (!longer)
     return -ENOMEM;
   longer[(*count)++] = item;
   longer[*count] = NULL;
@@ -68,7 +68,7 @@ static char *join(int argc, char **argv)
   for (int i = 0; i < argc; i++)
     length += strlen(argv[i]) + 1;
   char *line = malloc(length);
-  if (line == NULL)
+  if (!line)
     return NULL;
   char *at = stpcpy(line, "penstock");
   for (int i = 0; i < argc; i++)
@@ -81,7 +81,7 @@ static const char *option_of(const char *what, char *option, size_t size)
 {
   static const char *const before[] = {"unknown ", "option ", "'"};
 
-  for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
+  for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
     if (strncmp(what, before[i], strlen(before[i])) == 0)
       what += strlen(before[i]);
   snprintf(option, size, "%.*s", (int)strcspn(what, " ='"), what);
@@ -94,9 +94,9 @@ enum arguments_result arguments_wrong(const struct command *command, const char 
   va_list args;
 
   va_start(args, format);
-  vsnprintf(what, sizeof what, format, args);
+  vsnprintf(what, sizeof(what), format, args);
   va_end(args);
-  notice_error_at(option_of(what, option, sizeof option),
+  notice_error_at(option_of(what, option, sizeof(option)),
                   "%s: %s; `penstock %s --help` lists the options", command->name, what,
                   command->name);
   return ARGUMENTS_WRONG;
@@ -109,7 +109,7 @@ static enum arguments_result unknown_option(const struct command *command, const
   bool known = false, takes_none = false;
   size_t count = 0;
 
-  snprintf(bare, sizeof bare, "%s", written + strspn(written, "-"));
+  snprintf(bare, sizeof(bare), "%s", written + strspn(written, "-"));
   bare[strcspn(bare, "=")] = '\0';
   for (size_t i = 0; i < option_word_count; i++) {
     bool ours = (option_words[i].bit & command->options) != 0 || option_words[i].bit == 0;
@@ -138,7 +138,7 @@ static enum arguments_result add(const struct command *command, const char ***li
 
 static bool is_assignment(const char *text)
 {
-  return strchr(text, '=') != NULL && text[0] != '=';
+  return strchr(text, '=') && text[0] != '=';
 }
 
 static enum arguments_result take(const struct command *command, int key, const char *value,
@@ -203,7 +203,7 @@ static enum arguments_result take(const struct command *command, int key, const 
     const char **word = key >= KEY_HARDWARE ? &a->hardware[key - KEY_HARDWARE]
                         : key >= KEY_NODE   ? &a->node[key - KEY_NODE]
                                             : &a->bench[key - KEY_BENCH];
-    *word = value != NULL ? value : "";
+    *word = value ? value : "";
     return ARGUMENTS_OK;
   }
   }
@@ -279,18 +279,18 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
   size_t count = 0, used = 1;
   int key, index;
 
-  memset(arguments, 0, sizeof *arguments);
+  memset(arguments, 0, sizeof(*arguments));
   for (size_t i = 0; i < option_word_count; i++) {
     if (option_words[i].bit != 0 && (option_words[i].bit & command->options) == 0)
       continue;
     words[count] = &option_words[i];
-    longs[count++] = (struct option){
-        option_words[i].name, option_words[i].value != NULL ? required_argument : no_argument, NULL,
-        option_words[i].key};
+    longs[count++] = (struct option){option_words[i].name,
+                                     option_words[i].value ? required_argument : no_argument, NULL,
+                                     option_words[i].key};
     if (option_words[i].key < KEY_LONG)
       shorts[used++] = (char)option_words[i].key;
   }
-  if ((arguments->line = join(argc, argv)) == NULL)
+  if (!(arguments->line = join(argc, argv)))
     return arguments_wrong(command, "out of memory");
 
   opterr = 0;
@@ -317,7 +317,7 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
     result = take_operands(command, argc, argv, arguments);
   /* The result that says what is wrong goes to the FILE that is named behind it, too. */
   while (result == ARGUMENTS_WRONG && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
-    if (optarg != NULL && !gives_back(argv) && key == KEY_JSON && optarg[0] != '\0')
+    if (optarg && !gives_back(argv) && key == KEY_JSON && optarg[0] != '\0')
       arguments->json = optarg;
   return result;
 }
@@ -331,7 +331,7 @@ void arguments_free(struct arguments *arguments)
   free(arguments->transport_options);
   free(arguments->memory_options);
   free(arguments->line);
-  memset(arguments, 0, sizeof *arguments);
+  memset(arguments, 0, sizeof(*arguments));
 }
 
 /* `text` from column `indent` on, in lines of at most HELP_COLUMNS. The first line begins there. */
@@ -361,10 +361,10 @@ static void print_option(const struct option_word *word)
   char left[64];
 
   if (word->key < KEY_LONG)
-    snprintf(left, sizeof left, "-%c, --%s", word->key, word->name);
+    snprintf(left, sizeof(left), "-%c, --%s", word->key, word->name);
   else
-    snprintf(left, sizeof left, "    --%s%s%s", word->name, word->value != NULL ? " " : "",
-             word->value != NULL ? word->value : "");
+    snprintf(left, sizeof(left), "    --%s%s%s", word->name, word->value ? " " : "",
+             word->value ? word->value : "");
   if (strlen(left) > HELP_LEFT)
     printf("  %s\n%*s", left, HELP_INDENT, "");
   else
@@ -377,7 +377,7 @@ void arguments_help(const struct command *command)
   const bool is_optional = command->need == OPERAND_OPTIONAL;
 
   printf("Usage: penstock %s ", command->name);
-  if (command->operand != NULL)
+  if (command->operand)
     printf("%s%s%s ", is_optional ? "[" : "", command->operand, is_optional ? "]" : "");
   printf("[options]\n\n%s\n\nOptions:\n", command->help);
   for (size_t i = 0; i < option_word_count; i++)

@@ -32,11 +32,10 @@ static int fail(const struct output *output, const char *what, int exit_status, 
 static int split(struct output *output)
 {
   const char *slash = strrchr(output->path, '/');
-  char *folder =
-      slash == NULL ? strdup(".") : strndup(output->path, (size_t)(slash - output->path) + 1);
+  char *folder = !slash ? strdup(".") : strndup(output->path, (size_t)(slash - output->path) + 1);
 
-  output->name = strdup(slash == NULL ? output->path : slash + 1);
-  if (folder == NULL || output->name == NULL) {
+  output->name = strdup(!slash ? output->path : slash + 1);
+  if (!folder || !output->name) {
     free(folder);
     return -ENOMEM;
   }
@@ -64,7 +63,7 @@ static int link_self(const struct output *output, const char *name)
 {
   char self[64];
 
-  snprintf(self, sizeof self, "/proc/self/fd/%d", output->fd);
+  snprintf(self, sizeof(self), "/proc/self/fd/%d", output->fd);
   return linkat(AT_FDCWD, self, output->folder, name, AT_SYMLINK_FOLLOW);
 }
 
@@ -75,9 +74,9 @@ static int make_temporary(struct output *output,
 {
   for (unsigned i = 0; i < NAMES_TRIED; i++) {
     char suffix[64];
-    snprintf(suffix, sizeof suffix, ".penstock-%ld-%u", (long)getpid(), i);
+    snprintf(suffix, sizeof(suffix), ".penstock-%ld-%u", (long)getpid(), i);
     char *name = dot_name(output, suffix);
-    if (name == NULL)
+    if (!name)
       return -ENOMEM;
     int made = make(output, name), code = errno;
     if (made >= 0) {
@@ -148,7 +147,7 @@ static int refuse_planted(const char *what, const char *path, const struct stat 
 {
   char where[PATH_MAX];
 
-  if (realpath(path, where) == NULL || !is_planted(where, fifo))
+  if (!realpath(path, where) || !is_planted(where, fifo))
     return 0;
   return notice_fail(error, PST_EXIT_USAGE, -EACCES,
                      "%s: %s is a FIFO of user %u in a sticky folder that others write to; name "
@@ -175,8 +174,8 @@ static int open_in_place(struct output *output, bool is_fifo)
                        : openat(output->folder, output->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (output->fd < 0 || fstat(output->fd, &opened) < 0)
     return -errno;
-  snprintf(self, sizeof self, "/proc/self/fd/%d", output->fd);
-  if (readlink(self, where, sizeof where - 1) > 0 && is_planted(where, &opened))
+  snprintf(self, sizeof(self), "/proc/self/fd/%d", output->fd);
+  if (readlink(self, where, sizeof(where) - 1) > 0 && is_planted(where, &opened))
     return -EACCES;
   return S_ISREG(opened.st_mode) ? -ELOOP : 0; /* exchanged meanwhile */
 }
@@ -192,9 +191,9 @@ static int look_inside(const struct output *output, const char *what,
   const char *why = why_not(fd < 0 ? -errno : fd);
   if (fd >= 0)
     close(fd);
-  return why == NULL ? 0
-                     : notice_fail(error, PST_EXIT_USAGE, -EEXIST, "%s: %s %s; name another file",
-                                   what, output->path, why);
+  return !why ? 0
+              : notice_fail(error, PST_EXIT_USAGE, -EEXIST, "%s: %s %s; name another file", what,
+                            output->path, why);
 }
 
 /* 0: nothing is there, or what may be replaced; 1: opened in place. A link to a file is refused:
@@ -239,7 +238,7 @@ static int take_name(struct output *output, const char *what, const char *(*why_
                        output->path);
   if (named.st_uid == geteuid())
     output->mode = (int)(named.st_mode & 0777);
-  return why_not == NULL ? 0 : look_inside(output, what, why_not, error);
+  return !why_not ? 0 : look_inside(output, what, why_not, error);
 }
 
 /* It opens to nobody whom the file that it replaces was closed to. */
@@ -262,7 +261,7 @@ int output_open_over(struct output *output, const char *what, const char *path, 
   output->last = (flags & OUTPUT_LAST) != 0;
   output->whole = (flags & OUTPUT_WHOLE) != 0;
   output->path = strdup(path);
-  int result = output->path == NULL ? -ENOMEM : split(output);
+  int result = !output->path ? -ENOMEM : split(output);
   if (result == -ENOMEM)
     notice_fail(error, PST_EXIT_FAILED, result, "out of memory");
   else if (result < 0)
@@ -315,7 +314,7 @@ int output_partial(struct output *output)
   if (output->fd < 0 || output->in_place || output->partial)
     return 0;
   name = dot_name(output, ".penstock-part");
-  if (name == NULL)
+  if (!name)
     return -ENOMEM;
   size_t folder = strlen(output->path) - strlen(output->name);
   if (asprintf(&path, "%.*s%s", (int)folder, output->path, name) < 0) {
@@ -341,9 +340,9 @@ static void sync_folder(const struct output *output)
 
 static int give_name(struct output *output)
 {
-  int result = output->temporary == NULL ? link_unnamed(output) : 0;
+  int result = !output->temporary ? link_unnamed(output) : 0;
 
-  return result == 0 && output->temporary != NULL ? rename_temporary(output) : result;
+  return result == 0 && output->temporary ? rename_temporary(output) : result;
 }
 
 /* `code` is why it cannot have its name: another program has taken it meanwhile, say. */
@@ -363,7 +362,7 @@ static void keep_unnamed(struct output *output, const char *what, int code, stru
     return;
   }
   char *wanted = strdup(output->path);
-  int kept = wanted == NULL ? -ENOMEM : output_partial(output);
+  int kept = !wanted ? -ENOMEM : output_partial(output);
 
   if (kept == 0)
     kept = give_name(output);
@@ -374,7 +373,7 @@ static void keep_unnamed(struct output *output, const char *what, int code, stru
   else
     notice_fail(error, PST_EXIT_FAILED, code,
                 "%s: cannot give the finished file its name %s: %s; it is lost, %s", what,
-                wanted != NULL ? wanted : output->path, strerror(-code), remedy_of_folder(-code));
+                wanted ? wanted : output->path, strerror(-code), remedy_of_folder(-code));
   free(wanted);
 }
 
@@ -401,7 +400,7 @@ void output_discard(struct output *output)
 {
   if (output->fd >= 0)
     close(output->fd);
-  if (output->temporary != NULL)
+  if (output->temporary)
     unlinkat(output->folder, output->temporary, 0);
   if (output->folder >= 0)
     close(output->folder);

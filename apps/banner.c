@@ -21,11 +21,11 @@ static void warn_of_loss(const struct flow *flow, const struct pst_stats *in, ui
   char key[512];
 
   if ((capabilities & PST_CAP_RELIABLE) != 0 ||
-      stream_text(flow->drive->config, flow->name, "expect.max_loss") != NULL)
+      stream_text(flow->drive->config, flow->name, "expect.max_loss"))
     return;
-  if (flow->foreign && (in == NULL || (capabilities & PST_CAP_SEQUENCE) == 0))
+  if (flow->foreign && (!in || (capabilities & PST_CAP_SEQUENCE) == 0))
     return; /* it cannot be known here */
-  snprintf(key, sizeof key, "streams.%s", flow->name);
+  snprintf(key, sizeof(key), "streams.%s", flow->name);
   notice_warn(FINDING_NO_MAX_LOSS, key,
               "%s: this transport may lose messages, and no bound says how many: without "
               "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
@@ -34,23 +34,23 @@ static void warn_of_loss(const struct flow *flow, const struct pst_stats *in, ui
 
 void banner_stream(const struct flow *flow)
 {
-  struct pst_stats sender = {.struct_size = sizeof sender};
-  struct pst_stats receiver = {.struct_size = sizeof receiver};
+  struct pst_stats sender = {.struct_size = sizeof(sender)};
+  struct pst_stats receiver = {.struct_size = sizeof(receiver)};
   const struct pst_stats *decides = &receiver;
   char from[128] = "", to[128] = "";
 
-  if (flow->sender.handle != NULL) {
+  if (flow->sender.handle) {
     pst_sender_stats(flow->sender.handle, &sender);
-    print_memory(flow->sender.memory, &sender, from, sizeof from);
+    print_memory(flow->sender.memory, &sender, from, sizeof(from));
     decides = &sender;
   }
-  if (flow->receiver.handle != NULL) {
+  if (flow->receiver.handle) {
     pst_receiver_stats(flow->receiver.handle, &receiver);
-    print_memory(flow->receiver.memory, &receiver, to, sizeof to);
+    print_memory(flow->receiver.memory, &receiver, to, sizeof(to));
     decides = &receiver;
   }
-  const struct pst_stats *out = flow->sender.handle != NULL ? &sender : NULL;
-  const struct pst_stats *in = flow->receiver.handle != NULL ? &receiver : NULL;
+  const struct pst_stats *out = flow->sender.handle ? &sender : NULL;
+  const struct pst_stats *in = flow->receiver.handle ? &receiver : NULL;
   const struct pst_path_info *path = accounting_path(out, in);
   char way[STATISTICS_PATH_BYTES];
   warn_of_loss(flow, in, decides->capabilities);
@@ -62,7 +62,7 @@ void banner_stream(const struct flow *flow)
          path->via[0] != '\0' ? path->via : "unknown means",
          path->carrier[0] != '\0' ? path->carrier : "an unknown carrier",
          path->reason[0] != '\0' ? " (" : "", path->reason, path->reason[0] != '\0' ? ")" : "");
-  if (flow->sender.handle == NULL || flow->receiver.handle == NULL)
+  if (!flow->sender.handle || !flow->receiver.handle)
     notice(PST_LOG_INFO, "%s: %s%s", flow->name,
            flow->foreign ? "" : "peer: ", decides->peer[0] != '\0' ? decides->peer : "unknown");
 }

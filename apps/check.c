@@ -23,7 +23,7 @@ static int print_effective(const struct pst_config *config, struct pst_error *er
 }
 
 static const struct command *const commands[] = {&command_run, &command_send, &command_receive};
-#define COMMANDS (sizeof commands / sizeof commands[0])
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static int has_streams(const struct pst_config *config, const struct arguments *arguments,
                        struct pst_error *error)
@@ -45,15 +45,15 @@ static int judge(const struct pst_config *config, const struct arguments *argume
 
   if (has_streams(config, arguments, error) < 0)
     return error->code;
-  if (arguments->judged_for == NULL && preflight(config, NULL, arguments, error) != 0)
+  if (!arguments->judged_for && preflight(config, NULL, arguments, error) != 0)
     return error->code;
   for (size_t i = 0; i < COMMANDS; i++) {
-    if (arguments->judged_for == NULL)
+    if (!arguments->judged_for)
       notice_level(NOTICE_NONE);
     else if (strcmp(arguments->judged_for, commands[i]->name) != 0)
       continue;
     refused += preflight(config, commands[i], arguments, &errors[i]) != 0;
-    if (arguments->judged_for != NULL)
+    if (arguments->judged_for)
       return *error = errors[i], errors[i].code;
   }
   notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_INFO);

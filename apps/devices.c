@@ -18,9 +18,9 @@ static struct json_object *take_counters(const char *whose, const struct pst_cou
   char line[1024];
   size_t at = 0;
 
-  for (uint32_t i = 0; i < counters.count && at < sizeof line; i++)
+  for (uint32_t i = 0; i < counters.count && at < sizeof(line); i++)
     if (values[i].value != 0)
-      at += (size_t)snprintf(line + at, sizeof line - at, "%s%s %" PRIu64, at > 0 ? ", " : "",
+      at += (size_t)snprintf(line + at, sizeof(line) - at, "%s%s %" PRIu64, at > 0 ? ", " : "",
                              values[i].name, values[i].value);
   if (at > 0)
     notice(PST_LOG_DEBUG, "%s: %s", whose, line);
@@ -33,7 +33,7 @@ static struct json_object *worker_json(uint32_t thread, const char *whose,
   struct json_object *worker = json_object_new_object();
   char words[400];
 
-  snprintf(words, sizeof words, "%s, worker of thread %u", whose, thread);
+  snprintf(words, sizeof(words), "%s, worker of thread %u", whose, thread);
   json_put_uint(worker, "thread", thread);
   json_object_object_add(worker, "counters", take_counters(words, values, count));
   return worker;
@@ -59,7 +59,7 @@ static struct json_object *device_json(struct json_object *devices,
 
 static void add_devices(struct json_object *result, struct json_object *devices)
 {
-  if (result != NULL)
+  if (result)
     json_object_object_add(result, "devices", devices);
   else
     json_object_put(devices);
@@ -68,13 +68,13 @@ static void add_devices(struct json_object *result, struct json_object *devices)
 void devices_report(const struct drive *drive, struct json_object *result)
 {
   struct json_object *devices = json_object_new_array();
-  struct pst_device_info info = {.struct_size = sizeof info};
+  struct pst_device_info info = {.struct_size = sizeof(info)};
   struct pst_counter_value values[COUNTERS_MAX];
   char whose[360];
 
   for (uint32_t i = 0; pst_session_device(drive->session, i, &info) == 0; i++) {
     int count = pst_session_device_counters(drive->session, i, values, COUNTERS_MAX);
-    struct json_object *workers = device_json(devices, &info, values, count, whose, sizeof whose);
+    struct json_object *workers = device_json(devices, &info, values, count, whose, sizeof(whose));
     for (uint32_t thread = 0; thread < pst_session_threads(drive->session); thread++) {
       count = pst_session_worker_counters(drive->session, i, thread, values, COUNTERS_MAX);
       if (count >= 0)
@@ -87,13 +87,13 @@ void devices_report(const struct drive *drive, struct json_object *result)
 void devices_report_node(struct pst_node *node, struct json_object *result)
 {
   struct json_object *devices = json_object_new_array();
-  struct pst_device_info info = {.struct_size = sizeof info};
+  struct pst_device_info info = {.struct_size = sizeof(info)};
   struct pst_counter_value values[COUNTERS_MAX];
   char whose[360];
 
-  if (node != NULL && pst_node_device(node, &info) == 0) {
+  if (node && pst_node_device(node, &info) == 0) {
     int count = pst_node_device_counters(node, values, COUNTERS_MAX);
-    struct json_object *workers = device_json(devices, &info, values, count, whose, sizeof whose);
+    struct json_object *workers = device_json(devices, &info, values, count, whose, sizeof(whose));
     count = pst_node_worker_counters(node, values, COUNTERS_MAX);
     json_object_array_add(workers, worker_json(0, whose, values, count));
   }

@@ -13,15 +13,15 @@ static void read_cpu(struct environment *environment)
   char line[512];
   FILE *file = fopen("/proc/cpuinfo", "re");
 
-  if (file == NULL)
+  if (!file)
     return;
-  while (environment->cpu[0] == '\0' && fgets(line, sizeof line, file) != NULL) {
+  while (environment->cpu[0] == '\0' && fgets(line, sizeof(line), file)) {
     char *colon = strchr(line, ':');
-    if (colon == NULL ||
+    if (!colon ||
         (strncmp(line, "model name", 10) != 0 && strncmp(line, "CPU implementer", 15) != 0))
       continue;
     colon[strcspn(colon, "\n")] = '\0';
-    snprintf(environment->cpu, sizeof environment->cpu, "%s", colon + 1 + strspn(colon + 1, " "));
+    snprintf(environment->cpu, sizeof(environment->cpu), "%s", colon + 1 + strspn(colon + 1, " "));
   }
   fclose(file);
 }
@@ -32,9 +32,9 @@ static void read_memory(struct environment *environment)
   uint64_t value;
   FILE *file = fopen("/proc/meminfo", "re");
 
-  if (file == NULL)
+  if (!file)
     return;
-  while (fgets(line, sizeof line, file) != NULL) {
+  while (fgets(line, sizeof(line), file)) {
     if (sscanf(line, "MemTotal: %" SCNu64, &value) == 1)
       environment->memory_bytes = value * 1024;
     else if (sscanf(line, "HugePages_Total: %" SCNu64, &value) == 1)
@@ -51,12 +51,12 @@ void environment_read(struct environment *environment)
 {
   struct utsname name;
 
-  memset(environment, 0, sizeof *environment);
+  memset(environment, 0, sizeof(*environment));
   if (uname(&name) == 0) {
-    snprintf(environment->hostname, sizeof environment->hostname, "%s", name.nodename);
-    snprintf(environment->kernel, sizeof environment->kernel, "%s %s %s", name.sysname,
+    snprintf(environment->hostname, sizeof(environment->hostname), "%s", name.nodename);
+    snprintf(environment->kernel, sizeof(environment->kernel), "%s %s %s", name.sysname,
              name.release, name.machine);
-    snprintf(environment->version, sizeof environment->version, "%s", name.version);
+    snprintf(environment->version, sizeof(environment->version), "%s", name.version);
   }
   environment->cores = sysconf(_SC_NPROCESSORS_ONLN);
   read_cpu(environment);

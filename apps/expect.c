@@ -34,7 +34,7 @@ static const struct {
                   "messages delivered: %s, fewer than expect.min_messages %s"},
     [VERIFIED] = {KEY(verified), EXPECT_BOOL, true, "messages verified: %s; expect.verified is %s"},
 };
-#define KEYS (sizeof keys / sizeof keys[0])
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
 PST_STATIC_ASSERT(KEYS <= EXPECT_MAX, "there is room for all");
 
 /* ---- Judging ------------------------------------------------------------------------ */
@@ -48,7 +48,7 @@ static void found(struct expect_result *result, bool met, double number, const c
   result->met = met;
   result->found = (struct expect_judged){.kind = result->wanted.kind, .number = number};
   va_start(args, format);
-  vsnprintf(result->got, sizeof result->got, format, args);
+  vsnprintf(result->got, sizeof(result->got), format, args);
   va_end(args);
 }
 
@@ -169,7 +169,7 @@ size_t expect_judge(const struct expect_wanted *wanted, const struct account *ac
 
   for (size_t i = 0; i < KEYS; i++) {
     const struct expect_value *value = value_at(wanted, i);
-    if (value->text == NULL || (i == VERIFIED && value->number == 0))
+    if (!value->text || (i == VERIFIED && value->number == 0))
       continue;
     struct expect_result *result = &results[count++];
     *result = (struct expect_result){.key = keys[i].name,
@@ -180,7 +180,7 @@ size_t expect_judge(const struct expect_wanted *wanted, const struct account *ac
     if (result->checked)
       judge((enum key)i, account, result);
     else
-      snprintf(result->got, sizeof result->got, "known to the receiver only");
+      snprintf(result->got, sizeof(result->got), "known to the receiver only");
   }
   return count;
 }
@@ -194,7 +194,7 @@ const char *expect_sentence(const struct expect_result *result, char text[EXPECT
   while (strcmp(keys[key].name, result->key) != 0)
     key++;
   if (key == LOSS) { /* the configuration has a share of 1 */
-    snprintf(percent, sizeof percent, "%.9g%%", result->wanted.number * 100);
+    snprintf(percent, sizeof(percent), "%.9g%%", result->wanted.number * 100);
     expected = percent;
   }
   if (strcmp(result->got, "unknown") == 0)
@@ -209,7 +209,7 @@ void expect_read(const struct pst_config *config, const char *stream, struct exp
 {
   for (size_t i = 0; i < KEYS; i++) {
     char path[512];
-    snprintf(path, sizeof path, "streams.%s.expect.%s", stream, keys[i].name);
+    snprintf(path, sizeof(path), "streams.%s.expect.%s", stream, keys[i].name);
     value_at(wanted, i)->text = pst_config_get(config, path);
     value_at(wanted, i)->number = pst_config_get_number(config, path);
   }

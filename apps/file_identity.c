@@ -12,7 +12,7 @@
 static const char *last_part(const char *path)
 {
   const char *slash = strrchr(path, '/');
-  return slash == NULL ? path : slash + 1;
+  return !slash ? path : slash + 1;
 }
 
 /* The folder that the last part of a path is looked up in; -1: there is none. */
@@ -20,7 +20,7 @@ static int open_parent(const char *path)
 {
   size_t length = (size_t)(last_part(path) - path);
   char *folder = length == 0 ? strdup(".") : strndup(path, length);
-  int fd = folder == NULL ? -1 : open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  int fd = !folder ? -1 : open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
   free(folder);
   return fd;
@@ -62,7 +62,7 @@ bool file_identity_equal(const struct file_identity *a, const struct file_identi
 {
   if (!a->is_known || !b->is_known || a->device != b->device || a->inode != b->inode)
     return false;
-  if (a->name == NULL || b->name == NULL)
+  if (!a->name || !b->name)
     return a->name == b->name;
   return strcmp(a->name, b->name) == 0;
 }

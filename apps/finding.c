@@ -81,7 +81,7 @@ int finding_worse(int a, int b)
 {
   static const int order[] = {PST_EXIT_FAILED, PST_EXIT_UNAVAILABLE, PST_EXIT_USAGE,
                               PST_EXIT_EXPECT};
-  for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+  for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
     if (a == order[i] || b == order[i])
       return order[i];
   }
@@ -98,16 +98,16 @@ static void append(struct json_object *list, enum finding finding, const char *w
   json_object_object_add(object, "code", json_object_new_string(names[finding]));
   json_object_object_add(object, "text", json_object_new_string_len(text, (int)text_length));
   json_object_object_add(object, "where",
-                         where != NULL ? json_object_new_string_len(where, (int)length) : NULL);
+                         where ? json_object_new_string_len(where, (int)length) : NULL);
   json_object_array_add(list, object);
 }
 
 void finding_add(struct json_object *list, enum finding finding, const char *where,
                  const char *text)
 {
-  while (list != NULL) {
+  while (list) {
     size_t length = strcspn(text, "\n");
-    append(list, finding, where, where != NULL ? strlen(where) : 0, text, length);
+    append(list, finding, where, where ? strlen(where) : 0, text, length);
     if (text[length] == '\0')
       return;
     text += length + 1;
@@ -133,7 +133,7 @@ static size_t file_place(const char *line)
 {
   const char *end = strstr(line, ": ");
 
-  for (const char *at = line; end != NULL && at < end; at++) {
+  for (const char *at = line; end && at < end; at++) {
     size_t length = line_and_column(at);
     if (length > 0 && at > line && at + length == end)
       return (size_t)(end - line);
@@ -164,7 +164,7 @@ static size_t place_of(const char *line, const struct arguments *a)
 {
   size_t length = 0;
 
-  if (a != NULL) {
+  if (a) {
     length = option_place(line, "--set ", a->sets, a->set_count);
     length +=
         option_place(line, "--transport-option ", a->transport_options, a->transport_option_count);
@@ -172,7 +172,7 @@ static size_t place_of(const char *line, const struct arguments *a)
   }
   if (strncmp(line, "client:", 7) == 0 || strncmp(line, "server:", 7) == 0) { /* get, put */
     const char *end = strstr(line, ": ");
-    length = end != NULL ? (size_t)(end - line) : 0;
+    length = end ? (size_t)(end - line) : 0;
   }
   if (length == 0 && strncmp(line, "--", 2) == 0) { /* "--stream: FILE has no ..." */
     length = strcspn(line, ": ");
@@ -185,11 +185,11 @@ void finding_add_error(struct json_object *list, const struct pst_error *error,
                        const struct arguments *arguments)
 {
   enum finding finding = finding_of(error->exit_status, error->code);
-  char copy[sizeof error->text], *rest = copy, *line;
+  char copy[sizeof(error->text)], *rest = copy, *line;
 
-  if (list == NULL)
+  if (!list)
     return;
-  snprintf(copy, sizeof copy, "%s", error->text);
+  snprintf(copy, sizeof(copy), "%s", error->text);
   while ((line = strsep(&rest, "\n")) != NULL) {
     size_t place = place_of(line, arguments);
     const char *text = place > 0 ? line + place + 2 : line;
@@ -218,7 +218,7 @@ void finding_warn(enum finding finding, const char *where, const char *text)
   } else {
     struct warning *warning = &warnings.kept[warnings.count];
     warning->finding = finding;
-    warning->where = where != NULL ? strdup(where) : NULL;
+    warning->where = where ? strdup(where) : NULL;
     warning->text = strdup(text);
     warnings.count += warning->text != NULL;
   }
@@ -238,7 +238,7 @@ struct json_object *finding_take_warnings(unsigned most)
     free(warning->text);
   }
   warnings.count -= n;
-  memmove(warnings.kept, warnings.kept + n, warnings.count * sizeof warnings.kept[0]);
+  memmove(warnings.kept, warnings.kept + n, warnings.count * sizeof(warnings.kept[0]));
   pthread_mutex_unlock(&warnings.lock);
   return list;
 }

@@ -21,7 +21,7 @@ static const char *help_text(struct json_object *object, const char *key)
 {
   const char *text = json_object_get_string(json_object_object_get(object, key));
 
-  return text != NULL ? text : "";
+  return text ? text : "";
 }
 
 /* `text` as a paragraph behind four spaces. */
@@ -49,11 +49,11 @@ static void help_print(const char *path, struct json_object *key)
   const char *scope = help_text(key, "x-scope");
 
   printf("%s (%s%s%s", path, help_text(key, "x-type"), values[0] != '\0' ? ": " : "", values);
-  if (json_object_object_get(key, "x-required") != NULL)
+  if (json_object_object_get(key, "x-required"))
     printf("; required");
   else if (value[0] != '\0')
     printf("; default %s", value);
-  if (json_object_object_get(key, "x-testing") != NULL)
+  if (json_object_object_get(key, "x-testing"))
     printf("; for tests");
   printf(")\n");
   help_paragraph(help_text(key, "description"));
@@ -89,11 +89,11 @@ static bool help_step(struct json_object *defs, struct help_place *at, const cha
       json_object_object_get(json_object_object_get(at->map, "properties"), word);
   const char *options;
 
-  if (key == NULL && at->is_list && !is_last) {
+  if (!key && at->is_list && !is_last) {
     at->is_list = false;
     return true;
   }
-  if (key == NULL || !help_append(at->path, word))
+  if (!key || !help_append(at->path, word))
     return false;
   options = help_text(key, "x-options");
   at->key = key;
@@ -109,7 +109,7 @@ static void help_map(const struct help_place *at)
   {
     char path[PATH_BYTES];
 
-    snprintf(path, sizeof path, "%s", at->path);
+    snprintf(path, sizeof(path), "%s", at->path);
     if (help_append(path, name)) {
       printf("\n");
       help_print(path, key);
@@ -131,9 +131,9 @@ static bool help_options(struct json_object *defs, const char *kind, const char 
     char path[PATH_BYTES];
 
     (void)name;
-    if (key == NULL || is_of[0] == '\0' || (kind != NULL && strcmp(kind, is_of) != 0))
+    if (!key || is_of[0] == '\0' || (kind && strcmp(kind, is_of) != 0))
       continue;
-    snprintf(path, sizeof path, "%s %s, options.%s", is_of, help_text(map, "x-name"), word);
+    snprintf(path, sizeof(path), "%s %s, options.%s", is_of, help_text(map, "x-name"), word);
     printf("%s", is_found ? "\n" : "");
     help_print(path, key);
     is_found = true;
@@ -149,13 +149,13 @@ static bool help_path(struct json_object *defs, char *words)
 
   for (char *word; (word = strsep(&rest, ".")) != NULL;) {
     word[strcspn(word, "[")] = '\0';
-    if (at.options != NULL)
-      return rest == NULL && help_options(defs, at.options, word, false);
-    if (word[0] == '\0' || !help_step(defs, &at, word, rest == NULL))
+    if (at.options)
+      return !rest && help_options(defs, at.options, word, false);
+    if (word[0] == '\0' || !help_step(defs, &at, word, !rest))
       return false;
   }
   help_print(at.path, at.key);
-  if (at.map != NULL) {
+  if (at.map) {
     printf("\n");
     help_paragraph(help_text(at.map, "description"));
     help_map(&at);
@@ -192,7 +192,7 @@ static bool help_name(struct json_object *defs, const char *word)
         json_object_object_get(json_object_object_get(map, "properties"), word);
     char path[PATH_BYTES] = "";
 
-    if (key == NULL || help_text(map, "x-kind")[0] != '\0')
+    if (!key || help_text(map, "x-kind")[0] != '\0')
       continue;
     if ((strcmp(name, "file") != 0 && !help_append(path, name)) || !help_append(path, word))
       continue;
@@ -230,12 +230,12 @@ static void help_add_path(struct help_names *names, const char *map, const char 
 static int help_unknown(struct json_object *defs, const char *word, const char *const *commands,
                         size_t count)
 {
-  struct help_names *names = calloc(1, sizeof *names);
+  struct help_names *names = calloc(1, sizeof(*names));
   char meant[ARGUMENTS_MEANT_BYTES] = "";
 
-  for (size_t i = 0; names != NULL && i < count; i++)
+  for (size_t i = 0; names && i < count; i++)
     help_add(names, commands[i]);
-  if (names != NULL) {
+  if (names) {
     json_object_object_foreach(defs, name, map)
     {
       const bool is_plugin = help_text(map, "x-kind")[0] != '\0';
@@ -267,7 +267,7 @@ int help_key(const char *word, const char *const *commands, size_t count)
   char *words = strdup(word);
   int status = PST_EXIT_OK;
 
-  if (words == NULL)
+  if (!words)
     status = PST_EXIT_FAILED;
   else if (!help_path(defs, words) && !help_plugin(defs, word) && !help_name(defs, word))
     status = help_unknown(defs, word, commands, count);

@@ -11,7 +11,7 @@
 void json_put_text(struct json_object *object, const char *key, const char *text)
 {
   json_object_object_add(object, key,
-                         text != NULL && text[0] != '\0' ? json_object_new_string(text) : NULL);
+                         text && text[0] != '\0' ? json_object_new_string(text) : NULL);
 }
 
 void json_put_bool(struct json_object *object, const char *key, bool value)
@@ -38,7 +38,7 @@ void json_put_number(struct json_object *object, const char *key, double value)
     return;
   }
   /* Nine digits are what was measured; 17 are noise to a reader. */
-  snprintf(text, sizeof text, "%.9g", value);
+  snprintf(text, sizeof(text), "%.9g", value);
   json_object_object_add(object, key, json_object_new_double_s(value, text));
 }
 
@@ -57,7 +57,7 @@ void json_put_null(struct json_object *object, const char *key)
 
 void json_put_uncounted(struct json_object *object)
 {
-  if (object == NULL)
+  if (!object)
     return;
   json_object_object_foreach(object, key, value)
   {
@@ -84,7 +84,7 @@ void json_put_times(struct json_object *object, const char *key, const struct js
   }
   made = json_object_new_object();
   json_put_uint(made, "count", times->count);
-  for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+  for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
     json_put_number(made, values[i].key, values[i].value);
   json_object_object_add(object, key, made);
 }

@@ -20,7 +20,7 @@ static const struct command *const commands[] = {
     &command_schema,  &command_plugins, &command_bench,   &command_serve,
     &command_request, &command_get,     &command_put,     &command_hardware_check,
 };
-#define COMMANDS (sizeof commands / sizeof commands[0])
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static void print_help(void)
 {
@@ -32,7 +32,7 @@ static void print_help(void)
          "Commands:\n");
   for (size_t i = 0; i < COMMANDS; i++)
     printf("  %-14s %-21s %s\n", commands[i]->name,
-           commands[i]->operand != NULL ? commands[i]->operand : "", commands[i]->summary);
+           commands[i]->operand ? commands[i]->operand : "", commands[i]->summary);
   printf(
       "\n"
       "  penstock COMMAND --help   options and examples of a command\n"
@@ -91,7 +91,7 @@ static int run_with_result(const struct command *command, const struct arguments
   /* From the start, so that a signal ends no command without its result. */
   if ((command->options & OPTION_JSON) != 0 && signals_open(-1) < 0)
     return PST_EXIT_FAILED;
-  int code = arguments->json != NULL ? result_begin(command, arguments) : 0;
+  int code = arguments->json ? result_begin(command, arguments) : 0;
   if (code < 0)
     return code == -ENOMEM ? PST_EXIT_FAILED : PST_EXIT_USAGE;
   int status = is_wrong ? PST_EXIT_USAGE : command->run(command, arguments);
@@ -143,17 +143,17 @@ static int chosen(int argc, char **argv)
 {
   const char *word = argc > 1 ? argv[1] : NULL;
 
-  if (word == NULL) {
+  if (!word) {
     notice(PST_LOG_ERROR, "a command is missing; `penstock --help` lists them");
     return PST_EXIT_USAGE;
   }
   if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
     const struct command *command = argc > 2 ? find_command(argv[2]) : NULL;
-    if (argc > 2 && command == NULL) {
+    if (argc > 2 && !command) {
       const char *names[COMMANDS];
       return help_key(argv[2], names, command_names(names));
     }
-    if (command != NULL)
+    if (command)
       arguments_help(command);
     else
       print_help();
@@ -164,7 +164,7 @@ static int chosen(int argc, char **argv)
     return PST_EXIT_OK;
   }
   const struct command *command = find_command(word);
-  return command != NULL ? run_command(command, argc - 1, argv + 1) : unknown_command(word);
+  return command ? run_command(command, argc - 1, argv + 1) : unknown_command(word);
 }
 
 int main(int argc, char **argv)

@@ -25,11 +25,11 @@ static __thread char last_where[256];
 static void put_line(const char *prefix, const char *line)
 {
   char text[4096];
-  int length = snprintf(text, sizeof text - 1, "%s%s", prefix, line);
+  int length = snprintf(text, sizeof(text) - 1, "%s%s", prefix, line);
   if (length < 0)
     return;
-  if ((size_t)length > sizeof text - 2)
-    length = (int)sizeof text - 2;
+  if ((size_t)length > sizeof(text) - 2)
+    length = (int)sizeof(text) - 2;
   text[length++] = '\n';
   ssize_t written = write(STDERR_FILENO, text, (size_t)length);
   (void)written; /* nobody is left to tell */
@@ -49,15 +49,15 @@ void notice_level(int level)
 /* `where` is of an error. */
 static void say(int level, const char *where, const char *format, va_list args)
 {
-  char line[sizeof last_error];
+  char line[sizeof(last_error)];
 
   if (level > shown_level && level > PST_LOG_ERROR)
     return;
-  vsnprintf(line, sizeof line, format, args);
+  vsnprintf(line, sizeof(line), format, args);
   clean(line);
   if (level == PST_LOG_ERROR) {
-    memcpy(last_error, line, sizeof line);
-    snprintf(last_where, sizeof last_where, "%s", where != NULL ? where : "");
+    memcpy(last_error, line, sizeof(line));
+    snprintf(last_where, sizeof(last_where), "%s", where ? where : "");
     clean(last_where);
   }
   if (level <= shown_level)
@@ -88,7 +88,7 @@ void notice_warn(enum finding finding, const char *where, const char *format, ..
   va_list args;
 
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  vsnprintf(line, sizeof(line), format, args);
   va_end(args);
   clean(line);
   finding_warn(finding, where, line);
@@ -112,7 +112,7 @@ void notice_begin(const struct arguments *arguments, int level)
   if (arguments->quiet || arguments->verbose > 0) {
     level = arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG;
     notice_level(level);
-  } else if (asked != NULL && asked[0] != '\0') {
+  } else if (asked && asked[0] != '\0') {
     level = pst_log_level();
   }
   log_level = level;
@@ -141,28 +141,28 @@ void notice_place(const char *place)
 
 int notice_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
 {
-  char line[sizeof error->text];
+  char line[sizeof(error->text)];
   int used_by_place = 0;
   va_list args;
 
-  if (fail_place != NULL)
-    used_by_place = snprintf(line, sizeof line, "%.1000s: ", fail_place);
+  if (fail_place)
+    used_by_place = snprintf(line, sizeof(line), "%.1000s: ", fail_place);
   va_start(args, format);
-  vsnprintf(line + used_by_place, sizeof line - (size_t)used_by_place, format, args);
+  vsnprintf(line + used_by_place, sizeof(line) - (size_t)used_by_place, format, args);
   va_end(args);
   clean(line);
-  snprintf(last_error, sizeof last_error, "%s", line);
+  snprintf(last_error, sizeof(last_error), "%s", line);
   last_where[0] = '\0';
   if (shown_level >= PST_LOG_ERROR)
     put_line(prefixes[PST_LOG_ERROR], line);
 
-  if (error != NULL) {
+  if (error) {
     size_t used = strlen(error->text);
     if (used == 0) {
       error->code = code;
       error->exit_status = exit_status;
     }
-    snprintf(error->text + used, sizeof error->text - used, "%s%s", used > 0 ? "\n" : "", line);
+    snprintf(error->text + used, sizeof(error->text) - used, "%s%s", used > 0 ? "\n" : "", line);
   }
   return code;
 }

@@ -142,5 +142,5 @@ const struct option_word option_words[] = {
     {OPTION_VERBOSE, 'v', "verbose", NULL, "print more"},
     {0, KEY_HELP, "help", NULL, "print this page"},
 };
-const size_t option_word_count = sizeof option_words / sizeof option_words[0];
-static_assert(sizeof option_words / sizeof option_words[0] <= WORDS_MAX, "there is room for all");
+const size_t option_word_count = sizeof(option_words) / sizeof(option_words[0]);
+static_assert(sizeof(option_words) / sizeof(option_words[0]) <= WORDS_MAX, "there is room for all");

@@ -18,7 +18,7 @@ static inline int pin_thread(int cpu)
     return -EINVAL;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  return -pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  return -pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 
 #endif

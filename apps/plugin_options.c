@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct pst_origins settings_origins = {.struct_size = sizeof settings_origins,
+const struct pst_origins settings_origins = {.struct_size = sizeof(settings_origins),
                                              .transport_option = "--transport-option",
                                              .memory_option = "--memory-option",
                                              .insecure = "--insecure"};
@@ -15,13 +15,13 @@ int settings_read(const char **words, size_t count, struct pst_setting **setting
                   uint32_t *written)
 {
   *settings = calloc(count + 1, sizeof **settings);
-  if (*settings == NULL)
+  if (!*settings)
     return -ENOMEM;
   for (size_t i = 0; i < count; i++) {
     const char *equals = strchr(words[i], '=');
     (*settings)[i].name = strndup(words[i], (size_t)(equals - words[i]));
     (*settings)[i].value = equals + 1;
-    if ((*settings)[i].name == NULL)
+    if (!(*settings)[i].name)
       return -ENOMEM;
     (*written)++;
   }

@@ -32,7 +32,7 @@ static const char *type_name(uint32_t type)
 {
   static const char *const names[] = {"?",    "bool",   "uint", "size", "duration",
                                       "rate", "string", "enum", "list"};
-  return type < sizeof names / sizeof names[0] ? names[type] : names[0];
+  return type < sizeof(names) / sizeof(names[0]) ? names[type] : names[0];
 }
 
 static void print_scope(uint32_t scope)
@@ -54,23 +54,23 @@ static void print_option(const struct pst_option *option)
   print_scope(option->scope);
   if ((option->flags & PST_OPTION_REQUIRED) != 0)
     printf("; required");
-  else if (option->default_value != NULL && option->default_value[0] != '\0')
+  else if (option->default_value && option->default_value[0] != '\0')
     printf("; default %s", option->default_value);
   if ((option->flags & PST_OPTION_TESTING) != 0)
     printf("; for tests");
   printf(")\n");
-  if (option->type == PST_OPTION_ENUM && option->choices != NULL) {
+  if (option->type == PST_OPTION_ENUM && option->choices) {
     printf("      one of:");
     for (const char *const *choice = option->choices; *choice != NULL; choice++)
       printf(" %s", *choice);
     printf("\n");
   }
-  printf("      %s\n", option->help != NULL ? option->help : "");
+  printf("      %s\n", option->help ? option->help : "");
 }
 
 static void print_field(const char *label, const char *text)
 {
-  if (text != NULL && text[0] != '\0')
+  if (text && text[0] != '\0')
     printf("%-9s %s\n", label, text);
 }
 
@@ -78,7 +78,7 @@ static void print_rules(const struct pst_plugin_info *info)
 {
   char text[512];
 
-  for (uint32_t i = 0; pst_plugin_rule(info, i, text, sizeof text) == 0; i++)
+  for (uint32_t i = 0; pst_plugin_rule(info, i, text, sizeof(text)) == 0; i++)
     printf("%s  %s\n", i == 0 ? "rules:\n" : "", text);
 }
 
@@ -86,7 +86,7 @@ static void print_environment(const struct pst_plugin_info *info)
 {
   const char *const *environment = info->environment;
 
-  for (const char *const *at = environment; at != NULL && *at != NULL; at++)
+  for (const char *const *at = environment; at && *at; at++)
     printf("%s  %s\n", at == environment ? "environment, while it is opened:\n" : "", *at);
 }
 
@@ -101,7 +101,7 @@ static void print_full(const struct pst_plugin_info *info)
   print_field("path:", info->path);
   print_field("reason:", info->reason);
   print_field("remedy:", info->remedy);
-  for (const char *const *library = info->libraries; library != NULL && *library != NULL; library++)
+  for (const char *const *library = info->libraries; library && *library; library++)
     print_field("library:", *library);
   if (info->option_count > 0)
     printf("options:\n");
@@ -116,10 +116,10 @@ static void print_line(const struct pst_plugin_info *info)
   printf("%-9s %-12s %-7s %-14s %s\n", result_kind_name(info->kind, "?"), info->name, info->version,
          state_of(info), info->summary);
   if (info->status != 0) {
-    const char *remedy = info->remedy != NULL ? info->remedy : "";
-    printf("          %s%s%s%s%s\n", info->path != NULL ? info->path : "",
-           info->path != NULL && info->path[0] != '\0' ? ": " : "",
-           info->reason != NULL && info->reason[0] != '\0' ? info->reason : strerror(-info->status),
+    const char *remedy = info->remedy ? info->remedy : "";
+    printf("          %s%s%s%s%s\n", info->path ? info->path : "",
+           info->path && info->path[0] != '\0' ? ": " : "",
+           info->reason && info->reason[0] != '\0' ? info->reason : strerror(-info->status),
            remedy[0] != '\0' ? "; " : "", remedy);
   }
 }
@@ -133,12 +133,12 @@ static void take_plugin(void *context, const struct pst_plugin_info *info)
   if (listing->name_count < NAMES_MAX &&
       (listing->names[listing->name_count] = strdup(info->name)) != NULL)
     listing->name_count++;
-  if (listing->name != NULL && strcmp(listing->name, info->name) != 0)
+  if (listing->name && strcmp(listing->name, info->name) != 0)
     return;
-  if (listing->name != NULL && listing->matched)
+  if (listing->name && listing->matched)
     printf("\n");
   listing->current = listing->matched = true;
-  if (listing->name != NULL)
+  if (listing->name)
     print_full(info);
   else
     print_line(info);
@@ -148,7 +148,7 @@ static void take_device(void *context, const char *name, const char *detail)
 {
   struct listing *listing = context;
 
-  if (!listing->current || listing->name == NULL)
+  if (!listing->current || !listing->name)
     return;
   if (!listing->heading)
     printf("devices:\n");
@@ -174,13 +174,13 @@ static int plugins(const struct command *command, const struct arguments *argume
 
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
-  if (listing.name == NULL)
+  if (!listing.name)
     printf("%-9s %-12s %-7s %-14s %s\n", "KIND", "NAME", "VERSION", "HERE", "WHAT IT IS");
   int result = pst_plugins_list(take_plugin, take_device, &listing);
   if (result < 0) {
     notice(PST_LOG_ERROR, "%s: the plugins cannot be listed: %s", command->name, strerror(-result));
     status = PST_EXIT_FAILED;
-  } else if (listing.name != NULL && !listing.matched) {
+  } else if (listing.name && !listing.matched) {
     status = unknown_plugin(&listing);
   }
   for (size_t i = 0; i < listing.name_count; i++)

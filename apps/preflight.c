@@ -56,7 +56,7 @@ static void preflight_finding(void *context, const char *text)
 static bool is_special(const char *file)
 {
   struct stat st;
-  if (file == NULL || stat(file, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+  if (!file || stat(file, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
     return false;
   return !S_ISCHR(st.st_mode) || major(st.st_rdev) != MEMORY_DEVICES;
 }
@@ -87,9 +87,9 @@ static void preflight_source(const struct preflight *flight)
   const struct source_params params = stream_source(flight->config, flight->stream);
   struct source source = {0};
 
-  if (type == NULL) /* what it shares has one */
+  if (!type) /* what it shares has one */
     return;
-  at(flight, flight->stream, params.file != NULL ? SOURCE : "sender.source.type");
+  at(flight, flight->stream, params.file ? SOURCE : "sender.source.type");
   bool once = is_special(params.file) && !is_kind(params.file, S_IFBLK);
   if (once && strcmp(type, "pcap") == 0)
     notice_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
@@ -112,10 +112,10 @@ static void preflight_sink(const struct preflight *flight)
   const struct sink_params params = stream_sink(flight->config, flight->stream);
   struct sink sink = {0};
 
-  if (type == NULL)
+  if (!type)
     return;
-  at(flight, flight->stream, params.file != NULL ? SINK : "receiver.sink.type");
-  bool is_disk = params.file != NULL && is_kind(params.file, S_IFBLK);
+  at(flight, flight->stream, params.file ? SINK : "receiver.sink.type");
+  bool is_disk = params.file && is_kind(params.file, S_IFBLK);
   if (is_special(params.file) && (!is_disk || params.overwrite))
     preflight_special(flight, params.file, W_OK);
   else if (sink_open(&sink, type, &params, flight->error) == 0)
@@ -128,7 +128,7 @@ static void name_file(struct named_file *file, const struct preflight *flight, c
 {
   file->stream = flight->stream;
   file->path = text_of(flight, key);
-  if (file->path != NULL)
+  if (file->path)
     file->identity = file_identity(file->path);
 }
 
@@ -137,13 +137,13 @@ static bool name_files(struct preflight *flight, uint32_t roles)
 {
   uint32_t count = pst_config_stream_count(flight->config);
 
-  flight->sinks = calloc(count, sizeof *flight->sinks);
-  flight->sources = calloc(count, sizeof *flight->sources);
+  flight->sinks = calloc(count, sizeof(*flight->sinks));
+  flight->sources = calloc(count, sizeof(*flight->sources));
   if (strcmp(flight->arguments->operand, "-") != 0)
     flight->configuration = file_identity(flight->arguments->operand);
-  if (flight->arguments->json != NULL && strcmp(flight->arguments->json, "-") != 0)
+  if (flight->arguments->json && strcmp(flight->arguments->json, "-") != 0)
     flight->result = file_identity(flight->arguments->json);
-  for (uint32_t i = 0; i < count && flight->sinks != NULL && flight->sources != NULL; i++) {
+  for (uint32_t i = 0; i < count && flight->sinks && flight->sources; i++) {
     flight->stream = pst_config_stream_name(flight->config, i);
     if (!stream_is_wanted(flight->arguments, flight->stream))
       continue;
@@ -152,7 +152,7 @@ static bool name_files(struct preflight *flight, uint32_t roles)
     if (roles & PST_SESSION_SENDER)
       name_file(&flight->sources[i], flight, SOURCE);
   }
-  return flight->sinks != NULL && flight->sources != NULL;
+  return flight->sinks && flight->sources;
 }
 
 /* Reports that the file of `key` is what something else needs. */
@@ -165,7 +165,7 @@ static bool clashes(const struct preflight *flight, const struct named_file *fil
   va_list args;
 
   va_start(args, format);
-  vsnprintf(what, sizeof what, format, args);
+  vsnprintf(what, sizeof(what), format, args);
   va_end(args);
   at(flight, file->stream, key);
   notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST, "stream '%s': %s; name another file",
@@ -176,7 +176,7 @@ static bool clashes(const struct preflight *flight, const struct named_file *fil
 static bool is_taken_by(const struct preflight *flight, const struct named_file *sink,
                         const struct named_file *other, const char *key)
 {
-  return other->path != NULL && file_identity_equal(&sink->identity, &other->identity) &&
+  return other->path && file_identity_equal(&sink->identity, &other->identity) &&
          clashes(flight, sink, SINK,
                  "sink.file %s is the %s of stream '%s', too (%s), and one would replace the other",
                  sink->path, strcmp(key, SOURCE) == 0 ? "source" : "sink", other->stream,
@@ -187,7 +187,7 @@ static bool is_taken_by(const struct preflight *flight, const struct named_file 
 static bool is_result(const struct preflight *flight, const struct named_file *file,
                       const char *key)
 {
-  return file->path != NULL && file_identity_equal(&file->identity, &flight->result) &&
+  return file->path && file_identity_equal(&file->identity, &flight->result) &&
          clashes(flight, file, key, "%s %s is the FILE of --json, which the result replaces", key,
                  file->path);
 }
@@ -204,7 +204,7 @@ static bool sink_clashes(const struct preflight *flight, uint32_t index)
 {
   const struct named_file *sink = &flight->sinks[index];
 
-  if (sink->path == NULL || !sink->identity.is_known)
+  if (!sink->path || !sink->identity.is_known)
     return false;
   if (is_configuration(flight, sink) || is_result(flight, sink, SINK))
     return true;
@@ -222,7 +222,7 @@ static bool sink_clashes(const struct preflight *flight, uint32_t index)
 static bool is_written(const struct preflight *flight, const struct named_file *source)
 {
   for (uint32_t i = 0; i < pst_config_stream_count(flight->config); i++)
-    if (source->path != NULL && flight->sinks[i].path != NULL &&
+    if (source->path && flight->sinks[i].path &&
         file_identity_equal(&source->identity, &flight->sinks[i].identity))
       return true;
   return false;
@@ -243,7 +243,7 @@ static int preflight_values(const struct preflight *flight, uint32_t roles,
                             void (*finding)(void *context, const char *text))
 {
   const struct pst_session_params params = {
-      .struct_size = sizeof params,
+      .struct_size = sizeof(params),
       .roles = roles,
       .streams = flight->arguments->streams,
       .stream_count = (uint32_t)flight->arguments->stream_count,
@@ -270,15 +270,15 @@ int preflight(const struct pst_config *config, const struct command *command,
               const struct arguments *arguments, struct pst_error *error)
 {
   struct preflight flight = {.config = config, .arguments = arguments, .error = error};
-  const uint32_t roles = command != NULL ? command->roles : (uint32_t)PST_SESSION_RECEIVER;
+  const uint32_t roles = command ? command->roles : (uint32_t)PST_SESSION_RECEIVER;
 
-  if (command != NULL || has_bad_end(&flight))
-    preflight_values(&flight, command != NULL ? roles : BOTH, preflight_finding);
+  if (command || has_bad_end(&flight))
+    preflight_values(&flight, command ? roles : BOTH, preflight_finding);
   if (!name_files(&flight, roles))
     notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   for (uint32_t i = 0; i < pst_config_stream_count(config) && error->code != -ENOMEM; i++) {
     flight.stream = pst_config_stream_name(config, i);
-    if (command == NULL)
+    if (!command)
       sink_clashes(&flight, i);
     else if (stream_is_wanted(arguments, flight.stream))
       preflight_stream(&flight, roles, i);

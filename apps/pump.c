@@ -37,7 +37,7 @@ static bool drained_too_long(const struct drive *drive, uint64_t *until_ns)
 static bool source_broken(const struct flow *flow)
 {
   return atomic_load(&flow->source_broken) ||
-         (flow->leader != NULL && atomic_load(&flow->leader->source_broken));
+         (flow->leader && atomic_load(&flow->leader->source_broken));
 }
 
 /* ---- Sender ---------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static uint32_t sender_told(struct flow *flow, uint64_t *until_ns)
   if (sender->deadline_ns == 0) {
     if (pst_sender_state(sender->handle) < PST_STATE_CONNECTED)
       return PST_STOP_UNKNOWN;
-    struct pst_stats stats = {.struct_size = sizeof stats};
+    struct pst_stats stats = {.struct_size = sizeof(stats)};
     pst_sender_stats(sender->handle, &stats);
     sender->deadline_ns = deadline_of(flow, stats.started_ns);
     if (sender->deadline_ns == 0)
@@ -177,7 +177,7 @@ static void keep_part(struct flow *flow)
   struct flow_receiver *receiver = &flow->receiver;
   const struct sink_ops *ops = receiver->sink.ops;
 
-  if (receiver->phase != SIDE_FLOWING || receiver->error.code != 0 || ops->cut == NULL)
+  if (receiver->phase != SIDE_FLOWING || receiver->error.code != 0 || !ops->cut)
     return;
   int result = ops->cut(receiver->sink.state);
   if (result == 0)
@@ -213,7 +213,7 @@ static int await_ready(struct flow *flow, struct pst_fence *ready)
 {
   struct flow_receiver *receiver = &flow->receiver;
 
-  if (!receiver->sink.ops->reads || ready == NULL)
+  if (!receiver->sink.ops->reads || !ready)
     return 0;
   int result = pst_receiver_fence_wait(receiver->handle, ready, NULL);
   if (result < 0)
@@ -266,11 +266,11 @@ static int frame_take(struct flow *flow, const struct pst_frame *frame)
     int result = n == 0 ? 0
                         : receiver->sink.ops->take(receiver->sink.state, receiver->handle,
                                                    receiver->views, n, &last, &receiver->error);
-    if (n > 0 && receiver->fence != NULL && (result == 0 || last != NULL)) {
+    if (n > 0 && receiver->fence && (result == 0 || last)) {
       pst_receiver_fence_free(receiver->handle, receiver->fence);
       receiver->fence = NULL;
     }
-    if (last != NULL)
+    if (last)
       receiver->fence = last;
     if (result < 0)
       return result;
@@ -301,7 +301,7 @@ static void frames_take(struct flow *flow, int result)
 /* Would there have been more, as the sender says, or as was asked for here? */
 static bool is_short(const struct flow *flow)
 {
-  struct pst_stats stats = {.struct_size = sizeof stats};
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
 
   pst_receiver_stats(flow->receiver.handle, &stats);
   return ((stats.stopped | flow->receiver.stopped) & PST_STOP_SHORT) != 0;
@@ -312,7 +312,7 @@ static int make_stand(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
   const struct sink_ops *ops = receiver->sink.ops;
-  int result = ops->cut != NULL && is_short(flow) ? ops->cut(receiver->sink.state) : 0;
+  int result = ops->cut && is_short(flow) ? ops->cut(receiver->sink.state) : 0;
 
   if (result == -ENODATA)
     return 0;
@@ -320,8 +320,7 @@ static int make_stand(struct flow *flow)
     return notice_fail(&receiver->error, PST_EXIT_FAILED, result,
                        "stream '%s': what came of it cannot be kept: %s", flow->name,
                        strerror(-result));
-  return ops->finish != NULL ? ops->finish(receiver->sink.state, receiver->handle, &receiver->error)
-                             : 0;
+  return ops->finish ? ops->finish(receiver->sink.state, receiver->handle, &receiver->error) : 0;
 }
 
 /* All of the stream was here: the sink makes its result stand, then the sender may
@@ -385,11 +384,11 @@ static bool receiver_told(struct flow *flow, uint64_t *until_ns)
     if (receiver->stopped != PST_STOP_UNKNOWN)
       pst_receiver_stop(receiver->handle); /* the next poll says that it is over */
   }
-  if (flow->sender.handle != NULL || flow->foreign)
+  if (flow->sender.handle || flow->foreign)
     return false;
   if (receiver->deadline_ns == 0 && drive->arguments->duration_set &&
       pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED) {
-    struct pst_stats stats = {.struct_size = sizeof stats};
+    struct pst_stats stats = {.struct_size = sizeof(stats)};
     pst_receiver_stats(receiver->handle, &stats);
     receiver->deadline_ns = deadline_of(flow, stats.started_ns);
     if (receiver->deadline_ns != 0)
@@ -412,9 +411,9 @@ static bool receiver_told(struct flow *flow, uint64_t *until_ns)
 static void count_down(struct flow_receiver *receiver, const struct pst_frame_batch *frames,
                        uint64_t messages)
 {
-  if (frames != NULL)
+  if (frames)
     messages = 0;
-  for (uint32_t i = 0; frames != NULL && i < frames->count; i++)
+  for (uint32_t i = 0; frames && i < frames->count; i++)
     messages += frames->frames[i].present;
   receiver->left -= messages < receiver->left ? messages : receiver->left;
 }
@@ -431,8 +430,9 @@ static void flow_take(struct flow *flow, int result)
 static int receiver_poll(struct flow *flow, uint32_t max, struct pst_fence **ready)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  struct pst_batch batch = {.struct_size = sizeof batch, .capacity = max, .views = receiver->views};
-  struct pst_frame_batch frames = {.struct_size = sizeof frames,
+  struct pst_batch batch = {
+      .struct_size = sizeof(batch), .capacity = max, .views = receiver->views};
+  struct pst_frame_batch frames = {.struct_size = sizeof(frames),
                                    .capacity = max < FRAME_BATCH ? max : FRAME_BATCH,
                                    .frames = receiver->frames};
   bool assembles = pst_receiver_frame_packets(receiver->handle) > 0;

@@ -61,12 +61,12 @@ static struct entry *entry_of(struct redact *redact, enum kind kind, const char 
   for (; *at != NULL; at = &(*at)->next)
     if ((*at)->kind == kind && strcasecmp((*at)->what, what) == 0)
       return *at;
-  struct entry *made = calloc(1, sizeof *made);
-  if (made == NULL)
+  struct entry *made = calloc(1, sizeof(*made));
+  if (!made)
     return NULL;
   made->kind = kind;
   made->number = ++redact->counts[kind];
-  snprintf(made->what, sizeof made->what, "%s", what);
+  snprintf(made->what, sizeof(made->what), "%s", what);
   return *at = made;
 }
 
@@ -76,7 +76,7 @@ static void put_label(const struct writing *writing, enum kind kind, const char 
 
   if (kind == HOME)
     fputs("~", writing->to);
-  else if (entry == NULL) /* one for all, rather than the thing itself */
+  else if (!entry) /* one for all, rather than the thing itself */
     fprintf(writing->to, "%s-?", kind_names[kind]);
   else
     fprintf(writing->to, "%s-%u", kind_names[kind], entry->number);
@@ -86,7 +86,7 @@ static void put_label(const struct writing *writing, enum kind kind, const char 
 
 static bool is_common(const char *name)
 {
-  for (size_t i = 0; i < sizeof common / sizeof common[0]; i++)
+  for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
     if (strcasecmp(name, common[i]) == 0)
       return true;
   return strlen(name) < NAME_LEAST;
@@ -109,11 +109,11 @@ void redact_host(struct redact *redact, const char *name)
 {
   char first[NAME_BYTES];
 
-  if (redact == NULL)
+  if (!redact)
     return;
   pthread_mutex_lock(&redact->lock);
   know(redact, HOST, name);
-  snprintf(first, sizeof first, "%.*s", (int)strcspn(name, "."), name);
+  snprintf(first, sizeof(first), "%.*s", (int)strcspn(name, "."), name);
   if (!is_address(name))
     know(redact, HOST, first);
   pthread_mutex_unlock(&redact->lock);
@@ -124,34 +124,34 @@ static void know_user(struct redact *redact)
   const struct passwd *user = getpwuid(getuid());
   const char *home = getenv("HOME");
 
-  if (user != NULL)
+  if (user)
     know(redact, USER, user->pw_name);
-  if (home == NULL && user != NULL)
+  if (!home && user)
     home = user->pw_dir;
   /* No folder of system accounts, such as "/". */
-  if (home != NULL && home[0] == '/' && strlen(home) > 2)
+  if (home && home[0] == '/' && strlen(home) > 2)
     know(redact, HOME, home);
 }
 
 struct redact *redact_open(void)
 {
-  struct redact *redact = calloc(1, sizeof *redact);
+  struct redact *redact = calloc(1, sizeof(*redact));
   char name[NAME_BYTES] = "";
 
-  if (redact == NULL)
+  if (!redact)
     return NULL;
   pthread_mutex_init(&redact->lock, NULL);
   know_user(redact);
-  if (gethostname(name, sizeof name - 1) == 0)
+  if (gethostname(name, sizeof(name) - 1) == 0)
     redact_host(redact, name);
   return redact;
 }
 
 void redact_close(struct redact *redact)
 {
-  if (redact == NULL)
+  if (!redact)
     return;
-  while (redact->known != NULL) {
+  while (redact->known) {
     struct entry *entry = redact->known;
     redact->known = entry->next;
     free(entry);
@@ -212,7 +212,7 @@ static bool in_forms(const struct writing *writing, const char *at, size_t *leng
   };
   char digits[64];
 
-  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+  for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
     const size_t lead = strlen(forms[i].lead);
     const size_t bytes =
         strncmp(at, forms[i].lead, lead) == 0 ? match_form(at + lead, forms[i].form) : 0;
@@ -238,7 +238,7 @@ static bool in_netdev(const struct writing *writing, const char *at, size_t *len
 
   if (bytes == 0)
     return false;
-  snprintf(what, sizeof what, "%.12s", at + 3);
+  snprintf(what, sizeof(what), "%.12s", at + 3);
   fputs("enx-", writing->to);
   put_label(writing, MAC, what);
   *length = bytes + 3;
@@ -252,13 +252,13 @@ static bool in_serial(const struct writing *writing, const char *at, size_t *len
   const size_t bytes = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
   char what[32];
 
-  if (strncmp(at, "MT", 2) != 0 || bytes < 11 || bytes >= sizeof what || is_word(at[bytes]) ||
+  if (strncmp(at, "MT", 2) != 0 || bytes < 11 || bytes >= sizeof(what) || is_word(at[bytes]) ||
       strspn(at + 2, "0123456789") != 4)
     return false;
   const size_t letters = strspn(at + 6, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
   if (letters < 1 || letters > 2 || 6 + letters + strspn(at + 6 + letters, "0123456789") != bytes)
     return false;
-  snprintf(what, sizeof what, "%.*s", (int)bytes, at);
+  snprintf(what, sizeof(what), "%.*s", (int)bytes, at);
   put_label(writing, SERIAL, what);
   *length = bytes;
   return true;
@@ -268,7 +268,7 @@ static void put_ipv4(const struct writing *writing, const unsigned char bytes[4]
 {
   char what[INET_ADDRSTRLEN];
 
-  inet_ntop(AF_INET, bytes, what, sizeof what);
+  inet_ntop(AF_INET, bytes, what, sizeof(what));
   if (bytes[0] == 127 || strcmp(what, "0.0.0.0") == 0)
     fputs(as, writing->to);
   else
@@ -281,10 +281,10 @@ static void put_ipv6(const struct writing *writing, const unsigned char bytes[16
                                        mapped[12] = {[10] = 0xff, [11] = 0xff};
   char what[INET6_ADDRSTRLEN];
 
-  inet_ntop(AF_INET6, bytes, what, sizeof what);
-  if (memcmp(bytes, none, sizeof none) == 0 || memcmp(bytes, own, sizeof own) == 0)
+  inet_ntop(AF_INET6, bytes, what, sizeof(what));
+  if (memcmp(bytes, none, sizeof(none)) == 0 || memcmp(bytes, own, sizeof(own)) == 0)
     fputs(as, writing->to);
-  else if (memcmp(bytes, mapped, sizeof mapped) == 0)
+  else if (memcmp(bytes, mapped, sizeof(mapped)) == 0)
     put_ipv4(writing, bytes + 12, as);
   else
     put_label(writing, bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80 ? LINK_LOCAL : IPV6, what);
@@ -297,14 +297,14 @@ static bool in_addresses(const struct writing *writing, const char *at, size_t *
   char word[INET6_ADDRSTRLEN + 1];
   unsigned char raw[16];
 
-  if (bytes >= sizeof word)
-    bytes = sizeof word - 1;
+  if (bytes >= sizeof(word))
+    bytes = sizeof(word) - 1;
   for (; bytes > 0; bytes--) {
-    snprintf(word, sizeof word, "%.*s", (int)bytes, at);
+    snprintf(word, sizeof(word), "%.*s", (int)bytes, at);
     *length = bytes;
     if (is_word(at[bytes]))
       continue;
-    if (strchr(word, ':') != NULL && inet_pton(AF_INET6, word, raw) == 1) {
+    if (strchr(word, ':') && inet_pton(AF_INET6, word, raw) == 1) {
       put_ipv6(writing, raw, word);
       return true;
     }
@@ -325,7 +325,7 @@ static bool put_hidden(const struct writing *writing, const char *at, size_t *le
 {
   const struct entry *name = name_at(writing->redact, at, length);
 
-  if (name != NULL) {
+  if (name) {
     put_label(writing, name->kind, name->what);
     return true;
   }
@@ -355,7 +355,7 @@ char *redact_text(struct redact *redact, const char *text)
   char *made = NULL;
   size_t size = 0;
 
-  if (redact == NULL || (writing.to = open_memstream(&made, &size)) == NULL)
+  if (!redact || !(writing.to = open_memstream(&made, &size)))
     return NULL;
   pthread_mutex_lock(&redact->lock);
   put_text(&writing, text);
@@ -374,9 +374,9 @@ static void hide_hostname(struct redact *redact, struct json_object *value)
   pthread_mutex_lock(&redact->lock);
   const char *name = json_object_get_string(value);
   const struct entry *entry = strncmp(name, "host-", 5) == 0 ? NULL : entry_of(redact, HOST, name);
-  snprintf(label, sizeof label, "host-%u", entry != NULL ? entry->number : 0);
+  snprintf(label, sizeof(label), "host-%u", entry ? entry->number : 0);
   pthread_mutex_unlock(&redact->lock);
-  if (entry != NULL)
+  if (entry)
     json_object_set_string(value, label);
 }
 
@@ -384,8 +384,7 @@ static void redact_members(struct redact *redact, struct json_object *object)
 {
   json_object_object_foreach(object, key, member)
   {
-    if (strcmp(key, "hostname") == 0 && redact != NULL &&
-        json_object_is_type(member, json_type_string))
+    if (strcmp(key, "hostname") == 0 && redact && json_object_is_type(member, json_type_string))
       hide_hostname(redact, member);
     else
       redact_json(redact, member);
@@ -404,7 +403,7 @@ void redact_json(struct redact *redact, struct json_object *value)
     break;
   case json_type_string: {
     char *made = redact_text(redact, json_object_get_string(value));
-    json_object_set_string(value, made != NULL ? made : "?");
+    json_object_set_string(value, made ? made : "?");
     free(made);
     break;
   }

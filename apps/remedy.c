@@ -42,7 +42,7 @@ const char *remedy_of_folder(int code)
       {ENODEV, "no device or terminal answers there; name another"},
   };
 
-  return find(remedies, sizeof remedies / sizeof remedies[0], code, "name another place");
+  return find(remedies, sizeof(remedies) / sizeof(remedies[0]), code, "name another place");
 }
 
 const char *remedy_of_source(int code)
@@ -58,7 +58,7 @@ const char *remedy_of_source(int code)
 
   if (code == EMFILE || code == ENFILE || code == ENOMEM || code == EIO)
     return remedy_of_folder(code);
-  return find(remedies, sizeof remedies / sizeof remedies[0], code, "name another file");
+  return find(remedies, sizeof(remedies) / sizeof(remedies[0]), code, "name another file");
 }
 
 int remedy_open_status(int code)

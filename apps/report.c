@@ -65,7 +65,7 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
   const struct flow *flow = judged->flow;
   char why[640];
 
-  if (stats == NULL)
+  if (!stats)
     return;
   if (error->code != 0) {
     set_failed(judged, error->exit_status, finding_of(error->exit_status, error->code), side,
@@ -79,7 +79,7 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
     return;
   }
   if (stats->state == PST_STATE_FAILED) {
-    snprintf(why, sizeof why, "%s: %s", side,
+    snprintf(why, sizeof(why), "%s: %s", side,
              stats->error_text[0] != '\0' ? stats->error_text : strerror(-stats->error));
     const int status = status_of(stats->error);
     const bool is_others = stats->peer_failed != 0 || is_peers(stats->error);
@@ -93,12 +93,12 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
     return;
   }
   if (stats->state == PST_STATE_WAITING) {
-    snprintf(why, sizeof why, "%s: stopped by %s before the peer had connected", side,
+    snprintf(why, sizeof(why), "%s: stopped by %s before the peer had connected", side,
              signals_name());
     set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, side, why, flow->drive->said_waiting);
     flow->drive->said_waiting = true;
   } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
-    snprintf(why, sizeof why,
+    snprintf(why, sizeof(why),
              "%s: the peer did not agree on the end in time; what was under way is not accounted "
              "for",
              side);
@@ -113,8 +113,8 @@ static bool has_run(const struct judged *judged)
   bool has_started = false, has_failed = false;
 
   for (size_t i = 0; i < 2; i++) {
-    has_started |= sides[i] != NULL && sides[i]->started_ns != 0;
-    has_failed |= sides[i] != NULL && sides[i]->state == PST_STATE_FAILED;
+    has_started |= sides[i] && sides[i]->started_ns != 0;
+    has_failed |= sides[i] && sides[i]->state == PST_STATE_FAILED;
   }
   return has_started && (!has_failed || judged->account.sent > 0 || judged->account.delivered > 0);
 }
@@ -148,7 +148,7 @@ static uint64_t received(const struct judged *judged, const char *name)
   const struct pst_counter_value *counter =
       statistics_counter(counters->values, counters->count, name);
 
-  return counter != NULL ? counter->value : 0;
+  return counter ? counter->value : 0;
 }
 
 /* Nobody was to say how many a foreign sender sent. */
@@ -158,19 +158,19 @@ static void judge_foreign(struct judged *judged, bool failed)
   const uint64_t strangers = received(judged, "not_ours");
   char why[256] = "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender";
 
-  if (judged->out.receiver == NULL)
+  if (!judged->out.receiver)
     return;
   judged->broke_off |= judged->account.delivered == 0;
   if (!judged->broke_off || failed)
     return;
   if (cause)
-    snprintf(why, sizeof why,
+    snprintf(why, sizeof(why),
              "no message arrived; of what came %" PRIu64
              " were dropped as %s; compare `message` and "
              "the transport's options with the sender's",
              cause->messages, cause->cause);
   else if (strangers > 0)
-    snprintf(why, sizeof why,
+    snprintf(why, sizeof(why),
              "no message arrived; %" PRIu64
              " that came are not this stream's (not_ours); compare the transport's options that "
              "choose a sender, `source`, `ssrc` and `payload_type`, with what it sends",
@@ -188,7 +188,7 @@ static void judge_account(struct judged *judged)
 
   judged->broke_off = failed;
   do
-    found = accounting_check(&left, why, sizeof why);
+    found = accounting_check(&left, why, sizeof(why));
   while (leave_to_expect(judged, found, &left));
   switch (found) {
   case FINDING_NONE:
@@ -218,7 +218,7 @@ static void judge_expects(struct judged *judged)
   for (size_t i = 0; i < judged->out.expect_count; i++) {
     judged->expects[i].checked = false;
     judged->expects[i].found.kind = EXPECT_UNKNOWN;
-    snprintf(judged->expects[i].got, sizeof judged->expects[i].got, "never connected");
+    snprintf(judged->expects[i].got, sizeof(judged->expects[i].got), "never connected");
   }
 }
 
@@ -234,7 +234,7 @@ static void say_expects(struct judged *judged)
     if (!expect->checked || expect->met ||
         (judged->broke_off && (expect->of_amount || judged->account.delivered == 0)))
       continue;
-    snprintf(at, sizeof at, "expect.%s", expect->key);
+    snprintf(at, sizeof(at), "expect.%s", expect->key);
     expect_sentence(expect, why);
     if (strcmp(expect->key, "max_corrupted") == 0)
       strcat(why, accounting_first_wrong(&judged->account, first));
@@ -254,13 +254,13 @@ static void say_numbers(const struct judged *judged)
                   account->sent == account->delivered + account->dropped;
 
   if (account->sent_known)
-    snprintf(sent, sizeof sent, "%" PRIu64, account->sent);
+    snprintf(sent, sizeof(sent), "%" PRIu64, account->sent);
   else if (account->sent > 0)
-    snprintf(sent, sizeof sent, "at least %" PRIu64, account->sent);
+    snprintf(sent, sizeof(sent), "at least %" PRIu64, account->sent);
   if (account->delivered_known)
-    snprintf(delivered, sizeof delivered, "%" PRIu64, account->delivered);
+    snprintf(delivered, sizeof(delivered), "%" PRIu64, account->delivered);
   if (account->receiver_known && account->verified > 0)
-    snprintf(checked, sizeof checked, " | %" PRIu64 " verified, %" PRIu64 " corrupted",
+    snprintf(checked, sizeof(checked), " | %" PRIu64 " verified, %" PRIu64 " corrupted",
              account->verified, account->corrupted);
   notice(PST_LOG_INFO,
          "%s: %s sent %s %s delivered + %" PRIu64 " dropped%s | %s over %.2f sec | %s", name, sent,
@@ -273,7 +273,7 @@ static void say_numbers(const struct judged *judged)
              account->dropped_at_least ? "at least " : "", account->drops[i].messages,
              account->drops[i].cause);
   }
-  if (judged->out.receiver != NULL && judged->out.receiver->frame_packets > 0)
+  if (judged->out.receiver && judged->out.receiver->frame_packets > 0)
     notice(PST_LOG_INFO,
            "%s: frames: %" PRIu64 " complete, %" PRIu64 " incomplete, %" PRIu64 " dropped, %" PRIu64
            " lost",
@@ -282,7 +282,7 @@ static void say_numbers(const struct judged *judged)
   if (account->duplicates > 0 || account->reordered > 0)
     notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicate%s, %" PRIu64 " reordered", name,
            account->duplicates, plural(account->duplicates), account->reordered);
-  if (judged->out.receiver != NULL && judged->out.receiver->intervals.count > 0)
+  if (judged->out.receiver && judged->out.receiver->intervals.count > 0)
     notice(PST_LOG_INFO, "%s: between arrivals: p50 %.3f ms, p99 %.3f ms, max %.3f ms", name,
            (double)judged->out.receiver->intervals.p50_ns / 1e6,
            (double)judged->out.receiver->intervals.p99_ns / 1e6,
@@ -297,15 +297,14 @@ static void say_numbers(const struct judged *judged)
 static uint32_t stopped_by(const struct judged *judged)
 {
   const struct flow *flow = judged->flow;
-  const struct pst_stats *own =
-      judged->out.sender != NULL ? judged->out.sender : judged->out.receiver;
+  const struct pst_stats *own = judged->out.sender ? judged->out.sender : judged->out.receiver;
 
   if (flow->sender.error.code != 0 || flow->receiver.error.code != 0)
     return PST_STOP_FAILURE;
   if (flow->receiver.cut)
     return flow->receiver.stopped;
   if (own->state == PST_STATE_FAILED) {
-    bool is_there = judged->out.sender == NULL || judged->out.receiver == NULL;
+    bool is_there = !judged->out.sender || !judged->out.receiver;
     return is_there && own->started_ns != 0 && (own->peer_failed != 0 || is_peers(own->error))
                ? PST_STOP_PEER
                : PST_STOP_FAILURE;
@@ -331,12 +330,12 @@ static void judge_stop(struct judged *judged, uint32_t stopped)
   char why[128];
 
   if ((stopped & PST_STOP_SHORT) == 0 ||
-      (judged->out.sender != NULL && judged->out.sender->state == PST_STATE_WAITING))
+      (judged->out.sender && judged->out.sender->state == PST_STATE_WAITING))
     return;
-  if (judged->out.sender == NULL && !flow->foreign)
-    snprintf(why, sizeof why, "the sender was stopped before its source had ended");
+  if (!judged->out.sender && !flow->foreign)
+    snprintf(why, sizeof(why), "the sender was stopped before its source had ended");
   else
-    snprintf(why, sizeof why, "stopped by %s before all that was asked for had come",
+    snprintf(why, sizeof(why), "stopped by %s before all that was asked for had come",
              signals_name());
   set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "", why, flow->exit_status != PST_EXIT_OK);
 }
@@ -367,9 +366,9 @@ static void say_source(const struct judged *judged, uint32_t stopped)
   struct source_extent extent = {0};
   char done[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
 
-  if ((stopped & PST_STOP_SHORT) == 0 || judged->out.sender == NULL || flow->sender.shares)
+  if ((stopped & PST_STOP_SHORT) == 0 || !judged->out.sender || flow->sender.shares)
     return;
-  if (flow->sender.source.ops->extent != NULL)
+  if (flow->sender.source.ops->extent)
     flow->sender.source.ops->extent(flow->sender.source.state, &extent);
   if (extent.known)
     notice(PST_LOG_INFO, "%s: source: %s of %s (stopped by %s)", flow->name,
@@ -384,7 +383,7 @@ static void say_source(const struct judged *judged, uint32_t stopped)
 /* Only what stays in a cache gains by more slots, and only where both ends had their CPUs. */
 static bool larger_ring_helps(const struct judged *judged)
 {
-  return judged->out.sender != NULL && judged->out.receiver != NULL &&
+  return judged->out.sender && judged->out.receiver &&
          statistics_cpu_least(judged->out.sender, judged->out.receiver) >= STATISTICS_CPU_FULL &&
          judged->flow->message * judged->flow->ring < RING_IN_CACHE_BYTES;
 }
@@ -442,7 +441,7 @@ static struct result_stream result_of_flow(const struct flow *flow, const struct
 void report_interrupted(void *context, struct json_object *result)
 {
   const struct drive *drive = context;
-  const struct account account = {.path.struct_size = sizeof account.path};
+  const struct account account = {.path.struct_size = sizeof(account.path)};
 
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     struct result_stream stream = result_of_flow(&drive->flows[i], &account);
@@ -455,19 +454,18 @@ static void gather(struct flow *flow, bool has_result, struct judged *judged)
 {
   struct result_stream *out = &judged->out;
 
-  memset(judged, 0, sizeof *judged);
+  memset(judged, 0, sizeof(*judged));
   judged->flow = flow;
   judged->sender_stats.struct_size = judged->receiver_stats.struct_size = sizeof(struct pst_stats);
   *out = result_of_flow(flow, &judged->account);
   out->expects = judged->expects;
   out->errors = has_result ? json_object_new_array() : NULL;
-  if (flow->sender.handle != NULL &&
-      pst_sender_stats(flow->sender.handle, &judged->sender_stats) == 0) {
+  if (flow->sender.handle && pst_sender_stats(flow->sender.handle, &judged->sender_stats) == 0) {
     out->sender = &judged->sender_stats;
     out->sender_counters = result_counters(
         judged->sent, pst_sender_counters(flow->sender.handle, judged->sent, COUNTERS_MAX));
   }
-  if (flow->receiver.handle != NULL &&
+  if (flow->receiver.handle &&
       pst_receiver_stats(flow->receiver.handle, &judged->receiver_stats) == 0) {
     out->receiver = &judged->receiver_stats;
     out->receiver_counters =
@@ -476,13 +474,13 @@ static void gather(struct flow *flow, bool has_result, struct judged *judged)
   }
   stop_clock(&judged->sender_stats);
   stop_clock(&judged->receiver_stats);
-  if (out->sender == NULL && out->receiver == NULL)
+  if (!out->sender && !out->receiver)
     return;
   accounting_gather(out->sender, out->receiver, &judged->account);
   accounting_least(&judged->account, out->receiver_counters.values, out->receiver_counters.count);
   judged->account.foreign = flow->foreign;
-  judged->account.wrong.struct_size = sizeof judged->account.wrong;
-  if (out->receiver != NULL && out->receiver->corrupted > 0)
+  judged->account.wrong.struct_size = sizeof(judged->account.wrong);
+  if (out->receiver && out->receiver->corrupted > 0)
     pst_receiver_verified(flow->receiver.handle, &judged->account.wrong);
 }
 
@@ -491,7 +489,7 @@ void report_flow(struct flow *flow, struct json_object *result)
   struct judged judged;
 
   gather(flow, result != NULL, &judged);
-  if (judged.out.sender == NULL && judged.out.receiver == NULL) {
+  if (!judged.out.sender && !judged.out.receiver) {
     json_object_put(judged.out.errors);
     return;
   }

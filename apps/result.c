@@ -37,7 +37,7 @@ static struct json_object *config_json(const char *file, const struct pst_config
   struct json_object *object = json_object_new_object();
 
   json_put_text(object, "file", file);
-  json_put_text(object, "hash", config != NULL ? pst_config_hash(config) : NULL);
+  json_put_text(object, "hash", config ? pst_config_hash(config) : NULL);
   return object;
 }
 
@@ -60,10 +60,10 @@ struct json_object *result_new(const struct command *command, const struct argum
   time_t now = time(NULL);
   struct tm utc;
 
-  if (result == NULL)
+  if (!result)
     return NULL;
-  if (gmtime_r(&now, &utc) != NULL)
-    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  if (gmtime_r(&now, &utc))
+    strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &utc);
   json_object_object_add(result, "format", json_object_new_int(FORMAT));
   json_put_text(result, "penstock", pst_version());
   json_put_text(result, "command", command->name);
@@ -82,7 +82,7 @@ struct json_object *result_new(const struct command *command, const struct argum
   }
   if (strcmp(command->name, "bench") != 0 && strcmp(command->name, "hardware-check") != 0)
     json_object_object_add(result, "devices", json_object_new_array());
-  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+  for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
     if (strcmp(command->name, parts[i].command) == 0)
       json_put_null(result, parts[i].key);
   return result;
@@ -105,7 +105,7 @@ void result_add_plugin(struct json_object *result, const struct pst_plugin_info 
 {
   struct json_object *plugins, *plugin, *libraries;
 
-  if (result == NULL || !json_object_object_get_ex(result, "plugins", &plugins))
+  if (!result || !json_object_object_get_ex(result, "plugins", &plugins))
     return;
   plugin = json_object_new_object();
   libraries = json_object_new_array();
@@ -114,7 +114,7 @@ void result_add_plugin(struct json_object *result, const struct pst_plugin_info 
   json_put_text(plugin, "version", info->version);
   json_put_text(plugin, "rung", info->rung);
   json_put_text(plugin, "path", info->path);
-  for (const char *const *library = info->libraries; library != NULL && *library != NULL; library++)
+  for (const char *const *library = info->libraries; library && *library; library++)
     json_object_array_add(libraries, json_object_new_string(*library));
   json_object_object_add(plugin, "libraries", libraries);
   json_object_array_add(plugins, plugin);
@@ -132,9 +132,9 @@ static const char *const state_names[] = {
 /* How long a side was blocked in a stage, by its own or its peer's word; -1: unknown. */
 static double blocked_seconds(const struct pst_stats *own, const struct pst_stats *other, int stage)
 {
-  if (own != NULL)
+  if (own)
     return (double)own->blocked_ns[stage] / 1e9;
-  return other != NULL && other->peer_known ? (double)other->peer_blocked_ns[stage] / 1e9 : -1;
+  return other && other->peer_known ? (double)other->peer_blocked_ns[stage] / 1e9 : -1;
 }
 
 /* Seconds by stage: the sender's stages from the sender, the receiver's from the receiver, and
@@ -192,7 +192,7 @@ static struct json_object *side_json(const struct pst_stats *stats, const char *
                                      const char *kind, const char *type,
                                      const struct result_counters *counters)
 {
-  if (stats == NULL)
+  if (!stats)
     return NULL;
   struct json_object *side = json_object_new_object();
   json_put_text(side, "state", NAME_IN(state_names, stats->state, "unknown"));
@@ -284,7 +284,7 @@ static void put_counts(struct json_object *object, const struct account *account
 
 static struct json_object *frames_json(const struct pst_stats *receiver)
 {
-  if (receiver == NULL || receiver->frame_packets == 0)
+  if (!receiver || receiver->frame_packets == 0)
     return NULL;
   struct json_object *frames = json_object_new_object();
   json_put_uint(frames, "packets", receiver->frame_packets);
@@ -299,7 +299,7 @@ static void put_intervals(struct json_object *object, const struct pst_stats *re
 {
   struct json_times times = {0};
 
-  if (receiver != NULL)
+  if (receiver)
     times = (struct json_times){.count = receiver->intervals.count,
                                 .min = (double)receiver->intervals.min_ns,
                                 .mean = (double)receiver->intervals.mean_ns,
@@ -317,7 +317,7 @@ static void put_counter(struct json_object *object, const char *name,
 {
   const struct pst_counter_value *counter =
       statistics_counter(counters->values, counters->count, name);
-  json_put_known(object, name, counter != NULL, counter != NULL ? counter->value : 0);
+  json_put_known(object, name, counter != NULL, counter ? counter->value : 0);
 }
 
 void result_put_verdict(struct json_object *object, const char *limited_by, const char *side,
@@ -327,7 +327,7 @@ void result_put_verdict(struct json_object *object, const char *limited_by, cons
 
   json_put_text(verdict, "limited_by", limited_by);
   json_put_text(verdict, "side", side);
-  json_put_share(verdict, "share", limited_by != NULL ? share : -1);
+  json_put_share(verdict, "share", limited_by ? share : -1);
   json_object_object_add(object, "verdict", verdict);
 }
 
@@ -335,7 +335,7 @@ struct json_object *result_errors(struct json_object *result)
 {
   struct json_object *errors = NULL;
 
-  if (result != NULL)
+  if (result)
     json_object_object_get_ex(result, "errors", &errors);
   return errors;
 }
@@ -344,7 +344,7 @@ void result_add_errors(struct json_object *result, struct json_object *errors)
 {
   struct json_object *all = result_errors(result);
 
-  for (size_t i = 0; all != NULL && errors != NULL && i < json_object_array_length(errors); i++)
+  for (size_t i = 0; all && errors && i < json_object_array_length(errors); i++)
     json_object_array_add(all, json_object_get(json_object_array_get_idx(errors, i)));
 }
 
@@ -354,14 +354,14 @@ struct json_object *result_add_stream(struct json_object *result,
   struct json_object *streams, *object;
   const struct account *account = stream->account;
 
-  if (result == NULL || !json_object_object_get_ex(result, "streams", &streams))
+  if (!result || !json_object_object_get_ex(result, "streams", &streams))
     return NULL;
   object = json_object_new_object();
   json_put_text(object, "name", stream->name);
   json_put_bool(object, "ok", stream->ok);
   result_add_errors(result, stream->errors);
   json_object_object_add(object, "errors",
-                         stream->errors != NULL ? stream->errors : json_object_new_array());
+                         stream->errors ? stream->errors : json_object_new_array());
   json_put_text(object, "stopped", stream->stopped);
   json_put_uint(object, "size_bytes", stream->size_bytes);
   json_put_uint(object, "ring_slots", stream->ring_slots);
@@ -397,7 +397,7 @@ void result_finish(struct json_object *result, int exit_status)
 {
   struct json_object *errors = result_errors(result);
 
-  if (result == NULL)
+  if (!result)
     return;
   if (exit_status != PST_EXIT_OK && json_object_array_length(errors) == 0)
     finding_add(errors, finding_of(exit_status, 0), notice_last_where(),

@@ -44,7 +44,7 @@ static int open_library(struct drive *drive)
 static int open_session(struct drive *drive)
 {
   const struct pst_session_params params = {
-      .struct_size = sizeof params,
+      .struct_size = sizeof(params),
       .roles = drive->command->roles,
       .streams = drive->arguments->streams,
       .stream_count = (uint32_t)drive->arguments->stream_count,
@@ -68,8 +68,8 @@ static bool all_announced(struct drive *drive)
 
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     struct flow *flow = &drive->flows[i];
-    enum pst_state state = flow->receiver.handle != NULL ? pst_receiver_state(flow->receiver.handle)
-                                                         : pst_sender_state(flow->sender.handle);
+    enum pst_state state = flow->receiver.handle ? pst_receiver_state(flow->receiver.handle)
+                                                 : pst_sender_state(flow->sender.handle);
     if (!flow->announced && state >= PST_STATE_CONNECTED && state <= PST_STATE_ENDED) {
       banner_stream(flow);
       flow->announced = true;
@@ -84,13 +84,13 @@ static uint64_t counted(const struct flow *flow, const char *name)
 {
   struct pst_counter_value values[COUNTERS_MAX];
 
-  if (flow->receiver.handle == NULL)
+  if (!flow->receiver.handle)
     return 0;
   const struct result_counters counters =
       result_counters(values, pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX));
   const struct pst_counter_value *counter =
       statistics_counter(counters.values, counters.count, name);
-  return counter != NULL ? counter->value : 0;
+  return counter ? counter->value : 0;
 }
 
 /* A sender knows of loss what its receiver tells; and one to whom nothing came can tell of none. */
@@ -107,9 +107,9 @@ static void say_lines(struct drive *drive, uint64_t now)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     struct flow *flow = &drive->flows[i];
-    struct pst_stats stats = {.struct_size = sizeof stats};
+    struct pst_stats stats = {.struct_size = sizeof(stats)};
     struct statistics_sample sample = {.stream = flow->name};
-    bool sent = flow->receiver.handle == NULL;
+    bool sent = !flow->receiver.handle;
     char line[256];
 
     if (sent ? pst_sender_stats(flow->sender.handle, &stats)
@@ -129,13 +129,12 @@ static void say_lines(struct drive *drive, uint64_t now)
     }
     statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
                      &sample);
-    struct pst_stats other = {.struct_size = sizeof other};
-    bool both =
-        !sent && flow->sender.handle != NULL && pst_sender_stats(flow->sender.handle, &other) == 0;
+    struct pst_stats other = {.struct_size = sizeof(other)};
+    bool both = !sent && flow->sender.handle && pst_sender_stats(flow->sender.handle, &other) == 0;
     const struct pst_stats *sender = sent ? &stats : both ? &other : NULL;
     sample.path = accounting_path(sender, sent ? NULL : &stats)->path;
     sample.staged_by = accounting_staged_by(sender, sent ? NULL : &stats);
-    statistics_line(&sample, line, sizeof line);
+    statistics_line(&sample, line, sizeof(line));
     notice(PST_LOG_INFO, "%s", line);
   }
 }
@@ -144,9 +143,9 @@ static bool any_connected(const struct drive *drive)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     const struct flow *flow = &drive->flows[i];
-    struct pst_stats stats = {.struct_size = sizeof stats};
-    int rc = flow->receiver.handle != NULL ? pst_receiver_stats(flow->receiver.handle, &stats)
-                                           : pst_sender_stats(flow->sender.handle, &stats);
+    struct pst_stats stats = {.struct_size = sizeof(stats)};
+    int rc = flow->receiver.handle ? pst_receiver_stats(flow->receiver.handle, &stats)
+                                   : pst_sender_stats(flow->sender.handle, &stats);
     if (rc == 0 && stats.started_ns != 0)
       return true;
   }
@@ -165,7 +164,7 @@ static void watch(struct drive *drive)
       wait_ns = BANNER_NS;
     struct pollfd event = {.fd = drive->event_fd, .events = POLLIN};
     if (poll(&event, 1, (int)((wait_ns + NS_PER_MS - 1) / NS_PER_MS)) > 0) {
-      ssize_t got = read(drive->event_fd, &count, sizeof count);
+      ssize_t got = read(drive->event_fd, &count, sizeof(count));
       (void)got; /* the flags say what has happened */
     }
     now = now_ns();
@@ -191,7 +190,7 @@ static void add_plugins(const struct drive *drive, struct json_object *result)
 {
   uint32_t count = pst_session_plugins(drive->session);
   for (uint32_t i = 0; i < count; i++) {
-    struct pst_plugin_info info = {.struct_size = sizeof info};
+    struct pst_plugin_info info = {.struct_size = sizeof(info)};
     if (pst_session_plugin(drive->session, i, &info) == 0)
       result_add_plugin(result, &info);
   }
@@ -199,24 +198,22 @@ static void add_plugins(const struct drive *drive, struct json_object *result)
 
 static int report(struct drive *drive, bool ran)
 {
-  struct json_object *result = drive->arguments->json != NULL
-                                   ? result_new(drive->command, drive->arguments, drive->config)
-                                   : NULL;
+  struct json_object *result =
+      drive->arguments->json ? result_new(drive->command, drive->arguments, drive->config) : NULL;
   int status = PST_EXIT_OK;
 
   if (drive->error.code != 0)
     status = drive->error.exit_status != 0 ? drive->error.exit_status : PST_EXIT_FAILED;
   finding_add_error(result_errors(result), &drive->error, drive->arguments);
-  if (drive->session != NULL && result != NULL)
+  if (drive->session && result)
     add_plugins(drive, result);
-  if (drive->session != NULL)
+  if (drive->session)
     devices_report(drive, result);
   for (uint32_t i = 0; ran && i < drive->flow_count; i++) {
     report_flow(&drive->flows[i], result);
     status = finding_worse(status, drive->flows[i].exit_status);
   }
-  return drive->arguments->json != NULL ? result_conclude(result, drive->arguments->json, status)
-                                        : status;
+  return drive->arguments->json ? result_conclude(result, drive->arguments->json, status) : status;
 }
 
 int drive_main(const struct command *command, const struct arguments *arguments)

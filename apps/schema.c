@@ -184,7 +184,7 @@ static const char *value_of(const struct pst_config_stream *stream, const char *
 {
   char path[128];
 
-  snprintf(path, sizeof path, "streams.%u.%s", stream->index, key);
+  snprintf(path, sizeof(path), "streams.%u.%s", stream->index, key);
   return pst_config_get(stream->config, path);
 }
 
@@ -192,7 +192,7 @@ static uint64_t number_of(const struct pst_config_stream *stream, const char *ke
 {
   char path[128];
 
-  snprintf(path, sizeof path, "streams.%u.%s", stream->index, key);
+  snprintf(path, sizeof(path), "streams.%u.%s", stream->index, key);
   return pst_config_get_uint(stream->config, path);
 }
 
@@ -200,9 +200,9 @@ static bool is_written(const struct pst_config_stream *stream, const char *key)
 {
   char path[128];
 
-  snprintf(path, sizeof path, "streams.%u.%s", stream->index, key);
+  snprintf(path, sizeof(path), "streams.%u.%s", stream->index, key);
   const char *origin = pst_config_origin(stream->config, path);
-  return origin != NULL && strcmp(origin, "default") != 0;
+  return origin && strcmp(origin, "default") != 0;
 }
 
 /* A fan-out's stream has the source of the one whose slots it shares. */
@@ -211,10 +211,9 @@ static const char *source_of(const struct pst_config_stream *stream)
   const char *leader = value_of(stream, "sender.share"), *type;
   char path[192];
 
-  snprintf(path, sizeof path, "streams.%.63s.sender.source.type", leader != NULL ? leader : "");
-  type = leader != NULL ? pst_config_get(stream->config, path)
-                        : value_of(stream, "sender.source.type");
-  return type != NULL ? type : source_types[SOURCE_PATTERN];
+  snprintf(path, sizeof(path), "streams.%.63s.sender.source.type", leader ? leader : "");
+  type = leader ? pst_config_get(stream->config, path) : value_of(stream, "sender.source.type");
+  return type ? type : source_types[SOURCE_PATTERN];
 }
 
 static void check_length(const struct pst_config_stream *stream)
@@ -274,7 +273,7 @@ static void schema_check(const struct pst_config_stream *stream)
   const char *sink = value_of(stream, "receiver.sink.type");
 
   check_length(stream);
-  if (sink == NULL) /* it is wrong by itself */
+  if (!sink) /* it is wrong by itself */
     return;
   if (stream->is_foreign)
     check_foreign(stream, sink);
@@ -282,7 +281,7 @@ static void schema_check(const struct pst_config_stream *stream)
     check_kinds(stream, source_of(stream), sink);
 }
 
-const struct pst_config_program schema_program = {.struct_size = sizeof schema_program,
+const struct pst_config_program schema_program = {.struct_size = sizeof(schema_program),
                                                   .map_count = COUNT(maps),
                                                   .maps = maps,
                                                   .check = schema_check};

@@ -56,7 +56,7 @@ static struct json_object *schema_array(struct json_object *object, const char *
 {
   struct json_object *array = json_object_object_get(object, key);
 
-  if (array == NULL)
+  if (!array)
     json_object_object_add(object, key, array = json_object_new_array());
   return array;
 }
@@ -65,7 +65,7 @@ static struct json_object *schema_reference(const char *name)
 {
   char pointer[NAME_BYTES + 16];
 
-  snprintf(pointer, sizeof pointer, "#/$defs/%s", name);
+  snprintf(pointer, sizeof(pointer), "#/$defs/%s", name);
   return schema_one("$ref", schema_text(pointer));
 }
 
@@ -115,7 +115,7 @@ static void schema_quantity(struct json_object *to, const char *units)
 {
   char pattern[WORDS_BYTES];
 
-  snprintf(pattern, sizeof pattern, "^[0-9]+(\\.[0-9]+)? *(%s)$", units);
+  snprintf(pattern, sizeof(pattern), "^[0-9]+(\\.[0-9]+)? *(%s)$", units);
   json_object_object_add(to, "type", schema_words("number", "string", "null", NULL));
   json_object_object_add(to, "pattern", schema_text(pattern));
 }
@@ -173,7 +173,7 @@ static struct json_object *schema_mapping(const struct pst_config_key *key, bool
   char name[NAME_BYTES];
 
   json_object_array_add(any, schema_reference(schema_name(key->map, name)));
-  if (key->shorthand != NULL)
+  if (key->shorthand)
     json_object_array_add(any, schema_one("type", schema_words("string", "number", NULL)));
   if (may_be_null)
     json_object_array_add(any, schema_one("type", schema_text("null")));
@@ -227,7 +227,7 @@ static void schema_choice_rules(struct schema_json *schema, const struct pst_con
 
 static void schema_describe(struct json_object *to, const struct pst_config_key *key)
 {
-  const bool is_for_some = key->only_for != NULL && key->only_for[0] != '\0';
+  const bool is_for_some = key->only_for && key->only_for[0] != '\0';
   char words[WORDS_BYTES], *help = NULL;
 
   if (asprintf(&help, "%s%s%s%s", is_for_some ? "For " : "", is_for_some ? key->only_for : "",
@@ -235,13 +235,13 @@ static void schema_describe(struct json_object *to, const struct pst_config_key 
     json_object_object_add(to, "description", schema_text(help));
   free(help);
   json_object_object_add(to, "x-type", schema_text(key->type));
-  snprintf(words, sizeof words, "%s", key->values);
-  for (size_t i = 0; key->rule->type == PST_OPTION_ENUM && key->rule->choices[i] != NULL; i++)
-    snprintf(words + strlen(words), sizeof words - strlen(words), "%s%s", i > 0 ? ", " : "",
+  snprintf(words, sizeof(words), "%s", key->values);
+  for (size_t i = 0; key->rule->type == PST_OPTION_ENUM && key->rule->choices[i]; i++)
+    snprintf(words + strlen(words), sizeof(words) - strlen(words), "%s%s", i > 0 ? ", " : "",
              key->rule->choices[i]);
   if (words[0] != '\0')
     json_object_object_add(to, "x-values", schema_text(words));
-  if (key->default_words != NULL || key->default_value[0] != '\0')
+  if (key->default_words || key->default_value[0] != '\0')
     json_object_object_add(
         to, "x-default",
         schema_text(key->default_words != NULL ? key->default_words : key->default_value));
@@ -272,12 +272,12 @@ static void schema_key(struct schema_json *schema, const struct pst_config_key *
   char name[NAME_BYTES];
 
   schema_describe(to, key);
-  if (key->plugin != NULL) {
+  if (key->plugin) {
     json_object_object_add(to, "x-scope", schema_text(schema_option_place(key->rule)));
     if ((key->rule->flags & PST_OPTION_TESTING) != 0)
       json_object_object_add(to, "x-testing", json_object_new_boolean(true));
   }
-  if (key->map != NULL)
+  if (key->map)
     json_object_object_add(to, "x-map", schema_text(schema_name(key->map, name)));
   switch (key->kind) {
   case PST_KEY_VALUE:
@@ -299,11 +299,11 @@ static void schema_key(struct schema_json *schema, const struct pst_config_key *
     break;
   }
   json_object_object_add(schema->properties, key->rule->name, to);
-  if (key->plugin != NULL)
+  if (key->plugin)
     return;
-  if (schema->first == NULL)
+  if (!schema->first)
     schema->first = key->rule;
-  if (key->only_for != NULL && key->only_for[0] != '\0')
+  if (key->only_for && key->only_for[0] != '\0')
     schema_choice_rules(schema, key);
   else if ((key->rule->flags & PST_OPTION_REQUIRED) != 0)
     json_object_array_add(schema_array(schema->map, "required"), schema_text(key->rule->name));
@@ -318,11 +318,11 @@ static void schema_plugin(struct json_object *to, const struct pst_plugin_info *
   json_object_object_add(to, "title", schema_text(plugin->summary));
   json_object_object_add(to, "x-kind", schema_text(result_kind_name(plugin->kind, "?")));
   json_object_object_add(to, "x-name", schema_text(plugin->name));
-  if (plugin->needs != NULL)
+  if (plugin->needs)
     json_object_object_add(to, "x-needs", schema_text(plugin->needs));
-  if (plugin->rung != NULL)
+  if (plugin->rung)
     json_object_object_add(to, "x-rung", schema_text(plugin->rung));
-  for (uint32_t i = 0; pst_plugin_rule(plugin, i, rule, sizeof rule) == 0; i++)
+  for (uint32_t i = 0; pst_plugin_rule(plugin, i, rule, sizeof(rule)) == 0; i++)
     json_object_array_add(schema_array(to, "x-rules"), schema_text(rule));
 }
 
@@ -350,21 +350,21 @@ static void schema_head(struct schema_json *schema, const struct pst_config_key 
   schema->map = json_object_new_object();
   schema->properties = json_object_new_object();
   schema->first = NULL;
-  if (key->plugin != NULL) {
-    snprintf(name, sizeof name, "%s-%s", result_kind_name(key->plugin->kind, "?"),
+  if (key->plugin) {
+    snprintf(name, sizeof(name), "%s-%s", result_kind_name(key->plugin->kind, "?"),
              key->plugin->name);
     schema_plugin(schema->map, key->plugin);
   } else {
     schema_name(key->path, name);
     json_object_object_add(schema->map, "description", schema_text(key->help));
-    if (key->shorthand != NULL)
+    if (key->shorthand)
       json_object_object_add(schema->map, "x-shorthand", schema_text(key->shorthand));
   }
   json_object_object_add(schema->map, "type", schema_text("object"));
   json_object_object_add(schema->map, "properties", schema->properties);
   json_object_object_add(schema->map, "additionalProperties", json_object_new_boolean(false));
   json_object_object_add(schema->defs, name, schema->map);
-  if (key->plugin != NULL)
+  if (key->plugin)
     schema_plugin_options(schema, key->plugin, name);
 }
 

@@ -27,16 +27,16 @@ static void handle(int signal)
     atomic_store(&number, signal);
   int before = atomic_fetch_add(&received, 1), fd = atomic_load(&last);
   if (before == 1 && fd >= 0 && atomic_load(&last_process) == getpid() &&
-      write(fd, &one, sizeof one) == sizeof one) {
+      write(fd, &one, sizeof(one)) == sizeof(one)) {
     errno = code;
     return;
   }
   if (before > 0)
     _exit(SIGNALS_EXIT);
   struct pst_session *session = atomic_load(&woken);
-  if (session != NULL)
+  if (session)
     pst_session_wake(session);
-  ssize_t written = write(atomic_load(&event), &one, sizeof one);
+  ssize_t written = write(atomic_load(&event), &one, sizeof(one));
   (void)written; /* an event counter that is full wakes all the same */
   errno = code;
 }
@@ -68,7 +68,7 @@ int signals_open(int event_fd)
   if (code < 0)
     return code;
   uint64_t one = 1;
-  if (signals_stop() && event_fd >= 0 && write(event_fd, &one, sizeof one) < 0)
+  if (signals_stop() && event_fd >= 0 && write(event_fd, &one, sizeof(one)) < 0)
     return -errno;
   return 0;
 }

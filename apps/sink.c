@@ -44,14 +44,14 @@ static int open_state(struct sink *sink, const struct sink_params *params, struc
 {
   const struct sink_ops *ops = sink->ops;
 
-  if (ops->writes != NULL && (params->file == NULL || params->file[0] == '\0'))
+  if (ops->writes && (!params->file || params->file[0] == '\0'))
     return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
                        "stream '%s': sink.file is missing; name the %s to write", params->stream,
                        ops->writes);
-  if (ops->open == NULL)
+  if (!ops->open)
     return 0;
   sink->state = calloc(1, ops->size);
-  if (sink->state == NULL)
+  if (!sink->state)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   return ops->open(sink->state, params, error);
 }
@@ -62,7 +62,7 @@ int sink_open(struct sink *sink, const char *type, const struct sink_params *par
   static const struct sink_ops *const known[] = {&sink_verify, &sink_discard, &sink_file,
                                                  &sink_pcap};
 
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+  for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
     if (strcmp(known[i]->name, type) != 0)
       continue;
     *sink = (struct sink){.ops = known[i]};
@@ -78,7 +78,7 @@ int sink_open(struct sink *sink, const char *type, const struct sink_params *par
 
 void sink_close(struct sink *sink)
 {
-  if (sink->state != NULL && sink->ops->close != NULL)
+  if (sink->state && sink->ops->close)
     sink->ops->close(sink->state);
   free(sink->state);
   *sink = (struct sink){.ops = NULL};
@@ -91,8 +91,8 @@ int recording_open(struct recording *recording, const struct sink_params *params
 {
   recording->stream = params->stream;
   recording->message = params->message;
-  snprintf(recording->what, sizeof recording->what, "stream '%s': sink", params->stream);
-  snprintf(recording->where, sizeof recording->where, "streams.%s.receiver.sink", params->stream);
+  snprintf(recording->what, sizeof(recording->what), "stream '%s': sink", params->stream);
+  snprintf(recording->where, sizeof(recording->where), "streams.%s.receiver.sink", params->stream);
   return output_open(&recording->output, recording->what, params->file,
                      params->overwrite ? OUTPUT_OVERWRITE : 0, error);
 }
@@ -118,14 +118,14 @@ int recording_reach(struct recording *recording, struct pst_receiver *receiver,
                     const struct pst_view *view, uint64_t *used, const void **bytes,
                     struct pst_error *error)
 {
-  if (view->host != NULL || view->length == 0) {
+  if (view->host || view->length == 0) {
     *bytes = view->host;
     return 0;
   }
-  if (recording->bounce == NULL) {
+  if (!recording->bounce) {
     recording->bounce_size = recording->message > BOUNCE_BYTES ? recording->message : BOUNCE_BYTES;
     recording->bounce = malloc(recording->bounce_size);
-    if (recording->bounce == NULL)
+    if (!recording->bounce)
       return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream '%s': out of memory",
                          recording->stream);
   }
@@ -154,7 +154,7 @@ int recording_commit(struct recording *recording, struct pst_error *error)
   char *part = output->partial ? strdup(output->path) : NULL;
   int result = output_commit(output, recording->what, error);
 
-  if (result == 0 && part != NULL)
+  if (result == 0 && part)
     notice_warn(FINDING_RECORDING, recording->where,
                 "stream '%s': the part that came is kept as %s", recording->stream, part);
   free(part);

@@ -28,9 +28,9 @@ struct capture {
 static void capture_close(void *state)
 {
   struct capture *capture = state;
-  if (capture->dumper != NULL)
+  if (capture->dumper)
     pcap_dump_close(capture->dumper);
-  if (capture->pcap != NULL)
+  if (capture->pcap)
     pcap_close(capture->pcap);
   recording_close(&capture->to);
 }
@@ -45,7 +45,7 @@ static int cannot_write(const struct capture *capture, int code, struct pst_erro
 {
   char done[32];
 
-  snprintf(done, sizeof done, "%" PRIu64 " packets", capture->to.messages);
+  snprintf(done, sizeof(done), "%" PRIu64 " packets", capture->to.messages);
   return recording_failed(&capture->to, code, done, error);
 }
 
@@ -54,7 +54,7 @@ static bool parse_param(struct pst_receiver *receiver, const char *key, int64_t 
   const char *text = pst_receiver_param(receiver, key);
   char *end;
 
-  if (text == NULL || text[0] == '\0')
+  if (!text || text[0] == '\0')
     return false;
   errno = 0;
   *value = strtoll(text, &end, 10);
@@ -66,7 +66,7 @@ static int open_dumper(struct capture *capture, struct pst_error *error)
   int copy = fcntl(capture->to.output.fd, F_DUPFD_CLOEXEC, 0);
   FILE *stream = copy >= 0 ? fdopen(copy, "w") : NULL;
 
-  if (stream == NULL) {
+  if (!stream) {
     int code = errno;
     if (copy >= 0)
       close(copy);
@@ -74,7 +74,7 @@ static int open_dumper(struct capture *capture, struct pst_error *error)
   }
   setvbuf(stream, NULL, _IOFBF, BUFFER_BYTES);
   capture->dumper = pcap_dump_fopen(capture->pcap, stream);
-  if (capture->dumper == NULL) {
+  if (!capture->dumper) {
     notice_fail(error, PST_EXIT_FAILED, -EIO, "stream '%s': cannot begin capture %s: %s",
                 capture->to.stream, capture->to.output.path, pcap_geterr(capture->pcap));
     fclose(stream);
@@ -89,7 +89,7 @@ static int begin(struct capture *capture, struct pst_receiver *receiver, struct 
   int64_t linktype, snaplen;
   const char *precision = pst_receiver_param(receiver, CAPTURE_PARAM_PRECISION);
 
-  if (precision == NULL || !parse_param(receiver, CAPTURE_PARAM_LINKTYPE, &linktype) ||
+  if (!precision || !parse_param(receiver, CAPTURE_PARAM_LINKTYPE, &linktype) ||
       !parse_param(receiver, CAPTURE_PARAM_SNAPLEN, &snaplen) ||
       !parse_param(receiver, CAPTURE_PARAM_BASE, &capture->base))
     return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
@@ -107,7 +107,7 @@ static int begin(struct capture *capture, struct pst_receiver *receiver, struct 
   capture->pcap = pcap_open_dead_with_tstamp_precision(
       (int)linktype, (int)snaplen,
       capture->nanoseconds ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO);
-  if (capture->pcap == NULL)
+  if (!capture->pcap)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream '%s': out of memory",
                        capture->to.stream);
   return open_dumper(capture, error);
@@ -158,7 +158,7 @@ static int capture_take(void *state, struct pst_receiver *receiver, const struct
   struct capture *capture = state;
 
   *fence = NULL;
-  if (capture->dumper == NULL) {
+  if (!capture->dumper) {
     int result = begin(capture, receiver, error);
     if (result < 0)
       return result;
@@ -180,7 +180,7 @@ static int capture_finish(void *state, struct pst_receiver *receiver, struct pst
 {
   struct capture *capture = state;
 
-  if (capture->dumper == NULL) {
+  if (!capture->dumper) {
     int result = begin(capture, receiver, error);
     if (result < 0)
       return result;

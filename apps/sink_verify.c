@@ -30,7 +30,7 @@ static int verify_take(void *state, struct pst_receiver *receiver, const struct 
 {
   struct verify *verify = state;
 
-  if (pst_receiver_param(receiver, "pattern.seed") == NULL)
+  if (!pst_receiver_param(receiver, "pattern.seed"))
     return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
                        "stream '%s': sink: verify checks the pattern source, and the sender has "
                        "another one; write \"sink: discard\" or \"sink: {type: file, file: "
@@ -51,7 +51,7 @@ static int verify_take(void *state, struct pst_receiver *receiver, const struct 
 static int verify_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
 {
   struct verify *verify = state;
-  struct pst_verify_result found = {.struct_size = sizeof found};
+  struct pst_verify_result found = {.struct_size = sizeof(found)};
 
   int result = pst_receiver_verified(receiver, &found);
   if (result < 0)

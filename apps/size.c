@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-#define UNIT_MAX (sizeof units / sizeof units[0] - 1)
+#define UNIT_MAX (sizeof(units) / sizeof(units[0]) - 1)
 
 const char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
 {

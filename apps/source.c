@@ -80,12 +80,12 @@ static int open_state(struct source *source, const struct source_params *params,
 {
   const struct source_ops *ops = source->ops;
 
-  if (ops->reads != NULL && (params->file == NULL || params->file[0] == '\0'))
+  if (ops->reads && (!params->file || params->file[0] == '\0'))
     return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
                        "stream '%s': source.file is missing; name the %s to send", params->stream,
                        ops->reads);
   source->state = calloc(1, ops->size);
-  if (source->state == NULL)
+  if (!source->state)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   return ops->open(source->state, params, error);
 }
@@ -95,7 +95,7 @@ int source_open(struct source *source, const char *type, const struct source_par
 {
   static const struct source_ops *const known[] = {&source_pattern, &source_file, &source_pcap};
 
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+  for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
     if (strcmp(known[i]->name, type) != 0)
       continue;
     *source = (struct source){.ops = known[i]};
@@ -111,7 +111,7 @@ int source_open(struct source *source, const char *type, const struct source_par
 
 void source_close(struct source *source)
 {
-  if (source->state != NULL && source->ops->close != NULL)
+  if (source->state && source->ops->close)
     source->ops->close(source->state);
   free(source->state);
   *source = (struct source){.ops = NULL};

@@ -53,13 +53,13 @@ static int read_precision(struct capture *capture, struct pst_error *error)
   unsigned char magic[4] = {0};
   FILE *file = fopen(capture->path, "rbe");
 
-  if (file == NULL)
+  if (!file)
     return notice_fail(error, PST_EXIT_USAGE, -errno, "stream '%s': cannot open capture %s: %s",
                        capture->stream, capture->path, strerror(errno));
-  size_t got = fread(magic, 1, sizeof magic, file);
+  size_t got = fread(magic, 1, sizeof(magic), file);
   int code = ferror(file) ? errno : 0;
   fclose(file);
-  if (got < sizeof magic)
+  if (got < sizeof(magic))
     return notice_fail(error, PST_EXIT_USAGE, code != 0 ? -code : -EINVAL,
                        "stream '%s': cannot read capture %s: %s; name a pcap or pcapng file",
                        capture->stream, capture->path,
@@ -77,7 +77,7 @@ static int open_capture(struct capture *capture, struct pst_error *error)
   capture->pcap = pcap_open_offline_with_tstamp_precision(
       capture->path,
       capture->nanoseconds ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO, why);
-  if (capture->pcap == NULL)
+  if (!capture->pcap)
     return notice_fail(error, capture->exit_status, -EINVAL,
                        "stream '%s': %s is not a capture that can be read: %s; name a pcap or "
                        "pcapng file",
@@ -96,7 +96,7 @@ static void capture_extent(const void *state, struct source_extent *extent)
 static void capture_close(void *state)
 {
   struct capture *capture = state;
-  if (capture->pcap != NULL)
+  if (capture->pcap)
     pcap_close(capture->pcap);
   free(capture->bytes);
 }
@@ -114,7 +114,7 @@ static int bad_packet(struct capture *capture, int code, const char *format, ...
   va_list args;
 
   va_start(args, format);
-  vsnprintf(capture->why, sizeof capture->why, format, args);
+  vsnprintf(capture->why, sizeof(capture->why), format, args);
   va_end(args);
   capture->wrong = code;
   return code;
@@ -212,9 +212,8 @@ static int capture_open(void *state, const struct source_params *params, struct 
   capture->exit_status = PST_EXIT_USAGE;
   capture->bytes_size = params->message > AHEAD_BYTES ? params->message : AHEAD_BYTES;
   capture->bytes = malloc(capture->bytes_size);
-  int result = capture->bytes == NULL
-                   ? notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory")
-                   : read_precision(capture, error);
+  int result = !capture->bytes ? notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory")
+                               : read_precision(capture, error);
   if (result == 0)
     result = open_capture(capture, error);
   /* The base goes out with the stream's parameters, before any packet. */
@@ -231,16 +230,16 @@ static int capture_announce(void *state, struct pst_sender *sender, struct pst_e
   struct capture *capture = state;
   char linktype[16], snaplen[16], base[32];
 
-  snprintf(linktype, sizeof linktype, "%d", pcap_datalink(capture->pcap));
-  snprintf(snaplen, sizeof snaplen, "%d", pcap_snapshot(capture->pcap));
-  snprintf(base, sizeof base, "%" PRId64, capture->base);
+  snprintf(linktype, sizeof(linktype), "%d", pcap_datalink(capture->pcap));
+  snprintf(snaplen, sizeof(snaplen), "%d", pcap_snapshot(capture->pcap));
+  snprintf(base, sizeof(base), "%" PRId64, capture->base);
   const char *const pairs[][2] = {
       {CAPTURE_PARAM_LINKTYPE, linktype},
       {CAPTURE_PARAM_PRECISION, capture->nanoseconds ? "ns" : "us"},
       {CAPTURE_PARAM_SNAPLEN, snaplen},
       {CAPTURE_PARAM_BASE, base},
   };
-  for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+  for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
     int result = pst_sender_param_set(sender, pairs[i][0], pairs[i][1]);
     if (result < 0)
       return notice_fail(error, PST_EXIT_FAILED, result,
@@ -294,7 +293,7 @@ static int capture_fill(void *state, struct pst_sender *sender, struct pst_slot 
   (void)sender;
   for (uint32_t i = 0; i < n; i++) {
     const struct packet *packet = &capture->packets[capture->first + i];
-    if (slots[i].host == NULL)
+    if (!slots[i].host)
       return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                          "stream '%s': a capture cannot be read into memory that the CPU cannot "
                          "write: staging for sources is not in this version; set sender.memory to "

@@ -13,14 +13,13 @@ const char *statistics_path(uint32_t path)
   static const char *const names[] = {
       [PST_PATH_DIRECT] = "direct", [PST_PATH_MAPPED] = "mapped", [PST_PATH_STAGED] = "staged"};
 
-  return path < sizeof names / sizeof names[0] && names[path] != NULL ? names[path]
-                                                                      : "unknown path";
+  return path < sizeof(names) / sizeof(names[0]) && names[path] ? names[path] : "unknown path";
 }
 
 const char *statistics_path_by(uint32_t path, const char *staged_by,
                                char text[STATISTICS_PATH_BYTES])
 {
-  if (path != PST_PATH_STAGED || staged_by == NULL)
+  if (path != PST_PATH_STAGED || !staged_by)
     return statistics_path(path);
   snprintf(text, STATISTICS_PATH_BYTES, "staged by %s%s",
            strcmp(staged_by, "both") == 0 ? "" : "the ", staged_by);
@@ -37,8 +36,8 @@ uint64_t statistics_dropped(const struct pst_stats *stats)
   uint64_t sum = 0;
   uint32_t count = stats->drop_count;
 
-  if (count > sizeof stats->drops / sizeof stats->drops[0])
-    count = sizeof stats->drops / sizeof stats->drops[0];
+  if (count > sizeof(stats->drops) / sizeof(stats->drops[0]))
+    count = sizeof(stats->drops) / sizeof(stats->drops[0]);
   for (uint32_t i = 0; i < count; i++)
     sum += stats->drops[i].messages;
   return sum;
@@ -80,15 +79,15 @@ void statistics_line(const struct statistics_sample *sample, char *line, size_t 
   char dropped[48] = "", restarts[48] = "", jitter[48] = "", between[48] = "";
 
   if (sample->dropped > 0 || !sample->loss_unknown)
-    snprintf(dropped, sizeof dropped, "%" PRIu64 " dropped%s", sample->dropped,
+    snprintf(dropped, sizeof(dropped), "%" PRIu64 " dropped%s", sample->dropped,
              sample->loss_unknown ? ", " : "");
   if (sample->restarts > 0)
-    snprintf(restarts, sizeof restarts, " | %" PRIu64 " restart%s", sample->restarts,
+    snprintf(restarts, sizeof(restarts), " | %" PRIu64 " restart%s", sample->restarts,
              plural(sample->restarts));
   if (sample->jitter_ns > 0)
-    snprintf(jitter, sizeof jitter, " | jitter %.3f ms", (double)sample->jitter_ns / 1e6);
+    snprintf(jitter, sizeof(jitter), " | jitter %.3f ms", (double)sample->jitter_ns / 1e6);
   if (sample->p99_ns > 0)
-    snprintf(between, sizeof between, " | 99%% within %.3f ms", (double)sample->p99_ns / 1e6);
+    snprintf(between, sizeof(between), " | 99%% within %.3f ms", (double)sample->p99_ns / 1e6);
   snprintf(line, size, "%s: %s %" PRIu64 " %spacket%s | %s during %.2f sec | %s%s | %s%s%s%s",
            sample->stream, sample->sent ? "Sent" : "Got", sample->messages,
            sample->gpu ? "GPU " : "", plural(sample->messages),
@@ -99,7 +98,7 @@ void statistics_line(const struct statistics_sample *sample, char *line, size_t 
 
 double statistics_cpu_share(const struct pst_stats *stats)
 {
-  if (stats == NULL || stats->cpu_span_ns == 0 || stats->cpu_wait_ns == UINT64_MAX)
+  if (!stats || stats->cpu_span_ns == 0 || stats->cpu_wait_ns == UINT64_MAX)
     return -1;
   double wanted = (double)stats->cpu_ns + (double)stats->cpu_wait_ns;
   return wanted > 0 ? (double)stats->cpu_ns / wanted : 1;

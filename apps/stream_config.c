@@ -50,7 +50,7 @@ bool stream_is_wanted(const struct arguments *arguments, const char *stream)
 bool streams_are_foreign(const struct pst_config *config)
 {
   const char *control = pst_config_get(config, "control");
-  return control != NULL && strcmp(control, "none") == 0;
+  return control && strcmp(control, "none") == 0;
 }
 
 struct source_params stream_source(const struct pst_config *config, const char *stream)

@@ -16,20 +16,20 @@ static uint64_t number(const struct flow *flow, const char *key)
 static const char *value_or(const struct flow *flow, const char *key, const char *otherwise)
 {
   const char *text = stream_text(flow->drive->config, flow->name, key);
-  return text != NULL && text[0] != '\0' ? text : otherwise;
+  return text && text[0] != '\0' ? text : otherwise;
 }
 
 static int unknown_stream(struct drive *drive, const char *name)
 {
   uint32_t count = pst_config_stream_count(drive->config);
-  const char **names = calloc(count + 1, sizeof *names);
+  const char **names = calloc(count + 1, sizeof(*names));
   char meant[ARGUMENTS_MEANT_BYTES];
 
-  for (uint32_t i = 0; names != NULL && i < count; i++)
+  for (uint32_t i = 0; names && i < count; i++)
     names[i] = pst_config_stream_name(drive->config, i);
   notice_fail(&drive->error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'%s",
               drive->arguments->operand, name,
-              arguments_meant(name, names, names != NULL ? count : 0, ", did you mean '", meant));
+              arguments_meant(name, names, names ? count : 0, ", did you mean '", meant));
   free(names);
   return -ENOENT;
 }
@@ -42,8 +42,8 @@ static int choose(struct drive *drive)
   for (size_t i = 0; i < arguments->stream_count; i++)
     if (!stream_exists(drive->config, arguments->streams[i]))
       return unknown_stream(drive, arguments->streams[i]);
-  drive->flows = calloc(count > 0 ? count : 1, sizeof *drive->flows);
-  if (drive->flows == NULL)
+  drive->flows = calloc(count > 0 ? count : 1, sizeof(*drive->flows));
+  if (!drive->flows)
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   for (uint32_t i = 0; i < count; i++) {
     const char *name = pst_config_stream_name(drive->config, i);
@@ -72,7 +72,7 @@ static int open_sender(struct flow *flow)
       if (strcmp(drive->flows[i].name, leader) == 0)
         flow->leader = &drive->flows[i];
     }
-    if (flow->leader == NULL)
+    if (!flow->leader)
       return notice_fail(&drive->error, PST_EXIT_USAGE, -ENOENT,
                          "stream '%s' sends what stream '%s' sends: name both with --stream",
                          flow->name, leader);
@@ -83,13 +83,13 @@ static int open_sender(struct flow *flow)
   if (sender->left == 0)
     sender->left = UINT64_MAX;
   sender->source_type = value_or(flow, "sender.source.type", "pattern");
-  sender->slots = calloc(SOURCE_BATCH, sizeof *sender->slots);
-  if (sender->slots == NULL)
+  sender->slots = calloc(SOURCE_BATCH, sizeof(*sender->slots));
+  if (!sender->slots)
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   const struct source_params params = stream_source(drive->config, flow->name);
   struct source_extent extent = {.endless = true};
   int result = source_open(&sender->source, sender->source_type, &params, &drive->error);
-  if (result == 0 && sender->source.ops->extent != NULL)
+  if (result == 0 && sender->source.ops->extent)
     sender->source.ops->extent(sender->source.state, &extent);
   sender->bounded = !extent.endless || sender->left != UINT64_MAX || drive->arguments->duration_set;
   return result;
@@ -112,8 +112,8 @@ static int open_receiver(struct flow *flow)
   }
   if (receiver->left == 0)
     receiver->left = UINT64_MAX;
-  receiver->views = calloc(SINK_BATCH, sizeof *receiver->views);
-  if (receiver->views == NULL)
+  receiver->views = calloc(SINK_BATCH, sizeof(*receiver->views));
+  if (!receiver->views)
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   const struct sink_params params = stream_sink(drive->config, flow->name);
   return sink_open(&receiver->sink, receiver->sink_type, &params, &drive->error);
@@ -136,9 +136,9 @@ int flows_open(struct drive *drive)
  * RTP's timestamp: it is not what the sender's source set. */
 static int check_sink(struct flow *flow)
 {
-  struct pst_stats stats = {.struct_size = sizeof stats};
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
 
-  if (flow->receiver.handle == NULL)
+  if (!flow->receiver.handle)
     return 0;
   int result = pst_receiver_stats(flow->receiver.handle, &stats);
   if (result < 0)
@@ -183,17 +183,17 @@ static int bind_flow(struct flow *flow)
     sender->handle = pst_session_sender(drive->session, flow->name);
   if ((drive->command->roles & PST_SESSION_RECEIVER) != 0)
     flow->receiver.handle = pst_session_receiver(drive->session, flow->name);
-  if (((drive->command->roles & PST_SESSION_SENDER) != 0 && sender->handle == NULL) ||
-      ((drive->command->roles & PST_SESSION_RECEIVER) != 0 && flow->receiver.handle == NULL))
+  if (((drive->command->roles & PST_SESSION_SENDER) != 0 && !sender->handle) ||
+      ((drive->command->roles & PST_SESSION_RECEIVER) != 0 && !flow->receiver.handle))
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOENT,
                        "stream '%s': the session lacks one of its ends", flow->name);
   int result = check_sink(flow);
   if (result < 0)
     return result;
-  if (sender->handle == NULL || sender->shares)
+  if (!sender->handle || sender->shares)
     return 0;
   result = set_pattern(flow);
-  if (result < 0 || sender->source.ops->announce == NULL)
+  if (result < 0 || !sender->source.ops->announce)
     return result;
   return sender->source.ops->announce(sender->source.state, sender->handle, &drive->error);
 }

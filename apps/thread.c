@@ -22,7 +22,7 @@ struct thread {
 int threads_check(struct drive *drive)
 {
   cpu_set_t before;
-  int result = -pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+  int result = -pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
 
   for (uint32_t i = 0; result == 0 && i < pst_session_threads(drive->session); i++) {
     int cpu = pst_session_thread_cpu(drive->session, i);
@@ -33,7 +33,7 @@ int threads_check(struct drive *drive)
                   "are, `taskset -p $$` those allowed",
                   i, cpu, strerror(-result));
   }
-  pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+  pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
   return result;
 }
 
@@ -44,13 +44,12 @@ static bool thread_round(struct thread *thread, uint32_t *moved, uint64_t *until
 
   for (uint32_t i = 0; i < thread->drive->flow_count; i++) {
     struct flow *flow = &thread->drive->flows[i];
-    if (flow->sender.handle != NULL && pst_sender_thread(flow->sender.handle) == thread->index &&
+    if (flow->sender.handle && pst_sender_thread(flow->sender.handle) == thread->index &&
         flow->sender.phase != SIDE_OVER) {
       *moved += sender_step(flow, until_ns);
       left = true;
     }
-    if (flow->receiver.handle != NULL &&
-        pst_receiver_thread(flow->receiver.handle) == thread->index &&
+    if (flow->receiver.handle && pst_receiver_thread(flow->receiver.handle) == thread->index &&
         flow->receiver.phase != SIDE_OVER) {
       *moved += receiver_step(flow, until_ns);
       left = true;
@@ -75,7 +74,7 @@ static void *thread_work(void *arg)
     if (moved == 0)
       pst_session_wait(drive->session, thread->index, until_ns != UINT64_MAX ? &until_ns : NULL);
   }
-  ssize_t written = write(drive->event_fd, &one, sizeof one);
+  ssize_t written = write(drive->event_fd, &one, sizeof(one));
   (void)written; /* the watcher looks every second anyway */
   return NULL;
 }
@@ -83,8 +82,8 @@ static void *thread_work(void *arg)
 int threads_start(struct drive *drive, struct pst_error *error)
 {
   drive->thread_count = pst_session_threads(drive->session);
-  drive->threads = calloc(drive->thread_count, sizeof *drive->threads);
-  if (drive->threads == NULL)
+  drive->threads = calloc(drive->thread_count, sizeof(*drive->threads));
+  if (!drive->threads)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   for (uint32_t i = 0; i < drive->thread_count; i++) {
     char name[32];
@@ -101,7 +100,7 @@ int threads_start(struct drive *drive, struct pst_error *error)
                          strerror(code));
     }
     thread->started = true;
-    snprintf(name, sizeof name, "pst-thread-%u", i);
+    snprintf(name, sizeof(name), "pst-thread-%u", i);
     name[15] = '\0'; /* the kernel's bound */
     pthread_setname_np(thread->handle, name);
   }
@@ -121,8 +120,8 @@ bool threads_over(const struct drive *drive)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     const struct flow *flow = &drive->flows[i];
-    if ((flow->sender.handle != NULL && !atomic_load(&flow->sender.over)) ||
-        (flow->receiver.handle != NULL && !atomic_load(&flow->receiver.over)))
+    if ((flow->sender.handle && !atomic_load(&flow->sender.over)) ||
+        (flow->receiver.handle && !atomic_load(&flow->receiver.over)))
       return false;
   }
   return true;

@@ -80,7 +80,7 @@ static void make_token(char token[BENCH_TOKEN_MAX])
 {
   uint64_t random[1] = {0};
 
-  if (getrandom(random, sizeof random, 0) != sizeof random)
+  if (getrandom(random, sizeof(random), 0) != sizeof(random))
     random[0] = now_ns();
   snprintf(token, BENCH_TOKEN_MAX, "%016" PRIx64, random[0]);
 }
@@ -120,7 +120,7 @@ static void add_row(struct bench *bench, const struct bench_row *row)
 {
   struct json_object *object, *errors;
 
-  if (bench->rows == NULL)
+  if (!bench->rows)
     return;
   object = bench_row_json(row, bench->measured);
   if (json_object_object_get_ex(object, "errors", &errors))
@@ -131,10 +131,10 @@ static void add_row(struct bench *bench, const struct bench_row *row)
 /* False: no other can follow. */
 static bool run_case(struct bench *bench, const struct bench_case *c)
 {
-  struct bench_row *row = calloc(1, sizeof *row);
+  struct bench_row *row = calloc(1, sizeof(*row));
   bool alive = true;
 
-  if (row == NULL) {
+  if (!row) {
     struct pst_error error = PST_ERROR_INIT;
     notice_fail(&error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
     note_failure(bench, &error);
@@ -247,7 +247,7 @@ static void serve_parent(struct bench *bench, struct link_server *server, int fd
         break;
       continue;
     }
-    snprintf(link->peer, sizeof link->peer, "process %ld", (long)getppid());
+    snprintf(link->peer, sizeof(link->peer), "process %ld", (long)getppid());
     result = bench_serve(link, &bench->plan, token, 0, bench->plan.cpus[1]);
     link_close(link);
   }
@@ -270,7 +270,7 @@ static int serve_as_child(struct bench *bench, int fd)
   if (result == 0) {
     make_token(invitation.token);
     invitation.port = pst_node_port(server.node);
-    bool is_told = write(fd, &invitation, sizeof invitation) == sizeof invitation;
+    bool is_told = write(fd, &invitation, sizeof(invitation)) == sizeof(invitation);
     bench_choose_sender(&bench->plan);
     if (is_told)
       serve_parent(bench, &server, fd, invitation.token);
@@ -312,16 +312,16 @@ static int connect_child(struct bench *bench, struct pst_error *error)
   struct invitation invitation;
   char address[32];
 
-  ssize_t got = read(bench->child_fd, &invitation, sizeof invitation);
-  if (got != sizeof invitation)
+  ssize_t got = read(bench->child_fd, &invitation, sizeof(invitation));
+  if (got != sizeof(invitation))
     return notice_fail(error, PST_EXIT_FAILED, -ECONNRESET,
                        "bench: the receiving process, %ld, ended before it listened",
                        (long)bench->child);
-  memcpy(bench->setting.token, invitation.token, sizeof bench->setting.token);
-  snprintf(address, sizeof address, "127.0.0.1:%u", invitation.port);
+  memcpy(bench->setting.token, invitation.token, sizeof(bench->setting.token));
+  snprintf(address, sizeof(address), "127.0.0.1:%u", invitation.port);
   int result = link_connect("bench", address, 0, false, bench->plan.cpus[0], &bench->link, error);
   if (result == 0)
-    snprintf(bench->link->peer, sizeof bench->link->peer, "process %ld", (long)bench->child);
+    snprintf(bench->link->peer, sizeof(bench->link->peer), "process %ld", (long)bench->child);
   return result;
 }
 
@@ -349,11 +349,11 @@ static int connect_server(struct bench *bench)
   int result = 0;
 
   bench->setting.form = "threads";
-  snprintf(bench->setting.server, sizeof bench->setting.server, "another thread of this process");
+  snprintf(bench->setting.server, sizeof(bench->setting.server), "another thread of this process");
   if (bench->plan.in_process)
     return 0;
-  bench->setting.form = bench->plan.host != NULL ? "hosts" : "processes";
-  if (bench->plan.host != NULL)
+  bench->setting.form = bench->plan.host ? "hosts" : "processes";
+  if (bench->plan.host)
     result = link_connect("bench", bench->plan.host, BENCH_PORT, bench->plan.insecure,
                           bench->plan.cpus[0], &bench->link, &error);
   else
@@ -379,9 +379,9 @@ static int open_both(struct bench *bench)
 static void begin_result(struct bench *bench)
 {
   environment_read(&bench->setting.environment);
-  if (bench->arguments->json != NULL)
+  if (bench->arguments->json)
     bench->result = result_new(bench->command, bench->arguments, NULL);
-  if (bench->result == NULL)
+  if (!bench->result)
     return;
   bench->rows = json_object_new_array();
   json_object_object_add(bench->result, "rows", bench->rows);
@@ -398,9 +398,9 @@ static void add_interrupted(void *context, struct json_object *result)
 
 static void end_result(struct bench *bench)
 {
-  if (bench->arguments->json == NULL)
+  if (!bench->arguments->json)
     return;
-  if (bench->result != NULL) {
+  if (bench->result) {
     const char *stopped = bench->is_whole    ? "source_end"
                           : signals_stop()   ? "signal"
                           : bench->is_lonely ? "peer"
@@ -417,7 +417,7 @@ static void run_client(struct bench *bench)
   bench->setting.plan = &bench->plan;
   bench->setting.warmup_ns = warmup_of(&bench->plan);
   /* The other end's first, where that is here. */
-  if ((bench->plan.host == NULL && bench_pin(bench->plan.cpus[1]) < 0) ||
+  if ((!bench->plan.host && bench_pin(bench->plan.cpus[1]) < 0) ||
       bench_pin(bench->plan.cpus[0]) < 0)
     bench->status = PST_EXIT_UNAVAILABLE; /* it has said why */
   else if (open_both(bench) == 0) {
@@ -429,7 +429,7 @@ static void run_client(struct bench *bench)
   }
   /* A server that waits for the next case hears that there is none; one in the middle of a case
    * would not read it. */
-  if (bench->link != NULL && !bench->is_lonely)
+  if (bench->link && !bench->is_lonely)
     link_send(bench->link, link_object("goodbye", json_object_new_boolean(true)));
   link_close(bench->link);
   bury_child(bench);
@@ -439,7 +439,7 @@ static void run_client(struct bench *bench)
 static int run(const struct command *command, const struct arguments *arguments)
 {
   struct bench bench = {.command = command, .arguments = arguments};
-  bool json_out = arguments->json != NULL && strcmp(arguments->json, "-") == 0;
+  bool json_out = arguments->json && strcmp(arguments->json, "-") == 0;
   int child_status = -1;
 
   bench.table = json_out ? stderr : stdout;
@@ -451,7 +451,7 @@ static int run(const struct command *command, const struct arguments *arguments)
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
   int result = signals_open(-1);
-  if (result == 0 && !bench.plan.server && !bench.plan.in_process && bench.plan.host == NULL)
+  if (result == 0 && !bench.plan.server && !bench.plan.in_process && !bench.plan.host)
     result = fork_server(&bench, &child_status);
   if (result == 0 && child_status < 0)
     result = result_watch();

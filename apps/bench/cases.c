@@ -71,13 +71,13 @@ static int unknown_word(const struct reader *reader, const char *option, const c
                         const char *const *names)
 {
   char what[512], meant[ARGUMENTS_MEANT_BYTES];
-  int used = snprintf(what, sizeof what, "--%s '%s' is not one of", option, word);
+  int used = snprintf(what, sizeof(what), "--%s '%s' is not one of", option, word);
   size_t count = 0;
 
   for (; names[count] != NULL; count++)
-    used += snprintf(what + used, sizeof what - (size_t)used, "%s %s", count > 0 ? "," : "",
+    used += snprintf(what + used, sizeof(what) - (size_t)used, "%s %s", count > 0 ? "," : "",
                      names[count]);
-  snprintf(what + used, sizeof what - (size_t)used, "%s",
+  snprintf(what + used, sizeof(what) - (size_t)used, "%s",
            arguments_meant(word, names, count, "; did you mean '", meant));
   return arguments_wrong(reader->command, "%s", what);
 }
@@ -89,9 +89,9 @@ static int each_word(const struct reader *reader, enum bench_word option, const 
   const char *at = reader->arguments->bench[option];
   char word[WORD_MAX];
 
-  while (at != NULL) {
+  while (at) {
     size_t length = strcspn(at, ",");
-    if (length == 0 || length >= sizeof word) {
+    if (length == 0 || length >= sizeof(word)) {
       return arguments_wrong(reader->command, "--%s '%.100s' is not a list like a,b,c", name,
                              reader->arguments->bench[option]);
     }
@@ -156,13 +156,13 @@ static int read_side(const struct reader *reader)
   side->transport = words[BENCH_TRANSPORT];
   side->memory = words[BENCH_MEMORY];
   side->path = words[BENCH_PATH];
-  if (side->transport == NULL || side->transport[0] == '\0')
+  if (!side->transport || side->transport[0] == '\0')
     return arguments_wrong(reader->command,
                            "--transport is missing; `penstock plugins` lists them");
-  if (side->memory == NULL || side->memory[0] == '\0')
+  if (!side->memory || side->memory[0] == '\0')
     return arguments_wrong(
         reader->command, "--memory is missing; `penstock plugins` lists them, host is everywhere");
-  if (side->path != NULL && index_of(side->path, path_names) < 0)
+  if (side->path && index_of(side->path, path_names) < 0)
     return unknown_word(reader, "path", side->path, path_names);
   if (settings_read(arguments->transport_options, arguments->transport_option_count,
                     &side->transport_options, &side->transport_option_count) < 0 ||
@@ -177,7 +177,7 @@ static int read_number(const struct reader *reader, const char *word, const char
 {
   uint64_t read = 0;
 
-  if (word == NULL)
+  if (!word)
     return 0;
   if (arguments_count(word, &read) < 0 || read < least || read > BENCH_RING_MAX) {
     return arguments_wrong(reader->command, "'%.60s' is not %s from %u to %u", word, is, least,
@@ -204,7 +204,7 @@ static int read_touch(const struct reader *reader)
 {
   const char *word = reader->arguments->bench[BENCH_TOUCH];
 
-  if (word == NULL || strcmp(word, "yes") == 0)
+  if (!word || strcmp(word, "yes") == 0)
     return 0;
   if (strcmp(word, "no") != 0)
     return arguments_wrong(reader->command, "--touch takes yes or no");
@@ -217,7 +217,7 @@ static int read_hold(const struct reader *reader)
   const char *word = reader->arguments->bench[BENCH_HOLD];
   uint64_t ns = 0;
 
-  if (word == NULL)
+  if (!word)
     return 0;
   if (arguments_duration(word, &ns) < 0 || ns > BENCH_HOLD_MAX_NS)
     return arguments_wrong(reader->command, "--hold '%s' is not a time up to 1 s; write 50us",
@@ -232,38 +232,37 @@ static int check_together(const struct reader *reader)
   const char *const *words = reader->arguments->bench;
   const struct bench_plan *plan = reader->plan;
 
-  if (words[BENCH_BANDWIDTH] != NULL && words[BENCH_LATENCY] != NULL)
+  if (words[BENCH_BANDWIDTH] && words[BENCH_LATENCY])
     return arguments_wrong(reader->command,
                            "--bandwidth and --latency exclude each other; without either both are "
                            "measured");
   if (plan->ops != 0 && (plan->ops & BENCH_ONE_SIDED) == 0 &&
-      (words[BENCH_DEPTH] != NULL || words[BENCH_PLACES] != NULL))
+      (words[BENCH_DEPTH] || words[BENCH_PLACES]))
     return arguments_wrong(reader->command,
                            "--depth and --places are for write and read; send has --ring");
-  if (words[BENCH_HOLD] != NULL &&
-      ((plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0) || words[BENCH_LATENCY] != NULL))
+  if (words[BENCH_HOLD] &&
+      ((plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0) || words[BENCH_LATENCY]))
     return arguments_wrong(reader->command, "--hold is for the bandwidth of send");
-  if (plan->verify && words[BENCH_PLACES] != NULL)
+  if (plan->verify && words[BENCH_PLACES])
     return arguments_wrong(
         reader->command, "--places is not for --verify: each transfer that is verified has a place "
                          "of its own");
   if (plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0 &&
-      (words[BENCH_RING] != NULL || words[BENCH_PATH] != NULL))
+      (words[BENCH_RING] || words[BENCH_PATH]))
     return arguments_wrong(reader->command,
                            "--ring and --path are for send: write and read have --depth, and reach "
                            "their regions without staging");
-  if (plan->in_process && (plan->server || plan->host != NULL))
+  if (plan->in_process && (plan->server || plan->host))
     return arguments_wrong(reader->command,
                            "--in-process has both ends here: no HOST, no --server");
   if (plan->once && !plan->server)
     return arguments_wrong(reader->command, "--once is for --server");
   if (!plan->server)
     return 0;
-  if (words[BENCH_OP] != NULL || words[BENCH_SIZE] != NULL || words[BENCH_BANDWIDTH] != NULL ||
-      words[BENCH_LATENCY] != NULL || words[BENCH_RING] != NULL || words[BENCH_DEPTH] != NULL ||
-      words[BENCH_PLACES] != NULL || words[BENCH_TOUCH] != NULL || words[BENCH_VERIFY] != NULL ||
-      words[BENCH_HOLD] != NULL || reader->arguments->duration_set ||
-      reader->arguments->json != NULL)
+  if (words[BENCH_OP] || words[BENCH_SIZE] || words[BENCH_BANDWIDTH] || words[BENCH_LATENCY] ||
+      words[BENCH_RING] || words[BENCH_DEPTH] || words[BENCH_PLACES] || words[BENCH_TOUCH] ||
+      words[BENCH_VERIFY] || words[BENCH_HOLD] || reader->arguments->duration_set ||
+      reader->arguments->json)
     return arguments_wrong(reader->command,
                            "the client says what is measured: the server takes --transport, "
                            "--memory, their options, --path, --cpu, --once and --insecure");
@@ -291,8 +290,8 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
   const char *const *words = arguments->bench;
 
   *plan = (struct bench_plan){
-      .measures = (words[BENCH_LATENCY] == NULL ? MEASURE_BANDWIDTH : 0u) |
-                  (words[BENCH_BANDWIDTH] == NULL ? MEASURE_LATENCY : 0u),
+      .measures = (!words[BENCH_LATENCY] ? MEASURE_BANDWIDTH : 0u) |
+                  (!words[BENCH_BANDWIDTH] ? MEASURE_LATENCY : 0u),
       .duration_ns = arguments->duration_set ? arguments->duration_ns : DURATION_NS,
       .cpus = {-1, -1},
       .verify = words[BENCH_VERIFY] != NULL,
@@ -302,13 +301,13 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
       .insecure = words[BENCH_INSECURE] != NULL,
       .host = arguments->operand,
   };
-  bool all = words[BENCH_OP] != NULL && strcmp(words[BENCH_OP], "all") == 0;
+  bool all = words[BENCH_OP] && strcmp(words[BENCH_OP], "all") == 0;
   if ((!all && each_word(&reader, BENCH_OP, "op", take_op) < 0) || check_together(&reader) < 0 ||
       read_side(&reader) < 0 || read_ring(&reader) < 0 || read_touch(&reader) < 0 ||
       read_hold(&reader) < 0 || each_word(&reader, BENCH_SIZE, "size", take_size) < 0 ||
       each_word(&reader, BENCH_CPU, "cpu", take_cpu) < 0)
     return -EINVAL;
-  for (uint64_t size = 64; words[BENCH_SIZE] == NULL && size <= 4 << 20; size *= 4)
+  for (uint64_t size = 64; !words[BENCH_SIZE] && size <= 4 << 20; size *= 4)
     plan->sizes[plan->size_count++] = size;
   if (plan->duration_ns > BENCH_DURATION_MAX_NS) {
     return arguments_wrong(command, "--duration is that of one measurement, at most an hour");
@@ -334,7 +333,7 @@ struct json_object *bench_case_write(const struct bench_case *c)
 {
   struct json_object *to = json_object_new_object();
 
-  if (to == NULL)
+  if (!to)
     return NULL;
   json_object_object_add(to, "op", json_object_new_string(bench_op_name(c->op)));
   json_object_object_add(to, "measure", json_object_new_string(bench_measure_name(c->measure)));

@@ -41,7 +41,7 @@ static int whole_address(const char *command, const char *where, uint16_t port, 
   char *end = NULL;
 
   if (strlen(where) > size - 16 || !pst_host_port_split(where, &parts) || parts.host_length == 0 ||
-      (parts.port != NULL &&
+      (parts.port &&
        (parts.port[0] == '\0' || strtoul(parts.port, &end, 10) > UINT16_MAX || *end != '\0')))
     return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
                        "%s: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT", command,
@@ -49,7 +49,7 @@ static int whole_address(const char *command, const char *where, uint16_t port, 
   const bool is_v6 = memchr(parts.host, ':', parts.host_length) != NULL;
   int used =
       snprintf(address, size, is_v6 ? "[%.*s]:" : "%.*s:", (int)parts.host_length, parts.host);
-  if (parts.port != NULL)
+  if (parts.port)
     snprintf(address + used, size - (size_t)used, "%s", parts.port);
   else
     snprintf(address + used, size - (size_t)used, "%u", port);
@@ -61,13 +61,13 @@ static uint16_t bind_port(const char *host, uint16_t wanted)
 {
   struct sockaddr_storage address = {.ss_family = AF_INET};
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *found;
-  socklen_t length = sizeof address;
+  socklen_t length = sizeof(address);
   char bare[72], service[8];
   uint16_t port = 0;
 
-  snprintf(bare, sizeof bare, "%s", host[0] == '[' ? host + 1 : host);
+  snprintf(bare, sizeof(bare), "%s", host[0] == '[' ? host + 1 : host);
   bare[strcspn(bare, "]")] = '\0';
-  snprintf(service, sizeof service, "%u", wanted);
+  snprintf(service, sizeof(service), "%u", wanted);
   if (getaddrinfo(bare, service, &hints, &found) != 0)
     return 0;
   int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -102,7 +102,7 @@ static void copy_host(char host[72], const char *place)
 {
   const char *colon = strrchr(place, ':');
 
-  snprintf(host, 72, "%.*s", (int)(colon != NULL ? (size_t)(colon - place) : strlen(place)), place);
+  snprintf(host, 72, "%.*s", (int)(colon ? (size_t)(colon - place) : strlen(place)), place);
 }
 
 /* ---- Objects --------------------------------------------------------------------- */
@@ -135,13 +135,13 @@ struct json_object *link_parse(const struct pst_node_event *event)
 {
   struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
   struct json_object *object =
-      tokener != NULL ? json_tokener_parse_ex(tokener, event->bytes, (int)event->length) : NULL;
+      tokener ? json_tokener_parse_ex(tokener, event->bytes, (int)event->length) : NULL;
 
   if (!json_object_is_type(object, json_type_object)) {
     json_object_put(object);
     object = NULL;
   }
-  if (tokener != NULL)
+  if (tokener)
     json_tokener_free(tokener);
   return object;
 }
@@ -150,32 +150,32 @@ int link_post(struct pst_peer *peer, struct json_object *object)
 {
   const char *text = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
 
-  if (object == NULL || text == NULL)
+  if (!object || !text)
     return -ENOMEM;
-  return peer != NULL ? pst_peer_send(peer, text, strlen(text)) : -ENOTCONN;
+  return peer ? pst_peer_send(peer, text, strlen(text)) : -ENOTCONN;
 }
 
 /* ---- Events --------------------------------------------------------------------- */
 
 static void join(struct link *link, struct pst_peer *far)
 {
-  struct pst_peer_info info = {.struct_size = sizeof info};
+  struct pst_peer_info info = {.struct_size = sizeof(info)};
 
   link->far = far;
   link->has_joined = true;
   link->since_ns = now_ns();
   if (pst_peer_info(far, &info) < 0)
     return;
-  snprintf(link->peer, sizeof link->peer, "%s", info.remote);
+  snprintf(link->peer, sizeof(link->peer), "%s", info.remote);
   copy_host(link->local, info.local);
   copy_host(link->remote, info.remote);
 }
 
 static void admit(struct link_server *server, struct pst_peer *far)
 {
-  struct link *link = calloc(1, sizeof *link), **at = &server->waiting;
+  struct link *link = calloc(1, sizeof(*link)), **at = &server->waiting;
 
-  if (link == NULL) {
+  if (!link) {
     pst_peer_close(far, -ENOMEM, "the server is out of memory");
     return;
   }
@@ -183,7 +183,7 @@ static void admit(struct link_server *server, struct pst_peer *far)
   link->node = server->node;
   join(link, far);
   pst_peer_set_context(far, link);
-  while (*at != NULL)
+  while (*at)
     at = &(*at)->next;
   *at = link;
 }
@@ -193,12 +193,12 @@ static void leave(struct link *link, int code, const char *text)
   link->far = NULL;
   if (link->code == 0)
     link->code = code < 0 ? code : -ECONNRESET;
-  snprintf(link->text, sizeof link->text, "%s", text);
+  snprintf(link->text, sizeof(link->text), "%s", text);
 }
 
 static void hang_up(struct link *link, int code, const char *text)
 {
-  if (link->far != NULL)
+  if (link->far)
     pst_peer_close(link->far, code, text);
   link->code = code;
   link->is_wrong = code == -EPROTO;
@@ -208,12 +208,11 @@ static void hear(struct link *link, const struct pst_node_event *event)
 {
   struct json_object *object = link_parse(event);
 
-  if (object != NULL && link->count < LINK_QUEUE) {
+  if (object && link->count < LINK_QUEUE) {
     link->said[(link->first + link->count++) % LINK_QUEUE] = object;
     return;
   }
-  hang_up(link, -EPROTO,
-          object != NULL ? "it says more than it is asked" : "a message is no object");
+  hang_up(link, -EPROTO, object ? "it says more than it is asked" : "a message is no object");
   json_object_put(object);
 }
 
@@ -224,9 +223,9 @@ static void poll_node(struct pst_node *node, struct link_server *server)
 
   for (int i = 0; i < got; i++) {
     struct link *link = pst_peer_context(events[i].peer);
-    if (events[i].kind == PST_NODE_JOINED && server != NULL)
+    if (events[i].kind == PST_NODE_JOINED && server)
       admit(server, events[i].peer);
-    else if (link == NULL)
+    else if (!link)
       continue; /* it was closed here */
     else if (events[i].kind == PST_NODE_JOINED)
       join(link, events[i].peer);
@@ -249,7 +248,7 @@ static void wait_node(struct pst_node *node, uint64_t ns)
 static int open_node(const char *listen, bool insecure, int cpu, struct pst_node **node,
                      struct pst_error *error)
 {
-  const struct pst_node_params params = {.struct_size = sizeof params,
+  const struct pst_node_params params = {.struct_size = sizeof(params),
                                          .insecure = insecure,
                                          .listen = listen,
                                          .transport = "none",
@@ -270,7 +269,7 @@ int link_listen(const char *command, const char *where, uint16_t port, bool inse
                 struct link_server *server, struct pst_error *error)
 {
   char address[300];
-  int result = whole_address(command, where, port, address, sizeof address, error);
+  int result = whole_address(command, where, port, address, sizeof(address), error);
 
   *server = (struct link_server){.node = NULL};
   return result < 0 ? result : open_node(address, insecure, cpu, &server->node, error);
@@ -285,7 +284,7 @@ static void free_link(struct link *link)
 
 void link_unlisten(struct link_server *server)
 {
-  while (server->waiting != NULL) {
+  while (server->waiting) {
     struct link *link = server->waiting;
     server->waiting = link->next;
     free_link(link);
@@ -299,7 +298,7 @@ static struct link *first_that_speaks(struct link_server *server)
   for (struct link **at = &server->waiting; *at != NULL;) {
     struct link *link = *at;
     bool is_silent = link->count == 0 && now_ns() - link->since_ns >= SILENT_NS;
-    if (link->count == 0 && link->far != NULL && !is_silent) {
+    if (link->count == 0 && link->far && !is_silent) {
       at = &link->next;
       continue;
     }
@@ -316,7 +315,7 @@ int link_take(struct link_server *server, uint64_t timeout_ns, struct link **lin
 {
   poll_node(server->node, server);
   *link = first_that_speaks(server);
-  if (*link == NULL) {
+  if (!*link) {
     wait_node(server->node, timeout_ns);
     poll_node(server->node, server);
     *link = first_that_speaks(server);
@@ -335,12 +334,12 @@ static int connect_once(struct link *link, const char *address, uint64_t until_n
   if (result < 0)
     return result;
   pst_peer_set_context(link->far, link);
-  while (!link->has_joined && link->far != NULL && !signals_stop() && now_ns() < until_ns) {
+  while (!link->has_joined && link->far && !signals_stop() && now_ns() < until_ns) {
     poll_node(link->node, NULL);
-    if (!link->has_joined && link->far != NULL)
+    if (!link->has_joined && link->far)
       wait_node(link->node, LOOK_NS);
   }
-  return link->has_joined ? 0 : link->far == NULL ? link->code : -ETIMEDOUT;
+  return link->has_joined ? 0 : !link->far ? link->code : -ETIMEDOUT;
 }
 
 static int wait_for_server(struct link *link, const char *command, const char *where,
@@ -378,7 +377,7 @@ static int wait_for_server(struct link *link, const char *command, const char *w
                        "no penstock %s --server",
                        command, where, command);
   const bool is_silent = result == -ECONNRESET || result == -ETIMEDOUT;
-  if (is_silent && strstr(link->text, " says: ") == NULL)
+  if (is_silent && !strstr(link->text, " says: "))
     return notice_fail(error, PST_EXIT_FAILED, result,
                        "%s: no link to the server: %s; is a `penstock %s --server` running there?",
                        command, link->text, command);
@@ -390,12 +389,12 @@ int link_connect(const char *command, const char *where, uint16_t port, bool ins
                  struct link **link, struct pst_error *error)
 {
   char address[300];
-  int result = whole_address(command, where, port, address, sizeof address, error);
-  struct link *made = result == 0 ? calloc(1, sizeof *made) : NULL;
+  int result = whole_address(command, where, port, address, sizeof(address), error);
+  struct link *made = result == 0 ? calloc(1, sizeof(*made)) : NULL;
 
   if (result < 0)
     return result;
-  if (made == NULL)
+  if (!made)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", command);
   result = open_node(NULL, insecure, cpu, &made->node, error);
   if (result == 0)
@@ -410,13 +409,13 @@ int link_connect(const char *command, const char *where, uint16_t port, bool ins
 
 void link_close(struct link *link)
 {
-  if (link == NULL)
+  if (!link)
     return;
-  if (link->far != NULL) {
+  if (link->far) {
     pst_peer_set_context(link->far, NULL);
     pst_peer_close(link->far, link->code, link->code < 0 ? strerror(-link->code) : NULL);
   }
-  if (link->server == NULL)
+  if (!link->server)
     pst_node_close(link->node);
   free_link(link);
 }
@@ -453,12 +452,12 @@ int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
     }
     if (link->is_wrong)
       return -EPROTO;
-    if (link->far == NULL)
+    if (!link->far)
       return -ECONNRESET;
     if (heeds_stop && signals_stop())
       return -EINTR;
     poll_node(link->node, link->server);
-    if (link->count > 0 || link->far == NULL)
+    if (link->count > 0 || !link->far)
       continue;
     if (now_ns() >= until_ns)
       return -ETIMEDOUT;
@@ -476,5 +475,5 @@ int link_look(struct link *link)
   poll_node(link->node, link->server);
   if (link->count > 0)
     return 1;
-  return link->far == NULL ? -ECONNRESET : 0;
+  return !link->far ? -ECONNRESET : 0;
 }

@@ -26,17 +26,17 @@ struct hold {
 
 struct hold *hold_open(struct pst_receiver *receiver, uint64_t ns, uint32_t slots, uint32_t batch)
 {
-  struct hold *hold = calloc(1, sizeof *hold);
+  struct hold *hold = calloc(1, sizeof(*hold));
 
-  if (hold == NULL)
+  if (!hold)
     return NULL;
   *hold = (struct hold){.receiver = receiver,
                         .ns = ns,
                         .slots = slots,
                         .batch = batch,
-                        .views = calloc((size_t)slots + batch, sizeof *hold->views),
-                        .kept = calloc(slots, sizeof *hold->kept)};
-  if (hold->views != NULL && hold->kept != NULL)
+                        .views = calloc((size_t)slots + batch, sizeof(*hold->views)),
+                        .kept = calloc(slots, sizeof(*hold->kept))};
+  if (hold->views && hold->kept)
     return hold;
   hold_close(hold);
   return NULL;
@@ -54,7 +54,7 @@ static int release_oldest(struct hold *hold)
 
 void hold_close(struct hold *hold)
 {
-  if (hold == NULL)
+  if (!hold)
     return;
   while (hold->head != hold->tail)
     release_oldest(hold);
@@ -77,7 +77,7 @@ int hold_keep(struct hold *hold, const struct pst_view *views, uint32_t n, struc
   /* What is left at the end is less than a batch, for which there is room beyond the slots. */
   if (hold->at + n > hold->slots + hold->batch)
     hold->at = 0;
-  memcpy(&hold->views[hold->at], views, n * sizeof *views);
+  memcpy(&hold->views[hold->at], views, n * sizeof(*views));
   hold->kept[hold->tail++ % hold->slots] =
       (struct kept){.until_ns = now_ns() + hold->ns, .at = hold->at, .count = n, .fence = fence};
   hold->at += n;

@@ -40,8 +40,7 @@ static int hear(struct measure *m)
 static int say_enough(struct measure *m)
 {
   __atomic_store_n(&m->enough, true, __ATOMIC_RELEASE);
-  return m->link == NULL ? 0
-                         : link_send(m->link, link_object("enough", json_object_new_boolean(true)));
+  return !m->link ? 0 : link_send(m->link, link_object("enough", json_object_new_boolean(true)));
 }
 
 int measure_look(struct measure *m, uint64_t now)
@@ -49,15 +48,15 @@ int measure_look(struct measure *m, uint64_t now)
   if (now < m->next_ns)
     return 0;
   m->next_ns = now + LOOK_NS;
-  if (m->other != NULL && __atomic_load_n(&m->other->has_ended, __ATOMIC_ACQUIRE))
+  if (m->other && __atomic_load_n(&m->other->has_ended, __ATOMIC_ACQUIRE))
     return -ECONNRESET;
-  if (m->link != NULL) {
+  if (m->link) {
     int seen = link_look(m->link);
     int result = seen > 0 ? hear(m) : seen;
     if (result < 0)
       return result;
   }
-  if (!m->serves && m->other != NULL)
+  if (!m->serves && m->other)
     m->enough = __atomic_load_n(&m->other->enough, __ATOMIC_ACQUIRE);
   if (!m->serves && signals_stop())
     m->stopped = true;
@@ -74,14 +73,14 @@ static int await(struct measure *m, struct pst_batch *batch)
   int got = 0, result = 0;
 
   for (;;) {
-    bool waits = (m->sender != NULL && pst_sender_state(m->sender) == PST_STATE_WAITING) ||
-                 (m->receiver != NULL && pst_receiver_state(m->receiver) == PST_STATE_WAITING);
+    bool waits = (m->sender && pst_sender_state(m->sender) == PST_STATE_WAITING) ||
+                 (m->receiver && pst_receiver_state(m->receiver) == PST_STATE_WAITING);
     uint64_t now = now_ns();
     if (!waits)
       return got;
-    if (m->sender != NULL)
+    if (m->sender)
       result = pst_sender_poll(m->sender);
-    if (result >= 0 && got == 0 && m->receiver != NULL)
+    if (result >= 0 && got == 0 && m->receiver)
       result = got = pst_receiver_poll(m->receiver, batch);
     if (result >= 0)
       result = measure_look(m, now);
@@ -102,7 +101,7 @@ static int await_end(const struct measure *m, uint64_t until_ns)
 {
   if (now_ns() >= until_ns)
     return -ETIMEDOUT;
-  if (m->link != NULL && link_look(m->link) < 0)
+  if (m->link && link_look(m->link) < 0)
     return -ECONNRESET;
   sched_yield();
   return 0;
@@ -128,7 +127,7 @@ static int end_sender(const struct measure *m)
 static int end_receiver(const struct measure *m)
 {
   struct pst_view views[BATCH];
-  struct pst_batch batch = {.struct_size = sizeof batch, .capacity = BATCH, .views = views};
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
   uint64_t until_ns = now_ns() + MEASURE_END_NS;
   bool finished = false;
 
@@ -257,8 +256,8 @@ static int take(struct measure *m, struct hold *hold, struct pst_batch *batch, u
       pst_receiver_release_after(receiver, batch->views, n, fence);
       return result;
     }
-  } else if (m->c->touch && batch->views[0].host != NULL) {
-    if (batch->ready != NULL) {
+  } else if (m->c->touch && batch->views[0].host) {
+    if (batch->ready) {
       int result = pst_receiver_fence_wait(receiver, batch->ready, NULL);
       if (result < 0)
         return result;
@@ -266,15 +265,15 @@ static int take(struct measure *m, struct hold *hold, struct pst_batch *batch, u
     touch(batch->views, n);
     m->taken.touched = true;
   }
-  if (hold != NULL)
+  if (hold)
     return hold_keep(hold, batch->views, n, fence);
-  return fence != NULL ? pst_receiver_release_after(receiver, batch->views, n, fence)
-                       : pst_receiver_release(receiver, batch->views, n);
+  return fence ? pst_receiver_release_after(receiver, batch->views, n, fence)
+               : pst_receiver_release(receiver, batch->views, n);
 }
 
 static void note_verified(struct measure *m)
 {
-  struct pst_verify_result found = {.struct_size = sizeof found};
+  struct pst_verify_result found = {.struct_size = sizeof(found)};
 
   if (m->c->verify && pst_receiver_verified(m->receiver, &found) == 0) {
     m->taken.verified = found.checked;
@@ -286,14 +285,14 @@ static int measure_sink(struct measure *m)
 {
   struct pst_receiver *receiver = m->receiver;
   struct pst_view views[2 * BATCH];
-  struct pst_batch batch = {.struct_size = sizeof batch, .capacity = 2 * BATCH, .views = views};
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 2 * BATCH, .views = views};
   struct stamps stamps = {0};
   struct hold *hold = NULL;
   uint32_t idle = 0;
   int got = await(m, &batch);
 
   if (got >= 0 && m->c->hold_ns > 0 &&
-      (hold = hold_open(receiver, m->c->hold_ns, m->c->ring, 2 * BATCH)) == NULL)
+      !(hold = hold_open(receiver, m->c->hold_ns, m->c->ring, 2 * BATCH)))
     got = -ENOMEM;
   while (got >= 0) {
     for (int i = 0; i < got; i++)
@@ -313,7 +312,7 @@ static int measure_sink(struct measure *m)
       break;
     if (got == 0 && ++idle % 4096 == 0 && (got = measure_look(m, now_ns())) < 0)
       break;
-    if (hold != NULL && (got = hold_look(hold)) < 0)
+    if (hold && (got = hold_look(hold)) < 0)
       break;
     got = pst_receiver_poll(receiver, &batch);
   }
@@ -363,7 +362,7 @@ static int measure_ping(struct measure *m)
 {
   const struct bench_case *c = m->c;
   struct pst_view view;
-  struct pst_batch batch = {.struct_size = sizeof batch, .capacity = 1, .views = &view};
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
   int result = await(m, &batch), early = result;
 
   uint64_t start_ns = now_ns(), begin_ns = start_ns, end_ns;
@@ -404,7 +403,7 @@ static int measure_ping(struct measure *m)
 static int measure_pong(struct measure *m)
 {
   struct pst_view view;
-  struct pst_batch batch = {.struct_size = sizeof batch, .capacity = 1, .views = &view};
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
   int result = await(m, &batch), early = result;
 
   while (result >= 0) {
@@ -425,7 +424,7 @@ static int measure_pong(struct measure *m)
 
 void measure_run(struct measure *m)
 {
-  if (m->region != NULL)
+  if (m->region)
     m->result = m->serves ? onesided_offer(m) : onesided_initiate(m);
   else if (m->c->measure == MEASURE_BANDWIDTH)
     m->result = m->serves ? measure_sink(m) : measure_source(m);

@@ -131,7 +131,7 @@ static int collect(struct flight *flight)
       continue;
     }
     ended++;
-    if (flight->touch != NULL)
+    if (flight->touch)
       (void)*(const volatile unsigned char *)(flight->touch + event->cookie * flight->stride);
   }
   flight->under_way -= ended;
@@ -264,7 +264,7 @@ static int hear(struct measure *m, struct json_object **said)
   uint64_t until_ns = now_ns() + CHECK_NS;
   int result = 0;
 
-  while (result >= 0 && m->region->said == NULL)
+  while (result >= 0 && !m->region->said)
     result = turn(m, until_ns);
   *said = m->region->said;
   m->region->said = NULL;
@@ -367,7 +367,7 @@ static int await_leave(const struct measure *m, uint64_t timeout_ns)
     result = region_end_turn(end);
     if (result >= 0 && !end->has_left && now_ns() >= until_ns)
       return -ETIMEDOUT;
-    if (m->link != NULL && link_look(m->link) < 0)
+    if (m->link && link_look(m->link) < 0)
       return -ECONNRESET;
   }
   return result < 0 ? result : end->code;
@@ -393,9 +393,9 @@ static int fail(const struct measure *m, int result)
   bool has_gone = result == -ECONNRESET || result == -ETIMEDOUT || result == -EACCES;
 
   region_end_stop(end);
-  if (has_gone && end->peer != NULL && !end->has_left)
+  if (has_gone && end->peer && !end->has_left)
     await_leave(m, REASON_NS);
-  if (end->peer != NULL && !end->has_left)
+  if (end->peer && !end->has_left)
     pst_peer_close(end->peer, result, "a transfer has failed");
   return result == -ECONNRESET && end->has_left && end->code < 0 ? end->code : result;
 }
@@ -403,7 +403,7 @@ static int fail(const struct measure *m, int result)
 int onesided_initiate(struct measure *m)
 {
   const struct bench_case *c = m->c;
-  struct pst_range range = {.struct_size = sizeof range};
+  struct pst_range range = {.struct_size = sizeof(range)};
   struct flight flight = {
       .m = m, .end = m->region, .c = c, .stride = bench_stride(c), .places = bench_places(c)};
   int result = pst_area_range(m->region->area, &range);
@@ -471,7 +471,7 @@ int onesided_offer(struct measure *m)
   while (result >= 0 && !target->has_left) {
     result = region_end_turn(target);
     uint64_t now = now_ns();
-    if (result >= 0 && target->said != NULL)
+    if (result >= 0 && target->said)
       result = answer(m);
     if (result >= 0 && !target->has_left)
       result = measure_look(m, now);
@@ -479,7 +479,7 @@ int onesided_offer(struct measure *m)
       result = -ETIMEDOUT;
   }
   region_end_stop(target);
-  if (result < 0 && target->peer != NULL)
+  if (result < 0 && target->peer)
     pst_peer_close(target->peer, result, "the target has failed");
   m->taken.delivered = target->told;
   if (result >= 0 && target->has_left)

@@ -46,7 +46,7 @@ static int open_messages(const struct bench_side *side, uint64_t size, uint32_t 
                          struct pst_error *error)
 {
   const struct bench_case c = {.op = BENCH_SEND, .size = size, .ring = ring, .token = "0"};
-  struct pst_stats stats = {.struct_size = sizeof stats};
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
 
   int result = bench_session_open(side, &c, roles, BENCH_OUT, NOWHERE, false, session, error);
   if (result < 0)
@@ -60,18 +60,17 @@ static int open_messages(const struct bench_side *side, uint64_t size, uint32_t 
 static void note_plugins(const struct pst_session *session, const struct pst_node *node,
                          struct bench_setting *setting, struct json_object *result)
 {
-  struct pst_plugin_info info = {.struct_size = sizeof info};
-  uint32_t count = node != NULL ? pst_node_plugins(node) : pst_session_plugins(session);
+  struct pst_plugin_info info = {.struct_size = sizeof(info)};
+  uint32_t count = node ? pst_node_plugins(node) : pst_session_plugins(session);
 
   for (uint32_t i = 0; i < count; i++) {
-    if ((node != NULL ? pst_node_plugin(node, i, &info) : pst_session_plugin(session, i, &info)) <
-        0)
+    if ((node ? pst_node_plugin(node, i, &info) : pst_session_plugin(session, i, &info)) < 0)
       continue;
     char *text = info.kind == PST_KIND_TRANSPORT ? setting->transport
                  : info.kind == PST_KIND_MEMORY  ? setting->memory
                                                  : NULL;
-    if (text != NULL)
-      snprintf(text, sizeof setting->memory, "%s %s", info.name, info.version);
+    if (text)
+      snprintf(text, sizeof(setting->memory), "%s %s", info.name, info.version);
     result_add_plugin(result, &info);
   }
 }
@@ -147,8 +146,8 @@ static int refuse(const struct bench_plan *plan, uint32_t lacking, struct pst_er
 
   while ((lacking & 1u << op) == 0)
     op = (enum bench_op)(op + 1);
-  name_ops(lacking, what, sizeof what);
-  who_has(plan, op, who, sizeof who);
+  name_ops(lacking, what, sizeof(what));
+  who_has(plan, op, who, sizeof(who));
   return notice_fail(
       error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
       "bench: transport %s has no %s; transports here that have %s: %s; choose one of "
@@ -163,7 +162,7 @@ __attribute__((format(printf, 2, 3))) static void note(struct bench_look *look, 
   va_list args;
 
   va_start(args, format);
-  vsnprintf(look->notes + used, sizeof look->notes - used, format, args);
+  vsnprintf(look->notes + used, sizeof(look->notes) - used, format, args);
   va_end(args);
 }
 
@@ -182,17 +181,17 @@ static int choose(const struct bench_plan *plan, uint64_t capabilities, struct b
   if (plan->ops != 0 && lacking != 0)
     return refuse(plan, lacking, error);
   look->ops = plan->ops != 0 ? plan->ops : has;
-  name_ops(lacking, what, sizeof what);
-  snprintf(why, sizeof why, "%.31s has no such operation", plan->side.transport);
+  name_ops(lacking, what, sizeof(what));
+  snprintf(why, sizeof(why), "%.31s has no such operation", plan->side.transport);
   if (lacking != 0)
     skip(look, what, why);
-  if (plan->ops == 0 && plan->side.path != NULL && (look->ops & BENCH_ONE_SIDED) != 0) {
-    name_ops(look->ops & BENCH_ONE_SIDED, what, sizeof what);
+  if (plan->ops == 0 && plan->side.path && (look->ops & BENCH_ONE_SIDED) != 0) {
+    name_ops(look->ops & BENCH_ONE_SIDED, what, sizeof(what));
     skip(look, what, "--path is for send");
     look->ops &= ~BENCH_ONE_SIDED;
   }
   look->no_send_latency = (capabilities & PST_CAP_RELIABLE) == 0;
-  snprintf(why, sizeof why, "%.31s is unreliable", plan->side.transport);
+  snprintf(why, sizeof(why), "%.31s is unreliable", plan->side.transport);
   if (look->no_send_latency && (plan->measures & MEASURE_LATENCY) != 0 &&
       (look->ops & 1u << BENCH_SEND) != 0)
     skip(look, "send latency", why);
@@ -227,7 +226,7 @@ int bench_look(const struct bench_plan *plan, struct bench_setting *setting,
     result = choose(plan, capabilities, look, error);
   if (result == 0 && (look->ops & BENCH_ONE_SIDED) != 0)
     result = open_region(plan, &end, &look->depth_max, error);
-  if (result == 0 && end.node != NULL && !sends)
+  if (result == 0 && end.node && !sends)
     note_plugins(NULL, end.node, setting, into);
   region_end_close(&end);
   if (result < 0)

@@ -23,7 +23,7 @@ static int open_node(const struct bench_plan *plan, const struct bench_case *c, 
                      struct region_end *end, struct pst_error *error)
 {
   const struct bench_side *side = &plan->side;
-  const struct pst_node_params node = {.struct_size = sizeof node,
+  const struct pst_node_params node = {.struct_size = sizeof(node),
                                        .insecure = plan->insecure,
                                        .listen = listen,
                                        .transport = side->transport,
@@ -38,7 +38,7 @@ static int open_node(const struct bench_plan *plan, const struct bench_case *c, 
                                        .in_process = plan->in_process,
                                        .connect_timeout_ns = MEASURE_CONNECT_NS,
                                        .origins = &bench_origins};
-  const struct pst_area_params area = {.struct_size = sizeof area,
+  const struct pst_area_params area = {.struct_size = sizeof(area),
                                        .memory = side->memory,
                                        .memory_options = side->memory_options,
                                        .memory_option_count = side->memory_option_count,
@@ -60,7 +60,7 @@ int region_end_open(const struct bench_plan *plan, const struct bench_case *c, c
   if (end->is_target)
     end->access =
         c->op == BENCH_WRITE ? (uint32_t)PST_ACCESS_REMOTE_WRITE : (uint32_t)PST_ACCESS_REMOTE_READ;
-  memcpy(end->token, c->token, sizeof end->token);
+  memcpy(end->token, c->token, sizeof(end->token));
   bench_unpin(cpu, &pinned);
   int result = open_node(plan, c, listen, end, error);
   bench_repin(cpu, &pinned);
@@ -83,7 +83,7 @@ int region_end_connect(const struct bench_plan *plan, const struct bench_case *c
   char address[96];
   int result = region_end_open(plan, c, NULL, plan->cpus[0], end, error);
 
-  snprintf(address, sizeof address, "%s:%u", host, port);
+  snprintf(address, sizeof(address), "%s:%u", host, port);
   return result < 0 ? result : pst_node_connect(end->node, address, &end->peer, error);
 }
 
@@ -104,12 +104,12 @@ struct pst_stats region_end_stats(const struct region_end *end)
   struct usage used;
 
   usage_between(&end->first, &end->last, &used);
-  struct pst_stats stats = {.struct_size = sizeof stats,
+  struct pst_stats stats = {.struct_size = sizeof(stats),
                             .cpu_span_ns = used.at_ns,
                             .cpu_ns = used.cpu_ns,
                             .cpu_wait_ns = used.wait_ns,
                             .error = end->code};
-  snprintf(stats.error_text, sizeof stats.error_text, "%s", end->text);
+  snprintf(stats.error_text, sizeof(stats.error_text), "%s", end->text);
   if (used.at_ns == 0)
     return stats;
   stats.started_ns = end->first.at_ns;
@@ -122,7 +122,7 @@ struct pst_stats region_end_stats(const struct region_end *end)
 
 static void take_path(struct region_end *end)
 {
-  struct pst_path_info path = {.struct_size = sizeof path}, own = path;
+  struct pst_path_info path = {.struct_size = sizeof(path)}, own = path;
 
   if (pst_peer_path(end->peer, &path) < 0)
     return;
@@ -158,7 +158,7 @@ static void show_token(struct region_end *end)
 
 static void offer(struct region_end *end)
 {
-  struct pst_range range = {.struct_size = sizeof range};
+  struct pst_range range = {.struct_size = sizeof(range)};
   uint32_t id;
 
   pst_area_range(end->area, &range);
@@ -187,14 +187,14 @@ static void take_message(struct region_end *end, const struct pst_node_event *ev
 {
   struct json_object *said = link_parse(event), *done = NULL;
 
-  if (said == NULL) {
+  if (!said) {
     pst_peer_close(event->peer, -EPROTO, "a message that is no object");
   } else if (end->is_target && event->peer != end->peer) {
     take_token(end, event->peer, said);
   } else if (end->is_target && json_object_object_get_ex(said, "done", &done)) {
     end->told = json_object_get_uint64(done);
     end->is_told = true;
-  } else if (end->said != NULL) {
+  } else if (end->said) {
     pst_peer_close(event->peer, -EPROTO, "a message before the one before was answered");
   } else {
     end->said = said;
@@ -210,7 +210,7 @@ static void leave(struct region_end *end, int code, const char *text)
   end->peer = NULL;
   end->region = 0;
   end->code = code;
-  snprintf(end->text, sizeof end->text, "%s", text);
+  snprintf(end->text, sizeof(end->text), "%s", text);
 }
 
 void region_end_take(struct region_end *end, const struct pst_node_event *event)

@@ -13,17 +13,17 @@
 #include "statistics.h"
 
 static const double percentiles[] = {0.5, 0.9, 0.99, 0.999};
-#define PERCENTILES (sizeof percentiles / sizeof percentiles[0])
+#define PERCENTILES (sizeof(percentiles) / sizeof(percentiles[0]))
 
 void bench_path_make(const struct pst_path_info *info, const char *via, const char *backing,
                      struct bench_path *path)
 {
-  snprintf(path->path, sizeof path->path, "%s",
+  snprintf(path->path, sizeof(path->path), "%s",
            info->path != PST_PATH_NONE ? statistics_path(info->path) : "");
-  snprintf(path->reason, sizeof path->reason, "%s", info->reason);
-  snprintf(path->via, sizeof path->via, "%s", via);
-  snprintf(path->carrier, sizeof path->carrier, "%s", info->carrier);
-  snprintf(path->backing, sizeof path->backing, "%s", backing);
+  snprintf(path->reason, sizeof(path->reason), "%s", info->reason);
+  snprintf(path->via, sizeof(path->via), "%s", via);
+  snprintf(path->carrier, sizeof(path->carrier), "%s", info->carrier);
+  snprintf(path->backing, sizeof(path->backing), "%s", backing);
 }
 
 void bench_path_of(const struct pst_stats *stats, struct bench_path *path)
@@ -87,7 +87,7 @@ void bench_show_title(FILE *to, const struct bench_case *c)
   const char *column = kinds[c->op][is_latency].column;
 
   if (c->hold_ns > 0)
-    snprintf(hold, sizeof hold, ", each kept for %g us", (double)c->hold_ns / 1e3);
+    snprintf(hold, sizeof(hold), ", each kept for %g us", (double)c->hold_ns / 1e3);
   fprintf(to, "\n%s, %g s per size after %g ms warm-up%s%s)\n", kinds[c->op][is_latency].title,
           (double)c->duration_ns / 1e9, (double)c->warmup_ns / 1e6,
           c->verify  ? kinds[c->op][is_latency].verified
@@ -146,8 +146,8 @@ void bench_show_row(FILE *to, const struct bench_row *row)
 
   fprintf(to, "%10s", size_text(row->c.size, size));
   if (row->taken.messages == 0) {
-    char first[sizeof row->error];
-    snprintf(first, sizeof first, "%s", row->error);
+    char first[sizeof(row->error)];
+    snprintf(first, sizeof(first), "%s", row->error);
     first[strcspn(first, "\n")] = '\0';
     fprintf(to, " %s\n", first[0] != '\0' ? first : "nothing was measured");
   } else if (row->c.measure == MEASURE_BANDWIDTH) {
@@ -173,7 +173,7 @@ void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least)
 {
   char text[256];
 
-  snprintf(text, sizeof text,
+  snprintf(text, sizeof(text),
            "in %u of %u measurements a thread had less than a core (at the least %.0f%%), as other "
            "programs ran on its CPU: these numbers are too low. Pin both ends (--cpu A,B) or free "
            "cores.",
@@ -261,7 +261,7 @@ static struct json_object *errors_json(const struct bench_row *row, uint32_t num
   struct json_object *errors = json_object_new_array();
   char where[32];
 
-  snprintf(where, sizeof where, "rows[%u]", number);
+  snprintf(where, sizeof(where), "rows[%u]", number);
   if (row->error[0] != '\0')
     finding_add(errors, row->finding, where, row->error);
   return errors;
@@ -310,7 +310,7 @@ struct json_object *bench_taken_write(const struct measure_taken *taken,
 {
   struct json_object *object = json_object_new_object();
 
-  if (object == NULL)
+  if (!object)
     return NULL;
   json_put_uint(object, "delivered", taken->delivered);
   json_put_uint(object, "messages", taken->messages);
@@ -357,11 +357,11 @@ int bench_taken_read(struct json_object *from, struct measure_taken *taken, stru
   in.cpu_share = json_object_object_get_ex(from, "cpu_share", &cpu_share)
                      ? json_object_get_double(cpu_share)
                      : -1;
-  get_text(from, "path", path->path, sizeof path->path);
-  get_text(from, "path_reason", path->reason, sizeof path->reason);
-  get_text(from, "via", path->via, sizeof path->via);
-  get_text(from, "carrier", path->carrier, sizeof path->carrier);
-  get_text(from, "memory_backing", path->backing, sizeof path->backing);
+  get_text(from, "path", path->path, sizeof(path->path));
+  get_text(from, "path_reason", path->reason, sizeof(path->reason));
+  get_text(from, "via", path->via, sizeof(path->via));
+  get_text(from, "carrier", path->carrier, sizeof(path->carrier));
+  get_text(from, "memory_backing", path->backing, sizeof(path->backing));
   *taken = in;
   return 0;
 }

@@ -26,7 +26,7 @@ static void fail_as(struct bench_row *row, int exit_status, enum finding finding
     return;
   row->exit_status = exit_status;
   row->finding = finding;
-  snprintf(row->error, sizeof row->error, "%s", text);
+  snprintf(row->error, sizeof(row->error), "%s", text);
 }
 
 static void fail(struct bench_row *row, int exit_status, int code, const char *text)
@@ -83,12 +83,12 @@ static void take_initiator(const struct measure *m, struct bench_row *row)
 /* The client's end. */
 static void take_near(const struct measure *m, struct bench_row *row)
 {
-  struct pst_stats stats = {.struct_size = sizeof stats};
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
   struct bench_seen back;
 
   row->taken = m->taken;
   row->stopped = m->stopped;
-  if (m->region != NULL)
+  if (m->region)
     stats = region_end_stats(m->region);
   else
     pst_sender_stats(m->sender, &stats);
@@ -96,11 +96,11 @@ static void take_near(const struct measure *m, struct bench_row *row)
   row->limited_by = pst_verdict(&stats, NULL, &row->share);
   if (m->result < 0)
     fail_by(row, stats.error, stats.error_text);
-  if (m->region != NULL)
+  if (m->region)
     take_initiator(m, row);
   else
     take_sender(m, &stats, row);
-  if (m->receiver == NULL)
+  if (!m->receiver)
     return;
   bench_see(m, &back);
   row->back = back.path;
@@ -134,18 +134,18 @@ static void judge(struct bench_row *row)
   char text[256];
 
   if (row->taken.corrupted > 0) {
-    snprintf(text, sizeof text, "%llu %s arrived with wrong bytes",
+    snprintf(text, sizeof(text), "%llu %s arrived with wrong bytes",
              (unsigned long long)row->taken.corrupted, one_sided ? "transfers" : "messages");
     fail_as(row, PST_EXIT_FAILED, FINDING_CORRUPTED, text);
   }
   if (one_sided && (row->sent != row->done || row->done != row->taken.delivered)) {
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "%llu transfers were posted and %llu done; the target was told of %llu",
              (unsigned long long)row->sent, (unsigned long long)row->done,
              (unsigned long long)row->taken.delivered);
     fail_as(row, PST_EXIT_FAILED, FINDING_UNBALANCED, text);
   } else if (row->reliable && row->sent != row->taken.delivered) {
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "%llu messages were sent and %llu delivered, over a transport that promises all",
              (unsigned long long)row->sent, (unsigned long long)row->taken.delivered);
     fail_as(row, PST_EXIT_FAILED, FINDING_LOSS, text);
@@ -196,7 +196,7 @@ static void run_threads(const struct bench_plan *plan, struct measure *near, str
   bench_see(&other.m, &seen);
   take_near(near, row);
   take_far(&seen, row);
-  if (near->region != NULL)
+  if (near->region)
     row->path = near->region->path; /* both regions are of one memory */
   if (other.m.result < 0)
     fail_by(row, seen.code, seen.text);
@@ -276,8 +276,8 @@ static void note_warnings(struct json_object *said)
   if (!json_object_is_type(list, json_type_array))
     return;
   for (size_t i = 0; i < json_object_array_length(list); i++) {
-    copy_plain(text, sizeof text, link_text(json_object_array_get_idx(list, i), "text"));
-    snprintf(line, sizeof line, "server: %s", text);
+    copy_plain(text, sizeof(text), link_text(json_object_array_get_idx(list, i), "text"));
+    snprintf(line, sizeof(line), "server: %s", text);
     if (text[0] != '\0')
       finding_warn(FINDING_LOG, NULL, line);
   }
@@ -297,7 +297,7 @@ static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *
     result = link_receive(link, timeout_ns, false, said);
   }
   if (result < 0) {
-    snprintf(text, sizeof text, "the server, %s (pid %" PRId64 "), %s", link->peer, link->pid,
+    snprintf(text, sizeof(text), "the server, %s (pid %" PRId64 "), %s", link->peer, link->pid,
              result == -ETIMEDOUT    ? "does not answer any more"
              : result == -ECONNRESET ? "has stopped or was killed; its own output says which"
                                      : "breaks the protocol; is it of another version?");
@@ -307,7 +307,7 @@ static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *
   note_warnings(*said);
   if (link_text(*said, "error")[0] != '\0') {
     int status = (int)link_number(*said, "exit_status");
-    copy_plain(text, sizeof text, link_text(*said, "error"));
+    copy_plain(text, sizeof(text), link_text(*said, "error"));
     fail(row,
          status >= PST_EXIT_FAILED && status <= PST_EXIT_UNAVAILABLE ? status : PST_EXIT_FAILED, 0,
          text);
@@ -346,9 +346,9 @@ static int measure_with(struct link *link, const struct bench_plan *plan, uint16
                                 plan->cpus[0], &out, error);
   }
   if (result == 0) {
-    if (out != NULL)
+    if (out)
       m.sender = bench_sender(out, &row->c, BENCH_OUT);
-    if (back != NULL)
+    if (back)
       m.receiver = bench_receiver(back, &row->c, BENCH_BACK);
     measure_run(&m);
     take_near(&m, row);
@@ -416,8 +416,8 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
                                             : "it is no penstock bench --server, or has died");
   note_warnings(said);
   link->pid = (int64_t)link_number(said, "pid");
-  copy_plain(text, sizeof text, link_text(said, "error"));
-  copy_plain(host, sizeof host, link_text(said, "hostname"));
+  copy_plain(text, sizeof(text), link_text(said, "error"));
+  copy_plain(host, sizeof(host), link_text(said, "hostname"));
   if (text[0] != '\0')
     result = notice_fail(error, PST_EXIT_USAGE, -EPROTO, "bench: the server at %s: %s", link->peer,
                          text);
@@ -425,10 +425,10 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
     result = notice_fail(error, PST_EXIT_FAILED, -EPROTO,
                          "bench: %s is no penstock bench --server of this version", link->peer);
   else
-    snprintf(setting->server, sizeof setting->server, "%s, pid %" PRId64 ", memory %.40s%s%s", host,
-             link->pid, link_text(said, "memory"), plan->host != NULL ? ", at " : "",
-             plan->host != NULL ? link->peer : "");
-  copy_plain(setting->server_cpu, sizeof setting->server_cpu, link_text(said, "cpu"));
+    snprintf(setting->server, sizeof(setting->server), "%s, pid %" PRId64 ", memory %.40s%s%s",
+             host, link->pid, link_text(said, "memory"), plan->host ? ", at " : "",
+             plan->host ? link->peer : "");
+  copy_plain(setting->server_cpu, sizeof(setting->server_cpu), link_text(said, "cpu"));
   json_object_put(said);
   return result;
 }

@@ -59,11 +59,11 @@ static int greet_client(struct link *link, const struct bench_plan *plan, const 
       !json_object_object_get_ex(said, "transport", NULL)) {
     answer_error(link, PST_EXIT_FAILED, "this is a penstock bench --server of another version");
     result = -EPROTO;
-  } else if (token != NULL && strcmp(link_text(said, "token"), token) != 0) {
+  } else if (token && strcmp(link_text(said, "token"), token) != 0) {
     answer_error(link, PST_EXIT_FAILED, "this is for the process that has started it");
     result = -EACCES;
   } else if (strcmp(link_text(said, "transport"), plan->side.transport) != 0) {
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "it was started with --transport %.60s, this client with %.60s; give both the same",
              plan->side.transport, link_text(said, "transport"));
     answer_error(link, PST_EXIT_USAGE, text);
@@ -106,7 +106,7 @@ static int open_case(struct serving *serving, uint16_t *port, struct pst_error *
       *port = link_free_port(serving->link->local);
     return open_streams(serving, *port, error);
   }
-  snprintf(listen, sizeof listen, "%s:%u", serving->link->local, *port);
+  snprintf(listen, sizeof(listen), "%s:%u", serving->link->local, *port);
   int result =
       region_end_open(serving->plan, &serving->c, listen, serving->cpu, &serving->target, error);
   if (result < 0)
@@ -125,10 +125,10 @@ static void close_case(struct serving *serving)
 
 void bench_see(const struct measure *m, struct bench_seen *seen)
 {
-  struct pst_stats stats = {.struct_size = sizeof stats};
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
 
   *seen = (struct bench_seen){.taken = m->taken};
-  if (m->region != NULL) {
+  if (m->region) {
     stats = region_end_stats(m->region);
     seen->path = m->region->path;
   } else {
@@ -137,14 +137,14 @@ void bench_see(const struct measure *m, struct bench_seen *seen)
   }
   seen->taken.cpu_share = statistics_cpu_share(&stats);
   seen->code = stats.error;
-  snprintf(seen->text, sizeof seen->text, "%s", stats.error_text);
+  snprintf(seen->text, sizeof(seen->text), "%s", stats.error_text);
 }
 
 static bool has_failed(const struct pst_sender *sender)
 {
-  struct pst_stats stats = {.struct_size = sizeof stats};
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
 
-  return sender != NULL && pst_sender_stats(sender, &stats) == 0 && stats.error != 0;
+  return sender && pst_sender_stats(sender, &stats) == 0 && stats.error != 0;
 }
 
 static int measure(struct serving *serving)
@@ -156,12 +156,12 @@ static int measure(struct serving *serving)
     m.region = &serving->target;
   else
     m.receiver = bench_receiver(serving->in, &serving->c, BENCH_OUT);
-  if (serving->back != NULL)
+  if (serving->back)
     m.sender = bench_sender(serving->back, &serving->c, BENCH_BACK);
   measure_run(&m);
   bench_see(&m, &seen);
   serving->link->cause_is_said = seen.text[0] != '\0' || has_failed(m.sender);
-  if (m.region != NULL && m.result < 0 && seen.text[0] != '\0')
+  if (m.region && m.result < 0 && seen.text[0] != '\0')
     notice(PST_LOG_WARN, "bench: %s", seen.text);
   struct json_object *object = link_object("result", bench_taken_write(&seen.taken, &seen.path));
   if (m.result < 0)
@@ -180,7 +180,7 @@ static int serve_case(struct serving *serving, struct json_object *said, uint16_
   char why[256];
 
   json_object_object_get_ex(said, "case", &asked);
-  if (bench_case_read(asked, &serving->c, why, sizeof why) < 0) {
+  if (bench_case_read(asked, &serving->c, why, sizeof(why)) < 0) {
     notice(PST_LOG_WARN, "bench: %s asks for what cannot be: %s", serving->link->peer, why);
     return answer_error(serving->link, PST_EXIT_FAILED, why);
   }
@@ -245,17 +245,16 @@ static int host_length(const char *where)
 {
   const char *end = strchr(where, ']'), *colon = strchr(where, ':');
 
-  if (end != NULL)
+  if (end)
     return (int)(end + 1 - where);
-  return (int)(colon != NULL && strchr(colon + 1, ':') == NULL ? (size_t)(colon - where)
-                                                               : strlen(where));
+  return (int)(colon && !strchr(colon + 1, ':') ? (size_t)(colon - where) : strlen(where));
 }
 
 int bench_server(const struct bench_plan *plan)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct link_server server;
-  const char *where = plan->host != NULL ? plan->host : "127.0.0.1";
+  const char *where = plan->host ? plan->host : "127.0.0.1";
   int result =
       link_listen("bench", where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
   bool served = false;
@@ -279,7 +278,7 @@ int bench_server(const struct bench_plan *plan)
     result = bench_serve(link, plan, NULL, streams_port, plan->cpus[0]);
     char pid[32] = "";
     if (link->pid > 0)
-      snprintf(pid, sizeof pid, " (pid %" PRId64 ")", link->pid);
+      snprintf(pid, sizeof(pid), " (pid %" PRId64 ")", link->pid);
     notice(PST_LOG_INFO, "bench: client %s%s %s", link->peer, pid, why_left(link, result));
     served = link->has_asked;
     link_close(link);

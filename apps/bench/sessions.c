@@ -11,7 +11,7 @@
 
 #define NAME_BYTES 64
 
-const struct pst_origins bench_origins = {.struct_size = sizeof bench_origins,
+const struct pst_origins bench_origins = {.struct_size = sizeof(bench_origins),
                                           .stream = "bench",
                                           .transport_option = "--transport-option",
                                           .memory_option = "--memory-option",
@@ -52,7 +52,7 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
   struct pst_stream_params streams[2];
   const struct pst_stream_params *all[2] = {&streams[0], &streams[1]};
   const struct pst_config_params params = {
-      .struct_size = sizeof params,
+      .struct_size = sizeof(params),
       .stream_count = count,
       .streams = all,
       .control = control,
@@ -60,14 +60,14 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
       .threads = roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER) ? 2 * count : 1,
       .insecure = insecure,
   };
-  const struct pst_session_params roles_params = {.struct_size = sizeof roles_params,
+  const struct pst_session_params roles_params = {.struct_size = sizeof(roles_params),
                                                   .roles = roles};
   struct pst_config *config = NULL;
   char names[2][NAME_BYTES];
 
   for (uint32_t i = 0; i < count; i++) {
     streams[i] = (struct pst_stream_params){
-        .struct_size = sizeof streams[i],
+        .struct_size = sizeof(streams[i]),
         .ring = c->ring,
         .name = stream_name(c, count == 2 ? 1u << i : directions, names[i]),
         .message = c->size,
@@ -129,15 +129,15 @@ void bench_unpin(int cpu, cpu_set_t *pinned)
 
   if (cpu < 0)
     return;
-  pthread_getaffinity_np(pthread_self(), sizeof *pinned, pinned);
-  memset(&all, 0xff, sizeof all);
-  pthread_setaffinity_np(pthread_self(), sizeof all, &all);
+  pthread_getaffinity_np(pthread_self(), sizeof(*pinned), pinned);
+  memset(&all, 0xff, sizeof(all));
+  pthread_setaffinity_np(pthread_self(), sizeof(all), &all);
 }
 
 void bench_repin(int cpu, const cpu_set_t *pinned)
 {
   if (cpu >= 0)
-    pthread_setaffinity_np(pthread_self(), sizeof *pinned, pinned);
+    pthread_setaffinity_np(pthread_self(), sizeof(*pinned), pinned);
 }
 
 int bench_streams_open(const struct bench_plan *plan, const struct bench_case *c, uint32_t roles,
@@ -147,9 +147,9 @@ int bench_streams_open(const struct bench_plan *plan, const struct bench_case *c
   char control[96];
   cpu_set_t pinned;
 
-  snprintf(control, sizeof control, "%s:%u", host != NULL ? host : "", port);
-  int result = bench_session_open(&plan->side, c, roles, directions, host != NULL ? control : NULL,
-                                  host != NULL && plan->insecure, session, error);
+  snprintf(control, sizeof(control), "%s:%u", host ? host : "", port);
+  int result = bench_session_open(&plan->side, c, roles, directions, host ? control : NULL,
+                                  host && plan->insecure, session, error);
   if (result < 0)
     return result;
   bench_unpin(cpu, &pinned);

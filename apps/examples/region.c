@@ -38,17 +38,17 @@ static int open_end(const char *listen, int word_count, char **words, struct end
 {
   struct pst_setting options[OPTIONS_MAX];
   struct pst_error error = PST_ERROR_INIT; /* it is logged */
-  const struct pst_node_params node = {.struct_size = sizeof node, .listen = listen, .peers = 1};
-  struct pst_area_params area = {.struct_size = sizeof area,
+  const struct pst_node_params node = {.struct_size = sizeof(node), .listen = listen, .peers = 1};
+  struct pst_area_params area = {.struct_size = sizeof(area),
                                  .memory = word_count > 0 ? words[0] : NULL,
                                  .memory_options = options,
                                  .length = LENGTH,
                                  .label = "region",
-                                 .access = listen != NULL ? PST_ACCESS_REMOTE_WRITE : 0};
+                                 .access = listen ? PST_ACCESS_REMOTE_WRITE : 0};
 
   for (int i = 1; i < word_count && i <= OPTIONS_MAX; i++) {
     char *value = strchr(words[i], '=');
-    if (value == NULL) {
+    if (!value) {
       fprintf(stderr, "region: '%s' is no OPTION=VALUE\n", words[i]);
       return -EINVAL;
     }
@@ -108,7 +108,7 @@ static int initiator_event(struct end *end, const struct pst_node_event *event)
 
 static int check(struct end *end)
 {
-  struct pst_path_info path = {.struct_size = sizeof path};
+  struct pst_path_info path = {.struct_size = sizeof(path)};
   int rc = pst_area_verify(end->area, 0, LENGTH, PATTERN, NULL);
 
   pst_area_path(end->area, &path);

@@ -137,5 +137,5 @@ const uint32_t hardware_check_count = HARDWARE_CHECKS;
 
 const struct hardware_step *hardware_step_of(const struct hardware_check *check, uint32_t index)
 {
-  return index < HARDWARE_STEPS && check->steps[index].name != NULL ? &check->steps[index] : NULL;
+  return index < HARDWARE_STEPS && check->steps[index].name ? &check->steps[index] : NULL;
 }

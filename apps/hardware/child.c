@@ -26,7 +26,7 @@
 
 static void take_word(struct child_words *words, char *word)
 {
-  if (word == NULL || words->count == CHILD_WORDS) {
+  if (!word || words->count == CHILD_WORDS) {
     free(word);
     words->is_short = true;
     return;
@@ -46,7 +46,7 @@ void child_word(struct child_words *words, const char *format, ...)
 
 void child_split(struct child_words *words, const char *text)
 {
-  while (text != NULL && text[0] != '\0') {
+  while (text && text[0] != '\0') {
     const size_t length = strcspn(text, " ");
     take_word(words, strndup(text, length));
     text += length + (text[length] == ' ');
@@ -62,7 +62,7 @@ static bool is_plain(const char *word)
 
 void child_line(const struct child_words *words, const char *environment, char *line, size_t size)
 {
-  size_t used = (size_t)snprintf(line, size, "%s", environment != NULL ? environment : "");
+  size_t used = (size_t)snprintf(line, size, "%s", environment ? environment : "");
 
   for (size_t i = 0; i < words->count && used < size; i++) {
     const char *quote = is_plain(words->words[i]) ? "" : "'";
@@ -102,7 +102,7 @@ static int open_counter(size_t i, pid_t pid)
 {
   struct perf_event_attr attr = {
       .type = counters[i].type,
-      .size = sizeof attr,
+      .size = sizeof(attr),
       .config = counters[i].config,
       .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
       .disabled = 1,
@@ -135,7 +135,7 @@ void child_counters(const struct child *child, double values[CHILD_COUNTERS])
   for (size_t i = 0; i < CHILD_COUNTERS; i++) {
     uint64_t read_of[3] = {0}; /* value, time enabled, time running */
     const int fd = child->counter_fds[i];
-    bool is_read = fd >= 0 && read(fd, read_of, sizeof read_of) == sizeof read_of;
+    bool is_read = fd >= 0 && read(fd, read_of, sizeof(read_of)) == sizeof(read_of);
     /* Where there are more counters than the CPU has, each counts a share of the time. */
     values[i] = is_read && read_of[2] > 0
                     ? (double)read_of[0] * ((double)read_of[1] / (double)read_of[2])
@@ -149,17 +149,17 @@ static char **environment_with(const char *more)
 {
   size_t count = 0;
 
-  while (environ[count] != NULL)
+  while (environ[count])
     count++;
-  char **made = calloc(count + 2, sizeof *made);
-  if (made == NULL)
+  char **made = calloc(count + 2, sizeof(*made));
+  if (!made)
     return NULL;
   size_t used = 0;
-  const size_t name = more != NULL ? strcspn(more, "=") + 1 : 0;
+  const size_t name = more ? strcspn(more, "=") + 1 : 0;
   for (size_t i = 0; i < count; i++)
-    if (more == NULL || strncmp(environ[i], more, name) != 0)
+    if (!more || strncmp(environ[i], more, name) != 0)
       made[used++] = environ[i];
-  if (more != NULL)
+  if (more)
     made[used] = (char *)(uintptr_t)more;
   return made;
 }
@@ -171,7 +171,7 @@ static void become(const struct child_words *words, char *const *environment, co
   static const int stopping[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
   char byte;
 
-  for (size_t i = 0; i < sizeof stopping / sizeof stopping[0]; i++)
+  for (size_t i = 0; i < sizeof(stopping) / sizeof(stopping[0]); i++)
     signal(stopping[i], SIG_DFL);
   /* The terminal's ^C is the parent's, which passes it on once. */
   setpgid(0, 0);
@@ -217,7 +217,7 @@ int child_start(struct child *child, const struct child_words *words, const char
 {
   char **whole = environment_with(environment);
   int out[2] = {-1, -1}, err[2] = {-1, -1};
-  int code = whole == NULL || words->is_short || words->count == 0 ? -ENOMEM : 0;
+  int code = !whole || words->is_short || words->count == 0 ? -ENOMEM : 0;
 
   *child = CHILD_NONE;
   if (code == 0 && (pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0))
@@ -251,7 +251,7 @@ static void keep(struct child_text *text, const char *bytes, size_t length)
     text->length = half;
   }
   char *longer = realloc(text->bytes, text->length + length + 1);
-  if (longer == NULL)
+  if (!longer)
     return;
   memcpy(longer + text->length, bytes, length);
   text->bytes = longer;
@@ -264,7 +264,7 @@ static void take(struct child_text *text)
   char bytes[READ_BYTES];
 
   while (text->fd >= 0) {
-    const ssize_t got = read(text->fd, bytes, sizeof bytes);
+    const ssize_t got = read(text->fd, bytes, sizeof(bytes));
     if (got > 0) {
       keep(text, bytes, (size_t)got);
       continue;

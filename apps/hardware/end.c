@@ -49,7 +49,7 @@ static void add_transport(const struct hardware_end *end, const struct hardware_
     child_word(words, "--transport-option");
     child_word(words, "device=%s", adapter->name);
   }
-  while (at != NULL && at[0] != '\0') {
+  while (at && at[0] != '\0') {
     const int length = (int)strcspn(at, ",");
     child_word(words, "--transport-option");
     child_word(words, "%.*s", length, at);
@@ -138,7 +138,7 @@ static int start(struct hardware_end *end, const struct hardware_ask *ask,
 {
   const char *environment = hardware_checks[ask->check].steps[ask->step].environment;
 
-  child_line(words, environment, end->line, sizeof end->line);
+  child_line(words, environment, end->line, sizeof(end->line));
   int code = child_start(&end->child, words, environment, needs(ask, NEED_COUNTERS));
   child_words_free(words);
   if (code < 0)
@@ -157,10 +157,10 @@ static bool is_listening(const char *table, uint16_t port)
   bool found = false;
   FILE *file = fopen(table, "re");
 
-  while (file != NULL && !found && fgets(line, sizeof line, file) != NULL)
+  while (file && !found && fgets(line, sizeof(line), file))
     found = sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x", &local, &state) == 2 &&
             local == port && state == 0x0a;
-  if (file != NULL)
+  if (file)
     fclose(file);
   return found;
 }
@@ -210,7 +210,7 @@ static bool waits_for_client(const struct hardware_end *end)
 {
   const char *said = end->child.err.bytes;
 
-  return end->is_bench && (said == NULL || strstr(said, "bench: client ") == NULL);
+  return end->is_bench && (!said || !strstr(said, "bench: client "));
 }
 
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
@@ -219,7 +219,7 @@ void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
 
   child_pump(&end->child, 0);
   for (size_t i = end->is_endless || waits_for_client(end) || signals_stop() ? 1 : 0;
-       i < sizeof signals / sizeof signals[0] && end->child.pid > 0; i++) {
+       i < sizeof(signals) / sizeof(signals[0]) && end->child.pid > 0; i++) {
     const uint64_t until_ns = now_ns() + patience_ns;
     if (signals[i] != 0)
       child_signal(&end->child, signals[i]);
@@ -236,14 +236,14 @@ static struct json_object *lines_of(const char *text, const char *about)
   struct json_object *lines = json_object_new_array();
   size_t all = 0, skipped = 0;
 
-  for (const char *at = text; at != NULL && at[0] != '\0'; at += strcspn(at, "\n"), at += *at != 0)
+  for (const char *at = text; at && at[0] != '\0'; at += strcspn(at, "\n"), at += *at != 0)
     all++;
-  for (const char *at = text; at != NULL && at[0] != '\0';) {
+  for (const char *at = text; at && at[0] != '\0';) {
     char line[LINE_BYTES];
     const size_t length = strcspn(at, "\n");
-    snprintf(line, sizeof line, "%.*s", (int)length, at);
+    snprintf(line, sizeof(line), "%.*s", (int)length, at);
     at += length + (at[length] == '\n');
-    if (about != NULL ? strstr(line, about) == NULL : skipped++ + LINES_MOST < all)
+    if (about ? !strstr(line, about) : skipped++ + LINES_MOST < all)
       continue;
     if (json_object_array_length(lines) < LINES_MOST && length > 0)
       json_object_array_add(lines, json_object_new_string(line));
@@ -259,8 +259,8 @@ static struct json_object *counters_of(const struct child *child)
   child_counters(child, values);
   for (size_t i = 0; i < CHILD_COUNTERS; i++)
     if (values[i] >= 0)
-      object = object != NULL ? object : json_object_new_object();
-  for (size_t i = 0; i < CHILD_COUNTERS && object != NULL; i++)
+      object = object ? object : json_object_new_object();
+  for (size_t i = 0; i < CHILD_COUNTERS && object; i++)
     json_put_share(object, child_counter_names[i], values[i]);
   return object;
 }
@@ -271,7 +271,7 @@ struct json_object *hardware_told(struct hardware_end *end, const char *about)
   const int status = child_exit_status(&end->child);
   char how[80];
 
-  child_how_ended(&end->child, how, sizeof how);
+  child_how_ended(&end->child, how, sizeof(how));
   json_put_text(object, "command", end->line);
   json_object_object_add(object, "exit_status", status >= 0 ? json_object_new_int(status) : NULL);
   json_put_text(object, "ended", end->child.pid > 0 ? how : "it was not started");
@@ -295,7 +295,7 @@ struct looking {
 /* All options of a step: "qps=2,operation=write". */
 static bool has_options(const struct pst_plugin_info *info, const char *options)
 {
-  for (const char *at = options; at != NULL && at[0] != '\0'; at += strcspn(at, ",")) {
+  for (const char *at = options; at && at[0] != '\0'; at += strcspn(at, ",")) {
     at += at[0] == ',';
     const size_t length = strcspn(at, "=");
     uint32_t i = 0;
@@ -334,12 +334,10 @@ static void take_plugin(void *context, const struct pst_plugin_info *info)
   if (info->status == 0)
     looking->into->why_none[0] = '\0';
   else
-    snprintf(looking->into->why_none, sizeof looking->into->why_none, "%.31s %.31s: %s%s%s",
+    snprintf(looking->into->why_none, sizeof(looking->into->why_none), "%.31s %.31s: %s%s%s",
              is_transport ? "transport" : "memory", info->name,
-             info->reason != NULL && info->reason[0] != '\0' ? info->reason
-                                                             : strerror(-info->status),
-             info->remedy != NULL && info->remedy[0] != '\0' ? "; " : "",
-             info->remedy != NULL ? info->remedy : "");
+             info->reason && info->reason[0] != '\0' ? info->reason : strerror(-info->status),
+             info->remedy && info->remedy[0] != '\0' ? "; " : "", info->remedy ? info->remedy : "");
 }
 
 /* A port of an adapter says "port 1 active"; other devices say nothing of the kind, and are. */
@@ -358,10 +356,10 @@ static void take_device(void *context, const char *name, const char *detail)
   const struct looking *looking = context;
   struct hardware_devices *into = looking->into;
 
-  if (into == NULL || into->count == HARDWARE_DEVICES)
+  if (!into || into->count == HARDWARE_DEVICES)
     return;
   if (looking->is_transport && !is_active(detail)) {
-    snprintf(into->why_none, sizeof into->why_none,
+    snprintf(into->why_none, sizeof(into->why_none),
              "no adapter has an active port: %.100s: %.300s; see `rdma link`, or name one with "
              "--device",
              name, detail);
@@ -371,8 +369,8 @@ static void take_device(void *context, const char *name, const char *detail)
     if (strcmp(into->all[i].name, name) == 0)
       return; /* its other port */
   struct hardware_device *device = &into->all[into->count++];
-  snprintf(device->name, sizeof device->name, "%s", name);
-  snprintf(device->detail, sizeof device->detail, "%s", detail);
+  snprintf(device->name, sizeof(device->name), "%s", name);
+  snprintf(device->detail, sizeof(device->detail), "%s", detail);
 }
 
 static uint32_t look_at_tools(void)
@@ -387,9 +385,9 @@ static uint32_t look_at_tools(void)
     while (!child.has_ended && now_ns() < until_ns)
       child_pump(&child, LOOK_NS);
     const char *help = child.out.length > 0 ? child.out.bytes : child.err.bytes;
-    if (help != NULL && strstr(help, "--report_gbits") != NULL)
+    if (help && strstr(help, "--report_gbits"))
       tools = NEED_PERFTEST |
-              (strstr(help, "--write_with_imm") != NULL ? NEED_PERFTEST_RUNS : NEED_PERFTEST_SENDS);
+              (strstr(help, "--write_with_imm") ? NEED_PERFTEST_RUNS : NEED_PERFTEST_SENDS);
   }
   child_end(&child);
   child_words_free(&words);
@@ -405,10 +403,10 @@ int hardware_named(const char *list, const struct hardware_devices *known,
   do {
     const size_t length = strcspn(at, ",");
     struct hardware_device *device = &named->all[named->count];
-    if (length == 0 || length >= sizeof device->name || named->count == HARDWARE_DEVICES)
+    if (length == 0 || length >= sizeof(device->name) || named->count == HARDWARE_DEVICES)
       return -EINVAL;
-    snprintf(device->name, sizeof device->name, "%.*s", (int)length, at);
-    for (uint32_t i = 0; known != NULL && i < known->count; i++)
+    snprintf(device->name, sizeof(device->name), "%.*s", (int)length, at);
+    for (uint32_t i = 0; known && i < known->count; i++)
       if (strcmp(known->all[i].name, device->name) == 0)
         *device = known->all[i];
     named->count++;
@@ -422,12 +420,12 @@ int hardware_look(const struct hardware_plan *plan, const char *list, struct har
   struct looking looking = {.plan = plan, .has = has};
 
   *has = (struct hardware_has){.tools = 0};
-  snprintf(has->adapters.why_none, sizeof has->adapters.why_none,
+  snprintf(has->adapters.why_none, sizeof(has->adapters.why_none),
            "there is no transport '%.60s'; `penstock plugins` lists them", plan->transport);
-  snprintf(has->gpus.why_none, sizeof has->gpus.why_none, "memory cuda is not installed");
+  snprintf(has->gpus.why_none, sizeof(has->gpus.why_none), "memory cuda is not installed");
   pst_plugins_list(take_plugin, take_device, &looking);
   has->tools = look_at_tools();
-  if (list != NULL && looking.is_usable) {
+  if (list && looking.is_usable) {
     const struct hardware_devices known = has->adapters;
     hardware_named(list, &known, &has->adapters);
   }

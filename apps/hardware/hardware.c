@@ -40,11 +40,11 @@ static struct redact *hidden;
 
 static void hide(const struct arguments *arguments, struct json_object *result)
 {
-  if (hidden == NULL && (hidden = redact_open()) != NULL && arguments->operand != NULL) {
+  if (!hidden && (hidden = redact_open()) != NULL && arguments->operand) {
     struct pst_host_port parts;
     char host[256];
     if (pst_host_port_split(arguments->operand, &parts)) {
-      snprintf(host, sizeof host, "%.*s", (int)parts.host_length, parts.host);
+      snprintf(host, sizeof(host), "%.*s", (int)parts.host_length, parts.host);
       redact_host(hidden, host);
     }
   }
@@ -60,13 +60,13 @@ static int choose_checks(struct hardware *hardware)
   char word[64], meant[ARGUMENTS_MEANT_BYTES];
   const char *names[32];
 
-  hardware->chosen = at != NULL ? 1u : (1u << hardware_check_count) - 1;
+  hardware->chosen = at ? 1u : (1u << hardware_check_count) - 1;
   for (uint32_t i = 0; i < hardware_check_count; i++)
     names[i] = hardware_checks[i].name;
-  while (at != NULL) {
+  while (at) {
     const size_t length = strcspn(at, ",");
     uint32_t check = 0;
-    snprintf(word, sizeof word, "%.*s", (int)length, at);
+    snprintf(word, sizeof(word), "%.*s", (int)length, at);
     while (check < hardware_check_count && strcmp(names[check], word) != 0)
       check++;
     if (check == hardware_check_count)
@@ -84,7 +84,7 @@ static int check_list(const struct hardware *hardware, enum hardware_word word, 
   struct hardware_devices ignored;
   const char *list = hardware->arguments->hardware[word];
 
-  return list == NULL || hardware_named(list, NULL, &ignored) == 0
+  return !list || hardware_named(list, NULL, &ignored) == 0
              ? 0
              : arguments_wrong(hardware->command, "--%s '%.100s' is not a list like mlx5_0,mlx5_1",
                                name, list);
@@ -97,7 +97,7 @@ static int read_plan(struct hardware *hardware)
   const bool serves = bench[BENCH_SERVER] != NULL;
 
   hardware->plan = (struct hardware_plan){
-      .transport = bench[BENCH_TRANSPORT] != NULL ? bench[BENCH_TRANSPORT] : "verbs_rc",
+      .transport = bench[BENCH_TRANSPORT] ? bench[BENCH_TRANSPORT] : "verbs_rc",
       .plugin_paths = arguments->plugin_paths,
       .plugin_path_count = arguments->plugin_path_count,
       .insecure = bench[BENCH_INSECURE] != NULL,
@@ -111,15 +111,14 @@ static int read_plan(struct hardware *hardware)
   if (hardware->plan.duration_ns > DURATION_MOST_NS)
     return arguments_wrong(hardware->command,
                            "--duration is that of one measurement, at most 10 min");
-  if (serves && (own[HARDWARE_CHECK] != NULL || own[HARDWARE_OUTAGE] != NULL ||
-                 own[HARDWARE_READDRESS] != NULL || own[HARDWARE_PEER_DEVICE] != NULL ||
-                 arguments->duration_set || arguments->json != NULL))
+  if (serves && (own[HARDWARE_CHECK] || own[HARDWARE_OUTAGE] || own[HARDWARE_READDRESS] ||
+                 own[HARDWARE_PEER_DEVICE] || arguments->duration_set || arguments->json))
     return arguments_wrong(hardware->command,
                            "the client says what is checked: the server takes --transport, "
                            "--device, --plugin-path, --once and --insecure");
-  if (bench[BENCH_ONCE] != NULL && !serves)
+  if (bench[BENCH_ONCE] && !serves)
     return arguments_wrong(hardware->command, "--once is for --server");
-  if (own[HARDWARE_PEER_DEVICE] != NULL && arguments->operand != NULL)
+  if (own[HARDWARE_PEER_DEVICE] && arguments->operand)
     return arguments_wrong(hardware->command,
                            "--peer-device is for both ends on this host; the server at %s has its "
                            "own --device",
@@ -150,7 +149,7 @@ static struct json_object *hardware_json(const struct hardware *hardware, const 
 
   json_put_text(object, "stopped", stopped);
   json_put_text(object, "transport", hardware->plan.transport);
-  json_put_text(object, "form", hardware->arguments->operand != NULL ? "hosts" : "processes");
+  json_put_text(object, "form", hardware->arguments->operand ? "hosts" : "processes");
   json_put_number(object, "duration_seconds", (double)hardware->plan.duration_ns / 1e9);
   json_object_object_add(object, "adapters", devices_json(&run->near.has.adapters));
   json_object_object_add(object, "gpus", devices_json(&run->near.has.gpus));
@@ -186,18 +185,18 @@ static int open_ends(struct hardware *hardware)
   if (result < 0)
     notice_fail(&error, PST_EXIT_UNAVAILABLE, result, "hardware-check: %s",
                 run->near.has.adapters.why_none);
-  else if (hardware->arguments->operand != NULL)
+  else if (hardware->arguments->operand)
     result = hardware_far_connect(&run->far, hardware->arguments->operand, &error);
   if (result < 0) {
     note_error(hardware, &error);
     return result;
   }
-  if (run->far.link == NULL) {
+  if (!run->far.link) {
     run->far.end.has = run->near.has;
-    if (own[HARDWARE_PEER_DEVICE] != NULL)
+    if (own[HARDWARE_PEER_DEVICE])
       hardware_named(own[HARDWARE_PEER_DEVICE], &run->near.has.adapters,
                      &run->far.end.has.adapters);
-  } else if (run->far.environment != NULL) {
+  } else if (run->far.environment) {
     redact_host(hidden, link_text(run->far.environment, "hostname"));
   }
   run->can_count = child_can_count();
@@ -212,10 +211,10 @@ static void take_check(struct hardware *hardware, struct json_object *check,
   hide(hardware->arguments, check);
   report_check(hardware->report, check);
   hardware->counts[verdict]++;
-  snprintf(where, sizeof where, "checks[%u]", number);
+  snprintf(where, sizeof(where), "checks[%u]", number);
   if (verdict == VERDICT_FAILED)
     note_failure(hardware, FINDING_FAILED, PST_EXIT_FAILED, where, link_text(check, "why"));
-  if (hardware->checks != NULL)
+  if (hardware->checks)
     json_object_array_add(hardware->checks, check);
   else
     json_object_put(check);
@@ -250,7 +249,7 @@ static const char *conclude(struct hardware *hardware)
 
   fprintf(hardware->report, "\n%u ok, %u failed, %u skipped, %u unknown\n", counts[VERDICT_OK],
           counts[VERDICT_FAILED], counts[VERDICT_SKIPPED], counts[VERDICT_UNKNOWN]);
-  if (hardware->arguments->json == NULL)
+  if (!hardware->arguments->json)
     fprintf(hardware->report, "With --json FILE all that was measured is in FILE, to be sent.\n");
   if (signals_stop()) {
     notice_fail(&error, PST_EXIT_FAILED, -EINTR,
@@ -278,9 +277,9 @@ static int run_client(struct hardware *hardware)
   const char *stopped = "failure";
 
   hide(hardware->arguments, NULL);
-  if (hardware->arguments->json != NULL)
+  if (hardware->arguments->json)
     hardware->result = result_new(hardware->command, hardware->arguments, NULL);
-  if (hardware->result != NULL) {
+  if (hardware->result) {
     hardware->checks = json_object_new_array();
     json_object_object_add(hardware->result, "checks", hardware->checks);
   }
@@ -295,11 +294,11 @@ static int run_client(struct hardware *hardware)
     run_checks(hardware);
     stopped = conclude(hardware);
   }
-  if (hardware->result != NULL)
+  if (hardware->result)
     json_object_object_add(hardware->result, "hardware", hardware_json(hardware, stopped));
   hardware_far_close(&hardware->run.far);
   child_end(&hardware->run.near.child);
-  return hardware->arguments->json != NULL
+  return hardware->arguments->json
              ? result_conclude(hardware->result, hardware->arguments->json, hardware->status)
              : hardware->status;
 }
@@ -314,20 +313,20 @@ static int run_server(struct hardware *hardware)
     notice(PST_LOG_ERROR, "hardware-check: %s", end->has.adapters.why_none);
     return PST_EXIT_UNAVAILABLE;
   }
-  return hardware_server(end, where != NULL ? where : "127.0.0.1",
+  return hardware_server(end, where ? where : "127.0.0.1",
                          hardware->arguments->bench[BENCH_ONCE] != NULL);
 }
 
 static int run(const struct command *command, const struct arguments *arguments)
 {
-  struct hardware *hardware = calloc(1, sizeof *hardware);
+  struct hardware *hardware = calloc(1, sizeof(*hardware));
   int status = PST_EXIT_USAGE;
 
-  if (hardware == NULL)
+  if (!hardware)
     return PST_EXIT_FAILED;
   hardware->command = command;
   hardware->arguments = arguments;
-  hardware->report = arguments->json != NULL && strcmp(arguments->json, "-") == 0 ? stderr : stdout;
+  hardware->report = arguments->json && strcmp(arguments->json, "-") == 0 ? stderr : stdout;
   hardware->run.near.plan = hardware->run.far.end.plan = &hardware->plan;
   hardware->run.near.child = hardware->run.far.end.child = CHILD_NONE;
   if (read_plan(hardware) == 0) {
@@ -337,7 +336,7 @@ static int run(const struct command *command, const struct arguments *arguments)
     if (signals_open(-1) < 0)
       status = PST_EXIT_FAILED;
     else
-      status = arguments->bench[BENCH_SERVER] != NULL ? run_server(hardware) : run_client(hardware);
+      status = arguments->bench[BENCH_SERVER] ? run_server(hardware) : run_client(hardware);
   }
   free(hardware);
   return status;

@@ -46,7 +46,7 @@ static double number_of(struct json_object *object, const char *key)
 {
   struct json_object *value = member(object, key);
 
-  return value != NULL ? json_object_get_double(value) : -1;
+  return value ? json_object_get_double(value) : -1;
 }
 
 static void report_devices(FILE *to, const char *what, struct json_object *devices)
@@ -69,7 +69,7 @@ void report_head(FILE *to, struct json_object *hardware)
   report_host(to, "this end", member(hardware, "environment"));
   report_devices(to, "adapter", member(hardware, "adapters"));
   report_devices(to, "GPU", member(hardware, "gpus"));
-  if (member(hardware, "peer_environment") == NULL) {
+  if (!member(hardware, "peer_environment")) {
     put(to, "other end: on this host");
     return;
   }
@@ -104,12 +104,12 @@ static void report_costs(FILE *to, const char *whose, struct json_object *end)
   char line[256] = "";
   size_t used = 0;
 
-  if (costs == NULL)
+  if (!costs)
     return;
   json_object_object_foreach(costs, name, value)
   {
-    if (value != NULL && used < sizeof line)
-      used += (size_t)snprintf(line + used, sizeof line - used, "%s%.3g %s", used > 0 ? ", " : "",
+    if (value && used < sizeof(line))
+      used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%.3g %s", used > 0 ? ", " : "",
                                json_object_get_double(value), name);
   }
   put(to, INDENT "%s a message: %s", whose, line);
@@ -124,7 +124,7 @@ static void report_connection(FILE *to, const char *whose, struct json_object *e
   for (size_t i = 0; i < length_of(lines); i++) {
     const char *line = json_object_get_string(json_object_array_get_idx(lines, i)),
                *words = strstr(line, lead);
-    put(to, INDENT "%s: %s", whose, words != NULL ? words + strlen(lead) : line);
+    put(to, INDENT "%s: %s", whose, words ? words + strlen(lead) : line);
   }
 }
 
@@ -138,7 +138,7 @@ static void report_step(FILE *to, struct json_object *step, bool tells)
     put(to, INDENT "into %s", gpu);
   for (size_t i = 0; i < length_of(rows); i++)
     report_row(to, name, json_object_array_get_idx(rows, i));
-  if (request != NULL)
+  if (request)
     put(to, INDENT "%s: %llu requests, %llu bytes verified", name,
         (unsigned long long)link_number(request, "iterations"),
         (unsigned long long)link_number(request, "bytes_verified"));

@@ -50,7 +50,7 @@ static void judge(struct step *step, enum hardware_verdict verdict, const char *
   if (step->why[0] != '\0')
     return;
   step->verdict = verdict;
-  snprintf(step->why, sizeof step->why, "%s", why);
+  snprintf(step->why, sizeof(step->why), "%s", why);
 }
 
 /* ---- What it needs -----------------------------------------------------------------------------
@@ -82,10 +82,10 @@ static const char *what_lacks(const struct step *step, char why[HARDWARE_WHY])
   if ((needs & NEED_COUNTERS) != 0 && !run->can_count)
     return "this user or machine has no hardware counters: `sysctl kernel.perf_event_paranoid=2`; a "
            "virtual machine may have none";
-  if ((needs & NEED_OUTAGE) != 0 && run->outage == NULL)
+  if ((needs & NEED_OUTAGE) != 0 && !run->outage)
     return "it takes the link away: allow it by --outage COMMAND, as in --outage 'ip link set dev "
            "NETDEV down; sleep 2; ip link set dev NETDEV up'";
-  if ((needs & NEED_READDRESS) != 0 && run->readdress == NULL)
+  if ((needs & NEED_READDRESS) != 0 && !run->readdress)
     return "it changes an address: allow it by --readdress COMMAND, as in --readdress 'systemctl "
            "restart opensm'";
   return NULL;
@@ -112,8 +112,8 @@ static void disturb(struct step *step, const char *command)
     }
   step->disturbed_seconds = (double)(now_ns() - began_ns) / 1e9;
   if (child_exit_status(&child) != 0) {
-    child_how_ended(&child, how, sizeof how);
-    snprintf(why, sizeof why, "the command that was to disturb: %s: %.600s", how,
+    child_how_ended(&child, how, sizeof(how));
+    snprintf(why, sizeof(why), "the command that was to disturb: %s: %.600s", how,
              child.err.length > 0 ? child.err.bytes : "");
     judge(step, VERDICT_UNKNOWN, why);
   }
@@ -123,7 +123,7 @@ static void disturb(struct step *step, const char *command)
 
 static bool has_said(const struct child *child, const char *words)
 {
-  return child->err.length > 0 && strstr(child->err.bytes, words) != NULL;
+  return child->err.length > 0 && strstr(child->err.bytes, words);
 }
 
 /* Whether the stream flows: from transports that say so when they are connected; of others it is
@@ -149,7 +149,7 @@ static void wait_for_end(struct step *step)
   const char *why = NULL;
   uint64_t lonely_ns = 0;
 
-  while (!child->has_ended && why == NULL) {
+  while (!child->has_ended && !why) {
     child_pump(child, LOOK_NS);
     hardware_far_look(&run->far);
     if ((step->row->needs | step->check->needs) & NEED_OUTAGE && step->disturbed_seconds < 0 &&
@@ -208,8 +208,8 @@ static void judge_crash(struct step *step, struct json_object *told, const char 
 
   if (strncmp(ended, "killed", 6) != 0 || signals_stop())
     return;
-  last_error(told, line, sizeof line);
-  snprintf(why, sizeof why, "%s was %s%s%s", whose, ended, line[0] != '\0' ? ": " : "", line);
+  last_error(told, line, sizeof(line));
+  snprintf(why, sizeof(why), "%s was %s%s%s", whose, ended, line[0] != '\0' ? ": " : "", line);
   judge(step, VERDICT_FAILED, why);
 }
 
@@ -223,8 +223,8 @@ static void judge_penstock(struct step *step)
       json_object_is_type(errors, json_type_array) && json_object_array_length(errors) > 0
           ? link_text(json_object_array_get_idx(errors, 0), "text")
           : "";
-  last_error(step->near, line, sizeof line);
-  snprintf(why, sizeof why, "%s",
+  last_error(step->near, line, sizeof(line));
+  snprintf(why, sizeof(why), "%s",
            text[0] != '\0'   ? text
            : line[0] != '\0' ? line
                              : link_text(step->near, "ended"));
@@ -238,16 +238,15 @@ static void judge_perftest(struct step *step, const char *out)
   double peak, average, rate;
   uint64_t bytes, count;
 
-  for (const char *at = out; at != NULL && at[0] != '\0';
-       at += strcspn(at, "\n"), at += at[0] == '\n')
+  for (const char *at = out; at && at[0] != '\0'; at += strcspn(at, "\n"), at += at[0] == '\n')
     if (sscanf(at, " %" SCNu64 " %" SCNu64 " %lf %lf %lf", &bytes, &count, &peak, &average,
                &rate) == 5) {
       step->gbps = average;
       step->messages_per_second = rate * 1e6;
       return;
     }
-  last_error(step->near, line, sizeof line);
-  snprintf(why, sizeof why, "perftest measured nothing: %s",
+  last_error(step->near, line, sizeof(line));
+  snprintf(why, sizeof(why), "perftest measured nothing: %s",
            line[0] != '\0' ? line : link_text(step->near, "ended"));
   judge(step, VERDICT_UNKNOWN, why); /* it is no part of Penstock */
 }
@@ -259,7 +258,7 @@ static void take_end(struct step *step)
   const int status = child_exit_status(&run->near.child);
   char *out = run->near.child.out.bytes;
 
-  if (step->row->program != RUN_PERFTEST && out != NULL) {
+  if (step->row->program != RUN_PERFTEST && out) {
     json_object_put(step->result); /* of requests before */
     step->result = json_tokener_parse(out);
   }
@@ -269,7 +268,7 @@ static void take_end(struct step *step)
   step->peer = hardware_far_finish(&run->far, status == 0 ? about : NULL, status < 0);
   judge_crash(step, step->near, "this end");
   judge_crash(step, step->peer, "the other end");
-  if (step->given_up != NULL)
+  if (step->given_up)
     judge(step, signals_stop() || run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED,
           step->given_up);
   if (step->row->program == RUN_PERFTEST)
@@ -306,15 +305,15 @@ static void run_step(struct step *step)
   char why[HARDWARE_WHY];
   const char *lacks = what_lacks(step, why);
 
-  if (lacks != NULL) {
+  if (lacks) {
     judge(step, VERDICT_SKIPPED, lacks);
     return;
   }
   if (hardware_far_start(&run->far, &step->ask, why) < 0) {
     char line[512] = "", whole[HARDWARE_WHY];
     step->peer = hardware_far_finish(&run->far, NULL, false);
-    last_error(step->peer, line, sizeof line);
-    snprintf(whole, sizeof whole, "%.400s%s%s", why, line[0] != '\0' ? ": " : "", line);
+    last_error(step->peer, line, sizeof(line));
+    snprintf(whole, sizeof(whole), "%.400s%s%s", why, line[0] != '\0' ? ": " : "", line);
     judge(step,
           run->far.has_gone || signals_stop() || step->row->program == RUN_PERFTEST
               ? VERDICT_UNKNOWN
@@ -354,7 +353,7 @@ static struct json_object *end_json(struct json_object *told, double messages)
 {
   struct json_object *counters = NULL, *each = NULL;
 
-  if (told == NULL || !json_object_object_get_ex(told, "counters", &counters))
+  if (!told || !json_object_object_get_ex(told, "counters", &counters))
     return told;
   if (json_object_is_type(counters, json_type_object) && messages > 0) {
     each = json_object_new_object();
@@ -362,7 +361,7 @@ static struct json_object *end_json(struct json_object *told, double messages)
       struct json_object *value = NULL;
       json_object_object_get_ex(counters, child_counter_names[i], &value);
       json_put_share(each, child_counter_names[i],
-                     value != NULL ? json_object_get_double(value) / messages : -1);
+                     value ? json_object_get_double(value) / messages : -1);
     }
   }
   json_object_object_del(told, "counters");
@@ -456,8 +455,8 @@ struct json_object *hardware_run_check(struct hardware_run *run, uint32_t index,
   char why[HARDWARE_WHY] = "";
 
   *verdict = VERDICT_UNKNOWN;
-  if (blocked != NULL)
-    snprintf(why, sizeof why, "%s", blocked);
+  if (blocked)
+    snprintf(why, sizeof(why), "%s", blocked);
   else
     run_steps(run, check, index, adapter, steps, verdict, why);
   json_put_text(object, "check", check->name);

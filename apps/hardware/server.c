@@ -57,10 +57,10 @@ static int greet(const struct serving *serving)
     return result;
   if (link_number(said, "penstock_hardware_check") != 1 ||
       strcmp(link_text(said, "version"), pst_version()) != 0)
-    snprintf(why, sizeof why, "this is a penstock hardware-check --server of version %s",
+    snprintf(why, sizeof(why), "this is a penstock hardware-check --server of version %s",
              pst_version());
   else if (strcmp(link_text(said, "transport"), end->plan->transport) != 0)
-    snprintf(why, sizeof why, "it was started with --transport %.60s; give both the same",
+    snprintf(why, sizeof(why), "it was started with --transport %.60s; give both the same",
              end->plan->transport);
   json_object_put(said);
   if (why[0] != '\0') {
@@ -88,7 +88,7 @@ static int read_ask(struct json_object *said, struct hardware_ask *ask)
   while (ask->check < hardware_check_count && strcmp(hardware_checks[ask->check].name, name) != 0)
     ask->check++;
   if (ask->check == hardware_check_count || step >= HARDWARE_STEPS ||
-      hardware_step_of(&hardware_checks[ask->check], (uint32_t)step) == NULL ||
+      !hardware_step_of(&hardware_checks[ask->check], (uint32_t)step) ||
       ask->duration_ns > DURATION_MOST_NS)
     return -EPROTO;
   ask->step = (uint32_t)step;

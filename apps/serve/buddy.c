@@ -43,8 +43,8 @@ struct pool *pool_open(uint64_t bytes)
   struct pool *p = NULL;
 
   if (blocks < UINT32_MAX - ORDERS)
-    p = calloc(1, sizeof *p + (blocks + ORDERS) * sizeof p->block[0]);
-  if (p == NULL)
+    p = calloc(1, sizeof(*p) + (blocks + ORDERS) * sizeof(p->block[0]));
+  if (!p)
     return NULL;
   p->blocks = (uint32_t)blocks;
   p->heads = &p->block[blocks];

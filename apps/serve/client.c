@@ -29,9 +29,9 @@ void file_drop(struct open_file *file)
 
 void client_joined(struct server *server, struct pst_peer *peer)
 {
-  struct client *client = calloc(1, sizeof *client);
+  struct client *client = calloc(1, sizeof(*client));
 
-  if (client == NULL) {
+  if (!client) {
     pst_peer_close(peer, -ENOMEM, "the server is out of memory");
     return;
   }
@@ -66,7 +66,7 @@ void client_left(struct client *client, int status, const char *text)
   client->gone = true;
   notice(status == 0 ? PST_LOG_DEBUG : PST_LOG_INFO,
          "serve: %s left after %" PRIu64 " request%s, %s in %.3f s%s%s",
-         client->peer != NULL ? pst_peer_text(client->peer) : "a client", client->requests,
+         client->peer ? pst_peer_text(client->peer) : "a client", client->requests,
          plural(client->requests), size_about(client->bytes, bytes), seconds,
          status != 0 ? ": " : "", status != 0 ? text : "");
   client->peer = NULL;
@@ -89,7 +89,7 @@ void client_end(struct client *client, int code, const char *format, ...)
   if (client->closing)
     return;
   va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
+  vsnprintf(text, sizeof(text), format, args);
   va_end(args);
   client->closing = true;
   pst_peer_close(client->peer, code, text);

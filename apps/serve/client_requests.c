@@ -45,7 +45,7 @@ static const struct request requests[SERVE_TYPES] = {
 
 static bool is_request(const struct request *request)
 {
-  return request->begin != NULL || request->on_name != NULL || request->on_file != NULL;
+  return request->begin || request->on_name || request->on_file;
 }
 
 /* The names of a message are checked here, once, before anything looks at them. */
@@ -76,7 +76,7 @@ static void begin_on_file(struct job *job, const struct request *request)
   const uint32_t number = job->asked.file;
   struct open_file *file = number < SERVER_FILES ? &job->client->files[number] : NULL;
 
-  if (file == NULL || !file->used) {
+  if (!file || !file->used) {
     job_refuse(job, -EBADF, "%s: no file %u is open", type, number);
     return;
   }
@@ -98,15 +98,15 @@ static void begin(struct client *client, const struct serve_message *asked)
   const struct server *server = client->server;
   struct job *job = job_new(client, asked);
 
-  if (job == NULL)
+  if (!job)
     client_end(client, -ENOMEM, "the server is out of memory");
-  else if (request->begin != NULL)
+  else if (request->begin)
     request->begin(job);
   else if (server->root < 0)
     job_refuse(job, -EOPNOTSUPP, "this server has no files: it was started without --root");
   else if (server->params->read_only && request->writes)
     job_refuse(job, -EROFS, "this server was started with --read-only");
-  else if (request->on_name != NULL)
+  else if (request->on_name)
     begin_on_name(job, asked);
   else
     begin_on_file(job, request);
@@ -135,9 +135,9 @@ static void greet(struct client *client, const struct serve_message *hello)
     welcome.flags |= SERVE_FLAG_FILES;
   if (params->read_only)
     welcome.flags |= SERVE_FLAG_READ_ONLY;
-  snprintf(welcome.program, sizeof welcome.program, "%s", pst_version());
+  snprintf(welcome.program, sizeof(welcome.program), "%s", pst_version());
   client->welcome = true;
-  if (serve_encode(&welcome, bytes, sizeof bytes, &length) < 0 ||
+  if (serve_encode(&welcome, bytes, sizeof(bytes), &length) < 0 ||
       pst_peer_send(client->peer, bytes, length) < 0)
     client_end(client, -EIO, "the server cannot answer");
 }
@@ -150,7 +150,7 @@ void client_message(struct client *client, const void *in_ring, uint64_t length)
 
   if (client->closing)
     return;
-  if (length > sizeof bytes) {
+  if (length > sizeof(bytes)) {
     client_end(client, -EPROTO, "a message of %" PRIu64 " bytes is too long", length);
     return;
   }

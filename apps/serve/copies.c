@@ -36,7 +36,7 @@ static int read_params(const struct command *command, const struct arguments *ar
   params->remote.address = arguments->operand;
   int rc = plan_side_read(command, arguments, &params->remote.node, &params->remote.area);
   params->remote.area.lower = "`--chunk` or `--depth`";
-  return rc < 0 ? rc : plan_values(command, values, sizeof values / sizeof values[0]);
+  return rc < 0 ? rc : plan_values(command, values, sizeof(values) / sizeof(values[0]));
 }
 
 static struct json_object *copy_json(const struct copy_totals *totals, const char *stopped,
@@ -73,7 +73,7 @@ static void add_totals(struct json_object *result, const struct copy *copy)
 
   json_object_object_add(result, "copy",
                          copy_json(&copy->totals, plan_stopped_by(&copy->error, whole), copy->ns,
-                                   copy->remote.io != NULL ? io_kind(copy->remote.io) : NULL));
+                                   copy->remote.io ? io_kind(copy->remote.io) : NULL));
 }
 
 /* Files' own, before what ended all of them. */
@@ -82,7 +82,7 @@ static void add_errors(struct json_object *result, struct copy *copy)
   char more[128];
 
   if (copy->unlisted > 0) {
-    snprintf(more, sizeof more, "%" PRIu64 " more failed; standard error has named them",
+    snprintf(more, sizeof(more), "%" PRIu64 " more failed; standard error has named them",
              copy->unlisted);
     finding_add(copy->errors, FINDING_FAILED, NULL, more);
   }
@@ -94,9 +94,9 @@ static int copy_files(const struct command *command, const struct arguments *arg
                       const struct copy_params *params, int event_fd)
 {
   const struct copy_ops *ops = command == &command_get ? &copy_get : &copy_put;
-  struct copy *copy = malloc(sizeof *copy);
+  struct copy *copy = malloc(sizeof(*copy));
 
-  if (copy == NULL)
+  if (!copy)
     return PST_EXIT_FAILED;
   result_interrupted(add_interrupted, NULL);
   int rc = copy_run(params, ops, event_fd, copy);
@@ -104,7 +104,7 @@ static int copy_files(const struct command *command, const struct arguments *arg
   if (status != PST_EXIT_OK && copy->error.exit_status != 0)
     status = copy->error.exit_status;
   struct json_object *result = plan_result(command, arguments, copy->remote.node);
-  if (result != NULL) {
+  if (result) {
     add_totals(result, copy);
     add_errors(result, copy);
   }
@@ -144,7 +144,7 @@ static bool put_names_file(const struct arguments *arguments, const char *path)
 static bool is_got_as(const char *path, const char *name, const char *to)
 {
   const char *end = name + copy_unslashed(name), *slash = memrchr(name, '/', (size_t)(end - name));
-  const char *last = slash != NULL ? slash + 1 : name;
+  const char *last = slash ? slash + 1 : name;
   char *local = NULL;
 
   if (asprintf(&local, "%s/%.*s", to, (int)(end - last), last) < 0)
@@ -156,7 +156,7 @@ static bool is_got_as(const char *path, const char *name, const char *to)
 
 static bool get_names_file(const struct arguments *arguments, const char *path)
 {
-  const char *to = arguments->node[NODE_TO] != NULL ? arguments->node[NODE_TO] : ".";
+  const char *to = arguments->node[NODE_TO] ? arguments->node[NODE_TO] : ".";
 
   for (size_t i = 1; i < arguments->operand_count; i++)
     if (is_got_as(path, arguments->operands[i], to))

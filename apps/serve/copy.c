@@ -28,7 +28,7 @@ static int open_slots(struct copy *copy)
 {
   const struct copy_params *params = copy->params;
   const struct serve_message *limits = &copy->remote.limits;
-  struct pst_range range = {.struct_size = sizeof range};
+  struct pst_range range = {.struct_size = sizeof(range)};
 
   copy->chunk = params->chunk < limits->chunk_max ? params->chunk : limits->chunk_max;
   int rc =
@@ -39,17 +39,17 @@ static int open_slots(struct copy *copy)
     return rc;
   pst_area_range(copy->area, &range);
   copy->direct = range.host != NULL;
-  copy->slots = calloc(params->depth, sizeof *copy->slots);
-  for (uint64_t i = params->depth; copy->slots != NULL && i-- > 0;) {
+  copy->slots = calloc(params->depth, sizeof(*copy->slots));
+  for (uint64_t i = params->depth; copy->slots && i-- > 0;) {
     struct slot *slot = &copy->slots[i];
     slot->place = i * copy->chunk;
     slot->bytes = copy->direct ? (uint8_t *)range.host + slot->place : malloc(copy->chunk);
     slot->next = copy->free;
     copy->free = slot;
-    if (slot->bytes == NULL)
+    if (!slot->bytes)
       rc = -ENOMEM;
   }
-  if (copy->slots == NULL || rc < 0)
+  if (!copy->slots || rc < 0)
     return notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM,
                        "out of memory for %" PRIu64 " chunks", params->depth);
   return 0;
@@ -62,7 +62,7 @@ static void drop(struct copy *copy, struct transfer *t)
   while (*at != t)
     at = &(*at)->next;
   *at = t->next;
-  if (*at == NULL)
+  if (!*at)
     copy->last = at;
   copy->active--;
   if (t->failed)
@@ -85,14 +85,14 @@ static bool begin_next(struct copy *copy)
     return false;
   while (t->used)
     t++;
-  memset(t, 0, sizeof *t);
+  memset(t, 0, sizeof(*t));
   t->copy = copy;
   t->fd = -1;
   t->part = (struct part)PART_INIT;
   if (copy->ops->next(copy, t) < 0)
     return false;
   t->used = true;
-  if (copy->first == NULL)
+  if (!copy->first)
     copy->last = &copy->first;
   *copy->last = t;
   copy->last = &t->next;
@@ -105,7 +105,7 @@ static bool begin_next(struct copy *copy)
 static void feed(struct copy *copy)
 {
   for (struct transfer *t = copy->first; t != NULL; t = t->next) {
-    while (t->running && !t->failed && copy->free != NULL) {
+    while (t->running && !t->failed && copy->free) {
       struct slot *slot = copy->free;
       struct slot *rest = slot->next;
       slot->transfer = t;
@@ -155,7 +155,7 @@ static void stop(struct copy *copy)
 
 static bool has_more(const struct copy *copy)
 {
-  return copy->listing || copy->pending != NULL || copy->walk != NULL;
+  return copy->listing || copy->pending || copy->walk;
 }
 
 static int say_cut(struct copy *copy, int code, const char *cause)
@@ -176,7 +176,7 @@ static int end_copy(struct copy *copy)
 
   if (!copy->stopped || (copy->cut == 0 && !has_more(copy)))
     return 0;
-  snprintf(cause, sizeof cause, "stopped by %s", signals_name());
+  snprintf(cause, sizeof(cause), "stopped by %s", signals_name());
   return say_cut(copy, -EINTR, cause);
 }
 
@@ -259,7 +259,7 @@ void copy_close(struct copy *copy)
     t->failed = true;
     drop(copy, t);
   }
-  for (uint64_t i = 0; copy->slots != NULL && !copy->direct && i < copy->params->depth; i++)
+  for (uint64_t i = 0; copy->slots && !copy->direct && i < copy->params->depth; i++)
     free(copy->slots[i].bytes);
   free(copy->slots);
   copy->ops->close(copy);

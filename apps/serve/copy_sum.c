@@ -87,7 +87,7 @@ bool transfer_summed(struct transfer *t)
 
   if (!transfer_has_sum(t))
     return true;
-  if (t->sum == NULL && (t->sum = sums_sha256_open()) == NULL)
+  if (!t->sum && !(t->sum = sums_sha256_open()))
     fail_memory(t);
   if (!t->failed && !t->summing && t->summed < front)
     sum_here(t, step_to(t->summed, front));

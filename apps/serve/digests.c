@@ -21,7 +21,7 @@ struct sums_sha256 *sums_sha256_open(void)
 {
   EVP_MD_CTX *context = EVP_MD_CTX_new();
 
-  if (context != NULL && EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1) {
+  if (context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1) {
     EVP_MD_CTX_free(context);
     context = NULL;
   }
@@ -36,7 +36,7 @@ void sums_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length)
 int sums_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES])
 {
   EVP_MD_CTX *copy = EVP_MD_CTX_new();
-  bool made = copy != NULL && EVP_MD_CTX_copy_ex(copy, (const EVP_MD_CTX *)sum) == 1 &&
+  bool made = copy && EVP_MD_CTX_copy_ex(copy, (const EVP_MD_CTX *)sum) == 1 &&
               EVP_DigestFinal_ex(copy, digest, NULL) == 1;
 
   EVP_MD_CTX_free(copy);

@@ -10,7 +10,7 @@ static void append(struct turns *turns, struct turn *turn)
 {
   turn->credit += TURNS_QUANTUM;
   turn->next = NULL;
-  if (turns->first == NULL)
+  if (!turns->first)
     turns->last = &turns->first;
   *turns->last = turn;
   turns->last = &turn->next;
@@ -35,7 +35,7 @@ void turns_leave(struct turns *turns, struct turn *turn)
   while (*at != turn)
     at = &(*at)->next;
   *at = turn->next;
-  if (*at == NULL)
+  if (!*at)
     turns->last = at;
 }
 

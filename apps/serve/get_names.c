@@ -26,9 +26,9 @@ static void fail(struct copy *copy, const char *name, int code, const char *why)
 void get_push(struct copy *copy, const char *name, uint32_t strip, uint32_t kind)
 {
   size_t length = strlen(name) + 1;
-  struct pending *pending = malloc(sizeof *pending + length);
+  struct pending *pending = malloc(sizeof(*pending) + length);
 
-  if (pending == NULL) {
+  if (!pending) {
     fail(copy, name, -ENOMEM, "out of memory for its name; get fewer at once");
     return;
   }
@@ -46,7 +46,7 @@ static void take_entry(struct copy *copy, const struct serve_entry *entry)
 {
   const char *folder = copy->folder_name, *why = "its name is too long";
   char part[SERVE_NAME_MAX + 1], name[2 * SERVE_NAME_MAX + 2];
-  int length = snprintf(name, sizeof name, "%s%s%.*s", folder, folder[0] != '\0' ? "/" : "",
+  int length = snprintf(name, sizeof(name), "%s%s%.*s", folder, folder[0] != '\0' ? "/" : "",
                         (int)entry->length, (const char *)entry->name);
 
   if (entry->kind == SERVE_KIND_UNNAMED) {
@@ -121,7 +121,7 @@ static void begin_folder(struct copy *copy, const struct pending *pending)
   }
   copy->totals.folders += local[0] != '\0';
   copy->folder_strip = pending->strip;
-  snprintf(copy->folder_name, sizeof copy->folder_name, "%s", pending->name);
+  snprintf(copy->folder_name, sizeof(copy->folder_name), "%s", pending->name);
   ask_list(copy, 0);
 }
 
@@ -129,7 +129,7 @@ int get_next(struct copy *copy, struct transfer *t)
 {
   struct pending *pending = copy->pending;
 
-  if (pending == NULL)
+  if (!pending)
     return copy->listing ? -EAGAIN : -ENODATA;
   bool folder = pending->kind == SERVE_KIND_FOLDER;
   if (copy->list_cursor != 0 && (folder || copy->pending_count < PENDING_ENOUGH / 2))
@@ -142,8 +142,8 @@ int get_next(struct copy *copy, struct transfer *t)
     begin_folder(copy, pending);
   } else {
     const char *local = copy->single[0] != '\0' ? copy->single : pending->name + pending->strip;
-    snprintf(t->name, sizeof t->name, "%s", pending->name);
-    snprintf(t->local, sizeof t->local, "%s", local);
+    snprintf(t->name, sizeof(t->name), "%s", pending->name);
+    snprintf(t->local, sizeof(t->local), "%s", local);
     t->strip = pending->strip;
   }
   free(pending);
@@ -165,15 +165,15 @@ static int fail_folder(struct copy *copy, const char *folder)
 static int open_single(struct copy *copy, const char *to)
 {
   char folder[4096];
-  const char *slash = strrchr(to, '/'), *last = slash != NULL ? slash + 1 : to, *why = NULL;
+  const char *slash = strrchr(to, '/'), *last = slash ? slash + 1 : to, *why = NULL;
   int rc = names_check((const uint8_t *)last, strlen(last), copy->single, &why);
 
   if (rc < 0)
     return copy_wrong(copy, "--to", rc, "--to %s: %s; choose another name", to, why);
-  if (slash == NULL)
-    snprintf(folder, sizeof folder, ".");
+  if (!slash)
+    snprintf(folder, sizeof(folder), ".");
   else
-    snprintf(folder, sizeof folder, "%.*s", slash == to ? 1 : (int)(slash - to), to);
+    snprintf(folder, sizeof(folder), "%.*s", slash == to ? 1 : (int)(slash - to), to);
   copy->root = root_open(folder);
   return copy->root < 0 ? fail_folder(copy, folder) : 0;
 }
@@ -181,7 +181,7 @@ static int open_single(struct copy *copy, const char *to)
 static int open_destination(struct copy *copy)
 {
   const struct copy_params *params = copy->params;
-  const char *to = params->to != NULL ? params->to : ".";
+  const char *to = params->to ? params->to : ".";
 
   copy->root = root_open(to);
   if (copy->root >= 0)
@@ -204,12 +204,11 @@ static int push_name(struct copy *copy, const char *written)
     rc = -EISDIR;
     why = "the server's root is a folder (--recursive takes all of it)";
   }
-  snprintf(where, sizeof where, "server:%s", written);
+  snprintf(where, sizeof(where), "server:%s", written);
   if (rc < 0)
     return copy_wrong(copy, where, rc, "%s: %s", where, why);
   const char *slash = strrchr(name, '/');
-  get_push(copy, name, slash != NULL ? (uint32_t)(slash + 1 - name) : 0,
-           root ? SERVE_KIND_FOLDER : 0);
+  get_push(copy, name, slash ? (uint32_t)(slash + 1 - name) : 0, root ? SERVE_KIND_FOLDER : 0);
   return 0;
 }
 

@@ -43,7 +43,7 @@ struct io {
 static void push(struct list *list, struct io_request *request)
 {
   request->next = NULL;
-  if (list->first == NULL)
+  if (!list->first)
     list->last = &list->first;
   *list->last = request;
   list->last = &request->next;
@@ -53,7 +53,7 @@ static struct io_request *pull(struct list *list)
 {
   struct io_request *request = list->first;
 
-  if (request != NULL)
+  if (request)
     list->first = request->next;
   return request;
 }
@@ -135,9 +135,9 @@ static void prepare(struct io_uring_sqe *sqe, struct io_request *request)
  * stays in the submission queue for the next call. */
 static void fill_ring(struct io *io)
 {
-  while (io->for_ring.first != NULL && io->in_ring < ENTRIES) {
+  while (io->for_ring.first && io->in_ring < ENTRIES) {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
-    if (sqe == NULL)
+    if (!sqe)
       break;
     prepare(sqe, pull(&io->for_ring));
     io->in_ring++;
@@ -219,9 +219,9 @@ static void *work(void *context)
   pthread_mutex_lock(&io->lock);
   for (;;) {
     struct io_request *request = pull(&io->waiting);
-    if (request == NULL && io->closing)
+    if (!request && io->closing)
       break;
-    if (request == NULL) {
+    if (!request) {
       pthread_cond_wait(&io->begun, &io->lock);
       continue;
     }
@@ -279,18 +279,18 @@ static void submit_to_threads(struct io *io, struct io_request *request)
 
 int io_open(struct io **out)
 {
-  struct io *io = calloc(1, sizeof *io);
+  struct io *io = calloc(1, sizeof(*io));
 
-  if (io == NULL)
+  if (!io)
     return -ENOMEM;
   pthread_mutex_init(&io->lock, NULL);
   pthread_cond_init(&io->begun, NULL);
   io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   int rc = io->event_fd < 0 ? -errno : open_ring(io);
   if (rc == 0) {
-    snprintf(io->name, sizeof io->name, "io_uring");
+    snprintf(io->name, sizeof(io->name), "io_uring");
   } else if (io->event_fd >= 0) {
-    snprintf(io->name, sizeof io->name, "threads, since io_uring is not available: %s",
+    snprintf(io->name, sizeof(io->name), "threads, since io_uring is not available: %s",
              strerror(-rc));
     rc = start_threads(io);
   }
@@ -304,7 +304,7 @@ int io_open(struct io **out)
 
 void io_close(struct io *io)
 {
-  if (io == NULL)
+  if (!io)
     return;
   if (io->has_ring)
     close_ring(io);
@@ -348,7 +348,7 @@ static struct io_request *poll_all(struct io *io)
   struct io_request *request = io->has_ring ? poll_ring(io) : NULL;
 
   /* Without threads, what could not be given to any. */
-  if (request != NULL || (io->thread_count == 0 && io->ended.first == NULL))
+  if (request || (io->thread_count == 0 && !io->ended.first))
     return request;
   pthread_mutex_lock(&io->lock);
   request = pull(&io->ended);
@@ -361,10 +361,10 @@ struct io_request *io_poll(struct io *io)
   struct io_request *request = poll_all(io);
   uint64_t told;
 
-  if (request != NULL)
+  if (request)
     return request;
   /* Told of what was polled meanwhile: cleared, then looked at once more. */
-  if (read(io->event_fd, &told, sizeof told) < 0)
+  if (read(io->event_fd, &told, sizeof(told)) < 0)
     return NULL;
   return poll_all(io);
 }

@@ -13,7 +13,7 @@
 static void push(struct job_list *list, struct job *job)
 {
   job->next = NULL;
-  if (list->first == NULL)
+  if (!list->first)
     list->last = &list->first;
   *list->last = job;
   list->last = &job->next;
@@ -23,16 +23,16 @@ static struct job *pull(struct job_list *list)
 {
   struct job *job = list->first;
 
-  if (job != NULL)
+  if (job)
     list->first = job->next;
   return job;
 }
 
 struct job *job_new(struct client *client, const struct serve_message *asked)
 {
-  struct job *job = calloc(1, sizeof *job);
+  struct job *job = calloc(1, sizeof(*job));
 
-  if (job == NULL)
+  if (!job)
     return NULL;
   job->client = client;
   job->asked = *asked;
@@ -51,7 +51,7 @@ void job_free(struct job *job)
 
   job_release_block(job);
   sums_sha256_close(job->sum);
-  if (job->file != NULL)
+  if (job->file)
     job->file->jobs--;
   free(job->names);
   free(job);
@@ -71,7 +71,7 @@ static bool send_answer(struct job *job)
 
   if (client->gone || client->closing)
     return true;
-  int rc = serve_encode(&job->answer, bytes, sizeof bytes, &length);
+  int rc = serve_encode(&job->answer, bytes, sizeof(bytes), &length);
   if (rc == 0)
     rc = pst_peer_send(client->peer, bytes, length);
   if (rc < 0 && rc != -EAGAIN && rc != -ENOTCONN) /* LEFT comes, and says why */
@@ -86,7 +86,7 @@ void job_answer(struct job *job, uint32_t type)
   job_release_block(job);
   job->answer.type = type;
   job->answer.tag = job->asked.tag;
-  if (client->answers.first != NULL || !send_answer(job))
+  if (client->answers.first || !send_answer(job))
     push(&client->answers, job);
   else
     job_free(job);
@@ -97,7 +97,7 @@ void job_refuse(struct job *job, int code, const char *format, ...)
   va_list args;
 
   va_start(args, format);
-  vsnprintf(job->answer.text, sizeof job->answer.text, format, args);
+  vsnprintf(job->answer.text, sizeof(job->answer.text), format, args);
   va_end(args);
   job->answer.code = (uint32_t)-code;
   job->client->server->totals.refused++;
@@ -106,7 +106,7 @@ void job_refuse(struct job *job, int code, const char *format, ...)
 
 void job_flush_answers(struct client *client)
 {
-  while (client->answers.first != NULL && send_answer(client->answers.first))
+  while (client->answers.first && send_answer(client->answers.first))
     job_free(pull(&client->answers));
 }
 
@@ -124,13 +124,13 @@ static struct job *next_job(struct turns *turns)
 {
   struct turn *turn = turns_next(turns);
 
-  return turn != NULL ? FROM(struct line, turn, turn)->jobs.first : NULL;
+  return turn ? FROM(struct line, turn, turn)->jobs.first : NULL;
 }
 
 static void leave_line(struct turns *turns, struct line *line)
 {
   pull(&line->jobs);
-  turns_spend(turns, line->jobs.first != NULL ? line->jobs.first->cost : 0);
+  turns_spend(turns, line->jobs.first ? line->jobs.first->cost : 0);
 }
 
 /* ---- Memory, in turn ------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ void job_posts(struct client *client)
 {
   struct line *posts = &client->posts;
 
-  if (posts->jobs.first != NULL)
+  if (posts->jobs.first)
     turns_join(&client->server->posts, &posts->turn, posts->jobs.first->cost);
 }
 
@@ -303,7 +303,7 @@ void job_io(struct job *job, enum io_op op, int fd, uint8_t *bytes, uint64_t len
  * read and sum to the others. */
 static void begin_sums(struct client *client)
 {
-  while (client->sums.first != NULL && client->summing < SERVER_SUMS) {
+  while (client->sums.first && client->summing < SERVER_SUMS) {
     client->summing++;
     begin_io(pull(&client->sums));
   }

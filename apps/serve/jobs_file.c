@@ -236,9 +236,9 @@ static void begin_sum(struct job *job, job_step *told)
 {
   struct sums_sha256 **sum = sum_of(job);
 
-  if (*sum == NULL)
+  if (!*sum)
     *sum = sums_sha256_open();
-  if (*sum == NULL) {
+  if (!*sum) {
     job_refuse(job, -ENOMEM, "the server is out of memory");
     return;
   }

@@ -31,7 +31,7 @@ int job_open(struct job *job, const char *name)
 {
   struct open_file *file = unused_file(job);
 
-  if (file == NULL)
+  if (!file)
     return 0;
   int fd = root_open_file(job->client->server->root, name, &file->stat);
   if (fd < 0)
@@ -86,7 +86,7 @@ int job_create(struct job *job, const char *name)
   bool overwrite = server->params->overwrite && (m->flags & SERVE_FLAG_OVERWRITE) != 0;
   struct open_file *file = unused_file(job);
 
-  if (file == NULL || !size_is_legal(job))
+  if (!file || !size_is_legal(job))
     return 0;
   int rc = part_open(server->root, name, m->size, m->mode, overwrite,
                      (m->flags & SERVE_FLAG_RESUME) != 0, &file->part);
@@ -129,9 +129,9 @@ int job_list_folder(struct job *job, const char *name)
     return folder;
   job->answer.cursor = job->asked.cursor;
   job->names = malloc(LISTED_BYTES);
-  int count = job->names == NULL ? -ENOMEM
-                                 : root_list(folder, &job->answer.cursor, job->answer.entries,
-                                             job->names, LISTED_BYTES);
+  int count = !job->names ? -ENOMEM
+                          : root_list(folder, &job->answer.cursor, job->answer.entries, job->names,
+                                      LISTED_BYTES);
   close(folder);
   if (count < 0)
     return count;

@@ -14,7 +14,7 @@
 #include "sandbox.h"
 
 #define TRIES 8
-#define NAME_BYTES (NAMES_BYTES_MAX + sizeof NAMES_PART_SUFFIX + 1)
+#define NAME_BYTES (NAMES_BYTES_MAX + sizeof(NAMES_PART_SUFFIX) + 1)
 
 static void part_name(const struct part *part, char name[NAME_BYTES])
 {
@@ -143,7 +143,7 @@ int part_open(int root, const char *name, uint64_t size, uint32_t mode, bool ove
   if (folder < 0)
     return folder;
   part->folder = folder;
-  snprintf(part->name, sizeof part->name, "%s", last);
+  snprintf(part->name, sizeof(part->name), "%s", last);
   int rc = open_in(part, resume);
   if (rc < 0)
     part_close(part, false);
@@ -242,8 +242,8 @@ static int make_room(struct extents *e)
   if (e->count < e->room)
     return 0;
   uint32_t room = e->room > 0 ? 2 * e->room : 16;
-  struct extent *longer = reallocarray(e->list, room, sizeof *longer);
-  if (longer == NULL)
+  struct extent *longer = reallocarray(e->list, room, sizeof(*longer));
+  if (!longer)
     return -ENOMEM;
   e->list = longer;
   e->room = room;
@@ -266,7 +266,7 @@ int extents_add(struct extents *e, uint64_t begin, uint64_t end)
   int rc = first == last ? make_room(e) : 0;
   if (rc < 0)
     return rc;
-  memmove(e->list + first + 1, e->list + last, (e->count - last) * sizeof *e->list);
+  memmove(e->list + first + 1, e->list + last, (e->count - last) * sizeof(*e->list));
   e->list[first] = whole;
   e->covered += whole.end - whole.begin;
   e->count = e->count + 1 - (last - first);

@@ -14,7 +14,7 @@ static int refuse(int code, const char *rule, const char **why)
 
 bool names_is_part(const uint8_t *bytes, size_t length)
 {
-  const size_t suffix = sizeof NAMES_PART_SUFFIX - 1;
+  const size_t suffix = sizeof(NAMES_PART_SUFFIX) - 1;
 
   return length > suffix && bytes[0] == '.' &&
          memcmp(bytes + length - suffix, NAMES_PART_SUFFIX, suffix) == 0;
@@ -55,7 +55,7 @@ int names_check(const uint8_t *bytes, size_t length, char *name, const char **wh
     return refuse(-EINVAL, "it is absolute; names are relative to the root", why);
   for (size_t at = 0; at <= length;) {
     const uint8_t *slash = memchr(bytes + at, '/', length - at);
-    size_t end = slash != NULL ? (size_t)(slash - bytes) : length;
+    size_t end = slash ? (size_t)(slash - bytes) : length;
     int rc = check_one(bytes + at, end - at, why);
     if (rc < 0)
       return rc;
@@ -68,7 +68,7 @@ int names_check(const uint8_t *bytes, size_t length, char *name, const char **wh
 
 int names_check_part(const uint8_t *bytes, size_t length, char *name, const char **why)
 {
-  if (memchr(bytes, '/', length) != NULL)
+  if (memchr(bytes, '/', length))
     return refuse(-EINVAL, "an entry of a folder has no '/'", why);
   return names_check(bytes, length, name, why);
 }

@@ -27,15 +27,14 @@ int plan_side_read(const struct command *command, const struct arguments *argume
                                    1,         UINT64_MAX,          &timeout_ns};
   struct pst_setting *transport_options = NULL, *memory_options = NULL;
 
-  *node = (struct pst_node_params){
-      .struct_size = sizeof *node,
-      .insecure = words[NODE_INSECURE] != NULL,
-      .transport = words[NODE_TRANSPORT] != NULL ? words[NODE_TRANSPORT] : "loopback",
-      .message_max = SERVE_MESSAGE_MAX,
-      .origins = &settings_origins};
-  *area =
-      (struct pst_area_params){.struct_size = sizeof *area,
-                               .memory = words[NODE_MEMORY] != NULL ? words[NODE_MEMORY] : "host"};
+  *node = (struct pst_node_params){.struct_size = sizeof(*node),
+                                   .insecure = words[NODE_INSECURE] != NULL,
+                                   .transport =
+                                       words[NODE_TRANSPORT] ? words[NODE_TRANSPORT] : "loopback",
+                                   .message_max = SERVE_MESSAGE_MAX,
+                                   .origins = &settings_origins};
+  *area = (struct pst_area_params){.struct_size = sizeof(*area),
+                                   .memory = words[NODE_MEMORY] ? words[NODE_MEMORY] : "host"};
   int rc = settings_read(arguments->transport_options, arguments->transport_option_count,
                          &transport_options, &node->transport_option_count);
   if (rc == 0)
@@ -69,15 +68,15 @@ static int refuse_value(const struct command *command, const struct plan_value *
 {
   char what[256], range[64];
 
-  snprintf(range, sizeof range, "from %" PRIu64 " to %" PRIu64, value->least, value->most);
+  snprintf(range, sizeof(range), "from %" PRIu64 " to %" PRIu64, value->least, value->most);
   if (value->read == arguments_size)
-    snprintf(what, sizeof what, "--%s '%.60s' is not a size %s bytes; write 4096 or 64KiB",
+    snprintf(what, sizeof(what), "--%s '%.60s' is not a size %s bytes; write 4096 or 64KiB",
              value->option, value->word, range);
   else if (value->read == arguments_count)
-    snprintf(what, sizeof what, "--%s '%.60s' is not a number %s", value->option, value->word,
+    snprintf(what, sizeof(what), "--%s '%.60s' is not a number %s", value->option, value->word,
              range);
   else
-    snprintf(what, sizeof what, "--%s '%.60s' is not a time above 0; write 3, 1.5, 250ms or 2min",
+    snprintf(what, sizeof(what), "--%s '%.60s' is not a time above 0; write 3, 1.5, 250ms or 2min",
              value->option, value->word);
   arguments_wrong(command, "%s", what);
   return -EINVAL;
@@ -87,7 +86,7 @@ int plan_values(const struct command *command, const struct plan_value *values, 
 {
   for (const struct plan_value *value = values; value < values + count; value++) {
     uint64_t read = 0;
-    if (value->word == NULL)
+    if (!value->word)
       continue;
     if (value->read(value->word, &read) < 0 || read < value->least || read > value->most)
       return refuse_value(command, value);
@@ -114,14 +113,14 @@ int plan_start(const struct command *command, const struct arguments *arguments)
 struct json_object *plan_result(const struct command *command, const struct arguments *arguments,
                                 const struct pst_node *node)
 {
-  struct pst_plugin_info info = {.struct_size = sizeof info};
+  struct pst_plugin_info info = {.struct_size = sizeof(info)};
 
-  if (arguments->json == NULL)
+  if (!arguments->json)
     return NULL;
   struct json_object *result = result_new(command, arguments, NULL);
-  if (result == NULL)
+  if (!result)
     return NULL;
-  for (uint32_t i = 0; node != NULL && i < pst_node_plugins(node); i++) {
+  for (uint32_t i = 0; node && i < pst_node_plugins(node); i++) {
     if (pst_node_plugin(node, i, &info) == 0)
       result_add_plugin(result, &info);
   }
@@ -145,7 +144,7 @@ const char *plan_stopped_by(const struct pst_error *error, const char *whole)
 int plan_finish(const struct arguments *arguments, struct json_object *result, int status,
                 const struct pst_error *error)
 {
-  if (arguments->json == NULL)
+  if (!arguments->json)
     return status;
   finding_add_error(result_errors(result), error, arguments);
   return result_conclude(result, arguments->json, status);

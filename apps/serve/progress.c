@@ -50,7 +50,7 @@ void progress_show(struct copy *copy, uint64_t now)
   memset(bar, '.', BAR);
   memset(bar, '#', (size_t)(full < BAR ? full : BAR));
   bar[BAR] = '\0';
-  snprintf(line, sizeof line,
+  snprintf(line, sizeof(line),
            "\r[%s] %3.0f%% %.2f of %.2f %s, %.2f %s/s, %" PRIu64 " file%s done\033[K", bar,
            100 * share, bytes / all.bytes, known / all.bytes, all.name, rate / each.bytes,
            each.name, totals->files, plural(totals->files));
@@ -68,13 +68,13 @@ void progress_end(struct copy *copy)
   if (copy->shown_ns != 0)
     put("\r\033[K");
   if (totals->resumed > 0)
-    used += snprintf(more + used, sizeof more - (size_t)used, " | %" PRIu64 " byte%s were there",
+    used += snprintf(more + used, sizeof(more) - (size_t)used, " | %" PRIu64 " byte%s were there",
                      totals->resumed, plural(totals->resumed));
   if (totals->skipped > 0)
-    used += snprintf(more + used, sizeof more - (size_t)used, " | %" PRIu64 " left out",
+    used += snprintf(more + used, sizeof(more) - (size_t)used, " | %" PRIu64 " left out",
                      totals->skipped);
   if (totals->failed > 0)
-    snprintf(more + used, sizeof more - (size_t)used, " | %" PRIu64 " failed", totals->failed);
+    snprintf(more + used, sizeof(more) - (size_t)used, " | %" PRIu64 " failed", totals->failed);
   if (!copy->params->quiet)
     notice(PST_LOG_INFO, "%s %" PRIu64 " file%s, %" PRIu64 " byte%s in %.3f s = %s%s",
            copy->ops->verb, totals->files, plural(totals->files), totals->bytes,

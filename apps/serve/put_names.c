@@ -36,16 +36,16 @@ static size_t stripped(const FTSENT *entry)
 static int name_at_server(const struct copy *copy, const FTSENT *entry, char *name,
                           const char **why)
 {
-  const char *to = copy->params->to != NULL ? copy->params->to : "";
+  const char *to = copy->params->to ? copy->params->to : "";
   char whole[2 * SERVE_NAME_MAX + 2];
   size_t strip = stripped(entry), length = copy_unslashed(to);
   const char *below = strip < entry->fts_pathlen ? entry->fts_path + strip : "";
 
   if (copy->single[0] != '\0')
     below = "";
-  int used = snprintf(whole, sizeof whole, "%.*s%s%s", (int)length, to,
+  int used = snprintf(whole, sizeof(whole), "%.*s%s%s", (int)length, to,
                       length > 0 && below[0] != '\0' ? "/" : "", below);
-  if (used < 0 || (size_t)used >= sizeof whole) {
+  if (used < 0 || (size_t)used >= sizeof(whole)) {
     *why = "its name is too long";
     return -ENAMETOOLONG;
   }
@@ -58,7 +58,7 @@ static int name_at_server(const struct copy *copy, const FTSENT *entry, char *na
 /* What should go into a folder that cannot be made, which is said. */
 static void leave_out(struct copy *copy)
 {
-  if (copy->entry != NULL)
+  if (copy->entry)
     fts_set(copy->walk, copy->entry, FTS_SKIP);
   else /* the folder of all: --to */
     put_close(copy);
@@ -85,7 +85,7 @@ static void make_folder(struct copy *copy, const char *name, uint32_t mode)
                                         .mode = mode | 0700};
 
   copy->listing = true;
-  snprintf(copy->folder_name, sizeof copy->folder_name, "%s", name);
+  snprintf(copy->folder_name, sizeof(copy->folder_name), "%s", name);
   remote_ask(&copy->remote, &copy->list, SERVE_DONE, &message, made);
 }
 
@@ -183,17 +183,17 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
   }
   if (folder && name[0] != '\0')
     make_folder(copy, name, entry->fts_statp->st_mode & 0777);
-  snprintf(t->name, sizeof t->name, "%s", name);
-  snprintf(t->local, sizeof t->local, "%s", entry->fts_path);
+  snprintf(t->name, sizeof(t->name), "%s", name);
+  snprintf(t->local, sizeof(t->local), "%s", entry->fts_path);
   return folder;
 }
 
 /* A folder is made before anything in it is begun. */
 int put_next(struct copy *copy, struct transfer *t)
 {
-  while (copy->walk != NULL && !copy->listing) {
+  while (copy->walk && !copy->listing) {
     FTSENT *entry = copy->entry = fts_read(copy->walk);
-    if (entry == NULL) {
+    if (!entry) {
       put_close(copy);
       break;
     }
@@ -208,18 +208,18 @@ int put_next(struct copy *copy, struct transfer *t)
 
 static FTS *open_walk(const struct copy_params *params)
 {
-  char **paths = calloc(params->name_count + 1, sizeof *paths);
+  char **paths = calloc(params->name_count + 1, sizeof(*paths));
   FTS *walk = NULL;
   uint32_t count = 0;
 
-  while (paths != NULL && count < params->name_count &&
+  while (paths && count < params->name_count &&
          (paths[count] = strndup(params->names[count], copy_unslashed(params->names[count]))) !=
              NULL)
     count++;
   /* A command's own names may be links; what lies below is taken as it is. */
-  if (paths != NULL && count == params->name_count)
+  if (paths && count == params->name_count)
     walk = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-  while (paths != NULL && count > 0)
+  while (paths && count > 0)
     free(paths[--count]);
   free(paths);
   return walk;
@@ -231,7 +231,7 @@ static int open_to(struct copy *copy)
   const struct copy_params *params = copy->params;
   char name[SERVE_NAME_MAX + 1];
   const char *to = params->to, *why = NULL;
-  size_t length = to != NULL ? strlen(to) : 0;
+  size_t length = to ? strlen(to) : 0;
 
   if (length == 0)
     return 0;
@@ -244,7 +244,7 @@ static int open_to(struct copy *copy)
   if (folder)
     make_folder(copy, name, 0777);
   else
-    snprintf(copy->single, sizeof copy->single, "%s", name);
+    snprintf(copy->single, sizeof(copy->single), "%s", name);
   return 0;
 }
 
@@ -256,13 +256,12 @@ int put_open(struct copy *copy)
   if (rc < 0)
     return rc;
   copy->walk = open_walk(copy->params);
-  return copy->walk != NULL ? 0
-                            : notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  return copy->walk ? 0 : notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
 }
 
 void put_close(struct copy *copy)
 {
-  if (copy->walk != NULL)
+  if (copy->walk)
     fts_close(copy->walk);
   copy->walk = copy->entry = NULL;
   if (copy->walk_root >= 0)

@@ -27,7 +27,7 @@
 /* Of what answers there nothing is known but that it did not. */
 static const char *unmet_remedy(const struct remote *remote, int status, const char *text)
 {
-  if (remote->joined || strstr(text, " says: ") != NULL)
+  if (remote->joined || strstr(text, " says: "))
     return "";
   switch (-status) {
   case ECONNREFUSED:
@@ -53,8 +53,8 @@ static void fail(struct remote *remote, int status, const char *text)
   if (status >= 0)
     text = "the server closed the connection";
   const bool is_named = strstr(text, remote->address) != NULL;
-  const bool is_offers = strstr(text, "another peer") == NULL; /* or no queue pair, say */
-  snprintf(remote->text, sizeof remote->text, "%s%s%s%s", is_named ? "" : remote->address,
+  const bool is_offers = !strstr(text, "another peer"); /* or no queue pair, say */
+  snprintf(remote->text, sizeof(remote->text), "%s%s%s%s", is_named ? "" : remote->address,
            is_named ? "" : ": ", text,
            status == -EUSERS ? " (the server's --clients)"
            : status == -ENOSPC
@@ -67,7 +67,7 @@ static void break_off(struct remote *remote, const char *why)
 {
   char text[SERVE_TEXT_MAX];
 
-  snprintf(text, sizeof text, "the server's answer is wrong: %s", why);
+  snprintf(text, sizeof(text), "the server's answer is wrong: %s", why);
   pst_peer_close(remote->peer, -EPROTO, text);
   fail(remote, -EPROTO, text);
 }
@@ -84,7 +84,7 @@ static bool has_room(const struct remote *remote, const struct ask *ask)
 
 static void send_waiting(struct remote *remote)
 {
-  while (remote->first != NULL && has_room(remote, remote->first) && !remote->left) {
+  while (remote->first && has_room(remote, remote->first) && !remote->left) {
     struct ask *ask = remote->first;
     int rc = pst_peer_send(remote->peer, ask->bytes, ask->length);
     if (rc == -EAGAIN || rc == -ENOTCONN) /* LEFT comes, and says why */
@@ -106,14 +106,14 @@ void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
   struct serve_message tagged = *message;
   size_t length = 0;
 
-  while (tagged.tag < REMOTE_ASKS && remote->asks[tagged.tag] != NULL)
+  while (tagged.tag < REMOTE_ASKS && remote->asks[tagged.tag])
     tagged.tag++;
   if (tagged.tag == REMOTE_ASKS) {
     fail(remote, -ENOBUFS, "too many questions at once");
     return;
   }
   remote->asks[tagged.tag++] = ask;
-  if (serve_encode(&tagged, ask->bytes, sizeof ask->bytes, &length) < 0) {
+  if (serve_encode(&tagged, ask->bytes, sizeof(ask->bytes), &length) < 0) {
     fail(remote, -EINVAL, "a question that cannot be said");
     return;
   }
@@ -121,12 +121,12 @@ void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
   ask->wanted = wanted;
   ask->answered = answered;
   ask->sent = false;
-  if (remote->first == NULL)
+  if (!remote->first)
     remote->last = &remote->first;
   struct ask **at = ask == &remote->ping ? &remote->first : remote->last;
   ask->next = *at;
   *at = ask;
-  if (ask->next == NULL)
+  if (!ask->next)
     remote->last = &ask->next;
   send_waiting(remote);
 }
@@ -136,7 +136,7 @@ static void take_answer(struct remote *remote, const struct serve_message *answe
   struct ask *ask =
       answer->tag > 0 && answer->tag <= REMOTE_ASKS ? remote->asks[answer->tag - 1] : NULL;
 
-  if (ask == NULL || !ask->sent) {
+  if (!ask || !ask->sent) {
     break_off(remote, "it belongs to nothing that was asked");
     return;
   }
@@ -155,7 +155,7 @@ static void take_message(struct remote *remote, const void *in_ring, uint64_t le
   uint8_t bytes[SERVE_MESSAGE_MAX]; /* a copy: the server can still write to the ring */
   char why[SERVE_WHY_MAX];
 
-  if (length > sizeof bytes) {
+  if (length > sizeof(bytes)) {
     break_off(remote, "a message that is too long");
     return;
   }
@@ -271,7 +271,7 @@ static void ping(struct remote *remote, uint32_t flags)
 static void check_silence(struct remote *remote, uint64_t now)
 {
   const bool welcome = remote->limits.type != 0, stopping = signals_stop();
-  const bool awaits = remote->waiting || remote->under_way > 0 || remote->first != NULL;
+  const bool awaits = remote->waiting || remote->under_way > 0 || remote->first;
   uint64_t limit = remote->timeout_ns;
   char text[192];
 
@@ -293,7 +293,7 @@ static void check_silence(struct remote *remote, uint64_t now)
     ping(remote, 0);
   if (silent_ns < limit)
     return;
-  snprintf(text, sizeof text, "the server is there and has answered nothing for %.3g s; %s%s",
+  snprintf(text, sizeof(text), "the server is there and has answered nothing for %.3g s; %s%s",
            (double)limit / NS_PER_S,
            stopping ? "stopped by " : "look at its log, or wait longer with --timeout",
            stopping ? signals_name() : "");
@@ -325,7 +325,7 @@ static int wait_for(struct remote *remote, const bool *flag, const uint32_t *num
   int rc = 0;
 
   remote->waiting = true;
-  while (rc == 0 && ((flag != NULL && !*flag) || (number != NULL && *number == 0)))
+  while (rc == 0 && ((flag && !*flag) || (number && *number == 0)))
     rc = signals_stop() ? -EINTR : remote_step(remote);
   remote->waiting = false;
   return rc;
@@ -353,9 +353,9 @@ static int greet(struct remote *remote, struct pst_error *error)
   size_t length = 0;
   int rc = wait_for(remote, &remote->joined, NULL);
 
-  snprintf(hello.program, sizeof hello.program, "%s", pst_version());
+  snprintf(hello.program, sizeof(hello.program), "%s", pst_version());
   if (rc == 0)
-    rc = serve_encode(&hello, bytes, sizeof bytes, &length);
+    rc = serve_encode(&hello, bytes, sizeof(bytes), &length);
   if (rc == 0)
     rc = remote_reason(remote, pst_peer_send(remote->peer, bytes, length));
   remote->said_ns = now_ns();
@@ -385,10 +385,10 @@ void remote_close(struct remote *remote)
 {
   uint64_t deadline = now_ns() + LEAVE_NS;
 
-  if (remote->node != NULL && remote->peer != NULL) {
+  if (remote->node && remote->peer) {
     pst_peer_close(remote->peer, 0, NULL);
     /* The library's own times, of which no descriptor tells, bring the end. */
-    while (remote->peer != NULL && now_ns() < deadline && take_all(remote) >= 0) {
+    while (remote->peer && now_ns() < deadline && take_all(remote) >= 0) {
       uint64_t until = now_ns() + NAP_MS * NS_PER_MS;
       pst_node_wait(remote->node, &until);
     }

@@ -85,7 +85,7 @@ static void fail(struct request *r, int rc, const char *format, ...)
   if (r->error.code != 0)
     return;
   va_start(args, format);
-  vsnprintf(what, sizeof what, format, args);
+  vsnprintf(what, sizeof(what), format, args);
   va_end(args);
   /* What begins with an option has its place. */
   notice_fail(&r->error, PST_EXIT_FAILED, rc, "%s%s",
@@ -197,8 +197,8 @@ static int open_places(struct request *r)
   if (rc < 0)
     return rc;
   r->patterns.area = r->area;
-  r->places = calloc(r->depth, sizeof *r->places);
-  if (r->places == NULL)
+  r->places = calloc(r->depth, sizeof(*r->places));
+  if (!r->places)
     return notice_fail(&r->error, PST_EXIT_FAILED, -ENOMEM, "request: out of memory");
   for (uint32_t i = 0; i < r->depth; i++) {
     r->places[i].request = r;
@@ -313,7 +313,7 @@ static void add_interrupted(void *context, struct json_object *result)
 static int ask_all(const struct command *command, const struct arguments *arguments,
                    struct request *r, int event_fd)
 {
-  bool json_out = arguments->json != NULL && strcmp(arguments->json, "-") == 0;
+  bool json_out = arguments->json && strcmp(arguments->json, "-") == 0;
 
   result_interrupted(add_interrupted, r);
   int rc = remote_open(&r->params, event_fd, &r->remote, &r->error);
@@ -324,7 +324,7 @@ static int ask_all(const struct command *command, const struct arguments *argume
   struct json_object *result = plan_result(command, arguments, r->remote.node);
   if (rc == 0 || r->done > 0)
     print(r, json_out ? stderr : stdout);
-  if (result != NULL)
+  if (result)
     json_object_object_add(result, "request", request_json(r));
   devices_report_node(r->remote.node, result);
   remote_close(&r->remote);
@@ -357,7 +357,7 @@ static int read_request(const struct command *command, const struct arguments *a
                         .size = 4096,
                         .count = arguments->count_set ? arguments->count : 1000,
                         .duration_ns = arguments->duration_set ? arguments->duration_ns : 0,
-                        .verify = words[NODE_NO_VERIFY] == NULL,
+                        .verify = !words[NODE_NO_VERIFY],
                         .error = PST_ERROR_INIT};
   if (plan_side_read(command, arguments, &r->params.node, &r->params.area) < 0)
     return -EINVAL;
@@ -367,21 +367,21 @@ static int read_request(const struct command *command, const struct arguments *a
     wrong = "the first word is write or read: what the server does";
   else if (arguments->count_set && arguments->duration_set)
     wrong = "--count and --duration exclude each other";
-  else if (plan_values(command, values, sizeof values / sizeof values[0]) < 0)
+  else if (plan_values(command, values, sizeof(values) / sizeof(values[0])) < 0)
     return -EINVAL;
   else if (r->pieces > r->size)
     wrong = "--pieces are more than the bytes of --size; ask for fewer";
-  if (wrong != NULL)
+  if (wrong)
     arguments_wrong(command, "%s", wrong);
-  return wrong != NULL ? -EINVAL : 0;
+  return wrong ? -EINVAL : 0;
 }
 
 static int run(const struct command *command, const struct arguments *arguments)
 {
-  struct request *r = malloc(sizeof *r);
+  struct request *r = malloc(sizeof(*r));
   int status = PST_EXIT_USAGE;
 
-  if (r == NULL)
+  if (!r)
     return PST_EXIT_FAILED;
   if (read_request(command, arguments, r) == 0) {
     int event_fd = plan_start(command, arguments);

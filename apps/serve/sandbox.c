@@ -22,7 +22,7 @@ static int open_resolved(int folder, const char *name, int flags, uint64_t resol
   long fd = -1;
 
   for (int i = 0; i < TRIES; i++) {
-    fd = syscall(SYS_openat2, folder, name, &how, sizeof how);
+    fd = syscall(SYS_openat2, folder, name, &how, sizeof(how));
     if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
       break;
   }
@@ -114,7 +114,7 @@ int root_open_seen(int root, const char *name, const struct stat *seen, int flag
     return looked == -ELOOP || looked == -EXDEV || looked == -ENOTDIR ? -ESTALE : looked;
   int fd = check_seen(looked, seen);
   if (fd == 0) {
-    snprintf(self, sizeof self, "/proc/self/fd/%d", looked);
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", looked);
     fd = open(self, flags | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
       fd = -errno;
@@ -135,10 +135,10 @@ int root_open_parent(int root, const char *name, const char **last)
   char folder[SERVE_NAME_MAX + 1];
   const char *slash = strrchr(name, '/');
 
-  snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - name) : 0, name);
+  snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - name) : 0, name);
   int fd = root_open_folder(root, folder);
   if (fd >= 0)
-    *last = slash != NULL ? slash + 1 : name;
+    *last = slash ? slash + 1 : name;
   return fd;
 }
 
@@ -208,9 +208,9 @@ static int read_entries(DIR *listing, uint64_t *cursor, struct serve_entry *entr
     entries[count++] = take_entry(dirfd(listing), entry, length, names + used);
     used += length;
   }
-  if (entry == NULL && errno != 0)
+  if (!entry && errno != 0)
     return -errno;
-  *cursor = entry != NULL ? (uint64_t)at : 0;
+  *cursor = entry ? (uint64_t)at : 0;
   return (int)count;
 }
 
@@ -220,7 +220,7 @@ int root_list(int folder, uint64_t *cursor, struct serve_entry entries[SERVE_ENT
   int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
 
-  if (listing == NULL) {
+  if (!listing) {
     int code = -errno;
     if (fd >= 0)
       close(fd);

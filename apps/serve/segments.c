@@ -43,7 +43,7 @@ void patterns_begin(struct patterns *patterns, struct pattern_work *work)
     work->status = work->verifies ? pst_area_verify_begin(patterns->area, parts, n, &work->ticket)
                                   : pst_area_fill_begin(patterns->area, parts, n, &work->ticket);
   work->next = NULL;
-  if (patterns->first == NULL)
+  if (!patterns->first)
     patterns->last = &patterns->first;
   *patterns->last = work;
   patterns->last = &work->next;
@@ -64,12 +64,12 @@ static int verify_again(struct pst_area *area, struct pattern_work *work)
 
 int patterns_poll(struct patterns *patterns)
 {
-  struct pst_verify_result found = {.struct_size = sizeof found};
+  struct pst_verify_result found = {.struct_size = sizeof(found)};
   struct pattern_work *work;
   uint64_t done = 0;
   int ended = 0;
 
-  if (patterns->first == NULL || patterns->polling)
+  if (!patterns->first || patterns->polling)
     return 0;
   int rc = pst_area_poll(patterns->area, &done, &found);
   bool suspect = rc == 0 && found.corrupted != patterns->corrupted;

@@ -43,13 +43,13 @@ static int read_params(const struct command *command, const struct arguments *ar
                                    .idle_ns = UINT64_C(30000000000)};
   if (plan_side_read(command, arguments, &params->node, &params->area) < 0)
     return -EINVAL;
-  if (params->root == NULL && (params->read_only || params->overwrite)) {
+  if (!params->root && (params->read_only || params->overwrite)) {
     arguments_wrong(command, "--read-only and --overwrite are about files, and need --root");
     return -EINVAL;
   }
-  if (plan_values(command, values, sizeof values / sizeof values[0]) < 0)
+  if (plan_values(command, values, sizeof(values) / sizeof(values[0])) < 0)
     return -EINVAL;
-  params->node.listen = arguments->operand != NULL ? arguments->operand : PLAN_ADDRESS;
+  params->node.listen = arguments->operand ? arguments->operand : PLAN_ADDRESS;
   params->node.peers = (uint32_t)clients;
   return 0;
 }
@@ -64,13 +64,13 @@ static void say_banner(const struct server *server)
          "%s%s%s%s",
          p->node.listen, pst_node_port(server->node), p->node.transport, p->area.memory,
          pst_area_backing(server->moves->area), p->node.peers, plural(p->node.peers),
-         size_text(p->in_flight, in_flight), p->root != NULL ? "files of " : "no files",
-         p->root != NULL ? p->root : "",
-         p->root == NULL ? ""
-         : p->read_only  ? ", read only, by "
-         : p->overwrite  ? ", which may be replaced, by "
-                         : ", by ",
-         p->root != NULL ? io_name(server->io) : "");
+         size_text(p->in_flight, in_flight), p->root ? "files of " : "no files",
+         p->root ? p->root : "",
+         !p->root       ? ""
+         : p->read_only ? ", read only, by "
+         : p->overwrite ? ", which may be replaced, by "
+                        : ", by ",
+         p->root ? io_name(server->io) : "");
   if (p->node.insecure)
     notice(PST_LOG_INFO, "serve: --insecure, so whoever reaches its port can take part; nothing on "
                          "it is authenticated or encrypted");
@@ -136,7 +136,7 @@ static int serve(const struct command *command, const struct arguments *argument
   server_close(&server);
   if (rc == 0)
     say_totals(&server.totals);
-  if (result != NULL)
+  if (result)
     add_totals(result, &server.totals,
                rc < 0                            ? "failure"
                : params->once && !signals_stop() ? "source_end"

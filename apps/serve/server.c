@@ -25,7 +25,7 @@
 static int open_store(struct server *server, struct store *store, struct pst_area_params params,
                       uint64_t bytes, struct pst_error *error)
 {
-  struct pst_range range = {.struct_size = sizeof range};
+  struct pst_range range = {.struct_size = sizeof(range)};
 
   params.length = bytes;
   params.label = "--in-flight";
@@ -37,7 +37,7 @@ static int open_store(struct server *server, struct store *store, struct pst_are
   store->host = range.host;
   store->patterns.area = store->area;
   store->pool = pool_open(bytes);
-  if (store->pool == NULL)
+  if (!store->pool)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "serve: out of memory");
   return 0;
 }
@@ -46,8 +46,8 @@ static int open_store(struct server *server, struct store *store, struct pst_are
 static int open_stores(struct server *server, struct pst_error *error)
 {
   const struct server_params *p = server->params;
-  const struct pst_area_params host = {.struct_size = sizeof host, .memory = "host"};
-  bool split = p->root != NULL && strcmp(p->area.memory, "host") != 0;
+  const struct pst_area_params host = {.struct_size = sizeof(host), .memory = "host"};
+  bool split = p->root && strcmp(p->area.memory, "host") != 0;
   uint64_t bytes = split ? p->in_flight / 2 : p->in_flight;
   int rc = open_store(server, &server->stores[0], split ? host : p->area, bytes, error);
 
@@ -72,7 +72,7 @@ int server_open(const struct server_params *params, struct server *server, struc
   node.pieces = (uint32_t)params->pieces;
   node.offers = SERVER_OFFERS;
   *server = (struct server){.params = params, .root = -1};
-  if (params->root != NULL && (server->root = root_open(params->root)) < 0)
+  if (params->root && (server->root = root_open(params->root)) < 0)
     return notice_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s; %s",
                        params->root, strerror(-server->root), remedy_of_folder(-server->root));
   int rc = io_open(&server->io);
@@ -94,7 +94,7 @@ static void take_event(struct server *server, const struct pst_node_event *event
     client_joined(server, event->peer);
     return;
   }
-  if (client == NULL) /* one that left before it had joined */
+  if (!client) /* one that left before it had joined */
     return;
   switch (event->kind) {
   case PST_NODE_LEFT:
@@ -143,7 +143,7 @@ static void sleep_until(struct server *server, int event_fd, uint64_t until)
   int armed = pst_node_arm(server->node);
   uint64_t now = now_ns();
 
-  if (server->clients == NULL) /* nobody can be idle */
+  if (!server->clients) /* nobody can be idle */
     until = server->trim_ns;
   int left = until > now ? (int)((until - now) / NS_PER_MS) + 1 : 0;
   if (until == 0)
@@ -197,7 +197,7 @@ int server_run(struct server *server, int event_fd)
     if (n < 0)
       return n;
     uint64_t now = now_ns();
-    if (n > 0 || server->moves->patterns.first != NULL)
+    if (n > 0 || server->moves->patterns.first)
       busy = now;
     if (now >= check) {
       check_idle(server, now);
@@ -220,7 +220,7 @@ static void part_with_all(struct server *server)
 
   for (struct client *client = server->clients; client != NULL; client = client->next)
     client_end(client, -ESHUTDOWN, "the server is stopping");
-  while (server->clients != NULL && now_ns() < deadline) {
+  while (server->clients && now_ns() < deadline) {
     uint64_t until = now_ns() + NAP_MS * NS_PER_MS;
     int n = take_all(server);
     if (n < 0)
@@ -228,7 +228,7 @@ static void part_with_all(struct server *server)
     if (n == 0)
       pst_node_wait(server->node, &until);
   }
-  while (server->clients != NULL) {
+  while (server->clients) {
     server->clients->peer = NULL;
     client_left(server->clients, -ESHUTDOWN, "it did not leave in time");
   }
@@ -238,7 +238,7 @@ void server_close(struct server *server)
 {
   struct io_request *request;
 
-  if (server->node != NULL)
+  if (server->node)
     part_with_all(server);
   while (server->io_under_way > 0) {
     struct pollfd readable = {.fd = io_event_fd(server->io), .events = POLLIN};
@@ -247,7 +247,7 @@ void server_close(struct server *server)
       job_io_ended(FROM(struct job, io, request));
   }
   for (int i = 0; i < 2; i++)
-    while (server->stores[i].patterns.first != NULL)
+    while (server->stores[i].patterns.first)
       patterns_poll(&server->stores[i].patterns);
   io_close(server->io);
   pst_node_close(server->node);

@@ -97,7 +97,7 @@ void slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answered *a
                                   .crc = slot->crc,
                                   .has_sha256 = true};
 
-  memcpy(message.sha256, slot->sha256, sizeof message.sha256);
+  memcpy(message.sha256, slot->sha256, sizeof(message.sha256));
   remote_ask(&copy->remote, &slot->ask, wanted, &message, answered);
 }
 
@@ -114,7 +114,7 @@ void transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_answer
                                   .file = t->file,
                                   .has_sha256 = transfer_has_sum(t)};
 
-  memcpy(message.sha256, t->ours, sizeof message.sha256);
+  memcpy(message.sha256, t->ours, sizeof(message.sha256));
   remote_ask(&t->copy->remote, &t->ask, wanted, &message, answered);
 }
 
@@ -139,7 +139,7 @@ void slot_through(struct slot *slot)
 static void list(struct copy *copy, int exit_status, int code, const char *where, char *text)
 {
   pst_make_printable(text, strlen(text), '?');
-  if (copy->errors == NULL || json_object_array_length(copy->errors) < COPY_ERRORS)
+  if (!copy->errors || json_object_array_length(copy->errors) < COPY_ERRORS)
     finding_add(copy->errors, finding_of(exit_status, code), where, text);
   else
     copy->unlisted++;
@@ -149,7 +149,7 @@ static void list(struct copy *copy, int exit_status, int code, const char *where
 static void local_path(const struct copy *copy, const char *local, char path[PATH_MAX])
 {
   const char *to = copy->params->to;
-  size_t length = to != NULL ? copy_unslashed(to) : 0;
+  size_t length = to ? copy_unslashed(to) : 0;
 
   if (copy->single[0] != '\0')
     snprintf(path, PATH_MAX, "%s", to);
@@ -179,7 +179,7 @@ static void fail_file(struct copy *copy, enum copy_end end, const char *name, in
 
   copy->totals.failed++;
   place_of(copy, end, name, where);
-  vsnprintf(what, sizeof what, format, args);
+  vsnprintf(what, sizeof(what), format, args);
   notice_error_at(where, "%s: %s", where, what);
   list(copy, PST_EXIT_FAILED, code, where, what);
 }
@@ -209,7 +209,7 @@ int copy_wrong(struct copy *copy, const char *where, int code, const char *forma
   va_list args;
 
   va_start(args, format);
-  vsnprintf(what, sizeof what, format, args);
+  vsnprintf(what, sizeof(what), format, args);
   va_end(args);
   notice_error_at(where, "%s", what);
   return fail_all(copy, PST_EXIT_USAGE, code, where, what);
@@ -219,7 +219,7 @@ int copy_cut_short(struct copy *copy, int code, const char *cause)
 {
   char what[1024];
 
-  snprintf(what, sizeof what, "%s; --resume goes on with it", cause);
+  snprintf(what, sizeof(what), "%s; --resume goes on with it", cause);
   notice_error_at(copy->cut_where, "%s: %s", copy->cut_where, what);
   return fail_all(copy, PST_EXIT_FAILED, code, copy->cut_where, what);
 }

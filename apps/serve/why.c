@@ -20,7 +20,7 @@ static const char *last_part(const char *name)
 {
   const char *slash = strrchr(name, '/');
 
-  return slash != NULL ? slash + 1 : name;
+  return slash ? slash + 1 : name;
 }
 
 /* What is called like an unfinished part is none of ours. */
@@ -49,7 +49,7 @@ static void refuse_read(int code, char text[WHY_BYTES])
   };
 
   snprintf(text, WHY_BYTES, "%s; at the server, %s", strerror(-code), remedy_of_folder(-code));
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+  for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
     if (known[i].code == code)
       snprintf(text, WHY_BYTES, "%s", known[i].why);
 }

@@ -114,14 +114,14 @@ static const struct pst_cbor_form forms[SERVE_TYPES] = {
 
 static const struct pst_cbor_form *form_of(uint32_t type)
 {
-  return type < SERVE_TYPES && forms[type].name != NULL ? &forms[type] : NULL;
+  return type < SERVE_TYPES && forms[type].name ? &forms[type] : NULL;
 }
 
 const char *serve_type_name(uint32_t type)
 {
   const struct pst_cbor_form *form = form_of(type);
 
-  return form != NULL ? form->name : "unknown";
+  return form ? form->name : "unknown";
 }
 
 /* ---- Encoding ------------------------------------------------------------------------------ */
@@ -142,11 +142,11 @@ static void put_number(struct pst_cbor_writer *w, const struct serve_message *m,
   uint32_t narrow;
   uint64_t value;
 
-  if (field->bytes == sizeof narrow) {
-    memcpy(&narrow, at, sizeof narrow);
+  if (field->bytes == sizeof(narrow)) {
+    memcpy(&narrow, at, sizeof(narrow));
     value = narrow;
   } else {
-    memcpy(&value, at, sizeof value);
+    memcpy(&value, at, sizeof(value));
   }
   pst_cbor_write_uint(w, value);
 }
@@ -155,7 +155,7 @@ static void put_value(struct pst_cbor_writer *w, const struct serve_message *m, 
 {
   switch (key) {
   case SERVE_KEY_MAGIC:
-    pst_cbor_write_text(w, SERVE_MAGIC, sizeof SERVE_MAGIC - 1);
+    pst_cbor_write_text(w, SERVE_MAGIC, sizeof(SERVE_MAGIC) - 1);
     break;
   case SERVE_KEY_PROGRAM:
     pst_cbor_write_text(w, m->program, SERVE_PROGRAM_MAX);
@@ -183,7 +183,7 @@ int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t siz
   const struct pst_cbor_form *form = form_of(message->type);
   struct pst_cbor_writer w = {.bytes = bytes, .size = size};
 
-  if (form == NULL || message->entry_count > SERVE_ENTRIES_MAX)
+  if (!form || message->entry_count > SERVE_ENTRIES_MAX)
     return -EINVAL;
   uint32_t absent =
       (message->has_sha256 ? 0 : BIT(SHA256)) | (message->flags != 0 ? 0 : BIT(FLAGS));
@@ -205,8 +205,8 @@ int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t siz
 
 static int read_magic(struct pst_cbor_reader *r)
 {
-  char magic[sizeof SERVE_MAGIC];
-  int rc = pst_cbor_read_text(r, 0, sizeof magic - 1, magic, "magic");
+  char magic[sizeof(SERVE_MAGIC)];
+  int rc = pst_cbor_read_text(r, 0, sizeof(magic) - 1, magic, "magic");
 
   return rc == 0 && strcmp(magic, SERVE_MAGIC) != 0 ? pst_cbor_wrong(r, "its magic is not ours")
                                                     : rc;
@@ -262,7 +262,7 @@ static int read_number(struct pst_cbor_reader *r, struct serve_message *m, uint3
   if (field->bytes == sizeof(uint32_t))
     memcpy(at, &(uint32_t){(uint32_t)value}, sizeof(uint32_t));
   else
-    memcpy(at, &value, sizeof value);
+    memcpy(at, &value, sizeof(value));
   return 0;
 }
 
@@ -303,6 +303,6 @@ int serve_decode(const uint8_t *bytes, size_t length, struct serve_message *m,
   struct pst_cbor_reader r = {.bytes = bytes, .left = length, .why = why};
   uint32_t seen = 0;
 
-  memset(m, 0, sizeof *m);
+  memset(m, 0, sizeof(*m));
   return pst_cbor_read_message(&r, &protocol, m, &m->type, &seen);
 }
