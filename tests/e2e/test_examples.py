@@ -36,6 +36,7 @@ ALONE = ["unshare", *([] if os.getuid() == 0 else ["-Ur"]), "-nm", "--pid", "--f
 SETUP = """set -e -o pipefail
 ip link set lo up
 if [ $UID = 0 ] && mkdir -p /run/netns; then mount -t tmpfs none /run/netns; fi  # of `ip netns`
+mount -t tmpfs none /dev/shm  # its files are called by process ids
 for address in 192.0.2.1 192.0.2.2 10.9.0.1; do ip address add $address/24 dev lo; done
 """
 # Ends in the background must end well; servers are ended.
@@ -89,7 +90,7 @@ def missing(text):
 class Examples(Case):
     @classmethod
     def setUpClass(cls):
-        if not shutil.which("ip") or subprocess.run([*ALONE, "true"], capture_output=True).returncode:
+        if not shutil.which("ip") or not shutil.which("ss") or subprocess.run([*ALONE, "true"], capture_output=True).returncode:
             raise unittest.SkipTest("no namespaces here, or no iproute2")
 
     def setUp(self):
@@ -106,6 +107,8 @@ class Examples(Case):
         launcher, environment = DEVICES.get(remarks.get("on"), ([], {}))
         if launcher:
             text = text.replace("rxe0", "mlx5_0")
+        # A reader sees that a server listens before going on.
+        text = re.sub(r"(?m)^(.*\bserve\w* .*&(?: +#.*)?)$", r"\1\nuntil ss -Hltn | grep -q .; do sleep 0.02; done", text)
         script = self.folder / "example.sh"
         script.write_text("set -e -o pipefail\n" + remarks.get("before", "") + "\n" + text + FINISH)
         command = SETUP + " ".join([*launcher, "bash", str(script)])
