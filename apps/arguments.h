@@ -52,7 +52,7 @@ enum bench_word {
   BENCH_WORDS,
 };
 
-/* What only `serve`, `request`, `get` and `put` have; serve/words.c reads it. */
+/* What only `serve`, `request`, `get` and `put` have; option_table.c has their words. */
 enum node_word {
   NODE_TRANSPORT,
   NODE_MEMORY,
