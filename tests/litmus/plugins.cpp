@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What threads of filters, of ethernet, verbs_rc and verbs_dc share without a lock. */
+/* What threads of filters, of ethernet, verbs_rc, verbs_dc and ucx share without a lock. */
 #include "litmus.h"
+
+#include <cstdarg>
 
 enum weakening weakened;
 
@@ -817,6 +819,73 @@ struct events : rl::test_suite<events, 2>, ends {
 #undef dc_worker
 } // namespace dc
 
+/* ---- UCX --------------------------------------------------------------------------------------
+ */
+
+namespace ucx
+{
+struct pst_host {
+  void (*log)(const struct pst_host *host, int level, const char *format, const char *text);
+  mutable bytes opened;
+};
+enum ucs_log_level_t { UCS_LOG_LEVEL_WARN, UCS_LOG_LEVEL_DEBUG };
+enum ucs_log_func_rc_t { UCS_LOG_FUNC_RC_STOP, UCS_LOG_FUNC_RC_CONTINUE };
+struct ucs_log_component_config_t {
+};
+static char *log_text;
+static size_t log_size;
+static int level_of(ucs_log_level_t, const char *)
+{
+  return 0;
+}
+static shared<const struct pst_host *> *the_log_host;
+#define log_host (*the_log_host)
+/* UCX has the handler from before. */
+#define pthread_once(once, push) ((void)0)
+
+#include "ucx.inc"
+#undef log_host
+#undef pthread_once
+
+/* Who logs for UCX finds the host whole. */
+struct log_hosts : rl::test_suite<log_hosts, 2> {
+  shared<const struct pst_host *> host;
+  struct pst_host hosts[2];
+
+  static void log(const struct pst_host *host, int, const char *, const char *)
+  {
+    RL_ASSERT(host->opened == 1);
+  }
+  static void say(const char *message, ...)
+  {
+    static const struct ucs_log_component_config_t component = {};
+    va_list none;
+
+    va_start(none, message);
+    log_line("", 0, "", UCS_LOG_LEVEL_WARN, &component, message, none);
+    va_end(none);
+  }
+  void before()
+  {
+    for (struct pst_host *one : {&hosts[0], &hosts[1]})
+      one->log = log;
+    hosts[0].opened = 1;
+    hosts[1].opened = 0;
+    the_log_host = &host;
+    host.store(&hosts[0], rl::mo_relaxed, $);
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0) {
+      hosts[1].opened = 1;
+      ucx_log_take(&hosts[1]);
+    } else {
+      say("a warning");
+    }
+  }
+};
+} // namespace ucx
+
 int main()
 {
   return litmus<registrations>("registrations of fault", {WEAK_RELEASE, WEAK_ACQUIRE}) |
@@ -831,5 +900,6 @@ int main()
          litmus<set_ups>("a queue pair set up", {WEAK_RELEASE, WEAK_ACQUIRE}) |
          litmus<counters>("counters read", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW}) |
          litmus<dc::handles>("an address handle made", {WEAK_RELEASE, WEAK_ACQUIRE}) |
-         litmus<dc::events>("an event of verbs_dc", {WEAK_RELEASE, WEAK_ACQUIRE});
+         litmus<dc::events>("an event of verbs_dc", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<ucx::log_hosts>("where UCX logs", {WEAK_RELEASE, WEAK_ACQUIRE});
 }

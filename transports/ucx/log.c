@@ -41,7 +41,8 @@ static ucs_log_func_rc_t log_line(const char *file, unsigned line, const char *f
     snprintf(log_text + used, log_size - used, "%s%s", used ? "; " : "", text);
     return UCS_LOG_FUNC_RC_STOP;
   }
-  log_host->log(log_host, level_of(level, text), "UCX: %s", text);
+  const struct pst_host *host = __atomic_load_n(&log_host, __ATOMIC_ACQUIRE);
+  host->log(host, level_of(level, text), "UCX: %s", text);
   return UCS_LOG_FUNC_RC_STOP;
 }
 
