@@ -140,9 +140,9 @@ static const char *holds_other_data(int fd)
   return is ? NULL : "exists and is no result of a command, which the result would replace";
 }
 
-static int refuse_file(const char *path, const char *why, struct pst_error *error)
+static int refuse_file(const char *path, const char *why)
 {
-  return notice_fail(error, PST_EXIT_USAGE, -EEXIST,
+  return notice_fail(NULL, PST_EXIT_USAGE, -EEXIST,
                      "--json: %s %s, which the result would replace; name another file", path, why);
 }
 
@@ -265,12 +265,12 @@ int result_begin(const struct command *command, const struct arguments *argument
       (stat(arguments->json, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 
   if (is_stream && S_ISBLK(st.st_mode))
-    return refuse_file(arguments->json, "is a block device", NULL);
+    return refuse_file(arguments->json, "is a block device");
   if (is_stream && strcmp(arguments->json, "-") != 0 &&
       output_look("--json", arguments->json, NULL) < 0)
     return -EACCES;
   if (!is_stream && command->names_file != NULL && command->names_file(arguments, arguments->json))
-    return refuse_file(arguments->json, "is what the command reads or writes", NULL);
+    return refuse_file(arguments->json, "is what the command reads or writes");
   own.command = command;
   own.arguments = arguments;
   own.process = getpid();

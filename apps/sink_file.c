@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "iov.h"
 #include "notice.h"
 #include "sink.h"
 #include "size.h"
@@ -58,16 +59,7 @@ static int write_fully(struct file *file, struct iovec *iov, int count, uint64_t
     file->written += (uint64_t)put;
     offset += (uint64_t)put;
     length -= (uint64_t)put;
-    for (size_t left = (size_t)put; left > 0;) {
-      size_t part = left < iov->iov_len ? left : iov->iov_len;
-      iov->iov_base = (char *)iov->iov_base + part;
-      iov->iov_len -= part;
-      left -= part;
-      if (iov->iov_len == 0) {
-        iov++;
-        count--;
-      }
-    }
+    iov_skip(&iov, &count, (size_t)put);
   }
   return 0;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "iov.h"
 #include "notice.h"
 #include "remedy.h"
 #include "source.h"
@@ -187,16 +188,7 @@ static int read_fully(struct file *file, struct iovec *iov, int count, uint64_t 
       return -ENODATA;
     file->offset += (uint64_t)got;
     length -= (uint64_t)got;
-    for (size_t left = (size_t)got; left > 0;) {
-      size_t part = left < iov->iov_len ? left : iov->iov_len;
-      iov->iov_base = (char *)iov->iov_base + part;
-      iov->iov_len -= part;
-      left -= part;
-      if (iov->iov_len == 0) {
-        iov++;
-        count--;
-      }
-    }
+    iov_skip(&iov, &count, (size_t)got);
   }
   return 0;
 }

@@ -97,13 +97,12 @@ void hardware_far_close(struct hardware_far *far)
  */
 
 /* The next line of the server with `key`, which the caller puts. NULL: it has gone, or `why`. */
-static struct json_object *hear(struct hardware_far *far, const char *key, uint64_t timeout_ns,
-                                char why[HARDWARE_WHY])
+static struct json_object *hear(struct hardware_far *far, const char *key, char why[HARDWARE_WHY])
 {
   struct json_object *said = NULL;
   int result;
 
-  while ((result = link_receive(far->link, timeout_ns, false, &said)) == 0) {
+  while ((result = link_receive(far->link, START_NS, false, &said)) == 0) {
     if (json_object_object_get_ex(said, key, NULL) || link_text(said, "error")[0] != '\0')
       return said;
     json_object_put(said); /* not what we wait for */
@@ -127,7 +126,7 @@ static int start_there(struct hardware_far *far, const struct hardware_ask *ask,
   json_object_object_add(message, "gpu", json_object_new_uint64(ask->gpu));
   json_object_object_add(message, "duration_ns", json_object_new_uint64(ask->duration_ns));
   link_send(far->link, message);
-  struct json_object *said = hear(far, "port", START_NS, why);
+  struct json_object *said = hear(far, "port", why);
   if (said == NULL)
     return -ECONNRESET;
   if (link_text(said, "error")[0] != '\0') {
@@ -208,7 +207,7 @@ struct json_object *hardware_far_finish(struct hardware_far *far, const char *ab
   if (far->has_gone)
     return NULL;
   link_send(far->link, link_object("finish", json_object_new_string(about != NULL ? about : "")));
-  said = hear(far, "told", START_NS, why);
+  said = hear(far, "told", why);
   if (json_object_object_get_ex(said, "told", &told))
     told = copy_told(told);
   json_object_put(said);
