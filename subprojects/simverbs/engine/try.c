@@ -218,6 +218,13 @@ static struct sim_outcome deliver(struct sim_qp *qp, struct fab_path path, uint3
     fab_unlock(&to->lock);
     return vanish(qp, why);
   }
+  if (to->kind == SIM_DCT &&
+      fab_fault_hits(FAB_FAULT_TARGET_ERROR, to->device, number, NULL, NULL)) {
+    atomic_store_explicit(&to->state, IBV_QPS_ERR, memory_order_release);
+    sim_qp_event(to, IBV_EVENT_QP_FATAL);
+    fab_unlock(&to->lock);
+    return vanish(qp, FAB_LOST_FAULT);
+  }
   if (to->state == IBV_QPS_RTR && !to->communicated && qp->kind == SIM_RC) {
     to->communicated = 1;
     sim_qp_event(to, IBV_EVENT_COMM_EST);

@@ -293,6 +293,7 @@ enum fab_fault_kind {
   FAB_FAULT_REG_MR,
   FAB_FAULT_DMABUF,
   FAB_FAULT_QP_ERROR,
+  FAB_FAULT_TARGET_ERROR,
   FAB_FAULT_CQ_ERROR,
   FAB_FAULT_QP_EVENT,
   /* Done once, to `on`. */
@@ -317,7 +318,7 @@ struct fab_target {
 
 struct fab_fault {
   _Atomic uint32_t kind;
-  struct fab_target of; /* who sends (RNR: receives; the refusals: registers) what it counts */
+  struct fab_target of; /* who sends (RNR, TARGET: receives; the refusals: registers) */
   struct fab_target on; /* of what is done once */
   uint32_t qpn;         /* 0: any */
   uint32_t per_million;

@@ -44,6 +44,7 @@ static const char help[] =
     "      path-mig, path-mig-err, comm-est, sq-drained\n"
     "      --from HOST[/DEVICE]  of this sender;  --qp NUMBER: of this queue pair\n"
     "  rnr [TARGET]                  the receiver says that it is not ready\n"
+    "  target-error [TARGET]         a DC target fails as a message comes, and its program hears of it\n"
     "  refuse-registration [TARGET]  ibv_reg_mr fails;  --error ENOMEM\n"
     "  refuse-dmabuf [TARGET]        ibv_reg_dmabuf_mr fails;  --error EOPNOTSUPP\n"
     "      --after N  the first N pass;  --count N: then so many are hit, and it is over\n"

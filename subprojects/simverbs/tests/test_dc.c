@@ -192,13 +192,30 @@ static void path_mtu(void **state)
   assert_lost(&(struct how){.to = "west1", .mtu = IBV_MTU_2048}, "lost_mtu");
 }
 
+/* A target fails as a message comes, and its program hears of it. Another is made, and is there. */
+static void target_fails(void **state)
+{
+  (void)state;
+  struct dc dc;
+  const struct how how = {.to = "west1"};
+  open_target(&dc, how.to);
+  open_initiator(&dc, &how);
+  rig_ctl("target-error h/west1 --after 1 --count 1");
+  assert_int_equal(send_one(&dc, ACCESS_KEY), IBV_WC_SUCCESS);
+  const uint64_t lost = rig_counter("lost_fault"), later = rig_counter("lost_qp_state");
+  assert_int_equal(send_one(&dc, ACCESS_KEY), IBV_WC_RETRY_EXC_ERR);
+  assert_int_equal(rig_counter("lost_fault"), lost + 1);
+  assert_int_equal(rig_counter("lost_qp_state"), later + 1); /* the retry */
+  assert_int_equal(rig_event(dc.to.context), IBV_EVENT_QP_FATAL);
+  close_all(&dc);
+  assert_int_equal(try(&how), IBV_WC_SUCCESS);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(access_key),
-      cmocka_unit_test(hop_limit),
-      cmocka_unit_test(gid_type),
-      cmocka_unit_test(path_mtu),
+      cmocka_unit_test(access_key), cmocka_unit_test(hop_limit),    cmocka_unit_test(gid_type),
+      cmocka_unit_test(path_mtu),   cmocka_unit_test(target_fails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
