@@ -6,9 +6,10 @@ import filecmp
 import hashlib
 import os
 import signal
+import subprocess
 import unittest
 
-from harness import FAKES, ROOT, Case, child_of, main, random_file
+from harness import FAKES, ROOT, Case, child_of, main, random_file, wait_until
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 CONFIG = ROOT / "config/verbs-dc.yaml"
@@ -88,6 +89,38 @@ class VerbsDc(Case):
             self.assertIn("5000000 bytes verified", child.stdout)
         self.run_program("get", address, "a", "--to", self.folder / "b", *SERVING, **self.prefix())
         self.run_program("put", address, self.folder / "b", "--to", "c", *SERVING, **self.prefix())
+        self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
+        os.kill(child_of(server.pid), signal.SIGINT)
+        self.assertEqual(server.wait(), 0, str(server))
+
+    def lose_target(self, after):
+        action = ("target-error", "--after", str(after), "--count", "1")
+        subprocess.run([SIMULATED, "ctl", self.fabric, *action], check=True)
+
+    def test_a_stream_goes_on_by_another_target(self):
+        receiver = self.start("receive", *self.ends(timeout=16), "--json", self.folder / "out.json", **self.prefix())
+        sender = self.start("send", *self.ends(timeout=16), **self.prefix())
+        receiver.wait_line(r"Got \d{2,}")
+        for times in (1, 2):
+            self.lose_target(1000)
+            wait_until(lambda count=times: f"{sender}{receiver}".count("is made anew as") == count, 30, "another target")
+        os.kill(child_of(sender.pid), signal.SIGINT)
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        stream = self.only_stream(self.result())
+        self.assert_accounted(stream)
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
+        self.assertEqual((stream["verified"], stream["duplicates"]), (stream["messages_delivered"], 0))
+
+    def test_a_node_goes_on_by_another_target(self):
+        root = self.folder / "root"
+        root.mkdir()
+        random_file(root / "a", 5_000_001)
+        server = self.start("serve", "127.0.0.1:0", "-v", "--root", root, *SERVING, **self.prefix())
+        address = "127.0.0.1:" + server.wait_line(r"listening on 127\.0\.0\.1:0, port (\d+)")[1]
+        for what in (("get", address, "a", "--to", self.folder / "b"), ("put", address, self.folder / "b", "--to", "c")):
+            self.lose_target(8)
+            child = self.run_program(*what, *SERVING, **self.prefix())
+            self.assertIn("is made anew as", f"{child.stderr}{server}")
         self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))

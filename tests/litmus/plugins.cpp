@@ -651,6 +651,10 @@ struct pst_device {
     } * info;
   } open;
 };
+struct vb_queue {
+  struct pst_worker *worker;
+  atomic<int> event;
+};
 struct pst_worker {
   struct pst_worker *next;
   atomic<uint32_t> notices;
@@ -664,7 +668,8 @@ struct pst_worker {
       struct pst_endpoint *at;
     } all[1];
   } endpoints;
-  atomic<int> event;
+  struct vb_queue queue; /* its initiators' */
+  atomic_bool has_lost_target;
 };
 enum dc_handle_state { DC_HANDLE_MAKING, DC_HANDLE_READY, DC_HANDLE_FAILED };
 struct dc_handle {
@@ -689,7 +694,7 @@ struct dc_endpoint {
 };
 enum { IBV_EVENT_QP_FATAL = 1 };
 struct ibv_qp {
-  struct pst_worker *qp_context;
+  struct vb_queue *qp_context;
   int qp_num;
 };
 struct ibv_async_event {
@@ -766,7 +771,9 @@ struct ends {
     device.workers = &worker;
     device.transport = &transport;
     atomic_store(&worker.notices, 0u);
-    atomic_store(&worker.event, 0);
+    atomic_store(&worker.queue.event, 0);
+    worker.queue.worker = &worker;
+    atomic_store(&worker.has_lost_target, false);
     worker.next = NULL;
     worker.notices_seen = 0;
     worker.tells_lost = worker.has_told_lost = false;
@@ -807,7 +814,7 @@ struct events : rl::test_suite<events, 2>, ends {
   void thread(unsigned i)
   {
     if (i == 0) {
-      struct ibv_qp qp = {&worker, 0};
+      struct ibv_qp qp = {&worker.queue, 0};
       const struct ibv_async_event event = {IBV_EVENT_QP_FATAL, {&qp}};
       queue_event(&device, &event);
     } else {

@@ -58,7 +58,8 @@ struct vb_rx {
   uint32_t control_receives; /* that the peer has */
   uint32_t runs_max;         /* that one of them has room for */
   uint64_t grants;           /* slots ever granted by messages */
-  uint64_t before;           /* slots granted by the address */
+  uint64_t before;           /* slots granted by the address; of DC messages that had come when its
+                                target failed */
   uint64_t arrived;          /* messages */
   uint64_t *first_of; /* by credit message, VB_CONTROL_RECEIVES: its first slot in `grants`; NULL:
                          none is sent */

@@ -23,11 +23,18 @@ enum vb_srq_kind {
   VB_SRQ_SLOTS,   /* free slots of a ring, for SENDs */
 };
 
+/* The context of a queue pair that a worker has and no endpoint: what its events leave. */
+struct vb_queue {
+  struct pst_worker *worker;
+  _Atomic int event; /* enum ibv_event_type + 1, 0: none */
+};
+
 struct vb_srq {
   struct pst_worker *worker;
   struct pst_ring *ring; /* of slots */
   struct ibv_srq *srq;
   struct ibv_qp *target; /* the transport's, which takes from it alone and ends with it; or NULL */
+  struct vb_queue queue; /* the target's context */
   enum vb_srq_kind kind;
   uint64_t wr_id; /* of entry 0 */
   uint32_t place;

@@ -11,9 +11,9 @@
 
 /* In the order in which they travel. */
 static const struct vb_blob_field fields[] = {
-    FIELD(gid_type), FIELD(mtu),     FIELD(rd_atomic),   FIELD(lid),
-    FIELD(number),   ROW(gid, 1),    FIELD(control),     FIELD(data),
-    FIELD(key),      FIELD(initial), FIELD(payload_max), FIELD(credits),
+    FIELD(gid_type),    FIELD(mtu),     FIELD(rd_atomic), FIELD(lid),   FIELD(number),
+    ROW(gid, 1),        FIELD(control), FIELD(data),      FIELD(key),   FIELD(initial),
+    FIELD(payload_max), FIELD(credits), FIELD(messages),  FIELD(heard),
 };
 
 /* Of the byte before them, from bit 0. */
@@ -25,7 +25,7 @@ static const size_t flags[] = {
 };
 
 static const struct vb_blob_form form = {
-    .magic = {'p', 's', 't', 'd', 'c', 0, 0, 2},
+    .magic = {'p', 's', 't', 'd', 'c', 0, 0, 3},
     .length = DC_BLOB_BYTES,
     .flag_count = sizeof(flags) / sizeof(flags[0]),
     .field_count = sizeof(fields) / sizeof(fields[0]),
@@ -33,9 +33,10 @@ static const struct vb_blob_form form = {
     .fields = fields,
 };
 
+/* Not of the targets, which may be made anew. */
 uint32_t dc_blob_proof(const struct dc_blob *blob)
 {
-  const uint64_t all = blob->key ^ (uint64_t)blob->number << 48 ^ (uint64_t)blob->control << 16;
+  const uint64_t all = blob->key ^ (uint64_t)blob->number << 48;
 
   return (uint32_t)(all * UINT64_C(0x9e3779b97f4a7c15) >> 51);
 }

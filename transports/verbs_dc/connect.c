@@ -5,6 +5,7 @@
  * has come. On the wire every mistake looks like a peer that is dead, so that all that has to agree
  * is compared here.
  */
+#include <endian.h>
 #include <stdio.h>
 
 #include "connection.h"
@@ -151,6 +152,64 @@ static void take_peer(struct dc_endpoint *dc, const struct dc_blob *peer)
   vb_line_put(&tx->credits, 0, peer->credits);
 }
 
+/* Which request says the first credit that did not come to the target that is lost; VB_NEVER: all
+ * came. */
+static uint64_t first_missing(const struct vb_send_queue *sq, uint32_t heard)
+{
+  for (uint64_t at = sq->done; at != sq->head; at++) {
+    const struct ibv_send_wr *wr = &sq->wrs[at & sq->mask];
+    const uint32_t more = (be32toh(wr->imm_data) - heard) % DC_VALUES;
+    if (dc_is_credit(wr) && more && more < DC_VALUES / 2)
+      return at;
+  }
+  return VB_NEVER;
+}
+
+/* A target of the peer's is another now. Of what was under way it says how much had come. While its
+ * other target is there, what goes to that is awaited. */
+static void follow(struct dc_endpoint *dc, const struct dc_blob *peer, bool has_moved_data)
+{
+  struct pst_endpoint *endpoint = &dc->endpoint;
+  const struct vb_send_queue *sq = &endpoint->sq;
+  const uint64_t messages = endpoint->tx ? endpoint->tx->messages : 0;
+  uint64_t under_way = 0;
+
+  for (uint64_t i = sq->done; i != sq->head; i++)
+    under_way += sq->sent[i & sq->mask].opcode == PST_OP_SEND;
+  if (!has_moved_data && dc->stage == DC_CONNECTED) {
+    dc->again_at = first_missing(sq, peer->heard);
+    return;
+  }
+  if (messages - peer->messages > under_way) {
+    dc_fail(endpoint, -EPROTO, "the peer has lost messages that its device had acknowledged");
+    return;
+  }
+  dc_post_again(dc, under_way - (messages - peer->messages));
+}
+
+/* The address of a peer that it has. */
+static int connect_again(struct dc_endpoint *dc, const struct dc_blob *peer)
+{
+  const struct dc_peer had = dc->peer;
+  struct pst_endpoint *endpoint = &dc->endpoint;
+  const bool is_it = peer->key == had.key && peer->number == had.number &&
+                     memcmp(peer->gid, had.gid, sizeof(had.gid)) == 0;
+
+  if (endpoint->closing.mode || dc_is_over(dc) || !is_it ||
+      (peer->control == had.control && peer->data == had.data))
+    return -EALREADY;
+  dc_forget_peer(dc);
+  dc->peer.control = peer->control;
+  dc->peer.data = peer->data;
+  join(dc);
+  dc->silent_ns = dc->probe_at_ns = 0;
+  dc->heard_ns = vb_now_ns(endpoint->device);
+  dc->tells_again |= dc->stage == DC_CONNECTED;
+  follow(dc, peer, peer->data != had.data);
+  vb_pend(endpoint);
+  return 0;
+}
+
 int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
   struct dc_endpoint *dc = dc_of(endpoint);
@@ -161,7 +220,9 @@ int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   int rc = check(dc, address, &peer);
   if (rc < 0)
     return rc;
-  if (dc->stage != DC_NEW || endpoint->closing.mode)
+  if (dc->stage != DC_NEW)
+    return connect_again(dc, &peer);
+  if (endpoint->closing.mode)
     return -EALREADY;
   dc->peer = (struct dc_peer){.key = peer.key,
                               .control = peer.control,
@@ -206,7 +267,7 @@ void dc_notice(struct pst_endpoint *endpoint)
 {
   struct dc_endpoint *dc = dc_of(endpoint);
   const struct dc_worker *pool = dc_worker_of(endpoint->worker);
-  const int event = atomic_load_explicit(&pool->event, memory_order_acquire);
+  const int event = atomic_load_explicit(&pool->queue.event, memory_order_acquire);
   char why[512];
 
   if (event && !dc_is_over(dc)) {

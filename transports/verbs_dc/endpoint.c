@@ -117,8 +117,6 @@ static void open_send_queue(struct dc_endpoint *dc)
   sq->spread = dc_spread;
   sq->size = sq->requests_max + VB_SPARE_SENDS;
   sq->mask = pool->shape.mask;
-  sq->wrs = pool->shape.wrs;
-  sq->sges = pool->shape.sges;
   sq->max_inline = pool->shape.max_inline;
   sq->posted_max = sq->requests_max;
 }
@@ -179,7 +177,7 @@ int dc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->sq.failed_from = made->sq.refused_at = VB_NEVER;
   made->lane_count = 1;
   made->receive_buffers = 1; /* no row of poll.c's: dc_received() takes them */
-  dc->by_ns = dc->hello_at = made->closing.deadline_ns = VB_NEVER;
+  dc->by_ns = dc->hello_at = dc->again_at = made->closing.deadline_ns = VB_NEVER;
   dc->credits_at[0] = dc->credits_at[1] = VB_NEVER;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   rc = open_parts(dc, &in);

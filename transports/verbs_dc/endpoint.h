@@ -3,6 +3,8 @@
 #ifndef DC_ENDPOINT_H
 #define DC_ENDPOINT_H
 
+#include <endian.h>
+
 #include "../verbs/endpoint.h"
 #include "address.h"
 #include "handle.h"
@@ -84,17 +86,29 @@ struct dc_endpoint {
   uint32_t seen;              /* granted by the peer, ever, modulo */
   uint32_t base;              /* slots that it has while it can */
 
+  uint64_t again_at; /* of the send queue: once all before it is done, the rest is posted again to
+                        the peer's new target; VB_NEVER: nothing is */
+
   uint64_t by_ns; /* it has to be connected; VB_NEVER: at any time */
   int status;     /* of DC_LEFT and DC_FAILED */
   bool tells_gone;
   uint64_t over_ns, over_at; /* then; and worker->empties, + 1 */
   uint64_t heard_ns, heard_done, heard_arrivals;
   bool owed;
+  bool tells_address;    /* a target was made anew: READDRESS is to be polled */
+  bool tells_again;      /* the peer's was: CONNECTED is, while requests go on */
+  uint16_t heard_before; /* `seen` when the target before it failed, modulo */
 };
 
 static inline struct dc_endpoint *dc_of(const struct pst_endpoint *endpoint)
 {
   return (struct dc_endpoint *)(void *)(uintptr_t)endpoint;
+}
+/* A word of credit, as it was posted. */
+static inline bool dc_is_credit(const struct ibv_send_wr *wr)
+{
+  return wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
+         (be32toh(wr->imm_data) & 0xffff) >> DC_VALUE_BITS == DC_CREDIT;
 }
 static inline bool dc_is_over(const struct dc_endpoint *dc)
 {

@@ -24,7 +24,9 @@ void dc_own_address(const struct dc_endpoint *dc, struct dc_blob *own)
                           .key = dc_device_of(device)->key,
                           .initial = endpoint->tx ? endpoint->tx->initial : 0,
                           .payload_max = rx ? rx->ring->params.payload_max : 0,
-                          .credits = rx ? rx->granted : 0};
+                          .credits = rx ? rx->granted : 0,
+                          .messages = rx ? rx->before : 0,
+                          .heard = dc->heard_before};
   own->data = rx ? rx->ring->shared->target->qp_num : own->control;
   memcpy(own->gid, dc->home.gid, sizeof(own->gid));
 }

@@ -383,10 +383,29 @@ static void give_back(struct dc_endpoint *dc)
     dc_give(dc);
 }
 
+/* A target of this end, or of the peer's, was made anew. */
+static void tell_move(struct dc_endpoint *dc, struct vb_out *out)
+{
+  const uint64_t cookie = dc->endpoint.cookie;
+
+  if (dc_is_over(dc) || dc->endpoint.closing.mode)
+    dc->tells_address = dc->tells_again = false;
+  if (dc->tells_address && out->room) {
+    dc->tells_address = false;
+    vb_event_write(out, cookie, PST_EVENT_READDRESS, 0);
+  }
+  if (dc->tells_again && out->room) {
+    dc->tells_again = false;
+    vb_event_write(out, cookie, PST_EVENT_CONNECTED, 0);
+  }
+}
+
 void dc_work(struct pst_endpoint *endpoint, struct vb_out *out)
 {
   struct dc_endpoint *dc = dc_of(endpoint);
 
+  if (__builtin_expect(endpoint->sq.done >= dc->again_at, 0))
+    dc_post_again(dc, 0);
   if (endpoint->rx)
     grant(dc);
   say_all(dc);
@@ -394,6 +413,8 @@ void dc_work(struct pst_endpoint *endpoint, struct vb_out *out)
     endpoint->tell_connected = false;
     vb_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
   }
+  if (__builtin_expect(dc->tells_address | dc->tells_again, 0))
+    tell_move(dc, out);
   const bool is_closable = endpoint->closing.mode && dc_close_step(dc, vb_now_ns(endpoint->device));
   vb_tell_done(endpoint, out);
   give_back(dc);
@@ -405,7 +426,7 @@ void dc_work(struct pst_endpoint *endpoint, struct vb_out *out)
   }
   if (!is_closable || endpoint->sq.told != endpoint->sq.head || out->room == 0) {
     if (endpoint->sq.told != endpoint->sq.done || is_closable || dc->tells_gone ||
-        endpoint->tell_connected)
+        endpoint->tell_connected || dc->tells_address || dc->tells_again)
       vb_pend(endpoint);
     return;
   }

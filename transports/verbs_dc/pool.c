@@ -115,7 +115,7 @@ static struct ibv_qp *create(struct dc_worker *pool, uint32_t max_inline,
     own.dc_init_attr.dci_streams.log_num_errored = dc->log_errored;
   }
   *attr = (struct ibv_qp_init_attr_ex){
-      .qp_context = worker,
+      .qp_context = &pool->queue,
       .send_cq = worker->cq,
       .recv_cq = worker->cq,
       .cap = {.max_send_wr = pool->shape.size,
@@ -150,9 +150,10 @@ static int open_one(struct dc_worker *pool, struct dc_initiator *initiator)
   struct ibv_qp_init_attr_ex attr;
   uint32_t wish = DC_INLINE_WISH;
 
-  initiator->sent = calloc(pool->shape.mask + 1, sizeof(*initiator->sent));
-  if (!initiator->sent)
+  initiator->kept.size = pool->shape.size;
+  if (vb_send_queue_open(&initiator->kept, dc->device.pieces_max) < 0)
     return -ENOMEM;
+  pool->shape.mask = initiator->kept.mask;
   for (; !(initiator->qp = create(pool, wish, &attr)) && wish; wish /= 2)
     ;
   if (!initiator->qp)
@@ -194,8 +195,8 @@ static int open_all(struct dc_worker *pool)
     return -ENOMEM;
   pool->shape.size = dc->requests + VB_SPARE_SENDS;
   pool->shape.max_inline = UINT32_MAX;
-  int rc = vb_send_queue_open(&pool->shape, worker->device->pieces_max);
   pool->pd = vb_thread_domain_take(worker, &worker->device->own);
+  int rc = 0;
   for (uint32_t i = 0; rc == 0 && i < dc_initiators(dc); i++) {
     struct dc_initiator *made = &pool->all[i];
     rc = open_one(pool, made);
@@ -218,7 +219,7 @@ int dc_worker_open(struct pst_worker *worker)
   if (!pool)
     return -ENOMEM;
   worker->own = pool;
-  pool->worker = worker;
+  pool->worker = pool->queue.worker = worker;
   pool->rd_atomic = dc_device_of(worker->device)->rd_atomic;
   vb_numa_prefer(worker->device->numa_node, &policy);
   const int rc = open_all(pool);
@@ -233,11 +234,10 @@ void dc_worker_close(struct pst_worker *worker)
   for (uint32_t i = 0; i < pool->count; i++) {
     if (pool->all[i].qp)
       ibv_destroy_qp(pool->all[i].qp);
-    free(pool->all[i].sent);
+    vb_send_queue_close(&pool->all[i].kept);
   }
   if (pool->pd)
     vb_thread_domain_give(worker, pool->pd);
-  vb_send_queue_close(&pool->shape);
   free(pool->numbers);
   free(pool->all);
   free(pool);
@@ -253,7 +253,9 @@ static void hold(struct dc_worker *pool, struct dc_endpoint *dc, struct dc_initi
   *from = initiator->next_free;
   dc->initiator = initiator;
   dc->held_from = dc->endpoint.sq.head;
-  dc->endpoint.sq.sent = initiator->sent;
+  dc->endpoint.sq.sent = initiator->kept.sent;
+  dc->endpoint.sq.wrs = initiator->kept.wrs;
+  dc->endpoint.sq.sges = initiator->kept.sges;
   /* A peer that answers fewer READs at a time has been met since. */
   if (initiator->rd_atomic > pool->rd_atomic && dc_reset(pool, initiator) != 0)
     dc_fail(&dc->endpoint, -EIO, "its initiator cannot be set up again");
@@ -409,6 +411,61 @@ void dc_abandon(struct dc_endpoint *dc)
     sq->failed_from = sq->done;
   say_lost(dc, dc_reset(pool, dc->initiator));
   sq->done = sq->head;
+}
+
+/* ---- Posted again ------------------------------------------------------------------------ */
+
+static bool may_be_repeated(const struct vb_send_queue *sq)
+{
+  for (uint64_t i = sq->done; i != sq->head; i++) {
+    const uint8_t opcode = sq->sent[i & sq->mask].opcode;
+    if (opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP)
+      return false;
+  }
+  return true;
+}
+
+/* A request that has been carried out keeps its place, and a completion. */
+static void make_empty(struct ibv_send_wr *wr)
+{
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->num_sge = 0;
+  wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+  wr->wr.rdma.remote_addr = 0;
+  wr->wr.rdma.rkey = 0;
+}
+
+void dc_post_again(struct dc_endpoint *dc, uint64_t arrived)
+{
+  struct vb_send_queue *sq = &dc->endpoint.sq;
+  bool says_credit = false;
+
+  dc->again_at = VB_NEVER;
+  if (!dc->initiator || sq->done == sq->head)
+    return;
+  if (!may_be_repeated(sq)) {
+    dc_fail(&dc->endpoint, -ECONNRESET,
+            "the peer's target was lost under an atomic operation, and nobody knows whether it was "
+            "carried out");
+    return;
+  }
+  int rc = -dc_reset(dc_worker_of(dc->endpoint.worker), dc->initiator);
+  for (uint64_t i = sq->done; i != sq->head; i++) {
+    struct ibv_send_wr *wr = &sq->wrs[i & sq->mask];
+    if (sq->sent[i & sq->mask].opcode == PST_OP_SEND && arrived) {
+      arrived--;
+      make_empty(wr);
+    } else if (dc_is_credit(wr) && says_credit)
+      make_empty(wr);
+    else if (dc_is_credit(wr)) {
+      wr->imm_data = htobe32((uint32_t)DC_CREDIT << DC_VALUE_BITS | dc->granted % DC_VALUES);
+      says_credit = true;
+    }
+  }
+  if (rc == 0)
+    rc = dc_spread(sq, sq->done, sq->head);
+  if (rc < 0)
+    dc_fail(&dc->endpoint, rc, "requests cannot be posted again to the peer's new target");
 }
 
 /* ---- Posted ------------------------------------------------------------------------------ */

@@ -11,7 +11,7 @@
 #define DC_POOL_H
 
 #include "../verbs/send_queue.h"
-#include "../verbs/worker.h"
+#include "../verbs/srq.h"
 #include "device.h"
 
 struct dc_endpoint;
@@ -24,7 +24,7 @@ struct dc_initiator {
   struct ibv_qp *qp;
   struct ibv_qp_ex *ex;
   struct mlx5dv_qp_ex *dv;
-  struct vb_sent *sent;
+  struct vb_send_queue kept; /* requests as they were posted, until they are done */
   uint8_t rd_atomic;
   bool is_reserve;  /* of those that have answered a probe */
   bool is_flushing; /* its stream has failed, and requests of it are still to be flushed */
@@ -48,14 +48,17 @@ struct dc_worker {
   bool probes_pass;  /* one was answered before another that had been posted before it */
   uint64_t probe_ns; /* the batch's last answer, or its beginning */
   uint64_t probes_missed;
-  struct vb_send_queue shape;    /* the requests that are being built, of whichever endpoint */
+  struct vb_send_queue shape;    /* of each initiator: its sizes */
   uint8_t rd_atomic;             /* the least of all peers */
   struct pst_endpoint **numbers; /* DC_NUMBERS of them */
   uint32_t next_number;
   struct dc_endpoint *peers[DC_PEER_CHAINS]; /* by their address: connect.c */
-  _Atomic int event; /* enum ibv_event_type + 1 of one of its queue pairs; 0: none */
-  uint64_t dropped;  /* receives of nobody's */
-  uint64_t resets;   /* of initiators; of streams */
+  struct vb_queue queue;                     /* the initiators' context */
+  _Atomic bool has_lost_target;              /* whose shared queue has the event */
+  bool is_mending;       /* once all is taken again, all that came before the event was */
+  uint64_t targets_made; /* anew */
+  uint64_t dropped;      /* receives of nobody's */
+  uint64_t resets;       /* of initiators; of streams */
   uint64_t stream_resets;
 };
 
@@ -89,6 +92,9 @@ void dc_stop(struct dc_endpoint *dc);
 /* A request was flushed, or the one before them failed: once none is left the stream can be used
  * again. */
 void dc_flushed(struct dc_endpoint *dc);
+/* What is under way goes to where the peer is now, each request at its place in the send queue:
+ * not the first `arrived` SENDs of it, nor credit that is older than what there is. */
+void dc_post_again(struct dc_endpoint *dc, uint64_t arrived);
 /* Sets where the request being built goes: this target of the peer, by this stream of the
  * initiator, which is not used where the device has no streams. */
 void dc_set_peer(const struct dc_endpoint *dc, const struct dc_initiator *initiator,

@@ -3,6 +3,7 @@
 #include "target.h"
 #include "../verbs/open.h"
 #include "../verbs/worker.h"
+#include "endpoint.h"
 
 static int to_init(const struct pst_device *device, struct ibv_qp *qp)
 {
@@ -76,11 +77,66 @@ int dc_target_open(struct pst_worker *worker, struct vb_srq *shared, const char 
   int rc = vb_device_place(worker->device, &where);
   if (rc < 0)
     return rc;
-  shared->target = dc_target_create(dc, worker->cq, shared->srq, worker, &where, &step);
+  shared->queue.worker = worker;
+  shared->target = dc_target_create(dc, worker->cq, shared->srq, &shared->queue, &where, &step);
   if (shared->target)
     return 0;
   const int code = errno;
   VB_LOG(worker->device, PST_LOG_ERROR, "%s: %s: %s; see `rdma resource` and the kernel's log",
          label, step, strerror(code));
   return vb_call_error(code);
+}
+
+static void tell_address(struct pst_worker *worker, const struct vb_srq *shared)
+{
+  for (uint32_t i = 0; i < worker->endpoints.room; i++) {
+    struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
+    if (!endpoint || dc_is_over(dc_of(endpoint)))
+      continue;
+    struct dc_endpoint *dc = dc_of(endpoint);
+    const bool has_words = endpoint->shared == shared;
+    const bool has_messages = endpoint->rx && endpoint->rx->ring->shared == shared;
+    if (has_words)
+      dc->heard_before = (uint16_t)(dc->seen % DC_VALUES);
+    if (has_messages)
+      endpoint->rx->before = endpoint->rx->arrived;
+    if (!has_words && !has_messages)
+      continue;
+    dc->tells_address = true;
+    vb_pend(endpoint);
+  }
+}
+
+/* The number before it is nobody's from now on. */
+static void replace(struct pst_worker *worker, struct vb_srq *shared)
+{
+  struct ibv_qp *lost = shared->target;
+  const uint32_t number = lost->qp_num;
+
+  shared->target = NULL;
+  if (dc_target_open(worker, shared, "a target that has failed") < 0) {
+    shared->target = lost;
+    atomic_store_explicit(&dc_worker_of(worker)->queue.event, IBV_EVENT_QP_FATAL + 1,
+                          memory_order_release);
+    vb_notify(worker);
+    return;
+  }
+  ibv_destroy_qp(lost);
+  dc_worker_of(worker)->targets_made++;
+  VB_LOG(
+      worker->device, PST_LOG_WARN,
+      "%s: target %u has failed (IBV_EVENT_QP_FATAL), and is made anew as %u, of which its peers "
+      "hear; see the kernel's log (`dmesg`) for why",
+      worker->device->open.info->name, number, shared->target->qp_num);
+  tell_address(worker, shared);
+}
+
+void dc_target_mend(struct pst_worker *worker)
+{
+  atomic_store_explicit(&dc_worker_of(worker)->has_lost_target, false, memory_order_release);
+  for (uint32_t i = 0; i < worker->shared.room; i++) {
+    struct vb_srq *shared = worker->shared.all[i].at;
+    if (shared && shared->target && atomic_exchange(&shared->queue.event, 0))
+      replace(worker, shared);
+  }
 }

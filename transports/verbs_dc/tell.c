@@ -24,6 +24,7 @@ static void add_worker(struct pst_counter_list *list, const struct pst_worker *w
   add(list, "endpoints_waiting", waiting, PST_COUNTER_GAUGE);
   add(list, "initiators_reset", pool->resets, 0);
   add(list, "streams_reset", pool->stream_resets, 0);
+  add(list, "targets_replaced", pool->targets_made, 0);
   add(list, "probes_missed", pool->probes_missed, 0);
   add(list, "receives_of_nobody", pool->dropped, 0);
   add(list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);

@@ -6,6 +6,7 @@
 #include "endpoint.h"
 #include "ops.h"
 #include "probe.h"
+#include "target.h"
 
 /* Is there any device that mlx5 runs? Whether it has DC, opening it tells. */
 static bool any_is_mlx5(const struct dc_mlx5 *mlx5)
@@ -48,26 +49,38 @@ static int refuses(const struct pst_endpoint *endpoint)
   return dc_is_over(dc_of(endpoint)) ? -ECONNRESET : -ENOTCONN;
 }
 
-/* What one target or initiator cannot do any more, none of the worker's endpoints can. */
+/* A target is made anew. What one initiator cannot do any more, none of the endpoints can. */
 static void queue_event(struct pst_device *device, const struct ibv_async_event *event)
 {
-  struct pst_worker *worker = event->element.qp->qp_context;
+  struct vb_queue *queue = event->element.qp->qp_context;
 
-  if (!worker || event->event_type != IBV_EVENT_QP_FATAL) {
+  if (!queue || event->event_type != IBV_EVENT_QP_FATAL) {
     char text[512];
     vb_event_text((int)event->event_type, text, sizeof(text));
     VB_LOG(device, PST_LOG_WARN, "%s: QP %u: %s", device->open.info->name,
            event->element.qp->qp_num, text);
     return;
   }
-  atomic_store_explicit(&dc_worker_of(worker)->event, (int)event->event_type + 1,
-                        memory_order_release);
-  vb_notify(worker);
+  struct dc_worker *pool = dc_worker_of(queue->worker);
+  atomic_store_explicit(&queue->event, (int)event->event_type + 1, memory_order_release);
+  if (queue != &pool->queue)
+    atomic_store_explicit(&pool->has_lost_target, true, memory_order_release);
+  vb_notify(queue->worker);
 }
 
-static void look_at_nothing(struct pst_worker *worker)
+/* Completions of a target end with it. All that had come to it before its event is taken once the
+ * completion queue was polled empty behind that. */
+static void took_all(struct pst_worker *worker)
 {
-  (void)worker;
+  struct dc_worker *pool = dc_worker_of(worker);
+
+  if (__builtin_expect(!atomic_load_explicit(&pool->has_lost_target, memory_order_acquire), 1))
+    return;
+  pool->is_mending = !pool->is_mending;
+  if (pool->is_mending)
+    vb_notify(worker);
+  else
+    dc_target_mend(worker);
 }
 
 static const struct vb_transport transport = {
@@ -86,7 +99,7 @@ static const struct vb_transport transport = {
     .worker_open = dc_worker_open,
     .worker_close = dc_worker_close,
     .worker_look = dc_probe_look,
-    .worker_empty = look_at_nothing,
+    .worker_empty = took_all,
 };
 
 static int open(const struct pst_host *host, const struct pst_open_params *params,
