@@ -3,11 +3,12 @@
  * Datagrams as a receiver gets them, header and what is readable of the rest each in memory of
  * exactly its size. An input is a setting of SETTING_BYTES, then datagrams, each behind a byte of
  * circumstances and a byte of length. What must hold is told by flow.h; it is counted
- * here once more, from the verdicts alone.
+ * here once more, from the verdicts alone. Beside it a second flow gets the same datagrams by
+ * runs (flow_run.h), as far as a run takes them, and has to stand where the first one does.
  */
 #include <string.h>
 
-#include "datagram/flow.h"
+#include "datagram/flow_run.h"
 #include "require.h"
 
 enum { SETTING_BYTES = 11, SOURCES = 4 };
@@ -41,11 +42,19 @@ struct seen {
 };
 
 static struct dg_flow flow;
-static uint64_t datagrams; /* of all inputs */
+static uint64_t datagrams, by_run; /* of all inputs */
+
+/* The second flow; its run, while one is open, is for datagrams of `source`. */
+static struct {
+  struct dg_flow flow;
+  struct dg_run run;
+  struct dg_source source;
+  bool is_open;
+} twin;
 
 static void tell_datagrams(void)
 {
-  fprintf(stderr, "stat::datagrams: %lu\n", datagrams);
+  fprintf(stderr, "stat::datagrams: %lu, %lu of them by a run\n", datagrams, by_run);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -239,16 +248,85 @@ static uint8_t *copy_of(struct reader *reader, uint32_t bytes)
   return copy;
 }
 
+/* The run of the second flow, if there is one, takes it: all of it is readable, and lies in memory
+ * of its size. */
+static bool take_by_run(const struct dg_arrival *arrival, struct dg_message *message)
+{
+  const uint32_t head =
+      arrival->total < twin.run.header_bytes ? arrival->total : twin.run.header_bytes;
+  uint8_t *whole = malloc(arrival->total);
+
+  REQUIRE(whole || arrival->total == 0);
+  if (head)
+    memcpy(whole, arrival->header, head);
+  if (arrival->total > head)
+    memcpy(whole + head, arrival->rest, arrival->total - head);
+  const bool is_taken = dg_run_take(&twin.run, whole, arrival->total, arrival->time_ns, message);
+  free(whole);
+  return is_taken;
+}
+
+static void check_twin(void)
+{
+  const struct dg_flow *a = &flow, *b = &twin.flow;
+
+  REQUIRE(memcmp(&a->counts, &b->counts, sizeof(a->counts)) == 0);
+  REQUIRE(a->sequence.next == b->sequence.next && a->sequence.raw == b->sequence.raw);
+  REQUIRE(memcmp(&a->tail, &b->tail, sizeof(a->tail)) == 0);
+  REQUIRE(a->latest_ns == b->latest_ns && a->longest_ns == b->longest_ns);
+  REQUIRE(a->pace_from == b->pace_from && a->pace_ns == b->pace_ns && a->busiest == b->busiest);
+  REQUIRE(a->strays == b->strays && a->successor.datagrams == b->successor.datagrams);
+  REQUIRE(a->jitter.scaled_ns == b->jitter.scaled_ns && a->jitter.timestamp == b->jitter.timestamp);
+  REQUIRE(a->holds == b->holds && a->credit == b->credit && a->lost_before == b->lost_before);
+}
+
+static void end_run(void)
+{
+  if (twin.is_open)
+    dg_run_end(&twin.run);
+  twin.is_open = false;
+}
+
+static void take_beside(const struct dg_arrival *arrival, uint32_t verdict,
+                        const struct dg_message *message)
+{
+  struct dg_message again;
+
+  if (twin.is_open && memcmp(&twin.source, arrival->source, sizeof(twin.source)) != 0)
+    end_run();
+  if (!twin.is_open) {
+    twin.source = *arrival->source;
+    twin.is_open = dg_run_begin(&twin.run, &twin.flow, arrival->source);
+  }
+  if (twin.is_open && !arrival->is_cut && arrival->readable == arrival->total &&
+      take_by_run(arrival, &again)) {
+    by_run++;
+    REQUIRE(verdict == DG_DELIVER);
+  } else {
+    end_run();
+    REQUIRE(dg_flow_take(&twin.flow, arrival, &again) == verdict);
+    check_twin();
+  }
+  if (verdict & DG_DELIVER)
+    REQUIRE(again.offset == message->offset && again.length == message->length &&
+            again.sequence == message->sequence && again.meta == message->meta &&
+            again.has_sequence == message->has_sequence && again.has_meta == message->has_meta &&
+            again.is_marked == message->is_marked && again.is_restart == message->is_restart &&
+            again.time_ns == message->time_ns);
+}
+
 static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival *arrival)
 {
   enum dg_framing framing = flow.params.framing;
   bool numbered = flow.params.numbered;
   uint32_t bits = take(reader, 1), total = take(reader, 1);
   uint32_t fixed = dg_header_bytes(framing, numbered);
-  struct dg_source source = source_of(bits & SOURCE_MASK);
+  const struct dg_source source = source_of(bits & SOURCE_MASK);
   struct dg_message message;
 
   if (bits & HAS_DROPS) {
+    end_run();
+    dg_flow_lost(&twin.flow, bits & IS_STARVED ? 1 : 0, 1u << total % 20);
     dg_flow_lost(&flow, bits & IS_STARVED ? 1 : 0, 1u << total % 20);
     seen->drops += 1u << total % 20;
   }
@@ -280,6 +358,7 @@ static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival
   check_parse(framing, numbered, arrival);
   datagrams++;
   uint32_t verdict = dg_flow_take(&flow, arrival, &message);
+  take_beside(arrival, verdict, &message);
   check_verdict(seen, verdict, &message, seen->last & seen->mask, total - head);
   check_counts(seen);
   free(header);
@@ -302,8 +381,12 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
                       .last = params.initial - 1};
   seen.shift = 0 - (uint64_t)(params.initial & seen.mask);
   dg_flow_begin(&flow, &params);
+  dg_flow_begin(&twin.flow, &params);
+  twin.is_open = false;
   while (reader.left >= 2)
     take_one(&reader, &seen, &arrival);
+  end_run();
+  check_twin();
   dg_flow_end(&flow);
   REQUIRE(!flow.holds);
   check_counts(&seen);

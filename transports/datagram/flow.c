@@ -152,12 +152,7 @@ static void deliver(struct dg_flow *flow, const struct dg_message *message)
 {
   flow->counts.messages++;
   flow->counts.bytes += message->length;
-  if (flow->latest_ns && message->time_ns - flow->latest_ns > flow->longest_ns &&
-      message->time_ns > flow->latest_ns)
-    flow->longest_ns = message->time_ns - flow->latest_ns;
-  flow->latest_ns = message->time_ns;
-  if (message->has_meta)
-    dg_jitter_see(&flow->jitter, (uint32_t)message->meta, message->time_ns);
+  dg_flow_note_arrival(flow, message);
 }
 
 /* A message has arrived behind them: they have left gaps. */

@@ -233,6 +233,17 @@ struct dg_flow {
   uint32_t unit_max;
 };
 
+/* Of a message that is delivered: when it came, and the jitter. */
+static inline void dg_flow_note_arrival(struct dg_flow *flow, const struct dg_message *message)
+{
+  if (flow->latest_ns && message->time_ns - flow->latest_ns > flow->longest_ns &&
+      message->time_ns > flow->latest_ns)
+    flow->longest_ns = message->time_ns - flow->latest_ns;
+  flow->latest_ns = message->time_ns;
+  if (message->has_meta)
+    dg_jitter_see(&flow->jitter, (uint32_t)message->meta, message->time_ns);
+}
+
 enum dg_verdict {
   DG_DELIVER = 1u << 0,      /* this one: *message says what it is */
   DG_HOLD = 1u << 1,         /* keep this one; flow->held is it */
