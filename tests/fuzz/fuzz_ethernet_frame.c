@@ -12,6 +12,7 @@
 #include "ethernet/layout.h"
 #include "ethernet/multicast.h"
 #include "ethernet/neighbour.h"
+#include "ethernet/seen.h"
 #include "require.h"
 
 /* Of the byte before a frame. */
@@ -38,7 +39,7 @@ struct port {
 };
 
 static uint8_t *wall; /* behind the memory of frames */
-static uint64_t frames;
+static uint64_t frames, split_frames, next_frames;
 
 static const uint8_t mac[ETH_MAC_BYTES] = {2, 0, 0, 0, 0, 0xa};
 #define V4(last)                                                                                   \
@@ -58,7 +59,8 @@ static const uint8_t own[2][16] = {V4(1), V6(1)},
 
 static void tell_frames(void)
 {
-  fprintf(stderr, "stat::frames: %lu\n", frames);
+  fprintf(stderr, "stat::frames: %lu, %lu of them split, %lu like the one before\n", frames,
+          split_frames, next_frames);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -189,8 +191,15 @@ static void check_next(const struct eth_bytes *frame, uint32_t known, struct eth
                        const struct eth_packet *alone)
 {
   const struct eth_packet *next = &seen->packet;
-  bool is_same;
+  uint32_t length = 0;
+  bool is_same, is_next = eth_seen_is_next(frame, known, seen, &length);
 
+  next_frames += is_next;
+  if (is_next)
+    REQUIRE(alone->verdict == ETH_IS_UDP && alone->offset == ETH_HEADER_MIN &&
+            alone->length == length && alone->sum != ETH_SUM_PARTIAL &&
+            memcmp(&next->from, &alone->from, sizeof(next->from)) == 0 &&
+            memcmp(&next->to, &alone->to, sizeof(next->to)) == 0);
   REQUIRE(eth_parse_next(frame, known, seen, &is_same) == (enum eth_verdict)alone->verdict);
   if (alone->verdict == ETH_IS_UDP)
     REQUIRE(next->offset == alone->offset && next->length == alone->length &&
@@ -198,6 +207,29 @@ static void check_next(const struct eth_bytes *frame, uint32_t known, struct eth
             next->hop_limit == alone->hop_limit && next->traffic_class == alone->traffic_class &&
             memcmp(&next->from, &alone->from, sizeof(next->from)) == 0 &&
             memcmp(&next->to, &alone->to, sizeof(next->to)) == 0);
+}
+
+/* One that has the same headers but for what may differ: lengths, identifier and checksums. */
+static void check_like(const uint8_t *bytes, uint32_t length, uint32_t readable, uint32_t known,
+                       uint32_t how, struct eth_seen *seen)
+{
+  uint8_t like[ROOM];
+  struct eth_bytes frame = {wall - readable, readable, length};
+  struct eth_packet packet;
+
+  if (length < ETH_HEADER_MIN)
+    return;
+  memcpy(like, bytes, length);
+  like[17] = (uint8_t)(like[17] + (how & 3) - (how >> 2 & 1));
+  like[19] = (uint8_t)how;
+  like[39] = (uint8_t)(like[39] + (how >> 3 & 3) - (how >> 5 & 1));
+  if (how & 128)
+    mend(like, length);
+  if (how & 64) /* no checksum of UDP */
+    memset(like + 40, 0, 2);
+  memcpy(wall - readable, like, readable);
+  eth_parse(&frame, known, &packet);
+  check_next(&frame, known, seen, &packet);
 }
 
 static void check_said(const uint8_t *bytes, uint32_t length)
@@ -273,9 +305,12 @@ static void take_frame(struct port *port, const uint8_t *bytes, uint32_t length,
   struct eth_bytes frame = {wall - readable, readable, length};
   memcpy(wall - readable, whole, readable);
   frames++;
+  split_frames += readable < length;
   const enum eth_verdict verdict = eth_parse(&frame, known, &packet);
   REQUIRE((uint32_t)verdict < ETH_VERDICTS && packet.verdict == verdict);
   check_next(&frame, known, &port->seen, &packet);
+  check_like(whole, length, readable, known, part, &port->seen);
+  memcpy(wall - readable, whole, readable);
   REQUIRE(verdict != ETH_UNREADABLE || readable < length);
   check_whole(whole, length, known, verdict, &packet);
   if (verdict == ETH_IS_UDP)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a frame is that has arrived. */
 #include "layout.h"
+#include "seen.h"
 
 #define EXTENSIONS_MAX 8u /* headers between IPv6's and UDP's */
 
@@ -333,67 +334,15 @@ enum eth_verdict eth_parse(const struct eth_bytes *frame, uint32_t known, struct
 /* ---- One like the last ------------------------------------------------------------------------
  */
 
-#define SAME_BYTES ETH_HEADER_MIN
-
-static inline uint64_t load(const uint8_t *at)
-{
-  uint64_t word;
-
-  memcpy(&word, at, sizeof(word));
-  return word;
-}
-
-static inline uint64_t word_at(const uint8_t *at)
-{
-  uint16_t word;
-
-  memcpy(&word, at, sizeof(word));
-  return word;
-}
-
-/* Bytes 0 to 37, but for IPv4's length, identifier and checksum. */
-static inline void read_words(const uint8_t *bytes, uint64_t words[5])
-{
-  static const uint8_t sizes[8] = {0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff},
-                       checksum[8] = {0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-
-  words[0] = load(bytes);
-  words[1] = load(bytes + 8);
-  words[2] = load(bytes + 16) & load(sizes);
-  words[3] = load(bytes + 24) & load(checksum);
-  words[4] = load(bytes + 30);
-}
-
-/* False: eth_parse() says what it is. */
-static inline bool is_as_seen(const struct eth_bytes *frame, uint32_t known,
-                              const struct eth_seen *seen)
-{
-  const uint8_t *bytes = frame->bytes;
-  uint64_t words[5];
-
-  if (!seen->is_there || frame->readable < SAME_BYTES)
-    return false;
-  read_words(bytes, words);
-  if ((words[0] ^ seen->words[0]) | (words[1] ^ seen->words[1]) | (words[2] ^ seen->words[2]) |
-      (words[3] ^ seen->words[3]) | (words[4] ^ seen->words[4]))
-    return false;
-  if (!(known & ETH_IP_IS_GOOD) &&
-      eth_sum_fold(seen->ip_sum + word_at(bytes + 16) + word_at(bytes + 18) +
-                   word_at(bytes + 24)) != UINT16_MAX)
-    return false;
-  const uint32_t length = eth_get16(bytes + 16);
-  return length >= ETH_V4_BYTES && 14 + length <= frame->total;
-}
-
 static void note_seen(const struct eth_bytes *frame, struct eth_seen *seen)
 {
   uint8_t ip[ETH_V4_BYTES];
 
-  seen->is_there = seen->packet.verdict == ETH_IS_UDP && seen->packet.offset == SAME_BYTES &&
+  seen->is_there = seen->packet.verdict == ETH_IS_UDP && seen->packet.offset == ETH_HEADER_MIN &&
                    eth_get16(frame->bytes + 12) == ETH_TYPE_V4;
   if (!seen->is_there)
     return;
-  read_words(frame->bytes, seen->words);
+  eth_seen_words(frame->bytes, seen->words);
   memcpy(ip, frame->bytes + 14, sizeof(ip));
   memset(ip + 2, 0, 4);
   memset(ip + 10, 0, 2);
@@ -403,7 +352,7 @@ static void note_seen(const struct eth_bytes *frame, struct eth_seen *seen)
 enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
                                 struct eth_seen *seen, bool *is_same)
 {
-  *is_same = is_as_seen(frame, known, seen);
+  *is_same = eth_seen_is_same(frame, known, seen);
   if (!*is_same) {
     enum eth_verdict verdict = eth_parse(frame, known, &seen->packet);
     note_seen(frame, seen);

@@ -411,6 +411,18 @@ struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare)
   return mbuf;
 }
 
+/* Behind the others; `objects` are of slots. */
+static void order_put_slots(struct order *order, void *const *objects, uint32_t n)
+{
+  if (order->is_shared)
+    rte_spinlock_lock(&order->lock);
+  if (!order_untake(order, objects, n))
+    for (uint32_t i = 0; i < n; i++)
+      order->slots[order->tail++ & order->mask] = objects[i];
+  if (order->is_shared)
+    rte_spinlock_unlock(&order->lock);
+}
+
 void eth_pool_refill(struct eth_pool *pool)
 {
   struct pst_slots *slots = &pool->ring->cpu.slots;
@@ -425,7 +437,7 @@ void eth_pool_refill(struct eth_pool *pool)
       mbuf->next = NULL;
       mbufs[n++] = mbuf;
     }
-    rte_mempool_put_bulk(pool->mempool, (void **)mbufs, n);
+    order_put_slots(pool->mempool->pool_data, (void **)mbufs, n);
   }
   slots->free_count = 0;
 }

@@ -5,18 +5,10 @@
 #include "pool.h"
 #include "port.h"
 
-/* What the driver says of a frame's checksums. */
-static uint32_t frame_known(const struct eth_port *port, const struct rte_mbuf *mbuf)
+/* What its link says of the checksums of all frames. */
+static uint32_t link_known(const struct eth_port *port)
 {
-  uint32_t known = port->driver->traits & ETH_VIRTUAL ? ETH_PARTIAL_IS_GOOD : 0;
-
-  if ((mbuf->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
-    known |= ETH_IP_IS_GOOD;
-  if ((mbuf->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD)
-    known |= ETH_UDP_IS_GOOD;
-  if ((mbuf->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD)
-    known |= ETH_UDP_IS_BAD;
-  return known;
+  return port->driver->traits & ETH_VIRTUAL ? ETH_PARTIAL_IS_GOOD : 0;
 }
 
 /* For this port, and in its VLAN? */
@@ -148,8 +140,8 @@ static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rt
                                   mbuf->pkt_len};
   struct eth_packet *packet = &queue->seen.packet;
   bool is_same;
-  enum eth_verdict verdict =
-      eth_parse_next(&frame, frame_known(port, mbuf), &queue->seen, &is_same);
+  enum eth_verdict verdict = eth_parse_next(&frame, eth_rxq_known(link_known(port), mbuf->ol_flags),
+                                            &queue->seen, &is_same);
 
   /* Who has the last frame's addresses has this one; a tag may have been taken off it. */
   if (is_same && out->endpoint && !(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED))
@@ -169,6 +161,22 @@ static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rt
   }
   rte_pktmbuf_free(mbuf);
   return true;
+}
+
+/* Those that follow the last frame and are like it, where its receiver takes them in its ring's
+ * slots. */
+static void give_row(struct eth_rxq *queue, struct out *out)
+{
+  struct pst_endpoint *endpoint = out->endpoint;
+  uint32_t n = RTE_MIN(queue->count - queue->at, out->max - out->n);
+
+  if (!endpoint || eth_ring_of(endpoint) != queue->ring || queue->headers ||
+      endpoint->dg.cpu.closing.mode || !dg_is_connected(&endpoint->dg))
+    return;
+  n = eth_rx_take_row(endpoint, queue->batch + queue->at, n, &queue->seen, link_known(queue->port),
+                      out->now_ns, out->at + out->n);
+  queue->at += n;
+  out->n += n;
 }
 
 /* False: nothing more is to be had now. A queue of one receiver leaves in the device what its inbox
@@ -197,6 +205,9 @@ uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct p
   while (to.n < max && (queue->at < queue->count || (bursts++ < 8 && refill(queue)))) {
     if (!to.now_ns)
       to.now_ns = host->clock_ns(host);
+    give_row(queue, &to);
+    if (queue->at == queue->count || to.n == max)
+      continue;
     if (!dispatch(queue, worker, queue->batch[queue->at], &to))
       break;
     queue->at++;

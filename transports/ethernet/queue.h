@@ -53,6 +53,21 @@ struct eth_table {
  * the others' frames go to their inboxes. Returns how many completions. */
 uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct pst_completion *out,
                       uint32_t max);
+/* What a driver says of a frame's checksums, by its ol_flags; `link` is what its link says of all
+ * frames. */
+static inline uint32_t eth_rxq_known(uint32_t link, uint64_t ol_flags)
+{
+  uint32_t known = link;
+
+  if ((ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
+    known |= ETH_IP_IS_GOOD;
+  if ((ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+    known |= ETH_UDP_IS_GOOD;
+  if ((ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD)
+    known |= ETH_UDP_IS_BAD;
+  return known;
+}
+
 /* What was received and not dispatched is let go. */
 static inline void eth_rxq_drop(struct eth_rxq *queue)
 {

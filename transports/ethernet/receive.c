@@ -3,12 +3,25 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "../datagram/flow_run.h"
 #include "pool.h"
 #include "port.h"
+#include "queue.h"
+#include "seen.h"
 
 /* Losses of the medium, in flow.h's numbers. */
 enum { ETH_LOST_NO_BUFFER = 0 };
 static const char *const causes[] = {"no_buffer", NULL};
+
+static inline uint64_t time_of(const struct pst_endpoint *endpoint, const struct rte_mbuf *mbuf,
+                               uint64_t now_ns)
+{
+  const struct pst_device *device = endpoint->worker->device;
+
+  if (!endpoint->rx->receiver.has_times)
+    return now_ns;
+  return device->stamps ? eth_time_now() : eth_time_of(device->port, mbuf);
+}
 
 static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
                                     const struct rte_mbuf *mbuf, const struct eth_packet *packet,
@@ -16,7 +29,6 @@ static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
 {
   const uint8_t *payload = rte_pktmbuf_mtod(mbuf, const uint8_t *) + packet->offset;
   const uint8_t *rest = payload + endpoint->dg.header_bytes;
-  const struct pst_device *device = endpoint->worker->device;
   uint32_t segments = 1, at;
 
   if (eth_ring_of(endpoint)->is_split) {
@@ -31,10 +43,7 @@ static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
                              .total = packet->length,
                              .readable = mbuf->data_len - packet->offset,
                              .is_cut = mbuf->nb_segs > segments || !rest,
-                             .time_ns = device->stamps ? eth_time_now()
-                                        : endpoint->rx->receiver.has_times
-                                            ? eth_time_of(device->port, mbuf)
-                                            : now_ns};
+                             .time_ns = time_of(endpoint, mbuf, now_ns)};
 }
 
 /* ---- Where it landed ------------------------------------------------------------------------- */
@@ -84,6 +93,76 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
   endpoint->rx->counts.frames++;
   *is_kept = landing.is_kept;
   return n;
+}
+
+/* ---- A row of frames ---------------------------------------------------------------------------
+ */
+
+/* Of one frame: how far before it its bytes are asked for. */
+#define PREFETCH 4u
+
+/* Where the payload of the next frame of the stream begins; NULL: it is not as expected. */
+static inline const uint8_t *take_next(struct dg_run *run, const struct rte_mbuf *mbuf,
+                                       const struct eth_seen *seen, uint32_t known,
+                                       uint64_t time_ns, struct dg_message *message)
+{
+  const struct eth_bytes frame = {rte_pktmbuf_mtod(mbuf, const uint8_t *), mbuf->data_len,
+                                  mbuf->pkt_len};
+  const uint8_t *datagram = frame.bytes + ETH_HEADER_MIN;
+  uint32_t length;
+
+  if (mbuf->nb_segs != 1 || mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED ||
+      !eth_seen_is_next(&frame, eth_rxq_known(known, mbuf->ol_flags), seen, &length) ||
+      !dg_run_take(run, datagram, length, time_ns, message))
+    return NULL;
+  return datagram + run->header_bytes;
+}
+
+uint32_t eth_rx_take_row(struct pst_endpoint *endpoint, struct rte_mbuf *const *mbufs, uint32_t n,
+                         const struct eth_seen *seen, uint32_t known, uint64_t now_ns,
+                         struct pst_completion *out)
+{
+  struct eth_rx *rx = endpoint->rx;
+  struct pst_cpu_ring *ring = endpoint->dg.cpu.ring;
+  const struct eth_pool *pool = eth_ring_of(endpoint)->pool;
+  const uint64_t cookie = endpoint->dg.cpu.params.cookie;
+  const uint32_t has_time = rx->receiver.has_times ? PST_HAS_TIME : 0;
+  const uint32_t has = has_time | (endpoint->dg.device->framing ? PST_HAS_SEQUENCE : 0u);
+  struct dg_message message;
+  struct dg_run run;
+  uint32_t taken = 0;
+
+  if (__atomic_load_n(&rx->counts.no_buffer, __ATOMIC_RELAXED) != rx->lost_told ||
+      !dg_run_begin(&run, &rx->receiver.flow, &seen->packet.from))
+    return 0;
+  for (; taken < n; taken++) {
+    const struct rte_mbuf *mbuf = mbufs[taken];
+    const uint32_t slot = eth_pool_slot(pool, mbuf);
+
+    if (taken + PREFETCH < n)
+      rte_prefetch0(rte_pktmbuf_mtod(mbufs[taken + PREFETCH], const uint8_t *));
+    if (slot == UINT32_MAX) /* a spare */
+      break;
+    const uint8_t *payload =
+        take_next(&run, mbuf, seen, known, time_of(endpoint, mbuf, now_ns), &message);
+    if (!payload)
+      break;
+    ring->slots.out[slot] = 1;
+    out[taken] =
+        (struct pst_completion){.kind = PST_COMPLETION_MESSAGE,
+                                .flags = (uint16_t)(has | (message.has_meta ? PST_HAS_META : 0u) |
+                                                    (message.is_marked ? PST_IS_MARKED : 0u)),
+                                .endpoint = cookie,
+                                .u.message = {.token = pst_token(ring->number, slot),
+                                              .offset = (uint64_t)(payload - ring->base),
+                                              .length = message.length,
+                                              .sequence = message.sequence,
+                                              .meta = message.meta,
+                                              .time_ns = has_time ? message.time_ns : 0}};
+  }
+  dg_run_end(&run);
+  rx->counts.frames += taken;
+  return taken;
 }
 
 /* ---- By a copy --------------------------------------------------------------------------------
