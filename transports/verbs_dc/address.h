@@ -24,8 +24,8 @@ struct dc_blob {
   uint64_t initial; /* sender: what sequence 0 travels as */
   uint64_t payload_max;
   uint32_t credits; /* receiver: that the peer begins with */
-  /* Of an endpoint whose target was made anew: messages that had come to the one before it, ever,
-   * and the credit that had, modulo. */
+  /* After a target was made anew: the messages that had come to the one before, ever, and the
+   * credit that had, modulo. */
   uint64_t messages;
   uint32_t heard;
 };
