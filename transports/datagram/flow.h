@@ -233,7 +233,7 @@ struct dg_flow {
   uint32_t unit_max;
 };
 
-/* Of a message that is delivered: when it came, and the jitter. */
+/* When a message that is delivered came, and the jitter. */
 static inline void dg_flow_note_arrival(struct dg_flow *flow, const struct dg_message *message)
 {
   if (flow->latest_ns && message->time_ns - flow->latest_ns > flow->longest_ns &&
