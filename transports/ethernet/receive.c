@@ -98,7 +98,7 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
 /* ---- A row of frames ---------------------------------------------------------------------------
  */
 
-/* Of one frame: how far before it its bytes are asked for. */
+/* How many frames ahead their bytes are asked for. */
 #define PREFETCH 4u
 
 /* Where the payload of the next frame of the stream begins; NULL: it is not as expected. */
