@@ -561,9 +561,9 @@ class StandardOutput(Case):
 
     def test_every_command(self):
         listed = re.findall(r"^  (\w+) ", self.run_program("--help").stdout.split("Examples")[0], re.M)
-        self.assertEqual(len(set(listed) - {"penstock"}), 10)
+        self.assertEqual(len(set(listed) - {"penstock"}), 11)
         for words in (
-            ("--help",), ("help",), ("--version",), ("version",), *((name, "--help") for name in listed if name != "penstock"),
+            ("--help",), ("help",), ("help", "streams.ring"), ("schema",), ("--version",), ("version",), *((name, "--help") for name in listed if name != "penstock"),
             ("check", "config/loopback.yaml"), ("plugins",), ("plugins", "loopback"),
             ("bench", "--transport", "loopback", "--memory", "host", "--size", "64", "--duration", "20ms",
              "--op", "send", "--bandwidth", "--in-process"),
