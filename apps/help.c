@@ -172,7 +172,7 @@ static bool help_plugin(struct json_object *defs, const char *word)
   json_object_object_foreach(defs, name, map)
   {
     (void)name;
-    if (strcmp(help_text(map, "x-name"), word) != 0)
+    if (!json_object_object_get(map, "x-kind") || strcmp(help_text(map, "x-name"), word) != 0)
       continue;
     printf("%s%s %s: %s. `penstock plugins %s` has more.\n", is_found ? "\n" : "",
            help_text(map, "x-kind"), word, help_text(map, "title"), word);

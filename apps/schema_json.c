@@ -86,8 +86,7 @@ static const char *schema_name(const char *path, char name[NAME_BYTES])
 
 static void schema_bounds(struct json_object *to, const struct pst_option *rule)
 {
-  if (rule->min > 0)
-    json_object_object_add(to, "minimum", json_object_new_uint64(rule->min));
+  json_object_object_add(to, "minimum", json_object_new_uint64(rule->min));
   if (rule->max > 0)
     json_object_object_add(to, "maximum", json_object_new_uint64(rule->max));
 }
@@ -101,12 +100,24 @@ static void schema_string(struct json_object *to, const struct pst_option *rule)
     json_object_object_add(to, "maxLength", json_object_new_uint64(rule->max));
 }
 
+/* As a reader of YAML 1.2 or 1.1 may have read the word, unquoted: 1, 0, or -1 for a text alone. */
+static int schema_truth(const char *word)
+{
+  return strcmp(word, "true") == 0 || strcmp(word, "on") == 0     ? 1
+         : strcmp(word, "false") == 0 || strcmp(word, "off") == 0 ? 0
+                                                                  : -1;
+}
+
 static void schema_choices(struct json_object *to, const struct pst_option *rule)
 {
   struct json_object *choices = schema_array(to, "enum");
 
-  for (const char *const *choice = rule->choices; *choice != NULL; choice++)
+  for (const char *const *choice = rule->choices; *choice != NULL; choice++) {
+    const int truth = schema_truth(*choice);
     json_object_array_add(choices, schema_text(*choice));
+    if (truth >= 0)
+      json_object_array_add(choices, json_object_new_boolean(truth));
+  }
   json_object_array_add(choices, NULL);
 }
 
@@ -140,6 +151,7 @@ static void schema_value(struct json_object *to, const struct pst_option *rule)
     break;
   case PST_OPTION_DURATION: /* a bare number is 0 alone */
     schema_quantity(to, "ns|us|ms|s|min|h");
+    json_object_object_add(to, "minimum", json_object_new_int(0));
     json_object_object_add(to, "maximum", json_object_new_int(0));
     break;
   case PST_OPTION_STRING:

@@ -98,6 +98,7 @@ class Schema(Case):
             ("ring: 64", "rign: 64"),
             ("ring: 64", "ring: 1"),
             ("ring: 64", "ring: many"),
+            ("ring: 64", "ring: -1"),
             ("ring: 64", "ring: 1.5"),
             ("framing: rtp", "framing: rpt"),
             ("framing: rtp", "farming: rtp"),
@@ -108,6 +109,7 @@ class Schema(Case):
             ("type: file, file: in.bin", "type: fiel, file: in.bin"),
             ("rate: 1 Gbps", "rate: 1 GB"),
             ("timeout: 5 s", "timeout: 5"),
+            ("timeout: 5 s", "timeout: -5"),
             ("timeout: 5 s", "timeout: 5 sec"),
             ("timeout: 5 s", "expect: {max_loss: 2}"),
             ("timeout: 5 s", "expect: {verified: maybe}"),
@@ -121,6 +123,14 @@ class Schema(Case):
                 self.assertNotEqual(text, GOOD)
                 self.assertTrue(self.wrong(text), "the schema accepts it")
                 self.run_program("check", self.write("bad.yaml", text), expect=2)
+
+    def test_choices_that_yaml_reads_as_truths_are_accepted(self):
+        for value in ("false", '"false"', "auto"):
+            text = f"penstock: 1\ntransport: {{plugin: verbs_rc, options: {{ece: {value}, relaxed_ordering: true}}}}\nstreams: [{{name: packets}}]\n"
+            with self.subTest(value=value):
+                self.assertEqual(self.wrong(text), [])
+                self.run_program("check", self.write("truths.yaml", text))
+        self.assertTrue(self.wrong(text.replace("ece: auto", "ece: 1")))
 
     def test_the_installed_file_is_what_the_program_prints(self):
         path = BUILD / "docs" / "reference" / "config.schema.json"

@@ -148,9 +148,11 @@ static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rt
     return give(queue, out->endpoint, mbuf, packet, out);
   out->endpoint = NULL;
   if (verdict == ETH_IS_UDP && frame_is_ours(port, mbuf, packet)) {
-    out->endpoint = find_receiver(queue, packet, out->now_ns);
-    if (out->endpoint)
-      return give(queue, out->endpoint, mbuf, packet, out);
+    struct pst_endpoint *endpoint = find_receiver(queue, packet, out->now_ns);
+    if (!(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED))
+      out->endpoint = endpoint;
+    if (endpoint)
+      return give(queue, endpoint, mbuf, packet, out);
     queue->not_ours++;
   } else if (verdict < ETH_IS_OTHER && frame_is_ours(port, mbuf, packet)) {
     eth_port_control(worker, &frame, packet);

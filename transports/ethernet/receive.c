@@ -102,9 +102,9 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
 #define PREFETCH 4u
 
 /* Where the payload of the next frame of the stream begins; NULL: it is not as expected. */
-static inline const uint8_t *take_next(struct dg_run *run, const struct rte_mbuf *mbuf,
-                                       const struct eth_seen *seen, uint32_t known,
-                                       uint64_t time_ns, struct dg_message *message)
+static inline const uint8_t *take_next(const struct pst_endpoint *endpoint, struct dg_run *run,
+                                       const struct rte_mbuf *mbuf, const struct eth_seen *seen,
+                                       uint32_t known, uint64_t now_ns, struct dg_message *message)
 {
   const struct eth_bytes frame = {rte_pktmbuf_mtod(mbuf, const uint8_t *), mbuf->data_len,
                                   mbuf->pkt_len};
@@ -113,7 +113,7 @@ static inline const uint8_t *take_next(struct dg_run *run, const struct rte_mbuf
 
   if (mbuf->nb_segs != 1 || mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED ||
       !eth_seen_is_next(&frame, eth_rxq_known(known, mbuf->ol_flags), seen, &length) ||
-      !dg_run_take(run, datagram, length, time_ns, message))
+      !dg_run_take(run, datagram, length, time_of(endpoint, mbuf, now_ns), message))
     return NULL;
   return datagram + run->header_bytes;
 }
@@ -143,8 +143,7 @@ uint32_t eth_rx_take_row(struct pst_endpoint *endpoint, struct rte_mbuf *const *
       rte_prefetch0(rte_pktmbuf_mtod(mbufs[taken + PREFETCH], const uint8_t *));
     if (slot == UINT32_MAX) /* a spare */
       break;
-    const uint8_t *payload =
-        take_next(&run, mbuf, seen, known, time_of(endpoint, mbuf, now_ns), &message);
+    const uint8_t *payload = take_next(endpoint, &run, mbuf, seen, known, now_ns, &message);
     if (!payload)
       break;
     ring->slots.out[slot] = 1;
