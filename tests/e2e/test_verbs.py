@@ -454,12 +454,13 @@ class Verbs(Case):
     def test_an_end_that_cannot_open(self):
         """The other one, which waits for it, hears of it, and the next case is measured."""
         self.plant(caps="gives_sends: 600")
-        result, child = self.run_json("bench", "--memory", "host", "--transport", "verbs_rc", "--transport-option", "device=mlx5_0",
-                                      "--op", "send", "--size", "1462,64,1462", "--bandwidth", "--duration", "20ms", expect=3,
-                                      **self.prefix())  # fmt: skip
-        self.assertEqual([row["ok"] for row in result["rows"]], [True, False, True], child)
-        (error,) = result["errors"]
-        self.assertIn("600 of 1033 sends; a smaller `ring`", error["text"])
+        for measure in ("--bandwidth", "--latency"):
+            result, child = self.run_json("bench", "--memory", "host", "--transport", "verbs_rc", "--transport-option", "device=mlx5_0",
+                                          "--op", "send", "--size", "1462,64,1462", measure, "--duration", "20ms", expect=3,
+                                          **self.prefix())  # fmt: skip
+            self.assertEqual([row["ok"] for row in result["rows"]], [True, False, True], child)
+            (error,) = result["errors"]
+            self.assertIn("600 of 1033 sends; a smaller `ring`", error["text"])
 
     def test_devices_and_mistakes(self):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout
