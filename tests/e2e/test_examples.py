@@ -52,6 +52,8 @@ done
 SHORTER = [(r"--duration 3\b", "--duration 300ms"), (r"--duration 1s\b", "--duration 300ms"), (r"head -c 256M", "head -c 16M"),
            (r"penstock bench (?!--server)", "penstock bench --duration 5ms --size 64 "), (r"--count 1000000", "--count 100000"),
            (r"--count 100000\b", "--count 10000"),
+           # Another test may be at the file's own.
+           (r"(config/ethernet-(memif|igpu).yaml)", r"\1 --set transport.options.socket=$PWD/memif"),
            # Nothing slows these senders down on a busy machine.
            (r"(config/(udp|udp-igpu|ethernet-memif).yaml)",
             r"\1 --set streams.packets.sender.rate=200Mbps --set streams.packets.expect.max_loss=100%")]  # fmt: skip
