@@ -5,6 +5,8 @@
 #include "../verbs/worker.h"
 #include "endpoint.h"
 
+#define SEEN (-1) /* in place of a target's event */
+
 static int to_init(const struct pst_device *device, struct ibv_qp *qp)
 {
   const uint64_t has = device->capabilities;
@@ -131,12 +133,28 @@ static void replace(struct pst_worker *worker, struct vb_srq *shared)
   tell_address(worker, shared);
 }
 
+/* Completions of a target end with it. All that had come to it before its event is taken once the
+ * completion queue was polled empty behind that: the second time that this looks at it. */
 void dc_target_mend(struct pst_worker *worker)
 {
-  atomic_store_explicit(&dc_worker_of(worker)->has_lost_target, false, memory_order_release);
+  struct dc_worker *pool = dc_worker_of(worker);
+  bool is_left = false;
+
+  atomic_exchange(&pool->has_lost_target, false); /* and events that it was set for are seen */
   for (uint32_t i = 0; i < worker->shared.room; i++) {
     struct vb_srq *shared = worker->shared.all[i].at;
-    if (shared && shared->target && atomic_exchange(&shared->queue.event, 0))
+    if (!shared || !shared->target)
+      continue;
+    const int event = atomic_load_explicit(&shared->queue.event, memory_order_acquire);
+    if (event && event != SEEN)
+      is_left = true;
+    if (event)
+      atomic_store_explicit(&shared->queue.event, event == SEEN ? 0 : SEEN, memory_order_relaxed);
+    if (event == SEEN)
       replace(worker, shared);
   }
+  if (!is_left)
+    return;
+  atomic_store_explicit(&pool->has_lost_target, true, memory_order_release);
+  vb_notify(worker);
 }

@@ -68,18 +68,11 @@ static void queue_event(struct pst_device *device, const struct ibv_async_event 
   vb_notify(queue->worker);
 }
 
-/* Completions of a target end with it. All that had come to it before its event is taken once the
- * completion queue was polled empty behind that. */
 static void took_all(struct pst_worker *worker)
 {
-  struct dc_worker *pool = dc_worker_of(worker);
+  const struct dc_worker *pool = dc_worker_of(worker);
 
-  if (__builtin_expect(!atomic_load_explicit(&pool->has_lost_target, memory_order_acquire), 1))
-    return;
-  pool->is_mending = !pool->is_mending;
-  if (pool->is_mending)
-    vb_notify(worker);
-  else
+  if (__builtin_expect(atomic_load_explicit(&pool->has_lost_target, memory_order_acquire), 0))
     dc_target_mend(worker);
 }
 
