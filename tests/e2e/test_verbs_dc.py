@@ -117,10 +117,12 @@ class VerbsDc(Case):
         random_file(root / "a", 5_000_001)
         server = self.start("serve", "127.0.0.1:0", "-v", "--root", root, *SERVING, **self.prefix())
         address = "127.0.0.1:" + server.wait_line(r"listening on 127\.0\.0\.1:0, port (\d+)")[1]
-        for what in (("get", address, "a", "--to", self.folder / "b"), ("put", address, self.folder / "b", "--to", "c")):
+        said = ""
+        for times, what in enumerate((("get", address, "a", "--to", self.folder / "b"),
+                                      ("put", address, self.folder / "b", "--to", "c")), 1):  # fmt: skip
             self.lose_target(8)
-            child = self.run_program(*what, *SERVING, **self.prefix())
-            self.assertIn("is made anew as", f"{child.stderr}{server}")
+            said += self.run_program(*what, *SERVING, **self.prefix()).stderr
+            wait_until(lambda count=times: f"{said}{server}".count("is made anew as") == count, 30, "another target")
         self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
