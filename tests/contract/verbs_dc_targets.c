@@ -6,12 +6,17 @@
  *     penstock-simverbs verbs-dc-targets PLUGIN LAUNCHER
  */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "simulated.h"
 
 enum { PEERS = 3, MESSAGES = 120, LENGTH = 64, EVERY = 8 /* of which one is a READ, too */ };
-enum { CONTROL_AT = 32, DATA_AT = 36 }; /* in an address: transports/verbs_dc/blob.c */
+enum {
+  CONTROL_AT = 32,
+  DATA_AT = 36,
+  HEARD_AT = 79
+}; /* in an address: transports/verbs_dc/blob.c */
 
 static const struct contract_params params = {.endpoints = PEERS,
                                               .slots = 48,
@@ -27,6 +32,7 @@ struct end {
   struct pst_remote *remotes[PEERS]; /* the other's memory */
   uint64_t next[PEERS], expected[PEERS], reads;
   uint32_t moves; /* READDRESS events */
+  uint8_t lie;    /* so much more credit than has come is said to have */
 };
 
 static uint32_t target_of(struct end *end, uint32_t at)
@@ -52,6 +58,7 @@ static void follow(struct end *end, struct end *other)
     if (other->side.closed[k])
       continue;
     contract_address(&end->side, k, &blob);
+    ((uint8_t *)blob.bytes)[HEARD_AT] += end->lie;
     assert_int_equal(contract_connect(&other->side, k, &blob), 0);
   }
 }
@@ -203,36 +210,170 @@ static void streams_go_on_by_another_target(void **state)
   close_ends(&a, &b);
 }
 
-/* The target of words is lost by another's credit. What goes to the target of messages has come,
- * and is not sent again. */
-static void messages_to_another_target_are_not_repeated(void **state)
+/* The second may fail while the first is being made anew. */
+static void both_targets_are_lost(void **state)
 {
   struct end a, b;
-  struct pst_completion held[8];
-  uint32_t wait;
 
   open_ends(state, &a, &b);
   connect_all(&a, &b);
+  open_remotes(&a, &b);
+  open_remotes(&b, &a);
   for (uint32_t i = 0; i < 8; i++) {
-    const struct pst_request request = contract_send(&b.side, 0, LENGTH, i);
-    assert_int_equal(contract_post(&b.side, 2, &request, 1, &wait), 1);
-    held[i] = contract_await(&a.side, &b.side, PST_COMPLETION_MESSAGE, 0);
+    lose(target_of(&b, CONTROL_AT), i % 3);
+    lose(target_of(&b, DATA_AT), i);
+    exchange(&a, &b, i);
+    contract_complained(2);
   }
-  lose(target_of(&b, CONTROL_AT), 0);
+  assert_int_equal(simulated_counter(&b.side, NULL, "targets_replaced"), 16);
+  close_ends(&a, &b);
+}
+
+/* The target of words of `b` is lost by credit of an endpoint of `a`, which has heard of it. */
+static void lose_words(void **state, struct end *a, struct end *b, uint8_t lie)
+{
+  struct pst_completion held[8];
+  uint32_t wait;
+
+  open_ends(state, a, b);
+  b->lie = lie;
+  connect_all(a, b);
+  for (uint32_t i = 0; i < 8; i++) {
+    const struct pst_request request = contract_send(&b->side, 0, LENGTH, i);
+    assert_int_equal(contract_post(&b->side, 2, &request, 1, &wait), 1);
+    held[i] = contract_await(&a->side, &b->side, PST_COMPLETION_MESSAGE, 0);
+  }
+  lose(target_of(b, CONTROL_AT), 0);
   for (uint32_t i = 0; i < 8; i++)
-    contract_release(&a.side, &held[i]);
-  while (b.moves == 0) {
-    contract_poll(&a.side);
-    contract_poll(&b.side);
-    follow(&b, &a);
+    contract_release(&a->side, &held[i]);
+  while (b->moves == 0) {
+    contract_poll(&a->side);
+    contract_poll(&b->side);
+    follow(b, a);
   }
+  contract_complained(1);
+}
+
+/* What goes to the target of messages is not sent again. */
+static void messages_to_another_target_are_not_repeated(void **state)
+{
+  struct end a, b;
+  uint32_t wait;
+
+  lose_words(state, &a, &b, 0);
   const struct pst_request request = contract_send(&a.side, 0, LENGTH, 0);
-  assert_int_equal(contract_post(&a.side, 0, &request, 1, &wait), 1); /* before `a` has polled */
+  assert_int_equal(contract_post(&a.side, 2, &request, 1, &wait), 1); /* behind its credit */
   while (take_messages(&b) == 0)
     poll_both(&a, &b);
   for (uint32_t i = 0; i < 100; i++)
     poll_both(&a, &b);
   assert_int_equal(take_messages(&b), 0);
+  close_ends(&a, &b);
+}
+
+/* The credit has come, says the peer, whose answer did not. The device tries the target that is no
+ * more until it gives up; then it is said to the new one. */
+static void words_without_an_answer_are_said_again(void **state)
+{
+  struct end a, b;
+  uint32_t wait;
+
+  lose_words(state, &a, &b, 100);
+  const struct pst_request request = contract_send(&a.side, 0, LENGTH, 0);
+  assert_int_equal(contract_post(&a.side, 2, &request, 1, &wait), 1);
+  while (take_messages(&b) == 0 && !a.side.departed[2])
+    poll_both(&a, &b);
+  assert_false(a.side.departed[2]);
+  contract_await_done(&a.side, &b.side, PST_OP_SEND, 1, 0);
+  contract_complained(0);
+  close_ends(&a, &b);
+}
+
+/* The peer may use otherwise what a message announced. A WRITE before it, and a READ before its
+ * fence, are not carried out again. */
+static void what_a_message_announced_is_not_repeated(void **state)
+{
+  struct end a, b;
+  uint32_t wait;
+
+  open_ends(state, &a, &b);
+  connect_all(&a, &b);
+  open_remotes(&a, &b);
+  uint8_t *here = a.side.memory.region.host, *there = b.side.memory.region.host;
+  struct pst_request requests[] = {
+      one_sided(&a, 0, PST_OP_WRITE, 8), one_sided(&a, 0, PST_OP_READ, 8),
+      contract_send(&a.side, 128, 8, 0), contract_send(&a.side, 128, 8, 1)};
+  requests[1].offset = requests[1].u.rma.offset = 64;
+  requests[2].flags = PST_REQUEST_FENCE;
+  memset(here, 1, 8);
+  memset(there + 64, 2, 8);
+  lose(target_of(&b, DATA_AT), 3);
+  assert_int_equal(contract_post(&a.side, 0, requests, 4, &wait), 4);
+  struct pst_completion message = contract_await(&b.side, &a.side, PST_COMPLETION_MESSAGE, 0);
+  assert_int_equal(message.u.message.sequence, 0);
+  assert_int_equal(there[0], 1);
+  assert_int_equal(here[64], 2);
+  memset(there, 3, 8);
+  memset(there + 64, 3, 8);
+  contract_release(&b.side, &message);
+  while (b.moves < PEERS)
+    poll_both(&a, &b);
+  message = contract_await(&b.side, &a.side, PST_COMPLETION_MESSAGE, 0);
+  assert_int_equal(message.u.message.sequence, 1);
+  contract_release(&b.side, &message);
+  contract_await_done(&a.side, &b.side, PST_OP_SEND, 2, 0);
+  contract_await_done(&a.side, &b.side, PST_OP_WRITE, 1, 0);
+  contract_await_done(&a.side, &b.side, PST_OP_READ, 1, 0);
+  assert_int_equal(there[0], 3);
+  assert_int_equal(here[64], 2);
+  contract_complained(1);
+  close_ends(&a, &b);
+}
+
+/* An answer that was polled, behind more than poll() had room for, counts as one: what it answers
+ * is not posted again. */
+static void answers_that_were_polled_count(void **state)
+{
+  struct end a, b;
+  struct pst_completion one;
+  uint32_t wait;
+
+  open_ends(state, &a, &b);
+  connect_all(&a, &b);
+  open_remotes(&a, &b);
+  for (uint32_t i = 0; i < 10; i++)
+    poll_both(&a, &b);
+  volatile uint8_t *there = b.side.memory.region.host;
+  for (uint32_t i = 0; i < 2; i++) {
+    const struct pst_request request = contract_send(&b.side, 128, 8, i);
+    assert_int_equal(contract_post(&b.side, 0, &request, 1, &wait), 1);
+  }
+  contract_await_done(&b.side, NULL, PST_OP_SEND, 2, 0);
+  *(uint8_t *)a.side.memory.region.host = 1;
+  const struct pst_request write = one_sided(&a, 1, PST_OP_WRITE, 8);
+  assert_int_equal(contract_post(&a.side, 1, &write, 1, &wait), 1);
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
+  while (there[0] != 1) {
+    contract_in_time(deadline, "the WRITE of %u bytes", 8u);
+    contract_poll(&b.side);
+  }
+  usleep(20000);
+  there[0] = 3;
+  assert_int_equal(a.side.image.ops->poll(a.side.worker, &one, 1), 1);
+  assert_int_equal(one.kind, PST_COMPLETION_MESSAGE);
+  contract_log(&a.side, &one);
+  lose(target_of(&b, DATA_AT), 0);
+  const struct pst_request request = contract_send(&a.side, 128, 8, 0);
+  assert_int_equal(contract_post(&a.side, 2, &request, 1, &wait), 1);
+  while (b.moves < PEERS) {
+    contract_poll(&b.side);
+    follow(&b, &a);
+  }
+  while (take_messages(&b) == 0)
+    poll_both(&a, &b);
+  contract_await_done(&a.side, &b.side, PST_OP_WRITE, 1, 0);
+  assert_int_equal(there[0], 3);
+  assert_int_equal(take_messages(&a), 2);
   contract_complained(1);
   close_ends(&a, &b);
 }
@@ -281,7 +422,11 @@ int main(int argc, char **argv)
                                      .options = "device=mlx5_0,initiators=2,quota=4,timeout=16"};
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(streams_go_on_by_another_target),
+      CONTRACT_CASE(both_targets_are_lost),
       CONTRACT_CASE(messages_to_another_target_are_not_repeated),
+      CONTRACT_CASE(words_without_an_answer_are_said_again),
+      CONTRACT_CASE(what_a_message_announced_is_not_repeated),
+      CONTRACT_CASE(answers_that_were_polled_count),
       CONTRACT_CASE(hellos_go_to_another_target),
       CONTRACT_CASE(atomic_operations_are_not_repeated),
   };

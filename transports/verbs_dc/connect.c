@@ -174,12 +174,14 @@ static void follow(struct dc_endpoint *dc, const struct dc_blob *peer, bool has_
   const uint64_t messages = endpoint->tx ? endpoint->tx->messages : 0;
   uint64_t under_way = 0;
 
-  for (uint64_t i = sq->done; i != sq->head; i++)
-    under_way += sq->sent[i & sq->mask].opcode == PST_OP_SEND;
   if (!has_moved_data && dc->stage == DC_CONNECTED) {
     dc->again_at = first_missing(sq, peer->heard);
+    dc->moved_at = sq->head;
     return;
   }
+  dc_take_sent(dc);
+  for (uint64_t i = sq->done; i != sq->head; i++)
+    under_way += sq->sent[i & sq->mask].opcode == PST_OP_SEND;
   if (messages - peer->messages > under_way) {
     dc_fail(endpoint, -EPROTO, "the peer has lost messages that its device had acknowledged");
     return;
@@ -194,19 +196,22 @@ static int connect_again(struct dc_endpoint *dc, const struct dc_blob *peer)
   struct pst_endpoint *endpoint = &dc->endpoint;
   const bool is_it = peer->key == had.key && peer->number == had.number &&
                      memcmp(peer->gid, had.gid, sizeof(had.gid)) == 0;
+  const bool has_moved = peer->control != had.control || peer->data != had.data;
 
   if (endpoint->closing.mode || dc_is_over(dc) || !is_it ||
-      (peer->control == had.control && peer->data == had.data))
+      (!has_moved && dc->stage != DC_CONNECTED))
     return -EALREADY;
+  dc->tells_again |= dc->stage == DC_CONNECTED;
+  vb_pend(endpoint);
+  if (!has_moved)
+    return 0;
   dc_forget_peer(dc);
   dc->peer.control = peer->control;
   dc->peer.data = peer->data;
   join(dc);
   dc->silent_ns = dc->probe_at_ns = 0;
   dc->heard_ns = vb_now_ns(endpoint->device);
-  dc->tells_again |= dc->stage == DC_CONNECTED;
   follow(dc, peer, peer->data != had.data);
-  vb_pend(endpoint);
   return 0;
 }
 
@@ -285,6 +290,15 @@ void dc_notice(struct pst_endpoint *endpoint)
     return;
   dc_enter(dc, DC_GREETING);
   vb_pend(endpoint);
+}
+
+void dc_answered(struct dc_endpoint *dc, uint64_t index)
+{
+  dc->endpoint.sq.done = index + 1;
+  if (dc->is_answered || index < dc->hello_at)
+    return;
+  dc->is_answered = true;
+  dc_met(dc);
 }
 
 void dc_met(struct dc_endpoint *dc)

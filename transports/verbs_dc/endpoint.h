@@ -88,6 +88,8 @@ struct dc_endpoint {
 
   uint64_t again_at; /* of the send queue: once all before it is done, the rest is posted again to
                         the peer's new target; VB_NEVER: nothing is */
+  uint64_t moved_at; /* of the send queue, when the peer's target of words last became another: the
+                        device repeats words before it for nothing; 0: there are none */
 
   uint64_t by_ns; /* it has to be connected; VB_NEVER: at any time */
   int status;     /* of DC_LEFT and DC_FAILED */
@@ -103,6 +105,11 @@ struct dc_endpoint {
 static inline struct dc_endpoint *dc_of(const struct pst_endpoint *endpoint)
 {
   return (struct dc_endpoint *)(void *)(uintptr_t)endpoint;
+}
+/* Which request of the send queue a completion is of, if it is under way. */
+static inline uint64_t dc_index_of(const struct vb_send_queue *sq, const struct ibv_wc *wc)
+{
+  return sq->done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)sq->done);
 }
 /* A word of credit, as it was posted. */
 static inline bool dc_is_credit(const struct ibv_send_wr *wr)

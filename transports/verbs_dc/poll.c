@@ -47,11 +47,21 @@ static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
   return is_access && opcode != 0 && opcode != PST_OP_SEND && opcode != PST_OP_FLUSH;
 }
 
+/* A word that arrived, but whose answer the peer's target took along. It is said again, and those
+ * behind it with it. */
+static bool is_of_lost_target(const struct dc_endpoint *dc, uint64_t index, const struct ibv_wc *wc)
+{
+  const struct vb_send_queue *sq = &dc->endpoint.sq;
+
+  return wc->status == IBV_WC_RETRY_EXC_ERR && index < dc->moved_at && index < dc->again_at &&
+         sq->wrs[index & sq->mask].opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
 void dc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   struct dc_endpoint *dc = dc_of(endpoint);
   struct vb_send_queue *sq = &endpoint->sq;
-  const uint64_t index = sq->done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)sq->done);
+  const uint64_t index = dc_index_of(sq, wc);
 
   if (!dc->initiator || index >= sq->head) {
     dc_probe_sent(dc, wc); /* or of an initiator that was reset since */
@@ -59,16 +69,18 @@ void dc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   }
   vb_pend(endpoint);
   if (wc->status == IBV_WC_SUCCESS) {
-    sq->done = index + 1;
-    if (!dc->is_answered && sq->done > dc->hello_at) {
-      dc->is_answered = true;
-      dc_met(dc);
-    }
+    dc_answered(dc, index);
     return;
   }
   if (dc->initiator->is_flushing) {
     sq->done = index + 1;
     dc_flushed(dc);
+    return;
+  }
+  if (is_of_lost_target(dc, index, wc))
+    dc->again_at = index;
+  if (index >= dc->again_at) {
+    sq->done = sq->done > dc->again_at ? sq->done : dc->again_at;
     return;
   }
   /* The others behind it are flushed. Without streams they go with the reset. */

@@ -10,7 +10,7 @@
 #include "../verbs/numa.h"
 #include "../verbs/open.h"
 #include "../verbs/request.h"
-#include "endpoint.h"
+#include "connection.h"
 #include "ops.h"
 
 #define HANDED_FOR 4u /* calls of work(): two polls, between which the host can post */
@@ -435,12 +435,53 @@ static void make_empty(struct ibv_send_wr *wr)
   wr->wr.rdma.rkey = 0;
 }
 
+/* WRITEs before the last SEND that has arrived are placed, and READs before the last request with a
+ * fence of those are done (IBA 10.8.3.3). The peer may use these bytes otherwise since. */
+static void drop_what_arrived(struct vb_send_queue *sq, uint64_t arrived)
+{
+  uint64_t end = sq->done, fence = sq->done;
+
+  for (; arrived && end != sq->head; end++) {
+    arrived -= sq->sent[end & sq->mask].opcode == PST_OP_SEND;
+    if (sq->wrs[end & sq->mask].send_flags & IBV_SEND_FENCE)
+      fence = end;
+  }
+  for (uint64_t i = sq->done; i != end; i++) {
+    struct ibv_send_wr *wr = &sq->wrs[i & sq->mask];
+    if (sq->sent[i & sq->mask].opcode == PST_OP_SEND || wr->opcode == IBV_WR_RDMA_WRITE ||
+        (wr->opcode == IBV_WR_RDMA_READ && i < fence))
+      make_empty(wr);
+  }
+}
+
+void dc_take_sent(struct dc_endpoint *dc)
+{
+  struct pst_worker *worker = dc->endpoint.worker;
+  const struct vb_send_queue *sq = &dc->endpoint.sq;
+  uint32_t kept = worker->wc_at;
+
+  for (uint32_t i = worker->wc_at; i != worker->wc_count; i++) {
+    const struct ibv_wc *wc = &worker->wc[i];
+    const bool is_its = !(wc->wr_id & VB_RECEIVE) && wc->wr_id >> 32 == sq->wr_id >> 32 &&
+                        dc->initiator && wc->qp_num == dc->initiator->qp->qp_num;
+    if (!is_its)
+      worker->wc[kept++] = *wc;
+    else if (wc->status == IBV_WC_SUCCESS && dc_index_of(sq, wc) < sq->head)
+      dc_answered(dc, dc_index_of(sq, wc));
+  }
+  worker->wc_count = kept;
+}
+
 void dc_post_again(struct dc_endpoint *dc, uint64_t arrived)
 {
   struct vb_send_queue *sq = &dc->endpoint.sq;
   bool says_credit = false;
 
   dc->again_at = VB_NEVER;
+  dc->moved_at = 0;
+  if (dc_is_over(dc))
+    return;
+  dc_take_sent(dc);
   if (!dc->initiator || sq->done == sq->head)
     return;
   if (!may_be_repeated(sq)) {
@@ -450,12 +491,10 @@ void dc_post_again(struct dc_endpoint *dc, uint64_t arrived)
     return;
   }
   int rc = -dc_reset(dc_worker_of(dc->endpoint.worker), dc->initiator);
+  drop_what_arrived(sq, arrived);
   for (uint64_t i = sq->done; i != sq->head; i++) {
     struct ibv_send_wr *wr = &sq->wrs[i & sq->mask];
-    if (sq->sent[i & sq->mask].opcode == PST_OP_SEND && arrived) {
-      arrived--;
-      make_empty(wr);
-    } else if (dc_is_credit(wr) && says_credit)
+    if (dc_is_credit(wr) && says_credit)
       make_empty(wr);
     else if (dc_is_credit(wr)) {
       wr->imm_data = htobe32((uint32_t)DC_CREDIT << DC_VALUE_BITS | dc->granted % DC_VALUES);

@@ -55,10 +55,9 @@ struct dc_worker {
   struct dc_endpoint *peers[DC_PEER_CHAINS]; /* by their address: connect.c */
   struct vb_queue queue;                     /* the initiators' context */
   _Atomic bool has_lost_target;              /* whose shared queue has the event */
-  bool is_mending;       /* once all is taken again, all that came before the event was */
-  uint64_t targets_made; /* anew */
-  uint64_t dropped;      /* receives of nobody's */
-  uint64_t resets;       /* of initiators; of streams */
+  uint64_t targets_made;                     /* anew */
+  uint64_t dropped;                          /* receives of nobody's */
+  uint64_t resets;                           /* of initiators; of streams */
   uint64_t stream_resets;
 };
 
@@ -92,8 +91,11 @@ void dc_stop(struct dc_endpoint *dc);
 /* A request was flushed, or the one before them failed: once none is left the stream can be used
  * again. */
 void dc_flushed(struct dc_endpoint *dc);
+/* What was polled of its completions is taken; errors are dropped. Before what is under way is
+ * posted again: RESET takes those of the completion queue alone. */
+void dc_take_sent(struct dc_endpoint *dc);
 /* What is under way goes to where the peer is now, each request at its place in the send queue:
- * not the first `arrived` SENDs of it, nor credit that is older than what there is. */
+ * not the first `arrived` SENDs of it, what they announced, nor credit older than what there is. */
 void dc_post_again(struct dc_endpoint *dc, uint64_t arrived);
 /* Sets where the request being built goes: this target of the peer, by this stream of the
  * initiator, which is not used where the device has no streams. */
