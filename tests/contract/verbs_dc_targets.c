@@ -125,8 +125,9 @@ static void post_some(struct end *end, uint32_t k, uint64_t until)
   uint32_t wait;
 
   while (end->next[k] < until) {
-    const struct pst_request requests[2] = {contract_send(&end->side, 0, LENGTH, end->next[k]),
-                                            one_sided(end, k, PST_OP_READ, 8)};
+    struct pst_request requests[2] = {contract_send(&end->side, 0, LENGTH, end->next[k]),
+                                      one_sided(end, k, PST_OP_READ, 8)};
+    requests[1].offset = end->side.stride; /* not into what is sent */
     const uint32_t n = end->next[k] % EVERY ? 1 : 2;
     const int rc = contract_post(&end->side, k, requests, n, &wait);
     if (rc == -EAGAIN)
