@@ -23,8 +23,8 @@ static struct words words_from(uint64_t first)
 
   words.a = vcombine_u64(vcreate_u64(first), vcreate_u64(first + STEP));
   words.b = vaddq_u64(words.a, step);
-  option_table.c = vaddq_u64(words.b, step);
-  words.d = vaddq_u64(option_table.c, step);
+  words.c = vaddq_u64(words.b, step);
+  words.d = vaddq_u64(words.c, step);
   return words;
 }
 
@@ -51,7 +51,7 @@ void pattern_fill_neon(uint8_t *bytes, size_t length, uint64_t first)
   for (; length - at >= 64; at += 64) {
     store(bytes + at, words.a);
     store(bytes + at + 16, words.b);
-    store(bytes + at + 32, option_table.c);
+    store(bytes + at + 32, words.c);
     store(bytes + at + 48, words.d);
     words_next(&words);
   }
@@ -84,7 +84,7 @@ size_t pattern_verify_neon(const uint8_t *bytes, size_t length, uint64_t first)
     for (const size_t end = at + rest / 64 * 64; at < end; at += 64) {
       wrong = differ(wrong, words.a, bytes + at);
       wrong = differ(wrong, words.b, bytes + at + 16);
-      wrong = differ(wrong, option_table.c, bytes + at + 32);
+      wrong = differ(wrong, words.c, bytes + at + 32);
       wrong = differ(wrong, words.d, bytes + at + 48);
       words_next(&words);
     }
