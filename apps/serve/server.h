@@ -27,8 +27,8 @@
 #define SERVER_FILES 32u  /* of one client open at a time */
 #define SERVER_SUMS 2u    /* of one client being computed at a time */
 #define SERVER_OFFERS 16u
-#define SERVER_PIECES 16u     /* of one operation; */
-#define SERVER_PIECES_MAX 30u /* and if it is told to */
+#define SERVER_PIECES 16u     /* of one operation, without --pieces */
+#define SERVER_PIECES_MAX 30u /* the most that --pieces takes */
 
 struct server_params {
   struct pst_node_params node; /* what the command line says of it */
