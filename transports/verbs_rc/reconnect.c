@@ -103,8 +103,13 @@ static bool is_atomic(uint8_t opcode)
   return opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP;
 }
 
-/* Of the first `had` messages, those with a fence. `had` ends in the midst of none of them: false.
- */
+static bool is_fenced(const struct pst_endpoint *endpoint, uint32_t at)
+{
+  return endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE;
+}
+
+/* Requests with a fence up to the last of the first `had` messages. False: `had` ends in the midst
+ * of a message's run. */
 static bool count_fenced(const struct pst_endpoint *endpoint, uint32_t by, uint32_t had,
                          uint32_t *fenced)
 {
@@ -112,9 +117,11 @@ static bool count_fenced(const struct pst_endpoint *endpoint, uint32_t by, uint3
   for (uint64_t i = endpoint->sq.done; had; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq.mask;
     const struct vb_sent *sent = &endpoint->sq.sent[at];
-    if (sent->lane != by || sent->opcode != PST_OP_SEND)
+    if (sent->lane != by)
       continue;
-    *fenced += (endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE) != 0;
+    *fenced += is_fenced(endpoint, at);
+    if (sent->opcode != PST_OP_SEND)
+      continue;
     if (had < sent->count)
       return false;
     had -= sent->count;
@@ -123,8 +130,8 @@ static bool count_fenced(const struct pst_endpoint *endpoint, uint32_t by, uint3
 }
 
 /* Where `had` messages have arrived, the WRITEs before the last of them are placed, and the READs
- * before the last with a fence are done (IBA 10.8.3.3). The peer knows, and may use these bytes
- * otherwise since. */
+ * before the last request with a fence are done (IBA 10.8.3.3). The peer knows, and may use these
+ * bytes otherwise since. */
 const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
                                            uint32_t said)
 {
@@ -160,7 +167,7 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
     const uint32_t count = is_message ? endpoint->sq.sent[at].count : 0;
     if (had == 0)
       endpoint->rc->reconnect.repeated += count;
-    fenced -= is_message && had && (endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE);
+    fenced -= had && is_fenced(endpoint, at);
     if (i < done || (is_message && had) || (is_given && taken) || (opcode == PST_OP_WRITE && had) ||
         (opcode == PST_OP_READ && fenced))
       empty(&endpoint->sq.wrs[at]);

@@ -172,6 +172,23 @@ static void reads_are_done_again_unless_a_fence_says_they_are_done(void **state)
   expect_kept(0x14);
 }
 
+/* A WRITE or READ with a fence began after the READs before it, and the message after that. */
+static void reads_before_any_fence_are_done(void **state)
+{
+  static const uint8_t opcodes[] = {PST_OP_WRITE, PST_OP_READ};
+  for (size_t i = 0; i < sizeof(opcodes); i++) {
+    reset(state);
+    queue(PST_OP_READ, 0);
+    queue(opcodes[i], IBV_SEND_FENCE);
+    queue(PST_OP_READ, 0);
+    queue(PST_OP_SEND, 0);
+    queue(PST_OP_READ, 0);
+    queue(opcodes[i], IBV_SEND_FENCE);
+    assert_null(drop(1, 0));
+    expect_kept(0x34 | (opcodes[i] == PST_OP_READ ? 2 : 0));
+  }
+}
+
 static void atomics_end_the_connection(void **state)
 {
   for (int turn = 0; turn < 2; turn++) {
@@ -288,6 +305,7 @@ int main(void)
       CASE(peer_cannot_have_had_more_or_fewer),
       CASE(writes_before_an_arrived_message_are_not_done_again),
       CASE(reads_are_done_again_unless_a_fence_says_they_are_done),
+      CASE(reads_before_any_fence_are_done),
       CASE(atomics_end_the_connection),
       CASE(credits_go_by_their_own_count),
       CASE(queue_pairs_are_looked_at_one_by_one),
