@@ -306,7 +306,7 @@ static void *add_up(void *arg)
   struct adder *adder = arg;
   struct pst_request request = access_of(&adder->rma, PST_OP_FETCH_ADD, 0, 0, 0);
   request.u.atomic.operand = 1;
-  uint64_t deadline = contract_now_ns() + CONTRACT_PATIENCE_S * UINT64_C(1000000000);
+  uint64_t deadline = contract_now_ns() + contract_watch_s() * UINT64_C(1000000000);
   uint32_t posted = 0, ended = 0;
   while (ended < adder->rounds && !adder->failed) {
     struct contract_side *side = &adder->rma.pair->sender;
