@@ -294,7 +294,7 @@ class TwoNamespaces(Ethernet):
 
     def foreign(self, side):
         """As fast as it goes, to whoever hears it."""
-        ends = {NEAR: "receiver: {sink: discard, transport: {options: {port: 5004}}}",
+        ends = {NEAR: "receiver: {sink: discard, silence: 1 min, transport: {options: {port: 5004}}}",
                 FAR: 'sender: {source: pattern, transport: {options: {to: "%s:5004"}}}' % IPV4[NEAR]}  # fmt: skip
         options = f"{{driver: af_packet, netdev: {DEVICE[side]}, framing: rtp}}"
         return self.write(

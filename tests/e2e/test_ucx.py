@@ -8,13 +8,13 @@ import subprocess
 import time
 
 import netns
-from harness import PROGRAM, ROOT, Case, main, random_file, wait_until, yaml_stream
+from harness import PATIENCE, PROGRAM, ROOT, Case, main, random_file, wait_until, yaml_stream
 
 # UCX itself forgets what it took for a connection to a peer that has died meanwhile.
 os.environ.setdefault("LSAN_OPTIONS", f"print_suppressions=0:suppressions={ROOT}/tests/contract/ucx.lsan")
 SHARED, TCP = "'posix,cma,self'", "'tcp,self'"
-# Seconds to notice a death. A sanitizer looks for leaks at the end, which takes its time.
-PATIENCE = 1 if os.environ.get("PENSTOCK_SANITIZED", "0") == "0" else 10
+# Seconds to notice a death, by whichever CPU is free. A sanitizer looks for leaks at the end, which takes its time.
+SOON = 2 * PATIENCE
 
 
 class Ucx(Case):
@@ -85,7 +85,7 @@ class Ucx(Case):
         dead.wait()
         began = time.monotonic()
         self.assertEqual(survivor.wait(), 1, str(survivor))
-        self.assertLess(time.monotonic() - began, PATIENCE)
+        self.assertLess(time.monotonic() - began, SOON)
         self.assertIn(str(dead.pid), survivor.stderr, "the dead peer's process is named")
 
     def test_peer_is_killed(self):
@@ -242,7 +242,7 @@ class TwoHosts(Case):
         began = time.monotonic()
         for end, lost in ((sender, "receiver"), (receiver, "sender")):
             self.assertEqual(end.wait(), 1, str(end))
-            self.assertLess(time.monotonic() - began, timeout + PATIENCE)
+            self.assertLess(time.monotonic() - began, timeout + SOON)
             self.assertRegex(end.stderr, f"error: lost the {lost} .*: it said nothing for {timeout} s")
 
 
