@@ -18,6 +18,10 @@
 
 static const char *const options[] = {"tls=posix,self", NULL};
 static struct contract_variant variant = {.name = "hostile", .option_list = options, .apart = true};
+/* Without cma a rendezvous takes polls of both ends. */
+static const char *const fetch_options[] = {"tls=posix,self", "rendezvous_from=64", NULL};
+static struct contract_variant fetching = {
+    .name = "hostile, fetching", .option_list = fetch_options, .apart = true};
 static const struct contract_params params = {
     .endpoints = 1, .slots = SLOTS, .message = BYTES, .requests = 64, .pieces = 1};
 
@@ -144,18 +148,43 @@ static void no_message_comes_twice(void **state)
   contract_complaints();
 }
 
+/* UCX would write to its slot behind the MESSAGE. */
+static void no_part_ends_what_is_fetched(void **state)
+{
+  (void)state;
+  contract_rule("an accepted SEND arrives once, or the endpoint fails");
+  struct contract_pair *pair = contract_pair_open(&fetching, &params);
+  contract_pair_connect(pair);
+  const struct ucx_link *link = pair->receiver.endpoints[0]->link;
+  const struct ucx_header part = {.kind = UCX_PART, .length = BYTES, .nonce = link->nonce};
+  struct pst_request request = contract_send(&pair->sender, 0, BYTES, 7);
+  struct pst_completion message;
+  contract_post_one(pair, &request);
+  for (int i = 0; i < 100000 && !link->fetches; i++)
+    contract_poll(&pair->receiver);
+  assert_int_equal(link->fetches, 1);
+  hand(&pair->receiver, &part, BYTES);
+  struct pst_completion gone =
+      contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(gone.status, -EPROTO);
+  assert_false(contract_take(&pair->receiver, PST_COMPLETION_MESSAGE, 0, &message));
+  contract_pair_close(pair);
+  contract_complaints();
+}
+
 int main(int argc, char **argv)
 {
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(another_run_does_not_count),
       CONTRACT_CASE(a_peer_that_breaks_the_protocol_is_disconnected),
       CONTRACT_CASE(no_message_comes_twice),
+      CONTRACT_CASE(no_part_ends_what_is_fetched),
   };
 
   if (argc != 2) {
     fprintf(stderr, "usage: %s PLUGIN\n", argv[0]);
     return 2;
   }
-  variant.plugin = argv[1];
+  variant.plugin = fetching.plugin = argv[1];
   return CONTRACT_MAIN("ucx hostile", cases, &variant);
 }

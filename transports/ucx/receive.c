@@ -128,7 +128,7 @@ static ucs_status_t receive_part(struct ucx_link *link, const struct ucx_header 
       arrival->meta = header->meta;
     }
   }
-  if (!arrival || arrival->length != header->length || bytes > arrival->left ||
+  if (!arrival || arrival->link || arrival->length != header->length || bytes > arrival->left ||
       !pst_range_holds(arrival->length, header->offset, bytes))
     return ucx_receive_refuse(link, "a part that is of no message");
   memcpy(pst_cpu_slot(endpoint->cpu.ring, arrival->slot) + header->offset, data, bytes);
