@@ -100,6 +100,7 @@ static const struct bad all_bad[] = {
     {"an answer to what was not asked", {.kind = UCX_FLUSHED, .position = 1}, 0},
     {"an answer to WRITEs that did not go", {.kind = UCX_FLUSHED, .sequence = 1}, 0},
     {"one-sided access to an endpoint without", {.kind = UCX_WRITE}, 8},
+    {"an end behind more than there are credits", {.kind = UCX_BYE, .position = SLOTS + 1}, 0},
 };
 
 static void a_peer_that_breaks_the_protocol_is_disconnected(void **state)

@@ -213,7 +213,7 @@ static void receive_hello(struct ucx_link *link, const struct ucx_header *header
     link->stage.greeting.answer = UCX_OWED;
 }
 
-static void receive_bye(struct ucx_link *link, const struct ucx_header *header)
+static ucs_status_t receive_bye(struct ucx_link *link, const struct ucx_header *header)
 {
   const bool is_answer = header->flags & UCX_HEADER_ANSWER;
 
@@ -222,17 +222,20 @@ static void receive_bye(struct ucx_link *link, const struct ucx_header *header)
       link->stage.leaving.answer = UCX_OWED;
     else if (link->stage.leaving.bye == UCX_SAID)
       link->stage.leaving.bye = UCX_HEARD;
-    return;
+    return UCS_OK;
   }
   /* The first one counts. */
   if (is_answer || (link->stage.name != UCX_CONNECTING && link->stage.name != UCX_JOINED))
-    return;
+    return UCS_OK;
+  if (header->position > link->endpoint->rx.share.granted)
+    return ucx_receive_refuse(link, "an end behind more messages than it had credit for");
   ucx_enter(link, (struct ucx_stage){
                       .name = UCX_LEFT,
                       .left = {.total = header->position,
                                .until_ns = ucx_now_ns(link->worker->device) + UCX_LINGER_NS,
                                .is_aborted = header->flags & UCX_HEADER_ABORT,
                                .was_joined = link->stage.name == UCX_JOINED}});
+  return UCS_OK;
 }
 
 static ucs_status_t receive_control(struct ucx_link *link, const struct ucx_header *header)
@@ -281,10 +284,8 @@ ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, vo
   memcpy(&head, header, sizeof(head));
   if (head.nonce != link->nonce)
     return UCS_OK;
-  if (head.kind == UCX_BYE) {
-    receive_bye(link, &head);
-    return UCS_OK;
-  }
+  if (head.kind == UCX_BYE)
+    return receive_bye(link, &head);
   if (!link->endpoint)
     return UCS_OK;
   link->endpoint->waits_since_ns = 0;
