@@ -351,13 +351,12 @@ static void node_tick(struct control *control)
   node_dial_tick(control);
   seconds_text(control->connect_timeout_ns, seconds);
   for (struct peer *peer = control->peers; peer; peer = peer->next) {
-    if (peer->node.state != NODE_JOINING || !control_is_due(control, peer->node.by_ns))
+    if (peer->node.state != NODE_JOINING || peer->state < PEER_UP ||
+        !control_is_due(control, peer->node.by_ns))
       continue;
     if (peer->is_connector)
       node_forget_join(peer); /* no other address either */
     peer_drop(peer, -ETIMEDOUT, "did not join within %s", seconds);
-    if (peer->state < PEER_UP)
-      peer_enter(peer, PEER_DEAD);
   }
 }
 

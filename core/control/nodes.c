@@ -141,25 +141,29 @@ void node_tell_gone(struct control *control, uint64_t id, int code, const char *
   control->node->asked.heard(control->node->asked.context, &gone);
 }
 
-/* The next address, of which the last one's outcome is the attempt's. Takes `join` over. */
+/* The next address, of which the last one's outcome is the attempt's. The last address has all the
+ * time that is left: a host under load, or a network that loses packets, may answer late. Takes
+ * `join` over. */
 void node_dial(struct control *control, struct node_join *join, int code, const char *why)
 {
   char place[SOCKET_TEXT_MAX] = "";
   char text[REPORT_MAX];
 
-  while (join->next < join->targets.count) {
+  while (join->next < join->targets.count && control->now_ns < join->by_ns) {
     const struct socket_address *target = &join->targets.at[join->next++];
     struct peer *peer = peer_connect(control, target, join->is_insecure, &code);
     if (!peer) {
       why = strerror(-code);
       continue;
     }
+    if (join->next == join->targets.count || join->by_ns < peer->answer_by_ns)
+      peer->answer_by_ns = join->by_ns;
     peer->node = (struct node_link){
         .state = NODE_JOINING, .id = join->id, .by_ns = join->by_ns, .join = join};
     return;
   }
-  if (join->targets.count > 0)
-    socket_text(&join->targets.at[join->targets.count - 1], place);
+  if (join->next > 0)
+    socket_text(&join->targets.at[join->next - 1], place);
   snprintf(text, sizeof(text), "%s: %s%s", place, why, limit_remedy(code));
   node_tell_gone(control, join->id, code, text);
   node_join_free(join);

@@ -219,7 +219,7 @@ class Requests(ServeCase):
                     child = self.run_program(*words, "--timeout", "3s", "--json", out, expect=1, cwd=self.folder)
                     (error,) = self.result()["errors"]
                     self.assertEqual(error["code"], "peer")
-                    self.assertRegex(error["text"], f"{self.address} did not join within 3 s; check that the server runs, "
+                    self.assertRegex(error["text"], f"{self.address}: it accepted the connection and did not answer; check that the server runs, "
                                                     r"is not stopped \(\^Z, SIGSTOP\) .* with --timeout$")
                     self.assertEqual(child.stderr.count("penstock: error:"), 1, str(child))
 
@@ -272,7 +272,7 @@ class Requests(ServeCase):
         """One remedy of each: of who hangs up, and of who says nothing."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             address = "127.0.0.1:%d" % listener.getsockname()[1]
-            child = self.run_program("request", "write", address, expect=1)
+            child = self.run_program("request", "write", address, "--timeout", "3s", expect=1)
             self.assertRegex(child.stderr, r"it accepted the connection and did not answer; check that the server runs, .* with --timeout$")
             self.assertNotIn("?;", child.stderr)
 

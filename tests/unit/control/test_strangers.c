@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "../simulated_clock.h"
+#include "control/nodes.h"
 #include "harness.h"
+#include "util/clock.h"
 
 /* Of a time that is waited for. */
 #define SHORT_NS MS(1000)
@@ -744,6 +746,49 @@ static void test_side_guests(void **state)
   scene_close(&scene);
 }
 
+/* ---- Nodes ------------------------------------------------------------------------ */
+
+static void node_heard(void *context, const struct control_node_message *message)
+{
+  (void)context;
+  (void)message;
+}
+
+/* A host under load, or a network that loses the first packets, answers after more than 5 s. */
+static void test_node_waits_for_a_late_hello(void **state)
+{
+  const struct control_node_params params = {.insecure = true,
+                                             .peers_max = 1,
+                                             .join_timeout_ns = MS(9000),
+                                             .peer_timeout_ns = MS(60000),
+                                             .heard = node_heard};
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_blob address = {.struct_size = sizeof(address)};
+  struct control *control;
+  char place[32];
+  uint64_t turn;
+  uint16_t port;
+
+  (void)state;
+  int listening = plain_listen(&port);
+  assert_int_equal(control_node_open(&params, &control, &error), 0);
+  simulated_clock_meet();
+  snprintf(place, sizeof place, "127.0.0.1:%u", port);
+  assert_int_equal(control_node_connect(control, 2, place, true, &address, &error), 0);
+  int fd = accept(listening, NULL, NULL);
+  for (const uint64_t began_ns = clock_now_ns(); clock_now_ns() < began_ns + MS(6000);) {
+    turn = simulated_clock_turn();
+    simulated_clock_move(turn, MS(100));
+  }
+  hello_of(&say, WIRE_NODE);
+  plain_send(fd, &say);
+  assert_true(plain_receive(fd, &got));
+  assert_int_equal(got.type, WIRE_HELLO);
+  close(fd);
+  close(listening);
+  control_close(control);
+}
+
 static int setup(void **state)
 {
   (void)state;
@@ -782,6 +827,7 @@ int main(void)
       cmocka_unit_test(test_side_misuse),
       cmocka_unit_test(test_side_flood),
       TIMED(test_side_guests),
+      TIMED(test_node_waits_for_a_late_hello),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;
