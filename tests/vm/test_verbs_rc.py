@@ -8,6 +8,7 @@ import os
 import signal
 
 import guests
+import test_examples
 from guests import BUILD, main, tcp_listener, wait_until
 from harness import PROGRAM, ROOT
 
@@ -162,6 +163,25 @@ class VerbsRc(Streams):
             self.assertIn(f"GID {index}, {net}.{number} (RoCE v2)", jobs[name].stderr)
         stream = self.stream("b")
         self.assertEqual((stream["messages_sent"], stream["messages_delivered"]), (200, 200), stream)
+
+    def test_the_page_for_two_hosts(self):
+        """docs/start/two-hosts-rdma.md as a newcomer types it, on hosts that have its addresses."""
+        for name, number in (("a", 2), ("b", 1)):
+            guest = self.guest(name)
+            guest.run(f"ip address add 192.0.2.{number}/24 dev eth0\nmkdir -p /page\nln -sfn {BUILD} {ROOT}/config /page")
+            self.addCleanup(guest.run, f"ip address del 192.0.2.{number}/24 dev eth0")
+        plugins, receive, send = ("cd /page\n" + text for _, _, text, remarks in test_examples.blocks(ROOT / "docs/start/two-hosts-rdma.md")
+                                  if remarks.get("on") == "an RDMA device")  # fmt: skip
+        for name in "ab":
+            listed = self.guest(name).run(plugins).stdout
+            self.assertRegex(listed, r"^transport verbs_rc [\d.]+: usable\n")
+            self.assertRegex(listed, r"(?m)^ *rxe0: port 1 active, Ethernet")
+        receiver = self.guest("b").start(receive)
+        receiver.await_listener(tcp_listener(18515))
+        sender = self.guest("a").run(send, expect=None)
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        for job in (sender, receiver):
+            self.assertRegex(job.stdout + job.stderr, r"packets: (\d+) sent = \1 delivered \+ 0 dropped \|.*\| direct")
 
     def test_a_stream_on_a_good_wire(self):
         self.remember()
