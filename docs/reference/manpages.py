@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""manpages.py --program PENSTOCK --out FOLDER [--html FOLDER] [--scdoc S] [--mandoc M]: all manual pages.
+"""manpages.py --program PENSTOCK --out FOLDER [--html FOLDER] [--scdoc S] [--mandoc M] [--other NAME]...: all manual pages.
 
 What a page says comes from where it is kept: `penstock COMMAND --help`, `penstock schema`, the
-comments of the headers, apps/result.schema.json, and the plugins' README files. It is written as
-scdoc(5), which scdoc makes a manual page of, and mandoc HTML.
+comments of the headers, apps/result.schema.json, and the plugins' README files. The help texts of
+other programs are read from their sources, since these programs are built later, or not at all.
+A page is written as scdoc(5), which scdoc makes a manual page of, and mandoc HTML.
 """
 import argparse
 import concurrent.futures
@@ -216,6 +217,48 @@ def pages_of_commands(program):
         page.add("EXIT STATUS", listed(text, "Exit status"))
         page.see(("penstock", 1), ("penstock.yaml", 5), (RESULT, 5), ("penstock", 7))
         yield page
+
+
+# Other programs: what each is, and the sources that have its help, the first the program's own.
+OTHERS = {
+    "penstock-contract": ("test a plugin against its contract", ["tests/contract/program.c"]),
+    "penstock-simverbs": ("run a program on simulated RDMA devices",
+                          ["subprojects/simverbs/launcher/main.c", "subprojects/simverbs/launcher/ctl.c"]),
+}  # fmt: skip
+
+
+def help_in(source):
+    """The text that a program prints at --help: the first string of its source that begins with its usage."""
+    literals = re.search(r'\[\] =\s*((?:"(?:[^"\\]|\\.)*"\s*)+);', (ROOT / source).read_text())[1]
+    text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals))
+    return text.replace("\\n", "\n").replace('\\"', '"')
+
+
+def other_options(text):
+    """Entries of a list of options: names, then words beside them or below."""
+    for found in re.finditer(r"(?m)^  (--\S+(?: \S+)*)(?: {2,}(.*))?$((?:\n {6,}.*)*)", text):
+        name, *values = found[1].split()
+        left = f"*{escaped(name)}*" + "".join(f" _{escaped(value)}_" for value in values)
+        yield from [left, *paragraph(sentence(" ".join(f"{found[2] or ''} {found[3]}".split())), "\t")]
+
+
+def page_of_other(name):
+    summary, sources = OTHERS[name]
+    page = Page(name, 1, summary)
+    text, *more = map(help_in, sources)
+    usage, does, listed_options, *rest = text.split("\n\n")
+    page.add("SYNOPSIS", code(re.sub(r"(?m)^(?:[Uu]sage:|      ) | +\(.*\)$", "", usage)))
+    page.add("DESCRIPTION", [line for part in [does, *rest] if not re.match(r"Environment:|Exit status:", part)
+                             for line in paragraph(part)])  # fmt: skip
+    page.add("OPTIONS", other_options(listed_options))
+    for part in more:
+        usage, does, *lists, _ = part.split("\n\n")
+        page.add("CTL", [*code(usage.removeprefix("usage: ")), *paragraph(does), *code("\n\n".join(lists))])
+    for heading in ("Environment", "Exit status"):
+        page.add(heading.upper(), (line for part in rest if part.startswith(heading)
+                                   for line in paragraph(sentence(part.split(": ", 1)[1].strip().rstrip(".")))))  # fmt: skip
+    page.see(("penstock", 1), *((each, 1) for each in OTHERS if each != name))
+    return page
 
 
 # ---- Section 3: what the headers say ----------------------------------------------------------
@@ -465,10 +508,11 @@ def pages_of_plugins(schema):
 # ---- All ------------------------------------------------------------------------------------
 
 
-def all_pages(program):
+def all_pages(program, others):
     run = subprocess.run([program, "schema"], check=True, capture_output=True, text=True, env=ENVIRONMENT)
     schema = json.loads(run.stdout)
     yield from pages_of_commands(program)
+    yield from map(page_of_other, others)
     yield from pages_of_calls()
     yield page_of_yaml(schema)
     yield page_of_result()
@@ -522,8 +566,10 @@ def main():
     parser.add_argument("--html", type=pathlib.Path)
     parser.add_argument("--scdoc", default="scdoc")
     parser.add_argument("--mandoc", default="mandoc")
+    parser.add_argument("--depfile", type=pathlib.Path, help="gets the sources of the pages of --other")
+    parser.add_argument("--other", action="append", default=[], choices=OTHERS)
     arguments = parser.parse_args()
-    pages = list(all_pages(arguments.program))
+    pages = list(all_pages(arguments.program, arguments.other))
     for folder in filter(None, (arguments.out, arguments.html)):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -534,6 +580,9 @@ def main():
         if arguments.html:
             list(pool.map(lambda page: write_html(page, arguments.out, arguments.html, arguments.mandoc), pages))
             write_index(pages, arguments.html)
+    if arguments.depfile:
+        sources = [str(ROOT / source) for name in arguments.other for source in OTHERS[name][1]]
+        arguments.depfile.write_text(f"{arguments.out}: {' '.join(sources)}\n")
 
 
 if __name__ == "__main__":

@@ -13,28 +13,35 @@
 
 static const char usage[] =
     "Usage: penstock-contract PLUGIN.so [OPTION]…\n"
-    "Run the contract of memories or transports against a plugin, and tell each case.\n"
     "\n"
-    "  --option KEY=VALUE  an option of the plugin's (of the wrapped transport's, for a\n"
-    "                      filter); may be given again\n"
-    "  --inner PLUGIN.so   what a filter is to wrap\n"
-    "  --memory PLUGIN.so  where a transport's messages lie; else shared memory\n"
-    "  --listen ADDRESS    run the part for two processes with another penstock-contract,\n"
-    "  --connect ADDRESS   which may be on another host: HOST:PORT; or /PATH, by which\n"
-    "                      descriptors go, on this host\n"
-    "  --messages NUMBER   of each of that part's streams, 5000 unless told; the same on\n"
-    "                      both sides\n"
-    "  --case PATTERN      only cases of that name; * and ? are wild; may be given again\n"
-    "  --skip PATTERN      no cases of that name; may be given again\n"
-    "  --apart             between processes alone: for what reaches no peer of its own\n"
-    "                      process\n"
-    "  --within            in one process alone: the other half of --apart\n"
-    "  --deadline SECONDS  what lasts longer never ends (20)\n"
-    "  --first-failure     no case after one that fails\n"
-    "  --help              this\n"
+    "Runs the contract of memories, transports or filters against a plugin, and reports each\n"
+    "case.\n"
     "\n"
-    "Exit status: 0 it keeps the contract, 1 it breaks it, 2 wrong usage, 77 it cannot be\n"
-    "tried here, or not wholly. CONTRACT_LOG=1 shows what the plugin logs.\n";
+    "  --option KEY=VALUE  an option of the plugin, or of the transport that a filter wraps;\n"
+    "                      may be repeated\n"
+    "  --inner PLUGIN.so   the transport plugin that a filter wraps\n"
+    "  --memory PLUGIN.so  the memory plugin for a transport's messages (default: shared\n"
+    "                      memory of the test)\n"
+    "  --listen ADDRESS    run the part for two processes, and wait at ADDRESS for another\n"
+    "                      penstock-contract: HOST:PORT, or /PATH of a socket on this host,\n"
+    "                      which can pass descriptors\n"
+    "  --connect ADDRESS   run the part for two processes, with the penstock-contract that\n"
+    "                      listens at ADDRESS\n"
+    "  --messages NUMBER   messages of each stream of that part, the same number at both ends\n"
+    "                      (default: 5000)\n"
+    "  --case PATTERN      run only the cases whose names match; * and ? are wildcards; may be\n"
+    "                      repeated\n"
+    "  --skip PATTERN      leave out the cases whose names match; may be repeated\n"
+    "  --apart             run only the cases between two processes\n"
+    "  --within            run only the cases within one process\n"
+    "  --deadline SECONDS  a case that takes longer has failed (default: 20)\n"
+    "  --first-failure     end at the first case that fails\n"
+    "  --help              print this\n"
+    "\n"
+    "Environment: CONTRACT_LOG=1 shows what the plugin logs.\n"
+    "\n"
+    "Exit status: 0 the plugin keeps the contract, 1 it breaks the contract, 2 wrong usage, 77\n"
+    "all or some cases cannot run here.\n";
 
 #define OPTIONS_MAX 64
 #define MESSAGE_LEAST 1500 /* bytes; what the cases of messages send */
@@ -50,7 +57,7 @@ struct arguments {
 
 static int misused(const char *what, const char *which)
 {
-  fprintf(stderr, "penstock-contract: %s%s; --help tells more\n", what, which);
+  fprintf(stderr, "penstock-contract: %s%s; see --help\n", what, which);
   return 2;
 }
 

@@ -246,6 +246,19 @@ class ManualPages(Case):
         for name in commands:
             self.assertIn(f"penstock-{name}(1)", self.text("penstock.1"))
 
+    def test_other_programs_have_their_pages(self):
+        for name, program in (("penstock-contract", BUILD / "tests" / "contract" / "penstock-contract"),
+                              ("penstock-simverbs", BUILD / "subprojects" / "simverbs" / "penstock-simverbs")):  # fmt: skip
+            if not program.exists():
+                continue
+            shown = self.text(f"{name}.1")
+            helps = [[], ["ctl"]] if name == "penstock-simverbs" else [[]]
+            for words in helps:
+                said = subprocess.run([program, *words, "--help"], check=True, capture_output=True, text=True).stdout
+                self.assertGreater(len(re.findall(r"(?m)^ +(--[\w-]+)", said)), 5)
+                for option in re.findall(r"(?m)^ +(--[\w-]+|[a-z]+-[a-z-]+)(?= |$)", said):
+                    self.assertIn(option, shown)
+
     def test_every_call_has_its_page(self):
         names = set((ROOT / "tests" / "abi" / "libpenstock-symbols.txt").read_text().split())
         self.assertEqual({name for name in self.pages if re.match(r"pst_.*\.3$", name)}, {f"{name}.3" for name in names})
