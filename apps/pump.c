@@ -8,7 +8,7 @@
 #include "runner.h"
 
 /* A receiver that has to leave gives the sender so long to end the stream:
- * often both were told. */
+ * often both were asked. */
 #define GRACE_NS NS_PER_S
 
 static void lower(uint64_t *until_ns, uint64_t time_ns)
@@ -503,7 +503,7 @@ uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
                         : atomic_load(&flow->drive->stop) ? PST_STOP_SIGNAL
                                                           : PST_STOP_DURATION;
     pst_receiver_abort(receiver->handle, -ECANCELED,
-                       receiver->cut ? "the receiver was told to stop" : "the source has failed");
+                       receiver->cut ? "the receiver was asked to stop" : "the source has failed");
     receiver_over(flow);
   }
   return moved;

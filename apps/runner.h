@@ -47,7 +47,7 @@ struct flow_receiver {
   uint64_t deadline_ns;
   enum side_phase phase;
   atomic_bool over;
-  bool cut;         /* left before the stream had ended, because it was told to */
+  bool cut;         /* left before the stream had ended, on request */
   uint32_t stopped; /* as pst_sender_stop(): by what this side ended it; PST_STOP_UNKNOWN: it did
                        not */
   struct pst_view *views;

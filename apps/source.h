@@ -24,7 +24,7 @@ struct source_params {
 
 /* How far a source is. */
 struct source_extent {
-  bool endless; /* it ends only when it is told to */
+  bool endless; /* it ends only on request */
   bool known;   /* the next two hold */
   uint64_t done_bytes, total_bytes;
 };

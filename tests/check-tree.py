@@ -45,9 +45,9 @@ README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Li
 # Subjects of the commits since this one are short.
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
-# What comments of the product do not say: who does it, and what, stands in the sentence.
-MANNERED = re.compile(r"^\s*(?:/\*|\*|//) ?Of [^.:;]{2,60}:|\b(?:had again|of no matter|the above knows|likewise"
-                      r"|(?:is|are|was) told|tells of)\b")  # fmt: skip
+# What no comment says: who does what stands in the sentence.
+MANNERED = re.compile(r"^\W*Of [^.:;]{2,60}:|\b(?:had again|of no matter|the above knows|likewise"
+                      r"|(?:is|are|was|were) told|tells of)\b")  # fmt: skip
 
 # `!p` and `sizeof(x)`: in all of the product but these files, which are older.
 DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]")
@@ -91,6 +91,18 @@ def text_of(path):
         return path.read_text()
     except UnicodeDecodeError:
         return ""
+
+
+def comments(path):
+    """(line's number, its comment) of sources, scripts and meson files; of Python the docstrings, too."""
+    c_like = path.suffix in (".c", ".h", ".cu", ".cpp", ".hpp")
+    start = r"^\s*\*[ /]|/\*|//" if c_like else r"(?:^|\s)#|\"\"\""
+    if not c_like and path.suffix not in ("", ".py", ".build"):
+        return
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        found = re.search(start, re.sub(r'"(?:[^"\\]|\\.)+"(?!")', "", line) if c_like else line)
+        if found:
+            yield number, found.string[found.start() :].strip()
 
 
 def sentences(text):
@@ -158,8 +170,9 @@ class Tree(unittest.TestCase):
         self.assertEqual(found, [])
 
     def test_comments_are_plain(self):
-        found = [f"{place}:{number}: {line}" for place, number, line in self.product_lines()
-                 if re.match(r"/\*|\*|//", line) and MANNERED.search(line)]  # fmt: skip
+        found = [f"{path.relative_to(ROOT)}:{number}: {line}"
+                 for path in tracked() if path != pathlib.Path(__file__).resolve()
+                 for number, line in comments(path) if MANNERED.search(line)]  # fmt: skip
         self.assertEqual(found, [])
 
     def test_pages_are_the_machine_s(self):

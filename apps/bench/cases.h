@@ -60,7 +60,7 @@ struct bench_plan {
   uint32_t size_count;
   uint32_t ring;   /* 0: pst_ring_default */
   uint32_t depth;  /* of WRITE and READ; 0: pst_ring_default */
-  uint32_t places; /* likewise; 0: bench_places */
+  uint32_t places; /* 0: bench_places */
   uint64_t duration_ns;
   uint64_t hold_ns;
   int cpus[2]; /* -1: anywhere */

@@ -139,8 +139,7 @@ static void judge(struct bench_row *row)
     fail_as(row, PST_EXIT_FAILED, FINDING_CORRUPTED, text);
   }
   if (one_sided && (row->sent != row->done || row->done != row->taken.delivered)) {
-    snprintf(text, sizeof(text),
-             "%llu transfers were posted and %llu done; the target was told of %llu",
+    snprintf(text, sizeof(text), "%llu transfers were posted and %llu done; the target saw %llu",
              (unsigned long long)row->sent, (unsigned long long)row->done,
              (unsigned long long)row->taken.delivered);
     fail_as(row, PST_EXIT_FAILED, FINDING_UNBALANCED, text);

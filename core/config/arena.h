@@ -11,7 +11,8 @@
 struct arena_block;
 struct arena {
   struct arena_block *blocks;
-  bool no_memory; /* an allocation has failed: whoever asked may go on with NULL until that is told
+  bool no_memory; /* an allocation has failed: whoever asked may go on with NULL until that is
+                   * reported
                    */
 };
 

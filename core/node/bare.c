@@ -41,7 +41,7 @@ enum bare_stage {
   BARE_OPEN,
   BARE_MET,
   BARE_UP,
-  BARE_MET_LOST, /* the peer has gone before CONNECTED was told: DISCONNECTED comes behind it */
+  BARE_MET_LOST, /* the peer has gone before CONNECTED was reported: DISCONNECTED comes behind it */
   BARE_LOST,     /* behind the messages that have arrived */
   BARE_OVER,
   BARE_CLOSING,

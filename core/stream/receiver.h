@@ -69,7 +69,7 @@ struct pst_receiver {
   uint32_t parked_count;
   uint32_t check_at;  /* how many views of a check that was put off have been submitted */
   bool check_waits;   /* a check was put off */
-  bool unfenced;      /* a check is under way that no fence tells of */
+  bool unfenced;      /* a check is under way that no fence waits for */
   bool memory_failed; /* stat_; an operation of its memory has */
   const struct receiver_client_ops *client; /* stat_; NULL: the application alone */
   void *client_data;                        /* its own */

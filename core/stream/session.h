@@ -21,7 +21,7 @@
 struct session_stream {
   bool is_selected;
   struct pst_sender *sender;     /* NULL: not in this session */
-  struct pst_receiver *receiver; /* likewise */
+  struct pst_receiver *receiver; /* NULL: not in this session */
   uint32_t sharers;              /* receivers whose messages land in this one's ring */
 };
 

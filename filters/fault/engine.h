@@ -49,7 +49,7 @@ struct fault_engine {
   uint64_t next_due;   /* the least due_count; FAULT_NEVER */
   uint64_t distance;   /* the plan's, bounded by what can be outstanding */
   uint64_t passed;     /* one past the highest sequence number posted inside */
-  uint64_t undelayed;  /* likewise, delayed ones aside: it does not depend on time */
+  uint64_t undelayed;  /* as `passed`, without delayed ones: it does not depend on time */
   uint64_t stop_at;    /* of stall and kill the next: sequence number; FAULT_NEVER */
   uint64_t stalled_ns; /* until when; 0: not */
   bool stall_over;

@@ -20,8 +20,7 @@ static const struct pst_option options[] = {
     NUMBER("seed", 0, 0, "1",
            "What the faults are drawn from: together with a message's sequence number it says what "
            "befalls it. The same seed gives the same faults."),
-    RATE("drop_ppm", "How many messages are not sent at all, while the sender is told that they "
-                     "were."),
+    RATE("drop_ppm", "How many messages are not sent, though the sender sees them end as sent."),
     RATE("duplicate_ppm", "How many messages are sent twice."),
     RATE("reorder_ppm", "How many messages are held back and sent behind later ones."),
     RATE("corrupt_ppm", "How many messages have one bit of their payload changed, in a copy. The "

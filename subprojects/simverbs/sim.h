@@ -109,7 +109,7 @@ struct sim_cqe {
   uint32_t sq_count;
   uint32_t sq_at;     /* to strict mode: where in the send queue the request stands */
   uint32_t srq;       /* to the engine: index + 1 of the shared queue that it frees room in */
-  uint32_t scattered; /* likewise: entries of sim_scatter.to */
+  uint32_t scattered; /* to the engine: entries of sim_scatter.to */
 };
 
 /* Where the CPU puts a SEND's bytes that come in the completion, as it is polled. */

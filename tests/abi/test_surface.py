@@ -100,7 +100,7 @@ class Described(Case):
         self.assertNotIn("environment", child.stdout)
 
 
-# Of the machine, not of a plugin: nothing can be built that meets them.
+# These depend on the machine, not on a plugin: no plugin can be built that meets them.
 CIRCUMSTANCES = ("no memory", "cannot be read", "cannot be looked at", "its folder %s cannot be looked at",
                  "cannot be opened: %s")  # fmt: skip
 

@@ -32,7 +32,7 @@ def checked(status, what):
 
 
 def enter_namespaces():
-    """Of root's, all users are there, too: a process that has stayed outside maps them."""
+    """Enters new user and mount namespaces. For root all users are mapped, by a process that stays outside."""
     uid, gid, me = os.geteuid(), os.getegid(), os.getpid()
     entered = os.pipe()
     mapper = os.fork()

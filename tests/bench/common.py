@@ -66,7 +66,7 @@ def alone(case, unit, value):
 
 
 def row(case, unit, ours, peers, peer_name, goal=None):
-    """Of interleaved runs of ours and a peer's: one pair each."""
+    """A row of the table from interleaved runs, ours and the peer's in pairs."""
     ratio, low, high = interval([a / b for a, b in zip(ours, peers)])
     made = {
         "case": case,
@@ -109,7 +109,7 @@ def own_seconds():
 
 
 def others_share(before, after, own, wall):
-    """Of one core: what others used on the CPUs."""
+    """What other processes used of the CPUs, as a share of one core."""
     return max(0.0, (after - before - own) / wall)
 
 

@@ -2,7 +2,7 @@
 /*
  * bench-memory: what a memory plugin's queues do, by its own ABI. Batches of messages go
  * from a staging region into the memory, several under way; then one at a time, from its
- * submission until queue_poll() tells of it; then the test pattern is made and checked.
+ * submission until queue_poll() reports it; then the test pattern is made and checked.
  * With "bound" for a length, only what the bus gives is measured.
  */
 #include <inttypes.h>

@@ -172,8 +172,8 @@ static uint64_t now_ns(void)
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* As ib_write_lat: rounds are told in ticks of the CPU, since the kernel may have its clock from a
- * device. How long a tick is, the whole game says. */
+/* Rounds are timed in ticks of the CPU, as ib_write_lat does, since the kernel may read its clock
+ * from a device. The whole run says how long a tick is. */
 static uint64_t now_ticks(void)
 {
 #ifdef __x86_64__

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * UCX's own calls as a stream would use them one by one: messages into the slots of a ring in
- * another process, which is told of each and gives the slots back.
+ * another process, which learns of each and gives the slots back.
  *
  *     bench-ucx-ways am|tag|put SIZE SLOTS MESSAGES CPU,CPU
  *

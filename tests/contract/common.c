@@ -16,7 +16,7 @@
 
 uint64_t contract_deadline_ns = UINT64_C(20000000000);
 
-/* Of a machine that is not emulated: 1. */
+/* The factor of PENSTOCK_PATIENCE: 1 on a machine that is not emulated. */
 static unsigned int patience(void)
 {
   const char *text = getenv("PENSTOCK_PATIENCE");

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Nothing here takes longer, unless it never ends: 20 s, or what a program is told. */
+/* What takes longer than this never ends: 20 s, or as --deadline says. */
 extern uint64_t contract_deadline_ns;
 
 /* A case that a call into the plugin has kept for so long hangs: 180 s. Both times are longer where

@@ -447,7 +447,7 @@ static void wake_up_that_would_wait(void **state)
   int fd = blob.fds[LB_FD_WAKE];
   spoil_wake(fd);
   alarm(ALARM_S); /* a wake-up that waits, waits for ever */
-  /* Each is told once, or a worker would never sleep again. */
+  /* Each loss is reported once, or a worker would never sleep again. */
   struct pollfd readable = {.fd = ops->event_fd(worker), .events = POLLIN};
   while (ops->arm(worker) != 0)
     contract_poll(&pair->receiver);

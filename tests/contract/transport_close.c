@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closing: every request ends once, by the deadline, and the peer is told. */
+/* Closing: every request ends once, by the deadline, and the peer learns of it. */
 #include "harness.h"
 
 #define LATE_NS UINT64_C(50000000)

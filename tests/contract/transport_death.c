@@ -103,8 +103,8 @@ static void stream_from_child_to_parent(void **state)
 }
 
 /* The peer dies some time after the stream has begun: spun off rather than slept, so that it
- * falls anywhere. A killed process still has to have a CPU to die: `death` is told when it has let
- * go of its end of `socket`. */
+ * falls anywhere. A killed process still needs a CPU to die: once it has closed its end of
+ * `socket`, a byte is written to `death`. */
 static void kill_soon(pid_t pid, int socket, int death)
 {
   struct pollfd end = {.fd = socket};

@@ -135,7 +135,7 @@ static void ring_that_breaks_the_limits_is_refused(void **state)
   bad[1].stride = 64; /* slots overlap */
   bad[2].slots = 0;
   bad[3].base = UINT64_MAX - 64;  /* overflows */
-  bad[4].stride = UINT64_MAX / 4; /* likewise */
+  bad[4].stride = UINT64_MAX / 4; /* overflows */
   for (size_t i = 0; i < 5; i++) {
     assert_int_equal(side.image.ops->ring_open(side.worker, &bad[i], &path, &ring), -EINVAL);
     contract_untouched(ring, NULL, "ring_open");

@@ -155,7 +155,7 @@ static void without_reconnect_it_is_over(void **state)
   stream_ends(SHARED_ONCE, "drop --after 5", 0, -ECONNRESET);
 }
 
-/* Messages go by each of the four, are told in their order, and one that fails ends all. */
+/* Messages go by each of the four queue pairs and arrive in order. One that fails ends all. */
 static void one_queue_pair_of_several_fails(void **state)
 {
   (void)state;
@@ -284,8 +284,8 @@ static void port_goes_down_and_is_told(void **state)
   simulated_ctl("port-up " DEVICE "/1");
 }
 
-/* What the adapter tells of itself: nothing else does, since all that is posted is flushed. At the
- * end that is hit; the other one's answers do not come. */
+/* The end that is hit learns of the fault by the adapter's event alone, since all that is posted is
+ * flushed. The other end gets no answers. */
 static void queue_pair_ends(int which, bool is_sender)
 {
   struct stream stream;
@@ -475,7 +475,7 @@ static void requests_end_when_a_peer_has_left(void **state)
   stream_close(&stream);
 }
 
-/* Ends that disagree are told apart by their addresses. */
+/* The address of a peer says its operation, so that ends that disagree are refused. */
 static void operations_that_differ_are_refused(void **state)
 {
   (void)state;

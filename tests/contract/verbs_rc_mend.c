@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verbs_rc on a simulated device that fails, with `reconnect`: connections are had again, whatever
+ * verbs_rc on a simulated device that fails, with `reconnect`: connections are made again, whatever
  * was under way and whatever fails meanwhile, and each message arrives once and in order.
  *
  *     penstock-simverbs verbs-rc-mend PLUGIN LAUNCHER
@@ -87,7 +87,7 @@ static void idle_goes_on(int which)
          stream_counter(&stream.pair->receiver, "reconnections") == 0) {
     contract_poll(&stream.pair->sender);
     contract_poll(&stream.pair->receiver);
-    contract_in_time(deadline, "a connection that is idle to be had again");
+    contract_in_time(deadline, "an idle connection to be made again");
   }
   for (uint32_t k = 0; k < n; k++) {
     assert_int_equal(held[k].u.message.sequence, k);
@@ -187,7 +187,7 @@ static void plant(const char *faults, unsigned int number)
   }
 }
 
-/* Each of them, at either end, while messages are sent; the others are had again with it. */
+/* Each queue pair fails, at either end, while messages are sent; all are connected again. */
 static void each_fails(int which, uint32_t count, const char *faults, bool is_senders)
 {
   struct stream stream;
@@ -203,7 +203,7 @@ static void each_fails(int which, uint32_t count, const char *faults, bool is_se
     plant(faults, numbers[i]);
     do {
       stream_run(&stream, stream.delivered + 50);
-      contract_in_time(deadline, "a connection to be had again");
+      contract_in_time(deadline, "a connection to be made again");
     } while (stream_counter(&stream.pair->sender, "reconnections") == before);
     simulated_ctl("clear");
     stream_run(&stream, stream.delivered + 100);
@@ -252,8 +252,7 @@ static void queue_pairs_that_fail_while_they_are_had_again(void **state)
              false);
 }
 
-/* Those that others brought before their turn are not sent again, though nobody was told of them.
- */
+/* Messages that arrived before their turn are not sent again, though the host has not seen them. */
 static void messages_that_wait_for_their_turn_are_had(void **state)
 {
   (void)state;
@@ -269,7 +268,7 @@ static void messages_that_wait_for_their_turn_are_had(void **state)
     stream_poll(&stream);
     assert_in_range(stream.delivered, 0,
                     stream_counter(&stream.pair->receiver, "reconnections") ? 16 : 1);
-    contract_in_time(deadline, "the connection to be had again");
+    contract_in_time(deadline, "the connection to be made again");
   }
   stream_run(&stream, 16);
   stream_settle(&stream);
@@ -281,7 +280,7 @@ static void messages_that_wait_for_their_turn_are_had(void **state)
   stream_close(&stream);
 }
 
-/* ---- Not to be had again --------------------------------------------------------------------- */
+/* ---- Given up ------------------------------------------------------------------------------- */
 
 static void peer_that_is_lost_is_given_up(void **state)
 {
@@ -349,8 +348,8 @@ static void rdma_cm_goes_on(void **state)
   }
 }
 
-/* One is enough for the connection to be had again with all; then one fails with its hello, or its
- * hellos come when it is too late. */
+/* One queue pair that fails makes all of them connect again. Then one fails with its hello, or its
+ * hello comes too late. */
 static void rdma_cm_has_several_again_together(void **state)
 {
   (void)state;

@@ -282,7 +282,7 @@ static void reconnections_in_slow_time(int which)
     simulated_ctl(fault);
     while (reconnections(&pair->sender) < round || reconnections(&pair->receiver) < round) {
       send_one(pair, sent++);
-      contract_in_time(deadline, "a connection to be had again, the %" PRIu64 ". time", round);
+      contract_in_time(deadline, "a connection to be made again, the %" PRIu64 ". time", round);
     }
   }
   simulated_ctl("clear");

@@ -86,7 +86,7 @@ static void connect_both(struct contract_pair *pair, uint32_t which)
   contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
 }
 
-/* Of the port's, as the device counts it: since it was opened. */
+/* The port's counter as the device counts, since the device was opened. */
 static uint64_t device_counter(const struct contract_side *side)
 {
   struct pst_counter all[VB_COUNTERS];
@@ -98,8 +98,8 @@ static uint64_t device_counter(const struct contract_side *side)
   return UINT64_MAX;
 }
 
-/* The growth since a connection began is told: not what other connections have had since the device
- * was opened. Those that begin at one time read the counters once. */
+/* A connection reports what counters grew by since it began, not what they had before. Connections
+ * that begin at one time read the counters once. */
 static void counters_are_told_since_the_connection_began(void **state)
 {
   static const struct {

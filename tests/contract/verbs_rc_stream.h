@@ -8,7 +8,7 @@
 
 #define DEVICE "host/mlx5_0"
 
-/* How it is connected, and whether it is had again: of stream_variants. */
+/* Entries of stream_variants: how a stream is connected, and whether it reconnects. */
 enum {
   WRITE,
   SEND,

@@ -87,7 +87,7 @@ static void had_again(struct stream *stream, uint8_t opcode)
   simulated_ctl("clear");
 }
 
-/* The receiver was told of it, and has other use for its place since. */
+/* What the receiver has seen once is not written again: it may have reused the place. */
 static void once_told_not_done_again(uint8_t opcode, uint8_t flags)
 {
   struct stream stream;
@@ -130,8 +130,8 @@ static void a_read_before_a_fence_is_not_done_again(void **state)
 
 #define RD_ATOMIC 11 /* where an address says how many READs at a time its end takes */
 
-/* Hellos get through, and what is done again does not: a READ from who takes none is refused by the
- * device each time, and the connection is had again in no time. */
+/* Hellos get through, and the request that is repeated does not: the device refuses a READ from a
+ * region that permits none each time, and the connection is made again at once. */
 static void what_never_gets_through_ends(void **state)
 {
   (void)state;
@@ -162,8 +162,7 @@ static void what_never_gets_through_ends(void **state)
   contract_pair_close(pair);
 }
 
-/* ---- Not had again -----------------------------------------------------------------------------
- */
+/* ---- Not made again ------------------------------------------------------------------------- */
 
 #define FLAGS 8 /* where an address says, by this one, that its end has `reconnect` */
 #define RECONNECTS 64u

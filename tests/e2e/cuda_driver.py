@@ -10,7 +10,7 @@ from harness import BUILD, FAKES
 
 IS_REAL = os.environ.get("PENSTOCK_CUDA") == "real"
 HAS_KERNELS = (BUILD / "memory" / "nvidia" / "kernels.fatbin").exists()
-# Tests whose subject is an error that the fake is told to make.
+# Tests of an error that the fake makes by order.
 scripted = unittest.skipIf(IS_REAL, "it scripts the driver's answers")
 
 

@@ -27,7 +27,7 @@ JOIN = b"\xa4\0\x0c\x11\xa0\x12\xa0\x13\x40"
 FRAMES = b"".join(len(body).to_bytes(4, "big") + body for body in (HELLO, JOIN))
 
 
-# Of the server's HELLO: the side-socket's path, and the token.
+# The side-socket's path and the token, in the server's HELLO.
 SIDE = re.compile(rb"\x09(?:[\x60-\x77]|\x78.)(/[ -~]+/s)\x0a\x50(.{16})", re.DOTALL)
 SO_NETNS_COOKIE = 71
 LINGER_S = 3600

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client of `penstock serve` that keeps to no rule: it says what it is told, word for word, and
+ * A client of `penstock serve` that keeps to no rule: it sends the bytes that it is given, and
  * prints what the server answers.
  *
  *     stranger ADDRESS BYTES < LINES

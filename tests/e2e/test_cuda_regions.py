@@ -66,7 +66,7 @@ class Regions(Case):
                 server = self.server(*option, "--memory-option", "device=1", script="delay_us=100,devices=2")
                 rows = self.rows(*option, f"127.0.0.1:{self.port}")
                 self.assertEqual(server.wait(), 0, str(server))
-                # A WRITE's path is told by who is written to, and who does not know from where.
+                # The written end reports the path of a WRITE, and does not know its source.
                 for row in rows:
                     if row["op"] == "write":
                         self.assertEqual(row["via"], "cuda-vmm" if allocator == "vmm" else "cuda-ipc")

@@ -9,7 +9,7 @@ import unittest
 from cuda_driver import HAS_KERNELS
 from harness import BUILD, FAKES, ROOT, SANITIZED, Case, free_port, main
 
-# In place of compute-sanitizer: what it is told of itself, then the program.
+# In place of compute-sanitizer: takes its options, then runs the program.
 SHIM = """#!/bin/sh
 while :; do
   case "$1" in

@@ -63,7 +63,7 @@ class ResultFile(Case):
                          ["out.json", "stream.yaml", "tmp"])
 
     def drains(self, number, *arguments, **options):
-        """A run that was told to stop, and whose drain cannot end by itself, as nobody reads its
+        """A run that was asked to stop, and whose drain cannot end by itself, as nobody reads its
         sink; and the sink's other end."""
         fifo = self.folder / "fifo"
         fifo.unlink(missing_ok=True)

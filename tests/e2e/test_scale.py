@@ -92,7 +92,7 @@ class HugeRing(Case):
                     seconds=120,
                 )
                 self.check(self.only_stream(result), messages)
-                # Of either side: 64 B a slot, and what core and transport note of it.
+                # Each end needs 64 B a slot, and what core and transport keep for a slot.
                 if not SANITIZED:
                     self.assertLess(child.usage.ru_maxrss * 1024, MILLION * 384, str(child))
 

@@ -163,7 +163,7 @@ class Requests(ServeCase):
                 self.assertNotRegex(child.stderr, "`ring`|`message`")
 
     def test_none_are_asked_for(self):
-        """No times are told of nothing."""
+        """Without iterations no times are printed."""
         self.serve(root=False)
         child = self.run_program("request", "write", self.address, "--count", 0)
         self.assertIn("0 iterations in", child.stdout)

@@ -122,7 +122,7 @@ class Copies(ServeCase):
                 (folder / name).write_text("never seen")
             (folder / "a\nfolder").mkdir()
             (folder / "a\nfolder" / "in it").write_text("nor this")
-        # Each is told of, as a failure, and on one line that leaves the terminal alone.
+        # Each is reported as a failure, on one line without control characters.
         (self.here / "new").mkdir()
         said = self.get("data", "--recursive", "--to", "new", expect=1).stderr
         sent = self.put("data", "--recursive", "--to", "new", expect=1).stderr

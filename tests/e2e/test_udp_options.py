@@ -88,7 +88,7 @@ class Options(Between):
         return self.receiver(path, *arguments)
 
     def received(self, child):
-        """The receiver is told to end, once it has taken what came to its socket."""
+        """What the receiver prints when it is asked to end, after it has read all that came to its socket."""
         wait_until(lambda: netns.udp_socket(child.pid, PORT)[0] == 0, 20, "an empty socket")
         child.signal(signal.SIGINT)
         self.ended(child)

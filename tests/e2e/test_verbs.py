@@ -252,7 +252,7 @@ class Verbs(Case):
         self.fabric = str(description)
 
     def test_a_host_of_many_devices(self):
-        """Of 40, one may not be opened and two have no RC; each is told as what it is."""
+        """40 devices, of which one may not be opened and two have no RC: each is listed with its reason."""
         fabric = self.folder / f"many-{os.getpid()}.yaml"
         special = {3: ", opens: EACCES", 4: ", transport: iwarp", 5: ", transport: efa"}
         fabric.write_text("simverbs: 1\nhosts:\n  - name: one\n    devices:\n" + "".join(
@@ -344,7 +344,7 @@ class Verbs(Case):
         self.assertRegex(child.stderr, r"of its BAR1, through which one writes, 0\.0 of 16\.0 MiB are free")
 
     def test_gpu_memory_that_the_device_refuses_is_staged(self):
-        """Each refusal is told, with what helps."""
+        """Each refusal is reported, with what helps."""
         for error, words in (("EOPNOTSUPP", "dma-buf: this device's driver takes none"),
                              ("ENOMEM", "dma-buf: BAR1 or device table full.*nvidia-smi")):  # fmt: skip
             with self.subTest(error):

@@ -27,7 +27,7 @@ enum {
 #define ROOM 512u
 #define SECOND UINT64_C(1000000000)
 #define MS UINT64_C(1000000)
-/* Of one frame: what both can have to say at most, all groups and neighbours at once. */
+/* The most that both can have to say of one frame, all groups and neighbours at once. */
 #define SAID_MAX 400u
 
 struct port {
@@ -86,7 +86,7 @@ static uint16_t plain_sum(const uint8_t *bytes, uint32_t length, uint32_t sum)
   return (uint16_t)sum;
 }
 
-/* Of a message of IP: where its checksum stands within it; 0: it has none that is known here. */
+/* Offset of the checksum in the payload of this IP protocol; 0: it has none that is known here. */
 static uint32_t field_of(uint32_t next)
 {
   return next == ETH_NEXT_UDP ? 6 : next == ETH_NEXT_ICMPV6 || next == ETH_NEXT_IGMP ? 2 : 0;

@@ -2,7 +2,7 @@
 /*
  * Datagrams as a receiver gets them, header and what is readable of the rest each in memory of
  * exactly its size. An input is a setting of SETTING_BYTES, then datagrams, each behind a byte of
- * circumstances and a byte of length. What must hold is told by flow.h; it is counted
+ * circumstances and a byte of length. flow.h says what must hold; it is counted
  * here once more, from the verdicts alone. Beside it a second flow gets the same datagrams by
  * runs (flow_run.h), as far as a run takes them, and has to stand where the first one does.
  */

@@ -246,7 +246,8 @@ static inline int litmus_note(const char *name, const char *how, bool is_right,
   return !is_right;
 }
 
-/* Of a pair: it holds, and it does not without each of these orders. 0, or 1. */
+/* Runs one litmus test. It must hold, and must fail without each of these orders. Returns 0 or 1.
+ */
 template <typename Test> int litmus(const char *name, std::initializer_list<enum weakening> needs)
 {
   static const char *const words[] = {

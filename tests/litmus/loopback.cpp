@@ -35,7 +35,7 @@ struct lb_port {
   atomic<uint64_t> desc_head, free_head, claimed, claimant;
 };
 struct lb_guard;
-/* Memory that is mapped; guard: what is told when it is lost. */
+/* Memory that is mapped; guard: notified when the memory is lost. */
 struct lb_map {
   struct lb_guard *guard;
   uint64_t bytes;

@@ -330,7 +330,7 @@ typedef shared<int> shared_int;
 #undef int
 #include "ethernet.inc"
 
-/* A receiver that others meet wants what it was told to. */
+/* A receiver that others meet accepts the rules that it was given. */
 struct meeting : rl::test_suite<meeting, 2> {
   struct eth_match match;
 

@@ -94,7 +94,7 @@ class Jobs(guests.Case):
         self.assertFalse(server.ended(), str(server))
 
     def retries(self):
-        """Of either end: whose turn it is is not known."""
+        """Retries of both ends: whose turn it is is not known."""
         return sum(self.guest(name).counters()["completer_retry_err"] for name in "ab")
 
     def await_answers(self, guest):
@@ -159,7 +159,7 @@ class Deaths(unittest.TestCase):
             with self.subTest(number):
                 program = (
                     "import guests, pathlib, signal\n"
-                    # A shell's job in the background is told to ignore it.
+                    # A shell makes jobs in the background ignore SIGINT.
                     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                     f"g = guests.Guests(pathlib.Path({str(self.folder)!r}), 1)\n"
                     "input()"

@@ -44,7 +44,7 @@ class Trouble(test_verbs_rc.Streams):
         self.assert_nothing_left()
 
     def forged(self, fields, *more):
-        """A stream whose sender is told something else of the receiver's ring than it says."""
+        """A stream whose sender gets another address of the receiver's ring than the receiver sent."""
         receiver = self.penstock("b", "receive", *more)
         receiver.await_listener(tcp_listener(18515))
         forger = self.guest("b").start(f"exec {FORGER} 10.9.0.2 18516 10.9.0.2 18515 {fields}")
@@ -94,7 +94,7 @@ class Trouble(test_verbs_rc.Streams):
                 self.assert_all_is_well()
 
     def endless(self, *more):
-        """A stream that is under way, whatever happens when: its sender ends when it is told to."""
+        """A stream that is under way, whatever happens when: its sender ends on SIGINT."""
         more = [*SMALL, *more]
         receiver, sender = self.both(*more, receiver=more)
         receiver.wait_line(FLOWS)

@@ -335,7 +335,7 @@ static int set_up_port(struct eth_port *port, const struct eth_opened *opened, u
     if (port->has_kernel)
       return refuse_whole_card(port, why);
     snprintf(port->no_rules, sizeof(port->no_rules), "%.127s", why);
-    ETH_PORT_LOG(port, PST_LOG_INFO, "%s; streams are told apart in software", why);
+    ETH_PORT_LOG(port, PST_LOG_INFO, "%s; software sorts packets by stream", why);
   }
   if (port->has_kernel)
     return refuse_whole_card(port, port->no_rules);

@@ -76,7 +76,8 @@ static void add_xstats(struct pst_counter_list *list, struct eth_port *port)
   if (text[0] && !port->told_xstats)
     ETH_PORT_LOG(
         port, PST_LOG_WARN,
-        "%s; docs/howto/ethernet.md says what helps. This is told once; the counters go on", text);
+        "%s; docs/howto/ethernet.md says what helps. This warning appears once; the counters go on",
+        text);
   port->told_xstats |= text[0] != '\0';
 }
 

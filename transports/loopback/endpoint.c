@@ -29,7 +29,7 @@ static int params_check(struct pst_worker *worker, const struct pst_endpoint_par
   if (ring && ring->worker != worker)
     wrong = "its ring is another worker's";
   else if (ring && parts_live(ring) >= ring->params.endpoints)
-    wrong = "more endpoints on a ring than ring_open was told";
+    wrong = "more endpoints on a ring than ring_open asked for";
   return pst_endpoint_params_check(worker->device->host, in, ring ? ring->params.payload_max : 0,
                                    &limits, wrong);
 }

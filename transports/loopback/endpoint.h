@@ -31,7 +31,7 @@ struct lb_tx {
   uint64_t tail;
   uint64_t *post_of; /* slot → which SEND */
   uint64_t *cookies; /* of SEND i at i & dones.mask */
-  int32_t *results;  /* likewise; LB_PENDING, 0 or -errno */
+  int32_t *results;  /* of SEND i at i & dones.mask: LB_PENDING, 0 or -errno */
   uint64_t messages;
   uint64_t bytes;
 };

@@ -54,7 +54,7 @@ struct vb_rx {
   struct vb_line back;       /* those that were released, and are not yet granted again */
   uint64_t *held;            /* bits: slots of the ring that the host has */
   uint32_t granted;          /* of shared slots: how many may come */
-  uint32_t out;              /* likewise: which the host has */
+  uint32_t out;              /* of shared slots: which the host has */
   uint32_t control_receives; /* that the peer has */
   uint32_t runs_max;         /* that one of them has room for */
   uint64_t grants;           /* slots ever granted by messages */
@@ -93,7 +93,7 @@ struct pst_endpoint {
   struct vb_domain *domain; /* what the peer may reach */
   struct vb_domain *local;  /* what requests name */
 
-  bool is_connected;   /* requests go, and what arrives is told */
+  bool is_connected;   /* requests go, and what arrives is reported */
   bool is_refused;     /* its device takes no more, though there is room */
   bool is_cut;         /* completions that still come are of nothing */
   bool tell_connected; /* CONNECTED is to be polled, and comes before DISCONNECTED */

@@ -20,7 +20,7 @@ struct row {
   uint64_t id;
   const struct pst_mr *mr;
   uint64_t length, address; /* of mr */
-  uint32_t lkey;            /* likewise */
+  uint32_t lkey;            /* of mr */
   uint32_t max_inline;      /* 0: of memory that the CPU does not read */
 };
 

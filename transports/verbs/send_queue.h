@@ -27,7 +27,7 @@ struct vb_send_queue {
   uint32_t size, mask;   /* work requests at a time; of what is kept of them */
   uint32_t requests_max; /* the host's, at a time */
   uint32_t posted;       /* of them, ever, modulo; */
-  uint32_t posted_max;   /* and what that may be, until more are told */
+  uint32_t posted_max;   /* and what that may be, until more are reported */
   uint32_t max_inline;   /* bytes */
   uint64_t head, done, told;
   struct vb_sent *sent;

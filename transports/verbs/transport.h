@@ -44,7 +44,7 @@
 #define VB_SRQ_CREDITS 8u
 #define VB_SPARE_RECEIVES 4u /* hello, farewell, and as many to be late */
 #define VB_RECEIVES_BESIDE (VB_SRQ_CREDITS + VB_SPARE_RECEIVES) /* beside messages' */
-#define VB_SPARE_SENDS 8u                                       /* likewise, with a keepalive */
+#define VB_SPARE_SENDS 8u /* beside messages', with a keepalive */
 #define VB_REMOTE_BYTES 40u
 #define VB_SCRATCH_BYTES 64u
 #define VB_REMOTE_ACCESS                                                                           \
@@ -134,7 +134,7 @@ struct pst_device {
   uint32_t pieces_max;
   uint64_t capabilities;
   int relaxed;         /* IBV_ACCESS_RELAXED_ORDERING or 0: of what completions alone tell */
-  int relaxed_offered; /* likewise, of ranges that a peer may write to and poll */
+  int relaxed_offered; /* as `relaxed`, of ranges that a peer may write to and poll */
   uint64_t keepalive_ns;
   uint64_t reconnect_ns;      /* 0: a connection that failed is over */
   const struct rc_cm_ops *cm; /* connections by rdma_cm; NULL: by exchange */

@@ -39,7 +39,7 @@ void dc_fail(struct pst_endpoint *endpoint, int status, const char *why)
   if (!endpoint->sq.error)
     endpoint->sq.error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
   dc_stop(dc);
-  if (dc->stage == DC_LEFT) { /* that was told, and what was still posted ends */
+  if (dc->stage == DC_LEFT) { /* reported already; what was still posted ends */
     vb_pend(endpoint);
     return;
   }

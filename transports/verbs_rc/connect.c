@@ -245,12 +245,13 @@ void rc_greet(struct pst_endpoint *endpoint)
   if (endpoint->rc->stage.name != RC_SETTING_UP || endpoint->closing.mode)
     return;
   if (endpoint->rc->setup_rc != 0) {
-    snprintf(why, sizeof(why), "the queue pair cannot be set up: %s; %s",
-             strerror(endpoint->rc->setup_rc),
-             endpoint->rc->setup_rc == EADDRNOTAVAIL
-                 ? "the port's GID has changed since its address was told (`ip addr`, `rdma link`)"
-                 : "the peer's GID may not be reachable (`ip route get`, `ip neigh`), its subnet "
-                   "another");
+    snprintf(
+        why, sizeof(why), "the queue pair cannot be set up: %s; %s",
+        strerror(endpoint->rc->setup_rc),
+        endpoint->rc->setup_rc == EADDRNOTAVAIL
+            ? "the port's GID has changed since the peer got its address (`ip addr`, `rdma link`)"
+            : "the peer's GID may not be reachable (`ip route get`, `ip neigh`), its subnet "
+              "another");
     rc_fail(endpoint, -endpoint->rc->setup_rc, why);
     return;
   }

@@ -244,7 +244,7 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
     endpoint->sq.error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
   if (atomic_load_explicit(&endpoint->rc->setup, memory_order_acquire) != 1)
     rc_queue_error(endpoint);
-  if (endpoint->rc->stage.name == RC_LEFT) { /* that was told, and what is still posted ends */
+  if (endpoint->rc->stage.name == RC_LEFT) { /* reported already; what is still posted ends */
     vb_pend(endpoint);
     return;
   }

@@ -283,7 +283,7 @@ static bool deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, ui
   }
   const uint32_t taken = vb_arrived_row(endpoint, wcs, n, vb_smaller(out->room, left), out);
   lane->arrived_tail += taken;
-  if (taken < n) /* a run that was told in part */
+  if (taken < n) /* a run that was reported in part */
     lane->arrived[lane->arrived_tail & lane->arrived_mask] =
         (struct rc_arrival){.length = wcs[taken].byte_len, .number = wcs[taken].imm_data};
   return out->at != first;

@@ -90,7 +90,7 @@ struct fab_port {
   uint8_t link_layer;
   uint8_t grh_required; /* IBV_QPF_GRH_REQUIRED: without a GRH nothing leaves */
   _Atomic uint8_t up;
-  _Atomic uint8_t cut; /* nothing gets through, and nobody is told */
+  _Atomic uint8_t cut; /* nothing gets through, and no event is raised */
   uint8_t mtu;         /* enum ibv_mtu: max and active */
   uint16_t lid;
   uint16_t subnet;

@@ -29,7 +29,7 @@ PYTHON = "/usr/bin/python3"
 # Longest that one test may take, which waits for a completion that does not come for 10 s.
 SECONDS = 60
 OUTCOMES = ("passes", "skips", "fails", "dies", "hangs")
-# Of the list alone: depends on the machine, so that nothing follows from it.
+# In the list alone: the outcome depends on the machine, so that nothing follows from it.
 VARIES = "varies"
 
 

@@ -271,7 +271,7 @@ static bool fit_target(struct describe *d, const struct taken *taken, struct fab
     return false;
   if (fault->of.port) {
     findings_add(&d->findings, &taken[taken[OF].node ? OF : ON].node->place,
-                 "messages are told apart by device, not by port; leave the port out");
+                 "faults choose messages by device, not by port; leave the port out");
     return false;
   }
   if (fault->kind == FAB_FAULT_PORT_SET && !fault->on.port) {
@@ -308,7 +308,7 @@ static bool fit_event(struct describe *d, const struct taken *taken, struct fab_
     return true;
   const struct event *event = &events[taken->value.number];
   if (event->is_ports != (fault->kind == FAB_FAULT_PORT_EVENT)) {
-    findings_add(&d->findings, &taken->node->place, "%s is told of a %s; %s-event does that",
+    findings_add(&d->findings, &taken->node->place, "%s is an event of a %s; use %s-event",
                  taken->text, event->is_ports ? "port" : "queue pair",
                  event->is_ports ? "port" : "qp");
     return false;

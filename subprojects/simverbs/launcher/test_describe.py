@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of fabrics: what they say is what there is, and what is wrong in them is told by
-line and column."""
+"""Descriptions of fabrics: a fabric has what its description says, and an error names its line and
+column."""
 import pathlib
 import sys
 import textwrap

@@ -26,7 +26,7 @@ static void test_communication_established(void **state)
   }
   int mask = to_rts(&pair, &attr);
   modify(pair.a.qp, &attr, mask);
-  /* The responder answers in RTR already, and is told that somebody has spoken. */
+  /* The responder answers in RTR already, and gets COMM_EST. */
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);

@@ -182,8 +182,8 @@ static void advance(const char *time)
   assert_int_equal(system(command), 0);
 }
 
-/* Of two regions: the second WRITE passes the first, which is acknowledged and not there. What the
- * responder is told of, or is asked, is behind all WRITEs, or those of its region. */
+/* A WRITE to another region may be placed before an earlier WRITE that is already acknowledged. A
+ * completion at the responder comes after all WRITEs, a READ after those to its region. */
 static void test_writes_are_placed_after_they_are_acknowledged(void **state)
 {
   (void)state;

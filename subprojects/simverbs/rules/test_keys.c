@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys: whose, of what domain, how far, what for. The local ones end the request with a local
- * error, the remote ones both queue pairs, and the responder is told by an event. */
+ * error, the remote ones both queue pairs, and the responder gets an event. */
 #include "support.h"
 
 static void ends_locally(struct pair *pair, struct ibv_send_wr *wr)

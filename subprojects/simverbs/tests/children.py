@@ -282,7 +282,7 @@ class _Result(unittest.TextTestResult):
 
 
 def alone(case):
-    """Of a case, or of a class: it judges speed, and wants the machine for itself. PENSTOCK_ALONE=1
+    """Marks a case or a class that judges speed, and so needs the machine for itself. PENSTOCK_ALONE=1
     runs such cases only, 0 all but such."""
     case.is_alone = True
     return case

@@ -228,7 +228,7 @@ static void peer_is_lost(void **state)
   uint64_t lost = rig_counter("lost_fault");
   assert_int_equal(rig_send(&rig), IBV_WC_RETRY_EXC_ERR);
   assert_int_equal(rig_counter("lost_fault"), lost + 1 + near.retry_cnt);
-  /* Nobody is told. */
+  /* No event is raised. */
   assert_int_equal(port_state(&rig.b), IBV_PORT_ACTIVE);
   assert_false(has_event(&rig.a));
   assert_false(has_event(&rig.b));

@@ -110,7 +110,7 @@ static bool verify(const void *argument)
   return slot;
 }
 
-/* Of either: verify writes only where it is told, and to the host. */
+/* Visits the ranges that fill or verify touches. verify writes only its verdicts, to the host. */
 static void pattern_ranges(const void *argument, fake_visit *visit, void *context, bool writes)
 {
   const struct cuda_pattern_args *args = argument;

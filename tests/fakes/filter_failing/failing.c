@@ -55,7 +55,7 @@ static bool fails(struct pst_device *device, const char *operation)
 {
   const bool now = strcmp(device->fail, operation) == 0 && --device->left == 0;
   if (now && device->says)
-    device->host->log(device->host, PST_LOG_ERROR, "%s was told to fail", operation);
+    device->host->log(device->host, PST_LOG_ERROR, "%s fails by order", operation);
   return now;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A filter, for tests: its endpoints move. An address is the inner transport's with the number
- * of an endpoint and of its move behind it; EVENT READDRESS tells of each move, and nothing that
- * is posted to an older address goes anywhere until endpoint_connect has been told the new one.
+ * of an endpoint and of its move behind it; EVENT READDRESS reports each move, and nothing that
+ * is posted to an older address arrives until endpoint_connect has got the new one.
  *
  * Endpoints are found by their numbers in this process, where both ends have to be.
  */

@@ -26,7 +26,7 @@ struct pst_device {
   uint64_t requests;
   uint64_t late;
   uint64_t lacks;
-  uint64_t twice; /* one-sided DONEs until one is told twice; 0: none is */
+  uint64_t twice; /* one-sided DONEs until one is reported twice; 0: none is */
 };
 
 struct pst_worker {

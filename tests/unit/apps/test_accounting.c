@@ -238,7 +238,7 @@ static void promises_of_the_transport_are_held_to(void **state)
   assert_int_equal(check(&sender, &receiver, &account), FINDING_NONE);
 }
 
-/* By its own times where it is here, else by what the other was told. */
+/* By the end's own times if that end is here, else by what the other end has reported. */
 static void staging_is_somebodys(void **state)
 {
   struct pst_stats sender = {.started_ns = 1, .ended_ns = 1001};

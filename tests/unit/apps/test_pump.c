@@ -9,7 +9,7 @@
 
 #define FENCE ((struct pst_fence *)&world)
 
-/* What the library answers, and what it was told. */
+/* What the library answers, and what the pump has asked. */
 static struct {
   enum pst_state state;
   int acquires; /* slots at a time; 0: none are free */

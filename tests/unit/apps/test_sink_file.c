@@ -292,7 +292,7 @@ static char *part_of(const struct pst_view *views, uint32_t n, size_t *got)
   return bytes;
 }
 
-/* 2 is lost, and 3 late: each is told once. */
+/* 2 is lost, and 3 late: each is reported once. */
 static void a_late_short_message_is_no_loss(void **state)
 {
   const struct pst_view views[] = {short_view(0), short_view(1), short_view(4),

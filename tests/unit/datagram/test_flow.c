@@ -681,7 +681,7 @@ static void drops_are_matched_with_the_gap_behind_them(void **state)
   assert_int_equal(flow.credit, 2);
 }
 
-/* Each cause explains what it can; the first that are told of the gap go before the others. */
+/* Each cause explains what it can; earlier causes go before later ones. */
 static void gap_of_several_causes_is_shared_in_their_order(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, true, 0);

@@ -131,8 +131,8 @@ static void gap_has_the_causes_that_were_told(void **state)
   assert_int_equal(counter("behind_last", "full"), UINT64_MAX);
 }
 
-/* Nobody else tells of a foreign sender's messages behind the last. A Penstock tells how many it
- * sent, so that these are a bound. */
+/* Nothing else reports a foreign sender's messages behind the last. A Penstock sender says how many
+ * it sent, so that these are a bound. */
 static void losses_behind_the_last_are_certain_or_a_bound(void **state)
 {
   static const struct dg_reach none;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where plugins are found, which one wins, and what a missing one is told. */
+/* Where plugins are found, which one wins, and the message for a missing one. */
 #include "support.h"
 
 #include <errno.h>

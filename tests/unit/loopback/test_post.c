@@ -52,7 +52,7 @@ static void wrong_one_is_refused_without_a_credit_too(void **state)
   assert_int_equal(last_wait, PST_WAIT_CREDIT);
 }
 
-/* Of each length, by the copy for short ones and by memcpy(): all of it, and nothing behind it. */
+/* Messages of each length, by the short copy and by memcpy(): all bytes, and none beyond. */
 static void copy_writes_the_message_alone(void **state)
 {
   (void)state;

@@ -153,7 +153,7 @@ static void endpoints_share_all_slots_of_a_ring(void **state)
     assert_ptr_equal(ends[i]->own->slot0, rig.target + 20 + first[i] * STRIDE);
   }
   assert_int_equal(open_endpoint(PST_ROLE_RECEIVER, rig.ring, &more), -EINVAL);
-  assert_non_null(strstr(fake_log(), "more endpoints on a ring than ring_open was told"));
+  assert_non_null(strstr(fake_log(), "more endpoints on a ring than ring_open asked for"));
 }
 
 /* ---- Tokens ------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ static void say(int fd, char what)
     _exit(1);
 }
 
-/* A process that will be a peer of the node whose port it is told. It is made before any node of
- * this one's has a thread: what is forked then may have threads under a sanitizer, too. */
+/* A process that will be a peer of the node whose port it reads from a pipe. It is made before any
+ * node of this one's has a thread: what is forked then may have threads under a sanitizer, too. */
 struct kin {
   pid_t pid;
   int port; /* to write to */

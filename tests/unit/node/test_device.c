@@ -208,7 +208,7 @@ static void read_by_driver(const struct pst_area *area, uint8_t *bytes)
   dlclose(library);
 }
 
-/* The server's device sees what was written before the message that tells of it. */
+/* The server's device sees what was written before the message that announces it. */
 static void a_message_is_behind_what_was_written(void **state)
 {
   static uint8_t bytes[AREA];

@@ -12,7 +12,7 @@
 
 static struct between thief_way, owner_way;
 
-/* A process that joins whoever listens at the address that it is told, and does nothing, or offers
+/* A process that joins the node at the address that it reads, and does nothing, or offers
  * a region. It is made before this one has threads. */
 struct other {
   pid_t pid;

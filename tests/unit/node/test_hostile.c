@@ -117,7 +117,7 @@ static void say_garbage(int fd, int side)
   say(fd);
 }
 
-/* Until it is told why it is dropped. The node goes on meanwhile. */
+/* Reads until BYE says why the peer is dropped. The node goes on meanwhile. */
 static void expect_bye(int fd, struct pair *pair, int code, const char *text)
 {
   fd_set readable;
@@ -195,7 +195,7 @@ static void strangers_are_told_and_dropped(void **state)
   pair_close(&pair);
 }
 
-/* Of another host, or another user: nothing is opened for it, so that nobody has left. */
+/* A peer of another host or user: no descriptor is opened for it, so that none can be left. */
 static void without_descriptors(void **state)
 {
   struct pst_node_event event;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers that join as they should, and then lie: what they say passes through a stranger's hands,
- * who adds to it, or hangs up. They are told and left; others go on being served. */
+ * who adds to it, or hangs up. They get BYE and are dropped; other peers are still served. */
 #include <unistd.h>
 
 #include "../simulated_clock.h"

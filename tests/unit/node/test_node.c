@@ -503,7 +503,8 @@ static void areas_are_read_and_written(void **state)
   pair_close(&pair);
 }
 
-/* Many ends by one poll, a message between: each is told, in order, however few events fit. */
+/* Many ends in one poll, with a message between: each is reported, in order, however few events
+ * fit. */
 static void events_keep_their_order(void **state)
 {
   struct pst_node_event event;

@@ -156,7 +156,7 @@ static void what_cannot_be_is_refused(void **state)
   free(heap);
 }
 
-/* The other process: offers its memory, and looks at it once it is told to. */
+/* The other process: offers its memory, and checks it when a message asks for it. */
 static int be_the_client(int port_pipe)
 {
   struct pst_node_params params = some_params();

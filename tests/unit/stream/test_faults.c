@@ -129,7 +129,7 @@ static void reason_of_a_worker_is_said_once(void **state)
   assert_int_equal(
       pst_config_open_text(text, strlen(text), "test.yaml", NULL, 0, &run.config, &error), 0);
   assert_int_equal(pst_session_open(run.config, &params, &run.session, &error), -EIO);
-  assert_non_null(strstr(error.text, "worker_open was told to fail"));
+  assert_non_null(strstr(error.text, "worker_open fails by order"));
   assert_null(strstr(error.text, "opens no worker"));
   assert_int_equal(errors, 1);
   close_run(&run);
@@ -316,7 +316,7 @@ static void transport_that_ends_messages_twice_is_named(void **state)
   unsetenv("WRONG");
 }
 
-/* Of the messages of a poll another one has number 0, too: it was not the next. */
+/* Another message of the same poll has number 0, too, and was not the next. */
 static void number_that_comes_again(uint32_t wrong)
 {
   struct pst_view views[BATCH];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an endpoint's socket is told, in which order, and what is said where the kernel refuses. */
+/* Which options an endpoint sets on its socket, in which order, and what it says where the kernel
+ * refuses one. */
 #include "support.h"
 
 #include <linux/net_tstamp.h>

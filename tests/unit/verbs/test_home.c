@@ -44,7 +44,7 @@ static void addresses_are_found(void **state)
     own[i].ifa_next = &own[i + 1];
   vb_gid_find_homes(table, 5, own);
   assert_false(table[0].is_here); /* of another namespace, though the index is lo's here */
-  assert_true(table[1].is_here);  /* whatever index it was told with */
+  assert_true(table[1].is_here);  /* whatever index it came with */
   assert_int_equal(table[1].netdev, lo);
   assert_true(table[2].is_here);
   assert_int_equal(table[2].netdev, lo);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vb_poll(): what becomes of the device's completions, and in which order the host is told. The
+/* vb_poll(): what becomes of the device's completions, and in which order the host gets events. The
  * transport is a stub; the completion queue has what a case puts there. */
 #include <endian.h>
 #include <sys/eventfd.h>

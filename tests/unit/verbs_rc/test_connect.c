@@ -264,7 +264,7 @@ static void a_failed_set_up_fails_the_connection(void **state)
   rc_greet(&endpoint);
   assert_int_equal(connection.stage.name, RC_FAILED);
   assert_int_equal(connection.stage.over.status, -EADDRNOTAVAIL);
-  assert_non_null(strstr(fake_log(), "the port's GID has changed since its address was told"));
+  assert_non_null(strstr(fake_log(), "the port's GID has changed since the peer got its address"));
   assert_int_equal(posted_count, 0);
   assert_int_equal(erred, 2);
 }

@@ -183,7 +183,7 @@ static bool channel_event(struct end *end)
   return true;
 }
 
-/* Whether the responder's channel tells of a message; armed before or after it comes. */
+/* Whether the responder's channel reports a message; armed before or after it comes. */
 static void notify(const char *name, bool arm, bool only_solicited, bool solicited, bool before)
 {
   struct setup setup = setup_usual();

@@ -221,7 +221,7 @@ static void test_only_what_was_seen_is_opened(void **state)
   assert_int_equal(root_open_seen(root, "sub/none", &seen, O_RDONLY), -ENOENT);
 }
 
-/* Of those that nobody can ask for: what they are called may be shown. */
+/* Counts entries that no client can ask for; their names may be shown. */
 static uint32_t count_unnamed(const struct serve_entry *entries, uint32_t count)
 {
   uint32_t unnamed = 0;

@@ -94,7 +94,7 @@ static void test_values_arrive(void **state)
   assert_memory_equal(out.name, "n\0x", 3);
 }
 
-/* A server of another major is told from a broken one, whatever else it sends. */
+/* A server of another major version is not taken for a broken one, whatever else it sends. */
 static void test_another_major_is_known_as_such(void **state)
 {
   (void)state;

@@ -216,8 +216,8 @@ static void test_a_long_message_is_filled_and_verified(void **state)
   }
 }
 
-/* As many rows as the kernels take, and more, of one message or several: each byte of each is
- * looked at, and what is wrong is told by its message. */
+/* As many rows as the kernels take, and more, of one message or several: each byte is checked, and
+ * an error names its message. */
 static void test_verifying_any_number_of_rows(void **state)
 {
   (void)state;

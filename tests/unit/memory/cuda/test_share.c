@@ -332,7 +332,7 @@ static void test_a_memory_imports_its_own(void **state)
   memory_ops()->free_region(memory, &region);
 }
 
-/* Of the fake NVML, which is told how much there is. */
+/* The size of BAR1 is what the fake NVML says. */
 static void test_the_window_of_nics_is_looked_at(void **state)
 {
   (void)state;
