@@ -141,6 +141,7 @@ static bool is_assignment(const char *text)
   return strchr(text, '=') && text[0] != '=';
 }
 
+/* Stores one option's value. A wrong value is reported with the form that is accepted. */
 static enum arguments_result take(const struct command *command, int key, const char *value,
                                   struct arguments *a)
 {

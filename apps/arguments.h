@@ -153,9 +153,10 @@ void arguments_help(const struct command *command);
 enum arguments_result arguments_wrong(const struct command *command, const char *format, ...)
     PST_PRINTF(2, 3);
 
-/* "3", "1.5" (seconds), or with a unit as in YAML: ns us ms s min h. 0 or -EINVAL,
+/* Reads "3", "1.5" (seconds), or a number with a unit as in YAML: ns us ms s min h. 0, -EINVAL or
  * -ERANGE. */
 int arguments_duration(const char *text, uint64_t *ns);
+/* Reads a whole number. 0, -EINVAL or -ERANGE. */
 int arguments_count(const char *text, uint64_t *count);
 /* "64", "1462B", "64 KiB": whole bytes, with a unit of YAML's sizes. 0 or -EINVAL,
  * -ERANGE. */

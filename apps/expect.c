@@ -96,6 +96,7 @@ static void judge_messages(struct expect_result *result, const struct account *a
     found(result, met, (double)account->delivered, "%" PRIu64, account->delivered);
 }
 
+/* Compares what a stream reached with one key of `expect`. */
 static void judge(enum key key, const struct account *account, struct expect_result *result)
 {
   const struct pst_path_info *path = &account->path;

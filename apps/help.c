@@ -227,6 +227,7 @@ static void help_add_path(struct help_names *names, const char *map, const char 
   help_add(names, path);
 }
 
+/* Reports that `word` is no key, option, plugin or command, with the nearest name. */
 static int help_unknown(struct json_object *defs, const char *word, const char *const *commands,
                         size_t count)
 {

@@ -8,7 +8,7 @@
 
 struct json_object;
 
-/* NULL and "": null. */
+/* NULL and "" become null. */
 void json_put_text(struct json_object *object, const char *key, const char *text);
 void json_put_bool(struct json_object *object, const char *key, bool value);
 void json_put_uint(struct json_object *object, const char *key, uint64_t value);

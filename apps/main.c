@@ -22,6 +22,7 @@ static const struct command *const commands[] = {
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
+/* The text of `penstock --help`. */
 static void print_help(void)
 {
   printf("Usage: penstock COMMAND [options]\n"

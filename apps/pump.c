@@ -109,6 +109,8 @@ static uint32_t sender_idle(struct flow *flow)
   return moved > 0 ? (uint32_t)moved : 0;
 }
 
+/* Fills free slots from the source and submits them. Returns how many, or 1 at the stream's end; 0:
+ * nothing to do before *until_ns. */
 static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_sender *sender = &flow->sender;

@@ -198,6 +198,8 @@ static size_t match_form(const char *at, const char *form)
   return is_word(at[i]) || (at[i] == ':' && isxdigit((unsigned char)at[i + 1])) ? 0 : i;
 }
 
+/* Whether an address of hardware begins at `at`: writes its stand-in, and sets *length to the bytes
+ * that it replaces. */
 static bool in_forms(const struct writing *writing, const char *at, size_t *length)
 {
   static const struct {

@@ -59,6 +59,7 @@ static bool is_peers(int error)
   return error == -ECONNRESET || error == -ETIMEDOUT || error == -ECANCELED || error == -EPIPE;
 }
 
+/* Records the failure of one end, unless the program itself caused it. */
 static void judge_side(struct judged *judged, const struct pst_stats *stats,
                        const struct pst_error *error, const char *side)
 {
@@ -178,6 +179,8 @@ static void judge_foreign(struct judged *judged, bool failed)
   set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "", why, false);
 }
 
+/* Checks that sent equals delivered plus dropped, leaves to `expect` what `expect` judges, and
+ * records the rest. */
 static void judge_account(struct judged *judged)
 {
   struct account left = judged->account;
@@ -242,6 +245,7 @@ static void say_expects(struct judged *judged)
   }
 }
 
+/* Prints the stream's line: its account, its rate and its path. */
 static void say_numbers(const struct judged *judged)
 {
   const struct account *account = &judged->account;
@@ -450,6 +454,8 @@ void report_interrupted(void *context, struct json_object *result)
   }
 }
 
+/* Reads the statistics of both ends into *judged. With `has_result` its JSON arrays are new and
+ * become the result's. */
 static void gather(struct flow *flow, bool has_result, struct judged *judged)
 {
   struct result_stream *out = &judged->out;

@@ -41,6 +41,8 @@ static struct json_object *config_json(const char *file, const struct pst_config
   return object;
 }
 
+/* The result of a command, with all keys and no streams. The caller owns it. NULL: out of
+ * memory. */
 struct json_object *result_new(const struct command *command, const struct arguments *arguments,
                                const struct pst_config *config)
 {
@@ -348,6 +350,8 @@ void result_add_errors(struct json_object *result, struct json_object *errors)
     json_object_array_add(all, json_object_get(json_object_array_get_idx(errors, i)));
 }
 
+/* Adds a stream, and takes over the arrays in *stream. Returns the stream's object, which `result`
+ * owns. */
 struct json_object *result_add_stream(struct json_object *result,
                                       const struct result_stream *stream)
 {

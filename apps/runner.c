@@ -103,6 +103,7 @@ static bool loss_unknown(const struct flow *flow, const struct pst_stats *stats,
   return sent ? !stats->peer_known || stats->peer_delivered == 0 : stats->messages_delivered == 0;
 }
 
+/* Prints the line of a second for each stream that is under way. */
 static void say_lines(struct drive *drive, uint64_t now)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
@@ -152,6 +153,8 @@ static bool any_connected(const struct drive *drive)
   return false;
 }
 
+/* Waits for the threads of the streams, prints a line a second, and lets the streams drain when a
+ * signal asks to stop. */
 static void watch(struct drive *drive)
 {
   uint64_t next_line_ns = now_ns() + LINE_NS;

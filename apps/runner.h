@@ -117,15 +117,18 @@ void flows_close(struct drive *drive);
 int threads_check(struct drive *drive);
 /* Start all; on failure those started are joined. */
 int threads_start(struct drive *drive, struct pst_error *error);
-/* Wait until each side of each stream is over. */
+/* Waits until each end of each stream is over. */
 void threads_join(struct drive *drive);
+/* Whether each end of each stream is over. */
 bool threads_over(const struct drive *drive);
 
 /* ---- pump.c: one round of a side --------------------------------------------------- */
 
-/* How many messages it moved. *until_ns is lowered to when it wants to be called again at the
- * latest. */
+/* Moves messages of a sender once; returns how many. *until_ns is lowered to when the next call is
+ * due at the latest. */
 uint32_t sender_step(struct flow *flow, uint64_t *until_ns);
+/* Moves messages of a receiver once; returns how many. *until_ns is lowered to when the next call
+ * is due at the latest. */
 uint32_t receiver_step(struct flow *flow, uint64_t *until_ns);
 
 /* ---- banner.c, report.c, devices.c: what is said of it ------------------------------ */

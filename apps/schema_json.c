@@ -131,6 +131,7 @@ static void schema_quantity(struct json_object *to, const char *units)
   json_object_object_add(to, "pattern", schema_text(pattern));
 }
 
+/* The JSON Schema of a value that this rule accepts. */
 static void schema_value(struct json_object *to, const struct pst_option *rule)
 {
   switch (rule->type) {
@@ -278,6 +279,7 @@ static const char *schema_plugin_kind(const char *path)
                                                      : "transport";
 }
 
+/* The JSON Schema of one key, with what `penstock help` says of it. */
 static void schema_key(struct schema_json *schema, const struct pst_config_key *key)
 {
   struct json_object *to = json_object_new_object();

@@ -16,8 +16,9 @@ int signals_open(int event_fd);
 /* The second signal writes to event_fd, whose reader ends the program with SIGNALS_EXIT; a third
  * ends it without. Of this process alone, not of its children. */
 void signals_last(int event_fd);
-/* Whose threads to wake; NULL: nobody's. */
+/* Sets the session whose threads a signal wakes; NULL: none. */
 void signals_session(struct pst_session *session);
+/* Whether a signal has asked to stop. */
 bool signals_stop(void);
 /* Of the first that came. */
 const char *signals_name(void);

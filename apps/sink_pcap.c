@@ -113,6 +113,8 @@ static int begin(struct capture *capture, struct pst_receiver *receiver, struct 
   return open_dumper(capture, error);
 }
 
+/* Writes one message as a packet, with the sender's time. -EOPNOTSUPP: the transport carries no
+ * times. */
 static int take_packet(struct capture *capture, struct pst_receiver *receiver,
                        const struct pst_view *view, struct pst_error *error)
 {

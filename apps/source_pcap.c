@@ -120,6 +120,8 @@ static int bad_packet(struct capture *capture, int code, const char *format, ...
   return code;
 }
 
+/* Sets the length and the metadata (time after the first packet, bytes cut off) of a packet.
+ * -ERANGE, -EMSGSIZE: reported. */
 static int describe_packet(struct capture *capture, const struct pcap_pkthdr *header,
                            struct packet *packet)
 {

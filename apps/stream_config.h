@@ -7,8 +7,9 @@
 #include "sink.h"
 #include "source.h"
 
-/* The value of `key` in a stream, "sender.source.file"; NULL and 0: there is none. */
+/* The text of `key` in a stream, as in "sender.source.file"; NULL if there is none. */
 const char *stream_text(const struct pst_config *config, const char *stream, const char *key);
+/* The number of `key` in a stream; 0 if there is none. */
 uint64_t stream_number(const struct pst_config *config, const char *stream, const char *key);
 /* Where it was written. */
 const char *stream_origin(const struct pst_config *config, const char *stream, const char *key);

@@ -59,6 +59,8 @@ static int choose(struct drive *drive)
   return 0;
 }
 
+/* Finds the stream whose messages this one shares, or opens the source. 0, or -errno with
+ * drive->error reported. */
 static int open_sender(struct flow *flow)
 {
   struct drive *drive = flow->drive;

@@ -46,12 +46,15 @@ README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Li
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
 # What no comment says: who does what stands in the sentence.
-MANNERED = re.compile(r"^\W*Of [^.:;]{2,60}:|\b(?:had again|of no matter|the above knows|likewise"
+MANNERED = re.compile(r"^\W*Of [^.:;]{2,60}:|\b(?:had again|of no matter|the above knows|[Ll]ikewise"
                       r"|(?:is|are|was|were) told|tells of)\b")  # fmt: skip
 
 # `!p` and `sizeof(x)`: in all of the product but these files, which are older.
 DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]")
 OTHER_DIALECT = ("apps/hardware/far.c", "apps/iov.h", "apps/result_file.c", "apps/sink_file.c", "apps/source_file.c")
+
+# A longer function has a comment, where it is defined or declared. In lines of its body.
+PLAIN_LINES = 25
 
 # A folder of .c files that is not built fails, where otherwise its circles are skipped.
 WHOLE = "--whole" in sys.argv
@@ -119,6 +122,32 @@ def sentences(text):
                 yield len(words), " ".join(sentence.split())
 
 
+def functions(path):
+    """(name, its comment's last line or "", lines of its body) of each function that a .c file defines."""
+    lines = text_of(path).splitlines()
+    for at, line in enumerate(lines):
+        if line != "{":
+            continue
+        head = at - 1
+        while head >= 0 and lines[head].strip() and not re.search(r"\*/$|[;}]$|^#", lines[head]):
+            head -= 1
+        declared = re.sub(r"__attribute__\(\(.*?\)\)+", "", " ".join(lines[head + 1 : at]))
+        name = re.search(r"(\w+)\(", declared)
+        if name:
+            yield name[1], lines[head] if lines[head].endswith("*/") else "", lines.index("}", at) - at - 1
+
+
+def declared_with_comments(paths):
+    """Names of functions that have a comment where a header declares them."""
+    found = set()
+    for path in paths:
+        text = text_of(path)
+        for block in re.findall(r"(?m)^(?:/\*| (?=\*)).*\*/\n((?:(?!/\*|\n).*\n)+)", text):
+            found |= set(re.findall(r"\b(\w+)\(", block))
+        found |= set(re.findall(r"(?m)\b(\w+)\([^;]*\); +/\*", text))
+    return found
+
+
 class Tree(unittest.TestCase):
     maxDiff = None
 
@@ -174,6 +203,15 @@ class Tree(unittest.TestCase):
                  for path in tracked() if path != pathlib.Path(__file__).resolve()
                  for number, line in comments(path) if MANNERED.search(line)]  # fmt: skip
         self.assertEqual(found, [])
+
+    def test_long_functions_have_a_comment(self):
+        product = [path for path in tracked()
+                   if path.relative_to(ROOT).parts[0] in ("apps", "core", "filters", "memory", "transports")]  # fmt: skip
+        described = declared_with_comments(path for path in product if path.suffix == ".h")
+        bare = [f"{path.relative_to(ROOT)}: {name}, {count} lines" for path in product if path.suffix in (".c", ".cu")
+                for name, comment, count in functions(path)
+                if count > PLAIN_LINES and not comment and name not in described]  # fmt: skip
+        self.assertEqual(bare, [])
 
     def test_pages_are_the_machine_s(self):
         """arm64's kernels have pages of 4, 16 and 64 KiB."""

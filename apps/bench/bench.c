@@ -436,6 +436,8 @@ static void run_client(struct bench *bench)
   end_result(bench);
 }
 
+/* The command: a server, both ends in one process, or a client, which forks a server if no host is
+ * given. Returns the exit status. */
 static int run(const struct command *command, const struct arguments *arguments)
 {
   struct bench bench = {.command = command, .arguments = arguments};

@@ -413,6 +413,8 @@ static int read_token(struct json_object *from, char token[BENCH_TOKEN_MAX], cha
   return 0;
 }
 
+/* Reads a case that the other end has sent, and checks it against all limits. *c stays untouched on
+ * failure; -EPROTO with `why`. */
 int bench_case_read(struct json_object *from, struct bench_case *c, char *why, size_t size)
 {
   struct bench_case in = {0};

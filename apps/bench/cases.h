@@ -75,16 +75,17 @@ void bench_plan_free(struct bench_plan *plan);
 
 const char *bench_op_name(enum bench_op op);
 bool bench_is_one_sided(enum bench_op op);
-/* Places in either region of a one-sided case, unless it says how many: one for each transfer under
- * way, and two at least where what was there before has to differ; and bytes from one to the next.
- */
+/* Places in each region of a one-sided case. Unless the case says how many: one for each transfer
+ * under way, and at least two where a place's earlier bytes have to differ. */
 uint32_t bench_places(const struct bench_case *c);
+/* Bytes from one place to the next. */
 uint64_t bench_stride(const struct bench_case *c);
 const char *bench_measure_name(enum bench_measure measure);
 
-/* A case on its way to the server. read: 0, or -EPROTO with what is wrong with it
- * in `why`; every number is within bounds. write: NULL when out of memory. */
+/* A case as JSON, for the server. NULL: out of memory. */
 struct json_object *bench_case_write(const struct bench_case *c);
+/* Reads a case that the client has sent. 0, or -EPROTO with what is wrong in `why`; each number is
+ * within bounds. */
 int bench_case_read(struct json_object *from, struct bench_case *c, char *why, size_t size);
 
 /* ---- probe.c: what the transport can do ----------------------------------------------- */

@@ -342,6 +342,8 @@ static int connect_once(struct link *link, const char *address, struct pst_error
   return link->has_joined ? 0 : !link->far ? link->code : -EINTR;
 }
 
+/* Connects, and tries again for CONNECT_NS while nothing listens. 0, or -errno with *error
+ * reported. */
 static int wait_for_server(struct link *link, const char *command, const char *where,
                            const char *address, struct pst_error *error)
 {

@@ -61,8 +61,9 @@ void link_close(struct link *link);
 
 /* {key: value}; takes `value` over. */
 struct json_object *link_object(const char *key, struct json_object *value);
-/* A member of that type; "" and 0: there is none. */
+/* The text of a member; "" if there is none. */
 const char *link_text(struct json_object *object, const char *key);
+/* The number of a member; 0 if there is none. */
 uint64_t link_number(struct json_object *object, const char *key);
 /* Of a peer's message. NULL: it is none, or out of memory. */
 struct json_object *link_parse(const struct pst_node_event *event);

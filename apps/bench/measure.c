@@ -281,6 +281,8 @@ static void note_verified(struct measure *m)
   }
 }
 
+/* The receiving end of a measurement, until the stream has ended. 0, or the -errno that ended
+ * it. */
 static int measure_sink(struct measure *m)
 {
   struct pst_receiver *receiver = m->receiver;

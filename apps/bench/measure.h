@@ -58,10 +58,11 @@ int measure_look(struct measure *m, uint64_t now_ns);
 /* Before an initiator comes: fill what READs are verified against. 0, or reported in *error. */
 int onesided_prepare(struct region_end *target, const struct bench_case *c,
                      struct pst_error *error);
-/* As measure_run(), of either end; m->region tells why it failed, where somebody said. The clock is
- * the initiator's, which has begun to connect; the target sleeps in between. With --verify a target
- * that is written to checks what lies there, each time before anything else is written. */
+/* As measure_run(), for the end that posts WRITEs or READs. It has begun to connect, and its clock
+ * counts. m->region says why it failed, where that is known. */
 int onesided_initiate(struct measure *m);
+/* As measure_run(), for the end whose memory is written or read. It sleeps in between. With
+ * --verify it checks what was written, each time before anything else is written. */
 int onesided_offer(struct measure *m);
 
 #endif

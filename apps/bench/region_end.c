@@ -19,6 +19,8 @@
 
 /* ---- Opening ---------------------------------------------------------------------- */
 
+/* Opens the node and the memory that WRITE and READ use. On failure the caller closes what is
+ * open. */
 static int open_node(const struct bench_plan *plan, const struct bench_case *c, const char *listen,
                      struct region_end *end, struct pst_error *error)
 {

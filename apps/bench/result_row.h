@@ -59,7 +59,7 @@ void bench_path_make(const struct pst_path_info *info, const char *via, const ch
 void bench_path_of(const struct pst_stats *stats, struct bench_path *path);
 
 void bench_show_head(FILE *to, const struct bench_setting *setting);
-/* Before the rows of a kind of case; `c` is the first. */
+/* Prints the table's head, before the rows of a kind of case; `c` is the first. */
 void bench_show_title(FILE *to, const struct bench_case *c);
 void bench_show_row(FILE *to, const struct bench_row *row);
 
@@ -71,9 +71,10 @@ struct json_object *bench_setting_json(const struct bench_setting *setting, cons
 /* number: it is rows[number]. */
 struct json_object *bench_row_json(const struct bench_row *row, uint32_t number);
 
-/* Of the receiving end, from the server to the client. read: 0 or -EPROTO. */
+/* What the receiving end counted, as JSON for the client. NULL: out of memory. */
 struct json_object *bench_taken_write(const struct measure_taken *taken,
                                       const struct bench_path *path);
+/* Reads what the server counted. 0 or -EPROTO. */
 int bench_taken_read(struct json_object *from, struct measure_taken *taken,
                      struct bench_path *path);
 

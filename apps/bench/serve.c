@@ -46,6 +46,8 @@ static int answer_error(struct link *link, int exit_status, const char *text)
   return answer(link, object);
 }
 
+/* Exchanges hellos. A client of another version, transport or parent process gets the reason, and
+ * the result is -errno. */
 static int greet_client(struct link *link, const struct bench_plan *plan, const char *token)
 {
   struct json_object *said = NULL;

@@ -37,7 +37,8 @@ int bench_streams_open(const struct bench_plan *plan, const struct bench_case *c
 /* Pin the calling thread; cpu < 0 does nothing. Threads that are made while it is
  * lifted are pinned nowhere. -errno: said as a warning. */
 int bench_pin(int cpu);
-/* Lift it, and pin the thread again as it was; cpu < 0: it is not pinned. */
+/* Lets the thread run on any CPU. *pinned: where it ran before. cpu < 0: it is not pinned. */
 void bench_unpin(int cpu, cpu_set_t *pinned);
+/* Pins the thread again as bench_unpin() found it. cpu < 0: it was not pinned. */
 void bench_repin(int cpu, const cpu_set_t *pinned);
 #endif

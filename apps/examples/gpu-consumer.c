@@ -74,6 +74,8 @@ static const struct pst_config_program program = {.struct_size = sizeof(program)
                                                   .map_count = sizeof(others) / sizeof(others[0]),
                                                   .maps = others};
 
+/* Opens the configuration and the session, then adds up the bytes of all messages on the GPU until
+ * the stream ends. */
 int main(int argc, char **argv)
 {
   static struct pst_view views[BATCH];

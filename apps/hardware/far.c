@@ -44,6 +44,8 @@ static void take_has(struct json_object *said, struct hardware_has *has)
   snprintf(has->gpus.why_none, sizeof has->gpus.why_none, "%s", link_text(said, "no_gpu"));
 }
 
+/* Exchanges hellos with the server, whose devices *far then has. 0, or -errno with *error
+ * reported. */
 static int greet(struct hardware_far *far, struct pst_error *error)
 {
   struct json_object *said = NULL;

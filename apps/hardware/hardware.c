@@ -90,6 +90,7 @@ static int check_list(const struct hardware *hardware, enum hardware_word word, 
                                name, list);
 }
 
+/* Reads the options into hardware->plan. -EINVAL: reported as wrong usage. */
 static int read_plan(struct hardware *hardware)
 {
   const struct arguments *arguments = hardware->arguments;
@@ -272,6 +273,8 @@ static const char *conclude(struct hardware *hardware)
   return "source_end";
 }
 
+/* Runs all checks against the server, writes the report and the result, and sets the exit
+ * status. */
 static int run_client(struct hardware *hardware)
 {
   const char *stopped = "failure";

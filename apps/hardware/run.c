@@ -299,6 +299,7 @@ static int ask_before(struct step *step)
   return step->why[0] != '\0' ? -EIO : 1;
 }
 
+/* Runs one step at both ends and records its verdict. What the step lacks makes it `skipped`. */
 static void run_step(struct step *step)
 {
   struct hardware_run *run = step->run;
@@ -412,6 +413,8 @@ static void add_verdict(const struct step *step, enum hardware_verdict *verdict,
   }
 }
 
+/* Runs all steps of a check on one adapter, for each GPU if the check asks for that. *verdict is
+ * the worst of them. */
 static void run_steps(struct hardware_run *run, const struct hardware_check *check, uint32_t index,
                       uint32_t adapter, struct json_object *steps, enum hardware_verdict *verdict,
                       char *why)

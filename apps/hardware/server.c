@@ -46,6 +46,8 @@ static int refuse(const struct serving *serving, const char *why)
   return link_send(serving->link, link_object("error", json_object_new_string(why)));
 }
 
+/* Checks the client's hello and answers with this end's devices. A client that does not fit gets
+ * the reason. */
 static int greet(const struct serving *serving)
 {
   struct hardware_end *end = serving->end;

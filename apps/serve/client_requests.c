@@ -112,6 +112,7 @@ static void begin(struct client *client, const struct serve_message *asked)
     begin_on_file(job, request);
 }
 
+/* Answers HELLO with WELCOME and the server's limits, or ends a client of another version. */
 static void greet(struct client *client, const struct serve_message *hello)
 {
   const struct server *server = client->server;
@@ -142,6 +143,7 @@ static void greet(struct client *client, const struct serve_message *hello)
     client_end(client, -EIO, "the server cannot answer");
 }
 
+/* Takes a message of a client. One that breaks the protocol ends the client with the reason. */
 void client_message(struct client *client, const void *in_ring, uint64_t length)
 {
   struct serve_message asked;

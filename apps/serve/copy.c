@@ -24,6 +24,8 @@ size_t copy_unslashed(const char *path)
   return length;
 }
 
+/* Allocates the memory for chunks and offers it to the server. 0, or -errno with copy->error
+ * reported; the caller frees. */
 static int open_slots(struct copy *copy)
 {
   const struct copy_params *params = copy->params;

@@ -184,25 +184,28 @@ int copy_wrong(struct copy *copy, const char *where, int code, const char *forma
 /* What is under way at copy->cut_where is cut. Returns code. */
 int copy_cut_short(struct copy *copy, int code, const char *cause);
 
-/* This file fails; the others go on. The first reason counts. */
+/* Ends this file with an error; other files go on. The first reason counts. */
 void transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)
     PST_PRINTF(4, 5);
+/* Ends this file because the server has refused it. */
 void transfer_refused(struct transfer *t, const struct serve_message *answer);
-/* It cannot be read, or written, here: as why_unread() and why_unwritten(). */
+/* Ends this file because it cannot be read here; the reason is why_unread()'s. */
 void transfer_unread(struct transfer *t, int64_t result);
+/* Ends this file because it cannot be written here; the reason is why_unwritten()'s. */
 void transfer_unwritten(struct transfer *t, int code);
 /* It is written by somebody else: true: by one who may just have been killed, and whose end
  * is not told yet; it is tried again. */
 bool transfer_waits(struct transfer *t);
 /* What ends all of them has ended it; that is said once. */
 void transfer_cut(struct transfer *t);
-/* Of a slot that has done what it was given for. */
+/* The bytes of a slot are done. */
 void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
+/* The slot has done what it was taken for. */
 void slot_through(struct slot *slot);
 void slot_free(struct slot *slot);
-/* Asks the server of the transfer, or of a slot's chunk: with all that a question of this type has
- * of it. */
+/* Asks the server something of the transfer. */
 void transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_answered *answered);
+/* Asks the server something of a slot's chunk. */
 void slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answered *answered);
 void transfer_end(struct transfer *t);
 /* The same, once the server has closed the file that is open there. */
@@ -214,22 +217,24 @@ bool transfer_has_sum(const struct transfer *t);
 bool transfer_summed(struct transfer *t);
 /* To `ours`. False: out of memory, and the transfer has failed. */
 bool transfer_sum(struct transfer *t);
-/* --resume has found it under its name at both ends, open at both and of the same size:
- * nothing is sent, and it finishes once both have summed it. `exists`: it is another. */
+/* --resume has found the file at both ends, with one size: sums both instead of sending. */
 void transfer_compare(struct transfer *t);
+/* The server has answered. `exists`: the files differ, for this reason. */
 void transfer_compared(struct transfer *t, const char *exists);
 /* A chunk may be there already: this slot's bytes of it are compared with what the
  * server has. The same: the slot is through; `differs` is called else. */
 void slot_compare(struct slot *slot, void (*differs)(struct slot *slot));
 
-/* Between the region and where the CPU has a slot's bytes. 0; or -errno, and the transfer has
- * failed for that reason. -EBADMSG: what is there then has another CRC32C than what was copied.
- * fetch: with the CRC32C of what lies in the region, which is what the server is asked about. */
+/* Copies a slot's bytes from the region to where the CPU has them, with the CRC32C of the region's
+ * bytes. 0; -EBADMSG: what arrived has another CRC32C; -errno: the transfer has failed. */
 int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc);
+/* Copies a slot's bytes from where the CPU has them to the region. 0; -EBADMSG or -errno: the
+ * transfer has failed. */
 int slot_push(struct slot *slot, uint64_t length);
 
-/* progress.c: one line on a terminal, at the end one for everybody. */
+/* progress.c: one line on a terminal. */
 void progress_show(struct copy *copy, uint64_t now);
+/* The last line, also where there is no terminal. */
 void progress_end(struct copy *copy);
 
 #endif

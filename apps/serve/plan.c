@@ -18,6 +18,8 @@
 
 #define TIMEOUT_LEAST_NS (3 * NS_PER_S) /* both ends say each second that they are there */
 
+/* Reads the options of transport and memory. The caller frees both lists of options, also after a
+ * failure. */
 int plan_side_read(const struct command *command, const struct arguments *arguments,
                    struct pst_node_params *node, struct pst_area_params *area)
 {

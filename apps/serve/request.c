@@ -337,6 +337,7 @@ static int ask_all(const struct command *command, const struct arguments *argume
 
 /* ---- The command line ---------------------------------------------------------------- */
 
+/* Reads the operands and options of `penstock request`. -EINVAL: reported as wrong usage. */
 static int read_request(const struct command *command, const struct arguments *arguments,
                         struct request *r)
 {

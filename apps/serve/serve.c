@@ -17,6 +17,7 @@
 #define CLIENTS_MAX 4096u
 #define IN_FLIGHT_LEAST (2 * MOVE_SEGMENT) /* half of it may be for files */
 
+/* Reads the options of `penstock serve`. -EINVAL: reported as wrong usage. */
 static int read_params(const struct command *command, const struct arguments *arguments,
                        struct server_params *params)
 {

@@ -85,6 +85,7 @@ int server_open(const struct server_params *params, struct server *server, struc
 
 /* ---- The loop -------------------------------------------------------------------------- */
 
+/* Hands an event of the node to the client that it concerns. */
 static void take_event(struct server *server, const struct pst_node_event *event)
 {
   /* Not event->context: events that came with JOINED were made before it was set. */

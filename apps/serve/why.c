@@ -54,6 +54,7 @@ static void refuse_read(int code, char text[WHY_BYTES])
       snprintf(text, WHY_BYTES, "%s", known[i].why);
 }
 
+/* Why a file cannot be written, and the remedy, by errno. */
 static void refuse_write(enum why_use use, int code, bool at_server, char text[WHY_BYTES])
 {
   static const char other[] = "or choose another destination (--to)";

@@ -34,6 +34,8 @@ static void lower(uint64_t *limit, uint64_t other)
     *limit = other;
 }
 
+/* Asks a plugin's `check` about its options. Complaints become findings at their keys; *facts gets
+ * what the plugin says. */
 void ask_plugin(const struct ask *ask, const struct config_plugin *plugin, struct pst_facts *facts)
 {
   const struct asked asked = {.check = {.struct_size = sizeof(asked.check),

@@ -22,6 +22,7 @@ static const struct pst_description *describe(const struct check *check, uint32_
   return check->catalog ? check->catalog->find(check->catalog->context, kind, name) : NULL;
 }
 
+/* Adds the finding that there is no such plugin: it is of another kind, or the nearest names. */
 static void report_no_plugin(struct check *check, uint32_t kind, const char *name,
                              const struct place *place)
 {

@@ -47,6 +47,8 @@ static void check_receiver(struct check *check, struct node *map, const struct p
   check_program(check, &schema_receiver, map, place, out);
 }
 
+/* Checks sender and receiver of a stream and what they have in common. `out` gets the effective
+ * values. */
 static void check_ends(struct check *check, struct node *map, const struct place *place,
                        const struct config_transport *global, struct config_stream *stream,
                        struct node *out)
@@ -169,6 +171,7 @@ static void check_unique(struct check *check, const struct config *config, const
   }
 }
 
+/* Checks the list of streams into config.streams, and adds each to `effective`. */
 void check_streams(struct check *check, struct node *list, const struct place *place,
                    const struct config_transport *global, struct node *effective)
 {

@@ -118,12 +118,13 @@ struct config {
   uint32_t name_count;
 };
 
-/* Parse, apply sets, check. Every finding is reported in *error, one a line, as
- * "file:line:column: what; remedy or nearest name". -EINVAL, -ENOMEM, or the
- * errno of reading the file. */
+/* Reads a file, applies sets and checks. Findings are reported in *error, one a line, as
+ * "file:line:column: what; remedy or nearest name". -EINVAL, -ENOMEM, or the errno of reading the
+ * file. */
 int config_load_file(const char *path, const char *const *sets, size_t set_count,
                      const struct config_catalog *catalog, struct pst_config **config,
                      struct pst_error *error);
+/* As config_load_file(), with the text itself; `name` stands for the file in findings. */
 int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
                      size_t set_count, const struct config_catalog *catalog,
                      struct pst_config **config, struct pst_error *error);

@@ -209,6 +209,7 @@ static void ends_clashes(struct ends *ends)
   }
 }
 
+/* Checks what only both ends of a stream together can tell, for the roles of this session. */
 static void ends_stream(struct ends *ends, const struct config_stream *stream)
 {
   const uint32_t sides[] = {PST_SCOPE_SENDER, PST_SCOPE_RECEIVER};

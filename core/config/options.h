@@ -27,29 +27,30 @@ int options_clone(const struct pst_options *from, struct pst_options **options);
 void options_chain(struct pst_options *options, struct pst_options **list);
 void options_free(struct pst_options *options);
 
-/* Set one value from text (a LIST: items separated by ','). On failure `why`
- * (of at least 256 bytes) says what is wrong in words, without a place:
- * -ENOENT: no such option, with the nearest name; -EINVAL: wrong type or unit;
- * -ERANGE: outside [min, max], which it names; -ENOMEM. */
+/* Sets one value from text (a LIST: items separated by ','). On failure `why`, of at least 256
+ * bytes, says what is wrong, without a place. -ENOENT: no such option, with the nearest name;
+ * -EINVAL: wrong type or unit; -ERANGE: outside [min, max], which it names; -ENOMEM. */
 int options_set(struct pst_options *options, const char *name, const char *text, char *why,
                 size_t why_size);
+/* Sets a LIST from its items. Errors as options_set(). */
 int options_set_list(struct pst_options *options, const char *name, const char *const *items,
                      size_t count, char *why, size_t why_size);
 /* Where an option that is in the table was written; `origin` is that place as text and outlives
  * the options. */
 void options_mark(struct pst_options *options, const char *name, const struct place *place,
                   const char *origin);
-/* place_default, and its source: nobody has written it, or there is no such option. */
+/* Where the value was written; place_default if it was not, or if there is no such option. */
 const struct place *options_place(const struct pst_options *options, const char *name);
+/* The source of options_place(). */
 const char *options_origin(const struct pst_options *options, const char *name);
 
 /* Same values for all options that both tables have and whose scope has any of the bits; *name is
  * the first that differs. */
 bool options_agree(const struct pst_options *a, const struct pst_options *b, uint32_t scope,
                    const char **name);
-/* The table it was made from, and a value in canonical text (units as in YAML)
- * for printing and comparing. */
+/* The table that the options were made from. */
 const struct pst_option *options_table(const struct pst_options *options, size_t *count);
+/* A value in canonical text, units as in YAML, for printing and comparing. */
 int options_text(const struct pst_options *options, const char *name, char *text, size_t size);
 
 /* What struct pst_host hands out. */

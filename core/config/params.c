@@ -100,6 +100,7 @@ static void add_filters(struct builder *builder, struct node *transport,
                more->filters[i].option_count);
 }
 
+/* Adds a stream of the caller's structs to the tree, at a place that messages name. */
 static void add_stream(struct builder *builder, struct node *list, uint32_t index,
                        const struct pst_stream_params *given, const struct config_params_more *more)
 {

@@ -12,9 +12,10 @@
 
 bool rules_equal(const struct pst_description *a, const struct pst_description *b);
 
-/* Whether both options have one of the scope's bits: they are at the same end. */
+/* Whether both options have one of the scope's bits, and so are at one end. */
 bool rule_applies(const struct pst_option_rule *rule, const struct pst_description *description,
                   uint32_t scope);
+/* Whether the values of both options keep the rule. */
 bool rule_holds(const struct pst_option_rule *rule, const struct pst_options *options);
 /* What is wrong and what would be right, for a rule that does not hold. */
 void rule_words(const struct pst_option_rule *rule, const struct pst_options *options, char *words,

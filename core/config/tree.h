@@ -36,9 +36,10 @@ struct node {
 
 struct node *node_new(struct arena *arena, enum node_type type, const char *text,
                       const struct place *place);
-/* A node under that key, appended to the parent (NULL: to none). NULL: no memory. */
+/* A new node under `key`, appended to the parent (NULL: to none). NULL: out of memory. */
 struct node *node_add(struct arena *arena, struct node *parent, enum node_type type,
                       const char *key, const char *text, const struct place *place);
+/* Appends a node that has no parent. */
 void node_append(struct node *parent, struct node *child);
 /* Put `child`, which has a key, behind `before`. */
 void node_insert(struct node *parent, struct node *before, struct node *child);

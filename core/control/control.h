@@ -157,13 +157,18 @@ uint16_t control_port(const struct control *control);
  * most a second. Not from a callback. Closing NULL is legal. */
 void control_close(struct control *control);
 
-/* Name streams by their context. 0; -ENOENT: no such stream; -EINVAL: finish of a
- * receiver; -E2BIG; -ENOMEM. A finish before the peer is there, and counts before it
- * is their turn, are kept until then; what comes after a stream's end does nothing. */
+/* Sends the stream's new address to the peer. This and the next four name a stream by its context.
+ * 0; -ENOENT: no such stream; -E2BIG; -ENOMEM. After the stream's end a call does nothing. */
 int control_readdress(struct control *control, void *stream, const struct pst_blob *address);
+/* Sends a heartbeat with the totals. Errors as control_readdress(). */
 int control_beat(struct control *control, void *stream, const struct control_totals *totals);
+/* Says that the sender has ended, with its totals; kept until the peer is there. -EINVAL: the
+ * stream is a receiver; otherwise as control_readdress(). */
 int control_finish(struct control *control, void *stream, const struct control_totals *totals);
+/* Sends the final counts; kept until it is their turn. Errors as control_readdress(). */
 int control_counts(struct control *control, void *stream, const struct control_totals *totals);
+/* Says that the stream has failed. `totals` NULL: nothing is known. Errors as
+ * control_readdress(). */
 int control_fail(struct control *control, void *stream, int code, const char *text,
                  const struct control_totals *totals); /* NULL: nothing is known */
 

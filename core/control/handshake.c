@@ -140,6 +140,8 @@ static void meet(struct peer *peer, const struct wire_message *hello)
     claim_failed(peer, rc, uid);
 }
 
+/* Checks the version, role and protocol of a peer's HELLO. A peer that does not fit is dropped with
+ * the reason: false. */
 static bool check_hello(struct peer *peer, const struct wire_message *hello)
 {
   const struct control_protocol *protocol = peer->control->protocol;

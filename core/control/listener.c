@@ -74,6 +74,8 @@ static void keep_spare(struct control *control)
     control->spare_fd = fcntl(control->epoll_fd, F_DUPFD_CLOEXEC, 3);
 }
 
+/* Listens at all addresses that the text resolves to. 0, or -errno with *error; control_free()
+ * closes the sockets. */
 int listener_open(struct control *control, const char *address, bool insecure,
                   struct pst_error *error)
 {

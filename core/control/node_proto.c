@@ -86,6 +86,8 @@ static bool node_make_regions(struct peer *peer)
 
 /* ---- In ---------------------------------------------------------------------------- */
 
+/* Hands a message of a peer to the node's callback, with the addresses of both ends where peers
+ * meet. */
 static void node_hear(const struct message_in *in)
 {
   const struct wire_message *m = in->message;
@@ -116,6 +118,8 @@ static void node_hear(const struct message_in *in)
   peer->control->node->asked.heard(peer->control->node->asked.context, &heard);
 }
 
+/* Handles JOIN: compares the terms of both nodes, then admits the peer or drops it with the
+ * reason. */
 static void node_got_join(const struct message_in *in)
 {
   static const char *const ends[2] = {"the other end", "this one"};
@@ -283,6 +287,8 @@ static void node_release_region(struct peer *peer, uint32_t id)
     place->id = 0;
 }
 
+/* Carries out what the node's thread has asked for: to join, to send a message, or to end a
+ * peer. */
 static void node_command(struct control *control, struct command *command)
 {
   if (command->say.type == WIRE_JOIN) {

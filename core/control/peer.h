@@ -124,7 +124,7 @@ void peer_watch(struct peer *peer);
 void peer_close(struct peer *peer, int code, const char *text);
 /* End it for a fault of its own: one line is logged, its streams fail, and it hears why. */
 void peer_drop(struct peer *peer, int code, const char *format, ...) PST_PRINTF(3, 4);
-/* End it for -errno of this process, which `what`: "has no room for it". Likewise. */
+/* End it for -errno of this process, which `what` names: "has no room for it". */
 void peer_fail(struct peer *peer, int code, const char *what);
 /* It is gone: one line, its streams fail; a connector without live ones tries
  * again. */

@@ -48,9 +48,10 @@ int side_accept(int listener, bool is_open, uint32_t *uid);
  * -EINVAL: no side-socket's path. */
 int side_connect(const char *path, bool is_open, uint32_t *uid);
 
-/* Of the connection `tcp_fd`. 0 or -errno. */
+/* Makes the claim that names the connection `tcp_fd`. 0 or -errno. */
 int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
                     struct side_claim *claim);
+/* Sends a claim on a side-socket. 0 or -errno. */
 int side_send_claim(int fd, const struct side_claim *claim);
 /* 0; -EAGAIN; -ECONNRESET: closed; -EPROTO: something else came. */
 int side_receive_claim(int fd, struct side_claim *claim);

@@ -35,10 +35,12 @@ struct socket_addresses {
  * words. */
 int socket_resolve(const char *host_port, bool listener, struct socket_addresses *addresses,
                    char *why, size_t why_size);
-/* Neither 127.0.0.0/8 nor ::1 (an IPv4 address within IPv6 counts as itself). */
+/* Whether the address is outside 127.0.0.0/8 and ::1. An IPv4 address within IPv6 counts as
+ * itself. */
 bool socket_is_remote(const struct socket_address *address);
+/* Whether the address is 0.0.0.0 or ::. */
 bool socket_is_any(const struct socket_address *address);
-/* Do both ends of a connection lie on this host? */
+/* Whether both ends of a connection are on this host. */
 bool socket_is_local(int fd);
 void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX]);
 struct socket_place socket_place(const struct socket_address *address);
@@ -51,9 +53,10 @@ uint16_t socket_port(int fd);
 int socket_listen(const struct socket_address *address);
 /* -EAGAIN: nobody there yet. */
 int socket_accept(int listener);
-/* Connects in the background: once the descriptor is writable, SO_ERROR has the
- * outcome. */
+/* Connects in the background: once the descriptor is writable, socket_error() has the outcome.
+ * Returns the descriptor or -errno. */
 int socket_connect(const struct socket_address *address);
+/* The pending error of a socket (SO_ERROR), as -errno or 0. */
 int socket_error(int fd);
 
 #endif

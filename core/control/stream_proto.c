@@ -180,6 +180,7 @@ static void stream_fail_here(struct control *control, struct stream *s,
     stream_tell_last(control, s, NULL);
 }
 
+/* Carries out what a stream's thread has asked for, as far as the stream's state permits. */
 static void streams_command(struct control *control, struct command *command)
 {
   struct stream *s = command->stream;
@@ -277,6 +278,8 @@ static void stream_hear(const struct message_in *in, enum control_heard type)
                                                 .totals = m->has_totals ? &m->totals : NULL});
 }
 
+/* Handles OFFER: compares the terms of both ends, then takes the sender or refuses it with the
+ * reason. */
 static void stream_got_offer(const struct message_in *in)
 {
   static const char *const ends[2] = {"sender", "receiver"};

@@ -126,6 +126,7 @@ static void try_connect(struct control *control)
   fail_waiting(control, &stream_sender, code, text);
 }
 
+/* Connects again while senders wait for their receivers, until the time for it is over. */
 static void senders_wait(struct control *control)
 {
   struct stream_control *own = control->streams;

@@ -96,7 +96,7 @@ int streams_copy(struct control *control, const struct control_stream *streams, 
 void streams_free(struct stream_control *own);
 struct stream *streams_find(const struct control *control, const char *name,
                             const struct stream_role *role);
-/* Is there an end of that role? */
+/* Whether there is an end of that role. */
 bool streams_have(const struct control *control, const struct stream_role *role);
 struct stream *streams_of_context(const struct control *control, void *context);
 
@@ -119,9 +119,10 @@ void streams_connect_again(struct control *control, const char *why);
 const struct stream_role *stream_role_with(const struct peer *peer);
 extern const struct control_protocol stream_protocol;
 
-/* "a, b and 3 more": ends of that role that wait for a peer (or streams of that peer). */
+/* Writes "a, b and 3 more": streams whose ends of that role wait for a peer. */
 void names_waiting(const struct control *control, const struct stream_role *role, char *text,
                    size_t size);
+/* Writes "a, b and 3 more": the streams of that peer. */
 void names_of_peer(const struct peer *peer, char *text, size_t size);
 
 #endif

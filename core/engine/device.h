@@ -40,9 +40,9 @@ int engine_device_start(struct engine_device *device, struct pst_error *error);
  * one-sided access keys of regions. */
 int engine_device_check_told(const struct engine_device *device, bool has_keys,
                              struct pst_error *error);
-/* Read the counters that are the device's own: now, which may block for some ms, or soon, on
- * another thread. Any thread. */
+/* Reads the counters of the device now; may block for some ms. Any thread. */
 void engine_device_count(struct engine_device *device);
+/* Lets another thread read the counters of the device. Any thread. */
 void engine_device_count_soon(struct engine_device *device);
 void engine_device_close(struct engine_device *device);
 /* For an application: its name, and its option `device`. */

@@ -21,8 +21,9 @@ void region_data_range(const struct region_data *data, struct pst_range *range);
 int region_data_begin(struct region_data *data, bool verify, const struct pst_area_pattern *parts,
                       uint32_t n, uint64_t *ticket);
 int region_data_poll(struct region_data *data, uint64_t *done, struct pst_verify_result *found);
-/* These wait. */
+/* Fills a range with the pattern, and waits. */
 int region_data_fill(struct region_data *data, uint64_t offset, uint64_t length, uint64_t pattern);
+/* Compares a range with the pattern, and waits. */
 int region_data_verify(struct region_data *data, uint64_t offset, uint64_t length, uint64_t pattern,
                        struct pst_verify_result *result);
 /* The CRC-32C of a range, computed where it is. -ERANGE, -EOPNOTSUPP, -EIO. */

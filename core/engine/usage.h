@@ -19,7 +19,7 @@ struct usage {
   uint64_t wait_ns; /* ready to run, without a CPU; UINT64_MAX: not known */
 };
 
-/* For the thread that calls. */
+/* Reads the calling thread's use of CPU. */
 void usage_take(struct usage *usage);
 void usage_copy(struct usage *to, const struct usage *from);
 /* at_ns is 0 where nothing lies between them. */

@@ -54,6 +54,7 @@ static int check_default(const struct pst_option *option, struct loader_reason *
   return 0;
 }
 
+/* Checks one entry of a plugin's table of options. -EPROTO with *why. */
 static int check_option(const struct pst_option *table, uint32_t index, struct loader_reason *why)
 {
   const struct pst_option *option = &table[index];
@@ -211,6 +212,7 @@ static int check_environment(const struct pst_description *description, struct l
   return 0;
 }
 
+/* Checks a plugin's description against its file name and the ABI. 0, or -errno with *why. */
 int check_description(uint32_t kind, const char *name, const struct pst_described *described,
                       struct loader_reason *why)
 {

@@ -75,6 +75,8 @@ static void keep_device(void *context, const char *name, const char *detail)
   devices->end = &device->next;
 }
 
+/* Probes a plugin and hands what it found to the caller. The texts live until the callback
+ * returns. */
 static void report_plugin(const struct report *report, const struct loader_plugin *plugin)
 {
   struct devices devices = {.end = &devices.first};

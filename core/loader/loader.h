@@ -41,9 +41,10 @@ const struct config_catalog *loader_catalog(void);
 const char *const *loader_libraries(const struct loader_plugin *plugin);
 /* Before close() of a plugin's device or memory: all its deferred works have run. */
 void loader_defer_drain(const struct loader_plugin *plugin);
-/* How the host's services for regions reach memory plugins: the session tells which memory
- * plugin a pst_memory belongs to, and takes it back before close(). */
+/* Registers the plugin that a pst_memory belongs to, for the host's services for regions. 0 or
+ * -ENOMEM. */
 int loader_memory_add(struct pst_memory *memory, const struct pst_memory_ops *ops);
+/* Takes back loader_memory_add(), before the memory is closed. */
 void loader_memory_remove(struct pst_memory *memory);
 
 #endif

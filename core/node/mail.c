@@ -164,6 +164,7 @@ static void mail_join(struct pst_node *node, struct node_mail *mail)
     peer_meet(peer, &mail->mail.blob, mail->message_max);
 }
 
+/* Acts on one message of the control thread. Only BYE still concerns a peer that is leaving. */
 static void mail_act_on(struct pst_node *node, struct node_mail *mail)
 {
   struct pst_peer *peer = mail->heard.type == WIRE_JOIN ? NULL : node_peer(node, mail->heard.id);

@@ -38,6 +38,7 @@ static void message_forget(struct pst_peer *peer, uint64_t count)
     send_pool_give(peer->sends, message_of(peer, peer->done)->slot, peer->queued - peer->done);
 }
 
+/* Posts queued messages in batches, until the transport takes no more. */
 static void message_push(struct pst_peer *peer)
 {
   struct pst_request requests[BATCH];

@@ -129,8 +129,9 @@ bool peer_is_due(const struct pst_peer *peer); /* progress would do something */
 /* deadline_ns: when what the state waits for is given up; 0: never. In CLOSING and LEFT there is
  * none, as the transport has its own. */
 void peer_enter(struct pst_peer *peer, enum node_peer_state state, uint64_t deadline_ns);
-/* One of the two words. */
+/* The control channel's word that the peer is over. */
 void peer_control_over(struct pst_peer *peer, int code, const char *text);
+/* The transport's word that the peer is over. */
 void peer_transport_over(struct pst_peer *peer, int status);
 /* Leave, for this reason if there is none yet. mode: enum pst_close_mode. */
 void peer_leave(struct pst_peer *peer, uint32_t mode, int code, const char *text);
@@ -154,7 +155,7 @@ static inline bool peer_state_takes(enum node_peer_state state)
 }
 
 /* ---- exports.c: regions of ours on offer to it ---- */
-/* The peer's answer. */
+/* The peer has answered an offer. */
 void offer_taken(struct pst_peer *peer, uint32_t id, int code, const char *text);
 void offer_drop_all(struct pst_peer *peer);
 

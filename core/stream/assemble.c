@@ -204,6 +204,7 @@ static void give_out(struct assemble *assemble, const struct open_frame *frame, 
   out->flags |= complete ? PST_FRAME_COMPLETE : 0;
 }
 
+/* Ends the oldest open frame, complete or not, and counts the frames that are missing before it. */
 static void close_first(struct assemble *assemble)
 {
   struct open_frame frame = assemble->open[0];
@@ -353,6 +354,8 @@ static bool is_of_cut_frame(struct assemble *assemble, const struct pst_view *me
   return true;
 }
 
+/* Opens a frame for `message` at place `position` of the open ones; *at: its place now.
+ * ASSEMBLE_LATE: older than all that may be open; ASSEMBLE_WAIT: no buffer is free. */
 static enum assemble_verdict open_frame(struct assemble *assemble, const struct pst_view *message,
                                         uint32_t position, uint64_t now_ns, int *at)
 {

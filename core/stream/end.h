@@ -223,6 +223,7 @@ void end_note_peer(struct session_end *end, const struct control_totals *totals,
 int end_check(struct session_end *end); /* 0, or the failure */
 /* The transport has lost the peer. */
 void end_gone(struct session_end *end, int status);
+/* The device of the end has failed. */
 void end_device_failed(struct session_end *end, int status);
 
 /* control_adapter.c, on the end's thread. */

@@ -65,8 +65,9 @@ struct receive_ring {
 /* Of `wanted` all before `users` is set. */
 int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
                       struct receive_ring **ring, struct pst_error *error);
-/* Before the workers are closed, and after; the second for each user. */
+/* Closes the transport's ring, before the workers are closed. */
 void receive_ring_close_ring(struct receive_ring *ring);
+/* Closes the rest, after the workers; once for each user. */
 void receive_ring_close(struct receive_ring *ring);
 /* Its peers reach the ring, and nothing of any other's: of the registration and of endpoints. */
 static inline uint64_t receive_ring_domain(const struct receive_ring *ring)

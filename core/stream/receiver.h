@@ -169,9 +169,9 @@ void loss_of_receiver(const struct pst_receiver *receiver, struct pst_drop *drop
 /* Explain what a receiver misses by drops of its worker and its device that no other end claims.
  * end_lock() is held. */
 void loss_claim(struct session_end *end);
-/* What a receiver misses: at the end what the sender said it sent is the measure; before, and of a
- * foreign sender, what the numbers say. */
+/* Messages that a receiver misses, measured by what the sender said it sent. */
 uint64_t loss_missing_told(const struct pst_receiver *receiver);
+/* Messages that a receiver misses, by the numbers alone: before the end, or of a foreign sender. */
 uint64_t loss_missing_foreign(const struct pst_receiver *receiver);
 /* What this side has seen dropped of a foreign sender's messages without numbers. */
 void loss_unnumbered(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count);

@@ -190,6 +190,8 @@ static void sender_copy_slots(struct pst_sender *leader)
   sender_fail_legs(leader, rc, text);
 }
 
+/* Copies submitted slots where staging needs it, posts them on each leg, and frees the slots that
+ * all legs are done with. Returns how many it posted. */
 static uint32_t sender_push(struct pst_sender *leader)
 {
   uint32_t pushed = 0;

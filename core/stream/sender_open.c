@@ -160,6 +160,8 @@ static void sender_keep_departures(struct pst_sender *sender, const struct pst_l
   sender->rate.lead_ns = sender->departs ? SENDER_LEAD_NS : 0;
 }
 
+/* Opens the memory of the slots, allocates and registers it. On failure sender_close() frees what
+ * there is. */
 static int sender_open_slots(struct pst_sender *sender, struct pst_error *error)
 {
   const struct config_stream *config = sender->end.config;
@@ -195,6 +197,8 @@ static int sender_open_slots(struct pst_sender *sender, struct pst_error *error)
   return 0;
 }
 
+/* Makes this sender a leg of the one whose messages it shares, and registers the leader's slots
+ * with its device. */
 static int sender_join_leader(struct pst_sender *sender, struct pst_error *error)
 {
   struct pst_sender *leader = pst_session_sender(sender->end.session, sender->end.share);

@@ -244,6 +244,8 @@ static int setup_check_end(struct session_end *end, struct pst_error *error)
       is_full ? "" : "raise threads.count, or ");
 }
 
+/* Plans and opens the devices of all ends, each shared where options are equal. On failure the
+ * session closes them. */
 int setup_devices(struct pst_session *session, struct pst_error *error)
 {
   char local[NI_MAXHOST];

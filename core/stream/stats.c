@@ -91,6 +91,7 @@ int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats)
   return 0;
 }
 
+/* Under the end's lock, so that the counts belong together. */
 int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats)
 {
   const struct session_end *end = &receiver->end;

@@ -8,11 +8,11 @@
 
 #include <penstock/penstock.h>
 
-/* Keeps errno. Any thread. */
+/* Logs a line. Keeps errno. Any thread. */
 void pst_log(int level, const char *format, ...) PST_PRINTF(2, 3);
 bool pst_log_enabled(int level);
 
-/* The last error line that this thread logged, for results; "" when none. */
+/* The last error line that this thread has logged, for results; "" if there is none. */
 const char *pst_log_last_error(void);
 void pst_log_clear_error(void);
 

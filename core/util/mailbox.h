@@ -37,12 +37,13 @@ void mailbox_put(struct mailbox *box, struct mail *mail,
                  bool (*replaces)(const struct mail *older, const struct mail *newer));
 /* All there is, in the order of its coming; the caller frees each. NULL: none. */
 struct mail *mailbox_take(struct mailbox *box);
-/* Free what nobody has taken, when nothing more is put in. */
+/* Frees what nobody has taken, when nothing more is put in. */
 void mailbox_drop(struct mailbox *box);
 void mail_free(struct mail *mail);
 
-/* Wake the owner without mail, and once it is awake. */
+/* Wakes the owner without mail. */
 void mailbox_wake(struct mailbox *box);
+/* Clears the wake-ups, once the owner is awake. */
 void mailbox_drain(struct mailbox *box);
 
 static inline bool mailbox_has_mail(struct mailbox *box)

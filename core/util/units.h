@@ -17,9 +17,10 @@
 int units_parse(uint32_t type, const char *text, uint64_t *value);
 /* The shortest exact text that parses to the same value; of other types the number. */
 void units_print(uint32_t type, uint64_t value, char *text, size_t size);
-/* A decimal number, by hand, since strtod() and printf() follow the application's locale. share:
- * from 0 to 1, or a percentage. 0; -EINVAL (not a number); -ERANGE (no share). */
+/* Reads a decimal number, by hand, since strtod() follows the application's locale. `share`: from 0
+ * to 1, or a percentage. 0; -EINVAL: no number; -ERANGE: no share. */
 int units_parse_real(const char *text, bool share, double *real);
+/* Writes a number as units_parse_real() reads it. */
 void units_print_real(double real, char *text, size_t size);
 /* The unit of the type that a wrong one was meant to be: KIB for KiB, sec for s. NULL: none. */
 const char *units_meant(uint32_t type, const char *text);

@@ -31,6 +31,8 @@ static void holds_init(struct fault_engine *engine, uint32_t count)
   engine->next_due = FAULT_NEVER;
 }
 
+/* Allocates the engine of an endpoint, for the requests that can be outstanding. NULL: out of
+ * memory. */
 static struct fault_engine *engine_new(const struct pst_device *device,
                                        const struct pst_endpoint_params *params)
 {
@@ -81,6 +83,7 @@ void fault_endpoint_forget(struct pst_endpoint *endpoint)
   fault_endpoint_free(endpoint);
 }
 
+/* Opens the endpoint inside. A sender gets an engine if any fault is planned. */
 int fault_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                         struct pst_endpoint **endpoint)
 {

@@ -14,6 +14,7 @@ static int fault_probe(const struct pst_host *host, struct pst_probe *probe)
   return 0;
 }
 
+/* Reads the plan from the options. -EINVAL: the rates add up to more than one million. */
 static int plan_read(const struct pst_host *host, const struct pst_options *options,
                      struct fault_plan *plan)
 {

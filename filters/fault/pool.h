@@ -21,8 +21,9 @@ struct fault_pool {
 int fault_pool_open(struct pst_device *device, const struct pst_plan *plan,
                     const struct pst_limits *limits);
 void fault_pool_close(struct pst_device *device);
-/* A part of the pool for one sender, and back as long as no other was taken. */
+/* Takes a part of the pool for one sender. 0 or -ENOSPC. */
 int fault_part_take(struct pst_device *device, uint32_t *part);
+/* Gives a part back, as long as no other was taken since. */
 void fault_part_untake(struct pst_device *device, uint32_t part);
 /* Copy the payload, one bit changed, to that copy of the part, and write the request that sends the
  * copy. false: the request is not one that could be sent. */

@@ -172,6 +172,8 @@ static bool stops(struct pst_endpoint *endpoint, const struct pst_request *reque
   return true;
 }
 
+/* Draws the fault of each message and posts inside what is due. Returns how many requests it has
+ * taken. */
 static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
                            uint32_t n, struct progress *progress)
 {

@@ -75,6 +75,8 @@ cuda_status cuda_map_device(struct pst_memory *memory, uint64_t alignment, struc
   return status;
 }
 
+/* Allocates by cuMemCreate and maps it, so that dma-buf and peers can reach it. 0, or -errno after
+ * a log. */
 static int block_vmm(struct pst_memory *memory, const struct pst_alloc_params *params,
                      struct cuda_block *block)
 {

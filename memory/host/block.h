@@ -28,12 +28,14 @@ struct host_block {
   uint64_t fd_size;
 };
 
-/* All log their errors, except huge ones when `quiet`: -ENOMEM then means to try another backing.
- */
+/* Allocates by malloc(). 0, or -errno after a log. */
 int host_block_malloc(const struct pst_memory *memory, const struct pst_alloc_params *params,
                       struct host_block *block);
+/* Allocates by memfd_create(). 0, or -errno after a log. */
 int host_block_memfd(const struct pst_memory *memory, const struct pst_alloc_params *params,
                      struct host_block *block);
+/* Allocates huge pages. 0, or -errno after a log; with `quiet` -ENOMEM is not logged, and means to
+ * try another backing. */
 int host_block_huge(const struct pst_memory *memory, uint64_t page_size, bool memfd,
                     const struct pst_alloc_params *params, bool quiet, struct host_block *block);
 void host_block_release(struct host_block *block);

@@ -108,6 +108,8 @@ static const char *words_of(uint64_t page_size)
                                      : "imported memfd";
 }
 
+/* Maps the memfd that another process has exported. The block owns the mapping; the caller keeps
+ * its descriptor. */
 int host_import_region(struct pst_memory *memory, const struct pst_export *caller,
                        struct pst_region *region)
 {

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What can be had without swapping, and all that the machine has, swap included;
- * 0: unknown. */
+/* Bytes that can be had without swapping; 0: unknown. */
 uint64_t host_available_bytes(void);
+/* Bytes that the machine has, swap included; 0: unknown. */
 uint64_t host_total_bytes(void);
 /* What RLIMIT_AS leaves; UINT64_MAX: it is not set. */
 uint64_t host_address_space_left(void);

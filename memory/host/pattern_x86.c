@@ -77,6 +77,8 @@ static inline __attribute__((target("sse2"))) bool any_sse2(__m128i wrong)
   return _mm_movemask_epi8(_mm_cmpeq_epi8(wrong, _mm_setzero_si128())) != 0xffff;
 }
 
+/* Offset of the first byte that differs from the pattern, or `length`. Compares 64 bytes a round.
+ */
 __attribute__((target("sse2"))) size_t pattern_verify_sse2(const uint8_t *bytes, size_t length,
                                                            uint64_t first)
 {
@@ -154,6 +156,8 @@ static inline __attribute__((target("avx2"))) bool any_avx2(__m256i wrong)
   return !_mm256_testz_si256(wrong, wrong);
 }
 
+/* Offset of the first byte that differs from the pattern, or `length`. Compares 128 bytes a round.
+ */
 __attribute__((target("avx2"))) size_t pattern_verify_avx2(const uint8_t *bytes, size_t length,
                                                            uint64_t first)
 {
@@ -232,6 +236,8 @@ static inline __attribute__((target("avx512f,avx512bw"))) bool any_avx512(__m512
   return _mm512_test_epi64_mask(wrong, wrong) != 0;
 }
 
+/* Offset of the first byte that differs from the pattern, or `length`. Compares 256 bytes a round.
+ */
 __attribute__((target("avx512f,avx512bw"))) size_t
 pattern_verify_avx512(const uint8_t *bytes, size_t length, uint64_t first)
 {

@@ -38,6 +38,8 @@ static void read_nodes(char *text, size_t size)
   fclose(file);
 }
 
+/* Reads `numa_node`: -1 for auto, or a node that this host has. false: logged, with -errno in
+ * *error. */
 bool host_node_parse(const struct pst_host *host, const char *text, int *node, int *error)
 {
   if (strcmp(text, "auto") == 0 || strcmp(text, "-1") == 0) {

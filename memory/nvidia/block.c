@@ -73,6 +73,8 @@ static int map_memfd(struct cuda_block *made, uint64_t alignment)
   return code;
 }
 
+/* Allocates host memory that another process can map, and registers it with CUDA. 0, or -errno
+ * after a log. */
 int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *params,
                      struct cuda_block *block)
 {

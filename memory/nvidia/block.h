@@ -33,17 +33,19 @@ struct cuda_block {
   bool listed; /* among those that this process has exported */
 };
 
-/* Host memory that the driver pins. Both log their errors. */
+/* Allocates host memory by cuMemHostAlloc. 0, or -errno after a log. */
 int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *params,
                     unsigned int flags, struct cuda_block *block);
+/* Allocates a memfd that the driver pins. 0, or -errno after a log. */
 int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *params,
                      struct cuda_block *block);
 /* Make it MAPPED: it has its address and length. 0 or -errno, logged. */
 int cuda_block_see(struct pst_memory *memory, struct cuda_block *block);
 void cuda_block_release(struct pst_memory *memory, struct cuda_block *block);
 
-/* Is the exported range in so many bytes? If not, cuda_refuse_range() says so: -EINVAL. */
+/* Whether the exported range is within `base_length` bytes. */
 bool cuda_export_holds(uint64_t base_length, const struct pst_export *from);
+/* Logs that the exported range is not within the allocation. Returns -EINVAL. */
 int cuda_refuse_range(const struct pst_memory *memory, const struct pst_export *from,
                       uint64_t base_length);
 

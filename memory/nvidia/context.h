@@ -6,8 +6,9 @@
 #include "state.h"
 #include "wanted.h"
 
-/* The primary context, current for the calling thread between the two. */
+/* Makes the primary context current for the calling thread. */
 void cuda_enter(const struct pst_memory *memory);
+/* Restores what was current before cuda_enter(). */
 void cuda_leave(const struct pst_memory *memory);
 int cuda_context_open(struct pst_memory *memory);
 void cuda_context_close(struct pst_memory *memory);

@@ -24,6 +24,7 @@ bool cuda_wanted_is(const struct cuda_wanted *wanted, int index, const struct cu
   return false;
 }
 
+/* Reads a GPU's name, UUID, PCI address and capability into *place. */
 cuda_status cuda_place_read(const struct cuda_driver *driver, cuda_device device,
                             struct cuda_place *place)
 {

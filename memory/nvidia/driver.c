@@ -23,6 +23,7 @@ static int refuse(struct cuda_refusal *refusal, const char *reason, const char *
   return -ENODEV;
 }
 
+/* Why cuInit() failed, and the remedy, by status. */
 static int refuse_init(const struct cuda_driver *driver, cuda_status status,
                        struct cuda_refusal *refusal)
 {

@@ -103,6 +103,7 @@ static int find_device(struct pst_memory *memory, const struct pst_options *opti
   return code;
 }
 
+/* Opens the memory on the GPU that `device` names. 0, or -errno after a log. */
 int cuda_open(const struct pst_host *host, const struct pst_memory_params *params,
               struct pst_memory **memory)
 {

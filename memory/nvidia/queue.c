@@ -221,6 +221,7 @@ static void take_found(struct pst_queue *queue, const struct cuda_batch *batch,
   found->corrupted += slot->corrupted;
 }
 
+/* Counts the batches whose events have completed into *done, in the order of submission. */
 int cuda_queue_poll(struct pst_queue *queue, uint64_t *done)
 {
   struct pst_memory *memory = queue->memory;

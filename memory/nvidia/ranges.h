@@ -8,8 +8,9 @@
 int cuda_range_add(struct pst_memory *memory, uint64_t begin, uint64_t length, bool registered,
                    bool reachable);
 void cuda_range_remove(struct pst_memory *memory, uint64_t begin, uint64_t length);
-/* May a kernel read and write all of these? */
+/* Whether a kernel may read and write all rows of a copy. */
 bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy_row *rows, uint32_t n);
+/* Whether a kernel may read and write all payload rows. */
 bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload_row *rows, uint32_t n);
 /* Is it all in one range? */
 bool cuda_ranges_whole(struct pst_memory *memory, uint64_t begin, uint64_t length);

@@ -33,7 +33,7 @@ struct contract_variant {
   const char *plugin;  /* path of its shared object, and of what it wraps: "filter.so+inner.so" */
   const char *options; /* "mode=copy,…", of the last one */
   const char *sender_options; /* instead of these, where the sending end has others; or NULL */
-  /* Likewise, one each and NULL-terminated, as the command line gives them. */
+  /* Options one by one, NULL-terminated, as the command line gives them. */
   const char *const *option_list;
   const char *filter_options;
   const char *memory;        /* path of a memory plugin; NULL: the harness's own memfd regions */

@@ -177,7 +177,7 @@ static void departure_is_told(void **state)
 /* ---- One-sided: who listens is reached by who connects ------------------------------------------
  */
 
-/* Likewise, and meanwhile this side's transport does what it has to. */
+/* As barrier(), and this side's transport is polled meanwhile. */
 static bool barrier_polling(struct contract_side *side)
 {
   const uint64_t deadline = contract_now_ns() + 3 * contract_deadline_ns;

@@ -176,7 +176,7 @@ static struct contract_variant variants[] = {
         .silent = true,
         .capabilities = RC_CAPABILITIES,
     },
-    /* Likewise, connected by rdma_cm. */
+    /* Over four queue pairs, connected by rdma_cm. */
     {
         .name = "verbs_rc-qps-cm",
         .options = "device=mlx5_0,timeout=8,keepalive=50ms,qps=4,connection=rdma_cm",

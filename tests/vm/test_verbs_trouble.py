@@ -147,7 +147,7 @@ class Trouble(test_verbs_rc.Streams):
                 self.reconnected(transport__options__operation=operation, transport__options__qps=qps)
 
     def test_a_link_that_is_down_for_5_seconds_and_reconnected_by_rdma_cm(self):
-        """Likewise, as soon as the kernel's requests pass; with receives that are shared, and over
+        """The connection is made again once the kernel's requests pass, also with shared receives, and over
         four queue pairs."""
         by_cm = {"transport__options__connection": "rdma_cm"}
         by_send = {"transport__options__operation": "send", "transport__options__srq": "true"}

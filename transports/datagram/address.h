@@ -36,8 +36,9 @@ bool dg_address_is_loopback(const union dg_address *address);
 void dg_address_set_loopback(union dg_address *address, int family);
 const char *dg_family_name(int family); /* "IPv4", "IPv6" */
 bool dg_address_is_same_host(const union dg_address *a, const union dg_address *b);
-/* IPv4 as ::ffff:a.b.c.d, and back. */
+/* The address as a source: IPv4 as ::ffff:a.b.c.d. */
 void dg_address_source(const union dg_address *address, struct dg_source *source);
+/* The reverse of dg_address_source(). */
 void dg_address_of_source(const struct dg_source *source, int family, union dg_address *address);
 
 #endif

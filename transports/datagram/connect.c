@@ -27,6 +27,8 @@ void dg_host_identity(uint8_t identity[24])
       identity[16 + i] = (uint8_t)(info.st_ino >> (8 * i));
 }
 
+/* Writes the endpoint's address: what peers check, and the host's addresses `own` where the socket
+ * is bound to all. */
 int dg_endpoint_address(const struct dg_endpoint *endpoint, const union dg_address *own,
                         uint32_t count, struct pst_blob *address)
 {

@@ -14,11 +14,11 @@ struct dg_losses {
   uint64_t no_gap;                  /* of `messages`, those that left no gap in the numbers */
 };
 
-/* In three steps, so that a transport can put in what it knows: the tail of what the flow has
- * learnt (the transport adds what it has counted since and told with no arrival yet, or takes off);
- * what follows from it (the transport may move messages from one cause to another); the counters.
- */
+/* First step of counting losses: the tail of what the flow has learnt. The transport then adds what
+ * it has counted and not yet reported. */
 void dg_losses_tail(const struct dg_endpoint *endpoint, struct dg_losses *losses);
+/* Second step: what follows from the tail. The transport may then move messages from one cause to
+ * another, before the counters are written. */
 void dg_losses_count(const struct dg_receiver *receiver, struct dg_losses *losses);
 /* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours + wrong_nonce
  *              + displaced + too_late + too_far + held */

@@ -255,6 +255,8 @@ static uint32_t hold(struct dg_flow *flow, const struct dg_identity *by, uint32_
   return verdict | DG_HOLD;
 }
 
+/* The sender has restarted at `raw`: closes the account of the old numbers, and begins with this
+ * message. Returns its verdict. */
 static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message *message)
 {
   struct dg_sequence *sequence = &flow->sequence;

@@ -110,6 +110,7 @@ static void add_pcap(struct text *text, const struct eth_port_options *options)
     text_add(text, "%stx_pcap=%s", text->length ? "," : "", options->tx_pcap);
 }
 
+/* Adds the devargs of the chosen driver. */
 static void add_arguments(struct text *text, const struct eth_port_options *options)
 {
   switch (options->driver) {

@@ -167,6 +167,8 @@ static int register_device(struct pst_device *device, const struct pst_mr_params
   return -EOPNOTSUPP;
 }
 
+/* Registers the memory with DPDK and the port's device, or says in the path why its messages will
+ * be staged. */
 int eth_mr_register(struct pst_device *device, const struct pst_mr_params *params,
                     struct pst_mr **mr)
 {

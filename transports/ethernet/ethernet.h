@@ -206,7 +206,7 @@ void eth_send_control(struct pst_worker *worker, const uint8_t *frame, uint32_t 
 
 /* The next hop of a sender: asked for; 0 or 1 as dg_reach.connect says, -errno, logged. */
 int eth_peer_find(struct dg_endpoint *endpoint, const union dg_address *address);
-/* Has it answered? */
+/* Looks whether the peer's link address is known now. */
 void eth_peer_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 void eth_peer_forget(struct pst_endpoint *endpoint);
 

@@ -26,6 +26,8 @@ uint32_t eth_arp_write(uint8_t *frame, const struct eth_link *link, const uint8_
   return at + ETH_ARP_BYTES;
 }
 
+/* Writes a whole frame of ICMPv6 and returns its bytes. `frame` has room for the largest that
+ * eth_icmpv6 describes. */
 uint32_t eth_icmpv6_write(uint8_t *frame, const struct eth_link *link,
                           const struct eth_icmpv6 *packet)
 {

@@ -44,10 +44,12 @@ struct eth_icmpv6 {
 /* Each writes a whole frame of ETH_CONTROL_MAX at most, and returns its length. Addresses are of 16
  * bytes. */
 
-/* mac_to NULL: to all. mac_target is what the field says of a target: zeros in a request. */
+/* Writes a frame of ARP and returns its bytes. mac_to NULL: to all; mac_target: the field of the
+ * target, zeros in a request. */
 uint32_t eth_arp_write(uint8_t *frame, const struct eth_link *link, const uint8_t *mac_to,
                        uint32_t operation, const uint8_t from[16], const uint8_t target[16],
                        const uint8_t *mac_target);
+/* Writes a frame of ICMPv6 and returns its bytes. */
 uint32_t eth_icmpv6_write(uint8_t *frame, const struct eth_link *link,
                           const struct eth_icmpv6 *packet);
 /* With Router Alert, and a TTL of 1; `message` gets its checksum. */

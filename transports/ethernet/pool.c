@@ -255,6 +255,8 @@ static const char *lay_out(struct eth_pool *pool, const struct pst_ring_params *
   return NULL;
 }
 
+/* Makes the mempool whose buffers are the ring's slots. 0, or -errno after a log; the caller
+ * frees. */
 static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *params)
 {
   const struct pst_ring_params *ring = &pool->ring->cpu.params;

@@ -300,6 +300,8 @@ static int check_socket(const struct eth_port *port)
       port->socket);
 }
 
+/* Attaches the port to DPDK by its driver's name and arguments. 0, or -errno after a log with the
+ * remedy. */
 static int probe(struct eth_port *port, const struct eth_port_options *options)
 {
   char name[ETH_TEXT_MAX], *arguments = port->arguments;
@@ -439,6 +441,7 @@ static int isolate_tap(struct eth_port *port)
   return rc < 0 ? ETH_PORT_REFUSE(port, rc, "%s%s", why, eal_words()) : 0;
 }
 
+/* Probes, configures and starts the port. On failure the caller closes what is open. */
 static int port_make(struct pst_device *device, const struct pst_options *options,
                      struct eth_port_options *in, struct eth_port *port)
 {

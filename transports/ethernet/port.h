@@ -233,7 +233,7 @@ uint64_t eth_time_now(void); /* CLOCK_REALTIME */
 /* In CLOCK_REALTIME; now, where the device has stamped it with nothing. */
 uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf);
 
-/* leave.c: all queues' locks, in one order. False: somebody is in a burst. */
+/* leave.c: takes the locks of all queues, in one order. false: a thread is in a burst. */
 bool eth_port_try_lock(struct eth_port *port);
 void eth_port_unlock(struct eth_port *port);
 /* The queue that receives into the ring takes no more frames. */

@@ -118,6 +118,8 @@ static inline const uint8_t *take_next(const struct pst_endpoint *endpoint, stru
   return datagram + run->header_bytes;
 }
 
+/* Takes frames of one flow as a run, as long as they are in order, and writes their completions.
+ * Returns how many it took. */
 uint32_t eth_rx_take_row(struct pst_endpoint *endpoint, struct rte_mbuf *const *mbufs, uint32_t n,
                          const struct eth_seen *seen, uint32_t known, uint64_t now_ns,
                          struct pst_completion *out)

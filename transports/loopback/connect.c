@@ -12,6 +12,7 @@
 #include "remote.h"
 #include "rx.h"
 
+/* The address has what a peer needs to map this end: its process, ring and descriptors. */
 int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
   struct pst_device *device = endpoint->worker->device;
@@ -168,6 +169,8 @@ static void attach(struct pst_endpoint *endpoint, bool expedited)
   lb_link_wake(endpoint->peer);
 }
 
+/* Connects to the peer of this address, or again to the same peer, which has moved. -EALREADY: it
+ * connects already. */
 int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
   struct lb_address in;

@@ -73,6 +73,8 @@ static int open_port(struct pst_endpoint *endpoint)
   return 0;
 }
 
+/* Opens the endpoint with its port, and enters it in the worker's table. On failure nothing is
+ * left. */
 int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                      struct pst_endpoint **endpoint)
 {
@@ -113,6 +115,8 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   return 0;
 }
 
+/* Frees all that the endpoint has. The receive half keeps the peer's pidfd until its last slot is
+ * back. */
 void lb_endpoint_free(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;

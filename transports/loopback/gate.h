@@ -54,7 +54,7 @@ struct lb_gate_page {
 _Static_assert(sizeof(struct lb_gate_page) == 4096, "crosses");
 
 bool lb_gate_enter(struct lb_gate *gate); /* counted in; false: it is shut */
-/* A seat of the page's or, NULL, of the remote's mr, which is this process's. */
+/* Takes a seat of the page's guard; NULL: of that of the remote's mr, which is this process's. */
 void lb_seat_take(struct pst_remote *remote, struct lb_gate_page *page);
 void lb_seat_leave(struct pst_remote *remote);
 /* When this returns, nobody is inside, or comes in; but who of another process has not left in
@@ -68,8 +68,9 @@ struct lb_patience {
   uint64_t spent_ns, at_ns;
 };
 struct pst_device;
-/* For how long one more may wait, at least 1 ms; and how long it has. */
+/* Time for which one more may wait, at least 1 ms. In ns. */
 uint64_t lb_patience_left(struct pst_device *device);
+/* Counts time that was waited. */
 void lb_patience_spend(struct pst_device *device, uint64_t waited_ns);
 
 #endif

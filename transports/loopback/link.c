@@ -143,6 +143,8 @@ static int take_wake(struct lb_link *link, int fd, const char **why)
   return link->wake_fd < 0 ? -errno : 0;
 }
 
+/* Maps a peer's control memory after checks of its size and seals. The peer may still write to it.
+ * *why says what is wrong. */
 int lb_link_map(const struct lb_address *address, const int32_t *fds, uint64_t most,
                 struct lb_link **link, const char **why)
 {

@@ -52,6 +52,8 @@ static const char *register_via(const struct pst_device *device, const struct ps
   return lb_via(region, kind, NULL);
 }
 
+/* Registers memory for copies within this process and, where it can be exported, by peers. *in.path
+ * says by what means, or why not. */
 int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params,
                    struct pst_mr **mr)
 {
@@ -163,6 +165,8 @@ int lb_mr_share(struct lb_mr *mr)
   return rc;
 }
 
+/* Writes what a peer needs to open this memory. With `shared` it first makes the guard page and
+ * shares the descriptors. */
 int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob *blob)
 {
   struct lb_mr *mr = lb_mr_of(handle);

@@ -62,6 +62,8 @@ static inline void give_message(uint32_t index, uint64_t endpoint, const struct 
   };
 }
 
+/* Takes messages that the peer has copied into the ring. A count that cannot be fails the
+ * endpoint. */
 static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
   struct lb_rx *rx = endpoint->rx;

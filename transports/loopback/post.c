@@ -89,6 +89,8 @@ static int lend_any(const struct pst_endpoint *endpoint, const struct pst_reques
   return 0;
 }
 
+/* Posts messages by reference: each gets a credit and becomes a descriptor of its memory. *rc: why
+ * it took fewer than n. */
 static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_request *requests,
                                 uint32_t n, int *rc)
 {
@@ -138,6 +140,8 @@ static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_
   return i;
 }
 
+/* Posts messages by copy or by reference. Returns how many; *why and *rc say what stopped the
+ * rest. */
 static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
                            uint32_t n, uint32_t *why, int *rc)
 {
@@ -282,6 +286,8 @@ static inline uint32_t complete(struct pst_endpoint *endpoint, const struct pst_
   return taken;
 }
 
+/* Posts requests of any kind, one after the other, until one cannot be posted now. Returns as the
+ * transport's post(). */
 static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
                                               const struct pst_request *requests, uint32_t n,
                                               uint32_t *wait)

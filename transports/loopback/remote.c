@@ -178,6 +178,8 @@ static int import_own(struct pst_remote *remote, const struct pst_region *near, 
   return rc;
 }
 
+/* Opens memory of this process by its number, if the peer may have it. *why says what forbids
+ * it. */
 static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
 {
   const struct pst_region *near = near_device(remote->endpoint);
@@ -215,6 +217,8 @@ static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
   return rc == 0 ? lb_copier_open(remote->endpoint, copies, &remote->copier) : rc;
 }
 
+/* Opens memory that a peer offers, of this process or another one. A blob that is not of this
+ * version is -EPROTO. */
 int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote)
 {

@@ -78,7 +78,7 @@ struct lb_passage {
   uint64_t bytes;
 };
 #define LB_PASSAGE_BYTES (UINT64_C(1) << 20)
-/* Are request and ranges right? *by_copy: the CPU does not reach both ends. */
+/* Checks request and ranges. *by_copy: the CPU does not reach both ends. */
 int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
                  bool *by_copy);
 int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request,

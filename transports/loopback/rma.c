@@ -108,6 +108,8 @@ static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request
   return 0;
 }
 
+/* Carries out a fetch-and-add or compare-and-swap on 8 bytes of host memory. The old value goes to
+ * the local memory. */
 static int atomic(struct pst_endpoint *endpoint, const struct pst_request *request,
                   struct lb_passage *passage)
 {

@@ -39,6 +39,8 @@ static LB_ALWAYS_INLINE void ask_for_credits(const struct pst_endpoint *endpoint
   __builtin_prefetch(&peer->free_slots[(tail + line) & peer->mask]);
 }
 
+/* Copies messages of host memory into the peer's slots, as long as each is ordinary. Returns how
+ * many it sent. */
 static LB_ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
                                             const struct pst_request *requests, uint32_t n)
 {

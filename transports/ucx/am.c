@@ -156,6 +156,8 @@ static size_t am_packed_bytes(void *state)
   return ((const struct ucx_am *)state)->bytes;
 }
 
+/* Copies the bytes of a message from `offset` on, at most `most`, for UCX. A void message is all
+ * zeros. */
 static size_t am_pack(void *state, size_t offset, void *to, size_t most)
 {
   const struct ucx_am *am = state;

@@ -52,6 +52,7 @@ int ucx_probe(const struct pst_host *host, struct pst_probe *probe)
   return 0;
 }
 
+/* Opens the UCP context with the plugin's settings. 0, or -errno after a log. */
 static int init(struct pst_device *device, const struct pst_options *options)
 {
   ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
@@ -176,6 +177,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->linger_ns = host->option_uint(options, "linger");
 }
 
+/* Reads options and plan, and opens UCX. On failure nothing is left. */
 int ucx_open(const struct pst_host *host, const struct pst_open_params *params,
              struct pst_device **device)
 {

@@ -51,6 +51,7 @@ static void take_from_worker(struct pst_worker *worker, const struct pst_endpoin
     }
 }
 
+/* Allocates what a sender needs for its requests. On failure the caller frees. */
 static int open_tx(struct pst_endpoint *endpoint)
 {
   struct ucx_tx *tx = &endpoint->tx;
@@ -102,6 +103,7 @@ static int open_rx(struct pst_endpoint *endpoint)
   return -ENOMEM;
 }
 
+/* Opens the parts of the endpoint that its roles ask for. On failure the caller frees. */
 static int fill(struct pst_endpoint *endpoint, const struct pst_endpoint_params *params)
 {
   struct pst_worker *worker = endpoint->worker;
@@ -158,6 +160,7 @@ int ucx_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
   return 0;
 }
 
+/* The address: a header of this plugin, then UCX's own. -ENOSPC: address->capacity is too small. */
 int ucx_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
   const struct pst_device *device = endpoint->worker->device;

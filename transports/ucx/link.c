@@ -71,6 +71,7 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t status)
   ucx_link_fail(arg, status, "the connection");
 }
 
+/* Opens the link's UCP worker and its handlers. 0, or -errno after a log. */
 static int open_ucp(struct ucx_link *link, const char *label)
 {
   struct pst_worker *worker = link->worker;

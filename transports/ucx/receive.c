@@ -157,6 +157,8 @@ static void fetched(void *request, ucs_status_t status, size_t length, void *arg
   fetch_end(link, arrival, status);
 }
 
+/* Takes a message whose bytes have come with its header into its slot, or lets UCX fetch them
+ * there. */
 static ucs_status_t receive_whole(struct ucx_link *link, const struct ucx_header *header,
                                   void *descriptor, size_t bytes)
 {
@@ -238,6 +240,8 @@ static ucs_status_t receive_bye(struct ucx_link *link, const struct ucx_header *
   return UCS_OK;
 }
 
+/* Handles HELLO, CREDIT, FLUSH and other messages without payload. One that breaks the protocol
+ * ends the link. */
 static ucs_status_t receive_control(struct ucx_link *link, const struct ucx_header *header)
 {
   struct pst_endpoint *endpoint = link->endpoint;

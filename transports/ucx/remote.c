@@ -54,6 +54,7 @@ int ucx_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *b
   return 0;
 }
 
+/* Unpacks the key of memory that the peer offers. -EPROTO: the blob is none of this plugin's. */
 int ucx_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                     struct pst_remote **remote)
 {

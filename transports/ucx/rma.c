@@ -37,6 +37,8 @@ static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_re
   return mr->by_cpu ? 0 : -EOPNOTSUPP;
 }
 
+/* Checks a one-sided request against its memories and the peer's permissions, before anything is
+ * posted. 0 or -errno. */
 int ucx_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   const struct pst_remote *remote = request->u.rma.remote;

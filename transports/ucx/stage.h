@@ -65,7 +65,8 @@ enum ucx_line {
 
 /* To a stage that may follow the one it is in. */
 void ucx_enter(struct ucx_link *link, struct ucx_stage stage);
-/* Likewise; a line that is open or a herald's has its ucp_worker and ucp_ep by then. */
+/* To a line that may follow. A line that is open, or a herald's, has its ucp_worker and ucp_ep by
+ * then. */
 void ucx_enter_line(struct ucx_link *link, enum ucx_line line);
 
 #endif

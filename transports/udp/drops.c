@@ -106,6 +106,7 @@ static void tell_bad_sums(struct pst_endpoint *endpoint)
       endpoint->rx->bad_sums);
 }
 
+/* Warns once why the kernel drops datagrams, with the setting that helps. */
 static void tell_full(struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;

@@ -28,6 +28,8 @@ static void give_slots(struct udp_rx *rx, const struct udp_entry *entry)
       pst_slots_give(&rx->ring->cpu.slots, entry->slots[i]);
 }
 
+/* Gives a receive vector its slots, which the kernel will fill in order. With segments several
+ * slots share a vector. */
 static void lay(struct udp_rx *rx, uint32_t header, uint32_t at)
 {
   struct udp_entry *entry = &rx->entries[at];
@@ -150,6 +152,7 @@ static void straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
   entry->is_straight = false;
 }
 
+/* Reads how the kernel has filled a vector: its length, segment, address and time. */
 static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
                        struct mmsghdr *vector, uint64_t now_ns)
 {

@@ -95,14 +95,15 @@ int udp_rx_spill(struct pst_endpoint *endpoint);
 void udp_rx_close(struct pst_endpoint *endpoint);
 /* MESSAGEs into `out`; returns how many. */
 uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max);
-/* Has poll() something to give that the socket would not tell of? */
+/* Whether poll() has something to give that the socket does not show. */
 bool udp_rx_pending(const struct pst_endpoint *endpoint);
 bool udp_rx_has_room(const struct pst_endpoint *endpoint);
 
 /* drops.c */
 
-/* /proc/net/snmp, and snmp6. */
+/* Reads the host's drops from /proc/net/snmp. */
 void udp_drops_read4(FILE *from, struct udp_host_drops *drops);
+/* Reads the host's drops from /proc/net/snmp6. */
 void udp_drops_read6(FILE *from, struct udp_host_drops *drops);
 /* Those of one socket's drops that had a wrong checksum: the least that it can have been, by what
  * all sockets dropped meanwhile. */

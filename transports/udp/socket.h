@@ -17,7 +17,7 @@ uint64_t udp_socket_buffer(const struct pst_endpoint *endpoint, int name);
 long udp_sysctl(const char *path);
 /* Asynchronous errors (ICMP) are taken off and counted. */
 void udp_socket_errors(struct pst_endpoint *endpoint);
-/* One error of the path: counted, told once. */
+/* Counts an error of the path, and warns once. */
 void udp_socket_told(struct pst_endpoint *endpoint, int error);
 uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint);
 

@@ -176,7 +176,7 @@ tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ib
   return (uint32_t)(wc - first);
 }
 
-/* Likewise into as many stretches as it takes. */
+/* As tell_stretch(), into as many stretches of the line as it takes. */
 static inline __attribute__((always_inline)) uint32_t tell_alike(struct pst_endpoint *endpoint,
                                                                  struct ibv_wc *wc, uint32_t wcs,
                                                                  uint32_t n, struct vb_out *out,

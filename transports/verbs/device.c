@@ -204,6 +204,7 @@ static int check_transport(const struct pst_host *host, const struct vb_device *
   return -EOPNOTSUPP;
 }
 
+/* Opens a matching device and its port. *opened owns both; on failure nothing is left. */
 static int open_match(const struct pst_host *host, const struct vb_device *device,
                       const struct vb_match *match, struct vb_open *opened)
 {

@@ -87,13 +87,15 @@ int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_
 void vb_open_close(struct vb_open *opened);
 void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *port);
 
-/* place.c. Of what was read of the port; and read anew: 0; -ENODEV, no GID of the wish's;
- * -EADDRNOTAVAIL, no LID; logged. *place is left alone then. */
+/* place.c: chooses LID and GID from what was read of the port. 0; -ENODEV: no such GID;
+ * -EADDRNOTAVAIL: no LID; logged, and *place stays as it was. */
 int vb_place_choose(const struct pst_host *host, const struct vb_open *open,
                     const struct vb_port *port, struct vb_place *place);
+/* Reads the port again and chooses as vb_place_choose(). */
 int vb_place_read(const struct pst_host *host, const struct vb_open *open, struct vb_place *place);
-/* Is it as it was, but for GIDs that came to the table since; is its GID still where it was. */
+/* Whether the port is as it was, apart from GIDs that were added since. */
 bool vb_place_holds(const struct vb_open *open, const struct vb_place *place);
+/* Whether the GID is where it was. */
 bool vb_place_has_gid(const struct vb_open *open, const struct vb_place *place);
 /* A plugin's probe(). */
 int vb_probe(struct pst_probe *probe);

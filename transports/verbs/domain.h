@@ -5,17 +5,18 @@
 
 #include "transport.h"
 
-/* domain.c: the device's own; then the one of that number, or the device's own for 0. 0, or
- * -errno after logging. Any thread. */
+/* domain.c: whether all numbers have the device's own domain. */
 bool vb_domain_is_one(const struct pst_device *device); /* all numbers have the device's own */
 int vb_domain_open(struct vb_domain *domain, struct pst_device *device, uint64_t number);
 void vb_domain_close(struct vb_domain *domain);
+/* The domain of that number; 0: the device's own. 0, or -errno after a log. Any thread. */
 int vb_domain_take(struct pst_device *device, uint64_t number, struct vb_domain **domain);
 void vb_domain_give(struct vb_domain *domain);
-/* Memory of the transport's own for the local side of requests, zeroed, unless *pages has it; and
- * registered. 0 or -errno, which is logged: `label` has it, or NULL, for `what`. */
+/* Allocates and registers zeroed memory for the local side of requests, unless *pages is there. 0,
+ * or -errno after a log in which `label` (or NULL) needs it for `what`. */
 int vb_domain_pages_open(struct vb_domain *domain, const char *label, const char *what,
                          size_t bytes, uint8_t **pages, struct ibv_mr **mr);
+/* Registers `bytes` at `at` for the local side of requests. 0, or -errno after a log. */
 int vb_domain_pin(struct vb_domain *domain, const char *label, const char *what, void *at,
                   size_t bytes, struct ibv_mr **mr);
 

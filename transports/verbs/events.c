@@ -46,6 +46,8 @@ static bool is_of_queue(const struct ibv_async_event *event)
   }
 }
 
+/* Handles an asynchronous event of the device: fails the endpoint or shared queue that it concerns,
+ * or logs it. */
 static void take_event(struct pst_device *device, const struct ibv_async_event *event)
 {
   struct pst_endpoint *endpoint;

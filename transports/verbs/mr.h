@@ -57,8 +57,9 @@ int vb_mr_register(const struct pst_host *host, struct vb_mrs *mrs, const struct
                    char reason[160]);
 void vb_mr_close(struct vb_mr *mr);
 
-/* A transport's own buffers: ibv_reg_mr() and ibv_dereg_mr(), counted. NULL with errno. */
+/* Registers a buffer of the transport's own by ibv_reg_mr(), counted. NULL with errno. */
 struct ibv_mr *vb_pin(struct vb_mrs *mrs, void *address, size_t length, int access);
+/* Takes back vb_pin(). */
 void vb_unpin(struct vb_mrs *mrs, struct ibv_mr *mr);
 /* Why ibv_reg_mr() failed, with the remedy: which limit it is, as far as it can be told. */
 void vb_mr_refusal(const struct vb_mrs *mrs, int error, uint64_t length, char *text, size_t size);

@@ -10,10 +10,12 @@
 #define VB_NUMA_UNKNOWN (-1)
 #define VB_NUMA_NODES "/sys/devices/system/node"
 
-/* Of the device whose folder in sysfs this is (ibdev_path); the one that the calling thread runs on
- * now; of the page at that address, which is there. VB_NUMA_UNKNOWN: none is known. */
+/* NUMA node of the device whose folder in sysfs this is (ibdev_path); VB_NUMA_UNKNOWN: none is
+ * known. */
 int vb_numa_of_device(const char *folder);
+/* NUMA node that the calling thread runs on now, or VB_NUMA_UNKNOWN. */
 int vb_numa_of_thread(void);
+/* NUMA node of the page at that address, which is there; or VB_NUMA_UNKNOWN. */
 int vb_numa_of_page(const void *address);
 /* As the kernel has it: 10 within a node. `nodes`: VB_NUMA_NODES. 0: unknown. */
 uint32_t vb_numa_distance(const char *nodes, int from, int to);

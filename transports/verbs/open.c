@@ -62,6 +62,7 @@ static int check_pkey(const struct pst_device *device, const struct ibv_port_att
   return -ENODEV;
 }
 
+/* Reads the attributes of device and port, and checks the options that depend on them. */
 static int read_device(struct pst_device *device, const struct pst_options *options)
 {
   struct vb_open *open = &device->open;
@@ -108,6 +109,7 @@ static void read_relaxed(struct pst_device *device, const struct pst_options *op
 #endif
 }
 
+/* Opens the device for a transport. On failure vb_device_close() frees what there is. */
 int vb_device_open(struct pst_device *device, const struct pst_host *host,
                    const struct vb_transport *transport, const struct pst_open_params *params,
                    uint64_t capabilities)

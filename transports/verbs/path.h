@@ -49,8 +49,9 @@ void vb_path_read(const struct pst_host *host, const struct pst_options *options
 uint32_t vb_mtu_bytes(enum ibv_mtu mtu);
 /* The largest of at most so many bytes; 256 at least. */
 enum ibv_mtu vb_mtu_of(uint32_t bytes);
-/* 4.096 µs × 2^t, and all tries of it; 0: for ever. */
+/* 4.096 µs × 2^timeout; 0: for ever. */
 uint64_t vb_ack_timeout_ns(uint32_t timeout);
+/* The time of all tries of a request; 0: for ever. */
 uint64_t vb_silence_ns(const struct vb_path *path);
 /* Zeroed and filled: libraries read what they are not asked about. Within an InfiniBand subnet
  * packets have no GRH (40 bytes) unless the port requires it. */

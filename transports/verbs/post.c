@@ -240,6 +240,8 @@ static inline bool is_plain_write(const struct pst_endpoint *endpoint,
          length <= remote->length - request->u.rma.offset;
 }
 
+/* Builds the work request of a WRITE of one piece at `index`, inline where it is short. The caller
+ * has checked it. */
 static inline struct ibv_send_wr *build_write(struct pst_endpoint *endpoint, uint64_t index,
                                               const struct pst_request *request)
 {

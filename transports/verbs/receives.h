@@ -8,15 +8,18 @@
 /* What does not change from one post of receives to the next: without `mr` they have no buffers. */
 void vb_receives_open(struct vb_receives *receives, uint64_t wr_id, uint32_t length,
                       const struct ibv_mr *mr);
-/* Receives without buffers, those that are missing; or, of who sends and is sent credit, the one
- * with that buffer. 0 or -errno. */
+/* Posts the receives without buffers that are missing. 0 or -errno. */
 int vb_receives_restore(struct pst_endpoint *endpoint, struct vb_receive_queue *rq);
+/* Posts the receive of that buffer of credit again. 0 or -errno. */
 int vb_receive_again(struct pst_endpoint *endpoint, uint32_t buffer);
-/* By SEND: for the slots that are granted; what was released, into receives; the next
- * one to be filled, whose receive took another's place; one without a slot. 0 or -errno. */
+/* By SEND: posts receives for the slots that are granted. 0 or -errno. */
 int vb_slots_post(struct pst_endpoint *endpoint);
+/* By SEND: posts receives for the slots that were released. 0 or -errno. */
 int vb_slots_post_back(struct pst_endpoint *endpoint);
+/* By SEND: posts a receive for the next slot to be filled, whose receive another message took. 0 or
+ * -errno. */
 int vb_slot_again(struct pst_endpoint *endpoint);
+/* By SEND: posts a receive without a slot. 0 or -errno. */
 int vb_receive_spare(struct pst_endpoint *endpoint);
 
 static inline uint8_t *vb_receive_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)

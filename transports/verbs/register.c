@@ -62,6 +62,7 @@ static int register_flush(struct pst_device *device, const struct pst_mr_params 
   return rc;
 }
 
+/* Registers memory by dma-buf, peermem or its address. The path says which, or why none works. */
 int vb_register(struct pst_device *device, const struct pst_mr_params *params, struct pst_mr **mr)
 {
   struct pst_mr_params in;

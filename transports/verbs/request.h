@@ -73,19 +73,21 @@ static inline bool vb_request_add_local(struct ibv_send_wr *wr, const struct pst
   return readable;
 }
 
-/* rma.c: 0 or -errno; and what was checked, as a work request. */
+/* rma.c: checks a WRITE, READ or atomic. 0 or -errno. */
 int vb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
+/* Builds the work request of what vb_rma_check() has passed. */
 void vb_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                   const struct pst_request *request);
+/* Checks a FLUSH. 0 or -errno. */
 int vb_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
+/* Builds the work request of what vb_flush_check() has passed. */
 void vb_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                     const struct pst_request *request);
-/* Is there more to be read than a FLUSH does by itself, or is a fenced WRITE or atomic to find
- * WRITEs into other ranges placed, which the fence waits for then? Then this comes before it,
- * behind all that was built: 0; -EAGAIN: some were read, and there is no room for others now;
- * -errno: post failed.
- */
+/* Whether READs of other ranges must go before this FLUSH, fenced WRITE or fenced atomic, so that
+ * WRITEs into these ranges are placed. */
 bool vb_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request);
+/* Posts those READs, behind all that was built. 0; -EAGAIN: some were posted, and there is no room
+ * for others now; -errno: post failed. */
 int vb_flush_others(struct pst_endpoint *endpoint, const struct pst_request *request);
 /* post.c: a post was cut short for that reason (enum pst_wait), and room is to wake a sleeper. */
 void vb_want_room(struct pst_endpoint *endpoint, uint32_t why);

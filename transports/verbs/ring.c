@@ -128,6 +128,8 @@ static void tell_far(const struct pst_ring *ring)
          node, device->open.info->name, where, device->numa_node);
 }
 
+/* Opens a ring over registered slots, with a shared receive queue where the device shares. On
+ * failure nothing is left. */
 int vb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                  struct pst_path_info *path, struct pst_ring **ring)
 {

@@ -39,6 +39,7 @@ int vb_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *bl
   return mr->access & VB_REMOTE_ACCESS ? pst_blob_write(blob, &packed, sizeof(packed)) : -EACCES;
 }
 
+/* Opens memory that the peer offers. The blob is the peer's, so that each field is checked. */
 int vb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote)
 {

@@ -149,8 +149,8 @@ static inline uint32_t count_run(const struct pst_request *first, uint32_t most,
   return (uint32_t)(next - first);
 }
 
-/* Likewise of `n` messages for slots that follow one another: within one turn of several queue
- * pairs, and within the memory. */
+/* As count_run(), of `n` messages for slots that follow one another: within one turn of several
+ * queue pairs, and within the memory. */
 static __attribute__((noinline)) uint32_t run_of(const struct pst_endpoint *endpoint,
                                                  const struct pst_request *first, uint32_t n,
                                                  uint64_t room, uint64_t messages)

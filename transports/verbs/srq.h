@@ -61,8 +61,9 @@ int vb_srq_reserve(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t wa
 /* How many endpoints of so many receives each a worker may have, or more than `enough`. */
 uint64_t vb_srq_most(const struct pst_device *device, uint32_t wanted, uint64_t enough);
 void vb_srq_leave(struct pst_endpoint *endpoint);
-/* Its queue pair's completions are known from others' from now on. */
+/* Enters the queue pair in the table by which completions find their endpoint. */
 void vb_srq_name(struct pst_endpoint *endpoint);
+/* The endpoint of that queue pair, or NULL. */
 struct pst_endpoint *vb_srq_find(struct pst_worker *worker, uint32_t qp_num);
 
 /* Slots of a ring, all of them. 0, or -errno after logging. */
@@ -107,8 +108,9 @@ static inline void vb_srq_give_back(const struct pst_worker *worker, const struc
   if (shared)
     vb_srq_back(shared, vb_srq_entry(wc->wr_id));
 }
-/* Post what was taken. 0 or -errno; at the end of a poll, its endpoints fail. */
+/* Posts the receives that were taken. 0 or -errno. */
 int vb_srq_post(struct vb_srq *shared);
+/* At the end of a poll: posts what was taken; where that fails, the endpoints fail. */
 void vb_srq_post_due(struct pst_worker *worker);
 
 /* Events of shared queues, left by vb_events. */

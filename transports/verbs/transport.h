@@ -39,7 +39,7 @@
 #define VB_POLL_BATCH 32u
 #define VB_CONTROL_BYTES 512u   /* of a credit message, at most */
 #define VB_CONTROL_RECEIVES 32u /* credit messages that a sender has receives for */
-/* Likewise of receives that are shared: a buffer of many peers is small. */
+/* The same of shared receives: the buffer that many peers use is small. */
 #define VB_SRQ_CREDIT_BYTES 64u
 #define VB_SRQ_CREDITS 8u
 #define VB_SPARE_RECEIVES 4u /* hello, farewell, and as many to be late */

@@ -146,6 +146,7 @@ static void close_fd(int fd)
     close(fd);
 }
 
+/* Closes the worker with all endpoints and rings that are left in it. */
 void vb_worker_close(struct pst_worker *worker)
 {
   if (!worker)

@@ -99,9 +99,10 @@ struct pst_worker {
   bool has_told_gpu; /* how far one is */
 };
 
-/* cq.c: a completion queue of `room` completions at least. NULL: errno. Then one that has room for
- * all `wanted`, of those who ask for `label`: 0, or -ENOSPC, logged. */
+/* cq.c: creates a completion queue of at least `room` completions. NULL with errno. */
 struct ibv_cq *vb_cq_create(const struct pst_worker *worker, uint32_t room);
+/* Gives the worker a completion queue with room for `wanted`, which `label` asks for. 0, or -ENOSPC
+ * after a log. */
 int vb_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
 
 /* domain.c: for a queue pair of the worker in that domain, until it is given back: so that the
@@ -111,11 +112,11 @@ void vb_thread_domain_give(struct pst_worker *worker, const struct ibv_pd *pd);
 void vb_thread_domains_close(struct pst_worker *worker);
 
 /* ring.c */
-/* Its share of the slots, and what it keeps of them. 0 or -ENOMEM; then none is. */
+/* Reserves the endpoint's share of the slots. 0 or -ENOMEM. */
 int vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);
 void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint);
 
-/* events.c: it has something to tell, or to do, in this poll or the next. */
+/* events.c: has this or the next poll visit the endpoint. */
 void vb_pend(struct pst_endpoint *endpoint);
 void vb_unpend(struct pst_endpoint *endpoint);
 /* No event about room follows. */

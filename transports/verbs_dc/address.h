@@ -32,8 +32,9 @@ struct dc_blob {
 
 /* 13 bits that tell a peer's hello from a stranger's, who knows our key but not that address. */
 uint32_t dc_blob_proof(const struct dc_blob *blob);
-/* As it travels; and false: it is none. */
+/* Writes the address as it travels. */
 void dc_blob_write(const struct dc_blob *blob, uint8_t bytes[DC_BLOB_BYTES]);
+/* Reads an address. false: it is not one. */
 bool dc_blob_read(const uint8_t *bytes, uint32_t length, struct dc_blob *blob);
 
 #endif

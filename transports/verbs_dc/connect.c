@@ -215,6 +215,8 @@ static int connect_again(struct dc_endpoint *dc, const struct dc_blob *peer)
   return 0;
 }
 
+/* Takes the peer's address and says hello. A second address of the same peer, which has moved, is
+ * followed. */
 int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
   struct dc_endpoint *dc = dc_of(endpoint);

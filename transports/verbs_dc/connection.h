@@ -17,7 +17,7 @@ bool dc_hear_hello(struct dc_endpoint *dc, uint32_t value);
 void dc_forget_peer(struct dc_endpoint *dc);
 /* The peer's device has answered that request, and with it all before. */
 void dc_answered(struct dc_endpoint *dc, uint64_t index);
-/* They have met, if each has heard the other: it is connected. */
+/* Connects the endpoint once each end has heard the other. */
 void dc_met(struct dc_endpoint *dc);
 void dc_enter(struct dc_endpoint *dc, enum dc_stage stage);
 

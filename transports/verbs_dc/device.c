@@ -117,6 +117,7 @@ static int draw_key(struct dc_device *dc)
   return -EIO;
 }
 
+/* Opens the device and checks that it has DC. On failure nothing is left. */
 int dc_open(const struct pst_host *host, const struct vb_transport *transport,
             const struct pst_open_params *params, struct pst_device **device)
 {

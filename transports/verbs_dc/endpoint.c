@@ -121,6 +121,7 @@ static void open_send_queue(struct dc_endpoint *dc)
   sq->posted_max = sq->requests_max;
 }
 
+/* Takes the endpoint's place, number and target. On failure the caller frees. */
 static int open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *in)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
@@ -151,6 +152,8 @@ static int open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *
   return 0;
 }
 
+/* Opens an endpoint. It has no queue pair of its own: initiators are lent from the worker's
+ * pool. */
 int dc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                      struct pst_endpoint **endpoint)
 {
@@ -189,6 +192,7 @@ int dc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   return 0;
 }
 
+/* Frees the endpoint, and returns its initiator and its number. */
 void dc_endpoint_free(struct pst_endpoint *endpoint)
 {
   struct dc_endpoint *dc = dc_of(endpoint);

@@ -57,6 +57,7 @@ static bool is_of_lost_target(const struct dc_endpoint *dc, uint64_t index, cons
          sq->wrs[index & sq->mask].opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+/* Handles the completion of a request: done, to be posted again, or the end of the peer. */
 void dc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   struct dc_endpoint *dc = dc_of(endpoint);
@@ -412,6 +413,8 @@ static void tell_move(struct dc_endpoint *dc, struct vb_out *out)
   }
 }
 
+/* Work of a poll beside completions: posts again, grants credit, says hello, and reports
+ * CONNECTED. */
 void dc_work(struct pst_endpoint *endpoint, struct vb_out *out)
 {
   struct dc_endpoint *dc = dc_of(endpoint);

@@ -98,6 +98,8 @@ static int reset_stream(struct dc_worker *pool, struct dc_initiator *initiator)
   return 0;
 }
 
+/* Creates an initiator (DCI). A device that has DCI streams gets as many as planned. NULL with
+ * errno. */
 static struct ibv_qp *create(struct dc_worker *pool, uint32_t max_inline,
                              struct ibv_qp_init_attr_ex *attr)
 {
@@ -143,6 +145,7 @@ static int refuse(const struct pst_worker *worker, const char *call, int code)
   return vb_call_error(code);
 }
 
+/* Opens an initiator. Asks for less inline data until the device agrees. */
 static int open_one(struct dc_worker *pool, struct dc_initiator *initiator)
 {
   struct pst_worker *worker = pool->worker;

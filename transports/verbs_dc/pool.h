@@ -74,8 +74,9 @@ bool dc_take(struct dc_endpoint *dc);
 void dc_give(struct dc_endpoint *dc);
 /* It waits no more. */
 void dc_wait_no_more(struct dc_endpoint *dc);
-/* It waits, and its peer has answered a probe; or has not: the others go before it. */
+/* The endpoint waits, and its peer has answered a probe. */
 void dc_has_answered(struct dc_endpoint *dc);
+/* The endpoint waits, and its peer has not answered a probe: others go before it. */
 void dc_wait_behind(struct dc_endpoint *dc);
 /* RESET takes its completions out of the completion queue, and what it has is read no more. 0 or an
  * errno. */

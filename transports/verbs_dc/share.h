@@ -9,8 +9,9 @@
 int dc_share_begin(struct dc_endpoint *dc);
 /* It goes. */
 void dc_share_end(struct dc_endpoint *dc);
-/* Slots that the peer is to be granted now; granted. */
+/* Slots that the peer is to be granted now. */
 uint32_t dc_share_more(const struct dc_endpoint *dc);
+/* Counts slots as granted. */
 void dc_share_grant(struct dc_endpoint *dc, uint32_t count);
 /* What was released is free again. */
 void dc_share_settle(struct dc_endpoint *dc);

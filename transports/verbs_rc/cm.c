@@ -463,6 +463,7 @@ static bool cm_of_next(struct pst_endpoint *endpoint, const struct event *event)
   return true;
 }
 
+/* Handles an event of rdma_cm for an endpoint. Events that come too late are ignored. */
 static void take_of(struct pst_endpoint *endpoint, const struct event *event)
 {
   bool is_on = (endpoint->rc->stage.name == RC_SETTING_UP ||

@@ -82,6 +82,8 @@ static void failed_by(struct pst_endpoint *endpoint, struct rc_lane *lane, bool 
     failed(endpoint, wc);
 }
 
+/* Handles the completion of a request: done, posted again after a reconnection, or the end of the
+ * connection. */
 void rc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   if (endpoint->shared && rc_last_wqe_flushed(endpoint, wc))
@@ -196,6 +198,8 @@ static void hear(struct pst_endpoint *endpoint, struct rc_lane *by, bool is_hell
   rc_lane_heard(endpoint, by);
 }
 
+/* Handles what has arrived: a message, credit, a hello or a farewell. false: not taken yet, so that
+ * it is handed in again. */
 bool rc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out)
 {
   const bool sends = endpoint->rx && endpoint->rx->sends;
@@ -255,6 +259,7 @@ bool rc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out
   return true;
 }
 
+/* Work of a poll beside completions: hellos, reconnection, credit, and the events that are due. */
 void rc_work(struct pst_endpoint *endpoint, struct vb_out *out)
 {
   uint64_t now =

@@ -39,6 +39,8 @@ static int check_families(const struct pst_endpoint *endpoint, const struct rc_b
   return refuse(endpoint, -EXDEV, why);
 }
 
+/* Compares the peer's address with this end's options. -EPROTO or -EINVAL after a log that names
+ * the difference. */
 static int check(const struct pst_endpoint *endpoint, const struct pst_blob *address,
                  struct rc_blob *peer)
 {
@@ -108,6 +110,7 @@ static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *
   return false;
 }
 
+/* Sizes credit messages by what the peer can take, and fills in what it has announced. */
 static int take_peer(struct pst_endpoint *endpoint)
 {
   const struct rc_blob *peer = &endpoint->rc->peer;
@@ -143,6 +146,7 @@ static int take_peer(struct pst_endpoint *endpoint)
   return rc;
 }
 
+/* Connects to the peer of this address. -EALREADY: it has a peer, or is closing. */
 int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
   struct rc_blob peer;

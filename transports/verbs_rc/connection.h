@@ -9,9 +9,10 @@
 void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES]);
 bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
 
-/* connect.c: to be called by poll. A deferred work is through; then a hello that the device has
- * given up is said again, once all that was posted is flushed. */
+/* connect.c: says hello, once the deferred work is done. Called by poll. */
 void rc_greet(struct pst_endpoint *endpoint);
+/* Says hello again after the device gave one up, once all that was posted is flushed. Called by
+ * poll. */
 void rc_greet_again(struct pst_endpoint *endpoint);
 /* The peer has sent or answered something on this queue pair. */
 void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *lane);
@@ -58,9 +59,9 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
                                            uint32_t said);
 void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 
-/* fail.c: an endpoint begins to connect, with counters that are 0.1 s old at most; what of them
- * has grown since then, in words. */
+/* fail.c: notes counters, at most 0.1 s old, as the endpoint begins to connect. 0 or -ENOMEM. */
 int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns);
+/* Forgets the noted counters. */
 void rc_since_end(struct pst_endpoint *endpoint);
 
 /* close.c: the end. */
@@ -70,7 +71,7 @@ void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* When it ends, though the device has not given all back. */
 uint64_t rc_close_due(const struct pst_endpoint *endpoint);
-/* Likewise: the end can be told. */
+/* A step further. True: the end can be reported. */
 bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns);
 void rc_endpoint_free(struct pst_endpoint *endpoint);
 

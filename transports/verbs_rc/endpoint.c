@@ -89,6 +89,7 @@ static bool offers_runs(const struct pst_endpoint *endpoint)
                     ring->stride - ring->payload_max < RC_RUN_GAP));
 }
 
+/* Writes what this end announces: its port, path and limits. */
 static void describe_self(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
@@ -188,6 +189,7 @@ struct whole {
   struct vb_receives receives;
 };
 
+/* Opens the endpoint and its queue pairs. On failure nothing is left. */
 int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                      struct pst_endpoint **endpoint)
 {

@@ -193,6 +193,8 @@ link_row(struct pst_endpoint *endpoint, uint64_t *i, uint64_t to, uint32_t which
   return wr;
 }
 
+/* Hands the requests [from, to) to the device, as one list for each queue pair. Returns how many;
+ * -errno: none went. */
 static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpoint, uint64_t from,
                                                       uint64_t to, const bool is_again)
 {

@@ -22,9 +22,9 @@ static inline uint32_t rc_lane_of_message(const struct pst_endpoint *endpoint, u
   return (uint32_t)(n / turn % endpoint->lane_count);
 }
 
-/* lanes.c: all queue pairs of an endpoint. How many completions there may be at a time, by what its
- * queues hold; the queue pairs; 0 or -errno. */
+/* lanes.c: how many completions all queue pairs of the endpoint can have at a time. */
 uint32_t rc_lanes_size(struct pst_endpoint *endpoint);
+/* Opens all queue pairs of the endpoint. 0 or -errno. */
 int rc_lanes_open(struct pst_endpoint *endpoint, uint32_t pieces);
 int rc_lanes_init(struct pst_endpoint *endpoint);
 void rc_lanes_close(struct pst_endpoint *endpoint);

@@ -87,6 +87,7 @@ static void bound_endpoints(const struct pst_device *device, struct pst_limits *
     limits->domains_max = attr->max_pd > 1 ? (uint32_t)attr->max_pd - 1 : 1;
 }
 
+/* The limits of the device, less what the plugin itself needs of each queue. */
 int rc_limits(struct pst_device *device, struct pst_limits *limits)
 {
   const struct ibv_device_attr *attr = &device->attr;

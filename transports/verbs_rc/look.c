@@ -62,6 +62,7 @@ static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
 
 /* ---- What only time tells ---------------------------------------------------------------- */
 
+/* Fails an endpoint whose time to connect is over, with what is known of the reason. */
 static void not_connected(struct pst_endpoint *endpoint)
 {
   const uint32_t timeout = endpoint->device->path.timeout;
@@ -103,6 +104,8 @@ static void no_event_came(struct pst_endpoint *endpoint)
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
 }
 
+/* Work by the clock: lost devices, deadlines of closing and connecting, and peers that are
+ * silent. */
 void rc_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;

@@ -8,8 +8,9 @@
 /* plan.c */
 struct vb_planned rc_plan_completions(const struct pst_device *device);
 
-/* queue.c: the queue pairs and what is kept of their queues; first how long these are. */
+/* queue.c: computes how long the queues of the endpoint are. */
 void rc_queue_sizes(struct pst_endpoint *endpoint);
+/* Creates the queue pairs and what is kept of their queues. 0 or -errno. */
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
 void rc_queue_close(struct pst_endpoint *endpoint);
 /* To INIT, with all receives posted: the peer may send as soon as it knows us. 0 or -errno. */
@@ -31,10 +32,13 @@ int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv
                  struct ibv_qp_cap *given);
 uint32_t rc_random_psn(void);
 
-/* qp_state.c: both its halves, 0 or an errno; to INIT, 0 or -errno; to ERR, once, one and all. */
+/* qp_state.c: changes both halves of a queue pair. 0 or an errno. */
 int rc_lane_change_state(const struct rc_lane *lane, enum ibv_qp_state state);
+/* Changes a queue pair to INIT. 0 or -errno. */
 int rc_lane_to_init(const struct pst_endpoint *endpoint, const struct rc_lane *lane);
+/* Changes a queue pair to ERR, once. */
 void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* Changes all queue pairs of the endpoint to ERR. */
 void rc_queue_error(struct pst_endpoint *endpoint);
 /* How many messages went by one of them. */
 uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane);
@@ -44,17 +48,19 @@ int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t sa
 bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *lane);
 /* By one of them at least. */
 bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint);
-/* Has the device given back what was posted beside the send queue; has it sent what was said. Then
- * none of it will come. */
+/* Whether the device has given back all that was posted beside the send queue. */
 bool rc_lane_is_empty(const struct rc_lane *lane);
+/* Whether rc_lane_is_empty() holds for all queue pairs. */
 bool rc_lanes_are_empty(const struct pst_endpoint *endpoint);
+/* Whether all hellos and farewells were sent. */
 bool rc_lanes_are_said(const struct pst_endpoint *endpoint);
 void rc_lanes_cut(struct pst_endpoint *endpoint);
 /* What of the send queue the device has given back, of a connection that begins anew. */
 void rc_lanes_given_back(struct pst_endpoint *endpoint);
 
-/* qp_setup.c: by a deferred work to RTS, or, of a connection that was begun, fail. */
+/* qp_setup.c: changes the queue pairs to RTS by a deferred work, or fails the connection. */
 int rc_set_up_soon(struct pst_endpoint *endpoint);
+/* As rc_set_up_soon(), for a connection that is made again. */
 void rc_set_up_again(struct pst_endpoint *endpoint);
 
 #endif

@@ -115,6 +115,8 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
   }
 }
 
+/* Creates a queue pair with at least the capabilities in `want`. The caller owns *qp and *pd.
+ * -errno after a log with the remedy. */
 static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
                   bool only_asks, struct ibv_qp_cap *given, struct ibv_qp **qp, struct ibv_pd **pd)
 {

@@ -61,6 +61,8 @@ static void add_port(struct pst_counter_list *list, struct pst_device *device)
     add(list, now->at[i].name, vb_counters_growth(&device->port_before, now, now->at[i].name), 0);
 }
 
+/* Fills in the counters of an endpoint, of its worker or of the device, and returns how many there
+ * are. */
 int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
                 struct pst_counter *counters, uint32_t max)
 {
@@ -163,6 +165,7 @@ static void count_packets(const struct pst_endpoint *endpoint, uint32_t mtu_byte
              (uint32_t)((bytes + mtu_bytes - 1) / mtu_bytes));
 }
 
+/* Writes device, queue pairs and route of the connection as text. */
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;

@@ -213,7 +213,7 @@ class Wrong(Describe):
         self.check(fault("do: drop, share: 101%"), "share: 101% is out of range; it takes 0 to 1, or 0% to 100%")
         self.check(fault("do: drop, share: few"), 'share: "few" is not a share')
         self.check(fault("do: drop, count: [1]"), "count is a list here; it takes a whole number")
-        self.check(fault("do: drop, from: h/d/1"), "told apart by device, not by port")
+        self.check(fault("do: drop, from: h/d/1"), "choose messages by device, not by port")
 
     def test_every_finding_is_told_in_the_files_order(self):
         stderr = self.wrong("simverbs: 1\nstrict: maybe\nengine: none\nhosts: 3\n")

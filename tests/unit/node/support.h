@@ -39,7 +39,7 @@ struct pair {
 
 uint64_t now_ns(void);
 struct pst_node_params some_params(void); /* loopback, small */
-/* Likewise, of a node that asks nobody which user he is. */
+/* As some_params(), for a node that serves any user. */
 struct pst_node_params open_params(void);
 void side_open(struct side *side, const struct pst_node_params *params);
 void side_close(struct side *side);
