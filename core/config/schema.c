@@ -124,12 +124,13 @@ static struct schema_key sender_keys[SCHEMA_KEYS_MAX] = {
          SCHEMA_SENDER_OWN, 0, "rate", PST_OPTION_RATE, "0", 0, 0,
          "Mean rate of the payload in bits per second, as in `1 Gbps`. 0: as fast as the receiver takes messages."),
      AT(struct config_sender, rate_bps)},
-    {KEY_FOR(
-         SCHEMA_SENDER_OWN, 0, "burst", PST_OPTION_SIZE, "0", 0, 16 * GIB,
-         "The most bytes that go at once under `rate`, at least one message. 0: what `rate` sends in 20 ms."),
+    {KEY_FOR(SCHEMA_SENDER_OWN, 0, "burst", PST_OPTION_SIZE, "0", 0, 16 * GIB,
+             "The most bytes that may go in one burst under `rate`, at least one message. "
+             "0: what `rate` sends in 20 ms."),
      AT(struct config_sender, burst)},
     {KEY_FOR(SCHEMA_SENDER_OWN, 0, "chunk", PST_OPTION_UINT, "0", 0, RING_MAX,
-             "Messages to send before each `sleep`, as Rivermax's senders do it. 0: no sleeps."),
+             "Messages to send before each `sleep`, as senders with Rivermax do. 0: no "
+             "sleeps."),
      AT(struct config_sender, chunk)},
     {KEY_FOR(SCHEMA_SENDER_OWN, 0, "sleep", PST_OPTION_DURATION, "0", 0, NS_H,
              "How long to send nothing after each `chunk`."),
@@ -160,12 +161,15 @@ static const struct schema_key assemble_keys[] = {
               "Messages of a frame; by `rtp_marker`, the most messages of a frame."),
      AT(struct config_receiver, assemble.packets)},
     {KEY("timeout", PST_OPTION_DURATION, "2 ms", 1, NS_H,
-         "How long a frame waits for missing messages, from its first message, or from the first of a later frame. For a sender that spreads a frame over the time of a frame it is longer than that time."),
+         "How long a frame waits for missing messages, counted from its first message "
+         "or the first of a later frame. For a sender that spreads each frame over the "
+         "frame interval, set more than that interval."),
      AT(struct config_receiver, assemble.timeout_ns)},
     {CHOICE("missing", "zero", missing_choices,
-            "What becomes of a frame with messages missing. `zero`: it is handed over, with zeros "
-            "in their places. `keep`: the same, with whatever lay there before. `drop`: it is not "
-            "handed over, and its messages are counted as dropped, `incomplete_frame`."),
+            "What happens to a frame with missing messages. `zero`: the application gets "
+            "the frame, with zeros in their places. `keep`: the application gets the "
+            "frame, with old bytes in their places. `drop`: the application does not get "
+            "the frame, and its messages count as dropped, `incomplete_frame`."),
      AT(struct config_receiver, assemble.missing)},
     {KEY("frames", PST_OPTION_UINT, "8", 2, 128,
          "Frame buffers. Up to half of them are open at once for messages; the others are "
@@ -184,11 +188,11 @@ static struct schema_key receiver_keys[SCHEMA_KEYS_MAX] = {
          "Fan-in: the name of another stream of this file, into whose ring the messages of this stream go too. Both have the same transport plugin and device, `message`, `ring` and memory."),
      AT(struct config_receiver, share)},
     {CHOICE("path", "auto", path_choices,
-            "How messages may reach their memory. `direct`: the transport places them there "
-            "itself. `mapped`: the memory is host memory that the device sees. `staged`: they "
-            "land in pinned host memory and a batched copy moves them. `auto` takes the first of "
-            "these that works and says which and why; any other is an error where it does not "
-            "work."),
+            "How messages may reach their memory. `direct`: the transport writes them "
+            "there. `mapped`: the memory is host memory that the GPU can read. `staged`: "
+            "messages arrive in pinned host memory, and batched copies move them. `auto`: "
+            "the first of these that works, and the result says which and why. Another "
+            "value is an error where it does not work."),
      AT(struct config_receiver, path)},
     {CHILD("transport", SCHEMA_TRANSPORT, transport,
            "This side's transport, over that of the stream. Options of both ends stand there, not "

@@ -18,30 +18,33 @@
 
 static const struct pst_option options[] = {
     NUMBER("seed", 0, 0, "1",
-           "What the faults are drawn from: together with a message's sequence number it says what "
-           "befalls it. The same seed gives the same faults."),
+           "The seed of the faults. A seed and the sequence number of a message decide "
+           "the message's fault, so that the same seed gives the same faults."),
     RATE("drop_ppm", "How many messages are not sent, though the sender sees them end as sent."),
     RATE("duplicate_ppm", "How many messages are sent twice."),
     RATE("reorder_ppm", "How many messages are held back and sent behind later ones."),
     RATE("corrupt_ppm", "How many messages have one bit of their payload changed, in a copy. The "
                         "sender's memory must be one that the CPU can touch."),
-    RATE("delay_ppm", "How many messages are sent later by delay_time. Others pass them."),
+    RATE("delay_ppm",
+         "How many messages are held back for `delay_time`, so that later ones overtake "
+         "them."),
     NUMBER("distance", 1, 1024, "8",
-           "A reordered message is sent behind 1 to so many later ones, but no more than half of "
-           "what the sender can have outstanding."),
+           "A reordered message is sent after 1 to this many later messages, but at most "
+           "half of those that the sender can have outstanding."),
     TIME("reorder_time", "1 s",
-         "How long a message that is to be reordered waits for later ones; when none come, it is "
-         "sent in its place."),
+         "How long a message that is to be reordered waits for later messages. If none "
+         "come, the message is sent in order."),
     TIME("delay_time", "1 ms", "How long a delayed message is held back."),
     NUMBER("stall_at", 0, 0, NULL,
-           "Number of the message, counted from 0, before which the sender stops for stall_time. "
-           "Left out: it does not."),
+           "The sender stops for `stall_time` before the message of this number, counted "
+           "from 0. Without this option the sender does not stop."),
     TIME("stall_time", "1 s", "How long the sender stops at stall_at."),
     NUMBER("kill_at", 0, 0, NULL,
-           "Number of the message, counted from 0, before which the connection is cut off on both "
-           "sides. Left out: it is not."),
+           "Cut the connection off on both sides before the message of this number, "
+           "counted from 0. Without this option it is not cut off."),
     NUMBER("ledger", 0, 65536, "32",
-           "How many faults of each sender are kept with their sequence numbers. All are counted."),
+           "The number of faults of each sender that are kept with their sequence "
+           "numbers. All faults are counted."),
 };
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)

@@ -8,9 +8,9 @@ static const struct pst_option options[] = {
     CUDA_OPTION_DEVICE("the first"),
     {
         .name = "allocator",
-        .help = "What device memory is made of. `malloc`: cuMemAlloc, which every GPU has. "
-                "`vmm`: cuMemCreate and cuMemMap, made for GPUDirect RDMA where the GPU offers "
-                "that.",
+        .help = "How device memory is allocated. `malloc`: by cuMemAlloc, which every GPU has. "
+                "`vmm`: by cuMemCreate and cuMemMap, with the flag for GPUDirect RDMA where "
+                "the GPU has it.",
         .default_value = "malloc",
         .choices = allocators,
         .type = PST_OPTION_ENUM,

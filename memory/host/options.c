@@ -10,10 +10,11 @@ static const char *const backings[] = {"auto", "malloc", "memfd", "huge_2m", "hu
 static const struct pst_option options[] = {
     {
         .name = "backing",
-        .help = "What regions are made of. `auto`: memfd where the transport wants to hand the "
-                "memory to another process; else reserved huge pages where enough are free for a "
-                "large region; else malloc with transparent huge pages advised. A huge page size "
-                "named here is an error when its pages are not there, never a fallback.",
+        .help = "How regions are allocated. `auto`: by memfd where the transport hands the "
+                "memory to another process. Else in reserved huge pages, if the region is "
+                "large and enough are free. Else by malloc with transparent huge pages "
+                "advised. A huge page size that is named here must have free pages; there is "
+                "no fallback.",
         .default_value = "auto",
         .choices = backings,
         .type = PST_OPTION_ENUM,
@@ -21,8 +22,8 @@ static const struct pst_option options[] = {
     },
     {
         .name = "numa_node",
-        .help = "The NUMA node whose memory is used, and no other's; auto or -1: the node of the "
-                "thread that touches a page first.",
+        .help = "The only NUMA node whose memory is used. auto or -1: each page is on the node "
+                "of the thread that first touches the page.",
         .default_value = "auto",
         .max = 15,
         .type = PST_OPTION_STRING,
@@ -30,16 +31,16 @@ static const struct pst_option options[] = {
     },
     {
         .name = "lock",
-        .help = "Lock regions in memory (mlock), so that they are never paged out; counts against "
-                "RLIMIT_MEMLOCK, and is an error when that does not allow it.",
+        .help = "Lock regions in memory (mlock), so that they are never paged out. Locked "
+                "bytes count against RLIMIT_MEMLOCK; a limit that is too low is an error.",
         .default_value = "false",
         .type = PST_OPTION_BOOL,
         .scope = PST_SCOPE_DEVICE,
     },
     {
         .name = "populate",
-        .help = "Give regions all their pages at once, so that no message pays for a page fault. "
-                "Regions on a named NUMA node in huge pages always have them.",
+        .help = "Allocate all pages of a region at once, so that no message has to wait for a "
+                "page fault. Huge pages on a named NUMA node are always allocated at once.",
         .default_value = "true",
         .type = PST_OPTION_BOOL,
         .scope = PST_SCOPE_DEVICE,

@@ -9,10 +9,10 @@ static const struct pst_option options[] = {
     CUDA_OPTION_DEVICE("the first that is integrated"),
     {
         .name = "cache",
-        .help = "How the CPU sees the memory. `cached`: as all memory; the GPU's reads look into "
-                "the CPU's caches. `write_combined`: past the caches, so that the GPU need not; "
-                "the CPU writes whole lines fast and reads slowly, and no other process can have "
-                "it.",
+        .help = "How the CPU maps the memory. `cached`: as usual; reads of the GPU snoop the "
+                "CPU's caches. `write_combined`: uncached, so that the GPU need not snoop. The "
+                "CPU then writes whole lines fast and reads slowly, and the memory cannot be "
+                "shared with another process.",
         .default_value = "cached",
         .choices = caches,
         .type = PST_OPTION_ENUM,
@@ -20,8 +20,8 @@ static const struct pst_option options[] = {
     },
     {
         .name = "allow_discrete",
-        .help = "`true`: a GPU with memory of its own will do, too. Its kernels then read every "
-                "byte over PCIe; memory cuda is what such a GPU is for.",
+        .help = "`true`: accept a GPU with memory of its own, too. Its kernels then read each "
+                "byte over PCIe; for such a GPU the memory plugin cuda is the right one.",
         .default_value = "false",
         .type = PST_OPTION_BOOL,
         .scope = PST_SCOPE_DEVICE,

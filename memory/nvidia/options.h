@@ -24,10 +24,10 @@ static const char *const cuda_option_copies[] = {"auto", "strided", "gather", "e
 #define CUDA_OPTION_COPIES                                                                         \
   {                                                                                                \
     .name = "copies",                                                                              \
-    .help = "How batches of small copies are submitted. `auto`: contiguous pieces merged, "        \
-            "equal strides as one copy, anything else by a kernel that gathers. `strided`, "       \
-            "`gather`: always so, where possible. `each`: one cuMemcpyAsync a piece, to "          \
-            "compare with.",                                                                       \
+    .help = "How batches of small copies are submitted. `auto`: contiguous pieces are "            \
+            "merged, pieces of equal stride become one copy, and a gathering kernel copies "       \
+            "all others. `strided`, `gather`: always that way, where possible. `each`: one "       \
+            "cuMemcpyAsync for each piece, for comparison.",                                       \
     .default_value = "auto", .choices = cuda_option_copies, .type = PST_OPTION_ENUM,               \
     .scope = PST_SCOPE_DEVICE, .flags = PST_OPTION_TESTING,                                        \
   }

@@ -35,55 +35,58 @@ static const char *const dg_family_choices[] = {"auto", "ipv4", "ipv6", NULL};
 
 #define DG_OPTIONS                                                                                 \
   DG_CHOICE("family", PST_SCOPE_DEVICE, "auto", dg_family_choices,                                 \
-            "IPv4 or IPv6. `auto`: as `device`, `to` or `group` are written, else IPv4."),         \
-      DG_CHOICE(                                                                                   \
-          "framing", PST_SCOPE_STREAM, "sequence", dg_framing_choices,                             \
-          "What stands before each payload. `sequence`: 8 bytes, a 32-bit sequence number and "    \
-          "a checksum, as Rivermax's sample programs have them. `rtp`: RFC 3550, 16-bit "          \
-          "sequence numbers, timestamps and markers, which `assemble: {by: rtp_marker}` needs. "   \
-          "Between Penstocks a nonce is added, 8 bytes or an extension of 12. `none`: nothing; "   \
-          "there are no sequence numbers, and a foreign sender's loss is unknown."),               \
+            "IPv4 or IPv6. `auto`: the family of the address in `device`, `to` or `group`; "       \
+            "without an address, IPv4."),                                                          \
+      DG_CHOICE("framing", PST_SCOPE_STREAM, "sequence", dg_framing_choices,                       \
+                "The header before each payload. `sequence`: 8 bytes, a 32-bit sequence number "   \
+                "and a checksum, as in the sample programs of Rivermax. `rtp`: RFC 3550, with "    \
+                "16-bit sequence numbers, timestamps, and the markers that `assemble: {by: "       \
+                "rtp_marker}` needs. Penstock senders add a nonce: 8 bytes, or an RTP "            \
+                "extension of 12. `none`: no header and no sequence numbers; the losses of a "     \
+                "foreign sender are unknown."),                                                    \
       DG_NUMBER("clock_rate", UINT, PST_SCOPE_STREAM, "90000", 1, 1000000000,                      \
                 "`rtp`: ticks of the RTP timestamp in a second (90000 for video, the sampling "    \
                 "rate for audio)."),                                                               \
       DG_NUMBER("port", UINT, PST_SCOPE_RECEIVER, "0", 0, 65535,                                   \
-                "UDP port to receive on. `0`: a free one is chosen, and a Penstock sender is "     \
-                "told."),                                                                          \
+                "UDP port to receive on. `0`: a free port, which a Penstock sender learns by "     \
+                "the control channel."),                                                           \
       DG_TEXT("group", PST_SCOPE_RECEIVER, 63,                                                     \
-              "Multicast group to join and receive (IGMPv3, MLDv2) on the interface of `device`, " \
-              "239.1.2.3 or ff15::1 for instance."),                                               \
+              "Multicast group to join (IGMPv3, MLDv2) on the interface of `device`, as in "       \
+              "239.1.2.3 or ff15::1."),                                                            \
       DG_TEXT("source", PST_SCOPE_RECEIVER, 63,                                                    \
-              "Address whose messages are received; with `group`, the join is for this source "    \
-              "only. Empty: a Penstock sender's own; else that of the first message to arrive, "   \
-              "and with framing none, any."),                                                      \
+              "Address of the sender whose messages are received. With `group` only this "         \
+              "source is joined. Empty: the Penstock sender; from a foreign sender that of "       \
+              "the first message, or with `framing: none` any address."),                          \
       DG_TEXT("to", PST_SCOPE_SENDER, 95,                                                          \
-              "Where a receiver without Penstock listens, address and port: 192.0.2.7:5004 or "    \
-              "[2001:db8::7]:5004; a multicast group, too. To a Penstock receiver, an address "    \
-              "alone chooses among those that it has."),                                           \
+              "Address and port of a receiver without Penstock, as in 192.0.2.7:5004 or "          \
+              "[2001:db8::7]:5004, or of a multicast group. For a Penstock receiver: an "          \
+              "address alone, to choose one of the receiver's."),                                  \
       DG_NUMBER("source_port", UINT, PST_SCOPE_SENDER, "0", 0, 65535,                              \
                 "UDP port to send from. `0`: a free one is chosen."),                              \
       DG_NUMBER("ttl", UINT, PST_SCOPE_SENDER, "0", 0, 255,                                        \
-                "Routers that a packet may pass, multicast packets included. `0`: the system's "   \
-                "default, which is 1 for multicast."),                                             \
+                "IP time to live (hop limit over IPv6) of sent packets, also of multicast. "       \
+                "`0`: the system's default, which is 1 for multicast."),                           \
       DG_NUMBER("dscp", UINT, PST_SCOPE_SENDER, "0", 0, 63,                                        \
-                "Differentiated services codepoint of what is sent (RFC 2474)."),                  \
+                "Differentiated services codepoint (DSCP) of sent packets (RFC 2474)."),           \
       DG_SWITCH("checksum", DG_BOTH, "true",                                                       \
-                "`sequence`: the sender computes the checksum of each payload, the receiver "      \
-                "refuses what differs. `false`: 0 is sent, and nothing is compared."),             \
+                "`sequence`: the sender computes a checksum of each payload, and the receiver "    \
+                "drops messages whose checksum differs. `false`: the sender sends 0, and the "     \
+                "receiver does not compare."),                                                     \
       DG_NUMBER("ssrc", UINT, DG_BOTH, "0", 0, UINT32_MAX,                                         \
-                "`rtp`: synchronisation source. The sender has this one, the receiver takes no "   \
-                "other. `0`: the sender chooses at random; from a foreign sender, that of the "    \
-                "first message to arrive."),                                                       \
+                "`rtp`: synchronisation source. The sender sends this SSRC, and the receiver "     \
+                "accepts only this one. `0`: the sender chooses at random; a receiver with a "     \
+                "foreign sender accepts that of the first message."),                              \
       DG_NUMBER("payload_type", UINT, DG_BOTH, "128", 0, 128,                                      \
-                "`rtp`: payload type, 0 to 127. The sender has this one, the receiver takes no "   \
-                "other. `128`: the sender has 96, the receiver takes any."),                       \
+                "`rtp`: payload type, 0 to 127. The sender sends this type, and the receiver "     \
+                "accepts only this type. `128`: the sender sends 96, and the receiver accepts "    \
+                "any."),                                                                           \
       DG_NUMBER("frame", UINT, PST_SCOPE_SENDER, "0", 0, UINT32_MAX,                               \
-                "`rtp`: messages of a frame. The last has the marker, and all have one "           \
-                "timestamp, at least a tick later than that of the frame before. `0`: no "         \
-                "markers; messages sent in the same tick have the same timestamp."),               \
+                "`rtp`: messages in a frame. All messages of a frame have one timestamp, at "      \
+                "least one tick after that of the previous frame, and the last message has the "   \
+                "marker. `0`: no markers; messages sent in one tick have one timestamp."),         \
       DG_NUMBER("reorder", UINT, PST_SCOPE_RECEIVER, "1024", 1, 65536,                             \
-                "Largest accepted lateness of a message, in messages. A foreign sender whose "     \
-                "numbers go further back has restarted. rtp has at most 32767.")
+                "How many messages late a message may be. A foreign sender whose numbers go "      \
+                "back further counts as restarted. At most 32767 with `rtp`.")
 
 /* What only RTP's header has room for. */
 #define DG_RULES                                                                                   \

@@ -21,60 +21,61 @@ static const char *const departure_choices[] = {"hardware", "software", NULL};
 
 static const struct pst_option options[] = {
     DG_CHOICE("driver", DEVICE, "pci", eth_driver_choices,
-              "Which of DPDK's drivers has the port. `pci`: that of the network card at the PCI "
-              "address `device`. `memif`: shared memory with another process of this host, by a "
-              "Unix `socket`. `ring`: memory of this process. `af_packet`, `af_xdp`, `pcap`: an "
-              "interface of the kernel, `netdev`. `tap`: an interface `netdev` that is made. "
-              "`virtio_user`: a virtual switch or machine, by `socket`. `null`: frames go "
-              "nowhere. `other`: the device that `devargs` names."),
+              "The DPDK driver of the port. `pci`: that of the network card at the PCI "
+              "address `device`. `memif`: shared memory with another process of this host, "
+              "by a Unix `socket`. `ring`: memory of this process. `af_packet`, `af_xdp`, "
+              "`pcap`: an interface of the kernel, `netdev`. `tap`: a new interface, called "
+              "`netdev`. `virtio_user`: a virtual switch or machine, by `socket`. `null`: "
+              "frames go nowhere. `other`: the device that `devargs` names."),
     DG_TEXT("device", DEVICE, 63,
             "The port. `pci`: its PCI address, 0000:03:00.0 for instance. Other drivers: any "
             "name; with `ring`, ends of one name meet."),
     DG_TEXT("socket", DEVICE, 100,
             "`memif`, `virtio_user`: path of the Unix socket that both ends name."),
     DG_CHOICE("role", DEVICE, "auto", role_choices,
-              "`memif`, `virtio_user`, `ring`: the two ends of a link are server and client; the "
-              "server makes the socket. `auto`: memif and virtio_user are client where the port "
-              "only sends, else server; a ring is one port, which receives what it sends."),
+              "`memif`, `virtio_user`, `ring`: one end of a link is the server, which makes "
+              "the socket, and the other the client. `auto`: a port of memif or virtio_user "
+              "that only sends is the client, all others are servers; a ring is one port, "
+              "which receives the frames that it sends."),
     DG_TEXT("netdev", DEVICE, 15, "`af_packet`, `af_xdp`, `pcap`, `tap`: the kernel's interface."),
     DG_TEXT("remote", DEVICE, 15,
-            "`tap`: interface of the kernel that the port shares, eth0 for instance. Flow rules "
-            "bring what is for streams at the interface's addresses; the kernel has all other "
-            "frames. DPDK removes the queueing disciplines and filters that the interface has."),
+            "`tap`: interface of the kernel that the port shares, as in eth0. Flow rules "
+            "steer frames for the streams to the port; the kernel gets all other frames. "
+            "DPDK removes the queueing disciplines and filters of the interface."),
     DG_TEXT("rx_pcap", DEVICE, 255, "`pcap`: capture file that frames are read from."),
     DG_TEXT("tx_pcap", DEVICE, 255, "`pcap`: capture file that frames are written to."),
     DG_TEXT("devargs", DEVICE, 255,
-            "Arguments of DPDK's driver, added to those that follow from the other options. With "
-            "driver other, the whole: net_bonding0,mode=1,member=0000:03:00.0 for instance."),
+            "Arguments for DPDK's driver, added to those of the other options. With "
+            "`driver: other` these are all, as in net_bonding0,mode=1,member=0000:03:00.0."),
     {DG_OPTION("eal", LIST, DEVICE, NULL,
-               "Further arguments of DPDK itself, those of the first port in the process: "
-               "--iova-mode=va for instance.")},
+               "Further arguments for DPDK's EAL, as in --iova-mode=va. Those of the first "
+               "port in the process count.")},
     DG_CHOICE("memory", DEVICE, "auto", memory_choices,
               "Memory of DPDK's own, the same for all ports of the process. `normal`: ordinary "
               "pages. `huge`: huge pages. `auto`: huge for a PCI address whose driver needs "
               "them, normal for all others."),
     {DG_OPTION("address", LIST, DEVICE, NULL,
-               "Addresses of this port with the length of their network, 192.0.2.1/24 or "
-               "2001:db8::1/64; one of each family. Empty: those of `netdev`; a port without one "
-               "has a link-local address that follows from its MAC.")},
+               "Addresses of this port with their prefix length, as in 192.0.2.1/24 or "
+               "2001:db8::1/64; one of each family. Empty: those of `netdev`. A port without "
+               "`netdev` has a link-local address made from its MAC.")},
     DG_TEXT("gateway", DEVICE, 63,
-            "Router for destinations in no network of `address`. With a `netdev` that has the "
-            "address, the kernel's routes are used instead."),
+            "Router for destinations outside the networks of `address`. If `netdev` has "
+            "the address, the kernel's routes are used instead."),
     DG_TEXT("mac", DEVICE, 17,
-            "`memif`, `tap`, `virtio_user`: MAC of this port, 02:00:00:00:00:01 for instance. "
-            "Empty: the driver's."),
+            "`memif`, `tap`, `virtio_user`: MAC of this port, as in 02:00:00:00:00:01. "
+            "Empty: the driver chooses."),
     DG_NUMBER("vlan", UINT, DEVICE, "0", 0, 4094,
-              "Identifier of the VLAN whose tag frames have (802.1Q). `0`: untagged."),
+              "VLAN identifier in the tag of frames (802.1Q). `0`: frames have no tag."),
     DG_NUMBER("mtu", UINT, DEVICE, "0", 0, ETH_MTU_MAX,
-              "Largest IP packet, in bytes, at least 576. `0`: that of the card or `netdev`, and "
-              "1500 for memif, ring and the others."),
+              "Largest IP packet in bytes, at least 576. `0`: the MTU of the card or "
+              "`netdev`; 1500 for memif, ring and other drivers."),
     DG_NUMBER("descriptors", UINT, DEVICE, "1024", 32, 16384,
-              "Frames that each queue of the port has room for. Where the driver keeps that many "
-              "slots of a ring filled, the ring needs 64 slots more."),
+              "Frames that each queue of the port can hold. If the driver receives into "
+              "slots of a ring, the ring needs at least 64 slots more than this."),
     DG_CHOICE("receive", DEVICE, "auto", receive_choices,
-              "`slots`: the driver receives into slots of the stream's ring. `copy`: it receives "
-              "into memory of its own, and payloads are copied. `auto`: slots, where driver and "
-              "sizes allow it; the path says which."),
+              "`slots`: the driver receives into slots of the stream's ring. `copy`: the "
+              "driver receives into memory of its own, and payloads are copied. `auto`: "
+              "`slots` where driver and sizes allow it; the path in the result says which."),
     DG_CHOICE(
         "rules", DEVICE, "auto", rules_choices,
         "Whether the card sorts frames by stream. `auto`: where the driver has flow rules "
@@ -83,25 +84,24 @@ static const struct pst_option options[] = {
         "kernel uses the interface, too, and has the port's address (mlx5, tap with `remote`), "
         "rules leave all other frames to the kernel in either case."),
     DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
-              "Who computes UDP's checksum of what is sent. `auto`: the card, else nobody over "
-              "IPv4 (it is 0 then) and the CPU over IPv6. `software`: the CPU. `none`: nobody "
-              "over IPv4."),
-    DG_CHOICE(
-        "timestamps", DEVICE, "hardware", time_choices,
-        "Who says when a message arrived. `hardware`: the network card, where it stamps frames, "
-        "or libpcap; else nobody. `software`: the thread that takes the frame from the queue."),
-    DG_CHOICE(
-        "departure", DEVICE, "hardware", departure_choices,
-        "Who keeps the times at which a sender's messages are to leave by its `rate`. "
-        "hardware: the network card, where it can (mlx5 with `tx_pp`); else nobody, and "
-        "messages leave as the thread hands them over. `software`: the sender's thread, which "
-        "hands each over when its time has come."),
+              "Who computes the UDP checksum of sent packets. `auto`: the card if it can; "
+              "otherwise the checksum is 0 over IPv4, and the CPU computes it over IPv6. "
+              "`software`: the CPU. `none`: 0 over IPv4."),
+    DG_CHOICE("timestamps", DEVICE, "hardware", time_choices,
+              "The source of a message's time of arrival. `hardware`: the network card if it "
+              "stamps frames, or libpcap; otherwise there are no times. `software`: the "
+              "thread that takes the frame from the queue."),
+    DG_CHOICE("departure", DEVICE, "hardware", departure_choices,
+              "Who paces a sender's messages at its `rate`. `hardware`: the network card, if "
+              "it can (mlx5 with `tx_pp`); other cards send messages as soon as they get "
+              "them. `software`: the sender's thread, which gives each message to the card "
+              "at its time."),
     DG_NUMBER("patience", DURATION, DEVICE, "100 ms", 0, UINT64_C(60000000000),
-              "How long a queue that takes nothing may hold up the sender. What is sent after "
-              "that is dropped and counted as device_full, until the queue takes again."),
+              "How long a full queue may hold up the sender. After that, messages are "
+              "dropped and counted as `device_full` until the queue accepts frames again."),
     DG_TEXT("to_mac", PST_SCOPE_SENDER, 17,
-            "MAC that frames are sent to, 02:00:00:00:00:01 for instance. Empty: it is asked for, "
-            "by the kernel or by ARP and Neighbor Discovery."),
+            "MAC that frames are sent to, as in 02:00:00:00:00:01. Empty: the port finds "
+            "it by the kernel, or by ARP and Neighbor Discovery."),
     DG_OPTIONS,
 };
 

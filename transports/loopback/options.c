@@ -8,9 +8,9 @@ static const struct pst_option options[] = {
     {
         .name = "mode",
         .help = "How a message gets to the receiver. `copy`: one memcpy from the sender's slot "
-                "into the receiver's ring slot, within a process or between two. `reference`: "
-                "the receiver is lent the sender's slot itself, and the sender has it back when "
-                "the receiver releases it; both ends must be in one process.",
+                "into the receiver's, within a process or between two. `reference`: the "
+                "receiver uses the sender's slot itself, until the receiver releases it; both "
+                "ends must be in one process.",
         .default_value = "copy",
         .choices = mode_choices,
         .type = PST_OPTION_ENUM,

@@ -12,56 +12,60 @@ static const char *const failure_choices[] = {"auto", "ucx", "own", NULL};
 static const struct pst_option options[] = {
     {
         OPTION("tls", STRING, PST_SCOPE_DEVICE, NULL,
-               "Transports that UCX may use, as its variable UCX_TLS has them: posix,cma or tcp "
-               "for instance. Empty: what the environment says, else all. `ucx_info -d` lists "
+               "Transports that UCX may use, in the form of UCX_TLS, as in posix,cma or tcp. "
+               "Empty: UCX_TLS of the environment; without that, all. `ucx_info -d` lists "
                "them."),
         .max = 255,
     },
     {
         OPTION("net_devices", STRING, PST_SCOPE_DEVICE, NULL,
-               "Network devices that UCX may use, as its variable UCX_NET_DEVICES has them: eth0 "
-               "or mlx5_0:1 for instance. Empty: what the environment says, else all."),
+               "Network devices that UCX may use, in the form of UCX_NET_DEVICES, as in eth0 "
+               "or mlx5_0:1. Empty: UCX_NET_DEVICES of the environment; without that, all."),
         .max = 255,
     },
     {
         OPTION("ucx", LIST, PST_SCOPE_DEVICE, NULL,
-               "Options of UCX by the names of its variables, without their UCX_: "
-               "{MAX_RNDV_RAILS: 2, TLS: \"tcp,self\"} for instance, or a list of NAME=VALUE. They "
-               "come before `tls`, `net_devices` and the environment. `ucx_info -cf` lists them."),
+               "Settings of UCX, by the names of its variables without UCX_, as in "
+               "{MAX_RNDV_RAILS: 2, TLS: \"tcp,self\"}, or as a list of NAME=VALUE. They take "
+               "precedence over `tls`, `net_devices` and the environment. `ucx_info -cf` "
+               "lists them."),
         .flags = PST_OPTION_PAIRS,
     },
     {
         OPTION("peer_failure", ENUM, PST_SCOPE_STREAM, "auto",
-               "Who notices that a peer has died. `ucx`: UCX, which then uses no shared memory. "
-               "`own`: each end watches the other's process by a pidfd; both are on one host. "
-               "`auto`: own where both ends are on one host and have shared memory, else ucx."),
+               "Who notices that a peer has died. `ucx`: UCX, which then uses no shared "
+               "memory. `own`: each end watches the other's process by a pidfd; both must be "
+               "on one host. `auto`: `own` where both ends are on one host and have shared "
+               "memory, otherwise `ucx`."),
         .choices = failure_choices,
     },
     {
         OPTION("part", SIZE, PST_SCOPE_DEVICE, "0",
-               "Longest active message: small messages are put together up to it, and long ones "
-               "cut. `0`: what UCX's lane sends in one piece, and 64 KiB over TCP."),
+               "The most bytes of an active message of UCX. Short messages are joined up to "
+               "this size, and long ones are cut. `0`: what UCX sends in one piece; 64 KiB "
+               "over TCP."),
         .max = UINT64_C(1) << 24,
     },
     {
         OPTION("rendezvous_from", SIZE, PST_SCOPE_DEVICE, "0",
-               "Messages from this size on are fetched by the receiver, straight into its slot. "
-               "`0`: 64 KiB where the kernel or a device fetches (cma, xpmem, knem, RDMA), else "
-               "none is."),
+               "The receiver fetches messages of at least this size straight into its slot. "
+               "`0`: 64 KiB where the kernel or a device can fetch (cma, xpmem, knem, RDMA), "
+               "otherwise never."),
         .max = UINT64_C(1) << 30,
     },
     {
         OPTION("direct_from", SIZE, PST_SCOPE_DEVICE, "0",
-               "Streams of messages from this size on go straight into a GPU, or out of one, by "
-               "rendezvous. Shorter ones are staged. `0`: 1 MiB where UCX has RDMA here, else all "
-               "are staged: UCX's own copies between host and GPU are far slower than core's. "
-               "Between GPUs of one host 1 MiB is best."),
+               "Streams with messages of at least this size go straight into or out of a GPU, "
+               "by rendezvous. Streams with shorter messages are staged. `0`: 1 MiB where UCX "
+               "has RDMA; without RDMA all are staged, since the core copies between host and "
+               "GPU much faster than UCX. Between GPUs of one host set 1 MiB."),
         .max = UINT64_C(1) << 30,
     },
     {
         OPTION("linger", DURATION, PST_SCOPE_DEVICE, "2 s",
-               "How long the end of a run waits for peers that live and take nothing, so that they "
-               "hear of it. A peer that is not told hears from the control channel alone."),
+               "How long the end of a run waits for live peers that take nothing, to send "
+               "them a farewell. A peer that does not get the farewell learns of the end by "
+               "the control channel alone."),
         .max = UINT64_C(60000000000),
     },
 };

@@ -17,38 +17,37 @@ static const char *const time_choices[] = {"off", "software", "hardware", NULL};
 
 static const struct pst_option options[] = {
     DG_TEXT("device", DEVICE, 63,
-            "Network interface or address of this host to send from and receive on, eth0 or "
-            "192.0.2.1 for instance. `any`: all of this host's addresses, and the interface that "
-            "the route says. Empty: a sender does as with any; a receiver is bound to the "
-            "address that `control` listens on."),
+            "Network interface or address of this host to send from and receive on, as in "
+            "eth0 or 192.0.2.1. `any`: all addresses of this host, by the interface of the "
+            "route. Empty: `any` for a sender; for a receiver the address that `control` "
+            "listens on."),
     DG_OPTIONS,
     DG_CHOICE("timestamps", DEVICE, "software", time_choices,
-              "Who says when a message arrived. `software`: the kernel, when the driver hands it "
-              "over. `hardware`: the network card, where it was configured to (SIOCSHWTSTAMP), "
-              "else the kernel. `off`: nobody; jitter is then counted from when messages are "
-              "polled."),
+              "The source of a message's time of arrival. `software`: the kernel, when the "
+              "driver hands the packet over. `hardware`: the network card, if it was "
+              "configured to stamp (SIOCSHWTSTAMP), otherwise the kernel. `off`: the time at "
+              "which the message is polled, for jitter alone."),
     DG_CHOICE("departure", DEVICE, "off", departure_choices,
-              "Who keeps the times at which a sender's messages are to leave by its `rate`: the "
-              "queueing discipline of that name on the interface (SO_TXTIME). `fq`: it sends "
-              "each when its time has come. `etf`: it leaves that to the network card, drops "
-              "what comes too late, and needs CAP_NET_ADMIN. `off`: nobody; messages leave when "
-              "the kernel gets them."),
+              "Who paces a sender's messages at its `rate`: a queueing discipline of the "
+              "interface (SO_TXTIME). `fq`: this discipline sends each message at its time. "
+              "`etf`: the network card does; messages that come too late are dropped, and "
+              "CAP_NET_ADMIN is needed. `off`: messages leave as soon as the kernel gets "
+              "them."),
     DG_SWITCH("dont_fragment", SEND, "false",
-              "Refuse messages that are longer than the path's MTU instead of letting IP fragment "
-              "them. One lost fragment loses the message."),
+              "Refuse messages longer than the path's MTU instead of letting IP fragment "
+              "them: one lost fragment loses the message."),
     DG_NUMBER("sndbuf", SIZE, SEND, "0", 0, UINT64_C(1) << 30,
               "Size of the socket's send buffer. `0`: the system's default."),
     DG_NUMBER("rcvbuf", SIZE, RECEIVE, "16 MiB", 4096, UINT64_C(1) << 30,
-              "Size of the socket's receive buffer: what may wait while the worker is busy. The "
-              "kernel gives no more than net.core.rmem_max to an ordinary user."),
+              "Size of the socket's receive buffer, in which datagrams wait while the worker "
+              "is busy. Without CAP_NET_ADMIN the kernel grants at most net.core.rmem_max."),
     DG_SWITCH("gso", SEND, "true",
-              "Hand messages of equal length to the kernel in one buffer, which it or the network "
-              "card cuts (UDP_SEGMENT). What is on the wire is the same."),
-    DG_SWITCH(
-        "gro", RECEIVE, "true",
-        "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). It counts "
-        "what it drops by such buffers: from a foreign sender with framing none, what was "
-        "dropped is then known at least, not exactly."),
+              "Give the kernel messages of equal length in one buffer, which the kernel or "
+              "the network card cuts into packets (UDP_SEGMENT). The packets are the same."),
+    DG_SWITCH("gro", RECEIVE, "true",
+              "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). "
+              "The kernel counts drops in buffers. With `framing: none` and a foreign sender "
+              "the number of dropped messages is then a lower bound."),
     DG_NUMBER("busy_poll", DURATION, RECEIVE, "0", 0, 1000000000,
               "How long the kernel polls the network card's queue within a call that finds "
               "nothing (SO_BUSY_POLL). More than net.core.busy_read needs CAP_NET_ADMIN. `0`: "
@@ -97,6 +96,8 @@ static const char *family_option(const struct pst_check *check, const union dg_a
   return !receives && to->any.sa_family != AF_UNSPEC ? "to" : "family";
 }
 
+/* Tells the check which address and port the socket will have, so that two ends on one are
+ * found. */
 static void describe_socket(const struct pst_check *check, int family, const union dg_address *to,
                             struct pst_facts *facts)
 {

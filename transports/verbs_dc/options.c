@@ -10,34 +10,35 @@ static const struct pst_option options[] = {
     VB_DEVICE_OPTIONS,
     {
         VB_OPTION("initiators", UINT, "16"),
-        .help =
-            "Send queues (DCI) of a worker, which all its peers share: so many can be sent to at "
-            "a time. A peer that does not answer holds one for timeout * (retry_cnt + 1).",
+        .help = "Send queues (DCI) of a worker, which all its peers share. This is how many "
+                "peers a worker can send to at a time. A peer that does not answer holds one "
+                "for timeout * (retry_cnt + 1).",
         .min = 1,
         .max = 1024,
     },
     {
         VB_OPTION("quota", UINT, "64"),
-        .help = "Requests after which a peer lets go of its initiator, if others wait for one.",
+        .help = "Requests after which a peer gives its initiator back, if other peers wait for "
+                "one.",
         .min = 1,
         .max = 65535,
     },
     {
         VB_OPTION("streams", BOOL, "true"),
-        .help = "Use DCI streams where the device has them: after an error the stream of the "
-                "initiator is reset, and not the initiator; silent peers are probed side by side.",
+        .help = "Use DCI streams where the device has them. After an error only the stream is "
+                "reset, not the whole initiator, and several silent peers are probed at a time.",
     },
     VB_PATH_OPTIONS,
     VB_RELAXED_OPTION,
     {
         VB_OPTION("keepalive", DURATION, "1 s"),
-        .help = "How long a peer may be silent before it is probed. A peer that is gone is "
-                "noticed after keepalive + timeout * (retry_cnt + 1), 5.3 s by default, though "
-                "nothing is sent to it. `0`: no probes.",
+        .help = "Silence after which a peer is probed. A peer that is gone is noticed after "
+                "keepalive + timeout * (retry_cnt + 1), 5.3 s by default, also when there are "
+                "no messages to send. `0`: no probes.",
     },
     {
         VB_OPTION("first_sequence", UINT, "0"),
-        .help = "What sequence number 0 travels as: near 2^16 and 2^64 numbers wrap.",
+        .help = "The number that message 0 has in packets; near 2^16 and 2^64 numbers wrap.",
         .flags = PST_OPTION_TESTING,
     },
 };

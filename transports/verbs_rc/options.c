@@ -13,19 +13,19 @@ static const struct pst_option options[] = {
     VB_DEVICE_OPTIONS,
     {
         VB_OPTION("operation", ENUM, "write"),
-        .help = "How a message travels. `write`: RDMA WRITE with immediate data into a slot that "
-                "the sender chooses. `send`: SEND into a slot that the receiver has posted; no "
-                "peer writes into its memory. Both ends need the same. Endpoints that send and "
-                "receive (nodes) have write in any case.",
+        .help = "The operation that carries a message. `write`: RDMA WRITE with immediate data "
+                "into a slot that the sender chooses. `send`: SEND into a slot that the "
+                "receiver has posted; no peer can write into the receiver's memory. Both ends "
+                "need the same value. Nodes always use `write`.",
         .choices = operation_choices,
     },
     VB_PATH_OPTIONS,
     {
         VB_OPTION("connection", ENUM, "exchange"),
-        .help = "How queue pairs find each other. `exchange`: by addresses over the control "
-                "channel. `rdma_cm`: by the kernel's connection manager, which takes path and "
-                "hop limit from the host's routes, and tells at once when a peer's process is "
-                "gone; RoCE only. Both ends need the same.",
+        .help = "How queue pairs connect. `exchange`: by addresses that the control channel "
+                "carries. `rdma_cm`: by the kernel's connection manager, for RoCE only. It "
+                "takes path and hop limit from the host's routes, and reports at once that a "
+                "peer's process has ended. Both ends need the same value.",
         .choices = connection_choices,
     },
     {
@@ -37,53 +37,51 @@ static const struct pst_option options[] = {
     VB_RELAXED_OPTION,
     {
         VB_OPTION("ece", ENUM, "auto"),
-        .help = "Enhanced connection establishment: options of the vendor's, such as selective "
-                "retransmission on mlx5. `auto`: those that both ends' devices have, where their "
-                "vendor is the same. `false`: none.",
+        .help = "Enhanced connection establishment (ECE): vendor options such as selective "
+                "retransmission on mlx5. `auto`: the options that both devices have, if they "
+                "are of one vendor. `false`: none.",
         .choices = ece_choices,
     },
     {
         VB_OPTION("keepalive", DURATION, "1 s"),
-        .help = "How long a connection may be silent before it is probed. A peer that is gone is "
-                "noticed after keepalive + timeout * (retry_cnt + 1), 5.3 s by default, though "
-                "nothing is sent to it. `0`: no probes.",
+        .help = "Silence after which a connection is probed. A peer that is gone is noticed "
+                "after keepalive + timeout * (retry_cnt + 1), 5.3 s by default, also when "
+                "there are no messages to send. `0`: no probes.",
     },
     {
         VB_OPTION("reconnect", DURATION, "0"),
-        .help = "How long to try to re-establish a failed connection; unacknowledged messages are "
-                "resent. One try takes timeout * (retry_cnt + 1), with rdma_cm up to 3 s more; "
-                "allow several tries. Less than keepalive + timeout * (retry_cnt + 1) is too "
-                "short by exchange: a silent end notices no sooner. Both ends need it, and a "
-                "keepalive. 0 (default): fail at once.",
+        .help = "How long to try to connect again after a failure; unacknowledged messages are "
+                "sent again. One try takes timeout * (retry_cnt + 1), with rdma_cm up to 3 s "
+                "more; allow several tries. With `connection: exchange` allow more than "
+                "keepalive + timeout * (retry_cnt + 1), since an idle end notices the failure "
+                "only then. Both ends need this option, and a `keepalive`. 0: fail at once.",
     },
     {
         VB_OPTION("qps", UINT, "1"),
-        .help =
-            "Queue pairs of an endpoint. Messages take turns on them and are delivered in order. "
-            "For links that one queue pair does not fill. A sender's `ring` that is smaller than the "
-            "receiver's wants at least 128 slots for each. A failed queue pair takes the others with "
-            "it; with `reconnect` all are re-established. Both ends need the same number, and "
-            "`operation: write`.",
+        .help = "Queue pairs of an endpoint, for links that one queue pair cannot fill. "
+                "Messages take turns on them and are delivered in order. A sender's `ring` "
+                "that is smaller than the receiver's needs at least 128 slots for each queue "
+                "pair. If one queue pair fails, all fail; with `reconnect` all are connected "
+                "again. Both ends need the same number, and `operation: write`.",
         .min = 1,
         .max = 8,
     },
     {
         VB_OPTION("srq", BOOL, "false"),
-        .help = "Endpoints of a worker share one receive queue (SRQ), which saves memory with many "
-                "peers of few messages each. The device needs max_srq. May be set at either end "
-                "independently; needs `qps: 1`.",
+        .help = "Share one receive queue (SRQ) among the endpoints of a worker, which saves "
+                "memory where many peers send few messages each. The device must have SRQs "
+                "(max_srq). Each end may choose for itself; needs `qps: 1`.",
     },
     {
         VB_OPTION("runs", BOOL, "true"),
-        .help =
-            "Messages of one length in consecutive slots go as one RDMA WRITE, up to 32 of them "
-            "or 64 KiB: fewer requests and completions. Up to an eighth more bytes travel: what "
-            "lies behind the messages in the sender's slots. Both ends need it; not with "
-            "`operation: send`.",
+        .help = "Send messages of one length in consecutive slots as one RDMA WRITE, up to 32 "
+                "messages or 64 KiB. This takes fewer requests and completions, and up to an "
+                "eighth more bytes: the gaps between messages travel, too. Both ends need this "
+                "option; not with `operation: send`.",
     },
     {
         VB_OPTION("first_sequence", UINT, "0"),
-        .help = "What sequence number 0 travels as: near 2^32 and 2^64 numbers wrap.",
+        .help = "The number that message 0 has in packets; near 2^32 and 2^64 numbers wrap.",
         .flags = PST_OPTION_TESTING,
     },
 };
