@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One round of a sender and of a receiver. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -130,6 +131,7 @@ static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
     sender_broken(flow);
     return 0;
   }
+  assert((uint32_t)ready <= wanted); /* fill() has no more slots */
   if (ready == 0) {
     uint32_t moved = sender_idle(flow);
     if (sender->phase == SIDE_FLOWING)

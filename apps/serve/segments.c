@@ -2,11 +2,14 @@
 /* A MOVE cut into operations, and its test pattern. */
 #include "segments.h"
 
+#include <assert.h>
+
 #define PATTERN_PARTS 16u /* of one call, at most */
 #define PATTERN_BITS 40   /* above them the library counts blocks */
 
 void move_plan(uint64_t length, uint32_t pieces, struct move_plan *plan)
 {
+  assert(pieces >= 1 && pieces <= length);
   plan->length = length;
   plan->piece = (length + pieces - 1) / pieces;
   plan->each = (plan->piece + MOVE_SEGMENT - 1) / MOVE_SEGMENT;
