@@ -266,8 +266,8 @@ static const char *schema_option_place(const struct pst_option *rule)
 {
   if ((rule->scope & PST_SCOPE_STREAM) != 0)
     return "Both ends must agree.";
-  return rule->scope == PST_SCOPE_SENDER     ? "Of the sender."
-         : rule->scope == PST_SCOPE_RECEIVER ? "Of the receiver."
+  return rule->scope == PST_SCOPE_SENDER     ? "Sender only."
+         : rule->scope == PST_SCOPE_RECEIVER ? "Receiver only."
                                              : "";
 }
 

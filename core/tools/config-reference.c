@@ -95,8 +95,8 @@ static const char *scope_words(const struct pst_config_key *key)
   if (key->rule->scope & PST_SCOPE_STREAM)
     return " Both ends must agree.";
   if (key->rule->scope == PST_SCOPE_SENDER)
-    return " Of the sender.";
-  return key->rule->scope == PST_SCOPE_RECEIVER ? " Of the receiver." : "";
+    return " Sender only.";
+  return key->rule->scope == PST_SCOPE_RECEIVER ? " Receiver only." : "";
 }
 
 static void write_table_head(FILE *out)
