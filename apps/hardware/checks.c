@@ -8,6 +8,8 @@
 #define RATE "--op send --size 1462 --bandwidth"
 #define CONSUMER RATE " --verify --hold 50us"
 #define PIECES "--size 64KiB --count 100 --pieces "
+#define MESSAGES "--size 1462 --count 100 --depth 4"
+#define ENDLESS "--size 64KiB --depth 4"
 #define BLOCKS "--op send,write --size 64KiB --bandwidth"
 
 const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
@@ -84,6 +86,57 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
         .steps = {{.name = "MLX5_SINGLE_THREADED=1",
                    .words = "--op send,write,read --size 1462 --bandwidth --verify",
                    .environment = "MLX5_SINGLE_THREADED=1"}},
+    },
+    {
+        .name = "contract",
+        .title = "what a transport promises: streams both ways, departures, READ, WRITE, atomics",
+        .remedy = "the line above says what was called and what came back: send this report",
+        .needs = NEED_CONTRACT,
+        .steps = {{.name = "between both ends",
+                   .program = RUN_CONTRACT,
+                   .words = "--messages 2000"}},
+    },
+    {
+        .name = "scale",
+        .title = "one server of 1, 16 and 64 clients at a time",
+        .remedy =
+            "see the server's lines in the report, `rdma resource`, and the locked-memory limit "
+            "(`ulimit -l`)",
+        .steps = {{.name = "1 client",
+                   .program = RUN_REQUEST,
+                   .words = MESSAGES,
+                   .serving = "--clients 64"},
+                  {.name = "16 clients",
+                   .program = RUN_REQUEST,
+                   .words = MESSAGES,
+                   .serving = "--clients 64",
+                   .clients = 16},
+                  {.name = "64 clients",
+                   .program = RUN_REQUEST,
+                   .words = MESSAGES,
+                   .serving = "--clients 64",
+                   .clients = HARDWARE_CLIENTS}},
+    },
+    {
+        .name = "recovery",
+        .title = "clients that are killed beside others, which go on",
+        .remedy = "see the server's lines in the report; `timeout` and `retry_cnt` say how long a "
+                  "peer that is gone is tried",
+        .steps = {{.name = "1 of 4",
+                   .program = RUN_REQUEST,
+                   .words = ENDLESS,
+                   .serving = "--clients 4",
+                   .times = 10,
+                   .clients = 4,
+                   .killed = 1},
+                  {.name = "4 of 8, by 2 send queues",
+                   .program = RUN_REQUEST,
+                   .options = "initiators=2",
+                   .words = ENDLESS,
+                   .serving = "--clients 8",
+                   .times = 10,
+                   .clients = 8,
+                   .killed = 4}},
     },
     {
         .name = "cycles",

@@ -16,12 +16,14 @@ enum hardware_need {
   NEED_COUNTERS = 1u << 4,       /* at this end */
   NEED_OUTAGE = 1u << 5,         /* --outage, which is run in the middle of the step */
   NEED_READDRESS = 1u << 6,      /* --readdress, which is run before the step */
+  NEED_CONTRACT = 1u << 7,       /* penstock-contract, at both ends */
 };
 
 enum hardware_program {
   RUN_BENCH,    /* penstock bench: a server, and a client of it */
   RUN_REQUEST,  /* penstock serve, and penstock request */
   RUN_PERFTEST, /* `tool` */
+  RUN_CONTRACT, /* penstock-contract, which listens, and one that connects */
 };
 
 struct hardware_step {
@@ -34,9 +36,12 @@ struct hardware_step {
   const char *tool;        /* of perftest */
   const char *environment; /* of both ends; NULL */
   uint32_t times;          /* as long as other steps; 0: once */
+  uint32_t clients;        /* ask at a time; 0: one */
+  uint32_t killed; /* of those, once all are connected; the others ask for the step's time */
 };
 
 #define HARDWARE_STEPS 8
+#define HARDWARE_CLIENTS 64
 
 struct hardware_check {
   const char *name, *title;
@@ -47,7 +52,7 @@ struct hardware_check {
   struct hardware_step steps[HARDWARE_STEPS]; /* up to one without a name */
 };
 
-#define HARDWARE_CHECKS 10
+#define HARDWARE_CHECKS 13
 
 /* The first one is needed by all others. */
 extern const struct hardware_check hardware_checks[HARDWARE_CHECKS];

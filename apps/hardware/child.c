@@ -335,6 +335,43 @@ void child_how_ended(const struct child *child, char *text, size_t size)
     snprintf(text, size, "status %d", WEXITSTATUS(child->status));
 }
 
+const char *child_error_in(const char *line)
+{
+  static const char *const starts[] = {"penstock: error: ", "[  ERROR   ] --- "};
+
+  for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+    if (strncmp(line, starts[i], strlen(starts[i])) == 0)
+      return line + strlen(starts[i]);
+  return NULL;
+}
+
+bool child_has_said(const struct child *child, const char *start, const char *words)
+{
+  for (const char *at = child->err.bytes; at && at[0] != '\0'; at += at[0] == '\n') {
+    const char *found =
+        strncmp(at, start, strlen(start)) == 0 ? strstr(at + strlen(start), words) : NULL;
+    at += strcspn(at, "\n");
+    if (found && found < at)
+      return true;
+  }
+  return false;
+}
+
+void child_last_error(const struct child *child, char *text, size_t size)
+{
+  const char *last = "";
+  bool is_error = false;
+
+  for (const char *at = child->err.bytes; at && at[0] != '\0';
+       at += strcspn(at, "\n"), at += at[0] == '\n') {
+    const char *error = child_error_in(at);
+    if (error || !is_error)
+      last = error ? error : at;
+    is_error |= error != NULL;
+  }
+  snprintf(text, size, "%.*s", (int)strcspn(last, "\n"), last);
+}
+
 int child_exit_status(const struct child *child)
 {
   return child->has_ended && WIFEXITED(child->status) ? WEXITSTATUS(child->status) : -1;

@@ -63,6 +63,12 @@ void child_end(struct child *child);
 
 /* How it ended, in words: "status 3", "killed by signal 11 (Segmentation fault)". */
 void child_how_ended(const struct child *child, char *text, size_t size);
+/* Whether a line of its standard error begins with `start`, and has `words` behind that. */
+bool child_has_said(const struct child *child, const char *start, const char *words);
+/* The text of the last error that it has said there; else its last line. Cut to `size`. */
+void child_last_error(const struct child *child, char *text, size_t size);
+/* What follows the words by which programs of Penstock begin an error; NULL: the line is none. */
+const char *child_error_in(const char *line);
 /* 0 to 255; -1: by a signal. */
 int child_exit_status(const struct child *child);
 

@@ -19,6 +19,7 @@
 #define LINES_MOST 30
 #define LINE_BYTES 500
 #define PERFTEST_COUNT 1024 /* of a run that is shorter than its -D can say */
+#define KILLED_NS (3600 * NS_PER_S)
 
 /* ---- Programs -------------------------------------------------------------------------------- */
 
@@ -37,24 +38,43 @@ static void add_penstock(const struct hardware_plan *plan, struct child_words *w
   child_word(words, "-v");
 }
 
-static void add_transport(const struct hardware_end *end, const struct hardware_ask *ask,
-                          const struct hardware_step *step, struct child_words *words)
+/* Of the transport, each behind `option`. */
+static void add_options(const struct hardware_end *end, const struct hardware_ask *ask,
+                        const char *option, struct child_words *words)
 {
   const struct hardware_device *adapter = hardware_adapter(&end->has, ask);
-  const char *at = step->options;
+  const char *at = hardware_checks[ask->check].steps[ask->step].options;
 
-  child_split(words, "--transport");
-  child_word(words, "%s", end->plan->transport);
   if (adapter->name[0] != '\0') {
-    child_word(words, "--transport-option");
+    child_split(words, option);
     child_word(words, "device=%s", adapter->name);
   }
   while (at && at[0] != '\0') {
     const int length = (int)strcspn(at, ",");
-    child_word(words, "--transport-option");
+    child_split(words, option);
     child_word(words, "%.*s", length, at);
     at += length + (at[length] == ',');
   }
+}
+
+static void add_transport(const struct hardware_end *end, const struct hardware_ask *ask,
+                          struct child_words *words)
+{
+  child_split(words, "--transport");
+  child_word(words, "%s", end->plan->transport);
+  add_options(end, ask, "--transport-option", words);
+}
+
+static void add_contract(const struct hardware_end *end, const struct hardware_ask *ask,
+                         const char *option, const char *host, uint16_t port,
+                         struct child_words *words)
+{
+  child_split(words, "penstock-contract");
+  child_word(words, "%s", end->has.plugin);
+  add_options(end, ask, "--option", words);
+  child_split(words, hardware_checks[ask->check].steps[ask->step].words);
+  child_split(words, option);
+  child_word(words, "%s:%u", host, port);
 }
 
 static void add_memory(const struct hardware_end *end, const struct hardware_ask *ask, bool on_gpu,
@@ -102,17 +122,22 @@ static void make_server(const struct hardware_end *end, const struct hardware_as
     add_perftest(end, ask, step, port, words);
     return;
   }
+  if (step->program == RUN_CONTRACT) {
+    add_contract(end, ask, "--listen", host, port, words);
+    return;
+  }
   add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench --server --once" : "serve");
-  add_transport(end, ask, step, words);
+  add_transport(end, ask, words);
   add_memory(end, ask, needs(ask, NEED_GPU), words);
   child_split(words, step->serving);
   child_word(words, "%s:%u", host, port);
 }
 
 static void make_client(const struct hardware_end *end, const struct hardware_ask *ask,
-                        const char *host, uint16_t port, struct child_words *words)
+                        const char *host, uint16_t port, bool is_killed, struct child_words *words)
 {
   const struct hardware_step *step = &hardware_checks[ask->check].steps[ask->step];
+  const uint64_t duration_ns = ask->duration_ns * (step->times > 0 ? step->times : 1);
 
   if (step->program == RUN_PERFTEST) {
     const size_t bare = host[0] == '[' ? 1 : 0;
@@ -120,13 +145,16 @@ static void make_client(const struct hardware_end *end, const struct hardware_as
     child_word(words, "%.*s", (int)strcspn(host + bare, "]"), host + bare);
     return;
   }
+  if (step->program == RUN_CONTRACT) {
+    add_contract(end, ask, "--connect", host, port, words);
+    return;
+  }
   add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench" : "request");
-  add_transport(end, ask, step, words);
+  add_transport(end, ask, words);
   add_memory(end, ask, false, words);
   child_split(words, step->words);
-  if (step->program == RUN_BENCH)
-    child_word(words, "--duration=%" PRIu64 "us",
-               ask->duration_ns * (step->times > 0 ? step->times : 1) / 1000);
+  if (step->program == RUN_BENCH || step->killed > 0)
+    child_word(words, "--duration=%" PRIu64 "us", (is_killed ? KILLED_NS : duration_ns) / 1000);
   child_split(words, "--json -");
   if (step->program == RUN_REQUEST)
     child_word(words, "write");
@@ -201,16 +229,28 @@ int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, c
 {
   struct child_words words = {.count = 0};
 
-  make_client(end, ask, host, port, &words);
+  make_client(end, ask, host, port, false, &words);
   return start(end, ask, &words, why);
+}
+
+int hardware_request_beside(const struct hardware_end *end, const struct hardware_ask *ask,
+                            const char *host, uint16_t port, bool is_killed, struct child *child,
+                            char why[HARDWARE_WHY])
+{
+  struct child_words words = {.count = 0};
+
+  make_client(end, ask, host, port, is_killed, &words);
+  const int code = child_start(child, &words, NULL, false);
+  child_words_free(&words);
+  if (code < 0)
+    snprintf(why, HARDWARE_WHY, "cannot start a process: %s", strerror(-code));
+  return code;
 }
 
 /* Of a client that could not open its end, and so did not come. */
 static bool waits_for_client(const struct hardware_end *end)
 {
-  const char *said = end->child.err.bytes;
-
-  return end->is_bench && (!said || !strstr(said, "bench: client "));
+  return end->is_bench && !child_has_said(&end->child, "bench: client ", "");
 }
 
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
@@ -329,8 +369,10 @@ static void take_plugin(void *context, const struct pst_plugin_info *info)
     return;
   looking->into = is_transport ? &looking->has->adapters : &looking->has->gpus;
   looking->is_usable |= is_transport && info->status == 0;
-  if (is_transport && info->status == 0)
+  if (is_transport && info->status == 0) {
     take_options(looking->has, info);
+    snprintf(looking->has->plugin, sizeof(looking->has->plugin), "%s", info->path);
+  }
   if (info->status == 0)
     looking->into->why_none[0] = '\0';
   else
@@ -373,21 +415,22 @@ static void take_device(void *context, const char *name, const char *detail)
   snprintf(device->detail, sizeof(device->detail), "%s", detail);
 }
 
-static uint32_t look_at_tools(void)
+/* What the help of a program is taken to say; `all` where it has the words. */
+static uint32_t look_at_tool(const char *command, const char *has, uint32_t all, const char *more,
+                             uint32_t with, uint32_t without)
 {
   struct child_words words = {.count = 0};
   struct child child = CHILD_NONE;
   const uint64_t until_ns = now_ns() + TOOL_NS;
   uint32_t tools = 0;
 
-  child_split(&words, "ib_write_bw --help");
+  child_split(&words, command);
   if (child_start(&child, &words, NULL, false) == 0) {
     while (!child.has_ended && now_ns() < until_ns)
       child_pump(&child, LOOK_NS);
     const char *help = child.out.length > 0 ? child.out.bytes : child.err.bytes;
-    if (help && strstr(help, "--report_gbits"))
-      tools = NEED_PERFTEST |
-              (strstr(help, "--write_with_imm") ? NEED_PERFTEST_RUNS : NEED_PERFTEST_SENDS);
+    if (help && strstr(help, has))
+      tools = all | (strstr(help, more) ? with : without);
   }
   child_end(&child);
   child_words_free(&words);
@@ -424,7 +467,9 @@ int hardware_look(const struct hardware_plan *plan, const char *list, struct har
            "there is no transport '%.60s'; `penstock plugins` lists them", plan->transport);
   snprintf(has->gpus.why_none, sizeof(has->gpus.why_none), "memory cuda is not installed");
   pst_plugins_list(take_plugin, take_device, &looking);
-  has->tools = look_at_tools();
+  has->tools = look_at_tool("ib_write_bw --help", "--report_gbits", NEED_PERFTEST,
+                            "--write_with_imm", NEED_PERFTEST_RUNS, NEED_PERFTEST_SENDS) |
+               look_at_tool("penstock-contract --help", "--listen", NEED_CONTRACT, "", 0, 0);
   if (list && looking.is_usable) {
     const struct hardware_devices known = has->adapters;
     hardware_named(list, &known, &has->adapters);

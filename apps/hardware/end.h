@@ -3,6 +3,7 @@
 #ifndef APP_HARDWARE_END_H
 #define APP_HARDWARE_END_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,7 +40,8 @@ struct hardware_plan {
 /* What this host has of it. */
 struct hardware_has {
   struct hardware_devices adapters, gpus;
-  uint32_t tools; /* NEED_PERFTEST and what is like it */
+  uint32_t tools;        /* NEED_PERFTEST and what is like it, NEED_CONTRACT */
+  char plugin[PATH_MAX]; /* the transport's file; at this end alone */
   /* By check: 1 << step, whose options the transport lacks. */
   uint32_t lacks_options[HARDWARE_CHECKS];
 };
@@ -79,6 +81,11 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
 /* Starts the one that asks it. */
 int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
                      uint16_t port, char why[HARDWARE_WHY]);
+/* One more that asks beside it, into `child`, which is not counted; one that is to be killed asks
+ * for an hour. */
+int hardware_request_beside(const struct hardware_end *end, const struct hardware_ask *ask,
+                            const char *host, uint16_t port, bool is_killed, struct child *child,
+                            char why[HARDWARE_WHY]);
 /* Waits for the program's end, asks for it, and has it by force at last, each after `patience_ns`.
  * After a signal to us, and of a server that no client has come to, it asks at once. */
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns);

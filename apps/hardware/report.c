@@ -139,9 +139,10 @@ static void report_step(FILE *to, struct json_object *step, bool tells)
   for (size_t i = 0; i < length_of(rows); i++)
     report_row(to, name, json_object_array_get_idx(rows, i));
   if (request)
-    put(to, INDENT "%s: %llu requests, %llu bytes verified", name,
+    put(to, INDENT "%s: %llu requests, %llu bytes verified, the longest in %.3f ms", name,
         (unsigned long long)link_number(request, "iterations"),
-        (unsigned long long)link_number(request, "bytes_verified"));
+        (unsigned long long)link_number(request, "bytes_verified"),
+        number_of(member(request, "round_trip_ns"), "max") / 1e6);
   if (number_of(step, "gbps") >= 0)
     put(to, INDENT "%s: %.2f Gbps, %.3f M/s", name, number_of(step, "gbps"),
         number_of(step, "messages_per_second") / 1e6);

@@ -11,6 +11,7 @@
 
 #include "bench/control_link.h"
 #include "clock.h"
+#include "crowd.h"
 #include "json_put.h"
 #include "signals.h"
 
@@ -22,6 +23,7 @@
 #define ROWS_MOST 16
 #define DISTURB_NS (120 * NS_PER_S)
 #define CONNECT_NS (5 * NS_PER_S)
+#define CONTRACT_NOT_TRIED 77
 
 static const char *const verdict_names[HARDWARE_VERDICTS] = {
     [VERDICT_OK] = "ok",
@@ -42,6 +44,7 @@ struct step {
   struct json_object *result;       /* the program's own; NULL */
   double gbps, messages_per_second; /* perftest's; -1 */
   const char *given_up;             /* why we ended it; NULL: we did not */
+  struct hardware_crowd crowd;      /* that asks beside this end's program */
   double disturbed_seconds;         /* the operator's command took; -1: it did not run */
 };
 
@@ -79,6 +82,9 @@ static const char *what_lacks(const struct step *step, char why[HARDWARE_WHY])
     return "this perftest has no --write_with_imm";
   if ((needs & NEED_PERFTEST_SENDS) != 0 && (tools & NEED_PERFTEST_RUNS) != 0)
     return "ib_write_bw has --write_with_imm, which compares better";
+  if ((needs & NEED_CONTRACT) != 0 && (tools & NEED_CONTRACT) == 0)
+    return "penstock-contract is not at both ends: it is beside penstock where cmocka was found "
+           "(Debian: `apt-get install libpenstock-dev`)";
   if ((needs & NEED_COUNTERS) != 0 && !run->can_count)
     return "this user or machine has no hardware counters: `sysctl kernel.perf_event_paranoid=2`; a "
            "virtual machine may have none";
@@ -121,16 +127,14 @@ static void disturb(struct step *step, const char *command)
   child_words_free(&words);
 }
 
-static bool has_said(const struct child *child, const char *words)
-{
-  return child->err.length > 0 && strstr(child->err.bytes, words);
-}
+static const char debug_line[] = "penstock: debug: ", is_connected[] = ": connected: ";
 
-/* Whether the stream flows: from transports that say so when they are connected; of others it is
- * taken for granted after a while. */
+/* Whether the stream flows, or requests do: from transports that say so when they are connected; of
+ * others it is taken for granted after a while. */
 static bool flows(const struct step *step, uint64_t began_ns)
 {
-  return has_said(&step->run->near.child, "connected: ") || now_ns() - began_ns > CONNECT_NS;
+  return child_has_said(&step->run->near.child, debug_line, is_connected) ||
+         now_ns() - began_ns > CONNECT_NS;
 }
 
 static bool has_crashed(const struct child *child)
@@ -138,7 +142,38 @@ static bool has_crashed(const struct child *child)
   return child->has_ended && child_exit_status(child) < 0;
 }
 
-/* Until the asking program has ended, by itself or because nothing else can come of it. */
+/* Those that are to be killed ask before the others begin, which have but the step's time. */
+static int start_crowd(struct step *step, char why[HARDWARE_WHY])
+{
+  struct hardware_run *run = step->run;
+  const uint64_t began_ns = now_ns();
+  int code =
+      crowd_start(&step->crowd, &run->near, &step->ask, run->far.host, run->far.port, true, why);
+
+  while (code == 0 && !crowd_has_said(&step->crowd, debug_line, is_connected) &&
+         now_ns() - began_ns < CONNECT_NS && !signals_stop())
+    crowd_look(&step->crowd, LOOK_NS);
+  return code < 0 ? code
+                  : crowd_start(&step->crowd, &run->near, &step->ask, run->far.host, run->far.port,
+                                false, why);
+}
+
+/* Clients are killed while the others ask. */
+static void kill_some(struct step *step, uint64_t began_ns)
+{
+  if (step->crowd.was_killed || step->crowd.killed == 0)
+    return;
+  const struct child *near = &step->run->near.child;
+  if (child_exit_status(near) == 0)
+    judge(step, VERDICT_UNKNOWN,
+          "this end's requests were through before clients were killed: give a longer --duration");
+  else if (!near->has_ended && !flows(step, began_ns))
+    return;
+  crowd_kill(&step->crowd);
+}
+
+/* Until the asking program and those beside it have ended, by themselves or because nothing else
+ * can come of it. */
 static void wait_for_end(struct step *step)
 {
   struct hardware_run *run = step->run;
@@ -149,8 +184,10 @@ static void wait_for_end(struct step *step)
   const char *why = NULL;
   uint64_t lonely_ns = 0;
 
-  while (!child->has_ended && !why) {
+  while (!(child->has_ended && crowd_is_through(&step->crowd)) && !why) {
     child_pump(child, LOOK_NS);
+    crowd_look(&step->crowd, child->has_ended ? LOOK_NS : 0);
+    kill_some(step, began_ns);
     hardware_far_look(&run->far);
     if ((step->row->needs | step->check->needs) & NEED_OUTAGE && step->disturbed_seconds < 0 &&
         !signals_stop() && flows(step, began_ns)) {
@@ -185,18 +222,18 @@ static void wait_for_end(struct step *step)
 static void last_error(struct json_object *told, char *text, size_t size)
 {
   struct json_object *lines = NULL;
-  bool is_error = false;
+  bool has_error = false;
 
   text[0] = '\0';
   json_object_object_get_ex(told, "lines", &lines);
   for (size_t i = 0;
        json_object_is_type(lines, json_type_array) && i < json_object_array_length(lines); i++) {
     const char *line = json_object_get_string(json_object_array_get_idx(lines, i));
-    const bool says = strstr(line, "error: ") != NULL;
-    if (is_error && !says)
+    const char *error = child_error_in(line);
+    if (has_error && !error)
       continue;
-    snprintf(text, size, "%s", says ? strstr(line, "error: ") + 7 : line);
-    is_error |= says;
+    snprintf(text, size, "%s", error ? error : line);
+    has_error |= error != NULL;
   }
 }
 
@@ -251,16 +288,34 @@ static void judge_perftest(struct step *step, const char *out)
   judge(step, VERDICT_UNKNOWN, why); /* it is no part of Penstock */
 }
 
+/* It may have ended well here, and not there. */
+static void judge_contract(struct step *step, int status)
+{
+  const bool is_near = status != 0;
+  char line[512], why[HARDWARE_WHY];
+
+  if (status == CONTRACT_NOT_TRIED) {
+    judge(step, VERDICT_SKIPPED,
+          "penstock-contract does not try such a transport between programs");
+    return;
+  }
+  if (!is_near && link_number(step->peer, "exit_status") == 0)
+    return;
+  last_error(is_near ? step->near : step->peer, line, sizeof(line));
+  snprintf(why, sizeof(why), "%s: %s", is_near ? "this end" : "the other end", line);
+  judge(step, signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
+}
+
 static void take_end(struct step *step)
 {
   struct hardware_run *run = step->run;
   const char *about = step->check->tells_address ? "connected: " : NULL;
   const int status = child_exit_status(&run->near.child);
-  char *out = run->near.child.out.bytes;
+  char *out = run->near.child.out.bytes, why[HARDWARE_WHY];
 
-  if (step->row->program != RUN_PERFTEST && out) {
+  if ((step->row->program == RUN_BENCH || step->row->program == RUN_REQUEST) && out) {
     json_object_put(step->result); /* of requests before */
-    step->result = json_tokener_parse(out);
+    step->result = crowd_slowest(&step->crowd, json_tokener_parse(out));
   }
   run->near.child.out.bytes = NULL;
   json_object_put(step->near);
@@ -273,8 +328,12 @@ static void take_end(struct step *step)
           step->given_up);
   if (step->row->program == RUN_PERFTEST)
     judge_perftest(step, out);
+  else if (step->row->program == RUN_CONTRACT)
+    judge_contract(step, status);
   else if (status != 0)
     judge_penstock(step);
+  else if (crowd_has_failed(&step->crowd, why))
+    judge(step, VERDICT_FAILED, why);
   free(out);
 }
 
@@ -324,12 +383,14 @@ static void run_step(struct step *step)
   }
   const int asked = ask_before(step);
   if (asked >= 0) {
-    if (hardware_request(&run->near, &step->ask, run->far.host, run->far.port, why) < 0)
+    if (start_crowd(step, why) < 0 ||
+        hardware_request(&run->near, &step->ask, run->far.host, run->far.port, why) < 0)
       judge(step, VERDICT_UNKNOWN, why);
     else
       wait_for_end(step);
   }
   take_end(step);
+  crowd_end(&step->crowd);
 }
 
 /* ---- Objects
@@ -394,6 +455,8 @@ static struct json_object *step_json(struct step *step)
   json_put_share(object, "gbps", step->gbps);
   json_put_share(object, "messages_per_second", step->messages_per_second);
   json_put_share(object, "disturbed_seconds", step->disturbed_seconds);
+  json_put_uint(object, "clients", step->row->clients > 0 ? step->row->clients : 1);
+  json_put_uint(object, "clients_killed", step->row->killed);
   json_object_object_add(object, "here", end_json(step->near, messages));
   json_object_object_add(object, "peer", end_json(step->peer, messages));
   return object;

@@ -15,6 +15,7 @@ from children import HANGS, PATIENCE, SANITIZED, alone, free_port, main, wait_un
 BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build")).resolve()
 PROGRAM = BUILD / "penstock"
 FAKES = BUILD / "tests" / "fakes"
+CONTRACT_PATH = f"{BUILD / 'tests' / 'contract'}:{os.environ.get('PATH', '')}"  # penstock-contract is beside penstock
 HAS_PCAP = os.environ.get("PENSTOCK_PCAP", "1") == "1"
 
 

@@ -8,11 +8,12 @@ import signal
 import socket
 import unittest
 
-from harness import FAKES, Case, free_port, main, wait_until
+from harness import CONTRACT_PATH, FAKES, Case, free_port, main, wait_until
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 BRIEF = ("--duration", "20ms")
-ALL = ["address", "rings", "messages", "ordering", "one-thread", "cycles", "gpu-send", "gpu", "outage", "readdress"]
+ALL = ["address", "rings", "messages", "ordering", "one-thread", "contract", "scale", "recovery", "cycles", "gpu-send",
+       "gpu", "outage", "readdress"]  # fmt: skip
 
 
 def children_of(pid):
@@ -59,7 +60,9 @@ class Hardware(Case):
 
     def check(self, *words, expect=0, brief=BRIEF, **options):
         """Verdicts by name, the result and the child."""
-        result, child = self.run_json("hardware-check", *brief, *words, expect=expect, **{**self.prefix(), **options})
+        options = {**self.prefix(), **options}
+        options["environment"] = {"PATH": CONTRACT_PATH, **options.get("environment", {})}
+        result, child = self.run_json("hardware-check", *brief, *words, expect=expect, **options)
         for text in (child.stdout, (self.folder / "out.json").read_text()):
             leak = re.search(rf"(?i).*\b{re.escape(socket.gethostname())}\b.*", text)
             self.assertIsNone(leak, leak and leak[0])
@@ -72,7 +75,7 @@ class Hardware(Case):
         checks, result, child = self.check("--device", "mlx5_0")
         self.assertEqual(list(checks), ALL)
         found = self.verdicts(checks)
-        for name in ("address", "rings", "messages", "ordering", "one-thread"):
+        for name in ("address", "rings", "messages", "ordering", "one-thread", "contract", "scale", "recovery"):
             self.assertEqual(found[name], "ok", child)
         for name, why in (("gpu-send", "no GPU"), ("gpu", "no GPU"), ("outage", "--outage"), ("readdress", "--readdress")):
             self.assertEqual(found[name], "skipped", child)
@@ -119,10 +122,10 @@ class Hardware(Case):
         self.assertRegex(checks["address"]["why"], "InfiniBand|link layer|Ethernet")
         self.assertIn("`address`", checks["rings"]["why"])
 
-    def disturbed(self, check, word, disturb):
+    def disturbed(self, check, word, disturb, *words):
         """The check, of which disturb() has disturbed the step whose client has the word."""
-        child = self.start("hardware-check", "--device", "mlx5_0", "--check", check, "--duration", "600ms",
-                           "--json", self.folder / "out.json", **self.prefix())  # fmt: skip
+        child = self.start("hardware-check", "--device", "mlx5_0", "--check", check, "--duration", "600ms", *words,
+                           "--json", self.folder / "out.json", environment={"PATH": CONTRACT_PATH}, **self.prefix())  # fmt: skip
         (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
         step = wait_until(lambda: child.poll() is not None or running_with(children_of(own), word), 60, "the step")
         if child.poll() is None:
@@ -150,6 +153,32 @@ class Hardware(Case):
                 self.assertEqual([step for step in steps if not step.startswith("ib_")], [failed])
                 self.assertRegex(found["why"], "IBV_|queue pair")
                 self.assertTrue(found["remedy"])
+
+    def test_dynamically_connected_queue_pairs_that_fail(self):
+        """Amid the contract, and beside clients that are killed."""
+        fabric = self.fabric
+        for check, word, failed in (("contract", "--connect", "between both ends"), ("recovery", "--depth", "1 of 4")):
+            with self.subTest(check):
+                self.fabric = f"{fabric}-{check}"
+                found = self.disturbed(check, word, lambda _: self.ctl("qp-error", "--from", "host/mlx5_0"),
+                                       "--transport", "verbs_dc")  # fmt: skip
+                self.assertEqual(found["steps"][0]["step"], failed)
+                self.assertEqual(found["steps"][0]["verdict"], "failed", found)
+                self.assertTrue(found["why"] and found["remedy"])
+
+    def test_fewer_queue_pairs_than_clients_need(self):
+        """A client of verbs_dc has some 35: there are enough for 16 clients, and not for 64."""
+        self.plant("caps: {max_qp: 1000}")
+        checks, _, child = self.check("--transport", "verbs_dc", "--check", "scale", expect=1)
+        self.assertEqual([step["verdict"] for step in checks["scale"]["steps"]], ["ok", "ok", "failed"], child)
+        self.assertRegex(checks["scale"]["why"], "client [0-9]+ of 64: status [13]: |an initiator")
+        self.assertIn("rdma resource", checks["scale"]["remedy"])
+
+    def test_no_contract_to_run(self):
+        """It is skipped, and says how to have it."""
+        checks, _, child = self.check("--device", "mlx5_0", "--check", "contract", environment={"PATH": "/usr/bin:/bin"})
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "contract": "skipped"}, child)
+        self.assertIn("libpenstock-dev", checks["contract"]["why"])
 
     def test_a_queue_of_two_threads(self):
         """libmlx5 then ends the process."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import FAKES, ROOT, Case, child_of, main, random_file, wait_until
+from harness import CONTRACT_PATH, FAKES, ROOT, Case, child_of, main, random_file, wait_until
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 CONFIG = ROOT / "config/verbs-dc.yaml"
@@ -139,17 +139,33 @@ class VerbsDc(Case):
         self.assertEqual((stream["verified"], stream["path"], stream["via"]), (1000, "direct", "dma-buf"))
 
     def test_hardware_check(self):
-        """Its checks of streams are of any transport, by name."""
-        self.run_program("hardware-check", "--transport", "verbs_dc", "--device", "mlx5_0", "--check",
-                         "rings,messages,ordering,one-thread", "--duration", "20ms", "--json",
-                         self.folder / "out.json", **self.prefix())  # fmt: skip
-        verdicts = {check["check"]: check["verdict"] for check in self.result()["checks"]}
-        self.assertEqual(set(verdicts.values()), {"ok"}, verdicts)
-        self.assertIn("rings", verdicts)
-        steps = next(check["steps"] for check in self.result()["checks"] if check["check"] == "messages")
-        skipped = {step["step"]: step["why"] for step in steps if step["verdict"] == "skipped"}
+        """Its checks of streams, of the contract and of many clients are of any transport, by name."""
+        chosen = ("rings", "messages", "ordering", "one-thread", "contract", "scale", "recovery")
+        child = self.run_program("hardware-check", "--transport", "verbs_dc", "--device", "mlx5_0", "--check",
+                                 ",".join(chosen), "--duration", "20ms", "--json", self.folder / "out.json",
+                                 environment={"PATH": CONTRACT_PATH}, **self.prefix())  # fmt: skip
+        checks = {check["check"]: check for check in self.result()["checks"]}
+        self.assertEqual({name: check["verdict"] for name, check in checks.items()},
+                         dict.fromkeys(("address", *chosen), "ok"), child)  # fmt: skip
+        skipped = {step["step"]: step["why"] for step in checks["messages"]["steps"] if step["verdict"] == "skipped"}
         self.assertEqual(skipped["4 queue pairs"], "transport verbs_dc has not the options qps=4")
         self.assertIn("by SEND", skipped)
+        self.assertEqual([(step["clients"], step["requested"]["iterations"]) for step in checks["scale"]["steps"]],
+                         [(1, 100), (16, 100), (64, 100)])  # fmt: skip
+        steps = checks["recovery"]["steps"]
+        self.assertEqual([(step["verdict"], step["clients"], step["clients_killed"]) for step in steps],
+                         [("ok", 4, 1), ("ok", 8, 4)])  # fmt: skip
+        for step in steps:
+            self.assertGreater(step["requested"]["bytes_verified"], 0)
+            self.assertIn("left after", "\n".join(step["peer"]["lines"]))
+
+    def test_hardware_check_while_a_target_is_lost(self):
+        """No command fails an adapter's; this device's does as it is told."""
+        child = self.run_program(
+            "hardware-check", "--transport", "verbs_dc", "--device", "mlx5_0", "--check", "outage", "--duration", "300ms",
+            "--outage", f"{SIMULATED} ctl . target-error --count 1", "--json", self.folder / "out.json", **self.prefix())  # fmt: skip
+        (step,) = self.result()["checks"][1]["steps"]
+        self.assertEqual(step["verdict"], "ok", child)
 
     def test_clients_come_go_and_are_killed(self):
         """Half of them are, as they begin or amid their file. The others have theirs whole."""
