@@ -132,6 +132,7 @@ static void fail_removed(struct sim_qp *qp)
 static uint64_t serve(void)
 {
   uint64_t earliest = 0;
+  uint32_t unanswered = 0;
   struct sim_list *at;
   pthread_mutex_lock(&sim_self.lock);
   sim_list_each(at, &sim_self.contexts) serve_ports(sim_container_of(at, struct sim_context, link));
@@ -140,6 +141,7 @@ static uint64_t serve(void)
     struct sim_qp *qp = sim_container_of(at, struct sim_qp, link);
     fail_removed(qp);
     uint64_t wake = serve_qp(qp);
+    unanswered += qp->sq && atomic_load(&qp->sq->waits);
     if (wake && (!earliest || wake < earliest))
       earliest = wake;
   }
@@ -149,6 +151,7 @@ static uint64_t serve(void)
     tell_bits(srq->srq.context, &sim_fab_srq(srq)->async_bits, &srq->srq);
   }
   sim_list_each(at, &sim_self.cqs) serve_cq(sim_container_of(at, struct sim_cq, link));
+  atomic_store(&fab->process[fab_slot].unanswered, unanswered);
   pthread_mutex_unlock(&sim_self.lock);
   return earliest;
 }

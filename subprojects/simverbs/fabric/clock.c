@@ -88,8 +88,9 @@ bool fab_sleep(uint32_t seen, uint64_t until_ns)
   return !alone;
 }
 
-/* A process whose NIC thread has something to do; `rung`: all doorbells together. */
-static const struct fab_process *find_busy(uint64_t *rung)
+/* A process whose NIC thread has something to do, or, with `answered`, whose requests are not all
+ * done; `rung`: all doorbells together. */
+static const struct fab_process *find_busy(uint64_t *rung, bool answered)
 {
   const struct fab_process *busy = NULL;
   *rung = 0;
@@ -99,13 +100,16 @@ static const struct fab_process *find_busy(uint64_t *rung)
       continue;
     const uint32_t doorbell = atomic_load(&process->doorbell);
     *rung += doorbell;
-    if (!busy && atomic_load(&process->served) != doorbell && !fab_is_dead(i))
+    if (!busy &&
+        (atomic_load(&process->served) != doorbell ||
+         (answered && atomic_load(&process->unanswered))) &&
+        !fab_is_dead(i))
       busy = process;
   }
   return busy;
 }
 
-void fab_await_idle(void)
+static const struct fab_process *await(bool answered)
 {
   static const struct timespec pause = {.tv_nsec = 50000};
   const int64_t end_ns = monotonic_ns() + INT64_C(20000000000);
@@ -113,14 +117,28 @@ void fab_await_idle(void)
   uint64_t rung, still = UINT64_MAX;
   /* Twice without a ring between: one may have rung another that was looked at before it. */
   while (monotonic_ns() < end_ns) {
-    busy = find_busy(&rung);
+    busy = find_busy(&rung, answered);
     if (!busy && rung == still)
-      return;
+      return NULL;
     still = busy ? UINT64_MAX : rung;
     if (busy)
       nanosleep(&pause, NULL);
   }
+  return busy;
+}
+
+void fab_await_idle(void)
+{
+  const struct fab_process *busy = await(false);
   if (busy)
     fab_log(1, "process %d has not done what is due within 20 s: time passes without it",
             busy->pid);
+}
+
+bool fab_await_answers(void)
+{
+  const struct fab_process *busy = await(true);
+  if (busy)
+    fab_log(1, "process %d has requests that are not done after 20 s", busy->pid);
+  return !busy;
 }

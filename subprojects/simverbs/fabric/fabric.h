@@ -164,8 +164,9 @@ struct fab_process {
   uint64_t serial;           /* never used twice */
   _Atomic uint32_t doorbell; /* futex: rung for its NIC thread */
   _Atomic uint32_t asleep;
-  _Atomic uint32_t serves; /* it has a NIC thread */
-  _Atomic uint32_t served; /* the doorbell up to which that thread has done what was due */
+  _Atomic uint32_t serves;     /* it has a NIC thread */
+  _Atomic uint32_t served;     /* the doorbell up to which that thread has done what was due */
+  _Atomic uint32_t unanswered; /* send queues with requests that were not done then */
 };
 
 /* Tables' entries: `number` is 0 while free, and is what a peer or a key names. */
@@ -470,6 +471,9 @@ bool fab_sleep(uint32_t seen, uint64_t until_ns);
 /* Waits until no NIC thread of a living process has anything to do now. A process may stand still:
  * after 20 s the wait ends, with a line in the log. */
 void fab_await_idle(void);
+/* Waits until all that was posted is done, too: what is to be tried later included. False, with a
+ * line in the log: it was not within 20 s of real time. */
+bool fab_await_answers(void);
 
 uint64_t fab_clock_ns(const struct fabric *f);
 /* Nanoseconds of real time until the fabric's clock shows `at`; UINT64_MAX on a manual clock. */

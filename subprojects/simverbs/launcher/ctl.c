@@ -25,6 +25,7 @@ static const char help[] =
     "  clock real|manual|FACTOR      FACTOR: that many times as fast as real\n"
     "  engine eager|deferred         run work in the call that posts it, or on another thread\n"
     "  strict on|off                 report mistakes that hardware punishes only later\n"
+    "  settle                        wait until all that was posted is done\n"
     "  clear                         disarm all faults; what they have done stays\n"
     "\n"
     "Ports, peers, devices and routers:\n"
@@ -120,6 +121,16 @@ static int clear(int count, char *const words[])
   return 0;
 }
 
+static int settle(int count, char *const words[])
+{
+  (void)words;
+  if (count) {
+    complain("settle takes nothing more");
+    return CTL_USAGE;
+  }
+  return fab_await_answers() ? 0 : CTL_FAILED;
+}
+
 static int set_clock(int count, char *const words[])
 {
   if (count == 1 && !fab_clock_set(fab, words[0])) {
@@ -162,7 +173,7 @@ static const struct action {
   int (*act)(int count, char *const words[]);
 } actions[] = {
     {"show", show},       {"counters", counters}, {"advance", advance},   {"clear", clear},
-    {"clock", set_clock}, {"engine", set_engine}, {"strict", set_strict},
+    {"clock", set_clock}, {"engine", set_engine}, {"strict", set_strict}, {"settle", settle},
 };
 
 static int unknown(const char *action)

@@ -117,6 +117,24 @@ static void a_message_is_delayed(void **state)
   rig_close(&rig);
 }
 
+/* `settle` ends once all is answered, what comes later included. */
+static void what_was_posted_is_done(void **state)
+{
+  (void)state;
+  struct rig rig;
+  struct ibv_wc wc;
+  rig_open(&rig, &(struct rig_how){.from = "west0", .to = "west1"});
+  rig_ctl("clock 1000");
+  rig_ctl("delay --by 100s --count 1");
+  rig_post_recv(&rig.b, 1, 8);
+  rig_post_send(&rig.a, 2, 8);
+  rig_ctl("settle");
+  assert_int_equal(ibv_poll_cq(rig.a.cq, 1, &wc), 1);
+  assert_int_equal(wc.status, IBV_WC_SUCCESS);
+  rig_ctl("clock manual");
+  rig_close(&rig);
+}
+
 static void a_delayed_message_keeps_its_place(void **state)
 {
   (void)state;
@@ -189,6 +207,7 @@ int main(void)
       cmocka_unit_test_teardown(receiver_becomes_ready_in_time, clear),
       cmocka_unit_test_teardown(thirty_seconds_time_out, clear),
       cmocka_unit_test_teardown(a_message_is_delayed, clear),
+      cmocka_unit_test_teardown(what_was_posted_is_done, clear),
       cmocka_unit_test_teardown(a_delayed_message_keeps_its_place, clear),
       cmocka_unit_test_teardown(port_is_down_for_five_seconds, clear),
   };
