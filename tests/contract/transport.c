@@ -213,7 +213,8 @@ static struct contract_variant variants[] = {
     },
     {
         .name = "verbs_dc-wrap",
-        .options = "device=mlx5_0,timeout=8,keepalive=50ms,first_sequence=18446744073709551000",
+        .options =
+            "device=mlx5_0,timeout=8,keepalive=50ms,initiators=3,first_sequence=18446744073709551000",
         .apart = true,
         .silent = true,
         .capabilities = DC_CAPABILITIES,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct sim_sq *sim_sq_alloc(const struct ibv_qp_cap *cap, unsigned log_streams)
 {
@@ -18,7 +19,11 @@ struct sim_sq *sim_sq_alloc(const struct ibv_qp_cap *cap, unsigned log_streams)
     sq->size *= 2;
   size_t stride = sizeof(struct sim_slot) + sq->max_sge * sizeof(struct ibv_sge) + sq->max_inline;
   sq->stride = (uint32_t)((stride + 15) & ~(size_t)15);
-  sq->slots = calloc(sq->size, sq->stride);
+  /* Few of them are ever used: malloc() would fill, or clear, those that are not. */
+  sq->slots = mmap(NULL, (size_t)sq->size * sq->stride, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (sq->slots == MAP_FAILED)
+    sq->slots = NULL;
   sq->flow_count = 1u << log_streams;
   sq->flows = calloc(sq->flow_count, sizeof(*sq->flows));
   if (log_streams) {
@@ -40,7 +45,8 @@ void sim_sq_free(struct sim_sq *sq)
     return;
   free(sq->stream_errors);
   free(sq->flows);
-  free(sq->slots);
+  if (sq->slots)
+    munmap(sq->slots, (size_t)sq->size * sq->stride);
   free(sq);
 }
 
