@@ -65,6 +65,7 @@ struct pst_device {
   const struct rc_cm *cm;
   int counter_folder, counter_host, port;
 };
+#define NOTICES_AT_A_TIME 256u
 struct rc_lane {
   bool sets_up;
   bytes is_set_up;
@@ -75,7 +76,7 @@ struct vb_counters {
 };
 struct pst_worker {
   atomic<uint32_t> notices;
-  uint32_t notices_seen;
+  uint32_t notices_seen, notice_at, notice_left, notice_room;
   struct wake wake_fd;
   int txq;
   bool tells_lost, has_told_lost;
@@ -546,7 +547,7 @@ struct notices : rl::test_suite<notices, 2> {
   {
     atomic_store(&device.is_lost, false);
     atomic_store(&worker.notices, 0u);
-    worker.notices_seen = 0;
+    worker.notices_seen = worker.notice_at = worker.notice_left = worker.notice_room = 0;
     worker.tells_lost = worker.has_told_lost = false;
     worker.device = &device;
     worker.endpoints.room = 0;
@@ -658,7 +659,7 @@ struct vb_queue {
 struct pst_worker {
   struct pst_worker *next;
   atomic<uint32_t> notices;
-  uint32_t notices_seen;
+  uint32_t notices_seen, notice_at, notice_left, notice_room;
   struct wake wake_fd;
   bool tells_lost, has_told_lost;
   struct pst_device *device;
@@ -775,7 +776,7 @@ struct ends {
     worker.queue.worker = &worker;
     atomic_store(&worker.has_lost_target, false);
     worker.next = NULL;
-    worker.notices_seen = 0;
+    worker.notices_seen = worker.notice_at = worker.notice_left = worker.notice_room = 0;
     worker.tells_lost = worker.has_told_lost = false;
     worker.device = &device;
     worker.endpoints.room = 1;

@@ -19,6 +19,7 @@
 #define DUE_NS UINT64_C(1000000)
 #define WALK_NS UINT64_C(10000000)
 #define LOOKS_BETWEEN_ALL 256u
+#define NOTICES_AT_A_TIME 256u
 
 /* `pins`: the call has memory pinned. */
 static int refuse(const struct pst_device *device, const char *call, bool pins)
@@ -192,21 +193,35 @@ static void look_at_device(struct pst_worker *worker)
     worker->tells_lost = !worker->has_told_lost;
 }
 
+/* A notice does not say whose it is. Each poll looks at some endpoints, until all have been looked
+ * at since the last notice. */
+static void walk_notices(struct pst_worker *worker)
+{
+  const uint32_t room = worker->endpoints.room;
+
+  if (worker->notice_room != room)
+    worker->notice_left = worker->notice_room = room;
+  for (uint32_t i = 0; worker->notice_left && i < NOTICES_AT_A_TIME; i++, worker->notice_left--) {
+    worker->notice_at = worker->notice_at + 1 < room ? worker->notice_at + 1 : 0;
+    struct pst_endpoint *endpoint = worker->endpoints.all[worker->notice_at].at;
+    if (endpoint)
+      worker->device->transport->notice(endpoint);
+  }
+}
+
 void vb_take_notices(struct pst_worker *worker)
 {
   uint32_t notices = atomic_load_explicit(&worker->notices, memory_order_acquire);
 
-  if (notices == worker->notices_seen)
-    return;
-  worker->notices_seen = notices;
-  drain(worker->wake_fd);
-  look_at_device(worker);
-  vb_srq_notices(worker);
-  for (uint32_t i = 0; i < worker->endpoints.room; i++) {
-    struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
-    if (endpoint)
-      worker->device->transport->notice(endpoint);
+  if (notices != worker->notices_seen) {
+    worker->notices_seen = notices;
+    worker->notice_left = worker->notice_room = worker->endpoints.room;
+    drain(worker->wake_fd);
+    look_at_device(worker);
+    vb_srq_notices(worker);
   }
+  if (worker->notice_left)
+    walk_notices(worker);
 }
 
 /* ---- Sleep ------------------------------------------------------------------------------- */
@@ -248,7 +263,7 @@ static void set_timer(struct pst_worker *worker)
 
 static bool has_work(const struct pst_worker *worker)
 {
-  return worker->pending || worker->told || worker->tells_lost ||
+  return worker->pending || worker->told || worker->tells_lost || worker->notice_left ||
          worker->wc_at != worker->wc_count ||
          atomic_load_explicit(&worker->notices, memory_order_acquire) != worker->notices_seen;
 }

@@ -80,14 +80,15 @@ struct pst_worker {
   struct pst_endpoint *pending; /* with something to tell, or to do */
   _Atomic uint32_t notices;     /* that other threads have left with endpoints */
   uint32_t notices_seen;
-  uint32_t told;         /* endpoints with room that a post wanted */
-  uint64_t empties;      /* how often all that there was has been taken */
-  uint64_t empties_seen; /* by the last look at the clock */
-  uint32_t calls;        /* of poll since the clock was looked at */
-  uint64_t soonest_ns;   /* when something is due, at the earliest */
-  uint64_t walked_ns;    /* when all endpoints were looked at */
-  uint32_t looks;        /* at the clock */
-  uint64_t timer_ns;     /* what the timer is set to */
+  uint32_t notice_at, notice_left, notice_room; /* of the walk that a notice begins */
+  uint32_t told;                                /* endpoints with room that a post wanted */
+  uint64_t empties;                             /* how often all that there was has been taken */
+  uint64_t empties_seen;                        /* by the last look at the clock */
+  uint32_t calls;                               /* of poll since the clock was looked at */
+  uint64_t soonest_ns;                          /* when something is due, at the earliest */
+  uint64_t walked_ns;                           /* when all endpoints were looked at */
+  uint32_t looks;                               /* at the clock */
+  uint64_t timer_ns;                            /* what the timer is set to */
   uint32_t events_unacked;
   bool has_all; /* since the look before: else what seems late may lie in the completion queue */
   bool armed;

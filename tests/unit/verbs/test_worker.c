@@ -227,7 +227,7 @@ static void look(struct pst_endpoint *of, uint64_t now_ns)
 
 static void notice(struct pst_endpoint *of)
 {
-  (void)of;
+  of->arrivals++;
   fake.notices++;
 }
 
@@ -477,6 +477,34 @@ static void notices_that_come_while_it_arms_are_seen(void **state)
 }
 
 /* One that is there already wakes nobody once another worker has read it. */
+/* Of 1024 places, 600 of which have an endpoint. One more notice begins the walk anew. */
+static void a_notice_is_taken_to_256_places_at_a_time(void **state)
+{
+  static struct pst_endpoint more[598];
+
+  (void)state;
+  for (uint32_t i = 0; i < 598; i++)
+    assert_int_equal(pst_places_take(&opened->endpoints, &more[i], VB_PLACES, &more[i].place), 0);
+  assert_int_equal(opened->endpoints.room, 1024);
+  vb_notify(opened);
+  vb_take_notices(opened);
+  assert_in_range(fake.notices, 1, 256);
+  assert_int_equal(vb_arm(opened), -EAGAIN);
+  vb_disarm(opened);
+  for (uint32_t i = 0; i < 598; i++)
+    more[i].arrivals = 0;
+  vb_notify(opened);
+  for (uint32_t i = 0; i < 4; i++)
+    vb_take_notices(opened);
+  for (uint32_t i = 0; i < 598; i++)
+    assert_int_equal(more[i].arrivals, 1);
+  fake.notices = 0;
+  vb_take_notices(opened);
+  assert_int_equal(fake.notices, 0);
+  for (uint32_t i = 0; i < 598; i++)
+    pst_places_give(&opened->endpoints, more[i].place);
+}
+
 static void events_of_the_device_are_read_before_a_sleep(void **state)
 {
   (void)state;
@@ -655,6 +683,7 @@ int main(void)
       CASE(who_has_work_does_not_sleep),
       CASE(who_cannot_ask_for_events_does_not_sleep),
       CASE(notices_that_come_while_it_arms_are_seen),
+      CASE(a_notice_is_taken_to_256_places_at_a_time),
       CASE(events_of_the_device_are_read_before_a_sleep),
       CASE(a_lost_device_is_told_once),
       CASE(a_sleeper_wakes_for_what_is_due),
