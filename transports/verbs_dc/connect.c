@@ -210,6 +210,8 @@ static int connect_again(struct dc_endpoint *dc, const struct dc_blob *peer)
   dc->peer.data = peer->data;
   join(dc);
   dc->silent_ns = dc->probe_at_ns = 0;
+  if (dc->is_waiting && dc->line >= DC_SILENT)
+    dc_wait_in(dc, DC_ASKING);
   dc->heard_ns = vb_now_ns(endpoint->device);
   follow(dc, peer, peer->data != had.data);
   return 0;

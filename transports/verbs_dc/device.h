@@ -16,6 +16,7 @@ struct dc_handle;
 _Static_assert(DC_PROBES == 1u << DC_LOG_STREAMS, "each probe has a stream of its own");
 #define DC_NUMBERS 65536u      /* of a worker's endpoints, as immediate data name them */
 #define DC_CONTROL_RECEIVES 4u /* for the words of one peer */
+#define DC_HANDLE_CHAINS 1024u
 
 struct dc_device {
   struct pst_device device;
@@ -26,8 +27,8 @@ struct dc_device {
   uint8_t rd_atomic;                /* of an initiator, at most */
   uint8_t log_streams, log_errored; /* DCI streams of an initiator; 0: it has none */
   pthread_mutex_t handles_lock;
-  struct dc_handle *handles;
-  uint64_t handles_made; /* under it, too */
+  struct dc_handle *handles[DC_HANDLE_CHAINS]; /* by the peer's address: handle.c */
+  uint64_t handle_count, handles_made;         /* under it, too */
 };
 
 /* With the reserve, which are as many again, and the one that probes. */

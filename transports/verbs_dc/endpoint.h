@@ -68,11 +68,11 @@ struct dc_endpoint {
   bool was_handed;                /* it waited, and may post for some polls */
   uint8_t handed_for;             /* of these, by now */
   bool is_waiting;
-  bool has_answered;                   /* a probe, since it waits */
+  uint8_t line;                        /* enum dc_line, where it waits */
   uint8_t tries;                       /* probes that were not answered */
   uint64_t silent_ns;                  /* the first of them was posted; 0: there is none */
   uint64_t probe_at_ns;                /* not before */
-  struct dc_endpoint *before, *behind; /* of those that wait */
+  struct dc_endpoint *before, *behind; /* of its line */
   struct dc_endpoint *next_peer;       /* of one chain */
 
   uint32_t says;              /* 1 << enum dc_word, that are to be said */

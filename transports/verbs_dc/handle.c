@@ -15,13 +15,24 @@ static void notify_all(struct pst_device *device)
   pthread_mutex_unlock(&device->events);
 }
 
+static struct dc_handle **chain_of(struct dc_device *dc, const struct ibv_ah_attr *attr)
+{
+  uint64_t half[2];
+
+  memcpy(half, attr->grh.dgid.raw, sizeof(half));
+  const uint64_t all = (half[0] ^ half[1] ^ attr->dlid) * UINT64_C(0x9e3779b97f4a7c15);
+  return &dc->handles[all >> 32 & (DC_HANDLE_CHAINS - 1)];
+}
+
 static void unlink_and_free(struct dc_handle *handle)
 {
-  struct dc_handle **at = &dc_device_of(handle->device)->handles;
+  struct dc_device *dc = dc_device_of(handle->device);
+  struct dc_handle **at = chain_of(dc, &handle->attr);
 
   while (*at != handle)
     at = &(*at)->next;
   *at = handle->next;
+  dc->handle_count--;
   if (handle->ah)
     ibv_destroy_ah(handle->ah);
   free(handle);
@@ -61,10 +72,10 @@ static bool is_same(const struct ibv_ah_attr *a, const struct ibv_ah_attr *b)
          memcmp(a->grh.dgid.raw, b->grh.dgid.raw, sizeof(a->grh.dgid.raw)) == 0;
 }
 
-static struct dc_handle *find(const struct dc_device *dc, const struct ibv_ah_attr *attr,
+static struct dc_handle *find(struct dc_device *dc, const struct ibv_ah_attr *attr,
                               const uint8_t gid[16])
 {
-  struct dc_handle *one = dc->handles;
+  struct dc_handle *one = *chain_of(dc, attr);
 
   /* One that failed is not taken again: who comes later tries anew. */
   while (one && (!is_same(&one->attr, attr) || one->is_stale ||
@@ -84,9 +95,11 @@ static struct dc_handle *add(struct dc_device *dc, const struct ibv_ah_attr *att
   made->device = &dc->device;
   made->attr = *attr;
   memcpy(made->gid, gid, sizeof(made->gid));
+  struct dc_handle **chain = chain_of(dc, attr);
+  made->next = *chain;
+  *chain = made;
+  dc->handle_count++;
   dc->handles_made++;
-  made->next = dc->handles;
-  dc->handles = made;
   return made;
 }
 
@@ -129,12 +142,15 @@ void dc_handle_doubt(struct dc_endpoint *endpoint)
 
 void dc_handle_give(struct dc_endpoint *endpoint)
 {
-  struct dc_handle *handle = endpoint->handle;
-  struct dc_device *dc = dc_device_of(endpoint->endpoint.device);
+  dc_handle_drop(endpoint->handle);
+  endpoint->handle = NULL;
+}
 
+void dc_handle_drop(struct dc_handle *handle)
+{
   if (!handle)
     return;
-  endpoint->handle = NULL;
+  struct dc_device *dc = dc_device_of(handle->device);
   pthread_mutex_lock(&dc->handles_lock);
   if (--handle->users == 0 &&
       atomic_load_explicit(&handle->state, memory_order_acquire) != DC_HANDLE_MAKING)

@@ -27,5 +27,7 @@ int dc_handle_take(struct dc_endpoint *dc, const struct dc_blob *to);
 /* That peer did not answer: whoever connects to its port from now on has the address resolved. */
 void dc_handle_doubt(struct dc_endpoint *dc);
 void dc_handle_give(struct dc_endpoint *dc);
+/* One that has been taken; NULL: nothing happens. */
+void dc_handle_drop(struct dc_handle *handle);
 
 #endif

@@ -237,7 +237,7 @@ static bool hear(struct dc_endpoint *dc, const struct ibv_wc *wc)
   if (wc->opcode != IBV_WC_RECV && said >> DC_VALUE_BITS == DC_HELLO) {
     if (!dc_hear_hello(dc, said % DC_VALUES))
       return false;
-    if (dc->is_waiting && !dc->has_answered) /* as good as an answer to a probe */
+    if (dc->is_waiting && dc->line != DC_ANSWERED) /* as good as an answer to a probe */
       dc_has_answered(dc);
   } else if (!dc->is_heard)
     return false;

@@ -12,6 +12,7 @@
 #include "../verbs/request.h"
 #include "connection.h"
 #include "ops.h"
+#include "probe.h"
 
 #define HANDED_FOR 4u /* calls of work(): two polls, between which the host can post */
 
@@ -79,7 +80,10 @@ int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator)
   pool->resets++;
   initiator->stream = 0;
   initiator->is_flushing = false;
-  return rc ? rc : set_up(pool, initiator);
+  if (rc == 0)
+    rc = set_up(pool, initiator);
+  initiator->is_broken = rc != 0;
+  return rc;
 }
 
 /* Where as many streams have failed as may (2^log_num_errored), the initiator has, too. */
@@ -239,6 +243,7 @@ void dc_worker_close(struct pst_worker *worker)
       ibv_destroy_qp(pool->all[i].qp);
     vb_send_queue_close(&pool->all[i].kept);
   }
+  dc_probe_close(pool);
   if (pool->pd)
     vb_thread_domain_give(worker, pool->pd);
   free(pool->numbers);
@@ -259,52 +264,62 @@ static void hold(struct dc_worker *pool, struct dc_endpoint *dc, struct dc_initi
   dc->endpoint.sq.sent = initiator->kept.sent;
   dc->endpoint.sq.wrs = initiator->kept.wrs;
   dc->endpoint.sq.sges = initiator->kept.sges;
-  /* A peer that answers fewer READs at a time has been met since. */
-  if (initiator->rd_atomic > pool->rd_atomic && dc_reset(pool, initiator) != 0)
+  /* A peer that answers fewer READs at a time may have been met since. */
+  if ((initiator->is_broken || initiator->rd_atomic > pool->rd_atomic) &&
+      dc_reset(pool, initiator) != 0)
     dc_fail(&dc->endpoint, -EIO, "its initiator cannot be set up again");
 }
 
 static void leave_line(struct dc_worker *pool, struct dc_endpoint *dc)
 {
-  *(dc->before ? &dc->before->behind : &pool->first) = dc->behind;
-  *(dc->behind ? &dc->behind->before : &pool->last) = dc->before;
+  struct dc_queue *line = &pool->lines[dc->line];
+
+  *(dc->before ? &dc->before->behind : &line->first) = dc->behind;
+  *(dc->behind ? &dc->behind->before : &line->last) = dc->before;
   dc->before = dc->behind = NULL;
+  pool->waiting--;
+  pool->silent -= dc->line >= DC_SILENT;
 }
 
-static void join_line(struct dc_worker *pool, struct dc_endpoint *dc)
+static void join_line(struct dc_worker *pool, struct dc_endpoint *dc, uint32_t which)
 {
-  if (!pool->first)
+  struct dc_queue *line = &pool->lines[which];
+
+  if (pool->waiting == 0)
     pool->stuck_ns = 0;
-  dc->before = pool->last;
-  *(pool->last ? &pool->last->behind : &pool->first) = dc;
-  pool->last = dc;
+  dc->line = (uint8_t)which;
+  dc->before = line->last;
+  *(line->last ? &line->last->behind : &line->first) = dc;
+  line->last = dc;
+  pool->waiting++;
+  pool->silent += which >= DC_SILENT;
 }
 
 void dc_wait_no_more(struct dc_endpoint *dc)
 {
   if (!dc->is_waiting)
     return;
-  dc->is_waiting = dc->has_answered = false;
+  dc->is_waiting = false;
   dc->silent_ns = dc->probe_at_ns = 0;
   dc->tries = 0;
   leave_line(dc_worker_of(dc->endpoint.worker), dc);
 }
 
-void dc_wait_behind(struct dc_endpoint *dc)
+void dc_wait_in(struct dc_endpoint *dc, uint32_t line)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
   leave_line(pool, dc);
-  join_line(pool, dc);
+  join_line(pool, dc, line);
 }
 
 /* One of these is handed to the first that waits and may have it. */
 static void hand(struct dc_worker *pool, struct dc_initiator **from)
 {
-  struct dc_endpoint *next = pool->first;
+  struct dc_endpoint *next = pool->lines[DC_ANSWERED].first;
 
-  while (next && (next->silent_ns || (from == &pool->reserve && !next->has_answered)))
-    next = next->behind;
+  if (!next && from == &pool->free)
+    next = pool->lines[DC_ASKING].first;
   if (!next || !*from)
     return;
   dc_wait_no_more(next);
@@ -318,11 +333,7 @@ void dc_has_answered(struct dc_endpoint *dc)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
-  leave_line(pool, dc);
-  dc->behind = pool->first;
-  *(pool->first ? &pool->first->before : &pool->last) = dc;
-  pool->first = dc;
-  dc->has_answered = true;
+  dc_wait_in(dc, DC_ANSWERED);
   dc->silent_ns = 0;
   hand(pool, pool->free ? &pool->free : &pool->reserve);
 }
@@ -335,9 +346,9 @@ bool dc_take(struct dc_endpoint *dc)
     return true;
   if (!pool->free || dc->silent_ns) { /* dc_give() hands it on */
     if (!dc->is_waiting)
-      join_line(pool, dc);
+      join_line(pool, dc, DC_ASKING);
     dc->is_waiting = true;
-    if (dc->is_heard && !dc->is_answered && !dc->has_answered) /* it has just said hello */
+    if (dc->is_heard && !dc->is_answered && dc->line != DC_ANSWERED) /* it has just said hello */
       dc_has_answered(dc);
     return dc->initiator != NULL;
   }
@@ -364,15 +375,14 @@ void dc_give(struct dc_endpoint *dc)
   pool->gives += !given->is_reserve;
   dc->initiator = NULL;
   dc->endpoint.sq.sent = NULL;
-  if (pool->first)
-    hand(pool, given->is_reserve ? &pool->reserve : &pool->free);
+  hand(pool, given->is_reserve ? &pool->reserve : &pool->free);
 }
 
 bool dc_is_spent(const struct dc_endpoint *dc)
 {
   const struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
-  return pool->first &&
+  return (pool->lines[DC_ANSWERED].first || pool->lines[DC_ASKING].first) &&
          dc->endpoint.sq.head - dc->held_from >= dc_device_of(dc->endpoint.device)->quota;
 }
 

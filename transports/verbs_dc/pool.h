@@ -17,7 +17,21 @@
 struct dc_endpoint;
 
 #define DC_INLINE_WISH 64u /* bytes */
+#define DC_BACKOFFS 7u     /* of probes: each but the first is twice the one before */
 #define DC_PEER_CHAINS 1024u
+
+/* Of endpoints that wait for an initiator; each in the order in which they came. */
+enum dc_line {
+  DC_ANSWERED, /* a probe, or said hello: these go first, and may have the reserve */
+  DC_ASKING,
+  DC_SILENT, /* has missed one probe; the next line two, and so on: each waits as long as the
+                others of its line for the next probe */
+  DC_LINES = DC_SILENT + DC_BACKOFFS
+};
+
+struct dc_queue {
+  struct dc_endpoint *first, *last;
+};
 
 /* A send queue, which one endpoint has at a time. */
 struct dc_initiator {
@@ -27,6 +41,7 @@ struct dc_initiator {
   struct vb_send_queue kept; /* requests as they were posted, until they are done */
   uint8_t rd_atomic;
   bool is_reserve;  /* of those that have answered a probe */
+  bool is_broken;   /* it could not be set up again: whoever takes it tries once more */
   bool is_flushing; /* its stream has failed, and requests of it are still to be flushed */
   uint16_t stream;  /* of its requests */
   struct dc_initiator *next_free;
@@ -37,14 +52,16 @@ struct dc_worker {
   struct ibv_pd *pd;
   uint32_t count; /* initiators that were made */
   struct dc_initiator *all, *free, *reserve;
-  struct dc_initiator *prober;      /* probe.c; NULL: there is none */
-  struct dc_endpoint *first, *last; /* that wait for one; those that have answered a probe first,
-                                       those that have not at the end */
-  uint64_t gives, gives_seen;       /* of initiators not of the reserve; by the last look */
-  uint64_t stuck_ns;                /* since then none was given back; 0: the next look says */
-  struct dc_endpoint *probed[DC_PROBES];
-  uint32_t probe_count; /* of the batch: posted, and, a bit each, answered */
-  uint32_t probes_answered;
+  struct dc_initiator *prober; /* probe.c; NULL: there is none */
+  struct dc_queue lines[DC_LINES];
+  uint32_t waiting, silent;   /* endpoints in all lines, and in those from DC_SILENT on */
+  uint64_t gives, gives_seen; /* of initiators not of the reserve; by the last look */
+  uint64_t stuck_ns;          /* since then none was given back; 0: the next look says */
+  struct dc_endpoint *probed[DC_PROBES]; /* NULL: it is closed, and its handle is in `kept` */
+  struct dc_handle *kept[DC_PROBES];
+  uint64_t probe_ids[DC_PROBES]; /* wr_id: no two batches have the same */
+  uint32_t probe_count;          /* of the batch: posted, and, a bit each, answered */
+  uint32_t probes_answered, batches;
   bool probes_pass;  /* one was answered before another that had been posted before it */
   uint64_t probe_ns; /* the batch's last answer, or its beginning */
   uint64_t probes_missed;
@@ -76,8 +93,8 @@ void dc_give(struct dc_endpoint *dc);
 void dc_wait_no_more(struct dc_endpoint *dc);
 /* The endpoint waits, and its peer has answered a probe. */
 void dc_has_answered(struct dc_endpoint *dc);
-/* The endpoint waits, and its peer has not answered a probe: others go before it. */
-void dc_wait_behind(struct dc_endpoint *dc);
+/* The endpoint waits, in that line from now on. */
+void dc_wait_in(struct dc_endpoint *dc, uint32_t line);
 /* RESET takes its completions out of the completion queue, and what it has is read no more. 0 or an
  * errno. */
 int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator);

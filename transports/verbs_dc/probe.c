@@ -15,23 +15,21 @@
 
 #define STUCK_NS UINT64_C(4000000) /* nobody gave an initiator back, and some wait */
 #define PROBE_NS UINT64_C(4000000) /* of a batch's first; an answer takes microseconds */
-#define BACKOFF_MAX 6u             /* doublings of PROBE_NS */
 
 /* An index that no request of the send queue has. */
 #define PROBE_INDEX 0x80000000u
+#define PROBE_BATCHES 65536u /* whose completions differ */
 
-static bool may_probe(const struct dc_endpoint *dc, uint64_t now)
-{
-  return !dc->has_answered && dc->stage >= DC_GREETING && !dc_is_over(dc) && dc->probe_at_ns <= now;
-}
-
-/* Into the batch, in the order of those that wait. */
+/* Into the batch: those that ask, then the silent ones whose time has come, which are the first of
+ * their lines. */
 static void gather(struct dc_worker *pool, uint64_t now)
 {
   pool->probe_count = pool->probes_answered = 0;
-  for (struct dc_endpoint *dc = pool->first; dc && pool->probe_count < DC_PROBES; dc = dc->behind)
-    if (may_probe(dc, now))
-      pool->probed[pool->probe_count++] = dc;
+  for (uint32_t i = DC_ASKING; i < DC_LINES; i++)
+    for (struct dc_endpoint *dc = pool->lines[i].first;
+         dc && dc->probe_at_ns <= now && pool->probe_count < DC_PROBES; dc = dc->behind)
+      if (dc->stage >= DC_GREETING && !dc_is_over(dc))
+        pool->probed[pool->probe_count++] = dc;
 }
 
 static void post(struct dc_worker *pool, uint64_t now)
@@ -39,11 +37,13 @@ static void post(struct dc_worker *pool, uint64_t now)
   struct dc_initiator *prober = pool->prober;
 
   pool->probe_ns = now;
+  pool->batches++;
   ibv_wr_start(prober->ex);
   for (uint32_t i = 0; i < pool->probe_count; i++) {
     const struct dc_endpoint *dc = pool->probed[i];
-    const uint32_t index = (uint32_t)dc->endpoint.sq.head + PROBE_INDEX;
-    prober->ex->wr_id = vb_wr_id(&dc->endpoint.sq, index);
+    const uint32_t index =
+        (uint32_t)dc->endpoint.sq.head + PROBE_INDEX + pool->batches % PROBE_BATCHES;
+    pool->probe_ids[i] = prober->ex->wr_id = vb_wr_id(&dc->endpoint.sq, index);
     prober->ex->wr_flags = IBV_SEND_SIGNALED;
     ibv_wr_rdma_write(prober->ex, 0, 0);
     ibv_wr_set_sge_list(prober->ex, 0, NULL);
@@ -59,11 +59,25 @@ static void post(struct dc_worker *pool, uint64_t now)
 
 static void begin(struct dc_worker *pool, uint64_t now)
 {
-  if (!pool->prober)
+  if (!pool->prober || (pool->prober->is_broken && dc_reset(pool, pool->prober) != 0))
     return;
   gather(pool, now);
   if (pool->probe_count)
     post(pool, now);
+}
+
+static void drop_kept(struct dc_worker *pool)
+{
+  for (uint32_t i = 0; i < pool->probe_count; i++) {
+    dc_handle_drop(pool->kept[i]);
+    pool->kept[i] = NULL;
+  }
+}
+
+void dc_probe_close(struct dc_worker *pool)
+{
+  drop_kept(pool);
+  pool->probe_count = 0;
 }
 
 /* What is under way ends, and those that have not answered are probed again. */
@@ -71,12 +85,12 @@ static void again(struct dc_worker *pool, uint64_t now)
 {
   const int rc = dc_reset(pool, pool->prober);
 
+  drop_kept(pool);
   pool->probe_count = 0;
   if (rc) {
     VB_LOG(pool->worker->device, PST_LOG_ERROR,
            "the initiator that probes cannot be set up again: %s; see the kernel's log (`dmesg`)",
            strerror(rc));
-    pool->prober = NULL;
     return;
   }
   begin(pool, now);
@@ -102,13 +116,14 @@ static bool is_answered(const struct dc_worker *pool, uint32_t i)
 static void missed(struct dc_worker *pool, struct dc_endpoint *dc, uint64_t now)
 {
   pool->probes_missed++;
-  if (!dc->is_waiting)
+  if (!dc->is_waiting || dc->line == DC_ANSWERED)
     return;
+  const uint32_t backoff = dc->tries < DC_BACKOFFS - 1 ? dc->tries : DC_BACKOFFS - 1;
   if (dc->silent_ns == 0)
     dc->silent_ns = pool->probe_ns;
-  dc->probe_at_ns = now + (PROBE_NS << (dc->tries < BACKOFF_MAX ? dc->tries : BACKOFF_MAX));
-  dc->tries++;
-  dc_wait_behind(dc);
+  dc->probe_at_ns = now + (PROBE_NS << backoff);
+  dc->tries += dc->tries < UINT8_MAX;
+  dc_wait_in(dc, DC_SILENT + backoff);
   if (now - dc->silent_ns >= vb_silence_ns(&dc->endpoint.device->path))
     gave_up(dc, now);
 }
@@ -122,7 +137,7 @@ static void end(struct dc_worker *pool, uint64_t now)
   for (uint32_t i = 0; i < pool->probe_count; i++) {
     if (is_answered(pool, i))
       continue;
-    if (is_first || pool->probes_pass)
+    if (pool->probed[i] && (is_first || pool->probes_pass))
       missed(pool, pool->probed[i], now);
     is_first = false;
   }
@@ -142,23 +157,15 @@ static void answered(struct dc_worker *pool, uint32_t i, uint64_t now)
     begin(pool, now);
 }
 
-/* Of the batch, a probe of that peer that is not answered; probe_count: there is none. */
-static uint32_t find(const struct dc_worker *pool, const struct dc_endpoint *dc)
-{
-  uint32_t i = 0;
-
-  while (i < pool->probe_count && (pool->probed[i] != dc || is_answered(pool, i)))
-    i++;
-  return i;
-}
-
 void dc_probe_sent(struct dc_endpoint *dc, const struct ibv_wc *wc)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
   if (!pool->prober || wc->qp_num != pool->prober->qp->qp_num || wc->status == IBV_WC_WR_FLUSH_ERR)
     return;
-  const uint32_t i = find(pool, dc);
+  uint32_t i = 0;
+  while (i < pool->probe_count && (pool->probe_ids[i] != wc->wr_id || is_answered(pool, i)))
+    i++;
   if (i == pool->probe_count)
     return; /* of a batch that was ended */
   const uint64_t now = vb_now_ns(dc->endpoint.device);
@@ -174,15 +181,22 @@ void dc_probe_forget(struct dc_endpoint *dc)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
-  if (find(pool, dc) != pool->probe_count)
-    again(pool, vb_now_ns(dc->endpoint.device));
+  for (uint32_t i = 0; i < pool->probe_count; i++) {
+    if (pool->probed[i] != dc)
+      continue;
+    pool->probed[i] = NULL;
+    if (is_answered(pool, i))
+      continue;
+    pool->kept[i] = dc->handle;
+    dc->handle = NULL;
+  }
 }
 
 void dc_probe_look(struct pst_worker *worker)
 {
   struct dc_worker *pool = dc_worker_of(worker);
 
-  if (!pool->first && pool->probe_count == 0)
+  if (pool->waiting == 0 && pool->probe_count == 0)
     return;
   const uint64_t now = vb_now_ns(worker->device);
   if (pool->gives != pool->gives_seen || pool->stuck_ns == 0) {
@@ -192,6 +206,6 @@ void dc_probe_look(struct pst_worker *worker)
   if (pool->probe_count) {
     if (now - pool->probe_ns >= PROBE_NS && worker->has_all)
       end(pool, now);
-  } else if (now - pool->stuck_ns >= STUCK_NS || (pool->last && pool->last->silent_ns))
+  } else if (now - pool->stuck_ns >= STUCK_NS || pool->silent)
     begin(pool, now);
 }

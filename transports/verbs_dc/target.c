@@ -123,7 +123,12 @@ static void replace(struct pst_worker *worker, struct vb_srq *shared)
     vb_notify(worker);
     return;
   }
-  ibv_destroy_qp(lost);
+  const int rc = ibv_destroy_qp(lost);
+  if (rc)
+    VB_LOG(worker->device, PST_LOG_WARN,
+           "%s: ibv_destroy_qp of target %u: %s; it is left until the process ends, see `rdma "
+           "resource`",
+           worker->device->open.info->name, number, strerror(rc));
   dc_worker_of(worker)->targets_made++;
   VB_LOG(
       worker->device, PST_LOG_WARN,

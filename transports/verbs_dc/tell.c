@@ -13,15 +13,13 @@ static void add(struct pst_counter_list *list, const char *name, uint64_t value,
 static void add_worker(struct pst_counter_list *list, const struct pst_worker *worker)
 {
   const struct dc_worker *pool = dc_worker_of(worker);
-  uint64_t idle = 0, waiting = 0;
+  uint64_t idle = 0;
 
   for (const struct dc_initiator *one = pool->free; one; one = one->next_free)
     idle++;
-  for (const struct dc_endpoint *one = pool->first; one; one = one->behind)
-    waiting++;
   add(list, "initiators", dc_device_of(worker->device)->initiators, PST_COUNTER_GAUGE);
   add(list, "initiators_free", idle, PST_COUNTER_GAUGE);
-  add(list, "endpoints_waiting", waiting, PST_COUNTER_GAUGE);
+  add(list, "endpoints_waiting", pool->waiting, PST_COUNTER_GAUGE);
   add(list, "initiators_reset", pool->resets, 0);
   add(list, "streams_reset", pool->stream_resets, 0);
   add(list, "targets_replaced", pool->targets_made, 0);
@@ -33,12 +31,8 @@ static void add_worker(struct pst_counter_list *list, const struct pst_worker *w
 
 static void add_handles(struct pst_counter_list *list, struct dc_device *dc)
 {
-  uint64_t count = 0;
-
   pthread_mutex_lock(&dc->handles_lock);
-  for (const struct dc_handle *one = dc->handles; one; one = one->next)
-    count++;
-  add(list, "address_handles", count, PST_COUNTER_GAUGE);
+  add(list, "address_handles", dc->handle_count, PST_COUNTER_GAUGE);
   add(list, "address_handles_made", dc->handles_made, 0);
   pthread_mutex_unlock(&dc->handles_lock);
 }

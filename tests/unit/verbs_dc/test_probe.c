@@ -90,6 +90,7 @@ static int start(void **state)
                           .wr_set_sge_list = set_list};
   dv = (struct mlx5dv_qp_ex){.wr_set_dc_addr = set_target,
                              .wr_set_dc_addr_stream = set_target_stream};
+  handle = (struct dc_handle){.device = &device.device, .users = PEERS};
   prober = (struct dc_initiator){.qp = &qps[0], .ex = &ex, .dv = &dv};
   spare = (struct dc_initiator){.qp = &qps[1], .is_reserve = true};
   pool = (struct dc_worker){.worker = &worker, .prober = &prober, .reserve = &spare};
@@ -116,13 +117,18 @@ static int start(void **state)
   return 0;
 }
 
-static void complete(uint32_t i, enum ibv_wc_status status)
+static void complete_of(uint32_t batch, uint32_t i, enum ibv_wc_status status)
 {
   const struct ibv_wc wc = {.status = status,
                             .qp_num = qps[0].qp_num,
-                            .wr_id = peers[i].endpoint.sq.wr_id | (1000u + 0x80000000u)};
+                            .wr_id = peers[i].endpoint.sq.wr_id | (1000u + 0x80000000u + batch)};
 
   dc_probe_sent(&peers[i], &wc);
+}
+
+static void complete(uint32_t i, enum ibv_wc_status status)
+{
+  complete_of(pool.batches, i, status);
 }
 
 static void assert_posted(uint32_t count, const uint32_t which[])
@@ -159,7 +165,7 @@ static void who_is_silent_holds_up_no_other_probe(void **state)
   dc_probe_look(&worker);
   assert_int_equal(resets, 1);
   assert_posted(2, (uint32_t[]){2, 3});
-  assert_ptr_equal(pool.last, &peers[1]);
+  assert_ptr_equal(pool.lines[DC_SILENT].last, &peers[1]);
   complete(2, IBV_WC_WR_FLUSH_ERR); /* of the batch before */
   assert_int_equal(resets, 1);
   complete(2, IBV_WC_RETRY_EXC_ERR); /* before our own patience is over */
@@ -209,7 +215,8 @@ static void an_answer_ends_the_silence(void **state)
   assert_posted(1, (uint32_t[]){0});
   complete(0, IBV_WC_SUCCESS);
   assert_int_equal(peers[0].silent_ns, 0);
-  assert_ptr_equal(pool.first, &peers[0]);
+  assert_ptr_equal(pool.lines[DC_ANSWERED].last, &peers[0]);
+  assert_int_equal(pool.silent, 0);
 }
 
 /* A device that serves streams side by side: who has not answered by then is silent. */
@@ -220,7 +227,7 @@ static void an_answer_that_passes_others_ends_all_of_them(void **state)
   device.log_streams = 5;
   complete(0, IBV_WC_SUCCESS);
   complete(3, IBV_WC_SUCCESS);
-  assert_true(peers[3].has_answered);
+  assert_int_equal(peers[3].line, DC_ANSWERED);
   fake_clock_ns += 4 * MS;
   dc_probe_look(&worker);
   assert_int_equal(pool.probes_missed, 2);
@@ -238,8 +245,62 @@ static void who_goes_leaves_the_others_probes(void **state)
   complete(0, IBV_WC_SUCCESS);
   dc_wait_no_more(&peers[2]);
   dc_probe_forget(&peers[2]);
+  assert_int_equal(resets, 0);
+  assert_null(peers[2].handle);
+  assert_int_equal(handle.users, PEERS); /* as long as the probe is under way */
+  complete(3, IBV_WC_SUCCESS);
+  assert_int_equal(peers[3].line, DC_ANSWERED);
+  fake_clock_ns += 4 * MS;
+  dc_probe_look(&worker);
   assert_int_equal(resets, 1);
-  assert_posted(2, (uint32_t[]){1, 3});
+  assert_int_equal(handle.users, PEERS - 1);
+  assert_int_equal(peers[1].line, DC_SILENT);
+}
+
+/* What was polled before the reset, of those that are probed again. */
+static void completions_of_an_older_batch_are_none(void **state)
+{
+  const uint32_t older = pool.batches;
+
+  (void)state;
+  fake_clock_ns += 4 * MS;
+  dc_probe_look(&worker);
+  assert_posted(3, (uint32_t[]){1, 2, 3});
+  complete_of(older, 1, IBV_WC_SUCCESS);
+  assert_int_equal(pool.probes_answered, 0);
+  assert_null(peers[1].initiator);
+  complete_of(older, 2, IBV_WC_RETRY_EXC_ERR);
+  assert_int_equal(resets, 1);
+  complete(1, IBV_WC_SUCCESS);
+  assert_ptr_equal(peers[1].initiator, &spare);
+}
+
+/* A look takes from each line those whose time has come, and passes over none that is not due. */
+static void silent_peers_are_tried_in_their_order(void **state)
+{
+  (void)state;
+  device.log_streams = 5;
+  device.device.path.timeout = 14;
+  complete(3, IBV_WC_SUCCESS); /* it passes others: all of them are silent */
+  fake_clock_ns += 4 * MS;
+  dc_probe_look(&worker);
+  assert_int_equal(pool.silent, 3);
+  assert_int_equal(pool.probe_count, 0);
+  fake_clock_ns += 4 * MS;
+  dc_probe_look(&worker);
+  assert_posted(3, (uint32_t[]){0, 1, 2});
+  complete(1, IBV_WC_SUCCESS);
+  fake_clock_ns += 4 * MS;
+  dc_probe_look(&worker);
+  assert_ptr_equal(pool.lines[DC_SILENT + 1].first, &peers[0]);
+  assert_ptr_equal(pool.lines[DC_SILENT + 1].last, &peers[2]);
+  assert_null(pool.lines[DC_SILENT].first);
+  fake_clock_ns += 7 * MS;
+  dc_probe_look(&worker);
+  assert_int_equal(pool.probe_count, 0);
+  fake_clock_ns += 1 * MS;
+  dc_probe_look(&worker);
+  assert_posted(2, (uint32_t[]){0, 2});
 }
 
 /* Nobody else who waits has answered. */
@@ -255,7 +316,7 @@ static void a_hello_is_an_answer(void **state)
   peers[2].stage = DC_GREETING;
   peers[2].is_heard = true;
   assert_false(dc_take(&peers[2])); /* the next one of the reserve */
-  assert_ptr_equal(pool.first, &peers[2]);
+  assert_ptr_equal(pool.lines[DC_ANSWERED].first, &peers[2]);
 }
 
 int main(void)
@@ -267,6 +328,8 @@ int main(void)
       cmocka_unit_test_setup(an_answer_ends_the_silence, start),
       cmocka_unit_test_setup(an_answer_that_passes_others_ends_all_of_them, start),
       cmocka_unit_test_setup(who_goes_leaves_the_others_probes, start),
+      cmocka_unit_test_setup(completions_of_an_older_batch_are_none, start),
+      cmocka_unit_test_setup(silent_peers_are_tried_in_their_order, start),
       cmocka_unit_test_setup(a_hello_is_an_answer, start),
   };
 
