@@ -346,6 +346,110 @@ static void silent_peers_hold_up_no_living_one(void **state)
   contract_pair_close(pair);
 }
 
+/* What an address says of credit that there is not: more messages come than slots are posted. */
+enum { SLOTS = 8, TOO_MANY = 4, CREDITS_AT = 67 /* transports/verbs_dc/blob.c */ };
+
+static const struct contract_params few_slots = {
+    .endpoints = 2, .slots = 2 * SLOTS, .message = 256, .requests = 64, .pieces = 1};
+
+/* Both endpoints of a pair; the first sender takes all slots of both for its own, and some more. */
+static struct contract_pair *open_short(const struct contract_variant *variant)
+{
+  struct contract_pair *pair = contract_pair_open(variant, &few_slots);
+  struct pst_blob blob;
+
+  for (uint32_t k = 0; k < 2; k++) {
+    contract_address(&pair->receiver, k, &blob);
+    ((uint8_t *)blob.bytes)[CREDITS_AT] += k == 0 ? SLOTS + TOO_MANY : 0;
+    assert_int_equal(contract_connect(&pair->sender, k, &blob), 0);
+    contract_address(&pair->sender, k, &blob);
+    assert_int_equal(contract_connect(&pair->receiver, k, &blob), 0);
+  }
+  for (uint32_t k = 0; k < 2; k++) {
+    contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+    contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  }
+  return pair;
+}
+
+/* All slots are full, and the receiver does not poll: its shared receive queue is empty. */
+static void fill_slots(struct contract_pair *pair)
+{
+  const uint64_t before = simulated_said("counters", "rnr_naks "),
+                 deadline = contract_now_ns() + contract_deadline_ns;
+  uint32_t wait;
+
+  for (uint32_t i = 0; i < 2 * SLOTS + TOO_MANY; i++) {
+    const struct pst_request request = contract_send(&pair->sender, 0, 8, i);
+    assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), 1);
+  }
+  contract_await_done(&pair->sender, NULL, PST_OP_SEND, 2 * SLOTS, 0);
+  while (simulated_said("counters", "rnr_naks ") < before + 2) {
+    contract_in_time(deadline, "the device to try for the %s time", "second");
+    contract_poll(&pair->sender);
+  }
+}
+
+/* With `rnr_retry: 7` the sender hears nothing, for as long as it takes. Its messages arrive once
+ * slots are posted again. */
+static void empty_receive_queue_is_waited_for(void **state)
+{
+  struct contract_variant variant = variant_of(state, "timeout=14,min_rnr_timer=1,keepalive=0");
+  struct contract_pair *pair = open_short(&variant);
+  struct contract_side *receiver = &pair->receiver;
+  struct pst_completion message, done;
+
+  fill_slots(pair);
+  for (uint32_t i = 0; i < 100; i++)
+    contract_poll(&pair->sender);
+  assert_false(contract_take(&pair->sender, PST_COMPLETION_DONE, PST_OP_SEND, &done));
+  assert_false(pair->sender.departed[0]);
+  /* The receiver has given none of them that slot: what comes for it is refused. */
+  for (uint32_t i = 0; i < SLOTS; i++) {
+    message = contract_await(receiver, NULL, PST_COMPLETION_MESSAGE, 0);
+    assert_int_equal(message.u.message.sequence, i);
+    contract_release(receiver, &message);
+  }
+  const struct pst_completion end =
+      contract_await(receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(end.status, -EPROTO);
+  assert_non_null(strstr(contract_complaint(), "for which it had no slot"));
+  contract_await_done(&pair->sender, receiver, PST_OP_SEND, TOO_MANY, 0);
+  contract_complaints();
+  contract_pair_close(pair);
+}
+
+/* With fewer the sender's device gives up: its endpoint ends, and says why. The other goes on by
+ * the same initiator. */
+static void empty_receive_queue_ends_one_sender(void **state)
+{
+  struct contract_variant variant =
+      variant_of(state, "timeout=14,rnr_retry=3,min_rnr_timer=1,keepalive=0");
+  struct contract_pair *pair = open_short(&variant);
+  uint32_t wait;
+
+  fill_slots(pair);
+  contract_await_done(&pair->sender, NULL, PST_OP_SEND, TOO_MANY, -ECONNRESET);
+  const struct pst_completion end =
+      contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(end.endpoint, 1);
+  assert_non_null(strstr(contract_complaint(), "IBV_WC_RNR_RETRY_EXC_ERR"));
+  contract_complained(1);
+  assert_int_equal(worker_counter(&pair->sender, resets), 1);
+  const struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
+  while (contract_post(&pair->sender, 1, &request, 1, &wait) != 1)
+    contract_poll(&pair->sender);
+  struct pst_completion message;
+  do {
+    message = contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+    contract_release(&pair->receiver, &message);
+  } while (message.endpoint != 2);
+  contract_await_done(&pair->sender, &pair->receiver, PST_OP_SEND, 1, 0);
+  assert_false(pair->sender.departed[1]);
+  contract_complaints(); /* of the receiver, about messages that it had no slot for */
+  contract_pair_close(pair);
+}
+
 int main(int argc, char **argv)
 {
   struct contract_variant variant = {.name = "pool"};
@@ -357,6 +461,8 @@ int main(int argc, char **argv)
       CONTRACT_CASE(wrong_addresses_look_like_dead_peers),
       CONTRACT_CASE(arm_sleeps_beside_silent_peer),
       CONTRACT_CASE(silent_peers_hold_up_no_living_one),
+      CONTRACT_CASE(empty_receive_queue_is_waited_for),
+      CONTRACT_CASE(empty_receive_queue_ends_one_sender),
   };
 
   if (argc != 5) {

@@ -6,7 +6,6 @@
  *     penstock-simverbs verbs-dc-targets PLUGIN LAUNCHER
  */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "harness.h"
 #include "simulated.h"
@@ -369,7 +368,7 @@ static void answers_that_were_polled_count(void **state)
     contract_in_time(deadline, "the WRITE of %u bytes", 8u);
     contract_poll(&b.side);
   }
-  usleep(20000);
+  simulated_ctl("settle");
   put_at(there, 3);
   assert_int_equal(a.side.image.ops->poll(a.side.worker, &one, 1), 1);
   assert_int_equal(one.kind, PST_COMPLETION_MESSAGE);
@@ -386,6 +385,46 @@ static void answers_that_were_polled_count(void **state)
   contract_await_done(&a.side, &b.side, PST_OP_WRITE, 1, 0);
   assert_int_equal(look_at(there), 3);
   assert_int_equal(take_messages(&a), 2);
+  contract_complained(1);
+  close_ends(&a, &b);
+}
+
+/* An error that was polled, behind more than poll() had room for, is of a request that has been
+ * posted again since, and ends nothing. */
+static void errors_that_were_polled_are_not_taken(void **state)
+{
+  struct end a, b;
+  struct pst_completion one;
+  uint32_t wait;
+
+  open_ends(state, &a, &b);
+  connect_all(&a, &b);
+  for (uint32_t i = 0; i < 10; i++)
+    poll_both(&a, &b);
+  for (uint32_t i = 0; i < 2; i++) {
+    const struct pst_request request = contract_send(&b.side, 128, 8, i);
+    assert_int_equal(contract_post(&b.side, 0, &request, 1, &wait), 1);
+  }
+  contract_await_done(&b.side, NULL, PST_OP_SEND, 2, 0);
+  lose(target_of(&b, DATA_AT), 0);
+  const struct pst_request request = contract_send(&a.side, 128, 8, 0);
+  assert_int_equal(contract_post(&a.side, 1, &request, 1, &wait), 1);
+  simulated_ctl("clock 1000"); /* its device gives up */
+  simulated_ctl("settle");
+  simulated_ctl("clock real");
+  assert_int_equal(a.side.image.ops->poll(a.side.worker, &one, 1), 1);
+  assert_int_equal(one.kind, PST_COMPLETION_MESSAGE);
+  contract_log(&a.side, &one);
+  while (b.moves < PEERS) {
+    contract_poll(&b.side);
+    follow(&b, &a);
+  }
+  while (take_messages(&b) == 0)
+    poll_both(&a, &b);
+  contract_await_done(&a.side, &b.side, PST_OP_SEND, 1, 0);
+  assert_int_equal(take_messages(&a), 2);
+  for (uint32_t k = 0; k < PEERS; k++)
+    assert_false(a.side.departed[k]);
   contract_complained(1);
   close_ends(&a, &b);
 }
@@ -439,6 +478,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(words_without_an_answer_are_said_again),
       CONTRACT_CASE(what_a_message_announced_is_not_repeated),
       CONTRACT_CASE(answers_that_were_polled_count),
+      CONTRACT_CASE(errors_that_were_polled_are_not_taken),
       CONTRACT_CASE(hellos_go_to_another_target),
       CONTRACT_CASE(atomic_operations_are_not_repeated),
   };
