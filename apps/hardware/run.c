@@ -306,6 +306,7 @@ static void judge_contract(struct step *step, int status)
   judge(step, signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
 }
 
+/* Collects what both ends of a finished step said, and judges the step. */
 static void take_end(struct step *step)
 {
   struct hardware_run *run = step->run;

@@ -352,7 +352,7 @@ static void initiator_that_fails_is_tried_again(void **state)
   contract_side_close(&living);
 }
 
-/* A target that the driver does not let go of is told of, and its worker goes on. */
+/* A target that the driver does not destroy is reported, and its worker goes on. */
 static void target_that_stays_is_told_of(void **state)
 {
   struct contract_side near = {0};

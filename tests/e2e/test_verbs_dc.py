@@ -160,7 +160,7 @@ class VerbsDc(Case):
             self.assertIn("left after", "\n".join(step["peer"]["lines"]))
 
     def test_hardware_check_while_a_target_is_lost(self):
-        """No command fails an adapter's; this device's does as it is told."""
+        """No command makes a target of an adapter fail; ctl does that on this device."""
         child = self.run_program(
             "hardware-check", "--transport", "verbs_dc", "--device", "mlx5_0", "--check", "outage", "--duration", "300ms",
             "--outage", f"{SIMULATED} ctl . target-error --count 1", "--json", self.folder / "out.json", **self.prefix())  # fmt: skip
