@@ -3,12 +3,13 @@
  * UCX's own calls as a stream would use them one by one: messages into the slots of a ring in
  * another process, which learns of each and gives the slots back.
  *
- *     bench-ucx-ways am|tag|put SIZE SLOTS MESSAGES CPU,CPU
+ *     bench-ucx-ways am|tag|put SIZE SLOTS MESSAGES CPU,CPU [cuda]
  *
  * am: UCX chooses between an eager message, which is copied into its slot, and a rendezvous; tag:
  * receives are posted for the slots; put: puts into the slots, a flush, and an active message that
  * says how many, for a quarter of the ring each. Prints messages a second.
  */
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
@@ -32,6 +33,7 @@
 enum way { AM, TAG, PUT };
 
 static enum way way;
+static bool is_on_gpu;
 static uint64_t size, slots, messages;
 static uint8_t *ring;
 static ucp_context_h context;
@@ -261,6 +263,46 @@ static double send_all(uint64_t address, ucp_rkey_h key)
 
 /* ---- Both ----------------------------------------------------------------------------------- */
 
+/* `call` points to the pointer to libcuda's function. */
+static void bind_cuda(const char *name, void *call)
+{
+  static void *library;
+  void *symbol;
+
+  if (!library)
+    library = dlopen("libcuda.so.1", RTLD_NOW);
+  symbol = library ? dlsym(library, name) : NULL;
+  need(symbol, name);
+  memcpy(call, &symbol, sizeof(symbol));
+}
+
+/* The first GPU's, whose context is the thread's current one from here on. */
+static uint8_t *gpu_memory(size_t bytes)
+{
+  int (*init)(unsigned int), (*retain)(void **, int), (*enter)(void *);
+  int (*alloc)(uint64_t *, size_t);
+  uint64_t address = 0;
+  void *cuda = NULL;
+
+  bind_cuda("cuInit", &init);
+  bind_cuda("cuDevicePrimaryCtxRetain", &retain);
+  bind_cuda("cuCtxSetCurrent", &enter);
+  bind_cuda("cuMemAlloc_v2", &alloc);
+  need(init(0) == 0 && retain(&cuda, 0) == 0 && enter(cuda) == 0 && alloc(&address, bytes) == 0,
+       "memory of a GPU");
+  return (uint8_t *)(uintptr_t)address;
+}
+
+static uint8_t *host_memory(size_t bytes)
+{
+  void *memory =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+  need(memory != MAP_FAILED, "mmap");
+  memset(memory, 1, bytes);
+  return memory;
+}
+
 static void open_ucx(bool is_receiver)
 {
   const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
@@ -271,15 +313,14 @@ static void open_ucx(bool is_receiver)
                                                         UCP_AM_HANDLER_PARAM_FIELD_CB,
                                           .id = is_receiver ? MESSAGE_ID : CREDIT_ID,
                                           .cb = is_receiver ? take_message : take_credit};
-  ring = mmap(NULL, slots * size, PROT_READ | PROT_WRITE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  const ucp_mem_map_params_t map = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
-                                                  UCP_MEM_MAP_PARAM_FIELD_LENGTH,
-                                    .address = ring,
-                                    .length = slots * size};
+  ring = is_on_gpu ? gpu_memory(slots * size) : host_memory(slots * size);
+  const ucp_mem_map_params_t map = {
+      .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                    UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+      .address = ring,
+      .length = slots * size,
+      .memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST};
 
-  need(ring != MAP_FAILED, "mmap");
-  memset(ring, 1, slots * size);
   need(ucp_init(&params, NULL, &context) == UCS_OK, "ucp_init");
   need(ucp_worker_create(context, &single, &worker) == UCS_OK, "ucp_worker_create");
   need(ucp_worker_set_am_recv_handler(worker, &handler) == UCS_OK, "the handler");
@@ -327,8 +368,9 @@ int main(int argc, char **argv)
   int ends[2], cpus[2];
   ucp_rkey_h key;
 
-  if (argc != 6 || sscanf(argv[5], "%d,%d", &cpus[0], &cpus[1]) != 2) {
-    fprintf(stderr, "usage: bench-ucx-ways am|tag|put SIZE SLOTS MESSAGES CPU,CPU\n");
+  is_on_gpu = argc == 7 && strcmp(argv[6], "cuda") == 0;
+  if ((argc != 6 && !is_on_gpu) || sscanf(argv[5], "%d,%d", &cpus[0], &cpus[1]) != 2) {
+    fprintf(stderr, "usage: bench-ucx-ways am|tag|put SIZE SLOTS MESSAGES CPU,CPU [cuda]\n");
     return 2;
   }
   way = way_of(argv[1]);
