@@ -223,7 +223,7 @@ static uint64_t clock_ns(const struct ucx_link *link)
 {
   if (link->stage.name == UCX_OVER)
     return 0;
-  /* Who has left itself waits for no BYE. */
+  /* A peer that has left waits for no BYE. */
   if (!ucx_link_is_untold(link) || ucx_link_has_left(link))
     return link->stage.leaving.until_ns;
   return link->stage.leaving.until_ns + link->worker->device->linger_ns;

@@ -71,7 +71,7 @@ static bool is_of(const char *name, const char *const *kinds)
 
 static const char *const rdma[] = {"rc_", "dc_", "ud_", NULL};
 
-/* Of the device's transports those of these kinds that are no lane, with blanks between. */
+/* The device's transports of these kinds that are no lane, with blanks between. */
 static void list_lost(const struct ucx_link *link, const char *const *kinds, char *lost,
                       size_t size)
 {

@@ -9,7 +9,7 @@
 
 struct ucx_link;
 
-/* Of this process. False: /proc does not say. */
+/* The identity of this process. False: /proc does not say. */
 bool ucx_identity_read(struct ucx_identity *identity);
 /* Both see the processes of one host by the same numbers. */
 bool ucx_identity_is_near(const struct ucx_identity *own, const struct ucx_identity *peer);

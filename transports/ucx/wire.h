@@ -109,7 +109,7 @@ PST_INLINE uint64_t ucx_sum(const void *bytes, size_t length)
   return sum;
 }
 
-/* Of a blob that begins with a struct whose sum, 8 bytes at `at`, counts as 0. */
+/* The sum of a blob whose own sum, 8 bytes at `at`, counts as 0. */
 PST_INLINE uint64_t ucx_blob_sum(const void *bytes, size_t length, size_t at)
 {
   const uint8_t *from = (const uint8_t *)bytes;
