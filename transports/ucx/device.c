@@ -13,6 +13,7 @@
 #include <penstock/transport-util.h>
 
 #include "am.h"
+#include "cuda.h"
 #include "keeper.h"
 #include "lanes.h"
 #include "ops.h"
@@ -225,5 +226,6 @@ void ucx_close(struct pst_device *device)
     ucp_dt_destroy(device->gather);
   if (device->context)
     ucp_cleanup(device->context);
+  ucx_cuda_close(device->cuda);
   free(device);
 }

@@ -14,6 +14,7 @@
 #include "described.h"
 #include "wire.h"
 
+struct ucx_cuda;
 struct ucx_keeper;
 
 struct pst_device {
@@ -38,6 +39,7 @@ struct pst_device {
   pthread_mutex_t keeper_lock;
   struct pst_mr *mrs; /* registrations, which peers' messages may name */
   pthread_rwlock_t mr_lock;
+  struct ucx_cuda *cuda; /* of the first registration of a GPU's memory; NULL: there was none */
 };
 
 #define UCX_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)

@@ -10,6 +10,7 @@
 
 #include <penstock/transport-util.h>
 
+#include "cuda.h"
 #include "device.h"
 #include "ops.h"
 #include "path.h"
@@ -58,6 +59,8 @@ static void add_to_device(struct pst_device *device, struct pst_mr *mr)
   pthread_rwlock_wrlock(&device->mr_lock);
   mr->next = device->mrs;
   device->mrs = mr;
+  if (!mr->by_cpu && !device->cuda)
+    __atomic_store_n(&device->cuda, ucx_cuda_open((uintptr_t)mr->cpu.base), __ATOMIC_RELEASE);
   pthread_rwlock_unlock(&device->mr_lock);
 }
 

@@ -8,6 +8,7 @@
 #include <penstock/transport-cpu.h>
 
 #include "am.h"
+#include "cuda.h"
 #include "cut.h"
 #include "device.h"
 #include "endpoint.h"
@@ -87,8 +88,8 @@ static void end_all(struct pst_endpoint *endpoint, int32_t status)
   assert(!ucx_link_uses_memory(link));
 }
 
-/* Has all come that was sent? Who aborts has sent some and not the rest; it lets those that are
- * being fetched be fetched as long as its link lingers. */
+/* Has all come that was sent? A peer that aborts has not sent the rest, and its link lingers for
+ * messages that are being fetched. */
 static bool has_all(const struct pst_endpoint *endpoint)
 {
   const struct ucx_link *link = endpoint->link;
@@ -241,9 +242,12 @@ static void progress(struct pst_worker *worker)
 int ucx_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
   const uint32_t count = worker->endpoint_count;
+  const struct ucx_cuda *cuda;
   uint32_t n = 0, i = 0;
 
+  cuda = ucx_cuda_enter(worker->device);
   progress(worker);
+  ucx_cuda_leave(cuda);
   if (worker->turn >= count)
     worker->turn = 0;
   /* An endpoint that closes is replaced by the last one, which then waits for the next poll. */

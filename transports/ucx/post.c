@@ -6,6 +6,7 @@
 
 #include <penstock/transport-cpu.h>
 
+#include "cuda.h"
 #include "endpoint.h"
 #include "held.h"
 #include "link.h"
@@ -13,6 +14,7 @@
 #include "rma.h"
 #include "send.h"
 #include "stage.h"
+#include "worker.h"
 
 static int judge(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
@@ -59,8 +61,11 @@ int ucx_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
       rc = -EAGAIN;
   }
   /* UCX keeps what it cannot send at once, and looks again in its progress alone. */
-  if (endpoint->link->ams_under_way)
+  if (endpoint->link->ams_under_way) {
+    const struct ucx_cuda *cuda = ucx_cuda_enter(endpoint->worker->device);
     ucp_worker_progress(endpoint->link->ucp);
+    ucx_cuda_leave(cuda);
+  }
   endpoint->waits_for = why;
   return pst_post_result(taken, n, rc, why, wait);
 }
