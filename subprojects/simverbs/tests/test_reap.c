@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,7 @@ static struct child start(const char *path)
   assert_int_equal(pipe(fds), 0);
   child.pid = fork();
   if (child.pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* where the test fails */
     fab_forget();
     if (fab_attach(path, NULL))
       _exit(1);
