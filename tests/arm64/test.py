@@ -19,24 +19,37 @@ from machine import cases
 HERE = pathlib.Path(__file__).resolve().parent
 EM_AARCH64 = (183).to_bytes(2, "little")
 KNOWN = HERE / "emulation.txt"
+# Of meson's time limits.
+PATIENCE = "12"
+CALLS = "tests/arm64/libcalls.so"
 # Where ./run test has its build.
 HOST_BUILD = HERE.parent.parent / "build"
 # Of each of these suites, all tests, or those of these names.
-FEW = {"unit": ["*"], "contract": ["transport loopback-*", "contract-memory-*"],
-       "e2e": ["e2e-igpu", "e2e-cuda", "e2e-cuda_regions", "e2e-run", "e2e-result", "e2e-config", "e2e-check_mutants",
-               "e2e-death", "e2e-fault", "e2e-pcap", "e2e-room"]}  # fmt: skip
-ALL = {suite: ["*"] for suite in FEW}
+SUITES = {"unit": ["*"], "contract": ["*"], "simverbs": ["*"], "abi": ["abi-surface"]}
+FEW = SUITES | {"e2e": ["e2e-igpu", "e2e-cuda", "e2e-cuda_regions", "e2e-run", "e2e-result", "e2e-config", "e2e-check_mutants",
+                        "e2e-death", "e2e-fault", "e2e-pcap", "e2e-room", "e2e-file", "e2e-frames", "e2e-verbs",
+                        "e2e-verbs_dc"]}  # fmt: skip
+ALL = SUITES | {"e2e": ["*"]}
 # What takes long where everything is emulated, and is the same on any CPU.
-LONG = {"deep", "stream assemble_schedules", "stream times"}
+LONG = {"deep", "stream assemble_schedules", "stream times", "simverbs launcher", "simverbs many eager",
+        "simverbs many deferred", "transport verbs_rc-send-processes"}  # fmt: skip
 # Judges of speed, and what is for a GPU.
 NO_SUITES = {"bench", "gpu", "judges"}
 
 
 def rows(path):
-    """What such a file has: of tests {pattern of a name: why}, and the names of programs."""
+    """What such a file has: of tests {pattern of a name: why}, of programs {name: patterns of cases}."""
     lines = [line.strip().split(" | ") for line in path.read_text().splitlines() if line and line[0] != "#"]
     tests = {row[0].removeprefix("test "): row[1] for row in lines if len(row) == 2}
-    return tests, {row[0] for row in lines if len(row) == 4}
+    return tests, {row[0]: [other[1] for other in lines if other[0] == row[0]] for row in lines if len(row) == 4}
+
+
+def of_cases(test, patterns):
+    """The test with these of its cases alone, where its program can pick them; else None. unittest knows no subtests,
+    which a pattern names behind a blank."""
+    if "*" in patterns or not any(word.endswith(".py") for word in test["cmd"]):
+        return None
+    return dict(test, cmd=test["cmd"] + [word for pattern in patterns for word in ("-k", pattern.split(" ")[0])])
 
 
 def chosen(build, suites, left_out, has_machine):
@@ -50,12 +63,15 @@ def chosen(build, suites, left_out, has_machine):
         name, its = test["name"], {suite.split(":")[-1] for suite in test["suite"]}
         if (its | {name}) & left_out or not any(fnmatch.fnmatch(name, one) for suite in its for one in suites.get(suite, [])):
             continue
+        cases_of = next((programs[word] for word in map(os.path.basename, test["cmd"]) if word in programs), None)
         why, why_inside = (next((why for pattern, why in those.items() if fnmatch.fnmatch(name, pattern)), None)
                            for those in (reasons, reasons_inside))  # fmt: skip
         if has_machine and why_inside:
             without[name] = why_inside
-        elif has_machine and (why or programs & {os.path.basename(word) for word in test["cmd"]}):
-            inside.append(test)
+        elif has_machine and (why or cases_of):
+            part = None if why else of_cases(test, cases_of)
+            inside.append(part or test)
+            here += [test] if part else []
         elif why:
             without[name] = why
         else:
@@ -73,8 +89,12 @@ def of_other_machines(build):
 def passed_of(build):
     """{command: how many of its cases passed}, guests and tests of speed apart."""
     path = build / "meson-logs" / "passed.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    return {command: count for command, count in known.items() if not re.search(r"\btests/(?:vm|bench|gpu)/", command)}
+    passed = {}
+    for command, count in (json.loads(path.read_text()) if path.exists() else {}).items():
+        if not re.search(r"\btests/(?:vm|bench|gpu)/", command):
+            whole = command.partition(" -k ")[0]  # and of_cases()
+            passed[whole] = passed.get(whole, 0) + count
+    return passed
 
 
 def show_beside_host(build):
@@ -92,8 +112,10 @@ def show_beside_host(build):
 
 def run_here(build, tests):
     """What qemu-aarch64 runs: passed, failed, skipped."""
-    command = [sys.executable, str(HERE.parent / "run-tests.py"), str(build), *(test["name"] for test in tests)]
-    run = subprocess.Popen(command, env=dict(os.environ, PENSTOCK_KNOWN=str(KNOWN)), stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, str(HERE.parent / "run-tests.py"), str(build), "--timeout-multiplier", PATIENCE,
+               *(test["name"] for test in tests)]  # fmt: skip
+    environment = dict(os.environ, PENSTOCK_KNOWN=str(KNOWN), QEMU_SET_ENV=f"LD_PRELOAD={build / CALLS}")
+    run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     last = ""
     for line in run.stdout:
         print(last, end="", flush=True)
