@@ -104,10 +104,45 @@ static const struct config_stream *share_leader(struct check *check, const char 
   return leader;
 }
 
+/* For this time a ring lasts at its stream's rate: a receiver pauses for some 50 us for an
+ * interrupt, the scheduler, or a batch of a GPU, and its credit comes back by quarters. */
+#define RING_NS UINT64_C(100000)
+#define RING_MAX 8192u /* 82 million messages a second */
+#define RING_BYTES_MAX (UINT64_C(1) << 30)
+
+static uint32_t ring_of_rate(uint64_t message, uint64_t rate_bps)
+{
+  const uint64_t bytes = rate_bps / 8 / (UINT64_C(1000000000) / RING_NS);
+  uint32_t slots = pst_ring_default(message);
+
+  while (slots < RING_MAX && slots * message < bytes && 2 * slots * message <= RING_BYTES_MAX)
+    slots *= 2;
+  return slots;
+}
+
+/* `node`: the stream as it is written. A ring written there stays. */
+static void default_ring(struct check *check, struct config_stream *stream, const struct node *node,
+                         uint32_t ring)
+{
+  const struct pst_config *owner = check->owner;
+
+  /* Else a stream that is no mapping has been reported. */
+  if (node_value(node, "ring") || owner->streams->count != owner->config.stream_count)
+    return;
+  struct node *value = node_find(owner->stream_elements[stream - owner->config.streams], "ring");
+  char text[16];
+  snprintf(text, sizeof(text), "%u", ring);
+  if (!value || !(value->text = arena_string(check->arena, text)))
+    return;
+  value->number = stream->ring = ring;
+  value->real = ring;
+}
+
 /* Fan-out takes the rate and the ring of the other stream, too. */
 static void check_share(struct check *check, struct config_stream *stream, bool sends,
-                        const struct node *share)
+                        const struct node *node)
 {
+  const struct node *share = node_value(node_value(node, sends ? "sender" : "receiver"), "share");
   struct shared_end mine = shared_end(stream, sends);
   if (!share || !mine.share)
     return;
@@ -115,6 +150,8 @@ static void check_share(struct check *check, struct config_stream *stream, bool 
   const struct config_stream *leader = share_leader(check, stream->name, mine.share, sends, place);
   if (!leader)
     return;
+  default_ring(check, stream, node, leader->ring);
+  mine = shared_end(stream, sends);
   const struct shared_end its = shared_end(leader, sends);
   const char *name = leader->name;
   if (sends)
@@ -180,9 +217,13 @@ void check_relations(struct check *check, const struct node *streams)
 {
   struct config *config = &check->owner->config;
   struct config_stream *stream = config->streams;
+  for (const struct node *node = streams->first; node; node = node->next, stream++)
+    if (stream->sender.rate_bps)
+      default_ring(check, stream, node, ring_of_rate(stream->message, stream->sender.rate_bps));
+  stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {
-    check_share(check, stream, true, node_value(node_value(node, "sender"), "share"));
-    check_share(check, stream, false, node_value(node_value(node, "receiver"), "share"));
+    check_share(check, stream, true, node);
+    check_share(check, stream, false, node);
   }
   stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {

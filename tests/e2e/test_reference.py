@@ -38,7 +38,7 @@ class Help(Case):
     def test_a_key_by_its_path(self):
         for path in ("streams.ring", "streams[].ring", "streams.packets.ring", "streams.0.ring"):
             out = self.run_program("help", path).stdout
-            self.assertTrue(out.startswith("streams.ring (whole number: 2 to 16777216; default by `message`)\n"), out)
+            self.assertTrue(out.startswith("streams.ring (whole number: 2 to 16777216; default by `message` and `rate`)\n"), out)
             self.assertIn("Slots of the ring, one for each message.", out)
 
     def test_every_place_of_a_key(self):

@@ -177,7 +177,7 @@ static void every_key_is_reported(void **state)
   static const char *const lines[] = {
       "\nstreams[].sender.source{}|mapping|",
       "\nstreams[].expect.min_gbps|number||||",
-      "\nstreams[].ring|whole number|2 to 16777216|by `message`||",
+      "\nstreams[].ring|whole number|2 to 16777216|by `message` and `rate`||",
       "\nstreams[].sender.source.file|text|1 to 4095 bytes||`file` and `pcap`|Path of",
       "\nstreams[].sender|mapping||||The sending end.",
       "\nfault:drop|whole number||0||One in so many.",

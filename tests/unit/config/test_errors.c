@@ -234,10 +234,10 @@ static void sharing(void **state)
   assert_refused(HEAD "- name: b\n  sender: {share: a}\n- name: c\n  sender: {share: b}\n",
                  T "7:19: share: stream \"b\" itself shares with \"a\"; name that one, there are "
                    "no chains");
-  assert_refused(HEAD "  message: 64\n  ring: 16\n- name: b\n  receiver: {share: a}\n",
-                 T "7:21: share: message differs from that of stream \"a\": 8192 here, 64 there; "
-                   "make them the same\n" T "7:21: share: ring differs from that of stream \"a\": "
-                   "128 here, 16 there; make them the same");
+  assert_refused(HEAD "  message: 64\n  ring: 16\n- name: b\n  ring: 32\n  receiver: {share: a}\n",
+                 T "8:21: share: message differs from that of stream \"a\": 8192 here, 64 there; "
+                   "make them the same\n" T "8:21: share: ring differs from that of stream \"a\": "
+                   "32 here, 16 there; make them the same");
   assert_refused(HEAD "- name: b\n  sender: {share: a, memory: cuda}\n",
                  T "5:19: share: memory differs from that of stream \"a\": cuda here, host there; "
                    "make them the same");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is written at one level, over what the enclosing one says; defaults. */
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "support.h"
 
@@ -233,6 +235,48 @@ static void a_sharing_stream_takes_the_others_source(void **state)
   pst_config_close(config);
 }
 
+static void a_ring_lasts_100_us_at_a_rate_that_is_known(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *keys, *ring;
+  } all[] = {
+      {"message: 1462, sender: {rate: 1 Gbps}", "512"}, /* 1 MiB lasts longer */
+      {"message: 1462, sender: {rate: 200 Gbps}", "2048"},
+      {"message: 1462, sender: {rate: 400 Gbps}", "4096"},
+      {"message: 64, sender: {rate: 400 Gbps}", "8192"},
+      {"message: 1 MiB, sender: {rate: 400 Gbps}", "16"},
+      {"message: 1 GiB, sender: {rate: 1000000 Gbps}", "2"}, /* one more would be 4 GiB */
+      {"message: 1462, sender: {rate: 400 Gbps}, ring: 64", "64"},
+  };
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    char text[256];
+    snprintf(text, sizeof(text), "penstock: 1\nstreams:\n- {name: a, %s}\n", all[i].keys);
+    struct pst_config *config = load(text);
+    assert_get(config, "streams.a.ring", all[i].ring);
+    assert_int_equal(stream(config, 0)->ring, strtoul(all[i].ring, NULL, 10));
+    assert_true(pst_config_get_uint(config, "streams.a.ring") == stream(config, 0)->ring);
+    pst_config_close(config);
+  }
+}
+
+static void a_sharing_stream_takes_the_others_ring(void **state)
+{
+  (void)state;
+  static const char *const shares[] = {"sender: {share: b}", "receiver: {share: b}"};
+  for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
+    char text[256];
+    snprintf(text, sizeof(text),
+             "penstock: 1\nstreams:\n- {name: a, message: 1462, %s}\n"
+             "- {name: b, message: 1462, sender: {rate: 400 Gbps}}\n",
+             shares[i]);
+    struct pst_config *config = load(text);
+    assert_get(config, "streams.a.ring", "4096");
+    assert_int_equal(stream(config, 0)->ring, 4096);
+    pst_config_close(config);
+  }
+}
+
 static void aliases_stand_for_their_anchors(void **state)
 {
   (void)state;
@@ -294,6 +338,8 @@ int main(void)
                                      cmocka_unit_test(shorthands),
                                      cmocka_unit_test(nothing_is_as_if_not_written),
                                      cmocka_unit_test(a_sharing_stream_takes_the_others_source),
+                                     cmocka_unit_test(a_ring_lasts_100_us_at_a_rate_that_is_known),
+                                     cmocka_unit_test(a_sharing_stream_takes_the_others_ring),
                                      cmocka_unit_test(aliases_stand_for_their_anchors),
                                      cmocka_unit_test(threads_may_ask_at_once),
                                      cmocka_unit_test(a_held_config_outlives_its_closing)};
