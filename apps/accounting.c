@@ -9,14 +9,14 @@
 #include "size.h"
 #include "statistics.h"
 
-static uint64_t running_ns(const struct pst_stats *stats)
+static uint64_t accounting_running_ns(const struct pst_stats *stats)
 {
   return stats->started_ns != 0 && stats->ended_ns > stats->started_ns
              ? stats->ended_ns - stats->started_ns
              : 0;
 }
 
-static void gather_receiver(const struct pst_stats *receiver, struct account *account)
+static void accounting_gather_receiver(const struct pst_stats *receiver, struct account *account)
 {
   account->receiver_here = account->receiver_known = account->delivered_known = true;
   account->delivered = receiver->messages_delivered;
@@ -25,17 +25,17 @@ static void gather_receiver(const struct pst_stats *receiver, struct account *ac
   account->reordered = receiver->reordered;
   account->verified = receiver->verified;
   account->corrupted = receiver->corrupted;
-  account->ns = running_ns(receiver);
+  account->ns = accounting_running_ns(receiver);
 }
 
-static void gather_sender(const struct pst_stats *sender, struct account *account)
+static void accounting_gather_sender(const struct pst_stats *sender, struct account *account)
 {
   /* A receiver that died has told by its last heartbeat only how far it was then. */
   account->delivered_known =
       sender->peer_known != 0 && (sender->state == PST_STATE_ENDED || sender->peer_final);
   account->delivered = sender->peer_delivered;
   account->bytes = sender->bytes_sent;
-  account->ns = running_ns(sender);
+  account->ns = accounting_running_ns(sender);
   account->receiver_known = account->delivered_known && sender->peer_final;
   if (!account->receiver_known)
     return;
@@ -47,7 +47,7 @@ static void gather_sender(const struct pst_stats *sender, struct account *accoun
 }
 
 /* The transport has not lost them. */
-static uint64_t blameless(const struct account *account)
+static uint64_t accounting_blameless(const struct account *account)
 {
   static const char *const causes[] = {"late", "incomplete_frame", "misframed", "memory_failed",
                                        "aborted"};
@@ -60,8 +60,8 @@ static uint64_t blameless(const struct account *account)
   return sum;
 }
 
-const struct pst_path_info *accounting_path(const struct pst_stats *sender,
-                                            const struct pst_stats *receiver)
+const struct pst_path_info *app_accounting_path(const struct pst_stats *sender,
+                                                const struct pst_stats *receiver)
 {
   if (!receiver ||
       (sender && sender->path.path == PST_PATH_STAGED && receiver->path.path != PST_PATH_STAGED))
@@ -69,7 +69,8 @@ const struct pst_path_info *accounting_path(const struct pst_stats *sender,
   return &receiver->path;
 }
 
-const char *accounting_staged_by(const struct pst_stats *sender, const struct pst_stats *receiver)
+const char *app_accounting_staged_by(const struct pst_stats *sender,
+                                     const struct pst_stats *receiver)
 {
   bool out = sender && sender->path.path == PST_PATH_STAGED;
   bool in = receiver && receiver->path.path == PST_PATH_STAGED;
@@ -79,32 +80,34 @@ const char *accounting_staged_by(const struct pst_stats *sender, const struct ps
   return out ? "sender" : in ? "receiver" : NULL;
 }
 
-static double staging_share(const struct pst_stats *own, const struct pst_stats *other)
+static double accounting_staging_share(const struct pst_stats *own, const struct pst_stats *other)
 {
   if (own)
-    return running_ns(own) > 0
-               ? (double)own->blocked_ns[PST_STAGE_STAGING] / (double)running_ns(own)
+    return accounting_running_ns(own) > 0
+               ? (double)own->blocked_ns[PST_STAGE_STAGING] / (double)accounting_running_ns(own)
                : 0;
   return other && other->peer_seconds_ns > 0
              ? (double)other->peer_blocked_ns[PST_STAGE_STAGING] / (double)other->peer_seconds_ns
              : 0;
 }
 
-const char *accounting_stager(const struct pst_stats *sender, const struct pst_stats *receiver)
+const char *app_accounting_stager(const struct pst_stats *sender, const struct pst_stats *receiver)
 {
-  return staging_share(sender, receiver) > staging_share(receiver, sender) ? "sender" : "receiver";
+  return accounting_staging_share(sender, receiver) > accounting_staging_share(receiver, sender)
+             ? "sender"
+             : "receiver";
 }
 
-void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
-                       struct account *account)
+void app_accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
+                           struct account *account)
 {
   memset(account, 0, sizeof(*account));
   if (receiver)
-    gather_receiver(receiver, account);
+    accounting_gather_receiver(receiver, account);
   else
-    gather_sender(sender, account);
-  account->path = *accounting_path(sender, receiver);
-  account->staged_by = accounting_staged_by(sender, receiver);
+    accounting_gather_sender(sender, account);
+  account->path = *app_accounting_path(sender, receiver);
+  account->staged_by = app_accounting_staged_by(sender, receiver);
 
   const struct pst_stats *counter = sender ? sender : receiver;
   account->sent_basis = sender ? (uint32_t)PST_SENT_COUNTED : receiver->sent_basis;
@@ -118,8 +121,8 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
     dropper = sender;
   account->drop_count = dropper->drop_count < 16 ? dropper->drop_count : 16;
   memcpy(account->drops, dropper->drops, account->drop_count * sizeof(account->drops[0]));
-  account->dropped = statistics_dropped(dropper);
-  account->blameless = blameless(account);
+  account->dropped = app_statistics_dropped(dropper);
+  account->blameless = accounting_blameless(account);
   /* A heartbeat is older than the messages that came after it. */
   if (account->sent_basis == PST_SENT_HEARTBEAT && account->sent_known &&
       account->sent < account->delivered + account->dropped) {
@@ -135,8 +138,8 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
   account->ordered = counter->capabilities & PST_CAP_ORDERED;
 }
 
-void accounting_least(struct account *account, const struct pst_counter_value *counters,
-                      uint32_t count)
+void app_accounting_least(struct account *account, const struct pst_counter_value *counters,
+                          uint32_t count)
 {
   const uint64_t both = PST_COUNTER_DROP | PST_COUNTER_GAUGE;
 
@@ -146,7 +149,7 @@ void accounting_least(struct account *account, const struct pst_counter_value *c
     account->dropped_at_least |= (counters[i].flags & both) == both && counters[i].value > 0;
 }
 
-double accounting_loss(const struct account *account)
+double app_accounting_loss(const struct account *account)
 {
   if (!account->sent_known || !account->delivered_known)
     return -1;
@@ -155,8 +158,8 @@ double accounting_loss(const struct account *account)
   return (double)(account->sent - account->delivered) / (double)account->sent;
 }
 
-const char *accounting_first_wrong(const struct account *account,
-                                   char text[ACCOUNTING_FIRST_WRONG_BYTES])
+const char *app_accounting_first_wrong(const struct account *account,
+                                       char text[ACCOUNTING_FIRST_WRONG_BYTES])
 {
   const struct pst_verify_result *wrong = &account->wrong;
 
@@ -168,7 +171,7 @@ const char *accounting_first_wrong(const struct account *account,
   return text;
 }
 
-const struct pst_drop *accounting_cause(const struct account *account)
+const struct pst_drop *app_accounting_cause(const struct account *account)
 {
   const struct pst_drop *most = NULL;
 
@@ -178,12 +181,12 @@ const struct pst_drop *accounting_cause(const struct account *account)
   return most && most->messages && strcmp(most->cause, "wire") != 0 ? most : NULL;
 }
 
-static void say_nothing_arrived(const struct account *account, const char *carrier, char *why,
-                                size_t size)
+static void accounting_say_nothing_arrived(const struct account *account, const char *carrier,
+                                           char *why, size_t size)
 {
-  const struct pst_drop *cause = accounting_cause(account);
+  const struct pst_drop *cause = app_accounting_cause(account);
   int at = snprintf(why, size, "none of %" PRIu64 " message%s sent arrived (%s)", account->sent,
-                    plural(account->sent), carrier);
+                    app_plural(account->sent), carrier);
 
   if (at < 0 || (size_t)at >= size)
     return;
@@ -195,7 +198,7 @@ static void say_nothing_arrived(const struct account *account, const char *carri
              "; check the receiver's `device` and `port`, firewalls and the route");
 }
 
-enum finding accounting_check(const struct account *account, char *why, size_t size)
+enum finding app_accounting_check(const struct account *account, char *why, size_t size)
 {
   char first[ACCOUNTING_FIRST_WRONG_BYTES];
   const char *carrier =
@@ -204,8 +207,8 @@ enum finding accounting_check(const struct account *account, char *why, size_t s
   why[0] = '\0';
   if (account->receiver_known && account->corrupted > 0) {
     snprintf(why, size, "corrupted: %" PRIu64 " of %" PRIu64 " message%s checked%s",
-             account->corrupted, account->verified, plural(account->verified),
-             accounting_first_wrong(account, first));
+             account->corrupted, account->verified, app_plural(account->verified),
+             app_accounting_first_wrong(account, first));
     return FINDING_CORRUPTED;
   }
   if (!account->sent_known || !account->delivered_known) {
@@ -223,24 +226,25 @@ enum finding accounting_check(const struct account *account, char *why, size_t s
     return FINDING_UNBALANCED;
   }
   if (account->sent > 0 && account->delivered == 0) {
-    say_nothing_arrived(account, carrier, why, size);
+    accounting_say_nothing_arrived(account, carrier, why, size);
     return FINDING_NOTHING_ARRIVED;
   }
   if (account->dropped > account->blameless && !account->lossy) {
     snprintf(why, size, "lost on a reliable transport (%s): %" PRIu64 " of %" PRIu64 " message%s",
-             carrier, account->dropped - account->blameless, account->sent, plural(account->sent));
+             carrier, account->dropped - account->blameless, account->sent,
+             app_plural(account->sent));
     return FINDING_LOSS;
   }
   if (account->duplicates > 0 && !account->lossy) {
     snprintf(why, size,
              "%" PRIu64 " message%s arrived twice on a transport that promises each once (%s)",
-             account->duplicates, plural(account->duplicates), carrier);
+             account->duplicates, app_plural(account->duplicates), carrier);
     return FINDING_DUPLICATES;
   }
   if (account->reordered > 0 && account->ordered) {
     snprintf(why, size,
              "%" PRIu64 " message%s came late on a transport that promises their order (%s)",
-             account->reordered, plural(account->reordered), carrier);
+             account->reordered, app_plural(account->reordered), carrier);
     return FINDING_REORDERED;
   }
   return FINDING_NONE;

@@ -27,7 +27,7 @@ struct account {
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;
-  const char *staged_by;          /* as accounting_staged_by() */
+  const char *staged_by;          /* as app_accounting_staged_by() */
   struct pst_verify_result wrong; /* the first corrupted message; corrupted 0: known elsewhere */
   bool lossy;   /* the transport may lose or repeat messages: no failure by itself */
   bool foreign; /* the other end is no Penstock (`control: none`) */
@@ -36,39 +36,40 @@ struct account {
 
 /* The worse of both ends' paths, as the receiver says it, or the sender where it is what stages.
  * Either may be NULL, not both. */
-const struct pst_path_info *accounting_path(const struct pst_stats *sender,
-                                            const struct pst_stats *receiver);
+const struct pst_path_info *app_accounting_path(const struct pst_stats *sender,
+                                                const struct pst_stats *receiver);
 
 /* Whose path is staged, as far as it is known here: "sender", "receiver", "both"; NULL: nobody's.
  */
-const char *accounting_staged_by(const struct pst_stats *sender, const struct pst_stats *receiver);
+const char *app_accounting_staged_by(const struct pst_stats *sender,
+                                     const struct pst_stats *receiver);
 /* Who waited for copies longer, by its own times or the other's report: "sender", "receiver".
  */
-const char *accounting_stager(const struct pst_stats *sender, const struct pst_stats *receiver);
+const char *app_accounting_stager(const struct pst_stats *sender, const struct pst_stats *receiver);
 
 /* Either end may be NULL, not both. */
-void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
-                       struct account *account);
+void app_accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
+                           struct account *account);
 
 /* By the receiver's counters: may there be more drops than are counted? */
-void accounting_least(struct account *account, const struct pst_counter_value *counters,
-                      uint32_t count);
+void app_accounting_least(struct account *account, const struct pst_counter_value *counters,
+                          uint32_t count);
 
 /* What is wrong, the worst of it. FINDING_NONE: all is accounted for, datagram loss included;
  * FINDING_UNKNOWN_COUNTS: nobody can say how many were sent or delivered. FINDING_LOSS,
  * FINDING_DUPLICATES and FINDING_REORDERED are of a transport that promises otherwise. `why` gets a
  * sentence with the numbers, "" when nothing is wrong. */
-enum finding accounting_check(const struct account *account, char *why, size_t size);
+enum finding app_accounting_check(const struct account *account, char *why, size_t size);
 
 /* What most of the drops are; NULL: there are none, or most were lost on the way. */
-const struct pst_drop *accounting_cause(const struct account *account);
+const struct pst_drop *app_accounting_cause(const struct account *account);
 
 /* "; first found: message 7, byte 3: expected 0x10, found 0x30", or "" where that is not known. */
 #define ACCOUNTING_FIRST_WRONG_BYTES 128
-const char *accounting_first_wrong(const struct account *account,
-                                   char text[ACCOUNTING_FIRST_WRONG_BYTES]);
+const char *app_accounting_first_wrong(const struct account *account,
+                                       char text[ACCOUNTING_FIRST_WRONG_BYTES]);
 
 /* Share of the messages sent that were not delivered, 0 to 1; < 0: not known. */
-double accounting_loss(const struct account *account);
+double app_accounting_loss(const struct account *account);
 
 #endif

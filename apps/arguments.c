@@ -20,10 +20,10 @@
 #define HELP_INDENT 26 /* column at which the help of an option begins */
 #define HELP_LEFT (HELP_INDENT - 4)
 
-const char *arguments_meant(const char *word, const char *const *names, size_t count,
-                            const char *lead, char text[ARGUMENTS_MEANT_BYTES])
+const char *app_arguments_meant(const char *word, const char *const *names, size_t count,
+                                const char *lead, char text[ARGUMENTS_MEANT_BYTES])
 {
-  const char *near = nearest_name(word, names, count);
+  const char *near = suggest_name(word, names, count);
 
   text[0] = '\0';
   if (near)
@@ -31,7 +31,7 @@ const char *arguments_meant(const char *word, const char *const *names, size_t c
   return text;
 }
 
-int arguments_duration(const char *text, uint64_t *ns)
+int app_arguments_duration(const char *text, uint64_t *ns)
 {
   const bool is_bare = text[strspn(text, "0123456789.")] == '\0';
   char whole[64];
@@ -41,17 +41,17 @@ int arguments_duration(const char *text, uint64_t *ns)
   return length < (int)sizeof(whole) ? units_parse(PST_OPTION_DURATION, whole, ns) : -EINVAL;
 }
 
-int arguments_count(const char *text, uint64_t *count)
+int app_arguments_count(const char *text, uint64_t *count)
 {
   return units_parse(PST_OPTION_UINT, text, count);
 }
 
-int arguments_size(const char *text, uint64_t *bytes)
+int app_arguments_size(const char *text, uint64_t *bytes)
 {
   return units_parse(PST_OPTION_SIZE, text, bytes);
 }
 
-static int append(const char ***list, size_t *count, const char *item)
+static int arguments_append(const char ***list, size_t *count, const char *item)
 {
   const char **longer = reallocarray(*list, *count + 2, sizeof(*longer));
   if (!longer)
@@ -62,7 +62,7 @@ static int append(const char ***list, size_t *count, const char *item)
   return 0;
 }
 
-static char *join(int argc, char **argv)
+static char *arguments_join(int argc, char **argv)
 {
   size_t length = sizeof "penstock";
   for (int i = 0; i < argc; i++)
@@ -77,7 +77,7 @@ static char *join(int argc, char **argv)
 }
 
 /* The option that such a text begins with: "--count" of "--count 'x' is not …"; NULL: none. */
-static const char *option_of(const char *what, char *option, size_t size)
+static const char *arguments_option_of(const char *what, char *option, size_t size)
 {
   static const char *const before[] = {"unknown ", "option ", "'"};
 
@@ -88,7 +88,7 @@ static const char *option_of(const char *what, char *option, size_t size)
   return option[0] == '-' ? option : NULL;
 }
 
-enum arguments_result arguments_wrong(const struct command *command, const char *format, ...)
+enum arguments_result app_arguments_wrong(const struct command *command, const char *format, ...)
 {
   char what[512], option[256];
   va_list args;
@@ -96,13 +96,14 @@ enum arguments_result arguments_wrong(const struct command *command, const char 
   va_start(args, format);
   vsnprintf(what, sizeof(what), format, args);
   va_end(args);
-  notice_error_at(option_of(what, option, sizeof(option)),
-                  "%s: %s; `penstock %s --help` lists the options", command->name, what,
-                  command->name);
+  app_log_error_at(arguments_option_of(what, option, sizeof(option)),
+                   "%s: %s; `penstock %s --help` lists the options", command->name, what,
+                   command->name);
   return ARGUMENTS_WRONG;
 }
 
-static enum arguments_result unknown_option(const struct command *command, const char *written)
+static enum arguments_result arguments_unknown_option(const struct command *command,
+                                                      const char *written)
 {
   const char *names[WORDS_MAX];
   char bare[NAME_MAX_BYTES + 1], meant[ARGUMENTS_MEANT_BYTES];
@@ -111,78 +112,80 @@ static enum arguments_result unknown_option(const struct command *command, const
 
   snprintf(bare, sizeof(bare), "%s", written + strspn(written, "-"));
   bare[strcspn(bare, "=")] = '\0';
-  for (size_t i = 0; i < option_word_count; i++) {
-    bool ours = (option_words[i].bit & command->options) != 0 || option_words[i].bit == 0;
-    if (strcmp(bare, option_words[i].name) == 0) {
+  for (size_t i = 0; i < app_option_word_count; i++) {
+    bool ours = (app_option_words[i].bit & command->options) != 0 || app_option_words[i].bit == 0;
+    if (strcmp(bare, app_option_words[i].name) == 0) {
       known = true;
       takes_none |= ours;
     }
     if (ours)
-      names[count++] = option_words[i].name;
+      names[count++] = app_option_words[i].name;
   }
   if (known) {
-    return arguments_wrong(command,
-                           takes_none ? "option '--%s' takes no value"
-                                      : "'--%s' is an option of other subcommands",
-                           bare);
+    return app_arguments_wrong(command,
+                               takes_none ? "option '--%s' takes no value"
+                                          : "'--%s' is an option of other subcommands",
+                               bare);
   }
-  return arguments_wrong(command, "unknown option '%.200s'%s", written,
-                         arguments_meant(bare, names, count, ", did you mean '--", meant));
+  return app_arguments_wrong(command, "unknown option '%.200s'%s", written,
+                             app_arguments_meant(bare, names, count, ", did you mean '--", meant));
 }
 
-static enum arguments_result add(const struct command *command, const char ***list, size_t *count,
-                                 const char *item)
+static enum arguments_result arguments_add(const struct command *command, const char ***list,
+                                           size_t *count, const char *item)
 {
-  return append(list, count, item) < 0 ? arguments_wrong(command, "out of memory") : ARGUMENTS_OK;
+  return arguments_append(list, count, item) < 0 ? app_arguments_wrong(command, "out of memory")
+                                                 : ARGUMENTS_OK;
 }
 
-static bool is_assignment(const char *text)
+static bool arguments_is_assignment(const char *text)
 {
   return strchr(text, '=') && text[0] != '=';
 }
 
 /* Stores one option's value. A wrong value is reported with the form that is accepted. */
-static enum arguments_result take(const struct command *command, int key, const char *value,
-                                  struct arguments *a)
+static enum arguments_result arguments_take(const struct command *command, int key,
+                                            const char *value, struct arguments *a)
 {
   switch (key) {
   case KEY_LONG:
     a->duration_set = true;
-    if (arguments_duration(value, &a->duration_ns) < 0 || a->duration_ns == 0)
-      return arguments_wrong(
+    if (app_arguments_duration(value, &a->duration_ns) < 0 || a->duration_ns == 0)
+      return app_arguments_wrong(
           command, "--duration '%.100s' is not a time above 0; write 3, 1.5, 250ms, 2min or 1h",
           value);
     return ARGUMENTS_OK;
   case KEY_LONG + 1:
     a->count_set = true;
-    if (arguments_count(value, &a->count) < 0)
-      return arguments_wrong(command, "--count '%.100s' is not a whole number up to 2^64 - 1",
-                             value);
+    if (app_arguments_count(value, &a->count) < 0)
+      return app_arguments_wrong(command, "--count '%.100s' is not a whole number up to 2^64 - 1",
+                                 value);
     return ARGUMENTS_OK;
   case KEY_JSON:
     if (value[0] == '\0')
-      return arguments_wrong(command, "--json needs the name of a file, or - for standard output");
+      return app_arguments_wrong(command,
+                                 "--json needs the name of a file, or - for standard output");
     a->json = value;
     return ARGUMENTS_OK;
   case KEY_LONG + 3:
-    return add(command, &a->streams, &a->stream_count, value);
+    return arguments_add(command, &a->streams, &a->stream_count, value);
   case KEY_LONG + 4:
-    if (!is_assignment(value))
-      return arguments_wrong(
+    if (!arguments_is_assignment(value))
+      return app_arguments_wrong(
           command, "--set '%.200s' is not PATH=VALUE, as in --set streams.packets.ring=4096",
           value);
-    return add(command, &a->sets, &a->set_count, value);
+    return arguments_add(command, &a->sets, &a->set_count, value);
   case KEY_LONG + 5:
     /* The caller would choose code that runs with more privileges than the caller has. */
     if (getauxval(AT_SECURE) != 0)
-      return arguments_wrong(
+      return app_arguments_wrong(
           command, "--plugin-path is refused: this program runs with other privileges than its "
                    "caller's; install the plugins");
-    return add(command, &a->plugin_paths, &a->plugin_path_count, value);
+    return arguments_add(command, &a->plugin_paths, &a->plugin_path_count, value);
   case KEY_LONG + 6:
     a->judged_for = value;
     if (strcmp(value, "run") != 0 && strcmp(value, "send") != 0 && strcmp(value, "receive") != 0)
-      return arguments_wrong(command, "--for '%.100s' is not one of run, send, receive", value);
+      return app_arguments_wrong(command, "--for '%.100s' is not one of run, send, receive", value);
     return ARGUMENTS_OK;
   case 'q':
     a->quiet = true;
@@ -192,14 +195,14 @@ static enum arguments_result take(const struct command *command, int key, const 
     return ARGUMENTS_OK;
   case KEY_TRANSPORT_OPTION:
   case KEY_MEMORY_OPTION:
-    if (!is_assignment(value))
-      return arguments_wrong(command,
-                             "--%s-option '%.200s' is not KEY=VALUE; `penstock plugins NAME` "
-                             "lists the options of a plugin",
-                             key == KEY_TRANSPORT_OPTION ? "transport" : "memory", value);
+    if (!arguments_is_assignment(value))
+      return app_arguments_wrong(command,
+                                 "--%s-option '%.200s' is not KEY=VALUE; `penstock plugins NAME` "
+                                 "lists the options of a plugin",
+                                 key == KEY_TRANSPORT_OPTION ? "transport" : "memory", value);
     return key == KEY_TRANSPORT_OPTION
-               ? add(command, &a->transport_options, &a->transport_option_count, value)
-               : add(command, &a->memory_options, &a->memory_option_count, value);
+               ? arguments_add(command, &a->transport_options, &a->transport_option_count, value)
+               : arguments_add(command, &a->memory_options, &a->memory_option_count, value);
   default: {
     const char **word = key >= KEY_HARDWARE ? &a->hardware[key - KEY_HARDWARE]
                         : key >= KEY_NODE   ? &a->node[key - KEY_NODE]
@@ -210,58 +213,59 @@ static enum arguments_result take(const struct command *command, int key, const 
   }
 }
 
-static enum arguments_result take_operands(const struct command *command, int argc, char **argv,
-                                           struct arguments *a)
+static enum arguments_result arguments_take_operands(const struct command *command, int argc,
+                                                     char **argv, struct arguments *a)
 {
   const bool has_operand = command->operand != NULL;
   size_t most = command->operands_most > 0 ? command->operands_most : has_operand;
   size_t least = command->operands_least > 0 ? command->operands_least : has_operand;
 
   while (optind < argc && a->operand_count < most) {
-    if (append(&a->operands, &a->operand_count, argv[optind++]) < 0)
-      return arguments_wrong(command, "out of memory");
+    if (arguments_append(&a->operands, &a->operand_count, argv[optind++]) < 0)
+      return app_arguments_wrong(command, "out of memory");
   }
   a->operand = a->operand_count > 0 ? a->operands[0] : NULL;
   if (optind < argc && !has_operand)
-    return arguments_wrong(command, "only options may follow, not '%.200s'", argv[optind]);
+    return app_arguments_wrong(command, "only options may follow, not '%.200s'", argv[optind]);
   if (optind < argc) {
-    return arguments_wrong(command, "one %s is enough, '%.200s' is too many", command->operand,
-                           argv[optind]);
+    return app_arguments_wrong(command, "one %s is enough, '%.200s' is too many", command->operand,
+                               argv[optind]);
   }
   if (a->operand_count < least && command->need == OPERAND_REQUIRED) {
-    return arguments_wrong(command, "%s is missing%s", command->operand,
-                           a->operand_count > 0 ? " in part" : "");
+    return app_arguments_wrong(command, "%s is missing%s", command->operand,
+                               a->operand_count > 0 ? " in part" : "");
   }
   return ARGUMENTS_OK;
 }
 
-static enum arguments_result wrong_option(const struct command *command, int key, char **argv)
+static enum arguments_result arguments_wrong_option(const struct command *command, int key,
+                                                    char **argv)
 {
   const char *written = argv[optind > 0 ? optind - 1 : 0];
   char letter[3] = {'-', (char)optopt, '\0'};
 
   if (key == ':') {
-    return arguments_wrong(command, "option '%.200s' needs a value", written);
+    return app_arguments_wrong(command, "option '%.200s' needs a value", written);
   }
   bool is_short = optopt > 0 && optopt < KEY_LONG && strncmp(written, "--", 2) != 0;
-  return unknown_option(command, is_short ? letter : written);
+  return arguments_unknown_option(command, is_short ? letter : written);
 }
 
 /* Of two values one would count for nothing, and no line would say which. */
-static enum arguments_result refuse_twice(const struct command *command,
-                                          const struct option_word *word, const char *value,
-                                          struct arguments *arguments)
+static enum arguments_result arguments_refuse_twice(const struct command *command,
+                                                    const struct option_word *word,
+                                                    const char *value, struct arguments *arguments)
 {
   if (word->key == KEY_JSON && value[0] != '\0')
     arguments->json = value;
-  return arguments_wrong(command,
-                         "--%s is written twice, the second time with '%.200s'; write it once",
-                         word->name, value);
+  return app_arguments_wrong(command,
+                             "--%s is written twice, the second time with '%.200s'; write it once",
+                             word->name, value);
 }
 
 /* Whether the value is the next option, for it was forgotten: that one is read then. A value that
  * begins so is written behind a '='. */
-static bool gives_back(char **argv)
+static bool arguments_gives_back(char **argv)
 {
   if (optarg != argv[optind - 1] || strncmp(optarg, "--", 2) != 0)
     return false;
@@ -269,8 +273,8 @@ static bool gives_back(char **argv)
   return true;
 }
 
-enum arguments_result arguments_parse(const struct command *command, int argc, char **argv,
-                                      struct arguments *arguments)
+enum arguments_result app_arguments_parse(const struct command *command, int argc, char **argv,
+                                          struct arguments *arguments)
 {
   const struct option_word *words[WORDS_MAX];
   bool seen[WORDS_MAX] = {false};
@@ -281,49 +285,49 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
   int key, index;
 
   memset(arguments, 0, sizeof(*arguments));
-  for (size_t i = 0; i < option_word_count; i++) {
-    if (option_words[i].bit != 0 && (option_words[i].bit & command->options) == 0)
+  for (size_t i = 0; i < app_option_word_count; i++) {
+    if (app_option_words[i].bit != 0 && (app_option_words[i].bit & command->options) == 0)
       continue;
-    words[count] = &option_words[i];
-    longs[count++] = (struct option){option_words[i].name,
-                                     option_words[i].value ? required_argument : no_argument, NULL,
-                                     option_words[i].key};
-    if (option_words[i].key < KEY_LONG)
-      shorts[used++] = (char)option_words[i].key;
+    words[count] = &app_option_words[i];
+    longs[count++] = (struct option){app_option_words[i].name,
+                                     app_option_words[i].value ? required_argument : no_argument,
+                                     NULL, app_option_words[i].key};
+    if (app_option_words[i].key < KEY_LONG)
+      shorts[used++] = (char)app_option_words[i].key;
   }
-  if (!(arguments->line = join(argc, argv)))
-    return arguments_wrong(command, "out of memory");
+  if (!(arguments->line = arguments_join(argc, argv)))
+    return app_arguments_wrong(command, "out of memory");
 
   opterr = 0;
   optind = 0;
   while (result == ARGUMENTS_OK &&
          (index = -1, key = getopt_long(argc, argv, shorts, longs, &index)) != -1) {
     bool has_value = index >= 0 && longs[index].has_arg == required_argument;
-    if (has_value && gives_back(argv)) {
-      result = arguments_wrong(command, "option '--%s' needs a value", longs[index].name);
+    if (has_value && arguments_gives_back(argv)) {
+      result = app_arguments_wrong(command, "option '--%s' needs a value", longs[index].name);
       continue;
     }
     if (key == KEY_HELP)
       return ARGUMENTS_HELP;
     if (key == '?' || key == ':')
-      result = wrong_option(command, key, argv);
+      result = arguments_wrong_option(command, key, argv);
     else if (has_value && seen[index] && !words[index]->repeats)
-      result = refuse_twice(command, words[index], optarg, arguments);
+      result = arguments_refuse_twice(command, words[index], optarg, arguments);
     else
-      result = take(command, key, optarg, arguments);
+      result = arguments_take(command, key, optarg, arguments);
     if (has_value)
       seen[index] = true;
   }
   if (result == ARGUMENTS_OK)
-    result = take_operands(command, argc, argv, arguments);
+    result = arguments_take_operands(command, argc, argv, arguments);
   /* The result that says what is wrong goes to the FILE that is named behind it, too. */
   while (result == ARGUMENTS_WRONG && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
-    if (optarg && !gives_back(argv) && key == KEY_JSON && optarg[0] != '\0')
+    if (optarg && !arguments_gives_back(argv) && key == KEY_JSON && optarg[0] != '\0')
       arguments->json = optarg;
   return result;
 }
 
-void arguments_free(struct arguments *arguments)
+void app_arguments_free(struct arguments *arguments)
 {
   free(arguments->operands);
   free(arguments->sets);
@@ -336,7 +340,7 @@ void arguments_free(struct arguments *arguments)
 }
 
 /* `text` from column `indent` on, in lines of at most HELP_COLUMNS. The first line begins there. */
-static void print_wrapped(const char *text, int indent)
+static void arguments_print_wrapped(const char *text, int indent)
 {
   int column = indent;
 
@@ -357,7 +361,7 @@ static void print_wrapped(const char *text, int indent)
   putchar('\n');
 }
 
-static void print_option(const struct option_word *word)
+static void arguments_print_option(const struct option_word *word)
 {
   char left[64];
 
@@ -370,10 +374,10 @@ static void print_option(const struct option_word *word)
     printf("  %s\n%*s", left, HELP_INDENT, "");
   else
     printf("  %-*s", HELP_INDENT - 2, left);
-  print_wrapped(word->help, HELP_INDENT);
+  arguments_print_wrapped(word->help, HELP_INDENT);
 }
 
-void arguments_help(const struct command *command)
+void app_arguments_help(const struct command *command)
 {
   const bool is_optional = command->need == OPERAND_OPTIONAL;
 
@@ -381,7 +385,7 @@ void arguments_help(const struct command *command)
   if (command->operand)
     printf("%s%s%s ", is_optional ? "[" : "", command->operand, is_optional ? "]" : "");
   printf("[options]\n\n%s\n\nOptions:\n", command->help);
-  for (size_t i = 0; i < option_word_count; i++)
-    if (option_words[i].bit == 0 || (option_words[i].bit & command->options) != 0)
-      print_option(&option_words[i]);
+  for (size_t i = 0; i < app_option_word_count; i++)
+    if (app_option_words[i].bit == 0 || (app_option_words[i].bit & command->options) != 0)
+      arguments_print_option(&app_option_words[i]);
 }

@@ -128,7 +128,7 @@ struct command {
   uint32_t operands_least, operands_most; /* 0: one, as `need` says */
   uint32_t options;                       /* enum option_bit */
   uint32_t roles; /* of the streams that it runs, enum pst_session_role bits; 0: none */
-  bool forks;     /* and has no other thread before: it calls result_watch() itself */
+  bool forks;     /* and has no other thread before: it calls app_result_watch() itself */
   const char *summary;
   const char *help; /* what follows the usage line: what it does, two examples */
   /* Is `path` a file that the operands have the command read or write? NULL: they name none. */
@@ -141,31 +141,31 @@ struct command {
 enum arguments_result { ARGUMENTS_OK = 0, ARGUMENTS_HELP = 1, ARGUMENTS_WRONG = -1 };
 
 /* argv[0] is the subcommand's name. WRONG: said on stderr why, with the nearest
- * option. Free with arguments_free in any case. */
-enum arguments_result arguments_parse(const struct command *command, int argc, char **argv,
-                                      struct arguments *arguments);
-void arguments_free(struct arguments *arguments);
+ * option. Free with app_arguments_free in any case. */
+enum arguments_result app_arguments_parse(const struct command *command, int argc, char **argv,
+                                          struct arguments *arguments);
+void app_arguments_free(struct arguments *arguments);
 
 /* The page of --help, on stdout. */
-void arguments_help(const struct command *command);
+void app_arguments_help(const struct command *command);
 
 /* Say what is wrong with the command line, and where its options are listed. */
-enum arguments_result arguments_wrong(const struct command *command, const char *format, ...)
+enum arguments_result app_arguments_wrong(const struct command *command, const char *format, ...)
     PST_PRINTF(2, 3);
 
 /* Reads "3", "1.5" (seconds), or a number with a unit as in YAML: ns us ms s min h. 0, -EINVAL or
  * -ERANGE. */
-int arguments_duration(const char *text, uint64_t *ns);
+int app_arguments_duration(const char *text, uint64_t *ns);
 /* Reads a whole number. 0, -EINVAL or -ERANGE. */
-int arguments_count(const char *text, uint64_t *count);
+int app_arguments_count(const char *text, uint64_t *count);
 /* "64", "1462B", "64 KiB": whole bytes, with a unit of YAML's sizes. 0 or -EINVAL,
  * -ERANGE. */
-int arguments_size(const char *text, uint64_t *bytes);
+int app_arguments_size(const char *text, uint64_t *bytes);
 
 /* What to say behind a word that is none of `names`: `lead`, ", did you mean '", with the one that
  * was most likely meant, and "'?"; "": none is near. */
 #define ARGUMENTS_MEANT_BYTES 128
-const char *arguments_meant(const char *word, const char *const *names, size_t count,
-                            const char *lead, char text[ARGUMENTS_MEANT_BYTES]);
+const char *app_arguments_meant(const char *word, const char *const *names, size_t count,
+                                const char *lead, char text[ARGUMENTS_MEANT_BYTES]);
 
 #endif

@@ -21,15 +21,15 @@
 #define NAMES_TRIED 100
 #define FIFO_PAUSE_NS 10000000 /* how soon to look again whether a FIFO has a reader */
 
-static int fail(const struct output *output, const char *what, int exit_status, const char *verb,
-                int code, struct pst_error *error)
+static int atomic_file_fail(const struct output *output, const char *what, int exit_status,
+                            const char *verb, int code, struct pst_error *error)
 {
-  return notice_fail(error, exit_status, -code, "%s: cannot %s %s: %s; %s", what, verb,
-                     output->path, strerror(code), remedy_of_folder(code));
+  return app_log_fail(error, exit_status, -code, "%s: cannot %s %s: %s; %s", what, verb,
+                      output->path, strerror(code), app_remedy_of_folder(code));
 }
 
 /* Parent folder and name. "" for a path that ends in '/': no file is called that. */
-static int split(struct output *output)
+static int atomic_file_split(struct output *output)
 {
   const char *slash = strrchr(output->path, '/');
   char *folder = !slash ? strdup(".") : strndup(output->path, (size_t)(slash - output->path) + 1);
@@ -46,7 +46,7 @@ static int split(struct output *output)
 }
 
 /* A dot-file beside the final one, whose name it has as far as that fits. NULL: out of memory. */
-static char *dot_name(const struct output *output, const char *suffix)
+static char *atomic_file_dot_name(const struct output *output, const char *suffix)
 {
   const int room = NAME_MAX - 1 - (int)strlen(suffix);
   char *name = NULL;
@@ -54,12 +54,12 @@ static char *dot_name(const struct output *output, const char *suffix)
   return asprintf(&name, ".%.*s%s", room, output->name, suffix) < 0 ? NULL : name;
 }
 
-static int open_new(const struct output *output, const char *name)
+static int atomic_file_open_new(const struct output *output, const char *name)
 {
   return openat(output->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
 }
 
-static int link_self(const struct output *output, const char *name)
+static int atomic_file_link_self(const struct output *output, const char *name)
 {
   char self[64];
 
@@ -69,13 +69,13 @@ static int link_self(const struct output *output, const char *name)
 
 /* Calls make() with temporary names until one was free, which the output has then. Returns what
  * make() did, or -errno. */
-static int make_temporary(struct output *output,
-                          int (*make)(const struct output *output, const char *name))
+static int atomic_file_make_temporary(struct output *output,
+                                      int (*make)(const struct output *output, const char *name))
 {
   for (unsigned i = 0; i < NAMES_TRIED; i++) {
     char suffix[64];
     snprintf(suffix, sizeof(suffix), ".penstock-%ld-%u", (long)getpid(), i);
-    char *name = dot_name(output, suffix);
+    char *name = atomic_file_dot_name(output, suffix);
     if (!name)
       return -ENOMEM;
     int made = make(output, name), code = errno;
@@ -90,7 +90,7 @@ static int make_temporary(struct output *output,
   return -EEXIST;
 }
 
-static int open_unnamed(struct output *output)
+static int atomic_file_open_unnamed(struct output *output)
 {
   output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, MODE);
   if (output->fd >= 0)
@@ -99,7 +99,7 @@ static int open_unnamed(struct output *output)
   /* open(2): what file systems and kernels without O_TMPFILE answer. */
   if (code != EOPNOTSUPP && code != EISDIR && code != EINVAL && code != ENOENT)
     return -code;
-  int fd = make_temporary(output, open_new);
+  int fd = atomic_file_make_temporary(output, atomic_file_open_new);
   if (fd < 0)
     return fd;
   output->fd = fd;
@@ -107,10 +107,10 @@ static int open_unnamed(struct output *output)
 }
 
 /* In turns, as a signal just before a call that blocks would not end it. */
-static int open_fifo(const struct output *output)
+static int atomic_file_open_fifo(const struct output *output)
 {
   const struct timespec pause = {.tv_nsec = FIFO_PAUSE_NS};
-  bool heeds_stop = !output->last || !signals_stop();
+  bool heeds_stop = !output->last || !app_signals_stop();
 
   for (bool is_said = false;; is_said = true) {
     int fd = openat(output->folder, output->name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
@@ -118,12 +118,12 @@ static int open_fifo(const struct output *output)
       return fcntl(fd, F_SETFL, 0) < 0 ? (close(fd), -1) : fd;
     if (errno != ENXIO)
       return -1;
-    if (heeds_stop && signals_stop()) {
+    if (heeds_stop && app_signals_stop()) {
       errno = EINTR;
       return -1;
     }
     if (!is_said)
-      notice(PST_LOG_INFO, "waiting for who reads the FIFO %s", output->path);
+      app_log(PST_LOG_INFO, "waiting for who reads the FIFO %s", output->path);
     nanosleep(&pause, NULL);
   }
 }
@@ -131,7 +131,7 @@ static int open_fifo(const struct output *output)
 /* Another user's FIFO in a sticky folder that others write to: its reader would get what is
  * written. The kernel's fs.protected_fifos refuses this only to who opens with O_CREAT. `where`
  * leads to it through no link, and is spoiled; of a pipe without a name, that is no path. */
-static bool is_planted(char *where, const struct stat *fifo)
+static bool atomic_file_is_planted(char *where, const struct stat *fifo)
 {
   struct stat folder;
 
@@ -142,155 +142,160 @@ static bool is_planted(char *where, const struct stat *fifo)
          (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0 && fifo->st_uid != folder.st_uid;
 }
 
-static int refuse_planted(const char *what, const char *path, const struct stat *fifo,
-                          struct pst_error *error)
+static int atomic_file_refuse_planted(const char *what, const char *path, const struct stat *fifo,
+                                      struct pst_error *error)
 {
   char where[PATH_MAX];
 
-  if (!realpath(path, where) || !is_planted(where, fifo))
+  if (!realpath(path, where) || !atomic_file_is_planted(where, fifo))
     return 0;
-  return notice_fail(error, PST_EXIT_USAGE, -EACCES,
-                     "%s: %s is a FIFO of user %u in a sticky folder that others write to; name "
-                     "one of your own",
-                     what, path, (unsigned)fifo->st_uid);
+  return app_log_fail(error, PST_EXIT_USAGE, -EACCES,
+                      "%s: %s is a FIFO of user %u in a sticky folder that others write to; name "
+                      "one of your own",
+                      what, path, (unsigned)fifo->st_uid);
 }
 
-int output_look(const char *what, const char *path, struct pst_error *error)
+int app_atomic_file_look(const char *what, const char *path, struct pst_error *error)
 {
   struct stat st;
 
-  return stat(path, &st) < 0 ? 0 : refuse_planted(what, path, &st, error);
+  return stat(path, &st) < 0 ? 0 : atomic_file_refuse_planted(what, path, &st, error);
 }
 
 /* A device or a FIFO, perhaps behind a link such as /dev/stdout: open(2) follows the link, so
  * that the kernel's fs.protected_symlinks guards it. */
-static int open_in_place(struct output *output, bool is_fifo)
+static int atomic_file_open_in_place(struct output *output, bool is_fifo)
 {
   char self[64], where[PATH_MAX] = "";
   struct stat opened;
 
   output->in_place = true;
-  output->fd = is_fifo ? open_fifo(output)
+  output->fd = is_fifo ? atomic_file_open_fifo(output)
                        : openat(output->folder, output->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (output->fd < 0 || fstat(output->fd, &opened) < 0)
     return -errno;
   snprintf(self, sizeof(self), "/proc/self/fd/%d", output->fd);
-  if (readlink(self, where, sizeof(where) - 1) > 0 && is_planted(where, &opened))
+  if (readlink(self, where, sizeof(where) - 1) > 0 && atomic_file_is_planted(where, &opened))
     return -EACCES;
   return S_ISREG(opened.st_mode) ? -ELOOP : 0; /* exchanged meanwhile */
 }
 
-static int look_inside(const struct output *output, const char *what,
-                       const char *(*why_not)(int fd), struct pst_error *error)
+static int atomic_file_look_inside(const struct output *output, const char *what,
+                                   const char *(*why_not)(int fd), struct pst_error *error)
 {
   int fd = openat(output->folder, output->name,
                   O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
   if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-    return fail(output, what, PST_EXIT_USAGE, "create", errno, error);
+    return atomic_file_fail(output, what, PST_EXIT_USAGE, "create", errno, error);
   const char *why = why_not(fd < 0 ? -errno : fd);
   if (fd >= 0)
     close(fd);
   return !why ? 0
-              : notice_fail(error, PST_EXIT_USAGE, -EEXIST, "%s: %s %s; name another file", what,
-                            output->path, why);
+              : app_log_fail(error, PST_EXIT_USAGE, -EEXIST, "%s: %s %s; name another file", what,
+                             output->path, why);
 }
 
 /* 0: nothing is there, or what may be replaced; 1: opened in place. A link to a file is refused:
  * another user may have planted it, and the kernel does not guard a rename. */
-static int take_name(struct output *output, const char *what, const char *(*why_not)(int fd),
-                     struct pst_error *error)
+static int atomic_file_take_name(struct output *output, const char *what,
+                                 const char *(*why_not)(int fd), struct pst_error *error)
 {
   struct stat named, reached;
 
   if (output->name[0] == '\0')
-    return fail(output, what, PST_EXIT_USAGE, "write to", EISDIR, error);
+    return atomic_file_fail(output, what, PST_EXIT_USAGE, "write to", EISDIR, error);
   if (fstatat(output->folder, output->name, &named, AT_SYMLINK_NOFOLLOW) < 0)
-    return errno == ENOENT ? 0 : fail(output, what, PST_EXIT_USAGE, "look at", errno, error);
+    return errno == ENOENT
+               ? 0
+               : atomic_file_fail(output, what, PST_EXIT_USAGE, "look at", errno, error);
   reached = named;
   bool leads = S_ISLNK(named.st_mode) && fstatat(output->folder, output->name, &reached, 0) == 0;
   if (S_ISDIR(reached.st_mode))
-    return fail(output, what, PST_EXIT_USAGE, "write to", EISDIR, error);
+    return atomic_file_fail(output, what, PST_EXIT_USAGE, "write to", EISDIR, error);
   if (S_ISLNK(named.st_mode) && (!leads || S_ISREG(reached.st_mode)))
-    return notice_fail(error, PST_EXIT_USAGE, -ELOOP,
-                       "%s: %s is a symbolic link; name the file itself, or remove the link", what,
-                       output->path);
+    return app_log_fail(error, PST_EXIT_USAGE, -ELOOP,
+                        "%s: %s is a symbolic link; name the file itself, or remove the link", what,
+                        output->path);
   /* A disk's content is a file's; what reads a FIFO or a terminal loses nothing. */
   if (S_ISBLK(reached.st_mode) && !output->overwrite)
-    return notice_fail(error, PST_EXIT_USAGE, -EEXIST,
-                       "%s: %s is a block device, whose content would be lost; name a file, or "
-                       "allow it with overwrite: true",
-                       what, output->path);
-  int code = refuse_planted(what, output->path, &reached, error);
+    return app_log_fail(error, PST_EXIT_USAGE, -EEXIST,
+                        "%s: %s is a block device, whose content would be lost; name a file, or "
+                        "allow it with overwrite: true",
+                        what, output->path);
+  int code = atomic_file_refuse_planted(what, output->path, &reached, error);
   if (code < 0)
     return code;
   if (!S_ISREG(reached.st_mode)) {
-    code = open_in_place(output, S_ISFIFO(reached.st_mode));
+    code = atomic_file_open_in_place(output, S_ISFIFO(reached.st_mode));
     if (code == -EINTR)
-      return notice_fail(error, PST_EXIT_FAILED, code,
-                         "%s: stopped by %s while %s had no reader; open its other end first", what,
-                         signals_name(), output->path);
-    return code < 0 ? fail(output, what, remedy_open_status(-code), "open", -code, error) : 1;
+      return app_log_fail(error, PST_EXIT_FAILED, code,
+                          "%s: stopped by %s while %s had no reader; open its other end first",
+                          what, app_signals_name(), output->path);
+    return code < 0
+               ? atomic_file_fail(output, what, app_remedy_open_status(-code), "open", -code, error)
+               : 1;
   }
   if (!output->overwrite)
-    return notice_fail(error, PST_EXIT_USAGE, -EEXIST,
-                       "%s: %s exists; name another file, or allow it with overwrite: true", what,
-                       output->path);
+    return app_log_fail(error, PST_EXIT_USAGE, -EEXIST,
+                        "%s: %s exists; name another file, or allow it with overwrite: true", what,
+                        output->path);
   if (named.st_uid == geteuid())
     output->mode = (int)(named.st_mode & 0777);
-  return !why_not ? 0 : look_inside(output, what, why_not, error);
+  return !why_not ? 0 : atomic_file_look_inside(output, what, why_not, error);
 }
 
 /* It opens to nobody whom the file that it replaces was closed to. */
-static int take_mode(const struct output *output)
+static int atomic_file_take_mode(const struct output *output)
 {
   return output->mode >= 0 && fchmod(output->fd, (mode_t)output->mode) < 0 ? -errno : 0;
 }
 
-int output_open(struct output *output, const char *what, const char *path, unsigned flags,
-                struct pst_error *error)
+int app_atomic_file_open(struct output *output, const char *what, const char *path, unsigned flags,
+                         struct pst_error *error)
 {
-  return output_open_over(output, what, path, flags, NULL, error);
+  return app_atomic_file_open_over(output, what, path, flags, NULL, error);
 }
 
-int output_open_over(struct output *output, const char *what, const char *path, unsigned flags,
-                     const char *(*why_not)(int fd), struct pst_error *error)
+int app_atomic_file_open_over(struct output *output, const char *what, const char *path,
+                              unsigned flags, const char *(*why_not)(int fd),
+                              struct pst_error *error)
 {
   *output = (struct output)OUTPUT_INIT;
   output->overwrite = (flags & OUTPUT_OVERWRITE) != 0;
   output->last = (flags & OUTPUT_LAST) != 0;
   output->whole = (flags & OUTPUT_WHOLE) != 0;
   output->path = strdup(path);
-  int result = !output->path ? -ENOMEM : split(output);
+  int result = !output->path ? -ENOMEM : atomic_file_split(output);
   if (result == -ENOMEM)
-    notice_fail(error, PST_EXIT_FAILED, result, "out of memory");
+    app_log_fail(error, PST_EXIT_FAILED, result, "out of memory");
   else if (result < 0)
-    result = fail(output, what, PST_EXIT_USAGE, "create", -result, error);
+    result = atomic_file_fail(output, what, PST_EXIT_USAGE, "create", -result, error);
   else
-    result = take_name(output, what, why_not, error);
+    result = atomic_file_take_name(output, what, why_not, error);
   if (result == 0) {
-    result = open_unnamed(output);
+    result = atomic_file_open_unnamed(output);
     if (result == 0)
-      result = take_mode(output);
+      result = atomic_file_take_mode(output);
     if (result < 0)
-      result = fail(output, what, PST_EXIT_USAGE, "create", -result, error);
+      result = atomic_file_fail(output, what, PST_EXIT_USAGE, "create", -result, error);
   }
   if (result < 0)
-    output_discard(output);
+    app_atomic_file_discard(output);
   return result < 0 ? result : 0;
 }
 
-static int link_unnamed(struct output *output)
+static int atomic_file_link_unnamed(struct output *output)
 {
-  if (link_self(output, output->name) == 0)
+  if (atomic_file_link_self(output, output->name) == 0)
     return 0;
   if (errno != EEXIST || !output->overwrite)
     return -errno;
   /* A link cannot replace, a rename can. */
-  return make_temporary(output, link_self);
+  return atomic_file_make_temporary(output, atomic_file_link_self);
 }
 
-static int rename_temporary(struct output *output)
+static int atomic_file_rename_temporary(struct output *output)
 {
   unsigned flags = output->overwrite ? 0 : RENAME_NOREPLACE;
   const int folder = output->folder;
@@ -307,13 +312,13 @@ static int rename_temporary(struct output *output)
   return 0;
 }
 
-int output_partial(struct output *output)
+int app_atomic_file_partial(struct output *output)
 {
   char *name, *path = NULL;
 
   if (output->fd < 0 || output->in_place || output->partial)
     return 0;
-  name = dot_name(output, ".penstock-part");
+  name = atomic_file_dot_name(output, ".penstock-part");
   if (!name)
     return -ENOMEM;
   size_t folder = strlen(output->path) - strlen(output->name);
@@ -329,7 +334,7 @@ int output_partial(struct output *output)
   return 0;
 }
 
-static void sync_folder(const struct output *output)
+static void atomic_file_sync_folder(const struct output *output)
 {
   int fd = openat(output->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) {
@@ -338,65 +343,67 @@ static void sync_folder(const struct output *output)
   }
 }
 
-static int give_name(struct output *output)
+static int atomic_file_give_name(struct output *output)
 {
-  int result = !output->temporary ? link_unnamed(output) : 0;
+  int result = !output->temporary ? atomic_file_link_unnamed(output) : 0;
 
-  return result == 0 && output->temporary ? rename_temporary(output) : result;
+  return result == 0 && output->temporary ? atomic_file_rename_temporary(output) : result;
 }
 
 /* `code` is why it cannot have its name: another program has taken it meanwhile, say. */
-static void keep_unnamed(struct output *output, const char *what, int code, struct pst_error *error)
+static void atomic_file_keep_unnamed(struct output *output, const char *what, int code,
+                                     struct pst_error *error)
 {
   if (output->whole) {
-    notice_fail(error, PST_EXIT_FAILED, code, "%s: cannot replace %s: %s; %s", what, output->path,
-                strerror(-code),
-                code == -EPERM ? "it belongs to another user in a folder that all write to: name a "
-                                 "file elsewhere"
-                               : remedy_of_folder(-code));
+    app_log_fail(error, PST_EXIT_FAILED, code, "%s: cannot replace %s: %s; %s", what, output->path,
+                 strerror(-code),
+                 code == -EPERM
+                     ? "it belongs to another user in a folder that all write to: name a "
+                       "file elsewhere"
+                     : app_remedy_of_folder(-code));
     return;
   }
   if (output->partial) {
-    notice_fail(error, PST_EXIT_FAILED, code, "%s: cannot keep the part that came as %s: %s; %s",
-                what, output->path, strerror(-code), remedy_of_folder(-code));
+    app_log_fail(error, PST_EXIT_FAILED, code, "%s: cannot keep the part that came as %s: %s; %s",
+                 what, output->path, strerror(-code), app_remedy_of_folder(-code));
     return;
   }
   char *wanted = strdup(output->path);
-  int kept = !wanted ? -ENOMEM : output_partial(output);
+  int kept = !wanted ? -ENOMEM : app_atomic_file_partial(output);
 
   if (kept == 0)
-    kept = give_name(output);
+    kept = atomic_file_give_name(output);
   if (kept == 0)
-    notice_fail(error, PST_EXIT_FAILED, code,
-                "%s: cannot give the finished file its name %s: %s; it is kept as %s, rename it",
-                what, wanted, strerror(-code), output->path);
+    app_log_fail(error, PST_EXIT_FAILED, code,
+                 "%s: cannot give the finished file its name %s: %s; it is kept as %s, rename it",
+                 what, wanted, strerror(-code), output->path);
   else
-    notice_fail(error, PST_EXIT_FAILED, code,
-                "%s: cannot give the finished file its name %s: %s; it is lost, %s", what,
-                wanted ? wanted : output->path, strerror(-code), remedy_of_folder(-code));
+    app_log_fail(error, PST_EXIT_FAILED, code,
+                 "%s: cannot give the finished file its name %s: %s; it is lost, %s", what,
+                 wanted ? wanted : output->path, strerror(-code), app_remedy_of_folder(-code));
   free(wanted);
 }
 
-int output_commit(struct output *output, const char *what, struct pst_error *error)
+int app_atomic_file_commit(struct output *output, const char *what, struct pst_error *error)
 {
   int result = 0;
 
   if (output->fd >= 0 && !output->in_place) {
     result = fsync(output->fd) < 0 ? -errno : 0;
     if (result < 0) {
-      fail(output, what, PST_EXIT_FAILED, "write", -result, error);
+      atomic_file_fail(output, what, PST_EXIT_FAILED, "write", -result, error);
     } else {
-      result = give_name(output);
+      result = atomic_file_give_name(output);
       if (result < 0)
-        keep_unnamed(output, what, result, error);
-      sync_folder(output);
+        atomic_file_keep_unnamed(output, what, result, error);
+      atomic_file_sync_folder(output);
     }
   }
-  output_discard(output);
+  app_atomic_file_discard(output);
   return result;
 }
 
-void output_discard(struct output *output)
+void app_atomic_file_discard(struct output *output)
 {
   if (output->fd >= 0)
     close(output->fd);

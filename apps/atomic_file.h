@@ -19,7 +19,7 @@ struct output {
   char *temporary; /* that it has meanwhile, on filesystems without O_TMPFILE */
   bool overwrite, last, whole; /* as enum output_flags */
   int mode;                    /* of this user's file that it replaces; -1: it replaces none */
-  bool partial;                /* as output_partial() */
+  bool partial;                /* as app_atomic_file_partial() */
 };
 
 enum output_flags {
@@ -32,23 +32,24 @@ enum output_flags {
  * exists and is not to be overwritten. -ELOOP: a symbolic link to a file, or to nothing;
  * overwriting never follows a link. Opening a FIFO waits until there is a reader, or a signal:
  * -EINTR. -EACCES: the FIFO is another user's in a sticky folder that others write to. */
-int output_open(struct output *output, const char *what, const char *path, unsigned flags,
-                struct pst_error *error);
+int app_atomic_file_open(struct output *output, const char *what, const char *path, unsigned flags,
+                         struct pst_error *error);
 /* The same, and of a regular file that it would replace, looked up where it will be replaced: why
  * that must not be, or NULL: it may. fd reads it; -errno: it cannot be read. -EEXIST then. */
-int output_open_over(struct output *output, const char *what, const char *path, unsigned flags,
-                     const char *(*why_not)(int fd), struct pst_error *error);
+int app_atomic_file_open_over(struct output *output, const char *what, const char *path,
+                              unsigned flags, const char *(*why_not)(int fd),
+                              struct pst_error *error);
 /* Whether such a FIFO is there: -EACCES, which is said, else 0. For what is opened much later. */
-int output_look(const char *what, const char *path, struct pst_error *error);
+int app_atomic_file_look(const char *what, const char *path, struct pst_error *error);
 /* Flush to the disk and give it its name, and the permission bits of this user's file that it
- * replaces. Where the name cannot be had, which is a failure, it is kept as output_partial(),
- * unless OUTPUT_WHOLE. On any other failure nothing is left. Closes. */
-int output_commit(struct output *output, const char *what, struct pst_error *error);
+ * replaces. Where the name cannot be had, which is a failure, it is kept as
+ * app_atomic_file_partial(), unless OUTPUT_WHOLE. On any other failure nothing is left. Closes. */
+int app_atomic_file_commit(struct output *output, const char *what, struct pst_error *error);
 /* It is a part of what was to come: commit it as `.NAME.penstock-part`, beside where it would
  * stand, in the place of an older part. 0 or -ENOMEM. */
-int output_partial(struct output *output);
+int app_atomic_file_partial(struct output *output);
 /* Throw it away. Legal after commit and for one that was never opened. */
-void output_discard(struct output *output);
+void app_atomic_file_discard(struct output *output);
 #define OUTPUT_INIT                                                                                \
   {                                                                                                \
     .fd = -1, .folder = -1, .mode = -1                                                             \

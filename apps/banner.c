@@ -9,30 +9,32 @@
 #include "statistics.h"
 #include "stream_config.h"
 
-static void print_memory(const char *plugin, const struct pst_stats *stats, char *text, size_t size)
+static void banner_print_memory(const char *plugin, const struct pst_stats *stats, char *text,
+                                size_t size)
 {
   snprintf(text, size, "%s%s%s%s", plugin, stats->memory_backing[0] != '\0' ? " (" : "",
            stats->memory_backing, stats->memory_backing[0] != '\0' ? ")" : "");
 }
 
 /* Loss that nobody judges is no failure, and -q hides its line too. */
-static void warn_of_loss(const struct flow *flow, const struct pst_stats *in, uint64_t capabilities)
+static void banner_warn_of_loss(const struct flow *flow, const struct pst_stats *in,
+                                uint64_t capabilities)
 {
   char key[512];
 
   if ((capabilities & PST_CAP_RELIABLE) != 0 ||
-      stream_text(flow->drive->config, flow->name, "expect.max_loss"))
+      app_stream_text(flow->drive->config, flow->name, "expect.max_loss"))
     return;
   if (flow->foreign && (!in || (capabilities & PST_CAP_SEQUENCE) == 0))
     return; /* it cannot be known here */
   snprintf(key, sizeof(key), "streams.%s", flow->name);
-  notice_warn(FINDING_NO_MAX_LOSS, key,
-              "%s: this transport may lose messages, and no bound says how many: without "
-              "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
-              flow->name);
+  app_log_warn(FINDING_NO_MAX_LOSS, key,
+               "%s: this transport may lose messages, and no bound says how many: without "
+               "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
+               flow->name);
 }
 
-void banner_stream(const struct flow *flow)
+void app_banner_stream(const struct flow *flow)
 {
   struct pst_stats sender = {.struct_size = sizeof(sender)};
   struct pst_stats receiver = {.struct_size = sizeof(receiver)};
@@ -41,28 +43,29 @@ void banner_stream(const struct flow *flow)
 
   if (flow->sender.handle) {
     pst_sender_stats(flow->sender.handle, &sender);
-    print_memory(flow->sender.memory, &sender, from, sizeof(from));
+    banner_print_memory(flow->sender.memory, &sender, from, sizeof(from));
     decides = &sender;
   }
   if (flow->receiver.handle) {
     pst_receiver_stats(flow->receiver.handle, &receiver);
-    print_memory(flow->receiver.memory, &receiver, to, sizeof(to));
+    banner_print_memory(flow->receiver.memory, &receiver, to, sizeof(to));
     decides = &receiver;
   }
   const struct pst_stats *out = flow->sender.handle ? &sender : NULL;
   const struct pst_stats *in = flow->receiver.handle ? &receiver : NULL;
-  const struct pst_path_info *path = accounting_path(out, in);
+  const struct pst_path_info *path = app_accounting_path(out, in);
   char way[STATISTICS_PATH_BYTES];
-  warn_of_loss(flow, in, decides->capabilities);
-  notice(PST_LOG_INFO,
-         "%s: messages of up to %" PRIu64 " B, %" PRIu64 " slots, %s%s%s | %s via %s over %s%s%s%s",
-         flow->name, flow->message, flow->ring, from[0] != '\0' ? from : "from the peer",
-         from[0] != '\0' && to[0] == '\0' ? " to the peer" : " to ", to,
-         statistics_path_by(path->path, accounting_staged_by(out, in), way),
-         path->via[0] != '\0' ? path->via : "unknown means",
-         path->carrier[0] != '\0' ? path->carrier : "an unknown carrier",
-         path->reason[0] != '\0' ? " (" : "", path->reason, path->reason[0] != '\0' ? ")" : "");
+  banner_warn_of_loss(flow, in, decides->capabilities);
+  app_log(PST_LOG_INFO,
+          "%s: messages of up to %" PRIu64 " B, %" PRIu64
+          " slots, %s%s%s | %s via %s over %s%s%s%s",
+          flow->name, flow->message, flow->ring, from[0] != '\0' ? from : "from the peer",
+          from[0] != '\0' && to[0] == '\0' ? " to the peer" : " to ", to,
+          app_statistics_path_by(path->path, app_accounting_staged_by(out, in), way),
+          path->via[0] != '\0' ? path->via : "unknown means",
+          path->carrier[0] != '\0' ? path->carrier : "an unknown carrier",
+          path->reason[0] != '\0' ? " (" : "", path->reason, path->reason[0] != '\0' ? ")" : "");
   if (!flow->sender.handle || !flow->receiver.handle)
-    notice(PST_LOG_INFO, "%s: %s%s", flow->name,
-           flow->foreign ? "" : "peer: ", decides->peer[0] != '\0' ? decides->peer : "unknown");
+    app_log(PST_LOG_INFO, "%s: %s%s", flow->name,
+            flow->foreign ? "" : "peer: ", decides->peer[0] != '\0' ? decides->peer : "unknown");
 }

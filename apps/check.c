@@ -10,63 +10,64 @@
 #include "runner.h"
 #include "stream_config.h"
 
-static int print_effective(const struct pst_config *config, struct pst_error *error)
+static int check_print_effective(const struct pst_config *config, struct pst_error *error)
 {
   char *text;
   int result = pst_config_effective(config, &text);
 
   if (result < 0)
-    return notice_fail(error, PST_EXIT_FAILED, result, "check: %s", strerror(-result));
+    return app_log_fail(error, PST_EXIT_FAILED, result, "check: %s", strerror(-result));
   fputs(text, stdout);
   free(text);
   return 0;
 }
 
-static const struct command *const commands[] = {&command_run, &command_send, &command_receive};
+static const struct command *const commands[] = {&app_command_run, &app_command_send,
+                                                 &app_command_receive};
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static int has_streams(const struct pst_config *config, const struct arguments *arguments,
-                       struct pst_error *error)
+static int check_has_streams(const struct pst_config *config, const struct arguments *arguments,
+                             struct pst_error *error)
 {
   for (size_t i = 0; i < arguments->stream_count; i++)
-    if (!stream_exists(config, arguments->streams[i]))
-      return notice_fail(error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'",
-                         arguments->operand, arguments->streams[i]);
+    if (!app_stream_exists(config, arguments->streams[i]))
+      return app_log_fail(error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'",
+                          arguments->operand, arguments->streams[i]);
   return 0;
 }
 
 /* By one command, or by any: what only some of them refuse is a note, unless no two of them make a
  * whole. */
-static int judge(const struct pst_config *config, const struct arguments *arguments,
-                 struct pst_error *error)
+static int check_judge(const struct pst_config *config, const struct arguments *arguments,
+                       struct pst_error *error)
 {
   struct pst_error errors[COMMANDS] = {PST_ERROR_INIT, PST_ERROR_INIT, PST_ERROR_INIT};
   size_t refused = 0;
 
-  if (has_streams(config, arguments, error) < 0)
+  if (check_has_streams(config, arguments, error) < 0)
     return error->code;
-  if (!arguments->judged_for && preflight(config, NULL, arguments, error) != 0)
+  if (!arguments->judged_for && app_preflight(config, NULL, arguments, error) != 0)
     return error->code;
   for (size_t i = 0; i < COMMANDS; i++) {
     if (!arguments->judged_for)
-      notice_level(NOTICE_NONE);
+      app_log_level(NOTICE_NONE);
     else if (strcmp(arguments->judged_for, commands[i]->name) != 0)
       continue;
-    refused += preflight(config, commands[i], arguments, &errors[i]) != 0;
+    refused += app_preflight(config, commands[i], arguments, &errors[i]) != 0;
     if (arguments->judged_for)
       return *error = errors[i], errors[i].code;
   }
-  notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_INFO);
+  app_log_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_INFO);
   if (refused == COMMANDS)
-    return notice_fail(error, PST_EXIT_USAGE, -EINVAL, "%s", errors[0].text);
+    return app_log_fail(error, PST_EXIT_USAGE, -EINVAL, "%s", errors[0].text);
   for (size_t i = 0; i < COMMANDS; i++)
     if (errors[i].code != 0)
-      notice(PST_LOG_INFO, "note: `penstock %s` would refuse it: %s", commands[i]->name,
-             errors[i].text);
+      app_log(PST_LOG_INFO, "note: `penstock %s` would refuse it: %s", commands[i]->name,
+              errors[i].text);
   return 0;
 }
 
-static int check(const struct command *command, const struct arguments *arguments)
+static int check_run(const struct command *command, const struct arguments *arguments)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct pst_config *config = NULL;
@@ -77,16 +78,16 @@ static int check(const struct command *command, const struct arguments *argument
   int result = pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count,
                                     &config, &error);
   if (result == 0)
-    result = judge(config, arguments, &error);
+    result = check_judge(config, arguments, &error);
   if (result == 0)
-    result = arguments->quiet ? 0 : print_effective(config, &error);
+    result = arguments->quiet ? 0 : check_print_effective(config, &error);
   pst_config_close(config);
   if (result == 0)
     return PST_EXIT_OK;
   return error.exit_status != 0 ? error.exit_status : PST_EXIT_USAGE;
 }
 
-const struct command command_check = {
+const struct command app_command_check = {
     .name = "check",
     .operand = "FILE",
     .options = OPTION_FOR | OPTION_STREAM | OPTION_SET | OPTION_PLUGIN_PATH | OPTION_QUIET,
@@ -103,5 +104,5 @@ const struct command command_check = {
         "      Ends with status 0 if `receive` would accept the file, else 2.\n"
         "  penstock check camera.yaml --set streams.packets.ring=4096 | grep ring\n"
         "      Shows the value that this override gives.",
-    .run = check,
+    .run = check_run,
 };

@@ -5,17 +5,17 @@
 
 #include "arguments.h"
 
-extern const struct command command_run;
-extern const struct command command_send;
-extern const struct command command_receive;
-extern const struct command command_check;
-extern const struct command command_schema;
-extern const struct command command_plugins;
-extern const struct command command_bench;
-extern const struct command command_hardware_check;
-extern const struct command command_serve;
-extern const struct command command_request;
-extern const struct command command_get;
-extern const struct command command_put;
+extern const struct command app_command_run;
+extern const struct command app_command_send;
+extern const struct command app_command_receive;
+extern const struct command app_command_check;
+extern const struct command app_command_schema;
+extern const struct command app_command_plugins;
+extern const struct command app_command_bench;
+extern const struct command app_command_hardware_check;
+extern const struct command app_command_serve;
+extern const struct command app_command_request;
+extern const struct command app_command_get;
+extern const struct command app_command_put;
 
 #endif

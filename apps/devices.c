@@ -11,10 +11,10 @@
 #include "runner.h"
 
 /* "transport udp, device eth0, worker of thread 1: sockets 1": those that are not 0. */
-static struct json_object *take_counters(const char *whose, const struct pst_counter_value *values,
-                                         int count)
+static struct json_object *devices_take_counters(const char *whose,
+                                                 const struct pst_counter_value *values, int count)
 {
-  const struct result_counters counters = result_counters(values, count);
+  const struct result_counters counters = app_result_counters(values, count);
   char line[1024];
   size_t at = 0;
 
@@ -23,41 +23,41 @@ static struct json_object *take_counters(const char *whose, const struct pst_cou
       at += (size_t)snprintf(line + at, sizeof(line) - at, "%s%s %" PRIu64, at > 0 ? ", " : "",
                              values[i].name, values[i].value);
   if (at > 0)
-    notice(PST_LOG_DEBUG, "%s: %s", whose, line);
-  return result_counters_json(&counters);
+    app_log(PST_LOG_DEBUG, "%s: %s", whose, line);
+  return app_result_counters_json(&counters);
 }
 
-static struct json_object *worker_json(uint32_t thread, const char *whose,
-                                       const struct pst_counter_value *values, int count)
+static struct json_object *devices_worker_json(uint32_t thread, const char *whose,
+                                               const struct pst_counter_value *values, int count)
 {
   struct json_object *worker = json_object_new_object();
   char words[400];
 
   snprintf(words, sizeof(words), "%s, worker of thread %u", whose, thread);
-  json_put_uint(worker, "thread", thread);
-  json_object_object_add(worker, "counters", take_counters(words, values, count));
+  app_json_put_uint(worker, "thread", thread);
+  json_object_object_add(worker, "counters", devices_take_counters(words, values, count));
   return worker;
 }
 
 /* Its workers are the caller's to add, into an array that is returned. */
-static struct json_object *device_json(struct json_object *devices,
-                                       const struct pst_device_info *info,
-                                       const struct pst_counter_value *values, int count,
-                                       char *whose, size_t size)
+static struct json_object *devices_device_json(struct json_object *devices,
+                                               const struct pst_device_info *info,
+                                               const struct pst_counter_value *values, int count,
+                                               char *whose, size_t size)
 {
   struct json_object *device = json_object_new_object(), *workers = json_object_new_array();
 
   snprintf(whose, size, "transport %.31s%s%s", info->transport,
            info->device[0] != '\0' ? ", device " : "", info->device);
-  json_put_text(device, "transport", info->transport);
-  json_put_text(device, "device", info->device);
-  json_object_object_add(device, "counters", take_counters(whose, values, count));
+  app_json_put_text(device, "transport", info->transport);
+  app_json_put_text(device, "device", info->device);
+  json_object_object_add(device, "counters", devices_take_counters(whose, values, count));
   json_object_object_add(device, "workers", workers);
   json_object_array_add(devices, device);
   return workers;
 }
 
-static void add_devices(struct json_object *result, struct json_object *devices)
+static void devices_add(struct json_object *result, struct json_object *devices)
 {
   if (result)
     json_object_object_add(result, "devices", devices);
@@ -65,7 +65,7 @@ static void add_devices(struct json_object *result, struct json_object *devices)
     json_object_put(devices);
 }
 
-void devices_report(const struct drive *drive, struct json_object *result)
+void app_devices_report(const struct drive *drive, struct json_object *result)
 {
   struct json_object *devices = json_object_new_array();
   struct pst_device_info info = {.struct_size = sizeof(info)};
@@ -74,17 +74,18 @@ void devices_report(const struct drive *drive, struct json_object *result)
 
   for (uint32_t i = 0; pst_session_device(drive->session, i, &info) == 0; i++) {
     int count = pst_session_device_counters(drive->session, i, values, COUNTERS_MAX);
-    struct json_object *workers = device_json(devices, &info, values, count, whose, sizeof(whose));
+    struct json_object *workers =
+        devices_device_json(devices, &info, values, count, whose, sizeof(whose));
     for (uint32_t thread = 0; thread < pst_session_threads(drive->session); thread++) {
       count = pst_session_worker_counters(drive->session, i, thread, values, COUNTERS_MAX);
       if (count >= 0)
-        json_object_array_add(workers, worker_json(thread, whose, values, count));
+        json_object_array_add(workers, devices_worker_json(thread, whose, values, count));
     }
   }
-  add_devices(result, devices);
+  devices_add(result, devices);
 }
 
-void devices_report_node(struct pst_node *node, struct json_object *result)
+void app_devices_report_node(struct pst_node *node, struct json_object *result)
 {
   struct json_object *devices = json_object_new_array();
   struct pst_device_info info = {.struct_size = sizeof(info)};
@@ -93,9 +94,10 @@ void devices_report_node(struct pst_node *node, struct json_object *result)
 
   if (node && pst_node_device(node, &info) == 0) {
     int count = pst_node_device_counters(node, values, COUNTERS_MAX);
-    struct json_object *workers = device_json(devices, &info, values, count, whose, sizeof(whose));
+    struct json_object *workers =
+        devices_device_json(devices, &info, values, count, whose, sizeof(whose));
     count = pst_node_worker_counters(node, values, COUNTERS_MAX);
-    json_object_array_add(workers, worker_json(0, whose, values, count));
+    json_object_array_add(workers, devices_worker_json(0, whose, values, count));
   }
-  add_devices(result, devices);
+  devices_add(result, devices);
 }

@@ -8,7 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static void read_cpu(struct environment *environment)
+static void environment_read_cpu(struct environment *environment)
 {
   char line[512];
   FILE *file = fopen("/proc/cpuinfo", "re");
@@ -26,7 +26,7 @@ static void read_cpu(struct environment *environment)
   fclose(file);
 }
 
-static void read_memory(struct environment *environment)
+static void environment_read_memory(struct environment *environment)
 {
   char line[256];
   uint64_t value;
@@ -47,7 +47,7 @@ static void read_memory(struct environment *environment)
   fclose(file);
 }
 
-void environment_read(struct environment *environment)
+void app_environment_read(struct environment *environment)
 {
   struct utsname name;
 
@@ -59,6 +59,6 @@ void environment_read(struct environment *environment)
     snprintf(environment->version, sizeof(environment->version), "%s", name.version);
   }
   environment->cores = sysconf(_SC_NPROCESSORS_ONLN);
-  read_cpu(environment);
-  read_memory(environment);
+  environment_read_cpu(environment);
+  environment_read_memory(environment);
 }

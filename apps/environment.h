@@ -16,6 +16,6 @@ struct environment {
 };
 
 /* What cannot be found out stays empty or 0. */
-void environment_read(struct environment *environment);
+void app_environment_read(struct environment *environment);
 
 #endif

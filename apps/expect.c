@@ -39,9 +39,10 @@ PST_STATIC_ASSERT(KEYS <= EXPECT_MAX, "there is room for all");
 
 /* ---- Judging ------------------------------------------------------------------------ */
 
-static void found(struct expect_result *result, bool met, double number, const char *format, ...)
-    PST_PRINTF(4, 5);
-static void found(struct expect_result *result, bool met, double number, const char *format, ...)
+static void expect_found(struct expect_result *result, bool met, double number, const char *format,
+                         ...) PST_PRINTF(4, 5);
+static void expect_found(struct expect_result *result, bool met, double number, const char *format,
+                         ...)
 {
   va_list args;
 
@@ -52,100 +53,101 @@ static void found(struct expect_result *result, bool met, double number, const c
   va_end(args);
 }
 
-static void found_unknown(struct expect_result *result)
+static void expect_found_unknown(struct expect_result *result)
 {
-  found(result, false, 0, "unknown");
+  expect_found(result, false, 0, "unknown");
   result->found.kind = EXPECT_UNKNOWN;
 }
 
-static void judge_word(struct expect_result *result, const char *word, const char *reason)
+static void expect_judge_word(struct expect_result *result, const char *word, const char *reason)
 {
   bool met = strcmp(result->wanted.word, word) == 0, explain = !met && reason[0] != '\0';
 
-  found(result, met, 0, "%s%s%s%s", word[0] != '\0' ? word : "unknown", explain ? " (" : "",
-        explain ? reason : "", explain ? ")" : "");
+  expect_found(result, met, 0, "%s%s%s%s", word[0] != '\0' ? word : "unknown", explain ? " (" : "",
+               explain ? reason : "", explain ? ")" : "");
   result->found.word = word;
 }
 
-static void judge_most(struct expect_result *result, uint64_t number)
+static void expect_judge_most(struct expect_result *result, uint64_t number)
 {
-  found(result, (double)number <= result->wanted.number, (double)number, "%" PRIu64, number);
+  expect_found(result, (double)number <= result->wanted.number, (double)number, "%" PRIu64, number);
 }
 
-static void judge_loss(struct expect_result *result, const struct account *account)
+static void expect_judge_loss(struct expect_result *result, const struct account *account)
 {
-  double loss = accounting_loss(account);
+  double loss = app_accounting_loss(account);
   char percent[STATISTICS_PERCENT_BYTES];
 
   if (loss < 0)
-    found_unknown(result);
+    expect_found_unknown(result);
   else
-    found(result, loss <= result->wanted.number, loss, "%s (%" PRIu64 " of %" PRIu64 ")",
-          statistics_percent(loss, percent),
-          account->sent - (loss > 0 ? account->delivered : account->sent), account->sent);
+    expect_found(result, loss <= result->wanted.number, loss, "%s (%" PRIu64 " of %" PRIu64 ")",
+                 app_statistics_percent(loss, percent),
+                 account->sent - (loss > 0 ? account->delivered : account->sent), account->sent);
 }
 
 /* How much came at least is known of a peer that has gone, too. */
-static void judge_messages(struct expect_result *result, const struct account *account)
+static void expect_judge_messages(struct expect_result *result, const struct account *account)
 {
   bool met = (double)account->delivered >= result->wanted.number;
 
   if (!met && !account->delivered_known)
-    found_unknown(result);
+    expect_found_unknown(result);
   else
-    found(result, met, (double)account->delivered, "%" PRIu64, account->delivered);
+    expect_found(result, met, (double)account->delivered, "%" PRIu64, account->delivered);
 }
 
 /* Compares what a stream reached with one key of `expect`. */
-static void judge(enum key key, const struct account *account, struct expect_result *result)
+static void expect_judge_key(enum key key, const struct account *account,
+                             struct expect_result *result)
 {
   const struct pst_path_info *path = &account->path;
-  double gbps = statistics_gbps(account->bytes, account->ns);
+  double gbps = app_statistics_gbps(account->bytes, account->ns);
   bool all = account->delivered > 0 && account->verified >= account->delivered;
 
   switch (key) {
   case PATH:
-    judge_word(result, statistics_path(path->path), path->reason);
+    expect_judge_word(result, app_statistics_path(path->path), path->reason);
     break;
   case VIA:
-    judge_word(result, path->via, "");
+    expect_judge_word(result, path->via, "");
     break;
   case CARRIER:
-    judge_word(result, path->carrier, "");
+    expect_judge_word(result, path->carrier, "");
     break;
   case GBPS:
-    found(result, gbps >= result->wanted.number, gbps, "%.6g", gbps);
+    expect_found(result, gbps >= result->wanted.number, gbps, "%.6g", gbps);
     break;
   case LOSS:
-    judge_loss(result, account);
+    expect_judge_loss(result, account);
     break;
   case CORRUPTED:
-    judge_most(result, account->corrupted);
+    expect_judge_most(result, account->corrupted);
     break;
   case DUPLICATES:
-    judge_most(result, account->duplicates);
+    expect_judge_most(result, account->duplicates);
     break;
   case REORDERED:
-    judge_most(result, account->reordered);
+    expect_judge_most(result, account->reordered);
     break;
   case MESSAGES:
-    judge_messages(result, account);
+    expect_judge_messages(result, account);
     break;
   case VERIFIED:
-    found(result, all, all, "%" PRIu64 " of %" PRIu64 " checked", account->verified,
-          account->delivered);
+    expect_found(result, all, all, "%" PRIu64 " of %" PRIu64 " checked", account->verified,
+                 account->delivered);
   }
 }
 
 /* Else only the receiver can judge it. */
-static bool is_known(enum key key, const struct account *account)
+static bool expect_is_known(enum key key, const struct account *account)
 {
   switch (key) {
   case PATH:
   case VIA:
     return account->receiver_here;
   case LOSS:
-    return accounting_loss(account) >= 0 || !account->foreign || account->receiver_here;
+    return app_accounting_loss(account) >= 0 || !account->foreign || account->receiver_here;
   case MESSAGES:
     return !account->foreign || account->receiver_here;
   case CORRUPTED:
@@ -158,35 +160,36 @@ static bool is_known(enum key key, const struct account *account)
   }
 }
 
-static struct expect_value *value_at(const struct expect_wanted *wanted, size_t key)
+static struct expect_value *expect_value_at(const struct expect_wanted *wanted, size_t key)
 {
   return (struct expect_value *)((char *)(uintptr_t)wanted + keys[key].at);
 }
 
-size_t expect_judge(const struct expect_wanted *wanted, const struct account *account,
-                    struct expect_result *results)
+size_t app_expect_judge(const struct expect_wanted *wanted, const struct account *account,
+                        struct expect_result *results)
 {
   size_t count = 0;
 
   for (size_t i = 0; i < KEYS; i++) {
-    const struct expect_value *value = value_at(wanted, i);
+    const struct expect_value *value = expect_value_at(wanted, i);
     if (!value->text || (i == VERIFIED && value->number == 0))
       continue;
     struct expect_result *result = &results[count++];
     *result = (struct expect_result){.key = keys[i].name,
                                      .expected = value->text,
                                      .wanted = {keys[i].kind, value->text, value->number},
-                                     .checked = is_known((enum key)i, account),
+                                     .checked = expect_is_known((enum key)i, account),
                                      .of_amount = keys[i].of_amount};
     if (result->checked)
-      judge((enum key)i, account, result);
+      expect_judge_key((enum key)i, account, result);
     else
       snprintf(result->got, sizeof(result->got), "known to the receiver only");
   }
   return count;
 }
 
-const char *expect_sentence(const struct expect_result *result, char text[EXPECT_SENTENCE_BYTES])
+const char *app_expect_sentence(const struct expect_result *result,
+                                char text[EXPECT_SENTENCE_BYTES])
 {
   const char *expected = result->expected;
   char percent[24];
@@ -206,12 +209,13 @@ const char *expect_sentence(const struct expect_result *result, char text[EXPECT
   return text;
 }
 
-void expect_read(const struct pst_config *config, const char *stream, struct expect_wanted *wanted)
+void app_expect_read(const struct pst_config *config, const char *stream,
+                     struct expect_wanted *wanted)
 {
   for (size_t i = 0; i < KEYS; i++) {
     char path[512];
     snprintf(path, sizeof(path), "streams.%s.expect.%s", stream, keys[i].name);
-    value_at(wanted, i)->text = pst_config_get(config, path);
-    value_at(wanted, i)->number = pst_config_get_number(config, path);
+    expect_value_at(wanted, i)->text = pst_config_get(config, path);
+    expect_value_at(wanted, i)->number = pst_config_get_number(config, path);
   }
 }

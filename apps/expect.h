@@ -38,12 +38,14 @@ struct expect_wanted {
 };
 
 /* Reads what the stream's configuration expects. */
-void expect_read(const struct pst_config *config, const char *stream, struct expect_wanted *wanted);
+void app_expect_read(const struct pst_config *config, const char *stream,
+                     struct expect_wanted *wanted);
 /* Returns how many of `results` (EXPECT_MAX) were written. */
-size_t expect_judge(const struct expect_wanted *wanted, const struct account *account,
-                    struct expect_result *results);
+size_t app_expect_judge(const struct expect_wanted *wanted, const struct account *account,
+                        struct expect_result *results);
 /* How a result fails its expectation: "loss 1% (10 of 1000) exceeds expect.max_loss 0". */
 #define EXPECT_SENTENCE_BYTES 320
-const char *expect_sentence(const struct expect_result *result, char text[EXPECT_SENTENCE_BYTES]);
+const char *app_expect_sentence(const struct expect_result *result,
+                                char text[EXPECT_SENTENCE_BYTES]);
 
 #endif

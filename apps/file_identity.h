@@ -17,13 +17,13 @@ struct file_identity {
 
 /* Not known: a FIFO, a socket, a character device or a directory, which no writer replaces; and a
  * path that leads nowhere. */
-struct file_identity file_identity(const char *path);
+struct file_identity app_file_identity(const char *path);
 /* False where one of them is not known. */
-bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
+bool app_file_identity_equal(const struct file_identity *a, const struct file_identity *b);
 
 /* Do two paths name one file? */
-bool file_identity_same(const char *a, const char *b);
+bool app_file_identity_same(const char *a, const char *b);
 /* Does the file `path` lie in `folder`, or in a folder below it? */
-bool file_identity_below(const char *path, const char *folder);
+bool app_file_identity_below(const char *path, const char *folder);
 
 #endif

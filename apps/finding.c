@@ -48,7 +48,7 @@ static struct {
   bool more; /* than are kept */
 } warnings = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-enum finding finding_of(int exit_status, int code)
+enum finding app_finding_of(int exit_status, int code)
 {
   switch (exit_status) {
   case PST_EXIT_USAGE:
@@ -77,7 +77,7 @@ enum finding finding_of(int exit_status, int code)
   }
 }
 
-int finding_worse(int a, int b)
+int app_finding_worse(int a, int b)
 {
   static const int order[] = {PST_EXIT_FAILED, PST_EXIT_UNAVAILABLE, PST_EXIT_USAGE,
                               PST_EXIT_EXPECT};
@@ -90,8 +90,8 @@ int finding_worse(int a, int b)
 
 /* ---- Lists ---------------------------------------------------------------------------------- */
 
-static void append(struct json_object *list, enum finding finding, const char *where, size_t length,
-                   const char *text, size_t text_length)
+static void finding_append(struct json_object *list, enum finding finding, const char *where,
+                           size_t length, const char *text, size_t text_length)
 {
   struct json_object *object = json_object_new_object();
 
@@ -102,12 +102,12 @@ static void append(struct json_object *list, enum finding finding, const char *w
   json_object_array_add(list, object);
 }
 
-void finding_add(struct json_object *list, enum finding finding, const char *where,
-                 const char *text)
+void app_finding_add(struct json_object *list, enum finding finding, const char *where,
+                     const char *text)
 {
   while (list) {
     size_t length = strcspn(text, "\n");
-    append(list, finding, where, where ? strlen(where) : 0, text, length);
+    finding_append(list, finding, where, where ? strlen(where) : 0, text, length);
     if (text[length] == '\0')
       return;
     text += length + 1;
@@ -115,7 +115,7 @@ void finding_add(struct json_object *list, enum finding finding, const char *whe
 }
 
 /* Of ":12:5" before ": "; 0: there is none. */
-static size_t line_and_column(const char *text)
+static size_t finding_line_and_column(const char *text)
 {
   size_t at = 0;
 
@@ -129,12 +129,12 @@ static size_t line_and_column(const char *text)
 }
 
 /* Bytes of the place that a line begins with: "b.yaml:12:5", without what follows; 0: none. */
-static size_t file_place(const char *line)
+static size_t finding_file_place(const char *line)
 {
   const char *end = strstr(line, ": ");
 
   for (const char *at = line; end && at < end; at++) {
-    size_t length = line_and_column(at);
+    size_t length = finding_line_and_column(at);
     if (length > 0 && at > line && at + length == end)
       return (size_t)(end - line);
   }
@@ -142,8 +142,8 @@ static size_t file_place(const char *line)
 }
 
 /* The same of one that was written as "--set X". */
-static size_t option_place(const char *line, const char *option, const char *const *words,
-                           size_t count)
+static size_t finding_option_place(const char *line, const char *option, const char *const *words,
+                                   size_t count)
 {
   size_t length = strlen(option);
 
@@ -153,22 +153,23 @@ static size_t option_place(const char *line, const char *option, const char *con
     size_t word = strlen(words[i]), end = length + word;
     if (strncmp(line + length, words[i], word) != 0)
       continue;
-    end += line_and_column(line + end);
+    end += finding_line_and_column(line + end);
     if (strncmp(line + end, ": ", 2) == 0)
       return end;
   }
   return 0;
 }
 
-static size_t place_of(const char *line, const struct arguments *a)
+static size_t finding_place_of(const char *line, const struct arguments *a)
 {
   size_t length = 0;
 
   if (a) {
-    length = option_place(line, "--set ", a->sets, a->set_count);
+    length = finding_option_place(line, "--set ", a->sets, a->set_count);
+    length += finding_option_place(line, "--transport-option ", a->transport_options,
+                                   a->transport_option_count);
     length +=
-        option_place(line, "--transport-option ", a->transport_options, a->transport_option_count);
-    length += option_place(line, "--memory-option ", a->memory_options, a->memory_option_count);
+        finding_option_place(line, "--memory-option ", a->memory_options, a->memory_option_count);
   }
   if (strncmp(line, "client:", 7) == 0 || strncmp(line, "server:", 7) == 0) { /* get, put */
     const char *end = strstr(line, ": ");
@@ -178,29 +179,29 @@ static size_t place_of(const char *line, const struct arguments *a)
     length = strcspn(line, ": ");
     length = strncmp(line + length, ": ", 2) == 0 ? length : 0;
   }
-  return length > 0 ? length : file_place(line);
+  return length > 0 ? length : finding_file_place(line);
 }
 
-void finding_add_error(struct json_object *list, const struct pst_error *error,
-                       const struct arguments *arguments)
+void app_finding_add_error(struct json_object *list, const struct pst_error *error,
+                           const struct arguments *arguments)
 {
-  enum finding finding = finding_of(error->exit_status, error->code);
+  enum finding finding = app_finding_of(error->exit_status, error->code);
   char copy[sizeof(error->text)], *rest = copy, *line;
 
   if (!list)
     return;
   snprintf(copy, sizeof(copy), "%s", error->text);
   while ((line = strsep(&rest, "\n")) != NULL) {
-    size_t place = place_of(line, arguments);
+    size_t place = finding_place_of(line, arguments);
     const char *text = place > 0 ? line + place + 2 : line;
     if (*line != '\0')
-      append(list, finding, place > 0 ? line : NULL, place, text, strlen(text));
+      finding_append(list, finding, place > 0 ? line : NULL, place, text, strlen(text));
   }
 }
 
 /* ---- Warnings ------------------------------------------------------------------------------- */
 
-static bool is_noted(const char *text)
+static bool finding_is_noted(const char *text)
 {
   for (unsigned i = 0; i < warnings.count; i++)
     if (strcmp(warnings.kept[i].text, text) == 0)
@@ -208,10 +209,10 @@ static bool is_noted(const char *text)
   return false;
 }
 
-void finding_warn(enum finding finding, const char *where, const char *text)
+void app_finding_warn(enum finding finding, const char *where, const char *text)
 {
   pthread_mutex_lock(&warnings.lock);
-  if (is_noted(text)) {
+  if (finding_is_noted(text)) {
     ;
   } else if (warnings.count == WARNINGS_MAX) {
     warnings.more = true;
@@ -225,7 +226,7 @@ void finding_warn(enum finding finding, const char *where, const char *text)
   pthread_mutex_unlock(&warnings.lock);
 }
 
-struct json_object *finding_take_warnings(unsigned most)
+struct json_object *app_finding_take_warnings(unsigned most)
 {
   struct json_object *list = json_object_new_array();
   unsigned n;
@@ -233,7 +234,7 @@ struct json_object *finding_take_warnings(unsigned most)
   pthread_mutex_lock(&warnings.lock);
   for (n = 0; n < warnings.count && n < most; n++) {
     struct warning *warning = &warnings.kept[n];
-    finding_add(list, warning->finding, warning->where, warning->text);
+    app_finding_add(list, warning->finding, warning->where, warning->text);
     free(warning->where);
     free(warning->text);
   }
@@ -243,14 +244,14 @@ struct json_object *finding_take_warnings(unsigned most)
   return list;
 }
 
-struct json_object *finding_warnings(void)
+struct json_object *app_finding_warnings(void)
 {
   struct json_object *list = json_object_new_array();
   pthread_mutex_lock(&warnings.lock);
   for (unsigned i = 0; i < warnings.count; i++)
-    finding_add(list, warnings.kept[i].finding, warnings.kept[i].where, warnings.kept[i].text);
+    app_finding_add(list, warnings.kept[i].finding, warnings.kept[i].where, warnings.kept[i].text);
   if (warnings.more)
-    finding_add(list, FINDING_LOG, NULL, "further warnings are not listed");
+    app_finding_add(list, FINDING_LOG, NULL, "further warnings are not listed");
   pthread_mutex_unlock(&warnings.lock);
   return list;
 }

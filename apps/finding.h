@@ -39,23 +39,23 @@ enum finding {
 };
 
 /* By a failure's exit status, and its -errno where that says more. */
-enum finding finding_of(int exit_status, int code);
+enum finding app_finding_of(int exit_status, int code);
 /* The worst of two exit statuses: a failed run hides an unmet `expect`. */
-int finding_worse(int a, int b);
+int app_finding_worse(int a, int b);
 
 /* Appends to `list`, one for each line of `text`; where NULL: all of the command. NULL is legal. */
-void finding_add(struct json_object *list, enum finding finding, const char *where,
-                 const char *text);
+void app_finding_add(struct json_object *list, enum finding finding, const char *where,
+                     const char *text);
 /* The same of an error, whose lines may begin with their place: a file's, or an option of
  * `arguments`, which may be NULL. */
-void finding_add_error(struct json_object *list, const struct pst_error *error,
-                       const struct arguments *arguments);
+void app_finding_add_error(struct json_object *list, const struct pst_error *error,
+                           const struct arguments *arguments);
 
 /* Notes a warning for the result; one of the same text is noted once. Any thread. */
-void finding_warn(enum finding finding, const char *where, const char *text);
+void app_finding_warn(enum finding finding, const char *where, const char *text);
 /* All of them, a new list. */
-struct json_object *finding_warnings(void);
+struct json_object *app_finding_warnings(void);
 /* The first `most`, a new list: they are forgotten here. */
-struct json_object *finding_take_warnings(unsigned most);
+struct json_object *app_finding_take_warnings(unsigned most);
 
 #endif

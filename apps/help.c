@@ -250,21 +250,21 @@ static int help_unknown(struct json_object *defs, const char *word, const char *
           help_add_path(names, name, key);
       }
     }
-    arguments_meant(word, names->names, names->count, ", did you mean '", meant);
+    app_arguments_meant(word, names->names, names->count, ", did you mean '", meant);
     for (size_t i = 0; i < names->owned_count; i++)
       free(names->owned[i]);
   }
   free(names);
-  notice(PST_LOG_ERROR,
-         "help: there is no command, key or option '%s'%s; `penstock --help` lists the commands, "
-         "`man penstock.yaml` the keys",
-         word, meant);
+  app_log(PST_LOG_ERROR,
+          "help: there is no command, key or option '%s'%s; `penstock --help` lists the commands, "
+          "`man penstock.yaml` the keys",
+          word, meant);
   return PST_EXIT_USAGE;
 }
 
-int help_key(const char *word, const char *const *commands, size_t count)
+int app_help_key(const char *word, const char *const *commands, size_t count)
 {
-  struct json_object *schema = schema_json(), *defs = json_object_object_get(schema, "$defs");
+  struct json_object *schema = app_schema_json(), *defs = json_object_object_get(schema, "$defs");
   char *words = strdup(word);
   int status = PST_EXIT_OK;
 

@@ -9,24 +9,25 @@
 struct json_object;
 
 /* NULL and "" become null. */
-void json_put_text(struct json_object *object, const char *key, const char *text);
-void json_put_bool(struct json_object *object, const char *key, bool value);
-void json_put_uint(struct json_object *object, const char *key, uint64_t value);
-void json_put_known(struct json_object *object, const char *key, bool known, uint64_t value);
+void app_json_put_text(struct json_object *object, const char *key, const char *text);
+void app_json_put_bool(struct json_object *object, const char *key, bool value);
+void app_json_put_uint(struct json_object *object, const char *key, uint64_t value);
+void app_json_put_known(struct json_object *object, const char *key, bool known, uint64_t value);
 /* Nine digits, or as many as a whole number has. */
-void json_put_number(struct json_object *object, const char *key, double value);
+void app_json_put_number(struct json_object *object, const char *key, double value);
 /* What is less than 0 is not known. */
-void json_put_share(struct json_object *object, const char *key, double share);
-void json_put_null(struct json_object *object, const char *key);
+void app_json_put_share(struct json_object *object, const char *key, double share);
+void app_json_put_null(struct json_object *object, const char *key);
 
 /* Makes each number of the object that is 0 null: nobody has counted. object may be NULL. */
-void json_put_uncounted(struct json_object *object);
+void app_json_put_uncounted(struct json_object *object);
 
 /* A distribution; count 0: null. */
 struct json_times {
   uint64_t count;
   double min, mean, p50, p90, p99, p99_9, max;
 };
-void json_put_times(struct json_object *object, const char *key, const struct json_times *times);
+void app_json_put_times(struct json_object *object, const char *key,
+                        const struct json_times *times);
 
 #endif

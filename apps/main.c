@@ -16,14 +16,14 @@
 #include "standard.h"
 
 static const struct command *const commands[] = {
-    &command_run,     &command_send,    &command_receive, &command_check,
-    &command_schema,  &command_plugins, &command_bench,   &command_serve,
-    &command_request, &command_get,     &command_put,     &command_hardware_check,
+    &app_command_run,     &app_command_send,    &app_command_receive, &app_command_check,
+    &app_command_schema,  &app_command_plugins, &app_command_bench,   &app_command_serve,
+    &app_command_request, &app_command_get,     &app_command_put,     &app_command_hardware_check,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 /* The text of `penstock --help`. */
-static void print_help(void)
+static void main_print_help(void)
 {
   printf("Usage: penstock COMMAND [options]\n"
          "\n"
@@ -59,24 +59,24 @@ static void print_help(void)
       "  PENSTOCK_PLUGIN_PATH  folders with plugins, DIR[:DIR]..., searched after --plugin-path\n");
 }
 
-static size_t command_names(const char *names[COMMANDS])
+static size_t main_command_names(const char *names[COMMANDS])
 {
   for (size_t i = 0; i < COMMANDS; i++)
     names[i] = commands[i]->name;
   return COMMANDS;
 }
 
-static int unknown_command(const char *word)
+static int main_unknown_command(const char *word)
 {
   const char *names[COMMANDS];
   char meant[ARGUMENTS_MEANT_BYTES];
 
-  notice(PST_LOG_ERROR, "there is no command '%s'%s; `penstock --help` lists them", word,
-         arguments_meant(word, names, command_names(names), ", did you mean '", meant));
+  app_log(PST_LOG_ERROR, "there is no command '%s'%s; `penstock --help` lists them", word,
+          app_arguments_meant(word, names, main_command_names(names), ", did you mean '", meant));
   return PST_EXIT_USAGE;
 }
 
-static const struct command *find_command(const char *name)
+static const struct command *main_find_command(const char *name)
 {
   for (size_t i = 0; i < COMMANDS; i++) {
     if (strcmp(commands[i]->name, name) == 0)
@@ -86,39 +86,39 @@ static const struct command *find_command(const char *name)
 }
 
 /* `is_wrong`: the command line is, and has been reported. */
-static int run_with_result(const struct command *command, const struct arguments *arguments,
-                           bool is_wrong)
+static int main_run_with_result(const struct command *command, const struct arguments *arguments,
+                                bool is_wrong)
 {
   /* From the start, so that a signal ends no command without its result. */
-  if ((command->options & OPTION_JSON) != 0 && signals_open(-1) < 0)
+  if ((command->options & OPTION_JSON) != 0 && app_signals_open(-1) < 0)
     return PST_EXIT_FAILED;
-  int code = arguments->json ? result_begin(command, arguments) : 0;
+  int code = arguments->json ? app_result_begin(command, arguments) : 0;
   if (code < 0)
     return code == -ENOMEM ? PST_EXIT_FAILED : PST_EXIT_USAGE;
   int status = is_wrong ? PST_EXIT_USAGE : command->run(command, arguments);
-  if (result_end(status) < 0)
-    status = finding_worse(status, PST_EXIT_FAILED);
+  if (app_result_end(status) < 0)
+    status = app_finding_worse(status, PST_EXIT_FAILED);
   return status;
 }
 
-static int run_command(const struct command *command, int argc, char **argv)
+static int main_run_command(const struct command *command, int argc, char **argv)
 {
   struct arguments arguments;
-  enum arguments_result parsed = arguments_parse(command, argc, argv, &arguments);
+  enum arguments_result parsed = app_arguments_parse(command, argc, argv, &arguments);
   int status = PST_EXIT_OK;
 
   if (parsed == ARGUMENTS_HELP)
-    arguments_help(command);
+    app_arguments_help(command);
   else
-    status = run_with_result(command, &arguments, parsed == ARGUMENTS_WRONG);
-  arguments_free(&arguments);
+    status = main_run_with_result(command, &arguments, parsed == ARGUMENTS_WRONG);
+  app_arguments_free(&arguments);
   return status;
 }
 
 /* A program that was started without one of them would give that number to the next file it opens,
  * and write its lines into a sink's data. What is written to standard output is asked for: to write
  * to a closed one fails, also by /dev/stdout. */
-static int hold_standard_streams(void)
+static int main_hold_standard_streams(void)
 {
   for (int held = STDIN_FILENO; held <= STDERR_FILENO; held++) {
     if (fcntl(held, F_GETFD) >= 0)
@@ -130,7 +130,7 @@ static int hold_standard_streams(void)
 }
 
 /* A stream between processes takes some ten descriptors, and 1024 are soon gone. */
-static void raise_descriptor_limit(void)
+static void main_raise_descriptor_limit(void)
 {
   struct rlimit limit;
 
@@ -140,40 +140,40 @@ static void raise_descriptor_limit(void)
   }
 }
 
-static int chosen(int argc, char **argv)
+static int main_chosen(int argc, char **argv)
 {
   const char *word = argc > 1 ? argv[1] : NULL;
 
   if (!word) {
-    notice(PST_LOG_ERROR, "a command is missing; `penstock --help` lists them");
+    app_log(PST_LOG_ERROR, "a command is missing; `penstock --help` lists them");
     return PST_EXIT_USAGE;
   }
   if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
-    const struct command *command = argc > 2 ? find_command(argv[2]) : NULL;
+    const struct command *command = argc > 2 ? main_find_command(argv[2]) : NULL;
     if (argc > 2 && !command) {
       const char *names[COMMANDS];
-      return help_key(argv[2], names, command_names(names));
+      return app_help_key(argv[2], names, main_command_names(names));
     }
     if (command)
-      arguments_help(command);
+      app_arguments_help(command);
     else
-      print_help();
+      main_print_help();
     return PST_EXIT_OK;
   }
   if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
     printf("penstock %s\n", pst_version());
     return PST_EXIT_OK;
   }
-  const struct command *command = find_command(word);
-  return command ? run_command(command, argc - 1, argv + 1) : unknown_command(word);
+  const struct command *command = main_find_command(word);
+  return command ? main_run_command(command, argc - 1, argv + 1) : main_unknown_command(word);
 }
 
 int main(int argc, char **argv)
 {
-  if (hold_standard_streams() < 0)
+  if (main_hold_standard_streams() < 0)
     return PST_EXIT_FAILED;
-  raise_descriptor_limit();
-  if (pst_config_program(&schema_program) < 0)
+  main_raise_descriptor_limit();
+  if (pst_config_program(&app_schema_program) < 0)
     return PST_EXIT_FAILED;
-  return standard_output_end(chosen(argc, argv));
+  return app_standard_output_end(main_chosen(argc, argv));
 }

@@ -22,7 +22,7 @@ static __thread char last_error[2560];
 static __thread char last_where[256];
 
 /* One write a line, so that lines of several threads do not mix. */
-static void put_line(const char *prefix, const char *line)
+static void log_put_line(const char *prefix, const char *line)
 {
   char text[4096];
   int length = snprintf(text, sizeof(text) - 1, "%s%s", prefix, line);
@@ -36,53 +36,53 @@ static void put_line(const char *prefix, const char *line)
 }
 
 /* What a file or a peer is called cannot forge a line or steer a terminal. */
-static void clean(char *line)
+static void log_clean(char *line)
 {
   pst_make_printable(line, strlen(line), '?');
 }
 
-void notice_level(int level)
+void app_log_level(int level)
 {
   shown_level = level;
 }
 
 /* `where` is of an error. */
-static void say(int level, const char *where, const char *format, va_list args)
+static void log_say(int level, const char *where, const char *format, va_list args)
 {
   char line[sizeof(last_error)];
 
   if (level > shown_level && level > PST_LOG_ERROR)
     return;
   vsnprintf(line, sizeof(line), format, args);
-  clean(line);
+  log_clean(line);
   if (level == PST_LOG_ERROR) {
     memcpy(last_error, line, sizeof(line));
     snprintf(last_where, sizeof(last_where), "%s", where ? where : "");
-    clean(last_where);
+    log_clean(last_where);
   }
   if (level <= shown_level)
-    put_line(prefixes[level], line);
+    log_put_line(prefixes[level], line);
 }
 
-void notice(int level, const char *format, ...)
+void app_log(int level, const char *format, ...)
 {
   va_list args;
 
   va_start(args, format);
-  say(level, NULL, format, args);
+  log_say(level, NULL, format, args);
   va_end(args);
 }
 
-void notice_error_at(const char *where, const char *format, ...)
+void app_log_error_at(const char *where, const char *format, ...)
 {
   va_list args;
 
   va_start(args, format);
-  say(PST_LOG_ERROR, where, format, args);
+  log_say(PST_LOG_ERROR, where, format, args);
   va_end(args);
 }
 
-void notice_warn(enum finding finding, const char *where, const char *format, ...)
+void app_log_warn(enum finding finding, const char *where, const char *format, ...)
 {
   char line[2560];
   va_list args;
@@ -90,28 +90,28 @@ void notice_warn(enum finding finding, const char *where, const char *format, ..
   va_start(args, format);
   vsnprintf(line, sizeof(line), format, args);
   va_end(args);
-  clean(line);
-  finding_warn(finding, where, line);
+  log_clean(line);
+  app_finding_warn(finding, where, line);
   if (finding == FINDING_NO_MAX_LOSS || shown_level >= PST_LOG_WARN)
-    put_line(prefixes[PST_LOG_WARN], line);
+    log_put_line(prefixes[PST_LOG_WARN], line);
 }
 
 static void log_line(void *context, int level, const char *line)
 {
   (void)context;
   if (level == PST_LOG_WARN)
-    finding_warn(FINDING_LOG, NULL, line);
+    app_finding_warn(FINDING_LOG, NULL, line);
   if (level <= log_level && !atomic_load_explicit(&is_hushed, memory_order_relaxed))
-    put_line(level == PST_LOG_INFO ? "penstock: " : prefixes[level], line);
+    log_put_line(level == PST_LOG_INFO ? "penstock: " : prefixes[level], line);
 }
 
-void notice_begin(const struct arguments *arguments, int level)
+void app_log_begin(const struct arguments *arguments, int level)
 {
   const char *asked = secure_getenv("PENSTOCK_LOG");
 
   if (arguments->quiet || arguments->verbose > 0) {
     level = arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG;
-    notice_level(level);
+    app_log_level(level);
   } else if (asked && asked[0] != '\0') {
     level = pst_log_level();
   }
@@ -119,27 +119,27 @@ void notice_begin(const struct arguments *arguments, int level)
   pst_log_set(log_line, NULL, level > PST_LOG_WARN ? level : PST_LOG_WARN);
 }
 
-void notice_hush(bool is_on)
+void app_log_hush(bool is_on)
 {
   atomic_store_explicit(&is_hushed, is_on, memory_order_relaxed);
 }
 
-const char *notice_last_error(void)
+const char *app_log_last_error(void)
 {
   return last_error;
 }
 
-const char *notice_last_where(void)
+const char *app_log_last_where(void)
 {
   return last_where[0] != '\0' ? last_where : NULL;
 }
 
-void notice_place(const char *place)
+void app_log_place(const char *place)
 {
   fail_place = place;
 }
 
-int notice_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
+int app_log_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
 {
   char line[sizeof(error->text)];
   int used_by_place = 0;
@@ -150,11 +150,11 @@ int notice_fail(struct pst_error *error, int exit_status, int code, const char *
   va_start(args, format);
   vsnprintf(line + used_by_place, sizeof(line) - (size_t)used_by_place, format, args);
   va_end(args);
-  clean(line);
+  log_clean(line);
   snprintf(last_error, sizeof(last_error), "%s", line);
   last_where[0] = '\0';
   if (shown_level >= PST_LOG_ERROR)
-    put_line(prefixes[PST_LOG_ERROR], line);
+    log_put_line(prefixes[PST_LOG_ERROR], line);
 
   if (error) {
     size_t used = strlen(error->text);

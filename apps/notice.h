@@ -12,31 +12,32 @@
 #define NOTICE_NONE (-1) /* as a level: nothing is written */
 
 /* Lines above this level (enum pst_log_level) are not written. */
-void notice_level(int level);
+void app_log_level(int level);
 
 /* One line without newline. */
-void notice(int level, const char *format, ...) PST_PRINTF(2, 3);
+void app_log(int level, const char *format, ...) PST_PRINTF(2, 3);
 /* An error of what was written at `where`, NULL: nowhere. */
-void notice_error_at(const char *where, const char *format, ...) PST_PRINTF(2, 3);
+void app_log_error_at(const char *where, const char *format, ...) PST_PRINTF(2, 3);
 /* A warning that the result lists; --quiet does not silence FINDING_NO_MAX_LOSS. where: as in a
  * finding; NULL. */
-void notice_warn(enum finding finding, const char *where, const char *format, ...) PST_PRINTF(3, 4);
+void app_log_warn(enum finding finding, const char *where, const char *format, ...)
+    PST_PRINTF(3, 4);
 /* Takes over the library's lines. Those above a level are not written: errors alone with -q, all
  * with -v, else as PENSTOCK_LOG says, or `level`. The result lists its warnings in any case. */
-void notice_begin(const struct arguments *arguments, int level);
+void app_log_begin(const struct arguments *arguments, int level);
 /* While on, none of the library's lines is written. */
-void notice_hush(bool is_on);
+void app_log_hush(bool is_on);
 /* The last line of an error that this thread has reported; "" before the first. */
-const char *notice_last_error(void);
+const char *app_log_last_error(void);
 /* Where the cause of that line was written; NULL: nowhere. */
-const char *notice_last_where(void);
+const char *app_log_last_where(void);
 
-/* Where in the file what notice_fail() reports was written, until NULL: put before each line. The
+/* Where in the file what app_log_fail() reports was written, until NULL: put before each line. The
  * caller's string, of one thread at a time. */
-void notice_place(const char *place);
+void app_log_place(const char *place);
 /* Report an error and note it in *error (may be NULL): code and exit status are
  * the first call's, the text gathers all lines. Returns code. */
-int notice_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
+int app_log_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
     PST_PRINTF(4, 5);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "arguments.h"
 
-const struct option_word option_words[] = {
+const struct option_word app_option_words[] = {
     {OPTION_BENCH, KEY_BENCH + BENCH_TRANSPORT, "transport", "NAME",
      "the transport plugin to measure"},
     {OPTION_BENCH, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",
@@ -142,5 +142,6 @@ const struct option_word option_words[] = {
     {OPTION_VERBOSE, 'v', "verbose", NULL, "print more"},
     {0, KEY_HELP, "help", NULL, "print this page"},
 };
-const size_t option_word_count = sizeof(option_words) / sizeof(option_words[0]);
-static_assert(sizeof(option_words) / sizeof(option_words[0]) <= WORDS_MAX, "there is room for all");
+const size_t app_option_word_count = sizeof(app_option_words) / sizeof(app_option_words[0]);
+static_assert(sizeof(app_option_words) / sizeof(app_option_words[0]) <= WORDS_MAX,
+              "there is room for all");

@@ -31,7 +31,7 @@ struct option_word {
   const char *help;
   bool repeats; /* with another value; else one that takes a value is written once */
 };
-extern const struct option_word option_words[];
-extern const size_t option_word_count;
+extern const struct option_word app_option_words[];
+extern const size_t app_option_word_count;
 
 #endif

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct pst_origins settings_origins = {.struct_size = sizeof(settings_origins),
-                                             .transport_option = "--transport-option",
-                                             .memory_option = "--memory-option",
-                                             .insecure = "--insecure"};
+const struct pst_origins app_setting_origins = {.struct_size = sizeof(app_setting_origins),
+                                                .transport_option = "--transport-option",
+                                                .memory_option = "--memory-option",
+                                                .insecure = "--insecure"};
 
-int settings_read(const char **words, size_t count, struct pst_setting **settings,
-                  uint32_t *written)
+int app_plugin_options_read(const char **words, size_t count, struct pst_setting **settings,
+                            uint32_t *written)
 {
   *settings = calloc(count + 1, sizeof **settings);
   if (!*settings)
@@ -28,7 +28,7 @@ int settings_read(const char **words, size_t count, struct pst_setting **setting
   return 0;
 }
 
-void settings_free(struct pst_setting *settings, uint32_t count)
+void app_plugin_options_free(struct pst_setting *settings, uint32_t count)
 {
   for (uint32_t i = 0; i < count; i++)
     free((char *)(uintptr_t)settings[i].name);

@@ -9,12 +9,12 @@
 #include <penstock/penstock.h>
 
 /* From `count` words "KEY=VALUE", which arguments.c has checked for the "=", and whose values
- * must stay; settings_free() what was written, after a failure too. 0 or -ENOMEM. */
-int settings_read(const char **words, size_t count, struct pst_setting **settings,
-                  uint32_t *written);
-void settings_free(struct pst_setting *settings, uint32_t count);
+ * must stay; app_plugin_options_free() what was written, after a failure too. 0 or -ENOMEM. */
+int app_plugin_options_read(const char **words, size_t count, struct pst_setting **settings,
+                            uint32_t *written);
+void app_plugin_options_free(struct pst_setting *settings, uint32_t count);
 
 /* Of these words, for what is found wrong with them. */
-extern const struct pst_origins settings_origins;
+extern const struct pst_origins app_setting_origins;
 
 #endif

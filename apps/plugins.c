@@ -19,7 +19,7 @@ struct listing {
   size_t name_count;
 };
 
-static const char *state_of(const struct pst_plugin_info *info)
+static const char *plugins_state_of(const struct pst_plugin_info *info)
 {
   if (info->status == 0)
     return "usable";
@@ -28,14 +28,14 @@ static const char *state_of(const struct pst_plugin_info *info)
   return info->described ? "not built here" : "not usable";
 }
 
-static const char *type_name(uint32_t type)
+static const char *plugins_type_name(uint32_t type)
 {
   static const char *const names[] = {"?",    "bool",   "uint", "size", "duration",
                                       "rate", "string", "enum", "list"};
   return type < sizeof(names) / sizeof(names[0]) ? names[type] : names[0];
 }
 
-static void print_scope(uint32_t scope)
+static void plugins_print_scope(uint32_t scope)
 {
   static const char *const names[] = {"device", "stream", "sender", "receiver"};
   const char *separator = "";
@@ -48,10 +48,10 @@ static void print_scope(uint32_t scope)
   }
 }
 
-static void print_option(const struct pst_option *option)
+static void plugins_print_option(const struct pst_option *option)
 {
-  printf("  %s (%s; ", option->name, type_name(option->type));
-  print_scope(option->scope);
+  printf("  %s (%s; ", option->name, plugins_type_name(option->type));
+  plugins_print_scope(option->scope);
   if ((option->flags & PST_OPTION_REQUIRED) != 0)
     printf("; required");
   else if (option->default_value && option->default_value[0] != '\0')
@@ -68,13 +68,13 @@ static void print_option(const struct pst_option *option)
   printf("      %s\n", option->help ? option->help : "");
 }
 
-static void print_field(const char *label, const char *text)
+static void plugins_print_field(const char *label, const char *text)
 {
   if (text && text[0] != '\0')
     printf("%-9s %s\n", label, text);
 }
 
-static void print_rules(const struct pst_plugin_info *info)
+static void plugins_print_rules(const struct pst_plugin_info *info)
 {
   char text[512];
 
@@ -82,7 +82,7 @@ static void print_rules(const struct pst_plugin_info *info)
     printf("%s  %s\n", i == 0 ? "rules:\n" : "", text);
 }
 
-static void print_environment(const struct pst_plugin_info *info)
+static void plugins_print_environment(const struct pst_plugin_info *info)
 {
   const char *const *environment = info->environment;
 
@@ -90,31 +90,31 @@ static void print_environment(const struct pst_plugin_info *info)
     printf("%s  %s\n", at == environment ? "environment, while it is opened:\n" : "", *at);
 }
 
-static void print_full(const struct pst_plugin_info *info)
+static void plugins_print_full(const struct pst_plugin_info *info)
 {
-  printf("%s %s %s: %s\n", result_kind_name(info->kind, "?"), info->name, info->version,
-         state_of(info));
-  print_field("summary:", info->summary);
-  print_field("needs:", info->needs);
-  print_field("rung:", info->rung);
-  print_field("wire:", info->wire);
-  print_field("path:", info->path);
-  print_field("reason:", info->reason);
-  print_field("remedy:", info->remedy);
+  printf("%s %s %s: %s\n", app_result_kind_name(info->kind, "?"), info->name, info->version,
+         plugins_state_of(info));
+  plugins_print_field("summary:", info->summary);
+  plugins_print_field("needs:", info->needs);
+  plugins_print_field("rung:", info->rung);
+  plugins_print_field("wire:", info->wire);
+  plugins_print_field("path:", info->path);
+  plugins_print_field("reason:", info->reason);
+  plugins_print_field("remedy:", info->remedy);
   for (const char *const *library = info->libraries; library && *library; library++)
-    print_field("library:", *library);
+    plugins_print_field("library:", *library);
   if (info->option_count > 0)
     printf("options:\n");
   for (uint32_t i = 0; i < info->option_count; i++)
-    print_option(&info->options[i]);
-  print_rules(info);
-  print_environment(info);
+    plugins_print_option(&info->options[i]);
+  plugins_print_rules(info);
+  plugins_print_environment(info);
 }
 
-static void print_line(const struct pst_plugin_info *info)
+static void plugins_print_line(const struct pst_plugin_info *info)
 {
-  printf("%-9s %-12s %-7s %-14s %s\n", result_kind_name(info->kind, "?"), info->name, info->version,
-         state_of(info), info->summary);
+  printf("%-9s %-12s %-7s %-14s %s\n", app_result_kind_name(info->kind, "?"), info->name,
+         info->version, plugins_state_of(info), info->summary);
   if (info->status != 0) {
     const char *remedy = info->remedy ? info->remedy : "";
     printf("          %s%s%s%s%s\n", info->path ? info->path : "",
@@ -124,7 +124,7 @@ static void print_line(const struct pst_plugin_info *info)
   }
 }
 
-static void take_plugin(void *context, const struct pst_plugin_info *info)
+static void plugins_take_plugin(void *context, const struct pst_plugin_info *info)
 {
   struct listing *listing = context;
 
@@ -139,12 +139,12 @@ static void take_plugin(void *context, const struct pst_plugin_info *info)
     printf("\n");
   listing->current = listing->matched = true;
   if (listing->name)
-    print_full(info);
+    plugins_print_full(info);
   else
-    print_line(info);
+    plugins_print_line(info);
 }
 
-static void take_device(void *context, const char *name, const char *detail)
+static void plugins_take_device(void *context, const char *name, const char *detail)
 {
   struct listing *listing = context;
 
@@ -156,18 +156,18 @@ static void take_device(void *context, const char *name, const char *detail)
   printf("  %s%s%s\n", name[0] != '\0' ? name : "(default)", detail[0] != '\0' ? ": " : "", detail);
 }
 
-static int unknown_plugin(const struct listing *listing)
+static int plugins_unknown_plugin(const struct listing *listing)
 {
   char meant[ARGUMENTS_MEANT_BYTES];
 
-  notice(PST_LOG_ERROR, "plugins: there is no plugin '%s'%s; `penstock plugins` lists all",
-         listing->name,
-         arguments_meant(listing->name, (const char *const *)listing->names, listing->name_count,
-                         ", did you mean '", meant));
+  app_log(PST_LOG_ERROR, "plugins: there is no plugin '%s'%s; `penstock plugins` lists all",
+          listing->name,
+          app_arguments_meant(listing->name, (const char *const *)listing->names,
+                              listing->name_count, ", did you mean '", meant));
   return PST_EXIT_USAGE;
 }
 
-static int plugins(const struct command *command, const struct arguments *arguments)
+static int plugins_run(const struct command *command, const struct arguments *arguments)
 {
   struct listing listing = {.name = arguments->operand};
   int status = PST_EXIT_OK;
@@ -176,19 +176,20 @@ static int plugins(const struct command *command, const struct arguments *argume
     pst_plugin_path_add(arguments->plugin_paths[i]);
   if (!listing.name)
     printf("%-9s %-12s %-7s %-14s %s\n", "KIND", "NAME", "VERSION", "HERE", "WHAT IT IS");
-  int result = pst_plugins_list(take_plugin, take_device, &listing);
+  int result = pst_plugins_list(plugins_take_plugin, plugins_take_device, &listing);
   if (result < 0) {
-    notice(PST_LOG_ERROR, "%s: the plugins cannot be listed: %s", command->name, strerror(-result));
+    app_log(PST_LOG_ERROR, "%s: the plugins cannot be listed: %s", command->name,
+            strerror(-result));
     status = PST_EXIT_FAILED;
   } else if (listing.name && !listing.matched) {
-    status = unknown_plugin(&listing);
+    status = plugins_unknown_plugin(&listing);
   }
   for (size_t i = 0; i < listing.name_count; i++)
     free(listing.names[i]);
   return status;
 }
 
-const struct command command_plugins = {
+const struct command app_command_plugins = {
     .name = "plugins",
     .operand = "NAME",
     .need = OPERAND_OPTIONAL,
@@ -205,5 +206,5 @@ const struct command command_plugins = {
         "      Shows which plugins work on this machine.\n"
         "  penstock plugins loopback\n"
         "      Shows the options of one plugin.",
-    .run = plugins,
+    .run = plugins_run,
 };

@@ -35,25 +35,25 @@ struct preflight {
   struct pst_error *error;
 };
 
-static const char *text_of(const struct preflight *flight, const char *key)
+static const char *preflight_text_of(const struct preflight *flight, const char *key)
 {
-  return stream_text(flight->config, flight->stream, key);
+  return app_stream_text(flight->config, flight->stream, key);
 }
 
 /* What is reported next was written there. */
-static void at(const struct preflight *flight, const char *stream, const char *key)
+static void preflight_at(const struct preflight *flight, const char *stream, const char *key)
 {
-  notice_place(stream_origin(flight->config, stream, key));
+  app_log_place(app_stream_origin(flight->config, stream, key));
 }
 
 static void preflight_finding(void *context, const char *text)
 {
   const struct preflight *flight = context;
-  notice_fail(flight->error, PST_EXIT_USAGE, -EINVAL, "%s", text);
+  app_log_fail(flight->error, PST_EXIT_USAGE, -EINVAL, "%s", text);
 }
 
 /* A FIFO or a device notices whoever opens it; /dev/null and its like do not. */
-static bool is_special(const char *file)
+static bool preflight_is_special(const char *file)
 {
   struct stat st;
   if (!file || stat(file, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
@@ -61,7 +61,7 @@ static bool is_special(const char *file)
   return !S_ISCHR(st.st_mode) || major(st.st_rdev) != MEMORY_DEVICES;
 }
 
-static bool is_kind(const char *file, mode_t kind)
+static bool preflight_is_kind(const char *file, mode_t kind)
 {
   struct stat st;
   return stat(file, &st) == 0 && (st.st_mode & S_IFMT) == kind;
@@ -71,95 +71,96 @@ static void preflight_special(const struct preflight *flight, const char *file, 
 {
   const char *verb = mode == R_OK ? "read" : "write";
 
-  if (is_kind(file, S_IFSOCK))
-    notice_fail(flight->error, PST_EXIT_USAGE, -ENXIO,
-                "stream '%s': cannot %s %s: it is a socket; name a file, a FIFO or a device",
-                flight->stream, verb, file);
+  if (preflight_is_kind(file, S_IFSOCK))
+    app_log_fail(flight->error, PST_EXIT_USAGE, -ENXIO,
+                 "stream '%s': cannot %s %s: it is a socket; name a file, a FIFO or a device",
+                 flight->stream, verb, file);
   else if (access(file, mode) != 0)
-    notice_fail(flight->error, PST_EXIT_USAGE, -errno,
-                "stream '%s': cannot %s %s: %s; change its permissions, or name another file",
-                flight->stream, verb, file, strerror(errno));
+    app_log_fail(flight->error, PST_EXIT_USAGE, -errno,
+                 "stream '%s': cannot %s %s: %s; change its permissions, or name another file",
+                 flight->stream, verb, file, strerror(errno));
 }
 
 static void preflight_source(const struct preflight *flight)
 {
-  const char *type = text_of(flight, "sender.source.type");
-  const struct source_params params = stream_source(flight->config, flight->stream);
+  const char *type = preflight_text_of(flight, "sender.source.type");
+  const struct source_params params = app_stream_source(flight->config, flight->stream);
   struct source source = {0};
 
   if (!type) /* what it shares has one */
     return;
-  at(flight, flight->stream, params.file ? SOURCE : "sender.source.type");
-  bool once = is_special(params.file) && !is_kind(params.file, S_IFBLK);
+  preflight_at(flight, flight->stream, params.file ? SOURCE : "sender.source.type");
+  bool once = preflight_is_special(params.file) && !preflight_is_kind(params.file, S_IFBLK);
   if (once && strcmp(type, "pcap") == 0)
-    notice_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
-                "stream '%s': source file %s is no regular file, and a capture is read from its "
-                "beginning twice; copy it to a file",
-                flight->stream, params.file);
+    app_log_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
+                 "stream '%s': source file %s is no regular file, and a capture is read from its "
+                 "beginning twice; copy it to a file",
+                 flight->stream, params.file);
   else if (once && params.loop)
-    notice_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
-                "stream '%s': source file %s cannot be read twice; remove source.loop",
-                flight->stream, params.file);
-  else if (is_special(params.file))
+    app_log_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
+                 "stream '%s': source file %s cannot be read twice; remove source.loop",
+                 flight->stream, params.file);
+  else if (preflight_is_special(params.file))
     preflight_special(flight, params.file, R_OK);
-  else if (source_open(&source, type, &params, flight->error) == 0)
-    source_close(&source);
+  else if (app_source_open(&source, type, &params, flight->error) == 0)
+    app_source_close(&source);
 }
 
 static void preflight_sink(const struct preflight *flight)
 {
-  const char *type = text_of(flight, "receiver.sink.type");
-  const struct sink_params params = stream_sink(flight->config, flight->stream);
+  const char *type = preflight_text_of(flight, "receiver.sink.type");
+  const struct sink_params params = app_stream_sink(flight->config, flight->stream);
   struct sink sink = {0};
 
   if (!type)
     return;
-  at(flight, flight->stream, params.file ? SINK : "receiver.sink.type");
-  bool is_disk = params.file && is_kind(params.file, S_IFBLK);
-  if (is_special(params.file) && (!is_disk || params.overwrite))
+  preflight_at(flight, flight->stream, params.file ? SINK : "receiver.sink.type");
+  bool is_disk = params.file && preflight_is_kind(params.file, S_IFBLK);
+  if (preflight_is_special(params.file) && (!is_disk || params.overwrite))
     preflight_special(flight, params.file, W_OK);
-  else if (sink_open(&sink, type, &params, flight->error) == 0)
-    sink_close(&sink);
+  else if (app_sink_open(&sink, type, &params, flight->error) == 0)
+    app_sink_close(&sink);
 }
 
 /* ---- Files that a stream writes, and others name ------------------------------------- */
 
-static void name_file(struct named_file *file, const struct preflight *flight, const char *key)
+static void preflight_name_file(struct named_file *file, const struct preflight *flight,
+                                const char *key)
 {
   file->stream = flight->stream;
-  file->path = text_of(flight, key);
+  file->path = preflight_text_of(flight, key);
   if (file->path)
-    file->identity = file_identity(file->path);
+    file->identity = app_file_identity(file->path);
 }
 
 /* What this command opens: the others' ends may be on another host. */
-static bool name_files(struct preflight *flight, uint32_t roles)
+static bool preflight_name_files(struct preflight *flight, uint32_t roles)
 {
   uint32_t count = pst_config_stream_count(flight->config);
 
   flight->sinks = calloc(count, sizeof(*flight->sinks));
   flight->sources = calloc(count, sizeof(*flight->sources));
   if (strcmp(flight->arguments->operand, "-") != 0)
-    flight->configuration = file_identity(flight->arguments->operand);
+    flight->configuration = app_file_identity(flight->arguments->operand);
   if (flight->arguments->json && strcmp(flight->arguments->json, "-") != 0)
-    flight->result = file_identity(flight->arguments->json);
+    flight->result = app_file_identity(flight->arguments->json);
   for (uint32_t i = 0; i < count && flight->sinks && flight->sources; i++) {
     flight->stream = pst_config_stream_name(flight->config, i);
-    if (!stream_is_wanted(flight->arguments, flight->stream))
+    if (!app_stream_is_wanted(flight->arguments, flight->stream))
       continue;
     if (roles & PST_SESSION_RECEIVER)
-      name_file(&flight->sinks[i], flight, SINK);
+      preflight_name_file(&flight->sinks[i], flight, SINK);
     if (roles & PST_SESSION_SENDER)
-      name_file(&flight->sources[i], flight, SOURCE);
+      preflight_name_file(&flight->sources[i], flight, SOURCE);
   }
   return flight->sinks && flight->sources;
 }
 
 /* Reports that the file of `key` is what something else needs. */
-static bool clashes(const struct preflight *flight, const struct named_file *file, const char *key,
-                    const char *format, ...) PST_PRINTF(4, 5);
-static bool clashes(const struct preflight *flight, const struct named_file *file, const char *key,
-                    const char *format, ...)
+static bool preflight_clashes(const struct preflight *flight, const struct named_file *file,
+                              const char *key, const char *format, ...) PST_PRINTF(4, 5);
+static bool preflight_clashes(const struct preflight *flight, const struct named_file *file,
+                              const char *key, const char *format, ...)
 {
   char what[1024];
   va_list args;
@@ -167,63 +168,66 @@ static bool clashes(const struct preflight *flight, const struct named_file *fil
   va_start(args, format);
   vsnprintf(what, sizeof(what), format, args);
   va_end(args);
-  at(flight, file->stream, key);
-  notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST, "stream '%s': %s; name another file",
-              file->stream, what);
+  preflight_at(flight, file->stream, key);
+  app_log_fail(flight->error, PST_EXIT_USAGE, -EEXIST, "stream '%s': %s; name another file",
+               file->stream, what);
   return true;
 }
 
-static bool is_taken_by(const struct preflight *flight, const struct named_file *sink,
-                        const struct named_file *other, const char *key)
+static bool preflight_is_taken_by(const struct preflight *flight, const struct named_file *sink,
+                                  const struct named_file *other, const char *key)
 {
-  return other->path && file_identity_equal(&sink->identity, &other->identity) &&
-         clashes(flight, sink, SINK,
-                 "sink.file %s is the %s of stream '%s', too (%s), and one would replace the other",
-                 sink->path, strcmp(key, SOURCE) == 0 ? "source" : "sink", other->stream,
-                 stream_origin(flight->config, other->stream, key));
+  return other->path && app_file_identity_equal(&sink->identity, &other->identity) &&
+         preflight_clashes(
+             flight, sink, SINK,
+             "sink.file %s is the %s of stream '%s', too (%s), and one would replace the other",
+             sink->path, strcmp(key, SOURCE) == 0 ? "source" : "sink", other->stream,
+             app_stream_origin(flight->config, other->stream, key));
 }
 
 /* Is it the FILE of --json? */
-static bool is_result(const struct preflight *flight, const struct named_file *file,
-                      const char *key)
+static bool preflight_is_result(const struct preflight *flight, const struct named_file *file,
+                                const char *key)
 {
-  return file->path && file_identity_equal(&file->identity, &flight->result) &&
-         clashes(flight, file, key, "%s %s is the FILE of --json, which the result replaces", key,
-                 file->path);
+  return file->path && app_file_identity_equal(&file->identity, &flight->result) &&
+         preflight_clashes(flight, file, key,
+                           "%s %s is the FILE of --json, which the result replaces", key,
+                           file->path);
 }
 
-static bool is_configuration(const struct preflight *flight, const struct named_file *sink)
+static bool preflight_is_configuration(const struct preflight *flight,
+                                       const struct named_file *sink)
 {
-  return file_identity_equal(&sink->identity, &flight->configuration) &&
-         clashes(flight, sink, SINK, "sink.file %s is this configuration, and would replace it",
-                 sink->path);
+  return app_file_identity_equal(&sink->identity, &flight->configuration) &&
+         preflight_clashes(flight, sink, SINK,
+                           "sink.file %s is this configuration, and would replace it", sink->path);
 }
 
 /* Is the sink of this stream a file that something else needs? Reported. */
-static bool sink_clashes(const struct preflight *flight, uint32_t index)
+static bool preflight_sink_clashes(const struct preflight *flight, uint32_t index)
 {
   const struct named_file *sink = &flight->sinks[index];
 
   if (!sink->path || !sink->identity.is_known)
     return false;
-  if (is_configuration(flight, sink) || is_result(flight, sink, SINK))
+  if (preflight_is_configuration(flight, sink) || preflight_is_result(flight, sink, SINK))
     return true;
   for (uint32_t i = 0; i < index; i++)
-    if (is_taken_by(flight, sink, &flight->sinks[i], SINK))
+    if (preflight_is_taken_by(flight, sink, &flight->sinks[i], SINK))
       return true;
   for (uint32_t i = 0; i < pst_config_stream_count(flight->config); i++)
-    if (is_taken_by(flight, sink, &flight->sources[i], SOURCE))
+    if (preflight_is_taken_by(flight, sink, &flight->sources[i], SOURCE))
       return true;
   return false;
 }
 
 /* A source that another stream writes need not be there yet; its sink's check says what is wrong.
  */
-static bool is_written(const struct preflight *flight, const struct named_file *source)
+static bool preflight_is_written(const struct preflight *flight, const struct named_file *source)
 {
   for (uint32_t i = 0; i < pst_config_stream_count(flight->config); i++)
     if (source->path && flight->sinks[i].path &&
-        file_identity_equal(&source->identity, &flight->sinks[i].identity))
+        app_file_identity_equal(&source->identity, &flight->sinks[i].identity))
       return true;
   return false;
 }
@@ -232,10 +236,11 @@ static bool is_written(const struct preflight *flight, const struct named_file *
 
 static void preflight_stream(const struct preflight *flight, uint32_t roles, uint32_t index)
 {
-  if ((roles & PST_SESSION_SENDER) && !is_result(flight, &flight->sources[index], SOURCE) &&
-      !is_written(flight, &flight->sources[index]))
+  if ((roles & PST_SESSION_SENDER) &&
+      !preflight_is_result(flight, &flight->sources[index], SOURCE) &&
+      !preflight_is_written(flight, &flight->sources[index]))
     preflight_source(flight);
-  if ((roles & PST_SESSION_RECEIVER) && !sink_clashes(flight, index))
+  if ((roles & PST_SESSION_RECEIVER) && !preflight_sink_clashes(flight, index))
     preflight_sink(flight);
 }
 
@@ -252,39 +257,40 @@ static int preflight_values(const struct preflight *flight, uint32_t roles,
   return pst_config_check(flight->config, &params, finding, (void *)(uintptr_t)flight);
 }
 
-static void ignore(void *context, const char *text)
+static void preflight_ignore(void *context, const char *text)
 {
   (void)context;
   (void)text;
 }
 
 /* Values of one end that neither its own command takes nor `run`. */
-static bool has_bad_end(const struct preflight *flight)
+static bool preflight_has_bad_end(const struct preflight *flight)
 {
-  return !streams_are_foreign(flight->config) && preflight_values(flight, BOTH, ignore) != 0 &&
-         (preflight_values(flight, PST_SESSION_SENDER, ignore) > 0 ||
-          preflight_values(flight, PST_SESSION_RECEIVER, ignore) > 0);
+  return !app_streams_are_foreign(flight->config) &&
+         preflight_values(flight, BOTH, preflight_ignore) != 0 &&
+         (preflight_values(flight, PST_SESSION_SENDER, preflight_ignore) > 0 ||
+          preflight_values(flight, PST_SESSION_RECEIVER, preflight_ignore) > 0);
 }
 
-int preflight(const struct pst_config *config, const struct command *command,
-              const struct arguments *arguments, struct pst_error *error)
+int app_preflight(const struct pst_config *config, const struct command *command,
+                  const struct arguments *arguments, struct pst_error *error)
 {
   struct preflight flight = {.config = config, .arguments = arguments, .error = error};
   const uint32_t roles = command ? command->roles : (uint32_t)PST_SESSION_RECEIVER;
 
-  if (command || has_bad_end(&flight))
+  if (command || preflight_has_bad_end(&flight))
     preflight_values(&flight, command ? roles : BOTH, preflight_finding);
-  if (!name_files(&flight, roles))
-    notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  if (!preflight_name_files(&flight, roles))
+    app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   for (uint32_t i = 0; i < pst_config_stream_count(config) && error->code != -ENOMEM; i++) {
     flight.stream = pst_config_stream_name(config, i);
     if (!command)
-      sink_clashes(&flight, i);
-    else if (stream_is_wanted(arguments, flight.stream))
+      preflight_sink_clashes(&flight, i);
+    else if (app_stream_is_wanted(arguments, flight.stream))
       preflight_stream(&flight, roles, i);
   }
   free(flight.sinks);
   free(flight.sources);
-  notice_place(NULL);
+  app_log_place(NULL);
   return error->code;
 }

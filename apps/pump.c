@@ -12,30 +12,30 @@
  * often both were asked. */
 #define GRACE_NS NS_PER_S
 
-static void lower(uint64_t *until_ns, uint64_t time_ns)
+static void pump_lower(uint64_t *until_ns, uint64_t time_ns)
 {
   if (time_ns < *until_ns)
     *until_ns = time_ns;
 }
 
 /* --duration counts from the moment both ends are connected. */
-static uint64_t deadline_of(const struct flow *flow, uint64_t started_ns)
+static uint64_t pump_deadline_of(const struct flow *flow, uint64_t started_ns)
 {
   const struct arguments *arguments = flow->drive->arguments;
   return arguments->duration_set && started_ns != 0 ? started_ns + arguments->duration_ns : 0;
 }
 
-static bool drained_too_long(const struct drive *drive, uint64_t *until_ns)
+static bool pump_drained_too_long(const struct drive *drive, uint64_t *until_ns)
 {
   uint64_t by_ns = atomic_load_explicit(&drive->drain_by_ns, memory_order_relaxed);
   if (by_ns == 0)
     return false;
-  lower(until_ns, by_ns);
-  return now_ns() >= by_ns;
+  pump_lower(until_ns, by_ns);
+  return app_now_ns() >= by_ns;
 }
 
 /* Nothing more will come, and nobody will end the stream in good order. */
-static bool source_broken(const struct flow *flow)
+static bool pump_source_broken(const struct flow *flow)
 {
   return atomic_load(&flow->source_broken) ||
          (flow->leader && atomic_load(&flow->leader->source_broken));
@@ -43,7 +43,7 @@ static bool source_broken(const struct flow *flow)
 
 /* ---- Sender ---------------------------------------------------------------- */
 
-static void sender_over(struct flow *flow)
+static void pump_sender_over(struct flow *flow)
 {
   flow->sender.phase = SIDE_OVER;
   atomic_store(&flow->sender.over, true);
@@ -51,22 +51,22 @@ static void sender_over(struct flow *flow)
 
 /* The source has failed. There is no half of a message to send: the receiver is
  * told why; one in this process leaves with us. */
-static void sender_broken(struct flow *flow)
+static void pump_sender_broken(struct flow *flow)
 {
   pst_sender_abort(flow->sender.handle, flow->sender.error.code, flow->sender.error.text);
   atomic_store(&flow->source_broken, true);
-  sender_over(flow);
+  pump_sender_over(flow);
   pst_session_wake(flow->drive->session);
 }
 
-static void sender_end(struct flow *flow, uint32_t why)
+static void pump_sender_end(struct flow *flow, uint32_t why)
 {
   flow->sender.phase = SIDE_ENDING;
   pst_sender_stop(flow->sender.handle, why); /* a failure shows in the state */
 }
 
 /* By a signal: is what was sent a part of what was to be sent? */
-static uint32_t stopped_by_signal(struct flow *flow)
+static uint32_t pump_stopped_by_signal(struct flow *flow)
 {
   struct flow_sender *sender = &flow->sender;
   uint64_t until_ns = UINT64_MAX;
@@ -79,14 +79,14 @@ static uint32_t stopped_by_signal(struct flow *flow)
 }
 
 /* Why the source must end now, though it may have more; PST_STOP_UNKNOWN: it need not. */
-static uint32_t sender_told(struct flow *flow, uint64_t *until_ns)
+static uint32_t pump_sender_told(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_sender *sender = &flow->sender;
 
   if (sender->left == 0)
     return PST_STOP_COUNT;
   if (atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
-    return stopped_by_signal(flow);
+    return pump_stopped_by_signal(flow);
   if (!flow->drive->arguments->duration_set)
     return PST_STOP_UNKNOWN;
   if (sender->deadline_ns == 0) {
@@ -94,81 +94,81 @@ static uint32_t sender_told(struct flow *flow, uint64_t *until_ns)
       return PST_STOP_UNKNOWN;
     struct pst_stats stats = {.struct_size = sizeof(stats)};
     pst_sender_stats(sender->handle, &stats);
-    sender->deadline_ns = deadline_of(flow, stats.started_ns);
+    sender->deadline_ns = pump_deadline_of(flow, stats.started_ns);
     if (sender->deadline_ns == 0)
       return PST_STOP_UNKNOWN;
   }
-  lower(until_ns, sender->deadline_ns);
-  return now_ns() >= sender->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
+  pump_lower(until_ns, sender->deadline_ns);
+  return app_now_ns() >= sender->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
 }
 
-static uint32_t sender_idle(struct flow *flow)
+static uint32_t pump_sender_idle(struct flow *flow)
 {
   int moved = pst_sender_poll(flow->sender.handle);
   if (moved < 0)
-    sender_over(flow);
+    pump_sender_over(flow);
   return moved > 0 ? (uint32_t)moved : 0;
 }
 
 /* Fills free slots from the source and submits them. Returns how many, or 1 at the stream's end; 0:
  * nothing to do before *until_ns. */
-static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
+static uint32_t pump_sender_flow(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_sender *sender = &flow->sender;
 
-  uint32_t told = sender_told(flow, until_ns);
+  uint32_t told = pump_sender_told(flow, until_ns);
   if (told != PST_STOP_UNKNOWN) {
-    sender_end(flow, told);
+    pump_sender_end(flow, told);
     return 1;
   }
   uint32_t wanted = sender->left < SOURCE_BATCH ? (uint32_t)sender->left : SOURCE_BATCH;
   int ready = sender->source.ops->ready(sender->source.state, wanted, until_ns, &sender->error);
   if (ready == -ENODATA) {
-    sender_end(flow, PST_STOP_SOURCE_END);
+    pump_sender_end(flow, PST_STOP_SOURCE_END);
     return 1;
   }
   if (ready < 0) {
-    sender_broken(flow);
+    pump_sender_broken(flow);
     return 0;
   }
   assert((uint32_t)ready <= wanted); /* fill() has no more slots */
   if (ready == 0) {
-    uint32_t moved = sender_idle(flow);
+    uint32_t moved = pump_sender_idle(flow);
     if (sender->phase == SIDE_FLOWING)
       pst_sender_idle(sender->handle);
     return moved;
   }
   int got = pst_sender_acquire(sender->handle, sender->slots, (uint32_t)ready);
   if (got == 0)
-    return sender_idle(flow);
+    return pump_sender_idle(flow);
   if (got < 0) {
-    sender_over(flow);
+    pump_sender_over(flow);
     return 0;
   }
   if (sender->source.ops->fill(sender->source.state, sender->handle, sender->slots, (uint32_t)got,
                                &sender->error) < 0) {
-    sender_broken(flow);
+    pump_sender_broken(flow);
     return 0;
   }
   if (pst_sender_submit(sender->handle, sender->slots, (uint32_t)got) < 0)
-    sender_over(flow);
+    pump_sender_over(flow);
   if (sender->left != UINT64_MAX)
     sender->left -= (uint64_t)got;
   return (uint32_t)got;
 }
 
-uint32_t sender_step(struct flow *flow, uint64_t *until_ns)
+uint32_t app_sender_step(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_sender *sender = &flow->sender;
 
   if (sender->phase == SIDE_FLOWING && !sender->shares)
-    return sender_flow(flow, until_ns);
-  uint32_t moved = sender_idle(flow);
+    return pump_sender_flow(flow, until_ns);
+  uint32_t moved = pump_sender_idle(flow);
   enum pst_state state = pst_sender_state(sender->handle);
   bool stopped = atomic_load(&flow->drive->stop);
-  if (state == PST_STATE_ENDED || state == PST_STATE_FAILED || source_broken(flow) ||
-      (stopped && state == PST_STATE_WAITING) || drained_too_long(flow->drive, until_ns))
-    sender_over(flow);
+  if (state == PST_STATE_ENDED || state == PST_STATE_FAILED || pump_source_broken(flow) ||
+      (stopped && state == PST_STATE_WAITING) || pump_drained_too_long(flow->drive, until_ns))
+    pump_sender_over(flow);
   return moved;
 }
 
@@ -176,7 +176,7 @@ uint32_t sender_step(struct flow *flow, uint64_t *until_ns)
 
 /* What came of a stream that breaks off is kept as a part, unless the sink itself has failed. Why
  * it breaks off is the stream's to say, so what fails here is a line alone. */
-static void keep_part(struct flow *flow)
+static void pump_keep_part(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
   const struct sink_ops *ops = receiver->sink.ops;
@@ -187,33 +187,33 @@ static void keep_part(struct flow *flow)
   if (result == 0)
     ops->finish(receiver->sink.state, receiver->handle, NULL);
   else if (result != -ENODATA)
-    notice(PST_LOG_ERROR, "stream '%s': what came of it cannot be kept: %s", flow->name,
-           strerror(-result));
+    app_log(PST_LOG_ERROR, "stream '%s': what came of it cannot be kept: %s", flow->name,
+            strerror(-result));
 }
 
-static void receiver_over(struct flow *flow)
+static void pump_receiver_over(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
 
-  keep_part(flow);
+  pump_keep_part(flow);
   /* What the sink has not taken stays where it is: the session is at its end. */
   pst_receiver_fence_free(receiver->handle, receiver->fence);
   receiver->fence = NULL;
   receiver->kept = 0;
   flow->receiver.phase = SIDE_OVER;
-  sink_close(&flow->receiver.sink);
+  app_sink_close(&flow->receiver.sink);
   atomic_store(&flow->receiver.over, true);
 }
 
 /* The sink has failed: tell the sender why. */
-static void receiver_broken(struct flow *flow)
+static void pump_receiver_broken(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
   pst_receiver_abort(receiver->handle, receiver->error.code, receiver->error.text);
-  receiver_over(flow);
+  pump_receiver_over(flow);
 }
 
-static int await_ready(struct flow *flow, struct pst_fence *ready)
+static int pump_await_ready(struct flow *flow, struct pst_fence *ready)
 {
   struct flow_receiver *receiver = &flow->receiver;
 
@@ -221,26 +221,26 @@ static int await_ready(struct flow *flow, struct pst_fence *ready)
     return 0;
   int result = pst_receiver_fence_wait(receiver->handle, ready, NULL);
   if (result < 0)
-    notice_fail(&receiver->error, PST_EXIT_FAILED, result,
-                "stream '%s': waiting for messages to be in memory failed: %s", flow->name,
-                strerror(-result));
+    app_log_fail(&receiver->error, PST_EXIT_FAILED, result,
+                 "stream '%s': waiting for messages to be in memory failed: %s", flow->name,
+                 strerror(-result));
   return result;
 }
 
 /* They are the library's again behind the fence, also where the sink has failed in the midst. */
-static void receiver_took(struct flow *flow, int taken, int released)
+static void pump_receiver_took(struct flow *flow, int taken, int released)
 {
   struct flow_receiver *receiver = &flow->receiver;
 
   if (taken == 0 && released < 0)
-    taken = notice_fail(&receiver->error, PST_EXIT_FAILED, released,
-                        "stream '%s': messages cannot be given back: %s", flow->name,
-                        strerror(-released));
+    taken = app_log_fail(&receiver->error, PST_EXIT_FAILED, released,
+                         "stream '%s': messages cannot be given back: %s", flow->name,
+                         strerror(-released));
   if (taken < 0)
-    receiver_broken(flow);
+    pump_receiver_broken(flow);
 }
 
-static void receiver_take(struct flow *flow, int result)
+static void pump_receiver_take(struct flow *flow, int result)
 {
   struct flow_receiver *receiver = &flow->receiver;
   struct pst_fence *fence = NULL;
@@ -252,13 +252,13 @@ static void receiver_take(struct flow *flow, int result)
     return;
   uint32_t n = receiver->kept;
   receiver->kept = 0;
-  receiver_took(flow, result,
-                pst_receiver_release_after(receiver->handle, receiver->views, n, fence));
+  pump_receiver_took(flow, result,
+                     pst_receiver_release_after(receiver->handle, receiver->views, n, fence));
 }
 
 /* The packets of a frame go to the sink at their places, in their order. The fence is
  * behind all of it: a sink's fences pass in order. -EAGAIN: from `packet_at` on later. */
-static int frame_take(struct flow *flow, const struct pst_frame *frame)
+static int pump_frame_take(struct flow *flow, const struct pst_frame *frame)
 {
   struct flow_receiver *receiver = &flow->receiver;
 
@@ -284,12 +284,12 @@ static int frame_take(struct flow *flow, const struct pst_frame *frame)
   return 0;
 }
 
-static void frames_take(struct flow *flow, int result)
+static void pump_frames_take(struct flow *flow, int result)
 {
   struct flow_receiver *receiver = &flow->receiver;
 
   while (result == 0 && receiver->frame_at < receiver->kept) {
-    result = frame_take(flow, &receiver->frames[receiver->frame_at]);
+    result = pump_frame_take(flow, &receiver->frames[receiver->frame_at]);
     receiver->frame_at += result == 0;
   }
   if (result == -EAGAIN)
@@ -298,12 +298,13 @@ static void frames_take(struct flow *flow, int result)
   struct pst_fence *fence = receiver->fence;
   receiver->kept = receiver->frame_at = 0;
   receiver->fence = NULL;
-  receiver_took(flow, result,
-                pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
+  pump_receiver_took(
+      flow, result,
+      pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
 }
 
 /* Would there have been more, as the sender says, or as was asked for here? */
-static bool is_short(const struct flow *flow)
+static bool pump_is_short(const struct flow *flow)
 {
   struct pst_stats stats = {.struct_size = sizeof(stats)};
 
@@ -312,31 +313,31 @@ static bool is_short(const struct flow *flow)
 }
 
 /* The sink's result, or, of a stream that was cut short, the part that came. As finish(). */
-static int make_stand(struct flow *flow)
+static int pump_make_stand(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
   const struct sink_ops *ops = receiver->sink.ops;
-  int result = ops->cut && is_short(flow) ? ops->cut(receiver->sink.state) : 0;
+  int result = ops->cut && pump_is_short(flow) ? ops->cut(receiver->sink.state) : 0;
 
   if (result == -ENODATA)
     return 0;
   if (result < 0)
-    return notice_fail(&receiver->error, PST_EXIT_FAILED, result,
-                       "stream '%s': what came of it cannot be kept: %s", flow->name,
-                       strerror(-result));
+    return app_log_fail(&receiver->error, PST_EXIT_FAILED, result,
+                        "stream '%s': what came of it cannot be kept: %s", flow->name,
+                        strerror(-result));
   return ops->finish ? ops->finish(receiver->sink.state, receiver->handle, &receiver->error) : 0;
 }
 
 /* All of the stream was here: the sink makes its result stand, then the sender may
  * know. */
-static void receiver_end(struct flow *flow, uint64_t *until_ns)
+static void pump_receiver_end(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_receiver *receiver = &flow->receiver;
 
   if (receiver->phase == SIDE_FLOWING) {
-    int result = make_stand(flow);
+    int result = pump_make_stand(flow);
     if (result < 0 && result != -EAGAIN)
-      receiver_broken(flow);
+      pump_receiver_broken(flow);
     else if (result == 0)
       result = pst_receiver_finish(receiver->handle); /* -EBUSY: views are still out */
     if (result < 0)
@@ -345,13 +346,13 @@ static void receiver_end(struct flow *flow, uint64_t *until_ns)
   }
   enum pst_state state = pst_receiver_state(receiver->handle);
   if (state == PST_STATE_ENDED || state == PST_STATE_FAILED ||
-      drained_too_long(flow->drive, until_ns))
-    receiver_over(flow);
+      pump_drained_too_long(flow->drive, until_ns))
+    pump_receiver_over(flow);
 }
 
 /* A stream without another Penstock ends here, in good order, when it is enough: why, or
  * PST_STOP_UNKNOWN. */
-static uint32_t receiver_enough(struct flow *flow, uint64_t *until_ns)
+static uint32_t pump_receiver_enough(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_receiver *receiver = &flow->receiver;
   const struct arguments *arguments = flow->drive->arguments;
@@ -365,26 +366,26 @@ static uint32_t receiver_enough(struct flow *flow, uint64_t *until_ns)
   if (!arguments->duration_set)
     return PST_STOP_UNKNOWN;
   if (receiver->deadline_ns == 0 && pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED)
-    receiver->deadline_ns = now_ns() + arguments->duration_ns;
+    receiver->deadline_ns = app_now_ns() + arguments->duration_ns;
   if (receiver->deadline_ns == 0)
     return PST_STOP_UNKNOWN;
-  lower(until_ns, receiver->deadline_ns);
-  return now_ns() >= receiver->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
+  pump_lower(until_ns, receiver->deadline_ns);
+  return app_now_ns() >= receiver->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
 }
 
 /* Leave when told to, by a signal or by the time: see GRACE_NS. In a process that
  * has the sender too, the sender ends the stream. */
-static bool receiver_told(struct flow *flow, uint64_t *until_ns)
+static bool pump_receiver_told(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_receiver *receiver = &flow->receiver;
   struct drive *drive = flow->drive;
 
-  if (source_broken(flow))
+  if (pump_source_broken(flow))
     return true;
-  if (drained_too_long(drive, until_ns))
+  if (pump_drained_too_long(drive, until_ns))
     return true;
   if (flow->foreign && receiver->stopped == PST_STOP_UNKNOWN) {
-    receiver->stopped = receiver_enough(flow, until_ns);
+    receiver->stopped = pump_receiver_enough(flow, until_ns);
     if (receiver->stopped != PST_STOP_UNKNOWN)
       pst_receiver_stop(receiver->handle); /* the next poll says that it is over */
   }
@@ -394,26 +395,26 @@ static bool receiver_told(struct flow *flow, uint64_t *until_ns)
       pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED) {
     struct pst_stats stats = {.struct_size = sizeof(stats)};
     pst_receiver_stats(receiver->handle, &stats);
-    receiver->deadline_ns = deadline_of(flow, stats.started_ns);
+    receiver->deadline_ns = pump_deadline_of(flow, stats.started_ns);
     if (receiver->deadline_ns != 0)
       receiver->deadline_ns += GRACE_NS;
   }
   if (atomic_load_explicit(&drive->stop, memory_order_relaxed)) {
     if (pst_receiver_state(receiver->handle) == PST_STATE_WAITING)
       return true;
-    uint64_t by_ns = now_ns() + GRACE_NS;
+    uint64_t by_ns = app_now_ns() + GRACE_NS;
     if (receiver->deadline_ns == 0 || by_ns < receiver->deadline_ns)
       receiver->deadline_ns = by_ns;
   }
   if (receiver->deadline_ns == 0 || pst_receiver_state(receiver->handle) != PST_STATE_CONNECTED)
     return false;
-  lower(until_ns, receiver->deadline_ns);
-  return now_ns() >= receiver->deadline_ns;
+  pump_lower(until_ns, receiver->deadline_ns);
+  return app_now_ns() >= receiver->deadline_ns;
 }
 
 /* Frames are whole: the last may bring more than were wanted. */
-static void count_down(struct flow_receiver *receiver, const struct pst_frame_batch *frames,
-                       uint64_t messages)
+static void pump_count_down(struct flow_receiver *receiver, const struct pst_frame_batch *frames,
+                            uint64_t messages)
 {
   if (frames)
     messages = 0;
@@ -422,16 +423,16 @@ static void count_down(struct flow_receiver *receiver, const struct pst_frame_ba
   receiver->left -= messages < receiver->left ? messages : receiver->left;
 }
 
-static void flow_take(struct flow *flow, int result)
+static void pump_flow_take(struct flow *flow, int result)
 {
   if (pst_receiver_frame_packets(flow->receiver.handle) > 0)
-    frames_take(flow, result);
+    pump_frames_take(flow, result);
   else
-    receiver_take(flow, result);
+    pump_receiver_take(flow, result);
 }
 
 /* Up to `max` messages, or as many frames as fit; how many, or as the library's call. */
-static int receiver_poll(struct flow *flow, uint32_t max, struct pst_fence **ready)
+static int pump_receiver_poll(struct flow *flow, uint32_t max, struct pst_fence **ready)
 {
   struct flow_receiver *receiver = &flow->receiver;
   struct pst_batch batch = {
@@ -447,24 +448,24 @@ static int receiver_poll(struct flow *flow, uint32_t max, struct pst_fence **rea
 
   *ready = assembles ? frames.ready : batch.ready;
   if (count > 0 && receiver->left != UINT64_MAX)
-    count_down(receiver, assembles ? &frames : NULL, (uint64_t)count);
+    pump_count_down(receiver, assembles ? &frames : NULL, (uint64_t)count);
   return count;
 }
 
 /* The sink has no room yet for what it was given: it is offered again. The poll brings nothing
  * more, and keeps the stream alive. */
-static bool receiver_offer(struct flow *flow, uint32_t *got)
+static bool pump_receiver_offer(struct flow *flow, uint32_t *got)
 {
   struct flow_receiver *receiver = &flow->receiver;
   struct pst_fence *ready;
-  int result = receiver_poll(flow, 0, &ready);
+  int result = pump_receiver_poll(flow, 0, &ready);
 
   if (result < 0 && result != -ENODATA) {
-    receiver_over(flow);
+    pump_receiver_over(flow);
     return false;
   }
   uint32_t kept = receiver->kept, frame = receiver->frame_at, packet = receiver->packet_at;
-  flow_take(flow, 0);
+  pump_flow_take(flow, 0);
   bool moved =
       receiver->kept != kept || receiver->frame_at != frame || receiver->packet_at != packet;
   *got = moved ? 1 : 0;
@@ -472,43 +473,43 @@ static bool receiver_offer(struct flow *flow, uint32_t *got)
 }
 
 /* True while there may be more at once; *got: how many came. */
-static bool receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
+static bool pump_receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
 {
   struct flow_receiver *receiver = &flow->receiver;
   struct pst_fence *ready;
 
   *got = 0;
   if (receiver->kept > 0)
-    return receiver_offer(flow, got);
-  int count = receiver_poll(flow, SINK_BATCH, &ready);
+    return pump_receiver_offer(flow, got);
+  int count = pump_receiver_poll(flow, SINK_BATCH, &ready);
   if (count > 0) {
     *got = receiver->kept = (uint32_t)count;
-    flow_take(flow, await_ready(flow, ready));
+    pump_flow_take(flow, pump_await_ready(flow, ready));
   } else if (count == -ENODATA) {
-    receiver_end(flow, until_ns);
+    pump_receiver_end(flow, until_ns);
   } else if (count < 0) {
-    receiver_over(flow);
+    pump_receiver_over(flow);
   }
   return count > 0 && receiver->kept == 0 && receiver->phase != SIDE_OVER;
 }
 
-uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
+uint32_t app_receiver_step(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_receiver *receiver = &flow->receiver;
   uint32_t moved = 0, got;
 
   /* As many as a sender on the same thread gives in a round, so that neither end
    * starves the other; a poll may bring fewer than it was asked for. */
-  while (moved < SINK_BATCH && receiver_flow(flow, until_ns, &got))
+  while (moved < SINK_BATCH && pump_receiver_flow(flow, until_ns, &got))
     moved += got;
-  if (receiver->phase == SIDE_FLOWING && receiver_told(flow, until_ns)) {
-    receiver->cut = !source_broken(flow);
-    receiver->stopped = source_broken(flow)               ? PST_STOP_FAILURE
+  if (receiver->phase == SIDE_FLOWING && pump_receiver_told(flow, until_ns)) {
+    receiver->cut = !pump_source_broken(flow);
+    receiver->stopped = pump_source_broken(flow)          ? PST_STOP_FAILURE
                         : atomic_load(&flow->drive->stop) ? PST_STOP_SIGNAL
                                                           : PST_STOP_DURATION;
     pst_receiver_abort(receiver->handle, -ECANCELED,
                        receiver->cut ? "the receiver was asked to stop" : "the source has failed");
-    receiver_over(flow);
+    pump_receiver_over(flow);
   }
   return moved;
 }

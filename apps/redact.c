@@ -54,7 +54,7 @@ struct writing {
 
 /* ---- Labels --------------------------------------------------------------------------------- */
 
-static struct entry *entry_of(struct redact *redact, enum kind kind, const char *what)
+static struct entry *redact_entry_of(struct redact *redact, enum kind kind, const char *what)
 {
   struct entry **at = &redact->known;
 
@@ -70,9 +70,9 @@ static struct entry *entry_of(struct redact *redact, enum kind kind, const char 
   return *at = made;
 }
 
-static void put_label(const struct writing *writing, enum kind kind, const char *what)
+static void redact_put_label(const struct writing *writing, enum kind kind, const char *what)
 {
-  const struct entry *entry = entry_of(writing->redact, kind, what);
+  const struct entry *entry = redact_entry_of(writing->redact, kind, what);
 
   if (kind == HOME)
     fputs("~", writing->to);
@@ -84,7 +84,7 @@ static void put_label(const struct writing *writing, enum kind kind, const char 
 
 /* ---- Names ---------------------------------------------------------------------------------- */
 
-static bool is_common(const char *name)
+static bool redact_is_common(const char *name)
 {
   for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
     if (strcasecmp(name, common[i]) == 0)
@@ -92,48 +92,48 @@ static bool is_common(const char *name)
   return strlen(name) < NAME_LEAST;
 }
 
-static bool is_address(const char *name)
+static bool redact_is_address(const char *name)
 {
   unsigned char bytes[16];
 
   return inet_pton(AF_INET, name, bytes) == 1 || inet_pton(AF_INET6, name, bytes) == 1;
 }
 
-static void know(struct redact *redact, enum kind kind, const char *name)
+static void redact_know(struct redact *redact, enum kind kind, const char *name)
 {
-  if (!is_common(name) && !is_address(name) && strlen(name) < NAME_BYTES)
-    entry_of(redact, kind, name);
+  if (!redact_is_common(name) && !redact_is_address(name) && strlen(name) < NAME_BYTES)
+    redact_entry_of(redact, kind, name);
 }
 
-void redact_host(struct redact *redact, const char *name)
+void app_redact_host(struct redact *redact, const char *name)
 {
   char first[NAME_BYTES];
 
   if (!redact)
     return;
   pthread_mutex_lock(&redact->lock);
-  know(redact, HOST, name);
+  redact_know(redact, HOST, name);
   snprintf(first, sizeof(first), "%.*s", (int)strcspn(name, "."), name);
-  if (!is_address(name))
-    know(redact, HOST, first);
+  if (!redact_is_address(name))
+    redact_know(redact, HOST, first);
   pthread_mutex_unlock(&redact->lock);
 }
 
-static void know_user(struct redact *redact)
+static void redact_know_user(struct redact *redact)
 {
   const struct passwd *user = getpwuid(getuid());
   const char *home = getenv("HOME");
 
   if (user)
-    know(redact, USER, user->pw_name);
+    redact_know(redact, USER, user->pw_name);
   if (!home && user)
     home = user->pw_dir;
   /* No folder of system accounts, such as "/". */
   if (home && home[0] == '/' && strlen(home) > 2)
-    know(redact, HOME, home);
+    redact_know(redact, HOME, home);
 }
 
-struct redact *redact_open(void)
+struct redact *app_redact_open(void)
 {
   struct redact *redact = calloc(1, sizeof(*redact));
   char name[NAME_BYTES] = "";
@@ -141,13 +141,13 @@ struct redact *redact_open(void)
   if (!redact)
     return NULL;
   pthread_mutex_init(&redact->lock, NULL);
-  know_user(redact);
+  redact_know_user(redact);
   if (gethostname(name, sizeof(name) - 1) == 0)
-    redact_host(redact, name);
+    app_redact_host(redact, name);
   return redact;
 }
 
-void redact_close(struct redact *redact)
+void app_redact_close(struct redact *redact)
 {
   if (!redact)
     return;
@@ -160,21 +160,22 @@ void redact_close(struct redact *redact)
   free(redact);
 }
 
-static bool is_word(char c)
+static bool redact_is_word(char c)
 {
   return isalnum((unsigned char)c) || c == '_';
 }
 
 /* The longest known name that `at` begins with, and how long it is. */
-static const struct entry *name_at(const struct redact *redact, const char *at, size_t *length)
+static const struct entry *redact_name_at(const struct redact *redact, const char *at,
+                                          size_t *length)
 {
   const struct entry *found = NULL;
 
   *length = 0;
   for (const struct entry *entry = redact->known; entry != NULL; entry = entry->next) {
     const size_t bytes = strlen(entry->what);
-    if (entry->kind > HOME || bytes <= *length || is_word(at[strnlen(at, bytes)]) ||
-        (entry->kind != HOME && is_common(entry->what)))
+    if (entry->kind > HOME || bytes <= *length || redact_is_word(at[strnlen(at, bytes)]) ||
+        (entry->kind != HOME && redact_is_common(entry->what)))
       continue;
     if ((entry->kind == HOME ? strncmp : strncasecmp)(at, entry->what, bytes) == 0) {
       found = entry;
@@ -188,19 +189,19 @@ static const struct entry *name_at(const struct redact *redact, const char *at, 
 
 /* As long as `at` begins with groups of so many hex digits as `form` has x's, and what stands
  * between them; 0: it does not, or goes on. */
-static size_t match_form(const char *at, const char *form)
+static size_t redact_match_form(const char *at, const char *form)
 {
   size_t i = 0;
 
   for (; form[i] != '\0'; i++)
     if (form[i] == 'x' ? !isxdigit((unsigned char)at[i]) : at[i] != form[i])
       return 0;
-  return is_word(at[i]) || (at[i] == ':' && isxdigit((unsigned char)at[i + 1])) ? 0 : i;
+  return redact_is_word(at[i]) || (at[i] == ':' && isxdigit((unsigned char)at[i + 1])) ? 0 : i;
 }
 
 /* Whether an address of hardware begins at `at`: writes its stand-in, and sets *length to the bytes
  * that it replaces. */
-static bool in_forms(const struct writing *writing, const char *at, size_t *length)
+static bool redact_in_forms(const struct writing *writing, const char *at, size_t *length)
 {
   static const struct {
     const char *lead, *form;
@@ -217,7 +218,7 @@ static bool in_forms(const struct writing *writing, const char *at, size_t *leng
   for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
     const size_t lead = strlen(forms[i].lead);
     const size_t bytes =
-        strncmp(at, forms[i].lead, lead) == 0 ? match_form(at + lead, forms[i].form) : 0;
+        strncmp(at, forms[i].lead, lead) == 0 ? redact_match_form(at + lead, forms[i].form) : 0;
     if (bytes == 0)
       continue;
     size_t used = 0;
@@ -225,7 +226,7 @@ static bool in_forms(const struct writing *writing, const char *at, size_t *leng
       if (isxdigit((unsigned char)*c))
         digits[used++] = *c;
     digits[used] = '\0';
-    put_label(writing, forms[i].kind, digits);
+    redact_put_label(writing, forms[i].kind, digits);
     *length = lead + bytes;
     return true;
   }
@@ -233,40 +234,41 @@ static bool in_forms(const struct writing *writing, const char *at, size_t *leng
 }
 
 /* enx001122334455: a netdev that is called by its MAC address (systemd.net-naming-scheme(7)). */
-static bool in_netdev(const struct writing *writing, const char *at, size_t *length)
+static bool redact_in_netdev(const struct writing *writing, const char *at, size_t *length)
 {
-  const size_t bytes = strncmp(at, "enx", 3) == 0 ? match_form(at + 3, "xxxxxxxxxxxx") : 0;
+  const size_t bytes = strncmp(at, "enx", 3) == 0 ? redact_match_form(at + 3, "xxxxxxxxxxxx") : 0;
   char what[16];
 
   if (bytes == 0)
     return false;
   snprintf(what, sizeof(what), "%.12s", at + 3);
   fputs("enx-", writing->to);
-  put_label(writing, MAC, what);
+  redact_put_label(writing, MAC, what);
   *length = bytes + 3;
   return true;
 }
 
 /* MT2112X01234, as adapters of NVIDIA have it in their vital product data: the year, the week, one
  * or two letters, digits. */
-static bool in_serial(const struct writing *writing, const char *at, size_t *length)
+static bool redact_in_serial(const struct writing *writing, const char *at, size_t *length)
 {
   const size_t bytes = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
   char what[32];
 
-  if (strncmp(at, "MT", 2) != 0 || bytes < 11 || bytes >= sizeof(what) || is_word(at[bytes]) ||
-      strspn(at + 2, "0123456789") != 4)
+  if (strncmp(at, "MT", 2) != 0 || bytes < 11 || bytes >= sizeof(what) ||
+      redact_is_word(at[bytes]) || strspn(at + 2, "0123456789") != 4)
     return false;
   const size_t letters = strspn(at + 6, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
   if (letters < 1 || letters > 2 || 6 + letters + strspn(at + 6 + letters, "0123456789") != bytes)
     return false;
   snprintf(what, sizeof(what), "%.*s", (int)bytes, at);
-  put_label(writing, SERIAL, what);
+  redact_put_label(writing, SERIAL, what);
   *length = bytes;
   return true;
 }
 
-static void put_ipv4(const struct writing *writing, const unsigned char bytes[4], const char *as)
+static void redact_put_ipv4(const struct writing *writing, const unsigned char bytes[4],
+                            const char *as)
 {
   char what[INET_ADDRSTRLEN];
 
@@ -274,10 +276,11 @@ static void put_ipv4(const struct writing *writing, const unsigned char bytes[4]
   if (bytes[0] == 127 || strcmp(what, "0.0.0.0") == 0)
     fputs(as, writing->to);
   else
-    put_label(writing, IPV4, what);
+    redact_put_label(writing, IPV4, what);
 }
 
-static void put_ipv6(const struct writing *writing, const unsigned char bytes[16], const char *as)
+static void redact_put_ipv6(const struct writing *writing, const unsigned char bytes[16],
+                            const char *as)
 {
   static const unsigned char none[16], own[16] = {[15] = 1},
                                        mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -287,13 +290,14 @@ static void put_ipv6(const struct writing *writing, const unsigned char bytes[16
   if (memcmp(bytes, none, sizeof(none)) == 0 || memcmp(bytes, own, sizeof(own)) == 0)
     fputs(as, writing->to);
   else if (memcmp(bytes, mapped, sizeof(mapped)) == 0)
-    put_ipv4(writing, bytes + 12, as);
+    redact_put_ipv4(writing, bytes + 12, as);
   else
-    put_label(writing, bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80 ? LINK_LOCAL : IPV6, what);
+    redact_put_label(writing, bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80 ? LINK_LOCAL : IPV6,
+                     what);
 }
 
 /* The longest beginning of `at` that is an address; what ends a sentence is none of it. */
-static bool in_addresses(const struct writing *writing, const char *at, size_t *length)
+static bool redact_in_addresses(const struct writing *writing, const char *at, size_t *length)
 {
   size_t bytes = strspn(at, "0123456789abcdefABCDEF:.");
   char word[INET6_ADDRSTRLEN + 1];
@@ -304,15 +308,15 @@ static bool in_addresses(const struct writing *writing, const char *at, size_t *
   for (; bytes > 0; bytes--) {
     snprintf(word, sizeof(word), "%.*s", (int)bytes, at);
     *length = bytes;
-    if (is_word(at[bytes]))
+    if (redact_is_word(at[bytes]))
       continue;
     if (strchr(word, ':') && inet_pton(AF_INET6, word, raw) == 1) {
-      put_ipv6(writing, raw, word);
+      redact_put_ipv6(writing, raw, word);
       return true;
     }
     if (inet_pton(AF_INET, word, raw) == 1 &&
         !(at[bytes] == '.' && isdigit((unsigned char)at[bytes + 1]))) {
-      put_ipv4(writing, raw, word);
+      redact_put_ipv4(writing, raw, word);
       return true;
     }
   }
@@ -323,35 +327,35 @@ static bool in_addresses(const struct writing *writing, const char *at, size_t *
  */
 
 /* What stands at `at`, which begins a word. False: nothing that is hidden. */
-static bool put_hidden(const struct writing *writing, const char *at, size_t *length)
+static bool redact_put_hidden(const struct writing *writing, const char *at, size_t *length)
 {
-  const struct entry *name = name_at(writing->redact, at, length);
+  const struct entry *name = redact_name_at(writing->redact, at, length);
 
   if (name) {
-    put_label(writing, name->kind, name->what);
+    redact_put_label(writing, name->kind, name->what);
     return true;
   }
-  return in_forms(writing, at, length) || in_netdev(writing, at, length) ||
-         in_serial(writing, at, length) || in_addresses(writing, at, length);
+  return redact_in_forms(writing, at, length) || redact_in_netdev(writing, at, length) ||
+         redact_in_serial(writing, at, length) || redact_in_addresses(writing, at, length);
 }
 
-static void put_text(const struct writing *writing, const char *text)
+static void redact_put_text(const struct writing *writing, const char *text)
 {
   size_t length;
 
   for (const char *at = text; *at != '\0'; at += length) {
     const bool begins =
-        at == text || (!is_word(at[-1]) && (at[-1] != '.' || !isdigit((unsigned char)*at)));
-    if (begins && put_hidden(writing, at, &length))
+        at == text || (!redact_is_word(at[-1]) && (at[-1] != '.' || !isdigit((unsigned char)*at)));
+    if (begins && redact_put_hidden(writing, at, &length))
       continue;
     length = 1;
-    while (is_word(at[0]) && is_word(at[length]))
+    while (redact_is_word(at[0]) && redact_is_word(at[length]))
       length++;
     fwrite(at, 1, length, writing->to);
   }
 }
 
-char *redact_text(struct redact *redact, const char *text)
+char *app_redact_text(struct redact *redact, const char *text)
 {
   struct writing writing = {.redact = redact};
   char *made = NULL;
@@ -360,7 +364,7 @@ char *redact_text(struct redact *redact, const char *text)
   if (!redact || !(writing.to = open_memstream(&made, &size)))
     return NULL;
   pthread_mutex_lock(&redact->lock);
-  put_text(&writing, text);
+  redact_put_text(&writing, text);
   pthread_mutex_unlock(&redact->lock);
   if (fclose(writing.to) != 0) {
     free(made);
@@ -369,13 +373,14 @@ char *redact_text(struct redact *redact, const char *text)
   return made;
 }
 
-static void hide_hostname(struct redact *redact, struct json_object *value)
+static void redact_hide_hostname(struct redact *redact, struct json_object *value)
 {
   char label[64];
 
   pthread_mutex_lock(&redact->lock);
   const char *name = json_object_get_string(value);
-  const struct entry *entry = strncmp(name, "host-", 5) == 0 ? NULL : entry_of(redact, HOST, name);
+  const struct entry *entry =
+      strncmp(name, "host-", 5) == 0 ? NULL : redact_entry_of(redact, HOST, name);
   snprintf(label, sizeof(label), "host-%u", entry ? entry->number : 0);
   pthread_mutex_unlock(&redact->lock);
   if (entry)
@@ -387,13 +392,13 @@ static void redact_members(struct redact *redact, struct json_object *object)
   json_object_object_foreach(object, key, member)
   {
     if (strcmp(key, "hostname") == 0 && redact && json_object_is_type(member, json_type_string))
-      hide_hostname(redact, member);
+      redact_hide_hostname(redact, member);
     else
-      redact_json(redact, member);
+      app_redact_json(redact, member);
   }
 }
 
-void redact_json(struct redact *redact, struct json_object *value)
+void app_redact_json(struct redact *redact, struct json_object *value)
 {
   switch (json_object_get_type(value)) {
   case json_type_object:
@@ -401,10 +406,10 @@ void redact_json(struct redact *redact, struct json_object *value)
     break;
   case json_type_array:
     for (size_t i = 0; i < json_object_array_length(value); i++)
-      redact_json(redact, json_object_array_get_idx(value, i));
+      app_redact_json(redact, json_object_array_get_idx(value, i));
     break;
   case json_type_string: {
-    char *made = redact_text(redact, json_object_get_string(value));
+    char *made = app_redact_text(redact, json_object_get_string(value));
     json_object_set_string(value, made ? made : "?");
     free(made);
     break;

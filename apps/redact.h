@@ -8,17 +8,17 @@ struct json_object;
 struct redact;
 
 /* NULL: out of memory. Knows this host's name, this user's, and the home folder. */
-struct redact *redact_open(void);
-void redact_close(struct redact *redact);
+struct redact *app_redact_open(void);
+void app_redact_close(struct redact *redact);
 
 /* A host's name, to be hidden wherever it is a word; "node1.example.org" hides "node1", too. */
-void redact_host(struct redact *redact, const char *name);
+void app_redact_host(struct redact *redact, const char *name);
 
 /* A copy of `text` with its labels; where there is no memory for it, NULL. */
-char *redact_text(struct redact *redact, const char *text);
+char *app_redact_text(struct redact *redact, const char *text);
 
 /* Each string in `value`, in place; a member "hostname" is a host's name whatever it is. What there
  * is no memory for becomes "?". */
-void redact_json(struct redact *redact, struct json_object *value);
+void app_redact_json(struct redact *redact, struct json_object *value);
 
 #endif

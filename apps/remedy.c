@@ -13,8 +13,8 @@ struct remedy {
 };
 
 /* `otherwise`: of a code that is none of `remedies`. */
-static const char *find(const struct remedy *remedies, size_t count, int code,
-                        const char *otherwise)
+static const char *remedy_find(const struct remedy *remedies, size_t count, int code,
+                               const char *otherwise)
 {
   for (size_t i = 0; i < count; i++)
     if (remedies[i].code == code)
@@ -22,7 +22,7 @@ static const char *find(const struct remedy *remedies, size_t count, int code,
   return otherwise;
 }
 
-const char *remedy_of_folder(int code)
+const char *app_remedy_of_folder(int code)
 {
   static const struct remedy remedies[] = {
       {ENOENT, "create the folder first (mkdir -p), or name another"},
@@ -42,10 +42,10 @@ const char *remedy_of_folder(int code)
       {ENODEV, "no device or terminal answers there; name another"},
   };
 
-  return find(remedies, sizeof(remedies) / sizeof(remedies[0]), code, "name another place");
+  return remedy_find(remedies, sizeof(remedies) / sizeof(remedies[0]), code, "name another place");
 }
 
-const char *remedy_of_source(int code)
+const char *app_remedy_of_source(int code)
 {
   static const struct remedy remedies[] = {
       {ENOENT, "check its path"},
@@ -57,11 +57,11 @@ const char *remedy_of_source(int code)
   };
 
   if (code == EMFILE || code == ENFILE || code == ENOMEM || code == EIO)
-    return remedy_of_folder(code);
-  return find(remedies, sizeof(remedies) / sizeof(remedies[0]), code, "name another file");
+    return app_remedy_of_folder(code);
+  return remedy_find(remedies, sizeof(remedies) / sizeof(remedies[0]), code, "name another file");
 }
 
-int remedy_open_status(int code)
+int app_remedy_open_status(int code)
 {
   if (code == ENXIO || code == ENODEV || code == ENOMEDIUM || code == EBUSY || code == EIO)
     return PST_EXIT_UNAVAILABLE;

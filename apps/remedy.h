@@ -5,11 +5,11 @@
 
 /* What a user can do where a folder cannot be opened, or a file not be made in it; behind a "; ".
  * code: an errno. */
-const char *remedy_of_folder(int code);
+const char *app_remedy_of_folder(int code);
 /* The same where a file cannot be read. */
-const char *remedy_of_source(int code);
+const char *app_remedy_of_source(int code);
 /* The exit status where open(2) fails: 3 where a device does not answer, as a terminal that is not
  * there, 1 where this process was interrupted or has too much open, else 2. */
-int remedy_open_status(int code);
+int app_remedy_open_status(int code);
 
 #endif

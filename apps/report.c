@@ -28,7 +28,7 @@ struct judged {
 };
 
 /* Where an error is, as the configuration names it: "streams.packets.receiver". */
-static const char *place_of(const struct flow *flow, const char *at, char place[512])
+static const char *report_place_of(const struct flow *flow, const char *at, char place[512])
 {
   snprintf(place, 512, "streams.%s%s%s", flow->name, at[0] != '\0' ? "." : "", at);
   return place;
@@ -36,32 +36,32 @@ static const char *place_of(const struct flow *flow, const char *at, char place[
 
 /* at: in the stream, "receiver"; "": all of it. `logged`: its line has been written where it was
  * found. */
-static void set_failed(struct judged *judged, int exit_status, enum finding finding, const char *at,
-                       const char *why, bool logged)
+static void report_set_failed(struct judged *judged, int exit_status, enum finding finding,
+                              const char *at, const char *why, bool logged)
 {
   struct flow *flow = judged->flow;
   char place[512];
 
-  flow->exit_status = finding_worse(flow->exit_status, exit_status);
-  finding_add(judged->out.errors, finding, place_of(flow, at, place), why);
+  flow->exit_status = app_finding_worse(flow->exit_status, exit_status);
+  app_finding_add(judged->out.errors, finding, report_place_of(flow, at, place), why);
   if (!logged)
-    notice(PST_LOG_ERROR, "stream '%s': %s", flow->name, why);
+    app_log(PST_LOG_ERROR, "stream '%s': %s", flow->name, why);
 }
 
 /* What is not possible here, this end says by the same code as the end that found it. */
-static int status_of(int error)
+static int report_status_of(int error)
 {
   return error == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE : PST_EXIT_FAILED;
 }
 
-static bool is_peers(int error)
+static bool report_is_peers(int error)
 {
   return error == -ECONNRESET || error == -ETIMEDOUT || error == -ECANCELED || error == -EPIPE;
 }
 
 /* Records the failure of one end, unless the program itself caused it. */
-static void judge_side(struct judged *judged, const struct pst_stats *stats,
-                       const struct pst_error *error, const char *side)
+static void report_judge_side(struct judged *judged, const struct pst_stats *stats,
+                              const struct pst_error *error, const char *side)
 {
   const struct flow *flow = judged->flow;
   char why[640];
@@ -69,46 +69,47 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
   if (!stats)
     return;
   if (error->code != 0) {
-    set_failed(judged, error->exit_status, finding_of(error->exit_status, error->code), side,
-               error->text, true);
+    report_set_failed(judged, error->exit_status, app_finding_of(error->exit_status, error->code),
+                      side, error->text, true);
     return;
   }
   /* What the other side's sink or source did to it, or this end by leaving. */
   if (stats->state == PST_STATE_FAILED &&
       (flow->sender.error.code != 0 || flow->receiver.error.code != 0 || flow->receiver.cut)) {
-    judged->flow->exit_status = finding_worse(flow->exit_status, PST_EXIT_FAILED);
+    judged->flow->exit_status = app_finding_worse(flow->exit_status, PST_EXIT_FAILED);
     return;
   }
   if (stats->state == PST_STATE_FAILED) {
     snprintf(why, sizeof(why), "%s: %s", side,
              stats->error_text[0] != '\0' ? stats->error_text : strerror(-stats->error));
-    const int status = status_of(stats->error);
-    const bool is_others = stats->peer_failed != 0 || is_peers(stats->error);
-    const enum finding found = finding_of(status, stats->error);
-    set_failed(judged, status,
-               status != PST_EXIT_FAILED ? found
-               : is_others               ? FINDING_PEER
-               : found == FINDING_PEER   ? FINDING_FAILED /* no route to it, say */
-                                         : found,
-               side, why, stats->error_text[0] != '\0');
+    const int status = report_status_of(stats->error);
+    const bool is_others = stats->peer_failed != 0 || report_is_peers(stats->error);
+    const enum finding found = app_finding_of(status, stats->error);
+    report_set_failed(judged, status,
+                      status != PST_EXIT_FAILED ? found
+                      : is_others               ? FINDING_PEER
+                      : found == FINDING_PEER   ? FINDING_FAILED /* no route to it, say */
+                                                : found,
+                      side, why, stats->error_text[0] != '\0');
     return;
   }
   if (stats->state == PST_STATE_WAITING) {
     snprintf(why, sizeof(why), "%s: stopped by %s before the peer had connected", side,
-             signals_name());
-    set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, side, why, flow->drive->said_waiting);
+             app_signals_name());
+    report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, side, why,
+                      flow->drive->said_waiting);
     flow->drive->said_waiting = true;
   } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
     snprintf(why, sizeof(why),
              "%s: the peer did not agree on the end in time; what was under way is not accounted "
              "for",
              side);
-    set_failed(judged, PST_EXIT_FAILED, FINDING_PEER, side, why, false);
+    report_set_failed(judged, PST_EXIT_FAILED, FINDING_PEER, side, why, false);
   }
 }
 
 /* Failed before a message was sent, it has no account: why it failed is all there is to say. */
-static bool has_run(const struct judged *judged)
+static bool report_has_run(const struct judged *judged)
 {
   const struct pst_stats *sides[] = {judged->out.sender, judged->out.receiver};
   bool has_started = false, has_failed = false;
@@ -122,7 +123,8 @@ static bool has_run(const struct judged *judged)
 
 /* What `expect` judges by a bound of its own is taken out, and does not hide what else is wrong.
  * Whether there was any. */
-static bool leave_to_expect(const struct judged *judged, enum finding finding, struct account *left)
+static bool report_leave_to_expect(const struct judged *judged, enum finding finding,
+                                   struct account *left)
 {
   switch (finding) {
   case FINDING_LOSS:
@@ -143,20 +145,20 @@ static bool leave_to_expect(const struct judged *judged, enum finding finding, s
 }
 
 /* Of the receiver's transport; 0: it has no such counter. */
-static uint64_t received(const struct judged *judged, const char *name)
+static uint64_t report_received(const struct judged *judged, const char *name)
 {
   const struct result_counters *counters = &judged->out.receiver_counters;
   const struct pst_counter_value *counter =
-      statistics_counter(counters->values, counters->count, name);
+      app_statistics_counter(counters->values, counters->count, name);
 
   return counter ? counter->value : 0;
 }
 
 /* Nobody was to say how many a foreign sender sent. */
-static void judge_foreign(struct judged *judged, bool failed)
+static void report_judge_foreign(struct judged *judged, bool failed)
 {
-  const struct pst_drop *cause = accounting_cause(&judged->account);
-  const uint64_t strangers = received(judged, "not_ours");
+  const struct pst_drop *cause = app_accounting_cause(&judged->account);
+  const uint64_t strangers = report_received(judged, "not_ours");
   char why[256] = "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender";
 
   if (!judged->out.receiver)
@@ -176,12 +178,12 @@ static void judge_foreign(struct judged *judged, bool failed)
              " that came are not this stream's (not_ours); compare the transport's options that "
              "choose a sender, `source`, `ssrc` and `payload_type`, with what it sends",
              strangers);
-  set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "", why, false);
+  report_set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "", why, false);
 }
 
 /* Checks that sent equals delivered plus dropped, leaves to `expect` what `expect` judges, and
  * records the rest. */
-static void judge_account(struct judged *judged)
+static void report_judge_account(struct judged *judged)
 {
   struct account left = judged->account;
   struct flow *flow = judged->flow;
@@ -191,32 +193,33 @@ static void judge_account(struct judged *judged)
 
   judged->broke_off = failed;
   do
-    found = accounting_check(&left, why, sizeof(why));
-  while (leave_to_expect(judged, found, &left));
+    found = app_accounting_check(&left, why, sizeof(why));
+  while (report_leave_to_expect(judged, found, &left));
   switch (found) {
   case FINDING_NONE:
     break;
   case FINDING_UNKNOWN_COUNTS:
     if (flow->foreign)
-      judge_foreign(judged, failed);
+      report_judge_foreign(judged, failed);
     else if (!failed) /* who fails by a peer that has gone cannot know it */
-      notice_warn(found, place_of(flow, "", place), "stream '%s': %s", flow->name, why);
+      app_log_warn(found, report_place_of(flow, "", place), "stream '%s': %s", flow->name, why);
     break;
   case FINDING_NOTHING_ARRIVED: /* no bound of loss allows that; what broke off has said why */
-    set_failed(judged, failed ? flow->exit_status : PST_EXIT_FAILED, found, "", why, failed);
+    report_set_failed(judged, failed ? flow->exit_status : PST_EXIT_FAILED, found, "", why, failed);
     judged->broke_off = true;
     break;
   default: /* who says by `expect` how much of it is right gets 4 for more; a failed stream need not
               balance */
-    set_failed(judged, PST_EXIT_FAILED, found, "", why, failed && found == FINDING_UNBALANCED);
+    report_set_failed(judged, PST_EXIT_FAILED, found, "", why,
+                      failed && found == FINDING_UNBALANCED);
   }
 }
 
 /* What never connected has met or missed nothing. */
-static void judge_expects(struct judged *judged)
+static void report_judge_expects(struct judged *judged)
 {
-  judged->out.expect_count = expect_judge(&judged->wanted, &judged->account, judged->expects);
-  if (judged->flow->foreign || has_run(judged))
+  judged->out.expect_count = app_expect_judge(&judged->wanted, &judged->account, judged->expects);
+  if (judged->flow->foreign || report_has_run(judged))
     return;
   for (size_t i = 0; i < judged->out.expect_count; i++) {
     judged->expects[i].checked = false;
@@ -227,7 +230,7 @@ static void judge_expects(struct judged *judged)
 
 /* Where the stream broke off, that too little came is no fault of its own; of a foreign sender of
  * whom nothing came there is nothing to expect. */
-static void say_expects(struct judged *judged)
+static void report_say_expects(struct judged *judged)
 {
   char why[EXPECT_SENTENCE_BYTES + ACCOUNTING_FIRST_WRONG_BYTES], at[64];
   char first[ACCOUNTING_FIRST_WRONG_BYTES];
@@ -238,22 +241,22 @@ static void say_expects(struct judged *judged)
         (judged->broke_off && (expect->of_amount || judged->account.delivered == 0)))
       continue;
     snprintf(at, sizeof(at), "expect.%s", expect->key);
-    expect_sentence(expect, why);
+    app_expect_sentence(expect, why);
     if (strcmp(expect->key, "max_corrupted") == 0)
-      strcat(why, accounting_first_wrong(&judged->account, first));
-    set_failed(judged, PST_EXIT_EXPECT, FINDING_EXPECT, at, why, false);
+      strcat(why, app_accounting_first_wrong(&judged->account, first));
+    report_set_failed(judged, PST_EXIT_EXPECT, FINDING_EXPECT, at, why, false);
   }
 }
 
 /* Prints the stream's line: its account, its rate and its path. */
-static void say_numbers(const struct judged *judged)
+static void report_say_numbers(const struct judged *judged)
 {
   const struct account *account = &judged->account;
   const char *name = judged->flow->name;
   char sent[40] = "unknown", delivered[32] = "unknown", checked[96] = "";
   char rate[STATISTICS_RATE_BYTES], path[STATISTICS_PATH_BYTES];
   char percent[STATISTICS_PERCENT_BYTES];
-  double loss = accounting_loss(account);
+  double loss = app_accounting_loss(account);
   bool balanced = account->sent_known && account->delivered_known &&
                   account->sent == account->delivered + account->dropped;
 
@@ -266,39 +269,39 @@ static void say_numbers(const struct judged *judged)
   if (account->receiver_known && account->verified > 0)
     snprintf(checked, sizeof(checked), " | %" PRIu64 " verified, %" PRIu64 " corrupted",
              account->verified, account->corrupted);
-  notice(PST_LOG_INFO,
-         "%s: %s sent %s %s delivered + %" PRIu64 " dropped%s | %s over %.2f sec | %s", name, sent,
-         balanced ? "=" : "/", delivered, account->dropped, checked,
-         statistics_rate(account->bytes, account->ns, rate), (double)account->ns / 1e9,
-         statistics_path_by(account->path.path, account->staged_by, path));
+  app_log(PST_LOG_INFO,
+          "%s: %s sent %s %s delivered + %" PRIu64 " dropped%s | %s over %.2f sec | %s", name, sent,
+          balanced ? "=" : "/", delivered, account->dropped, checked,
+          app_statistics_rate(account->bytes, account->ns, rate), (double)account->ns / 1e9,
+          app_statistics_path_by(account->path.path, account->staged_by, path));
   for (uint32_t i = 0; i < account->drop_count; i++) {
     if (account->drops[i].messages > 0)
-      notice(PST_LOG_INFO, "%s: dropped: %s%" PRIu64 " %.32s", name,
-             account->dropped_at_least ? "at least " : "", account->drops[i].messages,
-             account->drops[i].cause);
+      app_log(PST_LOG_INFO, "%s: dropped: %s%" PRIu64 " %.32s", name,
+              account->dropped_at_least ? "at least " : "", account->drops[i].messages,
+              account->drops[i].cause);
   }
   if (judged->out.receiver && judged->out.receiver->frame_packets > 0)
-    notice(PST_LOG_INFO,
-           "%s: frames: %" PRIu64 " complete, %" PRIu64 " incomplete, %" PRIu64 " dropped, %" PRIu64
-           " lost",
-           name, judged->out.receiver->frames_complete, judged->out.receiver->frames_incomplete,
-           judged->out.receiver->frames_dropped, judged->out.receiver->frames_lost);
+    app_log(PST_LOG_INFO,
+            "%s: frames: %" PRIu64 " complete, %" PRIu64 " incomplete, %" PRIu64
+            " dropped, %" PRIu64 " lost",
+            name, judged->out.receiver->frames_complete, judged->out.receiver->frames_incomplete,
+            judged->out.receiver->frames_dropped, judged->out.receiver->frames_lost);
   if (account->duplicates > 0 || account->reordered > 0)
-    notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicate%s, %" PRIu64 " reordered", name,
-           account->duplicates, plural(account->duplicates), account->reordered);
+    app_log(PST_LOG_INFO, "%s: %" PRIu64 " duplicate%s, %" PRIu64 " reordered", name,
+            account->duplicates, app_plural(account->duplicates), account->reordered);
   if (judged->out.receiver && judged->out.receiver->intervals.count > 0)
-    notice(PST_LOG_INFO, "%s: between arrivals: p50 %.3f ms, p99 %.3f ms, max %.3f ms", name,
-           (double)judged->out.receiver->intervals.p50_ns / 1e6,
-           (double)judged->out.receiver->intervals.p99_ns / 1e6,
-           (double)judged->out.receiver->intervals.max_ns / 1e6);
+    app_log(PST_LOG_INFO, "%s: between arrivals: p50 %.3f ms, p99 %.3f ms, max %.3f ms", name,
+            (double)judged->out.receiver->intervals.p50_ns / 1e6,
+            (double)judged->out.receiver->intervals.p99_ns / 1e6,
+            (double)judged->out.receiver->intervals.max_ns / 1e6);
   if (loss > 0 && balanced)
-    notice(PST_LOG_INFO, "%s: LOSS %s", name, statistics_percent(loss, percent));
+    app_log(PST_LOG_INFO, "%s: LOSS %s", name, app_statistics_percent(loss, percent));
   else if (loss < 0 && judged->flow->foreign)
-    notice(PST_LOG_INFO, "%s: loss ?", name);
+    app_log(PST_LOG_INFO, "%s: loss ?", name);
 }
 
 /* enum pst_stop with PST_STOP_SHORT: what failed here or there comes before what was asked for. */
-static uint32_t stopped_by(const struct judged *judged)
+static uint32_t report_stopped_by(const struct judged *judged)
 {
   const struct flow *flow = judged->flow;
   const struct pst_stats *own = judged->out.sender ? judged->out.sender : judged->out.receiver;
@@ -309,7 +312,8 @@ static uint32_t stopped_by(const struct judged *judged)
     return flow->receiver.stopped;
   if (own->state == PST_STATE_FAILED) {
     bool is_there = !judged->out.sender || !judged->out.receiver;
-    return is_there && own->started_ns != 0 && (own->peer_failed != 0 || is_peers(own->error))
+    return is_there && own->started_ns != 0 &&
+                   (own->peer_failed != 0 || report_is_peers(own->error))
                ? PST_STOP_PEER
                : PST_STOP_FAILURE;
   }
@@ -318,7 +322,7 @@ static uint32_t stopped_by(const struct judged *judged)
   return flow->receiver.stopped; /* a foreign sender that falls silent has not said why */
 }
 
-static const char *stop_name(uint32_t stopped)
+static const char *report_stop_name(uint32_t stopped)
 {
   static const char *const names[PST_STOPS] = {NULL,     "source_end", "count",  "duration",
                                                "signal", "peer",       "failure"};
@@ -328,7 +332,7 @@ static const char *stop_name(uint32_t stopped)
 }
 
 /* What was cut short is a failure; where it has failed already, that is why it is short. */
-static void judge_stop(struct judged *judged, uint32_t stopped)
+static void report_judge_stop(struct judged *judged, uint32_t stopped)
 {
   struct flow *flow = judged->flow;
   char why[128];
@@ -340,11 +344,12 @@ static void judge_stop(struct judged *judged, uint32_t stopped)
     snprintf(why, sizeof(why), "the sender was stopped before its source had ended");
   else
     snprintf(why, sizeof(why), "stopped by %s before all that was asked for had come",
-             signals_name());
-  set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "", why, flow->exit_status != PST_EXIT_OK);
+             app_signals_name());
+  report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "", why,
+                    flow->exit_status != PST_EXIT_OK);
 }
 
-static const char *why_left(const struct judged *judged)
+static const char *report_why_left(const struct judged *judged)
 {
   if (judged->out.receiver->started_ns == 0)
     return "stopped before the sender had connected";
@@ -354,17 +359,17 @@ static const char *why_left(const struct judged *judged)
              : "the receiver left before the stream had ended";
 }
 
-static void judge_cut(struct judged *judged)
+static void report_judge_cut(struct judged *judged)
 {
   struct drive *drive = judged->flow->drive;
   const bool waited = judged->out.receiver->started_ns == 0;
 
-  set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver", why_left(judged),
-             waited && drive->said_waiting);
+  report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver", report_why_left(judged),
+                    waited && drive->said_waiting);
   drive->said_waiting |= waited;
 }
 
-static void say_source(const struct judged *judged, uint32_t stopped)
+static void report_say_source(const struct judged *judged, uint32_t stopped)
 {
   const struct flow *flow = judged->flow;
   struct source_extent extent = {0};
@@ -375,24 +380,25 @@ static void say_source(const struct judged *judged, uint32_t stopped)
   if (flow->sender.source.ops->extent)
     flow->sender.source.ops->extent(flow->sender.source.state, &extent);
   if (extent.known)
-    notice(PST_LOG_INFO, "%s: source: %s of %s (stopped by %s)", flow->name,
-           size_about(extent.done_bytes, done), size_about(extent.total_bytes, total),
-           signals_name());
+    app_log(PST_LOG_INFO, "%s: source: %s of %s (stopped by %s)", flow->name,
+            app_size_about(extent.done_bytes, done), app_size_about(extent.total_bytes, total),
+            app_signals_name());
   else
-    notice(PST_LOG_INFO, "%s: source: %" PRIu64 " message%s (stopped by %s)", flow->name,
-           judged->out.sender->messages_sent, plural(judged->out.sender->messages_sent),
-           signals_name());
+    app_log(PST_LOG_INFO, "%s: source: %" PRIu64 " message%s (stopped by %s)", flow->name,
+            judged->out.sender->messages_sent, app_plural(judged->out.sender->messages_sent),
+            app_signals_name());
 }
 
 /* Only what stays in a cache gains by more slots, and only where both ends had their CPUs. */
-static bool larger_ring_helps(const struct judged *judged)
+static bool report_larger_ring_helps(const struct judged *judged)
 {
   return judged->out.sender && judged->out.receiver &&
-         statistics_cpu_least(judged->out.sender, judged->out.receiver) >= STATISTICS_CPU_FULL &&
+         app_statistics_cpu_least(judged->out.sender, judged->out.receiver) >=
+             STATISTICS_CPU_FULL &&
          judged->flow->message * judged->flow->ring < RING_IN_CACHE_BYTES;
 }
 
-static void say_verdict(struct judged *judged)
+static void report_say_verdict(struct judged *judged)
 {
   const struct result_stream *out = &judged->out;
   const char *name = judged->flow->name;
@@ -401,33 +407,35 @@ static void say_verdict(struct judged *judged)
 
   judged->out.limited_by = stage;
   if (stage == PST_STAGE_STAGING)
-    notice(PST_LOG_INFO, "%s: limited by: staging at the %s (%.0f%%)", name,
-           accounting_stager(out->sender, out->receiver), percent);
+    app_log(PST_LOG_INFO, "%s: limited by: staging at the %s (%.0f%%)", name,
+            app_accounting_stager(out->sender, out->receiver), percent);
   else if (stage == PST_LIMIT_STARVATION)
-    notice(PST_LOG_INFO,
-           "%s: limited by: other programs on this CPU (had %.0f%% of a core); pin "
-           "(threads.cpus) or free cores",
-           name, 100 * statistics_cpu_least(out->sender, out->receiver));
+    app_log(PST_LOG_INFO,
+            "%s: limited by: other programs on this CPU (had %.0f%% of a core); pin "
+            "(threads.cpus) or free cores",
+            name, 100 * app_statistics_cpu_least(out->sender, out->receiver));
   else if (stage == PST_STAGE_EMPTY)
-    notice(PST_LOG_INFO, "%s: limited by: sender (receiver idle %.0f%% of the time)", name,
-           percent);
+    app_log(PST_LOG_INFO, "%s: limited by: sender (receiver idle %.0f%% of the time)", name,
+            percent);
   else if (stage >= 0)
-    notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)%s", name, pst_stage_name(stage), percent,
-           stage == PST_STAGE_CREDIT && larger_ring_helps(judged) ? "; a larger `ring` may help"
-                                                                  : "");
+    app_log(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)%s", name, pst_stage_name(stage), percent,
+            stage == PST_STAGE_CREDIT && report_larger_ring_helps(judged)
+                ? "; a larger `ring` may help"
+                : "");
   else
-    notice(PST_LOG_INFO, "%s: limited by: CPU (never blocked)", name);
+    app_log(PST_LOG_INFO, "%s: limited by: CPU (never blocked)", name);
 }
 
 /* A side that was given up has not ended by itself: it ran until now. */
-static void stop_clock(struct pst_stats *stats)
+static void report_stop_clock(struct pst_stats *stats)
 {
   if (stats->started_ns != 0 && stats->ended_ns == 0)
-    stats->ended_ns = now_ns();
+    stats->ended_ns = app_now_ns();
 }
 
 /* What its configuration says of it. */
-static struct result_stream result_of_flow(const struct flow *flow, const struct account *account)
+static struct result_stream report_result_of_flow(const struct flow *flow,
+                                                  const struct account *account)
 {
   return (struct result_stream){
       .name = flow->name,
@@ -442,80 +450,82 @@ static struct result_stream result_of_flow(const struct flow *flow, const struct
   };
 }
 
-void report_interrupted(void *context, struct json_object *result)
+void app_report_interrupted(void *context, struct json_object *result)
 {
   const struct drive *drive = context;
   const struct account account = {.path.struct_size = sizeof(account.path)};
 
   for (uint32_t i = 0; i < drive->flow_count; i++) {
-    struct result_stream stream = result_of_flow(&drive->flows[i], &account);
-    stream.stopped = stop_name(PST_STOP_SIGNAL);
-    json_put_uncounted(result_add_stream(result, &stream));
+    struct result_stream stream = report_result_of_flow(&drive->flows[i], &account);
+    stream.stopped = report_stop_name(PST_STOP_SIGNAL);
+    app_json_put_uncounted(app_result_add_stream(result, &stream));
   }
 }
 
 /* Reads the statistics of both ends into *judged. With `has_result` its JSON arrays are new and
  * become the result's. */
-static void gather(struct flow *flow, bool has_result, struct judged *judged)
+static void report_gather(struct flow *flow, bool has_result, struct judged *judged)
 {
   struct result_stream *out = &judged->out;
 
   memset(judged, 0, sizeof(*judged));
   judged->flow = flow;
   judged->sender_stats.struct_size = judged->receiver_stats.struct_size = sizeof(struct pst_stats);
-  *out = result_of_flow(flow, &judged->account);
+  *out = report_result_of_flow(flow, &judged->account);
   out->expects = judged->expects;
   out->errors = has_result ? json_object_new_array() : NULL;
   if (flow->sender.handle && pst_sender_stats(flow->sender.handle, &judged->sender_stats) == 0) {
     out->sender = &judged->sender_stats;
-    out->sender_counters = result_counters(
+    out->sender_counters = app_result_counters(
         judged->sent, pst_sender_counters(flow->sender.handle, judged->sent, COUNTERS_MAX));
   }
   if (flow->receiver.handle &&
       pst_receiver_stats(flow->receiver.handle, &judged->receiver_stats) == 0) {
     out->receiver = &judged->receiver_stats;
-    out->receiver_counters =
-        result_counters(judged->received, pst_receiver_counters(flow->receiver.handle,
-                                                                judged->received, COUNTERS_MAX));
+    out->receiver_counters = app_result_counters(
+        judged->received,
+        pst_receiver_counters(flow->receiver.handle, judged->received, COUNTERS_MAX));
   }
-  stop_clock(&judged->sender_stats);
-  stop_clock(&judged->receiver_stats);
+  report_stop_clock(&judged->sender_stats);
+  report_stop_clock(&judged->receiver_stats);
   if (!out->sender && !out->receiver)
     return;
-  accounting_gather(out->sender, out->receiver, &judged->account);
-  accounting_least(&judged->account, out->receiver_counters.values, out->receiver_counters.count);
+  app_accounting_gather(out->sender, out->receiver, &judged->account);
+  app_accounting_least(&judged->account, out->receiver_counters.values,
+                       out->receiver_counters.count);
   judged->account.foreign = flow->foreign;
   judged->account.wrong.struct_size = sizeof(judged->account.wrong);
   if (out->receiver && out->receiver->corrupted > 0)
     pst_receiver_verified(flow->receiver.handle, &judged->account.wrong);
 }
 
-void report_flow(struct flow *flow, struct json_object *result)
+void app_report_flow(struct flow *flow, struct json_object *result)
 {
   struct judged judged;
 
-  gather(flow, result != NULL, &judged);
+  report_gather(flow, result != NULL, &judged);
   if (!judged.out.sender && !judged.out.receiver) {
     json_object_put(judged.out.errors);
     return;
   }
-  expect_read(flow->drive->config, flow->name, &judged.wanted);
-  uint32_t stopped = stopped_by(&judged);
+  app_expect_read(flow->drive->config, flow->name, &judged.wanted);
+  uint32_t stopped = report_stopped_by(&judged);
   if (flow->receiver.cut)
-    judge_cut(&judged);
-  judge_side(&judged, judged.out.receiver, &flow->receiver.error, "receiver");
-  judge_side(&judged, judged.out.sender, &flow->sender.error, "sender");
-  judge_stop(&judged, stopped);
-  judge_expects(&judged);
-  if (flow->foreign || has_run(&judged)) { /* else the reason why it never began is all there is */
-    judge_account(&judged);
-    say_expects(&judged);
-    say_numbers(&judged);
-    say_source(&judged, stopped);
-    if (has_run(&judged) && (judged.account.delivered > 0 || judged.account.sent > 0))
-      say_verdict(&judged);
+    report_judge_cut(&judged);
+  report_judge_side(&judged, judged.out.receiver, &flow->receiver.error, "receiver");
+  report_judge_side(&judged, judged.out.sender, &flow->sender.error, "sender");
+  report_judge_stop(&judged, stopped);
+  report_judge_expects(&judged);
+  if (flow->foreign ||
+      report_has_run(&judged)) { /* else the reason why it never began is all there is */
+    report_judge_account(&judged);
+    report_say_expects(&judged);
+    report_say_numbers(&judged);
+    report_say_source(&judged, stopped);
+    if (report_has_run(&judged) && (judged.account.delivered > 0 || judged.account.sent > 0))
+      report_say_verdict(&judged);
   }
-  judged.out.stopped = stop_name(stopped);
+  judged.out.stopped = report_stop_name(stopped);
   judged.out.ok = flow->exit_status == PST_EXIT_OK;
-  result_add_stream(result, &judged.out);
+  app_result_add_stream(result, &judged.out);
 }

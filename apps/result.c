@@ -13,38 +13,38 @@
 
 #define FORMAT 1 /* of the result: docs/reference/result-json.md */
 
-struct json_object *result_environment(void)
+struct json_object *app_result_environment(void)
 {
   struct json_object *object = json_object_new_object(), *huge = json_object_new_object();
   struct environment environment;
 
-  environment_read(&environment);
-  json_put_text(object, "hostname", environment.hostname);
-  json_put_text(object, "kernel", environment.kernel);
-  json_put_text(object, "kernel_version", environment.version);
-  json_put_text(object, "cpu", environment.cpu);
-  json_put_uint(object, "cores", environment.cores > 0 ? (uint64_t)environment.cores : 0);
-  json_put_uint(object, "memory_bytes", environment.memory_bytes);
-  json_put_uint(huge, "page_bytes", environment.huge_page_bytes);
-  json_put_uint(huge, "total", environment.huge_pages);
-  json_put_uint(huge, "free", environment.huge_pages_free);
+  app_environment_read(&environment);
+  app_json_put_text(object, "hostname", environment.hostname);
+  app_json_put_text(object, "kernel", environment.kernel);
+  app_json_put_text(object, "kernel_version", environment.version);
+  app_json_put_text(object, "cpu", environment.cpu);
+  app_json_put_uint(object, "cores", environment.cores > 0 ? (uint64_t)environment.cores : 0);
+  app_json_put_uint(object, "memory_bytes", environment.memory_bytes);
+  app_json_put_uint(huge, "page_bytes", environment.huge_page_bytes);
+  app_json_put_uint(huge, "total", environment.huge_pages);
+  app_json_put_uint(huge, "free", environment.huge_pages_free);
   json_object_object_add(object, "huge_pages", huge);
   return object;
 }
 
-static struct json_object *config_json(const char *file, const struct pst_config *config)
+static struct json_object *result_config_json(const char *file, const struct pst_config *config)
 {
   struct json_object *object = json_object_new_object();
 
-  json_put_text(object, "file", file);
-  json_put_text(object, "hash", config ? pst_config_hash(config) : NULL);
+  app_json_put_text(object, "file", file);
+  app_json_put_text(object, "hash", config ? pst_config_hash(config) : NULL);
   return object;
 }
 
 /* The result of a command, with all keys and no streams. The caller owns it. NULL: out of
  * memory. */
-struct json_object *result_new(const struct command *command, const struct arguments *arguments,
-                               const struct pst_config *config)
+struct json_object *app_result_new(const struct command *command, const struct arguments *arguments,
+                                   const struct pst_config *config)
 {
   /* What is of one command, null until it is known. */
   static const struct {
@@ -67,26 +67,26 @@ struct json_object *result_new(const struct command *command, const struct argum
   if (gmtime_r(&now, &utc))
     strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &utc);
   json_object_object_add(result, "format", json_object_new_int(FORMAT));
-  json_put_text(result, "penstock", pst_version());
-  json_put_text(result, "command", command->name);
-  json_put_text(result, "command_line", arguments->line);
-  json_put_text(result, "written", stamp);
-  json_put_text(result, "state", "running");
-  json_put_bool(result, "ok", false);
+  app_json_put_text(result, "penstock", pst_version());
+  app_json_put_text(result, "command", command->name);
+  app_json_put_text(result, "command_line", arguments->line);
+  app_json_put_text(result, "written", stamp);
+  app_json_put_text(result, "state", "running");
+  app_json_put_bool(result, "ok", false);
   json_object_object_add(result, "exit_status", NULL);
   json_object_object_add(result, "errors", json_object_new_array());
   json_object_object_add(result, "warnings", json_object_new_array());
-  json_object_object_add(result, "environment", result_environment());
+  json_object_object_add(result, "environment", app_result_environment());
   json_object_object_add(result, "plugins", json_object_new_array());
   if (command->roles != 0) {
-    json_object_object_add(result, "config", config_json(arguments->operand, config));
+    json_object_object_add(result, "config", result_config_json(arguments->operand, config));
     json_object_object_add(result, "streams", json_object_new_array());
   }
   if (strcmp(command->name, "bench") != 0 && strcmp(command->name, "hardware-check") != 0)
     json_object_object_add(result, "devices", json_object_new_array());
   for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
     if (strcmp(command->name, parts[i].command) == 0)
-      json_put_null(result, parts[i].key);
+      app_json_put_null(result, parts[i].key);
   return result;
 }
 
@@ -94,7 +94,7 @@ struct json_object *result_new(const struct command *command, const struct argum
   ((value) < sizeof(names) / sizeof(names)[0] && (names)[value] != NULL ? (names)[value]           \
                                                                         : (otherwise))
 
-const char *result_kind_name(uint32_t kind, const char *otherwise)
+const char *app_result_kind_name(uint32_t kind, const char *otherwise)
 {
   static const char *const names[] = {[PST_KIND_TRANSPORT] = "transport",
                                       [PST_KIND_MEMORY] = "memory",
@@ -103,7 +103,7 @@ const char *result_kind_name(uint32_t kind, const char *otherwise)
   return NAME_IN(names, kind, otherwise);
 }
 
-void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info)
+void app_result_add_plugin(struct json_object *result, const struct pst_plugin_info *info)
 {
   struct json_object *plugins, *plugin, *libraries;
 
@@ -111,11 +111,11 @@ void result_add_plugin(struct json_object *result, const struct pst_plugin_info 
     return;
   plugin = json_object_new_object();
   libraries = json_object_new_array();
-  json_put_text(plugin, "kind", result_kind_name(info->kind, "unknown"));
-  json_put_text(plugin, "name", info->name);
-  json_put_text(plugin, "version", info->version);
-  json_put_text(plugin, "rung", info->rung);
-  json_put_text(plugin, "path", info->path);
+  app_json_put_text(plugin, "kind", app_result_kind_name(info->kind, "unknown"));
+  app_json_put_text(plugin, "name", info->name);
+  app_json_put_text(plugin, "version", info->version);
+  app_json_put_text(plugin, "rung", info->rung);
+  app_json_put_text(plugin, "path", info->path);
   for (const char *const *library = info->libraries; library && *library; library++)
     json_object_array_add(libraries, json_object_new_string(*library));
   json_object_object_add(plugin, "libraries", libraries);
@@ -132,7 +132,8 @@ static const char *const state_names[] = {
 };
 
 /* How long a side was blocked in a stage, by its own or its peer's word; -1: unknown. */
-static double blocked_seconds(const struct pst_stats *own, const struct pst_stats *other, int stage)
+static double result_blocked_seconds(const struct pst_stats *own, const struct pst_stats *other,
+                                     int stage)
 {
   if (own)
     return (double)own->blocked_ns[stage] / 1e9;
@@ -141,30 +142,30 @@ static double blocked_seconds(const struct pst_stats *own, const struct pst_stat
 
 /* Seconds by stage: the sender's stages from the sender, the receiver's from the receiver, and
  * staging, which either may be blocked in, from both. */
-static struct json_object *blocked_json(const struct result_stream *stream)
+static struct json_object *result_blocked_json(const struct result_stream *stream)
 {
   struct json_object *blocked = json_object_new_object();
 
   for (int stage = 0; stage < PST_STAGES; stage++) {
-    double sender = blocked_seconds(stream->sender, stream->receiver, stage);
-    double receiver = blocked_seconds(stream->receiver, stream->sender, stage);
+    double sender = result_blocked_seconds(stream->sender, stream->receiver, stage);
+    double receiver = result_blocked_seconds(stream->receiver, stream->sender, stage);
     double seconds = stage <= PST_STAGE_TRANSPORT ? sender : receiver;
 
     if (stage == PST_STAGE_STAGING && sender > 0)
       seconds = sender + (receiver > 0 ? receiver : 0);
-    json_put_share(blocked, pst_stage_name(stage), seconds);
+    app_json_put_share(blocked, pst_stage_name(stage), seconds);
   }
   return blocked;
 }
 
-struct result_counters result_counters(const struct pst_counter_value *values, int count)
+struct result_counters app_result_counters(const struct pst_counter_value *values, int count)
 {
   uint32_t known = count < 0 ? 0 : (uint32_t)count;
   return (struct result_counters){values, known < COUNTERS_MAX ? known : COUNTERS_MAX};
 }
 
 /* An entry joins the list of its name. A filter may count under the name that its transport has. */
-static void add_counter(struct json_object *object, const struct pst_counter_value *counter)
+static void result_add_counter(struct json_object *object, const struct pst_counter_value *counter)
 {
   struct json_object *there = NULL;
 
@@ -174,77 +175,77 @@ static void add_counter(struct json_object *object, const struct pst_counter_val
       json_object_object_add(object, counter->name, there = json_object_new_array());
     json_object_array_add(there, json_object_new_uint64(counter->value));
   } else {
-    json_put_uint(object, counter->name,
-                  counter->value + (json_object_is_type(there, json_type_int)
-                                        ? json_object_get_uint64(there)
-                                        : 0));
+    app_json_put_uint(object, counter->name,
+                      counter->value + (json_object_is_type(there, json_type_int)
+                                            ? json_object_get_uint64(there)
+                                            : 0));
   }
 }
 
-struct json_object *result_counters_json(const struct result_counters *counters)
+struct json_object *app_result_counters_json(const struct result_counters *counters)
 {
   struct json_object *object = json_object_new_object();
 
   for (uint32_t i = 0; i < counters->count; i++)
-    add_counter(object, &counters->values[i]);
+    result_add_counter(object, &counters->values[i]);
   return object;
 }
 
-static struct json_object *side_json(const struct pst_stats *stats, const char *memory,
-                                     const char *kind, const char *type,
-                                     const struct result_counters *counters)
+static struct json_object *result_side_json(const struct pst_stats *stats, const char *memory,
+                                            const char *kind, const char *type,
+                                            const struct result_counters *counters)
 {
   if (!stats)
     return NULL;
   struct json_object *side = json_object_new_object();
-  json_put_text(side, "state", NAME_IN(state_names, stats->state, "unknown"));
-  json_put_text(side, "memory", memory);
-  json_put_text(side, "memory_backing", stats->memory_backing);
-  json_put_text(side, kind, type);
-  json_put_text(side, "peer", stats->peer);
-  json_put_share(side, "cpu_share", statistics_cpu_share(stats));
-  json_put_known(side, "involuntary_switches", stats->cpu_span_ns != 0,
-                 stats->involuntary_switches);
-  json_put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
-                 stats->peer_delivered);
-  json_object_object_add(side, "counters", result_counters_json(counters));
+  app_json_put_text(side, "state", NAME_IN(state_names, stats->state, "unknown"));
+  app_json_put_text(side, "memory", memory);
+  app_json_put_text(side, "memory_backing", stats->memory_backing);
+  app_json_put_text(side, kind, type);
+  app_json_put_text(side, "peer", stats->peer);
+  app_json_put_share(side, "cpu_share", app_statistics_cpu_share(stats));
+  app_json_put_known(side, "involuntary_switches", stats->cpu_span_ns != 0,
+                     stats->involuntary_switches);
+  app_json_put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
+                     stats->peer_delivered);
+  json_object_object_add(side, "counters", app_result_counters_json(counters));
   return side;
 }
 
-static struct json_object *dropped_json(const struct account *account)
+static struct json_object *result_dropped_json(const struct account *account)
 {
   struct json_object *dropped = json_object_new_object();
   for (uint32_t i = 0; i < account->drop_count; i++)
-    json_put_uint(dropped, account->drops[i].cause, account->drops[i].messages);
+    app_json_put_uint(dropped, account->drops[i].cause, account->drops[i].messages);
   return dropped;
 }
 
-static void put_value(struct json_object *object, const char *key,
-                      const struct expect_judged *value)
+static void result_put_value(struct json_object *object, const char *key,
+                             const struct expect_judged *value)
 {
   switch (value->kind) {
   case EXPECT_WORD:
-    json_put_text(object, key, value->word);
+    app_json_put_text(object, key, value->word);
     break;
   case EXPECT_NUMBER:
-    json_put_number(object, key, value->number);
+    app_json_put_number(object, key, value->number);
     break;
   case EXPECT_BOOL:
-    json_put_bool(object, key, value->number != 0);
+    app_json_put_bool(object, key, value->number != 0);
     break;
   default:
-    json_put_null(object, key);
+    app_json_put_null(object, key);
   }
 }
 
-static struct json_object *expects_json(const struct expect_result *expects, size_t count)
+static struct json_object *result_expects_json(const struct expect_result *expects, size_t count)
 {
   struct json_object *list = json_object_new_array();
   for (size_t i = 0; i < count; i++) {
     struct json_object *expect = json_object_new_object();
-    json_put_text(expect, "key", expects[i].key);
-    put_value(expect, "expected", &expects[i].wanted);
-    put_value(expect, "got", &expects[i].found);
+    app_json_put_text(expect, "key", expects[i].key);
+    result_put_value(expect, "expected", &expects[i].wanted);
+    result_put_value(expect, "got", &expects[i].found);
     json_object_object_add(expect, "met",
                            expects[i].checked ? json_object_new_boolean(expects[i].met) : NULL);
     json_object_array_add(list, expect);
@@ -253,7 +254,7 @@ static struct json_object *expects_json(const struct expect_result *expects, siz
 }
 
 /* Of the same messages as the bytes of `gbps`. */
-static double messages_per_second(const struct account *account)
+static double result_messages_per_second(const struct account *account)
 {
   uint64_t messages =
       account->receiver_known || account->receiver_here ? account->delivered : account->sent;
@@ -261,43 +262,43 @@ static double messages_per_second(const struct account *account)
   return account->ns > 0 ? (double)messages * 1e9 / (double)account->ns : 0;
 }
 
-static void put_counts(struct json_object *object, const struct account *account)
+static void result_put_counts(struct json_object *object, const struct account *account)
 {
   bool receiver = account->receiver_known;
   uint32_t basis = account->sent > 0 || account->sent_known ? account->sent_basis : 0;
 
-  json_put_known(object, "messages_sent", account->sent_known, account->sent);
-  json_put_text(object, "sent_basis", NAME_IN(basis_names, basis, "unknown"));
-  json_put_known(object, "messages_delivered", account->delivered_known, account->delivered);
-  json_object_object_add(object, "dropped", dropped_json(account));
-  json_put_text(object, "dropped_basis", account->dropped_at_least ? "at_least" : "counted");
-  json_put_share(object, "loss", accounting_loss(account));
-  json_put_known(object, "duplicates", receiver, account->duplicates);
-  json_put_known(object, "reordered", receiver, account->reordered);
-  json_put_known(object, "verified", receiver, account->verified);
-  json_put_known(object, "corrupted", receiver, account->corrupted);
+  app_json_put_known(object, "messages_sent", account->sent_known, account->sent);
+  app_json_put_text(object, "sent_basis", NAME_IN(basis_names, basis, "unknown"));
+  app_json_put_known(object, "messages_delivered", account->delivered_known, account->delivered);
+  json_object_object_add(object, "dropped", result_dropped_json(account));
+  app_json_put_text(object, "dropped_basis", account->dropped_at_least ? "at_least" : "counted");
+  app_json_put_share(object, "loss", app_accounting_loss(account));
+  app_json_put_known(object, "duplicates", receiver, account->duplicates);
+  app_json_put_known(object, "reordered", receiver, account->reordered);
+  app_json_put_known(object, "verified", receiver, account->verified);
+  app_json_put_known(object, "corrupted", receiver, account->corrupted);
   /* A sender alone knows the bytes delivered only when none of them was lost. */
-  json_put_known(object, "bytes_delivered", receiver || accounting_loss(account) == 0,
-                 account->bytes);
-  json_put_number(object, "seconds", (double)account->ns / 1e9);
-  json_put_number(object, "messages_per_second", messages_per_second(account));
-  json_put_number(object, "gbps", statistics_gbps(account->bytes, account->ns));
+  app_json_put_known(object, "bytes_delivered", receiver || app_accounting_loss(account) == 0,
+                     account->bytes);
+  app_json_put_number(object, "seconds", (double)account->ns / 1e9);
+  app_json_put_number(object, "messages_per_second", result_messages_per_second(account));
+  app_json_put_number(object, "gbps", app_statistics_gbps(account->bytes, account->ns));
 }
 
-static struct json_object *frames_json(const struct pst_stats *receiver)
+static struct json_object *result_frames_json(const struct pst_stats *receiver)
 {
   if (!receiver || receiver->frame_packets == 0)
     return NULL;
   struct json_object *frames = json_object_new_object();
-  json_put_uint(frames, "packets", receiver->frame_packets);
-  json_put_uint(frames, "complete", receiver->frames_complete);
-  json_put_uint(frames, "incomplete", receiver->frames_incomplete);
-  json_put_uint(frames, "dropped", receiver->frames_dropped);
-  json_put_uint(frames, "lost", receiver->frames_lost);
+  app_json_put_uint(frames, "packets", receiver->frame_packets);
+  app_json_put_uint(frames, "complete", receiver->frames_complete);
+  app_json_put_uint(frames, "incomplete", receiver->frames_incomplete);
+  app_json_put_uint(frames, "dropped", receiver->frames_dropped);
+  app_json_put_uint(frames, "lost", receiver->frames_lost);
   return frames;
 }
 
-static void put_intervals(struct json_object *object, const struct pst_stats *receiver)
+static void result_put_intervals(struct json_object *object, const struct pst_stats *receiver)
 {
   struct json_times times = {0};
 
@@ -310,30 +311,30 @@ static void put_intervals(struct json_object *object, const struct pst_stats *re
                                 .p99 = (double)receiver->intervals.p99_ns,
                                 .p99_9 = (double)receiver->intervals.p99_9_ns,
                                 .max = (double)receiver->intervals.max_ns};
-  json_put_times(object, "intervals_ns", &times);
+  app_json_put_times(object, "intervals_ns", &times);
 }
 
 /* What only some transports count. */
-static void put_counter(struct json_object *object, const char *name,
-                        const struct result_counters *counters)
+static void result_put_counter(struct json_object *object, const char *name,
+                               const struct result_counters *counters)
 {
   const struct pst_counter_value *counter =
-      statistics_counter(counters->values, counters->count, name);
-  json_put_known(object, name, counter != NULL, counter ? counter->value : 0);
+      app_statistics_counter(counters->values, counters->count, name);
+  app_json_put_known(object, name, counter != NULL, counter ? counter->value : 0);
 }
 
-void result_put_verdict(struct json_object *object, const char *limited_by, const char *side,
-                        double share)
+void app_result_put_verdict(struct json_object *object, const char *limited_by, const char *side,
+                            double share)
 {
   struct json_object *verdict = json_object_new_object();
 
-  json_put_text(verdict, "limited_by", limited_by);
-  json_put_text(verdict, "side", side);
-  json_put_share(verdict, "share", limited_by ? share : -1);
+  app_json_put_text(verdict, "limited_by", limited_by);
+  app_json_put_text(verdict, "side", side);
+  app_json_put_share(verdict, "share", limited_by ? share : -1);
   json_object_object_add(object, "verdict", verdict);
 }
 
-struct json_object *result_errors(struct json_object *result)
+struct json_object *app_result_errors(struct json_object *result)
 {
   struct json_object *errors = NULL;
 
@@ -342,9 +343,9 @@ struct json_object *result_errors(struct json_object *result)
   return errors;
 }
 
-void result_add_errors(struct json_object *result, struct json_object *errors)
+void app_result_add_errors(struct json_object *result, struct json_object *errors)
 {
-  struct json_object *all = result_errors(result);
+  struct json_object *all = app_result_errors(result);
 
   for (size_t i = 0; all && errors && i < json_object_array_length(errors); i++)
     json_object_array_add(all, json_object_get(json_object_array_get_idx(errors, i)));
@@ -352,8 +353,8 @@ void result_add_errors(struct json_object *result, struct json_object *errors)
 
 /* Adds a stream, and takes over the arrays in *stream. Returns the stream's object, which `result`
  * owns. */
-struct json_object *result_add_stream(struct json_object *result,
-                                      const struct result_stream *stream)
+struct json_object *app_result_add_stream(struct json_object *result,
+                                          const struct result_stream *stream)
 {
   struct json_object *streams, *object;
   const struct account *account = stream->account;
@@ -361,53 +362,57 @@ struct json_object *result_add_stream(struct json_object *result,
   if (!result || !json_object_object_get_ex(result, "streams", &streams))
     return NULL;
   object = json_object_new_object();
-  json_put_text(object, "name", stream->name);
-  json_put_bool(object, "ok", stream->ok);
-  result_add_errors(result, stream->errors);
+  app_json_put_text(object, "name", stream->name);
+  app_json_put_bool(object, "ok", stream->ok);
+  app_result_add_errors(result, stream->errors);
   json_object_object_add(object, "errors",
                          stream->errors ? stream->errors : json_object_new_array());
-  json_put_text(object, "stopped", stream->stopped);
-  json_put_uint(object, "size_bytes", stream->size_bytes);
-  json_put_uint(object, "ring_slots", stream->ring_slots);
-  put_counts(object, account);
-  json_object_object_add(object, "frames", frames_json(stream->receiver));
-  put_counter(object, "restarts", &stream->receiver_counters);
-  put_counter(object, "jitter_ns", &stream->receiver_counters);
-  put_intervals(object, stream->receiver);
-  json_put_text(object, "path",
-                account->path.path != PST_PATH_NONE ? statistics_path(account->path.path) : NULL);
-  json_put_text(object, "staged_by", account->staged_by);
-  json_put_text(object, "path_reason", account->path.reason);
-  json_put_text(object, "via", account->path.via);
-  json_put_text(object, "carrier", account->path.carrier);
-  json_object_object_add(object, "blocked_seconds", blocked_json(stream));
-  result_put_verdict(
+  app_json_put_text(object, "stopped", stream->stopped);
+  app_json_put_uint(object, "size_bytes", stream->size_bytes);
+  app_json_put_uint(object, "ring_slots", stream->ring_slots);
+  result_put_counts(object, account);
+  json_object_object_add(object, "frames", result_frames_json(stream->receiver));
+  result_put_counter(object, "restarts", &stream->receiver_counters);
+  result_put_counter(object, "jitter_ns", &stream->receiver_counters);
+  result_put_intervals(object, stream->receiver);
+  app_json_put_text(object, "path",
+                    account->path.path != PST_PATH_NONE ? app_statistics_path(account->path.path)
+                                                        : NULL);
+  app_json_put_text(object, "staged_by", account->staged_by);
+  app_json_put_text(object, "path_reason", account->path.reason);
+  app_json_put_text(object, "via", account->path.via);
+  app_json_put_text(object, "carrier", account->path.carrier);
+  json_object_object_add(object, "blocked_seconds", result_blocked_json(stream));
+  app_result_put_verdict(
       object, stream->limited_by == RESULT_NEVER_RAN ? NULL : pst_stage_name(stream->limited_by),
-      stream->limited_by == PST_STAGE_STAGING ? accounting_stager(stream->sender, stream->receiver)
-                                              : NULL,
+      stream->limited_by == PST_STAGE_STAGING
+          ? app_accounting_stager(stream->sender, stream->receiver)
+          : NULL,
       stream->limited_by != PST_LIMIT_CPU ? stream->share : -1);
-  json_object_object_add(object, "expect", expects_json(stream->expects, stream->expect_count));
+  json_object_object_add(object, "expect",
+                         result_expects_json(stream->expects, stream->expect_count));
   json_object_object_add(object, "sender",
-                         side_json(stream->sender, stream->sender_memory, "source", stream->source,
-                                   &stream->sender_counters));
+                         result_side_json(stream->sender, stream->sender_memory, "source",
+                                          stream->source, &stream->sender_counters));
   json_object_object_add(object, "receiver",
-                         side_json(stream->receiver, stream->receiver_memory, "sink", stream->sink,
-                                   &stream->receiver_counters));
+                         result_side_json(stream->receiver, stream->receiver_memory, "sink",
+                                          stream->sink, &stream->receiver_counters));
   json_object_array_add(streams, object);
   return object;
 }
 
-void result_finish(struct json_object *result, int exit_status)
+void app_result_finish(struct json_object *result, int exit_status)
 {
-  struct json_object *errors = result_errors(result);
+  struct json_object *errors = app_result_errors(result);
 
   if (!result)
     return;
   if (exit_status != PST_EXIT_OK && json_object_array_length(errors) == 0)
-    finding_add(errors, finding_of(exit_status, 0), notice_last_where(),
-                notice_last_error()[0] != '\0' ? notice_last_error() : "standard error says why");
-  json_put_text(result, "state", "ended");
-  json_put_bool(result, "ok", exit_status == PST_EXIT_OK);
+    app_finding_add(errors, app_finding_of(exit_status, 0), app_log_last_where(),
+                    app_log_last_error()[0] != '\0' ? app_log_last_error()
+                                                    : "standard error says why");
+  app_json_put_text(result, "state", "ended");
+  app_json_put_bool(result, "ok", exit_status == PST_EXIT_OK);
   json_object_object_add(result, "exit_status", json_object_new_int(exit_status));
-  json_object_object_add(result, "warnings", finding_warnings());
+  json_object_object_add(result, "warnings", app_finding_warnings());
 }

@@ -43,31 +43,31 @@ struct result_stream {
 
 /* A result of a command that has not ended; config: of one with `roles`, NULL: it has none yet.
  * NULL: out of memory; the others then do nothing. json_object_put() it. */
-struct json_object *result_new(const struct command *command, const struct arguments *arguments,
-                               const struct pst_config *config);
+struct json_object *app_result_new(const struct command *command, const struct arguments *arguments,
+                                   const struct pst_config *config);
 /* This machine. */
-struct json_object *result_environment(void);
+struct json_object *app_result_environment(void);
 /* Of `values`, COUNTERS_MAX at most, as many as a call says that there are: less than 0: none. */
-struct result_counters result_counters(const struct pst_counter_value *values, int count);
+struct result_counters app_result_counters(const struct pst_counter_value *values, int count);
 /* An object of names and values. */
-struct json_object *result_counters_json(const struct result_counters *counters);
+struct json_object *app_result_counters_json(const struct result_counters *counters);
 /* enum pst_kind in a word. */
-const char *result_kind_name(uint32_t kind, const char *otherwise);
-void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info);
+const char *app_result_kind_name(uint32_t kind, const char *otherwise);
+void app_result_add_plugin(struct json_object *result, const struct pst_plugin_info *info);
 /* Appends a stream's or a measurement's errors to the result's own list. */
-void result_add_errors(struct json_object *result, struct json_object *errors);
-/* The result's own list of errors, for finding_add(). NULL: there is no result. */
-struct json_object *result_errors(struct json_object *result);
-struct json_object *result_add_stream(struct json_object *result,
-                                      const struct result_stream *stream);
+void app_result_add_errors(struct json_object *result, struct json_object *errors);
+/* The result's own list of errors, for app_finding_add(). NULL: there is no result. */
+struct json_object *app_result_errors(struct json_object *result);
+struct json_object *app_result_add_stream(struct json_object *result,
+                                          const struct result_stream *stream);
 /* Says what limited a stream or a measurement (NULL: nothing ran), on which side of the staging,
  * and for which share of the time (below 0: no stage was blocked). */
-void result_put_verdict(struct json_object *object, const char *limited_by, const char *side,
-                        double share);
+void app_result_put_verdict(struct json_object *object, const char *limited_by, const char *side,
+                            double share);
 /* A result that failed without an error gets the program's last line as its error. */
-void result_finish(struct json_object *result, int exit_status);
+void app_result_finish(struct json_object *result, int exit_status);
 
 /* Writes to a file, which appears whole or not at all, or to stdout ("-"). */
-int result_write(struct json_object *result, const char *path, struct pst_error *error);
+int app_result_write(struct json_object *result, const char *path, struct pst_error *error);
 
 #endif

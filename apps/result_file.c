@@ -39,7 +39,7 @@ static struct {
   void *context;
 } own = {.interrupted_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void release_descriptors(void)
+static void result_file_release_descriptors(void)
 {
   for (int i = 0; i < DESCRIPTORS; i++) {
     if (own.reserved[i] > 0)
@@ -48,7 +48,7 @@ static void release_descriptors(void)
   }
 }
 
-static int reserve_descriptors(void)
+static int result_file_reserve_descriptors(void)
 {
   for (int i = 0; i < DESCRIPTORS; i++) {
     int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -59,7 +59,7 @@ static int reserve_descriptors(void)
   return 0;
 }
 
-static int write_all(int fd, const char *text, size_t length)
+static int result_file_write_all(int fd, const char *text, size_t length)
 {
   while (length > 0) {
     ssize_t put = write(fd, text, length);
@@ -75,7 +75,7 @@ static int write_all(int fd, const char *text, size_t length)
 
 /* A copy, with a question mark for each byte that is not UTF-8, as JSON is (RFC 8259, 8.1): the
  * words of a command line and the names of files may be any bytes. NULL: out of memory. */
-static char *utf8_copy(const char *text, size_t length)
+static char *result_file_utf8_copy(const char *text, size_t length)
 {
   char *copy = malloc(length + 1);
   uint32_t code;
@@ -92,7 +92,7 @@ static char *utf8_copy(const char *text, size_t length)
 }
 
 /* Whether this is one result, and nothing else: all have these keys from the beginning. */
-static bool is_result(const char *text, size_t length)
+static bool result_file_is_result_text(const char *text, size_t length)
 {
   static const struct {
     const char *key;
@@ -117,36 +117,37 @@ static bool is_result(const char *text, size_t length)
   return is;
 }
 
-static bool is_result_file(int fd, size_t length)
+static bool result_file_is_result(int fd, size_t length)
 {
   char *text = length > RESULT_MAX ? NULL : malloc(length);
   ssize_t got = text == NULL ? -1 : pread(fd, text, length, 0);
-  bool is = got == (ssize_t)length && is_result(text, length);
+  bool is = got == (ssize_t)length && result_file_is_result_text(text, length);
 
   free(text);
   return is;
 }
 
 /* Replacing it would lose what is no older result. */
-static const char *holds_other_data(int fd)
+static const char *result_file_holds_other_data(int fd)
 {
   struct stat st;
 
   if (fd < 0)
     return fd == -ENOENT ? NULL : "cannot be read, so that nothing tells whether it is a result";
   bool is = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-            (st.st_size == 0 || is_result_file(fd, (size_t)st.st_size));
+            (st.st_size == 0 || result_file_is_result(fd, (size_t)st.st_size));
 
   return is ? NULL : "exists and is no result of a command, which the result would replace";
 }
 
-static int refuse_file(const char *path, const char *why)
+static int result_file_refuse(const char *path, const char *why)
 {
-  return notice_fail(NULL, PST_EXIT_USAGE, -EEXIST,
-                     "--json: %s %s, which the result would replace; name another file", path, why);
+  return app_log_fail(NULL, PST_EXIT_USAGE, -EEXIST,
+                      "--json: %s %s, which the result would replace; name another file", path,
+                      why);
 }
 
-int result_write(struct json_object *result, const char *path, struct pst_error *error)
+int app_result_write(struct json_object *result, const char *path, struct pst_error *error)
 {
   struct output output = OUTPUT_INIT;
   size_t length = 0;
@@ -161,51 +162,52 @@ int result_write(struct json_object *result, const char *path, struct pst_error 
                                               JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
                                                   JSON_C_TO_STRING_NOSLASHESCAPE,
                                               &length);
-  char *text = json == NULL ? NULL : utf8_copy(json, length);
+  char *text = json == NULL ? NULL : result_file_utf8_copy(json, length);
 
   if (text == NULL)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
-  release_descriptors();
+    return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
+  result_file_release_descriptors();
   if (strcmp(path, "-") != 0) {
-    code = output_open_over(&output, "--json", path, OUTPUT_OVERWRITE | OUTPUT_LAST | OUTPUT_WHOLE,
-                            holds_other_data, error);
+    code = app_atomic_file_open_over(&output, "--json", path,
+                                     OUTPUT_OVERWRITE | OUTPUT_LAST | OUTPUT_WHOLE,
+                                     result_file_holds_other_data, error);
     if (code < 0) {
       free(text);
       return code;
     }
     fd = output.fd;
   }
-  code = write_all(fd, text, length);
+  code = result_file_write_all(fd, text, length);
   if (code == 0)
-    code = write_all(fd, "\n", 1);
+    code = result_file_write_all(fd, "\n", 1);
   free(text);
   if (code < 0)
-    notice_fail(error, PST_EXIT_FAILED, code, "--json: cannot write %s: %s",
-                fd == STDOUT_FILENO ? "to standard output" : path,
-                fd == STDOUT_FILENO ? standard_output_cause(-code) : strerror(-code));
+    app_log_fail(error, PST_EXIT_FAILED, code, "--json: cannot write %s: %s",
+                 fd == STDOUT_FILENO ? "to standard output" : path,
+                 fd == STDOUT_FILENO ? app_standard_output_cause(-code) : strerror(-code));
   else if (fd != STDOUT_FILENO)
-    code = output_commit(&output, "--json", error);
-  output_discard(&output);
+    code = app_atomic_file_commit(&output, "--json", error);
+  app_atomic_file_discard(&output);
   return code;
 }
 
 /* A result without what only the command itself knows. text NULL: what the program said last. */
-static int write_bare(int exit_status, enum finding finding, const char *text)
+static int result_file_write_bare(int exit_status, enum finding finding, const char *text)
 {
-  struct json_object *result = result_new(own.command, own.arguments, NULL);
+  struct json_object *result = app_result_new(own.command, own.arguments, NULL);
 
   if (text != NULL)
-    finding_add(result_errors(result), finding, NULL, text);
+    app_finding_add(app_result_errors(result), finding, NULL, text);
   if (exit_status == SIGNALS_EXIT && own.add != NULL)
     own.add(own.context, result);
   if (exit_status >= 0)
-    result_finish(result, exit_status);
-  int code = result_write(result, own.arguments->json, NULL);
+    app_result_finish(result, exit_status);
+  int code = app_result_write(result, own.arguments->json, NULL);
   json_object_put(result);
   return code;
 }
 
-static void end_now(int number)
+static void result_file_end_now(int number)
 {
   (void)number;
   _exit(SIGNALS_EXIT);
@@ -213,7 +215,7 @@ static void end_now(int number)
 
 /* A thread, for a handler may not do it: the second signal ends the program at once, whatever its
  * other threads wait for. */
-static void *write_interrupted(void *unused)
+static void *result_file_write_interrupted(void *unused)
 {
   uint64_t count;
 
@@ -221,16 +223,16 @@ static void *write_interrupted(void *unused)
   while (read(own.interrupted_fd, &count, sizeof count) < 0 && errno == EINTR)
     ;
   /* The command may be writing its own result, and to a FIFO that nobody reads. */
-  signal(SIGALRM, end_now);
+  signal(SIGALRM, result_file_end_now);
   alarm(INTERRUPTED_SECONDS);
   pthread_mutex_lock(&own.lock);
   if (own.is_written)
     _exit(own.exit_status);
-  write_bare(SIGNALS_EXIT, FINDING_INTERRUPTED, "ended at once by a second signal");
+  result_file_write_bare(SIGNALS_EXIT, FINDING_INTERRUPTED, "ended at once by a second signal");
   _exit(SIGNALS_EXIT);
 }
 
-void result_interrupted(void (*add)(void *context, struct json_object *result), void *context)
+void app_result_interrupted(void (*add)(void *context, struct json_object *result), void *context)
 {
   pthread_mutex_lock(&own.lock);
   own.add = add;
@@ -238,7 +240,7 @@ void result_interrupted(void (*add)(void *context, struct json_object *result), 
   pthread_mutex_unlock(&own.lock);
 }
 
-int result_watch(void)
+int app_result_watch(void)
 {
   pthread_t thread;
 
@@ -247,16 +249,16 @@ int result_watch(void)
   own.interrupted_fd = eventfd(0, EFD_CLOEXEC);
   if (own.interrupted_fd < 0)
     return -errno;
-  int code = pthread_create(&thread, NULL, write_interrupted, NULL);
+  int code = pthread_create(&thread, NULL, result_file_write_interrupted, NULL);
   if (code != 0)
     return -code;
   pthread_setname_np(thread, "pst-json");
   pthread_detach(thread);
-  signals_last(own.interrupted_fd);
+  app_signals_last(own.interrupted_fd);
   return 0;
 }
 
-int result_begin(const struct command *command, const struct arguments *arguments)
+int app_result_begin(const struct command *command, const struct arguments *arguments)
 {
   struct stat st = {0};
   /* What is no regular file gets one result, not two; opening a FIFO would wait for its reader. */
@@ -265,42 +267,44 @@ int result_begin(const struct command *command, const struct arguments *argument
       (stat(arguments->json, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 
   if (is_stream && S_ISBLK(st.st_mode))
-    return refuse_file(arguments->json, "is a block device");
+    return result_file_refuse(arguments->json, "is a block device");
   if (is_stream && strcmp(arguments->json, "-") != 0 &&
-      output_look("--json", arguments->json, NULL) < 0)
+      app_atomic_file_look("--json", arguments->json, NULL) < 0)
     return -EACCES;
   if (!is_stream && command->names_file != NULL && command->names_file(arguments, arguments->json))
-    return refuse_file(arguments->json, "is what the command reads or writes");
+    return result_file_refuse(arguments->json, "is what the command reads or writes");
   own.command = command;
   own.arguments = arguments;
   own.process = getpid();
-  int code = is_stream ? 0
-                       : write_bare(-1, FINDING_RUNNING,
-                                    "the command has not ended: it is running, or it was killed");
-  int ready = code < 0 ? 0 : reserve_descriptors();
+  int code =
+      is_stream
+          ? 0
+          : result_file_write_bare(-1, FINDING_RUNNING,
+                                   "the command has not ended: it is running, or it was killed");
+  int ready = code < 0 ? 0 : result_file_reserve_descriptors();
   if (code == 0 && ready == 0 && !command->forks)
-    ready = result_watch();
+    ready = app_result_watch();
   if (ready < 0) {
-    notice(PST_LOG_ERROR,
-           "--json: cannot prepare to write %s at the end: %s; raise the limits of this process "
-           "(ulimit -a: open files, processes, virtual memory)",
-           arguments->json, strerror(-ready));
-    write_bare(PST_EXIT_FAILED, FINDING_FAILED, NULL);
+    app_log(PST_LOG_ERROR,
+            "--json: cannot prepare to write %s at the end: %s; raise the limits of this process "
+            "(ulimit -a: open files, processes, virtual memory)",
+            arguments->json, strerror(-ready));
+    result_file_write_bare(PST_EXIT_FAILED, FINDING_FAILED, NULL);
     code = -ENOMEM;
   }
   return code;
 }
 
-int result_conclude(struct json_object *result, const char *path, int exit_status)
+int app_result_conclude(struct json_object *result, const char *path, int exit_status)
 {
-  int status = standard_output_end(exit_status);
+  int status = app_standard_output_end(exit_status);
 
   if (status != exit_status)
-    finding_add(result_errors(result), FINDING_OUTPUT, NULL, notice_last_error());
-  result_finish(result, status);
+    app_finding_add(app_result_errors(result), FINDING_OUTPUT, NULL, app_log_last_error());
+  app_result_finish(result, status);
   pthread_mutex_lock(&own.lock);
-  if (result_write(result, path, NULL) < 0)
-    status = finding_worse(status, PST_EXIT_FAILED);
+  if (app_result_write(result, path, NULL) < 0)
+    status = app_finding_worse(status, PST_EXIT_FAILED);
   own.is_written = true;
   own.exit_status = status;
   pthread_mutex_unlock(&own.lock);
@@ -308,7 +312,7 @@ int result_conclude(struct json_object *result, const char *path, int exit_statu
   return status;
 }
 
-int result_end(int exit_status)
+int app_result_end(int exit_status)
 {
   int code = 0;
 
@@ -316,9 +320,9 @@ int result_end(int exit_status)
     return 0;
   pthread_mutex_lock(&own.lock);
   if (!own.is_written)
-    code = write_bare(exit_status, FINDING_FAILED, NULL);
+    code = result_file_write_bare(exit_status, FINDING_FAILED, NULL);
   own.is_written = true;
-  own.exit_status = code < 0 ? finding_worse(exit_status, PST_EXIT_FAILED) : exit_status;
+  own.exit_status = code < 0 ? app_finding_worse(exit_status, PST_EXIT_FAILED) : exit_status;
   pthread_mutex_unlock(&own.lock);
   return code;
 }

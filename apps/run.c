@@ -7,7 +7,7 @@
   (OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |                     \
    OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE)
 
-const struct command command_run = {
+const struct command app_command_run = {
     .name = "run",
     .operand = "FILE",
     .options = OPTIONS,
@@ -23,10 +23,10 @@ const struct command command_run = {
         "      Shows whether it works here, and how fast.\n"
         "  penstock run config/loopback.yaml --set streams.packets.message=4096B --json out.json\n"
         "      Does so with larger messages, and writes the numbers as JSON.",
-    .run = drive_main,
+    .run = app_runner_main,
 };
 
-const struct command command_send = {
+const struct command app_command_send = {
     .name = "send",
     .operand = "FILE",
     .options = OPTIONS,
@@ -43,10 +43,10 @@ const struct command command_send = {
         "      Sends for ten seconds, from when both ends have connected.\n"
         "  penstock send files.yaml --stream archive --set streams.archive.sender.source.file=a.tar\n"
         "      Sends one stream of the file, from another source.",
-    .run = drive_main,
+    .run = app_runner_main,
 };
 
-const struct command command_receive = {
+const struct command app_command_receive = {
     .name = "receive",
     .operand = "FILE",
     .options = OPTIONS,
@@ -66,5 +66,5 @@ const struct command command_receive = {
         "      Writes another file, and the result as JSON to standard output.\n"
         "  penstock receive config/udp-camera.yaml --duration 10\n"
         "      Receives for ten seconds what a camera, or ffmpeg, sends by RTP.",
-    .run = drive_main,
+    .run = app_runner_main,
 };

@@ -22,26 +22,26 @@
 #define BANNER_NS (20 * NS_PER_MS) /* how often to look whether streams have connected */
 #define DRAIN_NS (10 * NS_PER_S)
 
-static int open_library(struct drive *drive)
+static int runner_open_library(struct drive *drive)
 {
   const struct arguments *arguments = drive->arguments;
 
-  notice_begin(arguments, PST_LOG_INFO);
+  app_log_begin(arguments, PST_LOG_INFO);
   for (size_t i = 0; i < arguments->plugin_path_count; i++) {
     int result = pst_plugin_path_add(arguments->plugin_paths[i]);
     if (result < 0)
-      return notice_fail(&drive->error, PST_EXIT_USAGE, result, "--plugin-path %s: %s",
-                         arguments->plugin_paths[i], strerror(-result));
+      return app_log_fail(&drive->error, PST_EXIT_USAGE, result, "--plugin-path %s: %s",
+                          arguments->plugin_paths[i], strerror(-result));
   }
   drive->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (drive->event_fd < 0 || signals_open(drive->event_fd) < 0)
-    return notice_fail(&drive->error, PST_EXIT_FAILED, -errno, "cannot prepare for signals: %s",
-                       strerror(errno));
+  if (drive->event_fd < 0 || app_signals_open(drive->event_fd) < 0)
+    return app_log_fail(&drive->error, PST_EXIT_FAILED, -errno, "cannot prepare for signals: %s",
+                        strerror(errno));
   return pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count,
                               &drive->config, &drive->error);
 }
 
-static int open_session(struct drive *drive)
+static int runner_open_session(struct drive *drive)
 {
   const struct pst_session_params params = {
       .struct_size = sizeof(params),
@@ -52,9 +52,9 @@ static int open_session(struct drive *drive)
   int result = pst_session_open(drive->config, &params, &drive->session, &drive->error);
   if (result < 0)
     return result;
-  result = threads_check(drive);
+  result = app_threads_check(drive);
   if (result == 0)
-    result = flows_bind(drive);
+    result = app_streams_bind(drive);
   if (result == 0)
     result = pst_session_start(drive->session, &drive->error);
   return result;
@@ -62,7 +62,7 @@ static int open_session(struct drive *drive)
 
 /* ---- Watching -------------------------------------------------------------- */
 
-static bool all_announced(struct drive *drive)
+static bool runner_all_announced(struct drive *drive)
 {
   bool all = true;
 
@@ -71,7 +71,7 @@ static bool all_announced(struct drive *drive)
     enum pst_state state = flow->receiver.handle ? pst_receiver_state(flow->receiver.handle)
                                                  : pst_sender_state(flow->sender.handle);
     if (!flow->announced && state >= PST_STATE_CONNECTED && state <= PST_STATE_ENDED) {
-      banner_stream(flow);
+      app_banner_stream(flow);
       flow->announced = true;
     }
     all = all && flow->announced;
@@ -80,21 +80,21 @@ static bool all_announced(struct drive *drive)
 }
 
 /* A counter of the receiver's transport; 0: there is none. */
-static uint64_t counted(const struct flow *flow, const char *name)
+static uint64_t runner_counted(const struct flow *flow, const char *name)
 {
   struct pst_counter_value values[COUNTERS_MAX];
 
   if (!flow->receiver.handle)
     return 0;
-  const struct result_counters counters =
-      result_counters(values, pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX));
+  const struct result_counters counters = app_result_counters(
+      values, pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX));
   const struct pst_counter_value *counter =
-      statistics_counter(counters.values, counters.count, name);
+      app_statistics_counter(counters.values, counters.count, name);
   return counter ? counter->value : 0;
 }
 
 /* A sender knows of loss what its receiver tells; and one to whom nothing came can tell of none. */
-static bool loss_unknown(const struct flow *flow, const struct pst_stats *stats, bool sent)
+static bool runner_loss_unknown(const struct flow *flow, const struct pst_stats *stats, bool sent)
 {
   if (flow->foreign)
     return sent || stats->sent_basis == PST_SENT_UNKNOWN;
@@ -104,7 +104,7 @@ static bool loss_unknown(const struct flow *flow, const struct pst_stats *stats,
 }
 
 /* Prints the line of a second for each stream that is under way. */
-static void say_lines(struct drive *drive, uint64_t now)
+static void runner_say_lines(struct drive *drive, uint64_t now)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     struct flow *flow = &drive->flows[i];
@@ -121,26 +121,26 @@ static void say_lines(struct drive *drive, uint64_t now)
     if (flow->mark.time_ns < stats.started_ns)
       flow->mark.time_ns = stats.started_ns;
     sample.gpu = stats.memory_kind == PST_MEMORY_CUDA;
-    sample.loss_unknown = loss_unknown(flow, &stats, sent);
+    sample.loss_unknown = runner_loss_unknown(flow, &stats, sent);
     if (flow->foreign)
-      sample.restarts = counted(flow, "restarts");
+      sample.restarts = runner_counted(flow, "restarts");
     if (drive->arguments->verbose > 0) {
-      sample.jitter_ns = counted(flow, "jitter_ns");
+      sample.jitter_ns = runner_counted(flow, "jitter_ns");
       sample.p99_ns = stats.intervals.p99_ns;
     }
-    statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
-                     &sample);
+    app_statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
+                         &sample);
     struct pst_stats other = {.struct_size = sizeof(other)};
     bool both = !sent && flow->sender.handle && pst_sender_stats(flow->sender.handle, &other) == 0;
     const struct pst_stats *sender = sent ? &stats : both ? &other : NULL;
-    sample.path = accounting_path(sender, sent ? NULL : &stats)->path;
-    sample.staged_by = accounting_staged_by(sender, sent ? NULL : &stats);
-    statistics_line(&sample, line, sizeof(line));
-    notice(PST_LOG_INFO, "%s", line);
+    sample.path = app_accounting_path(sender, sent ? NULL : &stats)->path;
+    sample.staged_by = app_accounting_staged_by(sender, sent ? NULL : &stats);
+    app_statistics_line(&sample, line, sizeof(line));
+    app_log(PST_LOG_INFO, "%s", line);
   }
 }
 
-static bool any_connected(const struct drive *drive)
+static bool runner_any_connected(const struct drive *drive)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     const struct flow *flow = &drive->flows[i];
@@ -155,13 +155,13 @@ static bool any_connected(const struct drive *drive)
 
 /* Waits for the threads of the streams, prints a line a second, and lets the streams drain when a
  * signal asks to stop. */
-static void watch(struct drive *drive)
+static void runner_watch(struct drive *drive)
 {
-  uint64_t next_line_ns = now_ns() + LINE_NS;
+  uint64_t next_line_ns = app_now_ns() + LINE_NS;
 
-  while (!threads_over(drive)) {
-    bool announced = all_announced(drive);
-    uint64_t now = now_ns(), count;
+  while (!app_threads_over(drive)) {
+    bool announced = runner_all_announced(drive);
+    uint64_t now = app_now_ns(), count;
     uint64_t wait_ns = next_line_ns > now ? next_line_ns - now : 0;
     if (!announced && wait_ns > BANNER_NS)
       wait_ns = BANNER_NS;
@@ -170,87 +170,89 @@ static void watch(struct drive *drive)
       ssize_t got = read(drive->event_fd, &count, sizeof(count));
       (void)got; /* the flags say what has happened */
     }
-    now = now_ns();
-    if (signals_stop() && !atomic_load(&drive->stop)) {
-      if (any_connected(drive))
-        notice(PST_LOG_INFO, "stopping: draining messages in flight (up to 10 s); press ^C again "
-                             "to quit now");
+    now = app_now_ns();
+    if (app_signals_stop() && !atomic_load(&drive->stop)) {
+      if (runner_any_connected(drive))
+        app_log(PST_LOG_INFO, "stopping: draining messages in flight (up to 10 s); press ^C again "
+                              "to quit now");
       atomic_store(&drive->drain_by_ns, now + DRAIN_NS);
       atomic_store(&drive->stop, true);
       pst_session_wake(drive->session);
     }
     if (now >= next_line_ns) {
-      say_lines(drive, now);
+      runner_say_lines(drive, now);
       next_line_ns += LINE_NS;
     }
   }
-  all_announced(drive);
+  runner_all_announced(drive);
 }
 
 /* ---- The result --------------------------------------------------------------- */
 
-static void add_plugins(const struct drive *drive, struct json_object *result)
+static void runner_add_plugins(const struct drive *drive, struct json_object *result)
 {
   uint32_t count = pst_session_plugins(drive->session);
   for (uint32_t i = 0; i < count; i++) {
     struct pst_plugin_info info = {.struct_size = sizeof(info)};
     if (pst_session_plugin(drive->session, i, &info) == 0)
-      result_add_plugin(result, &info);
+      app_result_add_plugin(result, &info);
   }
 }
 
-static int report(struct drive *drive, bool ran)
+static int runner_report(struct drive *drive, bool ran)
 {
-  struct json_object *result =
-      drive->arguments->json ? result_new(drive->command, drive->arguments, drive->config) : NULL;
+  struct json_object *result = drive->arguments->json
+                                   ? app_result_new(drive->command, drive->arguments, drive->config)
+                                   : NULL;
   int status = PST_EXIT_OK;
 
   if (drive->error.code != 0)
     status = drive->error.exit_status != 0 ? drive->error.exit_status : PST_EXIT_FAILED;
-  finding_add_error(result_errors(result), &drive->error, drive->arguments);
+  app_finding_add_error(app_result_errors(result), &drive->error, drive->arguments);
   if (drive->session && result)
-    add_plugins(drive, result);
+    runner_add_plugins(drive, result);
   if (drive->session)
-    devices_report(drive, result);
+    app_devices_report(drive, result);
   for (uint32_t i = 0; ran && i < drive->flow_count; i++) {
-    report_flow(&drive->flows[i], result);
-    status = finding_worse(status, drive->flows[i].exit_status);
+    app_report_flow(&drive->flows[i], result);
+    status = app_finding_worse(status, drive->flows[i].exit_status);
   }
-  return drive->arguments->json ? result_conclude(result, drive->arguments->json, status) : status;
+  return drive->arguments->json ? app_result_conclude(result, drive->arguments->json, status)
+                                : status;
 }
 
-int drive_main(const struct command *command, const struct arguments *arguments)
+int app_runner_main(const struct command *command, const struct arguments *arguments)
 {
   struct drive drive = {
       .command = command, .arguments = arguments, .event_fd = -1, .error = PST_ERROR_INIT};
   bool ran = false;
 
-  int result = open_library(&drive);
+  int result = runner_open_library(&drive);
   if (result == 0)
-    result = preflight(drive.config, command, arguments, &drive.error);
+    result = app_preflight(drive.config, command, arguments, &drive.error);
   if (result == 0)
-    result = flows_open(&drive);
+    result = app_streams_open(&drive);
   if (result == 0) {
-    result_interrupted(report_interrupted, &drive);
-    result = open_session(&drive);
+    app_result_interrupted(app_report_interrupted, &drive);
+    result = runner_open_session(&drive);
   }
   if (result == 0) {
-    signals_session(drive.session);
-    result = threads_start(&drive, &drive.error);
+    app_signals_session(drive.session);
+    result = app_threads_start(&drive, &drive.error);
   }
   if (result == 0) {
-    watch(&drive);
-    threads_join(&drive);
+    runner_watch(&drive);
+    app_threads_join(&drive);
     pst_session_settle(drive.session, DRAIN_NS);
     ran = true;
   }
   if (result < 0 && drive.error.code == 0)
-    notice_fail(&drive.error, PST_EXIT_FAILED, result, "%s: %s", command->name, strerror(-result));
-  int status = report(&drive, ran);
+    app_log_fail(&drive.error, PST_EXIT_FAILED, result, "%s: %s", command->name, strerror(-result));
+  int status = runner_report(&drive, ran);
 
-  result_interrupted(NULL, NULL);
-  signals_session(NULL);
-  flows_close(&drive);
+  app_result_interrupted(NULL, NULL);
+  app_signals_session(NULL);
+  app_streams_close(&drive);
   pst_session_close(drive.session);
   pst_config_close(drive.config);
   free(drive.threads);

@@ -91,7 +91,7 @@ struct drive {
 };
 
 /* The whole of a subcommand that runs `command->roles`; returns the exit status. */
-int drive_main(const struct command *command, const struct arguments *arguments);
+int app_runner_main(const struct command *command, const struct arguments *arguments);
 
 /* ---- preflight.c: what the file has wrong, before anything is opened ---------------- */
 
@@ -99,37 +99,37 @@ int drive_main(const struct command *command, const struct arguments *arguments)
  * two sinks that are one file, and values of one end that no command takes. Reports every finding
  * with its place. 0, or the code in *error. Leaves no file behind, and opens none that is not
  * regular. */
-int preflight(const struct pst_config *config, const struct command *command,
-              const struct arguments *arguments, struct pst_error *error);
+int app_preflight(const struct pst_config *config, const struct command *command,
+                  const struct arguments *arguments, struct pst_error *error);
 
 /* ---- stream_open.c: the streams of this run, with their sources and sinks ---------------- */
 
 /* Which streams, and open their sources and sinks: before the session, so that
  * nothing has started when a file is wrong. */
-int flows_open(struct drive *drive);
+int app_streams_open(struct drive *drive);
 /* Give each its sender and receiver, and announce the sources. */
-int flows_bind(struct drive *drive);
-void flows_close(struct drive *drive);
+int app_streams_bind(struct drive *drive);
+void app_streams_close(struct drive *drive);
 
 /* ---- thread.c: the threads that drive the senders and receivers -------------------- */
 
 /* Before the session begins: may each thread run on the CPU that it is given? */
-int threads_check(struct drive *drive);
+int app_threads_check(struct drive *drive);
 /* Start all; on failure those started are joined. */
-int threads_start(struct drive *drive, struct pst_error *error);
+int app_threads_start(struct drive *drive, struct pst_error *error);
 /* Waits until each end of each stream is over. */
-void threads_join(struct drive *drive);
+void app_threads_join(struct drive *drive);
 /* Whether each end of each stream is over. */
-bool threads_over(const struct drive *drive);
+bool app_threads_over(const struct drive *drive);
 
 /* ---- pump.c: one round of a side --------------------------------------------------- */
 
 /* Moves messages of a sender once; returns how many. *until_ns is lowered to when the next call is
  * due at the latest. */
-uint32_t sender_step(struct flow *flow, uint64_t *until_ns);
+uint32_t app_sender_step(struct flow *flow, uint64_t *until_ns);
 /* Moves messages of a receiver once; returns how many. *until_ns is lowered to when the next call
  * is due at the latest. */
-uint32_t receiver_step(struct flow *flow, uint64_t *until_ns);
+uint32_t app_receiver_step(struct flow *flow, uint64_t *until_ns);
 
 /* ---- banner.c, report.c, devices.c: what is said of it ------------------------------ */
 
@@ -137,12 +137,12 @@ struct json_object;
 
 /* Once, when both ends are connected:
  * "packets: 1462 B messages, 8192 slots, direct by reference over memory, …" */
-void banner_stream(const struct flow *flow);
+void app_banner_stream(const struct flow *flow);
 /* Judge a stream that is over, say how it went, and add it to the result (may be
  * NULL). Sets flow->exit_status. */
-void report_flow(struct flow *flow, struct json_object *result);
-/* The drive's streams, for a result that a second signal ends. Any thread, from flows_open() to
- * flows_close(). */
-void report_interrupted(void *drive, struct json_object *result);
+void app_report_flow(struct flow *flow, struct json_object *result);
+/* The drive's streams, for a result that a second signal ends. Any thread, from app_streams_open()
+ * to app_streams_close(). */
+void app_report_interrupted(void *drive, struct json_object *result);
 
 #endif

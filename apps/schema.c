@@ -180,7 +180,7 @@ static const struct pst_config_map maps[] = {
 
 /* ---- What must hold between values ------------------------------------------------- */
 
-static const char *value_of(const struct pst_config_stream *stream, const char *key)
+static const char *schema_value_of(const struct pst_config_stream *stream, const char *key)
 {
   char path[128];
 
@@ -188,7 +188,7 @@ static const char *value_of(const struct pst_config_stream *stream, const char *
   return pst_config_get(stream->config, path);
 }
 
-static uint64_t number_of(const struct pst_config_stream *stream, const char *key)
+static uint64_t schema_number_of(const struct pst_config_stream *stream, const char *key)
 {
   char path[128];
 
@@ -196,7 +196,7 @@ static uint64_t number_of(const struct pst_config_stream *stream, const char *ke
   return pst_config_get_uint(stream->config, path);
 }
 
-static bool is_written(const struct pst_config_stream *stream, const char *key)
+static bool schema_is_written(const struct pst_config_stream *stream, const char *key)
 {
   char path[128];
 
@@ -206,34 +206,36 @@ static bool is_written(const struct pst_config_stream *stream, const char *key)
 }
 
 /* A fan-out's stream has the source of the one whose slots it shares. */
-static const char *source_of(const struct pst_config_stream *stream)
+static const char *schema_source_of(const struct pst_config_stream *stream)
 {
-  const char *leader = value_of(stream, "sender.share"), *type;
+  const char *leader = schema_value_of(stream, "sender.share"), *type;
   char path[192];
 
   snprintf(path, sizeof(path), "streams.%.63s.sender.source.type", leader ? leader : "");
-  type = leader ? pst_config_get(stream->config, path) : value_of(stream, "sender.source.type");
+  type =
+      leader ? pst_config_get(stream->config, path) : schema_value_of(stream, "sender.source.type");
   return type ? type : source_types[SOURCE_PATTERN];
 }
 
-static void check_length(const struct pst_config_stream *stream)
+static void schema_check_length(const struct pst_config_stream *stream)
 {
-  uint64_t length = number_of(stream, "sender.source.length");
-  uint64_t message = number_of(stream, "message");
+  uint64_t length = schema_number_of(stream, "sender.source.length");
+  uint64_t message = schema_number_of(stream, "message");
 
-  if (is_written(stream, "sender.source.length") && length > message)
+  if (schema_is_written(stream, "sender.source.length") && length > message)
     stream->report(stream, "sender.source.length",
                    "length: %llu B is more than the stream's message of %llu B; raise \"message\"",
                    (unsigned long long)length, (unsigned long long)message);
 }
 
 /* Sinks that need a source of their own kind. */
-static void check_kinds(const struct pst_config_stream *stream, const char *source,
-                        const char *sink)
+static void schema_check_kinds(const struct pst_config_stream *stream, const char *source,
+                               const char *sink)
 {
-  const char *place = is_written(stream, "receiver.sink") || !is_written(stream, "sender.source")
-                          ? "receiver.sink"
-                          : "sender.source";
+  const char *place =
+      schema_is_written(stream, "receiver.sink") || !schema_is_written(stream, "sender.source")
+          ? "receiver.sink"
+          : "sender.source";
 
   if (strcmp(sink, sink_types[SINK_VERIFY]) == 0 &&
       strcmp(source, source_types[SOURCE_PATTERN]) != 0)
@@ -254,7 +256,7 @@ static void check_kinds(const struct pst_config_stream *stream, const char *sour
 }
 
 /* What needs a word from the other side. */
-static void check_foreign(const struct pst_config_stream *stream, const char *sink)
+static void schema_check_foreign(const struct pst_config_stream *stream, const char *sink)
 {
   if (strcmp(sink, sink_types[SINK_VERIFY]) == 0)
     stream->report(stream, "receiver.sink",
@@ -270,18 +272,18 @@ static void check_foreign(const struct pst_config_stream *stream, const char *si
 
 static void schema_check(const struct pst_config_stream *stream)
 {
-  const char *sink = value_of(stream, "receiver.sink.type");
+  const char *sink = schema_value_of(stream, "receiver.sink.type");
 
-  check_length(stream);
+  schema_check_length(stream);
   if (!sink) /* it is wrong by itself */
     return;
   if (stream->is_foreign)
-    check_foreign(stream, sink);
+    schema_check_foreign(stream, sink);
   else
-    check_kinds(stream, source_of(stream), sink);
+    schema_check_kinds(stream, schema_source_of(stream), sink);
 }
 
-const struct pst_config_program schema_program = {.struct_size = sizeof(schema_program),
-                                                  .map_count = COUNT(maps),
-                                                  .maps = maps,
-                                                  .check = schema_check};
+const struct pst_config_program app_schema_program = {.struct_size = sizeof(app_schema_program),
+                                                      .map_count = COUNT(maps),
+                                                      .maps = maps,
+                                                      .check = schema_check};

@@ -6,6 +6,6 @@
 #include <penstock/config.h>
 
 /* For pst_config_program(), before a configuration is opened. */
-extern const struct pst_config_program schema_program;
+extern const struct pst_config_program app_schema_program;
 
 #endif

@@ -330,7 +330,7 @@ static void schema_plugin(struct json_object *to, const struct pst_plugin_info *
   char rule[WORDS_BYTES];
 
   json_object_object_add(to, "title", schema_text(plugin->summary));
-  json_object_object_add(to, "x-kind", schema_text(result_kind_name(plugin->kind, "?")));
+  json_object_object_add(to, "x-kind", schema_text(app_result_kind_name(plugin->kind, "?")));
   json_object_object_add(to, "x-name", schema_text(plugin->name));
   if (plugin->needs)
     json_object_object_add(to, "x-needs", schema_text(plugin->needs));
@@ -365,7 +365,7 @@ static void schema_head(struct schema_json *schema, const struct pst_config_key 
   schema->properties = json_object_new_object();
   schema->first = NULL;
   if (key->plugin) {
-    snprintf(name, sizeof(name), "%s-%s", result_kind_name(key->plugin->kind, "?"),
+    snprintf(name, sizeof(name), "%s-%s", app_result_kind_name(key->plugin->kind, "?"),
              key->plugin->name);
     schema_plugin(schema->map, key->plugin);
   } else {
@@ -392,7 +392,7 @@ static void schema_take(void *context, const struct pst_config_key *key)
     schema_key(schema, key);
 }
 
-struct json_object *schema_json(void)
+struct json_object *app_schema_json(void)
 {
   struct json_object *root = json_object_new_object();
   struct schema_json schema = {.defs = json_object_new_object()};
@@ -411,7 +411,7 @@ static int schema_run(const struct command *command, const struct arguments *arg
   (void)command;
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
-  struct json_object *schema = schema_json();
+  struct json_object *schema = app_schema_json();
   printf("%s\n",
          json_object_to_json_string_ext(schema, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
                                                     JSON_C_TO_STRING_NOSLASHESCAPE));
@@ -419,7 +419,7 @@ static int schema_run(const struct command *command, const struct arguments *arg
   return PST_EXIT_OK;
 }
 
-const struct command command_schema = {
+const struct command app_command_schema = {
     .name = "schema",
     .options = OPTION_PLUGIN_PATH,
     .summary = "print a JSON Schema of configuration files, for editors",

@@ -10,6 +10,6 @@ struct json_object;
  * x-values and x-default say in words what a key takes. x-map names the definition of a mapping or
  * list, and x-options the kind of the plugin whose options stand there.
  * json_object_put() it. */
-struct json_object *schema_json(void);
+struct json_object *app_schema_json(void);
 
 #endif

@@ -15,7 +15,7 @@ static atomic_int event = -1;
 static atomic_int last = -1;
 static _Atomic pid_t last_process;
 
-static void handle(int signal)
+static void signals_handle(int signal)
 {
   int code = errno;
   uint64_t one = 1;
@@ -42,7 +42,7 @@ static void handle(int signal)
 }
 
 /* What was started to outlive its terminal (nohup(1)) ignores it. */
-static int take_hangup(const struct sigaction *ours)
+static int signals_take_hangup(const struct sigaction *ours)
 {
   struct sigaction before;
 
@@ -53,10 +53,10 @@ static int take_hangup(const struct sigaction *ours)
   return sigaction(SIGHUP, ours, NULL) < 0 ? -errno : 0;
 }
 
-int signals_open(int event_fd)
+int app_signals_open(int event_fd)
 {
   /* Without SA_RESTART, so that waiting for the reader of a FIFO ends too. */
-  struct sigaction ours = {.sa_handler = handle}, ignore = {.sa_handler = SIG_IGN};
+  struct sigaction ours = {.sa_handler = signals_handle}, ignore = {.sa_handler = SIG_IGN};
 
   atomic_store(&event, event_fd);
   sigemptyset(&ours.sa_mask);
@@ -64,33 +64,33 @@ int signals_open(int event_fd)
   if (sigaction(SIGINT, &ours, NULL) < 0 || sigaction(SIGTERM, &ours, NULL) < 0 ||
       sigaction(SIGPIPE, &ignore, NULL) < 0 || sigaction(SIGXFSZ, &ignore, NULL) < 0)
     return -errno;
-  int code = take_hangup(&ours);
+  int code = signals_take_hangup(&ours);
   if (code < 0)
     return code;
   uint64_t one = 1;
-  if (signals_stop() && event_fd >= 0 && write(event_fd, &one, sizeof(one)) < 0)
+  if (app_signals_stop() && event_fd >= 0 && write(event_fd, &one, sizeof(one)) < 0)
     return -errno;
   return 0;
 }
 
-void signals_last(int event_fd)
+void app_signals_last(int event_fd)
 {
   atomic_store(&last_process, getpid());
   atomic_store(&last, event_fd);
 }
 
-void signals_session(struct pst_session *session)
+void app_signals_session(struct pst_session *session)
 {
   atomic_store(&woken, session);
 }
 
-const char *signals_name(void)
+const char *app_signals_name(void)
 {
   const int first = atomic_load(&number);
   return first == SIGTERM ? "SIGTERM" : first == SIGHUP ? "SIGHUP" : "SIGINT";
 }
 
-bool signals_stop(void)
+bool app_signals_stop(void)
 {
   return atomic_load(&received) > 0;
 }

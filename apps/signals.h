@@ -12,15 +12,15 @@
 
 /* Install the handlers. event_fd is written to at each signal. Writing to a closed
  * pipe or over a size limit becomes an error of the write. */
-int signals_open(int event_fd);
+int app_signals_open(int event_fd);
 /* The second signal writes to event_fd, whose reader ends the program with SIGNALS_EXIT; a third
  * ends it without. Of this process alone, not of its children. */
-void signals_last(int event_fd);
+void app_signals_last(int event_fd);
 /* Sets the session whose threads a signal wakes; NULL: none. */
-void signals_session(struct pst_session *session);
+void app_signals_session(struct pst_session *session);
 /* Whether a signal has asked to stop. */
-bool signals_stop(void);
+bool app_signals_stop(void);
 /* Of the first that came. */
-const char *signals_name(void);
+const char *app_signals_name(void);
 
 #endif

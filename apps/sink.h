@@ -49,13 +49,13 @@ struct sink {
   void *state;
 };
 
-extern const struct sink_ops sink_verify;
-extern const struct sink_ops sink_file;
-extern const struct sink_ops sink_pcap;
+extern const struct sink_ops app_sink_verify;
+extern const struct sink_ops app_sink_file;
+extern const struct sink_ops app_sink_pcap;
 
-int sink_open(struct sink *sink, const char *type, const struct sink_params *params,
-              struct pst_error *error);
-void sink_close(struct sink *sink);
+int app_sink_open(struct sink *sink, const char *type, const struct sink_params *params,
+                  struct pst_error *error);
+void app_sink_close(struct sink *sink);
 
 /* ---- Sinks that write a file ------------------------------------------------------- */
 
@@ -71,20 +71,21 @@ struct recording {
   uint64_t bounce_size;
 };
 
-int recording_open(struct recording *recording, const struct sink_params *params,
-                   struct pst_error *error);
+int app_recording_open(struct recording *recording, const struct sink_params *params,
+                       struct pst_error *error);
 /* Reports that the file could not be written; done: what was, "12 bytes". Returns -code. */
-int recording_failed(const struct recording *recording, int code, const char *done,
-                     struct pst_error *error);
+int app_recording_failed(const struct recording *recording, int code, const char *done,
+                         struct pst_error *error);
 /* The bytes of a view for the CPU: where they are, or copied to the bounce buffer behind those
  * *used by the views before. -EAGAIN, not reported: it has no room for them. */
-int recording_reach(struct recording *recording, struct pst_receiver *receiver,
-                    const struct pst_view *view, uint64_t *used, const void **bytes,
-                    struct pst_error *error);
+int app_recording_reach(struct recording *recording, struct pst_receiver *receiver,
+                        const struct pst_view *view, uint64_t *used, const void **bytes,
+                        struct pst_error *error);
 /* As struct sink_ops has them. */
-int recording_cut(void *state);
-void recording_close(void *state);
-/* The end of finish(): output_commit(), and a word of the part where the stream was cut. */
-int recording_commit(struct recording *recording, struct pst_error *error);
+int app_recording_cut(void *state);
+void app_recording_close(void *state);
+/* The end of finish(): app_atomic_file_commit(), and a word of the part where the stream was cut.
+ */
+int app_recording_commit(struct recording *recording, struct pst_error *error);
 
 #endif

@@ -35,19 +35,19 @@ static int file_open(void *state, const struct sink_params *params, struct pst_e
   struct file *file = state;
 
   file->joins = params->joins;
-  return recording_open(&file->to, params, error);
+  return app_recording_open(&file->to, params, error);
 }
 
-static int cannot_write(const struct file *file, int code, struct pst_error *error)
+static int sink_file_cannot_write(const struct file *file, int code, struct pst_error *error)
 {
   char done[32];
 
   snprintf(done, sizeof done, "%" PRIu64 " bytes", file->written);
-  return recording_failed(&file->to, code, done, error);
+  return app_recording_failed(&file->to, code, done, error);
 }
 
-static int write_fully(struct file *file, struct iovec *iov, int count, uint64_t length,
-                       uint64_t offset, struct pst_error *error)
+static int sink_file_write_fully(struct file *file, struct iovec *iov, int count, uint64_t length,
+                                 uint64_t offset, struct pst_error *error)
 {
   while (length > 0) {
     ssize_t put = file->to.output.in_place ? writev(file->to.output.fd, iov, count)
@@ -55,7 +55,7 @@ static int write_fully(struct file *file, struct iovec *iov, int count, uint64_t
     if (put < 0 && errno == EINTR)
       continue;
     if (put <= 0)
-      return cannot_write(file, put < 0 ? errno : ENOSPC, error);
+      return sink_file_cannot_write(file, put < 0 ? errno : ENOSPC, error);
     file->written += (uint64_t)put;
     offset += (uint64_t)put;
     length -= (uint64_t)put;
@@ -65,7 +65,7 @@ static int write_fully(struct file *file, struct iovec *iov, int count, uint64_t
 }
 
 /* Is the place of a message that is not the next one known by its number? */
-static bool is_numbered(const struct file *file, const struct pst_view *view)
+static bool sink_file_is_numbered(const struct file *file, const struct pst_view *view)
 {
   if (file->to.output.in_place || view->sequence < file->first)
     return false;
@@ -74,9 +74,10 @@ static bool is_numbered(const struct file *file, const struct pst_view *view)
   return view->length == file->to.message && (!file->short_seen || view->sequence < file->short_at);
 }
 
-static int no_place(const struct file *file, const struct pst_view *view, struct pst_error *error)
+static int sink_file_no_place(const struct file *file, const struct pst_view *view,
+                              struct pst_error *error)
 {
-  return notice_fail(
+  return app_log_fail(
       error, PST_EXIT_FAILED, -EILSEQ,
       "stream '%s': message %" PRIu64 " came where %" PRIu64
       " was due, and its place in %s is not known%s; use a transport that loses nothing, or "
@@ -85,43 +86,43 @@ static int no_place(const struct file *file, const struct pst_view *view, struct
       file->to.output.in_place ? ", which has no places" : ": not all messages fill `message`");
 }
 
-static int beyond_files(const struct file *file, const struct pst_view *view,
-                        struct pst_error *error)
+static int sink_file_beyond_files(const struct file *file, const struct pst_view *view,
+                                  struct pst_error *error)
 {
-  return notice_fail(error, PST_EXIT_FAILED, -EFBIG,
-                     "stream '%s': message %" PRIu64 " came where %" PRIu64
-                     " was due, and its place lies beyond what a file can have; look at what the "
-                     "sender numbers",
-                     file->to.stream, view->sequence, file->next);
+  return app_log_fail(error, PST_EXIT_FAILED, -EFBIG,
+                      "stream '%s': message %" PRIu64 " came where %" PRIu64
+                      " was due, and its place lies beyond what a file can have; look at what the "
+                      "sender numbers",
+                      file->to.stream, view->sequence, file->next);
 }
 
 /* Where a message belongs. In order it follows the one before; behind a gap, or late, its place
  * is known as long as all messages have been full. A recording of a foreign sender goes on where
  * it is not: behind the gap without a hole, and without what comes late, which makes it a part.
  * 1: it is left out. */
-static int place(const struct file *file, const struct pst_view *view, uint64_t *offset,
-                 struct pst_error *error)
+static int sink_file_place(const struct file *file, const struct pst_view *view, uint64_t *offset,
+                           struct pst_error *error)
 {
   if (view->sequence == file->next) {
     *offset = file->end;
     return 0;
   }
-  if (is_numbered(file, view)) {
+  if (sink_file_is_numbered(file, view)) {
     const bool is_far =
         __builtin_mul_overflow(view->sequence - file->first, file->to.message, offset) ||
         *offset > (uint64_t)INT64_MAX - view->length;
-    return is_far ? beyond_files(file, view, error) : 0;
+    return is_far ? sink_file_beyond_files(file, view, error) : 0;
   }
   if (!file->joins)
-    return no_place(file, view, error);
+    return sink_file_no_place(file, view, error);
   *offset = file->end;
   return view->sequence < file->next;
 }
 
-/* The message of place() goes to its place. */
-static void placed(struct file *file, const struct pst_view *view, uint64_t offset)
+/* The message of sink_file_place() goes to its place. */
+static void sink_file_placed(struct file *file, const struct pst_view *view, uint64_t offset)
 {
-  if (view->sequence > file->next && !is_numbered(file, view))
+  if (view->sequence > file->next && !sink_file_is_numbered(file, view))
     file->closed += view->sequence - file->next;
   if (view->length < file->to.message && !file->short_seen) {
     file->short_seen = true;
@@ -134,7 +135,7 @@ static void placed(struct file *file, const struct pst_view *view, uint64_t offs
 }
 
 /* It has come, so its gap was no loss. */
-static void leave_out(struct file *file, const struct pst_view *view)
+static void sink_file_leave_out(struct file *file, const struct pst_view *view)
 {
   bool was_closed =
       file->to.output.in_place || (file->short_seen && view->sequence > file->short_at);
@@ -148,8 +149,8 @@ static void leave_out(struct file *file, const struct pst_view *view)
 
 /* Write a run of messages that lie one after the other in the file; returns how
  * many of the n that were. */
-static int write_run(struct file *file, struct pst_receiver *receiver, const struct pst_view *views,
-                     uint32_t n, struct pst_error *error)
+static int sink_file_write_run(struct file *file, struct pst_receiver *receiver,
+                               const struct pst_view *views, uint32_t n, struct pst_error *error)
 {
   struct iovec iov[SINK_BATCH];
   uint64_t start = 0, length = 0, used = 0;
@@ -159,29 +160,29 @@ static int write_run(struct file *file, struct pst_receiver *receiver, const str
   for (count = 0; count < n; count++) {
     uint64_t offset = 0;
     const void *bytes = NULL;
-    int result = place(file, &views[count], &offset, error);
+    int result = sink_file_place(file, &views[count], &offset, error);
     if (result < 0)
       return result;
     if (result > 0 && count > 0)
       break;
     if (result > 0) {
-      leave_out(file, &views[count]);
+      sink_file_leave_out(file, &views[count]);
       return 1;
     }
     if (count == 0)
       start = offset;
     else if (offset != start + length)
       break;
-    result = recording_reach(&file->to, receiver, &views[count], &used, &bytes, error);
+    result = app_recording_reach(&file->to, receiver, &views[count], &used, &bytes, error);
     if (result == -EAGAIN)
       break;
     if (result < 0)
       return result;
-    placed(file, &views[count], offset);
+    sink_file_placed(file, &views[count], offset);
     iov[count] = (struct iovec){(void *)(uintptr_t)bytes, views[count].length};
     length += views[count].length;
   }
-  int result = write_fully(file, iov, (int)count, length, start, error);
+  int result = sink_file_write_fully(file, iov, (int)count, length, start, error);
   return result < 0 ? result : (int)count;
 }
 
@@ -196,7 +197,7 @@ static int file_take(void *state, struct pst_receiver *receiver, const struct ps
     file->begun = true;
   }
   for (uint32_t done = 0; done < n;) {
-    int result = write_run(file, receiver, views + done, n - done, error);
+    int result = sink_file_write_run(file, receiver, views + done, n - done, error);
     if (result < 0)
       return result;
     done += (uint32_t)result;
@@ -205,21 +206,22 @@ static int file_take(void *state, struct pst_receiver *receiver, const struct ps
   return 0;
 }
 
-static void tell_lost(const struct file *file)
+static void sink_file_tell_lost(const struct file *file)
 {
   uint64_t span = file->next - file->first, came = file->to.messages - file->before;
   uint64_t missing = span > came ? span - came : 0;
 
   if (missing > file->closed)
-    notice_warn(FINDING_RECORDING, file->to.where,
-                "stream '%s': %s has holes in place of %" PRIu64 " lost message%s", file->to.stream,
-                file->to.output.path, missing - file->closed, plural(missing - file->closed));
+    app_log_warn(FINDING_RECORDING, file->to.where,
+                 "stream '%s': %s has holes in place of %" PRIu64 " lost message%s",
+                 file->to.stream, file->to.output.path, missing - file->closed,
+                 app_plural(missing - file->closed));
   if (file->closed > 0)
-    notice_warn(FINDING_RECORDING, file->to.where,
-                "stream '%s': %s lacks %" PRIu64
-                " message%s without a hole in the place: only where "
-                "all messages fill `message` is the place known",
-                file->to.stream, file->to.output.path, file->closed, plural(file->closed));
+    app_log_warn(FINDING_RECORDING, file->to.where,
+                 "stream '%s': %s lacks %" PRIu64
+                 " message%s without a hole in the place: only where "
+                 "all messages fill `message` is the place known",
+                 file->to.stream, file->to.output.path, file->closed, app_plural(file->closed));
 }
 
 #define LEFT_OUT                                                                                   \
@@ -228,22 +230,23 @@ static void tell_lost(const struct file *file)
   "64} restores the order"
 
 /* Messages that were delivered are missing, which no loss tells: the file has not its name. */
-static int finish_without(struct file *file, struct pst_error *error)
+static int sink_file_finish_without(struct file *file, struct pst_error *error)
 {
   struct output *output = &file->to.output;
   char *wanted = strdup(output->path), *part = NULL;
-  int result = wanted == NULL ? -ENOMEM : output_partial(output);
+  int result = wanted == NULL ? -ENOMEM : app_atomic_file_partial(output);
 
   if (result == 0 && output->partial)
     part = strdup(output->path);
   if (result == 0)
-    result = output_commit(output, file->to.what, error);
+    result = app_atomic_file_commit(output, file->to.what, error);
   if (result == 0)
-    result = notice_fail(error, PST_EXIT_FAILED, -EILSEQ, LEFT_OUT "%s%s", file->to.stream, wanted,
-                         file->left_out, plural(file->left_out),
-                         part != NULL ? "; the others are kept as " : "", part != NULL ? part : "");
+    result =
+        app_log_fail(error, PST_EXIT_FAILED, -EILSEQ, LEFT_OUT "%s%s", file->to.stream, wanted,
+                     file->left_out, app_plural(file->left_out),
+                     part != NULL ? "; the others are kept as " : "", part != NULL ? part : "");
   else if (result == -ENOMEM)
-    notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+    app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   free(wanted);
   free(part);
   return result;
@@ -254,23 +257,23 @@ static int file_finish(void *state, struct pst_receiver *receiver, struct pst_er
   struct file *file = state;
 
   (void)receiver;
-  tell_lost(file);
+  sink_file_tell_lost(file);
   if (file->left_out > 0 && !file->to.output.partial)
-    return finish_without(file, error);
+    return sink_file_finish_without(file, error);
   if (file->left_out > 0) /* of a stream that was cut short, which has failed for that */
-    notice_warn(FINDING_RECORDING, file->to.where, LEFT_OUT, file->to.stream, file->to.output.path,
-                file->left_out, plural(file->left_out));
-  return recording_commit(&file->to, error);
+    app_log_warn(FINDING_RECORDING, file->to.where, LEFT_OUT, file->to.stream, file->to.output.path,
+                 file->left_out, app_plural(file->left_out));
+  return app_recording_commit(&file->to, error);
 }
 
-const struct sink_ops sink_file = {
+const struct sink_ops app_sink_file = {
     .name = "file",
     .writes = "file",
     .size = sizeof(struct file),
     .reads = true,
     .open = file_open,
     .take = file_take,
-    .cut = recording_cut,
+    .cut = app_recording_cut,
     .finish = file_finish,
-    .close = recording_close,
+    .close = app_recording_close,
 };

@@ -25,31 +25,32 @@ struct capture {
   bool out_of_order;
 };
 
-static void capture_close(void *state)
+static void sink_pcap_capture_close(void *state)
 {
   struct capture *capture = state;
   if (capture->dumper)
     pcap_dump_close(capture->dumper);
   if (capture->pcap)
     pcap_close(capture->pcap);
-  recording_close(&capture->to);
+  app_recording_close(&capture->to);
 }
 
-static int capture_open(void *state, const struct sink_params *params, struct pst_error *error)
+static int sink_pcap_capture_open(void *state, const struct sink_params *params,
+                                  struct pst_error *error)
 {
   struct capture *capture = state;
-  return recording_open(&capture->to, params, error);
+  return app_recording_open(&capture->to, params, error);
 }
 
-static int cannot_write(const struct capture *capture, int code, struct pst_error *error)
+static int sink_pcap_cannot_write(const struct capture *capture, int code, struct pst_error *error)
 {
   char done[32];
 
   snprintf(done, sizeof(done), "%" PRIu64 " packets", capture->to.messages);
-  return recording_failed(&capture->to, code, done, error);
+  return app_recording_failed(&capture->to, code, done, error);
 }
 
-static bool parse_param(struct pst_receiver *receiver, const char *key, int64_t *value)
+static bool sink_pcap_parse_param(struct pst_receiver *receiver, const char *key, int64_t *value)
 {
   const char *text = pst_receiver_param(receiver, key);
   char *end;
@@ -61,7 +62,7 @@ static bool parse_param(struct pst_receiver *receiver, const char *key, int64_t 
   return errno == 0 && *end == '\0';
 }
 
-static int open_dumper(struct capture *capture, struct pst_error *error)
+static int sink_pcap_open_dumper(struct capture *capture, struct pst_error *error)
 {
   int copy = fcntl(capture->to.output.fd, F_DUPFD_CLOEXEC, 0);
   FILE *stream = copy >= 0 ? fdopen(copy, "w") : NULL;
@@ -70,13 +71,13 @@ static int open_dumper(struct capture *capture, struct pst_error *error)
     int code = errno;
     if (copy >= 0)
       close(copy);
-    return cannot_write(capture, code, error);
+    return sink_pcap_cannot_write(capture, code, error);
   }
   setvbuf(stream, NULL, _IOFBF, BUFFER_BYTES);
   capture->dumper = pcap_dump_fopen(capture->pcap, stream);
   if (!capture->dumper) {
-    notice_fail(error, PST_EXIT_FAILED, -EIO, "stream '%s': cannot begin capture %s: %s",
-                capture->to.stream, capture->to.output.path, pcap_geterr(capture->pcap));
+    app_log_fail(error, PST_EXIT_FAILED, -EIO, "stream '%s': cannot begin capture %s: %s",
+                 capture->to.stream, capture->to.output.path, pcap_geterr(capture->pcap));
     fclose(stream);
     return -EIO;
   }
@@ -84,21 +85,23 @@ static int open_dumper(struct capture *capture, struct pst_error *error)
 }
 
 /* The file's header, when the sender's parameters are here. */
-static int begin(struct capture *capture, struct pst_receiver *receiver, struct pst_error *error)
+static int sink_pcap_begin(struct capture *capture, struct pst_receiver *receiver,
+                           struct pst_error *error)
 {
   int64_t linktype, snaplen;
   const char *precision = pst_receiver_param(receiver, CAPTURE_PARAM_PRECISION);
 
-  if (!precision || !parse_param(receiver, CAPTURE_PARAM_LINKTYPE, &linktype) ||
-      !parse_param(receiver, CAPTURE_PARAM_SNAPLEN, &snaplen) ||
-      !parse_param(receiver, CAPTURE_PARAM_BASE, &capture->base))
-    return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
-                       "stream '%s': the sender has not said what it captured; a pcap sink needs a "
-                       "sender with source: {type: pcap}",
-                       capture->to.stream);
+  if (!precision || !sink_pcap_parse_param(receiver, CAPTURE_PARAM_LINKTYPE, &linktype) ||
+      !sink_pcap_parse_param(receiver, CAPTURE_PARAM_SNAPLEN, &snaplen) ||
+      !sink_pcap_parse_param(receiver, CAPTURE_PARAM_BASE, &capture->base))
+    return app_log_fail(
+        error, PST_EXIT_USAGE, -ENOMSG,
+        "stream '%s': the sender has not said what it captured; a pcap sink needs a "
+        "sender with source: {type: pcap}",
+        capture->to.stream);
   if (linktype < 0 || linktype > INT32_MAX || snaplen < 0 || snaplen > INT32_MAX ||
       (strcmp(precision, "ns") != 0 && strcmp(precision, "us") != 0))
-    return notice_fail(
+    return app_log_fail(
         error, PST_EXIT_FAILED, -EPROTO,
         "stream '%s': the sender's capture parameters make no sense (link type %lld, "
         "snap length %lld, precision '%s'); are both ends of one version?",
@@ -108,33 +111,33 @@ static int begin(struct capture *capture, struct pst_receiver *receiver, struct 
       (int)linktype, (int)snaplen,
       capture->nanoseconds ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO);
   if (!capture->pcap)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream '%s': out of memory",
-                       capture->to.stream);
-  return open_dumper(capture, error);
+    return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream '%s': out of memory",
+                        capture->to.stream);
+  return sink_pcap_open_dumper(capture, error);
 }
 
 /* Writes one message as a packet, with the sender's time. -EOPNOTSUPP: the transport carries no
  * times. */
-static int take_packet(struct capture *capture, struct pst_receiver *receiver,
-                       const struct pst_view *view, struct pst_error *error)
+static int sink_pcap_take_packet(struct capture *capture, struct pst_receiver *receiver,
+                                 const struct pst_view *view, struct pst_error *error)
 {
   int64_t unit = capture->nanoseconds ? 1000000000 : 1000000;
   int64_t time;
 
   if ((view->flags & PST_VIEW_META) == 0)
-    return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                       "stream '%s': the packets' times are unknown: this transport carries no "
-                       "metadata beside a message; use one that does, or sink: {type: file}",
-                       capture->to.stream);
+    return app_log_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                        "stream '%s': the packets' times are unknown: this transport carries no "
+                        "metadata beside a message; use one that does, or sink: {type: file}",
+                        capture->to.stream);
   if (view->sequence < capture->next)
     capture->out_of_order = true;
   else
     capture->next = view->sequence + 1;
   if (__builtin_add_overflow(capture->base, capture_offset(view->meta), &time))
-    return notice_fail(error, PST_EXIT_FAILED, -EPROTO,
-                       "stream '%s': the sender's packet %" PRIu64
-                       " has a time that no clock shows; are both ends of one version?",
-                       capture->to.stream, view->sequence);
+    return app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
+                        "stream '%s': the sender's packet %" PRIu64
+                        " has a time that no clock shows; are both ends of one version?",
+                        capture->to.stream, view->sequence);
   int64_t seconds = time / unit, rest = time % unit;
   if (rest < 0) {
     rest += unit;
@@ -142,7 +145,7 @@ static int take_packet(struct capture *capture, struct pst_receiver *receiver,
   }
   const void *bytes = NULL;
   uint64_t used = 0;
-  int result = recording_reach(&capture->to, receiver, view, &used, &bytes, error);
+  int result = app_recording_reach(&capture->to, receiver, view, &used, &bytes, error);
   if (result < 0)
     return result;
   const struct pcap_pkthdr header = {
@@ -154,59 +157,61 @@ static int take_packet(struct capture *capture, struct pst_receiver *receiver,
   return 0;
 }
 
-static int capture_take(void *state, struct pst_receiver *receiver, const struct pst_view *views,
-                        uint32_t n, struct pst_fence **fence, struct pst_error *error)
+static int sink_pcap_capture_take(void *state, struct pst_receiver *receiver,
+                                  const struct pst_view *views, uint32_t n,
+                                  struct pst_fence **fence, struct pst_error *error)
 {
   struct capture *capture = state;
 
   *fence = NULL;
   if (!capture->dumper) {
-    int result = begin(capture, receiver, error);
+    int result = sink_pcap_begin(capture, receiver, error);
     if (result < 0)
       return result;
   }
   errno = 0;
   for (uint32_t i = 0; i < n; i++) {
-    int result = take_packet(capture, receiver, &views[i], error);
+    int result = sink_pcap_take_packet(capture, receiver, &views[i], error);
     if (result < 0)
       return result;
   }
   /* pcap_dump says nothing about failures. */
   if (ferror(pcap_dump_file(capture->dumper)))
-    return cannot_write(capture, errno != 0 ? errno : EIO, error);
+    return sink_pcap_cannot_write(capture, errno != 0 ? errno : EIO, error);
   capture->to.messages += n;
   return 0;
 }
 
-static int capture_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
+static int sink_pcap_capture_finish(void *state, struct pst_receiver *receiver,
+                                    struct pst_error *error)
 {
   struct capture *capture = state;
 
   if (!capture->dumper) {
-    int result = begin(capture, receiver, error);
+    int result = sink_pcap_begin(capture, receiver, error);
     if (result < 0)
       return result;
   }
   if (pcap_dump_flush(capture->dumper) < 0 || ferror(pcap_dump_file(capture->dumper)))
-    return cannot_write(capture, errno != 0 ? errno : EIO, error);
+    return sink_pcap_cannot_write(capture, errno != 0 ? errno : EIO, error);
   if (capture->out_of_order)
-    notice_warn(
+    app_log_warn(
         FINDING_RECORDING, capture->to.where,
         "stream '%s': packets in %s stand in the order of arrival, not of sending; sort them "
         "with reordercap",
         capture->to.stream, capture->to.output.path);
-  return recording_commit(&capture->to, error);
+  return app_recording_commit(&capture->to, error);
 }
 
-const struct sink_ops sink_pcap = {
+const struct sink_ops app_sink_pcap = {
     .name = "pcap",
     .writes = "capture",
     .size = sizeof(struct capture),
     .reads = true,
     .meta = true,
-    .open = capture_open,
-    .take = capture_take,
-    .cut = recording_cut,
-    .finish = capture_finish,
-    .close = capture_close,
+    .open = sink_pcap_capture_open,
+    .take = sink_pcap_capture_take,
+    .cut = app_recording_cut,
+    .finish = sink_pcap_capture_finish,
+    .close = sink_pcap_capture_close,
 };

@@ -31,16 +31,16 @@ static int verify_take(void *state, struct pst_receiver *receiver, const struct 
   struct verify *verify = state;
 
   if (!pst_receiver_param(receiver, "pattern.seed"))
-    return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
-                       "stream '%s': sink: verify checks the pattern source, and the sender has "
-                       "another one; write \"sink: discard\" or \"sink: {type: file, file: "
-                       "PATH}\" under \"receiver\", or \"source: pattern\" under \"sender\"",
-                       verify->stream);
+    return app_log_fail(error, PST_EXIT_USAGE, -ENOMSG,
+                        "stream '%s': sink: verify checks the pattern source, and the sender has "
+                        "another one; write \"sink: discard\" or \"sink: {type: file, file: "
+                        "PATH}\" under \"receiver\", or \"source: pattern\" under \"sender\"",
+                        verify->stream);
   int result = pst_receiver_verify(receiver, views, n, fence);
   if (result == -EAGAIN)
     return result;
   if (result < 0)
-    return notice_fail(
+    return app_log_fail(
         error, PST_EXIT_FAILED, result, "stream '%s': cannot check the messages: %s%s",
         verify->stream, strerror(-result),
         result == -EOPNOTSUPP ? "; use sink: {type: discard}, this memory has no pattern" : "");
@@ -55,22 +55,22 @@ static int verify_finish(void *state, struct pst_receiver *receiver, struct pst_
 
   int result = pst_receiver_verified(receiver, &found);
   if (result < 0)
-    return notice_fail(error, PST_EXIT_FAILED, result,
-                       "stream '%s': the result of checking is lost: %s", verify->stream,
-                       strerror(-result));
+    return app_log_fail(error, PST_EXIT_FAILED, result,
+                        "stream '%s': the result of checking is lost: %s", verify->stream,
+                        strerror(-result));
   if (verify->finish_ns == 0)
-    verify->finish_ns = now_ns();
-  if (found.checked < verify->taken && now_ns() - verify->finish_ns < PATIENCE_NS)
+    verify->finish_ns = app_now_ns();
+  if (found.checked < verify->taken && app_now_ns() - verify->finish_ns < PATIENCE_NS)
     return -EAGAIN;
   if (found.checked < verify->taken)
-    return notice_fail(error, PST_EXIT_FAILED, -ETIMEDOUT,
-                       "stream '%s': only %" PRIu64 " of %" PRIu64
-                       " messages were checked within 10 s of the end; the memory's device hangs",
-                       verify->stream, found.checked, verify->taken);
+    return app_log_fail(error, PST_EXIT_FAILED, -ETIMEDOUT,
+                        "stream '%s': only %" PRIu64 " of %" PRIu64
+                        " messages were checked within 10 s of the end; the memory's device hangs",
+                        verify->stream, found.checked, verify->taken);
   return 0;
 }
 
-const struct sink_ops sink_verify = {
+const struct sink_ops app_sink_verify = {
     .name = "verify",
     .size = sizeof(struct verify),
     .open = verify_open,

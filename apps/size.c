@@ -8,7 +8,7 @@
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 #define UNIT_MAX (sizeof(units) / sizeof(units[0]) - 1)
 
-const char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
+const char *app_size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
 {
   size_t unit = 0;
 
@@ -20,7 +20,7 @@ const char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
   return text;
 }
 
-const char *size_about(uint64_t bytes, char text[SIZE_TEXT_BYTES])
+const char *app_size_about(uint64_t bytes, char text[SIZE_TEXT_BYTES])
 {
   double value = (double)bytes;
   size_t unit = 0;

@@ -56,12 +56,12 @@ struct source {
   void *state;
 };
 
-extern const struct source_ops source_file;
-extern const struct source_ops source_pcap;
+extern const struct source_ops app_source_file;
+extern const struct source_ops app_source_pcap;
 
 /* The one that the configuration names by `type`. */
-int source_open(struct source *source, const char *type, const struct source_params *params,
-                struct pst_error *error);
-void source_close(struct source *source);
+int app_source_open(struct source *source, const char *type, const struct source_params *params,
+                    struct pst_error *error);
+void app_source_close(struct source *source);
 
 #endif

@@ -33,8 +33,8 @@ struct file {
   bool ended;
 };
 
-static int cannot(const struct file *file, struct pst_error *error, int exit_status,
-                  const char *verb, int code)
+static int source_file_cannot(const struct file *file, struct pst_error *error, int exit_status,
+                              const char *verb, int code)
 {
   const char *remedy = code == ENOENT   ? "; name a file that is there in source.file"
                        : code == EACCES ? "; allow this user to read it, or name another file"
@@ -42,32 +42,32 @@ static int cannot(const struct file *file, struct pst_error *error, int exit_sta
                        : code == ENOTDIR
                            ? "; a part of that path before a / is a file; correct source.file"
                            : "";
-  return notice_fail(error, exit_status, -code, "stream '%s': cannot %s source file %s: %s%s",
-                     file->stream, verb, file->path, strerror(code), remedy);
+  return app_log_fail(error, exit_status, -code, "stream '%s': cannot %s source file %s: %s%s",
+                      file->stream, verb, file->path, strerror(code), remedy);
 }
 
 /* Files of /proc and /sys say 0 bytes and have some, or cannot say. */
-static int measure(struct file *file, struct pst_error *error)
+static int source_file_measure(struct file *file, struct pst_error *error)
 {
   struct stat st;
   char byte;
   ssize_t got = 1;
 
   if (fstat(file->fd, &st) < 0)
-    return cannot(file, error, PST_EXIT_USAGE, "look at", errno);
+    return source_file_cannot(file, error, PST_EXIT_USAGE, "look at", errno);
   if (S_ISDIR(st.st_mode))
-    return notice_fail(error, PST_EXIT_USAGE, -EISDIR,
-                       "stream '%s': source file %s is a directory; name a file", file->stream,
-                       file->path);
+    return app_log_fail(error, PST_EXIT_USAGE, -EISDIR,
+                        "stream '%s': source file %s is a directory; name a file", file->stream,
+                        file->path);
   if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) {
     off_t size = lseek(file->fd, 0, SEEK_END);
     if (size > 0 && lseek(file->fd, 0, SEEK_SET) < 0)
-      return cannot(file, error, PST_EXIT_USAGE, "go back in", errno);
+      return source_file_cannot(file, error, PST_EXIT_USAGE, "go back in", errno);
     file->size = size > 0 ? (uint64_t)size : 0;
     if (size <= 0)
       got = pread(file->fd, &byte, 1, 0);
     if (got < 0 && errno != EAGAIN && errno != EINTR)
-      return cannot(file, error, PST_EXIT_USAGE, "read", errno);
+      return source_file_cannot(file, error, PST_EXIT_USAGE, "read", errno);
     file->sized = size > 0 || got == 0;
   }
   if (file->sized) {
@@ -75,12 +75,13 @@ static int measure(struct file *file, struct pst_error *error)
     return 0;
   }
   if (file->loop)
-    return notice_fail(error, PST_EXIT_USAGE, -ESPIPE,
-                       "stream '%s': source file %s cannot be read twice; remove source.loop",
-                       file->stream, file->path);
+    return app_log_fail(error, PST_EXIT_USAGE, -ESPIPE,
+                        "stream '%s': source file %s cannot be read twice; remove source.loop",
+                        file->stream, file->path);
   file->ahead_size = file->message > AHEAD_BYTES ? file->message : AHEAD_BYTES;
   file->ahead = malloc(file->ahead_size);
-  return file->ahead != NULL ? 0 : cannot(file, error, PST_EXIT_FAILED, "buffer", ENOMEM);
+  return file->ahead != NULL ? 0
+                             : source_file_cannot(file, error, PST_EXIT_FAILED, "buffer", ENOMEM);
 }
 
 static void file_close(void *state)
@@ -101,12 +102,13 @@ static int file_open(void *state, const struct source_params *params, struct pst
   file->loop = params->loop;
   /* Without O_NONBLOCK a FIFO without a writer would hold up everything. */
   file->fd = open(params->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  return file->fd < 0 ? cannot(file, error, remedy_open_status(errno), "open", errno)
-                      : measure(file, error);
+  return file->fd < 0
+             ? source_file_cannot(file, error, app_remedy_open_status(errno), "open", errno)
+             : source_file_measure(file, error);
 }
 
 /* 1: there is more room or input to come; 0: nothing now or the end; -errno. */
-static int read_ahead(struct file *file)
+static int source_file_read_ahead(struct file *file)
 {
   struct pollfd waiting = {.fd = file->fd, .events = POLLIN};
 
@@ -129,22 +131,22 @@ static int read_ahead(struct file *file)
   return got > 0;
 }
 
-static uint64_t messages_ahead(const struct file *file)
+static uint64_t source_file_messages_ahead(const struct file *file)
 {
   uint64_t bytes = file->end - file->begin;
   return file->ended ? (bytes + file->message - 1) / file->message : bytes / file->message;
 }
 
-static void say_grown(const struct file *file)
+static void source_file_say_grown(const struct file *file)
 {
   struct stat st;
 
   if (fstat(file->fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size > file->size)
-    notice_warn(FINDING_LEFT_OUT, NULL,
-                "stream '%s': source file %s grew while it was sent: its first %llu of %llu bytes "
-                "have gone; send it again once it is whole",
-                file->stream, file->path, (unsigned long long)file->size,
-                (unsigned long long)st.st_size);
+    app_log_warn(FINDING_LEFT_OUT, NULL,
+                 "stream '%s': source file %s grew while it was sent: its first %llu of %llu bytes "
+                 "have gone; send it again once it is whole",
+                 file->stream, file->path, (unsigned long long)file->size,
+                 (unsigned long long)st.st_size);
 }
 
 static int file_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst_error *error)
@@ -157,26 +159,26 @@ static int file_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst_er
       file->offset = 0;
     messages = (file->size - file->offset + file->message - 1) / file->message;
     if (messages == 0) {
-      say_grown(file);
+      source_file_say_grown(file);
       return -ENODATA;
     }
     return (int)(messages < n ? messages : n);
   }
-  if (messages_ahead(file) == 0) {
-    int result = read_ahead(file);
+  if (source_file_messages_ahead(file) == 0) {
+    int result = source_file_read_ahead(file);
     if (result < 0)
-      return cannot(file, error, PST_EXIT_FAILED, "read", -result);
+      return source_file_cannot(file, error, PST_EXIT_FAILED, "read", -result);
   }
-  messages = messages_ahead(file);
+  messages = source_file_messages_ahead(file);
   if (messages == 0 && file->ended)
     return -ENODATA;
   if (messages == 0)
-    *until_ns = now_ns() + RETRY_NS;
+    *until_ns = app_now_ns() + RETRY_NS;
   return (int)(messages < n ? messages : n);
 }
 
 /* Read all of iov, whose lengths add up to `length`. */
-static int read_fully(struct file *file, struct iovec *iov, int count, uint64_t length)
+static int source_file_read_fully(struct file *file, struct iovec *iov, int count, uint64_t length)
 {
   while (length > 0) {
     ssize_t got = preadv(file->fd, iov, count, (off_t)file->offset);
@@ -193,8 +195,8 @@ static int read_fully(struct file *file, struct iovec *iov, int count, uint64_t 
   return 0;
 }
 
-static int fill_sized(struct file *file, struct pst_slot *slots, uint32_t n,
-                      struct pst_error *error)
+static int source_file_fill_sized(struct file *file, struct pst_slot *slots, uint32_t n,
+                                  struct pst_error *error)
 {
   struct iovec iov[SOURCE_BATCH];
   uint64_t at = file->offset, total = 0;
@@ -207,14 +209,14 @@ static int fill_sized(struct file *file, struct pst_slot *slots, uint32_t n,
     at += slots[i].length;
     total += slots[i].length;
   }
-  int result = read_fully(file, iov, (int)n, total);
+  int result = source_file_read_fully(file, iov, (int)n, total);
   if (result == -ENODATA)
-    return notice_fail(error, PST_EXIT_FAILED, -EIO,
-                       "stream '%s': source file %s became shorter while it was sent: %llu of %llu "
-                       "bytes; leave it alone during the run",
-                       file->stream, file->path, (unsigned long long)file->offset,
-                       (unsigned long long)file->size);
-  return result < 0 ? cannot(file, error, PST_EXIT_FAILED, "read", -result) : 0;
+    return app_log_fail(
+        error, PST_EXIT_FAILED, -EIO,
+        "stream '%s': source file %s became shorter while it was sent: %llu of %llu "
+        "bytes; leave it alone during the run",
+        file->stream, file->path, (unsigned long long)file->offset, (unsigned long long)file->size);
+  return result < 0 ? source_file_cannot(file, error, PST_EXIT_FAILED, "read", -result) : 0;
 }
 
 static int file_fill(void *state, struct pst_sender *sender, struct pst_slot *slots, uint32_t n,
@@ -226,18 +228,18 @@ static int file_fill(void *state, struct pst_sender *sender, struct pst_slot *sl
   for (uint32_t i = 0; i < n; i++) {
     slots[i].meta = 0;
     if (slots[i].host == NULL)
-      return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                         "stream '%s': a file cannot be read into memory that the CPU cannot "
-                         "write: staging for sources is not in this version; set sender.memory to "
-                         "host",
-                         file->stream);
+      return app_log_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                          "stream '%s': a file cannot be read into memory that the CPU cannot "
+                          "write: staging for sources is not in this version; set sender.memory to "
+                          "host",
+                          file->stream);
     if (slots[i].capacity < file->message)
-      return notice_fail(error, PST_EXIT_FAILED, -EMSGSIZE,
-                         "stream '%s': a slot has %u B, a message %llu B", file->stream,
-                         slots[i].capacity, (unsigned long long)file->message);
+      return app_log_fail(error, PST_EXIT_FAILED, -EMSGSIZE,
+                          "stream '%s': a slot has %u B, a message %llu B", file->stream,
+                          slots[i].capacity, (unsigned long long)file->message);
   }
   if (file->sized)
-    return fill_sized(file, slots, n, error);
+    return source_file_fill_sized(file, slots, n, error);
   for (uint32_t i = 0; i < n; i++) {
     uint64_t left = file->end - file->begin;
     slots[i].length = (uint32_t)(left < file->message ? left : file->message);
@@ -260,7 +262,7 @@ static void file_extent(const void *state, struct source_extent *extent)
     extent->endless = true;
 }
 
-const struct source_ops source_file = {
+const struct source_ops app_source_file = {
     .name = "file",
     .reads = "file",
     .size = sizeof(struct file),

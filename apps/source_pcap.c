@@ -48,29 +48,29 @@ struct capture {
 
 /* libpcap reads with either precision; the file's own loses nothing. Times of
  * pcapng are converted to ns. */
-static int read_precision(struct capture *capture, struct pst_error *error)
+static int source_pcap_read_precision(struct capture *capture, struct pst_error *error)
 {
   unsigned char magic[4] = {0};
   FILE *file = fopen(capture->path, "rbe");
 
   if (!file)
-    return notice_fail(error, PST_EXIT_USAGE, -errno, "stream '%s': cannot open capture %s: %s",
-                       capture->stream, capture->path, strerror(errno));
+    return app_log_fail(error, PST_EXIT_USAGE, -errno, "stream '%s': cannot open capture %s: %s",
+                        capture->stream, capture->path, strerror(errno));
   size_t got = fread(magic, 1, sizeof(magic), file);
   int code = ferror(file) ? errno : 0;
   fclose(file);
   if (got < sizeof(magic))
-    return notice_fail(error, PST_EXIT_USAGE, code != 0 ? -code : -EINVAL,
-                       "stream '%s': cannot read capture %s: %s; name a pcap or pcapng file",
-                       capture->stream, capture->path,
-                       code != 0 ? strerror(code) : "it has less than a header");
+    return app_log_fail(error, PST_EXIT_USAGE, code != 0 ? -code : -EINVAL,
+                        "stream '%s': cannot read capture %s: %s; name a pcap or pcapng file",
+                        capture->stream, capture->path,
+                        code != 0 ? strerror(code) : "it has less than a header");
   uint32_t word = (uint32_t)magic[0] << 24 | (uint32_t)magic[1] << 16 | (uint32_t)magic[2] << 8 |
                   (uint32_t)magic[3];
   capture->nanoseconds = word == 0xa1b23c4d || word == 0x4d3cb2a1 || word == 0x0a0d0d0a;
   return 0;
 }
 
-static int open_capture(struct capture *capture, struct pst_error *error)
+static int source_pcap_open_capture(struct capture *capture, struct pst_error *error)
 {
   char why[PCAP_ERRBUF_SIZE];
 
@@ -78,22 +78,22 @@ static int open_capture(struct capture *capture, struct pst_error *error)
       capture->path,
       capture->nanoseconds ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO, why);
   if (!capture->pcap)
-    return notice_fail(error, capture->exit_status, -EINVAL,
-                       "stream '%s': %s is not a capture that can be read: %s; name a pcap or "
-                       "pcapng file",
-                       capture->stream, capture->path, why);
+    return app_log_fail(error, capture->exit_status, -EINVAL,
+                        "stream '%s': %s is not a capture that can be read: %s; name a pcap or "
+                        "pcapng file",
+                        capture->stream, capture->path, why);
   capture->lap_number = 0;
   capture->lap_pending = true;
   return 0;
 }
 
-static void capture_extent(const void *state, struct source_extent *extent)
+static void source_pcap_capture_extent(const void *state, struct source_extent *extent)
 {
   const struct capture *capture = state;
   *extent = (struct source_extent){.endless = capture->loop};
 }
 
-static void capture_close(void *state)
+static void source_pcap_capture_close(void *state)
 {
   struct capture *capture = state;
   if (capture->pcap)
@@ -101,15 +101,15 @@ static void capture_close(void *state)
   free(capture->bytes);
 }
 
-static int fail_packet(const struct capture *capture, struct pst_error *error)
+static int source_pcap_fail_packet(const struct capture *capture, struct pst_error *error)
 {
-  return notice_fail(error, capture->exit_status, capture->wrong,
-                     "stream '%s': packet %" PRIu64 " of %s %s", capture->stream,
-                     capture->lap_number, capture->path, capture->why);
+  return app_log_fail(error, capture->exit_status, capture->wrong,
+                      "stream '%s': packet %" PRIu64 " of %s %s", capture->stream,
+                      capture->lap_number, capture->path, capture->why);
 }
 
 PST_PRINTF(3, 4)
-static int bad_packet(struct capture *capture, int code, const char *format, ...)
+static int source_pcap_bad_packet(struct capture *capture, int code, const char *format, ...)
 {
   va_list args;
 
@@ -122,8 +122,8 @@ static int bad_packet(struct capture *capture, int code, const char *format, ...
 
 /* Sets the length and the metadata (time after the first packet, bytes cut off) of a packet.
  * -ERANGE, -EMSGSIZE: reported. */
-static int describe_packet(struct capture *capture, const struct pcap_pkthdr *header,
-                           struct packet *packet)
+static int source_pcap_describe_packet(struct capture *capture, const struct pcap_pkthdr *header,
+                                       struct packet *packet)
 {
   int64_t unit = capture->nanoseconds ? 1000000000 : 1000000;
   int64_t time;
@@ -131,36 +131,39 @@ static int describe_packet(struct capture *capture, const struct pcap_pkthdr *he
   /* pcapng has seconds of 64 bits, which no file that a clock wrote needs. */
   if (__builtin_mul_overflow((int64_t)header->ts.tv_sec, unit, &time) ||
       __builtin_add_overflow(time, (int64_t)header->ts.tv_usec, &time))
-    return bad_packet(capture, -ERANGE, "has a time that no clock shows; the capture is damaged");
+    return source_pcap_bad_packet(capture, -ERANGE,
+                                  "has a time that no clock shows; the capture is damaged");
   if (!capture->base_known) {
     capture->base = time;
     capture->base_known = true;
   }
   if (header->caplen > capture->message)
-    return bad_packet(capture, -EMSGSIZE,
-                      "has %u bytes, a message of the stream holds %" PRIu64
-                      "; raise `message` to %u B",
-                      header->caplen, capture->message, header->caplen);
+    return source_pcap_bad_packet(capture, -EMSGSIZE,
+                                  "has %u bytes, a message of the stream holds %" PRIu64
+                                  "; raise `message` to %u B",
+                                  header->caplen, capture->message, header->caplen);
   if (__builtin_sub_overflow(time, capture->base, &packet->after) ||
       !capture_offset_fits(packet->after))
-    return bad_packet(capture, -ERANGE, "%s",
-                      capture->nanoseconds
-                          ? "is more than 39 hours from the first one, too far to carry its time "
-                            "in nanoseconds; split the capture (editcap -i) or reduce it to "
-                            "microseconds"
-                          : "is more than 4 years from the first one; split the capture");
+    return source_pcap_bad_packet(
+        capture, -ERANGE, "%s",
+        capture->nanoseconds
+            ? "is more than 39 hours from the first one, too far to carry its time "
+              "in nanoseconds; split the capture (editcap -i) or reduce it to "
+              "microseconds"
+            : "is more than 4 years from the first one; split the capture");
   if (header->len < header->caplen || header->len - header->caplen > CAPTURE_CUT_MAX)
-    return bad_packet(capture, -ERANGE,
-                      "says %u bytes captured of %u; at most 65535 may be cut off, so capture "
-                      "with a larger snap length",
-                      header->caplen, header->len);
+    return source_pcap_bad_packet(
+        capture, -ERANGE,
+        "says %u bytes captured of %u; at most 65535 may be cut off, so capture "
+        "with a larger snap length",
+        header->caplen, header->len);
   packet->length = header->caplen;
   packet->meta = capture_meta(packet->after, header->len - header->caplen);
   return 0;
 }
 
 /* 1: one more packet is in `packets`; 0: the capture has ended; -errno: `why` says it. */
-static int read_packet(struct capture *capture)
+static int source_pcap_read_packet(struct capture *capture)
 {
   struct pcap_pkthdr *header;
   const u_char *bytes;
@@ -170,12 +173,13 @@ static int read_packet(struct capture *capture)
     return 0;
   capture->lap_number++;
   if (got != 1)
-    return bad_packet(capture, -EIO,
-                      "cannot be read: %s; the capture is cut short or damaged: take a whole copy "
-                      "of it",
-                      pcap_geterr(capture->pcap));
+    return source_pcap_bad_packet(
+        capture, -EIO,
+        "cannot be read: %s; the capture is cut short or damaged: take a whole copy "
+        "of it",
+        pcap_geterr(capture->pcap));
   struct packet *packet = &capture->packets[capture->count];
-  int result = describe_packet(capture, header, packet);
+  int result = source_pcap_describe_packet(capture, header, packet);
   if (result < 0)
     return result;
   packet->offset = capture->bytes_used;
@@ -185,24 +189,25 @@ static int read_packet(struct capture *capture)
   return 1;
 }
 
-static int read_ahead(struct capture *capture, struct pst_error *error)
+static int source_pcap_read_ahead(struct capture *capture, struct pst_error *error)
 {
   capture->first = capture->count = 0;
   capture->bytes_used = 0;
   while (capture->wrong == 0 && !capture->ended && capture->count < SOURCE_BATCH &&
          capture->bytes_size - capture->bytes_used >= capture->message)
-    capture->ended = read_packet(capture) == 0;
+    capture->ended = source_pcap_read_packet(capture) == 0;
   if (capture->wrong != 0 && capture->count == 0)
-    return fail_packet(capture, error); /* what was whole before it has gone */
+    return source_pcap_fail_packet(capture, error); /* what was whole before it has gone */
   if (capture->count > 0 || !capture->loop || capture->lap_number == 0)
     return 0;
   pcap_close(capture->pcap);
-  int result = open_capture(capture, error);
+  int result = source_pcap_open_capture(capture, error);
   capture->ended = false;
-  return result < 0 ? result : read_ahead(capture, error);
+  return result < 0 ? result : source_pcap_read_ahead(capture, error);
 }
 
-static int capture_open(void *state, const struct source_params *params, struct pst_error *error)
+static int source_pcap_capture_open(void *state, const struct source_params *params,
+                                    struct pst_error *error)
 {
   struct capture *capture = state;
 
@@ -214,20 +219,21 @@ static int capture_open(void *state, const struct source_params *params, struct 
   capture->exit_status = PST_EXIT_USAGE;
   capture->bytes_size = params->message > AHEAD_BYTES ? params->message : AHEAD_BYTES;
   capture->bytes = malloc(capture->bytes_size);
-  int result = !capture->bytes ? notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory")
-                               : read_precision(capture, error);
+  int result = !capture->bytes ? app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory")
+                               : source_pcap_read_precision(capture, error);
   if (result == 0)
-    result = open_capture(capture, error);
+    result = source_pcap_open_capture(capture, error);
   /* The base goes out with the stream's parameters, before any packet. */
   if (result == 0)
-    result = read_ahead(capture, error);
+    result = source_pcap_read_ahead(capture, error);
   if (result == 0 && capture->wrong != 0)
-    result = fail_packet(capture, error);
+    result = source_pcap_fail_packet(capture, error);
   capture->exit_status = PST_EXIT_FAILED;
   return result;
 }
 
-static int capture_announce(void *state, struct pst_sender *sender, struct pst_error *error)
+static int source_pcap_capture_announce(void *state, struct pst_sender *sender,
+                                        struct pst_error *error)
 {
   struct capture *capture = state;
   char linktype[16], snaplen[16], base[32];
@@ -244,17 +250,17 @@ static int capture_announce(void *state, struct pst_sender *sender, struct pst_e
   for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
     int result = pst_sender_param_set(sender, pairs[i][0], pairs[i][1]);
     if (result < 0)
-      return notice_fail(error, PST_EXIT_FAILED, result,
-                         "stream '%s': cannot tell the receiver %s: %s", capture->stream,
-                         pairs[i][0], strerror(-result));
+      return app_log_fail(error, PST_EXIT_FAILED, result,
+                          "stream '%s': cannot tell the receiver %s: %s", capture->stream,
+                          pairs[i][0], strerror(-result));
   }
   return 0;
 }
 
 /* How many of the next n packets are due; the times of a capture may go back. */
-static uint32_t due(struct capture *capture, uint32_t n, uint64_t *until_ns)
+static uint32_t source_pcap_due(struct capture *capture, uint32_t n, uint64_t *until_ns)
 {
-  uint64_t now = now_ns();
+  uint64_t now = app_now_ns();
   int64_t ns = capture->nanoseconds ? 1 : 1000;
 
   for (uint32_t i = 0; i < n; i++) {
@@ -267,12 +273,13 @@ static uint32_t due(struct capture *capture, uint32_t n, uint64_t *until_ns)
   return n;
 }
 
-static int capture_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst_error *error)
+static int source_pcap_capture_ready(void *state, uint32_t n, uint64_t *until_ns,
+                                     struct pst_error *error)
 {
   struct capture *capture = state;
 
   if (capture->first == capture->count) {
-    int result = read_ahead(capture, error);
+    int result = source_pcap_read_ahead(capture, error);
     if (result < 0)
       return result;
     if (capture->count == 0)
@@ -281,14 +288,14 @@ static int capture_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst
   uint32_t there = capture->count - capture->first;
   if (n > there)
     n = there;
-  /* The clock starts when the first packet has really gone: see capture_fill. */
+  /* The clock starts when the first packet has really gone: see source_pcap_capture_fill. */
   if (capture->timed && capture->lap_pending)
     return n > 0;
-  return (int)(capture->timed ? due(capture, n, until_ns) : n);
+  return (int)(capture->timed ? source_pcap_due(capture, n, until_ns) : n);
 }
 
-static int capture_fill(void *state, struct pst_sender *sender, struct pst_slot *slots, uint32_t n,
-                        struct pst_error *error)
+static int source_pcap_capture_fill(void *state, struct pst_sender *sender, struct pst_slot *slots,
+                                    uint32_t n, struct pst_error *error)
 {
   struct capture *capture = state;
 
@@ -296,32 +303,32 @@ static int capture_fill(void *state, struct pst_sender *sender, struct pst_slot 
   for (uint32_t i = 0; i < n; i++) {
     const struct packet *packet = &capture->packets[capture->first + i];
     if (!slots[i].host)
-      return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                         "stream '%s': a capture cannot be read into memory that the CPU cannot "
-                         "write: staging for sources is not in this version; set sender.memory to "
-                         "host",
-                         capture->stream);
+      return app_log_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                          "stream '%s': a capture cannot be read into memory that the CPU cannot "
+                          "write: staging for sources is not in this version; set sender.memory to "
+                          "host",
+                          capture->stream);
     memcpy(slots[i].host, capture->bytes + packet->offset, packet->length);
     slots[i].length = packet->length;
     slots[i].meta = packet->meta;
   }
   if (capture->timed && capture->lap_pending) {
     int64_t ns = capture->nanoseconds ? 1 : 1000;
-    capture->lap_ns = now_ns() - (uint64_t)(capture->packets[capture->first].after * ns);
+    capture->lap_ns = app_now_ns() - (uint64_t)(capture->packets[capture->first].after * ns);
     capture->lap_pending = false;
   }
   capture->first += n;
   return 0;
 }
 
-const struct source_ops source_pcap = {
+const struct source_ops app_source_pcap = {
     .name = "pcap",
     .reads = "capture",
     .size = sizeof(struct capture),
-    .open = capture_open,
-    .announce = capture_announce,
-    .ready = capture_ready,
-    .fill = capture_fill,
-    .extent = capture_extent,
-    .close = capture_close,
+    .open = source_pcap_capture_open,
+    .announce = source_pcap_capture_announce,
+    .ready = source_pcap_capture_ready,
+    .fill = source_pcap_capture_fill,
+    .extent = source_pcap_capture_extent,
+    .close = source_pcap_capture_close,
 };

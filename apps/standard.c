@@ -10,12 +10,12 @@
 
 #include "notice.h"
 
-const char *standard_output_cause(int code)
+const char *app_standard_output_cause(int code)
 {
   return code == EBADF ? "it is closed" : strerror(code);
 }
 
-int standard_output_end(int status)
+int app_standard_output_end(int status)
 {
   static bool said;
 
@@ -27,9 +27,9 @@ int standard_output_end(int status)
   if (code == 0 && write(STDOUT_FILENO, "", 0) < 0)
     code = errno;
   if (!said)
-    notice(PST_LOG_ERROR, "not all could be written to standard output%s%s; %s",
-           code != 0 ? ": " : "", code != 0 ? standard_output_cause(code) : "",
-           code == EBADF ? "redirect it to a file" : "check its disk, or what reads it");
+    app_log(PST_LOG_ERROR, "not all could be written to standard output%s%s; %s",
+            code != 0 ? ": " : "", code != 0 ? app_standard_output_cause(code) : "",
+            code == EBADF ? "redirect it to a file" : "check its disk, or what reads it");
   said = true;
-  return finding_worse(status, PST_EXIT_FAILED);
+  return app_finding_worse(status, PST_EXIT_FAILED);
 }

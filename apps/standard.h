@@ -5,8 +5,8 @@
 
 /* Writes what is buffered. The exit status that a command ends with: `status`, or
  * PST_EXIT_FAILED, which is said once, where not all could be written. */
-int standard_output_end(int status);
+int app_standard_output_end(int status);
 /* Of a write to standard output that failed with `code`, an errno. */
-const char *standard_output_cause(int code);
+const char *app_standard_output_cause(int code);
 
 #endif

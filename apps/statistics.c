@@ -8,7 +8,7 @@
 
 #include "size.h"
 
-const char *statistics_path(uint32_t path)
+const char *app_statistics_path(uint32_t path)
 {
   static const char *const names[] = {
       [PST_PATH_DIRECT] = "direct", [PST_PATH_MAPPED] = "mapped", [PST_PATH_STAGED] = "staged"};
@@ -16,22 +16,22 @@ const char *statistics_path(uint32_t path)
   return path < sizeof(names) / sizeof(names[0]) && names[path] ? names[path] : "unknown path";
 }
 
-const char *statistics_path_by(uint32_t path, const char *staged_by,
-                               char text[STATISTICS_PATH_BYTES])
+const char *app_statistics_path_by(uint32_t path, const char *staged_by,
+                                   char text[STATISTICS_PATH_BYTES])
 {
   if (path != PST_PATH_STAGED || !staged_by)
-    return statistics_path(path);
+    return app_statistics_path(path);
   snprintf(text, STATISTICS_PATH_BYTES, "staged by %s%s",
            strcmp(staged_by, "both") == 0 ? "" : "the ", staged_by);
   return text;
 }
 
-double statistics_gbps(uint64_t bytes, uint64_t ns)
+double app_statistics_gbps(uint64_t bytes, uint64_t ns)
 {
   return ns > 0 ? (double)bytes * 8.0 / (double)ns : 0.0; /* bits per ns are gigabits per s */
 }
 
-uint64_t statistics_dropped(const struct pst_stats *stats)
+uint64_t app_statistics_dropped(const struct pst_stats *stats)
 {
   uint64_t sum = 0;
   uint32_t count = stats->drop_count;
@@ -43,9 +43,9 @@ uint64_t statistics_dropped(const struct pst_stats *stats)
   return sum;
 }
 
-const char *statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RATE_BYTES])
+const char *app_statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RATE_BYTES])
 {
-  double gbps = statistics_gbps(bytes, ns);
+  double gbps = app_statistics_gbps(bytes, ns);
 
   if (gbps > 0 && gbps < 0.1)
     snprintf(text, STATISTICS_RATE_BYTES, "%.2f Mbps", gbps * 1e3);
@@ -54,7 +54,7 @@ const char *statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RA
   return text;
 }
 
-const char *statistics_percent(double share, char text[STATISTICS_PERCENT_BYTES])
+const char *app_statistics_percent(double share, char text[STATISTICS_PERCENT_BYTES])
 {
   double percent = share * 100, rest = percent < 50 ? percent : 100 - percent;
   double shown = percent < 50 ? 10 : 1; /* two digits of little, one of what lacks to all */
@@ -73,7 +73,7 @@ const char *statistics_percent(double share, char text[STATISTICS_PERCENT_BYTES]
   return strcat(text, "%");
 }
 
-void statistics_line(const struct statistics_sample *sample, char *line, size_t size)
+void app_statistics_line(const struct statistics_sample *sample, char *line, size_t size)
 {
   char rate[STATISTICS_RATE_BYTES], path[STATISTICS_PATH_BYTES];
   char dropped[48] = "", restarts[48] = "", jitter[48] = "", between[48] = "";
@@ -83,20 +83,20 @@ void statistics_line(const struct statistics_sample *sample, char *line, size_t 
              sample->loss_unknown ? ", " : "");
   if (sample->restarts > 0)
     snprintf(restarts, sizeof(restarts), " | %" PRIu64 " restart%s", sample->restarts,
-             plural(sample->restarts));
+             app_plural(sample->restarts));
   if (sample->jitter_ns > 0)
     snprintf(jitter, sizeof(jitter), " | jitter %.3f ms", (double)sample->jitter_ns / 1e6);
   if (sample->p99_ns > 0)
     snprintf(between, sizeof(between), " | 99%% within %.3f ms", (double)sample->p99_ns / 1e6);
-  snprintf(line, size, "%s: %s %" PRIu64 " %spacket%s | %s during %.2f sec | %s%s | %s%s%s%s",
-           sample->stream, sample->sent ? "Sent" : "Got", sample->messages,
-           sample->gpu ? "GPU " : "", plural(sample->messages),
-           statistics_rate(sample->bytes, sample->interval_ns, rate),
-           (double)sample->interval_ns / 1e9, dropped, sample->loss_unknown ? "loss ?" : "",
-           statistics_path_by(sample->path, sample->staged_by, path), restarts, jitter, between);
+  snprintf(
+      line, size, "%s: %s %" PRIu64 " %spacket%s | %s during %.2f sec | %s%s | %s%s%s%s",
+      sample->stream, sample->sent ? "Sent" : "Got", sample->messages, sample->gpu ? "GPU " : "",
+      app_plural(sample->messages), app_statistics_rate(sample->bytes, sample->interval_ns, rate),
+      (double)sample->interval_ns / 1e9, dropped, sample->loss_unknown ? "loss ?" : "",
+      app_statistics_path_by(sample->path, sample->staged_by, path), restarts, jitter, between);
 }
 
-double statistics_cpu_share(const struct pst_stats *stats)
+double app_statistics_cpu_share(const struct pst_stats *stats)
 {
   if (!stats || stats->cpu_span_ns == 0 || stats->cpu_wait_ns == UINT64_MAX)
     return -1;
@@ -104,17 +104,17 @@ double statistics_cpu_share(const struct pst_stats *stats)
   return wanted > 0 ? (double)stats->cpu_ns / wanted : 1;
 }
 
-double statistics_cpu_least(const struct pst_stats *sender, const struct pst_stats *receiver)
+double app_statistics_cpu_least(const struct pst_stats *sender, const struct pst_stats *receiver)
 {
-  double out = statistics_cpu_share(sender), in = statistics_cpu_share(receiver);
+  double out = app_statistics_cpu_share(sender), in = app_statistics_cpu_share(receiver);
 
   if (out < 0)
     out = 1;
   return in >= 0 && in < out ? in : out;
 }
 
-const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,
-                                                   uint32_t count, const char *name)
+const struct pst_counter_value *app_statistics_counter(const struct pst_counter_value *values,
+                                                       uint32_t count, const char *name)
 {
   for (uint32_t i = 0; i < count; i++) {
     if (strcmp(values[i].name, name) == 0)
@@ -124,26 +124,26 @@ const struct pst_counter_value *statistics_counter(const struct pst_counter_valu
 }
 
 /* A count may be corrected downwards (a late message was no loss after all). */
-static uint64_t growth(uint64_t now, uint64_t before)
+static uint64_t statistics_growth(uint64_t now, uint64_t before)
 {
   return now > before ? now - before : 0;
 }
 
-void statistics_since(struct statistics_mark *mark, const struct pst_stats *stats, bool sent,
-                      uint64_t time_ns, struct statistics_sample *sample)
+void app_statistics_since(struct statistics_mark *mark, const struct pst_stats *stats, bool sent,
+                          uint64_t time_ns, struct statistics_sample *sample)
 {
   struct statistics_mark now = {
       .time_ns = time_ns,
       .messages = sent ? stats->messages_sent : stats->messages_delivered,
       .bytes = sent ? stats->bytes_sent : stats->bytes_delivered,
-      .dropped = statistics_dropped(stats),
+      .dropped = app_statistics_dropped(stats),
   };
 
   sample->sent = sent;
-  sample->messages = growth(now.messages, mark->messages);
-  sample->bytes = growth(now.bytes, mark->bytes);
-  sample->dropped = growth(now.dropped, mark->dropped);
-  sample->interval_ns = growth(now.time_ns, mark->time_ns);
+  sample->messages = statistics_growth(now.messages, mark->messages);
+  sample->bytes = statistics_growth(now.bytes, mark->bytes);
+  sample->dropped = statistics_growth(now.dropped, mark->dropped);
+  sample->interval_ns = statistics_growth(now.time_ns, mark->time_ns);
   sample->path = stats->path.path;
   *mark = now;
 }

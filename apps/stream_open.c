@@ -8,18 +8,19 @@
 #include "runner.h"
 #include "stream_config.h"
 
-static uint64_t number(const struct flow *flow, const char *key)
+static uint64_t stream_open_number(const struct flow *flow, const char *key)
 {
-  return stream_number(flow->drive->config, flow->name, key);
+  return app_stream_number(flow->drive->config, flow->name, key);
 }
 
-static const char *value_or(const struct flow *flow, const char *key, const char *otherwise)
+static const char *stream_open_value_or(const struct flow *flow, const char *key,
+                                        const char *otherwise)
 {
-  const char *text = stream_text(flow->drive->config, flow->name, key);
+  const char *text = app_stream_text(flow->drive->config, flow->name, key);
   return text && text[0] != '\0' ? text : otherwise;
 }
 
-static int unknown_stream(struct drive *drive, const char *name)
+static int stream_open_unknown_stream(struct drive *drive, const char *name)
 {
   uint32_t count = pst_config_stream_count(drive->config);
   const char **names = calloc(count + 1, sizeof(*names));
@@ -27,34 +28,34 @@ static int unknown_stream(struct drive *drive, const char *name)
 
   for (uint32_t i = 0; names && i < count; i++)
     names[i] = pst_config_stream_name(drive->config, i);
-  notice_fail(&drive->error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'%s",
-              drive->arguments->operand, name,
-              arguments_meant(name, names, names ? count : 0, ", did you mean '", meant));
+  app_log_fail(&drive->error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'%s",
+               drive->arguments->operand, name,
+               app_arguments_meant(name, names, names ? count : 0, ", did you mean '", meant));
   free(names);
   return -ENOENT;
 }
 
-static int choose(struct drive *drive)
+static int stream_open_choose(struct drive *drive)
 {
   const struct arguments *arguments = drive->arguments;
   uint32_t count = pst_config_stream_count(drive->config);
 
   for (size_t i = 0; i < arguments->stream_count; i++)
-    if (!stream_exists(drive->config, arguments->streams[i]))
-      return unknown_stream(drive, arguments->streams[i]);
+    if (!app_stream_exists(drive->config, arguments->streams[i]))
+      return stream_open_unknown_stream(drive, arguments->streams[i]);
   drive->flows = calloc(count > 0 ? count : 1, sizeof(*drive->flows));
   if (!drive->flows)
-    return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+    return app_log_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   for (uint32_t i = 0; i < count; i++) {
     const char *name = pst_config_stream_name(drive->config, i);
-    if (!stream_is_wanted(arguments, name))
+    if (!app_stream_is_wanted(arguments, name))
       continue;
     struct flow *flow = &drive->flows[drive->flow_count++];
     flow->drive = drive;
     flow->name = name;
-    flow->message = number(flow, "message");
-    flow->ring = number(flow, "ring");
-    flow->foreign = streams_are_foreign(drive->config);
+    flow->message = stream_open_number(flow, "message");
+    flow->ring = stream_open_number(flow, "ring");
+    flow->foreign = app_streams_are_foreign(drive->config);
   }
   return 0;
 }
@@ -65,9 +66,9 @@ static int open_sender(struct flow *flow)
 {
   struct drive *drive = flow->drive;
   struct flow_sender *sender = &flow->sender;
-  const char *leader = value_or(flow, "sender.share", NULL);
+  const char *leader = stream_open_value_or(flow, "sender.share", NULL);
 
-  sender->memory = value_or(flow, "sender.memory.plugin", "host");
+  sender->memory = stream_open_value_or(flow, "sender.memory.plugin", "host");
   sender->shares = leader != NULL;
   if (sender->shares) {
     for (uint32_t i = 0; i < drive->flow_count; i++) {
@@ -75,22 +76,22 @@ static int open_sender(struct flow *flow)
         flow->leader = &drive->flows[i];
     }
     if (!flow->leader)
-      return notice_fail(&drive->error, PST_EXIT_USAGE, -ENOENT,
-                         "stream '%s' sends what stream '%s' sends: name both with --stream",
-                         flow->name, leader);
+      return app_log_fail(&drive->error, PST_EXIT_USAGE, -ENOENT,
+                          "stream '%s' sends what stream '%s' sends: name both with --stream",
+                          flow->name, leader);
     return 0;
   }
-  sender->left =
-      drive->arguments->count_set ? drive->arguments->count : number(flow, "sender.count");
+  sender->left = drive->arguments->count_set ? drive->arguments->count
+                                             : stream_open_number(flow, "sender.count");
   if (sender->left == 0)
     sender->left = UINT64_MAX;
-  sender->source_type = value_or(flow, "sender.source.type", "pattern");
+  sender->source_type = stream_open_value_or(flow, "sender.source.type", "pattern");
   sender->slots = calloc(SOURCE_BATCH, sizeof(*sender->slots));
   if (!sender->slots)
-    return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  const struct source_params params = stream_source(drive->config, flow->name);
+    return app_log_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  const struct source_params params = app_stream_source(drive->config, flow->name);
   struct source_extent extent = {.endless = true};
-  int result = source_open(&sender->source, sender->source_type, &params, &drive->error);
+  int result = app_source_open(&sender->source, sender->source_type, &params, &drive->error);
   if (result == 0 && sender->source.ops->extent)
     sender->source.ops->extent(sender->source.state, &extent);
   sender->bounded = !extent.endless || sender->left != UINT64_MAX || drive->arguments->duration_set;
@@ -102,28 +103,28 @@ static int open_receiver(struct flow *flow)
   struct drive *drive = flow->drive;
   struct flow_receiver *receiver = &flow->receiver;
 
-  receiver->memory = value_or(flow, "receiver.memory.plugin", "host");
-  receiver->sink_type = value_or(flow, "receiver.sink.type", "verify");
-  receiver->left = flow->foreign ? number(flow, "receiver.count") : 0;
+  receiver->memory = stream_open_value_or(flow, "receiver.memory.plugin", "host");
+  receiver->sink_type = stream_open_value_or(flow, "receiver.sink.type", "verify");
+  receiver->left = flow->foreign ? stream_open_number(flow, "receiver.count") : 0;
   if (drive->arguments->count_set && (drive->command->roles & PST_SESSION_SENDER) == 0) {
     if (!flow->foreign)
-      return notice_fail(&drive->error, PST_EXIT_USAGE, -EINVAL,
-                         "--count: a receiver can end a stream only with `control: none`; with a "
-                         "control channel give --count to `penstock send`");
+      return app_log_fail(&drive->error, PST_EXIT_USAGE, -EINVAL,
+                          "--count: a receiver can end a stream only with `control: none`; with a "
+                          "control channel give --count to `penstock send`");
     receiver->left = drive->arguments->count;
   }
   if (receiver->left == 0)
     receiver->left = UINT64_MAX;
   receiver->views = calloc(SINK_BATCH, sizeof(*receiver->views));
   if (!receiver->views)
-    return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  const struct sink_params params = stream_sink(drive->config, flow->name);
-  return sink_open(&receiver->sink, receiver->sink_type, &params, &drive->error);
+    return app_log_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  const struct sink_params params = app_stream_sink(drive->config, flow->name);
+  return app_sink_open(&receiver->sink, receiver->sink_type, &params, &drive->error);
 }
 
-int flows_open(struct drive *drive)
+int app_streams_open(struct drive *drive)
 {
-  int result = choose(drive);
+  int result = stream_open_choose(drive);
 
   for (uint32_t i = 0; result == 0 && i < drive->flow_count; i++) {
     if ((drive->command->roles & PST_SESSION_SENDER) != 0)
@@ -136,7 +137,7 @@ int flows_open(struct drive *drive)
 
 /* Has the transport what the sink needs? One without META may still give views a `meta`, such as
  * RTP's timestamp: it is not what the sender's source set. */
-static int check_sink(struct flow *flow)
+static int stream_open_check_sink(struct flow *flow)
 {
   struct pst_stats stats = {.struct_size = sizeof(stats)};
 
@@ -144,39 +145,40 @@ static int check_sink(struct flow *flow)
     return 0;
   int result = pst_receiver_stats(flow->receiver.handle, &stats);
   if (result < 0)
-    return notice_fail(&flow->drive->error, PST_EXIT_FAILED, result,
-                       "stream '%s': the transport's capabilities are unknown: %s", flow->name,
-                       strerror(-result));
+    return app_log_fail(&flow->drive->error, PST_EXIT_FAILED, result,
+                        "stream '%s': the transport's capabilities are unknown: %s", flow->name,
+                        strerror(-result));
   if (strcmp(flow->receiver.sink_type, "verify") == 0 &&
       !(stats.capabilities & (PST_CAP_SEQUENCE | PST_CAP_RELIABLE)))
-    notice_warn(
+    app_log_warn(
         FINDING_UNNUMBERED, NULL,
         "stream '%s': its transport numbers no message, and `sink: verify` takes what comes "
         "behind a lost one for corrupted; set framing: sequence, or sink: discard",
         flow->name);
   if (!flow->receiver.sink.ops->meta || (stats.capabilities & PST_CAP_META))
     return 0;
-  return notice_fail(&flow->drive->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                     "stream '%s': sink: %s needs the packets' times of capture, and its transport "
-                     "does not carry them; use loopback, or sink: {type: file, file: PATH}",
-                     flow->name, flow->receiver.sink_type);
+  return app_log_fail(
+      &flow->drive->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+      "stream '%s': sink: %s needs the packets' times of capture, and its transport "
+      "does not carry them; use loopback, or sink: {type: file, file: PATH}",
+      flow->name, flow->receiver.sink_type);
 }
 
 /* What is read from a file is no pattern, and nobody can verify it. */
-static int set_pattern(struct flow *flow)
+static int stream_open_set_pattern(struct flow *flow)
 {
   bool is_pattern = strcmp(flow->sender.source_type, "pattern") == 0;
-  uint64_t seed = number(flow, "sender.source.seed");
+  uint64_t seed = stream_open_number(flow, "sender.source.seed");
   int result = pst_sender_pattern(flow->sender.handle, is_pattern ? &seed : NULL);
 
   if (result < 0)
-    return notice_fail(&flow->drive->error, PST_EXIT_FAILED, result,
-                       "stream '%s': the pattern cannot be chosen: %s", flow->name,
-                       strerror(-result));
+    return app_log_fail(&flow->drive->error, PST_EXIT_FAILED, result,
+                        "stream '%s': the pattern cannot be chosen: %s", flow->name,
+                        strerror(-result));
   return 0;
 }
 
-static int bind_flow(struct flow *flow)
+static int stream_open_bind_flow(struct flow *flow)
 {
   struct drive *drive = flow->drive;
   struct flow_sender *sender = &flow->sender;
@@ -187,33 +189,33 @@ static int bind_flow(struct flow *flow)
     flow->receiver.handle = pst_session_receiver(drive->session, flow->name);
   if (((drive->command->roles & PST_SESSION_SENDER) != 0 && !sender->handle) ||
       ((drive->command->roles & PST_SESSION_RECEIVER) != 0 && !flow->receiver.handle))
-    return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOENT,
-                       "stream '%s': the session lacks one of its ends", flow->name);
-  int result = check_sink(flow);
+    return app_log_fail(&drive->error, PST_EXIT_FAILED, -ENOENT,
+                        "stream '%s': the session lacks one of its ends", flow->name);
+  int result = stream_open_check_sink(flow);
   if (result < 0)
     return result;
   if (!sender->handle || sender->shares)
     return 0;
-  result = set_pattern(flow);
+  result = stream_open_set_pattern(flow);
   if (result < 0 || !sender->source.ops->announce)
     return result;
   return sender->source.ops->announce(sender->source.state, sender->handle, &drive->error);
 }
 
-int flows_bind(struct drive *drive)
+int app_streams_bind(struct drive *drive)
 {
   int result = 0;
   for (uint32_t i = 0; result == 0 && i < drive->flow_count; i++)
-    result = bind_flow(&drive->flows[i]);
+    result = stream_open_bind_flow(&drive->flows[i]);
   return result;
 }
 
-void flows_close(struct drive *drive)
+void app_streams_close(struct drive *drive)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     struct flow *flow = &drive->flows[i];
-    source_close(&flow->sender.source);
-    sink_close(&flow->receiver.sink);
+    app_source_close(&flow->sender.source);
+    app_sink_close(&flow->receiver.sink);
     free(flow->sender.slots);
     free(flow->receiver.views);
   }

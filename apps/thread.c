@@ -19,7 +19,7 @@ struct thread {
 };
 
 /* This thread goes to each for a moment, as only that says whether one of the session may. */
-int threads_check(struct drive *drive)
+int app_threads_check(struct drive *drive)
 {
   cpu_set_t before;
   int result = -pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
@@ -28,10 +28,10 @@ int threads_check(struct drive *drive)
     int cpu = pst_session_thread_cpu(drive->session, i);
     result = pin_thread(cpu);
     if (result < 0)
-      notice_fail(&drive->error, PST_EXIT_UNAVAILABLE, result,
-                  "threads.cpus: thread %u cannot run on CPU %d: %s; `lscpu` lists those there "
-                  "are, `taskset -p $$` those allowed",
-                  i, cpu, strerror(-result));
+      app_log_fail(&drive->error, PST_EXIT_UNAVAILABLE, result,
+                   "threads.cpus: thread %u cannot run on CPU %d: %s; `lscpu` lists those there "
+                   "are, `taskset -p $$` those allowed",
+                   i, cpu, strerror(-result));
   }
   pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
   return result;
@@ -46,12 +46,12 @@ static bool thread_round(struct thread *thread, uint32_t *moved, uint64_t *until
     struct flow *flow = &thread->drive->flows[i];
     if (flow->sender.handle && pst_sender_thread(flow->sender.handle) == thread->index &&
         flow->sender.phase != SIDE_OVER) {
-      *moved += sender_step(flow, until_ns);
+      *moved += app_sender_step(flow, until_ns);
       left = true;
     }
     if (flow->receiver.handle && pst_receiver_thread(flow->receiver.handle) == thread->index &&
         flow->receiver.phase != SIDE_OVER) {
-      *moved += receiver_step(flow, until_ns);
+      *moved += app_receiver_step(flow, until_ns);
       left = true;
     }
   }
@@ -65,7 +65,7 @@ static void *thread_work(void *arg)
   uint64_t one = 1;
 
   pin_thread(
-      pst_session_thread_cpu(drive->session, thread->index)); /* as threads_check() has tried */
+      pst_session_thread_cpu(drive->session, thread->index)); /* as app_threads_check() has tried */
   for (;;) {
     uint64_t until_ns = UINT64_MAX;
     uint32_t moved = 0;
@@ -79,12 +79,12 @@ static void *thread_work(void *arg)
   return NULL;
 }
 
-int threads_start(struct drive *drive, struct pst_error *error)
+int app_threads_start(struct drive *drive, struct pst_error *error)
 {
   drive->thread_count = pst_session_threads(drive->session);
   drive->threads = calloc(drive->thread_count, sizeof(*drive->threads));
   if (!drive->threads)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+    return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   for (uint32_t i = 0; i < drive->thread_count; i++) {
     char name[32];
     struct thread *thread = &drive->threads[i];
@@ -95,9 +95,9 @@ int threads_start(struct drive *drive, struct pst_error *error)
       atomic_store(&drive->drain_by_ns, 1);
       atomic_store(&drive->stop, true);
       pst_session_wake(drive->session);
-      threads_join(drive);
-      return notice_fail(error, PST_EXIT_FAILED, -code, "cannot start thread %u: %s", i,
-                         strerror(code));
+      app_threads_join(drive);
+      return app_log_fail(error, PST_EXIT_FAILED, -code, "cannot start thread %u: %s", i,
+                          strerror(code));
     }
     thread->started = true;
     snprintf(name, sizeof(name), "pst-thread-%u", i);
@@ -107,7 +107,7 @@ int threads_start(struct drive *drive, struct pst_error *error)
   return 0;
 }
 
-void threads_join(struct drive *drive)
+void app_threads_join(struct drive *drive)
 {
   for (uint32_t i = 0; i < drive->thread_count; i++) {
     if (drive->threads[i].started)
@@ -116,7 +116,7 @@ void threads_join(struct drive *drive)
   }
 }
 
-bool threads_over(const struct drive *drive)
+bool app_threads_over(const struct drive *drive)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
     const struct flow *flow = &drive->flows[i];

@@ -46,23 +46,23 @@ struct bench {
   int status;
 };
 
-static void note_failure(struct bench *bench, const struct pst_error *error)
+static void bench_cmd_note_failure(struct bench *bench, const struct pst_error *error)
 {
-  finding_add_error(result_errors(bench->result), error, bench->arguments);
-  bench->status =
-      finding_worse(bench->status, error->exit_status != 0 ? error->exit_status : PST_EXIT_FAILED);
+  app_finding_add_error(app_result_errors(bench->result), error, bench->arguments);
+  bench->status = app_finding_worse(bench->status,
+                                    error->exit_status != 0 ? error->exit_status : PST_EXIT_FAILED);
 }
 
 /* ---- Before the first case --------------------------------------------------------- */
 
-static uint64_t warmup_of(const struct bench_plan *plan)
+static uint64_t bench_cmd_warmup_of(const struct bench_plan *plan)
 {
   uint64_t share = plan->duration_ns / WARMUP_SHARE;
   return share < WARMUP_MOST_NS ? share : WARMUP_MOST_NS;
 }
 
-static uint32_t under_way(const struct bench *bench, enum bench_op op, enum bench_measure measure,
-                          uint64_t size)
+static uint32_t bench_cmd_under_way(const struct bench *bench, enum bench_op op,
+                                    enum bench_measure measure, uint64_t size)
 {
   const struct bench_plan *plan = &bench->plan;
   uint32_t most = pst_ring_default(size);
@@ -76,24 +76,24 @@ static uint32_t under_way(const struct bench *bench, enum bench_op op, enum benc
   return bench->look.depth_max < most ? bench->look.depth_max : most;
 }
 
-static void make_token(char token[BENCH_TOKEN_MAX])
+static void bench_cmd_make_token(char token[BENCH_TOKEN_MAX])
 {
   uint64_t random[1] = {0};
 
   if (getrandom(random, sizeof(random), 0) != sizeof(random))
-    random[0] = now_ns();
+    random[0] = app_now_ns();
   snprintf(token, BENCH_TOKEN_MAX, "%016" PRIx64, random[0]);
 }
 
-static void make_case(const struct bench *bench, enum bench_op op, enum bench_measure measure,
-                      uint64_t size, struct bench_case *c)
+static void bench_cmd_make_case(const struct bench *bench, enum bench_op op,
+                                enum bench_measure measure, uint64_t size, struct bench_case *c)
 {
   const struct bench_plan *plan = &bench->plan;
 
   *c = (struct bench_case){.op = op,
                            .measure = measure,
                            .size = size,
-                           .ring = under_way(bench, op, measure, size),
+                           .ring = bench_cmd_under_way(bench, op, measure, size),
                            .places = bench_is_one_sided(op) ? plan->places : 0,
                            .duration_ns = plan->duration_ns,
                            .warmup_ns = bench->setting.warmup_ns,
@@ -101,22 +101,22 @@ static void make_case(const struct bench *bench, enum bench_op op, enum bench_me
                                op == BENCH_SEND && measure == MEASURE_BANDWIDTH ? plan->hold_ns : 0,
                            .touch = !plan->no_touch && !plan->verify,
                            .verify = plan->verify};
-  make_token(c->token);
+  bench_cmd_make_token(c->token);
 }
 
-static int look_at_transport(struct bench *bench)
+static int bench_cmd_look_at_transport(struct bench *bench)
 {
   struct pst_error error = PST_ERROR_INIT;
   int result = bench_look(&bench->plan, &bench->setting, bench->result, &bench->look, &error);
 
   if (result < 0)
-    note_failure(bench, &error);
+    bench_cmd_note_failure(bench, &error);
   return result;
 }
 
 /* ---- The cases ----------------------------------------------------------------------- */
 
-static void add_row(struct bench *bench, const struct bench_row *row)
+static void bench_cmd_add_row(struct bench *bench, const struct bench_row *row)
 {
   struct json_object *object, *errors;
 
@@ -124,20 +124,20 @@ static void add_row(struct bench *bench, const struct bench_row *row)
     return;
   object = bench_row_json(row, bench->measured);
   if (json_object_object_get_ex(object, "errors", &errors))
-    result_add_errors(bench->result, errors);
+    app_result_add_errors(bench->result, errors);
   json_object_array_add(bench->rows, object);
 }
 
 /* False: no other can follow. */
-static bool run_case(struct bench *bench, const struct bench_case *c)
+static bool bench_cmd_run_case(struct bench *bench, const struct bench_case *c)
 {
   struct bench_row *row = calloc(1, sizeof(*row));
   bool alive = true;
 
   if (!row) {
     struct pst_error error = PST_ERROR_INIT;
-    notice_fail(&error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
-    note_failure(bench, &error);
+    app_log_fail(&error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
+    bench_cmd_note_failure(bench, &error);
     return false;
   }
   row->c = *c;
@@ -150,12 +150,12 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
     bench_show_row(bench->table, row);
   if (row->error[0] != '\0') {
     if (!row->unreachable) /* else it has been logged */
-      notice(PST_LOG_ERROR, "bench: %s %s of %" PRIu64 " B: %s", bench_op_name(c->op),
-             bench_measure_name(c->measure), c->size, row->error);
-    bench->status =
-        finding_worse(bench->status, row->exit_status != 0 ? row->exit_status : PST_EXIT_FAILED);
+      app_log(PST_LOG_ERROR, "bench: %s %s of %" PRIu64 " B: %s", bench_op_name(c->op),
+              bench_measure_name(c->measure), c->size, row->error);
+    bench->status = app_finding_worse(bench->status,
+                                      row->exit_status != 0 ? row->exit_status : PST_EXIT_FAILED);
   }
-  add_row(bench, row);
+  bench_cmd_add_row(bench, row);
   bench->is_lonely = !alive;
   alive = alive && !row->unreachable;
   bench->measured++;
@@ -168,55 +168,56 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
   return alive;
 }
 
-static void note_stopped(struct bench *bench, uint32_t all)
+static void bench_cmd_note_stopped(struct bench *bench, uint32_t all)
 {
   struct pst_error error = PST_ERROR_INIT;
 
-  notice_fail(&error, PST_EXIT_FAILED, -EINTR,
-              "bench: stopped by %s after %" PRIu32 " of %" PRIu32 " measurements; give fewer of "
-              "--size and --op, or a shorter --duration",
-              signals_name(), bench->complete, all);
-  note_failure(bench, &error);
+  app_log_fail(&error, PST_EXIT_FAILED, -EINTR,
+               "bench: stopped by %s after %" PRIu32 " of %" PRIu32 " measurements; give fewer of "
+               "--size and --op, or a shorter --duration",
+               app_signals_name(), bench->complete, all);
+  bench_cmd_note_failure(bench, &error);
 }
 
-static bool is_measured(const struct bench *bench, enum bench_op op, enum bench_measure measure)
+static bool bench_cmd_is_measured(const struct bench *bench, enum bench_op op,
+                                  enum bench_measure measure)
 {
   return (bench->look.ops & 1u << op) != 0 && (bench->plan.measures & measure) != 0 &&
          !(op == BENCH_SEND && measure == MEASURE_LATENCY && bench->look.no_send_latency);
 }
 
 /* All sizes of one kind. False: no other can follow. */
-static bool run_sizes(struct bench *bench, enum bench_op op, enum bench_measure measure)
+static bool bench_cmd_run_sizes(struct bench *bench, enum bench_op op, enum bench_measure measure)
 {
   const struct bench_plan *plan = &bench->plan;
   struct bench_case c;
 
-  for (uint32_t i = 0; i < plan->size_count && !signals_stop(); i++) {
-    make_case(bench, op, measure, plan->sizes[i], &c);
+  for (uint32_t i = 0; i < plan->size_count && !app_signals_stop(); i++) {
+    bench_cmd_make_case(bench, op, measure, plan->sizes[i], &c);
     if (i == 0)
       bench_show_title(bench->table, &c);
-    if (!run_case(bench, &c))
+    if (!bench_cmd_run_case(bench, &c))
       return false;
   }
   return true;
 }
 
-static void run_cases(struct bench *bench)
+static void bench_cmd_run_cases(struct bench *bench)
 {
   uint32_t all = 0;
   bool goes_on = true;
 
   for (enum bench_op op = BENCH_SEND; op < BENCH_OPS; op = (enum bench_op)(op + 1)) {
     for (uint32_t measure = MEASURE_BANDWIDTH; measure <= MEASURE_LATENCY; measure++) {
-      if (!is_measured(bench, op, (enum bench_measure)measure))
+      if (!bench_cmd_is_measured(bench, op, (enum bench_measure)measure))
         continue;
       all += bench->plan.size_count;
-      goes_on = goes_on && run_sizes(bench, op, (enum bench_measure)measure);
+      goes_on = goes_on && bench_cmd_run_sizes(bench, op, (enum bench_measure)measure);
     }
   }
   bench->is_whole = goes_on && bench->complete == all;
   if (goes_on && !bench->is_whole)
-    note_stopped(bench, all);
+    bench_cmd_note_stopped(bench, all);
 }
 
 /* ---- Who measures ---------------------------------------------------------------------- */
@@ -228,7 +229,7 @@ struct invitation {
 };
 
 /* Nobody reads from it any more. */
-static bool is_deserted(int fd)
+static bool bench_cmd_is_deserted(int fd)
 {
   struct pollfd event = {.fd = fd};
 
@@ -236,24 +237,25 @@ static bool is_deserted(int fd)
 }
 
 /* Its parent alone, as long as that has its end of the pipe. */
-static void serve_parent(struct bench *bench, struct link_server *server, int fd, const char *token)
+static void bench_cmd_serve_parent(struct bench *bench, struct link_server *server, int fd,
+                                   const char *token)
 {
   int result = -EACCES;
 
   while (result == -EACCES) {
     struct link *link;
-    if (link_take(server, PARENT_NS, &link) < 0) {
-      if (is_deserted(fd))
+    if (bench_link_take(server, PARENT_NS, &link) < 0) {
+      if (bench_cmd_is_deserted(fd))
         break;
       continue;
     }
     snprintf(link->peer, sizeof(link->peer), "process %ld", (long)getppid());
     result = bench_serve(link, &bench->plan, token, 0, bench->plan.cpus[1]);
-    link_close(link);
+    bench_link_close(link);
   }
 }
 
-static int serve_as_child(struct bench *bench, int fd)
+static int bench_cmd_serve_as_child(struct bench *bench, int fd)
 {
   const struct sigaction ignore = {.sa_handler = SIG_IGN};
   struct pst_error error = PST_ERROR_INIT;
@@ -266,22 +268,23 @@ static int serve_as_child(struct bench *bench, int fd)
   sigaction(SIGHUP, &ignore, NULL);
   if (pin_thread(bench->plan.cpus[1]) < 0)
     return PST_EXIT_UNAVAILABLE; /* its parent says why */
-  int result = link_listen("bench", "127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
+  int result =
+      bench_link_listen("bench", "127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
   if (result == 0) {
-    make_token(invitation.token);
+    bench_cmd_make_token(invitation.token);
     invitation.port = pst_node_port(server.node);
     bool is_told = write(fd, &invitation, sizeof(invitation)) == sizeof(invitation);
     bench_choose_sender(&bench->plan);
     if (is_told)
-      serve_parent(bench, &server, fd, invitation.token);
+      bench_cmd_serve_parent(bench, &server, fd, invitation.token);
   }
-  link_unlisten(&server);
+  bench_link_unlisten(&server);
   return result < 0 ? error.exit_status : PST_EXIT_OK;
 }
 
 /* Before any plugin or thread: what another thread had locked would stay so in the child. Returns
  * in both: *child_status is the child's, else -1. */
-static int fork_server(struct bench *bench, int *child_status)
+static int bench_cmd_fork_server(struct bench *bench, int *child_status)
 {
   int ends[2];
 
@@ -297,7 +300,7 @@ static int fork_server(struct bench *bench, int *child_status)
   }
   if (pid == 0) {
     close(ends[0]);
-    *child_status = serve_as_child(bench, ends[1]);
+    *child_status = bench_cmd_serve_as_child(bench, ends[1]);
     return 0;
   }
   close(ends[1]);
@@ -307,25 +310,26 @@ static int fork_server(struct bench *bench, int *child_status)
 }
 
 /* It has said why, where it could not listen. */
-static int connect_child(struct bench *bench, struct pst_error *error)
+static int bench_cmd_connect_child(struct bench *bench, struct pst_error *error)
 {
   struct invitation invitation;
   char address[32];
 
   ssize_t got = read(bench->child_fd, &invitation, sizeof(invitation));
   if (got != sizeof(invitation))
-    return notice_fail(error, PST_EXIT_FAILED, -ECONNRESET,
-                       "bench: the receiving process, %ld, ended before it listened",
-                       (long)bench->child);
+    return app_log_fail(error, PST_EXIT_FAILED, -ECONNRESET,
+                        "bench: the receiving process, %ld, ended before it listened",
+                        (long)bench->child);
   memcpy(bench->setting.token, invitation.token, sizeof(bench->setting.token));
   snprintf(address, sizeof(address), "127.0.0.1:%u", invitation.port);
-  int result = link_connect("bench", address, 0, false, bench->plan.cpus[0], &bench->link, error);
+  int result =
+      bench_link_connect("bench", address, 0, false, bench->plan.cpus[0], &bench->link, error);
   if (result == 0)
     snprintf(bench->link->peer, sizeof(bench->link->peer), "process %ld", (long)bench->child);
   return result;
 }
 
-static void bury_child(struct bench *bench)
+static void bench_cmd_bury_child(struct bench *bench)
 {
   struct pst_error error = PST_ERROR_INIT;
   int status = 0;
@@ -337,13 +341,13 @@ static void bury_child(struct bench *bench)
     ;
   if (!WIFSIGNALED(status))
     return;
-  notice_fail(&error, PST_EXIT_FAILED, -ECONNRESET,
-              "bench: the receiving process, %ld, was killed by signal %d", (long)bench->child,
-              WTERMSIG(status));
-  note_failure(bench, &error);
+  app_log_fail(&error, PST_EXIT_FAILED, -ECONNRESET,
+               "bench: the receiving process, %ld, was killed by signal %d", (long)bench->child,
+               WTERMSIG(status));
+  bench_cmd_note_failure(bench, &error);
 }
 
-static int connect_server(struct bench *bench)
+static int bench_cmd_connect_server(struct bench *bench)
 {
   struct pst_error error = PST_ERROR_INIT;
   int result = 0;
@@ -354,91 +358,94 @@ static int connect_server(struct bench *bench)
     return 0;
   bench->setting.form = bench->plan.host ? "hosts" : "processes";
   if (bench->plan.host)
-    result = link_connect("bench", bench->plan.host, BENCH_PORT, bench->plan.insecure,
-                          bench->plan.cpus[0], &bench->link, &error);
+    result = bench_link_connect("bench", bench->plan.host, BENCH_PORT, bench->plan.insecure,
+                                bench->plan.cpus[0], &bench->link, &error);
   else
-    result = connect_child(bench, &error);
+    result = bench_cmd_connect_child(bench, &error);
   if (result == 0)
     result = bench_greet(bench->link, &bench->plan, &bench->setting, &error);
   if (result < 0)
-    note_failure(bench, &error);
+    bench_cmd_note_failure(bench, &error);
   return result;
 }
 
 /* A server elsewhere is not troubled with what cannot be opened here. One of our own
  * waits for its greeting, and opening what is large takes long. */
-static int open_both(struct bench *bench)
+static int bench_cmd_open_both(struct bench *bench)
 {
-  int result = bench->child != 0 ? connect_server(bench) : look_at_transport(bench);
+  int result =
+      bench->child != 0 ? bench_cmd_connect_server(bench) : bench_cmd_look_at_transport(bench);
 
   if (result == 0)
-    result = bench->child != 0 ? look_at_transport(bench) : connect_server(bench);
+    result =
+        bench->child != 0 ? bench_cmd_look_at_transport(bench) : bench_cmd_connect_server(bench);
   return result;
 }
 
-static void begin_result(struct bench *bench)
+static void bench_cmd_begin_result(struct bench *bench)
 {
-  environment_read(&bench->setting.environment);
+  app_environment_read(&bench->setting.environment);
   if (bench->arguments->json)
-    bench->result = result_new(bench->command, bench->arguments, NULL);
+    bench->result = app_result_new(bench->command, bench->arguments, NULL);
   if (!bench->result)
     return;
   bench->rows = json_object_new_array();
   json_object_object_add(bench->result, "rows", bench->rows);
 }
 
-/* Without what open_both() finds out, on another thread. */
-static void add_interrupted(void *context, struct json_object *result)
+/* Without what bench_cmd_open_both() finds out, on another thread. */
+static void bench_cmd_add_interrupted(void *context, struct json_object *result)
 {
   const struct bench *bench = context;
-  const struct bench_setting setting = {.plan = &bench->plan, .warmup_ns = warmup_of(&bench->plan)};
+  const struct bench_setting setting = {.plan = &bench->plan,
+                                        .warmup_ns = bench_cmd_warmup_of(&bench->plan)};
 
   json_object_object_add(result, "bench", bench_setting_json(&setting, "signal"));
 }
 
-static void end_result(struct bench *bench)
+static void bench_cmd_end_result(struct bench *bench)
 {
   if (!bench->arguments->json)
     return;
   if (bench->result) {
-    const char *stopped = bench->is_whole    ? "source_end"
-                          : signals_stop()   ? "signal"
-                          : bench->is_lonely ? "peer"
-                                             : "failure";
+    const char *stopped = bench->is_whole      ? "source_end"
+                          : app_signals_stop() ? "signal"
+                          : bench->is_lonely   ? "peer"
+                                               : "failure";
     json_object_object_add(bench->result, "bench", bench_setting_json(&bench->setting, stopped));
   }
-  bench->status = result_conclude(bench->result, bench->arguments->json, bench->status);
+  bench->status = app_result_conclude(bench->result, bench->arguments->json, bench->status);
 }
 
-static void run_client(struct bench *bench)
+static void bench_cmd_run_client(struct bench *bench)
 {
-  result_interrupted(add_interrupted, bench);
-  begin_result(bench);
+  app_result_interrupted(bench_cmd_add_interrupted, bench);
+  bench_cmd_begin_result(bench);
   bench->setting.plan = &bench->plan;
-  bench->setting.warmup_ns = warmup_of(&bench->plan);
+  bench->setting.warmup_ns = bench_cmd_warmup_of(&bench->plan);
   /* The other end's first, where that is here. */
   if ((!bench->plan.host && bench_pin(bench->plan.cpus[1]) < 0) ||
       bench_pin(bench->plan.cpus[0]) < 0)
     bench->status = PST_EXIT_UNAVAILABLE; /* it has said why */
-  else if (open_both(bench) == 0) {
+  else if (bench_cmd_open_both(bench) == 0) {
     bench_show_head(bench->table, &bench->setting);
     fputs(bench->look.notes, bench->table);
-    run_cases(bench);
+    bench_cmd_run_cases(bench);
     if (bench->shared > 0)
       bench_show_shared(bench->table, bench->shared, bench->measured, bench->cpu_least);
   }
   /* A server that waits for the next case hears that there is none; one in the middle of a case
    * would not read it. */
   if (bench->link && !bench->is_lonely)
-    link_send(bench->link, link_object("goodbye", json_object_new_boolean(true)));
-  link_close(bench->link);
-  bury_child(bench);
-  end_result(bench);
+    bench_link_send(bench->link, bench_link_object("goodbye", json_object_new_boolean(true)));
+  bench_link_close(bench->link);
+  bench_cmd_bury_child(bench);
+  bench_cmd_end_result(bench);
 }
 
 /* The command: a server, both ends in one process, or a client, which forks a server if no host is
  * given. Returns the exit status. */
-static int run(const struct command *command, const struct arguments *arguments)
+static int bench_cmd_run(const struct command *command, const struct arguments *arguments)
 {
   struct bench bench = {.command = command, .arguments = arguments};
   bool json_out = arguments->json && strcmp(arguments->json, "-") == 0;
@@ -449,16 +456,16 @@ static int run(const struct command *command, const struct arguments *arguments)
     bench_plan_free(&bench.plan);
     return PST_EXIT_USAGE;
   }
-  notice_begin(arguments, PST_LOG_ERROR);
+  app_log_begin(arguments, PST_LOG_ERROR);
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
-  int result = signals_open(-1);
+  int result = app_signals_open(-1);
   if (result == 0 && !bench.plan.server && !bench.plan.in_process && !bench.plan.host)
-    result = fork_server(&bench, &child_status);
+    result = bench_cmd_fork_server(&bench, &child_status);
   if (result == 0 && child_status < 0)
-    result = result_watch();
+    result = app_result_watch();
   if (result < 0) {
-    notice(PST_LOG_ERROR, "bench: cannot begin: %s", strerror(-result));
+    app_log(PST_LOG_ERROR, "bench: cannot begin: %s", strerror(-result));
     bench.status = PST_EXIT_FAILED;
   } else if (child_status >= 0) {
     bench.status = child_status;
@@ -469,13 +476,13 @@ static int run(const struct command *command, const struct arguments *arguments)
   } else {
     if (bench.plan.ops == 0 || (bench.plan.ops & 1u << BENCH_SEND) != 0)
       bench_choose_sender(&bench.plan);
-    run_client(&bench);
+    bench_cmd_run_client(&bench);
   }
   bench_plan_free(&bench.plan);
   return bench.status;
 }
 
-const struct command command_bench = {
+const struct command app_command_bench = {
     .name = "bench",
     .operand = "HOST",
     .need = OPERAND_OPTIONAL,
@@ -498,5 +505,5 @@ const struct command command_bench = {
         "  penstock bench --server --transport loopback --memory host\n"
         "  penstock bench --transport loopback --memory host 127.0.0.1\n"
         "      The same as server and client.",
-    .run = run,
+    .run = bench_cmd_run,
 };

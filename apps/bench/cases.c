@@ -51,7 +51,7 @@ uint64_t bench_stride(const struct bench_case *c)
   return (c->size + STRIDE - 1) / STRIDE * STRIDE;
 }
 
-static int index_of(const char *word, const char *const *names)
+static int bench_cases_index_of(const char *word, const char *const *names)
 {
   for (int i = 0; names[i] != NULL; i++)
     if (strcmp(word, names[i]) == 0)
@@ -67,8 +67,8 @@ struct reader {
   struct bench_plan *plan;
 };
 
-static int unknown_word(const struct reader *reader, const char *option, const char *word,
-                        const char *const *names)
+static int bench_cases_unknown_word(const struct reader *reader, const char *option,
+                                    const char *word, const char *const *names)
 {
   char what[512], meant[ARGUMENTS_MEANT_BYTES];
   int used = snprintf(what, sizeof(what), "--%s '%s' is not one of", option, word);
@@ -78,13 +78,14 @@ static int unknown_word(const struct reader *reader, const char *option, const c
     used += snprintf(what + used, sizeof(what) - (size_t)used, "%s %s", count > 0 ? "," : "",
                      names[count]);
   snprintf(what + used, sizeof(what) - (size_t)used, "%s",
-           arguments_meant(word, names, count, "; did you mean '", meant));
-  return arguments_wrong(reader->command, "%s", what);
+           app_arguments_meant(word, names, count, "; did you mean '", meant));
+  return app_arguments_wrong(reader->command, "%s", what);
 }
 
 /* Call take() with each word of a list "a,b,c". */
-static int each_word(const struct reader *reader, enum bench_word option, const char *name,
-                     int (*take)(const struct reader *reader, const char *word))
+static int bench_cases_each_word(const struct reader *reader, enum bench_word option,
+                                 const char *name,
+                                 int (*take)(const struct reader *reader, const char *word))
 {
   const char *at = reader->arguments->bench[option];
   char word[WORD_MAX];
@@ -92,8 +93,8 @@ static int each_word(const struct reader *reader, enum bench_word option, const 
   while (at) {
     size_t length = strcspn(at, ",");
     if (length == 0 || length >= sizeof(word)) {
-      return arguments_wrong(reader->command, "--%s '%.100s' is not a list like a,b,c", name,
-                             reader->arguments->bench[option]);
+      return app_arguments_wrong(reader->command, "--%s '%.100s' is not a list like a,b,c", name,
+                                 reader->arguments->bench[option]);
     }
     memcpy(word, at, length);
     word[length] = '\0';
@@ -105,49 +106,49 @@ static int each_word(const struct reader *reader, enum bench_word option, const 
   return 0;
 }
 
-static int take_op(const struct reader *reader, const char *word)
+static int bench_cases_take_op(const struct reader *reader, const char *word)
 {
-  int index = index_of(word, op_names);
+  int index = bench_cases_index_of(word, op_names);
 
   if (index < 0)
-    return unknown_word(reader, "op", word, op_names);
+    return bench_cases_unknown_word(reader, "op", word, op_names);
   reader->plan->ops |= 1u << (index + 1);
   return 0;
 }
 
-static int take_size(const struct reader *reader, const char *word)
+static int bench_cases_take_size(const struct reader *reader, const char *word)
 {
   struct bench_plan *plan = reader->plan;
   uint64_t size = 0;
 
-  if (arguments_size(word, &size) < 0 || size == 0 || size > BENCH_SIZE_MAX) {
-    return arguments_wrong(
+  if (app_arguments_size(word, &size) < 0 || size == 0 || size > BENCH_SIZE_MAX) {
+    return app_arguments_wrong(
         reader->command, "--size '%s' is not a size from 1 B to 1 GiB; write 64,1462,64KiB", word);
   }
   if (plan->size_count == BENCH_SIZES_MAX) {
-    return arguments_wrong(reader->command, "--size takes at most %d sizes", BENCH_SIZES_MAX);
+    return app_arguments_wrong(reader->command, "--size takes at most %d sizes", BENCH_SIZES_MAX);
   }
   plan->sizes[plan->size_count++] = size;
   return 0;
 }
 
-static int take_cpu(const struct reader *reader, const char *word)
+static int bench_cases_take_cpu(const struct reader *reader, const char *word)
 {
   struct bench_plan *plan = reader->plan;
   int *cpu = plan->cpus[0] < 0 ? &plan->cpus[0] : &plan->cpus[1];
   uint64_t number = 0;
 
   if (*cpu >= 0)
-    return arguments_wrong(reader->command, "--cpu takes two CPUs at most, one for each end");
-  if (arguments_count(word, &number) < 0 || number > CPU_MAX) {
-    return arguments_wrong(reader->command,
-                           "--cpu '%s' is not the number of a CPU; write --cpu 2,3", word);
+    return app_arguments_wrong(reader->command, "--cpu takes two CPUs at most, one for each end");
+  if (app_arguments_count(word, &number) < 0 || number > CPU_MAX) {
+    return app_arguments_wrong(reader->command,
+                               "--cpu '%s' is not the number of a CPU; write --cpu 2,3", word);
   }
   *cpu = (int)number;
   return 0;
 }
 
-static int read_side(const struct reader *reader)
+static int bench_cases_read_side(const struct reader *reader)
 {
   const struct arguments *arguments = reader->arguments;
   struct bench_side *side = &reader->plan->side;
@@ -157,127 +158,129 @@ static int read_side(const struct reader *reader)
   side->memory = words[BENCH_MEMORY];
   side->path = words[BENCH_PATH];
   if (!side->transport || side->transport[0] == '\0')
-    return arguments_wrong(reader->command,
-                           "--transport is missing; `penstock plugins` lists them");
+    return app_arguments_wrong(reader->command,
+                               "--transport is missing; `penstock plugins` lists them");
   if (!side->memory || side->memory[0] == '\0')
-    return arguments_wrong(
+    return app_arguments_wrong(
         reader->command, "--memory is missing; `penstock plugins` lists them, host is everywhere");
-  if (side->path && index_of(side->path, path_names) < 0)
-    return unknown_word(reader, "path", side->path, path_names);
-  if (settings_read(arguments->transport_options, arguments->transport_option_count,
-                    &side->transport_options, &side->transport_option_count) < 0 ||
-      settings_read(arguments->memory_options, arguments->memory_option_count,
-                    &side->memory_options, &side->memory_option_count) < 0)
-    return arguments_wrong(reader->command, "out of memory");
+  if (side->path && bench_cases_index_of(side->path, path_names) < 0)
+    return bench_cases_unknown_word(reader, "path", side->path, path_names);
+  if (app_plugin_options_read(arguments->transport_options, arguments->transport_option_count,
+                              &side->transport_options, &side->transport_option_count) < 0 ||
+      app_plugin_options_read(arguments->memory_options, arguments->memory_option_count,
+                              &side->memory_options, &side->memory_option_count) < 0)
+    return app_arguments_wrong(reader->command, "out of memory");
   return 0;
 }
 
-static int read_number(const struct reader *reader, const char *word, const char *is,
-                       uint32_t least, uint32_t *number)
+static int bench_cases_read_number(const struct reader *reader, const char *word, const char *is,
+                                   uint32_t least, uint32_t *number)
 {
   uint64_t read = 0;
 
   if (!word)
     return 0;
-  if (arguments_count(word, &read) < 0 || read < least || read > BENCH_RING_MAX) {
-    return arguments_wrong(reader->command, "'%.60s' is not %s from %u to %u", word, is, least,
-                           BENCH_RING_MAX);
+  if (app_arguments_count(word, &read) < 0 || read < least || read > BENCH_RING_MAX) {
+    return app_arguments_wrong(reader->command, "'%.60s' is not %s from %u to %u", word, is, least,
+                               BENCH_RING_MAX);
   }
   *number = (uint32_t)read;
   return 0;
 }
 
-static int read_ring(const struct reader *reader)
+static int bench_cases_read_ring(const struct reader *reader)
 {
   const char *const *words = reader->arguments->bench;
   struct bench_plan *plan = reader->plan;
 
-  if (read_number(reader, words[BENCH_RING], "a --ring, a number of slots", 2, &plan->ring) < 0)
+  if (bench_cases_read_number(reader, words[BENCH_RING], "a --ring, a number of slots", 2,
+                              &plan->ring) < 0)
     return -EINVAL;
-  if (read_number(reader, words[BENCH_DEPTH], "a --depth, a number of transfers", 1, &plan->depth) <
-      0)
+  if (bench_cases_read_number(reader, words[BENCH_DEPTH], "a --depth, a number of transfers", 1,
+                              &plan->depth) < 0)
     return -EINVAL;
-  return read_number(reader, words[BENCH_PLACES], "a number of --places", 1, &plan->places);
+  return bench_cases_read_number(reader, words[BENCH_PLACES], "a number of --places", 1,
+                                 &plan->places);
 }
 
-static int read_touch(const struct reader *reader)
+static int bench_cases_read_touch(const struct reader *reader)
 {
   const char *word = reader->arguments->bench[BENCH_TOUCH];
 
   if (!word || strcmp(word, "yes") == 0)
     return 0;
   if (strcmp(word, "no") != 0)
-    return arguments_wrong(reader->command, "--touch takes yes or no");
+    return app_arguments_wrong(reader->command, "--touch takes yes or no");
   reader->plan->no_touch = true;
   return 0;
 }
 
-static int read_hold(const struct reader *reader)
+static int bench_cases_read_hold(const struct reader *reader)
 {
   const char *word = reader->arguments->bench[BENCH_HOLD];
   uint64_t ns = 0;
 
   if (!word)
     return 0;
-  if (arguments_duration(word, &ns) < 0 || ns > BENCH_HOLD_MAX_NS)
-    return arguments_wrong(reader->command, "--hold '%s' is not a time up to 1 s; write 50us",
-                           word);
+  if (app_arguments_duration(word, &ns) < 0 || ns > BENCH_HOLD_MAX_NS)
+    return app_arguments_wrong(reader->command, "--hold '%s' is not a time up to 1 s; write 50us",
+                               word);
   reader->plan->hold_ns = ns;
   return 0;
 }
 
 /* Options of which one makes the other meaningless. */
-static int check_together(const struct reader *reader)
+static int bench_cases_check_together(const struct reader *reader)
 {
   const char *const *words = reader->arguments->bench;
   const struct bench_plan *plan = reader->plan;
 
   if (words[BENCH_BANDWIDTH] && words[BENCH_LATENCY])
-    return arguments_wrong(reader->command,
-                           "--bandwidth and --latency exclude each other; without either both are "
-                           "measured");
+    return app_arguments_wrong(
+        reader->command, "--bandwidth and --latency exclude each other; without either both are "
+                         "measured");
   if (plan->ops != 0 && (plan->ops & BENCH_ONE_SIDED) == 0 &&
       (words[BENCH_DEPTH] || words[BENCH_PLACES]))
-    return arguments_wrong(reader->command,
-                           "--depth and --places are for write and read; send has --ring");
+    return app_arguments_wrong(reader->command,
+                               "--depth and --places are for write and read; send has --ring");
   if (words[BENCH_HOLD] &&
       ((plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0) || words[BENCH_LATENCY]))
-    return arguments_wrong(reader->command, "--hold is for the bandwidth of send");
+    return app_arguments_wrong(reader->command, "--hold is for the bandwidth of send");
   if (plan->verify && words[BENCH_PLACES])
-    return arguments_wrong(
+    return app_arguments_wrong(
         reader->command, "--places is not for --verify: each transfer that is verified has a place "
                          "of its own");
   if (plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0 &&
       (words[BENCH_RING] || words[BENCH_PATH]))
-    return arguments_wrong(reader->command,
-                           "--ring and --path are for send: write and read have --depth, and reach "
-                           "their regions without staging");
+    return app_arguments_wrong(
+        reader->command, "--ring and --path are for send: write and read have --depth, and reach "
+                         "their regions without staging");
   if (plan->in_process && (plan->server || plan->host))
-    return arguments_wrong(reader->command,
-                           "--in-process has both ends here: no HOST, no --server");
+    return app_arguments_wrong(reader->command,
+                               "--in-process has both ends here: no HOST, no --server");
   if (plan->once && !plan->server)
-    return arguments_wrong(reader->command, "--once is for --server");
+    return app_arguments_wrong(reader->command, "--once is for --server");
   if (!plan->server)
     return 0;
   if (words[BENCH_OP] || words[BENCH_SIZE] || words[BENCH_BANDWIDTH] || words[BENCH_LATENCY] ||
       words[BENCH_RING] || words[BENCH_DEPTH] || words[BENCH_PLACES] || words[BENCH_TOUCH] ||
       words[BENCH_VERIFY] || words[BENCH_HOLD] || reader->arguments->duration_set ||
       reader->arguments->json)
-    return arguments_wrong(reader->command,
-                           "the client says what is measured: the server takes --transport, "
-                           "--memory, their options, --path, --cpu, --once and --insecure");
+    return app_arguments_wrong(reader->command,
+                               "the client says what is measured: the server takes --transport, "
+                               "--memory, their options, --path, --cpu, --once and --insecure");
   return 0;
 }
 
-static int check_bytes(const struct reader *reader, uint32_t count, const char *option)
+static int bench_cases_check_bytes(const struct reader *reader, uint32_t count, const char *option)
 {
   const struct bench_plan *plan = reader->plan;
 
   for (uint32_t i = 0; i < plan->size_count; i++) {
     if (plan->sizes[i] * count > BENCH_BYTES_MAX) {
-      return arguments_wrong(reader->command,
-                             "%u slots of %" PRIu64 " B are over 4 GiB; choose a smaller %s", count,
-                             plan->sizes[i], option);
+      return app_arguments_wrong(reader->command,
+                                 "%u slots of %" PRIu64 " B are over 4 GiB; choose a smaller %s",
+                                 count, plan->sizes[i], option);
     }
   }
   return 0;
@@ -302,29 +305,31 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
       .host = arguments->operand,
   };
   bool all = words[BENCH_OP] && strcmp(words[BENCH_OP], "all") == 0;
-  if ((!all && each_word(&reader, BENCH_OP, "op", take_op) < 0) || check_together(&reader) < 0 ||
-      read_side(&reader) < 0 || read_ring(&reader) < 0 || read_touch(&reader) < 0 ||
-      read_hold(&reader) < 0 || each_word(&reader, BENCH_SIZE, "size", take_size) < 0 ||
-      each_word(&reader, BENCH_CPU, "cpu", take_cpu) < 0)
+  if ((!all && bench_cases_each_word(&reader, BENCH_OP, "op", bench_cases_take_op) < 0) ||
+      bench_cases_check_together(&reader) < 0 || bench_cases_read_side(&reader) < 0 ||
+      bench_cases_read_ring(&reader) < 0 || bench_cases_read_touch(&reader) < 0 ||
+      bench_cases_read_hold(&reader) < 0 ||
+      bench_cases_each_word(&reader, BENCH_SIZE, "size", bench_cases_take_size) < 0 ||
+      bench_cases_each_word(&reader, BENCH_CPU, "cpu", bench_cases_take_cpu) < 0)
     return -EINVAL;
   for (uint64_t size = 64; !words[BENCH_SIZE] && size <= 4 << 20; size *= 4)
     plan->sizes[plan->size_count++] = size;
   if (plan->duration_ns > BENCH_DURATION_MAX_NS) {
-    return arguments_wrong(command, "--duration is that of one measurement, at most an hour");
+    return app_arguments_wrong(command, "--duration is that of one measurement, at most an hour");
   }
-  if (check_bytes(&reader, plan->ring, "--ring") < 0)
+  if (bench_cases_check_bytes(&reader, plan->ring, "--ring") < 0)
     return -EINVAL;
   /* Where places are named, transfers have none of their own. */
-  return plan->places ? check_bytes(&reader, plan->places, "--places")
-                      : check_bytes(&reader, plan->depth, "--depth");
+  return plan->places ? bench_cases_check_bytes(&reader, plan->places, "--places")
+                      : bench_cases_check_bytes(&reader, plan->depth, "--depth");
 }
 
 void bench_plan_free(struct bench_plan *plan)
 {
   struct bench_side *side = &plan->side;
 
-  settings_free(side->transport_options, side->transport_option_count);
-  settings_free(side->memory_options, side->memory_option_count);
+  app_plugin_options_free(side->transport_options, side->transport_option_count);
+  app_plugin_options_free(side->memory_options, side->memory_option_count);
 }
 
 /* ---- Between client and server ---------------------------------------------- */
@@ -350,8 +355,8 @@ struct json_object *bench_case_write(const struct bench_case *c)
   return to;
 }
 
-static int read_uint(struct json_object *from, const char *key, uint64_t least, uint64_t most,
-                     uint64_t *value, char *why, size_t size)
+static int bench_cases_read_uint(struct json_object *from, const char *key, uint64_t least,
+                                 uint64_t most, uint64_t *value, char *why, size_t size)
 {
   struct json_object *member = NULL;
 
@@ -371,17 +376,18 @@ static int read_uint(struct json_object *from, const char *key, uint64_t least, 
   return 0;
 }
 
-static int read_name(struct json_object *from, const char *key, const char *const *names,
-                     int *index, char *why, size_t size)
+static int bench_cases_read_name(struct json_object *from, const char *key,
+                                 const char *const *names, int *index, char *why, size_t size)
 {
-  *index = index_of(link_text(from, key), names);
+  *index = bench_cases_index_of(bench_link_text(from, key), names);
   if (*index >= 0)
     return 0;
   snprintf(why, size, "%s is none that this server knows", key);
   return -EPROTO;
 }
 
-static int read_bool(struct json_object *from, const char *key, bool *value, char *why, size_t size)
+static int bench_cases_read_bool(struct json_object *from, const char *key, bool *value, char *why,
+                                 size_t size)
 {
   struct json_object *member = NULL;
 
@@ -394,10 +400,11 @@ static int read_bool(struct json_object *from, const char *key, bool *value, cha
   return 0;
 }
 
-static int read_token(struct json_object *from, char token[BENCH_TOKEN_MAX], char *why, size_t size)
+static int bench_cases_read_token(struct json_object *from, char token[BENCH_TOKEN_MAX], char *why,
+                                  size_t size)
 {
   struct json_object *member = NULL;
-  const char *text = link_text(from, "token");
+  const char *text = bench_link_text(from, "token");
   size_t length = strlen(text);
 
   for (size_t i = 0; i < length; i++)
@@ -425,18 +432,20 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
     snprintf(why, size, "the case is no object");
     return -EPROTO;
   }
-  if (read_name(from, "op", op_names, &op, why, size) < 0 ||
-      read_name(from, "measure", measure_names, &measure, why, size) < 0 ||
-      read_uint(from, "size_bytes", 1, BENCH_SIZE_MAX, &in.size, why, size) < 0 ||
-      read_uint(from, "ring_slots", 1, BENCH_RING_MAX, &ring, why, size) < 0 ||
-      read_uint(from, "places", 0, BENCH_RING_MAX, &places, why, size) < 0 ||
-      read_uint(from, "duration_ns", 1, BENCH_DURATION_MAX_NS, &in.duration_ns, why, size) < 0 ||
-      read_uint(from, "warmup_ns", 0, BENCH_DURATION_MAX_NS, &in.warmup_ns, why, size) < 0 ||
-      read_uint(from, "hold_ns", 0, BENCH_HOLD_MAX_NS, &in.hold_ns, why, size) < 0 ||
-      read_uint(from, "back_port", 0, UINT16_MAX, &port, why, size) < 0 ||
-      read_bool(from, "touch", &in.touch, why, size) < 0 ||
-      read_bool(from, "verify", &in.verify, why, size) < 0 ||
-      read_token(from, in.token, why, size) < 0)
+  if (bench_cases_read_name(from, "op", op_names, &op, why, size) < 0 ||
+      bench_cases_read_name(from, "measure", measure_names, &measure, why, size) < 0 ||
+      bench_cases_read_uint(from, "size_bytes", 1, BENCH_SIZE_MAX, &in.size, why, size) < 0 ||
+      bench_cases_read_uint(from, "ring_slots", 1, BENCH_RING_MAX, &ring, why, size) < 0 ||
+      bench_cases_read_uint(from, "places", 0, BENCH_RING_MAX, &places, why, size) < 0 ||
+      bench_cases_read_uint(from, "duration_ns", 1, BENCH_DURATION_MAX_NS, &in.duration_ns, why,
+                            size) < 0 ||
+      bench_cases_read_uint(from, "warmup_ns", 0, BENCH_DURATION_MAX_NS, &in.warmup_ns, why, size) <
+          0 ||
+      bench_cases_read_uint(from, "hold_ns", 0, BENCH_HOLD_MAX_NS, &in.hold_ns, why, size) < 0 ||
+      bench_cases_read_uint(from, "back_port", 0, UINT16_MAX, &port, why, size) < 0 ||
+      bench_cases_read_bool(from, "touch", &in.touch, why, size) < 0 ||
+      bench_cases_read_bool(from, "verify", &in.verify, why, size) < 0 ||
+      bench_cases_read_token(from, in.token, why, size) < 0)
     return -EPROTO;
   in.op = (enum bench_op)(op + 1);
   if (places && (in.verify || !bench_is_one_sided(in.op))) {

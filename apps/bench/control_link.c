@@ -34,8 +34,8 @@
 /* ---- Addresses ----------------------------------------------------------------- */
 
 /* With a port, as nodes have it. */
-static int whole_address(const char *command, const char *where, uint16_t port, char *address,
-                         size_t size, struct pst_error *error)
+static int bench_link_whole_address(const char *command, const char *where, uint16_t port,
+                                    char *address, size_t size, struct pst_error *error)
 {
   struct pst_host_port parts;
   char *end = NULL;
@@ -43,9 +43,9 @@ static int whole_address(const char *command, const char *where, uint16_t port, 
   if (strlen(where) > size - 16 || !pst_host_port_split(where, &parts) || parts.host_length == 0 ||
       (parts.port &&
        (parts.port[0] == '\0' || strtoul(parts.port, &end, 10) > UINT16_MAX || *end != '\0')))
-    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
-                       "%s: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT", command,
-                       where);
+    return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
+                        "%s: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT", command,
+                        where);
   const bool is_v6 = memchr(parts.host, ':', parts.host_length) != NULL;
   int used =
       snprintf(address, size, is_v6 ? "[%.*s]:" : "%.*s:", (int)parts.host_length, parts.host);
@@ -57,7 +57,7 @@ static int whole_address(const char *command, const char *where, uint16_t port, 
 }
 
 /* 0: it is taken. `wanted` 0: any. */
-static uint16_t bind_port(const char *host, uint16_t wanted)
+static uint16_t bench_link_bind_port(const char *host, uint16_t wanted)
 {
   struct sockaddr_storage address = {.ss_family = AF_INET};
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *found;
@@ -81,24 +81,24 @@ static uint16_t bind_port(const char *host, uint16_t wanted)
   return port;
 }
 
-uint16_t link_free_port(const char *host)
+uint16_t bench_link_free_port(const char *host)
 {
-  return bind_port(host, 0);
+  return bench_link_bind_port(host, 0);
 }
 
-uint16_t link_free_ports(const char *host)
+uint16_t bench_link_free_ports(const char *host)
 {
   uint16_t port = 0;
 
   for (int i = 0; i < PORTS_TRIED; i++) {
-    port = bind_port(host, 0);
-    if (port < UINT16_MAX && bind_port(host, (uint16_t)(port + 1)) != 0)
+    port = bench_link_bind_port(host, 0);
+    if (port < UINT16_MAX && bench_link_bind_port(host, (uint16_t)(port + 1)) != 0)
       break;
   }
   return port;
 }
 
-static void copy_host(char host[72], const char *place)
+static void bench_link_copy_host(char host[72], const char *place)
 {
   const char *colon = strrchr(place, ':');
 
@@ -107,7 +107,7 @@ static void copy_host(char host[72], const char *place)
 
 /* ---- Objects --------------------------------------------------------------------- */
 
-struct json_object *link_object(const char *key, struct json_object *value)
+struct json_object *bench_link_object(const char *key, struct json_object *value)
 {
   struct json_object *object = json_object_new_object();
 
@@ -115,7 +115,7 @@ struct json_object *link_object(const char *key, struct json_object *value)
   return object;
 }
 
-const char *link_text(struct json_object *object, const char *key)
+const char *bench_link_text(struct json_object *object, const char *key)
 {
   struct json_object *member = NULL;
 
@@ -123,7 +123,7 @@ const char *link_text(struct json_object *object, const char *key)
   return json_object_is_type(member, json_type_string) ? json_object_get_string(member) : "";
 }
 
-uint64_t link_number(struct json_object *object, const char *key)
+uint64_t bench_link_number(struct json_object *object, const char *key)
 {
   struct json_object *member = NULL;
 
@@ -131,7 +131,7 @@ uint64_t link_number(struct json_object *object, const char *key)
   return json_object_is_type(member, json_type_int) ? json_object_get_uint64(member) : 0;
 }
 
-struct json_object *link_parse(const struct pst_node_event *event)
+struct json_object *bench_link_parse(const struct pst_node_event *event)
 {
   struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
   struct json_object *object =
@@ -146,7 +146,7 @@ struct json_object *link_parse(const struct pst_node_event *event)
   return object;
 }
 
-int link_post(struct pst_peer *peer, struct json_object *object)
+int bench_link_post(struct pst_peer *peer, struct json_object *object)
 {
   const char *text = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
 
@@ -157,21 +157,21 @@ int link_post(struct pst_peer *peer, struct json_object *object)
 
 /* ---- Events --------------------------------------------------------------------- */
 
-static void join(struct link *link, struct pst_peer *far)
+static void bench_link_join(struct link *link, struct pst_peer *far)
 {
   struct pst_peer_info info = {.struct_size = sizeof(info)};
 
   link->far = far;
   link->has_joined = true;
-  link->since_ns = now_ns();
+  link->since_ns = app_now_ns();
   if (pst_peer_info(far, &info) < 0)
     return;
   snprintf(link->peer, sizeof(link->peer), "%s", info.remote);
-  copy_host(link->local, info.local);
-  copy_host(link->remote, info.remote);
+  bench_link_copy_host(link->local, info.local);
+  bench_link_copy_host(link->remote, info.remote);
 }
 
-static void admit(struct link_server *server, struct pst_peer *far)
+static void bench_link_admit(struct link_server *server, struct pst_peer *far)
 {
   struct link *link = calloc(1, sizeof(*link)), **at = &server->waiting;
 
@@ -181,14 +181,14 @@ static void admit(struct link_server *server, struct pst_peer *far)
   }
   link->server = server;
   link->node = server->node;
-  join(link, far);
+  bench_link_join(link, far);
   pst_peer_set_context(far, link);
   while (*at)
     at = &(*at)->next;
   *at = link;
 }
 
-static void leave(struct link *link, int code, const char *text)
+static void bench_link_leave(struct link *link, int code, const char *text)
 {
   link->far = NULL;
   if (link->code == 0)
@@ -196,7 +196,7 @@ static void leave(struct link *link, int code, const char *text)
   snprintf(link->text, sizeof(link->text), "%s", text);
 }
 
-static void hang_up(struct link *link, int code, const char *text)
+static void bench_link_hang_up(struct link *link, int code, const char *text)
 {
   if (link->far)
     pst_peer_close(link->far, code, text);
@@ -204,19 +204,20 @@ static void hang_up(struct link *link, int code, const char *text)
   link->is_wrong = code == -EPROTO;
 }
 
-static void hear(struct link *link, const struct pst_node_event *event)
+static void bench_link_hear(struct link *link, const struct pst_node_event *event)
 {
-  struct json_object *object = link_parse(event);
+  struct json_object *object = bench_link_parse(event);
 
   if (object && link->count < LINK_QUEUE) {
     link->said[(link->first + link->count++) % LINK_QUEUE] = object;
     return;
   }
-  hang_up(link, -EPROTO, object ? "it says more than it is asked" : "a message is no object");
+  bench_link_hang_up(link, -EPROTO,
+                     object ? "it says more than it is asked" : "a message is no object");
   json_object_put(object);
 }
 
-static void poll_node(struct pst_node *node, struct link_server *server)
+static void bench_link_poll_node(struct pst_node *node, struct link_server *server)
 {
   struct pst_node_event events[EVENTS];
   int got = pst_node_poll(node, events, EVENTS);
@@ -224,29 +225,29 @@ static void poll_node(struct pst_node *node, struct link_server *server)
   for (int i = 0; i < got; i++) {
     struct link *link = pst_peer_context(events[i].peer);
     if (events[i].kind == PST_NODE_JOINED && server)
-      admit(server, events[i].peer);
+      bench_link_admit(server, events[i].peer);
     else if (!link)
       continue; /* it was closed here */
     else if (events[i].kind == PST_NODE_JOINED)
-      join(link, events[i].peer);
+      bench_link_join(link, events[i].peer);
     else if (events[i].kind == PST_NODE_MESSAGE)
-      hear(link, &events[i]);
+      bench_link_hear(link, &events[i]);
     else if (events[i].kind == PST_NODE_LEFT)
-      leave(link, events[i].status, events[i].text);
+      bench_link_leave(link, events[i].status, events[i].text);
   }
 }
 
-static void wait_node(struct pst_node *node, uint64_t ns)
+static void bench_link_wait_node(struct pst_node *node, uint64_t ns)
 {
-  const uint64_t until_ns = now_ns() + ns;
+  const uint64_t until_ns = app_now_ns() + ns;
 
   pst_node_wait(node, &until_ns);
 }
 
 /* ---- Opening -------------------------------------------------------------------- */
 
-static int open_node(const char *listen, bool insecure, int cpu, struct pst_node **node,
-                     struct pst_error *error)
+static int bench_link_open_node(const char *listen, bool insecure, int cpu, struct pst_node **node,
+                                struct pst_error *error)
 {
   const struct pst_node_params params = {.struct_size = sizeof(params),
                                          .insecure = insecure,
@@ -257,7 +258,7 @@ static int open_node(const char *listen, bool insecure, int cpu, struct pst_node
                                          .message_max = LINK_MESSAGE_MAX,
                                          .connect_timeout_ns = CONNECT_NS,
                                          .peer_timeout_ns = PEER_TIMEOUT_NS,
-                                         .origins = &settings_origins};
+                                         .origins = &app_setting_origins};
   cpu_set_t pinned;
 
   bench_unpin(cpu, &pinned);
@@ -266,39 +267,39 @@ static int open_node(const char *listen, bool insecure, int cpu, struct pst_node
   return result;
 }
 
-int link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
-                struct link_server *server, struct pst_error *error)
+int bench_link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
+                      struct link_server *server, struct pst_error *error)
 {
   char address[300];
-  int result = whole_address(command, where, port, address, sizeof(address), error);
+  int result = bench_link_whole_address(command, where, port, address, sizeof(address), error);
 
   *server = (struct link_server){.node = NULL};
-  return result < 0 ? result : open_node(address, insecure, cpu, &server->node, error);
+  return result < 0 ? result : bench_link_open_node(address, insecure, cpu, &server->node, error);
 }
 
-static void free_link(struct link *link)
+static void bench_link_free(struct link *link)
 {
   for (; link->count > 0; link->count--)
     json_object_put(link->said[link->first++ % LINK_QUEUE]);
   free(link);
 }
 
-void link_unlisten(struct link_server *server)
+void bench_link_unlisten(struct link_server *server)
 {
   while (server->waiting) {
     struct link *link = server->waiting;
     server->waiting = link->next;
-    free_link(link);
+    bench_link_free(link);
   }
   pst_node_close(server->node);
 }
 
 /* Those that have left, or say nothing, go. */
-static struct link *first_that_speaks(struct link_server *server)
+static struct link *bench_link_first_that_speaks(struct link_server *server)
 {
   for (struct link **at = &server->waiting; *at != NULL;) {
     struct link *link = *at;
-    bool is_silent = link->count == 0 && now_ns() - link->since_ns >= SILENT_NS;
+    bool is_silent = link->count == 0 && app_now_ns() - link->since_ns >= SILENT_NS;
     if (link->count == 0 && link->far && !is_silent) {
       at = &link->next;
       continue;
@@ -307,25 +308,25 @@ static struct link *first_that_speaks(struct link_server *server)
     link->next = NULL;
     if (link->count > 0)
       return link;
-    link_close(link);
+    bench_link_close(link);
   }
   return NULL;
 }
 
-int link_take(struct link_server *server, uint64_t timeout_ns, struct link **link)
+int bench_link_take(struct link_server *server, uint64_t timeout_ns, struct link **link)
 {
-  poll_node(server->node, server);
-  *link = first_that_speaks(server);
+  bench_link_poll_node(server->node, server);
+  *link = bench_link_first_that_speaks(server);
   if (!*link) {
-    wait_node(server->node, timeout_ns);
-    poll_node(server->node, server);
-    *link = first_that_speaks(server);
+    bench_link_wait_node(server->node, timeout_ns);
+    bench_link_poll_node(server->node, server);
+    *link = bench_link_first_that_speaks(server);
   }
   return *link != NULL ? 0 : -EAGAIN;
 }
 
 /* Until it has joined or left. The node ends an attempt that takes too long. */
-static int connect_once(struct link *link, const char *address, struct pst_error *error)
+static int bench_link_connect_once(struct link *link, const char *address, struct pst_error *error)
 {
   link->code = 0;
   link->text[0] = '\0';
@@ -334,74 +335,74 @@ static int connect_once(struct link *link, const char *address, struct pst_error
   if (result < 0)
     return result;
   pst_peer_set_context(link->far, link);
-  while (!link->has_joined && link->far && !signals_stop()) {
-    poll_node(link->node, NULL);
+  while (!link->has_joined && link->far && !app_signals_stop()) {
+    bench_link_poll_node(link->node, NULL);
     if (!link->has_joined && link->far)
-      wait_node(link->node, LOOK_NS);
+      bench_link_wait_node(link->node, LOOK_NS);
   }
   return link->has_joined ? 0 : !link->far ? link->code : -EINTR;
 }
 
 /* Connects, and tries again for CONNECT_NS while nothing listens. 0, or -errno with *error
  * reported. */
-static int wait_for_server(struct link *link, const char *command, const char *where,
-                           const char *address, struct pst_error *error)
+static int bench_link_wait_for_server(struct link *link, const char *command, const char *where,
+                                      const char *address, struct pst_error *error)
 {
   const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_NS};
-  uint64_t until_ns = now_ns() + CONNECT_NS;
+  uint64_t until_ns = app_now_ns() + CONNECT_NS;
   bool told = false;
   int result;
 
-  while ((result = connect_once(link, address, error)) == -ECONNREFUSED && error->code == 0 &&
-         !signals_stop() && now_ns() < until_ns) {
+  while ((result = bench_link_connect_once(link, address, error)) == -ECONNREFUSED &&
+         error->code == 0 && !app_signals_stop() && app_now_ns() < until_ns) {
     if (!told)
-      notice(PST_LOG_INFO, "waiting for a server at %s (%s)", where, strerror(-result));
+      app_log(PST_LOG_INFO, "waiting for a server at %s (%s)", where, strerror(-result));
     told = true;
     nanosleep(&pause, NULL);
   }
   if (result == 0 || error->code != 0)
     return result;
-  if (signals_stop())
-    return notice_fail(error, PST_EXIT_FAILED, -EINTR,
-                       "%s: stopped by %s while it waited for a server at %s", command,
-                       signals_name(), where);
+  if (app_signals_stop())
+    return app_log_fail(error, PST_EXIT_FAILED, -EINTR,
+                        "%s: stopped by %s while it waited for a server at %s", command,
+                        app_signals_name(), where);
   if (result == -ECONNREFUSED)
-    return notice_fail(error, PST_EXIT_FAILED, result,
-                       "%s: no server at %s (%s); start one there: penstock %s --server "
-                       "with the same --transport",
-                       command, where, strerror(-result), command);
+    return app_log_fail(error, PST_EXIT_FAILED, result,
+                        "%s: no server at %s (%s); start one there: penstock %s --server "
+                        "with the same --transport",
+                        command, where, strerror(-result), command);
   const bool is_silent = result == -ECONNRESET || result == -ETIMEDOUT;
   if (is_silent && !strstr(link->text, " says: "))
-    return notice_fail(error, PST_EXIT_FAILED, result,
-                       "%s: no link to the server: %s; is a `penstock %s --server` running there?",
-                       command, link->text, command);
-  return notice_fail(error, PST_EXIT_FAILED, result, "%s: no link to the server: %s", command,
-                     link->text);
+    return app_log_fail(error, PST_EXIT_FAILED, result,
+                        "%s: no link to the server: %s; is a `penstock %s --server` running there?",
+                        command, link->text, command);
+  return app_log_fail(error, PST_EXIT_FAILED, result, "%s: no link to the server: %s", command,
+                      link->text);
 }
 
-int link_connect(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
-                 struct link **link, struct pst_error *error)
+int bench_link_connect(const char *command, const char *where, uint16_t port, bool insecure,
+                       int cpu, struct link **link, struct pst_error *error)
 {
   char address[300];
-  int result = whole_address(command, where, port, address, sizeof(address), error);
+  int result = bench_link_whole_address(command, where, port, address, sizeof(address), error);
   struct link *made = result == 0 ? calloc(1, sizeof(*made)) : NULL;
 
   if (result < 0)
     return result;
   if (!made)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", command);
-  result = open_node(NULL, insecure, cpu, &made->node, error);
+    return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", command);
+  result = bench_link_open_node(NULL, insecure, cpu, &made->node, error);
   if (result == 0)
-    result = wait_for_server(made, command, where, address, error);
+    result = bench_link_wait_for_server(made, command, where, address, error);
   if (result < 0) {
-    link_close(made);
+    bench_link_close(made);
     return result;
   }
   *link = made;
   return 0;
 }
 
-void link_close(struct link *link)
+void bench_link_close(struct link *link)
 {
   if (!link)
     return;
@@ -411,31 +412,31 @@ void link_close(struct link *link)
   }
   if (!link->server)
     pst_node_close(link->node);
-  free_link(link);
+  bench_link_free(link);
 }
 
 /* ---- Sending and receiving ------------------------------------------------------- */
 
-int link_send(struct link *link, struct json_object *object)
+int bench_link_send(struct link *link, struct json_object *object)
 {
-  const uint64_t until_ns = now_ns() + ROOM_NS;
+  const uint64_t until_ns = app_now_ns() + ROOM_NS;
   int result = -EAGAIN;
 
-  while (result == -EAGAIN && now_ns() < until_ns) {
-    result = link_post(link->far, object);
+  while (result == -EAGAIN && app_now_ns() < until_ns) {
+    result = bench_link_post(link->far, object);
     if (result == -EAGAIN) {
-      poll_node(link->node, link->server);
-      wait_node(link->node, LOOK_NS);
+      bench_link_poll_node(link->node, link->server);
+      bench_link_wait_node(link->node, LOOK_NS);
     }
   }
   json_object_put(object);
   return result == -EAGAIN || result == -ENOTCONN ? -ECONNRESET : result;
 }
 
-int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
-                 struct json_object **object)
+int bench_link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
+                       struct json_object **object)
 {
-  uint64_t until_ns = now_ns() + timeout_ns;
+  uint64_t until_ns = app_now_ns() + timeout_ns;
 
   for (;;) {
     if (link->count > 0) {
@@ -448,25 +449,25 @@ int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
       return -EPROTO;
     if (!link->far)
       return -ECONNRESET;
-    if (heeds_stop && signals_stop())
+    if (heeds_stop && app_signals_stop())
       return -EINTR;
-    poll_node(link->node, link->server);
+    bench_link_poll_node(link->node, link->server);
     if (link->count > 0 || !link->far)
       continue;
-    if (now_ns() >= until_ns)
+    if (app_now_ns() >= until_ns)
       return -ETIMEDOUT;
-    wait_node(link->node, LOOK_NS);
+    bench_link_wait_node(link->node, LOOK_NS);
   }
 }
 
-struct json_object *link_first(const struct link *link)
+struct json_object *bench_link_first(const struct link *link)
 {
   return link->count > 0 ? link->said[link->first] : NULL;
 }
 
-int link_look(struct link *link)
+int bench_link_look(struct link *link)
 {
-  poll_node(link->node, link->server);
+  bench_link_poll_node(link->node, link->server);
   if (link->count > 0)
     return 1;
   return !link->far ? -ECONNRESET : 0;

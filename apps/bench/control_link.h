@@ -47,44 +47,44 @@ struct link_server {
  * server it is, for messages. Both refuse an address beyond loopback without `insecure`, and report
  * in *error; their threads run anywhere, though this one is pinned to `cpu`. May block for a name.
  */
-int link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
-                struct link_server *server, struct pst_error *error);
-void link_unlisten(struct link_server *server);
+int bench_link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
+                      struct link_server *server, struct pst_error *error);
+void bench_link_unlisten(struct link_server *server);
 /* A client that has said something. 0; -EAGAIN: none within timeout_ns. */
-int link_take(struct link_server *server, uint64_t timeout_ns, struct link **link);
+int bench_link_take(struct link_server *server, uint64_t timeout_ns, struct link **link);
 
 /* Waits some seconds for a server. */
-int link_connect(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
-                 struct link **link, struct pst_error *error);
+int bench_link_connect(const char *command, const char *where, uint16_t port, bool insecure,
+                       int cpu, struct link **link, struct pst_error *error);
 /* NULL is legal. */
-void link_close(struct link *link);
+void bench_link_close(struct link *link);
 
 /* {key: value}; takes `value` over. */
-struct json_object *link_object(const char *key, struct json_object *value);
+struct json_object *bench_link_object(const char *key, struct json_object *value);
 /* The text of a member; "" if there is none. */
-const char *link_text(struct json_object *object, const char *key);
+const char *bench_link_text(struct json_object *object, const char *key);
 /* The number of a member; 0 if there is none. */
-uint64_t link_number(struct json_object *object, const char *key);
+uint64_t bench_link_number(struct json_object *object, const char *key);
 /* Of a peer's message. NULL: it is none, or out of memory. */
-struct json_object *link_parse(const struct pst_node_event *event);
+struct json_object *bench_link_parse(const struct pst_node_event *event);
 /* As pst_peer_send(); -ENOMEM; -ENOTCONN: peer is NULL. */
-int link_post(struct pst_peer *peer, struct json_object *object);
+int bench_link_post(struct pst_peer *peer, struct json_object *object);
 
 /* Takes `object` over. 0, -ECONNRESET, -ENOMEM, -EMSGSIZE. */
-int link_send(struct link *link, struct json_object *object);
+int bench_link_send(struct link *link, struct json_object *object);
 /* Waits for an object, until timeout_ns have passed, or a signal asks to stop and
  * `heeds_stop`. 0; -ETIMEDOUT; -EINTR; -ECONNRESET: the peer has gone; -EPROTO: it has sent what is
  * no object, or more than were received. */
-int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
-                 struct json_object **object);
-/* What the next link_receive() gives, and has still; NULL: nothing has come. */
-struct json_object *link_first(const struct link *link);
+int bench_link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
+                       struct json_object **object);
+/* What the next bench_link_receive() gives, and has still; NULL: nothing has come. */
+struct json_object *bench_link_first(const struct link *link);
 /* 0: nothing to receive; 1: something; -ECONNRESET: the peer has gone. */
-int link_look(struct link *link);
+int bench_link_look(struct link *link);
 
 /* A TCP port that nobody has at that numeric host now; 0: none. */
-uint16_t link_free_port(const char *host);
+uint16_t bench_link_free_port(const char *host);
 /* One behind which the next is free, too. */
-uint16_t link_free_ports(const char *host);
+uint16_t bench_link_free_ports(const char *host);
 
 #endif

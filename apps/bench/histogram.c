@@ -4,7 +4,7 @@
 
 #define STEPS (UINT64_C(1) << HISTOGRAM_BITS)
 
-static uint32_t bucket_of(uint64_t value)
+static uint32_t bench_histogram_bucket_of(uint64_t value)
 {
   if (value < STEPS)
     return (uint32_t)value;
@@ -13,7 +13,7 @@ static uint32_t bucket_of(uint64_t value)
 }
 
 /* The largest value of a bucket. */
-static uint64_t top_of(uint32_t bucket)
+static uint64_t bench_histogram_top_of(uint32_t bucket)
 {
   if (bucket < STEPS)
     return bucket;
@@ -22,7 +22,7 @@ static uint64_t top_of(uint32_t bucket)
   return low + ((UINT64_C(1) << shift) - 1);
 }
 
-void histogram_add(struct histogram *histogram, uint64_t value)
+void bench_histogram_add(struct histogram *histogram, uint64_t value)
 {
   if (histogram->count == 0 || value < histogram->least)
     histogram->least = value;
@@ -30,10 +30,10 @@ void histogram_add(struct histogram *histogram, uint64_t value)
     histogram->most = value;
   histogram->count++;
   histogram->sum += (double)value;
-  histogram->buckets[bucket_of(value)]++;
+  histogram->buckets[bench_histogram_bucket_of(value)]++;
 }
 
-uint64_t histogram_at(const struct histogram *histogram, double share)
+uint64_t bench_histogram_at(const struct histogram *histogram, double share)
 {
   double exact = share * (double)histogram->count;
   uint64_t wanted = (uint64_t)exact, seen = 0;
@@ -45,21 +45,22 @@ uint64_t histogram_at(const struct histogram *histogram, double share)
   for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
     seen += histogram->buckets[i];
     if (seen >= wanted)
-      return top_of(i) < histogram->most ? top_of(i) : histogram->most;
+      return bench_histogram_top_of(i) < histogram->most ? bench_histogram_top_of(i)
+                                                         : histogram->most;
   }
   return histogram->most;
 }
 
-struct json_times histogram_times(const struct histogram *histogram, double parts)
+struct json_times bench_histogram_times(const struct histogram *histogram, double parts)
 {
   const struct json_times times = {
       .count = histogram->count,
       .min = (double)histogram->least / parts,
       .mean = histogram->count > 0 ? histogram->sum / (double)histogram->count / parts : 0,
-      .p50 = (double)histogram_at(histogram, 0.5) / parts,
-      .p90 = (double)histogram_at(histogram, 0.9) / parts,
-      .p99 = (double)histogram_at(histogram, 0.99) / parts,
-      .p99_9 = (double)histogram_at(histogram, 0.999) / parts,
+      .p50 = (double)bench_histogram_at(histogram, 0.5) / parts,
+      .p90 = (double)bench_histogram_at(histogram, 0.9) / parts,
+      .p99 = (double)bench_histogram_at(histogram, 0.99) / parts,
+      .p99_9 = (double)bench_histogram_at(histogram, 0.999) / parts,
       .max = (double)histogram->most / parts};
 
   return times;

@@ -18,11 +18,11 @@ struct histogram {
 };
 
 /* All zero is an empty one. */
-void histogram_add(struct histogram *histogram, uint64_t value);
+void bench_histogram_add(struct histogram *histogram, uint64_t value);
 /* The smallest value that at least `share` (0 to 1) of the samples do not exceed, rounded
  * up to its step; never beyond the largest. 0: no samples. */
-uint64_t histogram_at(const struct histogram *histogram, double share);
+uint64_t bench_histogram_at(const struct histogram *histogram, double share);
 /* All of it for a result, each value divided by `parts`. */
-struct json_times histogram_times(const struct histogram *histogram, double parts);
+struct json_times bench_histogram_times(const struct histogram *histogram, double parts);
 
 #endif

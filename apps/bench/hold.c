@@ -24,7 +24,8 @@ struct hold {
   struct kept *kept;
 };
 
-struct hold *hold_open(struct pst_receiver *receiver, uint64_t ns, uint32_t slots, uint32_t batch)
+struct hold *bench_hold_open(struct pst_receiver *receiver, uint64_t ns, uint32_t slots,
+                             uint32_t batch)
 {
   struct hold *hold = calloc(1, sizeof(*hold));
 
@@ -38,11 +39,11 @@ struct hold *hold_open(struct pst_receiver *receiver, uint64_t ns, uint32_t slot
                         .kept = calloc(slots, sizeof(*hold->kept))};
   if (hold->views && hold->kept)
     return hold;
-  hold_close(hold);
+  bench_hold_close(hold);
   return NULL;
 }
 
-static int release_oldest(struct hold *hold)
+static int bench_hold_release_oldest(struct hold *hold)
 {
   const struct kept *kept = &hold->kept[hold->head++ % hold->slots];
 
@@ -52,24 +53,25 @@ static int release_oldest(struct hold *hold)
                                     kept->fence);
 }
 
-void hold_close(struct hold *hold)
+void bench_hold_close(struct hold *hold)
 {
   if (!hold)
     return;
   while (hold->head != hold->tail)
-    release_oldest(hold);
+    bench_hold_release_oldest(hold);
   free(hold->views);
   free(hold->kept);
   free(hold);
 }
 
-int hold_keep(struct hold *hold, const struct pst_view *views, uint32_t n, struct pst_fence *fence)
+int bench_hold_keep(struct hold *hold, const struct pst_view *views, uint32_t n,
+                    struct pst_fence *fence)
 {
   int result = 0;
 
   assert(n > 0 && n <= hold->batch);
   while (hold->head != hold->tail && hold->count + n > hold->slots && result == 0)
-    result = release_oldest(hold);
+    result = bench_hold_release_oldest(hold);
   if (result < 0 || n > hold->slots) {
     const int released = pst_receiver_release_after(hold->receiver, views, n, fence);
     return result < 0 ? result : released;
@@ -78,20 +80,20 @@ int hold_keep(struct hold *hold, const struct pst_view *views, uint32_t n, struc
   if (hold->at + n > hold->slots + hold->batch)
     hold->at = 0;
   memcpy(&hold->views[hold->at], views, n * sizeof(*views));
-  hold->kept[hold->tail++ % hold->slots] =
-      (struct kept){.until_ns = now_ns() + hold->ns, .at = hold->at, .count = n, .fence = fence};
+  hold->kept[hold->tail++ % hold->slots] = (struct kept){
+      .until_ns = app_now_ns() + hold->ns, .at = hold->at, .count = n, .fence = fence};
   hold->at += n;
   hold->count += n;
   return 0;
 }
 
-int hold_look(struct hold *hold)
+int bench_hold_look(struct hold *hold)
 {
-  const uint64_t now = hold->head != hold->tail ? now_ns() : 0;
+  const uint64_t now = hold->head != hold->tail ? app_now_ns() : 0;
   int result = 0;
 
   while (hold->head != hold->tail && result == 0 &&
          hold->kept[hold->head % hold->slots].until_ns <= now)
-    result = release_oldest(hold);
+    result = bench_hold_release_oldest(hold);
   return result;
 }

@@ -24,26 +24,28 @@
 
 /* Before the end a server speaks only when it has measured enough, or failed, and a client only
  * when it could not open its end. */
-static int hear(struct measure *m)
+static int bench_measure_hear(struct measure *m)
 {
   const char *expected = m->serves ? "given_up" : "enough";
   struct json_object *said = NULL;
 
-  if (!json_object_object_get_ex(link_first(m->link), expected, NULL))
+  if (!json_object_object_get_ex(bench_link_first(m->link), expected, NULL))
     return -ECONNRESET; /* a server tells why it has failed, and is heard later */
-  int result = link_receive(m->link, 0, false, &said);
+  int result = bench_link_receive(m->link, 0, false, &said);
   json_object_put(said);
   m->enough = true;
   return result < 0 ? result : m->serves ? -ECANCELED : 0;
 }
 
-static int say_enough(struct measure *m)
+static int bench_measure_say_enough(struct measure *m)
 {
   __atomic_store_n(&m->enough, true, __ATOMIC_RELEASE);
-  return !m->link ? 0 : link_send(m->link, link_object("enough", json_object_new_boolean(true)));
+  return !m->link
+             ? 0
+             : bench_link_send(m->link, bench_link_object("enough", json_object_new_boolean(true)));
 }
 
-int measure_look(struct measure *m, uint64_t now)
+int bench_measure_look(struct measure *m, uint64_t now)
 {
   if (now < m->next_ns)
     return 0;
@@ -51,14 +53,14 @@ int measure_look(struct measure *m, uint64_t now)
   if (m->other && __atomic_load_n(&m->other->has_ended, __ATOMIC_ACQUIRE))
     return -ECONNRESET;
   if (m->link) {
-    int seen = link_look(m->link);
-    int result = seen > 0 ? hear(m) : seen;
+    int seen = bench_link_look(m->link);
+    int result = seen > 0 ? bench_measure_hear(m) : seen;
     if (result < 0)
       return result;
   }
   if (!m->serves && m->other)
     m->enough = __atomic_load_n(&m->other->enough, __ATOMIC_ACQUIRE);
-  if (!m->serves && signals_stop())
+  if (!m->serves && app_signals_stop())
     m->stopped = true;
   return 0;
 }
@@ -67,15 +69,15 @@ int measure_look(struct measure *m, uint64_t now)
 
 /* Until all that there are have a peer. Both are driven: each of them may need the other end's,
  * which does the same. Returns how many messages are in *batch. */
-static int await(struct measure *m, struct pst_batch *batch)
+static int bench_measure_await(struct measure *m, struct pst_batch *batch)
 {
-  uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
+  uint64_t until_ns = app_now_ns() + MEASURE_CONNECT_NS;
   int got = 0, result = 0;
 
   for (;;) {
     bool waits = (m->sender && pst_sender_state(m->sender) == PST_STATE_WAITING) ||
                  (m->receiver && pst_receiver_state(m->receiver) == PST_STATE_WAITING);
-    uint64_t now = now_ns();
+    uint64_t now = app_now_ns();
     if (!waits)
       return got;
     if (m->sender)
@@ -83,7 +85,7 @@ static int await(struct measure *m, struct pst_batch *batch)
     if (result >= 0 && got == 0 && m->receiver)
       result = got = pst_receiver_poll(m->receiver, batch);
     if (result >= 0)
-      result = measure_look(m, now);
+      result = bench_measure_look(m, now);
     if (result < 0)
       return result;
     if (now >= until_ns)
@@ -92,46 +94,46 @@ static int await(struct measure *m, struct pst_batch *batch)
   }
 }
 
-static bool is_over(enum pst_state state)
+static bool bench_measure_is_over(enum pst_state state)
 {
   return state == PST_STATE_ENDED || state == PST_STATE_FAILED;
 }
 
-static int await_end(const struct measure *m, uint64_t until_ns)
+static int bench_measure_await_end(const struct measure *m, uint64_t until_ns)
 {
-  if (now_ns() >= until_ns)
+  if (app_now_ns() >= until_ns)
     return -ETIMEDOUT;
-  if (m->link && link_look(m->link) < 0)
+  if (m->link && bench_link_look(m->link) < 0)
     return -ECONNRESET;
   sched_yield();
   return 0;
 }
 
 /* Both ends agree on the counts, or one has failed. */
-static int end_sender(const struct measure *m)
+static int bench_measure_end_sender(const struct measure *m)
 {
-  uint64_t until_ns = now_ns() + MEASURE_END_NS;
+  uint64_t until_ns = app_now_ns() + MEASURE_END_NS;
   int result = pst_sender_finish(m->sender);
 
-  while (result >= 0 && !is_over(pst_sender_state(m->sender))) {
+  while (result >= 0 && !bench_measure_is_over(pst_sender_state(m->sender))) {
     result = pst_sender_poll(m->sender);
     if (result != 0)
       continue;
-    int waited = await_end(m, until_ns);
+    int waited = bench_measure_await_end(m, until_ns);
     if (waited < 0)
       return waited;
   }
   return pst_sender_state(m->sender) == PST_STATE_ENDED ? 0 : -ECONNRESET;
 }
 
-static int end_receiver(const struct measure *m)
+static int bench_measure_end_receiver(const struct measure *m)
 {
   struct pst_view views[BATCH];
   struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
-  uint64_t until_ns = now_ns() + MEASURE_END_NS;
+  uint64_t until_ns = app_now_ns() + MEASURE_END_NS;
   bool finished = false;
 
-  while (!is_over(pst_receiver_state(m->receiver))) {
+  while (!bench_measure_is_over(pst_receiver_state(m->receiver))) {
     int got = pst_receiver_poll(m->receiver, &batch);
     if (got > 0)
       pst_receiver_release(m->receiver, views, (uint32_t)got);
@@ -140,7 +142,7 @@ static int end_receiver(const struct measure *m)
       finished = pst_receiver_finish(m->receiver) == 0;
     else if (got < 0 && got != -ENODATA)
       return got;
-    int waited = got > 0 ? 0 : await_end(m, until_ns);
+    int waited = got > 0 ? 0 : bench_measure_await_end(m, until_ns);
     if (waited < 0)
       return waited;
   }
@@ -149,7 +151,7 @@ static int end_receiver(const struct measure *m)
 
 /* ---- Bandwidth ------------------------------------------------------------------- */
 
-static int submit(const struct measure *m, struct pst_slot *slots, uint32_t n)
+static int bench_measure_submit(const struct measure *m, struct pst_slot *slots, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++)
     slots[i].length = (uint32_t)m->c->size;
@@ -157,17 +159,17 @@ static int submit(const struct measure *m, struct pst_slot *slots, uint32_t n)
   return result < 0 ? result : pst_sender_submit(m->sender, slots, n);
 }
 
-static int measure_source(struct measure *m)
+static int bench_measure_source(struct measure *m)
 {
   const struct bench_case *c = m->c;
   struct pst_sender *sender = m->sender;
   struct pst_slot slots[BATCH];
-  int result = await(m, NULL);
-  uint64_t until_ns = now_ns() + PATIENCE * (c->warmup_ns + c->duration_ns) + MEASURE_END_NS;
+  int result = bench_measure_await(m, NULL);
+  uint64_t until_ns = app_now_ns() + PATIENCE * (c->warmup_ns + c->duration_ns) + MEASURE_END_NS;
 
   while (result >= 0) {
-    uint64_t now = now_ns();
-    result = measure_look(m, now);
+    uint64_t now = app_now_ns();
+    result = bench_measure_look(m, now);
     if (result < 0 || m->enough || m->stopped || now >= until_ns)
       break;
     /* The clock is read once for some batches: it costs as much as a small message, and as many
@@ -178,10 +180,10 @@ static int measure_source(struct measure *m)
       if (result == 0)
         result = pst_sender_poll(sender);
       else if (result > 0)
-        result = submit(m, slots, (uint32_t)result);
+        result = bench_measure_submit(m, slots, (uint32_t)result);
     }
   }
-  return result < 0 ? result : end_sender(m);
+  return result < 0 ? result : bench_measure_end_sender(m);
 }
 
 /* The receiver's clock. */
@@ -195,9 +197,9 @@ struct stamps {
   bool enough;                        /* and so is the duration, with messages in it */
 };
 
-static void stamp(struct stamps *stamps, const struct bench_case *c)
+static void bench_measure_stamp(struct stamps *stamps, const struct bench_case *c)
 {
-  uint64_t now = now_ns();
+  uint64_t now = app_now_ns();
 
   stamps->seen_messages = stamps->messages;
   stamps->seen_bytes = stamps->bytes;
@@ -219,13 +221,13 @@ static void stamp(struct stamps *stamps, const struct bench_case *c)
   stamps->end_bytes = stamps->bytes;
 }
 
-static bool stamp_is_due(const struct stamps *stamps)
+static bool bench_measure_stamp_is_due(const struct stamps *stamps)
 {
   return stamps->messages - stamps->seen_messages >= STAMP_MESSAGES ||
          stamps->bytes - stamps->seen_bytes >= STAMP_BYTES || stamps->first_ns == 0;
 }
 
-static void stamps_total(const struct stamps *stamps, struct measure_taken *taken)
+static void bench_measure_stamps_total(const struct stamps *stamps, struct measure_taken *taken)
 {
   taken->delivered = stamps->messages;
   if (!stamps->running)
@@ -236,14 +238,15 @@ static void stamps_total(const struct stamps *stamps, struct measure_taken *take
 }
 
 /* A cache line of each. Where they are far, the loads overlap. */
-static void touch(const struct pst_view *views, uint32_t n)
+static void bench_measure_touch(const struct pst_view *views, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++)
     if (views[i].length > 0)
       (void)*(const volatile unsigned char *)views[i].host;
 }
 
-static int take(struct measure *m, struct hold *hold, struct pst_batch *batch, uint32_t n)
+static int bench_measure_take(struct measure *m, struct hold *hold, struct pst_batch *batch,
+                              uint32_t n)
 {
   struct pst_receiver *receiver = m->receiver;
   struct pst_fence *fence = NULL;
@@ -262,16 +265,16 @@ static int take(struct measure *m, struct hold *hold, struct pst_batch *batch, u
       if (result < 0)
         return result;
     }
-    touch(batch->views, n);
+    bench_measure_touch(batch->views, n);
     m->taken.touched = true;
   }
   if (hold)
-    return hold_keep(hold, batch->views, n, fence);
+    return bench_hold_keep(hold, batch->views, n, fence);
   return fence ? pst_receiver_release_after(receiver, batch->views, n, fence)
                : pst_receiver_release(receiver, batch->views, n);
 }
 
-static void note_verified(struct measure *m)
+static void bench_measure_note_verified(struct measure *m)
 {
   struct pst_verify_result found = {.struct_size = sizeof(found)};
 
@@ -283,7 +286,7 @@ static void note_verified(struct measure *m)
 
 /* The receiving end of a measurement, until the stream has ended. 0, or the -errno that ended
  * it. */
-static int measure_sink(struct measure *m)
+static int bench_measure_sink(struct measure *m)
 {
   struct pst_receiver *receiver = m->receiver;
   struct pst_view views[2 * BATCH];
@@ -291,10 +294,10 @@ static int measure_sink(struct measure *m)
   struct stamps stamps = {0};
   struct hold *hold = NULL;
   uint32_t idle = 0;
-  int got = await(m, &batch);
+  int got = bench_measure_await(m, &batch);
 
   if (got >= 0 && m->c->hold_ns > 0 &&
-      !(hold = hold_open(receiver, m->c->hold_ns, m->c->ring, 2 * BATCH)))
+      !(hold = bench_hold_open(receiver, m->c->hold_ns, m->c->ring, 2 * BATCH)))
     got = -ENOMEM;
   while (got >= 0) {
     for (int i = 0; i < got; i++)
@@ -302,33 +305,34 @@ static int measure_sink(struct measure *m)
     stamps.messages += (uint64_t)got;
     if (got > 0) {
       idle = 0;
-      int result = take(m, hold, &batch, (uint32_t)got);
+      int result = bench_measure_take(m, hold, &batch, (uint32_t)got);
       if (result < 0) {
         got = result;
         break;
       }
     }
-    if (stamp_is_due(&stamps) ? got > 0 : got == 0 && stamps.messages > stamps.seen_messages)
-      stamp(&stamps, m->c);
-    if (stamps.enough && !m->enough && (got = say_enough(m)) < 0)
+    if (bench_measure_stamp_is_due(&stamps) ? got > 0
+                                            : got == 0 && stamps.messages > stamps.seen_messages)
+      bench_measure_stamp(&stamps, m->c);
+    if (stamps.enough && !m->enough && (got = bench_measure_say_enough(m)) < 0)
       break;
-    if (got == 0 && ++idle % 4096 == 0 && (got = measure_look(m, now_ns())) < 0)
+    if (got == 0 && ++idle % 4096 == 0 && (got = bench_measure_look(m, app_now_ns())) < 0)
       break;
-    if (hold && (got = hold_look(hold)) < 0)
+    if (hold && (got = bench_hold_look(hold)) < 0)
       break;
     got = pst_receiver_poll(receiver, &batch);
   }
-  hold_close(hold);
-  stamps_total(&stamps, &m->taken);
+  bench_hold_close(hold);
+  bench_measure_stamps_total(&stamps, &m->taken);
   if (got == -ENODATA)
-    got = end_receiver(m);
-  note_verified(m);
+    got = bench_measure_end_receiver(m);
+  bench_measure_note_verified(m);
   return got;
 }
 
 /* ---- Latency --------------------------------------------------------------------- */
 
-static int send_one(struct measure *m)
+static int bench_measure_send_one(struct measure *m)
 {
   struct pst_slot slot;
   int got = pst_sender_acquire(m->sender, &slot, 1);
@@ -336,49 +340,49 @@ static int send_one(struct measure *m)
   for (uint32_t idle = 0; got == 0; got = pst_sender_acquire(m->sender, &slot, 1)) {
     got = pst_sender_poll(m->sender);
     if (got >= 0 && ++idle % 4096 == 0)
-      got = measure_look(m, now_ns());
+      got = bench_measure_look(m, app_now_ns());
     if (got < 0)
       return got;
   }
-  return got < 0 ? got : submit(m, &slot, 1);
+  return got < 0 ? got : bench_measure_submit(m, &slot, 1);
 }
 
 /* 1: it came, perhaps before (`got`), and went back to the ring; -ENODATA: none will
  * come. */
-static int await_one(struct measure *m, struct pst_batch *batch, int got)
+static int bench_measure_await_one(struct measure *m, struct pst_batch *batch, int got)
 {
   for (uint32_t idle = 0; got == 0; idle++) {
     if (idle % POLL_SENDER_EVERY == POLL_SENDER_EVERY - 1 && (got = pst_sender_poll(m->sender)) < 0)
       return got;
-    if (idle % 4096 == 4095 && (got = measure_look(m, now_ns())) < 0)
+    if (idle % 4096 == 4095 && (got = bench_measure_look(m, app_now_ns())) < 0)
       return got;
     got = pst_receiver_poll(m->receiver, batch);
   }
-  int result = got == 1 ? take(m, NULL, batch, 1) : 0;
+  int result = got == 1 ? bench_measure_take(m, NULL, batch, 1) : 0;
   return result < 0 ? result : got;
 }
 
 /* Send one, wait for it to come back, time it. A reply that is lost would be waited for for ever;
  * transports that lose are not asked for one. */
-static int measure_ping(struct measure *m)
+static int bench_measure_ping(struct measure *m)
 {
   const struct bench_case *c = m->c;
   struct pst_view view;
   struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
-  int result = await(m, &batch), early = result;
+  int result = bench_measure_await(m, &batch), early = result;
 
-  uint64_t start_ns = now_ns(), begin_ns = start_ns, end_ns;
+  uint64_t start_ns = app_now_ns(), begin_ns = start_ns, end_ns;
   while (result >= 0) {
-    result = send_one(m);
+    result = bench_measure_send_one(m);
     if (result >= 0)
-      result = await_one(m, &batch, early);
+      result = bench_measure_await_one(m, &batch, early);
     early = 0;
     if (result < 0)
       break;
-    end_ns = now_ns();
+    end_ns = app_now_ns();
     m->taken.delivered++;
     if (begin_ns - start_ns >= c->warmup_ns) {
-      histogram_add(m->times, end_ns - begin_ns);
+      bench_histogram_add(m->times, end_ns - begin_ns);
       m->taken.messages++;
       m->taken.ns += end_ns - begin_ns;
     }
@@ -386,52 +390,52 @@ static int measure_ping(struct measure *m)
     if (end_ns - start_ns >= c->warmup_ns + c->duration_ns && m->taken.messages > 0)
       break;
     if (end_ns >= m->next_ns) {
-      result = measure_look(m, end_ns);
+      result = bench_measure_look(m, end_ns);
       if (m->stopped)
         break;
-      end_ns = now_ns();
+      end_ns = app_now_ns();
     }
     begin_ns = end_ns;
   }
   m->taken.bytes = m->taken.messages * c->size;
   if (result >= 0)
-    result = end_sender(m);
+    result = bench_measure_end_sender(m);
   if (result >= 0)
-    result = end_receiver(m);
-  note_verified(m);
+    result = bench_measure_end_receiver(m);
+  bench_measure_note_verified(m);
   return result;
 }
 
-static int measure_pong(struct measure *m)
+static int bench_measure_pong(struct measure *m)
 {
   struct pst_view view;
   struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
-  int result = await(m, &batch), early = result;
+  int result = bench_measure_await(m, &batch), early = result;
 
   while (result >= 0) {
-    result = await_one(m, &batch, early);
+    result = bench_measure_await_one(m, &batch, early);
     early = 0;
     if (result < 0)
       break;
     m->taken.delivered++;
-    result = send_one(m);
+    result = bench_measure_send_one(m);
   }
   if (result == -ENODATA)
-    result = end_receiver(m);
+    result = bench_measure_end_receiver(m);
   if (result >= 0)
-    result = end_sender(m);
-  note_verified(m);
+    result = bench_measure_end_sender(m);
+  bench_measure_note_verified(m);
   return result;
 }
 
-void measure_run(struct measure *m)
+void bench_measure_run(struct measure *m)
 {
   if (m->region)
-    m->result = m->serves ? onesided_offer(m) : onesided_initiate(m);
+    m->result = m->serves ? bench_onesided_offer(m) : bench_onesided_initiate(m);
   else if (m->c->measure == MEASURE_BANDWIDTH)
-    m->result = m->serves ? measure_sink(m) : measure_source(m);
+    m->result = m->serves ? bench_measure_sink(m) : bench_measure_source(m);
   else
-    m->result = m->serves ? measure_pong(m) : measure_ping(m);
+    m->result = m->serves ? bench_measure_pong(m) : bench_measure_ping(m);
   if (m->result < 0)
     __atomic_store_n(&m->has_ended, true, __ATOMIC_RELEASE);
 }

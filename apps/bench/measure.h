@@ -23,7 +23,7 @@ struct measure_taken {
   uint64_t messages, bytes, ns;
   uint64_t verified, corrupted;
   bool touched;     /* a cache line of each was read */
-  double cpu_share; /* as statistics_cpu_share(), of an end in another process */
+  double cpu_share; /* as app_statistics_cpu_share(), of an end in another process */
 };
 
 struct region_end;
@@ -49,20 +49,20 @@ struct measure {
 /* Drives the end until it has ended on both sides, and notes the result: 0, or -errno: the
  * stream's statistics, or the region's text, tell why; -ECONNRESET also when the other end has
  * gone, -ETIMEDOUT when it never came. */
-void measure_run(struct measure *m);
+void bench_measure_run(struct measure *m);
 /* 0: go on; m->stopped may have been set. Else why not. Cheap until it is time. */
-int measure_look(struct measure *m, uint64_t now_ns);
+int bench_measure_look(struct measure *m, uint64_t now_ns);
 
 /* ---- onesided.c: WRITE and READ ---------------------------------------------------- */
 
 /* Before an initiator comes: fill what READs are verified against. 0, or reported in *error. */
-int onesided_prepare(struct region_end *target, const struct bench_case *c,
-                     struct pst_error *error);
-/* As measure_run(), for the end that posts WRITEs or READs. It has begun to connect, and its clock
- * counts. m->region says why it failed, where that is known. */
-int onesided_initiate(struct measure *m);
-/* As measure_run(), for the end whose memory is written or read. It sleeps in between. With
+int bench_onesided_prepare(struct region_end *target, const struct bench_case *c,
+                           struct pst_error *error);
+/* As bench_measure_run(), for the end that posts WRITEs or READs. It has begun to connect, and its
+ * clock counts. m->region says why it failed, where that is known. */
+int bench_onesided_initiate(struct measure *m);
+/* As bench_measure_run(), for the end whose memory is written or read. It sleeps in between. With
  * --verify it checks what was written, each time before anything else is written. */
-int onesided_offer(struct measure *m);
+int bench_onesided_offer(struct measure *m);
 
 #endif

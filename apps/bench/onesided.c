@@ -33,7 +33,7 @@ struct flight {
   struct pst_operation operations[BATCH + 1]; /* of a post: they differ in their places alone */
 };
 
-static uint8_t code_of(const struct flight *flight)
+static uint8_t bench_onesided_code_of(const struct flight *flight)
 {
   return flight->c->op == BENCH_WRITE ? PST_OP_WRITE : PST_OP_READ;
 }
@@ -41,15 +41,15 @@ static uint8_t code_of(const struct flight *flight)
 /* ---- Transfers --------------------------------------------------------------------- */
 
 /* Of no place yet. */
-static struct pst_operation transfer_of(const struct flight *flight)
+static struct pst_operation bench_onesided_transfer_of(const struct flight *flight)
 {
-  return (struct pst_operation){.op = code_of(flight),
+  return (struct pst_operation){.op = bench_onesided_code_of(flight),
                                 .id = flight->end->region,
                                 .area = flight->end->area,
                                 .length = flight->c->size};
 }
 
-static inline void place_next(struct flight *flight, struct pst_operation *operation)
+static inline void bench_onesided_place_next(struct flight *flight, struct pst_operation *operation)
 {
   uint32_t place = flight->next, there = place + flight->shift;
 
@@ -62,9 +62,9 @@ static inline void place_next(struct flight *flight, struct pst_operation *opera
 }
 
 /* What the transport has no room for, it blocks. */
-static void count_blocked(struct region_end *end, bool all)
+static void bench_onesided_count_blocked(struct region_end *end, bool all)
 {
-  const uint64_t now = now_ns();
+  const uint64_t now = app_now_ns();
 
   if (!all && end->blocked_since_ns == 0) {
     end->blocked_since_ns = now;
@@ -76,24 +76,25 @@ static void count_blocked(struct region_end *end, bool all)
 
 /* Up to n, and behind the last of them, with `flush`, a FLUSH where there is something to
  * place. Returns how many of the n were taken. */
-static inline __attribute__((always_inline)) int post(struct flight *flight, uint32_t n, bool flush)
+static inline __attribute__((always_inline)) int bench_onesided_post(struct flight *flight,
+                                                                     uint32_t n, bool flush)
 {
   struct pst_operation *operations = flight->operations;
   uint32_t first = flight->next, k = n < BATCH ? n : BATCH, all = k;
 
   for (uint32_t i = 0; i < k; i++)
-    place_next(flight, &operations[i]);
+    bench_onesided_place_next(flight, &operations[i]);
   if (flush && k == n && flight->c->op == BENCH_WRITE)
     operations[all++] = (struct pst_operation){.op = PST_OP_FLUSH};
   int taken =
       flight->end->has_left ? -ECONNRESET : pst_peer_post(flight->end->peer, operations, all);
   if (all > k)
-    operations[k] = transfer_of(flight);
+    operations[k] = bench_onesided_transfer_of(flight);
   if (taken < 0)
     return taken == -ENOTCONN ? -ECONNRESET : taken;
   flight->end->posted += (uint32_t)taken;
   if ((uint32_t)taken < all || flight->end->blocked_since_ns != 0)
-    count_blocked(flight->end, (uint32_t)taken == all);
+    bench_onesided_count_blocked(flight->end, (uint32_t)taken == all);
   flight->under_way += (uint32_t)taken;
   if ((uint32_t)taken > k) {
     flight->flush_posted = true;
@@ -105,10 +106,10 @@ static inline __attribute__((always_inline)) int post(struct flight *flight, uin
 }
 
 /* Of an event that is not the DONE of a transfer in order. */
-static int take_other(struct flight *flight, const struct pst_node_event *event)
+static int bench_onesided_take_other(struct flight *flight, const struct pst_node_event *event)
 {
   if (event->kind != PST_NODE_DONE) {
-    region_end_take(flight->end, event);
+    bench_region_end_take(flight->end, event);
     return flight->end->has_left ? -ECONNRESET : 0;
   }
   flight->under_way--;
@@ -117,7 +118,7 @@ static int take_other(struct flight *flight, const struct pst_node_event *event)
   return event->status;
 }
 
-static int collect(struct flight *flight)
+static int bench_onesided_collect(struct flight *flight)
 {
   struct pst_node_event events[BATCH];
   int got = pst_node_poll(flight->end->node, events, BATCH), result = 0;
@@ -126,7 +127,7 @@ static int collect(struct flight *flight)
   for (int i = 0; i < got; i++) {
     const struct pst_node_event *event = &events[i];
     if (event->kind != PST_NODE_DONE || event->status < 0 || event->op == PST_OP_FLUSH) {
-      int other = take_other(flight, event);
+      int other = bench_onesided_take_other(flight, event);
       result = result < 0 ? result : other;
       continue;
     }
@@ -141,20 +142,20 @@ static int collect(struct flight *flight)
 }
 
 /* Until all that was posted has ended; of WRITEs, until they are placed. */
-static int settle(struct flight *flight)
+static int bench_onesided_settle(struct flight *flight)
 {
   bool flush = flight->c->op == BENCH_WRITE;
   int result = 0;
 
   for (uint32_t idle = 0; result >= 0; idle++) {
     if (flush && !flight->flush_posted)
-      result = post(flight, 0, true);
+      result = bench_onesided_post(flight, 0, true);
     if (result >= 0)
-      result = collect(flight);
+      result = bench_onesided_collect(flight);
     if (result >= 0 && flight->under_way == 0 && (!flush || flight->flush_posted))
       break;
     if (result >= 0 && idle % 4096 == 4095)
-      result = measure_look(flight->m, now_ns());
+      result = bench_measure_look(flight->m, app_now_ns());
   }
   flight->flush_posted = false;
   return result;
@@ -162,53 +163,53 @@ static int settle(struct flight *flight)
 
 /* ---- As fast as it goes ------------------------------------------------------------- */
 
-static int flow(struct flight *flight, uint64_t until_ns)
+static int bench_onesided_flow(struct flight *flight, uint64_t until_ns)
 {
   const struct bench_case *c = flight->c;
   uint64_t before = flight->ended;
   int result = 0;
 
   while (result >= 0) {
-    uint64_t now = now_ns(), bytes = 0;
-    result = measure_look(flight->m, now);
+    uint64_t now = app_now_ns(), bytes = 0;
+    result = bench_measure_look(flight->m, now);
     /* One at least, however long the machine was busy with others. */
     if (result < 0 || (now >= until_ns && flight->ended > before) || flight->m->stopped)
       break;
     for (uint32_t i = 0; i < LOOK_ROUNDS && bytes < LOOK_BYTES && result >= 0; i++) {
       if (flight->under_way < c->ring)
-        result = post(flight, c->ring - flight->under_way, false);
+        result = bench_onesided_post(flight, c->ring - flight->under_way, false);
       bytes += result > 0 ? (uint64_t)result * c->size : 0;
       if (result >= 0)
-        result = collect(flight);
+        result = bench_onesided_collect(flight);
     }
   }
-  return result < 0 ? result : settle(flight);
+  return result < 0 ? result : bench_onesided_settle(flight);
 }
 
 /* From nothing under way to nothing under way: all that is counted is at its place. By its name
  * tests/bench/verbs knows what to count. */
-static __attribute__((noinline)) int measure_flow(struct flight *flight)
+static __attribute__((noinline)) int bench_onesided_measure_flow(struct flight *flight)
 {
   const struct bench_case *c = flight->c;
-  int result = c->warmup_ns > 0 ? flow(flight, now_ns() + c->warmup_ns) : 0;
-  uint64_t before = flight->ended, begin_ns = now_ns();
+  int result = c->warmup_ns > 0 ? bench_onesided_flow(flight, app_now_ns() + c->warmup_ns) : 0;
+  uint64_t before = flight->ended, begin_ns = app_now_ns();
 
-  notice(PST_LOG_DEBUG, "bench: warmed up, the clock runs");
+  app_log(PST_LOG_DEBUG, "bench: warmed up, the clock runs");
   if (result >= 0 && !flight->m->stopped)
-    result = flow(flight, begin_ns + c->duration_ns);
+    result = bench_onesided_flow(flight, begin_ns + c->duration_ns);
   flight->m->taken.messages = flight->ended - before;
-  flight->m->taken.ns = now_ns() - begin_ns;
+  flight->m->taken.ns = app_now_ns() - begin_ns;
   return result;
 }
 
 /* ---- In rounds, of which each is timed ----------------------------------------------- */
 
-static uint64_t pattern_of(const struct flight *flight, uint64_t round)
+static uint64_t bench_onesided_pattern_of(const struct flight *flight, uint64_t round)
 {
   return round * flight->places % PATTERN_MAX;
 }
 
-static int fill(struct flight *flight, uint32_t n, uint64_t pattern)
+static int bench_onesided_fill(struct flight *flight, uint32_t n, uint64_t pattern)
 {
   int result = 0;
 
@@ -218,76 +219,76 @@ static int fill(struct flight *flight, uint32_t n, uint64_t pattern)
 }
 
 /* n transfers; *ns: from the first post until all are done, WRITEs flushed. */
-static int go_round(struct flight *flight, uint32_t n, uint64_t *ns)
+static int bench_onesided_go_round(struct flight *flight, uint32_t n, uint64_t *ns)
 {
-  uint64_t begin_ns = now_ns();
+  uint64_t begin_ns = app_now_ns();
   uint32_t left = n;
   int result = 0;
 
   if (flight->c->verify) /* whose bytes begin at the first place */
     flight->next = 0;
   while (result >= 0 && left > 0) {
-    result = post(flight, left, true);
+    result = bench_onesided_post(flight, left, true);
     if (result > 0)
       left -= (uint32_t)result;
     if (result >= 0 && left > 0)
-      result = collect(flight);
+      result = bench_onesided_collect(flight);
     if (result == 0 && left > 0)
-      result = measure_look(flight->m, now_ns());
+      result = bench_measure_look(flight->m, app_now_ns());
   }
   if (result >= 0)
-    result = settle(flight);
-  *ns = now_ns() - begin_ns;
+    result = bench_onesided_settle(flight);
+  *ns = app_now_ns() - begin_ns;
   return result;
 }
 
-static void count_checked(struct measure *m, bool right)
+static void bench_onesided_count_checked(struct measure *m, bool right)
 {
   m->taken.verified++;
   m->taken.corrupted += !right;
 }
 
 /* While nothing is under way: `until_ns` is when it has to be over. */
-static int turn(struct measure *m, uint64_t until_ns)
+static int bench_onesided_turn(struct measure *m, uint64_t until_ns)
 {
   if (m->region->has_left)
     return -ECONNRESET;
-  if (now_ns() >= until_ns)
+  if (app_now_ns() >= until_ns)
     return -ETIMEDOUT;
-  int result = region_end_turn(m->region);
-  return result < 0 ? result : measure_look(m, now_ns());
+  int result = bench_region_end_turn(m->region);
+  return result < 0 ? result : bench_measure_look(m, app_now_ns());
 }
 
 /* Until the peer has said something, which is the caller's then. */
-static int hear(struct measure *m, struct json_object **said)
+static int bench_onesided_hear(struct measure *m, struct json_object **said)
 {
-  uint64_t until_ns = now_ns() + CHECK_NS;
+  uint64_t until_ns = app_now_ns() + CHECK_NS;
   int result = 0;
 
   while (result >= 0 && !m->region->said)
-    result = turn(m, until_ns);
+    result = bench_onesided_turn(m, until_ns);
   *said = m->region->said;
   m->region->said = NULL;
   return result;
 }
 
 /* Have the target compare what was written. */
-static int ask(struct flight *flight, uint32_t n, uint64_t pattern)
+static int bench_onesided_ask(struct flight *flight, uint32_t n, uint64_t pattern)
 {
   struct json_object *asked = json_object_new_object(), *said = NULL;
 
   json_object_object_add(asked, "check", json_object_new_uint64(n));
   json_object_object_add(asked, "pattern", json_object_new_uint64(pattern));
-  int result = region_end_say(flight->end, asked);
+  int result = bench_region_end_say(flight->end, asked);
   if (result == 0)
-    result = hear(flight->m, &said);
+    result = bench_onesided_hear(flight->m, &said);
   bool checked = result == 0 && json_object_object_get_ex(said, "checked", NULL);
   json_object_put(said);
   return result == 0 && !checked ? -EPROTO : result;
 }
 
 /* What was read here. */
-static int check(struct flight *flight, uint32_t n)
+static int bench_onesided_check(struct flight *flight, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++) {
     uint64_t there = (i + flight->shift) % flight->places;
@@ -295,112 +296,114 @@ static int check(struct flight *flight, uint32_t n)
         pst_area_verify(flight->end->area, i * flight->stride, flight->c->size, there, NULL);
     if (result < 0 && result != -EBADMSG)
       return result;
-    count_checked(flight->m, result == 0);
+    bench_onesided_count_checked(flight->m, result == 0);
   }
   return 0;
 }
 
-static int one_round(struct flight *flight, uint64_t round, uint32_t n, uint64_t *ns)
+static int bench_onesided_one_round(struct flight *flight, uint64_t round, uint32_t n, uint64_t *ns)
 {
   const struct bench_case *c = flight->c;
-  uint64_t pattern = pattern_of(flight, round);
+  uint64_t pattern = bench_onesided_pattern_of(flight, round);
   int result = 0;
 
   if (!c->verify)
-    return go_round(flight, n, ns);
+    return bench_onesided_go_round(flight, n, ns);
   /* So that what is read differs from what was there. */
   flight->shift = c->op == BENCH_READ ? (uint32_t)(round % flight->places) : 0;
   if (c->op == BENCH_WRITE)
-    result = fill(flight, n, pattern);
+    result = bench_onesided_fill(flight, n, pattern);
   if (result >= 0)
-    result = go_round(flight, n, ns);
+    result = bench_onesided_go_round(flight, n, ns);
   if (result >= 0)
-    result = c->op == BENCH_WRITE ? ask(flight, n, pattern) : check(flight, n);
+    result = c->op == BENCH_WRITE ? bench_onesided_ask(flight, n, pattern)
+                                  : bench_onesided_check(flight, n);
   return result;
 }
 
-static int measure_rounds(struct flight *flight)
+static int bench_onesided_measure_rounds(struct flight *flight)
 {
   const struct bench_case *c = flight->c;
   uint32_t n = c->measure == MEASURE_LATENCY ? 1 : c->ring;
-  uint64_t start_ns = now_ns(), now = start_ns, ns;
+  uint64_t start_ns = app_now_ns(), now = start_ns, ns;
   int result = 0;
 
   for (uint64_t round = 0; result >= 0 && !flight->m->stopped; round++) {
     bool counts = now - start_ns >= c->warmup_ns;
-    result = one_round(flight, round, n, &ns);
-    now = now_ns();
+    result = bench_onesided_one_round(flight, round, n, &ns);
+    now = app_now_ns();
     if (result >= 0 && counts) {
       flight->m->taken.messages += n;
       flight->m->taken.ns += ns;
       if (c->measure == MEASURE_LATENCY)
-        histogram_add(flight->m->times, ns);
+        bench_histogram_add(flight->m->times, ns);
     }
     /* One at least, however long the machine was busy with others. */
     if (now - start_ns >= c->warmup_ns + c->duration_ns && flight->m->taken.messages > 0)
       break;
     if (result >= 0)
-      result = measure_look(flight->m, now);
+      result = bench_measure_look(flight->m, now);
   }
   return result;
 }
 
 /* ---- The initiator -------------------------------------------------------------------- */
 
-static int await_region(struct measure *m)
+static int bench_onesided_await_region(struct measure *m)
 {
-  uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
+  uint64_t until_ns = app_now_ns() + MEASURE_CONNECT_NS;
   int result = 0;
 
   while (result >= 0 && !m->region->is_met)
-    result = turn(m, until_ns);
+    result = bench_onesided_turn(m, until_ns);
   return result;
 }
 
-static int await_leave(const struct measure *m, uint64_t timeout_ns)
+static int bench_onesided_await_leave(const struct measure *m, uint64_t timeout_ns)
 {
   struct region_end *end = m->region;
-  uint64_t until_ns = now_ns() + timeout_ns;
+  uint64_t until_ns = app_now_ns() + timeout_ns;
   int result = 0;
 
   while (result >= 0 && !end->has_left) {
-    result = region_end_turn(end);
-    if (result >= 0 && !end->has_left && now_ns() >= until_ns)
+    result = bench_region_end_turn(end);
+    if (result >= 0 && !end->has_left && app_now_ns() >= until_ns)
       return -ETIMEDOUT;
-    if (m->link && link_look(m->link) < 0)
+    if (m->link && bench_link_look(m->link) < 0)
       return -ECONNRESET;
   }
   return result < 0 ? result : end->code;
 }
 
 /* The initiator says how many are done, and then leaves. */
-static int end_initiator(const struct measure *m)
+static int bench_onesided_end_initiator(const struct measure *m)
 {
   struct region_end *end = m->region;
-  int result = region_end_say(end, link_object("done", json_object_new_uint64(end->done)));
+  int result =
+      bench_region_end_say(end, bench_link_object("done", json_object_new_uint64(end->done)));
 
   if (result < 0)
     return result == -ENOTCONN ? -ECONNRESET : result;
-  region_end_stop(end);
+  bench_region_end_stop(end);
   pst_peer_close(end->peer, 0, NULL);
-  return await_leave(m, MEASURE_END_NS);
+  return bench_onesided_await_leave(m, MEASURE_END_NS);
 }
 
 /* Why a peer has gone comes behind the transfers that have failed by that. */
-static int fail(const struct measure *m, int result)
+static int bench_onesided_fail(const struct measure *m, int result)
 {
   struct region_end *end = m->region;
   bool has_gone = result == -ECONNRESET || result == -ETIMEDOUT || result == -EACCES;
 
-  region_end_stop(end);
+  bench_region_end_stop(end);
   if (has_gone && end->peer && !end->has_left)
-    await_leave(m, REASON_NS);
+    bench_onesided_await_leave(m, REASON_NS);
   if (end->peer && !end->has_left)
     pst_peer_close(end->peer, result, "a transfer has failed");
   return result == -ECONNRESET && end->has_left && end->code < 0 ? end->code : result;
 }
 
-int onesided_initiate(struct measure *m)
+int bench_onesided_initiate(struct measure *m)
 {
   const struct bench_case *c = m->c;
   struct pst_range range = {.struct_size = sizeof(range)};
@@ -412,22 +415,23 @@ int onesided_initiate(struct measure *m)
     flight.touch = range.host;
   m->taken.touched = flight.touch != NULL;
   if (result >= 0)
-    result = await_region(m);
+    result = bench_onesided_await_region(m);
   for (uint32_t i = 0; i <= BATCH; i++)
-    flight.operations[i] = transfer_of(&flight);
+    flight.operations[i] = bench_onesided_transfer_of(&flight);
   if (result >= 0 && c->measure == MEASURE_BANDWIDTH && !c->verify)
-    result = measure_flow(&flight);
+    result = bench_onesided_measure_flow(&flight);
   else if (result >= 0)
-    result = measure_rounds(&flight);
+    result = bench_onesided_measure_rounds(&flight);
   m->taken.bytes = m->taken.messages * c->size;
   if (result >= 0)
-    result = end_initiator(m);
-  return result < 0 ? fail(m, result) : 0;
+    result = bench_onesided_end_initiator(m);
+  return result < 0 ? bench_onesided_fail(m, result) : 0;
 }
 
 /* ---- The target ------------------------------------------------------------------------- */
 
-int onesided_prepare(struct region_end *target, const struct bench_case *c, struct pst_error *error)
+int bench_onesided_prepare(struct region_end *target, const struct bench_case *c,
+                           struct pst_error *error)
 {
   uint32_t places = c->verify && c->op == BENCH_READ ? bench_places(c) : 0;
   int result = 0;
@@ -435,19 +439,20 @@ int onesided_prepare(struct region_end *target, const struct bench_case *c, stru
   for (uint32_t i = 0; i < places && result == 0; i++)
     result = pst_area_fill(target->area, i * bench_stride(c), c->size, i);
   if (result < 0)
-    notice_fail(error, PST_EXIT_UNAVAILABLE, result,
-                "bench: the target's region cannot be filled with the pattern: %s; run without "
-                "--verify",
-                strerror(-result));
+    app_log_fail(error, PST_EXIT_UNAVAILABLE, result,
+                 "bench: the target's region cannot be filled with the pattern: %s; run without "
+                 "--verify",
+                 strerror(-result));
   return result;
 }
 
 /* Compare what lies in the region, as the initiator has asked. */
-static int answer(struct measure *m)
+static int bench_onesided_answer(struct measure *m)
 {
   const struct bench_case *c = m->c;
   struct region_end *end = m->region;
-  uint64_t n = link_number(end->said, "check"), pattern = link_number(end->said, "pattern");
+  uint64_t n = bench_link_number(end->said, "check"),
+           pattern = bench_link_number(end->said, "pattern");
 
   json_object_put(end->said);
   end->said = NULL;
@@ -457,28 +462,28 @@ static int answer(struct measure *m)
     int result = pst_area_verify(end->area, i * bench_stride(c), c->size, pattern + i, NULL);
     if (result < 0 && result != -EBADMSG)
       return result;
-    count_checked(m, result == 0);
+    bench_onesided_count_checked(m, result == 0);
   }
-  return region_end_say(end, link_object("checked", json_object_new_uint64(n)));
+  return bench_region_end_say(end, bench_link_object("checked", json_object_new_uint64(n)));
 }
 
-int onesided_offer(struct measure *m)
+int bench_onesided_offer(struct measure *m)
 {
   struct region_end *target = m->region;
-  uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
+  uint64_t until_ns = app_now_ns() + MEASURE_CONNECT_NS;
   int result = 0;
 
   while (result >= 0 && !target->has_left) {
-    result = region_end_turn(target);
-    uint64_t now = now_ns();
+    result = bench_region_end_turn(target);
+    uint64_t now = app_now_ns();
     if (result >= 0 && target->said)
-      result = answer(m);
+      result = bench_onesided_answer(m);
     if (result >= 0 && !target->has_left)
-      result = measure_look(m, now);
+      result = bench_measure_look(m, now);
     if (result >= 0 && !target->is_met && now >= until_ns)
       result = -ETIMEDOUT;
   }
-  region_end_stop(target);
+  bench_region_end_stop(target);
   if (result < 0 && target->peer)
     pst_peer_close(target->peer, result, "the target has failed");
   m->taken.delivered = target->told;

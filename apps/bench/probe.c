@@ -20,7 +20,7 @@ struct names {
   uint32_t count;
 };
 
-static uint32_t ops_of(uint64_t capabilities)
+static uint32_t bench_probe_ops_of(uint64_t capabilities)
 {
   return (capabilities & PST_CAP_SEND ? 1u << BENCH_SEND : 0u) |
          (capabilities & PST_CAP_WRITE ? 1u << BENCH_WRITE : 0u) |
@@ -28,7 +28,7 @@ static uint32_t ops_of(uint64_t capabilities)
 }
 
 /* "write", "write or read" */
-static void name_ops(uint32_t ops, char *text, size_t size)
+static void bench_probe_name_ops(uint32_t ops, char *text, size_t size)
 {
   size_t used = 0;
 
@@ -41,9 +41,9 @@ static void name_ops(uint32_t ops, char *text, size_t size)
 
 /* ---- What there is ------------------------------------------------------------------ */
 
-static int open_messages(const struct bench_side *side, uint64_t size, uint32_t ring,
-                         uint32_t roles, struct pst_session **session, uint64_t *capabilities,
-                         struct pst_error *error)
+static int bench_probe_open_messages(const struct bench_side *side, uint64_t size, uint32_t ring,
+                                     uint32_t roles, struct pst_session **session,
+                                     uint64_t *capabilities, struct pst_error *error)
 {
   const struct bench_case c = {.op = BENCH_SEND, .size = size, .ring = ring, .token = "0"};
   struct pst_stats stats = {.struct_size = sizeof(stats)};
@@ -57,8 +57,8 @@ static int open_messages(const struct bench_side *side, uint64_t size, uint32_t 
 }
 
 /* Those that messages, or regions, are opened with. */
-static void note_plugins(const struct pst_session *session, const struct pst_node *node,
-                         struct bench_setting *setting, struct json_object *result)
+static void bench_probe_note_plugins(const struct pst_session *session, const struct pst_node *node,
+                                     struct bench_setting *setting, struct json_object *result)
 {
   struct pst_plugin_info info = {.struct_size = sizeof(info)};
   uint32_t count = node ? pst_node_plugins(node) : pst_session_plugins(session);
@@ -71,12 +71,12 @@ static void note_plugins(const struct pst_session *session, const struct pst_nod
                                                  : NULL;
     if (text)
       snprintf(text, sizeof(setting->memory), "%s %s", info.name, info.version);
-    result_add_plugin(result, &info);
+    app_result_add_plugin(result, &info);
   }
 }
 
 /* What the cases will open at most. */
-static uint32_t most_under_way(const struct bench_plan *plan)
+static uint32_t bench_probe_most_under_way(const struct bench_plan *plan)
 {
   uint32_t most = plan->depth;
 
@@ -86,24 +86,24 @@ static uint32_t most_under_way(const struct bench_plan *plan)
   return most < BENCH_RING_MAX ? most : BENCH_RING_MAX - 1; /* a node's, beside a FLUSH */
 }
 
-static int open_region(const struct bench_plan *plan, struct region_end *end, uint32_t *depth,
-                       struct pst_error *error)
+static int bench_probe_open_region(const struct bench_plan *plan, struct region_end *end,
+                                   uint32_t *depth, struct pst_error *error)
 {
   const struct bench_case c = {.op = BENCH_WRITE,
                                .size = plan->sizes[0],
-                               .ring = most_under_way(plan),
+                               .ring = bench_probe_most_under_way(plan),
                                .places = plan->places != 0  ? plan->places
                                          : plan->depth != 0 ? plan->depth
                                                             : pst_ring_default(plan->sizes[0]),
                                .token = "0"};
-  int result = region_end_open(plan, &c, NULL, plan->cpus[0], end, error);
+  int result = bench_region_end_open(plan, &c, NULL, plan->cpus[0], end, error);
 
   if (result == 0)
     *depth = pst_node_depth(end->node) - 1;
   return result;
 }
 
-static void take_name(void *context, const struct pst_plugin_info *info)
+static void bench_probe_take_name(void *context, const struct pst_plugin_info *info)
 {
   struct names *names = context;
 
@@ -113,50 +113,53 @@ static void take_name(void *context, const struct pst_plugin_info *info)
 }
 
 /* The transports that open here without options and have `op`: "loopback, verbs_rc". */
-static void who_has(const struct bench_plan *plan, enum bench_op op, char *text, size_t size)
+static void bench_probe_who_has(const struct bench_plan *plan, enum bench_op op, char *text,
+                                size_t size)
 {
   struct bench_side side = {.memory = plan->side.memory};
   struct pst_error error = PST_ERROR_INIT;
   struct names names = {.count = 0};
   size_t used = 0;
 
-  notice_hush(true); /* why others do not open is of no interest */
+  app_log_hush(true); /* why others do not open is of no interest */
   text[0] = '\0';
-  pst_plugins_list(take_name, NULL, &names);
+  pst_plugins_list(bench_probe_take_name, NULL, &names);
   for (uint32_t i = 0; i < names.count && used < size; i++) {
     struct pst_session *session = NULL;
     uint64_t capabilities = 0;
     side.transport = names.name[i];
-    if (open_messages(&side, SMALL, 16, PST_SESSION_SENDER, &session, &capabilities, &error) < 0)
+    if (bench_probe_open_messages(&side, SMALL, 16, PST_SESSION_SENDER, &session, &capabilities,
+                                  &error) < 0)
       continue;
     pst_session_close(session);
-    if ((ops_of(capabilities) & 1u << op) != 0)
+    if ((bench_probe_ops_of(capabilities) & 1u << op) != 0)
       used +=
           (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", names.name[i]);
   }
-  notice_hush(false);
+  app_log_hush(false);
 }
 
 /* ---- What of it is measured ----------------------------------------------------------- */
 
-static int refuse(const struct bench_plan *plan, uint32_t lacking, struct pst_error *error)
+static int bench_probe_refuse(const struct bench_plan *plan, uint32_t lacking,
+                              struct pst_error *error)
 {
   char what[64], who[256];
   enum bench_op op = BENCH_SEND;
 
   while ((lacking & 1u << op) == 0)
     op = (enum bench_op)(op + 1);
-  name_ops(lacking, what, sizeof(what));
-  who_has(plan, op, who, sizeof(who));
-  return notice_fail(
+  bench_probe_name_ops(lacking, what, sizeof(what));
+  bench_probe_who_has(plan, op, who, sizeof(who));
+  return app_log_fail(
       error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
       "bench: transport %s has no %s; transports here that have %s: %s; choose one of "
       "those, or leave it out of --op",
       plan->side.transport, what, bench_op_name(op), who[0] != '\0' ? who : "none");
 }
 
-__attribute__((format(printf, 2, 3))) static void note(struct bench_look *look, const char *format,
-                                                       ...)
+__attribute__((format(printf, 2, 3))) static void bench_probe_note(struct bench_look *look,
+                                                                   const char *format, ...)
 {
   size_t used = strlen(look->notes);
   va_list args;
@@ -166,35 +169,35 @@ __attribute__((format(printf, 2, 3))) static void note(struct bench_look *look, 
   va_end(args);
 }
 
-static void skip(struct bench_look *look, const char *what, const char *why)
+static void bench_probe_skip(struct bench_look *look, const char *what, const char *why)
 {
-  note(look, "%s skipped: %s\n", what, why);
+  bench_probe_note(look, "%s skipped: %s\n", what, why);
 }
 
-static int choose(const struct bench_plan *plan, uint64_t capabilities, struct bench_look *look,
-                  struct pst_error *error)
+static int bench_probe_choose(const struct bench_plan *plan, uint64_t capabilities,
+                              struct bench_look *look, struct pst_error *error)
 {
-  uint32_t has = ops_of(capabilities), all = (1u << BENCH_OPS) - (1u << BENCH_SEND);
+  uint32_t has = bench_probe_ops_of(capabilities), all = (1u << BENCH_OPS) - (1u << BENCH_SEND);
   uint32_t lacking = (plan->ops != 0 ? plan->ops : all) & ~has;
   char what[64], why[160];
 
   if (plan->ops != 0 && lacking != 0)
-    return refuse(plan, lacking, error);
+    return bench_probe_refuse(plan, lacking, error);
   look->ops = plan->ops != 0 ? plan->ops : has;
-  name_ops(lacking, what, sizeof(what));
+  bench_probe_name_ops(lacking, what, sizeof(what));
   snprintf(why, sizeof(why), "%.31s has no such operation", plan->side.transport);
   if (lacking != 0)
-    skip(look, what, why);
+    bench_probe_skip(look, what, why);
   if (plan->ops == 0 && plan->side.path && (look->ops & BENCH_ONE_SIDED) != 0) {
-    name_ops(look->ops & BENCH_ONE_SIDED, what, sizeof(what));
-    skip(look, what, "--path is for send");
+    bench_probe_name_ops(look->ops & BENCH_ONE_SIDED, what, sizeof(what));
+    bench_probe_skip(look, what, "--path is for send");
     look->ops &= ~BENCH_ONE_SIDED;
   }
   look->no_send_latency = (capabilities & PST_CAP_RELIABLE) == 0;
   snprintf(why, sizeof(why), "%.31s is unreliable", plan->side.transport);
   if (look->no_send_latency && (plan->measures & MEASURE_LATENCY) != 0 &&
       (look->ops & 1u << BENCH_SEND) != 0)
-    skip(look, "send latency", why);
+    bench_probe_skip(look, "send latency", why);
   return 0;
 }
 
@@ -214,27 +217,29 @@ int bench_look(const struct bench_plan *plan, struct bench_setting *setting,
     side.memory_option_count = 0;
   }
   *look = (struct bench_look){.ops = 0};
-  int result = open_messages(&side, size, plan->ring != 0 ? plan->ring : pst_ring_default(size),
-                             roles, &session, &capabilities, error);
+  int result =
+      bench_probe_open_messages(&side, size, plan->ring != 0 ? plan->ring : pst_ring_default(size),
+                                roles, &session, &capabilities, error);
   if (result == 0 && sends && side.sends_from_host)
-    note(look, "send: from slots in host memory: transport %.31s sends from no memory %.31s\n",
-         side.transport, side.memory);
+    bench_probe_note(
+        look, "send: from slots in host memory: transport %.31s sends from no memory %.31s\n",
+        side.transport, side.memory);
   if (result == 0 && sends)
-    note_plugins(session, NULL, setting, into);
+    bench_probe_note_plugins(session, NULL, setting, into);
   pst_session_close(session);
   if (result == 0)
-    result = choose(plan, capabilities, look, error);
+    result = bench_probe_choose(plan, capabilities, look, error);
   if (result == 0 && (look->ops & BENCH_ONE_SIDED) != 0)
-    result = open_region(plan, &end, &look->depth_max, error);
+    result = bench_probe_open_region(plan, &end, &look->depth_max, error);
   if (result == 0 && end.node && !sends)
-    note_plugins(NULL, end.node, setting, into);
-  region_end_close(&end);
+    bench_probe_note_plugins(NULL, end.node, setting, into);
+  bench_region_end_close(&end);
   if (result < 0)
     return result;
   if (plan->depth > look->depth_max && (look->ops & BENCH_ONE_SIDED) != 0)
-    return notice_fail(error, PST_EXIT_UNAVAILABLE, -ERANGE,
-                       "bench: --depth %u: an initiator of transport %s has at most %u transfers "
-                       "under way",
-                       plan->depth, plan->side.transport, look->depth_max);
+    return app_log_fail(error, PST_EXIT_UNAVAILABLE, -ERANGE,
+                        "bench: --depth %u: an initiator of transport %s has at most %u transfers "
+                        "under way",
+                        plan->depth, plan->side.transport, look->depth_max);
   return 0;
 }

@@ -21,8 +21,9 @@
 
 /* Opens the node and the memory that WRITE and READ use. On failure the caller closes what is
  * open. */
-static int open_node(const struct bench_plan *plan, const struct bench_case *c, const char *listen,
-                     struct region_end *end, struct pst_error *error)
+static int bench_region_end_open_node(const struct bench_plan *plan, const struct bench_case *c,
+                                      const char *listen, struct region_end *end,
+                                      struct pst_error *error)
 {
   const struct bench_side *side = &plan->side;
   const struct pst_node_params node = {.struct_size = sizeof(node),
@@ -53,8 +54,9 @@ static int open_node(const struct bench_plan *plan, const struct bench_case *c, 
   return result < 0 ? result : pst_node_alloc(end->node, &area, &end->area, error);
 }
 
-int region_end_open(const struct bench_plan *plan, const struct bench_case *c, const char *listen,
-                    int cpu, struct region_end *end, struct pst_error *error)
+int bench_region_end_open(const struct bench_plan *plan, const struct bench_case *c,
+                          const char *listen, int cpu, struct region_end *end,
+                          struct pst_error *error)
 {
   cpu_set_t pinned;
 
@@ -64,12 +66,12 @@ int region_end_open(const struct bench_plan *plan, const struct bench_case *c, c
         c->op == BENCH_WRITE ? (uint32_t)PST_ACCESS_REMOTE_WRITE : (uint32_t)PST_ACCESS_REMOTE_READ;
   memcpy(end->token, c->token, sizeof(end->token));
   bench_unpin(cpu, &pinned);
-  int result = open_node(plan, c, listen, end, error);
+  int result = bench_region_end_open_node(plan, c, listen, end, error);
   bench_repin(cpu, &pinned);
   return result;
 }
 
-void region_end_close(struct region_end *end)
+void bench_region_end_close(struct region_end *end)
 {
   pst_node_close(end->node);
   json_object_put(end->said);
@@ -79,11 +81,12 @@ void region_end_close(struct region_end *end)
   end->peer = NULL;
 }
 
-int region_end_connect(const struct bench_plan *plan, const struct bench_case *c, const char *host,
-                       uint16_t port, struct region_end *end, struct pst_error *error)
+int bench_region_end_connect(const struct bench_plan *plan, const struct bench_case *c,
+                             const char *host, uint16_t port, struct region_end *end,
+                             struct pst_error *error)
 {
   char address[96];
-  int result = region_end_open(plan, c, NULL, plan->cpus[0], end, error);
+  int result = bench_region_end_open(plan, c, NULL, plan->cpus[0], end, error);
 
   snprintf(address, sizeof(address), "%s:%u", host, port);
   return result < 0 ? result : pst_node_connect(end->node, address, &end->peer, error);
@@ -91,7 +94,7 @@ int region_end_connect(const struct bench_plan *plan, const struct bench_case *c
 
 /* ---- CPU and verdict -------------------------------------------------------------- */
 
-void region_end_stop(struct region_end *end)
+void bench_region_end_stop(struct region_end *end)
 {
   if (end->first.at_ns == 0 || end->last.at_ns != 0)
     return;
@@ -101,7 +104,7 @@ void region_end_stop(struct region_end *end)
   end->blocked_since_ns = 0;
 }
 
-struct pst_stats region_end_stats(const struct region_end *end)
+struct pst_stats bench_region_end_stats(const struct region_end *end)
 {
   struct usage used;
 
@@ -122,7 +125,7 @@ struct pst_stats region_end_stats(const struct region_end *end)
 
 /* ---- Events ----------------------------------------------------------------------- */
 
-static void take_path(struct region_end *end)
+static void bench_region_end_take_path(struct region_end *end)
 {
   struct pst_path_info path = {.struct_size = sizeof(path)}, own = path;
 
@@ -135,30 +138,31 @@ static void take_path(struct region_end *end)
                   pst_area_backing(end->area), &end->path);
 }
 
-static void meet(struct region_end *end)
+static void bench_region_end_meet(struct region_end *end)
 {
   end->is_met = true;
-  take_path(end);
+  bench_region_end_take_path(end);
   usage_take(&end->first);
 }
 
-int region_end_say(struct region_end *end, struct json_object *object)
+int bench_region_end_say(struct region_end *end, struct json_object *object)
 {
-  int result = link_post(end->peer, object);
+  int result = bench_link_post(end->peer, object);
 
   json_object_put(object);
   return result;
 }
 
-static void show_token(struct region_end *end)
+static void bench_region_end_show_token(struct region_end *end)
 {
-  int result = region_end_say(end, link_object("token", json_object_new_string(end->token)));
+  int result =
+      bench_region_end_say(end, bench_link_object("token", json_object_new_string(end->token)));
 
   if (result < 0)
     pst_peer_close(end->peer, result, "the case's token could not be sent");
 }
 
-static void offer(struct region_end *end)
+static void bench_region_end_offer(struct region_end *end)
 {
   struct pst_range range = {.struct_size = sizeof(range)};
   uint32_t id;
@@ -168,10 +172,11 @@ static void offer(struct region_end *end)
   if (result < 0)
     pst_peer_close(end->peer, result, "its region cannot be offered");
   else
-    meet(end);
+    bench_region_end_meet(end);
 }
 
-static void take_token(struct region_end *end, struct pst_peer *peer, struct json_object *said)
+static void bench_region_end_take_token(struct region_end *end, struct pst_peer *peer,
+                                        struct json_object *said)
 {
   struct json_object *token = NULL;
 
@@ -182,17 +187,18 @@ static void take_token(struct region_end *end, struct pst_peer *peer, struct jso
     return;
   }
   end->peer = peer;
-  offer(end);
+  bench_region_end_offer(end);
 }
 
-static void take_message(struct region_end *end, const struct pst_node_event *event)
+static void bench_region_end_take_message(struct region_end *end,
+                                          const struct pst_node_event *event)
 {
-  struct json_object *said = link_parse(event), *done = NULL;
+  struct json_object *said = bench_link_parse(event), *done = NULL;
 
   if (!said) {
     pst_peer_close(event->peer, -EPROTO, "a message that is no object");
   } else if (end->is_target && event->peer != end->peer) {
-    take_token(end, event->peer, said);
+    bench_region_end_take_token(end, event->peer, said);
   } else if (end->is_target && json_object_object_get_ex(said, "done", &done)) {
     end->told = json_object_get_uint64(done);
     end->is_told = true;
@@ -205,9 +211,9 @@ static void take_message(struct region_end *end, const struct pst_node_event *ev
   json_object_put(said);
 }
 
-static void leave(struct region_end *end, int code, const char *text)
+static void bench_region_end_leave(struct region_end *end, int code, const char *text)
 {
-  region_end_stop(end);
+  bench_region_end_stop(end);
   end->has_left = true;
   end->peer = NULL;
   end->region = 0;
@@ -215,42 +221,42 @@ static void leave(struct region_end *end, int code, const char *text)
   snprintf(end->text, sizeof(end->text), "%s", text);
 }
 
-void region_end_take(struct region_end *end, const struct pst_node_event *event)
+void bench_region_end_take(struct region_end *end, const struct pst_node_event *event)
 {
   switch (event->kind) {
   case PST_NODE_JOINED:
     if (!end->is_target)
-      show_token(end);
+      bench_region_end_show_token(end);
     break;
   case PST_NODE_OFFERED:
     end->region = event->id;
-    meet(end);
+    bench_region_end_meet(end);
     break;
   case PST_NODE_TAKEN:
     if (event->status < 0)
       pst_peer_close(event->peer, event->status, event->text);
     break;
   case PST_NODE_MESSAGE:
-    take_message(end, event);
+    bench_region_end_take_message(end, event);
     break;
   case PST_NODE_LEFT:
     if (event->peer == end->peer)
-      leave(end, event->status, event->text);
+      bench_region_end_leave(end, event->status, event->text);
     break;
   default:
     break;
   }
 }
 
-int region_end_turn(struct region_end *end)
+int bench_region_end_turn(struct region_end *end)
 {
   struct pst_node_event events[TURN_EVENTS];
   int got = pst_node_poll(end->node, events, TURN_EVENTS);
 
   for (int i = 0; i < got; i++)
-    region_end_take(end, &events[i]);
+    bench_region_end_take(end, &events[i]);
   if (got == 0) {
-    uint64_t until_ns = now_ns() + TURN_NS;
+    uint64_t until_ns = app_now_ns() + TURN_NS;
     pst_node_wait(end->node, &until_ns);
   }
   return got < 0 ? got : 0;

@@ -46,24 +46,26 @@ struct region_end {
 /* A target listens at `listen`, "host:port"; an initiator's is NULL. Neither is pinned to a CPU
  * while it opens, nor are its threads. 0, or reported in *error. Closing one that is not open is
  * legal. */
-int region_end_open(const struct bench_plan *plan, const struct bench_case *c, const char *listen,
-                    int cpu, struct region_end *end, struct pst_error *error);
-void region_end_close(struct region_end *end);
+int bench_region_end_open(const struct bench_plan *plan, const struct bench_case *c,
+                          const char *listen, int cpu, struct region_end *end,
+                          struct pst_error *error);
+void bench_region_end_close(struct region_end *end);
 /* Opens an initiator, and begins to connect. */
-int region_end_connect(const struct bench_plan *plan, const struct bench_case *c, const char *host,
-                       uint16_t port, struct region_end *end, struct pst_error *error);
+int bench_region_end_connect(const struct bench_plan *plan, const struct bench_case *c,
+                             const char *host, uint16_t port, struct region_end *end,
+                             struct pst_error *error);
 
 /* What pst_node_poll() gave, but for DONE. */
-void region_end_take(struct region_end *end, const struct pst_node_event *event);
+void bench_region_end_take(struct region_end *end, const struct pst_node_event *event);
 /* Poll, and sleep until something comes or some milliseconds have passed. For a time in which no
  * operation is under way. 0; the node's error. */
-int region_end_turn(struct region_end *end);
+int bench_region_end_turn(struct region_end *end);
 /* Takes `object` over. 0; -ENOTCONN; -ENOMEM. */
-int region_end_say(struct region_end *end, struct json_object *object);
+int bench_region_end_say(struct region_end *end, struct json_object *object);
 
 /* The clock of both `blocked` and the CPU's use stops. */
-void region_end_stop(struct region_end *end);
+void bench_region_end_stop(struct region_end *end);
 /* As of a stream: its times, and why it has left. */
-struct pst_stats region_end_stats(const struct region_end *end);
+struct pst_stats bench_region_end_stats(const struct region_end *end);
 
 #endif

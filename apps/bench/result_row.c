@@ -19,7 +19,7 @@ void bench_path_make(const struct pst_path_info *info, const char *via, const ch
                      struct bench_path *path)
 {
   snprintf(path->path, sizeof(path->path), "%s",
-           info->path != PST_PATH_NONE ? statistics_path(info->path) : "");
+           info->path != PST_PATH_NONE ? app_statistics_path(info->path) : "");
   snprintf(path->reason, sizeof(path->reason), "%s", info->reason);
   snprintf(path->via, sizeof(path->via), "%s", via);
   snprintf(path->carrier, sizeof(path->carrier), "%s", info->carrier);
@@ -31,18 +31,18 @@ void bench_path_of(const struct pst_stats *stats, struct bench_path *path)
   bench_path_make(&stats->path, stats->path.via, stats->memory_backing, path);
 }
 
-static double seconds_of(const struct bench_row *row)
+static double bench_row_seconds_of(const struct bench_row *row)
 {
   return (double)row->taken.ns / 1e9;
 }
 
-static double message_rate(const struct bench_row *row)
+static double bench_row_message_rate(const struct bench_row *row)
 {
-  return row->taken.ns > 0 ? (double)row->taken.messages / seconds_of(row) : 0;
+  return row->taken.ns > 0 ? (double)row->taken.messages / bench_row_seconds_of(row) : 0;
 }
 
 /* What a time in the histogram has to be divided by. */
-static double parts_of(const struct bench_case *c)
+static double bench_row_parts_of(const struct bench_case *c)
 {
   return bench_is_one_sided(c->op) ? 1 : 2;
 }
@@ -103,7 +103,7 @@ void bench_show_title(FILE *to, const struct bench_case *c)
 }
 
 /* By what the bytes went: by reference none was moved, and the rate is no bandwidth. */
-static void show_way(FILE *to, const struct bench_path *path)
+static void bench_row_show_way(FILE *to, const struct bench_path *path)
 {
   if (path->path[0] == '\0') { /* its end was gone before it told */
     fprintf(to, "  unknown path");
@@ -113,7 +113,7 @@ static void show_way(FILE *to, const struct bench_path *path)
           path->carrier[0] != '\0' ? path->carrier : "an unknown carrier");
 }
 
-static void show_verdict(FILE *to, const struct bench_row *row)
+static void bench_row_show_verdict(FILE *to, const struct bench_row *row)
 {
   if (row->limited_by == PST_LIMIT_CPU) /* never blocked: there is no share */
     fprintf(to, "  %-14s", "CPU");
@@ -121,7 +121,7 @@ static void show_verdict(FILE *to, const struct bench_row *row)
     fprintf(to, "  %-9s %3.0f%%", pst_stage_name(row->limited_by), 100 * row->share);
 }
 
-static void show_notes(FILE *to, const struct bench_row *row)
+static void bench_row_show_notes(FILE *to, const struct bench_row *row)
 {
   char percent[STATISTICS_PERCENT_BYTES];
 
@@ -135,8 +135,8 @@ static void show_notes(FILE *to, const struct bench_row *row)
   if (row->c.measure == MEASURE_BANDWIDTH && !bench_is_one_sided(row->c.op) &&
       row->sent > row->taken.delivered)
     fprintf(to, " | LOSS %s",
-            statistics_percent((double)(row->sent - row->taken.delivered) / (double)row->sent,
-                               percent));
+            app_statistics_percent((double)(row->sent - row->taken.delivered) / (double)row->sent,
+                                   percent));
   fprintf(to, "\n");
 }
 
@@ -144,27 +144,27 @@ void bench_show_row(FILE *to, const struct bench_row *row)
 {
   char size[SIZE_TEXT_BYTES];
 
-  fprintf(to, "%10s", size_text(row->c.size, size));
+  fprintf(to, "%10s", app_size_text(row->c.size, size));
   if (row->taken.messages == 0) {
     char first[sizeof(row->error)];
     snprintf(first, sizeof(first), "%s", row->error);
     first[strcspn(first, "\n")] = '\0';
     fprintf(to, " %s\n", first[0] != '\0' ? first : "nothing was measured");
   } else if (row->c.measure == MEASURE_BANDWIDTH) {
-    double rate = message_rate(row);
+    double rate = bench_row_message_rate(row);
     fprintf(to, " %8u %14.*f %10.3f", row->c.ring, rate < 100 ? 2 : 0, rate,
-            statistics_gbps(row->taken.bytes, row->taken.ns));
-    show_verdict(to, row);
-    show_way(to, &row->path);
-    show_notes(to, row);
+            app_statistics_gbps(row->taken.bytes, row->taken.ns));
+    bench_row_show_verdict(to, row);
+    bench_row_show_way(to, &row->path);
+    bench_row_show_notes(to, row);
   } else {
-    double us = 1e3 * parts_of(&row->c);
+    double us = 1e3 * bench_row_parts_of(&row->c);
     fprintf(to, " %9.3f", (double)row->times.least / us);
     for (size_t i = 0; i < PERCENTILES; i++)
-      fprintf(to, " %9.3f", (double)histogram_at(&row->times, percentiles[i]) / us);
+      fprintf(to, " %9.3f", (double)bench_histogram_at(&row->times, percentiles[i]) / us);
     fprintf(to, " %9.3f %12" PRIu64, (double)row->times.most / us, row->times.count);
-    show_way(to, &row->path);
-    show_notes(to, row);
+    bench_row_show_way(to, &row->path);
+    bench_row_show_notes(to, row);
   }
   fflush(to);
 }
@@ -179,18 +179,18 @@ void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least)
            "cores.",
            shared, rows, 100 * least);
   fprintf(to, "\nwarning: %s\n", text);
-  finding_warn(FINDING_SHARED_CPU, NULL, text);
+  app_finding_warn(FINDING_SHARED_CPU, NULL, text);
 }
 
 /* ---- For machines --------------------------------------------------------------- */
 
-static void put_path(struct json_object *object, const struct bench_path *path)
+static void bench_row_put_path(struct json_object *object, const struct bench_path *path)
 {
-  json_put_text(object, "path", path->path);
-  json_put_text(object, "path_reason", path->reason);
-  json_put_text(object, "via", path->via);
-  json_put_text(object, "carrier", path->carrier);
-  json_put_text(object, "memory_backing", path->backing);
+  app_json_put_text(object, "path", path->path);
+  app_json_put_text(object, "path_reason", path->reason);
+  app_json_put_text(object, "via", path->via);
+  app_json_put_text(object, "carrier", path->carrier);
+  app_json_put_text(object, "memory_backing", path->backing);
 }
 
 struct json_object *bench_setting_json(const struct bench_setting *setting, const char *stopped)
@@ -199,55 +199,56 @@ struct json_object *bench_setting_json(const struct bench_setting *setting, cons
   struct json_object *object = json_object_new_object();
   struct json_object *cpus = json_object_new_array();
 
-  json_put_text(object, "stopped", stopped);
-  json_put_text(object, "form", setting->form);
-  json_put_text(object, "transport", plan->side.transport);
-  json_put_text(object, "memory", plan->side.memory);
-  json_put_text(object, "server", setting->server);
-  json_put_text(object, "server_cpu", setting->server_cpu);
+  app_json_put_text(object, "stopped", stopped);
+  app_json_put_text(object, "form", setting->form);
+  app_json_put_text(object, "transport", plan->side.transport);
+  app_json_put_text(object, "memory", plan->side.memory);
+  app_json_put_text(object, "server", setting->server);
+  app_json_put_text(object, "server_cpu", setting->server_cpu);
   for (int i = 0; i < 2 && plan->cpus[i] >= 0; i++)
     json_object_array_add(cpus, json_object_new_int(plan->cpus[i]));
   json_object_object_add(object, "pinned_cpus", cpus);
-  json_put_number(object, "duration_seconds", (double)plan->duration_ns / 1e9);
-  json_put_number(object, "warmup_seconds", (double)setting->warmup_ns / 1e9);
+  app_json_put_number(object, "duration_seconds", (double)plan->duration_ns / 1e9);
+  app_json_put_number(object, "warmup_seconds", (double)setting->warmup_ns / 1e9);
   return object;
 }
 
-static void put_counts(struct json_object *object, const struct bench_row *row)
+static void bench_row_put_counts(struct json_object *object, const struct bench_row *row)
 {
   bool one_sided = bench_is_one_sided(row->c.op);
 
-  json_put_known(object, "messages_sent", !one_sided, row->sent);
-  json_put_known(object, "messages_delivered", !one_sided, row->taken.delivered);
-  json_put_known(object, "transfers_posted", one_sided, row->sent);
-  json_put_known(object, "transfers_done", one_sided, row->done);
-  json_put_known(object, "transfers_failed", one_sided, row->failed);
+  app_json_put_known(object, "messages_sent", !one_sided, row->sent);
+  app_json_put_known(object, "messages_delivered", !one_sided, row->taken.delivered);
+  app_json_put_known(object, "transfers_posted", one_sided, row->sent);
+  app_json_put_known(object, "transfers_done", one_sided, row->done);
+  app_json_put_known(object, "transfers_failed", one_sided, row->failed);
 }
 
-static void put_rate(struct json_object *object, const struct bench_row *row)
+static void bench_row_put_rate(struct json_object *object, const struct bench_row *row)
 {
   bool bandwidth = row->c.measure == MEASURE_BANDWIDTH;
 
-  json_put_share(object, "messages_per_second", bandwidth ? message_rate(row) : -1);
-  json_put_share(object, "gbps", bandwidth ? statistics_gbps(row->taken.bytes, row->taken.ns) : -1);
-  result_put_verdict(object,
-                     bandwidth && row->taken.messages > 0 ? pst_stage_name(row->limited_by) : NULL,
-                     NULL, row->limited_by != PST_LIMIT_CPU ? row->share : -1);
+  app_json_put_share(object, "messages_per_second", bandwidth ? bench_row_message_rate(row) : -1);
+  app_json_put_share(object, "gbps",
+                     bandwidth ? app_statistics_gbps(row->taken.bytes, row->taken.ns) : -1);
+  app_result_put_verdict(
+      object, bandwidth && row->taken.messages > 0 ? pst_stage_name(row->limited_by) : NULL, NULL,
+      row->limited_by != PST_LIMIT_CPU ? row->share : -1);
 }
 
-static void put_latency(struct json_object *object, const struct bench_row *row)
+static void bench_row_put_latency(struct json_object *object, const struct bench_row *row)
 {
   bool one_sided = bench_is_one_sided(row->c.op);
   struct json_times none = {0}, times = {0};
 
   if (row->c.measure == MEASURE_LATENCY && row->taken.messages > 0)
-    times = histogram_times(&row->times, parts_of(&row->c));
-  json_put_times(object, "half_round_trip_ns", one_sided ? &none : &times);
-  json_put_times(object, "completion_ns", one_sided ? &times : &none);
+    times = bench_histogram_times(&row->times, bench_row_parts_of(&row->c));
+  app_json_put_times(object, "half_round_trip_ns", one_sided ? &none : &times);
+  app_json_put_times(object, "completion_ns", one_sided ? &times : &none);
 }
 
 /* As a stream's. */
-static const char *stopped_by(const struct bench_row *row)
+static const char *bench_row_stopped_by(const struct bench_row *row)
 {
   if (row->stopped)
     return "signal";
@@ -256,14 +257,14 @@ static const char *stopped_by(const struct bench_row *row)
   return row->finding == FINDING_PEER ? "peer" : "failure";
 }
 
-static struct json_object *errors_json(const struct bench_row *row, uint32_t number)
+static struct json_object *bench_row_errors_json(const struct bench_row *row, uint32_t number)
 {
   struct json_object *errors = json_object_new_array();
   char where[32];
 
   snprintf(where, sizeof(where), "rows[%u]", number);
   if (row->error[0] != '\0')
-    finding_add(errors, row->finding, where, row->error);
+    app_finding_add(errors, row->finding, where, row->error);
   return errors;
 }
 
@@ -273,31 +274,31 @@ struct json_object *bench_row_json(const struct bench_row *row, uint32_t number)
   struct json_object *object = json_object_new_object();
   bool one_sided = bench_is_one_sided(row->c.op);
 
-  json_put_text(object, "op", bench_op_name(row->c.op));
-  json_put_text(object, "measure", bench_measure_name(row->c.measure));
-  json_put_uint(object, "size_bytes", row->c.size);
-  json_put_known(object, "ring_slots", !one_sided, row->c.ring);
-  json_put_known(object, "hold_ns", !one_sided, row->c.hold_ns);
-  json_put_known(object, "depth", one_sided, row->c.ring);
-  json_put_known(object, "places", one_sided, one_sided ? bench_places(&row->c) : 0);
-  json_put_bool(object, "ok", row->error[0] == '\0');
-  json_object_object_add(object, "errors", errors_json(row, number));
-  json_put_text(object, "stopped", stopped_by(row));
-  json_put_share(object, "cpu_share", row->cpu_share);
-  put_counts(object, row);
-  json_put_uint(object, "messages_measured", taken->messages);
-  json_put_uint(object, "bytes_measured", taken->bytes);
-  json_put_number(object, "seconds", seconds_of(row));
-  put_rate(object, row);
-  put_latency(object, row);
-  json_put_bool(object, "touched", taken->touched);
-  json_put_uint(object, "verified", taken->verified);
-  json_put_uint(object, "corrupted", taken->corrupted);
-  put_path(object, &row->path);
-  json_put_null(object, "back");
+  app_json_put_text(object, "op", bench_op_name(row->c.op));
+  app_json_put_text(object, "measure", bench_measure_name(row->c.measure));
+  app_json_put_uint(object, "size_bytes", row->c.size);
+  app_json_put_known(object, "ring_slots", !one_sided, row->c.ring);
+  app_json_put_known(object, "hold_ns", !one_sided, row->c.hold_ns);
+  app_json_put_known(object, "depth", one_sided, row->c.ring);
+  app_json_put_known(object, "places", one_sided, one_sided ? bench_places(&row->c) : 0);
+  app_json_put_bool(object, "ok", row->error[0] == '\0');
+  json_object_object_add(object, "errors", bench_row_errors_json(row, number));
+  app_json_put_text(object, "stopped", bench_row_stopped_by(row));
+  app_json_put_share(object, "cpu_share", row->cpu_share);
+  bench_row_put_counts(object, row);
+  app_json_put_uint(object, "messages_measured", taken->messages);
+  app_json_put_uint(object, "bytes_measured", taken->bytes);
+  app_json_put_number(object, "seconds", bench_row_seconds_of(row));
+  bench_row_put_rate(object, row);
+  bench_row_put_latency(object, row);
+  app_json_put_bool(object, "touched", taken->touched);
+  app_json_put_uint(object, "verified", taken->verified);
+  app_json_put_uint(object, "corrupted", taken->corrupted);
+  bench_row_put_path(object, &row->path);
+  app_json_put_null(object, "back");
   if (row->c.measure == MEASURE_LATENCY && !one_sided) {
     struct json_object *back = json_object_new_object();
-    put_path(back, &row->back);
+    bench_row_put_path(back, &row->back);
     json_object_object_add(object, "back", back);
   }
   return object;
@@ -312,19 +313,19 @@ struct json_object *bench_taken_write(const struct measure_taken *taken,
 
   if (!object)
     return NULL;
-  json_put_uint(object, "delivered", taken->delivered);
-  json_put_uint(object, "messages", taken->messages);
-  json_put_uint(object, "bytes", taken->bytes);
-  json_put_uint(object, "ns", taken->ns);
-  json_put_uint(object, "verified", taken->verified);
-  json_put_uint(object, "corrupted", taken->corrupted);
-  json_put_bool(object, "touched", taken->touched);
-  json_put_number(object, "cpu_share", taken->cpu_share);
-  put_path(object, path);
+  app_json_put_uint(object, "delivered", taken->delivered);
+  app_json_put_uint(object, "messages", taken->messages);
+  app_json_put_uint(object, "bytes", taken->bytes);
+  app_json_put_uint(object, "ns", taken->ns);
+  app_json_put_uint(object, "verified", taken->verified);
+  app_json_put_uint(object, "corrupted", taken->corrupted);
+  app_json_put_bool(object, "touched", taken->touched);
+  app_json_put_number(object, "cpu_share", taken->cpu_share);
+  bench_row_put_path(object, path);
   return object;
 }
 
-static int get_uint(struct json_object *from, const char *key, uint64_t *value)
+static int bench_row_get_uint(struct json_object *from, const char *key, uint64_t *value)
 {
   struct json_object *member = NULL;
 
@@ -334,9 +335,9 @@ static int get_uint(struct json_object *from, const char *key, uint64_t *value)
   return 0;
 }
 
-static void get_text(struct json_object *from, const char *key, char *text, size_t size)
+static void bench_row_get_text(struct json_object *from, const char *key, char *text, size_t size)
 {
-  snprintf(text, size, "%s", link_text(from, key));
+  snprintf(text, size, "%s", bench_link_text(from, key));
   for (char *c = text; *c != '\0'; c++)
     if ((unsigned char)*c < ' ' || *c == 0x7f)
       *c = '?'; /* it goes to a terminal */
@@ -347,21 +348,23 @@ int bench_taken_read(struct json_object *from, struct measure_taken *taken, stru
   struct measure_taken in = {0};
   struct json_object *touched = NULL, *cpu_share = NULL;
 
-  if (get_uint(from, "delivered", &in.delivered) < 0 ||
-      get_uint(from, "messages", &in.messages) < 0 || get_uint(from, "bytes", &in.bytes) < 0 ||
-      get_uint(from, "ns", &in.ns) < 0 || get_uint(from, "verified", &in.verified) < 0 ||
-      get_uint(from, "corrupted", &in.corrupted) < 0)
+  if (bench_row_get_uint(from, "delivered", &in.delivered) < 0 ||
+      bench_row_get_uint(from, "messages", &in.messages) < 0 ||
+      bench_row_get_uint(from, "bytes", &in.bytes) < 0 ||
+      bench_row_get_uint(from, "ns", &in.ns) < 0 ||
+      bench_row_get_uint(from, "verified", &in.verified) < 0 ||
+      bench_row_get_uint(from, "corrupted", &in.corrupted) < 0)
     return -EPROTO;
   in.touched =
       json_object_object_get_ex(from, "touched", &touched) && json_object_get_boolean(touched);
   in.cpu_share = json_object_object_get_ex(from, "cpu_share", &cpu_share)
                      ? json_object_get_double(cpu_share)
                      : -1;
-  get_text(from, "path", path->path, sizeof(path->path));
-  get_text(from, "path_reason", path->reason, sizeof(path->reason));
-  get_text(from, "via", path->via, sizeof(path->via));
-  get_text(from, "carrier", path->carrier, sizeof(path->carrier));
-  get_text(from, "memory_backing", path->backing, sizeof(path->backing));
+  bench_row_get_text(from, "path", path->path, sizeof(path->path));
+  bench_row_get_text(from, "path_reason", path->reason, sizeof(path->reason));
+  bench_row_get_text(from, "via", path->via, sizeof(path->via));
+  bench_row_get_text(from, "carrier", path->carrier, sizeof(path->carrier));
+  bench_row_get_text(from, "memory_backing", path->backing, sizeof(path->backing));
   *taken = in;
   return 0;
 }

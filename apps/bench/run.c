@@ -20,7 +20,8 @@
 #define RESULT_NS (20 * NS_PER_S)
 #define GREET_NS (10 * NS_PER_S)
 
-static void fail_as(struct bench_row *row, int exit_status, enum finding finding, const char *text)
+static void bench_run_fail_as(struct bench_row *row, int exit_status, enum finding finding,
+                              const char *text)
 {
   if (row->error[0] != '\0')
     return;
@@ -29,34 +30,34 @@ static void fail_as(struct bench_row *row, int exit_status, enum finding finding
   snprintf(row->error, sizeof(row->error), "%s", text);
 }
 
-static void fail(struct bench_row *row, int exit_status, int code, const char *text)
+static void bench_run_fail(struct bench_row *row, int exit_status, int code, const char *text)
 {
-  fail_as(row, exit_status, finding_of(exit_status, code), text);
+  bench_run_fail_as(row, exit_status, app_finding_of(exit_status, code), text);
 }
 
-static void fail_code(struct bench_row *row, int code)
+static void bench_run_fail_code(struct bench_row *row, int code)
 {
-  fail(row, PST_EXIT_FAILED, code,
-       code == -ETIMEDOUT    ? "the other end did not answer in time"
-       : code == -ECONNRESET ? "the other end has gone"
-                             : strerror(-code));
+  bench_run_fail(row, PST_EXIT_FAILED, code,
+                 code == -ETIMEDOUT    ? "the other end did not answer in time"
+                 : code == -ECONNRESET ? "the other end has gone"
+                                       : strerror(-code));
 }
 
 /* text "": nobody said why. */
-static void fail_by(struct bench_row *row, int code, const char *text)
+static void bench_run_fail_by(struct bench_row *row, int code, const char *text)
 {
   if (text[0] != '\0' && code < 0)
-    fail(row, PST_EXIT_FAILED, code, text);
+    bench_run_fail(row, PST_EXIT_FAILED, code, text);
 }
 
-static void take_cpu(double share, struct bench_row *row)
+static void bench_run_take_cpu(double share, struct bench_row *row)
 {
   if (share >= 0 && (row->cpu_share < 0 || share < row->cpu_share))
     row->cpu_share = share;
 }
 
-static void take_sender(const struct measure *m, const struct pst_stats *stats,
-                        struct bench_row *row)
+static void bench_run_take_sender(const struct measure *m, const struct pst_stats *stats,
+                                  struct bench_row *row)
 {
   row->sent = stats->messages_sent;
   row->reliable = (stats->capabilities & PST_CAP_RELIABLE) != 0;
@@ -64,7 +65,7 @@ static void take_sender(const struct measure *m, const struct pst_stats *stats,
   row->unreachable |= m->result < 0 && stats->started_ns == 0 && stats->state == PST_STATE_FAILED;
 }
 
-static void take_initiator(const struct measure *m, struct bench_row *row)
+static void bench_run_take_initiator(const struct measure *m, struct bench_row *row)
 {
   const struct region_end *end = m->region;
 
@@ -76,12 +77,12 @@ static void take_initiator(const struct measure *m, struct bench_row *row)
     row->path = end->path;
   if (m->result < 0 && end->has_left && !end->is_met) {
     row->unreachable = true;
-    notice(PST_LOG_ERROR, "bench: %s", row->error);
+    app_log(PST_LOG_ERROR, "bench: %s", row->error);
   }
 }
 
 /* The client's end. */
-static void take_near(const struct measure *m, struct bench_row *row)
+static void bench_run_take_near(const struct measure *m, struct bench_row *row)
 {
   struct pst_stats stats = {.struct_size = sizeof(stats)};
   struct bench_seen back;
@@ -89,32 +90,32 @@ static void take_near(const struct measure *m, struct bench_row *row)
   row->taken = m->taken;
   row->stopped = m->stopped;
   if (m->region)
-    stats = region_end_stats(m->region);
+    stats = bench_region_end_stats(m->region);
   else
     pst_sender_stats(m->sender, &stats);
-  take_cpu(statistics_cpu_share(&stats), row);
+  bench_run_take_cpu(app_statistics_cpu_share(&stats), row);
   row->limited_by = pst_verdict(&stats, NULL, &row->share);
   if (m->result < 0)
-    fail_by(row, stats.error, stats.error_text);
+    bench_run_fail_by(row, stats.error, stats.error_text);
   if (m->region)
-    take_initiator(m, row);
+    bench_run_take_initiator(m, row);
   else
-    take_sender(m, &stats, row);
+    bench_run_take_sender(m, &stats, row);
   if (!m->receiver)
     return;
   bench_see(m, &back);
   row->back = back.path;
-  take_cpu(back.taken.cpu_share, row);
+  bench_run_take_cpu(back.taken.cpu_share, row);
   if (m->result < 0)
-    fail_by(row, back.code, back.text);
+    bench_run_fail_by(row, back.code, back.text);
 }
 
 /* The other end: the server's, or a thread's. */
-static void take_far(const struct bench_seen *far, struct bench_row *row)
+static void bench_run_take_far(const struct bench_seen *far, struct bench_row *row)
 {
   bool one_sided = bench_is_one_sided(row->c.op);
 
-  take_cpu(far->taken.cpu_share, row);
+  bench_run_take_cpu(far->taken.cpu_share, row);
   if (row->c.op != BENCH_READ)
     row->path = far->path;
   if (!one_sided && row->c.measure == MEASURE_BANDWIDTH) {
@@ -128,7 +129,7 @@ static void take_far(const struct bench_seen *far, struct bench_row *row)
   row->taken.corrupted += far->taken.corrupted;
 }
 
-static void judge(struct bench_row *row)
+static void bench_run_judge(struct bench_row *row)
 {
   bool one_sided = bench_is_one_sided(row->c.op);
   char text[256];
@@ -136,22 +137,22 @@ static void judge(struct bench_row *row)
   if (row->taken.corrupted > 0) {
     snprintf(text, sizeof(text), "%llu %s arrived with wrong bytes",
              (unsigned long long)row->taken.corrupted, one_sided ? "transfers" : "messages");
-    fail_as(row, PST_EXIT_FAILED, FINDING_CORRUPTED, text);
+    bench_run_fail_as(row, PST_EXIT_FAILED, FINDING_CORRUPTED, text);
   }
   if (one_sided && (row->sent != row->done || row->done != row->taken.delivered)) {
     snprintf(text, sizeof(text), "%llu transfers were posted and %llu done; the target saw %llu",
              (unsigned long long)row->sent, (unsigned long long)row->done,
              (unsigned long long)row->taken.delivered);
-    fail_as(row, PST_EXIT_FAILED, FINDING_UNBALANCED, text);
+    bench_run_fail_as(row, PST_EXIT_FAILED, FINDING_UNBALANCED, text);
   } else if (row->reliable && row->sent != row->taken.delivered) {
     snprintf(text, sizeof(text),
              "%llu messages were sent and %llu delivered, over a transport that promises all",
              (unsigned long long)row->sent, (unsigned long long)row->taken.delivered);
-    fail_as(row, PST_EXIT_FAILED, FINDING_LOSS, text);
+    bench_run_fail_as(row, PST_EXIT_FAILED, FINDING_LOSS, text);
   }
   if (row->taken.messages == 0 && !row->stopped)
-    fail_as(row, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED,
-            "no message arrived after the warm-up; give a longer --duration");
+    bench_run_fail_as(row, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED,
+                      "no message arrived after the warm-up; give a longer --duration");
 }
 
 /* ---- Both ends here --------------------------------------------------------------- */
@@ -161,20 +162,20 @@ struct other_end {
   int cpu;
 };
 
-static void *work(void *arg)
+static void *bench_run_work(void *arg)
 {
   struct other_end *end = arg;
 
   end->m.result = bench_pin(end->cpu);
   if (end->m.result == 0)
-    measure_run(&end->m);
+    bench_measure_run(&end->m);
   else
     __atomic_store_n(&end->m.has_ended, true, __ATOMIC_RELEASE);
   return NULL;
 }
 
-static void run_threads(const struct bench_plan *plan, struct measure *near, struct measure *far,
-                        struct bench_row *row)
+static void bench_run_threads(const struct bench_plan *plan, struct measure *near,
+                              struct measure *far, struct bench_row *row)
 {
   struct other_end other = {.m = *far, .cpu = plan->cpus[1]};
   struct bench_seen seen;
@@ -185,45 +186,45 @@ static void run_threads(const struct bench_plan *plan, struct measure *near, str
   near->other = &other.m;
   other.m.other = near;
   other.m.serves = true;
-  int code = pthread_create(&thread, NULL, work, &other);
+  int code = pthread_create(&thread, NULL, bench_run_work, &other);
   if (code != 0) {
-    fail_code(row, -code);
+    bench_run_fail_code(row, -code);
     return;
   }
-  measure_run(near);
+  bench_measure_run(near);
   pthread_join(thread, NULL);
   bench_see(&other.m, &seen);
-  take_near(near, row);
-  take_far(&seen, row);
+  bench_run_take_near(near, row);
+  bench_run_take_far(&seen, row);
   if (near->region)
     row->path = near->region->path; /* both regions are of one memory */
   if (other.m.result < 0)
-    fail_by(row, seen.code, seen.text);
+    bench_run_fail_by(row, seen.code, seen.text);
   if (near->result < 0 || other.m.result < 0)
-    fail_code(row, near->result < 0 ? near->result : other.m.result);
+    bench_run_fail_code(row, near->result < 0 ? near->result : other.m.result);
 }
 
-static void run_onesided_here(const struct bench_plan *plan, struct bench_row *row)
+static void bench_run_onesided_here(const struct bench_plan *plan, struct bench_row *row)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct region_end initiator = {.node = NULL}, target = {.node = NULL};
   struct measure near = {.region = &initiator}, far = {.region = &target};
 
-  int result = region_end_open(plan, &row->c, "127.0.0.1:0", plan->cpus[0], &target, &error);
+  int result = bench_region_end_open(plan, &row->c, "127.0.0.1:0", plan->cpus[0], &target, &error);
   if (result == 0)
-    result = onesided_prepare(&target, &row->c, &error);
+    result = bench_onesided_prepare(&target, &row->c, &error);
   if (result == 0)
-    result = region_end_connect(plan, &row->c, "127.0.0.1", pst_node_port(target.node), &initiator,
-                                &error);
+    result = bench_region_end_connect(plan, &row->c, "127.0.0.1", pst_node_port(target.node),
+                                      &initiator, &error);
   if (result == 0)
-    run_threads(plan, &near, &far, row);
+    bench_run_threads(plan, &near, &far, row);
   else
-    fail(row, error.exit_status, error.code, error.text);
-  region_end_close(&initiator);
-  region_end_close(&target);
+    bench_run_fail(row, error.exit_status, error.code, error.text);
+  bench_region_end_close(&initiator);
+  bench_region_end_close(&target);
 }
 
-static void run_messages_here(const struct bench_plan *plan, struct bench_row *row)
+static void bench_run_messages_here(const struct bench_plan *plan, struct bench_row *row)
 {
   bool replies = row->c.measure == MEASURE_LATENCY;
   struct pst_error error = PST_ERROR_INIT;
@@ -238,9 +239,9 @@ static void run_messages_here(const struct bench_plan *plan, struct bench_row *r
                             .receiver = bench_receiver(session, &row->c, BENCH_BACK)};
     far = (struct measure){.sender = bench_sender(session, &row->c, BENCH_BACK),
                            .receiver = bench_receiver(session, &row->c, BENCH_OUT)};
-    run_threads(plan, &near, &far, row);
+    bench_run_threads(plan, &near, &far, row);
   } else {
-    fail(row, error.exit_status, error.code, error.text);
+    bench_run_fail(row, error.exit_status, error.code, error.text);
   }
   pst_session_close(session);
 }
@@ -248,16 +249,16 @@ static void run_messages_here(const struct bench_plan *plan, struct bench_row *r
 void bench_run_here(const struct bench_plan *plan, struct bench_row *row)
 {
   if (bench_is_one_sided(row->c.op))
-    run_onesided_here(plan, row);
+    bench_run_onesided_here(plan, row);
   else
-    run_messages_here(plan, row);
-  judge(row);
+    bench_run_messages_here(plan, row);
+  bench_run_judge(row);
 }
 
 /* ---- With a server ------------------------------------------------------------------ */
 
 /* What a server says goes to a terminal. */
-static void copy_plain(char *to, size_t size, const char *from)
+static void bench_run_copy_plain(char *to, size_t size, const char *from)
 {
   snprintf(to, size, "%s", from);
   for (; *to != '\0'; to++)
@@ -266,7 +267,7 @@ static void copy_plain(char *to, size_t size, const char *from)
 }
 
 /* What the server has warned of since its line before. */
-static void note_warnings(struct json_object *said)
+static void bench_run_note_warnings(struct json_object *said)
 {
   struct json_object *list = NULL;
   char text[2560], line[2600];
@@ -275,62 +276,64 @@ static void note_warnings(struct json_object *said)
   if (!json_object_is_type(list, json_type_array))
     return;
   for (size_t i = 0; i < json_object_array_length(list); i++) {
-    copy_plain(text, sizeof(text), link_text(json_object_array_get_idx(list, i), "text"));
+    bench_run_copy_plain(text, sizeof(text),
+                         bench_link_text(json_object_array_get_idx(list, i), "text"));
     snprintf(line, sizeof(line), "server: %s", text);
     if (text[0] != '\0')
-      finding_warn(FINDING_LOG, NULL, line);
+      app_finding_warn(FINDING_LOG, NULL, line);
   }
 }
 
 /* The server's next line, of which an error becomes the row's. False: there is none,
  * and none will follow. */
-static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *row,
-                      struct json_object **said)
+static bool bench_run_listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *row,
+                                struct json_object **said)
 {
   char text[512];
-  int result = link_receive(link, timeout_ns, false, said);
+  int result = bench_link_receive(link, timeout_ns, false, said);
 
   /* It had measured enough when this end had stopped by itself. */
   if (result == 0 && json_object_object_get_ex(*said, "enough", NULL)) {
     json_object_put(*said);
-    result = link_receive(link, timeout_ns, false, said);
+    result = bench_link_receive(link, timeout_ns, false, said);
   }
   if (result < 0) {
     snprintf(text, sizeof(text), "the server, %s (pid %" PRId64 "), %s", link->peer, link->pid,
              result == -ETIMEDOUT    ? "does not answer any more"
              : result == -ECONNRESET ? "has stopped or was killed; its own output says which"
                                      : "breaks the protocol; is it of another version?");
-    fail(row, PST_EXIT_FAILED, result, text);
+    bench_run_fail(row, PST_EXIT_FAILED, result, text);
     return false;
   }
-  note_warnings(*said);
-  if (link_text(*said, "error")[0] != '\0') {
-    int status = (int)link_number(*said, "exit_status");
-    copy_plain(text, sizeof(text), link_text(*said, "error"));
-    fail(row,
-         status >= PST_EXIT_FAILED && status <= PST_EXIT_UNAVAILABLE ? status : PST_EXIT_FAILED, 0,
-         text);
+  bench_run_note_warnings(*said);
+  if (bench_link_text(*said, "error")[0] != '\0') {
+    int status = (int)bench_link_number(*said, "exit_status");
+    bench_run_copy_plain(text, sizeof(text), bench_link_text(*said, "error"));
+    bench_run_fail(
+        row, status >= PST_EXIT_FAILED && status <= PST_EXIT_UNAVAILABLE ? status : PST_EXIT_FAILED,
+        0, text);
   }
   return true;
 }
 
-static bool take_result(struct link *link, struct bench_row *row)
+static bool bench_run_take_result(struct link *link, struct bench_row *row)
 {
   struct json_object *said = NULL, *taken = NULL;
   struct bench_seen far = {.code = 0};
 
-  if (!listen_to(link, RESULT_NS, row, &said))
+  if (!bench_run_listen_to(link, RESULT_NS, row, &said))
     return false;
   if (json_object_object_get_ex(said, "result", &taken) &&
       bench_taken_read(taken, &far.taken, &far.path) == 0)
-    take_far(&far, row);
+    bench_run_take_far(&far, row);
   json_object_put(said);
   return true;
 }
 
 /* The part of a case that this end has; `port`: of the server's. 0, or reported in *error. */
-static int measure_with(struct link *link, const struct bench_plan *plan, uint16_t port,
-                        struct pst_session *back, struct bench_row *row, struct pst_error *error)
+static int bench_run_measure_with(struct link *link, const struct bench_plan *plan, uint16_t port,
+                                  struct pst_session *back, struct bench_row *row,
+                                  struct pst_error *error)
 {
   struct measure m = {.c = &row->c, .link = link, .times = &row->times};
   struct region_end initiator = {.node = NULL};
@@ -339,7 +342,7 @@ static int measure_with(struct link *link, const struct bench_plan *plan, uint16
 
   if (bench_is_one_sided(row->c.op)) {
     m.region = &initiator;
-    result = region_end_connect(plan, &row->c, link->remote, port, &initiator, error);
+    result = bench_region_end_connect(plan, &row->c, link->remote, port, &initiator, error);
   } else {
     result = bench_streams_open(plan, &row->c, PST_SESSION_SENDER, BENCH_OUT, link->remote, port,
                                 plan->cpus[0], &out, error);
@@ -349,12 +352,12 @@ static int measure_with(struct link *link, const struct bench_plan *plan, uint16
       m.sender = bench_sender(out, &row->c, BENCH_OUT);
     if (back)
       m.receiver = bench_receiver(back, &row->c, BENCH_BACK);
-    measure_run(&m);
-    take_near(&m, row);
+    bench_measure_run(&m);
+    bench_run_take_near(&m, row);
     if (m.result < 0 && m.result != -ECONNRESET) /* the server knows better why */
-      fail_code(row, m.result);
+      bench_run_fail_code(row, m.result);
   }
-  region_end_close(&initiator);
+  bench_region_end_close(&initiator);
   pst_session_close(out);
   return result;
 }
@@ -369,65 +372,68 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
 
   /* The stream of replies, which waits here for the server's. */
   if (row->c.measure == MEASURE_LATENCY && !bench_is_one_sided(row->c.op)) {
-    row->c.back_port = link_free_port(link->local);
+    row->c.back_port = bench_link_free_port(link->local);
     result = bench_streams_open(plan, &row->c, PST_SESSION_RECEIVER, BENCH_BACK, link->local,
                                 row->c.back_port, plan->cpus[0], &back, &error);
   }
   if (result == 0) {
     /* If it fails, nobody answers. */
-    link_send(link, link_object("case", bench_case_write(&row->c)));
-    alive = listen_to(link, OPEN_NS, row, &said);
+    bench_link_send(link, bench_link_object("case", bench_case_write(&row->c)));
+    alive = bench_run_listen_to(link, OPEN_NS, row, &said);
     asked = alive && row->error[0] == '\0';
   }
   if (asked)
-    result = measure_with(link, plan, (uint16_t)link_number(said, "port"), back, row, &error);
+    result = bench_run_measure_with(link, plan, (uint16_t)bench_link_number(said, "port"), back,
+                                    row, &error);
   if (result < 0)
-    fail(row, error.exit_status, error.code, error.text);
+    bench_run_fail(row, error.exit_status, error.code, error.text);
   if (asked && result < 0) /* it waits for this end, which does not come */
-    link_send(link, link_object("given_up", json_object_new_boolean(true)));
+    bench_link_send(link, bench_link_object("given_up", json_object_new_boolean(true)));
   pst_session_close(back);
   if (asked)
-    alive = take_result(link, row);
+    alive = bench_run_take_result(link, row);
   json_object_put(said);
-  judge(row);
+  bench_run_judge(row);
   return alive;
 }
 
 int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_setting *setting,
                 struct pst_error *error)
 {
-  struct json_object *hello = link_object("penstock_bench", json_object_new_int(1)), *said = NULL;
+  struct json_object *hello = bench_link_object("penstock_bench", json_object_new_int(1)),
+                     *said = NULL;
   char text[512], host[128];
 
   json_object_object_add(hello, "transport", json_object_new_string(plan->side.transport));
   json_object_object_add(hello, "pid", json_object_new_int64(getpid()));
   json_object_object_add(hello, "token", json_object_new_string(setting->token));
-  link_send(link, hello);
-  int result = link_receive(link, GREET_NS, true, &said);
+  bench_link_send(link, hello);
+  int result = bench_link_receive(link, GREET_NS, true, &said);
   if (result == -EINTR)
-    return notice_fail(error, PST_EXIT_FAILED, result,
-                       "bench: stopped by %s while it waited for %s to answer", signals_name(),
-                       link->peer);
+    return app_log_fail(error, PST_EXIT_FAILED, result,
+                        "bench: stopped by %s while it waited for %s to answer", app_signals_name(),
+                        link->peer);
   if (result < 0)
-    return notice_fail(error, PST_EXIT_FAILED, result, "bench: %s: %s", link->peer,
-                       result == -ETIMEDOUT ? "no answer within 10 s; it serves one client at a "
-                                              "time, or is no penstock bench --server"
-                                            : "it is no penstock bench --server, or has died");
-  note_warnings(said);
-  link->pid = (int64_t)link_number(said, "pid");
-  copy_plain(text, sizeof(text), link_text(said, "error"));
-  copy_plain(host, sizeof(host), link_text(said, "hostname"));
+    return app_log_fail(error, PST_EXIT_FAILED, result, "bench: %s: %s", link->peer,
+                        result == -ETIMEDOUT ? "no answer within 10 s; it serves one client at a "
+                                               "time, or is no penstock bench --server"
+                                             : "it is no penstock bench --server, or has died");
+  bench_run_note_warnings(said);
+  link->pid = (int64_t)bench_link_number(said, "pid");
+  bench_run_copy_plain(text, sizeof(text), bench_link_text(said, "error"));
+  bench_run_copy_plain(host, sizeof(host), bench_link_text(said, "hostname"));
   if (text[0] != '\0')
-    result = notice_fail(error, PST_EXIT_USAGE, -EPROTO, "bench: the server at %s: %s", link->peer,
-                         text);
-  else if (link_number(said, "penstock_bench") != 1)
-    result = notice_fail(error, PST_EXIT_FAILED, -EPROTO,
-                         "bench: %s is no penstock bench --server of this version", link->peer);
+    result = app_log_fail(error, PST_EXIT_USAGE, -EPROTO, "bench: the server at %s: %s", link->peer,
+                          text);
+  else if (bench_link_number(said, "penstock_bench") != 1)
+    result = app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
+                          "bench: %s is no penstock bench --server of this version", link->peer);
   else
     snprintf(setting->server, sizeof(setting->server), "%s, pid %" PRId64 ", memory %.40s%s%s",
-             host, link->pid, link_text(said, "memory"), plan->host ? ", at " : "",
+             host, link->pid, bench_link_text(said, "memory"), plan->host ? ", at " : "",
              plan->host ? link->peer : "");
-  copy_plain(setting->server_cpu, sizeof(setting->server_cpu), link_text(said, "cpu"));
+  bench_run_copy_plain(setting->server_cpu, sizeof(setting->server_cpu),
+                       bench_link_text(said, "cpu"));
   json_object_put(said);
   return result;
 }

@@ -32,60 +32,62 @@ struct serving {
 };
 
 /* With what this end has warned of since the line before: the result is the client's. */
-static int answer(struct link *link, struct json_object *object)
+static int bench_serve_answer(struct link *link, struct json_object *object)
 {
-  json_object_object_add(object, "warnings", finding_take_warnings(WARNINGS_MOST));
-  return link_send(link, object);
+  json_object_object_add(object, "warnings", app_finding_take_warnings(WARNINGS_MOST));
+  return bench_link_send(link, object);
 }
 
-static int answer_error(struct link *link, int exit_status, const char *text)
+static int bench_serve_answer_error(struct link *link, int exit_status, const char *text)
 {
-  struct json_object *object = link_object("error", json_object_new_string(text));
+  struct json_object *object = bench_link_object("error", json_object_new_string(text));
 
   json_object_object_add(object, "exit_status", json_object_new_int(exit_status));
-  return answer(link, object);
+  return bench_serve_answer(link, object);
 }
 
 /* Exchanges hellos. A client of another version, transport or parent process gets the reason, and
  * the result is -errno. */
-static int greet_client(struct link *link, const struct bench_plan *plan, const char *token)
+static int bench_serve_greet_client(struct link *link, const struct bench_plan *plan,
+                                    const char *token)
 {
   struct json_object *said = NULL;
   struct environment environment;
   char text[256];
-  int result = link_receive(link, GREET_NS, true, &said);
+  int result = bench_link_receive(link, GREET_NS, true, &said);
 
   if (result < 0)
     return result;
-  if (link_number(said, "penstock_bench") != 1 ||
+  if (bench_link_number(said, "penstock_bench") != 1 ||
       !json_object_object_get_ex(said, "transport", NULL)) {
-    answer_error(link, PST_EXIT_FAILED, "this is a penstock bench --server of another version");
+    bench_serve_answer_error(link, PST_EXIT_FAILED,
+                             "this is a penstock bench --server of another version");
     result = -EPROTO;
-  } else if (token && strcmp(link_text(said, "token"), token) != 0) {
-    answer_error(link, PST_EXIT_FAILED, "this is for the process that has started it");
+  } else if (token && strcmp(bench_link_text(said, "token"), token) != 0) {
+    bench_serve_answer_error(link, PST_EXIT_FAILED, "this is for the process that has started it");
     result = -EACCES;
-  } else if (strcmp(link_text(said, "transport"), plan->side.transport) != 0) {
+  } else if (strcmp(bench_link_text(said, "transport"), plan->side.transport) != 0) {
     snprintf(text, sizeof(text),
              "it was started with --transport %.60s, this client with %.60s; give both the same",
-             plan->side.transport, link_text(said, "transport"));
-    answer_error(link, PST_EXIT_USAGE, text);
+             plan->side.transport, bench_link_text(said, "transport"));
+    bench_serve_answer_error(link, PST_EXIT_USAGE, text);
     result = -EXDEV;
   }
-  link->pid = (int64_t)link_number(said, "pid");
+  link->pid = (int64_t)bench_link_number(said, "pid");
   json_object_put(said);
   if (result < 0)
     return result;
-  environment_read(&environment);
-  struct json_object *hello = link_object("penstock_bench", json_object_new_int(1));
+  app_environment_read(&environment);
+  struct json_object *hello = bench_link_object("penstock_bench", json_object_new_int(1));
   json_object_object_add(hello, "version", json_object_new_string(pst_version()));
   json_object_object_add(hello, "memory", json_object_new_string(plan->side.memory));
   json_object_object_add(hello, "hostname", json_object_new_string(environment.hostname));
   json_object_object_add(hello, "cpu", json_object_new_string(environment.cpu));
   json_object_object_add(hello, "pid", json_object_new_int64(getpid()));
-  return answer(link, hello);
+  return bench_serve_answer(link, hello);
 }
 
-static int open_streams(struct serving *serving, uint16_t port, struct pst_error *error)
+static int bench_serve_open_streams(struct serving *serving, uint16_t port, struct pst_error *error)
 {
   const struct link *link = serving->link;
   int result = bench_streams_open(serving->plan, &serving->c, PST_SESSION_RECEIVER, BENCH_OUT,
@@ -99,29 +101,29 @@ static int open_streams(struct serving *serving, uint16_t port, struct pst_error
 }
 
 /* *port: where the client is to connect; 0: any. */
-static int open_case(struct serving *serving, uint16_t *port, struct pst_error *error)
+static int bench_serve_open_case(struct serving *serving, uint16_t *port, struct pst_error *error)
 {
   char listen[96];
 
   if (!bench_is_one_sided(serving->c.op)) {
     if (*port == 0)
-      *port = link_free_port(serving->link->local);
-    return open_streams(serving, *port, error);
+      *port = bench_link_free_port(serving->link->local);
+    return bench_serve_open_streams(serving, *port, error);
   }
   snprintf(listen, sizeof(listen), "%s:%u", serving->link->local, *port);
-  int result =
-      region_end_open(serving->plan, &serving->c, listen, serving->cpu, &serving->target, error);
+  int result = bench_region_end_open(serving->plan, &serving->c, listen, serving->cpu,
+                                     &serving->target, error);
   if (result < 0)
     return result;
   *port = pst_node_port(serving->target.node);
-  return onesided_prepare(&serving->target, &serving->c, error);
+  return bench_onesided_prepare(&serving->target, &serving->c, error);
 }
 
-static void close_case(struct serving *serving)
+static void bench_serve_close_case(struct serving *serving)
 {
   pst_session_close(serving->in);
   pst_session_close(serving->back);
-  region_end_close(&serving->target);
+  bench_region_end_close(&serving->target);
   serving->in = serving->back = NULL;
 }
 
@@ -131,25 +133,25 @@ void bench_see(const struct measure *m, struct bench_seen *seen)
 
   *seen = (struct bench_seen){.taken = m->taken};
   if (m->region) {
-    stats = region_end_stats(m->region);
+    stats = bench_region_end_stats(m->region);
     seen->path = m->region->path;
   } else {
     pst_receiver_stats(m->receiver, &stats);
     bench_path_of(&stats, &seen->path);
   }
-  seen->taken.cpu_share = statistics_cpu_share(&stats);
+  seen->taken.cpu_share = app_statistics_cpu_share(&stats);
   seen->code = stats.error;
   snprintf(seen->text, sizeof(seen->text), "%s", stats.error_text);
 }
 
-static bool has_failed(const struct pst_sender *sender)
+static bool bench_serve_has_failed(const struct pst_sender *sender)
 {
   struct pst_stats stats = {.struct_size = sizeof(stats)};
 
   return sender && pst_sender_stats(sender, &stats) == 0 && stats.error != 0;
 }
 
-static int measure(struct serving *serving)
+static int bench_serve_measure(struct serving *serving)
 {
   struct measure m = {.c = &serving->c, .link = serving->link, .serves = true};
   struct bench_seen seen;
@@ -160,22 +162,23 @@ static int measure(struct serving *serving)
     m.receiver = bench_receiver(serving->in, &serving->c, BENCH_OUT);
   if (serving->back)
     m.sender = bench_sender(serving->back, &serving->c, BENCH_BACK);
-  measure_run(&m);
+  bench_measure_run(&m);
   bench_see(&m, &seen);
-  serving->link->cause_is_said = seen.text[0] != '\0' || has_failed(m.sender);
+  serving->link->cause_is_said = seen.text[0] != '\0' || bench_serve_has_failed(m.sender);
   if (m.region && m.result < 0 && seen.text[0] != '\0')
-    notice(PST_LOG_WARN, "bench: %s", seen.text);
-  struct json_object *object = link_object("result", bench_taken_write(&seen.taken, &seen.path));
+    app_log(PST_LOG_WARN, "bench: %s", seen.text);
+  struct json_object *object =
+      bench_link_object("result", bench_taken_write(&seen.taken, &seen.path));
   if (m.result < 0)
     json_object_object_add(
         object, "error",
         json_object_new_string(seen.text[0] != '\0' ? seen.text : strerror(-m.result)));
   /* Before the client may go on, the case's port is free again. */
-  close_case(serving);
-  return answer(serving->link, object);
+  bench_serve_close_case(serving);
+  return bench_serve_answer(serving->link, object);
 }
 
-static int serve_case(struct serving *serving, struct json_object *said, uint16_t port)
+static int bench_serve_case(struct serving *serving, struct json_object *said, uint16_t port)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct json_object *asked = NULL;
@@ -183,18 +186,19 @@ static int serve_case(struct serving *serving, struct json_object *said, uint16_
 
   json_object_object_get_ex(said, "case", &asked);
   if (bench_case_read(asked, &serving->c, why, sizeof(why)) < 0) {
-    notice(PST_LOG_WARN, "bench: %s asks for what cannot be: %s", serving->link->peer, why);
-    return answer_error(serving->link, PST_EXIT_FAILED, why);
+    app_log(PST_LOG_WARN, "bench: %s asks for what cannot be: %s", serving->link->peer, why);
+    return bench_serve_answer_error(serving->link, PST_EXIT_FAILED, why);
   }
-  int result = open_case(serving, &port, &error);
+  int result = bench_serve_open_case(serving, &port, &error);
   if (result < 0) {
-    result = answer_error(serving->link, error.exit_status, error.text);
+    result = bench_serve_answer_error(serving->link, error.exit_status, error.text);
   } else {
-    result = answer(serving->link, link_object("port", json_object_new_int(port)));
+    result =
+        bench_serve_answer(serving->link, bench_link_object("port", json_object_new_int(port)));
     if (result == 0)
-      result = measure(serving);
+      result = bench_serve_measure(serving);
   }
-  close_case(serving);
+  bench_serve_close_case(serving);
   return result;
 }
 
@@ -203,12 +207,12 @@ int bench_serve(struct link *link, const struct bench_plan *plan, const char *to
 {
   struct serving serving = {.link = link, .plan = plan, .cpu = cpu};
   struct json_object *said = NULL;
-  int result = greet_client(link, plan, token);
+  int result = bench_serve_greet_client(link, plan, token);
   bool ends = false;
 
   link->has_greeted = result == 0;
   while (result == 0 && !ends) {
-    result = link_receive(link, IDLE_NS, true, &said);
+    result = bench_link_receive(link, IDLE_NS, true, &said);
     if (result < 0)
       break;
     /* That the client gave up comes late where this end's measurement was over already. */
@@ -216,13 +220,13 @@ int bench_serve(struct link *link, const struct bench_plan *plan, const char *to
     ends = json_object_object_get_ex(said, "goodbye", NULL);
     link->has_asked |= !ends;
     if (!ends && !is_late)
-      result = serve_case(&serving, said, port);
+      result = bench_serve_case(&serving, said, port);
     json_object_put(said);
   }
   return result;
 }
 
-static const char *why_left(const struct link *link, int result)
+static const char *bench_serve_why_left(const struct link *link, int result)
 {
   /* Any other end of a client that has greeted is said with a goodbye. */
   if (result == -ECONNRESET && link->has_greeted)
@@ -245,7 +249,7 @@ static const char *why_left(const struct link *link, int result)
 }
 
 /* The host of "host:port", "[v6]:port" or a host alone. */
-static int host_length(const char *where)
+static int bench_serve_host_length(const char *where)
 {
   const char *end = strchr(where, ']'), *colon = strchr(where, ':');
 
@@ -260,33 +264,35 @@ int bench_server(const struct bench_plan *plan)
   struct link_server server;
   const char *where = plan->host ? plan->host : "127.0.0.1";
   int result =
-      link_listen("bench", where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
+      bench_link_listen("bench", where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
   bool served = false;
 
   if (result < 0)
     return error.exit_status;
   uint16_t port = pst_node_port(server.node);
   uint16_t streams_port = (uint16_t)(port < UINT16_MAX ? port + 1 : port - 1);
-  notice(PST_LOG_INFO,
-         "bench: serving transport %s, memory %s at %.*s, port %u, and its streams at port %u; ^C "
-         "ends",
-         plan->side.transport, plan->side.memory, host_length(where), where, port, streams_port);
+  app_log(PST_LOG_INFO,
+          "bench: serving transport %s, memory %s at %.*s, port %u, and its streams at port %u; ^C "
+          "ends",
+          plan->side.transport, plan->side.memory, bench_serve_host_length(where), where, port,
+          streams_port);
   if (plan->insecure)
-    notice(PST_LOG_INFO, "bench: --insecure, so whoever reaches its ports can join or disturb "
-                         "the run; nothing on them is authenticated or encrypted");
-  while (!signals_stop() && !(plan->once && served)) {
+    app_log(PST_LOG_INFO, "bench: --insecure, so whoever reaches its ports can join or disturb "
+                          "the run; nothing on them is authenticated or encrypted");
+  while (!app_signals_stop() && !(plan->once && served)) {
     struct link *link;
-    if (link_take(&server, LOOK_NS, &link) < 0)
+    if (bench_link_take(&server, LOOK_NS, &link) < 0)
       continue;
-    notice(PST_LOG_INFO, "bench: client %s", link->peer);
+    app_log(PST_LOG_INFO, "bench: client %s", link->peer);
     result = bench_serve(link, plan, NULL, streams_port, plan->cpus[0]);
     char pid[32] = "";
     if (link->pid > 0)
       snprintf(pid, sizeof(pid), " (pid %" PRId64 ")", link->pid);
-    notice(PST_LOG_INFO, "bench: client %s%s %s", link->peer, pid, why_left(link, result));
+    app_log(PST_LOG_INFO, "bench: client %s%s %s", link->peer, pid,
+            bench_serve_why_left(link, result));
     served = link->has_asked;
-    link_close(link);
+    bench_link_close(link);
   }
-  link_unlisten(&server);
+  bench_link_unlisten(&server);
   return PST_EXIT_OK;
 }

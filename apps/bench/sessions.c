@@ -17,8 +17,8 @@ const struct pst_origins bench_origins = {.struct_size = sizeof(bench_origins),
                                           .memory_option = "--memory-option",
                                           .insecure = "--insecure"};
 
-static const char *stream_name(const struct bench_case *c, unsigned direction,
-                               char name[NAME_BYTES])
+static const char *bench_sessions_stream_name(const struct bench_case *c, unsigned direction,
+                                              char name[NAME_BYTES])
 {
   snprintf(name, NAME_BYTES, "bench-%s%s", c->token, direction == BENCH_BACK ? "-back" : "");
   return name;
@@ -28,14 +28,14 @@ struct pst_sender *bench_sender(struct pst_session *session, const struct bench_
                                 unsigned direction)
 {
   char name[NAME_BYTES];
-  return pst_session_sender(session, stream_name(c, direction, name));
+  return pst_session_sender(session, bench_sessions_stream_name(c, direction, name));
 }
 
 struct pst_receiver *bench_receiver(struct pst_session *session, const struct bench_case *c,
                                     unsigned direction)
 {
   char name[NAME_BYTES];
-  return pst_session_receiver(session, stream_name(c, direction, name));
+  return pst_session_receiver(session, bench_sessions_stream_name(c, direction, name));
 }
 
 int bench_session_open(const struct bench_side *side, const struct bench_case *c, uint32_t roles,
@@ -69,7 +69,7 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
     streams[i] = (struct pst_stream_params){
         .struct_size = sizeof(streams[i]),
         .ring = c->ring,
-        .name = stream_name(c, count == 2 ? 1u << i : directions, names[i]),
+        .name = bench_sessions_stream_name(c, count == 2 ? 1u << i : directions, names[i]),
         .message = c->size,
         .transport = side->transport,
         .transport_options = side->transport_options,
@@ -99,7 +99,7 @@ void bench_choose_sender(struct bench_plan *plan)
   for (uint32_t i = 0; i < plan->size_count; i++)
     if (plan->sizes[i] > c.size)
       c.size = plan->sizes[i];
-  notice_hush(true); /* what else is wrong, the streams will say */
+  app_log_hush(true); /* what else is wrong, the streams will say */
   int result = bench_session_open(side, &c, PST_SESSION_SENDER, BENCH_OUT, "127.0.0.1:1", false,
                                   &session, &error);
   if (result == 0) {
@@ -108,7 +108,7 @@ void bench_choose_sender(struct bench_plan *plan)
     side->sends_from_host = stats.path.path == PST_PATH_STAGED;
   }
   pst_session_close(session);
-  notice_hush(false);
+  app_log_hush(false);
 }
 
 int bench_pin(int cpu)
@@ -116,10 +116,10 @@ int bench_pin(int cpu)
   int result = pin_thread(cpu);
 
   if (result < 0)
-    notice(PST_LOG_ERROR,
-           "bench: --cpu %d: %s; `lscpu` lists those there are, `taskset -p $$` "
-           "those allowed",
-           cpu, strerror(-result));
+    app_log(PST_LOG_ERROR,
+            "bench: --cpu %d: %s; `lscpu` lists those there are, `taskset -p $$` "
+            "those allowed",
+            cpu, strerror(-result));
   return result;
 }
 

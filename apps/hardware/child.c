@@ -24,7 +24,7 @@
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
-static void take_word(struct child_words *words, char *word)
+static void hardware_child_take_word(struct child_words *words, char *word)
 {
   if (!word || words->count == CHILD_WORDS) {
     free(word);
@@ -34,44 +34,45 @@ static void take_word(struct child_words *words, char *word)
   words->words[words->count++] = word;
 }
 
-void child_word(struct child_words *words, const char *format, ...)
+void hardware_child_word(struct child_words *words, const char *format, ...)
 {
   va_list args;
   char *word;
 
   va_start(args, format);
-  take_word(words, vasprintf(&word, format, args) < 0 ? NULL : word);
+  hardware_child_take_word(words, vasprintf(&word, format, args) < 0 ? NULL : word);
   va_end(args);
 }
 
-void child_split(struct child_words *words, const char *text)
+void hardware_child_split(struct child_words *words, const char *text)
 {
   while (text && text[0] != '\0') {
     const size_t length = strcspn(text, " ");
-    take_word(words, strndup(text, length));
+    hardware_child_take_word(words, strndup(text, length));
     text += length + (text[length] == ' ');
   }
 }
 
-static bool is_plain(const char *word)
+static bool hardware_child_is_plain(const char *word)
 {
   return word[0] != '\0' &&
          word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                            "-_=./:,+@%[]")] == '\0';
 }
 
-void child_line(const struct child_words *words, const char *environment, char *line, size_t size)
+void hardware_child_line(const struct child_words *words, const char *environment, char *line,
+                         size_t size)
 {
   size_t used = (size_t)snprintf(line, size, "%s", environment ? environment : "");
 
   for (size_t i = 0; i < words->count && used < size; i++) {
-    const char *quote = is_plain(words->words[i]) ? "" : "'";
+    const char *quote = hardware_child_is_plain(words->words[i]) ? "" : "'";
     used += (size_t)snprintf(line + used, size - used, "%s%s%s%s", used > 0 ? " " : "", quote,
                              words->words[i], quote);
   }
 }
 
-void child_words_free(struct child_words *words)
+void hardware_child_words_free(struct child_words *words)
 {
   for (size_t i = 0; i < words->count; i++)
     free(words->words[i]);
@@ -93,12 +94,12 @@ static const struct {
     {PERF_TYPE_HW_CACHE, L1_MISSES},
     {PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES},
 };
-const char *const child_counter_names[CHILD_COUNTERS] = {"cycles", "instructions", "l1d_misses",
-                                                         "llc_misses"};
+const char *const hardware_child_counter_names[CHILD_COUNTERS] = {"cycles", "instructions",
+                                                                  "l1d_misses", "llc_misses"};
 
 /* From its execve() on, its threads' included, in user space: what kernel.perf_event_paranoid of 2
  * allows to everyone (perf_event_open(2)). */
-static int open_counter(size_t i, pid_t pid)
+static int hardware_child_open_counter(size_t i, pid_t pid)
 {
   struct perf_event_attr attr = {
       .type = counters[i].type,
@@ -115,22 +116,22 @@ static int open_counter(size_t i, pid_t pid)
   return (int)syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-static void count(struct child *child)
+static void hardware_child_count(struct child *child)
 {
   for (size_t i = 0; i < CHILD_COUNTERS; i++)
-    child->counter_fds[i] = open_counter(i, child->pid);
+    child->counter_fds[i] = hardware_child_open_counter(i, child->pid);
 }
 
-bool child_can_count(void)
+bool hardware_child_can_count(void)
 {
-  const int fd = open_counter(0, 0);
+  const int fd = hardware_child_open_counter(0, 0);
 
   if (fd >= 0)
     close(fd);
   return fd >= 0;
 }
 
-void child_counters(const struct child *child, double values[CHILD_COUNTERS])
+void hardware_child_counters(const struct child *child, double values[CHILD_COUNTERS])
 {
   for (size_t i = 0; i < CHILD_COUNTERS; i++) {
     uint64_t read_of[3] = {0}; /* value, time enabled, time running */
@@ -145,7 +146,7 @@ void child_counters(const struct child *child, double values[CHILD_COUNTERS])
 
 /* ---- Starting -------------------------------------------------------------------------------- */
 
-static char **environment_with(const char *more)
+static char **hardware_child_environment_with(const char *more)
 {
   size_t count = 0;
 
@@ -165,8 +166,8 @@ static char **environment_with(const char *more)
 }
 
 /* In the child, where another thread of the parent may have held any lock: system calls alone. */
-static void become(const struct child_words *words, char *const *environment, const int fds[2],
-                   int go, pid_t parent)
+static void hardware_child_become(const struct child_words *words, char *const *environment,
+                                  const int fds[2], int go, pid_t parent)
 {
   static const int stopping[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
   char byte;
@@ -189,8 +190,8 @@ static void become(const struct child_words *words, char *const *environment, co
   _exit(NOT_STARTED);
 }
 
-static int fork_with(struct child *child, const struct child_words *words, char *const *environment,
-                     const int fds[2], bool is_counted)
+static int hardware_child_fork_with(struct child *child, const struct child_words *words,
+                                    char *const *environment, const int fds[2], bool is_counted)
 {
   const pid_t parent = getpid();
   int go[2];
@@ -201,21 +202,21 @@ static int fork_with(struct child *child, const struct child_words *words, char 
   const int code = child->pid < 0 ? -errno : 0;
   if (child->pid == 0) {
     close(go[1]);
-    become(words, environment, fds, go[0], parent);
+    hardware_child_become(words, environment, fds, go[0], parent);
   }
   close(go[0]);
   if (code == 0 && is_counted)
-    count(child);
+    hardware_child_count(child);
   close(go[1]); /* it goes on */
   if (code < 0)
     child->pid = 0;
   return code;
 }
 
-int child_start(struct child *child, const struct child_words *words, const char *environment,
-                bool is_counted)
+int hardware_child_start(struct child *child, const struct child_words *words,
+                         const char *environment, bool is_counted)
 {
-  char **whole = environment_with(environment);
+  char **whole = hardware_child_environment_with(environment);
   int out[2] = {-1, -1}, err[2] = {-1, -1};
   int code = !whole || words->is_short || words->count == 0 ? -ENOMEM : 0;
 
@@ -223,7 +224,7 @@ int child_start(struct child *child, const struct child_words *words, const char
   if (code == 0 && (pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0))
     code = -errno;
   if (code == 0)
-    code = fork_with(child, words, whole, (int[2]){out[1], err[1]}, is_counted);
+    code = hardware_child_fork_with(child, words, whole, (int[2]){out[1], err[1]}, is_counted);
   free(whole);
   if (out[1] >= 0)
     close(out[1]);
@@ -232,7 +233,7 @@ int child_start(struct child *child, const struct child_words *words, const char
   child->out.fd = out[0];
   child->err.fd = err[0];
   if (code < 0)
-    child_end(child);
+    hardware_child_end(child);
   else {
     fcntl(out[0], F_SETFL, O_NONBLOCK);
     fcntl(err[0], F_SETFL, O_NONBLOCK);
@@ -243,7 +244,7 @@ int child_start(struct child *child, const struct child_words *words, const char
 /* ---- Running --------------------------------------------------------------------------------- */
 
 /* Keeps the last part. */
-static void keep(struct child_text *text, const char *bytes, size_t length)
+static void hardware_child_keep(struct child_text *text, const char *bytes, size_t length)
 {
   if (text->length + length > TEXT_MAX) {
     const size_t half = text->length < TEXT_MAX / 2 ? text->length : TEXT_MAX / 2;
@@ -259,14 +260,14 @@ static void keep(struct child_text *text, const char *bytes, size_t length)
   longer[text->length] = '\0';
 }
 
-static void take(struct child_text *text)
+static void hardware_child_take(struct child_text *text)
 {
   char bytes[READ_BYTES];
 
   while (text->fd >= 0) {
     const ssize_t got = read(text->fd, bytes, sizeof(bytes));
     if (got > 0) {
-      keep(text, bytes, (size_t)got);
+      hardware_child_keep(text, bytes, (size_t)got);
       continue;
     }
     if (got < 0 && errno == EINTR)
@@ -279,7 +280,7 @@ static void take(struct child_text *text)
   }
 }
 
-void child_pump(struct child *child, uint64_t ns)
+void hardware_child_pump(struct child *child, uint64_t ns)
 {
   struct pollfd fds[2] = {{child->out.fd, POLLIN, 0}, {child->err.fd, POLLIN, 0}};
 
@@ -290,39 +291,39 @@ void child_pump(struct child *child, uint64_t ns)
   else
     poll(NULL, 0, 1); /* its end follows */
   const bool ended = waitpid(child->pid, &child->status, WNOHANG) == child->pid;
-  take(&child->out);
-  take(&child->err);
+  hardware_child_take(&child->out);
+  hardware_child_take(&child->err);
   child->has_ended = ended;
 }
 
-void child_signal(const struct child *child, int number)
+void hardware_child_signal(const struct child *child, int number)
 {
   if (child->pid > 0 && !child->has_ended)
     kill(child->pid, number);
 }
 
-static void free_text(struct child_text *text)
+static void hardware_child_free_text(struct child_text *text)
 {
   if (text->fd >= 0)
     close(text->fd);
   free(text->bytes);
 }
 
-void child_end(struct child *child)
+void hardware_child_end(struct child *child)
 {
-  child_signal(child, SIGKILL);
+  hardware_child_signal(child, SIGKILL);
   while (child->pid > 0 && !child->has_ended && waitpid(child->pid, &child->status, 0) < 0 &&
          errno == EINTR)
     ;
-  free_text(&child->out);
-  free_text(&child->err);
+  hardware_child_free_text(&child->out);
+  hardware_child_free_text(&child->err);
   for (size_t i = 0; i < CHILD_COUNTERS; i++)
     if (child->counter_fds[i] >= 0)
       close(child->counter_fds[i]);
   *child = CHILD_NONE;
 }
 
-void child_how_ended(const struct child *child, char *text, size_t size)
+void hardware_child_how_ended(const struct child *child, char *text, size_t size)
 {
   if (!child->has_ended)
     snprintf(text, size, "still running");
@@ -335,7 +336,7 @@ void child_how_ended(const struct child *child, char *text, size_t size)
     snprintf(text, size, "status %d", WEXITSTATUS(child->status));
 }
 
-const char *child_error_in(const char *line)
+const char *hardware_child_error_in(const char *line)
 {
   static const char *const starts[] = {"penstock: error: ", "[  ERROR   ] --- "};
 
@@ -345,7 +346,7 @@ const char *child_error_in(const char *line)
   return NULL;
 }
 
-bool child_has_said(const struct child *child, const char *start, const char *words)
+bool hardware_child_has_said(const struct child *child, const char *start, const char *words)
 {
   for (const char *at = child->err.bytes; at && at[0] != '\0'; at += at[0] == '\n') {
     const char *found =
@@ -357,14 +358,14 @@ bool child_has_said(const struct child *child, const char *start, const char *wo
   return false;
 }
 
-void child_last_error(const struct child *child, char *text, size_t size)
+void hardware_child_last_error(const struct child *child, char *text, size_t size)
 {
   const char *last = "";
   bool is_error = false;
 
   for (const char *at = child->err.bytes; at && at[0] != '\0';
        at += strcspn(at, "\n"), at += at[0] == '\n') {
-    const char *error = child_error_in(at);
+    const char *error = hardware_child_error_in(at);
     if (error || !is_error)
       last = error ? error : at;
     is_error |= error != NULL;
@@ -372,7 +373,7 @@ void child_last_error(const struct child *child, char *text, size_t size)
   snprintf(text, size, "%.*s", (int)strcspn(last, "\n"), last);
 }
 
-int child_exit_status(const struct child *child)
+int hardware_child_exit_status(const struct child *child)
 {
   return child->has_ended && WIFEXITED(child->status) ? WEXITSTATUS(child->status) : -1;
 }

@@ -21,13 +21,14 @@ struct child_words {
 };
 
 /* Adds a word. */
-void child_word(struct child_words *words, const char *format, ...)
+void hardware_child_word(struct child_words *words, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Adds the words of `text`, which single spaces part. NULL: none. */
-void child_split(struct child_words *words, const char *text);
+void hardware_child_split(struct child_words *words, const char *text);
 /* As one would write it in a shell. */
-void child_line(const struct child_words *words, const char *environment, char *line, size_t size);
-void child_words_free(struct child_words *words);
+void hardware_child_line(const struct child_words *words, const char *environment, char *line,
+                         size_t size);
+void hardware_child_words_free(struct child_words *words);
 
 /* What a child has written to one of its streams, terminated: of a long text the last part. */
 struct child_text {
@@ -43,7 +44,7 @@ struct child {
   bool has_ended;
   int counter_fds[CHILD_COUNTERS]; /* -1: not counted */
 };
-/* Not started, so that child_end() is legal. */
+/* Not started, so that hardware_child_end() is legal. */
 #define CHILD_NONE                                                                                 \
   (struct child)                                                                                   \
   {                                                                                                \
@@ -52,31 +53,31 @@ struct child {
 
 /* It has no terminal: not this one's ^C, nothing to read. environment: "NAME=VALUE" more; NULL.
  * is_counted: its instructions are. 0, or -errno. */
-int child_start(struct child *child, const struct child_words *words, const char *environment,
-                bool is_counted);
+int hardware_child_start(struct child *child, const struct child_words *words,
+                         const char *environment, bool is_counted);
 /* Takes what it has written, and notes its end; sleeps at most `ns` for either. */
-void child_pump(struct child *child, uint64_t ns);
+void hardware_child_pump(struct child *child, uint64_t ns);
 /* A signal, if it still runs. */
-void child_signal(const struct child *child, int number);
+void hardware_child_signal(const struct child *child, int number);
 /* Kills it if it still runs, and frees all. */
-void child_end(struct child *child);
+void hardware_child_end(struct child *child);
 
 /* How it ended, in words: "status 3", "killed by signal 11 (Segmentation fault)". */
-void child_how_ended(const struct child *child, char *text, size_t size);
+void hardware_child_how_ended(const struct child *child, char *text, size_t size);
 /* Whether a line of its standard error begins with `start`, and has `words` behind that. */
-bool child_has_said(const struct child *child, const char *start, const char *words);
+bool hardware_child_has_said(const struct child *child, const char *start, const char *words);
 /* The text of the last error that it has said there; else its last line. Cut to `size`. */
-void child_last_error(const struct child *child, char *text, size_t size);
+void hardware_child_last_error(const struct child *child, char *text, size_t size);
 /* What follows the words by which programs of Penstock begin an error; NULL: the line is none. */
-const char *child_error_in(const char *line);
+const char *hardware_child_error_in(const char *line);
 /* 0 to 255; -1: by a signal. */
-int child_exit_status(const struct child *child);
+int hardware_child_exit_status(const struct child *child);
 
-/* What was counted in user space, by child_counter_names; -1: this machine does not count it. Once
- * it has ended. */
-void child_counters(const struct child *child, double values[CHILD_COUNTERS]);
+/* What was counted in user space, by hardware_child_counter_names; -1: this machine does not count
+ * it. Once it has ended. */
+void hardware_child_counters(const struct child *child, double values[CHILD_COUNTERS]);
 /* Whether this user and machine can count them. */
-bool child_can_count(void);
-extern const char *const child_counter_names[CHILD_COUNTERS];
+bool hardware_child_can_count(void);
+extern const char *const hardware_child_counter_names[CHILD_COUNTERS];
 
 #endif

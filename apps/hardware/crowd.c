@@ -9,9 +9,9 @@
 
 #include "clock.h"
 
-int crowd_start(struct hardware_crowd *crowd, const struct hardware_end *end,
-                const struct hardware_ask *ask, const char *host, uint16_t port, bool are_killed,
-                char why[HARDWARE_WHY])
+int hardware_crowd_start(struct hardware_crowd *crowd, const struct hardware_end *end,
+                         const struct hardware_ask *ask, const char *host, uint16_t port,
+                         bool are_killed, char why[HARDWARE_WHY])
 {
   const struct hardware_step *step = &hardware_checks[ask->check].steps[ask->step];
   const uint32_t end_count = are_killed ? step->killed : step->clients > 0 ? step->clients - 1 : 0;
@@ -26,34 +26,35 @@ int crowd_start(struct hardware_crowd *crowd, const struct hardware_end *end,
   return code;
 }
 
-void crowd_look(struct hardware_crowd *crowd, uint64_t ns)
+void hardware_crowd_look(struct hardware_crowd *crowd, uint64_t ns)
 {
   for (uint32_t i = 0; i < crowd->count; i++) {
     if (crowd->all[i].has_ended)
       continue;
-    child_pump(&crowd->all[i], ns);
+    hardware_child_pump(&crowd->all[i], ns);
     ns = 0;
   }
   poll(NULL, 0, (int)(ns / NS_PER_MS)); /* none runs any more */
 }
 
-bool crowd_has_said(const struct hardware_crowd *crowd, const char *start, const char *words)
+bool hardware_crowd_has_said(const struct hardware_crowd *crowd, const char *start,
+                             const char *words)
 {
   uint32_t i = 0;
 
-  while (i < crowd->killed && child_has_said(&crowd->all[i], start, words))
+  while (i < crowd->killed && hardware_child_has_said(&crowd->all[i], start, words))
     i++;
   return i == crowd->killed;
 }
 
-void crowd_kill(struct hardware_crowd *crowd)
+void hardware_crowd_kill(struct hardware_crowd *crowd)
 {
   for (uint32_t i = 0; i < crowd->killed; i++)
-    child_signal(&crowd->all[i], SIGKILL);
+    hardware_child_signal(&crowd->all[i], SIGKILL);
   crowd->was_killed = true;
 }
 
-bool crowd_is_through(const struct hardware_crowd *crowd)
+bool hardware_crowd_is_through(const struct hardware_crowd *crowd)
 {
   uint32_t i = crowd->killed;
 
@@ -62,16 +63,16 @@ bool crowd_is_through(const struct hardware_crowd *crowd)
   return i >= crowd->count;
 }
 
-bool crowd_has_failed(const struct hardware_crowd *crowd, char why[HARDWARE_WHY])
+bool hardware_crowd_has_failed(const struct hardware_crowd *crowd, char why[HARDWARE_WHY])
 {
   char line[512], how[80];
 
   for (uint32_t i = crowd->killed; i < crowd->count; i++) {
     const struct child *child = &crowd->all[i];
-    if (child_exit_status(child) == 0)
+    if (hardware_child_exit_status(child) == 0)
       continue;
-    child_last_error(child, line, sizeof(line));
-    child_how_ended(child, how, sizeof(how));
+    hardware_child_last_error(child, line, sizeof(line));
+    hardware_child_how_ended(child, how, sizeof(how));
     snprintf(why, HARDWARE_WHY, "client %u of %u: %s%s%s", i + 1, crowd->count + 1, how,
              line[0] != '\0' ? ": " : "", line);
     return true;
@@ -79,7 +80,7 @@ bool crowd_has_failed(const struct hardware_crowd *crowd, char why[HARDWARE_WHY]
   return false;
 }
 
-static double longest_of(struct json_object *result)
+static double hardware_crowd_longest_of(struct json_object *result)
 {
   struct json_object *request = NULL, *times = NULL, *most = NULL;
 
@@ -89,21 +90,22 @@ static double longest_of(struct json_object *result)
   return json_object_get_double(most);
 }
 
-struct json_object *crowd_slowest(const struct hardware_crowd *crowd, struct json_object *result)
+struct json_object *hardware_crowd_slowest(const struct hardware_crowd *crowd,
+                                           struct json_object *result)
 {
   for (uint32_t i = crowd->killed; i < crowd->count; i++) {
     const struct child_text *out = &crowd->all[i].out;
     struct json_object *other = out->length > 0 ? json_tokener_parse(out->bytes) : NULL;
-    const bool is_slower = longest_of(other) > longest_of(result);
+    const bool is_slower = hardware_crowd_longest_of(other) > hardware_crowd_longest_of(result);
     json_object_put(is_slower ? result : other);
     result = is_slower ? other : result;
   }
   return result;
 }
 
-void crowd_end(struct hardware_crowd *crowd)
+void hardware_crowd_end(struct hardware_crowd *crowd)
 {
   for (uint32_t i = 0; i < crowd->count; i++)
-    child_end(&crowd->all[i]);
+    hardware_child_end(&crowd->all[i]);
   crowd->count = 0;
 }

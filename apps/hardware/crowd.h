@@ -14,23 +14,25 @@ struct hardware_crowd {
 };
 
 /* Starts those of the step that are to be killed, or, then, the others. -errno, with `why`;
- * crowd_end() ends them. */
-int crowd_start(struct hardware_crowd *crowd, const struct hardware_end *end,
-                const struct hardware_ask *ask, const char *host, uint16_t port, bool are_killed,
-                char why[HARDWARE_WHY]);
+ * hardware_crowd_end() ends them. */
+int hardware_crowd_start(struct hardware_crowd *crowd, const struct hardware_end *end,
+                         const struct hardware_ask *ask, const char *host, uint16_t port,
+                         bool are_killed, char why[HARDWARE_WHY]);
 /* Takes what they have written; sleeps at most `ns` for one of them. */
-void crowd_look(struct hardware_crowd *crowd, uint64_t ns);
-/* Whether each that is to be killed has said so, as child_has_said(). */
-bool crowd_has_said(const struct hardware_crowd *crowd, const char *start, const char *words);
+void hardware_crowd_look(struct hardware_crowd *crowd, uint64_t ns);
+/* Whether each that is to be killed has said so, as hardware_child_has_said(). */
+bool hardware_crowd_has_said(const struct hardware_crowd *crowd, const char *start,
+                             const char *words);
 /* Kills those that are to be. */
-void crowd_kill(struct hardware_crowd *crowd);
+void hardware_crowd_kill(struct hardware_crowd *crowd);
 /* Whether all others have ended. */
-bool crowd_is_through(const struct hardware_crowd *crowd);
+bool hardware_crowd_is_through(const struct hardware_crowd *crowd);
 /* Whether any of the others has not ended well, once all have: `why` says how. */
-bool crowd_has_failed(const struct hardware_crowd *crowd, char why[HARDWARE_WHY]);
+bool hardware_crowd_has_failed(const struct hardware_crowd *crowd, char why[HARDWARE_WHY]);
 /* Of `result`, which is put, and the others' results the one with the longest round trip. */
-struct json_object *crowd_slowest(const struct hardware_crowd *crowd, struct json_object *result);
+struct json_object *hardware_crowd_slowest(const struct hardware_crowd *crowd,
+                                           struct json_object *result);
 /* Kills all that still run, and frees what they have written. */
-void crowd_end(struct hardware_crowd *crowd);
+void hardware_crowd_end(struct hardware_crowd *crowd);
 
 #endif

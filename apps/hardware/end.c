@@ -23,152 +23,158 @@
 
 /* ---- Programs -------------------------------------------------------------------------------- */
 
-static void add_penstock(const struct hardware_plan *plan, struct child_words *words,
-                         const char *command)
+static void hardware_end_add_penstock(const struct hardware_plan *plan, struct child_words *words,
+                                      const char *command)
 {
   words->is_own = true;
-  child_word(words, "penstock");
-  child_split(words, command);
+  hardware_child_word(words, "penstock");
+  hardware_child_split(words, command);
   for (size_t i = 0; i < plan->plugin_path_count; i++) {
-    child_word(words, "--plugin-path");
-    child_word(words, "%s", plan->plugin_paths[i]);
+    hardware_child_word(words, "--plugin-path");
+    hardware_child_word(words, "%s", plan->plugin_paths[i]);
   }
   if (plan->insecure)
-    child_word(words, "--insecure");
-  child_word(words, "-v");
+    hardware_child_word(words, "--insecure");
+  hardware_child_word(words, "-v");
 }
 
 /* Of the transport, each behind `option`. */
-static void add_options(const struct hardware_end *end, const struct hardware_ask *ask,
-                        const char *option, struct child_words *words)
+static void hardware_end_add_options(const struct hardware_end *end, const struct hardware_ask *ask,
+                                     const char *option, struct child_words *words)
 {
   const struct hardware_device *adapter = hardware_adapter(&end->has, ask);
   const char *at = hardware_checks[ask->check].steps[ask->step].options;
 
   if (adapter->name[0] != '\0') {
-    child_split(words, option);
-    child_word(words, "device=%s", adapter->name);
+    hardware_child_split(words, option);
+    hardware_child_word(words, "device=%s", adapter->name);
   }
   while (at && at[0] != '\0') {
     const int length = (int)strcspn(at, ",");
-    child_split(words, option);
-    child_word(words, "%.*s", length, at);
+    hardware_child_split(words, option);
+    hardware_child_word(words, "%.*s", length, at);
     at += length + (at[length] == ',');
   }
 }
 
-static void add_transport(const struct hardware_end *end, const struct hardware_ask *ask,
-                          struct child_words *words)
+static void hardware_end_add_transport(const struct hardware_end *end,
+                                       const struct hardware_ask *ask, struct child_words *words)
 {
-  child_split(words, "--transport");
-  child_word(words, "%s", end->plan->transport);
-  add_options(end, ask, "--transport-option", words);
+  hardware_child_split(words, "--transport");
+  hardware_child_word(words, "%s", end->plan->transport);
+  hardware_end_add_options(end, ask, "--transport-option", words);
 }
 
-static void add_contract(const struct hardware_end *end, const struct hardware_ask *ask,
-                         const char *option, const char *host, uint16_t port,
-                         struct child_words *words)
+static void hardware_end_add_contract(const struct hardware_end *end,
+                                      const struct hardware_ask *ask, const char *option,
+                                      const char *host, uint16_t port, struct child_words *words)
 {
-  child_split(words, "penstock-contract");
-  child_word(words, "%s", end->has.plugin);
-  add_options(end, ask, "--option", words);
-  child_split(words, hardware_checks[ask->check].steps[ask->step].words);
-  child_split(words, option);
-  child_word(words, "%s:%u", host, port);
+  hardware_child_split(words, "penstock-contract");
+  hardware_child_word(words, "%s", end->has.plugin);
+  hardware_end_add_options(end, ask, "--option", words);
+  hardware_child_split(words, hardware_checks[ask->check].steps[ask->step].words);
+  hardware_child_split(words, option);
+  hardware_child_word(words, "%s:%u", host, port);
 }
 
-static void add_memory(const struct hardware_end *end, const struct hardware_ask *ask, bool on_gpu,
-                       struct child_words *words)
+static void hardware_end_add_memory(const struct hardware_end *end, const struct hardware_ask *ask,
+                                    bool on_gpu, struct child_words *words)
 {
-  child_split(words, on_gpu ? "--memory cuda" : "--memory host");
+  hardware_child_split(words, on_gpu ? "--memory cuda" : "--memory host");
   if (!on_gpu || end->has.gpus.count == 0)
     return;
-  child_word(words, "--memory-option");
-  child_word(words, "device=%s", end->has.gpus.all[ask->gpu % end->has.gpus.count].name);
+  hardware_child_word(words, "--memory-option");
+  hardware_child_word(words, "device=%s", end->has.gpus.all[ask->gpu % end->has.gpus.count].name);
 }
 
-static void add_perftest(const struct hardware_end *end, const struct hardware_ask *ask,
-                         const struct hardware_step *step, uint16_t port, struct child_words *words)
+static void hardware_end_add_perftest(const struct hardware_end *end,
+                                      const struct hardware_ask *ask,
+                                      const struct hardware_step *step, uint16_t port,
+                                      struct child_words *words)
 {
-  child_word(words, "%s", step->tool);
-  child_split(words, step->words);
-  child_word(words, "-d");
-  child_word(words, "%s", hardware_adapter(&end->has, ask)->name);
-  child_word(words, "-p");
-  child_word(words, "%u", port);
+  hardware_child_word(words, "%s", step->tool);
+  hardware_child_split(words, step->words);
+  hardware_child_word(words, "-d");
+  hardware_child_word(words, "%s", hardware_adapter(&end->has, ask)->name);
+  hardware_child_word(words, "-p");
+  hardware_child_word(words, "%u", port);
   if (ask->duration_ns >= NS_PER_S) {
-    child_word(words, "-D");
-    child_word(words, "%" PRIu64, ask->duration_ns / NS_PER_S);
+    hardware_child_word(words, "-D");
+    hardware_child_word(words, "%" PRIu64, ask->duration_ns / NS_PER_S);
   } else {
-    child_word(words, "-n");
-    child_word(words, "%d", PERFTEST_COUNT);
+    hardware_child_word(words, "-n");
+    hardware_child_word(words, "%d", PERFTEST_COUNT);
   }
-  child_split(words, "-F --report_gbits");
+  hardware_child_split(words, "-F --report_gbits");
 }
 
-static bool needs(const struct hardware_ask *ask, uint32_t need)
+static bool hardware_end_needs(const struct hardware_ask *ask, uint32_t need)
 {
   const struct hardware_check *check = &hardware_checks[ask->check];
 
   return ((check->needs | check->steps[ask->step].needs) & need) != 0;
 }
 
-static void make_server(const struct hardware_end *end, const struct hardware_ask *ask,
-                        const char *host, uint16_t port, struct child_words *words)
+static void hardware_end_make_server(const struct hardware_end *end, const struct hardware_ask *ask,
+                                     const char *host, uint16_t port, struct child_words *words)
 {
   const struct hardware_step *step = &hardware_checks[ask->check].steps[ask->step];
 
   if (step->program == RUN_PERFTEST) {
-    add_perftest(end, ask, step, port, words);
+    hardware_end_add_perftest(end, ask, step, port, words);
     return;
   }
   if (step->program == RUN_CONTRACT) {
-    add_contract(end, ask, "--listen", host, port, words);
+    hardware_end_add_contract(end, ask, "--listen", host, port, words);
     return;
   }
-  add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench --server --once" : "serve");
-  add_transport(end, ask, words);
-  add_memory(end, ask, needs(ask, NEED_GPU), words);
-  child_split(words, step->serving);
-  child_word(words, "%s:%u", host, port);
+  hardware_end_add_penstock(end->plan, words,
+                            step->program == RUN_BENCH ? "bench --server --once" : "serve");
+  hardware_end_add_transport(end, ask, words);
+  hardware_end_add_memory(end, ask, hardware_end_needs(ask, NEED_GPU), words);
+  hardware_child_split(words, step->serving);
+  hardware_child_word(words, "%s:%u", host, port);
 }
 
-static void make_client(const struct hardware_end *end, const struct hardware_ask *ask,
-                        const char *host, uint16_t port, bool is_killed, struct child_words *words)
+static void hardware_end_make_client(const struct hardware_end *end, const struct hardware_ask *ask,
+                                     const char *host, uint16_t port, bool is_killed,
+                                     struct child_words *words)
 {
   const struct hardware_step *step = &hardware_checks[ask->check].steps[ask->step];
   const uint64_t duration_ns = ask->duration_ns * (step->times > 0 ? step->times : 1);
 
   if (step->program == RUN_PERFTEST) {
     const size_t bare = host[0] == '[' ? 1 : 0;
-    add_perftest(end, ask, step, port, words);
-    child_word(words, "%.*s", (int)strcspn(host + bare, "]"), host + bare);
+    hardware_end_add_perftest(end, ask, step, port, words);
+    hardware_child_word(words, "%.*s", (int)strcspn(host + bare, "]"), host + bare);
     return;
   }
   if (step->program == RUN_CONTRACT) {
-    add_contract(end, ask, "--connect", host, port, words);
+    hardware_end_add_contract(end, ask, "--connect", host, port, words);
     return;
   }
-  add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench" : "request");
-  add_transport(end, ask, words);
-  add_memory(end, ask, false, words);
-  child_split(words, step->words);
+  hardware_end_add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench" : "request");
+  hardware_end_add_transport(end, ask, words);
+  hardware_end_add_memory(end, ask, false, words);
+  hardware_child_split(words, step->words);
   if (step->program == RUN_BENCH || step->killed > 0)
-    child_word(words, "--duration=%" PRIu64 "us", (is_killed ? KILLED_NS : duration_ns) / 1000);
-  child_split(words, "--json -");
+    hardware_child_word(words, "--duration=%" PRIu64 "us",
+                        (is_killed ? KILLED_NS : duration_ns) / 1000);
+  hardware_child_split(words, "--json -");
   if (step->program == RUN_REQUEST)
-    child_word(words, "write");
-  child_word(words, "%s:%u", host, port);
+    hardware_child_word(words, "write");
+  hardware_child_word(words, "%s:%u", host, port);
 }
 
-static int start(struct hardware_end *end, const struct hardware_ask *ask,
-                 struct child_words *words, char why[HARDWARE_WHY])
+static int hardware_end_start(struct hardware_end *end, const struct hardware_ask *ask,
+                              struct child_words *words, char why[HARDWARE_WHY])
 {
   const char *environment = hardware_checks[ask->check].steps[ask->step].environment;
 
-  child_line(words, environment, end->line, sizeof(end->line));
-  int code = child_start(&end->child, words, environment, needs(ask, NEED_COUNTERS));
-  child_words_free(words);
+  hardware_child_line(words, environment, end->line, sizeof(end->line));
+  int code =
+      hardware_child_start(&end->child, words, environment, hardware_end_needs(ask, NEED_COUNTERS));
+  hardware_child_words_free(words);
   if (code < 0)
     snprintf(why, HARDWARE_WHY, "cannot start a process: %s", strerror(-code));
   return code;
@@ -178,7 +184,7 @@ static int start(struct hardware_end *end, const struct hardware_ask *ask,
 
 /* In this network namespace (proc_pid_net(5)): st 0A is TCP_LISTEN. To connect would use up the one
  * client that some servers take. */
-static bool is_listening(const char *table, uint16_t port)
+static bool hardware_end_is_listening(const char *table, uint16_t port)
 {
   char line[512];
   unsigned local, state;
@@ -197,23 +203,24 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
                    uint16_t port, char why[HARDWARE_WHY])
 {
   struct child_words words = {.count = 0};
-  const uint64_t until_ns = now_ns() + LISTEN_NS;
+  const uint64_t until_ns = app_now_ns() + LISTEN_NS;
 
   const enum hardware_program program = hardware_checks[ask->check].steps[ask->step].program;
 
   end->is_endless = program == RUN_REQUEST;
   end->is_bench = program == RUN_BENCH;
-  make_server(end, ask, host, port, &words);
-  int code = start(end, ask, &words, why);
+  hardware_end_make_server(end, ask, host, port, &words);
+  int code = hardware_end_start(end, ask, &words, why);
   while (code == 0) {
-    child_pump(&end->child, LOOK_NS);
-    if (is_listening("/proc/net/tcp", port) || is_listening("/proc/net/tcp6", port))
+    hardware_child_pump(&end->child, LOOK_NS);
+    if (hardware_end_is_listening("/proc/net/tcp", port) ||
+        hardware_end_is_listening("/proc/net/tcp6", port))
       return 0;
     if (end->child.has_ended)
       code = -ECHILD; /* its lines say why */
-    else if (signals_stop())
+    else if (app_signals_stop())
       code = -EINTR;
-    else if (now_ns() > until_ns)
+    else if (app_now_ns() > until_ns)
       code = -ETIMEDOUT;
     if (code < 0)
       snprintf(why, HARDWARE_WHY, "the serving program %s",
@@ -229,8 +236,8 @@ int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, c
 {
   struct child_words words = {.count = 0};
 
-  make_client(end, ask, host, port, false, &words);
-  return start(end, ask, &words, why);
+  hardware_end_make_client(end, ask, host, port, false, &words);
+  return hardware_end_start(end, ask, &words, why);
 }
 
 int hardware_request_beside(const struct hardware_end *end, const struct hardware_ask *ask,
@@ -239,39 +246,40 @@ int hardware_request_beside(const struct hardware_end *end, const struct hardwar
 {
   struct child_words words = {.count = 0};
 
-  make_client(end, ask, host, port, is_killed, &words);
-  const int code = child_start(child, &words, NULL, false);
-  child_words_free(&words);
+  hardware_end_make_client(end, ask, host, port, is_killed, &words);
+  const int code = hardware_child_start(child, &words, NULL, false);
+  hardware_child_words_free(&words);
   if (code < 0)
     snprintf(why, HARDWARE_WHY, "cannot start a process: %s", strerror(-code));
   return code;
 }
 
 /* Of a client that could not open its end, and so did not come. */
-static bool waits_for_client(const struct hardware_end *end)
+static bool hardware_end_waits_for_client(const struct hardware_end *end)
 {
-  return end->is_bench && !child_has_said(&end->child, "bench: client ", "");
+  return end->is_bench && !hardware_child_has_said(&end->child, "bench: client ", "");
 }
 
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
 {
   static const int signals[] = {0, SIGINT, SIGKILL};
 
-  child_pump(&end->child, 0);
-  for (size_t i = end->is_endless || waits_for_client(end) || signals_stop() ? 1 : 0;
+  hardware_child_pump(&end->child, 0);
+  for (size_t i = end->is_endless || hardware_end_waits_for_client(end) || app_signals_stop() ? 1
+                                                                                              : 0;
        i < sizeof(signals) / sizeof(signals[0]) && end->child.pid > 0; i++) {
-    const uint64_t until_ns = now_ns() + patience_ns;
+    const uint64_t until_ns = app_now_ns() + patience_ns;
     if (signals[i] != 0)
-      child_signal(&end->child, signals[i]);
-    while (!end->child.has_ended && now_ns() < until_ns)
-      child_pump(&end->child, LOOK_NS);
+      hardware_child_signal(&end->child, signals[i]);
+    while (!end->child.has_ended && app_now_ns() < until_ns)
+      hardware_child_pump(&end->child, LOOK_NS);
   }
 }
 
 /* ---- What it has told -------------------------------------------------------------------------
  */
 
-static struct json_object *lines_of(const char *text, const char *about)
+static struct json_object *hardware_end_lines_of(const char *text, const char *about)
 {
   struct json_object *lines = json_object_new_array();
   size_t all = 0, skipped = 0;
@@ -291,33 +299,33 @@ static struct json_object *lines_of(const char *text, const char *about)
   return lines;
 }
 
-static struct json_object *counters_of(const struct child *child)
+static struct json_object *hardware_end_counters_of(const struct child *child)
 {
   double values[CHILD_COUNTERS];
   struct json_object *object = NULL;
 
-  child_counters(child, values);
+  hardware_child_counters(child, values);
   for (size_t i = 0; i < CHILD_COUNTERS; i++)
     if (values[i] >= 0)
       object = object ? object : json_object_new_object();
   for (size_t i = 0; i < CHILD_COUNTERS && object; i++)
-    json_put_share(object, child_counter_names[i], values[i]);
+    app_json_put_share(object, hardware_child_counter_names[i], values[i]);
   return object;
 }
 
 struct json_object *hardware_told(struct hardware_end *end, const char *about)
 {
   struct json_object *object = json_object_new_object();
-  const int status = child_exit_status(&end->child);
+  const int status = hardware_child_exit_status(&end->child);
   char how[80];
 
-  child_how_ended(&end->child, how, sizeof(how));
-  json_put_text(object, "command", end->line);
+  hardware_child_how_ended(&end->child, how, sizeof(how));
+  app_json_put_text(object, "command", end->line);
   json_object_object_add(object, "exit_status", status >= 0 ? json_object_new_int(status) : NULL);
-  json_put_text(object, "ended", end->child.pid > 0 ? how : "it was not started");
-  json_object_object_add(object, "lines", lines_of(end->child.err.bytes, about));
-  json_object_object_add(object, "counters", counters_of(&end->child));
-  child_end(&end->child);
+  app_json_put_text(object, "ended", end->child.pid > 0 ? how : "it was not started");
+  json_object_object_add(object, "lines", hardware_end_lines_of(end->child.err.bytes, about));
+  json_object_object_add(object, "counters", hardware_end_counters_of(&end->child));
+  hardware_child_end(&end->child);
   end->line[0] = '\0';
   return object;
 }
@@ -333,7 +341,7 @@ struct looking {
 };
 
 /* All options of a step: "qps=2,operation=write". */
-static bool has_options(const struct pst_plugin_info *info, const char *options)
+static bool hardware_end_has_options(const struct pst_plugin_info *info, const char *options)
 {
   for (const char *at = options; at && at[0] != '\0'; at += strcspn(at, ",")) {
     at += at[0] == ',';
@@ -348,15 +356,15 @@ static bool has_options(const struct pst_plugin_info *info, const char *options)
   return true;
 }
 
-static void take_options(struct hardware_has *has, const struct pst_plugin_info *info)
+static void hardware_end_take_options(struct hardware_has *has, const struct pst_plugin_info *info)
 {
   for (uint32_t check = 0; check < hardware_check_count; check++)
     for (uint32_t i = 0; hardware_step_of(&hardware_checks[check], i) != NULL; i++)
-      if (!has_options(info, hardware_checks[check].steps[i].options))
+      if (!hardware_end_has_options(info, hardware_checks[check].steps[i].options))
         has->lacks_options[check] |= 1u << i;
 }
 
-static void take_plugin(void *context, const struct pst_plugin_info *info)
+static void hardware_end_take_plugin(void *context, const struct pst_plugin_info *info)
 {
   struct looking *looking = context;
   const bool is_transport =
@@ -370,7 +378,7 @@ static void take_plugin(void *context, const struct pst_plugin_info *info)
   looking->into = is_transport ? &looking->has->adapters : &looking->has->gpus;
   looking->is_usable |= is_transport && info->status == 0;
   if (is_transport && info->status == 0) {
-    take_options(looking->has, info);
+    hardware_end_take_options(looking->has, info);
     snprintf(looking->has->plugin, sizeof(looking->has->plugin), "%s", info->path);
   }
   if (info->status == 0)
@@ -383,7 +391,7 @@ static void take_plugin(void *context, const struct pst_plugin_info *info)
 }
 
 /* A port of an adapter says "port 1 active"; other devices say nothing of the kind, and are. */
-static bool is_active(const char *detail)
+static bool hardware_end_is_active(const char *detail)
 {
   unsigned port;
   int end = 0;
@@ -393,14 +401,14 @@ static bool is_active(const char *detail)
   return strncmp(detail + end, "active", 6) == 0;
 }
 
-static void take_device(void *context, const char *name, const char *detail)
+static void hardware_end_take_device(void *context, const char *name, const char *detail)
 {
   const struct looking *looking = context;
   struct hardware_devices *into = looking->into;
 
   if (!into || into->count == HARDWARE_DEVICES)
     return;
-  if (looking->is_transport && !is_active(detail)) {
+  if (looking->is_transport && !hardware_end_is_active(detail)) {
     snprintf(into->why_none, sizeof(into->why_none),
              "no adapter has an active port: %.100s: %.300s; see `rdma link`, or name one with "
              "--device",
@@ -416,24 +424,24 @@ static void take_device(void *context, const char *name, const char *detail)
 }
 
 /* What the help of a program is taken to say; `all` where it has the words. */
-static uint32_t look_at_tool(const char *command, const char *has, uint32_t all, const char *more,
-                             uint32_t with, uint32_t without)
+static uint32_t hardware_end_look_at_tool(const char *command, const char *has, uint32_t all,
+                                          const char *more, uint32_t with, uint32_t without)
 {
   struct child_words words = {.count = 0};
   struct child child = CHILD_NONE;
-  const uint64_t until_ns = now_ns() + TOOL_NS;
+  const uint64_t until_ns = app_now_ns() + TOOL_NS;
   uint32_t tools = 0;
 
-  child_split(&words, command);
-  if (child_start(&child, &words, NULL, false) == 0) {
-    while (!child.has_ended && now_ns() < until_ns)
-      child_pump(&child, LOOK_NS);
+  hardware_child_split(&words, command);
+  if (hardware_child_start(&child, &words, NULL, false) == 0) {
+    while (!child.has_ended && app_now_ns() < until_ns)
+      hardware_child_pump(&child, LOOK_NS);
     const char *help = child.out.length > 0 ? child.out.bytes : child.err.bytes;
     if (help && strstr(help, has))
       tools = all | (strstr(help, more) ? with : without);
   }
-  child_end(&child);
-  child_words_free(&words);
+  hardware_child_end(&child);
+  hardware_child_words_free(&words);
   return tools;
 }
 
@@ -466,10 +474,11 @@ int hardware_look(const struct hardware_plan *plan, const char *list, struct har
   snprintf(has->adapters.why_none, sizeof(has->adapters.why_none),
            "there is no transport '%.60s'; `penstock plugins` lists them", plan->transport);
   snprintf(has->gpus.why_none, sizeof(has->gpus.why_none), "memory cuda is not installed");
-  pst_plugins_list(take_plugin, take_device, &looking);
-  has->tools = look_at_tool("ib_write_bw --help", "--report_gbits", NEED_PERFTEST,
-                            "--write_with_imm", NEED_PERFTEST_RUNS, NEED_PERFTEST_SENDS) |
-               look_at_tool("penstock-contract --help", "--listen", NEED_CONTRACT, "", 0, 0);
+  pst_plugins_list(hardware_end_take_plugin, hardware_end_take_device, &looking);
+  has->tools =
+      hardware_end_look_at_tool("ib_write_bw --help", "--report_gbits", NEED_PERFTEST,
+                                "--write_with_imm", NEED_PERFTEST_RUNS, NEED_PERFTEST_SENDS) |
+      hardware_end_look_at_tool("penstock-contract --help", "--listen", NEED_CONTRACT, "", 0, 0);
   if (list && looking.is_usable) {
     const struct hardware_devices known = has->adapters;
     hardware_named(list, &known, &has->adapters);

@@ -20,8 +20,8 @@
 
 /* ---- Greeting -------------------------------------------------------------------------------- */
 
-static void take_devices(struct json_object *said, const char *key,
-                         struct hardware_devices *devices)
+static void hardware_far_take_devices(struct json_object *said, const char *key,
+                                      struct hardware_devices *devices)
 {
   struct json_object *list = NULL;
 
@@ -31,47 +31,47 @@ static void take_devices(struct json_object *said, const char *key,
        i++) {
     struct json_object *item = json_object_array_get_idx(list, i);
     struct hardware_device *device = &devices->all[devices->count++];
-    snprintf(device->name, sizeof device->name, "%s", link_text(item, "name"));
-    snprintf(device->detail, sizeof device->detail, "%s", link_text(item, "detail"));
+    snprintf(device->name, sizeof device->name, "%s", bench_link_text(item, "name"));
+    snprintf(device->detail, sizeof device->detail, "%s", bench_link_text(item, "detail"));
   }
 }
 
-static void take_has(struct json_object *said, struct hardware_has *has)
+static void hardware_far_take_has(struct json_object *said, struct hardware_has *has)
 {
-  *has = (struct hardware_has){.tools = (uint32_t)link_number(said, "tools")};
-  take_devices(said, "adapters", &has->adapters);
-  take_devices(said, "gpus", &has->gpus);
-  snprintf(has->gpus.why_none, sizeof has->gpus.why_none, "%s", link_text(said, "no_gpu"));
+  *has = (struct hardware_has){.tools = (uint32_t)bench_link_number(said, "tools")};
+  hardware_far_take_devices(said, "adapters", &has->adapters);
+  hardware_far_take_devices(said, "gpus", &has->gpus);
+  snprintf(has->gpus.why_none, sizeof has->gpus.why_none, "%s", bench_link_text(said, "no_gpu"));
 }
 
 /* Exchanges hellos with the server, whose devices *far then has. 0, or -errno with *error
  * reported. */
-static int greet(struct hardware_far *far, struct pst_error *error)
+static int hardware_far_greet(struct hardware_far *far, struct pst_error *error)
 {
   struct json_object *said = NULL;
-  struct json_object *hello = link_object("penstock_hardware_check", json_object_new_int(1));
+  struct json_object *hello = bench_link_object("penstock_hardware_check", json_object_new_int(1));
 
   json_object_object_add(hello, "version", json_object_new_string(pst_version()));
   json_object_object_add(hello, "transport", json_object_new_string(far->end.plan->transport));
-  link_send(far->link, hello);
-  int result = link_receive(far->link, GREET_NS, true, &said);
+  bench_link_send(far->link, hello);
+  int result = bench_link_receive(far->link, GREET_NS, true, &said);
   if (result < 0)
-    return notice_fail(error, PST_EXIT_FAILED, result, "hardware-check: %s: %s", far->link->peer,
-                       result == -EINTR       ? "stopped while it waited for an answer"
-                       : result == -ETIMEDOUT ? "no answer; it serves one client at a time"
-                                              : "it is no penstock hardware-check --server");
-  if (link_text(said, "error")[0] != '\0')
-    result = notice_fail(error, PST_EXIT_UNAVAILABLE, -EPROTO,
-                         "hardware-check: the server at %s: %.400s", far->link->peer,
-                         link_text(said, "error"));
-  else if (link_number(said, "penstock_hardware_check") != 1)
+    return app_log_fail(error, PST_EXIT_FAILED, result, "hardware-check: %s: %s", far->link->peer,
+                        result == -EINTR       ? "stopped while it waited for an answer"
+                        : result == -ETIMEDOUT ? "no answer; it serves one client at a time"
+                                               : "it is no penstock hardware-check --server");
+  if (bench_link_text(said, "error")[0] != '\0')
+    result = app_log_fail(error, PST_EXIT_UNAVAILABLE, -EPROTO,
+                          "hardware-check: the server at %s: %.400s", far->link->peer,
+                          bench_link_text(said, "error"));
+  else if (bench_link_number(said, "penstock_hardware_check") != 1)
     result =
-        notice_fail(error, PST_EXIT_FAILED, -EPROTO,
-                    "hardware-check: %s is no penstock hardware-check --server", far->link->peer);
-  take_has(said, &far->end.has);
+        app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
+                     "hardware-check: %s is no penstock hardware-check --server", far->link->peer);
+  hardware_far_take_has(said, &far->end.has);
   if (result == 0 && far->end.has.adapters.count == 0)
-    result = notice_fail(error, PST_EXIT_UNAVAILABLE, -ENODEV,
-                         "hardware-check: the server at %s has no adapter", far->link->peer);
+    result = app_log_fail(error, PST_EXIT_UNAVAILABLE, -ENODEV,
+                          "hardware-check: the server at %s has no adapter", far->link->peer);
   if (json_object_object_get_ex(said, "environment", &far->environment))
     json_object_get(far->environment);
   json_object_put(said);
@@ -80,18 +80,18 @@ static int greet(struct hardware_far *far, struct pst_error *error)
 
 int hardware_far_connect(struct hardware_far *far, const char *where, struct pst_error *error)
 {
-  int result = link_connect("hardware-check", where, HARDWARE_PORT, far->end.plan->insecure, -1,
-                            &far->link, error);
+  int result = bench_link_connect("hardware-check", where, HARDWARE_PORT, far->end.plan->insecure,
+                                  -1, &far->link, error);
 
-  return result < 0 ? result : greet(far, error);
+  return result < 0 ? result : hardware_far_greet(far, error);
 }
 
 void hardware_far_close(struct hardware_far *far)
 {
   if (far->link != NULL && !far->has_gone)
-    link_send(far->link, link_object("goodbye", json_object_new_boolean(true)));
-  link_close(far->link);
-  child_end(&far->end.child);
+    bench_link_send(far->link, bench_link_object("goodbye", json_object_new_boolean(true)));
+  bench_link_close(far->link);
+  hardware_child_end(&far->end.child);
   json_object_put(far->environment);
 }
 
@@ -99,13 +99,14 @@ void hardware_far_close(struct hardware_far *far)
  */
 
 /* The next line of the server with `key`, which the caller puts. NULL: it has gone, or `why`. */
-static struct json_object *hear(struct hardware_far *far, const char *key, char why[HARDWARE_WHY])
+static struct json_object *hardware_far_hear(struct hardware_far *far, const char *key,
+                                             char why[HARDWARE_WHY])
 {
   struct json_object *said = NULL;
   int result;
 
-  while ((result = link_receive(far->link, START_NS, false, &said)) == 0) {
-    if (json_object_object_get_ex(said, key, NULL) || link_text(said, "error")[0] != '\0')
+  while ((result = bench_link_receive(far->link, START_NS, false, &said)) == 0) {
+    if (json_object_object_get_ex(said, key, NULL) || bench_link_text(said, "error")[0] != '\0')
       return said;
     json_object_put(said); /* not what we wait for */
   }
@@ -116,27 +117,27 @@ static struct json_object *hear(struct hardware_far *far, const char *key, char 
   return NULL;
 }
 
-static int start_there(struct hardware_far *far, const struct hardware_ask *ask,
-                       char why[HARDWARE_WHY])
+static int hardware_far_start_there(struct hardware_far *far, const struct hardware_ask *ask,
+                                    char why[HARDWARE_WHY])
 {
   struct json_object *message =
-      link_object("start", json_object_new_string(hardware_checks[ask->check].name));
+      bench_link_object("start", json_object_new_string(hardware_checks[ask->check].name));
   int result = 0;
 
   json_object_object_add(message, "step", json_object_new_uint64(ask->step));
   json_object_object_add(message, "adapter", json_object_new_uint64(ask->adapter));
   json_object_object_add(message, "gpu", json_object_new_uint64(ask->gpu));
   json_object_object_add(message, "duration_ns", json_object_new_uint64(ask->duration_ns));
-  link_send(far->link, message);
-  struct json_object *said = hear(far, "port", why);
+  bench_link_send(far->link, message);
+  struct json_object *said = hardware_far_hear(far, "port", why);
   if (said == NULL)
     return -ECONNRESET;
-  if (link_text(said, "error")[0] != '\0') {
-    snprintf(why, HARDWARE_WHY, "%s", link_text(said, "error"));
+  if (bench_link_text(said, "error")[0] != '\0') {
+    snprintf(why, HARDWARE_WHY, "%s", bench_link_text(said, "error"));
     result = -EPROTO;
   }
   snprintf(far->host, sizeof far->host, "%s", far->link->remote);
-  far->port = (uint16_t)link_number(said, "port");
+  far->port = (uint16_t)bench_link_number(said, "port");
   json_object_put(said);
   return result;
 }
@@ -146,37 +147,37 @@ int hardware_far_start(struct hardware_far *far, const struct hardware_ask *ask,
 {
   far->has_ended = false;
   if (far->link != NULL)
-    return start_there(far, ask, why);
+    return hardware_far_start_there(far, ask, why);
   snprintf(far->host, sizeof far->host, "127.0.0.1");
-  far->port = link_free_ports(far->host);
+  far->port = bench_link_free_ports(far->host);
   return hardware_serve(&far->end, ask, far->host, far->port, why);
 }
 
 void hardware_far_look(struct hardware_far *far)
 {
   if (far->link == NULL) {
-    child_pump(&far->end.child, 0);
+    hardware_child_pump(&far->end.child, 0);
     far->has_ended = far->end.child.has_ended;
     return;
   }
-  const int result = link_look(far->link);
+  const int result = bench_link_look(far->link);
   far->has_ended |= result == 1;
   far->has_gone |= result < 0;
 }
 
 /* Of what a server says it has told, what a program can tell, and nothing else. */
-static struct json_object *copy_told(struct json_object *said)
+static struct json_object *hardware_far_copy_told(struct json_object *said)
 {
   struct json_object *object = json_object_new_object(), *lines = json_object_new_array();
   struct json_object *list = NULL, *counters = NULL, *each = NULL, *status = NULL;
-  const char *ended = link_text(said, "ended");
+  const char *ended = bench_link_text(said, "ended");
 
-  json_put_text(object, "command", link_text(said, "command"));
+  app_json_put_text(object, "command", bench_link_text(said, "command"));
   json_object_object_get_ex(said, "exit_status", &status);
   json_object_object_add(object, "exit_status",
                          json_object_is_type(status, json_type_int) ? json_object_get(status)
                                                                     : NULL);
-  json_put_text(object, "ended", ended[0] != '\0' ? ended : "it does not say");
+  app_json_put_text(object, "ended", ended[0] != '\0' ? ended : "it does not say");
   json_object_object_get_ex(said, "lines", &list);
   for (size_t i = 0;
        json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
@@ -189,9 +190,9 @@ static struct json_object *copy_told(struct json_object *said)
   for (size_t i = 0; i < CHILD_COUNTERS && json_object_is_type(counters, json_type_object); i++) {
     struct json_object *value = NULL;
     each = each != NULL ? each : json_object_new_object();
-    json_object_object_get_ex(counters, child_counter_names[i], &value);
-    json_put_share(each, child_counter_names[i],
-                   value != NULL ? json_object_get_double(value) : -1);
+    json_object_object_get_ex(counters, hardware_child_counter_names[i], &value);
+    app_json_put_share(each, hardware_child_counter_names[i],
+                       value != NULL ? json_object_get_double(value) : -1);
   }
   json_object_object_add(object, "counters", each);
   return object;
@@ -208,10 +209,11 @@ struct json_object *hardware_far_finish(struct hardware_far *far, const char *ab
   }
   if (far->has_gone)
     return NULL;
-  link_send(far->link, link_object("finish", json_object_new_string(about != NULL ? about : "")));
-  said = hear(far, "told", why);
+  bench_link_send(far->link,
+                  bench_link_object("finish", json_object_new_string(about != NULL ? about : "")));
+  said = hardware_far_hear(far, "told", why);
   if (json_object_object_get_ex(said, "told", &told))
-    told = copy_told(told);
+    told = hardware_far_copy_told(told);
   json_object_put(said);
   return told;
 }

@@ -38,23 +38,23 @@ struct hardware {
 /* Of all that is written in this process, so that each thing has one label. */
 static struct redact *hidden;
 
-static void hide(const struct arguments *arguments, struct json_object *result)
+static void hardware_cmd_hide(const struct arguments *arguments, struct json_object *result)
 {
-  if (!hidden && (hidden = redact_open()) != NULL && arguments->operand) {
+  if (!hidden && (hidden = app_redact_open()) != NULL && arguments->operand) {
     struct pst_host_port parts;
     char host[256];
     if (pst_host_port_split(arguments->operand, &parts)) {
       snprintf(host, sizeof(host), "%.*s", (int)parts.host_length, parts.host);
-      redact_host(hidden, host);
+      app_redact_host(hidden, host);
     }
   }
-  redact_json(hidden, result);
+  app_redact_json(hidden, result);
 }
 
 /* ---- The command line --------------------------------------------------------------------------
  */
 
-static int choose_checks(struct hardware *hardware)
+static int hardware_cmd_choose_checks(struct hardware *hardware)
 {
   const char *at = hardware->arguments->hardware[HARDWARE_CHECK];
   char word[64], meant[ARGUMENTS_MEANT_BYTES];
@@ -70,28 +70,29 @@ static int choose_checks(struct hardware *hardware)
     while (check < hardware_check_count && strcmp(names[check], word) != 0)
       check++;
     if (check == hardware_check_count)
-      return arguments_wrong(
+      return app_arguments_wrong(
           hardware->command, "--check '%s' is not one of the checks%s", word,
-          arguments_meant(word, names, hardware_check_count, "; did you mean '", meant));
+          app_arguments_meant(word, names, hardware_check_count, "; did you mean '", meant));
     hardware->chosen |= 1u << check;
     at = at[length] == ',' ? at + length + 1 : NULL;
   }
   return 0;
 }
 
-static int check_list(const struct hardware *hardware, enum hardware_word word, const char *name)
+static int hardware_cmd_check_list(const struct hardware *hardware, enum hardware_word word,
+                                   const char *name)
 {
   struct hardware_devices ignored;
   const char *list = hardware->arguments->hardware[word];
 
   return !list || hardware_named(list, NULL, &ignored) == 0
              ? 0
-             : arguments_wrong(hardware->command, "--%s '%.100s' is not a list like mlx5_0,mlx5_1",
-                               name, list);
+             : app_arguments_wrong(hardware->command,
+                                   "--%s '%.100s' is not a list like mlx5_0,mlx5_1", name, list);
 }
 
 /* Reads the options into hardware->plan. -EINVAL: reported as wrong usage. */
-static int read_plan(struct hardware *hardware)
+static int hardware_cmd_read_plan(struct hardware *hardware)
 {
   const struct arguments *arguments = hardware->arguments;
   const char *const *bench = arguments->bench, *const *own = arguments->hardware;
@@ -106,38 +107,40 @@ static int read_plan(struct hardware *hardware)
   };
   hardware->run.outage = own[HARDWARE_OUTAGE];
   hardware->run.readdress = own[HARDWARE_READDRESS];
-  if (choose_checks(hardware) < 0 || check_list(hardware, HARDWARE_DEVICE, "device") < 0 ||
-      check_list(hardware, HARDWARE_PEER_DEVICE, "peer-device") < 0)
+  if (hardware_cmd_choose_checks(hardware) < 0 ||
+      hardware_cmd_check_list(hardware, HARDWARE_DEVICE, "device") < 0 ||
+      hardware_cmd_check_list(hardware, HARDWARE_PEER_DEVICE, "peer-device") < 0)
     return -EINVAL;
   if (hardware->plan.duration_ns > DURATION_MOST_NS)
-    return arguments_wrong(hardware->command,
-                           "--duration is that of one measurement, at most 10 min");
+    return app_arguments_wrong(hardware->command,
+                               "--duration is that of one measurement, at most 10 min");
   if (serves && (own[HARDWARE_CHECK] || own[HARDWARE_OUTAGE] || own[HARDWARE_READDRESS] ||
                  own[HARDWARE_PEER_DEVICE] || arguments->duration_set || arguments->json))
-    return arguments_wrong(hardware->command,
-                           "the client says what is checked: the server takes --transport, "
-                           "--device, --plugin-path, --once and --insecure");
+    return app_arguments_wrong(hardware->command,
+                               "the client says what is checked: the server takes --transport, "
+                               "--device, --plugin-path, --once and --insecure");
   if (bench[BENCH_ONCE] && !serves)
-    return arguments_wrong(hardware->command, "--once is for --server");
+    return app_arguments_wrong(hardware->command, "--once is for --server");
   if (own[HARDWARE_PEER_DEVICE] && arguments->operand)
-    return arguments_wrong(hardware->command,
-                           "--peer-device is for both ends on this host; the server at %s has its "
-                           "own --device",
-                           arguments->operand);
+    return app_arguments_wrong(
+        hardware->command,
+        "--peer-device is for both ends on this host; the server at %s has its "
+        "own --device",
+        arguments->operand);
   return 0;
 }
 
 /* ---- What the result has ------------------------------------------------------------------------
  */
 
-static struct json_object *devices_json(const struct hardware_devices *devices)
+static struct json_object *hardware_cmd_devices_json(const struct hardware_devices *devices)
 {
   struct json_object *list = json_object_new_array();
 
   for (uint32_t i = 0; i < devices->count; i++) {
     struct json_object *item = json_object_new_object();
-    json_put_text(item, "name", devices->all[i].name);
-    json_put_text(item, "detail", devices->all[i].detail);
+    app_json_put_text(item, "name", devices->all[i].name);
+    app_json_put_text(item, "detail", devices->all[i].detail);
     json_object_array_add(list, item);
   }
   return list;
@@ -148,35 +151,36 @@ static struct json_object *hardware_json(const struct hardware *hardware, const 
   const struct hardware_run *run = &hardware->run;
   struct json_object *object = json_object_new_object();
 
-  json_put_text(object, "stopped", stopped);
-  json_put_text(object, "transport", hardware->plan.transport);
-  json_put_text(object, "form", hardware->arguments->operand ? "hosts" : "processes");
-  json_put_number(object, "duration_seconds", (double)hardware->plan.duration_ns / 1e9);
-  json_object_object_add(object, "adapters", devices_json(&run->near.has.adapters));
-  json_object_object_add(object, "gpus", devices_json(&run->near.has.gpus));
-  json_object_object_add(object, "peer_adapters", devices_json(&run->far.end.has.adapters));
-  json_object_object_add(object, "peer_gpus", devices_json(&run->far.end.has.gpus));
+  app_json_put_text(object, "stopped", stopped);
+  app_json_put_text(object, "transport", hardware->plan.transport);
+  app_json_put_text(object, "form", hardware->arguments->operand ? "hosts" : "processes");
+  app_json_put_number(object, "duration_seconds", (double)hardware->plan.duration_ns / 1e9);
+  json_object_object_add(object, "adapters", hardware_cmd_devices_json(&run->near.has.adapters));
+  json_object_object_add(object, "gpus", hardware_cmd_devices_json(&run->near.has.gpus));
+  json_object_object_add(object, "peer_adapters",
+                         hardware_cmd_devices_json(&run->far.end.has.adapters));
+  json_object_object_add(object, "peer_gpus", hardware_cmd_devices_json(&run->far.end.has.gpus));
   json_object_object_add(object, "peer_environment", json_object_get(run->far.environment));
   return object;
 }
 
-static void note_error(struct hardware *hardware, const struct pst_error *error)
+static void hardware_cmd_note_error(struct hardware *hardware, const struct pst_error *error)
 {
-  finding_add_error(result_errors(hardware->result), error, hardware->arguments);
-  hardware->status = finding_worse(hardware->status, error->exit_status);
+  app_finding_add_error(app_result_errors(hardware->result), error, hardware->arguments);
+  hardware->status = app_finding_worse(hardware->status, error->exit_status);
 }
 
-static void note_failure(struct hardware *hardware, enum finding finding, int code,
-                         const char *where, const char *text)
+static void hardware_cmd_note_failure(struct hardware *hardware, enum finding finding, int code,
+                                      const char *where, const char *text)
 {
-  finding_add(result_errors(hardware->result), finding, where, text);
-  hardware->status = finding_worse(hardware->status, code);
+  app_finding_add(app_result_errors(hardware->result), finding, where, text);
+  hardware->status = app_finding_worse(hardware->status, code);
 }
 
 /* ---- Running ------------------------------------------------------------------------------------
  */
 
-static int open_ends(struct hardware *hardware)
+static int hardware_cmd_open_ends(struct hardware *hardware)
 {
   struct hardware_run *run = &hardware->run;
   const char *const *own = hardware->arguments->hardware;
@@ -184,12 +188,12 @@ static int open_ends(struct hardware *hardware)
   int result = hardware_look(&hardware->plan, own[HARDWARE_DEVICE], &run->near.has);
 
   if (result < 0)
-    notice_fail(&error, PST_EXIT_UNAVAILABLE, result, "hardware-check: %s",
-                run->near.has.adapters.why_none);
+    app_log_fail(&error, PST_EXIT_UNAVAILABLE, result, "hardware-check: %s",
+                 run->near.has.adapters.why_none);
   else if (hardware->arguments->operand)
     result = hardware_far_connect(&run->far, hardware->arguments->operand, &error);
   if (result < 0) {
-    note_error(hardware, &error);
+    hardware_cmd_note_error(hardware, &error);
     return result;
   }
   if (!run->far.link) {
@@ -198,30 +202,31 @@ static int open_ends(struct hardware *hardware)
       hardware_named(own[HARDWARE_PEER_DEVICE], &run->near.has.adapters,
                      &run->far.end.has.adapters);
   } else if (run->far.environment) {
-    redact_host(hidden, link_text(run->far.environment, "hostname"));
+    app_redact_host(hidden, bench_link_text(run->far.environment, "hostname"));
   }
-  run->can_count = child_can_count();
+  run->can_count = hardware_child_can_count();
   return 0;
 }
 
-static void take_check(struct hardware *hardware, struct json_object *check,
-                       enum hardware_verdict verdict, uint32_t number)
+static void hardware_cmd_take_check(struct hardware *hardware, struct json_object *check,
+                                    enum hardware_verdict verdict, uint32_t number)
 {
   char where[32];
 
-  hide(hardware->arguments, check);
-  report_check(hardware->report, check);
+  hardware_cmd_hide(hardware->arguments, check);
+  hardware_report_check(hardware->report, check);
   hardware->counts[verdict]++;
   snprintf(where, sizeof(where), "checks[%u]", number);
   if (verdict == VERDICT_FAILED)
-    note_failure(hardware, FINDING_FAILED, PST_EXIT_FAILED, where, link_text(check, "why"));
+    hardware_cmd_note_failure(hardware, FINDING_FAILED, PST_EXIT_FAILED, where,
+                              bench_link_text(check, "why"));
   if (hardware->checks)
     json_object_array_add(hardware->checks, check);
   else
     json_object_put(check);
 }
 
-static void run_checks(struct hardware *hardware)
+static void hardware_cmd_run_checks(struct hardware *hardware)
 {
   struct hardware_run *run = &hardware->run;
   uint32_t number = 0;
@@ -234,16 +239,16 @@ static void run_checks(struct hardware *hardware)
         continue;
       struct json_object *check = hardware_run_check(run, i, adapter, blocked, &verdict);
       if (i == 0)
-        report_pair(hardware->report, check);
+        hardware_report_pair(hardware->report, check);
       if (i == 0 && verdict == VERDICT_FAILED)
         blocked = "nothing connects: see `address`";
-      take_check(hardware, check, verdict, number++);
+      hardware_cmd_take_check(hardware, check, verdict, number++);
     }
   }
 }
 
 /* What all of it comes to. */
-static const char *conclude(struct hardware *hardware)
+static const char *hardware_cmd_conclude(struct hardware *hardware)
 {
   const uint32_t *counts = hardware->counts;
   struct pst_error error = PST_ERROR_INIT;
@@ -252,75 +257,75 @@ static const char *conclude(struct hardware *hardware)
           counts[VERDICT_FAILED], counts[VERDICT_SKIPPED], counts[VERDICT_UNKNOWN]);
   if (!hardware->arguments->json)
     fprintf(hardware->report, "With --json FILE all that was measured is in FILE, to be sent.\n");
-  if (signals_stop()) {
-    notice_fail(&error, PST_EXIT_FAILED, -EINTR,
-                "hardware-check: stopped by %s; what had been found is in the report",
-                signals_name());
-    note_error(hardware, &error);
+  if (app_signals_stop()) {
+    app_log_fail(&error, PST_EXIT_FAILED, -EINTR,
+                 "hardware-check: stopped by %s; what had been found is in the report",
+                 app_signals_name());
+    hardware_cmd_note_error(hardware, &error);
     return "signal";
   }
   if (hardware->run.far.has_gone) {
-    notice_fail(&error, PST_EXIT_FAILED, -ECONNRESET,
-                "hardware-check: the other end has gone; its own output says why");
-    note_error(hardware, &error);
+    app_log_fail(&error, PST_EXIT_FAILED, -ECONNRESET,
+                 "hardware-check: the other end has gone; its own output says why");
+    hardware_cmd_note_error(hardware, &error);
     return "peer";
   }
   if (counts[VERDICT_OK] == 0 && counts[VERDICT_FAILED] == 0) {
-    notice_fail(&error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                "hardware-check: nothing could be checked; the report says why");
-    note_error(hardware, &error);
+    app_log_fail(&error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                 "hardware-check: nothing could be checked; the report says why");
+    hardware_cmd_note_error(hardware, &error);
   }
   return "source_end";
 }
 
 /* Runs all checks against the server, writes the report and the result, and sets the exit
  * status. */
-static int run_client(struct hardware *hardware)
+static int hardware_cmd_run_client(struct hardware *hardware)
 {
   const char *stopped = "failure";
 
-  hide(hardware->arguments, NULL);
+  hardware_cmd_hide(hardware->arguments, NULL);
   if (hardware->arguments->json)
-    hardware->result = result_new(hardware->command, hardware->arguments, NULL);
+    hardware->result = app_result_new(hardware->command, hardware->arguments, NULL);
   if (hardware->result) {
     hardware->checks = json_object_new_array();
     json_object_object_add(hardware->result, "checks", hardware->checks);
   }
   fprintf(hardware->report, "penstock %s hardware-check | transport %s\n", pst_version(),
           hardware->plan.transport);
-  if (open_ends(hardware) == 0) {
+  if (hardware_cmd_open_ends(hardware) == 0) {
     struct json_object *head = hardware_json(hardware, stopped);
-    json_object_object_add(head, "environment", result_environment());
-    hide(hardware->arguments, head);
-    report_head(hardware->report, head);
+    json_object_object_add(head, "environment", app_result_environment());
+    hardware_cmd_hide(hardware->arguments, head);
+    hardware_report_head(hardware->report, head);
     json_object_put(head);
-    run_checks(hardware);
-    stopped = conclude(hardware);
+    hardware_cmd_run_checks(hardware);
+    stopped = hardware_cmd_conclude(hardware);
   }
   if (hardware->result)
     json_object_object_add(hardware->result, "hardware", hardware_json(hardware, stopped));
   hardware_far_close(&hardware->run.far);
-  child_end(&hardware->run.near.child);
+  hardware_child_end(&hardware->run.near.child);
   return hardware->arguments->json
-             ? result_conclude(hardware->result, hardware->arguments->json, hardware->status)
+             ? app_result_conclude(hardware->result, hardware->arguments->json, hardware->status)
              : hardware->status;
 }
 
-static int run_server(struct hardware *hardware)
+static int hardware_cmd_run_server(struct hardware *hardware)
 {
   struct hardware_end *end = &hardware->run.near;
   const char *where = hardware->arguments->operand;
 
   if (hardware_look(&hardware->plan, hardware->arguments->hardware[HARDWARE_DEVICE], &end->has) <
       0) {
-    notice(PST_LOG_ERROR, "hardware-check: %s", end->has.adapters.why_none);
+    app_log(PST_LOG_ERROR, "hardware-check: %s", end->has.adapters.why_none);
     return PST_EXIT_UNAVAILABLE;
   }
   return hardware_server(end, where ? where : "127.0.0.1",
                          hardware->arguments->bench[BENCH_ONCE] != NULL);
 }
 
-static int run(const struct command *command, const struct arguments *arguments)
+static int hardware_cmd_run(const struct command *command, const struct arguments *arguments)
 {
   struct hardware *hardware = calloc(1, sizeof(*hardware));
   int status = PST_EXIT_USAGE;
@@ -332,20 +337,21 @@ static int run(const struct command *command, const struct arguments *arguments)
   hardware->report = arguments->json && strcmp(arguments->json, "-") == 0 ? stderr : stdout;
   hardware->run.near.plan = hardware->run.far.end.plan = &hardware->plan;
   hardware->run.near.child = hardware->run.far.end.child = CHILD_NONE;
-  if (read_plan(hardware) == 0) {
-    notice_begin(arguments, PST_LOG_ERROR);
+  if (hardware_cmd_read_plan(hardware) == 0) {
+    app_log_begin(arguments, PST_LOG_ERROR);
     for (size_t i = 0; i < arguments->plugin_path_count; i++)
       pst_plugin_path_add(arguments->plugin_paths[i]);
-    if (signals_open(-1) < 0)
+    if (app_signals_open(-1) < 0)
       status = PST_EXIT_FAILED;
     else
-      status = arguments->bench[BENCH_SERVER] ? run_server(hardware) : run_client(hardware);
+      status = arguments->bench[BENCH_SERVER] ? hardware_cmd_run_server(hardware)
+                                              : hardware_cmd_run_client(hardware);
   }
   free(hardware);
   return status;
 }
 
-const struct command command_hardware_check = {
+const struct command app_command_hardware_check = {
     .name = "hardware-check",
     .operand = "HOST",
     .need = OPERAND_OPTIONAL,
@@ -366,6 +372,6 @@ const struct command command_hardware_check = {
         "  penstock hardware-check --server --insecure 192.0.2.1\n"
         "  penstock hardware-check --insecure 192.0.2.1 --json report.json\n"
         "      Between two hosts.",
-    .redact = hide,
-    .run = run,
+    .redact = hardware_cmd_hide,
+    .run = hardware_cmd_run,
 };

@@ -14,7 +14,8 @@
 #define INDENT "              "
 
 /* One line. What an adapter, a driver or a peer has written cannot steer a terminal. */
-__attribute__((format(printf, 2, 3))) static void put(FILE *to, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void hardware_report_put(FILE *to, const char *format,
+                                                                      ...)
 {
   va_list args;
   char *line;
@@ -29,7 +30,7 @@ __attribute__((format(printf, 2, 3))) static void put(FILE *to, const char *form
   free(line);
 }
 
-static struct json_object *member(struct json_object *object, const char *key)
+static struct json_object *hardware_report_member(struct json_object *object, const char *key)
 {
   struct json_object *value = NULL;
 
@@ -37,70 +38,74 @@ static struct json_object *member(struct json_object *object, const char *key)
   return value;
 }
 
-static size_t length_of(struct json_object *list)
+static size_t hardware_report_length_of(struct json_object *list)
 {
   return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
 }
 
-static double number_of(struct json_object *object, const char *key)
+static double hardware_report_number_of(struct json_object *object, const char *key)
 {
-  struct json_object *value = member(object, key);
+  struct json_object *value = hardware_report_member(object, key);
 
   return value ? json_object_get_double(value) : -1;
 }
 
-static void report_devices(FILE *to, const char *what, struct json_object *devices)
+static void hardware_report_devices(FILE *to, const char *what, struct json_object *devices)
 {
-  for (size_t i = 0; i < length_of(devices); i++) {
+  for (size_t i = 0; i < hardware_report_length_of(devices); i++) {
     struct json_object *device = json_object_array_get_idx(devices, i);
-    const char *detail = link_text(device, "detail");
-    put(to, " %s %s%s%s", what, link_text(device, "name"), detail[0] != '\0' ? ": " : "", detail);
+    const char *detail = bench_link_text(device, "detail");
+    hardware_report_put(to, " %s %s%s%s", what, bench_link_text(device, "name"),
+                        detail[0] != '\0' ? ": " : "", detail);
   }
 }
 
-static void report_host(FILE *to, const char *what, struct json_object *environment)
+static void hardware_report_host(FILE *to, const char *what, struct json_object *environment)
 {
-  put(to, "%s: %s, %s, %s", what, link_text(environment, "hostname"), link_text(environment, "cpu"),
-      link_text(environment, "kernel"));
+  hardware_report_put(to, "%s: %s, %s, %s", what, bench_link_text(environment, "hostname"),
+                      bench_link_text(environment, "cpu"), bench_link_text(environment, "kernel"));
 }
 
-void report_head(FILE *to, struct json_object *hardware)
+void hardware_report_head(FILE *to, struct json_object *hardware)
 {
-  report_host(to, "this end", member(hardware, "environment"));
-  report_devices(to, "adapter", member(hardware, "adapters"));
-  report_devices(to, "GPU", member(hardware, "gpus"));
-  if (!member(hardware, "peer_environment")) {
-    put(to, "other end: on this host");
+  hardware_report_host(to, "this end", hardware_report_member(hardware, "environment"));
+  hardware_report_devices(to, "adapter", hardware_report_member(hardware, "adapters"));
+  hardware_report_devices(to, "GPU", hardware_report_member(hardware, "gpus"));
+  if (!hardware_report_member(hardware, "peer_environment")) {
+    hardware_report_put(to, "other end: on this host");
     return;
   }
-  report_host(to, "other end", member(hardware, "peer_environment"));
-  report_devices(to, "adapter", member(hardware, "peer_adapters"));
-  report_devices(to, "GPU", member(hardware, "peer_gpus"));
+  hardware_report_host(to, "other end", hardware_report_member(hardware, "peer_environment"));
+  hardware_report_devices(to, "adapter", hardware_report_member(hardware, "peer_adapters"));
+  hardware_report_devices(to, "GPU", hardware_report_member(hardware, "peer_gpus"));
 }
 
-void report_pair(FILE *to, struct json_object *check)
+void hardware_report_pair(FILE *to, struct json_object *check)
 {
   fputc('\n', to);
-  put(to, "%s to %s", link_text(check, "adapter"), link_text(check, "peer_adapter"));
+  hardware_report_put(to, "%s to %s", bench_link_text(check, "adapter"),
+                      bench_link_text(check, "peer_adapter"));
 }
 
 /* "rings: send 1462 B, 12.30 Gbps, 1.050 M/s, direct by dma" */
-static void report_row(FILE *to, const char *step, struct json_object *row)
+static void hardware_report_row(FILE *to, const char *step, struct json_object *row)
 {
-  const char *path = link_text(row, "path"), *via = link_text(row, "via"),
-             *reason = link_text(row, "path_reason");
+  const char *path = bench_link_text(row, "path"), *via = bench_link_text(row, "via"),
+             *reason = bench_link_text(row, "path_reason");
 
-  put(to, INDENT "%s: %s %llu B, %.2f Gbps, %.3f M/s%s%s%s%s", step, link_text(row, "op"),
-      (unsigned long long)link_number(row, "size_bytes"), number_of(row, "gbps"),
-      number_of(row, "messages_per_second") / 1e6, path[0] != '\0' ? ", " : "", path,
-      via[0] != '\0' ? " by " : "", via);
+  hardware_report_put(to, INDENT "%s: %s %llu B, %.2f Gbps, %.3f M/s%s%s%s%s", step,
+                      bench_link_text(row, "op"),
+                      (unsigned long long)bench_link_number(row, "size_bytes"),
+                      hardware_report_number_of(row, "gbps"),
+                      hardware_report_number_of(row, "messages_per_second") / 1e6,
+                      path[0] != '\0' ? ", " : "", path, via[0] != '\0' ? " by " : "", via);
   if (reason[0] != '\0')
-    put(to, INDENT "  %s", reason);
+    hardware_report_put(to, INDENT "  %s", reason);
 }
 
-static void report_costs(FILE *to, const char *whose, struct json_object *end)
+static void hardware_report_costs(FILE *to, const char *whose, struct json_object *end)
 {
-  struct json_object *costs = member(end, "a_message");
+  struct json_object *costs = hardware_report_member(end, "a_message");
   char line[256] = "";
   size_t used = 0;
 
@@ -112,62 +117,66 @@ static void report_costs(FILE *to, const char *whose, struct json_object *end)
       used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%.3g %s", used > 0 ? ", " : "",
                                json_object_get_double(value), name);
   }
-  put(to, INDENT "%s a message: %s", whose, line);
+  hardware_report_put(to, INDENT "%s a message: %s", whose, line);
 }
 
 /* Of an end that was to tell of its connection, which says where it is and why. */
-static void report_connection(FILE *to, const char *whose, struct json_object *end)
+static void hardware_report_connection(FILE *to, const char *whose, struct json_object *end)
 {
   static const char lead[] = "connected: ";
-  struct json_object *lines = member(end, "lines");
+  struct json_object *lines = hardware_report_member(end, "lines");
 
-  for (size_t i = 0; i < length_of(lines); i++) {
+  for (size_t i = 0; i < hardware_report_length_of(lines); i++) {
     const char *line = json_object_get_string(json_object_array_get_idx(lines, i)),
                *words = strstr(line, lead);
-    put(to, INDENT "%s: %s", whose, words ? words + strlen(lead) : line);
+    hardware_report_put(to, INDENT "%s: %s", whose, words ? words + strlen(lead) : line);
   }
 }
 
-static void report_step(FILE *to, struct json_object *step, bool tells)
+static void hardware_report_step(FILE *to, struct json_object *step, bool tells)
 {
-  const char *name = link_text(step, "step"), *verdict = link_text(step, "verdict"),
-             *gpu = link_text(step, "gpu");
-  struct json_object *rows = member(step, "measured"), *request = member(step, "requested");
+  const char *name = bench_link_text(step, "step"), *verdict = bench_link_text(step, "verdict"),
+             *gpu = bench_link_text(step, "gpu");
+  struct json_object *rows = hardware_report_member(step, "measured"),
+                     *request = hardware_report_member(step, "requested");
 
   if (gpu[0] != '\0')
-    put(to, INDENT "into %s", gpu);
-  for (size_t i = 0; i < length_of(rows); i++)
-    report_row(to, name, json_object_array_get_idx(rows, i));
+    hardware_report_put(to, INDENT "into %s", gpu);
+  for (size_t i = 0; i < hardware_report_length_of(rows); i++)
+    hardware_report_row(to, name, json_object_array_get_idx(rows, i));
   if (request)
-    put(to, INDENT "%s: %llu requests, %llu bytes verified, the longest in %.3f ms", name,
-        (unsigned long long)link_number(request, "iterations"),
-        (unsigned long long)link_number(request, "bytes_verified"),
-        number_of(member(request, "round_trip_ns"), "max") / 1e6);
-  if (number_of(step, "gbps") >= 0)
-    put(to, INDENT "%s: %.2f Gbps, %.3f M/s", name, number_of(step, "gbps"),
-        number_of(step, "messages_per_second") / 1e6);
-  report_costs(to, "sending", member(step, "here"));
-  report_costs(to, "receiving", member(step, "peer"));
+    hardware_report_put(
+        to, INDENT "%s: %llu requests, %llu bytes verified, the longest in %.3f ms", name,
+        (unsigned long long)bench_link_number(request, "iterations"),
+        (unsigned long long)bench_link_number(request, "bytes_verified"),
+        hardware_report_number_of(hardware_report_member(request, "round_trip_ns"), "max") / 1e6);
+  if (hardware_report_number_of(step, "gbps") >= 0)
+    hardware_report_put(to, INDENT "%s: %.2f Gbps, %.3f M/s", name,
+                        hardware_report_number_of(step, "gbps"),
+                        hardware_report_number_of(step, "messages_per_second") / 1e6);
+  hardware_report_costs(to, "sending", hardware_report_member(step, "here"));
+  hardware_report_costs(to, "receiving", hardware_report_member(step, "peer"));
   if (tells && strcmp(verdict, "ok") == 0) {
-    report_connection(to, "this end", member(step, "here"));
-    report_connection(to, "other end", member(step, "peer"));
+    hardware_report_connection(to, "this end", hardware_report_member(step, "here"));
+    hardware_report_connection(to, "other end", hardware_report_member(step, "peer"));
   }
   if (strcmp(verdict, "ok") != 0)
-    put(to, INDENT "%s %s: %s", name, verdict, link_text(step, "why"));
+    hardware_report_put(to, INDENT "%s %s: %s", name, verdict, bench_link_text(step, "why"));
 }
 
-void report_check(FILE *to, struct json_object *check)
+void hardware_report_check(FILE *to, struct json_object *check)
 {
-  const char *verdict = link_text(check, "verdict"), *remedy = link_text(check, "remedy");
-  struct json_object *steps = member(check, "steps");
+  const char *verdict = bench_link_text(check, "verdict"),
+             *remedy = bench_link_text(check, "remedy");
+  struct json_object *steps = hardware_report_member(check, "steps");
   const bool is_told = strcmp(verdict, "ok") == 0 || strcmp(verdict, "failed") == 0;
 
-  put(to, "  %-11s %-8s %s", link_text(check, "check"), verdict,
-      link_text(check, is_told ? "title" : "why"));
-  for (size_t i = 0; i < length_of(steps) && is_told; i++)
-    report_step(to, json_object_array_get_idx(steps, i),
-                strcmp(link_text(check, "check"), "address") == 0);
+  hardware_report_put(to, "  %-11s %-8s %s", bench_link_text(check, "check"), verdict,
+                      bench_link_text(check, is_told ? "title" : "why"));
+  for (size_t i = 0; i < hardware_report_length_of(steps) && is_told; i++)
+    hardware_report_step(to, json_object_array_get_idx(steps, i),
+                         strcmp(bench_link_text(check, "check"), "address") == 0);
   if (remedy[0] != '\0')
-    put(to, INDENT "remedy: %s", remedy);
+    hardware_report_put(to, INDENT "remedy: %s", remedy);
   fflush(to);
 }

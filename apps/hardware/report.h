@@ -7,9 +7,9 @@
 
 struct json_object;
 
-void report_head(FILE *to, struct json_object *hardware);
+void hardware_report_head(FILE *to, struct json_object *hardware);
 /* Before the checks of a pair of adapters; `check` is the first. */
-void report_pair(FILE *to, struct json_object *check);
-void report_check(FILE *to, struct json_object *check);
+void hardware_report_pair(FILE *to, struct json_object *check);
+void hardware_report_check(FILE *to, struct json_object *check);
 
 #endif

@@ -48,7 +48,7 @@ struct step {
   double disturbed_seconds;         /* the operator's command took; -1: it did not run */
 };
 
-static void judge(struct step *step, enum hardware_verdict verdict, const char *why)
+static void hardware_run_judge(struct step *step, enum hardware_verdict verdict, const char *why)
 {
   if (step->why[0] != '\0')
     return;
@@ -60,7 +60,7 @@ static void judge(struct step *step, enum hardware_verdict verdict, const char *
  */
 
 /* NULL: all is here. */
-static const char *what_lacks(const struct step *step, char why[HARDWARE_WHY])
+static const char *hardware_run_what_lacks(const struct step *step, char why[HARDWARE_WHY])
 {
   const struct hardware_run *run = step->run;
   const uint32_t needs = step->check->needs | step->row->needs;
@@ -101,117 +101,120 @@ static const char *what_lacks(const struct step *step, char why[HARDWARE_WHY])
  */
 
 /* The operator's command, once the stream flows or before more requests. */
-static void disturb(struct step *step, const char *command)
+static void hardware_run_disturb(struct step *step, const char *command)
 {
   struct child_words words = {.count = 0};
   struct child child = CHILD_NONE;
-  const uint64_t began_ns = now_ns();
+  const uint64_t began_ns = app_now_ns();
   char how[80], why[HARDWARE_WHY];
 
-  child_split(&words, "sh -c");
-  child_word(&words, "%s", command);
-  if (child_start(&child, &words, NULL, false) == 0)
-    while (!child.has_ended && now_ns() - began_ns < DISTURB_NS && !signals_stop()) {
-      child_pump(&child, LOOK_NS);
-      child_pump(&step->run->near.child, 0);
+  hardware_child_split(&words, "sh -c");
+  hardware_child_word(&words, "%s", command);
+  if (hardware_child_start(&child, &words, NULL, false) == 0)
+    while (!child.has_ended && app_now_ns() - began_ns < DISTURB_NS && !app_signals_stop()) {
+      hardware_child_pump(&child, LOOK_NS);
+      hardware_child_pump(&step->run->near.child, 0);
       hardware_far_look(&step->run->far);
     }
-  step->disturbed_seconds = (double)(now_ns() - began_ns) / 1e9;
-  if (child_exit_status(&child) != 0) {
-    child_how_ended(&child, how, sizeof(how));
+  step->disturbed_seconds = (double)(app_now_ns() - began_ns) / 1e9;
+  if (hardware_child_exit_status(&child) != 0) {
+    hardware_child_how_ended(&child, how, sizeof(how));
     snprintf(why, sizeof(why), "the command that was to disturb: %s: %.600s", how,
              child.err.length > 0 ? child.err.bytes : "");
-    judge(step, VERDICT_UNKNOWN, why);
+    hardware_run_judge(step, VERDICT_UNKNOWN, why);
   }
-  child_end(&child);
-  child_words_free(&words);
+  hardware_child_end(&child);
+  hardware_child_words_free(&words);
 }
 
 static const char debug_line[] = "penstock: debug: ", is_connected[] = ": connected: ";
 
 /* Whether the stream flows, or requests do: from transports that say so when they are connected; of
  * others it is taken for granted after a while. */
-static bool flows(const struct step *step, uint64_t began_ns)
+static bool hardware_run_flows(const struct step *step, uint64_t began_ns)
 {
-  return child_has_said(&step->run->near.child, debug_line, is_connected) ||
-         now_ns() - began_ns > CONNECT_NS;
+  return hardware_child_has_said(&step->run->near.child, debug_line, is_connected) ||
+         app_now_ns() - began_ns > CONNECT_NS;
 }
 
-static bool has_crashed(const struct child *child)
+static bool hardware_run_has_crashed(const struct child *child)
 {
-  return child->has_ended && child_exit_status(child) < 0;
+  return child->has_ended && hardware_child_exit_status(child) < 0;
 }
 
 /* Those that are to be killed ask before the others begin, which have but the step's time. */
-static int start_crowd(struct step *step, char why[HARDWARE_WHY])
+static int hardware_run_start_crowd(struct step *step, char why[HARDWARE_WHY])
 {
   struct hardware_run *run = step->run;
-  const uint64_t began_ns = now_ns();
-  int code =
-      crowd_start(&step->crowd, &run->near, &step->ask, run->far.host, run->far.port, true, why);
+  const uint64_t began_ns = app_now_ns();
+  int code = hardware_crowd_start(&step->crowd, &run->near, &step->ask, run->far.host,
+                                  run->far.port, true, why);
 
-  while (code == 0 && !crowd_has_said(&step->crowd, debug_line, is_connected) &&
-         now_ns() - began_ns < CONNECT_NS && !signals_stop())
-    crowd_look(&step->crowd, LOOK_NS);
+  while (code == 0 && !hardware_crowd_has_said(&step->crowd, debug_line, is_connected) &&
+         app_now_ns() - began_ns < CONNECT_NS && !app_signals_stop())
+    hardware_crowd_look(&step->crowd, LOOK_NS);
   return code < 0 ? code
-                  : crowd_start(&step->crowd, &run->near, &step->ask, run->far.host, run->far.port,
-                                false, why);
+                  : hardware_crowd_start(&step->crowd, &run->near, &step->ask, run->far.host,
+                                         run->far.port, false, why);
 }
 
 /* Clients are killed while the others ask. */
-static void kill_some(struct step *step, uint64_t began_ns)
+static void hardware_run_kill_some(struct step *step, uint64_t began_ns)
 {
   if (step->crowd.was_killed || step->crowd.killed == 0)
     return;
   const struct child *near = &step->run->near.child;
-  if (child_exit_status(near) == 0)
-    judge(step, VERDICT_UNKNOWN,
-          "this end's requests were through before clients were killed: give a longer --duration");
-  else if (!near->has_ended && !flows(step, began_ns))
+  if (hardware_child_exit_status(near) == 0)
+    hardware_run_judge(
+        step, VERDICT_UNKNOWN,
+        "this end's requests were through before clients were killed: give a longer --duration");
+  else if (!near->has_ended && !hardware_run_flows(step, began_ns))
     return;
-  crowd_kill(&step->crowd);
+  hardware_crowd_kill(&step->crowd);
 }
 
 /* Until the asking program and those beside it have ended, by themselves or because nothing else
  * can come of it. */
-static void wait_for_end(struct step *step)
+static void hardware_run_wait_for_end(struct step *step)
 {
   struct hardware_run *run = step->run;
   struct child *child = &run->near.child;
   const uint32_t times = step->row->times > 0 ? step->row->times : 1;
-  const uint64_t began_ns = now_ns(),
+  const uint64_t began_ns = app_now_ns(),
                  until_ns = began_ns + OPEN_NS + ROWS_MOST * times * step->ask.duration_ns;
   const char *why = NULL;
   uint64_t lonely_ns = 0;
 
-  while (!(child->has_ended && crowd_is_through(&step->crowd)) && !why) {
-    child_pump(child, LOOK_NS);
-    crowd_look(&step->crowd, child->has_ended ? LOOK_NS : 0);
-    kill_some(step, began_ns);
+  while (!(child->has_ended && hardware_crowd_is_through(&step->crowd)) && !why) {
+    hardware_child_pump(child, LOOK_NS);
+    hardware_crowd_look(&step->crowd, child->has_ended ? LOOK_NS : 0);
+    hardware_run_kill_some(step, began_ns);
     hardware_far_look(&run->far);
     if ((step->row->needs | step->check->needs) & NEED_OUTAGE && step->disturbed_seconds < 0 &&
-        !signals_stop() && flows(step, began_ns)) {
-      disturb(step, run->outage);
-      if (child_exit_status(child) == 0)
-        judge(step, VERDICT_UNKNOWN,
-              "the stream had ended before --outage's command had: give a longer --duration");
+        !app_signals_stop() && hardware_run_flows(step, began_ns)) {
+      hardware_run_disturb(step, run->outage);
+      if (hardware_child_exit_status(child) == 0)
+        hardware_run_judge(
+            step, VERDICT_UNKNOWN,
+            "the stream had ended before --outage's command had: give a longer --duration");
     }
     if ((run->far.has_ended || run->far.has_gone) && lonely_ns == 0)
-      lonely_ns = now_ns();
-    if (signals_stop())
+      lonely_ns = app_now_ns();
+    if (app_signals_stop())
       why = "stopped before it was through";
-    else if (now_ns() > until_ns)
+    else if (app_now_ns() > until_ns)
       why = "it does not end";
     else if (lonely_ns != 0 &&
-             now_ns() - lonely_ns > (has_crashed(&run->far.end.child) ? CRASHED_NS : LONELY_NS))
+             app_now_ns() - lonely_ns >
+                 (hardware_run_has_crashed(&run->far.end.child) ? CRASHED_NS : LONELY_NS))
       why = "the other end has ended before";
   }
   if (child->has_ended)
     return;
-  child_signal(child, SIGINT);
-  const uint64_t patience_ns = now_ns() + STOP_NS;
-  while (!child->has_ended && now_ns() < patience_ns)
-    child_pump(child, LOOK_NS);
+  hardware_child_signal(child, SIGINT);
+  const uint64_t patience_ns = app_now_ns() + STOP_NS;
+  while (!child->has_ended && app_now_ns() < patience_ns)
+    hardware_child_pump(child, LOOK_NS);
   step->given_up = why;
 }
 
@@ -219,7 +222,7 @@ static void wait_for_end(struct step *step)
  * ----------------------------------------------------------------------------- */
 
 /* The last line that says an error; else the last one. */
-static void last_error(struct json_object *told, char *text, size_t size)
+static void hardware_run_last_error(struct json_object *told, char *text, size_t size)
 {
   struct json_object *lines = NULL;
   bool has_error = false;
@@ -229,7 +232,7 @@ static void last_error(struct json_object *told, char *text, size_t size)
   for (size_t i = 0;
        json_object_is_type(lines, json_type_array) && i < json_object_array_length(lines); i++) {
     const char *line = json_object_get_string(json_object_array_get_idx(lines, i));
-    const char *error = child_error_in(line);
+    const char *error = hardware_child_error_in(line);
     if (has_error && !error)
       continue;
     snprintf(text, size, "%s", error ? error : line);
@@ -238,19 +241,19 @@ static void last_error(struct json_object *told, char *text, size_t size)
 }
 
 /* An end that has crashed says more than the one that missed it. */
-static void judge_crash(struct step *step, struct json_object *told, const char *whose)
+static void hardware_run_judge_crash(struct step *step, struct json_object *told, const char *whose)
 {
   char line[512], why[HARDWARE_WHY];
-  const char *ended = link_text(told, "ended");
+  const char *ended = bench_link_text(told, "ended");
 
-  if (strncmp(ended, "killed", 6) != 0 || signals_stop())
+  if (strncmp(ended, "killed", 6) != 0 || app_signals_stop())
     return;
-  last_error(told, line, sizeof(line));
+  hardware_run_last_error(told, line, sizeof(line));
   snprintf(why, sizeof(why), "%s was %s%s%s", whose, ended, line[0] != '\0' ? ": " : "", line);
-  judge(step, VERDICT_FAILED, why);
+  hardware_run_judge(step, VERDICT_FAILED, why);
 }
 
-static void judge_penstock(struct step *step)
+static void hardware_run_judge_penstock(struct step *step)
 {
   struct json_object *errors = NULL;
   char line[512], why[HARDWARE_WHY];
@@ -258,18 +261,19 @@ static void judge_penstock(struct step *step)
   json_object_object_get_ex(step->result, "errors", &errors);
   const char *text =
       json_object_is_type(errors, json_type_array) && json_object_array_length(errors) > 0
-          ? link_text(json_object_array_get_idx(errors, 0), "text")
+          ? bench_link_text(json_object_array_get_idx(errors, 0), "text")
           : "";
-  last_error(step->near, line, sizeof(line));
+  hardware_run_last_error(step->near, line, sizeof(line));
   snprintf(why, sizeof(why), "%s",
            text[0] != '\0'   ? text
            : line[0] != '\0' ? line
-                             : link_text(step->near, "ended"));
-  judge(step, signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
+                             : bench_link_text(step->near, "ended"));
+  hardware_run_judge(
+      step, app_signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
 }
 
 /* The row of perftest's table: bytes, iterations, peak, average, millions of messages a second. */
-static void judge_perftest(struct step *step, const char *out)
+static void hardware_run_judge_perftest(struct step *step, const char *out)
 {
   char line[512], why[HARDWARE_WHY];
   double peak, average, rate;
@@ -282,65 +286,67 @@ static void judge_perftest(struct step *step, const char *out)
       step->messages_per_second = rate * 1e6;
       return;
     }
-  last_error(step->near, line, sizeof(line));
+  hardware_run_last_error(step->near, line, sizeof(line));
   snprintf(why, sizeof(why), "perftest measured nothing: %s",
-           line[0] != '\0' ? line : link_text(step->near, "ended"));
-  judge(step, VERDICT_UNKNOWN, why); /* it is no part of Penstock */
+           line[0] != '\0' ? line : bench_link_text(step->near, "ended"));
+  hardware_run_judge(step, VERDICT_UNKNOWN, why); /* it is no part of Penstock */
 }
 
 /* It may have ended well here, and not there. */
-static void judge_contract(struct step *step, int status)
+static void hardware_run_judge_contract(struct step *step, int status)
 {
   const bool is_near = status != 0;
   char line[512], why[HARDWARE_WHY];
 
   if (status == CONTRACT_NOT_TRIED) {
-    judge(step, VERDICT_SKIPPED,
-          "penstock-contract does not try such a transport between programs");
+    hardware_run_judge(step, VERDICT_SKIPPED,
+                       "penstock-contract does not try such a transport between programs");
     return;
   }
-  if (!is_near && link_number(step->peer, "exit_status") == 0)
+  if (!is_near && bench_link_number(step->peer, "exit_status") == 0)
     return;
-  last_error(is_near ? step->near : step->peer, line, sizeof(line));
+  hardware_run_last_error(is_near ? step->near : step->peer, line, sizeof(line));
   snprintf(why, sizeof(why), "%s: %s", is_near ? "this end" : "the other end", line);
-  judge(step, signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
+  hardware_run_judge(
+      step, app_signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
 }
 
 /* Collects what both ends of a finished step said, and judges the step. */
-static void take_end(struct step *step)
+static void hardware_run_take_end(struct step *step)
 {
   struct hardware_run *run = step->run;
   const char *about = step->check->tells_address ? "connected: " : NULL;
-  const int status = child_exit_status(&run->near.child);
+  const int status = hardware_child_exit_status(&run->near.child);
   char *out = run->near.child.out.bytes, why[HARDWARE_WHY];
 
   if ((step->row->program == RUN_BENCH || step->row->program == RUN_REQUEST) && out) {
     json_object_put(step->result); /* of requests before */
-    step->result = crowd_slowest(&step->crowd, json_tokener_parse(out));
+    step->result = hardware_crowd_slowest(&step->crowd, json_tokener_parse(out));
   }
   run->near.child.out.bytes = NULL;
   json_object_put(step->near);
   step->near = hardware_told(&run->near, status == 0 ? about : NULL);
   step->peer = hardware_far_finish(&run->far, status == 0 ? about : NULL, status < 0);
-  judge_crash(step, step->near, "this end");
-  judge_crash(step, step->peer, "the other end");
+  hardware_run_judge_crash(step, step->near, "this end");
+  hardware_run_judge_crash(step, step->peer, "the other end");
   if (step->given_up)
-    judge(step, signals_stop() || run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED,
-          step->given_up);
+    hardware_run_judge(step,
+                       app_signals_stop() || run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED,
+                       step->given_up);
   if (step->row->program == RUN_PERFTEST)
-    judge_perftest(step, out);
+    hardware_run_judge_perftest(step, out);
   else if (step->row->program == RUN_CONTRACT)
-    judge_contract(step, status);
+    hardware_run_judge_contract(step, status);
   else if (status != 0)
-    judge_penstock(step);
-  else if (crowd_has_failed(&step->crowd, why))
-    judge(step, VERDICT_FAILED, why);
+    hardware_run_judge_penstock(step);
+  else if (hardware_crowd_has_failed(&step->crowd, why))
+    hardware_run_judge(step, VERDICT_FAILED, why);
   free(out);
 }
 
 /* Requests that are asked before what disturbs the server, and are to be answered as those after.
  */
-static int ask_before(struct step *step)
+static int hardware_run_ask_before(struct step *step)
 {
   struct hardware_run *run = step->run;
   char why[HARDWARE_WHY];
@@ -348,57 +354,57 @@ static int ask_before(struct step *step)
   if ((step->check->needs & NEED_READDRESS) == 0)
     return 0;
   if (hardware_request(&run->near, &step->ask, run->far.host, run->far.port, why) < 0) {
-    judge(step, VERDICT_UNKNOWN, why);
+    hardware_run_judge(step, VERDICT_UNKNOWN, why);
     return -EIO;
   }
-  wait_for_end(step);
-  if (child_exit_status(&run->near.child) != 0)
-    return -EIO; /* of which take_end() makes what it does of any */
-  child_end(&run->near.child);
-  disturb(step, run->readdress);
+  hardware_run_wait_for_end(step);
+  if (hardware_child_exit_status(&run->near.child) != 0)
+    return -EIO; /* of which hardware_run_take_end() makes what it does of any */
+  hardware_child_end(&run->near.child);
+  hardware_run_disturb(step, run->readdress);
   return step->why[0] != '\0' ? -EIO : 1;
 }
 
 /* Runs one step at both ends and records its verdict. What the step lacks makes it `skipped`. */
-static void run_step(struct step *step)
+static void hardware_run_step(struct step *step)
 {
   struct hardware_run *run = step->run;
   char why[HARDWARE_WHY];
-  const char *lacks = what_lacks(step, why);
+  const char *lacks = hardware_run_what_lacks(step, why);
 
   if (lacks) {
-    judge(step, VERDICT_SKIPPED, lacks);
+    hardware_run_judge(step, VERDICT_SKIPPED, lacks);
     return;
   }
   if (hardware_far_start(&run->far, &step->ask, why) < 0) {
     char line[512] = "", whole[HARDWARE_WHY];
     step->peer = hardware_far_finish(&run->far, NULL, false);
-    last_error(step->peer, line, sizeof(line));
+    hardware_run_last_error(step->peer, line, sizeof(line));
     snprintf(whole, sizeof(whole), "%.400s%s%s", why, line[0] != '\0' ? ": " : "", line);
-    judge(step,
-          run->far.has_gone || signals_stop() || step->row->program == RUN_PERFTEST
-              ? VERDICT_UNKNOWN
-              : VERDICT_FAILED,
-          whole);
+    hardware_run_judge(step,
+                       run->far.has_gone || app_signals_stop() || step->row->program == RUN_PERFTEST
+                           ? VERDICT_UNKNOWN
+                           : VERDICT_FAILED,
+                       whole);
     return;
   }
-  const int asked = ask_before(step);
+  const int asked = hardware_run_ask_before(step);
   if (asked >= 0) {
-    if (start_crowd(step, why) < 0 ||
+    if (hardware_run_start_crowd(step, why) < 0 ||
         hardware_request(&run->near, &step->ask, run->far.host, run->far.port, why) < 0)
-      judge(step, VERDICT_UNKNOWN, why);
+      hardware_run_judge(step, VERDICT_UNKNOWN, why);
     else
-      wait_for_end(step);
+      hardware_run_wait_for_end(step);
   }
-  take_end(step);
-  crowd_end(&step->crowd);
+  hardware_run_take_end(step);
+  hardware_crowd_end(&step->crowd);
 }
 
 /* ---- Objects
  * -------------------------------------------------------------------------------------- */
 
 /* Messages or transfers of all rows, whose costs were counted. */
-static double messages_of(struct json_object *result)
+static double hardware_run_messages_of(struct json_object *result)
 {
   struct json_object *rows = NULL;
   double sum = 0;
@@ -406,13 +412,13 @@ static double messages_of(struct json_object *result)
   json_object_object_get_ex(result, "rows", &rows);
   for (size_t i = 0;
        json_object_is_type(rows, json_type_array) && i < json_object_array_length(rows); i++)
-    sum += (double)link_number(json_object_array_get_idx(rows, i), "messages_sent") +
-           (double)link_number(json_object_array_get_idx(rows, i), "transfers_posted");
+    sum += (double)bench_link_number(json_object_array_get_idx(rows, i), "messages_sent") +
+           (double)bench_link_number(json_object_array_get_idx(rows, i), "transfers_posted");
   return sum;
 }
 
 /* Takes `told` over; counts are a message's. */
-static struct json_object *end_json(struct json_object *told, double messages)
+static struct json_object *hardware_run_end_json(struct json_object *told, double messages)
 {
   struct json_object *counters = NULL, *each = NULL;
 
@@ -422,9 +428,9 @@ static struct json_object *end_json(struct json_object *told, double messages)
     each = json_object_new_object();
     for (size_t i = 0; i < CHILD_COUNTERS; i++) {
       struct json_object *value = NULL;
-      json_object_object_get_ex(counters, child_counter_names[i], &value);
-      json_put_share(each, child_counter_names[i],
-                     value ? json_object_get_double(value) / messages : -1);
+      json_object_object_get_ex(counters, hardware_child_counter_names[i], &value);
+      app_json_put_share(each, hardware_child_counter_names[i],
+                         value ? json_object_get_double(value) / messages : -1);
     }
   }
   json_object_object_del(told, "counters");
@@ -432,7 +438,7 @@ static struct json_object *end_json(struct json_object *told, double messages)
   return told;
 }
 
-static struct json_object *member_of(struct json_object *object, const char *key)
+static struct json_object *hardware_run_member_of(struct json_object *object, const char *key)
 {
   struct json_object *member = NULL;
 
@@ -440,31 +446,32 @@ static struct json_object *member_of(struct json_object *object, const char *key
   return json_object_get(member);
 }
 
-static struct json_object *step_json(struct step *step)
+static struct json_object *hardware_run_step_json(struct step *step)
 {
   struct json_object *object = json_object_new_object();
   const struct hardware_devices *gpus = &step->run->far.end.has.gpus;
   const bool has_gpu = ((step->check->needs | step->row->needs) & NEED_GPU) != 0 && gpus->count > 0;
-  const double messages = messages_of(step->result);
+  const double messages = hardware_run_messages_of(step->result);
 
-  json_put_text(object, "step", step->row->name);
-  json_put_text(object, "verdict", verdict_names[step->verdict]);
-  json_put_text(object, "why", step->why);
-  json_put_text(object, "gpu", has_gpu ? gpus->all[step->ask.gpu % gpus->count].detail : NULL);
-  json_object_object_add(object, "measured", member_of(step->result, "rows"));
-  json_object_object_add(object, "requested", member_of(step->result, "request"));
-  json_put_share(object, "gbps", step->gbps);
-  json_put_share(object, "messages_per_second", step->messages_per_second);
-  json_put_share(object, "disturbed_seconds", step->disturbed_seconds);
-  json_put_uint(object, "clients", step->row->clients > 0 ? step->row->clients : 1);
-  json_put_uint(object, "clients_killed", step->row->killed);
-  json_object_object_add(object, "here", end_json(step->near, messages));
-  json_object_object_add(object, "peer", end_json(step->peer, messages));
+  app_json_put_text(object, "step", step->row->name);
+  app_json_put_text(object, "verdict", verdict_names[step->verdict]);
+  app_json_put_text(object, "why", step->why);
+  app_json_put_text(object, "gpu", has_gpu ? gpus->all[step->ask.gpu % gpus->count].detail : NULL);
+  json_object_object_add(object, "measured", hardware_run_member_of(step->result, "rows"));
+  json_object_object_add(object, "requested", hardware_run_member_of(step->result, "request"));
+  app_json_put_share(object, "gbps", step->gbps);
+  app_json_put_share(object, "messages_per_second", step->messages_per_second);
+  app_json_put_share(object, "disturbed_seconds", step->disturbed_seconds);
+  app_json_put_uint(object, "clients", step->row->clients > 0 ? step->row->clients : 1);
+  app_json_put_uint(object, "clients_killed", step->row->killed);
+  json_object_object_add(object, "here", hardware_run_end_json(step->near, messages));
+  json_object_object_add(object, "peer", hardware_run_end_json(step->peer, messages));
   return object;
 }
 
 /* Whether a step's verdict is the check's: perftest's is not. */
-static void add_verdict(const struct step *step, enum hardware_verdict *verdict, char *why)
+static void hardware_run_add_verdict(const struct step *step, enum hardware_verdict *verdict,
+                                     char *why)
 {
   static const int weight[HARDWARE_VERDICTS] = {
       [VERDICT_SKIPPED] = 0, [VERDICT_OK] = 1, [VERDICT_UNKNOWN] = 2, [VERDICT_FAILED] = 3};
@@ -479,9 +486,9 @@ static void add_verdict(const struct step *step, enum hardware_verdict *verdict,
 
 /* Runs all steps of a check on one adapter, for each GPU if the check asks for that. *verdict is
  * the worst of them. */
-static void run_steps(struct hardware_run *run, const struct hardware_check *check, uint32_t index,
-                      uint32_t adapter, struct json_object *steps, enum hardware_verdict *verdict,
-                      char *why)
+static void hardware_run_steps(struct hardware_run *run, const struct hardware_check *check,
+                               uint32_t index, uint32_t adapter, struct json_object *steps,
+                               enum hardware_verdict *verdict, char *why)
 {
   const uint32_t gpus =
       check->each_gpu && run->far.end.has.gpus.count > 0 ? run->far.end.has.gpus.count : 1;
@@ -501,13 +508,13 @@ static void run_steps(struct hardware_run *run, const struct hardware_check *che
                           .messages_per_second = -1,
                           .disturbed_seconds = -1};
       if (run->far.has_gone)
-        judge(&step, VERDICT_UNKNOWN, "the other end has gone");
-      else if (signals_stop())
-        judge(&step, VERDICT_UNKNOWN, "stopped before it began");
+        hardware_run_judge(&step, VERDICT_UNKNOWN, "the other end has gone");
+      else if (app_signals_stop())
+        hardware_run_judge(&step, VERDICT_UNKNOWN, "stopped before it began");
       else
-        run_step(&step);
-      add_verdict(&step, verdict, why);
-      json_object_array_add(steps, step_json(&step));
+        hardware_run_step(&step);
+      hardware_run_add_verdict(&step, verdict, why);
+      json_object_array_add(steps, hardware_run_step_json(&step));
       json_object_put(step.result);
     }
 }
@@ -518,22 +525,22 @@ struct json_object *hardware_run_check(struct hardware_run *run, uint32_t index,
   const struct hardware_check *check = &hardware_checks[index];
   const struct hardware_ask ask = {.adapter = adapter};
   struct json_object *object = json_object_new_object(), *steps = json_object_new_array();
-  const uint64_t began_ns = now_ns();
+  const uint64_t began_ns = app_now_ns();
   char why[HARDWARE_WHY] = "";
 
   *verdict = VERDICT_UNKNOWN;
   if (blocked)
     snprintf(why, sizeof(why), "%s", blocked);
   else
-    run_steps(run, check, index, adapter, steps, verdict, why);
-  json_put_text(object, "check", check->name);
-  json_put_text(object, "title", check->title);
-  json_put_text(object, "adapter", hardware_adapter(&run->near.has, &ask)->name);
-  json_put_text(object, "peer_adapter", hardware_adapter(&run->far.end.has, &ask)->name);
-  json_put_text(object, "verdict", verdict_names[*verdict]);
-  json_put_text(object, "why", why);
-  json_put_text(object, "remedy", *verdict == VERDICT_FAILED ? check->remedy : NULL);
-  json_put_number(object, "seconds", (double)(now_ns() - began_ns) / 1e9);
+    hardware_run_steps(run, check, index, adapter, steps, verdict, why);
+  app_json_put_text(object, "check", check->name);
+  app_json_put_text(object, "title", check->title);
+  app_json_put_text(object, "adapter", hardware_adapter(&run->near.has, &ask)->name);
+  app_json_put_text(object, "peer_adapter", hardware_adapter(&run->far.end.has, &ask)->name);
+  app_json_put_text(object, "verdict", verdict_names[*verdict]);
+  app_json_put_text(object, "why", why);
+  app_json_put_text(object, "remedy", *verdict == VERDICT_FAILED ? check->remedy : NULL);
+  app_json_put_number(object, "seconds", (double)(app_now_ns() - began_ns) / 1e9);
   json_object_object_add(object, "steps", steps);
   return object;
 }

@@ -19,7 +19,7 @@ struct pool {
   struct block block[];
 };
 
-static void push(struct pool *p, uint32_t at, uint32_t order)
+static void serve_buddy_push(struct pool *p, uint32_t at, uint32_t order)
 {
   uint32_t head = p->blocks + order, first = p->heads[order].next;
 
@@ -28,7 +28,7 @@ static void push(struct pool *p, uint32_t at, uint32_t order)
   p->block[first].before = p->heads[order].next = at;
 }
 
-static void take_out(struct pool *p, uint32_t at)
+static void serve_buddy_take_out(struct pool *p, uint32_t at)
 {
   struct block *block = &p->block[at];
 
@@ -37,7 +37,7 @@ static void take_out(struct pool *p, uint32_t at)
   block->free = false;
 }
 
-struct pool *pool_open(uint64_t bytes)
+struct pool *serve_buddy_open(uint64_t bytes)
 {
   const uint64_t blocks = bytes / POOL_LEAST;
   struct pool *p = NULL;
@@ -55,23 +55,23 @@ struct pool *pool_open(uint64_t bytes)
   for (uint32_t at = 0, order = ORDERS - 1; at < p->blocks; order--) {
     if ((p->blocks - at) >> order == 0)
       continue;
-    push(p, at, order);
+    serve_buddy_push(p, at, order);
     at += 1u << order;
   }
   return p;
 }
 
-void pool_close(struct pool *p)
+void serve_buddy_close(struct pool *p)
 {
   free(p);
 }
 
-uint64_t pool_largest(const struct pool *p)
+uint64_t serve_buddy_largest(const struct pool *p)
 {
   return p->blocks == 0 ? 0 : (uint64_t)POOL_LEAST << (31 - __builtin_clz(p->blocks));
 }
 
-uint64_t pool_take(struct pool *p, uint64_t bytes)
+uint64_t serve_buddy_take(struct pool *p, uint64_t bytes)
 {
   uint32_t order = 0, found;
 
@@ -82,16 +82,16 @@ uint64_t pool_take(struct pool *p, uint64_t bytes)
   if (found >= ORDERS)
     return POOL_NONE;
   uint32_t at = p->heads[found].next;
-  take_out(p, at);
+  serve_buddy_take_out(p, at);
   while (found > order) {
     found--;
-    push(p, at + (1u << found), found);
+    serve_buddy_push(p, at + (1u << found), found);
   }
   p->block[at].order = (uint8_t)order;
   return (uint64_t)at * POOL_LEAST;
 }
 
-void pool_give(struct pool *p, uint64_t offset)
+void serve_buddy_give(struct pool *p, uint64_t offset)
 {
   uint32_t at = (uint32_t)(offset / POOL_LEAST), order = p->block[at].order;
 
@@ -99,8 +99,8 @@ void pool_give(struct pool *p, uint64_t offset)
     uint32_t buddy = at ^ 1u << order;
     if (buddy >= p->blocks || !p->block[buddy].free || p->block[buddy].order != order)
       break;
-    take_out(p, buddy);
+    serve_buddy_take_out(p, buddy);
     at &= ~(1u << order);
   }
-  push(p, at, order);
+  serve_buddy_push(p, at, order);
 }

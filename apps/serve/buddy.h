@@ -13,14 +13,14 @@ struct pool;
 
 /* Of `bytes` bytes, at least POOL_LEAST; what is no multiple of POOL_LEAST stays unused. NULL:
  * out of memory. */
-struct pool *pool_open(uint64_t bytes);
-void pool_close(struct pool *pool); /* closing NULL is legal */
+struct pool *serve_buddy_open(uint64_t bytes);
+void serve_buddy_close(struct pool *pool); /* closing NULL is legal */
 
 /* The largest block that there is when all is free: a power of two. */
-uint64_t pool_largest(const struct pool *pool);
+uint64_t serve_buddy_largest(const struct pool *pool);
 /* Offset of a block of at least so many bytes, a multiple of its size rounded up to a power
  * of two; POOL_NONE: none is free now. */
-uint64_t pool_take(struct pool *pool, uint64_t bytes);
-void pool_give(struct pool *pool, uint64_t offset);
+uint64_t serve_buddy_take(struct pool *pool, uint64_t bytes);
+void serve_buddy_give(struct pool *pool, uint64_t offset);
 
 #endif

@@ -12,22 +12,22 @@
 #include "server.h"
 #include "size.h"
 
-void file_drop(struct open_file *file)
+void serve_file_drop(struct open_file *file)
 {
   if (!file->used)
     return;
   if (file->fd >= 0)
     close(file->fd);
-  part_close(&file->part, false);
-  extents_free(&file->extents);
-  sums_sha256_close(file->sum);
+  serve_part_close(&file->part, false);
+  serve_extents_free(&file->extents);
+  serve_digest_sha256_close(file->sum);
   file->used = false;
 }
 
 /* A client that prepares its memory keeps its place for so long: 64 GiB take some 20 s. */
 #define BUSY_NS (300 * NS_PER_S)
 
-void client_joined(struct server *server, struct pst_peer *peer)
+void serve_client_joined(struct server *server, struct pst_peer *peer)
 {
   struct client *client = calloc(1, sizeof(*client));
 
@@ -37,7 +37,7 @@ void client_joined(struct server *server, struct pst_peer *peer)
   }
   client->server = server;
   client->peer = peer;
-  client->heard_ns = client->joined_ns = now_ns();
+  client->heard_ns = client->joined_ns = app_now_ns();
   client->next = server->clients;
   server->clients = client;
   server->client_count++;
@@ -45,43 +45,44 @@ void client_joined(struct server *server, struct pst_peer *peer)
     server->client_most = server->client_count;
   server->totals.clients++;
   pst_peer_set_context(peer, client);
-  notice(PST_LOG_DEBUG, "serve: %s has joined, %u here", pst_peer_text(peer), server->client_count);
+  app_log(PST_LOG_DEBUG, "serve: %s has joined, %u here", pst_peer_text(peer),
+          server->client_count);
 }
 
-void client_free(struct client *client)
+void serve_client_free(struct client *client)
 {
   for (uint32_t i = 0; i < SERVER_FILES; i++)
-    file_drop(&client->files[i]);
+    serve_file_drop(&client->files[i]);
   free(client);
 }
 
 /* Jobs whose files are being read or written stay until that has ended. */
-void client_left(struct client *client, int status, const char *text)
+void serve_client_left(struct client *client, int status, const char *text)
 {
   struct server *server = client->server;
   struct client **at = &server->clients;
-  double seconds = (double)(now_ns() - client->joined_ns) / 1e9;
+  double seconds = (double)(app_now_ns() - client->joined_ns) / 1e9;
   char bytes[SIZE_TEXT_BYTES];
 
   client->gone = true;
-  notice(status == 0 ? PST_LOG_DEBUG : PST_LOG_INFO,
-         "serve: %s left after %" PRIu64 " request%s, %s in %.3f s%s%s",
-         client->peer ? pst_peer_text(client->peer) : "a client", client->requests,
-         plural(client->requests), size_about(client->bytes, bytes), seconds,
-         status != 0 ? ": " : "", status != 0 ? text : "");
+  app_log(status == 0 ? PST_LOG_DEBUG : PST_LOG_INFO,
+          "serve: %s left after %" PRIu64 " request%s, %s in %.3f s%s%s",
+          client->peer ? pst_peer_text(client->peer) : "a client", client->requests,
+          app_plural(client->requests), app_size_about(client->bytes, bytes), seconds,
+          status != 0 ? ": " : "", status != 0 ? text : "");
   client->peer = NULL;
   while (*at != client)
     at = &(*at)->next;
   *at = client->next;
   server->client_count--;
   client->jobs++; /* while it is being cleared */
-  job_drop_waiting(client);
+  serve_job_drop_waiting(client);
   client->jobs--;
   if (client->jobs == 0)
-    client_free(client);
+    serve_client_free(client);
 }
 
-void client_end(struct client *client, int code, const char *format, ...)
+void serve_client_end(struct client *client, int code, const char *format, ...)
 {
   char text[SERVE_TEXT_MAX + 1];
   va_list args;
@@ -95,7 +96,7 @@ void client_end(struct client *client, int code, const char *format, ...)
   pst_peer_close(client->peer, code, text);
 }
 
-void client_check_idle(struct client *client, uint64_t now)
+void serve_client_check_idle(struct client *client, uint64_t now)
 {
   uint64_t idle = client->server->params->idle_ns;
 
@@ -104,9 +105,9 @@ void client_check_idle(struct client *client, uint64_t now)
   if (client->jobs > 0 || now <= client->heard_ns || now - client->heard_ns <= idle)
     return;
   if (client->busy)
-    client_end(client, -ETIMEDOUT, "its memory was not ready after %.3g seconds",
-               (double)idle / 1e9);
+    serve_client_end(client, -ETIMEDOUT, "its memory was not ready after %.3g seconds",
+                     (double)idle / 1e9);
   else
-    client_end(client, -ETIMEDOUT, "nothing was asked for %.3g seconds (the server's --idle)",
-               (double)idle / 1e9);
+    serve_client_end(client, -ETIMEDOUT, "nothing was asked for %.3g seconds (the server's --idle)",
+                     (double)idle / 1e9);
 }

@@ -9,14 +9,14 @@
 #include "notice.h"
 #include "server.h"
 
-static void answer_ping(struct job *job)
+static void serve_client_answer_ping(struct job *job)
 {
   struct client *client = job->client;
 
   client->busy = job->asked.flags & SERVE_FLAG_BUSY;
   if (client->busy)
-    notice(PST_LOG_DEBUG, "serve: %s prepares its memory", pst_peer_text(client->peer));
-  job_answer(job, SERVE_DONE);
+    app_log(PST_LOG_DEBUG, "serve: %s prepares its memory", pst_peer_text(client->peer));
+  serve_job_answer(job, SERVE_DONE);
 }
 
 /* How a request begins: by one of the first three. */
@@ -29,91 +29,91 @@ struct request {
 };
 
 static const struct request requests[SERVE_TYPES] = {
-    [SERVE_PING] = {.begin = answer_ping},
-    [SERVE_MOVE] = {.begin = job_start_move},
-    [SERVE_OPEN] = {.on_name = job_open, .use = WHY_READ},
-    [SERVE_CREATE] = {.on_name = job_create, .use = WHY_CREATE, .writes = true},
-    [SERVE_LIST] = {.on_name = job_list_folder, .use = WHY_READ},
-    [SERVE_MKDIR] = {.on_name = job_make_folder, .use = WHY_FOLDER, .writes = true},
-    [SERVE_FETCH] = {.on_file = job_fetch, .reads = true},
-    [SERVE_STORE] = {.on_file = job_store, .writes = true},
-    [SERVE_HOLE] = {.on_file = job_hole, .writes = true},
-    [SERVE_CHECK] = {.on_file = job_check},
-    [SERVE_COMMIT] = {.on_file = job_commit, .writes = true},
-    [SERVE_CLOSE] = {.on_file = job_close},
+    [SERVE_PING] = {.begin = serve_client_answer_ping},
+    [SERVE_MOVE] = {.begin = serve_job_start_move},
+    [SERVE_OPEN] = {.on_name = serve_job_open, .use = WHY_READ},
+    [SERVE_CREATE] = {.on_name = serve_job_create, .use = WHY_CREATE, .writes = true},
+    [SERVE_LIST] = {.on_name = serve_job_list_folder, .use = WHY_READ},
+    [SERVE_MKDIR] = {.on_name = serve_job_make_folder, .use = WHY_FOLDER, .writes = true},
+    [SERVE_FETCH] = {.on_file = serve_job_fetch, .reads = true},
+    [SERVE_STORE] = {.on_file = serve_job_store, .writes = true},
+    [SERVE_HOLE] = {.on_file = serve_job_hole, .writes = true},
+    [SERVE_CHECK] = {.on_file = serve_job_check},
+    [SERVE_COMMIT] = {.on_file = serve_job_commit, .writes = true},
+    [SERVE_CLOSE] = {.on_file = serve_job_close},
 };
 
-static bool is_request(const struct request *request)
+static bool serve_client_is_request(const struct request *request)
 {
   return request->begin || request->on_name || request->on_file;
 }
 
 /* The names of a message are checked here, once, before anything looks at them. */
-static void begin_on_name(struct job *job, const struct serve_message *asked)
+static void serve_client_begin_on_name(struct job *job, const struct serve_message *asked)
 {
   const struct request *request = &requests[asked->type];
   char name[SERVE_NAME_MAX + 1] = "", text[WHY_BYTES];
   const char *why = NULL;
   bool root = asked->type == SERVE_LIST && asked->name_length == 0;
-  int rc = root ? 0 : names_check(asked->name, asked->name_length, name, &why);
+  int rc = root ? 0 : serve_path_check(asked->name, asked->name_length, name, &why);
 
   if (rc < 0) {
-    job_refuse(job, rc, "the name '%.*s' is not allowed: %s",
-               asked->name_length < 200 ? (int)asked->name_length : 200, (const char *)asked->name,
-               why);
+    serve_job_refuse(job, rc, "the name '%.*s' is not allowed: %s",
+                     asked->name_length < 200 ? (int)asked->name_length : 200,
+                     (const char *)asked->name, why);
     return;
   }
   rc = request->on_name(job, name);
   if (rc == 0)
     return;
-  why_refused(request->use, rc, name, true, text);
-  job_refuse(job, rc, "%s", text);
+  serve_why_refused(request->use, rc, name, true, text);
+  serve_job_refuse(job, rc, "%s", text);
 }
 
-static void begin_on_file(struct job *job, const struct request *request)
+static void serve_client_begin_on_file(struct job *job, const struct request *request)
 {
   const char *type = serve_type_name(job->asked.type);
   const uint32_t number = job->asked.file;
   struct open_file *file = number < SERVER_FILES ? &job->client->files[number] : NULL;
 
   if (!file || !file->used) {
-    job_refuse(job, -EBADF, "%s: no file %u is open", type, number);
+    serve_job_refuse(job, -EBADF, "%s: no file %u is open", type, number);
     return;
   }
   if (file->writable ? request->reads : request->writes) {
-    job_refuse(job, -EBADF, "%s: file %u is open for the other way", type, number);
+    serve_job_refuse(job, -EBADF, "%s: file %u is open for the other way", type, number);
     return;
   }
   job->file = file;
   file->jobs++;
   if (file->dead && job->asked.type != SERVE_CLOSE)
-    job_refuse(job, -EBADF, "%s: file %u has ended", type, number);
+    serve_job_refuse(job, -EBADF, "%s: file %u has ended", type, number);
   else
     request->on_file(job);
 }
 
-static void begin(struct client *client, const struct serve_message *asked)
+static void serve_client_begin(struct client *client, const struct serve_message *asked)
 {
   const struct request *request = &requests[asked->type];
   const struct server *server = client->server;
-  struct job *job = job_new(client, asked);
+  struct job *job = serve_job_new(client, asked);
 
   if (!job)
-    client_end(client, -ENOMEM, "the server is out of memory");
+    serve_client_end(client, -ENOMEM, "the server is out of memory");
   else if (request->begin)
     request->begin(job);
   else if (server->root < 0)
-    job_refuse(job, -EOPNOTSUPP, "this server has no files: it was started without --root");
+    serve_job_refuse(job, -EOPNOTSUPP, "this server has no files: it was started without --root");
   else if (server->params->read_only && request->writes)
-    job_refuse(job, -EROFS, "this server was started with --read-only");
+    serve_job_refuse(job, -EROFS, "this server was started with --read-only");
   else if (request->on_name)
-    begin_on_name(job, asked);
+    serve_client_begin_on_name(job, asked);
   else
-    begin_on_file(job, request);
+    serve_client_begin_on_file(job, request);
 }
 
 /* Answers HELLO with WELCOME and the server's limits, or ends a client of another version. */
-static void greet(struct client *client, const struct serve_message *hello)
+static void serve_client_greet(struct client *client, const struct serve_message *hello)
 {
   const struct server *server = client->server;
   const struct server_params *params = server->params;
@@ -128,8 +128,9 @@ static void greet(struct client *client, const struct serve_message *hello)
   size_t length = 0;
 
   if (hello->major != SERVE_MAJOR) {
-    client_end(client, -EPROTO, "this server speaks version %u of its protocol, the client %u",
-               SERVE_MAJOR, hello->major);
+    serve_client_end(client, -EPROTO,
+                     "this server speaks version %u of its protocol, the client %u", SERVE_MAJOR,
+                     hello->major);
     return;
   }
   if (server->root >= 0)
@@ -140,11 +141,11 @@ static void greet(struct client *client, const struct serve_message *hello)
   client->welcome = true;
   if (serve_encode(&welcome, bytes, sizeof(bytes), &length) < 0 ||
       pst_peer_send(client->peer, bytes, length) < 0)
-    client_end(client, -EIO, "the server cannot answer");
+    serve_client_end(client, -EIO, "the server cannot answer");
 }
 
 /* Takes a message of a client. One that breaks the protocol ends the client with the reason. */
-void client_message(struct client *client, const void *in_ring, uint64_t length)
+void serve_client_message(struct client *client, const void *in_ring, uint64_t length)
 {
   struct serve_message asked;
   uint8_t bytes[SERVE_MESSAGE_MAX]; /* a copy: the client can still write to the ring */
@@ -153,24 +154,25 @@ void client_message(struct client *client, const void *in_ring, uint64_t length)
   if (client->closing)
     return;
   if (length > sizeof(bytes)) {
-    client_end(client, -EPROTO, "a message of %" PRIu64 " bytes is too long", length);
+    serve_client_end(client, -EPROTO, "a message of %" PRIu64 " bytes is too long", length);
     return;
   }
   memcpy(bytes, in_ring, length);
-  client->heard_ns = now_ns();
+  client->heard_ns = app_now_ns();
   if (client->busy)
-    notice(PST_LOG_DEBUG, "serve: %s has prepared its memory", pst_peer_text(client->peer));
+    app_log(PST_LOG_DEBUG, "serve: %s has prepared its memory", pst_peer_text(client->peer));
   client->busy = false;
   if (serve_decode(bytes, length, &asked, why) < 0)
-    client_end(client, -EPROTO, "a message that is not of this protocol: %s", why);
+    serve_client_end(client, -EPROTO, "a message that is not of this protocol: %s", why);
   else if (!client->welcome && asked.type != SERVE_HELLO)
-    client_end(client, -EPROTO, "%s came before HELLO", serve_type_name(asked.type));
+    serve_client_end(client, -EPROTO, "%s came before HELLO", serve_type_name(asked.type));
   else if (asked.type == SERVE_HELLO && !client->welcome)
-    greet(client, &asked);
-  else if (!is_request(&requests[asked.type]))
-    client_end(client, -EPROTO, "%s is nothing that a client says", serve_type_name(asked.type));
+    serve_client_greet(client, &asked);
+  else if (!serve_client_is_request(&requests[asked.type]))
+    serve_client_end(client, -EPROTO, "%s is nothing that a client says",
+                     serve_type_name(asked.type));
   else if (client->jobs >= SERVER_WINDOW)
-    client_end(client, -EPROTO, "more than %u requests are under way", SERVER_WINDOW);
+    serve_client_end(client, -EPROTO, "more than %u requests are under way", SERVER_WINDOW);
   else
-    begin(client, &asked);
+    serve_client_begin(client, &asked);
 }

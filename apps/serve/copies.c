@@ -14,13 +14,13 @@
 #include "plan.h"
 #include "result_file.h"
 
-static int read_params(const struct command *command, const struct arguments *arguments,
-                       struct copy_params *params)
+static int serve_copies_read_params(const struct command *command,
+                                    const struct arguments *arguments, struct copy_params *params)
 {
   const char *const *words = arguments->node;
   const struct plan_value values[] = {
-      {"chunk", words[NODE_CHUNK], arguments_size, 4096, PLAN_CHUNK_MAX, &params->chunk},
-      {"depth", words[NODE_DEPTH], arguments_count, 1, COPY_DEPTH_MAX, &params->depth},
+      {"chunk", words[NODE_CHUNK], app_arguments_size, 4096, PLAN_CHUNK_MAX, &params->chunk},
+      {"depth", words[NODE_DEPTH], app_arguments_count, 1, COPY_DEPTH_MAX, &params->depth},
   };
 
   *params = (struct copy_params){.names = arguments->operands + 1,
@@ -34,106 +34,108 @@ static int read_params(const struct command *command, const struct arguments *ar
                                  .chunk = 1 << 20,
                                  .depth = 8};
   params->remote.address = arguments->operand;
-  int rc = plan_side_read(command, arguments, &params->remote.node, &params->remote.area);
+  int rc = serve_cli_side_read(command, arguments, &params->remote.node, &params->remote.area);
   params->remote.area.lower = "`--chunk` or `--depth`";
-  return rc < 0 ? rc : plan_values(command, values, sizeof(values) / sizeof(values[0]));
+  return rc < 0 ? rc : serve_cli_values(command, values, sizeof(values) / sizeof(values[0]));
 }
 
-static struct json_object *copy_json(const struct copy_totals *totals, const char *stopped,
-                                     uint64_t ns, const char *io)
+static struct json_object *serve_copies_copy_json(const struct copy_totals *totals,
+                                                  const char *stopped, uint64_t ns, const char *io)
 {
   struct json_object *object = json_object_new_object();
 
-  json_put_text(object, "stopped", stopped);
-  json_put_uint(object, "files", totals->files);
-  json_put_uint(object, "folders", totals->folders);
-  json_put_uint(object, "skipped", totals->skipped);
-  json_put_uint(object, "failed", totals->failed);
-  json_put_uint(object, "bytes", totals->bytes);
-  json_put_uint(object, "bytes_moved", totals->moved);
-  json_put_uint(object, "bytes_resumed", totals->resumed);
-  json_put_number(object, "seconds", (double)ns / 1e9);
-  json_put_text(object, "io", io);
+  app_json_put_text(object, "stopped", stopped);
+  app_json_put_uint(object, "files", totals->files);
+  app_json_put_uint(object, "folders", totals->folders);
+  app_json_put_uint(object, "skipped", totals->skipped);
+  app_json_put_uint(object, "failed", totals->failed);
+  app_json_put_uint(object, "bytes", totals->bytes);
+  app_json_put_uint(object, "bytes_moved", totals->moved);
+  app_json_put_uint(object, "bytes_resumed", totals->resumed);
+  app_json_put_number(object, "seconds", (double)ns / 1e9);
+  app_json_put_text(object, "io", io);
   return object;
 }
 
-static void add_interrupted(void *unused, struct json_object *result)
+static void serve_copies_add_interrupted(void *unused, struct json_object *result)
 {
   const struct copy_totals none = {0};
-  struct json_object *object = copy_json(&none, "signal", 0, NULL);
+  struct json_object *object = serve_copies_copy_json(&none, "signal", 0, NULL);
 
   (void)unused;
-  json_put_uncounted(object);
+  app_json_put_uncounted(object);
   json_object_object_add(result, "copy", object);
 }
 
-static void add_totals(struct json_object *result, const struct copy *copy)
+static void serve_copies_add_totals(struct json_object *result, const struct copy *copy)
 {
   const char *whole = copy->totals.failed > 0 ? "failure" : "source_end";
 
-  json_object_object_add(result, "copy",
-                         copy_json(&copy->totals, plan_stopped_by(&copy->error, whole), copy->ns,
-                                   copy->remote.io ? io_kind(copy->remote.io) : NULL));
+  json_object_object_add(
+      result, "copy",
+      serve_copies_copy_json(&copy->totals, serve_cli_stopped_by(&copy->error, whole), copy->ns,
+                             copy->remote.io ? serve_io_kind(copy->remote.io) : NULL));
 }
 
 /* Files' own, before what ended all of them. */
-static void add_errors(struct json_object *result, struct copy *copy)
+static void serve_copies_add_errors(struct json_object *result, struct copy *copy)
 {
   char more[128];
 
   if (copy->unlisted > 0) {
     snprintf(more, sizeof(more), "%" PRIu64 " more failed; standard error has named them",
              copy->unlisted);
-    finding_add(copy->errors, FINDING_FAILED, NULL, more);
+    app_finding_add(copy->errors, FINDING_FAILED, NULL, more);
   }
   json_object_object_add(result, "errors", copy->errors);
   copy->errors = NULL;
 }
 
-static int copy_files(const struct command *command, const struct arguments *arguments,
-                      const struct copy_params *params, int event_fd)
+static int serve_copies_copy_files(const struct command *command, const struct arguments *arguments,
+                                   const struct copy_params *params, int event_fd)
 {
-  const struct copy_ops *ops = command == &command_get ? &copy_get : &copy_put;
+  const struct copy_ops *ops = command == &app_command_get ? &serve_copy_get : &serve_copy_put;
   struct copy *copy = malloc(sizeof(*copy));
 
   if (!copy)
     return PST_EXIT_FAILED;
-  result_interrupted(add_interrupted, NULL);
-  int rc = copy_run(params, ops, event_fd, copy);
+  app_result_interrupted(serve_copies_add_interrupted, NULL);
+  int rc = serve_copy_run(params, ops, event_fd, copy);
   int status = rc < 0 || copy->totals.failed > 0 ? PST_EXIT_FAILED : PST_EXIT_OK;
   if (status != PST_EXIT_OK && copy->error.exit_status != 0)
     status = copy->error.exit_status;
-  struct json_object *result = plan_result(command, arguments, copy->remote.node);
+  struct json_object *result = serve_cli_result(command, arguments, copy->remote.node);
   if (result) {
-    add_totals(result, copy);
-    add_errors(result, copy);
+    serve_copies_add_totals(result, copy);
+    serve_copies_add_errors(result, copy);
   }
-  devices_report_node(copy->remote.node, result);
-  copy_close(copy);
-  status = plan_finish(arguments, result, status, &copy->error);
+  app_devices_report_node(copy->remote.node, result);
+  serve_copy_close(copy);
+  status = serve_cli_finish(arguments, result, status, &copy->error);
   free(copy);
   return status;
 }
 
-static int run(const struct command *command, const struct arguments *arguments)
+static int serve_copies_run(const struct command *command, const struct arguments *arguments)
 {
   struct copy_params params;
   int status = PST_EXIT_USAGE;
 
-  if (read_params(command, arguments, &params) == 0) {
-    int event_fd = plan_start(command, arguments);
-    status = event_fd < 0 ? PST_EXIT_FAILED : copy_files(command, arguments, &params, event_fd);
+  if (serve_copies_read_params(command, arguments, &params) == 0) {
+    int event_fd = serve_cli_start(command, arguments);
+    status = event_fd < 0 ? PST_EXIT_FAILED
+                          : serve_copies_copy_files(command, arguments, &params, event_fd);
   }
-  plan_side_free(&params.remote.node, &params.remote.area);
+  serve_cli_side_free(&params.remote.node, &params.remote.area);
   return status;
 }
 
 /* A folder is read whole. */
-static bool put_names_file(const struct arguments *arguments, const char *path)
+static bool serve_copies_put_names_file(const struct arguments *arguments, const char *path)
 {
   for (size_t i = 1; i < arguments->operand_count; i++) {
     const char *source = arguments->operands[i];
-    if (file_identity_same(path, source) || file_identity_below(path, source))
+    if (app_file_identity_same(path, source) || app_file_identity_below(path, source))
       return true;
   }
   return false;
@@ -141,33 +143,34 @@ static bool put_names_file(const struct arguments *arguments, const char *path)
 
 /* "a/b/" goes into the folder --to as "b". What a folder of the server holds is not known yet: a
  * name that is taken when it comes is refused. */
-static bool is_got_as(const char *path, const char *name, const char *to)
+static bool serve_copies_is_got_as(const char *path, const char *name, const char *to)
 {
-  const char *end = name + copy_unslashed(name), *slash = memrchr(name, '/', (size_t)(end - name));
+  const char *end = name + serve_copy_unslashed(name),
+             *slash = memrchr(name, '/', (size_t)(end - name));
   const char *last = slash ? slash + 1 : name;
   char *local = NULL;
 
   if (asprintf(&local, "%s/%.*s", to, (int)(end - last), last) < 0)
     return false;
-  bool same = file_identity_same(path, local);
+  bool same = app_file_identity_same(path, local);
   free(local);
   return same;
 }
 
-static bool get_names_file(const struct arguments *arguments, const char *path)
+static bool serve_copies_get_names_file(const struct arguments *arguments, const char *path)
 {
   const char *to = arguments->node[NODE_TO] ? arguments->node[NODE_TO] : ".";
 
   for (size_t i = 1; i < arguments->operand_count; i++)
-    if (is_got_as(path, arguments->operands[i], to))
+    if (serve_copies_is_got_as(path, arguments->operands[i], to))
       return true;
-  return file_identity_same(path, to);
+  return app_file_identity_same(path, to);
 }
 
 #define OPTIONS                                                                                    \
   OPTION_NODE | OPTION_COPY | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE
 
-const struct command command_get = {
+const struct command app_command_get = {
     .name = "get",
     .operand = "HOST:PORT NAME...",
     .need = OPERAND_REQUIRED,
@@ -184,11 +187,11 @@ const struct command command_get = {
         "      Copies one file into a folder and compares its SHA-256.\n"
         "  penstock get 127.0.0.1:18530 run7 --recursive --resume\n"
         "      Copies a folder; compares what is here already, and does not send it again.",
-    .run = run,
-    .names_file = get_names_file,
+    .run = serve_copies_run,
+    .names_file = serve_copies_get_names_file,
 };
 
-const struct command command_put = {
+const struct command app_command_put = {
     .name = "put",
     .operand = "HOST:PORT FILE...",
     .need = OPERAND_REQUIRED,
@@ -205,6 +208,6 @@ const struct command command_put = {
         "      Copies one file under another name.\n"
         "  penstock put 127.0.0.1:18530 run8 --recursive --to archive/\n"
         "      Copies a folder into another.",
-    .run = run,
-    .names_file = put_names_file,
+    .run = serve_copies_run,
+    .names_file = serve_copies_put_names_file,
 };

@@ -15,7 +15,7 @@
 #include "signals.h"
 #include "size.h"
 
-size_t copy_unslashed(const char *path)
+size_t serve_copy_unslashed(const char *path)
 {
   size_t length = strlen(path);
 
@@ -26,17 +26,17 @@ size_t copy_unslashed(const char *path)
 
 /* Allocates the memory for chunks and offers it to the server. 0, or -errno with copy->error
  * reported; the caller frees. */
-static int open_slots(struct copy *copy)
+static int serve_copy_open_slots(struct copy *copy)
 {
   const struct copy_params *params = copy->params;
   const struct serve_message *limits = &copy->remote.limits;
   struct pst_range range = {.struct_size = sizeof(range)};
 
   copy->chunk = params->chunk < limits->chunk_max ? params->chunk : limits->chunk_max;
-  int rc =
-      remote_offer(&copy->remote, &params->remote, copy->chunk * params->depth,
-                   copy->ops->to == COPY_CLIENT ? PST_ACCESS_REMOTE_WRITE : PST_ACCESS_REMOTE_READ,
-                   &copy->area, &copy->region, &copy->error);
+  int rc = serve_connection_offer(&copy->remote, &params->remote, copy->chunk * params->depth,
+                                  copy->ops->to == COPY_CLIENT ? PST_ACCESS_REMOTE_WRITE
+                                                               : PST_ACCESS_REMOTE_READ,
+                                  &copy->area, &copy->region, &copy->error);
   if (rc < 0)
     return rc;
   pst_area_range(copy->area, &range);
@@ -52,12 +52,12 @@ static int open_slots(struct copy *copy)
       rc = -ENOMEM;
   }
   if (!copy->slots || rc < 0)
-    return notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM,
-                       "out of memory for %" PRIu64 " chunks", params->depth);
+    return app_log_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM,
+                        "out of memory for %" PRIu64 " chunks", params->depth);
   return 0;
 }
 
-static void drop(struct copy *copy, struct transfer *t)
+static void serve_copy_drop(struct copy *copy, struct transfer *t)
 {
   struct transfer **at = &copy->first;
 
@@ -71,15 +71,15 @@ static void drop(struct copy *copy, struct transfer *t)
     copy->totals.bytes -= t->counted;
   else if (!t->folder)
     copy->totals.files++;
-  extents_free(&t->extents);
-  sums_sha256_close(t->sum);
+  serve_extents_free(&t->extents);
+  serve_digest_sha256_close(t->sum);
   if (t->fd >= 0)
     close(t->fd);
-  part_close(&t->part, false);
+  serve_part_close(&t->part, false);
   t->used = false;
 }
 
-static bool begin_next(struct copy *copy)
+static bool serve_copy_begin_next(struct copy *copy)
 {
   struct transfer *t = copy->transfers;
 
@@ -104,7 +104,7 @@ static bool begin_next(struct copy *copy)
 }
 
 /* The oldest takes all slots that it can use: a file that is through needs none any more. */
-static void feed(struct copy *copy)
+static void serve_copy_feed(struct copy *copy)
 {
   for (struct transfer *t = copy->first; t != NULL; t = t->next) {
     while (t->running && !t->failed && copy->free) {
@@ -114,17 +114,17 @@ static void feed(struct copy *copy)
       copy->free = rest;
       t->slots++;
       if (!copy->ops->feed(t, slot)) {
-        slot_free(slot);
+        serve_slot_free(slot);
         break;
       }
     }
   }
 }
 
-static void look_after(struct copy *copy)
+static void serve_copy_look_after(struct copy *copy)
 {
   struct transfer *next;
-  uint64_t now = now_ns();
+  uint64_t now = app_now_ns();
 
   for (struct transfer *t = copy->first; t != NULL; t = next) {
     next = t->next;
@@ -132,96 +132,96 @@ static void look_after(struct copy *copy)
       t->retry_ns = 0;
       copy->ops->retry(t);
     }
-    if (t->running && transfer_summed(t) && t->slots == 0 &&
+    if (t->running && serve_transfer_summed(t) && t->slots == 0 &&
         (t->failed || t->extents.covered == t->size)) {
       t->running = false;
       if (t->failed)
-        transfer_abandon(t);
+        serve_transfer_abandon(t);
       else
         copy->ops->finish(t);
     }
     if (t->ended)
-      drop(copy, t);
+      serve_copy_drop(copy, t);
   }
 }
 
 /* Those that are being opened follow when they are open. */
-static void stop(struct copy *copy)
+static void serve_copy_stop(struct copy *copy)
 {
   copy->stopped = true;
   for (struct transfer *t = copy->first; t != NULL; t = t->next) {
     if (t->running)
-      transfer_cut(t);
+      serve_transfer_cut(t);
   }
 }
 
-static bool has_more(const struct copy *copy)
+static bool serve_copy_has_more(const struct copy *copy)
 {
   return copy->listing || copy->pending || copy->walk;
 }
 
-static int say_cut(struct copy *copy, int code, const char *cause)
+static int serve_copy_say_cut(struct copy *copy, int code, const char *cause)
 {
-  if (copy->cut == 0 && !has_more(copy))
-    return notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s", cause);
-  if (copy->cut == 1 && !has_more(copy))
-    return copy_cut_short(copy, code, cause);
-  return notice_fail(&copy->error, PST_EXIT_FAILED, code,
-                     "%s; %" PRIu64 " file%s went through, --resume goes on with the others", cause,
-                     copy->totals.files, plural(copy->totals.files));
+  if (copy->cut == 0 && !serve_copy_has_more(copy))
+    return app_log_fail(&copy->error, PST_EXIT_FAILED, code, "%s", cause);
+  if (copy->cut == 1 && !serve_copy_has_more(copy))
+    return serve_copy_cut_short(copy, code, cause);
+  return app_log_fail(&copy->error, PST_EXIT_FAILED, code,
+                      "%s; %" PRIu64 " file%s went through, --resume goes on with the others",
+                      cause, copy->totals.files, app_plural(copy->totals.files));
 }
 
 /* Nothing is under way. A signal may have come between two files, and none has failed by it. */
-static int end_copy(struct copy *copy)
+static int serve_copy_end(struct copy *copy)
 {
   char cause[64];
 
-  if (!copy->stopped || (copy->cut == 0 && !has_more(copy)))
+  if (!copy->stopped || (copy->cut == 0 && !serve_copy_has_more(copy)))
     return 0;
-  snprintf(cause, sizeof(cause), "stopped by %s", signals_name());
-  return say_cut(copy, -EINTR, cause);
+  snprintf(cause, sizeof(cause), "stopped by %s", app_signals_name());
+  return serve_copy_say_cut(copy, -EINTR, cause);
 }
 
 /* The server is gone: nothing that is under way can go on. */
-static int lose_all(struct copy *copy, int code)
+static int serve_copy_lose_all(struct copy *copy, int code)
 {
   struct transfer *next;
 
   for (struct transfer *t = copy->first; t != NULL; t = next) {
     next = t->next;
     if (t->ended) {
-      drop(copy, t);
+      serve_copy_drop(copy, t);
       continue;
     }
-    transfer_cut(t);
+    serve_transfer_cut(t);
     copy->totals.bytes -= t->counted;
     t->counted = 0;
   }
-  return say_cut(copy, code, copy->remote.text);
+  return serve_copy_say_cut(copy, code, copy->remote.text);
 }
 
-static int copy_all(struct copy *copy)
+static int serve_copy_all(struct copy *copy)
 {
   int rc = 0;
 
   for (;;) {
-    while (!copy->stopped && begin_next(copy))
+    while (!copy->stopped && serve_copy_begin_next(copy))
       ;
-    feed(copy);
-    look_after(copy);
-    if (copy->active == 0 && (copy->stopped || !has_more(copy)))
-      return end_copy(copy);
-    if (signals_stop())
-      stop(copy);
-    rc = remote_step(&copy->remote);
+    serve_copy_feed(copy);
+    serve_copy_look_after(copy);
+    if (copy->active == 0 && (copy->stopped || !serve_copy_has_more(copy)))
+      return serve_copy_end(copy);
+    if (app_signals_stop())
+      serve_copy_stop(copy);
+    rc = serve_connection_step(&copy->remote);
     if (rc < 0)
-      return lose_all(copy, rc);
-    progress_show(copy, now_ns());
+      return serve_copy_lose_all(copy, rc);
+    serve_progress_show(copy, app_now_ns());
   }
 }
 
-int copy_run(const struct copy_params *params, const struct copy_ops *ops, int event_fd,
-             struct copy *copy)
+int serve_copy_run(const struct copy_params *params, const struct copy_ops *ops, int event_fd,
+                   struct copy *copy)
 {
   *copy = (struct copy){.params = params,
                         .ops = ops,
@@ -230,36 +230,36 @@ int copy_run(const struct copy_params *params, const struct copy_ops *ops, int e
                         .errors = json_object_new_array(),
                         .error = PST_ERROR_INIT};
   copy->tty = isatty(STDERR_FILENO) && !params->quiet;
-  int rc = remote_open(&params->remote, event_fd, &copy->remote, &copy->error);
+  int rc = serve_connection_open(&params->remote, event_fd, &copy->remote, &copy->error);
   if (rc == 0 && (copy->remote.limits.flags & SERVE_FLAG_FILES) == 0)
-    rc = notice_fail(&copy->error, PST_EXIT_FAILED, -EOPNOTSUPP,
-                     "the server at %s has no files: start it with --root DIR",
-                     params->remote.address);
+    rc = app_log_fail(&copy->error, PST_EXIT_FAILED, -EOPNOTSUPP,
+                      "the server at %s has no files: start it with --root DIR",
+                      params->remote.address);
   if (rc == 0 && ops->to == COPY_SERVER && (copy->remote.limits.flags & SERVE_FLAG_READ_ONLY) != 0)
-    rc = notice_fail(&copy->error, PST_EXIT_FAILED, -EROFS,
-                     "the server at %s takes no files: it was started with --read-only; start it "
-                     "without",
-                     params->remote.address);
+    rc = app_log_fail(&copy->error, PST_EXIT_FAILED, -EROFS,
+                      "the server at %s takes no files: it was started with --read-only; start it "
+                      "without",
+                      params->remote.address);
   if (rc == 0)
-    rc = open_slots(copy);
+    rc = serve_copy_open_slots(copy);
   if (rc == 0)
     rc = ops->open(copy);
-  copy->began_ns = now_ns();
+  copy->began_ns = app_now_ns();
   if (rc < 0)
     return rc;
-  rc = copy_all(copy);
-  copy->ns = now_ns() - copy->began_ns;
-  progress_end(copy);
+  rc = serve_copy_all(copy);
+  copy->ns = app_now_ns() - copy->began_ns;
+  serve_progress_end(copy);
   return rc;
 }
 
 /* What is being read or written has ended before its memory goes. */
-void copy_close(struct copy *copy)
+void serve_copy_close(struct copy *copy)
 {
-  remote_close(&copy->remote);
+  serve_connection_close(&copy->remote);
   for (struct transfer *t = copy->first; t != NULL; t = copy->first) {
     t->failed = true;
-    drop(copy, t);
+    serve_copy_drop(copy, t);
   }
   for (uint64_t i = 0; copy->slots && !copy->direct && i < copy->params->depth; i++)
     free(copy->slots[i].bytes);

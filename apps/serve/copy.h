@@ -4,7 +4,7 @@
  * that are under way, and which of them uses which slot.
  *
  * A transfer goes on by call backs. Where it is and what it waits for lies in it; it ends by
- * transfer_end() once no slot is its own any more.
+ * serve_transfer_end() once no slot is its own any more.
  */
 #ifndef APP_SERVE_COPY_H
 #define APP_SERVE_COPY_H
@@ -65,7 +65,7 @@ struct copy_ops {
   void (*begin)(struct transfer *transfer);
   /* Give it a slot: false: it has nothing to do with one. */
   bool (*feed)(struct transfer *transfer, struct slot *slot);
-  /* All of it is there: what comes then ends by transfer_end(). */
+  /* All of it is there: what comes then ends by serve_transfer_end(). */
   void (*finish)(struct transfer *transfer);
   /* Somebody else was writing it, a moment ago: try once more. */
   void (*retry)(struct transfer *transfer);
@@ -126,7 +126,7 @@ struct pending {
 struct copy {
   const struct copy_params *params;
   const struct copy_ops *ops;
-  struct remote remote;
+  struct connection remote;
   struct pst_area *area;
   uint32_t region;
   bool direct; /* slots' bytes are the region's */
@@ -158,83 +158,83 @@ struct copy {
 };
 
 /* All of it: connects, copies, says how it went. *error has the first failure. */
-int copy_run(const struct copy_params *params, const struct copy_ops *ops, int event_fd,
-             struct copy *copy);
-void copy_close(struct copy *copy);
+int serve_copy_run(const struct copy_params *params, const struct copy_ops *ops, int event_fd,
+                   struct copy *copy);
+void serve_copy_close(struct copy *copy);
 /* Get's and put's own. */
-extern const struct copy_ops copy_get, copy_put;
-int get_open(struct copy *copy);
-void get_close(struct copy *copy);
-int get_next(struct copy *copy, struct transfer *t);
-void get_push(struct copy *copy, const char *name, uint32_t strip, uint32_t kind);
-int put_open(struct copy *copy);
-int put_next(struct copy *copy, struct transfer *t);
-void put_close(struct copy *copy);
+extern const struct copy_ops serve_copy_get, serve_copy_put;
+int serve_get_open(struct copy *copy);
+void serve_get_close(struct copy *copy);
+int serve_get_next(struct copy *copy, struct transfer *t);
+void serve_get_push(struct copy *copy, const char *name, uint32_t strip, uint32_t kind);
+int serve_put_open(struct copy *copy);
+int serve_put_next(struct copy *copy, struct transfer *t);
+void serve_put_close(struct copy *copy);
 
 /* Bytes of a path without its last slashes; at least 1, but for "". */
-size_t copy_unslashed(const char *path);
+size_t serve_copy_unslashed(const char *path);
 
 /* One file or folder fails; the others go on. name: at that end; get: here, below copy->root. */
-void copy_fail(struct copy *copy, enum copy_end end, const char *name, int code, const char *format,
-               ...) PST_PRINTF(5, 6);
+void serve_copy_fail(struct copy *copy, enum copy_end end, const char *name, int code,
+                     const char *format, ...) PST_PRINTF(5, 6);
 /* The command line is wrong, at `where`: "--to". Returns code. */
-int copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
+int serve_copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
     PST_PRINTF(4, 5);
 
 /* What is under way at copy->cut_where is cut. Returns code. */
-int copy_cut_short(struct copy *copy, int code, const char *cause);
+int serve_copy_cut_short(struct copy *copy, int code, const char *cause);
 
 /* Ends this file with an error; other files go on. The first reason counts. */
-void transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)
+void serve_transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)
     PST_PRINTF(4, 5);
 /* Ends this file because the server has refused it. */
-void transfer_refused(struct transfer *t, const struct serve_message *answer);
-/* Ends this file because it cannot be read here; the reason is why_unread()'s. */
-void transfer_unread(struct transfer *t, int64_t result);
-/* Ends this file because it cannot be written here; the reason is why_unwritten()'s. */
-void transfer_unwritten(struct transfer *t, int code);
+void serve_transfer_refused(struct transfer *t, const struct serve_message *answer);
+/* Ends this file because it cannot be read here; the reason is serve_why_unread()'s. */
+void serve_transfer_unread(struct transfer *t, int64_t result);
+/* Ends this file because it cannot be written here; the reason is serve_why_unwritten()'s. */
+void serve_transfer_unwritten(struct transfer *t, int code);
 /* It is written by somebody else: true: by one who may just have been killed, and whose end
  * is not told yet; it is tried again. */
-bool transfer_waits(struct transfer *t);
+bool serve_transfer_waits(struct transfer *t);
 /* What ends all of them has ended it; that is said once. */
-void transfer_cut(struct transfer *t);
+void serve_transfer_cut(struct transfer *t);
 /* The bytes of a slot are done. */
-void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
+void serve_transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
 /* The slot has done what it was taken for. */
-void slot_through(struct slot *slot);
-void slot_free(struct slot *slot);
+void serve_slot_through(struct slot *slot);
+void serve_slot_free(struct slot *slot);
 /* Asks the server something of the transfer. */
-void transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_answered *answered);
+void serve_transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_answered *answered);
 /* Asks the server something of a slot's chunk. */
-void slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answered *answered);
-void transfer_end(struct transfer *t);
+void serve_slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answered *answered);
+void serve_transfer_end(struct transfer *t);
 /* The same, once the server has closed the file that is open there. */
-void transfer_abandon(struct transfer *t);
+void serve_transfer_abandon(struct transfer *t);
 
 /* copy_sum.c: --sha256. Both ends sum what is there while the rest is still on its way. */
-bool transfer_has_sum(const struct transfer *t);
+bool serve_transfer_has_sum(const struct transfer *t);
 /* Goes on with it. True: nothing is under way, and all of it is summed unless it has failed. */
-bool transfer_summed(struct transfer *t);
+bool serve_transfer_summed(struct transfer *t);
 /* To `ours`. False: out of memory, and the transfer has failed. */
-bool transfer_sum(struct transfer *t);
+bool serve_transfer_sum(struct transfer *t);
 /* --resume has found the file at both ends, with one size: sums both instead of sending. */
-void transfer_compare(struct transfer *t);
+void serve_transfer_compare(struct transfer *t);
 /* The server has answered. `exists`: the files differ, for this reason. */
-void transfer_compared(struct transfer *t, const char *exists);
+void serve_transfer_compared(struct transfer *t, const char *exists);
 /* A chunk may be there already: this slot's bytes of it are compared with what the
  * server has. The same: the slot is through; `differs` is called else. */
-void slot_compare(struct slot *slot, void (*differs)(struct slot *slot));
+void serve_slot_compare(struct slot *slot, void (*differs)(struct slot *slot));
 
 /* Copies a slot's bytes from the region to where the CPU has them, with the CRC32C of the region's
  * bytes. 0; -EBADMSG: what arrived has another CRC32C; -errno: the transfer has failed. */
-int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc);
+int serve_slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc);
 /* Copies a slot's bytes from where the CPU has them to the region. 0; -EBADMSG or -errno: the
  * transfer has failed. */
-int slot_push(struct slot *slot, uint64_t length);
+int serve_slot_push(struct slot *slot, uint64_t length);
 
 /* progress.c: one line on a terminal. */
-void progress_show(struct copy *copy, uint64_t now);
+void serve_progress_show(struct copy *copy, uint64_t now);
 /* The last line, also where there is no terminal. */
-void progress_end(struct copy *copy);
+void serve_progress_end(struct copy *copy);
 
 #endif

@@ -10,65 +10,66 @@
 
 /* ---- Of the file -------------------------------------------------------------------------- */
 
-bool transfer_has_sum(const struct transfer *t)
+bool serve_transfer_has_sum(const struct transfer *t)
 {
   return (t->copy->params->sha256 || t->existing) && t->size > 0;
 }
 
-static void fail_memory(struct transfer *t)
+static void serve_copy_sum_fail_memory(struct transfer *t)
 {
-  transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
+  serve_transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
 }
 
-bool transfer_sum(struct transfer *t)
+bool serve_transfer_sum(struct transfer *t)
 {
-  if (sums_sha256_so_far(t->sum, t->ours) == 0)
+  if (serve_digest_sha256_so_far(t->sum, t->ours) == 0)
     return true;
-  fail_memory(t);
+  serve_copy_sum_fail_memory(t);
   return false;
 }
 
-static uint64_t step_to(uint64_t at, uint64_t front)
+static uint64_t serve_copy_sum_step_to(uint64_t at, uint64_t front)
 {
   return front - at < STEP ? front - at : STEP;
 }
 
-static void summed_here(struct work *work)
+static void serve_copy_sum_summed_here(struct work *work)
 {
   struct transfer *t = FROM(struct transfer, sum_work, work);
 
   t->summing = false;
   if (work->io.result < 0)
-    transfer_fail(t, COPY_CLIENT, (int)work->io.result, "reading it for its SHA-256: %s; %s",
-                  strerror((int)-work->io.result), remedy_of_source((int)-work->io.result));
+    serve_transfer_fail(t, COPY_CLIENT, (int)work->io.result, "reading it for its SHA-256: %s; %s",
+                        strerror((int)-work->io.result),
+                        app_remedy_of_source((int)-work->io.result));
   else if ((uint64_t)work->io.result < work->io.length)
-    transfer_unread(t, 0);
+    serve_transfer_unread(t, 0);
   else
     t->summed += work->io.length;
 }
 
-static void sum_here(struct transfer *t, uint64_t length)
+static void serve_copy_sum_here(struct transfer *t, uint64_t length)
 {
   const bool source = t->fd >= 0;
 
   t->summing = true;
   t->sum_work.io.sum = t->sum;
   t->sum_work.io.to_grow = !source;
-  remote_work(&t->copy->remote, &t->sum_work, IO_SUM, source ? t->fd : t->part.fd, NULL, length,
-              t->summed, summed_here);
+  serve_connection_work(&t->copy->remote, &t->sum_work, IO_SUM, source ? t->fd : t->part.fd, NULL,
+                        length, t->summed, serve_copy_sum_summed_here);
 }
 
-static void summed_there(struct ask *ask, const struct serve_message *answer)
+static void serve_copy_sum_summed_there(struct ask *ask, const struct serve_message *answer)
 {
   struct transfer *t = FROM(struct transfer, sum_ask, ask);
 
   t->asking = false;
   if (answer->type == SERVE_REFUSE)
-    transfer_refused(t, answer);
+    serve_transfer_refused(t, answer);
   memcpy(t->theirs, answer->sha256, SERVE_SHA256_BYTES);
 }
 
-static void sum_there(struct transfer *t, uint64_t length)
+static void serve_copy_sum_there(struct transfer *t, uint64_t length)
 {
   const struct serve_message message = {.type = SERVE_CHECK,
                                         .file = t->file,
@@ -78,43 +79,44 @@ static void sum_there(struct transfer *t, uint64_t length)
 
   t->asking = true;
   t->asked += length;
-  remote_ask(&t->copy->remote, &t->sum_ask, SERVE_CHECKED, &message, summed_there);
+  serve_connection_ask(&t->copy->remote, &t->sum_ask, SERVE_CHECKED, &message,
+                       serve_copy_sum_summed_there);
 }
 
-bool transfer_summed(struct transfer *t)
+bool serve_transfer_summed(struct transfer *t)
 {
-  uint64_t front = t->failed ? 0 : extents_front(&t->extents);
+  uint64_t front = t->failed ? 0 : serve_extents_front(&t->extents);
 
-  if (!transfer_has_sum(t))
+  if (!serve_transfer_has_sum(t))
     return true;
-  if (!t->sum && !(t->sum = sums_sha256_open()))
-    fail_memory(t);
+  if (!t->sum && !(t->sum = serve_digest_sha256_open()))
+    serve_copy_sum_fail_memory(t);
   if (!t->failed && !t->summing && t->summed < front)
-    sum_here(t, step_to(t->summed, front));
+    serve_copy_sum_here(t, serve_copy_sum_step_to(t->summed, front));
   if (!t->failed && !t->asking && t->asked < front)
-    sum_there(t, step_to(t->asked, front));
+    serve_copy_sum_there(t, serve_copy_sum_step_to(t->asked, front));
   return !t->summing && !t->asking && (t->failed || (t->summed == t->size && t->asked == t->size));
 }
 
-void transfer_compare(struct transfer *t)
+void serve_transfer_compare(struct transfer *t)
 {
   t->existing = t->running = true;
   t->at = t->size;
-  transfer_covered(t, 0, t->size);
+  serve_transfer_covered(t, 0, t->size);
 }
 
-void transfer_compared(struct transfer *t, const char *exists)
+void serve_transfer_compared(struct transfer *t, const char *exists)
 {
-  if (t->size > 0 && transfer_sum(t) && memcmp(t->ours, t->theirs, SERVE_SHA256_BYTES) != 0)
-    transfer_fail(t, t->copy->ops->to, -EEXIST, "%s", exists);
+  if (t->size > 0 && serve_transfer_sum(t) && memcmp(t->ours, t->theirs, SERVE_SHA256_BYTES) != 0)
+    serve_transfer_fail(t, t->copy->ops->to, -EEXIST, "%s", exists);
   if (!t->failed)
     t->copy->totals.resumed += t->size;
-  transfer_abandon(t);
+  serve_transfer_abandon(t);
 }
 
 /* ---- Of a chunk ----------------------------------------------------------------------------- */
 
-static void compared(struct ask *ask, const struct serve_message *answer)
+static void serve_copy_sum_compared(struct ask *ask, const struct serve_message *answer)
 {
   struct slot *slot = FROM(struct slot, ask, ask);
   struct transfer *t = slot->transfer;
@@ -122,18 +124,18 @@ static void compared(struct ask *ask, const struct serve_message *answer)
   if (answer->type == SERVE_CHECKED &&
       memcmp(answer->sha256, slot->sha256, SERVE_SHA256_BYTES) == 0) {
     t->copy->totals.resumed += slot->length;
-    slot_through(slot);
+    serve_slot_through(slot);
   } else if (t->failed) {
-    slot_free(slot);
+    serve_slot_free(slot);
   } else {
     slot->differs(slot);
   }
 }
 
 /* A server that writes the file takes the chunk as come when the sums are the same. */
-void slot_compare(struct slot *slot, void (*differs)(struct slot *slot))
+void serve_slot_compare(struct slot *slot, void (*differs)(struct slot *slot))
 {
-  sums_sha256_of(slot->bytes, slot->length, slot->sha256);
+  serve_digest_sha256_of(slot->bytes, slot->length, slot->sha256);
   slot->differs = differs;
-  slot_ask(slot, SERVE_CHECK, SERVE_CHECKED, compared);
+  serve_slot_ask(slot, SERVE_CHECK, SERVE_CHECKED, serve_copy_sum_compared);
 }

@@ -10,14 +10,14 @@
 #include <openssl/evp.h>
 #include <openssl/sha.h>
 
-uint32_t sums_crc32c(const void *bytes, size_t length)
+uint32_t serve_digest_crc32c(const void *bytes, size_t length)
 {
   assert(length <= INT_MAX); /* ISA-L counts by int; a chunk has at most 1 GiB */
   return ~crc32_iscsi((unsigned char *)(uintptr_t)bytes, (int)length, UINT32_MAX);
 }
 
 /* An EVP_MD_CTX by another name, so that no header of OpenSSL's is needed outside. */
-struct sums_sha256 *sums_sha256_open(void)
+struct sums_sha256 *serve_digest_sha256_open(void)
 {
   EVP_MD_CTX *context = EVP_MD_CTX_new();
 
@@ -28,12 +28,12 @@ struct sums_sha256 *sums_sha256_open(void)
   return (struct sums_sha256 *)context;
 }
 
-void sums_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length)
+void serve_digest_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length)
 {
   EVP_DigestUpdate((EVP_MD_CTX *)sum, bytes, length);
 }
 
-int sums_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES])
+int serve_digest_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES])
 {
   EVP_MD_CTX *copy = EVP_MD_CTX_new();
   bool made = copy && EVP_MD_CTX_copy_ex(copy, (const EVP_MD_CTX *)sum) == 1 &&
@@ -43,12 +43,12 @@ int sums_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA25
   return made ? 0 : -ENOMEM;
 }
 
-void sums_sha256_close(struct sums_sha256 *sum)
+void serve_digest_sha256_close(struct sums_sha256 *sum)
 {
   EVP_MD_CTX_free((EVP_MD_CTX *)sum);
 }
 
-void sums_sha256_of(const void *bytes, size_t length, uint8_t digest[SERVE_SHA256_BYTES])
+void serve_digest_sha256_of(const void *bytes, size_t length, uint8_t digest[SERVE_SHA256_BYTES])
 {
   SHA256(bytes, length, digest);
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* Its next visit's quantum is given here. */
-static void append(struct turns *turns, struct turn *turn)
+static void serve_queue_append(struct turns *turns, struct turn *turn)
 {
   turn->credit += TURNS_QUANTUM;
   turn->next = NULL;
@@ -16,16 +16,16 @@ static void append(struct turns *turns, struct turn *turn)
   turns->last = &turn->next;
 }
 
-void turns_join(struct turns *turns, struct turn *turn, uint64_t cost)
+void serve_queue_join(struct turns *turns, struct turn *turn, uint64_t cost)
 {
   assert(cost > 0);
   if (turn->cost > 0)
     return;
   *turn = (struct turn){.cost = cost};
-  append(turns, turn);
+  serve_queue_append(turns, turn);
 }
 
-void turns_leave(struct turns *turns, struct turn *turn)
+void serve_queue_leave(struct turns *turns, struct turn *turn)
 {
   struct turn **at = &turns->first;
 
@@ -39,24 +39,24 @@ void turns_leave(struct turns *turns, struct turn *turn)
     turns->last = at;
 }
 
-struct turn *turns_next(struct turns *turns)
+struct turn *serve_queue_next(struct turns *turns)
 {
   struct turn *turn;
 
   while ((turn = turns->first) != NULL && turn->credit < turn->cost) {
     turns->first = turn->next;
-    append(turns, turn);
+    serve_queue_append(turns, turn);
   }
   return turn;
 }
 
-void turns_spend(struct turns *turns, uint64_t cost)
+void serve_queue_spend(struct turns *turns, uint64_t cost)
 {
   struct turn *turn = turns->first;
 
   turn->credit -= turn->cost;
   if (cost == 0)
-    turns_leave(turns, turn);
+    serve_queue_leave(turns, turn);
   else
     turn->cost = cost;
 }

@@ -25,13 +25,14 @@ struct turns {
 };
 
 /* cost: at least 1. Of one that waits already it does nothing. */
-void turns_join(struct turns *turns, struct turn *turn, uint64_t cost);
+void serve_queue_join(struct turns *turns, struct turn *turn, uint64_t cost);
 /* It waits no more, and loses its credit. Of one that does not wait it does nothing. */
-void turns_leave(struct turns *turns, struct turn *turn);
-/* Who is to do what it waits for now; the same until turns_spend() or turns_leave(). NULL: nobody
- * waits. */
-struct turn *turns_next(struct turns *turns);
-/* What turns_next() told has been done; `cost` is of what it does next, 0: it waits no more. */
-void turns_spend(struct turns *turns, uint64_t cost);
+void serve_queue_leave(struct turns *turns, struct turn *turn);
+/* Who is to do what it waits for now; the same until serve_queue_spend() or serve_queue_leave().
+ * NULL: nobody waits. */
+struct turn *serve_queue_next(struct turns *turns);
+/* What serve_queue_next() told has been done; `cost` is of what it does next, 0: it waits no more.
+ */
+void serve_queue_spend(struct turns *turns, uint64_t cost);
 
 #endif

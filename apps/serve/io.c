@@ -40,7 +40,7 @@ struct io {
   char name[96];
 };
 
-static void push(struct list *list, struct io_request *request)
+static void serve_io_push(struct list *list, struct io_request *request)
 {
   request->next = NULL;
   if (!list->first)
@@ -49,7 +49,7 @@ static void push(struct list *list, struct io_request *request)
   list->last = &request->next;
 }
 
-static struct io_request *pull(struct list *list)
+static struct io_request *serve_io_pull(struct list *list)
 {
   struct io_request *request = list->first;
 
@@ -59,7 +59,7 @@ static struct io_request *pull(struct list *list)
 }
 
 /* Takes the outcome of one call: bytes moved or -errno. True: the request has ended. */
-static bool took(struct io_request *request, int64_t outcome)
+static bool serve_io_took(struct io_request *request, int64_t outcome)
 {
   if (outcome == -EINTR || outcome == -EAGAIN)
     return false;
@@ -85,7 +85,7 @@ static bool took(struct io_request *request, int64_t outcome)
 
 /* ---- The ring ----------------------------------------------------------------------------- */
 
-static int open_ring(struct io *io)
+static int serve_io_open_ring(struct io *io)
 {
   int rc = io_uring_queue_init(ENTRIES, &io->ring, IORING_SETUP_CLAMP);
 
@@ -98,7 +98,7 @@ static int open_ring(struct io *io)
   return rc;
 }
 
-static void close_ring(struct io *io)
+static void serve_io_close_ring(struct io *io)
 {
   struct io_uring_cqe *cqe;
 
@@ -114,7 +114,7 @@ static void close_ring(struct io *io)
   io_uring_queue_exit(&io->ring);
 }
 
-static void prepare(struct io_uring_sqe *sqe, struct io_request *request)
+static void serve_io_prepare(struct io_uring_sqe *sqe, struct io_request *request)
 {
   uint64_t left = request->length - request->done, offset = request->offset + request->done;
   unsigned step = left < STEP_MAX ? (unsigned)left : STEP_MAX;
@@ -133,33 +133,33 @@ static void prepare(struct io_uring_sqe *sqe, struct io_request *request)
 
 /* No more are under way than the completion queue holds. What the kernel does not take at once
  * stays in the submission queue for the next call. */
-static void fill_ring(struct io *io)
+static void serve_io_fill_ring(struct io *io)
 {
   while (io->for_ring.first && io->in_ring < ENTRIES) {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
     if (!sqe)
       break;
-    prepare(sqe, pull(&io->for_ring));
+    serve_io_prepare(sqe, serve_io_pull(&io->for_ring));
     io->in_ring++;
   }
   if (io_uring_sq_ready(&io->ring) > 0)
     io_uring_submit(&io->ring);
 }
 
-static struct io_request *poll_ring(struct io *io)
+static struct io_request *serve_io_poll_ring(struct io *io)
 {
   struct io_uring_cqe *cqe = NULL;
 
-  fill_ring(io);
+  serve_io_fill_ring(io);
   while (io_uring_peek_cqe(&io->ring, &cqe) == 0) {
     struct io_request *request = io_uring_cqe_get_data(cqe);
     int64_t outcome = cqe->res;
     io_uring_cqe_seen(&io->ring, cqe);
     io->in_ring--;
-    if (took(request, outcome))
+    if (serve_io_took(request, outcome))
       return request;
-    push(&io->for_ring, request);
-    fill_ring(io);
+    serve_io_push(&io->for_ring, request);
+    serve_io_fill_ring(io);
   }
   return NULL;
 }
@@ -167,7 +167,7 @@ static struct io_request *poll_ring(struct io *io)
 /* ---- The threads -------------------------------------------------------------------------- */
 
 /* Bytes that were added. */
-static int64_t add_to_sum(const struct io_request *request, uint8_t buffer[SUM_STEP])
+static int64_t serve_io_add_to_sum(const struct io_request *request, uint8_t buffer[SUM_STEP])
 {
   uint64_t left = request->length - request->done;
   size_t step = left < SUM_STEP ? left : SUM_STEP;
@@ -178,18 +178,18 @@ static int64_t add_to_sum(const struct io_request *request, uint8_t buffer[SUM_S
     got = (ssize_t)step;
   }
   if (got > 0)
-    sums_sha256_add(request->sum, buffer, (size_t)got);
+    serve_digest_sha256_add(request->sum, buffer, (size_t)got);
   return got < 0 ? -errno : got;
 }
 
-static int64_t call(const struct io_request *request, uint8_t buffer[SUM_STEP])
+static int64_t serve_io_call(const struct io_request *request, uint8_t buffer[SUM_STEP])
 {
   uint64_t left = request->length - request->done, offset = request->offset + request->done;
   size_t step = left < STEP_MAX ? left : STEP_MAX;
   ssize_t moved;
 
   if (request->op == IO_SUM)
-    return add_to_sum(request, buffer);
+    return serve_io_add_to_sum(request, buffer);
   if (request->op == IO_READ)
     moved = pread(request->fd, request->bytes + request->done, step, (off_t)offset);
   else if (request->op == IO_WRITE)
@@ -202,23 +202,23 @@ static int64_t call(const struct io_request *request, uint8_t buffer[SUM_STEP])
 }
 
 /* True: it has ended. A sum lets others go first between its steps. */
-static bool go_on(struct io_request *request, uint8_t buffer[SUM_STEP])
+static bool serve_io_go_on(struct io_request *request, uint8_t buffer[SUM_STEP])
 {
-  bool ended = took(request, call(request, buffer));
+  bool ended = serve_io_took(request, serve_io_call(request, buffer));
 
   while (!ended && request->op != IO_SUM)
-    ended = took(request, call(request, buffer));
+    ended = serve_io_took(request, serve_io_call(request, buffer));
   return ended;
 }
 
-static void *work(void *context)
+static void *serve_io_work(void *context)
 {
   struct io *io = context;
   uint8_t buffer[SUM_STEP];
 
   pthread_mutex_lock(&io->lock);
   for (;;) {
-    struct io_request *request = pull(&io->waiting);
+    struct io_request *request = serve_io_pull(&io->waiting);
     if (!request && io->closing)
       break;
     if (!request) {
@@ -226,9 +226,9 @@ static void *work(void *context)
       continue;
     }
     pthread_mutex_unlock(&io->lock);
-    bool ended = go_on(request, buffer);
+    bool ended = serve_io_go_on(request, buffer);
     pthread_mutex_lock(&io->lock);
-    push(ended ? &io->ended : &io->waiting, request);
+    serve_io_push(ended ? &io->ended : &io->waiting, request);
     if (ended)
       eventfd_write(io->event_fd, 1);
   }
@@ -237,7 +237,7 @@ static void *work(void *context)
 }
 
 /* 0: there is one at least. */
-static int start_threads(struct io *io)
+static int serve_io_start_threads(struct io *io)
 {
   pthread_attr_t attributes;
   int rc = 0;
@@ -245,14 +245,14 @@ static int start_threads(struct io *io)
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK);
   while (io->thread_count < THREADS && rc == 0) {
-    rc = -pthread_create(&io->threads[io->thread_count], &attributes, work, io);
+    rc = -pthread_create(&io->threads[io->thread_count], &attributes, serve_io_work, io);
     io->thread_count += rc == 0;
   }
   pthread_attr_destroy(&attributes);
   return io->thread_count > 0 ? 0 : rc;
 }
 
-static void stop_threads(struct io *io)
+static void serve_io_stop_threads(struct io *io)
 {
   pthread_mutex_lock(&io->lock);
   io->closing = true;
@@ -262,13 +262,13 @@ static void stop_threads(struct io *io)
     pthread_join(io->threads[i], NULL);
 }
 
-static void submit_to_threads(struct io *io, struct io_request *request)
+static void serve_io_submit_to_threads(struct io *io, struct io_request *request)
 {
-  int rc = io->thread_count > 0 ? 0 : start_threads(io);
+  int rc = io->thread_count > 0 ? 0 : serve_io_start_threads(io);
 
   request->result = rc;
   pthread_mutex_lock(&io->lock);
-  push(rc == 0 ? &io->waiting : &io->ended, request);
+  serve_io_push(rc == 0 ? &io->waiting : &io->ended, request);
   pthread_cond_signal(&io->begun);
   pthread_mutex_unlock(&io->lock);
   if (rc < 0)
@@ -277,7 +277,7 @@ static void submit_to_threads(struct io *io, struct io_request *request)
 
 /* ---- Both --------------------------------------------------------------------------------- */
 
-int io_open(struct io **out)
+int serve_io_open(struct io **out)
 {
   struct io *io = calloc(1, sizeof(*io));
 
@@ -286,29 +286,29 @@ int io_open(struct io **out)
   pthread_mutex_init(&io->lock, NULL);
   pthread_cond_init(&io->begun, NULL);
   io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  int rc = io->event_fd < 0 ? -errno : open_ring(io);
+  int rc = io->event_fd < 0 ? -errno : serve_io_open_ring(io);
   if (rc == 0) {
     snprintf(io->name, sizeof(io->name), "io_uring");
   } else if (io->event_fd >= 0) {
     snprintf(io->name, sizeof(io->name), "threads, since io_uring is not available: %s",
              strerror(-rc));
-    rc = start_threads(io);
+    rc = serve_io_start_threads(io);
   }
   if (rc < 0) {
-    io_close(io);
+    serve_io_close(io);
     return rc;
   }
   *out = io;
   return 0;
 }
 
-void io_close(struct io *io)
+void serve_io_close(struct io *io)
 {
   if (!io)
     return;
   if (io->has_ring)
-    close_ring(io);
-  stop_threads(io);
+    serve_io_close_ring(io);
+  serve_io_stop_threads(io);
   pthread_cond_destroy(&io->begun);
   pthread_mutex_destroy(&io->lock);
   if (io->event_fd >= 0)
@@ -316,49 +316,49 @@ void io_close(struct io *io)
   free(io);
 }
 
-const char *io_name(const struct io *io)
+const char *serve_io_name(const struct io *io)
 {
   return io->name;
 }
 
-const char *io_kind(const struct io *io)
+const char *serve_io_kind(const struct io *io)
 {
   return io->has_ring ? "io_uring" : "threads";
 }
 
-int io_event_fd(const struct io *io)
+int serve_io_event_fd(const struct io *io)
 {
   return io->event_fd;
 }
 
-void io_submit(struct io *io, struct io_request *request)
+void serve_io_submit(struct io *io, struct io_request *request)
 {
   request->done = 0;
   request->result = 0;
   if (!io->has_ring || request->op == IO_SUM) {
-    submit_to_threads(io, request);
+    serve_io_submit_to_threads(io, request);
     return;
   }
-  push(&io->for_ring, request);
-  fill_ring(io);
+  serve_io_push(&io->for_ring, request);
+  serve_io_fill_ring(io);
 }
 
-static struct io_request *poll_all(struct io *io)
+static struct io_request *serve_io_poll_all(struct io *io)
 {
-  struct io_request *request = io->has_ring ? poll_ring(io) : NULL;
+  struct io_request *request = io->has_ring ? serve_io_poll_ring(io) : NULL;
 
   /* Without threads, what could not be given to any. */
   if (request || (io->thread_count == 0 && !io->ended.first))
     return request;
   pthread_mutex_lock(&io->lock);
-  request = pull(&io->ended);
+  request = serve_io_pull(&io->ended);
   pthread_mutex_unlock(&io->lock);
   return request;
 }
 
-struct io_request *io_poll(struct io *io)
+struct io_request *serve_io_poll(struct io *io)
 {
-  struct io_request *request = poll_all(io);
+  struct io_request *request = serve_io_poll_all(io);
   uint64_t told;
 
   if (request)
@@ -366,5 +366,5 @@ struct io_request *io_poll(struct io *io)
   /* Told of what was polled meanwhile: cleared, then looked at once more. */
   if (read(io->event_fd, &told, sizeof(told)) < 0)
     return NULL;
-  return poll_all(io);
+  return serve_io_poll_all(io);
 }

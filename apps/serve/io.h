@@ -2,7 +2,7 @@
 /*
  * Reading and writing files without waiting for them: by io_uring, or where the system
  * forbids that, by a few threads; these make all sums. One thread calls; no call blocks but
- * io_close().
+ * serve_io_close().
  */
 #ifndef APP_SERVE_IO_H
 #define APP_SERVE_IO_H
@@ -16,15 +16,15 @@
 /* ---- digests.c: CRC32C of a chunk, SHA-256 of a range or a file ------------------------- */
 
 /* CRC-32C (Castagnoli), as iSCSI has it: RFC 3720, appendix B.4. Of less than 2 GiB. */
-uint32_t sums_crc32c(const void *bytes, size_t length);
+uint32_t serve_digest_crc32c(const void *bytes, size_t length);
 
-struct sums_sha256;                         /* one that is being made */
-struct sums_sha256 *sums_sha256_open(void); /* NULL: out of memory */
-void sums_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length);
+struct sums_sha256;                                 /* one that is being made */
+struct sums_sha256 *serve_digest_sha256_open(void); /* NULL: out of memory */
+void serve_digest_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length);
 /* Of what was added until now; more may follow. 0, or -ENOMEM. */
-int sums_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES]);
-void sums_sha256_close(struct sums_sha256 *sum); /* closing NULL is legal */
-void sums_sha256_of(const void *bytes, size_t length, uint8_t digest[SERVE_SHA256_BYTES]);
+int serve_digest_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES]);
+void serve_digest_sha256_close(struct sums_sha256 *sum); /* closing NULL is legal */
+void serve_digest_sha256_of(const void *bytes, size_t length, uint8_t digest[SERVE_SHA256_BYTES]);
 
 /* ---- io.c
  * ---------------------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ enum io_op {
   IO_OUT = 5,   /* by io.c alone: the second half of a WRITE */
 };
 
-/* The caller's, untouched from io_submit() until io_poll() has handed it out. */
+/* The caller's, untouched from serve_io_submit() until serve_io_poll() has handed it out. */
 struct io_request {
   enum io_op op;
   int fd;
@@ -56,18 +56,18 @@ struct io_request {
 };
 
 /* 0; -ENOMEM; -errno of pthread_create(3) or eventfd(2). */
-int io_open(struct io **io);
+int serve_io_open(struct io **io);
 /* Waits for what is under way. Closing NULL is legal. */
-void io_close(struct io *io);
+void serve_io_close(struct io *io);
 /* "io_uring", or "threads, since …". */
-const char *io_name(const struct io *io);
+const char *serve_io_name(const struct io *io);
 /* Without the reason: "threads". */
-const char *io_kind(const struct io *io);
+const char *serve_io_kind(const struct io *io);
 
-void io_submit(struct io *io, struct io_request *request);
+void serve_io_submit(struct io *io, struct io_request *request);
 /* One that has ended, or NULL. Moves those on that have been done in part. */
-struct io_request *io_poll(struct io *io);
-/* Readable once there may be something to poll. Read by io_poll(). */
-int io_event_fd(const struct io *io);
+struct io_request *serve_io_poll(struct io *io);
+/* Readable once there may be something to poll. Read by serve_io_poll(). */
+int serve_io_event_fd(const struct io *io);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define POST_BYTES (1u << 20) /* posted between two looks at what else there is to do */
 
-static void push(struct job_list *list, struct job *job)
+static void serve_job_push(struct job_list *list, struct job *job)
 {
   job->next = NULL;
   if (!list->first)
@@ -19,7 +19,7 @@ static void push(struct job_list *list, struct job *job)
   list->last = &job->next;
 }
 
-static struct job *pull(struct job_list *list)
+static struct job *serve_job_pull(struct job_list *list)
 {
   struct job *job = list->first;
 
@@ -28,7 +28,7 @@ static struct job *pull(struct job_list *list)
   return job;
 }
 
-struct job *job_new(struct client *client, const struct serve_message *asked)
+struct job *serve_job_new(struct client *client, const struct serve_message *asked)
 {
   struct job *job = calloc(1, sizeof(*job));
 
@@ -45,25 +45,25 @@ struct job *job_new(struct client *client, const struct serve_message *asked)
   return job;
 }
 
-void job_free(struct job *job)
+void serve_job_free(struct job *job)
 {
   struct client *client = job->client;
 
-  job_release_block(job);
-  sums_sha256_close(job->sum);
+  serve_job_release_block(job);
+  serve_digest_sha256_close(job->sum);
   if (job->file)
     job->file->jobs--;
   free(job->names);
   free(job);
   client->jobs--;
   if (client->gone && client->jobs == 0)
-    client_free(client);
+    serve_client_free(client);
 }
 
 /* ---- Answers ------------------------------------------------------------------------- */
 
 /* False: there is no room now. */
-static bool send_answer(struct job *job)
+static bool serve_job_send_answer(struct job *job)
 {
   struct client *client = job->client;
   uint8_t bytes[SERVE_MESSAGE_MAX];
@@ -75,24 +75,24 @@ static bool send_answer(struct job *job)
   if (rc == 0)
     rc = pst_peer_send(client->peer, bytes, length);
   if (rc < 0 && rc != -EAGAIN && rc != -ENOTCONN) /* LEFT comes, and says why */
-    client_end(client, rc, "the server cannot answer");
+    serve_client_end(client, rc, "the server cannot answer");
   return rc != -EAGAIN;
 }
 
-void job_answer(struct job *job, uint32_t type)
+void serve_job_answer(struct job *job, uint32_t type)
 {
   struct client *client = job->client;
 
-  job_release_block(job);
+  serve_job_release_block(job);
   job->answer.type = type;
   job->answer.tag = job->asked.tag;
-  if (client->answers.first || !send_answer(job))
-    push(&client->answers, job);
+  if (client->answers.first || !serve_job_send_answer(job))
+    serve_job_push(&client->answers, job);
   else
-    job_free(job);
+    serve_job_free(job);
 }
 
-void job_refuse(struct job *job, int code, const char *format, ...)
+void serve_job_refuse(struct job *job, int code, const char *format, ...)
 {
   va_list args;
 
@@ -101,41 +101,42 @@ void job_refuse(struct job *job, int code, const char *format, ...)
   va_end(args);
   job->answer.code = (uint32_t)-code;
   job->client->server->totals.refused++;
-  job_answer(job, SERVE_REFUSE);
+  serve_job_answer(job, SERVE_REFUSE);
 }
 
-void job_flush_answers(struct client *client)
+void serve_job_flush_answers(struct client *client)
 {
-  while (client->answers.first && send_answer(client->answers.first))
-    job_free(pull(&client->answers));
+  while (client->answers.first && serve_job_send_answer(client->answers.first))
+    serve_job_free(serve_job_pull(&client->answers));
 }
 
 /* ---- Turns ------------------------------------------------------------------------------ */
 
-static void line_up(struct turns *turns, struct line *line, struct job *job, uint64_t cost)
+static void serve_job_line_up(struct turns *turns, struct line *line, struct job *job,
+                              uint64_t cost)
 {
   job->cost = cost;
-  push(&line->jobs, job);
-  turns_join(turns, &line->turn, line->jobs.first->cost);
+  serve_job_push(&line->jobs, job);
+  serve_queue_join(turns, &line->turn, line->jobs.first->cost);
 }
 
 /* Whose turn it is. */
-static struct job *next_job(struct turns *turns)
+static struct job *serve_job_next(struct turns *turns)
 {
-  struct turn *turn = turns_next(turns);
+  struct turn *turn = serve_queue_next(turns);
 
   return turn ? FROM(struct line, turn, turn)->jobs.first : NULL;
 }
 
-static void leave_line(struct turns *turns, struct line *line)
+static void serve_job_leave_line(struct turns *turns, struct line *line)
 {
-  pull(&line->jobs);
-  turns_spend(turns, line->jobs.first ? line->jobs.first->cost : 0);
+  serve_job_pull(&line->jobs);
+  serve_queue_spend(turns, line->jobs.first ? line->jobs.first->cost : 0);
 }
 
 /* ---- Memory, in turn ------------------------------------------------------------------- */
 
-static struct line *line_at(struct client *client, const struct store *store)
+static struct line *serve_job_line_at(struct client *client, const struct store *store)
 {
   return &client->waiting[store - client->server->stores];
 }
@@ -148,52 +149,52 @@ static void serve_turns(struct store *store)
   if (store->serving)
     return;
   store->serving = true;
-  while ((job = next_job(&store->turns)) != NULL) {
-    uint64_t block = pool_take(store->pool, job->length);
+  while ((job = serve_job_next(&store->turns)) != NULL) {
+    uint64_t block = serve_buddy_take(store->pool, job->length);
     if (block == POOL_NONE)
       break;
-    leave_line(&store->turns, line_at(job->client, store));
+    serve_job_leave_line(&store->turns, serve_job_line_at(job->client, store));
     job->block = block;
     job->then(job);
   }
   store->serving = false;
 }
 
-void job_with_block(struct job *job, struct store *store, uint64_t bytes, job_step *then)
+void serve_job_with_block(struct job *job, struct store *store, uint64_t bytes, job_step *then)
 {
   job->store = store;
   job->length = bytes;
   job->then = then;
-  line_up(&store->turns, line_at(job->client, store), job, bytes);
+  serve_job_line_up(&store->turns, serve_job_line_at(job->client, store), job, bytes);
   serve_turns(store);
 }
 
-void job_release_block(struct job *job)
+void serve_job_release_block(struct job *job)
 {
   if (job->block == POOL_NONE)
     return;
-  pool_give(job->store->pool, job->block);
+  serve_buddy_give(job->store->pool, job->block);
   job->block = POOL_NONE;
   serve_turns(job->store);
 }
 
-uint8_t *job_bytes(const struct job *job)
+uint8_t *serve_job_bytes(const struct job *job)
 {
   return job->store->host + job->block;
 }
 
 /* ---- Operations on the client's region -------------------------------------------------- */
 
-void job_posts(struct client *client)
+void serve_job_posts(struct client *client)
 {
   struct line *posts = &client->posts;
 
   if (posts->jobs.first)
-    turns_join(&client->server->posts, &posts->turn, posts->jobs.first->cost);
+    serve_queue_join(&client->server->posts, &posts->turn, posts->jobs.first->cost);
 }
 
 /* False: there is no room, and ROOM will come. */
-static bool post(struct job *job)
+static bool serve_job_post(struct job *job)
 {
   struct client *client = job->client;
   int n = pst_peer_post(client->peer, job->operations + job->posted, job->to_post - job->posted);
@@ -202,32 +203,32 @@ static bool post(struct job *job)
     job->posted += (uint32_t)n;
   if (n >= 0 && job->posted < job->to_post)
     return false;
-  leave_line(&client->server->posts, &client->posts);
+  serve_job_leave_line(&client->server->posts, &client->posts);
   if (n > 0)
     return true;
   job->status = n;
   job->to_post = job->posted;
   if (job->ended == job->posted)
-    job_done(job, 1);
+    serve_job_done(job, 1);
   return true;
 }
 
-bool job_post_some(struct server *server)
+bool serve_job_post_some(struct server *server)
 {
   uint64_t bytes = 0;
   struct job *job;
 
-  while (bytes < POST_BYTES && (job = next_job(&server->posts)) != NULL) {
+  while (bytes < POST_BYTES && (job = serve_job_next(&server->posts)) != NULL) {
     struct turn *turn = &job->client->posts.turn;
     bytes += job->cost;
-    if (!post(job))
-      turns_leave(&server->posts, turn);
+    if (!serve_job_post(job))
+      serve_queue_leave(&server->posts, turn);
   }
   return server->posts.first != NULL;
 }
 
-void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place,
-              job_step *then)
+void serve_job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place,
+                    job_step *then)
 {
   struct pst_operation *move = &job->operations[0], *flush = &job->operations[1];
 
@@ -245,10 +246,10 @@ void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uin
   job->to_post = op == PST_OP_WRITE ? 2 : 1;
   job->posted = job->ended = 0;
   job->status = 0;
-  line_up(&job->client->server->posts, &job->client->posts, job, length);
+  serve_job_line_up(&job->client->server->posts, &job->client->posts, job, length);
 }
 
-static const char *refusal_of(int status)
+static const char *serve_job_refusal_of(int status)
 {
   switch (status) {
   case -ENOENT:
@@ -265,7 +266,7 @@ static const char *refusal_of(int status)
 }
 
 /* status 1: nothing has ended, the posting has failed. */
-void job_done(struct job *job, int status)
+void serve_job_done(struct job *job, int status)
 {
   if (status < 0 && job->status == 0)
     job->status = status;
@@ -273,85 +274,85 @@ void job_done(struct job *job, int status)
   if (job->ended < job->to_post)
     return;
   if (job->status < 0)
-    job_refuse(job, job->status, "%s of %llu bytes at %llu of region %llu: %s",
-               job->operations[0].op == PST_OP_WRITE ? "a WRITE" : "a READ",
-               (unsigned long long)job->operations[0].length,
-               (unsigned long long)job->operations[0].remote_offset,
-               (unsigned long long)job->asked.region, refusal_of(job->status));
+    serve_job_refuse(job, job->status, "%s of %llu bytes at %llu of region %llu: %s",
+                     job->operations[0].op == PST_OP_WRITE ? "a WRITE" : "a READ",
+                     (unsigned long long)job->operations[0].length,
+                     (unsigned long long)job->operations[0].remote_offset,
+                     (unsigned long long)job->asked.region, serve_job_refusal_of(job->status));
   else
     job->then(job);
 }
 
 /* ---- Files' reads and writes ------------------------------------------------------------- */
 
-static void begin_io(struct job *job)
+static void serve_job_begin_io(struct job *job)
 {
   job->client->server->io_under_way++;
-  io_submit(job->client->server->io, &job->io);
+  serve_io_submit(job->client->server->io, &job->io);
 }
 
-void job_io(struct job *job, enum io_op op, int fd, uint8_t *bytes, uint64_t length,
-            uint64_t offset, job_step *then)
+void serve_job_io(struct job *job, enum io_op op, int fd, uint8_t *bytes, uint64_t length,
+                  uint64_t offset, job_step *then)
 {
   job->io =
       (struct io_request){.op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset};
   job->then = then;
-  begin_io(job);
+  serve_job_begin_io(job);
 }
 
 /* A client's sums take turns, a step each, so that however many it asks for leave the threads that
  * read and sum to the others. */
-static void begin_sums(struct client *client)
+static void serve_job_begin_sums(struct client *client)
 {
   while (client->sums.first && client->summing < SERVER_SUMS) {
     client->summing++;
-    begin_io(pull(&client->sums));
+    serve_job_begin_io(serve_job_pull(&client->sums));
   }
 }
 
-void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
-             job_step *then)
+void serve_job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
+                   job_step *then)
 {
   job->io = (struct io_request){
       .op = IO_SUM, .fd = fd, .sum = sum, .to_grow = to_grow, .length = length, .offset = job->at};
   job->then = then;
-  push(&job->client->sums, job);
-  begin_sums(job->client);
+  serve_job_push(&job->client->sums, job);
+  serve_job_begin_sums(job->client);
 }
 
-void job_io_ended(struct job *job)
+void serve_job_io_ended(struct job *job)
 {
   struct client *client = job->client;
 
   client->server->io_under_way--;
   if (job->io.op == IO_SUM) {
     client->summing--;
-    begin_sums(client);
+    serve_job_begin_sums(client);
   }
   if (client->gone)
-    job_free(job);
+    serve_job_free(job);
   else
     job->then(job);
 }
 
-static void drop(struct job_list *list)
+static void serve_job_drop(struct job_list *list)
 {
   struct job *job;
 
-  while ((job = pull(list)) != NULL)
-    job_free(job);
+  while ((job = serve_job_pull(list)) != NULL)
+    serve_job_free(job);
 }
 
-void job_drop_waiting(struct client *client)
+void serve_job_drop_waiting(struct client *client)
 {
   struct server *server = client->server;
 
   for (uint32_t i = 0; i < 2; i++) {
-    turns_leave(&server->stores[i].turns, &client->waiting[i].turn);
-    drop(&client->waiting[i].jobs);
+    serve_queue_leave(&server->stores[i].turns, &client->waiting[i].turn);
+    serve_job_drop(&client->waiting[i].jobs);
   }
-  turns_leave(&server->posts, &client->posts.turn);
-  drop(&client->posts.jobs);
-  drop(&client->sums);
-  drop(&client->answers);
+  serve_queue_leave(&server->posts, &client->posts.turn);
+  serve_job_drop(&client->posts.jobs);
+  serve_job_drop(&client->sums);
+  serve_job_drop(&client->answers);
 }

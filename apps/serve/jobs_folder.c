@@ -12,7 +12,7 @@
 /* Of a listing's names; the rest of the message is small. */
 #define LISTED_BYTES 3072u
 
-static struct open_file *unused_file(struct job *job)
+static struct open_file *serve_jobs_folder_unused_file(struct job *job)
 {
   struct client *client = job->client;
 
@@ -23,17 +23,17 @@ static struct open_file *unused_file(struct job *job)
     job->answer.file = i;
     return &client->files[i];
   }
-  job_refuse(job, -EMFILE, "a client has at most %u files open", SERVER_FILES);
+  serve_job_refuse(job, -EMFILE, "a client has at most %u files open", SERVER_FILES);
   return NULL;
 }
 
-int job_open(struct job *job, const char *name)
+int serve_job_open(struct job *job, const char *name)
 {
-  struct open_file *file = unused_file(job);
+  struct open_file *file = serve_jobs_folder_unused_file(job);
 
   if (!file)
     return 0;
-  int fd = root_open_file(job->client->server->root, name, &file->stat);
+  int fd = serve_sandbox_open_file(job->client->server->root, name, &file->stat);
   if (fd < 0)
     return fd;
   file->used = true;
@@ -42,12 +42,12 @@ int job_open(struct job *job, const char *name)
   job->answer.size = file->size;
   job->answer.mode = file->stat.st_mode & 0777;
   job->client->server->totals.files_read++;
-  job_answer(job, SERVE_OPENED);
+  serve_job_answer(job, SERVE_OPENED);
   return 0;
 }
 
 /* What could never be filled is a mistake, or is meant to keep the server reading holes. */
-static bool size_is_legal(struct job *job)
+static bool serve_jobs_folder_size_is_legal(struct job *job)
 {
   const struct server *server = job->client->server;
   uint64_t most = server->params->file_max > 0 ? server->params->file_max : UINT64_MAX;
@@ -60,38 +60,38 @@ static bool size_is_legal(struct job *job)
   }
   if (job->asked.size <= most)
     return true;
-  job_refuse(job, -EFBIG,
-             "a file of %" PRIu64 " bytes; %" PRIu64
-             "%s are the server's --file-max; raise it there, or free what the file needs",
-             job->asked.size, most, what);
+  serve_job_refuse(job, -EFBIG,
+                   "a file of %" PRIu64 " bytes; %" PRIu64
+                   "%s are the server's --file-max; raise it there, or free what the file needs",
+                   job->asked.size, most, what);
   return false;
 }
 
 /* What of --overwrite is missing. */
-static void refuse_existing(struct job *job)
+static void serve_jobs_folder_refuse(struct job *job)
 {
   bool client = (job->asked.flags & SERVE_FLAG_OVERWRITE) != 0;
   bool server = job->client->server->params->overwrite;
 
-  job_refuse(job, -EEXIST, "it exists and is not replaced (%s)",
-             client   ? "start the server with --overwrite, too, to allow it"
-             : server ? "--overwrite allows it"
-                      : "--overwrite at both ends allows it");
+  serve_job_refuse(job, -EEXIST, "it exists and is not replaced (%s)",
+                   client   ? "start the server with --overwrite, too, to allow it"
+                   : server ? "--overwrite allows it"
+                            : "--overwrite at both ends allows it");
 }
 
-int job_create(struct job *job, const char *name)
+int serve_job_create(struct job *job, const char *name)
 {
   const struct server *server = job->client->server;
   const struct serve_message *m = &job->asked;
   bool overwrite = server->params->overwrite && (m->flags & SERVE_FLAG_OVERWRITE) != 0;
-  struct open_file *file = unused_file(job);
+  struct open_file *file = serve_jobs_folder_unused_file(job);
 
-  if (!file || !size_is_legal(job))
+  if (!file || !serve_jobs_folder_size_is_legal(job))
     return 0;
-  int rc = part_open(server->root, name, m->size, m->mode, overwrite,
-                     (m->flags & SERVE_FLAG_RESUME) != 0, &file->part);
+  int rc = serve_part_open(server->root, name, m->size, m->mode, overwrite,
+                           (m->flags & SERVE_FLAG_RESUME) != 0, &file->part);
   if (rc == -EEXIST) {
-    refuse_existing(job);
+    serve_jobs_folder_refuse(job);
     return 0;
   }
   if (rc < 0)
@@ -99,52 +99,52 @@ int job_create(struct job *job, const char *name)
   file->used = file->writable = true;
   file->size = m->size;
   job->answer.size = file->part.there;
-  job_answer(job, SERVE_CREATED);
+  serve_job_answer(job, SERVE_CREATED);
   return 0;
 }
 
-void job_close(struct job *job)
+void serve_job_close(struct job *job)
 {
   struct open_file *file = job->file;
 
   if (file->jobs > 1) {
-    job_refuse(job, -EBUSY, "CLOSE: other requests on the file are under way");
+    serve_job_refuse(job, -EBUSY, "CLOSE: other requests on the file are under way");
     return;
   }
-  bool stale = !file->writable && root_changed(file->fd, &file->stat);
-  file_drop(file);
+  bool stale = !file->writable && serve_sandbox_changed(file->fd, &file->stat);
+  serve_file_drop(file);
   job->file = NULL;
   if (stale)
-    job_refuse(job, -ESTALE,
-               "the file was changed while it was read; try again once nothing writes to it");
+    serve_job_refuse(job, -ESTALE,
+                     "the file was changed while it was read; try again once nothing writes to it");
   else
-    job_answer(job, SERVE_DONE);
+    serve_job_answer(job, SERVE_DONE);
 }
 
-int job_list_folder(struct job *job, const char *name)
+int serve_job_list_folder(struct job *job, const char *name)
 {
-  int folder = root_open_folder(job->client->server->root, name);
+  int folder = serve_sandbox_open_folder(job->client->server->root, name);
 
   if (folder < 0)
     return folder;
   job->answer.cursor = job->asked.cursor;
   job->names = malloc(LISTED_BYTES);
   int count = !job->names ? -ENOMEM
-                          : root_list(folder, &job->answer.cursor, job->answer.entries, job->names,
-                                      LISTED_BYTES);
+                          : serve_sandbox_list(folder, &job->answer.cursor, job->answer.entries,
+                                               job->names, LISTED_BYTES);
   close(folder);
   if (count < 0)
     return count;
   job->answer.entry_count = (uint32_t)count;
-  job_answer(job, SERVE_LISTED);
+  serve_job_answer(job, SERVE_LISTED);
   return 0;
 }
 
-int job_make_folder(struct job *job, const char *name)
+int serve_job_make_folder(struct job *job, const char *name)
 {
-  int rc = root_make_folder(job->client->server->root, name, job->asked.mode);
+  int rc = serve_sandbox_make_folder(job->client->server->root, name, job->asked.mode);
 
   if (rc == 0)
-    job_answer(job, SERVE_DONE);
+    serve_job_answer(job, SERVE_DONE);
   return rc;
 }

@@ -16,12 +16,12 @@
 #define TRIES 8
 #define NAME_BYTES (NAMES_BYTES_MAX + sizeof(NAMES_PART_SUFFIX) + 1)
 
-static void part_name(const struct part *part, char name[NAME_BYTES])
+static void serve_part_name(const struct part *part, char name[NAME_BYTES])
 {
   snprintf(name, NAME_BYTES, ".%s" NAMES_PART_SUFFIX, part->name);
 }
 
-static int check_final(const struct part *part)
+static int serve_part_check_final(const struct part *part)
 {
   struct stat stat;
 
@@ -33,7 +33,7 @@ static int check_final(const struct part *part)
 }
 
 /* Another may have finished, or removed, what was opened here before it was locked. */
-static int lock(const struct part *part, const char *name, bool *gone)
+static int serve_part_lock(const struct part *part, const char *name, bool *gone)
 {
   struct stat ours, named;
 
@@ -48,7 +48,7 @@ static int lock(const struct part *part, const char *name, bool *gone)
 
 /* Made by this user: in a folder that others may write to, one of them may have made it first,
  * to read or change what is written. -EPERM: so it is. A second link may be anywhere. */
-static int check_ours(int fd)
+static int serve_part_check_ours(int fd)
 {
   struct stat stat;
 
@@ -61,7 +61,7 @@ static int check_ours(int fd)
 
 /* A file of this user's that others could read or write is never written to: who has it open
  * keeps it. */
-static bool is_private(int fd)
+static bool serve_part_is_private(int fd)
 {
   struct stat stat;
 
@@ -69,7 +69,7 @@ static bool is_private(int fd)
 }
 
 /* errno, of open(2), where the part cannot be opened. */
-static int refusal_of(const struct part *part, const char *name)
+static int serve_part_refusal_of(const struct part *part, const char *name)
 {
   const int code = errno;
   struct stat there;
@@ -83,12 +83,12 @@ static int refusal_of(const struct part *part, const char *name)
 }
 
 /* One of that name which is kept to resume; or a new one, in the place of an old. */
-static int open_locked(struct part *part, bool resume)
+static int serve_part_open_locked(struct part *part, bool resume)
 {
   const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   char name[NAME_BYTES];
 
-  part_name(part, name);
+  serve_part_name(part, name);
   for (int i = 0; i < TRIES; i++) {
     bool gone = true, made = false;
     if (part->fd >= 0)
@@ -101,15 +101,15 @@ static int open_locked(struct part *part, bool resume)
         continue;
     }
     if (part->fd < 0)
-      return refusal_of(part, name);
-    int rc = check_ours(part->fd);
+      return serve_part_refusal_of(part, name);
+    int rc = serve_part_check_ours(part->fd);
     if (rc == 0)
-      rc = lock(part, name, &gone);
+      rc = serve_part_lock(part, name, &gone);
     if (rc < 0)
       return rc;
     if (gone)
       continue;
-    if (made || (resume && is_private(part->fd)))
+    if (made || (resume && serve_part_is_private(part->fd)))
       return 0;
     /* Locked, so that nobody else writes it. */
     if (unlinkat(part->folder, name, 0) < 0 && errno != ENOENT)
@@ -118,13 +118,13 @@ static int open_locked(struct part *part, bool resume)
   return -EBUSY;
 }
 
-static int open_in(struct part *part, bool resume)
+static int serve_part_open_in(struct part *part, bool resume)
 {
   struct stat stat;
-  int rc = check_final(part);
+  int rc = serve_part_check_final(part);
 
   if (rc == 0)
-    rc = open_locked(part, resume);
+    rc = serve_part_open_locked(part, resume);
   if (rc < 0)
     return rc;
   if (fstat(part->fd, &stat) < 0)
@@ -133,25 +133,25 @@ static int open_in(struct part *part, bool resume)
   return 0;
 }
 
-int part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite, bool resume,
-              struct part *part)
+int serve_part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite,
+                    bool resume, struct part *part)
 {
   const char *last = NULL;
 
   *part = (struct part){.folder = -1, .fd = -1, .size = size, .mode = mode, .overwrite = overwrite};
-  int folder = root_open_parent(root, name, &last);
+  int folder = serve_sandbox_open_parent(root, name, &last);
   if (folder < 0)
     return folder;
   part->folder = folder;
   snprintf(part->name, sizeof(part->name), "%s", last);
-  int rc = open_in(part, resume);
+  int rc = serve_part_open_in(part, resume);
   if (rc < 0)
-    part_close(part, false);
+    serve_part_close(part, false);
   return rc;
 }
 
 /* The process's own, which can only be read by setting it: once. */
-static mode_t creation_mask(void)
+static mode_t serve_part_creation_mask(void)
 {
   static mode_t mask;
   static bool known;
@@ -164,20 +164,20 @@ static mode_t creation_mask(void)
   return mask;
 }
 
-int part_prepare(struct part *part)
+int serve_part_prepare(struct part *part)
 {
   if (ftruncate(part->fd, (off_t)part->size) < 0 ||
-      fchmod(part->fd, (mode_t)part->mode & 0777 & ~creation_mask()) < 0)
+      fchmod(part->fd, (mode_t)part->mode & 0777 & ~serve_part_creation_mask()) < 0)
     return -errno;
   return 0;
 }
 
-int part_rename(struct part *part)
+int serve_part_rename(struct part *part)
 {
   char name[NAME_BYTES];
   unsigned flags = part->overwrite ? 0 : RENAME_NOREPLACE;
 
-  part_name(part, name);
+  serve_part_name(part, name);
   int rc = renameat2(part->folder, name, part->folder, part->name, flags);
   if (rc < 0 && errno == EINVAL && flags != 0) /* a file system without the flag */
     rc = linkat(part->folder, name, part->folder, part->name, 0) < 0
@@ -186,7 +186,7 @@ int part_rename(struct part *part)
   return rc < 0 ? -errno : 0;
 }
 
-int part_make_hole(const struct part *part, uint64_t offset, uint64_t length)
+int serve_part_make_hole(const struct part *part, uint64_t offset, uint64_t length)
 {
   if (offset >= part->there)
     return 0;
@@ -197,20 +197,20 @@ int part_make_hole(const struct part *part, uint64_t offset, uint64_t length)
 }
 
 /* Cut too, since its blocks are the file system's again only once nobody has it open. */
-void part_remove(struct part *part)
+void serve_part_remove(struct part *part)
 {
   char name[NAME_BYTES];
 
-  part_name(part, name);
+  serve_part_name(part, name);
   unlinkat(part->folder, name, 0);
   if (ftruncate(part->fd, 0) < 0)
     return; /* then they are when it is closed */
 }
 
-void part_close(struct part *part, bool remove)
+void serve_part_close(struct part *part, bool remove)
 {
   if (part->fd >= 0 && remove)
-    part_remove(part);
+    serve_part_remove(part);
   if (part->fd >= 0)
     close(part->fd);
   if (part->folder >= 0)
@@ -221,7 +221,7 @@ void part_close(struct part *part, bool remove)
 /* ---- Which bytes are there ----------------------------------------------------------- */
 
 /* The first run that ends at or behind `at`. */
-static uint32_t find(const struct extents *e, uint64_t at)
+static uint32_t serve_part_find(const struct extents *e, uint64_t at)
 {
   uint32_t low = 0, high = e->count;
 
@@ -235,7 +235,7 @@ static uint32_t find(const struct extents *e, uint64_t at)
   return low;
 }
 
-static int make_room(struct extents *e)
+static int serve_part_make_room(struct extents *e)
 {
   if (e->count == EXTENTS_MAX)
     return -ENOSPC;
@@ -250,9 +250,9 @@ static int make_room(struct extents *e)
   return 0;
 }
 
-int extents_add(struct extents *e, uint64_t begin, uint64_t end)
+int serve_extents_add(struct extents *e, uint64_t begin, uint64_t end)
 {
-  uint32_t first = find(e, begin), last = first;
+  uint32_t first = serve_part_find(e, begin), last = first;
   struct extent whole = {begin, end};
 
   if (begin >= end)
@@ -263,7 +263,7 @@ int extents_add(struct extents *e, uint64_t begin, uint64_t end)
     whole.end = run->end > whole.end ? run->end : whole.end;
     e->covered -= run->end - run->begin;
   }
-  int rc = first == last ? make_room(e) : 0;
+  int rc = first == last ? serve_part_make_room(e) : 0;
   if (rc < 0)
     return rc;
   memmove(e->list + first + 1, e->list + last, (e->count - last) * sizeof(*e->list));
@@ -273,12 +273,12 @@ int extents_add(struct extents *e, uint64_t begin, uint64_t end)
   return 0;
 }
 
-uint64_t extents_front(const struct extents *e)
+uint64_t serve_extents_front(const struct extents *e)
 {
   return e->count > 0 && e->list[0].begin == 0 ? e->list[0].end : 0;
 }
 
-void extents_free(struct extents *e)
+void serve_extents_free(struct extents *e)
 {
   free(e->list);
   *e = (struct extents){0};

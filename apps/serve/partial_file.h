@@ -30,20 +30,20 @@ struct part {
  * 0; -EEXIST: the file exists, and not `overwrite`; -EISDIR: a folder has that name; -EBUSY:
  * somebody else is writing it; -ENOTSUP: what is called like the part is no plain file;
  * -EPERM: the part is another user's; -EACCES: none can be made there; and as
- * root_open_parent(). */
-int part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite, bool resume,
-              struct part *part);
+ * serve_sandbox_open_parent(). */
+int serve_part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite,
+                    bool resume, struct part *part);
 
 /* Once all bytes are written: its length and mode. The caller then fsyncs `fd`. */
-int part_prepare(struct part *part);
+int serve_part_prepare(struct part *part);
 /* Its final name; the caller fsyncs `folder` behind it. -EEXIST: one came meanwhile. */
-int part_rename(struct part *part);
+int serve_part_rename(struct part *part);
 /* For a range that is a hole: what an older transfer left may have data there. 0, or -errno. */
-int part_make_hole(const struct part *part, uint64_t offset, uint64_t length);
+int serve_part_make_hole(const struct part *part, uint64_t offset, uint64_t length);
 /* It has no name any more, and no bytes, but stays open. */
-void part_remove(struct part *part);
-/* Without part_rename: keep what is there for another attempt, or remove it. */
-void part_close(struct part *part, bool remove);
+void serve_part_remove(struct part *part);
+/* Without serve_part_rename: keep what is there for another attempt, or remove it. */
+void serve_part_close(struct part *part, bool remove);
 
 /* ---- Which bytes of a file are there. All zero is: none. ----------------------------- */
 
@@ -59,9 +59,9 @@ struct extents {
 
 /* [begin, end) is there, whether or not some of it was before. 0; -ENOMEM; -ENOSPC: that
  * would be more than EXTENTS_MAX runs. */
-int extents_add(struct extents *extents, uint64_t begin, uint64_t end);
+int serve_extents_add(struct extents *extents, uint64_t begin, uint64_t end);
 /* Bytes that are there from the beginning on, up to the first gap. */
-uint64_t extents_front(const struct extents *extents);
-void extents_free(struct extents *extents);
+uint64_t serve_extents_front(const struct extents *extents);
+void serve_extents_free(struct extents *extents);
 
 #endif

@@ -20,12 +20,12 @@
 
 /* Reads the options of transport and memory. The caller frees both lists of options, also after a
  * failure. */
-int plan_side_read(const struct command *command, const struct arguments *arguments,
-                   struct pst_node_params *node, struct pst_area_params *area)
+int serve_cli_side_read(const struct command *command, const struct arguments *arguments,
+                        struct pst_node_params *node, struct pst_area_params *area)
 {
   const char *const *words = arguments->node;
   uint64_t timeout_ns = 10 * NS_PER_S;
-  const struct plan_value value = {"timeout", words[NODE_TIMEOUT], arguments_duration,
+  const struct plan_value value = {"timeout", words[NODE_TIMEOUT], app_arguments_duration,
                                    1,         UINT64_MAX,          &timeout_ns};
   struct pst_setting *transport_options = NULL, *memory_options = NULL;
 
@@ -34,64 +34,65 @@ int plan_side_read(const struct command *command, const struct arguments *argume
                                    .transport =
                                        words[NODE_TRANSPORT] ? words[NODE_TRANSPORT] : "loopback",
                                    .message_max = SERVE_MESSAGE_MAX,
-                                   .origins = &settings_origins};
+                                   .origins = &app_setting_origins};
   *area = (struct pst_area_params){.struct_size = sizeof(*area),
                                    .memory = words[NODE_MEMORY] ? words[NODE_MEMORY] : "host"};
-  int rc = settings_read(arguments->transport_options, arguments->transport_option_count,
-                         &transport_options, &node->transport_option_count);
+  int rc = app_plugin_options_read(arguments->transport_options, arguments->transport_option_count,
+                                   &transport_options, &node->transport_option_count);
   if (rc == 0)
-    rc = settings_read(arguments->memory_options, arguments->memory_option_count, &memory_options,
-                       &area->memory_option_count);
+    rc = app_plugin_options_read(arguments->memory_options, arguments->memory_option_count,
+                                 &memory_options, &area->memory_option_count);
   node->transport_options = transport_options;
   area->memory_options = memory_options;
   if (rc < 0) {
-    arguments_wrong(command, "out of memory");
+    app_arguments_wrong(command, "out of memory");
     return rc;
   }
-  if (plan_values(command, &value, 1) < 0)
+  if (serve_cli_values(command, &value, 1) < 0)
     return -EINVAL;
   node->connect_timeout_ns = node->peer_timeout_ns = timeout_ns;
   if (timeout_ns >= TIMEOUT_LEAST_NS)
     return 0;
-  arguments_wrong(command, "--timeout must be at least 3s (heartbeats are sent every second)");
+  app_arguments_wrong(command, "--timeout must be at least 3s (heartbeats are sent every second)");
   return -EINVAL;
 }
 
-void plan_side_free(const struct pst_node_params *node, const struct pst_area_params *area)
+void serve_cli_side_free(const struct pst_node_params *node, const struct pst_area_params *area)
 {
-  settings_free((struct pst_setting *)(uintptr_t)node->transport_options,
-                node->transport_option_count);
-  settings_free((struct pst_setting *)(uintptr_t)area->memory_options, area->memory_option_count);
+  app_plugin_options_free((struct pst_setting *)(uintptr_t)node->transport_options,
+                          node->transport_option_count);
+  app_plugin_options_free((struct pst_setting *)(uintptr_t)area->memory_options,
+                          area->memory_option_count);
 }
 
 /* ---- Values -------------------------------------------------------------------------- */
 
-static int refuse_value(const struct command *command, const struct plan_value *value)
+static int serve_cli_refuse_value(const struct command *command, const struct plan_value *value)
 {
   char what[256], range[64];
 
   snprintf(range, sizeof(range), "from %" PRIu64 " to %" PRIu64, value->least, value->most);
-  if (value->read == arguments_size)
+  if (value->read == app_arguments_size)
     snprintf(what, sizeof(what), "--%s '%.60s' is not a size %s bytes; write 4096 or 64KiB",
              value->option, value->word, range);
-  else if (value->read == arguments_count)
+  else if (value->read == app_arguments_count)
     snprintf(what, sizeof(what), "--%s '%.60s' is not a number %s", value->option, value->word,
              range);
   else
     snprintf(what, sizeof(what), "--%s '%.60s' is not a time above 0; write 3, 1.5, 250ms or 2min",
              value->option, value->word);
-  arguments_wrong(command, "%s", what);
+  app_arguments_wrong(command, "%s", what);
   return -EINVAL;
 }
 
-int plan_values(const struct command *command, const struct plan_value *values, size_t count)
+int serve_cli_values(const struct command *command, const struct plan_value *values, size_t count)
 {
   for (const struct plan_value *value = values; value < values + count; value++) {
     uint64_t read = 0;
     if (!value->word)
       continue;
     if (value->read(value->word, &read) < 0 || read < value->least || read > value->most)
-      return refuse_value(command, value);
+      return serve_cli_refuse_value(command, value);
     *value->to = read;
   }
   return 0;
@@ -99,41 +100,41 @@ int plan_values(const struct command *command, const struct plan_value *values, 
 
 /* ---- Beginning and end --------------------------------------------------------------- */
 
-int plan_start(const struct command *command, const struct arguments *arguments)
+int serve_cli_start(const struct command *command, const struct arguments *arguments)
 {
   int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  int rc = event_fd < 0 ? -errno : signals_open(event_fd);
+  int rc = event_fd < 0 ? -errno : app_signals_open(event_fd);
 
-  notice_begin(arguments, PST_LOG_ERROR);
+  app_log_begin(arguments, PST_LOG_ERROR);
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
   if (rc < 0)
-    notice(PST_LOG_ERROR, "%s: cannot begin: %s", command->name, strerror(-rc));
+    app_log(PST_LOG_ERROR, "%s: cannot begin: %s", command->name, strerror(-rc));
   return rc < 0 ? rc : event_fd;
 }
 
-struct json_object *plan_result(const struct command *command, const struct arguments *arguments,
-                                const struct pst_node *node)
+struct json_object *serve_cli_result(const struct command *command,
+                                     const struct arguments *arguments, const struct pst_node *node)
 {
   struct pst_plugin_info info = {.struct_size = sizeof(info)};
 
   if (!arguments->json)
     return NULL;
-  struct json_object *result = result_new(command, arguments, NULL);
+  struct json_object *result = app_result_new(command, arguments, NULL);
   if (!result)
     return NULL;
   for (uint32_t i = 0; node && i < pst_node_plugins(node); i++) {
     if (pst_node_plugin(node, i, &info) == 0)
-      result_add_plugin(result, &info);
+      app_result_add_plugin(result, &info);
   }
   return result;
 }
 
-const char *plan_stopped_by(const struct pst_error *error, const char *whole)
+const char *serve_cli_stopped_by(const struct pst_error *error, const char *whole)
 {
   if (error->code == 0)
     return whole;
-  switch (finding_of(error->exit_status, error->code)) {
+  switch (app_finding_of(error->exit_status, error->code)) {
   case FINDING_STOPPED:
     return "signal";
   case FINDING_PEER:
@@ -143,11 +144,11 @@ const char *plan_stopped_by(const struct pst_error *error, const char *whole)
   }
 }
 
-int plan_finish(const struct arguments *arguments, struct json_object *result, int status,
-                const struct pst_error *error)
+int serve_cli_finish(const struct arguments *arguments, struct json_object *result, int status,
+                     const struct pst_error *error)
 {
   if (!arguments->json)
     return status;
-  finding_add_error(result_errors(result), error, arguments);
-  return result_conclude(result, arguments->json, status);
+  app_finding_add_error(app_result_errors(result), error, arguments);
+  return app_result_conclude(result, arguments->json, status);
 }

@@ -11,33 +11,34 @@
 #define PLAN_CHUNK_MAX (1u << 30)
 
 /* What serve and its clients have in common: transport, memory, --timeout, --insecure. 0, or
- * -EINVAL or -ENOMEM, which has been said. plan_side_free() in any case. */
-int plan_side_read(const struct command *command, const struct arguments *arguments,
-                   struct pst_node_params *node, struct pst_area_params *area);
-void plan_side_free(const struct pst_node_params *node, const struct pst_area_params *area);
+ * -EINVAL or -ENOMEM, which has been said. serve_cli_side_free() in any case. */
+int serve_cli_side_read(const struct command *command, const struct arguments *arguments,
+                        struct pst_node_params *node, struct pst_area_params *area);
+void serve_cli_side_free(const struct pst_node_params *node, const struct pst_area_params *area);
 
 /* An option with a value. */
 struct plan_value {
   const char *option; /* without "--" */
   const char *word;   /* NULL: it was not written, and *to keeps its default */
-  int (*read)(const char *word, uint64_t *value); /* arguments_size, _count, _duration */
+  int (*read)(const char *word, uint64_t *value); /* app_arguments_size, _count, _duration */
   uint64_t least, most;
   uint64_t *to;
 };
 /* 0, or -EINVAL, which has been said. */
-int plan_values(const struct command *command, const struct plan_value *values, size_t count);
+int serve_cli_values(const struct command *command, const struct plan_value *values, size_t count);
 
 /* Signals, log level, plugin folders: before a node is opened. The descriptor that signals
  * write to, or -errno, which has been said. */
-int plan_start(const struct command *command, const struct arguments *arguments);
+int serve_cli_start(const struct command *command, const struct arguments *arguments);
 
 /* What all of them write with --json; NULL without it, or out of memory. */
-struct json_object *plan_result(const struct command *command, const struct arguments *arguments,
-                                const struct pst_node *node);
+struct json_object *serve_cli_result(const struct command *command,
+                                     const struct arguments *arguments,
+                                     const struct pst_node *node);
 /* As a stream's `stopped`: what *error was, or `whole` where there is none. */
-const char *plan_stopped_by(const struct pst_error *error, const char *whole);
+const char *serve_cli_stopped_by(const struct pst_error *error, const char *whole);
 /* Writes and frees it; the exit status, made worse where it could not be written. */
-int plan_finish(const struct arguments *arguments, struct json_object *result, int status,
-                const struct pst_error *error);
+int serve_cli_finish(const struct arguments *arguments, struct json_object *result, int status,
+                     const struct pst_error *error);
 
 #endif

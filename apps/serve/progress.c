@@ -14,7 +14,7 @@
 #define EVERY_NS (200 * NS_PER_MS)
 #define BAR 30
 
-static void put(const char *line)
+static void serve_progress_put(const char *line)
 {
   ssize_t written = write(STDERR_FILENO, line, strlen(line));
   (void)written; /* a bar that nobody sees */
@@ -26,7 +26,7 @@ struct unit {
 };
 
 /* The one in which so many bytes are a number that can be read. */
-static struct unit unit_of(double bytes)
+static struct unit serve_progress_unit_of(double bytes)
 {
   return bytes >= 1e9   ? (struct unit){"GB", 1e9}
          : bytes >= 1e6 ? (struct unit){"MB", 1e6}
@@ -35,7 +35,7 @@ static struct unit unit_of(double bytes)
 }
 
 /* Counts the files that were begun: how many more there are nobody knows yet. */
-void progress_show(struct copy *copy, uint64_t now)
+void serve_progress_show(struct copy *copy, uint64_t now)
 {
   const struct copy_totals *totals = &copy->totals;
   char line[256], bar[BAR + 1];
@@ -45,7 +45,7 @@ void progress_show(struct copy *copy, uint64_t now)
   const double seconds = (double)(now - copy->began_ns) / 1e9, bytes = (double)totals->bytes;
   const double known = (double)totals->known, share = bytes / known;
   const double rate = seconds > 0 ? bytes / seconds : 0;
-  const struct unit all = unit_of(known), each = unit_of(rate);
+  const struct unit all = serve_progress_unit_of(known), each = serve_progress_unit_of(rate);
   int full = (int)(share * BAR);
   memset(bar, '.', BAR);
   memset(bar, '#', (size_t)(full < BAR ? full : BAR));
@@ -53,12 +53,12 @@ void progress_show(struct copy *copy, uint64_t now)
   snprintf(line, sizeof(line),
            "\r[%s] %3.0f%% %.2f of %.2f %s, %.2f %s/s, %" PRIu64 " file%s done\033[K", bar,
            100 * share, bytes / all.bytes, known / all.bytes, all.name, rate / each.bytes,
-           each.name, totals->files, plural(totals->files));
-  put(line);
+           each.name, totals->files, app_plural(totals->files));
+  serve_progress_put(line);
   copy->shown_ns = now;
 }
 
-void progress_end(struct copy *copy)
+void serve_progress_end(struct copy *copy)
 {
   const struct copy_totals *totals = &copy->totals;
   char rate[STATISTICS_RATE_BYTES];
@@ -66,18 +66,18 @@ void progress_end(struct copy *copy)
   int used = 0;
 
   if (copy->shown_ns != 0)
-    put("\r\033[K");
+    serve_progress_put("\r\033[K");
   if (totals->resumed > 0)
     used += snprintf(more + used, sizeof(more) - (size_t)used, " | %" PRIu64 " byte%s were there",
-                     totals->resumed, plural(totals->resumed));
+                     totals->resumed, app_plural(totals->resumed));
   if (totals->skipped > 0)
     used += snprintf(more + used, sizeof(more) - (size_t)used, " | %" PRIu64 " left out",
                      totals->skipped);
   if (totals->failed > 0)
     snprintf(more + used, sizeof(more) - (size_t)used, " | %" PRIu64 " failed", totals->failed);
   if (!copy->params->quiet)
-    notice(PST_LOG_INFO, "%s %" PRIu64 " file%s, %" PRIu64 " byte%s in %.3f s = %s%s",
-           copy->ops->verb, totals->files, plural(totals->files), totals->bytes,
-           plural(totals->bytes), (double)copy->ns / 1e9,
-           statistics_rate(totals->bytes, copy->ns, rate), more);
+    app_log(PST_LOG_INFO, "%s %" PRIu64 " file%s, %" PRIu64 " byte%s in %.3f s = %s%s",
+            copy->ops->verb, totals->files, app_plural(totals->files), totals->bytes,
+            app_plural(totals->bytes), (double)copy->ns / 1e9,
+            app_statistics_rate(totals->bytes, copy->ns, rate), more);
 }

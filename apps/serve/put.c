@@ -9,148 +9,148 @@
 
 /* ---- One chunk ----------------------------------------------------------------------- */
 
-static void stored(struct ask *ask, const struct serve_message *answer)
+static void serve_put_stored(struct ask *ask, const struct serve_message *answer)
 {
   struct slot *slot = FROM(struct slot, ask, ask);
 
   if (answer->type == SERVE_REFUSE)
-    transfer_refused(slot->transfer, answer);
+    serve_transfer_refused(slot->transfer, answer);
   else if (!slot->is_hole)
     slot->transfer->copy->totals.moved += slot->length;
-  slot_through(slot);
+  serve_slot_through(slot);
 }
 
-static void store(struct slot *slot)
+static void serve_put_store(struct slot *slot)
 {
-  if (slot_push(slot, slot->length) < 0)
-    slot_free(slot);
+  if (serve_slot_push(slot, slot->length) < 0)
+    serve_slot_free(slot);
   else
-    slot_ask(slot, SERVE_STORE, SERVE_DONE, stored);
+    serve_slot_ask(slot, SERVE_STORE, SERVE_DONE, serve_put_stored);
 }
 
-static void was_read(struct work *work)
+static void serve_put_was_read(struct work *work)
 {
   struct slot *slot = FROM(struct slot, work, work);
   struct transfer *t = slot->transfer;
 
   if (work->io.result < 0 || (uint64_t)work->io.result < slot->length)
-    transfer_unread(t, work->io.result < 0 ? work->io.result : 0);
+    serve_transfer_unread(t, work->io.result < 0 ? work->io.result : 0);
   if (t->failed) {
-    slot_free(slot);
+    serve_slot_free(slot);
     return;
   }
-  slot->crc = sums_crc32c(slot->bytes, slot->length);
+  slot->crc = serve_digest_crc32c(slot->bytes, slot->length);
   if (slot->offset < t->there)
-    slot_compare(slot, store);
+    serve_slot_compare(slot, serve_put_store);
   else
-    store(slot);
+    serve_put_store(slot);
 }
 
-static bool feed(struct transfer *t, struct slot *slot)
+static bool serve_put_feed(struct transfer *t, struct slot *slot)
 {
   if (t->at == t->size)
     return false;
   uint64_t most = t->copy->chunk;
   if (t->at < t->there && t->there - t->at < most)
     most = t->there - t->at;
-  int64_t extent = root_extent(t->fd, t->at, most, t->size, &t->data, &slot->is_hole);
+  int64_t extent = serve_sandbox_extent(t->fd, t->at, most, t->size, &t->data, &slot->is_hole);
   if (extent < 0) {
-    transfer_unread(t, extent == -ESTALE ? 0 : extent);
+    serve_transfer_unread(t, extent == -ESTALE ? 0 : extent);
     return false;
   }
   slot->offset = t->at;
   slot->length = (uint64_t)extent;
   t->at += slot->length;
   if (slot->is_hole)
-    slot_ask(slot, SERVE_HOLE, SERVE_DONE, stored);
+    serve_slot_ask(slot, SERVE_HOLE, SERVE_DONE, serve_put_stored);
   else
-    remote_work(&t->copy->remote, &slot->work, IO_READ, t->fd, slot->bytes, slot->length,
-                slot->offset, was_read);
+    serve_connection_work(&t->copy->remote, &slot->work, IO_READ, t->fd, slot->bytes, slot->length,
+                          slot->offset, serve_put_was_read);
   return true;
 }
 
 /* ---- Beginning and end of a file ----------------------------------------------------- */
 
 /* In either case the server has still to be told that we are through with it. */
-static void committed(struct ask *ask, const struct serve_message *answer)
+static void serve_put_committed(struct ask *ask, const struct serve_message *answer)
 {
   struct transfer *t = FROM(struct transfer, ask, ask);
 
   if (answer->type == SERVE_REFUSE)
-    transfer_refused(t, answer);
-  transfer_abandon(t);
+    serve_transfer_refused(t, answer);
+  serve_transfer_abandon(t);
 }
 
-static void commit(struct transfer *t)
+static void serve_put_commit(struct transfer *t)
 {
-  if (root_changed(t->fd, &t->stat))
-    transfer_fail(t, COPY_CLIENT, -ESTALE,
-                  "it was changed while it was read; try again once nothing writes to it");
+  if (serve_sandbox_changed(t->fd, &t->stat))
+    serve_transfer_fail(t, COPY_CLIENT, -ESTALE,
+                        "it was changed while it was read; try again once nothing writes to it");
   if (t->existing && !t->failed)
-    transfer_compared(t, EXISTS);
-  else if (t->failed || (transfer_has_sum(t) && !transfer_sum(t)))
-    transfer_abandon(t);
+    serve_transfer_compared(t, EXISTS);
+  else if (t->failed || (serve_transfer_has_sum(t) && !serve_transfer_sum(t)))
+    serve_transfer_abandon(t);
   else
-    transfer_ask(t, SERVE_COMMIT, SERVE_DONE, committed);
+    serve_transfer_ask(t, SERVE_COMMIT, SERVE_DONE, serve_put_committed);
 }
 
 /* What has the name at the server, where it was not created. */
-static void opened(struct ask *ask, const struct serve_message *answer)
+static void serve_put_opened(struct ask *ask, const struct serve_message *answer)
 {
   struct transfer *t = FROM(struct transfer, ask, ask);
 
   t->open = answer->type != SERVE_REFUSE;
   t->file = answer->file;
   if (t->open && answer->size == t->size) {
-    transfer_compare(t);
+    serve_transfer_compare(t);
   } else {
-    transfer_fail(t, COPY_SERVER, -EEXIST, EXISTS);
-    transfer_abandon(t);
+    serve_transfer_fail(t, COPY_SERVER, -EEXIST, EXISTS);
+    serve_transfer_abandon(t);
   }
 }
 
-static void created(struct ask *ask, const struct serve_message *answer)
+static void serve_put_created(struct ask *ask, const struct serve_message *answer)
 {
   struct transfer *t = FROM(struct transfer, ask, ask);
 
-  if (answer->type == SERVE_REFUSE && answer->code == EBUSY && transfer_waits(t))
+  if (answer->type == SERVE_REFUSE && answer->code == EBUSY && serve_transfer_waits(t))
     return;
   if (answer->type != SERVE_REFUSE) {
     t->open = t->running = true;
     t->file = answer->file;
     t->there = answer->size < t->size ? answer->size : t->size;
   } else if (answer->code == EEXIST && t->copy->params->resume) {
-    transfer_ask(t, SERVE_OPEN, SERVE_OPENED, opened);
+    serve_transfer_ask(t, SERVE_OPEN, SERVE_OPENED, serve_put_opened);
   } else {
-    transfer_refused(t, answer);
-    transfer_end(t);
+    serve_transfer_refused(t, answer);
+    serve_transfer_end(t);
   }
 }
 
-static void create(struct transfer *t)
+static void serve_put_create(struct transfer *t)
 {
-  transfer_ask(t, SERVE_CREATE, SERVE_CREATED, created);
+  serve_transfer_ask(t, SERVE_CREATE, SERVE_CREATED, serve_put_created);
 }
 
-static void begin(struct transfer *t)
+static void serve_put_begin(struct transfer *t)
 {
   if (fstat(t->fd, &t->stat) < 0) {
-    transfer_unread(t, -errno);
-    transfer_end(t);
+    serve_transfer_unread(t, -errno);
+    serve_transfer_end(t);
     return;
   }
   t->size = (uint64_t)t->stat.st_size;
   t->mode = t->stat.st_mode & 0777;
   t->copy->totals.known += t->size;
-  create(t);
+  serve_put_create(t);
 }
 
-const struct copy_ops copy_put = {.verb = "put",
-                                  .to = COPY_SERVER,
-                                  .open = put_open,
-                                  .close = put_close,
-                                  .next = put_next,
-                                  .begin = begin,
-                                  .feed = feed,
-                                  .finish = commit,
-                                  .retry = create};
+const struct copy_ops serve_copy_put = {.verb = "put",
+                                        .to = COPY_SERVER,
+                                        .open = serve_put_open,
+                                        .close = serve_put_close,
+                                        .next = serve_put_next,
+                                        .begin = serve_put_begin,
+                                        .feed = serve_put_feed,
+                                        .finish = serve_put_commit,
+                                        .retry = serve_put_create};

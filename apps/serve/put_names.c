@@ -15,7 +15,7 @@
 #include "wire.h"
 
 /* What was named that an entry lies in. */
-static const FTSENT *start_of(const FTSENT *entry)
+static const FTSENT *serve_put_names_start_of(const FTSENT *entry)
 {
   while (entry->fts_level > FTS_ROOTLEVEL)
     entry = entry->fts_parent;
@@ -24,21 +24,21 @@ static const FTSENT *start_of(const FTSENT *entry)
 
 /* What of an entry's path its name at the server does not have: all before the last part
  * of what was named; of "." and ".." that part too. */
-static size_t stripped(const FTSENT *entry)
+static size_t serve_put_names_stripped(const FTSENT *entry)
 {
-  const FTSENT *start = start_of(entry);
+  const FTSENT *start = serve_put_names_start_of(entry);
   bool dots = strcmp(start->fts_name, ".") == 0 || strcmp(start->fts_name, "..") == 0;
 
   return dots ? start->fts_pathlen + 1u : start->fts_pathlen - (size_t)start->fts_namelen;
 }
 
 /* "": the root itself. */
-static int name_at_server(const struct copy *copy, const FTSENT *entry, char *name,
-                          const char **why)
+static int serve_put_names_name_at_server(const struct copy *copy, const FTSENT *entry, char *name,
+                                          const char **why)
 {
   const char *to = copy->params->to ? copy->params->to : "";
   char whole[2 * SERVE_NAME_MAX + 2];
-  size_t strip = stripped(entry), length = copy_unslashed(to);
+  size_t strip = serve_put_names_stripped(entry), length = serve_copy_unslashed(to);
   const char *below = strip < entry->fts_pathlen ? entry->fts_path + strip : "";
 
   if (copy->single[0] != '\0')
@@ -50,34 +50,34 @@ static int name_at_server(const struct copy *copy, const FTSENT *entry, char *na
     return -ENAMETOOLONG;
   }
   name[0] = '\0';
-  return used == 0 ? 0 : names_check((const uint8_t *)whole, (size_t)used, name, why);
+  return used == 0 ? 0 : serve_path_check((const uint8_t *)whole, (size_t)used, name, why);
 }
 
 /* ---- Folders ------------------------------------------------------------------------- */
 
 /* What should go into a folder that cannot be made, which is said. */
-static void leave_out(struct copy *copy)
+static void serve_put_names_leave_out(struct copy *copy)
 {
   if (copy->entry)
     fts_set(copy->walk, copy->entry, FTS_SKIP);
   else /* the folder of all: --to */
-    put_close(copy);
+    serve_put_close(copy);
 }
 
-static void made(struct ask *ask, const struct serve_message *answer)
+static void serve_put_names_made(struct ask *ask, const struct serve_message *answer)
 {
   struct copy *copy = FROM(struct copy, list, ask);
 
   copy->listing = false;
   if (answer->type == SERVE_REFUSE) {
-    copy_fail(copy, COPY_SERVER, copy->folder_name, -(int)answer->code, "%s", answer->text);
-    leave_out(copy);
+    serve_copy_fail(copy, COPY_SERVER, copy->folder_name, -(int)answer->code, "%s", answer->text);
+    serve_put_names_leave_out(copy);
   } else {
     copy->totals.folders++;
   }
 }
 
-static void make_folder(struct copy *copy, const char *name, uint32_t mode)
+static void serve_put_names_make_folder(struct copy *copy, const char *name, uint32_t mode)
 {
   const struct serve_message message = {.type = SERVE_MKDIR,
                                         .name = (const uint8_t *)name,
@@ -86,7 +86,7 @@ static void make_folder(struct copy *copy, const char *name, uint32_t mode)
 
   copy->listing = true;
   snprintf(copy->folder_name, sizeof(copy->folder_name), "%s", name);
-  remote_ask(&copy->remote, &copy->list, SERVE_DONE, &message, made);
+  serve_connection_ask(&copy->remote, &copy->list, SERVE_DONE, &message, serve_put_names_made);
 }
 
 /* ---- The walk ------------------------------------------------------------------------ */
@@ -94,21 +94,22 @@ static void make_folder(struct copy *copy, const char *name, uint32_t mode)
 /* fts(3) has looked at an entry by its path, when it read the folder. Whoever owns the folder may
  * have put a link in the entry's place since: so it is opened from where the walk began, without
  * links, and compared with what was seen. A folder: *fd is where a walk begins. */
-static int open_entry(struct copy *copy, const FTSENT *entry, bool folder, int *fd)
+static int serve_put_names_open_entry(struct copy *copy, const FTSENT *entry, bool folder, int *fd)
 {
   const int flags = folder ? O_PATH | O_DIRECTORY : O_RDONLY;
-  const char *below = entry->fts_path + start_of(entry)->fts_pathlen;
+  const char *below = entry->fts_path + serve_put_names_start_of(entry)->fts_pathlen;
 
   *fd = entry->fts_level == FTS_ROOTLEVEL
-            ? root_open_seen(-1, entry->fts_accpath, entry->fts_statp, flags)
-            : root_open_seen(copy->walk_root, below + strspn(below, "/"), entry->fts_statp, flags);
+            ? serve_sandbox_open_seen(-1, entry->fts_accpath, entry->fts_statp, flags)
+            : serve_sandbox_open_seen(copy->walk_root, below + strspn(below, "/"), entry->fts_statp,
+                                      flags);
   return *fd < 0 ? *fd : 0;
 }
 
 /* Keeps what the walk began at, and looks whether a folder below is still what was seen. */
-static int enter_folder(struct copy *copy, const FTSENT *entry)
+static int serve_put_names_enter_folder(struct copy *copy, const FTSENT *entry)
 {
-  int fd = -1, rc = open_entry(copy, entry, true, &fd);
+  int fd = -1, rc = serve_put_names_open_entry(copy, entry, true, &fd);
 
   if (rc < 0)
     return rc;
@@ -122,27 +123,28 @@ static int enter_folder(struct copy *copy, const FTSENT *entry)
   return 0;
 }
 
-static void fail_open(struct copy *copy, const FTSENT *entry, int code)
+static void serve_put_names_fail_open(struct copy *copy, const FTSENT *entry, int code)
 {
   if (code == -ESTALE)
-    copy_fail(copy, COPY_CLIENT, entry->fts_path, code,
-              "it was exchanged for something else while the folder was read; put it again once "
-              "nobody writes to its folder");
+    serve_copy_fail(
+        copy, COPY_CLIENT, entry->fts_path, code,
+        "it was exchanged for something else while the folder was read; put it again once "
+        "nobody writes to its folder");
   else
-    copy_fail(copy, COPY_CLIENT, entry->fts_path, code, "%s; %s", strerror(-code),
-              remedy_of_source(-code));
+    serve_copy_fail(copy, COPY_CLIENT, entry->fts_path, code, "%s; %s", strerror(-code),
+                    app_remedy_of_source(-code));
 }
 
-static int leave_out_entry(struct copy *copy, const FTSENT *entry, const char *why)
+static int serve_put_names_leave_out_entry(struct copy *copy, const FTSENT *entry, const char *why)
 {
   copy->totals.skipped++;
-  notice_warn(FINDING_LEFT_OUT, NULL, "%s: %s, left out", entry->fts_path, why);
+  app_log_warn(FINDING_LEFT_OUT, NULL, "%s: %s, left out", entry->fts_path, why);
   return 1;
 }
 
 /* 0: a file, in *t; 1: something else, which is dealt with; -1: so it is, and a folder's entries
  * are not looked at. */
-static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
+static int serve_put_names_take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
 {
   const char *why = NULL;
   char name[SERVE_NAME_MAX + 1];
@@ -154,50 +156,52 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
   case FTS_DNR:
   case FTS_ERR:
   case FTS_NS:
-    copy_fail(copy, COPY_CLIENT, entry->fts_path, -entry->fts_errno, "%s; %s",
-              strerror(entry->fts_errno), remedy_of_source(entry->fts_errno));
+    serve_copy_fail(copy, COPY_CLIENT, entry->fts_path, -entry->fts_errno, "%s; %s",
+                    strerror(entry->fts_errno), app_remedy_of_source(entry->fts_errno));
     return 1;
   case FTS_F:
   case FTS_D:
     break;
   default:
-    return leave_out_entry(copy, entry, "neither file nor folder");
+    return serve_put_names_leave_out_entry(copy, entry, "neither file nor folder");
   }
   if (!folder && entry->fts_level > FTS_ROOTLEVEL &&
-      names_is_part((const uint8_t *)entry->fts_name, entry->fts_namelen))
-    return leave_out_entry(copy, entry, "of an unfinished transfer");
+      serve_path_is_part((const uint8_t *)entry->fts_name, entry->fts_namelen))
+    return serve_put_names_leave_out_entry(copy, entry, "of an unfinished transfer");
   if (folder && !copy->params->recursive) {
-    copy_fail(copy, COPY_CLIENT, entry->fts_path, -EISDIR,
-              "it is a folder (--recursive takes all of it)");
+    serve_copy_fail(copy, COPY_CLIENT, entry->fts_path, -EISDIR,
+                    "it is a folder (--recursive takes all of it)");
     return -1;
   }
-  int rc = name_at_server(copy, entry, name, &why);
+  int rc = serve_put_names_name_at_server(copy, entry, name, &why);
   if (rc < 0) {
-    copy_fail(copy, COPY_CLIENT, entry->fts_path, rc, "its name at the server: %s; rename it", why);
+    serve_copy_fail(copy, COPY_CLIENT, entry->fts_path, rc, "its name at the server: %s; rename it",
+                    why);
     return -1;
   }
-  rc = folder ? enter_folder(copy, entry) : open_entry(copy, entry, false, &t->fd);
+  rc = folder ? serve_put_names_enter_folder(copy, entry)
+              : serve_put_names_open_entry(copy, entry, false, &t->fd);
   if (rc < 0) {
-    fail_open(copy, entry, rc);
+    serve_put_names_fail_open(copy, entry, rc);
     return -1;
   }
   if (folder && name[0] != '\0')
-    make_folder(copy, name, entry->fts_statp->st_mode & 0777);
+    serve_put_names_make_folder(copy, name, entry->fts_statp->st_mode & 0777);
   snprintf(t->name, sizeof(t->name), "%s", name);
   snprintf(t->local, sizeof(t->local), "%s", entry->fts_path);
   return folder;
 }
 
 /* A folder is made before anything in it is begun. */
-int put_next(struct copy *copy, struct transfer *t)
+int serve_put_next(struct copy *copy, struct transfer *t)
 {
   while (copy->walk && !copy->listing) {
     FTSENT *entry = copy->entry = fts_read(copy->walk);
     if (!entry) {
-      put_close(copy);
+      serve_put_close(copy);
       break;
     }
-    int rc = take_entry(copy, entry, t);
+    int rc = serve_put_names_take_entry(copy, entry, t);
     if (rc < 0)
       fts_set(copy->walk, entry, FTS_SKIP);
     if (rc == 0)
@@ -206,15 +210,15 @@ int put_next(struct copy *copy, struct transfer *t)
   return copy->listing ? -EAGAIN : -ENODATA;
 }
 
-static FTS *open_walk(const struct copy_params *params)
+static FTS *serve_put_names_open_walk(const struct copy_params *params)
 {
   char **paths = calloc(params->name_count + 1, sizeof(*paths));
   FTS *walk = NULL;
   uint32_t count = 0;
 
   while (paths && count < params->name_count &&
-         (paths[count] = strndup(params->names[count], copy_unslashed(params->names[count]))) !=
-             NULL)
+         (paths[count] =
+              strndup(params->names[count], serve_copy_unslashed(params->names[count]))) != NULL)
     count++;
   /* A command's own names may be links; what lies below is taken as it is. */
   if (paths && count == params->name_count)
@@ -226,7 +230,7 @@ static FTS *open_walk(const struct copy_params *params)
 }
 
 /* --to is what a single file is called; with '/' behind it, or for more, their folder. */
-static int open_to(struct copy *copy)
+static int serve_put_names_open_to(struct copy *copy)
 {
   const struct copy_params *params = copy->params;
   char name[SERVE_NAME_MAX + 1];
@@ -238,28 +242,28 @@ static int open_to(struct copy *copy)
   bool folder = params->name_count > 1 || params->recursive || to[length - 1] == '/';
   while (length > 0 && to[length - 1] == '/')
     length--;
-  int rc = names_check((const uint8_t *)to, length, name, &why);
+  int rc = serve_path_check((const uint8_t *)to, length, name, &why);
   if (rc < 0)
-    return copy_wrong(copy, "--to", rc, "--to %s: %s; choose another name", to, why);
+    return serve_copy_wrong(copy, "--to", rc, "--to %s: %s; choose another name", to, why);
   if (folder)
-    make_folder(copy, name, 0777);
+    serve_put_names_make_folder(copy, name, 0777);
   else
     snprintf(copy->single, sizeof(copy->single), "%s", name);
   return 0;
 }
 
-int put_open(struct copy *copy)
+int serve_put_open(struct copy *copy)
 {
   /* First, since fts_close() of what was never read may leak: glibc 2.36 reads a level that it
    * has not set. */
-  int rc = open_to(copy);
+  int rc = serve_put_names_open_to(copy);
   if (rc < 0)
     return rc;
-  copy->walk = open_walk(copy->params);
-  return copy->walk ? 0 : notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  copy->walk = serve_put_names_open_walk(copy->params);
+  return copy->walk ? 0 : app_log_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
 }
 
-void put_close(struct copy *copy)
+void serve_put_close(struct copy *copy)
 {
   if (copy->walk)
     fts_close(copy->walk);

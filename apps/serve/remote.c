@@ -25,7 +25,8 @@
 #define PAUSE_NS NS_PER_S
 
 /* Of what answers there nothing is known but that it did not. */
-static const char *unmet_remedy(const struct remote *remote, int status, const char *text)
+static const char *serve_connection_unmet_remedy(const struct connection *remote, int status,
+                                                 const char *text)
 {
   if (remote->joined || strstr(text, " says: "))
     return "";
@@ -44,7 +45,7 @@ static const char *unmet_remedy(const struct remote *remote, int status, const c
   }
 }
 
-static void fail(struct remote *remote, int status, const char *text)
+static void serve_connection_fail(struct connection *remote, int status, const char *text)
 {
   if (remote->left)
     return;
@@ -59,49 +60,49 @@ static void fail(struct remote *remote, int status, const char *text)
            status == -EUSERS ? " (the server's --clients)"
            : status == -ENOSPC
                ? (is_offers ? " (the server's --offer-max)" : "; its output says which")
-               : unmet_remedy(remote, status, text));
+               : serve_connection_unmet_remedy(remote, status, text));
 }
 
 /* The server speaks what we do not. */
-static void break_off(struct remote *remote, const char *why)
+static void serve_connection_break_off(struct connection *remote, const char *why)
 {
   char text[SERVE_TEXT_MAX];
 
   snprintf(text, sizeof(text), "the server's answer is wrong: %s", why);
   pst_peer_close(remote->peer, -EPROTO, text);
-  fail(remote, -EPROTO, text);
+  serve_connection_fail(remote, -EPROTO, text);
 }
 
 /* ---- What is asked, and its answer ------------------------------------------------------ */
 
 /* A place is left for a ping, which goes first. */
-static bool has_room(const struct remote *remote, const struct ask *ask)
+static bool serve_connection_has_room(const struct connection *remote, const struct ask *ask)
 {
   const uint32_t left = ask != &remote->ping && remote->limits.window > 1;
 
   return remote->under_way < remote->limits.window - left;
 }
 
-static void send_waiting(struct remote *remote)
+static void serve_connection_send_waiting(struct connection *remote)
 {
-  while (remote->first && has_room(remote, remote->first) && !remote->left) {
+  while (remote->first && serve_connection_has_room(remote, remote->first) && !remote->left) {
     struct ask *ask = remote->first;
     int rc = pst_peer_send(remote->peer, ask->bytes, ask->length);
     if (rc == -EAGAIN || rc == -ENOTCONN) /* LEFT comes, and says why */
       return;
     if (rc < 0) {
-      fail(remote, rc, "cannot send to the server");
+      serve_connection_fail(remote, rc, "cannot send to the server");
       return;
     }
     remote->first = ask->next;
     ask->sent = true;
     remote->under_way++;
-    remote->said_ns = now_ns();
+    remote->said_ns = app_now_ns();
   }
 }
 
-void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
-                const struct serve_message *message, ask_answered *answered)
+void serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t wanted,
+                          const struct serve_message *message, ask_answered *answered)
 {
   struct serve_message tagged = *message;
   size_t length = 0;
@@ -109,12 +110,12 @@ void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
   while (tagged.tag < REMOTE_ASKS && remote->asks[tagged.tag])
     tagged.tag++;
   if (tagged.tag == REMOTE_ASKS) {
-    fail(remote, -ENOBUFS, "too many questions at once");
+    serve_connection_fail(remote, -ENOBUFS, "too many questions at once");
     return;
   }
   remote->asks[tagged.tag++] = ask;
   if (serve_encode(&tagged, ask->bytes, sizeof(ask->bytes), &length) < 0) {
-    fail(remote, -EINVAL, "a question that cannot be said");
+    serve_connection_fail(remote, -EINVAL, "a question that cannot be said");
     return;
   }
   ask->length = (uint32_t)length;
@@ -128,20 +129,21 @@ void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
   *at = ask;
   if (!ask->next)
     remote->last = &ask->next;
-  send_waiting(remote);
+  serve_connection_send_waiting(remote);
 }
 
-static void take_answer(struct remote *remote, const struct serve_message *answer)
+static void serve_connection_take_answer(struct connection *remote,
+                                         const struct serve_message *answer)
 {
   struct ask *ask =
       answer->tag > 0 && answer->tag <= REMOTE_ASKS ? remote->asks[answer->tag - 1] : NULL;
 
   if (!ask || !ask->sent) {
-    break_off(remote, "it belongs to nothing that was asked");
+    serve_connection_break_off(remote, "it belongs to nothing that was asked");
     return;
   }
   if (answer->type != ask->wanted && answer->type != SERVE_REFUSE) {
-    break_off(remote, serve_type_name(answer->type));
+    serve_connection_break_off(remote, serve_type_name(answer->type));
     return;
   }
   remote->asks[answer->tag - 1] = NULL;
@@ -149,31 +151,33 @@ static void take_answer(struct remote *remote, const struct serve_message *answe
   ask->answered(ask, answer);
 }
 
-static void take_message(struct remote *remote, const void *in_ring, uint64_t length)
+static void serve_connection_take_message(struct connection *remote, const void *in_ring,
+                                          uint64_t length)
 {
   struct serve_message message;
   uint8_t bytes[SERVE_MESSAGE_MAX]; /* a copy: the server can still write to the ring */
   char why[SERVE_WHY_MAX];
 
   if (length > sizeof(bytes)) {
-    break_off(remote, "a message that is too long");
+    serve_connection_break_off(remote, "a message that is too long");
     return;
   }
   memcpy(bytes, in_ring, length);
   if (serve_decode(bytes, length, &message, why) < 0)
-    break_off(remote, why);
+    serve_connection_break_off(remote, why);
   else if (message.type == SERVE_WELCOME && remote->limits.type != 0)
-    break_off(remote, "a second WELCOME");
+    serve_connection_break_off(remote, "a second WELCOME");
   else if (message.type == SERVE_WELCOME && message.major != SERVE_MAJOR)
-    break_off(remote, "another version of the protocol");
+    serve_connection_break_off(remote, "another version of the protocol");
   else if (message.type == SERVE_WELCOME)
     remote->limits = message;
   else
-    take_answer(remote, &message);
+    serve_connection_take_answer(remote, &message);
 }
 
-void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd, uint8_t *bytes,
-                 uint64_t length, uint64_t offset, void (*ended)(struct work *work))
+void serve_connection_work(struct connection *remote, struct work *work, enum io_op op, int fd,
+                           uint8_t *bytes, uint64_t length, uint64_t offset,
+                           void (*ended)(struct work *work))
 {
   work->io = (struct io_request){.op = op,
                                  .fd = fd,
@@ -183,51 +187,52 @@ void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd
                                  .length = length,
                                  .offset = offset};
   work->ended = ended;
-  io_submit(remote->io, &work->io);
+  serve_io_submit(remote->io, &work->io);
 }
 
 /* ---- Progress --------------------------------------------------------------------------- */
 
-static void take_event(struct remote *remote, const struct pst_node_event *event)
+static void serve_connection_take_event(struct connection *remote,
+                                        const struct pst_node_event *event)
 {
   switch (event->kind) {
   case PST_NODE_JOINED:
     remote->joined = true;
     break;
   case PST_NODE_LEFT:
-    fail(remote, event->status, event->text);
+    serve_connection_fail(remote, event->status, event->text);
     remote->peer = NULL;
     break;
   case PST_NODE_TAKEN:
     remote->taken = true;
     if (event->status < 0)
-      fail(remote, event->status, event->text);
+      serve_connection_fail(remote, event->status, event->text);
     break;
   case PST_NODE_MESSAGE:
     if (!remote->left)
-      take_message(remote, event->bytes, event->length);
+      serve_connection_take_message(remote, event->bytes, event->length);
     break;
   case PST_NODE_ROOM:
-    send_waiting(remote);
+    serve_connection_send_waiting(remote);
     break;
   default:
     break;
   }
 }
 
-static int take_all(struct remote *remote)
+static int serve_connection_take_all(struct connection *remote)
 {
   struct pst_node_event events[EVENTS];
   struct io_request *request;
   int n = pst_node_poll(remote->node, events, EVENTS);
 
   if (n < 0)
-    fail(remote, n, "the transport's device has failed");
+    serve_connection_fail(remote, n, "the transport's device has failed");
   remote->has_heard = n > 0;
   for (int i = 0; i < n; i++)
-    take_event(remote, &events[i]);
-  send_waiting(remote);
-  while ((request = io_poll(remote->io)) != NULL) {
+    serve_connection_take_event(remote, &events[i]);
+  serve_connection_send_waiting(remote);
+  while ((request = serve_io_poll(remote->io)) != NULL) {
     struct work *work = FROM(struct work, io, request);
     n = n < 0 ? n : n + 1;
     work->ended(work);
@@ -235,9 +240,9 @@ static int take_all(struct remote *remote)
   return n;
 }
 
-static void sleep_some(struct remote *remote)
+static void serve_connection_sleep_some(struct connection *remote)
 {
-  struct pollfd fds[] = {{.fd = io_event_fd(remote->io), .events = POLLIN},
+  struct pollfd fds[] = {{.fd = serve_io_event_fd(remote->io), .events = POLLIN},
                          {.fd = remote->event_fd, .events = POLLIN},
                          {.fd = pst_node_fd(remote->node), .events = POLLIN}};
   int armed = pst_node_arm(remote->node);
@@ -247,30 +252,30 @@ static void sleep_some(struct remote *remote)
   poll(fds, armed < 0 ? 2 : 3, armed < 0 ? NAP_MS : SLEEP_MS);
 }
 
-static void pinged(struct ask *ask, const struct serve_message *answer)
+static void serve_connection_pinged(struct ask *ask, const struct serve_message *answer)
 {
-  struct remote *remote = FROM(struct remote, ping, ask);
+  struct connection *remote = FROM(struct connection, ping, ask);
 
   (void)answer;
   remote->pinging = false;
 }
 
-static void ping(struct remote *remote, uint32_t flags)
+static void serve_connection_ping(struct connection *remote, uint32_t flags)
 {
   const struct serve_message message = {.type = SERVE_PING, .flags = flags};
 
   if (remote->pinging)
     return;
   remote->pinging = true;
-  remote_ask(remote, &remote->ping, SERVE_DONE, &message, pinged);
+  serve_connection_ask(remote, &remote->ping, SERVE_DONE, &message, serve_connection_pinged);
 }
 
 /* The server is there, since its control channel says so, and answers nothing. One that is slow
  * with what was asked answers a ping all the same. A server of which nothing is heard at all is
  * the control channel's to report, which comes first. */
-static void check_silence(struct remote *remote, uint64_t now)
+static void serve_connection_check_silence(struct connection *remote, uint64_t now)
 {
-  const bool welcome = remote->limits.type != 0, stopping = signals_stop();
+  const bool welcome = remote->limits.type != 0, stopping = app_signals_stop();
   const bool awaits = remote->waiting || remote->under_way > 0 || remote->first;
   uint64_t limit = remote->timeout_ns;
   char text[192];
@@ -290,115 +295,120 @@ static void check_silence(struct remote *remote, uint64_t now)
   if (silent_ns < limit / PINGS_A_TIMEOUT)
     return;
   if (welcome)
-    ping(remote, 0);
+    serve_connection_ping(remote, 0);
   if (silent_ns < limit)
     return;
   snprintf(text, sizeof(text), "the server is there and has answered nothing for %.3g s; %s%s",
            (double)limit / NS_PER_S,
            stopping ? "stopped by " : "look at its log, or wait longer with --timeout",
-           stopping ? signals_name() : "");
+           stopping ? app_signals_name() : "");
   pst_peer_close(remote->peer, -ETIMEDOUT, "the server answers nothing");
-  fail(remote, -ETIMEDOUT, text);
+  serve_connection_fail(remote, -ETIMEDOUT, text);
 }
 
-int remote_step(struct remote *remote)
+int serve_connection_step(struct connection *remote)
 {
-  int n = take_all(remote);
-  uint64_t now = now_ns();
+  int n = serve_connection_take_all(remote);
+  uint64_t now = app_now_ns();
 
   if (n > 0 || remote->awake)
     remote->busy_ns = now;
   else if (now - remote->busy_ns > SPIN_NS && !remote->left)
-    sleep_some(remote);
+    serve_connection_sleep_some(remote);
   /* While files are read and written here, the server hears nothing of us. */
   if (!remote->left && remote->limits.type != 0 &&
       now - remote->said_ns >= remote->limits.idle_ns / PINGS_AN_IDLE)
-    ping(remote, 0);
-  check_silence(remote, now);
+    serve_connection_ping(remote, 0);
+  serve_connection_check_silence(remote, now);
   return remote->left ? remote->status : 0;
 }
 
 /* ---- Beginning and end -------------------------------------------------------------------- */
 
-static int wait_for(struct remote *remote, const bool *flag, const uint32_t *number)
+static int serve_connection_wait_for(struct connection *remote, const bool *flag,
+                                     const uint32_t *number)
 {
   int rc = 0;
 
   remote->waiting = true;
   while (rc == 0 && ((flag && !*flag) || (number && *number == 0)))
-    rc = signals_stop() ? -EINTR : remote_step(remote);
+    rc = app_signals_stop() ? -EINTR : serve_connection_step(remote);
   remote->waiting = false;
   return rc;
 }
 
 /* A call has failed with rc. The reason of a peer that is leaving is its last event. */
-static int remote_reason(struct remote *remote, int rc)
+static int serve_connection_remote_reason(struct connection *remote, int rc)
 {
-  return rc == -ENOTCONN && !remote->left ? wait_for(remote, &remote->left, NULL) : rc;
+  return rc == -ENOTCONN && !remote->left ? serve_connection_wait_for(remote, &remote->left, NULL)
+                                          : rc;
 }
 
-static int report(const struct remote *remote, int rc, const char *what, struct pst_error *error)
+static int serve_connection_report(const struct connection *remote, int rc, const char *what,
+                                   struct pst_error *error)
 {
   if (rc == -EINTR && !remote->left)
-    return notice_fail(error, PST_EXIT_FAILED, rc, "%s%sstopped by %s", what, what[0] ? ": " : "",
-                       signals_name());
-  return notice_fail(error, PST_EXIT_FAILED, rc, "%s%s%s", what, what[0] ? ": " : "",
-                     remote->left ? remote->text : strerror(-rc));
+    return app_log_fail(error, PST_EXIT_FAILED, rc, "%s%sstopped by %s", what, what[0] ? ": " : "",
+                        app_signals_name());
+  return app_log_fail(error, PST_EXIT_FAILED, rc, "%s%s%s", what, what[0] ? ": " : "",
+                      remote->left ? remote->text : strerror(-rc));
 }
 
-static int greet(struct remote *remote, struct pst_error *error)
+static int serve_connection_greet(struct connection *remote, struct pst_error *error)
 {
   struct serve_message hello = {.type = SERVE_HELLO, .major = SERVE_MAJOR, .minor = SERVE_MINOR};
   uint8_t bytes[256];
   size_t length = 0;
-  int rc = wait_for(remote, &remote->joined, NULL);
+  int rc = serve_connection_wait_for(remote, &remote->joined, NULL);
 
   snprintf(hello.program, sizeof(hello.program), "%s", pst_version());
   if (rc == 0)
     rc = serve_encode(&hello, bytes, sizeof(bytes), &length);
   if (rc == 0)
-    rc = remote_reason(remote, pst_peer_send(remote->peer, bytes, length));
-  remote->said_ns = now_ns();
+    rc = serve_connection_remote_reason(remote, pst_peer_send(remote->peer, bytes, length));
+  remote->said_ns = app_now_ns();
   if (rc == 0)
-    rc = wait_for(remote, NULL, &remote->limits.type);
-  return rc < 0 ? report(remote, rc, remote->left ? "" : remote->address, error) : 0;
+    rc = serve_connection_wait_for(remote, NULL, &remote->limits.type);
+  return rc < 0 ? serve_connection_report(remote, rc, remote->left ? "" : remote->address, error)
+                : 0;
 }
 
-int remote_open(const struct remote_params *params, int event_fd, struct remote *remote,
-                struct pst_error *error)
+int serve_connection_open(const struct remote_params *params, int event_fd,
+                          struct connection *remote, struct pst_error *error)
 {
   struct pst_node_params node = params->node;
 
   node.peers = 1;
-  *remote = (struct remote){
+  *remote = (struct connection){
       .address = params->address, .event_fd = event_fd, .timeout_ns = node.peer_timeout_ns};
-  int rc = io_open(&remote->io);
+  int rc = serve_io_open(&remote->io);
   if (rc < 0)
-    return notice_fail(error, PST_EXIT_FAILED, rc, "no way to read files: %s", strerror(-rc));
+    return app_log_fail(error, PST_EXIT_FAILED, rc, "no way to read files: %s", strerror(-rc));
   rc = pst_node_open(&node, &remote->node, error);
   if (rc == 0)
     rc = pst_node_connect(remote->node, params->address, &remote->peer, error);
-  return rc < 0 ? rc : greet(remote, error);
+  return rc < 0 ? rc : serve_connection_greet(remote, error);
 }
 
-void remote_close(struct remote *remote)
+void serve_connection_close(struct connection *remote)
 {
-  uint64_t deadline = now_ns() + LEAVE_NS;
+  uint64_t deadline = app_now_ns() + LEAVE_NS;
 
   if (remote->node && remote->peer) {
     pst_peer_close(remote->peer, 0, NULL);
     /* The library's own times, of which no descriptor tells, bring the end. */
-    while (remote->peer && now_ns() < deadline && take_all(remote) >= 0) {
-      uint64_t until = now_ns() + NAP_MS * NS_PER_MS;
+    while (remote->peer && app_now_ns() < deadline && serve_connection_take_all(remote) >= 0) {
+      uint64_t until = app_now_ns() + NAP_MS * NS_PER_MS;
       pst_node_wait(remote->node, &until);
     }
   }
-  io_close(remote->io);
+  serve_io_close(remote->io);
   pst_node_close(remote->node);
 }
 
-int remote_offer(struct remote *remote, const struct remote_params *params, uint64_t bytes,
-                 uint32_t access, struct pst_area **area, uint32_t *region, struct pst_error *error)
+int serve_connection_offer(struct connection *remote, const struct remote_params *params,
+                           uint64_t bytes, uint32_t access, struct pst_area **area,
+                           uint32_t *region, struct pst_error *error)
 {
   struct pst_area_params asked = params->area;
 
@@ -406,14 +416,15 @@ int remote_offer(struct remote *remote, const struct remote_params *params, uint
   asked.label = "the region that is offered";
   /* Nor while memory is allocated, populated and pinned, which may take seconds. */
   if (remote->limits.minor >= BUSY_SINCE_MINOR)
-    ping(remote, SERVE_FLAG_BUSY);
+    serve_connection_ping(remote, SERVE_FLAG_BUSY);
   int rc = pst_node_alloc(remote->node, &asked, area, error);
 
   if (rc < 0)
     return rc;
   remote->taken = false;
-  rc = remote_reason(remote, pst_peer_offer(remote->peer, *area, 0, bytes, access, region));
+  rc = serve_connection_remote_reason(
+      remote, pst_peer_offer(remote->peer, *area, 0, bytes, access, region));
   if (rc == 0)
-    rc = wait_for(remote, &remote->taken, NULL);
-  return rc < 0 ? report(remote, rc, "the region cannot be offered", error) : 0;
+    rc = serve_connection_wait_for(remote, &remote->taken, NULL);
+  return rc < 0 ? serve_connection_report(remote, rc, "the region cannot be offered", error) : 0;
 }

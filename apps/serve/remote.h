@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client's connection to a `penstock serve`, and its files' reads and writes: what is
- * asked and what is begun ends by a call back, out of remote_step(). One thread.
+ * asked and what is begun ends by a call back, out of serve_connection_step(). One thread.
  */
 #ifndef APP_SERVE_REMOTE_H
 #define APP_SERVE_REMOTE_H
@@ -25,7 +25,7 @@ struct remote_params {
 struct ask;
 typedef void ask_answered(struct ask *ask, const struct serve_message *answer);
 
-/* A question, its owner's from remote_ask() until `answered`; there the answer is one of
+/* A question, its owner's from serve_connection_ask() until `answered`; there the answer is one of
  * the type that was asked for, or REFUSE. */
 struct ask {
   ask_answered *answered;
@@ -42,7 +42,7 @@ struct work {
   void (*ended)(struct work *work);
 };
 
-struct remote {
+struct connection {
   struct pst_node *node;
   struct pst_peer *peer;
   struct io *io;
@@ -66,23 +66,24 @@ struct remote {
 };
 
 /* Connects and greets; blocks. Close in any case. 0, or -errno with *error. */
-int remote_open(const struct remote_params *params, int event_fd, struct remote *remote,
-                struct pst_error *error);
-void remote_close(struct remote *remote);
+int serve_connection_open(const struct remote_params *params, int event_fd,
+                          struct connection *remote, struct pst_error *error);
+void serve_connection_close(struct connection *remote);
 
 /* Memory as the params say, and its offer to the server; blocks. */
-int remote_offer(struct remote *remote, const struct remote_params *params, uint64_t bytes,
-                 uint32_t access, struct pst_area **area, uint32_t *region,
-                 struct pst_error *error);
+int serve_connection_offer(struct connection *remote, const struct remote_params *params,
+                           uint64_t bytes, uint32_t access, struct pst_area **area,
+                           uint32_t *region, struct pst_error *error);
 
 /* What the server does not take now waits. No more than REMOTE_ASKS at a time. */
-void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
-                const struct serve_message *message, ask_answered *answered);
+void serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t wanted,
+                          const struct serve_message *message, ask_answered *answered);
 /* A sum: with work->io's `sum` and `to_grow` set. */
-void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd, uint8_t *bytes,
-                 uint64_t length, uint64_t offset, void (*ended)(struct work *work));
+void serve_connection_work(struct connection *remote, struct work *work, enum io_op op, int fd,
+                           uint8_t *bytes, uint64_t length, uint64_t offset,
+                           void (*ended)(struct work *work));
 /* Call back what has ended; sleep when there was nothing. 0; -errno: the server has left, as
  * status and text say, and nothing that was asked is answered any more. */
-int remote_step(struct remote *remote);
+int serve_connection_step(struct connection *remote);
 
 #endif

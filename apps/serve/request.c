@@ -33,7 +33,7 @@ struct place {
 
 struct request {
   struct remote_params params;
-  struct remote remote;
+  struct connection remote;
   struct pst_area *area;
   struct patterns patterns;
   uint32_t region, op;
@@ -50,8 +50,8 @@ struct request {
 /* ---- One iteration ------------------------------------------------------------------- */
 
 /* The segments of this iteration. */
-static uint32_t next_parts(const struct pattern_work *work, uint64_t *next,
-                           struct pst_area_pattern *parts, uint32_t n)
+static uint32_t serve_request_next_parts(const struct pattern_work *work, uint64_t *next,
+                                         struct pst_area_pattern *parts, uint32_t n)
 {
   const struct place *place = FROM(const struct place, pattern, work);
   const struct move_plan *plan = &place->request->plan;
@@ -59,25 +59,26 @@ static uint32_t next_parts(const struct pattern_work *work, uint64_t *next,
   uint32_t made = 0;
 
   for (; made < n && *next < plan->candidates; ++*next)
-    if (move_segment(plan, *next, &offset, &length))
+    if (serve_move_segment(plan, *next, &offset, &length))
       parts[made++] =
           (struct pst_area_pattern){.offset = place->offset + offset,
                                     .length = length,
-                                    .pattern = move_pattern(plan, place->iteration, *next)};
+                                    .pattern = serve_move_pattern(plan, place->iteration, *next)};
   return made;
 }
 
 /* Its segments are filled, or verified, on their way beside other iterations'. */
-static void begin_pattern(struct place *place, bool verifies,
-                          void (*ended)(struct pattern_work *work, int status))
+static void serve_request_begin_pattern(struct place *place, bool verifies,
+                                        void (*ended)(struct pattern_work *work, int status))
 {
-  place->pattern = (struct pattern_work){.parts = next_parts, .verifies = verifies, .ended = ended};
-  patterns_begin(&place->request->patterns, &place->pattern);
+  place->pattern = (struct pattern_work){
+      .parts = serve_request_next_parts, .verifies = verifies, .ended = ended};
+  serve_patterns_begin(&place->request->patterns, &place->pattern);
 }
 
-static void fail(struct request *r, int rc, const char *format, ...) PST_PRINTF(3, 4);
+static void serve_request_fail(struct request *r, int rc, const char *format, ...) PST_PRINTF(3, 4);
 
-static void fail(struct request *r, int rc, const char *format, ...)
+static void serve_request_fail(struct request *r, int rc, const char *format, ...)
 {
   char what[SERVE_TEXT_MAX + 128];
   va_list args;
@@ -88,20 +89,20 @@ static void fail(struct request *r, int rc, const char *format, ...)
   vsnprintf(what, sizeof(what), format, args);
   va_end(args);
   /* What begins with an option has its place. */
-  notice_fail(&r->error, PST_EXIT_FAILED, rc, "%s%s",
-              strncmp(what, "--", 2) == 0 ? "" : "request: ", what);
+  app_log_fail(&r->error, PST_EXIT_FAILED, rc, "%s%s",
+               strncmp(what, "--", 2) == 0 ? "" : "request: ", what);
 }
 
-static bool goes_on(const struct request *r, uint64_t now)
+static bool serve_request_goes_on(const struct request *r, uint64_t now)
 {
-  if (r->error.code != 0 || signals_stop())
+  if (r->error.code != 0 || app_signals_stop())
     return false;
   return r->duration_ns > 0 ? now - r->began_ns < r->duration_ns : r->asked < r->count;
 }
 
-static ask_answered moved;
+static ask_answered serve_request_moved;
 
-static void ask_move(struct place *place)
+static void serve_request_ask_move(struct place *place)
 {
   struct request *r = place->request;
   const struct serve_message message = {.type = SERVE_MOVE,
@@ -113,140 +114,144 @@ static void ask_move(struct place *place)
                                         .iteration = place->iteration,
                                         .flags = r->verify ? SERVE_FLAG_VERIFY : 0};
 
-  place->asked_ns = now_ns();
-  remote_ask(&r->remote, &place->ask, SERVE_MOVED, &message, moved);
+  place->asked_ns = app_now_ns();
+  serve_connection_ask(&r->remote, &place->ask, SERVE_MOVED, &message, serve_request_moved);
 }
 
-static void filled(struct pattern_work *work, int status)
+static void serve_request_filled(struct pattern_work *work, int status)
 {
   struct place *place = FROM(struct place, pattern, work);
 
   if (status < 0) {
     place->request->under_way--;
-    fail(place->request, status, "the memory makes no pattern: %s", strerror(-status));
+    serve_request_fail(place->request, status, "the memory makes no pattern: %s",
+                       strerror(-status));
   } else {
-    ask_move(place);
+    serve_request_ask_move(place);
   }
 }
 
-static void begin(struct place *place)
+static void serve_request_begin(struct place *place)
 {
   struct request *r = place->request;
 
   place->iteration = r->asked++;
   r->under_way++;
   if (r->verify && r->op == SERVE_OP_READ)
-    begin_pattern(place, false, filled);
+    serve_request_begin_pattern(place, false, serve_request_filled);
   else
-    ask_move(place);
+    serve_request_ask_move(place);
 }
 
-static void end(struct place *place)
+static void serve_request_end(struct place *place)
 {
   struct request *r = place->request;
 
   r->under_way--;
-  r->ended_ns = now_ns();
-  if (goes_on(r, r->ended_ns))
-    begin(place);
+  r->ended_ns = app_now_ns();
+  if (serve_request_goes_on(r, r->ended_ns))
+    serve_request_begin(place);
 }
 
-static void verified(struct pattern_work *work, int status)
+static void serve_request_verified(struct pattern_work *work, int status)
 {
   struct place *place = FROM(struct place, pattern, work);
   struct request *r = place->request;
 
   if (status < 0)
-    fail(r, status, "iteration %" PRIu64 ": what the server wrote is not the pattern: %s",
-         place->iteration, strerror(-status));
+    serve_request_fail(r, status,
+                       "iteration %" PRIu64 ": what the server wrote is not the pattern: %s",
+                       place->iteration, strerror(-status));
   else
     r->verified += r->size;
-  end(place);
+  serve_request_end(place);
 }
 
-static void moved(struct ask *ask, const struct serve_message *answer)
+static void serve_request_moved(struct ask *ask, const struct serve_message *answer)
 {
   struct place *place = FROM(struct place, ask, ask);
   struct request *r = place->request;
 
   if (answer->type == SERVE_REFUSE) {
     r->under_way--;
-    fail(r, -(int)answer->code, "%s%s",
-         strncmp(answer->text, "--", 2) == 0 ? "" : "refused: ", answer->text);
+    serve_request_fail(r, -(int)answer->code, "%s%s",
+                       strncmp(answer->text, "--", 2) == 0 ? "" : "refused: ", answer->text);
     return;
   }
   r->done++;
-  histogram_add(&r->moves, answer->ns);
-  histogram_add(&r->rounds, now_ns() - place->asked_ns);
+  bench_histogram_add(&r->moves, answer->ns);
+  bench_histogram_add(&r->rounds, app_now_ns() - place->asked_ns);
   if (r->verify && r->op == SERVE_OP_WRITE) {
-    begin_pattern(place, true, verified);
+    serve_request_begin_pattern(place, true, serve_request_verified);
     return;
   }
   r->verified += r->verify ? r->size : 0; /* by the server */
-  end(place);
+  serve_request_end(place);
 }
 
 /* ---- All of them --------------------------------------------------------------------- */
 
-static int open_places(struct request *r)
+static int serve_request_open_places(struct request *r)
 {
   uint32_t access = r->op == SERVE_OP_WRITE ? PST_ACCESS_REMOTE_WRITE : PST_ACCESS_REMOTE_READ;
-  int rc = remote_offer(&r->remote, &r->params, r->offset + r->size * r->depth, access, &r->area,
-                        &r->region, &r->error);
+  int rc = serve_connection_offer(&r->remote, &r->params, r->offset + r->size * r->depth, access,
+                                  &r->area, &r->region, &r->error);
 
   if (rc < 0)
     return rc;
   r->patterns.area = r->area;
   r->places = calloc(r->depth, sizeof(*r->places));
   if (!r->places)
-    return notice_fail(&r->error, PST_EXIT_FAILED, -ENOMEM, "request: out of memory");
+    return app_log_fail(&r->error, PST_EXIT_FAILED, -ENOMEM, "request: out of memory");
   for (uint32_t i = 0; i < r->depth; i++) {
     r->places[i].request = r;
     r->places[i].offset = r->offset + i * r->size;
   }
-  move_plan(r->size, (uint32_t)r->pieces, &r->plan);
+  serve_move_plan(r->size, (uint32_t)r->pieces, &r->plan);
   return 0;
 }
 
 /* A signal may have come before all that was asked for was through. */
-static void check_stopped(struct request *r)
+static void serve_request_check_stopped(struct request *r)
 {
   const uint64_t ns = r->ended_ns - r->began_ns;
 
-  if (signals_stop() && r->duration_ns > 0 && ns < r->duration_ns)
-    fail(r, -EINTR, "stopped by %s after %.1f of %.1f seconds; give a shorter --duration",
-         signals_name(), (double)ns / 1e9, (double)r->duration_ns / 1e9);
-  else if (signals_stop() && r->duration_ns == 0 && r->done < r->count)
-    fail(r, -EINTR,
-         "stopped by %s after %" PRIu64 " of %" PRIu64 " iterations; give a smaller --count",
-         signals_name(), r->done, r->count);
+  if (app_signals_stop() && r->duration_ns > 0 && ns < r->duration_ns)
+    serve_request_fail(r, -EINTR,
+                       "stopped by %s after %.1f of %.1f seconds; give a shorter --duration",
+                       app_signals_name(), (double)ns / 1e9, (double)r->duration_ns / 1e9);
+  else if (app_signals_stop() && r->duration_ns == 0 && r->done < r->count)
+    serve_request_fail(r, -EINTR,
+                       "stopped by %s after %" PRIu64 " of %" PRIu64
+                       " iterations; give a smaller --count",
+                       app_signals_name(), r->done, r->count);
 }
 
-static int move_all(struct request *r)
+static int serve_request_move_all(struct request *r)
 {
-  r->began_ns = r->ended_ns = now_ns();
-  for (uint32_t i = 0; i < r->depth && goes_on(r, now_ns()); i++)
-    begin(&r->places[i]);
+  r->began_ns = r->ended_ns = app_now_ns();
+  for (uint32_t i = 0; i < r->depth && serve_request_goes_on(r, app_now_ns()); i++)
+    serve_request_begin(&r->places[i]);
   while (r->under_way > 0) {
-    patterns_poll(&r->patterns);
+    serve_patterns_poll(&r->patterns);
     r->remote.awake = r->patterns.first != NULL;
-    int rc = r->under_way > 0 ? remote_step(&r->remote) : 0;
+    int rc = r->under_way > 0 ? serve_connection_step(&r->remote) : 0;
     if (rc < 0) {
-      fail(r, rc, "%s", r->remote.text);
+      serve_request_fail(r, rc, "%s", r->remote.text);
       return rc;
     }
   }
-  check_stopped(r);
+  serve_request_check_stopped(r);
   return r->error.code;
 }
 
-static double seconds_of(const struct request *r)
+static double serve_request_seconds_of(const struct request *r)
 {
   double seconds = (double)(r->ended_ns - r->began_ns) / 1e9;
   return seconds > 0 ? seconds : 1e-9;
 }
 
-static void print(const struct request *r, FILE *to)
+static void serve_request_print(const struct request *r, FILE *to)
 {
   const struct {
     const char *name;
@@ -254,48 +259,51 @@ static void print(const struct request *r, FILE *to)
   } all[] = {{r->op == SERVE_OP_WRITE ? "WRITE, at the server" : "READ, at the server", &r->moves},
              {"round trip, at the client", &r->rounds}};
   uint64_t bytes = r->done * r->size, ns = r->ended_ns - r->began_ns;
-  double seconds = seconds_of(r);
+  double seconds = serve_request_seconds_of(r);
   char rate[STATISTICS_RATE_BYTES];
 
-  fprintf(to, "%" PRIu64 " byte%s in %.3f s = %s\n", bytes, plural(bytes), seconds,
-          statistics_rate(bytes, ns, rate));
-  fprintf(to, "%" PRIu64 " iteration%s in %.3f s = %.2f us each\n", r->done, plural(r->done),
+  fprintf(to, "%" PRIu64 " byte%s in %.3f s = %s\n", bytes, app_plural(bytes), seconds,
+          app_statistics_rate(bytes, ns, rate));
+  fprintf(to, "%" PRIu64 " iteration%s in %.3f s = %.2f us each\n", r->done, app_plural(r->done),
           seconds, r->done > 0 ? seconds * 1e6 / (double)r->done : 0);
   for (size_t i = 0; i < 2 && r->done > 0; i++) /* of nothing there are no times */
-    fprintf(to, "%s (us): min %.2f, p50 %.2f, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n",
-            all[i].name, (double)all[i].times->least / 1e3,
-            (double)histogram_at(all[i].times, 0.5) / 1e3,
-            (double)histogram_at(all[i].times, 0.9) / 1e3,
-            (double)histogram_at(all[i].times, 0.99) / 1e3,
-            (double)histogram_at(all[i].times, 0.999) / 1e3, (double)all[i].times->most / 1e3);
+    fprintf(
+        to, "%s (us): min %.2f, p50 %.2f, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n", all[i].name,
+        (double)all[i].times->least / 1e3, (double)bench_histogram_at(all[i].times, 0.5) / 1e3,
+        (double)bench_histogram_at(all[i].times, 0.9) / 1e3,
+        (double)bench_histogram_at(all[i].times, 0.99) / 1e3,
+        (double)bench_histogram_at(all[i].times, 0.999) / 1e3, (double)all[i].times->most / 1e3);
   if (r->verify)
-    fprintf(to, "%" PRIu64 " byte%s verified\n", r->verified, plural(r->verified));
+    fprintf(to, "%" PRIu64 " byte%s verified\n", r->verified, app_plural(r->verified));
 }
 
-static struct json_object *request_json(const struct request *r)
+static struct json_object *serve_request_json(const struct request *r)
 {
   struct json_object *object = json_object_new_object();
-  struct json_times moves = histogram_times(&r->moves, 1), rounds = histogram_times(&r->rounds, 1);
+  struct json_times moves = bench_histogram_times(&r->moves, 1),
+                    rounds = bench_histogram_times(&r->rounds, 1);
 
-  json_put_text(object, "op", r->op == SERVE_OP_WRITE ? "write" : "read");
-  json_put_uint(object, "size_bytes", r->size);
-  json_put_uint(object, "pieces", r->pieces);
-  json_put_uint(object, "depth", r->depth);
-  json_put_text(object, "stopped",
-                plan_stopped_by(&r->error, r->duration_ns > 0 ? "duration" : "count"));
-  json_put_uint(object, "iterations", r->done);
-  json_put_uint(object, "bytes_delivered", r->done * r->size);
-  json_put_uint(object, "bytes_verified", r->verified);
-  json_put_number(object, "seconds", (double)(r->ended_ns - r->began_ns) / 1e9);
-  json_put_number(object, "iterations_per_second", (double)r->done / seconds_of(r));
-  json_put_number(object, "gbps", statistics_gbps(r->done * r->size, r->ended_ns - r->began_ns));
-  json_put_times(object, "completion_ns", &moves);
-  json_put_times(object, "round_trip_ns", &rounds);
+  app_json_put_text(object, "op", r->op == SERVE_OP_WRITE ? "write" : "read");
+  app_json_put_uint(object, "size_bytes", r->size);
+  app_json_put_uint(object, "pieces", r->pieces);
+  app_json_put_uint(object, "depth", r->depth);
+  app_json_put_text(object, "stopped",
+                    serve_cli_stopped_by(&r->error, r->duration_ns > 0 ? "duration" : "count"));
+  app_json_put_uint(object, "iterations", r->done);
+  app_json_put_uint(object, "bytes_delivered", r->done * r->size);
+  app_json_put_uint(object, "bytes_verified", r->verified);
+  app_json_put_number(object, "seconds", (double)(r->ended_ns - r->began_ns) / 1e9);
+  app_json_put_number(object, "iterations_per_second",
+                      (double)r->done / serve_request_seconds_of(r));
+  app_json_put_number(object, "gbps",
+                      app_statistics_gbps(r->done * r->size, r->ended_ns - r->began_ns));
+  app_json_put_times(object, "completion_ns", &moves);
+  app_json_put_times(object, "round_trip_ns", &rounds);
   return object;
 }
 
 /* What was asked for, which no thread changes. */
-static void add_interrupted(void *context, struct json_object *result)
+static void serve_request_add_interrupted(void *context, struct json_object *result)
 {
   const struct request *r = context;
   static struct request asked;
@@ -305,50 +313,50 @@ static void add_interrupted(void *context, struct json_object *result)
                            .pieces = r->pieces,
                            .depth = r->depth,
                            .error = {.code = -EINTR, .exit_status = PST_EXIT_FAILED}};
-  struct json_object *object = request_json(&asked);
-  json_put_uncounted(object);
+  struct json_object *object = serve_request_json(&asked);
+  app_json_put_uncounted(object);
   json_object_object_add(result, "request", object);
 }
 
-static int ask_all(const struct command *command, const struct arguments *arguments,
-                   struct request *r, int event_fd)
+static int serve_request_ask_all(const struct command *command, const struct arguments *arguments,
+                                 struct request *r, int event_fd)
 {
   bool json_out = arguments->json && strcmp(arguments->json, "-") == 0;
 
-  result_interrupted(add_interrupted, r);
-  int rc = remote_open(&r->params, event_fd, &r->remote, &r->error);
+  app_result_interrupted(serve_request_add_interrupted, r);
+  int rc = serve_connection_open(&r->params, event_fd, &r->remote, &r->error);
   if (rc == 0)
-    rc = open_places(r);
+    rc = serve_request_open_places(r);
   if (rc == 0)
-    rc = move_all(r);
-  struct json_object *result = plan_result(command, arguments, r->remote.node);
+    rc = serve_request_move_all(r);
+  struct json_object *result = serve_cli_result(command, arguments, r->remote.node);
   if (rc == 0 || r->done > 0)
-    print(r, json_out ? stderr : stdout);
+    serve_request_print(r, json_out ? stderr : stdout);
   if (result)
-    json_object_object_add(result, "request", request_json(r));
-  devices_report_node(r->remote.node, result);
-  remote_close(&r->remote);
+    json_object_object_add(result, "request", serve_request_json(r));
+  app_devices_report_node(r->remote.node, result);
+  serve_connection_close(&r->remote);
   free(r->places);
   int status = rc == 0                     ? PST_EXIT_OK
                : r->error.exit_status != 0 ? r->error.exit_status
                                            : PST_EXIT_FAILED;
-  return plan_finish(arguments, result, status, &r->error);
+  return serve_cli_finish(arguments, result, status, &r->error);
 }
 
 /* ---- The command line ---------------------------------------------------------------- */
 
 /* Reads the operands and options of `penstock request`. -EINVAL: reported as wrong usage. */
-static int read_request(const struct command *command, const struct arguments *arguments,
-                        struct request *r)
+static int serve_request_read(const struct command *command, const struct arguments *arguments,
+                              struct request *r)
 {
   const char *const *words = arguments->node;
   const char *op = arguments->operands[0];
   bool write = strcmp(op, "write") == 0;
   const struct plan_value values[] = {
-      {"size", words[NODE_SIZE], arguments_size, 1, INT64_MAX / COPY_DEPTH_MAX / 2, &r->size},
-      {"offset", words[NODE_OFFSET], arguments_size, 0, INT64_MAX / 2, &r->offset},
-      {"pieces", words[NODE_PIECES], arguments_count, 1, MOVE_PIECES_MAX, &r->pieces},
-      {"depth", words[NODE_DEPTH], arguments_count, 1, COPY_DEPTH_MAX, &r->depth},
+      {"size", words[NODE_SIZE], app_arguments_size, 1, INT64_MAX / COPY_DEPTH_MAX / 2, &r->size},
+      {"offset", words[NODE_OFFSET], app_arguments_size, 0, INT64_MAX / 2, &r->offset},
+      {"pieces", words[NODE_PIECES], app_arguments_count, 1, MOVE_PIECES_MAX, &r->pieces},
+      {"depth", words[NODE_DEPTH], app_arguments_count, 1, COPY_DEPTH_MAX, &r->depth},
   };
   const char *wrong = NULL;
 
@@ -360,7 +368,7 @@ static int read_request(const struct command *command, const struct arguments *a
                         .duration_ns = arguments->duration_set ? arguments->duration_ns : 0,
                         .verify = !words[NODE_NO_VERIFY],
                         .error = PST_ERROR_INIT};
-  if (plan_side_read(command, arguments, &r->params.node, &r->params.area) < 0)
+  if (serve_cli_side_read(command, arguments, &r->params.node, &r->params.area) < 0)
     return -EINVAL;
   r->params.address = arguments->operands[1];
   r->params.area.lower = "`--size` or `--depth`";
@@ -368,32 +376,33 @@ static int read_request(const struct command *command, const struct arguments *a
     wrong = "the first word is write or read: what the server does";
   else if (arguments->count_set && arguments->duration_set)
     wrong = "--count and --duration exclude each other";
-  else if (plan_values(command, values, sizeof(values) / sizeof(values[0])) < 0)
+  else if (serve_cli_values(command, values, sizeof(values) / sizeof(values[0])) < 0)
     return -EINVAL;
   else if (r->pieces > r->size)
     wrong = "--pieces are more than the bytes of --size; ask for fewer";
   if (wrong)
-    arguments_wrong(command, "%s", wrong);
+    app_arguments_wrong(command, "%s", wrong);
   return wrong ? -EINVAL : 0;
 }
 
-static int run(const struct command *command, const struct arguments *arguments)
+static int serve_request_run(const struct command *command, const struct arguments *arguments)
 {
   struct request *r = malloc(sizeof(*r));
   int status = PST_EXIT_USAGE;
 
   if (!r)
     return PST_EXIT_FAILED;
-  if (read_request(command, arguments, r) == 0) {
-    int event_fd = plan_start(command, arguments);
-    status = event_fd < 0 ? PST_EXIT_FAILED : ask_all(command, arguments, r, event_fd);
+  if (serve_request_read(command, arguments, r) == 0) {
+    int event_fd = serve_cli_start(command, arguments);
+    status =
+        event_fd < 0 ? PST_EXIT_FAILED : serve_request_ask_all(command, arguments, r, event_fd);
   }
-  plan_side_free(&r->params.node, &r->params.area);
+  serve_cli_side_free(&r->params.node, &r->params.area);
   free(r);
   return status;
 }
 
-const struct command command_request = {
+const struct command app_command_request = {
     .name = "request",
     .operand = "write|read HOST:PORT",
     .need = OPERAND_REQUIRED,
@@ -410,5 +419,5 @@ const struct command command_request = {
         "Examples:\n"
         "  penstock request write 127.0.0.1:18530 --size 1MiB --count 1000 --depth 4\n"
         "  penstock request read 127.0.0.1:18530 --size 64KiB --pieces 10 --duration 10",
-    .run = run,
+    .run = serve_request_run,
 };

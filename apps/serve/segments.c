@@ -7,7 +7,7 @@
 #define PATTERN_PARTS 16u /* of one call, at most */
 #define PATTERN_BITS 40   /* above them the library counts blocks */
 
-void move_plan(uint64_t length, uint32_t pieces, struct move_plan *plan)
+void serve_move_plan(uint64_t length, uint32_t pieces, struct move_plan *plan)
 {
   assert(pieces >= 1 && pieces <= length);
   plan->length = length;
@@ -16,7 +16,8 @@ void move_plan(uint64_t length, uint32_t pieces, struct move_plan *plan)
   plan->candidates = plan->each * pieces;
 }
 
-bool move_segment(const struct move_plan *plan, uint64_t number, uint64_t *offset, uint64_t *length)
+bool serve_move_segment(const struct move_plan *plan, uint64_t number, uint64_t *offset,
+                        uint64_t *length)
 {
   uint64_t within = number % plan->each * MOVE_SEGMENT;
   uint64_t begin = number / plan->each * plan->piece + within;
@@ -31,12 +32,12 @@ bool move_segment(const struct move_plan *plan, uint64_t number, uint64_t *offse
   return true;
 }
 
-uint64_t move_pattern(const struct move_plan *plan, uint64_t iteration, uint64_t number)
+uint64_t serve_move_pattern(const struct move_plan *plan, uint64_t iteration, uint64_t number)
 {
   return (iteration * plan->candidates + number) & ((UINT64_C(1) << PATTERN_BITS) - 1);
 }
 
-void patterns_begin(struct patterns *patterns, struct pattern_work *work)
+void serve_patterns_begin(struct patterns *patterns, struct pattern_work *work)
 {
   struct pst_area_pattern parts[PATTERN_PARTS];
   uint64_t next = 0;
@@ -50,11 +51,11 @@ void patterns_begin(struct patterns *patterns, struct pattern_work *work)
     patterns->last = &patterns->first;
   *patterns->last = work;
   patterns->last = &work->next;
-  patterns_poll(patterns);
+  serve_patterns_poll(patterns);
 }
 
 /* One of the checks that have ended found something: was it this one? Waits. */
-static int verify_again(struct pst_area *area, struct pattern_work *work)
+static int serve_segments_verify_again(struct pst_area *area, struct pattern_work *work)
 {
   struct pst_area_pattern part;
   uint64_t next = 0;
@@ -65,7 +66,7 @@ static int verify_again(struct pst_area *area, struct pattern_work *work)
   return rc;
 }
 
-int patterns_poll(struct patterns *patterns)
+int serve_patterns_poll(struct patterns *patterns)
 {
   struct pst_verify_result found = {.struct_size = sizeof(found)};
   struct pattern_work *work;
@@ -83,7 +84,7 @@ int patterns_poll(struct patterns *patterns)
     int status = work->status < 0 ? work->status : rc;
     patterns->first = work->next;
     if (status == 0 && suspect && work->verifies)
-      status = verify_again(patterns->area, work);
+      status = serve_segments_verify_again(patterns->area, work);
     work->ended(work, status);
     ended++;
   }

@@ -2,8 +2,8 @@
 /*
  * How a MOVE is cut into segments, each of which has a test pattern of its own; and how patterns
  * are made or checked in an area while other things go on. They end in the order in which they
- * began. Nobody wakes who sleeps when one ends: while any is under way, patterns_poll() is to be
- * called again and again.
+ * began. Nobody wakes who sleeps when one ends: while any is under way, serve_patterns_poll() is to
+ * be called again and again.
  */
 #ifndef APP_SERVE_SEGMENTS_H
 #define APP_SERVE_SEGMENTS_H
@@ -24,14 +24,14 @@ struct move_plan {
 };
 
 /* length >= 1, 1 <= pieces <= length. */
-void move_plan(uint64_t length, uint32_t pieces, struct move_plan *plan);
+void serve_move_plan(uint64_t length, uint32_t pieces, struct move_plan *plan);
 /* Segment `number`: [*offset, *offset + *length) of the whole. False: there is none. */
-bool move_segment(const struct move_plan *plan, uint64_t number, uint64_t *offset,
-                  uint64_t *length);
+bool serve_move_segment(const struct move_plan *plan, uint64_t number, uint64_t *offset,
+                        uint64_t *length);
 /* What fills it: a number for pst_area_fill() and pst_area_verify(). */
-uint64_t move_pattern(const struct move_plan *plan, uint64_t iteration, uint64_t number);
+uint64_t serve_move_pattern(const struct move_plan *plan, uint64_t iteration, uint64_t number);
 
-/* Its owner's, from patterns_begin() until `ended`. */
+/* Its owner's, from serve_patterns_begin() until `ended`. */
 struct pattern_work {
   /* Up to n parts of the area from part *next on, which moves behind them. How many; 0: that was
    * all. */
@@ -54,8 +54,8 @@ struct patterns {
 
 /* It is called back once all of its parts have ended, or at once where they have, as host memory's
  * do, or where one of them failed. */
-void patterns_begin(struct patterns *patterns, struct pattern_work *work);
+void serve_patterns_begin(struct patterns *patterns, struct pattern_work *work);
 /* Call back what has ended: how much. */
-int patterns_poll(struct patterns *patterns);
+int serve_patterns_poll(struct patterns *patterns);
 
 #endif

@@ -22,8 +22,9 @@
 #define LEAVE_NS (2 * NS_PER_S)
 #define NAP_MS 1 /* where the transport wakes nobody */
 
-static int open_store(struct server *server, struct store *store, struct pst_area_params params,
-                      uint64_t bytes, struct pst_error *error)
+static int serve_server_open_store(struct server *server, struct store *store,
+                                   struct pst_area_params params, uint64_t bytes,
+                                   struct pst_error *error)
 {
   struct pst_range range = {.struct_size = sizeof(range)};
 
@@ -36,34 +37,36 @@ static int open_store(struct server *server, struct store *store, struct pst_are
   pst_area_range(store->area, &range);
   store->host = range.host;
   store->patterns.area = store->area;
-  store->pool = pool_open(bytes);
+  store->pool = serve_buddy_open(bytes);
   if (!store->pool)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "serve: out of memory");
+    return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "serve: out of memory");
   return 0;
 }
 
 /* One for files and MOVEs, where the CPU can read what MOVEs use. */
-static int open_stores(struct server *server, struct pst_error *error)
+static int serve_server_open_stores(struct server *server, struct pst_error *error)
 {
   const struct server_params *p = server->params;
   const struct pst_area_params host = {.struct_size = sizeof(host), .memory = "host"};
   bool split = p->root && strcmp(p->area.memory, "host") != 0;
   uint64_t bytes = split ? p->in_flight / 2 : p->in_flight;
-  int rc = open_store(server, &server->stores[0], split ? host : p->area, bytes, error);
+  int rc =
+      serve_server_open_store(server, &server->stores[0], split ? host : p->area, bytes, error);
 
   if (rc == 0 && split)
-    rc = open_store(server, &server->stores[1], p->area, bytes, error);
+    rc = serve_server_open_store(server, &server->stores[1], p->area, bytes, error);
   if (rc < 0)
     return rc;
   server->files = &server->stores[0];
   server->moves = &server->stores[split];
-  server->chunk_max = pool_largest(server->files->pool);
+  server->chunk_max = serve_buddy_largest(server->files->pool);
   if (server->chunk_max > SERVER_CHUNK_MAX)
     server->chunk_max = SERVER_CHUNK_MAX;
   return 0;
 }
 
-int server_open(const struct server_params *params, struct server *server, struct pst_error *error)
+int serve_server_open(const struct server_params *params, struct server *server,
+                      struct pst_error *error)
 {
   struct pst_node_params node = params->node;
 
@@ -72,45 +75,45 @@ int server_open(const struct server_params *params, struct server *server, struc
   node.pieces = (uint32_t)params->pieces;
   node.offers = SERVER_OFFERS;
   *server = (struct server){.params = params, .root = -1};
-  if (params->root && (server->root = root_open(params->root)) < 0)
-    return notice_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s; %s",
-                       params->root, strerror(-server->root), remedy_of_folder(-server->root));
-  int rc = io_open(&server->io);
+  if (params->root && (server->root = serve_sandbox_open(params->root)) < 0)
+    return app_log_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s; %s",
+                        params->root, strerror(-server->root), app_remedy_of_folder(-server->root));
+  int rc = serve_io_open(&server->io);
   if (rc < 0)
-    return notice_fail(error, PST_EXIT_FAILED, rc, "serve: no way to read files: %s",
-                       strerror(-rc));
+    return app_log_fail(error, PST_EXIT_FAILED, rc, "serve: no way to read files: %s",
+                        strerror(-rc));
   rc = pst_node_open(&node, &server->node, error);
-  return rc < 0 ? rc : open_stores(server, error);
+  return rc < 0 ? rc : serve_server_open_stores(server, error);
 }
 
 /* ---- The loop -------------------------------------------------------------------------- */
 
 /* Hands an event of the node to the client that it concerns. */
-static void take_event(struct server *server, const struct pst_node_event *event)
+static void serve_server_take_event(struct server *server, const struct pst_node_event *event)
 {
   /* Not event->context: events that came with JOINED were made before it was set. */
   struct client *client = pst_peer_context(event->peer);
 
   if (event->kind == PST_NODE_JOINED) {
-    client_joined(server, event->peer);
+    serve_client_joined(server, event->peer);
     return;
   }
   if (!client) /* one that left before it had joined */
     return;
   switch (event->kind) {
   case PST_NODE_LEFT:
-    client_left(client, event->status, event->text);
+    serve_client_left(client, event->status, event->text);
     server->stopping |= server->params->once;
     break;
   case PST_NODE_MESSAGE:
-    client_message(client, event->bytes, event->length);
+    serve_client_message(client, event->bytes, event->length);
     break;
   case PST_NODE_ROOM:
-    job_posts(client);
-    job_flush_answers(client);
+    serve_job_posts(client);
+    serve_job_flush_answers(client);
     break;
   case PST_NODE_DONE:
-    job_done((struct job *)(uintptr_t)event->cookie, event->status);
+    serve_job_done((struct job *)(uintptr_t)event->cookie, event->status);
     break;
   default:
     break;
@@ -118,31 +121,31 @@ static void take_event(struct server *server, const struct pst_node_event *event
 }
 
 /* How many things there were, or -errno: the device has failed. */
-static int take_all(struct server *server)
+static int serve_server_take_all(struct server *server)
 {
   struct pst_node_event events[EVENTS];
   struct io_request *request;
   int n = pst_node_poll(server->node, events, EVENTS);
 
   for (int i = 0; i < n; i++)
-    take_event(server, &events[i]);
-  while (n >= 0 && (request = io_poll(server->io)) != NULL) {
-    job_io_ended(FROM(struct job, io, request));
+    serve_server_take_event(server, &events[i]);
+  while (n >= 0 && (request = serve_io_poll(server->io)) != NULL) {
+    serve_job_io_ended(FROM(struct job, io, request));
     n++;
   }
   for (int i = 0; n >= 0 && i < 2; i++)
-    n += patterns_poll(&server->stores[i].patterns);
+    n += serve_patterns_poll(&server->stores[i].patterns);
   /* More to post is more to do. */
-  return n >= 0 && job_post_some(server) ? n + 1 : n;
+  return n >= 0 && serve_job_post_some(server) ? n + 1 : n;
 }
 
-static void sleep_until(struct server *server, int event_fd, uint64_t until)
+static void serve_server_sleep_until(struct server *server, int event_fd, uint64_t until)
 {
-  struct pollfd fds[] = {{.fd = io_event_fd(server->io), .events = POLLIN},
+  struct pollfd fds[] = {{.fd = serve_io_event_fd(server->io), .events = POLLIN},
                          {.fd = event_fd, .events = POLLIN},
                          {.fd = pst_node_fd(server->node), .events = POLLIN}};
   int armed = pst_node_arm(server->node);
-  uint64_t now = now_ns();
+  uint64_t now = app_now_ns();
 
   if (!server->clients) /* nobody can be idle */
     until = server->trim_ns;
@@ -160,7 +163,7 @@ static void sleep_until(struct server *server, int event_fd, uint64_t until)
 /* Of many clients that have gone, at a time or one after the other, the allocator would keep
  * the memory. What the control channel has of them goes later, by a thread of its own: so it is
  * done again each second for a while. */
-static void give_back(struct server *server, uint64_t now)
+static void serve_server_give_back(struct server *server, uint64_t now)
 {
   bool many_left = server->client_most >= MANY && server->client_count <= server->client_most / 4;
   bool all_left = server->client_count == 0 && server->totals.clients > server->trimmed;
@@ -179,34 +182,34 @@ static void give_back(struct server *server, uint64_t now)
   server->trim_ns = now < server->trim_until_ns ? now + NS_PER_S : 0;
 }
 
-static void check_idle(struct server *server, uint64_t now)
+static void serve_server_check_idle(struct server *server, uint64_t now)
 {
   struct client *next;
 
   for (struct client *client = server->clients; client != NULL; client = next) {
     next = client->next;
-    client_check_idle(client, now);
+    serve_client_check_idle(client, now);
   }
 }
 
-int server_run(struct server *server, int event_fd)
+int serve_server_run(struct server *server, int event_fd)
 {
-  uint64_t busy = now_ns(), check = busy;
+  uint64_t busy = app_now_ns(), check = busy;
 
-  while (!signals_stop() && !server->stopping) {
-    int n = take_all(server);
+  while (!app_signals_stop() && !server->stopping) {
+    int n = serve_server_take_all(server);
     if (n < 0)
       return n;
-    uint64_t now = now_ns();
+    uint64_t now = app_now_ns();
     if (n > 0 || server->moves->patterns.first)
       busy = now;
     if (now >= check) {
-      check_idle(server, now);
+      serve_server_check_idle(server, now);
       check = now + IDLE_CHECK_NS;
     }
     if (now - busy > SPIN_NS) {
-      give_back(server, now);
-      sleep_until(server, event_fd, check);
+      serve_server_give_back(server, now);
+      serve_server_sleep_until(server, event_fd, check);
     }
   }
   return 0;
@@ -215,15 +218,15 @@ int server_run(struct server *server, int event_fd)
 /* ---- The end --------------------------------------------------------------------------- */
 
 /* What is under way with clients, and their files, ends first. */
-static void part_with_all(struct server *server)
+static void serve_server_part_with_all(struct server *server)
 {
-  uint64_t deadline = now_ns() + LEAVE_NS;
+  uint64_t deadline = app_now_ns() + LEAVE_NS;
 
   for (struct client *client = server->clients; client != NULL; client = client->next)
-    client_end(client, -ESHUTDOWN, "the server is stopping");
-  while (server->clients && now_ns() < deadline) {
-    uint64_t until = now_ns() + NAP_MS * NS_PER_MS;
-    int n = take_all(server);
+    serve_client_end(client, -ESHUTDOWN, "the server is stopping");
+  while (server->clients && app_now_ns() < deadline) {
+    uint64_t until = app_now_ns() + NAP_MS * NS_PER_MS;
+    int n = serve_server_take_all(server);
     if (n < 0)
       break;
     if (n == 0)
@@ -231,29 +234,29 @@ static void part_with_all(struct server *server)
   }
   while (server->clients) {
     server->clients->peer = NULL;
-    client_left(server->clients, -ESHUTDOWN, "it did not leave in time");
+    serve_client_left(server->clients, -ESHUTDOWN, "it did not leave in time");
   }
 }
 
-void server_close(struct server *server)
+void serve_server_close(struct server *server)
 {
   struct io_request *request;
 
   if (server->node)
-    part_with_all(server);
+    serve_server_part_with_all(server);
   while (server->io_under_way > 0) {
-    struct pollfd readable = {.fd = io_event_fd(server->io), .events = POLLIN};
+    struct pollfd readable = {.fd = serve_io_event_fd(server->io), .events = POLLIN};
     poll(&readable, 1, -1);
-    while ((request = io_poll(server->io)) != NULL)
-      job_io_ended(FROM(struct job, io, request));
+    while ((request = serve_io_poll(server->io)) != NULL)
+      serve_job_io_ended(FROM(struct job, io, request));
   }
   for (int i = 0; i < 2; i++)
     while (server->stores[i].patterns.first)
-      patterns_poll(&server->stores[i].patterns);
-  io_close(server->io);
+      serve_patterns_poll(&server->stores[i].patterns);
+  serve_io_close(server->io);
   pst_node_close(server->node);
   for (int i = 0; i < 2; i++)
-    pool_close(server->stores[i].pool);
+    serve_buddy_close(server->stores[i].pool);
   if (server->root >= 0)
     close(server->root);
 }

@@ -148,56 +148,58 @@ struct server {
 };
 
 /* 0, or -errno with *error. */
-int server_open(const struct server_params *params, struct server *server, struct pst_error *error);
-void server_close(struct server *server);
-/* Until signals_stop(), or the first client has left with `once`; event_fd is readable after a
+int serve_server_open(const struct server_params *params, struct server *server,
+                      struct pst_error *error);
+void serve_server_close(struct server *server);
+/* Until app_signals_stop(), or the first client has left with `once`; event_fd is readable after a
  * signal. */
-int server_run(struct server *server, int event_fd);
+int serve_server_run(struct server *server, int event_fd);
 
 /* ---- Between server*.c and job*.c -------------------------------------------- */
 
 /* client.c, client_requests.c */
-void client_joined(struct server *server, struct pst_peer *peer);
-void client_left(struct client *client, int status, const char *text);
-void client_message(struct client *client, const void *bytes, uint64_t length);
+void serve_client_joined(struct server *server, struct pst_peer *peer);
+void serve_client_left(struct client *client, int status, const char *text);
+void serve_client_message(struct client *client, const void *bytes, uint64_t length);
 /* End the connection for this reason. */
-void client_end(struct client *client, int code, const char *format, ...) PST_PRINTF(3, 4);
-void client_check_idle(struct client *client, uint64_t now);
-void client_free(struct client *client);
+void serve_client_end(struct client *client, int code, const char *format, ...) PST_PRINTF(3, 4);
+void serve_client_check_idle(struct client *client, uint64_t now);
+void serve_client_free(struct client *client);
 
 /* job.c. A job ends by one of the first three, which free it. */
-void job_answer(struct job *job, uint32_t type);
-void job_refuse(struct job *job, int code, const char *format, ...) PST_PRINTF(3, 4);
-void job_flush_answers(struct client *client);
-struct job *job_new(struct client *client, const struct serve_message *asked);
+void serve_job_answer(struct job *job, uint32_t type);
+void serve_job_refuse(struct job *job, int code, const char *format, ...) PST_PRINTF(3, 4);
+void serve_job_flush_answers(struct client *client);
+struct job *serve_job_new(struct client *client, const struct serve_message *asked);
 /* then() is called with a block of so many bytes, now or later. */
-void job_with_block(struct job *job, struct store *store, uint64_t bytes, job_step *then);
-void job_release_block(struct job *job);
-uint8_t *job_bytes(const struct job *job);
-void job_io(struct job *job, enum io_op op, int fd, uint8_t *bytes, uint64_t length,
-            uint64_t offset, job_step *then);
+void serve_job_with_block(struct job *job, struct store *store, uint64_t bytes, job_step *then);
+void serve_job_release_block(struct job *job);
+uint8_t *serve_job_bytes(const struct job *job);
+void serve_job_io(struct job *job, enum io_op op, int fd, uint8_t *bytes, uint64_t length,
+                  uint64_t offset, job_step *then);
 /* From job->at on, at most `length` bytes of a file are added to a sum. */
-void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
-             job_step *then);
+void serve_job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
+                   job_step *then);
 /* WRITE or READ of `length` bytes of the block, or of job->pieces; a WRITE is flushed. */
-void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place,
-              job_step *then);
+void serve_job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place,
+                    job_step *then);
 /* Its operations are to be posted; there may be room. */
-void job_posts(struct client *client);
+void serve_job_posts(struct client *client);
 /* Post some of what is to be posted, in turn. True: there is more to post. */
-bool job_post_some(struct server *server);
-void job_done(struct job *job, int status);   /* of one operation */
-void job_io_ended(struct job *job);           /* of its io */
-void job_drop_waiting(struct client *client); /* it has gone */
-void job_free(struct job *job);
+bool serve_job_post_some(struct server *server);
+void serve_job_done(struct job *job, int status);   /* of one operation */
+void serve_job_io_ended(struct job *job);           /* of its io */
+void serve_job_drop_waiting(struct client *client); /* it has gone */
+void serve_job_free(struct job *job);
 
 /* jobs_file.c, jobs_folder.c, jobs_move.c, client.c: what is asked. */
-job_step job_fetch, job_store, job_hole, job_check, job_commit, job_close, job_start_move;
-/* 0: it has been answered, or refused; -errno as of why_refused(). */
-int job_open(struct job *job, const char *name);
-int job_create(struct job *job, const char *name);
-int job_list_folder(struct job *job, const char *name);
-int job_make_folder(struct job *job, const char *name);
-void file_drop(struct open_file *file);
+job_step serve_job_fetch, serve_job_store, serve_job_hole, serve_job_check, serve_job_commit,
+    serve_job_close, serve_job_start_move;
+/* 0: it has been answered, or refused; -errno as of serve_why_refused(). */
+int serve_job_open(struct job *job, const char *name);
+int serve_job_create(struct job *job, const char *name);
+int serve_job_list_folder(struct job *job, const char *name);
+int serve_job_make_folder(struct job *job, const char *name);
+void serve_file_drop(struct open_file *file);
 
 #endif

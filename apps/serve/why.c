@@ -11,12 +11,12 @@
 #include "partial_file.h"
 #include "remedy.h"
 
-static const char *place(bool at_server)
+static const char *serve_why_place(bool at_server)
 {
   return at_server ? "at the server" : "here";
 }
 
-static const char *last_part(const char *name)
+static const char *serve_why_last_part(const char *name)
 {
   const char *slash = strrchr(name, '/');
 
@@ -24,17 +24,17 @@ static const char *last_part(const char *name)
 }
 
 /* What is called like an unfinished part is none of ours. */
-static void refuse_part(int code, const char *name, bool at_server, char text[WHY_BYTES])
+static void serve_why_refuse_part(int code, const char *name, bool at_server, char text[WHY_BYTES])
 {
   snprintf(text, WHY_BYTES, "its unfinished part beside it, .%.240s" NAMES_PART_SUFFIX ", %s %s%s",
-           last_part(name),
+           serve_why_last_part(name),
            code == -EPERM ? "belongs to another user; remove it"
                           : "is no regular file with one name; remove it",
-           place(at_server),
+           serve_why_place(at_server),
            code == -EPERM ? ", or use a folder that only its user can write to" : "");
 }
 
-static void refuse_read(int code, char text[WHY_BYTES])
+static void serve_why_refuse_read(int code, char text[WHY_BYTES])
 {
   static const struct {
     int code;
@@ -48,17 +48,17 @@ static void refuse_read(int code, char text[WHY_BYTES])
       {-EACCES, "the server's user may not read it; allow it at the server (chmod, chown)"},
   };
 
-  snprintf(text, WHY_BYTES, "%s; at the server, %s", strerror(-code), remedy_of_folder(-code));
+  snprintf(text, WHY_BYTES, "%s; at the server, %s", strerror(-code), app_remedy_of_folder(-code));
   for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
     if (known[i].code == code)
       snprintf(text, WHY_BYTES, "%s", known[i].why);
 }
 
 /* Why a file cannot be written, and the remedy, by errno. */
-static void refuse_write(enum why_use use, int code, bool at_server, char text[WHY_BYTES])
+static void serve_why_refuse_write(enum why_use use, int code, bool at_server, char text[WHY_BYTES])
 {
   static const char other[] = "or choose another destination (--to)";
-  const char *at = place(at_server);
+  const char *at = serve_why_place(at_server);
 
   switch (code) {
   case -ENOENT:
@@ -89,12 +89,13 @@ static void refuse_write(enum why_use use, int code, bool at_server, char text[W
              at_server ? "the server's user" : "this user", at, other);
     break;
   default:
-    snprintf(text, WHY_BYTES, "%s; %s, %s", strerror(-code), at, remedy_of_folder(-code));
+    snprintf(text, WHY_BYTES, "%s; %s, %s", strerror(-code), at, app_remedy_of_folder(-code));
     break;
   }
 }
 
-void why_refused(enum why_use use, int code, const char *name, bool at_server, char text[WHY_BYTES])
+void serve_why_refused(enum why_use use, int code, const char *name, bool at_server,
+                       char text[WHY_BYTES])
 {
   if (code == -EXDEV)
     snprintf(text, WHY_BYTES,
@@ -109,14 +110,14 @@ void why_refused(enum why_use use, int code, const char *name, bool at_server, c
   else if (use == WHY_CREATE && code == -EBUSY)
     snprintf(text, WHY_BYTES, "another transfer is writing it; try again once that has ended");
   else if (use == WHY_CREATE && (code == -ENOTSUP || code == -EPERM))
-    refuse_part(code, name, at_server, text);
+    serve_why_refuse_part(code, name, at_server, text);
   else if (use == WHY_READ)
-    refuse_read(code, text);
+    serve_why_refuse_read(code, text);
   else
-    refuse_write(use, code, at_server, text);
+    serve_why_refuse_write(use, code, at_server, text);
 }
 
-int why_unread(int64_t result, uint64_t size, bool at_server, char text[WHY_BYTES])
+int serve_why_unread(int64_t result, uint64_t size, bool at_server, char text[WHY_BYTES])
 {
   const int code = (int)-result;
 
@@ -128,17 +129,17 @@ int why_unread(int64_t result, uint64_t size, bool at_server, char text[WHY_BYTE
   else
     snprintf(text, WHY_BYTES, "reading it: %s; %s%s", strerror(code),
              at_server ? "at the server, " : "",
-             at_server ? remedy_of_folder(code) : remedy_of_source(code));
+             at_server ? app_remedy_of_folder(code) : app_remedy_of_source(code));
   return code == 0 ? -ESTALE : -code;
 }
 
-void why_unwritten(struct part *part, int code, bool at_server, char text[WHY_BYTES])
+void serve_why_unwritten(struct part *part, int code, bool at_server, char text[WHY_BYTES])
 {
   const bool full = code == -ENOSPC || code == -EDQUOT;
 
   if (full)
-    part_remove(part);
+    serve_part_remove(part);
   snprintf(text, WHY_BYTES, "writing it: %s; what there %s; %s%s", strerror(-code),
            full ? "was of it is removed" : "is of it is kept for --resume",
-           at_server ? "at the server, " : "", remedy_of_folder(-code));
+           at_server ? "at the server, " : "", app_remedy_of_folder(-code));
 }

@@ -112,21 +112,21 @@ static const struct pst_cbor_form forms[SERVE_TYPES] = {
     FORM(PING, BIT(TAG), BIT(FLAGS)),
 };
 
-static const struct pst_cbor_form *form_of(uint32_t type)
+static const struct pst_cbor_form *serve_wire_form_of(uint32_t type)
 {
   return type < SERVE_TYPES && forms[type].name ? &forms[type] : NULL;
 }
 
 const char *serve_type_name(uint32_t type)
 {
-  const struct pst_cbor_form *form = form_of(type);
+  const struct pst_cbor_form *form = serve_wire_form_of(type);
 
   return form ? form->name : "unknown";
 }
 
 /* ---- Encoding ------------------------------------------------------------------------------ */
 
-static void put_entries(struct pst_cbor_writer *w, const struct serve_message *m)
+static void serve_wire_put_entries(struct pst_cbor_writer *w, const struct serve_message *m)
 {
   pst_cbor_write_array(w, 2 * (size_t)m->entry_count);
   for (uint32_t i = 0; i < m->entry_count; i++) {
@@ -135,7 +135,8 @@ static void put_entries(struct pst_cbor_writer *w, const struct serve_message *m
   }
 }
 
-static void put_number(struct pst_cbor_writer *w, const struct serve_message *m, uint32_t key)
+static void serve_wire_put_number(struct pst_cbor_writer *w, const struct serve_message *m,
+                                  uint32_t key)
 {
   const struct field *field = &fields[key];
   const uint8_t *at = (const uint8_t *)m + field->at;
@@ -151,7 +152,8 @@ static void put_number(struct pst_cbor_writer *w, const struct serve_message *m,
   pst_cbor_write_uint(w, value);
 }
 
-static void put_value(struct pst_cbor_writer *w, const struct serve_message *m, uint32_t key)
+static void serve_wire_put_value(struct pst_cbor_writer *w, const struct serve_message *m,
+                                 uint32_t key)
 {
   switch (key) {
   case SERVE_KEY_MAGIC:
@@ -170,17 +172,17 @@ static void put_value(struct pst_cbor_writer *w, const struct serve_message *m, 
     pst_cbor_write_text(w, m->text, SERVE_TEXT_MAX);
     break;
   case SERVE_KEY_ENTRIES:
-    put_entries(w, m);
+    serve_wire_put_entries(w, m);
     break;
   default:
-    put_number(w, m, key);
+    serve_wire_put_number(w, m, key);
     break;
   }
 }
 
 int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t size, size_t *length)
 {
-  const struct pst_cbor_form *form = form_of(message->type);
+  const struct pst_cbor_form *form = serve_wire_form_of(message->type);
   struct pst_cbor_writer w = {.bytes = bytes, .size = size};
 
   if (!form || message->entry_count > SERVE_ENTRIES_MAX)
@@ -193,7 +195,7 @@ int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t siz
     if ((keys & 1u << key) == 0)
       continue;
     pst_cbor_write_uint(&w, key);
-    put_value(&w, message, key);
+    serve_wire_put_value(&w, message, key);
   }
   if (w.full)
     return -E2BIG;
@@ -203,7 +205,7 @@ int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t siz
 
 /* ---- Decoding ------------------------------------------------------------------------------ */
 
-static int read_magic(struct pst_cbor_reader *r)
+static int serve_wire_read_magic(struct pst_cbor_reader *r)
 {
   char magic[sizeof(SERVE_MAGIC)];
   int rc = pst_cbor_read_text(r, 0, sizeof(magic) - 1, magic, "magic");
@@ -212,7 +214,7 @@ static int read_magic(struct pst_cbor_reader *r)
                                                     : rc;
 }
 
-static int read_sha256(struct pst_cbor_reader *r, struct serve_message *m)
+static int serve_wire_read_sha256(struct pst_cbor_reader *r, struct serve_message *m)
 {
   const uint8_t *bytes = NULL;
   uint32_t length = 0;
@@ -226,7 +228,7 @@ static int read_sha256(struct pst_cbor_reader *r, struct serve_message *m)
   return 0;
 }
 
-static int read_entries(struct pst_cbor_reader *r, struct serve_message *m)
+static int serve_wire_read_entries(struct pst_cbor_reader *r, struct serve_message *m)
 {
   struct pst_cbor_item item;
   uint64_t kind = 0;
@@ -250,7 +252,7 @@ static int read_entries(struct pst_cbor_reader *r, struct serve_message *m)
   return rc;
 }
 
-static int read_number(struct pst_cbor_reader *r, struct serve_message *m, uint32_t key)
+static int serve_wire_read_number(struct pst_cbor_reader *r, struct serve_message *m, uint32_t key)
 {
   const struct field *field = &fields[key];
   uint8_t *at = (uint8_t *)m + field->at;
@@ -266,29 +268,29 @@ static int read_number(struct pst_cbor_reader *r, struct serve_message *m, uint3
   return 0;
 }
 
-static int read_value(struct pst_cbor_reader *r, void *message, uint32_t key)
+static int serve_wire_read_value(struct pst_cbor_reader *r, void *message, uint32_t key)
 {
   struct serve_message *m = message;
 
   switch (key) {
   case SERVE_KEY_MAGIC:
-    return read_magic(r);
+    return serve_wire_read_magic(r);
   case SERVE_KEY_PROGRAM:
     return pst_cbor_read_text(r, 0, SERVE_PROGRAM_MAX, m->program, "program");
   case SERVE_KEY_NAME:
     return pst_cbor_read_bytes(r, 0, SERVE_NAME_MAX, &m->name, &m->name_length, "name");
   case SERVE_KEY_SHA256:
-    return read_sha256(r, m);
+    return serve_wire_read_sha256(r, m);
   case SERVE_KEY_TEXT:
     return pst_cbor_read_text(r, 0, SERVE_TEXT_MAX, m->text, "text");
   case SERVE_KEY_ENTRIES:
-    return read_entries(r, m);
+    return serve_wire_read_entries(r, m);
   default:
-    return read_number(r, m, key);
+    return serve_wire_read_number(r, m, key);
   }
 }
 
-static bool of_other_major(const void *message, uint32_t seen)
+static bool serve_wire_of_other_major(const void *message, uint32_t seen)
 {
   const uint32_t both = 1u << SERVE_KEY_MAGIC | 1u << SERVE_KEY_MINOR;
 
@@ -298,8 +300,10 @@ static bool of_other_major(const void *message, uint32_t seen)
 int serve_decode(const uint8_t *bytes, size_t length, struct serve_message *m,
                  char why[SERVE_WHY_MAX])
 {
-  const struct pst_cbor_protocol protocol = {
-      .forms = forms, .types = SERVE_TYPES, .read = read_value, .foreign = of_other_major};
+  const struct pst_cbor_protocol protocol = {.forms = forms,
+                                             .types = SERVE_TYPES,
+                                             .read = serve_wire_read_value,
+                                             .foreign = serve_wire_of_other_major};
   struct pst_cbor_reader r = {.bytes = bytes, .left = length, .why = why};
   uint32_t seen = 0;
 

@@ -163,15 +163,15 @@ const char *serve_type_name(uint32_t type);
 
 /* Copies a legal name and ends it by NUL. 0; -EINVAL or -ENAMETOOLONG with *why: the rule
  * that it breaks, in words. `name` has room for SERVE_NAME_MAX + 1. */
-int names_check(const uint8_t *bytes, size_t length, char *name, const char **why);
+int serve_path_check(const uint8_t *bytes, size_t length, char *name, const char **why);
 
 /* The same for one part of a name: no '/'. */
-int names_check_part(const uint8_t *bytes, size_t length, char *name, const char **why);
+int serve_path_check_part(const uint8_t *bytes, size_t length, char *name, const char **why);
 
 /* What a transfer that is under way, or was interrupted, writes to. */
-bool names_is_part(const uint8_t *bytes, size_t length);
+bool serve_path_is_part(const uint8_t *bytes, size_t length);
 /* Bytes of the control character at the head: ASCII's, or U+0080 to U+009F as UTF-8. 0: none. A
  * name is bytes, so what else is no UTF-8, or turns the direction of writing, is legal. */
-size_t names_control(const uint8_t *bytes, size_t length);
+size_t serve_path_control(const uint8_t *bytes, size_t length);
 
 #endif

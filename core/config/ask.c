@@ -13,10 +13,10 @@ struct asked {
   const struct ask *ask;
 };
 
-static void report(const struct pst_check *check, const char *option, const char *format, ...)
+static void ask_report(const struct pst_check *check, const char *option, const char *format, ...)
     PST_PRINTF(3, 4);
 
-static void report(const struct pst_check *check, const char *option, const char *format, ...)
+static void ask_report(const struct pst_check *check, const char *option, const char *format, ...)
 {
   const struct ask *ask = ((const struct asked *)(const void *)check)->ask;
   char text[TEXT_MAX];
@@ -28,7 +28,7 @@ static void report(const struct pst_check *check, const char *option, const char
   ask->report(ask->context, option, text);
 }
 
-static void lower(uint64_t *limit, uint64_t other)
+static void ask_lower(uint64_t *limit, uint64_t other)
 {
   if (other != 0 && (*limit == 0 || other < *limit))
     *limit = other;
@@ -46,15 +46,15 @@ void ask_plugin(const struct ask *ask, const struct config_plugin *plugin, struc
                                         .option_string = options_get_string,
                                         .option_item = options_get_item,
                                         .option_is_set = options_is_set,
-                                        .report = report},
+                                        .report = ask_report},
                               .ask = ask};
   struct pst_facts known = {.struct_size = sizeof(known)};
 
   if (!plugin->description || !plugin->description->check)
     return;
   plugin->description->check(&asked.check, &known);
-  lower(&facts->message_max, known.message_max);
-  lower(&facts->slots_max, known.slots_max);
+  ask_lower(&facts->message_max, known.message_max);
+  ask_lower(&facts->slots_max, known.slots_max);
   facts->lacks |= known.lacks;
   facts->flags |= known.flags;
   facts->memory_kinds |= known.memory_kinds;

@@ -35,7 +35,8 @@ void params_read(struct arena *arena, struct findings *findings,
 /* --set path=value: a value put into the tree before that is checked. *root may be NULL and is then
  * made. Missing mappings on the way are made too; whether their names mean anything is for the
  * check to say. */
-void set_apply(struct arena *arena, struct findings *findings, const char *set, struct node **root);
+void override_apply(struct arena *arena, struct findings *findings, const char *set,
+                    struct node **root);
 
 /* Everything. `root` NULL: nothing is there to check. Fills owner->config and
  * owner->effective; they hold only when there are no findings. */

@@ -11,7 +11,7 @@
 #define COUNTERS_EVERY_NS UINT64_C(500000000) /* where no heartbeat sets the pace */
 
 /* "host:port" or "[v6]:port" into its parts. NULL, or what is wrong. */
-static const char *split_address(const char *text, char host[HOST_MAX + 1], bool listens)
+static const char *check_split_address(const char *text, char host[HOST_MAX + 1], bool listens)
 {
   struct pst_host_port parts;
   unsigned long port = 0;
@@ -35,7 +35,7 @@ static const char *split_address(const char *text, char host[HOST_MAX + 1], bool
   return NULL;
 }
 
-static bool is_loopback(const char *host)
+static bool check_is_loopback(const char *host)
 {
   struct in_addr v4;
   struct in6_addr v6;
@@ -50,10 +50,10 @@ static void check_address(struct check *check, const char *key, const char *addr
                           const struct place *place)
 {
   char host[HOST_MAX + 1];
-  const char *wrong = split_address(address, host, strcmp(key, "listen") == 0);
+  const char *wrong = check_split_address(address, host, strcmp(key, "listen") == 0);
   if (wrong)
     findings_add(check->findings, place, "%s: \"%.120s\" %s", key, address, wrong);
-  else if (!is_loopback(host) && !check->owner->config.control.insecure)
+  else if (!check_is_loopback(host) && !check->owner->config.control.insecure)
     findings_add(check->findings, place,
                  "%s: \"%.120s\" is beyond loopback, and the control channel has no credentials; "
                  "write \"insecure: true\" under \"control\" where the network is trusted",
@@ -62,8 +62,8 @@ static void check_address(struct check *check, const char *key, const char *addr
 
 /* `listen` and `connect` are `address` where they are not written; *before is what a key that is
  * made so stands behind, in the order of the schema. */
-static const char *fill_address(struct check *check, struct node *map, struct node **before,
-                                const char *key, const char *written)
+static const char *check_fill_address(struct check *check, struct node *map, struct node **before,
+                                      const char *key, const char *written)
 {
   struct node *node = node_find(map, key);
   const struct node *address = node_find(map, "address");
@@ -98,6 +98,8 @@ void check_control(struct check *check, struct node *node, struct node *effectiv
     return;
   check_keys(check, &schema_control, map, node_place(node, &place_default), config, out, 0, NULL);
   struct node *before = node_find(out, "address");
-  config->control.listen = fill_address(check, out, &before, "listen", config->control.listen);
-  config->control.connect = fill_address(check, out, &before, "connect", config->control.connect);
+  config->control.listen =
+      check_fill_address(check, out, &before, "listen", config->control.listen);
+  config->control.connect =
+      check_fill_address(check, out, &before, "connect", config->control.connect);
 }

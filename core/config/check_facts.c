@@ -33,8 +33,8 @@ static void check_sizes(const struct facts_at *at)
 }
 
 /* Without any of `capabilities`, `key` cannot be had. */
-static void need(const struct facts_at *at, const struct node *key, uint64_t capabilities,
-                 const char *what, const char *remedy)
+static void check_need(const struct facts_at *at, const struct node *key, uint64_t capabilities,
+                       const char *what, const char *remedy)
 {
   if ((at->facts->lacks & capabilities) == capabilities)
     findings_add(at->check->findings, node_place(key, &at->map->place),
@@ -49,20 +49,20 @@ static void check_receiver(const struct facts_at *at)
   const struct config_stream *stream = at->stream;
 
   if (stream->receiver.assemble.packets)
-    need(at, assemble, PST_CAP_SEQUENCE, "assemble needs sequence numbers",
-         "choose a framing that has them, or another transport, or remove \"assemble\"");
+    check_need(at, assemble, PST_CAP_SEQUENCE, "assemble needs sequence numbers",
+               "choose a framing that has them, or another transport, or remove \"assemble\"");
   if (stream->receiver.assemble.packets && stream->receiver.assemble.by == CONFIG_BY_RTP_MARKER &&
       !(at->facts->flags & PST_FACTS_PROTOCOL_META))
-    need(at, node_value(assemble, "by"), PST_CAP_META,
-         "assemble: `by: rtp_marker` needs RTP's timestamps",
-         "take udp with `framing: rtp`, or write `by: sequence`");
+    check_need(at, node_value(assemble, "by"), PST_CAP_META,
+               "assemble: `by: rtp_marker` needs RTP's timestamps",
+               "take udp with `framing: rtp`, or write `by: sequence`");
   if (stream->receiver.intervals)
-    need(at, node_value(receiver, "intervals"), PST_CAP_TIME,
-         "intervals need the time of each message",
-         "let the transport take timestamps, or remove \"intervals\"");
+    check_need(at, node_value(receiver, "intervals"), PST_CAP_TIME,
+               "intervals need the time of each message",
+               "let the transport take timestamps, or remove \"intervals\"");
   if (stream->receiver.share)
-    need(at, node_value(receiver, "share"), PST_CAP_SHARED_RING,
-         "share needs rings that streams can share", "give the stream a ring of its own");
+    check_need(at, node_value(receiver, "share"), PST_CAP_SHARED_RING,
+               "share needs rings that streams can share", "give the stream a ring of its own");
 }
 
 /* `path: mapped` is for host memory that a device sees. */
@@ -132,12 +132,12 @@ void check_facts(struct check *check, struct node *map, const struct config_stre
       continue;
     check_sizes(&at);
     if (check->owner->config.is_node)
-      need(&at, node_value(map, "transport"), PST_CAP_READ | PST_CAP_WRITE,
-           "regions need READ or WRITE", "use loopback, ucx or verbs_rc");
+      check_need(&at, node_value(map, "transport"), PST_CAP_READ | PST_CAP_WRITE,
+                 "regions need READ or WRITE", "use loopback, ucx or verbs_rc");
     if (check->owner->config.control.none)
-      need(&at, node_value(map, "transport"), PST_CAP_FOREIGN,
-           "`control: none` needs a transport to peers without Penstock",
-           "take one that is, such as udp, or remove \"control: none\"");
+      check_need(&at, node_value(map, "transport"), PST_CAP_FOREIGN,
+                 "`control: none` needs a transport to peers without Penstock",
+                 "take one that is, such as udp, or remove \"control: none\"");
     if (at.receives)
       check_receiver(&at);
   }

@@ -16,38 +16,38 @@ static const char *map_words(const struct schema_map *map)
 }
 
 /* Adds a mapping that has a key of this name. */
-static void add_place(const struct schema_map *map, const char *key, char *words, size_t size)
+static void check_add_place(const struct schema_map *map, const char *key, char *words, size_t size)
 {
   if (map && schema_find(map, key))
     text_add(words, size, "%s%s", words[0] ? " or " : "", map_words(map));
 }
 
 /* Where else a key of this name stands: "streams[].sender or threads". */
-static void elsewhere(const char *key, char *words, size_t size)
+static void check_elsewhere(const char *key, char *words, size_t size)
 {
   for (size_t i = 0; schema_maps[i]; i++) {
-    add_place(schema_maps[i], key, words, size);
+    check_add_place(schema_maps[i], key, words, size);
     for (const struct schema_key *in = schema_maps[i]->keys; in->rule.name; in++)
       if (in->program)
-        add_place(in->map, key, words, size);
+        check_add_place(in->map, key, words, size);
   }
 }
 
-static void report_unknown(struct check *check, const struct schema_map *map,
-                           const struct node *node)
+static void check_report_unknown(struct check *check, const struct schema_map *map,
+                                 const struct node *node)
 {
   const char *names[NAMES_MAX];
   size_t count = 0;
   char places[WORDS_MAX] = "", remedy[WORDS_MAX + 32] = "";
   for (const struct schema_key *key = map->keys; key->rule.name && count < NAMES_MAX; key++)
     names[count++] = key->rule.name;
-  elsewhere(node->key, places, sizeof(places));
+  check_elsewhere(node->key, places, sizeof(places));
   if (places[0])
     snprintf(remedy, sizeof(remedy), "it belongs under %s", places);
-  else if (schema_find(map, "options") && !nearest_name(node->key, names, count))
+  else if (schema_find(map, "options") && !suggest_name(node->key, names, count))
     snprintf(remedy, sizeof(remedy), "options of the plugin stand under \"options\"");
   else
-    nearest_add(node->key, names, count, remedy, sizeof(remedy));
+    suggest_add(node->key, names, count, remedy, sizeof(remedy));
   findings_add(check->findings, &node->key_place, "unknown key \"%.60s\" in %s; %s", node->key,
                map_words(map), remedy);
 }
@@ -69,13 +69,13 @@ struct node *check_map(struct check *check, const struct schema_map *map, struct
   }
   for (const struct node *child = expanded->first; child; child = child->next)
     if (!schema_find(map, child->key))
-      report_unknown(check, map, child);
+      check_report_unknown(check, map, child);
   return expanded;
 }
 
 /* A bool, a uint32_t (UINT and ENUM), a uint64_t (what has a unit) or a text. */
-static void store(struct check *check, const struct schema_key *key, const struct value *value,
-                  const char *text, void *base)
+static void check_store(struct check *check, const struct schema_key *key,
+                        const struct value *value, const char *text, void *base)
 {
   char *at = (char *)base + key->offset;
   const uint32_t number = (uint32_t)value->number;
@@ -105,12 +105,12 @@ void check_value(struct check *check, const struct schema_key *key, const char *
     text = canonical;
   }
   if (base && key->is_stored)
-    store(check, key, &value, text, base);
+    check_store(check, key, &value, text, base);
   effective_value(check, effective, rule, text, &value, place);
 }
 
-static void report_missing(struct check *check, const struct schema_key *key,
-                           const struct schema_map *map, const struct place *place)
+static void check_report_missing(struct check *check, const struct schema_key *key,
+                                 const struct schema_map *map, const struct place *place)
 {
   char words[WORDS_MAX];
   value_type_words(&key->rule, words, sizeof(words));
@@ -147,7 +147,7 @@ void check_keys(struct check *check, const struct schema_map *map, const struct 
     } else if (key->rule.default_value) {
       check_value(check, key, key->rule.default_value, &place_default, base, effective);
     } else if (key->rule.flags & PST_OPTION_REQUIRED) {
-      report_missing(check, key, map, place);
+      check_report_missing(check, key, map, place);
     }
   }
 }

@@ -11,20 +11,20 @@
 #define NAMES_MAX 64
 #define WHY_MAX 512
 
-static const char *kind_word(uint32_t kind)
+static const char *check_kind_word(uint32_t kind)
 {
   return kind == PST_KIND_TRANSPORT ? "transport" : kind == PST_KIND_MEMORY ? "memory" : "filter";
 }
 
-static const struct pst_description *describe(const struct check *check, uint32_t kind,
-                                              const char *name)
+static const struct pst_description *check_describe(const struct check *check, uint32_t kind,
+                                                    const char *name)
 {
   return check->catalog ? check->catalog->find(check->catalog->context, kind, name) : NULL;
 }
 
 /* Adds the finding that there is no such plugin: it is of another kind, or the nearest names. */
-static void report_no_plugin(struct check *check, uint32_t kind, const char *name,
-                             const struct place *place)
+static void check_report_no_plugin(struct check *check, uint32_t kind, const char *name,
+                                   const struct place *place)
 {
   const char *names[NAMES_MAX];
   char words[WHY_MAX] = "", why[WHY_MAX * 4] = "";
@@ -34,9 +34,9 @@ static void report_no_plugin(struct check *check, uint32_t kind, const char *nam
   if (count > NAMES_MAX)
     count = NAMES_MAX;
   for (uint32_t other = PST_KIND_TRANSPORT; other <= PST_KIND_FILTER; other++) {
-    if (other != kind && describe(check, other, name)) {
+    if (other != kind && check_describe(check, other, name)) {
       findings_add(check->findings, place, "\"%.60s\" is a %s plugin, and here belongs a %s", name,
-                   kind_word(other), kind_word(kind));
+                   check_kind_word(other), check_kind_word(kind));
       return;
     }
   }
@@ -44,35 +44,36 @@ static void report_no_plugin(struct check *check, uint32_t kind, const char *nam
       check->catalog->missing(check->catalog->context, kind, name, why, sizeof(why))) {
     size_t before = check->findings->total;
     findings_add(check->findings, place, "%s plugin \"%.60s\" cannot be used here: %s",
-                 kind_word(kind), name, why);
+                 check_kind_word(kind), name, why);
     check->findings->unavailable += check->findings->total - before;
     return;
   }
-  bool is_near = nearest_add(name, names, count, words, sizeof(words));
+  bool is_near = suggest_add(name, names, count, words, sizeof(words));
   findings_add(check->findings, place, "no %s plugin is called \"%.60s\"; %s%s%s%s",
-               kind_word(kind), name, words, count ? "" : "none",
+               check_kind_word(kind), name, words, count ? "" : "none",
                why[0] == '\0' ? ""
                : is_near      ? " "
                               : "; ",
                why);
 }
 
-static void set_place(struct check *check, struct config_plugin *plugin, const struct place *place)
+static void check_set_place(struct check *check, struct config_plugin *plugin,
+                            const struct place *place)
 {
   plugin->place = *place;
   plugin->origin = place_text(check->arena, place);
 }
 
 /* Defaults of a plugin; description NULL when there is none or no memory. */
-static void begin_plugin(struct check *check, uint32_t kind, const char *name,
-                         const struct place *place, const struct place *report_at,
-                         struct config_plugin *plugin)
+static void check_begin_plugin(struct check *check, uint32_t kind, const char *name,
+                               const struct place *place, const struct place *report_at,
+                               struct config_plugin *plugin)
 {
   *plugin = (struct config_plugin){.kind = kind, .name = name};
-  set_place(check, plugin, place);
-  const struct pst_description *description = describe(check, kind, name);
+  check_set_place(check, plugin, place);
+  const struct pst_description *description = check_describe(check, kind, name);
   if (!description) {
-    report_no_plugin(check, kind, name, report_at);
+    check_report_no_plugin(check, kind, name, report_at);
     return;
   }
   int rc = options_new(description->options, description->option_count, &plugin->options);
@@ -80,7 +81,7 @@ static void begin_plugin(struct check *check, uint32_t kind, const char *name,
     findings_add(check->findings, report_at,
                  "the option table of the %s plugin \"%.60s\" has a default that is no value of "
                  "its type; a bug of the plugin, report it to its author",
-                 kind_word(kind), name);
+                 check_kind_word(kind), name);
   check->arena->no_memory |= rc == -ENOMEM;
   if (rc)
     return;
@@ -89,8 +90,8 @@ static void begin_plugin(struct check *check, uint32_t kind, const char *name,
 }
 
 /* The parent's options are shared until something changes them. */
-static bool own_options(struct check *check, struct config_plugin *plugin,
-                        const struct config_plugin *parent)
+static bool check_own_options(struct check *check, struct config_plugin *plugin,
+                              const struct config_plugin *parent)
 {
   if (!parent || plugin->options != parent->options)
     return true;
@@ -104,7 +105,7 @@ static bool own_options(struct check *check, struct config_plugin *plugin,
 
 /* NULL: the option may stand here. inherits: the enclosing level has the same
  * plugin, and so a place for what both ends share. */
-static const char *misplaced(const struct pst_option *rule, uint32_t side, bool inherits)
+static const char *check_misplaced(const struct pst_option *rule, uint32_t side, bool inherits)
 {
   uint32_t allowed = PST_SCOPE_DEVICE | PST_SCOPE_STREAM | side;
   if (side == 0 || rule->scope == 0)
@@ -118,7 +119,7 @@ static const char *misplaced(const struct pst_option *rule, uint32_t side, bool 
 }
 
 /* "NAME=VALUE", of a mapping in the place of such a list. */
-static const char *pair(struct arena *arena, const struct node *item)
+static const char *check_pair(struct arena *arena, const struct node *item)
 {
   const size_t size = strlen(item->key) + strlen(item->text) + 2;
   char *text = arena_alloc(arena, size);
@@ -127,8 +128,9 @@ static const char *pair(struct arena *arena, const struct node *item)
   return text;
 }
 
-static int set_option(struct check *check, struct config_plugin *plugin, const struct node *node,
-                      const struct pst_option *rule, char *why, size_t why_size)
+static int check_set_option(struct check *check, struct config_plugin *plugin,
+                            const struct node *node, const struct pst_option *rule, char *why,
+                            size_t why_size)
 {
   const bool pairs = rule && (rule->flags & PST_OPTION_PAIRS);
   if (node->type == NODE_SCALAR)
@@ -147,20 +149,20 @@ static int set_option(struct check *check, struct config_plugin *plugin, const s
                pairs ? ", or a mapping, as in {NAME: value}" : "");
       return -EINVAL;
     }
-    items[count] = item->key ? pair(check->arena, item) : item->text;
+    items[count] = item->key ? check_pair(check->arena, item) : item->text;
     if (!items[count++])
       return -ENOMEM;
   }
   return options_set_list(plugin->options, node->key, items, count, why, why_size);
 }
 
-static void take_option(struct check *check, struct config_plugin *plugin, const struct node *node,
-                        uint32_t side, bool inherits)
+static void check_take_option(struct check *check, struct config_plugin *plugin,
+                              const struct node *node, uint32_t side, bool inherits)
 {
   char why[WHY_MAX] = "";
   const struct pst_option *rule =
       option_find(plugin->description->options, plugin->description->option_count, node->key);
-  const char *wrong = rule ? misplaced(rule, side, inherits) : NULL;
+  const char *wrong = rule ? check_misplaced(rule, side, inherits) : NULL;
   if (wrong) {
     findings_add(check->findings, &node->key_place, "option \"%s\" of %s %s", rule->name,
                  plugin->name, wrong);
@@ -168,20 +170,20 @@ static void take_option(struct check *check, struct config_plugin *plugin, const
   }
   if (node->null)
     return;
-  int rc = set_option(check, plugin, node, rule, why, sizeof(why));
+  int rc = check_set_option(check, plugin, node, rule, why, sizeof(why));
   if (rc == -ENOMEM)
     check->arena->no_memory = true;
   else if (rc == -ENOENT)
-    findings_add(check->findings, &node->key_place, "%s plugin %s: %s", kind_word(plugin->kind),
-                 plugin->name, why);
+    findings_add(check->findings, &node->key_place, "%s plugin %s: %s",
+                 check_kind_word(plugin->kind), plugin->name, why);
   else if (rc)
     findings_add(check->findings, &node->place, "%s: %s", node->key, why);
   else
     options_mark(plugin->options, node->key, &node->place, place_text(check->arena, &node->place));
 }
 
-static void take_options(struct check *check, const struct node *map, uint32_t side,
-                         const struct config_plugin *parent, struct config_plugin *plugin)
+static void check_take_options(struct check *check, const struct node *map, uint32_t side,
+                               const struct config_plugin *parent, struct config_plugin *plugin)
 {
   const struct node *options = node_value(map, "options");
   if (!options || !plugin->description)
@@ -192,41 +194,41 @@ static void take_options(struct check *check, const struct node *map, uint32_t s
     return;
   }
   bool inherits = parent && parent->options == plugin->options;
-  if (!options->first || !own_options(check, plugin, parent))
+  if (!options->first || !check_own_options(check, plugin, parent))
     return;
   for (const struct node *node = options->first; node; node = node->next)
-    take_option(check, plugin, node, side, inherits);
+    check_take_option(check, plugin, node, side, inherits);
 }
 
 /* The plugin that a mapping names, over the parent's. */
-static void take_plugin(struct check *check, uint32_t kind, const struct node *map,
-                        const struct place *place, const char *default_name, uint32_t side,
-                        const struct config_plugin *parent, struct config_plugin *plugin)
+static void check_take_plugin(struct check *check, uint32_t kind, const struct node *map,
+                              const struct place *place, const char *default_name, uint32_t side,
+                              const struct config_plugin *parent, struct config_plugin *plugin)
 {
   const struct node *name = node_value(map, "plugin");
   if (name && name->type != NODE_SCALAR) {
     findings_add(check->findings, &name->place, "plugin: expected the name of a %s plugin",
-                 kind_word(kind));
+                 check_kind_word(kind));
     name = NULL;
   }
   if (parent && (!name || strcmp(name->text, parent->name) == 0)) {
     *plugin = *parent;
     if (name)
-      set_place(check, plugin, &name->place);
+      check_set_place(check, plugin, &name->place);
   } else if (name) {
-    begin_plugin(check, kind, name->text, &name->place, &name->place, plugin);
+    check_begin_plugin(check, kind, name->text, &name->place, &name->place, plugin);
   } else if (default_name) {
-    begin_plugin(check, kind, default_name, &place_default, place, plugin);
+    check_begin_plugin(check, kind, default_name, &place_default, place, plugin);
   } else {
     findings_add(check->findings, place, "\"plugin\" is missing in a filter; write its name");
     *plugin = (struct config_plugin){.kind = kind, .name = ""};
-    set_place(check, plugin, place);
+    check_set_place(check, plugin, place);
   }
-  take_options(check, map, side, parent, plugin);
+  check_take_options(check, map, side, parent, plugin);
 }
 
-static void take_filters(struct check *check, const struct node *map, uint32_t side,
-                         struct config_transport *transport)
+static void check_take_filters(struct check *check, const struct node *map, uint32_t side,
+                               struct config_transport *transport)
 {
   const struct node *list = node_value(map, "filters");
   if (!list)
@@ -247,8 +249,8 @@ static void take_filters(struct check *check, const struct node *map, uint32_t s
   for (struct node *item = list->first; item && transport->filters; item = item->next) {
     const struct node *filter = check_map(check, &schema_filter, item);
     if (filter || item->null)
-      take_plugin(check, PST_KIND_FILTER, filter, &item->place, NULL, side, NULL,
-                  &transport->filters[transport->filter_count++]);
+      check_take_plugin(check, PST_KIND_FILTER, filter, &item->place, NULL, side, NULL,
+                        &transport->filters[transport->filter_count++]);
   }
 }
 
@@ -262,18 +264,18 @@ void check_transport(struct check *check, struct node *node, const struct place 
   if (!parent && !node_value(map, "plugin") && !node_value(map, "options"))
     transport->plugin = (struct config_plugin){.kind = PST_KIND_TRANSPORT};
   else
-    take_plugin(check, PST_KIND_TRANSPORT, map, node_place(map, place),
-                schema_transport.keys[0].rule.default_value, side,
-                parent && parent->plugin.name ? &parent->plugin : NULL, &transport->plugin);
-  take_filters(check, map, side, transport);
+    check_take_plugin(check, PST_KIND_TRANSPORT, map, node_place(map, place),
+                      schema_transport.keys[0].rule.default_value, side,
+                      parent && parent->plugin.name ? &parent->plugin : NULL, &transport->plugin);
+  check_take_filters(check, map, side, transport);
 }
 
 void check_memory(struct check *check, struct node *node, const struct place *place, uint32_t side,
                   struct config_plugin *plugin)
 {
   const struct node *map = check_map(check, &schema_memory, node);
-  take_plugin(check, PST_KIND_MEMORY, map, node_place(map, place),
-              schema_memory.keys[0].rule.default_value, side, NULL, plugin);
+  check_take_plugin(check, PST_KIND_MEMORY, map, node_place(map, place),
+                    schema_memory.keys[0].rule.default_value, side, NULL, plugin);
 }
 
 /* Options that do not go together: at the one that was written, and where the other was. */
@@ -294,7 +296,7 @@ static void check_rules(struct check *check, const struct config_plugin *plugin,
     }
     rule_words(&rules[i], plugin->options, words, sizeof(words));
     const char *at = place_text(check->arena, other);
-    findings_add(check->findings, place, "%s plugin %s: %s%s%s%s", kind_word(plugin->kind),
+    findings_add(check->findings, place, "%s plugin %s: %s%s%s%s", check_kind_word(plugin->kind),
                  plugin->name, words, at && other->line ? " (" : "", at && other->line ? at : "",
                  at && other->line ? ")" : "");
   }
@@ -307,7 +309,7 @@ struct reported {
 };
 
 /* What is not written has the place of its plugin, or of what encloses it. */
-static void report_option(void *context, const char *option, const char *text)
+static void check_report_option(void *context, const char *option, const char *text)
 {
   const struct reported *reported = context;
   const struct config_plugin *plugin = reported->plugin;
@@ -315,8 +317,8 @@ static void report_option(void *context, const char *option, const char *text)
 
   if (place_is_default(place))
     place = place_is_default(&plugin->place) ? reported->place : &plugin->place;
-  findings_add(reported->check->findings, place, "%s plugin %s: %s: %s", kind_word(plugin->kind),
-               plugin->name, option, text);
+  findings_add(reported->check->findings, place, "%s plugin %s: %s: %s",
+               check_kind_word(plugin->kind), plugin->name, option, text);
 }
 
 void check_whole(struct check *check, const struct config_plugin *plugin, uint32_t side,
@@ -326,7 +328,7 @@ void check_whole(struct check *check, const struct config_plugin *plugin, uint32
   struct reported reported = {check, plugin, place};
   const struct ask ask = {.side = side,
                           .flags = check->owner->config.control.none ? PST_CHECK_FOREIGN : 0,
-                          .report = report_option,
+                          .report = check_report_option,
                           .context = &reported};
   if (!plugin->description)
     return;
@@ -336,7 +338,7 @@ void check_whole(struct check *check, const struct config_plugin *plugin, uint32
         !options_is_set(plugin->options, rule->name))
       findings_add(check->findings, &plugin->place,
                    "the option \"%s\" of %s plugin %s is missing; %s", rule->name,
-                   kind_word(plugin->kind), plugin->name, rule->help ? rule->help : "set it");
+                   check_kind_word(plugin->kind), plugin->name, rule->help ? rule->help : "set it");
   }
   check_rules(check, plugin, bits);
   ask_plugin(&ask, plugin, facts);

@@ -7,7 +7,7 @@
 #include "check.h"
 #include "util/units.h"
 
-static void report_no_stream(struct check *check, const char *name, const struct place *place)
+static void check_report_no_stream(struct check *check, const char *name, const struct place *place)
 {
   const struct config *config = &check->owner->config;
   const char **names = arena_alloc(check->arena, (config->stream_count + 1) * sizeof(*names));
@@ -15,14 +15,14 @@ static void report_no_stream(struct check *check, const char *name, const struct
   for (uint32_t i = 0; names && i < config->stream_count; i++)
     if (config->streams[i].name)
       names[count++] = config->streams[i].name;
-  const char *near = names ? nearest_name(name, names, count) : NULL;
+  const char *near = names ? suggest_name(name, names, count) : NULL;
   findings_add(check->findings, place, "share: no stream is called \"%.63s\"%s%s%s", name,
                near ? "; did you mean \"" : "; name another stream of this file", near ? near : "",
                near ? "\"?" : "");
 }
 
-static void differ_text(struct check *check, const struct place *place, const char *leader,
-                        const char *what, const char *mine, const char *its)
+static void check_differ_text(struct check *check, const struct place *place, const char *leader,
+                              const char *what, const char *mine, const char *its)
 {
   findings_add(check->findings, place,
                "share: %s differs from that of stream \"%s\": %s here, %s there; make them the "
@@ -31,32 +31,33 @@ static void differ_text(struct check *check, const struct place *place, const ch
 }
 
 /* A message or ring of 0 has been reported as wrong in itself. */
-static void differ_number(struct check *check, const struct place *place, const char *leader,
-                          const char *what, uint64_t mine, uint64_t its)
+static void check_differ_number(struct check *check, const struct place *place, const char *leader,
+                                const char *what, uint64_t mine, uint64_t its)
 {
   char a[32], b[32];
   snprintf(a, sizeof(a), "%llu", (unsigned long long)mine);
   snprintf(b, sizeof(b), "%llu", (unsigned long long)its);
   if (mine != its && ((mine > 0 && its > 0) || strcmp(what, "stride") == 0))
-    differ_text(check, place, leader, what, a, b);
+    check_differ_text(check, place, leader, what, a, b);
 }
 
-static void compare_plugins(struct check *check, const struct place *place, const char *leader,
-                            const char *kind, const struct config_plugin *mine,
-                            const struct config_plugin *its, uint32_t scope)
+static void check_compare_plugins(struct check *check, const struct place *place,
+                                  const char *leader, const char *kind,
+                                  const struct config_plugin *mine, const struct config_plugin *its,
+                                  uint32_t scope)
 {
   const char *name = NULL;
   char what[128];
   if (!mine->description || !its->description)
     return;
   if (mine->description != its->description) {
-    differ_text(check, place, leader, kind, mine->name, its->name);
+    check_differ_text(check, place, leader, kind, mine->name, its->name);
   } else if (scope && !options_agree(mine->options, its->options, scope, &name)) {
     char a[256] = "…", b[256] = "…";
     options_text(mine->options, name, a, sizeof(a));
     options_text(its->options, name, b, sizeof(b));
     snprintf(what, sizeof(what), "%s option \"%.63s\"", kind, name);
-    differ_text(check, place, leader, what, a[0] ? a : "none", b[0] ? b : "none");
+    check_differ_text(check, place, leader, what, a[0] ? a : "none", b[0] ? b : "none");
   }
 }
 
@@ -67,7 +68,7 @@ struct shared_end {
   uint32_t ring;
 };
 
-static struct shared_end shared_end(const struct config_stream *stream, bool sends)
+static struct shared_end check_shared_end(const struct config_stream *stream, bool sends)
 {
   const struct config_sender *sender = &stream->sender;
   const struct config_receiver *receiver = &stream->receiver;
@@ -78,9 +79,9 @@ static struct shared_end shared_end(const struct config_stream *stream, bool sen
 }
 
 /* NULL when the share is wrong in itself. */
-static const struct config_stream *share_leader(struct check *check, const char *own_name,
-                                                const char *share, bool sends,
-                                                const struct place *place)
+static const struct config_stream *check_share_leader(struct check *check, const char *own_name,
+                                                      const char *share, bool sends,
+                                                      const struct place *place)
 {
   const struct config_stream *leader =
       config_stream_find(&check->owner->config, share, strlen(share));
@@ -90,10 +91,10 @@ static const struct config_stream *share_leader(struct check *check, const char 
     return NULL;
   }
   if (!leader) {
-    report_no_stream(check, share, place);
+    check_report_no_stream(check, share, place);
     return NULL;
   }
-  const char *further = shared_end(leader, sends).share;
+  const char *further = check_shared_end(leader, sends).share;
   if (further) {
     findings_add(check->findings, place,
                  "share: stream \"%s\" itself shares with \"%.63s\"; name that one, there are no "
@@ -110,7 +111,7 @@ static const struct config_stream *share_leader(struct check *check, const char 
 #define RING_MAX 8192u /* 82 million messages a second */
 #define RING_BYTES_MAX (UINT64_C(1) << 30)
 
-static uint32_t ring_of_rate(uint64_t message, uint64_t rate_bps)
+static uint32_t check_ring_of_rate(uint64_t message, uint64_t rate_bps)
 {
   const uint64_t bytes = rate_bps / 8 / (UINT64_C(1000000000) / RING_NS);
   uint32_t slots = pst_ring_default(message);
@@ -121,8 +122,8 @@ static uint32_t ring_of_rate(uint64_t message, uint64_t rate_bps)
 }
 
 /* `node`: the stream as it is written. A ring written there stays. */
-static void default_ring(struct check *check, struct config_stream *stream, const struct node *node,
-                         uint32_t ring)
+static void check_default_ring(struct check *check, struct config_stream *stream,
+                               const struct node *node, uint32_t ring)
 {
   const struct pst_config *owner = check->owner;
 
@@ -143,25 +144,26 @@ static void check_share(struct check *check, struct config_stream *stream, bool 
                         const struct node *node)
 {
   const struct node *share = node_value(node_value(node, sends ? "sender" : "receiver"), "share");
-  struct shared_end mine = shared_end(stream, sends);
+  struct shared_end mine = check_shared_end(stream, sends);
   if (!share || !mine.share)
     return;
   const struct place *place = &share->place;
-  const struct config_stream *leader = share_leader(check, stream->name, mine.share, sends, place);
+  const struct config_stream *leader =
+      check_share_leader(check, stream->name, mine.share, sends, place);
   if (!leader)
     return;
-  default_ring(check, stream, node, leader->ring);
-  mine = shared_end(stream, sends);
-  const struct shared_end its = shared_end(leader, sends);
+  check_default_ring(check, stream, node, leader->ring);
+  mine = check_shared_end(stream, sends);
+  const struct shared_end its = check_shared_end(leader, sends);
   const char *name = leader->name;
   if (sends)
     mine.ring = leader->sender.ring ? its.ring : stream->ring;
-  compare_plugins(check, place, name, "transport plugin", mine.transport, its.transport,
-                  sends ? 0 : PST_SCOPE_DEVICE);
-  compare_plugins(check, place, name, "memory", mine.memory, its.memory, UINT32_MAX);
-  differ_number(check, place, name, "message", stream->message, leader->message);
-  differ_number(check, place, name, "stride", stream->stride, leader->stride);
-  differ_number(check, place, name, "ring", mine.ring, its.ring);
+  check_compare_plugins(check, place, name, "transport plugin", mine.transport, its.transport,
+                        sends ? 0 : PST_SCOPE_DEVICE);
+  check_compare_plugins(check, place, name, "memory", mine.memory, its.memory, UINT32_MAX);
+  check_differ_number(check, place, name, "message", stream->message, leader->message);
+  check_differ_number(check, place, name, "stride", stream->stride, leader->stride);
+  check_differ_number(check, place, name, "ring", mine.ring, its.ring);
   if (!sends)
     return;
   stream->sender.rate_bps = leader->sender.rate_bps;
@@ -219,7 +221,8 @@ void check_relations(struct check *check, const struct node *streams)
   struct config_stream *stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++)
     if (stream->sender.rate_bps)
-      default_ring(check, stream, node, ring_of_rate(stream->message, stream->sender.rate_bps));
+      check_default_ring(check, stream, node,
+                         check_ring_of_rate(stream->message, stream->sender.rate_bps));
   stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {
     check_share(check, stream, true, node);

@@ -135,7 +135,7 @@ static void check_stream(struct check *check, struct node *node,
 }
 
 /* Streams without a name have been reported. */
-static bool index_streams(struct check *check, struct config *config, struct node *effective)
+static bool check_index_streams(struct check *check, struct config *config, struct node *effective)
 {
   struct pst_config *owner = check->owner;
   struct index_entry *names = arena_alloc(check->arena, config->stream_count * sizeof(*names));
@@ -147,7 +147,7 @@ static bool index_streams(struct check *check, struct config *config, struct nod
   for (uint32_t i = 0; i < config->stream_count; i++)
     if (config->streams[i].name)
       names[count++] = (struct index_entry){config->streams[i].name, i};
-  index_sort(names, count);
+  name_index_sort(names, count);
   config->names = names;
   config->name_count = count;
   count = 0;
@@ -197,7 +197,7 @@ void check_streams(struct check *check, struct node *list, const struct place *p
     return;
   for (struct node *node = list->first; node; node = node->next)
     check_stream(check, node, global, &config->streams[config->stream_count++], out);
-  if (!index_streams(check, config, out))
+  if (!check_index_streams(check, config, out))
     return;
   check_unique(check, config, list);
   check_relations(check, list);

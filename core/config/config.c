@@ -25,7 +25,8 @@ PST_EXPORT void pst_config_close(struct pst_config *config)
 const struct config_stream *config_stream_find(const struct config *config, const char *name,
                                                size_t length)
 {
-  const struct index_entry *entry = index_find(config->names, config->name_count, name, length);
+  const struct index_entry *entry =
+      name_index_find(config->names, config->name_count, name, length);
   return entry ? &config->streams[entry->item] : NULL;
 }
 
@@ -55,8 +56,8 @@ PST_EXPORT const char *pst_config_stream_name(const struct pst_config *config, u
 }
 
 /* As node_element(), but streams are too many to go through. */
-static const struct node *find_stream(const struct pst_config *config, const char *path,
-                                      const char **rest)
+static const struct node *config_find_stream(const struct pst_config *config, const char *path,
+                                             const char **rest)
 {
   size_t length = strlen(path), digits = strspn(path, "0123456789");
   size_t index = config->streams->count;
@@ -78,12 +79,12 @@ static const struct node *find_stream(const struct pst_config *config, const cha
   return config->stream_elements[index];
 }
 
-static const struct node *find(const struct pst_config *config, const char *path)
+static const struct node *config_find(const struct pst_config *config, const char *path)
 {
   const struct node *node = config->effective;
   while (node && path) {
     if (node->type == NODE_LIST) {
-      node = node == config->streams ? find_stream(config, path, &path)
+      node = node == config->streams ? config_find_stream(config, path, &path)
                                      : node_element(node, path, &path);
       continue;
     }
@@ -99,9 +100,9 @@ static const struct node *find(const struct pst_config *config, const char *path
   return node;
 }
 
-static const struct node *find_scalar(const struct pst_config *config, const char *path)
+static const struct node *config_find_scalar(const struct pst_config *config, const char *path)
 {
-  const struct node *node = find(config, path);
+  const struct node *node = config_find(config, path);
   return node && node->type == NODE_SCALAR ? node : NULL;
 }
 
@@ -109,7 +110,7 @@ static const struct node *find_scalar(const struct pst_config *config, const cha
 PST_EXPORT const char *pst_config_origin(const struct pst_config *config, const char *path)
 {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  const struct node *node = find(config, path);
+  const struct node *node = config_find(config, path);
   if (!node)
     return NULL;
   pthread_mutex_lock(&lock);
@@ -120,7 +121,7 @@ PST_EXPORT const char *pst_config_origin(const struct pst_config *config, const 
 
 PST_EXPORT const char *pst_config_get(const struct pst_config *config, const char *path)
 {
-  const struct node *node = find_scalar(config, path);
+  const struct node *node = config_find_scalar(config, path);
   return node ? node->text : NULL;
 }
 
@@ -139,12 +140,12 @@ PST_EXPORT uint32_t pst_ring_default(uint64_t message_bytes)
 
 PST_EXPORT uint64_t pst_config_get_uint(const struct pst_config *config, const char *path)
 {
-  const struct node *node = find_scalar(config, path);
+  const struct node *node = config_find_scalar(config, path);
   return node ? node->number : 0;
 }
 
 PST_EXPORT double pst_config_get_number(const struct pst_config *config, const char *path)
 {
-  const struct node *node = find_scalar(config, path);
+  const struct node *node = config_find_scalar(config, path);
   return node ? node->real : 0;
 }

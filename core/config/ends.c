@@ -169,7 +169,7 @@ static bool ends_differ(struct ends *ends, const struct pst_facts facts[2])
   return true;
 }
 
-static int taken_compare(const void *left, const void *right)
+static int ends_taken_compare(const void *left, const void *right)
 {
   const struct taken *a = left, *b = right;
   int text = strcmp(a->text, b->text);
@@ -197,7 +197,7 @@ static void ends_clashes(struct ends *ends)
 {
   struct taken *all = ends->taken;
 
-  qsort(all, ends->taken_count, sizeof(*all), taken_compare);
+  qsort(all, ends->taken_count, sizeof(*all), ends_taken_compare);
   for (uint32_t i = 0; i < ends->taken_count; i++) {
     size_t length = strlen(all[i].text);
     for (uint32_t j = i + 1; j < ends->taken_count; j++) {

@@ -25,13 +25,13 @@ const char *place_text(struct arena *arena, const struct place *place)
   return arena_printf(arena, "%s:%u:%u", place->source, place->line, place->column);
 }
 
-static bool same_place(const struct place *a, const struct place *b)
+static bool findings_same_place(const struct place *a, const struct place *b)
 {
   return a->line == b->line && a->column == b->column && strcmp(a->source, b->source) == 0;
 }
 
 /* What has a line comes first, by line; the rest keeps its order. */
-static bool comes_before(const struct place *a, const struct place *b)
+static bool findings_comes_before(const struct place *a, const struct place *b)
 {
   if ((a->line == 0) != (b->line == 0))
     return a->line != 0;
@@ -46,7 +46,8 @@ void findings_add(struct findings *findings, const struct place *place, const ch
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
   for (size_t i = 0; i < findings->kept; i++)
-    if (same_place(&findings->items[i].place, place) && strcmp(findings->items[i].text, text) == 0)
+    if (findings_same_place(&findings->items[i].place, place) &&
+        strcmp(findings->items[i].text, text) == 0)
       return;
   findings->total++;
   if (findings->kept == FINDINGS_MAX)
@@ -55,7 +56,7 @@ void findings_add(struct findings *findings, const struct place *place, const ch
   if (!copy)
     return;
   size_t at = findings->kept++;
-  for (; at > 0 && comes_before(place, &findings->items[at - 1].place); at--)
+  for (; at > 0 && findings_comes_before(place, &findings->items[at - 1].place); at--)
     findings->items[at] = findings->items[at - 1];
   findings->items[at] = (struct finding){*place, copy};
 }

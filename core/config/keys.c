@@ -136,7 +136,7 @@ static void keys_plugin(const struct keys_walk *walk, uint32_t kind,
   }
 }
 
-static int compare_names(const void *a, const void *b)
+static int keys_compare_names(const void *a, const void *b)
 {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -149,7 +149,7 @@ static void keys_plugins(const struct keys_walk *walk, const struct config_catal
 
   if (count > PLUGINS_MAX)
     count = PLUGINS_MAX;
-  qsort(names, count, sizeof(names[0]), compare_names);
+  qsort(names, count, sizeof(names[0]), keys_compare_names);
   for (size_t i = 0; i < count; i++) {
     const struct pst_description *plugin = catalog->find(catalog->context, kind, names[i]);
     if (plugin)

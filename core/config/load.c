@@ -11,7 +11,7 @@
 #include "check.h"
 #include "config.h"
 
-static int hash(struct pst_config *config)
+static int load_hash(struct pst_config *config)
 {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int length = 0;
@@ -29,7 +29,7 @@ static int hash(struct pst_config *config)
 }
 
 /* Empty, held once, and where its findings go. NULL: no memory, which is reported. */
-static struct pst_config *begin(struct findings *findings, struct pst_error *error)
+static struct pst_config *load_begin(struct findings *findings, struct pst_error *error)
 {
   struct pst_config *config = calloc(1, sizeof(*config));
   struct arena none = {.no_memory = true};
@@ -42,13 +42,13 @@ static struct pst_config *begin(struct findings *findings, struct pst_error *err
 }
 
 /* Takes the config over: it goes to *out or is closed. */
-static int finish(struct pst_config *config, struct findings *findings, const char *source,
-                  struct node *root, const struct config_catalog *catalog, struct pst_config **out,
-                  struct pst_error *error)
+static int load_finish(struct pst_config *config, struct findings *findings, const char *source,
+                       struct node *root, const struct config_catalog *catalog,
+                       struct pst_config **out, struct pst_error *error)
 {
   struct check check = {config, &config->arena, findings, catalog};
   check_root(&check, source, root);
-  if (findings->total == 0 && !config->arena.no_memory && hash(config))
+  if (findings->total == 0 && !config->arena.no_memory && load_hash(config))
     config->arena.no_memory = true;
   int rc = findings_report(findings, error);
   if (rc)
@@ -63,7 +63,7 @@ int config_load_text(const char *text, size_t length, const char *name, const ch
                      struct pst_config **config, struct pst_error *error)
 {
   struct findings findings;
-  struct pst_config *made = begin(&findings, error);
+  struct pst_config *made = load_begin(&findings, error);
   struct node *root = NULL;
   if (!made)
     return -ENOMEM;
@@ -72,8 +72,8 @@ int config_load_text(const char *text, size_t length, const char *name, const ch
   tree_read(&made->arena, &findings, source, true, text, length, &root);
   bool readable = root || findings.total == 0;
   for (size_t i = 0; readable && i < set_count; i++)
-    set_apply(&made->arena, &findings, sets[i], &root);
-  return finish(made, &findings, source, root, catalog, config, error);
+    override_apply(&made->arena, &findings, sets[i], &root);
+  return load_finish(made, &findings, source, root, catalog, config, error);
 }
 
 int config_load_params(const struct pst_config_params *params,
@@ -81,17 +81,17 @@ int config_load_params(const struct pst_config_params *params,
                        struct pst_config **config, struct pst_error *error)
 {
   struct findings findings;
-  struct pst_config *made = begin(&findings, error);
+  struct pst_config *made = load_begin(&findings, error);
   struct node *root = NULL;
   if (!made)
     return -ENOMEM;
   made->config.is_node = more && more->is_node;
   params_read(&made->arena, &findings, params, more, &root);
-  return finish(made, &findings, PARAMS_SOURCE, root, catalog, config, error);
+  return load_finish(made, &findings, PARAMS_SOURCE, root, catalog, config, error);
 }
 
 /* All of a file, and one byte more than may be when it is too long; free() it. */
-static int read_all(FILE *file, char **text, size_t *length)
+static int load_read_all(FILE *file, char **text, size_t *length)
 {
   char *buffer = malloc(TREE_FILE_MAX + 1);
   if (!buffer)
@@ -114,7 +114,7 @@ int config_load_file(const char *path, const char *const *sets, size_t set_count
   FILE *file = standard_input ? stdin : fopen(path, "re");
   char *text = NULL;
   size_t length = 0;
-  int rc = file ? read_all(file, &text, &length) : -errno;
+  int rc = file ? load_read_all(file, &text, &length) : -errno;
   if (file && !standard_input)
     fclose(file);
   if (rc)

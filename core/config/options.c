@@ -37,7 +37,7 @@ const struct pst_option *option_find(const struct pst_option *table, size_t coun
   return NULL;
 }
 
-static int find(const struct pst_options *options, const char *name)
+static int options_find(const struct pst_options *options, const char *name)
 {
   const struct pst_option *option = option_find(options->table, options->count, name);
   return option ? (int)(option - options->table) : -1;
@@ -59,14 +59,14 @@ void options_free(struct pst_options *options)
   }
 }
 
-static int no_memory(char *why, size_t why_size)
+static int options_no_memory(char *why, size_t why_size)
 {
   snprintf(why, why_size, "out of memory");
   return -ENOMEM;
 }
 
-static int slot_set_items(struct arena *arena, struct option_slot *slot, const char *const *items,
-                          size_t count)
+static int options_slot_set_items(struct arena *arena, struct option_slot *slot,
+                                  const char *const *items, size_t count)
 {
   const char **copies = arena_alloc(arena, (count + 1) * sizeof(*copies));
   for (size_t i = 0; copies && i < count; i++)
@@ -78,7 +78,7 @@ static int slot_set_items(struct arena *arena, struct option_slot *slot, const c
   return 0;
 }
 
-static char *trim(char *text)
+static char *options_trim(char *text)
 {
   size_t length = strlen(text);
   while (length > 0 && text[length - 1] == ' ')
@@ -87,21 +87,21 @@ static char *trim(char *text)
 }
 
 /* "a, b", also within brackets: as defaults stand in tables. */
-static int slot_set_joined(struct arena *arena, struct option_slot *slot, const char *text)
+static int options_slot_set_joined(struct arena *arena, struct option_slot *slot, const char *text)
 {
   char *copy = arena_string(arena, text);
   const char **items = arena_alloc(arena, (strlen(text) / 2 + 2) * sizeof(*items));
   size_t count = 0;
   if (!copy || !items)
     return -ENOMEM;
-  char *rest = trim(copy);
+  char *rest = options_trim(copy);
   size_t length = strlen(rest);
   if (length >= 2 && rest[0] == '[' && rest[length - 1] == ']') {
     rest[length - 1] = '\0';
     rest++;
   }
   for (char *item; (item = strsep(&rest, ",")) != NULL;) {
-    item = trim(item);
+    item = options_trim(item);
     if (*item)
       items[count++] = item;
   }
@@ -110,25 +110,25 @@ static int slot_set_joined(struct arena *arena, struct option_slot *slot, const 
   return 0;
 }
 
-static int slot_set(struct arena *arena, const struct pst_option *rule, struct option_slot *slot,
-                    const char *text, char *why, size_t why_size)
+static int options_slot_set(struct arena *arena, const struct pst_option *rule,
+                            struct option_slot *slot, const char *text, char *why, size_t why_size)
 {
   const char *copy = NULL;
   struct value value;
   if (rule->type == PST_OPTION_LIST)
-    return slot_set_joined(arena, slot, text) ? no_memory(why, why_size) : 0;
+    return options_slot_set_joined(arena, slot, text) ? options_no_memory(why, why_size) : 0;
   int rc = value_parse(rule, text, &value, why, why_size);
   if (rc)
     return rc;
   if (rule->type == PST_OPTION_STRING && !(copy = arena_string(arena, text)))
-    return no_memory(why, why_size);
+    return options_no_memory(why, why_size);
   slot->text = copy;
   slot->value = value;
   return 0;
 }
 
-static int slot_default(struct arena *arena, const struct pst_option *rule,
-                        struct option_slot *slot)
+static int options_slot_default(struct arena *arena, const struct pst_option *rule,
+                                struct option_slot *slot)
 {
   char why[VALUE_WHY_MIN];
   const char *text = rule->default_value;
@@ -142,7 +142,7 @@ static int slot_default(struct arena *arena, const struct pst_option *rule,
     slot->value.number = length - 2;
     return slot->text ? 0 : -ENOMEM;
   }
-  return slot_set(arena, rule, slot, text, why, sizeof(why));
+  return options_slot_set(arena, rule, slot, text, why, sizeof(why));
 }
 
 static struct pst_options *options_alloc(const struct pst_option *table, size_t count)
@@ -159,7 +159,7 @@ int options_new(const struct pst_option *table, size_t count, struct pst_options
 {
   struct pst_options *made = options_alloc(table, count);
   for (size_t i = 0; made && i < count; i++) {
-    int rc = slot_default(&made->arena, &table[i], &made->slots[i]);
+    int rc = options_slot_default(&made->arena, &table[i], &made->slots[i]);
     if (rc) {
       options_free(made);
       return rc == -ENOMEM ? rc : -EINVAL;
@@ -181,21 +181,21 @@ int options_clone(const struct pst_options *from, struct pst_options **options)
 }
 
 /* The index of a name; -ENOENT with the nearest one in `why`; -ENOMEM. */
-static int find_or_explain(const struct pst_options *options, const char *name, char *why,
-                           size_t why_size)
+static int options_find_or_explain(const struct pst_options *options, const char *name, char *why,
+                                   size_t why_size)
 {
-  int index = find(options, name);
+  int index = options_find(options, name);
   if (index >= 0)
     return index;
   const char **names = calloc(options->count + 1, sizeof(*names));
   if (!names)
-    return no_memory(why, why_size);
+    return options_no_memory(why, why_size);
   for (size_t i = 0; i < options->count; i++)
     names[i] = options->table[i].name;
   snprintf(why, why_size, "unknown option \"%.60s\"; %s", name,
            options->count ? "" : "this plugin has no options");
   if (options->count)
-    nearest_add(name, names, options->count, why, why_size);
+    suggest_add(name, names, options->count, why, why_size);
   free(names);
   return -ENOENT;
 }
@@ -203,11 +203,11 @@ static int find_or_explain(const struct pst_options *options, const char *name, 
 int options_set(struct pst_options *options, const char *name, const char *text, char *why,
                 size_t why_size)
 {
-  int index = find_or_explain(options, name, why, why_size);
+  int index = options_find_or_explain(options, name, why, why_size);
   if (index < 0)
     return index;
   struct option_slot *slot = &options->slots[index];
-  int rc = slot_set(&options->arena, &options->table[index], slot, text, why, why_size);
+  int rc = options_slot_set(&options->arena, &options->table[index], slot, text, why, why_size);
   slot->set |= rc == 0;
   return rc;
 }
@@ -215,7 +215,7 @@ int options_set(struct pst_options *options, const char *name, const char *text,
 int options_set_list(struct pst_options *options, const char *name, const char *const *items,
                      size_t count, char *why, size_t why_size)
 {
-  int index = find_or_explain(options, name, why, why_size);
+  int index = options_find_or_explain(options, name, why, why_size);
   if (index < 0)
     return index;
   const struct pst_option *rule = &options->table[index];
@@ -225,8 +225,8 @@ int options_set_list(struct pst_options *options, const char *name, const char *
     snprintf(why, why_size, "expected one value, found a list; it takes %.200s", words);
     return -EINVAL;
   }
-  if (slot_set_items(&options->arena, &options->slots[index], items, count))
-    return no_memory(why, why_size);
+  if (options_slot_set_items(&options->arena, &options->slots[index], items, count))
+    return options_no_memory(why, why_size);
   options->slots[index].set = true;
   return 0;
 }
@@ -234,26 +234,26 @@ int options_set_list(struct pst_options *options, const char *name, const char *
 void options_mark(struct pst_options *options, const char *name, const struct place *place,
                   const char *origin)
 {
-  struct option_slot *slot = &options->slots[find(options, name)];
+  struct option_slot *slot = &options->slots[options_find(options, name)];
   slot->place = *place;
   slot->origin = origin;
 }
 
 const struct place *options_place(const struct pst_options *options, const char *name)
 {
-  int index = find(options, name);
+  int index = options_find(options, name);
   return index < 0 ? &place_default : &options->slots[index].place;
 }
 
 const char *options_origin(const struct pst_options *options, const char *name)
 {
-  int index = find(options, name);
+  int index = options_find(options, name);
   return index < 0 ? place_default.source : options->slots[index].origin;
 }
 
 /* An ENUM by its word, as another table may have other choices. */
-static bool slot_agrees(const struct pst_options *a, size_t i, const struct pst_options *b,
-                        size_t k)
+static bool options_slot_agrees(const struct pst_options *a, size_t i, const struct pst_options *b,
+                                size_t k)
 {
   const struct option_slot *mine = &a->slots[i], *its = &b->slots[k];
   const struct pst_option *rule = &a->table[i];
@@ -271,9 +271,9 @@ bool options_agree(const struct pst_options *a, const struct pst_options *b, uin
                    const char **name)
 {
   for (size_t i = 0; i < a->count; i++) {
-    int other = find(b, a->table[i].name);
+    int other = options_find(b, a->table[i].name);
     if (other >= 0 && (a->table[i].scope & b->table[other].scope & scope) &&
-        !slot_agrees(a, i, b, (size_t)other)) {
+        !options_slot_agrees(a, i, b, (size_t)other)) {
       *name = a->table[i].name;
       return false;
     }
@@ -289,7 +289,7 @@ const struct pst_option *options_table(const struct pst_options *options, size_t
 
 int options_text(const struct pst_options *options, const char *name, char *text, size_t size)
 {
-  int index = find(options, name);
+  int index = options_find(options, name);
   if (index < 0)
     return -ENOENT;
   const struct pst_option *rule = &options->table[index];
@@ -309,9 +309,9 @@ int options_text(const struct pst_options *options, const char *name, char *text
   return at < size ? 0 : -ENOSPC;
 }
 
-static int find_or_log(const struct pst_options *options, const char *name)
+static int options_find_or_log(const struct pst_options *options, const char *name)
 {
-  int index = options ? find(options, name) : -1;
+  int index = options ? options_find(options, name) : -1;
   if (index < 0)
     pst_log(PST_LOG_ERROR,
             "a plugin asked for its option \"%s\", which is not in its own table; a bug of the "
@@ -322,13 +322,13 @@ static int find_or_log(const struct pst_options *options, const char *name)
 
 uint64_t options_get_uint(const struct pst_options *options, const char *name)
 {
-  int index = find_or_log(options, name);
+  int index = options_find_or_log(options, name);
   return index < 0 ? 0 : options->slots[index].value.number;
 }
 
 const char *options_get_string(const struct pst_options *options, const char *name)
 {
-  int index = find_or_log(options, name);
+  int index = options_find_or_log(options, name);
   if (index < 0)
     return "";
   const struct pst_option *rule = &options->table[index];
@@ -340,12 +340,12 @@ const char *options_get_string(const struct pst_options *options, const char *na
 
 const char *options_get_item(const struct pst_options *options, const char *name, uint32_t index)
 {
-  int at = find_or_log(options, name);
+  int at = options_find_or_log(options, name);
   return at < 0 || index >= options->slots[at].item_count ? NULL : options->slots[at].items[index];
 }
 
 int options_is_set(const struct pst_options *options, const char *name)
 {
-  int index = find_or_log(options, name);
+  int index = options_find_or_log(options, name);
   return index >= 0 && options->slots[index].set;
 }

@@ -18,7 +18,8 @@ struct setting {
 };
 
 /* Lone values of a list of mappings written out, so that they can be found. */
-static bool expand_list(struct setting *setting, const struct schema_map *map, struct node *list)
+static bool override_expand_list(struct setting *setting, const struct schema_map *map,
+                                 struct node *list)
 {
   for (struct node *child = list->first; child; child = child->next) {
     struct node *expanded = schema_expand(setting->arena, map, child);
@@ -32,7 +33,8 @@ static bool expand_list(struct setting *setting, const struct schema_map *map, s
   return true;
 }
 
-static void report_element(struct setting *setting, const struct node *list, const char *path)
+static void override_report_element(struct setting *setting, const struct node *list,
+                                    const char *path)
 {
   const char *names[ELEMENTS_SUGGESTED];
   char words[ELEMENTS_NAMED * (SCHEMA_NAME_MAX + 3)] = "";
@@ -47,16 +49,16 @@ static void report_element(struct setting *setting, const struct node *list, con
   }
   if (!word)
     return;
-  if ((count > 0 && count <= ELEMENTS_NAMED) || nearest_name(word, names, count))
-    nearest_add(word, names, count, words, sizeof(words));
+  if ((count > 0 && count <= ELEMENTS_NAMED) || suggest_name(word, names, count))
+    suggest_add(word, names, count, words, sizeof(words));
   else
     text_add(words, sizeof(words), "it has %zu elements, called by name or from 0", list->count);
   findings_add(setting->findings, &setting->place, "\"%.60s\" is not in the list; %s", word, words);
 }
 
 /* The mapping or list to go on into, standing for `node` in `parent`. */
-static struct node *open_node(struct setting *setting, const struct schema_map *map,
-                              struct node *parent, struct node *node)
+static struct node *override_open_node(struct setting *setting, const struct schema_map *map,
+                                       struct node *parent, struct node *node)
 {
   struct node *opened = node;
   bool none =
@@ -78,8 +80,8 @@ static struct node *open_node(struct setting *setting, const struct schema_map *
   return opened;
 }
 
-static void put_value(struct setting *setting, struct node *parent, struct node *old,
-                      const char *key)
+static void override_put_value(struct setting *setting, struct node *parent, struct node *old,
+                               const char *key)
 {
   struct node *value = setting->value;
   if (old) {
@@ -91,8 +93,8 @@ static void put_value(struct setting *setting, struct node *parent, struct node 
   value->key_place = setting->place;
 }
 
-static bool missing_list(struct setting *setting, const struct node *parent, const char *key,
-                         const struct schema_key *schema)
+static bool override_missing_list(struct setting *setting, const struct node *parent,
+                                  const char *key, const struct schema_key *schema)
 {
   if (!schema || (schema->rule.type != SCHEMA_LIST && schema->rule.type != SCHEMA_FILTERS) ||
       node_value(parent, key))
@@ -105,8 +107,8 @@ static bool missing_list(struct setting *setting, const struct node *parent, con
 }
 
 /* One step into a mapping; *path is what follows. NULL: done, or reported. */
-static struct node *step_map(struct setting *setting, const struct schema_map **map,
-                             struct node *node, const char **path)
+static struct node *override_step_map(struct setting *setting, const struct schema_map **map,
+                                      struct node *node, const char **path)
 {
   const char *dot = strchr(*path, '.');
   size_t length = dot ? (size_t)(dot - *path) : strlen(*path);
@@ -119,40 +121,40 @@ static struct node *step_map(struct setting *setting, const struct schema_map **
     return NULL;
   }
   if (!dot) {
-    put_value(setting, node, node_find(node, key), key);
+    override_put_value(setting, node, node_find(node, key), key);
     return NULL;
   }
   const struct schema_key *schema = *map ? schema_find(*map, key) : NULL;
-  if (missing_list(setting, node, key, schema))
+  if (override_missing_list(setting, node, key, schema))
     return NULL;
   struct node *child = node_find(node, key);
   if (!child)
     child = node_add(setting->arena, node, NODE_MAP, key, NULL, &setting->place);
   *map = schema ? schema->map : NULL;
   *path = dot + 1;
-  return child ? open_node(setting, *map, node, child) : NULL;
+  return child ? override_open_node(setting, *map, node, child) : NULL;
 }
 
-static struct node *step_list(struct setting *setting, const struct schema_map *map,
-                              struct node *node, const char **path)
+static struct node *override_step_list(struct setting *setting, const struct schema_map *map,
+                                       struct node *node, const char **path)
 {
   const char *rest = NULL;
-  if (map && !expand_list(setting, map, node))
+  if (map && !override_expand_list(setting, map, node))
     return NULL;
   struct node *element = node_element(node, *path, &rest);
   if (!element) {
-    report_element(setting, node, *path);
+    override_report_element(setting, node, *path);
     return NULL;
   }
   if (!rest) {
-    put_value(setting, node, element, NULL);
+    override_put_value(setting, node, element, NULL);
     return NULL;
   }
   *path = rest;
-  return open_node(setting, map, node, element);
+  return override_open_node(setting, map, node, element);
 }
 
-static bool read_value(struct setting *setting, const char *text)
+static bool override_read_value(struct setting *setting, const char *text)
 {
   size_t before = setting->findings->total;
   tree_read(setting->arena, setting->findings, setting->place.source, false, text, strlen(text),
@@ -173,7 +175,8 @@ static bool read_value(struct setting *setting, const char *text)
   return true;
 }
 
-void set_apply(struct arena *arena, struct findings *findings, const char *set, struct node **root)
+void override_apply(struct arena *arena, struct findings *findings, const char *set,
+                    struct node **root)
 {
   const char *equals = strchr(set, '=');
   const char *printable = text_printable(arena, set);
@@ -187,7 +190,7 @@ void set_apply(struct arena *arena, struct findings *findings, const char *set, 
                  "no value; write path=value, as in streams.packets.ring=4096");
     return;
   }
-  if (!read_value(&setting, equals + 1))
+  if (!override_read_value(&setting, equals + 1))
     return;
   if (!*root || (*root)->null)
     *root = node_new(arena, NODE_MAP, NULL, &setting.place);
@@ -197,6 +200,6 @@ void set_apply(struct arena *arena, struct findings *findings, const char *set, 
   if (!node || node->type != NODE_MAP)
     return;
   while (node)
-    node = node->type == NODE_LIST ? step_list(&setting, map, node, &path)
-                                   : step_map(&setting, &map, node, &path);
+    node = node->type == NODE_LIST ? override_step_list(&setting, map, node, &path)
+                                   : override_step_map(&setting, &map, node, &path);
 }

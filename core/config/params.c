@@ -12,8 +12,8 @@ struct builder {
   struct pst_origins origins; /* of this stream */
 };
 
-static struct node *add(struct builder *builder, struct node *parent, enum node_type type,
-                        const char *key, const char *text)
+static struct node *params_add(struct builder *builder, struct node *parent, enum node_type type,
+                               const char *key, const char *text)
 {
   size_t at = 0;
   const char *problem = text ? text_problem(text, strlen(text), false, &at) : NULL;
@@ -24,36 +24,36 @@ static struct node *add(struct builder *builder, struct node *parent, enum node_
   return node_add(builder->arena, parent, type, key, text, &builder->place);
 }
 
-static struct node *add_map(struct builder *builder, struct node *parent, const char *key)
+static struct node *params_add_map(struct builder *builder, struct node *parent, const char *key)
 {
-  return parent ? add(builder, parent, NODE_MAP, key, NULL) : NULL;
+  return parent ? params_add(builder, parent, NODE_MAP, key, NULL) : NULL;
 }
 
 /* NULL is not written. */
-static void add_text(struct builder *builder, struct node *parent, const char *key,
-                     const char *text)
+static void params_add_text(struct builder *builder, struct node *parent, const char *key,
+                            const char *text)
 {
   if (parent && text)
-    add(builder, parent, NODE_SCALAR, key, text);
+    params_add(builder, parent, NODE_SCALAR, key, text);
 }
 
 /* 0 is not written. */
-static void add_number(struct builder *builder, struct node *parent, const char *key,
-                       uint64_t number)
+static void params_add_number(struct builder *builder, struct node *parent, const char *key,
+                              uint64_t number)
 {
   char text[32];
   snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
-  add_text(builder, parent, key, number ? text : NULL);
+  params_add_text(builder, parent, key, number ? text : NULL);
 }
 
 /* What stands under `key`, as `of` has it. `origin`: of struct pst_origins, or NULL; before each
  * option it says where a user has written that: "--transport-option mode=x". */
-static void add_settings(struct builder *builder, struct node *parent, const char *key,
-                         const char *of, const char *origin, const struct pst_setting *settings,
-                         uint32_t count)
+static void params_add_settings(struct builder *builder, struct node *parent, const char *key,
+                                const char *of, const char *origin,
+                                const struct pst_setting *settings, uint32_t count)
 {
   const char *whole = builder->place.source;
-  struct node *map = count ? add_map(builder, parent, key) : NULL;
+  struct node *map = count ? params_add_map(builder, parent, key) : NULL;
   for (uint32_t i = 0; map && i < count; i++) {
     const char *value = settings[i].value;
     const char *name = text_printable(builder->arena, settings[i].name ? settings[i].name : "");
@@ -66,43 +66,44 @@ static void add_settings(struct builder *builder, struct node *parent, const cha
       findings_add(builder->findings, &builder->place,
                    "option \"%.60s\" of %s is given twice; remove one", name, of);
     else
-      add_text(builder, map, name, value);
+      params_add_text(builder, map, name, value);
   }
   builder->place.source = whole;
 }
 
 /* `origin`: of its options. */
-static void add_plugin(struct builder *builder, struct node *parent, const char *key,
-                       const char *name, const char *origin, const struct pst_setting *settings,
-                       uint32_t count)
+static void params_add_plugin(struct builder *builder, struct node *parent, const char *key,
+                              const char *name, const char *origin,
+                              const struct pst_setting *settings, uint32_t count)
 {
-  struct node *map = add_map(builder, parent, key);
-  add_text(builder, map, "plugin", name);
-  add_settings(builder, map, "options", key, origin, settings, count);
+  struct node *map = params_add_map(builder, parent, key);
+  params_add_text(builder, map, "plugin", name);
+  params_add_settings(builder, map, "options", key, origin, settings, count);
 }
 
-static struct node *add_side(struct builder *builder, struct node *stream, const char *key,
-                             const struct pst_side_params *side)
+static struct node *params_add_side(struct builder *builder, struct node *stream, const char *key,
+                                    const struct pst_side_params *side)
 {
-  struct node *map = add_map(builder, stream, key);
+  struct node *map = params_add_map(builder, stream, key);
   if (side->memory || side->memory_option_count)
-    add_plugin(builder, map, "memory", side->memory, builder->origins.memory_option,
-               side->memory_options, side->memory_option_count);
+    params_add_plugin(builder, map, "memory", side->memory, builder->origins.memory_option,
+                      side->memory_options, side->memory_option_count);
   return map;
 }
 
-static void add_filters(struct builder *builder, struct node *transport,
-                        const struct config_params_more *more)
+static void params_add_filters(struct builder *builder, struct node *transport,
+                               const struct config_params_more *more)
 {
-  struct node *list = transport ? add(builder, transport, NODE_LIST, "filters", NULL) : NULL;
+  struct node *list = transport ? params_add(builder, transport, NODE_LIST, "filters", NULL) : NULL;
   for (uint32_t i = 0; list && i < more->filter_count; i++)
-    add_plugin(builder, list, NULL, more->filters[i].name, NULL, more->filters[i].options,
-               more->filters[i].option_count);
+    params_add_plugin(builder, list, NULL, more->filters[i].name, NULL, more->filters[i].options,
+                      more->filters[i].option_count);
 }
 
 /* Adds a stream of the caller's structs to the tree, at a place that messages name. */
-static void add_stream(struct builder *builder, struct node *list, uint32_t index,
-                       const struct pst_stream_params *given, const struct config_params_more *more)
+static void params_add_stream(struct builder *builder, struct node *list, uint32_t index,
+                              const struct pst_stream_params *given,
+                              const struct config_params_more *more)
 {
   struct pst_stream_params params = {.name = NULL};
   if (given)
@@ -122,17 +123,19 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
     findings_add(builder->findings, &builder->place, "the pointer is NULL; point to a stream");
     return;
   }
-  struct node *stream = add_map(builder, list, NULL);
-  add_text(builder, stream, "name", params.name);
-  add_number(builder, stream, "message", params.message);
-  add_number(builder, stream, "ring", params.ring);
+  struct node *stream = params_add_map(builder, list, NULL);
+  params_add_text(builder, stream, "name", params.name);
+  params_add_number(builder, stream, "message", params.message);
+  params_add_number(builder, stream, "ring", params.ring);
   if (params.transport || params.transport_option_count)
-    add_plugin(builder, stream, "transport", params.transport, builder->origins.transport_option,
-               params.transport_options, params.transport_option_count);
+    params_add_plugin(builder, stream, "transport", params.transport,
+                      builder->origins.transport_option, params.transport_options,
+                      params.transport_option_count);
   if (more && more->filter_count)
-    add_filters(builder, node_find(stream, "transport"), more);
-  add_side(builder, stream, "sender", &params.sender);
-  add_text(builder, add_side(builder, stream, "receiver", &params.receiver), "path", params.path);
+    params_add_filters(builder, node_find(stream, "transport"), more);
+  params_add_side(builder, stream, "sender", &params.sender);
+  params_add_text(builder, params_add_side(builder, stream, "receiver", &params.receiver), "path",
+                  params.path);
 }
 
 void params_read(struct arena *arena, struct findings *findings,
@@ -142,16 +145,16 @@ void params_read(struct arena *arena, struct findings *findings,
   struct builder builder = {arena, findings, {PARAMS_SOURCE, 0, 0}, {.stream = NULL}};
   struct pst_config_params params;
   pst_struct_read(&params, sizeof(params), given);
-  *root = add(&builder, NULL, NODE_MAP, NULL, NULL);
+  *root = params_add(&builder, NULL, NODE_MAP, NULL, NULL);
   if (!*root)
     return;
-  add_text(&builder, *root, "penstock", "1");
-  struct node *control = add_map(&builder, *root, "control");
-  add_text(&builder, control, "address", params.control);
-  add_text(&builder, control, "insecure", params.insecure ? "true" : NULL);
-  struct node *threads = params.threads ? add_map(&builder, *root, "threads") : NULL;
-  add_number(&builder, threads, "count", params.threads);
-  struct node *streams = add(&builder, *root, NODE_LIST, "streams", NULL);
+  params_add_text(&builder, *root, "penstock", "1");
+  struct node *control = params_add_map(&builder, *root, "control");
+  params_add_text(&builder, control, "address", params.control);
+  params_add_text(&builder, control, "insecure", params.insecure ? "true" : NULL);
+  struct node *threads = params.threads ? params_add_map(&builder, *root, "threads") : NULL;
+  params_add_number(&builder, threads, "count", params.threads);
+  struct node *streams = params_add(&builder, *root, NODE_LIST, "streams", NULL);
   for (uint32_t i = 0; streams && params.streams && i < params.stream_count; i++)
-    add_stream(&builder, streams, i, params.streams[i], more);
+    params_add_stream(&builder, streams, i, params.streams[i], more);
 }

@@ -13,7 +13,7 @@
 
 #define TEXT_MAX 256
 
-static bool same_text(const char *a, const char *b)
+static bool rules_same_text(const char *a, const char *b)
 {
   return strcmp(a ? a : "", b ? b : "") == 0;
 }
@@ -25,9 +25,10 @@ bool rules_equal(const struct pst_description *a, const struct pst_description *
   if (a->rule_count != b->rule_count)
     return false;
   for (uint32_t i = 0; i < a->rule_count; i++)
-    if (!same_text(mine[i].option, its[i].option) || !same_text(mine[i].value, its[i].value) ||
-        !same_text(mine[i].needs, its[i].needs) || !same_text(mine[i].needed, its[i].needed) ||
-        mine[i].flags != its[i].flags)
+    if (!rules_same_text(mine[i].option, its[i].option) ||
+        !rules_same_text(mine[i].value, its[i].value) ||
+        !rules_same_text(mine[i].needs, its[i].needs) ||
+        !rules_same_text(mine[i].needed, its[i].needed) || mine[i].flags != its[i].flags)
       return false;
   return true;
 }
@@ -43,7 +44,7 @@ bool rule_applies(const struct pst_option_rule *rule, const struct pst_descripti
   return option && needs && (option->scope & scope) && (needs->scope & scope);
 }
 
-static bool has(const struct pst_options *options, const char *name, const char *text)
+static bool rules_has(const struct pst_options *options, const char *name, const char *text)
 {
   char why[VALUE_WHY_MIN];
   struct value value;
@@ -59,24 +60,27 @@ static bool has(const struct pst_options *options, const char *name, const char 
 
 bool rule_holds(const struct pst_option_rule *rule, const struct pst_options *options)
 {
-  bool concerns = has(options, rule->option, rule->value) != !!(rule->flags & PST_RULE_UNLESS);
+  bool concerns =
+      rules_has(options, rule->option, rule->value) != !!(rule->flags & PST_RULE_UNLESS);
 
-  return !concerns || has(options, rule->needs, rule->needed) != !!(rule->flags & PST_RULE_OTHER);
+  return !concerns ||
+         rules_has(options, rule->needs, rule->needed) != !!(rule->flags & PST_RULE_OTHER);
 }
 
 /* `name: value`, as it stands in YAML. */
-static const char *stands(const char *name, const char *value, char *text)
+static const char *rules_stands(const char *name, const char *value, char *text)
 {
   snprintf(text, TEXT_MAX, "`%.63s: %.127s`", name, value[0] ? value : "\"\"");
   return text;
 }
 
-static const char *stands_here(const struct pst_options *options, const char *name, char *text)
+static const char *rules_stands_here(const struct pst_options *options, const char *name,
+                                     char *text)
 {
   char value[TEXT_MAX] = "";
 
   options_text(options, name, value, sizeof(value));
-  return stands(name, value, text);
+  return rules_stands(name, value, text);
 }
 
 void rule_words(const struct pst_option_rule *rule, const struct pst_options *options, char *words,
@@ -85,14 +89,14 @@ void rule_words(const struct pst_option_rule *rule, const struct pst_options *op
   char mine[TEXT_MAX], its[TEXT_MAX], needed[TEXT_MAX];
   const char *gap = rule->because ? ", " : "", *because = rule->because ? rule->because : "";
 
-  stands_here(options, rule->option, mine);
-  stands_here(options, rule->needs, its);
+  rules_stands_here(options, rule->option, mine);
+  rules_stands_here(options, rule->needs, its);
   if (rule->flags & PST_RULE_OTHER)
     snprintf(words, size, "%s does not go with %s%s%s; change one of them", mine, its, gap,
              because);
   else
     snprintf(words, size, "%s needs %s%s%s, and here is %s; change one of them", mine,
-             stands(rule->needs, rule->needed, needed), gap, because, its);
+             rules_stands(rule->needs, rule->needed, needed), gap, because, its);
 }
 
 void rule_sentence(const struct pst_option_rule *rule, char *words, size_t size)
@@ -101,9 +105,9 @@ void rule_sentence(const struct pst_option_rule *rule, char *words, size_t size)
   const char *gap = rule->because ? ", " : "", *because = rule->because ? rule->because : "";
 
   snprintf(words, size, "%s%s %s %s%s%s", rule->flags & PST_RULE_UNLESS ? "Any but " : "",
-           stands(rule->option, rule->value, value),
+           rules_stands(rule->option, rule->value, value),
            rule->flags & PST_RULE_OTHER ? "does not go with" : "needs",
-           stands(rule->needs, rule->needed, needed), gap, because);
+           rules_stands(rule->needs, rule->needed, needed), gap, because);
 }
 
 int pst_plugin_rule(const struct pst_plugin_info *info, uint32_t index, char *text, size_t size)

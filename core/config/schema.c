@@ -209,7 +209,7 @@ static struct schema_key receiver_keys[SCHEMA_KEYS_MAX] = {
 const struct schema_map schema_receiver =
     MAP(receiver_keys, "streams[].receiver", NULL, "The receiving end of a stream.");
 
-static uint64_t default_ring(const void *stream)
+static uint64_t schema_default_ring(const void *stream)
 {
   return pst_ring_default(((const struct config_stream *)stream)->message);
 }
@@ -225,7 +225,7 @@ static struct schema_key stream_keys[SCHEMA_KEYS_MAX] = {
      AT(struct config_stream, stride)},
     {KEY("ring", PST_OPTION_UINT, NULL, 2, RING_MAX,
          "Slots of the ring, one for each message. A ring that fits the CPU's cache is faster; a larger one bridges longer pauses of the receiver. Default: the power of two that fits 1 MiB, at least 16 and at most 1024, but no more than 1 GiB in all. Where the sender's `rate` is known, it is at least what that fills in 100 µs, a usual pause, up to 8192. A stream that has `share` takes the ring of the other stream. A transport may have a lower limit; that of the plugins here is 4194304."),
-     AT(struct config_stream, ring), .default_of = default_ring,
+     AT(struct config_stream, ring), .default_of = schema_default_ring,
      .default_words = "by `message` and `rate`"},
     {KEY("timeout", PST_OPTION_DURATION, "5 s", NS_MS, NS_H,
          "A peer that has been silent for this time counts as dead."),

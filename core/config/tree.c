@@ -85,21 +85,21 @@ struct node *node_value(const struct node *map, const char *key)
   return node && !node->null ? node : NULL;
 }
 
-static bool begins_with(const char *path, const char *word)
+static bool tree_begins_with(const char *path, const char *word)
 {
   size_t length = strlen(word);
   return length > 0 && strncmp(path, word, length) == 0 &&
          (path[length] == '.' || path[length] == '\0');
 }
 
-static struct node *element_called(const struct node *list, const char *path, const char *key,
-                                   size_t *length)
+static struct node *tree_element_called(const struct node *list, const char *path, const char *key,
+                                        size_t *length)
 {
   struct node *found = NULL;
   *length = 0;
   for (struct node *child = list->first; child; child = child->next) {
     const struct node *name = node_find(child, key);
-    if (name && name->type == NODE_SCALAR && begins_with(path, name->text) &&
+    if (name && name->type == NODE_SCALAR && tree_begins_with(path, name->text) &&
         strlen(name->text) > *length) {
       found = child;
       *length = strlen(name->text);
@@ -108,7 +108,7 @@ static struct node *element_called(const struct node *list, const char *path, co
   return found;
 }
 
-static struct node *element_at(const struct node *list, const char *path, size_t *length)
+static struct node *tree_element_at(const struct node *list, const char *path, size_t *length)
 {
   *length = strspn(path, "0123456789");
   if (*length == 0 || *length > 9 || (path[*length] != '.' && path[*length] != '\0'))
@@ -123,18 +123,18 @@ static struct node *element_at(const struct node *list, const char *path, size_t
 struct node *node_element(const struct node *list, const char *path, const char **rest)
 {
   size_t length = 0;
-  struct node *found = element_called(list, path, "name", &length);
+  struct node *found = tree_element_called(list, path, "name", &length);
   if (!found)
-    found = element_called(list, path, "plugin", &length);
+    found = tree_element_called(list, path, "plugin", &length);
   if (!found)
-    found = element_at(list, path, &length);
+    found = tree_element_at(list, path, &length);
   if (found)
     *rest = path[length] == '.' ? path + length + 1 : NULL;
   return found;
 }
 
 /* YAML 1.1, 5.1: what a stream may hold. */
-static bool may_stand(uint32_t code, bool lines, bool first)
+static bool tree_may_stand(uint32_t code, bool lines, bool first)
 {
   if (code < 0x20)
     return lines && (code == '\t' || code == '\n' || code == '\r');
@@ -153,7 +153,7 @@ const char *text_problem(const char *text, size_t length, bool lines, size_t *at
       return "a byte that is not UTF-8; save the text as UTF-8";
     if (code == 0)
       return "a NUL byte; is this a text file?";
-    if (!may_stand(code, lines, i == 0))
+    if (!tree_may_stand(code, lines, i == 0))
       return "a control character; remove it";
     i += n;
   }

@@ -31,7 +31,7 @@ static const struct type_words {
     {PST_CONFIG_SHARE, "a share", "write a number from 0 to 1, or a percentage, as in 0.1%"},
 };
 
-static const struct type_words *words_of(uint32_t type)
+static const struct type_words *value_words_of(uint32_t type)
 {
   for (size_t i = 0; i < COUNT(types); i++)
     if (types[i].type == type)
@@ -39,7 +39,7 @@ static const struct type_words *words_of(uint32_t type)
   return NULL;
 }
 
-static size_t choice_count(const char *const *choices)
+static size_t value_choice_count(const char *const *choices)
 {
   size_t n = 0;
   while (choices && choices[n])
@@ -51,15 +51,15 @@ void value_type_words(const struct pst_option *rule, char *words, size_t size)
 {
   if (rule->type == PST_OPTION_ENUM) {
     char list[192] = "";
-    text_add_list(list, sizeof(list), rule->choices, choice_count(rule->choices));
+    text_add_list(list, sizeof(list), rule->choices, value_choice_count(rule->choices));
     snprintf(words, size, "one of %s", list);
     return;
   }
-  const struct type_words *type = words_of(rule->type);
+  const struct type_words *type = value_words_of(rule->type);
   snprintf(words, size, "%s", type ? type->what : "a value");
 }
 
-static bool is_numeric(uint32_t type)
+static bool value_is_numeric(uint32_t type)
 {
   return type == PST_OPTION_UINT || type == PST_OPTION_SIZE || type == PST_OPTION_DURATION ||
          type == PST_OPTION_RATE;
@@ -72,7 +72,7 @@ void value_range_words(const struct pst_option *rule, char *words, size_t size)
   if (rule->type == PST_OPTION_STRING && rule->max > 0)
     snprintf(words, size, rule->min ? "1 to %llu bytes" : "at most %llu bytes",
              (unsigned long long)rule->max);
-  if (!is_numeric(rule->type))
+  if (!value_is_numeric(rule->type))
     return;
   value_print(rule, &(struct value){.number = rule->min}, low, sizeof(low));
   value_print(rule, &(struct value){.number = rule->max}, high, sizeof(high));
@@ -92,10 +92,10 @@ void value_print(const struct pst_option *rule, const struct value *value, char 
     units_print(rule->type, value->number, text, size);
 }
 
-static int parse_enum(const struct pst_option *rule, const char *text, struct value *value,
-                      char *why, size_t why_size)
+static int value_parse_enum(const struct pst_option *rule, const char *text, struct value *value,
+                            char *why, size_t why_size)
 {
-  size_t count = choice_count(rule->choices);
+  size_t count = value_choice_count(rule->choices);
   for (size_t i = 0; i < count; i++) {
     if (strcmp(text, rule->choices[i]) == 0) {
       value->number = i;
@@ -103,14 +103,14 @@ static int parse_enum(const struct pst_option *rule, const char *text, struct va
     }
   }
   char list[160] = "";
-  const char *near = nearest_name(text, rule->choices, count);
+  const char *near = suggest_name(text, rule->choices, count);
   text_add_list(list, sizeof(list), rule->choices, count);
   snprintf(why, why_size, "\"%.*s\" is not one of %s%s%s%s", LONGEST_QUOTE, text, list,
            near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
   return -EINVAL;
 }
 
-static int parse_by_type(const struct pst_option *rule, const char *text, struct value *value)
+static int value_parse_by_type(const struct pst_option *rule, const char *text, struct value *value)
 {
   switch (rule->type) {
   case PST_OPTION_BOOL:
@@ -127,10 +127,10 @@ static int parse_by_type(const struct pst_option *rule, const char *text, struct
   }
 }
 
-static int explain(const struct pst_option *rule, const char *text, int rc, char *why,
-                   size_t why_size)
+static int value_explain(const struct pst_option *rule, const char *text, int rc, char *why,
+                         size_t why_size)
 {
-  const struct type_words *type = words_of(rule->type);
+  const struct type_words *type = value_words_of(rule->type);
   const char *unit = units_meant(rule->type, text);
   char range[2 * VALUE_TEXT_MAX];
   value_range_words(rule, range, sizeof(range));
@@ -158,16 +158,16 @@ int value_parse(const struct pst_option *rule, const char *text, struct value *v
 {
   struct value parsed = {0, 0};
   if (rule->type == PST_OPTION_ENUM) {
-    int rc = parse_enum(rule, text, &parsed, why, why_size);
+    int rc = value_parse_enum(rule, text, &parsed, why, why_size);
     if (rc)
       return rc;
   } else {
-    int rc = parse_by_type(rule, text, &parsed);
-    if (rc == 0 && (is_numeric(rule->type) || rule->type == PST_OPTION_STRING) &&
+    int rc = value_parse_by_type(rule, text, &parsed);
+    if (rc == 0 && (value_is_numeric(rule->type) || rule->type == PST_OPTION_STRING) &&
         (parsed.number < rule->min || (rule->max > 0 && parsed.number > rule->max)))
       rc = -ERANGE;
     if (rc)
-      return explain(rule, text, rc, why, why_size);
+      return value_explain(rule, text, rc, why, why_size);
   }
   if (rule->type != PST_CONFIG_NUMBER && rule->type != PST_CONFIG_SHARE)
     parsed.real = (double)parsed.number;

@@ -33,14 +33,14 @@ struct reader {
   unsigned documents;
 };
 
-static struct place place_at(const struct reader *reader, const yaml_mark_t *mark)
+static struct place yaml_place_at(const struct reader *reader, const yaml_mark_t *mark)
 {
   if (!reader->lines)
     return (struct place){reader->source, 0, 0};
   return (struct place){reader->source, (uint32_t)mark->line + 1, (uint32_t)mark->column + 1};
 }
 
-static bool count_nodes(struct reader *reader, const struct place *place)
+static bool yaml_count_nodes(struct reader *reader, const struct place *place)
 {
   if (++reader->nodes <= TREE_NODES_MAX)
     return true;
@@ -50,8 +50,8 @@ static bool count_nodes(struct reader *reader, const struct place *place)
 }
 
 /* A later anchor of the same name takes over, as YAML says. */
-static bool anchor_add(struct reader *reader, const yaml_char_t *name, const struct place *place,
-                       struct anchor **anchor)
+static bool yaml_anchor_add(struct reader *reader, const yaml_char_t *name,
+                            const struct place *place, struct anchor **anchor)
 {
   *anchor = NULL;
   if (!name)
@@ -77,8 +77,8 @@ static bool anchor_add(struct reader *reader, const yaml_char_t *name, const str
 }
 
 /* Depth is bounded: what is copied was read within TREE_DEPTH_MAX. */
-static struct node *copy_tree(struct reader *reader, const struct node *from, size_t depth,
-                              const struct place *alias)
+static struct node *yaml_copy_tree(struct reader *reader, const struct node *from, size_t depth,
+                                   const struct place *alias)
 {
   if (depth > TREE_DEPTH_MAX) {
     findings_add(reader->findings, alias,
@@ -98,7 +98,7 @@ static struct node *copy_tree(struct reader *reader, const struct node *from, si
   copy->first = copy->last = copy->next = NULL;
   copy->count = 0;
   for (const struct node *child = from->first; child; child = child->next) {
-    struct node *child_copy = copy_tree(reader, child, depth + 1, alias);
+    struct node *child_copy = yaml_copy_tree(reader, child, depth + 1, alias);
     if (!child_copy)
       return NULL;
     node_append(copy, child_copy);
@@ -106,7 +106,8 @@ static struct node *copy_tree(struct reader *reader, const struct node *from, si
   return copy;
 }
 
-static struct node *expand_alias(struct reader *reader, const char *name, const struct place *place)
+static struct node *yaml_expand_alias(struct reader *reader, const char *name,
+                                      const struct place *place)
 {
   for (size_t i = 0; i < reader->anchor_count; i++) {
     if (strcmp(reader->anchors[i].name, name) != 0)
@@ -116,14 +117,14 @@ static struct node *expand_alias(struct reader *reader, const char *name, const 
                    "the alias *%.60s is inside its own anchor; write its value here", name);
       return NULL;
     }
-    return copy_tree(reader, reader->anchors[i].node, reader->depth + 1, place);
+    return yaml_copy_tree(reader, reader->anchors[i].node, reader->depth + 1, place);
   }
   findings_add(reader->findings, place, "the alias *%.60s has no anchor &%.60s above it", name,
                name);
   return NULL;
 }
 
-static bool take_key(struct reader *reader, struct frame *frame, const struct node *key)
+static bool yaml_take_key(struct reader *reader, struct frame *frame, const struct node *key)
 {
   frame->key = key->text;
   frame->key_place = key->place;
@@ -148,9 +149,9 @@ static bool take_key(struct reader *reader, struct frame *frame, const struct no
 }
 
 /* Put a finished or begun node where it belongs. */
-static bool place_node(struct reader *reader, struct node *node)
+static bool yaml_place_node(struct reader *reader, struct node *node)
 {
-  if (!count_nodes(reader, &node->place))
+  if (!yaml_count_nodes(reader, &node->place))
     return false;
   if (reader->depth == 0) {
     reader->root = node;
@@ -160,7 +161,7 @@ static bool place_node(struct reader *reader, struct node *node)
   if (frame->node->type == NODE_MAP) {
     if (!frame->key) {
       if (node->type == NODE_SCALAR)
-        return take_key(reader, frame, node);
+        return yaml_take_key(reader, frame, node);
       findings_add(reader->findings, &node->place,
                    "expected a key (plain text), found a list or mapping");
       return false;
@@ -176,7 +177,8 @@ static bool place_node(struct reader *reader, struct node *node)
   return true;
 }
 
-static void refuse_tag(struct reader *reader, const yaml_char_t *tag, const struct place *place)
+static void yaml_refuse_tag(struct reader *reader, const yaml_char_t *tag,
+                            const struct place *place)
 {
   if (tag)
     findings_add(reader->findings, place,
@@ -184,12 +186,13 @@ static void refuse_tag(struct reader *reader, const yaml_char_t *tag, const stru
                  (const char *)tag);
 }
 
-static bool on_scalar(struct reader *reader, const yaml_event_t *event, const struct place *place)
+static bool yaml_on_scalar(struct reader *reader, const yaml_event_t *event,
+                           const struct place *place)
 {
   const char *text = (const char *)event->data.scalar.value;
   size_t length = event->data.scalar.length, at = 0;
   struct anchor *anchor;
-  refuse_tag(reader, event->data.scalar.tag, place);
+  yaml_refuse_tag(reader, event->data.scalar.tag, place);
   const char *problem = text_problem(text, length, false, &at);
   if (problem) {
     findings_add(reader->findings, place, "the value holds %s", problem);
@@ -202,18 +205,18 @@ static bool on_scalar(struct reader *reader, const yaml_event_t *event, const st
   bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
   node->null =
       problem || (plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0));
-  if (!anchor_add(reader, event->data.scalar.anchor, place, &anchor))
+  if (!yaml_anchor_add(reader, event->data.scalar.anchor, place, &anchor))
     return false;
   if (anchor)
     anchor->node = node;
-  return place_node(reader, node);
+  return yaml_place_node(reader, node);
 }
 
-static bool on_begin(struct reader *reader, enum node_type type, const yaml_char_t *tag,
-                     const yaml_char_t *anchor_name, const struct place *place)
+static bool yaml_on_begin(struct reader *reader, enum node_type type, const yaml_char_t *tag,
+                          const yaml_char_t *anchor_name, const struct place *place)
 {
   struct anchor *anchor;
-  refuse_tag(reader, tag, place);
+  yaml_refuse_tag(reader, tag, place);
   if (reader->depth == TREE_DEPTH_MAX) {
     findings_add(reader->findings, place, "nested deeper than %d levels; no key is that deep",
                  TREE_DEPTH_MAX);
@@ -222,26 +225,27 @@ static bool on_begin(struct reader *reader, enum node_type type, const yaml_char
   struct node *node = node_new(reader->arena, type, NULL, place);
   if (!node)
     return false;
-  if (!anchor_add(reader, anchor_name, place, &anchor) || !place_node(reader, node))
+  if (!yaml_anchor_add(reader, anchor_name, place, &anchor) || !yaml_place_node(reader, node))
     return false;
   reader->frames[reader->depth++] = (struct frame){.node = node, .anchor = anchor};
   return true;
 }
 
-static void on_end(struct reader *reader)
+static void yaml_on_end(struct reader *reader)
 {
   const struct frame *frame = &reader->frames[--reader->depth];
   if (frame->anchor)
     frame->anchor->node = frame->node;
 }
 
-static bool on_alias(struct reader *reader, const yaml_event_t *event, const struct place *place)
+static bool yaml_on_alias(struct reader *reader, const yaml_event_t *event,
+                          const struct place *place)
 {
-  struct node *node = expand_alias(reader, (const char *)event->data.alias.anchor, place);
-  return node && place_node(reader, node);
+  struct node *node = yaml_expand_alias(reader, (const char *)event->data.alias.anchor, place);
+  return node && yaml_place_node(reader, node);
 }
 
-static bool on_document(struct reader *reader, const struct place *place)
+static bool yaml_on_document(struct reader *reader, const struct place *place)
 {
   if (reader->documents++ == 0)
     return true;
@@ -250,32 +254,32 @@ static bool on_document(struct reader *reader, const struct place *place)
   return false;
 }
 
-static bool on_event(struct reader *reader, const yaml_event_t *event)
+static bool yaml_on_event(struct reader *reader, const yaml_event_t *event)
 {
-  struct place place = place_at(reader, &event->start_mark);
+  struct place place = yaml_place_at(reader, &event->start_mark);
   switch (event->type) {
   case YAML_DOCUMENT_START_EVENT:
-    return on_document(reader, &place);
+    return yaml_on_document(reader, &place);
   case YAML_SCALAR_EVENT:
-    return on_scalar(reader, event, &place);
+    return yaml_on_scalar(reader, event, &place);
   case YAML_ALIAS_EVENT:
-    return on_alias(reader, event, &place);
+    return yaml_on_alias(reader, event, &place);
   case YAML_MAPPING_START_EVENT:
-    return on_begin(reader, NODE_MAP, event->data.mapping_start.tag,
-                    event->data.mapping_start.anchor, &place);
+    return yaml_on_begin(reader, NODE_MAP, event->data.mapping_start.tag,
+                         event->data.mapping_start.anchor, &place);
   case YAML_SEQUENCE_START_EVENT:
-    return on_begin(reader, NODE_LIST, event->data.sequence_start.tag,
-                    event->data.sequence_start.anchor, &place);
+    return yaml_on_begin(reader, NODE_LIST, event->data.sequence_start.tag,
+                         event->data.sequence_start.anchor, &place);
   case YAML_MAPPING_END_EVENT:
   case YAML_SEQUENCE_END_EVENT:
-    on_end(reader);
+    yaml_on_end(reader);
     return true;
   default:
     return true;
   }
 }
 
-static const char *syntax_remedy(const char *problem)
+static const char *yaml_syntax_remedy(const char *problem)
 {
   static const struct {
     const char *part;
@@ -301,9 +305,9 @@ static const char *syntax_remedy(const char *problem)
   return "check indentation, brackets and quotes";
 }
 
-static void report_syntax(struct reader *reader, const yaml_parser_t *parser)
+static void yaml_report_syntax(struct reader *reader, const yaml_parser_t *parser)
 {
-  struct place place = place_at(reader, &parser->problem_mark);
+  struct place place = yaml_place_at(reader, &parser->problem_mark);
   if (parser->error == YAML_MEMORY_ERROR) {
     reader->arena->no_memory = true;
     return;
@@ -311,10 +315,10 @@ static void report_syntax(struct reader *reader, const yaml_parser_t *parser)
   findings_add(reader->findings, &place, "not YAML: %s%s%s; %s",
                parser->context ? parser->context : "", parser->context ? ", " : "",
                parser->problem ? parser->problem : "it cannot be read",
-               syntax_remedy(parser->problem));
+               yaml_syntax_remedy(parser->problem));
 }
 
-static bool check_text(struct reader *reader, const char *text, size_t length)
+static bool yaml_check_text(struct reader *reader, const char *text, size_t length)
 {
   size_t at = 0;
   if (length > TREE_FILE_MAX) {
@@ -334,7 +338,7 @@ static bool check_text(struct reader *reader, const char *text, size_t length)
       mark.column++;
     }
   }
-  struct place place = place_at(reader, &mark);
+  struct place place = yaml_place_at(reader, &mark);
   findings_add(reader->findings, &place, "found %s", problem);
   return false;
 }
@@ -351,7 +355,7 @@ void tree_read(struct arena *arena, struct findings *findings, const char *sourc
   /* libyaml asserts that there is a text, be it empty. */
   text = text ? text : "";
   *reader = (struct reader){.arena = arena, .findings = findings, .source = source, .lines = lines};
-  if (!check_text(reader, text, length))
+  if (!yaml_check_text(reader, text, length))
     return;
   if (!yaml_parser_initialize(&parser)) {
     arena->no_memory = true;
@@ -368,11 +372,11 @@ void tree_read(struct arena *arena, struct findings *findings, const char *sourc
     yaml_event_t event;
     is_good = yaml_parser_parse(&parser, &event);
     if (!is_good) {
-      report_syntax(reader, &parser);
+      yaml_report_syntax(reader, &parser);
       break;
     }
     is_last = event.type == YAML_STREAM_END_EVENT;
-    is_good = on_event(reader, &event);
+    is_good = yaml_on_event(reader, &event);
     yaml_event_delete(&event);
   }
   yaml_parser_delete(&parser);

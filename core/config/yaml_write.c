@@ -15,20 +15,20 @@ struct printer {
   int column;
 };
 
-static void put(struct printer *printer, const char *text)
+static void yaml_put(struct printer *printer, const char *text)
 {
   fputs(text, printer->out);
   printer->column += (int)strlen(text);
 }
 
-static void indent(struct printer *printer, int depth)
+static void yaml_indent(struct printer *printer, int depth)
 {
   printer->column = 0;
   for (int i = 0; i < depth; i++)
-    put(printer, "  ");
+    yaml_put(printer, "  ");
 }
 
-static void end_line(struct printer *printer, const struct place *place)
+static void yaml_end_line(struct printer *printer, const struct place *place)
 {
   if (printer->origins && place) {
     fprintf(printer->out, "%*s# %s",
@@ -42,7 +42,7 @@ static void end_line(struct printer *printer, const struct place *place)
 }
 
 /* Would every YAML reader take it for this very text without quotes? */
-static bool is_plain(const char *text)
+static bool yaml_is_plain(const char *text)
 {
   static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/.";
   static const char further[] = "+-";
@@ -60,9 +60,9 @@ static bool is_plain(const char *text)
 
 /* Between double quotes. Texts are UTF-8 without control characters; a few others
  * would not survive as they are. */
-static void put_quoted(struct printer *printer, const char *text)
+static void yaml_put_quoted(struct printer *printer, const char *text)
 {
-  put(printer, "\"");
+  yaml_put(printer, "\"");
   for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
     char raw[8];
     if (*c == '"' || *c == '\\')
@@ -73,67 +73,68 @@ static void put_quoted(struct printer *printer, const char *text)
       snprintf(raw, sizeof(raw), "\\%c", *(c += 2) == 0xa8 ? 'L' : 'P');
     else
       snprintf(raw, sizeof(raw), "%c", *c);
-    put(printer, raw);
+    yaml_put(printer, raw);
   }
-  put(printer, "\"");
+  yaml_put(printer, "\"");
 }
 
-static void put_scalar(struct printer *printer, const struct node *node)
+static void yaml_put_scalar(struct printer *printer, const struct node *node)
 {
-  if (node->quantity || is_plain(node->text))
-    put(printer, node->text);
+  if (node->quantity || yaml_is_plain(node->text))
+    yaml_put(printer, node->text);
   else
-    put_quoted(printer, node->text);
+    yaml_put_quoted(printer, node->text);
 }
 
-static void put_flow(struct printer *printer, const struct node *list)
+static void yaml_put_flow(struct printer *printer, const struct node *list)
 {
-  put(printer, "[");
+  yaml_put(printer, "[");
   for (const struct node *item = list->first; item; item = item->next) {
-    put_scalar(printer, item);
+    yaml_put_scalar(printer, item);
     if (item->next)
-      put(printer, ", ");
+      yaml_put(printer, ", ");
   }
-  put(printer, "]");
+  yaml_put(printer, "]");
 }
 
-static void print_map(struct printer *printer, const struct node *map, int depth,
-                      bool first_inline);
+static void yaml_print_map(struct printer *printer, const struct node *map, int depth,
+                           bool first_inline);
 
-static void print_value(struct printer *printer, const struct node *node, int depth)
+static void yaml_print_value(struct printer *printer, const struct node *node, int depth)
 {
   if (node->type == NODE_SCALAR) {
-    put(printer, " ");
-    put_scalar(printer, node);
-    end_line(printer, &node->place);
+    yaml_put(printer, " ");
+    yaml_put_scalar(printer, node);
+    yaml_end_line(printer, &node->place);
   } else if (node->type == NODE_MAP && node->first) {
-    end_line(printer, NULL);
-    print_map(printer, node, depth + 1, false);
+    yaml_end_line(printer, NULL);
+    yaml_print_map(printer, node, depth + 1, false);
   } else if (node->type == NODE_MAP) {
-    put(printer, " {}");
-    end_line(printer, &node->place);
+    yaml_put(printer, " {}");
+    yaml_end_line(printer, &node->place);
   } else if (!node->first || node->first->type == NODE_SCALAR) {
-    put(printer, " ");
-    put_flow(printer, node);
-    end_line(printer, &node->place);
+    yaml_put(printer, " ");
+    yaml_put_flow(printer, node);
+    yaml_end_line(printer, &node->place);
   } else {
-    end_line(printer, NULL);
+    yaml_end_line(printer, NULL);
     for (const struct node *item = node->first; item; item = item->next) {
-      indent(printer, depth + 1);
-      put(printer, "- ");
-      print_map(printer, item, depth + 2, true);
+      yaml_indent(printer, depth + 1);
+      yaml_put(printer, "- ");
+      yaml_print_map(printer, item, depth + 2, true);
     }
   }
 }
 
-static void print_map(struct printer *printer, const struct node *map, int depth, bool first_inline)
+static void yaml_print_map(struct printer *printer, const struct node *map, int depth,
+                           bool first_inline)
 {
   for (const struct node *child = map->first; child; child = child->next) {
     if (!first_inline || child != map->first)
-      indent(printer, depth);
-    put(printer, child->key);
-    put(printer, ":");
-    print_value(printer, child, depth);
+      yaml_indent(printer, depth);
+    yaml_put(printer, child->key);
+    yaml_put(printer, ":");
+    yaml_print_value(printer, child, depth);
   }
 }
 
@@ -144,7 +145,7 @@ int print_tree(const struct node *root, bool origins, char **text)
   struct printer printer = {.out = open_memstream(&made, &size), .origins = origins};
   if (!printer.out)
     return -ENOMEM;
-  print_map(&printer, root, 0, false);
+  yaml_print_map(&printer, root, 0, false);
   bool failed = ferror(printer.out) != 0;
   if (fclose(printer.out) != 0 || failed) {
     free(made);

@@ -53,7 +53,7 @@ int commands_say(struct control *control, const struct command *what)
   return 0;
 }
 
-static void commands_take(struct control *control, bool are_run)
+static void control_commands_take(struct control *control, bool are_run)
 {
   struct mail *next;
 
@@ -69,7 +69,7 @@ static void commands_take(struct control *control, bool are_run)
 
 /* ---- The thread --------------------------------------------------------------------- */
 
-static void dispatch(struct control *control, struct watch *watch, uint32_t events)
+static void control_dispatch(struct control *control, struct watch *watch, uint32_t events)
 {
   /* Closed by an earlier event of this round. */
   if (watch->fd < 0)
@@ -84,10 +84,10 @@ static void dispatch(struct control *control, struct watch *watch, uint32_t even
     guests_accept(control);
     break;
   case WATCH_PEER:
-    peer_event(watch->owner, events);
+    connection_event(watch->owner, events);
     break;
   case WATCH_PEER_SIDE:
-    peer_side_event(watch->owner, events);
+    connection_unix_event(watch->owner, events);
     break;
   case WATCH_GUEST:
     guest_event(control, watch->owner);
@@ -95,45 +95,45 @@ static void dispatch(struct control *control, struct watch *watch, uint32_t even
   }
 }
 
-static void bury(struct control *control)
+static void control_bury(struct control *control)
 {
-  for (struct peer **at = &control->peers; *at;) {
-    struct peer *peer = *at;
+  for (struct connection **at = &control->peers; *at;) {
+    struct connection *peer = *at;
     if (peer->state != PEER_DEAD) {
       at = &peer->next;
       continue;
     }
     *at = peer->next;
-    peer_free(peer);
+    connection_free(peer);
   }
 }
 
-static void tick(struct control *control)
+static void control_tick(struct control *control)
 {
   control->next_ns = UINT64_MAX;
   guests_tick(control);
   control->protocol->tick(control);
-  for (struct peer *peer = control->peers; peer; peer = peer->next)
-    peer_tick(peer);
+  for (struct connection *peer = control->peers; peer; peer = peer->next)
+    connection_tick(peer);
   if (!control->quiet)
     listener_tick(control);
-  bury(control);
+  control_bury(control);
 }
 
 /* Time that this process did not run (stopped, suspended with its host) is not a
  * peer's silence. */
-static void excuse(struct control *control, uint64_t late_ns)
+static void control_excuse(struct control *control, uint64_t late_ns)
 {
-  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+  for (struct connection *peer = control->peers; peer; peer = peer->next) {
     peer->heard_ns += late_ns;
     peer->taken_ns += late_ns;
   }
 }
 
 /* Whoever comes is let in last: who has left by then makes room, and nobody else has to. */
-static void accept_all(struct control *control)
+static void control_accept_all(struct control *control)
 {
-  bury(control);
+  control_bury(control);
   for (uint32_t i = 0; i < control->listener_count; i++)
     if (control->listeners_ready & 1u << i)
       listener_accept(control, &control->listeners[i]);
@@ -141,7 +141,7 @@ static void accept_all(struct control *control)
 }
 
 /* What has come goes before what is due (tick), for the same reason. */
-static void round_once(struct control *control, uint64_t next_ns)
+static void control_round_once(struct control *control, uint64_t next_ns)
 {
   struct epoll_event events[EVENTS_A_ROUND];
   uint64_t now_ns = clock_now_ns();
@@ -157,71 +157,71 @@ static void round_once(struct control *control, uint64_t next_ns)
     n = epoll_wait(control->epoll_fd, events, EVENTS_A_ROUND, turn == 0 ? wait_ms : 0);
     control->now_ns = clock_now_ns();
     if (turn == 0 && control->now_ns > next_ns)
-      excuse(control, control->now_ns - next_ns);
+      control_excuse(control, control->now_ns - next_ns);
     for (int i = 0; i < n; i++)
-      dispatch(control, events[i].data.ptr, events[i].events);
+      control_dispatch(control, events[i].data.ptr, events[i].events);
     if (n < EVENTS_A_ROUND)
       break;
   }
-  accept_all(control);
+  control_accept_all(control);
 }
 
-static void say_goodbye(struct control *control)
+static void control_say_goodbye(struct control *control)
 {
   uint64_t until_ns = control->now_ns + control->limits.drain_ns;
 
   control->quiet = true;
   control->protocol->close_all(control);
-  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+  for (struct connection *peer = control->peers; peer; peer = peer->next) {
     if (peer->state == PEER_UP)
-      peer_close(peer, 0, NULL);
+      connection_close(peer, 0, NULL);
     else if (peer->state != PEER_CLOSING)
       peer_enter(peer, PEER_DEAD);
   }
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
   guests_unlisten(control);
-  bury(control);
+  control_bury(control);
   while (control->peers && control->now_ns < until_ns) {
-    round_once(control, until_ns);
+    control_round_once(control, until_ns);
     mailbox_drain(&control->commands); /* control_close() may wake it only now */
-    tick(control);
+    control_tick(control);
   }
 }
 
-static void *run(void *argument)
+static void *control_run(void *argument)
 {
   struct control *control = argument;
   bool is_stopping;
 
   pthread_setname_np(pthread_self(), "pst-control");
   do {
-    round_once(control, control->next_ns);
+    control_round_once(control, control->next_ns);
     mailbox_drain(&control->commands);
     is_stopping = atomic_load(&control->is_stopping); /* what was said before still goes out */
-    commands_take(control, true);
+    control_commands_take(control, true);
     if (!is_stopping)
-      tick(control);
+      control_tick(control);
   } while (!is_stopping);
-  say_goodbye(control);
+  control_say_goodbye(control);
   return NULL;
 }
 
 /* ---- Open --------------------------------------------------------------------------- */
 
-static int make_pair(int type, int fds[2])
+static int control_make_pair(int type, int fds[2])
 {
   return socketpair(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0 ? -errno : 0;
 }
 
 /* Both ends here: a peer each, over socketpairs. */
-static int join_ends(struct control *control, struct pst_error *error)
+static int control_join_ends(struct control *control, struct pst_error *error)
 {
   int main_fds[2];
   int side_fds[2];
-  int rc = make_pair(SOCK_STREAM, main_fds);
+  int rc = control_make_pair(SOCK_STREAM, main_fds);
 
-  if (rc == 0 && (rc = make_pair(SOCK_SEQPACKET, side_fds)) < 0) {
+  if (rc == 0 && (rc = control_make_pair(SOCK_SEQPACKET, side_fds)) < 0) {
     close(main_fds[0]);
     close(main_fds[1]);
   }
@@ -229,7 +229,7 @@ static int join_ends(struct control *control, struct pst_error *error)
     return pst_fail(error, PST_EXIT_FAILED, rc, "control: no socketpair: %s; raise `ulimit -n`",
                     strerror(-rc));
   for (int i = 0; i < 2; i++) {
-    struct peer *peer = peer_new(control, main_fds[i], PEER_HELLO, i == 0);
+    struct connection *peer = connection_new(control, main_fds[i], PEER_HELLO, i == 0);
     if (!peer) {
       close(side_fds[i]);
       for (int k = i + 1; k < 2; k++) {
@@ -247,23 +247,23 @@ static int join_ends(struct control *control, struct pst_error *error)
       control->streams->link = peer;
     else
       handshake_open(peer);
-    peer_watch(peer);
+    connection_watch(peer);
   }
   return 0;
 }
 
 /* Added to a time it must not wrap: longer than a machine runs is never. */
-static uint64_t bounded(uint64_t ns)
+static uint64_t control_bounded(uint64_t ns)
 {
   return ns > FOR_EVER_NS ? 0 : ns;
 }
 
 static void control_free(struct control *control)
 {
-  commands_take(control, false);
-  for (struct peer *peer = control->peers; peer; peer = peer->next)
+  control_commands_take(control, false);
+  for (struct connection *peer = control->peers; peer; peer = peer->next)
     peer_enter(peer, PEER_DEAD);
-  bury(control);
+  control_bury(control);
   guests_close(control);
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
@@ -289,11 +289,11 @@ int control_new(const struct control_params *params, const struct control_protoc
   control->words = &address_stream_words;
   control->limits = params->limits ? *params->limits : control_default_limits;
   control->in_process = params->in_process;
-  control->connect_timeout_ns = bounded(params->connect_timeout_ns);
-  control->heartbeat_ns = bounded(params->heartbeat_ns);
+  control->connect_timeout_ns = control_bounded(params->connect_timeout_ns);
+  control->heartbeat_ns = control_bounded(params->heartbeat_ns);
   if (control->heartbeat_ns == 0)
     control->heartbeat_ns = HEARTBEAT_DEFAULT_NS;
-  control->peer_timeout_ns = bounded(params->peer_timeout_ns);
+  control->peer_timeout_ns = control_bounded(params->peer_timeout_ns);
   /* One late beat is not a death. */
   if (control->peer_timeout_ns && control->heartbeat_ns > control->peer_timeout_ns / 3)
     control->heartbeat_ns = control->peer_timeout_ns / 3 + 1;
@@ -323,13 +323,13 @@ int control_new(const struct control_params *params, const struct control_protoc
 }
 
 /* Signals are the application's: none runs a handler on this thread. */
-static int start_thread(struct control *control)
+static int control_start_thread(struct control *control)
 {
   sigset_t all, before;
 
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int rc = -pthread_create(&control->thread, NULL, run, control);
+  int rc = -pthread_create(&control->thread, NULL, control_run, control);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return rc;
 }
@@ -341,7 +341,7 @@ int control_start(struct control *control, int rc, struct control **result, stru
   if (rc == 0) {
     /* Before the thread runs: its callbacks may want it at once. */
     *result = control;
-    rc = start_thread(control);
+    rc = control_start_thread(control);
     if (rc == 0)
       return 0;
     *result = before;
@@ -362,7 +362,8 @@ int control_open(const struct control_params *params, const struct control_callb
     return rc;
   rc = streams_copy(control, streams, stream_count, callbacks, error);
   if (rc == 0)
-    rc = control->in_process ? join_ends(control, error) : streams_open(control, params, error);
+    rc = control->in_process ? control_join_ends(control, error)
+                             : streams_open(control, params, error);
   return control_start(control, rc, result, error);
 }
 
@@ -383,9 +384,9 @@ void control_close(struct control *control)
   control_free(control);
 }
 
-static int submit(struct control *control, void *context, enum wire_type type,
-                  const struct control_totals *totals, const struct pst_blob *address, int code,
-                  const char *text)
+static int control_submit(struct control *control, void *context, enum wire_type type,
+                          const struct control_totals *totals, const struct pst_blob *address,
+                          int code, const char *text)
 {
   struct stream *stream = streams_of_context(control, context);
   struct command command = {.say = {.type = type, .code = code, .text = text, .blob = address},
@@ -403,26 +404,26 @@ static int submit(struct control *control, void *context, enum wire_type type,
 
 int control_readdress(struct control *control, void *stream, const struct pst_blob *address)
 {
-  return submit(control, stream, WIRE_ADDRESS, NULL, address, 0, NULL);
+  return control_submit(control, stream, WIRE_ADDRESS, NULL, address, 0, NULL);
 }
 
 int control_beat(struct control *control, void *stream, const struct control_totals *totals)
 {
-  return submit(control, stream, WIRE_BEAT, totals, NULL, 0, NULL);
+  return control_submit(control, stream, WIRE_BEAT, totals, NULL, 0, NULL);
 }
 
 int control_finish(struct control *control, void *stream, const struct control_totals *totals)
 {
-  return submit(control, stream, WIRE_FINISH, totals, NULL, 0, NULL);
+  return control_submit(control, stream, WIRE_FINISH, totals, NULL, 0, NULL);
 }
 
 int control_counts(struct control *control, void *stream, const struct control_totals *totals)
 {
-  return submit(control, stream, WIRE_COUNTS, totals, NULL, 0, NULL);
+  return control_submit(control, stream, WIRE_COUNTS, totals, NULL, 0, NULL);
 }
 
 int control_fail(struct control *control, void *stream, int code, const char *text,
                  const struct control_totals *totals)
 {
-  return submit(control, stream, WIRE_FAIL, totals, NULL, code < 0 ? code : -EPROTO, text);
+  return control_submit(control, stream, WIRE_FAIL, totals, NULL, code < 0 ? code : -EPROTO, text);
 }

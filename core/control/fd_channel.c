@@ -10,7 +10,7 @@
 #include "util/closer.h"
 #include "util/log.h"
 
-static void free_first_out(struct peer *peer)
+static void fd_channel_free_first_out(struct connection *peer)
 {
   struct side_out *first = peer->side_out;
 
@@ -19,31 +19,31 @@ static void free_first_out(struct peer *peer)
   free(first);
 }
 
-void fd_channel_close(struct peer *peer)
+void fd_channel_close(struct connection *peer)
 {
   watch_discard(peer->control, &peer->side);
   peer->side_state = SIDE_NONE;
   for (uint32_t i = 0; i < peer->side_in_count; i++)
-    side_close_fds(&peer->side_in[i]);
+    unix_close_fds(&peer->side_in[i]);
   peer->side_in_count = 0;
   while (peer->side_out)
-    free_first_out(peer);
+    fd_channel_free_first_out(peer);
 }
 
-void fd_channel_watch(struct peer *peer)
+void fd_channel_watch(struct connection *peer)
 {
   watch_set(peer->control, &peer->side,
             (peer->side_in_count < SIDE_QUEUE ? (uint32_t)EPOLLIN : 0) |
                 (peer->side_out ? (uint32_t)EPOLLOUT : 0));
 }
 
-static void send_queued(struct peer *peer)
+static void fd_channel_send_queued(struct connection *peer)
 {
   while (peer->side_out) {
     const struct pst_blob *fds = &peer->side_out->fds;
     struct side_fds batch = {.id = peer->side_out->id, .count = fds->fd_count};
     memcpy(batch.fds, fds->fds, sizeof(batch.fds));
-    int rc = side_send_fds(peer->side.fd, &batch);
+    int rc = unix_send_fds(peer->side.fd, &batch);
     if (rc == -EAGAIN)
       return;
     if (rc < 0) {
@@ -54,11 +54,12 @@ static void send_queued(struct peer *peer)
       fd_channel_close(peer);
       return;
     }
-    free_first_out(peer);
+    fd_channel_free_first_out(peer);
   }
 }
 
-bool fd_channel_send(struct peer *peer, const struct pst_blob *blob, struct wire_message *message)
+bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
+                     struct wire_message *message)
 {
   message->fd_count = 0;
   if (blob->fd_count == 0 || peer->side_state != SIDE_OPEN || peer->side.fd < 0)
@@ -69,7 +70,7 @@ bool fd_channel_send(struct peer *peer, const struct pst_blob *blob, struct wire
   int rc = last ? blob_keep(&fds, &last->fds) : -ENOMEM;
   if (rc < 0) {
     free(last);
-    peer_fail(peer, rc, "cannot pass descriptors");
+    connection_fail(peer, rc, "cannot pass descriptors");
     return false;
   }
   message->fd_count = blob->fd_count;
@@ -79,21 +80,21 @@ bool fd_channel_send(struct peer *peer, const struct pst_blob *blob, struct wire
   while (*end)
     end = &(*end)->next;
   *end = last;
-  send_queued(peer);
+  fd_channel_send_queued(peer);
   fd_channel_watch(peer);
   return true;
 }
 
-int fd_channel_claim(struct peer *peer, const char *path, uint32_t *uid)
+int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid)
 {
   struct side_claim claim;
-  int fd = side_connect(path, !peer->must_show, uid);
+  int fd = unix_connect(path, !peer->must_show, uid);
 
   if (fd < 0)
     return fd;
-  int rc = side_claim_make(peer->main.fd, true, peer->token, &claim);
+  int rc = unix_claim_make(peer->main.fd, true, peer->token, &claim);
   if (rc == 0)
-    rc = side_send_claim(fd, &claim);
+    rc = unix_send_claim(fd, &claim);
   if (rc < 0) {
     close(fd);
     return rc;
@@ -103,15 +104,15 @@ int fd_channel_claim(struct peer *peer, const char *path, uint32_t *uid)
   return watch_set(peer->control, &peer->side, EPOLLIN);
 }
 
-bool fd_channel_got_answer(struct peer *peer, int *code)
+bool fd_channel_got_answer(struct connection *peer, int *code)
 {
   struct side_claim ours, theirs;
-  int rc = side_receive_claim(peer->side.fd, &theirs);
+  int rc = unix_receive_claim(peer->side.fd, &theirs);
 
   if (rc == -EAGAIN)
     return false;
   if (rc == 0)
-    rc = side_claim_make(peer->main.fd, true, peer->token, &ours);
+    rc = unix_claim_make(peer->main.fd, true, peer->token, &ours);
   if (rc == 0 && peer->must_show && memcmp(&ours, &theirs, sizeof(ours)) != 0)
     rc = -EPERM;
   if (rc < 0) {
@@ -125,38 +126,39 @@ bool fd_channel_got_answer(struct peer *peer, int *code)
 }
 
 /* Nothing is received while earlier descriptors cannot be closed. */
-static bool give_up(struct peer *peer)
+static bool fd_channel_give_up(struct connection *peer)
 {
   control_complain(peer->control, PST_LOG_WARN,
                    "control: no descriptors are taken: " CLOSER_BEHIND);
-  peer_fail(peer, -EBUSY, "takes no descriptors, since closes of earlier ones do not end");
+  connection_fail(peer, -EBUSY, "takes no descriptors, since closes of earlier ones do not end");
   fd_channel_close(peer);
   return false;
 }
 
-bool fd_channel_event(struct peer *peer, uint32_t events)
+bool fd_channel_event(struct connection *peer, uint32_t events)
 {
   int rc = 0;
 
   if (events & EPOLLOUT)
-    send_queued(peer);
+    fd_channel_send_queued(peer);
   while (peer->side.fd >= 0 && rc == 0 && peer->side_in_count < SIDE_QUEUE) {
     rc = closer_is_behind() ? -EBUSY
-                            : side_receive_fds(peer->side.fd, &peer->side_in[peer->side_in_count]);
+                            : unix_receive_fds(peer->side.fd, &peer->side_in[peer->side_in_count]);
     if (rc == 0)
       peer->side_in_count++;
   }
   if (rc == -EBUSY && !(events & (EPOLLIN | EPOLLHUP)))
     rc = -EAGAIN;
   else if (rc == -EBUSY && !(events & EPOLLHUP))
-    return give_up(peer);
+    return fd_channel_give_up(peer);
   if (rc == -EMFILE) {
-    peer_fail(peer, rc, "cannot take descriptors");
+    connection_fail(peer, rc, "cannot take descriptors");
     fd_channel_close(peer);
     return false;
   }
   if (rc == -EPROTO) {
-    peer_drop(peer, -EPROTO, "sent too many descriptors, or something else, by the side-socket");
+    connection_drop(peer, -EPROTO,
+                    "sent too many descriptors, or something else, by the side-socket");
     fd_channel_close(peer);
     return false;
   }
@@ -169,7 +171,8 @@ bool fd_channel_event(struct peer *peer, uint32_t events)
   return true;
 }
 
-int fd_channel_take(struct peer *peer, const struct wire_message *message, struct side_fds *batch)
+int fd_channel_take(struct connection *peer, const struct wire_message *message,
+                    struct side_fds *batch)
 {
   const uint32_t count = message->fd_count;
 
@@ -186,7 +189,7 @@ int fd_channel_take(struct peer *peer, const struct wire_message *message, struc
       *batch = first;
       return 0;
     }
-    side_close_fds(&first);
+    unix_close_fds(&first);
     if (first.id == message->fd_id)
       return -EPROTO;
   }

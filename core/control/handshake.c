@@ -15,7 +15,7 @@
 
 #define REASON_NS (PST_NS_PER_S / 2)
 
-static struct wire_message *new_hello(const struct peer *peer)
+static struct wire_message *handshake_new_hello(const struct connection *peer)
 {
   struct control *control = peer->control;
   struct wire_message *hello = message_new(control, WIRE_HELLO);
@@ -26,70 +26,73 @@ static struct wire_message *new_hello(const struct peer *peer)
   return hello;
 }
 
-void handshake_open(struct peer *peer)
+void handshake_open(struct connection *peer)
 {
   const struct control *control = peer->control;
-  struct wire_message *hello = new_hello(peer);
+  struct wire_message *hello = handshake_new_hello(peer);
 
   if (!peer->is_connector && control->side.fd >= 0 && socket_is_local(peer->main.fd)) {
     memcpy(hello->side, control->side.path, sizeof(hello->side));
     memcpy(hello->token, peer->token, sizeof(hello->token));
     hello->has_token = true;
   }
-  peer_send(peer, hello);
+  connection_send(peer, hello);
 }
 
 /* True: it goes on. */
-static bool introduce(struct peer *peer)
+static bool handshake_introduce(struct connection *peer)
 {
   const struct control *control = peer->control;
-  struct wire_message *hello = new_hello(peer);
+  struct wire_message *hello = handshake_new_hello(peer);
 
   hello->has_identity = true;
   hello->pid = (uint64_t)getpid();
   memcpy(hello->host, control->host, sizeof(hello->host));
   snprintf(hello->library, sizeof(hello->library), "%s", PST_API_VERSION);
-  peer_send(peer, hello);
+  connection_send(peer, hello);
   return peer->state < PEER_CLOSING;
 }
 
-static void drop_unshown(struct peer *peer, int rc, uint32_t uid)
+static void handshake_drop_unshown(struct connection *peer, int rc, uint32_t uid)
 {
   const char *insecure = peer->control->words->insecure;
 
   if (rc == -EACCES)
-    peer_drop(peer, rc,
-              "belongs to user %u, this end to user %u: run both as one user; where all users of "
-              "the host may take part, %s at both ends",
-              uid, (uint32_t)geteuid(), insecure);
+    connection_drop(
+        peer, rc,
+        "belongs to user %u, this end to user %u: run both as one user; where all users of "
+        "the host may take part, %s at both ends",
+        uid, (uint32_t)geteuid(), insecure);
   else if (rc == -EPERM)
-    peer_drop(peer, -EACCES,
-              "is not connected to directly: a relay lies between, or another process answers; "
-              "connect without port forwarding, or, where all users of the host may take part, "
-              "%s at both ends",
-              insecure);
+    connection_drop(
+        peer, -EACCES,
+        "is not connected to directly: a relay lies between, or another process answers; "
+        "connect without port forwarding, or, where all users of the host may take part, "
+        "%s at both ends",
+        insecure);
   else
-    peer_drop(peer, -EACCES,
-              "cannot show which user it belongs to: no side-socket (%s); in containers mount one "
-              "folder for both and name it in XDG_RUNTIME_DIR, or, where all users of the host "
-              "may take part, %s at both ends",
-              strerror(-rc), insecure);
+    connection_drop(
+        peer, -EACCES,
+        "cannot show which user it belongs to: no side-socket (%s); in containers mount one "
+        "folder for both and name it in XDG_RUNTIME_DIR, or, where all users of the host "
+        "may take part, %s at both ends",
+        strerror(-rc), insecure);
 }
 
-static void claim_failed(struct peer *peer, int rc, uint32_t uid)
+static void handshake_claim_failed(struct connection *peer, int rc, uint32_t uid)
 {
   if (limit_remedy(rc)[0]) {
-    peer_fail(peer, rc, "cannot open the side-socket");
+    connection_fail(peer, rc, "cannot open the side-socket");
     return;
   }
   if (peer->must_show && (rc == -ECONNRESET || rc == -EPIPE)) {
     /* Closed without an answer. Why, the connection will tell, unless it is another process that
      * answers there. */
-    peer->answer_by_ns = sooner(peer->answer_by_ns, peer->control->now_ns + REASON_NS);
+    peer->answer_by_ns = control_sooner(peer->answer_by_ns, peer->control->now_ns + REASON_NS);
     return;
   }
   if (peer->must_show) {
-    drop_unshown(peer, rc, uid);
+    handshake_drop_unshown(peer, rc, uid);
     return;
   }
   if (rc == -EACCES)
@@ -99,30 +102,30 @@ static void claim_failed(struct peer *peer, int rc, uint32_t uid)
                      peer->text, uid);
   else
     pst_log(PST_LOG_DEBUG, "control: no side-socket to %s: %s", peer->text, strerror(-rc));
-  if (introduce(peer))
+  if (handshake_introduce(peer))
     peer_enter(peer, PEER_NAMING);
 }
 
-bool handshake_has_no_reason(struct peer *peer)
+bool handshake_has_no_reason(struct connection *peer)
 {
   if (peer->state != PEER_CLAIMING || peer->side_state != SIDE_NONE)
     return false;
-  drop_unshown(peer, -EPERM, 0);
+  handshake_drop_unshown(peer, -EPERM, 0);
   return true;
 }
 
-void handshake_side(struct peer *peer, int rc)
+void handshake_side(struct connection *peer, int rc)
 {
   if (peer->state != PEER_CLAIMING)
     return;
   if (rc < 0)
-    claim_failed(peer, rc, 0);
-  else if (introduce(peer))
+    handshake_claim_failed(peer, rc, 0);
+  else if (handshake_introduce(peer))
     peer_enter(peer, PEER_NAMING);
 }
 
 /* Connector: who listens has spoken first. */
-static void meet(struct peer *peer, const struct wire_message *hello)
+static void handshake_meet(struct connection *peer, const struct wire_message *hello)
 {
   uint32_t uid = 0;
   int rc = -ENOENT;
@@ -137,61 +140,64 @@ static void meet(struct peer *peer, const struct wire_message *hello)
     rc = fd_channel_claim(peer, hello->side, &uid);
   }
   if (rc < 0)
-    claim_failed(peer, rc, uid);
+    handshake_claim_failed(peer, rc, uid);
 }
 
 /* Checks the version, role and protocol of a peer's HELLO. A peer that does not fit is dropped with
  * the reason: false. */
-static bool check_hello(struct peer *peer, const struct wire_message *hello)
+static bool handshake_check_hello(struct connection *peer, const struct wire_message *hello)
 {
   const struct control_protocol *protocol = peer->control->protocol;
   uint32_t wanted = peer->is_connector ? protocol->acceptor : protocol->connector;
 
   if (peer->state != PEER_HELLO && peer->state != PEER_NAMING) {
-    peer_drop(peer, -EPROTO, "said HELLO twice");
+    connection_drop(peer, -EPROTO, "said HELLO twice");
   } else if (hello->major != WIRE_MAJOR) {
     /* Ours goes first, so that the other end can say the same. */
     if (peer->is_connector)
       handshake_open(peer);
-    peer_drop(peer, -EPROTO,
-              "speaks version %u.%u of the control protocol, this end %u.%u: install the same "
-              "release of Penstock on both",
-              hello->major, hello->minor, WIRE_MAJOR, WIRE_MINOR);
+    connection_drop(
+        peer, -EPROTO,
+        "speaks version %u.%u of the control protocol, this end %u.%u: install the same "
+        "release of Penstock on both",
+        hello->major, hello->minor, WIRE_MAJOR, WIRE_MINOR);
   } else if (!peer->is_connector && peer->must_show && peer->side_state != SIDE_OPEN) {
-    peer_drop(peer, -EACCES,
-              "has not shown which user it belongs to: run both ends as one user of this host, or, "
-              "where all users may take part, %s at both ends",
-              peer->control->words->insecure);
+    connection_drop(
+        peer, -EACCES,
+        "has not shown which user it belongs to: run both ends as one user of this host, or, "
+        "where all users may take part, %s at both ends",
+        peer->control->words->insecure);
   } else if (hello->role != wanted && (hello->role == WIRE_NODE || wanted == WIRE_NODE)) {
-    peer_drop(peer, -EPROTO, "%s",
-              wanted == WIRE_NODE
-                  ? "has streams (`penstock send`, `receive`), and this end serves on demand "
-                    "(`penstock serve`): give each a port of its own"
-                  : "serves on demand (`penstock serve`), and this end has streams (`penstock "
-                    "send`, `receive`): give each a port of its own");
+    connection_drop(
+        peer, -EPROTO, "%s",
+        wanted == WIRE_NODE
+            ? "has streams (`penstock send`, `receive`), and this end serves on demand "
+              "(`penstock serve`): give each a port of its own"
+            : "serves on demand (`penstock serve`), and this end has streams (`penstock "
+              "send`, `receive`): give each a port of its own");
   } else if (hello->role != wanted) {
-    peer_drop(peer, -EPROTO,
-              "is a %s, as this end is: run `penstock send` on one and `penstock "
-              "receive` on the other",
-              peer->is_connector ? protocol->connector_name : protocol->acceptor_name);
+    connection_drop(peer, -EPROTO,
+                    "is a %s, as this end is: run `penstock send` on one and `penstock "
+                    "receive` on the other",
+                    peer->is_connector ? protocol->connector_name : protocol->acceptor_name);
   } else {
     return true;
   }
   return false;
 }
 
-void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
+void handshake_got_hello(struct connection *peer, const struct wire_message *hello)
 {
-  if (!check_hello(peer, hello))
+  if (!handshake_check_hello(peer, hello))
     return;
   if (peer->is_connector && peer->state == PEER_HELLO) {
-    meet(peer, hello);
+    handshake_meet(peer, hello);
     return;
   }
   snprintf(peer->text, sizeof(peer->text), "%s, pid %llu, %s",
            hello->host[0] ? hello->host : "unnamed host", (unsigned long long)hello->pid,
            peer->in_process ? "this process" : peer->place);
-  if (!peer->is_connector && !introduce(peer))
+  if (!peer->is_connector && !handshake_introduce(peer))
     return;
   peer_enter(peer, PEER_UP);
   pst_log(PST_LOG_DEBUG, "control: %s is here (Penstock %s%s)", peer->text, hello->library,

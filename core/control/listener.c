@@ -51,8 +51,8 @@ int address_resolve(const struct control *control, const char *address, bool lis
 #define ACCEPTS_A_ROUND 64
 #define ACCEPT_PAUSE_NS (100 * PST_NS_PER_MS)
 
-static int listen_failed(const struct control *control, const char *address, int rc,
-                         struct pst_error *error)
+static int listener_listen_failed(const struct control *control, const char *address, int rc,
+                                  struct pst_error *error)
 {
   const char *remedy = control->words->check;
 
@@ -68,7 +68,7 @@ static int listen_failed(const struct control *control, const char *address, int
                   control->words->listen, address, strerror(-rc), remedy);
 }
 
-static void keep_spare(struct control *control)
+static void listener_keep_spare(struct control *control)
 {
   if (control->listener_count > 0 && control->spare_fd < 0)
     control->spare_fd = fcntl(control->epoll_fd, F_DUPFD_CLOEXEC, 3);
@@ -97,16 +97,16 @@ int listener_open(struct control *control, const char *address, bool insecure,
       continue;
     }
     if (fd < 0)
-      return listen_failed(control, address, fd, error);
+      return listener_listen_failed(control, address, fd, error);
     struct watch *watch = &control->listeners[control->listener_count++];
     *watch = (struct watch){WATCH_LISTENER, fd, UINT32_MAX, control};
     if ((rc = watch_set(control, watch, EPOLLIN)) < 0)
-      return listen_failed(control, address, rc, error);
+      return listener_listen_failed(control, address, rc, error);
   }
   if (control->listener_count == 0)
-    return listen_failed(control, address, skipped, error);
-  keep_spare(control);
-  rc = side_listen(insecure, &control->side);
+    return listener_listen_failed(control, address, skipped, error);
+  listener_keep_spare(control);
+  rc = unix_listen(insecure, &control->side);
   if (limit_remedy(rc)[0])
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: no side-socket: %s%s",
                     control->words->listen, strerror(-rc), limit_remedy(rc));
@@ -129,11 +129,11 @@ int listener_open(struct control *control, const char *address, bool insecure,
 
 /* Of those without a stream the oldest, of those that have not shown which user they belong to
  * before others; or NULL. */
-static struct peer *oldest_stranger(const struct control *control)
+static struct connection *listener_oldest_stranger(const struct control *control)
 {
-  struct peer *oldest = NULL;
+  struct connection *oldest = NULL;
 
-  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+  for (struct connection *peer = control->peers; peer; peer = peer->next) {
     if (peer->is_connector || peer->state == PEER_DEAD || control->protocol->has(peer, false))
       continue;
     if (!oldest || peer->side_state != SIDE_OPEN || oldest->side_state == SIDE_OPEN)
@@ -142,7 +142,7 @@ static struct peer *oldest_stranger(const struct control *control)
   return oldest;
 }
 
-static void evict(struct peer *stranger)
+static void listener_evict(struct connection *stranger)
 {
   control_complain(stranger->control, PST_LOG_WARN,
                    "control: dropped: %s, which has no stream, to make room: %u connections",
@@ -150,34 +150,34 @@ static void evict(struct peer *stranger)
   peer_enter(stranger, PEER_DEAD);
 }
 
-static bool is_full(const struct control *control)
+static bool listener_is_full(const struct control *control)
 {
   return control->peer_count >= control->limits.peers_max;
 }
 
-static bool make_room(struct control *control)
+static bool listener_make_room(struct control *control)
 {
-  struct peer *oldest = is_full(control) ? oldest_stranger(control) : NULL;
+  struct connection *oldest = listener_is_full(control) ? listener_oldest_stranger(control) : NULL;
 
   if (oldest)
-    evict(oldest);
-  return oldest || !is_full(control);
+    listener_evict(oldest);
+  return oldest || !listener_is_full(control);
 }
 
 /* NULL: out of memory. */
-static struct peer *admit(struct control *control, int fd)
+static struct connection *listener_admit(struct control *control, int fd)
 {
-  struct peer *peer = peer_new(control, fd, PEER_HELLO, false);
+  struct connection *peer = connection_new(control, fd, PEER_HELLO, false);
 
   if (!peer)
     return NULL;
   socket_end_text(fd, true, peer->place);
   snprintf(peer->text, sizeof(peer->text), "%s", peer->place);
   peer->must_show = !control->listen_insecure;
-  if (side_random(peer->token, sizeof(peer->token)) < 0)
+  if (unix_random(peer->token, sizeof(peer->token)) < 0)
     peer_enter(peer, PEER_DEAD);
   handshake_open(peer);
-  peer_watch(peer);
+  connection_watch(peer);
   return peer;
 }
 
@@ -194,22 +194,22 @@ bool listener_use_spare(struct control *control)
 
 /* All are in use. A stranger that has had its time makes room; where there is none, who comes is
  * told. False: neither now. */
-static bool accept_without_room(struct control *control, struct watch *listener, int code)
+static bool listener_accept_without_room(struct control *control, struct watch *listener, int code)
 {
-  struct peer *oldest = oldest_stranger(control);
+  struct connection *oldest = listener_oldest_stranger(control);
 
   if (oldest && control->now_ns - oldest->born_ns < ACCEPT_PAUSE_NS)
     return false;
   if (oldest) {
-    evict(oldest);
+    listener_evict(oldest);
     return true;
   }
   if (!listener_use_spare(control))
     return false;
   int fd = socket_accept(listener->fd);
-  struct peer *peer = fd < 0 ? NULL : admit(control, fd);
+  struct connection *peer = fd < 0 ? NULL : listener_admit(control, fd);
   if (peer)
-    peer_fail(peer, code, "has no room for another connection");
+    connection_fail(peer, code, "has no room for another connection");
   return peer;
 }
 
@@ -231,19 +231,19 @@ void listener_accept(struct control *control, struct watch *listener)
 {
   for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
     /* Those of this round may have left again, which the next will tell. */
-    if (i > 0 && is_full(control))
+    if (i > 0 && listener_is_full(control))
       return;
     int fd = socket_accept(listener->fd);
     if (fd == -EAGAIN)
       return;
     if (fd < 0) {
       bool is_limit = fd == -EMFILE || fd == -ENFILE;
-      if (!is_limit || !accept_without_room(control, listener, fd))
+      if (!is_limit || !listener_accept_without_room(control, listener, fd))
         listener_pause(control, control->listeners, control->listener_count, fd);
       return;
     }
-    if (make_room(control)) {
-      admit(control, fd);
+    if (listener_make_room(control)) {
+      listener_admit(control, fd);
       continue;
     }
     control_complain(control, PST_LOG_WARN,
@@ -255,7 +255,7 @@ void listener_accept(struct control *control, struct watch *listener)
 
 void listener_tick(struct control *control)
 {
-  keep_spare(control);
+  listener_keep_spare(control);
   if (control->accept_again_ns == 0 || !control_is_due(control, control->accept_again_ns))
     return;
   control->accept_again_ns = 0;

@@ -23,7 +23,7 @@
 struct connect_words;
 struct control_protocol;
 struct node_control;
-struct peer;
+struct connection;
 struct stream_control;
 
 /* What keeps a strange peer from harming others. */
@@ -78,7 +78,7 @@ struct control {
 
   int epoll_fd;
   struct watch wake;
-  struct peer *peers;
+  struct connection *peers;
   uint32_t peer_count;
   struct guest guests[GUESTS_MAX];
   uint64_t guest_last;
@@ -113,7 +113,7 @@ static inline bool control_is_own_thread(const struct control *control)
 {
   return pthread_equal(pthread_self(), control->thread);
 }
-static inline uint64_t sooner(uint64_t a, uint64_t b)
+static inline uint64_t control_sooner(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
 }
@@ -124,7 +124,7 @@ static inline bool control_is_due(struct control *control, uint64_t at_ns)
 {
   const bool is_due = control->now_ns >= at_ns;
 
-  control->next_ns = sooner(control->next_ns, is_due ? control->now_ns : at_ns);
+  control->next_ns = control_sooner(control->next_ns, is_due ? control->now_ns : at_ns);
   return is_due;
 }
 

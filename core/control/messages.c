@@ -51,12 +51,12 @@ void message_put_terms(struct wire_message *m, const struct terms *terms,
   }
 }
 
-void message_send_blob(struct peer *peer, struct wire_message *m, const struct pst_blob *blob)
+void message_send_blob(struct connection *peer, struct wire_message *m, const struct pst_blob *blob)
 {
   m->blob = blob->bytes;
   m->blob_length = blob->length;
   if (fd_channel_send(peer, blob, m))
-    peer_send(peer, m);
+    connection_send(peer, m);
 }
 
 struct pst_blob message_blob(const struct message_in *in)
@@ -74,7 +74,7 @@ struct pst_blob message_blob(const struct message_in *in)
   return blob;
 }
 
-void message_got(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
+void message_got(struct connection *peer, const struct wire_message *m, const struct side_fds *fds)
 {
   const struct control_protocol *protocol = peer->control->protocol;
   struct message_in in = {.peer = peer, .message = m, .fds = fds};
@@ -86,8 +86,8 @@ void message_got(struct peer *peer, const struct wire_message *m, const struct s
   if (protocol->got[m->type])
     protocol->got[m->type](&in);
   else
-    peer_drop(peer, -EPROTO, "sent a %s, which is not for %s", wire_type_name(m->type),
-              protocol->what);
+    connection_drop(peer, -EPROTO, "sent a %s, which is not for %s", wire_type_name(m->type),
+                    protocol->what);
 }
 
 void seconds_text(uint64_t ns, char text[24])
@@ -99,7 +99,8 @@ void seconds_text(uint64_t ns, char text[24])
 
 /* ---- Terms ---------------------------------------------------------------------------- */
 
-static const char *value_of(const struct control_pair *pairs, uint32_t count, const char *key)
+static const char *message_value_of(const struct control_pair *pairs, uint32_t count,
+                                    const char *key)
 {
   for (uint32_t i = 0; i < count; i++)
     if (strcmp(pairs[i].key, key) == 0)
@@ -107,8 +108,8 @@ static const char *value_of(const struct control_pair *pairs, uint32_t count, co
   return NULL;
 }
 
-static void add_difference(char *text, size_t size, const char *key, const char *sender,
-                           const char *receiver, const char *const ends[2])
+static void message_add_difference(char *text, size_t size, const char *key, const char *sender,
+                                   const char *receiver, const char *const ends[2])
 {
   size_t at = strlen(text);
 
@@ -117,11 +118,11 @@ static void add_difference(char *text, size_t size, const char *key, const char 
 }
 
 /* "udp (wire form penstock-datagram)" */
-static const char *transport_words(const struct control_pair *terms, uint32_t count, char *text,
-                                   size_t size)
+static const char *message_transport_words(const struct control_pair *terms, uint32_t count,
+                                           char *text, size_t size)
 {
-  const char *name = value_of(terms, count, CONTROL_TERM_TRANSPORT);
-  const char *wire = value_of(terms, count, CONTROL_TERM_WIRE);
+  const char *name = message_value_of(terms, count, CONTROL_TERM_TRANSPORT);
+  const char *wire = message_value_of(terms, count, CONTROL_TERM_WIRE);
 
   if (!wire || !name || strcmp(wire, name) == 0)
     return wire;
@@ -129,13 +130,13 @@ static const char *transport_words(const struct control_pair *terms, uint32_t co
   return text;
 }
 
-static bool is_option(const char *key)
+static bool message_is_option(const char *key)
 {
   return strncmp(key, CONTROL_TERM_OPTION, strlen(CONTROL_TERM_OPTION)) == 0;
 }
 
 /* One line for both. */
-static bool names_transport(const char *key)
+static bool message_names_transport(const char *key)
 {
   return strcmp(key, CONTROL_TERM_WIRE) == 0 || strcmp(key, CONTROL_TERM_TRANSPORT) == 0;
 }
@@ -143,30 +144,32 @@ static bool names_transport(const char *key)
 bool terms_compare(const struct terms *terms, const struct wire_message *offer,
                    const char *const ends[2], char *text, size_t size)
 {
-  const char *const wire = value_of(terms->pairs, terms->count, CONTROL_TERM_WIRE);
-  const char *const its_wire = value_of(offer->terms, offer->term_count, CONTROL_TERM_WIRE);
+  const char *const wire = message_value_of(terms->pairs, terms->count, CONTROL_TERM_WIRE);
+  const char *const its_wire = message_value_of(offer->terms, offer->term_count, CONTROL_TERM_WIRE);
   const bool one_wire = wire && its_wire ? strcmp(wire, its_wire) == 0 : wire == its_wire;
   char words[2][2 * CONTROL_VALUE_MAX + 32];
   const char *other;
 
   text[0] = '\0';
   if (!one_wire)
-    add_difference(text, size, CONTROL_TERM_TRANSPORT,
-                   transport_words(offer->terms, offer->term_count, words[0], sizeof(words[0])),
-                   transport_words(terms->pairs, terms->count, words[1], sizeof(words[1])), ends);
+    message_add_difference(
+        text, size, CONTROL_TERM_TRANSPORT,
+        message_transport_words(offer->terms, offer->term_count, words[0], sizeof(words[0])),
+        message_transport_words(terms->pairs, terms->count, words[1], sizeof(words[1])), ends);
   for (uint32_t i = 0; i < offer->term_count; i++) {
     const struct control_pair *theirs = &offer->terms[i];
-    other = value_of(terms->pairs, terms->count, theirs->key);
-    if (names_transport(theirs->key) || (is_option(theirs->key) && (!one_wire || !other)))
+    other = message_value_of(terms->pairs, terms->count, theirs->key);
+    if (message_names_transport(theirs->key) ||
+        (message_is_option(theirs->key) && (!one_wire || !other)))
       continue;
     if (!other || strcmp(other, theirs->value) != 0)
-      add_difference(text, size, theirs->key, theirs->value, other, ends);
+      message_add_difference(text, size, theirs->key, theirs->value, other, ends);
   }
   for (uint32_t i = 0; i < terms->count; i++) {
     const struct control_pair *ours = &terms->pairs[i];
-    if (!names_transport(ours->key) && !is_option(ours->key) &&
-        !value_of(offer->terms, offer->term_count, ours->key))
-      add_difference(text, size, ours->key, NULL, ours->value, ends);
+    if (!message_names_transport(ours->key) && !message_is_option(ours->key) &&
+        !message_value_of(offer->terms, offer->term_count, ours->key))
+      message_add_difference(text, size, ours->key, NULL, ours->value, ends);
   }
   return text[0] == '\0';
 }

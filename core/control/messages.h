@@ -24,12 +24,13 @@ struct wire_message *message_new_text(struct control *control, enum wire_type ty
 void message_put_terms(struct wire_message *message, const struct terms *terms,
                        const struct terms *params);
 /* Send it with an address, or a packed region, and the blob's descriptors. */
-void message_send_blob(struct peer *peer, struct wire_message *message,
+void message_send_blob(struct connection *peer, struct wire_message *message,
                        const struct pst_blob *blob);
 /* The address or region in a message; its descriptors are closed after the handler. */
 struct pst_blob message_blob(const struct message_in *in);
 /* Give a message of a connection that is up to its handler in the protocol's table. */
-void message_got(struct peer *peer, const struct wire_message *message, const struct side_fds *fds);
+void message_got(struct connection *peer, const struct wire_message *message,
+                 const struct side_fds *fds);
 int blob_copy(const struct pst_blob *from, uint32_t length_max, struct pst_blob *to);
 /* What differs, in words; the connector's are the `sender`'s. "": nothing. */
 bool terms_compare(const struct terms *terms, const struct wire_message *offer,

@@ -39,7 +39,7 @@ extern const struct control_protocol node_protocol;
  * `why`. Takes `join` over. */
 void node_dial(struct control *control, struct node_join *join, int code, const char *why);
 /* The connection is lost before WELCOME. */
-void node_dial_retry(struct peer *peer, int code, const char *why);
+void node_dial_retry(struct connection *peer, int code, const char *why);
 /* For a peer that is between two tries. */
 void node_dial_command(struct control *control, struct command *command);
 void node_dial_tick(struct control *control);

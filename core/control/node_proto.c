@@ -10,7 +10,7 @@
 
 /* ---- Out --------------------------------------------------------------------------- */
 
-static void node_say_join(struct peer *peer)
+static void node_say_join(struct connection *peer)
 {
   struct wire_message *m = message_new(peer->control, WIRE_JOIN);
 
@@ -20,7 +20,7 @@ static void node_say_join(struct peer *peer)
 }
 
 /* As the node says it; the type says which of its fields go. */
-static void node_say(struct peer *peer, const struct command *command)
+static void node_say(struct connection *peer, const struct command *command)
 {
   const struct control_node_message *say = &command->say;
   struct wire_message *m = message_new_text(peer->control, say->type, say->code, command->text);
@@ -36,12 +36,12 @@ static void node_say(struct peer *peer, const struct command *command)
 
 /* ---- Ends -------------------------------------------------------------------------- */
 
-static bool node_is_ours(const struct peer *peer)
+static bool node_is_ours(const struct connection *peer)
 {
   return peer->node.state == NODE_JOINING || peer->node.state == NODE_JOINED;
 }
 
-static void node_fail_peer(struct peer *peer, int code, const char *text)
+static void node_fail_peer(struct connection *peer, int code, const char *text)
 {
   if (!node_is_ours(peer))
     return;
@@ -49,24 +49,24 @@ static void node_fail_peer(struct peer *peer, int code, const char *text)
   node_tell_gone(peer->control, peer->node.id, code, text);
 }
 
-static bool node_has(const struct peer *peer, bool live_only)
+static bool node_has(const struct connection *peer, bool live_only)
 {
   return live_only ? peer->node.state == NODE_JOINED : node_is_ours(peer);
 }
 
-static void node_forget_join(struct peer *peer)
+static void node_forget_join(struct connection *peer)
 {
   node_join_free(peer->node.join);
   peer->node.join = NULL;
 }
 
-static void node_forget(struct peer *peer)
+static void node_forget(struct connection *peer)
 {
   node_forget_join(peer);
   free(peer->node.regions);
 }
 
-static struct node_region *node_region_of(const struct peer *peer, uint32_t id)
+static struct node_region *node_region_of(const struct connection *peer, uint32_t id)
 {
   for (uint32_t i = 0; i < peer->control->node->asked.offers_max; i++)
     if (peer->node.regions[i].id == id)
@@ -74,13 +74,13 @@ static struct node_region *node_region_of(const struct peer *peer, uint32_t id)
   return NULL;
 }
 
-static bool node_make_regions(struct peer *peer)
+static bool node_make_regions(struct connection *peer)
 {
   uint32_t count = peer->control->node->asked.offers_max;
 
   peer->node.regions = calloc(count ? count : 1, sizeof(*peer->node.regions));
   if (!peer->node.regions)
-    peer_drop(peer, -ENOMEM, "needs more memory than there is");
+    connection_drop(peer, -ENOMEM, "needs more memory than there is");
   return peer->node.regions;
 }
 
@@ -91,7 +91,7 @@ static bool node_make_regions(struct peer *peer)
 static void node_hear(const struct message_in *in)
 {
   const struct wire_message *m = in->message;
-  const struct peer *peer = in->peer;
+  const struct connection *peer = in->peer;
   const bool is_meeting = m->type == WIRE_JOIN || m->type == WIRE_WELCOME;
   const struct pst_blob blob = message_blob(in);
   char local[SOCKET_TEXT_MAX], remote[SOCKET_TEXT_MAX];
@@ -124,25 +124,26 @@ static void node_got_join(const struct message_in *in)
 {
   static const char *const ends[2] = {"the other end", "this one"};
   const struct wire_message *m = in->message;
-  struct peer *peer = in->peer;
+  struct connection *peer = in->peer;
   struct control *control = peer->control;
   char text[REPORT_MAX];
 
   if (peer->is_connector || peer->node.state != NODE_STRANGE) {
-    peer_drop(peer, -EPROTO, "sent JOIN %s",
-              peer->is_connector ? "though it was connected to" : "twice");
+    connection_drop(peer, -EPROTO, "sent JOIN %s",
+                    peer->is_connector ? "though it was connected to" : "twice");
     return;
   }
   if (!terms_compare(&control->node->terms, m, ends, text, sizeof(text))) {
-    peer_drop(peer, -EPROTO, "does not agree: %s; give both ends the same transport and options",
-              text);
+    connection_drop(peer, -EPROTO,
+                    "does not agree: %s; give both ends the same transport and options", text);
     return;
   }
   /* Before anything is opened for it. */
   if (control->node->asked.needs_fds && (m->fd_count == 0 || in->fds->count == 0)) {
-    peer_drop(peer, -EXDEV,
-              "passes no descriptors, which this transport needs: both must be processes of one "
-              "user on one host; use a transport that reaches other hosts");
+    connection_drop(
+        peer, -EXDEV,
+        "passes no descriptors, which this transport needs: both must be processes of one "
+        "user on one host; use a transport that reaches other hosts");
     return;
   }
   peer->node.state = NODE_JOINING;
@@ -155,19 +156,19 @@ static void node_got_join(const struct message_in *in)
 static void node_got_region(const struct message_in *in)
 {
   const uint32_t id = in->message->region_id, most = in->peer->control->node->asked.offers_max;
-  struct peer *peer = in->peer;
+  struct connection *peer = in->peer;
   struct node_region *place = node_region_of(peer, 0);
   char text[WIRE_WHY_MAX];
 
   if (node_region_of(peer, id)) {
-    peer_drop(peer, -EPROTO, "offered the region %u twice", id);
+    connection_drop(peer, -EPROTO, "offered the region %u twice", id);
     return;
   }
   if (!place) {
     snprintf(text, sizeof(text), "more regions on offer than the limit `offers`: %u", most);
     struct wire_message *m = message_new_text(peer->control, WIRE_TAKEN, -ENOSPC, text);
     m->region_id = id;
-    peer_send(peer, m);
+    connection_send(peer, m);
     return;
   }
   *place = (struct node_region){.id = id};
@@ -177,7 +178,7 @@ static void node_got_region(const struct message_in *in)
 static void node_got_taken(const struct message_in *in)
 {
   if (in->peer->node.offered == 0) {
-    peer_drop(in->peer, -EPROTO, "sent TAKEN of a region that is not on offer");
+    connection_drop(in->peer, -EPROTO, "sent TAKEN of a region that is not on offer");
     return;
   }
   in->peer->node.offered--;
@@ -201,7 +202,7 @@ static void node_got_message(const struct message_in *in)
 
   /* Each is kept until the node has taken it. */
   if (in->peer->node.held == most) {
-    peer_drop(in->peer, -EPROTO, "sent more messages than there is room for: %u", most);
+    connection_drop(in->peer, -EPROTO, "sent more messages than there is room for: %u", most);
     return;
   }
   in->peer->node.held++;
@@ -211,7 +212,7 @@ static void node_got_message(const struct message_in *in)
 static void node_got_room(const struct message_in *in)
 {
   if (in->message->count > in->peer->node.sent) {
-    peer_drop(in->peer, -EPROTO, "took more messages than it was sent");
+    connection_drop(in->peer, -EPROTO, "took more messages than it was sent");
     return;
   }
   in->peer->node.sent -= in->message->count;
@@ -221,7 +222,7 @@ static void node_got_room(const struct message_in *in)
 static void node_got_bye(const struct message_in *in)
 {
   const struct wire_message *m = in->message;
-  struct peer *peer = in->peer;
+  struct connection *peer = in->peer;
   char text[REPORT_MAX];
 
   if (m->code == 0)
@@ -229,12 +230,12 @@ static void node_got_bye(const struct message_in *in)
   else
     snprintf(text, sizeof(text), "%s says: %s", peer->text, m->text);
   node_fail_peer(peer, peer->node.state == NODE_JOINED || m->code ? m->code : -ECONNRESET, text);
-  peer_close(peer, 0, NULL);
+  connection_close(peer, 0, NULL);
 }
 
 static void node_got_welcome(const struct message_in *in)
 {
-  struct peer *peer = in->peer;
+  struct connection *peer = in->peer;
 
   if (peer->node.join && peer->node.join->is_stale)
     message_send_blob(peer, message_new(peer->control, WIRE_READDRESS), &peer->node.join->address);
@@ -248,7 +249,7 @@ static void node_got_welcome(const struct message_in *in)
 static bool node_admits(struct message_in *in)
 {
   const enum wire_type type = in->message->type;
-  struct peer *peer = in->peer;
+  struct connection *peer = in->peer;
 
   if (type == WIRE_JOIN)
     return true;
@@ -257,13 +258,13 @@ static bool node_admits(struct message_in *in)
   if (peer->node.state == NODE_OVER) /* our goodbye has crossed it on its way */
     return false;
   if (peer->node.state != NODE_JOINED)
-    peer_drop(peer, -EPROTO, "sent a %s before it had joined", wire_type_name(type));
+    connection_drop(peer, -EPROTO, "sent a %s before it had joined", wire_type_name(type));
   else if (type == WIRE_WELCOME)
-    peer_drop(peer, -EPROTO, "sent a WELCOME, which is not for nodes");
+    connection_drop(peer, -EPROTO, "sent a WELCOME, which is not for nodes");
   else if ((type == WIRE_MESSAGE || type == WIRE_ROOM) &&
            peer->control->node->asked.messages_max == 0)
-    peer_drop(peer, -EPROTO, "sent a %s, which goes over this node's transport",
-              wire_type_name(type));
+    connection_drop(peer, -EPROTO, "sent a %s, which goes over this node's transport",
+                    wire_type_name(type));
   else
     return true;
   return false;
@@ -271,15 +272,15 @@ static bool node_admits(struct message_in *in)
 
 /* ---- What the node wants ----------------------------------------------------------- */
 
-static struct peer *node_find(const struct control *control, uint64_t id)
+static struct connection *node_find(const struct control *control, uint64_t id)
 {
-  for (struct peer *peer = control->peers; peer; peer = peer->next)
+  for (struct connection *peer = control->peers; peer; peer = peer->next)
     if (peer->node.id == id && node_is_ours(peer))
       return peer;
   return NULL;
 }
 
-static void node_release_region(struct peer *peer, uint32_t id)
+static void node_release_region(struct connection *peer, uint32_t id)
 {
   struct node_region *place = node_region_of(peer, id);
 
@@ -298,7 +299,7 @@ static void node_command(struct control *control, struct command *command)
     node_dial(control, join, -EADDRNOTAVAIL, "no address");
     return;
   }
-  struct peer *peer = node_find(control, command->say.id);
+  struct connection *peer = node_find(control, command->say.id);
   if (!peer) {
     node_dial_command(control, command);
     return;
@@ -334,7 +335,7 @@ static void node_command(struct control *control, struct command *command)
     break;
   case WIRE_BYE:
     link->state = NODE_OVER;
-    peer_close(peer, say->code, say->code ? command->text : NULL);
+    connection_close(peer, say->code, say->code ? command->text : NULL);
     return;
   default:
     break;
@@ -345,7 +346,7 @@ static void node_command(struct control *control, struct command *command)
 static void node_close_all(struct control *control)
 {
   node_dial_close_all(control);
-  for (struct peer *peer = control->peers; peer; peer = peer->next)
+  for (struct connection *peer = control->peers; peer; peer = peer->next)
     if (node_is_ours(peer))
       peer->node.state = NODE_OVER;
 }
@@ -356,13 +357,13 @@ static void node_tick(struct control *control)
 
   node_dial_tick(control);
   seconds_text(control->connect_timeout_ns, seconds);
-  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+  for (struct connection *peer = control->peers; peer; peer = peer->next) {
     if (peer->node.state != NODE_JOINING || peer->state < PEER_UP ||
         !control_is_due(control, peer->node.by_ns))
       continue;
     if (peer->is_connector)
       node_forget_join(peer); /* no other address either */
-    peer_drop(peer, -ETIMEDOUT, "did not join within %s", seconds);
+    connection_drop(peer, -ETIMEDOUT, "did not join within %s", seconds);
   }
 }
 

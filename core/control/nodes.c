@@ -151,7 +151,7 @@ void node_dial(struct control *control, struct node_join *join, int code, const 
 
   while (join->next < join->targets.count && control->now_ns < join->by_ns) {
     const struct socket_address *target = &join->targets.at[join->next++];
-    struct peer *peer = peer_connect(control, target, join->is_insecure, &code);
+    struct connection *peer = connection_connect(control, target, join->is_insecure, &code);
     if (!peer) {
       why = strerror(-code);
       continue;
@@ -174,7 +174,7 @@ static bool node_dial_later(struct control *control, struct node_join *join, int
                             const char *why)
 {
   if (join->again_until_ns == 0)
-    join->again_until_ns = sooner(join->by_ns, control->now_ns + AGAIN_NS);
+    join->again_until_ns = control_sooner(join->by_ns, control->now_ns + AGAIN_NS);
   if (code != -ECONNRESET || control->now_ns + AGAIN_PAUSE_NS >= join->again_until_ns)
     return false;
   join->next--;
@@ -222,7 +222,7 @@ void node_dial_command(struct control *control, struct command *command)
   }
 }
 
-void node_dial_retry(struct peer *peer, int code, const char *why)
+void node_dial_retry(struct connection *peer, int code, const char *why)
 {
   struct node_join *join = peer->node.join;
 

@@ -16,9 +16,10 @@
 #include "util/limit_remedy.h"
 #include "util/log.h"
 
-struct peer *peer_new(struct control *control, int fd, enum peer_state state, bool is_connector)
+struct connection *connection_new(struct control *control, int fd, enum peer_state state,
+                                  bool is_connector)
 {
-  struct peer *peer = calloc(1, sizeof(*peer));
+  struct connection *peer = calloc(1, sizeof(*peer));
 
   if (!peer) {
     close(fd);
@@ -37,11 +38,11 @@ struct peer *peer_new(struct control *control, int fd, enum peer_state state, bo
   return peer;
 }
 
-struct peer *peer_connect(struct control *control, const struct socket_address *target,
-                          bool insecure, int *code)
+struct connection *connection_connect(struct control *control, const struct socket_address *target,
+                                      bool insecure, int *code)
 {
   int fd = socket_connect(target);
-  struct peer *peer = fd < 0 ? NULL : peer_new(control, fd, PEER_CONNECTING, true);
+  struct connection *peer = fd < 0 ? NULL : connection_new(control, fd, PEER_CONNECTING, true);
 
   if (!peer) {
     *code = fd < 0 ? fd : -ENOMEM;
@@ -50,11 +51,11 @@ struct peer *peer_connect(struct control *control, const struct socket_address *
   peer->must_show = !insecure;
   socket_text(target, peer->place);
   snprintf(peer->text, sizeof(peer->text), "what answers at %s", peer->place);
-  peer_watch(peer);
+  connection_watch(peer);
   return peer;
 }
 
-void peer_free_input(struct peer *peer)
+void connection_free_input(struct connection *peer)
 {
   if (peer->in_capacity > PEER_INPUT_KEPT_BYTES)
     munmap(peer->in, peer->in_capacity);
@@ -65,7 +66,7 @@ void peer_free_input(struct peer *peer)
 }
 
 /* The caller has taken it from the list. */
-void peer_free(struct peer *peer)
+void connection_free(struct connection *peer)
 {
   assert(peer->state == PEER_DEAD);
   peer->control->protocol->forget(peer);
@@ -75,19 +76,19 @@ void peer_free(struct peer *peer)
     setsockopt(peer->main.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
   }
   watch_close(peer->control, &peer->main);
-  peer_free_input(peer);
+  connection_free_input(peer);
   free(peer->out);
   peer->control->peer_count--;
   free(peer);
 }
 
-bool peer_is_reading(const struct peer *peer)
+bool connection_is_reading(const struct connection *peer)
 {
   return peer->state == PEER_CLOSING ||
          (!peer->awaits_fds && peer->out_length < PEER_BACKLOG_BYTES);
 }
 
-void peer_watch(struct peer *peer)
+void connection_watch(struct connection *peer)
 {
   uint32_t events = 0;
 
@@ -96,14 +97,15 @@ void peer_watch(struct peer *peer)
   if (peer->state == PEER_CONNECTING)
     events = EPOLLOUT;
   else
-    events = (peer_is_reading(peer) ? (uint32_t)EPOLLIN : 0) | (peer->out_length ? EPOLLOUT : 0);
+    events =
+        (connection_is_reading(peer) ? (uint32_t)EPOLLIN : 0) | (peer->out_length ? EPOLLOUT : 0);
   if (watch_set(peer->control, &peer->main, events) < 0)
     peer_enter(peer, PEER_DEAD);
 }
 
 /* ---- Out ---------------------------------------------------------------------------- */
 
-void peer_flush(struct peer *peer)
+void connection_flush(struct connection *peer)
 {
   while (peer->out_length > 0) {
     ssize_t n = send(peer->main.fd, peer->out + peer->out_at, peer->out_length, MSG_NOSIGNAL);
@@ -130,7 +132,7 @@ void peer_flush(struct peer *peer)
   }
 }
 
-static int queue(struct peer *peer, const uint8_t *bytes, size_t length)
+static int connection_queue(struct connection *peer, const uint8_t *bytes, size_t length)
 {
   if (peer->out_at > 0 && peer->out_at + peer->out_length + length > peer->out_capacity) {
     memmove(peer->out, peer->out + peer->out_at, peer->out_length);
@@ -149,7 +151,7 @@ static int queue(struct peer *peer, const uint8_t *bytes, size_t length)
   return 0;
 }
 
-void peer_send(struct peer *peer, const struct wire_message *message)
+void connection_send(struct connection *peer, const struct wire_message *message)
 {
   struct control *control = peer->control;
   size_t length;
@@ -160,7 +162,7 @@ void peer_send(struct peer *peer, const struct wire_message *message)
     peer->taken_ns = control->now_ns;
   int rc = wire_encode(message, control->frame, sizeof(control->frame), &length);
   if (rc == 0)
-    rc = queue(peer, control->frame, length);
+    rc = connection_queue(peer, control->frame, length);
   if (rc < 0) {
     /* The stream cannot go on without it, and the other end must not wait. */
     pst_log(PST_LOG_ERROR, "control: a %s for %s could not be made: %s",
@@ -170,18 +172,18 @@ void peer_send(struct peer *peer, const struct wire_message *message)
     return;
   }
   peer->sent_ns = control->now_ns;
-  peer_flush(peer);
-  peer_watch(peer);
+  connection_flush(peer);
+  connection_watch(peer);
 }
 
 /* ---- Ends --------------------------------------------------------------------------- */
 
-void peer_send_bye(struct peer *peer, int code, const char *text)
+void connection_send_bye(struct connection *peer, int code, const char *text)
 {
-  peer_send(peer, message_new_text(peer->control, WIRE_BYE, code, text));
+  connection_send(peer, message_new_text(peer->control, WIRE_BYE, code, text));
 }
 
-void peer_close(struct peer *peer, int code, const char *text)
+void connection_close(struct connection *peer, int code, const char *text)
 {
   if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
     return;
@@ -189,19 +191,20 @@ void peer_close(struct peer *peer, int code, const char *text)
     peer_enter(peer, PEER_DEAD);
     return;
   }
-  peer_send_bye(peer, code, text);
+  connection_send_bye(peer, code, text);
   if (peer->state == PEER_DEAD)
     return;
   peer_enter(peer, PEER_CLOSING);
   peer->answer_by_ns = peer->control->now_ns + peer->control->limits.drain_ns;
   peer->awaits_fds = false;
-  peer_flush(peer);
-  peer_watch(peer);
+  connection_flush(peer);
+  connection_watch(peer);
 }
 
 /* `text` is for this end: an error that names its streams, else a line of that level; -1: none.
  * `said` is for the other. */
-static void end_with(struct peer *peer, int code, int level, const char *text, const char *said)
+static void connection_end_with(struct connection *peer, int code, int level, const char *text,
+                                const char *said)
 {
   const struct control_protocol *protocol = peer->control->protocol;
   char names[512];
@@ -212,11 +215,11 @@ static void end_with(struct peer *peer, int code, int level, const char *text, c
   } else if (level >= 0) {
     control_complain(peer->control, level, "control: dropped: %s", text);
   }
-  peer_close(peer, code, said);
+  connection_close(peer, code, said);
   protocol->fail_peer(peer, code, text);
 }
 
-void peer_drop(struct peer *peer, int code, const char *format, ...)
+void connection_drop(struct connection *peer, int code, const char *format, ...)
 {
   char why[WIRE_TEXT_MAX + 1];
   char text[REPORT_MAX];
@@ -230,10 +233,10 @@ void peer_drop(struct peer *peer, int code, const char *format, ...)
   va_end(args);
   snprintf(text, sizeof(text), "%s %s", peer->text, why);
   snprintf(said, sizeof(said), "your end %.*s", (int)(sizeof(said) - sizeof "your end "), why);
-  end_with(peer, code, PST_LOG_WARN, text, said);
+  connection_end_with(peer, code, PST_LOG_WARN, text, said);
 }
 
-void peer_fail(struct peer *peer, int code, const char *what)
+void connection_fail(struct connection *peer, int code, const char *what)
 {
   char text[REPORT_MAX];
   char said[WIRE_TEXT_MAX + 1];
@@ -245,10 +248,10 @@ void peer_fail(struct peer *peer, int code, const char *what)
   snprintf(said, sizeof(said), "its process %s: %s%s", what, strerror(-code),
            code == -EMFILE ? "; raise its `ulimit -n`" : limit_remedy(code));
   /* Whoever connects hears it by the protocol. */
-  end_with(peer, code, peer->is_connector ? -1 : PST_LOG_ERROR, text, said);
+  connection_end_with(peer, code, peer->is_connector ? -1 : PST_LOG_ERROR, text, said);
 }
 
-void peer_gone(struct peer *peer, int code, const char *why)
+void connection_gone(struct connection *peer, int code, const char *why)
 {
   struct control *control = peer->control;
   char text[REPORT_MAX];

@@ -62,8 +62,8 @@ struct side_out {
   struct pst_blob fds; /* ours */
 };
 
-struct peer {
-  struct peer *next;
+struct connection {
+  struct connection *next;
   struct control *control;
   bool is_connector; /* our senders' connection; else one that our listener took */
   bool in_process;
@@ -105,65 +105,68 @@ struct peer {
 
 /* ---- peer.c: its life, and what goes out ---- */
 /* Takes the descriptor over. NULL: out of memory. */
-struct peer *peer_new(struct control *control, int fd, enum peer_state state, bool is_connector);
+struct connection *connection_new(struct control *control, int fd, enum peer_state state,
+                                  bool is_connector);
 /* A peer that connects there; NULL: -errno in *code. */
-struct peer *peer_connect(struct control *control, const struct socket_address *target,
-                          bool insecure, int *code);
+struct connection *connection_connect(struct control *control, const struct socket_address *target,
+                                      bool insecure, int *code);
 /* Its state goes forward alone. */
-static inline void peer_enter(struct peer *peer, enum peer_state state)
+static inline void peer_enter(struct connection *peer, enum peer_state state)
 {
   assert(state >= peer->state);
   peer->state = state;
 }
 
-void peer_free(struct peer *peer);
+void connection_free(struct connection *peer);
 /* Queue a frame; what goes wrong shows when the peer is next read. */
-void peer_send(struct peer *peer, const struct wire_message *message);
-void peer_watch(struct peer *peer);
+void connection_send(struct connection *peer, const struct wire_message *message);
+void connection_watch(struct connection *peer);
 /* Say BYE (code 0: without a reason), let the last bytes out, then close. */
-void peer_close(struct peer *peer, int code, const char *text);
+void connection_close(struct connection *peer, int code, const char *text);
 /* End it for a fault of its own: one line is logged, its streams fail, and it hears why. */
-void peer_drop(struct peer *peer, int code, const char *format, ...) PST_PRINTF(3, 4);
+void connection_drop(struct connection *peer, int code, const char *format, ...) PST_PRINTF(3, 4);
 /* End it for -errno of this process, which `what` names: "has no room for it". */
-void peer_fail(struct peer *peer, int code, const char *what);
+void connection_fail(struct connection *peer, int code, const char *what);
 /* It is gone: one line, its streams fail; a connector without live ones tries
  * again. */
-void peer_gone(struct peer *peer, int code, const char *why);
+void connection_gone(struct connection *peer, int code, const char *why);
 /* BYE alone; the connection stays. */
-void peer_send_bye(struct peer *peer, int code, const char *text);
-void peer_flush(struct peer *peer);
-bool peer_is_reading(const struct peer *peer);
-void peer_free_input(struct peer *peer);
+void connection_send_bye(struct connection *peer, int code, const char *text);
+void connection_flush(struct connection *peer);
+bool connection_is_reading(const struct connection *peer);
+void connection_free_input(struct connection *peer);
 
 /* ---- peer_events.c: what comes in ---- */
-void peer_event(struct peer *peer, uint32_t events);
-void peer_side_event(struct peer *peer, uint32_t events);
+void connection_event(struct connection *peer, uint32_t events);
+void connection_unix_event(struct connection *peer, uint32_t events);
 /* Acts on what is due. */
-void peer_tick(struct peer *peer);
+void connection_tick(struct connection *peer);
 
 /* ---- handshake.c: HELLO ---- */
-void handshake_open(struct peer *peer);
-void handshake_got_hello(struct peer *peer, const struct wire_message *hello);
+void handshake_open(struct connection *peer);
+void handshake_got_hello(struct connection *peer, const struct wire_message *hello);
 /* Connector: the side-socket is open, or (rc < 0) will not be. */
-void handshake_side(struct peer *peer, int rc);
+void handshake_side(struct connection *peer, int rc);
 /* Connector: its time is over. Whether the side-socket was closed on it; then it is dropped. */
-bool handshake_has_no_reason(struct peer *peer);
+bool handshake_has_no_reason(struct connection *peer);
 
 /* ---- fd_channel.c: descriptors by the side-socket ---- */
 /* Descriptors of the frame to be sent next: sets fd_id and fd_count, to none where there is no
  * side-socket. False: the peer is ended. */
-bool fd_channel_send(struct peer *peer, const struct pst_blob *blob, struct wire_message *message);
+bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
+                     struct wire_message *message);
 /* The descriptors of a frame. 0; -EAGAIN: still on their way; -EPROTO. */
-int fd_channel_take(struct peer *peer, const struct wire_message *message, struct side_fds *batch);
+int fd_channel_take(struct connection *peer, const struct wire_message *message,
+                    struct side_fds *batch);
 /* It is open. False: that was its end, or the peer's. */
-bool fd_channel_event(struct peer *peer, uint32_t events);
-void fd_channel_watch(struct peer *peer);
-void fd_channel_close(struct peer *peer);
+bool fd_channel_event(struct connection *peer, uint32_t events);
+void fd_channel_watch(struct connection *peer);
+void fd_channel_close(struct connection *peer);
 /* Connector: makes its claim at the side-socket of that path. 0: the answer follows;
  * or -errno, -EACCES with *uid: another user's. */
-int fd_channel_claim(struct peer *peer, const char *path, uint32_t *uid);
+int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid);
 /* The answer, in *code: 0, or -errno. False: it has not come yet. */
-bool fd_channel_got_answer(struct peer *peer, int *code);
+bool fd_channel_got_answer(struct connection *peer, int *code);
 
 /* ---- side_guests.c: who comes to the side-socket ---- */
 void guests_accept(struct control *control);

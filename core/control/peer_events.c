@@ -18,7 +18,7 @@
 #define IN_LARGE_BYTES (WIRE_FRAME_MAX + IN_FIRST_BYTES)
 #define READS_A_ROUND 16
 
-static size_t frame_length(const uint8_t *at, size_t left)
+static size_t connection_frame_length(const uint8_t *at, size_t left)
 {
   if (left < WIRE_HEADER_BYTES)
     return 0;
@@ -27,38 +27,40 @@ static size_t frame_length(const uint8_t *at, size_t left)
 }
 
 /* From one that came, and has not come up. */
-static void early_bye(struct peer *peer, const struct wire_message *bye)
+static void connection_early_bye(struct connection *peer, const struct wire_message *bye)
 {
   control_complain(peer->control, PST_LOG_WARN,
                    "control: dropped: %s left before it had shown who it is%s%s", peer->text,
                    bye->text[0] ? ": " : "", bye->text);
-  peer_close(peer, 0, NULL);
+  connection_close(peer, 0, NULL);
 }
 
 /* One frame. False: not complete, or waiting for descriptors. */
-static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_t *used)
+static bool connection_process_one(struct connection *peer, const uint8_t *at, size_t left,
+                                   size_t *used)
 {
   struct control *control = peer->control;
   struct wire_message *message = &control->got;
   struct side_fds fds = {0};
   char why[WIRE_WHY_MAX];
 
-  *used = frame_length(at, left);
+  *used = connection_frame_length(at, left);
   if (*used == 0)
     return false;
   /* Of strangers nothing large is kept. */
   const uint32_t most = peer->state < PEER_UP ? WIRE_HELLO_MAX : WIRE_BODY_MAX;
   if (*used > WIRE_HEADER_BYTES + most) {
-    peer_drop(peer, -EPROTO,
-              "sent a frame of %zu bytes%s, more than the limit of %u; does it speak "
-              "Penstock's control protocol?",
-              *used - WIRE_HEADER_BYTES, peer->state < PEER_UP ? " before its HELLO" : "", most);
+    connection_drop(peer, -EPROTO,
+                    "sent a frame of %zu bytes%s, more than the limit of %u; does it speak "
+                    "Penstock's control protocol?",
+                    *used - WIRE_HEADER_BYTES, peer->state < PEER_UP ? " before its HELLO" : "",
+                    most);
     return false;
   }
   if (*used > left)
     return false;
   if (wire_decode(at + WIRE_HEADER_BYTES, *used - WIRE_HEADER_BYTES, message, why) < 0) {
-    peer_drop(peer, -EPROTO, "sent a frame that is not Penstock's: %s", why);
+    connection_drop(peer, -EPROTO, "sent a frame that is not Penstock's: %s", why);
     return false;
   }
   int rc = fd_channel_take(peer, message, &fds);
@@ -70,28 +72,28 @@ static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_
   }
   peer->awaits_fds = false;
   if (rc < 0)
-    peer_drop(peer, -EPROTO, "sent descriptors that do not belong to its %s",
-              wire_type_name(message->type));
+    connection_drop(peer, -EPROTO, "sent descriptors that do not belong to its %s",
+                    wire_type_name(message->type));
   else if (message->type == WIRE_HELLO)
     handshake_got_hello(peer, message);
   else if (message->type == WIRE_BYE && peer->state < PEER_UP && !peer->is_connector)
-    early_bye(peer, message);
+    connection_early_bye(peer, message);
   else if (message->type != WIRE_BYE && peer->state != PEER_UP)
-    peer_drop(peer, -EPROTO, "sent a %s before its HELLO", wire_type_name(message->type));
+    connection_drop(peer, -EPROTO, "sent a %s before its HELLO", wire_type_name(message->type));
   else
     message_got(peer, message, &fds);
-  side_close_fds(&fds);
+  unix_close_fds(&fds);
   return true;
 }
 
-static void process(struct peer *peer)
+static void connection_process(struct connection *peer)
 {
   struct control *control = peer->control;
   size_t at = 0;
   size_t used = 0;
 
   while (peer->state < PEER_CLOSING && peer->out_length < PEER_BACKLOG_BYTES &&
-         process_one(peer, peer->in + at, peer->in_length - at, &used)) {
+         connection_process_one(peer, peer->in + at, peer->in_length - at, &used)) {
     at += used;
     peer->frame_by_ns = 0;
   }
@@ -102,25 +104,25 @@ static void process(struct peer *peer)
     peer->in_length -= at;
   }
   if (peer->in_length == 0 && peer->in_capacity > PEER_INPUT_KEPT_BYTES)
-    peer_free_input(peer);
+    connection_free_input(peer);
   if (peer->in_length == 0)
     peer->frame_by_ns = 0;
   else if (peer->frame_by_ns == 0)
     peer->frame_by_ns = control->now_ns + control->limits.answer_ns;
-  peer_watch(peer);
+  connection_watch(peer);
 }
 
-static uint8_t *map_large(void)
+static uint8_t *connection_map_large(void)
 {
   void *at = mmap(NULL, IN_LARGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
   return at == MAP_FAILED ? NULL : at;
 }
 
-/* The frame that has begun fits, its length being no more than process_one() allows. */
-static int make_room(struct peer *peer)
+/* The frame that has begun fits, its length being no more than connection_process_one() allows. */
+static int connection_make_room(struct connection *peer)
 {
-  size_t need = frame_length(peer->in, peer->in_length);
+  size_t need = connection_frame_length(peer->in, peer->in_length);
 
   if (need < IN_FIRST_BYTES)
     need = IN_FIRST_BYTES;
@@ -129,12 +131,12 @@ static int make_room(struct peer *peer)
   bool is_large = need > PEER_INPUT_KEPT_BYTES;
   if (is_large)
     need = IN_LARGE_BYTES;
-  uint8_t *larger = is_large ? map_large() : malloc(need);
+  uint8_t *larger = is_large ? connection_map_large() : malloc(need);
   if (!larger)
     return -ENOMEM;
   if (peer->in_length > 0)
     memcpy(larger, peer->in, peer->in_length);
-  peer_free_input(peer);
+  connection_free_input(peer);
   peer->in = larger;
   peer->in_capacity = need;
   return 0;
@@ -143,27 +145,29 @@ static int make_room(struct peer *peer)
 static const char gone_text[] =
     "the connection closed unexpectedly; it was killed or crashed. Check its log";
 
-static void read_lost(struct peer *peer, int code)
+static void connection_read_lost(struct connection *peer, int code)
 {
   char why[WIRE_WHY_MAX];
 
   if (code == 0 || code == -ECONNRESET || code == -EPIPE) {
-    peer_gone(peer, -ECONNRESET,
-              peer->state < PEER_UP ? "it closed the connection during the handshake" : gone_text);
+    connection_gone(peer, -ECONNRESET,
+                    peer->state < PEER_UP ? "it closed the connection during the handshake"
+                                          : gone_text);
     return;
   }
   snprintf(why, sizeof(why), "the connection failed: %s. Check the network and its log",
            strerror(-code));
-  peer_gone(peer, code == -ETIMEDOUT ? code : -ECONNRESET, why);
+  connection_gone(peer, code == -ETIMEDOUT ? code : -ECONNRESET, why);
 }
 
-static void read_more(struct peer *peer)
+static void connection_read_more(struct connection *peer)
 {
   struct control *control = peer->control;
 
-  for (int i = 0; i < READS_A_ROUND && peer->state < PEER_CLOSING && peer_is_reading(peer); i++) {
-    if (make_room(peer) < 0) {
-      peer_drop(peer, -ENOMEM, "needs more memory than there is");
+  for (int i = 0; i < READS_A_ROUND && peer->state < PEER_CLOSING && connection_is_reading(peer);
+       i++) {
+    if (connection_make_room(peer) < 0) {
+      connection_drop(peer, -ENOMEM, "needs more memory than there is");
       return;
     }
     ssize_t n =
@@ -171,16 +175,16 @@ static void read_more(struct peer *peer)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
       return;
     if (n <= 0) {
-      read_lost(peer, n < 0 ? -errno : 0);
+      connection_read_lost(peer, n < 0 ? -errno : 0);
       return;
     }
     peer->in_length += (size_t)n;
     peer->heard_ns = control->now_ns;
-    process(peer);
+    connection_process(peer);
   }
 }
 
-static void read_away(struct peer *peer)
+static void connection_read_away(struct connection *peer)
 {
   uint8_t nowhere[4096];
 
@@ -195,30 +199,30 @@ static void read_away(struct peer *peer)
   }
 }
 
-static void connected(struct peer *peer)
+static void connection_connected(struct connection *peer)
 {
   int rc = socket_error(peer->main.fd);
 
   if (rc < 0) {
     char why[WIRE_WHY_MAX];
     snprintf(why, sizeof(why), "%s", strerror(-rc));
-    peer_gone(peer, rc, why);
+    connection_gone(peer, rc, why);
     return;
   }
   peer_enter(peer, PEER_HELLO);
-  peer_watch(peer);
+  connection_watch(peer);
 }
 
-void peer_event(struct peer *peer, uint32_t events)
+void connection_event(struct connection *peer, uint32_t events)
 {
   if (peer->state == PEER_DEAD)
     return;
   if (peer->state == PEER_CONNECTING) {
-    connected(peer);
+    connection_connected(peer);
     return;
   }
   if (events & EPOLLOUT)
-    peer_flush(peer);
+    connection_flush(peer);
   if (events & (EPOLLHUP | EPOLLERR)) {
     /* Nothing more is taken; what had been sent to us before is read below. */
     peer->out_broken = true;
@@ -227,15 +231,15 @@ void peer_event(struct peer *peer, uint32_t events)
       fd_channel_close(peer);
   }
   if (peer->state < PEER_CLOSING && peer->in_length > 0)
-    process(peer);
+    connection_process(peer);
   if (peer->state == PEER_CLOSING)
-    read_away(peer);
+    connection_read_away(peer);
   else
-    read_more(peer);
-  peer_watch(peer);
+    connection_read_more(peer);
+  connection_watch(peer);
 }
 
-void peer_side_event(struct peer *peer, uint32_t events)
+void connection_unix_event(struct connection *peer, uint32_t events)
 {
   int rc = 0;
 
@@ -247,12 +251,12 @@ void peer_side_event(struct peer *peer, uint32_t events)
     return;
   }
   if (fd_channel_event(peer, events) && peer->awaits_fds)
-    process(peer);
+    connection_process(peer);
 }
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
-static void check_silence(struct peer *peer)
+static void connection_check_silence(struct connection *peer)
 {
   struct control *control = peer->control;
   uint64_t limit = control->peer_timeout_ns;
@@ -273,13 +277,13 @@ static void check_silence(struct peer *peer)
   /* One that was stopped and goes on later learns that it was not its peer that crashed. */
   snprintf(said, sizeof(said), "your end %s nothing for %s; was its process stopped?",
            silent ? "said" : "read", seconds);
-  peer_send_bye(peer, -ETIMEDOUT, said);
+  connection_send_bye(peer, -ETIMEDOUT, said);
   peer->is_silent = true;
-  peer_gone(peer, -ETIMEDOUT, why);
+  connection_gone(peer, -ETIMEDOUT, why);
 }
 
 /* Of the handshake, or of closing. */
-static void check_state(struct peer *peer, const char *seconds)
+static void connection_check_state(struct connection *peer, const char *seconds)
 {
   if (peer->state >= PEER_UP && peer->state != PEER_CLOSING)
     return;
@@ -288,16 +292,16 @@ static void check_state(struct peer *peer, const char *seconds)
   if (peer->state == PEER_CLOSING)
     peer_enter(peer, PEER_DEAD);
   else if (peer->state == PEER_CONNECTING)
-    peer_gone(peer, -ETIMEDOUT, "no answer to the connection");
+    connection_gone(peer, -ETIMEDOUT, "no answer to the connection");
   else if (handshake_has_no_reason(peer))
     return;
   else if (peer->is_connector)
-    peer_gone(peer, -ETIMEDOUT, "it accepted the connection and did not answer");
+    connection_gone(peer, -ETIMEDOUT, "it accepted the connection and did not answer");
   else
-    peer_drop(peer, -ETIMEDOUT, "sent no HELLO within %s", seconds);
+    connection_drop(peer, -ETIMEDOUT, "sent no HELLO within %s", seconds);
 }
 
-static void check_frame(struct peer *peer, const char *seconds)
+static void connection_check_frame(struct connection *peer, const char *seconds)
 {
   if (peer->awaits_fds) {
     if (!control_is_due(peer->control, peer->fds_by_ns))
@@ -305,15 +309,15 @@ static void check_frame(struct peer *peer, const char *seconds)
     pst_log(PST_LOG_WARN, "control: descriptors of %s did not come within %s; going on without",
             peer->text, seconds);
     fd_channel_close(peer);
-    process(peer);
+    connection_process(peer);
   } else if (peer->state < PEER_CLOSING && peer->frame_by_ns != 0 &&
              peer->out_length < PEER_BACKLOG_BYTES &&
              control_is_due(peer->control, peer->frame_by_ns)) {
-    peer_drop(peer, -ETIMEDOUT, "began a frame and did not end it within %s", seconds);
+    connection_drop(peer, -ETIMEDOUT, "began a frame and did not end it within %s", seconds);
   }
 }
 
-static void check_idleness(struct peer *peer)
+static void connection_check_idleness(struct connection *peer)
 {
   struct control *control = peer->control;
 
@@ -327,12 +331,12 @@ static void check_idleness(struct peer *peer)
       !control_is_due(control, peer->idle_since_ns + control->limits.idle_ns))
     return;
   if (peer->had_stream)
-    peer_close(peer, 0, NULL);
+    connection_close(peer, 0, NULL);
   else
-    peer_drop(peer, -ETIMEDOUT, "%s", control->protocol->idle);
+    connection_drop(peer, -ETIMEDOUT, "%s", control->protocol->idle);
 }
 
-static void beat(struct peer *peer)
+static void connection_beat(struct connection *peer)
 {
   struct control *control = peer->control;
 
@@ -340,19 +344,19 @@ static void beat(struct peer *peer)
     return;
   peer->sent_ns = control->now_ns;
   if (peer->out_length == 0)
-    peer_send(peer, message_new(control, WIRE_KEEP));
+    connection_send(peer, message_new(control, WIRE_KEEP));
 }
 
-void peer_tick(struct peer *peer)
+void connection_tick(struct connection *peer)
 {
   char seconds[24];
 
   seconds_text(peer->control->limits.answer_ns, seconds);
-  check_state(peer, seconds);
-  check_frame(peer, seconds);
-  check_idleness(peer);
-  check_silence(peer);
-  beat(peer);
+  connection_check_state(peer, seconds);
+  connection_check_frame(peer, seconds);
+  connection_check_idleness(peer);
+  connection_check_silence(peer);
+  connection_beat(peer);
   if (peer->state == PEER_DEAD)
     peer->control->next_ns = peer->control->now_ns;
 }

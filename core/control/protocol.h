@@ -20,7 +20,7 @@ struct command {
 
 /* A message that has come. */
 struct message_in {
-  struct peer *peer;
+  struct connection *peer;
   struct stream *stream; /* which it names; NULL: none, or of nodes */
   const struct wire_message *message;
   const struct side_fds *fds; /* all of its descriptors, or none */
@@ -33,18 +33,18 @@ struct control_protocol {
   const char *what; /* its messages are for */
   const char *idle; /* what one has not done that is dropped for idleness */
   /* The connector's peer has said HELLO. */
-  void (*up)(struct peer *peer);
+  void (*up)(struct connection *peer);
   /* May it come now? Finds its stream. If not, its peer is dropped, or one of ours crossed it. */
   bool (*admits)(struct message_in *in);
   void (*got[WIRE_TYPES])(const struct message_in *in);
   /* Is there anything that needs this peer? */
-  bool (*has)(const struct peer *peer, bool live_only);
+  bool (*has)(const struct connection *peer, bool live_only);
   /* What, for people; NULL: peers that go are no error of ours. */
-  void (*names)(const struct peer *peer, char *text, size_t size);
-  void (*fail_peer)(struct peer *peer, int code, const char *text);
+  void (*names)(const struct connection *peer, char *text, size_t size);
+  void (*fail_peer)(struct connection *peer, int code, const char *text);
   /* A connector is lost before anything was live. */
-  void (*retry)(struct peer *peer, int code, const char *why);
-  void (*forget)(struct peer *peer); /* it is freed */
+  void (*retry)(struct connection *peer, int code, const char *why);
+  void (*forget)(struct connection *peer); /* it is freed */
   void (*command)(struct control *control, struct command *command);
   void (*close_all)(struct control *control);
   void (*tick)(struct control *control); /* acts on what is due: control_is_due() */

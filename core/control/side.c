@@ -14,14 +14,14 @@
  * unseen: those too many are closed here. */
 #define KERNEL_FDS_MAX 253
 
-int side_random(void *bytes, size_t length)
+int unix_random(void *bytes, size_t length)
 {
   return getrandom(bytes, length, 0) == (ssize_t)length ? 0 : -EIO;
 }
 
 /* ---- Claims ----------------------------------------------------------------------- */
 
-static uint8_t *put_place(uint8_t *at, const struct socket_address *address)
+static uint8_t *unix_put_place(uint8_t *at, const struct socket_address *address)
 {
   const struct socket_place place = socket_place(address);
 
@@ -30,7 +30,7 @@ static uint8_t *put_place(uint8_t *at, const struct socket_address *address)
   return at + sizeof(place.host) + sizeof(place.port);
 }
 
-int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
+int unix_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
                     struct side_claim *claim)
 {
   struct socket_address connector, acceptor;
@@ -45,11 +45,12 @@ int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOK
   getsockopt(tcp_fd, SOL_SOCKET, SO_NETNS_COOKIE, &network, &size);
   memcpy(claim->bytes, token, WIRE_TOKEN_BYTES);
   memcpy(claim->bytes + WIRE_TOKEN_BYTES, &network, sizeof(network));
-  put_place(put_place(claim->bytes + WIRE_TOKEN_BYTES + sizeof(network), &connector), &acceptor);
+  unix_put_place(unix_put_place(claim->bytes + WIRE_TOKEN_BYTES + sizeof(network), &connector),
+                 &acceptor);
   return 0;
 }
 
-int side_send_claim(int fd, const struct side_claim *claim)
+int unix_send_claim(int fd, const struct side_claim *claim)
 {
   ssize_t n = send(fd, claim->bytes, sizeof(claim->bytes), MSG_NOSIGNAL);
 
@@ -63,7 +64,7 @@ union fd_space {
   char bytes[CMSG_SPACE(KERNEL_FDS_MAX * sizeof(int))];
 };
 
-int side_send_fds(int fd, const struct side_fds *batch)
+int unix_send_fds(int fd, const struct side_fds *batch)
 {
   union fd_space space = {0};
   uint8_t id[8];
@@ -87,7 +88,7 @@ int side_send_fds(int fd, const struct side_fds *batch)
 }
 
 /* The descriptors of a message. False: more than so many, the others are closed. */
-static bool take_fds(struct msghdr *message, uint32_t most, struct side_fds *batch)
+static bool unix_take_fds(struct msghdr *message, uint32_t most, struct side_fds *batch)
 {
   bool have_room = true;
 
@@ -111,7 +112,7 @@ static bool take_fds(struct msghdr *message, uint32_t most, struct side_fds *bat
 
 /* A message of that size with at most so many descriptors, the caller's then. 0; -EAGAIN;
  * -ECONNRESET; -EMFILE: this process has too many open; -EPROTO: something else came. */
-static int receive(int fd, void *bytes, size_t size, uint32_t most, struct side_fds *batch)
+static int unix_receive(int fd, void *bytes, size_t size, uint32_t most, struct side_fds *batch)
 {
   union fd_space space;
   struct iovec piece = {.iov_base = bytes, .iov_len = size};
@@ -129,7 +130,7 @@ static int receive(int fd, void *bytes, size_t size, uint32_t most, struct side_
   } while (n < 0 && errno == EINTR);
   if (n < 0)
     return -errno;
-  const bool have_room = take_fds(&message, most, batch);
+  const bool have_room = unix_take_fds(&message, most, batch);
   if (n == 0)
     rc = -ECONNRESET;
   else if (message.msg_flags & MSG_CTRUNC) /* by a limit of our own: there is room for all */
@@ -137,26 +138,26 @@ static int receive(int fd, void *bytes, size_t size, uint32_t most, struct side_
   else if ((size_t)n != size || !have_room || message.msg_flags & MSG_TRUNC)
     rc = -EPROTO;
   if (rc < 0)
-    side_close_fds(batch);
+    unix_close_fds(batch);
   return rc;
 }
 
-int side_receive_claim(int fd, struct side_claim *claim)
+int unix_receive_claim(int fd, struct side_claim *claim)
 {
   struct side_claim got;
   struct side_fds none;
-  int rc = receive(fd, got.bytes, sizeof(got.bytes), 0, &none);
+  int rc = unix_receive(fd, got.bytes, sizeof(got.bytes), 0, &none);
 
   if (rc == 0)
     *claim = got;
   return rc == -EMFILE ? -EPROTO : rc;
 }
 
-int side_receive_fds(int fd, struct side_fds *batch)
+int unix_receive_fds(int fd, struct side_fds *batch)
 {
   struct side_fds got = {0};
   uint8_t id[8];
-  int rc = receive(fd, id, sizeof(id), SIDE_FDS_MAX, &got);
+  int rc = unix_receive(fd, id, sizeof(id), SIDE_FDS_MAX, &got);
 
   if (rc < 0 || got.count == 0)
     return rc < 0 ? rc : -EPROTO;
@@ -166,7 +167,7 @@ int side_receive_fds(int fd, struct side_fds *batch)
   return 0;
 }
 
-void side_close_fds(struct side_fds *batch)
+void unix_close_fds(struct side_fds *batch)
 {
   for (uint32_t i = 0; i < batch->count; i++)
     closer_close(batch->fds[i]);

@@ -40,30 +40,30 @@ struct side_claim {
 };
 
 /* Descriptors of a side-socket, or -errno. They do not block. */
-int side_listen(bool is_open, struct side_listener *listener);
-void side_unlisten(struct side_listener *listener);
+int unix_listen(bool is_open, struct side_listener *listener);
+void unix_unlisten(struct side_listener *listener);
 /* -EACCES: of another user, and not open; whose it is says *uid; it is closed. */
-int side_accept(int listener, bool is_open, uint32_t *uid);
+int unix_accept(int listener, bool is_open, uint32_t *uid);
 /* -EACCES: as above, or the folder is. -ENOENT: not on this host, or in none of our folders.
  * -EINVAL: no side-socket's path. */
-int side_connect(const char *path, bool is_open, uint32_t *uid);
+int unix_connect(const char *path, bool is_open, uint32_t *uid);
 
 /* Makes the claim that names the connection `tcp_fd`. 0 or -errno. */
-int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
+int unix_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
                     struct side_claim *claim);
 /* Sends a claim on a side-socket. 0 or -errno. */
-int side_send_claim(int fd, const struct side_claim *claim);
+int unix_send_claim(int fd, const struct side_claim *claim);
 /* 0; -EAGAIN; -ECONNRESET: closed; -EPROTO: something else came. */
-int side_receive_claim(int fd, struct side_claim *claim);
+int unix_receive_claim(int fd, struct side_claim *claim);
 /* The descriptors stay the caller's. */
-int side_send_fds(int fd, const struct side_fds *batch);
+int unix_send_fds(int fd, const struct side_fds *batch);
 /* The descriptors are the caller's. As above; -EPROTO: malformed or too many; -EMFILE: this
  * process has too many open. None is left open then. */
-int side_receive_fds(int fd, struct side_fds *batch);
+int unix_receive_fds(int fd, struct side_fds *batch);
 
 /* Of a peer's. */
-void side_close_fds(struct side_fds *batch);
+void unix_close_fds(struct side_fds *batch);
 
-int side_random(void *bytes, size_t length);
+int unix_random(void *bytes, size_t length);
 
 #endif

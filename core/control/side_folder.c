@@ -23,14 +23,14 @@
 
 _Static_assert(WIRE_SIDE_MAX < sizeof(((struct sockaddr_un *)0)->sun_path), "a path fits");
 
-static int new_socket(void)
+static int unix_new_socket(void)
 {
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
   return fd < 0 ? -errno : fd;
 }
 
-static struct sockaddr_un address_of(const char *path)
+static struct sockaddr_un unix_address_of(const char *path)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -39,24 +39,24 @@ static struct sockaddr_un address_of(const char *path)
 }
 
 /* A folder in which nobody else makes or removes names. */
-static bool is_kept(const struct stat *folder, uid_t uid)
+static bool unix_is_kept(const struct stat *folder, uid_t uid)
 {
   return S_ISDIR(folder->st_mode) && folder->st_uid == uid && (folder->st_mode & 022) == 0;
 }
 
-static bool is_ours(const struct stat *folder)
+static bool unix_is_ours(const struct stat *folder)
 {
-  return is_kept(folder, geteuid());
+  return unix_is_kept(folder, geteuid());
 }
 
-static const char *parent(bool is_open)
+static const char *unix_parent(bool is_open)
 {
   const char *path = secure_getenv("XDG_RUNTIME_DIR");
   struct stat folder;
   bool fits = path && path[0] == '/' &&
               strlen(path) + sizeof "/" PREFIX "XXXXXX/" SOCKET_NAME <= WIRE_SIDE_MAX;
 
-  return fits && stat(path, &folder) == 0 && is_ours(&folder) &&
+  return fits && stat(path, &folder) == 0 && unix_is_ours(&folder) &&
                  (is_open ? folder.st_mode & 001 : (folder.st_mode & 077) == 0) &&
                  access(path, W_OK | X_OK) == 0
              ? path
@@ -66,28 +66,28 @@ static const char *parent(bool is_open)
 /* ---- Folders of processes that were killed ----------------------------------------- */
 
 /* Whoever lives holds the lock. */
-static void sweep_one(int parent_fd, const char *name)
+static void unix_sweep_one(int parent_fd, const char *name)
 {
   struct stat is;
   int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
   if (fd < 0)
     return;
-  if (fstat(fd, &is) == 0 && is_ours(&is) && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+  if (fstat(fd, &is) == 0 && unix_is_ours(&is) && flock(fd, LOCK_EX | LOCK_NB) == 0) {
     unlinkat(fd, SOCKET_NAME, 0);
     unlinkat(parent_fd, name, AT_REMOVEDIR);
   }
   close(fd);
 }
 
-static void sweep(const char *path)
+static void unix_sweep(const char *path)
 {
   DIR *folder = opendir(path);
   const struct dirent *entry;
 
   for (int i = 0; folder && i < SWEPT_MAX && (entry = readdir(folder)) != NULL; i++)
     if (strncmp(entry->d_name, PREFIX, sizeof(PREFIX) - 1) == 0)
-      sweep_one(dirfd(folder), entry->d_name);
+      unix_sweep_one(dirfd(folder), entry->d_name);
   if (folder)
     closedir(folder);
 }
@@ -95,7 +95,7 @@ static void sweep(const char *path)
 /* ---- Listening --------------------------------------------------------------------- */
 
 /* A descriptor, or -errno; -EAGAIN: somebody swept it between its making and its lock. */
-static int make_folder(char *path)
+static int unix_make_folder(char *path)
 {
   struct stat here, there;
 
@@ -104,7 +104,7 @@ static int make_folder(char *path)
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0)
     return errno == ENOENT ? -EAGAIN : -errno;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &here) == 0 && is_ours(&here) &&
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &here) == 0 && unix_is_ours(&here) &&
       stat(path, &there) == 0 && here.st_ino == there.st_ino && here.st_dev == there.st_dev)
     return fd;
   close(fd);
@@ -112,42 +112,42 @@ static int make_folder(char *path)
   return -EAGAIN;
 }
 
-static int listen_in(const char *above, bool is_open, struct side_listener *made)
+static int unix_listen_in(const char *above, bool is_open, struct side_listener *made)
 {
   struct sockaddr_un address;
   int length = snprintf(made->path, sizeof(made->path), "%s/" PREFIX "XXXXXX", above);
 
-  made->folder_fd = make_folder(made->path);
+  made->folder_fd = unix_make_folder(made->path);
   if (made->folder_fd < 0)
     return made->folder_fd;
-  strcpy(made->path + length, "/" SOCKET_NAME); /* parent() saw to the room */
-  address = address_of(made->path);
-  made->fd = new_socket();
+  strcpy(made->path + length, "/" SOCKET_NAME); /* unix_parent() saw to the room */
+  address = unix_address_of(made->path);
+  made->fd = unix_new_socket();
   if (made->fd >= 0 && bind(made->fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
       (!is_open || (chmod(made->path, 0666) == 0 && fchmod(made->folder_fd, 0711) == 0)) &&
       listen(made->fd, BACKLOG) == 0)
     return 0;
   int rc = made->fd < 0 ? made->fd : -errno;
-  side_unlisten(made);
+  unix_unlisten(made);
   return rc;
 }
 
-int side_listen(bool is_open, struct side_listener *listener)
+int unix_listen(bool is_open, struct side_listener *listener)
 {
-  const char *above = parent(is_open);
+  const char *above = unix_parent(is_open);
   int rc = -EAGAIN;
 
-  sweep(above);
+  unix_sweep(above);
   for (int i = 0; i < TRIES && rc == -EAGAIN; i++) {
     struct side_listener made = {.fd = -1, .folder_fd = -1};
-    rc = listen_in(above, is_open, &made);
+    rc = unix_listen_in(above, is_open, &made);
     if (rc == 0)
       *listener = made;
   }
   return rc;
 }
 
-void side_unlisten(struct side_listener *listener)
+void unix_unlisten(struct side_listener *listener)
 {
   char folder[WIRE_SIDE_MAX + 1];
 
@@ -166,7 +166,7 @@ void side_unlisten(struct side_listener *listener)
 
 /* ---- The other end ----------------------------------------------------------------- */
 
-static int check_user(int fd, bool is_open, uint32_t *uid)
+static int unix_check_user(int fd, bool is_open, uint32_t *uid)
 {
   struct ucred credentials = {0};
   socklen_t size = sizeof(credentials);
@@ -177,13 +177,13 @@ static int check_user(int fd, bool is_open, uint32_t *uid)
   return is_open || credentials.uid == geteuid() ? 0 : -EACCES;
 }
 
-int side_accept(int listener, bool is_open, uint32_t *uid)
+int unix_accept(int listener, bool is_open, uint32_t *uid)
 {
   int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
   if (fd < 0)
     return -errno;
-  int rc = check_user(fd, is_open, uid);
+  int rc = unix_check_user(fd, is_open, uid);
   if (rc == 0)
     return fd;
   closer_close(fd);
@@ -191,7 +191,7 @@ int side_accept(int listener, bool is_open, uint32_t *uid)
 }
 
 /* A peer names it: nothing but such a socket is connected to. */
-static int check_path(const char *path, bool is_open, uint32_t *uid)
+static int unix_check_path(const char *path, bool is_open, uint32_t *uid)
 {
   char folder[WIRE_SIDE_MAX + 1];
   struct stat is;
@@ -209,21 +209,21 @@ static int check_path(const char *path, bool is_open, uint32_t *uid)
   if (lstat(folder, &is) < 0)
     return errno == EACCES ? -ENOENT : -errno;
   *uid = is.st_uid;
-  return is_kept(&is, is_open ? is.st_uid : geteuid()) ? 0 : -EACCES;
+  return unix_is_kept(&is, is_open ? is.st_uid : geteuid()) ? 0 : -EACCES;
 }
 
-int side_connect(const char *path, bool is_open, uint32_t *uid)
+int unix_connect(const char *path, bool is_open, uint32_t *uid)
 {
-  struct sockaddr_un address = address_of(path);
-  int rc = check_path(path, is_open, uid);
-  int fd = rc < 0 ? rc : new_socket();
+  struct sockaddr_un address = unix_address_of(path);
+  int rc = unix_check_path(path, is_open, uid);
+  int fd = rc < 0 ? rc : unix_new_socket();
 
   if (fd < 0)
     return fd;
   if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
     rc = -errno;
   if (rc == 0)
-    rc = check_user(fd, is_open, uid);
+    rc = unix_check_user(fd, is_open, uid);
   if (rc == 0)
     return fd;
   close(fd);

@@ -25,7 +25,7 @@ static struct guest *guest_place(struct control *control)
   return oldest;
 }
 
-static void admit(struct control *control, int fd)
+static void guests_admit(struct control *control, int fd)
 {
   struct guest *guest = guest_place(control);
 
@@ -48,9 +48,9 @@ void guests_accept(struct control *control)
     return;
   }
   for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
-    int fd = side_accept(control->side.fd, control->listen_insecure, &uid);
+    int fd = unix_accept(control->side.fd, control->listen_insecure, &uid);
     if ((fd == -EMFILE || fd == -ENFILE) && listener_use_spare(control))
-      fd = side_accept(control->side.fd, control->listen_insecure, &uid);
+      fd = unix_accept(control->side.fd, control->listen_insecure, &uid);
     if (fd == -EAGAIN)
       return;
     if (fd == -EACCES) {
@@ -60,14 +60,15 @@ void guests_accept(struct control *control)
       listener_pause(control, &control->side_watch, 1, fd);
       return;
     } else {
-      admit(control, fd);
+      guests_admit(control, fd);
     }
   }
 }
 
-static struct peer *peer_of_token(struct control *control, const struct side_claim *claim)
+static struct connection *guests_peer_of_token(struct control *control,
+                                               const struct side_claim *claim)
 {
-  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+  for (struct connection *peer = control->peers; peer; peer = peer->next) {
     if (!peer->is_connector && !peer->in_process && peer->state == PEER_HELLO &&
         memcmp(peer->token, claim->bytes, WIRE_TOKEN_BYTES) == 0)
       return peer;
@@ -76,10 +77,10 @@ static struct peer *peer_of_token(struct control *control, const struct side_cla
 }
 
 /* The guest is that peer's side-socket from now on. */
-static int move_in(struct control *control, struct guest *guest, struct peer *peer,
-                   const struct side_claim *answer)
+static int guests_move_in(struct control *control, struct guest *guest, struct connection *peer,
+                          const struct side_claim *answer)
 {
-  int rc = side_send_claim(guest->watch.fd, answer);
+  int rc = unix_send_claim(guest->watch.fd, answer);
 
   if (rc < 0)
     return rc;
@@ -97,22 +98,22 @@ void guest_event(struct control *control, struct guest *guest)
     watch_discard(control, &guest->watch);
     return;
   }
-  int rc = side_receive_claim(guest->watch.fd, &theirs);
+  int rc = unix_receive_claim(guest->watch.fd, &theirs);
   if (rc == -EAGAIN)
     return;
-  struct peer *peer = rc == 0 ? peer_of_token(control, &theirs) : NULL;
+  struct connection *peer = rc == 0 ? guests_peer_of_token(control, &theirs) : NULL;
   if (!peer || peer->side_state != SIDE_NONE ||
-      side_claim_make(peer->main.fd, false, peer->token, &ours) < 0)
+      unix_claim_make(peer->main.fd, false, peer->token, &ours) < 0)
     rc = -EPERM;
   else if (peer->must_show && memcmp(&ours, &theirs, sizeof(ours)) != 0)
     rc = -EACCES;
   else
-    rc = move_in(control, guest, peer, &ours);
+    rc = guests_move_in(control, guest, peer, &ours);
   if (rc == -EACCES)
-    peer_drop(peer, -EACCES,
-              "is not connected to directly: a relay lies between; connect without port "
-              "forwarding, or, where all users of the host may take part, %s at both ends",
-              control->words->insecure);
+    connection_drop(peer, -EACCES,
+                    "is not connected to directly: a relay lies between; connect without port "
+                    "forwarding, or, where all users of the host may take part, %s at both ends",
+                    control->words->insecure);
   if (rc < 0)
     watch_discard(control, &guest->watch);
 }
@@ -134,5 +135,5 @@ void guests_unlisten(struct control *control)
 {
   watch_discard(control, &control->side_watch);
   control->side.fd = -1;
-  side_unlisten(&control->side);
+  unix_unlisten(&control->side);
 }

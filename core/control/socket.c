@@ -17,7 +17,7 @@
 #define HOST_MAX 255
 #define BACKLOG 256
 
-static int split(const char *host_port, char host[HOST_MAX + 1], char port[8])
+static int socket_split(const char *host_port, char host[HOST_MAX + 1], char port[8])
 {
   struct pst_host_port parts;
   char *rest;
@@ -42,7 +42,7 @@ int socket_resolve(const char *host_port, bool listener, struct socket_addresses
   char host[HOST_MAX + 1];
   char port[8];
 
-  if (!host_port || split(host_port, host, port) < 0) {
+  if (!host_port || socket_split(host_port, host, port) < 0) {
     snprintf(why, why_size,
              "'%s' is not an address: write host:port, such as 127.0.0.1:18515 or [::1]:18515",
              host_port ? host_port : "");
@@ -152,14 +152,14 @@ uint16_t socket_port(int fd)
   return socket_end(fd, false, &address) < 0 ? 0 : ntohs(socket_place(&address).port);
 }
 
-static int new_socket(const struct socket_address *address)
+static int socket_new(const struct socket_address *address)
 {
   int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
   return fd < 0 ? -errno : fd;
 }
 
-static void set_flag(int fd, int level, int name)
+static void socket_set_flag(int fd, int level, int name)
 {
   int on = 1;
 
@@ -168,14 +168,14 @@ static void set_flag(int fd, int level, int name)
 
 int socket_listen(const struct socket_address *address)
 {
-  int fd = new_socket(address);
+  int fd = socket_new(address);
 
   if (fd < 0)
     return fd;
   /* Or a port would stay taken for a minute after each run. */
-  set_flag(fd, SOL_SOCKET, SO_REUSEADDR);
+  socket_set_flag(fd, SOL_SOCKET, SO_REUSEADDR);
   if (address->storage.ss_family == AF_INET6)
-    set_flag(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+    socket_set_flag(fd, IPPROTO_IPV6, IPV6_V6ONLY);
   if (bind(fd, (const struct sockaddr *)&address->storage, address->length) < 0 ||
       listen(fd, BACKLOG) < 0) {
     int rc = -errno;
@@ -194,17 +194,17 @@ int socket_accept(int listener)
   } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
   if (fd < 0)
     return -errno;
-  set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+  socket_set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
   return fd;
 }
 
 int socket_connect(const struct socket_address *address)
 {
-  int fd = new_socket(address);
+  int fd = socket_new(address);
 
   if (fd < 0)
     return fd;
-  set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+  socket_set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
   if (connect(fd, (const struct sockaddr *)&address->storage, address->length) < 0 &&
       errno != EINPROGRESS) {
     int rc = -errno;

@@ -11,12 +11,12 @@
 #include "util/suggest.h"
 
 /* A connector's streams are its own from the start, also while they wait. */
-static bool stream_belongs(const struct peer *peer, const struct stream *s)
+static bool stream_belongs(const struct connection *peer, const struct stream *s)
 {
   return s->peer == peer || (peer->is_connector && s->role->connects);
 }
 
-static bool streams_has(const struct peer *peer, bool live_only)
+static bool streams_has(const struct connection *peer, bool live_only)
 {
   struct control *control = peer->control;
 
@@ -27,7 +27,7 @@ static bool streams_has(const struct peer *peer, bool live_only)
   return false;
 }
 
-static void streams_fail_peer(struct peer *peer, int code, const char *text)
+static void streams_fail_peer(struct connection *peer, int code, const char *text)
 {
   struct control *control = peer->control;
 
@@ -37,7 +37,7 @@ static void streams_fail_peer(struct peer *peer, int code, const char *text)
 }
 
 /* Streams go back to waiting. */
-static void streams_withdraw(struct peer *peer)
+static void streams_withdraw(struct connection *peer)
 {
   struct control *control = peer->control;
 
@@ -51,8 +51,8 @@ static void streams_withdraw(struct peer *peer)
 /* ---- Out ------------------------------------------------------------------------------ */
 
 /* REFUSE, or FAIL with last counts, or without. */
-static void stream_send_failure(struct peer *peer, enum wire_type type, const char *name, int code,
-                                const char *text, const struct control_totals *totals)
+static void stream_send_failure(struct connection *peer, enum wire_type type, const char *name,
+                                int code, const char *text, const struct control_totals *totals)
 {
   struct wire_message *m = message_new_text(peer->control, type, code, text);
 
@@ -60,7 +60,7 @@ static void stream_send_failure(struct peer *peer, enum wire_type type, const ch
   m->has_totals = totals;
   if (totals)
     m->totals = *totals;
-  peer_send(peer, m);
+  connection_send(peer, m);
 }
 
 /* BEAT, FINISH and COUNTS; without totals OFFER, ACCEPT and ADDRESS. */
@@ -71,7 +71,7 @@ static void stream_send(struct stream *s, enum wire_type type, const struct cont
   memcpy(m->stream, s->name, sizeof(s->name));
   if (totals) {
     m->totals = *totals;
-    peer_send(s->peer, m);
+    connection_send(s->peer, m);
     return;
   }
   message_put_terms(m, type == WIRE_OFFER ? &s->terms : NULL,
@@ -79,7 +79,7 @@ static void stream_send(struct stream *s, enum wire_type type, const struct cont
   message_send_blob(s->peer, m, &s->address);
 }
 
-static void streams_offer_all(struct peer *peer)
+static void streams_offer_all(struct connection *peer)
 {
   struct control *control = peer->control;
 
@@ -126,13 +126,13 @@ static void stream_tell_last(const struct control *control, const struct stream 
 }
 
 /* A stream that failed has last counts to come or to go by that connection. */
-static bool stream_is_last(const struct stream *s, const struct peer *peer)
+static bool stream_is_last(const struct stream *s, const struct connection *peer)
 {
   return s->peer == peer && stream_has_ended(s);
 }
 
 /* Nothing comes any more. */
-static void streams_forget(struct peer *peer)
+static void streams_forget(struct connection *peer)
 {
   struct control *control = peer->control;
 
@@ -148,7 +148,7 @@ static void streams_forget(struct peer *peer)
 }
 
 /* What would keep a connection over which no stream goes any more. */
-static bool streams_await_last(const struct peer *peer)
+static bool streams_await_last(const struct connection *peer)
 {
   for (const struct stream *s = peer->control->streams->all; s < streams_end(peer->control); s++)
     if (stream_is_last(s, peer))
@@ -157,7 +157,7 @@ static bool streams_await_last(const struct peer *peer)
 }
 
 /* As the session says it. */
-static void stream_send_own_failure(struct peer *peer, const struct stream *s,
+static void stream_send_own_failure(struct connection *peer, const struct stream *s,
                                     const struct command *command)
 {
   stream_send_failure(peer, WIRE_FAIL, s->name, command->say.code, command->text,
@@ -168,7 +168,7 @@ static void stream_send_own_failure(struct peer *peer, const struct stream *s,
 static void stream_fail_here(struct control *control, struct stream *s,
                              const struct command *command)
 {
-  struct peer *peer = s->peer;
+  struct connection *peer = s->peer;
   bool answers = stream_is_live(s) && command->has_totals;
 
   if (peer)
@@ -235,17 +235,17 @@ static void streams_close_all(struct control *control)
 
 /* ---- In: OFFER and its answers ---------------------------------------------------------- */
 
-static void stream_refuse(struct peer *peer, const char *name, int code, const char *text)
+static void stream_refuse(struct connection *peer, const char *name, int code, const char *text)
 {
   control_complain(peer->control, PST_LOG_WARN, "control: refused stream '%s' of %s: %s", name,
                    peer->text, text);
   stream_send_failure(peer, WIRE_REFUSE, name, code, text, NULL);
   if (++peer->refusals > peer->control->limits.refusals_max)
-    peer_drop(peer, -EPROTO, "offered more than %u streams that this end does not have",
-              peer->control->limits.refusals_max);
+    connection_drop(peer, -EPROTO, "offered more than %u streams that this end does not have",
+                    peer->control->limits.refusals_max);
 }
 
-static void stream_refuse_unknown(struct peer *peer, const char *name)
+static void stream_refuse_unknown(struct connection *peer, const char *name)
 {
   struct control *control = peer->control;
   const char *names[64];
@@ -256,7 +256,7 @@ static void stream_refuse_unknown(struct peer *peer, const char *name)
   for (const struct stream *s = control->streams->all; s < streams_end(control); s++)
     if (s->role == stream_role_with(peer) && count < sizeof(names) / sizeof(names[0]))
       names[count++] = s->name;
-  const char *nearest = nearest_name(name, names, count);
+  const char *nearest = suggest_name(name, names, count);
   names_waiting(control, stream_role_with(peer), list, sizeof(list));
   snprintf(text, sizeof(text), "the receiver has no stream '%s'%s%s%s; it waits for: %s", name,
            nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
@@ -283,13 +283,13 @@ static void stream_hear(const struct message_in *in, enum control_heard type)
 static void stream_got_offer(const struct message_in *in)
 {
   static const char *const ends[2] = {"sender", "receiver"};
-  struct peer *peer = in->peer;
+  struct connection *peer = in->peer;
   const struct wire_message *m = in->message;
   struct stream *s = in->stream;
   char text[REPORT_MAX];
 
   if (peer->is_connector) {
-    peer_drop(peer, -EPROTO, "sent an OFFER, which only senders do");
+    connection_drop(peer, -EPROTO, "sent an OFFER, which only senders do");
   } else if (!s) {
     stream_refuse_unknown(peer, m->stream);
   } else if (stream_is_live(s)) {
@@ -324,7 +324,7 @@ static void stream_got_accept(const struct message_in *in)
   struct stream *s = in->stream;
 
   if (s->state != STREAM_OFFERED) {
-    peer_drop(s->peer, -EPROTO, "accepted the stream '%s', which was not on offer", s->name);
+    connection_drop(s->peer, -EPROTO, "accepted the stream '%s', which was not on offer", s->name);
     return;
   }
   stream_enter(s, STREAM_LIVE, s->peer);
@@ -337,7 +337,7 @@ static void stream_got_failure(const struct message_in *in)
 {
   const struct wire_message *m = in->message;
   struct stream *s = in->stream;
-  struct peer *peer = s->peer;
+  struct connection *peer = s->peer;
   char text[REPORT_MAX];
   const bool owes = m->type == WIRE_FAIL && m->has_totals;
 
@@ -370,7 +370,7 @@ static void stream_got_finish(const struct message_in *in)
   struct stream *s = in->stream;
 
   if (s->state != s->role->finish_heard_in) {
-    peer_drop(s->peer, -EPROTO, "sent FINISH of '%s' %s", s->name, s->role->finish_unheard);
+    connection_drop(s->peer, -EPROTO, "sent FINISH of '%s' %s", s->name, s->role->finish_unheard);
     return;
   }
   stream_enter(s, STREAM_FINISHED, s->peer);
@@ -383,8 +383,8 @@ static void stream_got_counts(const struct message_in *in)
   struct stream *s = in->stream;
 
   if (s->state != s->role->counts_heard_in) {
-    peer_drop(s->peer, -EPROTO, "sent COUNTS of '%s' %s", s->name,
-              s->state == STREAM_COUNTED ? "twice" : "before it was their turn");
+    connection_drop(s->peer, -EPROTO, "sent COUNTS of '%s' %s", s->name,
+                    s->state == STREAM_COUNTED ? "twice" : "before it was their turn");
     return;
   }
   stream_hear(in, CONTROL_HEARD_COUNTS);
@@ -395,14 +395,14 @@ static void stream_got_counts(const struct message_in *in)
 static void streams_got_bye(const struct message_in *in)
 {
   const struct wire_message *m = in->message;
-  struct peer *peer = in->peer;
+  struct connection *peer = in->peer;
   struct control *control = peer->control;
   char text[REPORT_MAX];
   char names[512];
 
   if (m->code == 0 && peer->is_connector && !streams_has(peer, true)) {
     streams_withdraw(peer);
-    peer_close(peer, 0, NULL);
+    connection_close(peer, 0, NULL);
     if (streams_has(peer, false))
       streams_connect_again(control, "it has closed");
     return;
@@ -416,13 +416,13 @@ static void streams_got_bye(const struct message_in *in)
     pst_log(PST_LOG_ERROR, "control: %s%s%s", text, names[0] ? "; streams: " : "", names);
     streams_fail_peer(peer, m->code ? m->code : -ECONNRESET, text);
   }
-  peer_close(peer, 0, NULL);
+  connection_close(peer, 0, NULL);
 }
 
 static bool streams_admit(struct message_in *in)
 {
   const struct wire_message *m = in->message;
-  struct peer *peer = in->peer;
+  struct connection *peer = in->peer;
   struct stream *s = streams_find(peer->control, m->stream, stream_role_with(peer));
 
   in->stream = s;
@@ -438,7 +438,8 @@ static bool streams_admit(struct message_in *in)
     return false;
   if (s->state != STREAM_OFFERED || m->type == WIRE_ACCEPT || m->type == WIRE_REFUSE)
     return true;
-  peer_drop(peer, -EPROTO, "sent a %s of '%s' before it took it", wire_type_name(m->type), s->name);
+  connection_drop(peer, -EPROTO, "sent a %s of '%s' before it took it", wire_type_name(m->type),
+                  s->name);
   return false;
 }
 
@@ -450,16 +451,17 @@ static void streams_tick(struct control *control)
     if (s->state != STREAM_OFFERED || !control_is_due(control, s->answer_by_ns))
       continue;
     seconds_text(control->limits.answer_ns, seconds);
-    peer_drop(s->peer, -ETIMEDOUT, "did not answer the offer of '%s' within %s", s->name, seconds);
+    connection_drop(s->peer, -ETIMEDOUT, "did not answer the offer of '%s' within %s", s->name,
+                    seconds);
   }
-  struct peer *link = control->streams->link;
+  struct connection *link = control->streams->link;
   if (link && link->state == PEER_UP && !streams_has(link, false) && !streams_await_last(link))
-    peer_close(link, 0, NULL);
+    connection_close(link, 0, NULL);
   if (!control->quiet)
     streams_wait(control);
 }
 
-static void streams_retry(struct peer *peer, int code, const char *why)
+static void streams_retry(struct connection *peer, int code, const char *why)
 {
   (void)code;
   streams_withdraw(peer);

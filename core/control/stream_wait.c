@@ -18,16 +18,16 @@
 /* The sender says for whom it waits only when it does wait. */
 #define FIRST_NOTICE_NS (300 * PST_NS_PER_MS)
 
-static int receivers_open(struct control *control, const struct control_params *params,
-                          struct pst_error *error)
+static int streams_receivers_open(struct control *control, const struct control_params *params,
+                                  struct pst_error *error)
 {
   if (!params->listen)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.listen: receivers need an address");
   return listener_open(control, params->listen, params->insecure, error);
 }
 
-static int senders_open(struct control *control, const struct control_params *params,
-                        struct pst_error *error)
+static int streams_senders_open(struct control *control, const struct control_params *params,
+                                struct pst_error *error)
 {
   struct stream_control *own = control->streams;
 
@@ -57,11 +57,11 @@ void streams_connect_again(struct control *control, const char *why)
   }
   own->target_next = 0;
   own->connect_at_ns = control->now_ns + own->connect_pause_ns;
-  own->connect_pause_ns = sooner(2 * own->connect_pause_ns, CONNECT_PAUSE_MAX_NS);
+  own->connect_pause_ns = control_sooner(2 * own->connect_pause_ns, CONNECT_PAUSE_MAX_NS);
 }
 
-static void fail_waiting(struct control *control, const struct stream_role *role, int code,
-                         const char *text)
+static void streams_fail_waiting(struct control *control, const struct stream_role *role, int code,
+                                 const char *text)
 {
   pst_log(PST_LOG_ERROR, "control: %s", text);
   for (struct stream *s = control->streams->all; s < streams_end(control); s++) {
@@ -71,14 +71,14 @@ static void fail_waiting(struct control *control, const struct stream_role *role
 }
 
 /* They have waited too long for a peer. *seconds: for how long. */
-static bool is_too_late(struct control *control, char seconds[24])
+static bool streams_is_too_late(struct control *control, char seconds[24])
 {
   seconds_text(control->connect_timeout_ns, seconds);
   return control->connect_timeout_ns &&
          control_is_due(control, control->opened_ns + control->connect_timeout_ns);
 }
 
-static bool is_notice_due(struct control *control, uint64_t *notice_ns)
+static bool streams_is_notice_due(struct control *control, uint64_t *notice_ns)
 {
   if (!control_is_due(control, *notice_ns))
     return false;
@@ -86,7 +86,7 @@ static bool is_notice_due(struct control *control, uint64_t *notice_ns)
   return true;
 }
 
-static void receivers_wait(struct control *control)
+static void streams_receivers_wait(struct control *control)
 {
   char text[REPORT_MAX];
   char names[256];
@@ -95,18 +95,18 @@ static void receivers_wait(struct control *control)
   names_waiting(control, &stream_receiver, names, sizeof(names));
   if (!names[0] || !control->listen_text)
     return;
-  if (is_too_late(control, seconds)) {
+  if (streams_is_too_late(control, seconds)) {
     snprintf(text, sizeof(text),
              "no sender came to %s within %s for: %s; start the sender with the same "
              "configuration, check its control.connect, or raise control.timeout",
              control->listen_text, seconds, names);
-    fail_waiting(control, &stream_receiver, -ETIMEDOUT, text);
-  } else if (is_notice_due(control, &control->streams->listen_notice_ns)) {
+    streams_fail_waiting(control, &stream_receiver, -ETIMEDOUT, text);
+  } else if (streams_is_notice_due(control, &control->streams->listen_notice_ns)) {
     pst_log(PST_LOG_INFO, "waiting at %s for the sender of: %s", control->listen_text, names);
   }
 }
 
-static void try_connect(struct control *control)
+static void streams_try_connect(struct control *control)
 {
   struct stream_control *own = control->streams;
   char text[REPORT_MAX];
@@ -114,7 +114,7 @@ static void try_connect(struct control *control)
 
   own->connect_at_ns = 0;
   own->link =
-      peer_connect(control, &own->targets.at[own->target_next], own->connect_insecure, &code);
+      connection_connect(control, &own->targets.at[own->target_next], own->connect_insecure, &code);
   if (own->link)
     return;
   if (!limit_remedy(code)[0]) {
@@ -123,11 +123,11 @@ static void try_connect(struct control *control)
   }
   snprintf(text, sizeof(text), "no connection to %s: this process has no room for one: %s%s",
            own->connect_text, strerror(-code), limit_remedy(code));
-  fail_waiting(control, &stream_sender, code, text);
+  streams_fail_waiting(control, &stream_sender, code, text);
 }
 
 /* Connects again while senders wait for their receivers, until the time for it is over. */
-static void senders_wait(struct control *control)
+static void streams_senders_wait(struct control *control)
 {
   struct stream_control *own = control->streams;
   char text[REPORT_MAX];
@@ -145,19 +145,19 @@ static void senders_wait(struct control *control)
     return;
   }
   const char *why = own->connect_why[0] ? own->connect_why : "no answer yet";
-  if (is_too_late(control, seconds)) {
+  if (streams_is_too_late(control, seconds)) {
     snprintf(text, sizeof(text),
              "no receiver took %s at %s within %s (%s); start the receiver with the same "
              "configuration, check control.connect, or raise control.timeout",
              names, own->connect_text, seconds, why);
-    fail_waiting(control, &stream_sender, -ETIMEDOUT, text);
+    streams_fail_waiting(control, &stream_sender, -ETIMEDOUT, text);
     return;
   }
-  if (is_notice_due(control, &own->connect_notice_ns))
+  if (streams_is_notice_due(control, &own->connect_notice_ns))
     pst_log(PST_LOG_INFO, "waiting for a receiver at %s (%s) to take: %s", own->connect_text, why,
             names);
   if (own->connect_at_ns != 0 && control_is_due(control, own->connect_at_ns))
-    try_connect(control);
+    streams_try_connect(control);
 }
 
 const struct stream_role stream_receiver = {
@@ -168,8 +168,8 @@ const struct stream_role stream_receiver = {
     .finish_unheard = "twice",
     .counts_from = STREAM_FINISHED,
     .counts_heard_in = STREAM_COUNTED,
-    .open = receivers_open,
-    .wait = receivers_wait,
+    .open = streams_receivers_open,
+    .wait = streams_receivers_wait,
 };
 
 const struct stream_role stream_sender = {
@@ -181,13 +181,13 @@ const struct stream_role stream_sender = {
     .finish_unheard = "though it receives it",
     .counts_from = STREAM_COUNTED,
     .counts_heard_in = STREAM_FINISHED,
-    .open = senders_open,
-    .wait = senders_wait,
+    .open = streams_senders_open,
+    .wait = streams_senders_wait,
 };
 
 static const struct stream_role *const roles[] = {&stream_receiver, &stream_sender};
 
-const struct stream_role *stream_role_with(const struct peer *peer)
+const struct stream_role *stream_role_with(const struct connection *peer)
 {
   return roles[peer->is_connector];
 }

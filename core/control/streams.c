@@ -11,7 +11,7 @@
 #include "util/limit_remedy.h"
 #include "util/log.h"
 
-static int copy_stream(const struct control_stream *from, struct stream *to,
+static int stream_copy(const struct control_stream *from, struct stream *to,
                        struct pst_error *error)
 {
   const char *name = from->name ? from->name : "";
@@ -42,14 +42,15 @@ static int copy_stream(const struct control_stream *from, struct stream *to,
 }
 
 /* The two ends of a stream stand together in the index. */
-static int check_pairs(const struct control *control, struct pst_error *error)
+static int stream_check_pairs(const struct control *control, struct pst_error *error)
 {
   const struct stream_control *own = control->streams;
   const struct index_entry *end = &own->names[own->count];
 
   for (uint32_t i = 0; i < own->count; i++) {
     const struct stream *a = &own->all[own->names[i].item];
-    const struct index_entry *entry = index_find(own->names, own->count, a->name, strlen(a->name));
+    const struct index_entry *entry =
+        name_index_find(own->names, own->count, a->name, strlen(a->name));
     uint32_t alike = 0, others = 0;
     for (; entry < end && strcmp(entry->name, a->name) == 0; entry++)
       ++*(own->all[entry->item].role == a->role ? &alike : &others);
@@ -63,7 +64,7 @@ static int check_pairs(const struct control *control, struct pst_error *error)
   return 0;
 }
 
-static int by_context(const void *a, const void *b)
+static int stream_by_context(const void *a, const void *b)
 {
   const struct stream *const *x = a, *const *y = b;
   uintptr_t left = (uintptr_t)(*x)->context, right = (uintptr_t)(*y)->context;
@@ -90,14 +91,14 @@ int streams_copy(struct control *control, const struct control_stream *streams, 
                     count);
   while (own->count < count) {
     uint32_t i = own->count++;
-    if ((rc = copy_stream(&streams[i], &own->all[i], error)) < 0)
+    if ((rc = stream_copy(&streams[i], &own->all[i], error)) < 0)
       return rc;
     own->names[i] = (struct index_entry){own->all[i].name, i};
     own->contexts[i] = &own->all[i];
   }
-  index_sort(own->names, count);
-  qsort(own->contexts, count, sizeof(struct stream *), by_context);
-  return check_pairs(control, error);
+  name_index_sort(own->names, count);
+  qsort(own->contexts, count, sizeof(struct stream *), stream_by_context);
+  return stream_check_pairs(control, error);
 }
 
 void streams_free(struct stream_control *own)
@@ -121,7 +122,7 @@ struct stream *streams_find(const struct control *control, const char *name,
 {
   const struct stream_control *own = control->streams;
   const struct index_entry *end = &own->names[own->count];
-  const struct index_entry *entry = index_find(own->names, own->count, name, strlen(name));
+  const struct index_entry *entry = name_index_find(own->names, own->count, name, strlen(name));
 
   for (; entry && entry < end && strcmp(entry->name, name) == 0; entry++)
     if (own->all[entry->item].role == role)
@@ -142,7 +143,7 @@ struct stream *streams_of_context(const struct control *control, void *context)
   struct stream key = {.context = context};
   const struct stream *wanted = &key;
   struct stream **found = bsearch(&wanted, control->streams->contexts, control->streams->count,
-                                  sizeof(struct stream *), by_context);
+                                  sizeof(struct stream *), stream_by_context);
 
   return found ? *found : NULL;
 }
@@ -150,7 +151,7 @@ struct stream *streams_of_context(const struct control *control, void *context)
 #define BIT(state) (1u << STREAM_##state)
 #define FAILURES (BIT(FAILED) | BIT(FAILED_AWAITS) | BIT(FAILED_OWES))
 
-void stream_enter(struct stream *s, enum stream_state state, struct peer *peer)
+void stream_enter(struct stream *s, enum stream_state state, struct connection *peer)
 {
   static const uint32_t successors[] __attribute__((unused)) = {
       [STREAM_WAITING] = BIT(OFFERED) | BIT(LIVE) | FAILURES,
@@ -199,7 +200,7 @@ void streams_fail(struct control *control, struct stream *s, int code, const cha
 #define NAMES_SHOWN 8
 
 /* Of that peer; NULL: those of that role that wait for one. */
-static void names_list(const struct control *control, const struct peer *peer,
+static void names_list(const struct control *control, const struct connection *peer,
                        const struct stream_role *role, char *text, size_t size)
 {
   uint32_t count = 0;
@@ -223,7 +224,7 @@ void names_waiting(const struct control *control, const struct stream_role *role
   names_list(control, NULL, role, text, size);
 }
 
-void names_of_peer(const struct peer *peer, char *text, size_t size)
+void names_of_peer(const struct connection *peer, char *text, size_t size)
 {
   names_list(peer->control, peer, NULL, text, size);
 }

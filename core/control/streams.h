@@ -42,7 +42,7 @@ struct stream {
   enum stream_state state;
   struct terms terms, params;
   struct pst_blob address; /* bytes and descriptors are ours */
-  struct peer *peer;       /* NULL in WAITING, OVER and FAILED */
+  struct connection *peer; /* NULL in WAITING, OVER and FAILED */
   uint64_t answer_by_ns;   /* OFFERED */
   bool finish_wanted;      /* asked for by the session, perhaps too early to be sent */
   bool counts_wanted;
@@ -65,7 +65,7 @@ struct stream_control {
   char *connect_text;
   struct socket_addresses targets;
   uint32_t target_next;
-  struct peer *link;
+  struct connection *link;
   uint64_t connect_at_ns; /* 0: not waiting to try again */
   uint64_t connect_pause_ns;
   uint64_t connect_notice_ns;
@@ -88,7 +88,7 @@ static inline struct stream *streams_end(const struct control *control)
 }
 
 /* With its peer, or NULL where the state has none. */
-void stream_enter(struct stream *stream, enum stream_state state, struct peer *peer);
+void stream_enter(struct stream *stream, enum stream_state state, struct connection *peer);
 
 /* Their names and contexts do not change after open, so any thread may look them up. */
 int streams_copy(struct control *control, const struct control_stream *streams, uint32_t count,
@@ -116,13 +116,13 @@ int streams_open(struct control *control, const struct control_params *params,
 /* The senders' connection has come to nothing before a stream was live. */
 void streams_connect_again(struct control *control, const char *why);
 /* The role of this end in streams with that peer. */
-const struct stream_role *stream_role_with(const struct peer *peer);
+const struct stream_role *stream_role_with(const struct connection *peer);
 extern const struct control_protocol stream_protocol;
 
 /* Writes "a, b and 3 more": streams whose ends of that role wait for a peer. */
 void names_waiting(const struct control *control, const struct stream_role *role, char *text,
                    size_t size);
 /* Writes "a, b and 3 more": the streams of that peer. */
-void names_of_peer(const struct peer *peer, char *text, size_t size);
+void names_of_peer(const struct connection *peer, char *text, size_t size);
 
 #endif

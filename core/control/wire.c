@@ -72,7 +72,7 @@ void wire_totals_unknown(struct control_totals *totals)
 }
 
 /* A key and its number, if that is known. Without a writer: how many there would be. */
-static uint32_t write_known(struct pst_cbor_writer *w, uint32_t key, uint64_t value)
+static uint32_t wire_write_known(struct pst_cbor_writer *w, uint32_t key, uint64_t value)
 {
   if (value == UINT64_MAX)
     return 0;
@@ -83,34 +83,34 @@ static uint32_t write_known(struct pst_cbor_writer *w, uint32_t key, uint64_t va
   return 1;
 }
 
-static uint32_t write_numbers(struct pst_cbor_writer *w, struct control_totals *totals)
+static uint32_t wire_write_numbers(struct pst_cbor_writer *w, struct control_totals *totals)
 {
   uint32_t count = 0;
 
   for (uint32_t key = 0; key < WIRE_TOTAL_BLOCKED; key++)
-    count += write_known(w, key, *wire_total_at(totals, key));
+    count += wire_write_known(w, key, *wire_total_at(totals, key));
   return count;
 }
 
-static uint32_t write_stages(struct pst_cbor_writer *w, const struct control_totals *totals)
+static uint32_t wire_write_stages(struct pst_cbor_writer *w, const struct control_totals *totals)
 {
   uint32_t count = 0;
 
   for (uint32_t stage = 0; stage < PST_STAGES; stage++)
-    count += write_known(w, stage, totals->blocked_ns[stage]);
+    count += wire_write_known(w, stage, totals->blocked_ns[stage]);
   return count;
 }
 
-static void write_totals(struct pst_cbor_writer *w, const struct control_totals *from)
+static void wire_write_totals(struct pst_cbor_writer *w, const struct control_totals *from)
 {
   struct control_totals totals = *from;
   const bool has_stopped = totals.stopped != PST_STOP_UNKNOWN;
 
-  pst_cbor_write_map(w, write_numbers(NULL, &totals) + 2 + has_stopped);
-  write_numbers(w, &totals);
+  pst_cbor_write_map(w, wire_write_numbers(NULL, &totals) + 2 + has_stopped);
+  wire_write_numbers(w, &totals);
   pst_cbor_write_uint(w, WIRE_TOTAL_BLOCKED);
-  pst_cbor_write_map(w, write_stages(NULL, &totals));
-  write_stages(w, &totals);
+  pst_cbor_write_map(w, wire_write_stages(NULL, &totals));
+  wire_write_stages(w, &totals);
   pst_cbor_write_uint(w, WIRE_TOTAL_DROPS);
   pst_cbor_write_map(w, totals.drop_count);
   for (uint32_t i = 0; i < totals.drop_count; i++) {
@@ -118,10 +118,10 @@ static void write_totals(struct pst_cbor_writer *w, const struct control_totals 
     pst_cbor_write_uint(w, totals.drops[i].messages);
   }
   if (has_stopped)
-    write_known(w, WIRE_TOTAL_STOPPED, totals.stopped);
+    wire_write_known(w, WIRE_TOTAL_STOPPED, totals.stopped);
 }
 
-static int read_blocked(struct pst_cbor_reader *r, struct control_totals *totals)
+static int wire_read_blocked(struct pst_cbor_reader *r, struct control_totals *totals)
 {
   uint64_t count, stage, value;
   int rc = pst_cbor_read_map(r, PST_CBOR_ITEMS_MAX, &count, "blocked");
@@ -136,7 +136,7 @@ static int read_blocked(struct pst_cbor_reader *r, struct control_totals *totals
   return rc;
 }
 
-static int read_drops(struct pst_cbor_reader *r, struct control_totals *totals)
+static int wire_read_drops(struct pst_cbor_reader *r, struct control_totals *totals)
 {
   uint64_t count;
   int rc = pst_cbor_read_map(r, sizeof(totals->drops) / sizeof(totals->drops[0]), &count, "drops");
@@ -152,7 +152,7 @@ static int read_drops(struct pst_cbor_reader *r, struct control_totals *totals)
   return rc;
 }
 
-static int read_totals(struct pst_cbor_reader *r, struct control_totals *totals)
+static int wire_read_totals(struct pst_cbor_reader *r, struct control_totals *totals)
 {
   uint64_t count, key, last = 0;
   int rc = pst_cbor_read_map(r, PST_CBOR_ITEMS_MAX, &count, "totals");
@@ -168,9 +168,9 @@ static int read_totals(struct pst_cbor_reader *r, struct control_totals *totals)
     if (key < WIRE_TOTAL_BLOCKED)
       rc = pst_cbor_read_uint(r, 0, UINT64_MAX, wire_total_at(totals, (uint32_t)key), "totals");
     else if (key == WIRE_TOTAL_BLOCKED)
-      rc = read_blocked(r, totals);
+      rc = wire_read_blocked(r, totals);
     else if (key == WIRE_TOTAL_DROPS)
-      rc = read_drops(r, totals);
+      rc = wire_read_drops(r, totals);
     else if (key == WIRE_TOTAL_STOPPED)
       rc = pst_cbor_read_u32(r, 0, UINT32_MAX, &totals->stopped, "stopped");
     else
@@ -181,7 +181,7 @@ static int read_totals(struct pst_cbor_reader *r, struct control_totals *totals)
 
 /* ---- Values ---------------------------------------------------------------------- */
 
-static int read_version(struct pst_cbor_reader *r, struct wire_message *m)
+static int wire_read_version(struct pst_cbor_reader *r, struct wire_message *m)
 {
   struct pst_cbor_item item;
   int rc = pst_cbor_read(r, PST_CBOR_ARRAY, &item, "version");
@@ -194,7 +194,8 @@ static int read_version(struct pst_cbor_reader *r, struct wire_message *m)
   return rc == 0 ? pst_cbor_read_u32(r, 0, UINT32_MAX, &m->minor, "minor version") : rc;
 }
 
-static void write_pairs(struct pst_cbor_writer *w, const struct control_pair *pairs, uint32_t count)
+static void wire_write_pairs(struct pst_cbor_writer *w, const struct control_pair *pairs,
+                             uint32_t count)
 {
   pst_cbor_write_map(w, count);
   for (uint32_t i = 0; i < count; i++) {
@@ -203,8 +204,8 @@ static void write_pairs(struct pst_cbor_writer *w, const struct control_pair *pa
   }
 }
 
-static int read_pairs(struct pst_cbor_reader *r, struct control_pair *pairs, uint64_t max,
-                      uint32_t *count, const char *name)
+static int wire_read_pairs(struct pst_cbor_reader *r, struct control_pair *pairs, uint64_t max,
+                           uint32_t *count, const char *name)
 {
   uint64_t n;
   int rc = pst_cbor_read_map(r, max, &n, name);
@@ -230,7 +231,7 @@ enum wire_kind { WIRE_OWN, WIRE_U32, WIRE_U64, WIRE_TEXT, WIRE_FIXED, WIRE_BYTES
 /* The value of a key, but for those of its own form: where it lies in a message, and its bounds: of
  * the number, of the length of a text or of bytes, or of how many pairs there are. */
 struct wire_field {
-  enum wire_kind kind; /* OWN: write_own(), read_own() */
+  enum wire_kind kind; /* OWN: wire_write_own(), wire_read_own() */
   const char *name;
   uint64_t least, most;
   size_t at, count_at;
@@ -264,7 +265,7 @@ static const struct wire_field wire_fields[WIRE_KEYS] = {
     [WIRE_KEY_COUNT] = {WIRE_U32, "count", 1, UINT32_MAX, AT(count)},
 };
 
-static void write_own(struct pst_cbor_writer *w, const struct wire_message *m, uint32_t key)
+static void wire_write_own(struct pst_cbor_writer *w, const struct wire_message *m, uint32_t key)
 {
   switch (key) {
   case WIRE_KEY_MAGIC:
@@ -279,7 +280,7 @@ static void write_own(struct pst_cbor_writer *w, const struct wire_message *m, u
     pst_cbor_write_map(w, 0);
     break;
   case WIRE_KEY_TOTALS:
-    write_totals(w, &m->totals);
+    wire_write_totals(w, &m->totals);
     break;
   default:
     pst_cbor_write_uint(w, m->code < 0 ? (uint64_t) - (int64_t)m->code : EPROTO);
@@ -287,7 +288,7 @@ static void write_own(struct pst_cbor_writer *w, const struct wire_message *m, u
   }
 }
 
-static int read_own(struct pst_cbor_reader *r, struct wire_message *m, uint32_t key)
+static int wire_read_own(struct pst_cbor_reader *r, struct wire_message *m, uint32_t key)
 {
   char magic[sizeof(WIRE_MAGIC)];
   uint64_t value;
@@ -299,14 +300,14 @@ static int read_own(struct pst_cbor_reader *r, struct wire_message *m, uint32_t 
     return rc == 0 && strcmp(magic, WIRE_MAGIC) != 0 ? pst_cbor_wrong(r, "its magic is not ours")
                                                      : rc;
   case WIRE_KEY_VERSION:
-    return read_version(r, m);
+    return wire_read_version(r, m);
   case WIRE_KEY_AUTH:
     rc = pst_cbor_read_map(r, PST_CBOR_ITEMS_MAX, &value, "auth");
     for (uint64_t i = 2 * value; i > 0 && rc == 0; i--)
       rc = pst_cbor_skip(r, 2);
     return rc;
   case WIRE_KEY_TOTALS:
-    return read_totals(r, &m->totals);
+    return wire_read_totals(r, &m->totals);
   default:
     if ((rc = pst_cbor_read_uint(r, 0, 4095, &value, "code")) == 0)
       m->code = value == 0 ? -EPROTO : -(int)value;
@@ -314,7 +315,7 @@ static int read_own(struct pst_cbor_reader *r, struct wire_message *m, uint32_t 
   }
 }
 
-static int read_fixed(struct pst_cbor_reader *r, void *to, size_t size, const char *name)
+static int wire_read_fixed(struct pst_cbor_reader *r, void *to, size_t size, const char *name)
 {
   const uint8_t *bytes = NULL;
   uint32_t length = 0;
@@ -334,13 +335,13 @@ static uint64_t wire_number(const struct wire_message *m, const struct wire_fiel
 }
 
 /* Within its bounds; texts are cut. */
-static bool is_legal(const struct wire_message *m, const struct wire_field *f)
+static bool wire_is_legal(const struct wire_message *m, const struct wire_field *f)
 {
   return f->kind == WIRE_OWN || f->kind == WIRE_TEXT || f->kind == WIRE_FIXED ||
          (wire_number(m, f) >= f->least && wire_number(m, f) <= f->most);
 }
 
-static void write_value(struct pst_cbor_writer *w, const struct wire_message *m, uint32_t key)
+static void wire_write_value(struct pst_cbor_writer *w, const struct wire_message *m, uint32_t key)
 {
   const struct wire_field *f = &wire_fields[key];
   const void *at = (const uint8_t *)m + f->at;
@@ -360,15 +361,15 @@ static void write_value(struct pst_cbor_writer *w, const struct wire_message *m,
     pst_cbor_write_bytes(w, *(const uint8_t *const *)at, wire_number(m, f));
     break;
   case WIRE_PAIRS:
-    write_pairs(w, at, (uint32_t)wire_number(m, f));
+    wire_write_pairs(w, at, (uint32_t)wire_number(m, f));
     break;
   case WIRE_OWN:
-    write_own(w, m, key);
+    wire_write_own(w, m, key);
     break;
   }
 }
 
-static int read_value(struct pst_cbor_reader *r, void *message, uint32_t key)
+static int wire_read_value(struct pst_cbor_reader *r, void *message, uint32_t key)
 {
   const struct wire_field *f = &wire_fields[key];
   void *at = (uint8_t *)message + f->at, *count = (uint8_t *)message + f->count_at;
@@ -381,13 +382,13 @@ static int read_value(struct pst_cbor_reader *r, void *message, uint32_t key)
   case WIRE_TEXT:
     return pst_cbor_read_text(r, f->least, f->most, at, f->name);
   case WIRE_FIXED:
-    return read_fixed(r, at, f->most, f->name);
+    return wire_read_fixed(r, at, f->most, f->name);
   case WIRE_BYTES:
     return pst_cbor_read_bytes(r, f->least, f->most, at, count, f->name);
   case WIRE_PAIRS:
-    return read_pairs(r, at, f->most, count, f->name);
+    return wire_read_pairs(r, at, f->most, count, f->name);
   default:
-    return read_own(r, message, key);
+    return wire_read_own(r, message, key);
   }
 }
 
@@ -419,10 +420,10 @@ int wire_encode(const struct wire_message *m, uint8_t *frame, size_t size, size_
   for (uint32_t key = 0; key < WIRE_KEYS; key++) {
     if (!(keys & 1u << key))
       continue;
-    if (!is_legal(m, &wire_fields[key]))
+    if (!wire_is_legal(m, &wire_fields[key]))
       return -EINVAL;
     pst_cbor_write_uint(&w, key);
-    write_value(&w, m, key);
+    wire_write_value(&w, m, key);
   }
   if (w.full)
     return -E2BIG;
@@ -432,15 +433,17 @@ int wire_encode(const struct wire_message *m, uint8_t *frame, size_t size, size_
   return 0;
 }
 
-static bool of_other_major(const void *message, uint32_t seen)
+static bool wire_of_other_major(const void *message, uint32_t seen)
 {
   return (seen & BIT(VERSION)) != 0 && ((const struct wire_message *)message)->major != WIRE_MAJOR;
 }
 
 int wire_decode(const uint8_t *body, size_t length, struct wire_message *m, char why[WIRE_WHY_MAX])
 {
-  const struct pst_cbor_protocol protocol = {
-      .forms = wire_forms, .types = WIRE_TYPES, .read = read_value, .foreign = of_other_major};
+  const struct pst_cbor_protocol protocol = {.forms = wire_forms,
+                                             .types = WIRE_TYPES,
+                                             .read = wire_read_value,
+                                             .foreign = wire_of_other_major};
   struct pst_cbor_reader r = {.bytes = body, .left = length, .why = why};
   uint32_t seen = 0;
 
@@ -451,7 +454,7 @@ int wire_decode(const uint8_t *body, size_t length, struct wire_message *m, char
   m->has_identity = seen & (BIT(HOST) | BIT(PID) | BIT(LIBRARY));
   m->has_token = seen & BIT(TOKEN);
   m->has_totals = seen & BIT(TOTALS);
-  if (of_other_major(m, seen))
+  if (wire_of_other_major(m, seen))
     return seen & BIT(MAGIC) ? 0 : pst_cbor_wrong(&r, "HELLO has no magic");
   if (m->fd_count > 0 && !(seen & BIT(FD_ID)))
     return pst_cbor_wrong(&r, "descriptors without an id");

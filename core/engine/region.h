@@ -81,7 +81,7 @@ static inline bool region_has(uint64_t region_length, uint64_t offset, uint64_t 
   return offset <= region_length && length <= region_length - offset;
 }
 
-static inline uint64_t round_up(uint64_t value, uint64_t step)
+static inline uint64_t region_round_up(uint64_t value, uint64_t step)
 {
   return (value + step - 1) / step * step;
 }

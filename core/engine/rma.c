@@ -51,7 +51,7 @@ void rma_close(struct rma *rma)
 
 /* ---- What has ended --------------------------------------------------------------- */
 
-static inline void end_transfer(struct rma *rma, uint32_t at)
+static inline void rma_end_transfer(struct rma *rma, uint32_t at)
 {
   if (rma->end(rma->context, at))
     rma->free_slots[rma->free_count++] = at;
@@ -60,7 +60,7 @@ static inline void end_transfer(struct rma *rma, uint32_t at)
   rma_assert(rma);
 }
 
-static inline void end_part(struct rma *rma, uint32_t at, int32_t status)
+static inline void rma_end_part(struct rma *rma, uint32_t at, int32_t status)
 {
   struct rma_slot *slot = &rma->slots[at];
 
@@ -72,10 +72,10 @@ static inline void end_part(struct rma *rma, uint32_t at, int32_t status)
   slot->parts--;
   rma->requests--;
   if (slot->parts == 0 && at != rma->rest_slot)
-    end_transfer(rma, at);
+    rma_end_transfer(rma, at);
 }
 
-static inline bool end_writes(struct rma *rma, const struct pst_completion *completion)
+static inline bool rma_end_writes(struct rma *rma, const struct pst_completion *completion)
 {
   if (!rma_are_oldest(rma, completion->u.done.cookie, completion->u.done.count))
     return false;
@@ -84,7 +84,7 @@ static inline bool end_writes(struct rma *rma, const struct pst_completion *comp
     rma->write_head++;
     if (rma->slots[at].parts == 1)
       rma->write_first = rma->slots[at].next;
-    end_part(rma, at, completion->status);
+    rma_end_part(rma, at, completion->status);
   }
   return true;
 }
@@ -95,11 +95,11 @@ bool rma_done(struct rma *rma, const struct pst_completion *completion)
   uint64_t count = completion->u.done.count;
 
   if (completion->code == PST_OP_WRITE)
-    return end_writes(rma, completion);
+    return rma_end_writes(rma, completion);
   if (at >= rma->depth || rma->slots[at].op != completion->code || count > rma->slots[at].parts)
     return false;
   while (count--)
-    end_part(rma, (uint32_t)at, completion->status);
+    rma_end_part(rma, (uint32_t)at, completion->status);
   return true;
 }
 
@@ -110,7 +110,7 @@ void rma_abandon(struct rma *rma, int status)
   rma->write_head = rma->write_tail;
   for (uint32_t i = 0; rma->slots && i < rma->depth && rma->requests; i++)
     while (rma->slots[i].parts)
-      end_part(rma, i, status);
+      rma_end_part(rma, i, status);
 }
 
 /* ---- Posting ------------------------------------------------------------------------ */
@@ -135,8 +135,8 @@ int rma_check_any(const struct rma *rma, const struct rma_work *w)
 }
 
 /* A request for the first `length` bytes of a transfer. */
-static inline void make_request(const struct rma_work *w, uint64_t length, uint32_t slot,
-                                struct pst_request *request)
+static inline void rma_make_request(const struct rma_work *w, uint64_t length, uint32_t slot,
+                                    struct pst_request *request)
 {
   const uint64_t head = pst_request_head_of(w->op, w->flags);
 
@@ -170,7 +170,7 @@ static inline void make_request(const struct rma_work *w, uint64_t length, uint3
 
 /* Returns how many were taken, 0 also when the peer is going; -errno: the transport refuses the
  * first. */
-static int post_requests(struct rma *rma, const struct pst_request *requests, uint32_t n)
+static int rma_post_requests(struct rma *rma, const struct pst_request *requests, uint32_t n)
 {
   uint32_t wait = PST_WAIT_NONE;
   int rc = rma->ops->post(rma->endpoint, requests, n, &wait);
@@ -182,14 +182,14 @@ static int post_requests(struct rma *rma, const struct pst_request *requests, ui
   return rc == -EAGAIN ? 0 : rma->refused(rma->context, rc);
 }
 
-static void take_slot(struct rma *rma, const struct rma_work *w, uint32_t slot)
+static void rma_take_slot(struct rma *rma, const struct rma_work *w, uint32_t slot)
 {
   assert(slot < rma->depth && rma->slots[slot].parts == 0);
   rma->slots[slot] = (struct rma_slot){.cookie = w->cookie, .length = w->length, .op = w->op};
 }
 
 /* `parts` more requests of this slot, which are the newest, are under way. */
-static void add_parts(struct rma *rma, uint32_t slot, uint32_t parts)
+static void rma_add_parts(struct rma *rma, uint32_t slot, uint32_t parts)
 {
   const bool is_new = rma->slots[slot].parts == 0;
 
@@ -210,24 +210,24 @@ static void add_parts(struct rma *rma, uint32_t slot, uint32_t parts)
 
 /* k requests, one for each of the first free slots. Returns how many were taken; *stop: go on to no
  * more, *rc says when the next is to blame. */
-static uint32_t post_made(struct rma *rma, const struct pst_request *requests, uint32_t k, int *rc,
-                          bool *stop)
+static uint32_t rma_post_made(struct rma *rma, const struct pst_request *requests, uint32_t k,
+                              int *rc, bool *stop)
 {
-  const int result = post_requests(rma, requests, k);
+  const int result = rma_post_requests(rma, requests, k);
   const uint32_t taken = result > 0 ? (uint32_t)result : 0;
 
   *stop |= taken < k;
   if (result < 0)
     *rc = result;
   for (uint32_t i = 0; i < taken; i++)
-    add_parts(rma, (uint32_t)requests[i].cookie, 1);
+    rma_add_parts(rma, (uint32_t)requests[i].cookie, 1);
   rma->free_count -= taken;
   return taken;
 }
 
-/* Those at the front that are one request each. As post_made(). */
-static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32_t n,
-                           uint32_t *slots, int *rc, bool *stop)
+/* Those at the front that are one request each. As rma_post_made(). */
+static uint32_t rma_post_whole(struct rma *rma, const struct rma_work *works, uint32_t n,
+                               uint32_t *slots, int *rc, bool *stop)
 {
   struct pst_request requests[RMA_BATCH];
   uint32_t room = rma_plain_room(rma), k = 0;
@@ -236,11 +236,11 @@ static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32
   for (; k < n && k < room && !rma_is_cut(rma, &works[k]); k++) {
     const struct rma_work *w = &works[k];
     uint32_t slot = rma->free_slots[rma->free_count - 1 - k];
-    take_slot(rma, w, slot);
-    make_request(w, w->length, slot, &requests[k]);
+    rma_take_slot(rma, w, slot);
+    rma_make_request(w, w->length, slot, &requests[k]);
     slots[k] = slot;
   }
-  return k ? post_made(rma, requests, k, rc, stop) : 0;
+  return k ? rma_post_made(rma, requests, k, rc, stop) : 0;
 }
 
 void rma_end_rest(struct rma *rma, int status)
@@ -252,10 +252,10 @@ void rma_end_rest(struct rma *rma, int status)
   if (slot->status == 0)
     slot->status = status;
   if (slot->parts == 0)
-    end_transfer(rma, at);
+    rma_end_transfer(rma, at);
 }
 
-static void advance(struct rma_work *rest, uint64_t length)
+static void rma_advance(struct rma_work *rest, uint64_t length)
 {
   rest->remote_offset += length;
   rest->length -= length;
@@ -284,8 +284,8 @@ struct piece_list {
 };
 
 /* With pieces: at most `length` of its bytes, in as many pieces as a request has. */
-static void cut_pieces(const struct rma *rma, struct piece_list *list, uint64_t length,
-                       struct pst_request *request)
+static void rma_cut_pieces(const struct rma *rma, struct piece_list *list, uint64_t length,
+                           struct pst_request *request)
 {
   uint64_t left = length;
   uint32_t n = 0;
@@ -309,7 +309,7 @@ static void cut_pieces(const struct rma *rma, struct piece_list *list, uint64_t 
 }
 
 /* As many requests as there is room for. Returns how many, at the front of what is left. */
-static uint32_t make_rest(struct rma *rma, struct pst_request *requests)
+static uint32_t rma_make_rest(struct rma *rma, struct pst_request *requests)
 {
   struct rma_work ahead = rma->rest;
   struct piece_list list = {ahead.pieces, 0, rma->cut};
@@ -320,9 +320,9 @@ static uint32_t make_rest(struct rma *rma, struct pst_request *requests)
     room = RMA_BATCH;
   for (; k < room && ahead.length; k++) {
     uint64_t length = ahead.length < rma->max ? ahead.length : rma->max;
-    make_request(&ahead, length, rma->rest_slot, &requests[k]);
+    rma_make_request(&ahead, length, rma->rest_slot, &requests[k]);
     if (ahead.piece_count)
-      cut_pieces(rma, &list, length, &requests[k]);
+      rma_cut_pieces(rma, &list, length, &requests[k]);
     length = requests[k].arg.length;
     ahead.local_offset += length;
     ahead.remote_offset += length;
@@ -333,19 +333,19 @@ static uint32_t make_rest(struct rma *rma, struct pst_request *requests)
 
 /* Post on what is left of a transfer that is cut. Returns how many requests were
  * taken, or why the transport refuses it. */
-static int post_rest(struct rma *rma)
+static int rma_post_rest(struct rma *rma)
 {
   struct pst_request requests[RMA_BATCH];
   int all = 0;
 
   while (rma->rest.length && rma->requests < rma->depth) {
-    uint32_t k = make_rest(rma, requests);
-    int taken = post_requests(rma, requests, k);
+    uint32_t k = rma_make_rest(rma, requests);
+    int taken = rma_post_requests(rma, requests, k);
     if (taken < 0)
       return taken;
     for (int i = 0; i < taken; i++)
-      advance(&rma->rest, requests[i].arg.length);
-    add_parts(rma, rma->rest_slot, (uint32_t)taken);
+      rma_advance(&rma->rest, requests[i].arg.length);
+    rma_add_parts(rma, rma->rest_slot, (uint32_t)taken);
     all += taken;
     if (taken < (int)k)
       break;
@@ -355,7 +355,7 @@ static int post_rest(struct rma *rma)
 
 bool rma_push_rest(struct rma *rma)
 {
-  int rc = post_rest(rma);
+  int rc = rma_post_rest(rma);
   if (rc < 0)
     rma_end_rest(rma, rc);
   else if (rma->rest.length == 0)
@@ -364,19 +364,19 @@ bool rma_push_rest(struct rma *rma)
 }
 
 /* One that is more than a request. Returns 1 when it was taken. */
-static uint32_t post_cut(struct rma *rma, const struct rma_work *w, uint32_t *slots, int *rc)
+static uint32_t rma_post_cut(struct rma *rma, const struct rma_work *w, uint32_t *slots, int *rc)
 {
   if (rma->free_count == 0)
     return 0;
   uint32_t slot = rma->free_slots[rma->free_count - 1];
-  take_slot(rma, w, slot);
+  rma_take_slot(rma, w, slot);
   rma->rest = *w;
   rma->rest_slot = slot;
   if (w->piece_count) {
     memcpy(rma->rest_pieces, w->pieces, w->piece_count * sizeof(*w->pieces));
     rma->rest.pieces = rma->rest_pieces;
   }
-  int taken = post_rest(rma);
+  int taken = rma_post_rest(rma);
   if (rma->slots[slot].parts == 0) {
     if (taken < 0)
       *rc = taken;
@@ -398,11 +398,11 @@ uint32_t rma_post(struct rma *rma, const struct rma_work *works, uint32_t n, uin
 
   while (taken < n && !stop && rma->rest_slot == RMA_NO_SLOT) {
     if (rma_is_cut(rma, &works[taken])) {
-      uint32_t one = post_cut(rma, &works[taken], slots + taken, rc);
+      uint32_t one = rma_post_cut(rma, &works[taken], slots + taken, rc);
       taken += one;
       stop = one == 0;
     } else {
-      taken += post_whole(rma, works + taken, n - taken, slots + taken, rc, &stop);
+      taken += rma_post_whole(rma, works + taken, n - taken, slots + taken, rc, &stop);
     }
   }
   return taken;

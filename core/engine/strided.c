@@ -35,8 +35,8 @@ int copy_rows_submit(const struct copy_rows *rows, const struct engine_memory *m
 }
 
 /* The second of a row says how far apart all are. */
-static inline bool goes_on(struct pst_copy_row *row, uint64_t source, uint64_t destination,
-                           uint64_t length)
+static inline bool strided_goes_on(struct pst_copy_row *row, uint64_t source, uint64_t destination,
+                                   uint64_t length)
 {
   if (row->length != length)
     return false;
@@ -55,7 +55,7 @@ void copy_rows_add(struct copy_rows *rows, uint64_t source, uint64_t destination
 
   if (length == 0)
     return;
-  if (rows->count && goes_on(row - 1, source, destination, length)) {
+  if (rows->count && strided_goes_on(row - 1, source, destination, length)) {
     row[-1].count++;
     return;
   }
@@ -65,8 +65,8 @@ void copy_rows_add(struct copy_rows *rows, uint64_t source, uint64_t destination
 }
 
 /* As many of the views as go on with a row of two or more. */
-static uint32_t row_of_views(struct copy_rows *rows, const struct pst_view *view, uint32_t n,
-                             uint64_t to, uint64_t stride)
+static uint32_t strided_row_of_views(struct copy_rows *rows, const struct pst_view *view,
+                                     uint32_t n, uint64_t to, uint64_t stride)
 {
   struct pst_copy_row *row = &rows->row[rows->count - 1];
   const uint64_t length = row->length, step = row->source_stride;
@@ -87,14 +87,15 @@ void copy_rows_add_views(struct copy_rows *rows, const struct pst_view *views, u
 {
   for (uint32_t at = 0; at < n; at++) {
     if (rows->count)
-      at += row_of_views(rows, views + at, n - at, to + at * stride, stride);
+      at += strided_row_of_views(rows, views + at, n - at, to + at * stride, stride);
     if (at < n)
       copy_rows_add(rows, views[at].address, to + at * stride, views[at].length);
   }
 }
 
 /* The leading ones that follow each other, of one length and of consecutive numbers. */
-static uint32_t row_from(struct pst_payload_row *row, const struct pst_view *view, uint32_t n)
+static uint32_t strided_row_from(struct pst_payload_row *row, const struct pst_view *view,
+                                 uint32_t n)
 {
   const uint64_t stride = n > 1 ? view[1].address - view->address : 0;
   const uint32_t length = view->length;
@@ -119,6 +120,6 @@ uint32_t payload_rows_of(struct pst_payload_row *row, const struct pst_view *vie
   uint32_t count = 0;
 
   for (uint32_t at = 0; at < n;)
-    at += row_from(&row[count++], views + at, n - at);
+    at += strided_row_from(&row[count++], views + at, n - at);
   return count;
 }

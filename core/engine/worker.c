@@ -81,7 +81,7 @@ static struct engine_endpoint *worker_endpoint_of(const struct pst_completion *c
   return (struct engine_endpoint *)(uintptr_t)completion->endpoint;
 }
 
-static void endpoint_closed(struct engine_endpoint *endpoint)
+static void worker_endpoint_closed(struct engine_endpoint *endpoint)
 {
   if (endpoint->state == ENGINE_ENDPOINT_CLOSED)
     return;
@@ -105,7 +105,7 @@ void engine_worker_take_event(struct engine_worker *worker, const struct pst_com
     worker->events->readdressed(endpoint);
     break;
   case PST_EVENT_CLOSED:
-    endpoint_closed(endpoint);
+    worker_endpoint_closed(endpoint);
     if (worker->events->closed)
       worker->events->closed(endpoint);
     break;
@@ -190,7 +190,7 @@ void engine_endpoint_close(struct engine_endpoint *endpoint, uint32_t mode, uint
     return;
   endpoint->state = ENGINE_ENDPOINT_CLOSING;
   if (endpoint->worker->ops->endpoint_close(endpoint->handle, mode, deadline_ns) < 0)
-    endpoint_closed(endpoint);
+    worker_endpoint_closed(endpoint);
 }
 
 /* ---- Closing ----------------------------------------------------------------------- */
@@ -208,7 +208,7 @@ static bool worker_poll_closing(struct engine_worker *worker)
     else if (completion->kind != PST_COMPLETION_EVENT)
       continue;
     else if (completion->code == PST_EVENT_CLOSED)
-      endpoint_closed(worker_endpoint_of(completion));
+      worker_endpoint_closed(worker_endpoint_of(completion));
     else if (completion->code == PST_EVENT_UNLENT)
       worker_forget_lent(worker, completion->u.region.buffer);
   }

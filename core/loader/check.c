@@ -17,14 +17,14 @@
 #define OPTIONS_MAX 256u
 #define RULES_MAX 64u
 
-static int option_breach(struct loader_reason *why, const struct pst_option *option,
-                         const char *what)
+static int check_option_breach(struct loader_reason *why, const struct pst_option *option,
+                               const char *what)
 {
   return loader_reject(why, -EPROTO, "option '%s': %s", option->name, what);
 }
 
-static int option_unknown(struct loader_reason *why, const struct pst_option *option,
-                          const char *field)
+static int check_option_unknown(struct loader_reason *why, const struct pst_option *option,
+                                const char *field)
 {
   return loader_reject(why, -EPROTO,
                        "option '%s': its %s is unknown to ABI %u; build it with this host's "
@@ -67,26 +67,26 @@ static int check_option(const struct pst_option *table, uint32_t index, struct l
                          "option %u: its name is none: write lower case, digits and '_'", index);
   for (uint32_t i = 0; i < index; i++) {
     if (strcmp(table[i].name, option->name) == 0)
-      return option_breach(why, option, "is in the table twice");
+      return check_option_breach(why, option, "is in the table twice");
   }
   if (option->type < PST_OPTION_BOOL || option->type > PST_OPTION_LIST)
-    return option_unknown(why, option, "type");
+    return check_option_unknown(why, option, "type");
   if (option->scope == 0)
-    return option_breach(why, option, "has no scope");
+    return check_option_breach(why, option, "has no scope");
   if (option->scope & ~scopes)
-    return option_unknown(why, option, "scope");
+    return check_option_unknown(why, option, "scope");
   if (option->flags & ~flags || option->reserved)
-    return option_unknown(why, option, "set of flags");
+    return check_option_unknown(why, option, "set of flags");
   if (!option->help || !*option->help)
-    return option_breach(why, option, "has no help text");
+    return check_option_breach(why, option, "has no help text");
   if ((option->type == PST_OPTION_ENUM) != (option->choices && option->choices[0]))
-    return option_breach(why, option, "choices belong to an ENUM, and an ENUM has some");
+    return check_option_breach(why, option, "choices belong to an ENUM, and an ENUM has some");
   if ((option->flags & PST_OPTION_PAIRS) && option->type != PST_OPTION_LIST)
-    return option_breach(why, option, "has pairs and is no LIST");
+    return check_option_breach(why, option, "has pairs and is no LIST");
   if (option->max && option->min > option->max)
-    return option_breach(why, option, "its min is over its max");
+    return check_option_breach(why, option, "its min is over its max");
   if ((option->flags & PST_OPTION_REQUIRED) && option->default_value)
-    return option_breach(why, option, "is required and has a default all the same");
+    return check_option_breach(why, option, "is required and has a default all the same");
   return check_default(option, why);
 }
 
@@ -124,12 +124,12 @@ static int check_wire(const struct pst_description *description, struct loader_r
   return 0;
 }
 
-static int rule_breach(struct loader_reason *why, uint32_t index, const char *what)
+static int check_rule_breach(struct loader_reason *why, uint32_t index, const char *what)
 {
   return loader_reject(why, -EPROTO, "rule %u: %s", index, what);
 }
 
-static bool takes(const struct pst_option *option, const char *text)
+static bool check_takes(const struct pst_option *option, const char *text)
 {
   char why[VALUE_WHY_MIN];
   struct value value;
@@ -147,11 +147,11 @@ static int check_rule(const struct pst_description *description, const struct ps
       option_find(description->options, description->option_count, rule->needs);
 
   if (!option || !needs || option == needs)
-    return rule_breach(why, index, "it needs two options that are in the table");
+    return check_rule_breach(why, index, "it needs two options that are in the table");
   if (option->type == PST_OPTION_LIST || needs->type == PST_OPTION_LIST)
-    return rule_breach(why, index, "an option of it is a LIST, which has no one value");
-  if (!takes(option, rule->value) || !takes(needs, rule->needed))
-    return rule_breach(why, index, "a value of it is none that its option takes");
+    return check_rule_breach(why, index, "an option of it is a LIST, which has no one value");
+  if (!check_takes(option, rule->value) || !check_takes(needs, rule->needed))
+    return check_rule_breach(why, index, "a value of it is none that its option takes");
   for (size_t i = 0; i < sizeof(rule->reserved) / sizeof(rule->reserved[0]); i++)
     if (rule->reserved[i] || rule->flags & ~(uint32_t)(PST_RULE_UNLESS | PST_RULE_OTHER))
       return loader_reject(why, -EPROTO,
@@ -181,12 +181,12 @@ static int check_rules(const struct pst_description *description, struct loader_
     return loader_reject(why, -ENOMEM, "no memory to read it");
   for (uint32_t i = 0; i < count && rc == 0; i++)
     if (!rule_holds(&rules[i], defaults))
-      rc = rule_breach(why, i, "the defaults break it");
+      rc = check_rule_breach(why, i, "the defaults break it");
   options_free(defaults);
   return rc;
 }
 
-static bool is_variable(const char *text)
+static bool check_is_variable(const char *text)
 {
   const size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                      "0123456789_");
@@ -203,7 +203,7 @@ static int check_environment(const struct pst_description *description, struct l
     if (i == LOADER_VARIABLES_MAX)
       return loader_reject(why, -EPROTO,
                            "names over 64 environment variables; or does NULL not end the list?");
-    if (!is_variable(environment[i]))
+    if (!check_is_variable(environment[i]))
       return loader_reject(why, -EPROTO,
                            "its environment has '%.64s'; write NAME=value, the name of at most 63 "
                            "letters, digits and '_'",

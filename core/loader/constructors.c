@@ -22,7 +22,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* What `environ` was made to point to. Other threads may be in getenv(), so that none is freed. */
 static struct arena variables;
 
-static const char *name_of(const char *variable, char name[LOADER_VARIABLE_BYTES])
+static const char *constructors_name_of(const char *variable, char name[LOADER_VARIABLE_BYTES])
 {
   snprintf(name, LOADER_VARIABLE_BYTES, "%.*s", (int)strcspn(variable, "="), variable);
   return name;
@@ -38,7 +38,7 @@ static int environment_set(const char *const *environment, const char **added,
   char **list;
 
   for (; *environment; environment++) {
-    const bool is_set = getenv(name_of(*environment, name)) != NULL;
+    const bool is_set = getenv(constructors_name_of(*environment, name)) != NULL;
 
     if (is_set)
       text_add(said->kept, sizeof(said->kept), "%s%s", said->kept[0] ? ", " : "", name);
@@ -72,7 +72,7 @@ static void environment_take_back(const char *const *added)
   while (added[count])
     count++;
   while (count > 0)
-    unsetenv(name_of(added[--count], name));
+    unsetenv(constructors_name_of(added[--count], name));
 }
 
 /* Those that the C library keeps for itself cannot be looked at, nor taken. */
@@ -88,7 +88,7 @@ static void dispositions_read(struct dispositions *all)
     all->is_known[number] = sigaction(number, NULL, &all->of[number]) == 0;
 }
 
-static bool is_same(const struct sigaction *a, const struct sigaction *b)
+static bool constructors_is_same(const struct sigaction *a, const struct sigaction *b)
 {
   if (a->sa_handler != b->sa_handler || a->sa_flags != b->sa_flags)
     return false;
@@ -105,7 +105,7 @@ static void dispositions_restore(const struct dispositions *before, struct const
 
   dispositions_read(&now);
   for (int number = 1; number < NSIG; number++) {
-    if (!before->is_known[number] || is_same(&before->of[number], &now.of[number]))
+    if (!before->is_known[number] || constructors_is_same(&before->of[number], &now.of[number]))
       continue;
     sigaction(number, &before->of[number], NULL);
     text_add(said->restored, sizeof(said->restored), "%s%d (%s)", said->restored[0] ? ", " : "",

@@ -37,7 +37,7 @@ static int check_within(struct elf *elf, uint64_t offset, uint64_t length)
 }
 
 /* length bytes at offset, with a NUL behind them; NULL with *why set. */
-static void *read_part(struct elf *elf, uint64_t offset, uint64_t length)
+static void *elf_read_part(struct elf *elf, uint64_t offset, uint64_t length)
 {
   char *part;
 
@@ -63,7 +63,7 @@ static void *read_part(struct elf *elf, uint64_t offset, uint64_t length)
   return part;
 }
 
-static const char *machine_name(unsigned machine, char number[32])
+static const char *elf_machine_name(unsigned machine, char number[32])
 {
   static const struct {
     unsigned machine;
@@ -80,7 +80,7 @@ static const char *machine_name(unsigned machine, char number[32])
 }
 
 /* This process's own header says what a plugin must be built for. */
-static bool own_header(Elf64_Ehdr *own)
+static bool elf_own_header(Elf64_Ehdr *own)
 {
   int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   ssize_t n = fd < 0 ? -1 : read(fd, own, sizeof(*own));
@@ -103,15 +103,15 @@ static int check_header(struct elf *elf)
     return loader_reject(elf->why, -ENOEXEC, "not an ELF file; install it again");
   if (ident[EI_CLASS] != ELFCLASS64)
     return loader_reject(elf->why, -ENOEXEC, "built for a 32-bit machine; build it for this one");
-  elf->head = read_part(elf, 0, sizeof(*elf->head));
+  elf->head = elf_read_part(elf, 0, sizeof(*elf->head));
   if (!elf->head)
     return elf->why->code;
-  if (own_header(&own) &&
+  if (elf_own_header(&own) &&
       (own.e_machine != elf->head->e_machine || own.e_ident[EI_DATA] != ident[EI_DATA]))
-    return loader_reject(elf->why, -ENOEXEC,
-                         "built for %s, this machine is %s%s; build it for this one",
-                         machine_name(elf->head->e_machine, a), machine_name(own.e_machine, b),
-                         own.e_ident[EI_DATA] != ident[EI_DATA] ? " of another byte order" : "");
+    return loader_reject(
+        elf->why, -ENOEXEC, "built for %s, this machine is %s%s; build it for this one",
+        elf_machine_name(elf->head->e_machine, a), elf_machine_name(own.e_machine, b),
+        own.e_ident[EI_DATA] != ident[EI_DATA] ? " of another byte order" : "");
   if (elf->head->e_type != ET_DYN)
     return loader_reject(elf->why, -ENOEXEC, "not a shared object; link it with -shared");
   return 0;
@@ -127,7 +127,7 @@ static int check_segments(struct elf *elf)
   if (count == 0 || elf->head->e_phentsize != sizeof(*segments))
     return loader_reject(elf->why, -ENOEXEC,
                          "not a shared object that can be loaded; install it again");
-  segments = read_part(elf, elf->head->e_phoff, count * sizeof(*segments));
+  segments = elf_read_part(elf, elf->head->e_phoff, count * sizeof(*segments));
   if (!segments)
     return elf->why->code;
   for (uint64_t i = 0; i < count && rc == 0; i++) {
@@ -142,7 +142,8 @@ static int check_segments(struct elf *elf)
   return rc;
 }
 
-static void note_symbol(const char *name, bool is_defined, const char *stem, struct inspect *found)
+static void elf_note_symbol(const char *name, bool is_defined, const char *stem,
+                            struct inspect *found)
 {
   size_t head = strlen(stem);
   unsigned long major;
@@ -159,31 +160,31 @@ static void note_symbol(const char *name, bool is_defined, const char *stem, str
     found->other_major = (uint32_t)major;
 }
 
-static const char *string_at(const char *strings, uint64_t size, uint64_t at)
+static const char *elf_string_at(const char *strings, uint64_t size, uint64_t at)
 {
   return at < size ? strings + at : "";
 }
 
-static int read_symbols(struct elf *elf, const Elf64_Shdr *section, const char *strings,
-                        uint64_t strings_size, const char *stem, struct inspect *found)
+static int elf_read_symbols(struct elf *elf, const Elf64_Shdr *section, const char *strings,
+                            uint64_t strings_size, const char *stem, struct inspect *found)
 {
   uint64_t count = section->sh_size / sizeof(Elf64_Sym);
-  const Elf64_Sym *symbols = read_part(elf, section->sh_offset, section->sh_size);
+  const Elf64_Sym *symbols = elf_read_part(elf, section->sh_offset, section->sh_size);
 
   if (!symbols)
     return elf->why->code;
   for (uint64_t i = 0; i < count; i++)
-    note_symbol(string_at(strings, strings_size, symbols[i].st_name),
-                symbols[i].st_shndx != SHN_UNDEF, stem, found);
+    elf_note_symbol(elf_string_at(strings, strings_size, symbols[i].st_name),
+                    symbols[i].st_shndx != SHN_UNDEF, stem, found);
   found->is_listed = true;
   return 0;
 }
 
-static int read_needed(struct elf *elf, const Elf64_Shdr *section, const char *strings,
-                       uint64_t strings_size, struct inspect *found)
+static int elf_read_needed(struct elf *elf, const Elf64_Shdr *section, const char *strings,
+                           uint64_t strings_size, struct inspect *found)
 {
   uint64_t count = section->sh_size / sizeof(Elf64_Dyn), n = 0;
-  const Elf64_Dyn *entries = read_part(elf, section->sh_offset, section->sh_size);
+  const Elf64_Dyn *entries = elf_read_part(elf, section->sh_offset, section->sh_size);
 
   if (!entries)
     return elf->why->code;
@@ -192,13 +193,13 @@ static int read_needed(struct elf *elf, const Elf64_Shdr *section, const char *s
     return loader_reject(elf->why, -ENOMEM, "no memory to read it");
   for (uint64_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++)
     if (entries[i].d_tag == DT_NEEDED)
-      found->needed[n++] = string_at(strings, strings_size, entries[i].d_un.d_val);
+      found->needed[n++] = elf_string_at(strings, strings_size, entries[i].d_un.d_val);
   return 0;
 }
 
 /* Without section headers (sstrip) nothing is known; dlsym() decides then. Of each type of section
  * a file has one. */
-static int read_sections(struct elf *elf, const char *stem, struct inspect *found)
+static int elf_read_sections(struct elf *elf, const char *stem, struct inspect *found)
 {
   uint64_t count = elf->head->e_shnum;
   const Elf64_Shdr *sections, *link;
@@ -206,7 +207,7 @@ static int read_sections(struct elf *elf, const char *stem, struct inspect *foun
 
   if (count == 0 || elf->head->e_shentsize != sizeof(*sections))
     return 0;
-  sections = read_part(elf, elf->head->e_shoff, count * sizeof(*sections));
+  sections = elf_read_part(elf, elf->head->e_shoff, count * sizeof(*sections));
   if (!sections)
     return elf->why->code;
   for (const Elf64_Shdr *section = sections; section < sections + count && rc == 0; section++) {
@@ -217,13 +218,13 @@ static int read_sections(struct elf *elf, const char *stem, struct inspect *foun
     if ((!lists && !needs) || section->sh_link >= count)
       continue;
     link = &sections[section->sh_link];
-    strings = read_part(elf, link->sh_offset, link->sh_size);
+    strings = elf_read_part(elf, link->sh_offset, link->sh_size);
     if (!strings)
       rc = elf->why->code;
     else if (lists)
-      rc = read_symbols(elf, section, strings, link->sh_size, stem, found);
+      rc = elf_read_symbols(elf, section, strings, link->sh_size, stem, found);
     else
-      rc = read_needed(elf, section, strings, link->sh_size, found);
+      rc = elf_read_needed(elf, section, strings, link->sh_size, found);
   }
   return rc;
 }
@@ -267,7 +268,7 @@ int inspect_file(const char *real, const char *stem, struct inspect *found,
   if (rc == 0)
     rc = check_segments(&elf);
   if (rc == 0)
-    rc = read_sections(&elf, stem, found);
+    rc = elf_read_sections(&elf, stem, found);
   if (rc == 0)
     rc = check_symbols(stem, found, why);
 out:

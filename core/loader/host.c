@@ -189,7 +189,7 @@ void loader_memory_remove(struct pst_memory *memory)
 }
 
 /* The mutex is held. */
-static const struct pst_memory_ops *ops_of(const struct pst_region *region)
+static const struct pst_memory_ops *host_ops_of(const struct pst_region *region)
 {
   for (const struct memory_entry *entry = memories; entry; entry = entry->next)
     if (region->memory && entry->memory == region->memory)
@@ -210,7 +210,7 @@ static int host_region_export(const struct pst_host *table, const struct pst_reg
   if (!(region->exports & kind))
     return -EOPNOTSUPP;
   pthread_mutex_lock(&memories_mutex);
-  ops = ops_of(region);
+  ops = host_ops_of(region);
   if (ops)
     rc = ops->export_region(region->memory, region, kind, offset, length, out);
   pthread_mutex_unlock(&memories_mutex);
@@ -224,7 +224,7 @@ static const struct pst_memory_ops *host_region_memory(const struct pst_host *ta
 
   (void)table;
   pthread_mutex_lock(&memories_mutex);
-  ops = ops_of(region);
+  ops = host_ops_of(region);
   pthread_mutex_unlock(&memories_mutex);
   return ops;
 }
@@ -237,7 +237,7 @@ static int host_region_import(const struct pst_host *table, const struct pst_reg
 
   (void)table;
   pthread_mutex_lock(&memories_mutex);
-  ops = ops_of(near);
+  ops = host_ops_of(near);
   if (ops)
     rc = ops->import_region(near->memory, from, far);
   pthread_mutex_unlock(&memories_mutex);
@@ -250,7 +250,7 @@ static void host_region_release(const struct pst_host *table, struct pst_region 
 
   (void)table;
   pthread_mutex_lock(&memories_mutex);
-  ops = ops_of(far);
+  ops = host_ops_of(far);
   if (ops)
     ops->free_region(far->memory, far);
   pthread_mutex_unlock(&memories_mutex);

@@ -44,8 +44,8 @@ struct report {
   void *context;
 };
 
-static int keep(void *context, const char *path, uint32_t kind, const char *name,
-                bool is_description)
+static int list_keep(void *context, const char *path, uint32_t kind, const char *name,
+                     bool is_description)
 {
   struct all *all = context;
   struct found *entry = arena_alloc(&all->arena, sizeof(*entry));
@@ -60,7 +60,7 @@ static int keep(void *context, const char *path, uint32_t kind, const char *name
   return 0;
 }
 
-static void keep_device(void *context, const char *name, const char *detail)
+static void list_keep_device(void *context, const char *name, const char *detail)
 {
   struct devices *devices = context;
   struct found_device *device = arena_alloc(&devices->arena, sizeof(*device));
@@ -77,11 +77,11 @@ static void keep_device(void *context, const char *name, const char *detail)
 
 /* Probes a plugin and hands what it found to the caller. The texts live until the callback
  * returns. */
-static void report_plugin(const struct report *report, const struct loader_plugin *plugin)
+static void list_report_plugin(const struct report *report, const struct loader_plugin *plugin)
 {
   struct devices devices = {.end = &devices.first};
   struct pst_probe probe = {
-      .struct_size = sizeof(probe), .context = &devices, .device = keep_device};
+      .struct_size = sizeof(probe), .context = &devices, .device = list_keep_device};
   struct pst_plugin_info info = {.struct_size = sizeof(info),
                                  .kind = plugin->kind,
                                  .path = plugin->path,
@@ -109,9 +109,10 @@ static void report_plugin(const struct report *report, const struct loader_plugi
 }
 
 /* A rejected one has at least the name that its file gives it. */
-static void report_other(const struct report *report, const struct found *entry,
-                         const struct pst_description *description, const char *path, int status,
-                         const char *reason, const char *remedy, const char *shadowed_by)
+static void list_report_other(const struct report *report, const struct found *entry,
+                              const struct pst_description *description, const char *path,
+                              int status, const char *reason, const char *remedy,
+                              const char *shadowed_by)
 {
   static const char *const none[] = {NULL};
   struct pst_plugin_info info = {.struct_size = sizeof(info),
@@ -135,8 +136,8 @@ static void report_other(const struct report *report, const struct found *entry,
 }
 
 /* The first file of the same name, that is a description or a plugin. */
-static const struct found *find_entry(const struct all *all, const struct found *like,
-                                      bool is_description)
+static const struct found *list_find_entry(const struct all *all, const struct found *like,
+                                           bool is_description)
 {
   for (const struct found *entry = all->first; entry; entry = entry->next)
     if (entry->kind == like->kind && entry->is_description == is_description &&
@@ -163,11 +164,11 @@ static void list_plugin(const struct report *report, const struct found *entry)
   loader_unlock();
   if (is_shadowed) {
     snprintf(reason, sizeof(reason), "shadowed by %s", used->path);
-    report_other(report, entry, NULL, real, -EEXIST, reason, "", used->path);
+    list_report_other(report, entry, NULL, real, -EEXIST, reason, "", used->path);
   } else if (rc == 0) {
-    report_plugin(report, plugin);
+    list_report_plugin(report, plugin);
   } else {
-    report_other(report, entry, NULL, "", rc, why.line, "", "");
+    list_report_other(report, entry, NULL, "", rc, why.line, "", "");
   }
 }
 
@@ -183,12 +184,13 @@ static void list_description(const struct report *report, const struct found *en
   rc = open_description(entry->path, entry->kind, entry->name, &description, &real, &why);
   loader_unlock();
   if (rc < 0) {
-    report_other(report, entry, NULL, "", rc, why.line, "", "");
+    list_report_other(report, entry, NULL, "", rc, why.line, "", "");
     return;
   }
   if (description->needs)
     snprintf(remedy, sizeof(remedy), "it needs %s", description->needs);
-  report_other(report, entry, description, real, -ENOENT, "known but not built here", remedy, "");
+  list_report_other(report, entry, description, real, -ENOENT, "known but not built here", remedy,
+                    "");
 }
 
 int pst_plugins_list(void (*plugin)(void *context, const struct pst_plugin_info *info),
@@ -204,7 +206,7 @@ int pst_plugins_list(void (*plugin)(void *context, const struct pst_plugin_info 
   loader_lock();
   rc = search_folders(&folders);
   if (rc == 0)
-    rc = search_each(&folders, keep, &all);
+    rc = search_each(&folders, list_keep, &all);
   search_folders_free(&folders);
   loader_unlock();
   if (rc < 0) {
@@ -214,7 +216,7 @@ int pst_plugins_list(void (*plugin)(void *context, const struct pst_plugin_info 
   for (const struct found *entry = all.first; rc == 0 && entry; entry = entry->next) {
     if (!entry->is_description)
       list_plugin(&report, entry);
-    else if (!find_entry(&all, entry, false) && find_entry(&all, entry, true) == entry)
+    else if (!list_find_entry(&all, entry, false) && list_find_entry(&all, entry, true) == entry)
       list_description(&report, entry);
   }
   arena_free(&all.arena);

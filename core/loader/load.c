@@ -27,8 +27,8 @@ struct names {
   size_t count, max;
 };
 
-static int visit_name(void *context, const char *path, uint32_t kind, const char *name,
-                      bool is_description)
+static int load_visit_name(void *context, const char *path, uint32_t kind, const char *name,
+                           bool is_description)
 {
   struct names *names = context;
 
@@ -48,12 +48,12 @@ static int visit_name(void *context, const char *path, uint32_t kind, const char
 }
 
 /* Plugins and descriptions, usable or not. Returns how many there are. */
-static size_t list_names(const struct loader_folders *folders, uint32_t kind, const char **list,
-                         size_t max)
+static size_t load_list_names(const struct loader_folders *folders, uint32_t kind,
+                              const char **list, size_t max)
 {
   struct names names = {.kind = kind, .list = list, .max = max};
 
-  search_each(folders, visit_name, &names);
+  search_each(folders, load_visit_name, &names);
   return names.count < max ? names.count : max;
 }
 
@@ -89,7 +89,7 @@ static void described_add(uint32_t kind, const char *name,
 
 /* A file is asked for again and again while a configuration is checked, and then loaded: each
  * reason is warned of once. The lock is held. */
-static void warn_once(const struct loader_reason *why)
+static void load_warn_once(const struct loader_reason *why)
 {
   static const char *said[64];
   const char *line = loader_intern(why->line);
@@ -106,8 +106,8 @@ static void warn_once(const struct loader_reason *why)
 }
 
 /* Folder by folder, so that it is the description of the plugin that would load. */
-static const struct pst_description *describe_in(const struct loader_folder *folder, uint32_t kind,
-                                                 const char *name)
+static const struct pst_description *load_describe_in(const struct loader_folder *folder,
+                                                      uint32_t kind, const char *name)
 {
   const struct pst_description *description = NULL;
   const struct loader_plugin *plugin;
@@ -116,7 +116,7 @@ static const struct pst_description *describe_in(const struct loader_folder *fol
   char *path = search_file(folder, kind, name, true);
 
   if (path && open_description(path, kind, name, &description, &real, &why) < 0)
-    warn_once(&why);
+    load_warn_once(&why);
   free(path);
   if (description)
     return description;
@@ -124,13 +124,13 @@ static const struct pst_description *describe_in(const struct loader_folder *fol
   if (path && open_plugin(path, kind, name, &plugin, &why) == 0)
     description = plugin->description;
   else if (path)
-    warn_once(&why);
+    load_warn_once(&why);
   free(path);
   return description;
 }
 
-static const struct pst_description *describe_locked(const struct loader_folders *folders,
-                                                     uint32_t kind, const char *name)
+static const struct pst_description *load_describe_locked(const struct loader_folders *folders,
+                                                          uint32_t kind, const char *name)
 {
   const struct pst_description *description = described_find(kind, name);
   const struct loader_plugin *plugin = open_find(kind, name);
@@ -140,7 +140,7 @@ static const struct pst_description *describe_locked(const struct loader_folders
   if (description)
     return description;
   for (const struct loader_folder *in = folders->first; in && !description; in = in->next)
-    description = describe_in(in, kind, name);
+    description = load_describe_in(in, kind, name);
   if (description)
     described_add(kind, name, description);
   return description;
@@ -156,7 +156,7 @@ static const struct pst_description *catalog_find(void *context, uint32_t kind, 
     return NULL;
   loader_lock();
   if (search_folders(&folders) == 0)
-    description = describe_locked(&folders, kind, name);
+    description = load_describe_locked(&folders, kind, name);
   search_folders_free(&folders);
   loader_unlock();
   return description;
@@ -170,7 +170,7 @@ static size_t catalog_names(void *context, uint32_t kind, const char **names, si
   (void)context;
   loader_lock();
   if (search_folders(&folders) == 0)
-    count = list_names(&folders, kind, names, max);
+    count = load_list_names(&folders, kind, names, max);
   search_folders_free(&folders);
   loader_unlock();
   return count;
@@ -210,21 +210,21 @@ static const struct loader_plugin *load_first(const struct loader_folders *folde
     free(path);
   }
   for (size_t i = 0; plugin && i < found->count; i++)
-    warn_once(&found->reasons[i]);
+    load_warn_once(&found->reasons[i]);
   if (later[0])
     loader_note(PST_LOG_DEBUG, "%s: shadowed by %s", later, found->used);
   return plugin;
 }
 
-static void look_for_hints(const struct loader_folders *folders, uint32_t kind, const char *name,
-                           struct lookup *found)
+static void load_look_for_hints(const struct loader_folders *folders, uint32_t kind,
+                                const char *name, struct lookup *found)
 {
   const char *names[NAMES_MAX];
-  size_t count = list_names(folders, kind, names, NAMES_MAX);
+  size_t count = load_list_names(folders, kind, names, NAMES_MAX);
 
-  found->nearest = nearest_name(name, names, count);
+  found->nearest = suggest_name(name, names, count);
   for (uint32_t other = PST_KIND_TRANSPORT; other <= PST_KIND_FILTER; other++) {
-    count = other == kind ? 0 : list_names(folders, other, names, NAMES_MAX);
+    count = other == kind ? 0 : load_list_names(folders, other, names, NAMES_MAX);
     for (size_t i = 0; i < count; i++) {
       if (strcmp(names[i], name) == 0)
         found->other_kind = loader_kind_name(other);
@@ -233,7 +233,7 @@ static void look_for_hints(const struct loader_folders *folders, uint32_t kind, 
 }
 
 /* A configuration is checked by the description and run by the plugin. */
-static bool is_stale(const struct pst_description *a, const struct pst_description *b)
+static bool load_is_stale(const struct pst_description *a, const struct pst_description *b)
 {
   if (a == b)
     return false;
@@ -261,22 +261,22 @@ static int load_locked(uint32_t kind, const char *name, const struct loader_plug
   search_folders_text(&folders, found->folders, sizeof(found->folders));
   if (loader_name_ok(name))
     *plugin = load_first(&folders, kind, name, found);
-  if (*plugin && description && is_stale(description, (*plugin)->description)) {
+  if (*plugin && description && load_is_stale(description, (*plugin)->description)) {
     loader_note(PST_LOG_WARN,
                 "%s: the description beside it is of another build, so its options may "
                 "have been checked wrongly; build both anew",
                 found->used);
   } else if (!*plugin && found->count == 0) {
     if (loader_name_ok(name))
-      found->description = describe_locked(&folders, kind, name);
-    look_for_hints(&folders, kind, name, found);
+      found->description = load_describe_locked(&folders, kind, name);
+    load_look_for_hints(&folders, kind, name, found);
   }
   search_folders_free(&folders);
   return 0;
 }
 
-static int say_missing(const char *kind, const char *name, const struct lookup *found,
-                       struct pst_error *error)
+static int load_say_missing(const char *kind, const char *name, const struct lookup *found,
+                            struct pst_error *error)
 {
   if (found->count) {
     for (size_t i = 0; i < found->count; i++)
@@ -324,7 +324,7 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
   } else if (loaded) {
     *plugin = loaded;
   } else {
-    rc = say_missing(loader_kind_name(kind), name, found, error);
+    rc = load_say_missing(loader_kind_name(kind), name, found, error);
   }
   free(found);
   return rc;

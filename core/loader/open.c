@@ -89,7 +89,7 @@ const struct loader_plugin *open_find(uint32_t kind, const char *name)
 }
 
 /* What the C library and the compiler bring is nobody's vendor library. */
-static bool is_runtime(const char *soname)
+static bool open_is_runtime(const char *soname)
 {
   static const char *const stems[] = {"libc.so",      "libm.so",     "libdl.so",   "libpthread.so",
                                       "librt.so",     "ld-linux",    "ld64.so",    "libgcc_s.so",
@@ -105,7 +105,7 @@ static bool is_runtime(const char *soname)
 
 /* dlerror() is "<library>: cannot open shared object file: …" for a library that
  * is missing, "<file>: undefined symbol: <symbol>" for a symbol. */
-static int dlopen_reason(struct loader_reason *why)
+static int open_dlopen_reason(struct loader_reason *why)
 {
   static const char missing[] = ": cannot open shared object file";
   static const char undefined[] = "undefined symbol: ";
@@ -133,7 +133,7 @@ static int dlopen_reason(struct loader_reason *why)
   return loader_reject(why, -ELIBBAD, "cannot be opened: %s", error);
 }
 
-static bool same_file(const char *a, const char *b)
+static bool open_same_file(const char *a, const char *b)
 {
   struct stat sa, sb;
 
@@ -142,19 +142,19 @@ static bool same_file(const char *a, const char *b)
 
 /* The address is in this very file: dlsym() looks into what it is linked with too,
  * and a symbol of the program's goes before the plugin's own. */
-static int check_origin(const char *real, const char *symbol, const void *address,
-                        struct loader_reason *why)
+static int open_check_origin(const char *real, const char *symbol, const void *address,
+                             struct loader_reason *why)
 {
   Dl_info info;
 
-  if (dladdr(address, &info) && info.dli_fname && same_file(info.dli_fname, real))
+  if (dladdr(address, &info) && info.dli_fname && open_same_file(info.dli_fname, real))
     return 0;
   return loader_reject(why, -ELIBBAD,
                        "its %s is that of %s; export one of its own, and link no other plugin",
                        symbol, info.dli_fname ? info.dli_fname : "something else");
 }
 
-static void note_constructors(const char *path, const struct constructors_said *said)
+static void open_note_constructors(const char *path, const struct constructors_said *said)
 {
   if (said->set[0])
     loader_note(PST_LOG_DEBUG, "%s: opened with %s in the environment", path, said->set);
@@ -180,14 +180,14 @@ static int open_file(const char *path, char real[PATH_MAX], const char *stem,
   if (rc < 0)
     return rc;
   rc = constructors_dlopen(real, environment, handle, &said);
-  note_constructors(path, &said);
+  open_note_constructors(path, &said);
   if (rc < 0) {
-    rc = rc == -ENOMEM ? loader_reject(why, rc, "no memory for it") : dlopen_reason(why);
+    rc = rc == -ENOMEM ? loader_reject(why, rc, "no memory for it") : open_dlopen_reason(why);
     goto fail;
   }
   snprintf(symbol, sizeof(symbol), "%s%u", stem, PST_ABI_MAJOR);
   *address = dlsym(*handle, symbol);
-  rc = *address ? check_origin(real, symbol, *address, why) : inspect_no_symbol(stem, why);
+  rc = *address ? open_check_origin(real, symbol, *address, why) : inspect_no_symbol(stem, why);
   if (rc == 0)
     return 0;
   dlclose(*handle);
@@ -196,8 +196,8 @@ fail:
   return rc;
 }
 
-static int check_plugin(const char *real, uint32_t kind, const char *name,
-                        const struct pst_plugin *plugin, struct loader_reason *why)
+static int open_check_plugin(const char *real, uint32_t kind, const char *name,
+                             const struct pst_plugin *plugin, struct loader_reason *why)
 {
   int rc;
 
@@ -205,7 +205,7 @@ static int check_plugin(const char *real, uint32_t kind, const char *name,
   if (rc < 0)
     return rc;
   if (plugin->described) {
-    rc = check_origin(real, PST_DESCRIPTION_SYMBOL, plugin->described, why);
+    rc = open_check_origin(real, PST_DESCRIPTION_SYMBOL, plugin->described, why);
     if (rc < 0)
       return rc;
   }
@@ -218,10 +218,10 @@ static int check_plugin(const char *real, uint32_t kind, const char *name,
 }
 
 /* They are loaded by now; only their real paths are wanted. */
-static void add_needed(const struct pst_host *host, const char *const *needed)
+static void open_add_needed(const struct pst_host *host, const char *const *needed)
 {
   for (; needed && *needed; needed++) {
-    void *handle = is_runtime(*needed) ? NULL : dlopen(*needed, RTLD_LAZY | RTLD_NOLOAD);
+    void *handle = open_is_runtime(*needed) ? NULL : dlopen(*needed, RTLD_LAZY | RTLD_NOLOAD);
 
     if (handle) {
       host_library_add(host, handle);
@@ -275,8 +275,8 @@ static const char *const *environment_beside(const char *path, uint32_t kind, co
   return environment_of(description);
 }
 
-static int check_same_environment(const struct pst_plugin *plugin, const char *const *environment,
-                                  struct loader_reason *why)
+static int open_check_same_environment(const struct pst_plugin *plugin,
+                                       const char *const *environment, struct loader_reason *why)
 {
   if (environment_equal(environment_of(plugin->described->description), environment))
     return 0;
@@ -300,9 +300,9 @@ int open_plugin(const char *path, uint32_t kind, const char *name,
   rc = open_file(path, real, "pst_plugin_v", environment, &found, &handle, &address, why);
   if (rc < 0)
     return rc;
-  rc = check_plugin(real, kind, name, address, why);
+  rc = open_check_plugin(real, kind, name, address, why);
   if (rc == 0)
-    rc = check_same_environment(address, environment, why);
+    rc = open_check_same_environment(address, environment, why);
   if (rc < 0)
     goto fail;
   plugin = plugin_new(kind, name, real, address);
@@ -310,7 +310,7 @@ int open_plugin(const char *path, uint32_t kind, const char *name,
     rc = loader_reject(why, -ENOMEM, "no memory for it");
     goto fail;
   }
-  add_needed(plugin->pub.host, found.needed);
+  open_add_needed(plugin->pub.host, found.needed);
   inspect_free(&found);
   plugin->next = plugins;
   plugins = plugin;

@@ -106,15 +106,15 @@
 
 /* One function each, of the operation's own type: calling through another one is undefined. */
 #define DEFINE_REFUSE(kind_, op_, needs_, parameters_)                                             \
-  static int no_##kind_##_##op_ parameters_                                                        \
+  static int ops_no_##kind_##_##op_ parameters_                                                    \
   {                                                                                                \
     return -EOPNOTSUPP;                                                                            \
   }
 #define DEFINE_IGNORE(kind_, op_, needs_, parameters_)                                             \
-  static void no_##kind_##_##op_ parameters_                                                       \
+  static void ops_no_##kind_##_##op_ parameters_                                                   \
   {                                                                                                \
   }
-#define NO_OP(kind_, op_, needs_, parameters_) .op_ = no_##kind_##_##op_,
+#define NO_OP(kind_, op_, needs_, parameters_) .op_ = ops_no_##kind_##_##op_,
 #define OP_RULE(kind_, op_, needs_, parameters_)                                                   \
   {#op_, offsetof(struct pst_##kind_##_ops, op_), needs_},
 

@@ -28,8 +28,8 @@ static struct {
   struct loader_folders folders;
 } added = {.mutex = PTHREAD_MUTEX_INITIALIZER, .folders.end = &added.folders.first};
 
-static int folder_push(struct loader_folders *folders, const char *path, const char *real,
-                       int error)
+static int search_folder_push(struct loader_folders *folders, const char *path, const char *real,
+                              int error)
 {
   struct loader_folder *folder = arena_alloc(&folders->arena, sizeof(*folder));
   const char *kept = arena_string(&folders->arena, path);
@@ -50,13 +50,13 @@ int pst_plugin_path_add(const char *folder)
   if (!folder || !*folder)
     return -EINVAL;
   pthread_mutex_lock(&added.mutex);
-  rc = folder_push(&added.folders, folder, NULL, 0);
+  rc = search_folder_push(&added.folders, folder, NULL, 0);
   pthread_mutex_unlock(&added.mutex);
   return rc;
 }
 
 /* A folder named twice, or by two paths, is looked into once. */
-static int folder_add(struct loader_folders *folders, const char *path)
+static int search_folder_add(struct loader_folders *folders, const char *path)
 {
   char real[PATH_MAX];
   bool is_there = realpath(path, real) != NULL;
@@ -66,27 +66,27 @@ static int folder_add(struct loader_folders *folders, const char *path)
     if (is_there ? folder->real && strcmp(folder->real, real) == 0
                  : strcmp(folder->path, path) == 0)
       return 0;
-  return folder_push(folders, path, is_there ? real : NULL, error);
+  return search_folder_push(folders, path, is_there ? real : NULL, error);
 }
 
-static int add_program(struct loader_folders *folders)
+static int search_add_program(struct loader_folders *folders)
 {
   int rc = 0;
 
   pthread_mutex_lock(&added.mutex);
   for (const struct loader_folder *at = added.folders.first; at && rc == 0; at = at->next)
-    rc = folder_add(folders, at->path);
+    rc = search_folder_add(folders, at->path);
   pthread_mutex_unlock(&added.mutex);
   return rc;
 }
 
-static void say_ignored(void)
+static void search_say_ignored(void)
 {
   pst_log(PST_LOG_WARN, "PENSTOCK_PLUGIN_PATH is ignored: this program runs with other privileges "
                         "than its caller's; install the plugins");
 }
 
-static int add_environment(struct loader_folders *folders)
+static int search_add_environment(struct loader_folders *folders)
 {
   static pthread_once_t said = PTHREAD_ONCE_INIT;
   const char *value = getenv("PENSTOCK_PLUGIN_PATH");
@@ -96,7 +96,7 @@ static int add_environment(struct loader_folders *folders)
   if (!value || !*value)
     return 0;
   if (getauxval(AT_SECURE)) {
-    pthread_once(&said, say_ignored);
+    pthread_once(&said, search_say_ignored);
     return 0;
   }
   copy = rest = strdup(value);
@@ -104,7 +104,7 @@ static int add_environment(struct loader_folders *folders)
     return -ENOMEM;
   while (rc == 0 && (folder = strsep(&rest, ":")) != NULL) {
     if (*folder)
-      rc = folder_add(folders, folder);
+      rc = search_folder_add(folders, folder);
   }
   free(copy);
   return rc;
@@ -120,7 +120,7 @@ bool search_own_file(char path[PATH_MAX])
   return realpath("/proc/self/exe", path) != NULL;
 }
 
-static bool own_folder(char folder[PATH_MAX])
+static bool search_own_folder(char folder[PATH_MAX])
 {
   char *slash;
 
@@ -132,7 +132,7 @@ static bool own_folder(char folder[PATH_MAX])
 
 /* The build leaves a file `plugins.path` beside the library: one folder a line,
  * relative to its own. An installed library has none. */
-static int add_build_tree(struct loader_folders *folders)
+static int search_add_build_tree(struct loader_folders *folders)
 {
   char here[PATH_MAX], path[PATH_MAX + 16], real_path[PATH_MAX], *line = NULL;
   struct loader_reason why;
@@ -140,7 +140,7 @@ static int add_build_tree(struct loader_folders *folders)
   FILE *file;
   int rc = 0;
 
-  if (!own_folder(here))
+  if (!search_own_folder(here))
     return 0;
   snprintf(path, sizeof(path), "%s/plugins.path", here);
   file = fopen(path, "re");
@@ -164,7 +164,7 @@ static int add_build_tree(struct loader_folders *folders)
       snprintf(joined, sizeof(joined), "%s/%s", here, folder);
       folder = joined;
     }
-    rc = folder_add(folders, realpath(folder, real) ? real : folder);
+    rc = search_folder_add(folders, realpath(folder, real) ? real : folder);
   }
 out:
   free(line);
@@ -174,17 +174,17 @@ out:
 
 /* Beside the library, where the build puts it, so that an installed tree that was
  * moved finds its own plugins before those of another; then where it was built for. */
-static int add_installed(struct loader_folders *folders)
+static int search_add_installed(struct loader_folders *folders)
 {
   char here[PATH_MAX], path[PATH_MAX + 16];
   int rc = 0;
 
-  if (own_folder(here)) {
+  if (search_own_folder(here)) {
     snprintf(path, sizeof(path), "%s/penstock", here);
     if (access(path, X_OK) == 0)
-      rc = folder_add(folders, path);
+      rc = search_folder_add(folders, path);
   }
-  return rc < 0 ? rc : folder_add(folders, PST_PLUGIN_FOLDER);
+  return rc < 0 ? rc : search_folder_add(folders, PST_PLUGIN_FOLDER);
 }
 
 int search_folders(struct loader_folders *folders)
@@ -192,13 +192,13 @@ int search_folders(struct loader_folders *folders)
   int rc;
 
   *folders = (struct loader_folders){.end = &folders->first};
-  rc = add_program(folders);
+  rc = search_add_program(folders);
   if (rc == 0)
-    rc = add_environment(folders);
+    rc = search_add_environment(folders);
   if (rc == 0)
-    rc = add_build_tree(folders);
+    rc = search_add_build_tree(folders);
   if (rc == 0)
-    rc = add_installed(folders);
+    rc = search_add_installed(folders);
   return rc;
 }
 
@@ -232,15 +232,16 @@ char *search_file(const struct loader_folder *folder, uint32_t kind, const char 
   return NULL;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int search_by_name(const struct dirent **a, const struct dirent **b)
 {
   return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int visit_folder(const struct loader_folder *folder, search_visit visit, void *context)
+static int search_visit_folder(const struct loader_folder *folder, search_visit visit,
+                               void *context)
 {
   struct dirent **entries;
-  int n = scandir(folder->real, &entries, NULL, by_name);
+  int n = scandir(folder->real, &entries, NULL, search_by_name);
   int rc = 0;
 
   for (int i = 0; i < n; i++) {
@@ -270,6 +271,6 @@ int search_each(const struct loader_folders *folders, search_visit visit, void *
   for (const struct loader_folder *folder = folders->first; folder && rc == 0;
        folder = folder->next)
     if (folder->real)
-      rc = visit_folder(folder, visit, context);
+      rc = search_visit_folder(folder, visit, context);
   return rc;
 }

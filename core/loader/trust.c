@@ -187,7 +187,7 @@ static bool trust_is_sticky(const struct stat *st)
   return S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX);
 }
 
-static int own_visit(void *context, const char *at, const struct stat *st, bool is_parent)
+static int trust_own_visit(void *context, const char *at, const struct stat *st, bool is_parent)
 {
   (void)context;
   (void)at;
@@ -204,12 +204,12 @@ static int own_visit(void *context, const char *at, const struct stat *st, bool 
   return 0;
 }
 
-static void own_collect(void)
+static void trust_own_collect(void)
 {
   char path[PATH_MAX], real[PATH_MAX];
 
   if (search_own_file(path))
-    trust_walk(path, real, own_visit, NULL);
+    trust_walk(path, real, trust_own_visit, NULL);
 }
 
 /* A user's private group, as useradd(8) makes it: umask 002 is usual with those. */
@@ -235,7 +235,7 @@ struct trust_judge {
   bool is_refused;
 };
 
-static int judge_owner(struct loader_reason *why, const char *at, const struct stat *st)
+static int trust_judge_owner(struct loader_reason *why, const char *at, const struct stat *st)
 {
   const char *what = S_ISLNK(st->st_mode) ? "the link " : "its folder ";
 
@@ -249,7 +249,8 @@ static int judge_owner(struct loader_reason *why, const char *at, const struct s
       at, st->st_uid, geteuid(), at);
 }
 
-static int judge_mode(struct loader_reason *why, const char *at, const struct stat *st, bool by_all)
+static int trust_judge_mode(struct loader_reason *why, const char *at, const struct stat *st,
+                            bool by_all)
 {
   char who[64] = "world-writable, so anybody";
 
@@ -262,7 +263,7 @@ static int judge_mode(struct loader_reason *why, const char *at, const struct st
                        who, by_all ? "o-w" : "g-w", at);
 }
 
-static int judge_visit(void *context, const char *at, const struct stat *st, bool is_parent)
+static int trust_judge_visit(void *context, const char *at, const struct stat *st, bool is_parent)
 {
   struct trust_judge *judge = context;
   bool is_ancestor = S_ISDIR(st->st_mode) && !is_parent, by_all;
@@ -271,7 +272,7 @@ static int judge_visit(void *context, const char *at, const struct stat *st, boo
   if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode) && !S_ISLNK(st->st_mode))
     return loader_reject(judge->why, -ENOEXEC, "not a file; remove it or rename it");
   if (!trust_user(st->st_uid))
-    return judge_owner(judge->why, at, st);
+    return trust_judge_owner(judge->why, at, st);
   judge->is_refused = false;
   if (S_ISLNK(st->st_mode) || (is_ancestor && trust_is_sticky(st)))
     return 0;
@@ -280,7 +281,7 @@ static int judge_visit(void *context, const char *at, const struct stat *st, boo
                   trust_is_private(st->st_uid, st->st_gid)))
     return 0;
   judge->is_refused = true;
-  return judge_mode(judge->why, at, st, by_all);
+  return trust_judge_mode(judge->why, at, st, by_all);
 }
 
 int trust_file(const char *path, char real[PATH_MAX], struct loader_reason *why)
@@ -290,8 +291,8 @@ int trust_file(const char *path, char real[PATH_MAX], struct loader_reason *why)
   int rc;
 
   why->path = path;
-  pthread_once(&collected, own_collect);
-  rc = trust_walk(path, real, judge_visit, &judge);
+  pthread_once(&collected, trust_own_collect);
+  rc = trust_walk(path, real, trust_judge_visit, &judge);
   if (rc == 0 || judge.is_refused)
     return rc;
   if (rc == -EISDIR)

@@ -164,7 +164,7 @@ int pst_node_register(struct pst_node *node, const struct pst_register_params *g
 static bool area_is_in_use(const struct pst_area *area)
 {
   for (const struct pst_peer *peer = area->node->peers; peer; peer = peer->next)
-    if (operate_names(peer, area, NULL))
+    if (peer_rma_names(peer, area, NULL))
       return true;
   return area->uses;
 }

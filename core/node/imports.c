@@ -142,7 +142,7 @@ void remote_withdrawn(struct pst_peer *peer, uint32_t id)
   }
   remote->is_withdrawn = true;
   operate_forget_run(peer);
-  remote->uses = operate_names(peer, NULL, remote);
+  remote->uses = peer_rma_names(peer, NULL, remote);
   if (remote->uses == 0)
     remote_end_withdrawn(peer, remote);
   else

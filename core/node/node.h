@@ -37,7 +37,7 @@ struct pst_area {
   struct pst_node *node;
   struct pst_area *next;
   struct region_data own;
-  uint32_t uses; /* by offers; by operations: operate_names() */
+  uint32_t uses; /* by offers; by operations: peer_rma_names() */
 };
 
 /* Devices see what peers have written into areas that were offered to them. 0 or -errno. */

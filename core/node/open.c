@@ -146,10 +146,10 @@ static int node_fit_limits(struct pst_node *node, struct pst_error *error)
   int rc = node_check_peers(node, error);
   if (rc < 0)
     return rc;
-  node->ring_stride =
-      round_up(round_up(limits->headroom + node->message_max + limits->tailroom, CACHE_LINE),
-               limits->slot_alignment);
-  node->send_stride = round_up(limits->send_headroom + node->message_max, CACHE_LINE);
+  node->ring_stride = region_round_up(
+      region_round_up(limits->headroom + node->message_max + limits->tailroom, CACHE_LINE),
+      limits->slot_alignment);
+  node->send_stride = region_round_up(limits->send_headroom + node->message_max, CACHE_LINE);
   return 0;
 }
 
@@ -317,7 +317,7 @@ int pst_node_open(const struct pst_node_params *given, struct pst_node **node,
                     "sizeof",
                     given->struct_size, sizeof(params));
   memcpy(&params, given, sizeof(params));
-  made = aligned_alloc(CACHE_LINE, round_up(sizeof(*made), CACHE_LINE));
+  made = aligned_alloc(CACHE_LINE, region_round_up(sizeof(*made), CACHE_LINE));
   if (!made)
     return node_no_memory(error);
   memset(made, 0, sizeof(*made));

@@ -183,7 +183,7 @@ int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_p
   if (rc == 0)
     rc = peer_open_sends(node, made);
   if (rc == 0)
-    rc = operate_open(made);
+    rc = peer_rma_open(made);
   if (rc == 0)
     rc = peer_open_endpoint(node, made);
   if (rc < 0) {
@@ -206,7 +206,7 @@ void peer_forget(struct pst_peer *peer)
   node->peer_count--;
   events_unreserve(&node->events, peer_entries(node) + peer->takens);
   remote_drop_all(peer);
-  operate_close(peer);
+  peer_rma_close(peer);
   node_ring_close(node, &peer->own_ring);
   message_forget(peer, peer->queued - peer->done);
   send_pool_close(&peer->own_sends);
@@ -346,7 +346,7 @@ void peer_take_done(struct pst_peer *peer, const struct pst_completion *completi
     message_took(peer, completion);
     return;
   }
-  if (operate_done(peer, completion))
+  if (peer_rma_done(peer, completion))
     return;
   peer_blame_transport(peer, "ends a request that is not under way",
                        "its transport has lost count of requests");
@@ -370,7 +370,7 @@ static bool peer_is_room_due(const struct pst_peer *peer)
 {
   return peer_state_is_in(peer->state) && !peer->is_room_told &&
          ((peer->room_wanted & PEER_ROOM_SEND && message_has_room(peer)) ||
-          (peer->room_wanted & PEER_ROOM_POST && operate_has_room(peer)));
+          (peer->room_wanted & PEER_ROOM_POST && peer_rma_has_room(peer)));
 }
 
 static bool peer_is_drained(const struct pst_peer *peer)

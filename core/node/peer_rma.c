@@ -11,19 +11,20 @@
 
 /* ---- Opening ----------------------------------------------------------------------- */
 
-static struct pst_area **areas_of(const struct pst_peer *peer, uint32_t slot)
+static struct pst_area **peer_rma_areas_of(const struct pst_peer *peer, uint32_t slot)
 {
   return &peer->areas[(uint64_t)slot * peer->node->pieces];
 }
 
-static bool is_under_way(const struct rma *rma, uint32_t slot)
+static bool peer_rma_is_under_way(const struct rma *rma, uint32_t slot)
 {
   return rma->slots[slot].parts > 0 || slot == rma->rest_slot;
 }
 
-static bool names_area(const struct pst_peer *peer, uint32_t slot, const struct pst_area *area)
+static bool peer_rma_names_area(const struct pst_peer *peer, uint32_t slot,
+                                const struct pst_area *area)
 {
-  struct pst_area **areas = areas_of(peer, slot);
+  struct pst_area **areas = peer_rma_areas_of(peer, slot);
 
   if (peer->uses[slot].area)
     return peer->uses[slot].area == area;
@@ -33,8 +34,8 @@ static bool names_area(const struct pst_peer *peer, uint32_t slot, const struct 
   return false;
 }
 
-uint32_t operate_names(const struct pst_peer *peer, const struct pst_area *area,
-                       const struct node_remote *remote)
+uint32_t peer_rma_names(const struct pst_peer *peer, const struct pst_area *area,
+                        const struct node_remote *remote)
 {
   const struct rma *rma = &peer->rma;
   uint32_t count = 0;
@@ -42,16 +43,17 @@ uint32_t operate_names(const struct pst_peer *peer, const struct pst_area *area,
   if (rma->requests == 0 && rma->rest_slot == RMA_NO_SLOT)
     return 0;
   for (uint32_t i = 0; i < rma->depth; i++)
-    if (is_under_way(rma, i) && (area ? names_area(peer, i, area) : peer->uses[i].remote == remote))
+    if (peer_rma_is_under_way(rma, i) &&
+        (area ? peer_rma_names_area(peer, i, area) : peer->uses[i].remote == remote))
       count++;
   return count;
 }
 
 /* To its device, what was read into an area. */
-static int make_visible(const struct pst_peer *peer, uint32_t slot)
+static int peer_rma_make_visible(const struct pst_peer *peer, uint32_t slot)
 {
   const struct node_use *use = &peer->uses[slot];
-  struct pst_area **areas = areas_of(peer, slot);
+  struct pst_area **areas = peer_rma_areas_of(peer, slot);
   int rc = use->area ? region_flush(&use->area->own.region) : 0;
 
   for (uint32_t i = 0; !use->area && i < peer->node->pieces && areas[i] && rc == 0; i++)
@@ -59,8 +61,8 @@ static int make_visible(const struct pst_peer *peer, uint32_t slot)
   return rc < 0 ? -EIO : 0;
 }
 
-static inline void write_done(struct pst_peer *peer, uint32_t at, int32_t status,
-                              struct pst_node_event *event)
+static inline void peer_rma_write_done(struct pst_peer *peer, uint32_t at, int32_t status,
+                                       struct pst_node_event *event)
 {
   const struct rma_slot *slot = &peer->rma.slots[at];
 
@@ -71,25 +73,25 @@ static inline void write_done(struct pst_peer *peer, uint32_t at, int32_t status
 /* The operation in this slot has ended. Where nothing that came before waits, that goes straight to
  * the application, and its slot is free: slots end in the order of their events. Returns whether.
  */
-static inline bool operate_tell_done(struct pst_peer *peer, uint32_t at, int32_t status)
+static inline bool peer_rma_operate_tell_done(struct pst_peer *peer, uint32_t at, int32_t status)
 {
   struct node_events *events = &peer->node->events;
   const bool is_next = events->into != events->into_end;
   struct pst_node_event *event =
       is_next ? events->into++ : &events_at(events, events->tail++)->event;
 
-  write_done(peer, at, status, event);
+  peer_rma_write_done(peer, at, status, event);
   return is_next;
 }
 
 /* One that has failed, or is to be made visible, or may be the last in a region that is withdrawn.
  */
-static __attribute__((noinline)) bool end_other(struct pst_peer *peer, uint32_t at)
+static __attribute__((noinline)) bool peer_rma_end_other(struct pst_peer *peer, uint32_t at)
 {
   const struct rma_slot *slot = &peer->rma.slots[at];
   const bool is_read = slot->op != PST_OP_WRITE && slot->op != PST_OP_FLUSH;
-  const int status = slot->status || !is_read ? slot->status : make_visible(peer, at);
-  const bool is_out = operate_tell_done(peer, at, status);
+  const int status = slot->status || !is_read ? slot->status : peer_rma_make_visible(peer, at);
+  const bool is_out = peer_rma_operate_tell_done(peer, at, status);
   struct node_remote *remote = peer->withdrawing ? peer->uses[at].remote : NULL;
 
   if (remote && remote->is_withdrawn)
@@ -97,19 +99,19 @@ static __attribute__((noinline)) bool end_other(struct pst_peer *peer, uint32_t 
   return is_out;
 }
 
-static bool ended(void *context, uint32_t at)
+static bool peer_rma_ended(void *context, uint32_t at)
 {
   struct pst_peer *peer = context;
   const struct rma_slot *slot = &peer->rma.slots[at];
 
   if (!slot->status && !peer->withdrawing && !peer->node->has_flush)
-    return operate_tell_done(peer, at, 0);
-  return end_other(peer, at);
+    return peer_rma_operate_tell_done(peer, at, 0);
+  return peer_rma_end_other(peer, at);
 }
 
 /* WRITEs that were done whole, while nothing waits and nothing is withdrawn. Returns how many of
  * the `count` oldest: the others are rma_done()'s. */
-static uint64_t end_written(struct pst_peer *peer, uint64_t count)
+static uint64_t peer_rma_end_written(struct pst_peer *peer, uint64_t count)
 {
   struct rma *rma = &peer->rma;
   struct node_events *events = &peer->node->events;
@@ -127,7 +129,7 @@ static uint64_t end_written(struct pst_peer *peer, uint64_t count)
       break;
     slot->parts = 0;
     free_slots[n] = at;
-    write_done(peer, at, 0, into++);
+    peer_rma_write_done(peer, at, 0, into++);
     at = slot->next;
   }
   events->into = into;
@@ -139,7 +141,7 @@ static uint64_t end_written(struct pst_peer *peer, uint64_t count)
   return n;
 }
 
-bool operate_done(struct pst_peer *peer, const struct pst_completion *completion)
+bool peer_rma_done(struct pst_peer *peer, const struct pst_completion *completion)
 {
   struct pst_completion left = *completion;
   const bool is_short = completion->code == PST_OP_WRITE && !completion->status &&
@@ -149,11 +151,11 @@ bool operate_done(struct pst_peer *peer, const struct pst_completion *completion
     return rma_done(&peer->rma, completion);
   if (!rma_are_oldest(&peer->rma, completion->u.done.cookie, completion->u.done.count))
     return false;
-  left.u.done.count -= end_written(peer, left.u.done.count);
+  left.u.done.count -= peer_rma_end_written(peer, left.u.done.count);
   return left.u.done.count == 0 || rma_done(&peer->rma, &left);
 }
 
-static int refused(void *context, int rc)
+static int peer_rma_refused(void *context, int rc)
 {
   struct pst_peer *peer = context;
 
@@ -163,14 +165,14 @@ static int refused(void *context, int rc)
   return 0;
 }
 
-int operate_open(struct pst_peer *peer)
+int peer_rma_open(struct pst_peer *peer)
 {
   const struct pst_node *node = peer->node;
   const struct pst_limits *limits = &node->device->limits;
 
   peer->rma = (struct rma){.ops = node->worker.ops,
-                           .refused = refused,
-                           .end = ended,
+                           .refused = peer_rma_refused,
+                           .end = peer_rma_ended,
                            .context = peer,
                            .max = limits->rma_max,
                            .operations = rma_operations(limits->capabilities),
@@ -185,7 +187,7 @@ int operate_open(struct pst_peer *peer)
   return 0;
 }
 
-void operate_close(struct pst_peer *peer)
+void peer_rma_close(struct pst_peer *peer)
 {
   rma_close(&peer->rma);
   free(peer->uses);
@@ -193,7 +195,7 @@ void operate_close(struct pst_peer *peer)
   free(peer->pieces);
 }
 
-bool operate_has_room(const struct pst_peer *peer)
+bool peer_rma_has_room(const struct pst_peer *peer)
 {
   return peer->is_connected && peer->rma.free_count > 0 && peer->rma.requests < peer->rma.depth &&
          peer->rma.rest_slot == RMA_NO_SLOT;
@@ -201,8 +203,8 @@ bool operate_has_room(const struct pst_peer *peer)
 
 /* ---- Posting ----------------------------------------------------------------------- */
 
-static int check_area(const struct pst_peer *peer, const struct pst_area *area, uint64_t offset,
-                      uint64_t length)
+static int peer_rma_check_area(const struct pst_peer *peer, const struct pst_area *area,
+                               uint64_t offset, uint64_t length)
 {
   if (!area || area->node != peer->node)
     return -EINVAL;
@@ -210,8 +212,8 @@ static int check_area(const struct pst_peer *peer, const struct pst_area *area, 
 }
 
 /* Empty ones are left out; of nothing but those there is one. */
-static int check_pieces(const struct pst_peer *peer, const struct pst_operation *o,
-                        struct pst_piece *pieces, struct rma_work *work)
+static int peer_rma_check_pieces(const struct pst_peer *peer, const struct pst_operation *o,
+                                 struct pst_piece *pieces, struct rma_work *work)
 {
   uint64_t sum = 0;
   uint16_t n = 0;
@@ -224,8 +226,8 @@ static int check_pieces(const struct pst_peer *peer, const struct pst_operation 
     return -EINVAL;
   for (uint32_t i = 0; i < o->piece_count; i++) {
     const struct pst_area_piece *piece = &o->pieces[i];
-    int rc =
-        piece->reserved ? -EINVAL : check_area(peer, piece->area, piece->offset, piece->length);
+    int rc = piece->reserved ? -EINVAL
+                             : peer_rma_check_area(peer, piece->area, piece->offset, piece->length);
     if (rc < 0)
       return rc;
     pieces[n] = (struct pst_piece){
@@ -238,8 +240,8 @@ static int check_pieces(const struct pst_peer *peer, const struct pst_operation 
   return sum == o->length ? 0 : -EINVAL;
 }
 
-static int check_remote(const struct pst_peer *peer, const struct pst_operation *o,
-                        struct node_remote **found)
+static int peer_rma_check_remote(const struct pst_peer *peer, const struct pst_operation *o,
+                                 struct node_remote **found)
 {
   static const uint32_t rights[] = {[PST_OP_WRITE] = PST_ACCESS_REMOTE_WRITE,
                                     [PST_OP_READ] = PST_ACCESS_REMOTE_READ,
@@ -258,8 +260,9 @@ static int check_remote(const struct pst_peer *peer, const struct pst_operation 
   return region_has(remote->length, o->remote_offset, o->length) ? 0 : -ERANGE;
 }
 
-static int check(const struct pst_peer *peer, const struct pst_operation *o, struct rma_work *work,
-                 struct pst_piece *pieces, struct node_remote **remote)
+static int peer_rma_check(const struct pst_peer *peer, const struct pst_operation *o,
+                          struct rma_work *work, struct pst_piece *pieces,
+                          struct node_remote **remote)
 {
   *work = (struct rma_work){.op = o->op,
                             .flags = o->flags,
@@ -273,25 +276,25 @@ static int check(const struct pst_peer *peer, const struct pst_operation *o, str
                             .operand = o->operand};
   int rc = o->reserved ? -EINVAL : rma_check(&peer->rma, work);
   if (rc == 0)
-    rc = check_remote(peer, o, remote);
+    rc = peer_rma_check_remote(peer, o, remote);
   if (rc < 0)
     return rc;
   if (*remote)
     work->remote = (*remote)->remote;
   if (o->piece_count)
-    return check_pieces(peer, o, pieces, work);
+    return peer_rma_check_pieces(peer, o, pieces, work);
   if (o->op == PST_OP_FLUSH)
     return o->area ? -EINVAL : 0;
-  rc = check_area(peer, o->area, o->offset, o->length);
+  rc = peer_rma_check_area(peer, o->area, o->offset, o->length);
   if (rc == 0)
     work->mr = o->area->own.region.mr;
   return rc;
 }
 
-static void use(struct pst_peer *peer, const struct pst_operation *o, uint32_t slot,
-                struct node_remote *remote)
+static void peer_rma_use(struct pst_peer *peer, const struct pst_operation *o, uint32_t slot,
+                         struct node_remote *remote)
 {
-  struct pst_area **areas = areas_of(peer, slot);
+  struct pst_area **areas = peer_rma_areas_of(peer, slot);
 
   peer->uses[slot] = (struct node_use){.remote = remote, .area = o->area};
   for (uint32_t i = 0; i < o->piece_count; i++)
@@ -300,71 +303,73 @@ static void use(struct pst_peer *peer, const struct pst_operation *o, uint32_t s
     areas[o->piece_count] = NULL;
 }
 
-static inline uint64_t lesser(uint64_t a, uint64_t b)
+static inline uint64_t peer_rma_lesser(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
 }
 
-static inline bool is_of_run(const struct plain_run *run, const struct pst_operation *o)
+static inline bool peer_rma_is_of_run(const struct plain_run *run, const struct pst_operation *o)
 {
   return o->op == run->op && !o->flags && o->id == run->id && !o->piece_count &&
          o->area == run->area;
 }
 
-/* What is wrong with one that is not, check() says. Field by field: one load of what the caller has
- * just stored by several would wait for all of those. */
-static inline bool is_plain(const struct plain_run *run, const struct pst_operation *o)
+/* What is wrong with one that is not, peer_rma_check() says. Field by field: one load of what the
+ * caller has just stored by several would wait for all of those. */
+static inline bool peer_rma_is_plain(const struct plain_run *run, const struct pst_operation *o)
 {
-  return is_of_run(run, o) && o->length - 1 < run->length_max &&
+  return peer_rma_is_of_run(run, o) && o->length - 1 < run->length_max &&
          !(o->compare | o->operand | o->reserved) && o->offset <= run->local_length - o->length &&
          o->remote_offset <= run->remote_length - o->length;
 }
 
 /* May the first of n begin a run? Not where the next names another region: a post of operations on
  * several regions has all of them. */
-static bool begins_run(const struct pst_peer *peer, const struct pst_operation *o, uint32_t n)
+static bool peer_rma_begins_run(const struct pst_peer *peer, const struct pst_operation *o,
+                                uint32_t n)
 {
   return (o->op == PST_OP_WRITE || o->op == PST_OP_READ) && !o->flags && !o->piece_count &&
          (n == 1 || o->id == peer->run.id || o->id == o[1].id);
 }
 
 /* Where the first of n begins a run, that is the peer's from now on. */
-static void find_run(struct pst_peer *peer, const struct pst_operation *o, uint32_t n)
+static void peer_rma_find_run(struct pst_peer *peer, const struct pst_operation *o, uint32_t n)
 {
   struct node_remote *remote;
   struct rma_work work;
 
-  if (is_of_run(&peer->run, o) || !begins_run(peer, o, n) ||
-      check(peer, o, &work, NULL, &remote) < 0)
+  if (peer_rma_is_of_run(&peer->run, o) || !peer_rma_begins_run(peer, o, n) ||
+      peer_rma_check(peer, o, &work, NULL, &remote) < 0)
     return;
   const uint64_t local_length = o->area->own.region.length;
-  peer->run =
-      (struct plain_run){.op = o->op,
-                         .id = o->id,
-                         .area = o->area,
-                         .remote = remote,
-                         .common = {pst_request_head_of(o->op, 0), work.mr, work.remote},
-                         .local_length = local_length,
-                         .remote_length = remote->length,
-                         .length_max = lesser(peer->rma.max, lesser(local_length, remote->length))};
+  peer->run = (struct plain_run){
+      .op = o->op,
+      .id = o->id,
+      .area = o->area,
+      .remote = remote,
+      .common = {pst_request_head_of(o->op, 0), work.mr, work.remote},
+      .local_length = local_length,
+      .remote_length = remote->length,
+      .length_max = peer_rma_lesser(peer->rma.max, peer_rma_lesser(local_length, remote->length))};
 }
 
 /* The requests of those at the front of n that go on with the peer's run. Returns how many. */
-static inline uint32_t make_plain(const struct pst_peer *peer,
-                                  const struct pst_operation *operations, uint32_t n,
-                                  struct pst_request *requests)
+static inline uint32_t peer_rma_make_plain(const struct pst_peer *peer,
+                                           const struct pst_operation *operations, uint32_t n,
+                                           struct pst_request *requests)
 {
   const struct plain_run *run = &peer->run;
   const uint32_t *slot = peer->rma.free_slots + peer->rma.free_count;
   uint32_t k = 0;
 
-  for (; k < n && is_plain(run, &operations[k]); k++)
+  for (; k < n && peer_rma_is_plain(run, &operations[k]); k++)
     rma_make_plain(&run->common, &operations[k], *--slot, &requests[k]);
   return k;
 }
 
-static inline void begin_plain(struct pst_peer *peer, const struct pst_operation *operations,
-                               const struct pst_request *requests, uint32_t count)
+static inline void peer_rma_begin_plain(struct pst_peer *peer,
+                                        const struct pst_operation *operations,
+                                        const struct pst_request *requests, uint32_t count)
 {
   uint32_t *link = &peer->rma.slots[peer->rma.write_last].next;
 
@@ -381,8 +386,8 @@ static inline void begin_plain(struct pst_peer *peer, const struct pst_operation
 }
 
 /* They had ended when they were posted, and need no slots. */
-static inline void complete_plain(struct pst_peer *peer, const struct pst_operation *operations,
-                                  uint32_t count)
+static inline void peer_rma_complete_plain(struct pst_peer *peer,
+                                           const struct pst_operation *operations, uint32_t count)
 {
   struct node_events *events = &peer->node->events;
   struct node_completed *const completed = events->completed;
@@ -401,17 +406,17 @@ static inline void complete_plain(struct pst_peer *peer, const struct pst_operat
 
 /* May the transport have the requests of this post done at its return? Not where a memory is to be
  * told of what was read, nor ahead of events that wait to be handed out. */
-static inline uint32_t offer_completion(const struct pst_node *node)
+static inline uint32_t peer_rma_offer_completion(const struct pst_node *node)
 {
   const bool must_wait = node->has_flush || node->events.head != node->events.tail;
 
   return must_wait ? PST_WAIT_NONE : PST_POST_MAY_COMPLETE;
 }
 
-/* As refused(); -EAGAIN: the peer is going. */
-static int refused_or_gone(struct pst_peer *peer, int rc)
+/* As peer_rma_refused(); -EAGAIN: the peer is going. */
+static int peer_rma_refused_or_gone(struct pst_peer *peer, int rc)
 {
-  const int why = refused(peer, rc);
+  const int why = peer_rma_refused(peer, rc);
 
   return why ? why : -EAGAIN;
 }
@@ -419,32 +424,34 @@ static int refused_or_gone(struct pst_peer *peer, int rc)
 /* Those at the front, at most RMA_BATCH, that go on with the peer's run. Returns how many were
  * taken; *rc: -EAGAIN: there is no more room; -errno: why the next is refused. */
 static inline __attribute__((always_inline)) uint32_t
-post_plain(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n, int *rc)
+peer_rma_post_plain(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n,
+                    int *rc)
 {
   struct rma *rma = &peer->rma;
   struct pst_request requests[RMA_BATCH];
   const uint32_t room = rma_plain_room(rma);
-  const uint32_t k = make_plain(peer, operations, room < n ? room : n, requests);
-  uint32_t wait = offer_completion(peer->node);
+  const uint32_t k = peer_rma_make_plain(peer, operations, room < n ? room : n, requests);
+  uint32_t wait = peer_rma_offer_completion(peer->node);
 
   if (k == 0)
     return 0;
   const int taken = rma->ops->post(rma->endpoint, requests, k, &wait);
   if (taken > 0 && wait == PST_POST_COMPLETED) {
-    complete_plain(peer, operations, (uint32_t)taken);
+    peer_rma_complete_plain(peer, operations, (uint32_t)taken);
     return (uint32_t)taken;
   }
   if (taken < (int)k)
-    *rc = taken < 0 && taken != -EAGAIN ? refused_or_gone(peer, taken) : -EAGAIN;
+    *rc = taken < 0 && taken != -EAGAIN ? peer_rma_refused_or_gone(peer, taken) : -EAGAIN;
   if (taken <= 0)
     return 0;
-  begin_plain(peer, operations, requests, (uint32_t)taken);
+  peer_rma_begin_plain(peer, operations, requests, (uint32_t)taken);
   return (uint32_t)taken;
 }
 
-/* As post_plain(), of operations of any kind. */
-static __attribute__((noinline)) uint32_t
-post_some(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n, int *rc)
+/* As peer_rma_post_plain(), of operations of any kind. */
+static __attribute__((noinline)) uint32_t peer_rma_post_some(struct pst_peer *peer,
+                                                             const struct pst_operation *operations,
+                                                             uint32_t n, int *rc)
 {
   struct rma_work works[BATCH];
   struct node_remote *remotes[BATCH];
@@ -454,13 +461,13 @@ post_some(struct pst_peer *peer, const struct pst_operation *operations, uint32_
 
   for (; k < n && k < BATCH; k++) {
     struct pst_piece *pieces = peer->pieces + (uint64_t)k * peer->node->pieces;
-    wrong = check(peer, &operations[k], &works[k], pieces, &remotes[k]);
+    wrong = peer_rma_check(peer, &operations[k], &works[k], pieces, &remotes[k]);
     if (wrong < 0)
       break;
   }
   uint32_t taken = k ? rma_post(&peer->rma, works, k, slots, &refused_one) : 0;
   for (uint32_t i = 0; i < taken; i++)
-    use(peer, &operations[i], slots[i], remotes[i]);
+    peer_rma_use(peer, &operations[i], slots[i], remotes[i]);
   *rc = wrong;
   if (taken < k)
     *rc = refused_one ? refused_one : -EAGAIN;
@@ -468,16 +475,16 @@ post_some(struct pst_peer *peer, const struct pst_operation *operations, uint32_
 }
 
 /* Behind the first `taken`. */
-static __attribute__((noinline)) int post_rest(struct pst_peer *peer,
-                                               const struct pst_operation *operations, uint32_t n,
-                                               uint32_t taken, int rc)
+static __attribute__((noinline)) int peer_rma_post_rest(struct pst_peer *peer,
+                                                        const struct pst_operation *operations,
+                                                        uint32_t n, uint32_t taken, int rc)
 {
   while (taken < n && rc == 0 && peer->is_connected) {
-    find_run(peer, operations + taken, n - taken);
-    const uint32_t plain = post_plain(peer, operations + taken, n - taken, &rc);
+    peer_rma_find_run(peer, operations + taken, n - taken);
+    const uint32_t plain = peer_rma_post_plain(peer, operations + taken, n - taken, &rc);
     taken += plain;
     if (plain == 0 && rc == 0)
-      taken += post_some(peer, operations + taken, n - taken, &rc);
+      taken += peer_rma_post_some(peer, operations + taken, n - taken, &rc);
   }
   if (rc == -EAGAIN)
     rc = 0;
@@ -494,8 +501,8 @@ int pst_peer_post(struct pst_peer *peer, const struct pst_operation *operations,
   if (peer->state != NODE_PEER_JOINED)
     return -ENOTCONN;
   if (peer->is_connected)
-    taken = post_plain(peer, operations, n, &rc);
-  return taken == n ? (int)n : post_rest(peer, operations, n, taken, rc);
+    taken = peer_rma_post_plain(peer, operations, n, &rc);
+  return taken == n ? (int)n : peer_rma_post_rest(peer, operations, n, taken, rc);
 }
 
 int pst_peer_cancel(struct pst_peer *peer, uint64_t cookie)

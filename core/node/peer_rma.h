@@ -13,19 +13,19 @@ struct node_use {
   struct pst_area *area;      /* NULL: there is none, or there are pieces */
 };
 
-int operate_open(struct pst_peer *peer);
-void operate_close(struct pst_peer *peer);
+int peer_rma_open(struct pst_peer *peer);
+void peer_rma_close(struct pst_peer *peer);
 /* A DONE of operations. False: of none that is under way. */
-bool operate_done(struct pst_peer *peer, const struct pst_completion *completion);
+bool peer_rma_done(struct pst_peer *peer, const struct pst_completion *completion);
 /* An area, or a region of the peer's, is about to go: the next operation is checked in full. */
 static inline void operate_forget_run(struct pst_peer *peer)
 {
   peer->run = (struct plain_run){0};
 }
-bool operate_has_room(const struct pst_peer *peer);
+bool peer_rma_has_room(const struct pst_peer *peer);
 /* Operations under way that name the area, or (NULL) the remote: asked seldom, and so not counted
  * by those that come and go often. */
-uint32_t operate_names(const struct pst_peer *peer, const struct pst_area *area,
-                       const struct node_remote *remote);
+uint32_t peer_rma_names(const struct pst_peer *peer, const struct pst_area *area,
+                        const struct node_remote *remote);
 
 #endif

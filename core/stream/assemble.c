@@ -55,7 +55,7 @@ uint32_t assemble_cells(const struct assemble_params *params)
   return params->packets + (params->packets < ASSEMBLE_SLACK ? params->packets : ASSEMBLE_SLACK);
 }
 
-static uint32_t slack(const struct assemble *assemble)
+static uint32_t assemble_slack(const struct assemble *assemble)
 {
   return assemble->cells - assemble->params.packets;
 }
@@ -104,7 +104,7 @@ void assemble_close(struct assemble *assemble)
   free(assemble);
 }
 
-static uint64_t meta_of(const struct pst_view *message)
+static uint64_t assemble_meta_of(const struct pst_view *message)
 {
   return message->flags & PST_VIEW_META ? message->meta : 0;
 }
@@ -113,19 +113,19 @@ static uint64_t meta_of(const struct pst_view *message)
 
 /* By marker: nothing of frame i lies before it, and whether the frame before it is
  * known to end there. */
-static uint64_t bound_of(const struct assemble *assemble, uint32_t i, bool *exact)
+static uint64_t assemble_bound_of(const struct assemble *assemble, uint32_t i, bool *exact)
 {
   *exact = i ? assemble->open[i - 1].ended : assemble->floor_exact;
   return i ? assemble->open[i - 1].end : assemble->floor;
 }
 
 /* By sequence: of the frames from `origin` on. */
-static uint64_t frame_of(const struct assemble *assemble, uint64_t sequence)
+static uint64_t assemble_frame_of(const struct assemble *assemble, uint64_t sequence)
 {
   return (sequence - assemble->params.origin) / assemble->params.packets;
 }
 
-static uint64_t start_of(const struct assemble *assemble, uint32_t i, bool *exact)
+static uint64_t assemble_start_of(const struct assemble *assemble, uint32_t i, bool *exact)
 {
   const struct open_frame *frame = &assemble->open[i];
   uint64_t bound;
@@ -134,7 +134,7 @@ static uint64_t start_of(const struct assemble *assemble, uint32_t i, bool *exac
     *exact = true;
     return frame->anchor;
   }
-  bound = bound_of(assemble, i, exact);
+  bound = assemble_bound_of(assemble, i, exact);
   if (bound == frame->low && bound != assemble->border)
     *exact = true;
   /* A whole frame is missing between, or more of this one than there are cells for. */
@@ -144,11 +144,11 @@ static uint64_t start_of(const struct assemble *assemble, uint32_t i, bool *exac
 }
 
 /* The first open frame: all of it is here, and nothing before it is outstanding. */
-static bool is_complete(const struct assemble *assemble)
+static bool assemble_is_complete(const struct assemble *assemble)
 {
   const struct open_frame *frame = &assemble->open[0];
   bool exact;
-  uint64_t start = start_of(assemble, 0, &exact);
+  uint64_t start = assemble_start_of(assemble, 0, &exact);
 
   if (!assemble->params.by_marker)
     return frame->out.present == assemble->params.packets && frame->anchor == assemble->floor;
@@ -160,18 +160,18 @@ static bool is_complete(const struct assemble *assemble)
 
 /* ---- Closing -------------------------------------------------------------------- */
 
-static uint64_t *bits_of(const struct assemble *assemble, uint32_t buffer)
+static uint64_t *assemble_bits_of(const struct assemble *assemble, uint32_t buffer)
 {
   return assemble->bits + (size_t)buffer * assemble->words;
 }
 
-static uint64_t offset_of(const struct assemble *assemble, uint32_t buffer, uint32_t cell)
+static uint64_t assemble_offset_of(const struct assemble *assemble, uint32_t buffer, uint32_t cell)
 {
   return buffer * assemble->params.frame_stride + cell * assemble->params.stride;
 }
 
 /* Bit `by` becomes bit 0. */
-static void shift_down(uint64_t *bits, uint32_t words, uint32_t by)
+static void assemble_shift_down(uint64_t *bits, uint32_t words, uint32_t by)
 {
   uint32_t skip = by / 64, rest = by % 64;
 
@@ -182,19 +182,20 @@ static void shift_down(uint64_t *bits, uint32_t words, uint32_t by)
   }
 }
 
-static void give_out(struct assemble *assemble, const struct open_frame *frame, uint64_t start,
-                     uint32_t packets, bool complete)
+static void assemble_give_out(struct assemble *assemble, const struct open_frame *frame,
+                              uint64_t start, uint32_t packets, bool complete)
 {
-  uint64_t *bits = bits_of(assemble, frame->out.token);
+  uint64_t *bits = assemble_bits_of(assemble, frame->out.token);
   uint32_t cell = (uint32_t)(start - frame->anchor);
-  uint64_t number =
-      assemble->params.by_marker ? assemble->number : assemble->base + frame_of(assemble, start);
+  uint64_t number = assemble->params.by_marker
+                        ? assemble->number
+                        : assemble->base + assemble_frame_of(assemble, start);
 
   struct pst_frame *out = &assemble->ready[assemble->ready_tail++ % assemble->params.buffers];
 
-  shift_down(bits, assemble->words, cell);
+  assemble_shift_down(bits, assemble->words, cell);
   *out = frame->out;
-  out->address = offset_of(assemble, out->token, cell);
+  out->address = assemble_offset_of(assemble, out->token, cell);
   out->stride = assemble->params.stride;
   out->number = number;
   out->sequence = start;
@@ -205,12 +206,12 @@ static void give_out(struct assemble *assemble, const struct open_frame *frame, 
 }
 
 /* Ends the oldest open frame, complete or not, and counts the frames that are missing before it. */
-static void close_first(struct assemble *assemble)
+static void assemble_close_first(struct assemble *assemble)
 {
   struct open_frame frame = assemble->open[0];
   struct assemble_counts *counts = &assemble->counts;
-  bool exact, complete = is_complete(assemble);
-  uint64_t start = start_of(assemble, 0, &exact);
+  bool exact, complete = assemble_is_complete(assemble);
+  uint64_t start = assemble_start_of(assemble, 0, &exact);
   uint32_t packets = assemble->params.packets;
 
   assert(start >= assemble->floor); /* frames are closed in order */
@@ -228,7 +229,7 @@ static void close_first(struct assemble *assemble)
     stat_add(counts->incomplete_messages, frame.out.present);
     assemble->unsettled[assemble->unsettled_count++] = frame.out.token;
   } else {
-    give_out(assemble, &frame, start, packets, complete);
+    assemble_give_out(assemble, &frame, start, packets, complete);
   }
   assemble->number++;
   assemble->floor = assemble->params.by_marker ? frame.end : start + packets;
@@ -239,10 +240,10 @@ static void close_first(struct assemble *assemble)
   memmove(&assemble->open[0], &assemble->open[1], assemble->open_count * sizeof(assemble->open[0]));
 }
 
-static void close_complete(struct assemble *assemble)
+static void assemble_close_complete(struct assemble *assemble)
 {
-  while (assemble->open_count && is_complete(assemble))
-    close_first(assemble);
+  while (assemble->open_count && assemble_is_complete(assemble))
+    assemble_close_first(assemble);
 }
 
 void assemble_expire(struct assemble *assemble, uint64_t now_ns)
@@ -254,14 +255,14 @@ void assemble_expire(struct assemble *assemble, uint64_t now_ns)
   if (count == 0)
     return;
   for (; count; count--)
-    close_first(assemble);
-  close_complete(assemble);
+    assemble_close_first(assemble);
+  assemble_close_complete(assemble);
 }
 
 void assemble_end(struct assemble *assemble)
 {
   while (assemble->open_count)
-    close_first(assemble);
+    assemble_close_first(assemble);
 }
 
 uint64_t assemble_due_ns(const struct assemble *assemble)
@@ -277,7 +278,7 @@ uint64_t assemble_due_ns(const struct assemble *assemble)
 /* ---- Taking ---------------------------------------------------------------------- */
 
 /* How many open frames begin at or before the sequence. */
-static uint32_t frames_upto(const struct assemble *assemble, uint64_t sequence)
+static uint32_t assemble_frames_upto(const struct assemble *assemble, uint64_t sequence)
 {
   uint32_t count = assemble->open_count;
 
@@ -289,10 +290,10 @@ static uint32_t frames_upto(const struct assemble *assemble, uint64_t sequence)
 
 /* The open frame that a message belongs to, or -ENOENT: it needs a new one at
  * *position; -EILSEQ: it contradicts what is here. */
-static int find_frame(const struct assemble *assemble, const struct pst_view *message,
-                      uint32_t *position)
+static int assemble_find_frame(const struct assemble *assemble, const struct pst_view *message,
+                               uint32_t *position)
 {
-  uint32_t upto = frames_upto(assemble, message->sequence);
+  uint32_t upto = assemble_frames_upto(assemble, message->sequence);
   const struct open_frame *before = upto ? &assemble->open[upto - 1] : NULL;
 
   *position = upto;
@@ -300,15 +301,16 @@ static int find_frame(const struct assemble *assemble, const struct pst_view *me
     return before && message->sequence - before->anchor < assemble->params.packets ? (int)upto - 1
                                                                                    : -ENOENT;
   if (before && message->sequence < before->end)
-    return meta_of(message) == before->out.meta ? (int)upto - 1 : -EILSEQ;
-  if (before && !before->ended && meta_of(message) == before->out.meta)
+    return assemble_meta_of(message) == before->out.meta ? (int)upto - 1 : -EILSEQ;
+  if (before && !before->ended && assemble_meta_of(message) == before->out.meta)
     return (int)upto - 1;
-  if (upto < assemble->open_count && meta_of(message) == assemble->open[upto].out.meta)
+  if (upto < assemble->open_count && assemble_meta_of(message) == assemble->open[upto].out.meta)
     return (int)upto;
   return -ENOENT;
 }
 
-static uint64_t anchor_of(const struct assemble *assemble, uint32_t position, uint64_t sequence)
+static uint64_t assemble_anchor_of(const struct assemble *assemble, uint32_t position,
+                                   uint64_t sequence)
 {
   uint32_t packets = assemble->params.packets;
   uint64_t bound, distance;
@@ -316,16 +318,16 @@ static uint64_t anchor_of(const struct assemble *assemble, uint32_t position, ui
 
   if (!assemble->params.by_marker)
     return sequence - (sequence - assemble->params.origin) % packets;
-  bound = bound_of(assemble, position, &exact);
+  bound = assemble_bound_of(assemble, position, &exact);
   distance = sequence - bound;
   if (exact && distance < packets)
     return bound;
-  return distance < slack(assemble) ? bound : sequence - slack(assemble);
+  return distance < assemble_slack(assemble) ? bound : sequence - assemble_slack(assemble);
 }
 
 /* One is free. In the order of their addresses, however they came back: frames that follow each
  * other then lie side by side, and one copy does for them. */
-static uint32_t take_buffer(struct assemble *assemble)
+static uint32_t assemble_take_buffer(struct assemble *assemble)
 {
   uint32_t word = assemble->next_free / 64, words = assemble->params.buffers / 64 + 1;
   uint64_t bits = assemble->free[word] & (UINT64_MAX << assemble->next_free % 64);
@@ -343,10 +345,10 @@ static uint32_t take_buffer(struct assemble *assemble)
 }
 
 /* The rest of a frame that was closed before its end was known. */
-static bool is_of_cut_frame(struct assemble *assemble, const struct pst_view *message,
-                            uint32_t position)
+static bool assemble_is_of_cut_frame(struct assemble *assemble, const struct pst_view *message,
+                                     uint32_t position)
 {
-  if (position || !assemble->cut || meta_of(message) != assemble->cut_meta)
+  if (position || !assemble->cut || assemble_meta_of(message) != assemble->cut_meta)
     return false;
   assemble->floor = message->sequence + 1;
   assemble->floor_exact = message->flags & PST_VIEW_MARKED;
@@ -356,17 +358,18 @@ static bool is_of_cut_frame(struct assemble *assemble, const struct pst_view *me
 
 /* Opens a frame for `message` at place `position` of the open ones; *at: its place now.
  * ASSEMBLE_LATE: older than all that may be open; ASSEMBLE_WAIT: no buffer is free. */
-static enum assemble_verdict open_frame(struct assemble *assemble, const struct pst_view *message,
-                                        uint32_t position, uint64_t now_ns, int *at)
+static enum assemble_verdict assemble_open_frame(struct assemble *assemble,
+                                                 const struct pst_view *message, uint32_t position,
+                                                 uint64_t now_ns, int *at)
 {
   struct open_frame *frame;
 
-  if (is_of_cut_frame(assemble, message, position))
+  if (assemble_is_of_cut_frame(assemble, message, position))
     return ASSEMBLE_LATE;
   if (assemble->open_count == assemble->params.open) {
     if (position == 0)
       return ASSEMBLE_LATE;
-    close_first(assemble);
+    assemble_close_first(assemble);
     position--;
   }
   if (assemble->free_count == 0)
@@ -375,16 +378,17 @@ static enum assemble_verdict open_frame(struct assemble *assemble, const struct 
   memmove(frame + 1, frame, (assemble->open_count - position) * sizeof(*frame));
   assemble->open_count++;
   assert(assemble->open_count <= assemble->params.open);
-  *frame = (struct open_frame){.anchor = anchor_of(assemble, position, message->sequence),
+  *frame = (struct open_frame){.anchor = assemble_anchor_of(assemble, position, message->sequence),
                                .low = message->sequence,
                                .high = message->sequence,
                                .end = message->sequence,
                                .opened_ns = now_ns,
-                               .out = {.meta = meta_of(message),
+                               .out = {.meta = assemble_meta_of(message),
                                        .first_ns = UINT64_MAX,
                                        .flags = PST_FRAME_META | PST_FRAME_TIME,
-                                       .token = take_buffer(assemble)}};
-  memset(bits_of(assemble, frame->out.token), 0, assemble->words * sizeof(*assemble->bits));
+                                       .token = assemble_take_buffer(assemble)}};
+  memset(assemble_bits_of(assemble, frame->out.token), 0,
+         assemble->words * sizeof(*assemble->bits));
   memset(assemble->lengths + (size_t)frame->out.token * assemble->cells, 0,
          assemble->cells * sizeof(*assemble->lengths));
   *at = (int)position;
@@ -392,7 +396,7 @@ static enum assemble_verdict open_frame(struct assemble *assemble, const struct 
 }
 
 /* Whether there is a cell for it or not: one that is marked ends the frame. */
-static void note_end(struct open_frame *frame, const struct pst_view *message)
+static void assemble_note_end(struct open_frame *frame, const struct pst_view *message)
 {
   if (message->sequence < frame->end)
     return;
@@ -400,8 +404,9 @@ static void note_end(struct open_frame *frame, const struct pst_view *message)
   frame->ended = message->flags & PST_VIEW_MARKED;
 }
 
-static enum assemble_verdict check_room(const struct assemble *assemble, struct open_frame *frame,
-                                        const struct pst_view *message)
+static enum assemble_verdict assemble_check_room(const struct assemble *assemble,
+                                                 struct open_frame *frame,
+                                                 const struct pst_view *message)
 {
   uint64_t sequence = message->sequence;
   uint64_t low = sequence < frame->low ? sequence : frame->low;
@@ -411,31 +416,32 @@ static enum assemble_verdict check_room(const struct assemble *assemble, struct 
     return ASSEMBLE_LATE;
   if (high - low >= assemble->params.packets || high - frame->anchor >= assemble->cells) {
     if (sequence == frame->end)
-      note_end(frame, message);
+      assemble_note_end(frame, message);
     return ASSEMBLE_MISFRAMED;
   }
   return ASSEMBLE_PLACED;
 }
 
 /* The frame reaches to this message, whose cell is free. */
-static enum assemble_verdict extend(const struct assemble *assemble, struct open_frame *frame,
-                                    const struct pst_view *message)
+static enum assemble_verdict assemble_extend(const struct assemble *assemble,
+                                             struct open_frame *frame,
+                                             const struct pst_view *message)
 {
   uint32_t cell = (uint32_t)(message->sequence - frame->anchor);
 
-  if (bits_of(assemble, frame->out.token)[cell / 64] >> (cell % 64) & 1)
+  if (assemble_bits_of(assemble, frame->out.token)[cell / 64] >> (cell % 64) & 1)
     return ASSEMBLE_DUPLICATE;
   if (message->sequence <= frame->low) {
     frame->low = message->sequence;
-    frame->out.meta = meta_of(message);
+    frame->out.meta = assemble_meta_of(message);
   }
   if (message->sequence > frame->high)
     frame->high = message->sequence;
-  note_end(frame, message);
+  assemble_note_end(frame, message);
   return ASSEMBLE_PLACED;
 }
 
-static void set_bits(uint64_t *bits, uint32_t from, uint32_t n)
+static void assemble_set_bits(uint64_t *bits, uint32_t from, uint32_t n)
 {
   for (uint32_t end = from + n; from < end;) {
     uint32_t some = 64 - from % 64 < end - from ? 64 - from % 64 : end - from;
@@ -445,8 +451,9 @@ static void set_bits(uint64_t *bits, uint32_t from, uint32_t n)
 }
 
 /* Messages of one frame, side by side. */
-static void place(struct assemble *assemble, struct open_frame *frame,
-                  const struct pst_view *messages, uint32_t n, uint64_t arrival_ns, uint64_t *to)
+static void assemble_place(struct assemble *assemble, struct open_frame *frame,
+                           const struct pst_view *messages, uint32_t n, uint64_t arrival_ns,
+                           uint64_t *to)
 {
   const uint32_t all = PST_FRAME_META | PST_FRAME_TIME;
   const uint32_t any = PST_FRAME_DAMAGED | PST_FRAME_MARKED;
@@ -469,66 +476,67 @@ static void place(struct assemble *assemble, struct open_frame *frame,
     bytes += messages[i].length;
     lengths[i] = messages[i].length;
   }
-  set_bits(bits_of(assemble, frame->out.token), cell, n);
+  assemble_set_bits(assemble_bits_of(assemble, frame->out.token), cell, n);
   frame->out.first_ns = first_ns;
   frame->out.last_ns = last_ns;
   frame->out.flags = (frame->out.flags & (every | ~all)) | (some & any);
   frame->out.bytes += bytes;
   frame->out.present += n;
   assemble->counts.placed += n;
-  *to = offset_of(assemble, frame->out.token, cell);
+  *to = assemble_offset_of(assemble, frame->out.token, cell);
 }
 
-static void start(struct assemble *assemble, const struct pst_view *message)
+static void assemble_start(struct assemble *assemble, const struct pst_view *message)
 {
   assemble->started = true;
   if (!assemble->params.by_marker && message->sequence >= assemble->floor)
-    assemble->floor = anchor_of(assemble, 0, message->sequence);
+    assemble->floor = assemble_anchor_of(assemble, 0, message->sequence);
 }
 
 /* The numbers go on behind the former sender's, but its frames do not. */
-static void start_anew(struct assemble *assemble, uint64_t sequence)
+static void assemble_start_anew(struct assemble *assemble, uint64_t sequence)
 {
   while (assemble->open_count && assemble->open[0].low < sequence)
-    close_first(assemble);
+    assemble_close_first(assemble);
   if (!assemble->params.by_marker) {
-    assemble->base += frame_of(assemble, sequence + assemble->params.packets - 1);
+    assemble->base += assemble_frame_of(assemble, sequence + assemble->params.packets - 1);
     assemble->params.origin = sequence;
   }
   assemble->border = assemble->floor = sequence;
   assemble->floor_exact = assemble->cut = false;
 }
 
-static enum assemble_verdict try_take(struct assemble *assemble, const struct pst_view *message,
-                                      uint64_t now_ns, uint64_t arrival_ns, uint64_t *to)
+static enum assemble_verdict assemble_try_take(struct assemble *assemble,
+                                               const struct pst_view *message, uint64_t now_ns,
+                                               uint64_t arrival_ns, uint64_t *to)
 {
   enum assemble_verdict verdict = ASSEMBLE_PLACED;
   uint32_t position;
   int at;
 
   if (!assemble->started)
-    start(assemble, message);
+    assemble_start(assemble, message);
   if (message->flags & PST_VIEW_RESTART && message->sequence != assemble->border)
-    start_anew(assemble, message->sequence);
+    assemble_start_anew(assemble, message->sequence);
   if (message->sequence < assemble->floor)
     return ASSEMBLE_LATE;
-  at = find_frame(assemble, message, &position);
+  at = assemble_find_frame(assemble, message, &position);
   if (at == -EILSEQ)
     return ASSEMBLE_MISFRAMED;
   if (at == -ENOENT)
-    verdict = open_frame(assemble, message, position, now_ns, &at);
+    verdict = assemble_open_frame(assemble, message, position, now_ns, &at);
   else
-    verdict = check_room(assemble, &assemble->open[at], message);
+    verdict = assemble_check_room(assemble, &assemble->open[at], message);
   if (verdict == ASSEMBLE_PLACED)
-    verdict = extend(assemble, &assemble->open[at], message);
+    verdict = assemble_extend(assemble, &assemble->open[at], message);
   if (verdict == ASSEMBLE_PLACED)
-    place(assemble, &assemble->open[at], message, 1, arrival_ns, to);
+    assemble_place(assemble, &assemble->open[at], message, 1, arrival_ns, to);
   return verdict;
 }
 
 /* The next of the newest frame that are here in a row: nothing behind its highest is. */
-static uint32_t row_of(const struct assemble *assemble, const struct open_frame *newest,
-                       const struct pst_view *views, uint32_t n)
+static uint32_t assemble_row_of(const struct assemble *assemble, const struct open_frame *newest,
+                                const struct pst_view *views, uint32_t n)
 {
   const uint64_t next = newest->high + 1, room = newest->anchor + assemble->params.packets - next;
   uint32_t row = 0;
@@ -549,22 +557,22 @@ enum assemble_verdict assemble_take(struct assemble *assemble, const struct pst_
 
   if (!assemble->params.by_marker && assemble->open_count) {
     newest += assemble->open_count - 1;
-    row = row_of(assemble, newest, views, *n);
+    row = assemble_row_of(assemble, newest, views, *n);
   }
   *n = row ? row : 1;
   if (row) {
     newest->high += row;
-    place(assemble, newest, views, row, arrival_ns, to);
+    assemble_place(assemble, newest, views, row, arrival_ns, to);
     if (newest->out.present == assemble->params.packets)
-      close_complete(assemble);
+      assemble_close_complete(assemble);
     return ASSEMBLE_PLACED;
   }
-  verdict = try_take(assemble, views, now_ns, arrival_ns, to);
+  verdict = assemble_try_take(assemble, views, now_ns, arrival_ns, to);
   if (verdict == ASSEMBLE_LATE)
     stat_add(assemble->counts.late, 1);
   else if (verdict == ASSEMBLE_MISFRAMED)
     stat_add(assemble->counts.misframed, 1);
-  close_complete(assemble);
+  assemble_close_complete(assemble);
   return verdict;
 }
 

@@ -34,13 +34,13 @@ struct tensors {
  * in a poll, however many tensors were on it. */
 #define TENSORS_RELEASES 256
 
-static void tensors_leave(struct tensors *home)
+static void dlpack_leave(struct tensors *home)
 {
   if (atomic_fetch_sub(&home->users, 1) == 1)
     free(home);
 }
 
-static void tensors_drop_list(struct tensor *tensor)
+static void dlpack_drop_list(struct tensor *tensor)
 {
   struct tensor *next;
 
@@ -50,7 +50,7 @@ static void tensors_drop_list(struct tensor *tensor)
   }
 }
 
-static void tensors_delete(struct DLManagedTensorVersioned *managed)
+static void dlpack_delete(struct DLManagedTensorVersioned *managed)
 {
   struct tensor *tensor = managed->manager_ctx;
   struct tensors *home = tensor->home;
@@ -59,8 +59,8 @@ static void tensors_delete(struct DLManagedTensorVersioned *managed)
   while (!atomic_compare_exchange_weak(&home->deleted, &tensor->next, tensor))
     ;
   if (atomic_load(&home->closed))
-    tensors_drop_list(atomic_exchange(&home->deleted, NULL));
-  tensors_leave(home);
+    dlpack_drop_list(atomic_exchange(&home->deleted, NULL));
+  dlpack_leave(home);
 }
 
 uint32_t pst_view_rows(const struct pst_view *views, uint32_t n)
@@ -77,7 +77,7 @@ uint32_t pst_view_rows(const struct pst_view *views, uint32_t n)
   return rows;
 }
 
-static int32_t tensors_device_type(const struct pst_receiver *receiver)
+static int32_t dlpack_device_type(const struct pst_receiver *receiver)
 {
   switch (receiver->end.memory_kind) {
   case PST_MEMORY_CUDA:
@@ -89,17 +89,17 @@ static int32_t tensors_device_type(const struct pst_receiver *receiver)
   }
 }
 
-static bool tensors_is_lent(const struct pst_receiver *receiver)
+static bool dlpack_is_lent(const struct pst_receiver *receiver)
 {
   return !receiver->ring->ops->copies &&
          (receiver->end.lane->device->limits.capabilities & PST_CAP_LEND);
 }
 
-static void tensors_describe(const struct pst_receiver *receiver, struct tensor *tensor,
-                             int32_t device_id)
+static void dlpack_describe(const struct pst_receiver *receiver, struct tensor *tensor,
+                            int32_t device_id)
 {
   const struct pst_view *views = tensor->views;
-  int32_t type = tensors_device_type(receiver);
+  int32_t type = dlpack_device_type(receiver);
 
   tensor->shape[0] = tensor->count;
   tensor->shape[1] = views->length;
@@ -109,8 +109,8 @@ static void tensors_describe(const struct pst_receiver *receiver, struct tensor 
   tensor->managed = (struct DLManagedTensorVersioned){
       .version = {1, 0},
       .manager_ctx = tensor,
-      .deleter = tensors_delete,
-      .flags = tensors_is_lent(receiver) ? DLPACK_FLAG_BITMASK_READ_ONLY : 0,
+      .deleter = dlpack_delete,
+      .flags = dlpack_is_lent(receiver) ? DLPACK_FLAG_BITMASK_READ_ONLY : 0,
       .dl_tensor = {.data = (void *)(uintptr_t)views->address, /* kDLCPU: it is the host's */
                     .device = {type, type == kDLCPU ? 0 : device_id},
                     .ndim = 2,
@@ -121,7 +121,7 @@ static void tensors_describe(const struct pst_receiver *receiver, struct tensor 
 }
 
 /* All those on the first one's order of work, behind one fence. */
-static int tensors_take_back_some(struct pst_receiver *receiver, struct tensor **list)
+static int dlpack_take_back_some(struct pst_receiver *receiver, struct tensor **list)
 {
   void *native = (*list)->native;
   struct pst_fence *fence = NULL;
@@ -147,7 +147,7 @@ static int tensors_take_back_some(struct pst_receiver *receiver, struct tensor *
   return rc;
 }
 
-static int tensors_take_back(struct pst_receiver *receiver)
+static int dlpack_take_back(struct pst_receiver *receiver)
 {
   struct tensors *home = receiver->client_data;
   struct tensor **last = &home->waiting;
@@ -159,12 +159,12 @@ static int tensors_take_back(struct pst_receiver *receiver)
     *last = atomic_exchange(&home->deleted, NULL);
   }
   while (rc == 0 && home->waiting && fifo_count(&receiver->releases) < TENSORS_RELEASES)
-    rc = tensors_take_back_some(receiver, &home->waiting);
+    rc = dlpack_take_back_some(receiver, &home->waiting);
   return rc;
 }
 
 /* Views come back without the thread's being woken. */
-static uint64_t tensors_due_ns(const struct pst_receiver *receiver, uint64_t now)
+static uint64_t dlpack_due_ns(const struct pst_receiver *receiver, uint64_t now)
 {
   const struct tensors *home = receiver->client_data;
   const bool is_out = atomic_load(&home->users) > 1 || atomic_load(&home->deleted) || home->waiting;
@@ -172,20 +172,20 @@ static uint64_t tensors_due_ns(const struct pst_receiver *receiver, uint64_t now
   return is_out ? now + ENGINE_NAP_NS : 0;
 }
 
-static void tensors_close(struct pst_receiver *receiver)
+static void dlpack_close(struct pst_receiver *receiver)
 {
   struct tensors *home = receiver->client_data;
 
   atomic_store(&home->closed, true);
-  tensors_drop_list(atomic_exchange(&home->deleted, NULL));
-  tensors_drop_list(home->waiting);
-  tensors_leave(home);
+  dlpack_drop_list(atomic_exchange(&home->deleted, NULL));
+  dlpack_drop_list(home->waiting);
+  dlpack_leave(home);
 }
 
 static const struct receiver_client_ops tensors_client_ops = {
-    .progress = tensors_take_back, .due_ns = tensors_due_ns, .close = tensors_close};
+    .progress = dlpack_take_back, .due_ns = dlpack_due_ns, .close = dlpack_close};
 
-static struct tensors *tensors_home_of(struct pst_receiver *receiver)
+static struct tensors *dlpack_home_of(struct pst_receiver *receiver)
 {
   struct tensors *home = receiver->client_data;
 
@@ -204,7 +204,7 @@ int pst_receiver_dlpack(struct pst_receiver *receiver, const struct pst_view *vi
 {
   if (receiver_is_taken(receiver) || n == 0 || pst_view_rows(views, n) < n)
     return -EINVAL;
-  struct tensors *home = tensors_home_of(receiver);
+  struct tensors *home = dlpack_home_of(receiver);
   struct tensor *made = malloc(sizeof(*made) + n * sizeof(*views));
   if (!home || !made) {
     free(made);
@@ -219,7 +219,7 @@ int pst_receiver_dlpack(struct pst_receiver *receiver, const struct pst_view *vi
   made->native = native;
   made->count = n;
   memcpy(made->views, views, n * sizeof(*views));
-  tensors_describe(receiver, made, device_id);
+  dlpack_describe(receiver, made, device_id);
   atomic_fetch_add(&home->users, 1);
   *tensor = &made->managed;
   return 0;

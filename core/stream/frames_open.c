@@ -22,7 +22,7 @@ static struct assemble_params frames_params_of(const struct config_stream *confi
       .timeout_ns = config->receiver.assemble.timeout_ns,
       .stride = config->stride ? config->stride : config->message};
 
-  params.frame_stride = round_up(assemble_cells(&params) * params.stride, FRAMES_ALIGNMENT);
+  params.frame_stride = region_round_up(assemble_cells(&params) * params.stride, FRAMES_ALIGNMENT);
   return params;
 }
 

@@ -13,7 +13,7 @@
  * memory pins them. */
 
 /* The ring of the thread's end i, where it copies from this lane's lent regions; or NULL. */
-static struct receive_ring *lent_ring(const struct session_lane *lane, uint32_t i)
+static struct receive_ring *lane_lent_ring(const struct session_lane *lane, uint32_t i)
 {
   const struct session_end *end = lane->thread->ends[i];
   struct receive_ring *ring = end->lane == lane && end->ops->ring ? end->ops->ring(end) : NULL;
@@ -21,21 +21,22 @@ static struct receive_ring *lent_ring(const struct session_lane *lane, uint32_t 
   return ring && ring->ops->copies ? ring : NULL;
 }
 
-static const struct engine_memory *lent_memory(const struct session_lane *lane, uint32_t i)
+static const struct engine_memory *lane_lent_memory(const struct session_lane *lane, uint32_t i)
 {
-  const struct receive_ring *ring = lent_ring(lane, i);
+  const struct receive_ring *ring = lane_lent_ring(lane, i);
 
   return ring ? ring->memory : NULL;
 }
 
 /* The memory cannot pin what this lane is lent, though it would. */
-static void lent_slice_copies(const struct session_lane *lane, const struct engine_memory *memory)
+static void lane_lent_slice_copies(const struct session_lane *lane,
+                                   const struct engine_memory *memory)
 {
   if (!(memory->ops->capabilities & PST_MEMORY_CAP_HOST_REGISTER))
     return;
   for (uint32_t i = 0; i < lane->thread->end_count; i++)
-    if (lent_memory(lane, i) == memory)
-      lent_ring(lane, i)->ops->lent_unpinned(lent_ring(lane, i));
+    if (lane_lent_memory(lane, i) == memory)
+      lane_lent_ring(lane, i)->ops->lent_unpinned(lane_lent_ring(lane, i));
 }
 
 static void lane_lent(struct engine_worker *worker, struct engine_lent *lent)
@@ -45,16 +46,16 @@ static void lane_lent(struct engine_worker *worker, struct engine_lent *lent)
   if (!lent->host) /* a device's: nothing of the host's to pin */
     return;
   for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
-    const struct engine_memory *memory = lent_memory(lane, i);
+    const struct engine_memory *memory = lane_lent_memory(lane, i);
     bool again = false;
     for (uint32_t k = 0; k < i && memory; k++)
-      again |= lent_memory(lane, k) == memory;
+      again |= lane_lent_memory(lane, k) == memory;
     if (!memory || again)
       continue;
     if (memory->ops->host_register(memory->memory, lent->host, lent->length) == 0)
       lent->pinned |= UINT64_C(1) << i;
     else
-      lent_slice_copies(lane, memory);
+      lane_lent_slice_copies(lane, memory);
   }
 }
 
@@ -63,7 +64,7 @@ static void lane_unlent(struct engine_worker *worker, const struct engine_lent *
   const struct session_lane *lane = (const struct session_lane *)worker;
 
   for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
-    const struct engine_memory *memory = lent_memory(lane, i);
+    const struct engine_memory *memory = lane_lent_memory(lane, i);
     if (memory && (lent->pinned >> i & 1))
       memory->ops->host_unregister(memory->memory, lent->host, lent->length);
   }

@@ -159,9 +159,9 @@ static int ring_plan_slots(struct receive_ring *ring, struct pst_error *error)
                     "stream %s: ring: %u slots; transport %s takes %u to %u", ring->stream->name,
                     ring->slots, ring->lane->device->plugin->name,
                     limits->slots_min * ring->endpoints, limits->slots_max);
-  ring->stride = round_up(limits->headroom + ring->stream->message + limits->tailroom, step);
+  ring->stride = region_round_up(limits->headroom + ring->stream->message + limits->tailroom, step);
   if (ring->stream->stride > ring->stride)
-    ring->stride = round_up(ring->stream->stride, step);
+    ring->stride = region_round_up(ring->stream->stride, step);
   return 0;
 }
 

@@ -165,8 +165,8 @@ int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_resul
 }
 
 /* One batch. A full queue is asked once what of it is done. */
-static int verify_check_some(struct pst_receiver *receiver, const struct pst_view *views,
-                             uint32_t n)
+static int receiver_verify_some(struct pst_receiver *receiver, const struct pst_view *views,
+                                uint32_t n)
 {
   const struct pst_memory_ops *ops = receiver->ring->memory->ops;
   const uint32_t count = payload_rows_of(receiver->checks, views, n);
@@ -182,7 +182,7 @@ static int verify_check_some(struct pst_receiver *receiver, const struct pst_vie
 }
 
 /* All of it has been submitted, or what there is of a check that has failed. */
-static int verify_fence_check(struct pst_receiver *receiver, struct pst_fence **fence)
+static int receiver_fence_check(struct pst_receiver *receiver, struct pst_fence **fence)
 {
   struct engine_memory *memory = receiver->ring->memory;
   const struct pst_memory_ops *ops = memory->ops;
@@ -213,7 +213,7 @@ int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *vi
     rc = memory->ops->fence_wait(memory->memory, receiver->ready, receiver->queue, NULL);
   while (at < n && rc == 0) {
     uint32_t run = n - at < SESSION_DEVICE_BATCH ? n - at : SESSION_DEVICE_BATCH;
-    rc = verify_check_some(receiver, views + at, run);
+    rc = receiver_verify_some(receiver, views + at, run);
     if (rc == 0)
       at += run;
   }
@@ -222,7 +222,7 @@ int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *vi
   receiver->check_at = rc == -EAGAIN ? at : 0;
   if (rc == -EAGAIN || (rc < 0 && at == 0))
     return rc;
-  fenced = verify_fence_check(receiver, fence);
+  fenced = receiver_fence_check(receiver, fence);
   if (rc < 0 || fenced < 0)
     return rc < 0 ? rc : fenced;
   /* For the statistics, should the stream end before its time. */

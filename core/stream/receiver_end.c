@@ -92,12 +92,12 @@ static int receiver_end_without(struct pst_receiver *receiver)
 
 /* ---- Penstock ---------------------------------------------------------------------- */
 
-static uint64_t told_patience_ns(const struct pst_receiver *receiver)
+static uint64_t receiver_told_patience_ns(const struct pst_receiver *receiver)
 {
   return receiver_is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS;
 }
 
-static int told_check_end(struct pst_receiver *receiver)
+static int receiver_told_check_end(struct pst_receiver *receiver)
 {
   if (!receiver->finish_known)
     return end_check(&receiver->end);
@@ -105,12 +105,12 @@ static int told_check_end(struct pst_receiver *receiver)
     receiver_complete(receiver);
     return -ENODATA;
   }
-  if (receiver_is_silent(receiver, told_patience_ns(receiver)))
+  if (receiver_is_silent(receiver, receiver_told_patience_ns(receiver)))
     return receiver_end_without(receiver);
   return end_check(&receiver->end);
 }
 
-static void told_sent(const struct pst_receiver *receiver, struct pst_stats *stats)
+static void receiver_told_sent(const struct pst_receiver *receiver, struct pst_stats *stats)
 {
   if (stat_get(receiver->finish_known) || stats->peer_final)
     stats->sent_basis = PST_SENT_COUNTED;
@@ -118,35 +118,35 @@ static void told_sent(const struct pst_receiver *receiver, struct pst_stats *sta
     stats->sent_basis = stats->peer_known ? PST_SENT_HEARTBEAT : PST_SENT_UNKNOWN;
 }
 
-static void told_connected(struct session_end *end)
+static void receiver_told_connected(struct session_end *end)
 {
   stat_set(end->started_ns, clock_now_ns());
 }
 
 const struct end_peer_ops end_peer_penstock = {.control = END_CONTROL_LIVE,
-                                               .connected = told_connected,
+                                               .connected = receiver_told_connected,
                                                .tell = control_tell,
-                                               .check_end = told_check_end,
-                                               .patience_ns = told_patience_ns,
+                                               .check_end = receiver_told_check_end,
+                                               .patience_ns = receiver_told_patience_ns,
                                                .missing = loss_missing_told,
-                                               .sent = told_sent};
+                                               .sent = receiver_told_sent};
 
 /* ---- A foreign peer ---------------------------------------------------------------- */
 
-static int foreign_tell(struct session_end *end, end_say *say)
+static int receiver_foreign_tell(struct session_end *end, end_say *say)
 {
   (void)say;
   end_state(end, PST_STATE_ENDED);
   return 0;
 }
 
-static uint64_t foreign_patience_ns(const struct pst_receiver *receiver)
+static uint64_t receiver_foreign_patience_ns(const struct pst_receiver *receiver)
 {
   return receiver->end.config->receiver.silence_ns;
 }
 
 /* Nobody says so but the application, or silence. */
-static void foreign_end(struct pst_receiver *receiver, uint64_t over_ns)
+static void receiver_foreign_end(struct pst_receiver *receiver, uint64_t over_ns)
 {
   receiver->end.over_ns = over_ns;
   if (over_ns)
@@ -158,7 +158,7 @@ static void foreign_end(struct pst_receiver *receiver, uint64_t over_ns)
 }
 
 /* Reads the counters: has the peer sent anything since the last call that became no message? */
-static bool foreign_is_heard(struct pst_receiver *receiver)
+static bool receiver_foreign_is_heard(struct pst_receiver *receiver)
 {
   uint64_t heard;
 
@@ -172,27 +172,28 @@ static bool foreign_is_heard(struct pst_receiver *receiver)
 
 /* A foreign sender that has begun, and fallen silent, has ended; so has one of which nothing became
  * a message. Before anything is heard the silence has not begun. */
-static int foreign_check_end(struct pst_receiver *receiver)
+static int receiver_foreign_check_end(struct pst_receiver *receiver)
 {
-  uint64_t silence = foreign_patience_ns(receiver);
+  uint64_t silence = receiver_foreign_patience_ns(receiver);
   int rc = end_check(&receiver->end);
 
   if (rc < 0 || silence == 0 || !receiver_is_silent(receiver, silence))
     return rc;
-  if (foreign_is_heard(receiver) || (receiver->end.started_ns == 0 && receiver->heard == 0)) {
+  if (receiver_foreign_is_heard(receiver) ||
+      (receiver->end.started_ns == 0 && receiver->heard == 0)) {
     receiver_note_life(receiver);
     return rc;
   }
-  foreign_end(receiver, receiver->quiet_since_ns);
+  receiver_foreign_end(receiver, receiver->quiet_since_ns);
   return -ENODATA;
 }
 
-static void foreign_stop(struct pst_receiver *receiver)
+static void receiver_foreign_stop(struct pst_receiver *receiver)
 {
-  foreign_end(receiver, 0);
+  receiver_foreign_end(receiver, 0);
 }
 
-static void foreign_sent(const struct pst_receiver *receiver, struct pst_stats *stats)
+static void receiver_foreign_sent(const struct pst_receiver *receiver, struct pst_stats *stats)
 {
   stats->messages_sent = loss_foreign_sent(receiver);
   stats->sent_basis = stats->messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
@@ -200,13 +201,13 @@ static void foreign_sent(const struct pst_receiver *receiver, struct pst_stats *
 
 const struct end_peer_ops end_peer_foreign = {.is_foreign = true,
                                               .control = END_CONTROL_OVER,
-                                              .tell = foreign_tell,
-                                              .check_end = foreign_check_end,
-                                              .patience_ns = foreign_patience_ns,
-                                              .stop = foreign_stop,
+                                              .tell = receiver_foreign_tell,
+                                              .check_end = receiver_foreign_check_end,
+                                              .patience_ns = receiver_foreign_patience_ns,
+                                              .stop = receiver_foreign_stop,
                                               .missing = loss_missing_foreign,
                                               .unnumbered = loss_unnumbered,
-                                              .sent = foreign_sent};
+                                              .sent = receiver_foreign_sent};
 
 /* ---- Either ------------------------------------------------------------------------ */
 

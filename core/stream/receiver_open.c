@@ -174,7 +174,7 @@ static void receiver_measure(struct session_end *end)
 }
 
 /* The sooner of two; 0: none. */
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t receiver_sooner(uint64_t a, uint64_t b)
 {
   return a && (b == 0 || a < b) ? a : b;
 }
@@ -192,7 +192,7 @@ static uint64_t receiver_due_ns(const struct session_end *end, uint64_t now)
     due = now + ENGINE_NAP_NS;
   else
     due = receiver_end_due_ns(receiver);
-  return receiver->client ? sooner(due, receiver->client->due_ns(receiver, now)) : due;
+  return receiver->client ? receiver_sooner(due, receiver->client->due_ns(receiver, now)) : due;
 }
 
 static struct receive_ring *receiver_ring(const struct session_end *end)

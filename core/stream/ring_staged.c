@@ -55,7 +55,7 @@ int ring_staged_open(struct receive_ring *ring, const char *why, struct pst_erro
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   staging->lane = ring->lane;
   staging->memory = ring->memory;
-  staging->stride = round_up(stride, CACHE_LINE);
+  staging->stride = region_round_up(stride, CACHE_LINE);
   ring->ops = &ring_staged_ops;
   ring->views = &staging->region.mem;
   struct region_params wanted = receive_ring_params(

@@ -22,14 +22,14 @@
 
 /* ---- Posting and reaping ------------------------------------------------------------ */
 
-static void leg_fail(struct sender_leg *leg, int status)
+static void sender_leg_fail(struct sender_leg *leg, int status)
 {
   leg->dead = true;
   end_gone(&leg->owner->end, status);
 }
 
 /* A DONE that comes twice would give slots back that are still sent from. */
-static void leg_miscounted(struct sender_leg *leg, const struct pst_completion *completion)
+static void sender_leg_miscounted(struct sender_leg *leg, const struct pst_completion *completion)
 {
   struct session_end *end = &leg->owner->end;
 
@@ -58,16 +58,16 @@ static void sender_done(struct session_end *end, const struct pst_completion *co
                            completion->u.done.cookie >= leg->posted,
                        0) &&
       !leg->dead) {
-    leg_miscounted(leg, completion);
+    sender_leg_miscounted(leg, completion);
     return;
   }
   if (completion->status != -EBUSY) /* else the receiver still reads them */
     leg->done += completion->u.done.count;
   if (completion->status < 0)
-    leg_fail(leg, completion->status);
+    sender_leg_fail(leg, completion->status);
 }
 
-static int leg_post_run(struct pst_sender *leader, struct sender_leg *leg, uint32_t run)
+static int sender_leg_post_run(struct pst_sender *leader, struct sender_leg *leg, uint32_t run)
 {
   struct session_end *end = &leg->owner->end;
   const struct pst_request *requests = &leader->requests[leg->posted & leader->slot_mask];
@@ -84,7 +84,8 @@ static int leg_post_run(struct pst_sender *leader, struct sender_leg *leg, uint3
   return engine_post(&end->endpoint, copies, run, &leg->wait);
 }
 
-static void leg_count_posted(const struct pst_sender *leader, struct sender_leg *leg, uint32_t n)
+static void sender_leg_count_posted(const struct pst_sender *leader, struct sender_leg *leg,
+                                    uint32_t n)
 {
   const uint64_t end = leg->posted + n;
   uint64_t bytes = leader->bytes_submitted;
@@ -100,7 +101,7 @@ static void leg_count_posted(const struct pst_sender *leader, struct sender_leg 
 }
 
 /* The transport does not take the next message, or has lost its peer. */
-static void leg_refused(const struct pst_sender *leader, struct sender_leg *leg, int rc)
+static void sender_leg_refused(const struct pst_sender *leader, struct sender_leg *leg, int rc)
 {
   struct session_end *end = &leg->owner->end;
 
@@ -114,7 +115,7 @@ static void leg_refused(const struct pst_sender *leader, struct sender_leg *leg,
 }
 
 /* Returns how many were posted. */
-static uint32_t leg_push(struct pst_sender *leader, struct sender_leg *leg)
+static uint32_t sender_leg_push(struct pst_sender *leader, struct sender_leg *leg)
 {
   uint32_t pushed = 0;
 
@@ -122,13 +123,13 @@ static uint32_t leg_push(struct pst_sender *leader, struct sender_leg *leg)
     uint64_t run = leader->slots - (leg->posted & leader->slot_mask);
     if (run > leader->staged - leg->posted)
       run = leader->staged - leg->posted;
-    int rc = leg_post_run(leader, leg, (uint32_t)run);
+    int rc = sender_leg_post_run(leader, leg, (uint32_t)run);
     if (rc < 0) {
       if (rc != -EAGAIN)
-        leg_refused(leader, leg, rc);
+        sender_leg_refused(leader, leg, rc);
       break;
     }
-    leg_count_posted(leader, leg, (uint32_t)rc);
+    sender_leg_count_posted(leader, leg, (uint32_t)rc);
     pushed += (uint32_t)rc;
     if ((uint64_t)rc < run && leg->wait)
       break;
@@ -136,7 +137,7 @@ static uint32_t leg_push(struct pst_sender *leader, struct sender_leg *leg)
   return pushed;
 }
 
-static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
+static void sender_leg_finish(struct pst_sender *leader, struct sender_leg *leg)
 {
   struct pst_sender *owner = leg->owner;
   struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = SENDER_FLUSH_COOKIE};
@@ -149,7 +150,7 @@ static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
     if (rc == 1)
       owner->flush = SENDER_FLUSH_POSTED;
     else if (rc != -EAGAIN && rc < 0)
-      leg_fail(leg, rc);
+      sender_leg_fail(leg, rc);
   }
   if (owner->flush == SENDER_FLUSH_DONE) {
     end_stage(&owner->end, -1);
@@ -161,7 +162,7 @@ static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
 
 /* A leg that has failed must not hold the others up: its receiver, which may live
  * on, is left, so that what was posted comes back. */
-static void leg_check(const struct pst_sender *leader, struct sender_leg *leg)
+static void sender_leg_check(const struct pst_sender *leader, struct sender_leg *leg)
 {
   struct session_end *end = &leg->owner->end;
 
@@ -203,12 +204,12 @@ static uint32_t sender_push(struct pst_sender *leader)
     leader->staged = leader->submitted;
   for (uint32_t i = 0; i < leader->leg_count; i++) {
     struct sender_leg *leg = &leader->legs[i];
-    leg_check(leader, leg);
-    pushed += leg_push(leader, leg);
+    sender_leg_check(leader, leg);
+    pushed += sender_leg_push(leader, leg);
     /* Nobody can submit any more once the leader has failed: the others end with what
      * there was. */
     if (leader->finishing || leader->end.state == PST_STATE_FAILED)
-      leg_finish(leader, leg);
+      sender_leg_finish(leader, leg);
     if (leg->dead && leg->done == leg->posted)
       continue;
     assert(leg->done <= leg->posted && leg->posted <= leader->staged);

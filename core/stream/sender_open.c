@@ -98,9 +98,9 @@ static int sender_open_region(struct pst_sender *sender, const struct pst_limits
   int rc;
 
   sender->base = limits->send_headroom;
-  sender->stride = round_up(limits->send_headroom + sender->end.config->message, step);
+  sender->stride = region_round_up(limits->send_headroom + sender->end.config->message, step);
   if (sender->end.config->stride > sender->stride)
-    sender->stride = round_up(sender->end.config->stride, step);
+    sender->stride = region_round_up(sender->end.config->stride, step);
   rc = sender_alloc_slots(sender, &why, error);
   if (rc < 0)
     return rc;

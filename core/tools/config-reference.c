@@ -212,7 +212,7 @@ int main(int argc, char **argv)
     return 2;
   }
   FILE *memory = open_memstream(&should, &size);
-  if (!memory || pst_config_program(&schema_program) < 0)
+  if (!memory || pst_config_program(&app_schema_program) < 0)
     return 1;
   fputs(intro, memory);
   int rc = pst_config_keys(write_key, memory);

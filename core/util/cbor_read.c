@@ -23,7 +23,7 @@ int pst_cbor_wrong(struct pst_cbor_reader *r, const char *format, ...)
   return -EPROTO;
 }
 
-static void set(void *context, enum pst_cbor_kind kind, uint64_t value)
+static void cbor_read_set(void *context, enum pst_cbor_kind kind, uint64_t value)
 {
   *(struct pst_cbor_item *)context = (struct pst_cbor_item){.kind = kind, .value = value};
 }
@@ -31,65 +31,65 @@ static void set(void *context, enum pst_cbor_kind kind, uint64_t value)
 #define ON(name, type, kind)                                                                       \
   static void name(void *context, type value)                                                      \
   {                                                                                                \
-    set(context, kind, (uint64_t)value);                                                           \
+    cbor_read_set(context, kind, (uint64_t)value);                                                 \
   }
-ON(on_uint8, uint8_t, PST_CBOR_UINT)
-ON(on_uint16, uint16_t, PST_CBOR_UINT)
-ON(on_uint32, uint32_t, PST_CBOR_UINT)
-ON(on_uint64, uint64_t, PST_CBOR_UINT)
-ON(on_negint8, uint8_t, PST_CBOR_SIMPLE)
-ON(on_negint16, uint16_t, PST_CBOR_SIMPLE)
-ON(on_negint32, uint32_t, PST_CBOR_SIMPLE)
-ON(on_negint64, uint64_t, PST_CBOR_SIMPLE)
-ON(on_bool, bool, PST_CBOR_SIMPLE)
-ON(on_array, size_t, PST_CBOR_ARRAY)
-ON(on_map, size_t, PST_CBOR_MAP)
+ON(cbor_read_on_uint8, uint8_t, PST_CBOR_UINT)
+ON(cbor_read_on_uint16, uint16_t, PST_CBOR_UINT)
+ON(cbor_read_on_uint32, uint32_t, PST_CBOR_UINT)
+ON(cbor_read_on_uint64, uint64_t, PST_CBOR_UINT)
+ON(cbor_read_on_negint8, uint8_t, PST_CBOR_SIMPLE)
+ON(cbor_read_on_negint16, uint16_t, PST_CBOR_SIMPLE)
+ON(cbor_read_on_negint32, uint32_t, PST_CBOR_SIMPLE)
+ON(cbor_read_on_negint64, uint64_t, PST_CBOR_SIMPLE)
+ON(cbor_read_on_bool, bool, PST_CBOR_SIMPLE)
+ON(cbor_read_on_array, size_t, PST_CBOR_ARRAY)
+ON(cbor_read_on_map, size_t, PST_CBOR_MAP)
 #undef ON
 
-static void on_bytes(void *context, cbor_data bytes, size_t length)
+static void cbor_read_on_bytes(void *context, cbor_data bytes, size_t length)
 {
   *(struct pst_cbor_item *)context = (struct pst_cbor_item){PST_CBOR_BYTES, length, bytes};
 }
 
-static void on_text(void *context, cbor_data bytes, size_t length)
+static void cbor_read_on_text(void *context, cbor_data bytes, size_t length)
 {
   *(struct pst_cbor_item *)context = (struct pst_cbor_item){PST_CBOR_TEXT, length, bytes};
 }
 
-static void on_null(void *context)
+static void cbor_read_on_null(void *context)
 {
-  set(context, PST_CBOR_SIMPLE, 0);
+  cbor_read_set(context, PST_CBOR_SIMPLE, 0);
 }
 
 /* Those of libcbor leave the item as it is, OTHER. */
 static const struct cbor_callbacks callbacks = {
-    .uint8 = on_uint8,
-    .uint16 = on_uint16,
-    .uint32 = on_uint32,
-    .uint64 = on_uint64,
-    .negint8 = on_negint8,
-    .negint16 = on_negint16,
-    .negint32 = on_negint32,
-    .negint64 = on_negint64,
+    .uint8 = cbor_read_on_uint8,
+    .uint16 = cbor_read_on_uint16,
+    .uint32 = cbor_read_on_uint32,
+    .uint64 = cbor_read_on_uint64,
+    .negint8 = cbor_read_on_negint8,
+    .negint16 = cbor_read_on_negint16,
+    .negint32 = cbor_read_on_negint32,
+    .negint64 = cbor_read_on_negint64,
     .byte_string_start = cbor_null_byte_string_start_callback,
-    .byte_string = on_bytes,
-    .string = on_text,
+    .byte_string = cbor_read_on_bytes,
+    .string = cbor_read_on_text,
     .string_start = cbor_null_string_start_callback,
     .indef_array_start = cbor_null_indef_array_start_callback,
-    .array_start = on_array,
+    .array_start = cbor_read_on_array,
     .indef_map_start = cbor_null_indef_map_start_callback,
-    .map_start = on_map,
+    .map_start = cbor_read_on_map,
     .tag = cbor_null_tag_callback,
     .float2 = cbor_null_float2_callback,
     .float4 = cbor_null_float4_callback,
     .float8 = cbor_null_float8_callback,
     .undefined = cbor_null_undefined_callback,
-    .null = on_null,
-    .boolean = on_bool,
+    .null = cbor_read_on_null,
+    .boolean = cbor_read_on_bool,
     .indef_break = cbor_null_indef_break_callback,
 };
 
-static int next(struct pst_cbor_reader *r, struct pst_cbor_item *item)
+static int cbor_read_next(struct pst_cbor_reader *r, struct pst_cbor_item *item)
 {
   if (r->left == 0)
     return pst_cbor_wrong(r, "it ends before its content");
@@ -111,7 +111,7 @@ int pst_cbor_read(struct pst_cbor_reader *r, enum pst_cbor_kind kind, struct pst
                   const char *name)
 {
   static const char *const kinds[] = {"", "number", "byte string", "text", "array", "map", ""};
-  int rc = next(r, item);
+  int rc = cbor_read_next(r, item);
 
   if (rc == 0 && item->kind != kind)
     rc = pst_cbor_wrong(r, "%s is no %s", name, kinds[kind]);
@@ -204,7 +204,7 @@ int pst_cbor_read_map(struct pst_cbor_reader *r, size_t most, uint64_t *count, c
 int pst_cbor_skip(struct pst_cbor_reader *r, int depth)
 {
   struct pst_cbor_item item;
-  int rc = next(r, &item);
+  int rc = cbor_read_next(r, &item);
 
   if (rc < 0 || (item.kind != PST_CBOR_ARRAY && item.kind != PST_CBOR_MAP))
     return rc;
@@ -239,7 +239,8 @@ static int read_type(struct pst_cbor_reader *r, uint64_t count,
   return 0;
 }
 
-static int check_whole(struct pst_cbor_reader *r, const struct pst_cbor_form *form, uint32_t seen)
+static int cbor_read_check_whole(struct pst_cbor_reader *r, const struct pst_cbor_form *form,
+                                 uint32_t seen)
 {
   uint32_t missing = form->needs & ~seen;
 
@@ -276,5 +277,5 @@ int pst_cbor_read_message(struct pst_cbor_reader *r, const struct pst_cbor_proto
     if (protocol->foreign(message, *seen))
       return 0;
   }
-  return check_whole(r, form, *seen);
+  return cbor_read_check_whole(r, form, *seen);
 }

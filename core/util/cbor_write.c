@@ -11,10 +11,10 @@
 #define WRITE(w, encode, value)                                                                    \
   do {                                                                                             \
     if (!(w)->full)                                                                                \
-      advance(w, encode(value, (w)->bytes + (w)->at, (w)->size - (w)->at));                        \
+      cbor_write_advance(w, encode(value, (w)->bytes + (w)->at, (w)->size - (w)->at));             \
   } while (0)
 
-static void advance(struct pst_cbor_writer *w, size_t written)
+static void cbor_write_advance(struct pst_cbor_writer *w, size_t written)
 {
   w->full = written == 0;
   w->at += written;

@@ -46,18 +46,18 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void lock(void)
+static void closer_lock(void)
 {
   pthread_mutex_lock(&closer.mutex);
 }
 
-static void unlock(void)
+static void closer_unlock(void)
 {
   pthread_mutex_unlock(&closer.mutex);
 }
 
 /* A forked child has none of the threads. What was queued is its own copy, for the next one. */
-static void forget_threads(void)
+static void closer_forget_threads(void)
 {
   closer.pending = 0;
   for (const struct job *job = closer.first; job; job = job->next)
@@ -68,15 +68,15 @@ static void forget_threads(void)
   closer.is_closing = false;
 }
 
-static void begin(void)
+static void closer_begin(void)
 {
-  pthread_atfork(lock, unlock, forget_threads);
+  pthread_atfork(closer_lock, closer_unlock, closer_forget_threads);
 }
 
-static void *run(void *argument);
+static void *closer_run(void *argument);
 
 /* Nobody joins it: it may never return from a close. */
-static bool start_thread(void)
+static bool closer_start_thread(void)
 {
   pthread_attr_t attributes;
   sigset_t all, before;
@@ -88,22 +88,22 @@ static bool start_thread(void)
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = pthread_create(&thread, &attributes, run, NULL) == 0;
+  bool started = pthread_create(&thread, &attributes, closer_run, NULL) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   return started;
 }
 
 /* Under the mutex, as those below are called. */
-static void keep_one_waiting(void)
+static void closer_keep_one_waiting(void)
 {
-  if (closer.waiting > 0 || closer.threads >= THREADS_MAX || !start_thread())
+  if (closer.waiting > 0 || closer.threads >= THREADS_MAX || !closer_start_thread())
     return;
   closer.threads++;
   closer.waiting++;
 }
 
-static void wait_until(uint64_t until_ns)
+static void closer_wait_until(uint64_t until_ns)
 {
   const struct timespec until = {.tv_sec = (time_t)(until_ns / PST_NS_PER_S),
                                  .tv_nsec = (long)(until_ns % PST_NS_PER_S)};
@@ -112,7 +112,7 @@ static void wait_until(uint64_t until_ns)
 }
 
 /* NULL: nothing came for a while. */
-static struct job *take(void)
+static struct job *closer_take(void)
 {
   uint64_t idle_ns = clock_now_ns() + IDLE_NS;
 
@@ -122,7 +122,7 @@ static struct job *take(void)
       break;
     if (!closer.first && now_ns >= idle_ns)
       return NULL;
-    wait_until(closer.first ? closer.taken_ns + STUCK_NS : idle_ns);
+    closer_wait_until(closer.first ? closer.taken_ns + STUCK_NS : idle_ns);
   }
   struct job *job = closer.first;
   closer.first = job->next;
@@ -134,7 +134,7 @@ static struct job *take(void)
 }
 
 /* The last close of a socket that lingers waits for its peer. Other kinds have no such option. */
-static void close_now(int fd)
+static void closer_close_now(int fd)
 {
   const struct linger off = {0};
 
@@ -142,22 +142,22 @@ static void close_now(int fd)
   close(fd);
 }
 
-static void *run(void *argument)
+static void *closer_run(void *argument)
 {
   struct job *job;
 
   pthread_setname_np(pthread_self(), "pst-close");
   pthread_mutex_lock(&closer.mutex);
-  while ((job = take()) != NULL) {
+  while ((job = closer_take()) != NULL) {
     const uint64_t turn = ++closer.turn;
     const int fd = job->fd;
     free(job); /* a close may last longer than the process */
     closer.waiting--;
-    keep_one_waiting();
+    closer_keep_one_waiting();
     if (closer.first)
       pthread_cond_signal(&closer.more);
     pthread_mutex_unlock(&closer.mutex);
-    close_now(fd);
+    closer_close_now(fd);
     pthread_mutex_lock(&closer.mutex);
     closer.pending--;
     if (closer.turn == turn)
@@ -177,10 +177,10 @@ void closer_close(int fd)
 
   if (fd < 0)
     return;
-  pthread_once(&once, begin);
+  pthread_once(&once, closer_begin);
   pthread_mutex_lock(&closer.mutex);
   if (job)
-    keep_one_waiting();
+    closer_keep_one_waiting();
   if (job && closer.threads > 0) {
     *job = (struct job){.since_ns = clock_now_ns(), .fd = fd};
     closer.pending++;
@@ -193,7 +193,7 @@ void closer_close(int fd)
   if (is_queued)
     return;
   free(job);
-  close_now(fd);
+  closer_close_now(fd);
 }
 
 bool closer_is_behind(void)

@@ -36,7 +36,7 @@ static __thread bool in_sink;
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
-static void write_stderr(int level, const char *text)
+static void log_write_stderr(int level, const char *text)
 {
   static const char *const words[] = {"error: ", "warning: ", "", "debug: "};
   char line[LOG_LINE_BYTES];
@@ -52,7 +52,7 @@ static void write_stderr(int level, const char *text)
   }
 }
 
-static void read_environment(void)
+static void log_read_environment(void)
 {
   const char *word = secure_getenv("PENSTOCK_LOG");
 
@@ -69,7 +69,7 @@ static void read_environment(void)
 }
 
 /* To the sink where one was set before the first line. */
-static void warn_of_environment(void)
+static void log_warn_of_environment(void)
 {
   if (atomic_load_explicit(&state.is_wrong, memory_order_relaxed) &&
       atomic_exchange_explicit(&state.is_wrong, false, memory_order_acquire))
@@ -80,13 +80,13 @@ static void warn_of_environment(void)
 
 int pst_log_level(void)
 {
-  pthread_once(&state.once, read_environment);
+  pthread_once(&state.once, log_read_environment);
   return atomic_load_explicit(&state.level, memory_order_relaxed);
 }
 
 void pst_log_set(void (*sink)(void *context, int level, const char *line), void *context, int level)
 {
-  pthread_once(&state.once, read_environment);
+  pthread_once(&state.once, log_read_environment);
   if (!in_sink)
     pthread_mutex_lock(&state.mutex);
   state.sink = sink;
@@ -94,19 +94,19 @@ void pst_log_set(void (*sink)(void *context, int level, const char *line), void 
   atomic_store_explicit(&state.level, level, memory_order_relaxed);
   if (!in_sink)
     pthread_mutex_unlock(&state.mutex);
-  warn_of_environment();
+  log_warn_of_environment();
 }
 
 bool pst_log_enabled(int level)
 {
   int now = pst_log_level();
 
-  warn_of_environment();
+  log_warn_of_environment();
   return level <= now;
 }
 
 /* Cut at a character's border, and say that something is missing. */
-static void mark_cut(char *text, size_t size)
+static void log_mark_cut(char *text, size_t size)
 {
   static const char dots[] = "…";
   size_t at = size - sizeof(dots);
@@ -116,20 +116,20 @@ static void mark_cut(char *text, size_t size)
   memcpy(text + at, dots, sizeof(dots));
 }
 
-static void format_line(char *text, size_t size, const char *format, va_list args)
+static void log_format_line(char *text, size_t size, const char *format, va_list args)
 {
   int n = vsnprintf(text, size, format, args);
 
   if (n < 0)
     snprintf(text, size, "(unprintable: %s)", format);
   else if ((size_t)n >= size)
-    mark_cut(text, size);
+    log_mark_cut(text, size);
   /* One line stays one line, and what a peer or a file wrote cannot forge another
    * or steer a terminal. */
   pst_make_printable(text, strlen(text), ' ');
 }
 
-static void emit(int level, const char *text)
+static void log_emit(int level, const char *text)
 {
   if (level < PST_LOG_ERROR)
     level = PST_LOG_ERROR;
@@ -143,7 +143,7 @@ static void emit(int level, const char *text)
   if (!pst_log_enabled(level))
     return;
   if (in_sink) {
-    write_stderr(level, text);
+    log_write_stderr(level, text);
     return;
   }
   pthread_mutex_lock(&state.mutex);
@@ -152,7 +152,7 @@ static void emit(int level, const char *text)
     state.sink(state.context, level, text);
     in_sink = false;
   } else {
-    write_stderr(level, text);
+    log_write_stderr(level, text);
   }
   pthread_mutex_unlock(&state.mutex);
 }
@@ -165,9 +165,9 @@ void pst_log(int level, const char *format, ...)
 
   if (level <= PST_LOG_ERROR || pst_log_enabled(level)) {
     va_start(args, format);
-    format_line(text, sizeof(text), format, args);
+    log_format_line(text, sizeof(text), format, args);
     va_end(args);
-    emit(level, text);
+    log_emit(level, text);
   }
   errno = saved;
 }
@@ -182,7 +182,7 @@ void pst_log_clear_error(void)
   last_error[0] = '\0';
 }
 
-static void append_line(struct pst_error *error, const char *text)
+static void log_append_line(struct pst_error *error, const char *text)
 {
   size_t head = offsetof(struct pst_error, text);
   size_t size = error->struct_size < sizeof(*error) ? error->struct_size : sizeof(*error);
@@ -194,10 +194,10 @@ static void append_line(struct pst_error *error, const char *text)
   used = strnlen(error->text, size - 1);
   n = (size_t)snprintf(error->text + used, size - used, "%s%s", used ? "\n" : "", text);
   if (n >= size - used)
-    mark_cut(error->text, size);
+    log_mark_cut(error->text, size);
 }
 
-static void note_error(struct pst_error *error, int exit_status, int code, const char *text)
+static void log_note_error(struct pst_error *error, int exit_status, int code, const char *text)
 {
   if (!error || error->struct_size < offsetof(struct pst_error, reserved))
     return;
@@ -205,7 +205,7 @@ static void note_error(struct pst_error *error, int exit_status, int code, const
     error->code = code;
     error->exit_status = exit_status;
   }
-  append_line(error, text);
+  log_append_line(error, text);
 }
 
 void pst_log_place(const char *(*find)(const void *context, const char *line), const void *context)
@@ -220,7 +220,7 @@ int pst_fail_said(struct pst_error *error, int exit_status, int code)
 {
   if (!last_error[0])
     return -ENOENT;
-  note_error(error, exit_status, code, last_error);
+  log_note_error(error, exit_status, code, last_error);
   return code;
 }
 
@@ -231,10 +231,10 @@ int pst_fail(struct pst_error *error, int exit_status, int code, const char *for
   va_list args;
 
   va_start(args, format);
-  format_line(text, sizeof(text), format, args);
+  log_format_line(text, sizeof(text), format, args);
   va_end(args);
-  emit(PST_LOG_ERROR, text);
-  note_error(error, exit_status, code, text);
+  log_emit(PST_LOG_ERROR, text);
+  log_note_error(error, exit_status, code, text);
   errno = saved;
   return code;
 }

@@ -5,37 +5,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_name(const void *a, const void *b)
+static int name_index_by_name(const void *a, const void *b)
 {
   const struct index_entry *x = a, *y = b;
   int order = strcmp(x->name, y->name);
   return order ? order : (x->item > y->item) - (x->item < y->item);
 }
 
-void index_sort(struct index_entry *entries, size_t count)
+void name_index_sort(struct index_entry *entries, size_t count)
 {
   if (count > 0)
-    qsort(entries, count, sizeof(*entries), by_name);
+    qsort(entries, count, sizeof(*entries), name_index_by_name);
 }
 
 /* strcmp() of an entry's name with one that has no NUL behind it. */
-static int compare(const char *entry, const char *name, size_t length)
+static int name_index_compare(const char *entry, const char *name, size_t length)
 {
   int order = strncmp(entry, name, length);
   return order ? order : (unsigned char)entry[length];
 }
 
-const struct index_entry *index_find(const struct index_entry *entries, size_t count,
-                                     const char *name, size_t length)
+const struct index_entry *name_index_find(const struct index_entry *entries, size_t count,
+                                          const char *name, size_t length)
 {
   size_t low = 0, high = count;
 
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (compare(entries[middle].name, name, length) < 0)
+    if (name_index_compare(entries[middle].name, name, length) < 0)
       low = middle + 1;
     else
       high = middle;
   }
-  return low < count && compare(entries[low].name, name, length) == 0 ? &entries[low] : NULL;
+  return low < count && name_index_compare(entries[low].name, name, length) == 0 ? &entries[low]
+                                                                                 : NULL;
 }

@@ -12,10 +12,10 @@ struct index_entry {
 };
 
 /* By name, and those of one name by item. */
-void index_sort(struct index_entry *entries, size_t count);
+void name_index_sort(struct index_entry *entries, size_t count);
 /* The first entry whose name is these `length` bytes; NULL: none. Others of the name
  * follow it. */
-const struct index_entry *index_find(const struct index_entry *entries, size_t count,
-                                     const char *name, size_t length);
+const struct index_entry *name_index_find(const struct index_entry *entries, size_t count,
+                                          const char *name, size_t length);
 
 #endif

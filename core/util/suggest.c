@@ -11,14 +11,14 @@
 /* Longer words are not names; they match nothing. */
 #define NEAREST_BYTES 63
 
-static size_t least(size_t a, size_t b)
+static size_t suggest_least(size_t a, size_t b)
 {
   return a < b ? a : b;
 }
 
 /* Insertions, deletions, substitutions and swaps of neighbours (the restricted
  * form), letters compared without case. */
-static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
+static size_t suggest_distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
   size_t rows[3][NEAREST_BYTES + 1];
   size_t *before = rows[0], *last = rows[1], *now = rows[2];
@@ -32,10 +32,10 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
     for (size_t j = 1; j <= b_len; j++) {
       int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
 
-      now[j] = least(least(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
+      now[j] = suggest_least(suggest_least(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
       if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
           y == tolower((unsigned char)a[i - 2]))
-        now[j] = least(now[j], before[j - 2] + 1);
+        now[j] = suggest_least(now[j], before[j - 2] + 1);
     }
     before = last;
     last = now;
@@ -44,7 +44,7 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
   return last[b_len];
 }
 
-const char *nearest_name(const char *word, const char *const *names, size_t count)
+const char *suggest_name(const char *word, const char *const *names, size_t count)
 {
   const char *best = NULL;
   size_t best_distance = SIZE_MAX;
@@ -60,7 +60,7 @@ const char *nearest_name(const char *word, const char *const *names, size_t coun
 
     if (len == 0 || len > NEAREST_BYTES)
       continue;
-    d = distance(word, word_len, names[i], len);
+    d = suggest_distance(word, word_len, names[i], len);
     if (d <= allowed && d < longer && d < best_distance) {
       best = names[i];
       best_distance = d;
@@ -69,9 +69,9 @@ const char *nearest_name(const char *word, const char *const *names, size_t coun
   return best;
 }
 
-bool nearest_add(const char *word, const char *const *names, size_t count, char *text, size_t size)
+bool suggest_add(const char *word, const char *const *names, size_t count, char *text, size_t size)
 {
-  const char *near = nearest_name(word, names, count);
+  const char *near = suggest_name(word, names, count);
 
   if (near) {
     text_add(text, size, "did you mean \"%s\"?", near);

@@ -10,8 +10,8 @@
  * Damerau-Levenshtein distance without regard to case, at most a third of the
  * longer one's length (one for short words); the first of several as near. NULL
  * when none is that near. */
-const char *nearest_name(const char *word, const char *const *names, size_t count);
+const char *suggest_name(const char *word, const char *const *names, size_t count);
 /* Adds `did you mean "NAME"?` to `text`, or, and then false, `there are: NAME, NAME`. */
-bool nearest_add(const char *word, const char *const *names, size_t count, char *text, size_t size);
+bool suggest_add(const char *word, const char *const *names, size_t count, char *text, size_t size);
 
 #endif

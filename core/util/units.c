@@ -62,7 +62,7 @@ static const struct units *units_of(uint32_t type)
   return NULL;
 }
 
-static bool is_digit(char c)
+static bool units_is_digit(char c)
 {
   return c >= '0' && c <= '9';
 }
@@ -75,19 +75,19 @@ struct decimal {
 };
 
 /* Digits with an optional fraction; *end is behind them. */
-static int parse_decimal(const char *text, struct decimal *decimal, const char **end)
+static int units_parse_decimal(const char *text, struct decimal *decimal, const char **end)
 {
   struct decimal d = {.scale = 1};
   bool overflow = false;
-  if (!is_digit(*text))
+  if (!units_is_digit(*text))
     return -EINVAL;
-  for (; is_digit(*text); text++)
+  for (; units_is_digit(*text); text++)
     overflow |= __builtin_mul_overflow(d.whole, 10, &d.whole) ||
                 __builtin_add_overflow(d.whole, (uint64_t)(*text - '0'), &d.whole);
   if (*text == '.') {
-    if (!is_digit(*++text))
+    if (!units_is_digit(*++text))
       return -EINVAL;
-    for (; is_digit(*text); text++) {
+    for (; units_is_digit(*text); text++) {
       if (d.digits < FRACTION_DIGITS_MAX - 1) {
         d.fraction = d.fraction * 10 + (uint64_t)(*text - '0');
         d.scale *= 10;
@@ -102,7 +102,7 @@ static int parse_decimal(const char *text, struct decimal *decimal, const char *
   return overflow ? -ERANGE : 0;
 }
 
-static int scale_by(const struct decimal *d, uint64_t factor, uint64_t *value)
+static int units_scale_by(const struct decimal *d, uint64_t factor, uint64_t *value)
 {
   unsigned __int128 part = (unsigned __int128)d->fraction * factor;
   if (part % d->scale != 0)
@@ -120,7 +120,7 @@ int units_parse(uint32_t type, const char *text, uint64_t *value)
   struct decimal decimal = {.scale = 1};
   const char *end = NULL;
   uint64_t factor = 0;
-  int rc = parse_decimal(text, &decimal, &end);
+  int rc = units_parse_decimal(text, &decimal, &end);
   if (!units || rc == -EINVAL || (units->count == 0 && decimal.digits > 0))
     return -EINVAL;
   if (*end == '\0') {
@@ -135,10 +135,10 @@ int units_parse(uint32_t type, const char *text, uint64_t *value)
   }
   if (factor == 0)
     return -EINVAL;
-  return rc ? rc : scale_by(&decimal, factor, value);
+  return rc ? rc : units_scale_by(&decimal, factor, value);
 }
 
-static double power10(int exponent)
+static double units_power10(int exponent)
 {
   double p = 1;
   while (exponent-- > 0)
@@ -151,7 +151,7 @@ int units_parse_real(const char *text, bool share, double *real)
   struct decimal decimal = {.scale = 1};
   uint64_t mantissa = 0;
   const char *at = NULL;
-  if (parse_decimal(text, &decimal, &at) ||
+  if (units_parse_decimal(text, &decimal, &at) ||
       __builtin_mul_overflow(decimal.whole, decimal.scale, &mantissa) ||
       __builtin_add_overflow(mantissa, decimal.fraction, &mantissa))
     return -EINVAL;
@@ -160,9 +160,9 @@ int units_parse_real(const char *text, bool share, double *real)
     bool minus = at[1] == '-';
     int exponent = 0;
     at += at[1] == '-' || at[1] == '+' ? 2 : 1;
-    if (!is_digit(*at))
+    if (!units_is_digit(*at))
       return -EINVAL;
-    for (; is_digit(*at); at++)
+    for (; units_is_digit(*at); at++)
       exponent = exponent < 100 ? exponent * 10 + (*at - '0') : exponent;
     scale += minus ? exponent : -exponent;
   }
@@ -172,7 +172,8 @@ int units_parse_real(const char *text, bool share, double *real)
   }
   if (*at != '\0' || scale > EXPONENT_MAX || scale < -EXPONENT_MAX)
     return -EINVAL;
-  *real = scale >= 0 ? (double)mantissa / power10(scale) : (double)mantissa * power10(-scale);
+  *real = scale >= 0 ? (double)mantissa / units_power10(scale)
+                     : (double)mantissa * units_power10(-scale);
   return share && *real > 1 ? -ERANGE : 0;
 }
 
@@ -194,7 +195,7 @@ void units_print_real(double real, char *text, size_t size)
 }
 
 /* False when the value has too many digits in this unit. */
-static bool print_in(uint64_t value, const struct unit *unit, char *text, size_t size)
+static bool units_print_in(uint64_t value, const struct unit *unit, char *text, size_t size)
 {
   uint64_t rest = value % unit->factor;
   char fraction[PRINT_DIGITS_MAX + 2] = "";
@@ -222,7 +223,7 @@ void units_print(uint32_t type, uint64_t value, char *text, size_t size)
   }
   for (size_t i = 0; value != 0 && i < units->count; i++) {
     char candidate[64];
-    if (!print_in(value, &units->list[i], candidate, sizeof(candidate)))
+    if (!units_print_in(value, &units->list[i], candidate, sizeof(candidate)))
       continue;
     size_t length = strlen(candidate);
     if (i == 0 || length < strlen(best) || (units->prefer_larger && length == strlen(best)))
@@ -243,7 +244,7 @@ const char *units_meant(uint32_t type, const char *text)
     if (strcasecmp(unit, names[i]) == 0) /* a right one is not what is wrong: "6 4KiB" */
       return strcmp(unit, names[i]) == 0 ? NULL : names[i];
   }
-  return nearest_name(unit, names, units->count);
+  return suggest_name(unit, names, units->count);
 }
 
 void units_print_about(uint64_t bytes, char *text, size_t size)

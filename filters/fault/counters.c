@@ -16,7 +16,8 @@ static const char *const names[FAULT_KINDS][2] = {
     [FAULT_KILL] = {"injected_kill", "kill_at"},
 };
 
-static void add_ledger(struct pst_counter_list *list, const struct fault_ledger *ledger)
+static void fault_counters_add_ledger(struct pst_counter_list *list,
+                                      const struct fault_ledger *ledger)
 {
   pst_counter_add(list, names[FAULT_DROP][0], "injected", ledger->counts[FAULT_DROP],
                   PST_COUNTER_DROP);
@@ -30,7 +31,8 @@ static void add_ledger(struct pst_counter_list *list, const struct fault_ledger 
                     PST_COUNTER_GAUGE | PST_COUNTER_ENTRY);
 }
 
-static int inner_counters(struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
+static int fault_counters_inner(struct pst_endpoint *endpoint, struct pst_counter *counters,
+                                uint32_t max)
 {
   const struct fault_engine *engine = endpoint->engine;
   if (!fault_is_killed(engine))
@@ -46,8 +48,8 @@ int fault_counters(struct pst_device *device, struct pst_worker *worker,
 {
   if (!endpoint || !endpoint->engine)
     return pass_counters(device, worker, endpoint, counters, max);
-  int n = inner_counters(endpoint, counters, max);
+  int n = fault_counters_inner(endpoint, counters, max);
   struct pst_counter_list list = {counters, max, n > 0 ? (uint32_t)n : 0};
-  add_ledger(&list, &endpoint->engine->ledger);
+  fault_counters_add_ledger(&list, &endpoint->engine->ledger);
   return (int)list.count;
 }

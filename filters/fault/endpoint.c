@@ -5,7 +5,7 @@
 #include "endpoint.h"
 #include "ops.h"
 
-static void engine_free(struct fault_engine *engine)
+static void fault_endpoint_engine_free(struct fault_engine *engine)
 {
   if (!engine)
     return;
@@ -17,7 +17,7 @@ static void engine_free(struct fault_engine *engine)
   free(engine);
 }
 
-static void holds_init(struct fault_engine *engine, uint32_t count)
+static void fault_endpoint_holds_init(struct fault_engine *engine, uint32_t count)
 {
   for (uint32_t i = 0; i < count; i++) {
     struct fault_hold *hold = &engine->hold_memory[i];
@@ -33,8 +33,8 @@ static void holds_init(struct fault_engine *engine, uint32_t count)
 
 /* Allocates the engine of an endpoint, for the requests that can be outstanding. NULL: out of
  * memory. */
-static struct fault_engine *engine_new(const struct pst_device *device,
-                                       const struct pst_endpoint_params *params)
+static struct fault_engine *fault_endpoint_engine_new(const struct pst_device *device,
+                                                      const struct pst_endpoint_params *params)
 {
   const struct fault_plan *plan = &device->plan;
   uint32_t requests =
@@ -59,10 +59,10 @@ static struct fault_engine *engine_new(const struct pst_device *device,
   engine->ledger.records = calloc(plan->ledger + 1u, sizeof(*engine->ledger.records));
   if (!engine->entries || !engine->fifo || !engine->hold_memory || !engine->piece_memory ||
       !engine->ledger.records) {
-    engine_free(engine);
+    fault_endpoint_engine_free(engine);
     return NULL;
   }
-  holds_init(engine, holds);
+  fault_endpoint_holds_init(engine, holds);
   for (uint16_t i = 0; i < FAULT_COPIES; i++)
     engine->copies[engine->copy_count++] = (uint16_t)(i + 1);
   return engine;
@@ -70,7 +70,7 @@ static struct fault_engine *engine_new(const struct pst_device *device,
 
 void fault_endpoint_free(struct pst_endpoint *endpoint)
 {
-  engine_free(endpoint->engine);
+  fault_endpoint_engine_free(endpoint->engine);
   free(endpoint);
 }
 
@@ -103,7 +103,7 @@ int fault_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_par
     return rc;
   }
   if (sends) {
-    made->engine = engine_new(device, &in);
+    made->engine = fault_endpoint_engine_new(device, &in);
     rc = made->engine ? 0 : -ENOMEM;
   }
   if (in.cookie)
@@ -124,7 +124,8 @@ int fault_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_par
   return 0;
 }
 
-static int close_inner(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+static int fault_endpoint_close_inner(struct pst_endpoint *endpoint, uint32_t mode,
+                                      uint64_t deadline_ns)
 {
   assert(endpoint->inner && endpoint->engine->held == 0);
   return pass_endpoint_close(endpoint, mode, deadline_ns);
@@ -143,7 +144,7 @@ void fault_kill(struct pst_endpoint *endpoint, uint64_t sequence)
         (uint32_t)n < FAULT_INNER_COUNTERS ? (uint32_t)n : FAULT_INNER_COUNTERS;
   fault_holds_drop(engine, -ECONNRESET);
   fault_enter(engine, FAULT_KILLED);
-  close_inner(endpoint, PST_CLOSE_ABORT, fault_now(endpoint) + KILL_NS);
+  fault_endpoint_close_inner(endpoint, PST_CLOSE_ABORT, fault_now(endpoint) + KILL_NS);
 }
 
 int fault_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
@@ -159,7 +160,7 @@ int fault_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t 
     fault_holds_drop(engine, -ECANCELED);
   if (engine->held || engine->stage >= FAULT_CLOSING)
     return 0;
-  rc = close_inner(endpoint, mode, deadline_ns);
+  rc = fault_endpoint_close_inner(endpoint, mode, deadline_ns);
   if (rc == 0)
     fault_enter(engine, FAULT_CLOSING);
   else
@@ -178,5 +179,5 @@ void fault_close_progress(struct pst_endpoint *endpoint)
     return;
   fault_holds_drop(engine, -ECANCELED);
   fault_enter(engine, FAULT_CLOSING);
-  close_inner(endpoint, engine->closing.mode, engine->closing.deadline_ns);
+  fault_endpoint_close_inner(endpoint, engine->closing.mode, engine->closing.deadline_ns);
 }

@@ -15,8 +15,8 @@ static int fault_probe(const struct pst_host *host, struct pst_probe *probe)
 }
 
 /* Reads the plan from the options. -EINVAL: the rates add up to more than one million. */
-static int plan_read(const struct pst_host *host, const struct pst_options *options,
-                     struct fault_plan *plan)
+static int fault_plan_read(const struct pst_host *host, const struct pst_options *options,
+                           struct fault_plan *plan)
 {
   const char *const names[FAULT_STALL] = {
       [FAULT_DROP] = "drop_ppm",       [FAULT_DUPLICATE] = "duplicate_ppm",
@@ -50,7 +50,7 @@ static int plan_read(const struct pst_host *host, const struct pst_options *opti
   return 0;
 }
 
-static int limits_read(struct pst_device *device, struct pst_limits *limits)
+static int fault_limits_read(struct pst_device *device, struct pst_limits *limits)
 {
   int rc = device->ops->limits(device->inner, limits);
   if (rc == 0 && device->plan.corrupt &&
@@ -84,11 +84,11 @@ static int fault_open(const struct pst_host *host, const struct pst_open_params 
     return -ENOMEM;
   made->host = host;
   made->ops = params->inner;
-  int rc = plan_read(host, params->options, &made->plan);
+  int rc = fault_plan_read(host, params->options, &made->plan);
   if (rc == 0)
     rc = made->ops->open(params->inner_host, params->inner_params, &made->inner);
   if (rc == 0)
-    rc = limits_read(made, &limits);
+    rc = fault_limits_read(made, &limits);
   if (rc == 0) {
     made->requests_max = limits.requests_max;
     rc = fault_pool_open(made, params->plan, &limits);
@@ -127,7 +127,7 @@ static const struct pst_transport_ops fault_ops = {
     .capabilities = (PST_CAP_TWO_SIDED << 1) - 1, /* the inner transport's limits say which */
     .open = fault_open,
     .close = fault_close,
-    .limits = limits_read,
+    .limits = fault_limits_read,
     .mr_register = fault_mr_register,
     .mr_deregister = fault_mr_deregister,
     .mr_pack = pass_mr_pack,

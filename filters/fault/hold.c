@@ -30,7 +30,7 @@ void fault_entry_settle(struct fault_engine *engine, uint64_t entry, int32_t sta
   }
 }
 
-static struct fault_holds *holds_of(struct fault_engine *engine, enum fault_kind kind)
+static struct fault_holds *fault_hold_holds_of(struct fault_engine *engine, enum fault_kind kind)
 {
   return kind == FAULT_REORDER ? &engine->reordered
          : kind == FAULT_DELAY ? &engine->delayed
@@ -40,7 +40,7 @@ static struct fault_holds *holds_of(struct fault_engine *engine, enum fault_kind
 void fault_hold_add(struct fault_engine *engine, const struct pst_request *request,
                     enum fault_kind kind, uint64_t due_ns, uint64_t due_count)
 {
-  struct fault_holds *holds = holds_of(engine, kind);
+  struct fault_holds *holds = fault_hold_holds_of(engine, kind);
   struct fault_hold *hold = engine->spare;
   assert(hold && request->piece_count <= engine->pieces);
   engine->spare = hold->next;
@@ -61,7 +61,7 @@ void fault_hold_add(struct fault_engine *engine, const struct pst_request *reque
     engine->next_due = due_count;
 }
 
-static void give_back(struct fault_engine *engine, struct fault_hold *hold)
+static void fault_hold_give_back(struct fault_engine *engine, struct fault_hold *hold)
 {
   assert(engine->held);
   hold->next = engine->spare;
@@ -69,7 +69,7 @@ static void give_back(struct fault_engine *engine, struct fault_hold *hold)
   engine->held--;
 }
 
-static void find_next_due(struct fault_engine *engine)
+static void fault_hold_find_next_due(struct fault_engine *engine)
 {
   engine->next_due = FAULT_NEVER;
   for (const struct fault_hold *hold = engine->reordered.first; hold; hold = hold->next)
@@ -77,7 +77,7 @@ static void find_next_due(struct fault_engine *engine)
       engine->next_due = hold->due_count;
 }
 
-static struct fault_hold *unlink_at(struct fault_holds *holds, struct fault_hold **at)
+static struct fault_hold *fault_hold_unlink_at(struct fault_holds *holds, struct fault_hold **at)
 {
   struct fault_hold *hold = *at;
   *at = hold->next;
@@ -87,7 +87,8 @@ static struct fault_hold *unlink_at(struct fault_holds *holds, struct fault_hold
 }
 
 /* false: not now. An error ends the request, which the host has given away. */
-static bool post_hold(struct pst_endpoint *endpoint, const struct fault_hold *hold, uint32_t *wait)
+static bool fault_hold_post(struct pst_endpoint *endpoint, const struct fault_hold *hold,
+                            uint32_t *wait)
 {
   struct fault_engine *engine = endpoint->engine;
   int rc = pass_ops(endpoint)->post(endpoint->inner, &hold->request, 1, wait);
@@ -102,7 +103,7 @@ static bool post_hold(struct pst_endpoint *endpoint, const struct fault_hold *ho
 }
 
 /* Was a later one posted before it? From here on it is not the newest any more. */
-static bool is_late(uint64_t *newest, const struct fault_hold *hold)
+static bool fault_hold_is_late(uint64_t *newest, const struct fault_hold *hold)
 {
   uint64_t sequence = hold->request.u.send.sequence;
   if (sequence < *newest)
@@ -112,13 +113,13 @@ static bool is_late(uint64_t *newest, const struct fault_hold *hold)
 }
 
 /* When a delayed one goes depends on time, the ledger must not. */
-static void note_released(struct fault_engine *engine, const struct fault_hold *hold)
+static void fault_hold_note_released(struct fault_engine *engine, const struct fault_hold *hold)
 {
   struct fault_ledger *ledger = &engine->ledger;
   if (hold->kind == FAULT_DUPLICATE)
     return;
-  bool late = is_late(&engine->passed, hold);
-  if (hold->kind == FAULT_REORDER && is_late(&engine->undelayed, hold)) {
+  bool late = fault_hold_is_late(&engine->passed, hold);
+  if (hold->kind == FAULT_REORDER && fault_hold_is_late(&engine->undelayed, hold)) {
     fault_note(ledger, FAULT_REORDER, hold->request.u.send.sequence);
     return;
   }
@@ -126,25 +127,25 @@ static void note_released(struct fault_engine *engine, const struct fault_hold *
   ledger->delayed_late += late;
 }
 
-static bool is_due(const struct fault_engine *engine, const struct fault_hold *hold, bool early,
-                   uint64_t now)
+static bool fault_hold_is_due(const struct fault_engine *engine, const struct fault_hold *hold,
+                              bool early, uint64_t now)
 {
   return hold->due_ns <= now ||
          (hold->kind == FAULT_REORDER && (early || hold->due_count <= engine->head));
 }
 
-static bool release_some(struct pst_endpoint *endpoint, struct fault_holds *holds, bool early,
-                         uint64_t now, uint32_t *wait)
+static bool fault_hold_release_some(struct pst_endpoint *endpoint, struct fault_holds *holds,
+                                    bool early, uint64_t now, uint32_t *wait)
 {
   struct fault_engine *engine = endpoint->engine;
   struct fault_hold **at = &holds->first;
   while (*at) {
     struct fault_hold *hold = *at;
-    if (is_due(engine, hold, early, now)) {
-      if (!post_hold(endpoint, hold, wait))
+    if (fault_hold_is_due(engine, hold, early, now)) {
+      if (!fault_hold_post(endpoint, hold, wait))
         return false;
-      note_released(engine, hold);
-      give_back(engine, unlink_at(holds, at));
+      fault_hold_note_released(engine, hold);
+      fault_hold_give_back(engine, fault_hold_unlink_at(holds, at));
     } else if (hold->kind == FAULT_DELAY) {
       break; /* the others are due later */
     } else {
@@ -161,11 +162,11 @@ bool fault_release(struct pst_endpoint *endpoint, bool early, uint32_t *wait)
   if (!engine->held)
     return true;
   uint64_t now = fault_now(endpoint);
-  if (!release_some(endpoint, &engine->again, early, now, wait) ||
-      !release_some(endpoint, &engine->reordered, early, now, wait))
+  if (!fault_hold_release_some(endpoint, &engine->again, early, now, wait) ||
+      !fault_hold_release_some(endpoint, &engine->reordered, early, now, wait))
     return false;
-  find_next_due(engine);
-  return release_some(endpoint, &engine->delayed, early, now, wait);
+  fault_hold_find_next_due(engine);
+  return fault_hold_release_some(endpoint, &engine->delayed, early, now, wait);
 }
 
 void fault_holds_drop(struct fault_engine *engine, int32_t status)
@@ -174,7 +175,7 @@ void fault_holds_drop(struct fault_engine *engine, int32_t status)
   for (uint32_t i = 0; i < 3; i++)
     while (all[i]->first) {
       fault_entry_settle(engine, all[i]->first->entry, status);
-      give_back(engine, unlink_at(all[i], &all[i]->first));
+      fault_hold_give_back(engine, fault_hold_unlink_at(all[i], &all[i]->first));
     }
   assert(engine->held == 0);
   engine->next_due = FAULT_NEVER;

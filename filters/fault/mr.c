@@ -8,7 +8,7 @@
 #include "device.h"
 #include "ops.h"
 
-static struct fault_mr *free_entry(struct pst_device *device)
+static struct fault_mr *fault_mr_free_entry(struct pst_device *device)
 {
   struct fault_mr *entry = atomic_load_explicit(&device->mrs, memory_order_relaxed);
   for (; entry; entry = entry->next)
@@ -41,7 +41,7 @@ int fault_mr_register(struct pst_device *device, const struct pst_mr_params *par
                       "corrupt_ppm needs payloads that the CPU can read, and this memory (%s) has "
                       "no host mapping; set corrupt_ppm to 0 or send from other memory",
                       params->region->backing);
-  struct fault_mr *entry = free_entry(device);
+  struct fault_mr *entry = fault_mr_free_entry(device);
   struct pst_mr *made = NULL;
   if (!entry)
     return -ENOMEM;

@@ -47,7 +47,7 @@ static const struct pst_option options[] = {
            "numbers. All faults are counted."),
 };
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void fault_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   static const char *const rates[] = {"drop_ppm", "duplicate_ppm", "reorder_ppm", "corrupt_ppm",
                                       "delay_ppm"};
@@ -75,6 +75,6 @@ static const struct pst_description description = {
     .rung = "hardware: any machine; it wraps whatever transport there is",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
-    .check = check_options,
+    .check = fault_options_check,
 };
 PST_DESCRIPTION(description);

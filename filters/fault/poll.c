@@ -3,12 +3,12 @@
 #include "endpoint.h"
 #include "ops.h"
 
-static bool is_done(const struct fault_engine *engine, uint64_t entry)
+static bool fault_poll_is_done(const struct fault_engine *engine, uint64_t entry)
 {
   return entry != engine->head && engine->entries[entry & engine->mask].pending == 0;
 }
 
-static bool is_finished(const struct fault_engine *engine)
+static bool fault_poll_is_finished(const struct fault_engine *engine)
 {
   return engine->closing.mode && engine->tail == engine->head &&
          (engine->stage == FAULT_CLOSED || engine->stage == FAULT_KILL_OVER);
@@ -16,7 +16,8 @@ static bool is_finished(const struct fault_engine *engine)
 
 /* What the host is to have of it, up to max. The CLOSED is the last, and the
  * endpoint is freed with it. */
-static uint32_t emit(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+static uint32_t fault_poll_emit(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                uint32_t max)
 {
   struct fault_engine *engine = endpoint->engine;
   uint32_t n = 0;
@@ -24,12 +25,12 @@ static uint32_t emit(struct pst_endpoint *endpoint, struct pst_completion *out, 
     fault_enter(engine, FAULT_KILL_TOLD);
     pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_DISCONNECTED, -ECONNRESET);
   }
-  while (n < max && is_done(engine, engine->tail)) {
+  while (n < max && fault_poll_is_done(engine, engine->tail)) {
     uint64_t from = engine->tail;
     int32_t status = engine->entries[from & engine->mask].status;
     do
       engine->tail++;
-    while (is_done(engine, engine->tail) &&
+    while (fault_poll_is_done(engine, engine->tail) &&
            engine->entries[engine->tail & engine->mask].status == status);
     out[n++] = (struct pst_completion){
         .kind = PST_COMPLETION_DONE,
@@ -39,38 +40,41 @@ static uint32_t emit(struct pst_endpoint *endpoint, struct pst_completion *out, 
         .u.done = {engine->entries[(engine->tail - 1) & engine->mask].cookie, engine->tail - from},
     };
   }
-  if (n < max && is_finished(engine)) {
+  if (n < max && fault_poll_is_finished(engine)) {
     pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_CLOSED, 0);
     fault_endpoint_forget(endpoint);
   }
   return n;
 }
 
-static uint32_t emit_all(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+static uint32_t fault_poll_emit_all(struct pst_worker *worker, struct pst_completion *out,
+                                    uint32_t max)
 {
   uint32_t n = 0;
   for (struct pst_endpoint *at = worker->endpoints, *next; at && n < max; at = next) {
     next = at->next;
     if (at->engine)
-      n += emit(at, out + n, max - n);
+      n += fault_poll_emit(at, out + n, max - n);
   }
   return n;
 }
 
-static int32_t status_of(const struct fault_engine *engine, int32_t status)
+static int32_t fault_poll_status_of(const struct fault_engine *engine, int32_t status)
 {
   return fault_is_killed(engine) && status == -ECANCELED ? -ECONNRESET : status;
 }
 
-static void inner_done(struct fault_engine *engine, uint64_t count, int32_t status)
+static void fault_poll_inner_done(struct fault_engine *engine, uint64_t count, int32_t status)
 {
   uint64_t mask = 2 * engine->mask + 1;
   for (; count && engine->fifo_tail != engine->fifo_head; count--)
-    fault_entry_settle(engine, engine->fifo[engine->fifo_tail++ & mask], status_of(engine, status));
+    fault_entry_settle(engine, engine->fifo[engine->fifo_tail++ & mask],
+                       fault_poll_status_of(engine, status));
 }
 
 /* Is it for the host too? */
-static bool inner_event(struct pst_endpoint *endpoint, const struct pst_completion *completion)
+static bool fault_poll_inner_event(struct pst_endpoint *endpoint,
+                                   const struct pst_completion *completion)
 {
   struct fault_engine *engine = endpoint->engine;
   switch (completion->code) {
@@ -89,7 +93,7 @@ static bool inner_event(struct pst_endpoint *endpoint, const struct pst_completi
     fault_enter(engine, fault_is_killed(engine) ? FAULT_KILL_OVER : FAULT_CLOSED);
     endpoint->inner = NULL;
     /* None is left, by its promise; ours to the host rests on it. */
-    inner_done(engine, UINT64_MAX, -ECANCELED);
+    fault_poll_inner_done(engine, UINT64_MAX, -ECANCELED);
     return false;
   default:
     return true;
@@ -97,7 +101,7 @@ static bool inner_event(struct pst_endpoint *endpoint, const struct pst_completi
 }
 
 /* One inner completion becomes at most one, at `out`, which may be where it is. */
-static uint32_t translate(const struct pst_completion *inner, struct pst_completion *out)
+static uint32_t fault_poll_translate(const struct pst_completion *inner, struct pst_completion *out)
 {
   struct pst_completion completion = *inner;
   if (completion.endpoint == 0) {
@@ -109,13 +113,13 @@ static uint32_t translate(const struct pst_completion *inner, struct pst_complet
   completion.endpoint = endpoint->cookie;
   if (engine && completion.kind == PST_COMPLETION_DONE) {
     if (completion.code == PST_OP_SEND) {
-      inner_done(engine, completion.u.done.count, completion.status);
-      return emit(endpoint, out, 1);
+      fault_poll_inner_done(engine, completion.u.done.count, completion.status);
+      return fault_poll_emit(endpoint, out, 1);
     }
-    completion.status = status_of(engine, completion.status);
+    completion.status = fault_poll_status_of(engine, completion.status);
   } else if (engine && completion.kind == PST_COMPLETION_EVENT) {
-    if (!inner_event(endpoint, &completion))
-      return emit(endpoint, out, 1);
+    if (!fault_poll_inner_event(endpoint, &completion))
+      return fault_poll_emit(endpoint, out, 1);
   }
   *out = completion;
   if (!engine && completion.kind == PST_COMPLETION_EVENT && completion.code == PST_EVENT_CLOSED)
@@ -123,7 +127,7 @@ static uint32_t translate(const struct pst_completion *inner, struct pst_complet
   return 1;
 }
 
-static void progress(struct pst_worker *worker)
+static void fault_poll_progress(struct pst_worker *worker)
 {
   for (struct pst_endpoint *at = worker->endpoints; at; at = at->next) {
     struct fault_engine *engine = at->engine;
@@ -140,30 +144,30 @@ static void progress(struct pst_worker *worker)
 
 int fault_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
-  progress(worker);
-  uint32_t n = emit_all(worker, completions, max);
+  fault_poll_progress(worker);
+  uint32_t n = fault_poll_emit_all(worker, completions, max);
   if (n == max)
     return (int)n;
   int got = worker->device->ops->poll(worker->inner, completions + n, max - n);
   uint32_t end = got > 0 ? n + (uint32_t)got : n;
   for (uint32_t i = n; i < end; i++)
-    n += translate(&completions[i], &completions[n]);
-  n += emit_all(worker, completions + n, max - n);
+    n += fault_poll_translate(&completions[i], &completions[n]);
+  n += fault_poll_emit_all(worker, completions + n, max - n);
   return (int)n;
 }
 
 /* Nothing would wake a sleeper when the time of a message has come. */
-static bool has_work(const struct fault_engine *engine)
+static bool fault_poll_has_work(const struct fault_engine *engine)
 {
   return engine->stalled_ns || (engine->held && !engine->blocked) ||
-         engine->stage == FAULT_KILLED || is_done(engine, engine->tail) ||
-         (engine->closing.mode && engine->stage < FAULT_CLOSING) || is_finished(engine);
+         engine->stage == FAULT_KILLED || fault_poll_is_done(engine, engine->tail) ||
+         (engine->closing.mode && engine->stage < FAULT_CLOSING) || fault_poll_is_finished(engine);
 }
 
 int fault_arm(struct pst_worker *worker)
 {
   for (const struct pst_endpoint *at = worker->endpoints; at; at = at->next)
-    if (at->engine && has_work(at->engine))
+    if (at->engine && fault_poll_has_work(at->engine))
       return -EAGAIN;
   return worker->device->ops->arm(worker->inner);
 }

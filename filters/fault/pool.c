@@ -9,7 +9,7 @@
 
 #include "device.h"
 
-static int pool_map(struct fault_pool *pool, uint64_t length, uint64_t page_size)
+static int fault_pool_map(struct fault_pool *pool, uint64_t length, uint64_t page_size)
 {
   void *map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED)
@@ -36,7 +36,7 @@ int fault_pool_open(struct pst_device *device, const struct pst_plan *plan,
   pool->stride = (plan->message_max + align - 1) / align * align;
   pool->parts = plan->senders;
   uint64_t length = (pool->stride * FAULT_COPIES * pool->parts + page - 1) / page * page;
-  int rc = length ? pool_map(pool, length, page) : -EINVAL;
+  int rc = length ? fault_pool_map(pool, length, page) : -EINVAL;
   if (rc == 0) {
     struct pst_mr_params params = {.struct_size = sizeof(params),
                                    .access = PST_ACCESS_LOCAL_READ,
@@ -84,7 +84,8 @@ void fault_part_untake(struct pst_device *device, uint32_t part)
     atomic_compare_exchange_strong(&device->pool.parts_used, &expected, part);
 }
 
-static bool copy_piece(struct pst_device *device, uint8_t *to, const struct pst_piece *piece)
+static bool fault_pool_copy_piece(struct pst_device *device, uint8_t *to,
+                                  const struct pst_piece *piece)
 {
   const struct fault_mr *entry = piece->mr ? fault_mr_find(device, piece->mr) : NULL;
   if (piece->length == 0)
@@ -95,7 +96,8 @@ static bool copy_piece(struct pst_device *device, uint8_t *to, const struct pst_
   return true;
 }
 
-static bool gather(struct pst_device *device, uint8_t *to, const struct pst_request *request)
+static bool fault_pool_gather(struct pst_device *device, uint8_t *to,
+                              const struct pst_request *request)
 {
   uint64_t left = request->arg.length;
   struct pst_piece one;
@@ -103,7 +105,7 @@ static bool gather(struct pst_device *device, uint8_t *to, const struct pst_requ
   const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
   for (uint32_t i = 0; i < count; i++) {
     const struct pst_piece *piece = &pieces[i];
-    if (piece->length > left || !copy_piece(device, to, piece))
+    if (piece->length > left || !fault_pool_copy_piece(device, to, piece))
       return false;
     to += piece->length;
     left -= piece->length;
@@ -118,7 +120,7 @@ bool fault_corrupt(struct pst_device *device, uint32_t part, uint16_t copy,
   uint64_t length = request->arg.length;
   uint64_t offset = (part * FAULT_COPIES + copy - 1u) * pool->stride;
   uint8_t *to = (uint8_t *)pool->region.host + offset;
-  if (!gather(device, to, request))
+  if (!fault_pool_gather(device, to, request))
     return false;
   uint64_t bit = fault_mix(fault_draw(&device->plan, request->u.send.sequence)) % (length * 8);
   to[bit / 8] ^= (uint8_t)(1u << bit % 8);

@@ -9,8 +9,8 @@ struct progress {
   int rc;        /* what is wrong with the next request */
 };
 
-static enum fault_kind kind_of(const struct pst_endpoint *endpoint,
-                               const struct pst_request *request)
+static enum fault_kind fault_post_kind_of(const struct pst_endpoint *endpoint,
+                                          const struct pst_request *request)
 {
   const struct fault_plan *plan = &endpoint->worker->device->plan;
   if (!plan->rates)
@@ -28,15 +28,15 @@ static enum fault_kind kind_of(const struct pst_endpoint *endpoint,
   return request->piece_count > endpoint->engine->pieces ? FAULT_NONE : kind;
 }
 
-static uint32_t wait_for_queue(struct progress *progress)
+static uint32_t fault_post_wait_for_queue(struct progress *progress)
 {
   progress->wait = PST_WAIT_QUEUE;
   return 0;
 }
 
 /* Post inside as it is. Returns how many were taken. */
-static uint32_t post_inner(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                           uint32_t n, struct progress *progress)
+static uint32_t fault_post_inner(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                                 uint32_t n, struct progress *progress)
 {
   uint32_t wait = PST_WAIT_NONE;
   int rc = pass_ops(endpoint)->post(endpoint->inner, requests, n, &wait);
@@ -53,7 +53,7 @@ static uint32_t post_inner(struct pst_endpoint *endpoint, const struct pst_reque
   return (uint32_t)rc;
 }
 
-static void passes(struct fault_engine *engine, const struct pst_request *request)
+static void fault_post_passes(struct fault_engine *engine, const struct pst_request *request)
 {
   uint64_t next = request->u.send.sequence + 1;
   if (next > engine->passed)
@@ -63,8 +63,8 @@ static void passes(struct fault_engine *engine, const struct pst_request *reques
 }
 
 /* As many as nothing befalls, up to n. */
-static uint32_t post_plain(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                           uint32_t n, struct progress *progress)
+static uint32_t fault_post_plain(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                                 uint32_t n, struct progress *progress)
 {
   struct fault_engine *engine = endpoint->engine;
   uint32_t run = 1;
@@ -72,30 +72,30 @@ static uint32_t post_plain(struct pst_endpoint *endpoint, const struct pst_reque
     n = (uint32_t)(engine->next_due - engine->head);
   while (run < n && requests[run].opcode == PST_OP_SEND &&
          requests[run].u.send.sequence < engine->stop_at &&
-         kind_of(endpoint, &requests[run]) == FAULT_NONE)
+         fault_post_kind_of(endpoint, &requests[run]) == FAULT_NONE)
     run++;
-  uint32_t taken = post_inner(endpoint, requests, run, progress);
+  uint32_t taken = fault_post_inner(endpoint, requests, run, progress);
   for (uint32_t i = 0; i < taken; i++) {
-    passes(engine, &requests[i]);
+    fault_post_passes(engine, &requests[i]);
     fault_fifo_push(engine, engine->head);
     fault_entry_push(engine, requests[i].cookie, 1, 0);
   }
   return taken;
 }
 
-static uint32_t post_twice(struct pst_endpoint *endpoint, const struct pst_request *request,
-                           struct progress *progress)
+static uint32_t fault_post_twice(struct pst_endpoint *endpoint, const struct pst_request *request,
+                                 struct progress *progress)
 {
   struct fault_engine *engine = endpoint->engine;
   struct pst_request both[2] = {*request, *request};
   if (!engine->spare)
-    return wait_for_queue(progress);
+    return fault_post_wait_for_queue(progress);
   both[0].flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
   both[1].flags = both[0].flags;
-  uint32_t taken = post_inner(endpoint, both, 2, progress);
+  uint32_t taken = fault_post_inner(endpoint, both, 2, progress);
   if (taken == 0)
     return 0;
-  passes(engine, request);
+  fault_post_passes(engine, request);
   fault_note(&engine->ledger, FAULT_DUPLICATE, request->u.send.sequence);
   for (uint32_t i = 0; i < taken; i++)
     fault_fifo_push(engine, engine->head);
@@ -106,35 +106,36 @@ static uint32_t post_twice(struct pst_endpoint *endpoint, const struct pst_reque
   return 1;
 }
 
-static uint32_t post_corrupted(struct pst_endpoint *endpoint, const struct pst_request *request,
-                               struct progress *progress)
+static uint32_t fault_post_corrupted(struct pst_endpoint *endpoint,
+                                     const struct pst_request *request, struct progress *progress)
 {
   struct fault_engine *engine = endpoint->engine;
   struct pst_request corrupted;
   if (engine->copy_count == 0)
-    return wait_for_queue(progress);
+    return fault_post_wait_for_queue(progress);
   uint16_t copy = engine->copies[engine->copy_count - 1];
   if (request->arg.length > endpoint->worker->device->pool.stride ||
       !fault_corrupt(endpoint->worker->device, engine->part, copy, request, &corrupted))
-    return post_plain(endpoint, request, 1, progress);
-  if (post_inner(endpoint, &corrupted, 1, progress) == 0)
+    return fault_post_plain(endpoint, request, 1, progress);
+  if (fault_post_inner(endpoint, &corrupted, 1, progress) == 0)
     return 0;
   engine->copy_count--;
-  passes(engine, request);
+  fault_post_passes(engine, request);
   fault_note(&engine->ledger, FAULT_CORRUPT, request->u.send.sequence);
   fault_fifo_push(engine, engine->head);
   fault_entry_push(engine, request->cookie, 1, copy);
   return 1;
 }
 
-static uint32_t hold_back(struct pst_endpoint *endpoint, const struct pst_request *request,
-                          enum fault_kind kind, struct progress *progress)
+static uint32_t fault_post_hold_back(struct pst_endpoint *endpoint,
+                                     const struct pst_request *request, enum fault_kind kind,
+                                     struct progress *progress)
 {
   struct fault_engine *engine = endpoint->engine;
   const struct fault_plan *plan = &endpoint->worker->device->plan;
   uint64_t sequence = request->u.send.sequence;
   if (!engine->spare)
-    return wait_for_queue(progress);
+    return fault_post_wait_for_queue(progress);
   uint64_t now = fault_now(endpoint);
   if (kind == FAULT_DELAY) {
     fault_note(&engine->ledger, FAULT_DELAY, sequence);
@@ -148,8 +149,8 @@ static uint32_t hold_back(struct pst_endpoint *endpoint, const struct pst_reques
 }
 
 /* Stall and kill. true: nothing is posted now. */
-static bool stops(struct pst_endpoint *endpoint, const struct pst_request *request,
-                  struct progress *progress)
+static bool fault_post_stops(struct pst_endpoint *endpoint, const struct pst_request *request,
+                             struct progress *progress)
 {
   struct fault_engine *engine = endpoint->engine;
   const struct fault_plan *plan = &endpoint->worker->device->plan;
@@ -160,7 +161,7 @@ static bool stops(struct pst_endpoint *endpoint, const struct pst_request *reque
     fault_note(&engine->ledger, FAULT_STALL, sequence);
   }
   if (engine->stalled_ns && fault_now(endpoint) < engine->stalled_ns) {
-    wait_for_queue(progress);
+    fault_post_wait_for_queue(progress);
     return true;
   }
   engine->stalled_ns = 0;
@@ -174,12 +175,12 @@ static bool stops(struct pst_endpoint *endpoint, const struct pst_request *reque
 
 /* Draws the fault of each message and posts inside what is due. Returns how many requests it has
  * taken. */
-static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                           uint32_t n, struct progress *progress)
+static uint32_t fault_post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                                 uint32_t n, struct progress *progress)
 {
   struct fault_engine *engine = endpoint->engine;
   if (__builtin_expect(requests[0].u.send.sequence >= engine->stop_at || engine->stalled_ns, 0) &&
-      stops(endpoint, requests, progress))
+      fault_post_stops(endpoint, requests, progress))
     return 0;
   if (!fault_release(endpoint, false, &progress->wait)) {
     if (!progress->wait)
@@ -188,40 +189,40 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
   }
   uint64_t room = engine->mask + 1 - (engine->head - engine->tail);
   if (room == 0)
-    return wait_for_queue(progress);
-  enum fault_kind kind = kind_of(endpoint, requests);
+    return fault_post_wait_for_queue(progress);
+  enum fault_kind kind = fault_post_kind_of(endpoint, requests);
   switch (kind) {
   case FAULT_DROP:
     fault_note(&engine->ledger, FAULT_DROP, requests[0].u.send.sequence);
     fault_entry_push(engine, requests[0].cookie, 0, 0);
     return 1;
   case FAULT_DUPLICATE:
-    return post_twice(endpoint, requests, progress);
+    return fault_post_twice(endpoint, requests, progress);
   case FAULT_CORRUPT:
-    return post_corrupted(endpoint, requests, progress);
+    return fault_post_corrupted(endpoint, requests, progress);
   case FAULT_REORDER:
   case FAULT_DELAY:
-    return hold_back(endpoint, requests, kind, progress);
+    return fault_post_hold_back(endpoint, requests, kind, progress);
   default:
-    return post_plain(endpoint, requests, n < room ? n : (uint32_t)room, progress);
+    return fault_post_plain(endpoint, requests, n < room ? n : (uint32_t)room, progress);
   }
 }
 
 /* A FLUSH covers what was posted before it: it is not taken before that is gone. */
-static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                            uint32_t n, struct progress *progress)
+static uint32_t fault_post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                                  uint32_t n, struct progress *progress)
 {
   struct fault_engine *engine = endpoint->engine;
   uint32_t run = 0;
   if (engine->held && requests[0].opcode == PST_OP_FLUSH) {
     fault_release(endpoint, true, &progress->wait);
     if (engine->held)
-      return wait_for_queue(progress);
+      return fault_post_wait_for_queue(progress);
   }
   while (run < n && requests[run].opcode != PST_OP_SEND &&
          !(engine->held && requests[run].opcode == PST_OP_FLUSH))
     run++;
-  return post_inner(endpoint, requests, run, progress);
+  return fault_post_inner(endpoint, requests, run, progress);
 }
 
 int fault_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
@@ -238,8 +239,8 @@ int fault_post(struct pst_endpoint *endpoint, const struct pst_request *requests
     return -ENOTCONN;
   while (taken < n && progress.rc == 0 && progress.wait == PST_WAIT_NONE) {
     const struct pst_request *next = requests + taken;
-    taken += next->opcode == PST_OP_SEND ? post_sends(endpoint, next, n - taken, &progress)
-                                         : post_others(endpoint, next, n - taken, &progress);
+    taken += next->opcode == PST_OP_SEND ? fault_post_sends(endpoint, next, n - taken, &progress)
+                                         : fault_post_others(endpoint, next, n - taken, &progress);
   }
   return pst_post_result(taken, n, progress.rc, progress.wait, wait);
 }

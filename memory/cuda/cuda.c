@@ -9,9 +9,10 @@
 #include "ops.h"
 #include "plugin.h"
 
-static int suits(const struct pst_host *host, const struct cuda_driver *driver, cuda_device device,
-                 const struct cuda_place *place, const struct pst_options *options,
-                 struct cuda_words *words, struct cuda_refusal *refusal)
+static int cuda_suits(const struct pst_host *host, const struct cuda_driver *driver,
+                      cuda_device device, const struct cuda_place *place,
+                      const struct pst_options *options, struct cuda_words *words,
+                      struct cuda_refusal *refusal)
 {
   (void)host, (void)place, (void)options, (void)refusal;
   if (cuda_device_is_integrated(driver, device))
@@ -20,7 +21,7 @@ static int suits(const struct pst_host *host, const struct cuda_driver *driver, 
   return 0;
 }
 
-static void say_integrated(struct pst_memory *memory)
+static void cuda_say_integrated(struct pst_memory *memory)
 {
   char discrete[160];
   if (!cuda_device_is_integrated(memory->driver, memory->device))
@@ -33,9 +34,9 @@ static void say_integrated(struct pst_memory *memory)
            memory->name, discrete);
 }
 
-static int open_device(struct pst_memory *memory, const struct pst_options *options)
+static int cuda_open_device(struct pst_memory *memory, const struct pst_options *options)
 {
-  say_integrated(memory);
+  cuda_say_integrated(memory);
   memory->allocator = (unsigned int)memory->host->option_uint(options, "allocator");
   if (memory->allocator != CUDA_ALLOCATOR_VMM || memory->has.vmm)
     return 0;
@@ -46,8 +47,8 @@ static int open_device(struct pst_memory *memory, const struct pst_options *opti
 
 const struct cuda_plugin cuda_plugin = {
     .kind = PST_MEMORY_CUDA,
-    .suits = suits,
-    .open = open_device,
+    .suits = cuda_suits,
+    .open = cuda_open_device,
     .alloc = cuda_alloc_device,
     .release = cuda_release_device,
     .export_block = cuda_export_device,

@@ -7,13 +7,13 @@
 #include "failure.h"
 
 /* Pages that a NIC or another process can be given, with nobody else's bytes in them. */
-static uint64_t page_up(uint64_t value)
+static uint64_t cuda_device_page_up(uint64_t value)
 {
   return cuda_round_up(value, CUDA_PAGE);
 }
 
 /* Else a synchronous copy may return before its bytes are where a NIC reads them. */
-static void sync_memops(struct pst_memory *memory, uint64_t address)
+static void cuda_device_sync_memops(struct pst_memory *memory, uint64_t address)
 {
   unsigned int on = 1;
   cuda_status status = memory->driver->PointerSetAttribute(&on, CUDA_POINTER_SYNC_MEMOPS, address);
@@ -23,31 +23,31 @@ static void sync_memops(struct pst_memory *memory, uint64_t address)
 }
 
 /* Containers and MIG may forbid it. */
-static bool can_ipc(const struct pst_memory *memory, struct cuda_block *made)
+static bool cuda_device_can_ipc(const struct pst_memory *memory, struct cuda_block *made)
 {
   made->context = memory->shared->context;
   return memory->driver->IpcGetMemHandle(&made->ipc, made->base) == CUDA_SUCCESS;
 }
 
-static int block_malloc(struct pst_memory *memory, const struct pst_alloc_params *params,
-                        struct cuda_block *block)
+static int cuda_device_block_malloc(struct pst_memory *memory,
+                                    const struct pst_alloc_params *params, struct cuda_block *block)
 {
   struct cuda_block made = {.kind = CUDA_BLOCK_MALLOC, .fd = -1, .words = "cuMemAlloc"};
   uint64_t alignment = params->alignment < CUDA_PAGE ? CUDA_PAGE : params->alignment;
-  made.length = page_up(params->length);
+  made.length = cuda_device_page_up(params->length);
   made.base_length = made.length + alignment;
   cuda_status status = memory->driver->MemAlloc(&made.base, made.base_length);
   if (status != CUDA_SUCCESS)
     return cuda_refuse_device(memory, params, "cuMemAlloc", status);
   made.address = cuda_round_up(made.base, alignment);
-  made.exports = (can_ipc(memory, &made) ? PST_EXPORT_IPC : 0u) |
+  made.exports = (cuda_device_can_ipc(memory, &made) ? PST_EXPORT_IPC : 0u) |
                  (memory->has.dmabuf ? PST_EXPORT_DMABUF : 0u);
-  sync_memops(memory, made.base);
+  cuda_device_sync_memops(memory, made.base);
   *block = made;
   return 0;
 }
 
-static struct cuda_allocation allocation_of(const struct pst_memory *memory)
+static struct cuda_allocation cuda_device_allocation_of(const struct pst_memory *memory)
 {
   return (struct cuda_allocation){
       .type = CUDA_ALLOCATION_PINNED,
@@ -77,10 +77,10 @@ cuda_status cuda_map_device(struct pst_memory *memory, uint64_t alignment, struc
 
 /* Allocates by cuMemCreate and maps it, so that dma-buf and peers can reach it. 0, or -errno after
  * a log. */
-static int block_vmm(struct pst_memory *memory, const struct pst_alloc_params *params,
-                     struct cuda_block *block)
+static int cuda_device_block_vmm(struct pst_memory *memory, const struct pst_alloc_params *params,
+                                 struct cuda_block *block)
 {
-  const struct cuda_allocation properties = allocation_of(memory);
+  const struct cuda_allocation properties = cuda_device_allocation_of(memory);
   struct cuda_block made = {.kind = CUDA_BLOCK_VMM,
                             .fd = -1,
                             .words =
@@ -103,14 +103,15 @@ static int block_vmm(struct pst_memory *memory, const struct pst_alloc_params *p
   made.length = made.base_length;
   made.exports = (memory->has.dmabuf && properties.rdma_capable ? PST_EXPORT_DMABUF : 0u) |
                  (properties.handle_types ? PST_EXPORT_VENDOR_FD : 0u);
-  sync_memops(memory, made.base);
+  cuda_device_sync_memops(memory, made.base);
   *block = made;
   return 0;
 }
 
 /* A NIC reaches the GPU through a window that may be smaller than the GPU's memory: 256 MiB
  * on many boards. The driver would give the memory, and refuse the registration later. */
-static int check_window(const struct pst_memory *memory, const struct pst_alloc_params *params)
+static int cuda_device_check_window(const struct pst_memory *memory,
+                                    const struct pst_alloc_params *params)
 {
   struct cuda_window window;
   if (params->purpose != PST_ALLOC_NORMAL || !(params->needs & PST_NEED_EXPORT_DMABUF) ||
@@ -130,11 +131,12 @@ static int check_window(const struct pst_memory *memory, const struct pst_alloc_
 int cuda_alloc_device(struct pst_memory *memory, const struct pst_alloc_params *params,
                       struct cuda_block *block)
 {
-  int code = check_window(memory, params);
+  int code = cuda_device_check_window(memory, params);
   if (code)
     return code;
-  return (memory->allocator == CUDA_ALLOCATOR_VMM ? block_vmm : block_malloc)(memory, params,
-                                                                              block);
+  return (memory->allocator == CUDA_ALLOCATOR_VMM
+              ? cuda_device_block_vmm
+              : cuda_device_block_malloc)(memory, params, block);
 }
 
 void cuda_release_device(struct pst_memory *memory, struct cuda_block *block)

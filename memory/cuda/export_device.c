@@ -11,8 +11,8 @@
 #include "failure.h"
 
 /* dma-buf is exported by whole pages of the host's. */
-static int export_dmabuf(struct pst_memory *memory, const struct cuda_block *block,
-                         struct pst_export *made)
+static int cuda_export_dmabuf(struct pst_memory *memory, const struct cuda_block *block,
+                              struct pst_export *made)
 {
   uint64_t page = pst_page_size();
   uint64_t begin = block->address + made->offset, end = begin + made->length;
@@ -40,7 +40,7 @@ static int export_dmabuf(struct pst_memory *memory, const struct cuda_block *blo
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_block *list;
 
-static void list_add(struct cuda_block *block, uint64_t base, uint64_t length)
+static void cuda_export_list_add(struct cuda_block *block, uint64_t base, uint64_t length)
 {
   pthread_mutex_lock(&list_lock);
   block->ipc_base = base;
@@ -77,14 +77,15 @@ void cuda_exported_forget(struct cuda_block *block)
 
 /* What the handle names is the whole allocation, which the driver may have cut from a
  * larger one of its own. */
-static int export_ipc(struct pst_memory *memory, struct cuda_block *block, struct pst_export *made)
+static int cuda_export_ipc(struct pst_memory *memory, struct cuda_block *block,
+                           struct pst_export *made)
 {
   cuda_pointer base = 0;
   size_t length = 0;
   cuda_status status = memory->driver->MemGetAddressRange(&base, &length, block->base);
   if (status != CUDA_SUCCESS)
     return cuda_failed(memory, "export: cuMemGetAddressRange", status);
-  list_add(block, base, length);
+  cuda_export_list_add(block, base, length);
   memcpy(made->handle, block->ipc.reserved, sizeof(made->handle));
   made->handle_length = sizeof(block->ipc.reserved);
   made->offset += block->address - base;
@@ -94,8 +95,8 @@ static int export_ipc(struct pst_memory *memory, struct cuda_block *block, struc
 }
 
 /* Without cuMemCreate's POSIX handle type it would be refused; then it is not announced. */
-static int export_vendor_fd(struct pst_memory *memory, const struct cuda_block *block,
-                            struct pst_export *made)
+static int cuda_export_vendor_fd(struct pst_memory *memory, const struct cuda_block *block,
+                                 struct pst_export *made)
 {
   int fd = -1;
   cuda_status status =
@@ -112,7 +113,7 @@ static int export_vendor_fd(struct pst_memory *memory, const struct cuda_block *
 
 int cuda_export_device(struct pst_memory *memory, struct cuda_block *block, struct pst_export *made)
 {
-  return made->kind == PST_EXPORT_DMABUF ? export_dmabuf(memory, block, made)
-         : made->kind == PST_EXPORT_IPC  ? export_ipc(memory, block, made)
-                                         : export_vendor_fd(memory, block, made);
+  return made->kind == PST_EXPORT_DMABUF ? cuda_export_dmabuf(memory, block, made)
+         : made->kind == PST_EXPORT_IPC  ? cuda_export_ipc(memory, block, made)
+                                         : cuda_export_vendor_fd(memory, block, made);
 }

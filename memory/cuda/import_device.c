@@ -10,7 +10,8 @@
 #include "failure.h"
 
 /* Among those that this process sees. */
-static bool find_device(const struct cuda_driver *driver, const char *uuid, cuda_device *device)
+static bool cuda_import_find_device(const struct cuda_driver *driver, const char *uuid,
+                                    cuda_device *device)
 {
   int count = 0;
   if (driver->DeviceGetCount(&count) != CUDA_SUCCESS)
@@ -25,13 +26,13 @@ static bool find_device(const struct cuda_driver *driver, const char *uuid, cuda
 }
 
 /* By UUID, since indices are each process's own. */
-static int check_device(const struct pst_memory *memory, const char *where)
+static int cuda_import_check_device(const struct pst_memory *memory, const char *where)
 {
   cuda_device owner;
   int can = 0;
   if (strcmp(where, memory->uuid) == 0)
     return 0;
-  if (!find_device(memory->driver, where, &owner)) {
+  if (!cuda_import_find_device(memory->driver, where, &owner)) {
     cuda_error_log(memory,
                    "import: refused: it is memory of %s, which this process does not see; "
                    "CUDA_VISIBLE_DEVICES has to show it here too",
@@ -49,7 +50,7 @@ static int check_device(const struct pst_memory *memory, const char *where)
 
 /* ---- IPC handles --------------------------------------------------------------- */
 
-static int refuse_handle(struct pst_memory *memory, uint64_t length, cuda_status status)
+static int cuda_import_refuse_handle(struct pst_memory *memory, uint64_t length, cuda_status status)
 {
   bool gone = status == CUDA_INVALID_VALUE || status == CUDA_INVALID_HANDLE ||
               status == CUDA_INVALID_CONTEXT || status == CUDA_MAP_FAILED ||
@@ -64,15 +65,15 @@ static int refuse_handle(struct pst_memory *memory, uint64_t length, cuda_status
 }
 
 /* The truth is the driver's: the sender may be mistaken about its own. */
-static int open_handle(struct pst_memory *memory, const struct pst_export *from,
-                       const struct cuda_ipc *handle, struct cuda_block *block)
+static int cuda_import_open_handle(struct pst_memory *memory, const struct pst_export *from,
+                                   const struct cuda_ipc *handle, struct cuda_block *block)
 {
   const struct cuda_driver *driver = memory->driver;
   cuda_pointer base = 0;
   size_t length = 0;
   cuda_status status = driver->IpcOpenMemHandle(&block->base, *handle, CUDA_IPC_LAZY_PEER_ACCESS);
   if (status != CUDA_SUCCESS)
-    return refuse_handle(memory, from->base_length, status);
+    return cuda_import_refuse_handle(memory, from->base_length, status);
   block->kind = CUDA_BLOCK_IPC;
   block->words = "imported by cuIpcOpenMemHandle";
   status = driver->MemGetAddressRange(&base, &length, block->base);
@@ -85,8 +86,8 @@ static int open_handle(struct pst_memory *memory, const struct pst_export *from,
   return code;
 }
 
-static int use_own(struct pst_memory *memory, const struct pst_export *from,
-                   const struct cuda_block *own, struct cuda_block *block)
+static int cuda_import_use_own(struct pst_memory *memory, const struct pst_export *from,
+                               const struct cuda_block *own, struct cuda_block *block)
 {
   if (!cuda_export_holds(own->ipc_length, from))
     return cuda_refuse_range(memory, from, own->ipc_length);
@@ -101,19 +102,20 @@ static int use_own(struct pst_memory *memory, const struct pst_export *from,
   return 0;
 }
 
-static int import_ipc(struct pst_memory *memory, const struct pst_export *from,
-                      struct cuda_block *block)
+static int cuda_import_ipc(struct pst_memory *memory, const struct pst_export *from,
+                           struct cuda_block *block)
 {
   struct cuda_ipc handle;
   memcpy(handle.reserved, from->handle, sizeof(handle.reserved));
   const struct cuda_block *own = cuda_exported_find(&handle);
-  return own ? use_own(memory, from, own, block) : open_handle(memory, from, &handle, block);
+  return own ? cuda_import_use_own(memory, from, own, block)
+             : cuda_import_open_handle(memory, from, &handle, block);
 }
 
 /* ---- Descriptors ----------------------------------------------------------------- */
 
-static int import_vendor_fd(struct pst_memory *memory, const struct pst_export *from,
-                            struct cuda_block *block)
+static int cuda_import_vendor_fd(struct pst_memory *memory, const struct pst_export *from,
+                                 struct cuda_block *block)
 {
   const struct cuda_driver *driver = memory->driver;
   if (!memory->has.vmm || from->fd < 0) {
@@ -156,7 +158,7 @@ int cuda_check_import(const struct pst_memory *memory, const struct pst_export *
     return -EINVAL;
   }
   if (from->kind != PST_EXPORT_FD)
-    return check_device(memory, from->device);
+    return cuda_import_check_device(memory, from->device);
   if (from->device[0] == '\0')
     return 0;
   cuda_error_log(memory, "import: refused: a descriptor to map, of memory of %s, not of the host",
@@ -167,6 +169,6 @@ int cuda_check_import(const struct pst_memory *memory, const struct pst_export *
 int cuda_import_device(struct pst_memory *memory, const struct pst_export *from,
                        struct cuda_block *block)
 {
-  return from->kind == PST_EXPORT_IPC ? import_ipc(memory, from, block)
-                                      : import_vendor_fd(memory, from, block);
+  return from->kind == PST_EXPORT_IPC ? cuda_import_ipc(memory, from, block)
+                                      : cuda_import_vendor_fd(memory, from, block);
 }

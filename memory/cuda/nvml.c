@@ -23,20 +23,20 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { UNKNOWN, PRESENT, ABSENT } state;
 
-static bool find(void *library, const char *name, void *function)
+static bool cuda_nvml_find(void *library, const char *name, void *function)
 {
   void *symbol = dlsym(library, name);
   memcpy(function, &symbol, sizeof(symbol));
   return symbol;
 }
 
-static bool bind(const struct pst_host *host)
+static bool cuda_nvml_bind(const struct pst_host *host)
 {
   void *library;
   return host->library_open(host, SONAME, &library) == 0 &&
-         find(library, "nvmlInit_v2", &nvml.init) &&
-         find(library, "nvmlDeviceGetHandleByUUID", &nvml.handle) &&
-         find(library, "nvmlDeviceGetBAR1MemoryInfo", &nvml.bar1) && nvml.init() == 0;
+         cuda_nvml_find(library, "nvmlInit_v2", &nvml.init) &&
+         cuda_nvml_find(library, "nvmlDeviceGetHandleByUUID", &nvml.handle) &&
+         cuda_nvml_find(library, "nvmlDeviceGetBAR1MemoryInfo", &nvml.bar1) && nvml.init() == 0;
 }
 
 bool cuda_window_read(const struct pst_memory *memory, struct cuda_window *window)
@@ -45,7 +45,7 @@ bool cuda_window_read(const struct pst_memory *memory, struct cuda_window *windo
   nvml_device device;
   pthread_mutex_lock(&lock);
   if (state == UNKNOWN)
-    state = bind(memory->host) ? PRESENT : ABSENT;
+    state = cuda_nvml_bind(memory->host) ? PRESENT : ABSENT;
   bool there = state == PRESENT;
   pthread_mutex_unlock(&lock);
   if (!there || nvml.handle(memory->uuid, &device) != 0 || nvml.bar1(device, &found) != 0) {

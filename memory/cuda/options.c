@@ -19,7 +19,7 @@ static const struct pst_option options[] = {
     CUDA_OPTION_COPIES,
 };
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void cuda_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   cuda_check_device(check);
   facts->memory_kinds = 1u << PST_MEMORY_CUDA;
@@ -35,6 +35,6 @@ static const struct pst_description description = {
     .rung = "hardware: tests/gpu/run, on an H100; without a GPU: tests/fakes/cuda",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
-    .check = check_options,
+    .check = cuda_options_check,
 };
 PST_DESCRIPTION(description);

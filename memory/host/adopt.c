@@ -21,28 +21,28 @@ struct range {
   uint64_t begin, end;
 };
 
-static int refuse(const struct pst_memory *memory, const struct pst_adopt_params *params, int code,
-                  const char *why)
+static int host_user_refuse(const struct pst_memory *memory, const struct pst_adopt_params *params,
+                            int code, const char *why)
 {
   host_error(memory, "%s: cannot take %" PRIu64 " bytes at 0x%" PRIx64 ": %s", params->label,
              params->length, params->address, why);
   return code;
 }
 
-static int check_params(const struct pst_memory *memory, const struct pst_adopt_params *params,
-                        uint32_t region_size)
+static int host_user_check_params(const struct pst_memory *memory,
+                                  const struct pst_adopt_params *params, uint32_t region_size)
 {
   if (params->length == 0 || params->address == 0 || params->length > UINT64_MAX - params->address)
-    return refuse(memory, params, -EINVAL, "that is no range");
+    return host_user_refuse(memory, params, -EINVAL, "that is no range");
   if (params->fd < -1 || params->reserved || (params->fd == -1 && params->fd_offset != 0))
-    return refuse(memory, params, -EINVAL,
-                  "a descriptor is -1 or one that is open, and what is reserved is 0");
+    return host_user_refuse(memory, params, -EINVAL,
+                            "a descriptor is -1 or one that is open, and what is reserved is 0");
   if (region_size < PST_REGION_LEAST)
-    return refuse(memory, params, -EINVAL, "a region struct too short to hold a handle");
+    return host_user_refuse(memory, params, -EINVAL, "a region struct too short to hold a handle");
   return 0;
 }
 
-static struct range pages_of(const struct pst_adopt_params *params)
+static struct range host_user_pages_of(const struct pst_adopt_params *params)
 {
   const uint64_t page = pst_page_size();
   const uint64_t end = params->address + params->length;
@@ -51,8 +51,8 @@ static struct range pages_of(const struct pst_adopt_params *params)
 }
 
 /* One line of /proc/self/maps: whether it maps this file so that `address` is at `fd_offset`. */
-static bool maps_it(const char *line, const struct stat *file,
-                    const struct pst_adopt_params *params, struct range *mapped)
+static bool host_user_maps_it(const char *line, const struct stat *file,
+                              const struct pst_adopt_params *params, struct range *mapped)
 {
   uint64_t offset, inode;
   unsigned high, low;
@@ -65,15 +65,16 @@ static bool maps_it(const char *line, const struct stat *file,
 }
 
 /* A peer that maps the descriptor must find what we find at the address. */
-static bool is_mapped_there(const struct stat *file, const struct pst_adopt_params *params)
+static bool host_user_is_mapped_there(const struct stat *file,
+                                      const struct pst_adopt_params *params)
 {
-  struct range wanted = pages_of(params), mapped;
+  struct range wanted = host_user_pages_of(params), mapped;
   FILE *maps = fopen("/proc/self/maps", "re");
   char *line = NULL;
   size_t size = 0;
 
   while (maps && wanted.begin < wanted.end && getline(&line, &size, maps) > 0)
-    if (maps_it(line, file, params, &mapped) && mapped.begin <= wanted.begin &&
+    if (host_user_maps_it(line, file, params, &mapped) && mapped.begin <= wanted.begin &&
         wanted.begin < mapped.end)
       wanted.begin = mapped.end;
   free(line);
@@ -82,27 +83,29 @@ static bool is_mapped_there(const struct stat *file, const struct pst_adopt_para
   return maps && wanted.begin >= wanted.end;
 }
 
-static int check_descriptor(const struct pst_memory *memory, const struct pst_adopt_params *params,
-                            struct host_block *block)
+static int host_user_check_descriptor(const struct pst_memory *memory,
+                                      const struct pst_adopt_params *params,
+                                      struct host_block *block)
 {
   struct stat file;
   int seals = fcntl(params->fd, F_GET_SEALS);
 
   if (fstat(params->fd, &file) != 0)
-    return refuse(memory, params, -EINVAL, "its descriptor is not open");
+    return host_user_refuse(memory, params, -EINVAL, "its descriptor is not open");
   if (seals < 0 || !(seals & F_SEAL_SHRINK))
-    return refuse(memory, params, -EINVAL,
-                  "its descriptor is no memfd that is sealed against shrinking: memfd_create() "
-                  "with MFD_ALLOW_SEALING, then F_ADD_SEALS with F_SEAL_SHRINK");
-  if (!is_mapped_there(&file, params))
-    return refuse(memory, params, -EINVAL,
-                  "its descriptor is not mapped there, shared, from fd_offset on");
+    return host_user_refuse(
+        memory, params, -EINVAL,
+        "its descriptor is no memfd that is sealed against shrinking: memfd_create() "
+        "with MFD_ALLOW_SEALING, then F_ADD_SEALS with F_SEAL_SHRINK");
+  if (!host_user_is_mapped_there(&file, params))
+    return host_user_refuse(memory, params, -EINVAL,
+                            "its descriptor is not mapped there, shared, from fd_offset on");
   block->page_size = (uint64_t)file.st_blksize;
   block->fd_size = (uint64_t)file.st_size;
   block->fd_offset = params->fd_offset;
   block->words = "the application's memfd";
   block->fd = fcntl(params->fd, F_DUPFD_CLOEXEC, 3);
-  return block->fd < 0 ? refuse(memory, params, -errno, "no descriptor is left") : 0;
+  return block->fd < 0 ? host_user_refuse(memory, params, -errno, "no descriptor is left") : 0;
 }
 
 int host_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *caller,
@@ -113,23 +116,23 @@ int host_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *
   pst_struct_read(&params, sizeof(params), caller);
   if (!params.label)
     params.label = "memory";
-  int code = check_params(memory, &params, region->struct_size);
+  int code = host_user_check_params(memory, &params, region->struct_size);
   if (code)
     return code;
-  struct range pages = pages_of(&params);
+  struct range pages = host_user_pages_of(&params);
   void *first = (void *)(uintptr_t)pages.begin; /* NOLINT(performance-no-int-to-ptr) */
   if (msync(first, pages.end - pages.begin, MS_ASYNC) != 0)
-    return refuse(memory, &params, -EFAULT, "not all of it is mapped");
+    return host_user_refuse(memory, &params, -EFAULT, "not all of it is mapped");
   struct host_block *block = calloc(1, sizeof(*block));
   if (!block)
-    return refuse(memory, &params, -ENOMEM, "no memory for its description");
+    return host_user_refuse(memory, &params, -ENOMEM, "no memory for its description");
   *block = (struct host_block){.address = (uint8_t *)first + (params.address - pages.begin),
                                .length = params.length,
                                .page_size = pst_page_size(),
                                .fd = -1,
                                .adopted = true,
                                .words = "the application's"};
-  code = params.fd >= 0 ? check_descriptor(memory, &params, block) : 0;
+  code = params.fd >= 0 ? host_user_check_descriptor(memory, &params, block) : 0;
   if (code) {
     free(block);
     return code;

@@ -15,7 +15,7 @@
 
 /* Under `auto`: huge pages that are reserved and unused are there to be used by
  * somebody large; taking them for a small region would waste most of a page. */
-static bool huge_pages_suffice(const struct pst_memory *memory, uint64_t length)
+static bool host_alloc_huge_pages_suffice(const struct pst_memory *memory, uint64_t length)
 {
   struct host_pages pages;
   if (length < HOST_PAGE_2M || !host_pages_read(HOST_PAGES_ROOT, HOST_PAGE_2M, &pages) ||
@@ -31,12 +31,12 @@ static bool huge_pages_suffice(const struct pst_memory *memory, uint64_t length)
   return false;
 }
 
-static int take_auto(const struct pst_memory *memory, const struct pst_alloc_params *params,
-                     struct host_block *block)
+static int host_alloc_take_auto(const struct pst_memory *memory,
+                                const struct pst_alloc_params *params, struct host_block *block)
 {
   if (params->needs & PST_NEED_EXPORT_FD)
     return host_block_memfd(memory, params, block);
-  if (huge_pages_suffice(memory, params->length)) {
+  if (host_alloc_huge_pages_suffice(memory, params->length)) {
     if (host_block_huge(memory, HOST_PAGE_2M, false, params, true, block) == 0)
       return 0;
     host_info(memory, "%s: the free 2 MiB pages were not to be had; ordinary pages instead",
@@ -45,8 +45,8 @@ static int take_auto(const struct pst_memory *memory, const struct pst_alloc_par
   return host_block_malloc(memory, params, block);
 }
 
-static int take_block(const struct pst_memory *memory, const struct pst_alloc_params *params,
-                      struct host_block *block)
+static int host_alloc_take_block(const struct pst_memory *memory,
+                                 const struct pst_alloc_params *params, struct host_block *block)
 {
   bool exported = params->needs & PST_NEED_EXPORT_FD;
   switch (memory->backing) {
@@ -61,11 +61,11 @@ static int take_block(const struct pst_memory *memory, const struct pst_alloc_pa
   case HOST_BACKING_AUTO:
     break;
   }
-  return take_auto(memory, params, block);
+  return host_alloc_take_auto(memory, params, block);
 }
 
-static int place_block(const struct pst_memory *memory, const struct pst_alloc_params *params,
-                       struct host_block *block)
+static int host_alloc_place_block(const struct pst_memory *memory,
+                                  const struct pst_alloc_params *params, struct host_block *block)
 {
   int code = host_block_bind(memory, block, params->label);
   if (code)
@@ -115,10 +115,10 @@ int host_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
     free(block);
     return -ENOMEM;
   }
-  code = take_block(memory, &params, block);
+  code = host_alloc_take_block(memory, &params, block);
   if (code)
     goto no_block;
-  code = place_block(memory, &params, block);
+  code = host_alloc_place_block(memory, &params, block);
   if (code)
     goto not_placed;
   host_region_fill(memory, block, block->address, block->length, region);

@@ -19,18 +19,18 @@
 #define PAGE_SIZE_SHIFT 26 /* of the log2 in flags of mmap and memfd_create */
 #define PLACE_TRIES 16
 
-static uint64_t round_up(uint64_t value, uint64_t to)
+static uint64_t host_backing_round_up(uint64_t value, uint64_t to)
 {
   return (value + to - 1) / to * to;
 }
 
-static int log2_of(uint64_t power)
+static int host_backing_log2_of(uint64_t power)
 {
   return __builtin_ctzll(power);
 }
 
-static int refuse(const struct pst_memory *memory, const struct pst_alloc_params *params,
-                  const char *call, int code)
+static int host_backing_refuse(const struct pst_memory *memory,
+                               const struct pst_alloc_params *params, const char *call, int code)
 {
   host_error(memory, "%s: cannot allocate %s of host memory: %s: %s; %s: %s", params->label,
              host_size_text(params->length).text, call, strerror(code), host_room_text().text,
@@ -40,19 +40,21 @@ static int refuse(const struct pst_memory *memory, const struct pst_alloc_params
 
 /* The kernel promises more than it has: without this a region too large would
  * not fail here but wake the OOM killer later. */
-static int check_available(const struct pst_memory *memory, const struct pst_alloc_params *params)
+static int host_backing_check_available(const struct pst_memory *memory,
+                                        const struct pst_alloc_params *params)
 {
   bool at_once = memory->populate || memory->lock;
   uint64_t there = at_once ? host_available_bytes() : host_total_bytes();
   if (there == 0 || params->length <= there)
     return 0;
-  return refuse(memory, params, at_once ? "pages at once" : "pages and swap", ENOMEM);
+  return host_backing_refuse(memory, params, at_once ? "pages at once" : "pages and swap", ENOMEM);
 }
 
 /* mmap at an aligned address. The gap found for it is given back first and asked
  * for without replacing anything, so that a thread that is quicker costs a try
  * and not its mapping. */
-static void *map_aligned(uint64_t length, uint64_t alignment, uint64_t page_size, int flags, int fd)
+static void *host_backing_map_aligned(uint64_t length, uint64_t alignment, uint64_t page_size,
+                                      int flags, int fd)
 {
   int access = PROT_READ | PROT_WRITE;
   if (alignment <= page_size)
@@ -63,7 +65,7 @@ static void *map_aligned(uint64_t length, uint64_t alignment, uint64_t page_size
     if (gap == MAP_FAILED)
       return gap;
     munmap(gap, span);
-    void *hint = (void *)(uintptr_t)round_up((uintptr_t)gap, alignment);
+    void *hint = (void *)(uintptr_t)host_backing_round_up((uintptr_t)gap, alignment);
     void *at = mmap(hint, length, access, flags | MAP_FIXED_NOREPLACE, fd, 0);
     if (at == hint)
       return at;
@@ -76,9 +78,10 @@ static void *map_aligned(uint64_t length, uint64_t alignment, uint64_t page_size
   return MAP_FAILED;
 }
 
-static int map_block(struct host_block *block, uint64_t length, uint64_t alignment, int flags)
+static int host_backing_map_block(struct host_block *block, uint64_t length, uint64_t alignment,
+                                  int flags)
 {
-  void *at = map_aligned(length, alignment, block->page_size, flags, block->fd);
+  void *at = host_backing_map_aligned(length, alignment, block->page_size, flags, block->fd);
   if (at == MAP_FAILED)
     return -errno;
   block->address = at;
@@ -91,7 +94,7 @@ static int map_block(struct host_block *block, uint64_t length, uint64_t alignme
 int host_block_malloc(const struct pst_memory *memory, const struct pst_alloc_params *params,
                       struct host_block *block)
 {
-  int code = check_available(memory, params);
+  int code = host_backing_check_available(memory, params);
   if (code)
     return code;
   uint64_t length = params->length;
@@ -100,10 +103,10 @@ int host_block_malloc(const struct pst_memory *memory, const struct pst_alloc_pa
   bool large = length >= HOST_PAGE_2M;
   uint64_t least = large ? HOST_PAGE_2M : page;
   void *at;
-  length = round_up(length, page);
+  length = host_backing_round_up(length, page);
   int failed = posix_memalign(&at, params->alignment > least ? params->alignment : least, length);
   if (failed)
-    return refuse(memory, params, "posix_memalign", failed);
+    return host_backing_refuse(memory, params, "posix_memalign", failed);
   bool advised = large && madvise(at, length, MADV_HUGEPAGE) == 0;
   *block = (struct host_block){
       .address = at,
@@ -118,7 +121,7 @@ int host_block_malloc(const struct pst_memory *memory, const struct pst_alloc_pa
 
 /* Sealed in size, so that no holder of the descriptor can cut the memory away
  * under a reader, who would die of SIGBUS. */
-static int memfd_sized(uint64_t length, const char *label, unsigned int flags)
+static int host_backing_memfd_sized(uint64_t length, const char *label, unsigned int flags)
 {
   char name[64];
   snprintf(name, sizeof(name), "penstock:%s", label);
@@ -137,25 +140,25 @@ static int memfd_sized(uint64_t length, const char *label, unsigned int flags)
 int host_block_memfd(const struct pst_memory *memory, const struct pst_alloc_params *params,
                      struct host_block *block)
 {
-  int code = check_available(memory, params);
+  int code = host_backing_check_available(memory, params);
   if (code)
     return code;
   struct host_block made = {.page_size = pst_page_size(), .words = "memfd"};
-  uint64_t length = round_up(params->length, made.page_size);
-  made.fd = memfd_sized(length, params->label, 0);
+  uint64_t length = host_backing_round_up(params->length, made.page_size);
+  made.fd = host_backing_memfd_sized(length, params->label, 0);
   if (made.fd < 0)
-    return refuse(memory, params, "memfd_create", -made.fd);
-  code = map_block(&made, length, params->alignment, MAP_SHARED);
+    return host_backing_refuse(memory, params, "memfd_create", -made.fd);
+  code = host_backing_map_block(&made, length, params->alignment, MAP_SHARED);
   if (code) {
     close(made.fd);
-    return refuse(memory, params, "mmap", -code);
+    return host_backing_refuse(memory, params, "mmap", -code);
   }
   *block = made;
   return 0;
 }
 
-static int refuse_huge(const struct pst_memory *memory, uint64_t page_size, uint64_t length,
-                       const char *label, int code)
+static int host_backing_refuse_huge(const struct pst_memory *memory, uint64_t page_size,
+                                    uint64_t length, const char *label, int code)
 {
   struct host_text asked = host_size_text(length), page = host_size_text(page_size);
   struct host_pages pages;
@@ -189,15 +192,17 @@ int host_block_huge(const struct pst_memory *memory, uint64_t page_size, bool me
                : memfd                   ? "1 GiB pages, memfd"
                                          : "1 GiB pages",
   };
-  int size_flag = log2_of(page_size) << PAGE_SIZE_SHIFT;
+  int size_flag = host_backing_log2_of(page_size) << PAGE_SIZE_SHIFT;
   int code;
-  uint64_t length = round_up(params->length, page_size);
+  uint64_t length = host_backing_round_up(params->length, page_size);
   if (memfd) {
-    made.fd = memfd_sized(length, params->label, MFD_HUGETLB | (unsigned int)size_flag);
-    code = made.fd < 0 ? made.fd : map_block(&made, length, params->alignment, MAP_SHARED);
+    made.fd =
+        host_backing_memfd_sized(length, params->label, MFD_HUGETLB | (unsigned int)size_flag);
+    code = made.fd < 0 ? made.fd
+                       : host_backing_map_block(&made, length, params->alignment, MAP_SHARED);
   } else {
-    code = map_block(&made, length, params->alignment,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | size_flag);
+    code = host_backing_map_block(&made, length, params->alignment,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | size_flag);
   }
   if (code == 0) {
     *block = made;
@@ -205,7 +210,8 @@ int host_block_huge(const struct pst_memory *memory, uint64_t page_size, bool me
   }
   if (made.fd >= 0)
     close(made.fd);
-  return quiet ? -ENOMEM : refuse_huge(memory, page_size, length, params->label, -code);
+  return quiet ? -ENOMEM
+               : host_backing_refuse_huge(memory, page_size, length, params->label, -code);
 }
 
 void host_block_release(struct host_block *block)

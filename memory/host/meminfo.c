@@ -10,7 +10,7 @@
 #include "meminfo.h"
 
 /* The number a file holds; false when there is no such file or number. */
-static bool read_number(const char *path, uint64_t *value)
+static bool host_meminfo_read_number(const char *path, uint64_t *value)
 {
   FILE *file = fopen(path, "re");
   if (!file)
@@ -20,7 +20,7 @@ static bool read_number(const char *path, uint64_t *value)
   return read;
 }
 
-static uint64_t meminfo_bytes(const char *name)
+static uint64_t host_meminfo_bytes(const char *name)
 {
   FILE *file = fopen("/proc/meminfo", "re");
   if (!file)
@@ -39,12 +39,12 @@ static uint64_t meminfo_bytes(const char *name)
 
 uint64_t host_available_bytes(void)
 {
-  return meminfo_bytes("MemAvailable");
+  return host_meminfo_bytes("MemAvailable");
 }
 
 uint64_t host_total_bytes(void)
 {
-  return meminfo_bytes("MemTotal") + meminfo_bytes("SwapTotal");
+  return host_meminfo_bytes("MemTotal") + host_meminfo_bytes("SwapTotal");
 }
 
 uint64_t host_address_space_left(void)
@@ -64,19 +64,20 @@ uint64_t host_address_space_left(void)
   return used < limit.rlim_cur ? limit.rlim_cur - used : 0;
 }
 
-static bool read_count(const char *root, uint64_t page_size, const char *name, uint64_t *value)
+static bool host_meminfo_read_count(const char *root, uint64_t page_size, const char *name,
+                                    uint64_t *value)
 {
   char path[256];
   snprintf(path, sizeof(path), "%s/hugepages-%" PRIu64 "kB/%s", root, page_size / 1024, name);
-  return read_number(path, value);
+  return host_meminfo_read_number(path, value);
 }
 
 bool host_pages_read(const char *root, uint64_t page_size, struct host_pages *pages)
 {
   uint64_t total, unused, promised;
-  if (!read_count(root, page_size, "nr_hugepages", &total) ||
-      !read_count(root, page_size, "free_hugepages", &unused) ||
-      !read_count(root, page_size, "resv_hugepages", &promised))
+  if (!host_meminfo_read_count(root, page_size, "nr_hugepages", &total) ||
+      !host_meminfo_read_count(root, page_size, "free_hugepages", &unused) ||
+      !host_meminfo_read_count(root, page_size, "resv_hugepages", &promised))
     return false;
   pages->total = total;
   pages->free = unused > promised ? unused - promised : 0;

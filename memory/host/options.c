@@ -48,7 +48,7 @@ static const struct pst_option options[] = {
 };
 
 /* Whether the machine has the node is open()'s to say. */
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void host_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   const char *node = check->option_string(check->options, "numa_node");
 
@@ -68,6 +68,6 @@ static const struct pst_description description = {
     .rung = "hardware: tests/unit/memory and tests/contract/memory run on any machine",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
-    .check = check_options,
+    .check = host_options_check,
 };
 PST_DESCRIPTION(description);

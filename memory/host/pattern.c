@@ -2,14 +2,14 @@
 /* The test pattern in plain C, and the choice of the fastest code. */
 #include "pattern.h"
 
-static uint64_t load_word(const uint8_t *bytes)
+static uint64_t host_pattern_load_word(const uint8_t *bytes)
 {
   uint64_t word;
   memcpy(&word, bytes, sizeof(word));
   return le64toh(word);
 }
 
-static void store_word(uint8_t *bytes, uint64_t word)
+static void host_pattern_store_word(uint8_t *bytes, uint64_t word)
 {
   word = htole64(word);
   memcpy(bytes, &word, sizeof(word));
@@ -18,7 +18,7 @@ static void store_word(uint8_t *bytes, uint64_t word)
 void pattern_fill_plain(uint8_t *bytes, size_t length, uint64_t first)
 {
   for (; length >= 8; length -= 8, bytes += 8, first += PST_PATTERN_STEP)
-    store_word(bytes, first);
+    host_pattern_store_word(bytes, first);
   for (; length > 0; length--, bytes++, first >>= 8)
     *bytes = (uint8_t)first;
 }
@@ -27,7 +27,7 @@ size_t pattern_verify_plain(const uint8_t *bytes, size_t length, uint64_t first)
 {
   size_t at = 0;
   for (; length - at >= 8; at += 8, first += PST_PATTERN_STEP)
-    if (load_word(bytes + at) != first)
+    if (host_pattern_load_word(bytes + at) != first)
       return at;
   uint8_t wrong = 0;
   for (size_t i = at; i < length; i++, first >>= 8)
@@ -35,7 +35,7 @@ size_t pattern_verify_plain(const uint8_t *bytes, size_t length, uint64_t first)
   return wrong ? at : length;
 }
 
-static bool always(void)
+static bool host_pattern_always(void)
 {
   return true;
 }
@@ -46,9 +46,9 @@ const struct pattern_variant pattern_variants[] = {
     {"avx2", pattern_has_avx2, pattern_fill_avx2, pattern_verify_avx2},
     {"sse2", pattern_has_sse2, pattern_fill_sse2, pattern_verify_sse2},
 #elif defined(__aarch64__) && __BYTE_ORDER == __LITTLE_ENDIAN
-    {"neon", always, pattern_fill_neon, pattern_verify_neon},
+    {"neon", host_pattern_always, pattern_fill_neon, pattern_verify_neon},
 #endif
-    {"plain", always, pattern_fill_plain, pattern_verify_plain},
+    {"plain", host_pattern_always, pattern_fill_plain, pattern_verify_plain},
     {NULL, NULL, NULL, NULL},
 };
 

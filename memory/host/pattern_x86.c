@@ -32,7 +32,7 @@ bool pattern_has_avx512(void)
 }
 
 /* Where the next look is due: whole strides of the rest, a block at most. */
-static size_t block_end(size_t at, size_t length, size_t stride_bytes)
+static size_t host_pattern_x86_block_end(size_t at, size_t length, size_t stride_bytes)
 {
   size_t rest = length - at < BLOCK_BYTES ? length - at : BLOCK_BYTES;
   return at + rest / stride_bytes * stride_bytes;
@@ -66,13 +66,13 @@ __attribute__((target("sse2"))) void pattern_fill_sse2(uint8_t *bytes, size_t le
   pattern_fill_plain(bytes + at, length - at, first + at / 8 * STEP);
 }
 
-static inline __attribute__((target("sse2"))) __m128i differ_sse2(__m128i wrong, __m128i expected,
-                                                                  const uint8_t *bytes)
+static inline __attribute__((target("sse2"))) __m128i
+host_pattern_x86_differ_sse2(__m128i wrong, __m128i expected, const uint8_t *bytes)
 {
   return _mm_or_si128(wrong, _mm_xor_si128(expected, _mm_loadu_si128((const void *)bytes)));
 }
 
-static inline __attribute__((target("sse2"))) bool any_sse2(__m128i wrong)
+static inline __attribute__((target("sse2"))) bool host_pattern_x86_any_sse2(__m128i wrong)
 {
   return _mm_movemask_epi8(_mm_cmpeq_epi8(wrong, _mm_setzero_si128())) != 0xffff;
 }
@@ -93,25 +93,25 @@ __attribute__((target("sse2"))) size_t pattern_verify_sse2(const uint8_t *bytes,
   size_t at = 0;
   while (length - at >= 64) {
     size_t from = at;
-    for (size_t end = block_end(at, length, 64); at < end; at += 64) {
-      wrong = differ_sse2(wrong, a, bytes + at);
-      wrong = differ_sse2(wrong, b, bytes + at + 16);
-      wrong = differ_sse2(wrong, c, bytes + at + 32);
-      wrong = differ_sse2(wrong, d, bytes + at + 48);
+    for (size_t end = host_pattern_x86_block_end(at, length, 64); at < end; at += 64) {
+      wrong = host_pattern_x86_differ_sse2(wrong, a, bytes + at);
+      wrong = host_pattern_x86_differ_sse2(wrong, b, bytes + at + 16);
+      wrong = host_pattern_x86_differ_sse2(wrong, c, bytes + at + 32);
+      wrong = host_pattern_x86_differ_sse2(wrong, d, bytes + at + 48);
       a = _mm_add_epi64(a, leap);
       b = _mm_add_epi64(b, leap);
       c = _mm_add_epi64(c, leap);
       d = _mm_add_epi64(d, leap);
     }
-    if (any_sse2(wrong))
+    if (host_pattern_x86_any_sse2(wrong))
       return from;
   }
   size_t from = at;
   for (; length - at >= 16; at += 16) {
-    wrong = differ_sse2(wrong, a, bytes + at);
+    wrong = host_pattern_x86_differ_sse2(wrong, a, bytes + at);
     a = _mm_add_epi64(a, step);
   }
-  if (any_sse2(wrong))
+  if (host_pattern_x86_any_sse2(wrong))
     return from;
   return at + pattern_verify_plain(bytes + at, length - at, first + at / 8 * STEP);
 }
@@ -144,14 +144,14 @@ __attribute__((target("avx2"))) void pattern_fill_avx2(uint8_t *bytes, size_t le
   pattern_fill_plain(bytes + at, length - at, first + at / 8 * STEP);
 }
 
-static inline __attribute__((target("avx2"))) __m256i differ_avx2(__m256i wrong, __m256i expected,
-                                                                  const uint8_t *bytes)
+static inline __attribute__((target("avx2"))) __m256i
+host_pattern_x86_differ_avx2(__m256i wrong, __m256i expected, const uint8_t *bytes)
 {
   return _mm256_or_si256(wrong,
                          _mm256_xor_si256(expected, _mm256_loadu_si256((const void *)bytes)));
 }
 
-static inline __attribute__((target("avx2"))) bool any_avx2(__m256i wrong)
+static inline __attribute__((target("avx2"))) bool host_pattern_x86_any_avx2(__m256i wrong)
 {
   return !_mm256_testz_si256(wrong, wrong);
 }
@@ -172,25 +172,25 @@ __attribute__((target("avx2"))) size_t pattern_verify_avx2(const uint8_t *bytes,
   size_t at = 0;
   while (length - at >= 128) {
     size_t from = at;
-    for (size_t end = block_end(at, length, 128); at < end; at += 128) {
-      wrong = differ_avx2(wrong, a, bytes + at);
-      wrong = differ_avx2(wrong, b, bytes + at + 32);
-      wrong = differ_avx2(wrong, c, bytes + at + 64);
-      wrong = differ_avx2(wrong, d, bytes + at + 96);
+    for (size_t end = host_pattern_x86_block_end(at, length, 128); at < end; at += 128) {
+      wrong = host_pattern_x86_differ_avx2(wrong, a, bytes + at);
+      wrong = host_pattern_x86_differ_avx2(wrong, b, bytes + at + 32);
+      wrong = host_pattern_x86_differ_avx2(wrong, c, bytes + at + 64);
+      wrong = host_pattern_x86_differ_avx2(wrong, d, bytes + at + 96);
       a = _mm256_add_epi64(a, leap);
       b = _mm256_add_epi64(b, leap);
       c = _mm256_add_epi64(c, leap);
       d = _mm256_add_epi64(d, leap);
     }
-    if (any_avx2(wrong))
+    if (host_pattern_x86_any_avx2(wrong))
       return from;
   }
   size_t from = at;
   for (; length - at >= 32; at += 32) {
-    wrong = differ_avx2(wrong, a, bytes + at);
+    wrong = host_pattern_x86_differ_avx2(wrong, a, bytes + at);
     a = _mm256_add_epi64(a, step);
   }
-  if (any_avx2(wrong))
+  if (host_pattern_x86_any_avx2(wrong))
     return from;
   return at + pattern_verify_plain(bytes + at, length - at, first + at / 8 * STEP);
 }
@@ -225,13 +225,14 @@ __attribute__((target("avx512f,avx512bw"))) void pattern_fill_avx512(uint8_t *by
 }
 
 static inline __attribute__((target("avx512f,avx512bw"))) __m512i
-differ_avx512(__m512i wrong, __m512i expected, const uint8_t *bytes)
+host_pattern_x86_differ_avx512(__m512i wrong, __m512i expected, const uint8_t *bytes)
 {
   return _mm512_or_si512(wrong,
                          _mm512_xor_si512(expected, _mm512_loadu_si512((const void *)bytes)));
 }
 
-static inline __attribute__((target("avx512f,avx512bw"))) bool any_avx512(__m512i wrong)
+static inline __attribute__((target("avx512f,avx512bw"))) bool
+host_pattern_x86_any_avx512(__m512i wrong)
 {
   return _mm512_test_epi64_mask(wrong, wrong) != 0;
 }
@@ -252,22 +253,22 @@ pattern_verify_avx512(const uint8_t *bytes, size_t length, uint64_t first)
   size_t at = 0;
   while (length - at >= 256) {
     size_t from = at;
-    for (size_t end = block_end(at, length, 256); at < end; at += 256) {
-      wrong = differ_avx512(wrong, a, bytes + at);
-      wrong = differ_avx512(wrong, b, bytes + at + 64);
-      wrong = differ_avx512(wrong, c, bytes + at + 128);
-      wrong = differ_avx512(wrong, d, bytes + at + 192);
+    for (size_t end = host_pattern_x86_block_end(at, length, 256); at < end; at += 256) {
+      wrong = host_pattern_x86_differ_avx512(wrong, a, bytes + at);
+      wrong = host_pattern_x86_differ_avx512(wrong, b, bytes + at + 64);
+      wrong = host_pattern_x86_differ_avx512(wrong, c, bytes + at + 128);
+      wrong = host_pattern_x86_differ_avx512(wrong, d, bytes + at + 192);
       a = _mm512_add_epi64(a, leap);
       b = _mm512_add_epi64(b, leap);
       c = _mm512_add_epi64(c, leap);
       d = _mm512_add_epi64(d, leap);
     }
-    if (any_avx512(wrong))
+    if (host_pattern_x86_any_avx512(wrong))
       return from;
   }
   size_t from = at;
   for (; length - at >= 64; at += 64) {
-    wrong = differ_avx512(wrong, a, bytes + at);
+    wrong = host_pattern_x86_differ_avx512(wrong, a, bytes + at);
     a = _mm512_add_epi64(a, step);
   }
   if (at < length) {
@@ -275,7 +276,7 @@ pattern_verify_avx512(const uint8_t *bytes, size_t length, uint64_t first)
     __m512i found = _mm512_maskz_loadu_epi8(rest, bytes + at);
     wrong = _mm512_or_si512(wrong, _mm512_xor_si512(found, _mm512_maskz_mov_epi8(rest, a)));
   }
-  return any_avx512(wrong) ? from : length;
+  return host_pattern_x86_any_avx512(wrong) ? from : length;
 }
 
 #endif

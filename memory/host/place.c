@@ -26,7 +26,7 @@
 #define NODES_MAX 1024
 #define NODE_WORD_BITS (8 * sizeof(unsigned long))
 
-static void read_nodes(char *text, size_t size)
+static void host_numa_read_nodes(char *text, size_t size)
 {
   snprintf(text, size, "0");
   FILE *file = fopen("/sys/devices/system/node/online", "re");
@@ -57,7 +57,7 @@ bool host_node_parse(const struct pst_host *host, const char *text, int *node, i
   }
   char path[64], nodes[128];
   snprintf(path, sizeof(path), "/sys/devices/system/node/node%lu", number);
-  read_nodes(nodes, sizeof(nodes));
+  host_numa_read_nodes(nodes, sizeof(nodes));
   bool exists =
       access(path, F_OK) == 0 || (number == 0 && access("/sys/devices/system/node", F_OK) != 0);
   if (number >= NODES_MAX || !exists) {
@@ -125,7 +125,7 @@ int host_block_lock(const struct pst_memory *memory, struct host_block *block, c
 
 /* Kernels before 5.14. Reads and writes back what is there: nobody else has the
  * block yet. */
-static void touch_pages(struct host_block *block)
+static void host_numa_touch_pages(struct host_block *block)
 {
   for (uint64_t at = 0; at < block->length; at += block->page_size) {
     volatile uint8_t *page = block->address + at;
@@ -140,7 +140,7 @@ int host_block_populate(const struct pst_memory *memory, struct host_block *bloc
     return 0;
   int code = errno;
   if (code == EINVAL) {
-    touch_pages(block);
+    host_numa_touch_pages(block);
     return 0;
   }
   char where[48] = "";

@@ -42,7 +42,7 @@ void host_queue_close(struct pst_queue *queue)
   free(queue);
 }
 
-static uint8_t *pointer(uint64_t address)
+static uint8_t *host_queue_pointer(uint64_t address)
 {
   return pst_cpu_pointer(address);
 }
@@ -58,13 +58,13 @@ int host_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payl
     const uint64_t length = row->length, stride = row->stride, end = row->sequence + row->count;
     uint64_t address = row->address;
     for (uint64_t sequence = row->sequence; sequence != end; sequence++, address += stride)
-      pattern->fill(pointer(address), length, pst_pattern_first(seed, sequence));
+      pattern->fill(host_queue_pointer(address), length, pst_pattern_first(seed, sequence));
   }
   return 0;
 }
 
-static inline void verify_one(struct pst_queue *queue, uint64_t seed, const uint8_t *bytes,
-                              uint64_t length, uint64_t sequence)
+static inline void host_queue_verify_one(struct pst_queue *queue, uint64_t seed,
+                                         const uint8_t *bytes, uint64_t length, uint64_t sequence)
 {
   struct pst_verify_result *found = &queue->found;
   uint64_t first = pst_pattern_first(seed, sequence);
@@ -86,12 +86,12 @@ int host_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_pa
     return code;
   for (const struct pst_payload_row *row = rows; row < rows + n; row++)
     for (uint32_t i = 0; i < row->count; i++)
-      verify_one(queue, seed, pointer(row->address + i * row->stride), row->length,
-                 row->sequence + i);
+      host_queue_verify_one(queue, seed, host_queue_pointer(row->address + i * row->stride),
+                            row->length, row->sequence + i);
   return 0;
 }
 
-static uint32_t crc_of(uint8_t *bytes, uint64_t length)
+static uint32_t host_queue_crc_of(uint8_t *bytes, uint64_t length)
 {
   uint32_t crc = UINT32_MAX;
   while (length > 0) {
@@ -108,7 +108,7 @@ int host_sum_range(struct pst_queue *queue, uint64_t address, uint64_t length, u
 {
   int code = pst_cpu_queue_add(&queue->cpu, "sum", 1, ticket);
   if (code == 0)
-    *crc32c = crc_of(pointer(address), length);
+    *crc32c = host_queue_crc_of(host_queue_pointer(address), length);
   return code;
 }
 

@@ -10,8 +10,8 @@
 #include "platform.h"
 #include "plugin.h"
 
-static int refuse_discrete(const struct cuda_driver *driver, const struct cuda_place *place,
-                           const struct igpu_facts *facts, struct cuda_refusal *refusal)
+static int igpu_refuse_discrete(const struct cuda_driver *driver, const struct cuda_place *place,
+                                const struct igpu_facts *facts, struct cuda_refusal *refusal)
 {
   char integrated[160];
   cuda_device_say_first(driver, true, integrated, sizeof(integrated));
@@ -24,9 +24,10 @@ static int refuse_discrete(const struct cuda_driver *driver, const struct cuda_p
   return -ENODEV;
 }
 
-static int suits(const struct pst_host *host, const struct cuda_driver *driver, cuda_device device,
-                 const struct cuda_place *place, const struct pst_options *options,
-                 struct cuda_words *words, struct cuda_refusal *refusal)
+static int igpu_suits(const struct pst_host *host, const struct cuda_driver *driver,
+                      cuda_device device, const struct cuda_place *place,
+                      const struct pst_options *options, struct cuda_words *words,
+                      struct cuda_refusal *refusal)
 {
   const char *root = secure_getenv("PENSTOCK_TEST_ROOT");
   struct igpu_facts facts;
@@ -34,30 +35,30 @@ static int suits(const struct pst_host *host, const struct cuda_driver *driver, 
   igpu_platform_text(&facts, words->text, sizeof(words->text));
   if (facts.integrated || (options && host->option_uint(options, "allow_discrete")))
     return 0;
-  return refuse_discrete(driver, place, &facts, refusal);
+  return igpu_refuse_discrete(driver, place, &facts, refusal);
 }
 
-static int open_device(struct pst_memory *memory, const struct pst_options *options)
+static int igpu_open_device(struct pst_memory *memory, const struct pst_options *options)
 {
   memory->allocator = (unsigned int)memory->host->option_uint(options, "cache");
   return 0;
 }
 
 /* Host memory alone is taken here. */
-static void release(struct pst_memory *memory, struct cuda_block *block)
+static void igpu_release(struct pst_memory *memory, struct cuda_block *block)
 {
   (void)memory, (void)block;
 }
 
-static int export_block(struct pst_memory *memory, struct cuda_block *block,
-                        struct pst_export *made)
+static int igpu_export_block(struct pst_memory *memory, struct cuda_block *block,
+                             struct pst_export *made)
 {
   (void)memory, (void)block, (void)made;
   return -EOPNOTSUPP;
 }
 
-static int import_block(struct pst_memory *memory, const struct pst_export *from,
-                        struct cuda_block *block)
+static int igpu_import_block(struct pst_memory *memory, const struct pst_export *from,
+                             struct cuda_block *block)
 {
   (void)memory, (void)from, (void)block;
   return -EOPNOTSUPP;
@@ -65,13 +66,13 @@ static int import_block(struct pst_memory *memory, const struct pst_export *from
 
 const struct cuda_plugin cuda_plugin = {
     .kind = PST_MEMORY_MAPPED,
-    .suits = suits,
-    .open = open_device,
+    .suits = igpu_suits,
+    .open = igpu_open_device,
     .alloc = igpu_alloc_mapped,
-    .release = release,
-    .export_block = export_block,
+    .release = igpu_release,
+    .export_block = igpu_export_block,
     .check_import = igpu_check_import,
-    .import_block = import_block,
+    .import_block = igpu_import_block,
 };
 
 /* No FLUSH: what a NIC wrote into host memory is there for all later work of the device. */

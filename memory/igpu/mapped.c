@@ -12,7 +12,8 @@
 
 /* The alignment asked for is of the GPU's address, where the two differ: within the allocation
  * there is room for it. */
-static int see_aligned(struct pst_memory *memory, uint64_t alignment, struct cuda_block *block)
+static int igpu_mapped_see_aligned(struct pst_memory *memory, uint64_t alignment,
+                                   struct cuda_block *block)
 {
   int code = cuda_block_see(memory, block);
   if (code)
@@ -23,12 +24,12 @@ static int see_aligned(struct pst_memory *memory, uint64_t alignment, struct cud
   return 0;
 }
 
-static int take_host(struct pst_memory *memory, const struct pst_alloc_params *params,
-                     uint64_t alignment, struct cuda_block *block)
+static int igpu_mapped_take_host(struct pst_memory *memory, const struct pst_alloc_params *params,
+                                 uint64_t alignment, struct cuda_block *block)
 {
   unsigned int flags = memory->allocator == IGPU_WRITE_COMBINED ? CUDA_HOSTALLOC_WRITECOMBINED : 0;
   int code = cuda_block_host(memory, params, flags, block);
-  return code ? code : see_aligned(memory, alignment, block);
+  return code ? code : igpu_mapped_see_aligned(memory, alignment, block);
 }
 
 /* A descriptor is of cached memory alone, which begins where the memfd does. It is wanted, not
@@ -40,7 +41,7 @@ int igpu_alloc_mapped(struct pst_memory *memory, const struct pst_alloc_params *
   uint64_t alignment = params->alignment < page ? page : params->alignment;
   if (memory->allocator == IGPU_WRITE_COMBINED || !(params->needs & PST_NEED_EXPORT_FD) ||
       !memory->has.host_register)
-    return take_host(memory, params, alignment, block);
+    return igpu_mapped_take_host(memory, params, alignment, block);
   int code = cuda_block_memfd(memory, params, block);
   if (code == 0)
     code = cuda_block_see(memory, block);
@@ -48,7 +49,7 @@ int igpu_alloc_mapped(struct pst_memory *memory, const struct pst_alloc_params *
     return code;
   cuda_block_release(memory, block);
   *block = (struct cuda_block){0};
-  return take_host(memory, params, alignment, block);
+  return igpu_mapped_take_host(memory, params, alignment, block);
 }
 
 int igpu_check_import(const struct pst_memory *memory, const struct pst_export *from)

@@ -29,7 +29,7 @@ static const struct pst_option options[] = {
     CUDA_OPTION_COPIES,
 };
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void igpu_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   cuda_check_device(check);
   facts->memory_kinds = 1u << PST_MEMORY_MAPPED;
@@ -47,6 +47,6 @@ static const struct pst_description description = {
     .rung = "hardware on a discrete GPU (H200), by allow_discrete; simulated: tests/fakes/cuda",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
-    .check = check_options,
+    .check = igpu_options_check,
 };
 PST_DESCRIPTION(description);

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static int attribute(const struct cuda_driver *driver, cuda_device device, int which)
+static int igpu_platform_attribute(const struct cuda_driver *driver, cuda_device device, int which)
 {
   int value = 0;
   return driver->DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
 /* /proc/device-tree/compatible is a list of names, each with its '\0', the board's first. */
-static void read_chip(const char *root, char *out, size_t size)
+static void igpu_platform_read_chip(const char *root, char *out, size_t size)
 {
   char path[512], names[1024];
   snprintf(path, sizeof(path), "%s/proc/device-tree/compatible", root);
@@ -29,7 +29,7 @@ static void read_chip(const char *root, char *out, size_t size)
       snprintf(out, size, "%.*s", (int)size - 1, name);
 }
 
-static bool is_loaded(const char *root, const char *module)
+static bool igpu_platform_is_loaded(const char *root, const char *module)
 {
   char path[512];
   snprintf(path, sizeof(path), "%s/sys/module/%s", root, module);
@@ -40,19 +40,19 @@ void igpu_facts_read(const struct cuda_driver *driver, cuda_device device,
                      const struct cuda_place *place, const char *root, struct igpu_facts *facts)
 {
   *facts = (struct igpu_facts){
-      .integrated = attribute(driver, device, CUDA_ATTRIBUTE_INTEGRATED),
-      .page_tables = attribute(driver, device, CUDA_ATTRIBUTE_HOST_PAGE_TABLES),
-      .rdma = attribute(driver, device, CUDA_ATTRIBUTE_RDMA),
-      .dmabuf = attribute(driver, device, CUDA_ATTRIBUTE_DMABUF),
-      .host_dmabuf = attribute(driver, device, CUDA_ATTRIBUTE_HOST_ALLOC_DMABUF),
-      .peermem = is_loaded(root, "nvidia_peermem"),
-      .nvidia_p2p = is_loaded(root, "nvidia_p2p"),
+      .integrated = igpu_platform_attribute(driver, device, CUDA_ATTRIBUTE_INTEGRATED),
+      .page_tables = igpu_platform_attribute(driver, device, CUDA_ATTRIBUTE_HOST_PAGE_TABLES),
+      .rdma = igpu_platform_attribute(driver, device, CUDA_ATTRIBUTE_RDMA),
+      .dmabuf = igpu_platform_attribute(driver, device, CUDA_ATTRIBUTE_DMABUF),
+      .host_dmabuf = igpu_platform_attribute(driver, device, CUDA_ATTRIBUTE_HOST_ALLOC_DMABUF),
+      .peermem = igpu_platform_is_loaded(root, "nvidia_peermem"),
+      .nvidia_p2p = igpu_platform_is_loaded(root, "nvidia_p2p"),
       .capability = place->capability,
   };
-  read_chip(root, facts->compatible, sizeof(facts->compatible));
+  igpu_platform_read_chip(root, facts->compatible, sizeof(facts->compatible));
 }
 
-static bool is_chip(const struct igpu_facts *facts, const char *chip)
+static bool igpu_platform_is_chip(const struct igpu_facts *facts, const char *chip)
 {
   return strcmp(facts->compatible, chip) == 0;
 }
@@ -62,11 +62,11 @@ enum igpu_platform igpu_platform_of(const struct igpu_facts *facts)
 {
   if (!facts->integrated)
     return facts->page_tables ? IGPU_GRACE : IGPU_DISCRETE;
-  if (is_chip(facts, "nvidia,tegra194"))
+  if (igpu_platform_is_chip(facts, "nvidia,tegra194"))
     return IGPU_XAVIER;
-  if (is_chip(facts, "nvidia,tegra234"))
+  if (igpu_platform_is_chip(facts, "nvidia,tegra234"))
     return IGPU_ORIN;
-  if (is_chip(facts, "nvidia,tegra264"))
+  if (igpu_platform_is_chip(facts, "nvidia,tegra264"))
     return IGPU_THOR;
   return facts->capability == 121 ? IGPU_GB10 : IGPU_OTHER;
 }
@@ -87,7 +87,8 @@ const char *igpu_platform_name(enum igpu_platform platform)
 }
 
 /* How a NIC reaches what cuMemAlloc gives, which is not what this plugin gives. */
-static const char *device_memory_words(enum igpu_platform platform, const struct igpu_facts *facts)
+static const char *igpu_platform_memory_words(enum igpu_platform platform,
+                                              const struct igpu_facts *facts)
 {
   switch (platform) {
   case IGPU_XAVIER:
@@ -118,5 +119,5 @@ void igpu_platform_text(const struct igpu_facts *facts, char *out, size_t size)
   enum igpu_platform platform = igpu_platform_of(facts);
   snprintf(out, size, "%s; a NIC reaches pinned host memory as it does any host memory%s, and %s",
            igpu_platform_name(platform), facts->host_dmabuf ? ", or by dma-buf" : "",
-           device_memory_words(platform, facts));
+           igpu_platform_memory_words(platform, facts));
 }

@@ -37,8 +37,8 @@ void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
   pst_struct_write(region, &made, sizeof(made));
 }
 
-static int take_block(struct pst_memory *memory, const struct pst_alloc_params *params,
-                      struct cuda_block *block)
+static int cuda_alloc_take_block(struct pst_memory *memory, const struct pst_alloc_params *params,
+                                 struct cuda_block *block)
 {
   if (params->purpose != PST_ALLOC_STAGING)
     return cuda_plugin.alloc(memory, params, block);
@@ -68,7 +68,7 @@ int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
     return -ENOMEM;
   }
   cuda_enter(memory);
-  code = take_block(memory, &params, block);
+  code = cuda_alloc_take_block(memory, &params, block);
   if (code == 0)
     code = cuda_block_note(memory, block);
   if (code && block->length)

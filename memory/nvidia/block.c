@@ -39,7 +39,7 @@ int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *pa
 }
 
 /* Sealed in size, so that no holder of the descriptor can cut the memory away. */
-static int open_memfd(struct cuda_block *made, const char *label)
+static int cuda_block_open_memfd(struct cuda_block *made, const char *label)
 {
   char name[64];
   snprintf(name, sizeof(name), "penstock:%s", label);
@@ -56,7 +56,7 @@ static int open_memfd(struct cuda_block *made, const char *label)
 }
 
 /* The reserve is kept around it, so that an alignment costs no more than addresses. */
-static int map_memfd(struct cuda_block *made, uint64_t alignment)
+static int cuda_block_map_memfd(struct cuda_block *made, uint64_t alignment)
 {
   void *at =
       mmap(NULL, made->base_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -84,10 +84,10 @@ int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *p
   uint64_t alignment = params->alignment < page ? page : params->alignment;
   made.length = cuda_round_up(params->length, page);
   made.base_length = made.length + alignment;
-  int code = open_memfd(&made, params->label);
+  int code = cuda_block_open_memfd(&made, params->label);
   if (code)
     return cuda_refuse_host(memory, params, "memfd_create", strerror(-code));
-  code = map_memfd(&made, alignment);
+  code = cuda_block_map_memfd(&made, alignment);
   if (code) {
     close(made.fd);
     return cuda_refuse_host(memory, params, "mmap", strerror(-code));

@@ -45,8 +45,8 @@ bool cuda_kernels_refused(const struct cuda_driver *driver, struct cuda_refusal 
   return true;
 }
 
-static int open_kernels(struct pst_memory *memory, struct cuda_shared *shared,
-                        const struct cuda_place *place)
+static int cuda_context_open_kernels(struct pst_memory *memory, struct cuda_shared *shared,
+                                     const struct cuda_place *place)
 {
   const struct {
     const char *name;
@@ -75,8 +75,8 @@ static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_shared *all_shared;
 
 /* With the context and the kernels; the lock is held. */
-static int shared_new(struct pst_memory *memory, const struct cuda_place *place,
-                      struct cuda_shared **out)
+static int cuda_context_shared_new(struct pst_memory *memory, const struct cuda_place *place,
+                                   struct cuda_shared **out)
 {
   struct cuda_shared *made = calloc(1, sizeof(*made));
   if (!made) {
@@ -93,7 +93,7 @@ static int shared_new(struct pst_memory *memory, const struct cuda_place *place,
   }
   memory->shared = made;
   cuda_enter(memory);
-  int code = open_kernels(memory, made, place);
+  int code = cuda_context_open_kernels(memory, made, place);
   cuda_leave(memory);
   if (code) {
     memory->driver->DevicePrimaryCtxRelease(made->device);
@@ -106,7 +106,7 @@ static int shared_new(struct pst_memory *memory, const struct cuda_place *place,
   return 0;
 }
 
-static int shared_open(struct pst_memory *memory, const struct cuda_place *place)
+static int cuda_context_shared_open(struct pst_memory *memory, const struct cuda_place *place)
 {
   int code = 0;
   pthread_mutex_lock(&shared_lock);
@@ -114,7 +114,7 @@ static int shared_open(struct pst_memory *memory, const struct cuda_place *place
   while (found && found->device != memory->device)
     found = found->next;
   if (!found)
-    code = shared_new(memory, place, &found);
+    code = cuda_context_shared_new(memory, place, &found);
   if (code == 0) {
     found->users++;
     memory->shared = found;
@@ -123,7 +123,7 @@ static int shared_open(struct pst_memory *memory, const struct cuda_place *place
   return code;
 }
 
-static void shared_close(struct pst_memory *memory)
+static void cuda_context_shared_close(struct pst_memory *memory)
 {
   struct cuda_shared *shared = memory->shared;
   pthread_mutex_lock(&shared_lock);
@@ -142,28 +142,30 @@ static void shared_close(struct pst_memory *memory)
   pthread_mutex_unlock(&shared_lock);
 }
 
-static int attribute(const struct pst_memory *memory, int which)
+static int cuda_context_attribute(const struct pst_memory *memory, int which)
 {
   int value = 0;
   return memory->driver->DeviceGetAttribute(&value, which, memory->device) == CUDA_SUCCESS ? value
                                                                                            : 0;
 }
 
-static void read_properties(struct pst_memory *memory)
+static void cuda_context_read_properties(struct pst_memory *memory)
 {
-  int pitch = attribute(memory, CUDA_ATTRIBUTE_MAX_PITCH);
-  const bool needs_flush = attribute(memory, CUDA_ATTRIBUTE_WRITES_ORDERING) < CUDA_ORDERING_OWNER;
-  const bool has_flush = attribute(memory, CUDA_ATTRIBUTE_FLUSH_OPTIONS) & CUDA_FLUSH_OPTION_HOST;
+  int pitch = cuda_context_attribute(memory, CUDA_ATTRIBUTE_MAX_PITCH);
+  const bool needs_flush =
+      cuda_context_attribute(memory, CUDA_ATTRIBUTE_WRITES_ORDERING) < CUDA_ORDERING_OWNER;
+  const bool has_flush =
+      cuda_context_attribute(memory, CUDA_ATTRIBUTE_FLUSH_OPTIONS) & CUDA_FLUSH_OPTION_HOST;
   memory->has = (struct cuda_properties){
-      .vmm = attribute(memory, CUDA_ATTRIBUTE_VMM),
-      .posix_handles = attribute(memory, CUDA_ATTRIBUTE_POSIX_HANDLES),
-      .rdma_with_vmm = attribute(memory, CUDA_ATTRIBUTE_RDMA_WITH_VMM),
-      .rdma = attribute(memory, CUDA_ATTRIBUTE_RDMA),
-      .dmabuf = attribute(memory, CUDA_ATTRIBUTE_DMABUF),
+      .vmm = cuda_context_attribute(memory, CUDA_ATTRIBUTE_VMM),
+      .posix_handles = cuda_context_attribute(memory, CUDA_ATTRIBUTE_POSIX_HANDLES),
+      .rdma_with_vmm = cuda_context_attribute(memory, CUDA_ATTRIBUTE_RDMA_WITH_VMM),
+      .rdma = cuda_context_attribute(memory, CUDA_ATTRIBUTE_RDMA),
+      .dmabuf = cuda_context_attribute(memory, CUDA_ATTRIBUTE_DMABUF),
       .flush = needs_flush && has_flush,
-      .same_host_pointer = attribute(memory, CUDA_ATTRIBUTE_HOST_POINTER_SAME),
-      .host_register = attribute(memory, CUDA_ATTRIBUTE_HOST_REGISTER),
-      .multiprocessors = attribute(memory, CUDA_ATTRIBUTE_MULTIPROCESSORS),
+      .same_host_pointer = cuda_context_attribute(memory, CUDA_ATTRIBUTE_HOST_POINTER_SAME),
+      .host_register = cuda_context_attribute(memory, CUDA_ATTRIBUTE_HOST_REGISTER),
+      .multiprocessors = cuda_context_attribute(memory, CUDA_ATTRIBUTE_MULTIPROCESSORS),
       .max_pitch = pitch > 0 ? (uint64_t)pitch : 0,
   };
   if (needs_flush && !has_flush && memory->has.rdma &&
@@ -184,8 +186,8 @@ int cuda_context_open(struct pst_memory *memory)
     return cuda_failed(memory, "reading the device's properties", status);
   snprintf(memory->uuid, sizeof(memory->uuid), "%s", place.uuid);
   snprintf(memory->name, sizeof(memory->name), "%s", place.name);
-  read_properties(memory);
-  return shared_open(memory, &place);
+  cuda_context_read_properties(memory);
+  return cuda_context_shared_open(memory, &place);
 }
 
 void cuda_context_close(struct pst_memory *memory)
@@ -193,5 +195,5 @@ void cuda_context_close(struct pst_memory *memory)
   cuda_enter(memory);
   cuda_fences_close(memory);
   cuda_leave(memory);
-  shared_close(memory);
+  cuda_context_shared_close(memory);
 }

@@ -12,7 +12,7 @@
 #include "ranges.h"
 
 /* Contiguous on both sides? */
-static bool append(struct pst_copy_row *row, const struct pst_copy_row *piece)
+static bool cuda_copy_append(struct pst_copy_row *row, const struct pst_copy_row *piece)
 {
   if (row->count != 1 || piece->source != row->source + row->length ||
       piece->destination != row->destination + row->length)
@@ -21,20 +21,20 @@ static bool append(struct pst_copy_row *row, const struct pst_copy_row *piece)
   return true;
 }
 
-static bool is_apart(uint64_t stride, uint64_t length, uint64_t max_pitch)
+static bool cuda_copy_is_apart(uint64_t stride, uint64_t length, uint64_t max_pitch)
 {
   return stride >= length && stride <= max_pitch; /* backward is a huge number here */
 }
 
 static bool cuda_row_is_strided(const struct pst_copy_row *row, uint64_t max_pitch)
 {
-  return is_apart(row->source_stride, row->length, max_pitch) &&
-         is_apart(row->destination_stride, row->length, max_pitch);
+  return cuda_copy_is_apart(row->source_stride, row->length, max_pitch) &&
+         cuda_copy_is_apart(row->destination_stride, row->length, max_pitch);
 }
 
 /* How many lone pieces from the first on are one row, which has that one already. */
-static uint32_t add_strided(struct pst_copy_row *row, const struct pst_copy_row *pieces, uint32_t n,
-                            uint64_t max_pitch)
+static uint32_t cuda_copy_add_strided(struct pst_copy_row *row, const struct pst_copy_row *pieces,
+                                      uint32_t n, uint64_t max_pitch)
 {
   struct pst_copy_row grown = *row;
   if (n < 2 || pieces[1].count != 1)
@@ -64,11 +64,11 @@ uint32_t cuda_plan_make(const struct pst_copy_row *given, uint32_t n, uint64_t m
     const struct pst_copy_row *one = &given[i];
     const bool is_lone = one->count == 1;
     taken = 1;
-    if (one->length == 0 || (is_lone && row > rows && append(row - 1, one)))
+    if (one->length == 0 || (is_lone && row > rows && cuda_copy_append(row - 1, one)))
       continue;
     *row = *one;
     if (is_lone)
-      taken = add_strided(row, one, n - i, max_pitch);
+      taken = cuda_copy_add_strided(row, one, n - i, max_pitch);
     row++;
   }
   assert(row <= rows + n); /* at most as many */
@@ -90,8 +90,8 @@ bool cuda_rows_gather(const struct pst_copy_row *rows, uint32_t n, uint64_t max_
 }
 
 /* In one go, but where it crosses the edge of what the driver knows as one. */
-static cuda_status copy_piece(struct pst_queue *queue, uint64_t destination, uint64_t source,
-                              uint64_t length)
+static cuda_status cuda_copy_piece(struct pst_queue *queue, uint64_t destination, uint64_t source,
+                                   uint64_t length)
 {
   cuda_status status = CUDA_SUCCESS;
   while (length && status == CUDA_SUCCESS) {
@@ -105,7 +105,7 @@ static cuda_status copy_piece(struct pst_queue *queue, uint64_t destination, uin
 }
 
 /* Of memory that is pinned, or the device's. Of any other the driver copies no rows. */
-static bool copies_rows(struct pst_memory *memory, const struct pst_copy_row *row)
+static bool cuda_copy_copies_rows(struct pst_memory *memory, const struct pst_copy_row *row)
 {
   uint64_t last = row->count - 1;
   return cuda_row_is_strided(row, memory->has.max_pitch) &&
@@ -113,23 +113,23 @@ static bool copies_rows(struct pst_memory *memory, const struct pst_copy_row *ro
          cuda_ranges_whole(memory, row->destination, last * row->destination_stride + row->length);
 }
 
-static cuda_status copy_pieces(struct pst_queue *queue, const struct pst_copy_row *row)
+static cuda_status cuda_copy_pieces(struct pst_queue *queue, const struct pst_copy_row *row)
 {
   cuda_status status = CUDA_SUCCESS;
   for (uint64_t i = 0; i < row->count && status == CUDA_SUCCESS; i++)
-    status = copy_piece(queue, row->destination + i * row->destination_stride,
-                        row->source + i * row->source_stride, row->length);
+    status = cuda_copy_piece(queue, row->destination + i * row->destination_stride,
+                             row->source + i * row->source_stride, row->length);
   return status;
 }
 
-static cuda_status copy_row(struct pst_queue *queue, const struct pst_copy_row *row)
+static cuda_status cuda_copy_row(struct pst_queue *queue, const struct pst_copy_row *row)
 {
   if (row->count == 1 || row->length == 0)
-    return copy_pieces(queue, row);
+    return cuda_copy_pieces(queue, row);
   if (row->source_stride == row->length && row->destination_stride == row->length)
-    return copy_piece(queue, row->destination, row->source, row->count * row->length);
-  if (!copies_rows(queue->memory, row))
-    return copy_pieces(queue, row);
+    return cuda_copy_piece(queue, row->destination, row->source, row->count * row->length);
+  if (!cuda_copy_copies_rows(queue->memory, row))
+    return cuda_copy_pieces(queue, row);
   const struct cuda_copy_2d copy = {
       .source_type = CUDA_MEMORYTYPE_UNIFIED,
       .source_device = row->source,
@@ -144,25 +144,26 @@ static cuda_status copy_row(struct pst_queue *queue, const struct pst_copy_row *
 }
 
 /* A copy of the driver's for each row, or for each piece. */
-static cuda_status copy_all(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n)
+static cuda_status cuda_copy_all(struct pst_queue *queue, const struct pst_copy_row *rows,
+                                 uint32_t n)
 {
   bool each = queue->memory->copies == CUDA_COPIES_EACH;
   cuda_status status = CUDA_SUCCESS;
   for (uint32_t i = 0; i < n && status == CUDA_SUCCESS; i++)
-    status = each ? copy_pieces(queue, &rows[i]) : copy_row(queue, &rows[i]);
+    status = each ? cuda_copy_pieces(queue, &rows[i]) : cuda_copy_row(queue, &rows[i]);
   return status;
 }
 
 /* One kernel for the small ones; a warp would be long about a large one. */
-static cuda_status gather(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
-                          struct cuda_piece *room)
+static cuda_status cuda_copy_gather(struct pst_queue *queue, const struct pst_copy_row *rows,
+                                    uint32_t n, struct cuda_piece *room)
 {
   const struct cuda_driver *driver = queue->memory->driver;
   cuda_status status = CUDA_SUCCESS;
   uint32_t small = 0;
   for (const struct pst_copy_row *row = rows; row < rows + n && status == CUDA_SUCCESS; row++) {
     if (row->length >= CUDA_RUN_BYTES)
-      status = copy_row(queue, row);
+      status = cuda_copy_row(queue, row);
     else
       for (uint64_t i = 0; i < row->count; i++)
         room[small++] =
@@ -178,7 +179,8 @@ static cuda_status gather(struct pst_queue *queue, const struct pst_copy_row *ro
                               1, 1, CUDA_KERNEL_THREADS, 1, 1, 0, queue->stream, params, NULL);
 }
 
-static bool should_gather(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n)
+static bool cuda_copy_should_gather(struct pst_queue *queue, const struct pst_copy_row *rows,
+                                    uint32_t n)
 {
   struct pst_memory *memory = queue->memory;
   bool wanted =
@@ -188,17 +190,18 @@ static bool should_gather(struct pst_queue *queue, const struct pst_copy_row *ro
 }
 
 /* Of so many pieces, for which there is room in the queue. */
-static int submit(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
-                  uint32_t pieces, uint64_t *ticket)
+static int cuda_copy_submit(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                            uint32_t pieces, uint64_t *ticket)
 {
   struct cuda_piece *room = NULL;
-  if (should_gather(queue, rows, n)) {
+  if (cuda_copy_should_gather(queue, rows, n)) {
     room = cuda_queue_room(queue, pieces);
     if (!room)
       return -EAGAIN;
   }
   cuda_enter(queue->memory);
-  cuda_status status = room ? gather(queue, rows, n, room) : copy_all(queue, rows, n);
+  cuda_status status =
+      room ? cuda_copy_gather(queue, rows, n, room) : cuda_copy_all(queue, rows, n);
   int code =
       cuda_queue_end(queue, status, room ? "copy: cuLaunchKernel" : "copy: cuMemcpyAsync", ticket);
   cuda_leave(queue->memory);
@@ -221,5 +224,5 @@ int cuda_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uin
     n = cuda_plan_make(rows, n, memory->has.max_pitch, queue->rows);
     rows = queue->rows;
   }
-  return submit(queue, rows, n, (uint32_t)pieces, ticket);
+  return cuda_copy_submit(queue, rows, n, (uint32_t)pieces, ticket);
 }

@@ -81,7 +81,8 @@ void cuda_device_say_first(const struct cuda_driver *driver, bool integrated, ch
     }
 }
 
-static void say_who_is_there(const struct cuda_driver *driver, int count, char *out, size_t size)
+static void cuda_device_say_who_is_there(const struct cuda_driver *driver, int count, char *out,
+                                         size_t size)
 {
   size_t at = 0;
   out[0] = '\0';
@@ -121,7 +122,7 @@ int cuda_device_find(const struct pst_host *host, const struct cuda_driver *driv
     return 0;
   }
   char there[512];
-  say_who_is_there(driver, count, there, sizeof(there));
+  cuda_device_say_who_is_there(driver, count, there, sizeof(there));
   host->log(host, PST_LOG_ERROR, "device: %s: %s; here %s %s", text,
             found ? "more than one GPU goes by it" : "no such GPU", count == 1 ? "is" : "are",
             count ? there : "none");

@@ -16,7 +16,7 @@ typedef cuda_status get_address(const char *name, void **address, int version, u
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_driver bound;
 
-static int refuse(struct cuda_refusal *refusal, const char *reason, const char *remedy)
+static int cuda_driver_refuse(struct cuda_refusal *refusal, const char *reason, const char *remedy)
 {
   snprintf(refusal->reason, sizeof(refusal->reason), "%s", reason);
   snprintf(refusal->remedy, sizeof(refusal->remedy), "%s", remedy);
@@ -24,28 +24,31 @@ static int refuse(struct cuda_refusal *refusal, const char *reason, const char *
 }
 
 /* Why cuInit() failed, and the remedy, by status. */
-static int refuse_init(const struct cuda_driver *driver, cuda_status status,
-                       struct cuda_refusal *refusal)
+static int cuda_driver_refuse_init(const struct cuda_driver *driver, cuda_status status,
+                                   struct cuda_refusal *refusal)
 {
   const char *name = NULL, *text = NULL;
   switch (status) {
   case CUDA_NO_DEVICE:
-    return refuse(refusal, "the NVIDIA driver finds no CUDA device (CUDA_ERROR_NO_DEVICE)",
-                  "check nvidia-smi and at CUDA_VISIBLE_DEVICES; in a container, start it with "
-                  "--gpus all");
+    return cuda_driver_refuse(
+        refusal, "the NVIDIA driver finds no CUDA device (CUDA_ERROR_NO_DEVICE)",
+        "check nvidia-smi and at CUDA_VISIBLE_DEVICES; in a container, start it with "
+        "--gpus all");
   case CUDA_DRIVER_MISMATCH:
-    return refuse(refusal,
-                  "libcuda.so.1 and the NVIDIA kernel module are of different versions "
-                  "(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)",
-                  "after a driver update, reload the kernel module or reboot");
+    return cuda_driver_refuse(refusal,
+                              "libcuda.so.1 and the NVIDIA kernel module are of different versions "
+                              "(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)",
+                              "after a driver update, reload the kernel module or reboot");
   case CUDA_STUB_LIBRARY:
-    return refuse(refusal, "libcuda.so.1 is the toolkit's stub, not the driver's library",
-                  "take the toolkit's lib64/stubs off LD_LIBRARY_PATH");
+    return cuda_driver_refuse(refusal,
+                              "libcuda.so.1 is the toolkit's stub, not the driver's library",
+                              "take the toolkit's lib64/stubs off LD_LIBRARY_PATH");
   case CUDA_UNKNOWN:
   case CUDA_OPERATING_SYSTEM:
-    return refuse(refusal, "the NVIDIA driver does not start (CUDA_ERROR_UNKNOWN)",
-                  "is the kernel module loaded (lsmod | grep nvidia) and may this user open "
-                  "/dev/nvidia*? nvidia-smi says more");
+    return cuda_driver_refuse(
+        refusal, "the NVIDIA driver does not start (CUDA_ERROR_UNKNOWN)",
+        "is the kernel module loaded (lsmod | grep nvidia) and may this user open "
+        "/dev/nvidia*? nvidia-smi says more");
   default:
     driver->GetErrorName(status, &name);
     driver->GetErrorString(status, &text);
@@ -56,7 +59,7 @@ static int refuse_init(const struct cuda_driver *driver, cuda_status status,
   }
 }
 
-static int refuse_version(int version, struct cuda_refusal *refusal)
+static int cuda_driver_refuse_version(int version, struct cuda_refusal *refusal)
 {
   snprintf(refusal->reason, sizeof(refusal->reason),
            "the NVIDIA driver is for CUDA %d.%d; 11.7 or later is needed", version / 1000,
@@ -65,8 +68,8 @@ static int refuse_version(int version, struct cuda_refusal *refusal)
   return -ENODEV;
 }
 
-static int bind_calls(get_address *address_of, struct cuda_driver *driver,
-                      struct cuda_refusal *refusal)
+static int cuda_driver_bind_calls(get_address *address_of, struct cuda_driver *driver,
+                                  struct cuda_refusal *refusal)
 {
   const struct {
     const char *name;
@@ -88,12 +91,12 @@ static int bind_calls(get_address *address_of, struct cuda_driver *driver,
   return 0;
 }
 
-static int bind(const struct pst_host *host, struct cuda_driver *driver,
-                struct cuda_refusal *refusal)
+static int cuda_driver_bind_library(const struct pst_host *host, struct cuda_driver *driver,
+                                    struct cuda_refusal *refusal)
 {
   void *library;
   if (host->library_open(host, SONAME, &library) < 0)
-    return refuse(
+    return cuda_driver_refuse(
         refusal, "libcuda.so.1 is not installed: there is no NVIDIA driver here",
         "install NVIDIA's driver, 515 or later; in a container, start it with --gpus all");
   cuda_status (*version_of)(int *) = NULL;
@@ -103,15 +106,16 @@ static int bind(const struct pst_host *host, struct cuda_driver *driver,
   symbol = dlsym(library, "cuGetProcAddress");
   memcpy(&address_of, &symbol, sizeof(symbol));
   if (!version_of || version_of(&driver->version) != CUDA_SUCCESS)
-    return refuse(refusal, "libcuda.so.1 does not tell its version: it is not NVIDIA's driver",
-                  "look which one is found: ldconfig -p | grep libcuda");
+    return cuda_driver_refuse(refusal,
+                              "libcuda.so.1 does not tell its version: it is not NVIDIA's driver",
+                              "look which one is found: ldconfig -p | grep libcuda");
   if (driver->version < CUDA_VERSION_LEAST || !address_of)
-    return refuse_version(driver->version, refusal);
-  int code = bind_calls(address_of, driver, refusal);
+    return cuda_driver_refuse_version(driver->version, refusal);
+  int code = cuda_driver_bind_calls(address_of, driver, refusal);
   if (code)
     return code;
   cuda_status status = driver->Init(0);
-  return status == CUDA_SUCCESS ? 0 : refuse_init(driver, status, refusal);
+  return status == CUDA_SUCCESS ? 0 : cuda_driver_refuse_init(driver, status, refusal);
 }
 
 int cuda_driver_bind(const struct pst_host *host, const struct cuda_driver **driver,
@@ -121,7 +125,7 @@ int cuda_driver_bind(const struct pst_host *host, const struct cuda_driver **dri
   pthread_mutex_lock(&lock);
   if (bound.version == 0) {
     struct cuda_driver made = {0};
-    code = bind(host, &made, refusal);
+    code = cuda_driver_bind_library(host, &made, refusal);
     if (code == 0)
       bound = made;
   }

@@ -91,7 +91,7 @@ static const struct failure {
     {CUDA_UNKNOWN, true, -EIO, of_the_machine},
 };
 
-static const struct failure *failure_of(cuda_status status)
+static const struct failure *cuda_error_failure_of(cuda_status status)
 {
   static const struct failure other = {.code = -EIO, .remedy = "dmesg (NVRM) may say more"};
   for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++)
@@ -102,10 +102,10 @@ static const struct failure *failure_of(cuda_status status)
 
 bool cuda_is_lost(cuda_status status)
 {
-  return failure_of(status)->lost;
+  return cuda_error_failure_of(status)->lost;
 }
 
-static int say_lost(struct pst_memory *memory, const char *call, cuda_status status)
+static int cuda_error_say_lost(struct pst_memory *memory, const char *call, cuda_status status)
 {
   pthread_mutex_lock(&memory->lock);
   bool said = memory->lost;
@@ -113,15 +113,16 @@ static int say_lost(struct pst_memory *memory, const char *call, cuda_status sta
   pthread_mutex_unlock(&memory->lock);
   if (!said)
     cuda_error_log(memory, "%s: %s is lost: %s; %s", call, memory->uuid,
-                   cuda_status_text(memory->driver, status).text, failure_of(status)->remedy);
+                   cuda_status_text(memory->driver, status).text,
+                   cuda_error_failure_of(status)->remedy);
   return -EIO;
 }
 
 int cuda_failed(struct pst_memory *memory, const char *call, cuda_status status)
 {
-  const struct failure *failure = failure_of(status);
+  const struct failure *failure = cuda_error_failure_of(status);
   if (failure->lost)
-    return say_lost(memory, call, status);
+    return cuda_error_say_lost(memory, call, status);
   if (status == CUDA_OUT_OF_MEMORY)
     return cuda_refuse_device(memory, CUDA_ASKED(call, 0), "the driver", status);
   cuda_error_log(memory, "%s: %s; %s", call, cuda_status_text(memory->driver, status).text,
@@ -132,7 +133,7 @@ int cuda_failed(struct pst_memory *memory, const char *call, cuda_status status)
 #define MIB(bytes) ((double)(bytes) / 1048576.0)
 
 /* "23.0 MiB of", or what a call takes for itself. */
-static struct cuda_text amount(uint64_t length)
+static struct cuda_text cuda_error_amount(uint64_t length)
 {
   struct cuda_text out = {"what it needs of"};
   if (length)
@@ -162,14 +163,14 @@ int cuda_refuse_device(struct pst_memory *memory, const struct pst_alloc_params 
   cuda_error_log(memory,
                  "%s: cannot get %s %s: %s: %s; %.1f of %.1f MiB are free: %s, or end what else "
                  "uses the GPU (nvidia-smi)",
-                 params->label, amount(params->length).text, memory->name, call,
+                 params->label, cuda_error_amount(params->length).text, memory->name, call,
                  cuda_status_text(memory->driver, status).text, MIB(available), MIB(total),
                  cuda_lower_text(params).text);
   return -ENOMEM;
 }
 
 /* MemAvailable of /proc/meminfo, in bytes; 0: not known. */
-static uint64_t host_available(void)
+static uint64_t cuda_error_host_available(void)
 {
   unsigned long long kib = 0;
   char line[128];
@@ -188,7 +189,7 @@ int cuda_refuse_host(struct pst_memory *memory, const struct pst_alloc_params *p
   cuda_error_log(memory,
                  "%s: cannot get %.1f MiB of pinned host memory: %s: %s; the machine has %.1f MiB "
                  "available: %s, free host memory, or raise the container's limit",
-                 params->label, MIB(params->length), call, why, MIB(host_available()),
+                 params->label, MIB(params->length), call, why, MIB(cuda_error_host_available()),
                  cuda_lower_text(params).text);
   return -ENOMEM;
 }

@@ -11,8 +11,8 @@
 #include "ops.h"
 #include "plugin.h"
 
-static int export_fd(struct pst_memory *memory, const struct cuda_block *block,
-                     struct pst_export *made)
+static int cuda_export_fd(struct pst_memory *memory, const struct cuda_block *block,
+                          struct pst_export *made)
 {
   made->fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 0);
   made->base_address = block->address;
@@ -35,7 +35,7 @@ int cuda_export_region(struct pst_memory *memory, const struct pst_region *regio
   struct pst_export made = {.kind = kind, .fd = -1, .offset = offset, .length = length};
   snprintf(made.device, sizeof(made.device), "%s", region->device);
   cuda_enter(memory);
-  code = kind == PST_EXPORT_FD ? export_fd(memory, block, &made)
+  code = kind == PST_EXPORT_FD ? cuda_export_fd(memory, block, &made)
                                : cuda_plugin.export_block(memory, block, &made);
   cuda_leave(memory);
   if (code == 0)

@@ -61,7 +61,7 @@ void cuda_fences_close(struct pst_memory *memory)
 }
 
 /* One more that the caller has to release; false: too many. */
-static bool count_out(struct pst_memory *memory, struct pst_fence *shared)
+static bool cuda_fence_count_out(struct pst_memory *memory, struct pst_fence *shared)
 {
   pthread_mutex_lock(&memory->lock);
   bool room = memory->fences < CUDA_FENCES_MAX;
@@ -75,7 +75,7 @@ static bool count_out(struct pst_memory *memory, struct pst_fence *shared)
   return room;
 }
 
-static void count_in(struct pst_memory *memory)
+static void cuda_fence_count_in(struct pst_memory *memory)
 {
   pthread_mutex_lock(&memory->lock);
   assert(memory->fences > 0);
@@ -83,7 +83,8 @@ static void count_in(struct pst_memory *memory)
   pthread_mutex_unlock(&memory->lock);
 }
 
-static int record_new(struct pst_memory *memory, cuda_stream stream, struct pst_fence **fence)
+static int cuda_fence_record_new(struct pst_memory *memory, cuda_stream stream,
+                                 struct pst_fence **fence)
 {
   int code = -ENOMEM;
   cuda_enter(memory);
@@ -115,15 +116,15 @@ int cuda_fence_record(struct pst_memory *memory, struct pst_queue *queue, void *
     }
     last = queue->batch[queue->submitted % queue->batches].end;
   }
-  if (!count_out(memory, last))
+  if (!cuda_fence_count_out(memory, last))
     return -ENOMEM;
   if (last) {
     *fence = last;
     return 0;
   }
-  int code = record_new(memory, queue ? queue->stream : (cuda_stream)native, fence);
+  int code = cuda_fence_record_new(memory, queue ? queue->stream : (cuda_stream)native, fence);
   if (code)
-    count_in(memory);
+    cuda_fence_count_in(memory);
   return code;
 }
 
@@ -162,6 +163,6 @@ void cuda_fence_release(struct pst_memory *memory, struct pst_fence *fence)
 {
   if (!fence)
     return;
-  count_in(memory);
+  cuda_fence_count_in(memory);
   cuda_fence_drop(memory, fence);
 }

@@ -33,8 +33,8 @@ bool cuda_export_holds(uint64_t base_length, const struct pst_export *from)
   return from->length && from->offset <= base_length && from->length <= base_length - from->offset;
 }
 
-static int check(const struct pst_memory *memory, const struct pst_export *from,
-                 uint32_t region_size)
+static int cuda_import_check(const struct pst_memory *memory, const struct pst_export *from,
+                             uint32_t region_size)
 {
   if (!memchr(from->device, '\0', sizeof(from->device)) || region_size < PST_REGION_LEAST) {
     cuda_error_log(memory, "import: refused: what came is no export: a device's name without end");
@@ -48,7 +48,7 @@ static int check(const struct pst_memory *memory, const struct pst_export *from,
              : cuda_refuse_range(memory, from, from->base_length);
 }
 
-static int map_file(const struct pst_export *from, struct cuda_block *block)
+static int cuda_import_map_file(const struct pst_export *from, struct cuda_block *block)
 {
   struct stat info;
   int seals = fcntl(from->fd, F_GET_SEALS);
@@ -64,11 +64,11 @@ static int map_file(const struct pst_export *from, struct cuda_block *block)
   return 0;
 }
 
-static int import_file(struct pst_memory *memory, const struct pst_export *from,
-                       struct cuda_block *block)
+static int cuda_import_file(struct pst_memory *memory, const struct pst_export *from,
+                            struct cuda_block *block)
 {
   uint64_t page = pst_page_size();
-  int code = map_file(from, block);
+  int code = cuda_import_map_file(from, block);
   if (code) {
     cuda_error_log(memory,
                    "import: refused: the descriptor of %" PRIu64 " bytes cannot be mapped: %s; it "
@@ -89,9 +89,10 @@ static int import_file(struct pst_memory *memory, const struct pst_export *from,
   return cuda_refuse_pinned(memory, CUDA_ASKED("import", end - first), "cuMemHostRegister", status);
 }
 
-static int take(struct pst_memory *memory, const struct pst_export *from, struct cuda_block *block)
+static int cuda_import_take(struct pst_memory *memory, const struct pst_export *from,
+                            struct cuda_block *block)
 {
-  int code = from->kind == PST_EXPORT_FD ? import_file(memory, from, block)
+  int code = from->kind == PST_EXPORT_FD ? cuda_import_file(memory, from, block)
                                          : cuda_plugin.import_block(memory, from, block);
   if (code)
     return code;
@@ -110,7 +111,7 @@ int cuda_import_region(struct pst_memory *memory, const struct pst_export *calle
 {
   struct pst_export from;
   pst_struct_read(&from, sizeof(from), caller);
-  int code = check(memory, &from, region->struct_size);
+  int code = cuda_import_check(memory, &from, region->struct_size);
   if (code)
     return code;
   struct cuda_block *block = calloc(1, sizeof(*block));
@@ -123,7 +124,7 @@ int cuda_import_region(struct pst_memory *memory, const struct pst_export *calle
   block->length = from.length;
   memcpy(block->device, from.device, sizeof(block->device));
   cuda_enter(memory);
-  code = take(memory, &from, block);
+  code = cuda_import_take(memory, &from, block);
   cuda_leave(memory);
   if (code) {
     free(block);

@@ -11,15 +11,15 @@
 
 #define CAPABILITY_LEAST 75 /* the oldest that the kernels are built for */
 
-static int refuse(struct pst_probe *probe, const struct cuda_refusal *refusal)
+static int cuda_open_refuse(struct pst_probe *probe, const struct cuda_refusal *refusal)
 {
   snprintf(probe->reason, sizeof(probe->reason), "%s", refusal->reason);
   snprintf(probe->remedy, sizeof(probe->remedy), "%s", refusal->remedy);
   return -ENODEV;
 }
 
-static bool report(const struct pst_host *host, const struct cuda_driver *driver, int index,
-                   struct pst_probe *probe, struct cuda_refusal *refusal)
+static bool cuda_open_report(const struct pst_host *host, const struct cuda_driver *driver,
+                             int index, struct pst_probe *probe, struct cuda_refusal *refusal)
 {
   struct cuda_place place;
   struct cuda_words words = {""};
@@ -51,16 +51,16 @@ int cuda_probe(const struct pst_host *host, struct pst_probe *probe)
   int count = 0;
   bool usable = false;
   if (cuda_driver_bind(host, &driver, &refusal) < 0 || cuda_kernels_refused(driver, &refusal))
-    return refuse(probe, &refusal);
+    return cuda_open_refuse(probe, &refusal);
   if (driver->DeviceGetCount(&count) != CUDA_SUCCESS)
     count = 0;
   for (int i = 0; i < count; i++)
-    usable |= report(host, driver, i, probe, &refusal);
-  return usable ? 0 : refuse(probe, &refusal);
+    usable |= cuda_open_report(host, driver, i, probe, &refusal);
+  return usable ? 0 : cuda_open_refuse(probe, &refusal);
 }
 
-static int check_device(struct pst_memory *memory, const struct pst_options *options,
-                        struct cuda_refusal *refusal)
+static int cuda_open_check_device(struct pst_memory *memory, const struct pst_options *options,
+                                  struct cuda_refusal *refusal)
 {
   struct cuda_place place;
   struct cuda_words words;
@@ -75,7 +75,7 @@ static int check_device(struct pst_memory *memory, const struct pst_options *opt
 }
 
 /* Where none is named: the first that suits without the leave that options may give. */
-static bool find_any(struct pst_memory *memory)
+static bool cuda_open_find_any(struct pst_memory *memory)
 {
   struct cuda_refusal refusal;
   int count = 0;
@@ -83,21 +83,21 @@ static bool find_any(struct pst_memory *memory)
     count = 0;
   for (int i = 0; i < count; i++)
     if (memory->driver->DeviceGet(&memory->device, i) == CUDA_SUCCESS &&
-        check_device(memory, NULL, &refusal) == 0)
+        cuda_open_check_device(memory, NULL, &refusal) == 0)
       return true;
   return false;
 }
 
-static int find_device(struct pst_memory *memory, const struct pst_options *options)
+static int cuda_open_find_device(struct pst_memory *memory, const struct pst_options *options)
 {
   const char *name = memory->host->option_string(options, "device");
   struct cuda_refusal refusal;
-  if (name[0] == '\0' && find_any(memory))
+  if (name[0] == '\0' && cuda_open_find_any(memory))
     return 0;
   int code = cuda_device_find(memory->host, memory->driver, name, &memory->device);
   if (code)
     return code;
-  code = check_device(memory, options, &refusal);
+  code = cuda_open_check_device(memory, options, &refusal);
   if (code)
     cuda_error_log(memory, "%s; %s", refusal.reason, refusal.remedy);
   return code;
@@ -123,7 +123,7 @@ int cuda_open(const struct pst_host *host, const struct pst_memory_params *param
   made->driver = driver;
   made->copies = (enum cuda_copies)host->option_uint(options, "copies");
   pthread_mutex_init(&made->lock, NULL);
-  int code = find_device(made, options);
+  int code = cuda_open_find_device(made, options);
   if (code == 0)
     code = cuda_context_open(made);
   if (code == 0) {

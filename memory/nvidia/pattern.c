@@ -23,7 +23,7 @@ struct work {
   struct pst_payload_row row[CUDA_PATTERN_ROWS];
 };
 
-static void take_row(struct work *work, const struct pst_payload_row *row)
+static void cuda_pattern_take_row(struct work *work, const struct pst_payload_row *row)
 {
   if (work->rows < CUDA_PATTERN_ROWS)
     work->row[work->rows] = *row;
@@ -33,7 +33,7 @@ static void take_row(struct work *work, const struct pst_payload_row *row)
 }
 
 /* Does a lone message go on with a row, whose second says how far apart all are? */
-static bool goes_on(struct pst_payload_row *row, const struct pst_payload_row *message)
+static bool cuda_pattern_goes_on(struct pst_payload_row *row, const struct pst_payload_row *message)
 {
   if (message->count != 1 || message->length != row->length ||
       message->sequence != row->sequence + row->count)
@@ -43,7 +43,8 @@ static bool goes_on(struct pst_payload_row *row, const struct pst_payload_row *m
   return message->address == row->address + row->count * row->stride;
 }
 
-static void take_rows(struct work *work, const struct pst_payload_row *rows, uint32_t n)
+static void cuda_pattern_take_rows(struct work *work, const struct pst_payload_row *rows,
+                                   uint32_t n)
 {
   work->given = rows;
   work->given_count = n;
@@ -51,14 +52,14 @@ static void take_rows(struct work *work, const struct pst_payload_row *rows, uin
     work->messages += rows[i].count;
     work->reserved |= rows[i].reserved | !rows[i].count;
     if (work->rows && work->rows <= CUDA_PATTERN_ROWS &&
-        goes_on(&work->row[work->rows - 1], &rows[i]))
+        cuda_pattern_goes_on(&work->row[work->rows - 1], &rows[i]))
       work->row[work->rows - 1].count++;
     else
-      take_row(work, &rows[i]);
+      cuda_pattern_take_row(work, &rows[i]);
   }
 }
 
-static int refuse(const struct pst_queue *queue, const char *call, uint64_t longest)
+static int cuda_pattern_refuse(const struct pst_queue *queue, const char *call, uint64_t longest)
 {
   if (longest >= CUDA_MISMATCH_LENGTH)
     cuda_error_log(queue->memory,
@@ -69,14 +70,14 @@ static int refuse(const struct pst_queue *queue, const char *call, uint64_t long
   return -EINVAL;
 }
 
-static bool lies_here(struct pst_memory *memory, const struct work *work)
+static bool cuda_pattern_lies_here(struct pst_memory *memory, const struct work *work)
 {
   if (work->rows <= CUDA_PATTERN_ROWS)
     return cuda_ranges_hold(memory, work->row, work->rows);
   return cuda_ranges_hold(memory, work->given, work->given_count);
 }
 
-static void list_messages(const struct work *work, struct cuda_message *room)
+static void cuda_pattern_list_messages(const struct work *work, struct cuda_message *room)
 {
   for (uint32_t k = 0; k < work->given_count; k++)
     for (uint64_t i = 0; i < work->given[k].count; i++)
@@ -85,8 +86,8 @@ static void list_messages(const struct work *work, struct cuda_message *room)
                                       .sequence = work->given[k].sequence + i};
 }
 
-static int make_args(struct pst_queue *queue, const struct work *work, uint64_t seed,
-                     struct cuda_pattern_args *args)
+static int cuda_pattern_make_args(struct pst_queue *queue, const struct work *work, uint64_t seed,
+                                  struct cuda_pattern_args *args)
 {
   *args = (struct cuda_pattern_args){.seed = seed, .count = (uint32_t)work->messages};
   if (work->rows <= CUDA_PATTERN_ROWS) {
@@ -97,13 +98,14 @@ static int make_args(struct pst_queue *queue, const struct work *work, uint64_t 
   struct cuda_message *room = cuda_queue_room(queue, args->count);
   if (!room)
     return -EAGAIN;
-  list_messages(work, room);
+  cuda_pattern_list_messages(work, room);
   args->payloads = (uintptr_t)room;
   return 0;
 }
 
 /* What verify needs to be told from, and to tell by, is the batch's. */
-static void expect(struct pst_queue *queue, uint64_t seed, struct cuda_pattern_args *args)
+static void cuda_pattern_expect(struct pst_queue *queue, uint64_t seed,
+                                struct cuda_pattern_args *args)
 {
   struct cuda_batch *batch = cuda_queue_next(queue);
   struct cuda_slot *slot = cuda_queue_slot(queue);
@@ -115,23 +117,23 @@ static void expect(struct pst_queue *queue, uint64_t seed, struct cuda_pattern_a
   memcpy(batch->row, args->row, args->rows * sizeof(args->row[0]));
 }
 
-static int submit(struct pst_queue *queue, bool verify, uint64_t seed, const struct work *work,
-                  uint64_t *ticket)
+static int cuda_pattern_submit(struct pst_queue *queue, bool verify, uint64_t seed,
+                               const struct work *work, uint64_t *ticket)
 {
   struct pst_memory *memory = queue->memory;
   const struct cuda_shared *kernels = memory->shared;
   const char *call = verify ? "verify" : "fill";
   struct cuda_pattern_args args;
   int code = cuda_queue_begin(queue, call, work->messages, work->reserved);
-  if (code == 0 && (work->longest >= CUDA_MISMATCH_LENGTH || !lies_here(memory, work)))
-    code = refuse(queue, call, work->longest);
+  if (code == 0 && (work->longest >= CUDA_MISMATCH_LENGTH || !cuda_pattern_lies_here(memory, work)))
+    code = cuda_pattern_refuse(queue, call, work->longest);
   if (code == 0)
-    code = make_args(queue, work, seed, &args);
+    code = cuda_pattern_make_args(queue, work, seed, &args);
   if (code)
     return code;
   bool wide = work->longest >= WIDE_BYTES;
   if (verify)
-    expect(queue, seed, &args);
+    cuda_pattern_expect(queue, seed, &args);
   cuda_function function = verify ? (wide ? kernels->verify_wide : kernels->verify)
                                   : (wide ? kernels->fill_wide : kernels->fill);
   void *params[] = {&args};
@@ -149,14 +151,14 @@ int cuda_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payl
                    uint32_t n, uint64_t *ticket)
 {
   struct work work = {0};
-  take_rows(&work, rows, n);
-  return submit(queue, false, seed, &work, ticket);
+  cuda_pattern_take_rows(&work, rows, n);
+  return cuda_pattern_submit(queue, false, seed, &work, ticket);
 }
 
 int cuda_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
                      uint32_t n, uint64_t *ticket)
 {
   struct work work = {0};
-  take_rows(&work, rows, n);
-  return submit(queue, true, seed, &work, ticket);
+  cuda_pattern_take_rows(&work, rows, n);
+  return cuda_pattern_submit(queue, true, seed, &work, ticket);
 }

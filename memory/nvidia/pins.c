@@ -33,7 +33,8 @@ struct pin {
 static pthread_mutex_t pins_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pin *pins;
 
-static void whole_pages(const void *address, uint64_t length, uint64_t *begin, uint64_t *end)
+static void cuda_pin_whole_pages(const void *address, uint64_t length, uint64_t *begin,
+                                 uint64_t *end)
 {
   uint64_t page = pst_page_size();
   *begin = (uintptr_t)address / page * page;
@@ -41,7 +42,7 @@ static void whole_pages(const void *address, uint64_t length, uint64_t *begin, u
 }
 
 /* The lock is held, here and below. */
-static struct pin *pin_at(uint64_t address)
+static struct pin *cuda_pin_at(uint64_t address)
 {
   struct pin *pin = pins;
   while (pin && !(address >= pin->begin && address < pin->end))
@@ -50,7 +51,7 @@ static struct pin *pin_at(uint64_t address)
 }
 
 /* Where the next pin begins, or `end`. */
-static uint64_t gap_end(uint64_t begin, uint64_t end)
+static uint64_t cuda_pin_gap_end(uint64_t begin, uint64_t end)
 {
   for (const struct pin *pin = pins; pin; pin = pin->next)
     if (pin->begin > begin && pin->begin < end)
@@ -59,7 +60,7 @@ static uint64_t gap_end(uint64_t begin, uint64_t end)
 }
 
 /* To where the driver knows memory from `begin` on that is pinned as one; 0: it is not. */
-static uint64_t foreign_end(const struct cuda_driver *driver, uint64_t begin)
+static uint64_t cuda_pin_foreign_end(const struct cuda_driver *driver, uint64_t begin)
 {
   cuda_pointer address, base;
   size_t length;
@@ -70,15 +71,17 @@ static uint64_t foreign_end(const struct cuda_driver *driver, uint64_t begin)
 }
 
 /* Where what is pinned begins, behind `begin`, which is not; or `end`. */
-static uint64_t foreign_begin(const struct cuda_driver *driver, uint64_t begin, uint64_t end)
+static uint64_t cuda_pin_foreign_begin(const struct cuda_driver *driver, uint64_t begin,
+                                       uint64_t end)
 {
   uint64_t page = pst_page_size(), at = begin + page;
-  while (at < end && foreign_end(driver, at) == 0)
+  while (at < end && cuda_pin_foreign_end(driver, at) == 0)
     at += page;
   return at < end ? at : end;
 }
 
-static cuda_status register_pages(const struct cuda_driver *driver, uint64_t begin, uint64_t end)
+static cuda_status cuda_pin_register_pages(const struct cuda_driver *driver, uint64_t begin,
+                                           uint64_t end)
 {
   unsigned int flags = CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP;
   cuda_status status = driver->MemHostRegister((void *)(uintptr_t)begin, end - begin, flags);
@@ -92,27 +95,27 @@ static cuda_status register_pages(const struct cuda_driver *driver, uint64_t beg
 /* From pin->begin on, to where it may end earlier than asked: what others have pinned begins, or
  * ends, there. cuMemHostRegister says ALREADY_REGISTERED of what it has pinned, and INVALID_VALUE
  * of cuMemHostAlloc's. */
-static cuda_status pin_pages(struct pin *pin)
+static cuda_status cuda_pin_pages(struct pin *pin)
 {
   const struct cuda_driver *driver = pin->driver;
-  cuda_status status = register_pages(driver, pin->begin, pin->end);
+  cuda_status status = cuda_pin_register_pages(driver, pin->begin, pin->end);
   if (status == CUDA_SUCCESS || cuda_is_lost(status))
     return status;
-  uint64_t end = foreign_end(driver, pin->begin);
+  uint64_t end = cuda_pin_foreign_end(driver, pin->begin);
   if (end) {
     pin->foreign = true;
     pin->end = end < pin->end ? end : pin->end;
     return CUDA_SUCCESS;
   }
-  end = foreign_begin(driver, pin->begin, pin->end);
+  end = cuda_pin_foreign_begin(driver, pin->begin, pin->end);
   if (end == pin->end)
     return status;
   pin->end = end;
-  return register_pages(driver, pin->begin, end);
+  return cuda_pin_register_pages(driver, pin->begin, end);
 }
 
-static cuda_status pin_new(struct pst_memory *memory, uint64_t begin, uint64_t end,
-                           struct pin **out)
+static cuda_status cuda_pin_new(struct pst_memory *memory, uint64_t begin, uint64_t end,
+                                struct pin **out)
 {
   const struct cuda_driver *driver = memory->driver;
   struct pin *made = calloc(1, sizeof(*made));
@@ -126,7 +129,7 @@ static cuda_status pin_new(struct pst_memory *memory, uint64_t begin, uint64_t e
     return status;
   }
   cuda_enter(memory);
-  status = pin_pages(made);
+  status = cuda_pin_pages(made);
   cuda_leave(memory);
   if (status != CUDA_SUCCESS) {
     driver->DevicePrimaryCtxRelease(made->device);
@@ -137,7 +140,7 @@ static cuda_status pin_new(struct pst_memory *memory, uint64_t begin, uint64_t e
   return CUDA_SUCCESS;
 }
 
-static void pin_drop(struct pin *pin)
+static void cuda_pin_drop(struct pin *pin)
 {
   cuda_context context;
   if (--pin->users > 0)
@@ -155,12 +158,12 @@ static void pin_drop(struct pin *pin)
 }
 
 /* Refer to the pin at `begin`, which is made up to `end` if need be; *next is behind it. */
-static int refer(struct pst_memory *memory, uint64_t begin, uint64_t end, uint64_t *next,
-                 cuda_status *status)
+static int cuda_pin_refer(struct pst_memory *memory, uint64_t begin, uint64_t end, uint64_t *next,
+                          cuda_status *status)
 {
-  struct pin *pin = pin_at(begin);
+  struct pin *pin = cuda_pin_at(begin);
   if (!pin)
-    *status = pin_new(memory, begin, gap_end(begin, end), &pin);
+    *status = cuda_pin_new(memory, begin, cuda_pin_gap_end(begin, end), &pin);
   if (*status != CUDA_SUCCESS)
     return -EOPNOTSUPP;
   pin->users++;
@@ -168,11 +171,11 @@ static int refer(struct pst_memory *memory, uint64_t begin, uint64_t end, uint64
                             memory->has.same_host_pointer && !pin->foreign);
   *next = pin->end;
   if (code)
-    pin_drop(pin);
+    cuda_pin_drop(pin);
   return code;
 }
 
-static void forget(struct pst_memory *memory, uint64_t begin, uint64_t end)
+static void cuda_pin_forget(struct pst_memory *memory, uint64_t begin, uint64_t end)
 {
   for (struct pin *pin = pins, *next; pin; pin = next) {
     next = pin->next;
@@ -181,12 +184,12 @@ static void forget(struct pst_memory *memory, uint64_t begin, uint64_t end)
         !cuda_range_is_registered(memory, pin->begin, length))
       continue;
     cuda_range_remove(memory, pin->begin, length);
-    pin_drop(pin);
+    cuda_pin_drop(pin);
   }
 }
 
 /* Once a memory: the senders of a stream may lend many regions. */
-static int say_pageable(struct pst_memory *memory, uint64_t length, cuda_status status)
+static int cuda_pin_say_pageable(struct pst_memory *memory, uint64_t length, cuda_status status)
 {
   pthread_mutex_lock(&memory->lock);
   bool said = memory->pageable;
@@ -210,28 +213,28 @@ int cuda_host_register(struct pst_memory *memory, void *address, uint64_t length
                    (unsigned long)length);
     return -EINVAL;
   }
-  whole_pages(address, length, &begin, &end);
+  cuda_pin_whole_pages(address, length, &begin, &end);
   pthread_mutex_lock(&pins_lock);
-  if (!cuda_ranges_whole(memory, begin, end - begin) || pin_at(begin)) {
+  if (!cuda_ranges_whole(memory, begin, end - begin) || cuda_pin_at(begin)) {
     for (uint64_t at = begin; at < end && code == 0; at = next) {
       next = at;
-      code = refer(memory, at, end, &next, &status);
+      code = cuda_pin_refer(memory, at, end, &next, &status);
       if (code)
-        forget(memory, begin, at);
+        cuda_pin_forget(memory, begin, at);
     }
   } /* else staging memory of this very one */
   pthread_mutex_unlock(&pins_lock);
   if (status == CUDA_SUCCESS)
     return code;
   return cuda_is_lost(status) ? cuda_failed(memory, "cuMemHostRegister", status)
-                              : say_pageable(memory, end - begin, status);
+                              : cuda_pin_say_pageable(memory, end - begin, status);
 }
 
 void cuda_host_unregister(struct pst_memory *memory, void *address, uint64_t length)
 {
   uint64_t begin, end;
-  whole_pages(address, length, &begin, &end);
+  cuda_pin_whole_pages(address, length, &begin, &end);
   pthread_mutex_lock(&pins_lock);
-  forget(memory, begin, end);
+  cuda_pin_forget(memory, begin, end);
   pthread_mutex_unlock(&pins_lock);
 }

@@ -16,7 +16,7 @@
 
 #define DESCRIPTORS_MAX (UINT64_C(512) << 10) /* 16 MiB of pinned memory */
 
-static uint64_t descriptors_for(const struct pst_queue_params *params)
+static uint64_t cuda_queue_descriptors_for(const struct pst_queue_params *params)
 {
   uint64_t all = (uint64_t)params->batches * params->pieces;
   uint64_t least = 2 * (uint64_t)params->pieces; /* any batch fits in one go */
@@ -27,7 +27,7 @@ static uint64_t descriptors_for(const struct pst_queue_params *params)
   return all > least ? all : least;
 }
 
-static int open_stream(struct pst_queue *made)
+static int cuda_queue_open_stream(struct pst_queue *made)
 {
   const struct cuda_driver *driver = made->memory->driver;
   char label[96];
@@ -49,7 +49,8 @@ static int open_stream(struct pst_queue *made)
   return cuda_refuse_device(made->memory, CUDA_ASKED(label, 0), "cuStreamCreate", status);
 }
 
-static int check_params(const struct pst_memory *memory, const struct pst_queue_params *params)
+static int cuda_queue_check_params(const struct pst_memory *memory,
+                                   const struct pst_queue_params *params)
 {
   if (params->batches && params->pieces && !params->reserved &&
       params->pieces < CUDA_MISMATCH_MESSAGES && params->batches < CUDA_MISMATCH_MESSAGES)
@@ -60,7 +61,7 @@ static int check_params(const struct pst_memory *memory, const struct pst_queue_
   return -EINVAL;
 }
 
-static void free_queue(struct pst_queue *queue)
+static void cuda_queue_free(struct pst_queue *queue)
 {
   if (!queue)
     return;
@@ -74,7 +75,7 @@ int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *ca
 {
   struct pst_queue_params params;
   pst_struct_read(&params, sizeof(params), caller);
-  int code = check_params(memory, &params);
+  int code = cuda_queue_check_params(memory, &params);
   if (code)
     return code;
   struct pst_queue *made = calloc(1, sizeof(*made));
@@ -84,18 +85,18 @@ int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *ca
   }
   if (!made || !made->batch || !made->rows) {
     cuda_error_log(memory, "queue: no memory for its description");
-    free_queue(made);
+    cuda_queue_free(made);
     return -ENOMEM;
   }
   made->memory = memory;
   made->batches = params.batches;
   made->pieces = params.pieces;
-  made->descriptors_size = descriptors_for(&params);
+  made->descriptors_size = cuda_queue_descriptors_for(&params);
   cuda_enter(memory);
-  code = open_stream(made);
+  code = cuda_queue_open_stream(made);
   cuda_leave(memory);
   if (code) {
-    free_queue(made);
+    cuda_queue_free(made);
     return code;
   }
   *queue = made;
@@ -114,7 +115,7 @@ void cuda_queue_close(struct pst_queue *queue)
   driver->StreamDestroy(queue->stream);
   driver->MemFreeHost(queue->pinned);
   cuda_leave(queue->memory);
-  free_queue(queue);
+  cuda_queue_free(queue);
 }
 
 int cuda_queue_begin(struct pst_queue *queue, const char *call, uint64_t n, uint64_t reserved)
@@ -193,7 +194,7 @@ int cuda_queue_end(struct pst_queue *queue, cuda_status status, const char *call
   return 0;
 }
 
-static uint64_t sequence_of(const struct cuda_batch *batch, uint32_t message)
+static uint64_t cuda_queue_sequence_of(const struct cuda_batch *batch, uint32_t message)
 {
   const struct pst_payload_row *row = batch->row;
   if (batch->payloads)
@@ -204,15 +205,15 @@ static uint64_t sequence_of(const struct cuda_batch *batch, uint32_t message)
 }
 
 /* A finished verify's slot into the queue's result. */
-static void take_found(struct pst_queue *queue, const struct cuda_batch *batch,
-                       const struct cuda_slot *slot)
+static void cuda_queue_take_found(struct pst_queue *queue, const struct cuda_batch *batch,
+                                  const struct cuda_slot *slot)
 {
   struct pst_verify_result *found = &queue->found;
   found->checked += batch->checked;
   if (slot->corrupted == 0)
     return;
   if (found->corrupted == 0) {
-    found->sequence = sequence_of(batch, CUDA_MISMATCH_MESSAGE(slot->first));
+    found->sequence = cuda_queue_sequence_of(batch, CUDA_MISMATCH_MESSAGE(slot->first));
     found->offset = CUDA_MISMATCH_OFFSET(slot->first);
     found->expected =
         pst_pattern_byte(pst_pattern_first(batch->seed, found->sequence), found->offset);
@@ -240,7 +241,7 @@ int cuda_queue_poll(struct pst_queue *queue, uint64_t *done)
     }
     cuda_fence_drop(memory, batch->end);
     if (batch->checked)
-      take_found(queue, batch, &queue->slots[at]);
+      cuda_queue_take_found(queue, batch, &queue->slots[at]);
     if (batch->crc32c)
       *batch->crc32c = queue->slots[at].crc32c;
     assert(batch->descriptors - queue->descriptors_head <=

@@ -40,8 +40,8 @@ void cuda_range_remove(struct pst_memory *memory, uint64_t begin, uint64_t lengt
 }
 
 /* The lock is held. */
-static const struct cuda_range *range_of(const struct pst_memory *memory, uint64_t begin,
-                                         uint64_t end)
+static const struct cuda_range *cuda_range_of(const struct pst_memory *memory, uint64_t begin,
+                                              uint64_t end)
 {
   for (uint32_t i = 0; i < memory->range_count; i++)
     if (begin >= memory->ranges[i].begin && end <= memory->ranges[i].end)
@@ -56,36 +56,36 @@ struct side {
 };
 
 /* All of [begin, end), by a kernel? `known` is the range looked at last. The lock is held. */
-static bool reaches(const struct pst_memory *memory, uint64_t begin, uint64_t end,
-                    const struct cuda_range **known)
+static bool cuda_range_reaches(const struct pst_memory *memory, uint64_t begin, uint64_t end,
+                               const struct cuda_range **known)
 {
   const struct cuda_range *range = *known;
   if (end < begin)
     return false;
   if (!range || begin < range->begin || end > range->end)
-    range = *known = range_of(memory, begin, end);
+    range = *known = cuda_range_of(memory, begin, end);
   return range && range->reachable;
 }
 
 /* From its lowest byte to its highest, as one range mostly does; else each for itself. The lock
  * is held. */
-static bool reaches_all(const struct pst_memory *memory, const struct side *side,
-                        const struct cuda_range **known)
+static bool cuda_range_reaches_all(const struct pst_memory *memory, const struct side *side,
+                                   const struct cuda_range **known)
 {
   int64_t way;
   if (side->length == 0 || side->count == 0)
     return true;
   if (side->count == 1)
-    return reaches(memory, side->address, side->address + side->length, known);
+    return cuda_range_reaches(memory, side->address, side->address + side->length, known);
   if (!__builtin_mul_overflow((int64_t)side->stride, (int64_t)(side->count - 1), &way)) {
     uint64_t last = side->address + (uint64_t)way;
     uint64_t low = way < 0 ? last : side->address, high = way < 0 ? side->address : last;
-    if (low <= high && reaches(memory, low, high + side->length, known))
+    if (low <= high && cuda_range_reaches(memory, low, high + side->length, known))
       return true;
   }
   for (uint32_t i = 0; i < side->count; i++) {
     uint64_t begin = side->address + i * side->stride;
-    if (!reaches(memory, begin, begin + side->length, known))
+    if (!cuda_range_reaches(memory, begin, begin + side->length, known))
       return false;
   }
   return true;
@@ -100,7 +100,8 @@ bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy_row *row
     const struct side source = {row->source, row->length, row->source_stride, row->count};
     const struct side destination = {row->destination, row->length, row->destination_stride,
                                      row->count};
-    reach = reaches_all(memory, &source, &from) && reaches_all(memory, &destination, &to);
+    reach = cuda_range_reaches_all(memory, &source, &from) &&
+            cuda_range_reaches_all(memory, &destination, &to);
   }
   pthread_mutex_unlock(&memory->lock);
   return reach;
@@ -113,7 +114,7 @@ bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload_row *r
   pthread_mutex_lock(&memory->lock);
   for (const struct pst_payload_row *row = rows; row < rows + n && held; row++) {
     const struct side side = {row->address, row->length, row->stride, row->count};
-    held = reaches_all(memory, &side, &range);
+    held = cuda_range_reaches_all(memory, &side, &range);
   }
   pthread_mutex_unlock(&memory->lock);
   return held;
@@ -122,13 +123,14 @@ bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload_row *r
 bool cuda_ranges_whole(struct pst_memory *memory, uint64_t begin, uint64_t length)
 {
   pthread_mutex_lock(&memory->lock);
-  bool whole = range_of(memory, begin, begin + length);
+  bool whole = cuda_range_of(memory, begin, begin + length);
   pthread_mutex_unlock(&memory->lock);
   return whole;
 }
 
 /* The lock is held. Of several ranges that begin so far before it, the one that goes farthest. */
-static uint64_t part_of(const struct pst_memory *memory, uint64_t address, uint64_t length)
+static uint64_t cuda_range_part_of(const struct pst_memory *memory, uint64_t address,
+                                   uint64_t length)
 {
   uint64_t inside = 0, before = length;
   for (uint32_t i = 0; i < memory->range_count; i++) {
@@ -147,8 +149,8 @@ uint64_t cuda_ranges_part(struct pst_memory *memory, uint64_t destination, uint6
                           uint64_t length)
 {
   pthread_mutex_lock(&memory->lock);
-  length = part_of(memory, source, length);
-  length = part_of(memory, destination, length);
+  length = cuda_range_part_of(memory, source, length);
+  length = cuda_range_part_of(memory, destination, length);
   pthread_mutex_unlock(&memory->lock);
   return length;
 }

@@ -11,14 +11,14 @@
 
 #define UUID_DIGITS 36 /* with four dashes */
 
-static bool is_number(const char *text)
+static bool cuda_wanted_is_number(const char *text)
 {
   return *text && strspn(text, "0123456789") == strlen(text);
 }
 
-static bool parse_index(const char *text, struct cuda_wanted *wanted)
+static bool cuda_wanted_parse_index(const char *text, struct cuda_wanted *wanted)
 {
-  if (!is_number(text) || strlen(text) > 4)
+  if (!cuda_wanted_is_number(text) || strlen(text) > 4)
     return false;
   wanted->by = CUDA_BY_INDEX;
   wanted->index = atoi(text);
@@ -26,7 +26,7 @@ static bool parse_index(const char *text, struct cuda_wanted *wanted)
 }
 
 /* nvidia-smi's "GPU-5f2…", or the bare UUID; CUDA takes beginnings too. */
-static bool parse_uuid(const char *text, bool prefixed, struct cuda_wanted *wanted)
+static bool cuda_wanted_parse_uuid(const char *text, bool prefixed, struct cuda_wanted *wanted)
 {
   size_t length = strlen(text);
   if (length == 0 || length > UUID_DIGITS || (!prefixed && length != UUID_DIGITS))
@@ -44,7 +44,7 @@ static bool parse_uuid(const char *text, bool prefixed, struct cuda_wanted *want
 
 /* [domain:]bus:device[.function], hexadecimal, as lspci, nvidia-smi (a domain of eight
  * digits) and sysfs write it. A GPU's sound device is function 1 of the same address. */
-static bool parse_pci(const char *text, struct cuda_wanted *wanted)
+static bool cuda_wanted_parse_pci(const char *text, struct cuda_wanted *wanted)
 {
   unsigned int part[3], count = 0;
   const char *at = text;
@@ -78,13 +78,14 @@ bool cuda_wanted_parse(const char *text, struct cuda_wanted *wanted)
   if (text[0] == '\0')
     return true;
   if (strncasecmp(text, "GPU-", 4) == 0)
-    return parse_uuid(text + 4, true, wanted);
+    return cuda_wanted_parse_uuid(text + 4, true, wanted);
   for (size_t i = 0; i < sizeof(lead) / sizeof(lead[0]); i++)
     if (strncasecmp(text, lead[i], strlen(lead[i])) == 0) {
       text += strlen(lead[i]);
       break;
     }
-  return parse_index(text, wanted) || parse_uuid(text, false, wanted) || parse_pci(text, wanted);
+  return cuda_wanted_parse_index(text, wanted) || cuda_wanted_parse_uuid(text, false, wanted) ||
+         cuda_wanted_parse_pci(text, wanted);
 }
 
 const char *cuda_wanted_refusal(const char *text)

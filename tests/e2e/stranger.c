@@ -134,7 +134,7 @@ static void fill(const char *numbers)
   sscanf(numbers, "%u %zu", &byte, &length);
   pst_area_range(area, &range);
   memset(range.host, (int)byte, length);
-  printf("crc %u\n", sums_crc32c(range.host, length));
+  printf("crc %u\n", serve_digest_crc32c(range.host, length));
 }
 
 static void say_message(const struct serve_message *m)

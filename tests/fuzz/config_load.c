@@ -29,7 +29,7 @@ static void swallow(void *context, int level, const char *line)
 void config_quiet(void)
 {
   pst_log_set(swallow, NULL, PST_LOG_ERROR);
-  REQUIRE(pst_config_program(&schema_program) == 0);
+  REQUIRE(pst_config_program(&app_schema_program) == 0);
 }
 
 static void try_options(const struct config_plugin *plugin, const struct config_plugin *other)

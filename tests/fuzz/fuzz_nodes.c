@@ -274,7 +274,7 @@ static void pass(struct end *end, uint32_t how)
   for (uint32_t i = 0; i < batch.count; i++)
     batch.fds[i] = shared_fd;
   if (batch.count > 0 && end->side >= 0)
-    side_send_fds(end->side, &batch);
+    unix_send_fds(end->side, &batch);
 }
 
 static bool hear(int fd, void *bytes, size_t length)
@@ -347,13 +347,13 @@ static void claim(struct end *end)
   uint32_t uid = 0;
   if (!hear_frame(end) || !message.has_token)
     return;
-  end->side = side_connect(message.side, false, &uid);
+  end->side = unix_connect(message.side, false, &uid);
   if (end->side < 0)
     return;
   struct pollfd wait = {.fd = end->side, .events = POLLIN};
-  if (side_claim_make(end->fd, true, message.token, &own) < 0 ||
-      side_send_claim(end->side, &own) < 0 || poll(&wait, 1, PATIENCE_S * 1000) != 1 ||
-      side_receive_claim(end->side, &answer) < 0) {
+  if (unix_claim_make(end->fd, true, message.token, &own) < 0 ||
+      unix_send_claim(end->side, &own) < 0 || poll(&wait, 1, PATIENCE_S * 1000) != 1 ||
+      unix_receive_claim(end->side, &answer) < 0) {
     close(end->side);
     end->side = -1;
   }

@@ -81,7 +81,7 @@ static void try_manner(const struct manner *manner)
   struct pst_sender *sender = (struct pst_sender *)(uintptr_t)manner;
   struct pst_error error = PST_ERROR_INIT;
   struct source source = {.ops = NULL};
-  int rc = source_open(&source, "pcap", &params, &error);
+  int rc = app_source_open(&source, "pcap", &params, &error);
   REQUIRE(rc <= 0 && error.code == rc && (rc == 0) == (source.state != NULL));
   if (rc)
     return;
@@ -89,7 +89,7 @@ static void try_manner(const struct manner *manner)
   REQUIRE(rc == (manner->refused ? -ENOSPC : 0));
   for (int round = 0; round < ROUNDS_MAX && take(&source, manner) == 0; round++)
     continue;
-  source_close(&source);
+  app_source_close(&source);
 }
 
 /* What no capture's content reaches. */
@@ -98,17 +98,17 @@ static void try_others(void)
   struct source_params params = {.stream = "s", .message = 64};
   struct pst_error error = PST_ERROR_INIT;
   struct source source = {.ops = NULL};
-  REQUIRE(source_open(&source, "pcap", &params, &error) == -EINVAL);
+  REQUIRE(app_source_open(&source, "pcap", &params, &error) == -EINVAL);
   params.file = "/nonexistent/capture.pcap";
   error = (struct pst_error)PST_ERROR_INIT;
-  REQUIRE(source_open(&source, "pcap", &params, &error) == -ENOENT);
+  REQUIRE(app_source_open(&source, "pcap", &params, &error) == -ENOENT);
   params.file = "/";
   error = (struct pst_error)PST_ERROR_INIT;
-  REQUIRE(source_open(&source, "pcap", &params, &error) == -EISDIR);
+  REQUIRE(app_source_open(&source, "pcap", &params, &error) == -EISDIR);
   for (unsigned n = 1; n <= 2; n++) {
     error = (struct pst_error)PST_ERROR_INIT;
     allocation_begin(n);
-    int rc = source_open(&source, "pcap", &params, &error);
+    int rc = app_source_open(&source, "pcap", &params, &error);
     allocation_end();
     REQUIRE(rc == -ENOMEM);
   }
@@ -127,7 +127,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
   (void)argc;
   (void)argv;
-  notice_level(-1);
+  app_log_level(-1);
   file = memfd_create("capture", MFD_CLOEXEC);
   memory = malloc(SOURCE_BATCH * manners[0].message);
   REQUIRE(file >= 0 && memory != NULL);

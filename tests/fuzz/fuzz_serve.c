@@ -14,8 +14,8 @@ static void require_legal(const uint8_t *bytes, uint32_t length, bool entry)
 {
   char name[SERVE_NAME_MAX + 1];
   const char *why = NULL;
-  int rc =
-      entry ? names_check_part(bytes, length, name, &why) : names_check(bytes, length, name, &why);
+  int rc = entry ? serve_path_check_part(bytes, length, name, &why)
+                 : serve_path_check(bytes, length, name, &why);
 
   REQUIRE(rc == 0 || ((rc == -EINVAL || rc == -ENAMETOOLONG) && why != NULL));
   if (rc != 0)

@@ -100,12 +100,12 @@ int fuzz_clock_gettime(clockid_t id, struct timespec *now)
   return 0;
 }
 
-void notice(int level, const char *format, ...)
+void app_log(int level, const char *format, ...)
 {
   (void)level, (void)format;
 }
 
-int notice_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
+int app_log_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
 {
   (void)error, (void)exit_status, (void)format;
   return code;
@@ -141,7 +141,7 @@ static uint32_t crc_of(uint64_t length)
   static uint8_t bytes[WORLD_FILE_BYTES * 4];
 
   memset(bytes, WORLD_READ_BYTE, sizeof bytes);
-  return length <= sizeof bytes ? sums_crc32c(bytes, length) : 0;
+  return length <= sizeof bytes ? serve_digest_crc32c(bytes, length) : 0;
 }
 
 static void fill(struct serve_message *m, uint8_t *name)
@@ -346,13 +346,13 @@ static void require_nothing_left(void)
   REQUIRE(server.io_under_way == 0);
   REQUIRE(server.files->turns.first == NULL && server.posts.first == NULL);
   /* All of it is one block. */
-  uint64_t whole = pool_take(pool, IN_FLIGHT);
+  uint64_t whole = serve_buddy_take(pool, IN_FLIGHT);
   REQUIRE(whole != POOL_NONE);
-  pool_give(pool, whole);
+  serve_buddy_give(pool, whole);
 }
 
 /* The server asks it once a round: after a round with nothing to do all is done. */
-bool signals_stop(void)
+bool app_signals_stop(void)
 {
   static uint32_t seen;
 
@@ -402,13 +402,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
   params.read_only = how & 2;
   if (how & 4)
     params.root = NULL;
-  sums_sha256_of("", 0, empty_sum);
+  serve_digest_sha256_of("", 0, empty_sum);
   world_node_begin();
   model_begin(params.root != NULL, params.read_only, params.request_max);
   world_io_drain(false);
-  REQUIRE(server_open(&params, &server, &error) == 0);
-  REQUIRE(server_run(&server, -1) == 0);
-  server_close(&server);
+  REQUIRE(serve_server_open(&params, &server, &error) == 0);
+  REQUIRE(serve_server_run(&server, -1) == 0);
+  serve_server_close(&server);
   world_root_require_outside();
   REQUIRE(next_descriptor() == descriptor);
   return 0;

@@ -27,7 +27,7 @@ void world_io_drain(bool on)
   draining = on;
 }
 
-int io_open(struct io **io)
+int serve_io_open(struct io **io)
 {
   REQUIRE(request_count == 0 && ended_count == 0);
   the_io.event_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK); /* readable for ever */
@@ -36,18 +36,18 @@ int io_open(struct io **io)
   return 0;
 }
 
-void io_close(struct io *io)
+void serve_io_close(struct io *io)
 {
   REQUIRE(io != NULL && request_count == 0 && ended_count == 0);
   close(io->event_fd);
 }
 
-int io_event_fd(const struct io *io)
+int serve_io_event_fd(const struct io *io)
 {
   return io->event_fd;
 }
 
-void io_submit(struct io *io, struct io_request *request)
+void serve_io_submit(struct io *io, struct io_request *request)
 {
   REQUIRE(io == &the_io && request_count < REQUESTS);
   REQUIRE(fcntl(request->fd, F_GETFD) >= 0);
@@ -89,9 +89,9 @@ static int64_t sum(const struct io_request *r)
       pread(r->fd, bytes, r->length < WORLD_SUMMED ? r->length : WORLD_SUMMED, (off_t)r->offset);
 
   if (got > 0)
-    sums_sha256_add(r->sum, bytes, (size_t)got);
+    serve_digest_sha256_add(r->sum, bytes, (size_t)got);
   else if (r->to_grow)
-    sums_sha256_add(r->sum, zeros, r->length < WORLD_SUMMED ? r->length : WORLD_SUMMED);
+    serve_digest_sha256_add(r->sum, zeros, r->length < WORLD_SUMMED ? r->length : WORLD_SUMMED);
   else
     return 0;
   return (int64_t)r->length;
@@ -132,7 +132,7 @@ void world_io_end(uint32_t which, enum world_end how)
   ended[ended_count++] = r;
 }
 
-struct io_request *io_poll(struct io *io)
+struct io_request *serve_io_poll(struct io *io)
 {
   REQUIRE(io == &the_io);
   if (ended_count == 0 && draining)

@@ -233,7 +233,7 @@ static void stored(struct model_file *file, const struct question *q, uint64_t m
   require_range(file, q, most);
   require_moved(q, q->length);
   memset(bytes, WORLD_READ_BYTE, sizeof bytes);
-  REQUIRE(q->length > KNOWN || q->crc == sums_crc32c(bytes, q->length));
+  REQUIRE(q->length > KNOWN || q->crc == serve_digest_crc32c(bytes, q->length));
   add(file, q);
 }
 
@@ -366,7 +366,7 @@ static void require_sum(const struct question *q, const struct model_file *file,
     return;
   REQUIRE((uint64_t)stat.st_size == file->size);
   REQUIRE(pread(fd, bytes, file->size, 0) == (ssize_t)file->size);
-  sums_sha256_of(bytes, file->size, sum);
+  serve_digest_sha256_of(bytes, file->size, sum);
   REQUIRE(memcmp(sum, q->sha256, sizeof sum) == 0);
 }
 

@@ -136,7 +136,7 @@ static int fifo_count(int *)
 {
   return 0;
 }
-static int tensors_take_back_some(struct pst_receiver *receiver, struct tensor **list);
+static int dlpack_take_back_some(struct pst_receiver *receiver, struct tensor **list);
 
 /* ---- Configurations */
 struct pst_config {
@@ -181,7 +181,7 @@ static void free(struct tensors *home)
 {
   home->waiting = NULL;
 }
-static int tensors_take_back_some(struct pst_receiver *, struct tensor **list)
+static int dlpack_take_back_some(struct pst_receiver *, struct tensor **list)
 {
   struct tensor *tensor = *list;
 
@@ -331,11 +331,11 @@ struct dlpack : rl::test_suite<dlpack, 2> {
     if (i == 0) {
       for (struct tensor *one = tensor; one < tensor + 2; one++) {
         one->views = 1;
-        tensors_delete(&one->managed);
+        dlpack_delete(&one->managed);
       }
     } else {
-      tensors_take_back(&receiver);
-      tensors_close(&receiver);
+      dlpack_take_back(&receiver);
+      dlpack_close(&receiver);
     }
   }
   void after()
@@ -361,9 +361,9 @@ struct log_word : rl::test_suite<log_word, 2> {
   void thread(unsigned i)
   {
     if (i == 0)
-      read_environment();
+      log_read_environment();
     else
-      warn_of_environment();
+      log_warn_of_environment();
   }
 };
 
@@ -429,9 +429,9 @@ struct signals : rl::test_suite<signals, 2> {
   void thread(unsigned i)
   {
     if (i == 0)
-      handle(SIGTERM);
-    else if (signals_stop())
-      RL_ASSERT(strcmp(signals_name(), "SIGTERM") == 0);
+      signals_handle(SIGTERM);
+    else if (app_signals_stop())
+      RL_ASSERT(strcmp(app_signals_name(), "SIGTERM") == 0);
   }
 };
 

@@ -129,7 +129,7 @@ static void lb_endpoint_fail(struct pst_endpoint *endpoint, int, const char *)
   RL_ASSERT(endpoint->may_fail);
   endpoint->has_failed = true;
 }
-static void give_message(uint32_t, uint64_t, const struct lb_desc *desc, uint64_t, uint32_t,
+static void lb_poll_give_message(uint32_t, uint64_t, const struct lb_desc *desc, uint64_t, uint32_t,
                          struct pst_completion *out)
 {
   *out = {desc->slot, desc->sequence};
@@ -143,13 +143,13 @@ static bool lb_barrier_expedited()
 {
   return false;
 }
-static void end_lent(struct pst_endpoint *, uint32_t *, uint32_t)
+static void lb_credits_end_lent(struct pst_endpoint *, uint32_t *, uint32_t)
 {
 }
-static void warm(const struct pst_endpoint *)
+static void lb_credits_warm(const struct pst_endpoint *)
 {
 }
-static void advance(struct pst_endpoint *)
+static void lb_credits_advance(struct pst_endpoint *)
 {
 }
 static uint32_t lb_rx_credits(const struct lb_rx *)
@@ -178,7 +178,7 @@ static struct lb_link *lb_link_ref(struct lb_link *link)
 static void lb_map_close(struct lb_map *)
 {
 }
-static bool replace(uintptr_t, uintptr_t, uintptr_t)
+static bool lb_map_replace(uintptr_t, uintptr_t, uintptr_t)
 {
   return true;
 }
@@ -186,10 +186,10 @@ static bool lb_worker_may_unlend(struct pst_worker *)
 {
   return false;
 }
-static void set_timer(struct pst_worker *)
+static void lb_worker_set_timer(struct pst_worker *)
 {
 }
-static uint32_t wanted(const struct pst_endpoint *endpoint)
+static uint32_t lb_worker_wanted(const struct pst_endpoint *endpoint)
 {
   return LB_ARMED_ARRIVAL | (endpoint->is_sender ? LB_ARMED_CREDIT : 0);
 }
@@ -198,7 +198,7 @@ static void lb_enter(struct pst_endpoint *endpoint, struct lb_stage stage)
 {
   endpoint->stage = stage;
 }
-static int why_closed(const struct pst_endpoint *)
+static int lb_post_why_closed(const struct pst_endpoint *)
 {
   return -ENOTCONN;
 }
@@ -209,7 +209,7 @@ static uint64_t lb_patience_left(struct pst_device *)
 static void lb_patience_spend(struct pst_device *, uint64_t)
 {
 }
-static bool is_known(const struct lb_gate_page *)
+static bool lb_gate_is_known(const struct lb_gate_page *)
 {
   return false;
 }
@@ -345,7 +345,7 @@ struct messages : rl::test_suite<messages, 2>, ends {
       return;
     }
     for (int look = 0; look < 2; look++) {
-      const uint32_t n = take_copies(&receiver, out, SLOTS);
+      const uint32_t n = lb_poll_take_copies(&receiver, out, SLOTS);
       for (uint32_t k = 0; k < n; k++) {
         RL_ASSERT(out[k].sequence == 7 + out[k].slot);
         RL_ASSERT(slot[out[k].slot] == 100 + (int)out[k].slot);
@@ -367,7 +367,7 @@ struct credits : rl::test_suite<credits, 2>, ends {
     if (i == 0) {
       RL_ASSERT(slot[0] == 100);
       free_slots[rx.free_head++ & link.mask] = 0;
-      publish(&rx);
+      lb_ring_publish(&rx);
       return;
     }
     lb_tx_reap(&sender);
@@ -416,7 +416,7 @@ struct sleeping_sender : rl::test_suite<sleeping_sender, 2>, ends {
   {
     if (i == 0) {
       free_slots[rx.free_head++ & link.mask] = 0;
-      publish(&rx);
+      lb_ring_publish(&rx);
     } else {
       is_asleep = lb_arm(&worker) == 0;
     }
@@ -427,7 +427,7 @@ struct sleeping_sender : rl::test_suite<sleeping_sender, 2>, ends {
   }
 };
 
-/* Within a process: a receiver's memory is freed when shut() has returned. */
+/* Within a process: a receiver's memory is freed when lb_endpoint_shut() has returned. */
 struct closing : rl::test_suite<closing, 2>, ends {
   void before()
   {
@@ -437,12 +437,12 @@ struct closing : rl::test_suite<closing, 2>, ends {
   void thread(unsigned i)
   {
     if (i == 0) {
-      if (enter(&sender) == 0) {
+      if (lb_post_enter(&sender) == 0) {
         slot[0] = 100;
-        leave(&sender);
+        lb_post_leave(&sender);
       }
     } else {
-      RL_ASSERT(shut(&receiver, true));
+      RL_ASSERT(lb_endpoint_shut(&receiver, true));
       slot[0] = -1;
     }
   }
@@ -466,7 +466,7 @@ struct cancelling : rl::test_suite<cancelling, 2>, ends {
     if (i == 0)
       lb_tx_settle(&sender, -ECANCELED, LB_PENDING);
     else
-      claim(&rx, 1);
+      lb_poll_claim(&rx, 1);
   }
   void after()
   {
@@ -581,15 +581,15 @@ struct ranges : rl::test_suite<ranges, 2> {
   void before()
   {
     atomic_store(&guard.turn, 0);
-    set_range(&guard, 10, 20);
+    lb_map_set_range(&guard, 10, 20);
   }
   void thread(unsigned i)
   {
     uintptr_t begin, end;
 
     if (i == 0)
-      set_range(&guard, 30, 40);
-    else if (get_range(&guard, &begin, &end))
+      lb_map_set_range(&guard, 30, 40);
+    else if (lb_map_get_range(&guard, &begin, &end))
       RL_ASSERT((begin == 10 && end == 20) || (begin == 30 && end == 40));
   }
 };
@@ -611,7 +611,7 @@ struct guard_list : rl::test_suite<guard_list, 2> {
   {
     if (i == 0) {
       made = 1;
-      guard_find();
+      lb_map_guard_find();
     } else if (struct lb_guard *found = atomic_load(&first)) {
       RL_ASSERT(made == 1);
       RL_ASSERT((struct lb_guard *)found->next == NULL);
@@ -636,7 +636,7 @@ struct hits : rl::test_suite<hits, 2> {
     atomic_store(&guard.turn, 0);
     atomic_store(&guard.hit, 0);
     guard.next = NULL;
-    set_range(&guard, 10, 20);
+    lb_map_set_range(&guard, 10, 20);
     atomic_store(&first, &guard);
     link.port_map.guard = &guard;
     endpoint.own = &link;
@@ -652,7 +652,7 @@ struct hits : rl::test_suite<hits, 2> {
   void thread(unsigned i)
   {
     if (i == 0) {
-      replace_all(15);
+      lb_map_replace_all(15);
       return;
     }
     for (int look = 0; look < 2; look++) {
@@ -702,7 +702,7 @@ struct imports : rl::test_suite<imports, 2> {
     if (i == 0) {
       lb_remote_close(&endpoint, &remote);
     } else {
-      await_imports(&device, &gate);
+      lb_mr_await_imports(&device, &gate);
       memory = 2;
     }
   }
@@ -741,7 +741,7 @@ struct claimants : rl::test_suite<claimants, 2> {
   }
   void thread(unsigned i)
   {
-    attach(&endpoint[i], false);
+    lb_connect_attach(&endpoint[i], false);
   }
   void after()
   {
@@ -786,15 +786,15 @@ static struct pst_mr *lb_mr_of(struct pst_mr *mr)
 {
   return mr;
 }
-static bool holds_local(void *, struct pst_mr *, uint64_t, uint64_t, int)
+static bool lb_rma_holds_local(void *, struct pst_mr *, uint64_t, uint64_t, int)
 {
   return true;
 }
-static int remote_check(struct pst_endpoint *, struct pst_remote *, uint64_t, uint64_t, int)
+static int lb_rma_remote_check(struct pst_endpoint *, struct pst_remote *, uint64_t, uint64_t, int)
 {
   return 0;
 }
-static int remote_enter(struct lb_passage *, struct pst_remote *, uint64_t)
+static int lb_rma_remote_enter(struct lb_passage *, struct pst_remote *, uint64_t)
 {
   return 0;
 }
@@ -818,7 +818,7 @@ struct adding : rl::test_suite<adding, 2> {
     const struct pst_request request = {PST_OP_FETCH_ADD, 0, 0, {&mr}, {0}, {{&remote, 0, 1}}};
     struct lb_passage passage;
 
-    RL_ASSERT(rma::atomic(NULL, &request, &passage) == 0);
+    RL_ASSERT(rma::lb_rma_atomic(NULL, &request, &passage) == 0);
   }
   void after()
   {

@@ -216,7 +216,7 @@ enum rank {
   RANK_KIND = 6,
   RANK_NAMED = 8
 };
-static bool source_is_same(const struct dg_source *a, const struct dg_source *b)
+static bool eth_match_source_is_same(const struct dg_source *a, const struct dg_source *b)
 {
   return (int)a->name == (int)b->name;
 }
@@ -224,7 +224,7 @@ static bool dg_flow_is_source(const struct dg_flow_params *wants, const struct d
 {
   return wants->wanted == 1;
 }
-static uint32_t hash_of(const struct dg_source *)
+static uint32_t eth_match_hash_of(const struct dg_source *)
 {
   return 0;
 }
@@ -258,7 +258,7 @@ static int rte_eth_read_clock(uint16_t, uint64_t *ticks)
   *ticks = 5;
   return 0;
 }
-static uint64_t clock_ns(clockid_t)
+static uint64_t eth_times_clock_ns(clockid_t)
 {
   return 7;
 }
@@ -353,7 +353,7 @@ struct meeting : rl::test_suite<meeting, 2> {
       struct dg_source from;
       from.name = 0;
       const struct question q = {match.at, &from, NULL, 0};
-      rank_of(&match, &q);
+      eth_match_rank_of(&match, &q);
     }
   }
 };
@@ -408,7 +408,7 @@ struct clocks : rl::test_suite<clocks, 2> {
     struct rte_mbuf mbuf = {1, 1};
 
     if (i == 0)
-      read_clocks(&port, UINT64_MAX);
+      eth_times_read_clocks(&port, UINT64_MAX);
     else
       eth_time_of(&port, &mbuf);
   }
@@ -455,7 +455,7 @@ struct flights : rl::test_suite<flights, 2> {
   {
     if (i == 0) {
       RL_ASSERT(memory == 0);
-      flight_over(NULL, &flight);
+      eth_send_flight_over(NULL, &flight);
       return;
     }
     eth_tx_reap(&endpoint);
@@ -496,12 +496,12 @@ struct control_thread : rl::test_suite<control_thread, 2> {
 /* ---- verbs_rc ---------------------------------------------------------------------------------
  */
 
-static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
+static int rc_qp_set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
 {
   endpoint->rc->lanes[i].is_set_up = 1;
   return 0;
 }
-static void look_at_event(struct pst_endpoint *)
+static void rc_look_at_event(struct pst_endpoint *)
 {
 }
 static void rc_last_wqe_notice(struct pst_endpoint *)
@@ -518,7 +518,7 @@ static void vb_pend(struct pst_endpoint *)
 static void vb_srq_notices(struct pst_worker *)
 {
 }
-static void drain(struct wake)
+static void vb_worker_drain(struct wake)
 {
 }
 static int write(struct wake, const void *, size_t)
@@ -586,7 +586,7 @@ struct set_ups : rl::test_suite<set_ups, 2> {
   void thread(unsigned i)
   {
     if (i == 0)
-      set_up(&endpoint);
+      rc_qp_set_up(&endpoint);
     else
       rc_notice(&endpoint);
   }
@@ -614,7 +614,7 @@ struct counters : rl::test_suite<counters, 2> {
   void thread(unsigned i)
   {
     if (i == 0) {
-      read_since(&since);
+      rc_fail_read_since(&since);
       return;
     }
     if (atomic_load(&since.state) == SINCE_READ)
@@ -730,11 +730,11 @@ static void dc_enter(struct dc_endpoint *dc, int stage)
   RL_ASSERT((struct ibv_ah *)dc->handle->ah != NULL);
   dc->stage = stage;
 }
-static void cannot_be_reached(struct dc_endpoint *)
+static void dc_connect_cannot_be_reached(struct dc_endpoint *)
 {
   RL_ASSERT(!"the handle was made");
 }
-static void unlink_and_free(struct dc_handle *)
+static void dc_handle_unlink_and_free(struct dc_handle *)
 {
 }
 static void vb_event_text(int, char *, size_t)
@@ -747,7 +747,7 @@ static void vb_pend(struct pst_endpoint *)
 static void vb_srq_notices(struct pst_worker *)
 {
 }
-static void drain(struct wake)
+static void vb_worker_drain(struct wake)
 {
 }
 static int write(struct wake, const void *, size_t)
@@ -800,7 +800,7 @@ struct handles : rl::test_suite<handles, 2>, ends {
     static struct ibv_ah made;
 
     if (i == 0)
-      end_making(&handle, &made, 0);
+      dc_handle_end_making(&handle, &made, 0);
     else
       vb_take_notices(&worker);
   }
@@ -817,7 +817,7 @@ struct events : rl::test_suite<events, 2>, ends {
     if (i == 0) {
       struct ibv_qp qp = {&worker.queue, 0};
       const struct ibv_async_event event = {IBV_EVENT_QP_FATAL, {&qp}};
-      queue_event(&device, &event);
+      dc_plugin_queue_event(&device, &event);
     } else {
       vb_take_notices(&worker);
       RL_ASSERT(worker.notices_seen == 0 || endpoint.stage == DC_FAILED);
@@ -842,7 +842,7 @@ struct ucs_log_component_config_t {
 };
 static char *log_text;
 static size_t log_size;
-static int level_of(ucs_log_level_t, const char *)
+static int ucx_log_level_of(ucs_log_level_t, const char *)
 {
   return 0;
 }
@@ -870,7 +870,7 @@ struct log_hosts : rl::test_suite<log_hosts, 2> {
     va_list none;
 
     va_start(none, message);
-    log_line("", 0, "", UCS_LOG_LEVEL_WARN, &component, message, none);
+    ucx_log_line("", 0, "", UCS_LOG_LEVEL_WARN, &component, message, none);
     va_end(none);
   }
   void before()

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool parse_port(const char *text, uint16_t *port)
+static bool dg_address_parse_port(const char *text, uint16_t *port)
 {
   char *end;
   unsigned long value = strtoul(text, &end, 10);
@@ -18,7 +18,7 @@ static bool parse_port(const char *text, uint16_t *port)
   return true;
 }
 
-static bool parse_v6(char *text, union dg_address *address, char zone[DG_ZONE_MAX])
+static bool dg_address_parse_v6(char *text, union dg_address *address, char zone[DG_ZONE_MAX])
 {
   char *percent = strchr(text, '%');
 
@@ -43,12 +43,13 @@ bool dg_address_read(const char *text, union dg_address *address, char zone[DG_Z
 
   zone[0] = '\0';
   if (text[0] == '[') {
-    if (!bracket || (bracket[1] && (bracket[1] != ':' || !parse_port(bracket + 2, &port))))
+    if (!bracket ||
+        (bracket[1] && (bracket[1] != ':' || !dg_address_parse_port(bracket + 2, &port))))
       return false;
     from = 1;
     length = (size_t)(bracket - text) - 1;
   } else if (first && first == last) {
-    if (!parse_port(last + 1, &port))
+    if (!dg_address_parse_port(last + 1, &port))
       return false;
     length = (size_t)(last - text);
   }
@@ -58,7 +59,7 @@ bool dg_address_read(const char *text, union dg_address *address, char zone[DG_Z
   host[length] = '\0';
   if (text[0] != '[' && inet_pton(AF_INET, host, &made.v4.sin_addr) == 1)
     made.v4.sin_family = AF_INET;
-  else if ((first && first == last && !bracket) || !parse_v6(host, &made, zone))
+  else if ((first && first == last && !bracket) || !dg_address_parse_v6(host, &made, zone))
     return false;
   dg_address_port_set(&made, port);
   *address = made;

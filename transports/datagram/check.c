@@ -7,7 +7,8 @@
 
 /* The family of an option that is an address; AF_UNSPEC: left out, or no address, which is
  * reported. */
-static int check_address(const struct pst_check *check, const char *name, union dg_address *address)
+static int dg_check_address(const struct pst_check *check, const char *name,
+                            union dg_address *address)
 {
   const char *text = check->option_string(check->options, name);
   char zone[DG_ZONE_MAX];
@@ -23,8 +24,8 @@ static int check_address(const struct pst_check *check, const char *name, union 
   return AF_UNSPEC;
 }
 
-static void check_families(const struct pst_check *check, const char *const names[4],
-                           const int families[4])
+static void dg_check_families(const struct pst_check *check, const char *const names[4],
+                              const int families[4])
 {
   for (int i = 1; i < 4; i++)
     for (int j = 0; j < i; j++) {
@@ -36,7 +37,8 @@ static void check_families(const struct pst_check *check, const char *const name
     }
 }
 
-static void check_destination(const struct pst_check *check, int family, const union dg_address *to)
+static void dg_check_destination(const struct pst_check *check, int family,
+                                 const union dg_address *to)
 {
   if (!(check->flags & PST_CHECK_FOREIGN))
     return;
@@ -52,8 +54,8 @@ static void check_destination(const struct pst_check *check, int family, const u
 }
 
 /* One host's own: neither a group nor all of them. */
-static void check_one_host(const struct pst_check *check, const char *name, int family,
-                           const union dg_address *address, const char *remedy)
+static void dg_check_one_host(const struct pst_check *check, const char *name, int family,
+                              const union dg_address *address, const char *remedy)
 {
   if (family == AF_UNSPEC)
     return;
@@ -71,24 +73,25 @@ void dg_print_host(const union dg_address *address, const char *zone, char text[
   snprintf(text, DG_HOST_TEXT, "%s%s%s", host, zone[0] ? "%" : "", zone);
 }
 
-static void check_sender(const struct pst_check *check, int families[4], union dg_address *to)
+static void dg_check_sender(const struct pst_check *check, int families[4], union dg_address *to)
 {
-  families[2] = check_address(check, "to", to);
-  check_destination(check, families[2], to);
+  families[2] = dg_check_address(check, "to", to);
+  dg_check_destination(check, families[2], to);
 }
 
-static void check_receiver(const struct pst_check *check, int families[4], union dg_address *group)
+static void dg_check_receiver(const struct pst_check *check, int families[4],
+                              union dg_address *group)
 {
   union dg_address source;
 
-  families[2] = check_address(check, "group", group);
-  families[3] = check_address(check, "source", &source);
+  families[2] = dg_check_address(check, "group", group);
+  families[3] = dg_check_address(check, "source", &source);
   if (families[2] != AF_UNSPEC && !dg_address_is_multicast(group))
     check->report(check, "group",
                   "not a multicast address: those are 224.0.0.0/4 and ff00::/8; an address of "
                   "this host goes to `device`");
-  check_one_host(check, "source", families[3], &source,
-                 "write the sender's own, or leave it out; a group goes to `group`");
+  dg_check_one_host(check, "source", families[3], &source,
+                    "write the sender's own, or leave it out; a group goes to `group`");
 }
 
 void dg_options_check(const struct pst_check *check, const char *own, const char *own_remedy,
@@ -106,12 +109,12 @@ void dg_options_check(const struct pst_check *check, const char *own, const char
                                  .first.any.sa_family = AF_UNSPEC};
   if (own && dg_address_read(check->option_string(check->options, own), &address, zone))
     families[1] = address.any.sa_family; /* else it is an interface, which may have both */
-  check_one_host(check, own, families[1], &address, own_remedy);
+  dg_check_one_host(check, own, families[1], &address, own_remedy);
   if (sends)
-    check_sender(check, families, &checked->first);
+    dg_check_sender(check, families, &checked->first);
   else
-    check_receiver(check, families, &checked->first);
-  check_families(check, names, families);
+    dg_check_receiver(check, families, &checked->first);
+  dg_check_families(check, names, families);
   for (int i = 0; i < 4 && checked->family == AF_UNSPEC; i++)
     checked->family = families[i];
   facts->message_max = datagram_max - dg_header_bytes(checked->framing, true);

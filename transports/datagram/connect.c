@@ -60,31 +60,32 @@ int dg_endpoint_address(const struct dg_endpoint *endpoint, const union dg_addre
   return pst_blob_write(address, bytes, sizeof(bytes));
 }
 
-static int refuse(const struct dg_endpoint *endpoint, const char *why)
+static int dg_connect_refuse(const struct dg_endpoint *endpoint, const char *why)
 {
   return DG_REFUSE(endpoint, -EPROTO, "the peer's address cannot be used: %s", why);
 }
 
-static int blob_check(const struct dg_endpoint *endpoint, const struct pst_blob *address,
-                      struct dg_blob *blob)
+static int dg_connect_blob_check(const struct dg_endpoint *endpoint, const struct pst_blob *address,
+                                 struct dg_blob *blob)
 {
   if (!dg_blob_read(address->bytes, address->length, blob))
-    return refuse(endpoint,
-                  "it is not one of \"" DG_WIRE "\"; both ends need transports of this wire form");
+    return dg_connect_refuse(endpoint, "it is not one of \"" DG_WIRE
+                                       "\"; both ends need transports of this wire form");
   if (blob->is_receiver == (endpoint->receiver != NULL))
-    return refuse(endpoint, endpoint->receiver ? "we receive, and it does not send"
-                                               : "we send, and it does not receive");
+    return dg_connect_refuse(endpoint, endpoint->receiver ? "we receive, and it does not send"
+                                                          : "we send, and it does not receive");
   if (blob->framing != endpoint->device->framing)
-    return refuse(endpoint, "its `framing` is not ours; give both ends the same");
+    return dg_connect_refuse(endpoint, "its `framing` is not ours; give both ends the same");
   /* The sender's to judge, who tells the receiver: one fault, one error. */
   if (endpoint->sender && (blob->family == 4) != (endpoint->family == AF_INET))
-    return refuse(endpoint, "one end is on IPv4, the other on IPv6; set `family`, or a `device` "
-                            "of the same kind, on both");
+    return dg_connect_refuse(endpoint,
+                             "one end is on IPv4, the other on IPv6; set `family`, or a `device` "
+                             "of the same kind, on both");
   return 0;
 }
 
-static void address_of(const struct dg_endpoint *endpoint, const struct dg_blob *blob, uint32_t at,
-                       union dg_address *address)
+static void dg_connect_address_of(const struct dg_endpoint *endpoint, const struct dg_blob *blob,
+                                  uint32_t at, union dg_address *address)
 {
   struct dg_source source = {.port = blob->port};
 
@@ -96,7 +97,8 @@ static void address_of(const struct dg_endpoint *endpoint, const struct dg_blob 
 }
 
 /* The option `to`, where the receiver is bound to `bound` alone. */
-static int refuse_elsewhere(const struct dg_endpoint *endpoint, const union dg_address *bound)
+static int dg_connect_refuse_elsewhere(const struct dg_endpoint *endpoint,
+                                       const union dg_address *bound)
 {
   char text[DG_ADDRESS_TEXT], to[DG_ADDRESS_TEXT];
 
@@ -108,7 +110,8 @@ static int refuse_elsewhere(const struct dg_endpoint *endpoint, const union dg_a
                    text, to);
 }
 
-static int refuse_loopback(const struct dg_endpoint *endpoint, const union dg_address *bound)
+static int dg_connect_refuse_loopback(const struct dg_endpoint *endpoint,
+                                      const union dg_address *bound)
 {
   char text[DG_ADDRESS_TEXT];
 
@@ -121,49 +124,52 @@ static int refuse_loopback(const struct dg_endpoint *endpoint, const union dg_ad
 
 /* Which of the receiver's addresses: what the option says; on one host, lo's; the first
  * in a network of ours; the first. */
-static int choose(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
-                  const struct dg_blob *blob, union dg_address *address)
+static int dg_connect_choose(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                             const struct dg_blob *blob, union dg_address *address)
 {
   uint8_t identity[24];
 
   dg_host_identity(identity);
   bool has_lo = reach->has_loopback && memcmp(identity, blob->identity, sizeof(identity)) == 0;
   if (blob->is_bound)
-    address_of(endpoint, blob, 0, address);
+    dg_connect_address_of(endpoint, blob, 0, address);
   if (endpoint->to.any.sa_family != AF_UNSPEC) {
     if (blob->is_bound && !dg_address_is_same_host(&endpoint->to, address))
-      return refuse_elsewhere(endpoint, address);
+      return dg_connect_refuse_elsewhere(endpoint, address);
     *address = endpoint->to;
     if (!dg_address_port(address))
       dg_address_port_set(address, blob->port);
     return 0;
   }
   if (blob->is_bound)
-    return !has_lo && dg_address_is_loopback(address) ? refuse_loopback(endpoint, address) : 0;
+    return !has_lo && dg_address_is_loopback(address)
+               ? dg_connect_refuse_loopback(endpoint, address)
+               : 0;
   if (has_lo && !endpoint->local_is_fixed) {
     dg_address_set_loopback(address, endpoint->family);
     dg_address_port_set(address, blob->port);
     return 0;
   }
   for (uint32_t i = 0; i < blob->count; i++) {
-    address_of(endpoint, blob, i, address);
+    dg_connect_address_of(endpoint, blob, i, address);
     if (reach->is_near(endpoint, address))
       return 0;
   }
   if (blob->count == 0)
-    return refuse(endpoint, "the receiver has no address; give it a `device`, or us `to`");
-  address_of(endpoint, blob, 0, address);
+    return dg_connect_refuse(endpoint,
+                             "the receiver has no address; give it a `device`, or us `to`");
+  dg_connect_address_of(endpoint, blob, 0, address);
   return 0;
 }
 
-static int connect_sender(struct dg_endpoint *endpoint, const struct dg_reach *reach,
-                          const struct dg_blob *blob)
+static int dg_connect_sender(struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                             const struct dg_blob *blob)
 {
   union dg_address address = endpoint->to;
   int rc = 0;
 
   if (blob)
-    rc = choose(endpoint, reach, blob, &address);
+    rc = dg_connect_choose(endpoint, reach, blob, &address);
   else if (address.any.sa_family == AF_UNSPEC || !dg_address_port(&address))
     rc = DG_REFUSE(endpoint, -EINVAL,
                    "to a receiver without Penstock, the option `to` says where: 192.0.2.7:5004");
@@ -172,8 +178,8 @@ static int connect_sender(struct dg_endpoint *endpoint, const struct dg_reach *r
 
 /* Where datagrams carry no nonce: from which addresses the sender's can come. A list that is empty
  * lacks them, and one that is full may lack some. */
-static void take_hosts(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
-                       const struct dg_blob *blob, struct dg_flow_params *params)
+static void dg_connect_take_hosts(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                                  const struct dg_blob *blob, struct dg_flow_params *params)
 {
   union dg_address loopback;
   struct dg_source source;
@@ -199,8 +205,8 @@ static void take_hosts(const struct dg_endpoint *endpoint, const struct dg_reach
   memcpy(params->hosts[params->host_count++], source.address, sizeof(source.address));
 }
 
-static void begin_flow(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
-                       const struct dg_blob *blob)
+static void dg_connect_begin_flow(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                                  const struct dg_blob *blob)
 {
   struct dg_flow_params params = endpoint->flow;
 
@@ -214,7 +220,7 @@ static void begin_flow(const struct dg_endpoint *endpoint, const struct dg_reach
     params.ssrc = blob->ssrc;
     params.payload_type = blob->payload_type;
     if (params.framing == DG_FRAMING_NONE)
-      take_hosts(endpoint, reach, blob, &params);
+      dg_connect_take_hosts(endpoint, reach, blob, &params);
     if (!params.address_is_fixed && blob->is_bound) {
       params.address_is_fixed = true;
       memcpy(params.source.address, blob->addresses[0], sizeof(params.source.address));
@@ -224,13 +230,13 @@ static void begin_flow(const struct dg_endpoint *endpoint, const struct dg_reach
 }
 
 /* Addresses do not change, so that all there can be is the same one again. */
-static int reconnect(struct dg_endpoint *endpoint, const struct dg_blob *blob)
+static int dg_connect_reconnect(struct dg_endpoint *endpoint, const struct dg_blob *blob)
 {
   if (endpoint->cpu.owes_connected)
     return -EALREADY;
   if (endpoint->sender && blob && dg_address_port(&endpoint->peer) != blob->port &&
       endpoint->to.any.sa_family == AF_UNSPEC)
-    return refuse(endpoint, "this endpoint has another peer already");
+    return dg_connect_refuse(endpoint, "this endpoint has another peer already");
   pst_cpu_endpoint_up(&endpoint->cpu);
   return 0;
 }
@@ -246,13 +252,13 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
   if (address) {
     if (!address->bytes)
       return -EINVAL;
-    rc = blob_check(endpoint, address, &blob);
+    rc = dg_connect_blob_check(endpoint, address, &blob);
     peer = &blob;
   }
   if (rc < 0)
     return rc;
   if (dg_is_connected(endpoint))
-    return reconnect(endpoint, peer);
+    return dg_connect_reconnect(endpoint, peer);
   if (endpoint->cpu.state != PST_CPU_NEW)
     return -EALREADY;
   enum dg_framing framing = endpoint->device->framing;
@@ -260,9 +266,9 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
   endpoint->header_bytes = dg_header_bytes(framing, has_nonce);
   if (endpoint->sender) {
     endpoint->sender->header.has_nonce = has_nonce;
-    rc = connect_sender(endpoint, reach, peer);
+    rc = dg_connect_sender(endpoint, reach, peer);
   } else {
-    begin_flow(endpoint, reach, peer);
+    dg_connect_begin_flow(endpoint, reach, peer);
   }
   if (rc > 0)
     pst_cpu_enter(&endpoint->cpu, PST_CPU_MEETING);

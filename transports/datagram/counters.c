@@ -4,7 +4,7 @@
 
 /* Datagrams come, and none is a message: says so once, with what they are. Once the stream has
  * begun, those of strangers do not count. */
-static void tell_useless(struct dg_endpoint *endpoint)
+static void dg_counters_tell_useless(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
   const struct dg_counts *counts = &rx->flow.counts;
@@ -26,7 +26,7 @@ static void tell_useless(struct dg_endpoint *endpoint)
 }
 
 /* Somebody sends in the sender's name: says so once. */
-static void tell_forged(struct dg_endpoint *endpoint)
+static void dg_counters_tell_forged(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
   const struct dg_counts *counts = &rx->flow.counts;
@@ -51,7 +51,7 @@ static void tell_forged(struct dg_endpoint *endpoint)
 }
 
 /* Somebody sends in a foreign sender's name, or its datagrams are very late: says so once. */
-static void tell_strays(struct dg_endpoint *endpoint)
+static void dg_counters_tell_strays(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
   const struct dg_counts *counts = &rx->flow.counts;
@@ -69,7 +69,7 @@ static void tell_strays(struct dg_endpoint *endpoint)
 
 /* Another sends beside the one that is followed, or that one has started anew too quickly to be
  * followed: says so once. */
-static void tell_others(struct dg_endpoint *endpoint)
+static void dg_counters_tell_others(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
 
@@ -86,7 +86,7 @@ static void tell_others(struct dg_endpoint *endpoint)
 }
 
 /* Headers reach into memory that the CPU cannot read: says so once. */
-static void tell_unreadable(struct dg_endpoint *endpoint)
+static void dg_counters_tell_unreadable(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
 
@@ -124,8 +124,9 @@ void dg_losses_count(const struct dg_receiver *receiver, struct dg_losses *losse
   }
 }
 
-static void add_losses(struct pst_counter_list *list, const struct dg_receiver *receiver,
-                       const struct dg_losses *losses)
+static void dg_counters_add_losses(struct pst_counter_list *list,
+                                   const struct dg_receiver *receiver,
+                                   const struct dg_losses *losses)
 {
   const char *const *cause = receiver->causes;
 
@@ -137,7 +138,7 @@ static void add_losses(struct pst_counter_list *list, const struct dg_receiver *
                       PST_COUNTER_DROP | PST_COUNTER_GAUGE);
 }
 
-static void add_refused(struct pst_counter_list *list, const struct dg_counts *counts)
+static void dg_counters_add_refused(struct pst_counter_list *list, const struct dg_counts *counts)
 {
   const struct {
     const char *name;
@@ -168,16 +169,16 @@ void dg_counters_receiver(struct pst_counter_list *list, struct dg_endpoint *end
   /* While messages come, the sender that is followed goes on. */
   if (flow->successor.datagrams && now.messages == receiver->messages)
     successors = dg_flow_last_counts(flow, &now);
-  tell_useless(endpoint);
-  tell_forged(endpoint);
-  tell_strays(endpoint);
-  tell_others(endpoint);
-  tell_unreadable(endpoint);
+  dg_counters_tell_useless(endpoint);
+  dg_counters_tell_forged(endpoint);
+  dg_counters_tell_strays(endpoint);
+  dg_counters_tell_others(endpoint);
+  dg_counters_tell_unreadable(endpoint);
   pst_counter_add(list, "datagrams", NULL, counts->datagrams, 0);
   pst_counter_add(list, "messages_received", NULL, counts->messages, 0);
   pst_counter_add(list, "bytes_received", NULL, counts->bytes, 0);
-  add_losses(list, receiver, losses);
-  add_refused(list, counts);
+  dg_counters_add_losses(list, receiver, losses);
+  dg_counters_add_refused(list, counts);
   pst_counter_add(list, "heard", NULL, counts->heard, PST_COUNTER_HEARD);
   if (flow->params.framing != DG_FRAMING_NONE && !flow->params.numbered) {
     pst_counter_add(list, "no_gap", NULL, losses->no_gap + dg_flow_no_gap(flow) + successors,

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /* An option that is an address: 0; -EINVAL; -ENODEV: its zone is no interface here. Logged. */
-static int read_address(struct dg_endpoint *endpoint, const struct pst_options *options,
-                        const char *name, union dg_address *address)
+static int dg_endpoint_read_address(struct dg_endpoint *endpoint, const struct pst_options *options,
+                                    const char *name, union dg_address *address)
 {
   const char *text = endpoint->device->host->option_string(options, name);
   char zone[DG_ZONE_MAX];
@@ -22,17 +22,18 @@ static int read_address(struct dg_endpoint *endpoint, const struct pst_options *
                    name, text);
 }
 
-static int read_addresses(struct dg_endpoint *endpoint, const struct pst_options *options)
+static int dg_endpoint_read_addresses(struct dg_endpoint *endpoint,
+                                      const struct pst_options *options)
 {
   int rc;
 
   endpoint->to.any.sa_family = endpoint->group.any.sa_family = AF_UNSPEC;
   endpoint->source.any.sa_family = AF_UNSPEC;
   if (endpoint->cpu.params.roles & PST_ROLE_SENDER)
-    return read_address(endpoint, options, "to", &endpoint->to);
-  rc = read_address(endpoint, options, "group", &endpoint->group);
+    return dg_endpoint_read_address(endpoint, options, "to", &endpoint->to);
+  rc = dg_endpoint_read_address(endpoint, options, "group", &endpoint->group);
   if (rc == 0)
-    rc = read_address(endpoint, options, "source", &endpoint->source);
+    rc = dg_endpoint_read_address(endpoint, options, "source", &endpoint->source);
   if (rc < 0 || endpoint->group.any.sa_family == AF_UNSPEC ||
       dg_address_is_multicast(&endpoint->group))
     return rc;
@@ -41,7 +42,7 @@ static int read_addresses(struct dg_endpoint *endpoint, const struct pst_options
                    "address of this host goes to `device`");
 }
 
-static void read_flow(struct dg_endpoint *endpoint, const struct pst_options *options)
+static void dg_endpoint_read_flow(struct dg_endpoint *endpoint, const struct pst_options *options)
 {
   const struct dg_device *device = endpoint->device;
   const struct pst_host *host = device->host;
@@ -84,22 +85,22 @@ int dg_endpoint_open(struct dg_endpoint *endpoint, const struct dg_device *devic
   endpoint->message_max = params->message_max ? params->message_max
                           : ring              ? ring->params.payload_max
                                               : limits->message_max;
-  rc = read_addresses(endpoint, params->options);
+  rc = dg_endpoint_read_addresses(endpoint, params->options);
   if (rc == 0 && ring)
-    read_flow(endpoint, params->options);
+    dg_endpoint_read_flow(endpoint, params->options);
   return rc;
 }
 
-static int family_of(const union dg_address *address, int other)
+static int dg_endpoint_family_of(const union dg_address *address, int other)
 {
   return other == AF_UNSPEC ? address->any.sa_family : other;
 }
 
 int dg_endpoint_family(const struct dg_endpoint *endpoint)
 {
-  int family = family_of(&endpoint->to, endpoint->device->family);
+  int family = dg_endpoint_family_of(&endpoint->to, endpoint->device->family);
 
-  return family_of(&endpoint->source, family_of(&endpoint->group, family));
+  return dg_endpoint_family_of(&endpoint->source, dg_endpoint_family_of(&endpoint->group, family));
 }
 
 void dg_endpoint_place(struct dg_endpoint *endpoint, const union dg_address *own, uint32_t netdev)
@@ -107,7 +108,7 @@ void dg_endpoint_place(struct dg_endpoint *endpoint, const union dg_address *own
   int family = dg_endpoint_family(endpoint);
 
   if (own)
-    family = family_of(own, family);
+    family = dg_endpoint_family_of(own, family);
   endpoint->family = family == AF_UNSPEC ? AF_INET : family;
   endpoint->netdev = netdev;
   endpoint->local_is_fixed = own != NULL;

@@ -18,18 +18,18 @@ void dg_flow_begin(struct dg_flow *flow, const struct dg_flow_params *params)
                     params->reorder);
 }
 
-static bool same_address(const struct dg_source *a, const struct dg_source *b)
+static bool dg_flow_same_address(const struct dg_source *a, const struct dg_source *b)
 {
   return memcmp(a->address, b->address, sizeof(a->address)) == 0;
 }
 
-static bool same_identity(const struct dg_identity *a, const struct dg_identity *b)
+static bool dg_flow_same_identity(const struct dg_identity *a, const struct dg_identity *b)
 {
   return a->ssrc == b->ssrc && a->source.port == b->source.port &&
-         same_address(&a->source, &b->source);
+         dg_flow_same_address(&a->source, &b->source);
 }
 
-static bool is_wanted(const struct dg_flow_params *params, const struct dg_header *header)
+static bool dg_flow_is_wanted(const struct dg_flow_params *params, const struct dg_header *header)
 {
   if (params->framing != DG_FRAMING_RTP)
     return true;
@@ -38,8 +38,8 @@ static bool is_wanted(const struct dg_flow_params *params, const struct dg_heade
 }
 
 /* NULL, or where this one is counted that is not a message of ours. */
-static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival,
-                          struct dg_header *header, struct dg_message *message)
+static uint64_t *dg_flow_classify(struct dg_flow *flow, const struct dg_arrival *arrival,
+                                  struct dg_header *header, struct dg_message *message)
 {
   const struct dg_flow_params *params = &flow->params;
 
@@ -68,7 +68,7 @@ static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival
   case DG_PARSED:
     break;
   }
-  if (!is_wanted(params, header))
+  if (!dg_flow_is_wanted(params, header))
     return &flow->counts.not_ours;
   if (message->length > params->message_max)
     return &flow->counts.too_long;
@@ -81,7 +81,7 @@ static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival
   return NULL;
 }
 
-static void forget_lost(struct dg_flow *flow)
+static void dg_flow_forget_lost(struct dg_flow *flow)
 {
   memset(flow->credits, 0, sizeof(flow->credits));
   flow->credit = 0;
@@ -90,7 +90,7 @@ static void forget_lost(struct dg_flow *flow)
 /* A gap was left by what the medium lost, as far as that can explain it, each unit as many messages
  * as it can have had; what was lost beyond it was somebody else's. Returns how much is explained.
  */
-static uint64_t match_lost(struct dg_flow *flow, uint64_t gap, uint64_t unit_max)
+static uint64_t dg_flow_match_lost(struct dg_flow *flow, uint64_t gap, uint64_t unit_max)
 {
   uint64_t left = gap;
 
@@ -102,13 +102,13 @@ static uint64_t match_lost(struct dg_flow *flow, uint64_t gap, uint64_t unit_max
     flow->counts.lost[i] += most;
     left -= most;
   }
-  forget_lost(flow);
+  dg_flow_forget_lost(flow);
   return gap - left;
 }
 
 /* How many messages the sender can have sent since the last one, by its own pace; `at_once` of
  * them in no time. */
-static uint64_t sent_most(const struct dg_flow *flow, uint64_t at_once, uint64_t now_ns)
+static uint64_t dg_flow_sent_most(const struct dg_flow *flow, uint64_t at_once, uint64_t now_ns)
 {
   int64_t passed_ns = (int64_t)(now_ns - flow->latest_ns);
   uint64_t windows = passed_ns > 0 ? (uint64_t)passed_ns / DG_PACE_NS : 0;
@@ -120,20 +120,20 @@ static uint64_t sent_most(const struct dg_flow *flow, uint64_t at_once, uint64_t
 
 /* The medium counts what strangers sent and duplicates, too: no more of it is the stream's than
  * its sender can have sent. A Penstock's number is its own, however far ahead. */
-static struct dg_dropped dropped_here(const struct dg_flow *flow, uint64_t now_ns)
+static struct dg_dropped dg_flow_dropped_here(const struct dg_flow *flow, uint64_t now_ns)
 {
   uint64_t credit = flow->credit, most = credit * flow->unit_max, sent;
 
   if (credit == 0)
     return (struct dg_dropped){0};
-  sent = sent_most(flow, DG_DROPOUT_MAX + flow->busiest * DG_PACE_ROOM, now_ns);
+  sent = dg_flow_sent_most(flow, DG_DROPOUT_MAX + flow->busiest * DG_PACE_ROOM, now_ns);
   if (!flow->params.numbered && most > sent)
     most = sent;
   return (struct dg_dropped){credit < sent ? credit : sent, most};
 }
 
 /* After a message. Lost ones do not count, so that no gap quickens the pace. */
-static void note_pace(struct dg_flow *flow, uint64_t lost, uint64_t now_ns)
+static void dg_flow_note_pace(struct dg_flow *flow, uint64_t lost, uint64_t now_ns)
 {
   flow->pace_from += lost;
   if (now_ns - flow->pace_ns < DG_PACE_NS)
@@ -148,7 +148,7 @@ static void note_pace(struct dg_flow *flow, uint64_t lost, uint64_t now_ns)
   flow->pace_ns = now_ns;
 }
 
-static void deliver(struct dg_flow *flow, const struct dg_message *message)
+static void dg_flow_deliver(struct dg_flow *flow, const struct dg_message *message)
 {
   flow->counts.messages++;
   flow->counts.bytes += message->length;
@@ -156,30 +156,30 @@ static void deliver(struct dg_flow *flow, const struct dg_message *message)
 }
 
 /* A message has arrived behind them: they have left gaps. */
-static void end_tail(struct dg_flow *flow)
+static void dg_flow_end_tail(struct dg_flow *flow)
 {
   flow->counts.no_message += flow->tail.no_message;
   flow->tail = (struct dg_tail){0};
 }
 
-static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place place,
-                           struct dg_message *message)
+static uint32_t dg_flow_take_place(struct dg_flow *flow, uint32_t raw, enum dg_place place,
+                                   struct dg_message *message)
 {
   if (place == DG_AHEAD) {
     uint64_t gap = message->sequence - flow->sequence.next;
-    uint64_t lost = gap - match_lost(flow, gap, flow->unit_max);
+    uint64_t lost = gap - dg_flow_match_lost(flow, gap, flow->unit_max);
     dg_sequence_take(&flow->sequence, raw, message->sequence);
     flow->counts.unexplained += lost;
-    note_pace(flow, lost, message->time_ns);
-    end_tail(flow);
+    dg_flow_note_pace(flow, lost, message->time_ns);
+    dg_flow_end_tail(flow);
   }
   flow->strays = 0;
   flow->successor.datagrams = 0;
-  deliver(flow, message);
+  dg_flow_deliver(flow, message);
   return DG_DELIVER;
 }
 
-static uint32_t drop_held(struct dg_flow *flow)
+static uint32_t dg_flow_drop_held(struct dg_flow *flow)
 {
   if (!flow->holds)
     return 0;
@@ -189,7 +189,7 @@ static uint32_t drop_held(struct dg_flow *flow)
 }
 
 /* Has the sender that is followed paused for longer than it does? */
-static bool is_silent(const struct dg_flow *flow, uint64_t now_ns)
+static bool dg_flow_is_silent(const struct dg_flow *flow, uint64_t now_ns)
 {
   uint64_t least = 2 * flow->longest_ns;
   int64_t passed_ns = (int64_t)(now_ns - flow->latest_ns);
@@ -202,12 +202,13 @@ static bool is_silent(const struct dg_flow *flow, uint64_t now_ns)
   return passed_ns >= (int64_t)least || passed_ns < -(int64_t)DG_SILENCE_MAX_NS;
 }
 
-static void note_successor(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                           const uint64_t *cause)
+static void dg_flow_note_successor(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                                   const uint64_t *cause)
 {
   struct dg_successor *successor = &flow->successor;
 
-  if (successor->datagrams == 0 || successor->cause != cause || !same_identity(by, &successor->by))
+  if (successor->datagrams == 0 || successor->cause != cause ||
+      !dg_flow_same_identity(by, &successor->by))
     *successor = (struct dg_successor){.by = *by, .cause = cause};
   else if (raw == ((successor->raw + 1) & flow->sequence.mask))
     successor->is_sender = true;
@@ -217,35 +218,35 @@ static void note_successor(struct dg_flow *flow, const struct dg_identity *by, u
 
 /* Another sender, while the one that is followed goes on. What a sender that was followed before
  * sends is lost. What another sends is, if it is followed later, or if the stream ends by it. */
-static void ignore(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw)
+static void dg_flow_ignore(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw)
 {
   flow->counts.heard++;
   flow->counts.others++;
-  if (flow->has_former && same_identity(by, &flow->former)) {
+  if (flow->has_former && dg_flow_same_identity(by, &flow->former)) {
     flow->counts.displaced++;
     flow->lost_before++;
     return;
   }
-  if (!same_identity(by, &flow->ignored_by))
+  if (!dg_flow_same_identity(by, &flow->ignored_by))
     flow->ignored = 0;
   flow->ignored_by = *by;
   flow->ignored++;
   flow->counts.not_ours++;
-  note_successor(flow, by, raw, &flow->counts.not_ours);
+  dg_flow_note_successor(flow, by, raw, &flow->counts.not_ours);
 }
 
 /* Its datagrams were counted otherwise before it was believed. */
-static void claim(struct dg_flow *flow, uint64_t *cause, uint64_t datagrams)
+static void dg_flow_claim(struct dg_flow *flow, uint64_t *cause, uint64_t datagrams)
 {
   *cause -= datagrams;
   flow->counts.displaced += datagrams;
   flow->lost_before += datagrams;
 }
 
-static uint32_t hold(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                     const struct dg_message *message, uint64_t *cause)
+static uint32_t dg_flow_hold(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                             const struct dg_message *message, uint64_t *cause)
 {
-  uint32_t verdict = drop_held(flow);
+  uint32_t verdict = dg_flow_drop_held(flow);
 
   flow->holds = true;
   flow->held = *message;
@@ -257,27 +258,27 @@ static uint32_t hold(struct dg_flow *flow, const struct dg_identity *by, uint32_
 
 /* The sender has restarted at `raw`: closes the account of the old numbers, and begins with this
  * message. Returns its verdict. */
-static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message *message)
+static uint32_t dg_flow_start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message *message)
 {
   struct dg_sequence *sequence = &flow->sequence;
 
   flow->counts.restarts++;
   flow->lost_before += flow->tail.lost;
   flow->tail = (struct dg_tail){0};
-  if (!same_identity(&flow->current, &flow->held_by)) {
+  if (!dg_flow_same_identity(&flow->current, &flow->held_by)) {
     flow->former = flow->current;
     flow->has_former = true;
     flow->current = flow->held_by;
-    if (same_identity(&flow->ignored_by, &flow->current))
-      claim(flow, &flow->counts.not_ours, flow->ignored);
+    if (dg_flow_same_identity(&flow->ignored_by, &flow->current))
+      dg_flow_claim(flow, &flow->counts.not_ours, flow->ignored);
     flow->ignored = 0;
   }
   if (flow->strays_cause == flow->held_cause)
-    claim(flow, flow->held_cause, flow->strays);
+    dg_flow_claim(flow, flow->held_cause, flow->strays);
   flow->strays = 0;
   flow->successor.datagrams = 0;
   flow->holds = false;
-  forget_lost(flow);
+  dg_flow_forget_lost(flow);
   flow->held.sequence = sequence->next;
   flow->held.is_restart = true;
   message->sequence = sequence->next + 1;
@@ -287,42 +288,42 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
   dg_sequence_take(sequence, raw, message->sequence);
   flow->jitter = (struct dg_jitter){.clock_rate = flow->params.clock_rate};
   flow->longest_ns = flow->pace_ns = flow->busiest = 0;
-  deliver(flow, &flow->held);
-  deliver(flow, message);
+  dg_flow_deliver(flow, &flow->held);
+  dg_flow_deliver(flow, message);
   return DG_HELD_DELIVER | DG_DELIVER;
 }
 
 /* The one held and this one have numbers one apart: neither is an accident. */
-static bool is_confirmed(const struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                         const uint64_t *cause)
+static bool dg_flow_is_confirmed(const struct dg_flow *flow, const struct dg_identity *by,
+                                 uint32_t raw, const uint64_t *cause)
 {
-  return flow->holds && flow->held_cause == cause && same_identity(by, &flow->held_by) &&
+  return flow->holds && flow->held_cause == cause && dg_flow_same_identity(by, &flow->held_by) &&
          raw == ((flow->held_raw + 1) & flow->sequence.mask);
 }
 
-static uint32_t take_candidate(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                               struct dg_message *message, uint64_t *cause)
+static uint32_t dg_flow_take_candidate(struct dg_flow *flow, const struct dg_identity *by,
+                                       uint32_t raw, struct dg_message *message, uint64_t *cause)
 {
-  if (is_confirmed(flow, by, raw, cause))
-    return start_anew(flow, raw, message);
+  if (dg_flow_is_confirmed(flow, by, raw, cause))
+    return dg_flow_start_anew(flow, raw, message);
   flow->counts.heard++;
-  return hold(flow, by, raw, message, cause);
+  return dg_flow_hold(flow, by, raw, message, cause);
 }
 
 /* A number that neither reordering nor loss explains, in the name of the sender that is followed.
  * It is a stray while that one goes on. */
-static uint32_t take_stray(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                           struct dg_message *message, uint64_t *cause)
+static uint32_t dg_flow_take_stray(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                                   struct dg_message *message, uint64_t *cause)
 {
-  if (is_silent(flow, message->time_ns))
-    return take_candidate(flow, by, raw, message, cause);
+  if (dg_flow_is_silent(flow, message->time_ns))
+    return dg_flow_take_candidate(flow, by, raw, message, cause);
   if (flow->strays_cause != cause)
     flow->strays = 0;
   flow->strays_cause = cause;
   flow->strays++;
   flow->counts.heard++;
   ++*cause;
-  note_successor(flow, by, raw, cause);
+  dg_flow_note_successor(flow, by, raw, cause);
   return 0;
 }
 
@@ -333,8 +334,8 @@ enum gap {
 };
 
 /* A Penstock's numbers are its own, however far ahead; a foreign sender's have its pace. */
-static enum gap judge_gap(const struct dg_flow *flow, uint64_t gap, uint64_t dropped,
-                          uint64_t now_ns)
+static enum gap dg_flow_judge_gap(const struct dg_flow *flow, uint64_t gap, uint64_t dropped,
+                                  uint64_t now_ns)
 {
   uint64_t at_once = flow->busiest * DG_PACE_ROOM;
 
@@ -345,29 +346,29 @@ static enum gap judge_gap(const struct dg_flow *flow, uint64_t gap, uint64_t dro
     return gap <= DG_DROPOUT_MAX ? GAP_LOST : GAP_UNCERTAIN;
   if (at_once < flow->params.reorder)
     at_once = flow->params.reorder; /* what follows would be late, and not lost */
-  if (gap > sent_most(flow, at_once, now_ns))
+  if (gap > dg_flow_sent_most(flow, at_once, now_ns))
     return GAP_IMPOSSIBLE;
-  return gap <= sent_most(flow, DG_DROPOUT_MAX, now_ns) ? GAP_LOST : GAP_UNCERTAIN;
+  return gap <= dg_flow_sent_most(flow, DG_DROPOUT_MAX, now_ns) ? GAP_LOST : GAP_UNCERTAIN;
 }
 
 /* It is believed once the next number has come, too (RFC 3550, appendix A.1, MIN_SEQUENTIAL). */
-static uint32_t take_jump(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                          struct dg_message *message)
+static uint32_t dg_flow_take_jump(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                                  struct dg_message *message)
 {
   uint64_t *cause = &flow->counts.too_far;
 
-  if (!is_confirmed(flow, by, raw, cause)) {
+  if (!dg_flow_is_confirmed(flow, by, raw, cause)) {
     flow->counts.heard++;
-    return hold(flow, by, raw, message, cause);
+    return dg_flow_hold(flow, by, raw, message, cause);
   }
   flow->holds = false;
-  take_place(flow, flow->held_raw, DG_AHEAD, &flow->held);
+  dg_flow_take_place(flow, flow->held_raw, DG_AHEAD, &flow->held);
   message->sequence = flow->held.sequence + 1;
-  return DG_HELD_DELIVER | take_place(flow, raw, DG_AHEAD, message);
+  return DG_HELD_DELIVER | dg_flow_take_place(flow, raw, DG_AHEAD, message);
 }
 
 /* Swapped with the two that were taken for the restart: not another one. */
-static bool is_before_restart(const struct dg_flow *flow, uint32_t raw)
+static bool dg_flow_is_before_restart(const struct dg_flow *flow, uint32_t raw)
 {
   const struct dg_sequence *sequence = &flow->sequence;
 
@@ -375,31 +376,32 @@ static bool is_before_restart(const struct dg_flow *flow, uint32_t raw)
 }
 
 /* Of the sender that is followed. */
-static uint32_t take_numbered(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                              struct dg_message *message)
+static uint32_t dg_flow_take_numbered(struct dg_flow *flow, const struct dg_identity *by,
+                                      uint32_t raw, struct dg_message *message)
 {
-  struct dg_dropped dropped = dropped_here(flow, message->time_ns);
+  struct dg_dropped dropped = dg_flow_dropped_here(flow, message->time_ns);
   enum dg_place place = dg_sequence_place(&flow->sequence, raw, dropped, &message->sequence);
   enum gap gap = GAP_LOST;
 
-  if (place == DG_TOO_LATE && !flow->params.numbered && !is_before_restart(flow, raw))
-    return take_stray(flow, by, raw, message, &flow->counts.too_late);
+  if (place == DG_TOO_LATE && !flow->params.numbered && !dg_flow_is_before_restart(flow, raw))
+    return dg_flow_take_stray(flow, by, raw, message, &flow->counts.too_late);
   if (place == DG_TOO_LATE) {
     flow->counts.too_late++;
     flow->counts.heard += !flow->params.numbered;
     return 0;
   }
   if (place == DG_AHEAD && message->sequence != flow->sequence.next)
-    gap = judge_gap(flow, message->sequence - flow->sequence.next, dropped.most, message->time_ns);
+    gap = dg_flow_judge_gap(flow, message->sequence - flow->sequence.next, dropped.most,
+                            message->time_ns);
   if (gap == GAP_IMPOSSIBLE)
-    return take_stray(flow, by, raw, message, &flow->counts.too_far);
+    return dg_flow_take_stray(flow, by, raw, message, &flow->counts.too_far);
   if (gap == GAP_UNCERTAIN)
-    return take_jump(flow, by, raw, message);
-  return drop_held(flow) | take_place(flow, raw, place, message);
+    return dg_flow_take_jump(flow, by, raw, message);
+  return dg_flow_drop_held(flow) | dg_flow_take_place(flow, raw, place, message);
 }
 
-static uint32_t begin_foreign(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                              struct dg_message *message)
+static uint32_t dg_flow_begin_foreign(struct dg_flow *flow, const struct dg_identity *by,
+                                      uint32_t raw, struct dg_message *message)
 {
   uint32_t bits = dg_sequence_bits(flow->params.framing);
 
@@ -408,47 +410,47 @@ static uint32_t begin_foreign(struct dg_flow *flow, const struct dg_identity *by
   dg_sequence_begin(&flow->sequence, bits, raw, message->sequence, 0, flow->params.reorder);
   flow->begun = true;
   flow->current = *by;
-  if (flow->tail.lost && same_address(&flow->refused_source, &by->source))
+  if (flow->tail.lost && dg_flow_same_address(&flow->refused_source, &by->source))
     flow->lost_before = flow->tail.lost;
-  forget_lost(flow); /* what was lost before is not known to be of the stream */
-  return take_place(flow, raw, DG_AHEAD, message);
+  dg_flow_forget_lost(flow); /* what was lost before is not known to be of the stream */
+  return dg_flow_take_place(flow, raw, DG_AHEAD, message);
 }
 
-static uint32_t take_foreign(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
-                             struct dg_message *message)
+static uint32_t dg_flow_take_foreign(struct dg_flow *flow, const struct dg_identity *by,
+                                     uint32_t raw, struct dg_message *message)
 {
   if (!flow->begun)
-    return begin_foreign(flow, by, raw, message);
-  if (same_identity(by, &flow->current))
-    return take_numbered(flow, by, raw, message);
-  if (!same_address(&by->source, &flow->current.source)) {
+    return dg_flow_begin_foreign(flow, by, raw, message);
+  if (dg_flow_same_identity(by, &flow->current))
+    return dg_flow_take_numbered(flow, by, raw, message);
+  if (!dg_flow_same_address(&by->source, &flow->current.source)) {
     flow->counts.not_ours++;
     return 0;
   }
-  if (!is_silent(flow, message->time_ns)) {
-    ignore(flow, by, raw);
+  if (!dg_flow_is_silent(flow, message->time_ns)) {
+    dg_flow_ignore(flow, by, raw);
     return 0;
   }
-  return take_candidate(flow, by, raw, message, &flow->counts.not_ours);
+  return dg_flow_take_candidate(flow, by, raw, message, &flow->counts.not_ours);
 }
 
 /* Whose a foreign datagram is, as far as an address says. */
-static bool is_followed(const struct dg_flow *flow, const struct dg_source *source)
+static bool dg_flow_is_followed(const struct dg_flow *flow, const struct dg_source *source)
 {
-  return !flow->begun || same_address(source, &flow->current.source);
+  return !flow->begun || dg_flow_same_address(source, &flow->current.source);
 }
 
-static void refuse_before(struct dg_flow *flow, const struct dg_source *source)
+static void dg_flow_refuse_before(struct dg_flow *flow, const struct dg_source *source)
 {
-  if (flow->tail.lost && !same_address(source, &flow->refused_source))
+  if (flow->tail.lost && !dg_flow_same_address(source, &flow->refused_source))
     flow->tail.lost = 0;
   flow->refused_source = *source;
   flow->tail.lost++;
 }
 
 /* One that is no message has a number all the same: no gap is left by it until another comes. */
-static void note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
-                        const uint64_t *cause)
+static void dg_flow_note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
+                                const uint64_t *cause)
 {
   const struct dg_flow_params *params = &flow->params;
   bool is_lost = cause == &flow->counts.too_long || cause == &flow->counts.bad_checksum;
@@ -461,12 +463,12 @@ static void note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
                arrival->readable < arrival->total ? arrival->readable : arrival->total, &header))
     return;
   by.ssrc = header.ssrc;
-  is_lost = is_lost && is_wanted(params, &header);
+  is_lost = is_lost && dg_flow_is_wanted(params, &header);
   if (!flow->begun && is_lost)
-    refuse_before(flow, arrival->source);
-  if (!flow->begun || !same_identity(&by, &flow->current) ||
-      dg_sequence_place(&flow->sequence, header.sequence, dropped_here(flow, arrival->time_ns),
-                        &number) != DG_AHEAD ||
+    dg_flow_refuse_before(flow, arrival->source);
+  if (!flow->begun || !dg_flow_same_identity(&by, &flow->current) ||
+      dg_sequence_place(&flow->sequence, header.sequence,
+                        dg_flow_dropped_here(flow, arrival->time_ns), &number) != DG_AHEAD ||
       number < flow->tail.next)
     return;
   flow->tail.next = number + 1;
@@ -474,7 +476,7 @@ static void note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
 }
 
 /* A sign of life? Nobody is followed before the first message: a stray or two begin nothing. */
-static bool is_life(struct dg_flow *flow, const struct dg_arrival *arrival)
+static bool dg_flow_is_life(struct dg_flow *flow, const struct dg_arrival *arrival)
 {
   if (flow->counts.messages)
     return true;
@@ -485,23 +487,23 @@ static bool is_life(struct dg_flow *flow, const struct dg_arrival *arrival)
   return ++flow->useless >= DG_USELESS_MIN;
 }
 
-static void refuse(struct dg_flow *flow, const struct dg_arrival *arrival, uint64_t *cause)
+static void dg_flow_refuse(struct dg_flow *flow, const struct dg_arrival *arrival, uint64_t *cause)
 {
   const struct dg_flow_params *params = &flow->params;
   bool is_foreign = !params->numbered && params->framing != DG_FRAMING_NONE;
 
-  if (is_foreign && !is_followed(flow, arrival->source))
+  if (is_foreign && !dg_flow_is_followed(flow, arrival->source))
     cause = &flow->counts.not_ours;
   ++*cause;
   if (is_foreign)
-    note_number(flow, arrival, cause);
-  if (is_foreign ? is_followed(flow, arrival->source)
+    dg_flow_note_number(flow, arrival, cause);
+  if (is_foreign ? dg_flow_is_followed(flow, arrival->source)
                  : cause != &flow->counts.not_ours && cause != &flow->counts.wrong_nonce)
-    flow->counts.heard += is_life(flow, arrival);
+    flow->counts.heard += dg_flow_is_life(flow, arrival);
 }
 
 /* What flow.h says of all times. */
-__attribute__((unused)) static inline bool adds_up(const struct dg_flow *flow)
+__attribute__((unused)) static inline bool dg_flow_adds_up(const struct dg_flow *flow)
 {
   const struct dg_counts *c = &flow->counts;
 
@@ -515,22 +517,22 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
   struct dg_header header;
   struct dg_identity by = {.source = *arrival->source};
 
-  assert(adds_up(flow));
+  assert(dg_flow_adds_up(flow));
   flow->counts.datagrams++;
   *message = (struct dg_message){.time_ns = arrival->time_ns};
-  uint64_t *cause = classify(flow, arrival, &header, message);
+  uint64_t *cause = dg_flow_classify(flow, arrival, &header, message);
   if (cause) {
-    refuse(flow, arrival, cause);
+    dg_flow_refuse(flow, arrival, cause);
     return 0;
   }
   if (flow->params.framing == DG_FRAMING_NONE) {
-    match_lost(flow, UINT64_MAX, 1); /* nothing else tells what is missing */
+    dg_flow_match_lost(flow, UINT64_MAX, 1); /* nothing else tells what is missing */
     if (flow->params.address_locks && !flow->params.address_is_fixed) {
       flow->params.address_is_fixed = true;
       memcpy(flow->params.source.address, arrival->source->address,
              sizeof(flow->params.source.address));
     }
-    deliver(flow, message);
+    dg_flow_deliver(flow, message);
     return DG_DELIVER;
   }
   message->has_sequence = true;
@@ -540,8 +542,8 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
     message->is_marked = header.marker;
     by.ssrc = header.ssrc;
   }
-  return flow->params.numbered ? take_numbered(flow, &by, header.sequence, message)
-                               : take_foreign(flow, &by, header.sequence, message);
+  return flow->params.numbered ? dg_flow_take_numbered(flow, &by, header.sequence, message)
+                               : dg_flow_take_foreign(flow, &by, header.sequence, message);
 }
 
 uint64_t dg_flow_no_gap(const struct dg_flow *flow)
@@ -569,6 +571,6 @@ uint64_t dg_flow_last_counts(const struct dg_flow *flow, struct dg_counts *count
 
 void dg_flow_end(struct dg_flow *flow)
 {
-  drop_held(flow);
-  assert(adds_up(flow));
+  dg_flow_drop_held(flow);
+  assert(dg_flow_adds_up(flow));
 }

@@ -4,37 +4,37 @@
 
 #include <string.h>
 
-static void put16(uint8_t *to, uint32_t value)
+static void dg_framing_put16(uint8_t *to, uint32_t value)
 {
   to[0] = (uint8_t)(value >> 8);
   to[1] = (uint8_t)value;
 }
 
-static void put32(uint8_t *to, uint32_t value)
+static void dg_framing_put32(uint8_t *to, uint32_t value)
 {
-  put16(to, value >> 16);
-  put16(to + 2, value);
+  dg_framing_put16(to, value >> 16);
+  dg_framing_put16(to + 2, value);
 }
 
-static void put64(uint8_t *to, uint64_t value)
+static void dg_framing_put64(uint8_t *to, uint64_t value)
 {
-  put32(to, (uint32_t)(value >> 32));
-  put32(to + 4, (uint32_t)value);
+  dg_framing_put32(to, (uint32_t)(value >> 32));
+  dg_framing_put32(to + 4, (uint32_t)value);
 }
 
-static uint32_t get16(const uint8_t *from)
+static uint32_t dg_framing_get16(const uint8_t *from)
 {
   return (uint32_t)from[0] << 8 | from[1];
 }
 
-static uint32_t get32(const uint8_t *from)
+static uint32_t dg_framing_get32(const uint8_t *from)
 {
-  return get16(from) << 16 | get16(from + 2);
+  return dg_framing_get16(from) << 16 | dg_framing_get16(from + 2);
 }
 
-static uint64_t get64(const uint8_t *from)
+static uint64_t dg_framing_get64(const uint8_t *from)
 {
-  return (uint64_t)get32(from) << 32 | get32(from + 4);
+  return (uint64_t)dg_framing_get32(from) << 32 | dg_framing_get32(from + 4);
 }
 
 /* RTP's extension: "defined by profile", here "PS", and a length of two words. */
@@ -43,40 +43,41 @@ static uint64_t get64(const uint8_t *from)
 void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *to)
 {
   if (framing == DG_FRAMING_SEQUENCE) {
-    put32(to, header->sequence);
-    put32(to + 4, header->checksum);
+    dg_framing_put32(to, header->sequence);
+    dg_framing_put32(to + 4, header->checksum);
     if (header->has_nonce)
-      put64(to + 8, header->nonce);
+      dg_framing_put64(to + 8, header->nonce);
   } else if (framing == DG_FRAMING_RTP) {
     to[0] = (uint8_t)(2 << 6 | (header->has_nonce ? 0x10 : 0));
     to[1] = (uint8_t)((header->marker ? 0x80 : 0) | (header->payload_type & 0x7f));
-    put16(to + 2, header->sequence);
-    put32(to + 4, header->timestamp);
-    put32(to + 8, header->ssrc);
+    dg_framing_put16(to + 2, header->sequence);
+    dg_framing_put32(to + 4, header->timestamp);
+    dg_framing_put32(to + 8, header->ssrc);
     if (!header->has_nonce)
       return;
-    put32(to + 12, NONCE_EXTENSION);
-    put64(to + 16, header->nonce);
+    dg_framing_put32(to + 12, NONCE_EXTENSION);
+    dg_framing_put64(to + 16, header->nonce);
   }
 }
 
-static void read_fixed(enum dg_framing framing, const uint8_t *header, struct dg_header *parsed)
+static void dg_framing_read_fixed(enum dg_framing framing, const uint8_t *header,
+                                  struct dg_header *parsed)
 {
   *parsed = (struct dg_header){0};
   if (framing == DG_FRAMING_RTP) {
-    *parsed = (struct dg_header){.sequence = get16(header + 2),
-                                 .timestamp = get32(header + 4),
-                                 .ssrc = get32(header + 8),
+    *parsed = (struct dg_header){.sequence = dg_framing_get16(header + 2),
+                                 .timestamp = dg_framing_get32(header + 4),
+                                 .ssrc = dg_framing_get32(header + 8),
                                  .payload_type = header[1] & 0x7f,
                                  .marker = header[1] >> 7};
   } else if (framing == DG_FRAMING_SEQUENCE) {
-    parsed->sequence = get32(header);
-    parsed->checksum = get32(header + 4);
+    parsed->sequence = dg_framing_get32(header);
+    parsed->checksum = dg_framing_get32(header + 4);
   }
 }
 
 /* RFC 5761, section 4: RTCP's packet types 192 to 223 are not to be RTP's marker and type. */
-static bool is_rtp(const uint8_t *header)
+static bool dg_framing_is_rtp(const uint8_t *header)
 {
   return header[0] >> 6 == 2 && (header[1] < 192 || header[1] > 223);
 }
@@ -84,9 +85,10 @@ static bool is_rtp(const uint8_t *header)
 bool dg_peek(enum dg_framing framing, const uint8_t *header, uint32_t total,
              struct dg_header *parsed)
 {
-  if (total < dg_header_bytes(framing, false) || (framing == DG_FRAMING_RTP && !is_rtp(header)))
+  if (total < dg_header_bytes(framing, false) ||
+      (framing == DG_FRAMING_RTP && !dg_framing_is_rtp(header)))
     return false;
-  read_fixed(framing, header, parsed);
+  dg_framing_read_fixed(framing, header, parsed);
   return true;
 }
 
@@ -95,21 +97,22 @@ bool dg_has_nonce(enum dg_framing framing, const uint8_t *header, uint32_t total
   if (total < dg_header_bytes(framing, true))
     return false;
   if (framing == DG_FRAMING_SEQUENCE)
-    return get64(header + 8) == nonce;
-  return framing == DG_FRAMING_RTP && get64(header + 16) == nonce && (header[0] & 0x1f) == 0x10 &&
-         get32(header + 12) == NONCE_EXTENSION;
+    return dg_framing_get64(header + 8) == nonce;
+  return framing == DG_FRAMING_RTP && dg_framing_get64(header + 16) == nonce &&
+         (header[0] & 0x1f) == 0x10 && dg_framing_get32(header + 12) == NONCE_EXTENSION;
 }
 
 /* What stands between the fixed header and the payload, and behind it. `left` bytes, of which the
  * first `readable` may be read. */
-static enum dg_parse_result parse_rtp(bool has_nonce, const uint8_t *header, const uint8_t *rest,
-                                      uint32_t left, uint32_t readable, uint32_t *offset,
-                                      uint32_t *length)
+static enum dg_parse_result dg_framing_parse_rtp(bool has_nonce, const uint8_t *header,
+                                                 const uint8_t *rest, uint32_t left,
+                                                 uint32_t readable, uint32_t *offset,
+                                                 uint32_t *length)
 {
   uint32_t skip = has_nonce ? 0 : (header[0] & 0x0fu) * 4;
   uint32_t padding = 0;
 
-  if (!is_rtp(header))
+  if (!dg_framing_is_rtp(header))
     return DG_NO_MESSAGE;
   if (!has_nonce &&
       (header[0] & 0x10)) { /* a header extension: 16 bits of its own, its length in words */
@@ -117,7 +120,7 @@ static enum dg_parse_result parse_rtp(bool has_nonce, const uint8_t *header, con
       return DG_BAD_HEADER;
     if (readable < skip + 4)
       return DG_UNREADABLE;
-    skip += 4 + get16(rest + skip + 2) * 4;
+    skip += 4 + dg_framing_get16(rest + skip + 2) * 4;
   }
   if (left < skip)
     return DG_BAD_HEADER;
@@ -141,19 +144,20 @@ enum dg_parse_result dg_parse(enum dg_framing framing, bool has_nonce, const uin
 
   if (total < fixed)
     return DG_BAD_HEADER;
-  read_fixed(framing, header, parsed);
+  dg_framing_read_fixed(framing, header, parsed);
   parsed->has_nonce = has_nonce && fixed;
   if (parsed->has_nonce)
-    parsed->nonce = get64(header + fixed - 8);
+    parsed->nonce = dg_framing_get64(header + fixed - 8);
   if (framing == DG_FRAMING_RTP)
-    return parse_rtp(has_nonce, header, rest, total - fixed, readable - fixed, offset, length);
+    return dg_framing_parse_rtp(has_nonce, header, rest, total - fixed, readable - fixed, offset,
+                                length);
   *offset = 0;
   *length = total - fixed;
   return DG_PARSED;
 }
 
 /* Bytes are added up in eight lanes of a word; a lane holds 257 of them. */
-static uint32_t sum_words(const uint8_t *bytes, size_t words)
+static uint32_t dg_framing_sum_words(const uint8_t *bytes, size_t words)
 {
   const uint64_t lanes = UINT64_C(0x00ff00ff00ff00ff);
   uint64_t sum = 0;
@@ -177,7 +181,7 @@ static uint32_t sum_words(const uint8_t *bytes, size_t words)
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
+static size_t dg_framing_sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
 {
   __m128i a = _mm_setzero_si128(), b = a;
   size_t done = 0;
@@ -196,7 +200,7 @@ static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 
-static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
+static size_t dg_framing_sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
 {
   uint32x4_t a = vdupq_n_u32(0), b = a;
   size_t done = 0;
@@ -209,7 +213,7 @@ static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
   return done;
 }
 #else
-static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
+static size_t dg_framing_sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
 {
   (void)bytes, (void)length;
   *sum = 0;
@@ -220,9 +224,9 @@ static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
 uint32_t dg_byte_sum(const uint8_t *bytes, size_t length)
 {
   uint32_t sum;
-  size_t done = sum_blocks(bytes, length, &sum);
+  size_t done = dg_framing_sum_blocks(bytes, length, &sum);
 
-  sum += sum_words(bytes + done, (length - done) / 8);
+  sum += dg_framing_sum_words(bytes + done, (length - done) / 8);
   for (done += (length - done) / 8 * 8; done < length; done++)
     sum += bytes[done];
   return sum;

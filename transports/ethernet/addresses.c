@@ -12,7 +12,7 @@
 
 #define UDP_FIRST 49152u /* RFC 6335: for whoever asks for a free one */
 
-static const struct eth_network *find_family(const struct eth_port *port, bool is_v4)
+static const struct eth_network *eth_addresses_find_family(const struct eth_port *port, bool is_v4)
 {
   for (uint32_t i = 0; i < port->network_count; i++)
     if (eth_is_v4(port->networks[i].address) == is_v4)
@@ -22,10 +22,11 @@ static const struct eth_network *find_family(const struct eth_port *port, bool i
 
 const struct eth_network *eth_port_network(const struct eth_port *port, int family)
 {
-  return find_family(port, family == AF_INET);
+  return eth_addresses_find_family(port, family == AF_INET);
 }
 
-static uint32_t mask_bits(const struct sockaddr *mask, const uint8_t *bytes, uint32_t count)
+static uint32_t eth_addresses_mask_bits(const struct sockaddr *mask, const uint8_t *bytes,
+                                        uint32_t count)
 {
   uint32_t bits = 0;
 
@@ -36,7 +37,7 @@ static uint32_t mask_bits(const struct sockaddr *mask, const uint8_t *bytes, uin
 
 /* The first of each family that the kernel has there; a link-local one of IPv6 if there is no
  * other. */
-static void read_kernel(struct eth_port *port)
+static void eth_addresses_read_kernel(struct eth_port *port)
 {
   char name[IF_NAMESIZE] = "";
   struct ifaddrs *list;
@@ -53,28 +54,30 @@ static void read_kernel(struct eth_port *port)
         continue;
       bool is_v4 = at->ifa_addr->sa_family == AF_INET;
       memcpy(&address, at->ifa_addr, is_v4 ? sizeof(address.v4) : sizeof(address.v6));
-      if (find_family(port, is_v4) ||
+      if (eth_addresses_find_family(port, is_v4) ||
           (pass == 0 && !is_v4 && IN6_IS_ADDR_LINKLOCAL(&address.v6.sin6_addr)))
         continue;
       dg_address_source(&address, &source);
       memcpy(network.address, source.address, sizeof(network.address));
       network.prefix =
-          is_v4 ? mask_bits(at->ifa_netmask,
-                            (uint8_t *)&((struct sockaddr_in *)at->ifa_netmask)->sin_addr, 4)
-                : mask_bits(at->ifa_netmask,
-                            (uint8_t *)&((struct sockaddr_in6 *)at->ifa_netmask)->sin6_addr, 16);
+          is_v4 ? eth_addresses_mask_bits(
+                      at->ifa_netmask,
+                      (uint8_t *)&((struct sockaddr_in *)at->ifa_netmask)->sin_addr, 4)
+                : eth_addresses_mask_bits(
+                      at->ifa_netmask,
+                      (uint8_t *)&((struct sockaddr_in6 *)at->ifa_netmask)->sin6_addr, 16);
       port->networks[port->network_count++] = network;
     }
   freeifaddrs(list);
 }
 
 /* 169.254/16 by the MAC (RFC 3927), and fe80::/64. */
-static void add_link_local(struct eth_port *port)
+static void eth_addresses_add_link_local(struct eth_port *port)
 {
   const uint8_t *mac = port->mac;
   struct eth_network *network;
 
-  if (!find_family(port, true)) {
+  if (!eth_addresses_find_family(port, true)) {
     network = &port->networks[port->network_count++];
     memset(network, 0, sizeof(*network));
     memset(network->address + 10, 0xff, 2);
@@ -84,7 +87,7 @@ static void add_link_local(struct eth_port *port)
     network->address[15] = (uint8_t)(1 + (mac[1] ^ mac[3] ^ mac[5]) % 254);
     network->prefix = 16;
   }
-  if (!find_family(port, false)) {
+  if (!eth_addresses_find_family(port, false)) {
     network = &port->networks[port->network_count++];
     eth_link_local(mac, network->address);
     network->prefix = 64;
@@ -92,18 +95,18 @@ static void add_link_local(struct eth_port *port)
 }
 
 /* Does the kernel's interface have this address? */
-static bool is_kernels(const struct eth_port *port, const uint8_t address[16])
+static bool eth_addresses_is_kernels(const struct eth_port *port, const uint8_t address[16])
 {
   struct eth_port kernels = {.netdev = port->netdev};
 
-  read_kernel(&kernels);
+  eth_addresses_read_kernel(&kernels);
   for (uint32_t i = 0; i < kernels.network_count; i++)
     if (memcmp(kernels.networks[i].address, address, 16) == 0)
       return true;
   return false;
 }
 
-static int read_gateway(struct eth_port *port, const struct pst_options *options)
+static int eth_addresses_read_gateway(struct eth_port *port, const struct pst_options *options)
 {
   const char *text = port->host->option_string(options, "gateway");
   uint8_t address[16];
@@ -123,17 +126,17 @@ int eth_port_find_networks(struct eth_port *port, const struct pst_options *opti
     struct eth_network network;
     if (!eth_network_read(text, network.address, &network.prefix))
       return ETH_PORT_REFUSE(port, -EINVAL, "address: %s is none of a port", text);
-    if (find_family(port, eth_is_v4(network.address)))
+    if (eth_addresses_find_family(port, eth_is_v4(network.address)))
       return ETH_PORT_REFUSE(port, -EINVAL, "address: %s is the second of its family", text);
     port->networks[port->network_count++] = network;
   }
-  read_gateway(port, options);
+  eth_addresses_read_gateway(port, options);
   if (port->network_count == 0 && port->netdev)
-    read_kernel(port);
-  else if (port->netdev && !is_kernels(port, port->networks[0].address))
+    eth_addresses_read_kernel(port);
+  else if (port->netdev && !eth_addresses_is_kernels(port, port->networks[0].address))
     port->netdev = 0; /* nobody but this port answers for it */
   if (!port->netdev)
-    add_link_local(port);
+    eth_addresses_add_link_local(port);
   if (port->network_count)
     return 0;
   return ETH_PORT_REFUSE(port, -EADDRNOTAVAIL,
@@ -143,7 +146,7 @@ int eth_port_find_networks(struct eth_port *port, const struct pst_options *opti
 
 /* The kernel's socket of that address: it reserves the UDP port, and keeps the kernel from
  * answering that nobody listens there. A filter refuses every datagram. */
-static int hold_in_kernel(struct pst_endpoint *endpoint, uint16_t *port, int *fd)
+static int eth_addresses_hold_in_kernel(struct pst_endpoint *endpoint, uint16_t *port, int *fd)
 {
   struct sock_filter refuse[] = {{BPF_RET | BPF_K, 0, 0, 0}};
   struct sock_fprog filter = {1, refuse};
@@ -172,8 +175,8 @@ static int hold_in_kernel(struct pst_endpoint *endpoint, uint16_t *port, int *fd
 }
 
 /* A sender's. */
-static bool is_source_taken(const struct eth_port *port, const struct pst_endpoint *mine,
-                            uint16_t udp)
+static bool eth_addresses_is_source_taken(const struct eth_port *port,
+                                          const struct pst_endpoint *mine, uint16_t udp)
 {
   for (uint32_t d = 0; d < port->device_count; d++)
     for (uint32_t w = 0; w < port->devices[d]->worker_count; w++) {
@@ -188,8 +191,8 @@ static bool is_source_taken(const struct eth_port *port, const struct pst_endpoi
 }
 
 /* Another receiver at the same address and UDP port; the first one. */
-static struct pst_endpoint *find_beside(const struct eth_port *port,
-                                        const struct pst_endpoint *mine, uint16_t udp)
+static struct pst_endpoint *eth_addresses_find_beside(const struct eth_port *port,
+                                                      const struct pst_endpoint *mine, uint16_t udp)
 {
   struct eth_match *at = port->table->chains[udp];
 
@@ -199,7 +202,8 @@ static struct pst_endpoint *find_beside(const struct eth_port *port,
 }
 
 /* Would no frame tell them apart? */
-static bool has_twin(const struct eth_port *port, const struct pst_endpoint *mine, uint16_t udp)
+static bool eth_addresses_has_twin(const struct eth_port *port, const struct pst_endpoint *mine,
+                                   uint16_t udp)
 {
   if (!eth_match_is_exact(&mine->dg.flow))
     return false;
@@ -210,12 +214,14 @@ static bool has_twin(const struct eth_port *port, const struct pst_endpoint *min
   return false;
 }
 
-static bool is_taken(const struct eth_port *port, const struct pst_endpoint *mine, uint16_t udp)
+static bool eth_addresses_is_taken(const struct eth_port *port, const struct pst_endpoint *mine,
+                                   uint16_t udp)
 {
-  return mine->tx ? is_source_taken(port, mine, udp) : find_beside(port, mine, udp) != NULL;
+  return mine->tx ? eth_addresses_is_source_taken(port, mine, udp)
+                  : eth_addresses_find_beside(port, mine, udp) != NULL;
 }
 
-static void list(struct eth_port *port, struct pst_endpoint *endpoint, uint16_t udp)
+static void eth_addresses_list(struct eth_port *port, struct pst_endpoint *endpoint, uint16_t udp)
 {
   struct eth_match **at = &port->table->chains[udp];
 
@@ -225,13 +231,15 @@ static void list(struct eth_port *port, struct pst_endpoint *endpoint, uint16_t 
   endpoint->rx->is_listed = true;
 }
 
-static int take_of_kernel(struct pst_endpoint *endpoint, uint16_t *udp)
+static int eth_addresses_take_of_kernel(struct pst_endpoint *endpoint, uint16_t *udp)
 {
   const struct pst_endpoint *beside =
-      *udp && endpoint->rx ? find_beside(endpoint->worker->device->port, endpoint, *udp) : NULL;
+      *udp && endpoint->rx
+          ? eth_addresses_find_beside(endpoint->worker->device->port, endpoint, *udp)
+          : NULL;
 
   if (!beside || beside->udp_fd < 0)
-    return hold_in_kernel(endpoint, udp, &endpoint->udp_fd);
+    return eth_addresses_hold_in_kernel(endpoint, udp, &endpoint->udp_fd);
   endpoint->udp_fd = fcntl(beside->udp_fd, F_DUPFD_CLOEXEC, 0);
   return endpoint->udp_fd < 0 ? -errno : 0;
 }
@@ -244,22 +252,22 @@ int eth_port_take_udp(struct pst_endpoint *endpoint, uint16_t wanted)
   int rc = 0;
 
   for (uint32_t i = 0; !wanted && !is_kernels && i <= UINT16_MAX - UDP_FIRST &&
-                       (!udp || is_taken(port, endpoint, udp));
+                       (!udp || eth_addresses_is_taken(port, endpoint, udp));
        i++)
     udp = (uint16_t)(UDP_FIRST + port->next_port++ % (UINT16_MAX - UDP_FIRST + 1));
   if (is_kernels)
-    rc = take_of_kernel(endpoint, &udp);
-  if (rc == 0 && endpoint->tx && is_source_taken(port, endpoint, udp))
+    rc = eth_addresses_take_of_kernel(endpoint, &udp);
+  if (rc == 0 && endpoint->tx && eth_addresses_is_source_taken(port, endpoint, udp))
     rc = -EADDRINUSE;
   endpoint->udp_port = udp;
   dg_address_port_set(&endpoint->dg.local, udp);
-  if (rc == 0 && endpoint->rx && has_twin(port, endpoint, udp))
+  if (rc == 0 && endpoint->rx && eth_addresses_has_twin(port, endpoint, udp))
     return DG_REFUSE(&endpoint->dg, -EADDRINUSE,
                      "UDP port %u of port %s has a receiver of the same `source` already: no frame "
                      "tells the two apart; name another sender, or choose another `port`",
                      udp, port->identity);
   if (rc == 0 && endpoint->rx)
-    list(port, endpoint, udp);
+    eth_addresses_list(port, endpoint, udp);
   if (rc == 0)
     return 0;
   return DG_REFUSE(&endpoint->dg, rc, "UDP port %u of port %s cannot be taken: %s; %s", wanted,

@@ -19,7 +19,7 @@
 #define REST_DESCRIPTORS 256u /* of the first queue, where rules leave it little */
 
 /* Bytes of headers before the payload of a message that has the nonce of a Penstock, or none. */
-static uint32_t headers_before(const struct pst_endpoint *endpoint, bool has_nonce)
+static uint32_t eth_assign_headers_before(const struct pst_endpoint *endpoint, bool has_nonce)
 {
   const struct pst_device *device = endpoint->worker->device;
 
@@ -29,14 +29,14 @@ static uint32_t headers_before(const struct pst_endpoint *endpoint, bool has_non
 }
 
 /* Of the ring's endpoints, the longest. */
-static uint32_t headers_of(const struct pst_ring *ring)
+static uint32_t eth_assign_headers_of(const struct pst_ring *ring)
 {
   const struct pst_worker *worker = ring->worker;
   uint32_t most = 0;
 
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     if (worker->endpoints[i]->dg.cpu.ring == &ring->cpu)
-      most = RTE_MAX(most, headers_before(worker->endpoints[i], true));
+      most = RTE_MAX(most, eth_assign_headers_before(worker->endpoints[i], true));
   return most;
 }
 
@@ -44,7 +44,8 @@ static uint32_t headers_of(const struct pst_ring *ring)
  */
 
 /* Has another ring's endpoint the same frames, as rules tell them? */
-static bool meets_another(const struct eth_port *port, const struct pst_endpoint *endpoint)
+static bool eth_assign_meets_another(const struct eth_port *port,
+                                     const struct pst_endpoint *endpoint)
 {
   for (struct eth_match *at = port->table->chains[endpoint->udp_port]; at; at = at->next) {
     const struct pst_endpoint *other = eth_endpoint_of(at);
@@ -57,7 +58,7 @@ static bool meets_another(const struct eth_port *port, const struct pst_endpoint
 }
 
 /* Where its frames are split. NULL; or why they cannot be. */
-static const char *settle_split(const struct eth_port *port, struct pst_ring *ring)
+static const char *eth_assign_settle_split(const struct eth_port *port, struct pst_ring *ring)
 {
   const struct pst_worker *worker = ring->worker;
   uint32_t *headers = calloc(worker->endpoint_count + 1, sizeof(*headers)), count = 0;
@@ -69,8 +70,8 @@ static const char *settle_split(const struct eth_port *port, struct pst_ring *ri
     const struct pst_endpoint *endpoint = worker->endpoints[i];
     if (endpoint->dg.cpu.ring != &ring->cpu)
       continue;
-    headers[count++] = headers_before(endpoint, !endpoint->is_foreign);
-    if (meets_another(port, endpoint))
+    headers[count++] = eth_assign_headers_before(endpoint, !endpoint->is_foreign);
+    if (eth_assign_meets_another(port, endpoint))
       why = "another ring's stream has the same `port` and `source`, and nobody copies there";
   }
   ring->split_point = eth_split_point(headers, count);
@@ -80,7 +81,7 @@ static const char *settle_split(const struct eth_port *port, struct pst_ring *ri
   return port->by_rules ? why : port->no_rules[0] ? port->no_rules : "it has no flow rules";
 }
 
-static struct eth_descriptor_limits limits_of(const struct eth_port *port)
+static struct eth_descriptor_limits eth_assign_limits_of(const struct eth_port *port)
 {
   const struct rte_eth_desc_lim *lim = &port->info.rx_desc_lim;
 
@@ -90,7 +91,7 @@ static struct eth_descriptor_limits limits_of(const struct eth_port *port)
 
 /* A device with physical addresses, of a machine without IOMMU, writes a frame to what lies behind
  * its buffer's first byte there. Huge pages alone stay where they are. */
-static const char *judge_pages(const struct pst_ring *ring, uint32_t lead)
+static const char *eth_assign_judge_pages(const struct pst_ring *ring, uint32_t lead)
 {
   const struct pst_ring_params *params = &ring->cpu.params;
   const uint64_t page = ring->mr->page_size, from = params->headroom + ETH_SLOT_SHIFT - lead;
@@ -108,23 +109,23 @@ static const char *judge_pages(const struct pst_ring *ring, uint32_t lead)
 
 /* Why a ring cannot be the pool of a queue that it has for itself; NULL: it can. *descriptors may
  * become fewer. */
-static const char *judge_ring(const struct eth_port *port, const struct pst_ring *ring,
-                              uint32_t *descriptors, char why[ETH_SIZES_WHY])
+static const char *eth_assign_judge_ring(const struct eth_port *port, const struct pst_ring *ring,
+                                         uint32_t *descriptors, char why[ETH_SIZES_WHY])
 {
   const struct pst_ring_params *params = &ring->cpu.params;
-  const uint32_t lead = RTE_PKTMBUF_HEADROOM + headers_of(ring);
+  const uint32_t lead = RTE_PKTMBUF_HEADROOM + eth_assign_headers_of(ring);
   const uint64_t room = params->payload_max + params->tailroom - ETH_SLOT_SHIFT + lead;
   uint32_t frame = port->mtu + eth_frame_overhead(&port->info) + RTE_PKTMBUF_HEADROOM;
 
   if (port->driver->traits & ETH_TAKES_NO_POOL)
     return "its driver receives into memory of its own";
   if (!(port->driver->traits & ETH_KEEPS_NO_MBUF)) {
-    const struct eth_descriptor_limits limits = limits_of(port);
+    const struct eth_descriptor_limits limits = eth_assign_limits_of(port);
     if (!eth_ring_settle(&limits, params->slots, port->descriptors_fixed, descriptors, why))
       return why;
   }
   if (port->driver->traits & ETH_IS_DMA && rte_eal_iova_mode() == RTE_IOVA_PA) {
-    const char *wrong = judge_pages(ring, lead);
+    const char *wrong = eth_assign_judge_pages(ring, lead);
     if (wrong)
       return wrong;
   }
@@ -145,7 +146,7 @@ static const char *judge_ring(const struct eth_port *port, const struct pst_ring
 /* ---- Memory ------------------------------------------------------------------------------------
  */
 
-static int keep_mempool(struct eth_port *port, struct rte_mempool *mempool)
+static int eth_assign_keep_mempool(struct eth_port *port, struct rte_mempool *mempool)
 {
   struct rte_mempool **grown =
       mempool ? realloc(port->mempools, (port->mempool_count + 1) * sizeof(struct rte_mempool *))
@@ -174,7 +175,7 @@ int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
   why = *mempool ? ENOMEM : rte_errno;
   if (*mempool)
     eth_stack_share(*mempool, port->is_shared);
-  if (keep_mempool(port, *mempool) == 0)
+  if (eth_assign_keep_mempool(port, *mempool) == 0)
     return 0;
   if (why != ENOMEM)
     return ETH_PORT_REFUSE(port, -why, "DPDK makes no pool of buffers%s: %s", eal_words(),
@@ -194,24 +195,24 @@ int eth_port_make_keeper(struct eth_port *port, struct rte_mempool **keeper)
     return 0; /* it hands mbufs on, or holds them */
   eth_name_make(name, sizeof(name));
   *keeper = eth_keeper_make(name, rte_eth_dev_socket_id(port->id));
-  if (keep_mempool(port, *keeper) == 0)
+  if (eth_assign_keep_mempool(port, *keeper) == 0)
     return 0;
   return ETH_PORT_REFUSE(port, -ENOMEM, "DPDK makes no pool for what is sent%s", eal_words());
 }
 
-static int give_own(struct eth_port *port, struct eth_rxq *queue, uint32_t inboxes,
-                    uint32_t descriptors)
+static int eth_assign_give_own(struct eth_port *port, struct eth_rxq *queue, uint32_t inboxes,
+                               uint32_t descriptors)
 {
   queue->descriptors = descriptors;
   return eth_port_make_mempool(port, eth_own_buffers(descriptors, inboxes), port->mtu + 18 + 128,
                                &queue->own);
 }
 
-static int give_ring(struct eth_port *port, struct eth_rxq *queue, struct pst_ring *ring,
-                     uint32_t descriptors)
+static int eth_assign_give_ring(struct eth_port *port, struct eth_rxq *queue, struct pst_ring *ring,
+                                uint32_t descriptors)
 {
   struct eth_pool_params params = {
-      .lead = ring->is_split ? ETH_SLOT_SHIFT : RTE_PKTMBUF_HEADROOM + headers_of(ring),
+      .lead = ring->is_split ? ETH_SLOT_SHIFT : RTE_PKTMBUF_HEADROOM + eth_assign_headers_of(ring),
       .spares = port->driver->bulk > 1 ? port->driver->bulk : 0,
       .is_shared = false,
       .is_physical = port->driver->traits & ETH_IS_DMA && rte_eal_iova_mode() == RTE_IOVA_PA,
@@ -246,7 +247,7 @@ struct choice {
 };
 
 /* Queues for rings: with rules, those behind the first. */
-static uint32_t room_for_rings(const struct eth_port *port)
+static uint32_t eth_assign_room_for_rings(const struct eth_port *port)
 {
   uint32_t most = port->info.max_rx_queues;
 
@@ -258,12 +259,12 @@ static uint32_t room_for_rings(const struct eth_port *port)
 }
 
 /* Has the ring a queue for itself, as its pool? 1, 0, or -errno, logged. */
-static int choose_for(const struct eth_port *port, const struct eth_opened *opened,
-                      struct pst_ring *ring, uint32_t room, uint32_t *descriptors)
+static int eth_assign_choose_for(const struct eth_port *port, const struct eth_opened *opened,
+                                 struct pst_ring *ring, uint32_t room, uint32_t *descriptors)
 {
   const uint32_t wish = ring->worker->device->receive;
   char text[ETH_SIZES_WHY], more[ETH_SIZES_WHY];
-  const char *why = judge_ring(port, ring, descriptors, text);
+  const char *why = eth_assign_judge_ring(port, ring, descriptors, text);
 
   if (!why && !port->by_rules && opened->rings > 1) {
     snprintf(more, sizeof(more), "several rings share its queue%s%s", port->no_rules[0] ? ": " : "",
@@ -271,7 +272,7 @@ static int choose_for(const struct eth_port *port, const struct eth_opened *open
     why = more;
   }
   if (!why && ring->is_split)
-    why = settle_split(port, ring);
+    why = eth_assign_settle_split(port, ring);
   if (!why && room == 0)
     why = "the port has fewer queues than there are rings; `receiver.share` lets streams have one";
   if (why && ring->is_split)
@@ -290,10 +291,10 @@ static int choose_for(const struct eth_port *port, const struct eth_opened *open
 }
 
 /* Of all rings, those that have a queue; returns how many, -errno, logged. */
-static int choose(const struct eth_port *port, const struct eth_opened *opened,
-                  uint32_t descriptors, struct choice choices[ETH_QUEUES_MAX])
+static int eth_assign_choose(const struct eth_port *port, const struct eth_opened *opened,
+                             uint32_t descriptors, struct choice choices[ETH_QUEUES_MAX])
 {
-  const uint32_t most = room_for_rings(port);
+  const uint32_t most = eth_assign_room_for_rings(port);
   uint32_t count = 0;
   int rc = 0;
 
@@ -303,14 +304,14 @@ static int choose(const struct eth_port *port, const struct eth_opened *opened,
     uint32_t fewer = descriptors;
     if (!ring)
       continue;
-    rc = choose_for(port, opened, ring, most - count, &fewer);
+    rc = eth_assign_choose_for(port, opened, ring, most - count, &fewer);
     if (rc > 0)
       choices[count++] = (struct choice){ring, fewer};
   }
   return rc < 0 ? rc : (int)count;
 }
 
-static int make_queues(struct eth_port *port, uint32_t count)
+static int eth_assign_make_queues(struct eth_port *port, uint32_t count)
 {
   port->rxqs = calloc(count, sizeof(*port->rxqs));
   if (!port->rxqs)
@@ -334,17 +335,18 @@ int eth_port_assign(struct eth_port *port, const struct eth_opened *opened, uint
 
   if (port->driver->traits & ETH_FILLS_ONE && !port->descriptors_fixed)
     descriptors = ETH_BURST;
-  count = choose(port, opened, descriptors, choices);
+  count = eth_assign_choose(port, opened, descriptors, choices);
   if (count < 0)
     return count;
-  rc = make_queues(port, first + (uint32_t)count > 1 ? first + (uint32_t)count : 1);
+  rc = eth_assign_make_queues(port, first + (uint32_t)count > 1 ? first + (uint32_t)count : 1);
   if (rc == 0 && (port->by_rules || count == 0)) {
     if (port->by_rules && !port->descriptors_fixed && rest > REST_DESCRIPTORS)
       rest = REST_DESCRIPTORS;
-    rc = give_own(port, &port->rxqs[0], opened->receivers, rest);
+    rc = eth_assign_give_own(port, &port->rxqs[0], opened->receivers, rest);
   }
   for (uint32_t i = 0; rc == 0 && i < (uint32_t)count; i++)
-    rc = give_ring(port, &port->rxqs[first + i], choices[i].ring, choices[i].descriptors);
+    rc =
+        eth_assign_give_ring(port, &port->rxqs[first + i], choices[i].ring, choices[i].descriptors);
   return rc;
 }
 

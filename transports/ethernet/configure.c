@@ -11,7 +11,7 @@
 
 #define OUT_BEYOND 512u /* mbufs to send beyond what the queue holds */
 
-static void count_opened(const struct eth_port *port, struct eth_opened *opened)
+static void eth_configure_count_opened(const struct eth_port *port, struct eth_opened *opened)
 {
   memset(opened, 0, sizeof(*opened));
   ETH_FOR_EACH_WORKER(port, worker)
@@ -28,8 +28,9 @@ static void count_opened(const struct eth_port *port, struct eth_opened *opened)
 }
 
 /* Descriptors of a queue within what the driver can have. 0 or -EINVAL, logged. */
-static int settle_descriptors(const struct eth_port *port, const char *queue,
-                              const struct rte_eth_desc_lim *lim, uint32_t *descriptors)
+static int eth_configure_settle_descriptors(const struct eth_port *port, const char *queue,
+                                            const struct rte_eth_desc_lim *lim,
+                                            uint32_t *descriptors)
 {
   const struct eth_descriptor_limits limits = {lim->nb_min, lim->nb_max ? lim->nb_max : UINT16_MAX,
                                                lim->nb_align};
@@ -46,7 +47,7 @@ static int settle_descriptors(const struct eth_port *port, const char *queue,
 
 /* Rules where several rings would share a queue, and where the kernel has the interface, too: there
  * they bring what is the port's even where it has one queue. */
-static bool want_rules(struct eth_port *port, const struct eth_opened *opened)
+static bool eth_configure_want_rules(struct eth_port *port, const struct eth_opened *opened)
 {
   if (opened->rings < 2 && !port->has_kernel && !opened->splits)
     return false;
@@ -58,7 +59,7 @@ static bool want_rules(struct eth_port *port, const struct eth_opened *opened)
 }
 
 /* Sending queues: one for each worker, as far as the port has so many; several share one else. */
-static int make_txqs(struct eth_port *port, const struct eth_opened *opened)
+static int eth_configure_make_txqs(struct eth_port *port, const struct eth_opened *opened)
 {
   uint32_t count = 1;
 
@@ -80,7 +81,7 @@ static int make_txqs(struct eth_port *port, const struct eth_opened *opened)
 }
 
 /* Checksums that the card computes. */
-static uint64_t choose_offloads(struct eth_port *port)
+static uint64_t eth_configure_choose_offloads(struct eth_port *port)
 {
   const uint64_t can = port->info.tx_offload_capa;
   uint64_t use = can & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
@@ -97,13 +98,13 @@ static uint64_t choose_offloads(struct eth_port *port)
   return use | sums;
 }
 
-static struct rte_mempool *memory_of(const struct eth_rxq *queue)
+static struct rte_mempool *eth_configure_memory_of(const struct eth_rxq *queue)
 {
   return queue->ring ? queue->ring->pool->mempool : queue->own;
 }
 
 /* What the driver made of the descriptors: mlx5 rounds them up to a power of two. */
-static int check_queue(const struct eth_port *port, const struct eth_rxq *queue)
+static int eth_configure_check_queue(const struct eth_port *port, const struct eth_rxq *queue)
 {
   struct rte_eth_rxq_info made = {.nb_desc = 0};
   char why[ETH_SIZES_WHY];
@@ -111,13 +112,14 @@ static int check_queue(const struct eth_port *port, const struct eth_rxq *queue)
   if (port->driver->traits & ETH_KEEPS_NO_MBUF ||
       rte_eth_rx_queue_info_get(port->id, queue->index, &made) < 0)
     return 0;
-  return eth_queue_check(memory_of(queue)->populated_size, queue->descriptors, made.nb_desc, why)
+  return eth_queue_check(eth_configure_memory_of(queue)->populated_size, queue->descriptors,
+                         made.nb_desc, why)
              ? 0
              : ETH_PORT_REFUSE(port, -ENOSPC, "%s", why);
 }
 
 /* Those of a queue that are the whole port's, since the driver has them for all queues alone. */
-static uint64_t split_offloads(const struct eth_port *port)
+static uint64_t eth_configure_split_offloads(const struct eth_port *port)
 {
   const uint64_t all = RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | RTE_ETH_RX_OFFLOAD_SCATTER;
 
@@ -127,25 +129,25 @@ static uint64_t split_offloads(const struct eth_port *port)
   return 0;
 }
 
-static int configure_device(struct eth_port *port)
+static int eth_configure_device(struct eth_port *port)
 {
   struct rte_eth_conf conf = {.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE};
 
-  conf.txmode.offloads = choose_offloads(port);
+  conf.txmode.offloads = eth_configure_choose_offloads(port);
   if (!(port->driver->traits & ETH_VIRTUAL) && port->mtu <= port->info.max_mtu)
     conf.rxmode.mtu = port->mtu;
   conf.rxmode.offloads = port->info.rx_offload_capa &
                          (port->driver->traits & ETH_VIRTUAL ? 0 : RTE_ETH_RX_OFFLOAD_CHECKSUM);
   if (port->times.unit == ETH_TIMES_TICKS)
     conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
-  conf.rxmode.offloads |= split_offloads(port);
+  conf.rxmode.offloads |= eth_configure_split_offloads(port);
   return rte_eth_dev_configure(port->id, (uint16_t)port->rxq_count, (uint16_t)port->txq_count,
                                &conf);
 }
 
 /* Of a card, or of the interface that a tap makes; not of the one that a tap takes frames off,
  * which DPDK would set, too. What a driver does not set stays as it is. */
-static int set_mtu(const struct eth_port *port)
+static int eth_configure_set_mtu(const struct eth_port *port)
 {
   int rc = port->has_remote ? (port->mtu > RTE_ETHER_MTU ? -EINVAL : 0)
                             : rte_eth_dev_set_mtu(port->id, (uint16_t)port->mtu);
@@ -159,11 +161,12 @@ static int set_mtu(const struct eth_port *port)
 }
 
 /* Headers into one pool, payloads into the ring. */
-static int setup_split(const struct eth_port *port, const struct eth_rxq *queue, unsigned socket)
+static int eth_configure_setup_split(const struct eth_port *port, const struct eth_rxq *queue,
+                                     unsigned socket)
 {
   union rte_eth_rxseg segments[] = {
       {.split = {.mp = queue->headers, .length = (uint16_t)queue->ring->split_point}},
-      {.split = {.mp = memory_of(queue)}}};
+      {.split = {.mp = eth_configure_memory_of(queue)}}};
   struct rte_eth_rxconf conf = port->info.default_rxconf;
 
   conf.rx_seg = segments;
@@ -174,22 +177,22 @@ static int setup_split(const struct eth_port *port, const struct eth_rxq *queue,
                                 NULL);
 }
 
-static int setup_receiving(const struct eth_port *port, const struct eth_rxq *queue,
-                           unsigned socket)
+static int eth_configure_setup_receiving(const struct eth_port *port, const struct eth_rxq *queue,
+                                         unsigned socket)
 {
   if (queue->headers)
-    return setup_split(port, queue, socket);
+    return eth_configure_setup_split(port, queue, socket);
   return rte_eth_rx_queue_setup(port->id, queue->index, (uint16_t)queue->descriptors, socket, NULL,
-                                memory_of(queue));
+                                eth_configure_memory_of(queue));
 }
 
-static int setup_queues(struct eth_port *port, uint32_t tx)
+static int eth_configure_setup_queues(struct eth_port *port, uint32_t tx)
 {
   const unsigned socket = (unsigned)rte_eth_dev_socket_id(port->id);
-  int rc = configure_device(port);
+  int rc = eth_configure_device(port);
 
   for (uint32_t i = 0; rc == 0 && i < port->rxq_count; i++)
-    rc = setup_receiving(port, &port->rxqs[i], socket);
+    rc = eth_configure_setup_receiving(port, &port->rxqs[i], socket);
   for (uint32_t i = 0; rc == 0 && i < port->txq_count; i++)
     rc = rte_eth_tx_queue_setup(port->id, (uint16_t)i, (uint16_t)tx, socket, NULL);
   if (rc < 0)
@@ -197,11 +200,11 @@ static int setup_queues(struct eth_port *port, uint32_t tx)
                            strerror(-rc),
                            port->by_rules ? "; `rules: off` needs one queue alone" : "");
   if (!(port->driver->traits & ETH_VIRTUAL) || (port->driver->traits & ETH_MAKES_NETDEV))
-    rc = set_mtu(port);
+    rc = eth_configure_set_mtu(port);
   if (!port->has_remote || !port->has_kernel) /* else the kernel joins there */
     rte_eth_allmulticast_enable(port->id);
   for (uint32_t i = 0; rc == 0 && i < port->rxq_count; i++)
-    rc = check_queue(port, &port->rxqs[i]);
+    rc = eth_configure_check_queue(port, &port->rxqs[i]);
   return rc;
 }
 
@@ -209,7 +212,7 @@ static int setup_queues(struct eth_port *port, uint32_t tx)
  */
 
 /* The ring's queue; the first one, where frames may come by it that are somebody's. */
-static int give_queues(struct eth_port *port, struct pst_worker *worker)
+static int eth_configure_give_queues(struct eth_port *port, struct pst_worker *worker)
 {
   worker->rxqs = calloc(port->rxq_count, sizeof(struct eth_rxq *));
   if (!worker->rxqs)
@@ -220,7 +223,7 @@ static int give_queues(struct eth_port *port, struct pst_worker *worker)
   return 0;
 }
 
-static int start_receiver(struct eth_port *port, struct pst_endpoint *endpoint)
+static int eth_configure_start_receiver(struct eth_port *port, struct pst_endpoint *endpoint)
 {
   struct eth_rxq *queue = eth_ring_of(endpoint)->queue;
   int rc = eth_rx_start(endpoint, !queue || port->by_rules);
@@ -236,8 +239,8 @@ static int start_receiver(struct eth_port *port, struct pst_endpoint *endpoint)
 }
 
 /* A worker of a thread: where it sends, and which queues it polls. */
-static int start_worker(struct eth_port *port, struct pst_worker *worker, uint32_t number,
-                        uint32_t descriptors)
+static int eth_configure_start_worker(struct eth_port *port, struct pst_worker *worker,
+                                      uint32_t number, uint32_t descriptors)
 {
   const bool is_copied = !port->reads_by_reference || (port->driver->traits & ETH_ONE_SEGMENT) ||
                          port->segments_max < 2;
@@ -245,39 +248,40 @@ static int start_worker(struct eth_port *port, struct pst_worker *worker, uint32
                                  is_copied ? port->mtu + 18 : ETH_CONTROL_MAX, &worker->out);
 
   rc = rc ? rc : eth_port_make_keeper(port, &worker->keeper);
-  rc = rc ? rc : give_queues(port, worker);
+  rc = rc ? rc : eth_configure_give_queues(port, worker);
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[i];
-    rc = endpoint->rx ? start_receiver(port, endpoint) : eth_tx_start(endpoint);
+    rc = endpoint->rx ? eth_configure_start_receiver(port, endpoint) : eth_tx_start(endpoint);
   }
   if (rc == 0)
     worker->txq = &port->txqs[number % port->txq_count];
   return rc;
 }
 
-static int start_workers(struct eth_port *port, uint32_t descriptors)
+static int eth_configure_start_workers(struct eth_port *port, uint32_t descriptors)
 {
   uint32_t number = 0;
   int rc = 0;
 
   ETH_FOR_EACH_WORKER(port, worker)
-  rc = rc ? rc : start_worker(port, worker, number++, descriptors);
+  rc = rc ? rc : eth_configure_start_worker(port, worker, number++, descriptors);
   return rc;
 }
 
 /* ---- The port ----------------------------------------------------------------------------------
  */
 
-static int set_up(struct eth_port *port, const struct eth_opened *opened, uint32_t rx, uint32_t tx)
+static int eth_configure_set_up(struct eth_port *port, const struct eth_opened *opened, uint32_t rx,
+                                uint32_t tx)
 {
   int rc = eth_port_assign(port, opened, rx);
 
-  rc = rc ? rc : make_txqs(port, opened);
-  return rc ? rc : setup_queues(port, tx);
+  rc = rc ? rc : eth_configure_make_txqs(port, opened);
+  return rc ? rc : eth_configure_setup_queues(port, tx);
 }
 
-/* Back to where it was before set_up(), as far as DPDK has that. */
-static void tear_down(struct eth_port *port)
+/* Back to where it was before eth_configure_set_up(), as far as DPDK has that. */
+static void eth_configure_tear_down(struct eth_port *port)
 {
   eth_port_stop(port);
   eth_port_unassign(port);
@@ -286,15 +290,15 @@ static void tear_down(struct eth_port *port)
 
 /* Rules are there only on a port that runs. 1: it runs with them; 0: they are refused, and the port
  * is as before; -errno, logged. */
-static int try_rules(struct eth_port *port, const struct eth_opened *opened, uint32_t rx,
-                     uint32_t tx, char why[ETH_SIZES_WHY])
+static int eth_configure_try_rules(struct eth_port *port, const struct eth_opened *opened,
+                                   uint32_t rx, uint32_t tx, char why[ETH_SIZES_WHY])
 {
   int rc;
 
   if (port->has_kernel && eth_port_isolate(port, true, why) < 0)
     return 0;
   port->by_rules = opened->rings != 0 && !port->no_rules[0];
-  rc = set_up(port, opened, rx, tx);
+  rc = eth_configure_set_up(port, opened, rx, tx);
   if (rc < 0)
     return rc;
   rc = eth_port_run(port);
@@ -305,7 +309,7 @@ static int try_rules(struct eth_port *port, const struct eth_opened *opened, uin
     rc = eth_port_add_rules(port, why);
   if (rc == 0)
     return 1;
-  tear_down(port);
+  eth_configure_tear_down(port);
   if (port->has_kernel)
     eth_port_isolate(port, false, (char[ETH_SIZES_WHY]){""});
   return 0;
@@ -313,7 +317,7 @@ static int try_rules(struct eth_port *port, const struct eth_opened *opened, uin
 
 /* Without rules such a port takes all that comes for its MAC, and broadcasts: what is for the
  * kernel's programs, and the answers to ARP that the plugin has the kernel ask for. */
-static int refuse_whole_card(const struct eth_port *port, const char *why)
+static int eth_configure_refuse_whole_card(const struct eth_port *port, const char *why)
 {
   return ETH_PORT_REFUSE(
       port, -ENOTSUP,
@@ -323,23 +327,23 @@ static int refuse_whole_card(const struct eth_port *port, const char *why)
       why);
 }
 
-static int set_up_port(struct eth_port *port, const struct eth_opened *opened, uint32_t rx,
-                       uint32_t tx)
+static int eth_configure_set_up_port(struct eth_port *port, const struct eth_opened *opened,
+                                     uint32_t rx, uint32_t tx)
 {
   char why[ETH_SIZES_WHY] = "";
 
-  if (want_rules(port, opened)) {
-    int rc = try_rules(port, opened, rx, tx, why);
+  if (eth_configure_want_rules(port, opened)) {
+    int rc = eth_configure_try_rules(port, opened, rx, tx, why);
     if (rc != 0)
       return rc < 0 ? rc : 0;
     if (port->has_kernel)
-      return refuse_whole_card(port, why);
+      return eth_configure_refuse_whole_card(port, why);
     snprintf(port->no_rules, sizeof(port->no_rules), "%.127s", why);
     ETH_PORT_LOG(port, PST_LOG_INFO, "%s; software sorts packets by stream", why);
   }
   if (port->has_kernel)
-    return refuse_whole_card(port, port->no_rules);
-  return set_up(port, opened, rx, tx);
+    return eth_configure_refuse_whole_card(port, port->no_rules);
+  return eth_configure_set_up(port, opened, rx, tx);
 }
 
 int eth_port_configure(struct eth_port *port)
@@ -348,11 +352,11 @@ int eth_port_configure(struct eth_port *port)
   uint32_t rx = 0, tx = 0;
   int rc;
 
-  count_opened(port, &opened);
+  eth_configure_count_opened(port, &opened);
   port->is_shared = opened.workers > 1;
   port->has_receivers = opened.receivers != 0;
-  rc = settle_descriptors(port, "receiving", &port->info.rx_desc_lim, &rx);
-  rc = rc ? rc : settle_descriptors(port, "sending", &port->info.tx_desc_lim, &tx);
-  rc = rc ? rc : set_up_port(port, &opened, rx, tx);
-  return rc ? rc : start_workers(port, tx);
+  rc = eth_configure_settle_descriptors(port, "receiving", &port->info.rx_desc_lim, &rx);
+  rc = rc ? rc : eth_configure_settle_descriptors(port, "sending", &port->info.tx_desc_lim, &tx);
+  rc = rc ? rc : eth_configure_set_up_port(port, &opened, rx, tx);
+  return rc ? rc : eth_configure_start_workers(port, tx);
 }

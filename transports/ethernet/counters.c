@@ -6,14 +6,14 @@
 #include "pool.h"
 #include "port.h"
 
-static void add_sender(struct pst_counter_list *list, const struct eth_tx *tx)
+static void eth_counters_add_sender(struct pst_counter_list *list, const struct eth_tx *tx)
 {
   pst_counter_add(list, "messages_sent", NULL, tx->messages, 0);
   pst_counter_add(list, "bytes_sent", NULL, tx->bytes, 0);
   pst_counter_add(list, "device_full", "device_full", tx->device_full, PST_COUNTER_DROP);
 }
 
-static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *endpoint)
+static void eth_counters_add_receiver(struct pst_counter_list *list, struct pst_endpoint *endpoint)
 {
   const struct eth_rx *rx = endpoint->rx;
   struct dg_losses losses = {.no_gap = 0};
@@ -57,7 +57,7 @@ bool eth_port_read_xstats(const struct eth_port *port, uint64_t sums[ETH_XSTATS]
 }
 
 /* PHY discards are messages that are lost; pauses explain what is slow. Told once. */
-static void add_xstats(struct pst_counter_list *list, struct eth_port *port)
+static void eth_counters_add_xstats(struct pst_counter_list *list, struct eth_port *port)
 {
   uint64_t now[ETH_XSTATS];
   char text[400];
@@ -83,7 +83,7 @@ static void add_xstats(struct pst_counter_list *list, struct eth_port *port)
 
 /* What the driver has lost since the port started, where it counts that: what it does not know is
  * nobody's 0. */
-static void add_port(struct pst_counter_list *list, const struct eth_port *port)
+static void eth_counters_add_port(struct pst_counter_list *list, const struct eth_port *port)
 {
   const struct rte_eth_stats *before = &port->before;
   uint64_t not_ours = 0, other = 0, damaged = 0;
@@ -114,12 +114,12 @@ int eth_counters(struct pst_device *device, struct pst_worker *worker,
   struct pst_counter_list list = {counters, max, 0};
 
   if (endpoint && endpoint->tx)
-    add_sender(&list, endpoint->tx);
+    eth_counters_add_sender(&list, endpoint->tx);
   else if (endpoint)
-    add_receiver(&list, endpoint);
+    eth_counters_add_receiver(&list, endpoint);
   else if (!worker) {
-    add_port(&list, device->port);
-    add_xstats(&list, device->port);
+    eth_counters_add_port(&list, device->port);
+    eth_counters_add_xstats(&list, device->port);
   }
   return (int)list.count;
 }

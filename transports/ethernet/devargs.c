@@ -46,7 +46,7 @@ struct text {
 };
 
 static void __attribute__((format(printf, 2, 3)))
-text_add(struct text *text, const char *format, ...)
+eth_devargs_text_add(struct text *text, const char *format, ...)
 {
   va_list list;
 
@@ -59,12 +59,12 @@ text_add(struct text *text, const char *format, ...)
     text->length += (size_t)n;
 }
 
-static uint32_t round_up(uint32_t value, uint32_t step)
+static uint32_t eth_devargs_round_up(uint32_t value, uint32_t step)
 {
   return (value + step - 1) / step * step;
 }
 
-static uint32_t log2_up(uint32_t value)
+static uint32_t eth_devargs_log2_up(uint32_t value)
 {
   uint32_t log2 = 0;
 
@@ -75,65 +75,67 @@ static uint32_t log2_up(uint32_t value)
 
 /* Each side offers what it sends into; a frame lies in one buffer. DPDK has one end of a path in a
  * process, so that the client spells it another way. */
-static void add_memif(struct text *text, const struct eth_port_options *options)
+static void eth_devargs_add_memif(struct text *text, const struct eth_port_options *options)
 {
   const bool is_client = options->role == ETH_ROLE_CLIENT;
   const char *slash = strrchr(options->socket, '/');
   const int folder = slash ? (int)(slash + 1 - options->socket) : 0;
-  const uint32_t frame = round_up(options->mtu + FRAME_MORE, 64);
+  const uint32_t frame = eth_devargs_round_up(options->mtu + FRAME_MORE, 64);
 
-  text_add(text, "role=%s,socket=%.*s%s%s,socket-abstract=no,rsize=%u,bsize=%u",
-           is_client ? "client" : "server", folder, options->socket, is_client ? "./" : "",
-           options->socket + folder, log2_up(options->descriptors),
-           frame < UINT16_MAX ? frame : UINT16_MAX);
+  eth_devargs_text_add(text, "role=%s,socket=%.*s%s%s,socket-abstract=no,rsize=%u,bsize=%u",
+                       is_client ? "client" : "server", folder, options->socket,
+                       is_client ? "./" : "", options->socket + folder,
+                       eth_devargs_log2_up(options->descriptors),
+                       frame < UINT16_MAX ? frame : UINT16_MAX);
 }
 
 /* DPDK takes frames to lie one behind the other, and the kernel takes blocks of whole pages: blocks
  * of 64 frames of a multiple of 64 bytes are both. */
-static void add_af_packet(struct text *text, const struct eth_port_options *options)
+static void eth_devargs_add_af_packet(struct text *text, const struct eth_port_options *options)
 {
-  const uint32_t frame = round_up(options->mtu + FRAME_MORE + TPACKET_ROOM, TPACKET_ALIGN);
+  const uint32_t frame =
+      eth_devargs_round_up(options->mtu + FRAME_MORE + TPACKET_ROOM, TPACKET_ALIGN);
 
-  text_add(text, "iface=%s,qpairs=1,blocksz=%u,framesz=%u,framecnt=%u", options->netdev, 64 * frame,
-           frame, round_up(options->descriptors, 64));
+  eth_devargs_text_add(text, "iface=%s,qpairs=1,blocksz=%u,framesz=%u,framecnt=%u", options->netdev,
+                       64 * frame, frame, eth_devargs_round_up(options->descriptors, 64));
 }
 
-static void add_pcap(struct text *text, const struct eth_port_options *options)
+static void eth_devargs_add_pcap(struct text *text, const struct eth_port_options *options)
 {
   if (options->netdev[0]) {
-    text_add(text, "iface=%s,phy_mac=1", options->netdev);
+    eth_devargs_text_add(text, "iface=%s,phy_mac=1", options->netdev);
     return;
   }
   if (options->rx_pcap[0])
-    text_add(text, "rx_pcap=%s", options->rx_pcap);
+    eth_devargs_text_add(text, "rx_pcap=%s", options->rx_pcap);
   if (options->tx_pcap[0])
-    text_add(text, "%stx_pcap=%s", text->length ? "," : "", options->tx_pcap);
+    eth_devargs_text_add(text, "%stx_pcap=%s", text->length ? "," : "", options->tx_pcap);
 }
 
 /* Adds the devargs of the chosen driver. */
-static void add_arguments(struct text *text, const struct eth_port_options *options)
+static void eth_devargs_add_arguments(struct text *text, const struct eth_port_options *options)
 {
   switch (options->driver) {
   case ETH_DRIVER_MEMIF:
-    add_memif(text, options);
+    eth_devargs_add_memif(text, options);
     break;
   case ETH_DRIVER_AF_PACKET:
-    add_af_packet(text, options);
+    eth_devargs_add_af_packet(text, options);
     break;
   case ETH_DRIVER_PCAP:
-    add_pcap(text, options);
+    eth_devargs_add_pcap(text, options);
     break;
   case ETH_DRIVER_AF_XDP:
-    text_add(text, "iface=%s", options->netdev);
+    eth_devargs_text_add(text, "iface=%s", options->netdev);
     break;
   case ETH_DRIVER_TAP:
-    text_add(text, "iface=%s", options->netdev);
+    eth_devargs_text_add(text, "iface=%s", options->netdev);
     if (options->remote[0])
-      text_add(text, ",remote=%s", options->remote);
+      eth_devargs_text_add(text, ",remote=%s", options->remote);
     break;
   case ETH_DRIVER_VIRTIO_USER:
-    text_add(text, "path=%s,queues=1,server=%u,queue_size=%u", options->socket,
-             options->role != ETH_ROLE_CLIENT, options->descriptors);
+    eth_devargs_text_add(text, "path=%s,queues=1,server=%u,queue_size=%u", options->socket,
+                         options->role != ETH_ROLE_CLIENT, options->descriptors);
     break;
   default:
     break;
@@ -141,7 +143,7 @@ static void add_arguments(struct text *text, const struct eth_port_options *opti
   if (options->mac[0] &&
       (options->driver == ETH_DRIVER_MEMIF || options->driver == ETH_DRIVER_TAP ||
        options->driver == ETH_DRIVER_VIRTIO_USER))
-    text_add(text, ",mac=%s", options->mac);
+    eth_devargs_text_add(text, ",mac=%s", options->mac);
 }
 
 int eth_devargs(const struct eth_port_options *options, char name[ETH_TEXT_MAX],
@@ -153,14 +155,15 @@ int eth_devargs(const struct eth_port_options *options, char name[ETH_TEXT_MAX],
   name[0] = arguments[0] = '\0';
   if (options->driver == ETH_DRIVER_OTHER) {
     size_t length = strcspn(options->devargs, ",");
-    text_add(&named, "%.*s", (int)length, options->devargs);
-    text_add(&added, "%s", options->devargs + length + (options->devargs[length] == ','));
+    eth_devargs_text_add(&named, "%.*s", (int)length, options->devargs);
+    eth_devargs_text_add(&added, "%s",
+                         options->devargs + length + (options->devargs[length] == ','));
     return named.is_cut || added.is_cut ? -E2BIG : 0;
   }
-  text_add(&named, "%s", driver->dpdk ? driver->dpdk : options->device);
-  add_arguments(&added, options);
+  eth_devargs_text_add(&named, "%s", driver->dpdk ? driver->dpdk : options->device);
+  eth_devargs_add_arguments(&added, options);
   if (options->devargs[0])
-    text_add(&added, "%s%s", added.length ? "," : "", options->devargs);
+    eth_devargs_text_add(&added, "%s%s", added.length ? "," : "", options->devargs);
   return named.is_cut || added.is_cut ? -E2BIG : 0;
 }
 

@@ -92,7 +92,7 @@ void eth_path_fill(const struct pst_ring *ring, const struct eth_port *port,
 }
 
 /* The whole pages that a range lies in: where they begin. */
-static uint8_t *pages_of(const struct pst_cpu_mr *mr, size_t *length)
+static uint8_t *eth_device_pages_of(const struct pst_cpu_mr *mr, size_t *length)
 {
   const size_t page = pst_page_size();
   uint8_t *from = (uint8_t *)((uintptr_t)mr->base & ~(uintptr_t)(page - 1));
@@ -103,11 +103,12 @@ static uint8_t *pages_of(const struct pst_cpu_mr *mr, size_t *length)
 
 /* A card reaches only memory that DPDK knows and that is mapped for it. 0; -errno, and what fails.
  */
-static int map(const struct pst_device *device, const struct pst_cpu_mr *mr, const char **what)
+static int eth_device_map(const struct pst_device *device, const struct pst_cpu_mr *mr,
+                          const char **what)
 {
   const struct eth_port *port = device->port;
   size_t length;
-  uint8_t *from = pages_of(mr, &length);
+  uint8_t *from = eth_device_pages_of(mr, &length);
 
   if (!(port->driver->traits & ETH_IS_DMA))
     return 0;
@@ -124,7 +125,7 @@ static int map(const struct pst_device *device, const struct pst_cpu_mr *mr, con
 }
 
 /* Why no ring can lie in memory that the CPU does not reach; NULL: one can. */
-static const char *judge_split(const struct pst_device *device, char why[ETH_SPLIT_WHY])
+static const char *eth_device_judge_split(const struct pst_device *device, char why[ETH_SPLIT_WHY])
 {
   const struct eth_port *port = device->port;
   const struct rte_eth_dev_info *info = &port->info;
@@ -145,19 +146,19 @@ static const char *judge_split(const struct pst_device *device, char why[ETH_SPL
 }
 
 /* Memory of a GPU, which a card that splits frames receives into. */
-static int register_device(struct pst_device *device, const struct pst_mr_params *params,
-                           const struct pst_region *region, struct pst_mr *made)
+static int eth_device_register(struct pst_device *device, const struct pst_mr_params *params,
+                               const struct pst_region *region, struct pst_mr *made)
 {
   char text[ETH_SPLIT_WHY];
-  const char *why =
-      params->access & PST_ACCESS_RING ? judge_split(device, text) : "the CPU reads what it sends";
+  const char *why = params->access & PST_ACCESS_RING ? eth_device_judge_split(device, text)
+                                                     : "the CPU reads what it sends";
 
   if (!why) {
     made->is_device = true;
     made->cpu =
         (struct pst_cpu_mr){(uint8_t *)(uintptr_t)region->address + params->offset, params->length,
                             params->access & ~(uint32_t)PST_ACCESS_LOCAL_READ};
-    if (map(device, &made->cpu, &why) == 0) {
+    if (eth_device_map(device, &made->cpu, &why) == 0) {
       pst_path_write(params->path, PST_PATH_DIRECT, "pci, split", "ethernet", "");
       return 0;
     }
@@ -189,14 +190,14 @@ int eth_mr_register(struct pst_device *device, const struct pst_mr_params *param
   made->page_size = region.page_size;
   if (region.host) {
     made->cpu = (struct pst_cpu_mr){(uint8_t *)region.host + in.offset, in.length, in.access};
-    rc = map(device, &made->cpu, &what);
+    rc = eth_device_map(device, &made->cpu, &what);
     if (rc < 0)
       ETH_PORT_LOG(device->port, PST_LOG_ERROR,
                    "%s %lu bytes: %s; `ulimit -l` bounds locked memory", what,
                    (unsigned long)in.length, strerror(-rc));
     eth_path_fill(NULL, device->port, in.path);
   } else {
-    rc = register_device(device, &in, &region, made);
+    rc = eth_device_register(device, &in, &region, made);
   }
   if (rc < 0)
     free(made);
@@ -209,7 +210,7 @@ void eth_mr_deregister(struct pst_device *device, struct pst_mr *mr)
 {
   if (mr && device->port->driver->traits & ETH_IS_DMA) {
     size_t length;
-    uint8_t *from = pages_of(&mr->cpu, &length);
+    uint8_t *from = eth_device_pages_of(&mr->cpu, &length);
     rte_dev_dma_unmap(device->port->info.device, from, (uint64_t)(uintptr_t)from, length);
     rte_extmem_unregister(from, length);
   }
@@ -217,8 +218,8 @@ void eth_mr_deregister(struct pst_device *device, struct pst_mr *mr)
 }
 
 /* Until the port starts, what is likely: endpoint_path has the last word. */
-static void path_ahead(const struct pst_worker *worker, const struct pst_ring *ring,
-                       struct pst_path_info *path)
+static void eth_device_path_ahead(const struct pst_worker *worker, const struct pst_ring *ring,
+                                  struct pst_path_info *path)
 {
   const struct pst_device *device = worker->device;
   const bool has_rules = device->port->driver->traits & ETH_HAS_RULES;
@@ -255,7 +256,7 @@ int eth_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
   }
   made->mr = params->mr;
   made->is_split = params->mr->is_device;
-  path_ahead(worker, made, path);
+  eth_device_path_ahead(worker, made, path);
   *ring = made;
   return 0;
 }

@@ -36,7 +36,7 @@ struct eal_arguments {
 /* It runs, as far as this image of the plugin knows. */
 static bool eal_is_known;
 
-static int arguments_add(struct eal_arguments *arguments, const char *text)
+static int eth_eal_arguments_add(struct eal_arguments *arguments, const char *text)
 {
   if (arguments->count == EAL_ARGUMENTS_MAX)
     return -E2BIG;
@@ -44,14 +44,14 @@ static int arguments_add(struct eal_arguments *arguments, const char *text)
   return arguments->at[arguments->count++] ? 0 : -ENOMEM;
 }
 
-static void arguments_free(struct eal_arguments *arguments, char **kept)
+static void eth_eal_arguments_free(struct eal_arguments *arguments, char **kept)
 {
   for (int i = 0; i < arguments->count; i++)
     free(kept[i]);
 }
 
 /* The thread's own CPUs as the one lcore that DPDK insists on: it then pins nobody. */
-static int arguments_add_lcore(struct eal_arguments *arguments, const cpu_set_t *cpus)
+static int eth_eal_arguments_add_lcore(struct eal_arguments *arguments, const cpu_set_t *cpus)
 {
   char text[EAL_TEXT] = "--lcores=0@(";
   size_t at = strlen(text);
@@ -71,38 +71,40 @@ static int arguments_add_lcore(struct eal_arguments *arguments, const cpu_set_t 
   }
   text[at] = ')';
   text[at + 1] = '\0';
-  return arguments_add(arguments, text);
+  return eth_eal_arguments_add(arguments, text);
 }
 
 /* A prefix of one's own keeps several processes, and several users, apart. */
-static int arguments_make(struct eal_arguments *arguments, const struct pst_host *host,
-                          const struct pst_options *options, bool is_huge, const cpu_set_t *cpus)
+static int eth_eal_arguments_make(struct eal_arguments *arguments, const struct pst_host *host,
+                                  const struct pst_options *options, bool is_huge,
+                                  const cpu_set_t *cpus)
 {
   char prefix[64];
   const char *item;
-  int rc = arguments_add(arguments, "penstock");
+  int rc = eth_eal_arguments_add(arguments, "penstock");
 
   snprintf(prefix, sizeof(prefix), "--file-prefix=penstock-%d-%llx", (int)getpid(),
            (unsigned long long)host->clock_ns(host));
-  rc = rc ? rc : arguments_add(arguments, prefix);
-  rc = rc ? rc : arguments_add_lcore(arguments, cpus);
-  rc = rc ? rc : arguments_add(arguments, "--no-shconf");
-  rc = rc ? rc : arguments_add(arguments, "--no-telemetry");
-  rc = rc ? rc : arguments_add(arguments, "--allow=ffff:ff:1f.7"); /* none: ports come later */
+  rc = rc ? rc : eth_eal_arguments_add(arguments, prefix);
+  rc = rc ? rc : eth_eal_arguments_add_lcore(arguments, cpus);
+  rc = rc ? rc : eth_eal_arguments_add(arguments, "--no-shconf");
+  rc = rc ? rc : eth_eal_arguments_add(arguments, "--no-telemetry");
+  rc = rc ? rc
+          : eth_eal_arguments_add(arguments, "--allow=ffff:ff:1f.7"); /* none: ports come later */
   if (is_huge) {
-    rc = rc ? rc : arguments_add(arguments, "--in-memory");
+    rc = rc ? rc : eth_eal_arguments_add(arguments, "--in-memory");
   } else {
-    rc = rc ? rc : arguments_add(arguments, "--no-huge");
-    rc = rc ? rc : arguments_add(arguments, "-m");
-    rc = rc ? rc : arguments_add(arguments, EAL_NORMAL_MIB);
+    rc = rc ? rc : eth_eal_arguments_add(arguments, "--no-huge");
+    rc = rc ? rc : eth_eal_arguments_add(arguments, "-m");
+    rc = rc ? rc : eth_eal_arguments_add(arguments, EAL_NORMAL_MIB);
   }
   for (uint32_t i = 0; rc == 0 && (item = host->option_item(options, "eal", i)); i++)
-    rc = arguments_add(arguments, item);
+    rc = eth_eal_arguments_add(arguments, item);
   return rc;
 }
 
 /* The folder that it makes whatever one asks for. Its parent is DPDK's own and may be another's. */
-static void remove_folder(void)
+static void eth_eal_remove_folder(void)
 {
   char path[512];
   char *slash;
@@ -118,7 +120,7 @@ static void remove_folder(void)
 }
 
 /* Without one DPDK would say so to standard error, and could not be started again. */
-static bool huge_pages_are_used_up(void)
+static bool eth_eal_huge_pages_are_used_up(void)
 {
   glob_t sizes;
   unsigned long free_pages = 0, known = 0;
@@ -139,7 +141,7 @@ static bool huge_pages_are_used_up(void)
   return known && !free_pages;
 }
 
-static int fail(const struct pst_host *host, int rc, bool is_huge)
+static int eth_eal_fail(const struct pst_host *host, int rc, bool is_huge)
 {
   if (rc == -EALREADY)
     return PST_REFUSE(host, -EBUSY,
@@ -155,7 +157,7 @@ static int fail(const struct pst_host *host, int rc, bool is_huge)
 }
 
 /* Started by somebody else in the process: then it has memory to give. */
-static bool is_started_elsewhere(void)
+static bool eth_eal_is_started_elsewhere(void)
 {
   void *memory = rte_malloc(NULL, 64, 0);
 
@@ -163,7 +165,7 @@ static bool is_started_elsewhere(void)
   return memory != NULL;
 }
 
-static int check_started(const struct pst_host *host, bool is_huge)
+static int eth_eal_check_started(const struct pst_host *host, bool is_huge)
 {
   if (!is_huge || rte_eal_has_hugepages())
     return 0;
@@ -181,8 +183,8 @@ int eal_start(const struct pst_host *host, const struct pst_options *options, bo
   int rc;
 
   if (eal_is_known)
-    return check_started(host, is_huge);
-  if (is_huge && huge_pages_are_used_up())
+    return eth_eal_check_started(host, is_huge);
+  if (is_huge && eth_eal_huge_pages_are_used_up())
     return PST_REFUSE(host, -ENOMEM, "DPDK needs huge pages, and none is free; " GRANT_HUGE_PAGES);
   if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
     return PST_REFUSE(host, -errno, "the thread's CPUs are not known: %s", strerror(errno));
@@ -190,7 +192,7 @@ int eal_start(const struct pst_host *host, const struct pst_options *options, bo
   rc = rte_eal_get_runtime_dir()[0] ? 0 : eal_log_open(host);
   if (rc < 0)
     return PST_REFUSE(host, rc, "DPDK's log cannot be taken over: %s", strerror(-rc));
-  rc = arguments_make(&arguments, host, options, is_huge, &cpus);
+  rc = eth_eal_arguments_make(&arguments, host, options, is_huge, &cpus);
   memcpy(kept, arguments.at, sizeof(kept)); /* DPDK sorts them */
   if (rc == 0) {
     eal_words_clear();
@@ -200,15 +202,15 @@ int eal_start(const struct pst_host *host, const struct pst_options *options, bo
     rc = rte_eal_init(arguments.count, arguments.at) < 0 ? -rte_errno : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     sched_setaffinity(0, sizeof(cpus), &cpus);
-    remove_folder();
+    eth_eal_remove_folder();
   }
-  arguments_free(&arguments, kept);
-  if (rc == -EALREADY && is_started_elsewhere()) {
+  eth_eal_arguments_free(&arguments, kept);
+  if (rc == -EALREADY && eth_eal_is_started_elsewhere()) {
     eal_is_known = true;
-    return check_started(host, is_huge);
+    return eth_eal_check_started(host, is_huge);
   }
   if (rc < 0)
-    return fail(host, rc, is_huge);
+    return eth_eal_fail(host, rc, is_huge);
   eal_is_known = true;
   host->log(host, PST_LOG_DEBUG, "%s started %s huge pages", rte_version(),
             is_huge ? "with" : "without");

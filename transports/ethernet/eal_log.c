@@ -19,7 +19,7 @@ static pthread_mutex_t words_lock = PTHREAD_MUTEX_INITIALIZER;
 static char words[192];
 static _Thread_local char words_of_caller[sizeof(words)];
 
-static void keep(const char *text, int length)
+static void eth_log_keep(const char *text, int length)
 {
   pthread_mutex_lock(&words_lock);
   if (!words[0])
@@ -28,7 +28,7 @@ static void keep(const char *text, int length)
 }
 
 /* DPDK writes whole lines and flushes after each. */
-static ssize_t write_lines(void *cookie, const char *text, size_t size)
+static ssize_t eth_log_write_lines(void *cookie, const char *text, size_t size)
 {
   const char *at = text, *end = text + size;
   bool is_error = rte_log_cur_msg_loglevel() > 0 && rte_log_cur_msg_loglevel() <= (int)RTE_LOG_ERR;
@@ -40,7 +40,7 @@ static ssize_t write_lines(void *cookie, const char *text, size_t size)
     if (length)
       log_host->log(log_host, PST_LOG_DEBUG, "DPDK: %.*s", length, at);
     if (length && is_error)
-      keep(at, length);
+      eth_log_keep(at, length);
     at += length + 1;
   }
   return (ssize_t)size;
@@ -63,7 +63,7 @@ const char *eal_words(void)
 
 int eal_log_open(const struct pst_host *host)
 {
-  const cookie_io_functions_t calls = {.write = write_lines};
+  const cookie_io_functions_t calls = {.write = eth_log_write_lines};
   FILE *stream;
 
   log_host = host;

@@ -13,7 +13,7 @@ struct job {
   bool is_over;
 };
 
-static void ring(void *arg)
+static void eth_eal_ring(void *arg)
 {
   struct job *job = arg;
 
@@ -25,7 +25,7 @@ void eal_thread_run(void (*work)(void *arg), void *arg)
 {
   struct job job = {work, arg, false};
 
-  if (rte_eal_alarm_set(1, ring, &job) != 0) {
+  if (rte_eal_alarm_set(1, eth_eal_ring, &job) != 0) {
     work(arg);
     return;
   }

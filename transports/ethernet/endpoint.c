@@ -6,7 +6,8 @@
 #include "pool.h"
 #include "port.h"
 
-static int open_common(struct pst_endpoint *endpoint, const struct pst_endpoint_params *params)
+static int eth_endpoint_open_common(struct pst_endpoint *endpoint,
+                                    const struct pst_endpoint_params *params)
 {
   struct pst_limits limits = {.struct_size = sizeof(limits)};
 
@@ -16,7 +17,7 @@ static int open_common(struct pst_endpoint *endpoint, const struct pst_endpoint_
 }
 
 /* Its own address: that of the port in its family. */
-static int find_own(struct pst_endpoint *endpoint)
+static int eth_endpoint_find_own(struct pst_endpoint *endpoint)
 {
   const struct eth_port *port = endpoint->worker->device->port;
   const struct eth_network *network;
@@ -43,7 +44,8 @@ static int find_own(struct pst_endpoint *endpoint)
   return dg_endpoint_check(&endpoint->dg);
 }
 
-static const uint8_t *group_source(const struct pst_endpoint *endpoint, struct dg_source *source)
+static const uint8_t *eth_endpoint_group_source(const struct pst_endpoint *endpoint,
+                                                struct dg_source *source)
 {
   if (endpoint->dg.source.any.sa_family == AF_UNSPEC)
     return NULL;
@@ -52,12 +54,12 @@ static const uint8_t *group_source(const struct pst_endpoint *endpoint, struct d
 }
 
 /* By the kernel where the port has an interface of its, else by reports of our own. */
-static int join_group(struct pst_endpoint *endpoint)
+static int eth_endpoint_join_group(struct pst_endpoint *endpoint)
 {
   struct eth_port *port = endpoint->worker->device->port;
   const struct pst_host *host = port->host;
   struct dg_source source;
-  const uint8_t *from = group_source(endpoint, &source);
+  const uint8_t *from = eth_endpoint_group_source(endpoint, &source);
   char why[ETH_WHY_MAX];
   int rc;
 
@@ -79,7 +81,7 @@ static int join_group(struct pst_endpoint *endpoint)
   return 0;
 }
 
-static void leave_group(struct pst_endpoint *endpoint)
+static void eth_endpoint_leave_group(struct pst_endpoint *endpoint)
 {
   struct eth_port *port = endpoint->worker->device->port;
   struct dg_source source;
@@ -87,26 +89,27 @@ static void leave_group(struct pst_endpoint *endpoint)
   if (!endpoint->rx || !endpoint->rx->is_joined)
     return;
   rte_spinlock_lock(&port->control_lock);
-  eth_groups_leave(port->groups, endpoint->match.at, group_source(endpoint, &source),
+  eth_groups_leave(port->groups, endpoint->match.at, eth_endpoint_group_source(endpoint, &source),
                    port->host->clock_ns(port->host));
   rte_spinlock_unlock(&port->control_lock);
 }
 
-static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
+static int eth_endpoint_open_parts(struct pst_endpoint *endpoint,
+                                   const struct pst_endpoint_params *in)
 {
   const struct pst_host *host = endpoint->dg.device->host;
   int rc = in->ring ? eth_rx_open(endpoint) : eth_tx_open(endpoint, in->options);
 
-  rc = rc ? rc : find_own(endpoint);
+  rc = rc ? rc : eth_endpoint_find_own(endpoint);
   if (rc == 0)
     rc = eth_port_take_udp(
         endpoint, (uint16_t)host->option_uint(in->options, in->ring ? "port" : "source_port"));
   if (rc == 0 && in->ring)
-    rc = join_group(endpoint);
+    rc = eth_endpoint_join_group(endpoint);
   return rc;
 }
 
-static int join_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
+static int eth_endpoint_join_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
 {
   struct pst_endpoint **grown =
       realloc(worker->endpoints, (worker->endpoint_count + 1) * sizeof(struct pst_endpoint *));
@@ -134,9 +137,9 @@ int eth_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
   made->worker = worker;
   made->udp_fd = -1;
   made->is_foreign = in.is_foreign;
-  rc = open_common(made, &in);
-  rc = rc ? rc : open_parts(made, &in);
-  rc = rc ? rc : join_worker(worker, made);
+  rc = eth_endpoint_open_common(made, &in);
+  rc = rc ? rc : eth_endpoint_open_parts(made, &in);
+  rc = rc ? rc : eth_endpoint_join_worker(worker, made);
   if (rc < 0) {
     eth_endpoint_free(made);
     return rc;
@@ -148,7 +151,7 @@ int eth_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
 void eth_endpoint_free(struct pst_endpoint *endpoint)
 {
   if (endpoint->rx) {
-    leave_group(endpoint);
+    eth_endpoint_leave_group(endpoint);
     eth_port_end_receiver(endpoint->worker->device->port, endpoint);
   }
   eth_rx_close(endpoint);
@@ -165,7 +168,7 @@ int eth_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
 }
 
 /* In the network of the port's own address? */
-static bool is_near(const struct dg_endpoint *dg, const union dg_address *address)
+static bool eth_endpoint_is_near(const struct dg_endpoint *dg, const union dg_address *address)
 {
   const struct pst_endpoint *endpoint = (const struct pst_endpoint *)dg;
   const struct eth_network *network =
@@ -179,7 +182,7 @@ static bool is_near(const struct dg_endpoint *dg, const union dg_address *addres
 int eth_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
   static const struct dg_reach reach = {
-      .has_loopback = false, .is_near = is_near, .connect = eth_peer_find};
+      .has_loopback = false, .is_near = eth_endpoint_is_near, .connect = eth_peer_find};
 
   int rc = dg_endpoint_connect(&endpoint->dg, address, &reach);
   if (rc == 0 && endpoint->rx && endpoint->match.kind == ETH_MATCH_UNMET) {

@@ -7,7 +7,7 @@
 
 /* DPDK cannot be asked without being started, which a probe must not do: it names
  * interfaces of the kernel, and cards by the kernel's list. */
-static int probe(const struct pst_host *host, struct pst_probe *probe)
+static int eth_probe(const struct pst_host *host, struct pst_probe *probe)
 {
   struct if_nameindex *all = if_nameindex();
 
@@ -46,4 +46,4 @@ static const struct pst_transport_ops ops = {
     .endpoint_close = pst_cpu_endpoint_close,
 };
 
-PST_PLUGIN(probe, &ops);
+PST_PLUGIN(eth_probe, &ops);

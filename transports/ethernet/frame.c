@@ -6,7 +6,7 @@
 
 #include "layout.h"
 
-static bool is_makeable(const struct eth_template_params *params)
+static bool eth_frame_is_makeable(const struct eth_template_params *params)
 {
   const bool is_v4 = eth_is_v4(params->from.address);
 
@@ -33,7 +33,7 @@ uint32_t eth_ethernet_write(uint8_t *to, const uint8_t mac_to[ETH_MAC_BYTES],
   return at + 2;
 }
 
-static void make_v4(const struct eth_template_params *params, uint8_t *ip)
+static void eth_frame_make_v4(const struct eth_template_params *params, uint8_t *ip)
 {
   ip[0] = 0x45;
   ip[1] = params->traffic_class;
@@ -44,7 +44,7 @@ static void make_v4(const struct eth_template_params *params, uint8_t *ip)
   memcpy(ip + 16, params->to.address + 12, 4);
 }
 
-static void make_v6(const struct eth_template_params *params, uint8_t *ip)
+static void eth_frame_make_v6(const struct eth_template_params *params, uint8_t *ip)
 {
   ip[0] = (uint8_t)(0x60 | params->traffic_class >> 4);
   ip[1] = (uint8_t)(params->traffic_class << 4);
@@ -59,20 +59,20 @@ int eth_template_make(const struct eth_template_params *params, struct eth_templ
   struct eth_template t = {.udp_checksum = params->udp_checksum};
   const uint16_t next = eth_word(ETH_NEXT_UDP);
 
-  if (!is_makeable(params))
+  if (!eth_frame_is_makeable(params))
     return -EINVAL;
   t.is_v4 = eth_is_v4(params->from.address);
   t.ip_at = (uint8_t)eth_ethernet_write(t.bytes, params->mac_to, params->mac_from, params->vlan,
                                         t.is_v4 ? ETH_TYPE_V4 : ETH_TYPE_V6);
   uint8_t *ip = t.bytes + t.ip_at;
   if (t.is_v4) {
-    make_v4(params, ip);
+    eth_frame_make_v4(params, ip);
     t.udp_at = (uint8_t)(t.ip_at + ETH_V4_BYTES);
     t.sums_ip = params->ip_checksum == ETH_CHECKSUM_SOFTWARE;
     t.ip_sum = eth_sum(ip, ETH_V4_BYTES, 0);
     t.udp_sum = eth_sum(ip + 12, 8, next);
   } else {
-    make_v6(params, ip);
+    eth_frame_make_v6(params, ip);
     t.udp_at = (uint8_t)(t.ip_at + ETH_V6_BYTES);
     t.udp_sum = eth_sum(ip + 8, 32, next);
   }

@@ -12,19 +12,19 @@
  * the control plane already may only try the receiving queues.
  */
 
-static void lock_receiving(struct eth_port *port)
+static void eth_leave_lock_receiving(struct eth_port *port)
 {
   for (uint32_t i = 0; i < port->rxq_count; i++)
     rte_spinlock_lock(&port->rxqs[i].lock);
 }
 
-static void unlock_receiving(struct eth_port *port)
+static void eth_leave_unlock_receiving(struct eth_port *port)
 {
   for (uint32_t i = port->rxq_count; i-- > 0;)
     rte_spinlock_unlock(&port->rxqs[i].lock);
 }
 
-static void lock_sending(struct eth_port *port)
+static void eth_leave_lock_sending(struct eth_port *port)
 {
   assert(rte_spinlock_is_locked(&port->control_lock));
   for (uint32_t i = 0; i < port->txq_count; i++)
@@ -40,7 +40,7 @@ bool eth_port_try_lock(struct eth_port *port)
         rte_spinlock_unlock(&port->rxqs[i].lock);
       return false;
     }
-  lock_sending(port);
+  eth_leave_lock_sending(port);
   return true;
 }
 
@@ -48,7 +48,7 @@ void eth_port_unlock(struct eth_port *port)
 {
   for (uint32_t i = port->txq_count; i-- > 0;)
     rte_spinlock_unlock(&port->txqs[i].lock);
-  unlock_receiving(port);
+  eth_leave_unlock_receiving(port);
 }
 
 /* ---- Who leaves --------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ void eth_port_end_receiver(struct eth_port *port, struct pst_endpoint *endpoint)
     eth_port_drop_rule(port, endpoint);
     rte_spinlock_unlock(&port->control_lock);
   }
-  lock_receiving(port);
+  eth_leave_lock_receiving(port);
   rte_spinlock_lock(&port->control_lock); /* nobody looks for others of its rule meanwhile */
   while (*at != &endpoint->match)
     at = &(*at)->next;
@@ -77,12 +77,12 @@ void eth_port_end_receiver(struct eth_port *port, struct pst_endpoint *endpoint)
   if (queue)
     queue->receivers--;
   rte_spinlock_unlock(&port->control_lock);
-  unlock_receiving(port);
+  eth_leave_unlock_receiving(port);
   endpoint->rx->is_listed = false;
 }
 
 /* False: this queue cannot be stopped alone. */
-static bool stop_queue(struct eth_port *port, const struct eth_rxq *queue)
+static bool eth_leave_stop_queue(struct eth_port *port, const struct eth_rxq *queue)
 {
   return (port->driver->traits & ETH_KEEPS_NO_MBUF) ||
          rte_eth_dev_rx_queue_stop(port->id, queue->index) == 0;
@@ -95,11 +95,11 @@ void eth_port_end_ring(struct eth_port *port, struct pst_ring *ring)
 
   if (!queue)
     return;
-  lock_receiving(port);
+  eth_leave_lock_receiving(port);
   rte_spinlock_lock(&port->control_lock); /* nobody starts the port meanwhile */
-  lock_sending(port);
+  eth_leave_lock_sending(port);
   /* A driver that keeps mbufs would go on writing into slots. */
-  if (eth_port_is_running(port) && !stop_queue(port, queue)) {
+  if (eth_port_is_running(port) && !eth_leave_stop_queue(port, queue)) {
     rte_eth_dev_stop(port->id);
     __atomic_store_n(&port->stage, ETH_PORT_OVER, __ATOMIC_RELEASE);
   }

@@ -2,7 +2,7 @@
 /* Which receiver takes a frame where several have one address and UDP port. */
 #include "match.h"
 
-static bool source_is_same(const struct dg_source *a, const struct dg_source *b)
+static bool eth_match_source_is_same(const struct dg_source *a, const struct dg_source *b)
 {
   return a->port == b->port && memcmp(a->address, b->address, sizeof(a->address)) == 0;
 }
@@ -22,7 +22,7 @@ void eth_match_meet(struct eth_match *match, const struct dg_flow_params *wants)
 bool eth_match_is_same_source(const struct dg_flow_params *a, const struct dg_flow_params *b)
 {
   return a->address_is_fixed == b->address_is_fixed && a->port_is_fixed == b->port_is_fixed &&
-         (!a->address_is_fixed || source_is_same(&a->source, &b->source));
+         (!a->address_is_fixed || eth_match_source_is_same(&a->source, &b->source));
 }
 
 /* ---- One of several ----------------------------------------------------------------------------
@@ -36,7 +36,7 @@ struct question {
   uint64_t now_ns;
 };
 
-static struct eth_match *next_at(struct eth_match *match, const struct question *q)
+static struct eth_match *eth_match_next_at(struct eth_match *match, const struct question *q)
 {
   while (match && memcmp(match->at, q->to, sizeof(match->at)) != 0)
     match = match->next;
@@ -44,15 +44,16 @@ static struct eth_match *next_at(struct eth_match *match, const struct question 
 }
 
 /* Knows or follows the sender. */
-static struct eth_match *find_own(struct eth_match *chain, const struct question *q)
+static struct eth_match *eth_match_find_own(struct eth_match *chain, const struct question *q)
 {
-  for (struct eth_match *at = next_at(chain, q); at; at = next_at(at->next, q)) {
+  for (struct eth_match *at = eth_match_next_at(chain, q); at;
+       at = eth_match_next_at(at->next, q)) {
     const uint8_t kind = __atomic_load_n(&at->kind, __ATOMIC_ACQUIRE);
     const struct dg_source *claim = __atomic_load_n(&at->claim, __ATOMIC_ACQUIRE);
 
     if (kind == ETH_MATCH_KNOWN && dg_flow_is_source(&at->wants, q->from))
       return at;
-    if (kind != ETH_MATCH_FIRST || !claim || !source_is_same(claim, q->from))
+    if (kind != ETH_MATCH_FIRST || !claim || !eth_match_source_is_same(claim, q->from))
       continue;
     __atomic_store_n(&at->heard_ns, q->now_ns, __ATOMIC_RELAXED);
     return at;
@@ -70,7 +71,7 @@ enum rank {
   RANK_NAMED = 1 << 3, /* the receiver's `source` is the sender's address */
 };
 
-static uint32_t rank_of(const struct eth_match *match, const struct question *q)
+static uint32_t eth_match_rank_of(const struct eth_match *match, const struct question *q)
 {
   const uint8_t kind = __atomic_load_n(&match->kind, __ATOMIC_ACQUIRE);
   uint32_t rank = match->wants.address_is_fixed ? RANK_NAMED : 0;
@@ -86,12 +87,12 @@ static uint32_t rank_of(const struct eth_match *match, const struct question *q)
   return rank | (q->queue && match->queue == q->queue ? RANK_QUEUE : 0);
 }
 
-static uint64_t heard(const struct eth_match *match)
+static uint64_t eth_match_heard(const struct eth_match *match)
 {
   return __atomic_load_n(&match->heard_ns, __ATOMIC_RELAXED);
 }
 
-static uint32_t hash_of(const struct dg_source *source)
+static uint32_t eth_match_hash_of(const struct dg_source *source)
 {
   uint32_t hash = 2166136261u; /* FNV-1a */
 
@@ -103,16 +104,18 @@ static uint32_t hash_of(const struct dg_source *source)
 }
 
 /* The first of the highest rank; of those that follow somebody, the one that has heard least. */
-static struct eth_match *find_best(struct eth_match *chain, const struct question *q,
-                                   uint32_t *rank, uint32_t *count)
+static struct eth_match *eth_match_find_best(struct eth_match *chain, const struct question *q,
+                                             uint32_t *rank, uint32_t *count)
 {
   struct eth_match *best = NULL;
 
   *rank = *count = 0;
-  for (struct eth_match *at = next_at(chain, q); at; at = next_at(at->next, q)) {
-    const uint32_t its = rank_of(at, q);
+  for (struct eth_match *at = eth_match_next_at(chain, q); at;
+       at = eth_match_next_at(at->next, q)) {
+    const uint32_t its = eth_match_rank_of(at, q);
     const bool is_higher = its > *rank, is_equal = its && its == *rank;
-    if (is_higher || (is_equal && (its & RANK_KIND) == RANK_KIN && heard(at) < heard(best)))
+    if (is_higher ||
+        (is_equal && (its & RANK_KIND) == RANK_KIN && eth_match_heard(at) < eth_match_heard(best)))
       best = at;
     *count = is_higher ? 1 : *count + is_equal;
     *rank = is_higher ? its : *rank;
@@ -121,18 +124,18 @@ static struct eth_match *find_best(struct eth_match *chain, const struct questio
 }
 
 /* The same one for each frame of a sender. */
-static struct eth_match *choose_any(struct eth_match *chain, const struct question *q,
-                                    uint32_t rank, uint32_t count)
+static struct eth_match *eth_match_choose_any(struct eth_match *chain, const struct question *q,
+                                              uint32_t rank, uint32_t count)
 {
-  uint32_t left = hash_of(q->from) % count;
-  struct eth_match *at = next_at(chain, q);
+  uint32_t left = eth_match_hash_of(q->from) % count;
+  struct eth_match *at = eth_match_next_at(chain, q);
 
-  while (rank_of(at, q) != rank || left--)
-    at = next_at(at->next, q);
+  while (eth_match_rank_of(at, q) != rank || left--)
+    at = eth_match_next_at(at->next, q);
   return at;
 }
 
-static void follow(struct eth_match *match, const struct question *q)
+static void eth_match_follow(struct eth_match *match, const struct question *q)
 {
   struct dg_source *free = &match->claims[match->claim == &match->claims[0]];
 
@@ -141,17 +144,17 @@ static void follow(struct eth_match *match, const struct question *q)
   __atomic_store_n(&match->claim, free, __ATOMIC_RELEASE);
 }
 
-static struct eth_match *give_sender(struct eth_match *chain, const struct question *q)
+static struct eth_match *eth_match_give_sender(struct eth_match *chain, const struct question *q)
 {
   uint32_t rank, count;
-  struct eth_match *best = find_best(chain, q, &rank, &count);
+  struct eth_match *best = eth_match_find_best(chain, q, &rank, &count);
 
   if (!best)
-    return next_at(chain, q); /* who counts it as another's, or lost */
+    return eth_match_next_at(chain, q); /* who counts it as another's, or lost */
   if ((rank & RANK_KIND) == RANK_ANY)
-    return choose_any(chain, q, rank, count);
-  if ((rank & RANK_KIND) == RANK_FREE || q->now_ns - heard(best) >= DG_SILENCE_MAX_NS)
-    follow(best, q);
+    return eth_match_choose_any(chain, q, rank, count);
+  if ((rank & RANK_KIND) == RANK_FREE || q->now_ns - eth_match_heard(best) >= DG_SILENCE_MAX_NS)
+    eth_match_follow(best, q);
   return best;
 }
 
@@ -160,19 +163,19 @@ struct eth_match *eth_match_find(struct eth_match *chain, const uint8_t to[16],
                                  int *lock)
 {
   const struct question q = {to, from, queue, now_ns};
-  struct eth_match *first = next_at(chain, &q), *found;
+  struct eth_match *first = eth_match_next_at(chain, &q), *found;
 
-  if (!first || !next_at(first->next, &q))
+  if (!first || !eth_match_next_at(first->next, &q))
     return first;
-  found = find_own(first, &q);
+  found = eth_match_find_own(first, &q);
   if (found)
     return found;
   while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))
     while (__atomic_load_n(lock, __ATOMIC_RELAXED))
       ;
-  found = find_own(first, &q);
+  found = eth_match_find_own(first, &q);
   if (!found)
-    found = give_sender(first, &q);
+    found = eth_match_give_sender(first, &q);
   __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
   return found;
 }

@@ -41,7 +41,7 @@ struct eth_group *eth_group_find(struct eth_groups *groups, const uint8_t addres
 }
 
 /* 224.0.0.1, and in IPv6 all nodes and what stays within a node. */
-static bool is_silent(const uint8_t group[16])
+static bool eth_multicast_is_silent(const uint8_t group[16])
 {
   static const uint8_t all_v4[4] = {224, 0, 0, 1}, all_v6[16] = {0xff, 0x02, [15] = 1};
 
@@ -50,7 +50,8 @@ static bool is_silent(const uint8_t group[16])
   return (group[1] & 0xf) <= 1 || eth_is_same(group, all_v6);
 }
 
-static struct eth_group *group_make(struct eth_groups *groups, const uint8_t address[16])
+static struct eth_group *eth_multicast_group_make(struct eth_groups *groups,
+                                                  const uint8_t address[16])
 {
   struct eth_group *group = eth_group_find(groups, address);
 
@@ -60,12 +61,13 @@ static struct eth_group *group_make(struct eth_groups *groups, const uint8_t add
     group = &groups->all[i];
     *group = (struct eth_group){.is_used = true, .change_due = ETH_NEVER, .answer_due = ETH_NEVER};
     memcpy(group->address, address, 16);
-    group->is_silent = is_silent(address);
+    group->is_silent = eth_multicast_is_silent(address);
   }
   return group;
 }
 
-static struct eth_member *member_find(struct eth_group *group, const uint8_t source[16])
+static struct eth_member *eth_multicast_member_find(struct eth_group *group,
+                                                    const uint8_t source[16])
 {
   for (uint32_t i = 0; i < group->member_count; i++)
     if (eth_is_same(group->members[i].source, source))
@@ -89,25 +91,26 @@ void eth_group_settle(struct eth_group *group)
 }
 
 /* How many reports of a change are owed. */
-static uint8_t robustness_of(struct eth_groups *groups, const struct eth_group *group)
+static uint8_t eth_multicast_robustness_of(struct eth_groups *groups, const struct eth_group *group)
 {
   return group->is_silent ? 0
                           : (uint8_t)eth_speaker_of(groups, eth_is_v4(group->address))->robustness;
 }
 
 /* The mode has changed, and what stands for it says all there is to say of sources. */
-static void mode_changed(struct eth_groups *groups, struct eth_group *group, uint64_t now_ns)
+static void eth_multicast_mode_changed(struct eth_groups *groups, struct eth_group *group,
+                                       uint64_t now_ns)
 {
-  group->mode_left = robustness_of(groups, group);
+  group->mode_left = eth_multicast_robustness_of(groups, group);
   group->change_due = now_ns;
   for (uint32_t i = 0; i < group->member_count; i++)
     group->members[i].allow_left = group->members[i].block_left = 0;
 }
 
-static int join_source(struct eth_groups *groups, struct eth_group *group, const uint8_t source[16],
-                       uint64_t now_ns)
+static int eth_multicast_join_source(struct eth_groups *groups, struct eth_group *group,
+                                     const uint8_t source[16], uint64_t now_ns)
 {
-  struct eth_member *member = member_find(group, source);
+  struct eth_member *member = eth_multicast_member_find(group, source);
 
   if (!member) {
     if (group->member_count == ETH_SOURCES_MAX)
@@ -117,7 +120,7 @@ static int join_source(struct eth_groups *groups, struct eth_group *group, const
     memcpy(member->source, source, 16);
   }
   if (member->joins++ == 0 && !group->any_joins) {
-    member->allow_left = robustness_of(groups, group);
+    member->allow_left = eth_multicast_robustness_of(groups, group);
     member->block_left = 0;
     group->change_due = now_ns;
   }
@@ -133,23 +136,23 @@ int eth_groups_join(struct eth_groups *groups, const uint8_t address[16], const 
   if (!eth_is_multicast(address) || (source && (eth_is_v4(source) != eth_is_v4(address) ||
                                                 eth_is_multicast(source) || eth_is_any(source))))
     return -EINVAL;
-  if (!(group = group_make(groups, address)))
+  if (!(group = eth_multicast_group_make(groups, address)))
     return -ENOSPC;
   if (source)
-    rc = join_source(groups, group, source, now_ns);
+    rc = eth_multicast_join_source(groups, group, source, now_ns);
   else if (group->any_joins++ == 0)
-    mode_changed(groups, group, now_ns);
+    eth_multicast_mode_changed(groups, group, now_ns);
   eth_group_settle(group);
   return rc;
 }
 
-static void leave_source(struct eth_groups *groups, struct eth_group *group,
-                         struct eth_member *member, uint64_t now_ns)
+static void eth_multicast_leave_source(struct eth_groups *groups, struct eth_group *group,
+                                       struct eth_member *member, uint64_t now_ns)
 {
   if (--member->joins || group->any_joins)
     return;
   member->allow_left = 0;
-  member->block_left = robustness_of(groups, group);
+  member->block_left = eth_multicast_robustness_of(groups, group);
   group->change_due = now_ns;
 }
 
@@ -157,14 +160,14 @@ int eth_groups_leave(struct eth_groups *groups, const uint8_t address[16], const
                      uint64_t now_ns)
 {
   struct eth_group *group = eth_group_find(groups, address);
-  struct eth_member *member = group && source ? member_find(group, source) : NULL;
+  struct eth_member *member = group && source ? eth_multicast_member_find(group, source) : NULL;
 
   if (!group || (source ? !member || !member->joins : !group->any_joins))
     return -ENOENT;
   if (source)
-    leave_source(groups, group, member, now_ns);
+    eth_multicast_leave_source(groups, group, member, now_ns);
   else if (--group->any_joins == 0)
-    mode_changed(groups, group, now_ns);
+    eth_multicast_mode_changed(groups, group, now_ns);
   eth_group_settle(group);
   return 0;
 }

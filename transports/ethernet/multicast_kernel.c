@@ -11,7 +11,7 @@
 #include "message.h"
 #include "multicast.h"
 
-static void fill(const uint8_t address[16], struct sockaddr_storage *to)
+static void eth_join_fill(const uint8_t address[16], struct sockaddr_storage *to)
 {
   struct sockaddr_in v4 = {.sin_family = AF_INET};
   struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
@@ -25,23 +25,23 @@ static void fill(const uint8_t address[16], struct sockaddr_storage *to)
     memcpy(to, &v6, sizeof(v6));
 }
 
-static int join(int fd, uint32_t netdev, const uint8_t group[16], const uint8_t *source)
+static int eth_join_socket(int fd, uint32_t netdev, const uint8_t group[16], const uint8_t *source)
 {
   const int level = eth_is_v4(group) ? IPPROTO_IP : IPPROTO_IPV6;
   struct group_source_req of_source = {.gsr_interface = netdev};
   struct group_req of_any = {.gr_interface = netdev};
 
-  fill(group, &of_any.gr_group);
-  fill(group, &of_source.gsr_group);
+  eth_join_fill(group, &of_any.gr_group);
+  eth_join_fill(group, &of_source.gsr_group);
   if (!source)
     return setsockopt(fd, level, MCAST_JOIN_GROUP, &of_any, sizeof(of_any)) == 0 ? 0 : -errno;
-  fill(source, &of_source.gsr_source);
+  eth_join_fill(source, &of_source.gsr_source);
   return setsockopt(fd, level, MCAST_JOIN_SOURCE_GROUP, &of_source, sizeof(of_source)) == 0
              ? 0
              : -errno;
 }
 
-static const char *remedy(int error, bool is_v4)
+static const char *eth_join_remedy(int error, bool is_v4)
 {
   if (error == -ENODEV)
     return "see `ip -d link`; the interface must be up and take multicast";
@@ -62,7 +62,7 @@ int eth_join_kernel(uint32_t netdev, const uint8_t group[16], const uint8_t *sou
   if (fd < 0)
     rc = -errno;
   else if (eth_is_multicast(group) && (!source || eth_is_v4(source) == is_v4))
-    rc = join(fd, netdev, group, source);
+    rc = eth_join_socket(fd, netdev, group, source);
   if (rc == 0)
     return fd;
   if (fd >= 0)
@@ -70,6 +70,6 @@ int eth_join_kernel(uint32_t netdev, const uint8_t group[16], const uint8_t *sou
   inet_ntop(is_v4 ? AF_INET : AF_INET6, group + (is_v4 ? 12 : 0), text, sizeof(text));
   if_indextoname(netdev, name);
   snprintf(why, ETH_WHY_MAX, "group %s cannot be joined on %s: %s; %s", text, name, strerror(-rc),
-           remedy(rc, is_v4));
+           eth_join_remedy(rc, is_v4));
   return rc;
 }

@@ -29,28 +29,28 @@ struct sources {
   uint32_t count;
 };
 
-static uint32_t address_bytes(const struct report *report)
+static uint32_t eth_report_address_bytes(const struct report *report)
 {
   return report->is_v4 ? 4 : 16;
 }
 
-static bool has_room(const struct report *report, uint32_t records, uint32_t sources)
+static bool eth_report_has_room(const struct report *report, uint32_t records, uint32_t sources)
 {
-  const uint32_t bytes = address_bytes(report);
+  const uint32_t bytes = eth_report_address_bytes(report);
 
   return report->length + records * (4 + bytes) + sources * bytes <= REPORT_MAX;
 }
 
-static void put_address(struct report *report, const uint8_t address[16])
+static void eth_report_put_address(struct report *report, const uint8_t address[16])
 {
-  const uint32_t bytes = address_bytes(report);
+  const uint32_t bytes = eth_report_address_bytes(report);
 
   memcpy(report->bytes + report->length, report->is_v4 ? address + 12 : address, bytes);
   report->length += bytes;
 }
 
-static void add_record(struct report *report, uint8_t type, const struct eth_group *group,
-                       const struct sources *sources)
+static void eth_report_add_record(struct report *report, uint8_t type,
+                                  const struct eth_group *group, const struct sources *sources)
 {
   uint8_t *record = report->bytes + report->length;
 
@@ -58,29 +58,29 @@ static void add_record(struct report *report, uint8_t type, const struct eth_gro
   record[1] = 0;
   eth_put16(record + 2, sources->count);
   report->length += 4;
-  put_address(report, group->address);
+  eth_report_put_address(report, group->address);
   for (uint32_t i = 0; i < sources->count; i++)
-    put_address(report, sources->at[i]);
+    eth_report_put_address(report, sources->at[i]);
   report->records++;
 }
 
 /* ---- What is said of a group ---------------------------------------------------------------- */
 
-static void wanted(const struct eth_group *group, struct sources *sources)
+static void eth_report_wanted(const struct eth_group *group, struct sources *sources)
 {
   for (uint32_t i = 0; i < group->member_count && !group->any_joins; i++)
     if (group->members[i].joins)
       sources->at[sources->count++] = group->members[i].source;
 }
 
-static void owed(const struct eth_group *group, bool is_allow, struct sources *sources)
+static void eth_report_owed(const struct eth_group *group, bool is_allow, struct sources *sources)
 {
   for (uint32_t i = 0; i < group->member_count; i++)
     if (is_allow ? group->members[i].allow_left : group->members[i].block_left)
       sources->at[sources->count++] = group->members[i].source;
 }
 
-static bool is_wanted(const struct eth_group *group, const uint8_t source[16])
+static bool eth_report_is_wanted(const struct eth_group *group, const uint8_t source[16])
 {
   for (uint32_t i = 0; i < group->member_count; i++)
     if (group->members[i].joins && eth_is_same(group->members[i].source, source))
@@ -89,33 +89,34 @@ static bool is_wanted(const struct eth_group *group, const uint8_t source[16])
 }
 
 /* What it is now. */
-static void add_current(struct report *report, const struct eth_group *group)
+static void eth_report_add_current(struct report *report, const struct eth_group *group)
 {
   struct sources sources = {.count = 0};
 
-  wanted(group, &sources);
+  eth_report_wanted(group, &sources);
   if (!group->is_silent && (group->any_joins || sources.count))
-    add_record(report, group->any_joins ? IS_EXCLUDE : IS_INCLUDE, group, &sources);
+    eth_report_add_record(report, group->any_joins ? IS_EXCLUDE : IS_INCLUDE, group, &sources);
 }
 
 /* The answer to a query for it. */
-static void add_answer(struct report *report, const struct eth_group *group)
+static void eth_report_add_answer(struct report *report, const struct eth_group *group)
 {
   struct sources sources = {.count = 0};
 
   if (group->asked_count == 0 || group->is_silent) {
-    add_current(report, group);
+    eth_report_add_current(report, group);
     return;
   }
   for (uint32_t i = 0; i < group->asked_count; i++)
-    if (is_wanted(group, group->asked[i]))
+    if (eth_report_is_wanted(group, group->asked[i]))
       sources.at[sources.count++] = group->asked[i];
   if (sources.count)
-    add_record(report, IS_INCLUDE, group, &sources);
+    eth_report_add_record(report, IS_INCLUDE, group, &sources);
 }
 
 /* One report less is owed. */
-static void count_change(struct eth_groups *groups, struct eth_group *group, uint64_t now_ns)
+static void eth_report_count_change(struct eth_groups *groups, struct eth_group *group,
+                                    uint64_t now_ns)
 {
   if (group->mode_left) {
     group->mode_left--;
@@ -130,27 +131,28 @@ static void count_change(struct eth_groups *groups, struct eth_group *group, uin
   eth_group_settle(group);
 }
 
-static void add_change(struct report *report, const struct eth_group *group)
+static void eth_report_add_change(struct report *report, const struct eth_group *group)
 {
   struct sources allow = {.count = 0}, block = {.count = 0};
 
   if (group->mode_left) {
-    wanted(group, &allow);
-    add_record(report, group->any_joins ? TO_EXCLUDE : TO_INCLUDE, group, &allow);
+    eth_report_wanted(group, &allow);
+    eth_report_add_record(report, group->any_joins ? TO_EXCLUDE : TO_INCLUDE, group, &allow);
     return;
   }
-  owed(group, true, &allow);
-  owed(group, false, &block);
+  eth_report_owed(group, true, &allow);
+  eth_report_owed(group, false, &block);
   if (allow.count)
-    add_record(report, ALLOW, group, &allow);
+    eth_report_add_record(report, ALLOW, group, &allow);
   if (block.count)
-    add_record(report, BLOCK, group, &block);
+    eth_report_add_record(report, BLOCK, group, &block);
 }
 
 /* ---- Frames ------------------------------------------------------------------------------- */
 
-static uint32_t write_message(struct eth_groups *groups, bool is_v4, const uint8_t to[16],
-                              uint8_t *message, uint32_t length, uint8_t *frame)
+static uint32_t eth_report_write_message(struct eth_groups *groups, bool is_v4,
+                                         const uint8_t to[16], uint8_t *message, uint32_t length,
+                                         uint8_t *frame)
 {
   const struct eth_icmpv6 packet = {.from = groups->own_v6,
                                     .to = to,
@@ -164,20 +166,20 @@ static uint32_t write_message(struct eth_groups *groups, bool is_v4, const uint8
                : eth_icmpv6_write(frame, &groups->link, &packet);
 }
 
-static uint32_t write_report(struct eth_groups *groups, struct report *report, uint8_t *frame)
+static uint32_t eth_report_write(struct eth_groups *groups, struct report *report, uint8_t *frame)
 {
   static const uint8_t routers_v4[16] = {[10] = 0xff, [11] = 0xff, 224, 0, 0, 22},
                        routers_v6[16] = {0xff, 0x02, [15] = 22};
 
   report->bytes[0] = report->is_v4 ? ETH_IGMP3_REPORT : ETH_MLD2_REPORT;
   eth_put16(report->bytes + 6, report->records);
-  return write_message(groups, report->is_v4, report->is_v4 ? routers_v4 : routers_v6,
-                       report->bytes, report->length, frame);
+  return eth_report_write_message(groups, report->is_v4, report->is_v4 ? routers_v4 : routers_v6,
+                                  report->bytes, report->length, frame);
 }
 
 /* A report of an older version, or that the group is left, which IGMPv1 does not know. */
-static uint32_t write_older(struct eth_groups *groups, const struct eth_group *group,
-                            uint32_t version, bool is_left, uint8_t *frame)
+static uint32_t eth_report_write_older(struct eth_groups *groups, const struct eth_group *group,
+                                       uint32_t version, bool is_left, uint8_t *frame)
 {
   static const uint8_t routers_v4[16] = {[10] = 0xff, [11] = 0xff, 224, 0, 0, 2},
                        routers_v6[16] = {0xff, 0x02, [15] = 2};
@@ -191,53 +193,57 @@ static uint32_t write_older(struct eth_groups *groups, const struct eth_group *g
     message[0] = is_left ? ETH_MLD1_DONE : ETH_MLD1_REPORT;
     memcpy(message + 8, group->address, 16);
   }
-  return write_message(groups, is_v4,
-                       !is_left ? group->address
-                       : is_v4  ? routers_v4
-                                : routers_v6,
-                       message, is_v4 ? 8 : 24, frame);
+  return eth_report_write_message(groups, is_v4,
+                                  !is_left ? group->address
+                                  : is_v4  ? routers_v4
+                                           : routers_v6,
+                                  message, is_v4 ? 8 : 24, frame);
 }
 
 /* One frame of what is due for one group. */
-static uint32_t next_older(struct eth_groups *groups, uint32_t version, bool is_v4, uint64_t now_ns,
-                           uint8_t *frame)
+static uint32_t eth_report_next_older(struct eth_groups *groups, uint32_t version, bool is_v4,
+                                      uint64_t now_ns, uint8_t *frame)
 {
   for (struct eth_group *group = groups->all; group < groups->all + ETH_GROUPS_MAX; group++) {
     if (!group->is_used || eth_is_v4(group->address) != is_v4 ||
         (group->change_due > now_ns && group->answer_due > now_ns))
       continue;
     const bool is_left = !eth_group_is_wanted(group);
-    const uint32_t length =
-        is_left && is_v4 && version == 1 ? 0 : write_older(groups, group, version, is_left, frame);
+    const uint32_t length = is_left && is_v4 && version == 1
+                                ? 0
+                                : eth_report_write_older(groups, group, version, is_left, frame);
     group->answer_due = ETH_NEVER;
     if (is_left)
       group->is_used = false;
     else if (group->change_due <= now_ns)
-      count_change(groups, group, now_ns);
+      eth_report_count_change(groups, group, now_ns);
     if (length)
       return length;
   }
   return 0;
 }
 
-static void collect_changes(struct eth_groups *groups, struct report *report, uint64_t now_ns)
+static void eth_report_collect_changes(struct eth_groups *groups, struct report *report,
+                                       uint64_t now_ns)
 {
   for (struct eth_group *group = groups->all; group < groups->all + ETH_GROUPS_MAX; group++) {
     if (!group->is_used || eth_is_v4(group->address) != report->is_v4)
       continue;
-    if (group->change_due <= now_ns && has_room(report, 2, group->member_count)) {
-      add_change(report, group);
-      count_change(groups, group, now_ns);
+    if (group->change_due <= now_ns && eth_report_has_room(report, 2, group->member_count)) {
+      eth_report_add_change(report, group);
+      eth_report_count_change(groups, group, now_ns);
     }
-    if (group->is_used && group->answer_due <= now_ns && has_room(report, 1, ETH_SOURCES_MAX)) {
-      add_answer(report, group);
+    if (group->is_used && group->answer_due <= now_ns &&
+        eth_report_has_room(report, 1, ETH_SOURCES_MAX)) {
+      eth_report_add_answer(report, group);
       group->answer_due = ETH_NEVER;
     }
   }
 }
 
 /* What is left of the answer to a general query. */
-static void collect_general(struct eth_groups *groups, struct report *report, uint64_t now_ns)
+static void eth_report_collect_general(struct eth_groups *groups, struct report *report,
+                                       uint64_t now_ns)
 {
   struct eth_speaker *speaker = eth_speaker_of(groups, report->is_v4);
 
@@ -247,15 +253,16 @@ static void collect_general(struct eth_groups *groups, struct report *report, ui
     const struct eth_group *group = &groups->all[speaker->general_next];
     if (!group->is_used || eth_is_v4(group->address) != report->is_v4)
       continue;
-    if (!has_room(report, 1, group->member_count))
+    if (!eth_report_has_room(report, 1, group->member_count))
       return;
-    add_current(report, group);
+    eth_report_add_current(report, group);
   }
   speaker->general_due = ETH_NEVER;
   speaker->general_next = 0;
 }
 
-static uint32_t next_of(struct eth_groups *groups, bool is_v4, uint64_t now_ns, uint8_t *frame)
+static uint32_t eth_report_next_of(struct eth_groups *groups, bool is_v4, uint64_t now_ns,
+                                   uint8_t *frame)
 {
   const struct eth_speaker *speaker = eth_speaker_of(groups, is_v4);
   const uint32_t version = eth_speaker_version(speaker, now_ns);
@@ -263,17 +270,17 @@ static uint32_t next_of(struct eth_groups *groups, bool is_v4, uint64_t now_ns, 
 
   *(is_v4 ? &groups->counts.igmp_version : &groups->counts.mld_version) = (uint8_t)version;
   if (version < speaker->newest)
-    return next_older(groups, version, is_v4, now_ns, frame);
-  collect_changes(groups, &report, now_ns);
-  collect_general(groups, &report, now_ns);
-  return report.records ? write_report(groups, &report, frame) : 0;
+    return eth_report_next_older(groups, version, is_v4, now_ns, frame);
+  eth_report_collect_changes(groups, &report, now_ns);
+  eth_report_collect_general(groups, &report, now_ns);
+  return report.records ? eth_report_write(groups, &report, frame) : 0;
 }
 
 uint32_t eth_groups_next(struct eth_groups *groups, uint64_t now_ns, uint8_t frame[ETH_CONTROL_MAX])
 {
-  const uint32_t length = next_of(groups, true, now_ns, frame);
+  const uint32_t length = eth_report_next_of(groups, true, now_ns, frame);
 
-  return length ? length : next_of(groups, false, now_ns, frame);
+  return length ? length : eth_report_next_of(groups, false, now_ns, frame);
 }
 
 uint64_t eth_groups_due(const struct eth_groups *groups)

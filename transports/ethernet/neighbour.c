@@ -65,7 +65,7 @@ struct eth_neighbours {
 
 /* ---- Life ------------------------------------------------------------------------------- */
 
-static bool is_unicast(const uint8_t address[16])
+static bool eth_neighbour_is_unicast(const uint8_t address[16])
 {
   static const uint8_t loopback[16] = {[15] = 1};
 
@@ -74,12 +74,12 @@ static bool is_unicast(const uint8_t address[16])
   return !eth_is_v4(address) || (address[12] != 127 && address[12] < 224 && address[12] != 0);
 }
 
-static bool is_link_local(const uint8_t address[16])
+static bool eth_neighbour_is_link_local(const uint8_t address[16])
 {
   return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
-static struct own *own_find(struct eth_neighbours *n, const uint8_t address[16])
+static struct own *eth_neighbour_own_find(struct eth_neighbours *n, const uint8_t address[16])
 {
   for (uint32_t i = 0; i < n->own_count; i++)
     if (eth_is_same(n->own[i].address, address))
@@ -87,11 +87,12 @@ static struct own *own_find(struct eth_neighbours *n, const uint8_t address[16])
   return NULL;
 }
 
-static void own_add(struct eth_neighbours *n, const uint8_t address[16], uint64_t now_ns)
+static void eth_neighbour_own_add(struct eth_neighbours *n, const uint8_t address[16],
+                                  uint64_t now_ns)
 {
   struct own *own = &n->own[n->own_count];
 
-  if (own_find(n, address))
+  if (eth_neighbour_own_find(n, address))
     return;
   memcpy(own->address, address, 16);
   own->announcements = ANNOUNCEMENTS;
@@ -109,7 +110,7 @@ int eth_neighbours_open(const struct eth_neighbours_params *params, uint64_t now
   if (params->own_count > ETH_OWN_MAX)
     return -EINVAL;
   for (uint32_t i = 0; i < params->own_count; i++) {
-    if (!is_unicast(params->own[i]))
+    if (!eth_neighbour_is_unicast(params->own[i]))
       return -EINVAL;
     has_v6 |= !eth_is_v4(params->own[i]);
   }
@@ -120,10 +121,10 @@ int eth_neighbours_open(const struct eth_neighbours_params *params, uint64_t now
   n->link.vlan = params->vlan;
   n->random = params->seed;
   for (uint32_t i = 0; i < params->own_count; i++)
-    own_add(n, params->own[i], now_ns);
+    eth_neighbour_own_add(n, params->own[i], now_ns);
   eth_link_local(params->mac, link_local);
   if (has_v6)
-    own_add(n, link_local, now_ns);
+    eth_neighbour_own_add(n, link_local, now_ns);
   *neighbours = n;
   return 0;
 }
@@ -134,7 +135,8 @@ void eth_neighbours_close(struct eth_neighbours *neighbours)
 }
 
 /* What a request for that address comes from: of its family, and of its scope if there is one. */
-static const uint8_t *own_for(const struct eth_neighbours *n, const uint8_t address[16])
+static const uint8_t *eth_neighbour_own_for(const struct eth_neighbours *n,
+                                            const uint8_t address[16])
 {
   const uint8_t *found = NULL;
 
@@ -142,8 +144,8 @@ static const uint8_t *own_for(const struct eth_neighbours *n, const uint8_t addr
     const uint8_t *own = n->own[i].address;
     if (eth_is_v4(own) != eth_is_v4(address))
       continue;
-    if (!found || (is_link_local(own) == is_link_local(address) &&
-                   is_link_local(found) != is_link_local(address)))
+    if (!found || (eth_neighbour_is_link_local(own) == eth_neighbour_is_link_local(address) &&
+                   eth_neighbour_is_link_local(found) != eth_neighbour_is_link_local(address)))
       found = own;
   }
   return found;
@@ -154,9 +156,9 @@ int eth_neighbours_ask(struct eth_neighbours *n, const uint8_t address[16], uint
 {
   struct neighbour *free_one = NULL, *one;
 
-  if (!is_unicast(address) || own_find(n, address))
+  if (!eth_neighbour_is_unicast(address) || eth_neighbour_own_find(n, address))
     return -EINVAL;
-  if (!own_for(n, address))
+  if (!eth_neighbour_own_for(n, address))
     return -EADDRNOTAVAIL;
   for (one = n->all; one < n->all + ETH_NEIGHBOURS_MAX; one++) {
     if (one->users && eth_is_same(one->address, address))
@@ -194,8 +196,9 @@ enum eth_neighbour_state eth_neighbours_look(const struct eth_neighbours *n, uin
 
 /* ---- What arrives ------------------------------------------------------------------------- */
 
-static void tell(struct eth_neighbours *n, uint32_t kind, const uint8_t address[16],
-                 const uint8_t *mac, const uint8_t *before, uint64_t *next_ns, uint64_t now_ns)
+static void eth_neighbour_tell(struct eth_neighbours *n, uint32_t kind, const uint8_t address[16],
+                               const uint8_t *mac, const uint8_t *before, uint64_t *next_ns,
+                               uint64_t now_ns)
 {
   struct eth_neighbour_event *event;
 
@@ -209,8 +212,8 @@ static void tell(struct eth_neighbours *n, uint32_t kind, const uint8_t address[
   memcpy(event->before, before, ETH_MAC_BYTES);
 }
 
-static void hear(struct eth_neighbours *n, struct neighbour *one, const uint8_t *mac,
-                 uint64_t now_ns)
+static void eth_neighbour_hear(struct eth_neighbours *n, struct neighbour *one, const uint8_t *mac,
+                               uint64_t now_ns)
 {
   memcpy(one->mac, mac, ETH_MAC_BYTES);
   one->has_mac = true;
@@ -221,26 +224,28 @@ static void hear(struct eth_neighbours *n, struct neighbour *one, const uint8_t 
   one->due_ns = now_ns + REACHABLE_NS / 2 + eth_random_below(&n->random, REACHABLE_NS);
 }
 
-static void heard_of(struct eth_neighbours *n, struct neighbour *one, const struct eth_claim *claim,
-                     uint64_t now_ns)
+static void eth_neighbour_heard_of(struct eth_neighbours *n, struct neighbour *one,
+                                   const struct eth_claim *claim, uint64_t now_ns)
 {
   if (!one->has_mac || memcmp(one->mac, claim->mac, ETH_MAC_BYTES) == 0) {
-    hear(n, one, claim->mac, now_ns);
+    eth_neighbour_hear(n, one, claim->mac, now_ns);
     return;
   }
   if (now_ns - one->heard_ns < LOCK_NS) {
-    tell(n, ETH_NEIGHBOUR_TWO, one->address, claim->mac, one->mac, &one->event_next_ns, now_ns);
+    eth_neighbour_tell(n, ETH_NEIGHBOUR_TWO, one->address, claim->mac, one->mac,
+                       &one->event_next_ns, now_ns);
     return;
   }
   if (!claim->overrides) { /* RFC 4861, section 7.2.5: the known one is asked */
     one->due_ns = now_ns;
     return;
   }
-  tell(n, ETH_NEIGHBOUR_MOVED, one->address, claim->mac, one->mac, &one->event_next_ns, now_ns);
-  hear(n, one, claim->mac, now_ns);
+  eth_neighbour_tell(n, ETH_NEIGHBOUR_MOVED, one->address, claim->mac, one->mac,
+                     &one->event_next_ns, now_ns);
+  eth_neighbour_hear(n, one, claim->mac, now_ns);
 }
 
-static void answer(struct eth_neighbours *n, const struct eth_claim *claim)
+static void eth_neighbour_answer(struct eth_neighbours *n, const struct eth_claim *claim)
 {
   struct answer *made;
 
@@ -256,9 +261,11 @@ static void answer(struct eth_neighbours *n, const struct eth_claim *claim)
 
 /* Another host claims an address of ours: we announce the address again, every ten seconds at most.
  */
-static void defend(struct eth_neighbours *n, struct own *own, const uint8_t *mac, uint64_t now_ns)
+static void eth_neighbour_defend(struct eth_neighbours *n, struct own *own, const uint8_t *mac,
+                                 uint64_t now_ns)
 {
-  tell(n, ETH_NEIGHBOUR_OURS, own->address, mac, n->link.mac, &own->event_next_ns, now_ns);
+  eth_neighbour_tell(n, ETH_NEIGHBOUR_OURS, own->address, mac, n->link.mac, &own->event_next_ns,
+                     now_ns);
   if (own->defended_ns && now_ns - own->defended_ns < DEFEND_NS)
     return;
   own->defended_ns = now_ns;
@@ -283,20 +290,22 @@ bool eth_neighbours_take(struct eth_neighbours *n, const struct eth_bytes *frame
   if (claim.has_sender) {
     for (struct neighbour *one = n->all; one < n->all + ETH_NEIGHBOURS_MAX; one++)
       if (one->users && eth_is_same(one->address, claim.sender))
-        heard_of(n, one, &claim, now_ns);
-    if ((own = own_find(n, claim.sender)))
-      defend(n, own, claim.mac, now_ns);
+        eth_neighbour_heard_of(n, one, &claim, now_ns);
+    if ((own = eth_neighbour_own_find(n, claim.sender)))
+      eth_neighbour_defend(n, own, claim.mac, now_ns);
   }
-  if (claim.asks && own_find(n, claim.target) && !own_find(n, claim.reply_to))
-    answer(n, &claim);
+  if (claim.asks && eth_neighbour_own_find(n, claim.target) &&
+      !eth_neighbour_own_find(n, claim.reply_to))
+    eth_neighbour_answer(n, &claim);
   return true;
 }
 
 /* ---- What is sent ------------------------------------------------------------------------- */
 
 /* An advertisement, or a solicitation, with the option that has our MAC. */
-static uint32_t write_nd(const struct eth_neighbours *n, uint8_t type, uint8_t flags,
-                         const uint8_t target[16], const struct eth_icmpv6 *packet, uint8_t *frame)
+static uint32_t eth_neighbour_write_nd(const struct eth_neighbours *n, uint8_t type, uint8_t flags,
+                                       const uint8_t target[16], const struct eth_icmpv6 *packet,
+                                       uint8_t *frame)
 {
   uint8_t message[32] = {type, [4] = flags, [24] = type == ETH_ND_SOLICITATION ? 1 : 2, [25] = 1};
   struct eth_icmpv6 made = *packet;
@@ -309,10 +318,11 @@ static uint32_t write_nd(const struct eth_neighbours *n, uint8_t type, uint8_t f
   return eth_icmpv6_write(frame, &n->link, &made);
 }
 
-static uint32_t write_request(const struct eth_neighbours *n, const struct neighbour *one,
-                              bool to_all, uint8_t *frame)
+static uint32_t eth_neighbour_write_request(const struct eth_neighbours *n,
+                                            const struct neighbour *one, bool to_all,
+                                            uint8_t *frame)
 {
-  const uint8_t *own = own_for(n, one->address), *mac = to_all ? NULL : one->mac;
+  const uint8_t *own = eth_neighbour_own_for(n, one->address), *mac = to_all ? NULL : one->mac;
   struct eth_icmpv6 packet = {.mac_to = mac, .from = own, .to = one->address};
   uint8_t group[16];
 
@@ -321,13 +331,13 @@ static uint32_t write_request(const struct eth_neighbours *n, const struct neigh
   eth_solicited_node(one->address, group);
   if (to_all)
     packet.to = group;
-  return write_nd(n, ETH_ND_SOLICITATION, 0, one->address, &packet, frame);
+  return eth_neighbour_write_nd(n, ETH_ND_SOLICITATION, 0, one->address, &packet, frame);
 }
 
 /* Three requests a second apart, to the MAC that is known or to all; then to all, less and less
  * often. */
-static uint32_t request(struct eth_neighbours *n, struct neighbour *one, uint64_t now_ns,
-                        uint8_t *frame)
+static uint32_t eth_neighbour_request(struct eth_neighbours *n, struct neighbour *one,
+                                      uint64_t now_ns, uint8_t *frame)
 {
   const bool is_over = one->tries >= TRIES;
 
@@ -340,10 +350,11 @@ static uint32_t request(struct eth_neighbours *n, struct neighbour *one, uint64_
   one->due_ns = now_ns + (is_over ? one->pause_ns : RETRY_NS);
   one->tries += !is_over;
   n->counts.asked++;
-  return write_request(n, one, is_over || !one->has_mac, frame);
+  return eth_neighbour_write_request(n, one, is_over || !one->has_mac, frame);
 }
 
-static uint32_t announce(struct eth_neighbours *n, struct own *own, uint64_t now_ns, uint8_t *frame)
+static uint32_t eth_neighbour_announce(struct eth_neighbours *n, struct own *own, uint64_t now_ns,
+                                       uint8_t *frame)
 {
   enum { OVERRIDE = 0x20 };
   static const uint8_t all_nodes[16] = {0xff, 0x02, [15] = 1};
@@ -353,11 +364,12 @@ static uint32_t announce(struct eth_neighbours *n, struct own *own, uint64_t now
   own->due_ns = now_ns + ANNOUNCE_NS;
   if (eth_is_v4(own->address))
     return eth_arp_write(frame, &n->link, NULL, ETH_ARP_REQUEST, own->address, own->address, NULL);
-  return write_nd(n, ETH_ND_ADVERTISEMENT, OVERRIDE, own->address, &packet, frame);
+  return eth_neighbour_write_nd(n, ETH_ND_ADVERTISEMENT, OVERRIDE, own->address, &packet, frame);
 }
 
 /* To one that looks for duplicates, and has no address yet, by way of all. */
-static uint32_t reply(struct eth_neighbours *n, const struct answer *made, uint8_t *frame)
+static uint32_t eth_neighbour_reply(struct eth_neighbours *n, const struct answer *made,
+                                    uint8_t *frame)
 {
   enum { SOLICITED = 0x40, OVERRIDE = 0x20 };
   static const uint8_t all_nodes[16] = {0xff, 0x02, [15] = 1};
@@ -372,21 +384,22 @@ static uint32_t reply(struct eth_neighbours *n, const struct answer *made, uint8
   if (eth_is_v4(made->from))
     return eth_arp_write(frame, &n->link, made->mac, ETH_ARP_REPLY, made->from, made->to,
                          made->mac);
-  return write_nd(n, ETH_ND_ADVERTISEMENT, (uint8_t)(OVERRIDE | (is_probe ? 0 : SOLICITED)),
-                  made->from, &packet, frame);
+  return eth_neighbour_write_nd(n, ETH_ND_ADVERTISEMENT,
+                                (uint8_t)(OVERRIDE | (is_probe ? 0 : SOLICITED)), made->from,
+                                &packet, frame);
 }
 
 uint32_t eth_neighbours_next(struct eth_neighbours *n, uint64_t now_ns,
                              uint8_t frame[ETH_CONTROL_MAX])
 {
   if (n->answers_count)
-    return reply(n, &n->answers[n->answers_first], frame);
+    return eth_neighbour_reply(n, &n->answers[n->answers_first], frame);
   for (uint32_t i = 0; i < n->own_count; i++)
     if (n->own[i].announcements && n->own[i].due_ns <= now_ns)
-      return announce(n, &n->own[i], now_ns, frame);
+      return eth_neighbour_announce(n, &n->own[i], now_ns, frame);
   for (struct neighbour *one = n->all; one < n->all + ETH_NEIGHBOURS_MAX; one++)
     if (one->users && one->due_ns <= now_ns)
-      return request(n, one, now_ns, frame);
+      return eth_neighbour_request(n, one, now_ns, frame);
   return 0;
 }
 
@@ -427,7 +440,7 @@ const uint8_t *eth_next_hop(const uint8_t own[16], uint32_t prefix, const uint8_
 
   if (memcmp(own, to, whole) == 0 && (!rest || !((own[whole] ^ to[whole]) >> (8 - rest))))
     return to;
-  if (!eth_is_v4(to) && is_link_local(to))
+  if (!eth_is_v4(to) && eth_neighbour_is_link_local(to))
     return to;
   return gateway;
 }

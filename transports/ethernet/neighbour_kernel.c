@@ -56,7 +56,8 @@ struct route_found {
   struct eth_route route;
 };
 
-__attribute__((format(printf, 2, 3))) static void say(char why[ETH_WHY_MAX], const char *text, ...)
+__attribute__((format(printf, 2, 3))) static void eth_kernel_say(char why[ETH_WHY_MAX],
+                                                                 const char *text, ...)
 {
   va_list arguments;
 
@@ -65,25 +66,26 @@ __attribute__((format(printf, 2, 3))) static void say(char why[ETH_WHY_MAX], con
   va_end(arguments);
 }
 
-static int family_of(const uint8_t address[16])
+static int eth_kernel_family_of(const uint8_t address[16])
 {
   return eth_is_v4(address) ? AF_INET : AF_INET6;
 }
 
-static const void *bytes_of(const uint8_t address[16])
+static const void *eth_kernel_bytes_of(const uint8_t address[16])
 {
   return address + (eth_is_v4(address) ? 12 : 0);
 }
 
-static const char *print(const uint8_t address[16], char text[INET6_ADDRSTRLEN])
+static const char *eth_kernel_print(const uint8_t address[16], char text[INET6_ADDRSTRLEN])
 {
-  return inet_ntop(family_of(address), bytes_of(address), text, INET6_ADDRSTRLEN);
+  return inet_ntop(eth_kernel_family_of(address), eth_kernel_bytes_of(address), text,
+                   INET6_ADDRSTRLEN);
 }
 
 /* ---- Questions and answers ---------------------------------------------------------------- */
 
-static void begin(struct eth_kernel *kernel, struct question *question, uint16_t type,
-                  uint32_t body_bytes)
+static void eth_kernel_begin(struct eth_kernel *kernel, struct question *question, uint16_t type,
+                             uint32_t body_bytes)
 {
   memset(question, 0, sizeof(*question));
   question->header.nlmsg_len = (uint32_t)NLMSG_LENGTH(body_bytes);
@@ -92,7 +94,8 @@ static void begin(struct eth_kernel *kernel, struct question *question, uint16_t
   question->header.nlmsg_seq = ++kernel->sequence;
 }
 
-static void add(struct question *question, uint16_t type, const void *value, uint32_t length)
+static void eth_kernel_add(struct question *question, uint16_t type, const void *value,
+                           uint32_t length)
 {
   struct rtattr *at =
       (struct rtattr *)(void *)((uint8_t *)question + NLMSG_ALIGN(question->header.nlmsg_len));
@@ -104,12 +107,12 @@ static void add(struct question *question, uint16_t type, const void *value, uin
       (uint32_t)(NLMSG_ALIGN(question->header.nlmsg_len) + RTA_ALIGN(at->rta_len));
 }
 
-static int ask(const struct eth_kernel *kernel, const struct question *question)
+static int eth_kernel_ask(const struct eth_kernel *kernel, const struct question *question)
 {
   return send(kernel->fd, question, question->header.nlmsg_len, 0) < 0 ? -errno : 0;
 }
 
-static void take_address(const struct rtattr *at, uint8_t address[16])
+static void eth_kernel_take_address(const struct rtattr *at, uint8_t address[16])
 {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   const uint32_t length = (uint32_t)RTA_PAYLOAD(at);
@@ -123,7 +126,7 @@ static void take_address(const struct rtattr *at, uint8_t address[16])
 }
 
 /* A gateway of another family than the destination's: its family, then its address. */
-static void take_via(const struct rtattr *at, uint8_t address[16])
+static void eth_kernel_take_via(const struct rtattr *at, uint8_t address[16])
 {
   struct rtvia via;
 
@@ -134,7 +137,7 @@ static void take_via(const struct rtattr *at, uint8_t address[16])
     memcpy(address, (const uint8_t *)RTA_DATA(at) + sizeof(via), 16);
 }
 
-static uint32_t take_mtu(const struct rtattr *metrics)
+static uint32_t eth_kernel_take_mtu(const struct rtattr *metrics)
 {
   const struct rtattr *at = RTA_DATA(metrics);
   int left = (int)RTA_PAYLOAD(metrics);
@@ -146,7 +149,7 @@ static uint32_t take_mtu(const struct rtattr *metrics)
   return mtu;
 }
 
-static void take_route(const struct nlmsghdr *header, struct route_found *found)
+static void eth_kernel_take_route(const struct nlmsghdr *header, struct route_found *found)
 {
   const struct rtmsg *message = NLMSG_DATA(header);
   const struct rtattr *at = RTM_RTA(message);
@@ -156,17 +159,17 @@ static void take_route(const struct nlmsghdr *header, struct route_found *found)
   found->type = message->rtm_type;
   for (; RTA_OK(at, left); at = RTA_NEXT(at, left)) {
     if (at->rta_type == RTA_GATEWAY)
-      take_address(at, found->route.next_hop);
+      eth_kernel_take_address(at, found->route.next_hop);
     else if (at->rta_type == RTA_VIA)
-      take_via(at, found->route.next_hop);
+      eth_kernel_take_via(at, found->route.next_hop);
     else if (at->rta_type == RTA_PREFSRC)
-      take_address(at, found->route.source);
-    else if (at->rta_type == RTA_METRICS && take_mtu(at))
-      found->route.mtu = take_mtu(at);
+      eth_kernel_take_address(at, found->route.source);
+    else if (at->rta_type == RTA_METRICS && eth_kernel_take_mtu(at))
+      found->route.mtu = eth_kernel_take_mtu(at);
   }
 }
 
-static void take_neighbour(struct eth_kernel *kernel, const struct nlmsghdr *header)
+static void eth_kernel_take_neighbour(struct eth_kernel *kernel, const struct nlmsghdr *header)
 {
   const struct ndmsg *message = NLMSG_DATA(header);
   const struct rtattr *mac = NULL;
@@ -178,7 +181,7 @@ static void take_neighbour(struct eth_kernel *kernel, const struct nlmsghdr *hea
                                                  NLMSG_ALIGN(sizeof(*message)));
        RTA_OK(at, left); at = RTA_NEXT(at, left)) {
     if (at->rta_type == NDA_DST)
-      take_address(at, address);
+      eth_kernel_take_address(at, address);
     else if (at->rta_type == NDA_LLADDR)
       mac = at;
   }
@@ -193,7 +196,7 @@ static void take_neighbour(struct eth_kernel *kernel, const struct nlmsghdr *hea
   }
 }
 
-static void take_error(const struct nlmsghdr *header, struct route_found *found)
+static void eth_kernel_take_error(const struct nlmsghdr *header, struct route_found *found)
 {
   struct nlmsgerr error;
 
@@ -204,7 +207,7 @@ static void take_error(const struct nlmsghdr *header, struct route_found *found)
 }
 
 /* All that the kernel has said. `found` NULL: routes and errors are of no interest. */
-static void listen_to(struct eth_kernel *kernel, struct route_found *found)
+static void eth_kernel_listen_to(struct eth_kernel *kernel, struct route_found *found)
 {
   union {
     struct nlmsghdr header;
@@ -217,13 +220,13 @@ static void listen_to(struct eth_kernel *kernel, struct route_found *found)
     uint32_t left = n > 0 ? (uint32_t)n : 0;
     for (struct nlmsghdr *at = &answer.header; NLMSG_OK(at, left); at = NLMSG_NEXT(at, left)) {
       if (at->nlmsg_type == RTM_NEWNEIGH || at->nlmsg_type == RTM_DELNEIGH)
-        take_neighbour(kernel, at);
+        eth_kernel_take_neighbour(kernel, at);
       else if (!found || at->nlmsg_seq != kernel->sequence)
         continue;
       else if (at->nlmsg_type == RTM_NEWROUTE)
-        take_route(at, found);
+        eth_kernel_take_route(at, found);
       else if (at->nlmsg_type == NLMSG_ERROR)
-        take_error(at, found);
+        eth_kernel_take_error(at, found);
     }
   }
 }
@@ -232,59 +235,63 @@ static void listen_to(struct eth_kernel *kernel, struct route_found *found)
 
 /* With FIB_MATCH the kernel says what stands in its tables: else it takes an IPv4 address that no
  * route leads to for one on the link. */
-static void find_route(struct eth_kernel *kernel, uint32_t flags, struct route_found *found)
+static void eth_kernel_find_route(struct eth_kernel *kernel, uint32_t flags,
+                                  struct route_found *found)
 {
   struct question question;
   int rc;
 
   *found = (struct route_found){.error = -ENETUNREACH};
   memcpy(found->route.next_hop, kernel->address, 16);
-  begin(kernel, &question, RTM_GETROUTE, sizeof(question.body.route));
-  question.body.route.rtm_family = (uint8_t)family_of(kernel->address);
+  eth_kernel_begin(kernel, &question, RTM_GETROUTE, sizeof(question.body.route));
+  question.body.route.rtm_family = (uint8_t)eth_kernel_family_of(kernel->address);
   question.body.route.rtm_dst_len = eth_is_v4(kernel->address) ? 32 : 128;
   question.body.route.rtm_flags = flags;
-  add(&question, RTA_DST, bytes_of(kernel->address), eth_is_v4(kernel->address) ? 4 : 16);
-  add(&question, RTA_OIF, &kernel->netdev, sizeof(kernel->netdev));
-  rc = ask(kernel, &question);
+  eth_kernel_add(&question, RTA_DST, eth_kernel_bytes_of(kernel->address),
+                 eth_is_v4(kernel->address) ? 4 : 16);
+  eth_kernel_add(&question, RTA_OIF, &kernel->netdev, sizeof(kernel->netdev));
+  rc = eth_kernel_ask(kernel, &question);
   if (rc < 0)
     found->error = rc;
   else
-    listen_to(kernel, found);
+    eth_kernel_listen_to(kernel, found);
 }
 
-static int judge_route(const struct eth_kernel *kernel, const struct route_found *found,
-                       char why[ETH_WHY_MAX])
+static int eth_kernel_judge_route(const struct eth_kernel *kernel, const struct route_found *found,
+                                  char why[ETH_WHY_MAX])
 {
   char text[INET6_ADDRSTRLEN];
 
-  print(kernel->address, text);
+  eth_kernel_print(kernel->address, text);
   if (found->error) {
-    say(why, "no route to %s by %s: %s; see `ip route get %s oif %s`, and add one", text,
-        kernel->netdev_name, strerror(-found->error), text, kernel->netdev_name);
+    eth_kernel_say(why, "no route to %s by %s: %s; see `ip route get %s oif %s`, and add one", text,
+                   kernel->netdev_name, strerror(-found->error), text, kernel->netdev_name);
     return found->error == -EHOSTUNREACH ? -ENETUNREACH : found->error;
   }
   if (found->type == RTN_UNICAST)
     return 0;
   if (found->type == RTN_LOCAL)
-    say(why,
+    eth_kernel_say(
+        why,
         "%s is an address of this host, and no frame for it comes back by %s; put the peer into "
         "another network namespace, or on another host",
         text, kernel->netdev_name);
   else
-    say(why, "the route to %s by %s is no unicast one; see `ip route get %s oif %s`", text,
-        kernel->netdev_name, text, kernel->netdev_name);
+    eth_kernel_say(why, "the route to %s by %s is no unicast one; see `ip route get %s oif %s`",
+                   text, kernel->netdev_name, text, kernel->netdev_name);
   return -EHOSTUNREACH;
 }
 
-static int look_up(struct eth_kernel *kernel, struct eth_route *route, char why[ETH_WHY_MAX])
+static int eth_kernel_look_up(struct eth_kernel *kernel, struct eth_route *route,
+                              char why[ETH_WHY_MAX])
 {
   struct route_found found;
   int rc;
 
-  find_route(kernel, RTM_F_FIB_MATCH, &found);
+  eth_kernel_find_route(kernel, RTM_F_FIB_MATCH, &found);
   if (found.error == 0 || found.error == -EINVAL) /* a kernel before 4.13 */
-    find_route(kernel, 0, &found);
-  rc = judge_route(kernel, &found, why);
+    eth_kernel_find_route(kernel, 0, &found);
+  rc = eth_kernel_judge_route(kernel, &found, why);
   if (rc < 0)
     return rc;
   memcpy(kernel->next_hop, found.route.next_hop, 16);
@@ -321,7 +328,7 @@ int eth_netdev_look(uint32_t netdev, uint8_t mac[ETH_MAC_BYTES], uint32_t *mtu, 
   return 0;
 }
 
-static int open_netlink(void)
+static int eth_kernel_open_netlink(void)
 {
   const struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_NEIGH};
   const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
@@ -337,12 +344,13 @@ static int open_netlink(void)
 }
 
 /* It leaves by the netdev, and dies at the first router. */
-static int open_udp(const struct eth_kernel *kernel)
+static int eth_kernel_open_udp(const struct eth_kernel *kernel)
 {
   const bool is_v4 = eth_is_v4(kernel->address);
   const uint32_t netdev = htonl(kernel->netdev);
   const int one = 1, level = is_v4 ? IPPROTO_IP : IPPROTO_IPV6;
-  const int fd = socket(family_of(kernel->address), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int fd =
+      socket(eth_kernel_family_of(kernel->address), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
   if (fd < 0)
     return -errno;
@@ -356,16 +364,16 @@ static int open_udp(const struct eth_kernel *kernel)
   return fd;
 }
 
-static int open_sockets(struct eth_kernel *kernel, char why[ETH_WHY_MAX])
+static int eth_kernel_open_sockets(struct eth_kernel *kernel, char why[ETH_WHY_MAX])
 {
-  kernel->fd = open_netlink();
+  kernel->fd = eth_kernel_open_netlink();
   if (kernel->fd >= 0)
-    kernel->udp_fd = open_udp(kernel);
+    kernel->udp_fd = eth_kernel_open_udp(kernel);
   if (kernel->fd >= 0 && kernel->udp_fd >= 0)
     return 0;
   const int rc = kernel->fd < 0 ? kernel->fd : kernel->udp_fd;
-  say(why, "no socket to ask the kernel for neighbours: %s; give the peer's MAC instead",
-      strerror(-rc));
+  eth_kernel_say(why, "no socket to ask the kernel for neighbours: %s; give the peer's MAC instead",
+                 strerror(-rc));
   return rc;
 }
 
@@ -384,16 +392,17 @@ int eth_kernel_open(uint32_t netdev, const uint8_t address[16], struct eth_route
   memcpy(kernel->address, address, 16);
   int rc = eth_netdev_look(netdev, mac, &mtu, &is_up);
   if (rc < 0)
-    say(why, "there is no Ethernet interface of index %u: %s; see `ip link`", netdev,
-        strerror(-rc));
+    eth_kernel_say(why, "there is no Ethernet interface of index %u: %s; see `ip link`", netdev,
+                   strerror(-rc));
   else if (!if_indextoname(netdev, kernel->netdev_name) || !is_up)
-    say(why, "%s is down; `ip link set %s up`", kernel->netdev_name, kernel->netdev_name);
+    eth_kernel_say(why, "%s is down; `ip link set %s up`", kernel->netdev_name,
+                   kernel->netdev_name);
   if (rc == 0 && !is_up)
     rc = -ENETDOWN;
   if (rc == 0)
-    rc = open_sockets(kernel, why);
+    rc = eth_kernel_open_sockets(kernel, why);
   if (rc == 0)
-    rc = look_up(kernel, route, why);
+    rc = eth_kernel_look_up(kernel, route, why);
   if (rc < 0) {
     eth_kernel_close(kernel);
     return rc;
@@ -419,13 +428,13 @@ void eth_kernel_close(struct eth_kernel *kernel)
 
 /* The kernel asks for the MAC because it has something to send; what becomes of that does not
  * matter. */
-static void provoke(const struct eth_kernel *kernel)
+static void eth_kernel_provoke(const struct eth_kernel *kernel)
 {
   union {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
-  } to = {.any.sa_family = (sa_family_t)family_of(kernel->address)};
+  } to = {.any.sa_family = (sa_family_t)eth_kernel_family_of(kernel->address)};
   char nothing = 0;
 
   if (eth_is_v4(kernel->address)) {
@@ -441,16 +450,17 @@ static void provoke(const struct eth_kernel *kernel)
                 eth_is_v4(kernel->address) ? sizeof(to.v4) : sizeof(to.v6));
 }
 
-static void ask_neighbour(struct eth_kernel *kernel)
+static void eth_kernel_ask_neighbour(struct eth_kernel *kernel)
 {
   struct question question;
 
-  begin(kernel, &question, RTM_GETNEIGH, sizeof(question.body.neighbour));
-  question.body.neighbour.ndm_family = (uint8_t)family_of(kernel->next_hop);
+  eth_kernel_begin(kernel, &question, RTM_GETNEIGH, sizeof(question.body.neighbour));
+  question.body.neighbour.ndm_family = (uint8_t)eth_kernel_family_of(kernel->next_hop);
   question.body.neighbour.ndm_ifindex = (int)kernel->netdev;
-  add(&question, NDA_DST, bytes_of(kernel->next_hop), eth_is_v4(kernel->next_hop) ? 4 : 16);
-  if (ask(kernel, &question) == 0)
-    listen_to(kernel, NULL);
+  eth_kernel_add(&question, NDA_DST, eth_kernel_bytes_of(kernel->next_hop),
+                 eth_is_v4(kernel->next_hop) ? 4 : 16);
+  if (eth_kernel_ask(kernel, &question) == 0)
+    eth_kernel_listen_to(kernel, NULL);
 }
 
 int eth_kernel_step(struct eth_kernel *kernel, uint64_t now_ns, uint8_t mac[ETH_MAC_BYTES],
@@ -458,13 +468,13 @@ int eth_kernel_step(struct eth_kernel *kernel, uint64_t now_ns, uint8_t mac[ETH_
 {
   char text[INET6_ADDRSTRLEN], hop[INET6_ADDRSTRLEN];
 
-  listen_to(kernel, NULL);
+  eth_kernel_listen_to(kernel, NULL);
   if (now_ns >= kernel->due_ns) {
     kernel->is_settled = false;
-    ask_neighbour(kernel);
+    eth_kernel_ask_neighbour(kernel);
     if (!kernel->is_settled)
-      provoke(kernel);
-    listen_to(kernel, NULL);
+      eth_kernel_provoke(kernel);
+    eth_kernel_listen_to(kernel, NULL);
     kernel->due_ns = now_ns + (kernel->has_mac ? FRESH_NS : ASK_NS);
   }
   if (kernel->has_mac) {
@@ -473,9 +483,10 @@ int eth_kernel_step(struct eth_kernel *kernel, uint64_t now_ns, uint8_t mac[ETH_
   }
   if (!kernel->has_failed)
     return 0;
-  print(kernel->address, text);
-  print(kernel->next_hop, hop);
-  say(why,
+  eth_kernel_print(kernel->address, text);
+  eth_kernel_print(kernel->next_hop, hop);
+  eth_kernel_say(
+      why,
       "%s, the next hop to %s, does not answer on %s; see `ip neigh show dev %s` and `ping -I %s %s`",
       hop, text, kernel->netdev_name, kernel->netdev_name, kernel->netdev_name, hop);
   return -EHOSTUNREACH;

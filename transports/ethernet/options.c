@@ -127,7 +127,7 @@ static const struct pst_option_rule rules[] = {
 };
 
 /* What one driver cannot do without. */
-static void check_driver(const struct pst_check *check, enum eth_driver_kind driver)
+static void eth_options_check_driver(const struct pst_check *check, enum eth_driver_kind driver)
 {
   const struct pst_options *values = check->options;
   const struct {
@@ -158,7 +158,7 @@ static void check_driver(const struct pst_check *check, enum eth_driver_kind dri
 }
 
 /* Characters that DPDK would take for the end of an argument. */
-static void check_words(const struct pst_check *check)
+static void eth_options_check_words(const struct pst_check *check)
 {
   static const char *const names[] = {"device", "socket", "netdev", "remote", "rx_pcap", "tx_pcap"};
 
@@ -167,7 +167,7 @@ static void check_words(const struct pst_check *check)
       check->report(check, names[i], "DPDK takes no ',', '=', '[' and ']' in it; use another name");
 }
 
-static void check_macs(const struct pst_check *check, enum eth_driver_kind driver)
+static void eth_options_check_macs(const struct pst_check *check, enum eth_driver_kind driver)
 {
   const char *const names[] = {"mac", check->side == PST_SCOPE_SENDER ? "to_mac" : NULL};
   uint8_t mac[6];
@@ -189,7 +189,7 @@ static void check_macs(const struct pst_check *check, enum eth_driver_kind drive
     check->report(check, "mac", "a tap with `remote` has that interface's MAC; leave `mac` out");
 }
 
-static void check_networks(const struct pst_check *check)
+static void eth_options_check_networks(const struct pst_check *check)
 {
   uint8_t address[16];
   uint32_t prefix, of_family[2] = {0, 0};
@@ -213,7 +213,7 @@ static void check_networks(const struct pst_check *check)
 
 /* Options of DPDK's that this plugin does not decide itself; of any other, DPDK would print pages
  * to standard output. */
-static void check_eal(const struct pst_check *check)
+static void eth_options_check_eal(const struct pst_check *check)
 {
   static const char *const known[] = {
       "--iova-mode=pa", "--iova-mode=va",      "--log-level=",        "--socket-mem=",
@@ -236,7 +236,7 @@ static void check_eal(const struct pst_check *check)
 }
 
 /* What names the port, without a device. */
-static const char *port_name(const struct pst_check *check)
+static const char *eth_options_port_name(const struct pst_check *check)
 {
   static const char *const names[] = {"device", "socket", "netdev"};
   const char *text = "";
@@ -248,7 +248,7 @@ static const char *port_name(const struct pst_check *check)
 
 /* No two senders of a process have one UDP port of one port. Receivers do: a frame's sender tells
  * them apart. */
-static void describe_place(const struct pst_check *check, struct pst_facts *facts)
+static void eth_options_describe_place(const struct pst_check *check, struct pst_facts *facts)
 {
   const bool receives = check->side == PST_SCOPE_RECEIVER;
   const char *option = receives ? "port" : "source_port";
@@ -256,27 +256,28 @@ static void describe_place(const struct pst_check *check, struct pst_facts *fact
 
   facts->takes_option = option;
   if (port)
-    snprintf(facts->takes, sizeof(facts->takes), "UDP port %lu of port %s", port, port_name(check));
+    snprintf(facts->takes, sizeof(facts->takes), "UDP port %lu of port %s", port,
+             eth_options_port_name(check));
   if (receives)
     facts->flags |= PST_FACTS_SHARES;
 }
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void eth_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   enum eth_driver_kind driver = (enum eth_driver_kind)check->option_uint(check->options, "driver");
   uint64_t mtu = check->option_uint(check->options, "mtu");
   struct dg_checked checked;
 
   dg_options_check(check, NULL, "", (uint32_t)(mtu ? mtu : ETH_MTU_MAX) - 28u, &checked, facts);
-  check_driver(check, driver);
-  check_words(check);
-  check_macs(check, driver);
-  check_networks(check);
-  check_eal(check);
+  eth_options_check_driver(check, driver);
+  eth_options_check_words(check);
+  eth_options_check_macs(check, driver);
+  eth_options_check_networks(check);
+  eth_options_check_eal(check);
   if (mtu && mtu < ETH_MTU_MIN)
     check->report(check, "mtu", "%lu is too small; 0, or at least 576, which each IPv4 host takes",
                   (unsigned long)mtu);
-  describe_place(check, facts);
+  eth_options_describe_place(check, facts);
   facts->slots_max = ETH_SLOTS_MAX;
   facts->lacks = ~(uint64_t)ETH_CAPABILITIES;
   if (checked.framing == DG_FRAMING_NONE)
@@ -302,7 +303,7 @@ static const struct pst_description description = {
     .option_count = sizeof(options) / sizeof(options[0]),
     .rules = rules,
     .rule_count = sizeof(rules) / sizeof(rules[0]),
-    .check = check_options,
+    .check = eth_options_check,
     .wire = DG_WIRE,
 };
 PST_DESCRIPTION(description);

@@ -18,14 +18,14 @@ struct reading {
 };
 
 /* Is it there, and may it be touched? */
-static inline enum eth_verdict reach(const struct reading *r, uint32_t end)
+static inline enum eth_verdict eth_parse_reach(const struct reading *r, uint32_t end)
 {
   if (end > r->total)
     return ETH_TRUNCATED;
   return end > r->readable ? ETH_UNREADABLE : ETH_IS_UDP;
 }
 
-static inline void take_v4(const uint8_t *at, struct dg_source *to)
+static inline void eth_parse_take_v4(const uint8_t *at, struct dg_source *to)
 {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -34,22 +34,22 @@ static inline void take_v4(const uint8_t *at, struct dg_source *to)
   to->port = 0;
 }
 
-static inline void take_v6(const uint8_t *at, struct dg_source *to)
+static inline void eth_parse_take_v6(const uint8_t *at, struct dg_source *to)
 {
   memcpy(to->address, at, 16);
   to->port = 0;
 }
 
 /* The pseudo-header's sum, for a message of so many bytes. */
-static inline uint64_t pseudo_sum(const struct reading *r, uint32_t next, uint32_t length)
+static inline uint64_t eth_parse_pseudo_sum(const struct reading *r, uint32_t next, uint32_t length)
 {
   return r->pseudo + eth_word(next) + eth_word(length);
 }
 
 /* What is known of a UDP checksum that is not 0. */
-static enum eth_verdict check_udp(const struct reading *r, uint32_t at, uint32_t length)
+static enum eth_verdict eth_parse_check_udp(const struct reading *r, uint32_t at, uint32_t length)
 {
-  const uint64_t pseudo = pseudo_sum(r, ETH_NEXT_UDP, length);
+  const uint64_t pseudo = eth_parse_pseudo_sum(r, ETH_NEXT_UDP, length);
   const bool is_readable = at + length <= r->readable;
   uint16_t carried;
 
@@ -64,14 +64,14 @@ static enum eth_verdict check_udp(const struct reading *r, uint32_t at, uint32_t
   return is_readable || r->known & ETH_UDP_IS_BAD ? ETH_BAD_CHECKSUM : ETH_IS_UDP;
 }
 
-static inline enum eth_verdict read_udp(struct reading *r, uint32_t at)
+static inline enum eth_verdict eth_parse_read_udp(struct reading *r, uint32_t at)
 {
   const uint8_t *udp = r->bytes + at;
   enum eth_verdict verdict;
 
   if (r->end - at < ETH_UDP_BYTES)
     return ETH_BAD_LENGTH;
-  if ((verdict = reach(r, at + ETH_UDP_BYTES)) != ETH_IS_UDP)
+  if ((verdict = eth_parse_reach(r, at + ETH_UDP_BYTES)) != ETH_IS_UDP)
     return verdict;
   const uint32_t length = eth_get16(udp + 4);
   r->packet->from.port = (uint16_t)eth_get16(udp);
@@ -86,19 +86,19 @@ static inline enum eth_verdict read_udp(struct reading *r, uint32_t at)
   }
   if (r->known & ETH_UDP_IS_GOOD)
     return ETH_IS_UDP;
-  return check_udp(r, at, length);
+  return eth_parse_check_udp(r, at, length);
 }
 
 /* A message of ICMPv6 or IGMP is small, and read as a whole. */
-static enum eth_verdict read_control(struct reading *r, uint32_t at, uint32_t least, uint64_t sum,
-                                     enum eth_verdict is)
+static enum eth_verdict eth_parse_read_control(struct reading *r, uint32_t at, uint32_t least,
+                                               uint64_t sum, enum eth_verdict is)
 {
   const uint32_t length = r->end - at;
   enum eth_verdict verdict;
 
   if (length < least)
     return ETH_BAD_LENGTH;
-  if ((verdict = reach(r, r->end)) != ETH_IS_UDP)
+  if ((verdict = eth_parse_reach(r, r->end)) != ETH_IS_UDP)
     return verdict;
   if (eth_sum_fold(eth_sum(r->bytes + at, length, sum)) != UINT16_MAX)
     return ETH_BAD_CHECKSUM;
@@ -108,7 +108,7 @@ static enum eth_verdict read_control(struct reading *r, uint32_t at, uint32_t le
 }
 
 /* IPv4's options: they fit, and none routes the packet further. */
-static enum eth_verdict read_v4_options(struct reading *r, uint32_t at, uint32_t end)
+static enum eth_verdict eth_parse_read_v4_options(struct reading *r, uint32_t at, uint32_t end)
 {
   while (at < end && r->bytes[at] != 0) {
     const uint8_t *option = r->bytes + at;
@@ -128,26 +128,27 @@ static enum eth_verdict read_v4_options(struct reading *r, uint32_t at, uint32_t
   return ETH_IS_UDP;
 }
 
-static inline uint64_t sum_v4(const uint8_t *ip, uint32_t header)
+static inline uint64_t eth_parse_sum_v4(const uint8_t *ip, uint32_t header)
 {
   const uint64_t sum = eth_sum_words(ip, ETH_V4_BYTES);
 
   return header == ETH_V4_BYTES ? sum : eth_sum(ip + ETH_V4_BYTES, header - ETH_V4_BYTES, sum);
 }
 
-static inline enum eth_verdict read_v4_header(struct reading *r, uint32_t at, uint32_t *next)
+static inline enum eth_verdict eth_parse_read_v4_header(struct reading *r, uint32_t at,
+                                                        uint32_t *next)
 {
   const uint8_t *ip = r->bytes + at;
-  enum eth_verdict verdict = reach(r, at + ETH_V4_BYTES);
+  enum eth_verdict verdict = eth_parse_reach(r, at + ETH_V4_BYTES);
 
   if (verdict != ETH_IS_UDP)
     return verdict;
   const uint32_t header = (ip[0] & 15u) * 4;
   if (ip[0] >> 4 != 4 || header < ETH_V4_BYTES)
     return ETH_BAD_HEADER;
-  if ((verdict = reach(r, at + header)) != ETH_IS_UDP)
+  if ((verdict = eth_parse_reach(r, at + header)) != ETH_IS_UDP)
     return verdict;
-  if (!(r->known & ETH_IP_IS_GOOD) && eth_sum_fold(sum_v4(ip, header)) != UINT16_MAX)
+  if (!(r->known & ETH_IP_IS_GOOD) && eth_sum_fold(eth_parse_sum_v4(ip, header)) != UINT16_MAX)
     return ETH_BAD_CHECKSUM;
   const uint32_t length = eth_get16(ip + 2);
   if (length < header)
@@ -156,33 +157,34 @@ static inline enum eth_verdict read_v4_header(struct reading *r, uint32_t at, ui
     return ETH_TRUNCATED;
   r->end = at + length;
   *next = at + header;
-  return header > ETH_V4_BYTES ? read_v4_options(r, at + ETH_V4_BYTES, at + header) : ETH_IS_UDP;
+  return header > ETH_V4_BYTES ? eth_parse_read_v4_options(r, at + ETH_V4_BYTES, at + header)
+                               : ETH_IS_UDP;
 }
 
-static inline enum eth_verdict read_v4(struct reading *r, uint32_t at)
+static inline enum eth_verdict eth_parse_read_v4(struct reading *r, uint32_t at)
 {
   const uint8_t *ip = r->bytes + at;
   uint32_t next = 0;
-  const enum eth_verdict verdict = read_v4_header(r, at, &next);
+  const enum eth_verdict verdict = eth_parse_read_v4_header(r, at, &next);
 
   if (verdict != ETH_IS_UDP)
     return verdict;
   r->is_v4 = true;
   r->packet->traffic_class = ip[1];
   r->packet->hop_limit = ip[8];
-  take_v4(ip + 12, &r->packet->from);
-  take_v4(ip + 16, &r->packet->to);
+  eth_parse_take_v4(ip + 12, &r->packet->from);
+  eth_parse_take_v4(ip + 16, &r->packet->to);
   if (eth_get16(ip + 6) & ETH_V4_FRAGMENT_MASK)
     return ETH_IS_FRAGMENT;
   if (ip[9] == ETH_NEXT_UDP) {
     r->pseudo = eth_sum_words(ip + 12, 8);
-    return read_udp(r, next);
+    return eth_parse_read_udp(r, next);
   }
-  return ip[9] == ETH_NEXT_IGMP ? read_control(r, next, 8, 0, ETH_IS_IGMP) : ETH_IS_OTHER;
+  return ip[9] == ETH_NEXT_IGMP ? eth_parse_read_control(r, next, 8, 0, ETH_IS_IGMP) : ETH_IS_OTHER;
 }
 
 /* Options of IPv6: those that are not known say by two bits whether they may be passed over. */
-static enum eth_verdict read_v6_options(struct reading *r, uint32_t at, uint32_t end)
+static enum eth_verdict eth_parse_read_v6_options(struct reading *r, uint32_t at, uint32_t end)
 {
   while (at < end) {
     const uint8_t *option = r->bytes + at;
@@ -203,54 +205,54 @@ static enum eth_verdict read_v6_options(struct reading *r, uint32_t at, uint32_t
   return ETH_IS_UDP;
 }
 
-static bool is_extension(uint32_t next)
+static bool eth_parse_is_extension(uint32_t next)
 {
   return next == ETH_NEXT_HOP_OPTIONS || next == ETH_NEXT_OPTIONS || next == ETH_NEXT_ROUTING ||
          next == ETH_NEXT_FRAGMENT;
 }
 
 /* One extension header: *at and *next go on behind it. */
-static enum eth_verdict read_extension(struct reading *r, uint32_t *at, uint32_t *next)
+static enum eth_verdict eth_parse_read_extension(struct reading *r, uint32_t *at, uint32_t *next)
 {
   const uint8_t *header = r->bytes + *at;
   enum eth_verdict verdict = ETH_IS_UDP;
 
   if (r->end - *at < 8)
     return ETH_BAD_HEADER;
-  if ((verdict = reach(r, *at + 8)) != ETH_IS_UDP)
+  if ((verdict = eth_parse_reach(r, *at + 8)) != ETH_IS_UDP)
     return verdict;
   const uint32_t length = *next == ETH_NEXT_FRAGMENT ? 8 : (header[1] + 1u) * 8;
   if (length > r->end - *at)
     return ETH_BAD_HEADER;
-  if ((verdict = reach(r, *at + length)) != ETH_IS_UDP)
+  if ((verdict = eth_parse_reach(r, *at + length)) != ETH_IS_UDP)
     return verdict;
   if (*next == ETH_NEXT_FRAGMENT && eth_get16(header + 2) & 0xfff9)
     return ETH_IS_FRAGMENT;
   if (*next == ETH_NEXT_ROUTING && header[3])
     return ETH_IS_ROUTED;
   if (*next == ETH_NEXT_HOP_OPTIONS || *next == ETH_NEXT_OPTIONS)
-    verdict = read_v6_options(r, *at + 2, *at + length);
+    verdict = eth_parse_read_v6_options(r, *at + 2, *at + length);
   *next = header[0];
   *at += length;
   return verdict;
 }
 
-static enum eth_verdict read_extensions(struct reading *r, uint32_t *at, uint32_t *next)
+static enum eth_verdict eth_parse_read_extensions(struct reading *r, uint32_t *at, uint32_t *next)
 {
-  for (uint32_t i = 0; is_extension(*next); i++) {
+  for (uint32_t i = 0; eth_parse_is_extension(*next); i++) {
     if (i == EXTENSIONS_MAX || (*next == ETH_NEXT_HOP_OPTIONS && i > 0))
       return ETH_BAD_HEADER;
-    const enum eth_verdict verdict = read_extension(r, at, next);
+    const enum eth_verdict verdict = eth_parse_read_extension(r, at, next);
     if (verdict != ETH_IS_UDP)
       return verdict;
   }
   return ETH_IS_UDP;
 }
 
-static inline enum eth_verdict read_v6(struct reading *r, uint32_t at)
+static inline enum eth_verdict eth_parse_read_v6(struct reading *r, uint32_t at)
 {
   const uint8_t *ip = r->bytes + at;
-  enum eth_verdict verdict = reach(r, at + ETH_V6_BYTES);
+  enum eth_verdict verdict = eth_parse_reach(r, at + ETH_V6_BYTES);
 
   if (verdict != ETH_IS_UDP)
     return verdict;
@@ -258,32 +260,33 @@ static inline enum eth_verdict read_v6(struct reading *r, uint32_t at)
     return ETH_BAD_HEADER;
   r->packet->traffic_class = (uint8_t)(ip[0] << 4 | ip[1] >> 4);
   r->packet->hop_limit = ip[7];
-  take_v6(ip + 8, &r->packet->from);
-  take_v6(ip + 24, &r->packet->to);
+  eth_parse_take_v6(ip + 8, &r->packet->from);
+  eth_parse_take_v6(ip + 24, &r->packet->to);
   r->end = at + ETH_V6_BYTES + eth_get16(ip + 4);
   if (r->end > r->total)
     return ETH_TRUNCATED;
   uint32_t next = ip[6];
   at += ETH_V6_BYTES;
-  if (next != ETH_NEXT_UDP && (verdict = read_extensions(r, &at, &next)) != ETH_IS_UDP)
+  if (next != ETH_NEXT_UDP && (verdict = eth_parse_read_extensions(r, &at, &next)) != ETH_IS_UDP)
     return verdict;
   if (next != ETH_NEXT_UDP && next != ETH_NEXT_ICMPV6)
     return ETH_IS_OTHER;
   r->pseudo = eth_sum_words(ip + 8, 32);
   if (next == ETH_NEXT_UDP)
-    return read_udp(r, at);
-  return read_control(r, at, 4, pseudo_sum(r, ETH_NEXT_ICMPV6, r->end - at), ETH_IS_ICMPV6);
+    return eth_parse_read_udp(r, at);
+  return eth_parse_read_control(r, at, 4, eth_parse_pseudo_sum(r, ETH_NEXT_ICMPV6, r->end - at),
+                                ETH_IS_ICMPV6);
 }
 
-static inline bool is_tag(uint32_t type)
+static inline bool eth_parse_is_tag(uint32_t type)
 {
   return type == ETH_TYPE_VLAN || type == ETH_TYPE_SERVICE || type == ETH_TYPE_QINQ;
 }
 
 /* ARP's header of fixed size, for Ethernet and IPv4. */
-static enum eth_verdict read_arp(struct reading *r, uint32_t at)
+static enum eth_verdict eth_parse_read_arp(struct reading *r, uint32_t at)
 {
-  const enum eth_verdict verdict = reach(r, at + ETH_ARP_BYTES);
+  const enum eth_verdict verdict = eth_parse_reach(r, at + ETH_ARP_BYTES);
 
   if (verdict != ETH_IS_UDP)
     return verdict;
@@ -292,16 +295,16 @@ static enum eth_verdict read_arp(struct reading *r, uint32_t at)
   return ETH_IS_ARP;
 }
 
-static inline enum eth_verdict read_ethernet(struct reading *r)
+static inline enum eth_verdict eth_parse_read_ethernet(struct reading *r)
 {
   uint32_t at = 14;
-  enum eth_verdict verdict = reach(r, at);
+  enum eth_verdict verdict = eth_parse_reach(r, at);
 
   if (verdict != ETH_IS_UDP)
     return verdict;
   uint32_t type = eth_get16(r->bytes + 12);
   if (type == ETH_TYPE_VLAN) {
-    if ((verdict = reach(r, at + 4)) != ETH_IS_UDP)
+    if ((verdict = eth_parse_reach(r, at + 4)) != ETH_IS_UDP)
       return verdict;
     r->packet->vlan = (uint16_t)eth_get16(r->bytes + 14);
     type = eth_get16(r->bytes + 16);
@@ -309,12 +312,12 @@ static inline enum eth_verdict read_ethernet(struct reading *r)
   }
   r->packet->ip_at = (uint8_t)at;
   if (type == ETH_TYPE_V4)
-    return read_v4(r, at);
+    return eth_parse_read_v4(r, at);
   if (type == ETH_TYPE_V6)
-    return read_v6(r, at);
+    return eth_parse_read_v6(r, at);
   if (type == ETH_TYPE_ARP)
-    return read_arp(r, at);
-  return is_tag(type) ? ETH_IS_STACKED : ETH_IS_OTHER;
+    return eth_parse_read_arp(r, at);
+  return eth_parse_is_tag(type) ? ETH_IS_STACKED : ETH_IS_OTHER;
 }
 
 enum eth_verdict eth_parse(const struct eth_bytes *frame, uint32_t known, struct eth_packet *packet)
@@ -326,7 +329,7 @@ enum eth_verdict eth_parse(const struct eth_bytes *frame, uint32_t known, struct
                       .packet = packet};
 
   *packet = (struct eth_packet){.vlan = ETH_UNTAGGED};
-  const enum eth_verdict verdict = read_ethernet(&r);
+  const enum eth_verdict verdict = eth_parse_read_ethernet(&r);
   packet->verdict = (uint8_t)verdict;
   return verdict;
 }
@@ -334,7 +337,7 @@ enum eth_verdict eth_parse(const struct eth_bytes *frame, uint32_t known, struct
 /* ---- One like the last ------------------------------------------------------------------------
  */
 
-static void note_seen(const struct eth_bytes *frame, struct eth_seen *seen)
+static void eth_parse_note_seen(const struct eth_bytes *frame, struct eth_seen *seen)
 {
   uint8_t ip[ETH_V4_BYTES];
 
@@ -355,7 +358,7 @@ enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
   *is_same = eth_seen_is_same(frame, known, seen);
   if (!*is_same) {
     enum eth_verdict verdict = eth_parse(frame, known, &seen->packet);
-    note_seen(frame, seen);
+    eth_parse_note_seen(frame, seen);
     return verdict;
   }
   struct reading r = {.bytes = frame->bytes,
@@ -367,7 +370,7 @@ enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
                       .packet = &seen->packet};
   r.pseudo = eth_sum_words(frame->bytes + 26, 8);
   seen->packet.sum = ETH_SUM_GOOD;
-  const enum eth_verdict verdict = read_udp(&r, 34);
+  const enum eth_verdict verdict = eth_parse_read_udp(&r, 34);
   seen->packet.verdict = (uint8_t)verdict;
   if (verdict != ETH_IS_UDP)
     seen->is_there = *is_same = false;

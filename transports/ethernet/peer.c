@@ -4,13 +4,13 @@
 
 #include "port.h"
 
-static void print_peer(const struct pst_endpoint *endpoint, char text[DG_ADDRESS_TEXT])
+static void eth_peer_print(const struct pst_endpoint *endpoint, char text[DG_ADDRESS_TEXT])
 {
   dg_address_print(&endpoint->dg.peer, text, DG_ADDRESS_TEXT);
 }
 
 /* All is known: from now on there are headers. */
-static int make_template(struct pst_endpoint *endpoint)
+static int eth_peer_make_template(struct pst_endpoint *endpoint)
 {
   const struct eth_port *port = endpoint->worker->device->port;
   const struct eth_tx *tx = endpoint->tx;
@@ -41,7 +41,7 @@ static int make_template(struct pst_endpoint *endpoint)
 }
 
 /* Ask by ARP or ND of the port's own. */
-static int ask(struct pst_endpoint *endpoint, const uint8_t to[16])
+static int eth_peer_ask(struct pst_endpoint *endpoint, const uint8_t to[16])
 {
   struct eth_port *port = endpoint->worker->device->port;
   const bool is_v4 = eth_is_v4(to);
@@ -52,7 +52,7 @@ static int ask(struct pst_endpoint *endpoint, const uint8_t to[16])
   char text[DG_ADDRESS_TEXT];
   int rc;
 
-  print_peer(endpoint, text);
+  eth_peer_print(endpoint, text);
   const uint8_t *hop = eth_next_hop(network->address, network->prefix,
                                     memcmp(gateway, none, sizeof(none)) ? gateway : NULL, to);
   if (!hop)
@@ -70,7 +70,7 @@ static int ask(struct pst_endpoint *endpoint, const uint8_t to[16])
   return 1;
 }
 
-static int ask_kernel(struct pst_endpoint *endpoint, const uint8_t to[16])
+static int eth_peer_ask_kernel(struct pst_endpoint *endpoint, const uint8_t to[16])
 {
   struct eth_port *port = endpoint->worker->device->port;
   char why[ETH_WHY_MAX];
@@ -97,9 +97,10 @@ int eth_peer_find(struct dg_endpoint *dg, const union dg_address *address)
   } else if (memcmp(to.address, endpoint->own, sizeof(to.address)) == 0) {
     memcpy(tx->mac, port->mac, sizeof(tx->mac)); /* a port that receives what it sends */
   } else {
-    rc = port->neighbours ? ask(endpoint, to.address) : ask_kernel(endpoint, to.address);
+    rc = port->neighbours ? eth_peer_ask(endpoint, to.address)
+                          : eth_peer_ask_kernel(endpoint, to.address);
   }
-  return rc == 0 ? make_template(endpoint) : rc;
+  return rc == 0 ? eth_peer_make_template(endpoint) : rc;
 }
 
 void eth_peer_forget(struct pst_endpoint *endpoint)
@@ -118,8 +119,8 @@ void eth_peer_forget(struct pst_endpoint *endpoint)
 }
 
 /* 1: there is a MAC; 0: not yet; else -errno, and why. */
-static int look(struct pst_endpoint *endpoint, uint64_t now_ns, uint8_t mac[ETH_MAC_BYTES],
-                char why[ETH_WHY_MAX])
+static int eth_peer_look_for_mac(struct pst_endpoint *endpoint, uint64_t now_ns,
+                                 uint8_t mac[ETH_MAC_BYTES], char why[ETH_WHY_MAX])
 {
   struct eth_port *port = endpoint->worker->device->port;
   struct eth_tx *tx = endpoint->tx;
@@ -136,7 +137,7 @@ static int look(struct pst_endpoint *endpoint, uint64_t now_ns, uint8_t mac[ETH_
   rte_spinlock_unlock(&port->control_lock);
   if (state != ETH_NEIGHBOUR_UNANSWERED)
     return state == ETH_NEIGHBOUR_ASKED ? 0 : 1;
-  print_peer(endpoint, text);
+  eth_peer_print(endpoint, text);
   snprintf(why, ETH_WHY_MAX,
            "nobody answers for %s on port %.60s (the link is %s); compare VLAN and network of both "
            "ends, or give `to_mac`",
@@ -145,7 +146,7 @@ static int look(struct pst_endpoint *endpoint, uint64_t now_ns, uint8_t mac[ETH_
 }
 
 /* The first MAC connects the endpoint, a later one changes the headers. */
-static void use_mac(struct pst_endpoint *endpoint, const uint8_t mac[ETH_MAC_BYTES])
+static void eth_peer_use_mac(struct pst_endpoint *endpoint, const uint8_t mac[ETH_MAC_BYTES])
 {
   if (dg_is_connected(&endpoint->dg)) {
     if (memcmp(endpoint->tx->mac, mac, ETH_MAC_BYTES) != 0)
@@ -154,7 +155,7 @@ static void use_mac(struct pst_endpoint *endpoint, const uint8_t mac[ETH_MAC_BYT
     return;
   }
   memcpy(endpoint->tx->mac, mac, ETH_MAC_BYTES);
-  int rc = make_template(endpoint);
+  int rc = eth_peer_make_template(endpoint);
   if (rc < 0)
     pst_cpu_endpoint_down(&endpoint->dg.cpu, rc);
   else
@@ -170,9 +171,9 @@ void eth_peer_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 
   if ((!tx->is_asked && !tx->kernel) || endpoint->dg.cpu.state == PST_CPU_DOWN)
     return; /* an answer that comes after the timeout changes nothing */
-  int rc = look(endpoint, now_ns, mac, why);
+  int rc = eth_peer_look_for_mac(endpoint, now_ns, mac, why);
   if (rc == 1) {
-    use_mac(endpoint, mac);
+    eth_peer_use_mac(endpoint, mac);
   } else if (rc < 0 && !tx->told_silent) {
     tx->told_silent = true;
     DG_TELL(&endpoint->dg, PST_LOG_WARN, "%s", why);

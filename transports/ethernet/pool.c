@@ -27,7 +27,7 @@ struct order {
   const uint8_t *spare_from, *spare_to; /* their buffers; equal while the pool is being filled */
 };
 
-static bool order_is_spare(const struct order *order, const void *object)
+static bool eth_pool_order_is_spare(const struct order *order, const void *object)
 {
   const uint8_t *at = ((const struct rte_mbuf *)object)->buf_addr;
 
@@ -35,7 +35,7 @@ static bool order_is_spare(const struct order *order, const void *object)
 }
 
 /* The end of what was taken last, in the same order: it is next again. */
-static bool order_untake(struct order *order, void *const *objects, uint32_t n)
+static bool eth_pool_order_untake(struct order *order, void *const *objects, uint32_t n)
 {
   if (n > order->last)
     return false;
@@ -50,7 +50,7 @@ static bool order_untake(struct order *order, void *const *objects, uint32_t n)
 
 /* All are free: those that were put back last are next again, in the same order. Who reads and
  * releases at once has a few slots then, which stay in the CPU's caches, and no long round. */
-static void order_begin_anew(struct order *order)
+static void eth_pool_order_begin_anew(struct order *order)
 {
   for (uint32_t i = order->used; order->used < order->count && i-- > 0;)
     order->slots[(order->head - order->used + i) & order->mask] =
@@ -62,25 +62,25 @@ static void order_begin_anew(struct order *order)
   order->used = order->last = 0;
 }
 
-static void order_put(struct order *order, void *const *objects, uint32_t n)
+static void eth_pool_order_put(struct order *order, void *const *objects, uint32_t n)
 {
-  if (order_untake(order, objects, n))
+  if (eth_pool_order_untake(order, objects, n))
     return;
   for (uint32_t i = 0; i < n; i++) {
-    if (order_is_spare(order, objects[i]))
+    if (eth_pool_order_is_spare(order, objects[i]))
       order->spares[order->spare_count++] = objects[i];
     else
       order->slots[order->tail++ & order->mask] = objects[i];
   }
 }
 
-static int order_take(struct order *order, void **objects, uint32_t n)
+static int eth_pool_order_take(struct order *order, void **objects, uint32_t n)
 {
   const uint32_t there = order->tail - order->head;
   const uint32_t slots = there < n ? there : n;
 
   if (there == order->count && order->used)
-    order_begin_anew(order);
+    eth_pool_order_begin_anew(order);
   if (n == 1 && there) { /* as memif allocates */
     objects[0] = order->slots[order->head++ & order->mask];
     order->last = 1;
@@ -98,42 +98,42 @@ static int order_take(struct order *order, void **objects, uint32_t n)
   return 0;
 }
 
-static int ops_alloc(struct rte_mempool *mempool)
+static int eth_pool_ops_alloc(struct rte_mempool *mempool)
 {
   mempool->pool_data = mempool->pool_config;
   return 0;
 }
 
-static void ops_free(struct rte_mempool *mempool)
+static void eth_pool_ops_free(struct rte_mempool *mempool)
 {
   (void)mempool; /* eth_pool_close() does */
 }
 
-static int ops_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
+static int eth_pool_ops_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
 {
   struct order *order = mempool->pool_data;
 
   if (order->is_shared)
     rte_spinlock_lock(&order->lock);
-  order_put(order, objects, n);
+  eth_pool_order_put(order, objects, n);
   if (order->is_shared)
     rte_spinlock_unlock(&order->lock);
   return 0;
 }
 
-static int ops_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
+static int eth_pool_ops_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
 {
   struct order *order = mempool->pool_data;
 
   if (order->is_shared)
     rte_spinlock_lock(&order->lock);
-  int rc = order_take(order, objects, n);
+  int rc = eth_pool_order_take(order, objects, n);
   if (order->is_shared)
     rte_spinlock_unlock(&order->lock);
   return rc;
 }
 
-static unsigned ops_count(const struct rte_mempool *mempool)
+static unsigned eth_pool_ops_count(const struct rte_mempool *mempool)
 {
   const struct order *order = mempool->pool_data;
 
@@ -142,11 +142,11 @@ static unsigned ops_count(const struct rte_mempool *mempool)
 
 static const struct rte_mempool_ops ops = {
     .name = POOL_OPS,
-    .alloc = ops_alloc,
-    .free = ops_free,
-    .enqueue = ops_enqueue,
-    .dequeue = ops_dequeue,
-    .get_count = ops_count,
+    .alloc = eth_pool_ops_alloc,
+    .free = eth_pool_ops_free,
+    .enqueue = eth_pool_ops_enqueue,
+    .dequeue = eth_pool_ops_dequeue,
+    .get_count = eth_pool_ops_count,
 };
 RTE_MEMPOOL_REGISTER_OPS(ops);
 
@@ -167,14 +167,15 @@ struct making {
   bool is_physical, has_failed;
 };
 
-static void keep_buffer(void *address, void *opaque)
+static void eth_pool_keep_buffer(void *address, void *opaque)
 {
   (void)address;
   (void)opaque; /* pinned: the slot is the mbuf's for ever */
 }
 
 /* Objects come in the order in which they were put into the pool. */
-static void make_mbuf(struct rte_mempool *mempool, void *opaque, void *object, unsigned index)
+static void eth_pool_make_mbuf(struct rte_mempool *mempool, void *opaque, void *object,
+                               unsigned index)
 {
   struct making *making = opaque;
   struct eth_pool *pool = making->pool;
@@ -195,7 +196,7 @@ static void make_mbuf(struct rte_mempool *mempool, void *opaque, void *object, u
   mbuf->ol_flags = RTE_MBUF_F_EXTERNAL;
   shared =
       (struct rte_mbuf_ext_shared_info *)((uint8_t *)rte_mbuf_to_priv(mbuf) + ETH_MBUF_PRIVATE);
-  shared->free_cb = keep_buffer;
+  shared->free_cb = eth_pool_keep_buffer;
   shared->fcb_opaque = NULL;
   rte_mbuf_ext_refcnt_set(shared, 1);
   mbuf->shinfo = shared;
@@ -203,7 +204,7 @@ static void make_mbuf(struct rte_mempool *mempool, void *opaque, void *object, u
     pool->mbufs[index] = mbuf;
 }
 
-static struct order *order_make(uint32_t slots, uint32_t spares, bool is_shared)
+static struct order *eth_pool_order_make(uint32_t slots, uint32_t spares, bool is_shared)
 {
   struct order *order = calloc(1, sizeof(*order));
   uint32_t room = 1;
@@ -220,7 +221,7 @@ static struct order *order_make(uint32_t slots, uint32_t spares, bool is_shared)
   return order;
 }
 
-static void order_free(struct order *order)
+static void eth_pool_order_free(struct order *order)
 {
   if (!order)
     return;
@@ -230,7 +231,7 @@ static void order_free(struct order *order)
 }
 
 /* Those behind the slots are spares from now on. */
-static void order_split(struct order *order, const struct eth_pool *pool, uint32_t spares)
+static void eth_pool_order_split(struct order *order, const struct eth_pool *pool, uint32_t spares)
 {
   for (uint32_t i = 0; i < spares; i++)
     order->spares[order->spare_count++] = order->slots[--order->tail & order->mask];
@@ -240,7 +241,8 @@ static void order_split(struct order *order, const struct eth_pool *pool, uint32
 }
 
 /* Where the buffers lie. NULL, or what is wrong. */
-static const char *lay_out(struct eth_pool *pool, const struct pst_ring_params *ring, uint32_t lead)
+static const char *eth_pool_lay_out(struct eth_pool *pool, const struct pst_ring_params *ring,
+                                    uint32_t lead)
 {
   uint64_t from = ring->headroom + ETH_SLOT_SHIFT - lead;
   uint64_t to = (uint64_t)ring->headroom + ring->payload_max + ring->tailroom;
@@ -257,7 +259,7 @@ static const char *lay_out(struct eth_pool *pool, const struct pst_ring_params *
 
 /* Makes the mempool whose buffers are the ring's slots. 0, or -errno after a log; the caller
  * frees. */
-static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *params)
+static int eth_pool_make_mempool(struct eth_pool *pool, const struct eth_pool_params *params)
 {
   const struct pst_ring_params *ring = &pool->ring->cpu.params;
   struct rte_pktmbuf_pool_private private = {.mbuf_data_room_size = (uint16_t)pool->buffer,
@@ -267,14 +269,14 @@ static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *par
                           .stride = ring->stride,
                           .slots = ring->slots,
                           .is_physical = params->is_physical};
-  struct order *order = order_make(ring->slots, params->spares, params->is_shared);
+  struct order *order = eth_pool_order_make(ring->slots, params->spares, params->is_shared);
   const uint32_t size = sizeof(struct rte_mbuf) + ETH_MBUF_PRIVATE +
                         (uint32_t)sizeof(struct rte_mbuf_ext_shared_info);
   char name[RTE_MEMPOOL_NAMESIZE];
   int rc;
 
   if (!order || !order->slots || !order->spares) {
-    order_free(order);
+    eth_pool_order_free(order);
     return -ENOMEM;
   }
   eth_name_make(name, sizeof(name));
@@ -287,14 +289,14 @@ static int make_mempool(struct eth_pool *pool, const struct eth_pool_params *par
   }
   if (!pool->mempool || rc) {
     rte_mempool_free(pool->mempool);
-    order_free(order);
+    eth_pool_order_free(order);
     return rc;
   }
-  rte_mempool_obj_iter(pool->mempool, make_mbuf, &making);
-  order_split(order, pool, params->spares);
+  rte_mempool_obj_iter(pool->mempool, eth_pool_make_mbuf, &making);
+  eth_pool_order_split(order, pool, params->spares);
   if (!making.has_failed)
     return 0;
-  order_free(order);
+  eth_pool_order_free(order);
   rte_mempool_free(pool->mempool);
   return PST_REFUSE(pool->ring->worker->device->dg.host, -EACCES,
                     "the kernel tells no physical addresses of the ring, which the device needs: "
@@ -312,7 +314,7 @@ int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
   if (!made)
     return -ENOMEM;
   made->ring = ring;
-  wrong = lay_out(made, &ring->cpu.params, params->lead);
+  wrong = eth_pool_lay_out(made, &ring->cpu.params, params->lead);
   if (wrong) {
     free(made);
     return PST_REFUSE(host, -EINVAL, "the ring cannot be a pool of DPDK's: %s; `receive: copy`",
@@ -321,7 +323,7 @@ int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
   made->mbufs = calloc(ring->cpu.params.slots, sizeof(struct rte_mbuf *));
   made->spare_memory = aligned_alloc(64, ((size_t)params->spares * made->buffer + 64) / 64 * 64);
   if (made->mbufs && made->spare_memory)
-    rc = make_mempool(made, params);
+    rc = eth_pool_make_mempool(made, params);
   if (rc == -EACCES) {
     free(made->mbufs);
     free(made->spare_memory);
@@ -353,7 +355,7 @@ void eth_pool_close(struct eth_pool *pool)
     return;
   order = pool->mempool->pool_data;
   rte_mempool_free(pool->mempool);
-  order_free(order);
+  eth_pool_order_free(order);
   free(pool->mbufs);
   free(pool->spare_memory);
   free(pool);
@@ -414,11 +416,11 @@ struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare)
 }
 
 /* Behind the others; `objects` are of slots. */
-static void order_put_slots(struct order *order, void *const *objects, uint32_t n)
+static void eth_pool_order_put_slots(struct order *order, void *const *objects, uint32_t n)
 {
   if (order->is_shared)
     rte_spinlock_lock(&order->lock);
-  if (!order_untake(order, objects, n))
+  if (!eth_pool_order_untake(order, objects, n))
     for (uint32_t i = 0; i < n; i++)
       order->slots[order->tail++ & order->mask] = objects[i];
   if (order->is_shared)
@@ -439,7 +441,7 @@ void eth_pool_refill(struct eth_pool *pool)
       mbuf->next = NULL;
       mbufs[n++] = mbuf;
     }
-    order_put_slots(pool->mempool->pool_data, (void **)mbufs, n);
+    eth_pool_order_put_slots(pool->mempool->pool_data, (void **)mbufs, n);
   }
   slots->free_count = 0;
 }

@@ -25,21 +25,21 @@
 /* Device calls alone. */
 static struct eth_port *ports;
 
-static enum eth_role role_of(const struct pst_device *device, enum eth_driver_kind driver,
-                             uint64_t option)
+static enum eth_role eth_port_role_of(const struct pst_device *device, enum eth_driver_kind driver,
+                                      uint64_t option)
 {
   if (option != ETH_ROLE_AUTO || (driver != ETH_DRIVER_MEMIF && driver != ETH_DRIVER_VIRTIO_USER))
     return (enum eth_role)option;
   return device->dg.plan.receivers ? ETH_ROLE_SERVER : ETH_ROLE_CLIENT;
 }
 
-static void read_options(const struct pst_device *device, const struct pst_options *options,
-                         struct eth_port_options *out)
+static void eth_port_read_options(const struct pst_device *device,
+                                  const struct pst_options *options, struct eth_port_options *out)
 {
   const struct pst_host *host = device->dg.host;
 
   out->driver = (enum eth_driver_kind)host->option_uint(options, "driver");
-  out->role = role_of(device, out->driver, host->option_uint(options, "role"));
+  out->role = eth_port_role_of(device, out->driver, host->option_uint(options, "role"));
   out->device = host->option_string(options, "device");
   out->socket = host->option_string(options, "socket");
   out->netdev = host->option_string(options, "netdev");
@@ -53,8 +53,8 @@ static void read_options(const struct pst_device *device, const struct pst_optio
 }
 
 /* Does the PCI device need huge pages? One that the kernel's driver of mlx5 has does not. */
-static bool needs_huge(const struct pst_host *host, const struct pst_options *options,
-                       const struct eth_port_options *port)
+static bool eth_port_needs_huge(const struct pst_host *host, const struct pst_options *options,
+                                const struct eth_port_options *port)
 {
   static const enum { AUTO, NORMAL, HUGE } memory[] = {AUTO, NORMAL, HUGE};
   char path[160], link[256];
@@ -77,7 +77,7 @@ static bool needs_huge(const struct pst_host *host, const struct pst_options *op
 }
 
 /* Of an interface, its MTU; 0: there is none of that name. */
-static uint32_t netdev_mtu(const char *netdev)
+static uint32_t eth_port_netdev_mtu(const char *netdev)
 {
   uint32_t index = if_nametoindex(netdev), mtu = 0;
   uint8_t mac[ETH_MAC_BYTES];
@@ -87,7 +87,7 @@ static uint32_t netdev_mtu(const char *netdev)
 }
 
 /* The interface of the kernel that is there before the port is; "": none. */
-static const char *netdev_below(const struct eth_port_options *options)
+static const char *eth_port_netdev_below(const struct eth_port_options *options)
 {
   const uint32_t traits = eth_drivers[options->driver].traits;
 
@@ -97,15 +97,15 @@ static const char *netdev_below(const struct eth_port_options *options)
 }
 
 /* Known before the device is: it decides the size of its buffers. */
-static int find_mtu(const struct eth_port *port, struct eth_port_options *options)
+static int eth_port_find_mtu(const struct eth_port *port, struct eth_port_options *options)
 {
-  const char *netdev = netdev_below(options);
+  const char *netdev = eth_port_netdev_below(options);
 
   if (!netdev[0]) {
     options->mtu = options->mtu ? options->mtu : RTE_ETHER_MTU;
     return 0;
   }
-  uint32_t mtu = netdev_mtu(netdev);
+  uint32_t mtu = eth_port_netdev_mtu(netdev);
   if (!mtu)
     return ETH_PORT_REFUSE(port, -ENODEV,
                            "there is no interface %s; `ip link` lists those there are", netdev);
@@ -119,7 +119,7 @@ static int find_mtu(const struct eth_port *port, struct eth_port_options *option
 }
 
 /* One of the two rings between ends of a name, which the first of them makes. */
-static struct rte_ring *find_wire(const char *name, const char *direction)
+static struct rte_ring *eth_port_find_wire(const char *name, const char *direction)
 {
   char text[RTE_RING_NAMESIZE];
   struct rte_ring *ring;
@@ -130,7 +130,7 @@ static struct rte_ring *find_wire(const char *name, const char *direction)
 }
 
 /* What lies there was sent to a port that is closed. */
-static void drain_wire(struct rte_ring *ring)
+static void eth_port_drain_wire(struct rte_ring *ring)
 {
   void *mbuf;
 
@@ -143,7 +143,7 @@ static void drain_wire(struct rte_ring *ring)
 static struct rte_mempool *retired[64];
 
 /* Free it now, or as soon as a later call finds all its mbufs back. */
-static void retire(struct rte_mempool *mempool)
+static void eth_port_retire(struct rte_mempool *mempool)
 {
   for (size_t i = 0; i < sizeof(retired) / sizeof(retired[0]); i++) {
     if (retired[i] && rte_mempool_full(retired[i])) {
@@ -159,7 +159,7 @@ static void retire(struct rte_mempool *mempool)
 }
 
 /* A ring receives what it sends; server and client receive what the other sends. */
-static int probe_ring(struct eth_port *port, const struct eth_port_options *options)
+static int eth_port_probe_ring(struct eth_port *port, const struct eth_port_options *options)
 {
   const char *name = options->device[0] ? options->device : "ring";
   const char *to = options->role == ETH_ROLE_CLIENT ? "s" : "c";
@@ -168,11 +168,11 @@ static int probe_ring(struct eth_port *port, const struct eth_port_options *opti
 
   if (options->role == ETH_ROLE_AUTO)
     to = from = "l";
-  tx = find_wire(name, to);
-  rx = find_wire(name, from);
+  tx = eth_port_find_wire(name, to);
+  rx = eth_port_find_wire(name, from);
   if (!tx || !rx)
     return -ENOMEM;
-  drain_wire(rx);
+  eth_port_drain_wire(rx);
   port->wire = rx;
   int id = rte_eth_from_rings(port->name + strlen("net_ring_"), &rx, 1, &tx, 1, 0);
   if (id < 0)
@@ -182,7 +182,7 @@ static int probe_ring(struct eth_port *port, const struct eth_port_options *opti
 }
 
 /* A name that no device of DPDK's in this process has. */
-static void choose_name(struct eth_port *port, const char *base)
+static void eth_port_choose_name(struct eth_port *port, const char *base)
 {
   uint16_t id;
 
@@ -211,7 +211,7 @@ static bool is_at_exit;
 
 /* Clients reach a server that is parked no more, and would find no queues: its socket has another
  * name meanwhile. */
-static void show_socket(const struct eth_port *port, bool is_shown)
+static void eth_port_show_socket(const struct eth_port *port, bool is_shown)
 {
   char hidden[sizeof(port->socket) + 16];
 
@@ -220,13 +220,13 @@ static void show_socket(const struct eth_port *port, bool is_shown)
     ETH_PORT_LOG(port, PST_LOG_DEBUG, "%s is not renamed: %s", port->socket, strerror(errno));
 }
 
-static bool is_kept(const struct eth_port *port)
+static bool eth_port_is_kept(const struct eth_port *port)
 {
   return port->driver == &eth_drivers[ETH_DRIVER_MEMIF] && !port->waits_for_server;
 }
 
 /* The process ends: as DPDK would, had the server been closed. */
-static void remove_sockets(void)
+static void eth_port_remove_sockets(void)
 {
   for (const struct parked *at = parked; at; at = at->next)
     if (at->process == getpid()) {
@@ -236,9 +236,9 @@ static void remove_sockets(void)
     }
 }
 
-static bool park(const struct eth_port *port)
+static bool eth_port_park(const struct eth_port *port)
 {
-  struct parked *made = is_kept(port) ? calloc(1, sizeof(*made)) : NULL;
+  struct parked *made = eth_port_is_kept(port) ? calloc(1, sizeof(*made)) : NULL;
 
   if (!made)
     return false;
@@ -248,22 +248,22 @@ static bool park(const struct eth_port *port)
   made->id = port->id;
   made->process = getpid();
   if (!is_at_exit)
-    atexit(remove_sockets);
+    atexit(eth_port_remove_sockets);
   is_at_exit = true;
   made->next = parked;
   parked = made;
-  show_socket(port, false);
+  eth_port_show_socket(port, false);
   return true;
 }
 
-static bool unpark(struct eth_port *port, const char *arguments)
+static bool eth_port_unpark(struct eth_port *port, const char *arguments)
 {
   struct parked **at = &parked, *found;
 
   while (*at && strcmp((*at)->arguments, arguments) != 0)
     at = &(*at)->next;
   found = *at;
-  if (!found || !is_kept(port))
+  if (!found || !eth_port_is_kept(port))
     return false;
   *at = found->next;
   memcpy(port->name, found->name, sizeof(port->name));
@@ -275,13 +275,13 @@ static bool unpark(struct eth_port *port, const char *arguments)
 
 /* What a server that was killed has left is removed. Somebody who listens is known from that by
  * a connection of another type, which is refused either way and disturbs nobody. */
-static int check_socket(const struct eth_port *port)
+static int eth_port_check_socket(const struct eth_port *port)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   struct stat found;
   int fd, error;
 
-  if (!is_kept(port) || lstat(port->socket, &found) != 0)
+  if (!eth_port_is_kept(port) || lstat(port->socket, &found) != 0)
     return 0;
   if (!S_ISSOCK(found.st_mode))
     return ETH_PORT_REFUSE(port, -EEXIST, "socket: %s is there, and no socket; choose another name",
@@ -302,7 +302,7 @@ static int check_socket(const struct eth_port *port)
 
 /* Attaches the port to DPDK by its driver's name and arguments. 0, or -errno after a log with the
  * remedy. */
-static int probe(struct eth_port *port, const struct eth_port_options *options)
+static int eth_port_probe(struct eth_port *port, const struct eth_port_options *options)
 {
   char name[ETH_TEXT_MAX], *arguments = port->arguments;
   bool is_named = options->driver == ETH_DRIVER_PCI || options->driver == ETH_DRIVER_OTHER;
@@ -314,13 +314,13 @@ static int probe(struct eth_port *port, const struct eth_port_options *options)
   if (is_named)
     snprintf(port->name, sizeof(port->name), "%.60s", name);
   else
-    choose_name(port, name);
-  rc = check_socket(port);
-  if (rc < 0 || unpark(port, arguments))
+    eth_port_choose_name(port, name);
+  rc = eth_port_check_socket(port);
+  if (rc < 0 || eth_port_unpark(port, arguments))
     return rc;
   eal_words_clear();
   if (options->driver == ETH_DRIVER_RING)
-    rc = probe_ring(port, options);
+    rc = eth_port_probe_ring(port, options);
   else
     rc = rte_eal_hotplug_add(options->driver == ETH_DRIVER_PCI ? "pci" : "vdev", port->name,
                              arguments);
@@ -338,7 +338,7 @@ static int probe(struct eth_port *port, const struct eth_port_options *options)
           : "interfaces of the kernel need CAP_NET_RAW, or root");
 }
 
-static void unplug(struct eth_port *port)
+static void eth_port_unplug(struct eth_port *port)
 {
   bool is_pci = port->driver == &eth_drivers[ETH_DRIVER_PCI];
 
@@ -347,7 +347,7 @@ static void unplug(struct eth_port *port)
 }
 
 /* What the device says of itself. */
-static int look_at_device(struct eth_port *port, const struct eth_port_options *options)
+static int eth_port_look_at_device(struct eth_port *port, const struct eth_port_options *options)
 {
   struct rte_ether_addr mac;
   uint16_t mtu = 0;
@@ -383,7 +383,7 @@ static int look_at_device(struct eth_port *port, const struct eth_port_options *
   return 0;
 }
 
-static int open_control(struct eth_port *port)
+static int eth_port_open_control(struct eth_port *port)
 {
   struct eth_neighbours_params neighbours = {.vlan = port->vlan, .own_count = port->network_count};
   struct eth_groups_params groups = {.vlan = port->vlan};
@@ -409,7 +409,7 @@ static int open_control(struct eth_port *port)
   return rc < 0 ? ETH_PORT_REFUSE(port, rc, "its addresses cannot be used: %s", strerror(-rc)) : 0;
 }
 
-static void port_free(struct eth_port *port)
+static void eth_port_free(struct eth_port *port)
 {
   eth_neighbours_close(port->neighbours);
   eth_groups_close(port->groups);
@@ -419,7 +419,7 @@ static void port_free(struct eth_port *port)
   free(port->table);
   free(port->pools);
   for (uint32_t i = 0; i < port->mempool_count; i++)
-    retire(port->mempools[i]);
+    eth_port_retire(port->mempools[i]);
   free(port->mempools);
   free(port->xstat_ids);
   free(port->xstat_kinds);
@@ -428,7 +428,7 @@ static void port_free(struct eth_port *port)
 
 /* A tap takes all frames off `remote` until it is isolated. DPDK 22.11 isolates a tap that has a
  * queue; one that has none stays as it is, and DPDK says nothing. */
-static int isolate_tap(struct eth_port *port)
+static int eth_port_isolate_tap(struct eth_port *port)
 {
   const struct rte_eth_conf conf = {.rxmode.mq_mode = RTE_ETH_MQ_RX_NONE};
   char why[ETH_SIZES_WHY] = "DPDK gives it no queue";
@@ -442,8 +442,8 @@ static int isolate_tap(struct eth_port *port)
 }
 
 /* Probes, configures and starts the port. On failure the caller closes what is open. */
-static int port_make(struct pst_device *device, const struct pst_options *options,
-                     struct eth_port_options *in, struct eth_port *port)
+static int eth_port_make(struct pst_device *device, const struct pst_options *options,
+                         struct eth_port_options *in, struct eth_port *port)
 {
   const struct pst_host *host = device->dg.host;
   uint64_t vlan = host->option_uint(options, "vlan");
@@ -458,12 +458,12 @@ static int port_make(struct pst_device *device, const struct pst_options *option
   port->wants_mtu = in->mtu != 0;
   port->wants_rules = host->option_uint(options, "rules") == 0;
   port->has_remote = in->remote[0] != '\0';
-  rc = find_mtu(port, in);
-  rc = rc ? rc : eal_start(host, options, needs_huge(host, options, in));
-  rc = rc ? rc : probe(port, in);
+  rc = eth_port_find_mtu(port, in);
+  rc = rc ? rc : eal_start(host, options, eth_port_needs_huge(host, options, in));
+  rc = rc ? rc : eth_port_probe(port, in);
   if (rc < 0)
     return rc;
-  rc = look_at_device(port, in);
+  rc = eth_port_look_at_device(port, in);
   if (in->remote[0] || in->netdev[0])
     port->netdev = if_nametoindex(in->remote[0] ? in->remote : in->netdev);
   else if (rc == 0)
@@ -474,17 +474,17 @@ static int port_make(struct pst_device *device, const struct pst_options *option
   port->has_kernel =
       (in->driver == ETH_DRIVER_PCI || port->has_remote) && port->netdev && port->info.if_index;
   if (rc == 0 && port->has_remote && port->has_kernel)
-    rc = isolate_tap(port);
-  rc = rc ? rc : open_control(port);
+    rc = eth_port_isolate_tap(port);
+  rc = rc ? rc : eth_port_open_control(port);
   port->table = rc ? NULL : calloc(1, sizeof(*port->table));
   if (rc == 0 && !port->table)
     rc = -ENOMEM;
   if (rc < 0)
-    unplug(port);
+    eth_port_unplug(port);
   return rc;
 }
 
-static struct eth_port *port_find(const char *identity)
+static struct eth_port *eth_port_find(const char *identity)
 {
   struct eth_port *port = ports;
 
@@ -493,7 +493,7 @@ static struct eth_port *port_find(const char *identity)
   return port;
 }
 
-static int join(struct eth_port *port, struct pst_device *device)
+static int eth_port_join(struct eth_port *port, struct pst_device *device)
 {
   struct pst_device **grown =
       realloc(port->devices, (port->device_count + 1) * sizeof(struct pst_device *));
@@ -514,9 +514,9 @@ int eth_port_open(struct pst_device *device, const struct pst_options *options,
   struct eth_port *found;
   int rc;
 
-  read_options(device, options, &in);
+  eth_port_read_options(device, options, &in);
   eth_port_identity(&in, identity);
-  found = port_find(identity);
+  found = eth_port_find(identity);
   if (found && found->stage != ETH_PORT_OPEN)
     return PST_REFUSE(host, -EBUSY,
                       "port %s runs already, for other streams of this process: its queues are "
@@ -525,18 +525,18 @@ int eth_port_open(struct pst_device *device, const struct pst_options *options,
                       identity);
   if (found) {
     *port = found;
-    return join(found, device);
+    return eth_port_join(found, device);
   }
   found = calloc(1, sizeof(*found));
   if (!found)
     return -ENOMEM;
   found->host = host;
   memcpy(found->identity, identity, sizeof(identity));
-  rc = port_make(device, options, &in, found);
-  if (rc == 0 && (rc = join(found, device)) < 0)
-    unplug(found);
+  rc = eth_port_make(device, options, &in, found);
+  if (rc == 0 && (rc = eth_port_join(found, device)) < 0)
+    eth_port_unplug(found);
   if (rc < 0) {
-    port_free(found);
+    eth_port_free(found);
     return rc;
   }
   found->next = ports;
@@ -548,7 +548,7 @@ int eth_port_open(struct pst_device *device, const struct pst_options *options,
 /* A memif client that leaves before the server has greeted it ends the server's process: DPDK 22.11
  * closes the connection, does not forget it, and panics. The server greets within a millisecond or
  * two, unless its host is busy. */
-static void await_greeting(const struct eth_port *port)
+static void eth_port_await_greeting(const struct eth_port *port)
 {
   struct rte_eth_link link = {.link_status = RTE_ETH_LINK_DOWN};
 
@@ -562,7 +562,7 @@ static void await_greeting(const struct eth_port *port)
 
 /* On DPDK's thread, which ends a memif, too, when its peer leaves: the two would not wait for each
  * other. */
-static void stop_device(void *arg)
+static void eth_port_stop_device(void *arg)
 {
   struct eth_port *port = arg;
 
@@ -572,28 +572,28 @@ static void stop_device(void *arg)
 
 void eth_port_stop(struct eth_port *port)
 {
-  eal_thread_run(stop_device, port);
+  eal_thread_run(eth_port_stop_device, port);
   if (eth_port_is_running(port))
     __atomic_store_n(&port->stage, ETH_PORT_CONFIGURED, __ATOMIC_RELEASE);
 }
 
-static void port_close(struct eth_port *port)
+static void eth_port_close(struct eth_port *port)
 {
   struct eth_port **at = &ports;
 
   for (uint32_t i = 0; i < port->rxq_count; i++)
     eth_rxq_drop(&port->rxqs[i]);
-  await_greeting(port);
+  eth_port_await_greeting(port);
   eth_port_stop(port);
-  if (!park(port))
-    unplug(port);
+  if (!eth_port_park(port))
+    eth_port_unplug(port);
   for (uint32_t i = 0; i < port->pool_count; i++)
     eth_pool_close(port->pools[i]);
-  drain_wire(port->wire);
+  eth_port_drain_wire(port->wire);
   while (*at != port)
     at = &(*at)->next;
   *at = port->next;
-  port_free(port);
+  eth_port_free(port);
 }
 
 void eth_port_leave(struct eth_port *port, struct pst_device *device)
@@ -602,7 +602,7 @@ void eth_port_leave(struct eth_port *port, struct pst_device *device)
     if (port->devices[i] == device)
       port->devices[i] = port->devices[--port->device_count];
   if (port->device_count == 0)
-    port_close(port);
+    eth_port_close(port);
 }
 
 int eth_port_start(struct eth_port *port)
@@ -618,7 +618,7 @@ int eth_port_start(struct eth_port *port)
   if (rc < 0)
     return rc;
   if (port->was_parked)
-    show_socket(port, true);
+    eth_port_show_socket(port, true);
   rc = eth_port_is_running(port) ? 0 : eth_port_run(port);
   if (rc == 0 || port->waits_for_server)
     return 0;

@@ -6,14 +6,14 @@
 #include "port.h"
 
 /* What its link says of the checksums of all frames. */
-static uint32_t link_known(const struct eth_port *port)
+static uint32_t eth_queue_link_known(const struct eth_port *port)
 {
   return port->driver->traits & ETH_VIRTUAL ? ETH_PARTIAL_IS_GOOD : 0;
 }
 
 /* For this port, and in its VLAN? */
-static bool frame_is_ours(const struct eth_port *port, const struct rte_mbuf *mbuf,
-                          const struct eth_packet *packet)
+static bool eth_queue_frame_is_ours(const struct eth_port *port, const struct rte_mbuf *mbuf,
+                                    const struct eth_packet *packet)
 {
   const uint8_t *to = rte_pktmbuf_mtod(mbuf, const uint8_t *);
   uint32_t vlan = eth_packet_vlan(packet);
@@ -24,8 +24,9 @@ static bool frame_is_ours(const struct eth_port *port, const struct rte_mbuf *mb
          vlan == (port->vlan == ETH_UNTAGGED ? 0 : port->vlan);
 }
 
-static struct pst_endpoint *find_receiver(const struct eth_rxq *queue,
-                                          const struct eth_packet *packet, uint64_t now_ns)
+static struct pst_endpoint *eth_queue_find_receiver(const struct eth_rxq *queue,
+                                                    const struct eth_packet *packet,
+                                                    uint64_t now_ns)
 {
   struct eth_table *table = queue->port->table;
   struct eth_match *found =
@@ -36,15 +37,15 @@ static struct pst_endpoint *find_receiver(const struct eth_rxq *queue,
 }
 
 /* Its messages lack this one. Counted by whoever polls a queue that it came by. */
-static void count_lost(struct pst_endpoint *endpoint)
+static void eth_queue_count_lost(struct pst_endpoint *endpoint)
 {
   __atomic_fetch_add(&endpoint->rx->counts.no_buffer, 1, __ATOMIC_RELAXED);
 }
 
 /* Into the inbox of an endpoint, perhaps another worker's. A slot does not leave its ring: what
  * lies in one is copied. */
-static void put_inbox(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
-                      const struct eth_packet *packet)
+static void eth_queue_put_inbox(struct eth_rxq *queue, struct pst_endpoint *endpoint,
+                                struct rte_mbuf *mbuf, const struct eth_packet *packet)
 {
   struct rte_mbuf *own = mbuf;
 
@@ -57,7 +58,7 @@ static void put_inbox(struct eth_rxq *queue, struct pst_endpoint *endpoint, stru
     if (rte_ring_mp_enqueue(endpoint->rx->inbox, own) == 0)
       return;
   }
-  count_lost(endpoint);
+  eth_queue_count_lost(endpoint);
   rte_pktmbuf_free(own);
 }
 
@@ -71,8 +72,9 @@ struct out {
 
 /* A frame whose payload is in the next segment, a slot; one that ends before the split has none.
  * False: it stays where it is. */
-static bool give_split(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
-                       const struct eth_packet *packet, struct out *out)
+static bool eth_queue_give_split(struct eth_rxq *queue, struct pst_endpoint *endpoint,
+                                 struct rte_mbuf *mbuf, const struct eth_packet *packet,
+                                 struct out *out)
 {
   struct rte_mbuf *payload = mbuf->next ? mbuf->next : eth_pool_take(queue->ring->pool);
   bool is_kept = false;
@@ -97,22 +99,22 @@ static bool give_split(struct eth_rxq *queue, struct pst_endpoint *endpoint, str
 
 /* False: it stays where it is, until there is a slot or a peer. No endpoint waits for the peer of
  * another with which it shares the ring. */
-static bool give(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
-                 const struct eth_packet *packet, struct out *out)
+static bool eth_queue_give(struct eth_rxq *queue, struct pst_endpoint *endpoint,
+                           struct rte_mbuf *mbuf, const struct eth_packet *packet, struct out *out)
 {
   bool is_kept = false;
 
   if (eth_ring_of(endpoint) != queue->ring) {
     if (queue->headers || eth_ring_of(endpoint)->is_split) {
-      count_lost(endpoint); /* the CPU cannot copy it */
+      eth_queue_count_lost(endpoint); /* the CPU cannot copy it */
       rte_pktmbuf_free(mbuf);
     } else {
-      put_inbox(queue, endpoint, mbuf, packet);
+      eth_queue_put_inbox(queue, endpoint, mbuf, packet);
     }
     return true;
   }
   if (!dg_is_connected(&endpoint->dg) && queue->receivers > 1)
-    count_lost(endpoint);
+    eth_queue_count_lost(endpoint);
   if (endpoint->dg.cpu.closing.mode || (!dg_is_connected(&endpoint->dg) && queue->receivers > 1)) {
     rte_pktmbuf_free(mbuf);
     return true;
@@ -120,7 +122,7 @@ static bool give(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rt
   if (!dg_is_connected(&endpoint->dg) || out->n == out->max)
     return false;
   if (queue->headers)
-    return give_split(queue, endpoint, mbuf, packet, out);
+    return eth_queue_give_split(queue, endpoint, mbuf, packet, out);
   struct eth_pool *pool = queue->ring->pool;
   if (eth_pool_slot(pool, mbuf) == UINT32_MAX && !(mbuf = eth_pool_swap(pool, mbuf)))
     return false;
@@ -132,29 +134,29 @@ static bool give(struct eth_rxq *queue, struct pst_endpoint *endpoint, struct rt
 }
 
 /* False: it stays where it is. */
-static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rte_mbuf *mbuf,
-                     struct out *out)
+static bool eth_queue_dispatch(struct eth_rxq *queue, struct pst_worker *worker,
+                               struct rte_mbuf *mbuf, struct out *out)
 {
   const struct eth_port *port = queue->port;
   const struct eth_bytes frame = {rte_pktmbuf_mtod(mbuf, const uint8_t *), mbuf->data_len,
                                   mbuf->pkt_len};
   struct eth_packet *packet = &queue->seen.packet;
   bool is_same;
-  enum eth_verdict verdict = eth_parse_next(&frame, eth_rxq_known(link_known(port), mbuf->ol_flags),
-                                            &queue->seen, &is_same);
+  enum eth_verdict verdict = eth_parse_next(
+      &frame, eth_rxq_known(eth_queue_link_known(port), mbuf->ol_flags), &queue->seen, &is_same);
 
   /* Who has the last frame's addresses has this one; a tag may have been taken off it. */
   if (is_same && out->endpoint && !(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED))
-    return give(queue, out->endpoint, mbuf, packet, out);
+    return eth_queue_give(queue, out->endpoint, mbuf, packet, out);
   out->endpoint = NULL;
-  if (verdict == ETH_IS_UDP && frame_is_ours(port, mbuf, packet)) {
-    struct pst_endpoint *endpoint = find_receiver(queue, packet, out->now_ns);
+  if (verdict == ETH_IS_UDP && eth_queue_frame_is_ours(port, mbuf, packet)) {
+    struct pst_endpoint *endpoint = eth_queue_find_receiver(queue, packet, out->now_ns);
     if (!(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED))
       out->endpoint = endpoint;
     if (endpoint)
-      return give(queue, endpoint, mbuf, packet, out);
+      return eth_queue_give(queue, endpoint, mbuf, packet, out);
     queue->not_ours++;
-  } else if (verdict < ETH_IS_OTHER && frame_is_ours(port, mbuf, packet)) {
+  } else if (verdict < ETH_IS_OTHER && eth_queue_frame_is_ours(port, mbuf, packet)) {
     eth_port_control(worker, &frame, packet);
   } else if (verdict < ETH_TRUNCATED) {
     queue->other++;
@@ -167,7 +169,7 @@ static bool dispatch(struct eth_rxq *queue, struct pst_worker *worker, struct rt
 
 /* Those that follow the last frame and are like it, where its receiver takes them in its ring's
  * slots. */
-static void give_row(struct eth_rxq *queue, struct out *out)
+static void eth_queue_give_row(struct eth_rxq *queue, struct out *out)
 {
   struct pst_endpoint *endpoint = out->endpoint;
   uint32_t n = RTE_MIN(queue->count - queue->at, out->max - out->n);
@@ -175,15 +177,15 @@ static void give_row(struct eth_rxq *queue, struct out *out)
   if (!endpoint || eth_ring_of(endpoint) != queue->ring || queue->headers ||
       endpoint->dg.cpu.closing.mode || !dg_is_connected(&endpoint->dg))
     return;
-  n = eth_rx_take_row(endpoint, queue->batch + queue->at, n, &queue->seen, link_known(queue->port),
-                      out->now_ns, out->at + out->n);
+  n = eth_rx_take_row(endpoint, queue->batch + queue->at, n, &queue->seen,
+                      eth_queue_link_known(queue->port), out->now_ns, out->at + out->n);
   queue->at += n;
   out->n += n;
 }
 
 /* False: nothing more is to be had now. A queue of one receiver leaves in the device what its inbox
  * has no room for. */
-static bool refill(struct eth_rxq *queue)
+static bool eth_queue_refill(struct eth_rxq *queue)
 {
   if (queue->only && queue->only->rx->inbox &&
       rte_ring_free_count(queue->only->rx->inbox) < ETH_BURST)
@@ -204,13 +206,13 @@ uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct p
 
   if (queue->is_shared && !rte_spinlock_trylock(&queue->lock))
     return 0;
-  while (to.n < max && (queue->at < queue->count || (bursts++ < 8 && refill(queue)))) {
+  while (to.n < max && (queue->at < queue->count || (bursts++ < 8 && eth_queue_refill(queue)))) {
     if (!to.now_ns)
       to.now_ns = host->clock_ns(host);
-    give_row(queue, &to);
+    eth_queue_give_row(queue, &to);
     if (queue->at == queue->count || to.n == max)
       continue;
-    if (!dispatch(queue, worker, queue->batch[queue->at], &to))
+    if (!eth_queue_dispatch(queue, worker, queue->batch[queue->at], &to))
       break;
     queue->at++;
   }

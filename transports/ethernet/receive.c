@@ -13,8 +13,8 @@
 enum { ETH_LOST_NO_BUFFER = 0 };
 static const char *const causes[] = {"no_buffer", NULL};
 
-static inline uint64_t time_of(const struct pst_endpoint *endpoint, const struct rte_mbuf *mbuf,
-                               uint64_t now_ns)
+static inline uint64_t eth_receive_time_of(const struct pst_endpoint *endpoint,
+                                           const struct rte_mbuf *mbuf, uint64_t now_ns)
 {
   const struct pst_device *device = endpoint->worker->device;
 
@@ -23,9 +23,9 @@ static inline uint64_t time_of(const struct pst_endpoint *endpoint, const struct
   return device->stamps ? eth_time_now() : eth_time_of(device->port, mbuf);
 }
 
-static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
-                                    const struct rte_mbuf *mbuf, const struct eth_packet *packet,
-                                    uint64_t now_ns)
+static struct dg_arrival eth_receive_arrival_of(const struct pst_endpoint *endpoint,
+                                                const struct rte_mbuf *mbuf,
+                                                const struct eth_packet *packet, uint64_t now_ns)
 {
   const uint8_t *payload = rte_pktmbuf_mtod(mbuf, const uint8_t *) + packet->offset;
   const uint8_t *rest = payload + endpoint->dg.header_bytes;
@@ -43,7 +43,7 @@ static struct dg_arrival arrival_of(const struct pst_endpoint *endpoint,
                              .total = packet->length,
                              .readable = mbuf->data_len - packet->offset,
                              .is_cut = mbuf->nb_segs > segments || !rest,
-                             .time_ns = time_of(endpoint, mbuf, now_ns)};
+                             .time_ns = eth_receive_time_of(endpoint, mbuf, now_ns)};
 }
 
 /* ---- Where it landed ------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ struct landing {
   bool is_kept;
 };
 
-static struct dg_landed land(void *context)
+static struct dg_landed eth_receive_land(void *context)
 {
   struct landing *landing = context;
   const struct pst_cpu_ring *ring = landing->endpoint->dg.cpu.ring;
@@ -68,7 +68,7 @@ static struct dg_landed land(void *context)
 }
 
 /* The flow hears of what was lost on this side before the frame that comes next. */
-static void tell_lost(struct eth_rx *rx)
+static void eth_receive_tell_lost(struct eth_rx *rx)
 {
   uint64_t lost = __atomic_load_n(&rx->counts.no_buffer, __ATOMIC_RELAXED);
 
@@ -82,13 +82,13 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
                      const struct eth_packet *packet, uint64_t now_ns, struct pst_completion *out,
                      uint32_t max, bool *is_kept)
 {
-  struct dg_arrival arrival = arrival_of(endpoint, mbuf, packet, now_ns);
+  struct dg_arrival arrival = eth_receive_arrival_of(endpoint, mbuf, packet, now_ns);
   const bool is_split = eth_ring_of(endpoint)->is_split;
   struct landing landing = {
       .endpoint = endpoint, .mbuf = is_split ? mbuf->next : mbuf, .rest = arrival.rest};
-  tell_lost(endpoint->rx);
-  uint32_t n = dg_receiver_take(&endpoint->rx->receiver, &endpoint->dg.cpu, &arrival, land,
-                                &landing, out, max);
+  eth_receive_tell_lost(endpoint->rx);
+  uint32_t n = dg_receiver_take(&endpoint->rx->receiver, &endpoint->dg.cpu, &arrival,
+                                eth_receive_land, &landing, out, max);
 
   endpoint->rx->counts.frames++;
   *is_kept = landing.is_kept;
@@ -102,9 +102,10 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
 #define PREFETCH 4u
 
 /* Where the payload of the next frame of the stream begins; NULL: it is not as expected. */
-static inline const uint8_t *take_next(const struct pst_endpoint *endpoint, struct dg_run *run,
-                                       const struct rte_mbuf *mbuf, const struct eth_seen *seen,
-                                       uint32_t known, uint64_t now_ns, struct dg_message *message)
+static inline const uint8_t *eth_receive_take_next(const struct pst_endpoint *endpoint,
+                                                   struct dg_run *run, const struct rte_mbuf *mbuf,
+                                                   const struct eth_seen *seen, uint32_t known,
+                                                   uint64_t now_ns, struct dg_message *message)
 {
   const struct eth_bytes frame = {rte_pktmbuf_mtod(mbuf, const uint8_t *), mbuf->data_len,
                                   mbuf->pkt_len};
@@ -113,7 +114,7 @@ static inline const uint8_t *take_next(const struct pst_endpoint *endpoint, stru
 
   if (mbuf->nb_segs != 1 || mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED ||
       !eth_seen_is_next(&frame, eth_rxq_known(known, mbuf->ol_flags), seen, &length) ||
-      !dg_run_take(run, datagram, length, time_of(endpoint, mbuf, now_ns), message))
+      !dg_run_take(run, datagram, length, eth_receive_time_of(endpoint, mbuf, now_ns), message))
     return NULL;
   return datagram + run->header_bytes;
 }
@@ -145,7 +146,8 @@ uint32_t eth_rx_take_row(struct pst_endpoint *endpoint, struct rte_mbuf *const *
       rte_prefetch0(rte_pktmbuf_mtod(mbufs[taken + PREFETCH], const uint8_t *));
     if (slot == UINT32_MAX) /* a spare */
       break;
-    const uint8_t *payload = take_next(endpoint, &run, mbuf, seen, known, now_ns, &message);
+    const uint8_t *payload =
+        eth_receive_take_next(endpoint, &run, mbuf, seen, known, now_ns, &message);
     if (!payload)
       break;
     ring->slots.out[slot] = 1;
@@ -174,7 +176,7 @@ struct copying {
   const struct dg_arrival *arrival;
 };
 
-static struct dg_landed copy(void *context)
+static struct dg_landed eth_receive_copy(void *context)
 {
   const struct copying *copying = context;
   struct pst_cpu_ring *ring = copying->endpoint->dg.cpu.ring;
@@ -186,7 +188,8 @@ static struct dg_landed copy(void *context)
   return landed;
 }
 
-static uint32_t copy_in(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+static uint32_t eth_receive_copy_in(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                    uint32_t max)
 {
   const struct pst_host *host = endpoint->dg.device->host;
   struct eth_rx *rx = endpoint->rx;
@@ -203,11 +206,12 @@ static uint32_t copy_in(struct pst_endpoint *endpoint, struct pst_completion *ou
       continue;
     if (!now_ns)
       now_ns = host->clock_ns(host);
-    struct dg_arrival arrival = arrival_of(endpoint, mbuf, rte_mbuf_to_priv(mbuf), now_ns);
+    struct dg_arrival arrival =
+        eth_receive_arrival_of(endpoint, mbuf, rte_mbuf_to_priv(mbuf), now_ns);
     struct copying copying = {endpoint, &arrival};
-    tell_lost(rx);
-    n += dg_receiver_take(&rx->receiver, &endpoint->dg.cpu, &arrival, copy, &copying, out + n,
-                          max - n);
+    eth_receive_tell_lost(rx);
+    n += dg_receiver_take(&rx->receiver, &endpoint->dg.cpu, &arrival, eth_receive_copy, &copying,
+                          out + n, max - n);
     rx->counts.frames++;
   }
   rte_pktmbuf_free_bulk(mbufs, taken);
@@ -215,7 +219,8 @@ static uint32_t copy_in(struct pst_endpoint *endpoint, struct pst_completion *ou
 }
 
 /* Frames that came by another queue than the ring's, into slots of its pool. */
-static uint32_t move_in(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+static uint32_t eth_receive_move_in(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                    uint32_t max)
 {
   const struct pst_host *host = endpoint->dg.device->host;
   struct eth_pool *pool = eth_ring_of(endpoint)->pool;
@@ -247,7 +252,8 @@ static uint32_t move_in(struct pst_endpoint *endpoint, struct pst_completion *ou
 
 uint32_t eth_rx_copy(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
-  return eth_ring_of(endpoint)->pool ? move_in(endpoint, out, max) : copy_in(endpoint, out, max);
+  return eth_ring_of(endpoint)->pool ? eth_receive_move_in(endpoint, out, max)
+                                     : eth_receive_copy_in(endpoint, out, max);
 }
 
 /* ---- Opened and closed ------------------------------------------------------------------------

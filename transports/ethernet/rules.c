@@ -27,14 +27,14 @@ struct pattern {
   struct rte_flow_item_udp udp, udp_mask;
 };
 
-static void pattern_add(struct pattern *pattern, enum rte_flow_item_type type, const void *spec,
-                        const void *mask)
+static void eth_rules_pattern_add(struct pattern *pattern, enum rte_flow_item_type type,
+                                  const void *spec, const void *mask)
 {
   pattern->items[pattern->count++] =
       (struct rte_flow_item){.type = type, .spec = spec, .mask = mask};
 }
 
-static void add_v4(struct pattern *pattern, const uint8_t to[16], const uint8_t *from)
+static void eth_rules_add_v4(struct pattern *pattern, const uint8_t to[16], const uint8_t *from)
 {
   memcpy(&pattern->v4.hdr.dst_addr, to + 12, 4);
   pattern->v4_mask.hdr.dst_addr = UINT32_MAX;
@@ -42,10 +42,10 @@ static void add_v4(struct pattern *pattern, const uint8_t to[16], const uint8_t 
     memcpy(&pattern->v4.hdr.src_addr, from + 12, 4);
     pattern->v4_mask.hdr.src_addr = UINT32_MAX;
   }
-  pattern_add(pattern, RTE_FLOW_ITEM_TYPE_IPV4, &pattern->v4, &pattern->v4_mask);
+  eth_rules_pattern_add(pattern, RTE_FLOW_ITEM_TYPE_IPV4, &pattern->v4, &pattern->v4_mask);
 }
 
-static void add_v6(struct pattern *pattern, const uint8_t to[16], const uint8_t *from)
+static void eth_rules_add_v6(struct pattern *pattern, const uint8_t to[16], const uint8_t *from)
 {
   memcpy(pattern->v6.hdr.dst_addr, to, 16);
   memset(pattern->v6_mask.hdr.dst_addr, 0xff, 16);
@@ -53,36 +53,37 @@ static void add_v6(struct pattern *pattern, const uint8_t to[16], const uint8_t 
     memcpy(pattern->v6.hdr.src_addr, from, 16);
     memset(pattern->v6_mask.hdr.src_addr, 0xff, 16);
   }
-  pattern_add(pattern, RTE_FLOW_ITEM_TYPE_IPV6, &pattern->v6, &pattern->v6_mask);
+  eth_rules_pattern_add(pattern, RTE_FLOW_ITEM_TYPE_IPV6, &pattern->v6, &pattern->v6_mask);
 }
 
-static void pattern_make(const struct eth_port *port, const struct pst_endpoint *endpoint,
-                         const struct dg_flow_params *flow, struct pattern *pattern)
+static void eth_rules_pattern_make(const struct eth_port *port, const struct pst_endpoint *endpoint,
+                                   const struct dg_flow_params *flow, struct pattern *pattern)
 {
   const uint8_t *from = flow->address_is_fixed ? flow->source.address : NULL;
 
   memset(pattern, 0, sizeof(*pattern));
-  pattern_add(pattern, RTE_FLOW_ITEM_TYPE_ETH, NULL, NULL);
+  eth_rules_pattern_add(pattern, RTE_FLOW_ITEM_TYPE_ETH, NULL, NULL);
   if (port->vlan != ETH_UNTAGGED) {
     pattern->vlan.tci = rte_cpu_to_be_16(port->vlan);
     pattern->vlan_mask.tci = RTE_BE16(0x0fff);
-    pattern_add(pattern, RTE_FLOW_ITEM_TYPE_VLAN, &pattern->vlan, &pattern->vlan_mask);
+    eth_rules_pattern_add(pattern, RTE_FLOW_ITEM_TYPE_VLAN, &pattern->vlan, &pattern->vlan_mask);
   }
   if (eth_is_v4(endpoint->match.at))
-    add_v4(pattern, endpoint->match.at, from);
+    eth_rules_add_v4(pattern, endpoint->match.at, from);
   else
-    add_v6(pattern, endpoint->match.at, from);
+    eth_rules_add_v6(pattern, endpoint->match.at, from);
   pattern->udp.hdr.dst_port = rte_cpu_to_be_16(endpoint->udp_port);
   pattern->udp_mask.hdr.dst_port = UINT16_MAX;
   if (flow->port_is_fixed) {
     pattern->udp.hdr.src_port = rte_cpu_to_be_16(flow->source.port);
     pattern->udp_mask.hdr.src_port = UINT16_MAX;
   }
-  pattern_add(pattern, RTE_FLOW_ITEM_TYPE_UDP, &pattern->udp, &pattern->udp_mask);
-  pattern_add(pattern, RTE_FLOW_ITEM_TYPE_END, NULL, NULL);
+  eth_rules_pattern_add(pattern, RTE_FLOW_ITEM_TYPE_UDP, &pattern->udp, &pattern->udp_mask);
+  eth_rules_pattern_add(pattern, RTE_FLOW_ITEM_TYPE_END, NULL, NULL);
 }
 
-static int refused(const struct rte_flow_error *error, const char *what, char why[ETH_SIZES_WHY])
+static int eth_rules_refused(const struct rte_flow_error *error, const char *what,
+                             char why[ETH_SIZES_WHY])
 {
   const int rc = rte_errno ? -rte_errno : -ENOTSUP;
 
@@ -95,7 +96,8 @@ static int refused(const struct rte_flow_error *error, const char *what, char wh
  */
 
 /* The next one of those at its address and UDP port that name the same sender, or none. */
-static struct pst_endpoint *next_alike(struct eth_match *from, const struct pst_endpoint *endpoint)
+static struct pst_endpoint *eth_rules_next_alike(struct eth_match *from,
+                                                 const struct pst_endpoint *endpoint)
 {
   for (struct eth_match *at = from; at; at = at->next)
     if (memcmp(at->at, endpoint->match.at, sizeof(at->at)) == 0 &&
@@ -106,10 +108,10 @@ static struct pst_endpoint *next_alike(struct eth_match *from, const struct pst_
 
 #define FOR_EACH_ALIKE(port, endpoint, alike)                                                      \
   for (struct pst_endpoint *alike =                                                                \
-           next_alike((port)->table->chains[(endpoint)->udp_port], endpoint);                      \
-       alike; alike = next_alike(alike->match.next, endpoint))
+           eth_rules_next_alike((port)->table->chains[(endpoint)->udp_port], endpoint);            \
+       alike; alike = eth_rules_next_alike(alike->match.next, endpoint))
 
-static bool is_alone(const struct eth_port *port, const struct pst_endpoint *endpoint)
+static bool eth_rules_is_alone(const struct eth_port *port, const struct pst_endpoint *endpoint)
 {
   for (const struct eth_match *at = port->table->chains[endpoint->udp_port]; at; at = at->next)
     if (at != &endpoint->match && memcmp(at->at, endpoint->match.at, sizeof(at->at)) == 0)
@@ -118,8 +120,9 @@ static bool is_alone(const struct eth_port *port, const struct pst_endpoint *end
 }
 
 /* The queues of their rings; of a ring without one, the first. */
-static uint32_t queues_of(const struct eth_port *port, const struct pst_endpoint *endpoint,
-                          const struct pst_endpoint *but, uint16_t queues[ETH_QUEUES_MAX])
+static uint32_t eth_rules_queues_of(const struct eth_port *port,
+                                    const struct pst_endpoint *endpoint,
+                                    const struct pst_endpoint *but, uint16_t queues[ETH_QUEUES_MAX])
 {
   uint32_t n = 0;
 
@@ -140,20 +143,22 @@ static uint32_t queues_of(const struct eth_port *port, const struct pst_endpoint
  */
 
 /* What names more goes first, where several rules match one frame. */
-static uint32_t priority_of(const struct eth_port *port, const struct pst_endpoint *endpoint,
-                            const struct dg_flow_params *flow)
+static uint32_t eth_rules_priority_of(const struct eth_port *port,
+                                      const struct pst_endpoint *endpoint,
+                                      const struct dg_flow_params *flow)
 {
-  if (is_alone(port, endpoint))
+  if (eth_rules_is_alone(port, endpoint))
     return 0;
   return eth_match_is_exact(flow) ? 0 : flow->address_is_fixed ? 1 : 2;
 }
 
-static struct rte_flow *create(const struct eth_port *port, const struct pst_endpoint *endpoint,
-                               const struct dg_flow_params *flow, const uint16_t *queues,
-                               uint32_t count, struct rte_flow_error *error)
+static struct rte_flow *eth_rules_create(const struct eth_port *port,
+                                         const struct pst_endpoint *endpoint,
+                                         const struct dg_flow_params *flow, const uint16_t *queues,
+                                         uint32_t count, struct rte_flow_error *error)
 {
   const struct rte_flow_attr incoming = {.ingress = 1,
-                                         .priority = priority_of(port, endpoint, flow)};
+                                         .priority = eth_rules_priority_of(port, endpoint, flow)};
   const bool is_v4 = eth_is_v4(endpoint->match.at);
   const struct rte_flow_action_queue queue = {.index = queues[0]};
   const struct rte_flow_action_rss rss = {.func = RTE_ETH_HASH_FUNCTION_DEFAULT,
@@ -168,32 +173,32 @@ static struct rte_flow *create(const struct eth_port *port, const struct pst_end
   };
   struct pattern pattern;
 
-  pattern_make(port, endpoint, flow, &pattern);
+  eth_rules_pattern_make(port, endpoint, flow, &pattern);
   rte_errno = 0;
   return rte_flow_create(port->id, &incoming, pattern.items, actions, error);
 }
 
 /* One for all that match the same, kept by `endpoint`, without the queue of `but`: several queues
  * share by RSS. Without RSS the first queue has all, and payloads are copied. */
-static int add_rule(struct eth_port *port, struct pst_endpoint *endpoint,
-                    const struct pst_endpoint *but, char why[ETH_SIZES_WHY])
+static int eth_rules_add_rule(struct eth_port *port, struct pst_endpoint *endpoint,
+                              const struct pst_endpoint *but, char why[ETH_SIZES_WHY])
 {
   static const uint16_t first[1] = {0};
   struct rte_flow_error error = {.message = NULL};
   uint16_t queues[ETH_QUEUES_MAX] = {0};
-  const uint32_t count = queues_of(port, endpoint, but, queues);
+  const uint32_t count = eth_rules_queues_of(port, endpoint, but, queues);
 
-  endpoint->rx->rule = create(port, endpoint, &endpoint->dg.flow, queues, count, &error);
+  endpoint->rx->rule = eth_rules_create(port, endpoint, &endpoint->dg.flow, queues, count, &error);
   if (!endpoint->rx->rule && count > 1) {
-    refused(&error, "the driver refuses RSS", why);
+    eth_rules_refused(&error, "the driver refuses RSS", why);
     ETH_PORT_LOG(port, PST_LOG_INFO, "%s; frames of UDP port %u come by its first queue", why,
                  endpoint->udp_port);
-    endpoint->rx->rule = create(port, endpoint, &endpoint->dg.flow, first, 1, &error);
+    endpoint->rx->rule = eth_rules_create(port, endpoint, &endpoint->dg.flow, first, 1, &error);
   }
-  return endpoint->rx->rule ? 0 : refused(&error, "the driver refuses a flow rule", why);
+  return endpoint->rx->rule ? 0 : eth_rules_refused(&error, "the driver refuses a flow rule", why);
 }
 
-static bool has_rule(const struct eth_port *port, const struct pst_endpoint *endpoint)
+static bool eth_rules_has_rule(const struct eth_port *port, const struct pst_endpoint *endpoint)
 {
   FOR_EACH_ALIKE(port, endpoint, alike)
   if (alike->rx->rule)
@@ -208,10 +213,10 @@ int eth_port_isolate(struct eth_port *port, bool on, char why[ETH_SIZES_WHY])
   rte_errno = 0;
   return rte_flow_isolate(port->id, on, &error) == 0
              ? 0
-             : refused(&error, "the driver does not leave the rest to the kernel", why);
+             : eth_rules_refused(&error, "the driver does not leave the rest to the kernel", why);
 }
 
-static void destroy(struct eth_port *port, struct rte_flow **rule)
+static void eth_rules_destroy(struct eth_port *port, struct rte_flow **rule)
 {
   struct rte_flow_error error = {.message = NULL};
 
@@ -221,12 +226,12 @@ static void destroy(struct eth_port *port, struct rte_flow **rule)
   *rule = NULL;
 }
 
-static void drop_rules(struct eth_port *port)
+static void eth_rules_drop(struct eth_port *port)
 {
   ETH_FOR_EACH_WORKER(port, worker)
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     if (worker->endpoints[i]->rx)
-      destroy(port, &worker->endpoints[i]->rx->rule);
+      eth_rules_destroy(port, &worker->endpoints[i]->rx->rule);
 }
 
 int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY])
@@ -238,11 +243,11 @@ int eth_port_add_rules(struct eth_port *port, char why[ETH_SIZES_WHY])
     struct pst_endpoint *endpoint = worker->endpoints[i];
     /* Without one the kernel would have the frames of a ring that has no queue. */
     if (endpoint->rx && (eth_ring_of(endpoint)->queue || port->has_kernel) &&
-        !has_rule(port, endpoint))
-      rc = add_rule(port, endpoint, NULL, why);
+        !eth_rules_has_rule(port, endpoint))
+      rc = eth_rules_add_rule(port, endpoint, NULL, why);
   }
   if (rc < 0)
-    drop_rules(port);
+    eth_rules_drop(port);
   return rc;
 }
 
@@ -256,8 +261,8 @@ void eth_port_add_own_rule(struct eth_port *port, struct pst_endpoint *endpoint)
       eth_match_is_exact(&endpoint->dg.flow))
     return;
   rte_spinlock_lock(&port->control_lock);
-  if (!is_alone(port, endpoint))
-    endpoint->rx->own_rule = create(port, endpoint, wants, &own->index, 1, &error);
+  if (!eth_rules_is_alone(port, endpoint))
+    endpoint->rx->own_rule = eth_rules_create(port, endpoint, wants, &own->index, 1, &error);
   rte_spinlock_unlock(&port->control_lock);
   if (error.message)
     DG_TELL(&endpoint->dg, PST_LOG_INFO,
@@ -272,15 +277,15 @@ void eth_port_drop_rule(struct eth_port *port, struct pst_endpoint *endpoint)
   char why[ETH_SIZES_WHY];
   bool had = false;
 
-  destroy(port, &endpoint->rx->own_rule);
+  eth_rules_destroy(port, &endpoint->rx->own_rule);
   FOR_EACH_ALIKE(port, endpoint, alike)
   {
     had |= alike->rx->rule != NULL;
-    destroy(port, &alike->rx->rule);
+    eth_rules_destroy(port, &alike->rx->rule);
     if (alike != endpoint)
       heir = alike;
   }
-  if (had && heir && add_rule(port, heir, endpoint, why) < 0)
+  if (had && heir && eth_rules_add_rule(port, heir, endpoint, why) < 0)
     ETH_PORT_LOG(port, PST_LOG_WARN, "%s, once one of several receivers of UDP port %u has left",
                  why, endpoint->udp_port);
 }

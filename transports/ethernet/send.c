@@ -27,7 +27,7 @@ struct eth_flight {
 /* ---- Memory under way -------------------------------------------------------------------------
  */
 
-static void flight_over(void *address, void *opaque)
+static void eth_send_flight_over(void *address, void *opaque)
 {
   struct eth_flight *flight = opaque;
 
@@ -54,7 +54,7 @@ void eth_tx_reap(struct pst_endpoint *endpoint)
 }
 
 /* An mbuf to send; NULL: none is free. */
-static struct rte_mbuf *take_mbuf(struct pst_worker *worker)
+static struct rte_mbuf *eth_send_take_mbuf(struct pst_worker *worker)
 {
   if (worker->ready_count)
     return worker->ready[--worker->ready_count];
@@ -67,14 +67,15 @@ static struct rte_mbuf *take_mbuf(struct pst_worker *worker)
 /* One that is a whole packet, the `index`th of a burst. A driver that copies frees it in the burst,
  * into a pool that leaves it here. A second reference would do that, too, but a driver takes it off
  * by an atomic operation, which waits until the copy is visible to the peer. NULL: none is free. */
-static struct rte_mbuf *take_only(struct pst_worker *worker, struct rte_mbuf **kept, uint32_t index)
+static struct rte_mbuf *eth_send_take_only(struct pst_worker *worker, struct rte_mbuf **kept,
+                                           uint32_t index)
 {
   struct rte_mbuf *mbuf = kept[index];
 
   if (!worker->keeper)
-    return take_mbuf(worker);
+    return eth_send_take_mbuf(worker);
   if (!mbuf) {
-    if (!(mbuf = kept[index] = take_mbuf(worker)))
+    if (!(mbuf = kept[index] = eth_send_take_mbuf(worker)))
       return NULL;
     mbuf->pool = worker->keeper;
   }
@@ -83,7 +84,7 @@ static struct rte_mbuf *take_only(struct pst_worker *worker, struct rte_mbuf **k
   return mbuf;
 }
 
-static void drop_kept(struct pst_worker *worker, struct rte_mbuf *kept[ETH_BURST])
+static void eth_send_drop_kept(struct pst_worker *worker, struct rte_mbuf *kept[ETH_BURST])
 {
   for (uint32_t i = 0; i < ETH_BURST; i++)
     if (kept[i])
@@ -96,14 +97,14 @@ void eth_tx_drop_mbufs(struct pst_worker *worker)
 {
   rte_pktmbuf_free_bulk(worker->ready, worker->ready_count);
   worker->ready_count = 0;
-  drop_kept(worker, worker->whole);
-  drop_kept(worker, worker->copies);
+  eth_send_drop_kept(worker, worker->whole);
+  eth_send_drop_kept(worker, worker->copies);
 }
 
 /* ---- A message's mbufs ------------------------------------------------------------------------
  */
 
-static uint64_t piece_sum(const struct pst_piece *pieces, uint32_t count, uint64_t sum)
+static uint64_t eth_send_piece_sum(const struct pst_piece *pieces, uint32_t count, uint64_t sum)
 {
   uint64_t bytes = 0;
 
@@ -118,8 +119,8 @@ static uint64_t piece_sum(const struct pst_piece *pieces, uint32_t count, uint64
 }
 
 /* All headers, those of the framing included, at `to`. */
-static void write_headers(struct pst_endpoint *endpoint, const struct pst_request *request,
-                          uint64_t now_ns, uint8_t *to)
+static void eth_send_write_headers(struct pst_endpoint *endpoint, const struct pst_request *request,
+                                   uint64_t now_ns, uint8_t *to)
 {
   struct eth_tx *tx = endpoint->tx;
   const uint32_t header = endpoint->dg.header_bytes;
@@ -138,12 +139,12 @@ static void write_headers(struct pst_endpoint *endpoint, const struct pst_reques
     dg_sender_header(&tx->sender, request->u.send.sequence, bytes,
                      request->u.send.departure_ns ? request->u.send.departure_ns : now_ns, framing);
   if (tx->template.udp_checksum == ETH_CHECKSUM_SOFTWARE)
-    sum = piece_sum(pieces, count, eth_sum(framing, header, 0));
+    sum = eth_send_piece_sum(pieces, count, eth_sum(framing, header, 0));
   eth_template_write(&tx->template, to, header + (uint32_t)request->arg.length, tx->identifier++,
                      sum);
 }
 
-static void mark_offloads(const struct pst_endpoint *endpoint, struct rte_mbuf *mbuf)
+static void eth_send_mark_offloads(const struct pst_endpoint *endpoint, struct rte_mbuf *mbuf)
 {
   const struct eth_template *template = &endpoint->tx->template;
 
@@ -157,23 +158,24 @@ static void mark_offloads(const struct pst_endpoint *endpoint, struct rte_mbuf *
 }
 
 /* A segment of somebody else's memory. */
-static void refer(struct rte_mbuf *mbuf, uint8_t *at, uint32_t length,
-                  struct rte_mbuf_ext_shared_info *shared)
+static void eth_send_refer(struct rte_mbuf *mbuf, uint8_t *at, uint32_t length,
+                           struct rte_mbuf_ext_shared_info *shared)
 {
   rte_pktmbuf_attach_extbuf(mbuf, at, (rte_iova_t)(uintptr_t)at, (uint16_t)length, shared);
   mbuf->data_off = 0;
   mbuf->data_len = (uint16_t)length;
 }
 
-static struct rte_mbuf *make_copy(struct pst_endpoint *endpoint, const struct pst_request *request,
-                                  uint32_t index, uint64_t now_ns)
+static struct rte_mbuf *eth_send_make_copy(struct pst_endpoint *endpoint,
+                                           const struct pst_request *request, uint32_t index,
+                                           uint64_t now_ns)
 {
   const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
-  struct rte_mbuf *mbuf = take_only(endpoint->worker, endpoint->worker->copies, index);
+  struct rte_mbuf *mbuf = eth_send_take_only(endpoint->worker, endpoint->worker->copies, index);
 
   if (!mbuf)
     return NULL;
-  write_headers(endpoint, request, now_ns, rte_pktmbuf_mtod(mbuf, uint8_t *));
+  eth_send_write_headers(endpoint, request, now_ns, rte_pktmbuf_mtod(mbuf, uint8_t *));
   pst_cpu_gather(rte_pktmbuf_mtod(mbuf, uint8_t *) + headers, request);
   mbuf->data_len = (uint16_t)(headers + request->arg.length);
   mbuf->pkt_len = mbuf->data_len;
@@ -181,50 +183,52 @@ static struct rte_mbuf *make_copy(struct pst_endpoint *endpoint, const struct ps
 }
 
 /* The header in the headroom of the payload: one segment. */
-static struct rte_mbuf *make_whole(struct pst_endpoint *endpoint, const struct pst_request *request,
-                                   uint32_t index, uint64_t now_ns,
-                                   struct rte_mbuf_ext_shared_info *shared)
+static struct rte_mbuf *eth_send_make_whole(struct pst_endpoint *endpoint,
+                                            const struct pst_request *request, uint32_t index,
+                                            uint64_t now_ns,
+                                            struct rte_mbuf_ext_shared_info *shared)
 {
   const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
-  struct rte_mbuf *mbuf = take_only(endpoint->worker, endpoint->worker->whole, index);
+  struct rte_mbuf *mbuf = eth_send_take_only(endpoint->worker, endpoint->worker->whole, index);
   uint8_t *at = pst_cpu_mr_of(request->local.mr)->base + request->offset - headers;
 
   if (!mbuf)
     return NULL;
   rte_mbuf_ext_refcnt_set(shared, 1);
-  write_headers(endpoint, request, now_ns, at);
-  refer(mbuf, at, headers + (uint32_t)request->arg.length, shared);
+  eth_send_write_headers(endpoint, request, now_ns, at);
+  eth_send_refer(mbuf, at, headers + (uint32_t)request->arg.length, shared);
   mbuf->pkt_len = mbuf->data_len;
   return mbuf;
 }
 
 /* A segment of headers, and one for each piece. */
-static struct rte_mbuf *make_chain(struct pst_endpoint *endpoint, const struct pst_request *request,
-                                   uint64_t now_ns, struct rte_mbuf_ext_shared_info *shared)
+static struct rte_mbuf *eth_send_make_chain(struct pst_endpoint *endpoint,
+                                            const struct pst_request *request, uint64_t now_ns,
+                                            struct rte_mbuf_ext_shared_info *shared)
 {
   const uint32_t headers = endpoint->tx->template.length + endpoint->dg.header_bytes;
-  struct rte_mbuf *mbuf = take_mbuf(endpoint->worker), *last = mbuf;
+  struct rte_mbuf *mbuf = eth_send_take_mbuf(endpoint->worker), *last = mbuf;
   struct pst_piece one;
   uint32_t count, segments = 0;
   const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
 
   if (!mbuf)
     return NULL;
-  write_headers(endpoint, request, now_ns, rte_pktmbuf_mtod(mbuf, uint8_t *));
+  eth_send_write_headers(endpoint, request, now_ns, rte_pktmbuf_mtod(mbuf, uint8_t *));
   mbuf->data_len = (uint16_t)headers;
   mbuf->pkt_len = headers + (uint32_t)request->arg.length;
   for (uint32_t i = 0; i < count; i++) {
     if (!pieces[i].length)
       continue;
-    struct rte_mbuf *segment = take_mbuf(endpoint->worker);
+    struct rte_mbuf *segment = eth_send_take_mbuf(endpoint->worker);
     if (!segment) {
       rte_mbuf_ext_refcnt_set(shared, (uint16_t)(segments + 1)); /* nobody is called back */
       rte_pktmbuf_free(mbuf);
       return NULL;
     }
     rte_mbuf_ext_refcnt_set(shared, (uint16_t)++segments);
-    refer(segment, pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset, (uint32_t)pieces[i].length,
-          shared);
+    eth_send_refer(segment, pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset,
+                   (uint32_t)pieces[i].length, shared);
     last->next = segment;
     last = segment;
     mbuf->nb_segs++;
@@ -233,33 +237,35 @@ static struct rte_mbuf *make_chain(struct pst_endpoint *endpoint, const struct p
 }
 
 /* What the driver copies in any case. */
-static bool is_small(const struct eth_port *port, const struct pst_request *request)
+static bool eth_send_is_small(const struct eth_port *port, const struct pst_request *request)
 {
   return request->arg.length <= ETH_COPY_MAX && port->driver->traits & ETH_DONE_AT_ONCE;
 }
 
 /* The header of a later request is written there, whose line no cache has by then. */
-static void prefetch_header(const struct pst_request *request)
+static void eth_send_prefetch_header(const struct pst_request *request)
 {
   if (request->opcode == PST_OP_SEND && !request->piece_count && request->local.mr)
     __builtin_prefetch(
         (const void *)((uintptr_t)pst_cpu_mr_of(request->local.mr)->base + request->offset - 1), 1);
 }
 
-static bool goes_whole(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static bool eth_send_goes_whole(const struct pst_endpoint *endpoint,
+                                const struct pst_request *request)
 {
   return (request->flags & PST_REQUEST_EXCLUSIVE) && !request->piece_count && request->arg.length &&
          request->offset >= endpoint->tx->template.length + endpoint->dg.header_bytes;
 }
 
-static uint32_t segments_of(const struct pst_request *request)
+static uint32_t eth_send_segments_of(const struct pst_request *request)
 {
   return request->piece_count ? request->piece_count : 1u;
 }
 
 /* NULL: no mbuf is free. */
-static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_request *request,
-                             uint32_t index, uint64_t now_ns)
+static struct rte_mbuf *eth_send_make(struct pst_endpoint *endpoint,
+                                      const struct pst_request *request, uint32_t index,
+                                      uint64_t now_ns)
 {
   const struct eth_port *port = endpoint->worker->device->port;
   struct eth_tx *tx = endpoint->tx;
@@ -275,20 +281,21 @@ static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_req
     flight->cookie = request->cookie;
     flight->is_over = !request->arg.length || !port->reads_by_reference;
   }
-  shared->free_cb = flight_over;
+  shared->free_cb = eth_send_flight_over;
   shared->fcb_opaque = flight;
-  if (!port->reads_by_reference || is_small(port, request))
-    mbuf = make_copy(endpoint, request, index, now_ns);
-  else if (goes_whole(endpoint, request))
-    mbuf = make_whole(endpoint, request, index, now_ns, shared);
-  else if (port->driver->traits & ETH_ONE_SEGMENT || segments_of(request) >= port->segments_max)
-    mbuf = make_copy(endpoint, request, index, now_ns);
+  if (!port->reads_by_reference || eth_send_is_small(port, request))
+    mbuf = eth_send_make_copy(endpoint, request, index, now_ns);
+  else if (eth_send_goes_whole(endpoint, request))
+    mbuf = eth_send_make_whole(endpoint, request, index, now_ns, shared);
+  else if (port->driver->traits & ETH_ONE_SEGMENT ||
+           eth_send_segments_of(request) >= port->segments_max)
+    mbuf = eth_send_make_copy(endpoint, request, index, now_ns);
   else
-    mbuf = make_chain(endpoint, request, now_ns, shared);
+    mbuf = eth_send_make_chain(endpoint, request, now_ns, shared);
   if (mbuf && flight && !RTE_MBUF_HAS_EXTBUF(mbuf) && mbuf->nb_segs == 1)
     flight->is_over = true; /* a copy */
   if (mbuf)
-    mark_offloads(endpoint, mbuf);
+    eth_send_mark_offloads(endpoint, mbuf);
   if (mbuf && request->u.send.departure_ns && port->times.departs &&
       !endpoint->worker->device->holds_back)
     eth_time_departure(port, mbuf, request->u.send.departure_ns);
@@ -299,7 +306,7 @@ static struct rte_mbuf *make(struct pst_endpoint *endpoint, const struct pst_req
  */
 
 /* The queue took nothing: 0 for a while, and then all of it is dropped, until it takes again. */
-static uint32_t give_up(struct pst_endpoint *endpoint, uint32_t n)
+static uint32_t eth_send_give_up(struct pst_endpoint *endpoint, uint32_t n)
 {
   const struct pst_host *host = endpoint->dg.device->host;
   struct eth_tx *tx = endpoint->tx;
@@ -321,8 +328,8 @@ static uint32_t give_up(struct pst_endpoint *endpoint, uint32_t n)
 }
 
 /* DONE, or under way. */
-static void account(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
-                    bool is_sent)
+static void eth_send_account(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                             uint32_t n, bool is_sent)
 {
   struct eth_tx *tx = endpoint->tx;
 
@@ -342,8 +349,8 @@ static void account(struct pst_endpoint *endpoint, const struct pst_request *req
 }
 
 /* As many SENDs as one burst has. Returns how many requests were taken; *rc: why no more. */
-static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                          uint32_t n, uint64_t now_ns, int *rc)
+static uint32_t eth_send_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                              uint32_t n, uint64_t now_ns, int *rc)
 {
   struct pst_worker *worker = endpoint->worker;
   struct eth_port *port = worker->device->port;
@@ -355,19 +362,19 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
 
   for (; made < n && made < most && requests[made].opcode == PST_OP_SEND; made++) {
     if (made + PREFETCH < n)
-      prefetch_header(&requests[made + PREFETCH]);
+      eth_send_prefetch_header(&requests[made + PREFETCH]);
     wrong = dg_send_check(&endpoint->dg, &requests[made]);
-    if (wrong || !(mbufs[made] = make(endpoint, &requests[made], made, now_ns)))
+    if (wrong || !(mbufs[made] = eth_send_make(endpoint, &requests[made], made, now_ns)))
       break;
   }
   if (made == 0) { /* no mbuf is free: the device has them all */
-    uint32_t given_up = wrong ? 0 : give_up(endpoint, 1);
-    account(endpoint, requests, given_up, false);
+    uint32_t given_up = wrong ? 0 : eth_send_give_up(endpoint, 1);
+    eth_send_account(endpoint, requests, given_up, false);
     *rc = wrong ? wrong : given_up ? 0 : -EAGAIN;
     return given_up;
   }
   sent = eth_txq_burst(worker->txq, port, mbufs, made);
-  account(endpoint, requests, sent, true);
+  eth_send_account(endpoint, requests, sent, true);
   endpoint->tx->was_full = sent < made;
   if (sent)
     endpoint->tx->full_since_ns = 0;
@@ -375,8 +382,8 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
     return made;
   for (uint32_t i = sent; i < made; i++)
     rte_pktmbuf_free(mbufs[i]);
-  uint32_t dropped = sent ? 0 : give_up(endpoint, made);
-  account(endpoint, requests, dropped, false);
+  uint32_t dropped = sent ? 0 : eth_send_give_up(endpoint, made);
+  eth_send_account(endpoint, requests, dropped, false);
   if (!dropped) {
     *rc = -EAGAIN;
     rte_pause(); /* the peer may share this CPU's core */
@@ -385,8 +392,8 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
 }
 
 /* Of the SENDs that the first of `n` requests are, those whose time of departure has come. */
-static uint32_t count_due(const struct dg_endpoint *dg, const struct pst_request *requests,
-                          uint32_t n)
+static uint32_t eth_send_count_due(const struct dg_endpoint *dg, const struct pst_request *requests,
+                                   uint32_t n)
 {
   const uint64_t now_ns = dg->device->host->clock_ns(dg->device->host);
   uint32_t due = 0;
@@ -397,15 +404,16 @@ static uint32_t count_due(const struct dg_endpoint *dg, const struct pst_request
   return due;
 }
 
-static uint32_t post_sends(struct dg_endpoint *dg, const struct pst_request *requests, uint32_t n,
-                           uint64_t now_ns, int *rc)
+static uint32_t eth_send_post_sends(struct dg_endpoint *dg, const struct pst_request *requests,
+                                    uint32_t n, uint64_t now_ns, int *rc)
 {
   struct pst_endpoint *endpoint = (struct pst_endpoint *)dg;
-  const uint32_t due = endpoint->worker->device->holds_back ? count_due(dg, requests, n) : n;
+  const uint32_t due =
+      endpoint->worker->device->holds_back ? eth_send_count_due(dg, requests, n) : n;
   uint32_t taken = 0;
 
   while (taken < due && requests[taken].opcode == PST_OP_SEND && *rc == 0)
-    taken += send_some(endpoint, requests + taken, due - taken, now_ns, rc);
+    taken += eth_send_some(endpoint, requests + taken, due - taken, now_ns, rc);
   if (taken == due && due < n && requests[due].opcode == PST_OP_SEND && *rc == 0)
     *rc = -EAGAIN;
   return taken;
@@ -414,7 +422,7 @@ static uint32_t post_sends(struct dg_endpoint *dg, const struct pst_request *req
 int eth_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
              uint32_t *wait)
 {
-  return dg_post(&endpoint->dg, requests, n, wait, post_sends);
+  return dg_post(&endpoint->dg, requests, n, wait, eth_send_post_sends);
 }
 
 void eth_send_control(struct pst_worker *worker, const uint8_t *frame, uint32_t length)

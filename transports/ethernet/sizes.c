@@ -7,7 +7,7 @@
 
 #define FEWEST 64u /* descriptors that a small ring leaves, unless the file has a number */
 
-static uint32_t sizes_fit(const struct eth_descriptor_limits *limits, uint32_t wanted)
+static uint32_t eth_sizes_fit(const struct eth_descriptor_limits *limits, uint32_t wanted)
 {
   const uint32_t align = limits->align ? limits->align : 1;
 
@@ -21,7 +21,7 @@ int eth_descriptors_settle(const struct eth_descriptor_limits *limits, const cha
                            uint32_t wanted, bool is_fixed, uint32_t *descriptors,
                            char why[ETH_SIZES_WHY])
 {
-  const uint32_t fit = sizes_fit(limits, wanted);
+  const uint32_t fit = eth_sizes_fit(limits, wanted);
   const uint32_t align = limits->align ? limits->align : 1;
 
   if (fit < ETH_BURST) {
@@ -51,7 +51,7 @@ bool eth_ring_settle(const struct eth_descriptor_limits *limits, uint32_t slots,
                      uint32_t *descriptors, char why[ETH_SIZES_WHY])
 {
   while (!is_fixed && *descriptors > FEWEST && slots < *descriptors + ETH_RING_BEYOND) {
-    const uint32_t fewer = sizes_fit(limits, *descriptors / 2);
+    const uint32_t fewer = eth_sizes_fit(limits, *descriptors / 2);
     if (fewer >= *descriptors)
       break;
     *descriptors = fewer;

@@ -22,7 +22,7 @@ struct stack {
   void *objects[];
 };
 
-static int stack_alloc(struct rte_mempool *mempool)
+static int eth_stack_alloc(struct rte_mempool *mempool)
 {
   struct stack *stack = calloc(1, sizeof(*stack) + mempool->size * sizeof(stack->objects[0]));
 
@@ -34,12 +34,12 @@ static int stack_alloc(struct rte_mempool *mempool)
   return 0;
 }
 
-static void stack_free(struct rte_mempool *mempool)
+static void eth_stack_free(struct rte_mempool *mempool)
 {
   free(mempool->pool_data);
 }
 
-static int stack_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
+static int eth_stack_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
 {
   struct stack *stack = mempool->pool_data;
 
@@ -55,7 +55,7 @@ static int stack_enqueue(struct rte_mempool *mempool, void *const *objects, unsi
   return 0;
 }
 
-static int stack_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
+static int eth_stack_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
 {
   struct stack *stack = mempool->pool_data;
   bool is_there;
@@ -75,7 +75,7 @@ static int stack_dequeue(struct rte_mempool *mempool, void **objects, unsigned n
   return is_there ? 0 : -ENOBUFS;
 }
 
-static unsigned stack_count(const struct rte_mempool *mempool)
+static unsigned eth_stack_count(const struct rte_mempool *mempool)
 {
   const struct stack *stack = mempool->pool_data;
 
@@ -84,11 +84,11 @@ static unsigned stack_count(const struct rte_mempool *mempool)
 
 static const struct rte_mempool_ops stack_ops = {
     .name = ETH_STACK_OPS,
-    .alloc = stack_alloc,
-    .free = stack_free,
-    .enqueue = stack_enqueue,
-    .dequeue = stack_dequeue,
-    .get_count = stack_count,
+    .alloc = eth_stack_alloc,
+    .free = eth_stack_free,
+    .enqueue = eth_stack_enqueue,
+    .dequeue = eth_stack_dequeue,
+    .get_count = eth_stack_count,
 };
 RTE_MEMPOOL_REGISTER_OPS(stack_ops);
 
@@ -102,36 +102,36 @@ void eth_stack_share(struct rte_mempool *mempool, bool is_shared)
 /* ---- The one that keeps nothing ----------------------------------------------------------------
  */
 
-static int keeper_alloc(struct rte_mempool *mempool)
+static int eth_stack_keeper_alloc(struct rte_mempool *mempool)
 {
   (void)mempool;
   return 0;
 }
 
-static int keeper_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
+static int eth_stack_keeper_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned n)
 {
   (void)mempool, (void)objects, (void)n;
   return 0;
 }
 
-static int keeper_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
+static int eth_stack_keeper_dequeue(struct rte_mempool *mempool, void **objects, unsigned n)
 {
   (void)mempool, (void)objects, (void)n;
   return -ENOBUFS;
 }
 
 /* Nothing is ever out. */
-static unsigned keeper_count(const struct rte_mempool *mempool)
+static unsigned eth_stack_keeper_count(const struct rte_mempool *mempool)
 {
   return mempool->size;
 }
 
 static const struct rte_mempool_ops keeper_ops = {
     .name = ETH_KEEPER_OPS,
-    .alloc = keeper_alloc,
-    .enqueue = keeper_enqueue,
-    .dequeue = keeper_dequeue,
-    .get_count = keeper_count,
+    .alloc = eth_stack_keeper_alloc,
+    .enqueue = eth_stack_keeper_enqueue,
+    .dequeue = eth_stack_keeper_dequeue,
+    .get_count = eth_stack_keeper_count,
 };
 RTE_MEMPOOL_REGISTER_OPS(keeper_ops);
 

@@ -12,7 +12,7 @@
 /* Longest between the readings of CLOCK_MONOTONIC before and after the card's. */
 #define WINDOW_NS UINT64_C(20000)
 
-static uint64_t clock_ns(clockid_t clock)
+static uint64_t eth_times_clock_ns(clockid_t clock)
 {
   struct timespec now;
 
@@ -22,21 +22,22 @@ static uint64_t clock_ns(clockid_t clock)
 
 /* Writes the pair that nobody reads, then makes it the one that is read. 0; -EAGAIN: reading the
  * card's clock took longer than `window_ns`; -EIO: that clock stands still. */
-static int read_clocks(struct eth_port *port, uint64_t window_ns)
+static int eth_times_read_clocks(struct eth_port *port, uint64_t window_ns)
 {
   struct eth_times *times = &port->times;
   struct eth_clock next = times->clocks[times->current];
-  const uint64_t before = clock_ns(CLOCK_MONOTONIC);
+  const uint64_t before = eth_times_clock_ns(CLOCK_MONOTONIC);
   uint64_t ticks, took, steady;
 
   if (rte_eth_read_clock(port->id, &ticks) != 0)
     return -EIO;
-  took = clock_ns(CLOCK_MONOTONIC) - before;
+  took = eth_times_clock_ns(CLOCK_MONOTONIC) - before;
   if (took > window_ns)
     return -EAGAIN;
   steady = before + took / 2;
   if (!eth_clock_read(&next, ticks, steady,
-                      clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - steady)))
+                      eth_times_clock_ns(CLOCK_REALTIME) -
+                          (eth_times_clock_ns(CLOCK_MONOTONIC) - steady)))
     return -EIO;
   times->clocks[1 - times->current] = next;
   __atomic_store_n(&times->current, 1 - times->current, __ATOMIC_RELEASE);
@@ -61,20 +62,20 @@ void eth_times_open(struct eth_port *port, bool is_live_pcap)
       rte_mbuf_dyn_tx_timestamp_register(&times->departure_offset, &times->departure_flag) == 0;
 }
 
-static bool has_clock(const struct eth_times *times)
+static bool eth_times_has_clock(const struct eth_times *times)
 {
   return times->unit == ETH_TIMES_TICKS || times->departs;
 }
 
 bool eth_times_start(struct eth_port *port)
 {
-  if (!has_clock(&port->times))
+  if (!eth_times_has_clock(&port->times))
     return true;
-  if (read_clocks(port, UINT64_MAX) < 0)
+  if (eth_times_read_clocks(port, UINT64_MAX) < 0)
     return false;
   usleep(FIRST_US);
   port->times.due_ns = port->host->clock_ns(port->host) + AGAIN_NS;
-  return read_clocks(port, UINT64_MAX) == 0;
+  return eth_times_read_clocks(port, UINT64_MAX) == 0;
 }
 
 void eth_times_step(struct eth_port *port, uint64_t now_ns)
@@ -82,11 +83,11 @@ void eth_times_step(struct eth_port *port, uint64_t now_ns)
   struct eth_times *times = &port->times;
   uint64_t window_ns;
 
-  if (!has_clock(times) || now_ns < times->due_ns)
+  if (!eth_times_has_clock(times) || now_ns < times->due_ns)
     return;
   /* A card that is always slow to read has its readings, too: each a second late. */
   window_ns = now_ns - times->due_ns < AGAIN_NS ? WINDOW_NS : UINT64_MAX;
-  if (read_clocks(port, window_ns) != -EAGAIN)
+  if (eth_times_read_clocks(port, window_ns) != -EAGAIN)
     times->due_ns = now_ns + AGAIN_NS;
 }
 
@@ -105,7 +106,7 @@ void eth_time_departure(const struct eth_port *port, struct rte_mbuf *mbuf, uint
 
 uint64_t eth_time_now(void)
 {
-  return clock_ns(CLOCK_REALTIME);
+  return eth_times_clock_ns(CLOCK_REALTIME);
 }
 
 uint64_t eth_time_of(const struct eth_port *port, const struct rte_mbuf *mbuf)

@@ -48,8 +48,8 @@ void eth_worker_close(struct pst_worker *worker)
   free(worker);
 }
 
-static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
-                              uint32_t max)
+static uint32_t eth_worker_poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                         uint32_t max)
 {
   struct eth_rx *rx = endpoint->rx;
 
@@ -65,7 +65,8 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
 }
 
 /* Backwards, since what is closed leaves the array. */
-static uint32_t close_endpoints(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+static uint32_t eth_worker_close_endpoints(struct pst_worker *worker, struct pst_completion *out,
+                                           uint32_t max)
 {
   uint32_t n = 0;
 
@@ -81,7 +82,7 @@ static uint32_t close_endpoints(struct pst_worker *worker, struct pst_completion
 }
 
 /* Slots that were released are the driver's again. */
-static void refill_rings(struct pst_worker *worker)
+static void eth_worker_refill_rings(struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->rxq_count; i++) {
     const struct pst_ring *ring = worker->rxqs[i]->ring;
@@ -90,7 +91,7 @@ static void refill_rings(struct pst_worker *worker)
   }
 }
 
-static bool is_parked(const struct pst_worker *worker)
+static bool eth_worker_is_parked(const struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     if (worker->endpoints[i]->rx && worker->endpoints[i]->rx->receiver.is_parked)
@@ -99,7 +100,8 @@ static bool is_parked(const struct pst_worker *worker)
 }
 
 /* The queues, each poll from another one on, as long as there is room. */
-static uint32_t poll_queues(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+static uint32_t eth_worker_poll_queues(struct pst_worker *worker, struct pst_completion *out,
+                                       uint32_t max)
 {
   uint32_t n = 0;
 
@@ -110,7 +112,7 @@ static uint32_t poll_queues(struct pst_worker *worker, struct pst_completion *ou
 }
 
 /* What needs a look now and then only. */
-static void step(struct pst_worker *worker)
+static void eth_worker_step(struct pst_worker *worker)
 {
   const struct pst_host *host = worker->device->dg.host;
   uint64_t now_ns;
@@ -130,24 +132,24 @@ int eth_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   bool ends = false;
 
   if (worker->txq)
-    step(worker);
-  refill_rings(worker);
+    eth_worker_step(worker);
+  eth_worker_refill_rings(worker);
   for (uint32_t i = 0; i < count && n < max; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[(worker->turn + i) % count];
-    n += poll_endpoint(endpoint, completions + n, max - n);
+    n += eth_worker_poll_endpoint(endpoint, completions + n, max - n);
     closing += endpoint->dg.cpu.closing.mode != 0;
     ends |= endpoint->dg.cpu.closing.mode || endpoint->dg.cpu.owes_disconnected;
   }
   worker->turn++;
   /* Nothing more is wanted where all close; DPDK's memif is then best left alone, since its peer
    * may be leaving, too, and its memory with it. */
-  if (worker->rxq_count && n < max && closing < count && !is_parked(worker) &&
+  if (worker->rxq_count && n < max && closing < count && !eth_worker_is_parked(worker) &&
       (worker->device->port->has_receivers || worker->turn % IDLE_POLLS == 0))
-    n += poll_queues(worker, completions + n, max - n);
+    n += eth_worker_poll_queues(worker, completions + n, max - n);
   /* Nothing came: what shares this CPU's core, a sender perhaps, has it meanwhile. */
   if (n == 0 && worker->device->port->has_receivers)
     rte_pause();
   if (ends)
-    n += close_endpoints(worker, completions + n, max - n);
+    n += eth_worker_close_endpoints(worker, completions + n, max - n);
   return (int)n;
 }

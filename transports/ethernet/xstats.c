@@ -30,7 +30,7 @@ static const struct {
     {"tx_pause_frames", ETH_XSTAT_TX_PAUSE},
 };
 
-static bool xstats_match(const char *pattern, const char *name)
+static bool eth_xstats_match(const char *pattern, const char *name)
 {
   while (*pattern && (*pattern == *name || (*pattern == '#' && isdigit((unsigned char)*name)))) {
     pattern++;
@@ -42,7 +42,7 @@ static bool xstats_match(const char *pattern, const char *name)
 enum eth_xstat eth_xstat_of(const char *name)
 {
   for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-    if (xstats_match(table[i].name, name))
+    if (eth_xstats_match(table[i].name, name))
       return table[i].kind;
   return ETH_XSTATS;
 }

@@ -48,29 +48,31 @@ int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
   return 0;
 }
 
-static int refuse(const struct pst_endpoint *endpoint, const char *why)
+static int lb_connect_refuse(const struct pst_endpoint *endpoint, const char *why)
 {
   return LB_REFUSE(endpoint, -EPROTO, "the peer's address cannot be used: %s", why);
 }
 
-static int address_check(const struct pst_endpoint *endpoint, const struct pst_blob *blob,
-                         struct lb_address *in)
+static int lb_connect_address_check(const struct pst_endpoint *endpoint,
+                                    const struct pst_blob *blob, struct lb_address *in)
 {
   struct pst_device *device = endpoint->worker->device;
   if (!pst_blob_read(blob, in, sizeof(*in)) || in->magic != LB_ADDRESS_MAGIC)
-    return refuse(endpoint, "it is not one of loopback's; both ends need the same transport");
+    return lb_connect_refuse(endpoint,
+                             "it is not one of loopback's; both ends need the same transport");
   if (in->version != LB_VERSION)
-    return refuse(endpoint, "it is another version's; run the same Penstock on both ends");
+    return lb_connect_refuse(endpoint,
+                             "it is another version's; run the same Penstock on both ends");
   if (in->mode != (uint32_t)device->mode)
-    return refuse(endpoint, "its option `mode` is not ours; give both ends the same");
+    return lb_connect_refuse(endpoint, "its option `mode` is not ours; give both ends the same");
   if ((endpoint->roles & PST_ROLE_SENDER) && !((in->roles & PST_ROLE_RECEIVER) && in->slots))
-    return refuse(endpoint, "we send, and it does not receive");
+    return lb_connect_refuse(endpoint, "we send, and it does not receive");
   if ((endpoint->roles & PST_ROLE_RECEIVER) && !(in->roles & PST_ROLE_SENDER))
-    return refuse(endpoint, "we receive, and it does not send");
+    return lb_connect_refuse(endpoint, "we receive, and it does not send");
   return 0;
 }
 
-static int tx_open(struct pst_endpoint *endpoint)
+static int lb_connect_tx_open(struct pst_endpoint *endpoint)
 {
   struct lb_tx *tx = &endpoint->tx;
   const struct lb_link *peer = endpoint->peer;
@@ -91,7 +93,7 @@ static int tx_open(struct pst_endpoint *endpoint)
 
 /* What is written there is charged to this process. A sender of a stream has the ring that its
  * configuration names; a node takes nobody's word for it. */
-static uint64_t peer_most(const struct pst_endpoint *endpoint)
+static uint64_t lb_connect_peer_most(const struct pst_endpoint *endpoint)
 {
   const uint64_t all = lb_mapped_max(), floor = UINT64_C(64) << 20;
   if (endpoint->roles == PST_ROLE_SENDER)
@@ -101,29 +103,29 @@ static uint64_t peer_most(const struct pst_endpoint *endpoint)
 }
 
 /* A kind of file that may be watched without waiting for anybody. */
-static bool is_process(int fd)
+static bool lb_connect_is_process(int fd)
 {
   return syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0 || errno != EBADF;
 }
 
-static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
-                    const struct pst_blob *blob)
+static int lb_connect_map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
+                               const struct pst_blob *blob)
 {
   const char *why = "out of memory";
   if (!endpoint->worker->device->shared)
-    return refuse(endpoint, "it is another process's, and the plan was for one process");
+    return lb_connect_refuse(endpoint, "it is another process's, and the plan was for one process");
   if (blob->fd_count == 0)
     return LB_REFUSE(endpoint, -EXDEV,
                      "loopback works only between processes of one host, of one user or with "
                      "`insecure: true` (the option --insecure) at both ends, and the peer is none "
                      "of these; use udp or verbs_rc");
   if (blob->fd_count != (in->slots ? 4u : 3u))
-    return refuse(endpoint, "it has not the descriptors that it needs");
-  if (!is_process(blob->fds[LB_FD_PROCESS]))
-    return refuse(endpoint, "its process descriptor is no pidfd");
-  int rc = lb_link_map(in, blob->fds, peer_most(endpoint), &endpoint->peer, &why);
+    return lb_connect_refuse(endpoint, "it has not the descriptors that it needs");
+  if (!lb_connect_is_process(blob->fds[LB_FD_PROCESS]))
+    return lb_connect_refuse(endpoint, "its process descriptor is no pidfd");
+  int rc = lb_link_map(in, blob->fds, lb_connect_peer_most(endpoint), &endpoint->peer, &why);
   if (rc == -EPROTO)
-    return refuse(endpoint, why);
+    return lb_connect_refuse(endpoint, why);
   if (rc != 0)
     return LB_REFUSE(endpoint, rc, "the peer: %s: %s", why, strerror(-rc));
   endpoint->mapped = endpoint->peer->port_map.bytes + endpoint->peer->ring_map.bytes;
@@ -137,18 +139,18 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
 }
 
 /* Our addresses never change, so that all there can be is the same one again. */
-static int reconnect(struct pst_endpoint *endpoint, const struct lb_address *in)
+static int lb_connect_reconnect(struct pst_endpoint *endpoint, const struct lb_address *in)
 {
   if (endpoint->stage.name != LB_CONNECTED)
     return -EALREADY;
   if (endpoint->peer->entry.id != in->id)
-    return refuse(endpoint, "this endpoint has another peer already");
+    return lb_connect_refuse(endpoint, "this endpoint has another peer already");
   lb_enter(endpoint, (struct lb_stage){.name = LB_RECONNECTING});
   return 0;
 }
 
 /* The peer is found. It may be another's already. */
-static void attach(struct pst_endpoint *endpoint, bool expedited)
+static void lb_connect_attach(struct pst_endpoint *endpoint, bool expedited)
 {
   const struct pst_host *host = endpoint->worker->device->host;
   uint64_t none = 0, deadline_ns = 0;
@@ -179,19 +181,19 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
     return -EINVAL;
   if (endpoint->closing.mode)
     return -ENOTCONN;
-  int rc = address_check(endpoint, address, &in);
+  int rc = lb_connect_address_check(endpoint, address, &in);
   if (rc != 0)
     return rc;
   if (endpoint->stage.name != LB_NEW)
-    return reconnect(endpoint, &in);
+    return lb_connect_reconnect(endpoint, &in);
   lb_process_nonce(nonce);
   if (memcmp(nonce, in.nonce, sizeof(nonce)) == 0) {
     endpoint->peer = lb_registry_find(LB_ENTRY_LINK, in.id);
   } else {
-    rc = map_peer(endpoint, &in, address);
+    rc = lb_connect_map_peer(endpoint, &in, address);
   }
   if (rc == 0 && endpoint->peer)
-    rc = tx_open(endpoint);
+    rc = lb_connect_tx_open(endpoint);
   if (rc != 0) {
     lb_worker_unwatch_fd(endpoint->worker, endpoint->peer_fd);
     lb_fd_close(endpoint->peer_fd);
@@ -202,7 +204,7 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   }
   endpoint->peer_pid = in.pid;
   if (endpoint->peer)
-    attach(endpoint, in.expedited);
+    lb_connect_attach(endpoint, in.expedited);
   else
     lb_endpoint_fail(endpoint, -ECONNREFUSED, "");
   return 0;

@@ -51,19 +51,20 @@ int lb_copier_open(struct pst_endpoint *endpoint, const struct pst_region *regio
   return 0;
 }
 
-static void look(struct lb_copier *copier)
+static void lb_copy_look(struct lb_copier *copier)
 {
   if (!copier->failed && copier->queue && copier->ops->queue_poll(copier->queue, &copier->done) < 0)
     copier->failed = true;
 }
 
-static bool has_ended(const struct lb_pending *pending)
+static bool lb_copy_has_ended(const struct lb_pending *pending)
 {
   const struct lb_copier *copier = pending->copier;
   return !copier || copier->done >= pending->ticket || copier->failed || !copier->queue;
 }
 
-static int32_t status_of(const struct pst_endpoint *endpoint, const struct lb_pending *pending)
+static int32_t lb_copy_status_of(const struct pst_endpoint *endpoint,
+                                 const struct lb_pending *pending)
 {
   const struct lb_copier *copier = pending->copier;
   if (!copier || copier->done >= pending->ticket)
@@ -71,7 +72,7 @@ static int32_t status_of(const struct pst_endpoint *endpoint, const struct lb_pe
   return copier->failed ? -EIO : -ECANCELED;
 }
 
-static void end_first(struct pst_endpoint *endpoint)
+static void lb_copy_end_first(struct pst_endpoint *endpoint)
 {
   struct lb_pending *pending = &endpoint->pending[endpoint->pending_tail++ & endpoint->dones.mask];
   if (pending->gate)
@@ -80,30 +81,30 @@ static void end_first(struct pst_endpoint *endpoint)
     assert(pending->copier->pending);
     pending->copier->pending--;
   }
-  pst_dones_push(&endpoint->dones, pending->opcode, status_of(endpoint, pending), pending->cookie,
-                 1);
+  pst_dones_push(&endpoint->dones, pending->opcode, lb_copy_status_of(endpoint, pending),
+                 pending->cookie, 1);
 }
 
 void lb_copy_progress(struct pst_endpoint *endpoint)
 {
   for (struct lb_copier *copier = endpoint->copiers; copier; copier = copier->next)
     if (copier->pending)
-      look(copier);
+      lb_copy_look(copier);
   while (lb_copy_pending(endpoint) &&
-         has_ended(&endpoint->pending[endpoint->pending_tail & endpoint->dones.mask]))
-    end_first(endpoint);
+         lb_copy_has_ended(&endpoint->pending[endpoint->pending_tail & endpoint->dones.mask]))
+    lb_copy_end_first(endpoint);
 }
 
 void lb_copy_end(struct pst_endpoint *endpoint)
 {
   for (struct lb_copier *copier = endpoint->copiers; copier; copier = copier->next) {
-    look(copier);
+    lb_copy_look(copier);
     if (copier->queue)
       copier->ops->queue_close(copier->queue); /* waits for the device */
     copier->queue = NULL;
   }
   while (lb_copy_pending(endpoint))
-    end_first(endpoint);
+    lb_copy_end_first(endpoint);
 }
 
 void lb_copy_free(struct pst_endpoint *endpoint)
@@ -116,8 +117,8 @@ void lb_copy_free(struct pst_endpoint *endpoint)
   free(endpoint->pending);
 }
 
-static void push(struct pst_endpoint *endpoint, const struct pst_request *request,
-                 struct lb_copier *copier, uint64_t ticket, struct lb_gate *gate)
+static void lb_copy_push(struct pst_endpoint *endpoint, const struct pst_request *request,
+                         struct lb_copier *copier, uint64_t ticket, struct lb_gate *gate)
 {
   assert(endpoint->pending_head - endpoint->pending_tail < endpoint->dones.requests);
   endpoint->pending[endpoint->pending_head++ & endpoint->dones.mask] =
@@ -138,7 +139,7 @@ struct batch {
   struct pst_copy_row pieces[PIECES];
 };
 
-static void add(struct batch *batch, const struct pst_request *request)
+static void lb_copy_add(struct batch *batch, const struct pst_request *request)
 {
   struct pst_remote *remote = request->u.rma.remote;
   uint64_t far = remote->address + request->u.rma.offset;
@@ -164,7 +165,7 @@ static void add(struct batch *batch, const struct pst_request *request)
 
 /* Under way counts as inside of the peer's memory: its owner waits for us when it
  * deregisters. */
-static int submit(struct pst_endpoint *endpoint, struct batch *batch, uint32_t *why)
+static int lb_copy_submit(struct pst_endpoint *endpoint, struct batch *batch, uint32_t *why)
 {
   struct pst_remote *remote = batch->remote;
   struct lb_copier *copier = remote->copier;
@@ -173,7 +174,7 @@ static int submit(struct pst_endpoint *endpoint, struct batch *batch, uint32_t *
     return -EACCES;
   int rc = copier->ops->copy_rows(copier->queue, batch->pieces, batch->count, &ticket);
   if (rc == -EAGAIN) {
-    look(copier);
+    lb_copy_look(copier);
     rc = copier->ops->copy_rows(copier->queue, batch->pieces, batch->count, &ticket);
   }
   if (rc != 0) {
@@ -182,14 +183,14 @@ static int submit(struct pst_endpoint *endpoint, struct batch *batch, uint32_t *
     return rc == -EAGAIN ? 0 : rc;
   }
   for (uint32_t i = 0; i < batch->requests; i++)
-    push(endpoint, &batch->first[i], copier, ticket,
-         i + 1 == batch->requests ? remote->gate : NULL);
+    lb_copy_push(endpoint, &batch->first[i], copier, ticket,
+                 i + 1 == batch->requests ? remote->gate : NULL);
   batch->requests = batch->count = 0;
   return 0;
 }
 
 /* All earlier copies before all later ones, on the device. */
-static int fence(const struct lb_copier *copier)
+static int lb_copy_fence(const struct lb_copier *copier)
 {
   const struct pst_memory_ops *ops = copier->ops;
   struct pst_fence *mark = NULL;
@@ -204,7 +205,7 @@ static int fence(const struct lb_copier *copier)
 }
 
 /* May a request with FENCE go now, as far as others are concerned than `copier`? */
-static bool others_are_done(struct pst_endpoint *endpoint, const struct lb_copier *copier)
+static bool lb_copy_others_are_done(struct pst_endpoint *endpoint, const struct lb_copier *copier)
 {
   lb_copy_progress(endpoint);
   for (const struct lb_copier *other = endpoint->copiers; other; other = other->next)
@@ -214,22 +215,23 @@ static bool others_are_done(struct pst_endpoint *endpoint, const struct lb_copie
 }
 
 /* One that needs no copier. */
-static int by_cpu(struct pst_endpoint *endpoint, const struct pst_request *request, uint32_t *why)
+static int lb_copy_by_cpu(struct pst_endpoint *endpoint, const struct pst_request *request,
+                          uint32_t *why)
 {
   struct lb_passage passage = {0};
   if ((request->flags & PST_REQUEST_FENCE) && request->opcode != PST_OP_FLUSH &&
-      !others_are_done(endpoint, NULL)) {
+      !lb_copy_others_are_done(endpoint, NULL)) {
     *why = PST_WAIT_QUEUE;
     return 0;
   }
   int rc = lb_rma_execute(endpoint, request, &passage);
   lb_rma_leave(&passage);
   if (rc == 0)
-    push(endpoint, request, NULL, 0, NULL);
+    lb_copy_push(endpoint, request, NULL, 0, NULL);
   return rc;
 }
 
-static bool joins(const struct batch *batch, const struct pst_request *request)
+static bool lb_copy_joins(const struct batch *batch, const struct pst_request *request)
 {
   return batch->requests == 0 ||
          (batch->remote == request->u.rma.remote && batch->first->opcode == request->opcode &&
@@ -237,20 +239,20 @@ static bool joins(const struct batch *batch, const struct pst_request *request)
           !(request->flags & PST_REQUEST_FENCE));
 }
 
-static int by_copy(struct pst_endpoint *endpoint, const struct pst_request *request,
-                   struct batch *batch, uint32_t *why)
+static int lb_copy_by(struct pst_endpoint *endpoint, const struct pst_request *request,
+                      struct batch *batch, uint32_t *why)
 {
   const struct lb_copier *copier = request->u.rma.remote->copier;
   if (request->flags & PST_REQUEST_FENCE) {
-    if (!others_are_done(endpoint, copier)) {
+    if (!lb_copy_others_are_done(endpoint, copier)) {
       *why = PST_WAIT_QUEUE;
       return 0;
     }
-    int rc = fence(copier);
+    int rc = lb_copy_fence(copier);
     if (rc != 0)
       return rc;
   }
-  add(batch, request);
+  lb_copy_add(batch, request);
   return 0;
 }
 
@@ -263,17 +265,17 @@ uint32_t lb_copy_post(struct pst_endpoint *endpoint, const struct pst_request *r
   for (uint32_t i = 0; i < n && requests[i].opcode != PST_OP_SEND; i++) {
     bool copies = false;
     int code = lb_rma_check(endpoint, &requests[i], &copies);
-    if (batch.requests && (code || !copies || !joins(&batch, &requests[i])))
-      *rc = submit(endpoint, &batch, why);
+    if (batch.requests && (code || !copies || !lb_copy_joins(&batch, &requests[i])))
+      *rc = lb_copy_submit(endpoint, &batch, why);
     if (*rc == 0 && *why == PST_WAIT_NONE)
       *rc = code     ? code
-            : copies ? by_copy(endpoint, &requests[i], &batch, why)
-                     : by_cpu(endpoint, &requests[i], why);
+            : copies ? lb_copy_by(endpoint, &requests[i], &batch, why)
+                     : lb_copy_by_cpu(endpoint, &requests[i], why);
     if (*rc != 0 || *why != PST_WAIT_NONE)
       break;
   }
   if (batch.requests && *rc == 0 && *why == PST_WAIT_NONE)
-    *rc = submit(endpoint, &batch, why);
+    *rc = lb_copy_submit(endpoint, &batch, why);
   uint32_t taken = (uint32_t)(endpoint->pending_head - began);
   lb_copy_progress(endpoint);
   return taken;

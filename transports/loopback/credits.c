@@ -4,7 +4,7 @@
 
 #include "send.h"
 
-static void advance(struct pst_endpoint *endpoint)
+static void lb_credits_advance(struct pst_endpoint *endpoint)
 {
   struct lb_tx *tx = &endpoint->tx;
   uint64_t mask = endpoint->dones.mask;
@@ -20,7 +20,8 @@ static void advance(struct pst_endpoint *endpoint)
 
 /* Mostly they come back in the order in which they went. Returns how many of the slots, the
  * last of which came back first, are left. */
-static uint32_t end_in_order(struct pst_endpoint *endpoint, const uint32_t *slots, uint32_t n)
+static uint32_t lb_credits_end_in_order(struct pst_endpoint *endpoint, const uint32_t *slots,
+                                        uint32_t n)
 {
   struct lb_tx *tx = &endpoint->tx;
   const uint64_t *post_of = tx->post_of, from = tx->tail, head = tx->head;
@@ -38,11 +39,11 @@ static uint32_t end_in_order(struct pst_endpoint *endpoint, const uint32_t *slot
 }
 
 /* By reference: what the receiver has released is done. */
-static void end_lent(struct pst_endpoint *endpoint, const uint32_t *slots, uint32_t n)
+static void lb_credits_end_lent(struct pst_endpoint *endpoint, const uint32_t *slots, uint32_t n)
 {
   struct lb_tx *tx = &endpoint->tx;
   uint64_t mask = endpoint->dones.mask;
-  n = end_in_order(endpoint, slots, n);
+  n = lb_credits_end_in_order(endpoint, slots, n);
   bool returned = tx->tail != tx->head && tx->results[tx->tail & mask] != LB_PENDING;
   while (n--) {
     uint64_t post = tx->post_of[slots[n]];
@@ -52,11 +53,11 @@ static void end_lent(struct pst_endpoint *endpoint, const uint32_t *slots, uint3
     returned = true;
   }
   if (returned)
-    advance(endpoint);
+    lb_credits_advance(endpoint);
 }
 
 /* What the next post writes first. */
-static void warm(const struct pst_endpoint *endpoint)
+static void lb_credits_warm(const struct pst_endpoint *endpoint)
 {
   const struct lb_tx *tx = &endpoint->tx;
   const struct lb_link *peer = endpoint->peer;
@@ -91,9 +92,9 @@ void lb_tx_reap(struct pst_endpoint *endpoint)
   tx->credits += n;
   assert(tx->credits <= peer->slots);
   if (tx->post_of)
-    end_lent(endpoint, at, n);
+    lb_credits_end_lent(endpoint, at, n);
   else
-    warm(endpoint);
+    lb_credits_warm(endpoint);
 }
 
 void lb_tx_settle(struct pst_endpoint *endpoint, int32_t untaken, int32_t held)
@@ -107,5 +108,5 @@ void lb_tx_settle(struct pst_endpoint *endpoint, int32_t untaken, int32_t held)
   for (uint64_t i = tx->tail; i < tx->head; i++)
     if (tx->results[i & endpoint->dones.mask] == LB_PENDING)
       tx->results[i & endpoint->dones.mask] = i < taken ? held : untaken;
-  advance(endpoint);
+  lb_credits_advance(endpoint);
 }

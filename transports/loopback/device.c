@@ -14,7 +14,7 @@ int lb_process_open(void)
   return fd < 0 ? -errno : fd;
 }
 
-static int check_process_fd(struct pst_device *device)
+static int lb_device_check_process_fd(struct pst_device *device)
 {
   int fd = lb_process_open();
   if (fd >= 0)
@@ -46,7 +46,7 @@ int lb_open(const struct pst_host *host, const struct pst_open_params *params,
                     "mode: reference works within one process only; use mode: copy, or `penstock "
                     "run`");
   if (rc == 0 && made->shared)
-    rc = check_process_fd(made);
+    rc = lb_device_check_process_fd(made);
   if (rc != 0) {
     free(made);
     return rc;

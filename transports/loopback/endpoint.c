@@ -12,7 +12,7 @@
 #include "remote.h"
 #include "rx.h"
 
-static uint32_t parts_live(const struct pst_ring *ring)
+static uint32_t lb_endpoint_parts_live(const struct pst_ring *ring)
 {
   uint32_t live = 0;
   for (uint32_t i = 0; i < ring->params.endpoints; i++)
@@ -20,7 +20,7 @@ static uint32_t parts_live(const struct pst_ring *ring)
   return live;
 }
 
-static int params_check(struct pst_worker *worker, const struct pst_endpoint_params *in)
+static int lb_endpoint_params_check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {
   const struct pst_ring *ring = in->ring;
   const char *wrong = NULL;
@@ -28,13 +28,13 @@ static int params_check(struct pst_worker *worker, const struct pst_endpoint_par
   lb_limits(worker->device, &limits);
   if (ring && ring->worker != worker)
     wrong = "its ring is another worker's";
-  else if (ring && parts_live(ring) >= ring->params.endpoints)
+  else if (ring && lb_endpoint_parts_live(ring) >= ring->params.endpoints)
     wrong = "more endpoints on a ring than ring_open asked for";
   return pst_endpoint_params_check(worker->device->host, in, ring ? ring->params.payload_max : 0,
                                    &limits, wrong);
 }
 
-static int add_slot(struct pst_worker *worker)
+static int lb_endpoint_add_slot(struct pst_worker *worker)
 {
   if (worker->endpoint_count >= LB_ENDPOINTS_MAX)
     return PST_REFUSE(worker->device->host, -ENOSPC,
@@ -48,14 +48,14 @@ static int add_slot(struct pst_worker *worker)
   return 0;
 }
 
-static int open_wake(struct pst_endpoint *endpoint)
+static int lb_endpoint_open_wake(struct pst_endpoint *endpoint)
 {
   struct lb_link *own = endpoint->own;
   own->wake_fd = lb_wake_open();
   return own->wake_fd < 0 ? own->wake_fd : lb_worker_watch_fd(endpoint->worker, own->wake_fd, NULL);
 }
 
-static int open_port(struct pst_endpoint *endpoint)
+static int lb_endpoint_open_port(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
   struct pst_device *device = worker->device;
@@ -81,9 +81,9 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   struct pst_device *device = worker->device;
   struct pst_endpoint_params in;
   LB_TAKE(in, params);
-  int rc = params_check(worker, &in);
+  int rc = lb_endpoint_params_check(worker, &in);
   if (rc == 0)
-    rc = add_slot(worker);
+    rc = lb_endpoint_add_slot(worker);
   if (rc != 0)
     return rc;
   struct pst_endpoint *made = calloc(1, sizeof(*made));
@@ -101,8 +101,8 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->tx.message_max = in.message_max ? in.message_max : LB_BYTES_MAX;
   made->peer_fd = made->process_fd = -1;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
-  if ((rc = pst_dones_open(&made->dones, in.requests)) != 0 || (rc = open_port(made)) != 0 ||
-      (rc = open_wake(made)) != 0 ||
+  if ((rc = pst_dones_open(&made->dones, in.requests)) != 0 ||
+      (rc = lb_endpoint_open_port(made)) != 0 || (rc = lb_endpoint_open_wake(made)) != 0 ||
       (device->shared && (rc = made->process_fd = lb_process_open()) < 0)) {
     LB_TELL(made, PST_LOG_ERROR, "endpoint: %s; raise `ulimit -n` or the memory limit",
             strerror(-rc));
@@ -222,7 +222,7 @@ bool lb_endpoint_pending(struct pst_endpoint *endpoint)
 }
 
 /* Has the peer gone, and has all that it left behind been handed over? */
-static bool peer_is_over(const struct pst_endpoint *endpoint)
+static bool lb_endpoint_peer_is_over(const struct pst_endpoint *endpoint)
 {
   if (!endpoint->peer ||
       (!lb_peer_is_dead(endpoint) && !lb_link_is(endpoint->peer, LB_STATE_CLOSED)))
@@ -231,7 +231,7 @@ static bool peer_is_over(const struct pst_endpoint *endpoint)
 }
 
 /* The peer sees CLOSED before it writes again, or we see that it writes. */
-static bool shut(struct pst_endpoint *endpoint, bool expired)
+static bool lb_endpoint_shut(struct pst_endpoint *endpoint, bool expired)
 {
   if (endpoint->stage.name != LB_SHUT) {
     lb_enter(endpoint, (struct lb_stage){.name = LB_SHUT});
@@ -251,7 +251,7 @@ static bool shut(struct pst_endpoint *endpoint, bool expired)
 }
 
 /* No more comes out of regions lent to us: they go back with their last token. */
-static void rx_over(struct pst_endpoint *endpoint)
+static void lb_endpoint_rx_over(struct pst_endpoint *endpoint)
 {
   if (!endpoint->rx || !endpoint->rx->buffer_count)
     return;
@@ -259,7 +259,8 @@ static void rx_over(struct pst_endpoint *endpoint)
   endpoint->worker->unlending = true;
 }
 
-static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_completion *out)
+static uint32_t lb_endpoint_progress_close(struct pst_endpoint *endpoint,
+                                           struct pst_completion *out)
 {
   const struct pst_host *host = endpoint->worker->device->host;
   enum pst_closing_step step = pst_closing_look(&endpoint->closing, host->clock_ns(host));
@@ -273,9 +274,9 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
     lb_tx_settle(endpoint, -ECANCELED, LB_PENDING);
   /* One that was found to break the rules just now is disconnected first. */
   if (endpoint->stage.name == LB_LOST || tx->tail != tx->head || lb_copy_pending(endpoint) ||
-      !shut(endpoint, expired) || !pst_dones_is_empty(&endpoint->dones))
+      !lb_endpoint_shut(endpoint, expired) || !pst_dones_is_empty(&endpoint->dones))
     return 0;
-  rx_over(endpoint);
+  lb_endpoint_rx_over(endpoint);
   pst_event_write(out, endpoint->cookie, PST_EVENT_CLOSED, 0);
   lb_enter(endpoint, (struct lb_stage){.name = LB_FREED});
   endpoint->worker->closed++;
@@ -283,7 +284,7 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
 }
 
 /* Orderly or not, tell the host once; and a peer that broke the rules, too. */
-static void disconnect(struct pst_endpoint *endpoint, struct pst_completion *out)
+static void lb_endpoint_disconnect(struct pst_endpoint *endpoint, struct pst_completion *out)
 {
   const struct lb_stage lost = endpoint->stage;
   const int status = lb_lost_status(endpoint);
@@ -293,13 +294,13 @@ static void disconnect(struct pst_endpoint *endpoint, struct pst_completion *out
     if (endpoint->peer)
       lb_link_wake(endpoint->peer);
   }
-  rx_over(endpoint);
+  lb_endpoint_rx_over(endpoint);
   lb_enter(endpoint, (struct lb_stage){.name = LB_GONE, .lost = lost.lost});
   pst_event_write(out, endpoint->cookie, PST_EVENT_DISCONNECTED, status);
 }
 
 /* A peer that has mapped us and died since is one that was connected. */
-static void connected(struct pst_endpoint *endpoint, struct pst_completion *out)
+static void lb_endpoint_connected(struct pst_endpoint *endpoint, struct pst_completion *out)
 {
   lb_enter(endpoint, (struct lb_stage){.name = LB_CONNECTED});
   if (lb_peer_is_dead(endpoint))
@@ -307,7 +308,7 @@ static void connected(struct pst_endpoint *endpoint, struct pst_completion *out)
   pst_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
 }
 
-static bool is_overdue(const struct pst_endpoint *endpoint)
+static bool lb_endpoint_is_overdue(const struct pst_endpoint *endpoint)
 {
   const struct pst_host *host = endpoint->worker->device->host;
   return endpoint->stage.name == LB_CONNECTING && endpoint->stage.connecting.deadline_ns &&
@@ -322,15 +323,15 @@ uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completi
     return 0;
   if (lb_is_connecting(endpoint) && !endpoint->closing.mode &&
       lb_link_is(endpoint->peer, LB_STATE_ATTACHED))
-    connected(endpoint, &out[n++]);
-  else if (is_overdue(endpoint))
+    lb_endpoint_connected(endpoint, &out[n++]);
+  else if (lb_endpoint_is_overdue(endpoint))
     lb_endpoint_fail(endpoint, -ETIMEDOUT, "");
-  if (endpoint->stage.name < LB_LOST && peer_is_over(endpoint))
+  if (endpoint->stage.name < LB_LOST && lb_endpoint_peer_is_over(endpoint))
     lb_endpoint_fail(endpoint, lb_link_is(endpoint->peer, LB_STATE_CLOSED) ? 0 : -ECONNRESET, "");
   if (endpoint->stage.name == LB_LOST && n < max)
-    disconnect(endpoint, &out[n++]);
+    lb_endpoint_disconnect(endpoint, &out[n++]);
   if (endpoint->closing.mode && n < max)
-    n += progress_close(endpoint, out + n);
+    n += lb_endpoint_progress_close(endpoint, out + n);
   return n;
 }
 

@@ -19,7 +19,7 @@ static bool expedited;
 /* A registration is the process's and is inherited over fork(). A process of one thread has it at
  * once, one of several waits for a grace period of the kernel's, 10 ms and more: so it is made as
  * the plugin is loaded, before its program has threads. */
-static void register_process(void)
+static void lb_gate_register_process(void)
 {
   expedited = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
               syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0 &&
@@ -27,14 +27,14 @@ static void register_process(void)
               syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-__attribute__((constructor)) static void register_early(void)
+__attribute__((constructor)) static void lb_gate_register_early(void)
 {
-  pthread_once(&once, register_process);
+  pthread_once(&once, lb_gate_register_process);
 }
 
 bool lb_barrier_expedited(void)
 {
-  pthread_once(&once, register_process);
+  pthread_once(&once, lb_gate_register_process);
   return expedited;
 }
 
@@ -60,7 +60,7 @@ static pthread_mutex_t patience_lock = PTHREAD_MUTEX_INITIALIZER; /* of each dev
 #define LEAVE_BACK 16 /* of so much time, what comes back is one part */
 
 /* Under the lock. */
-static void patience_come_back(struct pst_device *device)
+static void lb_gate_patience_come_back(struct pst_device *device)
 {
   struct lb_patience *patience = &device->patience;
   const uint64_t now = device->host->clock_ns(device->host);
@@ -72,7 +72,7 @@ static void patience_come_back(struct pst_device *device)
 uint64_t lb_patience_left(struct pst_device *device)
 {
   pthread_mutex_lock(&patience_lock);
-  patience_come_back(device);
+  lb_gate_patience_come_back(device);
   const uint64_t spent = device->patience.spent_ns;
   pthread_mutex_unlock(&patience_lock);
   return spent + LEAVE_LEAST_NS < LEAVE_NS ? LEAVE_NS - spent : LEAVE_LEAST_NS;
@@ -81,7 +81,7 @@ uint64_t lb_patience_left(struct pst_device *device)
 void lb_patience_spend(struct pst_device *device, uint64_t waited_ns)
 {
   pthread_mutex_lock(&patience_lock);
-  patience_come_back(device);
+  lb_gate_patience_come_back(device);
   device->patience.spent_ns += waited_ns;
   pthread_mutex_unlock(&patience_lock);
 }
@@ -130,7 +130,7 @@ void lb_seat_leave(struct pst_remote *remote)
   pthread_mutex_unlock(&lock);
 }
 
-static bool is_in_use(const struct lb_gate *gate, const struct lb_gate_page *page)
+static bool lb_gate_is_in_use(const struct lb_gate *gate, const struct lb_gate_page *page)
 {
   bool used = atomic_load(&gate->inside) != 0;
   for (uint32_t i = 0; page && i < LB_SEATS; i++)
@@ -139,9 +139,9 @@ static bool is_in_use(const struct lb_gate *gate, const struct lb_gate_page *pag
 }
 
 /* Threads of this process always come out. Whoever takes a seat later finds the gate shut. */
-static void await_own(const struct lb_mr *mr)
+static void lb_gate_await_own(const struct lb_mr *mr)
 {
-  while (is_in_use(&mr->gate, NULL))
+  while (lb_gate_is_in_use(&mr->gate, NULL))
     sched_yield();
   pthread_mutex_lock(&lock);
   for (const struct pst_remote *remote = mr->seated; remote; remote = remote->seated)
@@ -152,22 +152,22 @@ static void await_own(const struct lb_mr *mr)
 
 /* The memory is the caller's again when this returns. A process that died in there never counts
  * itself out. */
-static void await_shared(const struct lb_mr *mr)
+static void lb_gate_await_shared(const struct lb_mr *mr)
 {
   const struct pst_host *host = mr->device->host;
-  if (!is_in_use(&mr->shared_gate->gate, mr->shared_gate))
+  if (!lb_gate_is_in_use(&mr->shared_gate->gate, mr->shared_gate))
     return;
   const uint64_t began = host->clock_ns(host), patience_ns = lb_patience_left(mr->device);
   uint64_t waited_ns = 0;
   struct timespec nap = {.tv_nsec = 10000};
-  while (is_in_use(&mr->shared_gate->gate, mr->shared_gate) && waited_ns <= patience_ns) {
+  while (lb_gate_is_in_use(&mr->shared_gate->gate, mr->shared_gate) && waited_ns <= patience_ns) {
     nanosleep(&nap, NULL);
     if (nap.tv_nsec < 1000000)
       nap.tv_nsec *= 2;
     waited_ns = host->clock_ns(host) - began;
   }
   lb_patience_spend(mr->device, waited_ns);
-  if (waited_ns > patience_ns && is_in_use(&mr->shared_gate->gate, mr->shared_gate))
+  if (waited_ns > patience_ns && lb_gate_is_in_use(&mr->shared_gate->gate, mr->shared_gate))
     LB_LOG(mr->device, PST_LOG_WARN,
            "a peer has not left memory that is deregistered, after %" PRIu64
            " ms; it died there, or is stopped: end it before this memory is used for others",
@@ -175,7 +175,7 @@ static void await_shared(const struct lb_mr *mr)
 }
 
 /* Has another process a way in? */
-static bool is_known(const struct lb_gate_page *page)
+static bool lb_gate_is_known(const struct lb_gate_page *page)
 {
   bool known = atomic_load(&page->gate.imports) != 0;
   for (uint32_t i = 0; i < LB_SEATS && !known; i++)
@@ -194,9 +194,9 @@ void lb_gates_shut(struct lb_mr *mr)
   if (mr->shared_gate)
     atomic_store(&mr->shared_gate->gate.open, 0);
   lb_barrier_heavy(mr->shared_gate != NULL);
-  await_own(mr);
-  if (mr->shared_gate && is_known(mr->shared_gate))
+  lb_gate_await_own(mr);
+  if (mr->shared_gate && lb_gate_is_known(mr->shared_gate))
     nanosleep(&settle, NULL);
   if (mr->shared_gate)
-    await_shared(mr);
+    lb_gate_await_shared(mr);
 }

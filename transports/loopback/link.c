@@ -28,7 +28,7 @@ uint64_t lb_port_bytes(uint32_t slots, uint64_t *capacity)
   return sizeof(struct lb_port) + *capacity * (sizeof(struct lb_desc) + sizeof(uint32_t));
 }
 
-static void link_lay_out(struct lb_link *link, void *memory, uint64_t capacity)
+static void lb_port_link_lay_out(struct lb_link *link, void *memory, uint64_t capacity)
 {
   link->port = memory;
   link->desc = (struct lb_desc *)((uint8_t *)memory + sizeof(struct lb_port));
@@ -37,7 +37,7 @@ static void link_lay_out(struct lb_link *link, void *memory, uint64_t capacity)
   link->mask = capacity ? capacity - 1 : 0;
 }
 
-static struct lb_link *link_alloc(uint64_t id, uint32_t slots)
+static struct lb_link *lb_port_link_alloc(uint64_t id, uint32_t slots)
 {
   struct lb_link *link = aligned_alloc(LB_CACHE_LINE, sizeof(*link));
   if (!link)
@@ -53,7 +53,7 @@ static struct lb_link *link_alloc(uint64_t id, uint32_t slots)
 
 struct lb_link *lb_link_new(uint32_t slots, bool shared, bool lends)
 {
-  struct lb_link *link = link_alloc(lb_id_new(), slots);
+  struct lb_link *link = lb_port_link_alloc(lb_id_new(), slots);
   if (!link)
     return NULL;
   uint64_t capacity;
@@ -70,7 +70,7 @@ struct lb_link *lb_link_new(uint32_t slots, bool shared, bool lends)
   if (memory && lends && slots)
     link->lent = calloc(slots, sizeof(*link->lent));
   if (memory)
-    link_lay_out(link, memory, capacity);
+    lb_port_link_lay_out(link, memory, capacity);
   link->in_process = true;
   if (!memory || (lends && slots && !link->lent)) {
     int error = errno ? errno : ENOMEM;
@@ -83,7 +83,7 @@ struct lb_link *lb_link_new(uint32_t slots, bool shared, bool lends)
 
 /* Overflow-proof: is [offset, offset + slots * stride) sane, and how far does it
  * reach? */
-static bool ring_end(const struct lb_address *address, uint64_t *end)
+static bool lb_port_ring_end(const struct lb_address *address, uint64_t *end)
 {
   uint64_t last;
   if (address->payload_max > LB_BYTES_MAX || address->payload_max > address->stride ||
@@ -94,12 +94,12 @@ static bool ring_end(const struct lb_address *address, uint64_t *end)
   return true;
 }
 
-static int map_ring(struct lb_link *link, const struct lb_address *address, int fd, uint64_t most,
-                    const char **why)
+static int lb_port_map_ring(struct lb_link *link, const struct lb_address *address, int fd,
+                            uint64_t most, const char **why)
 {
   uint64_t end;
   void *at;
-  if (!ring_end(address, &end)) {
+  if (!lb_port_ring_end(address, &end)) {
     *why = "the receive slots in its address make no sense";
     return -EPROTO;
   }
@@ -126,7 +126,7 @@ static int map_ring(struct lb_link *link, const struct lb_address *address, int 
 /* The peer shares the file and its flags, O_NONBLOCK among them. A timerfd is started, watched and
  * closed without waiting, whatever the peer does to it. A write to a full eventfd may wait, so may
  * the close of a socket that carries descriptors, and a FUSE file waits for its server. */
-static int take_wake(struct lb_link *link, int fd, const char **why)
+static int lb_port_take_wake(struct lb_link *link, int fd, const char **why)
 {
   char path[64], kind[64] = "";
   snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -159,7 +159,7 @@ int lb_link_map(const struct lb_address *address, const int32_t *fds, uint64_t m
   int rc = lb_fd_check(fds[LB_FD_PORT], address->port_bytes, why);
   if (rc != 0)
     return rc;
-  struct lb_link *made = link_alloc(address->id, address->slots);
+  struct lb_link *made = lb_port_link_alloc(address->id, address->slots);
   if (!made)
     return -ENOMEM;
   made->port_bytes = address->port_bytes;
@@ -169,12 +169,12 @@ int lb_link_map(const struct lb_address *address, const int32_t *fds, uint64_t m
     *why = "its control memory cannot be mapped";
     goto fail;
   }
-  link_lay_out(made, at, capacity);
+  lb_port_link_lay_out(made, at, capacity);
   if ((rc = lb_map_populate(&made->port_map, fds[LB_FD_PORT], why)) != 0 ||
-      (rc = take_wake(made, fds[LB_FD_WAKE], why)) != 0)
+      (rc = lb_port_take_wake(made, fds[LB_FD_WAKE], why)) != 0)
     goto fail;
   if (address->slots &&
-      (rc = map_ring(made, address, fds[LB_FD_RING], most - address->port_bytes, why)) != 0)
+      (rc = lb_port_map_ring(made, address, fds[LB_FD_RING], most - address->port_bytes, why)) != 0)
     goto fail;
   *link = made;
   return 0;

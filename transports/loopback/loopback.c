@@ -5,7 +5,7 @@
 #include "remote.h"
 #include "rx.h"
 
-static int probe(const struct pst_host *host, struct pst_probe *probe)
+static int lb_probe(const struct pst_host *host, struct pst_probe *probe)
 {
   (void)host;
   probe->device(probe->context, "loopback", "this host");
@@ -42,4 +42,4 @@ static const struct pst_transport_ops ops = {
     .endpoint_close = lb_endpoint_close,
 };
 
-PST_PLUGIN(probe, &ops);
+PST_PLUGIN(lb_probe, &ops);

@@ -52,7 +52,7 @@ static struct sigaction below;
 static bool has_below;
 static int spare_fd = -1;
 
-static void set_range(struct lb_guard *guard, uintptr_t begin, uintptr_t end)
+static void lb_map_set_range(struct lb_guard *guard, uintptr_t begin, uintptr_t end)
 {
   uint32_t turn = atomic_load_explicit(&guard->turn, memory_order_relaxed);
   atomic_store(&guard->turn, turn + 1);
@@ -61,7 +61,7 @@ static void set_range(struct lb_guard *guard, uintptr_t begin, uintptr_t end)
   atomic_store(&guard->turn, turn + 2);
 }
 
-static bool get_range(const struct lb_guard *guard, uintptr_t *begin, uintptr_t *end)
+static bool lb_map_get_range(const struct lb_guard *guard, uintptr_t *begin, uintptr_t *end)
 {
   uint32_t turn = atomic_load(&guard->turn);
   *begin = atomic_load(&guard->begin);
@@ -72,7 +72,7 @@ static bool get_range(const struct lb_guard *guard, uintptr_t *begin, uintptr_t 
 /* Zeros for the range or, where so much cannot be promised, the spare pages behind `at`: those are
  * allocated already. The range stays mapped either way: mmap(2) in its place would unmap it before
  * it is refused under vm.overcommit_memory=2. */
-static bool replace(uintptr_t begin, uintptr_t end, uintptr_t at)
+static bool lb_map_replace(uintptr_t begin, uintptr_t end, uintptr_t at)
 {
   const int prot = PROT_READ | PROT_WRITE;
   const size_t all = end - begin;
@@ -92,14 +92,14 @@ static bool replace(uintptr_t begin, uintptr_t end, uintptr_t at)
 }
 
 /* Several guards may cover one address: registrations may overlap. */
-static bool replace_all(uintptr_t at)
+static bool lb_map_replace_all(uintptr_t at)
 {
   bool found = false;
   for (struct lb_guard *guard = atomic_load(&guards); guard; guard = guard->next) {
     uintptr_t begin, end;
-    if (!get_range(guard, &begin, &end) || at < begin || at >= end)
+    if (!lb_map_get_range(guard, &begin, &end) || at < begin || at >= end)
       continue;
-    if (!replace(begin, end, at))
+    if (!lb_map_replace(begin, end, at))
       return false;
     atomic_store(&guard->hit, 1);
     found = true;
@@ -110,7 +110,7 @@ static bool replace_all(uintptr_t at)
 }
 
 /* Not ours: as if there were no handler of ours. */
-static void pass_on(const struct sigaction *to, int number, siginfo_t *info, void *context)
+static void lb_map_pass_on(const struct sigaction *to, int number, siginfo_t *info, void *context)
 {
   if (to->sa_flags & SA_SIGINFO) {
     to->sa_sigaction(number, info, context);
@@ -127,21 +127,21 @@ static void pass_on(const struct sigaction *to, int number, siginfo_t *info, voi
   }
 }
 
-static void handle(int number, siginfo_t *info, void *context)
+static void lb_map_handle(int number, siginfo_t *info, void *context)
 {
   static siginfo_t *_Atomic passing;
   int error = errno;
   bool ours = (info->si_code == BUS_ADRERR || info->si_code == BUS_MCEERR_AR) &&
-              replace_all((uintptr_t)info->si_addr);
+              lb_map_replace_all((uintptr_t)info->si_addr);
   if (!ours) {
     const bool again = atomic_exchange(&passing, info) == info;
-    pass_on(again && has_below ? &below : &previous, number, info, context);
+    lb_map_pass_on(again && has_below ? &below : &previous, number, info, context);
     atomic_store(&passing, NULL);
   }
   errno = error;
 }
 
-static int spare_open(void)
+static int lb_map_spare_open(void)
 {
   static const char zeros[4096];
   int fd = memfd_create("penstock-loopback-spare", MFD_CLOEXEC);
@@ -157,34 +157,34 @@ static int spare_open(void)
   return 0;
 }
 
-static bool is_ours(const struct sigaction *action)
+static bool lb_map_is_ours(const struct sigaction *action)
 {
-  return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == handle;
+  return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == lb_map_handle;
 }
 
-static int install(void)
+static int lb_map_install(void)
 {
-  struct sigaction ours = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, now;
-  int rc = spare_fd < 0 ? spare_open() : 0;
+  struct sigaction ours = {.sa_sigaction = lb_map_handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, now;
+  int rc = spare_fd < 0 ? lb_map_spare_open() : 0;
   if (rc != 0)
     return rc;
   sigemptyset(&ours.sa_mask);
   if (sigaction(SIGBUS, NULL, &now) != 0)
     return -errno;
-  if (is_ours(&now))
+  if (lb_map_is_ours(&now))
     return 0;
   previous = now;
   return sigaction(SIGBUS, &ours, NULL) == 0 ? 0 : -errno;
 }
 
-static void uninstall(void)
+static void lb_map_uninstall(void)
 {
   struct sigaction now;
   close(spare_fd);
   spare_fd = -1;
   if (sigaction(SIGBUS, NULL, &now) != 0)
     return;
-  if (is_ours(&now)) {
+  if (lb_map_is_ours(&now)) {
     sigaction(SIGBUS, &previous, NULL);
   } else {
     below = previous;
@@ -193,7 +193,7 @@ static void uninstall(void)
 }
 
 /* A free one. NULL: out of memory. */
-static struct lb_guard *guard_find(void)
+static struct lb_guard *lb_map_guard_find(void)
 {
   struct lb_guard *guard = atomic_load(&guards);
   while (guard && atomic_load_explicit(&guard->end, memory_order_relaxed) != 0)
@@ -214,18 +214,18 @@ int lb_guard_open(void *at, uint64_t bytes, uint64_t page, struct lb_guard **gua
   uintptr_t end = (uintptr_t)at + bytes;
   end += (page - end % page) % page;
   pthread_mutex_lock(&lock);
-  int rc = guards_used == 0 ? install() : 0;
-  struct lb_guard *made = rc == 0 ? guard_find() : NULL;
+  int rc = guards_used == 0 ? lb_map_install() : 0;
+  struct lb_guard *made = rc == 0 ? lb_map_guard_find() : NULL;
   if (made) {
     atomic_store(&made->hit, 0);
-    set_range(made, begin, end);
+    lb_map_set_range(made, begin, end);
     guards_used++;
     *guard = made;
   } else if (rc == 0) {
     rc = -ENOMEM;
   }
   if (rc != 0 && guards_used == 0 && spare_fd >= 0)
-    uninstall();
+    lb_map_uninstall();
   pthread_mutex_unlock(&lock);
   return rc;
 }
@@ -236,9 +236,9 @@ void lb_guard_close(struct lb_guard *guard)
     return;
   pthread_mutex_lock(&lock);
   assert(guards_used && guard->end);
-  set_range(guard, 0, 0);
+  lb_map_set_range(guard, 0, 0);
   if (--guards_used == 0)
-    uninstall();
+    lb_map_uninstall();
   pthread_mutex_unlock(&lock);
 }
 
@@ -266,7 +266,7 @@ int lb_fd_check(int fd, uint64_t bytes, const char **why)
 }
 
 /* Huge pages are mapped, and replaced, whole. */
-static uint64_t page_of(int fd)
+static uint64_t lb_map_page_of(int fd)
 {
   struct statfs info;
   if (fstatfs(fd, &info) == 0 && info.f_type == HUGETLBFS_MAGIC)
@@ -276,7 +276,7 @@ static uint64_t page_of(int fd)
 
 int lb_map_open(int fd, uint64_t offset, uint64_t length, int prot, struct lb_map *map, void **at)
 {
-  const uint64_t page = page_of(fd), ahead = offset % page;
+  const uint64_t page = lb_map_page_of(fd), ahead = offset % page;
   uint64_t bytes = ahead + (length ? length : 1);
   bytes += (page - bytes % page) % page;
   struct lb_map made = {.bytes = bytes};

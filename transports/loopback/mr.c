@@ -31,8 +31,9 @@ const char *lb_via(const struct pst_region *region, uint32_t kind, const char *d
 
 /* How its bytes will be reached, or NULL and why they cannot. What the CPU does not touch,
  * its memory's own copies do, for READ and WRITE. */
-static const char *register_via(const struct pst_device *device, const struct pst_region *region,
-                                uint32_t access, const char **why)
+static const char *lb_mr_register_via(const struct pst_device *device,
+                                      const struct pst_region *region, uint32_t access,
+                                      const char **why)
 {
   bool one_sided =
       (access & (LB_REMOTE_ACCESS | PST_ACCESS_LOCAL_WRITE)) && !(access & PST_ACCESS_RING);
@@ -64,7 +65,7 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
   int rc = pst_mr_params_check(device->host, &in, &region, NULL);
   if (rc != 0)
     return rc;
-  const char *why = NULL, *via = register_via(device, &region, in.access, &why);
+  const char *why = NULL, *via = lb_mr_register_via(device, &region, in.access, &why);
   if (!via) {
     pst_path_write(in.path, PST_PATH_NONE, "", "", why);
     return -EOPNOTSUPP;
@@ -104,7 +105,7 @@ void lb_mr_unref(struct lb_mr *mr)
 }
 
 /* A handle is closed before its memory is freed, where peers are there to do so. */
-static void await_imports(struct pst_device *device, struct lb_gate *gate)
+static void lb_mr_await_imports(struct pst_device *device, struct lb_gate *gate)
 {
   if (atomic_load(&gate->imports) == 0)
     return;
@@ -127,7 +128,7 @@ void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
   lb_gates_shut(mr);
   lb_guard_close(mr->guard);
   if (mr->shared_gate) {
-    await_imports(device, &mr->shared_gate->gate);
+    lb_mr_await_imports(device, &mr->shared_gate->gate);
     lb_map_close(&mr->gate_map);
   }
   lb_fd_close(mr->valid_fd);
@@ -135,7 +136,7 @@ void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
   lb_mr_unref(mr);
 }
 
-static int make_gate(struct lb_mr *mr)
+static int lb_mr_make_gate(struct lb_mr *mr)
 {
   mr->shared_gate =
       lb_memfd_open("penstock-loopback-mr", sizeof(*mr->shared_gate), &mr->gate_map, &mr->valid_fd);
@@ -174,7 +175,7 @@ int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob
     return PST_REFUSE(device->host, -EACCES,
                       "a registration without remote access was to be offered to a peer");
   if (device->shared) {
-    int rc = mr->shared_gate ? 0 : make_gate(mr);
+    int rc = mr->shared_gate ? 0 : lb_mr_make_gate(mr);
     if (rc == 0)
       rc = lb_mr_share(mr);
     if (rc != 0)

@@ -18,7 +18,7 @@ static const struct pst_option options[] = {
     },
 };
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void lb_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   const int copies = check->option_uint(check->options, "mode") == LB_MODE_COPY;
 
@@ -43,7 +43,7 @@ static const struct pst_description description = {
     .rung = "hardware: any machine; ninja -C build test (suite contract)",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
-    .check = check_options,
+    .check = lb_options_check,
     .wire = "loopback-shm",
 };
 PST_DESCRIPTION(description);

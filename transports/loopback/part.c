@@ -11,7 +11,7 @@
 #include "rx.h"
 
 /* May the endpoint's peer be writing into its slots? Within the process it was waited for. */
-static bool peer_writes(const struct lb_rx *rx)
+static bool lb_part_peer_writes(const struct lb_rx *rx)
 {
   struct pollfd process = {.fd = rx->process_fd, .events = POLLIN};
   if (!rx->peer || rx->peer->in_process || rx->process_fd < 0 ||
@@ -20,11 +20,11 @@ static bool peer_writes(const struct lb_rx *rx)
   return poll(&process, 1, 0) == 0;
 }
 
-static bool is_free(const struct lb_rx *rx)
+static bool lb_part_is_free(const struct lb_rx *rx)
 {
   if (!rx)
     return true;
-  if (rx->endpoint || memchr(rx->states, LB_SLOT_HELD, rx->own->slots) || peer_writes(rx))
+  if (rx->endpoint || memchr(rx->states, LB_SLOT_HELD, rx->own->slots) || lb_part_peer_writes(rx))
     return false;
   for (uint32_t i = 0; i < rx->buffer_count; i++)
     if (rx->buffers[i].mr)
@@ -32,10 +32,10 @@ static bool is_free(const struct lb_rx *rx)
   return true;
 }
 
-static int part_find(const struct pst_ring *ring, uint32_t *part)
+static int lb_part_find(const struct pst_ring *ring, uint32_t *part)
 {
   for (uint32_t i = 0; i < ring->params.endpoints; i++)
-    if (is_free(ring->parts[i])) {
+    if (lb_part_is_free(ring->parts[i])) {
       *part = i;
       return 0;
     }
@@ -45,7 +45,7 @@ static int part_find(const struct pst_ring *ring, uint32_t *part)
 }
 
 /* 0 or -errno; lb_rx_free() is legal after either. */
-static int rx_fill(struct lb_rx *rx, bool shared, bool reference)
+static int lb_part_rx_fill(struct lb_rx *rx, bool shared, bool reference)
 {
   const struct pst_ring *ring = rx->ring;
   const struct pst_ring_params *params = &ring->params;
@@ -79,7 +79,7 @@ int lb_rx_open(struct pst_ring *ring, struct lb_rx **rx)
   if (ring->mr && lb_guard_hit(ring->mr->guard))
     return PST_REFUSE(device->host, -EFAULT,
                       "no other endpoint for this ring: a peer has taken pages of its memory away");
-  int rc = part_find(ring, &part);
+  int rc = lb_part_find(ring, &part);
   if (rc != 0)
     return rc;
   struct lb_rx *made = calloc(1, sizeof(*made));
@@ -91,7 +91,7 @@ int lb_rx_open(struct pst_ring *ring, struct lb_rx **rx)
   made->part = part;
   made->index = PST_PLACE_NONE;
   made->process_fd = -1;
-  rc = rx_fill(made, device->shared, device->mode == LB_MODE_REFERENCE);
+  rc = lb_part_rx_fill(made, device->shared, device->mode == LB_MODE_REFERENCE);
   if (rc == 0)
     rc = pst_places_take(&worker->rx, made, LB_PLACES, &made->index);
   if (rc != 0) {

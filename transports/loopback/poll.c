@@ -15,7 +15,7 @@
 #define AHEAD 8u
 #define REFERENCES_AHEAD 24u /* by reference, where a descriptor is all that there is to do */
 
-/* What take_desc() needs of an rx, which writing a state could change for all that the
+/* What lb_poll_take_desc() needs of an rx, which writing a state could change for all that the
  * compiler knows. */
 struct taking {
   const struct lb_desc *descs;
@@ -24,7 +24,7 @@ struct taking {
   uint32_t slots;
 };
 
-static inline struct taking taking_of(const struct lb_rx *rx)
+static inline struct taking lb_poll_taking_of(const struct lb_rx *rx)
 {
   const struct lb_link *own = rx->own;
   return (struct taking){own->desc, own->mask, own->payload_max, rx->states, own->slots};
@@ -32,7 +32,7 @@ static inline struct taking taking_of(const struct lb_rx *rx)
 
 /* A peer in another process may have written anything: each value is read once,
  * and a slot must be one that it was given. */
-static inline bool take_desc(const struct taking *taking, uint64_t at, struct lb_desc *desc)
+static inline bool lb_poll_take_desc(const struct taking *taking, uint64_t at, struct lb_desc *desc)
 {
   const volatile struct lb_desc *shared = &taking->descs[at & taking->mask];
   desc->slot = shared->slot;
@@ -46,8 +46,9 @@ static inline bool take_desc(const struct taking *taking, uint64_t at, struct lb
   return true;
 }
 
-static inline void give_message(uint32_t index, uint64_t endpoint, const struct lb_desc *desc,
-                                uint64_t offset, uint32_t buffer, struct pst_completion *out)
+static inline void lb_poll_give_message(uint32_t index, uint64_t endpoint,
+                                        const struct lb_desc *desc, uint64_t offset,
+                                        uint32_t buffer, struct pst_completion *out)
 {
   *out = (struct pst_completion){
       .kind = PST_COMPLETION_MESSAGE,
@@ -64,7 +65,8 @@ static inline void give_message(uint32_t index, uint64_t endpoint, const struct 
 
 /* Takes messages that the peer has copied into the ring. A count that cannot be fails the
  * endpoint. */
-static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+static uint32_t lb_poll_take_copies(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                    uint32_t max)
 {
   struct lb_rx *rx = endpoint->rx;
   const struct lb_link *own = rx->own;
@@ -72,7 +74,7 @@ static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion
   const uint64_t offset0 = rx->payload_offset, stride = own->stride;
   const uint64_t cookie = endpoint->cookie;
   const uint32_t index = rx->index;
-  const struct taking taking = taking_of(rx);
+  const struct taking taking = lb_poll_taking_of(rx);
   uint64_t available = atomic_load_explicit(&own->port->desc_head, memory_order_acquire) - tail;
   if (available == 0)
     return 0;
@@ -87,12 +89,12 @@ static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion
     /* No further than what has arrived: the sender is writing there. */
     if (i + AHEAD < n)
       __builtin_prefetch(&taking.descs[(tail + i + AHEAD) & taking.mask]);
-    if (!take_desc(&taking, tail + i, &desc)) {
+    if (!lb_poll_take_desc(&taking, tail + i, &desc)) {
       lb_endpoint_fail(endpoint, -EPROTO, "sent a slot or a length that was not its to use");
       break;
     }
     bytes += desc.length;
-    give_message(index, cookie, &desc, offset0 + desc.slot * stride, 0, &out[i]);
+    lb_poll_give_message(index, cookie, &desc, offset0 + desc.slot * stride, 0, &out[i]);
   }
   rx->tail = tail + i;
   rx->messages += i;
@@ -102,7 +104,7 @@ static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion
 
 /* Take messages over from the sender, who could still cancel them until now. Returns how many
  * it has published so far. */
-static uint64_t claim(struct lb_rx *rx, uint32_t max)
+static uint64_t lb_poll_claim(struct lb_rx *rx, uint32_t max)
 {
   struct lb_port *port = rx->own->port;
   uint64_t head = atomic_load_explicit(&port->desc_head, memory_order_acquire);
@@ -118,7 +120,7 @@ static uint64_t claim(struct lb_rx *rx, uint32_t max)
 }
 
 /* Index of the region's entry, or -1: there is none yet. */
-static int find_buffer(struct lb_rx *rx, const struct lb_mr *mr)
+static int lb_poll_find_buffer(struct lb_rx *rx, const struct lb_mr *mr)
 {
   if (rx->last_buffer < rx->buffer_count && rx->buffers[rx->last_buffer].mr == mr)
     return (int)rx->last_buffer;
@@ -130,10 +132,11 @@ static int find_buffer(struct lb_rx *rx, const struct lb_mr *mr)
   return -1;
 }
 
-static bool add_buffer(struct pst_endpoint *endpoint, struct lb_mr *mr, struct pst_completion *out)
+static bool lb_poll_add_buffer(struct pst_endpoint *endpoint, struct lb_mr *mr,
+                               struct pst_completion *out)
 {
   struct lb_rx *rx = endpoint->rx;
-  int at = find_buffer(rx, NULL);
+  int at = lb_poll_find_buffer(rx, NULL);
   if (at < 0) {
     if (rx->buffer_count >= LB_NO_BUFFER)
       return false;
@@ -161,7 +164,7 @@ struct lender {
   uint32_t taken;  /* tokens that its entry does not count yet */
 };
 
-static inline void count_out(struct lb_rx *rx, struct lender *lender)
+static inline void lb_poll_count_out(struct lb_rx *rx, struct lender *lender)
 {
   if (lender->mr)
     rx->buffers[lender->at].out += lender->taken;
@@ -171,10 +174,10 @@ static inline void count_out(struct lb_rx *rx, struct lender *lender)
 }
 
 /* False: the host knows nothing of the region yet. */
-static bool change_lender(struct lb_rx *rx, const struct lb_mr *mr, struct lender *lender)
+static bool lb_poll_change_lender(struct lb_rx *rx, const struct lb_mr *mr, struct lender *lender)
 {
-  int at = mr ? find_buffer(rx, mr) : LB_NO_BUFFER;
-  count_out(rx, lender);
+  int at = mr ? lb_poll_find_buffer(rx, mr) : LB_NO_BUFFER;
+  lb_poll_count_out(rx, lender);
   if (at < 0)
     return false;
   *lender = (struct lender){.mr = mr, .at = at, .number = mr ? rx->buffers[at].number : 0};
@@ -184,8 +187,9 @@ static bool change_lender(struct lb_rx *rx, const struct lb_mr *mr, struct lende
 /* Of the next n, which lie side by side, those that are the lender's. `visible` have been
  * published, these among them. */
 static __attribute__((noinline)) uint32_t
-take_run(struct lb_rx *rx, const struct lender *lender, const struct lb_desc *desc, uint32_t n,
-         uint64_t visible, const struct pst_completion *head, struct pst_completion *out)
+lb_poll_take_run(struct lb_rx *rx, const struct lender *lender, const struct lb_desc *desc,
+                 uint32_t n, uint64_t visible, const struct pst_completion *head,
+                 struct pst_completion *out)
 {
   const struct lb_link *own = rx->own;
   struct lb_mr *const *const lent = own->lent;
@@ -220,26 +224,26 @@ take_run(struct lb_rx *rx, const struct lender *lender, const struct lb_desc *de
 }
 
 /* One that lies in the ring's own slot. */
-static uint32_t take_gathered(struct lb_rx *rx, const struct taking *taking, uint64_t at,
-                              uint64_t endpoint, struct pst_completion *out)
+static uint32_t lb_poll_take_gathered(struct lb_rx *rx, const struct taking *taking, uint64_t at,
+                                      uint64_t endpoint, struct pst_completion *out)
 {
   struct lb_desc desc;
-  if (!take_desc(taking, at, &desc))
+  if (!lb_poll_take_desc(taking, at, &desc))
     return 0;
   rx->buffer_of[desc.slot] = LB_NO_BUFFER;
   rx->bytes += desc.length;
-  give_message(rx->index, endpoint, &desc, rx->payload_offset + desc.slot * rx->own->stride, 0,
-               out);
+  lb_poll_give_message(rx->index, endpoint, &desc, rx->payload_offset + desc.slot * rx->own->stride,
+                       0, out);
   return 1;
 }
 
 /* The sender is of this process: what it has published it does not touch again. */
-static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_completion *out,
-                                uint32_t max)
+static uint32_t lb_poll_take_references(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                        uint32_t max)
 {
   struct lb_rx *rx = endpoint->rx;
   const struct lb_link *own = rx->own;
-  const struct taking taking = taking_of(rx);
+  const struct taking taking = lb_poll_taking_of(rx);
   const struct pst_completion head = {.kind = PST_COMPLETION_MESSAGE,
                                       .flags = PST_HAS_SEQUENCE | PST_HAS_META,
                                       .endpoint = endpoint->cookie};
@@ -247,30 +251,30 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
   const uint64_t first = rx->tail;
   uint64_t tail = first;
   uint32_t n = 0, taken;
-  const uint64_t published = claim(rx, max);
+  const uint64_t published = lb_poll_claim(rx, max);
   const uint64_t claimed = rx->claimed;
   for (; n < max && tail != claimed; tail += taken, n += taken) {
     const struct lb_desc *desc = &taking.descs[tail & taking.mask];
     struct lb_mr *mr = own->lent[desc->slot];
-    if (mr != lender.mr && !change_lender(rx, mr, &lender)) {
-      if (!add_buffer(endpoint, mr, &out[n]))
+    if (mr != lender.mr && !lb_poll_change_lender(rx, mr, &lender)) {
+      if (!lb_poll_add_buffer(endpoint, mr, &out[n]))
         break; /* out of memory: later, perhaps */
       n++;
-      if (n == max || !change_lender(rx, mr, &lender))
+      if (n == max || !lb_poll_change_lender(rx, mr, &lender))
         break;
     }
     const uint64_t row = taking.mask + 1 - (tail & taking.mask);
     const uint64_t run = claimed - tail < max - n ? claimed - tail : max - n;
-    taken = mr ? take_run(rx, &lender, desc, (uint32_t)(run < row ? run : row),
-                          published - tail < row ? published - tail : row, &head, &out[n])
-               : take_gathered(rx, &taking, tail, endpoint->cookie, &out[n]);
+    taken = mr ? lb_poll_take_run(rx, &lender, desc, (uint32_t)(run < row ? run : row),
+                                  published - tail < row ? published - tail : row, &head, &out[n])
+               : lb_poll_take_gathered(rx, &taking, tail, endpoint->cookie, &out[n]);
     if (taken == 0) {
       lb_endpoint_fail(endpoint, -EPROTO, "sent a slot that was not its to use");
       break;
     }
     lender.taken += taken;
   }
-  count_out(rx, &lender);
+  lb_poll_count_out(rx, &lender);
   rx->tail = tail;
   rx->messages += tail - first;
   assert(rx->endpoint == endpoint && rx->claimed - tail <= own->slots);
@@ -278,7 +282,7 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
 }
 
 /* Connected or gone, with nothing to look at but DONEs. */
-static inline bool is_quiet(const struct pst_endpoint *endpoint)
+static inline bool lb_poll_is_quiet(const struct pst_endpoint *endpoint)
 {
   const struct lb_tx *tx = &endpoint->tx;
   const struct lb_rx *rx = endpoint->rx;
@@ -293,14 +297,14 @@ static inline bool is_quiet(const struct pst_endpoint *endpoint)
 }
 
 /* May the messages that lie in its ring be handed over? */
-static inline bool takes(const struct pst_endpoint *endpoint)
+static inline bool lb_poll_takes(const struct pst_endpoint *endpoint)
 {
   const int status = lb_lost_status(endpoint);
   return endpoint->rx && endpoint->stage.name < LB_SHUT && status != -EPROTO && status != -EFAULT;
 }
 
-static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *endpoint,
-                                                        struct pst_completion *out, uint32_t max)
+static __attribute__((noinline)) uint32_t lb_poll_endpoint(struct pst_endpoint *endpoint,
+                                                           struct pst_completion *out, uint32_t max)
 {
   uint32_t n = 0;
   if (__builtin_expect(!lb_was_connected(endpoint) || lb_is_connecting(endpoint), 0))
@@ -317,15 +321,15 @@ static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *end
   if (__builtin_expect(lb_copy_pending(endpoint), 0))
     lb_copy_progress(endpoint);
   n += pst_dones_take(&endpoint->dones, endpoint->cookie, out + n, max - n);
-  if (takes(endpoint))
-    n += endpoint->rx->buffer_of ? take_references(endpoint, out + n, max - n)
-                                 : take_copies(endpoint, out + n, max - n);
+  if (lb_poll_takes(endpoint))
+    n += endpoint->rx->buffer_of ? lb_poll_take_references(endpoint, out + n, max - n)
+                                 : lb_poll_take_copies(endpoint, out + n, max - n);
   if (__builtin_expect(lb_has_changed(endpoint), 0) && n < max)
     n += lb_endpoint_progress(endpoint, out + n, max - n);
   return n;
 }
 
-static void disarm(struct pst_worker *worker)
+static void lb_poll_disarm(struct pst_worker *worker)
 {
   worker->armed = false;
   worker->wakeups++;
@@ -333,7 +337,7 @@ static void disarm(struct pst_worker *worker)
     atomic_store_explicit(&worker->endpoints[i]->own->port->armed, 0, memory_order_relaxed);
 }
 
-static void compact(struct pst_worker *worker)
+static void lb_poll_compact(struct pst_worker *worker)
 {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
@@ -347,15 +351,16 @@ static void compact(struct pst_worker *worker)
   worker->closed = 0;
 }
 
-static uint32_t poll_endpoints(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+static uint32_t lb_poll_endpoints(struct pst_worker *worker, struct pst_completion *out,
+                                  uint32_t max)
 {
   uint32_t n = 0, count = worker->endpoint_count;
   if (worker->next >= count)
     worker->next = 0;
   for (uint32_t i = 0, at = worker->next; i < count && n < max; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[at];
-    if (!is_quiet(endpoint))
-      n += poll_endpoint(endpoint, out + n, max - n);
+    if (!lb_poll_is_quiet(endpoint))
+      n += lb_poll_endpoint(endpoint, out + n, max - n);
     else if (!pst_dones_is_empty(&endpoint->dones))
       n += pst_dones_take(&endpoint->dones, endpoint->cookie, out + n, max - n);
     at = at + 1 < count ? at + 1 : 0;
@@ -367,19 +372,19 @@ int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
 {
   bool woken = worker->armed;
   if (__builtin_expect(woken, 0)) {
-    disarm(worker);
+    lb_poll_disarm(worker);
   } else if (++worker->polls % WATCH_BUSY == 0 || worker->idle >= WATCH_IDLE) {
     worker->idle = 0;
     lb_worker_watch(worker);
   }
   if (__builtin_expect(lb_worker_is_hit(worker), 0))
     lb_worker_lost(worker);
-  uint32_t n = poll_endpoints(worker, completions, max);
+  uint32_t n = lb_poll_endpoints(worker, completions, max);
   /* Whoever was woken for a message has it before a system call: those wake-ups are taken
    * off by the next arm(). Where there was none, it may have been a death. */
   if (__builtin_expect(woken && n == 0, 0)) {
     lb_worker_watch(worker);
-    n = poll_endpoints(worker, completions, max);
+    n = lb_poll_endpoints(worker, completions, max);
   }
   if (__builtin_expect(worker->unlending, 0))
     n += lb_worker_unlend(worker, completions + n, max - n);
@@ -388,6 +393,6 @@ int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   if (n)
     worker->again_ns = 0;
   if (worker->closed)
-    compact(worker);
+    lb_poll_compact(worker);
   return (int)n;
 }

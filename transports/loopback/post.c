@@ -8,8 +8,8 @@
 #define PUBLISH_LENT 128u
 
 /* A pst_mr_check; *context: the CPU need not reach it. */
-static bool holds(const void *context, struct pst_mr *handle, uint64_t offset, uint64_t length,
-                  uint32_t right)
+static bool lb_post_holds(const void *context, struct pst_mr *handle, uint64_t offset,
+                          uint64_t length, uint32_t right)
 {
   const struct lb_mr *mr = lb_mr_of(handle);
   if (!mr)
@@ -19,16 +19,17 @@ static bool holds(const void *context, struct pst_mr *handle, uint64_t offset, u
 }
 
 /* 0, or why this SEND cannot be taken. */
-static int send_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
-                      bool reference)
+static int lb_post_send_check(const struct pst_endpoint *endpoint,
+                              const struct pst_request *request, bool reference)
 {
   /* Several pieces lie nowhere as one: they are gathered in the ring's slot. */
   if (request->piece_count > 1)
     reference = false;
-  return pst_send_check(request, LB_PIECES_MAX, endpoint->tx.message_max, holds, &reference);
+  return pst_send_check(request, LB_PIECES_MAX, endpoint->tx.message_max, lb_post_holds,
+                        &reference);
 }
 
-static void gather(uint8_t *to, const struct pst_request *request)
+static void lb_post_gather(uint8_t *to, const struct pst_request *request)
 {
   struct pst_piece one;
   uint32_t count;
@@ -39,8 +40,8 @@ static void gather(uint8_t *to, const struct pst_request *request)
 }
 
 /* One copy a message, up to n, all of which have a credit. Returns how many. */
-static uint32_t send_copies(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                            uint32_t n, int *rc)
+static uint32_t lb_post_send_copies(struct pst_endpoint *endpoint,
+                                    const struct pst_request *requests, uint32_t n, int *rc)
 {
   struct lb_tx *tx = &endpoint->tx;
   struct lb_link *peer = endpoint->peer;
@@ -50,11 +51,11 @@ static uint32_t send_copies(struct pst_endpoint *endpoint, const struct pst_requ
     i += plain;
     if (plain)
       continue;
-    *rc = send_check(endpoint, &requests[i], false);
+    *rc = lb_post_send_check(endpoint, &requests[i], false);
     if (*rc != 0)
       break;
     uint32_t slot = tx->stack[--tx->credits];
-    gather(peer->slot0 + slot * peer->stride, &requests[i]);
+    lb_post_gather(peer->slot0 + slot * peer->stride, &requests[i]);
     lb_desc_write(&peer->desc[tx->head++ & peer->mask], slot, &requests[i]);
     tx->bytes += requests[i].arg.length;
     lb_tx_publish(endpoint, tx->head);
@@ -68,11 +69,11 @@ static uint32_t send_copies(struct pst_endpoint *endpoint, const struct pst_requ
 }
 
 /* What a SEND that is not plain lends: *mr NULL: nothing, it is gathered in the slot. */
-static int lend_any(const struct pst_endpoint *endpoint, const struct pst_request *request,
-                    uint32_t slot, struct lb_mr **mr, uint64_t *offset)
+static int lb_post_lend_any(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                            uint32_t slot, struct lb_mr **mr, uint64_t *offset)
 {
   const struct lb_link *peer = endpoint->peer;
-  int rc = send_check(endpoint, request, true);
+  int rc = lb_post_send_check(endpoint, request, true);
   if (rc != 0)
     return rc;
   *mr = lb_mr_of(request->local.mr);
@@ -80,7 +81,7 @@ static int lend_any(const struct pst_endpoint *endpoint, const struct pst_reques
   if (request->piece_count > 1) {
     if (!peer->slot0)
       return -E2BIG;
-    gather(peer->slot0 + slot * peer->stride, request);
+    lb_post_gather(peer->slot0 + slot * peer->stride, request);
     *mr = NULL;
   } else if (request->piece_count) {
     *mr = lb_mr_of(request->local.pieces[0].mr);
@@ -91,8 +92,8 @@ static int lend_any(const struct pst_endpoint *endpoint, const struct pst_reques
 
 /* Posts messages by reference: each gets a credit and becomes a descriptor of its memory. *rc: why
  * it took fewer than n. */
-static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                                uint32_t n, int *rc)
+static uint32_t lb_post_send_references(struct pst_endpoint *endpoint,
+                                        const struct pst_request *requests, uint32_t n, int *rc)
 {
   struct lb_tx *tx = &endpoint->tx;
   const struct lb_link *peer = endpoint->peer;
@@ -114,7 +115,7 @@ static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_
     if (!lb_is_plain(endpoint, request, &source)) {
       if (request->opcode != PST_OP_SEND)
         break;
-      *rc = lend_any(endpoint, request, slot, &mr, &offset);
+      *rc = lb_post_lend_any(endpoint, request, slot, &mr, &offset);
       if (*rc != 0)
         break;
     }
@@ -142,8 +143,8 @@ static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_
 
 /* Posts messages by copy or by reference. Returns how many; *why and *rc say what stopped the
  * rest. */
-static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                           uint32_t n, uint32_t *why, int *rc)
+static uint32_t lb_post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                              uint32_t n, uint32_t *why, int *rc)
 {
   struct lb_tx *tx = &endpoint->tx;
   if (!(endpoint->roles & PST_ROLE_SENDER)) {
@@ -160,11 +161,11 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
   bool reference = tx->post_of != NULL;
   /* A wrong request is refused even when there is no credit for it. */
   if (most == 0)
-    *rc = send_check(endpoint, &requests[0], reference);
+    *rc = lb_post_send_check(endpoint, &requests[0], reference);
   if (*rc != 0)
     return 0;
-  uint32_t taken = reference ? send_references(endpoint, requests, most, rc)
-                             : send_copies(endpoint, requests, most, rc);
+  uint32_t taken = reference ? lb_post_send_references(endpoint, requests, most, rc)
+                             : lb_post_send_copies(endpoint, requests, most, rc);
   tx->messages += taken;
   tx->blocked = taken == most && most < n && requests[taken].opcode == PST_OP_SEND;
   if (tx->blocked) {
@@ -177,22 +178,22 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
   return taken;
 }
 
-static void push_plain(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                       uint32_t n)
+static void lb_post_push_plain(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                               uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++)
     pst_dones_push(&endpoint->dones, requests[i].opcode, 0, requests[i].cookie, 1);
 }
 
-static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                            uint32_t n, uint32_t *why, int *rc)
+static uint32_t lb_post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                               uint32_t n, uint32_t *why, int *rc)
 {
   struct lb_passage passage = {0};
   uint32_t i;
   if (__builtin_expect(endpoint->copiers != NULL, 0))
     return lb_copy_post(endpoint, requests, n, why, rc);
   i = lb_run_execute(endpoint, requests, n);
-  push_plain(endpoint, requests, i);
+  lb_post_push_plain(endpoint, requests, i);
   for (; i < n && requests[i].opcode != PST_OP_SEND; i++) {
     *rc = lb_rma_execute(endpoint, &requests[i], &passage);
     if (*rc != 0)
@@ -204,7 +205,7 @@ static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_requ
 }
 
 /* SENDs with FENCE come behind copies that have not ended. Those before the first. */
-static uint32_t unfenced(const struct pst_request *requests, uint32_t n)
+static uint32_t lb_post_unfenced(const struct pst_request *requests, uint32_t n)
 {
   uint32_t i = 0;
   while (i < n && !(requests[i].opcode == PST_OP_SEND && (requests[i].flags & PST_REQUEST_FENCE)))
@@ -212,7 +213,7 @@ static uint32_t unfenced(const struct pst_request *requests, uint32_t n)
   return i;
 }
 
-static int why_closed(const struct pst_endpoint *endpoint)
+static int lb_post_why_closed(const struct pst_endpoint *endpoint)
 {
   return lb_is_connecting(endpoint) || !lb_was_connected(endpoint) || endpoint->closing.mode
              ? -ENOTCONN
@@ -221,10 +222,10 @@ static int why_closed(const struct pst_endpoint *endpoint)
 
 /* The peer may be closing in this very process, and its memory be freed next: we
  * say that we write, then look whether it has closed. */
-static inline int enter(struct pst_endpoint *endpoint)
+static inline int lb_post_enter(struct pst_endpoint *endpoint)
 {
   if (__builtin_expect(endpoint->stage.name != LB_CONNECTED || endpoint->closing.mode, 0))
-    return why_closed(endpoint);
+    return lb_post_why_closed(endpoint);
   struct lb_link *peer = endpoint->peer;
   if (peer->in_process) {
     atomic_store_explicit(&peer->posting, 1, memory_order_relaxed);
@@ -237,7 +238,7 @@ static inline int enter(struct pst_endpoint *endpoint)
   return -ECONNRESET;
 }
 
-static inline void leave(struct pst_endpoint *endpoint)
+static inline void lb_post_leave(struct pst_endpoint *endpoint)
 {
   if (endpoint->peer->in_process)
     atomic_store_explicit(&endpoint->peer->posting, 0, memory_order_release);
@@ -245,7 +246,7 @@ static inline void leave(struct pst_endpoint *endpoint)
 
 /* Requests of this post that bring something from where nothing is any more, done from `first`
  * on. */
-static void lose(struct pst_endpoint *endpoint, uint64_t first)
+static void lb_post_lose(struct pst_endpoint *endpoint, uint64_t first)
 {
   lb_worker_lost(endpoint->worker);
   if (lb_lost_status(endpoint) != -EFAULT)
@@ -258,27 +259,29 @@ static void lose(struct pst_endpoint *endpoint, uint64_t first)
 }
 
 /* Of a run that was executed, some of whose bytes may not be those of the peer. */
-static __attribute__((noinline)) void end_by_dones(struct pst_endpoint *endpoint,
-                                                   const struct pst_request *requests, uint32_t n)
+static __attribute__((noinline)) void
+lb_post_end_by_dones(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n)
 {
   const uint64_t first = endpoint->dones.head;
   endpoint->dones.outstanding += n;
-  push_plain(endpoint, requests, n);
-  lose(endpoint, first);
+  lb_post_push_plain(endpoint, requests, n);
+  lb_post_lose(endpoint, first);
 }
 
 /* A run that has ended when post() returns, and needs no DONE: no request before it waits for one.
  * Returns how many it has; 0: the first is not of that kind, or must not go this way. */
-static inline uint32_t complete(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                                uint32_t n, uint32_t *wait)
+static inline uint32_t lb_post_complete(struct pst_endpoint *endpoint,
+                                        const struct pst_request *requests, uint32_t n,
+                                        uint32_t *wait)
 {
   n = pst_dones_room(&endpoint->dones, n);
-  if (n == 0 || endpoint->copiers || !pst_dones_is_empty(&endpoint->dones) || enter(endpoint) != 0)
+  if (n == 0 || endpoint->copiers || !pst_dones_is_empty(&endpoint->dones) ||
+      lb_post_enter(endpoint) != 0)
     return 0;
   const uint32_t taken = lb_run_execute(endpoint, requests, n);
-  leave(endpoint);
+  lb_post_leave(endpoint);
   if (__builtin_expect(lb_worker_is_hit(endpoint->worker), 0) && taken) {
-    end_by_dones(endpoint, requests, taken);
+    lb_post_end_by_dones(endpoint, requests, taken);
     *wait = PST_WAIT_QUEUE;
   } else if (taken) {
     *wait = PST_POST_COMPLETED;
@@ -288,13 +291,13 @@ static inline uint32_t complete(struct pst_endpoint *endpoint, const struct pst_
 
 /* Posts requests of any kind, one after the other, until one cannot be posted now. Returns as the
  * transport's post(). */
-static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
-                                              const struct pst_request *requests, uint32_t n,
-                                              uint32_t *wait)
+static __attribute__((noinline)) int lb_post_any(struct pst_endpoint *endpoint,
+                                                 const struct pst_request *requests, uint32_t n,
+                                                 uint32_t *wait)
 {
   const uint64_t first = endpoint->dones.head;
   uint32_t why = PST_WAIT_NONE, taken = 0;
-  int rc = enter(endpoint);
+  int rc = lb_post_enter(endpoint);
   if (rc != 0)
     return rc;
   while (taken < n) {
@@ -304,22 +307,22 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
       break;
     }
     if (__builtin_expect(lb_copy_pending(endpoint), 0) &&
-        (left = unfenced(requests + taken, left)) == 0) {
+        (left = lb_post_unfenced(requests + taken, left)) == 0) {
       why = PST_WAIT_QUEUE;
       break;
     }
     uint32_t k = requests[taken].opcode == PST_OP_SEND
-                     ? post_sends(endpoint, requests + taken, left, &why, &rc)
-                     : post_others(endpoint, requests + taken, left, &why, &rc);
+                     ? lb_post_sends(endpoint, requests + taken, left, &why, &rc)
+                     : lb_post_others(endpoint, requests + taken, left, &why, &rc);
     taken += k;
     endpoint->dones.outstanding += k;
     if (rc != 0 || why != PST_WAIT_NONE)
       break;
   }
-  leave(endpoint);
+  lb_post_leave(endpoint);
   assert(endpoint->dones.outstanding <= endpoint->dones.requests);
   if (__builtin_expect(lb_worker_is_hit(endpoint->worker), 0))
-    lose(endpoint, first);
+    lb_post_lose(endpoint, first);
   return pst_post_result(taken, n, rc, why, wait);
 }
 
@@ -327,9 +330,9 @@ int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
             uint32_t *wait)
 {
   if (*wait == PST_POST_MAY_COMPLETE) {
-    const uint32_t taken = complete(endpoint, requests, n, wait);
+    const uint32_t taken = lb_post_complete(endpoint, requests, n, wait);
     if (taken)
       return (int)taken;
   }
-  return post_any(endpoint, requests, n, wait);
+  return lb_post_any(endpoint, requests, n, wait);
 }

@@ -17,7 +17,7 @@ static uint64_t last_id;
 
 /* A forked child is another process: it must not take its parent's addresses
  * for its own. */
-static void nonce_refresh(void)
+static void lb_registry_nonce_refresh(void)
 {
   if (nonce_pid == getpid())
     return;
@@ -34,7 +34,7 @@ static void nonce_refresh(void)
 void lb_process_nonce(uint64_t nonce[2])
 {
   pthread_mutex_lock(&lock);
-  nonce_refresh();
+  lb_registry_nonce_refresh();
   memcpy(nonce, process_nonce, sizeof(process_nonce));
   pthread_mutex_unlock(&lock);
 }
@@ -42,7 +42,7 @@ void lb_process_nonce(uint64_t nonce[2])
 uint64_t lb_id_new(void)
 {
   pthread_mutex_lock(&lock);
-  nonce_refresh();
+  lb_registry_nonce_refresh();
   /* Distinct between processes too, as claimant holds ids of both ends; and not to be guessed by
    * a peer that means to be taken for another, or to have its memory. */
   uint64_t id = 0;

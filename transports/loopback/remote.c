@@ -15,13 +15,13 @@ static const char no_device[] =
     "side the other's `memory`";
 
 /* What it reaches others from, when that is nothing for the CPU. */
-static const struct pst_region *near_device(const struct pst_endpoint *endpoint)
+static const struct pst_region *lb_remote_near_device(const struct pst_endpoint *endpoint)
 {
   return endpoint->near && !endpoint->near->base ? &endpoint->near->region : NULL;
 }
 
-static int map_gate(struct pst_remote *remote, const struct lb_remote_blob *in, const int32_t *fds,
-                    const char **why)
+static int lb_remote_map_gate(struct pst_remote *remote, const struct lb_remote_blob *in,
+                              const int32_t *fds, const char **why)
 {
   uint64_t end;
   void *at;
@@ -42,7 +42,7 @@ static int map_gate(struct pst_remote *remote, const struct lb_remote_blob *in, 
   return 0;
 }
 
-static int map_file(struct pst_remote *remote, const struct lb_remote_blob *in, int fd)
+static int lb_remote_map_file(struct pst_remote *remote, const struct lb_remote_blob *in, int fd)
 {
   int prot = PROT_READ;
   if (in->access & (PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC))
@@ -58,8 +58,8 @@ static int map_file(struct pst_remote *remote, const struct lb_remote_blob *in, 
 }
 
 /* By the memory of `near`, whose copies will go there. */
-static int import(struct pst_remote *remote, const struct pst_region *near,
-                  const struct pst_export *from)
+static int lb_remote_import(struct pst_remote *remote, const struct pst_region *near,
+                            const struct pst_export *from)
 {
   const struct pst_host *host = remote->endpoint->worker->device->host;
   struct pst_region far = {.struct_size = sizeof(far)};
@@ -73,7 +73,8 @@ static int import(struct pst_remote *remote, const struct pst_region *near,
   return 0;
 }
 
-static struct pst_export export_of(const struct lb_remote_blob *in, int fd, uint64_t file_bytes)
+static struct pst_export lb_remote_export_of(const struct lb_remote_blob *in, int fd,
+                                             uint64_t file_bytes)
 {
   struct pst_export from = {
       .struct_size = sizeof(from),
@@ -91,10 +92,10 @@ static struct pst_export export_of(const struct lb_remote_blob *in, int fd, uint
 }
 
 /* Host memory: for the CPU here, or pinned for the device that copies to it. */
-static int open_file(struct pst_remote *remote, const struct lb_remote_blob *in, int fd,
-                     const char **why)
+static int lb_remote_open_file(struct pst_remote *remote, const struct lb_remote_blob *in, int fd,
+                               const char **why)
 {
-  const struct pst_region *near = near_device(remote->endpoint);
+  const struct pst_region *near = lb_remote_near_device(remote->endpoint);
   int rc = lb_fd_check(fd, in->offset + in->length, why);
   if (rc != 0)
     return rc;
@@ -104,28 +105,28 @@ static int open_file(struct pst_remote *remote, const struct lb_remote_blob *in,
     return -ENOMEM;
   }
   if (!near)
-    return map_file(remote, in, fd);
-  const struct pst_export from = export_of(in, fd, in->offset + in->length);
-  rc = import(remote, near, &from);
+    return lb_remote_map_file(remote, in, fd);
+  const struct pst_export from = lb_remote_export_of(in, fd, in->offset + in->length);
+  rc = lb_remote_import(remote, near, &from);
   if (rc == -EOPNOTSUPP)
-    rc = map_file(remote, in, fd);
+    rc = lb_remote_map_file(remote, in, fd);
   remote->via = lb_via(near, 0, NULL);
   return rc == 0 ? lb_copier_open(remote->endpoint, near, &remote->copier) : rc;
 }
 
 /* Memory that only its vendor's import maps. */
-static int open_device(struct pst_remote *remote, const struct lb_remote_blob *in, int fd,
-                       const char **why)
+static int lb_remote_open_device(struct pst_remote *remote, const struct lb_remote_blob *in, int fd,
+                                 const char **why)
 {
-  const struct pst_region *near = near_device(remote->endpoint);
-  const struct pst_export from = export_of(in, fd, 0);
+  const struct pst_region *near = lb_remote_near_device(remote->endpoint);
+  const struct pst_export from = lb_remote_export_of(in, fd, 0);
   if (!near) {
     *why = no_device;
     return -EXDEV;
   }
   if (in->kind == PST_EXPORT_IPC)
     atomic_fetch_add(&remote->gate->imports, 1);
-  int rc = import(remote, near, &from);
+  int rc = lb_remote_import(remote, near, &from);
   if (rc != 0 && in->kind == PST_EXPORT_IPC)
     atomic_fetch_sub(&remote->gate->imports, 1);
   remote->counted = rc == 0 && in->kind == PST_EXPORT_IPC;
@@ -135,8 +136,8 @@ static int open_device(struct pst_remote *remote, const struct lb_remote_blob *i
   return rc == 0 ? lb_copier_open(remote->endpoint, near, &remote->copier) : rc;
 }
 
-static int open_shared(struct pst_remote *remote, const struct lb_remote_blob *in,
-                       const struct pst_blob *blob, const char **why)
+static int lb_remote_open_shared(struct pst_remote *remote, const struct lb_remote_blob *in,
+                                 const struct pst_blob *blob, const char **why)
 {
   uint32_t fds = in->kind == PST_EXPORT_IPC ? 1 : 2;
   if (in->kind != PST_EXPORT_FD && in->kind != PST_EXPORT_IPC && in->kind != PST_EXPORT_VENDOR_FD) {
@@ -147,17 +148,18 @@ static int open_shared(struct pst_remote *remote, const struct lb_remote_blob *i
     *why = "it came without its descriptors";
     return -EXDEV;
   }
-  int rc = map_gate(remote, in, blob->fds, why);
+  int rc = lb_remote_map_gate(remote, in, blob->fds, why);
   if (rc != 0)
     return rc;
   remote->length = in->length;
   int fd = fds == 2 ? blob->fds[LB_FD_REGION] : -1;
-  return in->kind == PST_EXPORT_FD ? open_file(remote, in, fd, why)
-                                   : open_device(remote, in, fd, why);
+  return in->kind == PST_EXPORT_FD ? lb_remote_open_file(remote, in, fd, why)
+                                   : lb_remote_open_device(remote, in, fd, why);
 }
 
 /* Another memory's of this process, of another GPU perhaps: what it exports, ours imports. */
-static int import_own(struct pst_remote *remote, const struct pst_region *near, const char **why)
+static int lb_remote_import_own(struct pst_remote *remote, const struct pst_region *near,
+                                const char **why)
 {
   const struct pst_host *host = remote->endpoint->worker->device->host;
   const struct lb_mr *mr = remote->mr;
@@ -169,7 +171,7 @@ static int import_own(struct pst_remote *remote, const struct pst_region *near, 
   int rc = host->region_export(host, &mr->region, kind ? kind : PST_EXPORT_IPC, mr->offset,
                                mr->length, &out);
   if (rc == 0)
-    rc = import(remote, near, &out);
+    rc = lb_remote_import(remote, near, &out);
   if (rc == 0) /* no other process has a part in it */
     remote->via = lb_via(&remote->far, 0, near->device);
   atomic_fetch_sub(&remote->gate->inside, 1);
@@ -180,9 +182,9 @@ static int import_own(struct pst_remote *remote, const struct pst_region *near, 
 
 /* Opens memory of this process by its number, if the peer may have it. *why says what forbids
  * it. */
-static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
+static int lb_remote_open_own(struct pst_remote *remote, uint64_t id, const char **why)
 {
-  const struct pst_region *near = near_device(remote->endpoint);
+  const struct pst_region *near = lb_remote_near_device(remote->endpoint);
   remote->mr = lb_registry_find(LB_ENTRY_MR, id);
   if (!remote->mr) {
     *why = "its registration has been withdrawn";
@@ -213,7 +215,7 @@ static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
   int rc = 0;
   remote->via = lb_via(copies, 0, NULL);
   if (near && !mr->base && near->memory != mr->region.memory)
-    rc = import_own(remote, near, why);
+    rc = lb_remote_import_own(remote, near, why);
   return rc == 0 ? lb_copier_open(remote->endpoint, copies, &remote->copier) : rc;
 }
 
@@ -242,8 +244,9 @@ int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   uint64_t nonce[2];
   lb_process_nonce(nonce);
   const char *why = "the memory for it";
-  int rc = memcmp(nonce, in.nonce, sizeof(nonce)) == 0 ? open_own(made, in.id, &why)
-                                                       : open_shared(made, &in, blob, &why);
+  int rc = memcmp(nonce, in.nonce, sizeof(nonce)) == 0
+               ? lb_remote_open_own(made, in.id, &why)
+               : lb_remote_open_shared(made, &in, blob, &why);
   if (rc != 0) {
     LB_LOG(device, PST_LOG_ERROR, "%s: the peer's memory cannot be reached: %s (%s)",
            endpoint->label, why, strerror(-rc));

@@ -10,7 +10,7 @@
 #include "rx.h"
 #include "worker.h"
 
-static int ring_check(struct pst_device *device, const struct pst_ring_params *in)
+static int lb_ring_check(struct pst_device *device, const struct pst_ring_params *in)
 {
   const struct lb_mr *mr = lb_mr_of(in->mr);
   const char *wrong = in->endpoints > in->slots ? "every endpoint needs a slot of its own" : NULL;
@@ -31,7 +31,7 @@ int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   struct pst_device *device = worker->device;
   struct pst_ring_params in;
   LB_TAKE(in, params);
-  int rc = ring_check(device, &in);
+  int rc = lb_ring_check(device, &in);
   if (rc != 0)
     return rc;
   struct lb_mr *mr = lb_mr_of(in.mr);
@@ -75,7 +75,8 @@ bool lb_rx_drained(const struct lb_rx *rx)
   return head == rx->tail;
 }
 
-static uint32_t unlend(struct lb_rx *rx, struct pst_completion *out, uint32_t max, bool *left)
+static uint32_t lb_ring_unlend(struct lb_rx *rx, struct pst_completion *out, uint32_t max,
+                               bool *left)
 {
   uint32_t n = 0;
   for (uint32_t i = 0; i < rx->buffer_count; i++) {
@@ -115,7 +116,7 @@ uint32_t lb_worker_unlend(struct pst_worker *worker, struct pst_completion *out,
   for (uint32_t i = 0; i < worker->rx.room; i++) {
     struct lb_rx *rx = worker->rx.all[i].at;
     if (rx && rx->over)
-      n += unlend(rx, out + n, max - n, &left);
+      n += lb_ring_unlend(rx, out + n, max - n, &left);
   }
   worker->unlending = left;
   return n;
@@ -132,7 +133,7 @@ void lb_ring_close(struct pst_worker *worker, struct pst_ring *ring)
   free(ring);
 }
 
-static void publish(struct lb_rx *rx)
+static void lb_ring_publish(struct lb_rx *rx)
 {
   assert(lb_rx_credits(rx) <= rx->own->slots);
   atomic_store_explicit(&rx->own->port->free_head, rx->free_head, memory_order_release);
@@ -146,7 +147,7 @@ static void publish(struct lb_rx *rx)
 }
 
 /* By reference: of n slots that have come back, whose regions they were of. */
-static void count_back(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
+static void lb_ring_count_back(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
 {
   if (rx->buffer_count == 1 && rx->in_slots == 0) { /* mostly there is one, and all are of it */
     assert(rx->buffers[0].out >= n);
@@ -164,7 +165,7 @@ static void count_back(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
 }
 
 /* Up to n tokens of one rx. Returns how many were its own. */
-static uint32_t release_some(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
+static uint32_t lb_ring_release_some(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
 {
   const uint64_t mask = rx->own->mask;
   const uint32_t slots = rx->own->slots, index = rx->index;
@@ -183,7 +184,7 @@ static uint32_t release_some(struct lb_rx *rx, const uint64_t *tokens, uint32_t 
   }
   rx->free_head = head;
   if (rx->buffer_of)
-    count_back(rx, tokens, i);
+    lb_ring_count_back(rx, tokens, i);
   return i;
 }
 
@@ -191,13 +192,13 @@ int lb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
   for (uint32_t i = 0; i < n;) {
     struct lb_rx *rx = pst_places_find(&worker->rx, pst_token_number(tokens[i]));
-    uint32_t released = rx ? release_some(rx, tokens + i, n - i) : 0;
+    uint32_t released = rx ? lb_ring_release_some(rx, tokens + i, n - i) : 0;
     if (released == 0)
       return PST_REFUSE(worker->device->host, -EINVAL,
                         "release of token %#llx, which is not out: it was never given, or "
                         "released before",
                         (unsigned long long)tokens[i]);
-    publish(rx);
+    lb_ring_publish(rx);
     i += released;
   }
   return 0;

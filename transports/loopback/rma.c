@@ -4,8 +4,8 @@
 #include "remote.h"
 
 /* A pst_mr_check. */
-static bool holds_local(const void *context, struct pst_mr *handle, uint64_t offset,
-                        uint64_t length, uint32_t right)
+static bool lb_rma_holds_local(const void *context, struct pst_mr *handle, uint64_t offset,
+                               uint64_t length, uint32_t right)
 {
   const struct lb_mr *mr = lb_mr_of(handle);
   (void)context;
@@ -13,13 +13,13 @@ static bool holds_local(const void *context, struct pst_mr *handle, uint64_t off
 }
 
 /* Local side of a READ or WRITE. *reached: the CPU does, all of it. */
-static int local_check(const struct pst_request *request, uint32_t access, bool *reached)
+static int lb_rma_local_check(const struct pst_request *request, uint32_t access, bool *reached)
 {
   struct pst_piece one;
   uint32_t count;
   if (request->piece_count == 0 && request->arg.length == 0 && !request->local.mr)
     return 0;
-  int rc = pst_request_check(request, LB_PIECES_MAX, access, holds_local, NULL);
+  int rc = pst_request_check(request, LB_PIECES_MAX, access, lb_rma_holds_local, NULL);
   if (rc != 0)
     return rc;
   const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
@@ -37,8 +37,8 @@ void lb_rma_leave(struct lb_passage *passage)
 
 /* Hold the peer's range while it is used: its owner waits for us when it
  * deregisters. */
-static inline int remote_enter(struct lb_passage *passage, struct pst_remote *remote,
-                               uint64_t bytes)
+static inline int lb_rma_remote_enter(struct lb_passage *passage, struct pst_remote *remote,
+                                      uint64_t bytes)
 {
   if (passage->inside == remote && passage->bytes < LB_PASSAGE_BYTES) {
     passage->bytes += bytes;
@@ -51,15 +51,15 @@ static inline int remote_enter(struct lb_passage *passage, struct pst_remote *re
   return 0;
 }
 
-static int remote_check(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
-                        uint64_t offset, uint64_t length, uint32_t access)
+static int lb_rma_remote_check(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
+                               uint64_t offset, uint64_t length, uint32_t access)
 {
   if (!remote || remote->endpoint != endpoint)
     return -EINVAL;
   return (remote->access & access) && pst_range_holds(remote->length, offset, length) ? 0 : -EACCES;
 }
 
-static void move(uint8_t *local, uint8_t *far, uint64_t length, bool reading)
+static void lb_rma_move(uint8_t *local, uint8_t *far, uint64_t length, bool reading)
 {
   if (length == 0)
     return;
@@ -69,34 +69,35 @@ static void move(uint8_t *local, uint8_t *far, uint64_t length, bool reading)
     memcpy(far, local, length);
 }
 
-static int check_read_or_write(const struct pst_endpoint *endpoint,
-                               const struct pst_request *request, bool *reached)
+static int lb_rma_check_read_or_write(const struct pst_endpoint *endpoint,
+                                      const struct pst_request *request, bool *reached)
 {
   bool reading = request->opcode == PST_OP_READ;
   const struct pst_remote *remote = request->u.rma.remote;
   if (request->u.rma.reserved)
     return -EINVAL;
-  int rc = local_check(request, reading ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ, reached);
+  int rc = lb_rma_local_check(request, reading ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ,
+                              reached);
   if (rc == 0)
-    rc = remote_check(endpoint, remote, request->u.rma.offset, request->arg.length,
-                      reading ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
+    rc = lb_rma_remote_check(endpoint, remote, request->u.rma.offset, request->arg.length,
+                             reading ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
   if (rc == 0)
     *reached &= remote->base != NULL;
   return rc;
 }
 
-static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request,
-                         struct lb_passage *passage)
+static int lb_rma_read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request,
+                                struct lb_passage *passage)
 {
   bool reading = request->opcode == PST_OP_READ, reached = true;
   struct pst_remote *remote = request->u.rma.remote;
-  int rc = check_read_or_write(endpoint, request, &reached);
+  int rc = lb_rma_check_read_or_write(endpoint, request, &reached);
   if (rc == 0 && request->arg.length == 0)
     return atomic_load_explicit(&remote->gate->open, memory_order_relaxed) ? 0 : -EACCES;
   if (rc == 0 && !reached)
     rc = -EINVAL;
   if (rc == 0)
-    rc = remote_enter(passage, remote, request->arg.length);
+    rc = lb_rma_remote_enter(passage, remote, request->arg.length);
   if (rc != 0)
     return rc;
   uint8_t *far = remote->base + request->u.rma.offset;
@@ -104,21 +105,22 @@ static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request
   uint32_t count;
   const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
   for (uint32_t i = 0; i < count; far += pieces[i++].length)
-    move(lb_mr_of(pieces[i].mr)->base + pieces[i].offset, far, pieces[i].length, reading);
+    lb_rma_move(lb_mr_of(pieces[i].mr)->base + pieces[i].offset, far, pieces[i].length, reading);
   return 0;
 }
 
 /* Carries out a fetch-and-add or compare-and-swap on 8 bytes of host memory. The old value goes to
  * the local memory. */
-static int atomic(struct pst_endpoint *endpoint, const struct pst_request *request,
-                  struct lb_passage *passage)
+static int lb_rma_atomic(struct pst_endpoint *endpoint, const struct pst_request *request,
+                         struct lb_passage *passage)
 {
   struct pst_remote *remote = request->u.atomic.remote;
   struct lb_mr *mr = lb_mr_of(request->local.mr);
   if (request->piece_count ||
-      !holds_local(NULL, request->local.mr, request->offset, 8, PST_ACCESS_LOCAL_WRITE))
+      !lb_rma_holds_local(NULL, request->local.mr, request->offset, 8, PST_ACCESS_LOCAL_WRITE))
     return -EINVAL;
-  int rc = remote_check(endpoint, remote, request->u.atomic.offset, 8, PST_ACCESS_REMOTE_ATOMIC);
+  int rc =
+      lb_rma_remote_check(endpoint, remote, request->u.atomic.offset, 8, PST_ACCESS_REMOTE_ATOMIC);
   if (rc == 0 && (!remote->base || !mr->base))
     rc = -EOPNOTSUPP;
   if (rc != 0)
@@ -126,7 +128,7 @@ static int atomic(struct pst_endpoint *endpoint, const struct pst_request *reque
   uint8_t *at = remote->base + request->u.atomic.offset;
   if (request->u.atomic.offset % 8 != 0 || (uintptr_t)at % 8 != 0)
     return -EINVAL;
-  rc = remote_enter(passage, remote, 8);
+  rc = lb_rma_remote_enter(passage, remote, 8);
   if (rc != 0)
     return rc;
   _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)at;
@@ -142,7 +144,7 @@ static int atomic(struct pst_endpoint *endpoint, const struct pst_request *reque
 }
 
 /* What a copy reads and writes is its memory's own, or the host's. */
-static bool is_copiers(const struct lb_copier *copier, const struct lb_mr *mr)
+static bool lb_rma_is_copiers(const struct lb_copier *copier, const struct lb_mr *mr)
 {
   return !mr || mr->base || mr->region.memory == copier->memory;
 }
@@ -156,7 +158,7 @@ int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
   if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0 ||
       !(endpoint->roles & PST_ROLE_RMA))
     return -EINVAL;
-  int rc = check_read_or_write(endpoint, request, &reached);
+  int rc = lb_rma_check_read_or_write(endpoint, request, &reached);
   *by_copy = rc == 0 && !reached && request->arg.length;
   if (!*by_copy)
     return rc;
@@ -166,7 +168,7 @@ int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
   const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
   bool right = copier != NULL;
   for (uint32_t i = 0; i < count && right; i++)
-    right = is_copiers(copier, lb_mr_of(pieces[i].mr));
+    right = lb_rma_is_copiers(copier, lb_mr_of(pieces[i].mr));
   return right ? 0 : -EINVAL;
 }
 
@@ -184,10 +186,10 @@ int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *requ
   switch (request->opcode) {
   case PST_OP_READ:
   case PST_OP_WRITE:
-    return read_or_write(endpoint, request, passage);
+    return lb_rma_read_or_write(endpoint, request, passage);
   case PST_OP_FETCH_ADD:
   case PST_OP_COMPARE_SWAP:
-    return atomic(endpoint, request, passage);
+    return lb_rma_atomic(endpoint, request, passage);
   default:
     return -EINVAL;
   }

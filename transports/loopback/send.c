@@ -11,26 +11,26 @@
 /* Longer ones are memcpy's. */
 #define COPY_MAX 2048u
 
-static LB_ALWAYS_INLINE void move64(uint8_t *to, const uint8_t *from)
+static LB_ALWAYS_INLINE void lb_send_move64(uint8_t *to, const uint8_t *from)
 {
   lb_move32(to, from);
   lb_move32(to + 32, from + 32);
 }
 
-static LB_ALWAYS_INLINE void copy(uint8_t *restrict to, const uint8_t *restrict from,
-                                  uint64_t length)
+static LB_ALWAYS_INLINE void lb_send_copy(uint8_t *restrict to, const uint8_t *restrict from,
+                                          uint64_t length)
 {
   if (length > 64 && length <= COPY_MAX) {
     for (uint64_t at = 0; at + 64 < length; at += 64)
-      move64(to + at, from + at);
-    move64(to + length - 64, from + length - 64);
+      lb_send_move64(to + at, from + at);
+    lb_send_move64(to + length - 64, from + length - 64);
   } else if (!lb_copy_short(to, from, length)) {
     memcpy(to, from, length);
   }
 }
 
 /* They are read when this post is done. */
-static LB_ALWAYS_INLINE void ask_for_credits(const struct pst_endpoint *endpoint)
+static LB_ALWAYS_INLINE void lb_send_ask_for_credits(const struct pst_endpoint *endpoint)
 {
   const struct lb_link *peer = endpoint->peer;
   const uint64_t tail = endpoint->tx.free_tail, line = LB_CACHE_LINE / sizeof(*peer->free_slots);
@@ -41,8 +41,8 @@ static LB_ALWAYS_INLINE void ask_for_credits(const struct pst_endpoint *endpoint
 
 /* Copies messages of host memory into the peer's slots, as long as each is ordinary. Returns how
  * many it sent. */
-static LB_ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
-                                            const struct pst_request *requests, uint32_t n)
+static LB_ALWAYS_INLINE uint32_t lb_send_plain_run(struct pst_endpoint *endpoint,
+                                                   const struct pst_request *requests, uint32_t n)
 {
   struct lb_tx *tx = &endpoint->tx;
   struct lb_desc *desc = endpoint->peer->desc;
@@ -66,9 +66,9 @@ static LB_ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
         lb_prefetch_write(slot0 + top[-1 - (int)LB_AHEAD] * stride);
       lb_prefetch_write(&desc[(head + LB_AHEAD) & mask]);
       if (request == last)
-        ask_for_credits(endpoint);
+        lb_send_ask_for_credits(endpoint);
       uint32_t slot = *--top;
-      copy(slot0 + slot * stride, source.mr->base + request->offset, request->arg.length);
+      lb_send_copy(slot0 + slot * stride, source.mr->base + request->offset, request->arg.length);
       lb_desc_write(&desc[head++ & mask], slot, request);
       bytes += request->arg.length;
     }
@@ -82,18 +82,18 @@ static LB_ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
   return sent;
 }
 
-static uint32_t send_portable(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                              uint32_t n)
+static uint32_t lb_send_portable(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                                 uint32_t n)
 {
-  return send_plain(endpoint, requests, n);
+  return lb_send_plain_run(endpoint, requests, n);
 }
 
 #if defined(__x86_64__)
 /* No target_clones: its resolver runs before TSan is up. */
 __attribute__((target("avx2"))) static uint32_t
-send_avx2(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n)
+lb_send_avx2(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n)
 {
-  return send_plain(endpoint, requests, n);
+  return lb_send_plain_run(endpoint, requests, n);
 }
 #endif
 
@@ -101,7 +101,7 @@ lb_send_fn *lb_send_plain(void)
 {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2"))
-    return send_avx2;
+    return lb_send_avx2;
 #endif
-  return send_portable;
+  return lb_send_portable;
 }

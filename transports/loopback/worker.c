@@ -88,7 +88,7 @@ void lb_worker_watch(struct pst_worker *worker)
   }
 }
 
-static bool has_lost(const struct pst_endpoint *endpoint)
+static bool lb_worker_has_lost(const struct pst_endpoint *endpoint)
 {
   const struct lb_link *peer = endpoint->peer;
   bool lost = lb_guard_hit(endpoint->own->port_map.guard) ||
@@ -108,18 +108,18 @@ void lb_worker_lost(struct pst_worker *worker)
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[i];
     const bool others = endpoint->peer && !endpoint->peer->in_process;
-    if (has_lost(endpoint) || (offered && others && (endpoint->roles & PST_ROLE_RMA)))
+    if (lb_worker_has_lost(endpoint) || (offered && others && (endpoint->roles & PST_ROLE_RMA)))
       lb_endpoint_fail(endpoint, -EFAULT, "");
   }
 }
 
-static uint32_t wanted(const struct pst_endpoint *endpoint)
+static uint32_t lb_worker_wanted(const struct pst_endpoint *endpoint)
 {
   bool credit = endpoint->tx.blocked || endpoint->tx.tail != endpoint->tx.head;
   return LB_ARMED_ARRIVAL | (credit ? LB_ARMED_CREDIT : 0u);
 }
 
-static bool has_others(const struct pst_worker *worker)
+static bool lb_worker_has_others(const struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     const struct pst_endpoint *endpoint = worker->endpoints[i];
@@ -131,10 +131,10 @@ static bool has_others(const struct pst_worker *worker)
 
 /* When to look again for what another process did on a CPU that the barrier passed by: soon, then
  * seldom while nothing comes. */
-static uint64_t look_again(struct pst_worker *worker)
+static uint64_t lb_worker_look_again(struct pst_worker *worker)
 {
   const struct pst_host *host = worker->device->host;
-  if (!has_others(worker))
+  if (!lb_worker_has_others(worker))
     return 0;
   worker->again_ns = worker->again_ns ? 2 * worker->again_ns : LOOK_AGAIN_NS;
   if (worker->again_ns > LOOK_SELDOM_NS)
@@ -143,9 +143,9 @@ static uint64_t look_again(struct pst_worker *worker)
 }
 
 /* Nobody else would wake us for that. */
-static void set_timer(struct pst_worker *worker)
+static void lb_worker_set_timer(struct pst_worker *worker)
 {
-  uint64_t first = look_again(worker);
+  uint64_t first = lb_worker_look_again(worker);
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     const struct lb_stage *stage = &worker->endpoints[i]->stage;
     uint64_t deadline = stage->name == LB_CONNECTING ? stage->connecting.deadline_ns : 0;
@@ -171,10 +171,10 @@ int lb_arm(struct pst_worker *worker)
     if (lb_endpoint_pending(worker->endpoints[i]))
       return -EAGAIN;
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
-    atomic_store_explicit(&worker->endpoints[i]->own->port->armed, wanted(worker->endpoints[i]),
-                          memory_order_relaxed);
+    atomic_store_explicit(&worker->endpoints[i]->own->port->armed,
+                          lb_worker_wanted(worker->endpoints[i]), memory_order_relaxed);
   worker->armed = true;
-  set_timer(worker);
+  lb_worker_set_timer(worker);
   lb_barrier_heavy(worker->device->shared);
   /* Whatever came before the peers could see the flags. */
   for (uint32_t i = 0; i < worker->endpoint_count; i++)

@@ -117,19 +117,19 @@ void ucx_am_give(struct ucx_am *am)
   }
 }
 
-static struct ucx_units *units_of(const struct ucx_am *am)
+static struct ucx_units *ucx_am_units_of(const struct ucx_am *am)
 {
   struct ucx_tx *tx = &am->link->endpoint->tx;
 
   return am->header.kind == UCX_WRITE ? &tx->writes : &tx->sends;
 }
 
-static void am_end(struct ucx_am *am, ucs_status_t status)
+static void ucx_am_end(struct ucx_am *am, ucs_status_t status)
 {
   struct ucx_link *link = am->link;
 
   if (am->has_unit && link->endpoint)
-    ucx_unit_end(units_of(am), am->unit,
+    ucx_unit_end(ucx_am_units_of(am), am->unit,
                  status == UCS_OK ? 0
                                   : (ucx_link_status(link) ? ucx_link_status(link) : -ECONNRESET));
   ucx_am_give(am);
@@ -137,28 +137,28 @@ static void am_end(struct ucx_am *am, ucs_status_t status)
     ucx_link_fail(link, status, "an active message");
 }
 
-static void am_ended(void *request, ucs_status_t status, void *arg)
+static void ucx_am_ended(void *request, ucs_status_t status, void *arg)
 {
   ucp_request_free(request);
-  am_end(arg, status);
+  ucx_am_end(arg, status);
 }
 
 /* ---- The datatype: UCX asks for bytes [offset, offset + most) of an active message. */
 
-static void *am_pack_begin(void *context, const void *buffer, size_t count)
+static void *ucx_am_pack_begin(void *context, const void *buffer, size_t count)
 {
   (void)context, (void)count;
   return (void *)(uintptr_t)buffer;
 }
 
-static size_t am_packed_bytes(void *state)
+static size_t ucx_am_packed_bytes(void *state)
 {
   return ((const struct ucx_am *)state)->bytes;
 }
 
 /* Copies the bytes of a message from `offset` on, at most `most`, for UCX. A void message is all
  * zeros. */
-static size_t am_pack(void *state, size_t offset, void *to, size_t most)
+static size_t ucx_am_pack(void *state, size_t offset, void *to, size_t most)
 {
   const struct ucx_am *am = state;
   uint8_t *at = to;
@@ -189,13 +189,13 @@ static size_t am_pack(void *state, size_t offset, void *to, size_t most)
 }
 
 /* Nothing is received with this datatype. */
-static ucs_status_t am_unpack(void *state, size_t offset, const void *from, size_t count)
+static ucs_status_t ucx_am_unpack(void *state, size_t offset, const void *from, size_t count)
 {
   (void)state, (void)offset, (void)from, (void)count;
   return UCS_ERR_UNSUPPORTED;
 }
 
-static void am_pack_end(void *state)
+static void ucx_am_pack_end(void *state)
 {
   (void)state;
 }
@@ -203,12 +203,12 @@ static void am_pack_end(void *state)
 ucs_status_t ucx_am_datatype(ucp_datatype_t *datatype)
 {
   static const ucp_generic_dt_ops_t ops = {
-      .start_pack = am_pack_begin,
-      .start_unpack = (void *(*)(void *, void *, size_t))am_pack_begin,
-      .packed_size = am_packed_bytes,
-      .pack = am_pack,
-      .unpack = am_unpack,
-      .finish = am_pack_end,
+      .start_pack = ucx_am_pack_begin,
+      .start_unpack = (void *(*)(void *, void *, size_t))ucx_am_pack_begin,
+      .packed_size = ucx_am_packed_bytes,
+      .pack = ucx_am_pack,
+      .unpack = ucx_am_unpack,
+      .finish = ucx_am_pack_end,
   };
 
   return ucp_dt_create_generic(&ops, NULL, datatype);
@@ -216,42 +216,42 @@ ucs_status_t ucx_am_datatype(ucp_datatype_t *datatype)
 
 /* ---- To UCX ----------------------------------------------------------------------------- */
 
-static void address_to_peer(struct ucx_link *link, struct ucx_header *header)
+static void ucx_am_address_to_peer(struct ucx_link *link, struct ucx_header *header)
 {
   header->nonce = link->peer.nonce;
   header->writes = link->writes_begun;
 }
 
 /* What ucp_am_send_nbx() returned. */
-static void am_sent(struct ucx_am *am, ucs_status_ptr_t request)
+static void ucx_am_sent(struct ucx_am *am, ucs_status_ptr_t request)
 {
   if (!request)
-    am_end(am, UCS_OK);
+    ucx_am_end(am, UCS_OK);
   else if (UCS_PTR_IS_ERR(request))
-    am_end(am, UCS_PTR_STATUS(request));
+    ucx_am_end(am, UCS_PTR_STATUS(request));
 }
 
 /* One block, which UCX can hand over as it lies: a datatype goes in pieces of a lane's own buffer.
  */
-static void send_block(struct ucx_am *am, const void *block)
+static void ucx_am_send_block(struct ucx_am *am, const void *block)
 {
   const ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                       UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-      .cb.send = am_ended,
+      .cb.send = ucx_am_ended,
       .user_data = am,
       .flags = UCP_AM_SEND_FLAG_EAGER,
       .memory_type = UCS_MEMORY_TYPE_HOST,
   };
 
-  address_to_peer(am->link, &am->header);
-  am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), block,
-                              am->bytes, &param));
+  ucx_am_address_to_peer(am->link, &am->header);
+  ucx_am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), block,
+                                  am->bytes, &param));
 }
 
 void ucx_am_send_gathered(struct ucx_am *am)
 {
-  send_block(am, am->gathered);
+  ucx_am_send_block(am, am->gathered);
 }
 
 void ucx_am_send(struct ucx_am *am)
@@ -259,22 +259,22 @@ void ucx_am_send(struct ucx_am *am)
   if (am->gathered) {
     am->is_read = am->source_count == 1 && am->bytes >= AM_READ_FROM;
     if (!am->is_read)
-      am_pack(am, 0, am->gathered, am->bytes);
-    send_block(am, am->is_read ? am->sources[0].buffer : am->gathered);
+      ucx_am_pack(am, 0, am->gathered, am->bytes);
+    ucx_am_send_block(am, am->is_read ? am->sources[0].buffer : am->gathered);
     return;
   }
   const ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                       UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS,
-      .cb.send = am_ended,
+      .cb.send = ucx_am_ended,
       .user_data = am,
       .datatype = am->link->worker->device->gather,
       .flags = UCP_AM_SEND_FLAG_EAGER,
   };
 
-  address_to_peer(am->link, &am->header);
-  am_sent(am,
-          ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1, &param));
+  ucx_am_address_to_peer(am->link, &am->header);
+  ucx_am_sent(
+      am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header), am, 1, &param));
 }
 
 void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh)
@@ -283,7 +283,7 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh)
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                       UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS |
                       UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-      .cb.send = am_ended,
+      .cb.send = ucx_am_ended,
       .user_data = am,
       .datatype = am->source_count == 1 ? ucp_dt_make_contig(1) : ucp_dt_make_iov(),
       .flags = UCP_AM_SEND_FLAG_RNDV,
@@ -296,15 +296,15 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh)
     param.memh = memh;
   }
   am->is_read = true;
-  address_to_peer(am->link, &am->header);
-  am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
-                              is_one ? am->sources[0].buffer : am->sources,
-                              is_one ? am->sources[0].length : am->source_count, &param));
+  ucx_am_address_to_peer(am->link, &am->header);
+  ucx_am_sent(am, ucp_am_send_nbx(am->link->ep, UCX_AM_ID, &am->header, sizeof(am->header),
+                                  is_one ? am->sources[0].buffer : am->sources,
+                                  is_one ? am->sources[0].length : am->source_count, &param));
 }
 
 /* Short ones go while UCX still keeps those of the datatype, until it has wired up. HELLO is to
  * find that out, and so is sent as these are. */
-static void send_hello(struct ucx_am *am)
+static void ucx_am_send_hello(struct ucx_am *am)
 {
   am->bytes = UCX_HELLO_BYTES;
   am->is_void = true;
@@ -320,19 +320,19 @@ bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header)
   const ucp_request_param_t param = {
       .op_attr_mask =
           UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-      .cb.send = am_ended,
+      .cb.send = ucx_am_ended,
       .user_data = am,
       .flags = UCP_AM_SEND_FLAG_EAGER,
   };
   link->free_controls = am->next;
   link->controls_under_way++;
   am->header = *header;
-  address_to_peer(link, &am->header);
+  ucx_am_address_to_peer(link, &am->header);
   if (header->kind == UCX_HELLO)
-    send_hello(am);
+    ucx_am_send_hello(am);
   else
-    am_sent(am,
-            ucp_am_send_nbx(link->ep, UCX_AM_ID, &am->header, sizeof(am->header), NULL, 0, &param));
+    ucx_am_sent(
+        am, ucp_am_send_nbx(link->ep, UCX_AM_ID, &am->header, sizeof(am->header), NULL, 0, &param));
   return true;
 }
 
@@ -343,7 +343,7 @@ void ucx_ams_void(struct ucx_link *link, int32_t status)
     if (!am->has_unit || am->is_read)
       continue;
     if (link->endpoint)
-      ucx_unit_end(units_of(am), am->unit, status);
+      ucx_unit_end(ucx_am_units_of(am), am->unit, status);
     am->header.kind = UCX_VOID;
     am->is_void = true;
     am->has_unit = false;

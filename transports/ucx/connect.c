@@ -14,37 +14,38 @@
 #include "wire.h"
 #include "worker.h"
 
-static int refuse(const struct pst_endpoint *endpoint, const char *why)
+static int ucx_connect_refuse(const struct pst_endpoint *endpoint, const char *why)
 {
   return UCX_REFUSE(endpoint, -EPROTO, "the peer's address cannot be used: %s", why);
 }
 
-static int check_roles(const struct pst_endpoint *endpoint, uint32_t flags)
+static int ucx_connect_check_roles(const struct pst_endpoint *endpoint, uint32_t flags)
 {
   const uint32_t roles = endpoint->cpu.params.roles;
 
   if ((roles & PST_ROLE_SENDER) && !(roles & PST_ROLE_RECEIVER) && !(flags & UCX_ADDRESS_RECEIVES))
-    return refuse(endpoint, "we send, and it does not receive");
+    return ucx_connect_refuse(endpoint, "we send, and it does not receive");
   if ((roles & PST_ROLE_RECEIVER) && !(roles & PST_ROLE_SENDER) && !(flags & UCX_ADDRESS_SENDS))
-    return refuse(endpoint, "we receive, and it does not send");
+    return ucx_connect_refuse(endpoint, "we receive, and it does not send");
   return 0;
 }
 
-static int read_address(const struct pst_endpoint *endpoint, const struct pst_blob *blob,
-                        struct ucx_address *address)
+static int ucx_connect_read_address(const struct pst_endpoint *endpoint,
+                                    const struct pst_blob *blob, struct ucx_address *address)
 {
   if (!blob->bytes || blob->length <= sizeof(*address))
-    return refuse(endpoint, "it is cut short");
+    return ucx_connect_refuse(endpoint, "it is cut short");
   memcpy(address, blob->bytes, sizeof(*address));
   if (address->magic != UCX_MAGIC)
-    return refuse(endpoint, "it is not one of ucx's; both ends need the same transport");
+    return ucx_connect_refuse(endpoint,
+                              "it is not one of ucx's; both ends need the same transport");
   if (ucx_blob_sum(blob->bytes, blob->length, offsetof(struct ucx_address, sum)) != address->sum)
-    return refuse(endpoint, "it was damaged or cut short on the way");
-  return check_roles(endpoint, address->flags);
+    return ucx_connect_refuse(endpoint, "it was damaged or cut short on the way");
+  return ucx_connect_check_roles(endpoint, address->flags);
 }
 
 /* Shared memory has no failure handling in UCX: there each side watches the other's process. */
-static int choose_mode(struct pst_endpoint *endpoint, const struct ucx_address *address)
+static int ucx_connect_choose_mode(struct pst_endpoint *endpoint, const struct ucx_address *address)
 {
   const struct pst_device *device = endpoint->worker->device;
   struct ucx_link *link = endpoint->link;
@@ -70,7 +71,7 @@ static int choose_mode(struct pst_endpoint *endpoint, const struct ucx_address *
              "the peer's process cannot be watched (pidfd_open: %s): its death shows by the "
              "control channel alone. Allow pidfd_open (Linux 5.3) in the sandbox",
              strerror(-rc));
-  return rc == -EPROTO ? refuse(endpoint, "its process has no number") : 0;
+  return rc == -EPROTO ? ucx_connect_refuse(endpoint, "its process has no number") : 0;
 }
 
 int ucx_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *blob)
@@ -83,12 +84,12 @@ int ucx_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *b
     return -ENOTCONN;
   if (!blob)
     return -EINVAL;
-  rc = read_address(endpoint, blob, &address);
+  rc = ucx_connect_read_address(endpoint, blob, &address);
   if (rc < 0)
     return rc;
   if (link->stage.name != UCX_NEW)
     return -EALREADY;
-  rc = choose_mode(endpoint, &address);
+  rc = ucx_connect_choose_mode(endpoint, &address);
   if (rc < 0)
     return rc;
   link->peer.nonce = address.nonce;

@@ -23,7 +23,7 @@ struct ucx_cuda {
   int (*pop)(void **context);
 };
 
-static bool cuda_bind(struct ucx_cuda *cuda)
+static bool ucx_cuda_bind(struct ucx_cuda *cuda)
 {
   const struct {
     const char *name;
@@ -47,7 +47,7 @@ static bool cuda_bind(struct ucx_cuda *cuda)
 }
 
 /* cuPointerGetAttribute() would need a current context. */
-static bool cuda_retain(struct ucx_cuda *cuda, uint64_t address)
+static bool ucx_cuda_retain(struct ucx_cuda *cuda, uint64_t address)
 {
   int ordinal = 0, attribute = CUDA_POINTER_DEVICE_ORDINAL;
   void *value = &ordinal;
@@ -64,7 +64,7 @@ struct ucx_cuda *ucx_cuda_open(uint64_t address)
 
   if (made) {
     made->library = library;
-    if (cuda_bind(made) && cuda_retain(made, address))
+    if (ucx_cuda_bind(made) && ucx_cuda_retain(made, address))
       return made;
   }
   free(made);

@@ -49,7 +49,7 @@ bool ucx_link_uses_memory(const struct ucx_link *link)
 }
 
 /* UCX refuses to close in mode NONE; there the ucp_worker's end is that of the ucp_ep. */
-static void close_ep(struct ucx_link *link)
+static void ucx_cut_close_ep(struct ucx_link *link)
 {
   const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                      .flags = UCP_EP_CLOSE_FLAG_FORCE};
@@ -70,7 +70,7 @@ void ucx_link_cut(struct ucx_link *link)
   if (link->efd >= 0)
     epoll_ctl(link->worker->sleep_fd, EPOLL_CTL_DEL, link->efd, NULL);
   link->efd = -1;
-  close_ep(link);
+  ucx_cut_close_ep(link);
   if (!link->ucp)
     return;
   ucx_link_settle(link);

@@ -54,7 +54,7 @@ int ucx_probe(const struct pst_host *host, struct pst_probe *probe)
 }
 
 /* Opens the UCP context with the plugin's settings. 0, or -errno after a log. */
-static int init(struct pst_device *device, const struct pst_options *options)
+static int ucx_device_init(struct pst_device *device, const struct pst_options *options)
 {
   ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
                          .features = UCP_FEATURE_AM,
@@ -94,7 +94,7 @@ static int init(struct pst_device *device, const struct pst_options *options)
 
 /* A worker as endpoints have them: how long its address is, and whether UCX has taken all options.
  */
-static int measure_address(struct pst_device *device)
+static int ucx_device_measure_address(struct pst_device *device)
 {
   const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                       .thread_mode = UCS_THREAD_MODE_SERIALIZED};
@@ -125,7 +125,7 @@ static int measure_address(struct pst_device *device)
   return status == UCS_OK ? 0 : -EIO;
 }
 
-static int measure_key(struct pst_device *device)
+static int ucx_device_measure_key(struct pst_device *device)
 {
   const size_t length = pst_page_size();
   void *page = aligned_alloc(length, length), *packed;
@@ -152,7 +152,7 @@ static int measure_key(struct pst_device *device)
   return 0;
 }
 
-static int measure(struct pst_device *device)
+static int ucx_device_measure(struct pst_device *device)
 {
   ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
   int rc;
@@ -163,11 +163,11 @@ static int measure(struct pst_device *device)
   device->shares = ucx_lanes_has(device->transports, "posix") ||
                    ucx_lanes_has(device->transports, "sysv") ||
                    ucx_lanes_has(device->transports, "xpmem");
-  rc = measure_address(device);
-  return rc < 0 ? rc : measure_key(device);
+  rc = ucx_device_measure_address(device);
+  return rc < 0 ? rc : ucx_device_measure_key(device);
 }
 
-static void read_options(struct pst_device *device, const struct pst_options *options)
+static void ucx_device_read_options(struct pst_device *device, const struct pst_options *options)
 {
   const struct pst_host *host = device->host;
 
@@ -197,14 +197,14 @@ int ucx_open(const struct pst_host *host, const struct pst_open_params *params,
   pthread_rwlock_init(&made->mr_lock, NULL);
   made->sleeps = plan.flags & PST_PLAN_SLEEP;
   made->has_rma = plan.rma > 0;
-  read_options(made, in.options);
+  ucx_device_read_options(made, in.options);
   ucx_log_take(host);
   ucx_settings_environment(made->environment, sizeof(made->environment));
   if (!ucx_identity_read(&made->identity))
     memset(&made->identity, 0, sizeof(made->identity));
-  rc = init(made, in.options);
+  rc = ucx_device_init(made, in.options);
   if (rc == 0)
-    rc = measure(made);
+    rc = ucx_device_measure(made);
   if (rc < 0) {
     ucx_close(made);
     return rc;

@@ -28,7 +28,7 @@
 #include "wire.h"
 #include "worker.h"
 
-static int add_to_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
+static int ucx_endpoint_add_to_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
 {
   if (worker->endpoint_count == worker->endpoint_room) {
     const uint32_t room = worker->endpoint_room ? 2 * worker->endpoint_room : 8;
@@ -42,7 +42,8 @@ static int add_to_worker(struct pst_worker *worker, struct pst_endpoint *endpoin
   return 0;
 }
 
-static void take_from_worker(struct pst_worker *worker, const struct pst_endpoint *endpoint)
+static void ucx_endpoint_take_from_worker(struct pst_worker *worker,
+                                          const struct pst_endpoint *endpoint)
 {
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     if (worker->endpoints[i] == endpoint) {
@@ -52,7 +53,7 @@ static void take_from_worker(struct pst_worker *worker, const struct pst_endpoin
 }
 
 /* Allocates what a sender needs for its requests. On failure the caller frees. */
-static int open_tx(struct pst_endpoint *endpoint)
+static int ucx_endpoint_open_tx(struct pst_endpoint *endpoint)
 {
   struct ucx_tx *tx = &endpoint->tx;
   const uint32_t requests = endpoint->cpu.params.requests;
@@ -82,7 +83,7 @@ static int open_tx(struct pst_endpoint *endpoint)
   return 0;
 }
 
-static int open_rx(struct pst_endpoint *endpoint)
+static int ucx_endpoint_open_rx(struct pst_endpoint *endpoint)
 {
   struct pst_cpu_ring *ring = endpoint->cpu.ring;
   struct ucx_link *link = endpoint->link;
@@ -104,7 +105,8 @@ static int open_rx(struct pst_endpoint *endpoint)
 }
 
 /* Opens the parts of the endpoint that its roles ask for. On failure the caller frees. */
-static int fill(struct pst_endpoint *endpoint, const struct pst_endpoint_params *params)
+static int ucx_endpoint_fill(struct pst_endpoint *endpoint,
+                             const struct pst_endpoint_params *params)
 {
   struct pst_worker *worker = endpoint->worker;
   const struct pst_device *device = worker->device;
@@ -133,8 +135,8 @@ static int fill(struct pst_endpoint *endpoint, const struct pst_endpoint_params 
   if (getrandom(&endpoint->link->nonce, sizeof(endpoint->link->nonce), 0) !=
       sizeof(endpoint->link->nonce))
     return -errno;
-  rc = open_tx(endpoint);
-  return rc < 0 ? rc : open_rx(endpoint);
+  rc = ucx_endpoint_open_tx(endpoint);
+  return rc < 0 ? rc : ucx_endpoint_open_rx(endpoint);
 }
 
 int ucx_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
@@ -149,9 +151,9 @@ int ucx_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
   pst_struct_read(&in, sizeof(in), params);
   made->worker = worker;
   pst_text_write(made->label, sizeof(made->label), in.label ? in.label : "");
-  rc = fill(made, &in);
+  rc = ucx_endpoint_fill(made, &in);
   if (rc == 0)
-    rc = add_to_worker(worker, made);
+    rc = ucx_endpoint_add_to_worker(worker, made);
   if (rc < 0) {
     ucx_endpoint_free(made);
     return rc;
@@ -199,7 +201,7 @@ void ucx_endpoint_free(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
-  take_from_worker(endpoint->worker, endpoint);
+  ucx_endpoint_take_from_worker(endpoint->worker, endpoint);
   if (link) {
     if (link->arrivals)
       ucx_receive_end(endpoint);

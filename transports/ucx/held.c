@@ -39,25 +39,27 @@ void ucx_held_close(struct ucx_tx *tx)
 }
 
 /* UCX's own puts, gets and atomics may pass WRITEs that went as messages; messages do not. */
-static bool may_pass_writes(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static bool ucx_held_may_pass_writes(const struct pst_endpoint *endpoint,
+                                     const struct pst_request *request)
 {
   return endpoint->link->writes_begun != endpoint->tx.writes_known &&
          request->opcode != PST_OP_SEND && request->opcode != PST_OP_FLUSH &&
          !ucx_rma_am_serves(endpoint, request);
 }
 
-static bool must_wait(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static bool ucx_held_must_wait(const struct pst_endpoint *endpoint,
+                               const struct pst_request *request)
 {
   const struct ucx_tx *tx = &endpoint->tx;
 
   return (request->flags & PST_REQUEST_FENCE) &&
          (tx->fetching || tx->puts != tx->puts_flushed || tx->is_fencing ||
-          may_pass_writes(endpoint, request));
+          ucx_held_may_pass_writes(endpoint, request));
 }
 
 bool ucx_held_must(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  return endpoint->tx.held_head != endpoint->tx.held_tail || must_wait(endpoint, request);
+  return endpoint->tx.held_head != endpoint->tx.held_tail || ucx_held_must_wait(endpoint, request);
 }
 
 uint32_t ucx_held_add(struct pst_endpoint *endpoint, const struct pst_request *request,
@@ -90,10 +92,10 @@ void ucx_held_step(struct pst_endpoint *endpoint)
 
   while (tx->held_tail != tx->held_head && !ucx_link_is_lost(endpoint->link)) {
     const struct pst_request *request = &tx->held[tx->held_tail & tx->held_mask].request;
-    if (must_wait(endpoint, request)) {
+    if (ucx_held_must_wait(endpoint, request)) {
       if (!tx->fetching && !tx->is_fencing)
         ucx_rma_fence(endpoint);
-      if (must_wait(endpoint, request))
+      if (ucx_held_must_wait(endpoint, request))
         return;
     }
     if (request->opcode == PST_OP_SEND) {

@@ -29,7 +29,7 @@ struct ucx_keeper {
   bool is_closing;
 };
 
-static void wait_for(struct ucx_keeper *keeper, pthread_mutex_t *lock)
+static void ucx_keeper_wait_for(struct ucx_keeper *keeper, pthread_mutex_t *lock)
 {
   struct timespec until;
 
@@ -44,7 +44,7 @@ static void wait_for(struct ucx_keeper *keeper, pthread_mutex_t *lock)
   pthread_cond_timedwait(&keeper->changed, lock, &until);
 }
 
-static void *keep(void *arg)
+static void *ucx_keeper_keep(void *arg)
 {
   struct ucx_keeper *keeper = arg;
   struct pst_device *device = keeper->worker.device;
@@ -53,26 +53,26 @@ static void *keep(void *arg)
   while (!keeper->is_closing) {
     ucx_links_progress(&keeper->worker);
     ucx_tick(&keeper->worker, ucx_now_ns(device));
-    wait_for(keeper, &device->keeper_lock);
+    ucx_keeper_wait_for(keeper, &device->keeper_lock);
   }
   pthread_mutex_unlock(&device->keeper_lock);
   return NULL;
 }
 
 /* Signals are for the host's threads. */
-static bool start_thread(struct ucx_keeper *keeper)
+static bool ucx_keeper_start_thread(struct ucx_keeper *keeper)
 {
   sigset_t all, before;
   bool is_started;
 
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  is_started = pthread_create(&keeper->thread, NULL, keep, keeper) == 0;
+  is_started = pthread_create(&keeper->thread, NULL, ucx_keeper_keep, keeper) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return is_started;
 }
 
-static struct ucx_keeper *keeper_open(struct pst_device *device)
+static struct ucx_keeper *ucx_keeper_open(struct pst_device *device)
 {
   struct ucx_keeper *keeper = calloc(1, sizeof(*keeper));
   pthread_condattr_t by_clock;
@@ -86,7 +86,7 @@ static struct ucx_keeper *keeper_open(struct pst_device *device)
   pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
   pthread_cond_init(&keeper->changed, &by_clock);
   pthread_condattr_destroy(&by_clock);
-  if (keeper->worker.watch_fd >= 0 && start_thread(keeper))
+  if (keeper->worker.watch_fd >= 0 && ucx_keeper_start_thread(keeper))
     return keeper;
   if (keeper->worker.watch_fd >= 0)
     close(keeper->worker.watch_fd);
@@ -102,7 +102,7 @@ bool ucx_keeper_take(struct pst_device *device, struct ucx_link *link)
 
   pthread_mutex_lock(&device->keeper_lock);
   if (!device->keeper)
-    device->keeper = keeper_open(device);
+    device->keeper = ucx_keeper_open(device);
   keeper = device->keeper;
   is_taken = keeper && ucx_watch_begin(keeper->worker.watch_fd, link->peer.pidfd, link) == 0;
   if (is_taken) {
@@ -116,7 +116,7 @@ bool ucx_keeper_take(struct pst_device *device, struct ucx_link *link)
 }
 
 /* Links leave in the order of their clocks now, whether their peers live or not. */
-static void give_up(struct ucx_keeper *keeper)
+static void ucx_keeper_give_up(struct ucx_keeper *keeper)
 {
   struct pst_device *device = keeper->worker.device;
   uint32_t count = 0;
@@ -149,7 +149,7 @@ void ucx_keeper_close(struct pst_device *device)
   pthread_cond_signal(&keeper->changed);
   pthread_mutex_unlock(&device->keeper_lock);
   pthread_join(keeper->thread, NULL);
-  give_up(keeper);
+  ucx_keeper_give_up(keeper);
   device->keeper = NULL;
   close(keeper->worker.watch_fd);
   pthread_cond_destroy(&keeper->changed);

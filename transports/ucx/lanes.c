@@ -22,7 +22,7 @@ bool ucx_lanes_has(const char *names, const char *name)
   return false;
 }
 
-static bool has_word(const char *names, const char *word)
+static bool ucx_lanes_has_word(const char *names, const char *word)
 {
   const size_t length = strlen(word);
 
@@ -32,28 +32,28 @@ static bool has_word(const char *names, const char *word)
   return false;
 }
 
-static void add_word(char *names, size_t size, const char *word)
+static void ucx_lanes_add_word(char *names, size_t size, const char *word)
 {
   const size_t used = strlen(names);
 
-  if (has_word(names, word) || used + strlen(word) + 2 > size)
+  if (ucx_lanes_has_word(names, word) || used + strlen(word) + 2 > size)
     return;
   snprintf(names + used, size - used, "%s%s", used ? " " : "", word);
 }
 
 /* "lane[0]:  1:posix/memory.0 md[1] -> ..." */
-static void read_lane(const char *line, struct ucx_lanes *lanes)
+static void ucx_lanes_read_lane(const char *line, struct ucx_lanes *lanes)
 {
   char name[64];
   const char *at = strchr(line, ']');
 
   if (!at || sscanf(at + 1, ": %*[0-9]:%63[^ .]", name) != 1)
     return;
-  add_word(lanes->names, sizeof(lanes->names), name);
+  ucx_lanes_add_word(lanes->names, sizeof(lanes->names), name);
 }
 
 /* "am_send: 0..<egr/short>..93..<egr/bcopy>..8256..<rndv>..(inf)" */
-static void read_thresholds(const char *line, struct ucx_lanes *lanes)
+static void ucx_lanes_read_thresholds(const char *line, struct ucx_lanes *lanes)
 {
   const char *rendezvous = strstr(line, "..<rndv>");
 
@@ -64,8 +64,8 @@ static void read_thresholds(const char *line, struct ucx_lanes *lanes)
   lanes->eager_max = strtoull(rendezvous, NULL, 10);
 }
 
-static void print_to(FILE *(*open_text)(char **, size_t *), ucp_ep_h ep, ucp_context_h context,
-                     char **text)
+static void ucx_lanes_print_to(FILE *(*open_text)(char **, size_t *), ucp_ep_h ep,
+                               ucp_context_h context, char **text)
 {
   size_t size;
   FILE *file = open_text(text, &size);
@@ -84,12 +84,12 @@ void ucx_lanes_read(ucp_ep_h ep, struct ucx_lanes *lanes)
   char *text = NULL, *rest, *line;
 
   memset(lanes, 0, sizeof(*lanes));
-  print_to(open_memstream, ep, NULL, &text);
+  ucx_lanes_print_to(open_memstream, ep, NULL, &text);
   for (line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) {
     if (strstr(line, "lane["))
-      read_lane(strstr(line, "lane["), lanes);
+      ucx_lanes_read_lane(strstr(line, "lane["), lanes);
     else if (strstr(line, "am_send:"))
-      read_thresholds(line, lanes);
+      ucx_lanes_read_thresholds(line, lanes);
   }
   free(text);
 }
@@ -100,7 +100,7 @@ void ucx_transports_read(ucp_context_h context, char *names, size_t size)
   char *text = NULL, *rest, *line, name[64];
 
   names[0] = 0;
-  print_to(open_memstream, NULL, context, &text);
+  ucx_lanes_print_to(open_memstream, NULL, context, &text);
   for (line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) {
     const char *slash = strchr(line, '/');
     if (!strstr(line, "resource ") || !slash)
@@ -109,7 +109,7 @@ void ucx_transports_read(ucp_context_h context, char *names, size_t size)
     while (begin > line && begin[-1] != ' ')
       begin--;
     snprintf(name, sizeof(name), "%.*s", (int)(slash - begin), begin);
-    add_word(names, size, name);
+    ucx_lanes_add_word(names, size, name);
   }
   free(text);
 }

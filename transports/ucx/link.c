@@ -29,7 +29,7 @@
 #include "wire.h"
 #include "worker.h"
 
-static void free_remotes(struct ucx_link *link)
+static void ucx_link_free_remotes(struct ucx_link *link)
 {
   while (link->remotes) {
     struct pst_remote *remote = link->remotes;
@@ -40,7 +40,7 @@ static void free_remotes(struct ucx_link *link)
 
 /* Slots of messages that UCX fetched when the endpoint closed: UCX writes to none of them any more.
  */
-static void give_slots(struct ucx_link *link)
+static void ucx_link_give_slots(struct ucx_link *link)
 {
   for (uint64_t i = 0; link->ring && link->arrivals && i <= link->arrival_mask; i++)
     if (link->arrivals[i].is_open) {
@@ -54,8 +54,8 @@ void ucx_link_free(struct ucx_link *link)
   ucx_watch_forget(link->worker->watch_fd, link->peer.pidfd);
   ucx_watch_end(link->peer.pidfd);
   ucx_link_cut(link);
-  give_slots(link);
-  free_remotes(link);
+  ucx_link_give_slots(link);
+  ucx_link_free_remotes(link);
   ucx_ams_close(link);
   ucx_rma_am_close(link);
   free(link->peer.address);
@@ -65,14 +65,14 @@ void ucx_link_free(struct ucx_link *link)
   free(link);
 }
 
-static void failed(void *arg, ucp_ep_h ep, ucs_status_t status)
+static void ucx_link_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
   (void)ep;
   ucx_link_fail(arg, status, "the connection");
 }
 
 /* Opens the link's UCP worker and its handlers. 0, or -errno after a log. */
-static int open_ucp(struct ucx_link *link, const char *label)
+static int ucx_link_open_ucp(struct ucx_link *link, const char *label)
 {
   struct pst_worker *worker = link->worker;
   /* What a peer that died leaves under way goes with the worker, and UCX 1.22 crashes where it says
@@ -116,7 +116,7 @@ int ucx_link_open(struct pst_worker *worker, const char *label, ucp_am_recv_call
   link->efd = -1;
   rc = ucx_ams_open(link, with_payload);
   if (rc == 0)
-    rc = open_ucp(link, label);
+    rc = ucx_link_open_ucp(link, label);
   if (rc < 0) {
     ucx_link_free(link);
     return rc;
@@ -125,14 +125,14 @@ int ucx_link_open(struct pst_worker *worker, const char *label, ucp_am_recv_call
   return 0;
 }
 
-static int connect_ep(struct ucx_link *link, enum ucx_line line, const char *label)
+static int ucx_link_connect_ep(struct ucx_link *link, enum ucx_line line, const char *label)
 {
   const ucp_ep_params_t params = {
       .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                     UCP_EP_PARAM_FIELD_ERR_HANDLER,
       .address = link->peer.address,
       .err_mode = link->peer.by_ucx ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
-      .err_handler = {.cb = failed, .arg = link},
+      .err_handler = {.cb = ucx_link_failed, .arg = link},
   };
   const int sleep_fd = link->worker->sleep_fd;
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
@@ -161,23 +161,23 @@ int ucx_link_connect(struct ucx_link *link, const void *address, size_t length)
   if (!link->peer.address)
     return -ENOMEM;
   memcpy(link->peer.address, address, length);
-  return connect_ep(link, UCX_LINE_OPEN, link->endpoint->label);
+  return ucx_link_connect_ep(link, UCX_LINE_OPEN, link->endpoint->label);
 }
 
 /* Its ucp_worker has gone, and what it had for the peer has gone with it: another one sends BYE. */
-static void send_herald(struct ucx_link *link, struct ucx_leaving *words)
+static void ucx_link_send_herald(struct ucx_link *link, struct ucx_leaving *words)
 {
   static const char label[] = "a close";
 
   words->bye = UCX_OWED;
-  if (open_ucp(link, label) == 0 && connect_ep(link, UCX_LINE_HERALD, label) == 0)
+  if (ucx_link_open_ucp(link, label) == 0 && ucx_link_connect_ep(link, UCX_LINE_HERALD, label) == 0)
     ucx_link_say(link, words);
   else
     ucx_link_cut(link);
 }
 
 /* What is to be said where requests end before the link leaves by itself. */
-static struct ucx_leaving words_of(const struct ucx_link *link)
+static struct ucx_leaving ucx_link_words_of(const struct ucx_link *link)
 {
   if (link->stage.name == UCX_LEAVING)
     return link->stage.leaving;
@@ -191,7 +191,7 @@ void ucx_link_end_requests(struct ucx_link *link)
 {
   const bool is_alone =
       link->peer.by_ucx || !link->ep || ucx_link_is_lost(link) || ucx_link_has_left(link);
-  struct ucx_leaving words = words_of(link);
+  struct ucx_leaving words = ucx_link_words_of(link);
   bool is_told;
 
   ucx_link_say(link, &words);
@@ -199,7 +199,7 @@ void ucx_link_end_requests(struct ucx_link *link)
             (link->is_shared && words.bye == UCX_SAID && !link->controls_under_way);
   ucx_link_cut(link);
   if (!is_alone && !is_told)
-    send_herald(link, &words);
+    ucx_link_send_herald(link, &words);
   if (link->stage.name != UCX_LEAVING)
     return;
   if (words.bye == UCX_OWED)
@@ -212,14 +212,14 @@ void ucx_link_end_requests(struct ucx_link *link)
 /* ---- After CLOSED ------------------------------------------------------------------------ */
 
 /* Its process is seen to live, its endpoint has not left, and it has no room for our BYE. */
-static bool is_stuck(const struct ucx_link *link)
+static bool ucx_link_is_stuck(const struct ucx_link *link)
 {
   return link->stage.name == UCX_LEAVING && ucx_link_is_untold(link) && !ucx_link_has_left(link) &&
          link->peer.pidfd >= 0 && !link->peer.has_died;
 }
 
 /* By the clock alone. */
-static uint64_t clock_ns(const struct ucx_link *link)
+static uint64_t ucx_link_clock_ns(const struct ucx_link *link)
 {
   if (link->stage.name == UCX_OVER)
     return 0;
@@ -230,21 +230,21 @@ static uint64_t clock_ns(const struct ucx_link *link)
 }
 
 /* Such a peer hears of our end in no other way: no clock, while there are few of them. */
-static bool waits_for_room(const struct ucx_link *link)
+static bool ucx_link_waits_for_room(const struct ucx_link *link)
 {
-  return is_stuck(link) && link->worker->untold_count <= UCX_UNTOLD_MAX;
+  return ucx_link_is_stuck(link) && link->worker->untold_count <= UCX_UNTOLD_MAX;
 }
 
-static uint64_t leaves_by_ns(const struct ucx_link *link)
+static uint64_t ucx_link_leaves_by_ns(const struct ucx_link *link)
 {
-  return waits_for_room(link) ? UINT64_MAX : clock_ns(link);
+  return ucx_link_waits_for_room(link) ? UINT64_MAX : ucx_link_clock_ns(link);
 }
 
-static bool is_done_with(const struct ucx_link *link, uint64_t now_ns)
+static bool ucx_link_is_done_with(const struct ucx_link *link, uint64_t now_ns)
 {
   const struct ucx_leaving *leaving = &link->stage.leaving;
 
-  if (link->stage.name == UCX_OVER || !link->ep || now_ns >= leaves_by_ns(link))
+  if (link->stage.name == UCX_OVER || !link->ep || now_ns >= ucx_link_leaves_by_ns(link))
     return true;
   /* It waits for no answer, either, nor for what it would drop. */
   if (link->is_shared && ucx_link_has_left(link))
@@ -254,14 +254,14 @@ static bool is_done_with(const struct ucx_link *link, uint64_t now_ns)
   return link->is_shared || leaving->bye == UCX_HEARD || leaving->answer == UCX_SAID;
 }
 
-static void count_untold(struct pst_worker *worker)
+static void ucx_link_count_untold(struct pst_worker *worker)
 {
   worker->untold_count = 0;
   for (const struct ucx_link *link = worker->leaving; link; link = link->next)
-    worker->untold_count += is_stuck(link);
+    worker->untold_count += ucx_link_is_stuck(link);
 }
 
-static void tell_given_up(struct pst_worker *worker)
+static void ucx_link_tell_given_up(struct pst_worker *worker)
 {
   assert(worker->untold_count > 0);
   worker->untold_count--;
@@ -274,14 +274,14 @@ void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
 {
   struct ucx_link **at = &worker->leaving;
 
-  count_untold(worker);
+  ucx_link_count_untold(worker);
   while (*at) {
     struct ucx_link *link = *at;
     if (link->stage.name == UCX_LEAVING)
       ucx_link_say(link, &link->stage.leaving);
-    if (is_done_with(link, now_ns)) {
-      if (is_stuck(link))
-        tell_given_up(worker);
+    if (ucx_link_is_done_with(link, now_ns)) {
+      if (ucx_link_is_stuck(link))
+        ucx_link_tell_given_up(worker);
       *at = link->next;
       ucx_link_free(link);
     } else {
@@ -290,7 +290,7 @@ void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
   }
 }
 
-static struct ucx_stage leaving_from(const struct ucx_link *link, uint64_t now_ns)
+static struct ucx_stage ucx_link_leaving_from(const struct ucx_link *link, uint64_t now_ns)
 {
   /* A link that was cut has said it. */
   const enum ucx_word word = ucx_link_is_cut(link) ? UCX_SAID : UCX_OWED;
@@ -308,7 +308,7 @@ static struct ucx_stage leaving_from(const struct ucx_link *link, uint64_t now_n
 void ucx_link_leave(struct ucx_link *link)
 {
   const uint64_t now_ns = ucx_now_ns(link->worker->device);
-  const struct ucx_stage leaving = leaving_from(link, now_ns);
+  const struct ucx_stage leaving = ucx_link_leaving_from(link, now_ns);
   const bool is_joined = ucx_link_is_joined(link);
 
   link->endpoint = NULL;
@@ -327,8 +327,8 @@ uint64_t ucx_links_deadline_ns(const struct pst_worker *worker)
   uint64_t first = UINT64_MAX;
 
   for (const struct ucx_link *link = worker->leaving; link; link = link->next)
-    if (leaves_by_ns(link) < first)
-      first = leaves_by_ns(link);
+    if (ucx_link_leaves_by_ns(link) < first)
+      first = ucx_link_leaves_by_ns(link);
   return first;
 }
 
@@ -337,8 +337,8 @@ uint64_t ucx_links_clock_ns(const struct pst_worker *worker)
   uint64_t last = 0;
 
   for (const struct ucx_link *link = worker->leaving; link; link = link->next)
-    if (clock_ns(link) > last)
-      last = clock_ns(link);
+    if (ucx_link_clock_ns(link) > last)
+      last = ucx_link_clock_ns(link);
   return last;
 }
 
@@ -353,7 +353,7 @@ struct ucx_link *ucx_links_take_waiting(struct pst_worker *worker, uint64_t now_
 {
   for (struct ucx_link **at = &worker->leaving; *at; at = &(*at)->next) {
     struct ucx_link *link = *at;
-    if (!waits_for_room(link) || now_ns < link->stage.leaving.until_ns)
+    if (!ucx_link_waits_for_room(link) || now_ns < link->stage.leaving.until_ns)
       continue;
     *at = link->next;
     ucx_watch_forget(worker->watch_fd, link->peer.pidfd);
@@ -365,7 +365,7 @@ struct ucx_link *ucx_links_take_waiting(struct pst_worker *worker, uint64_t now_
   return NULL;
 }
 
-static void free_first(struct ucx_link **at)
+static void ucx_link_free_first(struct ucx_link **at)
 {
   struct ucx_link *link = *at;
 
@@ -376,7 +376,7 @@ static void free_first(struct ucx_link **at)
 void ucx_links_free(struct pst_worker *worker)
 {
   while (worker->leaving)
-    free_first(&worker->leaving);
+    ucx_link_free_first(&worker->leaving);
 }
 
 /* What is fetched comes to its end; the link has its peer to tell that it leaves. */

@@ -16,7 +16,7 @@ static __thread size_t log_size;
 
 /* UCX's warnings are news for the operator, but for what a worker is closed with: requests of peers
  * that died go with the worker (README.md). */
-static int level_of(ucs_log_level_t level, const char *text)
+static int ucx_log_level_of(ucs_log_level_t level, const char *text)
 {
   if (level == UCS_LOG_LEVEL_FATAL)
     return PST_LOG_ERROR;
@@ -25,10 +25,10 @@ static int level_of(ucs_log_level_t level, const char *text)
   return PST_LOG_INFO;
 }
 
-static ucs_log_func_rc_t log_line(const char *file, unsigned line, const char *function,
-                                  ucs_log_level_t level,
-                                  const ucs_log_component_config_t *component, const char *message,
-                                  va_list arguments)
+static ucs_log_func_rc_t ucx_log_line(const char *file, unsigned line, const char *function,
+                                      ucs_log_level_t level,
+                                      const ucs_log_component_config_t *component,
+                                      const char *message, va_list arguments)
 {
   char text[1024];
 
@@ -42,19 +42,19 @@ static ucs_log_func_rc_t log_line(const char *file, unsigned line, const char *f
     return UCS_LOG_FUNC_RC_STOP;
   }
   const struct pst_host *host = __atomic_load_n(&log_host, __ATOMIC_ACQUIRE);
-  host->log(host, level_of(level, text), "UCX: %s", text);
+  host->log(host, ucx_log_level_of(level, text), "UCX: %s", text);
   return UCS_LOG_FUNC_RC_STOP;
 }
 
-static void log_push(void)
+static void ucx_log_push(void)
 {
-  ucs_log_push_handler(log_line);
+  ucs_log_push_handler(ucx_log_line);
 }
 
 void ucx_log_take(const struct pst_host *host)
 {
   __atomic_store_n(&log_host, host, __ATOMIC_RELEASE);
-  pthread_once(&log_once, log_push);
+  pthread_once(&log_once, ucx_log_push);
 }
 
 void ucx_log_keep(char *text, size_t size)

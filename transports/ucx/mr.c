@@ -16,7 +16,7 @@
 #include "path.h"
 #include "status.h"
 
-static int refuse_kind(struct pst_path_info *path)
+static int ucx_mr_refuse_kind(struct pst_path_info *path)
 {
   unsigned int major, minor, release;
   char reason[160];
@@ -30,7 +30,7 @@ static int refuse_kind(struct pst_path_info *path)
   return -EOPNOTSUPP;
 }
 
-static int map(const struct pst_device *device, struct pst_mr *mr, uint32_t access)
+static int ucx_mr_map(const struct pst_device *device, struct pst_mr *mr, uint32_t access)
 {
   const ucp_mem_map_params_t params = {
       .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
@@ -54,7 +54,7 @@ static int map(const struct pst_device *device, struct pst_mr *mr, uint32_t acce
                     ucs_status_string(status), ucx_status_remedy(status));
 }
 
-static void add_to_device(struct pst_device *device, struct pst_mr *mr)
+static void ucx_mr_add_to_device(struct pst_device *device, struct pst_mr *mr)
 {
   pthread_rwlock_wrlock(&device->mr_lock);
   mr->next = device->mrs;
@@ -64,7 +64,7 @@ static void add_to_device(struct pst_device *device, struct pst_mr *mr)
   pthread_rwlock_unlock(&device->mr_lock);
 }
 
-static void take_from_device(struct pst_device *device, const struct pst_mr *mr)
+static void ucx_mr_take_from_device(struct pst_device *device, const struct pst_mr *mr)
 {
   struct pst_mr **at;
 
@@ -108,7 +108,7 @@ int ucx_mr_register(struct pst_device *device, const struct pst_mr_params *param
   if (rc < 0)
     return rc;
   if (!region.host && !(device->memory_types & (1u << UCS_MEMORY_TYPE_CUDA)))
-    return refuse_kind(in.path);
+    return ucx_mr_refuse_kind(in.path);
   if (!region.host && in.send_max && ucx_path_stages(device, in.send_max, "out of", in.path))
     return -EOPNOTSUPP;
   made = calloc(1, sizeof(*made));
@@ -121,12 +121,12 @@ int ucx_mr_register(struct pst_device *device, const struct pst_mr_params *param
       (made->by_cpu ? (uint8_t *)region.host : (uint8_t *)(uintptr_t)region.address) + in.offset;
   made->cpu.length = in.length;
   made->cpu.access = in.access;
-  rc = map(device, made, in.access);
+  rc = ucx_mr_map(device, made, in.access);
   if (rc < 0) {
     free(made);
     return rc;
   }
-  add_to_device(device, made);
+  ucx_mr_add_to_device(device, made);
   pst_path_write(in.path, PST_PATH_DIRECT, "", "", "");
   *mr = made;
   return 0;
@@ -136,7 +136,7 @@ void ucx_mr_deregister(struct pst_device *device, struct pst_mr *mr)
 {
   if (!mr)
     return;
-  take_from_device(device, mr);
+  ucx_mr_take_from_device(device, mr);
   if (mr->memh)
     ucp_mem_unmap(device->context, mr->memh);
   free(mr);

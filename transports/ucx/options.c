@@ -70,7 +70,7 @@ static const struct pst_option options[] = {
     },
 };
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void ucx_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   const char *item;
 
@@ -101,7 +101,7 @@ static const struct pst_description description = {
     .rung = "kernel: UCX's posix, cma and tcp; ninja -C build test (suite contract)",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
-    .check = check_options,
+    .check = ucx_options_check,
     .environment = environment,
 };
 PST_DESCRIPTION(description);

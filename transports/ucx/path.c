@@ -26,7 +26,7 @@
 #define DIRECT_FROM (UINT64_C(1) << 20) /* where RDMA may reach the GPU */
 
 /* A lane by which a peer's device, or the kernel, fetches out of any memory. */
-static bool fetches_well(const char *names)
+static bool ucx_path_fetches_well(const char *names)
 {
   return ucx_lanes_has(names, "cma") || ucx_lanes_has(names, "knem") ||
          ucx_lanes_has(names, "xpmem") || ucx_lanes_has(names, "rc_") ||
@@ -35,24 +35,24 @@ static bool fetches_well(const char *names)
 
 /* From where on a rendezvous is faster than parts. Through UCX's own shared memory it never was;
  * over TCP it is not where UCX notices failures. */
-static uint64_t whole_from(const char *names)
+static uint64_t ucx_path_whole_from(const char *names)
 {
-  return fetches_well(names) ? UINT64_C(65536) : UINT64_MAX;
+  return ucx_path_fetches_well(names) ? UINT64_C(65536) : UINT64_MAX;
 }
 
-static bool reaches_gpu(const char *names)
+static bool ucx_path_reaches_gpu(const char *names)
 {
   return ucx_lanes_has(names, "cuda_ipc") || ucx_lanes_has(names, "rc_") ||
          ucx_lanes_has(names, "dc_");
 }
 
-static bool is_shared(const char *names)
+static bool ucx_path_is_shared(const char *names)
 {
   return !ucx_lanes_has(names, "tcp") && !ucx_lanes_has(names, "rc_") &&
          !ucx_lanes_has(names, "dc_") && !ucx_lanes_has(names, "ud_");
 }
 
-static const char *carrier_of(const char *names)
+static const char *ucx_path_carrier_of(const char *names)
 {
   if (ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_") || ucx_lanes_has(names, "ud_"))
     return "rdma";
@@ -61,7 +61,7 @@ static const char *carrier_of(const char *names)
   return ucx_lanes_has(names, "tcp") ? "tcp" : "";
 }
 
-static bool is_of(const char *name, const char *const *kinds)
+static bool ucx_path_is_of(const char *name, const char *const *kinds)
 {
   for (; *kinds; kinds++)
     if (strncmp(name, *kinds, strlen(*kinds)) == 0)
@@ -72,8 +72,8 @@ static bool is_of(const char *name, const char *const *kinds)
 static const char *const rdma[] = {"rc_", "dc_", "ud_", NULL};
 
 /* The device's transports of these kinds that are no lane, with blanks between. */
-static void list_lost(const struct ucx_link *link, const char *const *kinds, char *lost,
-                      size_t size)
+static void ucx_path_list_lost(const struct ucx_link *link, const char *const *kinds, char *lost,
+                               size_t size)
 {
   char all[sizeof(link->worker->device->transports)], *rest, *name;
 
@@ -81,7 +81,8 @@ static void list_lost(const struct ucx_link *link, const char *const *kinds, cha
   pst_text_write(all, sizeof(all), link->worker->device->transports);
   for (name = strtok_r(all, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
     const size_t used = strlen(lost);
-    if (is_of(name, kinds) && !ucx_lanes_has(link->lanes, name) && used + strlen(name) + 2 <= size)
+    if (ucx_path_is_of(name, kinds) && !ucx_lanes_has(link->lanes, name) &&
+        used + strlen(name) + 2 <= size)
       snprintf(lost + used, size - used, "%s%s", used ? " " : "", name);
   }
 }
@@ -94,7 +95,7 @@ uint64_t ucx_direct_from(const struct pst_device *device)
     return device->direct_from;
   pst_text_write(all, sizeof(all), device->transports);
   for (const char *name = strtok_r(all, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
-    if (is_of(name, rdma))
+    if (ucx_path_is_of(name, rdma))
       return DIRECT_FROM;
   return UINT64_MAX;
 }
@@ -127,9 +128,9 @@ int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
   char lost[40];
 
   text[0] = 0;
-  list_lost(link, link->peer.is_here ? shared : rdma, lost, sizeof(lost));
+  ucx_path_list_lost(link, link->peer.is_here ? shared : rdma, lost, sizeof(lost));
   if (!link->lanes[0] || !lost[0] || (link->peer.is_here && !link->peer.by_ucx) ||
-      (!link->peer.is_here && strcmp(carrier_of(link->lanes), "rdma") == 0))
+      (!link->peer.is_here && strcmp(ucx_path_carrier_of(link->lanes), "rdma") == 0))
     return 0;
   if (!link->peer.is_here)
     snprintf(text, size,
@@ -149,7 +150,7 @@ int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
 }
 
 /* Once. */
-static void tell_lost(const struct pst_endpoint *endpoint)
+static void ucx_path_tell_lost(const struct pst_endpoint *endpoint)
 {
   char text[UCX_LOST_BYTES];
   const int level = ucx_path_lost(endpoint->link, text, sizeof(text));
@@ -159,16 +160,16 @@ static void tell_lost(const struct pst_endpoint *endpoint)
 }
 
 /* Does UCX have puts, gets and atomics that need no software of its own? */
-static bool has_own_rma(const char *names)
+static bool ucx_path_has_own_rma(const char *names)
 {
-  return is_shared(names) || ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_");
+  return ucx_path_is_shared(names) || ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_");
 }
 
 /* What it answers is gathered, whatever `part` says: it is of memory that may go. */
-static bool gathers(const struct pst_endpoint *endpoint, const char *names)
+static bool ucx_path_gathers(const struct pst_endpoint *endpoint, const char *names)
 {
-  return (endpoint->link->asked && !has_own_rma(names)) ||
-         (strcmp(carrier_of(names), "tcp") == 0 &&
+  return (endpoint->link->asked && !ucx_path_has_own_rma(names)) ||
+         (strcmp(ucx_path_carrier_of(names), "tcp") == 0 &&
           endpoint->worker->device->batch_bytes <= PATH_PART_TCP);
 }
 
@@ -185,17 +186,17 @@ void ucx_path_settle(struct pst_endpoint *endpoint)
     link->part_max = lanes.eager_max - PATH_HEADERS;
   if (device->batch_bytes)
     link->part_max = device->batch_bytes;
-  if (gathers(endpoint, lanes.names))
+  if (ucx_path_gathers(endpoint, lanes.names))
     ucx_ams_gather(link, device->batch_bytes && device->batch_bytes < PATH_PART_TCP
                              ? device->batch_bytes
                              : PATH_PART_TCP);
-  link->by_messages = link->asked && link->gathered && !has_own_rma(lanes.names);
+  link->by_messages = link->asked && link->gathered && !ucx_path_has_own_rma(lanes.names);
   link->whole_from = device->rendezvous_from;
   if (!link->whole_from)
-    link->whole_from = whole_from(lanes.names);
-  link->is_shared = is_shared(lanes.names);
+    link->whole_from = ucx_path_whole_from(lanes.names);
+  link->is_shared = ucx_path_is_shared(lanes.names);
   pst_text_write(link->lanes, sizeof(link->lanes), lanes.names);
-  tell_lost(endpoint);
+  ucx_path_tell_lost(endpoint);
   ucx_describe(endpoint, said, sizeof(said));
   UCX_TELL(endpoint, PST_LOG_DEBUG, "%s", said);
 }
@@ -210,16 +211,16 @@ int ucx_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
   ucx_path_lost(link, reason, sizeof(reason));
   if (by_cpu) {
     snprintf(via, sizeof(via), "ucx: %.40s", link->lanes[0] ? link->lanes : "not connected");
-    pst_path_write(path, PST_PATH_DIRECT, via, carrier_of(link->lanes), reason);
+    pst_path_write(path, PST_PATH_DIRECT, via, ucx_path_carrier_of(link->lanes), reason);
     return 0;
   }
-  if (reaches_gpu(link->lanes)) {
-    pst_path_write(path, PST_PATH_DIRECT, "ucx", carrier_of(link->lanes), reason);
+  if (ucx_path_reaches_gpu(link->lanes)) {
+    pst_path_write(path, PST_PATH_DIRECT, "ucx", ucx_path_carrier_of(link->lanes), reason);
     return 0;
   }
   snprintf(reason, sizeof(reason), "no lane of UCX reaches the GPU by itself: it has %.60s",
            link->lanes);
-  pst_path_write(path, PST_PATH_STAGED, "ucx-bounce", carrier_of(link->lanes), reason);
+  pst_path_write(path, PST_PATH_STAGED, "ucx-bounce", ucx_path_carrier_of(link->lanes), reason);
   return 0;
 }
 

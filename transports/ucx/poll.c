@@ -30,7 +30,7 @@
 #define POLL_TICK_NS 1000000u
 #define POLL_TURNS 64u /* polls between two looks at the clock */
 
-static bool send_hello(struct pst_endpoint *endpoint, uint8_t flags)
+static bool ucx_poll_send_hello(struct pst_endpoint *endpoint, uint8_t flags)
 {
   const struct pst_cpu_ring *ring = endpoint->cpu.ring;
   const struct ucx_header hello = {
@@ -44,22 +44,22 @@ static bool send_hello(struct pst_endpoint *endpoint, uint8_t flags)
   return ucx_am_control(endpoint->link, &hello);
 }
 
-static void greet(struct pst_endpoint *endpoint)
+static void ucx_poll_greet(struct pst_endpoint *endpoint)
 {
   struct ucx_stage *stage = &endpoint->link->stage;
 
-  if (stage->greeting.hello == UCX_OWED && send_hello(endpoint, 0))
+  if (stage->greeting.hello == UCX_OWED && ucx_poll_send_hello(endpoint, 0))
     stage->greeting.hello = UCX_SAID;
-  if (stage->greeting.answer == UCX_OWED && send_hello(endpoint, UCX_HEADER_ANSWER))
+  if (stage->greeting.answer == UCX_OWED && ucx_poll_send_hello(endpoint, UCX_HEADER_ANSWER))
     stage->greeting.answer = UCX_SAID;
 }
 
-static void step_connecting(struct pst_endpoint *endpoint)
+static void ucx_poll_step_connecting(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
   if (ucx_link_owes_greeting(link))
-    greet(endpoint);
+    ucx_poll_greet(endpoint);
   /* While UCX still wires up it keeps what is sent: a post would wait for a later poll. */
   if (endpoint->cpu.state != PST_CPU_NEW || !ucx_link_is_joined(link) || link->controls_under_way)
     return;
@@ -70,7 +70,7 @@ static void step_connecting(struct pst_endpoint *endpoint)
 /* All requests outstanding end with this status. UCX calls back for those that it is made to end
  * and says neither why nor that they failed, so that they are ended here before. The host sees the
  * DONEs when poll() returns, and UCX uses no memory by then. */
-static void end_all(struct pst_endpoint *endpoint, int32_t status)
+static void ucx_poll_end_all(struct pst_endpoint *endpoint, int32_t status)
 {
   struct ucx_link *link = endpoint->link;
   bool uses_memory;
@@ -90,7 +90,7 @@ static void end_all(struct pst_endpoint *endpoint, int32_t status)
 
 /* Has all come that was sent? A peer that aborts has not sent the rest, and its link lingers for
  * messages that are being fetched. */
-static bool has_all(const struct pst_endpoint *endpoint)
+static bool ucx_poll_has_all(const struct pst_endpoint *endpoint)
 {
   const struct ucx_link *link = endpoint->link;
 
@@ -102,7 +102,7 @@ static bool has_all(const struct pst_endpoint *endpoint)
   return !link->fetches || ucx_now_ns(endpoint->worker->device) >= link->stage.left.until_ns;
 }
 
-static int32_t status_of_leaving(const struct pst_endpoint *endpoint)
+static int32_t ucx_poll_status_of_leaving(const struct pst_endpoint *endpoint)
 {
   const struct ucx_stage *stage = &endpoint->link->stage;
 
@@ -110,51 +110,52 @@ static int32_t status_of_leaving(const struct pst_endpoint *endpoint)
 }
 
 /* A cut is the end of what the peer has sent and we have not received, too. */
-static bool must_wait_to_end(const struct pst_endpoint *endpoint)
+static bool ucx_poll_must_wait_to_end(const struct pst_endpoint *endpoint)
 {
   const struct ucx_link *link = endpoint->link;
 
-  return link->stage.name == UCX_LEFT && ucx_link_uses_memory(link) && !has_all(endpoint) &&
+  return link->stage.name == UCX_LEFT && ucx_link_uses_memory(link) &&
+         !ucx_poll_has_all(endpoint) &&
          ucx_now_ns(endpoint->worker->device) < link->stage.left.until_ns;
 }
 
 /* No request is under way any more. Ending them may find the connection gone. */
-static void end_requests(struct pst_endpoint *endpoint)
+static void ucx_poll_end_requests(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
   struct ucx_stage next;
 
-  end_all(endpoint, link->stage.name == UCX_LOST ? link->stage.lost.status : -ECONNRESET);
+  ucx_poll_end_all(endpoint, link->stage.name == UCX_LOST ? link->stage.lost.status : -ECONNRESET);
   next = link->stage;
   next.name = next.name == UCX_LOST ? UCX_GONE : UCX_DRAINED;
   ucx_enter(link, next);
 }
 
 /* The peer is gone, in order or not. What it sent comes before that event. */
-static void step_gone(struct pst_endpoint *endpoint)
+static void ucx_poll_step_gone(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
   if (endpoint->cpu.state == PST_CPU_DOWN || link->stage.name <= UCX_JOINED)
     return;
   if (link->stage.name == UCX_LEFT || link->stage.name == UCX_LOST) {
-    if (must_wait_to_end(endpoint))
+    if (ucx_poll_must_wait_to_end(endpoint))
       return;
-    end_requests(endpoint);
+    ucx_poll_end_requests(endpoint);
   }
   if (endpoint->cpu.owes_connected || ucx_receive_is_pending(endpoint))
     return;
   if (link->stage.name == UCX_GONE) {
     pst_cpu_endpoint_down(&endpoint->cpu, link->stage.lost.status);
-  } else if (has_all(endpoint)) {
+  } else if (ucx_poll_has_all(endpoint)) {
     const struct ucx_header answer = {.kind = UCX_BYE, .flags = UCX_HEADER_ANSWER};
-    pst_cpu_endpoint_down(&endpoint->cpu, status_of_leaving(endpoint));
+    pst_cpu_endpoint_down(&endpoint->cpu, ucx_poll_status_of_leaving(endpoint));
     if (link->ep)
       ucx_am_control(link, &answer);
   }
 }
 
-static void step_closing(struct pst_endpoint *endpoint)
+static void ucx_poll_step_closing(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
@@ -169,19 +170,19 @@ static void step_closing(struct pst_endpoint *endpoint)
     break;
   case PST_CLOSING_OVER:
     endpoint->has_cancelled = true;
-    end_all(endpoint, -ECANCELED);
+    ucx_poll_end_all(endpoint, -ECANCELED);
     break;
   default:
     break;
   }
 }
 
-static void step(struct pst_endpoint *endpoint)
+static void ucx_poll_step(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;
 
   if (link->line == UCX_LINE_OPEN && link->stage.name <= UCX_DRAINED)
-    step_connecting(endpoint);
+    ucx_poll_step_connecting(endpoint);
   if (endpoint->cpu.state == PST_CPU_UP && link->line == UCX_LINE_OPEN &&
       link->stage.name == UCX_JOINED) {
     ucx_send_step(endpoint);
@@ -190,45 +191,45 @@ static void step(struct pst_endpoint *endpoint)
     ucx_rma_am_step(endpoint);
     ucx_receive_step(endpoint);
   }
-  step_gone(endpoint);
-  step_closing(endpoint);
+  ucx_poll_step_gone(endpoint);
+  ucx_poll_step_closing(endpoint);
   ucx_units_retire(&endpoint->tx.sends, PST_OP_SEND, &endpoint->cpu.dones);
   ucx_units_retire(&endpoint->tx.writes, PST_OP_WRITE, &endpoint->cpu.dones);
 }
 
 /* DISCONNECTED is the last word but for DONEs: a fetch that ends later gives no MESSAGE. */
-static bool may_give_messages(const struct pst_cpu_endpoint *cpu)
+static bool ucx_poll_may_give_messages(const struct pst_cpu_endpoint *cpu)
 {
   return cpu->state == PST_CPU_UP || (cpu->state == PST_CPU_DOWN && cpu->owes_disconnected);
 }
 
-static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
-                              uint32_t max)
+static uint32_t ucx_poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                  uint32_t max)
 {
   uint32_t n;
 
-  step(endpoint);
+  ucx_poll_step(endpoint);
   n = pst_cpu_endpoint_poll(&endpoint->cpu, out, max);
-  if (may_give_messages(&endpoint->cpu))
+  if (ucx_poll_may_give_messages(&endpoint->cpu))
     n += ucx_receive_take(endpoint, out + n, max - n);
   if (n < max && pst_dones_is_empty(&endpoint->cpu.dones)) {
-    step_gone(endpoint);
+    ucx_poll_step_gone(endpoint);
     n += pst_cpu_endpoint_poll_end(&endpoint->cpu, out + n, max - n);
   }
   return n;
 }
 
 /* Not before it connects: UCX 1.22 crashes where it answers a peer that has come and gone. */
-static void progress_link(const struct ucx_link *link)
+static void ucx_poll_progress_link(const struct ucx_link *link)
 {
   if (link->ep && !ucx_link_is_lost(link))
     ucp_worker_progress(link->ucp);
 }
 
-static void progress(struct pst_worker *worker)
+static void ucx_poll_progress(struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
-    progress_link(worker->endpoints[i]->link);
+    ucx_poll_progress_link(worker->endpoints[i]->link);
   ucx_links_progress(worker);
   if (worker->idle_turns++ % POLL_TURNS == 0 || worker->sleep_fd >= 0 || worker->leaving) {
     const uint64_t now_ns = ucx_now_ns(worker->device);
@@ -246,7 +247,7 @@ int ucx_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   uint32_t n = 0, i = 0;
 
   cuda = ucx_cuda_enter(worker->device);
-  progress(worker);
+  ucx_poll_progress(worker);
   ucx_cuda_leave(cuda);
   if (worker->turn >= count)
     worker->turn = 0;
@@ -254,7 +255,7 @@ int ucx_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   for (; i < count && n < max && worker->endpoint_count; i++) {
     const uint32_t at = (worker->turn + i) % worker->endpoint_count;
     struct pst_endpoint *endpoint = worker->endpoints[at];
-    n += poll_endpoint(endpoint, completions + n, max - n);
+    n += ucx_poll_endpoint(endpoint, completions + n, max - n);
     if (endpoint->cpu.state == PST_CPU_CLOSED)
       ucx_endpoint_free(endpoint);
   }

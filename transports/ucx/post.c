@@ -16,15 +16,15 @@
 #include "stage.h"
 #include "worker.h"
 
-static int judge(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static int ucx_post_judge(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   return request->opcode == PST_OP_SEND ? ucx_send_check(endpoint, request)
                                         : ucx_rma_check(endpoint, request);
 }
 
 /* Start or hold the first of n, and perhaps some behind it. Returns how many. */
-static uint32_t take(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
-                     uint32_t *why)
+static uint32_t ucx_post_take(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                              uint32_t n, uint32_t *why)
 {
   if (ucx_held_must(endpoint, requests))
     return ucx_held_add(endpoint, requests, why);
@@ -48,16 +48,16 @@ int ucx_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
   if (rc < 0)
     return rc;
   while (taken < room && rc == 0 && why == PST_WAIT_NONE) {
-    rc = judge(endpoint, &requests[taken]);
+    rc = ucx_post_judge(endpoint, &requests[taken]);
     if (rc < 0)
       break;
-    uint32_t more = take(endpoint, &requests[taken], room - taken, &why);
+    uint32_t more = ucx_post_take(endpoint, &requests[taken], room - taken, &why);
     endpoint->cpu.dones.outstanding += more;
     taken += more;
   }
   if (room < n && taken == room && rc == 0) {
     why = PST_WAIT_QUEUE;
-    if (taken == 0 && (rc = judge(endpoint, requests)) == 0)
+    if (taken == 0 && (rc = ucx_post_judge(endpoint, requests)) == 0)
       rc = -EAGAIN;
   }
   /* UCX keeps what it cannot send at once, and looks again in its progress alone. */

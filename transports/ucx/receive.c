@@ -35,14 +35,14 @@ ucs_status_t ucx_receive_refuse(struct ucx_link *link, const char *why)
   return UCS_OK;
 }
 
-static struct ucx_arrival *arrival_at(const struct ucx_link *link, uint64_t position)
+static struct ucx_arrival *ucx_receive_arrival_at(const struct ucx_link *link, uint64_t position)
 {
   return &link->arrivals[position & link->arrival_mask];
 }
 
 /* A message that begins to arrive, and its slot. NULL: the peer had no credit for it. */
-static struct ucx_arrival *begin(struct ucx_link *link, const struct ucx_header *header,
-                                 uint64_t position, uint64_t length)
+static struct ucx_arrival *ucx_receive_begin(struct ucx_link *link, const struct ucx_header *header,
+                                             uint64_t position, uint64_t length)
 {
   struct pst_endpoint *endpoint = link->endpoint;
   struct ucx_rx *rx = &endpoint->rx;
@@ -52,7 +52,7 @@ static struct ucx_arrival *begin(struct ucx_link *link, const struct ucx_header 
   if (!ring || position < rx->head || position >= rx->share.granted ||
       length > ring->params.payload_max)
     return NULL;
-  arrival = arrival_at(link, position);
+  arrival = ucx_receive_arrival_at(link, position);
   if (arrival->is_open)
     return NULL;
   assert(ring->slots.free_count > 0); /* what was granted is kept */
@@ -66,32 +66,33 @@ static struct ucx_arrival *begin(struct ucx_link *link, const struct ucx_header 
   return arrival;
 }
 
-static const uint8_t *copy_whole(const struct pst_endpoint *endpoint, struct ucx_arrival *arrival,
-                                 const uint8_t *from)
+static const uint8_t *ucx_receive_copy_whole(const struct pst_endpoint *endpoint,
+                                             struct ucx_arrival *arrival, const uint8_t *from)
 {
   memcpy(pst_cpu_slot(endpoint->cpu.ring, arrival->slot), from, arrival->length);
   arrival->left = 0;
   return from + arrival->length;
 }
 
-static ucs_status_t receive_run(struct ucx_link *link, const struct ucx_header *header,
-                                const uint8_t *data, size_t bytes)
+static ucs_status_t ucx_receive_run(struct ucx_link *link, const struct ucx_header *header,
+                                    const uint8_t *data, size_t bytes)
 {
   if ((uint64_t)header->count * header->length != bytes)
     return ucx_receive_refuse(link, "messages whose lengths are not what came");
   for (uint32_t i = 0; i < header->count; i++) {
-    struct ucx_arrival *arrival = begin(link, header, header->position + i, header->length);
+    struct ucx_arrival *arrival =
+        ucx_receive_begin(link, header, header->position + i, header->length);
     if (!arrival)
       return ucx_receive_refuse(link, "a message without credit, or longer than a slot");
     arrival->sequence = header->sequence + i;
     arrival->meta = 0;
-    data = copy_whole(link->endpoint, arrival, data);
+    data = ucx_receive_copy_whole(link->endpoint, arrival, data);
   }
   return UCS_OK;
 }
 
-static ucs_status_t receive_list(struct ucx_link *link, const struct ucx_header *header,
-                                 const uint8_t *data, size_t bytes)
+static ucs_status_t ucx_receive_list(struct ucx_link *link, const struct ucx_header *header,
+                                     const uint8_t *data, size_t bytes)
 {
   const size_t records = header->count * sizeof(struct ucx_record);
   const uint8_t *at = data + records;
@@ -103,26 +104,27 @@ static ucs_status_t receive_list(struct ucx_link *link, const struct ucx_header 
     memcpy(&record, data + i * sizeof(record), sizeof(record));
     if (record.length > bytes - (size_t)(at - data))
       return ucx_receive_refuse(link, "a list whose messages are longer than what came");
-    struct ucx_arrival *arrival = begin(link, header, header->position + i, record.length);
+    struct ucx_arrival *arrival =
+        ucx_receive_begin(link, header, header->position + i, record.length);
     if (!arrival)
       return ucx_receive_refuse(link, "a message without credit, or longer than a slot");
     arrival->sequence = record.sequence;
     arrival->meta = record.meta;
-    at = copy_whole(link->endpoint, arrival, at);
+    at = ucx_receive_copy_whole(link->endpoint, arrival, at);
   }
   return UCS_OK;
 }
 
-static ucs_status_t receive_part(struct ucx_link *link, const struct ucx_header *header,
-                                 const uint8_t *data, size_t bytes)
+static ucs_status_t ucx_receive_part(struct ucx_link *link, const struct ucx_header *header,
+                                     const uint8_t *data, size_t bytes)
 {
   const struct pst_endpoint *endpoint = link->endpoint;
   struct ucx_arrival *arrival = NULL;
 
   if (header->position >= endpoint->rx.head && header->position < endpoint->rx.share.granted)
-    arrival = arrival_at(link, header->position);
+    arrival = ucx_receive_arrival_at(link, header->position);
   if (arrival && !arrival->is_open) {
-    arrival = begin(link, header, header->position, header->length);
+    arrival = ucx_receive_begin(link, header, header->position, header->length);
     if (arrival) {
       arrival->sequence = header->sequence;
       arrival->meta = header->meta;
@@ -138,7 +140,8 @@ static ucs_status_t receive_part(struct ucx_link *link, const struct ucx_header 
 
 /* ---- Fetched messages ---------------------------------------------------------------------- */
 
-static void fetch_end(struct ucx_link *link, struct ucx_arrival *arrival, ucs_status_t status)
+static void ucx_receive_fetch_end(struct ucx_link *link, struct ucx_arrival *arrival,
+                                  ucs_status_t status)
 {
   if (status == UCS_OK)
     arrival->left = 0;
@@ -146,7 +149,7 @@ static void fetch_end(struct ucx_link *link, struct ucx_arrival *arrival, ucs_st
     ucx_link_fail(link, status, "a rendezvous");
 }
 
-static void fetched(void *request, ucs_status_t status, size_t length, void *arg)
+static void ucx_receive_fetched(void *request, ucs_status_t status, size_t length, void *arg)
 {
   struct ucx_arrival *arrival = arg;
   struct ucx_link *link = arrival->link;
@@ -154,19 +157,20 @@ static void fetched(void *request, ucs_status_t status, size_t length, void *arg
   (void)length;
   ucp_request_free(request);
   link->fetches--;
-  fetch_end(link, arrival, status);
+  ucx_receive_fetch_end(link, arrival, status);
 }
 
 /* Takes a message whose bytes have come with its header into its slot, or lets UCX fetch them
  * there. */
-static ucs_status_t receive_whole(struct ucx_link *link, const struct ucx_header *header,
-                                  void *descriptor, size_t bytes)
+static ucs_status_t ucx_receive_whole(struct ucx_link *link, const struct ucx_header *header,
+                                      void *descriptor, size_t bytes)
 {
   struct pst_endpoint *endpoint = link->endpoint;
   struct ucx_arrival *arrival;
   ucs_status_ptr_t request;
 
-  if (bytes != header->length || !(arrival = begin(link, header, header->position, header->length)))
+  if (bytes != header->length ||
+      !(arrival = ucx_receive_begin(link, header, header->position, header->length)))
     return ucx_receive_refuse(link, "a message without credit, or longer than a slot");
   arrival->sequence = header->sequence;
   arrival->meta = header->meta;
@@ -176,7 +180,7 @@ static ucs_status_t receive_whole(struct ucx_link *link, const struct ucx_header
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                       UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
                       UCP_OP_ATTR_FIELD_MEMH,
-      .cb.recv_am = fetched,
+      .cb.recv_am = ucx_receive_fetched,
       .user_data = arrival,
       .datatype = ucp_dt_make_contig(1),
       .memory_type = mr->type,
@@ -187,13 +191,13 @@ static ucs_status_t receive_whole(struct ucx_link *link, const struct ucx_header
   if (UCS_PTR_IS_PTR(request))
     link->fetches++;
   else
-    fetch_end(link, arrival, UCS_PTR_STATUS(request));
+    ucx_receive_fetch_end(link, arrival, UCS_PTR_STATUS(request));
   return UCS_INPROGRESS;
 }
 
 /* ---- Control ------------------------------------------------------------------------------- */
 
-static void receive_hello(struct ucx_link *link, const struct ucx_header *header)
+static void ucx_receive_hello(struct ucx_link *link, const struct ucx_header *header)
 {
   struct pst_endpoint *endpoint = link->endpoint;
 
@@ -215,7 +219,7 @@ static void receive_hello(struct ucx_link *link, const struct ucx_header *header
     link->stage.greeting.answer = UCX_OWED;
 }
 
-static ucs_status_t receive_bye(struct ucx_link *link, const struct ucx_header *header)
+static ucs_status_t ucx_receive_bye(struct ucx_link *link, const struct ucx_header *header)
 {
   const bool is_answer = header->flags & UCX_HEADER_ANSWER;
 
@@ -242,13 +246,13 @@ static ucs_status_t receive_bye(struct ucx_link *link, const struct ucx_header *
 
 /* Handles HELLO, CREDIT, FLUSH and other messages without payload. One that breaks the protocol
  * ends the link. */
-static ucs_status_t receive_control(struct ucx_link *link, const struct ucx_header *header)
+static ucs_status_t ucx_receive_control(struct ucx_link *link, const struct ucx_header *header)
 {
   struct pst_endpoint *endpoint = link->endpoint;
 
   switch (header->kind) {
   case UCX_HELLO:
-    receive_hello(link, header);
+    ucx_receive_hello(link, header);
     return UCS_OK;
   case UCX_CREDIT:
     if (header->position > endpoint->tx.limit)
@@ -289,28 +293,28 @@ ucs_status_t ucx_receive(void *arg, const void *header, size_t header_length, vo
   if (head.nonce != link->nonce)
     return UCS_OK;
   if (head.kind == UCX_BYE)
-    return receive_bye(link, &head);
+    return ucx_receive_bye(link, &head);
   if (!link->endpoint)
     return UCS_OK;
   link->endpoint->waits_since_ns = 0;
   if (is_offer != (head.kind == UCX_WHOLE))
     return ucx_receive_refuse(link, "a rendezvous where there is none");
   if (is_offer)
-    return receive_whole(link, &head, data, length);
+    return ucx_receive_whole(link, &head, data, length);
   if (length && link->ring && !link->ring->by_cpu && head.kind != UCX_HELLO &&
       head.kind < UCX_WRITE)
     return ucx_receive_refuse(link, "bytes for memory that the CPU does not reach");
   if (head.kind == UCX_RUN)
-    return receive_run(link, &head, data, length);
+    return ucx_receive_run(link, &head, data, length);
   if (head.kind == UCX_LIST)
-    return receive_list(link, &head, data, length);
+    return ucx_receive_list(link, &head, data, length);
   if (head.kind == UCX_PART)
-    return receive_part(link, &head, data, length);
+    return ucx_receive_part(link, &head, data, length);
   if (head.kind >= UCX_WRITE && head.kind <= UCX_FOUND) {
     const char *wrong = ucx_rma_am_receive(link, &head, data, length);
     return wrong ? ucx_receive_refuse(link, wrong) : UCS_OK;
   }
-  return receive_control(link, &head);
+  return ucx_receive_control(link, &head);
 }
 
 void ucx_receive_end(struct pst_endpoint *endpoint)
@@ -320,7 +324,7 @@ void ucx_receive_end(struct pst_endpoint *endpoint)
   uint32_t fetched = 0;
 
   for (uint64_t at = endpoint->rx.head; at < endpoint->rx.highest; at++) {
-    struct ucx_arrival *arrival = arrival_at(link, at);
+    struct ucx_arrival *arrival = ucx_receive_arrival_at(link, at);
     if (!arrival->is_open)
       continue;
     if (arrival->link && arrival->left) {
@@ -341,7 +345,7 @@ bool ucx_receive_is_pending(const struct pst_endpoint *endpoint)
 
   if (!endpoint->cpu.ring)
     return false;
-  arrival = arrival_at(endpoint->link, endpoint->rx.head);
+  arrival = ucx_receive_arrival_at(endpoint->link, endpoint->rx.head);
   return arrival->is_open && !arrival->left && arrival->writes <= endpoint->link->writes_come;
 }
 
@@ -352,7 +356,7 @@ uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *
   uint32_t n = 0;
 
   while (n < max && ucx_receive_is_pending(endpoint)) {
-    struct ucx_arrival *arrival = arrival_at(endpoint->link, rx->head++);
+    struct ucx_arrival *arrival = ucx_receive_arrival_at(endpoint->link, rx->head++);
     pst_cpu_message_write(&out[n], &endpoint->cpu, arrival->slot, arrival->length);
     out[n].flags = PST_HAS_SEQUENCE | PST_HAS_META;
     out[n].u.message.sequence = arrival->sequence;
@@ -369,7 +373,7 @@ uint32_t ucx_receive_take(struct pst_endpoint *endpoint, struct pst_completion *
 }
 
 /* Slots that the peer does not know of yet. */
-static uint64_t credit_due(const struct pst_endpoint *endpoint)
+static uint64_t ucx_receive_credit_due(const struct pst_endpoint *endpoint)
 {
   const struct pst_ring *ring = (const struct pst_ring *)endpoint->cpu.ring;
   const struct ucx_rx *rx = &endpoint->rx;
@@ -379,11 +383,11 @@ static uint64_t credit_due(const struct pst_endpoint *endpoint)
   return ucx_share_more(&ring->shares, &rx->share, rx->share.granted - rx->highest);
 }
 
-static void send_credit(struct pst_endpoint *endpoint)
+static void ucx_receive_send_credit(struct pst_endpoint *endpoint)
 {
   struct pst_ring *ring = (struct pst_ring *)endpoint->cpu.ring;
   struct ucx_share *share = &endpoint->rx.share;
-  const uint64_t due = credit_due(endpoint);
+  const uint64_t due = ucx_receive_credit_due(endpoint);
   const struct ucx_header credit = {.kind = UCX_CREDIT, .position = share->granted + due};
 
   if (due && ucx_am_control(endpoint->link, &credit))
@@ -391,10 +395,10 @@ static void send_credit(struct pst_endpoint *endpoint)
 }
 
 /* All that a FLUSH of the peer's is about. */
-static bool has_what_is_asked(const struct pst_endpoint *endpoint)
+static bool ucx_receive_has_what_is_asked(const struct pst_endpoint *endpoint)
 {
   for (uint64_t at = endpoint->rx.head; at < endpoint->rx.flush_asked; at++) {
-    const struct ucx_arrival *arrival = arrival_at(endpoint->link, at);
+    const struct ucx_arrival *arrival = ucx_receive_arrival_at(endpoint->link, at);
     if (at >= endpoint->rx.highest || !arrival->is_open || arrival->left)
       return false;
   }
@@ -403,15 +407,16 @@ static bool has_what_is_asked(const struct pst_endpoint *endpoint)
 
 bool ucx_receive_owes(const struct pst_endpoint *endpoint)
 {
-  return credit_due(endpoint) || (endpoint->rx.owes_flushed && has_what_is_asked(endpoint));
+  return ucx_receive_credit_due(endpoint) ||
+         (endpoint->rx.owes_flushed && ucx_receive_has_what_is_asked(endpoint));
 }
 
 void ucx_receive_step(struct pst_endpoint *endpoint)
 {
   struct ucx_rx *rx = &endpoint->rx;
 
-  send_credit(endpoint);
-  if (rx->owes_flushed && has_what_is_asked(endpoint)) {
+  ucx_receive_send_credit(endpoint);
+  if (rx->owes_flushed && ucx_receive_has_what_is_asked(endpoint)) {
     const struct ucx_header answer = {
         .kind = UCX_FLUSHED, .position = rx->flush_asked, .sequence = rx->flush_writes};
     rx->owes_flushed = !ucx_am_control(endpoint->link, &answer);

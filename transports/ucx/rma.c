@@ -21,7 +21,8 @@
 #include "units.h"
 #include "wire.h"
 
-static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static int ucx_rma_check_atomic(const struct pst_endpoint *endpoint,
+                                const struct pst_request *request)
 {
   const struct pst_remote *remote = request->u.atomic.remote;
   const struct pst_mr *mr = request->local.mr;
@@ -53,7 +54,7 @@ int ucx_rma_check(const struct pst_endpoint *endpoint, const struct pst_request 
   if (!(endpoint->cpu.params.roles & PST_ROLE_RMA))
     return -EINVAL;
   if (request->opcode == PST_OP_FETCH_ADD || request->opcode == PST_OP_COMPARE_SWAP)
-    return check_atomic(endpoint, request);
+    return ucx_rma_check_atomic(endpoint, request);
   if (request->opcode != PST_OP_WRITE && !is_read)
     return -EINVAL;
   rc = pst_request_check(request, endpoint->pieces_max,
@@ -74,7 +75,8 @@ int ucx_rma_check(const struct pst_endpoint *endpoint, const struct pst_request 
 
 /* ---- What is under way --------------------------------------------------------------------- */
 
-static struct ucx_op *take_op(struct pst_endpoint *endpoint, const struct pst_request *request)
+static struct ucx_op *ucx_rma_take_op(struct pst_endpoint *endpoint,
+                                      const struct pst_request *request)
 {
   struct ucx_op *op = endpoint->link->free_ops;
   ucp_dt_iov_t *pieces = op->pieces;
@@ -93,7 +95,7 @@ static struct ucx_op *take_op(struct pst_endpoint *endpoint, const struct pst_re
   return op;
 }
 
-static void give_op(struct ucx_op *op)
+static void ucx_rma_give_op(struct ucx_op *op)
 {
   op->is_taken = false;
   op->link->ops_under_way--;
@@ -102,7 +104,7 @@ static void give_op(struct ucx_op *op)
 }
 
 /* UCX has ended all parts. A FLUSH waits for the peer, too: ucx_rma_step(). */
-static void finish(struct ucx_op *op)
+static void ucx_rma_finish(struct ucx_op *op)
 {
   struct pst_endpoint *endpoint = op->link->endpoint;
 
@@ -121,10 +123,10 @@ static void finish(struct ucx_op *op)
     endpoint->tx.fetching--;
     pst_dones_push(&endpoint->cpu.dones, op->opcode, op->status, op->cookie, 1);
   }
-  give_op(op);
+  ucx_rma_give_op(op);
 }
 
-static void end_part(struct ucx_op *op, ucs_status_t status)
+static void ucx_rma_end_part(struct ucx_op *op, ucs_status_t status)
 {
   struct ucx_link *link = op->link;
 
@@ -133,27 +135,27 @@ static void end_part(struct ucx_op *op, ucs_status_t status)
     op->status = ucx_link_status(link) ? ucx_link_status(link) : -ECANCELED;
   }
   if (op->left > 0 && --op->left == 0)
-    finish(op);
+    ucx_rma_finish(op);
 }
 
-static void ended(void *request, ucs_status_t status, void *arg)
+static void ucx_rma_ended(void *request, ucs_status_t status, void *arg)
 {
   ucp_request_free(request);
-  end_part(arg, status);
+  ucx_rma_end_part(arg, status);
 }
 
-static void begun(struct ucx_op *op, ucs_status_ptr_t request)
+static void ucx_rma_begun(struct ucx_op *op, ucs_status_ptr_t request)
 {
   if (!request)
-    end_part(op, UCS_OK);
+    ucx_rma_end_part(op, UCS_OK);
   else if (UCS_PTR_IS_ERR(request))
-    end_part(op, UCS_PTR_STATUS(request));
+    ucx_rma_end_part(op, UCS_PTR_STATUS(request));
 }
 
 /* ---- To UCX -------------------------------------------------------------------------------- */
 
-static void start_piece(struct ucx_op *op, const struct pst_request *request,
-                        const struct pst_piece *piece, uint64_t at)
+static void ucx_rma_start_piece(struct ucx_op *op, const struct pst_request *request,
+                                const struct pst_piece *piece, uint64_t at)
 {
   const struct pst_remote *remote = request->u.rma.remote;
   const struct pst_mr *mr = piece->mr;
@@ -162,20 +164,22 @@ static void start_piece(struct ucx_op *op, const struct pst_request *request,
   const ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                       UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH,
-      .cb.send = ended,
+      .cb.send = ucx_rma_ended,
       .user_data = op,
       .memory_type = mr->type,
       .memh = mr->memh,
   };
 
   op->left++;
-  begun(op, request->opcode == PST_OP_READ
-                ? ucp_get_nbx(op->link->ep, local, piece->length, address, remote->rkey, &param)
-                : ucp_put_nbx(op->link->ep, local, piece->length, address, remote->rkey, &param));
+  ucx_rma_begun(
+      op, request->opcode == PST_OP_READ
+              ? ucp_get_nbx(op->link->ep, local, piece->length, address, remote->rkey, &param)
+              : ucp_put_nbx(op->link->ep, local, piece->length, address, remote->rkey, &param));
 }
 
 /* Done at once where there are no bytes. */
-static void start_by_messages(struct pst_endpoint *endpoint, const struct pst_request *request)
+static void ucx_rma_start_by_messages(struct pst_endpoint *endpoint,
+                                      const struct pst_request *request)
 {
   struct ucx_op *op;
 
@@ -187,10 +191,10 @@ static void start_by_messages(struct pst_endpoint *endpoint, const struct pst_re
     ucx_unit_end(&endpoint->tx.writes, ucx_unit_begin(&endpoint->tx.writes, request->cookie, 1), 0);
     return;
   }
-  op = take_op(endpoint, request);
+  op = ucx_rma_take_op(endpoint, request);
   endpoint->tx.fetching++;
   if (request->opcode == PST_OP_READ && request->arg.length == 0)
-    end_part(op, UCS_OK);
+    ucx_rma_end_part(op, UCS_OK);
   else
     ucx_rma_am_ask(endpoint, op, request);
 }
@@ -199,12 +203,12 @@ void ucx_rma_end(struct ucx_op *op, int32_t status)
 {
   op->status = status;
   op->left = 0;
-  finish(op);
+  ucx_rma_finish(op);
 }
 
-static void start_copy(struct pst_endpoint *endpoint, const struct pst_request *request)
+static void ucx_rma_start_copy(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  struct ucx_op *op = take_op(endpoint, request);
+  struct ucx_op *op = ucx_rma_take_op(endpoint, request);
   struct pst_piece one;
   uint32_t count;
   uint64_t at = 0;
@@ -218,20 +222,20 @@ static void start_copy(struct pst_endpoint *endpoint, const struct pst_request *
   }
   for (uint32_t i = 0; i < count; at += pieces[i++].length)
     if (pieces[i].length && !ucx_link_is_lost(endpoint->link))
-      start_piece(op, request, &pieces[i], at);
-  end_part(op, UCS_OK);
+      ucx_rma_start_piece(op, request, &pieces[i], at);
+  ucx_rma_end_part(op, UCS_OK);
 }
 
-static void start_atomic(struct pst_endpoint *endpoint, const struct pst_request *request)
+static void ucx_rma_start_atomic(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  struct ucx_op *op = take_op(endpoint, request);
+  struct ucx_op *op = ucx_rma_take_op(endpoint, request);
   const struct pst_remote *remote = request->u.atomic.remote;
   const bool is_swap = request->opcode == PST_OP_COMPARE_SWAP;
   void *found = pst_cpu_mr_of(request->local.mr)->base + request->offset;
   const ucp_request_param_t param = {
       .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                       UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER,
-      .cb.send = ended,
+      .cb.send = ucx_rma_ended,
       .user_data = op,
       .datatype = ucp_dt_make_contig(8),
       .reply_buffer = found,
@@ -241,30 +245,31 @@ static void start_atomic(struct pst_endpoint *endpoint, const struct pst_request
   op->operand = is_swap ? request->arg.compare : request->u.atomic.operand;
   if (is_swap) /* UCX finds the new value where it puts the old one */
     memcpy(found, &request->u.atomic.operand, 8);
-  begun(op, ucp_atomic_op_nbx(op->link->ep, is_swap ? UCP_ATOMIC_OP_CSWAP : UCP_ATOMIC_OP_ADD,
-                              &op->operand, 1, remote->address + request->u.atomic.offset,
-                              remote->rkey, &param));
+  ucx_rma_begun(op,
+                ucp_atomic_op_nbx(op->link->ep, is_swap ? UCP_ATOMIC_OP_CSWAP : UCP_ATOMIC_OP_ADD,
+                                  &op->operand, 1, remote->address + request->u.atomic.offset,
+                                  remote->rkey, &param));
 }
 
-static void flush_puts(struct ucx_op *op)
+static void ucx_rma_flush_puts(struct ucx_op *op)
 {
   const struct ucx_tx *tx = &op->link->endpoint->tx;
   const ucp_request_param_t param = {.op_attr_mask =
                                          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                                     .cb.send = ended,
+                                     .cb.send = ucx_rma_ended,
                                      .user_data = op};
 
   op->puts = tx->puts;
   if (tx->puts != tx->puts_flushed && !ucx_link_is_lost(op->link))
-    begun(op, ucp_ep_flush_nbx(op->link->ep, &param));
+    ucx_rma_begun(op, ucp_ep_flush_nbx(op->link->ep, &param));
   else
-    end_part(op, UCS_OK);
+    ucx_rma_end_part(op, UCS_OK);
 }
 
-static void start_flush(struct pst_endpoint *endpoint, const struct pst_request *request)
+static void ucx_rma_start_flush(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   struct ucx_tx *tx = &endpoint->tx;
-  struct ucx_op *op = take_op(endpoint, request);
+  struct ucx_op *op = ucx_rma_take_op(endpoint, request);
 
   op->position = tx->position;
   op->writes = endpoint->link->writes_begun;
@@ -272,7 +277,7 @@ static void start_flush(struct pst_endpoint *endpoint, const struct pst_request 
   tx->flushing_end = &op->next;
   if (op->position > tx->flush_known || op->writes > tx->writes_known)
     tx->owes_flush = true;
-  flush_puts(op);
+  ucx_rma_flush_puts(op);
   ucx_rma_step(endpoint);
 }
 
@@ -288,13 +293,13 @@ bool ucx_rma_may_start(const struct pst_endpoint *endpoint, const struct pst_req
 void ucx_rma_start(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   if (request->opcode == PST_OP_FLUSH)
-    start_flush(endpoint, request);
+    ucx_rma_start_flush(endpoint, request);
   else if (ucx_rma_am_serves(endpoint, request))
-    start_by_messages(endpoint, request);
+    ucx_rma_start_by_messages(endpoint, request);
   else if (request->opcode == PST_OP_WRITE || request->opcode == PST_OP_READ)
-    start_copy(endpoint, request);
+    ucx_rma_start_copy(endpoint, request);
   else
-    start_atomic(endpoint, request);
+    ucx_rma_start_atomic(endpoint, request);
 }
 
 void ucx_rma_fence(struct pst_endpoint *endpoint)
@@ -302,10 +307,10 @@ void ucx_rma_fence(struct pst_endpoint *endpoint)
   endpoint->tx.is_fencing = true;
   if (endpoint->link->writes_begun != endpoint->tx.writes_known)
     endpoint->tx.owes_flush = true;
-  flush_puts(take_op(endpoint, NULL));
+  ucx_rma_flush_puts(ucx_rma_take_op(endpoint, NULL));
 }
 
-static void end_flush(struct pst_endpoint *endpoint, int32_t status)
+static void ucx_rma_end_flush(struct pst_endpoint *endpoint, int32_t status)
 {
   struct ucx_tx *tx = &endpoint->tx;
   struct ucx_op *op = tx->flushing;
@@ -315,7 +320,7 @@ static void end_flush(struct pst_endpoint *endpoint, int32_t status)
     tx->flushing_end = &tx->flushing;
   pst_dones_push(&endpoint->cpu.dones, PST_OP_FLUSH, status, op->cookie, 1);
   if (op->left == 0)
-    give_op(op);
+    ucx_rma_give_op(op);
   else
     op->opcode = 0; /* UCX still has it */
 }
@@ -330,7 +335,7 @@ void ucx_rma_step(struct pst_endpoint *endpoint)
   }
   while (tx->flushing && tx->flushing->left == 0 && tx->flushing->position <= tx->flush_known &&
          tx->flushing->writes <= tx->writes_known)
-    end_flush(endpoint, tx->flushing->status);
+    ucx_rma_end_flush(endpoint, tx->flushing->status);
 }
 
 void ucx_rma_fail(struct pst_endpoint *endpoint, int32_t status)
@@ -338,7 +343,7 @@ void ucx_rma_fail(struct pst_endpoint *endpoint, int32_t status)
   struct ucx_link *link = endpoint->link;
 
   while (endpoint->tx.flushing)
-    end_flush(endpoint, status);
+    ucx_rma_end_flush(endpoint, status);
   for (uint32_t i = 0; i < link->op_count; i++) {
     struct ucx_op *op = &link->ops[i];
     if (!op->is_taken || op->opcode == 0)

@@ -58,7 +58,7 @@ bool ucx_rma_am_may_start(const struct pst_endpoint *endpoint, const struct pst_
   return request->opcode == PST_OP_WRITE ? !tx->cut.is_open : tx->fetching < UCX_ASKED_MAX;
 }
 
-static struct ucx_op *op_of(const struct ucx_link *link, uint64_t number)
+static struct ucx_op *ucx_rma_am_op_of(const struct ucx_link *link, uint64_t number)
 {
   const uint32_t at = (uint32_t)number;
   struct ucx_op *op = at < link->op_count ? &link->ops[at] : NULL;
@@ -66,8 +66,8 @@ static struct ucx_op *op_of(const struct ucx_link *link, uint64_t number)
   return op && op->is_taken && op->by_messages && op->number == number ? op : NULL;
 }
 
-static void ask_for_read(struct ucx_op *op, struct ucx_header *header,
-                         const struct pst_request *request)
+static void ucx_rma_am_ask_for_read(struct ucx_op *op, struct ucx_header *header,
+                                    const struct pst_request *request)
 {
   header->kind = UCX_READ;
   header->sequence = request->u.rma.remote->address + request->u.rma.offset;
@@ -76,8 +76,8 @@ static void ask_for_read(struct ucx_op *op, struct ucx_header *header,
   op->length = request->arg.length;
 }
 
-static void ask_for_atomic(struct ucx_op *op, struct ucx_header *header,
-                           const struct pst_request *request)
+static void ucx_rma_am_ask_for_atomic(struct ucx_op *op, struct ucx_header *header,
+                                      const struct pst_request *request)
 {
   const bool is_swap = request->opcode == PST_OP_COMPARE_SWAP;
 
@@ -101,15 +101,16 @@ void ucx_rma_am_ask(struct pst_endpoint *endpoint, struct ucx_op *op,
   op->by_messages = true;
   op->number = (uint64_t)++link->ask_number << 32 | (uint64_t)(op - link->ops);
   if (request->opcode == PST_OP_READ)
-    ask_for_read(op, &am->header, request);
+    ucx_rma_am_ask_for_read(op, &am->header, request);
   else
-    ask_for_atomic(op, &am->header, request);
+    ucx_rma_am_ask_for_atomic(op, &am->header, request);
   op->bytes_left = op->length;
   am->header.position = op->number;
   ucx_am_send(am);
 }
 
-static void scatter(const struct ucx_op *op, uint64_t offset, const uint8_t *from, size_t bytes)
+static void ucx_rma_am_scatter(const struct ucx_op *op, uint64_t offset, const uint8_t *from,
+                               size_t bytes)
 {
   for (uint32_t i = 0; i < op->piece_count && bytes; i++) {
     size_t length = op->pieces[i].length;
@@ -128,10 +129,10 @@ static void scatter(const struct ucx_op *op, uint64_t offset, const uint8_t *fro
 }
 
 /* One that was cut off is not found: its memory is the host's again. */
-static const char *take_answer(struct ucx_link *link, const struct ucx_header *header,
-                               const void *data, size_t bytes)
+static const char *ucx_rma_am_take_answer(struct ucx_link *link, const struct ucx_header *header,
+                                          const void *data, size_t bytes)
 {
-  struct ucx_op *op = op_of(link, header->position);
+  struct ucx_op *op = ucx_rma_am_op_of(link, header->position);
 
   if (!op)
     return NULL;
@@ -142,7 +143,7 @@ static const char *take_answer(struct ucx_link *link, const struct ucx_header *h
   if ((header->kind == UCX_DATA) != (op->opcode == PST_OP_READ) || bytes > op->bytes_left ||
       !pst_range_holds(op->length, header->offset, bytes))
     return "an answer that is longer than what was asked for";
-  scatter(op, header->offset, data, bytes);
+  ucx_rma_am_scatter(op, header->offset, data, bytes);
   op->bytes_left -= bytes;
   if (!op->bytes_left)
     ucx_rma_end(op, 0);
@@ -151,8 +152,8 @@ static const char *take_answer(struct ucx_link *link, const struct ucx_header *h
 
 /* ---- Requests of the peer's ------------------------------------------------------------------ */
 
-static const char *write_bytes(struct ucx_link *link, const struct ucx_header *header,
-                               const void *data, size_t bytes)
+static const char *ucx_rma_am_write_bytes(struct ucx_link *link, const struct ucx_header *header,
+                                          const void *data, size_t bytes)
 {
   struct pst_device *device = link->worker->device;
   void *to =
@@ -166,7 +167,7 @@ static const char *write_bytes(struct ucx_link *link, const struct ucx_header *h
   return NULL;
 }
 
-static const char *keep(struct ucx_link *link, const struct ucx_header *header)
+static const char *ucx_rma_am_keep(struct ucx_link *link, const struct ucx_header *header)
 {
   if (link->asked_head - link->asked_tail == UCX_ASKED_MAX)
     return "more READs and atomics than may be under way";
@@ -180,10 +181,10 @@ const char *ucx_rma_am_receive(struct ucx_link *link, const struct ucx_header *h
   if (!link->asked)
     return "one-sided access where there is none";
   if (header->kind == UCX_WRITE)
-    return write_bytes(link, header, data, bytes);
+    return ucx_rma_am_write_bytes(link, header, data, bytes);
   if (header->kind == UCX_READ || header->kind == UCX_ATOMIC)
-    return keep(link, header);
-  return take_answer(link, header, data, bytes);
+    return ucx_rma_am_keep(link, header);
+  return ucx_rma_am_take_answer(link, header, data, bytes);
 }
 
 bool ucx_rma_am_owes(const struct ucx_link *link)
@@ -192,8 +193,8 @@ bool ucx_rma_am_owes(const struct ucx_link *link)
 }
 
 /* Copied at once: the memory may go when ucx_mr_leave() has returned. */
-static const char *answer_read(struct pst_device *device, struct ucx_asked *asked,
-                               struct ucx_am *am, uint64_t most)
+static const char *ucx_rma_am_answer_read(struct pst_device *device, struct ucx_asked *asked,
+                                          struct ucx_am *am, uint64_t most)
 {
   const uint64_t left = asked->header.length - asked->offset;
   const uint64_t bytes = left < most ? left : most;
@@ -211,8 +212,8 @@ static const char *answer_read(struct pst_device *device, struct ucx_asked *aske
   return NULL;
 }
 
-static const char *answer_atomic(struct pst_device *device, struct ucx_asked *asked,
-                                 struct ucx_am *am)
+static const char *ucx_rma_am_answer_atomic(struct pst_device *device, struct ucx_asked *asked,
+                                            struct ucx_am *am)
 {
   const struct ucx_header *header = &asked->header;
   uint64_t found = header->offset, *at;
@@ -249,8 +250,8 @@ void ucx_rma_am_step(struct pst_endpoint *endpoint)
       return;
     struct ucx_am *am = ucx_am_take(link);
     const char *wrong = asked->header.kind == UCX_READ
-                            ? answer_read(device, asked, am, link->part_max)
-                            : answer_atomic(device, asked, am);
+                            ? ucx_rma_am_answer_read(device, asked, am, link->part_max)
+                            : ucx_rma_am_answer_atomic(device, asked, am);
     if (wrong) {
       ucx_am_give(am);
       ucx_receive_refuse(link, wrong);

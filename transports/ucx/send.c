@@ -16,7 +16,7 @@
 #include "units.h"
 #include "wire.h"
 
-static const struct pst_mr *mr_of(const struct pst_request *request)
+static const struct pst_mr *ucx_send_mr_of(const struct pst_request *request)
 {
   return request->piece_count ? request->local.pieces[0].mr : request->local.mr;
 }
@@ -30,16 +30,17 @@ int ucx_send_check(const struct pst_endpoint *endpoint, const struct pst_request
     return rc;
   for (uint32_t i = 1; i < request->piece_count; i++) {
     const struct pst_mr *mr = request->local.pieces[i].mr;
-    if (mr && mr_of(request) && mr->type != mr_of(request)->type)
+    if (mr && ucx_send_mr_of(request) && mr->type != ucx_send_mr_of(request)->type)
       return -EOPNOTSUPP;
   }
   return 0;
 }
 
 /* Does the peer fetch it? */
-static bool is_whole(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static bool ucx_send_is_whole(const struct pst_endpoint *endpoint,
+                              const struct pst_request *request)
 {
-  const struct pst_mr *mr = mr_of(request);
+  const struct pst_mr *mr = ucx_send_mr_of(request);
 
   if (request->arg.length == 0)
     return false;
@@ -47,14 +48,15 @@ static bool is_whole(const struct pst_endpoint *endpoint, const struct pst_reque
          request->arg.length >= endpoint->link->whole_from;
 }
 
-static bool is_small(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static bool ucx_send_is_small(const struct pst_endpoint *endpoint,
+                              const struct pst_request *request)
 {
-  return request->arg.length <= endpoint->link->part_max && !is_whole(endpoint, request);
+  return request->arg.length <= endpoint->link->part_max && !ucx_send_is_whole(endpoint, request);
 }
 
 /* How many of n are alike but for their place and number, and fit into one active message. */
-static uint32_t count_run(const struct pst_endpoint *endpoint, const struct pst_request *requests,
-                          uint32_t n)
+static uint32_t ucx_send_count_run(const struct pst_endpoint *endpoint,
+                                   const struct pst_request *requests, uint32_t n)
 {
   const uint64_t head = pst_request_head(requests), length = requests->arg.length;
   uint32_t i, most = UCX_BATCH_MAX;
@@ -76,7 +78,7 @@ static uint32_t count_run(const struct pst_endpoint *endpoint, const struct pst_
   return i;
 }
 
-static void fill_run(struct ucx_am *am, const struct pst_request *requests, uint32_t count)
+static void ucx_send_fill_run(struct ucx_am *am, const struct pst_request *requests, uint32_t count)
 {
   const uint64_t length = requests->arg.length;
 
@@ -93,8 +95,8 @@ static void fill_run(struct ucx_am *am, const struct pst_request *requests, uint
 }
 
 /* Messages of any kind that fit, the records first. Returns how many. */
-static uint32_t fill_list(const struct pst_endpoint *endpoint, struct ucx_am *am,
-                          const struct pst_request *requests, uint32_t n)
+static uint32_t ucx_send_fill_list(const struct pst_endpoint *endpoint, struct ucx_am *am,
+                                   const struct pst_request *requests, uint32_t n)
 {
   const uint64_t most = endpoint->link->part_max;
   uint32_t i, used = 1;
@@ -106,7 +108,7 @@ static uint32_t fill_list(const struct pst_endpoint *endpoint, struct ucx_am *am
     const bool is_first = i == 0;
     if (!is_first && (request->opcode != PST_OP_SEND || (request->flags & PST_REQUEST_FENCE) ||
                       used + pieces > UCX_SOURCES_MAX || ucx_send_check(endpoint, request) < 0 ||
-                      !is_small(endpoint, request) ||
+                      !ucx_send_is_small(endpoint, request) ||
                       bytes + request->arg.length + sizeof(struct ucx_record) > most))
       break;
     am->records[i] = (struct ucx_record){.sequence = request->u.send.sequence,
@@ -122,36 +124,37 @@ static uint32_t fill_list(const struct pst_endpoint *endpoint, struct ucx_am *am
   return i;
 }
 
-static void count_sent(struct pst_endpoint *endpoint, uint64_t messages, uint64_t bytes)
+static void ucx_send_count_sent(struct pst_endpoint *endpoint, uint64_t messages, uint64_t bytes)
 {
   endpoint->tx.messages += messages;
   endpoint->tx.bytes += bytes;
 }
 
 /* An active message of small ones: the first is small, and has been judged. */
-static uint32_t start_batch(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                            uint32_t n)
+static uint32_t ucx_send_start_batch(struct pst_endpoint *endpoint,
+                                     const struct pst_request *requests, uint32_t n)
 {
   struct ucx_tx *tx = &endpoint->tx;
   struct ucx_am *am = ucx_am_take(endpoint->link);
-  uint32_t count = count_run(endpoint, requests, n);
+  uint32_t count = ucx_send_count_run(endpoint, requests, n);
 
   if (count)
-    fill_run(am, requests, count);
+    ucx_send_fill_run(am, requests, count);
   else
-    count = fill_list(endpoint, am, requests, n);
+    count = ucx_send_fill_list(endpoint, am, requests, n);
   am->header.count = (uint16_t)count;
   am->header.position = tx->position;
   am->unit = ucx_unit_begin(&tx->sends, requests[count - 1].cookie, count);
   am->has_unit = true;
   tx->position += count;
-  count_sent(endpoint, count,
-             am->bytes - (am->header.kind == UCX_LIST ? count * sizeof(struct ucx_record) : 0));
+  ucx_send_count_sent(endpoint, count,
+                      am->bytes -
+                          (am->header.kind == UCX_LIST ? count * sizeof(struct ucx_record) : 0));
   ucx_am_send(am);
   return count;
 }
 
-static void start_whole(struct pst_endpoint *endpoint, const struct pst_request *request)
+static void ucx_send_start_whole(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   struct ucx_tx *tx = &endpoint->tx;
   struct ucx_am *am = ucx_am_take(endpoint->link);
@@ -164,42 +167,42 @@ static void start_whole(struct pst_endpoint *endpoint, const struct pst_request 
                                    .meta = request->u.send.meta};
   am->unit = ucx_unit_begin(&tx->sends, request->cookie, 1);
   am->has_unit = true;
-  count_sent(endpoint, 1, request->arg.length);
-  const struct pst_mr *mr = mr_of(request);
+  ucx_send_count_sent(endpoint, 1, request->arg.length);
+  const struct pst_mr *mr = ucx_send_mr_of(request);
   ucx_am_offer(am, mr->type, request->piece_count > 1 ? NULL : mr->memh);
 }
 
 /* Parts are alike: a last one of a few bytes costs as much as the others. */
-static uint64_t part_of(uint64_t most, uint64_t length)
+static uint64_t ucx_send_part_of(uint64_t most, uint64_t length)
 {
   const uint64_t parts = (length + most - 1) / most;
 
   return (length + parts - 1) / parts;
 }
 
-static struct ucx_units *units_of(struct pst_endpoint *endpoint)
+static struct ucx_units *ucx_send_units_of(struct pst_endpoint *endpoint)
 {
   struct ucx_tx *tx = &endpoint->tx;
 
   return tx->cut.header.kind == UCX_WRITE ? &tx->writes : &tx->sends;
 }
 
-static void begin_cut(struct pst_endpoint *endpoint, const struct pst_request *request,
-                      const struct ucx_header *header)
+static void ucx_send_begin_cut(struct pst_endpoint *endpoint, const struct pst_request *request,
+                               const struct ucx_header *header)
 {
   struct ucx_cut *cut = &endpoint->tx.cut;
 
   cut->count = ucx_am_sources(cut->sources, request);
   cut->header = *header;
   cut->offset = cut->source_offset = 0;
-  cut->part = part_of(endpoint->link->part_max, request->arg.length);
+  cut->part = ucx_send_part_of(endpoint->link->part_max, request->arg.length);
   cut->source = 0;
   cut->is_open = true;
-  cut->unit = ucx_unit_begin(units_of(endpoint), request->cookie, 1);
+  cut->unit = ucx_unit_begin(ucx_send_units_of(endpoint), request->cookie, 1);
   ucx_send_step(endpoint);
 }
 
-static void start_cut(struct pst_endpoint *endpoint, const struct pst_request *request)
+static void ucx_send_start_cut(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   const struct ucx_header header = {.kind = UCX_PART,
                                     .length = (uint32_t)request->arg.length,
@@ -207,18 +210,18 @@ static void start_cut(struct pst_endpoint *endpoint, const struct pst_request *r
                                     .sequence = request->u.send.sequence,
                                     .meta = request->u.send.meta};
 
-  count_sent(endpoint, 1, request->arg.length);
-  begin_cut(endpoint, request, &header);
+  ucx_send_count_sent(endpoint, 1, request->arg.length);
+  ucx_send_begin_cut(endpoint, request, &header);
 }
 
 void ucx_send_write(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  const uint64_t part = part_of(endpoint->link->part_max, request->arg.length);
+  const uint64_t part = ucx_send_part_of(endpoint->link->part_max, request->arg.length);
   const struct ucx_header header = {
       .kind = UCX_WRITE, .sequence = request->u.rma.remote->address + request->u.rma.offset};
 
   endpoint->link->writes_begun += (request->arg.length + part - 1) / part;
-  begin_cut(endpoint, request, &header);
+  ucx_send_begin_cut(endpoint, request, &header);
 }
 
 void ucx_send_cancel(struct pst_endpoint *endpoint, int32_t status)
@@ -226,12 +229,12 @@ void ucx_send_cancel(struct pst_endpoint *endpoint, int32_t status)
   struct ucx_cut *cut = &endpoint->tx.cut;
 
   if (cut->is_open)
-    ucx_unit_end(units_of(endpoint), cut->unit, status);
+    ucx_unit_end(ucx_send_units_of(endpoint), cut->unit, status);
   cut->is_open = false;
 }
 
 /* The next part of the message. */
-static void fill_part(struct ucx_cut *cut, struct ucx_am *am, uint64_t most)
+static void ucx_send_fill_part(struct ucx_cut *cut, struct ucx_am *am, uint64_t most)
 {
   am->header = cut->header;
   am->header.offset = cut->offset;
@@ -261,14 +264,14 @@ void ucx_send_step(struct pst_endpoint *endpoint)
     struct ucx_am *am = ucx_am_take(link);
     if (!am)
       return;
-    fill_part(cut, am, cut->part);
+    ucx_send_fill_part(cut, am, cut->part);
     am->unit = cut->unit;
     am->has_unit = true;
-    ucx_unit_at(units_of(endpoint), cut->unit)->left++;
+    ucx_unit_at(ucx_send_units_of(endpoint), cut->unit)->left++;
     ucx_am_send(am);
     if (cut->source == cut->count) {
       cut->is_open = false;
-      ucx_unit_end(units_of(endpoint), cut->unit, 0);
+      ucx_unit_end(ucx_send_units_of(endpoint), cut->unit, 0);
     }
   }
 }
@@ -288,11 +291,11 @@ uint32_t ucx_send_start(struct pst_endpoint *endpoint, const struct pst_request 
   }
   if (n > credit)
     n = (uint32_t)credit;
-  if (is_small(endpoint, requests))
-    return start_batch(endpoint, requests, n);
-  if (is_whole(endpoint, requests))
-    start_whole(endpoint, requests);
+  if (ucx_send_is_small(endpoint, requests))
+    return ucx_send_start_batch(endpoint, requests, n);
+  if (ucx_send_is_whole(endpoint, requests))
+    ucx_send_start_whole(endpoint, requests);
   else
-    start_cut(endpoint, requests);
+    ucx_send_start_cut(endpoint, requests);
   return 1;
 }

@@ -26,7 +26,7 @@ extern char ucs_config_global_list[];
 #define SETTINGS_PREFIX "UCX_"
 
 /* Edits that make one of the other (Levenshtein). */
-static size_t distance(const char *a, const char *b)
+static size_t ucx_settings_distance(const char *a, const char *b)
 {
   size_t row[SETTINGS_NAME_MAX + 1], width = strlen(b);
 
@@ -51,7 +51,7 @@ static size_t distance(const char *a, const char *b)
 }
 
 /* Is there a variable of this name? If not, the nearest one. */
-static bool find_name(const char *name, char nearest[SETTINGS_NAME_MAX])
+static bool ucx_settings_find_name(const char *name, char nearest[SETTINGS_NAME_MAX])
 {
   char *text = NULL, *rest, *line;
   size_t size, best = SIZE_MAX;
@@ -70,7 +70,7 @@ static bool find_name(const char *name, char nearest[SETTINGS_NAME_MAX])
       continue;
     *end = 0;
     line += strlen(SETTINGS_PREFIX);
-    const size_t edits = distance(name, line);
+    const size_t edits = ucx_settings_distance(name, line);
     found = edits == 0;
     if (edits < best) {
       best = edits;
@@ -81,13 +81,13 @@ static bool find_name(const char *name, char nearest[SETTINGS_NAME_MAX])
   return found;
 }
 
-static int set(const struct pst_host *host, ucp_config_t *config, const char *name,
-               const char *value)
+static int ucx_settings_set(const struct pst_host *host, ucp_config_t *config, const char *name,
+                            const char *value)
 {
   char nearest[SETTINGS_NAME_MAX];
   ucs_status_t status;
 
-  if (!find_name(name, nearest))
+  if (!ucx_settings_find_name(name, nearest))
     return PST_REFUSE(host, -EOPNOTSUPP,
                       "this UCX has no option %s; the nearest is %s, and `ucx_info -c` lists all",
                       name, nearest);
@@ -100,7 +100,7 @@ static int set(const struct pst_host *host, ucp_config_t *config, const char *na
 }
 
 /* The name in "NAME=VALUE", which check() has seen, without UCX_. Returns VALUE, or NULL. */
-static const char *split(const char *item, char name[SETTINGS_NAME_MAX])
+static const char *ucx_settings_split(const char *item, char name[SETTINGS_NAME_MAX])
 {
   const char *equals = strchr(item, '=');
 
@@ -128,10 +128,10 @@ int ucx_settings_read(const struct pst_host *host, const struct pst_options *opt
                       ucs_status_string(status), ucx_status_remedy(status));
   for (int i = 0; i < 2 && rc == 0; i++)
     if (*host->option_string(options, own[i][0]))
-      rc = set(host, *config, own[i][1], host->option_string(options, own[i][0]));
+      rc = ucx_settings_set(host, *config, own[i][1], host->option_string(options, own[i][0]));
   for (uint32_t i = 0; rc == 0 && (item = host->option_item(options, "ucx", i)); i++) {
-    const char *value = split(item, name);
-    rc = value ? set(host, *config, name, value) : -EINVAL;
+    const char *value = ucx_settings_split(item, name);
+    rc = value ? ucx_settings_set(host, *config, name, value) : -EINVAL;
   }
   if (rc < 0)
     ucp_config_release(*config);
@@ -148,7 +148,7 @@ bool ucx_settings_have(const struct pst_host *host, const struct pst_options *op
     if (strcmp(own[i][1], name) == 0 && *host->option_string(options, own[i][0]))
       return true;
   for (uint32_t i = 0; (item = host->option_item(options, "ucx", i)); i++)
-    if (split(item, found) && strcmp(found, name) == 0)
+    if (ucx_settings_split(item, found) && strcmp(found, name) == 0)
       return true;
   return false;
 }

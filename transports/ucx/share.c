@@ -25,30 +25,30 @@ void ucx_shares_close(struct ucx_shares *shares)
   free(shares->owners);
 }
 
-static uint64_t slots_of(const struct ucx_share *share)
+static uint64_t ucx_share_slots_of(const struct ucx_share *share)
 {
   assert(share->granted >= share->released);
   return share->granted - share->released;
 }
 
 /* Slots that an endpoint may be granted: one is kept for each of the others that have none. */
-static uint64_t room_for(const struct ucx_shares *shares, const struct ucx_share *share)
+static uint64_t ucx_share_room_for(const struct ucx_shares *shares, const struct ucx_share *share)
 {
-  const uint64_t others = shares->idle - (slots_of(share) == 0);
+  const uint64_t others = shares->idle - (ucx_share_slots_of(share) == 0);
   const uint64_t taken = shares->granted - shares->released + others;
 
   return taken < shares->slots ? shares->slots - taken : 0;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t ucx_share_smaller(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
 }
 
 void ucx_share_grant(struct ucx_shares *shares, struct ucx_share *share, uint64_t count)
 {
-  assert(count <= room_for(shares, share));
-  if (slots_of(share) == 0 && count)
+  assert(count <= ucx_share_room_for(shares, share));
+  if (ucx_share_slots_of(share) == 0 && count)
     shares->idle--;
   share->granted += count;
   shares->granted += count;
@@ -56,7 +56,7 @@ void ucx_share_grant(struct ucx_shares *shares, struct ucx_share *share, uint64_
 
 /* An equal share; where endpoints may grow, as much as any may have if that is there for all, else
  * one slot. */
-static uint64_t base_of_next(const struct ucx_shares *shares)
+static uint64_t ucx_share_base_of_next(const struct ucx_shares *shares)
 {
   if (!shares->endpoint_slots)
     return pst_slots_share((uint32_t)(shares->slots - shares->bases),
@@ -69,10 +69,10 @@ static uint64_t base_of_next(const struct ucx_shares *shares)
 void ucx_share_begin(struct ucx_shares *shares, struct ucx_share *share)
 {
   assert(shares->come < shares->endpoints);
-  *share = (struct ucx_share){.base = base_of_next(shares)};
+  *share = (struct ucx_share){.base = ucx_share_base_of_next(shares)};
   shares->come++;
   shares->bases += share->base;
-  ucx_share_grant(shares, share, smaller(share->base, room_for(shares, share)));
+  ucx_share_grant(shares, share, ucx_share_smaller(share->base, ucx_share_room_for(shares, share)));
 }
 
 void ucx_share_end(struct ucx_shares *shares, struct ucx_share *share, const uint8_t *out,
@@ -85,10 +85,10 @@ void ucx_share_end(struct ucx_shares *shares, struct ucx_share *share, const uin
       shares->owners[slot] = &shares->nobody;
       kept += out[slot] != 0;
     }
-  assert(kept <= slots_of(share));
-  if (slots_of(share))
+  assert(kept <= ucx_share_slots_of(share));
+  if (ucx_share_slots_of(share))
     shares->idle++;
-  shares->released += slots_of(share) - kept;
+  shares->released += ucx_share_slots_of(share) - kept;
   shares->come--;
   shares->bases -= share->base;
 }
@@ -96,7 +96,7 @@ void ucx_share_end(struct ucx_shares *shares, struct ucx_share *share, const uin
 uint64_t ucx_share_more(const struct ucx_shares *shares, const struct ucx_share *share,
                         uint64_t unused)
 {
-  const uint64_t has = slots_of(share);
+  const uint64_t has = ucx_share_slots_of(share);
   uint64_t more;
 
   if (has < share->base) {
@@ -106,7 +106,7 @@ uint64_t ucx_share_more(const struct ucx_shares *shares, const struct ucx_share 
   } else {
     if (has >= shares->endpoint_slots || unused > has / 2)
       return 0;
-    more = smaller(shares->endpoint_slots - has, has ? has : 1);
+    more = ucx_share_smaller(shares->endpoint_slots - has, has ? has : 1);
   }
-  return smaller(more, room_for(shares, share));
+  return ucx_share_smaller(more, ucx_share_room_for(shares, share));
 }

@@ -26,7 +26,7 @@
 #define SLEEP_UNTOLD_NS 10000000u
 
 /* Would post() take what it did not take? */
-static bool has_room_again(const struct pst_endpoint *endpoint)
+static bool ucx_sleep_has_room_again(const struct pst_endpoint *endpoint)
 {
   const struct ucx_tx *tx = &endpoint->tx;
 
@@ -39,14 +39,14 @@ static bool has_room_again(const struct pst_endpoint *endpoint)
 }
 
 /* Would poll() give something, or do work of its own? */
-static bool is_pending(const struct pst_endpoint *endpoint)
+static bool ucx_sleep_is_pending(const struct pst_endpoint *endpoint)
 {
   const struct ucx_link *link = endpoint->link;
   const struct ucx_tx *tx = &endpoint->tx;
 
   if (ucx_units_are_done(&tx->sends) || ucx_units_are_done(&tx->writes) ||
       endpoint->cpu.owes_connected || endpoint->cpu.owes_disconnected ||
-      !pst_dones_is_empty(&endpoint->cpu.dones) || has_room_again(endpoint))
+      !pst_dones_is_empty(&endpoint->cpu.dones) || ucx_sleep_has_room_again(endpoint))
     return true;
   if (endpoint->cpu.closing.mode && !endpoint->cpu.dones.outstanding)
     return true;
@@ -59,26 +59,26 @@ static bool is_pending(const struct pst_endpoint *endpoint)
          ucx_receive_is_pending(endpoint) || ucx_receive_owes(endpoint) || ucx_rma_am_owes(link);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t ucx_sleep_earlier(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
 }
 
-static uint64_t deadline_ns(const struct pst_worker *worker)
+static uint64_t ucx_sleep_deadline_ns(const struct pst_worker *worker)
 {
   uint64_t first = ucx_links_deadline_ns(worker);
 
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     const struct pst_endpoint *endpoint = worker->endpoints[i];
     if (endpoint->cpu.closing.mode)
-      first = earlier(first, endpoint->cpu.closing.deadline_ns);
+      first = ucx_sleep_earlier(first, endpoint->cpu.closing.deadline_ns);
     if (endpoint->waits_since_ns && endpoint->cpu.params.timeout_ns)
-      first = earlier(first, endpoint->waits_since_ns + endpoint->cpu.params.timeout_ns);
+      first = ucx_sleep_earlier(first, endpoint->waits_since_ns + endpoint->cpu.params.timeout_ns);
   }
   return first;
 }
 
-static void set_timer(const struct pst_worker *worker, uint64_t at)
+static void ucx_sleep_set_timer(const struct pst_worker *worker, uint64_t at)
 {
   struct itimerspec when = {{0, 0}, {0, 0}};
 
@@ -91,7 +91,7 @@ static void set_timer(const struct pst_worker *worker, uint64_t at)
 
 /* 0: UCX wakes; -EAGAIN: it has something already. Where it keeps what it could not send, it wakes
  * nobody for the room: then the timer does, after *look_ns. */
-static int arm_link(const struct ucx_link *link, uint64_t now_ns, uint64_t *look_ns)
+static int ucx_sleep_arm_link(const struct ucx_link *link, uint64_t now_ns, uint64_t *look_ns)
 {
   ucs_status_t status;
 
@@ -100,7 +100,7 @@ static int arm_link(const struct ucx_link *link, uint64_t now_ns, uint64_t *look
   status = ucp_worker_arm(link->ucp);
   if (link->ams_under_way || link->controls_under_way) {
     const bool is_late = link->stage.name == UCX_LEAVING && now_ns >= link->stage.leaving.until_ns;
-    *look_ns = earlier(*look_ns, is_late ? SLEEP_UNTOLD_NS : SLEEP_STUCK_NS);
+    *look_ns = ucx_sleep_earlier(*look_ns, is_late ? SLEEP_UNTOLD_NS : SLEEP_STUCK_NS);
     return 0;
   }
   return status == UCS_OK ? 0 : -EAGAIN;
@@ -116,14 +116,15 @@ int ucx_arm(struct pst_worker *worker)
     return -EOPNOTSUPP;
   ucx_tick(worker, now_ns);
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++)
-    if (is_pending(worker->endpoints[i]))
+    if (ucx_sleep_is_pending(worker->endpoints[i]))
       rc = -EAGAIN;
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++)
-    rc = arm_link(worker->endpoints[i]->link, now_ns, &look_ns);
+    rc = ucx_sleep_arm_link(worker->endpoints[i]->link, now_ns, &look_ns);
   for (const struct ucx_link *link = worker->leaving; rc == 0 && link; link = link->next)
-    rc = arm_link(link, now_ns, &look_ns);
+    rc = ucx_sleep_arm_link(link, now_ns, &look_ns);
   if (rc == 0)
-    set_timer(worker,
-              earlier(deadline_ns(worker), look_ns == UINT64_MAX ? look_ns : now_ns + look_ns));
+    ucx_sleep_set_timer(worker,
+                        ucx_sleep_earlier(ucx_sleep_deadline_ns(worker),
+                                          look_ns == UINT64_MAX ? look_ns : now_ns + look_ns));
   return rc;
 }

@@ -17,7 +17,7 @@
 #define TICK_ROUNDS_MAX 100000u
 
 /* What arrived before the peer's process ended comes first. */
-static void end_dead(struct ucx_link *link)
+static void ucx_tick_end_dead(struct ucx_link *link)
 {
   for (uint32_t i = 0, idle = 0;
        i < TICK_ROUNDS_MAX && idle < 16 && link->ep && !ucx_link_is_lost(link); i++)
@@ -32,7 +32,7 @@ static void end_dead(struct ucx_link *link)
     ucx_link_end(link, -ECONNRESET);
 }
 
-static void look_at_waiting(struct pst_endpoint *endpoint, uint64_t now_ns)
+static void ucx_tick_look_at_waiting(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   const struct ucx_tx *tx = &endpoint->tx;
   struct ucx_link *link = endpoint->link;
@@ -62,11 +62,11 @@ void ucx_tick(struct pst_worker *worker, uint64_t now_ns)
   ucx_watch_look(worker->watch_fd);
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     if (worker->endpoints[i]->link->peer.has_died)
-      end_dead(worker->endpoints[i]->link);
-    look_at_waiting(worker->endpoints[i], now_ns);
+      ucx_tick_end_dead(worker->endpoints[i]->link);
+    ucx_tick_look_at_waiting(worker->endpoints[i], now_ns);
   }
   for (struct ucx_link *link = worker->leaving; link; link = link->next)
     if (link->peer.has_died)
-      end_dead(link);
+      ucx_tick_end_dead(link);
   ucx_links_step(worker, now_ns);
 }

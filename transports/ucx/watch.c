@@ -15,7 +15,7 @@
 #include "link.h"
 #include "wire.h"
 
-static ssize_t read_file(const char *path, char *text, size_t size)
+static ssize_t ucx_watch_read_file(const char *path, char *text, size_t size)
 {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t length = -1;
@@ -30,13 +30,13 @@ static ssize_t read_file(const char *path, char *text, size_t size)
 }
 
 /* proc(5): field 22 of /proc/PID/stat. The name, field 2, may have blanks and parentheses. */
-static bool read_start(uint64_t pid, uint64_t *started)
+static bool ucx_watch_read_start(uint64_t pid, uint64_t *started)
 {
   char path[64], text[1024];
   const char *at;
 
   snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)pid);
-  if (read_file(path, text, sizeof(text)) <= 0)
+  if (ucx_watch_read_file(path, text, sizeof(text)) <= 0)
     return false;
   at = strrchr(text, ')');
   for (int field = 2; at && field < 22; field++)
@@ -47,13 +47,13 @@ static bool read_start(uint64_t pid, uint64_t *started)
   return true;
 }
 
-static bool read_boot(uint8_t boot[16])
+static bool ucx_watch_read_boot(uint8_t boot[16])
 {
   char text[64];
   const char *at = text;
   unsigned int byte;
 
-  if (read_file("/proc/sys/kernel/random/boot_id", text, sizeof(text)) < 36)
+  if (ucx_watch_read_file("/proc/sys/kernel/random/boot_id", text, sizeof(text)) < 36)
     return false;
   for (int i = 0; i < 16; i++) {
     at += *at == '-';
@@ -70,11 +70,11 @@ bool ucx_identity_read(struct ucx_identity *identity)
   struct stat status;
 
   memset(identity, 0, sizeof(*identity));
-  if (stat("/proc/self/ns/pid", &status) != 0 || !read_boot(identity->boot))
+  if (stat("/proc/self/ns/pid", &status) != 0 || !ucx_watch_read_boot(identity->boot))
     return false;
   identity->pid_namespace = status.st_ino;
   identity->pid = (uint64_t)getpid();
-  return read_start(identity->pid, &identity->started);
+  return ucx_watch_read_start(identity->pid, &identity->started);
 }
 
 bool ucx_identity_is_near(const struct ucx_identity *own, const struct ucx_identity *peer)
@@ -98,7 +98,7 @@ int ucx_watch_open(const struct ucx_identity *own, const struct ucx_identity *pe
   if (fd < 0)
     return errno == ESRCH ? -ECONNRESET : -errno;
   /* Its number may be another process's by now. */
-  if (!read_start(peer->pid, &started) || started != peer->started) {
+  if (!ucx_watch_read_start(peer->pid, &started) || started != peer->started) {
     close(fd);
     return -ECONNRESET;
   }

@@ -17,7 +17,7 @@
 #include "ops.h"
 #include "tick.h"
 
-static void close_descriptors(struct pst_worker *worker)
+static void ucx_worker_close_descriptors(struct pst_worker *worker)
 {
   const int all[] = {worker->watch_fd, worker->sleep_fd, worker->timer_fd};
 
@@ -26,7 +26,7 @@ static void close_descriptors(struct pst_worker *worker)
       close(all[i]);
 }
 
-static int open_sleep(struct pst_worker *worker)
+static int ucx_worker_open_sleep(struct pst_worker *worker)
 {
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 
@@ -53,9 +53,9 @@ int ucx_worker_open(struct pst_device *device, uint32_t index, struct pst_worker
   if (made->watch_fd < 0)
     rc = -errno;
   else if (device->sleeps)
-    rc = open_sleep(made);
+    rc = ucx_worker_open_sleep(made);
   if (rc < 0) {
-    close_descriptors(made);
+    ucx_worker_close_descriptors(made);
     free(made);
     return PST_REFUSE(device->host, rc,
                       "a worker finds no descriptors: %s; raise `ulimit -n`, or use fewer threads",
@@ -66,7 +66,7 @@ int ucx_worker_open(struct pst_device *device, uint32_t index, struct pst_worker
 }
 
 /* Peers that live and take nothing hear of it later. */
-static void hand_over(struct pst_worker *worker, uint64_t now_ns)
+static void ucx_worker_hand_over(struct pst_worker *worker, uint64_t now_ns)
 {
   struct ucx_link *link;
 
@@ -76,13 +76,13 @@ static void hand_over(struct pst_worker *worker, uint64_t now_ns)
 }
 
 /* What was sent last is still on its way: peers get the time to take it. */
-static void let_leave(struct pst_worker *worker)
+static void ucx_worker_let_leave(struct pst_worker *worker)
 {
   while (worker->leaving) {
     const uint64_t now_ns = ucx_now_ns(worker->device);
     ucx_links_progress(worker);
     ucx_tick(worker, now_ns);
-    hand_over(worker, now_ns);
+    ucx_worker_hand_over(worker, now_ns);
     if (worker->leaving)
       usleep(200);
   }
@@ -94,9 +94,9 @@ void ucx_worker_close(struct pst_worker *worker)
     return;
   while (worker->endpoint_count)
     ucx_endpoint_free(worker->endpoints[0]);
-  let_leave(worker);
+  ucx_worker_let_leave(worker);
   ucx_links_free(worker);
-  close_descriptors(worker);
+  ucx_worker_close_descriptors(worker);
   free(worker->rings.all);
   free(worker->endpoints);
   free(worker);

@@ -17,7 +17,7 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
 }
 
 /* The nonce makes packets longer than their payload lets one expect. */
-static void note_mtu(const struct pst_endpoint *endpoint)
+static void udp_connect_note_mtu(const struct pst_endpoint *endpoint)
 {
   const struct udp_tx *tx = endpoint->tx;
   uint32_t header = endpoint->dg.header_bytes;
@@ -31,7 +31,7 @@ static void note_mtu(const struct pst_endpoint *endpoint)
            tx->mtu - header, tx->mtu - header);
 }
 
-static int connect_to(struct dg_endpoint *end, const union dg_address *address)
+static int udp_connect_to(struct dg_endpoint *end, const union dg_address *address)
 {
   struct pst_endpoint *endpoint = (struct pst_endpoint *)end;
   char text[DG_ADDRESS_TEXT];
@@ -45,12 +45,12 @@ static int connect_to(struct dg_endpoint *end, const union dg_address *address)
   }
   endpoint->dg.peer = *address;
   endpoint->tx->mtu = udp_socket_mtu(endpoint);
-  note_mtu(endpoint);
+  udp_connect_note_mtu(endpoint);
   udp_departures_connect(endpoint);
   return 0;
 }
 
-static bool is_near(const struct dg_endpoint *endpoint, const union dg_address *address)
+static bool udp_connect_is_near(const struct dg_endpoint *endpoint, const union dg_address *address)
 {
   (void)endpoint;
   return udp_address_is_near(address);
@@ -59,7 +59,7 @@ static bool is_near(const struct dg_endpoint *endpoint, const union dg_address *
 int udp_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
   static const struct dg_reach reach = {
-      .has_loopback = true, .is_near = is_near, .connect = connect_to};
+      .has_loopback = true, .is_near = udp_connect_is_near, .connect = udp_connect_to};
 
   return dg_endpoint_connect(&endpoint->dg, address, &reach);
 }

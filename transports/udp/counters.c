@@ -8,7 +8,8 @@
 #include "receive.h"
 #include "send.h"
 
-static void add_sender(struct pst_counter_list *list, const struct pst_endpoint *endpoint)
+static void udp_counters_add_sender(struct pst_counter_list *list,
+                                    const struct pst_endpoint *endpoint)
 {
   const struct udp_tx *tx = endpoint->tx;
 
@@ -27,15 +28,15 @@ static void add_sender(struct pst_counter_list *list, const struct pst_endpoint 
 
 /* The kernel counts buffers. How many messages one had beyond the first, a gap in the
  * numbers tells; where there are none, only that it had so many at most. */
-static void add_coalesced(struct pst_counter_list *list, const char *name, const char *cause,
-                          uint64_t buffers, uint32_t segments_max)
+static void udp_counters_add_coalesced(struct pst_counter_list *list, const char *name,
+                                       const char *cause, uint64_t buffers, uint32_t segments_max)
 {
   if (segments_max > 1)
     pst_counter_add(list, name, cause, buffers * (segments_max - 1),
                     PST_COUNTER_DROP | PST_COUNTER_GAUGE);
 }
 
-static uint64_t lesser(uint64_t a, uint64_t b)
+static uint64_t udp_counters_lesser(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
 }
@@ -43,17 +44,17 @@ static uint64_t lesser(uint64_t a, uint64_t b)
 /* Drops behind the last message that had a wrong checksum come off the tail, where numbers show
  * gaps; returns how many. Of the drops that were known before, none is in the tail once a message
  * has brought their count. */
-static uint64_t take_bad_tail(struct udp_rx *rx, const struct udp_drops_news *news,
-                              struct dg_losses *losses)
+static uint64_t udp_counters_take_bad_tail(struct udp_rx *rx, const struct udp_drops_news *news,
+                                           struct dg_losses *losses)
 {
   uint64_t tail = losses->tail[UDP_LOST_KERNEL] + losses->tail[UDP_LOST_NO_BUFFER], left;
 
   if (rx->drops_seen >= news->known)
     rx->bad_tail = 0;
-  rx->bad_tail = lesser(rx->bad_tail + news->bad_sums, tail);
+  rx->bad_tail = udp_counters_lesser(rx->bad_tail + news->bad_sums, tail);
   left = rx->bad_tail;
   for (int i = UDP_LOST_KERNEL; i <= UDP_LOST_NO_BUFFER; i++) {
-    uint64_t n = lesser(left, losses->tail[i]);
+    uint64_t n = udp_counters_lesser(left, losses->tail[i]);
     losses->tail[i] -= n;
     left -= n;
   }
@@ -62,38 +63,38 @@ static uint64_t take_bad_tail(struct udp_rx *rx, const struct udp_drops_news *ne
 
 /* How many of the messages that are known as the kernel's had a wrong checksum: what full buffers
  * do not explain, the newest. Never less than before. */
-static uint64_t bad_of_kernel(struct udp_rx *rx, const struct udp_drops_news *news,
-                              uint64_t no_buffer, uint64_t kernel)
+static uint64_t udp_counters_bad_of_kernel(struct udp_rx *rx, const struct udp_drops_news *news,
+                                           uint64_t no_buffer, uint64_t kernel)
 {
   uint64_t newly = kernel > rx->kernel_seen ? kernel - rx->kernel_seen : 0;
   uint64_t starved = no_buffer > rx->no_buffer_seen ? no_buffer - rx->no_buffer_seen : 0;
   uint64_t full = (rx->full_due + news->full) * rx->dg.flow.unit_max;
 
-  full -= lesser(full, starved);
+  full -= udp_counters_lesser(full, starved);
   rx->kernel_seen += newly;
   rx->no_buffer_seen += starved;
-  rx->kernel_bad_sums +=
-      lesser(newly - lesser(newly, full), rx->bad_sums - rx->sums_before - rx->kernel_bad_sums);
-  full -= lesser(full, newly);
+  rx->kernel_bad_sums += udp_counters_lesser(newly - udp_counters_lesser(newly, full),
+                                             rx->bad_sums - rx->sums_before - rx->kernel_bad_sums);
+  full -= udp_counters_lesser(full, newly);
   /* What left no gap until the next look was not the stream's. */
   rx->full_due = news->full ? full / rx->dg.flow.unit_max : 0;
-  return lesser(rx->kernel_bad_sums, kernel);
+  return udp_counters_lesser(rx->kernel_bad_sums, kernel);
 }
 
 /* Sums are checked as datagrams are read, and a message carries the drops from before it came: most
  * of the damaged ones leave a gap that nothing explains. What neither gaps nor such messages
  * account for lies behind the last message, as far as there are drops. */
-static void split_numbered(struct udp_rx *rx, const struct udp_drops_news *news,
-                           struct dg_losses *losses)
+static void udp_counters_split_numbered(struct udp_rx *rx, const struct udp_drops_news *news,
+                                        struct dg_losses *losses)
 {
   const struct dg_counts *counts = &rx->dg.flow.counts;
-  uint64_t tail = take_bad_tail(rx, news, losses);
-  uint64_t of_kernel =
-      bad_of_kernel(rx, news, counts->lost[UDP_LOST_NO_BUFFER], counts->lost[UDP_LOST_KERNEL]);
+  uint64_t tail = udp_counters_take_bad_tail(rx, news, losses);
+  uint64_t of_kernel = udp_counters_bad_of_kernel(rx, news, counts->lost[UDP_LOST_NO_BUFFER],
+                                                  counts->lost[UDP_LOST_KERNEL]);
   uint64_t left = rx->bad_sums - rx->sums_before - rx->kernel_bad_sums;
-  uint64_t in_gaps = lesser(left, counts->unexplained);
+  uint64_t in_gaps = udp_counters_lesser(left, counts->unexplained);
 
-  losses->tail[UDP_LOST_CHECKSUM] = lesser(tail, left - in_gaps);
+  losses->tail[UDP_LOST_CHECKSUM] = udp_counters_lesser(tail, left - in_gaps);
   dg_losses_count(&rx->dg, losses);
   losses->behind[UDP_LOST_CHECKSUM] = /* such a datagram is never coalesced with others */
       rx->dg.flow.params.numbered ? losses->tail[UDP_LOST_CHECKSUM] : 0;
@@ -102,19 +103,20 @@ static void split_numbered(struct udp_rx *rx, const struct udp_drops_news *news,
 }
 
 /* Without numbers each drop is a message. */
-static void split_plain(struct udp_rx *rx, const struct udp_drops_news *news,
-                        struct dg_losses *losses)
+static void udp_counters_split_plain(struct udp_rx *rx, const struct udp_drops_news *news,
+                                     struct dg_losses *losses)
 {
   uint64_t bad;
 
   dg_losses_count(&rx->dg, losses);
-  bad = bad_of_kernel(rx, news, losses->messages[UDP_LOST_NO_BUFFER],
-                      losses->messages[UDP_LOST_KERNEL]);
+  bad = udp_counters_bad_of_kernel(rx, news, losses->messages[UDP_LOST_NO_BUFFER],
+                                   losses->messages[UDP_LOST_KERNEL]);
   losses->messages[UDP_LOST_KERNEL] -= bad;
   losses->messages[UDP_LOST_CHECKSUM] += bad;
 }
 
-static void count_losses(struct pst_endpoint *endpoint, uint32_t drops, struct dg_losses *losses)
+static void udp_counters_count_losses(struct pst_endpoint *endpoint, uint32_t drops,
+                                      struct dg_losses *losses)
 {
   struct udp_rx *rx = endpoint->rx;
   struct udp_drops_news news = udp_drops_look(endpoint, drops);
@@ -126,25 +128,25 @@ static void count_losses(struct pst_endpoint *endpoint, uint32_t drops, struct d
   if (is_numbered && !rx->dg.flow.begun)
     rx->sums_before = rx->bad_sums;
   if (is_numbered)
-    split_numbered(rx, &news, losses);
+    udp_counters_split_numbered(rx, &news, losses);
   else
-    split_plain(rx, &news, losses);
+    udp_counters_split_plain(rx, &news, losses);
 }
 
-static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *endpoint)
+static void udp_counters_add_receiver(struct pst_counter_list *list, struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
   const struct dg_flow *flow = &rx->dg.flow;
   uint32_t drops = udp_socket_drops(endpoint);
   struct dg_losses losses;
 
-  count_losses(endpoint, drops, &losses);
+  udp_counters_count_losses(endpoint, drops, &losses);
   dg_counters_receiver(list, &endpoint->dg, &losses);
   if (flow->params.framing == DG_FRAMING_NONE) {
-    add_coalesced(list, "kernel_coalesced", "kernel", losses.messages[UDP_LOST_KERNEL],
-                  flow->unit_max);
-    add_coalesced(list, "no_buffer_coalesced", "no_buffer", losses.messages[UDP_LOST_NO_BUFFER],
-                  flow->unit_max);
+    udp_counters_add_coalesced(list, "kernel_coalesced", "kernel", losses.messages[UDP_LOST_KERNEL],
+                               flow->unit_max);
+    udp_counters_add_coalesced(list, "no_buffer_coalesced", "no_buffer",
+                               losses.messages[UDP_LOST_NO_BUFFER], flow->unit_max);
   }
   pst_counter_add(list, "socket_drops", NULL, drops, 0);
   pst_counter_add(list, "copied", NULL, rx->copied, 0);
@@ -161,9 +163,9 @@ int udp_counters(struct pst_device *device, struct pst_worker *worker,
   if (endpoint && endpoint->tx && endpoint->tx->departures.is_tai)
     udp_socket_errors(endpoint);
   if (endpoint && endpoint->tx)
-    add_sender(&list, endpoint);
+    udp_counters_add_sender(&list, endpoint);
   else if (endpoint)
-    add_receiver(&list, endpoint);
+    udp_counters_add_receiver(&list, endpoint);
   else if (worker)
     pst_counter_add(&list, "sockets", NULL, worker->endpoint_count, PST_COUNTER_GAUGE);
   return (int)list.count;

@@ -17,7 +17,7 @@
 /* The kernel keeps some 90 errors for a socket, and no send() fails for those of times. */
 #define LOOK_NS 1000000u
 
-static const char *kind_of(const struct pst_endpoint *endpoint)
+static const char *udp_departure_kind_of(const struct pst_endpoint *endpoint)
 {
   return endpoint->worker->device->departure == UDP_DEPARTURE_ETF ? "etf" : "fq";
 }
@@ -33,14 +33,15 @@ int udp_departures_open(struct pst_endpoint *endpoint)
     return 0;
   int rc = -errno;
   return UDP_REFUSE(endpoint, rc, "departure: %s: the kernel takes no times: %s; %s",
-                    kind_of(endpoint), strerror(-rc),
+                    udp_departure_kind_of(endpoint), strerror(-rc),
                     rc == -EPERM ? "etf's clock needs CAP_NET_ADMIN (setcap cap_net_admin=ep "
                                    "PROGRAM), `departure: fq` needs none"
                                  : "it needs Linux 4.19; else set departure: off");
 }
 
 /* Times would not be kept, or be misread. */
-static void not_kept(const struct pst_endpoint *endpoint, const struct udp_qdisc *qdisc)
+static void udp_departure_not_kept(const struct pst_endpoint *endpoint,
+                                   const struct udp_qdisc *qdisc)
 {
   const bool is_etf = endpoint->worker->device->departure == UDP_DEPARTURE_ETF;
 
@@ -54,7 +55,7 @@ static void not_kept(const struct pst_endpoint *endpoint, const struct udp_qdisc
              "departure: times of departure are not kept: the queueing discipline of %s is %s, and "
              "not %s; `tc qdisc replace dev %s %s` as root makes it so. Messages leave as soon as "
              "they are handed over, at the stream's rate on average",
-             qdisc->netdev, qdisc->root, kind_of(endpoint), qdisc->netdev,
+             qdisc->netdev, qdisc->root, udp_departure_kind_of(endpoint), qdisc->netdev,
              is_etf ? "parent QUEUE etf clockid CLOCK_TAI delta 300000" : "root fq");
 }
 
@@ -68,8 +69,8 @@ void udp_departures_connect(struct pst_endpoint *endpoint)
   departures->are_kept = false;
   if (endpoint->worker->device->departure == UDP_DEPARTURE_OFF)
     return;
-  int rc = udp_qdisc_find(by_group ? endpoint->dg.netdev : 0, &endpoint->dg.peer, kind_of(endpoint),
-                          &qdisc);
+  int rc = udp_qdisc_find(by_group ? endpoint->dg.netdev : 0, &endpoint->dg.peer,
+                          udp_departure_kind_of(endpoint), &qdisc);
   if (rc < 0) {
     UDP_TELL(endpoint, PST_LOG_WARN,
              "departure: times of departure are not kept: the queueing discipline on the way "
@@ -83,10 +84,10 @@ void udp_departures_connect(struct pst_endpoint *endpoint)
   departures->are_kept = qdisc.is_there && (!is_etf || qdisc.clock == CLOCK_TAI);
   departures->is_tai = departures->are_kept && is_etf;
   if (!departures->are_kept)
-    not_kept(endpoint, &qdisc);
+    udp_departure_not_kept(endpoint, &qdisc);
 }
 
-static uint64_t clock_of(clockid_t clock)
+static uint64_t udp_departure_clock_of(clockid_t clock)
 {
   struct timespec now;
 
@@ -95,7 +96,7 @@ static uint64_t clock_of(clockid_t clock)
 }
 
 /* A machine that takes longer would have each message refused, and all that come again. */
-static void learn_margin(struct udp_departures *departures)
+static void udp_departure_learn_margin(struct udp_departures *departures)
 {
   const uint32_t less = departures->margin_ns - departures->margin_ns / 16;
   const uint32_t more = 2 * departures->margin_ns;
@@ -110,8 +111,8 @@ static void learn_margin(struct udp_departures *departures)
 void udp_departures_begin(struct pst_endpoint *endpoint)
 {
   struct udp_departures *departures = &endpoint->tx->departures;
-  const uint64_t now_ns = clock_of(CLOCK_MONOTONIC);
-  departures->offset_ns = clock_of(CLOCK_TAI) - now_ns;
+  const uint64_t now_ns = udp_departure_clock_of(CLOCK_MONOTONIC);
+  departures->offset_ns = udp_departure_clock_of(CLOCK_TAI) - now_ns;
   const uint64_t earliest_ns = now_ns + departures->delta_ns + departures->margin_ns;
   if (earliest_ns > departures->earliest_ns) /* or this post() would overtake the one before */
     departures->earliest_ns = earliest_ns;
@@ -119,7 +120,7 @@ void udp_departures_begin(struct pst_endpoint *endpoint)
     return;
   departures->look_ns = now_ns + LOOK_NS;
   udp_socket_errors(endpoint);
-  learn_margin(departures);
+  udp_departure_learn_margin(departures);
 }
 
 bool udp_departures_told(struct pst_endpoint *endpoint, const struct sock_extended_err *error)

@@ -9,7 +9,7 @@
 #include "receive.h"
 
 /* The value of a column of /proc/net/snmp: a line of names and one of numbers. */
-static uint64_t column(const char *names, const char *numbers, const char *wanted)
+static uint64_t udp_drops_column(const char *names, const char *numbers, const char *wanted)
 {
   char name[64];
   uint64_t number;
@@ -32,9 +32,9 @@ void udp_drops_read4(FILE *from, struct udp_host_drops *drops)
   while (fgets(names, sizeof(names), from) && fgets(numbers, sizeof(numbers), from)) {
     if (strncmp(names, "Udp: ", 5) != 0 || strncmp(numbers, "Udp: ", 5) != 0)
       continue;
-    drops->bad_sums = column(names + 5, numbers + 5, "InCsumErrors");
-    drops->full = column(names + 5, numbers + 5, "RcvbufErrors") +
-                  column(names + 5, numbers + 5, "MemErrors");
+    drops->bad_sums = udp_drops_column(names + 5, numbers + 5, "InCsumErrors");
+    drops->full = udp_drops_column(names + 5, numbers + 5, "RcvbufErrors") +
+                  udp_drops_column(names + 5, numbers + 5, "MemErrors");
   }
 }
 
@@ -72,7 +72,7 @@ uint32_t udp_socket_drops(const struct pst_endpoint *endpoint)
   return info[SK_MEMINFO_DROPS];
 }
 
-static struct udp_host_drops read_host(int family)
+static struct udp_host_drops udp_drops_read_host(int family)
 {
   struct udp_host_drops drops = {0};
   FILE *file = fopen(family == AF_INET ? "/proc/net/snmp" : "/proc/net/snmp6", "re");
@@ -89,10 +89,10 @@ static struct udp_host_drops read_host(int family)
 
 void udp_drops_begin(struct pst_endpoint *endpoint)
 {
-  endpoint->rx->host_drops = read_host(endpoint->dg.family);
+  endpoint->rx->host_drops = udp_drops_read_host(endpoint->dg.family);
 }
 
-static void tell_bad_sums(struct pst_endpoint *endpoint)
+static void udp_drops_tell_bad_sums(struct pst_endpoint *endpoint)
 {
   if (endpoint->rx->told_sums)
     return;
@@ -107,7 +107,7 @@ static void tell_bad_sums(struct pst_endpoint *endpoint)
 }
 
 /* Warns once why the kernel drops datagrams, with the setting that helps. */
-static void tell_full(struct pst_endpoint *endpoint)
+static void udp_drops_tell_full(struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
   long most = udp_sysctl("/proc/sys/net/core/rmem_max");
@@ -144,7 +144,7 @@ struct udp_drops_news udp_drops_look(struct pst_endpoint *endpoint, uint32_t dro
 
   if (drops == rx->drops)
     return news;
-  struct udp_host_drops now = read_host(endpoint->dg.family);
+  struct udp_host_drops now = udp_drops_read_host(endpoint->dg.family);
   uint64_t bad_sums = udp_drops_bad_sums(drops, &rx->host_drops, &now);
   uint32_t newly = drops - rx->drops;
   news.bad_sums = bad_sums > rx->bad_sums ? bad_sums - rx->bad_sums : 0;
@@ -152,8 +152,8 @@ struct udp_drops_news udp_drops_look(struct pst_endpoint *endpoint, uint32_t dro
   rx->bad_sums += news.bad_sums;
   rx->drops = drops;
   if (news.bad_sums)
-    tell_bad_sums(endpoint);
+    udp_drops_tell_bad_sums(endpoint);
   if (news.full)
-    tell_full(endpoint);
+    udp_drops_tell_full(endpoint);
   return news;
 }

@@ -14,7 +14,7 @@
 /* A receiver without a device is bound where its peers find the control channel: nobody else's
  * datagrams then fill its buffer. With `control` on a loopback address of the other family it is
  * bound to that of its own. */
-static void find_listener(struct pst_endpoint *endpoint)
+static void udp_endpoint_find_listener(struct pst_endpoint *endpoint)
 {
   const struct pst_device *device = endpoint->worker->device;
   const union dg_address *listens = &device->listens;
@@ -29,7 +29,7 @@ static void find_listener(struct pst_endpoint *endpoint)
 }
 
 /* Where it is bound, and which family all its addresses are of. */
-static int find_local(struct pst_endpoint *endpoint)
+static int udp_endpoint_find_local(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->worker->device;
   struct udp_device_name name;
@@ -38,11 +38,12 @@ static int find_local(struct pst_endpoint *endpoint)
   if (rc < 0)
     return rc;
   dg_endpoint_place(&endpoint->dg, name.is_set ? &name.address : NULL, name.index);
-  find_listener(endpoint);
+  udp_endpoint_find_listener(endpoint);
   return dg_endpoint_check(&endpoint->dg);
 }
 
-static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
+static int udp_endpoint_open_parts(struct pst_endpoint *endpoint,
+                                   const struct pst_endpoint_params *in)
 {
   struct pst_worker *worker = endpoint->worker;
   struct pst_limits limits = {.struct_size = sizeof(limits)};
@@ -50,7 +51,7 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
   udp_limits(worker->device, &limits);
   int rc = dg_endpoint_open(&endpoint->dg, &worker->device->dg, &worker->rings, &limits, in);
   if (rc == 0)
-    rc = find_local(endpoint);
+    rc = udp_endpoint_find_local(endpoint);
   if (rc < 0)
     return rc;
   rc = in->ring ? udp_rx_open(endpoint, in->ring) : udp_tx_open(endpoint, in->options);
@@ -61,7 +62,7 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
   return rc;
 }
 
-static int join_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
+static int udp_endpoint_join_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
 {
   struct epoll_event event = {.data.ptr = endpoint};
 
@@ -88,8 +89,8 @@ int udp_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
   pst_struct_read(&in, sizeof(in), params);
   made->worker = worker;
   made->fd = -1;
-  int rc = open_parts(made, &in);
-  if (rc == 0 && (rc = join_worker(worker, made)) != 0)
+  int rc = udp_endpoint_open_parts(made, &in);
+  if (rc == 0 && (rc = udp_endpoint_join_worker(worker, made)) != 0)
     UDP_TELL(made, PST_LOG_ERROR, "the socket cannot be watched: %s", strerror(-rc));
   if (rc < 0) {
     udp_endpoint_free(made);

@@ -58,7 +58,8 @@ static const struct pst_option_rule rules[] = {DG_RULES};
 
 /* Where an end is bound, "" for everywhere. True: only there, in numbers, as far as can be told
  * without this host's interfaces and its control channel. */
-static bool find_bound(const struct pst_check *check, int family, char text[DG_HOST_TEXT])
+static bool udp_options_find_bound(const struct pst_check *check, int family,
+                                   char text[DG_HOST_TEXT])
 {
   const char *device = check->option_string(check->options, "device");
   bool receives = check->side == PST_SCOPE_RECEIVER;
@@ -82,7 +83,8 @@ static bool find_bound(const struct pst_check *check, int family, char text[DG_H
 }
 
 /* What its family rests on. */
-static const char *family_option(const struct pst_check *check, const union dg_address *to)
+static const char *udp_options_family_option(const struct pst_check *check,
+                                             const union dg_address *to)
 {
   bool receives = check->side == PST_SCOPE_RECEIVER;
   const char *device = check->option_string(check->options, "device");
@@ -98,8 +100,8 @@ static const char *family_option(const struct pst_check *check, const union dg_a
 
 /* Tells the check which address and port the socket will have, so that two ends on one are
  * found. */
-static void describe_socket(const struct pst_check *check, int family, const union dg_address *to,
-                            struct pst_facts *facts)
+static void udp_options_describe_socket(const struct pst_check *check, int family,
+                                        const union dg_address *to, struct pst_facts *facts)
 {
   bool receives = check->side == PST_SCOPE_RECEIVER;
   const char *device = check->option_string(check->options, "device");
@@ -110,7 +112,7 @@ static void describe_socket(const struct pst_check *check, int family, const uni
 
   if (family == AF_UNSPEC)
     family = AF_INET; /* but of an interface, which may lack it */
-  bool alone = find_bound(check, family, bound);
+  bool alone = udp_options_find_bound(check, family, bound);
   if (port) /* an address has at most 45 characters, and a link-local one with its zone 40 */
     snprintf(facts->takes, sizeof(facts->takes), "UDP port %hu of %s%s%.51s", port,
              known ? dg_family_name(family) : "interface", bound[0] ? "/" : "", bound);
@@ -128,10 +130,10 @@ static void describe_socket(const struct pst_check *check, int family, const uni
   facts->meets[strcspn(facts->meets, "%")] = '\0'; /* a zone is this host's word */
   if (known)
     snprintf(facts->equals, sizeof(facts->equals), "%s", dg_family_name(family));
-  facts->equals_option = family_option(check, to);
+  facts->equals_option = udp_options_family_option(check, to);
 }
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void udp_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   struct dg_checked checked;
 
@@ -140,7 +142,7 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
                    "a group is a sender's `to` and a receiver's `group`, and all addresses are "
                    "`device: any`",
                    UDP_DATAGRAM_MAX, &checked, facts);
-  describe_socket(check, checked.family, &checked.first, facts);
+  udp_options_describe_socket(check, checked.family, &checked.first, facts);
   facts->slots_max = PST_CPU_SLOTS_MAX;
   facts->direct_needs = PST_NEED_CPU_ACCESS;
   if (check->option_uint(check->options, "timestamps") == UDP_TIME_OFF)
@@ -159,7 +161,7 @@ static const struct pst_description description = {
     .option_count = sizeof(options) / sizeof(options[0]),
     .rules = rules,
     .rule_count = sizeof(rules) / sizeof(rules[0]),
-    .check = check_options,
+    .check = udp_options_check,
     .wire = DG_WIRE,
 };
 PST_DESCRIPTION(description);

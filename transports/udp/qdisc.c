@@ -25,7 +25,8 @@ struct search {
   struct udp_qdisc *found;
 };
 
-static void begin(struct question *question, uint16_t type, uint16_t flags, uint32_t body_bytes)
+static void udp_qdisc_begin(struct question *question, uint16_t type, uint16_t flags,
+                            uint32_t body_bytes)
 {
   memset(question, 0, sizeof(*question));
   question->header.nlmsg_len = (uint32_t)NLMSG_LENGTH(body_bytes);
@@ -33,7 +34,7 @@ static void begin(struct question *question, uint16_t type, uint16_t flags, uint
   question->header.nlmsg_flags = NLM_F_REQUEST | flags;
 }
 
-static void take_route(struct search *search, const struct nlmsghdr *header)
+static void udp_qdisc_take_route(struct search *search, const struct nlmsghdr *header)
 {
   const struct rtattr *at = RTM_RTA(NLMSG_DATA(header));
   int left = (int)RTM_PAYLOAD(header);
@@ -43,7 +44,7 @@ static void take_route(struct search *search, const struct nlmsghdr *header)
       memcpy(&search->netdev, RTA_DATA(at), sizeof(search->netdev));
 }
 
-static void take_etf(struct udp_qdisc *found, const struct rtattr *options)
+static void udp_qdisc_take_etf(struct udp_qdisc *found, const struct rtattr *options)
 {
   const struct rtattr *at = RTA_DATA(options);
   int left = (int)RTA_PAYLOAD(options);
@@ -58,7 +59,7 @@ static void take_etf(struct udp_qdisc *found, const struct rtattr *options)
   }
 }
 
-static void take_qdisc(struct search *search, const struct nlmsghdr *header)
+static void udp_qdisc_take(struct search *search, const struct nlmsghdr *header)
 {
   const struct tcmsg *message = NLMSG_DATA(header);
   const struct rtattr *at = TCA_RTA(message), *options = NULL;
@@ -80,20 +81,20 @@ static void take_qdisc(struct search *search, const struct nlmsghdr *header)
     return;
   search->found->is_there = true;
   if (options && strcmp(kind, "etf") == 0)
-    take_etf(search->found, options);
+    udp_qdisc_take_etf(search->found, options);
 }
 
 /* One message. 1: there are more, 0: that was the last, or -errno. */
-static int take(struct search *search, const struct nlmsghdr *header)
+static int udp_qdisc_take_message(struct search *search, const struct nlmsghdr *header)
 {
   struct nlmsgerr error;
 
   switch (header->nlmsg_type) {
   case RTM_NEWROUTE:
-    take_route(search, header);
+    udp_qdisc_take_route(search, header);
     return 0;
   case RTM_NEWQDISC:
-    take_qdisc(search, header);
+    udp_qdisc_take(search, header);
     return 1;
   case NLMSG_ERROR:
     memcpy(&error, NLMSG_DATA(header), sizeof(error));
@@ -104,7 +105,7 @@ static int take(struct search *search, const struct nlmsghdr *header)
 }
 
 /* The kernel answers within send(), and a dump goes on within recv(): neither waits. */
-static int ask(int fd, const struct question *question, struct search *search)
+static int udp_qdisc_ask(int fd, const struct question *question, struct search *search)
 {
   union {
     struct nlmsghdr header;
@@ -121,12 +122,12 @@ static int ask(int fd, const struct question *question, struct search *search)
     uint32_t left = (uint32_t)n;
     for (struct nlmsghdr *at = &answer.header; rc == 1 && NLMSG_OK(at, left);
          at = NLMSG_NEXT(at, left))
-      rc = take(search, at);
+      rc = udp_qdisc_take_message(search, at);
   }
   return rc;
 }
 
-static int ask_route(int fd, const union dg_address *peer, struct search *search)
+static int udp_qdisc_ask_route(int fd, const union dg_address *peer, struct search *search)
 {
   const bool is_v4 = peer->any.sa_family == AF_INET;
   const uint32_t bytes = is_v4 ? 4 : 16;
@@ -137,7 +138,7 @@ static int ask_route(int fd, const union dg_address *peer, struct search *search
     search->netdev = peer->v6.sin6_scope_id;
     return 0;
   }
-  begin(&question, RTM_GETROUTE, 0, sizeof(question.body.route));
+  udp_qdisc_begin(&question, RTM_GETROUTE, 0, sizeof(question.body.route));
   question.body.route.rtm_family = (uint8_t)peer->any.sa_family;
   question.body.route.rtm_dst_len = (uint8_t)(bytes * 8);
   to = (struct rtattr *)(void *)((uint8_t *)&question + NLMSG_ALIGN(question.header.nlmsg_len));
@@ -147,17 +148,17 @@ static int ask_route(int fd, const union dg_address *peer, struct search *search
          bytes);
   question.header.nlmsg_len =
       (uint32_t)(NLMSG_ALIGN(question.header.nlmsg_len) + RTA_ALIGN(to->rta_len));
-  return ask(fd, &question, search);
+  return udp_qdisc_ask(fd, &question, search);
 }
 
-static int ask_qdiscs(int fd, struct search *search)
+static int udp_qdisc_ask_qdiscs(int fd, struct search *search)
 {
   struct question question;
 
-  begin(&question, RTM_GETQDISC, NLM_F_DUMP, sizeof(question.body.qdisc));
+  udp_qdisc_begin(&question, RTM_GETQDISC, NLM_F_DUMP, sizeof(question.body.qdisc));
   question.body.qdisc.tcm_family = AF_UNSPEC;
   question.body.qdisc.tcm_ifindex = (int)search->netdev;
-  return ask(fd, &question, search);
+  return udp_qdisc_ask(fd, &question, search);
 }
 
 int udp_qdisc_find(uint32_t netdev, const union dg_address *peer, const char *kind,
@@ -171,11 +172,11 @@ int udp_qdisc_find(uint32_t netdev, const union dg_address *peer, const char *ki
   if (fd < 0)
     return -errno;
   if (!netdev)
-    rc = ask_route(fd, peer, &search);
+    rc = udp_qdisc_ask_route(fd, peer, &search);
   if (rc == 0 && !if_indextoname(search.netdev, made.netdev))
     rc = -ENODEV;
   if (rc == 0)
-    rc = ask_qdiscs(fd, &search);
+    rc = udp_qdisc_ask_qdiscs(fd, &search);
   close(fd);
   if (rc == 0)
     *found = made;

@@ -21,7 +21,7 @@
 #define DEPTH_LIFE 64u /* entries after which a rarer, deeper buffer is forgotten */
 
 /* Those slots of an entry that hold no message are free again. */
-static void give_slots(struct udp_rx *rx, const struct udp_entry *entry)
+static void udp_receive_give_slots(struct udp_rx *rx, const struct udp_entry *entry)
 {
   for (uint32_t i = 0; i < entry->laid; i++)
     if (entry->slots[i] != UINT32_MAX)
@@ -30,7 +30,7 @@ static void give_slots(struct udp_rx *rx, const struct udp_entry *entry)
 
 /* Gives a receive vector its slots, which the kernel will fill in order. With segments several
  * slots share a vector. */
-static void lay(struct udp_rx *rx, uint32_t header, uint32_t at)
+static void udp_receive_lay(struct udp_rx *rx, uint32_t header, uint32_t at)
 {
   struct udp_entry *entry = &rx->entries[at];
   struct pst_ring *ring = rx->ring;
@@ -60,18 +60,19 @@ static void lay(struct udp_rx *rx, uint32_t header, uint32_t at)
   rx->laid_slots += slots;
 }
 
-static void lay_all(struct pst_endpoint *endpoint)
+static void udp_receive_lay_all(struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
 
   while (rx->received + rx->laid < UDP_ENTRIES && rx->ring->cpu.slots.free_count &&
          (rx->laid == 0 || rx->laid_slots < UDP_ENTRY_SLOTS_MAX)) {
-    lay(rx, endpoint->dg.header_bytes, (rx->first + rx->received + rx->laid) % UDP_ENTRIES);
+    udp_receive_lay(rx, endpoint->dg.header_bytes,
+                    (rx->first + rx->received + rx->laid) % UDP_ENTRIES);
     rx->laid++;
   }
 }
 
-static void read_time(const struct cmsghdr *message, struct udp_entry *entry)
+static void udp_receive_read_time(const struct cmsghdr *message, struct udp_entry *entry)
 {
   struct scm_timestamping times;
 
@@ -81,7 +82,7 @@ static void read_time(const struct cmsghdr *message, struct udp_entry *entry)
   entry->time_ns = (uint64_t)at->tv_sec * 1000000000u + (uint64_t)at->tv_nsec;
 }
 
-static void read_control(struct msghdr *header, struct udp_entry *entry)
+static void udp_receive_read_control(struct msghdr *header, struct udp_entry *entry)
 {
   for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
     if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
@@ -91,13 +92,13 @@ static void read_control(struct msghdr *header, struct udp_entry *entry)
     } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
       memcpy(&entry->drops, CMSG_DATA(c), sizeof(entry->drops));
     } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPING) {
-      read_time(c, entry);
+      udp_receive_read_time(c, entry);
     }
   }
 }
 
 /* The network card was to say when; where it did not, the kernel's word is taken. */
-static void count_stamps(struct pst_endpoint *endpoint, const struct udp_entry *entry)
+static void udp_receive_count_stamps(struct pst_endpoint *endpoint, const struct udp_entry *entry)
 {
   struct udp_rx *rx = endpoint->rx;
 
@@ -112,7 +113,7 @@ static void count_stamps(struct pst_endpoint *endpoint, const struct udp_entry *
 }
 
 /* What coalescing there is decides how the next entries are laid. */
-static void learn(struct udp_rx *rx, const struct udp_entry *entry)
+static void udp_receive_learn(struct udp_rx *rx, const struct udp_entry *entry)
 {
   uint32_t count = entry->count < UDP_SEGMENTS_MAX ? entry->count : UDP_SEGMENTS_MAX;
 
@@ -132,7 +133,7 @@ static void learn(struct udp_rx *rx, const struct udp_entry *entry)
 }
 
 /* All bytes in one piece, in the spill. */
-static void straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
+static void udp_receive_straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
 {
   uint32_t header = endpoint->dg.header_bytes, done = 0;
   uint32_t spilled = entry->laid * entry->stride;
@@ -153,8 +154,8 @@ static void straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
 }
 
 /* Reads how the kernel has filled a vector: its length, segment, address and time. */
-static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
-                       struct mmsghdr *vector, uint64_t now_ns)
+static void udp_receive_open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
+                                   struct mmsghdr *vector, uint64_t now_ns)
 {
   struct udp_rx *rx = endpoint->rx;
 
@@ -166,27 +167,27 @@ static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
   entry->is_cut = vector->msg_hdr.msg_flags & MSG_TRUNC;
   entry->is_straight = true;
   entry->by_card = false;
-  read_control(&vector->msg_hdr, entry);
+  udp_receive_read_control(&vector->msg_hdr, entry);
   if (entry->segment == 0 || entry->segment >= entry->total) {
     entry->segment = entry->total;
     entry->count = 1;
   } else {
     entry->count = (entry->total + entry->segment - 1) / entry->segment;
   }
-  learn(rx, entry);
-  count_stamps(endpoint, entry);
+  udp_receive_learn(rx, entry);
+  udp_receive_count_stamps(endpoint, entry);
   if (entry->count == 1 ? entry->total <= entry->stride : entry->segment == entry->stride)
     return;
   /* One that is longer than a slot, and nothing else. */
   if (entry->count == 1 && entry->total > endpoint->dg.header_bytes + udp_slot_room(rx->ring))
     entry->is_cut = true;
   else
-    straighten(endpoint, entry);
+    udp_receive_straighten(endpoint, entry);
 }
 
-static void close_entry(struct udp_rx *rx, struct udp_entry *entry)
+static void udp_receive_close_entry(struct udp_rx *rx, struct udp_entry *entry)
 {
-  give_slots(rx, entry);
+  udp_receive_give_slots(rx, entry);
   rx->first = (rx->first + 1) % UDP_ENTRIES;
   rx->received--;
 }
@@ -198,7 +199,8 @@ struct piece {
   uint32_t in_slot; /* index in the entry; UINT32_MAX: it is in the spill */
 };
 
-static struct piece piece_of(const struct pst_endpoint *endpoint, const struct udp_entry *entry)
+static struct piece udp_receive_piece_of(const struct pst_endpoint *endpoint,
+                                         const struct udp_entry *entry)
 {
   uint32_t header = endpoint->dg.header_bytes, at = entry->next;
   uint32_t begin = at * entry->segment;
@@ -220,26 +222,26 @@ static struct piece piece_of(const struct pst_endpoint *endpoint, const struct u
 }
 
 /* Slots of the last entry that is ready and has not come are free again. */
-static void take_back(struct udp_rx *rx)
+static void udp_receive_take_back(struct udp_rx *rx)
 {
   struct udp_entry *entry = &rx->entries[(rx->first + rx->received + --rx->laid) % UDP_ENTRIES];
 
-  give_slots(rx, entry);
+  udp_receive_give_slots(rx, entry);
   assert(rx->laid_slots >= entry->laid && (rx->laid || rx->laid_slots == entry->laid));
   rx->laid_slots -= entry->laid;
 }
 
 /* A slot for a datagram out of the spill. */
-static bool has_slot(struct udp_rx *rx, const struct udp_entry *entry)
+static bool udp_receive_has_slot(struct udp_rx *rx, const struct udp_entry *entry)
 {
   if (!entry->is_straight && entry->given < entry->laid)
     return true;
   if (!rx->ring->cpu.slots.free_count && rx->laid)
-    take_back(rx);
+    udp_receive_take_back(rx);
   return rx->ring->cpu.slots.free_count;
 }
 
-static uint32_t take_slot(struct udp_rx *rx, struct udp_entry *entry)
+static uint32_t udp_receive_take_slot(struct udp_rx *rx, struct udp_entry *entry)
 {
   if (!entry->is_straight && entry->given < entry->laid) {
     uint32_t slot = entry->slots[entry->given];
@@ -257,7 +259,7 @@ struct landing {
 };
 
 /* The payload is in a slot after this. */
-static struct dg_landed settle(void *context)
+static struct dg_landed udp_receive_settle(void *context)
 {
   struct landing *landing = context;
   struct udp_rx *rx = landing->rx;
@@ -270,18 +272,20 @@ static struct dg_landed settle(void *context)
     landing->entry->slots[piece->in_slot] = UINT32_MAX;
     return landed;
   }
-  landed.slot = take_slot(rx, landing->entry);
+  landed.slot = udp_receive_take_slot(rx, landing->entry);
   memcpy(pst_cpu_slot(&rx->ring->cpu, landed.slot), piece->rest, piece->total - landing->header);
   rx->copied++;
   return landed;
 }
 
 /* One datagram of the entry, into up to two completions; the second may be parked. */
-static uint32_t take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
-                         const struct dg_source *source, struct pst_completion *out, uint32_t max)
+static uint32_t udp_receive_take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
+                                     const struct dg_source *source, struct pst_completion *out,
+                                     uint32_t max)
 {
   struct udp_rx *rx = endpoint->rx;
-  struct landing landing = {rx, entry, piece_of(endpoint, entry), endpoint->dg.header_bytes};
+  struct landing landing = {rx, entry, udp_receive_piece_of(endpoint, entry),
+                            endpoint->dg.header_bytes};
   const struct piece *piece = &landing.piece;
   const struct dg_arrival arrival = {.source = source,
                                      .header = piece->header,
@@ -292,12 +296,13 @@ static uint32_t take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
                                      .time_ns = entry->time_ns};
 
   entry->next++;
-  return dg_receiver_take(&rx->dg, &endpoint->dg.cpu, &arrival, settle, &landing, out, max);
+  return dg_receiver_take(&rx->dg, &endpoint->dg.cpu, &arrival, udp_receive_settle, &landing, out,
+                          max);
 }
 
 /* What the kernel dropped before the entry came. Once told, the ring has to be without a slot again
  * to be the reason. */
-static void tell_drops(struct udp_rx *rx, const struct udp_entry *entry)
+static void udp_receive_tell_drops(struct udp_rx *rx, const struct udp_entry *entry)
 {
   if (entry->drops == rx->drops_seen)
     return;
@@ -307,8 +312,8 @@ static void tell_drops(struct udp_rx *rx, const struct udp_entry *entry)
   rx->starved = false;
 }
 
-static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
-                           struct pst_completion *out, uint32_t max)
+static uint32_t udp_receive_take_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
+                                       struct pst_completion *out, uint32_t max)
 {
   struct udp_rx *rx = endpoint->rx;
   struct dg_source source;
@@ -317,23 +322,23 @@ static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entr
   dg_address_source(&entry->name, &source);
   while (entry->next < entry->count && n < max && !rx->dg.is_parked) {
     bool in_slot = entry->is_straight && entry->next < entry->laid;
-    if (!in_slot && !has_slot(rx, entry)) {
+    if (!in_slot && !udp_receive_has_slot(rx, entry)) {
       rx->starved = true;
       return n;
     }
-    tell_drops(rx, entry);
-    n += take_one(endpoint, entry, &source, out + n, max - n);
+    udp_receive_tell_drops(rx, entry);
+    n += udp_receive_take_one(endpoint, entry, &source, out + n, max - n);
   }
   return n;
 }
 
 /* False: nothing more there now. */
-static bool receive(struct pst_endpoint *endpoint)
+static bool udp_receive_batch(struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
   const struct pst_host *host = endpoint->worker->device->dg.host;
 
-  lay_all(endpoint);
+  udp_receive_lay_all(endpoint);
   if (rx->laid == 0) {
     rx->starved = true;
     return false;
@@ -355,7 +360,8 @@ static bool receive(struct pst_endpoint *endpoint)
   rx->received += (uint32_t)n;
   rx->laid -= (uint32_t)n;
   for (int i = 0; i < n; i++)
-    open_entry(endpoint, &rx->entries[at + (uint32_t)i], &rx->vector[at + (uint32_t)i], now);
+    udp_receive_open_entry(endpoint, &rx->entries[at + (uint32_t)i], &rx->vector[at + (uint32_t)i],
+                           now);
   return true;
 }
 
@@ -365,13 +371,13 @@ uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, 
   uint32_t n = dg_receiver_poll(&rx->dg, out, max);
 
   while (n < max && !endpoint->dg.cpu.closing.mode) {
-    if (rx->received == 0 && !receive(endpoint))
+    if (rx->received == 0 && !udp_receive_batch(endpoint))
       break;
     struct udp_entry *entry = &rx->entries[rx->first];
-    n += take_entry(endpoint, entry, out + n, max - n);
+    n += udp_receive_take_entry(endpoint, entry, out + n, max - n);
     if (entry->next < entry->count)
       break;
-    close_entry(rx, entry);
+    udp_receive_close_entry(rx, entry);
   }
   return n;
 }
@@ -431,7 +437,7 @@ void udp_rx_close(struct pst_endpoint *endpoint)
   if (!rx)
     return;
   for (uint32_t i = 0; i < rx->received + rx->laid; i++)
-    give_slots(rx, &rx->entries[(rx->first + i) % UDP_ENTRIES]);
+    udp_receive_give_slots(rx, &rx->entries[(rx->first + i) % UDP_ENTRIES]);
   dg_receiver_end(&rx->dg, &rx->ring->cpu);
   free(rx->spill);
   free(rx);

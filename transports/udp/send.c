@@ -50,8 +50,8 @@ struct batch {
   uint64_t next;  /* when the next message does */
 };
 
-static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
-                            const struct pst_request *request)
+static uint32_t udp_send_add_payload(struct udp_tx *tx, struct batch *batch,
+                                     const struct pst_request *request)
 {
   uint32_t sum = 0;
   uint32_t count;
@@ -70,7 +70,7 @@ static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
 }
 
 /* Begin another buffer, or go on in the last? */
-static bool goes_on(const struct udp_tx *tx, const struct batch *batch, uint32_t size)
+static bool udp_send_goes_on(const struct udp_tx *tx, const struct batch *batch, uint32_t size)
 {
   return tx->gso && batch->buffers && !batch->is_closed && size && size <= batch->size &&
          size <= tx->mtu && batch->size <= tx->mtu &&
@@ -78,8 +78,8 @@ static bool goes_on(const struct udp_tx *tx, const struct batch *batch, uint32_t
          batch->bytes + size <= UDP_DATAGRAM_MAX;
 }
 
-static void add_control(struct msghdr *header, uint8_t *room, int level, int type,
-                        const void *value, uint32_t bytes)
+static void udp_send_add_control(struct msghdr *header, uint8_t *room, int level, int type,
+                                 const void *value, uint32_t bytes)
 {
   struct cmsghdr *control = (struct cmsghdr *)(void *)(room + header->msg_controllen);
 
@@ -92,7 +92,7 @@ static void add_control(struct msghdr *header, uint8_t *room, int level, int typ
   header->msg_controllen += CMSG_SPACE(bytes);
 }
 
-static void end_buffer(struct udp_tx *tx, const struct batch *batch)
+static void udp_send_end_buffer(struct udp_tx *tx, const struct batch *batch)
 {
   if (!batch->buffers)
     return;
@@ -102,15 +102,16 @@ static void end_buffer(struct udp_tx *tx, const struct batch *batch)
 
   header->msg_iovlen = (size_t)(tx->parts + batch->parts - header->msg_iov);
   if (tx->counts[at] > 1)
-    add_control(header, tx->control[at], SOL_UDP, UDP_SEGMENT, &size, sizeof(size));
+    udp_send_add_control(header, tx->control[at], SOL_UDP, UDP_SEGMENT, &size, sizeof(size));
   if (batch->time)
-    add_control(header, tx->control[at], SOL_SOCKET, SCM_TXTIME, &batch->time, sizeof(batch->time));
+    udp_send_add_control(header, tx->control[at], SOL_SOCKET, SCM_TXTIME, &batch->time,
+                         sizeof(batch->time));
 }
 
 /* A message that has a time of its own shares no buffer. Returns what RTP's clock is to say of it.
  */
-static uint64_t begin_timed(const struct udp_tx *tx, struct batch *batch,
-                            const struct pst_request *request, uint64_t now_ns)
+static uint64_t udp_send_begin_timed(const struct udp_tx *tx, struct batch *batch,
+                                     const struct pst_request *request, uint64_t now_ns)
 {
   const uint64_t departure_ns = request->u.send.departure_ns;
 
@@ -120,21 +121,21 @@ static uint64_t begin_timed(const struct udp_tx *tx, struct batch *batch,
 }
 
 /* False: there is no room for it in this batch. */
-static bool add(struct pst_endpoint *endpoint, struct batch *batch,
-                const struct pst_request *request, uint64_t now_ns)
+static bool udp_send_add(struct pst_endpoint *endpoint, struct batch *batch,
+                         const struct pst_request *request, uint64_t now_ns)
 {
   struct udp_tx *tx = endpoint->tx;
   uint32_t header = endpoint->dg.header_bytes;
   uint32_t size = header + (uint32_t)request->arg.length;
   uint32_t parts = 1 + (request->piece_count ? request->piece_count : 1u);
   if (__builtin_expect(tx->departures.are_kept, 0))
-    now_ns = begin_timed(tx, batch, request, now_ns);
-  bool same = goes_on(tx, batch, size);
+    now_ns = udp_send_begin_timed(tx, batch, request, now_ns);
+  bool same = udp_send_goes_on(tx, batch, size);
 
   if (batch->parts + parts > UDP_SEND_IOVECS || (!same && batch->buffers == UDP_SEND_BUFFERS))
     return false;
   if (!same) {
-    end_buffer(tx, batch);
+    udp_send_end_buffer(tx, batch);
     tx->counts[batch->buffers] = 0;
     tx->vector[batch->buffers++].msg_hdr = (struct msghdr){.msg_iov = tx->parts + batch->parts};
     batch->bytes = 0;
@@ -147,7 +148,8 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
     tx->parts[batch->parts++] = (struct iovec){at, header};
     batch->headers++;
   }
-  dg_sender_header(&tx->dg, request->u.send.sequence, add_payload(tx, batch, request), now_ns, at);
+  dg_sender_header(&tx->dg, request->u.send.sequence, udp_send_add_payload(tx, batch, request),
+                   now_ns, at);
   tx->counts[batch->buffers - 1]++;
   batch->bytes += size;
   assert(batch->headers <= batch->parts && batch->parts <= UDP_SEND_IOVECS);
@@ -158,7 +160,7 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
 
 /* What to do after sendmmsg() took nothing: 0 again, 1 the first buffer is lost, or
  * -errno: -EAGAIN, or the request cannot be taken. */
-static int after_error(struct pst_endpoint *endpoint, int error, uint32_t attempt)
+static int udp_send_after_error(struct pst_endpoint *endpoint, int error, uint32_t attempt)
 {
   struct udp_tx *tx = endpoint->tx;
 
@@ -206,8 +208,8 @@ static int after_error(struct pst_endpoint *endpoint, int error, uint32_t attemp
 
 /* Lay out as many SENDs as one call takes, and hand them over. Returns how many requests
  * were taken; *rc: why no more. */
-static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                          uint32_t n, uint64_t now_ns, uint32_t attempt, int *rc)
+static uint32_t udp_send_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                              uint32_t n, uint64_t now_ns, uint32_t attempt, int *rc)
 {
   struct udp_tx *tx = endpoint->tx;
   struct batch batch = {0};
@@ -216,17 +218,17 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
 
   for (uint32_t i = 0; i < n && requests[i].opcode == PST_OP_SEND; i++) {
     wrong = dg_send_check(&endpoint->dg, &requests[i]);
-    if (wrong || !add(endpoint, &batch, &requests[i], now_ns))
+    if (wrong || !udp_send_add(endpoint, &batch, &requests[i], now_ns))
       break;
   }
-  end_buffer(tx, &batch);
+  udp_send_end_buffer(tx, &batch);
   if (batch.buffers == 0) {
     *rc = wrong;
     return 0;
   }
   int sent = sendmmsg(endpoint->fd, tx->vector, batch.buffers, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent <= 0) {
-    *rc = after_error(endpoint, errno, attempt);
+    *rc = udp_send_after_error(endpoint, errno, attempt);
     if (*rc != 1)
       return 0;
     *rc = 0;
@@ -242,14 +244,14 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   return taken;
 }
 
-static uint32_t post_sends(struct dg_endpoint *end, const struct pst_request *requests, uint32_t n,
-                           uint64_t now_ns, int *rc)
+static uint32_t udp_send_post_sends(struct dg_endpoint *end, const struct pst_request *requests,
+                                    uint32_t n, uint64_t now_ns, int *rc)
 {
   struct pst_endpoint *endpoint = (struct pst_endpoint *)end;
   uint32_t taken = 0, attempt = 0;
 
   while (taken < n && requests[taken].opcode == PST_OP_SEND && *rc == 0) {
-    uint32_t some = send_some(endpoint, requests + taken, n - taken, now_ns, attempt, rc);
+    uint32_t some = udp_send_some(endpoint, requests + taken, n - taken, now_ns, attempt, rc);
     attempt = some ? 0 : attempt + 1;
     taken += some;
   }
@@ -266,5 +268,5 @@ int udp_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
     if (endpoint->tx->departures.is_tai)
       udp_departures_begin(endpoint);
   }
-  return dg_post(&endpoint->dg, requests, n, wait, post_sends);
+  return dg_post(&endpoint->dg, requests, n, wait, udp_send_post_sends);
 }

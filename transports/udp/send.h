@@ -17,7 +17,7 @@
 
 struct udp_tx {
   struct dg_sender dg;
-  int guard; /* as guard_port(); -1: none */
+  int guard; /* as udp_socket_guard_port(); -1: none */
   bool gso;
   bool blocked;      /* the socket's buffer was full */
   bool is_throttled; /* the device's queue was: nothing wakes us */

@@ -16,14 +16,15 @@
 #include "send.h"
 #include "socket.h"
 
-static int fail(const struct pst_endpoint *endpoint, const char *what, const char *remedy)
+static int udp_socket_fail(const struct pst_endpoint *endpoint, const char *what,
+                           const char *remedy)
 {
   int rc = -errno;
 
   return UDP_REFUSE(endpoint, rc, "%s: %s%s", what, strerror(-rc), remedy);
 }
 
-static int set(const struct pst_endpoint *endpoint, int level, int name, int value)
+static int udp_socket_set(const struct pst_endpoint *endpoint, int level, int name, int value)
 {
   return setsockopt(endpoint->fd, level, name, &value, sizeof(value));
 }
@@ -53,7 +54,8 @@ uint64_t udp_socket_buffer(const struct pst_endpoint *endpoint, int name)
 
 /* A wish from the file that is not met is a warning; the default's is not, since drops, which it
  * leads to, are reported when there are any. */
-static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t bytes, bool is_wish)
+static void udp_socket_buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t bytes,
+                                  bool is_wish)
 {
   const char *key = receives ? "net.core.rmem_max" : "net.core.wmem_max";
   int name = receives ? SO_RCVBUF : SO_SNDBUF, value = (int)bytes;
@@ -61,7 +63,7 @@ static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t by
   if (bytes == 0 || setsockopt(endpoint->fd, SOL_SOCKET, receives ? SO_RCVBUFFORCE : SO_SNDBUFFORCE,
                                &value, sizeof(value)) == 0)
     return;
-  set(endpoint, SOL_SOCKET, name, value);
+  udp_socket_set(endpoint, SOL_SOCKET, name, value);
   uint64_t got = udp_socket_buffer(endpoint, name);
   if (got >= bytes)
     return;
@@ -78,12 +80,12 @@ static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t by
 
 /* What programs of this host have joined on other interfaces comes, too: IPV6_MULTICAST_ALL does
  * not look at the interface, as IP_MULTICAST_ALL does. */
-static void keep_to_device(struct pst_endpoint *endpoint)
+static void udp_socket_keep_to_device(struct pst_endpoint *endpoint)
 {
   char name[IF_NAMESIZE] = "";
 
   if (endpoint->dg.family != AF_INET6 || !endpoint->dg.netdev ||
-      set(endpoint, SOL_SOCKET, SO_BINDTOIFINDEX, (int)endpoint->dg.netdev) == 0)
+      udp_socket_set(endpoint, SOL_SOCKET, SO_BINDTOIFINDEX, (int)endpoint->dg.netdev) == 0)
     return;
   int error = errno;
   if_indextoname(endpoint->dg.netdev, name);
@@ -94,7 +96,7 @@ static void keep_to_device(struct pst_endpoint *endpoint)
            name, strerror(error));
 }
 
-static int join_group(struct pst_endpoint *endpoint)
+static int udp_socket_join_group(struct pst_endpoint *endpoint)
 {
   bool v4 = endpoint->dg.family == AF_INET, is_any = endpoint->dg.source.any.sa_family == AF_UNSPEC;
   int level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
@@ -106,17 +108,18 @@ static int join_group(struct pst_endpoint *endpoint)
   /* Groups that others on this host have joined are not this socket's. */
   if (setsockopt(endpoint->fd, level, is_any ? MCAST_JOIN_GROUP : MCAST_JOIN_SOURCE_GROUP, &join,
                  is_any ? sizeof(struct group_req) : sizeof(join)) == 0 &&
-      set(endpoint, level, v4 ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL, 0) == 0)
+      udp_socket_set(endpoint, level, v4 ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL, 0) == 0)
     return 0;
-  return fail(endpoint, "the multicast group cannot be joined",
-              errno == ENOBUFS ? "; raise net.ipv4.igmp_max_memberships"
-                               : "; name the interface with `device`, and check that it is up "
-                                 "and does multicast");
+  return udp_socket_fail(endpoint, "the multicast group cannot be joined",
+                         errno == ENOBUFS
+                             ? "; raise net.ipv4.igmp_max_memberships"
+                             : "; name the interface with `device`, and check that it is up "
+                               "and does multicast");
 }
 _Static_assert(offsetof(struct group_source_req, gsr_group) == offsetof(struct group_req, gr_group),
                "laid out alike");
 
-static int stamp(struct pst_endpoint *endpoint)
+static int udp_socket_stamp(struct pst_endpoint *endpoint)
 {
   enum udp_timestamps wanted = endpoint->worker->device->timestamps;
   int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
@@ -125,59 +128,63 @@ static int stamp(struct pst_endpoint *endpoint)
     return 0;
   if (wanted == UDP_TIME_HARDWARE)
     flags |= SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
-  if (set(endpoint, SOL_SOCKET, SO_TIMESTAMPING, flags) == 0)
+  if (udp_socket_set(endpoint, SOL_SOCKET, SO_TIMESTAMPING, flags) == 0)
     return 0;
-  return fail(endpoint, "the kernel stamps no arrivals", "; set timestamps: off");
+  return udp_socket_fail(endpoint, "the kernel stamps no arrivals", "; set timestamps: off");
 }
 
-static void busy_poll(struct pst_endpoint *endpoint, const struct pst_options *options)
+static void udp_socket_busy_poll(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
   const struct pst_host *host = endpoint->worker->device->dg.host;
   uint64_t us = host->option_uint(options, "busy_poll") / 1000;
 
   if (us == 0)
     return;
-  if (set(endpoint, SOL_SOCKET, SO_BUSY_POLL, (int)us) == 0 &&
-      set(endpoint, SOL_SOCKET, SO_PREFER_BUSY_POLL, 1) == 0)
+  if (udp_socket_set(endpoint, SOL_SOCKET, SO_BUSY_POLL, (int)us) == 0 &&
+      udp_socket_set(endpoint, SOL_SOCKET, SO_PREFER_BUSY_POLL, 1) == 0)
     return;
   UDP_TELL(endpoint, PST_LOG_WARN,
            "busy_poll: %s; it needs CAP_NET_ADMIN, or sysctl -w net.core.busy_read=%lu",
            strerror(errno), us);
 }
 
-static int set_receiver(struct pst_endpoint *endpoint, const struct pst_options *options)
+static int udp_socket_set_receiver(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
   const struct pst_host *host = endpoint->worker->device->dg.host;
 
   endpoint->rx->rcvbuf = host->option_uint(options, "rcvbuf");
-  buffer_set(endpoint, true, endpoint->rx->rcvbuf, host->option_is_set(options, "rcvbuf"));
+  udp_socket_buffer_set(endpoint, true, endpoint->rx->rcvbuf,
+                        host->option_is_set(options, "rcvbuf"));
   udp_drops_begin(endpoint);
-  if (set(endpoint, SOL_SOCKET, SO_RXQ_OVFL, 1) != 0)
-    return fail(endpoint, "the kernel does not count what it drops", "; it needs Linux 2.6.33");
-  busy_poll(endpoint, options);
+  if (udp_socket_set(endpoint, SOL_SOCKET, SO_RXQ_OVFL, 1) != 0)
+    return udp_socket_fail(endpoint, "the kernel does not count what it drops",
+                           "; it needs Linux 2.6.33");
+  udp_socket_busy_poll(endpoint, options);
   endpoint->rx->gro =
-      host->option_uint(options, "gro") && set(endpoint, IPPROTO_UDP, UDP_GRO, 1) == 0;
-  return stamp(endpoint);
+      host->option_uint(options, "gro") && udp_socket_set(endpoint, IPPROTO_UDP, UDP_GRO, 1) == 0;
+  return udp_socket_stamp(endpoint);
 }
 
-static int set_path(struct pst_endpoint *endpoint, uint64_t ttl, uint64_t dscp, bool whole)
+static int udp_socket_set_path(struct pst_endpoint *endpoint, uint64_t ttl, uint64_t dscp,
+                               bool whole)
 {
   bool v4 = endpoint->dg.family == AF_INET;
   int level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
 
-  if (ttl && (set(endpoint, level, v4 ? IP_TTL : IPV6_UNICAST_HOPS, (int)ttl) != 0 ||
-              set(endpoint, level, v4 ? IP_MULTICAST_TTL : IPV6_MULTICAST_HOPS, (int)ttl) != 0))
-    return fail(endpoint, "ttl cannot be set", "");
-  if (dscp && set(endpoint, level, v4 ? IP_TOS : IPV6_TCLASS, (int)dscp << 2) != 0)
-    return fail(endpoint, "dscp cannot be set", "");
-  if (whole && set(endpoint, level, v4 ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
-                   v4 ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO) != 0)
-    return fail(endpoint, "dont_fragment cannot be set", "");
+  if (ttl &&
+      (udp_socket_set(endpoint, level, v4 ? IP_TTL : IPV6_UNICAST_HOPS, (int)ttl) != 0 ||
+       udp_socket_set(endpoint, level, v4 ? IP_MULTICAST_TTL : IPV6_MULTICAST_HOPS, (int)ttl) != 0))
+    return udp_socket_fail(endpoint, "ttl cannot be set", "");
+  if (dscp && udp_socket_set(endpoint, level, v4 ? IP_TOS : IPV6_TCLASS, (int)dscp << 2) != 0)
+    return udp_socket_fail(endpoint, "dscp cannot be set", "");
+  if (whole && udp_socket_set(endpoint, level, v4 ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
+                              v4 ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO) != 0)
+    return udp_socket_fail(endpoint, "dont_fragment cannot be set", "");
   return 0;
 }
 
 /* Without RECVERR the kernel would say that it sent what a full device queue dropped. */
-static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *options)
+static int udp_socket_set_sender(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
   const struct pst_host *host = endpoint->worker->device->dg.host;
   bool v4 = endpoint->dg.family == AF_INET;
@@ -186,24 +193,28 @@ static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *o
   if (rc < 0)
     return rc;
 
-  buffer_set(endpoint, false, host->option_uint(options, "sndbuf"),
-             host->option_is_set(options, "sndbuf"));
-  if (set(endpoint, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1) != 0)
-    return fail(endpoint, "errors of the path cannot be asked for", "");
-  if (endpoint->dg.to.any.sa_family == AF_INET && set(endpoint, SOL_SOCKET, SO_BROADCAST, 1) != 0)
-    return fail(endpoint, "SO_BROADCAST", ""); /* whoever writes such an address means it */
+  udp_socket_buffer_set(endpoint, false, host->option_uint(options, "sndbuf"),
+                        host->option_is_set(options, "sndbuf"));
+  if (udp_socket_set(endpoint, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1) !=
+      0)
+    return udp_socket_fail(endpoint, "errors of the path cannot be asked for", "");
+  if (endpoint->dg.to.any.sa_family == AF_INET &&
+      udp_socket_set(endpoint, SOL_SOCKET, SO_BROADCAST, 1) != 0)
+    return udp_socket_fail(endpoint, "SO_BROADCAST",
+                           ""); /* whoever writes such an address means it */
   if (endpoint->dg.netdev) {
     struct ip_mreqn v4_out = {.imr_ifindex = (int)endpoint->dg.netdev};
     rc = v4 ? setsockopt(endpoint->fd, IPPROTO_IP, IP_MULTICAST_IF, &v4_out, sizeof(v4_out))
-            : set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)endpoint->dg.netdev);
+            : udp_socket_set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)endpoint->dg.netdev);
     if (rc != 0)
-      return fail(endpoint, "the interface for multicast cannot be set", "");
+      return udp_socket_fail(endpoint, "the interface for multicast cannot be set", "");
   }
-  return set_path(endpoint, host->option_uint(options, "ttl"), host->option_uint(options, "dscp"),
-                  host->option_uint(options, "dont_fragment"));
+  return udp_socket_set_path(endpoint, host->option_uint(options, "ttl"),
+                             host->option_uint(options, "dscp"),
+                             host->option_uint(options, "dont_fragment"));
 }
 
-static const char *bind_remedy(const struct pst_endpoint *endpoint)
+static const char *udp_socket_bind_remedy(const struct pst_endpoint *endpoint)
 {
   switch (errno) {
   case EADDRINUSE:
@@ -222,7 +233,7 @@ static const char *bind_remedy(const struct pst_endpoint *endpoint)
   }
 }
 
-static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
+static int udp_socket_bind(struct pst_endpoint *endpoint, uint16_t port)
 {
   union dg_address local = endpoint->dg.local;
   socklen_t length = sizeof(endpoint->dg.local);
@@ -231,20 +242,21 @@ static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
 
   if (grouped) {
     local = endpoint->dg.group;
-    if (set(endpoint, SOL_SOCKET, SO_REUSEADDR, 1) != 0)
-      return fail(endpoint, "SO_REUSEADDR", "");
+    if (udp_socket_set(endpoint, SOL_SOCKET, SO_REUSEADDR, 1) != 0)
+      return udp_socket_fail(endpoint, "SO_REUSEADDR", "");
   }
   if (local.any.sa_family == AF_INET6 && endpoint->dg.netdev && !local.v6.sin6_scope_id)
     local.v6.sin6_scope_id = endpoint->dg.netdev;
   dg_address_port_set(&local, port);
-  if (endpoint->dg.family == AF_INET6 && set(endpoint, IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0)
-    return fail(endpoint, "IPV6_V6ONLY", "");
+  if (endpoint->dg.family == AF_INET6 &&
+      udp_socket_set(endpoint, IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0)
+    return udp_socket_fail(endpoint, "IPV6_V6ONLY", "");
   dg_address_print(&local, text, sizeof(text));
   snprintf(what, sizeof(what), "cannot bind to %s", text);
   if (bind(endpoint->fd, &local.any, dg_address_length(&local)) != 0)
-    return fail(endpoint, what, bind_remedy(endpoint));
+    return udp_socket_fail(endpoint, what, udp_socket_bind_remedy(endpoint));
   if (getsockname(endpoint->fd, &endpoint->dg.local.any, &length) != 0)
-    return fail(endpoint, "the socket's own address", "");
+    return udp_socket_fail(endpoint, "the socket's own address", "");
   return 0;
 }
 
@@ -252,7 +264,7 @@ static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
  * address of the host, and send as if it were this one. Where messages carry no nonce, a second
  * socket keeps the port on all addresses. SO_REUSEPORT, by which the two share it, is limited to
  * one user, and is off again afterwards. */
-static int guard_port(struct pst_endpoint *endpoint)
+static int udp_socket_guard_port(struct pst_endpoint *endpoint)
 {
   const union dg_address *local = &endpoint->dg.local;
   int one = 1, zero = 0, fd = -1;
@@ -261,17 +273,17 @@ static int guard_port(struct pst_endpoint *endpoint)
     return 0;
   fd = endpoint->tx->guard = socket(endpoint->dg.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0)
-    return fail(endpoint, "no socket", "; raise `ulimit -n`");
+    return udp_socket_fail(endpoint, "no socket", "; raise `ulimit -n`");
   if ((endpoint->dg.family == AF_INET6 &&
        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) != 0) ||
-      set(endpoint, SOL_SOCKET, SO_REUSEPORT, 1) != 0 ||
+      udp_socket_set(endpoint, SOL_SOCKET, SO_REUSEPORT, 1) != 0 ||
       setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0 ||
       setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &zero, sizeof(zero)) != 0 ||
       bind(fd, &local->any, dg_address_length(local)) != 0 ||
       setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &zero, sizeof(zero)) != 0 ||
-      set(endpoint, SOL_SOCKET, SO_REUSEPORT, 0) != 0)
-    return fail(endpoint, "the sender's port cannot be kept to itself",
-                "; give the sender a `device`, or use framing: sequence");
+      udp_socket_set(endpoint, SOL_SOCKET, SO_REUSEPORT, 0) != 0)
+    return udp_socket_fail(endpoint, "the sender's port cannot be kept to itself",
+                           "; give the sender a `device`, or use framing: sequence");
   return 0;
 }
 
@@ -284,18 +296,19 @@ int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *opt
 
   endpoint->fd = socket(endpoint->dg.family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (endpoint->fd < 0)
-    return fail(endpoint, "no socket", "; raise `ulimit -n`");
+    return udp_socket_fail(endpoint, "no socket", "; raise `ulimit -n`");
   /* Before the port is bound: from then on datagrams arrive. */
-  rc = receives ? set_receiver(endpoint, options) : set_sender(endpoint, options);
+  rc = receives ? udp_socket_set_receiver(endpoint, options)
+                : udp_socket_set_sender(endpoint, options);
   if (rc == 0 && joins)
-    keep_to_device(endpoint);
+    udp_socket_keep_to_device(endpoint);
   if (rc == 0)
-    rc = bind_socket(endpoint,
-                     (uint16_t)host->option_uint(options, receives ? "port" : "source_port"));
+    rc = udp_socket_bind(endpoint,
+                         (uint16_t)host->option_uint(options, receives ? "port" : "source_port"));
   if (rc == 0 && joins)
-    rc = join_group(endpoint);
+    rc = udp_socket_join_group(endpoint);
   if (rc == 0 && !receives)
-    rc = guard_port(endpoint);
+    rc = udp_socket_guard_port(endpoint);
   return rc;
 }
 

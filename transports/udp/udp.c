@@ -7,7 +7,7 @@
 #include "described.h"
 #include "ops.h"
 
-static int probe(const struct pst_host *host, struct pst_probe *probe)
+static int udp_probe(const struct pst_host *host, struct pst_probe *probe)
 {
   int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   int rc = fd < 0 ? -errno : 0;
@@ -51,4 +51,4 @@ static const struct pst_transport_ops ops = {
     .endpoint_close = pst_cpu_endpoint_close,
 };
 
-PST_PLUGIN(probe, &ops);
+PST_PLUGIN(udp_probe, &ops);

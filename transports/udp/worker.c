@@ -48,8 +48,8 @@ int udp_event_fd(struct pst_worker *worker)
   return worker->epoll_fd;
 }
 
-static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
-                              uint32_t max)
+static uint32_t udp_worker_poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                         uint32_t max)
 {
   if (endpoint->has_error)
     udp_socket_errors(endpoint);
@@ -59,7 +59,7 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
   return n;
 }
 
-static void disarm(struct pst_worker *worker)
+static void udp_worker_disarm(struct pst_worker *worker)
 {
   struct epoll_event events[16];
   int n = epoll_wait(worker->epoll_fd, events, 16, 0);
@@ -71,7 +71,8 @@ static void disarm(struct pst_worker *worker)
 }
 
 /* Backwards, since what is closed leaves the array. */
-static uint32_t close_endpoints(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+static uint32_t udp_worker_close_endpoints(struct pst_worker *worker, struct pst_completion *out,
+                                           uint32_t max)
 {
   uint32_t n = 0;
 
@@ -92,27 +93,27 @@ int udp_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   bool closing = false;
 
   if (worker->armed)
-    disarm(worker);
+    udp_worker_disarm(worker);
   for (uint32_t i = 0; i < count && n < max; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[(worker->turn + i) % count];
-    n += poll_endpoint(endpoint, completions + n, max - n);
+    n += udp_worker_poll_endpoint(endpoint, completions + n, max - n);
     closing |= endpoint->dg.cpu.closing.mode != 0;
   }
   worker->turn++;
   if (closing)
-    n += close_endpoints(worker, completions + n, max - n);
+    n += udp_worker_close_endpoints(worker, completions + n, max - n);
   return (int)n;
 }
 
 /* Level-triggered, and only what poll() or post() could take. */
-static uint32_t interest_of(const struct pst_endpoint *endpoint)
+static uint32_t udp_worker_interest_of(const struct pst_endpoint *endpoint)
 {
   if (endpoint->tx)
     return endpoint->tx->blocked ? EPOLLOUT : 0;
   return dg_is_connected(&endpoint->dg) && udp_rx_has_room(endpoint) ? EPOLLIN : 0;
 }
 
-static bool is_pending(const struct pst_endpoint *endpoint)
+static bool udp_worker_is_pending(const struct pst_endpoint *endpoint)
 {
   return pst_cpu_endpoint_is_pending(&endpoint->dg.cpu) || endpoint->has_error ||
          (endpoint->tx && endpoint->tx->is_throttled) || (endpoint->rx && udp_rx_pending(endpoint));
@@ -124,8 +125,8 @@ int udp_arm(struct pst_worker *worker)
 
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[i];
-    struct epoll_event wanted = {.events = interest_of(endpoint), .data.ptr = endpoint};
-    if (is_pending(endpoint))
+    struct epoll_event wanted = {.events = udp_worker_interest_of(endpoint), .data.ptr = endpoint};
+    if (udp_worker_is_pending(endpoint))
       return -EAGAIN;
     if (wanted.events == endpoint->interest)
       continue;

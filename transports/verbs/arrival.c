@@ -6,7 +6,7 @@
 #include "srq.h"
 
 /* Status and opcode at once. */
-static inline uint64_t kind_of(const struct ibv_wc *wc)
+static inline uint64_t vb_arrival_kind_of(const struct ibv_wc *wc)
 {
   uint64_t kind;
 
@@ -27,7 +27,7 @@ struct telling {
 };
 
 static inline __attribute__((always_inline)) struct telling
-telling_of(const struct pst_endpoint *endpoint)
+vb_arrival_telling_of(const struct pst_endpoint *endpoint)
 {
   const struct pst_completion model = {.kind = PST_COMPLETION_MESSAGE, .flags = PST_HAS_SEQUENCE};
   const struct pst_ring *ring = endpoint->rx->ring;
@@ -58,8 +58,8 @@ struct place {
   pair head, at, more;
 };
 
-static inline __attribute__((always_inline)) struct place place_of(const struct telling *telling,
-                                                                   uint64_t slot)
+static inline __attribute__((always_inline)) struct place
+vb_arrival_place_of(const struct telling *telling, uint64_t slot)
 {
   return (struct place){.head = {telling->head, telling->cookie},
                         .at = {telling->token | slot, telling->base + slot * telling->stride},
@@ -67,7 +67,7 @@ static inline __attribute__((always_inline)) struct place place_of(const struct 
 }
 
 static inline __attribute__((always_inline)) pair
-tell_number(struct place *place, struct pst_completion *at, pair number)
+vb_arrival_tell_number(struct place *place, struct pst_completion *at, pair number)
 {
   const pair none = {0, 0}, next = {0, 1};
 
@@ -79,44 +79,48 @@ tell_number(struct place *place, struct pst_completion *at, pair number)
   return number + next;
 }
 
-static inline __attribute__((always_inline)) void
-tell_next(struct place *place, struct pst_completion *at, uint64_t length, uint64_t sequence)
+static inline __attribute__((always_inline)) void vb_arrival_tell_next(struct place *place,
+                                                                       struct pst_completion *at,
+                                                                       uint64_t length,
+                                                                       uint64_t sequence)
 {
-  tell_number(place, at, (pair){length << LENGTH_SHIFT, sequence});
+  vb_arrival_tell_number(place, at, (pair){length << LENGTH_SHIFT, sequence});
 }
 
 /* Messages of one length, whose sequences follow one another, too. By fours, as long as there are
  * so many, which spares instructions. */
-static inline __attribute__((always_inline)) void tell_some(struct place *place,
-                                                            struct pst_completion *at, uint32_t n,
-                                                            uint64_t length, uint64_t sequence)
+static inline __attribute__((always_inline)) void vb_arrival_tell_some(struct place *place,
+                                                                       struct pst_completion *at,
+                                                                       uint32_t n, uint64_t length,
+                                                                       uint64_t sequence)
 {
   const struct pst_completion *const end = at + n, *const fours = at + n / 4 * 4;
   pair number = {length << LENGTH_SHIFT, sequence};
 
   for (; at != fours; at += 4) {
-    number = tell_number(place, &at[0], number);
-    number = tell_number(place, &at[1], number);
-    number = tell_number(place, &at[2], number);
-    number = tell_number(place, &at[3], number);
+    number = vb_arrival_tell_number(place, &at[0], number);
+    number = vb_arrival_tell_number(place, &at[1], number);
+    number = vb_arrival_tell_number(place, &at[2], number);
+    number = vb_arrival_tell_number(place, &at[3], number);
   }
   for (; at != end; at++)
-    number = tell_number(place, at, number);
+    number = vb_arrival_tell_number(place, at, number);
 }
 
 /* The number nearest to the highest so far whose lower half is a message's. */
-static inline uint64_t sequence_of(const struct ibv_wc *wc, uint64_t highest, uint32_t initial)
+static inline uint64_t vb_arrival_sequence_of(const struct ibv_wc *wc, uint64_t highest,
+                                              uint32_t initial)
 {
   return highest + (uint64_t)(int32_t)(be32toh(wc->imm_data) - initial - (uint32_t)highest);
 }
 
 static inline __attribute__((always_inline)) bool
-is_like(const struct ibv_wc *wc, const struct ibv_wc *like, const enum how how)
+vb_arrival_is_like(const struct ibv_wc *wc, const struct ibv_wc *like, const enum how how)
 {
   const uint32_t drop = how == SHARED ? 31 : 0;
 
   return wc->wr_id >> drop == like->wr_id >> drop && (how == OWN || wc->qp_num == like->qp_num) &&
-         kind_of(wc) == kind_of(like);
+         vb_arrival_kind_of(wc) == vb_arrival_kind_of(like);
 }
 
 /* Of the completions before `wc_end` those at the front that are of messages, alike and as they
@@ -124,25 +128,26 @@ is_like(const struct ibv_wc *wc, const struct ibv_wc *like, const enum how how)
  * that were. One more may have been a run of which the last messages were too many: it is of these
  * alone then. */
 static inline __attribute__((always_inline)) uint32_t
-tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ibv_wc *wc,
-             const struct ibv_wc *wc_end, uint32_t n, struct vb_out *out, const enum how how)
+vb_arrival_tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ibv_wc *wc,
+                        const struct ibv_wc *wc_end, uint32_t n, struct vb_out *out,
+                        const enum how how)
 {
   struct vb_rx *rx = endpoint->rx;
-  const struct telling telling = telling_of(endpoint);
+  const struct telling telling = vb_arrival_telling_of(endpoint);
   const struct vb_stretch slots = *vb_line_first(&rx->line);
   const uint32_t initial = (uint32_t)rx->initial;
   const uint64_t length_max = rx->ring->params.payload_max;
-  struct place place = place_of(&telling, slots.first);
+  struct place place = vb_arrival_place_of(&telling, slots.first);
   uint64_t highest = rx->highest, bytes = 0;
   const struct ibv_wc *first = wc;
   struct pst_completion *at = out->at;
   const struct pst_completion *end = at + (n < slots.count ? n : slots.count);
 
-  for (; wc != wc_end && at != end && is_like(wc, like, how); wc++) {
-    const uint64_t sequence = sequence_of(wc, highest, initial);
+  for (; wc != wc_end && at != end && vb_arrival_is_like(wc, like, how); wc++) {
+    const uint64_t sequence = vb_arrival_sequence_of(wc, highest, initial);
     uint64_t length = wc->byte_len, last = sequence;
     if (__builtin_expect(length <= length_max, 1)) {
-      tell_next(&place, at++, length, sequence);
+      vb_arrival_tell_next(&place, at++, length, sequence);
       bytes += length;
     } else {
       const uint32_t room = (uint32_t)(end - at), all = vb_messages_of(rx, wc);
@@ -150,7 +155,7 @@ tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ib
       length -= (all - 1) * telling.stride;
       if (all == 1 || all > slots.count - (uint32_t)(at - out->at) || length > length_max)
         break;
-      tell_some(&place, at, some, length, sequence);
+      vb_arrival_tell_some(&place, at, some, length, sequence);
       at += some;
       bytes += some * length;
       last += some - 1;
@@ -176,11 +181,10 @@ tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ib
   return (uint32_t)(wc - first);
 }
 
-/* As tell_stretch(), into as many stretches of the line as it takes. */
-static inline __attribute__((always_inline)) uint32_t tell_alike(struct pst_endpoint *endpoint,
-                                                                 struct ibv_wc *wc, uint32_t wcs,
-                                                                 uint32_t n, struct vb_out *out,
-                                                                 const enum how how)
+/* As vb_arrival_tell_stretch(), into as many stretches of the line as it takes. */
+static inline __attribute__((always_inline)) uint32_t
+vb_arrival_tell_alike(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, uint32_t n,
+                      struct vb_out *out, const enum how how)
 {
   const struct vb_rx *rx = endpoint->rx;
   const struct ibv_wc like = {.wr_id = wc->wr_id,
@@ -193,32 +197,35 @@ static inline __attribute__((always_inline)) uint32_t tell_alike(struct pst_endp
 
   while (is_full && wc != wc_end && out->at != end && rx->line.count) {
     const uint32_t tail = rx->line.tail;
-    wc += tell_stretch(endpoint, &like, wc, wc_end, (uint32_t)(end - out->at), out, how);
+    wc += vb_arrival_tell_stretch(endpoint, &like, wc, wc_end, (uint32_t)(end - out->at), out, how);
     is_full = rx->line.tail != tail;
   }
   return (uint32_t)(wc - first);
 }
 
 /* Apart, so that none of them costs another registers. */
-static __attribute__((noinline)) uint32_t
-tell_of_shared(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, struct vb_out *out)
+static __attribute__((noinline)) uint32_t vb_arrival_tell_of_shared(struct pst_endpoint *endpoint,
+                                                                    struct ibv_wc *wc, uint32_t wcs,
+                                                                    struct vb_out *out)
 {
-  return tell_alike(endpoint, wc, wcs, out->room, out, SHARED);
+  return vb_arrival_tell_alike(endpoint, wc, wcs, out->room, out, SHARED);
 }
 
-static __attribute__((noinline)) uint32_t
-tell_of_own(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, struct vb_out *out)
+static __attribute__((noinline)) uint32_t vb_arrival_tell_of_own(struct pst_endpoint *endpoint,
+                                                                 struct ibv_wc *wc, uint32_t wcs,
+                                                                 struct vb_out *out)
 {
-  return tell_alike(endpoint, wc, wcs, out->room, out, OWN);
+  return vb_arrival_tell_alike(endpoint, wc, wcs, out->room, out, OWN);
 }
 
 /* Messages by SEND into a shared receive queue: wr_id names the slot. */
-static __attribute__((noinline)) uint32_t
-tell_of_slots(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, struct vb_out *out)
+static __attribute__((noinline)) uint32_t vb_arrival_tell_of_slots(struct pst_endpoint *endpoint,
+                                                                   struct ibv_wc *wc, uint32_t wcs,
+                                                                   struct vb_out *out)
 {
   const struct ibv_wc like = {
       .wr_id = wc->wr_id, .opcode = IBV_WC_RECV, .qp_num = endpoint->number};
-  const struct telling telling = telling_of(endpoint);
+  const struct telling telling = vb_arrival_telling_of(endpoint);
   struct vb_rx *rx = endpoint->rx;
   uint64_t *const held = rx->ring->held;
   uint32_t *const owners = rx->ring->owners, whose = endpoint->place;
@@ -228,11 +235,12 @@ tell_of_slots(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, st
   uint64_t highest = rx->highest, bytes = 0;
   uint32_t n = 0;
 
-  for (; n < most && is_like(&wc[n], &like, SHARED) && wc[n].byte_len <= length_max; n++) {
+  for (; n < most && vb_arrival_is_like(&wc[n], &like, SHARED) && wc[n].byte_len <= length_max;
+       n++) {
     const uint32_t slot = vb_srq_entry(wc[n].wr_id);
-    const uint64_t sequence = sequence_of(&wc[n], highest, initial);
-    struct place place = place_of(&telling, slot);
-    tell_next(&place, out->at + n, wc[n].byte_len, sequence);
+    const uint64_t sequence = vb_arrival_sequence_of(&wc[n], highest, initial);
+    struct place place = vb_arrival_place_of(&telling, slot);
+    vb_arrival_tell_next(&place, out->at + n, wc[n].byte_len, sequence);
     owners[slot] = whose;
     held[slot / 64] |= UINT64_C(1) << slot % 64;
     bytes += wc[n].byte_len;
@@ -251,19 +259,20 @@ tell_of_slots(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, st
 uint32_t vb_arrived_by_one(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs,
                            uint32_t n, struct vb_out *out)
 {
-  return tell_alike(endpoint, wc, wcs, n, out, LANE);
+  return vb_arrival_tell_alike(endpoint, wc, wcs, n, out, LANE);
 }
 
-static inline uint32_t tell_messages(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs,
-                                     struct vb_out *out)
+static inline uint32_t vb_arrival_tell_messages(struct pst_endpoint *endpoint, struct ibv_wc *wc,
+                                                uint32_t wcs, struct vb_out *out)
 {
   if (!endpoint->shared)
-    return tell_of_own(endpoint, wc, wcs, out);
-  return (endpoint->rx->sends ? tell_of_slots : tell_of_shared)(endpoint, wc, wcs, out);
+    return vb_arrival_tell_of_own(endpoint, wc, wcs, out);
+  return (endpoint->rx->sends ? vb_arrival_tell_of_slots : vb_arrival_tell_of_shared)(endpoint, wc,
+                                                                                      wcs, out);
 }
 
 /* What messages say of credit: that it has arrived, and that there is more to give. */
-static void look_at_credit(struct pst_endpoint *endpoint)
+static void vb_arrival_look_at_credit(struct pst_endpoint *endpoint)
 {
   struct vb_rx *rx = endpoint->rx;
 
@@ -274,7 +283,7 @@ static void look_at_credit(struct pst_endpoint *endpoint)
     vb_pend(endpoint);
 }
 
-static void refuse(struct pst_endpoint *endpoint)
+static void vb_arrival_refuse(struct pst_endpoint *endpoint)
 {
   vb_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
 }
@@ -283,7 +292,8 @@ bool vb_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out 
 {
   const bool is_closing = endpoint->rx && endpoint->closing.mode;
   const struct pst_completion *first = out->at;
-  const uint32_t taken = endpoint->rx && !is_closing ? tell_messages(endpoint, wc, 1, out) : 0;
+  const uint32_t taken =
+      endpoint->rx && !is_closing ? vb_arrival_tell_messages(endpoint, wc, 1, out) : 0;
   const bool is_told = out->at != first;
 
   if (!is_told && endpoint->shared)
@@ -291,9 +301,9 @@ bool vb_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out 
   if (is_closing)
     return true;
   if (is_told)
-    look_at_credit(endpoint);
+    vb_arrival_look_at_credit(endpoint);
   else
-    refuse(endpoint);
+    vb_arrival_refuse(endpoint);
   return taken || !is_told;
 }
 
@@ -301,12 +311,12 @@ uint32_t vb_arrived_row(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32
                         struct vb_out *out)
 {
   const struct pst_completion *first = out->at;
-  const uint32_t taken = tell_alike(endpoint, wc, wcs, n, out, OWN);
+  const uint32_t taken = vb_arrival_tell_alike(endpoint, wc, wcs, n, out, OWN);
 
   if (out->at == first)
-    refuse(endpoint);
+    vb_arrival_refuse(endpoint);
   else
-    look_at_credit(endpoint);
+    vb_arrival_look_at_credit(endpoint);
   return taken;
 }
 
@@ -322,7 +332,7 @@ uint32_t vb_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
   most = there < most ? there : most;
   struct ibv_wc *wc = &worker->wc[worker->wc_at];
   const bool is_one = endpoint->lane_count == 1;
-  const uint32_t taken = is_one ? tell_messages(endpoint, wc, most, out)
+  const uint32_t taken = is_one ? vb_arrival_tell_messages(endpoint, wc, most, out)
                                 : endpoint->device->transport->arrived(endpoint, wc, most, out);
   if (out->at == first)
     return 0;
@@ -330,7 +340,7 @@ uint32_t vb_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
     endpoint->rq->posted -= taken;
   endpoint->arrivals += taken;
   worker->wc_at += taken;
-  look_at_credit(endpoint);
+  vb_arrival_look_at_credit(endpoint);
   if (!is_one)
     endpoint->device->transport->deliver(endpoint, out);
   return taken ? taken : 1;

@@ -6,7 +6,7 @@
 #include "blob.h"
 
 /* From big-endian or to it. */
-static void turn(uint8_t *to, const uint8_t *from, uint32_t bytes)
+static void vb_blob_turn(uint8_t *to, const uint8_t *from, uint32_t bytes)
 {
   for (uint32_t i = 0; i < bytes; i++)
     to[i] = from[BYTE_ORDER == LITTLE_ENDIAN ? bytes - 1 - i : i];
@@ -25,7 +25,7 @@ void vb_blob_write(const struct vb_blob_form *form, const void *blob, uint8_t *b
   for (uint32_t i = 0; i < form->field_count; i++) {
     const struct vb_blob_field *field = &form->fields[i];
     for (uint32_t k = 0; k < field->count; k++, at += field->bytes)
-      turn(at, from + field->at + (size_t)k * field->bytes, field->bytes);
+      vb_blob_turn(at, from + field->at + (size_t)k * field->bytes, field->bytes);
   }
 }
 
@@ -43,7 +43,7 @@ bool vb_blob_read(const struct vb_blob_form *form, const uint8_t *bytes, uint32_
   for (uint32_t i = 0; i < form->field_count; i++) {
     const struct vb_blob_field *field = &form->fields[i];
     for (uint32_t k = 0; k < field->count; k++, at += field->bytes)
-      turn(to + field->at + (size_t)k * field->bytes, at, field->bytes);
+      vb_blob_turn(to + field->at + (size_t)k * field->bytes, at, field->bytes);
   }
   return true;
 }

@@ -11,7 +11,8 @@
 #include "counters.h"
 #include "status.h"
 
-static void add(struct vb_counters *counters, const char *prefix, const char *name, uint64_t value)
+static void vb_counters_add(struct vb_counters *counters, const char *prefix, const char *name,
+                            uint64_t value)
 {
   if (counters->count == VB_COUNTERS_MAX)
     return;
@@ -22,7 +23,8 @@ static void add(struct vb_counters *counters, const char *prefix, const char *na
   counters->at[counters->count++].value = value;
 }
 
-static void read_folder(const char *port, const char *which, struct vb_counters *counters)
+static void vb_counters_read_folder(const char *port, const char *which,
+                                    struct vb_counters *counters)
 {
   char folder[384], path[640], line[64];
 
@@ -34,7 +36,7 @@ static void read_folder(const char *port, const char *which, struct vb_counters 
     snprintf(path, sizeof(path), "%s/%s", folder, one->d_name);
     FILE *file = fopen(path, "re");
     if (file && fgets(line, sizeof(line), file))
-      add(counters, "", one->d_name, strtoull(line, NULL, 10));
+      vb_counters_add(counters, "", one->d_name, strtoull(line, NULL, 10));
     if (file)
       fclose(file);
   }
@@ -43,50 +45,50 @@ static void read_folder(const char *port, const char *which, struct vb_counters 
 }
 
 /* What routers and hosts answer where packets do not get through; RFC 792 and 4443. */
-static int is_refusal(const char *name)
+static int vb_counters_is_refusal(const char *name)
 {
   return strcmp(name, "InTimeExcds") == 0 || strcmp(name, "InDestUnreachs") == 0;
 }
 
 /* "Icmp6InTimeExcds 12" */
-static void read_line(char *line, struct vb_counters *counters)
+static void vb_counters_read_line(char *line, struct vb_counters *counters)
 {
   char *next;
   const char *name = strtok_r(line, " \t\n", &next), *value = strtok_r(NULL, " \t\n", &next);
 
-  if (name && value && strncmp(name, "Icmp6", 5) == 0 && is_refusal(name + 5))
-    add(counters, "Icmp6 ", name + 5, strtoull(value, NULL, 10));
+  if (name && value && strncmp(name, "Icmp6", 5) == 0 && vb_counters_is_refusal(name + 5))
+    vb_counters_add(counters, "Icmp6 ", name + 5, strtoull(value, NULL, 10));
 }
 
 /* "Icmp: InMsgs ..." and "Icmp: 12 ..." */
-static void read_lines(char *names, char *values, struct vb_counters *counters)
+static void vb_counters_read_lines(char *names, char *values, struct vb_counters *counters)
 {
   char *next, *after;
   const char *name = strtok_r(names, " \n", &next), *value = strtok_r(values, " \n", &after);
 
   while (name && value) {
-    if (is_refusal(name))
-      add(counters, "Icmp ", name, strtoull(value, NULL, 10));
+    if (vb_counters_is_refusal(name))
+      vb_counters_add(counters, "Icmp ", name, strtoull(value, NULL, 10));
     name = strtok_r(NULL, " \n", &next);
     value = strtok_r(NULL, " \n", &after);
   }
 }
 
-static void read_host(const char *path, struct vb_counters *counters)
+static void vb_counters_read_host(const char *path, struct vb_counters *counters)
 {
   FILE *file = fopen(path, "re");
   char line[2048], values[2048];
 
   while (file && fgets(line, sizeof(line), file))
     if (strncmp(line, "Icmp:", 5) != 0)
-      read_line(line, counters);
+      vb_counters_read_line(line, counters);
     else if (fgets(values, sizeof(values), file))
-      read_lines(line, values, counters);
+      vb_counters_read_lines(line, values, counters);
   if (file)
     fclose(file);
 }
 
-static bool is_of(const struct ifaddrs *one, const uint8_t raw[16])
+static bool vb_counters_is_of(const struct ifaddrs *one, const uint8_t raw[16])
 {
   const struct sockaddr_in *v4 = (const void *)one->ifa_addr;
   const struct sockaddr_in6 *v6 = (const void *)one->ifa_addr;
@@ -106,7 +108,7 @@ const char *vb_counters_host(const struct vb_gid *gid)
   if (gid->type != VB_GID_ROCE_V2 || getifaddrs(&all) != 0)
     return NULL;
   for (const struct ifaddrs *one = all; one && !is_here; one = one->ifa_next)
-    is_here = is_of(one, gid->raw);
+    is_here = vb_counters_is_of(one, gid->raw);
   freeifaddrs(all);
   if (!is_here)
     return NULL;
@@ -117,13 +119,13 @@ void vb_counters_read(const char *port, const char *host, struct vb_counters *co
 {
   counters->count = 0;
   if (host)
-    read_host(host, counters);
-  read_folder(port, "hw_counters", counters);
-  read_folder(port, "counters", counters);
+    vb_counters_read_host(host, counters);
+  vb_counters_read_folder(port, "hw_counters", counters);
+  vb_counters_read_folder(port, "counters", counters);
 }
 
 /* What grows when all is well, too, says nothing. */
-static int is_trouble(const char *name)
+static int vb_counters_is_trouble(const char *name)
 {
   static const char *const signs[] = {"err",     "retry",    "retries",    "timeout", "discard",
                                       "out_of",  "drop",     "nak",        "dup",     "down",
@@ -135,7 +137,7 @@ static int is_trouble(const char *name)
   return 0;
 }
 
-static const char *meaning_of(const char *name)
+static const char *vb_counters_meaning_of(const char *name)
 {
   if (strstr(name, "InTimeExcds"))
     return " (a router's word that the hop limit of this host's packets ran out)";
@@ -144,7 +146,7 @@ static const char *meaning_of(const char *name)
   return "";
 }
 
-static const uint64_t *value_of(const struct vb_counters *counters, const char *name)
+static const uint64_t *vb_counters_value_of(const struct vb_counters *counters, const char *name)
 {
   for (uint32_t i = 0; i < counters->count; i++)
     if (strcmp(counters->at[i].name, name) == 0)
@@ -155,14 +157,14 @@ static const uint64_t *value_of(const struct vb_counters *counters, const char *
 uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_counters *now,
                             const char *name)
 {
-  const uint64_t *was = value_of(before, name), *is = value_of(now, name);
+  const uint64_t *was = vb_counters_value_of(before, name), *is = vb_counters_value_of(now, name);
   return is && (!was || *is > *was) ? *is - (was ? *was : 0) : 0;
 }
 
-static void tell(char *text, size_t size, const char *name, uint64_t grown)
+static void vb_counters_tell(char *text, size_t size, const char *name, uint64_t grown)
 {
   vb_text_add(text, size, "%s%s +%" PRIu64 "%s", text[0] ? ", " : "", name, grown,
-              meaning_of(name));
+              vb_counters_meaning_of(name));
 }
 
 /* mlx5's, then soft-RoCE's. */
@@ -180,15 +182,16 @@ static const char *const sent[] = {"port_xmit_packets", "sent_pkts"};
 #define SLOW_FROM 100u   /* a first hello that comes early costs some */
 #define SLOW_SHARE 1000u /* one packet in so many */
 
-static uint64_t tell_all(const char *const *names, size_t count, const struct vb_counters *before,
-                         const struct vb_counters *now, char *text, size_t size)
+static uint64_t vb_counters_tell_all(const char *const *names, size_t count,
+                                     const struct vb_counters *before,
+                                     const struct vb_counters *now, char *text, size_t size)
 {
   uint64_t sum = 0;
 
   for (size_t i = 0; i < count; i++) {
     const uint64_t grown = vb_counters_growth(before, now, names[i]);
     if (grown)
-      tell(text, size, names[i], grown);
+      vb_counters_tell(text, size, names[i], grown);
     sum += grown;
   }
   return sum;
@@ -200,25 +203,27 @@ bool vb_counters_slow(const struct vb_counters *before, const struct vb_counters
   uint64_t packets = 0;
 
   text[0] = '\0';
-  const uint64_t sum = tell_all(slow, sizeof(slow) / sizeof(slow[0]), before, now, text, size);
-  tell_all(waits, sizeof(waits) / sizeof(waits[0]), before, now, text, size);
+  const uint64_t sum =
+      vb_counters_tell_all(slow, sizeof(slow) / sizeof(slow[0]), before, now, text, size);
+  vb_counters_tell_all(waits, sizeof(waits) / sizeof(waits[0]), before, now, text, size);
   for (size_t i = 0; packets == 0 && i < sizeof(sent) / sizeof(sent[0]); i++)
     packets = vb_counters_growth(before, now, sent[i]);
   return sum >= SLOW_FROM && sum >= packets / SLOW_SHARE;
 }
 
 /* Packets that went and came, where none came. */
-static void tell_silence(char *text, size_t size, const struct vb_counters *before,
-                         const struct vb_counters *now)
+static void vb_counters_tell_silence(char *text, size_t size, const struct vb_counters *before,
+                                     const struct vb_counters *now)
 {
   static const char *const pairs[][2] = {{"sent_pkts", "rcvd_pkts"},
                                          {"port_xmit_packets", "port_rcv_packets"}};
   for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
     const char *out = pairs[i][0], *in = pairs[i][1];
-    if (!value_of(now, out) || !value_of(now, in) || vb_counters_growth(before, now, in) > 0)
+    if (!vb_counters_value_of(now, out) || !vb_counters_value_of(now, in) ||
+        vb_counters_growth(before, now, in) > 0)
       continue;
-    tell(text, size, out, vb_counters_growth(before, now, out));
-    tell(text, size, in, 0);
+    vb_counters_tell(text, size, out, vb_counters_growth(before, now, out));
+    vb_counters_tell(text, size, in, 0);
   }
 }
 
@@ -228,11 +233,11 @@ void vb_counters_text(const struct vb_counters *before, const struct vb_counters
   text[0] = '\0';
   for (uint32_t i = 0; i < now->count; i++) {
     const char *name = now->at[i].name;
-    uint64_t grown = is_trouble(name) ? vb_counters_growth(before, now, name) : 0;
+    uint64_t grown = vb_counters_is_trouble(name) ? vb_counters_growth(before, now, name) : 0;
     if (grown)
-      tell(text, size, name, grown);
+      vb_counters_tell(text, size, name, grown);
   }
-  tell_silence(text, size, before, now);
+  vb_counters_tell_silence(text, size, before, now);
   if (!text[0])
     snprintf(text, size, "%s", now->count ? "none has grown" : "none can be read");
 }

@@ -14,13 +14,13 @@
 #include "slab.h"
 #include "srq.h"
 
-static uint32_t receive_bytes(const struct pst_endpoint *endpoint)
+static uint32_t vb_credit_receive_bytes(const struct pst_endpoint *endpoint)
 {
   return endpoint->receive_buffers * endpoint->credit_bytes;
 }
 
 /* Of a credit message; until it is done they stay, for a new connection says it again. */
-static uint32_t send_bytes(const struct pst_endpoint *endpoint)
+static uint32_t vb_credit_send_bytes(const struct pst_endpoint *endpoint)
 {
   const uint32_t run = sizeof(struct vb_run);
 
@@ -33,14 +33,14 @@ static uint32_t send_bytes(const struct pst_endpoint *endpoint)
  * runs of slots; of more there are several messages. */
 #define INLINE_RUNS 8u
 
-static int open_sends(struct pst_endpoint *endpoint)
+static int vb_credit_open_sends(struct pst_endpoint *endpoint)
 {
   const uint32_t depth = endpoint->credit_depth;
 
   if (endpoint->sq.max_inline < INLINE_RUNS * sizeof(struct vb_run))
     return vb_slab_take(endpoint->worker, endpoint->local, endpoint->label,
                         depth * endpoint->credit_bytes, &endpoint->credit, &endpoint->credit_mr);
-  endpoint->credit = calloc(depth, send_bytes(endpoint));
+  endpoint->credit = calloc(depth, vb_credit_send_bytes(endpoint));
   return endpoint->credit ? 0 : -ENOMEM;
 }
 
@@ -50,9 +50,9 @@ int vb_credit_open(struct pst_endpoint *endpoint)
   int rc = 0;
 
   if (endpoint->receive_buffers)
-    rc = vb_slab_take(worker, endpoint->domain, endpoint->label, receive_bytes(endpoint),
+    rc = vb_slab_take(worker, endpoint->domain, endpoint->label, vb_credit_receive_bytes(endpoint),
                       &endpoint->control, &endpoint->control_mr);
-  return rc == 0 && endpoint->rx ? open_sends(endpoint) : rc;
+  return rc == 0 && endpoint->rx ? vb_credit_open_sends(endpoint) : rc;
 }
 
 void vb_credit_close(struct pst_endpoint *endpoint)
@@ -62,16 +62,16 @@ void vb_credit_close(struct pst_endpoint *endpoint)
                  endpoint->credit_depth * endpoint->credit_bytes);
   else
     free(endpoint->credit);
-  vb_slab_give(endpoint->worker, endpoint->control, receive_bytes(endpoint));
+  vb_slab_give(endpoint->worker, endpoint->control, vb_credit_receive_bytes(endpoint));
 }
 
 /* Whether there is credit to give. */
-static bool has_some(const struct vb_rx *rx)
+static bool vb_credit_has_some(const struct vb_rx *rx)
 {
   return rx->sends ? rx->ungranted : rx->back.count;
 }
 
-static uint32_t fill(struct vb_rx *rx, struct vb_run *runs)
+static uint32_t vb_credit_fill(struct vb_rx *rx, struct vb_run *runs)
 {
   const uint32_t before = rx->back.count;
   uint32_t n = 0;
@@ -92,7 +92,7 @@ static uint32_t fill(struct vb_rx *rx, struct vb_run *runs)
 }
 
 /* Receives come before the credit that uses them. */
-static int restore_receives(struct pst_endpoint *endpoint)
+static int vb_credit_restore_receives(struct pst_endpoint *endpoint)
 {
   if (endpoint->shared)
     return vb_srq_post(endpoint->shared);
@@ -107,17 +107,19 @@ void vb_credit_send(struct pst_endpoint *endpoint)
 
   if (!endpoint->is_connected || endpoint->closing.mode || !vb_credit_is_due(endpoint))
     return;
-  int rc = restore_receives(endpoint);
-  while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives) {
+  int rc = vb_credit_restore_receives(endpoint);
+  while (rc == 0 && vb_credit_has_some(rx) &&
+         rx->credits_sent - rx->credits_taken < rx->control_receives) {
     if (vb_send_queue_own_room(&endpoint->sq) <= VB_SPARE_SENDS / 2) {
       if (endpoint->sq.told != endpoint->sq.done) /* there is more when they are */
         vb_pend(endpoint);
       break;
     }
     const uint64_t message = rx->credits_sent;
-    uint8_t *at = endpoint->credit + message % endpoint->credit_depth * send_bytes(endpoint);
+    uint8_t *at =
+        endpoint->credit + message % endpoint->credit_depth * vb_credit_send_bytes(endpoint);
     rx->first_of[message % VB_CONTROL_RECEIVES] = rx->before + rx->grants;
-    uint32_t n = fill(rx, (struct vb_run *)(void *)at);
+    uint32_t n = vb_credit_fill(rx, (struct vb_run *)(void *)at);
     struct ibv_sge bytes = {.addr = (uintptr_t)at,
                             .length = n * (uint32_t)sizeof(struct vb_run),
                             .lkey = endpoint->credit_mr ? endpoint->credit_mr->lkey : 0};

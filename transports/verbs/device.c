@@ -15,7 +15,7 @@
   "rxe netdev eth0`), install its provider (Debian: ibverbs-providers), and hand /dev/infiniband " \
   "to the container"
 
-static void read_pci(const struct ibv_device *device, char pci[16])
+static void vb_device_read_pci(const struct ibv_device *device, char pci[16])
 {
   char path[300], target[300];
 
@@ -30,7 +30,7 @@ static void read_pci(const struct ibv_device *device, char pci[16])
     snprintf(pci, 16, "%.15s", last + 1);
 }
 
-static uint32_t speed_of(const struct ibv_port_attr *attr)
+static uint32_t vb_device_speed_of(const struct ibv_port_attr *attr)
 {
 #ifdef VB_HAS_ACTIVE_SPEED_EX
   if (attr->active_speed_ex) /* libraries that do not know it leave 0 */
@@ -52,7 +52,7 @@ void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *
   port->needs_grh = attr.flags & IBV_QPF_GRH_REQUIRED;
   port->lid = attr.lid;
   port->mtu = attr.active_mtu;
-  port->mbps = vb_port_mbps(attr.active_width, speed_of(&attr));
+  port->mbps = vb_port_mbps(attr.active_width, vb_device_speed_of(&attr));
   int n = vb_gid_read(context, number, port->is_ethernet, port->gids);
   port->gid_count = n > 0 ? (uint32_t)n : 0;
   port->gid_error = n < 0 ? -n : 0;
@@ -62,7 +62,7 @@ void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *
   }
 }
 
-static int read_open(struct ibv_context *context, struct vb_device *to)
+static int vb_device_read_open(struct ibv_context *context, struct vb_device *to)
 {
   struct ibv_device_attr attr;
   int rc = ibv_query_device(context, &attr);
@@ -77,14 +77,14 @@ static int read_open(struct ibv_context *context, struct vb_device *to)
 }
 
 /* What is known of it without opening it. */
-static void name_device(struct ibv_device *device, struct vb_device *to)
+static void vb_device_name(struct ibv_device *device, struct vb_device *to)
 {
   snprintf(to->name, sizeof(to->name), "%s", ibv_get_device_name(device));
   to->transport = device->transport_type;
-  read_pci(device, to->pci);
+  vb_device_read_pci(device, to->pci);
 }
 
-static void read_device(struct ibv_device *device, struct vb_device *to)
+static void vb_device_read(struct ibv_device *device, struct vb_device *to)
 {
   errno = 0;
   struct ibv_context *context = ibv_open_device(device);
@@ -93,35 +93,35 @@ static void read_device(struct ibv_device *device, struct vb_device *to)
     to->error = errno ? errno : EIO;
     return;
   }
-  to->error = read_open(context, to);
+  to->error = vb_device_read_open(context, to);
   ibv_close_device(context);
 }
 
 /* All of them, or the one that is called so; how many were opened. */
-static int read_devices(struct ibv_device **devices, const char *only, struct vb_device *all,
-                        int *count)
+static int vb_device_read_devices(struct ibv_device **devices, const char *only,
+                                  struct vb_device *all, int *count)
 {
   int opened = 0;
 
   for (int i = 0; i < *count; i++)
-    name_device(devices[i], &all[i]);
+    vb_device_name(devices[i], &all[i]);
   for (int i = 0; only[0] && i < *count; i++) {
     if (!vb_is_called(&all[i], only))
       continue;
     all[0] = all[i];
     *count = 1;
-    read_device(devices[i], &all[0]);
+    vb_device_read(devices[i], &all[0]);
     return !all[0].error;
   }
   for (int i = 0; i < *count; i++) {
-    read_device(devices[i], &all[i]);
+    vb_device_read(devices[i], &all[i]);
     opened += !all[i].error;
   }
   return opened;
 }
 
-static int list_none(struct ibv_device **devices, char *why, size_t why_size, char *remedy,
-                     size_t remedy_size)
+static int vb_device_list_none(struct ibv_device **devices, char *why, size_t why_size,
+                               char *remedy, size_t remedy_size)
 {
   const int error = devices ? -ENODEV : errno ? -errno : -ENODEV;
 
@@ -145,9 +145,9 @@ static int vb_list(const char *only, struct vb_device **all, char *why, size_t w
   struct ibv_device **devices = ibv_get_device_list(&count);
 
   if (!devices || count == 0)
-    return list_none(devices, why, why_size, remedy, remedy_size);
+    return vb_device_list_none(devices, why, why_size, remedy, remedy_size);
   struct vb_device *made = calloc((size_t)count, sizeof(*made));
-  const int opened = made ? read_devices(devices, only, made, &count) : 0;
+  const int opened = made ? vb_device_read_devices(devices, only, made, &count) : 0;
   ibv_free_device_list(devices);
   /* Report the one that is meant as what it is. */
   if (opened || (made && only[0] && vb_is_called(&made[0], only))) {
@@ -163,7 +163,7 @@ static int vb_list(const char *only, struct vb_device **all, char *why, size_t w
   return error;
 }
 
-static struct ibv_context *open_named(const char *name)
+static struct ibv_context *vb_device_open_named(const char *name)
 {
   struct ibv_device **devices = ibv_get_device_list(NULL);
   struct ibv_context *context = NULL;
@@ -177,7 +177,7 @@ static struct ibv_context *open_named(const char *name)
 }
 
 /* A port has perhaps no address yet, when a service begins before the network does. */
-static int choose_place(const struct pst_host *host, struct vb_open *made)
+static int vb_device_choose_place(const struct pst_host *host, struct vb_open *made)
 {
   const struct vb_port *port = made->port;
 
@@ -192,7 +192,7 @@ static int choose_place(const struct pst_host *host, struct vb_open *made)
 }
 
 /* RC, and what is like it. */
-static int check_transport(const struct pst_host *host, const struct vb_device *device)
+static int vb_device_check_transport(const struct pst_host *host, const struct vb_device *device)
 {
   if (device->transport == IBV_TRANSPORT_IB)
     return 0;
@@ -205,11 +205,11 @@ static int check_transport(const struct pst_host *host, const struct vb_device *
 }
 
 /* Opens a matching device and its port. *opened owns both; on failure nothing is left. */
-static int open_match(const struct pst_host *host, const struct vb_device *device,
-                      const struct vb_match *match, struct vb_open *opened)
+static int vb_device_open_match(const struct pst_host *host, const struct vb_device *device,
+                                const struct vb_match *match, struct vb_open *opened)
 {
   struct vb_open made = {.wish = match->wish};
-  int rc = check_transport(host, device);
+  int rc = vb_device_check_transport(host, device);
 
   if (rc < 0)
     return rc;
@@ -219,12 +219,12 @@ static int open_match(const struct pst_host *host, const struct vb_device *devic
   *info = *device;
   made.info = info;
   made.port = &info->ports[match->port];
-  rc = choose_place(host, &made);
+  rc = vb_device_choose_place(host, &made);
   if (rc < 0) {
     free(info);
     return rc;
   }
-  made.context = open_named(info->name);
+  made.context = vb_device_open_named(info->name);
   if (!made.context) {
     int code = errno;
     rc = vb_call_error(code);
@@ -246,7 +246,7 @@ static int open_match(const struct pst_host *host, const struct vb_device *devic
 
 /* 0: none of that name. Of a list: asking for a name that is none has the kernel look for a module.
  */
-static uint32_t netdev_of(const char *name)
+static uint32_t vb_device_netdev_of(const char *name)
 {
   struct if_nameindex *all = if_nameindex();
   uint32_t found = 0;
@@ -271,12 +271,13 @@ int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_
     host->log(host, PST_LOG_ERROR, "%s: %s", why, remedy);
     return count;
   }
-  int rc = vb_match(all, (uint32_t)count, name, port, netdev_of(name), &match, why, sizeof(why));
+  int rc = vb_match(all, (uint32_t)count, name, port, vb_device_netdev_of(name), &match, why,
+                    sizeof(why));
   if (rc < 0)
     host->log(host, PST_LOG_ERROR, "%s", why);
   match.wish.index = gid_index;
   if (rc == 0)
-    rc = open_match(host, &all[match.device], &match, opened);
+    rc = vb_device_open_match(host, &all[match.device], &match, opened);
   free(all);
   return rc;
 }

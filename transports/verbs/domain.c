@@ -40,7 +40,8 @@ void vb_domain_close(struct vb_domain *domain)
   ibv_dealloc_pd(domain->pd);
 }
 
-static int find_or_open(struct pst_device *device, uint64_t number, struct vb_domain **domain)
+static int vb_domain_find_or_open(struct pst_device *device, uint64_t number,
+                                  struct vb_domain **domain)
 {
   struct vb_domain *one = device->domains;
 
@@ -68,7 +69,7 @@ int vb_domain_take(struct pst_device *device, uint64_t number, struct vb_domain 
     return 0;
   }
   pthread_mutex_lock(&device->domains_lock);
-  int rc = find_or_open(device, number, domain);
+  int rc = vb_domain_find_or_open(device, number, domain);
   pthread_mutex_unlock(&device->domains_lock);
   return rc;
 }
@@ -117,7 +118,7 @@ struct ibv_pd *vb_thread_domain_take(struct pst_worker *worker, struct vb_domain
   return (*at)->pd;
 }
 
-static void close_thread_domain(struct vb_thread_domain **at)
+static void vb_domain_close_thread(struct vb_thread_domain **at)
 {
   struct vb_thread_domain *domain = *at;
 
@@ -133,13 +134,13 @@ void vb_thread_domain_give(struct pst_worker *worker, const struct ibv_pd *pd)
   while (*at && (*at)->pd != pd)
     at = &(*at)->next;
   if (*at && --(*at)->users == 0)
-    close_thread_domain(at);
+    vb_domain_close_thread(at);
 }
 
 void vb_thread_domains_close(struct pst_worker *worker)
 {
   while (worker->domains)
-    close_thread_domain(&worker->domains);
+    vb_domain_close_thread(&worker->domains);
   if (worker->td)
     ibv_dealloc_td(worker->td);
 }

@@ -12,7 +12,7 @@ struct words {
 typedef int on_qp(struct ibv_qp *, struct words *);
 
 /* Looked up, so that this runs with an rdma-core that lacks them. */
-static on_qp *find(const char *name)
+static on_qp *vb_ece_find(const char *name)
 {
   on_qp *found = NULL;
 
@@ -22,7 +22,7 @@ static on_qp *find(const char *name)
 
 struct vb_ece vb_ece_of(struct ibv_qp *qp)
 {
-  on_qp *query = find("ibv_query_ece");
+  on_qp *query = vb_ece_find("ibv_query_ece");
   struct words words = {0};
 
   if (!query || query(qp, &words) != 0)
@@ -41,5 +41,5 @@ int vb_ece_set(struct ibv_qp *qp, struct vb_ece ece)
 {
   struct words words = {.vendor = ece.vendor, .options = ece.options};
 
-  return ece.options ? find("ibv_set_ece")(qp, &words) : 0;
+  return ece.options ? vb_ece_find("ibv_set_ece")(qp, &words) : 0;
 }

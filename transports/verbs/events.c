@@ -14,13 +14,13 @@ void vb_event_text(int event, char *text, size_t size)
 }
 
 /* A warning where there is something to look at. */
-static enum pst_log_level level_of(const struct ibv_async_event *event)
+static enum pst_log_level vb_events_level_of(const struct ibv_async_event *event)
 {
   return vb_event((int)event->event_type)->checks[0] ? PST_LOG_WARN : PST_LOG_INFO;
 }
 
-static void say(const struct pst_device *device, enum pst_log_level level, const char *of,
-                const struct ibv_async_event *event)
+static void vb_events_say(const struct pst_device *device, enum pst_log_level level, const char *of,
+                          const struct ibv_async_event *event)
 {
   const struct vb_status *what = vb_event((int)event->event_type);
   char number[16] = "";
@@ -31,7 +31,7 @@ static void say(const struct pst_device *device, enum pst_log_level level, const
          what->checks[0] ? "; check: " : "", what->checks);
 }
 
-static bool is_of_queue(const struct ibv_async_event *event)
+static bool vb_events_is_of_queue(const struct ibv_async_event *event)
 {
   switch (event->event_type) {
   case IBV_EVENT_QP_FATAL:
@@ -48,13 +48,13 @@ static bool is_of_queue(const struct ibv_async_event *event)
 
 /* Handles an asynchronous event of the device: fails the endpoint or shared queue that it concerns,
  * or logs it. */
-static void take_event(struct pst_device *device, const struct ibv_async_event *event)
+static void vb_events_take_event(struct pst_device *device, const struct ibv_async_event *event)
 {
   struct pst_endpoint *endpoint;
   struct vb_srq *shared;
   char port[128];
 
-  if (device->transport->queue_event && is_of_queue(event)) {
+  if (device->transport->queue_event && vb_events_is_of_queue(event)) {
     device->transport->queue_event(device, event);
     return;
   }
@@ -81,12 +81,12 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
     atomic_store(&device->is_lost, true);
     for (struct pst_worker *one = device->workers; one; one = one->next)
       vb_notify(one);
-    say(device, PST_LOG_ERROR, device->open.info->name, event);
+    vb_events_say(device, PST_LOG_ERROR, device->open.info->name, event);
     break;
   case IBV_EVENT_PATH_MIG:
   case IBV_EVENT_PATH_MIG_ERR:
     endpoint = event->element.qp->qp_context;
-    say(device, level_of(event), endpoint->label, event);
+    vb_events_say(device, vb_events_level_of(event), endpoint->label, event);
     break;
   case IBV_EVENT_PORT_ERR:
   case IBV_EVENT_PORT_ACTIVE:
@@ -96,7 +96,7 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
   case IBV_EVENT_CLIENT_REREGISTER:
   case IBV_EVENT_GID_CHANGE:
     snprintf(port, sizeof(port), "%s port %d", device->open.info->name, event->element.port_num);
-    say(device, level_of(event), port, event);
+    vb_events_say(device, vb_events_level_of(event), port, event);
     atomic_store(&device->place_changes, true);
     break;
   /* Silent on purpose: their news comes by other means (the hello, which is that first packet),
@@ -107,7 +107,7 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
     break;
   /* Events that this program does not use or know: `element` is not looked at. */
   default:
-    say(device, level_of(event), device->open.info->name, event);
+    vb_events_say(device, vb_events_level_of(event), device->open.info->name, event);
     break;
   }
 }
@@ -118,7 +118,7 @@ void vb_take_events(struct pst_device *device)
 
   /* Destroying a queue pair waits for its events' acknowledgement: its endpoint is there. */
   while (ibv_get_async_event(device->open.context, &event) == 0) {
-    take_event(device, &event);
+    vb_events_take_event(device, &event);
     ibv_ack_async_event(&event);
   }
 }

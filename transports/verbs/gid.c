@@ -20,7 +20,7 @@ bool vb_gid_is_ipv4(const uint8_t raw[16])
   return memcmp(raw, mapped, sizeof(mapped)) == 0;
 }
 
-static enum reach reach_of(const uint8_t raw[16])
+static enum reach vb_gid_reach_of(const uint8_t raw[16])
 {
   if (vb_gid_is_ipv4(raw))
     return raw[12] == 169 && raw[13] == 254 ? REACH_LINK_LOCAL : REACH_IPV4;
@@ -61,7 +61,7 @@ bool vb_gid_parse(const char *text, uint8_t raw[16])
   return true;
 }
 
-static bool is_wanted(const struct vb_gid *gid, const struct vb_gid_wish *wish)
+static bool vb_gid_is_wanted(const struct vb_gid *gid, const struct vb_gid_wish *wish)
 {
   if (wish->index >= 0)
     return gid->index == (uint32_t)wish->index;
@@ -73,9 +73,9 @@ static bool is_wanted(const struct vb_gid *gid, const struct vb_gid_wish *wish)
 /* Less is better: this namespace's addresses before others', which packets cannot leave from in a
  * pod; RoCE v2, which is routed and what peers expect; what reaches beyond the subnet, though it is
  * a VLAN's, whose entries follow those of the netdev under it; then that netdev's, then IPv4. */
-static uint32_t rank_of(const struct vb_gid *gid, const struct vb_gid *first)
+static uint32_t vb_gid_rank_of(const struct vb_gid *gid, const struct vb_gid *first)
 {
-  const enum reach reach = reach_of(gid->raw);
+  const enum reach reach = vb_gid_reach_of(gid->raw);
   const uint32_t elsewhere = !gid->is_here, older = gid->type == VB_GID_ROCE_V1;
   const uint32_t is_local = reach == REACH_LINK_LOCAL, other = gid->netdev != first->netdev;
 
@@ -83,7 +83,7 @@ static uint32_t rank_of(const struct vb_gid *gid, const struct vb_gid *first)
 }
 
 /* What the port's own netdev is: that of the first entry, of this namespace if it has one. */
-static const struct vb_gid *first_of(const struct vb_gid *table, uint32_t count)
+static const struct vb_gid *vb_gid_first_of(const struct vb_gid *table, uint32_t count)
 {
   for (uint32_t i = 0; i < count; i++)
     if (table[i].is_here)
@@ -91,7 +91,7 @@ static const struct vb_gid *first_of(const struct vb_gid *table, uint32_t count)
   return table;
 }
 
-static void list(const struct vb_gid *table, uint32_t count, char *text, size_t size)
+static void vb_gid_list(const struct vb_gid *table, uint32_t count, char *text, size_t size)
 {
   char one[VB_GID_TEXT];
 
@@ -102,12 +102,12 @@ static void list(const struct vb_gid *table, uint32_t count, char *text, size_t 
   }
 }
 
-static int refuse(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
-                  char *reason, size_t size)
+static int vb_gid_refuse(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
+                         char *reason, size_t size)
 {
   char there[512], address[VB_GID_TEXT], netdev[IF_NAMESIZE] = "";
 
-  list(table, count, there, sizeof(there));
+  vb_gid_list(table, count, there, sizeof(there));
   if (count == 0)
     snprintf(reason, size,
              "the port's GID table is empty: give its netdev an address (`ip addr add`) and set it "
@@ -123,8 +123,9 @@ static int refuse(const struct vb_gid *table, uint32_t count, const struct vb_gi
   return -ENOENT;
 }
 
-static void explain(const struct vb_gid *chosen, const struct vb_gid *first,
-                    const struct vb_gid_wish *wish, uint32_t equals, char *reason, size_t size)
+static void vb_gid_explain(const struct vb_gid *chosen, const struct vb_gid *first,
+                           const struct vb_gid_wish *wish, uint32_t equals, char *reason,
+                           size_t size)
 {
   char text[VB_GID_TEXT];
   const char *why;
@@ -134,7 +135,7 @@ static void explain(const struct vb_gid *chosen, const struct vb_gid *first,
     why = "as gid_index says";
   else if (wish->has_address)
     why = "the address that device names";
-  else if (wish->is_ethernet && reach_of(chosen->raw) == REACH_LINK_LOCAL)
+  else if (wish->is_ethernet && vb_gid_reach_of(chosen->raw) == REACH_LINK_LOCAL)
     why = "the port has only link-local addresses, which reach its own subnet alone";
   else if (equals > 1)
     why = "the first of several addresses; an address as device chooses another";
@@ -150,16 +151,16 @@ static void explain(const struct vb_gid *chosen, const struct vb_gid *first,
 int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
                   uint32_t *at, char *reason, size_t size)
 {
-  const struct vb_gid *best = NULL, *first = first_of(table, count);
+  const struct vb_gid *best = NULL, *first = vb_gid_first_of(table, count);
   uint32_t equals = 0;
 
   for (uint32_t i = 0; i < count; i++) {
-    if (!is_wanted(&table[i], wish))
+    if (!vb_gid_is_wanted(&table[i], wish))
       continue;
-    uint32_t rank = rank_of(&table[i], first);
-    if (best && rank > rank_of(best, first))
+    uint32_t rank = vb_gid_rank_of(&table[i], first);
+    if (best && rank > vb_gid_rank_of(best, first))
       continue;
-    if (best && rank == rank_of(best, first)) {
+    if (best && rank == vb_gid_rank_of(best, first)) {
       equals++;
       continue;
     }
@@ -167,9 +168,9 @@ int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gi
     equals = 1;
   }
   if (!best)
-    return refuse(table, count, wish, reason, size);
+    return vb_gid_refuse(table, count, wish, reason, size);
   *at = (uint32_t)(best - table);
-  explain(best, first, wish, equals, reason, size);
+  vb_gid_explain(best, first, wish, equals, reason, size);
   return 0;
 }
 
@@ -185,14 +186,14 @@ _Static_assert(sizeof(struct entry) == 32, "the library's");
 
 typedef ssize_t query_table(struct ibv_context *, struct entry *, size_t, uint32_t, size_t);
 
-static bool is_empty(const uint8_t raw[16])
+static bool vb_gid_is_empty(const uint8_t raw[16])
 {
   static const uint8_t none[16];
   return memcmp(raw, none, sizeof(none)) == 0;
 }
 
-static int read_sysfs(const struct ibv_context *context, const char *what, uint32_t port,
-                      uint32_t index, char *text, size_t size)
+static int vb_gid_read_sysfs(const struct ibv_context *context, const char *what, uint32_t port,
+                             uint32_t index, char *text, size_t size)
 {
   char path[320];
   snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/%s/%u", context->device->ibdev_path, port,
@@ -209,8 +210,8 @@ static int read_sysfs(const struct ibv_context *context, const char *what, uint3
 }
 
 /* With an rdma-core before 33: entry by entry, with the types from sysfs. */
-static int read_one_by_one(struct ibv_context *context, uint32_t port, bool is_ethernet,
-                           struct vb_gid table[VB_GIDS_MAX])
+static int vb_gid_read_one_by_one(struct ibv_context *context, uint32_t port, bool is_ethernet,
+                                  struct vb_gid table[VB_GIDS_MAX])
 {
   struct ibv_port_attr attr;
   uint32_t count = 0;
@@ -221,16 +222,16 @@ static int read_one_by_one(struct ibv_context *context, uint32_t port, bool is_e
     struct vb_gid *gid = &table[count];
     union ibv_gid raw;
     char text[64];
-    if (ibv_query_gid(context, (uint8_t)port, i, &raw) != 0 || is_empty(raw.raw))
+    if (ibv_query_gid(context, (uint8_t)port, i, &raw) != 0 || vb_gid_is_empty(raw.raw))
       continue;
     *gid = (struct vb_gid){.index = (uint32_t)i, .type = VB_GID_IB};
     memcpy(gid->raw, raw.raw, sizeof(gid->raw));
     if (is_ethernet)
-      gid->type = read_sysfs(context, "types", port, (uint32_t)i, text, sizeof(text)) == 0 &&
+      gid->type = vb_gid_read_sysfs(context, "types", port, (uint32_t)i, text, sizeof(text)) == 0 &&
                           strstr(text, "v2")
                       ? VB_GID_ROCE_V2
                       : VB_GID_ROCE_V1;
-    if (read_sysfs(context, "ndevs", port, (uint32_t)i, text, sizeof(text)) == 0)
+    if (vb_gid_read_sysfs(context, "ndevs", port, (uint32_t)i, text, sizeof(text)) == 0)
       gid->netdev = if_nametoindex(text);
     count++;
   }
@@ -245,15 +246,16 @@ int vb_gid_read(struct ibv_context *context, uint32_t port, bool is_ethernet,
   /* Looked up, so that this runs with an rdma-core that lacks it. */
   *(void **)&query = dlsym(RTLD_DEFAULT, "_ibv_query_gid_table");
   if (!query)
-    return read_one_by_one(context, port, is_ethernet, table);
+    return vb_gid_read_one_by_one(context, port, is_ethernet, table);
   struct entry entries[VB_GIDS_MAX];
   ssize_t n = query(context, entries, VB_GIDS_MAX, 0, sizeof(entries[0]));
   if (n < 0)
     /* EINVAL: all ports' entries together are too many (those of an e-switch's representors). */
-    return n == -EOPNOTSUPP || n == -EINVAL ? read_one_by_one(context, port, is_ethernet, table)
-                                            : (int)n;
+    return n == -EOPNOTSUPP || n == -EINVAL
+               ? vb_gid_read_one_by_one(context, port, is_ethernet, table)
+               : (int)n;
   for (ssize_t i = 0; i < n; i++) {
-    if (entries[i].port != port || is_empty(entries[i].gid.raw))
+    if (entries[i].port != port || vb_gid_is_empty(entries[i].gid.raw))
       continue;
     struct vb_gid *gid = &table[count++];
     *gid = (struct vb_gid){

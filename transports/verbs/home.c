@@ -11,7 +11,7 @@
 
 #include "gid.h"
 
-static bool is_same(const struct vb_gid *gid, const struct sockaddr *address)
+static bool vb_home_is_same(const struct vb_gid *gid, const struct sockaddr *address)
 {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -28,12 +28,12 @@ static bool is_same(const struct vb_gid *gid, const struct sockaddr *address)
 
 /* Of several netdevs with one link-local address, a VLAN's and that under it, the one of the GID's
  * index. */
-static void find(struct vb_gid *gid, const struct ifaddrs *all)
+static void vb_home_find(struct vb_gid *gid, const struct ifaddrs *all)
 {
   uint32_t found = 0;
 
   for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
-    if (!is_same(gid, at->ifa_addr))
+    if (!vb_home_is_same(gid, at->ifa_addr))
       continue;
     const uint32_t index = if_nametoindex(at->ifa_name);
     if (index && (!found || index == gid->netdev))
@@ -48,5 +48,5 @@ void vb_gid_find_homes(struct vb_gid *table, uint32_t count, const struct ifaddr
 {
   for (uint32_t i = 0; i < count; i++)
     if (table[i].type != VB_GID_IB)
-      find(&table[i], all);
+      vb_home_find(&table[i], all);
 }

@@ -54,7 +54,7 @@ void vb_port_text(const struct vb_port *port, char *text, size_t size)
            port->is_ethernet ? "Ethernet" : "InfiniBand", rate, gid);
 }
 
-static void list(const struct vb_device *all, uint32_t count, char *text, size_t size)
+static void vb_select_list(const struct vb_device *all, uint32_t count, char *text, size_t size)
 {
   char port[160];
 
@@ -80,7 +80,8 @@ bool vb_is_called(const struct vb_device *device, const char *name)
 }
 
 /* A netdev's index may be another netdev's in another namespace, whose GIDs are shown, too. */
-static bool has_gid(const struct vb_port *port, const struct vb_gid_wish *wish, bool is_here)
+static bool vb_select_has_gid(const struct vb_port *port, const struct vb_gid_wish *wish,
+                              bool is_here)
 {
   for (uint32_t i = 0; i < port->gid_count; i++)
     if (port->gids[i].is_here >= is_here &&
@@ -94,8 +95,8 @@ static bool has_gid(const struct vb_port *port, const struct vb_gid_wish *wish, 
 enum by { BY_NUMBER, BY_GID_HERE, BY_GID, BY_STATE };
 
 /* The first such port into *match. How many there are. */
-static uint32_t find(const struct vb_device *all, uint32_t count, enum by by, const char *name,
-                     uint32_t number, struct vb_match *match)
+static uint32_t vb_select_find(const struct vb_device *all, uint32_t count, enum by by,
+                               const char *name, uint32_t number, struct vb_match *match)
 {
   uint32_t found = 0;
 
@@ -104,7 +105,7 @@ static uint32_t find(const struct vb_device *all, uint32_t count, enum by by, co
       const struct vb_port *port = &all[i].ports[p];
       if ((number && port->number != number) || (name && !vb_is_called(&all[i], name)) ||
           ((by == BY_GID || by == BY_GID_HERE) &&
-           !has_gid(port, &match->wish, by == BY_GID_HERE)) ||
+           !vb_select_has_gid(port, &match->wish, by == BY_GID_HERE)) ||
           (!name && all[i].transport != IBV_TRANSPORT_IB) ||
           (by == BY_STATE && port->state != IBV_PORT_ACTIVE))
         continue;
@@ -118,8 +119,8 @@ static uint32_t find(const struct vb_device *all, uint32_t count, enum by by, co
 }
 
 /* It is there, and this process may not have it. */
-static const struct vb_device *find_closed(const struct vb_device *all, uint32_t count,
-                                           const char *name)
+static const struct vb_device *vb_select_find_closed(const struct vb_device *all, uint32_t count,
+                                                     const char *name)
 {
   for (uint32_t i = 0; name[0] && i < count; i++)
     if (all[i].error && vb_is_called(&all[i], name))
@@ -135,25 +136,25 @@ int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint
   char there[1024];
 
   /* The first active port, or the first there is. */
-  bool is_found = name[0] && ((!port && find(all, count, BY_STATE, name, 0, &found)) ||
-                              find(all, count, BY_NUMBER, name, port, &found));
+  bool is_found = name[0] && ((!port && vb_select_find(all, count, BY_STATE, name, 0, &found)) ||
+                              vb_select_find(all, count, BY_NUMBER, name, port, &found));
   if (!is_found) {
     found.wish.has_address = name[0] && vb_gid_parse(name, found.wish.address);
     found.wish.netdev = found.wish.has_address ? 0 : netdev;
-    is_found =
-        (found.wish.has_address || netdev) && (find(all, count, BY_GID_HERE, NULL, port, &found) ||
-                                               find(all, count, BY_GID, NULL, port, &found));
+    is_found = (found.wish.has_address || netdev) &&
+               (vb_select_find(all, count, BY_GID_HERE, NULL, port, &found) ||
+                vb_select_find(all, count, BY_GID, NULL, port, &found));
   }
   if (!is_found && !name[0]) {
-    active = find(all, count, BY_STATE, NULL, port, &found);
+    active = vb_select_find(all, count, BY_STATE, NULL, port, &found);
     is_found = active == 1;
   }
   if (is_found) {
     *match = found;
     return 0;
   }
-  list(all, count, there, sizeof(there));
-  const struct vb_device *closed = find_closed(all, count, name);
+  vb_select_list(all, count, there, sizeof(there));
+  const struct vb_device *closed = vb_select_find_closed(all, count, name);
   if (closed)
     snprintf(why, size,
              "%s cannot be opened: %s; give this user read and write access to "

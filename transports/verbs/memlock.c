@@ -14,7 +14,7 @@
 #define KIB(bytes_) ((unsigned long long)((bytes_) / 1024))
 
 /* capable() asks for the capability in the first user namespace, whose map is of all users. */
-static bool is_first_namespace(void)
+static bool vb_memlock_is_first_namespace(void)
 {
   FILE *map = fopen("/proc/self/uid_map", "re");
   uint64_t inside = 1, outside = 1, count = 0;
@@ -43,11 +43,11 @@ void vb_memlock_read(struct vb_memlock *now)
   *now = (struct vb_memlock){
       .limit = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur,
       .pinned = pinned_kib * 1024,
-      .is_privileged = (capabilities >> CAP_IPC_LOCK & 1) && is_first_namespace(),
+      .is_privileged = (capabilities >> CAP_IPC_LOCK & 1) && vb_memlock_is_first_namespace(),
   };
 }
 
-static uint64_t whole_pages(uint64_t bytes)
+static uint64_t vb_memlock_whole_pages(uint64_t bytes)
 {
   uint64_t page = pst_page_size();
 
@@ -57,7 +57,7 @@ static uint64_t whole_pages(uint64_t bytes)
 bool vb_memlock_exceeded(const struct vb_memlock *now, uint64_t wanted)
 {
   return !now->is_privileged && now->limit != UINT64_MAX &&
-         (now->pinned > now->limit || whole_pages(wanted) > now->limit - now->pinned);
+         (now->pinned > now->limit || vb_memlock_whole_pages(wanted) > now->limit - now->pinned);
 }
 
 #define REMEDY                                                                                     \
@@ -74,7 +74,7 @@ void vb_memlock_words(const struct vb_memlock *now, uint64_t wanted, char *text,
         text, size,
         "the locked-memory limit of %llu KiB is used up, %llu KiB are pinned and %llu KiB more "
         "are wanted: " REMEDY,
-        KIB(now->limit), KIB(now->pinned), KIB(whole_pages(wanted)));
+        KIB(now->limit), KIB(now->pinned), KIB(vb_memlock_whole_pages(wanted)));
 }
 
 void vb_memlock_innocent(const struct vb_memlock *now, char *text, size_t size)

@@ -16,7 +16,7 @@
 #define VENDOR_MELLANOX 0x02c9u
 #define FIRST_PART 4113u /* Connect-IB; older ones are mlx4's, which does not scatter */
 
-static bool looks_like_mlx5(struct ibv_context *context)
+static bool vb_mlx5_looks_like(struct ibv_context *context)
 {
   struct ibv_device_attr attr;
 
@@ -29,8 +29,8 @@ typedef bool is_supported(struct ibv_device *);
 typedef struct ibv_qp *create_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *,
                                  struct mlx5dv_qp_init_attr *);
 
-static struct ibv_qp *create_by(void *library, struct ibv_context *context,
-                                struct ibv_qp_init_attr_ex *attr)
+static struct ibv_qp *vb_mlx5_create_by(void *library, struct ibv_context *context,
+                                        struct ibv_qp_init_attr_ex *attr)
 {
   struct mlx5dv_qp_init_attr own = {.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
                                     .create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE};
@@ -47,8 +47,8 @@ static struct ibv_qp *create_by(void *library, struct ibv_context *context,
   return NULL;
 }
 #else
-static struct ibv_qp *create_by(void *library, struct ibv_context *context,
-                                struct ibv_qp_init_attr_ex *attr)
+static struct ibv_qp *vb_mlx5_create_by(void *library, struct ibv_context *context,
+                                        struct ibv_qp_init_attr_ex *attr)
 {
   (void)library;
   (void)context;
@@ -63,11 +63,11 @@ struct ibv_qp *vb_mlx5_create_qp(const struct pst_host *host, struct ibv_context
 {
   void *library;
 
-  if (!looks_like_mlx5(context))
+  if (!vb_mlx5_looks_like(context))
     return ibv_create_qp_ex(context, attr);
   /* The provider that runs the device is the same file. */
   if (host->library_open(host, LIBRARY, &library) == 0)
-    return create_by(library, context, attr);
+    return vb_mlx5_create_by(library, context, attr);
   errno = EOPNOTSUPP;
   return NULL;
 }

@@ -15,7 +15,7 @@
 
 /* ---- All registrations ------------------------------------------------------------------- */
 
-static struct ibv_mr *count(struct vb_mrs *mrs, struct ibv_mr *made)
+static struct ibv_mr *vb_mr_count(struct vb_mrs *mrs, struct ibv_mr *made)
 {
   if (made)
     atomic_fetch_add_explicit(mrs->held, 1, memory_order_relaxed);
@@ -35,7 +35,7 @@ void *vb_pages_alloc(size_t bytes)
 #endif
 
 /* A registration failed that may be made without its wishes. */
-static bool may_wish_less(int access)
+static bool vb_mr_may_wish_less(int access)
 {
   return (access & WISHES) && (errno == EINVAL || errno == EOPNOTSUPP);
 }
@@ -44,9 +44,9 @@ struct ibv_mr *vb_pin(struct vb_mrs *mrs, void *address, size_t length, int acce
 {
   struct ibv_mr *made = ibv_reg_mr(mrs->pd, address, length, access);
 
-  if (!made && may_wish_less(access))
+  if (!made && vb_mr_may_wish_less(access))
     made = ibv_reg_mr(mrs->pd, address, length, access & ~WISHES);
-  return count(mrs, made);
+  return vb_mr_count(mrs, made);
 }
 
 void vb_unpin(struct vb_mrs *mrs, struct ibv_mr *mr)
@@ -57,7 +57,7 @@ void vb_unpin(struct vb_mrs *mrs, struct ibv_mr *mr)
 
 /* ENOMEM has several causes: the limit is looked at as the kernel does, then the device's number of
  * registrations; what cannot be looked at is what is left. */
-static void no_room(const struct vb_mrs *mrs, uint64_t length, char *text, size_t size)
+static void vb_mr_no_room(const struct vb_mrs *mrs, uint64_t length, char *text, size_t size)
 {
   uint32_t held = atomic_load_explicit(mrs->held, memory_order_relaxed);
   struct vb_memlock now;
@@ -85,7 +85,7 @@ static void no_room(const struct vb_mrs *mrs, uint64_t length, char *text, size_
 void vb_mr_refusal(const struct vb_mrs *mrs, int error, uint64_t length, char *text, size_t size)
 {
   if (error == ENOMEM || error == EPERM || error == EAGAIN)
-    no_room(mrs, length, text, size);
+    vb_mr_no_room(mrs, length, text, size);
   else
     snprintf(text, size, "%s",
              error == EFAULT ? "the kernel finds no pages there" : strerror(error));
@@ -93,7 +93,7 @@ void vb_mr_refusal(const struct vb_mrs *mrs, int error, uint64_t length, char *t
 
 /* ---- Device memory ----------------------------------------------------------------------- */
 
-static const char *dmabuf_refusal(int error)
+static const char *vb_mr_dmabuf_refusal(int error)
 {
   switch (error) {
   case EOPNOTSUPP:
@@ -108,8 +108,8 @@ static const char *dmabuf_refusal(int error)
 }
 
 /* In few words: three of them have to fit. */
-static const char *plain_refusal(const struct vb_mrs *mrs, int error, uint64_t length,
-                                 char text[48])
+static const char *vb_mr_plain_refusal(const struct vb_mrs *mrs, int error, uint64_t length,
+                                       char text[48])
 {
   struct vb_memlock now;
 
@@ -128,7 +128,7 @@ static const char *plain_refusal(const struct vb_mrs *mrs, int error, uint64_t l
 typedef struct ibv_mr *register_fd(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 
 /* Looked up, so that this runs with an rdma-core before 34. */
-static register_fd *find_register_fd(void)
+static register_fd *vb_mr_find_register_fd(void)
 {
   register_fd *found = NULL;
 
@@ -136,13 +136,13 @@ static register_fd *find_register_fd(void)
   return found;
 }
 
-static struct ibv_mr *register_dmabuf(register_fd *call, struct ibv_pd *pd,
-                                      const struct pst_export *from, uint64_t length,
-                                      uint64_t address, int access)
+static struct ibv_mr *vb_mr_register_dmabuf(register_fd *call, struct ibv_pd *pd,
+                                            const struct pst_export *from, uint64_t length,
+                                            uint64_t address, int access)
 {
   struct ibv_mr *made = call(pd, from->offset, length, address, from->fd, access);
 
-  if (!made && may_wish_less(access))
+  if (!made && vb_mr_may_wish_less(access))
     made = call(pd, from->offset, length, address, from->fd, access & ~WISHES);
   return made;
 }
@@ -161,11 +161,11 @@ struct range {
 typedef const char *try_way(const struct range *range, struct vb_mr *out, char why[48]);
 
 /* The exported range begins on a page; the device's address of it has the same place in one. */
-static const char *try_dmabuf(const struct range *range, struct vb_mr *out, char why[48])
+static const char *vb_mr_try_dmabuf(const struct range *range, struct vb_mr *out, char why[48])
 {
   struct pst_export export = {.struct_size = sizeof(export), .fd = -1};
   const struct pst_host *host = range->host;
-  register_fd *call = find_register_fd();
+  register_fd *call = vb_mr_find_register_fd();
 
   (void)why;
   if (!(range->region->exports & PST_EXPORT_DMABUF))
@@ -177,14 +177,15 @@ static const char *try_dmabuf(const struct range *range, struct vb_mr *out, char
   if (rc < 0)
     return strerror(-rc);
   out->address = range->region->address + range->offset;
-  out->mr = count(range->mrs, register_dmabuf(call, range->mrs->pd, &export, range->length,
-                                              out->address, range->access));
+  out->mr =
+      vb_mr_count(range->mrs, vb_mr_register_dmabuf(call, range->mrs->pd, &export, range->length,
+                                                    out->address, range->access));
   int error = errno;
   close(export.fd); /* the registration keeps it */
-  return out->mr ? NULL : dmabuf_refusal(error);
+  return out->mr ? NULL : vb_mr_dmabuf_refusal(error);
 }
 
-static const char *try_peermem(const struct range *range, struct vb_mr *out, char why[48])
+static const char *vb_mr_try_peermem(const struct range *range, struct vb_mr *out, char why[48])
 {
   out->address = range->region->address + range->offset;
   out->mr = vb_pin(range->mrs, (void *)(uintptr_t)out->address, range->length, // NOLINT
@@ -192,10 +193,10 @@ static const char *try_peermem(const struct range *range, struct vb_mr *out, cha
   if (out->mr)
     return NULL;
   return errno == EFAULT ? "not loaded (`modprobe nvidia-peermem`)"
-                         : plain_refusal(range->mrs, errno, range->length, why);
+                         : vb_mr_plain_refusal(range->mrs, errno, range->length, why);
 }
 
-static bool pin_host(const struct range *range, struct vb_mr *out)
+static bool vb_mr_pin_host(const struct range *range, struct vb_mr *out)
 {
   uint8_t *at = (uint8_t *)range->region->host + range->offset;
 
@@ -204,19 +205,22 @@ static bool pin_host(const struct range *range, struct vb_mr *out)
   return out->mr != NULL;
 }
 
-static const char *try_mapping(const struct range *range, struct vb_mr *out, char why[48])
+static const char *vb_mr_try_mapping(const struct range *range, struct vb_mr *out, char why[48])
 {
   if (!range->region->host)
     return "";
-  return pin_host(range, out) ? NULL : plain_refusal(range->mrs, errno, range->length, why);
+  return vb_mr_pin_host(range, out) ? NULL
+                                    : vb_mr_plain_refusal(range->mrs, errno, range->length, why);
 }
 
-static int register_device(const struct range *range, struct vb_mr *out, char reason[160])
+static int vb_mr_register_device(const struct range *range, struct vb_mr *out, char reason[160])
 {
   static const struct {
     const char *name;
     try_way *call;
-  } ways[] = {{"dma-buf", try_dmabuf}, {"peermem", try_peermem}, {"host mapping", try_mapping}};
+  } ways[] = {{"dma-buf", vb_mr_try_dmabuf},
+              {"peermem", vb_mr_try_peermem},
+              {"host mapping", vb_mr_try_mapping}};
   const struct pst_region *region = range->region;
   char all[320] = "", text[48];
 
@@ -242,12 +246,12 @@ static int register_device(const struct range *range, struct vb_mr *out, char re
 
 /* ---- Host memory ------------------------------------------------------------------------- */
 
-static int register_host(const struct range *range, struct vb_mr *out)
+static int vb_mr_register_host(const struct range *range, struct vb_mr *out)
 {
   const struct pst_host *host = range->host;
   char why[400];
 
-  if (!pin_host(range, out)) {
+  if (!vb_mr_pin_host(range, out)) {
     int error = errno ? errno : EIO;
     vb_mr_refusal(range->mrs, error, range->length, why, sizeof(why));
     host->log(host, PST_LOG_ERROR,
@@ -261,13 +265,13 @@ static int register_host(const struct range *range, struct vb_mr *out)
   return 0;
 }
 
-static int register_range(const struct range *range, struct vb_mr *made, char reason[160])
+static int vb_mr_register_range(const struct range *range, struct vb_mr *made, char reason[160])
 {
   reason[0] = '\0';
   made->mrs = range->mrs;
   return range->region->kind == PST_MEMORY_CUDA || !range->region->host
-             ? register_device(range, made, reason)
-             : register_host(range, made);
+             ? vb_mr_register_device(range, made, reason)
+             : vb_mr_register_host(range, made);
 }
 
 /* ---- Those that share -------------------------------------------------------------------- */
@@ -295,7 +299,7 @@ void vb_mrs_close(struct vb_mrs *mrs)
   pthread_mutex_destroy(&mrs->lock);
 }
 
-static struct vb_shared *find(const struct range *range)
+static struct vb_shared *vb_mr_find(const struct range *range)
 {
   const struct pst_region *region = range->region;
   struct vb_shared *at = range->mrs->shared;
@@ -307,7 +311,7 @@ static struct vb_shared *find(const struct range *range)
   return at;
 }
 
-static int add(const struct range *range, struct vb_shared **added, char reason[160])
+static int vb_mr_add(const struct range *range, struct vb_shared **added, char reason[160])
 {
   struct vb_shared *made = malloc(sizeof(*made));
 
@@ -320,7 +324,7 @@ static int add(const struct range *range, struct vb_shared **added, char reason[
                              .access = range->access,
                              .offset = range->offset,
                              .length = range->length};
-  int rc = register_range(range, &made->made, made->reason);
+  int rc = vb_mr_register_range(range, &made->made, made->reason);
   if (rc < 0) {
     memcpy(reason, made->reason, sizeof(made->reason));
     free(made);
@@ -332,15 +336,15 @@ static int add(const struct range *range, struct vb_shared **added, char reason[
   return 0;
 }
 
-static int share(const struct range *range, struct vb_mr *out, char reason[160])
+static int vb_mr_share(const struct range *range, struct vb_mr *out, char reason[160])
 {
   int rc = 0;
 
   reason[0] = '\0';
   pthread_mutex_lock(&range->mrs->lock);
-  struct vb_shared *found = find(range);
+  struct vb_shared *found = vb_mr_find(range);
   if (!found)
-    rc = add(range, &found, reason);
+    rc = vb_mr_add(range, &found, reason);
   if (rc == 0) {
     found->users++;
     memcpy(reason, found->reason, sizeof(found->reason));
@@ -358,14 +362,14 @@ int vb_mr_register(const struct pst_host *host, struct vb_mrs *mrs, const struct
   struct vb_mr made = {0};
 
   if (may_share)
-    return share(&range, out, reason);
-  int rc = register_range(&range, &made, reason);
+    return vb_mr_share(&range, out, reason);
+  int rc = vb_mr_register_range(&range, &made, reason);
   if (rc == 0)
     *out = made;
   return rc;
 }
 
-static void give_up(struct vb_shared *shared)
+static void vb_mr_give_up(struct vb_shared *shared)
 {
   struct vb_mrs *mrs = shared->made.mrs;
   struct vb_shared **at = &mrs->shared;
@@ -385,7 +389,7 @@ static void give_up(struct vb_shared *shared)
 void vb_mr_close(struct vb_mr *mr)
 {
   if (mr->mr && mr->shared)
-    give_up(mr->shared);
+    vb_mr_give_up(mr->shared);
   else if (mr->mr)
     vb_unpin(mr->mrs, mr->mr);
   mr->mr = NULL;

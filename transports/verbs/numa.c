@@ -14,7 +14,7 @@
 #define BITS (8 * sizeof(unsigned long))
 
 /* The first line of a file. */
-static bool read_text(const char *path, char *text, size_t size)
+static bool vb_numa_read_text(const char *path, char *text, size_t size)
 {
   FILE *file = fopen(path, "re");
   const bool has = file && fgets(text, (int)size, file);
@@ -29,7 +29,7 @@ int vb_numa_of_device(const char *folder)
   char path[512], text[32];
 
   snprintf(path, sizeof(path), "%.480s/device/numa_node", folder);
-  const long node = read_text(path, text, sizeof(text)) ? strtol(text, NULL, 10) : -1;
+  const long node = vb_numa_read_text(path, text, sizeof(text)) ? strtol(text, NULL, 10) : -1;
   return node >= 0 && node < (long)NODES_MAX ? (int)node : VB_NUMA_UNKNOWN;
 }
 
@@ -51,7 +51,7 @@ int vb_numa_of_page(const void *address)
 }
 
 /* How many nodes of a list like "0-1,8" are below `node`; -1: it is not among them. */
-static int rank_of(const char *list, int node)
+static int vb_numa_rank_of(const char *list, int node)
 {
   int below = 0;
 
@@ -74,9 +74,10 @@ uint32_t vb_numa_distance(const char *nodes, int from, int to)
   char path[320], text[4096], *at = text, *end;
 
   snprintf(path, sizeof(path), "%.256s/online", nodes);
-  const int rank = to >= 0 && read_text(path, text, sizeof(text)) ? rank_of(text, to) : -1;
+  const int rank =
+      to >= 0 && vb_numa_read_text(path, text, sizeof(text)) ? vb_numa_rank_of(text, to) : -1;
   snprintf(path, sizeof(path), "%.256s/node%d/distance", nodes, from);
-  if (from < 0 || rank < 0 || !read_text(path, text, sizeof(text)))
+  if (from < 0 || rank < 0 || !vb_numa_read_text(path, text, sizeof(text)))
     return 0;
   for (int i = 0;; i++, at = end) {
     const unsigned long distance = strtoul(at, &end, 10);

@@ -11,7 +11,7 @@
 #define PKEY_BASE 0x7fffu /* the partition */
 #define PKEY_FULL 0x8000u
 
-static int refuse(struct pst_device *device, const char *call)
+static int vb_open_refuse(struct pst_device *device, const char *call)
 {
   int code = errno;
 
@@ -22,7 +22,7 @@ static int refuse(struct pst_device *device, const char *call)
 
 /* On InfiniBand a subnet manager fills the table: an entry may be empty, or that of a limited
  * member, which hears full ones alone. RoCE has the default partition. */
-static int check_membership(const struct pst_device *device)
+static int vb_open_check_membership(const struct pst_device *device)
 {
   const struct vb_open *open = &device->open;
   const unsigned index = device->path.pkey_index;
@@ -47,12 +47,12 @@ static int check_membership(const struct pst_device *device)
 }
 
 /* 0 is of every port, whatever a driver says of its table. */
-static int check_pkey(const struct pst_device *device, const struct ibv_port_attr *port)
+static int vb_open_check_pkey(const struct pst_device *device, const struct ibv_port_attr *port)
 {
   const struct vb_open *open = &device->open;
 
   if (device->path.pkey_index == 0 || device->path.pkey_index < port->pkey_tbl_len)
-    return check_membership(device);
+    return vb_open_check_membership(device);
   VB_LOG(
       device, PST_LOG_ERROR,
       "%s port %u: the port's P_Key table has no entry %u (`pkey_index`), but %u, from 0 on; see "
@@ -63,18 +63,18 @@ static int check_pkey(const struct pst_device *device, const struct ibv_port_att
 }
 
 /* Reads the attributes of device and port, and checks the options that depend on them. */
-static int read_device(struct pst_device *device, const struct pst_options *options)
+static int vb_open_read_device(struct pst_device *device, const struct pst_options *options)
 {
   struct vb_open *open = &device->open;
   struct ibv_port_attr port;
 
   if ((errno = ibv_query_device(open->context, &device->attr)) != 0)
-    return refuse(device, "ibv_query_device");
+    return vb_open_refuse(device, "ibv_query_device");
   if ((errno = ibv_query_port(open->context, (uint8_t)open->port->number, &port)) != 0)
-    return refuse(device, "ibv_query_port");
+    return vb_open_refuse(device, "ibv_query_port");
   device->is_soft = device->attr.vendor_id == SOFT_ROCE_VENDOR;
   vb_path_read(device->host, options, device->is_soft, &device->path);
-  int rc = check_pkey(device, &port);
+  int rc = vb_open_check_pkey(device, &port);
   if (rc < 0)
     return rc;
   device->message_max = vb_smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, VB_BYTES_MAX);
@@ -96,7 +96,7 @@ static int read_device(struct pst_device *device, const struct pst_options *opti
   return 0;
 }
 
-static void read_relaxed(struct pst_device *device, const struct pst_options *options)
+static void vb_open_read_relaxed(struct pst_device *device, const struct pst_options *options)
 {
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
   const uint64_t relaxed = device->host->option_uint(options, "relaxed_ordering");
@@ -127,11 +127,11 @@ int vb_device_open(struct pst_device *device, const struct pst_host *host,
   pthread_mutex_init(&device->events, NULL);
   pthread_mutex_init(&device->place_lock, NULL);
   pthread_mutex_init(&device->domains_lock, NULL);
-  read_relaxed(device, options);
+  vb_open_read_relaxed(device, options);
   int rc = vb_open(host, host->option_string(options, "device"),
                    (uint32_t)host->option_uint(options, "port"), gid, &device->open);
   if (rc == 0)
-    rc = read_device(device, options);
+    rc = vb_open_read_device(device, options);
   if (rc == 0)
     rc = vb_domain_open(&device->own, device, 0);
   if (rc < 0)
@@ -155,7 +155,7 @@ void vb_device_close(struct pst_device *device)
   pthread_mutex_destroy(&device->events);
 }
 
-static bool is_elsewhere(const struct vb_place *was, const struct vb_place *is)
+static bool vb_open_is_elsewhere(const struct vb_place *was, const struct vb_place *is)
 {
   return was->lid != is->lid || was->mtu != is->mtu || was->gid.index != is->gid.index ||
          memcmp(was->gid.raw, is->gid.raw, sizeof(is->gid.raw)) != 0;
@@ -173,7 +173,7 @@ int vb_device_place(struct pst_device *device, struct vb_place *place)
     rc = vb_place_read(device->host, &device->open, &now);
     if (rc < 0)
       atomic_store(&device->place_changes, true);
-    else if (is_elsewhere(&device->place, &now))
+    else if (vb_open_is_elsewhere(&device->place, &now))
       VB_LOG(device, PST_LOG_INFO, "%s port %u is elsewhere now: LID %u, MTU %u, %s",
              device->open.info->name, device->open.port->number, now.lid, vb_mtu_bytes(now.mtu),
              now.reason);

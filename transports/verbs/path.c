@@ -8,8 +8,8 @@
 #define SOFT_RETRY_CNT 6u
 #define SUBNET_PREFIX_BYTES 8u /* of a GID, in front */
 
-static uint32_t read_one(const struct pst_host *host, const struct pst_options *options,
-                         const char *name, bool is_soft, uint32_t soft)
+static uint32_t vb_path_read_one(const struct pst_host *host, const struct pst_options *options,
+                                 const char *name, bool is_soft, uint32_t soft)
 {
   return is_soft && !host->option_is_set(options, name)
              ? soft
@@ -26,8 +26,8 @@ void vb_path_read(const struct pst_host *host, const struct pst_options *options
       .traffic_class = (uint32_t)host->option_uint(options, "traffic_class"),
       .hop_limit = (uint32_t)host->option_uint(options, "hop_limit"),
       .mtu = (uint32_t)host->option_uint(options, "mtu"),
-      .timeout = read_one(host, options, "timeout", is_soft, SOFT_TIMEOUT),
-      .retry_cnt = read_one(host, options, "retry_cnt", is_soft, SOFT_RETRY_CNT),
+      .timeout = vb_path_read_one(host, options, "timeout", is_soft, SOFT_TIMEOUT),
+      .retry_cnt = vb_path_read_one(host, options, "retry_cnt", is_soft, SOFT_RETRY_CNT),
       .rnr_retry = (uint32_t)host->option_uint(options, "rnr_retry"),
       .min_rnr_timer = (uint32_t)host->option_uint(options, "min_rnr_timer"),
   };

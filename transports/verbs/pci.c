@@ -9,7 +9,7 @@
 #include "pci.h"
 
 /* Bridges of a path from `at` on: its PCI addresses, but for the last one, the device's own. */
-static unsigned bridges(const char *at)
+static unsigned vb_pci_bridges(const char *at)
 {
   unsigned count = 0;
 
@@ -19,7 +19,7 @@ static unsigned bridges(const char *at)
 }
 
 /* The root complex of a path, "pci0000:3a": its start and length; 0: there is none. */
-static size_t root_of(const char *path, const char **root)
+static size_t vb_pci_root_of(const char *path, const char **root)
 {
   const char *at = strstr(path, "/pci");
 
@@ -34,7 +34,7 @@ static size_t root_of(const char *path, const char **root)
 enum vb_pci_distance vb_pci_between(const char *a, const char *b)
 {
   const char *root_a, *root_b;
-  const size_t length_a = root_of(a, &root_a), length_b = root_of(b, &root_b);
+  const size_t length_a = vb_pci_root_of(a, &root_a), length_b = vb_pci_root_of(b, &root_b);
   size_t same = 0, i = 0;
 
   if (length_a == 0 || length_b == 0)
@@ -50,13 +50,14 @@ enum vb_pci_distance vb_pci_between(const char *a, const char *b)
   if (same == 0)
     return VB_PCI_PHB;
   /* Beyond the port in common: one more of the same switch, or further switches. */
-  return bridges(a + same + (a[same] == '/')) <= 1 && bridges(b + same + (b[same] == '/')) <= 1
+  return vb_pci_bridges(a + same + (a[same] == '/')) <= 1 &&
+                 vb_pci_bridges(b + same + (b[same] == '/')) <= 1
              ? VB_PCI_PIX
              : VB_PCI_PXB;
 }
 
 /* The file has a line "GPU UUID: <uuid>". */
-static bool is_of(const char *path, const char *uuid)
+static bool vb_pci_is_of(const char *path, const char *uuid)
 {
   FILE *file = fopen(path, "re");
   char line[256], found[64];
@@ -70,7 +71,7 @@ static bool is_of(const char *path, const char *uuid)
 }
 
 /* The PCI address of a GPU. False: the driver does not list it. */
-static bool find_gpu(const char *uuid, const char *gpus, char address[64])
+static bool vb_pci_find_gpu(const char *uuid, const char *gpus, char address[64])
 {
   DIR *folder = opendir(gpus);
   bool is_found = false;
@@ -78,7 +79,7 @@ static bool find_gpu(const char *uuid, const char *gpus, char address[64])
 
   for (const struct dirent *one; folder && !is_found && (one = readdir(folder)) != NULL;) {
     snprintf(path, sizeof(path), "%.200s/%.200s/information", gpus, one->d_name);
-    if (one->d_name[0] != '.' && is_of(path, uuid)) {
+    if (one->d_name[0] != '.' && vb_pci_is_of(path, uuid)) {
       snprintf(address, 64, "%.63s", one->d_name);
       is_found = true;
     }
@@ -93,7 +94,7 @@ enum vb_pci_distance vb_pci_distance(const char *folder, const char *uuid, const
 {
   char path[512], address[64], adapter[PATH_MAX], gpu[PATH_MAX];
 
-  if (!find_gpu(uuid, gpus, address))
+  if (!vb_pci_find_gpu(uuid, gpus, address))
     return VB_PCI_UNKNOWN;
   snprintf(path, sizeof(path), "%.400s/device", folder);
   if (!realpath(path, adapter))

@@ -15,7 +15,7 @@
 #define BUDGET (8u * VB_POLL_BATCH) /* completions of the device's a poll takes */
 
 /* Before its endpoints say that they have failed: their peers have not. */
-static void tell_lost(struct pst_worker *worker, struct vb_out *out)
+static void vb_poll_tell_lost(struct pst_worker *worker, struct vb_out *out)
 {
   if (out->room == 0)
     return;
@@ -24,23 +24,23 @@ static void tell_lost(struct pst_worker *worker, struct vb_out *out)
   vb_event_write(out, 0, PST_EVENT_DEVICE, -EIO);
 }
 
-static inline bool is_shared(const struct ibv_wc *wc)
+static inline bool vb_poll_is_shared(const struct ibv_wc *wc)
 {
   return (wc->wr_id & (VB_RECEIVE | VB_SRQ_BIT)) == (VB_RECEIVE | VB_SRQ_BIT);
 }
 
-static inline struct pst_endpoint *whose(struct pst_worker *worker, const struct ibv_wc *wc)
+static inline struct pst_endpoint *vb_poll_whose(struct pst_worker *worker, const struct ibv_wc *wc)
 {
   const struct vb_transport *transport = worker->device->transport;
 
-  if (is_shared(wc))
+  if (vb_poll_is_shared(wc))
     return transport->whose ? transport->whose(worker, wc) : vb_srq_find(worker, wc->qp_num);
   return pst_places_find(&worker->endpoints, (uint32_t)(wc->wr_id >> 32) & PST_PLACE_NUMBERS);
 }
 
 /* Those at the front that say of this one's requests that they are done, which the last of them
  * says of all. Returns how many. */
-static uint32_t sent_in_line(struct pst_endpoint *endpoint, uint32_t most)
+static uint32_t vb_poll_sent_in_line(struct pst_endpoint *endpoint, uint32_t most)
 {
   struct pst_worker *worker = endpoint->worker;
   const struct ibv_wc *wc = &worker->wc[worker->wc_at];
@@ -67,7 +67,7 @@ static uint32_t sent_in_line(struct pst_endpoint *endpoint, uint32_t most)
 }
 
 /* True: there are no more. */
-static bool take(struct pst_worker *worker, struct vb_out *out)
+static bool vb_poll_take(struct pst_worker *worker, struct vb_out *out)
 {
   const struct vb_transport *transport = worker->device->transport;
   bool is_empty = false; /* ibv_poll_cq(3): it gave fewer than it was asked for */
@@ -83,14 +83,14 @@ static bool take(struct pst_worker *worker, struct vb_out *out)
       is_empty = some < (int)VB_POLL_BATCH;
     }
     struct ibv_wc *wc = &worker->wc[worker->wc_at];
-    struct pst_endpoint *endpoint = whose(worker, wc);
+    struct pst_endpoint *endpoint = vb_poll_whose(worker, wc);
     if (endpoint && endpoint->is_cut)
       endpoint = NULL;
-    if (!endpoint && is_shared(wc))
+    if (!endpoint && vb_poll_is_shared(wc))
       vb_srq_give_back(worker, wc);
     if (endpoint) {
       n = wc->wr_id & VB_RECEIVE ? vb_arrived_in_line(endpoint, budget, out)
-                                 : sent_in_line(endpoint, budget);
+                                 : vb_poll_sent_in_line(endpoint, budget);
       if (n)
         continue;
       n = 1;
@@ -106,27 +106,28 @@ static bool take(struct pst_worker *worker, struct vb_out *out)
 
 /* ---- What endpoints have to tell --------------------------------------------------------- */
 
-static int status_of(const struct pst_endpoint *endpoint, uint64_t index)
+static int vb_poll_status_of(const struct pst_endpoint *endpoint, uint64_t index)
 {
   if (index == endpoint->sq.refused_at && endpoint->sq.first_error)
     return endpoint->sq.first_error;
   return index < endpoint->sq.failed_from ? 0 : endpoint->sq.error;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t vb_poll_sooner(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
 }
 
 /* Where those end that are done as the one at `index` is. */
-static uint64_t alike_until(const struct pst_endpoint *endpoint, uint64_t index)
+static uint64_t vb_poll_alike_until(const struct pst_endpoint *endpoint, uint64_t index)
 {
   const uint64_t refused = endpoint->sq.refused_at, failed = endpoint->sq.failed_from;
 
   if (index == refused)
     return index + 1;
-  const uint64_t end = refused > index ? sooner(endpoint->sq.done, refused) : endpoint->sq.done;
-  return index < failed ? sooner(end, failed) : end;
+  const uint64_t end =
+      refused > index ? vb_poll_sooner(endpoint->sq.done, refused) : endpoint->sq.done;
+  return index < failed ? vb_poll_sooner(end, failed) : end;
 }
 
 void vb_tell_done(struct pst_endpoint *endpoint, struct vb_out *out)
@@ -142,7 +143,7 @@ void vb_tell_done(struct pst_endpoint *endpoint, struct vb_out *out)
     if (opcode && out->room == 0)
       return;
     if (opcode == PST_OP_SEND || opcode == PST_OP_WRITE) {
-      const uint64_t end = alike_until(endpoint, first);
+      const uint64_t end = vb_poll_alike_until(endpoint, first);
       if (first >= endpoint->sq.alike_from)
         next = end;
       while (next != end && sent[next & mask].opcode == opcode)
@@ -158,7 +159,7 @@ void vb_tell_done(struct pst_endpoint *endpoint, struct vb_out *out)
     endpoint->sq.posted_max += count;
     *out->at++ = (struct pst_completion){.kind = PST_COMPLETION_DONE,
                                          .code = opcode,
-                                         .status = status_of(endpoint, first),
+                                         .status = vb_poll_status_of(endpoint, first),
                                          .endpoint = endpoint->cookie,
                                          .u.done = {last->cookie, count}};
     out->room--;
@@ -177,22 +178,22 @@ void vb_tell_room(struct pst_endpoint *endpoint)
 }
 
 /* An endpoint of requests alone, with nothing to tell but those that are done. */
-static inline bool only_requests(const struct pst_endpoint *endpoint)
+static inline bool vb_poll_only_requests(const struct pst_endpoint *endpoint)
 {
   return endpoint->is_connected && !endpoint->rx && !endpoint->shared &&
          endpoint->lane_count == 1 && !endpoint->closing.mode && !endpoint->tell_connected &&
          endpoint->want == VB_WANT_NOTHING;
 }
 
-/* work() of such a one. */
-static void tell_requests(struct pst_endpoint *endpoint, struct vb_out *out)
+/* vb_poll_work() of such a one. */
+static void vb_poll_tell_requests(struct pst_endpoint *endpoint, struct vb_out *out)
 {
   vb_tell_done(endpoint, out);
   if (endpoint->sq.told != endpoint->sq.done)
     vb_pend(endpoint);
 }
 
-static void work(struct pst_worker *worker, struct vb_out *out)
+static void vb_poll_work(struct pst_worker *worker, struct vb_out *out)
 {
   struct pst_endpoint *list = worker->pending;
 
@@ -201,8 +202,8 @@ static void work(struct pst_worker *worker, struct vb_out *out)
     struct pst_endpoint *endpoint = list;
     list = endpoint->next_pending;
     endpoint->is_pending = false;
-    if (only_requests(endpoint))
-      tell_requests(endpoint, out);
+    if (vb_poll_only_requests(endpoint))
+      vb_poll_tell_requests(endpoint, out);
     else
       worker->device->transport->work(endpoint, out);
   }
@@ -217,16 +218,16 @@ int vb_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
     vb_disarm(worker);
   vb_take_notices(worker);
   if (__builtin_expect(worker->tells_lost, 0))
-    tell_lost(worker, &out);
+    vb_poll_tell_lost(worker, &out);
   if (worker->pending)
-    work(worker, &out);
-  if (take(worker, &out)) {
+    vb_poll_work(worker, &out);
+  if (vb_poll_take(worker, &out)) {
     worker->empties++;
     if (worker->own)
       worker->device->transport->worker_empty(worker);
   }
   if (worker->pending)
-    work(worker, &out);
+    vb_poll_work(worker, &out);
   if (worker->shared_due)
     vb_srq_post_due(worker);
   worker->calls += out.room == max ? IDLE_POLL : 1;

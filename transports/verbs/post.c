@@ -5,7 +5,8 @@
 #include "ops.h"
 #include "request.h"
 
-static int check_send(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static int vb_post_check_send(const struct pst_endpoint *endpoint,
+                              const struct pst_request *request)
 {
   const struct vb_tx *tx = endpoint->tx;
 
@@ -14,13 +15,13 @@ static int check_send(const struct pst_endpoint *endpoint, const struct pst_requ
             : -EINVAL;
 }
 
-static int check(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static int vb_post_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   if ((request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)) || request->reserved0)
     return -EINVAL;
   switch (request->opcode) {
   case PST_OP_SEND:
-    return check_send(endpoint, request);
+    return vb_post_check_send(endpoint, request);
   case PST_OP_FLUSH:
     return vb_flush_check(endpoint, request);
   case PST_OP_WRITE:
@@ -33,8 +34,8 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_request *
   }
 }
 
-static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
-                       const struct pst_request *request)
+static void vb_post_build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                               const struct pst_request *request)
 {
   struct vb_tx *tx = endpoint->tx;
 
@@ -50,8 +51,8 @@ static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 }
 
 /* `before` it there were so many. */
-static void build(struct pst_endpoint *endpoint, uint64_t index, uint32_t before,
-                  const struct pst_request *request)
+static void vb_post_build(struct pst_endpoint *endpoint, uint64_t index, uint32_t before,
+                          const struct pst_request *request)
 {
   uint32_t at = (uint32_t)index & endpoint->sq.mask;
   struct ibv_send_wr *wr = &endpoint->sq.wrs[at];
@@ -60,7 +61,7 @@ static void build(struct pst_endpoint *endpoint, uint64_t index, uint32_t before
   wr->num_sge = 0;
   wr->send_flags = request->flags & PST_REQUEST_FENCE ? IBV_SEND_FENCE : 0;
   if (request->opcode == PST_OP_SEND)
-    build_send(endpoint, wr, request);
+    vb_post_build_send(endpoint, wr, request);
   else if (request->opcode == PST_OP_FLUSH)
     vb_flush_build(endpoint, wr, request);
   else
@@ -74,7 +75,7 @@ static void build(struct pst_endpoint *endpoint, uint64_t index, uint32_t before
     wr->send_flags |= IBV_SEND_SIGNALED;
 }
 
-static int not_now(const struct pst_endpoint *endpoint)
+static int vb_post_not_now(const struct pst_endpoint *endpoint)
 {
   if (!endpoint->is_connected)
     return endpoint->device->transport->refuses(endpoint);
@@ -84,7 +85,8 @@ static int not_now(const struct pst_endpoint *endpoint)
 }
 
 /* Queue pairs do not fence one another: what a message is to come after is done. */
-static bool waits_for_rma(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static bool vb_post_waits_for_rma(const struct pst_endpoint *endpoint,
+                                  const struct pst_request *request)
 {
   return endpoint->lane_count > 1 && request->opcode == PST_OP_SEND &&
          (request->flags & PST_REQUEST_FENCE) && endpoint->sq.done < endpoint->rma_before;
@@ -100,7 +102,7 @@ void vb_want_room(struct pst_endpoint *endpoint, uint32_t why)
 }
 
 /* The device refused what its own queue has room for. */
-static int broken(struct pst_endpoint *endpoint, int rc)
+static int vb_post_broken(struct pst_endpoint *endpoint, int rc)
 {
   endpoint->is_refused = true;
   vb_fail(endpoint, rc, "ibv_post_send");
@@ -108,8 +110,8 @@ static int broken(struct pst_endpoint *endpoint, int rc)
 }
 
 /* What is built, [from, to), `taken` requests; `why` no more was. */
-static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, uint32_t taken,
-                     uint32_t why, bool is_fenced, uint32_t *wait)
+static int vb_post_hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to,
+                             uint32_t taken, uint32_t why, bool is_fenced, uint32_t *wait)
 {
   struct vb_send_queue *sq = &endpoint->sq;
 
@@ -118,10 +120,10 @@ static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, 
   vb_want_room(endpoint, why);
   endpoint->wants_rma_done = is_fenced;
   if (went < 0)
-    return broken(endpoint, went);
+    return vb_post_broken(endpoint, went);
   if ((uint32_t)went < to - from) {
     taken = sq->sent[(from + (uint32_t)went - 1) & sq->mask].upto - sq->posted;
-    broken(endpoint, -ENOBUFS);
+    vb_post_broken(endpoint, -ENOBUFS);
   }
   sq->posted += taken;
   *wait = why;
@@ -130,8 +132,8 @@ static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, 
 
 /* Those at the front; *is_cut: a FLUSH or a fenced request follows, for which they have to be
  * posted first. */
-static int post_some(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
-                     uint32_t *wait, bool *is_cut)
+static int vb_post_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                        uint32_t n, uint32_t *wait, bool *is_cut)
 {
   const uint32_t room = vb_send_queue_free(&endpoint->sq), before = endpoint->sq.posted;
   uint64_t from = endpoint->sq.head, to = from;
@@ -145,9 +147,9 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
     some = vb_build_row(endpoint, &to, before + taken, request, (n < room ? n : room) - taken);
     if (some)
       continue;
-    if ((rc = check(endpoint, request)) < 0)
+    if ((rc = vb_post_check(endpoint, request)) < 0)
       break;
-    is_fenced = waits_for_rma(endpoint, request);
+    is_fenced = vb_post_waits_for_rma(endpoint, request);
     why = taken == room || is_fenced                                           ? PST_WAIT_QUEUE
           : request->opcode == PST_OP_SEND && endpoint->tx->credits.count == 0 ? PST_WAIT_CREDIT
                                                                                : PST_WAIT_NONE;
@@ -159,7 +161,7 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
         break;
       const int read = vb_flush_others(endpoint, request);
       if (read < 0 && read != -EAGAIN)
-        return broken(endpoint, read);
+        return vb_post_broken(endpoint, read);
       if (read < 0) {
         why = PST_WAIT_QUEUE;
         break;
@@ -172,11 +174,11 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
         break;
       }
     }
-    build(endpoint, to++, before + taken, request);
+    vb_post_build(endpoint, to++, before + taken, request);
     some = 1;
   }
   if (taken)
-    return hand_over(endpoint, from, to, taken, why, is_fenced, wait);
+    return vb_post_hand_over(endpoint, from, to, taken, why, is_fenced, wait);
   vb_want_room(endpoint, why);
   endpoint->wants_rma_done = is_fenced;
   if (rc < 0)
@@ -185,38 +187,38 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
   return -EAGAIN;
 }
 
-static int post_all(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
-                    uint32_t *wait)
+static int vb_post_all(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                       uint32_t n, uint32_t *wait)
 {
   bool is_cut = true;
   uint32_t taken = 0;
   int rc = 0;
 
   while (is_cut && rc >= 0 && endpoint->is_connected) {
-    rc = post_some(endpoint, requests + taken, n - taken, wait, &is_cut);
+    rc = vb_post_some(endpoint, requests + taken, n - taken, wait, &is_cut);
     taken += rc > 0 ? (uint32_t)rc : 0;
   }
   return taken ? (int)taken : rc;
 }
 
-static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
-                                              const struct pst_request *requests, uint32_t n,
-                                              uint32_t *wait)
+static __attribute__((noinline)) int vb_post_any(struct pst_endpoint *endpoint,
+                                                 const struct pst_request *requests, uint32_t n,
+                                                 uint32_t *wait)
 {
-  const int rc = not_now(endpoint);
+  const int rc = vb_post_not_now(endpoint);
 
   if (rc == -EAGAIN) {
     vb_want_room(endpoint, PST_WAIT_QUEUE);
     *wait = PST_WAIT_QUEUE;
   }
-  return rc < 0 || n == 0 ? rc : post_all(endpoint, requests, n, wait);
+  return rc < 0 || n == 0 ? rc : vb_post_all(endpoint, requests, n, wait);
 }
 
 /* Somebody waits for it: it goes the shortest way, spared what a row of requests carries along.
  * Anything unusual falls back to the general way. */
 
 /* What a transport posts in its own way, the above hands over. */
-static inline bool is_open(const struct pst_endpoint *endpoint)
+static inline bool vb_post_is_open(const struct pst_endpoint *endpoint)
 {
   return endpoint->is_connected && endpoint->sq.posted != endpoint->sq.posted_max &&
          !(endpoint->tell_connected | endpoint->closing.mode) && !endpoint->sq.spread &&
@@ -224,8 +226,8 @@ static inline bool is_open(const struct pst_endpoint *endpoint)
 }
 
 /* Where it writes to was looked at when the last WRITE named it, mostly. */
-static inline bool is_plain_write(const struct pst_endpoint *endpoint,
-                                  const struct pst_request *request)
+static inline bool vb_post_is_plain_write(const struct pst_endpoint *endpoint,
+                                          const struct pst_request *request)
 {
   const struct pst_remote *remote = request->u.rma.remote;
   const struct pst_mr *mr = request->local.mr;
@@ -242,8 +244,8 @@ static inline bool is_plain_write(const struct pst_endpoint *endpoint,
 
 /* Builds the work request of a WRITE of one piece at `index`, inline where it is short. The caller
  * has checked it. */
-static inline struct ibv_send_wr *build_write(struct pst_endpoint *endpoint, uint64_t index,
-                                              const struct pst_request *request)
+static inline struct ibv_send_wr *vb_post_build_write(struct pst_endpoint *endpoint, uint64_t index,
+                                                      const struct pst_request *request)
 {
   struct pst_remote *remote = request->u.rma.remote;
   const struct pst_mr *mr = request->local.mr;
@@ -279,14 +281,14 @@ int vb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
   const uint64_t index = endpoint->sq.head;
   struct ibv_send_wr *bad = NULL;
 
-  if (n != 1 || !is_open(endpoint) || !is_plain_write(endpoint, requests))
-    return post_any(endpoint, requests, n, wait);
-  struct ibv_send_wr *wr = build_write(endpoint, index, requests), *next = wr->next;
+  if (n != 1 || !vb_post_is_open(endpoint) || !vb_post_is_plain_write(endpoint, requests))
+    return vb_post_any(endpoint, requests, n, wait);
+  struct ibv_send_wr *wr = vb_post_build_write(endpoint, index, requests), *next = wr->next;
   wr->next = NULL;
   const int rc = ibv_post_send(endpoint->sq.qp, wr, &bad);
   wr->next = next;
   if (__builtin_expect(rc != 0, 0))
-    return broken(endpoint, -rc);
+    return vb_post_broken(endpoint, -rc);
   endpoint->sq.head = index + 1;
   endpoint->sq.posted++;
   return 1;

@@ -16,7 +16,8 @@ void vb_receives_open(struct vb_receives *receives, uint64_t wr_id, uint32_t len
 }
 
 /* The first `n` of its receives. 0 or an errno. */
-static int post_linked(struct pst_endpoint *endpoint, struct vb_receive_queue *rq, uint32_t n)
+static int vb_receives_post_linked(struct pst_endpoint *endpoint, struct vb_receive_queue *rq,
+                                   uint32_t n)
 {
   struct ibv_recv_wr *last = &endpoint->receives->wrs[n - 1], *next = last->next, *bad;
 
@@ -34,13 +35,13 @@ int vb_receives_restore(struct pst_endpoint *endpoint, struct vb_receive_queue *
 
   while (rc == 0 && rq->posted < rq->size) {
     const uint32_t missing = rq->size - rq->posted;
-    rc = post_linked(endpoint, rq, missing < VB_POLL_BATCH ? missing : VB_POLL_BATCH);
+    rc = vb_receives_post_linked(endpoint, rq, missing < VB_POLL_BATCH ? missing : VB_POLL_BATCH);
   }
   return -rc;
 }
 
 /* 0 or an errno. */
-static int post_stretch(struct pst_endpoint *endpoint, struct vb_stretch slots)
+static int vb_receives_post_stretch(struct pst_endpoint *endpoint, struct vb_stretch slots)
 {
   const struct pst_ring *ring = endpoint->rx->ring;
   uint64_t address = ring->base + slots.first * ring->params.stride;
@@ -50,7 +51,7 @@ static int post_stretch(struct pst_endpoint *endpoint, struct vb_stretch slots)
     some = slots.count < VB_POLL_BATCH ? slots.count : VB_POLL_BATCH;
     for (uint32_t i = 0; i < some; i++, address += ring->params.stride)
       endpoint->receives->sges[i].addr = address;
-    rc = post_linked(endpoint, endpoint->rq, some);
+    rc = vb_receives_post_linked(endpoint, endpoint->rq, some);
   }
   return rc;
 }
@@ -61,7 +62,7 @@ int vb_slots_post(struct pst_endpoint *endpoint)
   int rc = 0;
 
   for (uint32_t at = line->tail; line->count && at != line->head && rc == 0; at++)
-    rc = post_stretch(endpoint, line->at[at & line->mask]);
+    rc = vb_receives_post_stretch(endpoint, line->at[at & line->mask]);
   return -rc;
 }
 
@@ -73,7 +74,7 @@ int vb_slots_post_back(struct pst_endpoint *endpoint)
   while (rx->back.count && rc == 0) {
     const struct vb_stretch some = vb_line_move(&rx->back, &rx->line);
     rx->ungranted += some.count;
-    rc = post_stretch(endpoint, some);
+    rc = vb_receives_post_stretch(endpoint, some);
   }
   return -rc;
 }
@@ -84,12 +85,12 @@ int vb_slot_again(struct pst_endpoint *endpoint)
   const uint32_t slot = vb_line_get(line);
 
   vb_line_put(line, slot, 1);
-  return -post_stretch(endpoint, (struct vb_stretch){slot, 1});
+  return -vb_receives_post_stretch(endpoint, (struct vb_stretch){slot, 1});
 }
 
 /* By the first queue pair; `sge` is NULL for none. 0 or -errno. */
-static inline __attribute__((always_inline)) int post_one(struct pst_endpoint *endpoint,
-                                                          uint32_t which, struct ibv_sge *sge)
+static inline __attribute__((always_inline)) int
+vb_receives_post_one(struct pst_endpoint *endpoint, uint32_t which, struct ibv_sge *sge)
 {
   struct ibv_recv_wr wr = {.wr_id = VB_RECEIVE | vb_wr_id(&endpoint->sq, which),
                            .sg_list = sge,
@@ -108,10 +109,10 @@ int vb_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
                         .length = endpoint->credit_bytes,
                         .lkey = endpoint->control_mr->lkey};
 
-  return post_one(endpoint, buffer, &sge);
+  return vb_receives_post_one(endpoint, buffer, &sge);
 }
 
 int vb_receive_spare(struct pst_endpoint *endpoint)
 {
-  return post_one(endpoint, VB_SPARE, NULL);
+  return vb_receives_post_one(endpoint, VB_SPARE, NULL);
 }

@@ -5,7 +5,7 @@
 
 /* Registered for a ring and nothing else: as the ring will be, which then takes it, and is
  * registered no second time, if it takes all of it. */
-static bool is_ring_alone(uint32_t access)
+static bool vb_register_is_ring_alone(uint32_t access)
 {
   return access == (PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING);
 }
@@ -16,12 +16,12 @@ int vb_relaxed(const struct pst_device *device, uint32_t access)
                                                                        : device->relaxed;
 }
 
-static int rights(const struct pst_device *device, uint32_t access)
+static int vb_register_rights(const struct pst_device *device, uint32_t access)
 {
   const uint32_t writes =
       PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
 
-  if (is_ring_alone(access))
+  if (vb_register_is_ring_alone(access))
     return vb_ring_rights(device);
   /* Else a ring has a registration of its own, which alone its peers can write to. */
   return vb_relaxed(device, access) | (access & writes ? IBV_ACCESS_LOCAL_WRITE : 0) |
@@ -30,14 +30,14 @@ static int rights(const struct pst_device *device, uint32_t access)
          (access & PST_ACCESS_REMOTE_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
-static void tell_path(struct pst_path_info *path, const struct pst_device *device,
-                      const struct vb_mr *mr, const char *reason)
+static void vb_register_tell_path(struct pst_path_info *path, const struct pst_device *device,
+                                  const struct vb_mr *mr, const char *reason)
 {
   pst_path_write(path, mr->path, mr->via, device->carrier, reason);
 }
 
-static int check(const struct pst_device *device, const struct pst_mr_params *in,
-                 const struct pst_region *region)
+static int vb_register_check(const struct pst_device *device, const struct pst_mr_params *in,
+                             const struct pst_region *region)
 {
   const char *wrong = NULL;
 
@@ -49,8 +49,8 @@ static int check(const struct pst_device *device, const struct pst_mr_params *in
 }
 
 /* A FLUSH is a READ behind the WRITEs. Of what is written and not read it has one byte. */
-static int register_flush(struct pst_device *device, const struct pst_mr_params *in,
-                          struct pst_mr *mr, char reason[160])
+static int vb_register_flush(struct pst_device *device, const struct pst_mr_params *in,
+                             struct pst_mr *mr, char reason[160])
 {
   const uint32_t changes = PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
 
@@ -71,7 +71,7 @@ int vb_register(struct pst_device *device, const struct pst_mr_params *params, s
 
   pst_struct_read(&in, sizeof(in), params);
   pst_struct_read(&region, sizeof(region), in.region);
-  int rc = check(device, &in, &region);
+  int rc = vb_register_check(device, &in, &region);
   if (rc < 0)
     return rc;
   struct pst_mr *made = calloc(1, sizeof(*made));
@@ -85,17 +85,17 @@ int vb_register(struct pst_device *device, const struct pst_mr_params *params, s
   }
   /* A peer's range is taken from it when it is closed, whoever else has an equal one. */
   rc = vb_mr_register(device->host, &made->domain->mrs, in.region, in.offset, in.length,
-                      rights(device, in.access), !(in.access & VB_REMOTE_ACCESS), &made->verbs,
-                      reason);
+                      vb_register_rights(device, in.access), !(in.access & VB_REMOTE_ACCESS),
+                      &made->verbs, reason);
   if (rc < 0) {
-    tell_path(in.path, device, &made->verbs, reason);
+    vb_register_tell_path(in.path, device, &made->verbs, reason);
     vb_domain_give(made->domain);
     free(made);
     return rc;
   }
-  rc = register_flush(device, &in, made, reason);
+  rc = vb_register_flush(device, &in, made, reason);
   if (rc < 0) {
-    tell_path(in.path, device, &made->verbs, reason);
+    vb_register_tell_path(in.path, device, &made->verbs, reason);
     vb_deregister(device, made);
     return rc;
   }
@@ -105,7 +105,7 @@ int vb_register(struct pst_device *device, const struct pst_mr_params *params, s
   made->lkey = made->verbs.mr->lkey;
   made->is_cpu_readable = region.host && region.kind != PST_MEMORY_CUDA;
   made->region = in.region;
-  tell_path(in.path, device, &made->verbs, reason);
+  vb_register_tell_path(in.path, device, &made->verbs, reason);
   *mr = made;
   return 0;
 }

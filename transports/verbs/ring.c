@@ -7,7 +7,7 @@
 #include "pci.h"
 #include "srq.h"
 
-static int check(struct pst_worker *worker, const struct pst_ring_params *in)
+static int vb_ring_check(struct pst_worker *worker, const struct pst_ring_params *in)
 {
   struct pst_limits limits = {.struct_size = sizeof(limits)};
   const struct pst_mr *mr = in->mr;
@@ -19,7 +19,7 @@ static int check(struct pst_worker *worker, const struct pst_ring_params *in)
 
 /* Of the slots' range alone, so that peers cannot write beside them; what is behind the last one,
  * up to a stride, is nobody's. */
-static int register_slots(struct pst_ring *ring, struct pst_path_info *path)
+static int vb_ring_register_slots(struct pst_ring *ring, struct pst_path_info *path)
 {
   struct pst_device *device = ring->worker->device;
   const struct pst_ring_params *in = &ring->params;
@@ -38,7 +38,7 @@ static int register_slots(struct pst_ring *ring, struct pst_path_info *path)
   return rc;
 }
 
-static int open_slots(struct pst_ring *ring)
+static int vb_ring_open_slots(struct pst_ring *ring)
 {
   uint32_t slots = ring->params.slots;
 
@@ -55,7 +55,7 @@ static int open_slots(struct pst_ring *ring)
   return 0;
 }
 
-static void close_slots(struct pst_ring *ring)
+static void vb_ring_close_slots(struct pst_ring *ring)
 {
   free(ring->owners);
   free(ring->held);
@@ -66,7 +66,7 @@ static void close_slots(struct pst_ring *ring)
  * GPU's batch takes some 50 us, and credit waits until a quarter of the ring is back. */
 #define RING_US 100.0
 
-static void tell_short(const struct pst_ring *ring)
+static void vb_ring_tell_short(const struct pst_ring *ring)
 {
   const struct pst_device *device = ring->worker->device;
   const struct pst_ring_params *in = &ring->params;
@@ -86,7 +86,7 @@ static void tell_short(const struct pst_ring *ring)
 }
 
 /* Where a GPU is, as seen from the adapter. */
-static void tell_gpu(const struct pst_ring *ring)
+static void vb_ring_tell_gpu(const struct pst_ring *ring)
 {
   struct pst_worker *worker = ring->worker;
   const struct pst_device *device = worker->device;
@@ -106,7 +106,7 @@ static void tell_gpu(const struct pst_ring *ring)
 }
 
 /* Its first page, which is there once it is registered. A node has a ring a peer: one warning. */
-static void tell_far(const struct pst_ring *ring)
+static void vb_ring_tell_far(const struct pst_ring *ring)
 {
   struct pst_worker *worker = ring->worker;
   const struct pst_device *device = worker->device;
@@ -136,7 +136,7 @@ int vb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   struct pst_ring_params in;
 
   pst_struct_read(&in, sizeof(in), params);
-  int rc = check(worker, &in);
+  int rc = vb_ring_check(worker, &in);
   if (rc < 0)
     return rc;
   struct pst_ring *made = calloc(1, sizeof(*made));
@@ -144,20 +144,20 @@ int vb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
     return -ENOMEM;
   made->worker = worker;
   made->params = in;
-  rc = open_slots(made);
+  rc = vb_ring_open_slots(made);
   if (rc == 0)
-    rc = register_slots(made, path);
+    rc = vb_ring_register_slots(made, path);
   if (rc == 0)
     rc = pst_places_take(&worker->rings, made, VB_PLACES, &made->place);
   if (rc < 0) {
     vb_mr_close(&made->verbs);
-    close_slots(made);
+    vb_ring_close_slots(made);
     free(made);
     return rc;
   }
-  tell_short(made);
-  tell_far(made);
-  tell_gpu(made);
+  vb_ring_tell_short(made);
+  vb_ring_tell_far(made);
+  vb_ring_tell_gpu(made);
   *ring = made;
   return 0;
 }
@@ -170,29 +170,29 @@ void vb_ring_close(struct pst_worker *worker, struct pst_ring *ring)
   worker->last_ring = NULL;
   vb_srq_close(ring->shared);
   vb_mr_close(&ring->verbs);
-  close_slots(ring);
+  vb_ring_close_slots(ring);
   free(ring);
 }
 
-static int ascending(const void *a, const void *b)
+static int vb_ring_ascending(const void *a, const void *b)
 {
   uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
   return left < right ? -1 : left > right;
 }
 
-static void close_lines(struct vb_rx *rx)
+static void vb_ring_close_lines(struct vb_rx *rx)
 {
   free(rx->line.at);
   free(rx->back.at);
   free(rx->held);
 }
 
-static int open_lines(struct vb_rx *rx, uint32_t slots, uint32_t share)
+static int vb_ring_open_lines(struct vb_rx *rx, uint32_t slots, uint32_t share)
 {
   rx->held = vb_bits_open(slots);
   if (rx->held && vb_line_open(&rx->line, share) == 0 && vb_line_open(&rx->back, share) == 0)
     return 0;
-  close_lines(rx);
+  vb_ring_close_lines(rx);
   return -ENOMEM;
 }
 
@@ -203,7 +203,7 @@ int vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
   const uint32_t come =
       ring->open_count < ring->params.endpoints ? ring->params.endpoints - ring->open_count : 1;
   const uint32_t share = pst_slots_share(ring->free_count, come);
-  int rc = open_lines(rx, ring->params.slots, share);
+  int rc = vb_ring_open_lines(rx, ring->params.slots, share);
 
   if (rc < 0)
     return rc;
@@ -214,7 +214,7 @@ int vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
   if (rx->sends && ring->shared)
     return 0;
   uint32_t *mine = ring->free + ring->free_count;
-  qsort(mine, share, sizeof(*mine), ascending);
+  qsort(mine, share, sizeof(*mine), vb_ring_ascending);
   for (uint32_t i = 0; i < share; i++) {
     ring->owners[mine[i]] = endpoint->place;
     vb_line_put(&rx->back, mine[i], 1);
@@ -242,10 +242,10 @@ void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
     else
       ring->free[ring->free_count++] = i;
   }
-  close_lines(rx);
+  vb_ring_close_lines(rx);
 }
 
-static struct pst_ring *find_ring(struct pst_worker *worker, uint64_t token)
+static struct pst_ring *vb_ring_find(struct pst_worker *worker, uint64_t token)
 {
   uint64_t which = token >> 32;
 
@@ -256,7 +256,7 @@ static struct pst_ring *find_ring(struct pst_worker *worker, uint64_t token)
   return worker->last_ring;
 }
 
-static int refuse(const struct pst_worker *worker, uint64_t token)
+static int vb_ring_refuse(const struct pst_worker *worker, uint64_t token)
 {
   VB_LOG(worker->device, PST_LOG_ERROR,
          "token 0x%llx is not out: released twice, or never given; a fault of the program",
@@ -265,8 +265,8 @@ static int refuse(const struct pst_worker *worker, uint64_t token)
 }
 
 /* Into the line of their endpoint, or to all, where it is closed. */
-static void give_back(struct pst_ring *ring, struct pst_endpoint *owner, uint32_t first,
-                      uint32_t count)
+static void vb_ring_give_back(struct pst_ring *ring, struct pst_endpoint *owner, uint32_t first,
+                              uint32_t count)
 {
   if (owner) {
     vb_line_put(&owner->rx->back, first, count);
@@ -281,7 +281,7 @@ static void give_back(struct pst_ring *ring, struct pst_endpoint *owner, uint32_
 }
 
 /* How many of them follow one another in the ring. */
-static uint32_t count_stretch(const uint64_t *tokens, uint32_t most)
+static uint32_t vb_ring_count_stretch(const uint64_t *tokens, uint32_t most)
 {
   const uint64_t *token = tokens, *end = tokens + most, *fours = tokens + most / 4 * 4;
   uint64_t next = tokens[0];
@@ -299,10 +299,10 @@ static uint32_t count_stretch(const uint64_t *tokens, uint32_t most)
 
 /* Those at the front of the tokens, which name that slot and its neighbours, as many as one
  * endpoint has had. Returns how many; 0: the first is not out. */
-static uint32_t release_some(struct pst_ring *ring, uint32_t first, const uint64_t *tokens,
-                             uint32_t n)
+static uint32_t vb_ring_release_some(struct pst_ring *ring, uint32_t first, const uint64_t *tokens,
+                                     uint32_t n)
 {
-  const uint32_t count = count_stretch(tokens, vb_smaller(n, ring->params.slots - first));
+  const uint32_t count = vb_ring_count_stretch(tokens, vb_smaller(n, ring->params.slots - first));
   struct pst_endpoint *owner = ring->last;
   uint32_t taken = owner ? vb_bits_take(owner->rx->held, first, count) : 0;
 
@@ -312,12 +312,12 @@ static uint32_t release_some(struct pst_ring *ring, uint32_t first, const uint64
     ring->last = owner;
   }
   if (taken)
-    give_back(ring, owner, first, taken);
+    vb_ring_give_back(ring, owner, first, taken);
   return taken;
 }
 
 /* The endpoint at that place may be sent so many more; where it is closed, others may. */
-static void allow_more(struct pst_ring *ring, uint32_t place, uint32_t count)
+static void vb_ring_allow_more(struct pst_ring *ring, uint32_t place, uint32_t count)
 {
   struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, place);
 
@@ -331,9 +331,9 @@ static void allow_more(struct pst_ring *ring, uint32_t place, uint32_t count)
     vb_pend(owner);
 }
 
-/* As release_some(), of slots that are entries of a shared queue: each may be another endpoint's
- * than its neighbour. */
-static uint32_t release_shared(struct pst_ring *ring, const uint64_t *tokens, uint32_t n)
+/* As vb_ring_release_some(), of slots that are entries of a shared queue: each may be another
+ * endpoint's than its neighbour. */
+static uint32_t vb_ring_release_shared(struct pst_ring *ring, const uint64_t *tokens, uint32_t n)
 {
   struct vb_srq *shared = ring->shared;
   const uint64_t first = pst_token(ring->place, 0), slots = ring->params.slots;
@@ -346,7 +346,7 @@ static uint32_t release_shared(struct pst_ring *ring, const uint64_t *tokens, ui
     if (at >= slots || !(held[at / 64] & bit))
       break;
     if (owners[at] != place) {
-      allow_more(ring, place, taken - told);
+      vb_ring_allow_more(ring, place, taken - told);
       told = taken;
       place = owners[at];
     }
@@ -355,7 +355,7 @@ static uint32_t release_shared(struct pst_ring *ring, const uint64_t *tokens, ui
   }
   if (taken == 0)
     return 0;
-  allow_more(ring, place, taken - told);
+  vb_ring_allow_more(ring, place, taken - told);
   shared->posted -= taken;
   shared->back_count += taken;
   vb_srq_due(shared);
@@ -366,13 +366,13 @@ int vb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
   for (uint32_t i = 0, some; i < n; i += some) {
     const uint32_t at = (uint32_t)tokens[i];
-    struct pst_ring *ring = find_ring(worker, tokens[i]);
+    struct pst_ring *ring = vb_ring_find(worker, tokens[i]);
     if (!ring || at >= ring->params.slots)
-      return refuse(worker, tokens[i]);
-    some = ring->shared ? release_shared(ring, tokens + i, n - i)
-                        : release_some(ring, at, tokens + i, n - i);
+      return vb_ring_refuse(worker, tokens[i]);
+    some = ring->shared ? vb_ring_release_shared(ring, tokens + i, n - i)
+                        : vb_ring_release_some(ring, at, tokens + i, n - i);
     if (some == 0)
-      return refuse(worker, tokens[i]);
+      return vb_ring_refuse(worker, tokens[i]);
   }
   return 0;
 }

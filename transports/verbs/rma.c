@@ -84,7 +84,7 @@ int vb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
 }
 
 /* The bytes written are read behind, or no longer count. */
-static void forget_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
+static void vb_rma_forget_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   struct pst_remote **at = &endpoint->unflushed;
 
@@ -106,19 +106,20 @@ void vb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
   if (!*at)
     return;
   *at = remote->next;
-  forget_written(endpoint, remote);
+  vb_rma_forget_written(endpoint, remote);
   free(remote);
 }
 
-static int check_remote(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
-                        uint64_t offset, uint64_t length, uint32_t right)
+static int vb_rma_check_remote(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
+                               uint64_t offset, uint64_t length, uint32_t right)
 {
   if (!remote || remote->endpoint != endpoint)
     return -EINVAL;
   return (remote->access & right) && pst_range_holds(remote->length, offset, length) ? 0 : -EACCES;
 }
 
-static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static int vb_rma_check_atomic(const struct pst_endpoint *endpoint,
+                               const struct pst_request *request)
 {
   const struct pst_remote *remote = request->u.atomic.remote;
   uint64_t offset = request->u.atomic.offset;
@@ -128,7 +129,7 @@ static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_re
   if (request->piece_count || !vb_request_is_within(endpoint, request->local.mr, request->offset, 8,
                                                     PST_ACCESS_LOCAL_WRITE))
     return -EINVAL;
-  int rc = check_remote(endpoint, remote, offset, 8, PST_ACCESS_REMOTE_ATOMIC);
+  int rc = vb_rma_check_remote(endpoint, remote, offset, 8, PST_ACCESS_REMOTE_ATOMIC);
   return rc == 0 && (remote->address + offset) % 8 ? -EINVAL : rc;
 }
 
@@ -139,18 +140,19 @@ int vb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
   if (!(endpoint->roles & PST_ROLE_RMA) || (request->flags & PST_REQUEST_EXCLUSIVE))
     return -EINVAL;
   if (request->opcode != PST_OP_WRITE && !reads)
-    return check_atomic(endpoint, request);
+    return vb_rma_check_atomic(endpoint, request);
   if (request->u.rma.reserved)
     return -EINVAL;
   int rc = vb_request_check_local(endpoint, request,
                                   reads ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ);
   if (rc == 0)
-    rc = check_remote(endpoint, request->u.rma.remote, request->u.rma.offset, request->arg.length,
-                      reads ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
+    rc = vb_rma_check_remote(endpoint, request->u.rma.remote, request->u.rma.offset,
+                             request->arg.length,
+                             reads ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
   return rc == 0 && request->arg.length > endpoint->device->message_max ? -EMSGSIZE : rc;
 }
 
-static void is_to_flush(struct pst_endpoint *endpoint, struct pst_remote *remote)
+static void vb_rma_is_to_flush(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   if (remote->is_unflushed || remote->length == 0 || !remote->has_flush)
     return;
@@ -162,10 +164,10 @@ static void is_to_flush(struct pst_endpoint *endpoint, struct pst_remote *remote
 void vb_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   endpoint->written = remote;
-  is_to_flush(endpoint, remote);
+  vb_rma_is_to_flush(endpoint, remote);
 }
 
-static void build_atomic(struct ibv_send_wr *wr, const struct pst_request *request)
+static void vb_rma_build_atomic(struct ibv_send_wr *wr, const struct pst_request *request)
 {
   const struct pst_remote *remote = request->u.atomic.remote;
   const struct pst_mr *mr = request->local.mr;
@@ -192,8 +194,8 @@ void vb_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   struct pst_remote *remote = request->u.rma.remote;
 
   if (request->opcode != PST_OP_READ && request->opcode != PST_OP_WRITE) {
-    build_atomic(wr, request);
-    is_to_flush(endpoint, request->u.atomic.remote);
+    vb_rma_build_atomic(wr, request);
+    vb_rma_is_to_flush(endpoint, request->u.atomic.remote);
     return;
   }
   bool readable = vb_request_add_local(wr, request);
@@ -222,8 +224,8 @@ int vb_flush_check(const struct pst_endpoint *endpoint, const struct pst_request
  * Each range may be behind a path of its own, so that each is read: the last by the FLUSH itself,
  * the others before it by READs of the transport's own.
  */
-static void build_read(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
-                       struct pst_remote *remote)
+static void vb_rma_build_read(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                              struct pst_remote *remote)
 {
   const struct pst_worker *worker = endpoint->worker;
 
@@ -233,7 +235,7 @@ static void build_read(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   wr->sg_list[0] = (struct ibv_sge){
       .addr = (uintptr_t)worker->scratch, .length = 1, .lkey = worker->scratch_mr->lkey};
   wr->num_sge = 1;
-  forget_written(endpoint, remote);
+  vb_rma_forget_written(endpoint, remote);
 }
 
 void vb_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
@@ -247,12 +249,12 @@ void vb_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   wr->wr.rdma.remote_addr = 0;
   wr->wr.rdma.rkey = 0;
   if (remote)
-    build_read(endpoint, wr, remote);
+    vb_rma_build_read(endpoint, wr, remote);
 }
 
 /* The range that a fenced WRITE or atomic changes; one queue pair's WRITEs into one range keep
  * their order by themselves, unless its owner lets them pass one another. */
-static const struct pst_remote *kept_by_order(const struct pst_request *request)
+static const struct pst_remote *vb_rma_kept_by_order(const struct pst_request *request)
 {
   const struct pst_remote *remote =
       request->opcode == PST_OP_WRITE ? request->u.rma.remote : request->u.atomic.remote;
@@ -260,7 +262,8 @@ static const struct pst_remote *kept_by_order(const struct pst_request *request)
   return remote && !remote->is_relaxed ? remote : NULL;
 }
 
-static bool is_behind_writes(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static bool vb_rma_is_behind_writes(const struct pst_endpoint *endpoint,
+                                    const struct pst_request *request)
 {
   const struct pst_remote *first = endpoint->unflushed;
 
@@ -269,17 +272,17 @@ static bool is_behind_writes(const struct pst_endpoint *endpoint, const struct p
   return (request->flags & PST_REQUEST_FENCE) &&
          (request->opcode == PST_OP_WRITE || request->opcode == PST_OP_FETCH_ADD ||
           request->opcode == PST_OP_COMPARE_SWAP) &&
-         first && (first->next_unflushed || first != kept_by_order(request));
+         first && (first->next_unflushed || first != vb_rma_kept_by_order(request));
 }
 
 bool vb_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   if (request->opcode != PST_OP_FLUSH)
-    return is_behind_writes(endpoint, request);
+    return vb_rma_is_behind_writes(endpoint, request);
   return !request->u.rma.remote && endpoint->unflushed && endpoint->unflushed->next_unflushed;
 }
 
-static int read_one(struct pst_endpoint *endpoint, struct pst_remote *remote)
+static int vb_rma_read_one(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   const uint64_t index = endpoint->sq.head;
   struct ibv_send_wr *wr = &endpoint->sq.wrs[index & endpoint->sq.mask];
@@ -287,7 +290,7 @@ static int read_one(struct pst_endpoint *endpoint, struct pst_remote *remote)
   wr->wr_id = vb_wr_id(&endpoint->sq, (uint32_t)index);
   wr->imm_data = 0; /* none of enum vb_control */
   wr->send_flags = IBV_SEND_SIGNALED;
-  build_read(endpoint, wr, remote);
+  vb_rma_build_read(endpoint, wr, remote);
   return vb_send_queue_push_own(&endpoint->sq);
 }
 
@@ -299,7 +302,7 @@ int vb_flush_others(struct pst_endpoint *endpoint, const struct pst_request *req
 
   while (rc == 0 && endpoint->unflushed && (!leaves_one || endpoint->unflushed->next_unflushed))
     rc = vb_send_queue_own_room(&endpoint->sq) > VB_SPARE_SENDS / 2
-             ? read_one(endpoint, endpoint->unflushed)
+             ? vb_rma_read_one(endpoint, endpoint->unflushed)
              : -EAGAIN;
   return rc;
 }

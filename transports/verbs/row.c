@@ -24,7 +24,7 @@ struct row {
   uint32_t max_inline;      /* 0: of memory that the CPU does not read */
 };
 
-static inline struct row row_of(const struct pst_endpoint *endpoint)
+static inline struct row vb_batch_row_of(const struct pst_endpoint *endpoint)
 {
   return (struct row){.local = endpoint->local,
                       .wrs = endpoint->sq.wrs,
@@ -35,14 +35,14 @@ static inline struct row row_of(const struct pst_endpoint *endpoint)
 }
 
 /* Whose bytes they are makes no difference here. */
-static inline bool is_send(const struct pst_request *request)
+static inline bool vb_batch_is_send(const struct pst_request *request)
 {
   return (pst_request_head(request) & ~pst_request_head_of(0, PST_REQUEST_EXCLUSIVE)) ==
          pst_request_head_of(PST_OP_SEND, 0);
 }
 
-static inline __attribute__((always_inline)) bool take_mr(const struct pst_endpoint *endpoint,
-                                                          struct row *row, const struct pst_mr *mr)
+static inline __attribute__((always_inline)) bool
+vb_batch_take_mr(const struct pst_endpoint *endpoint, struct row *row, const struct pst_mr *mr)
 {
   if (!mr || mr->domain != row->local || !(mr->access & PST_ACCESS_LOCAL_READ))
     return false;
@@ -54,18 +54,18 @@ static inline __attribute__((always_inline)) bool take_mr(const struct pst_endpo
   return true;
 }
 
-static inline bool is_within(const struct pst_endpoint *endpoint, struct row *row,
-                             const struct pst_request *request)
+static inline bool vb_batch_is_within(const struct pst_endpoint *endpoint, struct row *row,
+                                      const struct pst_request *request)
 {
-  return (request->local.mr == row->mr || take_mr(endpoint, row, request->local.mr)) &&
+  return (request->local.mr == row->mr || vb_batch_take_mr(endpoint, row, request->local.mr)) &&
          request->offset <= row->length && request->arg.length <= row->length - request->offset;
 }
 
 /* `count` requests from this one on, as one work request of `length` bytes; `upto` there are ever.
  */
 static inline __attribute__((always_inline)) struct ibv_send_wr *
-build(const struct row *row, uint64_t index, const struct pst_request *request, uint8_t opcode,
-      uint32_t count, uint64_t length, uint32_t upto)
+vb_batch_build(const struct row *row, uint64_t index, const struct pst_request *request,
+               uint8_t opcode, uint32_t count, uint64_t length, uint32_t upto)
 {
   struct ibv_send_wr *wr = &row->wrs[index & row->mask];
   struct vb_sent *sent = &row->sent[index & row->mask];
@@ -102,8 +102,8 @@ struct like {
   uint64_t departs;
 };
 
-static inline __attribute__((always_inline)) bool look_at_next(const struct pst_request *next,
-                                                               uint64_t sequence, struct like *like)
+static inline __attribute__((always_inline)) bool
+vb_batch_look_at_next(const struct pst_request *next, uint64_t sequence, struct like *like)
 {
   pair who, where;
 
@@ -116,16 +116,19 @@ static inline __attribute__((always_inline)) bool look_at_next(const struct pst_
   return next->u.send.sequence == sequence;
 }
 
-static inline __attribute__((always_inline)) bool look_at_four(const struct pst_request *next,
-                                                               uint64_t sequence, struct like *like)
+static inline __attribute__((always_inline)) bool
+vb_batch_look_at_four(const struct pst_request *next, uint64_t sequence, struct like *like)
 {
-  return look_at_next(&next[0], sequence, like) && look_at_next(&next[1], sequence + 1, like) &&
-         look_at_next(&next[2], sequence + 2, like) && look_at_next(&next[3], sequence + 3, like);
+  return vb_batch_look_at_next(&next[0], sequence, like) &&
+         vb_batch_look_at_next(&next[1], sequence + 1, like) &&
+         vb_batch_look_at_next(&next[2], sequence + 2, like) &&
+         vb_batch_look_at_next(&next[3], sequence + 3, like);
 }
 
 /* How many of the `most` messages from the first on are alike and follow one another: at this end a
  * stride apart. Eight are looked at at once, as long as there are so many. */
-static inline uint32_t count_run(const struct pst_request *first, uint32_t most, uint64_t stride)
+static inline uint32_t vb_batch_count_run(const struct pst_request *first, uint32_t most,
+                                          uint64_t stride)
 {
   const uint64_t head = pst_request_head(first), length = first->arg.length;
   const struct pst_mr *mr = first->local.mr;
@@ -135,7 +138,8 @@ static inline uint32_t count_run(const struct pst_request *first, uint32_t most,
   uint64_t sequence = first->u.send.sequence;
 
   for (; next != eights; next += 8, sequence += 8)
-    if (!look_at_four(next, sequence, &like) || !look_at_four(next + 4, sequence + 4, &like) ||
+    if (!vb_batch_look_at_four(next, sequence, &like) ||
+        !vb_batch_look_at_four(next + 4, sequence + 4, &like) ||
         (like.other[0] | like.other[1] | like.departs) != 0)
       break;
   for (uint64_t offset = first->offset + (uint64_t)(next - first) * stride;
@@ -149,11 +153,12 @@ static inline uint32_t count_run(const struct pst_request *first, uint32_t most,
   return (uint32_t)(next - first);
 }
 
-/* As count_run(), of `n` messages for slots that follow one another: within one turn of several
- * queue pairs, and within the memory. */
-static __attribute__((noinline)) uint32_t run_of(const struct pst_endpoint *endpoint,
-                                                 const struct pst_request *first, uint32_t n,
-                                                 uint64_t room, uint64_t messages)
+/* As vb_batch_count_run(), of `n` messages for slots that follow one another: within one turn of
+ * several queue pairs, and within the memory. */
+static __attribute__((noinline)) uint32_t vb_batch_run_of(const struct pst_endpoint *endpoint,
+                                                          const struct pst_request *first,
+                                                          uint32_t n, uint64_t room,
+                                                          uint64_t messages)
 {
   const struct vb_tx *tx = endpoint->tx;
   const uint64_t stride = tx->stride, length = first->arg.length;
@@ -163,7 +168,7 @@ static __attribute__((noinline)) uint32_t run_of(const struct pst_endpoint *endp
     const uint32_t left = tx->turn - (uint32_t)messages % tx->turn;
     n = n < left ? n : left;
   }
-  n = count_run(first, n, stride);
+  n = vb_batch_count_run(first, n, stride);
   while (n > 1 && room < (n - 1) * stride + length)
     n--;
   return n;
@@ -171,8 +176,9 @@ static __attribute__((noinline)) uint32_t run_of(const struct pst_endpoint *endp
 
 /* Into `slots` of the peer that follow one another from that address on. Returns how many. */
 static inline __attribute__((always_inline)) uint32_t
-fill_slots(struct pst_endpoint *endpoint, struct row *row, uint64_t *index, uint32_t before,
-           const struct pst_request *requests, uint32_t slots, uint64_t remote, const bool has_runs)
+vb_batch_fill_slots(struct pst_endpoint *endpoint, struct row *row, uint64_t *index,
+                    uint32_t before, const struct pst_request *requests, uint32_t slots,
+                    uint64_t remote, const bool has_runs)
 {
   struct vb_tx *tx = endpoint->tx;
   const uint32_t initial = (uint32_t)tx->initial, rkey = tx->rkey;
@@ -185,19 +191,20 @@ fill_slots(struct pst_endpoint *endpoint, struct row *row, uint64_t *index, uint
   while (request != end) {
     uint64_t length = request->arg.length;
     uint32_t k = 1;
-    if (!is_send(request) || request->u.send.departure_ns || length > length_max ||
-        !is_within(endpoint, row, request))
+    if (!vb_batch_is_send(request) || request->u.send.departure_ns || length > length_max ||
+        !vb_batch_is_within(endpoint, row, request))
       break;
     bytes += length;
     if (has_runs && length >= run_length_min) {
-      k = run_of(endpoint, request, (uint32_t)(end - request), row->length - request->offset,
-                 tx->messages + (uint64_t)(request - requests));
+      k = vb_batch_run_of(endpoint, request, (uint32_t)(end - request),
+                          row->length - request->offset,
+                          tx->messages + (uint64_t)(request - requests));
       bytes += (k - 1) * length;
       length += (k - 1) * stride;
       tx->runs += k > 1;
     }
     before += k;
-    struct ibv_send_wr *wr = build(row, at++, request, PST_OP_SEND, k, length, before);
+    struct ibv_send_wr *wr = vb_batch_build(row, at++, request, PST_OP_SEND, k, length, before);
     wr->opcode = opcode;
     wr->imm_data = htobe32((uint32_t)request->u.send.sequence + initial);
     wr->wr.rdma.remote_addr = remote;
@@ -212,22 +219,21 @@ fill_slots(struct pst_endpoint *endpoint, struct row *row, uint64_t *index, uint
   return slots;
 }
 
-static inline __attribute__((always_inline)) uint32_t sends(struct pst_endpoint *endpoint,
-                                                            uint64_t *index, uint32_t before,
-                                                            const struct pst_request *requests,
-                                                            uint32_t n, const bool has_runs)
+static inline __attribute__((always_inline)) uint32_t
+vb_batch_sends(struct pst_endpoint *endpoint, uint64_t *index, uint32_t before,
+               const struct pst_request *requests, uint32_t n, const bool has_runs)
 {
   const struct vb_tx *tx = endpoint->tx;
   struct vb_line *credits = &endpoint->tx->credits;
-  struct row row = row_of(endpoint);
+  struct row row = vb_batch_row_of(endpoint);
   uint32_t taken = 0, wanted, some;
 
   n = n < credits->count ? n : credits->count;
   do {
     const struct vb_stretch *credit = vb_line_first(credits);
     wanted = vb_smaller(n - taken, credit->count);
-    some = fill_slots(endpoint, &row, index, before + taken, requests + taken, wanted,
-                      tx->address + credit->first * tx->stride, has_runs);
+    some = vb_batch_fill_slots(endpoint, &row, index, before + taken, requests + taken, wanted,
+                               tx->address + credit->first * tx->stride, has_runs);
     taken += some;
     if (some)
       vb_line_take(credits, some);
@@ -236,21 +242,24 @@ static inline __attribute__((always_inline)) uint32_t sends(struct pst_endpoint 
 }
 
 /* Apart, so that neither costs the other registers. */
-static __attribute__((noinline)) uint32_t singles(struct pst_endpoint *endpoint, uint64_t *index,
-                                                  uint32_t before,
-                                                  const struct pst_request *requests, uint32_t n)
+static __attribute__((noinline)) uint32_t vb_batch_singles(struct pst_endpoint *endpoint,
+                                                           uint64_t *index, uint32_t before,
+                                                           const struct pst_request *requests,
+                                                           uint32_t n)
 {
-  return sends(endpoint, index, before, requests, n, false);
+  return vb_batch_sends(endpoint, index, before, requests, n, false);
 }
 
-static __attribute__((noinline)) uint32_t runs(struct pst_endpoint *endpoint, uint64_t *index,
-                                               uint32_t before, const struct pst_request *requests,
-                                               uint32_t n)
+static __attribute__((noinline)) uint32_t vb_batch_runs(struct pst_endpoint *endpoint,
+                                                        uint64_t *index, uint32_t before,
+                                                        const struct pst_request *requests,
+                                                        uint32_t n)
 {
-  return sends(endpoint, index, before, requests, n, true);
+  return vb_batch_sends(endpoint, index, before, requests, n, true);
 }
 
-static inline void written(struct pst_endpoint *endpoint, struct pst_remote *remote, uint64_t end)
+static inline void vb_batch_written(struct pst_endpoint *endpoint, struct pst_remote *remote,
+                                    uint64_t end)
 {
   endpoint->rma_before = end;
   if (remote != endpoint->written)
@@ -260,9 +269,9 @@ static inline void written(struct pst_endpoint *endpoint, struct pst_remote *rem
 /* Those at the front that are of the registration `row->mr` and go to `remote`, at most `most`
  * bytes each. Where the next one comes. */
 static inline __attribute__((always_inline)) uint64_t
-build_writes(const struct row *row, uint64_t index, uint32_t before,
-             const struct pst_request *request, const struct pst_request *end,
-             const struct pst_remote *remote, uint64_t most)
+vb_batch_build_writes(const struct row *row, uint64_t index, uint32_t before,
+                      const struct pst_request *request, const struct pst_request *end,
+                      const struct pst_remote *remote, uint64_t most)
 {
   const struct pst_mr *mr = row->mr;
   const uint64_t address = remote->address, room = remote->length, local = row->length;
@@ -274,7 +283,8 @@ build_writes(const struct row *row, uint64_t index, uint32_t before,
        (length = request->arg.length) <= most && request->u.rma.offset <= room - length &&
        request->offset <= local - length;
        request++) {
-    struct ibv_send_wr *wr = build(row, index++, request, PST_OP_WRITE, 1, length, ++before);
+    struct ibv_send_wr *wr =
+        vb_batch_build(row, index++, request, PST_OP_WRITE, 1, length, ++before);
     wr->opcode = IBV_WR_RDMA_WRITE;
     wr->wr.rdma.remote_addr = address + request->u.rma.offset;
     wr->wr.rdma.rkey = rkey;
@@ -282,7 +292,7 @@ build_writes(const struct row *row, uint64_t index, uint32_t before,
   return index;
 }
 
-static inline uint64_t smallest(uint64_t a, uint64_t b, uint64_t c)
+static inline uint64_t vb_batch_smallest(uint64_t a, uint64_t b, uint64_t c)
 {
   const uint64_t smaller = a < b ? a : b;
 
@@ -290,11 +300,12 @@ static inline uint64_t smallest(uint64_t a, uint64_t b, uint64_t c)
 }
 
 /* Apart, for the registers. */
-static __attribute__((noinline)) uint32_t writes(struct pst_endpoint *endpoint, uint64_t first,
-                                                 uint32_t before,
-                                                 const struct pst_request *requests, uint32_t n)
+static __attribute__((noinline)) uint32_t vb_batch_writes(struct pst_endpoint *endpoint,
+                                                          uint64_t first, uint32_t before,
+                                                          const struct pst_request *requests,
+                                                          uint32_t n)
 {
-  struct row row = row_of(endpoint);
+  struct row row = vb_batch_row_of(endpoint);
   struct pst_remote *remote = requests[0].u.rma.remote;
   uint64_t index = first;
   uint32_t taken = 0;
@@ -302,14 +313,16 @@ static __attribute__((noinline)) uint32_t writes(struct pst_endpoint *endpoint, 
   if (!vb_is_writable(endpoint, remote))
     return 0;
   do {
-    if (!take_mr(endpoint, &row, requests[taken].local.mr))
+    if (!vb_batch_take_mr(endpoint, &row, requests[taken].local.mr))
       break;
-    const uint64_t most = smallest(endpoint->device->message_max, remote->length, row.length);
-    index = build_writes(&row, index, before + taken, requests + taken, requests + n, remote, most);
+    const uint64_t most =
+        vb_batch_smallest(endpoint->device->message_max, remote->length, row.length);
+    index = vb_batch_build_writes(&row, index, before + taken, requests + taken, requests + n,
+                                  remote, most);
     taken = (uint32_t)(index - first);
   } while (taken != n && requests[taken].local.mr != row.mr);
   if (taken)
-    written(endpoint, remote, index);
+    vb_batch_written(endpoint, remote, index);
   return taken;
 }
 
@@ -320,10 +333,11 @@ uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t *index, uint32_t b
   uint32_t built = 0;
 
   if (pst_request_head(requests) == pst_request_head_of(PST_OP_WRITE, 0)) {
-    built = writes(endpoint, first, before, requests, n);
+    built = vb_batch_writes(endpoint, first, before, requests, n);
     *index += built;
-  } else if (is_send(requests) && endpoint->tx)
-    built = (endpoint->tx->run_max > 1 ? runs : singles)(endpoint, index, before, requests, n);
+  } else if (vb_batch_is_send(requests) && endpoint->tx)
+    built = (endpoint->tx->run_max > 1 ? vb_batch_runs : vb_batch_singles)(endpoint, index, before,
+                                                                           requests, n);
   if (built)
     vb_send_queue_alike(&endpoint->sq, first, requests[0].opcode);
   return built;

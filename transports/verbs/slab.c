@@ -17,12 +17,12 @@ struct vb_slab {
   uint64_t *taken;     /* bits */
 };
 
-static uint32_t units_of(uint32_t bytes)
+static uint32_t vb_slab_units_of(uint32_t bytes)
 {
   return (bytes + UNIT - 1) / UNIT;
 }
 
-static void close_slab(struct vb_slab *slab)
+static void vb_slab_close(struct vb_slab *slab)
 {
   if (slab->mr)
     vb_unpin(&slab->domain->mrs, slab->mr);
@@ -33,8 +33,8 @@ static void close_slab(struct vb_slab *slab)
 
 /* As large as those of the domain together, so that there are few of them, and little is left
  * unused. */
-static uint32_t size_of_next(const struct pst_worker *worker, const struct vb_domain *domain,
-                             uint32_t units)
+static uint32_t vb_slab_size_of_next(const struct pst_worker *worker,
+                                     const struct vb_domain *domain, uint32_t units)
 {
   const uint32_t page = (uint32_t)pst_page_size() / UNIT;
   uint32_t sum = 0;
@@ -45,21 +45,21 @@ static uint32_t size_of_next(const struct pst_worker *worker, const struct vb_do
   return ((sum > units ? sum : units) + page - 1) / page * page;
 }
 
-static int open_slab(struct pst_worker *worker, struct vb_domain *domain, const char *label,
-                     uint32_t units, struct vb_slab **slab)
+static int vb_slab_open(struct pst_worker *worker, struct vb_domain *domain, const char *label,
+                        uint32_t units, struct vb_slab **slab)
 {
   struct vb_slab *made = calloc(1, sizeof(*made));
 
   if (!made)
     return -ENOMEM;
   made->domain = domain;
-  made->size = size_of_next(worker, domain, units);
+  made->size = vb_slab_size_of_next(worker, domain, units);
   made->taken = vb_bits_open(made->size);
   int rc = made->taken ? vb_domain_pages_open(domain, label, "credits", (size_t)made->size * UNIT,
                                               &made->bytes, &made->mr)
                        : -ENOMEM;
   if (rc < 0) {
-    close_slab(made);
+    vb_slab_close(made);
     return rc;
   }
   made->next = worker->slabs;
@@ -69,7 +69,7 @@ static int open_slab(struct pst_worker *worker, struct vb_domain *domain, const 
 }
 
 /* The first of so many free units that follow one another; UINT32_MAX: there are not. */
-static uint32_t find(const struct vb_slab *slab, uint32_t units)
+static uint32_t vb_slab_find(const struct vb_slab *slab, uint32_t units)
 {
   if (slab->size - slab->used < units)
     return UINT32_MAX;
@@ -84,15 +84,15 @@ static uint32_t find(const struct vb_slab *slab, uint32_t units)
 int vb_slab_take(struct pst_worker *worker, struct vb_domain *domain, const char *label,
                  uint32_t bytes, uint8_t **at, struct ibv_mr **mr)
 {
-  const uint32_t units = units_of(bytes);
+  const uint32_t units = vb_slab_units_of(bytes);
   struct vb_slab *slab = worker->slabs;
   uint32_t first = UINT32_MAX;
 
   for (; slab; slab = slab->next)
-    if (slab->domain == domain && (first = find(slab, units)) != UINT32_MAX)
+    if (slab->domain == domain && (first = vb_slab_find(slab, units)) != UINT32_MAX)
       break;
   if (!slab) {
-    int rc = open_slab(worker, domain, label, units, &slab);
+    int rc = vb_slab_open(worker, domain, label, units, &slab);
     if (rc < 0)
       return rc;
     first = 0;
@@ -106,7 +106,7 @@ int vb_slab_take(struct pst_worker *worker, struct vb_domain *domain, const char
 
 void vb_slab_give(struct pst_worker *worker, const uint8_t *at, uint32_t bytes)
 {
-  const uint32_t units = units_of(bytes);
+  const uint32_t units = vb_slab_units_of(bytes);
   struct vb_slab **slot = &worker->slabs;
 
   if (!at)
@@ -119,5 +119,5 @@ void vb_slab_give(struct pst_worker *worker, const uint8_t *at, uint32_t bytes)
   if (slab->used)
     return;
   *slot = slab->next;
-  close_slab(slab);
+  vb_slab_close(slab);
 }

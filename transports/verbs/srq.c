@@ -37,8 +37,8 @@ void vb_srq_close(struct vb_srq *shared)
 
 /* Of *size receives, at least `least`; *size is then what there is. 0 or -errno, which is logged.
  */
-static int create(const struct vb_domain *domain, void *context, uint32_t *size, uint32_t least,
-                  struct ibv_srq **srq)
+static int vb_srq_create(const struct vb_domain *domain, void *context, uint32_t *size,
+                         uint32_t least, struct ibv_srq **srq)
 {
   const struct pst_device *device = domain->device;
   struct ibv_srq_init_attr attr = {.srq_context = context, .attr = {.max_wr = *size, .max_sge = 1}};
@@ -70,7 +70,7 @@ static int create(const struct vb_domain *domain, void *context, uint32_t *size,
 }
 
 /* All entries are the worker's: to be posted. */
-static int open_entries(struct vb_srq *shared)
+static int vb_srq_open_entries(struct vb_srq *shared)
 {
   shared->back = calloc(shared->size, sizeof(*shared->back));
   if (!shared->back)
@@ -87,8 +87,8 @@ static int open_entries(struct vb_srq *shared)
 }
 
 /* As many as `size` is, at least `least`. */
-static int open_one(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t size, uint32_t least,
-                    struct pst_ring *ring, struct vb_srq **shared)
+static int vb_srq_open_one(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t size,
+                           uint32_t least, struct pst_ring *ring, struct vb_srq **shared)
 {
   struct vb_srq *made = calloc(1, sizeof(*made));
 
@@ -96,10 +96,10 @@ static int open_one(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t s
     return -ENOMEM;
   *made = (struct vb_srq){.worker = worker, .ring = ring, .kind = kind, .size = size};
   /* Slots are registered in their peer's domain, credit buffers once for all peers. */
-  int rc = create(ring ? ring->params.mr->domain : &worker->device->own, made, &made->size, least,
-                  &made->srq);
+  int rc = vb_srq_create(ring ? ring->params.mr->domain : &worker->device->own, made, &made->size,
+                         least, &made->srq);
   if (rc == 0)
-    rc = open_entries(made);
+    rc = vb_srq_open_entries(made);
   if (rc == 0)
     rc = pst_places_take(&worker->shared, made, VB_PLACES, &made->place);
   made->has_place = rc == 0;
@@ -131,7 +131,7 @@ int vb_srq_open_slots(struct pst_ring *ring)
   int rc = vb_cq_grow(worker, worker->cq_used + slots, "a ring");
 
   if (rc == 0)
-    rc = open_one(worker, VB_SRQ_SLOTS, slots, slots, ring, &ring->shared);
+    rc = vb_srq_open_one(worker, VB_SRQ_SLOTS, slots, slots, ring, &ring->shared);
   if (rc < 0)
     return rc;
   worker->cq_used += slots;
@@ -145,7 +145,7 @@ int vb_srq_open_slots(struct pst_ring *ring)
 
 /* ---- Endpoints --------------------------------------------------------------------------- */
 
-static uint32_t size_after(uint64_t sum, uint32_t most, uint32_t wanted)
+static uint32_t vb_srq_size_after(uint64_t sum, uint32_t most, uint32_t wanted)
 {
   const uint64_t size = FIRST_SIZE + sum;
 
@@ -155,8 +155,8 @@ static uint32_t size_after(uint64_t sum, uint32_t most, uint32_t wanted)
 }
 
 /* Those of that kind are as large together, so that there are few of them. */
-static uint32_t size_of_next(const struct pst_worker *worker, enum vb_srq_kind kind,
-                             uint32_t wanted)
+static uint32_t vb_srq_size_of_next(const struct pst_worker *worker, enum vb_srq_kind kind,
+                                    uint32_t wanted)
 {
   uint64_t sum = 0;
 
@@ -164,7 +164,7 @@ static uint32_t size_of_next(const struct pst_worker *worker, enum vb_srq_kind k
     const struct vb_srq *one = worker->shared.all[i].at;
     sum += one && one->kind == kind ? one->size : 0;
   }
-  return size_after(sum, (uint32_t)worker->device->attr.max_srq_wr, wanted);
+  return vb_srq_size_after(sum, (uint32_t)worker->device->attr.max_srq_wr, wanted);
 }
 
 uint64_t vb_srq_most(const struct pst_device *device, uint32_t wanted, uint64_t enough)
@@ -172,15 +172,15 @@ uint64_t vb_srq_most(const struct pst_device *device, uint32_t wanted, uint64_t 
   uint64_t sum = 0, count = 0;
 
   for (int i = 0; i < device->attr.max_srq && count < enough; i++) {
-    const uint32_t size = size_after(sum, (uint32_t)device->attr.max_srq_wr, wanted);
+    const uint32_t size = vb_srq_size_after(sum, (uint32_t)device->attr.max_srq_wr, wanted);
     count += size / wanted;
     sum += size;
   }
   return count;
 }
 
-static int find_room(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t wanted,
-                     struct vb_srq **shared)
+static int vb_srq_find_room(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t wanted,
+                            struct vb_srq **shared)
 {
   for (uint32_t i = 0; i < worker->shared.room; i++) {
     struct vb_srq *one = worker->shared.all[i].at;
@@ -189,14 +189,15 @@ static int find_room(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t 
     *shared = one;
     return 0;
   }
-  return open_one(worker, kind, size_of_next(worker, kind, wanted), wanted, NULL, shared);
+  return vb_srq_open_one(worker, kind, vb_srq_size_of_next(worker, kind, wanted), wanted, NULL,
+                         shared);
 }
 
 int vb_srq_reserve(struct pst_worker *worker, enum vb_srq_kind kind, uint32_t wanted,
                    const char *label, struct vb_srq **shared)
 {
   struct vb_srq *found;
-  int rc = find_room(worker, kind, wanted, &found);
+  int rc = vb_srq_find_room(worker, kind, wanted, &found);
 
   if (rc < 0)
     return rc;
@@ -220,7 +221,7 @@ int vb_srq_join(struct pst_endpoint *endpoint)
                         &endpoint->shared);
 }
 
-static struct pst_endpoint **chain_of(struct pst_worker *worker, uint32_t qp_num)
+static struct pst_endpoint **vb_srq_chain_of(struct pst_worker *worker, uint32_t qp_num)
 {
   return &worker->by_number[qp_num % VB_NUMBER_CHAINS];
 }
@@ -235,7 +236,7 @@ void vb_srq_leave(struct pst_endpoint *endpoint)
     worker->last_numbered = NULL;
   if (!endpoint->number)
     return;
-  struct pst_endpoint **at = chain_of(worker, endpoint->number);
+  struct pst_endpoint **at = vb_srq_chain_of(worker, endpoint->number);
   while (*at && *at != endpoint)
     at = &(*at)->next_numbered;
   if (*at)
@@ -245,7 +246,7 @@ void vb_srq_leave(struct pst_endpoint *endpoint)
 void vb_srq_name(struct pst_endpoint *endpoint)
 {
   endpoint->number = endpoint->rq->qp->qp_num;
-  struct pst_endpoint **at = chain_of(endpoint->worker, endpoint->number);
+  struct pst_endpoint **at = vb_srq_chain_of(endpoint->worker, endpoint->number);
 
   endpoint->next_numbered = *at;
   *at = endpoint;
@@ -257,7 +258,8 @@ struct pst_endpoint *vb_srq_find(struct pst_worker *worker, uint32_t qp_num)
 
   if (one && one->number == qp_num)
     return one;
-  for (one = *chain_of(worker, qp_num); one && one->number != qp_num; one = one->next_numbered)
+  for (one = *vb_srq_chain_of(worker, qp_num); one && one->number != qp_num;
+       one = one->next_numbered)
     ;
   worker->last_numbered = one;
   return one;
@@ -266,7 +268,7 @@ struct pst_endpoint *vb_srq_find(struct pst_worker *worker, uint32_t qp_num)
 /* ---- Posting ----------------------------------------------------------------------------- */
 
 /* `n` of those in `back`, at most VB_POLL_BATCH. 0 or an errno. */
-static int post_linked(struct vb_srq *shared, uint32_t n)
+static int vb_srq_post_linked(struct vb_srq *shared, uint32_t n)
 {
   struct ibv_recv_wr *wrs = shared->receives.wrs, *next = wrs[n - 1].next, *bad = NULL;
   const struct pst_ring *ring = shared->ring;
@@ -296,12 +298,12 @@ int vb_srq_post(struct vb_srq *shared)
   while (rc == 0 && shared->posted < shared->reserved && shared->back_count) {
     const uint32_t missing = shared->reserved - shared->posted;
     uint32_t n = missing < shared->back_count ? missing : shared->back_count;
-    rc = post_linked(shared, n < VB_POLL_BATCH ? n : VB_POLL_BATCH);
+    rc = vb_srq_post_linked(shared, n < VB_POLL_BATCH ? n : VB_POLL_BATCH);
   }
   return -rc;
 }
 
-static void fail_all(struct vb_srq *shared, int status, const char *why)
+static void vb_srq_fail_all(struct vb_srq *shared, int status, const char *why)
 {
   const struct pst_worker *worker = shared->worker;
 
@@ -322,7 +324,7 @@ void vb_srq_post_due(struct pst_worker *worker)
     shared->is_due = false;
     int rc = vb_srq_post(shared);
     if (rc < 0)
-      fail_all(shared, rc, "ibv_post_srq_recv");
+      vb_srq_fail_all(shared, rc, "ibv_post_srq_recv");
   }
 }
 
@@ -335,6 +337,6 @@ void vb_srq_notices(struct pst_worker *worker)
     if (!event)
       continue;
     vb_event_text(event - 1, why, sizeof(why));
-    fail_all(shared, -EIO, why);
+    vb_srq_fail_all(shared, -EIO, why);
   }
 }

@@ -22,7 +22,7 @@
 #define NOTICES_AT_A_TIME 256u
 
 /* `pins`: the call has memory pinned. */
-static int refuse(const struct pst_device *device, const char *call, bool pins)
+static int vb_worker_refuse(const struct pst_device *device, const char *call, bool pins)
 {
   int code = errno;
   char memlock[160] = "";
@@ -34,19 +34,19 @@ static int refuse(const struct pst_device *device, const char *call, bool pins)
   return code ? -code : -EIO;
 }
 
-static int set_nonblocking(int fd)
+static int vb_worker_set_nonblocking(int fd)
 {
   int flags = fcntl(fd, F_GETFL);
   return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-static int watch(struct pst_worker *worker, int fd)
+static int vb_worker_watch(struct pst_worker *worker, int fd)
 {
   struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
   return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-static int open_descriptors(struct pst_worker *worker)
+static int vb_worker_open_descriptors(struct pst_worker *worker)
 {
   struct pst_device *device = worker->device;
 
@@ -54,19 +54,21 @@ static int open_descriptors(struct pst_worker *worker)
   worker->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (worker->epoll_fd < 0 || worker->timer_fd < 0 || worker->wake_fd < 0)
-    return refuse(device, "descriptors", false);
+    return vb_worker_refuse(device, "descriptors", false);
   worker->channel = ibv_create_comp_channel(device->open.context);
   if (!worker->channel)
-    return refuse(device, "ibv_create_comp_channel", false);
-  if (set_nonblocking(worker->channel->fd) < 0 ||
-      set_nonblocking(device->open.context->async_fd) < 0 ||
-      watch(worker, worker->channel->fd) < 0 || watch(worker, worker->timer_fd) < 0 ||
-      watch(worker, worker->wake_fd) < 0 || watch(worker, device->open.context->async_fd) < 0)
-    return refuse(device, "epoll_ctl", false);
+    return vb_worker_refuse(device, "ibv_create_comp_channel", false);
+  if (vb_worker_set_nonblocking(worker->channel->fd) < 0 ||
+      vb_worker_set_nonblocking(device->open.context->async_fd) < 0 ||
+      vb_worker_watch(worker, worker->channel->fd) < 0 ||
+      vb_worker_watch(worker, worker->timer_fd) < 0 ||
+      vb_worker_watch(worker, worker->wake_fd) < 0 ||
+      vb_worker_watch(worker, device->open.context->async_fd) < 0)
+    return vb_worker_refuse(device, "epoll_ctl", false);
   return 0;
 }
 
-static void join(struct pst_worker *worker)
+static void vb_worker_join(struct pst_worker *worker)
 {
   struct pst_device *device = worker->device;
 
@@ -76,7 +78,7 @@ static void join(struct pst_worker *worker)
   pthread_mutex_unlock(&device->events);
 }
 
-static void leave(struct pst_worker *worker)
+static void vb_worker_leave(struct pst_worker *worker)
 {
   struct pst_device *device = worker->device;
 
@@ -89,18 +91,18 @@ static void leave(struct pst_worker *worker)
   pthread_mutex_unlock(&device->events);
 }
 
-static int create_cq(struct pst_worker *worker, uint32_t room)
+static int vb_worker_create_cq(struct pst_worker *worker, uint32_t room)
 {
   worker->cq = vb_cq_create(worker, room);
-  return worker->cq ? 0 : refuse(worker->device, "ibv_create_cq", true);
+  return worker->cq ? 0 : vb_worker_refuse(worker->device, "ibv_create_cq", true);
 }
 
 /* Where it cannot grow, it has room for all that is planned. */
-static int open_cq(struct pst_worker *worker)
+static int vb_worker_open_cq(struct pst_worker *worker)
 {
   const struct vb_planned planned = worker->device->transport->plan_completions(worker->device);
 
-  int rc = create_cq(worker, planned.first);
+  int rc = vb_worker_create_cq(worker, planned.first);
   if (rc < 0)
     return rc;
   if (planned.all <= (uint32_t)worker->cq->cqe)
@@ -109,7 +111,7 @@ static int open_cq(struct pst_worker *worker)
   if (rc != EOPNOTSUPP && rc != ENOSYS)
     return 0;
   ibv_destroy_cq(worker->cq);
-  return create_cq(worker, planned.all);
+  return vb_worker_create_cq(worker, planned.all);
 }
 
 int vb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
@@ -126,9 +128,9 @@ int vb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
   struct vb_numa_policy policy;
   vb_numa_prefer(device->numa_node, &policy);
   made->td = ibv_alloc_td(device->open.context, &(struct ibv_td_init_attr){0}); /* if it has any */
-  int rc = open_descriptors(made);
+  int rc = vb_worker_open_descriptors(made);
   if (rc == 0)
-    rc = open_cq(made);
+    rc = vb_worker_open_cq(made);
   vb_numa_restore(&policy);
   if (rc == 0)
     rc = device->transport->worker_open(made);
@@ -136,12 +138,12 @@ int vb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
     vb_worker_close(made);
     return rc;
   }
-  join(made);
+  vb_worker_join(made);
   *worker = made;
   return 0;
 }
 
-static void close_fd(int fd)
+static void vb_worker_close_fd(int fd)
 {
   if (fd >= 0)
     close(fd);
@@ -152,7 +154,7 @@ void vb_worker_close(struct pst_worker *worker)
 {
   if (!worker)
     return;
-  leave(worker);
+  vb_worker_leave(worker);
   for (uint32_t i = 0; i < worker->endpoints.room; i++)
     if (worker->endpoints.all[i].at)
       worker->device->transport->free(worker->endpoints.all[i].at);
@@ -169,17 +171,17 @@ void vb_worker_close(struct pst_worker *worker)
     ibv_ack_cq_events(worker->cq, worker->events_unacked);
     ibv_destroy_cq(worker->cq);
   }
-  close_fd(worker->epoll_fd);
+  vb_worker_close_fd(worker->epoll_fd);
   if (worker->channel)
     ibv_destroy_comp_channel(worker->channel);
-  close_fd(worker->timer_fd);
-  close_fd(worker->wake_fd);
+  vb_worker_close_fd(worker->timer_fd);
+  vb_worker_close_fd(worker->wake_fd);
   free(worker->endpoints.all);
   free(worker->rings.all);
   free(worker);
 }
 
-static void drain(int fd)
+static void vb_worker_drain(int fd)
 {
   uint64_t count;
 
@@ -187,7 +189,7 @@ static void drain(int fd)
     ;
 }
 
-static void look_at_device(struct pst_worker *worker)
+static void vb_worker_look_at_device(struct pst_worker *worker)
 {
   if (atomic_load_explicit(&worker->device->is_lost, memory_order_relaxed))
     worker->tells_lost = !worker->has_told_lost;
@@ -195,7 +197,7 @@ static void look_at_device(struct pst_worker *worker)
 
 /* A notice does not say whose it is. Each poll looks at some endpoints, until all have been looked
  * at since the last notice. */
-static void walk_notices(struct pst_worker *worker)
+static void vb_worker_walk_notices(struct pst_worker *worker)
 {
   const uint32_t room = worker->endpoints.room;
 
@@ -216,12 +218,12 @@ void vb_take_notices(struct pst_worker *worker)
   if (notices != worker->notices_seen) {
     worker->notices_seen = notices;
     worker->notice_left = worker->notice_room = worker->endpoints.room;
-    drain(worker->wake_fd);
-    look_at_device(worker);
+    vb_worker_drain(worker->wake_fd);
+    vb_worker_look_at_device(worker);
     vb_srq_notices(worker);
   }
   if (worker->notice_left)
-    walk_notices(worker);
+    vb_worker_walk_notices(worker);
 }
 
 /* ---- Sleep ------------------------------------------------------------------------------- */
@@ -242,11 +244,11 @@ void vb_disarm(struct pst_worker *worker)
       ibv_ack_cq_events(worker->cq, worker->events_unacked);
       worker->events_unacked = 0;
     }
-  drain(worker->wake_fd);
-  drain(worker->timer_fd);
+  vb_worker_drain(worker->wake_fd);
+  vb_worker_drain(worker->timer_fd);
 }
 
-static void set_timer(struct pst_worker *worker)
+static void vb_worker_set_timer(struct pst_worker *worker)
 {
   uint64_t at = worker->soonest_ns;
   struct itimerspec when = {0};
@@ -261,7 +263,7 @@ static void set_timer(struct pst_worker *worker)
   timerfd_settime(worker->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-static bool has_work(const struct pst_worker *worker)
+static bool vb_worker_has_work(const struct pst_worker *worker)
 {
   return worker->pending || worker->told || worker->tells_lost || worker->notice_left ||
          worker->wc_at != worker->wc_count ||
@@ -271,7 +273,7 @@ static bool has_work(const struct pst_worker *worker)
 int vb_arm(struct pst_worker *worker)
 {
   worker->armed = true;
-  if (has_work(worker) || ibv_req_notify_cq(worker->cq, 0) != 0)
+  if (vb_worker_has_work(worker) || ibv_req_notify_cq(worker->cq, 0) != 0)
     return -EAGAIN;
   /* What came between the last poll and the request wakes nobody. */
   int n = ibv_poll_cq(worker->cq, VB_POLL_BATCH, worker->wc);
@@ -279,15 +281,15 @@ int vb_arm(struct pst_worker *worker)
   worker->wc_count = n > 0 ? (uint32_t)n : 0;
   worker->empties += n == 0;
   vb_look(worker, true);
-  if (has_work(worker))
+  if (vb_worker_has_work(worker))
     return -EAGAIN;
-  set_timer(worker);
+  vb_worker_set_timer(worker);
   return 0;
 }
 
 /* A system call, and a lock that all workers share: a worker that finds the lock taken leaves the
  * events to its holder. */
-static void look_at_events(struct pst_device *device, uint64_t now_ns, bool is_turn)
+static void vb_worker_look_at_events(struct pst_device *device, uint64_t now_ns, bool is_turn)
 {
   const uint64_t last_ns = atomic_load_explicit(&device->events_ns, memory_order_relaxed);
 
@@ -302,7 +304,7 @@ static void look_at_events(struct pst_device *device, uint64_t now_ns, bool is_t
  * parts of one socket. */
 #define NUMA_FAR 20u
 
-static void look_at_numa(struct pst_worker *worker)
+static void vb_worker_look_at_numa(struct pst_worker *worker)
 {
   const struct pst_device *device = worker->device;
   const int before = worker->numa_node;
@@ -324,7 +326,7 @@ static void look_at_numa(struct pst_worker *worker)
       worker->index, worker->numa_node, device->open.info->name, where, device->numa_node);
 }
 
-static bool is_walk_due(const struct pst_worker *worker, uint64_t now_ns)
+static bool vb_worker_is_walk_due(const struct pst_worker *worker, uint64_t now_ns)
 {
   return now_ns - worker->walked_ns >= (now_ns < worker->soonest_ns ? WALK_NS : DUE_NS);
 }
@@ -339,13 +341,13 @@ void vb_look(struct pst_worker *worker, bool at_all)
   if (at_all)
     vb_events(worker->device);
   else
-    look_at_events(worker->device, now, is_turn);
+    vb_worker_look_at_events(worker->device, now, is_turn);
   if (worker->own)
     worker->device->transport->worker_look(worker);
-  look_at_device(worker);
+  vb_worker_look_at_device(worker);
   if (is_turn)
-    look_at_numa(worker);
-  if (!at_all && !is_turn && !is_walk_due(worker, now))
+    vb_worker_look_at_numa(worker);
+  if (!at_all && !is_turn && !vb_worker_is_walk_due(worker, now))
     return;
   worker->walked_ns = now;
   worker->soonest_ns = VB_NEVER;

@@ -47,7 +47,7 @@ void dc_blob_write(const struct dc_blob *blob, uint8_t bytes[DC_BLOB_BYTES])
 }
 
 /* Each byte came over a network. */
-static bool makes_sense(const struct dc_blob *blob)
+static bool dc_blob_makes_sense(const struct dc_blob *blob)
 {
   if (blob->mtu < IBV_MTU_256 || blob->mtu > IBV_MTU_4096 || blob->gid_type > VB_GID_ROCE_V2 ||
       !(blob->is_sender || blob->is_receiver || blob->is_rma) || blob->control > 0xffffff ||
@@ -59,5 +59,5 @@ static bool makes_sense(const struct dc_blob *blob)
 bool dc_blob_read(const uint8_t *bytes, uint32_t length, struct dc_blob *blob)
 {
   *blob = (struct dc_blob){0};
-  return vb_blob_read(&form, bytes, length, blob) && makes_sense(blob);
+  return vb_blob_read(&form, bytes, length, blob) && dc_blob_makes_sense(blob);
 }

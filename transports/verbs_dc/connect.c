@@ -17,14 +17,14 @@ void dc_enter(struct dc_endpoint *dc, enum dc_stage stage)
   dc->endpoint.is_connected = stage == DC_CONNECTED;
 }
 
-static int refuse(const struct dc_endpoint *dc, int rc, const char *why)
+static int dc_connect_refuse(const struct dc_endpoint *dc, int rc, const char *why)
 {
   VB_LOG(dc->endpoint.device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
          dc->endpoint.label, why);
   return rc;
 }
 
-static int check_mtu(const struct dc_endpoint *dc, const struct dc_blob *peer)
+static int dc_connect_check_mtu(const struct dc_endpoint *dc, const struct dc_blob *peer)
 {
   char why[200];
 
@@ -34,11 +34,11 @@ static int check_mtu(const struct dc_endpoint *dc, const struct dc_blob *peer)
            "its path MTU is %u bytes, and ours is %u; both ends need the same: set `mtu` to %u",
            vb_mtu_bytes((enum ibv_mtu)peer->mtu), vb_mtu_bytes((enum ibv_mtu)dc->home.mtu),
            vb_mtu_bytes((enum ibv_mtu)vb_smaller(peer->mtu, dc->home.mtu)));
-  return refuse(dc, -EXDEV, why);
+  return dc_connect_refuse(dc, -EXDEV, why);
 }
 
 /* RoCE v2 goes by IP: no packet has an IPv4 and an IPv6 address. */
-static int check_families(const struct dc_endpoint *dc, const struct dc_blob *peer)
+static int dc_connect_check_families(const struct dc_endpoint *dc, const struct dc_blob *peer)
 {
   char theirs[VB_GID_TEXT], reason[DC_REASON], why[512];
 
@@ -50,33 +50,36 @@ static int check_families(const struct dc_endpoint *dc, const struct dc_blob *pe
            "its GID is %s, ours is of the other version of IP (%s); set gid_index, or an address "
            "as `device`, so that both are of one",
            theirs, dc_gid_reason(dc, reason));
-  return refuse(dc, -EXDEV, why);
+  return dc_connect_refuse(dc, -EXDEV, why);
 }
 
-static int check(const struct dc_endpoint *dc, const struct pst_blob *address, struct dc_blob *peer)
+static int dc_connect_check(const struct dc_endpoint *dc, const struct pst_blob *address,
+                            struct dc_blob *peer)
 {
   struct dc_blob own;
 
   dc_own_address(dc, &own);
   if (!dc_blob_read(address->bytes, address->length, peer))
-    return refuse(dc, -EPROTO,
-                  "it is not one of verbs_dc's; both ends need the same transport and version");
+    return dc_connect_refuse(
+        dc, -EPROTO, "it is not one of verbs_dc's; both ends need the same transport and version");
   if (peer->is_sender != own.is_receiver || peer->is_receiver != own.is_sender)
-    return refuse(dc, -EPROTO,
-                  own.is_sender ? "we send, and it does not receive, or sends too"
-                                : "it sends, and we do not receive, or the other way round");
+    return dc_connect_refuse(dc, -EPROTO,
+                             own.is_sender
+                                 ? "we send, and it does not receive, or sends too"
+                                 : "it sends, and we do not receive, or the other way round");
   if (peer->is_ethernet != own.is_ethernet)
-    return refuse(dc, -EXDEV,
-                  "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
+    return dc_connect_refuse(
+        dc, -EXDEV, "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
   if (peer->gid_type != own.gid_type)
-    return refuse(dc, -EXDEV,
-                  "one end's GID is RoCE v1, the other's RoCE v2; set gid_index, or an address as "
-                  "`device`, so that both are v2");
-  const int rc = check_mtu(dc, peer);
-  return rc < 0 ? rc : check_families(dc, peer);
+    return dc_connect_refuse(
+        dc, -EXDEV,
+        "one end's GID is RoCE v1, the other's RoCE v2; set gid_index, or an address as "
+        "`device`, so that both are v2");
+  const int rc = dc_connect_check_mtu(dc, peer);
+  return rc < 0 ? rc : dc_connect_check_families(dc, peer);
 }
 
-static struct dc_endpoint **chain_of(const struct dc_endpoint *dc)
+static struct dc_endpoint **dc_connect_chain_of(const struct dc_endpoint *dc)
 {
   const struct dc_peer *peer = &dc->peer;
   const uint64_t all = peer->key ^ (uint64_t)peer->control << 16 ^ peer->number;
@@ -86,11 +89,11 @@ static struct dc_endpoint **chain_of(const struct dc_endpoint *dc)
 }
 
 /* The number of one that is over may be another's by now. */
-static bool is_taken(const struct dc_endpoint *dc)
+static bool dc_connect_is_taken(const struct dc_endpoint *dc)
 {
   const struct dc_peer *peer = &dc->peer;
 
-  for (const struct dc_endpoint *other = *chain_of(dc); other; other = other->next_peer)
+  for (const struct dc_endpoint *other = *dc_connect_chain_of(dc); other; other = other->next_peer)
     if (!dc_is_over(other) && other->peer.number == peer->number &&
         other->peer.control == peer->control && other->peer.key == peer->key &&
         memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
@@ -98,9 +101,9 @@ static bool is_taken(const struct dc_endpoint *dc)
   return false;
 }
 
-static void join(struct dc_endpoint *dc)
+static void dc_connect_join(struct dc_endpoint *dc)
 {
-  struct dc_endpoint **chain = chain_of(dc);
+  struct dc_endpoint **chain = dc_connect_chain_of(dc);
 
   dc->next_peer = *chain;
   *chain = dc;
@@ -108,7 +111,7 @@ static void join(struct dc_endpoint *dc)
 
 void dc_forget_peer(struct dc_endpoint *dc)
 {
-  struct dc_endpoint **at = chain_of(dc);
+  struct dc_endpoint **at = dc_connect_chain_of(dc);
 
   while (*at && *at != dc)
     at = &(*at)->next_peer;
@@ -128,14 +131,14 @@ bool dc_hear_hello(struct dc_endpoint *dc, uint32_t value)
   return true;
 }
 
-static void hear_early(struct dc_endpoint *dc)
+static void dc_connect_hear_early(struct dc_endpoint *dc)
 {
   for (uint32_t i = 0; i < DC_EARLY; i++)
     if (dc->early[i] && !dc_hear_hello(dc, dc->early[i] - 1u))
       dc_worker_of(dc->endpoint.worker)->dropped++;
 }
 
-static void take_peer(struct dc_endpoint *dc, const struct dc_blob *peer)
+static void dc_connect_take_peer(struct dc_endpoint *dc, const struct dc_blob *peer)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
   struct vb_tx *tx = dc->endpoint.tx;
@@ -154,7 +157,7 @@ static void take_peer(struct dc_endpoint *dc, const struct dc_blob *peer)
 
 /* Which request says the first credit that did not come to the target that is lost; VB_NEVER: all
  * came. */
-static uint64_t first_missing(const struct vb_send_queue *sq, uint32_t heard)
+static uint64_t dc_connect_first_missing(const struct vb_send_queue *sq, uint32_t heard)
 {
   for (uint64_t at = sq->done; at != sq->head; at++) {
     const struct ibv_send_wr *wr = &sq->wrs[at & sq->mask];
@@ -167,7 +170,8 @@ static uint64_t first_missing(const struct vb_send_queue *sq, uint32_t heard)
 
 /* A target of the peer's is another now. Of what was under way it says how much had come. While its
  * other target is there, what goes to that is awaited. */
-static void follow(struct dc_endpoint *dc, const struct dc_blob *peer, bool has_moved_data)
+static void dc_connect_follow(struct dc_endpoint *dc, const struct dc_blob *peer,
+                              bool has_moved_data)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
   const struct vb_send_queue *sq = &endpoint->sq;
@@ -175,7 +179,7 @@ static void follow(struct dc_endpoint *dc, const struct dc_blob *peer, bool has_
   uint64_t under_way = 0;
 
   if (!has_moved_data && dc->stage == DC_CONNECTED) {
-    dc->again_at = first_missing(sq, peer->heard);
+    dc->again_at = dc_connect_first_missing(sq, peer->heard);
     dc->moved_at = sq->head;
     return;
   }
@@ -190,7 +194,7 @@ static void follow(struct dc_endpoint *dc, const struct dc_blob *peer, bool has_
 }
 
 /* The address of a peer that it has. */
-static int connect_again(struct dc_endpoint *dc, const struct dc_blob *peer)
+static int dc_connect_again(struct dc_endpoint *dc, const struct dc_blob *peer)
 {
   const struct dc_peer had = dc->peer;
   struct pst_endpoint *endpoint = &dc->endpoint;
@@ -208,12 +212,12 @@ static int connect_again(struct dc_endpoint *dc, const struct dc_blob *peer)
   dc_forget_peer(dc);
   dc->peer.control = peer->control;
   dc->peer.data = peer->data;
-  join(dc);
+  dc_connect_join(dc);
   dc->silent_ns = dc->probe_at_ns = 0;
   if (dc->is_waiting && dc->line >= DC_SILENT)
     dc_wait_in(dc, DC_ASKING);
   dc->heard_ns = vb_now_ns(endpoint->device);
-  follow(dc, peer, peer->data != had.data);
+  dc_connect_follow(dc, peer, peer->data != had.data);
   return 0;
 }
 
@@ -226,11 +230,11 @@ int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
 
   if (!address)
     return -EINVAL;
-  int rc = check(dc, address, &peer);
+  int rc = dc_connect_check(dc, address, &peer);
   if (rc < 0)
     return rc;
   if (dc->stage != DC_NEW)
-    return connect_again(dc, &peer);
+    return dc_connect_again(dc, &peer);
   if (endpoint->closing.mode)
     return -EALREADY;
   dc->peer = (struct dc_peer){.key = peer.key,
@@ -242,11 +246,11 @@ int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   rc = dc_handle_take(dc, &peer);
   if (rc < 0)
     return rc;
-  const bool taken = is_taken(dc);
-  join(dc);
-  take_peer(dc, &peer);
+  const bool taken = dc_connect_is_taken(dc);
+  dc_connect_join(dc);
+  dc_connect_take_peer(dc, &peer);
   dc_enter(dc, DC_RESOLVING);
-  hear_early(dc);
+  dc_connect_hear_early(dc);
   dc->says |= 1u << DC_HELLO;
   dc->heard_ns = vb_now_ns(endpoint->device);
   if (endpoint->timeout_ns)
@@ -260,7 +264,7 @@ int dc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   return 0;
 }
 
-static void cannot_be_reached(struct dc_endpoint *dc)
+static void dc_connect_cannot_be_reached(struct dc_endpoint *dc)
 {
   char peer[VB_GID_TEXT], why[256];
 
@@ -289,7 +293,7 @@ void dc_notice(struct pst_endpoint *endpoint)
     return;
   const int state = atomic_load_explicit(&dc->handle->state, memory_order_acquire);
   if (state == DC_HANDLE_FAILED)
-    cannot_be_reached(dc);
+    dc_connect_cannot_be_reached(dc);
   if (state != DC_HANDLE_READY)
     return;
   dc_enter(dc, DC_GREETING);

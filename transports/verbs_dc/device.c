@@ -21,7 +21,7 @@ enum ibv_mtu dc_mtu(const struct pst_device *device, const struct vb_place *wher
   return wish && vb_mtu_of(wish) < where->mtu ? vb_mtu_of(wish) : where->mtu;
 }
 
-static int has_no_dc(const struct pst_device *device, const char *step, int code)
+static int dc_device_has_no_dc(const struct pst_device *device, const char *step, int code)
 {
   VB_LOG(device, PST_LOG_ERROR,
          "%s has no dynamically connected queue pairs (DC): %s: %s. They need a ConnectX-4 or "
@@ -32,7 +32,7 @@ static int has_no_dc(const struct pst_device *device, const char *step, int code
 }
 
 /* By doing: no bit says so. */
-static int try_target(struct dc_device *dc)
+static int dc_device_try_target(struct dc_device *dc)
 {
   struct pst_device *device = &dc->device;
   struct ibv_srq_init_attr attr = {.attr = {.max_wr = 1, .max_sge = 1}};
@@ -48,10 +48,10 @@ static int try_target(struct dc_device *dc)
     ibv_destroy_srq(srq);
   if (cq)
     ibv_destroy_cq(cq);
-  return target ? 0 : has_no_dc(device, step, code);
+  return target ? 0 : dc_device_has_no_dc(device, step, code);
 }
 
-static int find_mlx5(struct dc_device *dc)
+static int dc_device_find_mlx5(struct dc_device *dc)
 {
   struct pst_device *device = &dc->device;
   const char *missing;
@@ -65,12 +65,12 @@ static int find_mlx5(struct dc_device *dc)
   }
   if (dc->mlx5.is_supported(device->open.context->device))
     return 0;
-  return has_no_dc(device, "mlx5 does not run it", EOPNOTSUPP);
+  return dc_device_has_no_dc(device, "mlx5 does not run it", EOPNOTSUPP);
 }
 
 /* How many READs and atomics of an initiator may be under way. Headers before rdma-core 48 do not
  * ask for what the device has for DC: then what it has for RC. */
-static void read_depth(struct dc_device *dc)
+static void dc_device_read_depth(struct dc_device *dc)
 {
   uint64_t depth = (uint64_t)dc->device.attr.max_qp_rd_atom;
 #ifdef DC_HAS_MAX_RD_ATOM
@@ -86,7 +86,7 @@ static void read_depth(struct dc_device *dc)
 }
 
 /* Of an initiator, as many as there are probes at a time. */
-static void find_streams(struct dc_device *dc, const struct pst_options *options)
+static void dc_device_find_streams(struct dc_device *dc, const struct pst_options *options)
 {
   struct mlx5dv_context asked = {.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS};
   const struct mlx5dv_dci_streams_caps *has = &asked.dci_streams_caps;
@@ -99,7 +99,7 @@ static void find_streams(struct dc_device *dc, const struct pst_options *options
   dc->log_errored = (uint8_t)vb_smaller(has->max_log_num_errored, DC_LOG_STREAMS);
 }
 
-static void size_queues(struct dc_device *dc)
+static void dc_device_size_queues(struct dc_device *dc)
 {
   const struct pst_plan *plan = &dc->device.plan;
   const uint32_t depth = (uint32_t)dc->device.attr.max_qp_wr;
@@ -109,7 +109,7 @@ static void size_queues(struct dc_device *dc)
   dc->requests = vb_smaller(wish, vb_smaller(most, DC_REQUESTS_MAX));
 }
 
-static int draw_key(struct dc_device *dc)
+static int dc_device_draw_key(struct dc_device *dc)
 {
   if (getrandom(&dc->key, sizeof(dc->key), 0) == (ssize_t)sizeof(dc->key))
     return 0;
@@ -135,18 +135,18 @@ int dc_open(const struct pst_host *host, const struct vb_transport *transport,
   made->quota = (uint32_t)host->option_uint(in.options, "quota");
   int rc = vb_device_open(&made->device, host, transport, &in, DC_CAPABILITIES);
   if (rc == 0)
-    rc = find_mlx5(made);
+    rc = dc_device_find_mlx5(made);
   if (rc == 0)
-    rc = draw_key(made);
+    rc = dc_device_draw_key(made);
   if (rc == 0)
-    rc = try_target(made);
+    rc = dc_device_try_target(made);
   if (rc < 0) {
     dc_close(&made->device);
     return rc;
   }
-  read_depth(made);
-  find_streams(made, in.options);
-  size_queues(made);
+  dc_device_read_depth(made);
+  dc_device_find_streams(made, in.options);
+  dc_device_size_queues(made);
   *device = &made->device;
   return 0;
 }

@@ -32,7 +32,7 @@ int dc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   return 0;
 }
 
-static int take_number(struct dc_endpoint *dc)
+static int dc_endpoint_take_number(struct dc_endpoint *dc)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
@@ -51,7 +51,7 @@ static int take_number(struct dc_endpoint *dc)
   return -ENOSPC;
 }
 
-static int open_receiver(struct dc_endpoint *dc, struct pst_ring *ring)
+static int dc_endpoint_open_receiver(struct dc_endpoint *dc, struct pst_ring *ring)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
   struct vb_rx *rx = calloc(1, sizeof(*rx));
@@ -77,7 +77,7 @@ static int open_receiver(struct dc_endpoint *dc, struct pst_ring *ring)
 _Static_assert(sizeof(struct dc_endpoint) + sizeof(struct vb_tx) + 32 < 1024,
                "README.md says that a further target takes less than 1 KiB");
 
-static int open_sender(struct pst_endpoint *endpoint)
+static int dc_endpoint_open_sender(struct pst_endpoint *endpoint)
 {
   struct vb_tx *tx = calloc(1, sizeof(*tx));
 
@@ -92,7 +92,7 @@ static int open_sender(struct pst_endpoint *endpoint)
   return 0;
 }
 
-static int open_words(struct pst_endpoint *endpoint)
+static int dc_endpoint_open_words(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
   const uint32_t wanted = worker->cq_used + DC_CONTROL_RECEIVES;
@@ -108,7 +108,7 @@ static int open_words(struct pst_endpoint *endpoint)
   return dc_target_open(worker, endpoint->shared, endpoint->label);
 }
 
-static void open_send_queue(struct dc_endpoint *dc)
+static void dc_endpoint_open_send_queue(struct dc_endpoint *dc)
 {
   const struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
   struct vb_send_queue *sq = &dc->endpoint.sq;
@@ -122,7 +122,7 @@ static void open_send_queue(struct dc_endpoint *dc)
 }
 
 /* Takes the endpoint's place, number and target. On failure the caller frees. */
-static int open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *in)
+static int dc_endpoint_open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *in)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
   struct pst_worker *worker = endpoint->worker;
@@ -134,16 +134,16 @@ static int open_parts(struct dc_endpoint *dc, const struct pst_endpoint_params *
   endpoint->has_place = true;
   rc = vb_device_place(worker->device, &where);
   if (rc == 0)
-    rc = take_number(dc);
+    rc = dc_endpoint_take_number(dc);
   if (rc == 0 && (in->roles & PST_ROLE_SENDER))
-    rc = open_sender(endpoint);
+    rc = dc_endpoint_open_sender(endpoint);
   if (rc == 0 && in->ring)
-    rc = open_receiver(dc, in->ring);
+    rc = dc_endpoint_open_receiver(dc, in->ring);
   if (rc == 0)
-    rc = open_words(endpoint);
+    rc = dc_endpoint_open_words(endpoint);
   if (rc < 0)
     return rc;
-  open_send_queue(dc);
+  dc_endpoint_open_send_queue(dc);
   dc->home = (struct dc_home){.gid_index = where.gid.index,
                               .lid = where.lid,
                               .gid_type = (uint8_t)where.gid.type,
@@ -183,7 +183,7 @@ int dc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   dc->by_ns = dc->hello_at = dc->again_at = made->closing.deadline_ns = VB_NEVER;
   dc->credits_at[0] = dc->credits_at[1] = VB_NEVER;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
-  rc = open_parts(dc, &in);
+  rc = dc_endpoint_open_parts(dc, &in);
   if (rc < 0) {
     dc_endpoint_free(made);
     return rc;

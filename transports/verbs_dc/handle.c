@@ -7,7 +7,7 @@
 #include "../verbs/worker.h"
 #include "endpoint.h"
 
-static void notify_all(struct pst_device *device)
+static void dc_handle_notify_all(struct pst_device *device)
 {
   pthread_mutex_lock(&device->events);
   for (struct pst_worker *worker = device->workers; worker; worker = worker->next)
@@ -15,7 +15,7 @@ static void notify_all(struct pst_device *device)
   pthread_mutex_unlock(&device->events);
 }
 
-static struct dc_handle **chain_of(struct dc_device *dc, const struct ibv_ah_attr *attr)
+static struct dc_handle **dc_handle_chain_of(struct dc_device *dc, const struct ibv_ah_attr *attr)
 {
   uint64_t half[2];
 
@@ -24,10 +24,10 @@ static struct dc_handle **chain_of(struct dc_device *dc, const struct ibv_ah_att
   return &dc->handles[all >> 32 & (DC_HANDLE_CHAINS - 1)];
 }
 
-static void unlink_and_free(struct dc_handle *handle)
+static void dc_handle_unlink_and_free(struct dc_handle *handle)
 {
   struct dc_device *dc = dc_device_of(handle->device);
-  struct dc_handle **at = chain_of(dc, &handle->attr);
+  struct dc_handle **at = dc_handle_chain_of(dc, &handle->attr);
 
   while (*at != handle)
     at = &(*at)->next;
@@ -38,7 +38,7 @@ static void unlink_and_free(struct dc_handle *handle)
   free(handle);
 }
 
-static void end_making(struct dc_handle *handle, struct ibv_ah *ah, int error)
+static void dc_handle_end_making(struct dc_handle *handle, struct ibv_ah *ah, int error)
 {
   struct pst_device *device = handle->device;
 
@@ -48,21 +48,21 @@ static void end_making(struct dc_handle *handle, struct ibv_ah *ah, int error)
   atomic_store_explicit(&handle->state, ah ? DC_HANDLE_READY : DC_HANDLE_FAILED,
                         memory_order_release);
   if (handle->users == 0)
-    unlink_and_free(handle);
+    dc_handle_unlink_and_free(handle);
   pthread_mutex_unlock(&dc_device_of(device)->handles_lock);
-  notify_all(device);
+  dc_handle_notify_all(device);
 }
 
-static void make(void *arg)
+static void dc_handle_make(void *arg)
 {
   struct dc_handle *handle = arg;
   struct ibv_ah_attr attr = handle->attr;
   struct ibv_ah *ah = ibv_create_ah(handle->device->own.pd, &attr);
 
-  end_making(handle, ah, ah ? 0 : errno ? errno : EIO);
+  dc_handle_end_making(handle, ah, ah ? 0 : errno ? errno : EIO);
 }
 
-static bool is_same(const struct ibv_ah_attr *a, const struct ibv_ah_attr *b)
+static bool dc_handle_is_same(const struct ibv_ah_attr *a, const struct ibv_ah_attr *b)
 {
   return a->dlid == b->dlid && a->sl == b->sl && a->src_path_bits == b->src_path_bits &&
          a->static_rate == b->static_rate && a->is_global == b->is_global &&
@@ -72,21 +72,21 @@ static bool is_same(const struct ibv_ah_attr *a, const struct ibv_ah_attr *b)
          memcmp(a->grh.dgid.raw, b->grh.dgid.raw, sizeof(a->grh.dgid.raw)) == 0;
 }
 
-static struct dc_handle *find(struct dc_device *dc, const struct ibv_ah_attr *attr,
-                              const uint8_t gid[16])
+static struct dc_handle *dc_handle_find(struct dc_device *dc, const struct ibv_ah_attr *attr,
+                                        const uint8_t gid[16])
 {
-  struct dc_handle *one = *chain_of(dc, attr);
+  struct dc_handle *one = *dc_handle_chain_of(dc, attr);
 
   /* One that failed is not taken again: who comes later tries anew. */
-  while (one && (!is_same(&one->attr, attr) || one->is_stale ||
+  while (one && (!dc_handle_is_same(&one->attr, attr) || one->is_stale ||
                  memcmp(one->gid, gid, sizeof(one->gid)) != 0 ||
                  atomic_load_explicit(&one->state, memory_order_acquire) == DC_HANDLE_FAILED))
     one = one->next;
   return one;
 }
 
-static struct dc_handle *add(struct dc_device *dc, const struct ibv_ah_attr *attr,
-                             const uint8_t gid[16])
+static struct dc_handle *dc_handle_add(struct dc_device *dc, const struct ibv_ah_attr *attr,
+                                       const uint8_t gid[16])
 {
   struct dc_handle *made = calloc(1, sizeof(*made));
 
@@ -95,7 +95,7 @@ static struct dc_handle *add(struct dc_device *dc, const struct ibv_ah_attr *att
   made->device = &dc->device;
   made->attr = *attr;
   memcpy(made->gid, gid, sizeof(made->gid));
-  struct dc_handle **chain = chain_of(dc, attr);
+  struct dc_handle **chain = dc_handle_chain_of(dc, attr);
   made->next = *chain;
   *chain = made;
   dc->handle_count++;
@@ -116,18 +116,18 @@ int dc_handle_take(struct dc_endpoint *endpoint, const struct dc_blob *to)
   memcpy(peer.gid, to->gid, sizeof(peer.gid));
   vb_address_vector(&device->path, &peer, &own, &attr);
   pthread_mutex_lock(&dc->handles_lock);
-  struct dc_handle *handle = find(dc, &attr, gid.raw);
+  struct dc_handle *handle = dc_handle_find(dc, &attr, gid.raw);
   const bool is_new = !handle;
   if (is_new)
-    handle = add(dc, &attr, gid.raw);
+    handle = dc_handle_add(dc, &attr, gid.raw);
   if (handle)
     handle->users++;
   pthread_mutex_unlock(&dc->handles_lock);
   if (!handle)
     return -ENOMEM;
   endpoint->handle = handle;
-  if (is_new && device->host->defer(device->host, handle, make, handle) < 0)
-    end_making(handle, NULL, ENOMEM);
+  if (is_new && device->host->defer(device->host, handle, dc_handle_make, handle) < 0)
+    dc_handle_end_making(handle, NULL, ENOMEM);
   return 0;
 }
 
@@ -154,6 +154,6 @@ void dc_handle_drop(struct dc_handle *handle)
   pthread_mutex_lock(&dc->handles_lock);
   if (--handle->users == 0 &&
       atomic_load_explicit(&handle->state, memory_order_acquire) != DC_HANDLE_MAKING)
-    unlink_and_free(handle);
+    dc_handle_unlink_and_free(handle);
   pthread_mutex_unlock(&dc->handles_lock);
 }

@@ -43,7 +43,7 @@ static const struct pst_option options[] = {
     },
 };
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void dc_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   (void)check;
   facts->message_max = VB_BYTES_MAX;
@@ -60,7 +60,7 @@ static const struct pst_description description = {
     .rung = "simulated: subprojects/simverbs; ninja -C build test (suite contract)",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
-    .check = check_options,
+    .check = dc_options_check,
     .wire = "verbs-dc",
 };
 PST_DESCRIPTION(description);

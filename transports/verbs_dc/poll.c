@@ -16,7 +16,7 @@
 
 /* ---- Sent -------------------------------------------------------------------------------- */
 
-static void failed(struct dc_endpoint *dc, const struct ibv_wc *wc)
+static void dc_poll_failed(struct dc_endpoint *dc, const struct ibv_wc *wc)
 {
   const struct pst_device *device = dc->endpoint.device;
   const struct vb_path *path = &device->path;
@@ -37,8 +37,8 @@ static void failed(struct dc_endpoint *dc, const struct ibv_wc *wc)
 }
 
 /* Report an access that the peer refuses as that, not as the end of the connection that it is. */
-static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
-                            const struct ibv_wc *wc)
+static bool dc_poll_is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
+                                    const struct ibv_wc *wc)
 {
   const uint8_t opcode = endpoint->sq.sent[index & endpoint->sq.mask].opcode;
   const bool is_access =
@@ -49,7 +49,8 @@ static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
 
 /* A word that arrived, but whose answer the peer's target took along. It is said again, and those
  * behind it with it. */
-static bool is_of_lost_target(const struct dc_endpoint *dc, uint64_t index, const struct ibv_wc *wc)
+static bool dc_poll_is_of_lost_target(const struct dc_endpoint *dc, uint64_t index,
+                                      const struct ibv_wc *wc)
 {
   const struct vb_send_queue *sq = &dc->endpoint.sq;
 
@@ -78,7 +79,7 @@ void dc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     dc_flushed(dc);
     return;
   }
-  if (is_of_lost_target(dc, index, wc))
+  if (dc_poll_is_of_lost_target(dc, index, wc))
     dc->again_at = index;
   if (index >= dc->again_at) {
     sq->done = sq->done > dc->again_at ? sq->done : dc->again_at;
@@ -90,11 +91,11 @@ void dc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     dc->initiator->is_flushing = true;
     sq->done = index + 1;
   }
-  if (is_access_error(endpoint, index, wc)) {
+  if (dc_poll_is_access_error(endpoint, index, wc)) {
     sq->refused_at = index;
     sq->first_error = -EACCES;
   }
-  failed(dc, wc);
+  dc_poll_failed(dc, wc);
   if (dc->initiator->is_flushing)
     dc_flushed(dc);
 }
@@ -113,13 +114,13 @@ struct pst_endpoint *dc_whose(struct pst_worker *worker, const struct ibv_wc *wc
   return endpoint;
 }
 
-static void drop(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+static void dc_poll_drop(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   dc_worker_of(endpoint->worker)->dropped++;
   vb_srq_give_back(endpoint->worker, wc);
 }
 
-static bool take_credit(struct dc_endpoint *dc, uint32_t value)
+static bool dc_poll_take_credit(struct dc_endpoint *dc, uint32_t value)
 {
   struct vb_tx *tx = dc->endpoint.tx;
   const uint32_t more = (value - dc->seen) % DC_VALUES;
@@ -136,7 +137,7 @@ static bool take_credit(struct dc_endpoint *dc, uint32_t value)
   return true;
 }
 
-static void take_word(struct dc_endpoint *dc, const struct ibv_wc *wc)
+static void dc_poll_take_word(struct dc_endpoint *dc, const struct ibv_wc *wc)
 {
   const uint32_t said = be32toh(wc->imm_data) & 0xffff, value = said % DC_VALUES;
 
@@ -144,7 +145,7 @@ static void take_word(struct dc_endpoint *dc, const struct ibv_wc *wc)
   case DC_HELLO:
     break;
   case DC_CREDIT:
-    if (!take_credit(dc, value))
+    if (!dc_poll_take_credit(dc, value))
       dc_fail(&dc->endpoint, -EPROTO, "the peer gave more credit than a peer has");
     break;
   case DC_FAREWELL:
@@ -161,8 +162,8 @@ static void take_word(struct dc_endpoint *dc, const struct ibv_wc *wc)
 
 /* The messages at the front of those that were polled that are this endpoint's, and into the same
  * ring: as many as it may have, and as there is room for. */
-static uint32_t tell_row(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t most,
-                         struct vb_out *out)
+static uint32_t dc_poll_tell_row(struct pst_endpoint *endpoint, const struct ibv_wc *wc,
+                                 uint32_t most, struct vb_out *out)
 {
   struct vb_rx *rx = endpoint->rx;
   struct pst_ring *ring = rx->ring;
@@ -203,7 +204,8 @@ static uint32_t tell_row(struct pst_endpoint *endpoint, const struct ibv_wc *wc,
 }
 
 /* True: nothing of it is left. */
-static bool take_messages(struct dc_endpoint *dc, const struct ibv_wc *wc, struct vb_out *out)
+static bool dc_poll_take_messages(struct dc_endpoint *dc, const struct ibv_wc *wc,
+                                  struct vb_out *out)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
   struct pst_worker *worker = endpoint->worker;
@@ -211,14 +213,14 @@ static bool take_messages(struct dc_endpoint *dc, const struct ibv_wc *wc, struc
 
   if (!endpoint->is_connected || endpoint->closing.mode || !endpoint->rx || !shared ||
       shared->ring != endpoint->rx->ring) {
-    drop(endpoint, wc);
+    dc_poll_drop(endpoint, wc);
     return true;
   }
   if (out->room == 0)
     return false;
-  const uint32_t n = tell_row(endpoint, wc, worker->wc_count - worker->wc_at, out);
+  const uint32_t n = dc_poll_tell_row(endpoint, wc, worker->wc_count - worker->wc_at, out);
   if (n == 0) {
-    drop(endpoint, wc);
+    dc_poll_drop(endpoint, wc);
     dc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot");
     return true;
   }
@@ -230,7 +232,7 @@ static bool take_messages(struct dc_endpoint *dc, const struct ibv_wc *wc, struc
 }
 
 /* Who says more than hello has heard ours. False: it is a stranger's, before the peer's hello. */
-static bool hear(struct dc_endpoint *dc, const struct ibv_wc *wc)
+static bool dc_poll_hear(struct dc_endpoint *dc, const struct ibv_wc *wc)
 {
   const uint32_t said = be32toh(wc->imm_data) & 0xffff;
 
@@ -252,8 +254,8 @@ bool dc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out
   struct dc_endpoint *dc = dc_of(endpoint);
   const bool is_message = wc->opcode == IBV_WC_RECV;
 
-  if (__builtin_expect(!dc->is_heard || !dc->is_answered, 0) && !hear(dc, wc)) {
-    drop(endpoint, wc);
+  if (__builtin_expect(!dc->is_heard || !dc->is_answered, 0) && !dc_poll_hear(dc, wc)) {
+    dc_poll_drop(endpoint, wc);
     return true;
   }
   if (endpoint->tell_connected && !endpoint->closing.mode) {
@@ -263,11 +265,11 @@ bool dc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out
       return false;
   }
   if (is_message)
-    return take_messages(dc, wc, out);
+    return dc_poll_take_messages(dc, wc, out);
   endpoint->arrivals++;
   vb_srq_give_back(endpoint->worker, wc);
   if (!dc_is_over(dc))
-    take_word(dc, wc);
+    dc_poll_take_word(dc, wc);
   return true;
 }
 
@@ -294,7 +296,7 @@ int dc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
 
 /* ---- Words ------------------------------------------------------------------------------- */
 
-static int say(struct dc_endpoint *dc, enum dc_word word, uint32_t value)
+static int dc_poll_say(struct dc_endpoint *dc, enum dc_word word, uint32_t value)
 {
   const int rc = vb_send_queue_own(&dc->endpoint.sq, IBV_WR_RDMA_WRITE_WITH_IMM,
                                    (uint32_t)word << DC_VALUE_BITS | value % DC_VALUES, NULL);
@@ -306,7 +308,7 @@ static int say(struct dc_endpoint *dc, enum dc_word word, uint32_t value)
 
 /* arm() says no as long as the answer, which lets the next word go, may come at once. One that is
  * late wakes the host by its completion. */
-static void wait_for_answer(struct dc_endpoint *dc)
+static void dc_poll_wait_for_answer(struct dc_endpoint *dc)
 {
   const uint64_t now = vb_now_ns(dc->endpoint.device);
 
@@ -319,7 +321,7 @@ static void wait_for_answer(struct dc_endpoint *dc)
 /* Receives come before the credit that uses them. Two such words are under way at a time: the next
  * has all that was granted since. With one alone, a release would tell the peer nothing where the
  * device's answer to the word before is late, until the host polls once more. */
-static void grant(struct dc_endpoint *dc)
+static void dc_poll_grant(struct dc_endpoint *dc)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
 
@@ -332,7 +334,7 @@ static void grant(struct dc_endpoint *dc)
   if (more == 0)
     return;
   if (!may_say) {
-    wait_for_answer(dc);
+    dc_poll_wait_for_answer(dc);
     return;
   }
   const int rc = vb_srq_post(endpoint->rx->ring->shared);
@@ -345,7 +347,7 @@ static void grant(struct dc_endpoint *dc)
   dc->says |= 1u << DC_CREDIT;
 }
 
-static uint32_t value_of(const struct dc_endpoint *dc, enum dc_word word)
+static uint32_t dc_poll_value_of(const struct dc_endpoint *dc, enum dc_word word)
 {
   struct dc_blob own;
 
@@ -356,7 +358,7 @@ static uint32_t value_of(const struct dc_endpoint *dc, enum dc_word word)
 }
 
 /* In the order of their numbers: hello first, farewell behind all that was posted. */
-static void say_all(struct dc_endpoint *dc)
+static void dc_poll_say_all(struct dc_endpoint *dc)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
   int rc = 0;
@@ -367,7 +369,7 @@ static void say_all(struct dc_endpoint *dc)
     if (!(dc->says & 1u << word))
       continue;
     const uint64_t at = endpoint->sq.head;
-    rc = say(dc, (enum dc_word)word, value_of(dc, (enum dc_word)word));
+    rc = dc_poll_say(dc, (enum dc_word)word, dc_poll_value_of(dc, (enum dc_word)word));
     if (rc == 0 && word == DC_HELLO)
       dc->hello_at = at;
     if (rc == 0 && word == DC_CREDIT) {
@@ -382,13 +384,13 @@ static void say_all(struct dc_endpoint *dc)
 /* ---- Told -------------------------------------------------------------------------------- */
 
 /* A failed one once all that arrived before has been taken. */
-static bool is_gone(const struct dc_endpoint *dc)
+static bool dc_poll_is_gone(const struct dc_endpoint *dc)
 {
   return dc->tells_gone && dc->endpoint.sq.done == dc->endpoint.sq.head &&
          (dc->stage == DC_LEFT || dc->endpoint.worker->empties >= dc->over_at);
 }
 
-static void give_back(struct dc_endpoint *dc)
+static void dc_poll_give_back(struct dc_endpoint *dc)
 {
   const struct vb_send_queue *sq = &dc->endpoint.sq;
 
@@ -397,7 +399,7 @@ static void give_back(struct dc_endpoint *dc)
 }
 
 /* A target of this end, or of the peer's, was made anew. */
-static void tell_move(struct dc_endpoint *dc, struct vb_out *out)
+static void dc_poll_tell_move(struct dc_endpoint *dc, struct vb_out *out)
 {
   const uint64_t cookie = dc->endpoint.cookie;
 
@@ -422,20 +424,20 @@ void dc_work(struct pst_endpoint *endpoint, struct vb_out *out)
   if (__builtin_expect(endpoint->sq.done >= dc->again_at, 0))
     dc_post_again(dc, 0);
   if (endpoint->rx)
-    grant(dc);
-  say_all(dc);
+    dc_poll_grant(dc);
+  dc_poll_say_all(dc);
   if (endpoint->tell_connected && out->room && !endpoint->closing.mode) {
     endpoint->tell_connected = false;
     vb_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
   }
   if (__builtin_expect(dc->tells_address | dc->tells_again, 0))
-    tell_move(dc, out);
+    dc_poll_tell_move(dc, out);
   const bool is_closable = endpoint->closing.mode && dc_close_step(dc, vb_now_ns(endpoint->device));
   vb_tell_done(endpoint, out);
-  give_back(dc);
+  dc_poll_give_back(dc);
   if (!dc->is_waiting && !(dc->initiator && dc_is_spent(dc)))
     vb_tell_room(endpoint);
-  if (is_gone(dc) && out->room && endpoint->sq.told == endpoint->sq.done) {
+  if (dc_poll_is_gone(dc) && out->room && endpoint->sq.told == endpoint->sq.done) {
     dc->tells_gone = false;
     vb_event_write(out, endpoint->cookie, PST_EVENT_DISCONNECTED, dc->status);
   }
@@ -452,7 +454,7 @@ void dc_work(struct pst_endpoint *endpoint, struct vb_out *out)
 
 /* ---- What only time tells ---------------------------------------------------------------- */
 
-static void not_connected(struct dc_endpoint *dc)
+static void dc_poll_not_connected(struct dc_endpoint *dc)
 {
   char why[512];
 
@@ -470,7 +472,7 @@ static void not_connected(struct dc_endpoint *dc)
 }
 
 /* Is the peer there? What it owes an answer to, or else an empty WRITE, tells. */
-static void look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
+static void dc_poll_look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
   const bool owes = endpoint->sq.head != endpoint->sq.done;
@@ -514,7 +516,7 @@ static void look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
 }
 
 /* A device may take up to a second to flush what is behind a request that has failed. */
-static void look_at_flush(struct dc_endpoint *dc, uint64_t now_ns)
+static void dc_poll_look_at_flush(struct dc_endpoint *dc, uint64_t now_ns)
 {
   if (now_ns < dc->over_ns + DC_FLUSH_NS) {
     vb_due(dc->endpoint.worker, dc->over_ns + DC_FLUSH_NS);
@@ -525,7 +527,7 @@ static void look_at_flush(struct dc_endpoint *dc, uint64_t now_ns)
 }
 
 /* What a peer that has left has not answered within the stream's timeout is given up. */
-static void look_at_rest(struct dc_endpoint *dc, uint64_t now_ns)
+static void dc_poll_look_at_rest(struct dc_endpoint *dc, uint64_t now_ns)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
 
@@ -549,7 +551,7 @@ void dc_look(struct pst_endpoint *endpoint, uint64_t now_ns)
       atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
     dc_fail(endpoint, -EIO, "the device is lost");
   if (dc->initiator && dc->initiator->is_flushing)
-    look_at_flush(dc, now_ns);
+    dc_poll_look_at_flush(dc, now_ns);
   if (dc->is_waiting) /* worker_look() */
     vb_due(endpoint->worker, now_ns + DC_PROBE_LOOK_NS);
   if (endpoint->closing.mode) {
@@ -561,11 +563,11 @@ void dc_look(struct pst_endpoint *endpoint, uint64_t now_ns)
   }
   if (dc->stage == DC_RESOLVING || dc->stage == DC_GREETING) {
     if (now_ns >= dc->by_ns && endpoint->worker->has_all)
-      not_connected(dc);
+      dc_poll_not_connected(dc);
     else
       vb_due(endpoint->worker, now_ns < dc->by_ns ? dc->by_ns : now_ns);
   } else if (dc->stage == DC_CONNECTED)
-    look_at_life(dc, now_ns);
+    dc_poll_look_at_life(dc, now_ns);
   else
-    look_at_rest(dc, now_ns);
+    dc_poll_look_at_rest(dc, now_ns);
 }

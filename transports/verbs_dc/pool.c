@@ -18,7 +18,7 @@
 
 /* ---- Made, and made anew ----------------------------------------------------------------- */
 
-static int to_init(const struct pst_device *device, struct ibv_qp *qp)
+static int dc_pool_to_init(const struct pst_device *device, struct ibv_qp *qp)
 {
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                              .pkey_index = (uint16_t)device->path.pkey_index,
@@ -28,7 +28,7 @@ static int to_init(const struct pst_device *device, struct ibv_qp *qp)
 }
 
 /* Kernels differ in whether they want an address vector here, which each request has anyway. */
-static int to_rtr(struct pst_device *device, struct ibv_qp *qp)
+static int dc_pool_to_rtr(struct pst_device *device, struct ibv_qp *qp)
 {
   struct vb_place where;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
@@ -47,7 +47,7 @@ static int to_rtr(struct pst_device *device, struct ibv_qp *qp)
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV);
 }
 
-static int to_rts(struct dc_worker *pool, struct dc_initiator *initiator)
+static int dc_pool_to_rts(struct dc_worker *pool, struct dc_initiator *initiator)
 {
   const struct vb_path *path = &pool->worker->device->path;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
@@ -62,14 +62,14 @@ static int to_rts(struct dc_worker *pool, struct dc_initiator *initiator)
                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static int set_up(struct dc_worker *pool, struct dc_initiator *initiator)
+static int dc_pool_set_up(struct dc_worker *pool, struct dc_initiator *initiator)
 {
   struct pst_device *device = pool->worker->device;
-  int rc = to_init(device, initiator->qp);
+  int rc = dc_pool_to_init(device, initiator->qp);
 
   if (rc == 0)
-    rc = to_rtr(device, initiator->qp);
-  return rc ? rc : to_rts(pool, initiator);
+    rc = dc_pool_to_rtr(device, initiator->qp);
+  return rc ? rc : dc_pool_to_rts(pool, initiator);
 }
 
 int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator)
@@ -81,13 +81,13 @@ int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator)
   initiator->stream = 0;
   initiator->is_flushing = false;
   if (rc == 0)
-    rc = set_up(pool, initiator);
+    rc = dc_pool_set_up(pool, initiator);
   initiator->is_broken = rc != 0;
   return rc;
 }
 
 /* Where as many streams have failed as may (2^log_num_errored), the initiator has, too. */
-static int reset_stream(struct dc_worker *pool, struct dc_initiator *initiator)
+static int dc_pool_reset_stream(struct dc_worker *pool, struct dc_initiator *initiator)
 {
   const struct dc_device *dc = dc_device_of(pool->worker->device);
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -104,8 +104,8 @@ static int reset_stream(struct dc_worker *pool, struct dc_initiator *initiator)
 
 /* Creates an initiator (DCI). A device that has DCI streams gets as many as planned. NULL with
  * errno. */
-static struct ibv_qp *create(struct dc_worker *pool, uint32_t max_inline,
-                             struct ibv_qp_init_attr_ex *attr)
+static struct ibv_qp *dc_pool_create(struct dc_worker *pool, uint32_t max_inline,
+                                     struct ibv_qp_init_attr_ex *attr)
 {
   struct pst_worker *worker = pool->worker;
   struct dc_device *dc = dc_device_of(worker->device);
@@ -138,7 +138,7 @@ static struct ibv_qp *create(struct dc_worker *pool, uint32_t max_inline,
   return dc->mlx5.create_qp(dc->device.open.context, attr, &own);
 }
 
-static int refuse(const struct pst_worker *worker, const char *call, int code)
+static int dc_pool_refuse(const struct pst_worker *worker, const char *call, int code)
 {
   char memlock[160];
 
@@ -150,7 +150,7 @@ static int refuse(const struct pst_worker *worker, const char *call, int code)
 }
 
 /* Opens an initiator. Asks for less inline data until the device agrees. */
-static int open_one(struct dc_worker *pool, struct dc_initiator *initiator)
+static int dc_pool_open_one(struct dc_worker *pool, struct dc_initiator *initiator)
 {
   struct pst_worker *worker = pool->worker;
   struct dc_device *dc = dc_device_of(worker->device);
@@ -161,10 +161,10 @@ static int open_one(struct dc_worker *pool, struct dc_initiator *initiator)
   if (vb_send_queue_open(&initiator->kept, dc->device.pieces_max) < 0)
     return -ENOMEM;
   pool->shape.mask = initiator->kept.mask;
-  for (; !(initiator->qp = create(pool, wish, &attr)) && wish; wish /= 2)
+  for (; !(initiator->qp = dc_pool_create(pool, wish, &attr)) && wish; wish /= 2)
     ;
   if (!initiator->qp)
-    return refuse(worker, "mlx5dv_create_qp", errno);
+    return dc_pool_refuse(worker, "mlx5dv_create_qp", errno);
   if (attr.cap.max_send_wr < pool->shape.size || attr.cap.max_send_sge < dc->device.pieces_max) {
     VB_LOG(worker->device, PST_LOG_ERROR,
            "%s: mlx5dv_create_qp gave an initiator %u requests of %u pieces, where %u of %u are "
@@ -178,12 +178,12 @@ static int open_one(struct dc_worker *pool, struct dc_initiator *initiator)
   initiator->ex = ibv_qp_to_qp_ex(initiator->qp);
   initiator->dv = initiator->ex ? dc->mlx5.qp_ex(initiator->ex) : NULL;
   if (!initiator->dv)
-    return refuse(worker, "ibv_qp_to_qp_ex", EOPNOTSUPP);
-  const int rc = set_up(pool, initiator);
-  return rc ? refuse(worker, "ibv_modify_qp", rc) : 0;
+    return dc_pool_refuse(worker, "ibv_qp_to_qp_ex", EOPNOTSUPP);
+  const int rc = dc_pool_set_up(pool, initiator);
+  return rc ? dc_pool_refuse(worker, "ibv_modify_qp", rc) : 0;
 }
 
-static void put(struct dc_worker *pool, struct dc_initiator *initiator)
+static void dc_pool_put(struct dc_worker *pool, struct dc_initiator *initiator)
 {
   struct dc_initiator **to = initiator->is_reserve ? &pool->reserve : &pool->free;
 
@@ -191,7 +191,7 @@ static void put(struct dc_worker *pool, struct dc_initiator *initiator)
   *to = initiator;
 }
 
-static int open_all(struct dc_worker *pool)
+static int dc_pool_open_all(struct dc_worker *pool)
 {
   struct pst_worker *worker = pool->worker;
   const struct dc_device *dc = dc_device_of(worker->device);
@@ -206,13 +206,13 @@ static int open_all(struct dc_worker *pool)
   int rc = 0;
   for (uint32_t i = 0; rc == 0 && i < dc_initiators(dc); i++) {
     struct dc_initiator *made = &pool->all[i];
-    rc = open_one(pool, made);
+    rc = dc_pool_open_one(pool, made);
     pool->count = i + 1;
     made->is_reserve = i >= dc->initiators;
     if (pool->count == dc_initiators(dc))
       pool->prober = made;
     else
-      put(pool, made);
+      dc_pool_put(pool, made);
   }
   worker->cq_used += pool->count * pool->shape.size;
   return rc;
@@ -229,7 +229,7 @@ int dc_worker_open(struct pst_worker *worker)
   pool->worker = pool->queue.worker = worker;
   pool->rd_atomic = dc_device_of(worker->device)->rd_atomic;
   vb_numa_prefer(worker->device->numa_node, &policy);
-  const int rc = open_all(pool);
+  const int rc = dc_pool_open_all(pool);
   vb_numa_restore(&policy);
   return rc;
 }
@@ -254,7 +254,7 @@ void dc_worker_close(struct pst_worker *worker)
 
 /* ---- Held -------------------------------------------------------------------------------- */
 
-static void hold(struct dc_worker *pool, struct dc_endpoint *dc, struct dc_initiator **from)
+static void dc_pool_hold(struct dc_worker *pool, struct dc_endpoint *dc, struct dc_initiator **from)
 {
   struct dc_initiator *initiator = *from;
 
@@ -270,7 +270,7 @@ static void hold(struct dc_worker *pool, struct dc_endpoint *dc, struct dc_initi
     dc_fail(&dc->endpoint, -EIO, "its initiator cannot be set up again");
 }
 
-static void leave_line(struct dc_worker *pool, struct dc_endpoint *dc)
+static void dc_pool_leave_line(struct dc_worker *pool, struct dc_endpoint *dc)
 {
   struct dc_queue *line = &pool->lines[dc->line];
 
@@ -281,7 +281,7 @@ static void leave_line(struct dc_worker *pool, struct dc_endpoint *dc)
   pool->silent -= dc->line >= DC_SILENT;
 }
 
-static void join_line(struct dc_worker *pool, struct dc_endpoint *dc, uint32_t which)
+static void dc_pool_join_line(struct dc_worker *pool, struct dc_endpoint *dc, uint32_t which)
 {
   struct dc_queue *line = &pool->lines[which];
 
@@ -302,19 +302,19 @@ void dc_wait_no_more(struct dc_endpoint *dc)
   dc->is_waiting = false;
   dc->silent_ns = dc->probe_at_ns = 0;
   dc->tries = 0;
-  leave_line(dc_worker_of(dc->endpoint.worker), dc);
+  dc_pool_leave_line(dc_worker_of(dc->endpoint.worker), dc);
 }
 
 void dc_wait_in(struct dc_endpoint *dc, uint32_t line)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
-  leave_line(pool, dc);
-  join_line(pool, dc, line);
+  dc_pool_leave_line(pool, dc);
+  dc_pool_join_line(pool, dc, line);
 }
 
 /* One of these is handed to the first that waits and may have it. */
-static void hand(struct dc_worker *pool, struct dc_initiator **from)
+static void dc_pool_hand(struct dc_worker *pool, struct dc_initiator **from)
 {
   struct dc_endpoint *next = pool->lines[DC_ANSWERED].first;
 
@@ -323,7 +323,7 @@ static void hand(struct dc_worker *pool, struct dc_initiator **from)
   if (!next || !*from)
     return;
   dc_wait_no_more(next);
-  hold(pool, next, from);
+  dc_pool_hold(pool, next, from);
   next->was_handed = true;
   next->handed_for = 0;
   vb_pend(&next->endpoint);
@@ -335,7 +335,7 @@ void dc_has_answered(struct dc_endpoint *dc)
 
   dc_wait_in(dc, DC_ANSWERED);
   dc->silent_ns = 0;
-  hand(pool, pool->free ? &pool->free : &pool->reserve);
+  dc_pool_hand(pool, pool->free ? &pool->free : &pool->reserve);
 }
 
 bool dc_take(struct dc_endpoint *dc)
@@ -346,14 +346,14 @@ bool dc_take(struct dc_endpoint *dc)
     return true;
   if (!pool->free || dc->silent_ns) { /* dc_give() hands it on */
     if (!dc->is_waiting)
-      join_line(pool, dc, DC_ASKING);
+      dc_pool_join_line(pool, dc, DC_ASKING);
     dc->is_waiting = true;
     if (dc->is_heard && !dc->is_answered && dc->line != DC_ANSWERED) /* it has just said hello */
       dc_has_answered(dc);
     return dc->initiator != NULL;
   }
   dc_wait_no_more(dc);
-  hold(pool, dc, &pool->free);
+  dc_pool_hold(pool, dc, &pool->free);
   dc->was_handed = false;
   return true;
 }
@@ -371,11 +371,11 @@ void dc_give(struct dc_endpoint *dc)
     vb_pend(&dc->endpoint);
     return;
   }
-  put(pool, given);
+  dc_pool_put(pool, given);
   pool->gives += !given->is_reserve;
   dc->initiator = NULL;
   dc->endpoint.sq.sent = NULL;
-  hand(pool, given->is_reserve ? &pool->reserve : &pool->free);
+  dc_pool_hand(pool, given->is_reserve ? &pool->reserve : &pool->free);
 }
 
 bool dc_is_spent(const struct dc_endpoint *dc)
@@ -386,7 +386,7 @@ bool dc_is_spent(const struct dc_endpoint *dc)
          dc->endpoint.sq.head - dc->held_from >= dc_device_of(dc->endpoint.device)->quota;
 }
 
-static void say_lost(const struct dc_endpoint *dc, int rc)
+static void dc_pool_say_lost(const struct dc_endpoint *dc, int rc)
 {
   if (rc)
     VB_LOG(dc->endpoint.device, PST_LOG_ERROR,
@@ -398,7 +398,7 @@ static void say_lost(const struct dc_endpoint *dc, int rc)
 void dc_flushed(struct dc_endpoint *dc)
 {
   if (dc->endpoint.sq.done == dc->endpoint.sq.head)
-    say_lost(dc, reset_stream(dc_worker_of(dc->endpoint.worker), dc->initiator));
+    dc_pool_say_lost(dc, dc_pool_reset_stream(dc_worker_of(dc->endpoint.worker), dc->initiator));
 }
 
 void dc_stop(struct dc_endpoint *dc)
@@ -422,13 +422,13 @@ void dc_abandon(struct dc_endpoint *dc)
     return;
   if (sq->failed_from == VB_NEVER)
     sq->failed_from = sq->done;
-  say_lost(dc, dc_reset(pool, dc->initiator));
+  dc_pool_say_lost(dc, dc_reset(pool, dc->initiator));
   sq->done = sq->head;
 }
 
 /* ---- Posted again ------------------------------------------------------------------------ */
 
-static bool may_be_repeated(const struct vb_send_queue *sq)
+static bool dc_pool_may_be_repeated(const struct vb_send_queue *sq)
 {
   for (uint64_t i = sq->done; i != sq->head; i++) {
     const uint8_t opcode = sq->sent[i & sq->mask].opcode;
@@ -439,7 +439,7 @@ static bool may_be_repeated(const struct vb_send_queue *sq)
 }
 
 /* A request that has been carried out keeps its place, and a completion. */
-static void make_empty(struct ibv_send_wr *wr)
+static void dc_pool_make_empty(struct ibv_send_wr *wr)
 {
   wr->opcode = IBV_WR_RDMA_WRITE;
   wr->num_sge = 0;
@@ -450,7 +450,7 @@ static void make_empty(struct ibv_send_wr *wr)
 
 /* WRITEs before the last SEND that has arrived are placed, and READs before the last request with a
  * fence of those are done (IBA 10.8.3.3). The peer may use these bytes otherwise since. */
-static void drop_what_arrived(struct vb_send_queue *sq, uint64_t arrived)
+static void dc_pool_drop_what_arrived(struct vb_send_queue *sq, uint64_t arrived)
 {
   uint64_t end = sq->done, fence = sq->done;
 
@@ -463,7 +463,7 @@ static void drop_what_arrived(struct vb_send_queue *sq, uint64_t arrived)
     struct ibv_send_wr *wr = &sq->wrs[i & sq->mask];
     if (sq->sent[i & sq->mask].opcode == PST_OP_SEND || wr->opcode == IBV_WR_RDMA_WRITE ||
         (wr->opcode == IBV_WR_RDMA_READ && i < fence))
-      make_empty(wr);
+      dc_pool_make_empty(wr);
   }
 }
 
@@ -497,18 +497,18 @@ void dc_post_again(struct dc_endpoint *dc, uint64_t arrived)
   dc_take_sent(dc);
   if (!dc->initiator || sq->done == sq->head)
     return;
-  if (!may_be_repeated(sq)) {
+  if (!dc_pool_may_be_repeated(sq)) {
     dc_fail(&dc->endpoint, -ECONNRESET,
             "the peer's target was lost under an atomic operation, and nobody knows whether it was "
             "carried out");
     return;
   }
   int rc = -dc_reset(dc_worker_of(dc->endpoint.worker), dc->initiator);
-  drop_what_arrived(sq, arrived);
+  dc_pool_drop_what_arrived(sq, arrived);
   for (uint64_t i = sq->done; i != sq->head; i++) {
     struct ibv_send_wr *wr = &sq->wrs[i & sq->mask];
     if (dc_is_credit(wr) && says_credit)
-      make_empty(wr);
+      dc_pool_make_empty(wr);
     else if (dc_is_credit(wr)) {
       wr->imm_data = htobe32((uint32_t)DC_CREDIT << DC_VALUE_BITS | dc->granted % DC_VALUES);
       says_credit = true;
@@ -522,7 +522,7 @@ void dc_post_again(struct dc_endpoint *dc, uint64_t arrived)
 
 /* ---- Posted ------------------------------------------------------------------------------ */
 
-static void set_bytes(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
+static void dc_pool_set_bytes(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 {
   struct ibv_data_buf pieces[VB_PIECES_MAX];
 
@@ -536,7 +536,8 @@ static void set_bytes(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
   ibv_wr_set_inline_data_list(ex, (size_t)wr->num_sge, pieces);
 }
 
-static void set_operation(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr, uint32_t number)
+static void dc_pool_set_operation(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr,
+                                  uint32_t number)
 {
   const __be32 immediate = htobe32(number << 16 | (be32toh(wr->imm_data) & 0xffff));
 
@@ -586,8 +587,8 @@ int dc_spread(struct vb_send_queue *sq, uint64_t from, uint64_t to)
     const bool is_word = wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     ex->wr_id = wr->wr_id;
     ex->wr_flags = wr->send_flags & ~(unsigned)IBV_SEND_INLINE;
-    set_operation(ex, wr, peer->number);
-    set_bytes(ex, wr);
+    dc_pool_set_operation(ex, wr, peer->number);
+    dc_pool_set_bytes(ex, wr);
     dc_set_peer(dc, initiator, is_word ? peer->control : peer->data, initiator->stream);
   }
   const int rc = ibv_wr_complete(ex); /* all, or none */

@@ -22,7 +22,7 @@
 
 /* Into the batch: those that ask, then the silent ones whose time has come, which are the first of
  * their lines. */
-static void gather(struct dc_worker *pool, uint64_t now)
+static void dc_probe_gather(struct dc_worker *pool, uint64_t now)
 {
   pool->probe_count = pool->probes_answered = 0;
   for (uint32_t i = DC_ASKING; i < DC_LINES; i++)
@@ -32,7 +32,7 @@ static void gather(struct dc_worker *pool, uint64_t now)
         pool->probed[pool->probe_count++] = dc;
 }
 
-static void post(struct dc_worker *pool, uint64_t now)
+static void dc_probe_post(struct dc_worker *pool, uint64_t now)
 {
   struct dc_initiator *prober = pool->prober;
 
@@ -57,16 +57,16 @@ static void post(struct dc_worker *pool, uint64_t now)
   pool->probe_count = 0;
 }
 
-static void begin(struct dc_worker *pool, uint64_t now)
+static void dc_probe_begin(struct dc_worker *pool, uint64_t now)
 {
   if (!pool->prober || (pool->prober->is_broken && dc_reset(pool, pool->prober) != 0))
     return;
-  gather(pool, now);
+  dc_probe_gather(pool, now);
   if (pool->probe_count)
-    post(pool, now);
+    dc_probe_post(pool, now);
 }
 
-static void drop_kept(struct dc_worker *pool)
+static void dc_probe_drop_kept(struct dc_worker *pool)
 {
   for (uint32_t i = 0; i < pool->probe_count; i++) {
     dc_handle_drop(pool->kept[i]);
@@ -76,16 +76,16 @@ static void drop_kept(struct dc_worker *pool)
 
 void dc_probe_close(struct dc_worker *pool)
 {
-  drop_kept(pool);
+  dc_probe_drop_kept(pool);
   pool->probe_count = 0;
 }
 
 /* What is under way ends, and those that have not answered are probed again. */
-static void again(struct dc_worker *pool, uint64_t now)
+static void dc_probe_again(struct dc_worker *pool, uint64_t now)
 {
   const int rc = dc_reset(pool, pool->prober);
 
-  drop_kept(pool);
+  dc_probe_drop_kept(pool);
   pool->probe_count = 0;
   if (rc) {
     VB_LOG(pool->worker->device, PST_LOG_ERROR,
@@ -93,10 +93,10 @@ static void again(struct dc_worker *pool, uint64_t now)
            strerror(rc));
     return;
   }
-  begin(pool, now);
+  dc_probe_begin(pool, now);
 }
 
-static void gave_up(struct dc_endpoint *dc, uint64_t now)
+static void dc_probe_gave_up(struct dc_endpoint *dc, uint64_t now)
 {
   const struct pst_device *device = dc->endpoint.device;
   char text[1024];
@@ -108,12 +108,12 @@ static void gave_up(struct dc_endpoint *dc, uint64_t now)
   dc_fail(&dc->endpoint, vb_wc_status(IBV_WC_RETRY_EXC_ERR)->error, text);
 }
 
-static bool is_answered(const struct dc_worker *pool, uint32_t i)
+static bool dc_probe_is_answered(const struct dc_worker *pool, uint32_t i)
 {
   return pool->probes_answered & UINT32_C(1) << i;
 }
 
-static void missed(struct dc_worker *pool, struct dc_endpoint *dc, uint64_t now)
+static void dc_probe_missed(struct dc_worker *pool, struct dc_endpoint *dc, uint64_t now)
 {
   pool->probes_missed++;
   if (!dc->is_waiting || dc->line == DC_ANSWERED)
@@ -125,26 +125,26 @@ static void missed(struct dc_worker *pool, struct dc_endpoint *dc, uint64_t now)
   dc->tries += dc->tries < UINT8_MAX;
   dc_wait_in(dc, DC_SILENT + backoff);
   if (now - dc->silent_ns >= vb_silence_ns(&dc->endpoint.device->path))
-    gave_up(dc, now);
+    dc_probe_gave_up(dc, now);
 }
 
 /* The batch is over. Its first that has not answered is silent; so are the others, if the device
  * serves streams side by side, which an answer that passed another shows. */
-static void end(struct dc_worker *pool, uint64_t now)
+static void dc_probe_end(struct dc_worker *pool, uint64_t now)
 {
   bool is_first = true;
 
   for (uint32_t i = 0; i < pool->probe_count; i++) {
-    if (is_answered(pool, i))
+    if (dc_probe_is_answered(pool, i))
       continue;
     if (pool->probed[i] && (is_first || pool->probes_pass))
-      missed(pool, pool->probed[i], now);
+      dc_probe_missed(pool, pool->probed[i], now);
     is_first = false;
   }
-  again(pool, now);
+  dc_probe_again(pool, now);
 }
 
-static void answered(struct dc_worker *pool, uint32_t i, uint64_t now)
+static void dc_probe_answered(struct dc_worker *pool, uint32_t i, uint64_t now)
 {
   const uint32_t before = (UINT32_C(1) << i) - 1;
 
@@ -154,7 +154,7 @@ static void answered(struct dc_worker *pool, uint32_t i, uint64_t now)
   if (pool->probed[i]->is_waiting)
     dc_has_answered(pool->probed[i]);
   if (pool->probes_answered == UINT32_MAX >> (DC_PROBES - pool->probe_count))
-    begin(pool, now);
+    dc_probe_begin(pool, now);
 }
 
 void dc_probe_sent(struct dc_endpoint *dc, const struct ibv_wc *wc)
@@ -164,17 +164,18 @@ void dc_probe_sent(struct dc_endpoint *dc, const struct ibv_wc *wc)
   if (!pool->prober || wc->qp_num != pool->prober->qp->qp_num || wc->status == IBV_WC_WR_FLUSH_ERR)
     return;
   uint32_t i = 0;
-  while (i < pool->probe_count && (pool->probe_ids[i] != wc->wr_id || is_answered(pool, i)))
+  while (i < pool->probe_count &&
+         (pool->probe_ids[i] != wc->wr_id || dc_probe_is_answered(pool, i)))
     i++;
   if (i == pool->probe_count)
     return; /* of a batch that was ended */
   const uint64_t now = vb_now_ns(dc->endpoint.device);
   if (wc->status == IBV_WC_SUCCESS) {
-    answered(pool, i, now);
+    dc_probe_answered(pool, i, now);
     return;
   }
-  missed(pool, dc, now);
-  again(pool, now);
+  dc_probe_missed(pool, dc, now);
+  dc_probe_again(pool, now);
 }
 
 void dc_probe_forget(struct dc_endpoint *dc)
@@ -185,7 +186,7 @@ void dc_probe_forget(struct dc_endpoint *dc)
     if (pool->probed[i] != dc)
       continue;
     pool->probed[i] = NULL;
-    if (is_answered(pool, i))
+    if (dc_probe_is_answered(pool, i))
       continue;
     pool->kept[i] = dc->handle;
     dc->handle = NULL;
@@ -205,7 +206,7 @@ void dc_probe_look(struct pst_worker *worker)
   }
   if (pool->probe_count) {
     if (now - pool->probe_ns >= PROBE_NS && worker->has_all)
-      end(pool, now);
+      dc_probe_end(pool, now);
   } else if (now - pool->stuck_ns >= STUCK_NS || pool->silent)
-    begin(pool, now);
+    dc_probe_begin(pool, now);
 }

@@ -10,16 +10,16 @@
 
 #include "share.h"
 
-static uint32_t slots_of(const struct vb_rx *rx)
+static uint32_t dc_share_slots_of(const struct vb_rx *rx)
 {
   return rx->granted + rx->out + rx->ungranted;
 }
 
 /* Slots that an endpoint may be granted: one is kept for each of the others that have none. */
-static uint32_t room_for(const struct vb_rx *rx)
+static uint32_t dc_share_room_for(const struct vb_rx *rx)
 {
   const struct pst_ring *ring = rx->ring;
-  const uint32_t others = ring->idle - (slots_of(rx) == 0);
+  const uint32_t others = ring->idle - (dc_share_slots_of(rx) == 0);
 
   return ring->free_count > others ? ring->free_count - others : 0;
 }
@@ -29,8 +29,8 @@ void dc_share_grant(struct dc_endpoint *dc, uint32_t count)
   struct vb_rx *rx = dc->endpoint.rx;
   struct pst_ring *ring = rx->ring;
 
-  assert(count <= room_for(rx));
-  if (slots_of(rx) == 0 && count)
+  assert(count <= dc_share_room_for(rx));
+  if (dc_share_slots_of(rx) == 0 && count)
     ring->idle--;
   ring->free_count -= count;
   rx->granted += count;
@@ -39,7 +39,7 @@ void dc_share_grant(struct dc_endpoint *dc, uint32_t count)
 
 /* An equal share; where endpoints may grow, as much as any may have if that is there for all, else
  * one slot. */
-static uint32_t base_of_next(const struct pst_ring *ring)
+static uint32_t dc_share_base_of_next(const struct pst_ring *ring)
 {
   const struct pst_ring_params *params = &ring->params;
   const uint32_t come =
@@ -57,11 +57,11 @@ int dc_share_begin(struct dc_endpoint *dc)
   struct vb_rx *rx = dc->endpoint.rx;
   struct pst_ring *ring = rx->ring;
 
-  dc->base = base_of_next(ring);
+  dc->base = dc_share_base_of_next(ring);
   /* More endpoints than were said: no slot was kept for those. */
   if (ring->open_count >= ring->params.endpoints)
     ring->idle++;
-  const uint32_t room = room_for(rx);
+  const uint32_t room = dc_share_room_for(rx);
   if (room == 0) {
     if (ring->open_count >= ring->params.endpoints)
       ring->idle--;
@@ -77,11 +77,11 @@ int dc_share_begin(struct dc_endpoint *dc)
 void dc_share_settle(struct dc_endpoint *dc)
 {
   struct vb_rx *rx = dc->endpoint.rx;
-  const bool had = slots_of(rx) > 0;
+  const bool had = dc_share_slots_of(rx) > 0;
 
   rx->ring->free_count += rx->ungranted;
   rx->ungranted = 0;
-  if (had && slots_of(rx) == 0)
+  if (had && dc_share_slots_of(rx) == 0)
     rx->ring->idle++;
 }
 
@@ -91,7 +91,7 @@ void dc_share_end(struct dc_endpoint *dc)
   struct vb_rx *rx = dc->endpoint.rx;
   struct pst_ring *ring = rx->ring;
 
-  if (slots_of(rx))
+  if (dc_share_slots_of(rx))
     ring->idle++;
   ring->free_count += rx->granted + rx->ungranted;
   ring->open_count--;
@@ -117,5 +117,5 @@ uint32_t dc_share_more(const struct dc_endpoint *dc)
       return 0;
     more = vb_smaller(most - has, has ? has : 1);
   }
-  return vb_smaller(more, room_for(rx));
+  return vb_smaller(more, dc_share_room_for(rx));
 }

@@ -7,7 +7,7 @@
 
 #define SEEN (-1) /* in place of a target's event */
 
-static int to_init(const struct pst_device *device, struct ibv_qp *qp)
+static int dc_target_to_init(const struct pst_device *device, struct ibv_qp *qp)
 {
   const uint64_t has = device->capabilities;
   const unsigned reached = IBV_ACCESS_REMOTE_WRITE |
@@ -22,7 +22,8 @@ static int to_init(const struct pst_device *device, struct ibv_qp *qp)
                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-static int to_rtr(const struct pst_device *device, struct ibv_qp *qp, const struct vb_place *where)
+static int dc_target_to_rtr(const struct pst_device *device, struct ibv_qp *qp,
+                            const struct vb_place *where)
 {
   struct vb_peer itself = {.is_ethernet = device->open.port->is_ethernet, .lid = where->lid};
   const struct vb_own own = {device->open.port->number, device->open.port->needs_grh, &where->gid};
@@ -56,10 +57,10 @@ struct ibv_qp *dc_target_create(struct dc_device *dc, struct ibv_cq *cq, struct 
   if (!made)
     return NULL;
   *step = "ibv_modify_qp of a target to INIT";
-  int rc = to_init(&dc->device, made);
+  int rc = dc_target_to_init(&dc->device, made);
   if (rc == 0) {
     *step = "ibv_modify_qp of a target to RTR";
-    rc = to_rtr(&dc->device, made, where);
+    rc = dc_target_to_rtr(&dc->device, made, where);
   }
   if (rc == 0)
     return made;
@@ -89,7 +90,7 @@ int dc_target_open(struct pst_worker *worker, struct vb_srq *shared, const char 
   return vb_call_error(code);
 }
 
-static void tell_address(struct pst_worker *worker, const struct vb_srq *shared)
+static void dc_target_tell_address(struct pst_worker *worker, const struct vb_srq *shared)
 {
   for (uint32_t i = 0; i < worker->endpoints.room; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
@@ -110,7 +111,7 @@ static void tell_address(struct pst_worker *worker, const struct vb_srq *shared)
 }
 
 /* The number before it is nobody's from now on. */
-static void replace(struct pst_worker *worker, struct vb_srq *shared)
+static void dc_target_replace(struct pst_worker *worker, struct vb_srq *shared)
 {
   struct ibv_qp *lost = shared->target;
   const uint32_t number = lost->qp_num;
@@ -135,7 +136,7 @@ static void replace(struct pst_worker *worker, struct vb_srq *shared)
       "%s: target %u has failed (IBV_EVENT_QP_FATAL), and is made anew as %u, of which its peers "
       "hear; see the kernel's log (`dmesg`) for why",
       worker->device->open.info->name, number, shared->target->qp_num);
-  tell_address(worker, shared);
+  dc_target_tell_address(worker, shared);
 }
 
 /* Completions of a target end with it. All that had come to it before its event is taken once the
@@ -156,7 +157,7 @@ void dc_target_mend(struct pst_worker *worker)
     if (event)
       atomic_store_explicit(&shared->queue.event, event == SEEN ? 0 : SEEN, memory_order_relaxed);
     if (event == SEEN)
-      replace(worker, shared);
+      dc_target_replace(worker, shared);
   }
   if (!is_left)
     return;

@@ -9,7 +9,7 @@
 #include "target.h"
 
 /* Is there any device that mlx5 runs? Whether it has DC, opening it tells. */
-static bool any_is_mlx5(const struct dc_mlx5 *mlx5)
+static bool dc_plugin_any_is_mlx5(const struct dc_mlx5 *mlx5)
 {
   int count = 0;
   struct ibv_device **all = ibv_get_device_list(&count);
@@ -22,7 +22,7 @@ static bool any_is_mlx5(const struct dc_mlx5 *mlx5)
   return is_any;
 }
 
-static int probe(const struct pst_host *host, struct pst_probe *probe)
+static int dc_plugin_probe(const struct pst_host *host, struct pst_probe *probe)
 {
   struct dc_mlx5 mlx5;
   const char *missing;
@@ -34,7 +34,7 @@ static int probe(const struct pst_host *host, struct pst_probe *probe)
              "install rdma-core 28 or later with mlx5 (Debian: ibverbs-providers)");
     return -ENOENT;
   }
-  if (!any_is_mlx5(&mlx5)) {
+  if (!dc_plugin_any_is_mlx5(&mlx5)) {
     snprintf(probe->reason, sizeof(probe->reason),
              "no RDMA device here is run by mlx5, which alone has DC (soft-RoCE has not)");
     snprintf(probe->remedy, sizeof(probe->remedy),
@@ -44,13 +44,13 @@ static int probe(const struct pst_host *host, struct pst_probe *probe)
   return vb_probe(probe);
 }
 
-static int refuses(const struct pst_endpoint *endpoint)
+static int dc_plugin_refuses(const struct pst_endpoint *endpoint)
 {
   return dc_is_over(dc_of(endpoint)) ? -ECONNRESET : -ENOTCONN;
 }
 
 /* A target is made anew. What one initiator cannot do any more, none of the endpoints can. */
-static void queue_event(struct pst_device *device, const struct ibv_async_event *event)
+static void dc_plugin_queue_event(struct pst_device *device, const struct ibv_async_event *event)
 {
   struct vb_queue *queue = event->element.qp->qp_context;
 
@@ -68,7 +68,7 @@ static void queue_event(struct pst_device *device, const struct ibv_async_event 
   vb_notify(queue->worker);
 }
 
-static void took_all(struct pst_worker *worker)
+static void dc_plugin_took_all(struct pst_worker *worker)
 {
   const struct dc_worker *pool = dc_worker_of(worker);
 
@@ -86,17 +86,17 @@ static const struct vb_transport transport = {
     .notice = dc_notice,
     .look = dc_look,
     .failed = dc_fail,
-    .refuses = refuses,
+    .refuses = dc_plugin_refuses,
     .free = dc_endpoint_free,
-    .queue_event = queue_event,
+    .queue_event = dc_plugin_queue_event,
     .worker_open = dc_worker_open,
     .worker_close = dc_worker_close,
     .worker_look = dc_probe_look,
-    .worker_empty = took_all,
+    .worker_empty = dc_plugin_took_all,
 };
 
-static int open(const struct pst_host *host, const struct pst_open_params *params,
-                struct pst_device **device)
+static int dc_plugin_open(const struct pst_host *host, const struct pst_open_params *params,
+                          struct pst_device **device)
 {
   return dc_open(host, &transport, params, device);
 }
@@ -104,7 +104,7 @@ static int open(const struct pst_host *host, const struct pst_open_params *param
 static const struct pst_transport_ops ops = {
     VB_OPS,
     .capabilities = DC_CAPABILITIES,
-    .open = open,
+    .open = dc_plugin_open,
     .close = dc_close,
     .limits = dc_limits,
     .ring_open = dc_ring_open,
@@ -118,4 +118,4 @@ static const struct pst_transport_ops ops = {
     .endpoint_close = dc_endpoint_close,
 };
 
-PST_PLUGIN(probe, &ops);
+PST_PLUGIN(dc_plugin_probe, &ops);

@@ -58,7 +58,7 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
 }
 
 /* Each byte came over a network. */
-static bool makes_sense(const struct rc_blob *blob)
+static bool rc_blob_makes_sense(const struct rc_blob *blob)
 {
   uint64_t total = 0;
 
@@ -93,5 +93,5 @@ static bool makes_sense(const struct rc_blob *blob)
 bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
 {
   *blob = (struct rc_blob){0};
-  return vb_blob_read(&form, bytes, length, blob) && makes_sense(blob);
+  return vb_blob_read(&form, bytes, length, blob) && rc_blob_makes_sense(blob);
 }

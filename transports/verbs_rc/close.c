@@ -42,14 +42,14 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
   return 0;
 }
 
-static bool is_empty(const struct pst_endpoint *endpoint)
+static bool rc_close_is_empty(const struct pst_endpoint *endpoint)
 {
   return endpoint->sq.done == endpoint->sq.head && rc_lanes_are_empty(endpoint);
 }
 
 /* The time that the device had is over, and since then all that there was has been taken: this
  * thread may have stood still meanwhile. */
-static bool is_too_late(struct pst_endpoint *endpoint)
+static bool rc_close_is_too_late(struct pst_endpoint *endpoint)
 {
   const uint64_t empties = endpoint->worker->empties;
 
@@ -63,7 +63,7 @@ static bool is_too_late(struct pst_endpoint *endpoint)
 
 /* The deadline is over, and the device has not given back what was posted: it will be told all the
  * same, and its completions, should they come, are no longer ours. */
-static void cut(struct pst_endpoint *endpoint)
+static void rc_close_cut(struct pst_endpoint *endpoint)
 {
   if (endpoint->sq.failed_from == VB_NEVER)
     endpoint->sq.failed_from = endpoint->sq.done;
@@ -87,7 +87,7 @@ uint64_t rc_close_due(const struct pst_endpoint *endpoint)
 
 /* Requests that a peer that has left may have had, and answered: all else that is under way, credit
  * and farewell, is nothing to it any more. */
-static bool awaits_answers(const struct pst_endpoint *endpoint)
+static bool rc_close_awaits_answers(const struct pst_endpoint *endpoint)
 {
   for (uint64_t i = endpoint->sq.done; i != endpoint->sq.head; i++)
     if (endpoint->sq.sent[i & endpoint->sq.mask].opcode)
@@ -106,7 +106,8 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
   bool waits = endpoint->rc->stage.name == RC_CONNECTED
                    ? !done
                    : endpoint->rc->stage.name == RC_LEFT &&
-                         endpoint->closing.mode == PST_CLOSE_DRAIN && awaits_answers(endpoint);
+                         endpoint->closing.mode == PST_CLOSE_DRAIN &&
+                         rc_close_awaits_answers(endpoint);
   if (!endpoint->rc->lanes[0].is_erred && waits && !late)
     return false;
   if (!endpoint->rc->lanes[0].is_erred) {
@@ -119,21 +120,21 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
     return false;
   }
   rc_queue_error(endpoint); /* where the first one's hello was still to be heard */
-  if (is_empty(endpoint))
+  if (rc_close_is_empty(endpoint))
     return true;
-  if (now_ns < rc_close_due(endpoint) || !is_too_late(endpoint))
+  if (now_ns < rc_close_due(endpoint) || !rc_close_is_too_late(endpoint))
     return false;
-  cut(endpoint);
+  rc_close_cut(endpoint);
   return true;
 }
 
 /* Report a failed one once what arrived before is reported. */
 bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  if (endpoint->rc->stage.name == RC_LEFT || is_empty(endpoint))
+  if (endpoint->rc->stage.name == RC_LEFT || rc_close_is_empty(endpoint))
     return true;
-  if (now_ns < endpoint->rc->over_ns + RC_FLUSH_NS || !is_too_late(endpoint))
+  if (now_ns < endpoint->rc->over_ns + RC_FLUSH_NS || !rc_close_is_too_late(endpoint))
     return false;
-  cut(endpoint);
+  rc_close_cut(endpoint);
   return true;
 }

@@ -60,8 +60,8 @@ struct event {
   struct private_data data;
 };
 
-static struct rdma_conn_param cm_parameters(const struct pst_endpoint *endpoint,
-                                            struct private_data *data)
+static struct rdma_conn_param rc_cm_parameters(const struct pst_endpoint *endpoint,
+                                               struct private_data *data)
 {
   const struct pst_device *device = endpoint->device;
   uint32_t own = (uint32_t)device->attr.max_qp_init_rd_atom, peer = endpoint->rc->peer.rd_atomic;
@@ -85,7 +85,7 @@ static struct rdma_conn_param cm_parameters(const struct pst_endpoint *endpoint,
  * that it does not hold their numbers back for a while, once the connection is over, as it does the
  * first one's: a packet that comes late is not taken for the next connection's all the same, whose
  * packet numbers are others. */
-static int cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr)
+static int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr)
 {
   const struct vb_path *path = &endpoint->device->path;
   struct ibv_qp_attr given = {.qp_state = attr->qp_state};
@@ -115,17 +115,17 @@ static int cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr
  * not for rdma_notify() to say so: what the kernel does then it does later, and an id that is
  * destroyed before holds rdma_destroy_id() up until the kernel gives up repeating its own message,
  * which takes it a minute. */
-static int cm_settle(struct pst_endpoint *endpoint)
+static int rc_cm_settle(struct pst_endpoint *endpoint)
 {
   struct private_data data;
-  struct rdma_conn_param param = cm_parameters(endpoint, &data);
+  struct rdma_conn_param param = rc_cm_parameters(endpoint, &data);
   int rc = rc_says_hello(endpoint) ? rdma_establish(endpoint->rc->cm->id)
                                    : rdma_accept(endpoint->rc->cm->id, &param);
 
   return rc == 0 ? 0 : errno ? errno : EIO;
 }
 
-static void cm_describe(const struct pst_endpoint *endpoint, char *text, size_t size)
+static void rc_cm_describe(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct rc_cm *cm = endpoint->rc->cm;
 
@@ -135,7 +135,7 @@ static void cm_describe(const struct pst_endpoint *endpoint, char *text, size_t 
     snprintf(text, size, "by rdma_cm");
 }
 
-static bool cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size)
+static bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   static const int events[] = {[STAGE_ADDRESS] = RDMA_CM_EVENT_ADDR_ERROR,
                                [STAGE_ROUTE] = RDMA_CM_EVENT_ROUTE_ERROR,
@@ -148,7 +148,7 @@ static bool cm_waits(const struct pst_endpoint *endpoint, char *text, size_t siz
   return true;
 }
 
-static void cm_drop(struct pst_endpoint *endpoint)
+static void rc_cm_drop(struct pst_endpoint *endpoint)
 {
   struct rc_cm *cm = endpoint->rc->cm;
 
@@ -164,7 +164,7 @@ static void cm_drop(struct pst_endpoint *endpoint)
 
 /* ---- What a try has come to -------------------------------------------------------------- */
 
-static void cm_left(struct pst_endpoint *endpoint)
+static void rc_cm_left(struct pst_endpoint *endpoint)
 {
   if (endpoint->rc->cm->has_left || rc_is_over(endpoint))
     return;
@@ -173,7 +173,7 @@ static void cm_left(struct pst_endpoint *endpoint)
   vb_pend(endpoint); /* no thread sleeps before it has the event */
 }
 
-static bool cm_reconnects(struct pst_endpoint *endpoint, int event, int status)
+static bool rc_cm_reconnects(struct pst_endpoint *endpoint, int event, int status)
 {
   if (!rc_is_reconnecting(endpoint))
     return false;
@@ -183,14 +183,14 @@ static bool cm_reconnects(struct pst_endpoint *endpoint, int event, int status)
   return true;
 }
 
-static void fail(struct pst_endpoint *endpoint, int status, const char *call)
+static void rc_cm_fail(struct pst_endpoint *endpoint, int status, const char *call)
 {
   char why[192];
 
   snprintf(why, sizeof(why),
            "%s: %s; see `ip route get`, `rdma link` and the kernel's log (`dmesg`)", call,
            strerror(-status));
-  if (cm_reconnects(endpoint, -1, 0))
+  if (rc_cm_reconnects(endpoint, -1, 0))
     VB_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not re-established yet: %s", endpoint->label, why);
   else
     rc_fail(endpoint, status, why);
@@ -198,14 +198,14 @@ static void fail(struct pst_endpoint *endpoint, int status, const char *call)
 
 /* ---- The end that connects --------------------------------------------------------------- */
 
-static void cm_try_later(struct pst_endpoint *endpoint, uint64_t now_ns)
+static void rc_cm_try_later(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  cm_drop(endpoint);
+  rc_cm_drop(endpoint);
   endpoint->rc->cm->again_ns = now_ns + AGAIN_NS;
   vb_due(endpoint->worker, endpoint->rc->cm->again_ns);
 }
 
-static void cm_resolve(struct pst_endpoint *endpoint)
+static void rc_cm_resolve(struct pst_endpoint *endpoint)
 {
   const struct pst_device *device = endpoint->device;
   const struct rc_blob *peer = &endpoint->rc->peer;
@@ -216,7 +216,7 @@ static void cm_resolve(struct pst_endpoint *endpoint)
   cm->again_ns = VB_NEVER;
   if (rdma_create_id(rc_cm_of(endpoint->worker)->channel, &cm->id, endpoint, RDMA_PS_TCP) != 0) {
     cm->id = NULL;
-    fail(endpoint, -errno, "rdma_create_id");
+    rc_cm_fail(endpoint, -errno, "rdma_create_id");
     return;
   }
   if (rdma_resolve_addr(cm->id, rc_cm_address(endpoint, endpoint->rc->where.gid.raw, 0, &own),
@@ -224,12 +224,12 @@ static void cm_resolve(struct pst_endpoint *endpoint)
     return;
   int error = errno;
   if (!vb_cm_is_passing(RDMA_CM_EVENT_ADDR_ERROR, -error))
-    fail(endpoint, -error, "rdma_resolve_addr");
-  else if (!cm_reconnects(endpoint, RDMA_CM_EVENT_ADDR_ERROR, -error))
-    cm_try_later(endpoint, vb_now_ns(device));
+    rc_cm_fail(endpoint, -error, "rdma_resolve_addr");
+  else if (!rc_cm_reconnects(endpoint, RDMA_CM_EVENT_ADDR_ERROR, -error))
+    rc_cm_try_later(endpoint, vb_now_ns(device));
 }
 
-static void cm_resolve_route(struct pst_endpoint *endpoint)
+static void rc_cm_resolve_route(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
   uint8_t tos = (uint8_t)device->path.traffic_class;
@@ -244,29 +244,29 @@ static void cm_resolve_route(struct pst_endpoint *endpoint)
   }
   /* Before the route, which it belongs to. */
   if (tos && rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
-    fail(endpoint, -errno, "rdma_set_option of traffic_class");
+    rc_cm_fail(endpoint, -errno, "rdma_set_option of traffic_class");
   else if (rdma_resolve_route(cm->id, RESOLVE_MS) != 0)
-    fail(endpoint, -errno, "rdma_resolve_route");
+    rc_cm_fail(endpoint, -errno, "rdma_resolve_route");
 }
 
-static void cm_ask(struct pst_endpoint *endpoint)
+static void rc_cm_ask(struct pst_endpoint *endpoint)
 {
   uint8_t timeout = (uint8_t)endpoint->device->path.timeout;
   struct private_data data;
-  struct rdma_conn_param param = cm_parameters(endpoint, &data);
+  struct rdma_conn_param param = rc_cm_parameters(endpoint, &data);
   struct rc_cm *cm = endpoint->rc->cm;
 
   cm->stage = STAGE_REQUEST;
   /* For the peer; the queue pair has it anyway. Linux before 5.1 has no such. */
   rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
   if (rdma_connect(cm->id, &param) != 0)
-    fail(endpoint, -errno, "rdma_connect");
+    rc_cm_fail(endpoint, -errno, "rdma_connect");
 }
 
 /* ---- The end that is asked --------------------------------------------------------------- */
 
 /* For good. A peer that reconnects tries again after any other refusal, the kernel's among them. */
-static void turn_away(struct rdma_cm_id *id)
+static void rc_cm_turn_away(struct rdma_cm_id *id)
 {
   struct private_data data = {0};
 
@@ -275,7 +275,7 @@ static void turn_away(struct rdma_cm_id *id)
   rdma_destroy_id(id);
 }
 
-static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t token)
+static struct pst_endpoint *rc_cm_find_token(const struct pst_worker *worker, uint64_t token)
 {
   for (uint32_t i = 0; i < worker->endpoints.room; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
@@ -285,7 +285,7 @@ static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t
   return NULL;
 }
 
-static void cm_set_up(struct pst_endpoint *endpoint)
+static void rc_cm_set_up(struct pst_endpoint *endpoint)
 {
   endpoint->rc->cm->stage = STAGE_SETTLED;
   if (rc_is_reconnecting(endpoint))
@@ -294,22 +294,22 @@ static void cm_set_up(struct pst_endpoint *endpoint)
 }
 
 /* The request is there, and the peer is known. */
-static void answer(struct pst_endpoint *endpoint)
+static void rc_cm_answer(struct pst_endpoint *endpoint)
 {
   struct rc_cm *cm = endpoint->rc->cm;
 
   if (cm->from == endpoint->rc->peer.cm_token) {
-    cm_set_up(endpoint);
+    rc_cm_set_up(endpoint);
     return;
   }
   VB_LOG(endpoint->device, PST_LOG_WARN,
          "%s: another than its peer asked by rdma_cm to be connected, and was refused",
          endpoint->label);
-  turn_away(cm->id);
+  rc_cm_turn_away(cm->id);
   cm->id = NULL;
 }
 
-static bool cm_comes_again(const struct pst_endpoint *endpoint, const struct event *event)
+static bool rc_cm_comes_again(const struct pst_endpoint *endpoint, const struct event *event)
 {
   const enum rc_stage_name stage = endpoint->rc->stage.name;
   const bool is_or_was = (stage >= RC_GREETING && stage < RC_LEFT) ||
@@ -319,7 +319,7 @@ static bool cm_comes_again(const struct pst_endpoint *endpoint, const struct eve
          !rc_says_hello(endpoint) && be64toh(event->data.from) == endpoint->rc->peer.cm_token;
 }
 
-static void cm_asked_again(struct pst_endpoint *endpoint, const struct event *event)
+static void rc_cm_asked_again(struct pst_endpoint *endpoint, const struct event *event)
 {
   struct rc_cm *cm = endpoint->rc->cm;
 
@@ -328,7 +328,7 @@ static void cm_asked_again(struct pst_endpoint *endpoint, const struct event *ev
   cm->next = event->id;
   event->id->context = endpoint;
   if (endpoint->rc->stage.name != RC_FLUSHING) {
-    cm_left(endpoint);
+    rc_cm_left(endpoint);
     return;
   }
   if (endpoint->rc->stage.again.again_ns == VB_NEVER)
@@ -336,13 +336,13 @@ static void cm_asked_again(struct pst_endpoint *endpoint, const struct event *ev
   vb_pend(endpoint);
 }
 
-static void cm_asked(struct pst_worker *worker, const struct event *event)
+static void rc_cm_asked(struct pst_worker *worker, const struct event *event)
 {
   struct pst_endpoint *endpoint =
-      event->has_data ? find_token(worker, be64toh(event->data.to)) : NULL;
+      event->has_data ? rc_cm_find_token(worker, be64toh(event->data.to)) : NULL;
 
-  if (endpoint && cm_comes_again(endpoint, event)) {
-    cm_asked_again(endpoint, event);
+  if (endpoint && rc_cm_comes_again(endpoint, event)) {
+    rc_cm_asked_again(endpoint, event);
     return;
   }
   bool is_free = endpoint && !endpoint->rc->cm->id && !endpoint->closing.mode &&
@@ -351,41 +351,41 @@ static void cm_asked(struct pst_worker *worker, const struct event *event)
   if (!is_free) {
     VB_LOG(worker->device, PST_LOG_DEBUG, "a request of rdma_cm was refused: %s",
            endpoint ? "its endpoint is connected already, or closing" : "of no endpoint's token");
-    turn_away(event->id);
+    rc_cm_turn_away(event->id);
     return;
   }
   endpoint->rc->cm->id = event->id;
   endpoint->rc->cm->from = be64toh(event->data.from);
   event->id->context = endpoint;
   if (endpoint->rc->stage.name == RC_SETTING_UP)
-    answer(endpoint);
+    rc_cm_answer(endpoint);
 }
 
 /* ---- Both -------------------------------------------------------------------------------- */
 
-static void cm_connect(struct pst_endpoint *endpoint)
+static void rc_cm_connect(struct pst_endpoint *endpoint)
 {
   rc_enter(endpoint, RC_SETTING_UP);
   if (!rc_says_hello(endpoint)) {
     if (endpoint->rc->cm->id)
-      answer(endpoint);
+      rc_cm_answer(endpoint);
     return;
   }
   if (endpoint->rc->cm->id) { /* it is not for the peer to ask */
-    turn_away(endpoint->rc->cm->id);
+    rc_cm_turn_away(endpoint->rc->cm->id);
     endpoint->rc->cm->id = NULL;
   }
-  cm_resolve(endpoint);
+  rc_cm_resolve(endpoint);
 }
 
-static void cm_reconnect(struct pst_endpoint *endpoint)
+static void rc_cm_reconnect(struct pst_endpoint *endpoint)
 {
   struct rc_cm *cm = endpoint->rc->cm;
 
   if (rc_says_hello(endpoint)) {
     rc_enter(endpoint, RC_SETTING_UP_AGAIN);
     rc_reconnect_within(endpoint, RC_CM_TRY_NS);
-    cm_resolve(endpoint);
+    rc_cm_resolve(endpoint);
     return;
   }
   if (!cm->next) {
@@ -394,17 +394,17 @@ static void cm_reconnect(struct pst_endpoint *endpoint)
   }
   cm->id = cm->next;
   cm->next = NULL;
-  cm_set_up(endpoint);
+  rc_cm_set_up(endpoint);
 }
 
-static void cm_look(struct pst_endpoint *endpoint, uint64_t now_ns)
+static void rc_cm_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct rc_cm *cm = endpoint->rc->cm;
 
   if (cm->again_ns == VB_NEVER || endpoint->rc->stage.name != RC_SETTING_UP)
     return;
   if (now_ns >= cm->again_ns)
-    cm_resolve(endpoint);
+    rc_cm_resolve(endpoint);
   else
     vb_due(endpoint->worker, cm->again_ns);
 }
@@ -412,23 +412,23 @@ static void cm_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 /* ---- Events ------------------------------------------------------------------------------ */
 
 /* The endpoint is not there any more, or nobody listens: a later try would find the same. */
-static bool is_for_good(const struct event *event)
+static bool rc_cm_is_for_good(const struct event *event)
 {
   return event->type == RDMA_CM_EVENT_REJECTED &&
          (event->has_data || event->status == NOBODY_LISTENS);
 }
 
 /* A connection that reconnects. */
-static void missed(struct pst_endpoint *endpoint, const struct event *event)
+static void rc_cm_on_missed(struct pst_endpoint *endpoint, const struct event *event)
 {
   if (endpoint->rc->cm->stage == STAGE_SETTLED)
-    cm_left(endpoint);
+    rc_cm_left(endpoint);
   else
-    cm_reconnects(endpoint, event->type, event->status);
+    rc_cm_reconnects(endpoint, event->type, event->status);
 }
 
 /* It ends what is not connected yet; later, the queue pair's own errors do. */
-static void failed(struct pst_endpoint *endpoint, const struct event *event)
+static void rc_cm_failed(struct pst_endpoint *endpoint, const struct event *event)
 {
   char why[1024];
 
@@ -436,12 +436,12 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
   const bool is_again = stage == RC_SETTING_UP_AGAIN || stage == RC_GREETING_AGAIN;
   if (!is_again && stage != RC_SETTING_UP && stage != RC_GREETING)
     return;
-  if (is_again && !is_for_good(event)) {
-    missed(endpoint, event);
+  if (is_again && !rc_cm_is_for_good(event)) {
+    rc_cm_on_missed(endpoint, event);
     return;
   }
   if (endpoint->rc->cm->stage < STAGE_SETTLED && vb_cm_is_passing(event->type, event->status)) {
-    cm_try_later(endpoint, vb_now_ns(endpoint->device));
+    rc_cm_try_later(endpoint, vb_now_ns(endpoint->device));
     return;
   }
   const struct vb_status *what = event->type == RDMA_CM_EVENT_REJECTED
@@ -451,7 +451,7 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
   rc_fail(endpoint, what->error ? what->error : -EIO, why);
 }
 
-static bool cm_of_next(struct pst_endpoint *endpoint, const struct event *event)
+static bool rc_cm_of_next(struct pst_endpoint *endpoint, const struct event *event)
 {
   struct rc_cm *cm = endpoint->rc->cm;
 
@@ -464,48 +464,48 @@ static bool cm_of_next(struct pst_endpoint *endpoint, const struct event *event)
 }
 
 /* Handles an event of rdma_cm for an endpoint. Events that come too late are ignored. */
-static void take_of(struct pst_endpoint *endpoint, const struct event *event)
+static void rc_cm_take_of(struct pst_endpoint *endpoint, const struct event *event)
 {
   bool is_on = (endpoint->rc->stage.name == RC_SETTING_UP ||
                 endpoint->rc->stage.name == RC_SETTING_UP_AGAIN) &&
                !endpoint->closing.mode;
 
-  if (cm_of_next(endpoint, event))
+  if (rc_cm_of_next(endpoint, event))
     return;
   switch (event->type) {
   case RDMA_CM_EVENT_ADDR_RESOLVED:
     if (is_on)
-      cm_resolve_route(endpoint);
+      rc_cm_resolve_route(endpoint);
     break;
   case RDMA_CM_EVENT_ROUTE_RESOLVED:
     if (is_on)
-      cm_ask(endpoint);
+      rc_cm_ask(endpoint);
     break;
   case RDMA_CM_EVENT_CONNECT_RESPONSE:
     if (is_on)
-      cm_set_up(endpoint);
+      rc_cm_set_up(endpoint);
     break;
   case RDMA_CM_EVENT_ADDR_ERROR:
   case RDMA_CM_EVENT_ROUTE_ERROR:
   case RDMA_CM_EVENT_CONNECT_ERROR:
   case RDMA_CM_EVENT_UNREACHABLE:
-    failed(endpoint, event);
+    rc_cm_failed(endpoint, event);
     break;
   case RDMA_CM_EVENT_REJECTED:
-    failed(endpoint, event);
+    rc_cm_failed(endpoint, event);
     /* The peer's kernel had not heard yet that the connection stands when its end went away. */
     if (endpoint->rc->stage.name == RC_CONNECTED)
-      cm_left(endpoint);
+      rc_cm_left(endpoint);
     break;
   case RDMA_CM_EVENT_DISCONNECTED:
-    cm_left(endpoint);
+    rc_cm_left(endpoint);
     break;
   default:
     break;
   }
 }
 
-static void take_of_device(struct pst_device *device, const struct event *event)
+static void rc_cm_take_of_device(struct pst_device *device, const struct event *event)
 {
   char text[512];
 
@@ -518,7 +518,7 @@ static void take_of_device(struct pst_device *device, const struct event *event)
   VB_LOG(device, is_lost ? PST_LOG_ERROR : PST_LOG_WARN, "%s: %s", device->open.info->name, text);
 }
 
-static void cm_events(struct pst_worker *worker)
+static void rc_cm_events(struct pst_worker *worker)
 {
   struct rdma_cm_event *given;
 
@@ -533,16 +533,16 @@ static void cm_events(struct pst_worker *worker)
       event.has_data = memcmp(event.data.magic, magic, sizeof(event.data.magic)) == 0;
     }
     rdma_ack_cm_event(given); /* destroying an id waits for it */
-    take_of_device(worker->device, &event);
+    rc_cm_take_of_device(worker->device, &event);
     if (is_request)
-      cm_asked(worker, &event);
+      rc_cm_asked(worker, &event);
     else if (event.id->context)
-      take_of(event.id->context, &event);
+      rc_cm_take_of(event.id->context, &event);
   }
 }
 
 /* What came before is still to be looked at: a hello, or what a deferred work has done. */
-static bool is_early(const struct pst_endpoint *endpoint)
+static bool rc_cm_is_early(const struct pst_endpoint *endpoint)
 {
   if (!endpoint->device->reconnect_ns)
     return false;
@@ -552,7 +552,7 @@ static bool is_early(const struct pst_endpoint *endpoint)
          (endpoint->rc->stage.name == RC_GREETING && endpoint->rc->cm->next);
 }
 
-static void leave(struct pst_endpoint *endpoint)
+static void rc_cm_leave_one(struct pst_endpoint *endpoint)
 {
   char why[512];
 
@@ -569,23 +569,23 @@ static void leave(struct pst_endpoint *endpoint)
   rc_fail(endpoint, -ECONNRESET, why);
 }
 
-static void cm_leave(struct pst_worker *worker)
+static void rc_cm_leave(struct pst_worker *worker)
 {
   for (uint32_t i = 0; i < worker->endpoints.room && rc_cm_of(worker)->leavers; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
-    if (!endpoint || !endpoint->rc->cm || !endpoint->rc->cm->has_left || is_early(endpoint))
+    if (!endpoint || !endpoint->rc->cm || !endpoint->rc->cm->has_left || rc_cm_is_early(endpoint))
       continue;
     endpoint->rc->cm->has_left = false;
     rc_cm_of(worker)->leavers--;
-    leave(endpoint);
+    rc_cm_leave_one(endpoint);
   }
 }
 
-static void cm_missed(const struct pst_endpoint *endpoint, char *text, size_t size)
+static void rc_cm_missed(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct rc_cm *cm = endpoint->rc->cm;
 
-  if (cm_waits(endpoint, text, size))
+  if (rc_cm_waits(endpoint, text, size))
     return;
   if (cm->missed_event >= 0)
     vb_cm_text(cm->missed_event, cm->missed_status, text, size);
@@ -596,7 +596,7 @@ static void cm_missed(const struct pst_endpoint *endpoint, char *text, size_t si
 
 /* ---- Endpoints --------------------------------------------------------------------------- */
 
-static int cm_open(struct pst_endpoint *endpoint)
+static int rc_cm_open(struct pst_endpoint *endpoint)
 {
   struct rc_cm_worker *worker = rc_cm_of(endpoint->worker);
   struct rc_cm *made = calloc(1, sizeof(*made));
@@ -619,9 +619,9 @@ static int cm_open(struct pst_endpoint *endpoint)
   return getrandom(token, sizeof(*token), GRND_NONBLOCK) == sizeof(*token) ? 0 : -EAGAIN;
 }
 
-static void cm_close(struct pst_endpoint *endpoint)
+static void rc_cm_close(struct pst_endpoint *endpoint)
 {
-  cm_drop(endpoint);
+  rc_cm_drop(endpoint);
   if (endpoint->rc->cm->next)
     rdma_destroy_id(endpoint->rc->cm->next);
   free(endpoint->rc->cm);
@@ -632,17 +632,17 @@ const struct rc_cm_ops rc_cm = {
     .check = rc_cm_check,
     .worker_open = rc_cm_worker_open,
     .worker_close = rc_cm_worker_close,
-    .open = cm_open,
-    .close = cm_close,
-    .connect = cm_connect,
-    .attributes = cm_attributes,
-    .settle = cm_settle,
-    .drop = cm_drop,
-    .reconnect = cm_reconnect,
-    .missed = cm_missed,
-    .waits = cm_waits,
-    .events = cm_events,
-    .look = cm_look,
-    .leave = cm_leave,
-    .describe = cm_describe,
+    .open = rc_cm_open,
+    .close = rc_cm_close,
+    .connect = rc_cm_connect,
+    .attributes = rc_cm_attributes,
+    .settle = rc_cm_settle,
+    .drop = rc_cm_drop,
+    .reconnect = rc_cm_reconnect,
+    .missed = rc_cm_missed,
+    .waits = rc_cm_waits,
+    .events = rc_cm_events,
+    .look = rc_cm_look,
+    .leave = rc_cm_leave,
+    .describe = rc_cm_describe,
 };

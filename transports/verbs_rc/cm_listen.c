@@ -80,7 +80,8 @@ bool rc_cm_is_ours(const struct pst_device *device, const struct rdma_cm_id *id)
          strcmp(ibv_get_device_name(id->verbs->device), device->open.info->name) == 0;
 }
 
-static int refuse_listening(const struct pst_endpoint *endpoint, uint16_t port, int error)
+static int rc_cm_listen_refuse_listening(const struct pst_endpoint *endpoint, uint16_t port,
+                                         int error)
 {
   const struct pst_device *device = endpoint->device;
   char address[VB_GID_TEXT];
@@ -109,9 +110,9 @@ int rc_cm_listen(struct pst_endpoint *endpoint)
   struct rdma_cm_id *id;
 
   if (port > UINT16_MAX)
-    return refuse_listening(endpoint, device->cm_port, ERANGE);
+    return rc_cm_listen_refuse_listening(endpoint, device->cm_port, ERANGE);
   if (rdma_create_id(cm->channel, &id, NULL, RDMA_PS_TCP) != 0)
-    return refuse_listening(endpoint, (uint16_t)port, errno);
+    return rc_cm_listen_refuse_listening(endpoint, (uint16_t)port, errno);
   int error = 0;
   if (rdma_bind_addr(
           id, rc_cm_address(endpoint, endpoint->rc->where.gid.raw, (uint16_t)port, &own)) != 0)
@@ -122,7 +123,7 @@ int rc_cm_listen(struct pst_endpoint *endpoint)
     error = errno;
   if (error) {
     rdma_destroy_id(id);
-    return refuse_listening(endpoint, (uint16_t)port, error);
+    return rc_cm_listen_refuse_listening(endpoint, (uint16_t)port, error);
   }
   cm->listener = id;
   cm->port = be16toh(rdma_get_src_port(id));

@@ -2,7 +2,7 @@
 /* In place of cm.c in a build without librdmacm: the option is refused. */
 #include "cm.h"
 
-static int cm_check(const struct pst_device *device)
+static int rc_cm_none_check(const struct pst_device *device)
 {
   VB_LOG(device, PST_LOG_ERROR,
          "connection: rdma_cm is not in this build: librdmacm was missing (Debian: librdmacm-dev); "
@@ -10,4 +10,4 @@ static int cm_check(const struct pst_device *device)
   return -EOPNOTSUPP;
 }
 
-const struct rc_cm_ops rc_cm = {.check = cm_check};
+const struct rc_cm_ops rc_cm = {.check = rc_cm_none_check};

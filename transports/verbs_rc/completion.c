@@ -14,7 +14,7 @@
 
 /* ---- What the device says ---------------------------------------------------------------- */
 
-static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+static void rc_completion_failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   const struct vb_status *status = vb_wc_status((int)wc->status);
   char text[1024];
@@ -24,8 +24,8 @@ static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 }
 
 /* Report an access that the peer refuses as that, not as the end of the connection that it is. */
-static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
-                            const struct ibv_wc *wc)
+static bool rc_completion_is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
+                                          const struct ibv_wc *wc)
 {
   uint8_t opcode = endpoint->sq.sent[index & endpoint->sq.mask].opcode;
   bool is_access = wc->status == IBV_WC_REM_ACCESS_ERR || wc->status == IBV_WC_REM_INV_REQ_ERR;
@@ -34,7 +34,7 @@ static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
 }
 
 /* The device has taken the queue pair to ERR by itself: its event says why, if it is there yet. */
-static void device_gave_up(struct pst_endpoint *endpoint)
+static void rc_completion_device_gave_up(struct pst_endpoint *endpoint)
 {
   vb_events(endpoint->device);
   vb_take_notices(endpoint->worker);
@@ -42,7 +42,7 @@ static void device_gave_up(struct pst_endpoint *endpoint)
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
 }
 
-static bool is_given_up(const struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+static bool rc_completion_is_given_up(const struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   return wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->rc->stage.name >= RC_CONNECTED &&
          !endpoint->rc->lanes[0].is_erred && endpoint->rc->stage.name != RC_FAILED &&
@@ -50,8 +50,8 @@ static bool is_given_up(const struct pst_endpoint *endpoint, const struct ibv_wc
 }
 
 /* A hello went to a peer that was not there yet. */
-static void greet_later(struct pst_endpoint *endpoint, struct rc_lane *lane,
-                        const struct ibv_wc *wc)
+static void rc_completion_greet_later(struct pst_endpoint *endpoint, struct rc_lane *lane,
+                                      const struct ibv_wc *wc)
 {
   lane->greets_again = true;
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
@@ -60,26 +60,26 @@ static void greet_later(struct pst_endpoint *endpoint, struct rc_lane *lane,
   rc_lane_error(endpoint, lane);
 }
 
-static void refused_at(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t index,
-                       const struct ibv_wc *wc)
+static void rc_completion_refused_at(struct pst_endpoint *endpoint, struct rc_lane *lane,
+                                     uint64_t index, const struct ibv_wc *wc)
 {
   if (lane->failed_from == VB_NEVER)
     lane->failed_from = index;
-  if (endpoint->sq.refused_at != VB_NEVER || !is_access_error(endpoint, index, wc))
+  if (endpoint->sq.refused_at != VB_NEVER || !rc_completion_is_access_error(endpoint, index, wc))
     return;
   endpoint->sq.refused_at = index;
   endpoint->sq.first_error = -EACCES;
 }
 
 /* Of one in error that cannot be undone by a new connection. */
-static void failed_by(struct pst_endpoint *endpoint, struct rc_lane *lane, bool is_met,
-                      const struct ibv_wc *wc)
+static void rc_completion_failed_by(struct pst_endpoint *endpoint, struct rc_lane *lane,
+                                    bool is_met, const struct ibv_wc *wc)
 {
   /* By rdma_cm the peer was there when it was said. */
   if (!is_met && wc->status == IBV_WC_RETRY_EXC_ERR && !endpoint->rc->cm)
-    greet_later(endpoint, lane, wc);
+    rc_completion_greet_later(endpoint, lane, wc);
   else if (wc->status != IBV_WC_WR_FLUSH_ERR && !lane->greets_again)
-    failed(endpoint, wc);
+    rc_completion_failed(endpoint, wc);
 }
 
 /* Handles the completion of a request: done, posted again after a reconnection, or the end of the
@@ -88,8 +88,8 @@ void rc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   if (endpoint->shared && rc_last_wqe_flushed(endpoint, wc))
     return;
-  if (is_given_up(endpoint, wc))
-    device_gave_up(endpoint);
+  if (rc_completion_is_given_up(endpoint, wc))
+    rc_completion_device_gave_up(endpoint);
   struct rc_lane *lane = rc_lane_of(endpoint, wc);
   const uint64_t index =
       endpoint->sq.done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq.done);
@@ -105,7 +105,7 @@ void rc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     lane->flushed = index + 1;
   else {
     if (!is_fine && is_met)
-      refused_at(endpoint, lane, index, wc);
+      rc_completion_refused_at(endpoint, lane, index, wc);
     rc_lane_done(endpoint, lane, index + 1);
   }
   if (is_fine && !is_met)
@@ -115,11 +115,12 @@ void rc_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     if (is_aside && !is_fine && endpoint->rc->stage.name == RC_GREETING_AGAIN)
       rc_reconnect_again(endpoint, 0);
   } else if (!is_fine)
-    failed_by(endpoint, lane, is_met, wc);
+    rc_completion_failed_by(endpoint, lane, is_met, wc);
 }
 
 /* `lane`: by which it came. */
-static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc)
+static void rc_completion_control(struct pst_endpoint *endpoint, struct rc_lane *lane,
+                                  const struct ibv_wc *wc)
 {
   uint32_t said = be32toh(wc->imm_data), what = rc_is_hello(said) ? VB_HELLO : said,
            buffer = (uint32_t)wc->wr_id;
@@ -143,13 +144,13 @@ static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const s
     vb_pend(endpoint);
 }
 
-static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
-                    const struct ibv_wc *wc)
+static void rc_completion_flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
+                                  const struct ibv_wc *wc)
 {
   /* What was sent goes by another queue pair, which need not know. The event that says why may
    * come later. */
   if (endpoint->rc->is_split && endpoint->rc->stage.name == RC_CONNECTED &&
-      !endpoint->rc->stage.connected.flushed_ns && is_given_up(endpoint, wc)) {
+      !endpoint->rc->stage.connected.flushed_ns && rc_completion_is_given_up(endpoint, wc)) {
     endpoint->rc->stage.connected.flushed_ns = vb_now_ns(endpoint->device);
     vb_due(endpoint->worker, endpoint->rc->stage.connected.flushed_ns + RC_EVENT_NS);
   }
@@ -157,33 +158,34 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
     rc_reconnect_lost(endpoint);
   else if (!rc_reconnect_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
            !lane->greets_again)
-    failed(endpoint, wc);
+    rc_completion_failed(endpoint, wc);
   if (lane->rq.posted == 0)
     vb_pend(endpoint);
 }
 
 /* Also before it is connected: a hello may be here as soon as the queue pair is in RTR. In ERR
  * soft-RoCE takes receives and never gives them back. */
-static bool takes_receives(const struct pst_endpoint *endpoint)
+static bool rc_completion_takes_receives(const struct pst_endpoint *endpoint)
 {
   return !endpoint->rc->lanes[0].is_erred && !rc_is_over(endpoint);
 }
 
-static bool is_hello(const struct ibv_wc *wc)
+static bool rc_completion_is_hello(const struct ibv_wc *wc)
 {
   return rc_is_hello(be32toh(wc->imm_data));
 }
 
 /* A queue pair in RTR answers the peer's hello and takes what it sends then: that waits until the
  * deferred work, of which little is left, is done, and CONNECTED is reported. */
-static bool is_early(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, bool is_message)
+static bool rc_completion_is_early(const struct pst_endpoint *endpoint, const struct ibv_wc *wc,
+                                   bool is_message)
 {
   return endpoint->rc->stage.name == RC_SETTING_UP && !endpoint->closing.mode &&
-         wc->status == IBV_WC_SUCCESS && (is_message || !is_hello(wc));
+         wc->status == IBV_WC_SUCCESS && (is_message || !rc_completion_is_hello(wc));
 }
 
 /* Before the connection is: what a receive says of the peer. */
-static void hear(struct pst_endpoint *endpoint, struct rc_lane *by, bool is_hello)
+static void rc_completion_hear(struct pst_endpoint *endpoint, struct rc_lane *by, bool is_hello)
 {
   if (rc_is_reconnecting(endpoint)) {
     if (!is_hello)
@@ -208,7 +210,7 @@ bool rc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out
 
   if (wc->status == IBV_WC_SUCCESS) {
     if (endpoint->rc->stage.name != RC_CONNECTED)
-      hear(endpoint, lane, !is_message && is_hello(wc));
+      rc_completion_hear(endpoint, lane, !is_message && rc_completion_is_hello(wc));
     if (endpoint->tell_connected && !endpoint->closing.mode) {
       endpoint->tell_connected = false;
       vb_event_write(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
@@ -216,13 +218,13 @@ bool rc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out
         return false;
     }
   }
-  if (is_early(endpoint, wc, is_message))
+  if (rc_completion_is_early(endpoint, wc, is_message))
     return false;
   const bool is_fine = wc->status == IBV_WC_SUCCESS;
   const uint32_t count =
       is_fine && is_message && endpoint->rx ? vb_messages_of(endpoint->rx, wc) : 1;
   const bool is_repeated = is_fine && rc_is_reconnecting(endpoint) &&
-                           (is_message || !is_hello(wc)) &&
+                           (is_message || !rc_completion_is_hello(wc)) &&
                            rc_reconnect_is_repeated(endpoint, lane, count);
   const bool is_told = is_fine && is_message && !is_repeated && endpoint->lane_count == 1;
   if (is_told && !vb_arrived(endpoint, wc, out))
@@ -233,26 +235,27 @@ bool rc_received(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out
     vb_srq_give_back(endpoint->worker, wc);
   endpoint->arrivals++;
   if (wc->status != IBV_WC_SUCCESS) {
-    flushed(endpoint, lane, wc);
+    rc_completion_flushed(endpoint, lane, wc);
     return true;
   }
   int rc = 0;
   if (is_message && is_repeated) {
     if (endpoint->shared)
       vb_srq_give_back(endpoint->worker, wc);
-    else if (sends && takes_receives(endpoint))
+    else if (sends && rc_completion_takes_receives(endpoint))
       rc = vb_slot_again(endpoint);
   } else if (is_message) {
     if (!is_told)
       rc_lane_arrived(endpoint, lane, wc, out);
   } else {
     if (!is_repeated)
-      control(endpoint, lane, wc);
-    if (sends && !endpoint->shared && takes_receives(endpoint) &&
+      rc_completion_control(endpoint, lane, wc);
+    if (sends && !endpoint->shared && rc_completion_takes_receives(endpoint) &&
         (uint32_t)wc->wr_id != VB_SPARE) /* it took a slot's receive, and not the slot */
       rc = vb_slot_again(endpoint);
   }
-  if (endpoint->receive_buffers && takes_receives(endpoint) && lane == endpoint->rc->lanes)
+  if (endpoint->receive_buffers && rc_completion_takes_receives(endpoint) &&
+      lane == endpoint->rc->lanes)
     rc = vb_receive_again(endpoint, (uint32_t)wc->wr_id);
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_recv");

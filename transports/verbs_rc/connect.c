@@ -15,7 +15,7 @@
 #include "ops.h"
 #include "qp.h"
 
-static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
+static int rc_connect_refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
 {
   VB_LOG(endpoint->device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
          endpoint->label, why);
@@ -23,7 +23,8 @@ static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
 }
 
 /* RoCE v2 goes by IP: no packet has an IPv4 and an IPv6 address. */
-static int check_families(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
+static int rc_connect_check_families(const struct pst_endpoint *endpoint,
+                                     const struct rc_blob *peer)
 {
   const struct rc_blob *own = &endpoint->rc->own;
   char theirs[VB_GID_TEXT], why[512];
@@ -36,20 +37,21 @@ static int check_families(const struct pst_endpoint *endpoint, const struct rc_b
       "its GID is %s, ours is of the other version of IP (%s); set gid_index, or an address as "
       "`device`, so that both are of one",
       theirs, endpoint->rc->where.reason);
-  return refuse(endpoint, -EXDEV, why);
+  return rc_connect_refuse(endpoint, -EXDEV, why);
 }
 
 /* Compares the peer's address with this end's options. -EPROTO or -EINVAL after a log that names
  * the difference. */
-static int check(const struct pst_endpoint *endpoint, const struct pst_blob *address,
-                 struct rc_blob *peer)
+static int rc_connect_check(const struct pst_endpoint *endpoint, const struct pst_blob *address,
+                            struct rc_blob *peer)
 {
   const struct rc_blob *own = &endpoint->rc->own;
   char qps[96];
 
   if (!rc_blob_read(address->bytes, address->length, peer))
-    return refuse(endpoint, -EPROTO,
-                  "it is not one of verbs_rc's; both ends need the same transport and version");
+    return rc_connect_refuse(
+        endpoint, -EPROTO,
+        "it is not one of verbs_rc's; both ends need the same transport and version");
   snprintf(qps, sizeof(qps), "it has `qps: %u`, and we have %u; both need the same", peer->lanes,
            own->lanes);
   const struct {
@@ -78,12 +80,13 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
   };
   for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
     if (faults[i].differs)
-      return refuse(endpoint, faults[i].error, faults[i].why);
-  return check_families(endpoint, peer);
+      return rc_connect_refuse(endpoint, faults[i].error, faults[i].why);
+  return rc_connect_check_families(endpoint, peer);
 }
 
 /* What works until something fails is no reason to refuse, and is to be known before it does. */
-static void check_reconnect(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
+static void rc_connect_check_reconnect(const struct pst_endpoint *endpoint,
+                                       const struct rc_blob *peer)
 {
   if (peer->reconnects != endpoint->rc->own.reconnects)
     VB_LOG(endpoint->device, PST_LOG_WARN,
@@ -96,7 +99,7 @@ static void check_reconnect(const struct pst_endpoint *endpoint, const struct rc
 
 /* A second connection to the same queue pair would never be answered. The number of one that is
  * over may be another's by now. */
-static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
+static bool rc_connect_is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
 {
   const struct pst_places *places = &endpoint->worker->endpoints;
 
@@ -111,7 +114,7 @@ static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *
 }
 
 /* Sizes credit messages by what the peer can take, and fills in what it has announced. */
-static int take_peer(struct pst_endpoint *endpoint)
+static int rc_connect_take_peer(struct pst_endpoint *endpoint)
 {
   const struct rc_blob *peer = &endpoint->rc->peer;
   struct vb_tx *tx = endpoint->tx;
@@ -153,15 +156,15 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
 
   if (!address)
     return -EINVAL;
-  int rc = check(endpoint, address, &peer);
+  int rc = rc_connect_check(endpoint, address, &peer);
   if (rc < 0)
     return rc;
   if (endpoint->rc->stage.name != RC_NEW || endpoint->closing.mode)
     return -EALREADY;
-  check_reconnect(endpoint, &peer);
-  bool taken = is_taken(endpoint, &peer);
+  rc_connect_check_reconnect(endpoint, &peer);
+  bool taken = rc_connect_is_taken(endpoint, &peer);
   endpoint->rc->peer = peer;
-  if ((rc = take_peer(endpoint)) < 0)
+  if ((rc = rc_connect_take_peer(endpoint)) < 0)
     return rc;
   endpoint->rc->heard_ns = vb_now_ns(endpoint->device);
   if ((rc = rc_since_begin(endpoint, endpoint->rc->heard_ns)) < 0)
@@ -193,7 +196,7 @@ bool rc_says_hello(const struct pst_endpoint *endpoint)
 }
 
 /* The peer has heard this end. */
-static void connected(struct pst_endpoint *endpoint)
+static void rc_connect_connected(struct pst_endpoint *endpoint)
 {
   char words[512];
 
@@ -218,10 +221,10 @@ void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *heard)
   for (const struct rc_lane *lane = endpoint->rc->lanes; lane < rc_lanes_end(endpoint); lane++)
     if (lane->peer == RC_PEER_SILENT)
       return;
-  connected(endpoint);
+  rc_connect_connected(endpoint);
 }
 
-static int say_hellos(struct pst_endpoint *endpoint)
+static int rc_connect_say_hellos(struct pst_endpoint *endpoint)
 {
   const bool says = rc_says_hello(endpoint);
   int rc = 0;
@@ -261,8 +264,8 @@ void rc_greet(struct pst_endpoint *endpoint)
   }
   rc_enter(endpoint, RC_GREETING);
   if (endpoint->rc->stage.connecting.is_heard_early)
-    connected(endpoint);
-  int rc = say_hellos(endpoint);
+    rc_connect_connected(endpoint);
+  int rc = rc_connect_say_hellos(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_send of the hello");
 }

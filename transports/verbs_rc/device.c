@@ -6,7 +6,7 @@
 #include "cm.h"
 #include "ops.h"
 
-static void read_options(struct pst_device *device, const struct pst_options *options)
+static void rc_device_read_options(struct pst_device *device, const struct pst_options *options)
 {
   const struct pst_host *host = device->host;
 
@@ -24,7 +24,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
 
 /* A silent end notices a failure by a keepalive, and may do so after the other has given up. By
  * rdma_cm the kernel says so at once. */
-static void tell_brief(const struct pst_device *device)
+static void rc_device_tell_brief(const struct pst_device *device)
 {
   const uint64_t notices_ns = device->keepalive_ns + vb_silence_ns(&device->path);
 
@@ -37,7 +37,7 @@ static void tell_brief(const struct pst_device *device)
          (double)device->reconnect_ns / 1e9, (double)notices_ns / 1e9, device->path.timeout);
 }
 
-static int check_shared(const struct pst_device *device)
+static int rc_device_check_shared(const struct pst_device *device)
 {
   if (device->shares && (device->attr.max_srq < 1 || device->attr.max_srq_sge < 1 ||
                          (uint32_t)device->attr.max_srq_wr <= VB_RECEIVES_BESIDE)) {
@@ -61,17 +61,17 @@ int rc_open(const struct pst_host *host, const struct vb_transport *transport,
     return -ENOMEM;
   pst_struct_read(&in, sizeof(in), params);
   made->host = host;
-  read_options(made, in.options);
+  rc_device_read_options(made, in.options);
   int rc = vb_device_open(made, host, transport, &in, RC_CAPABILITIES);
   if (rc == 0 && made->cm)
     rc = made->cm->check(made);
   if (rc == 0)
-    rc = check_shared(made);
+    rc = rc_device_check_shared(made);
   if (rc < 0) {
     rc_close(made);
     return rc;
   }
-  tell_brief(made);
+  rc_device_tell_brief(made);
   *device = made;
   return 0;
 }

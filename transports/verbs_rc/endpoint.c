@@ -12,7 +12,7 @@
 #include "qp.h"
 
 /* As many slots as the address has room for go with it; the others as credit. */
-static void grant_with_address(struct vb_rx *rx, struct rc_blob *own)
+static void rc_endpoint_grant_with_address(struct vb_rx *rx, struct rc_blob *own)
 {
   if (rx->sends) { /* how many; the receives are posted */
     own->runs[own->run_count++] = (struct vb_run){0, rx->ungranted};
@@ -29,13 +29,13 @@ static void grant_with_address(struct vb_rx *rx, struct rc_blob *own)
 
 /* A queue pair's receives are used in order, so that those for credit, which a sender needs, and
  * those for messages cannot be told apart where both come as SENDs. */
-static bool is_sending(const struct pst_endpoint *endpoint)
+static bool rc_endpoint_is_sending(const struct pst_endpoint *endpoint)
 {
   return endpoint->device->sends && !(endpoint->tx && endpoint->rx);
 }
 
 /* Slots that SENDs come into are no endpoint's, or all are some endpoint's. */
-static int share_slots(const struct pst_endpoint *endpoint, struct pst_ring *ring)
+static int rc_endpoint_share_slots(const struct pst_endpoint *endpoint, struct pst_ring *ring)
 {
   if (endpoint->rx->sends == (ring->shared != NULL))
     return 0;
@@ -54,7 +54,7 @@ struct receiver {
   uint64_t first_of[VB_CONTROL_RECEIVES];
 };
 
-static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
+static int rc_endpoint_open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
 {
   struct receiver *made = calloc(1, sizeof(*made));
 
@@ -70,8 +70,8 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
            endpoint->label);
     return -ENOSPC;
   }
-  rx->sends = is_sending(endpoint);
-  int rc = endpoint->device->shares ? share_slots(endpoint, ring) : 0;
+  rx->sends = rc_endpoint_is_sending(endpoint);
+  int rc = endpoint->device->shares ? rc_endpoint_share_slots(endpoint, ring) : 0;
   if (rc == 0)
     rc = vb_ring_share(ring, endpoint);
   rx->turn = rc_turn(rx->share, endpoint->lane_count);
@@ -80,17 +80,18 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
 
 /* A run fills what lies between slots, too: that has to be nobody's. It brings what lies behind
  * messages in the sender's slots, which of a node are those of messages to all its peers. */
-static bool offers_runs(const struct pst_endpoint *endpoint)
+static bool rc_endpoint_offers_runs(const struct pst_endpoint *endpoint)
 {
   const struct pst_ring_params *ring = endpoint->rx ? &endpoint->rx->ring->params : NULL;
 
-  return endpoint->device->runs && !is_sending(endpoint) && !(endpoint->tx && endpoint->rx) &&
+  return endpoint->device->runs && !rc_endpoint_is_sending(endpoint) &&
+         !(endpoint->tx && endpoint->rx) &&
          (!ring || (ring->headroom == 0 && ring->tailroom == 0 &&
                     ring->stride - ring->payload_max < RC_RUN_GAP));
 }
 
 /* Writes what this end announces: its port, path and limits. */
-static void describe_self(struct pst_endpoint *endpoint)
+static void rc_endpoint_describe_self(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
   struct rc_blob *own = &endpoint->rc->own;
@@ -106,9 +107,9 @@ static void describe_self(struct pst_endpoint *endpoint)
       .is_sender = endpoint->tx != NULL,
       .is_receiver = endpoint->rx != NULL,
       .is_rma = endpoint->roles & PST_ROLE_RMA,
-      .sends = is_sending(endpoint),
+      .sends = rc_endpoint_is_sending(endpoint),
       .reconnects = device->reconnect_ns > 0,
-      .has_runs = offers_runs(endpoint),
+      .has_runs = rc_endpoint_offers_runs(endpoint),
       .is_split = endpoint->rc->is_split};
   memcpy(own->gid, endpoint->rc->where.gid.raw, sizeof(own->gid));
   if (device->has_ece)
@@ -137,10 +138,11 @@ static void describe_self(struct pst_endpoint *endpoint)
   own->payload_max = ring->params.payload_max;
   own->slots = ring->params.slots;
   own->share = endpoint->rx->share;
-  grant_with_address(endpoint->rx, own);
+  rc_endpoint_grant_with_address(endpoint->rx, own);
 }
 
-static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
+static int rc_endpoint_open_parts(struct pst_endpoint *endpoint,
+                                  const struct pst_endpoint_params *in)
 {
   int rc = pst_places_take(&endpoint->worker->endpoints, endpoint, VB_PLACES, &endpoint->place);
 
@@ -153,11 +155,11 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
   if (in->roles & PST_ROLE_SENDER)
     rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
   if (rc == 0 && in->ring)
-    rc = open_receiver(endpoint, in->ring);
+    rc = rc_endpoint_open_receiver(endpoint, in->ring);
   if (rc == 0)
     rc = rc_queue_open(endpoint, in->pieces);
   if (rc == 0)
-    describe_self(endpoint);
+    rc_endpoint_describe_self(endpoint);
   if (rc == 0 && endpoint->device->cm)
     rc = endpoint->device->cm->open(endpoint);
   return rc;
@@ -165,7 +167,8 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
 
 /* What it may be asked for lies in its peer's domain. What it sends from, and reads into, is many
  * peers': who is asked and asks has a queue pair in either. */
-static int open_domain(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
+static int rc_endpoint_open_domain(struct pst_endpoint *endpoint,
+                                   const struct pst_endpoint_params *in)
 {
   struct pst_device *device = endpoint->device;
 
@@ -222,9 +225,9 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   vb_numa_prefer(worker->device->numa_node, &policy);
   rc = vb_device_place(worker->device, &made->rc->where);
   if (rc == 0)
-    rc = open_domain(made, &in);
+    rc = rc_endpoint_open_domain(made, &in);
   if (rc == 0)
-    rc = open_parts(made, &in);
+    rc = rc_endpoint_open_parts(made, &in);
   vb_numa_restore(&policy);
   if (rc < 0) {
     rc_endpoint_free(made);

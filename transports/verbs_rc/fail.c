@@ -39,7 +39,7 @@ void rc_since_end(struct pst_endpoint *endpoint)
     free(since);
 }
 
-static void read_since(void *arg)
+static void rc_fail_read_since(void *arg)
 {
   struct rc_since *since = arg;
 
@@ -48,7 +48,7 @@ static void read_since(void *arg)
     free(since);
 }
 
-static struct rc_since *begin_reading(struct pst_endpoint *endpoint, uint64_t now_ns)
+static struct rc_since *rc_fail_begin_reading(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;
   const struct pst_host *host = worker->device->host;
@@ -58,7 +58,7 @@ static struct rc_since *begin_reading(struct pst_endpoint *endpoint, uint64_t no
     return NULL;
   made->device = worker->device;
   made->at_ns = now_ns;
-  if (host->defer(host, endpoint, read_since, made) < 0) {
+  if (host->defer(host, endpoint, rc_fail_read_since, made) < 0) {
     free(made);
     return NULL;
   }
@@ -71,7 +71,7 @@ int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns)
   struct rc_since *since = worker->since;
 
   if (!since || now_ns - since->at_ns >= SHARED_FOR_NS)
-    since = begin_reading(endpoint, now_ns);
+    since = rc_fail_begin_reading(endpoint, now_ns);
   if (!since)
     return -ENOMEM;
   since->users++;
@@ -92,8 +92,8 @@ static void rc_since_text(const struct pst_endpoint *endpoint, char *text, size_
   vb_counters_text(&endpoint->rc->since->counters, &now, text, size);
 }
 
-static void say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
-                       const char *why, const char *then)
+static void rc_fail_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level,
+                               int status, const char *why, const char *then)
 {
   const struct pst_device *device = endpoint->device;
   char counters[512], peer[VB_GID_TEXT];
@@ -108,7 +108,7 @@ static void say_failed(const struct pst_endpoint *endpoint, enum pst_log_level l
          endpoint->rc->where.reason, then[0] ? ". " : "", then);
 }
 
-static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
+static bool rc_fail_can_be_had_again(const struct pst_endpoint *endpoint, int status)
 {
   return endpoint->device->reconnect_ns && endpoint->rc->peer.reconnects &&
          endpoint->rc->stage.name == RC_CONNECTED && !endpoint->closing.mode &&
@@ -125,7 +125,7 @@ uint64_t rc_got_through(const struct pst_endpoint *endpoint)
 }
 
 /* True: it is tried to have the connection again, and has not failed. */
-static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *why)
+static bool rc_fail_begin_anew(struct pst_endpoint *endpoint, int status, const char *why)
 {
   struct rc_reconnect *reconnect = &endpoint->rc->reconnect;
   const uint64_t now = vb_now_ns(endpoint->device);
@@ -133,7 +133,7 @@ static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *wh
   const bool got_none = reconnect->last_by_ns && reconnect->last_got == rc_got_through(endpoint);
   char then[96];
 
-  if (!can_be_had_again(endpoint, status))
+  if (!rc_fail_can_be_had_again(endpoint, status))
     return false;
   /* Where hellos alone get through, its time does not begin anew each time. Once it is over it
    * stays so, though what failed counts as given back from here on. */
@@ -144,7 +144,7 @@ static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *wh
     by_ns = reconnect->last_by_ns;
   snprintf(then, sizeof(then), "It is tried to have it again for %.1f s",
            (double)(by_ns - now) / 1e9);
-  say_failed(endpoint, PST_LOG_WARN, status, why, then);
+  rc_fail_say_failed(endpoint, PST_LOG_WARN, status, why, then);
   rc_enter(endpoint, RC_FLUSHING);
   endpoint->rc->stage.again.began_ns = now;
   endpoint->rc->stage.again.by_ns = by_ns;
@@ -174,11 +174,11 @@ bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   const struct vb_status *status = vb_wc_status((int)wc->status);
   char text[1024];
 
-  if (!can_be_had_again(endpoint, status->error))
+  if (!rc_fail_can_be_had_again(endpoint, status->error))
     return false;
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
   rc_wc_text(endpoint, wc, text, sizeof(text));
-  return begin_anew(endpoint, status->error, text);
+  return rc_fail_begin_anew(endpoint, status->error, text);
 }
 
 void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns)
@@ -207,7 +207,7 @@ uint64_t rc_given_back(const struct pst_endpoint *endpoint)
 }
 
 /* Nothing goes again: what was under way has failed. */
-static void reconnect_no_more(struct pst_endpoint *endpoint, int error)
+static void rc_fail_reconnect_no_more(struct pst_endpoint *endpoint, int error)
 {
   if (!endpoint->sq.error)
     endpoint->sq.error = error;
@@ -222,8 +222,8 @@ static void reconnect_no_more(struct pst_endpoint *endpoint, int error)
 void rc_over(struct pst_endpoint *endpoint, enum rc_stage_name stage, int status)
 {
   if (rc_is_reconnecting(endpoint))
-    reconnect_no_more(endpoint,
-                      status == -ETIMEDOUT || status == -ECANCELED ? status : -ECONNRESET);
+    rc_fail_reconnect_no_more(endpoint,
+                              status == -ETIMEDOUT || status == -ECANCELED ? status : -ECONNRESET);
   rc_enter(endpoint, stage);
   endpoint->rc->stage.over.status = status;
   endpoint->rc->stage.over.is_due = !endpoint->closing.mode;
@@ -238,7 +238,7 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
   if (endpoint->rc->stage.name == RC_FAILED)
     return;
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
-  if (begin_anew(endpoint, status, why ? why : strerror(-status)))
+  if (rc_fail_begin_anew(endpoint, status, why ? why : strerror(-status)))
     return;
   if (!endpoint->sq.error)
     endpoint->sq.error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
@@ -249,7 +249,7 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
     return;
   }
   if (why && !endpoint->closing.mode)
-    say_failed(endpoint, PST_LOG_ERROR, status, why, "");
+    rc_fail_say_failed(endpoint, PST_LOG_ERROR, status, why, "");
   rc_over(endpoint, RC_FAILED, status);
 }
 

@@ -21,14 +21,14 @@
 #define RECEIVES_MIN 4u /* hello, farewell, and as many to be late */
 
 /* Of another than the first. */
-static uint32_t sends_of(const struct pst_endpoint *endpoint)
+static uint32_t rc_lanes_sends_of(const struct pst_endpoint *endpoint)
 {
   return vb_smaller(endpoint->sq.requests_max,
                     (uint64_t)endpoint->sq.requests_max / endpoint->lane_count + RC_TURN_MAX) +
          1 + RC_LANE_OWN;
 }
 
-static uint32_t receives_of(const struct pst_endpoint *endpoint)
+static uint32_t rc_lanes_receives_of(const struct pst_endpoint *endpoint)
 {
   const uint32_t lanes = endpoint->lane_count, share = endpoint->rx ? endpoint->rx->share : 0;
 
@@ -41,28 +41,29 @@ uint32_t rc_lanes_size(struct pst_endpoint *endpoint)
   uint32_t completions = endpoint->sq.size + endpoint->rc->lanes[0].rq.size;
 
   for (uint32_t i = 1; i < endpoint->lane_count; i++) {
-    endpoint->rc->lanes[i].rq.size = receives_of(endpoint);
-    completions += sends_of(endpoint) + endpoint->rc->lanes[i].rq.size;
+    endpoint->rc->lanes[i].rq.size = rc_lanes_receives_of(endpoint);
+    completions += rc_lanes_sends_of(endpoint) + endpoint->rc->lanes[i].rq.size;
   }
   return completions;
 }
 
 /* The first one's messages are as many as another's at most, and its queue is longer. */
-static int open_arrived(const struct pst_endpoint *endpoint, struct rc_lane *lane)
+static int rc_lanes_open_arrived(const struct pst_endpoint *endpoint, struct rc_lane *lane)
 {
   uint32_t size = 1;
 
-  while (size < receives_of(endpoint))
+  while (size < rc_lanes_receives_of(endpoint))
     size <<= 1;
   lane->arrived_mask = size - 1;
   lane->arrived = calloc(size, sizeof(*lane->arrived));
   return lane->arrived ? 0 : -ENOMEM;
 }
 
-static int open_lane(struct pst_endpoint *endpoint, uint32_t i, uint32_t pieces)
+static int rc_lanes_open_lane(struct pst_endpoint *endpoint, uint32_t i, uint32_t pieces)
 {
   struct rc_lane *lane = &endpoint->rc->lanes[i];
-  const struct ibv_qp_cap want = {.max_send_wr = i ? sends_of(endpoint) : endpoint->sq.size,
+  const struct ibv_qp_cap want = {.max_send_wr =
+                                      i ? rc_lanes_sends_of(endpoint) : endpoint->sq.size,
                                   .max_recv_wr = lane->rq.size,
                                   .max_send_sge = pieces,
                                   .max_recv_sge = 1,
@@ -73,7 +74,7 @@ static int open_lane(struct pst_endpoint *endpoint, uint32_t i, uint32_t pieces)
   lane->sets_up = true;
   lane->psn = rc_random_psn();
   lane->responder_psn = rc_random_psn();
-  int rc = endpoint->lane_count > 1 ? open_arrived(endpoint, lane) : 0;
+  int rc = endpoint->lane_count > 1 ? rc_lanes_open_arrived(endpoint, lane) : 0;
   if (rc == 0)
     rc = rc_qp_create(endpoint, i, &want, &given);
   if (rc < 0)
@@ -93,7 +94,7 @@ int rc_lanes_open(struct pst_endpoint *endpoint, uint32_t pieces)
   int rc = 0;
 
   for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++)
-    rc = open_lane(endpoint, i, pieces);
+    rc = rc_lanes_open_lane(endpoint, i, pieces);
   return rc;
 }
 
@@ -148,8 +149,8 @@ void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t 
 }
 
 /* The queue pair of the request at `i`, and of how many at most: `is_again`: as it went. */
-static uint32_t lane_of(const struct pst_endpoint *endpoint, uint64_t i, bool is_again,
-                        uint32_t *most)
+static uint32_t rc_lanes_lane_of(const struct pst_endpoint *endpoint, uint64_t i, bool is_again,
+                                 uint32_t *most)
 {
   const struct vb_sent *sent = &endpoint->sq.sent[i & endpoint->sq.mask];
 
@@ -165,8 +166,8 @@ static uint32_t lane_of(const struct pst_endpoint *endpoint, uint64_t i, bool is
 
 /* From `*i` on, those that go by queue pair `which` one after the other, linked behind `last`. */
 static inline __attribute__((always_inline)) struct ibv_send_wr *
-link_row(struct pst_endpoint *endpoint, uint64_t *i, uint64_t to, uint32_t which, uint32_t most,
-         const bool is_again)
+rc_lanes_link_row(struct pst_endpoint *endpoint, uint64_t *i, uint64_t to, uint32_t which,
+                  uint32_t most, const bool is_again)
 {
   const uint64_t mask = endpoint->sq.mask, first = *i;
   struct vb_sent *sent = endpoint->sq.sent;
@@ -195,8 +196,8 @@ link_row(struct pst_endpoint *endpoint, uint64_t *i, uint64_t to, uint32_t which
 
 /* Hands the requests [from, to) to the device, as one list for each queue pair. Returns how many;
  * -errno: none went. */
-static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpoint, uint64_t from,
-                                                      uint64_t to, const bool is_again)
+static inline __attribute__((always_inline)) int
+rc_lanes_ring_each(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, const bool is_again)
 {
   struct ibv_send_wr *first[RC_LANES_MAX] = {NULL}, *last[RC_LANES_MAX] = {NULL}, *bad;
   bool went = false;
@@ -204,9 +205,9 @@ static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpo
 
   for (uint64_t i = from; i != to;) {
     uint32_t most;
-    const uint32_t which = lane_of(endpoint, i, is_again, &most);
+    const uint32_t which = rc_lanes_lane_of(endpoint, i, is_again, &most);
     *(last[which] ? &last[which]->next : &first[which]) = &endpoint->sq.wrs[i & endpoint->sq.mask];
-    last[which] = link_row(endpoint, &i, to, which, most, is_again);
+    last[which] = rc_lanes_link_row(endpoint, &i, to, which, most, is_again);
   }
   endpoint->sq.head = to;
   for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++) {
@@ -228,12 +229,12 @@ static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpo
 
 int rc_lanes_ring(struct vb_send_queue *sq, uint64_t from, uint64_t to)
 {
-  return ring(vb_endpoint_of(sq), from, to, false);
+  return rc_lanes_ring_each(vb_endpoint_of(sq), from, to, false);
 }
 
 int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
 {
-  return ring(endpoint, from, to, true);
+  return rc_lanes_ring_each(endpoint, from, to, true);
 }
 
 struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left)
@@ -261,7 +262,8 @@ uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint
 
 /* How many completions of those that wait can be reported now: of one turn, of whose queue pair it
  * is. */
-static uint32_t waiting(struct pst_endpoint *endpoint, struct rc_lane **lane, uint32_t *left)
+static uint32_t rc_lanes_waiting(struct pst_endpoint *endpoint, struct rc_lane **lane,
+                                 uint32_t *left)
 {
   *lane = rc_lanes_turn(endpoint, left);
   return vb_smaller((*lane)->arrived_head - (*lane)->arrived_tail, *left);
@@ -269,8 +271,8 @@ static uint32_t waiting(struct pst_endpoint *endpoint, struct rc_lane **lane, ui
 
 /* Of turn `left` messages at most. False: the first of them is not as it has to be, and the
  * connection fails. */
-static bool deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t n,
-                         uint32_t left, struct vb_out *out)
+static bool rc_lanes_deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t n,
+                                  uint32_t left, struct vb_out *out)
 {
   const struct pst_completion *first = out->at;
   struct ibv_wc wcs[VB_POLL_BATCH];
@@ -298,10 +300,10 @@ bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct vb_out *out)
 
   if (endpoint->lane_count == 1 || !endpoint->rx || endpoint->closing.mode)
     return true;
-  while (out->room && (n = waiting(endpoint, &lane, &left)) != 0)
-    if (!deliver_some(endpoint, lane, n, left, out))
+  while (out->room && (n = rc_lanes_waiting(endpoint, &lane, &left)) != 0)
+    if (!rc_lanes_deliver_some(endpoint, lane, n, left, out))
       return true;
-  if (waiting(endpoint, &lane, &left) == 0)
+  if (rc_lanes_waiting(endpoint, &lane, &left) == 0)
     return true;
   vb_pend(endpoint);
   return false;

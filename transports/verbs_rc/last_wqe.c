@@ -21,7 +21,7 @@ void rc_last_wqe_begin(struct pst_endpoint *endpoint)
   endpoint->rc->lanes[0].rq.posted = 1;
 }
 
-static bool may_have_some(const struct pst_endpoint *endpoint)
+static bool rc_last_wqe_may_have_some(const struct pst_endpoint *endpoint)
 {
   return endpoint->shared && endpoint->rc->lanes[0].rq.posted &&
          atomic_load_explicit(&endpoint->rc->setup, memory_order_acquire) == 0;
@@ -30,7 +30,7 @@ static bool may_have_some(const struct pst_endpoint *endpoint)
 /* soft-RoCE of Linux 6.1 does not tell of the last one. It has its responder flush before its
  * requester: where all sends are back, and one more that is posted in ERR, all receives are, too.
  * An adapter's two halves know nothing of each other. */
-static void post_last(struct pst_endpoint *endpoint)
+static void rc_last_wqe_post_last(struct pst_endpoint *endpoint)
 {
   struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
 
@@ -55,7 +55,7 @@ bool rc_last_wqe_flushed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 }
 
 /* Not every device tells. */
-static bool takes_no_more(const struct pst_endpoint *endpoint)
+static bool rc_last_wqe_takes_no_more(const struct pst_endpoint *endpoint)
 {
   return atomic_load(&endpoint->last_wqe) || endpoint->rc->has_flushed ||
          (endpoint->rc->lanes[0].is_erred &&
@@ -66,13 +66,13 @@ void rc_last_wqe_step(struct pst_endpoint *endpoint)
 {
   const uint64_t empties = endpoint->worker->empties;
 
-  if (!may_have_some(endpoint))
+  if (!rc_last_wqe_may_have_some(endpoint))
     return;
   /* Else its event waits for the next look at the clock, and the end of the connection with it. */
   if (endpoint->rc->lanes[0].is_erred && !atomic_load(&endpoint->last_wqe))
     vb_events(endpoint->device);
-  post_last(endpoint);
-  if (!endpoint->rc->given_at && takes_no_more(endpoint))
+  rc_last_wqe_post_last(endpoint);
+  if (!endpoint->rc->given_at && rc_last_wqe_takes_no_more(endpoint))
     endpoint->rc->given_at = empties + 1;
   if (!endpoint->rc->given_at)
     return;
@@ -88,7 +88,7 @@ void rc_last_wqe_step(struct pst_endpoint *endpoint)
 
 void rc_last_wqe_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  if (!may_have_some(endpoint) || !endpoint->rc->lanes[0].is_erred)
+  if (!rc_last_wqe_may_have_some(endpoint) || !endpoint->rc->lanes[0].is_erred)
     return;
   if (now_ns >= endpoint->rc->erred_ns + RC_FLUSH_NS)
     vb_pend(endpoint);

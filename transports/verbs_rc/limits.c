@@ -16,8 +16,8 @@
 
 /* At most as many endpoints as `each` of the device's `has`, but for those that are `taken`, allow.
  * 0: it does not say how many it has. */
-static void bound(struct pst_limits *limits, const char *limit, int64_t has, uint32_t taken,
-                  uint32_t each)
+static void rc_limits_bound(struct pst_limits *limits, const char *limit, int64_t has,
+                            uint32_t taken, uint32_t each)
 {
   const uint64_t most = has > taken ? (uint64_t)(has - taken) / each : 0;
 
@@ -29,8 +29,8 @@ static void bound(struct pst_limits *limits, const char *limit, int64_t has, uin
            taken ? " and the device 1" : "");
 }
 
-static void bound_by_shared(struct pst_limits *limits, const struct pst_device *device,
-                            uint32_t receives)
+static void rc_limits_bound_by_shared(struct pst_limits *limits, const struct pst_device *device,
+                                      uint32_t receives)
 {
   const uint64_t most = vb_srq_most(device, receives, limits->device_endpoints_max);
   const struct ibv_device_attr *attr = &device->attr;
@@ -44,7 +44,7 @@ static void bound_by_shared(struct pst_limits *limits, const struct pst_device *
 }
 
 /* Peers' endpoints are alike, so that what each takes is known before there is one. */
-static void bound_peers(const struct pst_device *device, struct pst_limits *limits)
+static void rc_limits_bound_peers(const struct pst_device *device, struct pst_limits *limits)
 {
   const struct ibv_device_attr *attr = &device->attr;
   const struct pst_plan *plan = &device->plan;
@@ -61,17 +61,17 @@ static void bound_peers(const struct pst_device *device, struct pst_limits *limi
                               .lane_count = device->qps};
 
   rc_queue_sizes(&like);
-  bound(limits, "max_qp", attr->max_qp, 0, 2 * device->qps);
+  rc_limits_bound(limits, "max_qp", attr->max_qp, 0, 2 * device->qps);
   if (!vb_domain_is_one(device))
-    bound(limits, "max_pd", attr->max_pd, 1, 1);
-  bound(limits, "max_mr", attr->max_mr, 0, 2); /* its ring, its credit */
+    rc_limits_bound(limits, "max_pd", attr->max_pd, 1, 1);
+  rc_limits_bound(limits, "max_mr", attr->max_mr, 0, 2); /* its ring, its credit */
   /* One worker has them all. */
-  bound(limits, "max_cqe", attr->max_cqe, 0, like.completions);
+  rc_limits_bound(limits, "max_cqe", attr->max_cqe, 0, like.completions);
   if (device->shares)
-    bound_by_shared(limits, device, rc.lanes[0].rq.size);
+    rc_limits_bound_by_shared(limits, device, rc.lanes[0].rq.size);
 }
 
-static void bound_endpoints(const struct pst_device *device, struct pst_limits *limits)
+static void rc_limits_bound_endpoints(const struct pst_device *device, struct pst_limits *limits)
 {
   const struct ibv_device_attr *attr = &device->attr;
   const struct pst_plan *plan = &device->plan;
@@ -80,8 +80,8 @@ static void bound_endpoints(const struct pst_device *device, struct pst_limits *
 
   limits->device_endpoints_max = VB_WORKERS_MAX * VB_PLACES;
   if ((plan->flags & PST_PLAN_PEERS) && plan->rings)
-    bound_peers(device, limits);
-  bound(limits, "max_qp", attr->max_qp, 0, has_messages ? device->qps : 1);
+    rc_limits_bound_peers(device, limits);
+  rc_limits_bound(limits, "max_qp", attr->max_qp, 0, has_messages ? device->qps : 1);
   limits->endpoints_max = vb_smaller(limits->device_endpoints_max, VB_PLACES);
   if (!vb_domain_is_one(device) && attr->max_pd > 0)
     limits->domains_max = attr->max_pd > 1 ? (uint32_t)attr->max_pd - 1 : 1;
@@ -113,7 +113,7 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .remote_max = VB_REMOTE_BYTES,
   };
 
-  bound_endpoints(device, &out);
+  rc_limits_bound_endpoints(device, &out);
   pst_struct_write(limits, &out, sizeof(out));
   return 0;
 }

@@ -7,7 +7,7 @@
 #include "connection.h"
 #include "last_wqe.h"
 
-static void look_at_event(struct pst_endpoint *endpoint)
+static void rc_look_at_event(struct pst_endpoint *endpoint)
 {
   int event = atomic_exchange(&endpoint->event, 0);
   char why[512];
@@ -22,7 +22,7 @@ static void look_at_event(struct pst_endpoint *endpoint)
 }
 
 /* Is the peer there? What it owes an answer to, or else an empty WRITE, tells. */
-static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
+static void rc_look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   const struct pst_device *device = endpoint->device;
   bool owes = endpoint->sq.head != endpoint->sq.done;
@@ -63,7 +63,7 @@ static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
 /* ---- What only time tells ---------------------------------------------------------------- */
 
 /* Fails an endpoint whose time to connect is over, with what is known of the reason. */
-static void not_connected(struct pst_endpoint *endpoint)
+static void rc_look_not_connected(struct pst_endpoint *endpoint)
 {
   const uint32_t timeout = endpoint->device->path.timeout;
   const uint64_t again_ns = vb_ack_timeout_ns(timeout);
@@ -96,10 +96,10 @@ static void not_connected(struct pst_endpoint *endpoint)
 }
 
 /* Its time for an event that says why is over: one that is there, and was not read yet, is. */
-static void no_event_came(struct pst_endpoint *endpoint)
+static void rc_look_no_event_came(struct pst_endpoint *endpoint)
 {
   vb_events(endpoint->device);
-  look_at_event(endpoint);
+  rc_look_at_event(endpoint);
   if (endpoint->rc->stage.name != RC_FAILED && !rc_is_reconnecting(endpoint))
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
 }
@@ -133,18 +133,18 @@ void rc_look(struct pst_endpoint *endpoint, uint64_t now_ns)
     if (endpoint->rc->cm)
       endpoint->device->cm->look(endpoint, now_ns);
     if (now_ns >= endpoint->rc->stage.connecting.by_ns && worker->has_all)
-      not_connected(endpoint);
+      rc_look_not_connected(endpoint);
     else
       vb_due(worker, endpoint->rc->stage.connecting.by_ns);
     break;
   case RC_CONNECTED:
     if (endpoint->rc->stage.connected.flushed_ns &&
         now_ns >= endpoint->rc->stage.connected.flushed_ns + RC_EVENT_NS)
-      no_event_came(endpoint);
+      rc_look_no_event_came(endpoint);
     else if (endpoint->rc->stage.connected.flushed_ns)
       vb_due(worker, endpoint->rc->stage.connected.flushed_ns + RC_EVENT_NS);
     else
-      look_at_life(endpoint, now_ns);
+      rc_look_at_life(endpoint, now_ns);
     break;
   case RC_LEFT:
   case RC_FAILED:
@@ -161,7 +161,7 @@ void rc_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 
 void rc_notice(struct pst_endpoint *endpoint)
 {
-  look_at_event(endpoint);
+  rc_look_at_event(endpoint);
   rc_last_wqe_notice(endpoint);
   if (atomic_load_explicit(&endpoint->rc->setup, memory_order_acquire) != 2)
     return;

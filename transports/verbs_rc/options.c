@@ -107,7 +107,7 @@ static const struct pst_option_rule rules[] = {
      .flags = PST_RULE_UNLESS},
 };
 
-static void check_options(const struct pst_check *check, struct pst_facts *facts)
+static void rc_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   (void)check;
   facts->message_max = VB_BYTES_MAX;
@@ -126,7 +126,7 @@ static const struct pst_description description = {
     .option_count = sizeof(options) / sizeof(options[0]),
     .rules = rules,
     .rule_count = sizeof(rules) / sizeof(rules[0]),
-    .check = check_options,
+    .check = rc_options_check,
     .wire = "verbs-rc",
 };
 PST_DESCRIPTION(description);

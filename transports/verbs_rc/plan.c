@@ -10,8 +10,8 @@
 #define CQ_PEERS 16384u /* of peers that may never come: 1 MiB of mlx5's */
 
 /* Of an endpoint with these parts, of which one that receives has `share` slots. */
-static uint64_t completions_of(const struct pst_device *device, bool sends, bool receives,
-                               uint32_t share)
+static uint64_t rc_plan_completions_of(const struct pst_device *device, bool sends, bool receives,
+                                       uint32_t share)
 {
   const struct pst_plan *plan = &device->plan;
   struct pst_ring ring = {0};
@@ -30,21 +30,21 @@ static uint64_t completions_of(const struct pst_device *device, bool sends, bool
 }
 
 /* Of all endpoints; *largest: of one. */
-static uint64_t all_of(const struct pst_device *device, uint64_t *largest)
+static uint64_t rc_plan_all_of(const struct pst_device *device, uint64_t *largest)
 {
   const struct pst_plan *plan = &device->plan;
   const uint32_t rings = plan->rings ? plan->rings : 1;
   const uint32_t share = vb_smaller((plan->ring_slots + rings - 1) / rings, VB_SLOTS_MAX);
-  const uint64_t sender = completions_of(device, true, false, 0);
-  const uint64_t receiver = completions_of(device, false, true, share);
+  const uint64_t sender = rc_plan_completions_of(device, true, false, 0);
+  const uint64_t receiver = rc_plan_completions_of(device, false, true, share);
 
   if ((plan->flags & PST_PLAN_PEERS) && plan->rings) {
-    *largest = completions_of(device, true, true, share);
+    *largest = rc_plan_completions_of(device, true, true, share);
     return *largest * plan->rings;
   }
   *largest = (plan->senders ? sender : 0) + (plan->receivers ? receiver : 0);
   return plan->senders * sender + plan->receivers * receiver +
-         (plan->rma ? plan->rma * completions_of(device, false, false, 0) : 0) +
+         (plan->rma ? plan->rma * rc_plan_completions_of(device, false, false, 0) : 0) +
          (device->shares && device->sends ? plan->ring_slots : 0);
 }
 
@@ -53,7 +53,7 @@ struct vb_planned rc_plan_completions(const struct pst_device *device)
   const struct pst_plan *plan = &device->plan;
   const uint32_t most = (uint32_t)device->attr.max_cqe;
   uint64_t largest = 0;
-  const uint64_t all = all_of(device, &largest);
+  const uint64_t all = rc_plan_all_of(device, &largest);
   uint64_t first = plan->workers > 1 ? all / plan->workers : all;
 
   if (plan->flags & PST_PLAN_PEERS)

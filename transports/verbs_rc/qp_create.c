@@ -15,7 +15,7 @@
 #define INLINE_LEAST 16u /* bytes; fewer are not worth another try */
 
 /* "stream", or "stream, queue pair 3 of `qps: 4`" */
-static void name(const struct pst_endpoint *endpoint, uint32_t which, char text[128])
+static void rc_qp_name(const struct pst_endpoint *endpoint, uint32_t which, char text[128])
 {
   if (endpoint->lane_count > 1)
     snprintf(text, 128, "%s, queue pair %u of `qps: %u`", endpoint->label, which + 1,
@@ -25,8 +25,8 @@ static void name(const struct pst_endpoint *endpoint, uint32_t which, char text[
 }
 
 /* What is less than is needed, one after the other: "16 of 264 sends". Empty: nothing is. */
-static void list_missing(const struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
-                         const struct ibv_qp_cap *given, char *text, size_t size)
+static void rc_qp_list_missing(const struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
+                               const struct ibv_qp_cap *given, char *text, size_t size)
 {
   const bool own = !endpoint->shared;
   const struct {
@@ -46,7 +46,7 @@ static void list_missing(const struct pst_endpoint *endpoint, const struct ibv_q
 
 /* What is posted on it. Without memory windows and invalidation, which a plain ibv_create_qp counts
  * in, mlx5 has room for up to four times as many requests. */
-static uint64_t send_ops(const struct pst_endpoint *endpoint)
+static uint64_t rc_qp_send_ops(const struct pst_endpoint *endpoint)
 {
   const uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
   const bool has_atomics =
@@ -58,7 +58,7 @@ static uint64_t send_ops(const struct pst_endpoint *endpoint)
 }
 
 /* SENDs come into memory that only the device writes. */
-static bool needs_device_writes(const struct pst_endpoint *endpoint)
+static bool rc_qp_needs_device_writes(const struct pst_endpoint *endpoint)
 {
   const struct vb_rx *rx = endpoint->rx;
 
@@ -66,30 +66,31 @@ static bool needs_device_writes(const struct pst_endpoint *endpoint)
 }
 
 /* By its operations, or, where the provider cannot be told them, plainly. NULL: errno. */
-static struct ibv_qp *make_as(const struct pst_endpoint *endpoint, struct ibv_context *context,
-                              struct ibv_qp_init_attr_ex *attr)
+static struct ibv_qp *rc_qp_make_as(const struct pst_endpoint *endpoint,
+                                    struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
   errno = 0;
-  return needs_device_writes(endpoint) ? vb_mlx5_create_qp(endpoint->device->host, context, attr)
-                                       : ibv_create_qp_ex(context, attr);
+  return rc_qp_needs_device_writes(endpoint)
+             ? vb_mlx5_create_qp(endpoint->device->host, context, attr)
+             : ibv_create_qp_ex(context, attr);
 }
 
-static struct ibv_qp *make_of(const struct pst_endpoint *endpoint, struct ibv_context *context,
-                              struct ibv_qp_init_attr_ex *attr)
+static struct ibv_qp *rc_qp_make_of(const struct pst_endpoint *endpoint,
+                                    struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
   const struct ibv_qp_cap cap = attr->cap;
-  struct ibv_qp *qp = make_as(endpoint, context, attr);
+  struct ibv_qp *qp = rc_qp_make_as(endpoint, context, attr);
 
   if (qp || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
     return qp;
   attr->comp_mask = IBV_QP_INIT_ATTR_PD;
   attr->cap = cap;
-  return make_as(endpoint, context, attr);
+  return rc_qp_make_as(endpoint, context, attr);
 }
 
 /* With as many inline bytes as it has, up to those wished for. NULL: errno. */
-static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
-                           bool only_asks, struct ibv_pd *pd, struct ibv_qp_cap *given)
+static struct ibv_qp *rc_qp_make(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
+                                 bool only_asks, struct ibv_pd *pd, struct ibv_qp_cap *given)
 {
   struct ibv_qp *qp = NULL;
 
@@ -102,13 +103,13 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
                                        .comp_mask =
                                            IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
                                        .pd = pd,
-                                       .send_ops_flags = send_ops(endpoint)};
+                                       .send_ops_flags = rc_qp_send_ops(endpoint)};
     attr.cap.max_inline_data = wish;
     if (endpoint->shared && !only_asks) {
       attr.srq = endpoint->shared->srq;
       attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
     }
-    qp = make_of(endpoint, pd->context, &attr);
+    qp = rc_qp_make_of(endpoint, pd->context, &attr);
     *given = attr.cap;
     if (qp || wish == 0)
       return qp;
@@ -117,16 +118,17 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
 
 /* Creates a queue pair with at least the capabilities in `want`. The caller owns *qp and *pd.
  * -errno after a log with the remedy. */
-static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
-                  bool only_asks, struct ibv_qp_cap *given, struct ibv_qp **qp, struct ibv_pd **pd)
+static int rc_qp_create_lane(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
+                             uint32_t which, bool only_asks, struct ibv_qp_cap *given,
+                             struct ibv_qp **qp, struct ibv_pd **pd)
 {
   const struct pst_device *device = endpoint->device;
   *pd = vb_thread_domain_take(endpoint->worker, only_asks ? endpoint->local : endpoint->domain);
-  struct ibv_qp *made = make(endpoint, want, only_asks, *pd, given);
+  struct ibv_qp *made = rc_qp_make(endpoint, want, only_asks, *pd, given);
   char label[128], missing[160], memlock[160];
 
-  name(endpoint, which, label);
-  if (!made && errno == EOPNOTSUPP && needs_device_writes(endpoint)) {
+  rc_qp_name(endpoint, which, label);
+  if (!made && errno == EOPNOTSUPP && rc_qp_needs_device_writes(endpoint)) {
     VB_LOG(device, PST_LOG_ERROR,
            "%s: %s cannot be told to write small SENDs into a GPU itself: libmlx5.so.1 has no "
            "mlx5dv_create_qp (rdma-core 19); install it, take `operation: write`, or `path: "
@@ -147,7 +149,7 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
            vb_memlock_hint(code, memlock));
     return vb_call_error(code);
   }
-  list_missing(endpoint, want, given, missing, sizeof(missing));
+  rc_qp_list_missing(endpoint, want, given, missing, sizeof(missing));
   if (missing[0]) {
     ibv_destroy_qp(made);
     VB_LOG(device, PST_LOG_ERROR,
@@ -169,16 +171,17 @@ int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv
   int rc;
 
   if (!endpoint->rc->is_split) {
-    rc = create(endpoint, want, which, false, given, &lane->qp, &lane->pds[0]);
+    rc = rc_qp_create_lane(endpoint, want, which, false, given, &lane->qp, &lane->pds[0]);
     lane->rq.qp = lane->qp;
     return rc;
   }
   asks.max_recv_wr = asks.max_recv_sge = 0;
   answers.max_send_wr = answers.max_send_sge = 1; /* the last, in ERR: shared.c */
   answers.max_inline_data = 0;
-  rc = create(endpoint, &asks, which, true, given, &lane->qp, &lane->pds[0]);
+  rc = rc_qp_create_lane(endpoint, &asks, which, true, given, &lane->qp, &lane->pds[0]);
   if (rc == 0)
-    rc = create(endpoint, &answers, which, false, &answering, &lane->rq.qp, &lane->pds[1]);
+    rc = rc_qp_create_lane(endpoint, &answers, which, false, &answering, &lane->rq.qp,
+                           &lane->pds[1]);
   if (rc < 0)
     return rc;
   given->max_recv_wr = answering.max_recv_wr;

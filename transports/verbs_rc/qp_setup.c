@@ -8,8 +8,8 @@
 #include "last_wqe.h"
 #include "qp.h"
 
-static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
-                  const struct rc_qp_address *other)
+static int rc_qp_to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
+                        const struct rc_qp_address *other)
 {
   const struct pst_device *device = endpoint->device;
   const struct rc_blob *peer = &endpoint->rc->peer;
@@ -38,7 +38,7 @@ static int to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int to_rts(struct pst_endpoint *endpoint, struct ibv_qp *qp, uint32_t psn)
+static int rc_qp_to_rts(struct pst_endpoint *endpoint, struct ibv_qp *qp, uint32_t psn)
 {
   const struct vb_path *path = &endpoint->device->path;
   uint32_t own = (uint32_t)endpoint->device->attr.max_qp_init_rd_atom;
@@ -57,15 +57,15 @@ static int to_rts(struct pst_endpoint *endpoint, struct ibv_qp *qp, uint32_t psn
                                 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static int to_ready(struct pst_endpoint *endpoint, struct ibv_qp *qp, uint32_t psn,
-                    const struct rc_qp_address *other)
+static int rc_qp_to_ready(struct pst_endpoint *endpoint, struct ibv_qp *qp, uint32_t psn,
+                          const struct rc_qp_address *other)
 {
-  int rc = to_rtr(endpoint, qp, other);
+  int rc = rc_qp_to_rtr(endpoint, qp, other);
 
-  return rc ? rc : to_rts(endpoint, qp, psn);
+  return rc ? rc : rc_qp_to_rts(endpoint, qp, psn);
 }
 
-static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
+static int rc_qp_set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
 {
   const struct rc_blob *peer = &endpoint->rc->peer;
   struct rc_lane *lane = &endpoint->rc->lanes[i];
@@ -73,13 +73,13 @@ static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
 
   /* What answers first: the peer may ask as soon as it is asked. */
   if (endpoint->rc->is_split)
-    rc = to_ready(endpoint, lane->rq.qp, lane->responder_psn, &peer->qps[i]);
+    rc = rc_qp_to_ready(endpoint, lane->rq.qp, lane->responder_psn, &peer->qps[i]);
   return rc ? rc
-            : to_ready(endpoint, lane->qp, lane->psn,
-                       endpoint->rc->is_split ? &peer->responders[i] : &peer->qps[i]);
+            : rc_qp_to_ready(endpoint, lane->qp, lane->psn,
+                             endpoint->rc->is_split ? &peer->responders[i] : &peer->qps[i]);
 }
 
-static void set_up(void *arg)
+static void rc_qp_set_up(void *arg)
 {
   struct pst_endpoint *endpoint = arg;
   struct pst_worker *worker = endpoint->worker;
@@ -87,7 +87,7 @@ static void set_up(void *arg)
 
   for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++)
     if (endpoint->rc->lanes[i].sets_up)
-      rc = set_up_lane(endpoint, i);
+      rc = rc_qp_set_up_lane(endpoint, i);
   if (rc == 0 && endpoint->rc->cm)
     rc = endpoint->device->cm->settle(endpoint);
   endpoint->rc->setup_rc = rc;
@@ -97,7 +97,7 @@ static void set_up(void *arg)
 
 /* On the worker's thread: RESET takes a queue pair's completions out of the completion queue, which
  * nobody may poll meanwhile where the provider takes no locks (MLX5_SINGLE_THREADED=1). */
-static int begin_anew(struct pst_endpoint *endpoint)
+static int rc_qp_begin_anew(struct pst_endpoint *endpoint)
 {
   int rc = 0;
 
@@ -116,14 +116,14 @@ int rc_set_up_soon(struct pst_endpoint *endpoint)
 {
   rc_enter(endpoint, rc_is_reconnecting(endpoint) ? RC_SETTING_UP_AGAIN : RC_SETTING_UP);
   rc_last_wqe_begin(endpoint);
-  endpoint->rc->setup_rc = begin_anew(endpoint);
+  endpoint->rc->setup_rc = rc_qp_begin_anew(endpoint);
   if (endpoint->rc->setup_rc != 0) { /* as if it had been found later */
     atomic_store_explicit(&endpoint->rc->setup, 2, memory_order_relaxed);
     vb_notify(endpoint->worker);
     return 0;
   }
   atomic_store_explicit(&endpoint->rc->setup, 1, memory_order_relaxed);
-  int rc = endpoint->device->host->defer(endpoint->device->host, endpoint, set_up, endpoint);
+  int rc = endpoint->device->host->defer(endpoint->device->host, endpoint, rc_qp_set_up, endpoint);
   if (rc < 0)
     atomic_store_explicit(&endpoint->rc->setup, 0, memory_order_relaxed);
   return rc;

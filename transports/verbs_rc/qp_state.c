@@ -6,7 +6,7 @@
 #include "lanes.h"
 #include "qp.h"
 
-static int to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int access)
+static int rc_qp_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int access)
 {
   const struct pst_device *device = endpoint->device;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
@@ -31,8 +31,8 @@ int rc_lane_to_init(const struct pst_endpoint *endpoint, const struct rc_lane *l
   if (endpoint->roles & PST_ROLE_RMA)
     access |= IBV_ACCESS_REMOTE_READ |
               (endpoint->device->capabilities & PST_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-  int rc = to_init(endpoint, lane->rq.qp, access);
-  return rc == 0 && endpoint->rc->is_split ? to_init(endpoint, lane->qp, 0) : rc;
+  int rc = rc_qp_to_init(endpoint, lane->rq.qp, access);
+  return rc == 0 && endpoint->rc->is_split ? rc_qp_to_init(endpoint, lane->qp, 0) : rc;
 }
 
 int rc_lane_change_state(const struct rc_lane *lane, enum ibv_qp_state state)

@@ -7,7 +7,7 @@
 #include "qp.h"
 
 /* Completions that there may be at a time: of all queues of the worker's. */
-static int reserve_completions(struct pst_endpoint *endpoint)
+static int rc_queue_reserve_completions(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
   uint32_t wanted = worker->cq_used + endpoint->completions;
@@ -22,7 +22,7 @@ static int reserve_completions(struct pst_endpoint *endpoint)
 
 /* SENDs: all slots into receives; those that are shared are posted already. With `reconnect` one of
  * these is not granted, so that a hello finds one though the host has all the others. */
-static void line_up(struct pst_endpoint *endpoint)
+static void rc_queue_line_up(struct pst_endpoint *endpoint)
 {
   struct vb_rx *rx = endpoint->rx && endpoint->rx->sends ? endpoint->rx : NULL;
   const struct pst_ring *ring = rx ? rx->ring : NULL;
@@ -65,7 +65,7 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
 {
   endpoint->pieces_max = pieces ? pieces : 1;
   rc_queue_sizes(endpoint);
-  int rc = reserve_completions(endpoint);
+  int rc = rc_queue_reserve_completions(endpoint);
   if (rc == 0 && endpoint->device->shares)
     rc = vb_srq_join(endpoint);
   if (rc == 0)
@@ -77,7 +77,7 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   rc = vb_send_queue_open(&endpoint->sq, endpoint->pieces_max);
   if (rc == 0)
     rc = vb_credit_open(endpoint);
-  line_up(endpoint);
+  rc_queue_line_up(endpoint);
   if (rc == 0)
     rc = rc_lanes_init(endpoint);
   return rc;

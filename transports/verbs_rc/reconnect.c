@@ -47,12 +47,12 @@
 _Static_assert(VB_CONTROL_RECEIVES < CREDITS_MASK && RC_REQUESTS_MAX < MESSAGES_MASK / 2,
                "counts of what is under way are unambiguous");
 
-static uint32_t try_of(uint32_t said)
+static uint32_t rc_reconnect_try_of(uint32_t said)
 {
   return said >> TRY_SHIFT & TRY_MASK;
 }
 
-static uint32_t answers_of(uint32_t said)
+static uint32_t rc_reconnect_answers_of(uint32_t said)
 {
   return said >> ANSWERS_SHIFT & TRY_MASK;
 }
@@ -83,13 +83,13 @@ uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits, uint32_t number
          number << TRY_SHIFT | ((uint32_t)credits & CREDITS_MASK) << CREDITS_SHIFT | VB_HELLO;
 }
 
-static bool is_credit(const struct pst_endpoint *endpoint, uint32_t at)
+static bool rc_reconnect_is_credit(const struct pst_endpoint *endpoint, uint32_t at)
 {
   return endpoint->sq.sent[at].opcode == 0 && endpoint->sq.wrs[at].imm_data == htobe32(VB_CREDIT);
 }
 
 /* The peer has it: an empty WRITE in its place keeps the order of completions. */
-static void empty(struct ibv_send_wr *wr)
+static void rc_reconnect_empty(struct ibv_send_wr *wr)
 {
   wr->opcode = IBV_WR_RDMA_WRITE;
   wr->num_sge = 0;
@@ -98,20 +98,20 @@ static void empty(struct ibv_send_wr *wr)
   wr->wr.rdma.rkey = 0;
 }
 
-static bool is_atomic(uint8_t opcode)
+static bool rc_reconnect_is_atomic(uint8_t opcode)
 {
   return opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP;
 }
 
-static bool is_fenced(const struct pst_endpoint *endpoint, uint32_t at)
+static bool rc_reconnect_is_fenced(const struct pst_endpoint *endpoint, uint32_t at)
 {
   return endpoint->sq.wrs[at].send_flags & IBV_SEND_FENCE;
 }
 
 /* Requests with a fence up to the last of the first `had` messages. False: `had` ends in the midst
  * of a message's run. */
-static bool count_fenced(const struct pst_endpoint *endpoint, uint32_t by, uint32_t had,
-                         uint32_t *fenced)
+static bool rc_reconnect_count_fenced(const struct pst_endpoint *endpoint, uint32_t by,
+                                      uint32_t had, uint32_t *fenced)
 {
   *fenced = 0;
   for (uint64_t i = endpoint->sq.done; had; i++) {
@@ -119,7 +119,7 @@ static bool count_fenced(const struct pst_endpoint *endpoint, uint32_t by, uint3
     const struct vb_sent *sent = &endpoint->sq.sent[at];
     if (sent->lane != by)
       continue;
-    *fenced += is_fenced(endpoint, at);
+    *fenced += rc_reconnect_is_fenced(endpoint, at);
     if (sent->opcode != PST_OP_SEND)
       continue;
     if (had < sent->count)
@@ -144,11 +144,11 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
     const uint8_t opcode = endpoint->sq.sent[at].opcode;
     if (endpoint->sq.sent[at].lane != by)
       continue;
-    if (i >= done && is_atomic(opcode))
+    if (i >= done && rc_reconnect_is_atomic(opcode))
       return "an atomic was under way, which may or may not have taken place";
     messages += opcode == PST_OP_SEND ? endpoint->sq.sent[at].count : 0;
     known += opcode == PST_OP_SEND && i < done ? endpoint->sq.sent[at].count : 0;
-    credits += is_credit(endpoint, at);
+    credits += rc_reconnect_is_credit(endpoint, at);
   }
   const uint64_t granted = endpoint->rx && by == 0 ? endpoint->rx->credits_sent : 0;
   uint32_t had =
@@ -156,28 +156,29 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
       MESSAGES_MASK;
   uint32_t taken = ((said >> CREDITS_SHIFT) - (uint32_t)(granted - credits)) & CREDITS_MASK;
   uint32_t fenced;
-  if (had > messages || had < known || taken > credits || !count_fenced(endpoint, by, had, &fenced))
+  if (had > messages || had < known || taken > credits ||
+      !rc_reconnect_count_fenced(endpoint, by, had, &fenced))
     return "the peer says that it has had other messages than were sent";
   for (uint64_t i = endpoint->sq.done; i != endpoint->sq.head; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq.mask;
     const uint8_t opcode = endpoint->sq.sent[at].opcode;
-    const bool is_message = opcode == PST_OP_SEND, is_given = is_credit(endpoint, at);
+    const bool is_message = opcode == PST_OP_SEND, is_given = rc_reconnect_is_credit(endpoint, at);
     if (endpoint->sq.sent[at].lane != by)
       continue;
     const uint32_t count = is_message ? endpoint->sq.sent[at].count : 0;
     if (had == 0)
       endpoint->rc->reconnect.repeated += count;
-    fenced -= had && is_fenced(endpoint, at);
+    fenced -= had && rc_reconnect_is_fenced(endpoint, at);
     if (i < done || (is_message && had) || (is_given && taken) || (opcode == PST_OP_WRITE && had) ||
         (opcode == PST_OP_READ && fenced))
-      empty(&endpoint->sq.wrs[at]);
+      rc_reconnect_empty(&endpoint->sq.wrs[at]);
     had -= had ? count : 0;
     taken -= is_given && taken;
   }
   return NULL;
 }
 
-static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
+static void rc_reconnect_go_on(struct pst_endpoint *endpoint, uint64_t repeated)
 {
   struct rc_reconnect *reconnect = &endpoint->rc->reconnect;
   const uint64_t from = endpoint->sq.done, to = endpoint->sq.head;
@@ -186,7 +187,7 @@ static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
 
   reconnect->last_by_ns = endpoint->rc->stage.again.by_ns;
   reconnect->last_got = rc_got_through(endpoint);
-  reconnect->peer_number = try_of(endpoint->rc->lanes[0].said);
+  reconnect->peer_number = rc_reconnect_try_of(endpoint->rc->lanes[0].said);
   reconnect->count++;
   rc_enter(endpoint, RC_CONNECTED);
   endpoint->rc->heard_ns = vb_now_ns(endpoint->device);
@@ -207,7 +208,8 @@ static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
 }
 
 /* Messages that this queue pair has received, ever. */
-static uint64_t messages_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
+static uint64_t rc_reconnect_messages_of(const struct pst_endpoint *endpoint,
+                                         const struct rc_lane *lane)
 {
   if (endpoint->lane_count > 1)
     return lane->messages;
@@ -215,37 +217,39 @@ static uint64_t messages_of(const struct pst_endpoint *endpoint, const struct rc
 }
 
 /* Credit messages come by the first queue pair. */
-static uint64_t credits_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
+static uint64_t rc_reconnect_credits_of(const struct pst_endpoint *endpoint,
+                                        const struct rc_lane *lane)
 {
   return lane == endpoint->rc->lanes && endpoint->tx ? endpoint->tx->credit_messages : 0;
 }
 
 /* 0 or -errno. */
-static int say_hello(struct pst_endpoint *endpoint, uint32_t i)
+static int rc_reconnect_say_hello(struct pst_endpoint *endpoint, uint32_t i)
 {
   struct rc_lane *lane = &endpoint->rc->lanes[i];
-  const uint32_t answers = lane->peer ? try_of(lane->said) : 0;
+  const uint32_t answers = lane->peer ? rc_reconnect_try_of(lane->said) : 0;
 
   return rc_lane_say(endpoint, lane,
-                     rc_reconnect_hello(messages_of(endpoint, lane), credits_of(endpoint, lane),
+                     rc_reconnect_hello(rc_reconnect_messages_of(endpoint, lane),
+                                        rc_reconnect_credits_of(endpoint, lane),
                                         endpoint->rc->reconnect.number, answers));
 }
 
 /* An opening or an answer by each queue pair, which the peer has some time to reply to. By exchange
  * the peer notices the failure by a keepalive of its own; by rdma_cm it has noticed. */
-static void say_hellos(struct pst_endpoint *endpoint)
+static void rc_reconnect_say_hellos(struct pst_endpoint *endpoint)
 {
   int rc = 0;
 
   rc_reconnect_within(endpoint, endpoint->rc->cm ? RC_CM_TRY_NS : endpoint->device->keepalive_ns);
   for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++)
-    rc = say_hello(endpoint, i);
+    rc = rc_reconnect_say_hello(endpoint, i);
   if (rc < 0)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
 }
 
 /* The hellos that this end waited for have come: what the peer has not received goes again. */
-static void stand(struct pst_endpoint *endpoint)
+static void rc_reconnect_stand(struct pst_endpoint *endpoint)
 {
   const uint64_t before = endpoint->rc->reconnect.repeated;
 
@@ -258,23 +262,23 @@ static void stand(struct pst_endpoint *endpoint)
   }
   for (uint32_t i = 0; i < endpoint->lane_count; i++)
     endpoint->rc->lanes[i].done = endpoint->rc->lanes[i].flushed = endpoint->sq.done;
-  if (rc_says_hello(endpoint) && say_hello(endpoint, 0) < 0)
+  if (rc_says_hello(endpoint) && rc_reconnect_say_hello(endpoint, 0) < 0)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
   else
-    go_on(endpoint, before);
+    rc_reconnect_go_on(endpoint, before);
 }
 
 /* The openings of all queue pairs have come. */
-static void answer(struct pst_endpoint *endpoint)
+static void rc_reconnect_answer(struct pst_endpoint *endpoint)
 {
   endpoint->rc->stage.again.progress = RC_TRY_ANSWERED;
   if (rc_receive_confirmation(endpoint) < 0)
     rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
   else
-    say_hellos(endpoint);
+    rc_reconnect_say_hellos(endpoint);
 }
 
-static void look(struct pst_endpoint *endpoint)
+static void rc_reconnect_look_at_try(struct pst_endpoint *endpoint)
 {
   const struct rc_stage *stage = &endpoint->rc->stage;
 
@@ -284,9 +288,9 @@ static void look(struct pst_endpoint *endpoint)
     if (lane->peer == RC_PEER_SILENT)
       return;
   if (rc_says_hello(endpoint) || stage->again.progress == RC_TRY_CONFIRMED)
-    stand(endpoint);
+    rc_reconnect_stand(endpoint);
   else if (stage->again.progress == RC_TRY_BEGUN)
-    answer(endpoint);
+    rc_reconnect_answer(endpoint);
 }
 
 void rc_reconnect_greet(struct pst_endpoint *endpoint)
@@ -300,11 +304,11 @@ void rc_reconnect_greet(struct pst_endpoint *endpoint)
   if (endpoint->rc->cm)
     rc_reconnect_within(endpoint, RC_CM_TRY_NS);
   if (rc_says_hello(endpoint))
-    say_hellos(endpoint);
-  look(endpoint); /* the peer's may have come first */
+    rc_reconnect_say_hellos(endpoint);
+  rc_reconnect_look_at_try(endpoint); /* the peer's may have come first */
 }
 
-static bool is_awaited(const struct pst_endpoint *endpoint)
+static bool rc_reconnect_is_awaited(const struct pst_endpoint *endpoint)
 {
   return endpoint->rc->stage.name == RC_SETTING_UP_AGAIN ||
          endpoint->rc->stage.name == RC_GREETING_AGAIN;
@@ -318,16 +322,18 @@ void rc_reconnect_lost(struct pst_endpoint *endpoint)
     endpoint->rc->stage.again.progress = RC_TRY_LOST;
 }
 
-static uint32_t count_of(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
+static uint32_t rc_reconnect_count_of(const struct pst_endpoint *endpoint,
+                                      const struct rc_lane *lane)
 {
-  return (uint32_t)(messages_of(endpoint, lane) + credits_of(endpoint, lane));
+  return (uint32_t)(rc_reconnect_messages_of(endpoint, lane) +
+                    rc_reconnect_credits_of(endpoint, lane));
 }
 
 bool rc_reconnect_is_repeated(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t count)
 {
   if (endpoint->rc->stage.again.progress == RC_TRY_NONE)
     return false;
-  const bool is = lane->repeated < count_of(endpoint, lane) - lane->counted;
+  const bool is = lane->repeated < rc_reconnect_count_of(endpoint, lane) - lane->counted;
   lane->repeated += count;
   return is;
 }
@@ -336,14 +342,14 @@ void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uin
 {
   const bool is_opening = lane->peer == RC_PEER_SILENT && !rc_says_hello(endpoint);
 
-  if (rc_is_reconnecting(endpoint) && try_of(said) != lane->peer_number) {
-    lane->peer_number = try_of(said);
-    lane->counted = count_of(endpoint, lane);
+  if (rc_is_reconnecting(endpoint) && rc_reconnect_try_of(said) != lane->peer_number) {
+    lane->peer_number = rc_reconnect_try_of(said);
+    lane->counted = rc_reconnect_count_of(endpoint, lane);
   }
-  if (!is_awaited(endpoint))
+  if (!rc_reconnect_is_awaited(endpoint))
     return;
-  if (answers_of(said) != (is_opening ? 0 : endpoint->rc->reconnect.number) ||
-      try_of(said) == endpoint->rc->reconnect.peer_number) {
+  if (rc_reconnect_answers_of(said) != (is_opening ? 0 : endpoint->rc->reconnect.number) ||
+      rc_reconnect_try_of(said) == endpoint->rc->reconnect.peer_number) {
     rc_reconnect_lost(endpoint);
     return;
   }
@@ -352,16 +358,16 @@ void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uin
   else if (endpoint->rc->stage.again.progress == RC_TRY_ANSWERED)
     endpoint->rc->stage.again.progress = RC_TRY_CONFIRMED;
   lane->peer = RC_PEER_HEARD;
-  look(endpoint);
+  rc_reconnect_look_at_try(endpoint);
 }
 
 void rc_reconnect_met(struct pst_endpoint *endpoint, const struct rc_lane *lane)
 {
-  if (is_awaited(endpoint) && lane->peer == RC_PEER_SILENT)
+  if (rc_reconnect_is_awaited(endpoint) && lane->peer == RC_PEER_SILENT)
     rc_reconnect_lost(endpoint);
 }
 
-static void not_had_again(struct pst_endpoint *endpoint)
+static void rc_reconnect_not_had_again(struct pst_endpoint *endpoint)
 {
   char why[1280], status[1024] = "";
 
@@ -384,7 +390,7 @@ void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns)
   struct rc_stage *stage = &endpoint->rc->stage;
 
   if (now_ns >= stage->again.by_ns) {
-    not_had_again(endpoint);
+    rc_reconnect_not_had_again(endpoint);
     return;
   }
   vb_due(endpoint->worker, stage->again.by_ns);

@@ -6,13 +6,14 @@
 #include "cm.h"
 #include "ops.h"
 
-static void add(struct pst_counter_list *list, const char *name, uint64_t value, uint64_t flags)
+static void rc_stats_add(struct pst_counter_list *list, const char *name, uint64_t value,
+                         uint64_t flags)
 {
   pst_counter_add(list, name, NULL, value, flags);
 }
 
 /* The worker's in all: `receives_missing` are to be posted, and are not. */
-static void add_shared(struct pst_counter_list *list, const struct pst_worker *worker)
+static void rc_stats_add_shared(struct pst_counter_list *list, const struct pst_worker *worker)
 {
   uint64_t reserved = 0, missing = 0, bytes = 0;
 
@@ -24,9 +25,9 @@ static void add_shared(struct pst_counter_list *list, const struct pst_worker *w
     missing += one->reserved > one->posted ? one->reserved - one->posted : 0;
     bytes += one->buffers ? (uint64_t)one->size * VB_SRQ_CREDIT_BYTES : 0;
   }
-  add(list, "shared_receives", reserved, PST_COUNTER_GAUGE);
-  add(list, "shared_receives_missing", missing, PST_COUNTER_GAUGE);
-  add(list, "shared_receive_bytes", bytes, PST_COUNTER_GAUGE);
+  rc_stats_add(list, "shared_receives", reserved, PST_COUNTER_GAUGE);
+  rc_stats_add(list, "shared_receives_missing", missing, PST_COUNTER_GAUGE);
+  rc_stats_add(list, "shared_receive_bytes", bytes, PST_COUNTER_GAUGE);
 }
 
 /* Packets to a peer that is absent or gone are sent again on a healthy link, too. */
@@ -52,13 +53,14 @@ void rc_tell_slow(struct pst_device *device)
 }
 
 /* Of port and host, since the device was opened; other programs' share is in them, too. */
-static void add_port(struct pst_counter_list *list, struct pst_device *device)
+static void rc_stats_add_port(struct pst_counter_list *list, struct pst_device *device)
 {
   const struct vb_counters *now = &device->port_now;
 
   rc_tell_slow(device);
   for (uint32_t i = 0; i < now->count; i++)
-    add(list, now->at[i].name, vb_counters_growth(&device->port_before, now, now->at[i].name), 0);
+    rc_stats_add(list, now->at[i].name,
+                 vb_counters_growth(&device->port_before, now, now->at[i].name), 0);
 }
 
 /* Fills in the counters of an endpoint, of its worker or of the device, and returns how many there
@@ -69,42 +71,42 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
   struct pst_counter_list list = {counters, max, 0};
 
   if (endpoint && endpoint->tx) {
-    add(&list, "messages_sent", endpoint->tx->messages, 0);
-    add(&list, "bytes_sent", endpoint->tx->bytes, 0);
-    add(&list, "runs_sent", endpoint->tx->runs, 0);
-    add(&list, "credit_messages_received", endpoint->tx->credit_messages, 0);
-    add(&list, "credits", endpoint->tx->credits.count, PST_COUNTER_GAUGE);
+    rc_stats_add(&list, "messages_sent", endpoint->tx->messages, 0);
+    rc_stats_add(&list, "bytes_sent", endpoint->tx->bytes, 0);
+    rc_stats_add(&list, "runs_sent", endpoint->tx->runs, 0);
+    rc_stats_add(&list, "credit_messages_received", endpoint->tx->credit_messages, 0);
+    rc_stats_add(&list, "credits", endpoint->tx->credits.count, PST_COUNTER_GAUGE);
   }
   if (endpoint && endpoint->rx) {
-    add(&list, "messages_received", endpoint->rx->arrived, 0);
-    add(&list, "bytes_received", endpoint->rx->bytes, 0);
-    add(&list, "credit_messages_sent", endpoint->rx->credits_sent, 0);
+    rc_stats_add(&list, "messages_received", endpoint->rx->arrived, 0);
+    rc_stats_add(&list, "bytes_received", endpoint->rx->bytes, 0);
+    rc_stats_add(&list, "credit_messages_sent", endpoint->rx->credits_sent, 0);
     if (!endpoint->shared)
-      add(&list, "receives_posted", endpoint->rc->lanes[0].rq.posted, PST_COUNTER_GAUGE);
+      rc_stats_add(&list, "receives_posted", endpoint->rc->lanes[0].rq.posted, PST_COUNTER_GAUGE);
   }
   if (endpoint && endpoint->device->reconnect_ns) {
-    add(&list, "reconnections", endpoint->rc->reconnect.count, 0);
-    add(&list, "messages_repeated", endpoint->rc->reconnect.repeated, 0);
+    rc_stats_add(&list, "reconnections", endpoint->rc->reconnect.count, 0);
+    rc_stats_add(&list, "messages_repeated", endpoint->rc->reconnect.repeated, 0);
   }
   if (endpoint && endpoint->lane_count > 1)
-    add(&list, "queue_pairs", endpoint->lane_count, PST_COUNTER_GAUGE);
+    rc_stats_add(&list, "queue_pairs", endpoint->lane_count, PST_COUNTER_GAUGE);
   if (!endpoint && !worker)
-    add_port(&list, device);
+    rc_stats_add_port(&list, device);
   if (!endpoint && worker) {
-    add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
+    rc_stats_add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
     if (device->numa_node >= 0 && worker->numa_node >= 0) {
-      add(&list, "numa_node", (uint64_t)worker->numa_node, PST_COUNTER_GAUGE);
-      add(&list, "adapter_numa_node", (uint64_t)device->numa_node, PST_COUNTER_GAUGE);
+      rc_stats_add(&list, "numa_node", (uint64_t)worker->numa_node, PST_COUNTER_GAUGE);
+      rc_stats_add(&list, "adapter_numa_node", (uint64_t)device->numa_node, PST_COUNTER_GAUGE);
     }
-    add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
+    rc_stats_add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
     if (device->shares)
-      add_shared(&list, worker);
+      rc_stats_add_shared(&list, worker);
   }
   return (int)list.count;
 }
 
 /* "QP 17", "QPs 17, 18", "QPs 17, 18 (answers: 19, 20)" */
-static void name_queue_pairs(const struct pst_endpoint *endpoint, char *text, size_t size)
+static void rc_stats_name_queue_pairs(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct rc_lane *lanes = endpoint->rc->lanes;
   const bool is_split = endpoint->rc->is_split;
@@ -118,7 +120,8 @@ static void name_queue_pairs(const struct pst_endpoint *endpoint, char *text, si
 }
 
 /* "264 sends (511 given)": as it was asked for, and as the device has it, where that is more. */
-static void add_size(char *text, size_t size, const char *what, uint32_t asked, uint32_t given)
+static void rc_stats_add_size(char *text, size_t size, const char *what, uint32_t asked,
+                              uint32_t given)
 {
   vb_text_add(text, size, "%u %s", asked, what);
   if (given > asked)
@@ -126,22 +129,22 @@ static void add_size(char *text, size_t size, const char *what, uint32_t asked, 
 }
 
 /* The queues of the first queue pair: "queues of 264 sends and 64 receives, inline 128 bytes" */
-static void size_queues(const struct pst_endpoint *endpoint, char *text, size_t size)
+static void rc_stats_size_queues(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct ibv_qp_cap *given = &endpoint->rc->given;
 
   snprintf(text, size, "queues of ");
-  add_size(text, size, "sends", endpoint->sq.size, given->max_send_wr);
+  rc_stats_add_size(text, size, "sends", endpoint->sq.size, given->max_send_wr);
   vb_text_add(text, size, " and ");
   if (endpoint->shared)
     vb_text_add(text, size, "shared receives");
   else
-    add_size(text, size, "receives", endpoint->rc->lanes[0].rq.size, given->max_recv_wr);
+    rc_stats_add_size(text, size, "receives", endpoint->rc->lanes[0].rq.size, given->max_recv_wr);
   vb_text_add(text, size, ", inline %u bytes", endpoint->sq.max_inline);
 }
 
 /* ", 512 slots, 30 us of 200 Gbit/s": how long the sender may go on while no slot comes back. */
-static void time_slots(const struct pst_endpoint *endpoint, char *text, size_t size)
+static void rc_stats_time_slots(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const uint32_t mbps = endpoint->device->open.port->mbps;
 
@@ -154,8 +157,8 @@ static void time_slots(const struct pst_endpoint *endpoint, char *text, size_t s
 
 /* Of messages that one packet could hold on a link that takes larger ones: the netdev's MTU has to
  * be the path's and 60 bytes of RoCE v2's headers more. */
-static void count_packets(const struct pst_endpoint *endpoint, uint32_t mtu_bytes, char *text,
-                          size_t size)
+static void rc_stats_count_packets(const struct pst_endpoint *endpoint, uint32_t mtu_bytes,
+                                   char *text, size_t size)
 {
   const uint64_t bytes = endpoint->tx ? endpoint->tx->message_max : 0;
 
@@ -173,7 +176,7 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 
   if (size == 0)
     return -EINVAL;
-  name_queue_pairs(endpoint, own, sizeof(own));
+  rc_stats_name_queue_pairs(endpoint, own, sizeof(own));
   if (endpoint->rc->stage.name == RC_NEW) {
     snprintf(text, size, "%s port %u, %s, %s, not connected", device->open.info->name,
              device->open.port->number, own, endpoint->rc->where.reason);
@@ -181,7 +184,7 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   }
   const uint32_t mtu =
       vb_mtu_bytes((enum ibv_mtu)vb_smaller(endpoint->rc->peer.mtu, endpoint->rc->own.mtu));
-  count_packets(endpoint, mtu, packets, sizeof(packets));
+  rc_stats_count_packets(endpoint, mtu, packets, sizeof(packets));
   vb_gid_address(endpoint->rc->peer.gid, peer);
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->rc->cm)
@@ -189,8 +192,8 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   const uint32_t ece = vb_ece_common(endpoint->rc->own.ece, endpoint->rc->peer.ece).options;
   if (ece)
     vb_text_add(route, sizeof(route), ", ECE 0x%x", ece);
-  size_queues(endpoint, queues, sizeof(queues));
-  time_slots(endpoint, queues, sizeof(queues));
+  rc_stats_size_queues(endpoint, queues, sizeof(queues));
+  rc_stats_time_slots(endpoint, queues, sizeof(queues));
   snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u%s, %s, %s%s, %s",
            device->open.info->name, device->open.port->number, own, endpoint->rc->peer.qps[0].qpn,
            peer, mtu, packets, route, endpoint->rc->own.sends ? "messages by SEND, " : "", queues,

@@ -7,35 +7,35 @@
 #include "ops.h"
 #include "qp.h"
 
-static int probe(const struct pst_host *host, struct pst_probe *probe)
+static int rc_plugin_probe(const struct pst_host *host, struct pst_probe *probe)
 {
   (void)host;
   return vb_probe(probe);
 }
 
-static int refuses(const struct pst_endpoint *endpoint)
+static int rc_plugin_refuses(const struct pst_endpoint *endpoint)
 {
   if (rc_is_over(endpoint))
     return -ECONNRESET;
   return rc_is_reconnecting(endpoint) ? -EAGAIN : -ENOTCONN;
 }
 
-static int open_worker(struct pst_worker *worker)
+static int rc_plugin_open_worker(struct pst_worker *worker)
 {
   return worker->device->cm ? worker->device->cm->worker_open(worker, worker->index) : 0;
 }
 
-static void close_worker(struct pst_worker *worker)
+static void rc_plugin_close_worker(struct pst_worker *worker)
 {
   worker->device->cm->worker_close(worker);
 }
 
-static void look_at_worker(struct pst_worker *worker)
+static void rc_plugin_look_at_worker(struct pst_worker *worker)
 {
   worker->device->cm->events(worker);
 }
 
-static void all_is_taken(struct pst_worker *worker)
+static void rc_plugin_all_is_taken(struct pst_worker *worker)
 {
   worker->device->cm->leave(worker);
 }
@@ -49,19 +49,19 @@ static const struct vb_transport transport = {
     .notice = rc_notice,
     .look = rc_look,
     .failed = rc_fail,
-    .refuses = refuses,
+    .refuses = rc_plugin_refuses,
     .free = rc_endpoint_free,
     .arrived = rc_lanes_arrived,
     .deliver = rc_lanes_deliver,
     .restore = rc_receives_restore,
-    .worker_open = open_worker,
-    .worker_close = close_worker,
-    .worker_look = look_at_worker,
-    .worker_empty = all_is_taken,
+    .worker_open = rc_plugin_open_worker,
+    .worker_close = rc_plugin_close_worker,
+    .worker_look = rc_plugin_look_at_worker,
+    .worker_empty = rc_plugin_all_is_taken,
 };
 
-static int open(const struct pst_host *host, const struct pst_open_params *params,
-                struct pst_device **device)
+static int rc_plugin_open(const struct pst_host *host, const struct pst_open_params *params,
+                          struct pst_device **device)
 {
   return rc_open(host, &transport, params, device);
 }
@@ -69,7 +69,7 @@ static int open(const struct pst_host *host, const struct pst_open_params *param
 static const struct pst_transport_ops ops = {
     VB_OPS,
     .capabilities = RC_CAPABILITIES,
-    .open = open,
+    .open = rc_plugin_open,
     .close = rc_close,
     .limits = rc_limits,
     .ring_open = vb_ring_open,
@@ -83,4 +83,4 @@ static const struct pst_transport_ops ops = {
     .endpoint_close = rc_endpoint_close,
 };
 
-PST_PLUGIN(probe, &ops);
+PST_PLUGIN(rc_plugin_probe, &ops);

@@ -65,8 +65,8 @@ void cm_address_write(const struct cm_address *from, struct sockaddr *to)
 /* ---- names ---- */
 
 /* A fabric is its file, whatever the path. */
-static int make_name(unsigned host, const union ibv_gid *gid, __be16 port, struct sockaddr_un *name,
-                     socklen_t *length)
+static int cm_address_make_name(unsigned host, const union ibv_gid *gid, __be16 port,
+                                struct sockaddr_un *name, socklen_t *length)
 {
   const char *file = getenv("PENSTOCK_SIMVERBS_FABRIC");
   char address[INET6_ADDRSTRLEN] = "*";
@@ -83,18 +83,18 @@ static int make_name(unsigned host, const union ibv_gid *gid, __be16 port, struc
   return 0;
 }
 
-static int make_socket(void)
+static int cm_address_make_socket(void)
 {
   return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
 /* A socket of that name; negative errno. */
-static int hold(unsigned host, const union ibv_gid *gid, __be16 port)
+static int cm_address_hold(unsigned host, const union ibv_gid *gid, __be16 port)
 {
   struct sockaddr_un name;
   socklen_t length;
-  int error = make_name(host, gid, port, &name, &length);
-  int fd = error ? -1 : make_socket();
+  int error = cm_address_make_name(host, gid, port, &name, &length);
+  int fd = error ? -1 : cm_address_make_socket();
   if (fd < 0)
     return error ? -error : -errno;
   if (!bind(fd, (struct sockaddr *)&name, length))
@@ -104,9 +104,9 @@ static int hold(unsigned host, const union ibv_gid *gid, __be16 port)
   return -error;
 }
 
-static bool is_held(unsigned host, const union ibv_gid *gid, __be16 port)
+static bool cm_address_is_held(unsigned host, const union ibv_gid *gid, __be16 port)
 {
-  int fd = hold(host, gid, port);
+  int fd = cm_address_hold(host, gid, port);
   if (fd < 0)
     return fd == -EADDRINUSE;
   close(fd);
@@ -114,23 +114,23 @@ static bool is_held(unsigned host, const union ibv_gid *gid, __be16 port)
 }
 
 /* A port of one address is taken by one of all, and of all by one of any of this host's. */
-static bool is_taken(const struct cm_id *id, unsigned host, __be16 port)
+static bool cm_address_is_taken(const struct cm_id *id, unsigned host, __be16 port)
 {
   if (!id->own.is_any)
-    return is_held(host, NULL, port);
+    return cm_address_is_held(host, NULL, port);
   union ibv_gid gid;
   for (unsigned i = 0; !sim_cm_address(i, &gid); i++) {
-    if (is_held(host, &gid, port))
+    if (cm_address_is_held(host, &gid, port))
       return true;
   }
   return false;
 }
 
-static int take_port(struct cm_id *id, unsigned host, __be16 port)
+static int cm_address_take_port(struct cm_id *id, unsigned host, __be16 port)
 {
-  if (is_taken(id, host, port))
+  if (cm_address_is_taken(id, host, port))
     return EADDRINUSE;
-  int fd = hold(host, id->own.is_any ? NULL : &id->own.gid, port);
+  int fd = cm_address_hold(host, id->own.is_any ? NULL : &id->own.gid, port);
   if (fd < 0)
     return -fd;
   id->name = fd;
@@ -146,32 +146,32 @@ int cm_name_take(struct cm_id *id)
   if (error)
     return error;
   if (id->own.port)
-    return take_port(id, host, id->own.port);
+    return cm_address_take_port(id, host, id->own.port);
   if (getrandom(&from, sizeof(from), 0) != sizeof(from))
     return EAGAIN;
   error = EADDRINUSE;
   for (unsigned i = 0; error == EADDRINUSE && i < PORTS; i++)
-    error = take_port(id, host, htons((uint16_t)(FIRST_PORT + (from + i) % PORTS)));
+    error = cm_address_take_port(id, host, htons((uint16_t)(FIRST_PORT + (from + i) % PORTS)));
   return error;
 }
 
-static int call(int fd, unsigned host, const union ibv_gid *gid, __be16 port)
+static int cm_address_call(int fd, unsigned host, const union ibv_gid *gid, __be16 port)
 {
   struct sockaddr_un name;
   socklen_t length;
-  int error = make_name(host, gid, port, &name, &length);
+  int error = cm_address_make_name(host, gid, port, &name, &length);
   return error ? error : connect(fd, (struct sockaddr *)&name, length) ? errno : 0;
 }
 
 int cm_name_call(struct cm_id *id)
 {
   const struct cm_address *to = &id->peer_address;
-  int fd = make_socket();
+  int fd = cm_address_make_socket();
   if (fd < 0)
     return EAGAIN;
-  int error = call(fd, id->path.host, &to->gid, to->port);
+  int error = cm_address_call(fd, id->path.host, &to->gid, to->port);
   if (error == ECONNREFUSED)
-    error = call(fd, id->path.host, NULL, to->port);
+    error = cm_address_call(fd, id->path.host, NULL, to->port);
   if (!error && !cm_is_own(fd))
     error = ECONNREFUSED;
   if (error) {

@@ -8,8 +8,8 @@
 
 enum { RESOLVE_MS = 2000 }; /* rdma_create_ep's */
 
-static bool copy_address(struct sockaddr **to, socklen_t *to_len, const struct sockaddr *from,
-                         socklen_t len)
+static bool cm_addrinfo_copy_address(struct sockaddr **to, socklen_t *to_len,
+                                     const struct sockaddr *from, socklen_t len)
 {
   if (!len)
     return true;
@@ -22,8 +22,8 @@ static bool copy_address(struct sockaddr **to, socklen_t *to_len, const struct s
 }
 
 /* 0, a positive or negative error of getaddrinfo(3), or -1 and errno: as librdmacm has it. */
-static int look_up(const char *node, const char *service, const struct rdma_addrinfo *hints,
-                   struct rdma_addrinfo *to)
+static int cm_addrinfo_look_up(const char *node, const char *service,
+                               const struct rdma_addrinfo *hints, struct rdma_addrinfo *to)
 {
   const bool is_passive = hints->ai_flags & RAI_PASSIVE;
   const bool is_datagram = hints->ai_port_space == RDMA_PS_UDP ||
@@ -44,10 +44,10 @@ static int look_up(const char *node, const char *service, const struct rdma_addr
   to->ai_port_space = hints->ai_port_space ? hints->ai_port_space
                       : is_datagram        ? RDMA_PS_UDP
                                            : RDMA_PS_TCP;
-  bool copied =
-      is_passive
-          ? copy_address(&to->ai_src_addr, &to->ai_src_len, found->ai_addr, found->ai_addrlen)
-          : copy_address(&to->ai_dst_addr, &to->ai_dst_len, found->ai_addr, found->ai_addrlen);
+  bool copied = is_passive ? cm_addrinfo_copy_address(&to->ai_src_addr, &to->ai_src_len,
+                                                      found->ai_addr, found->ai_addrlen)
+                           : cm_addrinfo_copy_address(&to->ai_dst_addr, &to->ai_dst_len,
+                                                      found->ai_addr, found->ai_addrlen);
   freeaddrinfo(found);
   return copied ? 0 : cm_fail(ENOMEM);
 }
@@ -65,17 +65,19 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
   if (!hints)
     hints = &none;
   if (node || service) {
-    rc = look_up(node, service, hints, made);
+    rc = cm_addrinfo_look_up(node, service, hints, made);
   } else {
     made->ai_flags = hints->ai_flags;
     made->ai_family = hints->ai_family;
     made->ai_qp_type = hints->ai_qp_type;
     made->ai_port_space = hints->ai_port_space;
-    if (!copy_address(&made->ai_dst_addr, &made->ai_dst_len, hints->ai_dst_addr, hints->ai_dst_len))
+    if (!cm_addrinfo_copy_address(&made->ai_dst_addr, &made->ai_dst_len, hints->ai_dst_addr,
+                                  hints->ai_dst_len))
       rc = cm_fail(ENOMEM);
   }
   if (!rc && !made->ai_src_len &&
-      !copy_address(&made->ai_src_addr, &made->ai_src_len, hints->ai_src_addr, hints->ai_src_len))
+      !cm_addrinfo_copy_address(&made->ai_src_addr, &made->ai_src_len, hints->ai_src_addr,
+                                hints->ai_src_len))
     rc = cm_fail(ENOMEM);
   if (rc)
     rdma_freeaddrinfo(made);
@@ -102,8 +104,8 @@ void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 /* ---- endpoints ---- */
 
 /* What a request's queue pair is to be, once there is one. */
-static int make_passive(struct rdma_cm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd,
-                        const struct ibv_qp_init_attr *attr)
+static int cm_addrinfo_make_passive(struct rdma_cm_id *id, const struct rdma_addrinfo *res,
+                                    struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 {
   struct ibv_qp_init_attr **kept = &cm_id_of(id)->qp_init_attr;
   if (rdma_bind_addr(id, res->ai_src_addr))
@@ -120,8 +122,8 @@ static int make_passive(struct rdma_cm_id *id, const struct rdma_addrinfo *res, 
   return 0;
 }
 
-static int make_active(struct rdma_cm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd,
-                       struct ibv_qp_init_attr *attr)
+static int cm_addrinfo_make_active(struct rdma_cm_id *id, const struct rdma_addrinfo *res,
+                                   struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
   struct cm_id *of = cm_id_of(id);
   if (rdma_resolve_addr(id, res->ai_src_addr, res->ai_dst_addr, RESOLVE_MS) ||
@@ -148,8 +150,8 @@ int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv
   struct rdma_cm_id *made;
   if (cm_create(NULL, &made, NULL, res->ai_port_space, res->ai_qp_type))
     return -1;
-  int rc = res->ai_flags & RAI_PASSIVE ? make_passive(made, res, pd, qp_init_attr)
-                                       : make_active(made, res, pd, qp_init_attr);
+  int rc = res->ai_flags & RAI_PASSIVE ? cm_addrinfo_make_passive(made, res, pd, qp_init_attr)
+                                       : cm_addrinfo_make_active(made, res, pd, qp_init_attr);
   if (rc) {
     const int error = errno;
     rdma_destroy_ep(made);

@@ -59,23 +59,23 @@ struct cm_message *cm_out(struct cm_id *id, enum cm_kind kind)
   return &id->out;
 }
 
-static bool is_repeated(enum cm_kind kind)
+static bool cm_agent_is_repeated(enum cm_kind kind)
 {
   return kind == CM_REQ || kind == CM_REP || kind == CM_DREQ;
 }
 
 /* Nobody will ever answer. */
-static void give_up(struct cm_id *id)
+static void cm_agent_give_up(struct cm_id *id)
 {
   id->timer = CM_NO_TIMER;
-  if (!is_repeated(id->out.kind))
+  if (!cm_agent_is_repeated(id->out.kind))
     return;
   id->state = CM_OVER;
   cm_tell(id, id->out.kind == CM_DREQ ? RDMA_CM_EVENT_DISCONNECTED : RDMA_CM_EVENT_UNREACHABLE,
           -ETIMEDOUT, NULL);
 }
 
-static void refused(struct cm_id *id)
+static void cm_agent_refused(struct cm_id *id)
 {
   struct cm_message none = {.kind = CM_REJ, .reason = CM_REJ_SERVICE};
   id->state = CM_OVER;
@@ -88,7 +88,7 @@ void cm_send(struct cm_id *id)
   if (passes && id->out.kind == CM_REQ && id->socket < 0) {
     int error = cm_name_call(id);
     if (error && error != EAGAIN) {
-      refused(id);
+      cm_agent_refused(id);
       return;
     }
     passes = !error;
@@ -100,13 +100,13 @@ void cm_send(struct cm_id *id)
   if (id->tries++ < TRIES)
     cm_due(id, CM_REPEATS, REPEAT_NS);
   else
-    give_up(id);
+    cm_agent_give_up(id);
 }
 
 /* ---- in ---- */
 
 /* The request of a socket that was accepted: an id of the listener's program. */
-static bool take_request(struct cm_id *id, const struct cm_message *message)
+static bool cm_agent_take_request(struct cm_id *id, const struct cm_message *message)
 {
   struct cm_id *listener = id->listener;
   id->path.peer = message->from;
@@ -129,19 +129,19 @@ static bool take_request(struct cm_id *id, const struct cm_message *message)
   return true;
 }
 
-static void end_connection(struct cm_id *id, enum cm_state state)
+static void cm_agent_end_connection(struct cm_id *id, enum cm_state state)
 {
   id->state = state;
   cm_tell(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
   cm_due(id, CM_TIME_WAIT, TIME_WAIT_NS);
 }
 
-static bool take(struct cm_id *id, const struct cm_message *message)
+static bool cm_agent_take(struct cm_id *id, const struct cm_message *message)
 {
   const enum cm_state state = id->state;
   switch (message->kind) {
   case CM_REQ:
-    return state != CM_ACCEPTED || take_request(id, message);
+    return state != CM_ACCEPTED || cm_agent_take_request(id, message);
   case CM_REP:
     if (state != CM_REQ_SENT)
       break;
@@ -167,11 +167,11 @@ static bool take(struct cm_id *id, const struct cm_message *message)
   case CM_DREQ:
     if (state == CM_ESTABLISHED || state == CM_REP_SENT || state == CM_REP_RCVD ||
         state == CM_DREQ_SENT)
-      end_connection(id, state == CM_DREQ_SENT ? CM_OVER : CM_DREQ_RCVD);
+      cm_agent_end_connection(id, state == CM_DREQ_SENT ? CM_OVER : CM_DREQ_RCVD);
     break;
   case CM_DREP:
     if (state == CM_DREQ_SENT)
-      end_connection(id, CM_OVER);
+      cm_agent_end_connection(id, CM_OVER);
     break;
   default:
     break;
@@ -180,7 +180,7 @@ static bool take(struct cm_id *id, const struct cm_message *message)
 }
 
 /* The peer's id is gone: its program destroyed it, or ended. */
-static bool hear_the_end(struct cm_id *id)
+static bool cm_agent_hear_the_end(struct cm_id *id)
 {
   if (id->state == CM_ACCEPTED) {
     cm_id_end(id);
@@ -210,10 +210,10 @@ static bool hear_the_end(struct cm_id *id)
   default:
     return true;
   }
-  return take(id, &none);
+  return cm_agent_take(id, &none);
 }
 
-static bool take_all(struct cm_id *id)
+static bool cm_agent_take_all(struct cm_id *id)
 {
   struct cm_message message;
   while (id->socket >= 0) {
@@ -221,19 +221,19 @@ static bool take_all(struct cm_id *id)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
       return true;
     if (n == sizeof(message)) {
-      if (!take(id, &message))
+      if (!cm_agent_take(id, &message))
         return false;
       continue;
     }
     close(id->socket);
     id->socket = -1;
     id->tries = 0;
-    return hear_the_end(id);
+    return cm_agent_hear_the_end(id);
   }
   return true;
 }
 
-static void accept_all(struct cm_id *listener)
+static void cm_agent_accept_all(struct cm_id *listener)
 {
   for (;;) {
     int fd = accept4(listener->name, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -268,7 +268,7 @@ void cm_resolved(struct cm_id *id)
   cm_tell(id, error ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -error, NULL);
 }
 
-static void run_timer(struct cm_id *id)
+static void cm_agent_run_timer(struct cm_id *id)
 {
   const enum cm_timer timer = id->timer;
   id->timer = CM_NO_TIMER;
@@ -277,13 +277,13 @@ static void run_timer(struct cm_id *id)
   else if (timer == CM_REPEATS)
     cm_send(id);
   else if (timer == CM_HEARS_THE_END)
-    hear_the_end(id);
+    cm_agent_hear_the_end(id);
   else if (timer == CM_TIME_WAIT)
     cm_tell(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL);
 }
 
 /* Does what is due; milliseconds until something else is. */
-static int run_timers(void)
+static int cm_agent_run_timers(void)
 {
   uint64_t next = UINT64_MAX;
   struct sim_list *at;
@@ -291,7 +291,7 @@ static int run_timers(void)
   {
     struct cm_id *id = sim_container_of(at, struct cm_id, link);
     if (id->timer && !sim_cm_real_ns(id->due_ns))
-      run_timer(id);
+      cm_agent_run_timer(id);
     if (id->timer && id->due_ns < next)
       next = id->due_ns;
   }
@@ -303,7 +303,7 @@ static int run_timers(void)
 
 /* ---- the thread ---- */
 
-static void serve(uint64_t serial)
+static void cm_agent_serve(uint64_t serial)
 {
   struct sim_list *at;
   eventfd_t count;
@@ -314,40 +314,40 @@ static void serve(uint64_t serial)
     struct cm_id *id = sim_container_of(at, struct cm_id, link);
     if (id->serial != serial)
       continue;
-    if (take_all(id) && id->state == CM_LISTENING)
-      accept_all(id);
+    if (cm_agent_take_all(id) && id->state == CM_LISTENING)
+      cm_agent_accept_all(id);
     return;
   }
 }
 
-static void *run(void *unused)
+static void *cm_agent_run(void *unused)
 {
   struct epoll_event events[EVENTS];
   pthread_mutex_lock(&cm.lock);
   while (!cm.ends) {
-    int wait = run_timers();
+    int wait = cm_agent_run_timers();
     pthread_mutex_unlock(&cm.lock);
     int n = epoll_wait(cm.epoll, events, EVENTS, wait);
     pthread_mutex_lock(&cm.lock);
     for (int i = 0; i < n && !cm.ends; i++)
-      serve(events[i].data.u64);
+      cm_agent_serve(events[i].data.u64);
   }
   pthread_mutex_unlock(&cm.lock);
   return unused;
 }
 
-static void before_fork(void)
+static void cm_agent_before_fork(void)
 {
   pthread_mutex_lock(&cm.lock);
 }
 
-static void in_parent(void)
+static void cm_agent_in_parent(void)
 {
   pthread_mutex_unlock(&cm.lock);
 }
 
 /* A child has no agent and must not hold its parent's sockets open. The ids are the parent's. */
-static void in_child(void)
+static void cm_agent_in_child(void)
 {
   struct sim_list *at;
   sim_list_each(at, &cm.ids)
@@ -373,7 +373,7 @@ int cm_start(void)
   if (cm.runs)
     return 0;
   if (!forks)
-    pthread_atfork(before_fork, in_parent, in_child);
+    pthread_atfork(cm_agent_before_fork, cm_agent_in_parent, cm_agent_in_child);
   forks = true;
   cm.epoll = epoll_create1(EPOLL_CLOEXEC);
   cm.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -386,7 +386,7 @@ int cm_start(void)
   if (!error) {
     /* Signals are the program's threads'. */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&cm.thread, NULL, run, NULL);
+    error = pthread_create(&cm.thread, NULL, cm_agent_run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
   }
   if (error) {
@@ -399,7 +399,7 @@ int cm_start(void)
 }
 
 /* Before libibverbs leaves the fabric. */
-static __attribute__((destructor)) void leave(void)
+static __attribute__((destructor)) void cm_agent_leave(void)
 {
   pthread_mutex_lock(&cm.lock);
   bool runs = cm.runs;

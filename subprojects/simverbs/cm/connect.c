@@ -4,7 +4,7 @@
 
 #include "cm.h"
 
-static int check(const struct cm_id *id, const struct rdma_conn_param *param)
+static int cm_connect_check(const struct cm_id *id, const struct rdma_conn_param *param)
 {
   if (!id->device || (!id->id.qp && !param))
     return EINVAL;
@@ -18,8 +18,8 @@ static int check(const struct cm_id *id, const struct rdma_conn_param *param)
   return 0;
 }
 
-static bool add_data(struct cm_message *out, const void *first, size_t first_len,
-                     const struct rdma_conn_param *param, size_t room)
+static bool cm_connect_add_data(struct cm_message *out, const void *first, size_t first_len,
+                                const struct rdma_conn_param *param, size_t room)
 {
   size_t more = param && param->private_data ? param->private_data_len : 0;
   if (first_len + more > room)
@@ -31,7 +31,8 @@ static bool add_data(struct cm_message *out, const void *first, size_t first_len
   return true;
 }
 
-static void say(const struct cm_id *id, const struct rdma_conn_param *param, struct cm_message *out)
+static void cm_connect_say(const struct cm_id *id, const struct rdma_conn_param *param,
+                           struct cm_message *out)
 {
   const struct ibv_qp *qp = id->id.qp;
   out->qp_num = qp ? qp->qp_num : param->qp_num;
@@ -43,12 +44,12 @@ static void say(const struct cm_id *id, const struct rdma_conn_param *param, str
   out->rnr_retry_count = param ? param->rnr_retry_count & 7 : 7;
 }
 
-static int ask(struct cm_id *id, const struct rdma_conn_param *param)
+static int cm_connect_ask(struct cm_id *id, const struct rdma_conn_param *param)
 {
   if (id->state != CM_ROUTE_RESOLVED)
     return EINVAL;
   struct cm_message *out = cm_out(id, CM_REQ);
-  if (!add_data(out, id->connect, id->connect_len, param, CM_DATA_REQ))
+  if (!cm_connect_add_data(out, id->connect, id->connect_len, param, CM_DATA_REQ))
     return EINVAL;
   const struct cm_device *device = id->device;
   const bool has_depth = param && param->initiator_depth != RDMA_MAX_INIT_DEPTH;
@@ -56,7 +57,7 @@ static int ask(struct cm_id *id, const struct rdma_conn_param *param)
   id->initiator_depth = has_depth ? param->initiator_depth : device->initiator_depth;
   id->responder_resources =
       has_resources ? param->responder_resources : device->responder_resources;
-  say(id, param, out);
+  cm_connect_say(id, param, out);
   id->retry_count = out->retry_count;
   id->state = CM_REQ_SENT;
   cm_send(id);
@@ -66,11 +67,11 @@ static int ask(struct cm_id *id, const struct rdma_conn_param *param)
 int rdma_connect(struct rdma_cm_id *p, struct rdma_conn_param *conn_param)
 {
   struct cm_id *id = cm_id_of(p);
-  int error = check(id, conn_param);
+  int error = cm_connect_check(id, conn_param);
   if (error)
     return cm_fail(error);
   pthread_mutex_lock(&cm.lock);
-  error = ask(id, conn_param);
+  error = cm_connect_ask(id, conn_param);
   pthread_mutex_unlock(&cm.lock);
   return error ? cm_fail(error) : cm_complete(p);
 }
@@ -104,19 +105,19 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **to)
   return 0;
 }
 
-static uint8_t lesser(uint8_t a, uint8_t b)
+static uint8_t cm_connect_lesser(uint8_t a, uint8_t b)
 {
   return a < b ? a : b;
 }
 
-static int answer(struct cm_id *id, const struct rdma_conn_param *param)
+static int cm_connect_answer(struct cm_id *id, const struct rdma_conn_param *param)
 {
   if (id->state != CM_REQ_RCVD)
     return EINVAL;
   struct cm_message *out = cm_out(id, CM_REP);
-  if (!add_data(out, NULL, 0, param, CM_DATA_REP))
+  if (!cm_connect_add_data(out, NULL, 0, param, CM_DATA_REP))
     return EINVAL;
-  say(id, param, out);
+  cm_connect_say(id, param, out);
   id->state = CM_REP_SENT;
   cm_send(id);
   return 0;
@@ -125,22 +126,23 @@ static int answer(struct cm_id *id, const struct rdma_conn_param *param)
 int rdma_accept(struct rdma_cm_id *p, struct rdma_conn_param *conn_param)
 {
   struct cm_id *id = cm_id_of(p);
-  int error = check(id, conn_param);
+  int error = cm_connect_check(id, conn_param);
   if (error)
     return cm_fail(error);
   pthread_mutex_lock(&cm.lock);
   id->initiator_depth = conn_param && conn_param->initiator_depth != RDMA_MAX_INIT_DEPTH
                             ? conn_param->initiator_depth
-                            : lesser(id->initiator_depth, id->device->initiator_depth);
-  id->responder_resources = conn_param && conn_param->responder_resources != RDMA_MAX_RESP_RES
-                                ? conn_param->responder_resources
-                                : lesser(id->responder_resources, id->device->responder_resources);
+                            : cm_connect_lesser(id->initiator_depth, id->device->initiator_depth);
+  id->responder_resources =
+      conn_param && conn_param->responder_resources != RDMA_MAX_RESP_RES
+          ? conn_param->responder_resources
+          : cm_connect_lesser(id->responder_resources, id->device->responder_resources);
   const uint8_t resources = id->responder_resources, depth = id->initiator_depth;
   pthread_mutex_unlock(&cm.lock);
   if (cm_qp_ready_to_receive(p, resources) || cm_qp_ready_to_send(p, depth))
     return -1;
   pthread_mutex_lock(&cm.lock);
-  error = answer(id, conn_param);
+  error = cm_connect_answer(id, conn_param);
   pthread_mutex_unlock(&cm.lock);
   if (error) {
     cm_qp_error(p);
@@ -149,7 +151,8 @@ int rdma_accept(struct rdma_cm_id *p, struct rdma_conn_param *conn_param)
   return cm_complete(p);
 }
 
-static int reject(struct rdma_cm_id *p, const void *data, uint8_t length, uint32_t reason)
+static int cm_connect_reject(struct rdma_cm_id *p, const void *data, uint8_t length,
+                             uint32_t reason)
 {
   struct cm_id *id = cm_id_of(p);
   const struct rdma_conn_param param = {.private_data = data, .private_data_len = length};
@@ -158,7 +161,7 @@ static int reject(struct rdma_cm_id *p, const void *data, uint8_t length, uint32
   if (id->state == CM_REQ_RCVD || id->state == CM_REP_RCVD) {
     struct cm_message *out = cm_out(id, CM_REJ);
     out->reason = reason;
-    if (add_data(out, NULL, 0, &param, CM_DATA_REJ)) {
+    if (cm_connect_add_data(out, NULL, 0, &param, CM_DATA_REJ)) {
       id->state = CM_OVER;
       cm_send(id);
       error = 0;
@@ -170,12 +173,12 @@ static int reject(struct rdma_cm_id *p, const void *data, uint8_t length, uint32
 
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-  return reject(id, private_data, private_data_len, CM_REJ_CONSUMER);
+  return cm_connect_reject(id, private_data, private_data_len, CM_REJ_CONSUMER);
 }
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-  return reject(id, private_data, private_data_len, CM_REJ_VENDOR);
+  return cm_connect_reject(id, private_data, private_data_len, CM_REJ_VENDOR);
 }
 
 int rdma_notify(struct rdma_cm_id *p, enum ibv_event_type event)

@@ -8,7 +8,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cm_device *devices;
 
-static struct cm_device *find(const struct sim_device *device)
+static struct cm_device *cm_devices_find(const struct sim_device *device)
 {
   struct cm_device *at = devices;
   while (at && at->device != device)
@@ -16,9 +16,9 @@ static struct cm_device *find(const struct sim_device *device)
   return at;
 }
 
-static struct cm_device *open_device(struct sim_device *device)
+static struct cm_device *cm_devices_open_device(struct sim_device *device)
 {
-  struct cm_device *made = find(device);
+  struct cm_device *made = cm_devices_find(device);
   struct ibv_device_attr attr;
   if (made)
     return made;
@@ -41,10 +41,10 @@ static struct cm_device *open_device(struct sim_device *device)
   return made;
 }
 
-static struct cm_device *take(struct sim_device *device)
+static struct cm_device *cm_devices_take(struct sim_device *device)
 {
   pthread_mutex_lock(&lock);
-  struct cm_device *taken = open_device(device);
+  struct cm_device *taken = cm_devices_open_device(device);
   if (taken && !taken->pd)
     taken->pd = ibv_alloc_pd(taken->verbs);
   if (taken && taken->pd)
@@ -63,7 +63,7 @@ int cm_device_take(struct cm_id *id)
   const struct cm_address own = id->own, peer = id->peer_address;
   pthread_mutex_unlock(&cm.lock);
   if (!id->device)
-    id->device = take(path.device);
+    id->device = cm_devices_take(path.device);
   if (!id->device)
     return cm_fail(ENODEV);
   id->id.verbs = id->device->verbs;
@@ -116,7 +116,7 @@ struct ibv_context **rdma_get_devices(int *num_devices)
   }
   pthread_mutex_lock(&lock);
   for (unsigned i = 0; i < count; i++) {
-    struct cm_device *device = open_device(all[i]);
+    struct cm_device *device = cm_devices_open_device(all[i]);
     if (device)
       list[given++] = device->verbs;
   }

@@ -33,14 +33,14 @@ void rdma_destroy_event_channel(struct rdma_event_channel *p)
   free(cm_channel_of(p));
 }
 
-static void put(struct rdma_event_channel *channel, struct cm_event *event)
+static void cm_events_put(struct rdma_event_channel *channel, struct cm_event *event)
 {
   sim_list_add(&cm_channel_of(channel)->events, &event->link);
   eventfd_write(channel->fd, 1);
 }
 
 /* One off the descriptor, if no reader has it already. */
-static void take_back(struct rdma_event_channel *channel, struct cm_event *event)
+static void cm_events_take_back(struct rdma_event_channel *channel, struct cm_event *event)
 {
   eventfd_t one;
   struct iovec to = {&one, sizeof(one)};
@@ -49,7 +49,7 @@ static void take_back(struct rdma_event_channel *channel, struct cm_event *event
     return;
 }
 
-static uint8_t data_bytes(enum cm_kind kind)
+static uint8_t cm_events_data_bytes(enum cm_kind kind)
 {
   return kind == CM_REQ ? CM_DATA_REQ : kind == CM_REP ? CM_DATA_REP : CM_DATA_REJ;
 }
@@ -68,7 +68,7 @@ void cm_tell(struct cm_id *id, enum rdma_cm_event_type type, int status,
     /* What the peer asks for at its end is what this end may have, and the other way round. */
     event->event.param.conn = (struct rdma_conn_param){
         .private_data = event->data,
-        .private_data_len = data_bytes(message->kind),
+        .private_data_len = cm_events_data_bytes(message->kind),
         .responder_resources = message->initiator_depth,
         .initiator_depth = message->responder_resources,
         .flow_control = message->flow_control,
@@ -79,11 +79,11 @@ void cm_tell(struct cm_id *id, enum rdma_cm_event_type type, int status,
     };
     memcpy(event->data, message->data, sizeof(event->data));
   }
-  put(event->of->id.channel, event);
+  cm_events_put(event->of->id.channel, event);
 }
 
 /* The first of an id's that the program has not taken. */
-static struct cm_event *find(const struct cm_id *id)
+static struct cm_event *cm_events_find(const struct cm_id *id)
 {
   struct sim_list *list = &cm_channel_of(id->id.channel)->events, *at;
   sim_list_each(at, list)
@@ -98,8 +98,8 @@ static struct cm_event *find(const struct cm_id *id)
 void cm_events_drop(struct cm_id *id)
 {
   struct cm_event *event;
-  while ((event = find(id))) {
-    take_back(id->id.channel, event);
+  while ((event = cm_events_find(id))) {
+    cm_events_take_back(id->id.channel, event);
     free(event);
   }
 }
@@ -107,21 +107,21 @@ void cm_events_drop(struct cm_id *id)
 void cm_events_move(struct cm_id *id, struct rdma_event_channel *to)
 {
   struct cm_event *event;
-  while (to != id->id.channel && (event = find(id))) {
-    take_back(id->id.channel, event);
-    put(to, event);
+  while (to != id->id.channel && (event = cm_events_find(id))) {
+    cm_events_take_back(id->id.channel, event);
+    cm_events_put(to, event);
   }
 }
 
 /* ---- what the library does as the program takes an event ---- */
 
-static void fail(struct cm_event *event, enum rdma_cm_event_type type)
+static void cm_events_fail(struct cm_event *event, enum rdma_cm_event_type type)
 {
   event->event.event = type;
   event->event.status = -errno;
 }
 
-static int set_path_record(struct cm_id *id)
+static int cm_events_set_path_record(struct cm_id *id)
 {
   struct ibv_sa_path_rec *path = calloc(1, sizeof(*path));
   if (!path)
@@ -142,7 +142,7 @@ static int set_path_record(struct cm_id *id)
 }
 
 /* A request is a new id of the listener's program. */
-static int take_request(struct cm_event *event)
+static int cm_events_take_request(struct cm_event *event)
 {
   struct cm_id *id = cm_id_of(event->event.id), *listener = event->of;
   event->event.listen_id = &listener->id;
@@ -150,10 +150,10 @@ static int take_request(struct cm_event *event)
     return -1;
   if (cm_device_take(id))
     return -1;
-  return set_path_record(id);
+  return cm_events_set_path_record(id);
 }
 
-static int take_response(struct cm_id *id)
+static int cm_events_take_response(struct cm_id *id)
 {
   if (cm_qp_ready_to_receive(&id->id, RDMA_MAX_RESP_RES) ||
       cm_qp_ready_to_send(&id->id, RDMA_MAX_INIT_DEPTH)) {
@@ -174,30 +174,30 @@ static int take_response(struct cm_id *id)
 
 int rdma_establish(struct rdma_cm_id *id)
 {
-  return id->qp ? cm_fail(EINVAL) : take_response(cm_id_of(id));
+  return id->qp ? cm_fail(EINVAL) : cm_events_take_response(cm_id_of(id));
 }
 
 /* False: the program does not hear of it. */
-static bool process(struct cm_event *event)
+static bool cm_events_process(struct cm_event *event)
 {
   struct cm_id *id = cm_id_of(event->event.id);
   switch (event->event.event) {
   case RDMA_CM_EVENT_ADDR_RESOLVED:
     if (cm_device_take(id))
-      fail(event, RDMA_CM_EVENT_ADDR_ERROR);
+      cm_events_fail(event, RDMA_CM_EVENT_ADDR_ERROR);
     return true;
   case RDMA_CM_EVENT_ROUTE_RESOLVED:
-    if (set_path_record(id))
-      fail(event, RDMA_CM_EVENT_ROUTE_ERROR);
+    if (cm_events_set_path_record(id))
+      cm_events_fail(event, RDMA_CM_EVENT_ROUTE_ERROR);
     return true;
   case RDMA_CM_EVENT_CONNECT_REQUEST:
-    return !take_request(event);
+    return !cm_events_take_request(event);
   case RDMA_CM_EVENT_CONNECT_RESPONSE:
     if (!id->id.qp)
       return true;
     event->event.event = RDMA_CM_EVENT_ESTABLISHED;
-    if (take_response(id)) {
-      fail(event, RDMA_CM_EVENT_CONNECT_ERROR);
+    if (cm_events_take_response(id)) {
+      cm_events_fail(event, RDMA_CM_EVENT_CONNECT_ERROR);
       id->has_connect_error = true;
     }
     return true;
@@ -212,7 +212,7 @@ static bool process(struct cm_event *event)
   }
 }
 
-static struct cm_event *take(struct cm_channel *channel)
+static struct cm_event *cm_events_take(struct cm_channel *channel)
 {
   struct cm_event *event = NULL;
   pthread_mutex_lock(&cm.lock);
@@ -239,10 +239,10 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
   for (;;) {
     if (eventfd_read(channel->fd, &one))
       return -1;
-    struct cm_event *event = take(cm_channel_of(channel));
+    struct cm_event *event = cm_events_take(cm_channel_of(channel));
     if (!event)
       continue;
-    if (process(event)) {
+    if (cm_events_process(event)) {
       *to = &event->event;
       return 0;
     }

@@ -41,7 +41,7 @@ struct cm_id *cm_id_make(struct rdma_event_channel *channel, void *context,
 }
 
 /* A socket of a listener's that its program has not taken: the peer sees it closed. */
-static struct cm_id *find_waiting(const struct cm_id *listener)
+static struct cm_id *cm_ids_find_waiting(const struct cm_id *listener)
 {
   struct sim_list *at;
   sim_list_each(at, &cm.ids)
@@ -56,7 +56,7 @@ static struct cm_id *find_waiting(const struct cm_id *listener)
 void cm_id_end(struct cm_id *id)
 {
   struct cm_id *waiting;
-  while ((waiting = find_waiting(id))) {
+  while ((waiting = cm_ids_find_waiting(id))) {
     cm_id_end(waiting);
     cm_id_free(waiting);
   }
@@ -145,7 +145,7 @@ int cm_complete(struct rdma_cm_id *p)
 
 /* ---- addresses ---- */
 
-static int bind_to(struct cm_id *id, const struct cm_address *address)
+static int cm_ids_bind_to(struct cm_id *id, const struct cm_address *address)
 {
   const struct cm_address before = id->own;
   id->own = *address;
@@ -168,7 +168,7 @@ int rdma_bind_addr(struct rdma_cm_id *p, struct sockaddr *addr)
   if (!cm_address_read(addr, &address))
     return cm_fail(EINVAL);
   pthread_mutex_lock(&cm.lock);
-  int error = bind_to(id, &address);
+  int error = cm_ids_bind_to(id, &address);
   pthread_mutex_unlock(&cm.lock);
   if (error)
     return cm_fail(error);
@@ -177,12 +177,12 @@ int rdma_bind_addr(struct rdma_cm_id *p, struct sockaddr *addr)
 }
 
 /* The peer may yet answer until the time is over; what has no way at all fails here. */
-static int resolve(struct cm_id *id, const struct cm_address *from, const struct cm_address *to,
-                   int timeout_ms)
+static int cm_ids_resolve(struct cm_id *id, const struct cm_address *from,
+                          const struct cm_address *to, int timeout_ms)
 {
   int error = 0;
   if (id->state == CM_IDLE && from)
-    error = bind_to(id, from);
+    error = cm_ids_bind_to(id, from);
   if (!error && id->state != CM_IDLE && id->state != CM_BOUND)
     error = EINVAL;
   if (error)
@@ -215,7 +215,7 @@ int rdma_resolve_addr(struct rdma_cm_id *p, struct sockaddr *src_addr, struct so
   if (!cm_address_read(dst_addr, &to) || (src_addr && !cm_address_read(src_addr, &from)))
     return cm_fail(EINVAL);
   pthread_mutex_lock(&cm.lock);
-  int error = resolve(id, src_addr ? &from : NULL, &to, timeout_ms);
+  int error = cm_ids_resolve(id, src_addr ? &from : NULL, &to, timeout_ms);
   pthread_mutex_unlock(&cm.lock);
   return error ? cm_fail(error) : cm_complete(p);
 }
@@ -234,7 +234,7 @@ int rdma_resolve_route(struct rdma_cm_id *p, int timeout_ms)
   return may ? cm_complete(p) : cm_fail(EINVAL);
 }
 
-static __be16 port_of(const struct sockaddr *address)
+static __be16 cm_ids_port_of(const struct sockaddr *address)
 {
   struct cm_address read;
   return cm_address_read(address, &read) ? read.port : 0;
@@ -242,17 +242,17 @@ static __be16 port_of(const struct sockaddr *address)
 
 __be16 rdma_get_src_port(struct rdma_cm_id *id)
 {
-  return port_of(&id->route.addr.src_addr);
+  return cm_ids_port_of(&id->route.addr.src_addr);
 }
 
 __be16 rdma_get_dst_port(struct rdma_cm_id *id)
 {
-  return port_of(&id->route.addr.dst_addr);
+  return cm_ids_port_of(&id->route.addr.dst_addr);
 }
 
 /* ---- what else may be asked of an id ---- */
 
-static int set_option(struct cm_id *id, int name, const void *value, size_t length)
+static int cm_ids_set_option(struct cm_id *id, int name, const void *value, size_t length)
 {
   uint8_t byte = 0;
   if (length == sizeof(byte))
@@ -283,7 +283,7 @@ int rdma_set_option(struct rdma_cm_id *p, int level, int optname, void *optval, 
   if (level != RDMA_OPTION_ID)
     return cm_fail(ENOSYS);
   pthread_mutex_lock(&cm.lock);
-  int error = set_option(cm_id_of(p), optname, optval, optlen);
+  int error = cm_ids_set_option(cm_id_of(p), optname, optval, optlen);
   pthread_mutex_unlock(&cm.lock);
   return error ? cm_fail(error) : 0;
 }

@@ -5,7 +5,7 @@
 #include "cm.h"
 #include "front/refused.h"
 
-static int fail_if(int error)
+static int cm_qp_fail_if(int error)
 {
   return error ? cm_fail(error) : 0;
 }
@@ -13,7 +13,7 @@ static int fail_if(int error)
 /* ---- attributes ---- */
 
 /* As the kernel's ib_cm_init_qp_attr() gives them (drivers/infiniband/core/cm.c). */
-static int init_attributes(const struct cm_id *id, struct ibv_qp_attr *attr, int *mask)
+static int cm_qp_init_attributes(const struct cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
   const enum ibv_qp_state state = attr->qp_state;
   const bool is_asker = id->peer.kind == CM_REP;
@@ -57,16 +57,16 @@ static int init_attributes(const struct cm_id *id, struct ibv_qp_attr *attr, int
 int rdma_init_qp_attr(struct rdma_cm_id *p, struct ibv_qp_attr *qp_attr, int *qp_attr_mask)
 {
   pthread_mutex_lock(&cm.lock);
-  int error = init_attributes(cm_id_of(p), qp_attr, qp_attr_mask);
+  int error = cm_qp_init_attributes(cm_id_of(p), qp_attr, qp_attr_mask);
   pthread_mutex_unlock(&cm.lock);
-  return fail_if(error);
+  return cm_qp_fail_if(error);
 }
 
-static int enter(struct rdma_cm_id *id, struct ibv_qp *qp, struct ibv_qp_attr *attr,
-                 enum ibv_qp_state state, int *mask)
+static int cm_qp_enter(struct rdma_cm_id *id, struct ibv_qp *qp, struct ibv_qp_attr *attr,
+                       enum ibv_qp_state state, int *mask)
 {
   attr->qp_state = state;
-  return rdma_init_qp_attr(id, attr, mask) ? -1 : fail_if(ibv_modify_qp(qp, attr, *mask));
+  return rdma_init_qp_attr(id, attr, mask) ? -1 : cm_qp_fail_if(ibv_modify_qp(qp, attr, *mask));
 }
 
 int cm_qp_ready_to_receive(struct rdma_cm_id *id, uint8_t responder_resources)
@@ -76,14 +76,14 @@ int cm_qp_ready_to_receive(struct rdma_cm_id *id, uint8_t responder_resources)
   if (!id->qp)
     return 0;
   /* Once more: what the peer may do is known by now. */
-  if (enter(id, id->qp, &attr, IBV_QPS_INIT, &mask))
+  if (cm_qp_enter(id, id->qp, &attr, IBV_QPS_INIT, &mask))
     return -1;
   attr.qp_state = IBV_QPS_RTR;
   if (rdma_init_qp_attr(id, &attr, &mask))
     return -1;
   if (responder_resources != RDMA_MAX_RESP_RES)
     attr.max_dest_rd_atomic = responder_resources;
-  return fail_if(ibv_modify_qp(id->qp, &attr, mask));
+  return cm_qp_fail_if(ibv_modify_qp(id->qp, &attr, mask));
 }
 
 int cm_qp_ready_to_send(struct rdma_cm_id *id, uint8_t initiator_depth)
@@ -96,18 +96,18 @@ int cm_qp_ready_to_send(struct rdma_cm_id *id, uint8_t initiator_depth)
     return -1;
   if (initiator_depth != RDMA_MAX_INIT_DEPTH)
     attr.max_rd_atomic = initiator_depth;
-  return fail_if(ibv_modify_qp(id->qp, &attr, mask));
+  return cm_qp_fail_if(ibv_modify_qp(id->qp, &attr, mask));
 }
 
 int cm_qp_error(struct rdma_cm_id *id)
 {
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-  return id->qp ? fail_if(ibv_modify_qp(id->qp, &attr, IBV_QP_STATE)) : 0;
+  return id->qp ? cm_qp_fail_if(ibv_modify_qp(id->qp, &attr, IBV_QP_STATE)) : 0;
 }
 
 /* ---- objects ---- */
 
-static void destroy_cq(struct ibv_cq **cq, struct ibv_comp_channel **channel)
+static void cm_qp_destroy_cq(struct ibv_cq **cq, struct ibv_comp_channel **channel)
 {
   if (*cq)
     ibv_destroy_cq(*cq);
@@ -117,14 +117,14 @@ static void destroy_cq(struct ibv_cq **cq, struct ibv_comp_channel **channel)
   *channel = NULL;
 }
 
-static void destroy_cqs(struct rdma_cm_id *id)
+static void cm_qp_destroy_cqs(struct rdma_cm_id *id)
 {
-  destroy_cq(&id->recv_cq, &id->recv_cq_channel);
-  destroy_cq(&id->send_cq, &id->send_cq_channel);
+  cm_qp_destroy_cq(&id->recv_cq, &id->recv_cq_channel);
+  cm_qp_destroy_cq(&id->send_cq, &id->send_cq_channel);
 }
 
-static int create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
-                     struct ibv_comp_channel **channel)
+static int cm_qp_create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
+                           struct ibv_comp_channel **channel)
 {
   if (!size)
     return 0;
@@ -134,13 +134,13 @@ static int create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
   return *cq ? 0 : -1;
 }
 
-static int create_cqs(struct rdma_cm_id *id, uint32_t sends, uint32_t receives)
+static int cm_qp_create_cqs(struct rdma_cm_id *id, uint32_t sends, uint32_t receives)
 {
-  if (!create_cq(id, receives, &id->recv_cq, &id->recv_cq_channel) &&
-      !create_cq(id, sends, &id->send_cq, &id->send_cq_channel))
+  if (!cm_qp_create_cq(id, receives, &id->recv_cq, &id->recv_cq_channel) &&
+      !cm_qp_create_cq(id, sends, &id->send_cq, &id->send_cq_channel))
     return 0;
   const int error = errno;
-  destroy_cqs(id);
+  cm_qp_destroy_cqs(id);
   return cm_fail(error);
 }
 
@@ -180,10 +180,10 @@ void rdma_destroy_srq(struct rdma_cm_id *id)
 {
   ibv_destroy_srq(id->srq);
   id->srq = NULL;
-  destroy_cqs(id);
+  cm_qp_destroy_cqs(id);
 }
 
-static bool is_mine(const void *mine, const void *given)
+static bool cm_qp_is_mine(const void *mine, const void *given)
 {
   return !mine || !given || mine == given;
 }
@@ -197,11 +197,11 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
   if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd)
     attr->pd = id->pd;
   attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
-  if (attr->pd->context != id->verbs || !is_mine(id->recv_cq, attr->recv_cq) ||
-      !is_mine(id->send_cq, attr->send_cq))
+  if (attr->pd->context != id->verbs || !cm_qp_is_mine(id->recv_cq, attr->recv_cq) ||
+      !cm_qp_is_mine(id->send_cq, attr->send_cq))
     return cm_fail(EINVAL);
-  if (create_cqs(id, attr->send_cq || id->send_cq ? 0 : attr->cap.max_send_wr,
-                 attr->recv_cq || id->recv_cq ? 0 : attr->cap.max_recv_wr))
+  if (cm_qp_create_cqs(id, attr->send_cq || id->send_cq ? 0 : attr->cap.max_send_wr,
+                       attr->recv_cq || id->recv_cq ? 0 : attr->cap.max_recv_wr))
     return -1;
   if (!attr->send_cq)
     attr->send_cq = id->send_cq;
@@ -210,11 +210,11 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
   if (id->srq && !attr->srq)
     attr->srq = id->srq;
   struct ibv_qp *qp = ibv_create_qp_ex(id->verbs, attr);
-  if (!qp || enter(id, qp, &state, IBV_QPS_INIT, &mask)) {
+  if (!qp || cm_qp_enter(id, qp, &state, IBV_QPS_INIT, &mask)) {
     const int error = errno;
     if (qp)
       ibv_destroy_qp(qp);
-    destroy_cqs(id);
+    cm_qp_destroy_cqs(id);
     return cm_fail(error);
   }
   id->pd = qp->pd;
@@ -247,5 +247,5 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 {
   ibv_destroy_qp(id->qp);
   id->qp = NULL;
-  destroy_cqs(id);
+  cm_qp_destroy_cqs(id);
 }

@@ -34,7 +34,7 @@ uint32_t sim_syndrome(enum ibv_wc_status status)
   }
 }
 
-static bool wakes(const struct fab_cq *cq, const struct sim_cqe *cqe)
+static bool sim_complete_wakes(const struct fab_cq *cq, const struct sim_cqe *cqe)
 {
   if (cq->armed == FAB_ARM_SOLICITED)
     return cqe->solicited || cqe->status != IBV_WC_SUCCESS;
@@ -56,8 +56,8 @@ void sim_cq_repair(struct fab_cq *cq)
   cq->finisher = 0;
 }
 
-static void put(struct fab_cq *cq, const struct sim_cqe *cqe, const struct sim_scatter *scatter,
-                struct fab_qp *taker)
+static void sim_complete_put(struct fab_cq *cq, const struct sim_cqe *cqe,
+                             const struct sim_scatter *scatter, struct fab_qp *taker)
 {
   struct fab_ring *ring = &cq->ring;
   struct sim_entry *to = sim_ring_at(ring, ring->head);
@@ -79,8 +79,8 @@ static void put(struct fab_cq *cq, const struct sim_cqe *cqe, const struct sim_s
   cq->finisher = 0;
 }
 
-static void complete(uint32_t index, const struct sim_cqe *cqe, const struct sim_scatter *scatter,
-                     struct fab_qp *taker)
+static void sim_complete_one(uint32_t index, const struct sim_cqe *cqe,
+                             const struct sim_scatter *scatter, struct fab_qp *taker)
 {
   struct fab_cq *cq = &fab->cq[index];
   struct fab_ring *ring = &cq->ring;
@@ -98,8 +98,8 @@ static void complete(uint32_t index, const struct sim_cqe *cqe, const struct sim
   }
   if (full)
     ring->tail++;
-  put(cq, cqe, scatter, taker);
-  bool wake = wakes(cq, cqe);
+  sim_complete_put(cq, cqe, scatter, taker);
+  bool wake = sim_complete_wakes(cq, cqe);
   if (wake) {
     /* In this order: killed between the two, the owner has an event too many, not one too few. */
     atomic_fetch_add(&cq->event, 1);
@@ -113,13 +113,13 @@ static void complete(uint32_t index, const struct sim_cqe *cqe, const struct sim
 
 void sim_complete(uint32_t index, const struct sim_cqe *cqe)
 {
-  complete(index, cqe, NULL, NULL);
+  sim_complete_one(index, cqe, NULL, NULL);
 }
 
 void sim_complete_taken(struct fab_qp *qp, const struct sim_cqe *cqe,
                         const struct sim_scatter *scatter)
 {
-  complete(qp->recv_cq - 1, cqe, scatter, qp);
+  sim_complete_one(qp->recv_cq - 1, cqe, scatter, qp);
   qp->taken = 0; /* where the queue was full, too */
 }
 
@@ -129,7 +129,7 @@ void sim_qp_event(struct fab_qp *qp, enum ibv_event_type event)
   fab_kick(qp->owner);
 }
 
-static void flush_receive(struct fab_qp *qp, uint64_t wr_id)
+static void sim_complete_flush_receive(struct fab_qp *qp, uint64_t wr_id)
 {
   struct sim_cqe cqe = {.wr_id = wr_id,
                         .status = IBV_WC_WR_FLUSH_ERR,
@@ -154,7 +154,7 @@ void sim_qp_fail(struct fab_qp *qp)
     if (fab->strict)
       sim_strict_recv_taken(qp, recv);
     qp->rq.tail++;
-    flush_receive(qp, recv->wr_id);
+    sim_complete_flush_receive(qp, recv->wr_id);
     qp->taken = 0;
   }
   if (!first)
@@ -202,5 +202,5 @@ void sim_qp_repair(struct fab_qp *qp)
   if (!qp->srq && qp->rq.tail == qp->taken_tail)
     return;
   fab_log(2, "a process died delivering to qp 0x%06x: its receive is flushed", qp->number);
-  flush_receive(qp, qp->taken_wr_id);
+  sim_complete_flush_receive(qp, qp->taken_wr_id);
 }

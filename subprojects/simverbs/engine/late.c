@@ -23,7 +23,7 @@ struct sim_late {
   char bytes[];
 };
 
-static struct sim_qp *initiator(const struct fab_qp *from)
+static struct sim_qp *sim_late_initiator(const struct fab_qp *from)
 {
   return atomic_load(&sim_qp_at[from - fab->qp]);
 }
@@ -55,7 +55,7 @@ uint64_t sim_late_due(struct sim_qp *qp)
 
 void sim_late_before(const struct fab_qp *from, const struct sim_bytes *bytes)
 {
-  struct sim_qp *qp = initiator(from);
+  struct sim_qp *qp = sim_late_initiator(from);
   const struct sim_late *late = qp && qp->sq ? qp->sq->late : NULL;
   if (late && (!bytes || (bytes->slot == late->region.slot &&
                           bytes->address - late->region.address < late->region.length)))
@@ -64,7 +64,7 @@ void sim_late_before(const struct fab_qp *from, const struct sim_bytes *bytes)
 
 void sim_late_before_write(const struct fab_qp *from, uint32_t rkey)
 {
-  struct sim_qp *qp = initiator(from);
+  struct sim_qp *qp = sim_late_initiator(from);
   const struct sim_late *late = qp && qp->sq ? qp->sq->late : NULL;
   if (late && late->rkey == rkey && !late->is_relaxed)
     sim_late_place(qp);
@@ -73,7 +73,7 @@ void sim_late_before_write(const struct fab_qp *from, uint32_t rkey)
 bool sim_late_takes(const struct fab_qp *to, const struct sim_message *message,
                     const struct fab_mr *mr)
 {
-  struct sim_qp *qp = initiator(message->from);
+  struct sim_qp *qp = sim_late_initiator(message->from);
   const struct sim_slot *slot = message->slot;
   if (!fab->device[to->device].caps.late_writes || !qp)
     return false;

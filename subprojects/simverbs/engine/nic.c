@@ -6,14 +6,14 @@
 #include <errno.h>
 #include <signal.h>
 
-static void tell(struct sim_context *context, enum ibv_event_type type, void *element)
+static void sim_nic_tell(struct sim_context *context, enum ibv_event_type type, void *element)
 {
   struct ibv_async_event event = {.event_type = type};
   event.element.cq = element;
   sim_events_push(&context->async, &event);
 }
 
-static void tell_bits(struct ibv_context *context, _Atomic uint32_t *bits, void *element)
+static void sim_nic_tell_bits(struct ibv_context *context, _Atomic uint32_t *bits, void *element)
 {
   uint32_t set = atomic_load_explicit(bits, memory_order_relaxed);
   if (!set)
@@ -21,11 +21,11 @@ static void tell_bits(struct ibv_context *context, _Atomic uint32_t *bits, void 
   set = atomic_exchange(bits, 0);
   for (int type = 0; set; type++, set >>= 1) {
     if (set & 1)
-      tell(sim_context_of(context), type, element);
+      sim_nic_tell(sim_context_of(context), type, element);
   }
 }
 
-static void fail_users(const struct sim_cq *cq)
+static void sim_nic_fail_users(const struct sim_cq *cq)
 {
   struct sim_list *at;
   sim_list_each(at, &sim_self.qps)
@@ -43,7 +43,7 @@ static void fail_users(const struct sim_cq *cq)
   }
 }
 
-static void serve_cq(struct sim_cq *cq)
+static void sim_nic_serve_cq(struct sim_cq *cq)
 {
   struct fab_cq *entry = sim_fab_cq(cq);
   uint32_t events = atomic_load_explicit(&entry->event, memory_order_relaxed);
@@ -53,12 +53,12 @@ static void serve_cq(struct sim_cq *cq)
   for (; events && cq->cq.channel; events--)
     sim_events_push(&sim_channel_of(cq->cq.channel)->events, &event);
   if (atomic_load(&entry->async_bits) & 1u << IBV_EVENT_CQ_ERR)
-    fail_users(cq);
-  tell_bits(cq->cq.context, &entry->async_bits, &cq->cq);
+    sim_nic_fail_users(cq);
+  sim_nic_tell_bits(cq->cq.context, &entry->async_bits, &cq->cq);
 }
 
 /* Runs the send queue if it is to be; the time at which it is to be again, or 0. */
-static uint64_t serve_qp(struct sim_qp *qp)
+static uint64_t sim_nic_serve_qp(struct sim_qp *qp)
 {
   struct fab_qp *entry = sim_fab_qp(qp);
   struct sim_sq *sq = qp->sq;
@@ -78,12 +78,12 @@ static uint64_t serve_qp(struct sim_qp *qp)
       pthread_mutex_unlock(&sq->lock);
     }
   }
-  tell_bits(qp->qp.context, &entry->async_bits, &qp->qp);
+  sim_nic_tell_bits(qp->qp.context, &entry->async_bits, &qp->qp);
   return wake;
 }
 
 /* What the port was made to tell of. */
-static void serve_told(struct sim_context *context, unsigned p)
+static void sim_nic_serve_told(struct sim_context *context, unsigned p)
 {
   const struct fab_port *port = &fab->device[context->device->number].ports[p];
   for (unsigned e = 0; e < SIM_EVENTS; e++) {
@@ -95,14 +95,14 @@ static void serve_told(struct sim_context *context, unsigned p)
   }
 }
 
-static void serve_ports(struct sim_context *context)
+static void sim_nic_serve_ports(struct sim_context *context)
 {
   struct fab_device *device = &fab->device[context->device->number];
   for (unsigned p = 0; p < FAB_PORTS; p++) {
     struct fab_port *port = &device->ports[p];
     bool was = context->port_seen >> p & 1;
     bool is = port->used && port->up && !device->removed;
-    serve_told(context, p);
+    sim_nic_serve_told(context, p);
     if (was == is)
       continue;
     context->port_seen ^= UINT64_C(1) << p;
@@ -117,7 +117,7 @@ static void serve_ports(struct sim_context *context)
   sim_events_push(&context->async, &event);
 }
 
-static void fail_removed(struct sim_qp *qp)
+static void sim_nic_fail_removed(struct sim_qp *qp)
 {
   if (!sim_fab_device(qp->qp.context)->removed)
     return;
@@ -129,18 +129,19 @@ static void fail_removed(struct sim_qp *qp)
 }
 
 /* Everything once; the earliest time at which something is due, or 0. */
-static uint64_t serve(void)
+static uint64_t sim_nic_serve(void)
 {
   uint64_t earliest = 0;
   uint32_t unanswered = 0;
   struct sim_list *at;
   pthread_mutex_lock(&sim_self.lock);
-  sim_list_each(at, &sim_self.contexts) serve_ports(sim_container_of(at, struct sim_context, link));
+  sim_list_each(at, &sim_self.contexts)
+      sim_nic_serve_ports(sim_container_of(at, struct sim_context, link));
   sim_list_each(at, &sim_self.qps)
   {
     struct sim_qp *qp = sim_container_of(at, struct sim_qp, link);
-    fail_removed(qp);
-    uint64_t wake = serve_qp(qp);
+    sim_nic_fail_removed(qp);
+    uint64_t wake = sim_nic_serve_qp(qp);
     unanswered += qp->sq && atomic_load(&qp->sq->waits);
     if (wake && (!earliest || wake < earliest))
       earliest = wake;
@@ -148,21 +149,21 @@ static uint64_t serve(void)
   sim_list_each(at, &sim_self.srqs)
   {
     struct sim_srq *srq = sim_container_of(at, struct sim_srq, link);
-    tell_bits(srq->srq.context, &sim_fab_srq(srq)->async_bits, &srq->srq);
+    sim_nic_tell_bits(srq->srq.context, &sim_fab_srq(srq)->async_bits, &srq->srq);
   }
-  sim_list_each(at, &sim_self.cqs) serve_cq(sim_container_of(at, struct sim_cq, link));
+  sim_list_each(at, &sim_self.cqs) sim_nic_serve_cq(sim_container_of(at, struct sim_cq, link));
   atomic_store(&fab->process[fab_slot].unanswered, unanswered);
   pthread_mutex_unlock(&sim_self.lock);
   return earliest;
 }
 
-static void *run(void *unused)
+static void *sim_nic_run(void *unused)
 {
   (void)unused;
   while (!atomic_load(&sim_self.nic_stop)) {
     uint32_t seen = atomic_load(&fab->process[fab_slot].doorbell);
     /* A sleep that nothing ended. */
-    if (!fab_sleep(seen, serve()))
+    if (!fab_sleep(seen, sim_nic_serve()))
       fab_patrol();
   }
   atomic_store(&fab->process[fab_slot].serves, 0);
@@ -180,7 +181,7 @@ int sim_nic_start(void)
     atomic_store(&sim_self.nic_stop, false);
     /* Before the thread first runs: a manual clock waits for what is posted until then, too. */
     atomic_store(&fab->process[fab_slot].serves, 1);
-    error = pthread_create(&sim_self.nic, NULL, run, NULL);
+    error = pthread_create(&sim_self.nic, NULL, sim_nic_run, NULL);
     if (error)
       atomic_store(&fab->process[fab_slot].serves, 0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -14,21 +14,21 @@ static const uint32_t rnr_timer_10us[32] = {65536, 1,    2,    3,     4,     6, 
                                             256,   384,  512,  768,   1024,  1536,  2048,  3072,
                                             4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
-static struct sim_outcome done(uint32_t length)
+static struct sim_outcome sim_respond_done(uint32_t length)
 {
   return (struct sim_outcome){.fate = SIM_DONE, .length = length};
 }
 
-static bool is_reliable(const struct fab_qp *to)
+static bool sim_respond_is_reliable(const struct fab_qp *to)
 {
   return to->kind == SIM_RC || to->kind == SIM_DCT;
 }
 
 /* The error goes back to the initiator, and the target's own queue pair ends. Nothing goes back on
  * an unreliable one. */
-static struct sim_outcome refuse(struct fab_qp *to, enum ibv_wc_status status)
+static struct sim_outcome sim_respond_refuse(struct fab_qp *to, enum ibv_wc_status status)
 {
-  if (!is_reliable(to))
+  if (!sim_respond_is_reliable(to))
     return (struct sim_outcome){.fate = SIM_LOST};
   if (status == IBV_WC_REM_ACCESS_ERR) {
     fab_counted(fab_port_of(to->device, to->port), FAB_ACCESS_ERRORS);
@@ -41,16 +41,16 @@ static struct sim_outcome refuse(struct fab_qp *to, enum ibv_wc_status status)
 }
 
 /* What went wrong with the memory on the way. */
-static struct sim_outcome broken(struct fab_qp *to, int error)
+static struct sim_outcome sim_respond_broken(struct fab_qp *to, int error)
 {
   if (error == ESRCH)
     return (struct sim_outcome){.fate = SIM_LOST};
-  return refuse(to, IBV_WC_REM_OP_ERR);
+  return sim_respond_refuse(to, IBV_WC_REM_OP_ERR);
 }
 
-static struct sim_outcome not_ready(struct fab_qp *to)
+static struct sim_outcome sim_respond_not_ready(struct fab_qp *to)
 {
-  if (!is_reliable(to)) {
+  if (!sim_respond_is_reliable(to)) {
     fab_counted(fab_port_of(to->device, to->port), FAB_LOST_NO_RECEIVE);
     return (struct sim_outcome){.fate = SIM_LOST};
   }
@@ -61,7 +61,7 @@ static struct sim_outcome not_ready(struct fab_qp *to)
 
 /* A receive that was taken off a shared queue: its place is another's as soon as others, taken
  * later by other queue pairs, are completed, polled and posted again. */
-static const struct fab_recv *keep(const struct fab_recv *recv)
+static const struct fab_recv *sim_respond_keep(const struct fab_recv *recv)
 {
   static _Thread_local union {
     struct fab_recv recv;
@@ -74,7 +74,7 @@ static const struct fab_recv *keep(const struct fab_recv *recv)
 
 /* The next posted receive: NULL if there is none. One of a queue pair's own stays where it is until
  * its completion is polled. */
-static const struct fab_recv *take_shared(struct fab_qp *to)
+static const struct fab_recv *sim_respond_take_shared(struct fab_qp *to)
 {
   struct fab_srq *srq = &fab->srq[to->srq - 1];
   const struct fab_recv *recv = NULL;
@@ -82,7 +82,7 @@ static const struct fab_recv *take_shared(struct fab_qp *to)
   if (fab_lock(&srq->lock))
     sim_srq_repair(srq);
   if (srq->number && srq->ring.tail != srq->ring.head) {
-    recv = keep(sim_ring_at(&srq->ring, srq->ring.tail));
+    recv = sim_respond_keep(sim_ring_at(&srq->ring, srq->ring.tail));
     srq->taker_tail = srq->ring.tail;
     atomic_signal_fence(memory_order_seq_cst);
     srq->taker = (uint32_t)(to - fab->qp) + 1;
@@ -101,13 +101,13 @@ static const struct fab_recv *take_shared(struct fab_qp *to)
   return recv;
 }
 
-static const struct fab_recv *take(struct fab_qp *to)
+static const struct fab_recv *sim_respond_take(struct fab_qp *to)
 {
-  if (!to->recv_cq ||
-      (is_reliable(to) && fab_fault_hits(FAB_FAULT_RNR, to->device, to->number, NULL, NULL)))
+  if (!to->recv_cq || (sim_respond_is_reliable(to) &&
+                       fab_fault_hits(FAB_FAULT_RNR, to->device, to->number, NULL, NULL)))
     return NULL;
   if (to->srq)
-    return take_shared(to);
+    return sim_respond_take_shared(to);
   if (to->rq.tail == to->rq.head)
     return NULL;
   const struct fab_recv *recv = sim_ring_at(&to->rq, to->rq.tail);
@@ -118,7 +118,7 @@ static const struct fab_recv *take(struct fab_qp *to)
 
 /* ConnectX says of a datagram over RoCE what it came in, as its reference manual has it: bits 2 to
  * 0 the header (0 GRH, 1 IPv6, 2 IPv4), bit 3 that there was UDP. Else it is the service level. */
-static uint8_t level_of(const struct fab_qp *to, const struct sim_message *message)
+static uint8_t sim_respond_level_of(const struct fab_qp *to, const struct sim_message *message)
 {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   const struct fab_qp *from = message->from;
@@ -141,9 +141,9 @@ struct scattered {
   struct sim_scatter now;
 };
 
-static void complete(struct fab_qp *to, const struct sim_message *message,
-                     const struct fab_recv *recv, enum ibv_wc_status status,
-                     const struct scattered *scatter)
+static void sim_respond_complete(struct fab_qp *to, const struct sim_message *message,
+                                 const struct fab_recv *recv, enum ibv_wc_status status,
+                                 const struct scattered *scatter)
 {
   const struct sim_slot *slot = message->slot;
   bool write = slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -158,7 +158,7 @@ static void complete(struct fab_qp *to, const struct sim_message *message,
                         .qp_num = to->number,
                         .src_qp = message->from->number,
                         .slid = message->slid,
-                        .sl = level_of(to, message),
+                        .sl = sim_respond_level_of(to, message),
                         .dlid_path_bits = message->ah->src_path_bits,
                         .pkey_index = to->pkey,
                         .solicited = !!(slot->flags & IBV_SEND_SOLICITED),
@@ -171,7 +171,7 @@ static void complete(struct fab_qp *to, const struct sim_message *message,
 }
 
 /* Whose keys a receive's are: a shared queue has a domain of its own. */
-static struct fab_qp as_owner(const struct fab_qp *to)
+static struct fab_qp sim_respond_as_owner(const struct fab_qp *to)
 {
   return (struct fab_qp){.number = to->number,
                          .owner = to->owner,
@@ -180,8 +180,9 @@ static struct fab_qp as_owner(const struct fab_qp *to)
 }
 
 /* Do all of a small SEND's bytes go with its completion? They are few, and in few entries. */
-static bool goes_with_completion(const struct fab_qp *to, const struct sim_message *message,
-                                 const struct fab_recv *recv)
+static bool sim_respond_goes_with_completion(const struct fab_qp *to,
+                                             const struct sim_message *message,
+                                             const struct fab_recv *recv)
 {
   uint64_t room = 0;
   for (uint32_t i = 0; i < recv->num_sge && i < SIM_SCATTER_PARTS; i++)
@@ -190,12 +191,13 @@ static bool goes_with_completion(const struct fab_qp *to, const struct sim_messa
 }
 
 /* Into the receive's entries, one after the other; each is checked as the bytes come to it. */
-static enum ibv_wc_status scatter(const struct fab_qp *to, const struct sim_message *message,
-                                  const struct fab_recv *recv, struct scattered *scattered,
-                                  int *error)
+static enum ibv_wc_status sim_respond_scatter(const struct fab_qp *to,
+                                              const struct sim_message *message,
+                                              const struct fab_recv *recv,
+                                              struct scattered *scattered, int *error)
 {
-  const struct fab_qp owner = as_owner(to), *view = &owner;
-  const bool is_with = goes_with_completion(to, message, recv);
+  const struct fab_qp owner = sim_respond_as_owner(to), *view = &owner;
+  const bool is_with = sim_respond_goes_with_completion(to, message, recv);
   uint64_t done_bytes = 0;
   for (uint32_t i = 0; i < recv->num_sge && done_bytes < message->length; i++) {
     struct ibv_sge part = recv->sges[i];
@@ -222,7 +224,7 @@ static enum ibv_wc_status scatter(const struct fab_qp *to, const struct sim_mess
   return done_bytes < message->length ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-static uint64_t room_of(const struct fab_recv *recv)
+static uint64_t sim_respond_room_of(const struct fab_recv *recv)
 {
   uint64_t room = 0;
   for (uint32_t i = 0; i < recv->num_sge; i++)
@@ -230,22 +232,22 @@ static uint64_t room_of(const struct fab_recv *recv)
   return room;
 }
 
-static struct sim_outcome receive(struct fab_qp *to, const struct sim_message *message)
+static struct sim_outcome sim_respond_receive(struct fab_qp *to, const struct sim_message *message)
 {
   const struct sim_slot *slot = message->slot;
-  const struct fab_recv *recv = take(to);
+  const struct fab_recv *recv = sim_respond_take(to);
   if (!recv)
-    return not_ready(to);
+    return sim_respond_not_ready(to);
   int error = 0;
   enum ibv_wc_status status = IBV_WC_LOC_LEN_ERR;
   struct scattered scattered;
   scattered.parts = 0;
   if (fab->strict) {
-    struct fab_qp view = as_owner(to);
+    struct fab_qp view = sim_respond_as_owner(to);
     sim_strict_recv_taken(&view, recv);
   }
-  if (room_of(recv) >= message->length)
-    status = scatter(to, message, recv, &scattered, &error);
+  if (sim_respond_room_of(recv) >= message->length)
+    status = sim_respond_scatter(to, message, recv, &scattered, &error);
   if (!status && slot->opcode == IBV_WR_SEND_WITH_INV &&
       !sim_invalidate_remote(to, slot->imm_or_rkey))
     status = IBV_WC_LOC_ACCESS_ERR;
@@ -253,41 +255,44 @@ static struct sim_outcome receive(struct fab_qp *to, const struct sim_message *m
     return (struct sim_outcome){.fate = SIM_LOST};
   if (fab->device[to->device].caps.late_writes)
     sim_late_before(message->from, NULL);
-  complete(to, message, recv, status, &scattered);
+  sim_respond_complete(to, message, recv, status, &scattered);
   if (status == IBV_WC_LOC_LEN_ERR)
-    return refuse(to, IBV_WC_REM_INV_REQ_ERR);
+    return sim_respond_refuse(to, IBV_WC_REM_INV_REQ_ERR);
   if (status == IBV_WC_LOC_ACCESS_ERR)
-    return refuse(to, IBV_WC_REM_ACCESS_ERR);
-  return status ? refuse(to, IBV_WC_REM_OP_ERR) : done(message->length);
+    return sim_respond_refuse(to, IBV_WC_REM_ACCESS_ERR);
+  return status ? sim_respond_refuse(to, IBV_WC_REM_OP_ERR) : sim_respond_done(message->length);
 }
 
 /* Finds what a one-sided request addresses; an outcome other than SIM_DONE is final. */
-static struct sim_outcome reach(struct fab_qp *to, const struct sim_slot *slot, uint32_t access,
-                                struct fab_mr **mr, struct sim_bytes *bytes)
+static struct sim_outcome sim_respond_reach(struct fab_qp *to, const struct sim_slot *slot,
+                                            uint32_t access, struct fab_mr **mr,
+                                            struct sim_bytes *bytes)
 {
   *mr = NULL;
   if ((to->access & access) != access)
-    return refuse(to, IBV_WC_REM_INV_REQ_ERR);
+    return sim_respond_refuse(to, IBV_WC_REM_INV_REQ_ERR);
   if (!slot->length)
-    return done(0);
+    return sim_respond_done(0);
   enum ibv_wc_status status =
       sim_remote(to, slot->rkey, slot->remote_addr, slot->length, access, mr, bytes);
-  return status ? refuse(to, status) : done(0);
+  return status ? sim_respond_refuse(to, status) : sim_respond_done(0);
 }
 
 /* Of a READ or an atomic, which passes no WRITE on its way. */
-static struct sim_outcome reach_again(struct fab_qp *to, const struct sim_message *message,
-                                      uint32_t access, struct fab_mr **mr, struct sim_bytes *bytes)
+static struct sim_outcome sim_respond_reach_again(struct fab_qp *to,
+                                                  const struct sim_message *message,
+                                                  uint32_t access, struct fab_mr **mr,
+                                                  struct sim_bytes *bytes)
 {
-  struct sim_outcome outcome = reach(to, message->slot, access, mr, bytes);
+  struct sim_outcome outcome = sim_respond_reach(to, message->slot, access, mr, bytes);
   if (outcome.fate != SIM_DONE || !*mr || !fab->device[to->device].caps.late_writes)
     return outcome;
   sim_release(*mr);
   sim_late_before(message->from, bytes);
-  return reach(to, message->slot, access, mr, bytes);
+  return sim_respond_reach(to, message->slot, access, mr, bytes);
 }
 
-static struct sim_outcome write_to(struct fab_qp *to, const struct sim_message *message)
+static struct sim_outcome sim_respond_write_to(struct fab_qp *to, const struct sim_message *message)
 {
   const struct sim_slot *slot = message->slot;
   struct fab_mr *mr;
@@ -296,51 +301,54 @@ static struct sim_outcome write_to(struct fab_qp *to, const struct sim_message *
   bool imm = slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   if (fab->device[to->device].caps.late_writes)
     sim_late_before_write(message->from, slot->rkey);
-  struct sim_outcome outcome = reach(to, slot, IBV_ACCESS_REMOTE_WRITE, &mr, &bytes);
+  struct sim_outcome outcome = sim_respond_reach(to, slot, IBV_ACCESS_REMOTE_WRITE, &mr, &bytes);
   if (outcome.fate != SIM_DONE)
     return outcome;
   if (imm)
-    recv = take(to);
+    recv = sim_respond_take(to);
   int error = 0;
   if (mr && (!imm || recv) && (imm || !sim_late_takes(to, message, mr)))
     error = sim_move(message->data, 0, &bytes, true);
   if (mr)
     sim_release(mr);
   if (imm && !recv)
-    return not_ready(to);
+    return sim_respond_not_ready(to);
   if (error)
-    return broken(to, error);
+    return sim_respond_broken(to, error);
   if (imm) {
     if (fab->device[to->device].caps.late_writes)
       sim_late_before(message->from, NULL);
-    complete(to, message, recv, IBV_WC_SUCCESS, NULL);
+    sim_respond_complete(to, message, recv, IBV_WC_SUCCESS, NULL);
   }
-  return done(slot->length);
+  return sim_respond_done(slot->length);
 }
 
-static struct sim_outcome read_from(struct fab_qp *to, const struct sim_message *message)
+static struct sim_outcome sim_respond_read_from(struct fab_qp *to,
+                                                const struct sim_message *message)
 {
   struct fab_mr *mr;
   struct sim_bytes bytes;
   if (!to->max_dest_rd_atomic && to->kind == SIM_RC)
-    return refuse(to, IBV_WC_REM_INV_REQ_ERR);
-  struct sim_outcome outcome = reach_again(to, message, IBV_ACCESS_REMOTE_READ, &mr, &bytes);
+    return sim_respond_refuse(to, IBV_WC_REM_INV_REQ_ERR);
+  struct sim_outcome outcome =
+      sim_respond_reach_again(to, message, IBV_ACCESS_REMOTE_READ, &mr, &bytes);
   if (outcome.fate != SIM_DONE || !mr)
     return outcome;
   int error = sim_move(message->data, 0, &bytes, false);
   sim_release(mr);
-  return error ? broken(to, error) : done(message->slot->length);
+  return error ? sim_respond_broken(to, error) : sim_respond_done(message->slot->length);
 }
 
-static struct sim_outcome change(struct fab_qp *to, const struct sim_message *message)
+static struct sim_outcome sim_respond_change(struct fab_qp *to, const struct sim_message *message)
 {
   const struct sim_slot *slot = message->slot;
   struct fab_mr *mr;
   struct sim_bytes bytes;
   if ((slot->remote_addr & 7) || (!to->max_dest_rd_atomic && to->kind == SIM_RC) ||
       fab->device[to->device].caps.atomic_cap == IBV_ATOMIC_NONE)
-    return refuse(to, IBV_WC_REM_INV_REQ_ERR);
-  struct sim_outcome outcome = reach_again(to, message, IBV_ACCESS_REMOTE_ATOMIC, &mr, &bytes);
+    return sim_respond_refuse(to, IBV_WC_REM_INV_REQ_ERR);
+  struct sim_outcome outcome =
+      sim_respond_reach_again(to, message, IBV_ACCESS_REMOTE_ATOMIC, &mr, &bytes);
   if (outcome.fate != SIM_DONE)
     return outcome;
   uint64_t value = 0, result;
@@ -360,10 +368,10 @@ static struct sim_outcome change(struct fab_qp *to, const struct sim_message *me
   fab_unlock(lock);
   sim_release(mr);
   if (error)
-    return broken(to, error);
+    return sim_respond_broken(to, error);
   struct sim_bytes original = {fab_slot, (uintptr_t)&value, sizeof(value)};
   sim_move(message->data, 0, &original, false);
-  return done(sizeof(value));
+  return sim_respond_done(sizeof(value));
 }
 
 struct sim_outcome sim_respond(struct fab_qp *to, const struct sim_message *message)
@@ -371,13 +379,13 @@ struct sim_outcome sim_respond(struct fab_qp *to, const struct sim_message *mess
   switch (message->slot->opcode) {
   case IBV_WR_RDMA_WRITE:
   case IBV_WR_RDMA_WRITE_WITH_IMM:
-    return write_to(to, message);
+    return sim_respond_write_to(to, message);
   case IBV_WR_RDMA_READ:
-    return read_from(to, message);
+    return sim_respond_read_from(to, message);
   case IBV_WR_ATOMIC_CMP_AND_SWP:
   case IBV_WR_ATOMIC_FETCH_AND_ADD:
-    return change(to, message);
+    return sim_respond_change(to, message);
   default:
-    return receive(to, message);
+    return sim_respond_receive(to, message);
   }
 }

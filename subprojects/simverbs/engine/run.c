@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static enum ibv_wc_opcode completed_as(uint32_t opcode)
+static enum ibv_wc_opcode sim_run_completed_as(uint32_t opcode)
 {
   switch (opcode) {
   case IBV_WR_RDMA_WRITE:
@@ -25,25 +25,25 @@ static enum ibv_wc_opcode completed_as(uint32_t opcode)
   }
 }
 
-static void free_done(struct sim_sq *sq)
+static void sim_run_free_done(struct sim_sq *sq)
 {
   while (sq->next != sq->head && sim_slot_at(sq, sq->next)->done)
     sq->next++;
 }
 
 /* The request at `at` is over, with a completion if it is to have one. */
-static void finish(struct sim_qp *qp, uint32_t at, enum ibv_wc_status status)
+static void sim_run_finish(struct sim_qp *qp, uint32_t at, enum ibv_wc_status status)
 {
   struct sim_sq *sq = qp->sq;
   struct sim_slot *slot = sim_slot_at(sq, at);
   slot->done = 1;
-  free_done(sq);
+  sim_run_free_done(sq);
   bool signaled = (slot->flags & IBV_SEND_SIGNALED) || qp->init.sq_sig_all;
   if (status == IBV_WC_SUCCESS && !signaled)
     return;
   struct sim_cqe cqe = {.wr_id = slot->wr_id,
                         .status = status,
-                        .opcode = completed_as(slot->opcode),
+                        .opcode = sim_run_completed_as(slot->opcode),
                         .vendor_err = sim_syndrome(status),
                         .byte_len = slot->length,
                         .qp_num = qp->number,
@@ -61,17 +61,17 @@ void sim_sq_flush(struct sim_qp *qp)
   memset(sq->flows, 0, sq->flow_count * sizeof(*sq->flows));
   for (uint32_t at = sq->next; at != sq->head; at++) {
     if (!sim_slot_at(sq, at)->done)
-      finish(qp, at, IBV_WC_WR_FLUSH_ERR);
+      sim_run_finish(qp, at, IBV_WC_WR_FLUSH_ERR);
   }
 }
 
-static bool stream_failed(const struct sim_sq *sq, uint16_t stream)
+static bool sim_run_stream_failed(const struct sim_sq *sq, uint16_t stream)
 {
   return sq->stream_errors && (sq->stream_errors[stream / 64] >> stream % 64 & 1);
 }
 
 /* An initiator with streams loses the stream alone, until too many are lost. */
-static bool contain(struct sim_qp *qp, uint16_t stream)
+static bool sim_run_contain(struct sim_qp *qp, uint16_t stream)
 {
   struct sim_sq *sq = qp->sq;
   if (!sq->stream_errors)
@@ -83,19 +83,19 @@ static bool contain(struct sim_qp *qp, uint16_t stream)
   return failed < 1u << qp->dc.log_num_errored;
 }
 
-static void fail(struct sim_qp *qp, uint32_t at, enum ibv_wc_status status)
+static void sim_run_fail(struct sim_qp *qp, uint32_t at, enum ibv_wc_status status)
 {
   struct fab_qp *entry = sim_fab_qp(qp);
   uint16_t stream = sim_slot_at(qp->sq, at)->stream;
   fab_log(2, "qp 0x%06x: a request ends with %d", qp->number, (int)status);
-  if (contain(qp, stream)) {
-    finish(qp, at, status);
+  if (sim_run_contain(qp, stream)) {
+    sim_run_finish(qp, at, status);
     return;
   }
   bool reliable = qp->kind == SIM_RC || qp->kind == SIM_DCI;
   if (!reliable)
     atomic_store(&entry->state, IBV_QPS_SQE);
-  finish(qp, at, status);
+  sim_run_finish(qp, at, status);
   if (reliable) {
     sim_qp_lock(entry);
     sim_qp_fail(entry);
@@ -105,28 +105,29 @@ static void fail(struct sim_qp *qp, uint32_t at, enum ibv_wc_status status)
 }
 
 /* The acknowledgement that does not come: 4.096 us x 2^timeout, 0 for never. */
-static uint64_t ack_timeout_ns(const struct sim_qp *qp)
+static uint64_t sim_run_ack_timeout_ns(const struct sim_qp *qp)
 {
   unsigned timeout = qp->attr.timeout & 31;
   return timeout ? UINT64_C(4096) << timeout : UINT64_C(1) << 62;
 }
 
 /* True: the request waits to be tried again. */
-static bool lost(struct sim_qp *qp, uint32_t at, struct sim_flow *flow)
+static bool sim_run_lost(struct sim_qp *qp, uint32_t at, struct sim_flow *flow)
 {
   if (qp->kind == SIM_UC || qp->kind == SIM_UD) {
-    finish(qp, at, IBV_WC_SUCCESS);
+    sim_run_finish(qp, at, IBV_WC_SUCCESS);
     return false;
   }
   flow->timed = true;
-  flow->wake_ns = fab_clock_ns(fab) + ack_timeout_ns(qp);
+  flow->wake_ns = fab_clock_ns(fab) + sim_run_ack_timeout_ns(qp);
   return true;
 }
 
-static bool not_ready(struct sim_qp *qp, uint32_t at, struct sim_flow *flow, uint64_t wait_ns)
+static bool sim_run_not_ready(struct sim_qp *qp, uint32_t at, struct sim_flow *flow,
+                              uint64_t wait_ns)
 {
   if (qp->attr.rnr_retry != 7 && flow->rnr_retries == qp->attr.rnr_retry) {
-    fail(qp, at, IBV_WC_RNR_RETRY_EXC_ERR);
+    sim_run_fail(qp, at, IBV_WC_RNR_RETRY_EXC_ERR);
     return false;
   }
   if (flow->rnr_retries < 7)
@@ -135,27 +136,27 @@ static bool not_ready(struct sim_qp *qp, uint32_t at, struct sim_flow *flow, uin
   return true;
 }
 
-static bool settle(struct sim_qp *qp, uint32_t at, struct sim_flow *flow,
-                   const struct sim_outcome *outcome)
+static bool sim_run_settle(struct sim_qp *qp, uint32_t at, struct sim_flow *flow,
+                           const struct sim_outcome *outcome)
 {
   switch (outcome->fate) {
   case SIM_DONE:
-    finish(qp, at, IBV_WC_SUCCESS);
+    sim_run_finish(qp, at, IBV_WC_SUCCESS);
     return false;
   case SIM_LOST:
-    return lost(qp, at, flow);
+    return sim_run_lost(qp, at, flow);
   case SIM_RNR:
-    return not_ready(qp, at, flow, outcome->wait_ns);
+    return sim_run_not_ready(qp, at, flow, outcome->wait_ns);
   case SIM_WAIT:
     flow->wake_ns = fab_clock_ns(fab) + outcome->wait_ns;
     return true;
   default:
-    fail(qp, at, outcome->status);
+    sim_run_fail(qp, at, outcome->status);
     return false;
   }
 }
 
-static bool tries_for_ever(const struct sim_qp *qp)
+static bool sim_run_tries_for_ever(const struct sim_qp *qp)
 {
   return qp->attr.retry_cnt == 7 && sim_fab_device(qp->qp.context)->caps.retries_for_ever;
 }
@@ -163,7 +164,8 @@ static bool tries_for_ever(const struct sim_qp *qp)
 /* How a request that is not over yet is to go on. */
 enum turn { TURN_NOW, TURN_LATER, TURN_NEVER };
 
-static enum turn turn_of(struct sim_qp *qp, const struct sim_slot *slot, struct sim_flow *flow)
+static enum turn sim_run_turn_of(struct sim_qp *qp, const struct sim_slot *slot,
+                                 struct sim_flow *flow)
 {
   uint64_t at = flow->wake_ns ? flow->wake_ns : slot->not_before_ns;
   if (at && fab_clock_ns(fab) < at) {
@@ -174,14 +176,14 @@ static enum turn turn_of(struct sim_qp *qp, const struct sim_slot *slot, struct 
   if (!flow->timed)
     return TURN_NOW;
   flow->timed = false;
-  if (flow->retries >= qp->attr.retry_cnt && !tries_for_ever(qp))
+  if (flow->retries >= qp->attr.retry_cnt && !sim_run_tries_for_ever(qp))
     return TURN_NEVER;
   flow->retries++;
   fab_counted(fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num), FAB_RETRIES);
   return TURN_NOW;
 }
 
-static void drained(struct sim_qp *qp)
+static void sim_run_drained(struct sim_qp *qp)
 {
   struct sim_sq *sq = qp->sq;
   if (!sq->draining)
@@ -192,7 +194,7 @@ static void drained(struct sim_qp *qp)
 }
 
 /* NULL: the device serves as many others already. */
-static struct sim_flow *flow_of(const struct sim_sq *sq, uint16_t stream)
+static struct sim_flow *sim_run_flow_of(const struct sim_sq *sq, uint16_t stream)
 {
   struct sim_flow *unused = NULL;
   if (sq->flow_count == 1)
@@ -218,18 +220,18 @@ uint64_t sim_sq_wake(const struct sim_sq *sq)
 }
 
 /* True: it waits. */
-static bool go_on(struct sim_qp *qp, uint32_t at, struct sim_flow *flow)
+static bool sim_run_go_on(struct sim_qp *qp, uint32_t at, struct sim_flow *flow)
 {
   struct sim_sq *sq = qp->sq;
   struct sim_slot *slot = sim_slot_at(sq, at);
   *flow = flow->is_used ? *flow : (struct sim_flow){.is_used = true, .stream = slot->stream};
-  enum turn turn = turn_of(qp, slot, flow);
+  enum turn turn = sim_run_turn_of(qp, slot, flow);
   bool waits = turn == TURN_LATER;
   if (turn == TURN_NEVER)
-    fail(qp, at, IBV_WC_RETRY_EXC_ERR);
+    sim_run_fail(qp, at, IBV_WC_RETRY_EXC_ERR);
   if (turn == TURN_NOW) {
     struct sim_outcome outcome = sim_try(qp, slot);
-    waits = settle(qp, at, flow, &outcome);
+    waits = sim_run_settle(qp, at, flow, &outcome);
   }
   if (waits)
     atomic_store(&sq->attention, true); /* the NIC thread is to learn of the time */
@@ -238,13 +240,13 @@ static bool go_on(struct sim_qp *qp, uint32_t at, struct sim_flow *flow)
   return waits;
 }
 
-static bool has_begun(const struct sim_flow *flow)
+static bool sim_run_has_begun(const struct sim_flow *flow)
 {
   return flow->is_used && (flow->wake_ns || flow->retries || flow->rnr_retries);
 }
 
 /* Requests of one stream in their order; those of another pass one that waits. */
-static void go_through(struct sim_qp *qp)
+static void sim_run_go_through(struct sim_qp *qp)
 {
   struct sim_sq *sq = qp->sq;
   const struct fab_qp *entry = sim_fab_qp(qp);
@@ -260,29 +262,29 @@ static void go_through(struct sim_qp *qp)
     const struct sim_slot *slot = sim_slot_at(sq, at);
     if (slot->done)
       continue;
-    if (stream_failed(sq, slot->stream)) {
-      finish(qp, at, IBV_WC_WR_FLUSH_ERR);
+    if (sim_run_stream_failed(sq, slot->stream)) {
+      sim_run_finish(qp, at, IBV_WC_WR_FLUSH_ERR);
       continue;
     }
-    struct sim_flow *flow = flow_of(sq, slot->stream);
+    struct sim_flow *flow = sim_run_flow_of(sq, slot->stream);
     if (!flow || (flow->is_used && flow->was_seen)) {
       any_waits = true;
       continue;
     }
-    if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && has_begun(flow)))
+    if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && sim_run_has_begun(flow)))
       continue;
-    flow->was_seen = go_on(qp, at, flow);
+    flow->was_seen = sim_run_go_on(qp, at, flow);
     any_waits |= flow->was_seen;
     if (any_waits && sq->flow_count == 1)
       return;
   }
   if (!any_waits)
-    drained(qp);
+    sim_run_drained(qp);
 }
 
 void sim_sq_run(struct sim_qp *qp)
 {
   struct sim_sq *sq = qp->sq;
-  go_through(qp);
+  sim_run_go_through(qp);
   atomic_store_explicit(&sq->waits, sq->next != sq->head || sq->late, memory_order_relaxed);
 }

@@ -50,7 +50,7 @@ void sim_sq_free(struct sim_sq *sq)
   free(sq);
 }
 
-static bool has_opcode(enum sim_qp_kind kind, uint32_t opcode)
+static bool sim_sq_has_opcode(enum sim_qp_kind kind, uint32_t opcode)
 {
   switch (opcode) {
   case IBV_WR_SEND:
@@ -73,13 +73,13 @@ static bool has_opcode(enum sim_qp_kind kind, uint32_t opcode)
 }
 
 /* iWARP's RDMA protocol has no immediate data: RFC 5040. */
-static bool lacks_immediate(const struct sim_qp *qp, uint32_t opcode)
+static bool sim_sq_lacks_immediate(const struct sim_qp *qp, uint32_t opcode)
 {
   return (opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_SEND_WITH_IMM) &&
          qp->qp.context->device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
-static bool may_be_inline(uint32_t opcode)
+static bool sim_sq_may_be_inline(uint32_t opcode)
 {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
          opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_RDMA_WRITE ||
@@ -87,12 +87,12 @@ static bool may_be_inline(uint32_t opcode)
 }
 
 /* Inline data are read now: the program may have its buffer back at once. */
-static int copy_inline(struct sim_sq *sq, struct sim_slot *slot, const struct sim_wqe *wqe)
+static int sim_sq_copy_inline(struct sim_sq *sq, struct sim_slot *slot, const struct sim_wqe *wqe)
 {
   char *to = sim_slot_inline(sq, slot);
   uint64_t length = 0;
   uint32_t count = wqe->num_buf ? wqe->num_buf : wqe->num_sge;
-  if (!may_be_inline(wqe->opcode))
+  if (!sim_sq_may_be_inline(wqe->opcode))
     return EINVAL;
   for (uint32_t i = 0; i < count; i++) {
     const void *from =
@@ -108,7 +108,7 @@ static int copy_inline(struct sim_sq *sq, struct sim_slot *slot, const struct si
   return 0;
 }
 
-static int copy_sges(struct sim_sq *sq, struct sim_slot *slot, const struct sim_wqe *wqe)
+static int sim_sq_copy_sges(struct sim_sq *sq, struct sim_slot *slot, const struct sim_wqe *wqe)
 {
   if (wqe->num_sge > sq->max_sge)
     return ENOMEM;
@@ -122,7 +122,7 @@ static int copy_sges(struct sim_sq *sq, struct sim_slot *slot, const struct sim_
   return 0;
 }
 
-static void fill(struct sim_slot *slot, const struct sim_wqe *wqe)
+static void sim_sq_fill(struct sim_slot *slot, const struct sim_wqe *wqe)
 {
   *slot = (struct sim_slot){.wr_id = wqe->wr_id,
                             .opcode = wqe->opcode,
@@ -154,7 +154,7 @@ int sim_post_add(struct sim_qp *qp, const struct sim_wqe *wqe)
 {
   struct sim_sq *sq = qp->sq;
   struct fab_qp *entry = sim_fab_qp(qp);
-  if (!sq || !has_opcode(qp->kind, wqe->opcode) || lacks_immediate(qp, wqe->opcode))
+  if (!sq || !sim_sq_has_opcode(qp->kind, wqe->opcode) || sim_sq_lacks_immediate(qp, wqe->opcode))
     return EINVAL;
   enum ibv_qp_state state = atomic_load_explicit(&entry->state, memory_order_relaxed);
   if (state == IBV_QPS_RESET || state == IBV_QPS_INIT || state == IBV_QPS_RTR)
@@ -164,14 +164,15 @@ int sim_post_add(struct sim_qp *qp, const struct sim_wqe *wqe)
   if (sq->pending - atomic_load_explicit(&entry->sq_freed, memory_order_acquire) >= sq->room)
     return ENOMEM;
   struct sim_slot *slot = sim_slot_at(sq, sq->pending);
-  fill(slot, wqe);
-  int error = wqe->flags & IBV_SEND_INLINE ? copy_inline(sq, slot, wqe) : copy_sges(sq, slot, wqe);
+  sim_sq_fill(slot, wqe);
+  int error = wqe->flags & IBV_SEND_INLINE ? sim_sq_copy_inline(sq, slot, wqe)
+                                           : sim_sq_copy_sges(sq, slot, wqe);
   if (!error)
     sq->pending++;
   return error;
 }
 
-static void defer(struct sim_sq *sq)
+static void sim_sq_defer(struct sim_sq *sq)
 {
   uint64_t now = fab_clock_ns(fab);
   for (uint32_t i = sq->head; i != sq->pending; i++)
@@ -190,7 +191,7 @@ void sim_post_end(struct sim_qp *qp)
   }
   bool deferred = fab->engine == FAB_ENGINE_DEFERRED;
   if (deferred)
-    defer(sq);
+    sim_sq_defer(sq);
   sq->head = sq->pending;
   if (!deferred)
     sim_sq_run(qp);

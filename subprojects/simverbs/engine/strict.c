@@ -18,7 +18,7 @@ void sim_strict_report(const char *format, ...)
 }
 
 /* All that is posted is read twice or more: by words, each of which any of its bits changes. */
-static uint64_t hash_bytes(uint64_t hash, const char *bytes, uint64_t length)
+static uint64_t sim_strict_hash_bytes(uint64_t hash, const char *bytes, uint64_t length)
 {
   uint64_t word;
   for (; length >= sizeof(word); bytes += sizeof(word), length -= sizeof(word)) {
@@ -32,11 +32,11 @@ static uint64_t hash_bytes(uint64_t hash, const char *bytes, uint64_t length)
 }
 
 /* Those of another process are read piece by piece. Whether they are there: it may have died. */
-static bool hash_run(uint64_t *hash, const struct sim_bytes *bytes)
+static bool sim_strict_hash_run(uint64_t *hash, const struct sim_bytes *bytes)
 {
   char piece[4096];
   if (bytes->slot == fab_slot) {
-    *hash = hash_bytes(*hash, (const char *)(uintptr_t)bytes->address, bytes->length);
+    *hash = sim_strict_hash_bytes(*hash, (const char *)(uintptr_t)bytes->address, bytes->length);
     return true;
   }
   for (uint64_t at = 0; at < bytes->length;) {
@@ -45,28 +45,29 @@ static bool hash_run(uint64_t *hash, const struct sim_bytes *bytes)
     struct sim_bytes there = {bytes->slot, bytes->address + at, length};
     if (sim_move(&here, 0, &there, false))
       return false;
-    *hash = hash_bytes(*hash, piece, length);
+    *hash = sim_strict_hash_bytes(*hash, piece, length);
     at += length;
   }
   return true;
 }
 
 /* 0 if a key is wrong: the request will end with that; or if the memory is gone. */
-static uint32_t hash_sges(const struct fab_qp *qp, const struct ibv_sge *sges, uint32_t count)
+static uint32_t sim_strict_hash_sges(const struct fab_qp *qp, const struct ibv_sge *sges,
+                                     uint32_t count)
 {
   uint64_t hash = 0xcbf29ce484222325u;
   for (uint32_t i = 0; i < count; i++) {
     struct sim_bytes bytes;
     if (!sges[i].length)
       continue;
-    if (sim_local(qp, &sges[i], 0, &bytes) || !hash_run(&hash, &bytes))
+    if (sim_local(qp, &sges[i], 0, &bytes) || !sim_strict_hash_run(&hash, &bytes))
       return 0;
   }
   uint32_t folded = (uint32_t)(hash ^ hash >> 32);
   return folded ? folded : 1;
 }
 
-static bool reads_memory(const struct sim_slot *slot)
+static bool sim_strict_reads_memory(const struct sim_slot *slot)
 {
   switch (slot->opcode) {
   case IBV_WR_SEND:
@@ -80,20 +81,20 @@ static bool reads_memory(const struct sim_slot *slot)
   }
 }
 
-static uint32_t hash_of(const struct sim_qp *qp, const struct sim_slot *slot)
+static uint32_t sim_strict_hash_of(const struct sim_qp *qp, const struct sim_slot *slot)
 {
-  return hash_sges(sim_fab_qp(qp), slot->sges, slot->num_sge);
+  return sim_strict_hash_sges(sim_fab_qp(qp), slot->sges, slot->num_sge);
 }
 
 void sim_strict_posted(struct sim_qp *qp, struct sim_slot *slot)
 {
-  slot->hash = reads_memory(slot) ? hash_of(qp, slot) : 0;
+  slot->hash = sim_strict_reads_memory(slot) ? sim_strict_hash_of(qp, slot) : 0;
   slot->hashed = slot->hash != 0;
 }
 
-static void compare(const struct sim_qp *qp, struct sim_slot *slot)
+static void sim_strict_compare(const struct sim_qp *qp, struct sim_slot *slot)
 {
-  if (slot->hashed && hash_of(qp, slot) != slot->hash && hash_of(qp, slot))
+  if (slot->hashed && sim_strict_hash_of(qp, slot) != slot->hash && sim_strict_hash_of(qp, slot))
     sim_strict_report("the buffer of work request 0x%llx on qp 0x%06x changed while it was posted",
                       (unsigned long long)slot->wr_id, qp->number);
   slot->hashed = 0;
@@ -115,7 +116,7 @@ void sim_strict_polled(const struct sim_cqe *cqe)
     if (!is_freed && (int32_t)(cqe->sq_at - i) < 0)
       break;
     if (is_freed || sim_slot_at(sq, i)->stream == stream)
-      compare(qp, sim_slot_at(sq, i));
+      sim_strict_compare(qp, sim_slot_at(sq, i));
   }
   if ((int32_t)(cqe->sq_count - sq->checked) > 0)
     sq->checked = cqe->sq_count;
@@ -124,12 +125,12 @@ void sim_strict_polled(const struct sim_cqe *cqe)
 
 void sim_strict_recv_posted(const struct fab_qp *view, struct fab_recv *recv)
 {
-  recv->hash = hash_sges(view, recv->sges, recv->num_sge);
+  recv->hash = sim_strict_hash_sges(view, recv->sges, recv->num_sge);
 }
 
 void sim_strict_recv_taken(const struct fab_qp *view, const struct fab_recv *recv)
 {
-  uint32_t hash = recv->hash ? hash_sges(view, recv->sges, recv->num_sge) : 0;
+  uint32_t hash = recv->hash ? sim_strict_hash_sges(view, recv->sges, recv->num_sge) : 0;
   if (hash && hash != recv->hash)
     sim_strict_report("the buffer of receive 0x%llx (qp 0x%06x of process %d) was written to while "
                       "it was posted, by the program or by another receive over the same bytes",

@@ -2,21 +2,21 @@
 /* Memory windows, and keys that are taken back by a request. */
 #include "engine.h"
 
-static bool covers(const struct fab_mr *mr, const struct ibv_mw_bind_info *bind)
+static bool sim_window_covers(const struct fab_mr *mr, const struct ibv_mw_bind_info *bind)
 {
   return bind->addr >= mr->iova && bind->length <= mr->length &&
          bind->addr - mr->iova <= mr->length - bind->length;
 }
 
-static bool may_bind(const struct fab_qp *qp, const struct fab_mr *window, const struct fab_mr *mr,
-                     const struct ibv_mw_bind_info *bind)
+static bool sim_window_may_bind(const struct fab_qp *qp, const struct fab_mr *window,
+                                const struct fab_mr *mr, const struct ibv_mw_bind_info *bind)
 {
   uint32_t writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
   if (window->pd != qp->pd || mr->pd != qp->pd || !(mr->access & IBV_ACCESS_MW_BIND))
     return false;
   if ((bind->mw_access_flags & writes) && !(mr->access & IBV_ACCESS_LOCAL_WRITE))
     return false;
-  return covers(mr, bind);
+  return sim_window_covers(mr, bind);
 }
 
 struct sim_outcome sim_bind(struct sim_qp *qp, const struct sim_slot *slot)
@@ -25,7 +25,7 @@ struct sim_outcome sim_bind(struct sim_qp *qp, const struct sim_slot *slot)
   struct fab_mr *window = &fab->mr[slot->mw->index];
   struct fab_mr *mr = bind->mr ? &fab->mr[sim_mr_of(bind->mr)->index] : NULL;
   bool again = window->is_window == IBV_MW_TYPE_2 && window->valid;
-  if (again || (bind->length && (!mr || !may_bind(sim_fab_qp(qp), window, mr, bind))))
+  if (again || (bind->length && (!mr || !sim_window_may_bind(sim_fab_qp(qp), window, mr, bind))))
     return sim_error(IBV_WC_MW_BIND_ERR);
   sim_mw_unbind(window);
   if (mr && bind->length) {

@@ -3,13 +3,13 @@
  * killed process had, or was about to have, is found again. */
 #include "fabric.h"
 
-static uint32_t pages_of(size_t bytes)
+static uint32_t fab_alloc_pages_of(size_t bytes)
 {
   return (uint32_t)((bytes + FAB_PAGE - 1) / FAB_PAGE);
 }
 
 /* A run of free pages in [from, to); 0 if there is none: page 0 is the header's. */
-static uint32_t find_run(uint32_t from, uint32_t to, uint32_t count)
+static uint32_t fab_alloc_find_run(uint32_t from, uint32_t to, uint32_t count)
 {
   uint32_t run = 0;
   for (uint32_t page = from; page < to; page++) {
@@ -22,13 +22,13 @@ static uint32_t find_run(uint32_t from, uint32_t to, uint32_t count)
 
 uint64_t fab_block_alloc(size_t bytes)
 {
-  uint32_t count = pages_of(bytes);
+  uint32_t count = fab_alloc_pages_of(bytes);
   fab_lock(&fab->lock);
-  uint32_t first_free = pages_of(sizeof(struct fabric));
+  uint32_t first_free = fab_alloc_pages_of(sizeof(struct fabric));
   uint32_t from = fab->page_cursor < first_free ? first_free : fab->page_cursor;
-  uint32_t page = find_run(from, FAB_PAGES, count);
+  uint32_t page = fab_alloc_find_run(from, FAB_PAGES, count);
   if (!page)
-    page = find_run(first_free, FAB_PAGES, count);
+    page = fab_alloc_find_run(first_free, FAB_PAGES, count);
   for (uint32_t i = 0; page && i < count; i++)
     fab->page_owner[page + i] = (uint16_t)(fab_slot + 1);
   if (page)
@@ -50,14 +50,14 @@ void fab_block_free(uint64_t offset, size_t bytes)
     return;
   fab_lock(&fab->lock);
   uint32_t page = (uint32_t)(offset / FAB_PAGE);
-  for (uint32_t i = 0; i < pages_of(bytes); i++)
+  for (uint32_t i = 0; i < fab_alloc_pages_of(bytes); i++)
     fab->page_owner[page + i] = 0;
   if (page < fab->page_cursor)
     fab->page_cursor = page;
   fab_unlock(&fab->lock);
 }
 
-static bool is_free(enum fab_kind kind, uint32_t i)
+static bool fab_alloc_is_free(enum fab_kind kind, uint32_t i)
 {
   switch (kind) {
   case FAB_KIND_PD:
@@ -73,7 +73,7 @@ static bool is_free(enum fab_kind kind, uint32_t i)
   }
 }
 
-static pthread_mutex_t *lock_of(enum fab_kind kind, uint32_t i)
+static pthread_mutex_t *fab_alloc_lock_of(enum fab_kind kind, uint32_t i)
 {
   switch (kind) {
   case FAB_KIND_MR:
@@ -90,7 +90,7 @@ static pthread_mutex_t *lock_of(enum fab_kind kind, uint32_t i)
 }
 
 /* Has room behind an entry that was never used: not even looking at it may fail. */
-static bool back_entry(enum fab_kind kind, uint32_t i)
+static bool fab_alloc_back_entry(enum fab_kind kind, uint32_t i)
 {
   static const struct {
     size_t table, size;
@@ -119,17 +119,17 @@ int64_t fab_entry(enum fab_kind kind)
       i = first;
     fab->cursor[kind] = i + 1;
     if (i >= fab->high[kind]) {
-      if (!back_entry(kind, i)) {
+      if (!fab_alloc_back_entry(kind, i)) {
         fab->cursor[kind] = first; /* what is given back is found again */
         return -1;
       }
       /* A lock is made once: somebody may be about to take it for the entry's last user. */
-      if (lock_of(kind, i))
-        fab_lock_init(lock_of(kind, i));
+      if (fab_alloc_lock_of(kind, i))
+        fab_lock_init(fab_alloc_lock_of(kind, i));
       fab->high[kind] = i + 1;
       return i;
     }
-    if (is_free(kind, i))
+    if (fab_alloc_is_free(kind, i))
       return i;
   }
   return -1;

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int64_t monotonic_ns(void)
+static int64_t fab_clock_monotonic_ns(void)
 {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -23,7 +23,7 @@ uint64_t fab_clock_ns(const struct fabric *f)
   int64_t base = atomic_load(&f->clock_base_ns);
   if (f->clock_kind == FAB_CLOCK_MANUAL)
     return base;
-  int64_t passed = monotonic_ns() - f->clock_start_ns;
+  int64_t passed = fab_clock_monotonic_ns() - f->clock_start_ns;
   if (f->clock_kind == FAB_CLOCK_SCALED)
     passed = (int64_t)((double)passed * f->clock_scale);
   return base + passed;
@@ -41,7 +41,7 @@ int fab_clock_set(struct fabric *f, const char *text)
   int64_t now = (int64_t)fab_clock_ns(f);
   f->clock_kind = FAB_CLOCK_MANUAL;
   atomic_store(&f->clock_base_ns, now);
-  f->clock_start_ns = monotonic_ns();
+  f->clock_start_ns = fab_clock_monotonic_ns();
   f->clock_scale = real ? 1 : scale;
   f->clock_kind = manual ? FAB_CLOCK_MANUAL : real ? FAB_CLOCK_REAL : FAB_CLOCK_SCALED;
   return 0;
@@ -90,7 +90,7 @@ bool fab_sleep(uint32_t seen, uint64_t until_ns)
 
 /* A process whose NIC thread has something to do, or, with `answered`, whose requests are not all
  * done; `rung`: all doorbells together. */
-static const struct fab_process *find_busy(uint64_t *rung, bool answered)
+static const struct fab_process *fab_clock_find_busy(uint64_t *rung, bool answered)
 {
   const struct fab_process *busy = NULL;
   *rung = 0;
@@ -109,15 +109,15 @@ static const struct fab_process *find_busy(uint64_t *rung, bool answered)
   return busy;
 }
 
-static const struct fab_process *await(bool answered)
+static const struct fab_process *fab_clock_await(bool answered)
 {
   static const struct timespec pause = {.tv_nsec = 50000};
-  const int64_t end_ns = monotonic_ns() + INT64_C(20000000000);
+  const int64_t end_ns = fab_clock_monotonic_ns() + INT64_C(20000000000);
   const struct fab_process *busy = NULL;
   uint64_t rung, still = UINT64_MAX;
   /* Twice without a ring between: one may have rung another that was looked at before it. */
-  while (monotonic_ns() < end_ns) {
-    busy = find_busy(&rung, answered);
+  while (fab_clock_monotonic_ns() < end_ns) {
+    busy = fab_clock_find_busy(&rung, answered);
     if (!busy && rung == still)
       return NULL;
     still = busy ? UINT64_MAX : rung;
@@ -129,7 +129,7 @@ static const struct fab_process *await(bool answered)
 
 void fab_await_idle(void)
 {
-  const struct fab_process *busy = await(false);
+  const struct fab_process *busy = fab_clock_await(false);
   if (busy)
     fab_log(1, "process %d has not done what is due within 20 s: time passes without it",
             busy->pid);
@@ -137,7 +137,7 @@ void fab_await_idle(void)
 
 bool fab_await_answers(void)
 {
-  const struct fab_process *busy = await(true);
+  const struct fab_process *busy = fab_clock_await(true);
   if (busy)
     fab_log(1, "process %d has requests that are not done after 20 s", busy->pid);
   return !busy;

@@ -49,7 +49,8 @@ void fab_caps_default(struct fab_caps *caps, enum fab_vendor vendor)
   };
 }
 
-static void set_gid(struct fab_port *port, unsigned index, uint8_t type, const uint8_t raw[16])
+static void fab_describe_set_gid(struct fab_port *port, unsigned index, uint8_t type,
+                                 const uint8_t raw[16])
 {
   struct fab_gid *entry = &port->gids[index];
   memcpy(entry->gid.raw, raw, 16);
@@ -63,17 +64,17 @@ void fab_gids_roce(struct fab_port *port, __be64 guid, uint32_t address)
   memcpy(local + 8, &guid, 8);
   uint32_t network = htonl(address);
   memcpy(mapped + 12, &network, 4);
-  set_gid(port, 0, IBV_GID_TYPE_ROCE_V1, local);
-  set_gid(port, 1, IBV_GID_TYPE_ROCE_V2, local);
-  set_gid(port, 2, IBV_GID_TYPE_ROCE_V1, mapped);
-  set_gid(port, 3, IBV_GID_TYPE_ROCE_V2, mapped);
+  fab_describe_set_gid(port, 0, IBV_GID_TYPE_ROCE_V1, local);
+  fab_describe_set_gid(port, 1, IBV_GID_TYPE_ROCE_V2, local);
+  fab_describe_set_gid(port, 2, IBV_GID_TYPE_ROCE_V1, mapped);
+  fab_describe_set_gid(port, 3, IBV_GID_TYPE_ROCE_V2, mapped);
 }
 
 void fab_gids_ib(struct fab_port *port, __be64 guid)
 {
   uint8_t local[16] = {0xfe, 0x80};
   memcpy(local + 8, &guid, 8);
-  set_gid(port, 0, IBV_GID_TYPE_IB, local);
+  fab_describe_set_gid(port, 0, IBV_GID_TYPE_IB, local);
 }
 
 __be64 fab_guid(uint32_t host, uint32_t device)

@@ -17,12 +17,12 @@ uint64_t fab_random(void)
   return x ^ x >> 31;
 }
 
-static bool is_done_once(uint32_t kind)
+static bool fab_fault_is_done_once(uint32_t kind)
 {
   return kind >= FAB_FAULT_PORT_DOWN;
 }
 
-static bool matches(const struct fab_fault *fault, uint32_t device, uint32_t qpn)
+static bool fab_fault_matches(const struct fab_fault *fault, uint32_t device, uint32_t qpn)
 {
   const struct fab_target *of = &fault->of;
   return (!of->host || of->host == fab->device[device].host + 1) &&
@@ -30,7 +30,7 @@ static bool matches(const struct fab_fault *fault, uint32_t device, uint32_t qpn
 }
 
 /* Takes one of what is left; false once there is nothing. */
-static bool take(struct fab_fault *fault)
+static bool fab_fault_take(struct fab_fault *fault)
 {
   int64_t left = atomic_load(&fault->left);
   while (left > 0) {
@@ -41,12 +41,12 @@ static bool take(struct fab_fault *fault)
 }
 
 /* False once so many have been passed. */
-static bool passes(struct fab_fault *fault)
+static bool fab_fault_passes(struct fab_fault *fault)
 {
   return atomic_load(&fault->after) > 0 && atomic_fetch_sub(&fault->after, 1) > 0;
 }
 
-static bool is_in_time(const struct fab_fault *fault)
+static bool fab_fault_is_in_time(const struct fab_fault *fault)
 {
   if (!fault->at_ns && !fault->until_ns)
     return true;
@@ -56,41 +56,41 @@ static bool is_in_time(const struct fab_fault *fault)
 
 /* ---- what is done once ---- */
 
-static void set_up(struct fab_port *port, int up)
+static void fab_fault_set_up(struct fab_port *port, int up)
 {
   atomic_store(&port->up, up);
 }
 
-static void set_cut(struct fab_port *port, int cut)
+static void fab_fault_set_cut(struct fab_port *port, int cut)
 {
   atomic_store(&port->cut, cut);
 }
 
-static void tell(struct fab_port *port, int event)
+static void fab_fault_tell(struct fab_port *port, int event)
 {
   atomic_fetch_add(&port->told[event], 1);
 }
 
 /* What is asked of it is there before the event is. */
-static void change(struct fab_port *port, const struct fab_fault *to)
+static void fab_fault_change(struct fab_port *port, const struct fab_fault *to)
 {
   if (to->mtu)
     port->mtu = to->mtu;
   if (to->lid) {
     port->lid = to->lid;
-    tell(port, IBV_EVENT_LID_CHANGE);
+    fab_fault_tell(port, IBV_EVENT_LID_CHANGE);
   }
   if (to->gid.used) {
     struct fab_gid *gid = &port->gids[to->gid_index];
     const uint16_t vlan = gid->vlan;
     *gid = to->gid;
     gid->vlan = vlan;
-    tell(port, IBV_EVENT_GID_CHANGE);
+    fab_fault_tell(port, IBV_EVENT_GID_CHANGE);
   }
 }
 
-static void each_port(const struct fab_target *on, void (*set)(struct fab_port *port, int value),
-                      int value)
+static void fab_fault_each_port(const struct fab_target *on,
+                                void (*set)(struct fab_port *port, int value), int value)
 {
   for (uint32_t d = 0; d < fab->devices; d++) {
     if ((on->host && on->host != fab->device[d].host + 1) || (on->device && on->device != d + 1))
@@ -103,7 +103,7 @@ static void each_port(const struct fab_target *on, void (*set)(struct fab_port *
   }
 }
 
-static uint32_t reverse_of(uint32_t kind)
+static uint32_t fab_fault_reverse_of(uint32_t kind)
 {
   switch (kind) {
   case FAB_FAULT_PORT_DOWN:
@@ -117,7 +117,7 @@ static uint32_t reverse_of(uint32_t kind)
   }
 }
 
-static void set_router(const struct fab_target *on, bool up)
+static void fab_fault_set_router(const struct fab_target *on, bool up)
 {
   fab_lock(&fab->lock);
   atomic_store(&fab->router[on->router - 1].up, up);
@@ -125,17 +125,17 @@ static void set_router(const struct fab_target *on, bool up)
   fab_unlock(&fab->lock);
 }
 
-static void perform(uint32_t kind, const struct fab_fault *fault)
+static void fab_fault_perform(uint32_t kind, const struct fab_fault *fault)
 {
   const struct fab_target *on = &fault->on;
   switch (kind) {
   case FAB_FAULT_PORT_DOWN:
   case FAB_FAULT_PORT_UP:
-    each_port(on, set_up, kind == FAB_FAULT_PORT_UP);
+    fab_fault_each_port(on, fab_fault_set_up, kind == FAB_FAULT_PORT_UP);
     break;
   case FAB_FAULT_LOSE_PEER:
   case FAB_FAULT_RESTORE_PEER:
-    each_port(on, set_cut, kind == FAB_FAULT_LOSE_PEER);
+    fab_fault_each_port(on, fab_fault_set_cut, kind == FAB_FAULT_LOSE_PEER);
     break;
   case FAB_FAULT_REMOVE_DEVICE:
   case FAB_FAULT_RESTORE_DEVICE:
@@ -143,13 +143,13 @@ static void perform(uint32_t kind, const struct fab_fault *fault)
     break;
   case FAB_FAULT_ROUTER_DOWN:
   case FAB_FAULT_ROUTER_UP:
-    set_router(on, kind == FAB_FAULT_ROUTER_UP);
+    fab_fault_set_router(on, kind == FAB_FAULT_ROUTER_UP);
     break;
   case FAB_FAULT_PORT_EVENT:
-    each_port(on, tell, fault->value);
+    fab_fault_each_port(on, fab_fault_tell, fault->value);
     break;
   case FAB_FAULT_PORT_SET:
-    change(fab_port_of(on->device - 1u, on->port), fault);
+    fab_fault_change(fab_port_of(on->device - 1u, on->port), fault);
     break;
   default:
     break;
@@ -160,20 +160,20 @@ static void perform(uint32_t kind, const struct fab_fault *fault)
   fab_kick_all();
 }
 
-static void ring(void)
+static void fab_fault_ring(void)
 {
   atomic_fetch_add(&fab->script_bell, 1);
   syscall(SYS_futex, &fab->script_bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* Does it, once among all processes; what ends by itself becomes its own reverse. */
-static void perform_once(struct fab_fault *fault, uint64_t now)
+static void fab_fault_perform_once(struct fab_fault *fault, uint64_t now)
 {
   uint32_t kind = atomic_load(&fault->kind);
-  if (!is_done_once(kind) ||
+  if (!fab_fault_is_done_once(kind) ||
       !atomic_compare_exchange_strong(&fault->kind, &kind, FAB_FAULT_CLAIMED))
     return;
-  perform(kind, fault);
+  fab_fault_perform(kind, fault);
   if (!fault->for_ns) {
     atomic_store(&fault->kind, FAB_FAULT_NONE);
     return;
@@ -181,8 +181,8 @@ static void perform_once(struct fab_fault *fault, uint64_t now)
   fault->at_ns = now + fault->for_ns;
   fault->for_ns = 0;
   atomic_store(&fault->after, 0);
-  atomic_store(&fault->kind, reverse_of(kind));
-  ring();
+  atomic_store(&fault->kind, fab_fault_reverse_of(kind));
+  fab_fault_ring();
 }
 
 uint64_t fab_script_run(void)
@@ -191,12 +191,12 @@ uint64_t fab_script_run(void)
   uint32_t count = atomic_load(&fab->faults);
   for (uint32_t i = 0; i < count; i++) {
     struct fab_fault *fault = &fab->fault[i];
-    if (!is_done_once(atomic_load(&fault->kind)) || atomic_load(&fault->after) > 0)
+    if (!fab_fault_is_done_once(atomic_load(&fault->kind)) || atomic_load(&fault->after) > 0)
       continue;
     uint64_t now = fab_clock_ns(fab), due = fault->at_ns;
     if (due <= now) {
-      perform_once(fault, due ? due : now);
-      due = is_done_once(atomic_load(&fault->kind)) ? fault->at_ns : 0;
+      fab_fault_perform_once(fault, due ? due : now);
+      due = fab_fault_is_done_once(atomic_load(&fault->kind)) ? fault->at_ns : 0;
     }
     if (due && (!next || due < next))
       next = due;
@@ -206,20 +206,21 @@ uint64_t fab_script_run(void)
 
 /* A message counts for what is done after so many, which happens as the next one comes: `after` is
  * one more than was said. */
-static void count_message(struct fab_fault *fault, uint32_t device)
+static void fab_fault_count_message(struct fab_fault *fault, uint32_t device)
 {
-  if (atomic_load(&fault->after) > 0 && matches(fault, device, 0) &&
+  if (atomic_load(&fault->after) > 0 && fab_fault_matches(fault, device, 0) &&
       atomic_fetch_sub(&fault->after, 1) == 1)
-    perform_once(fault, fab_clock_ns(fab));
+    fab_fault_perform_once(fault, fab_clock_ns(fab));
 }
 
 /* ---- asked for where data passes ---- */
 
-static bool hits(struct fab_fault *fault, uint32_t device, uint32_t qpn)
+static bool fab_fault_is_hit(struct fab_fault *fault, uint32_t device, uint32_t qpn)
 {
-  return matches(fault, device, qpn) && is_in_time(fault) && !passes(fault) &&
+  return fab_fault_matches(fault, device, qpn) && fab_fault_is_in_time(fault) &&
+         !fab_fault_passes(fault) &&
          (fault->per_million >= 1000000 || fab_random() % 1000000 < fault->per_million) &&
-         take(fault);
+         fab_fault_take(fault);
 }
 
 bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uint64_t *delay_ns,
@@ -230,9 +231,9 @@ bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uin
   for (uint32_t i = 0; i < count; i++) {
     struct fab_fault *fault = &fab->fault[i];
     uint32_t is = atomic_load_explicit(&fault->kind, memory_order_acquire);
-    if (kind == FAB_FAULT_DROP && is_done_once(is))
-      count_message(fault, device);
-    if (hit || is != (uint32_t)kind || !hits(fault, device, qpn))
+    if (kind == FAB_FAULT_DROP && fab_fault_is_done_once(is))
+      fab_fault_count_message(fault, device);
+    if (hit || is != (uint32_t)kind || !fab_fault_is_hit(fault, device, qpn))
       continue;
     hit = true;
     if (delay_ns)
@@ -246,22 +247,23 @@ bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uin
 /* ---- planting ---- */
 
 /* Nothing of it can happen any more. */
-static bool is_over(const struct fab_fault *fault)
+static bool fab_fault_is_over(const struct fab_fault *fault)
 {
   uint32_t kind = atomic_load(&fault->kind);
   if (kind == FAB_FAULT_NONE || kind == FAB_FAULT_CLAIMED)
     return kind == FAB_FAULT_NONE;
-  if (is_done_once(kind))
+  if (fab_fault_is_done_once(kind))
     return false;
   return !atomic_load(&fault->left) || (fault->until_ns && fab_clock_ns(fab) >= fault->until_ns);
 }
 
-static struct fab_fault *claim(void)
+static struct fab_fault *fab_fault_claim(void)
 {
   for (uint32_t i = 0; i < FAB_FAULTS; i++) {
     struct fab_fault *fault = &fab->fault[i];
     uint32_t kind = atomic_load(&fault->kind);
-    if (!is_over(fault) || !atomic_compare_exchange_strong(&fault->kind, &kind, FAB_FAULT_CLAIMED))
+    if (!fab_fault_is_over(fault) ||
+        !atomic_compare_exchange_strong(&fault->kind, &kind, FAB_FAULT_CLAIMED))
       continue;
     uint32_t count = atomic_load(&fab->faults);
     while (count <= i && !atomic_compare_exchange_weak(&fab->faults, &count, i + 1))
@@ -273,7 +275,7 @@ static struct fab_fault *claim(void)
 
 int fab_fault_plant(const struct fab_fault *fault)
 {
-  struct fab_fault *entry = claim();
+  struct fab_fault *entry = fab_fault_claim();
   if (!entry)
     return ENOSPC;
   entry->of = fault->of;
@@ -282,7 +284,7 @@ int fab_fault_plant(const struct fab_fault *fault)
   entry->per_million = fault->per_million;
   entry->value = fault->value;
   int64_t after = atomic_load(&fault->after);
-  bool counts = after && is_done_once(atomic_load(&fault->kind));
+  bool counts = after && fab_fault_is_done_once(atomic_load(&fault->kind));
   atomic_store(&entry->after, after + counts);
   atomic_store(&entry->left, atomic_load(&fault->left));
   entry->delay_ns = fault->delay_ns;
@@ -295,7 +297,7 @@ int fab_fault_plant(const struct fab_fault *fault)
   entry->gid = fault->gid;
   atomic_store(&entry->kind, atomic_load(&fault->kind));
   fab_script_run();
-  ring();
+  fab_fault_ring();
   return 0;
 }
 

@@ -25,7 +25,7 @@ bool fab_back(uint64_t offset, uint64_t bytes)
   return !error;
 }
 
-static int map(const char *path, int flags)
+static int fab_map_file(const char *path, int flags)
 {
   int fd = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
   if (fd < 0)
@@ -51,7 +51,7 @@ static int map(const char *path, int flags)
   return 0;
 }
 
-static void unmap(void)
+static void fab_map_unmap(void)
 {
   munmap(fab, FAB_SIZE);
   close(file);
@@ -61,14 +61,14 @@ static void unmap(void)
 }
 
 /* What every process writes to without asking: all but the tables of objects. */
-static bool back_header(void)
+static bool fab_map_back_header(void)
 {
   size_t pages = sizeof(fab->page_owner);
   return fab_back(0, offsetof(struct fabric, pd)) &&
          fab_back(offsetof(struct fabric, page_owner), pages);
 }
 
-static void set_up(struct fabric *f)
+static void fab_map_set_up(struct fabric *f)
 {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -86,17 +86,17 @@ static void set_up(struct fabric *f)
 
 int fab_create(const char *path, int (*describe)(struct fabric *f, void *argument), void *argument)
 {
-  int error = map(path, O_CREAT | O_EXCL);
+  int error = fab_map_file(path, O_CREAT | O_EXCL);
   if (error)
     return error;
-  if (back_header()) {
-    set_up(fab);
+  if (fab_map_back_header()) {
+    fab_map_set_up(fab);
     error = describe(fab, argument);
   } else {
     error = ENOSPC;
   }
   if (error) {
-    unmap();
+    fab_map_unmap();
     unlink(path);
     return error;
   }
@@ -110,17 +110,17 @@ int fab_create(const char *path, int (*describe)(struct fabric *f, void *argumen
 
 int fab_open(const char *path)
 {
-  int error = map(path, 0);
+  int error = fab_map_file(path, 0);
   if (error)
     return error;
   if (atomic_load(&fab->ready) && fab->magic == FAB_MAGIC && fab->version == FAB_VERSION)
     return 0;
-  unmap();
+  fab_map_unmap();
   return EPROTO;
 }
 
 /* A process holds the byte of its slot locked; the kernel lets go of it when the process dies. */
-static bool slot_lock(uint32_t slot, short type)
+static bool fab_map_slot_lock(uint32_t slot, short type)
 {
   struct flock lock = {
       .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)(FAB_SIZE + slot), .l_len = 1};
@@ -159,7 +159,7 @@ bool fab_seems_dead(uint32_t slot)
   return fab_is_dead(slot);
 }
 
-static int find_host(const char *host)
+static int fab_map_find_host(const char *host)
 {
   for (uint32_t i = 0; i < fab->hosts; i++) {
     if (!host || !strcmp(fab->host[i], host))
@@ -168,11 +168,11 @@ static int find_host(const char *host)
   return -1;
 }
 
-static int take_slot(void)
+static int fab_map_take_slot(void)
 {
   for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
     struct fab_process *process = &fab->process[i];
-    if (atomic_load(&process->state) != FAB_SLOT_FREE || !slot_lock(i, F_WRLCK))
+    if (atomic_load(&process->state) != FAB_SLOT_FREE || !fab_map_slot_lock(i, F_WRLCK))
       continue;
     process->pid = getpid();
     process->host = fab_host;
@@ -191,19 +191,19 @@ int fab_attach(const char *path, const char *host)
   int error = fab_open(path);
   if (error)
     return error;
-  int number = find_host(host);
+  int number = fab_map_find_host(host);
   if (number < 0) {
     fab_log(1, "the fabric has no host %s", host);
-    unmap();
+    fab_map_unmap();
     return ENOENT;
   }
   fab_host = (uint16_t)number;
   fab_reap_all();
   fab_lock(&fab->lock);
-  error = take_slot();
+  error = fab_map_take_slot();
   fab_unlock(&fab->lock);
   if (error) {
-    unmap();
+    fab_map_unmap();
     return error;
   }
   /* Peers move bytes with process_vm_writev, which Yama would keep to a process' parents. */
@@ -217,11 +217,11 @@ void fab_detach(void)
     return;
   if (fab_slot != UINT32_MAX)
     fab_reap(fab_slot);
-  unmap();
+  fab_map_unmap();
 }
 
 void fab_forget(void)
 {
   if (fab)
-    unmap();
+    fab_map_unmap();
 }

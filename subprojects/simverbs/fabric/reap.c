@@ -3,7 +3,7 @@
  * that answers nothing and keys that are gone. */
 #include "fabric.h"
 
-static void reap_qps(uint32_t slot)
+static void fab_reap_qps(uint32_t slot)
 {
   for (uint32_t i = 0; i < fab->high[FAB_KIND_QP]; i++) {
     struct fab_qp *qp = &fab->qp[i];
@@ -17,7 +17,7 @@ static void reap_qps(uint32_t slot)
   }
 }
 
-static void reap_srqs(uint32_t slot)
+static void fab_reap_srqs(uint32_t slot)
 {
   for (uint32_t i = 0; i < fab->high[FAB_KIND_SRQ]; i++) {
     struct fab_srq *srq = &fab->srq[i];
@@ -30,7 +30,7 @@ static void reap_srqs(uint32_t slot)
   }
 }
 
-static void reap_mrs(uint32_t slot)
+static void fab_reap_mrs(uint32_t slot)
 {
   for (uint32_t i = 0; i < fab->high[FAB_KIND_MR]; i++) {
     struct fab_mr *mr = &fab->mr[i];
@@ -43,7 +43,7 @@ static void reap_mrs(uint32_t slot)
   }
 }
 
-static void reap_cqs(uint32_t slot)
+static void fab_reap_cqs(uint32_t slot)
 {
   for (uint32_t i = 0; i < fab->high[FAB_KIND_CQ]; i++) {
     struct fab_cq *cq = &fab->cq[i];
@@ -56,7 +56,7 @@ static void reap_cqs(uint32_t slot)
   }
 }
 
-static void reap_pds(uint32_t slot)
+static void fab_reap_pds(uint32_t slot)
 {
   for (uint32_t i = 0; i < fab->high[FAB_KIND_PD]; i++) {
     struct fab_pd *pd = &fab->pd[i];
@@ -74,11 +74,11 @@ void fab_reap(uint32_t slot)
   /* Whoever saw it dead at the same time may have reaped it, and a new process may have it. */
   if (atomic_load(&process->state) != FAB_SLOT_FREE && (slot == fab_slot || !fab_slot_held(slot))) {
     fab_log(2, "process %d has ended: its objects go", process->pid);
-    reap_qps(slot);
-    reap_srqs(slot);
-    reap_mrs(slot);
-    reap_cqs(slot);
-    reap_pds(slot);
+    fab_reap_qps(slot);
+    fab_reap_srqs(slot);
+    fab_reap_mrs(slot);
+    fab_reap_cqs(slot);
+    fab_reap_pds(slot);
     /* Last: while an object was there, somebody might have been using its ring. */
     for (uint32_t page = 0; page < FAB_PAGES; page++) {
       if (fab->page_owner[page] == slot + 1)

@@ -25,8 +25,8 @@ int ibv_destroy_ah(struct ibv_ah *ah)
   return sim_ah_destroy(sim_ah_of(ah));
 }
 
-static int find_gid(struct ibv_context *context, uint8_t port, const union ibv_gid *gid,
-                    bool routable)
+static int front_ah_find_gid(struct ibv_context *context, uint8_t port, const union ibv_gid *gid,
+                             bool routable)
 {
   struct ibv_gid_entry entry;
   struct ibv_port_attr attr;
@@ -42,7 +42,7 @@ static int find_gid(struct ibv_context *context, uint8_t port, const union ibv_g
   return -1;
 }
 
-static void map_ipv4(union ibv_gid *gid, uint32_t address)
+static void front_ah_map_ipv4(union ibv_gid *gid, uint32_t address)
 {
   memset(gid, 0, sizeof(*gid));
   gid->raw[10] = gid->raw[11] = 0xff;
@@ -50,32 +50,32 @@ static void map_ipv4(union ibv_gid *gid, uint32_t address)
 }
 
 // RoCEv2 over IPv4: its header takes the second half of the 40 bytes, the first is undefined.
-static int reverse_ipv4(struct ibv_context *context, uint8_t port, const struct ibv_grh *grh,
-                        struct ibv_ah_attr *attr)
+static int front_ah_reverse_ipv4(struct ibv_context *context, uint8_t port,
+                                 const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
   struct iphdr ip;
   union ibv_gid ours;
 
   memcpy(&ip, (const char *)grh + sizeof(*grh) - sizeof(ip), sizeof(ip));
-  map_ipv4(&attr->grh.dgid, ip.saddr);
-  map_ipv4(&ours, ip.daddr);
+  front_ah_map_ipv4(&attr->grh.dgid, ip.saddr);
+  front_ah_map_ipv4(&ours, ip.daddr);
   attr->grh.hop_limit = ip.ttl;
   attr->grh.traffic_class = ip.tos;
-  return find_gid(context, port, &ours, true);
+  return front_ah_find_gid(context, port, &ours, true);
 }
 
-static int reverse_grh(struct ibv_context *context, uint8_t port, const struct ibv_grh *grh,
-                       struct ibv_ah_attr *attr)
+static int front_ah_reverse_grh(struct ibv_context *context, uint8_t port,
+                                const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
   uint32_t first = be32toh(grh->version_tclass_flow);
 
   if (first >> 28 != GRH_VERSION)
-    return reverse_ipv4(context, port, grh, attr);
+    return front_ah_reverse_ipv4(context, port, grh, attr);
   attr->grh.dgid = grh->sgid;
   attr->grh.flow_label = first & 0xfffff;
   attr->grh.traffic_class = (uint8_t)(first >> 20);
   attr->grh.hop_limit = grh->hop_limit;
-  return find_gid(context, port, &grh->dgid, grh->next_hdr == NEXT_HEADER_UDP);
+  return front_ah_find_gid(context, port, &grh->dgid, grh->next_hdr == NEXT_HEADER_UDP);
 }
 
 int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc,
@@ -89,7 +89,7 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ib
   if (!(wc->wc_flags & IBV_WC_GRH))
     return 0;
   ah_attr->is_global = 1;
-  int index = reverse_grh(context, port_num, grh, ah_attr);
+  int index = front_ah_reverse_grh(context, port_num, grh, ah_attr);
   if (index < 0)
     return SIM_FAIL(EINVAL, -1);
   ah_attr->grh.sgid_index = (uint8_t)index;

@@ -55,7 +55,7 @@ int front_req_notify_cq(struct ibv_cq *cq, int solicited_only)
   return sim_cq_arm(sim_cq_of(cq), solicited_only);
 }
 
-static void wc_of(struct ibv_wc *wc, const struct sim_cqe *cqe)
+static void front_cq_wc_of(struct ibv_wc *wc, const struct sim_cqe *cqe)
 {
   wc->wr_id = cqe->wr_id;
   wc->status = cqe->status;
@@ -73,7 +73,7 @@ static void wc_of(struct ibv_wc *wc, const struct sim_cqe *cqe)
 }
 
 // The peer, which on hardware would have a core and a NIC of its own, may be waiting for this core.
-static void give_way(bool in_vain)
+static void front_cq_give_way(bool in_vain)
 {
   static _Thread_local unsigned polls;
 
@@ -96,10 +96,10 @@ int front_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
     if (got < 0)
       return done ? done : got;
     for (int i = 0; i < got; i++)
-      wc_of(&wc[done++], &batch[i]);
+      front_cq_wc_of(&wc[done++], &batch[i]);
     if (got < wanted)
       break;
   }
-  give_way(!done);
+  front_cq_give_way(!done);
   return done;
 }

@@ -51,7 +51,7 @@ struct ibv_pd *front_alloc_parent_domain(struct ibv_context *context,
   return pd ? &pd->pd : NULL;
 }
 
-static struct ibv_mr *reg(struct ibv_pd *pd, const struct sim_mr_init *init)
+static struct ibv_mr *front_domains_reg(struct ibv_pd *pd, const struct sim_mr_init *init)
 {
   sim_command(pd->context);
   struct sim_mr *mr = sim_mr_reg(sim_pd_of(pd), init);
@@ -70,7 +70,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
       .access = access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE,
   };
 
-  return reg(pd, &init);
+  return front_domains_reg(pd, &init);
 }
 
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
@@ -96,7 +96,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
       .fd_offset = offset,
   };
 
-  return reg(pd, &init);
+  return front_domains_reg(pd, &init);
 }
 
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,

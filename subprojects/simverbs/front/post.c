@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-static void take_operands(struct sim_wqe *wqe, const struct ibv_send_wr *wr)
+static void front_post_take_operands(struct sim_wqe *wqe, const struct ibv_send_wr *wr)
 {
   switch (wr->opcode) {
   case IBV_WR_RDMA_WRITE:
@@ -30,7 +30,8 @@ static void take_operands(struct sim_wqe *wqe, const struct ibv_send_wr *wr)
   }
 }
 
-static void wqe_of(struct sim_wqe *wqe, const struct sim_qp *qp, const struct ibv_send_wr *wr)
+static void front_post_wqe_of(struct sim_wqe *wqe, const struct sim_qp *qp,
+                              const struct ibv_send_wr *wr)
 {
   *wqe = (struct sim_wqe){
       .wr_id = wr->wr_id,
@@ -45,7 +46,7 @@ static void wqe_of(struct sim_wqe *wqe, const struct sim_qp *qp, const struct ib
     wqe->remote_qpn = wr->wr.ud.remote_qpn;
     wqe->remote_qkey = wr->wr.ud.remote_qkey;
   } else {
-    take_operands(wqe, wr);
+    front_post_take_operands(wqe, wr);
   }
 }
 
@@ -62,7 +63,7 @@ int front_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send
   sim_post_begin(qp);
   for (; wr; wr = wr->next) {
     struct sim_wqe wqe;
-    wqe_of(&wqe, qp, wr);
+    front_post_wqe_of(&wqe, qp, wr);
     error = sim_post_add(qp, &wqe);
     if (error) {
       *bad = wr;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-static size_t least(size_t a, size_t b)
+static size_t front_query_least(size_t a, size_t b)
 {
   return a < b ? a : b;
 }
@@ -24,7 +24,7 @@ int front_query_device_ex(struct ibv_context *context,
     return error;
   // A program built against a later verbs.h has more fields, one against an earlier less.
   memset(attr, 0, attr_len);
-  memcpy(attr, &all, least(attr_len, sizeof(all)));
+  memcpy(attr, &all, front_query_least(attr_len, sizeof(all)));
   return 0;
 }
 
@@ -48,7 +48,7 @@ int front_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_
   if (error)
     return error;
   memset(attr, 0, attr_len);
-  memcpy(attr, &all, least(attr_len, sizeof(all)));
+  memcpy(attr, &all, front_query_least(attr_len, sizeof(all)));
   return 0;
 }
 

@@ -22,7 +22,7 @@ const char *ibv_get_sysfs_path(void)
 }
 
 // The device whose folder `dir` is, or NULL.
-static struct sim_device *device_at(const char *dir)
+static struct sim_device *front_sysfs_device_at(const char *dir)
 {
   struct sim_device *const *devices;
   unsigned count;
@@ -36,31 +36,31 @@ static struct sim_device *device_at(const char *dir)
   return NULL;
 }
 
-static int put(char *text, size_t size, const char *value)
+static int front_sysfs_put(char *text, size_t size, const char *value)
 {
   int length = snprintf(text, size, "%s", value);
 
   return length < (int)size ? length : (int)size - 1;
 }
 
-static int answer(struct sim_device *device, const char *file, char *text, size_t size)
+static int front_sysfs_answer(struct sim_device *device, const char *file, char *text, size_t size)
 {
   struct ibv_device_attr attr;
   int length = -1;
 
   // How a Mellanox card names its board; programs print it.
   if (strcmp(file, "board_id") == 0)
-    return put(text, size, "SIM0000000001");
+    return front_sysfs_put(text, size, "SIM0000000001");
   struct ibv_context *context = ibv_open_device(&device->dev);
   if (!context)
     return -1;
   if (strcmp(file, "fw_ver") == 0 && ibv_query_device(context, &attr) == 0)
-    length = put(text, size, attr.fw_ver);
+    length = front_sysfs_put(text, size, attr.fw_ver);
   ibv_close_device(context);
   return length;
 }
 
-static int read_file(const char *dir, const char *file, char *text, size_t size)
+static int front_sysfs_read_file(const char *dir, const char *file, char *text, size_t size)
 {
   char path[512];
 
@@ -82,7 +82,8 @@ static int read_file(const char *dir, const char *file, char *text, size_t size)
 
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
 {
-  struct sim_device *device = device_at(dir);
+  struct sim_device *device = front_sysfs_device_at(dir);
 
-  return device ? answer(device, file, buf, size) : read_file(dir, file, buf, size);
+  return device ? front_sysfs_answer(device, file, buf, size)
+                : front_sysfs_read_file(dir, file, buf, size);
 }

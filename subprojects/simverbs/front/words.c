@@ -7,7 +7,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-static const char *word(const char *const *words, size_t count, int value)
+static const char *front_words_word(const char *const *words, size_t count, int value)
 {
   return value >= 0 && (size_t)value < count && words[value] ? words[value] : "unknown";
 }
@@ -24,7 +24,7 @@ const char *ibv_node_type_str(enum ibv_node_type node_type)
       [IBV_NODE_UNSPECIFIED] = "unspecified",
   };
 
-  return word(words, COUNT(words), node_type);
+  return front_words_word(words, COUNT(words), node_type);
 }
 
 const char *ibv_port_state_str(enum ibv_port_state port_state)
@@ -38,7 +38,7 @@ const char *ibv_port_state_str(enum ibv_port_state port_state)
       [IBV_PORT_ACTIVE_DEFER] = "active defer",
   };
 
-  return word(words, COUNT(words), (int)port_state);
+  return front_words_word(words, COUNT(words), (int)port_state);
 }
 
 const char *ibv_event_type_str(enum ibv_event_type event)
@@ -66,7 +66,7 @@ const char *ibv_event_type_str(enum ibv_event_type event)
       [IBV_EVENT_WQ_FATAL] = "WQ fatal",
   };
 
-  return word(words, COUNT(words), (int)event);
+  return front_words_word(words, COUNT(words), (int)event);
 }
 
 const char *ibv_wc_status_str(enum ibv_wc_status status)
@@ -98,7 +98,7 @@ const char *ibv_wc_status_str(enum ibv_wc_status status)
       [IBV_WC_TM_RNDV_INCOMPLETE] = "TM software rendezvous",
   };
 
-  return word(words, COUNT(words), (int)status);
+  return front_words_word(words, COUNT(words), (int)status);
 }
 
 // `multiple` is of 2.5 Gb/s, 0 where the rate is none.

@@ -65,7 +65,7 @@ static const char help[] =
     "\n"
     "Exit status: 0 done, 1 it could not be done, 2 wrong usage.\n";
 
-static int advance(int count, char *const words[])
+static int ctl_advance(int count, char *const words[])
 {
   static const struct rule rule = {.type = RULE_DURATION, .max = INT64_MAX};
   struct value value;
@@ -86,7 +86,7 @@ static int advance(int count, char *const words[])
   return 0;
 }
 
-static int counters(int count, char *const words[])
+static int ctl_counters(int count, char *const words[])
 {
   struct fab_target of = {0};
   if (count > 1) {
@@ -99,7 +99,7 @@ static int counters(int count, char *const words[])
   return 0;
 }
 
-static int show(int count, char *const words[])
+static int ctl_show(int count, char *const words[])
 {
   (void)words;
   if (count) {
@@ -110,7 +110,7 @@ static int show(int count, char *const words[])
   return 0;
 }
 
-static int clear(int count, char *const words[])
+static int ctl_clear(int count, char *const words[])
 {
   (void)words;
   if (count) {
@@ -121,7 +121,7 @@ static int clear(int count, char *const words[])
   return 0;
 }
 
-static int settle(int count, char *const words[])
+static int ctl_settle(int count, char *const words[])
 {
   (void)words;
   if (count) {
@@ -131,7 +131,7 @@ static int settle(int count, char *const words[])
   return fab_await_answers() ? 0 : CTL_FAILED;
 }
 
-static int set_clock(int count, char *const words[])
+static int ctl_set_clock(int count, char *const words[])
 {
   if (count == 1 && !fab_clock_set(fab, words[0])) {
     fab_kick_all();
@@ -142,7 +142,7 @@ static int set_clock(int count, char *const words[])
 }
 
 /* One of two words: 0 or 1, or -1 and a line on stderr. */
-static int choose(int count, char *const words[], const char *no, const char *yes)
+static int ctl_choose(int count, char *const words[], const char *no, const char *yes)
 {
   if (count == 1 && (!strcmp(words[0], no) || !strcmp(words[0], yes)))
     return !strcmp(words[0], yes);
@@ -150,18 +150,18 @@ static int choose(int count, char *const words[], const char *no, const char *ye
   return -1;
 }
 
-static int set_engine(int count, char *const words[])
+static int ctl_set_engine(int count, char *const words[])
 {
-  int deferred = choose(count, words, "eager", "deferred");
+  int deferred = ctl_choose(count, words, "eager", "deferred");
   if (deferred < 0)
     return CTL_USAGE;
   fab->engine = deferred ? FAB_ENGINE_DEFERRED : FAB_ENGINE_EAGER;
   return 0;
 }
 
-static int set_strict(int count, char *const words[])
+static int ctl_set_strict(int count, char *const words[])
 {
-  int on = choose(count, words, "off", "on");
+  int on = ctl_choose(count, words, "off", "on");
   if (on < 0)
     return CTL_USAGE;
   fab->strict = (uint32_t)on;
@@ -172,11 +172,12 @@ static const struct action {
   const char *name;
   int (*act)(int count, char *const words[]);
 } actions[] = {
-    {"show", show},       {"counters", counters}, {"advance", advance},   {"clear", clear},
-    {"clock", set_clock}, {"engine", set_engine}, {"strict", set_strict}, {"settle", settle},
+    {"show", ctl_show},         {"counters", ctl_counters}, {"advance", ctl_advance},
+    {"clear", ctl_clear},       {"clock", ctl_set_clock},   {"engine", ctl_set_engine},
+    {"strict", ctl_set_strict}, {"settle", ctl_settle},
 };
 
-static int unknown(const char *action)
+static int ctl_unknown(const char *action)
 {
   const char *names[32];
   size_t count = 0;
@@ -192,7 +193,7 @@ static int unknown(const char *action)
   return CTL_USAGE;
 }
 
-static bool is_fault(const char *word)
+static bool ctl_is_fault(const char *word)
 {
   for (size_t i = 0; describe_fault_names[i]; i++) {
     if (!strcmp(describe_fault_names[i], word))
@@ -213,8 +214,8 @@ int ctl_main(int argc, char *argv[])
   while (action < actions + COUNT(actions) && strcmp(action->name, argv[2]))
     action++;
   bool known = action < actions + COUNT(actions);
-  if (!known && !is_fault(argv[2]))
-    return unknown(argv[2]);
+  if (!known && !ctl_is_fault(argv[2]))
+    return ctl_unknown(argv[2]);
   if (site_open(argv[1]))
     return CTL_FAILED;
   if (known)

@@ -63,7 +63,7 @@ static void describe_root(struct describe *d, const struct node *root,
     keys_each(d, taken[FAULTS].node, "faults", describe_fault);
 }
 
-static char *read_whole(const char *path, size_t *length)
+static char *describe_read_whole(const char *path, size_t *length)
 {
   FILE *file = fopen(path, "re");
   char *text = file ? malloc(TREE_FILE_MAX + 1) : NULL;
@@ -102,7 +102,7 @@ static int describe_end(struct describe *d)
 static int describe_file(struct fabric *f, const struct describe_options *options)
 {
   size_t length = 0;
-  char *text = read_whole(options->path, &length);
+  char *text = describe_read_whole(options->path, &length);
   if (!text)
     return EINVAL;
   struct describe *d = describe_new(f);
@@ -141,7 +141,7 @@ int describe_fabric(struct fabric *f, void *argument)
 /* ---- whose name the file has ---- */
 
 /* The file's own name without folder and ending. */
-static void name_of_file(const char *path, char name[FAB_NAME])
+static void describe_name_of_file(const char *path, char name[FAB_NAME])
 {
   const char *slash = strrchr(path, '/');
   snprintf(name, FAB_NAME, "%s", slash ? slash + 1 : path);
@@ -150,7 +150,7 @@ static void name_of_file(const char *path, char name[FAB_NAME])
     *dot = '\0';
 }
 
-static uint64_t hash_of(const char *text, size_t length)
+static uint64_t describe_hash_of(const char *text, size_t length)
 {
   uint64_t hash = 0xcbf29ce484222325u;
   for (size_t i = 0; i < length; i++)
@@ -161,7 +161,7 @@ static uint64_t hash_of(const char *text, size_t length)
 int describe_identify(const char *path, char name[FAB_NAME], uint64_t *hash)
 {
   size_t length = 0;
-  char *text = read_whole(path, &length);
+  char *text = describe_read_whole(path, &length);
   if (!text)
     return EINVAL;
   struct describe *d = describe_new(NULL);
@@ -171,18 +171,18 @@ int describe_identify(const char *path, char name[FAB_NAME], uint64_t *hash)
   }
   const struct node *given =
       node_find(tree_read(&d->tree, &d->findings, path, text, length), "name");
-  name_of_file(path, name);
+  describe_name_of_file(path, name);
   if (given && given->type == NODE_SCALAR && !given->null)
     keys_name(d, &(struct taken){.node = given, .text = given->text}, name);
-  *hash = hash_of(text, length);
+  *hash = describe_hash_of(text, length);
   free(text);
   return describe_end(d);
 }
 
 /* ---- a command line's ---- */
 
-static struct node *word_node(struct describe *d, const struct place *place, const char *key,
-                              const char *text)
+static struct node *describe_word_node(struct describe *d, const struct place *place,
+                                       const char *key, const char *text)
 {
   struct node *node = node_new(&d->tree, NODE_SCALAR, text, place);
   if (node) {
@@ -193,8 +193,8 @@ static struct node *word_node(struct describe *d, const struct place *place, con
 }
 
 /* --KEY VALUE pairs, and a lone word for `on`. */
-static bool add_words(struct describe *d, struct node *map, const struct place *place, int count,
-                      char *const words[])
+static bool describe_add_words(struct describe *d, struct node *map, const struct place *place,
+                               int count, char *const words[])
 {
   for (int i = 0; i < count; i++) {
     bool option = !strncmp(words[i], "--", 2);
@@ -207,7 +207,7 @@ static bool add_words(struct describe *d, struct node *map, const struct place *
       findings_add(&d->findings, place, "\"%s\" is given twice; leave one out", key);
       return false;
     }
-    struct node *node = word_node(d, place, key, words[i]);
+    struct node *node = describe_word_node(d, place, key, words[i]);
     if (!node) {
       d->findings.no_memory = true;
       return false;
@@ -222,14 +222,14 @@ int describe_fault_words(const char *kind, int count, char *const words[])
   struct place place = {.source = kind};
   struct describe *d = describe_new(fab);
   struct node *map = d ? node_new(&d->tree, NODE_MAP, NULL, &place) : NULL;
-  struct node *what = map ? word_node(d, &place, "do", kind) : NULL;
+  struct node *what = map ? describe_word_node(d, &place, "do", kind) : NULL;
   if (!d)
     return ENOMEM;
   if (!what) {
     d->findings.no_memory = true;
   } else {
     node_append(map, what);
-    if (add_words(d, map, &place, count, words))
+    if (describe_add_words(d, map, &place, count, words))
       describe_fault(d, map);
   }
   return describe_end(d);

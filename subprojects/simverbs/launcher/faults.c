@@ -146,15 +146,15 @@ static const struct key fault_keys[FAULT_KEYS] = {
 /* ---- targets ---- */
 
 /* Cuts the word up to '/' off *at. */
-static void cut_word(const char **at, char word[FAB_NAME])
+static void faults_cut_word(const char **at, char word[FAB_NAME])
 {
   size_t length = strcspn(*at, "/");
   snprintf(word, FAB_NAME, "%.*s", (int)length, *at);
   *at += length + ((*at)[length] == '/');
 }
 
-static bool target_host(struct describe *d, const struct taken *from, const char *word,
-                        struct fab_target *target)
+static bool faults_target_host(struct describe *d, const struct taken *from, const char *word,
+                               struct fab_target *target)
 {
   const char *names[FAB_HOSTS];
   for (uint32_t i = 0; i < d->f->hosts; i++) {
@@ -167,8 +167,8 @@ static bool target_host(struct describe *d, const struct taken *from, const char
   return target->host;
 }
 
-static bool target_device(struct describe *d, const struct taken *from, const char *word,
-                          struct fab_target *target)
+static bool faults_target_device(struct describe *d, const struct taken *from, const char *word,
+                                 struct fab_target *target)
 {
   const char *names[FAB_DEVICES];
   uint32_t count = 0;
@@ -184,8 +184,8 @@ static bool target_device(struct describe *d, const struct taken *from, const ch
   return target->device;
 }
 
-static bool target_port(struct describe *d, const struct taken *from, const char *word,
-                        struct fab_target *target)
+static bool faults_target_port(struct describe *d, const struct taken *from, const char *word,
+                               struct fab_target *target)
 {
   char *end;
   unsigned long port = strtoul(word, &end, 10);
@@ -204,15 +204,15 @@ bool describe_target(struct describe *d, const struct taken *from, struct fab_ta
   struct fab_target found = {0};
   char word[FAB_NAME];
   const char *at = from->text;
-  cut_word(&at, word);
-  if (!target_host(d, from, word, &found))
+  faults_cut_word(&at, word);
+  if (!faults_target_host(d, from, word, &found))
     return false;
   if (*at) {
-    cut_word(&at, word);
-    if (!target_device(d, from, word, &found))
+    faults_cut_word(&at, word);
+    if (!faults_target_device(d, from, word, &found))
       return false;
   }
-  if (*at && !target_port(d, from, at, &found))
+  if (*at && !faults_target_port(d, from, at, &found))
     return false;
   *target = found;
   return true;
@@ -220,8 +220,8 @@ bool describe_target(struct describe *d, const struct taken *from, struct fab_ta
 
 /* ---- the fault ---- */
 
-static bool fit_kind(struct describe *d, const struct node *node, const struct taken *taken,
-                     const struct kind *kind, const char *name)
+static bool faults_fit_kind(struct describe *d, const struct node *node, const struct taken *taken,
+                            const struct kind *kind, const char *name)
 {
   bool right = true;
   for (int i = 0; i < FAULT_KEYS; i++) {
@@ -247,7 +247,8 @@ static bool fit_kind(struct describe *d, const struct node *node, const struct t
   return right;
 }
 
-static bool target_router(struct describe *d, const struct taken *from, struct fab_target *target)
+static bool faults_target_router(struct describe *d, const struct taken *from,
+                                 struct fab_target *target)
 {
   const char *names[FAB_ROUTERS];
   for (uint32_t i = 0; i < d->f->routers; i++) {
@@ -260,13 +261,14 @@ static bool target_router(struct describe *d, const struct taken *from, struct f
   return target->router;
 }
 
-static bool fit_target(struct describe *d, const struct taken *taken, struct fab_fault *fault)
+static bool faults_fit_target(struct describe *d, const struct taken *taken,
+                              struct fab_fault *fault)
 {
   bool done_once = fault->kind >= FAB_FAULT_PORT_DOWN;
   if (taken[OF].node && !describe_target(d, &taken[OF], &fault->of))
     return false;
   if (fault->kind == FAB_FAULT_ROUTER_DOWN || fault->kind == FAB_FAULT_ROUTER_UP)
-    return target_router(d, &taken[ON], &fault->on);
+    return faults_target_router(d, &taken[ON], &fault->on);
   if (taken[ON].node && !describe_target(d, &taken[ON], done_once ? &fault->on : &fault->of))
     return false;
   if (fault->of.port) {
@@ -286,7 +288,7 @@ static bool fit_target(struct describe *d, const struct taken *taken, struct fab
   return true;
 }
 
-static bool fit_qp(struct describe *d, const struct taken *taken, struct fab_fault *fault)
+static bool faults_fit_qp(struct describe *d, const struct taken *taken, struct fab_fault *fault)
 {
   if (!taken->node)
     return true;
@@ -302,7 +304,7 @@ static bool fit_qp(struct describe *d, const struct taken *taken, struct fab_fau
   return true;
 }
 
-static bool fit_event(struct describe *d, const struct taken *taken, struct fab_fault *fault)
+static bool faults_fit_event(struct describe *d, const struct taken *taken, struct fab_fault *fault)
 {
   if (!taken->node)
     return true;
@@ -318,7 +320,7 @@ static bool fit_event(struct describe *d, const struct taken *taken, struct fab_
 }
 
 /* What a port is given: of Ethernet RoCE v2. */
-static bool fit_port(struct describe *d, const struct taken *taken, struct fab_fault *fault)
+static bool faults_fit_port(struct describe *d, const struct taken *taken, struct fab_fault *fault)
 {
   if (fault->kind != FAB_FAULT_PORT_SET)
     return true;
@@ -342,7 +344,7 @@ static bool fit_port(struct describe *d, const struct taken *taken, struct fab_f
   return true;
 }
 
-static void fit_times(const struct taken *taken, struct fab_fault *fault)
+static void faults_fit_times(const struct taken *taken, struct fab_fault *fault)
 {
   uint64_t now = fab_clock_ns(fab);
   if (taken[AT].node)
@@ -361,17 +363,17 @@ void describe_fault(struct describe *d, const struct node *node)
   size_t which = taken[DO].value.number;
   const struct kind *kind = &kinds[which];
   struct fab_fault fault = {.kind = kind->kind};
-  if (!fit_kind(d, node, taken, kind, describe_fault_names[which]) ||
-      !fit_target(d, taken, &fault) || !fit_qp(d, &taken[QP], &fault))
+  if (!faults_fit_kind(d, node, taken, kind, describe_fault_names[which]) ||
+      !faults_fit_target(d, taken, &fault) || !faults_fit_qp(d, &taken[QP], &fault))
     return;
   fault.value = taken[ERROR].node ? errors[taken[ERROR].value.number] : kind->value;
-  if (!fit_event(d, &taken[EVENT], &fault) || !fit_port(d, taken, &fault))
+  if (!faults_fit_event(d, &taken[EVENT], &fault) || !faults_fit_port(d, taken, &fault))
     return;
   fault.per_million = (uint32_t)(taken[SHARE].value.real * 1000000);
   fault.after = (int64_t)taken[AFTER].value.number;
   fault.left = taken[COUNT].node ? (int64_t)taken[COUNT].value.number : -1;
   fault.delay_ns = taken[BY].value.number;
-  fit_times(taken, &fault);
+  faults_fit_times(taken, &fault);
   if (!d->findings.total && fab_fault_plant(&fault))
     findings_add(&d->findings, &node->place,
                  "a fabric has at most %d faults at a time; clear some first", FAB_FAULTS);

@@ -19,13 +19,13 @@ static const int open_errors[] = {0, EACCES, EPERM, ENOMEM};
 static const uint32_t vendor_ids[] = {FAB_VENDOR_MELLANOX, FAB_VENDOR_SOFT_ROCE};
 
 /* enum ibv_mtu */
-static uint8_t mtu_of(const struct taken *from)
+static uint8_t hosts_mtu_of(const struct taken *from)
 {
   return (uint8_t)(IBV_MTU_256 + from->value.number);
 }
 
-static bool has_room(struct describe *d, const struct node *node, uint32_t used, uint32_t most,
-                     const char *what)
+static bool hosts_has_room(struct describe *d, const struct node *node, uint32_t used,
+                           uint32_t most, const char *what)
 {
   if (used >= most)
     findings_add(&d->findings, &node->place, "a fabric has at most %u %s; leave some out", most,
@@ -33,7 +33,7 @@ static bool has_room(struct describe *d, const struct node *node, uint32_t used,
   return used < most;
 }
 
-static bool is_new(struct describe *d, const struct taken *name, const char *other)
+static bool hosts_is_new(struct describe *d, const struct taken *name, const char *other)
 {
   if (strcmp(name->text, other))
     return true;
@@ -51,22 +51,22 @@ void describe_subnet(struct describe *d, const struct node *node)
   struct taken taken[COUNT(keys)];
   struct fabric *f = d->f;
   if (!keys_take(d, node, "a subnet", keys, COUNT(keys), taken) ||
-      !has_room(d, node, f->subnets, FAB_SUBNETS, "subnets"))
+      !hosts_has_room(d, node, f->subnets, FAB_SUBNETS, "subnets"))
     return;
   struct fab_subnet *subnet = &f->subnet[f->subnets];
   for (uint32_t i = 0; i < f->subnets; i++) {
-    if (!is_new(d, &taken[0], f->subnet[i].name))
+    if (!hosts_is_new(d, &taken[0], f->subnet[i].name))
       return;
   }
   if (!keys_name(d, &taken[0], subnet->name))
     return;
-  subnet->mtu = mtu_of(&taken[1]);
+  subnet->mtu = hosts_mtu_of(&taken[1]);
   subnet->used = 1;
   f->subnets++;
 }
 
 /* Its index, or -1 with a finding. */
-static int find_subnet(struct describe *d, const struct node *node)
+static int hosts_find_subnet(struct describe *d, const struct node *node)
 {
   const char *names[FAB_SUBNETS];
   if (node->type != NODE_SCALAR) {
@@ -82,7 +82,7 @@ static int find_subnet(struct describe *d, const struct node *node)
   return -1;
 }
 
-static bool router_subnets(struct describe *d, const struct node *list, uint64_t *bits)
+static bool hosts_router_subnets(struct describe *d, const struct node *list, uint64_t *bits)
 {
   if (list->type != NODE_LIST) {
     findings_add(&d->findings, &list->place, "subnets is a list here, as in [left, right]");
@@ -90,7 +90,7 @@ static bool router_subnets(struct describe *d, const struct node *list, uint64_t
   }
   bool right = true;
   for (const struct node *child = list->first; child; child = child->next) {
-    int subnet = find_subnet(d, child);
+    int subnet = hosts_find_subnet(d, child);
     right = right && subnet >= 0;
     *bits |= subnet >= 0 ? UINT64_C(1) << subnet : 0;
   }
@@ -112,17 +112,17 @@ void describe_router(struct describe *d, const struct node *node)
   struct fabric *f = d->f;
   uint64_t bits = 0;
   if (!keys_take(d, node, "a router", keys, COUNT(keys), taken) ||
-      !has_room(d, node, f->routers, FAB_ROUTERS, "routers") ||
-      !router_subnets(d, taken[2].node, &bits))
+      !hosts_has_room(d, node, f->routers, FAB_ROUTERS, "routers") ||
+      !hosts_router_subnets(d, taken[2].node, &bits))
     return;
   struct fab_router *router = &f->router[f->routers];
   for (uint32_t i = 0; i < f->routers; i++) {
-    if (!is_new(d, &taken[0], f->router[i].name))
+    if (!hosts_is_new(d, &taken[0], f->router[i].name))
       return;
   }
   if (!keys_name(d, &taken[0], router->name))
     return;
-  router->mtu = mtu_of(&taken[1]);
+  router->mtu = hosts_mtu_of(&taken[1]);
   router->subnets = bits;
   router->used = 1;
   router->up = 1;
@@ -242,14 +242,14 @@ static void describe_device(struct describe *d, const struct node *node)
   struct taken taken[COUNT(keys)];
   struct fabric *f = d->f;
   if (!keys_take(d, node, "a device", keys, COUNT(keys), taken) ||
-      !has_room(d, node, f->devices, FAB_DEVICES, "devices"))
+      !hosts_has_room(d, node, f->devices, FAB_DEVICES, "devices"))
     return;
   uint32_t number = f->devices, before = 0;
   struct fab_device *device = &f->device[number];
   for (uint32_t i = 0; i < number; i++) {
     if (f->device[i].host != f->hosts)
       continue;
-    if (!is_new(d, &taken[0], f->device[i].name))
+    if (!hosts_is_new(d, &taken[0], f->device[i].name))
       return;
     before++;
   }
@@ -278,10 +278,10 @@ void describe_host(struct describe *d, const struct node *node)
   struct taken taken[COUNT(keys)];
   struct fabric *f = d->f;
   if (!keys_take(d, node, "a host", keys, COUNT(keys), taken) ||
-      !has_room(d, node, f->hosts, FAB_HOSTS, "hosts"))
+      !hosts_has_room(d, node, f->hosts, FAB_HOSTS, "hosts"))
     return;
   for (uint32_t i = 0; i < f->hosts; i++) {
-    if (!is_new(d, &taken[0], f->host[i]))
+    if (!hosts_is_new(d, &taken[0], f->host[i]))
       return;
   }
   if (!keys_name(d, &taken[0], f->host[f->hosts]))

@@ -25,7 +25,7 @@ void keys_unknown(struct describe *d, const struct place *place, const char *wha
   findings_add(&d->findings, place, "%s \"%.60s\"; there are: %s", what, written, words);
 }
 
-static size_t find_key(const struct key *keys, size_t count, const char *name)
+static size_t keys_find_key(const struct key *keys, size_t count, const char *name)
 {
   size_t i = 0;
   while (i < count && strcmp(keys[i].rule.name, name))
@@ -33,8 +33,8 @@ static size_t find_key(const struct key *keys, size_t count, const char *name)
   return i;
 }
 
-static bool unknown_key(struct describe *d, const struct node *child, const char *what,
-                        const struct key *keys, size_t count)
+static bool keys_unknown_key(struct describe *d, const struct node *child, const char *what,
+                             const struct key *keys, size_t count)
 {
   const char *names[NAMES_MAX];
   char words[64];
@@ -45,8 +45,8 @@ static bool unknown_key(struct describe *d, const struct node *child, const char
   return false;
 }
 
-static bool take_scalar(struct describe *d, const struct rule *rule, const struct node *node,
-                        struct taken *taken)
+static bool keys_take_scalar(struct describe *d, const struct rule *rule, const struct node *node,
+                             struct taken *taken)
 {
   char why[VALUE_WHY_MIN];
   if (node->type != NODE_SCALAR) {
@@ -64,8 +64,8 @@ static bool take_scalar(struct describe *d, const struct rule *rule, const struc
   return true;
 }
 
-static bool take_defaults(struct describe *d, const struct node *node, const char *what,
-                          const struct key *keys, size_t count, struct taken *taken)
+static bool keys_take_defaults(struct describe *d, const struct node *node, const char *what,
+                               const struct key *keys, size_t count, struct taken *taken)
 {
   bool right = true;
   for (size_t i = 0; i < count; i++) {
@@ -96,18 +96,18 @@ bool keys_take(struct describe *d, const struct node *node, const char *what,
   }
   bool right = true;
   for (const struct node *child = node->first; child; child = child->next) {
-    size_t i = find_key(keys, count, child->key);
+    size_t i = keys_find_key(keys, count, child->key);
     if (i == count) {
-      right = unknown_key(d, child, what, keys, count);
+      right = keys_unknown_key(d, child, what, keys, count);
       continue;
     }
     if (child->null)
       continue;
     taken[i].node = child;
-    if (keys[i].rule.type != RULE_NODE && !take_scalar(d, &keys[i].rule, child, &taken[i]))
+    if (keys[i].rule.type != RULE_NODE && !keys_take_scalar(d, &keys[i].rule, child, &taken[i]))
       right = false;
   }
-  return take_defaults(d, node, what, keys, count, taken) && right;
+  return keys_take_defaults(d, node, what, keys, count, taken) && right;
 }
 
 void keys_each(struct describe *d, const struct node *list, const char *what,

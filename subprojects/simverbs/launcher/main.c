@@ -59,13 +59,13 @@ struct launch {
   struct describe_options options;
 };
 
-static int wrong(const char *what, const char *text, const char *remedy)
+static int main_wrong(const char *what, const char *text, const char *remedy)
 {
   complain("%s \"%s\"; %s", what, text, remedy);
   return LAUNCH_FAILED;
 }
 
-static int take_option(struct launch *launch, int option)
+static int main_take_option(struct launch *launch, int option)
 {
   switch (option) {
   case 'f':
@@ -82,18 +82,18 @@ static int take_option(struct launch *launch, int option)
     return 0;
   case 'e':
     if (strcmp(optarg, "eager") && strcmp(optarg, "deferred"))
-      return wrong("there is no engine", optarg, "take eager or deferred");
+      return main_wrong("there is no engine", optarg, "take eager or deferred");
     launch->options.engine = *optarg == 'e' ? FAB_ENGINE_EAGER : FAB_ENGINE_DEFERRED;
     return 0;
   case 'c':
     if (fab_clock_set(NULL, optarg))
-      return wrong("there is no clock", optarg,
-                   "take real, manual, or how many times as fast as real, as in 1000");
+      return main_wrong("there is no clock", optarg,
+                        "take real, manual, or how many times as fast as real, as in 1000");
     launch->options.clock = optarg;
     return 0;
   case 'l':
     if (strlen(optarg) != 1 || *optarg < '0' || *optarg > '3')
-      return wrong("there is no log level", optarg, "take 0, 1, 2 or 3");
+      return main_wrong("there is no log level", optarg, "take 0, 1, 2 or 3");
     launch->log = optarg;
     return 0;
   default:
@@ -102,7 +102,7 @@ static int take_option(struct launch *launch, int option)
   }
 }
 
-static bool is_host(const char *host)
+static bool main_is_host(const char *host)
 {
   const char *names[FAB_HOSTS];
   for (uint32_t i = 0; i < fab->hosts; i++) {
@@ -120,7 +120,7 @@ static bool is_host(const char *host)
 }
 
 /* Ends as the command did. */
-static int end(int status, int killed_by, uint64_t reports)
+static int main_end(int status, int killed_by, uint64_t reports)
 {
   if (reports)
     complain("strict mode has reported %llu time%s", (unsigned long long)reports,
@@ -134,7 +134,7 @@ static int end(int status, int killed_by, uint64_t reports)
   return status;
 }
 
-static int launch_command(struct launch *launch, char *const argv[])
+static int main_launch_command(struct launch *launch, char *const argv[])
 {
   struct site site;
   if (launch->log)
@@ -145,14 +145,14 @@ static int launch_command(struct launch *launch, char *const argv[])
   }
   int status = LAUNCH_FAILED, killed_by = 0;
   uint64_t reports = 0;
-  if (!launch->host || is_host(launch->host)) {
+  if (!launch->host || main_is_host(launch->host)) {
     uint64_t before = atomic_load(&fab->counters[FAB_STRICT_REPORTS]);
     status = run_command(&site, launch->host, argv, &killed_by);
     if (fab->strict)
       reports = atomic_load(&fab->counters[FAB_STRICT_REPORTS]) - before;
   }
   site_leave(&site);
-  return end(status, killed_by, reports);
+  return main_end(status, killed_by, reports);
 }
 
 int main(int argc, char *argv[])
@@ -175,7 +175,7 @@ int main(int argc, char *argv[])
   while ((option = getopt_long(argc, argv, "+", options, NULL)) >= 0) {
     if (option == 'H')
       return fputs(help, stdout) < 0;
-    int status = take_option(&launch, option);
+    int status = main_take_option(&launch, option);
     if (status)
       return status;
   }
@@ -183,5 +183,5 @@ int main(int argc, char *argv[])
     fputs(help, stderr);
     return LAUNCH_FAILED;
   }
-  return launch_command(&launch, argv + optind);
+  return main_launch_command(&launch, argv + optind);
 }

@@ -9,14 +9,14 @@
 /* Longer words are not names; they match nothing. */
 #define NEAREST_BYTES 63
 
-static size_t least(size_t a, size_t b)
+static size_t nearest_least(size_t a, size_t b)
 {
   return a < b ? a : b;
 }
 
 /* Insertions, deletions, substitutions and swaps of neighbours (the restricted
  * form), letters compared without case. */
-static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
+static size_t nearest_distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
   size_t rows[3][NEAREST_BYTES + 1];
   size_t *before = rows[0], *last = rows[1], *now = rows[2];
@@ -30,10 +30,10 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
     for (size_t j = 1; j <= b_len; j++) {
       int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
 
-      now[j] = least(least(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
+      now[j] = nearest_least(nearest_least(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
       if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
           y == tolower((unsigned char)a[i - 2]))
-        now[j] = least(now[j], before[j - 2] + 1);
+        now[j] = nearest_least(now[j], before[j - 2] + 1);
     }
     before = last;
     last = now;
@@ -58,7 +58,7 @@ const char *nearest_name(const char *word, const char *const *names, size_t coun
 
     if (len == 0 || len > NEAREST_BYTES)
       continue;
-    d = distance(word, word_len, names[i], len);
+    d = nearest_distance(word, word_len, names[i], len);
     if (d <= allowed && d < longer && d < best_distance) {
       best = names[i];
       best_distance = d;

@@ -15,7 +15,8 @@ static const char *const layer_words[] = {"ethernet", "infiniband", NULL};
 static const char *const state_words[] = {"down", "up", NULL};
 static const char *const type_words[] = {"ib", "rocev1", "rocev2", NULL};
 
-static int find_subnet(struct describe *d, const struct taken *from, const struct place *place)
+static int ports_find_subnet(struct describe *d, const struct taken *from,
+                             const struct place *place)
 {
   const char *names[FAB_SUBNETS];
   struct fabric *f = d->f;
@@ -36,7 +37,8 @@ static int find_subnet(struct describe *d, const struct taken *from, const struc
 
 /* A subnet has one link layer: a router between an Ethernet and an InfiniBand one is a gateway,
  * which nothing here is. */
-static bool same_layer(struct describe *d, int subnet, uint8_t layer, const struct place *place)
+static bool ports_same_layer(struct describe *d, int subnet, uint8_t layer,
+                             const struct place *place)
 {
   uint8_t *is = &d->subnet_layer[subnet];
   if (!*is)
@@ -109,7 +111,7 @@ static void describe_gids(struct describe *d, struct fab_port *port, const struc
   }
 }
 
-static void default_gids(struct fab_port *port, __be64 guid, uint32_t address, uint16_t vlan)
+static void ports_default_gids(struct fab_port *port, __be64 guid, uint32_t address, uint16_t vlan)
 {
   if (port->link_layer == IBV_LINK_LAYER_INFINIBAND) {
     fab_gids_ib(port, guid);
@@ -121,14 +123,15 @@ static void default_gids(struct fab_port *port, __be64 guid, uint32_t address, u
 }
 
 /* 10.SUBNET.HOST.PORT, each from 1. */
-static uint32_t default_address(const struct fabric *f, uint32_t device, unsigned index, int subnet)
+static uint32_t ports_default_address(const struct fabric *f, uint32_t device, unsigned index,
+                                      int subnet)
 {
   const struct fab_device *of = &f->device[device];
   return 10u << 24 | (uint32_t)(subnet + 1) << 16 | (of->host + 1u) << 8 |
          (of->number * FAB_PORTS + index + 1u);
 }
 
-static uint16_t default_lid(const struct fabric *f, int subnet)
+static uint16_t ports_default_lid(const struct fabric *f, int subnet)
 {
   uint16_t lid = 0;
   for (uint32_t i = 0; i < f->devices; i++) {
@@ -160,7 +163,7 @@ static const struct key port_keys[PORT_KEYS] = {
 };
 
 /* Keys that the other link layer has. */
-static bool fit_layer(struct describe *d, const struct taken *taken, bool ib)
+static bool ports_fit_layer(struct describe *d, const struct taken *taken, bool ib)
 {
   static const int ethernet_only[] = {NETDEV, ADDRESS, VLAN};
   bool right = true;
@@ -180,7 +183,7 @@ static bool fit_layer(struct describe *d, const struct taken *taken, bool ib)
   return right;
 }
 
-static bool parse_address(struct describe *d, const struct taken *from, uint32_t *address)
+static bool ports_parse_address(struct describe *d, const struct taken *from, uint32_t *address)
 {
   struct in_addr in;
   if (!from->node)
@@ -203,10 +206,10 @@ void describe_port(struct describe *d, uint32_t number, unsigned index, const st
     return;
   bool ib = taken[LAYER].value.number == 1;
   uint8_t layer = ib ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
-  int subnet = find_subnet(d, &taken[SUBNET], &node->place);
-  uint32_t address = subnet < 0 ? 0 : default_address(f, number, index, subnet);
-  if (subnet < 0 || !same_layer(d, subnet, layer, &node->place) || !fit_layer(d, taken, ib) ||
-      !parse_address(d, &taken[ADDRESS], &address))
+  int subnet = ports_find_subnet(d, &taken[SUBNET], &node->place);
+  uint32_t address = subnet < 0 ? 0 : ports_default_address(f, number, index, subnet);
+  if (subnet < 0 || !ports_same_layer(d, subnet, layer, &node->place) ||
+      !ports_fit_layer(d, taken, ib) || !ports_parse_address(d, &taken[ADDRESS], &address))
     return;
   struct fab_port *port = &device->ports[index];
   port->link_layer = layer;
@@ -219,20 +222,20 @@ void describe_port(struct describe *d, uint32_t number, unsigned index, const st
   if (taken[NETDEV].node && !keys_name(d, &taken[NETDEV], port->netdev))
     return;
   if (ib)
-    port->lid = taken[LID].node ? (uint16_t)taken[LID].value.number : default_lid(f, subnet);
+    port->lid = taken[LID].node ? (uint16_t)taken[LID].value.number : ports_default_lid(f, subnet);
   /* The bytes of a host's number leave room for a port's. */
   __be64 guid = device->guid ^ htobe64((uint64_t)index << 16);
   if (taken[GIDS].node)
     describe_gids(d, port, taken[GIDS].node);
   else
-    default_gids(port, guid, address, (uint16_t)taken[VLAN].value.number);
+    ports_default_gids(port, guid, address, (uint16_t)taken[VLAN].value.number);
   port->used = 1;
   d->port_place[number][index] = node->place;
 }
 
 /* ---- what two ports may not both have ---- */
 
-static bool same_gid(const struct fab_port *a, const struct fab_port *b)
+static bool ports_same_gid(const struct fab_port *a, const struct fab_port *b)
 {
   for (unsigned i = 0; i < FAB_GIDS; i++) {
     for (unsigned k = 0; k < FAB_GIDS; k++) {
@@ -245,14 +248,14 @@ static bool same_gid(const struct fab_port *a, const struct fab_port *b)
   return false;
 }
 
-static void compare(struct describe *d, unsigned at, unsigned other)
+static void ports_compare(struct describe *d, unsigned at, unsigned other)
 {
   const struct fab_device *devices = d->f->device;
   const struct fab_port *a = &devices[at / FAB_PORTS].ports[at % FAB_PORTS];
   const struct fab_port *b = &devices[other / FAB_PORTS].ports[other % FAB_PORTS];
   const struct fab_device *owner = &devices[other / FAB_PORTS];
   bool lid = a->lid && a->subnet == b->subnet && a->lid == b->lid;
-  if (!a->used || !b->used || a->link_layer != b->link_layer || (!lid && !same_gid(a, b)))
+  if (!a->used || !b->used || a->link_layer != b->link_layer || (!lid && !ports_same_gid(a, b)))
     return;
   findings_add(&d->findings, &d->port_place[at / FAB_PORTS][at % FAB_PORTS],
                "this port has a %s that %s/%s/%u has too; give it another", lid ? "LID" : "GID",
@@ -263,6 +266,6 @@ void describe_check_ports(struct describe *d)
 {
   for (unsigned at = 0; at < d->f->devices * FAB_PORTS; at++) {
     for (unsigned other = 0; other < at; other++)
-      compare(d, at, other);
+      ports_compare(d, at, other);
   }
 }

@@ -20,7 +20,7 @@
 /* As meson installs it, and as it lies in the build. */
 static const char *const library_folders[] = {SIMVERBS_LIBRARIES, "."};
 
-static bool find_libraries(char folder[PATH_MAX])
+static bool run_find_libraries(char folder[PATH_MAX])
 {
   char program[PATH_MAX], file[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
@@ -41,10 +41,10 @@ static bool find_libraries(char folder[PATH_MAX])
   return false;
 }
 
-static bool set_environment(const struct site *site, const char *host)
+static bool run_set_environment(const struct site *site, const char *host)
 {
   char folder[PATH_MAX], *folders;
-  if (!find_libraries(folder))
+  if (!run_find_libraries(folder))
     return false;
   const char *before = getenv("LD_LIBRARY_PATH");
   bool has = before && *before;
@@ -61,7 +61,7 @@ static bool set_environment(const struct site *site, const char *host)
 
 static _Atomic bool script_ends;
 
-static void *script(void *unused)
+static void *run_script(void *unused)
 {
   while (!atomic_load(&script_ends)) {
     uint32_t seen = atomic_load(&fab->script_bell);
@@ -76,7 +76,7 @@ static void *script(void *unused)
   return unused;
 }
 
-static void end_script(pthread_t thread)
+static void run_end_script(pthread_t thread)
 {
   atomic_store(&script_ends, true);
   atomic_fetch_add(&fab->script_bell, 1);
@@ -89,7 +89,7 @@ static void end_script(pthread_t thread)
 static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGUSR1,
                                 SIGUSR2, SIGALRM, SIGWINCH, SIGCONT};
 
-static void become(char *const argv[], const sigset_t *mask, pid_t launcher)
+static void run_become(char *const argv[], const sigset_t *mask, pid_t launcher)
 {
   /* A command whose launcher was killed would have nobody to end it. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -103,12 +103,12 @@ static void become(char *const argv[], const sigset_t *mask, pid_t launcher)
 }
 
 /* What came from the terminal has come to the whole process group, the command included. */
-static bool came_to_us_alone(const siginfo_t *info)
+static bool run_came_to_us_alone(const siginfo_t *info)
 {
   return info->si_code == SI_USER || info->si_code == SI_QUEUE || info->si_code == SI_TKILL;
 }
 
-static int await(pid_t child, const sigset_t *signals)
+static int run_await(pid_t child, const sigset_t *signals)
 {
   for (;;) {
     int status;
@@ -116,7 +116,7 @@ static int await(pid_t child, const sigset_t *signals)
     if (waitpid(child, &status, WNOHANG) == child)
       return status;
     int number = sigwaitinfo(signals, &info);
-    if (number > 0 && number != SIGCHLD && came_to_us_alone(&info) && info.si_pid != child)
+    if (number > 0 && number != SIGCHLD && run_came_to_us_alone(&info) && info.si_pid != child)
       kill(child, number);
   }
 }
@@ -126,7 +126,7 @@ int run_command(const struct site *site, const char *host, char *const argv[], i
   sigset_t signals, mask;
   pthread_t thread;
   *killed_by = 0;
-  if (!set_environment(site, host))
+  if (!run_set_environment(site, host))
     return LAUNCH_FAILED;
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
@@ -136,15 +136,15 @@ int run_command(const struct site *site, const char *host, char *const argv[], i
   sigprocmask(SIG_BLOCK, &signals, &mask);
   pid_t launcher = getpid(), child = fork();
   if (!child)
-    become(argv, &mask, launcher);
-  if (child < 0 || pthread_create(&thread, NULL, script, NULL)) {
+    run_become(argv, &mask, launcher);
+  if (child < 0 || pthread_create(&thread, NULL, run_script, NULL)) {
     complain("no process or thread can be had: %s", strerror(errno));
     if (child > 0)
       kill(child, SIGKILL);
     return LAUNCH_FAILED;
   }
-  int status = await(child, &signals);
-  end_script(thread);
+  int status = run_await(child, &signals);
+  run_end_script(thread);
   sigprocmask(SIG_SETMASK, &mask, NULL);
   if (WIFSIGNALED(status)) {
     *killed_by = WTERMSIG(status);

@@ -10,7 +10,7 @@
 static const char *const clock_words[] = {"real", "scaled", "manual"};
 static const char *const gid_words[] = {"ib", "rocev1", "rocev2"};
 
-static unsigned mtu_bytes(uint8_t mtu)
+static unsigned show_mtu_bytes(uint8_t mtu)
 {
   return 128u << mtu;
 }
@@ -20,7 +20,7 @@ static void show_port(const struct fab_port *port, unsigned number)
   printf("    port %u: %s, %s%s, subnet %s, mtu %u", number,
          port->link_layer == IBV_LINK_LAYER_ETHERNET ? "ethernet" : "infiniband",
          port->up ? "up" : "down", port->cut ? ", cut off" : "", fab->subnet[port->subnet].name,
-         mtu_bytes(port->mtu));
+         show_mtu_bytes(port->mtu));
   if (port->lid)
     printf(", lid %u", port->lid);
   if (port->netdev[0])
@@ -130,7 +130,7 @@ void show_fabric(void)
   for (uint32_t r = 0; r < fab->routers; r++) {
     const struct fab_router *router = &fab->router[r];
     printf("router %s: %s, mtu %u, joins", router->name, router->up ? "up" : "down",
-           mtu_bytes(router->mtu));
+           show_mtu_bytes(router->mtu));
     for (uint32_t s = 0; s < fab->subnets; s++) {
       if (router->subnets >> s & 1)
         printf(" %s", fab->subnet[s].name);
@@ -152,7 +152,7 @@ static void show_port_counters(uint32_t d, unsigned p)
 }
 
 /* What ports move is counted by them alone, off the path of every message. */
-static unsigned long long total(unsigned counter)
+static unsigned long long show_total(unsigned counter)
 {
   unsigned long long sum = 0;
 
@@ -168,7 +168,7 @@ void show_counters(const struct fab_target *of)
 {
   if (!of->host) {
     for (unsigned i = 0; i < FAB_COUNTERS; i++)
-      printf("%s %llu\n", fab_counter_names[i], total(i));
+      printf("%s %llu\n", fab_counter_names[i], show_total(i));
     return;
   }
   for (uint32_t d = 0; d < fab->devices; d++) {

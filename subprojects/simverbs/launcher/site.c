@@ -20,38 +20,38 @@
 enum { FOLDERS = 3, ROOM_MIN = 64 << 20 };
 
 /* The folders that are looked through, the one for new fabrics first. */
-static const char *base_folder(unsigned i)
+static const char *site_base_folder(unsigned i)
 {
   const char *const bases[FOLDERS] = {"/dev/shm", getenv("TMPDIR"), "/tmp"};
   return bases[i] && *bases[i] ? bases[i] : "/tmp";
 }
 
-static void folder_path(unsigned i, char path[PATH_MAX])
+static void site_folder_path(unsigned i, char path[PATH_MAX])
 {
-  snprintf(path, PATH_MAX, "%s/simverbs-%u", base_folder(i), (unsigned)getuid());
+  snprintf(path, PATH_MAX, "%s/simverbs-%u", site_base_folder(i), (unsigned)getuid());
 }
 
 /* Of this user, and nobody else can write to it. */
-static bool is_safe(const char *path)
+static bool site_is_safe(const char *path)
 {
   struct stat st;
   return !lstat(path, &st) && S_ISDIR(st.st_mode) && st.st_uid == getuid() &&
          !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-static bool has_room(const char *path)
+static bool site_has_room(const char *path)
 {
   struct statvfs fs;
   return !statvfs(path, &fs) && (uint64_t)fs.f_bavail * fs.f_frsize >= ROOM_MIN;
 }
 
 /* A locked descriptor of the folder, or -1. */
-static int lock_folder(unsigned i, bool make, char path[PATH_MAX])
+static int site_lock_folder(unsigned i, bool make, char path[PATH_MAX])
 {
-  folder_path(i, path);
-  if (make && (!has_room(base_folder(i)) || (mkdir(path, 0700) && errno != EEXIST)))
+  site_folder_path(i, path);
+  if (make && (!site_has_room(site_base_folder(i)) || (mkdir(path, 0700) && errno != EEXIST)))
     return -1;
-  if (!is_safe(path))
+  if (!site_is_safe(path))
     return -1;
   int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0 && flock(folder, LOCK_EX)) {
@@ -61,14 +61,14 @@ static int lock_folder(unsigned i, bool make, char path[PATH_MAX])
   return folder;
 }
 
-static bool file_path(const char *folder, const char *name, char path[PATH_MAX])
+static bool site_file_path(const char *folder, const char *name, char path[PATH_MAX])
 {
   return snprintf(path, PATH_MAX, "%s/%s" ENDING, folder, name) < PATH_MAX;
 }
 
 /* ---- who is there ---- */
 
-static bool is_anybody_alive(void)
+static bool site_is_anybody_alive(void)
 {
   for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
     if (atomic_load(&fab->process[i].state) == FAB_SLOT_USED && !fab_is_dead(i))
@@ -78,18 +78,18 @@ static bool is_anybody_alive(void)
 }
 
 /* No launcher is at it and no process: what one that was killed has left. The folder is locked. */
-static bool is_left_over(const char *path, int file)
+static bool site_is_left_over(const char *path, int file)
 {
   if (flock(file, LOCK_EX | LOCK_NB))
     return false;
   if (fab_open(path))
     return true;
-  bool alive = is_anybody_alive();
+  bool alive = site_is_anybody_alive();
   fab_detach();
   return !alive;
 }
 
-static void sweep(const char *folder)
+static void site_sweep(const char *folder)
 {
   DIR *entries = opendir(folder);
   struct dirent *entry;
@@ -102,7 +102,7 @@ static void sweep(const char *folder)
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0)
       continue;
-    if (is_left_over(path, file))
+    if (site_is_left_over(path, file))
       unlink(path);
     close(file);
   }
@@ -113,12 +113,12 @@ static void sweep(const char *folder)
 /* ---- making, joining ---- */
 
 /* 1: joined; 0: there is none; negative: an error, which was printed. */
-static int join(const char *path, struct site *site)
+static int site_join(const char *path, struct site *site)
 {
   int file = open(path, O_RDWR | O_CLOEXEC);
   if (file < 0)
     return 0;
-  if (is_left_over(path, file)) {
+  if (site_is_left_over(path, file)) {
     unlink(path);
     close(file);
     return 0;
@@ -137,7 +137,7 @@ static int join(const char *path, struct site *site)
   return 1;
 }
 
-static int make(const char *path, struct describe_options *options, struct site *site)
+static int site_make(const char *path, struct describe_options *options, struct site *site)
 {
   int error = fab_create(path, describe_fabric, options);
   if (error) {
@@ -157,7 +157,7 @@ static int make(const char *path, struct describe_options *options, struct site 
 }
 
 /* What a fabric that is there already cannot be given any more. */
-static int check_joined(const struct describe_options *options)
+static int site_check_joined(const struct describe_options *options)
 {
   if (options->path && options->hash != fab->description) {
     complain("there is a fabric \"%s\" from another description than %s as it is now; end the "
@@ -174,45 +174,46 @@ static int check_joined(const struct describe_options *options)
   return 0;
 }
 
-static int enter_by_name(struct describe_options *options, struct site *site)
+static int site_enter_by_name(struct describe_options *options, struct site *site)
 {
   char folder[PATH_MAX], path[PATH_MAX];
   for (unsigned i = 0; i < FOLDERS; i++) {
-    int lock = lock_folder(i, false, folder);
+    int lock = site_lock_folder(i, false, folder);
     if (lock < 0)
       continue;
-    int rc = file_path(folder, options->name, path) ? join(path, site) : 0;
+    int rc = site_file_path(folder, options->name, path) ? site_join(path, site) : 0;
     close(lock);
     if (rc)
-      return rc < 0 ? rc : check_joined(options);
+      return rc < 0 ? rc : site_check_joined(options);
   }
   return 1;
 }
 
-static int enter_path(const char *path, struct site *site, const struct describe_options *options)
+static int site_enter_path(const char *path, struct site *site,
+                           const struct describe_options *options)
 {
   char copy[PATH_MAX];
   snprintf(copy, sizeof(copy), "%s", path);
-  int rc = join(copy, site);
+  int rc = site_join(copy, site);
   if (!rc)
     complain("there is no fabric %s any more: its launcher has ended", path);
-  return rc > 0 ? check_joined(options) : -1;
+  return rc > 0 ? site_check_joined(options) : -1;
 }
 
-static bool is_description(const char *fabric)
+static bool site_is_description(const char *fabric)
 {
   const char *dot = strrchr(fabric, '.');
   return dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml"));
 }
 
 /* Sets options' name, path and hash. */
-static int identify(const char *fabric, struct describe_options *options)
+static int site_identify(const char *fabric, struct describe_options *options)
 {
   if (!fabric) {
     snprintf(options->name, FAB_NAME, "%d", (int)getpid());
     return 0;
   }
-  if (is_description(fabric)) {
+  if (site_is_description(fabric)) {
     options->path = fabric;
     return describe_identify(fabric, options->name, &options->hash);
   }
@@ -227,13 +228,13 @@ static int identify(const char *fabric, struct describe_options *options)
 
 /* Joined, if another launcher has made it since it was looked for; else made. The folder is
  * locked. */
-static int make_or_join(const char *path, bool is_named, struct describe_options *options,
-                        struct site *site)
+static int site_make_or_join(const char *path, bool is_named, struct describe_options *options,
+                             struct site *site)
 {
-  int rc = is_named ? join(path, site) : 0;
+  int rc = is_named ? site_join(path, site) : 0;
   if (rc)
-    return rc < 0 ? rc : check_joined(options);
-  return make(path, options, site);
+    return rc < 0 ? rc : site_check_joined(options);
+  return site_make(path, options, site);
 }
 
 int site_enter(const char *fabric, struct describe_options *options, struct site *site)
@@ -241,20 +242,22 @@ int site_enter(const char *fabric, struct describe_options *options, struct site
   const char *outer = getenv("PENSTOCK_SIMVERBS_FABRIC");
   *site = (struct site){.lock = -1};
   if (!fabric && outer && *outer && !options->own)
-    return enter_path(outer, site, options);
-  if (identify(fabric, options))
+    return site_enter_path(outer, site, options);
+  if (site_identify(fabric, options))
     return -1;
   if (options->own)
     snprintf(options->name, FAB_NAME, "%d", (int)getpid());
   bool is_named = fabric && !options->own;
-  int rc = is_named ? enter_by_name(options, site) : 1;
+  int rc = is_named ? site_enter_by_name(options, site) : 1;
   char folder[PATH_MAX], path[PATH_MAX];
   for (unsigned i = 0; rc == 1 && i < FOLDERS; i++) {
-    int lock = lock_folder(i, true, folder);
+    int lock = site_lock_folder(i, true, folder);
     if (lock < 0)
       continue;
-    sweep(folder);
-    rc = file_path(folder, options->name, path) ? make_or_join(path, is_named, options, site) : -1;
+    site_sweep(folder);
+    rc = site_file_path(folder, options->name, path)
+             ? site_make_or_join(path, is_named, options, site)
+             : -1;
     close(lock);
   }
   if (rc == 1)
@@ -282,7 +285,7 @@ void site_leave(struct site *site)
     close(lock);
 }
 
-static int open_file(const char *path)
+static int site_open_file(const char *path)
 {
   int error = fab_open(path);
   if (error)
@@ -297,18 +300,18 @@ int site_open(const char *fabric)
   const char *outer = getenv("PENSTOCK_SIMVERBS_FABRIC");
   if (!strcmp(fabric, ".")) {
     if (outer && *outer)
-      return open_file(outer);
+      return site_open_file(outer);
     complain("\".\" is the fabric of the launcher around, and there is none; name one");
     return -1;
   }
-  if (strchr(fabric, '/') && !is_description(fabric))
-    return open_file(fabric);
-  if (identify(fabric, &options))
+  if (strchr(fabric, '/') && !site_is_description(fabric))
+    return site_open_file(fabric);
+  if (site_identify(fabric, &options))
     return -1;
   for (unsigned i = 0; i < FOLDERS; i++) {
-    folder_path(i, folder);
-    if (is_safe(folder) && file_path(folder, options.name, path) && !access(path, F_OK))
-      return open_file(path);
+    site_folder_path(i, folder);
+    if (site_is_safe(folder) && site_file_path(folder, options.name, path) && !access(path, F_OK))
+      return site_open_file(path);
   }
   complain("there is no fabric \"%s\"; \"penstock-simverbs --fabric %s COMMAND\" makes it",
            options.name, fabric);

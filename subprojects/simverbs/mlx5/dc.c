@@ -13,8 +13,9 @@ enum {
              MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE,
 };
 
-static void set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t remote_dctn,
-                               uint64_t remote_dc_key, uint16_t stream_id)
+static void mlx5_dc_set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah,
+                                       uint32_t remote_dctn, uint64_t remote_dc_key,
+                                       uint16_t stream_id)
 {
   struct sim_qp *qp = sim_container_of(dv, struct sim_qp, dv);
 
@@ -24,14 +25,14 @@ static void set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint3
   qp->build.stream = stream_id;
 }
 
-static void set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t remote_dctn,
-                        uint64_t remote_dc_key)
+static void mlx5_dc_set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t remote_dctn,
+                                uint64_t remote_dc_key)
 {
-  set_dc_addr_stream(dv, ah, remote_dctn, remote_dc_key, 0);
+  mlx5_dc_set_dc_addr_stream(dv, ah, remote_dctn, remote_dc_key, 0);
 }
 
-static int common_error(const struct ibv_qp_init_attr_ex *attr,
-                        const struct mlx5dv_qp_init_attr *mlx5)
+static int mlx5_dc_common_error(const struct ibv_qp_init_attr_ex *attr,
+                                const struct mlx5dv_qp_init_attr *mlx5)
 {
   const uint64_t mask = mlx5->comp_mask;
   const uint32_t flags = mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS ? mlx5->create_flags : 0;
@@ -54,7 +55,8 @@ static int common_error(const struct ibv_qp_init_attr_ex *attr,
 }
 
 // A target is a place to send to: it has a receive queue that is shared, and no operations.
-static int dct_error(const struct ibv_qp_init_attr_ex *attr, const struct mlx5dv_qp_init_attr *mlx5)
+static int mlx5_dc_dct_error(const struct ibv_qp_init_attr_ex *attr,
+                             const struct mlx5dv_qp_init_attr *mlx5)
 {
   if (mlx5->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS)
     return EINVAL;
@@ -63,8 +65,8 @@ static int dct_error(const struct ibv_qp_init_attr_ex *attr, const struct mlx5dv
   return attr->pd && attr->srq && attr->recv_cq ? 0 : EINVAL;
 }
 
-static int dci_error(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr,
-                     const struct mlx5dv_qp_init_attr *mlx5)
+static int mlx5_dc_dci_error(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr,
+                             const struct mlx5dv_qp_init_attr *mlx5)
 {
   struct mlx5dv_context caps = {.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS};
   const struct mlx5dv_dci_streams *streams = &mlx5->dc_init_attr.dci_streams;
@@ -85,26 +87,27 @@ static int dci_error(struct ibv_context *context, const struct ibv_qp_init_attr_
              : 0;
 }
 
-static bool wants_no_scatter(const struct mlx5dv_qp_init_attr *mlx5)
+static bool mlx5_dc_wants_no_scatter(const struct mlx5dv_qp_init_attr *mlx5)
 {
   return (mlx5->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) &&
          (mlx5->create_flags & MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE);
 }
 
-static int describe(struct sim_qp_dv *dv, struct ibv_context *context,
-                    const struct ibv_qp_init_attr_ex *attr, const struct mlx5dv_qp_init_attr *mlx5)
+static int mlx5_dc_describe(struct sim_qp_dv *dv, struct ibv_context *context,
+                            const struct ibv_qp_init_attr_ex *attr,
+                            const struct mlx5dv_qp_init_attr *mlx5)
 {
   int error = 0;
 
   *dv = (struct sim_qp_dv){.kind = SIM_DCI};
   switch (mlx5->dc_init_attr.dc_type) {
   case MLX5DV_DCTYPE_DCT:
-    error = dct_error(attr, mlx5);
+    error = mlx5_dc_dct_error(attr, mlx5);
     dv->kind = SIM_DCT;
     dv->dct_access_key = mlx5->dc_init_attr.dct_access_key;
     return error;
   case MLX5DV_DCTYPE_DCI:
-    error = dci_error(context, attr, mlx5);
+    error = mlx5_dc_dci_error(context, attr, mlx5);
     if (mlx5->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) {
       dv->log_num_concurrent = mlx5->dc_init_attr.dci_streams.log_num_concurent;
       dv->log_num_errored = mlx5->dc_init_attr.dci_streams.log_num_errored;
@@ -122,13 +125,13 @@ struct ibv_qp *mlx5dv_create_qp(struct ibv_context *context, struct ibv_qp_init_
 
   if (!mlx5_qp_attr)
     return ibv_create_qp_ex(context, qp_attr);
-  int error = common_error(qp_attr, mlx5_qp_attr);
+  int error = mlx5_dc_common_error(qp_attr, mlx5_qp_attr);
   if (error)
     return SIM_FAIL(error, NULL);
   if (qp_attr->qp_type != IBV_QPT_DRIVER)
-    dv = (struct sim_qp_dv){.no_scatter = wants_no_scatter(mlx5_qp_attr)};
+    dv = (struct sim_qp_dv){.no_scatter = mlx5_dc_wants_no_scatter(mlx5_qp_attr)};
   else
-    error = describe(&dv, context, qp_attr, mlx5_qp_attr);
+    error = mlx5_dc_describe(&dv, context, qp_attr, mlx5_qp_attr);
   if (error)
     return SIM_FAIL(error, NULL);
   struct sim_qp *qp = sim_qp_create(sim_context_of(context), qp_attr, &dv);
@@ -137,8 +140,8 @@ struct ibv_qp *mlx5dv_create_qp(struct ibv_context *context, struct ibv_qp_init_
   if (!qp)
     return NULL;
   if (dv.kind == SIM_DCI) {
-    qp->dv.wr_set_dc_addr = set_dc_addr;
-    qp->dv.wr_set_dc_addr_stream = set_dc_addr_stream;
+    qp->dv.wr_set_dc_addr = mlx5_dc_set_dc_addr;
+    qp->dv.wr_set_dc_addr_stream = mlx5_dc_set_dc_addr_stream;
   }
   return &qp->qp;
 }

@@ -7,14 +7,14 @@
 
 enum { HOP_LIMIT = 64 }; /* the kernel's, of a route that names none: IPDEFTTL */
 
-static bool is_mapped(const union ibv_gid *gid)
+static bool sim_cm_is_mapped(const union ibv_gid *gid)
 {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   return !memcmp(gid->raw, mapped, sizeof(mapped));
 }
 
-static void set_own(struct sim_cm_path *path, struct sim_device *device, unsigned port,
-                    unsigned index)
+static void sim_cm_set_own(struct sim_cm_path *path, struct sim_device *device, unsigned port,
+                           unsigned index)
 {
   const struct fab_port *from = fab_port_of(device->number, port);
   path->device = device;
@@ -24,7 +24,7 @@ static void set_own(struct sim_cm_path *path, struct sim_device *device, unsigne
   path->mtu = from->mtu;
 }
 
-static const struct fab_port *ethernet(const struct sim_device *device, unsigned port)
+static const struct fab_port *sim_cm_ethernet(const struct sim_device *device, unsigned port)
 {
   const struct fab_port *at = fab_port_of(device->number, port);
   bool serves = at && at->link_layer == IBV_LINK_LAYER_ETHERNET &&
@@ -41,7 +41,7 @@ void sim_cm_ah(const struct sim_cm_path *path, struct ibv_ah_attr *ah)
   };
 }
 
-static struct fab_path route(const struct sim_cm_path *path)
+static struct fab_path sim_cm_route(const struct sim_cm_path *path)
 {
   struct ibv_ah_attr ah;
   sim_cm_ah(path, &ah);
@@ -50,7 +50,7 @@ static struct fab_path route(const struct sim_cm_path *path)
 
 bool sim_cm_passes(const struct sim_cm_path *path)
 {
-  return route(path).found;
+  return sim_cm_route(path).found;
 }
 
 int sim_cm_own(const union ibv_gid *own, struct sim_cm_path *path)
@@ -62,13 +62,13 @@ int sim_cm_own(const union ibv_gid *own, struct sim_cm_path *path)
   found.device = NULL;
   for (unsigned d = 0; d < sim_self.device_count; d++) {
     for (unsigned p = 1; p <= FAB_PORTS; p++) {
-      const struct fab_port *port = ethernet(sim_self.devices[d], p);
+      const struct fab_port *port = sim_cm_ethernet(sim_self.devices[d], p);
       for (unsigned g = 0; port && g < FAB_GIDS; g++) {
         if (!port->gids[g].used || memcmp(&port->gids[g].gid, own, sizeof(*own)))
           continue;
         /* RoCE v2 where there is an entry of it: the kernel's CMA_PREFERRED_ROCE_GID_TYPE. */
         if (!found.device || port->gids[g].type == IBV_GID_TYPE_ROCE_V2)
-          set_own(&found, sim_self.devices[d], p, g);
+          sim_cm_set_own(&found, sim_self.devices[d], p, g);
       }
     }
   }
@@ -79,7 +79,7 @@ int sim_cm_own(const union ibv_gid *own, struct sim_cm_path *path)
 }
 
 /* Who has the address; NULL: nobody. */
-static const struct fab_port *find_peer(const union ibv_gid *peer, unsigned *host)
+static const struct fab_port *sim_cm_find_peer(const union ibv_gid *peer, unsigned *host)
 {
   for (uint32_t d = 0; d < fab->devices; d++) {
     for (unsigned p = 1; p <= FAB_PORTS; p++) {
@@ -96,12 +96,12 @@ static const struct fab_port *find_peer(const union ibv_gid *peer, unsigned *hos
 }
 
 /* On one subnet the peer has to answer who it is; beyond a router, the router does that. */
-static int resolve(const struct sim_cm_path *path, const struct fab_port *to)
+static int sim_cm_resolve(const struct sim_cm_path *path, const struct fab_port *to)
 {
   const struct fab_port *from = fab_port_of(path->device->number, path->port);
   if (!from->up)
     return ENETUNREACH;
-  struct fab_path way = route(path);
+  struct fab_path way = sim_cm_route(path);
   if (way.found)
     return 0;
   bool is_beyond = to && to->subnet != from->subnet &&
@@ -111,19 +111,19 @@ static int resolve(const struct sim_cm_path *path, const struct fab_port *to)
 }
 
 /* The best of all ways from this host: one on the peer's subnet, or one through a router. */
-static int choose(struct sim_cm_path *path, const struct fab_port *to)
+static int sim_cm_choose(struct sim_cm_path *path, const struct fab_port *to)
 {
   enum { NEAR, FAR, SILENT, NONE } best = NONE;
   struct sim_cm_path one = *path;
   for (unsigned d = 0; d < sim_self.device_count; d++) {
     for (unsigned p = 1; p <= FAB_PORTS; p++) {
-      const struct fab_port *port = ethernet(sim_self.devices[d], p);
+      const struct fab_port *port = sim_cm_ethernet(sim_self.devices[d], p);
       for (unsigned g = 0; port && g < FAB_GIDS; g++) {
         if (!port->gids[g].used || port->gids[g].type != IBV_GID_TYPE_ROCE_V2 ||
-            is_mapped(&port->gids[g].gid) != is_mapped(&path->peer))
+            sim_cm_is_mapped(&port->gids[g].gid) != sim_cm_is_mapped(&path->peer))
           continue;
-        set_own(&one, sim_self.devices[d], p, g);
-        int error = resolve(&one, to);
+        sim_cm_set_own(&one, sim_self.devices[d], p, g);
+        int error = sim_cm_resolve(&one, to);
         unsigned rank = error == ENETUNREACH         ? NONE
                         : error                      ? SILENT
                         : to->subnet == port->subnet ? NEAR
@@ -145,8 +145,8 @@ int sim_cm_to(const union ibv_gid *peer, struct sim_cm_path *path)
     return error;
   struct sim_cm_path found = *path;
   found.peer = *peer;
-  const struct fab_port *to = find_peer(peer, &found.host);
-  error = found.device ? resolve(&found, to) : choose(&found, to);
+  const struct fab_port *to = sim_cm_find_peer(peer, &found.host);
+  error = found.device ? sim_cm_resolve(&found, to) : sim_cm_choose(&found, to);
   if (!error)
     *path = found;
   return error;
@@ -157,11 +157,11 @@ int sim_cm_loopback(struct sim_cm_path *path)
   int error = sim_attach();
   for (unsigned d = 0; !error && d < sim_self.device_count; d++) {
     for (unsigned p = 1; p <= FAB_PORTS; p++) {
-      const struct fab_port *port = ethernet(sim_self.devices[d], p);
+      const struct fab_port *port = sim_cm_ethernet(sim_self.devices[d], p);
       for (unsigned g = FAB_GIDS; port && port->up && g-- > 0;) {
         if (!port->gids[g].used || port->gids[g].type != IBV_GID_TYPE_ROCE_V2)
           continue;
-        set_own(path, sim_self.devices[d], p, g);
+        sim_cm_set_own(path, sim_self.devices[d], p, g);
         return sim_cm_to(&path->own, path);
       }
     }
@@ -181,7 +181,7 @@ int sim_cm_address(unsigned i, union ibv_gid *gid)
 {
   for (unsigned d = 0; d < sim_self.device_count; d++) {
     for (unsigned p = 1; p <= FAB_PORTS; p++) {
-      const struct fab_port *port = ethernet(sim_self.devices[d], p);
+      const struct fab_port *port = sim_cm_ethernet(sim_self.devices[d], p);
       for (unsigned g = 0; port && g < FAB_GIDS; g++) {
         if (!port->gids[g].used || i-- > 0)
           continue;

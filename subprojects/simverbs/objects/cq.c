@@ -24,7 +24,7 @@ void sim_ring_free(struct fab_ring *ring)
 }
 
 /* As mlx5: a power of two, one of which the program never gets. */
-static uint32_t round_up(uint32_t cqe)
+static uint32_t sim_cq_round_up(uint32_t cqe)
 {
   uint32_t size = 1;
   while (size < cqe + 1)
@@ -34,8 +34,8 @@ static uint32_t round_up(uint32_t cqe)
 
 enum { CLEAN_US = 200 };
 
-static int take_cq(struct ibv_context *context, const struct fab_ring *ring, bool ignore_overrun,
-                   uint32_t *index)
+static int sim_cq_take(struct ibv_context *context, const struct fab_ring *ring,
+                       bool ignore_overrun, uint32_t *index)
 {
   struct fab_device *device = sim_fab_device(context);
   if (!fab_count(device, FAB_KIND_CQ, device->caps.max_cq))
@@ -74,11 +74,11 @@ struct sim_cq *sim_cq_create(struct sim_context *context, const struct ibv_cq_in
     return sim_fail(ENOMEM);
   struct fab_ring ring;
   const uint32_t given = sim_give_cqe(&sim_fab_device(verbs)->caps, attr->cqe);
-  int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_entry));
+  int error = sim_ring_alloc(&ring, sim_cq_round_up(given), sizeof(struct sim_entry));
   if (!error) {
     bool ignore = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
                   (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
-    error = take_cq(verbs, &ring, ignore, &cq->index);
+    error = sim_cq_take(verbs, &ring, ignore, &cq->index);
     if (error)
       sim_ring_free(&ring);
   }
@@ -145,7 +145,7 @@ int sim_cq_resize(struct sim_cq *cq, unsigned cqe)
     return EINVAL;
   struct fab_ring ring;
   const uint32_t given = sim_give_cqe(caps, cqe);
-  int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_entry));
+  int error = sim_ring_alloc(&ring, sim_cq_round_up(given), sizeof(struct sim_entry));
   if (error)
     return error;
   struct fab_cq *entry = sim_fab_cq(cq);
@@ -191,7 +191,7 @@ int sim_cq_arm(struct sim_cq *cq, bool solicited_only)
 /* With MLX5_SINGLE_THREADED=1 mlx5 takes no locks, and ends the process where it notices that it
  * should have: rdma-core 65, providers/mlx5/mlx5.h, mlx5_spin_lock. Of a queue that was made for a
  * single thread it would not notice; this device does. */
-static bool is_single_threaded(void)
+static bool sim_cq_is_single_threaded(void)
 {
   static _Atomic int known = -1;
   int is = atomic_load_explicit(&known, memory_order_relaxed);
@@ -203,34 +203,35 @@ static bool is_single_threaded(void)
   return is;
 }
 
-static bool has_one_thread(const struct sim_cq *cq)
+static bool sim_cq_has_one_thread(const struct sim_cq *cq)
 {
-  return (cq->create_flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || is_single_threaded();
+  return (cq->create_flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || sim_cq_is_single_threaded();
 }
 
-static void enter(struct sim_cq *cq)
+static void sim_cq_enter(struct sim_cq *cq)
 {
-  if (!has_one_thread(cq))
+  if (!sim_cq_has_one_thread(cq))
     return;
   if (atomic_exchange(&cq->in_use, true)) {
     fprintf(stderr,
             "*** ERROR: multithreading violation ***\n"
             "You are running a multithreaded application but\n"
             "%s.\n",
-            is_single_threaded() ? "you set MLX5_SINGLE_THREADED=1. Please unset it"
-                                 : "the completion queue is of IBV_CREATE_CQ_ATTR_SINGLE_THREADED");
+            sim_cq_is_single_threaded()
+                ? "you set MLX5_SINGLE_THREADED=1. Please unset it"
+                : "the completion queue is of IBV_CREATE_CQ_ATTR_SINGLE_THREADED");
     abort();
   }
 }
 
-static void leave(struct sim_cq *cq)
+static void sim_cq_leave(struct sim_cq *cq)
 {
-  if (has_one_thread(cq))
+  if (sim_cq_has_one_thread(cq))
     atomic_store(&cq->in_use, false);
 }
 
 /* What a completion that was polled gives back: room in the queue that its request had. */
-static void give_back(const struct sim_cqe *cqe)
+static void sim_cq_give_back(const struct sim_cqe *cqe)
 {
   struct fab_qp *qp = fab_qp_of(cqe->qp_num);
   if (cqe->is_send) {
@@ -245,7 +246,7 @@ static void give_back(const struct sim_cqe *cqe)
 
 /* By the CPU, to the address that the receive names, whatever is there: rdma-core 65,
  * providers/mlx5/cq.c handle_responder, qp.c copy_to_scat. */
-static void scatter(const struct sim_entry *entry)
+static void sim_cq_scatter(const struct sim_entry *entry)
 {
   const uint8_t *from = entry->scatter.bytes;
 
@@ -256,7 +257,7 @@ static void scatter(const struct sim_entry *entry)
   }
 }
 
-static int poll_entries(struct sim_cq *cq, struct sim_cqe *cqes, int n)
+static int sim_cq_poll_entries(struct sim_cq *cq, struct sim_cqe *cqes, int n)
 {
   struct fab_cq *entry = sim_fab_cq(cq);
   struct fab_ring *ring = &entry->ring;
@@ -270,8 +271,8 @@ static int poll_entries(struct sim_cq *cq, struct sim_cqe *cqes, int n)
     const struct sim_entry *from = sim_ring_at(ring, tail);
     memcpy(&cqes[taken], &from->cqe, sizeof(*cqes));
     if (from->cqe.scattered)
-      scatter(from);
-    give_back(&cqes[taken]);
+      sim_cq_scatter(from);
+    sim_cq_give_back(&cqes[taken]);
   }
   atomic_store_explicit(&ring->tail, tail, memory_order_release);
   fab_unlock(&entry->lock);
@@ -284,9 +285,9 @@ static int poll_entries(struct sim_cq *cq, struct sim_cqe *cqes, int n)
 
 int sim_cq_poll(struct sim_cq *cq, struct sim_cqe *cqes, int n)
 {
-  enter(cq);
-  const int taken = poll_entries(cq, cqes, n);
-  leave(cq);
+  sim_cq_enter(cq);
+  const int taken = sim_cq_poll_entries(cq, cqes, n);
+  sim_cq_leave(cq);
   return taken;
 }
 
@@ -294,9 +295,9 @@ void sim_cq_purge(struct ibv_cq *of, uint32_t qpn)
 {
   struct sim_cq *cq = sim_cq_of(of);
   struct fab_cq *entry = sim_fab_cq(cq);
-  enter(cq);
+  sim_cq_enter(cq);
   /* As long as it takes a NIC, so that whoever polls meanwhile is noticed. */
-  if (is_single_threaded())
+  if (sim_cq_is_single_threaded())
     usleep(CLEAN_US);
   struct fab_ring *ring = &entry->ring;
   fab_lock(&entry->lock);
@@ -305,7 +306,7 @@ void sim_cq_purge(struct ibv_cq *of, uint32_t qpn)
   for (uint32_t from = ring->tail; from != ring->head; from++) {
     struct sim_cqe *cqe = sim_ring_at(ring, from);
     if (cqe->qp_num == qpn)
-      give_back(cqe);
+      sim_cq_give_back(cqe);
     else if (from != to)
       memcpy(sim_ring_at(ring, to++), cqe, sizeof(struct sim_entry));
     else
@@ -313,5 +314,5 @@ void sim_cq_purge(struct ibv_cq *of, uint32_t qpn)
   }
   ring->head = to;
   fab_unlock(&entry->lock);
-  leave(cq);
+  sim_cq_leave(cq);
 }

@@ -49,7 +49,7 @@ void sim_events_push(struct sim_events *events, const struct ibv_async_event *ev
   pthread_mutex_unlock(&events->lock);
 }
 
-static void count_given(const struct ibv_async_event *event)
+static void sim_events_count_given(const struct ibv_async_event *event)
 {
   switch (event->event_type) {
   case IBV_EVENT_CQ_ERR:
@@ -89,7 +89,7 @@ int sim_events_next(struct sim_events *events, struct ibv_async_event *event)
       if (event->event_type == SIM_EVENT_COMPLETION)
         sim_cq_of(event->element.cq)->events_given++;
       else
-        count_given(event);
+        sim_events_count_given(event);
       pthread_mutex_unlock(&events->lock);
       free(node);
       return 0;
@@ -99,7 +99,7 @@ int sim_events_next(struct sim_events *events, struct ibv_async_event *event)
 }
 
 /* One off the descriptor, if nobody has taken it. */
-static void take_back(int fd)
+static void sim_events_take_back(int fd)
 {
   eventfd_t one;
   struct iovec to = {&one, sizeof(one)};
@@ -118,7 +118,7 @@ void sim_events_forget(struct sim_events *events, const void *object)
       continue;
     sim_list_del(&node->link);
     free(node);
-    take_back(events->fd);
+    sim_events_take_back(events->fd);
   }
   pthread_mutex_unlock(&events->lock);
 }
@@ -137,7 +137,8 @@ int sim_async_next(struct sim_context *context, struct ibv_async_event *event)
   return sim_events_next(&context->async, event);
 }
 
-static void acknowledge(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+static void sim_events_acknowledge(pthread_mutex_t *mutex, pthread_cond_t *cond,
+                                   uint32_t *completed)
 {
   pthread_mutex_lock(mutex);
   ++*completed;
@@ -152,11 +153,11 @@ void sim_async_ack(const struct ibv_async_event *event)
   struct ibv_srq *srq = event->element.srq;
   switch (event->event_type) {
   case IBV_EVENT_CQ_ERR:
-    acknowledge(&cq->mutex, &cq->cond, &cq->async_events_completed);
+    sim_events_acknowledge(&cq->mutex, &cq->cond, &cq->async_events_completed);
     break;
   case IBV_EVENT_SRQ_ERR:
   case IBV_EVENT_SRQ_LIMIT_REACHED:
-    acknowledge(&srq->mutex, &srq->cond, &srq->events_completed);
+    sim_events_acknowledge(&srq->mutex, &srq->cond, &srq->events_completed);
     break;
   case IBV_EVENT_QP_FATAL:
   case IBV_EVENT_QP_REQ_ERR:
@@ -166,7 +167,7 @@ void sim_async_ack(const struct ibv_async_event *event)
   case IBV_EVENT_PATH_MIG:
   case IBV_EVENT_PATH_MIG_ERR:
   case IBV_EVENT_QP_LAST_WQE_REACHED:
-    acknowledge(&qp->mutex, &qp->cond, &qp->events_completed);
+    sim_events_acknowledge(&qp->mutex, &qp->cond, &qp->events_completed);
     break;
   default:
     break;

@@ -17,7 +17,7 @@ static const uint32_t known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_
                                      IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
                                      IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
 
-static int check_access(uint32_t access)
+static int sim_mr_check_access(uint32_t access)
 {
   if (access & IBV_ACCESS_ON_DEMAND)
     return sim_refused("IBV_ACCESS_ON_DEMAND");
@@ -30,7 +30,7 @@ static int check_access(uint32_t access)
 }
 
 /* Pages are pinned at registration: each must be there, and writable if the region is to be. */
-static int check_mapped(uint64_t address, uint64_t length, bool writable)
+static int sim_mr_check_mapped(uint64_t address, uint64_t length, bool writable)
 {
   FILE *maps = fopen("/proc/self/maps", "re");
   if (!maps)
@@ -51,8 +51,8 @@ static int check_mapped(uint64_t address, uint64_t length, bool writable)
 }
 
 /* A dma-buf stands for memory that this process may not have mapped at all. */
-static int map_dmabuf(const struct sim_mr_init *init, void **mapped, size_t *mapped_len,
-                      uint64_t *address)
+static int sim_mr_map_dmabuf(const struct sim_mr_init *init, void **mapped, size_t *mapped_len,
+                             uint64_t *address)
 {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   if ((init->iova ^ init->fd_offset) & (page - 1))
@@ -78,10 +78,10 @@ static int map_dmabuf(const struct sim_mr_init *init, void **mapped, size_t *map
   return 0;
 }
 
-static int resolve(struct ibv_context *context, const struct sim_mr_init *init, void **mapped,
-                   size_t *mapped_len, uint64_t *address)
+static int sim_mr_resolve(struct ibv_context *context, const struct sim_mr_init *init,
+                          void **mapped, size_t *mapped_len, uint64_t *address)
 {
-  int error = check_access(init->access);
+  int error = sim_mr_check_access(init->access);
   uint32_t device = sim_device_number(context);
   if (!error && init->dmabuf && !fab->device[device].caps.dmabuf)
     error = EOPNOTSUPP;
@@ -98,20 +98,20 @@ static int resolve(struct ibv_context *context, const struct sim_mr_init *init, 
   *mapped_len = 0;
   *address = init->addr;
   if (init->dmabuf)
-    return map_dmabuf(init, mapped, mapped_len, address);
-  return check_mapped(init->addr, init->length, init->access & IBV_ACCESS_LOCAL_WRITE);
+    return sim_mr_map_dmabuf(init, mapped, mapped_len, address);
+  return sim_mr_check_mapped(init->addr, init->length, init->access & IBV_ACCESS_LOCAL_WRITE);
 }
 
 /* A key that nobody has had: the entry's index between a generation and a variant that both go
  * on. */
-static uint32_t next_key(uint32_t index, uint32_t last)
+static uint32_t sim_mr_next_key(uint32_t index, uint32_t last)
 {
   uint32_t generation = ((last >> (8 + FAB_MR_BITS)) + 1) & ((1u << (24 - FAB_MR_BITS)) - 1);
   uint32_t variant = (last + 1) & 0xff;
   return generation << (8 + FAB_MR_BITS) | index << 8 | variant;
 }
 
-static int take_mr(struct ibv_context *context, struct fab_mr *content, uint32_t *index)
+static int sim_mr_take(struct ibv_context *context, struct fab_mr *content, uint32_t *index)
 {
   struct fab_device *device = sim_fab_device(context);
   uint32_t max = content->is_window ? device->caps.max_mw : device->caps.max_mr;
@@ -125,7 +125,7 @@ static int take_mr(struct ibv_context *context, struct fab_mr *content, uint32_t
     content->device = (uint16_t)sim_device_number(context);
     size_t from = offsetof(struct fab_mr, owner);
     memcpy((char *)mr + from, (char *)content + from, sizeof(*mr) - from);
-    mr->last_key = next_key((uint32_t)i, mr->last_key);
+    mr->last_key = sim_mr_next_key((uint32_t)i, mr->last_key);
     atomic_store_explicit(&mr->number, mr->last_key, memory_order_release);
     *index = (uint32_t)i;
   }
@@ -135,7 +135,7 @@ static int take_mr(struct ibv_context *context, struct fab_mr *content, uint32_t
   return i < 0 ? ENOMEM : 0;
 }
 
-static void enlist(unsigned *count, struct sim_list *list, struct sim_list *link)
+static void sim_mr_enlist(unsigned *count, struct sim_list *list, struct sim_list *link)
 {
   pthread_mutex_lock(&sim_self.lock);
   ++*count;
@@ -143,7 +143,7 @@ static void enlist(unsigned *count, struct sim_list *list, struct sim_list *link
   pthread_mutex_unlock(&sim_self.lock);
 }
 
-static void delist(unsigned *count, struct sim_list *link)
+static void sim_mr_delist(unsigned *count, struct sim_list *link)
 {
   pthread_mutex_lock(&sim_self.lock);
   --*count;
@@ -159,9 +159,9 @@ struct sim_mr *sim_mr_reg(struct sim_pd *pd, const struct sim_mr_init *init)
     return sim_fail(ENOMEM);
   struct fab_mr content = {
       .pd = pd->id, .access = init->access, .iova = init->iova, .length = init->length, .valid = 1};
-  int error = resolve(context, init, &mr->mapped, &mr->mapped_len, &content.address);
+  int error = sim_mr_resolve(context, init, &mr->mapped, &mr->mapped_len, &content.address);
   if (!error)
-    error = take_mr(context, &content, &mr->index);
+    error = sim_mr_take(context, &content, &mr->index);
   if (error) {
     if (mr->mapped)
       munmap(mr->mapped, mr->mapped_len);
@@ -177,7 +177,7 @@ struct sim_mr *sim_mr_reg(struct sim_pd *pd, const struct sim_mr_init *init)
                            .lkey = key,
                            .rkey = key};
   sim_alive(&pd->users, 1);
-  enlist(&sim_context_of(context)->mrs, &sim_context_of(context)->regions, &mr->link);
+  sim_mr_enlist(&sim_context_of(context)->mrs, &sim_context_of(context)->regions, &mr->link);
   return mr;
 }
 
@@ -198,7 +198,7 @@ int sim_mr_rereg(struct sim_mr *mr, int flags, struct sim_pd *pd, const struct s
   size_t mapped_len;
   uint64_t address;
   all.dmabuf = false;
-  int error = resolve(mr->mr.context, &all, &mapped, &mapped_len, &address);
+  int error = sim_mr_resolve(mr->mr.context, &all, &mapped, &mapped_len, &address);
   if (error)
     return error;
   fab_lock(&entry->lock);
@@ -224,7 +224,7 @@ int sim_mr_rereg(struct sim_mr *mr, int flags, struct sim_pd *pd, const struct s
 }
 
 /* Waits for what is being moved, as hardware's deregistration does. */
-static int give_mr(struct ibv_context *context, uint32_t index)
+static int sim_mr_give(struct ibv_context *context, uint32_t index)
 {
   struct fab_mr *entry = &fab->mr[index];
   fab_lock(&entry->lock);
@@ -240,11 +240,11 @@ static int give_mr(struct ibv_context *context, uint32_t index)
 
 int sim_mr_dereg(struct sim_mr *mr)
 {
-  int error = give_mr(mr->mr.context, mr->index);
+  int error = sim_mr_give(mr->mr.context, mr->index);
   if (error)
     return error;
   sim_alive(&sim_pd_of(mr->mr.pd)->users, -1);
-  delist(&sim_context_of(mr->mr.context)->mrs, &mr->link);
+  sim_mr_delist(&sim_context_of(mr->mr.context)->mrs, &mr->link);
   if (mr->mapped)
     munmap(mr->mapped, mr->mapped_len);
   free(mr);
@@ -259,7 +259,7 @@ struct sim_mw *sim_mw_alloc(struct sim_pd *pd, enum ibv_mw_type type)
   if (!mw)
     return sim_fail(ENOMEM);
   struct fab_mr content = {.pd = pd->id, .is_window = (uint8_t)type};
-  int error = take_mr(pd->pd.context, &content, &mw->index);
+  int error = sim_mr_take(pd->pd.context, &content, &mw->index);
   if (error) {
     free(mw);
     return sim_fail(error);
@@ -270,7 +270,8 @@ struct sim_mw *sim_mw_alloc(struct sim_pd *pd, enum ibv_mw_type type)
                            .handle = mw->index,
                            .type = type};
   sim_alive(&pd->users, 1);
-  enlist(&sim_context_of(pd->pd.context)->mws, &sim_context_of(pd->pd.context)->windows, &mw->link);
+  sim_mr_enlist(&sim_context_of(pd->pd.context)->mws, &sim_context_of(pd->pd.context)->windows,
+                &mw->link);
   return mw;
 }
 
@@ -292,11 +293,11 @@ void sim_mw_unbind(struct fab_mr *window)
 int sim_mw_free(struct sim_mw *mw)
 {
   sim_mw_unbind(&fab->mr[mw->index]);
-  int error = give_mr(mw->mw.context, mw->index);
+  int error = sim_mr_give(mw->mw.context, mw->index);
   if (error)
     return error;
   sim_alive(&sim_pd_of(mw->mw.pd)->users, -1);
-  delist(&sim_context_of(mw->mw.context)->mws, &mw->link);
+  sim_mr_delist(&sim_context_of(mw->mw.context)->mws, &mw->link);
   free(mw);
   return 0;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t take_pd(struct fab_device *device, uint32_t device_number)
+static uint32_t sim_pd_take(struct fab_device *device, uint32_t device_number)
 {
   if (!fab_count(device, FAB_KIND_PD, device->caps.max_pd))
     return 0;
@@ -28,7 +28,7 @@ struct sim_pd *sim_pd_alloc(struct sim_context *context)
   struct sim_pd *pd = calloc(1, sizeof(*pd));
   if (!pd)
     return sim_fail(ENOMEM);
-  pd->id = take_pd(&fab->device[context->device->number], context->device->number);
+  pd->id = sim_pd_take(&fab->device[context->device->number], context->device->number);
   if (!pd->id) {
     free(pd);
     return sim_fail(ENOMEM);
@@ -85,7 +85,7 @@ int sim_ah_check(struct ibv_context *context, const struct ibv_ah_attr *attr)
   return 0;
 }
 
-static bool is_mapped(const union ibv_gid *gid)
+static bool sim_pd_is_mapped(const union ibv_gid *gid)
 {
   static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
   return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
@@ -99,7 +99,7 @@ int sim_ah_resolve(struct ibv_context *context, const struct ibv_ah_attr *attr)
     return 0;
   const struct fab_gid *source = &port->gids[attr->grh.sgid_index];
   if (memcmp(&attr->grh.dgid, &none, sizeof(none)) == 0 ||
-      is_mapped(&source->gid) != is_mapped(&attr->grh.dgid))
+      sim_pd_is_mapped(&source->gid) != sim_pd_is_mapped(&attr->grh.dgid))
     return EINVAL;
   return fab_gid_is_somewhere(&attr->grh.dgid) ? 0 : ETIMEDOUT;
 }

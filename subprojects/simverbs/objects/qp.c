@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int kind_of(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp_dv *dv,
-                   enum sim_qp_kind *kind)
+static int sim_qp_kind_of(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp_dv *dv,
+                          enum sim_qp_kind *kind)
 {
   if (dv && (dv->kind == SIM_DCI || dv->kind == SIM_DCT)) {
     *kind = dv->kind;
@@ -30,15 +30,15 @@ static int kind_of(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp_d
   }
 }
 
-static int check_dct(const struct ibv_qp_init_attr_ex *attr)
+static int sim_qp_check_dct(const struct ibv_qp_init_attr_ex *attr)
 {
   if (attr->comp_mask != IBV_QP_INIT_ATTR_PD || !attr->srq || !attr->recv_cq)
     return EINVAL;
   return 0;
 }
 
-static int check_dci(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp_dv *dv,
-                     const struct fab_caps *caps)
+static int sim_qp_check_dci(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp_dv *dv,
+                            const struct fab_caps *caps)
 {
   if (attr->cap.max_recv_wr || attr->cap.max_recv_sge || !attr->send_cq)
     return EINVAL;
@@ -47,8 +47,8 @@ static int check_dci(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp
   return 0;
 }
 
-static int check_create(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp_dv *dv,
-                        enum sim_qp_kind kind, const struct fab_caps *caps)
+static int sim_qp_check_create(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp_dv *dv,
+                               enum sim_qp_kind kind, const struct fab_caps *caps)
 {
   if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd)
     return EINVAL;
@@ -58,7 +58,7 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr, const struct sim
       kind != SIM_UD)
     return EOPNOTSUPP;
   if (kind == SIM_DCT)
-    return check_dct(attr);
+    return sim_qp_check_dct(attr);
   const struct ibv_qp_cap *cap = &attr->cap;
   if (cap->max_send_wr > caps->max_qp_wr || cap->max_send_sge > caps->max_sge ||
       cap->max_inline_data > caps->max_inline)
@@ -66,17 +66,17 @@ static int check_create(const struct ibv_qp_init_attr_ex *attr, const struct sim
   if (!attr->srq && (cap->max_recv_wr > caps->max_qp_wr || cap->max_recv_sge > caps->max_sge))
     return EINVAL;
   if (kind == SIM_DCI)
-    return check_dci(attr, dv, caps);
+    return sim_qp_check_dci(attr, dv, caps);
   return attr->send_cq && attr->recv_cq ? 0 : EINVAL;
 }
 
-static uint32_t index_of(const struct ibv_cq *cq)
+static uint32_t sim_qp_index_of(const struct ibv_cq *cq)
 {
   return cq ? sim_container_of(cq, const struct sim_cq, cq)->index + 1 : 0;
 }
 
 /* As the kernel's configure_responder_scat_cqe: of RC and UC, unless the program wants none. */
-static uint8_t scatter_of(const struct sim_qp *qp, const struct fab_caps *caps)
+static uint8_t sim_qp_scatter_of(const struct sim_qp *qp, const struct fab_caps *caps)
 {
   const char *env = getenv("MLX5_SCATTER_TO_CQE");
   const bool has = qp->kind == SIM_RC || qp->kind == SIM_UC;
@@ -84,8 +84,8 @@ static uint8_t scatter_of(const struct sim_qp *qp, const struct fab_caps *caps)
   return has && !qp->dc.no_scatter && !(env && !strcmp(env, "0")) ? caps->scatter_to_cqe : 0;
 }
 
-static int take_qp(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
-                   const struct fab_ring *rq)
+static int sim_qp_take(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+                       const struct fab_ring *rq)
 {
   struct fab_device *device = sim_fab_device(attr->pd->context);
   if (!fab_count(device, FAB_KIND_QP, device->caps.max_qp))
@@ -106,10 +106,10 @@ static int take_qp(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
   entry->kind = (uint8_t)qp->kind;
   entry->pd = sim_pd_of(attr->pd)->id;
   entry->dct_key = qp->dc.dct_access_key;
-  entry->scatter = scatter_of(qp, &device->caps);
+  entry->scatter = sim_qp_scatter_of(qp, &device->caps);
   entry->srq = attr->srq && qp->kind != SIM_DCI ? sim_srq_of(attr->srq)->index + 1 : 0;
-  entry->send_cq = index_of(attr->send_cq);
-  entry->recv_cq = index_of(attr->recv_cq);
+  entry->send_cq = sim_qp_index_of(attr->send_cq);
+  entry->recv_cq = sim_qp_index_of(attr->recv_cq);
   entry->rq = *rq;
   entry->ece = 0;
   entry->last_number = (generation << FAB_QP_BITS | (uint32_t)i) & 0xffffff;
@@ -121,8 +121,8 @@ static int take_qp(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
   return 0;
 }
 
-static int make_queues(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
-                       struct fab_ring *rq)
+static int sim_qp_make_queues(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+                              struct fab_ring *rq)
 {
   *rq = (struct fab_ring){.size = 1};
   if (qp->kind != SIM_DCT) {
@@ -141,7 +141,7 @@ static int make_queues(struct sim_qp *qp, const struct ibv_qp_init_attr_ex *attr
 }
 
 /* Everything that the queue pair keeps from being destroyed. */
-static void hold(struct sim_qp *qp, int by)
+static void sim_qp_hold(struct sim_qp *qp, int by)
 {
   struct ibv_qp *v = &qp->qp;
   struct sim_context *context = sim_context_of(v->context);
@@ -161,7 +161,7 @@ static void hold(struct sim_qp *qp, int by)
   pthread_mutex_unlock(&sim_self.lock);
 }
 
-static void fill(struct sim_qp *qp, struct ibv_qp_init_attr_ex *attr)
+static void sim_qp_fill(struct sim_qp *qp, struct ibv_qp_init_attr_ex *attr)
 {
   if (attr->srq)
     attr->cap.max_recv_wr = attr->cap.max_recv_sge = 0;
@@ -194,9 +194,9 @@ struct sim_qp *sim_qp_create(struct sim_context *context, struct ibv_qp_init_att
                              const struct sim_qp_dv *dv)
 {
   enum sim_qp_kind kind;
-  int error = kind_of(attr, dv, &kind);
+  int error = sim_qp_kind_of(attr, dv, &kind);
   if (!error)
-    error = check_create(attr, dv, kind, &fab->device[context->device->number].caps);
+    error = sim_qp_check_create(attr, dv, kind, &fab->device[context->device->number].caps);
   if (error)
     return sim_fail(error);
   struct sim_qp *qp = calloc(1, sizeof(*qp));
@@ -214,10 +214,10 @@ struct sim_qp *sim_qp_create(struct sim_context *context, struct ibv_qp_init_att
   error = sim_wqe_size(caps, kind, qp->send_ops, &attr->cap);
   if (!error) {
     sim_give_qp(caps, &attr->cap);
-    error = make_queues(qp, attr, &rq);
+    error = sim_qp_make_queues(qp, attr, &rq);
   }
   if (!error)
-    error = take_qp(qp, attr, &rq);
+    error = sim_qp_take(qp, attr, &rq);
   if (error) {
     sim_ring_free(&rq);
     sim_sq_free(qp->sq);
@@ -225,15 +225,15 @@ struct sim_qp *sim_qp_create(struct sim_context *context, struct ibv_qp_init_att
     attr->cap = asked;
     return sim_fail(error);
   }
-  fill(qp, attr);
-  hold(qp, 1);
+  sim_qp_fill(qp, attr);
+  sim_qp_hold(qp, 1);
   return qp;
 }
 
 int sim_qp_destroy(struct sim_qp *qp)
 {
   struct fab_qp *entry = sim_fab_qp(qp);
-  hold(qp, -1);
+  sim_qp_hold(qp, -1);
   if (qp->sq) {
     pthread_mutex_lock(&qp->sq->lock);
     sim_late_place(qp);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Keeps what the mask brings, for ibv_query_qp and for the responder. */
-static void keep(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
+static void sim_qp_modify_keep(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
   struct ibv_qp_attr *to = &qp->attr;
 #define KEEP(bit, field)                                                                           \
@@ -31,7 +31,7 @@ static void keep(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
 #undef KEEP
 }
 
-static void publish(struct fab_qp *entry, const struct ibv_qp_attr *attr, int mask)
+static void sim_qp_modify_publish(struct fab_qp *entry, const struct ibv_qp_attr *attr, int mask)
 {
   entry->port = attr->port_num;
   entry->pkey = attr->pkey_index;
@@ -48,7 +48,7 @@ static void publish(struct fab_qp *entry, const struct ibv_qp_attr *attr, int ma
     entry->rq_psn = attr->rq_psn & 0xffffff;
 }
 
-static void reset(struct sim_qp *qp, struct fab_qp *entry)
+static void sim_qp_modify_reset(struct sim_qp *qp, struct fab_qp *entry)
 {
   entry->ece = 0;
   entry->rq.tail = entry->rq.head;
@@ -73,16 +73,16 @@ static void reset(struct sim_qp *qp, struct fab_qp *entry)
     memset(sq->stream_errors, 0, sq->stream_words * sizeof(*sq->stream_errors));
 }
 
-static void enter(struct sim_qp *qp, struct fab_qp *entry, enum ibv_qp_state from,
-                  enum ibv_qp_state to, const struct ibv_qp_attr *attr, int mask)
+static void sim_qp_modify_enter(struct sim_qp *qp, struct fab_qp *entry, enum ibv_qp_state from,
+                                enum ibv_qp_state to, const struct ibv_qp_attr *attr, int mask)
 {
   struct sim_sq *sq = qp->sq;
   if (to == IBV_QPS_RESET) {
-    reset(qp, entry);
+    sim_qp_modify_reset(qp, entry);
     memset((char *)&qp->attr, 0, offsetof(struct ibv_qp_attr, cap));
   } else {
-    keep(qp, attr, mask);
-    publish(entry, &qp->attr, mask);
+    sim_qp_modify_keep(qp, attr, mask);
+    sim_qp_modify_publish(entry, &qp->attr, mask);
   }
   if (sq && (mask & IBV_QP_SQ_PSN))
     sq->psn = attr->sq_psn & 0xffffff;
@@ -113,7 +113,7 @@ int sim_qp_modify(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
   enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : from;
   int error = sim_modify_check(qp, from, to, attr, mask);
   if (!error)
-    enter(qp, entry, from, to, attr, mask);
+    sim_qp_modify_enter(qp, entry, from, to, attr, mask);
   fab_unlock(&entry->lock);
   if (!error && qp->sq) {
     if (to == IBV_QPS_ERR)

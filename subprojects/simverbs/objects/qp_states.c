@@ -71,8 +71,8 @@ static const struct transition table[] = {
     {SIM_DCT, IBV_QPS_INIT, IBV_QPS_RTR, MIN_RNR | AV | MTU, 0},
 };
 
-static const struct transition *find(enum sim_qp_kind kind, enum ibv_qp_state from,
-                                     enum ibv_qp_state to)
+static const struct transition *sim_qp_states_find(enum sim_qp_kind kind, enum ibv_qp_state from,
+                                                   enum ibv_qp_state to)
 {
   static const struct transition any = {.required = 0};
   for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -88,14 +88,15 @@ static const struct transition *find(enum sim_qp_kind kind, enum ibv_qp_state fr
   return NULL;
 }
 
-static int check_path(const struct sim_qp *qp, const struct ibv_qp_attr *attr)
+static int sim_qp_states_check_path(const struct sim_qp *qp, const struct ibv_qp_attr *attr)
 {
   int error = sim_ah_check(qp->qp.context, &attr->ah_attr);
   bool connected = qp->kind == SIM_RC || qp->kind == SIM_UC;
   return error || !connected ? error : sim_ah_resolve(qp->qp.context, &attr->ah_attr);
 }
 
-static bool ranges_hold(const struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
+static bool sim_qp_states_ranges_hold(const struct sim_qp *qp, const struct ibv_qp_attr *attr,
+                                      int mask)
 {
   const struct fab_caps *caps = &sim_fab_device(qp->qp.context)->caps;
   unsigned port_num = mask & PORT ? attr->port_num : qp->attr.port_num;
@@ -121,14 +122,14 @@ int sim_modify_check(const struct sim_qp *qp, enum ibv_qp_state from, enum ibv_q
 {
   if ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
     return EINVAL;
-  const struct transition *at = find(qp->kind, from, to);
+  const struct transition *at = sim_qp_states_find(qp->kind, from, to);
   int given = mask & ~IBV_QP_STATE;
   if (!at || (given & at->required) != at->required || (given & ~(at->required | at->optional)))
     return EINVAL;
   /* Path migration is not built; the state that says so is accepted. */
   if ((mask & ALT) || ((mask & MIG) && attr->path_mig_state != IBV_MIG_MIGRATED))
     return EINVAL;
-  if (!ranges_hold(qp, attr, mask))
+  if (!sim_qp_states_ranges_hold(qp, attr, mask))
     return EINVAL;
-  return mask & AV ? check_path(qp, attr) : 0;
+  return mask & AV ? sim_qp_states_check_path(qp, attr) : 0;
 }

@@ -8,7 +8,7 @@
 
 /* The first of a list of the process that is this context's. */
 #define FIRST(type, list, context_of_it)                                                           \
-  static struct type *first_##type(const struct ibv_context *context)                              \
+  static struct type *sim_reclaim_first_##type(const struct ibv_context *context)                  \
   {                                                                                                \
     struct type *found = NULL;                                                                     \
     struct sim_list *at;                                                                           \
@@ -30,28 +30,28 @@ FIRST(sim_mr, &sim_context_of((struct ibv_context *)context)->regions, mr.contex
 FIRST(sim_mw, &sim_context_of((struct ibv_context *)context)->windows, mw.context)
 
 /* Nobody will acknowledge events any more: destroying must not wait for it. */
-static void forgive(pthread_mutex_t *mutex, uint32_t *completed, uint32_t given)
+static void sim_reclaim_forgive(pthread_mutex_t *mutex, uint32_t *completed, uint32_t given)
 {
   pthread_mutex_lock(mutex);
   *completed = given;
   pthread_mutex_unlock(mutex);
 }
 
-static int reclaim_cq(struct sim_cq *cq)
+static int sim_reclaim_cq(struct sim_cq *cq)
 {
   void *front = cq->front;
-  forgive(&cq->cq.mutex, &cq->cq.comp_events_completed, cq->events_given);
-  forgive(&cq->cq.mutex, &cq->cq.async_events_completed, cq->async_given);
+  sim_reclaim_forgive(&cq->cq.mutex, &cq->cq.comp_events_completed, cq->events_given);
+  sim_reclaim_forgive(&cq->cq.mutex, &cq->cq.async_events_completed, cq->async_given);
   int error = sim_cq_destroy(cq);
   if (!error)
     free(front);
   return error;
 }
 
-static int reclaim_qp(struct sim_qp *qp)
+static int sim_reclaim_qp(struct sim_qp *qp)
 {
   void *front = qp->front;
-  forgive(&qp->qp.mutex, &qp->qp.events_completed, qp->async_given);
+  sim_reclaim_forgive(&qp->qp.mutex, &qp->qp.events_completed, qp->async_given);
   int error = sim_qp_destroy(qp);
   if (!error)
     free(front);
@@ -66,17 +66,17 @@ void sim_reclaim(struct sim_context *context)
   struct sim_cq *cq;
   struct sim_mw *mw;
   struct sim_mr *mr;
-  while ((qp = first_sim_qp(verbs)) && !reclaim_qp(qp))
+  while ((qp = sim_reclaim_first_sim_qp(verbs)) && !sim_reclaim_qp(qp))
     ;
-  while ((srq = first_sim_srq(verbs))) {
-    forgive(&srq->srq.mutex, &srq->srq.events_completed, srq->async_given);
+  while ((srq = sim_reclaim_first_sim_srq(verbs))) {
+    sim_reclaim_forgive(&srq->srq.mutex, &srq->srq.events_completed, srq->async_given);
     if (sim_srq_destroy(srq))
       break;
   }
-  while ((cq = first_sim_cq(verbs)) && !reclaim_cq(cq))
+  while ((cq = sim_reclaim_first_sim_cq(verbs)) && !sim_reclaim_cq(cq))
     ;
-  while ((mw = first_sim_mw(verbs)) && !sim_mw_free(mw))
+  while ((mw = sim_reclaim_first_sim_mw(verbs)) && !sim_mw_free(mw))
     ;
-  while ((mr = first_sim_mr(verbs)) && !sim_mr_dereg(mr))
+  while ((mr = sim_reclaim_first_sim_mr(verbs)) && !sim_mr_dereg(mr))
     ;
 }

@@ -23,7 +23,7 @@ void sim_alive(unsigned *count, int by)
   pthread_mutex_unlock(&sim_self.lock);
 }
 
-static struct sim_device *make_device(uint32_t number)
+static struct sim_device *sim_self_make_device(uint32_t number)
 {
   const struct fab_device *from = &fab->device[number];
   struct sim_device *device = calloc(1, sizeof(*device));
@@ -44,7 +44,7 @@ static struct sim_device *make_device(uint32_t number)
   return device;
 }
 
-static int make_devices(void)
+static int sim_self_make_devices(void)
 {
   sim_self.devices = calloc(fab->devices + 1, sizeof(*sim_self.devices));
   if (!sim_self.devices)
@@ -52,7 +52,7 @@ static int make_devices(void)
   for (uint32_t i = 0; i < fab->devices; i++) {
     if (!fab->device[i].used || fab->device[i].host != fab_host)
       continue;
-    struct sim_device *device = make_device(i);
+    struct sim_device *device = sim_self_make_device(i);
     if (!device)
       return ENOMEM;
     sim_self.devices[sim_self.device_count++] = device;
@@ -61,7 +61,7 @@ static int make_devices(void)
 }
 
 /* A forked child has none of its parent's hardware, and may attach anew. */
-static void in_child(void)
+static void sim_self_in_child(void)
 {
   fab_forget();
   pthread_mutex_init(&sim_self.lock, NULL);
@@ -75,7 +75,7 @@ static void in_child(void)
   sim_self.device_count = 0;
 }
 
-static int attach(void)
+static int sim_self_attach(void)
 {
   const char *level = getenv("PENSTOCK_SIMVERBS_LOG");
   if (level)
@@ -92,9 +92,9 @@ static int attach(void)
   }
   static bool once;
   if (!once)
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(NULL, NULL, sim_self_in_child);
   once = true;
-  return make_devices();
+  return sim_self_make_devices();
 }
 
 int sim_attach(void)
@@ -105,7 +105,7 @@ int sim_attach(void)
     sim_list_init(&sim_self.qps);
     sim_list_init(&sim_self.cqs);
     sim_list_init(&sim_self.srqs);
-    sim_self.attach_error = attach();
+    sim_self.attach_error = sim_self_attach();
     sim_self.tried = true;
   }
   int error = sim_self.attach_error;
@@ -123,7 +123,7 @@ int sim_devices(struct sim_device *const **devices, unsigned *count)
   return 0;
 }
 
-static __attribute__((destructor)) void leave(void)
+static __attribute__((destructor)) void sim_self_leave(void)
 {
   if (!sim_self.tried || sim_self.attach_error)
     return;

@@ -26,8 +26,8 @@ int sim_ring_post(const struct fab_qp *view, struct fab_ring *ring, const struct
   return 0;
 }
 
-static int take_srq(struct ibv_context *context, const struct fab_ring *ring, uint32_t pd,
-                    uint32_t *index)
+static int sim_srq_take(struct ibv_context *context, const struct fab_ring *ring, uint32_t pd,
+                        uint32_t *index)
 {
   struct fab_device *device = sim_fab_device(context);
   if (!fab_count(device, FAB_KIND_SRQ, device->caps.max_srq))
@@ -52,7 +52,7 @@ static int take_srq(struct ibv_context *context, const struct fab_ring *ring, ui
   return i < 0 ? ENOMEM : 0;
 }
 
-static int check_srq(struct ibv_context *context, const struct ibv_srq_init_attr_ex *attr)
+static int sim_srq_check(struct ibv_context *context, const struct ibv_srq_init_attr_ex *attr)
 {
   const struct fab_caps *caps = &sim_fab_device(context)->caps;
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)
@@ -67,7 +67,7 @@ static int check_srq(struct ibv_context *context, const struct ibv_srq_init_attr
 struct sim_srq *sim_srq_create(struct sim_context *context, struct ibv_srq_init_attr_ex *attr)
 {
   struct ibv_context *verbs = &context->verbs.context;
-  int error = check_srq(verbs, attr);
+  int error = sim_srq_check(verbs, attr);
   if (error)
     return sim_fail(error);
   struct sim_srq *srq = calloc(1, sizeof(*srq));
@@ -83,7 +83,7 @@ struct sim_srq *sim_srq_create(struct sim_context *context, struct ibv_srq_init_
   if (!error) {
     ring.max_sge = sges;
     ring.room = wrs;
-    error = take_srq(verbs, &ring, sim_pd_of(attr->pd)->id, &srq->index);
+    error = sim_srq_take(verbs, &ring, sim_pd_of(attr->pd)->id, &srq->index);
     if (error)
       sim_ring_free(&ring);
   }

@@ -22,19 +22,19 @@ enum {
   KLM = 64, /* of a UMR, padded */
 };
 
-static uint32_t round_up(uint32_t n, uint32_t to)
+static uint32_t sim_wqe_round_up(uint32_t n, uint32_t to)
 {
   return (n + to - 1) / to * to;
 }
 
 /* What a plain ibv_create_qp is taken to need: all of its transport's. */
-static uint64_t all_ops(enum sim_qp_kind kind)
+static uint64_t sim_wqe_all_ops(enum sim_qp_kind kind)
 {
   return kind == SIM_UD ? IBV_QP_EX_WITH_SEND : UINT64_MAX;
 }
 
 /* Of a request, before its data. */
-static uint32_t overhead(enum sim_qp_kind kind, uint64_t ops)
+static uint32_t sim_wqe_overhead(enum sim_qp_kind kind, uint64_t ops)
 {
   uint32_t size = CTRL;
   if (ops &
@@ -50,18 +50,18 @@ static uint32_t overhead(enum sim_qp_kind kind, uint64_t ops)
 int sim_wqe_size(const struct fab_caps *caps, enum sim_qp_kind kind, uint64_t ops,
                  struct ibv_qp_cap *cap)
 {
-  const uint32_t before = overhead(kind, ops ? ops : all_ops(kind));
+  const uint32_t before = sim_wqe_overhead(kind, ops ? ops : sim_wqe_all_ops(kind));
   uint32_t size = before + cap->max_send_sge * DATA;
   uint64_t bytes = 1;
   if (!caps->wqe_blocks || kind == SIM_DCT || !cap->max_send_wr)
     return 0;
   if (cap->max_inline_data) {
-    const uint32_t with = before + round_up(INLINE + cap->max_inline_data, 16);
+    const uint32_t with = before + sim_wqe_round_up(INLINE + cap->max_inline_data, 16);
     size = size > with ? size : with;
   }
   if (size > WQE_MAX)
     return EINVAL;
-  size = round_up(size, BLOCK);
+  size = sim_wqe_round_up(size, BLOCK);
   while (bytes < (uint64_t)cap->max_send_wr * size)
     bytes *= 2;
   if (bytes / BLOCK > caps->wqe_blocks)

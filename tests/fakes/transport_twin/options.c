@@ -16,7 +16,7 @@ static const struct pst_description twin = {
     .option_count = sizeof(options) / sizeof(options[0]),
     .rules = rules,
     .rule_count = sizeof(rules) / sizeof(rules[0]),
-    .check = check_options,
+    .check = udp_options_check,
     .wire = "penstock-datagram",
 };
 PST_PLUGIN_EXTERN const struct pst_described pst_description_v1 = {sizeof(twin), 0, &twin};

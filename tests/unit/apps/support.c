@@ -41,7 +41,7 @@ int folder_teardown(void **state)
 
 void quiet(void)
 {
-  notice_level(-1);
+  app_log_level(-1);
 }
 
 void write_file(const char *path, const void *bytes, size_t length)

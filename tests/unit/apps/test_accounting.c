@@ -32,8 +32,8 @@ static enum finding check(const struct pst_stats *sender, const struct pst_stats
                           struct account *account)
 {
   char why[256];
-  accounting_gather(sender, receiver, account);
-  enum finding finding = accounting_check(account, why, sizeof why);
+  app_accounting_gather(sender, receiver, account);
+  enum finding finding = app_accounting_check(account, why, sizeof why);
   assert_int_equal(why[0] == '\0', finding == FINDING_NONE);
   return finding;
 }
@@ -66,8 +66,8 @@ static void table_of_both_ends(void **state)
     struct pst_stats receiver = receiver_of(rows[i].delivered, rows[i].dropped, rows[i].carrier);
     sender.capabilities = receiver.capabilities;
     assert_int_equal(check(&sender, &receiver, &account), rows[i].finding);
-    assert_true(accounting_loss(&account) > rows[i].loss - 1e-9 &&
-                accounting_loss(&account) < rows[i].loss + 1e-9);
+    assert_true(app_accounting_loss(&account) > rows[i].loss - 1e-9 &&
+                app_accounting_loss(&account) < rows[i].loss + 1e-9);
     assert_int_equal(account.ns, 2000000000);
   }
 }
@@ -79,12 +79,12 @@ static void nothing_arrived_names_the_known_cause(void **state)
   struct pst_stats sender = sender_of(100), receiver = receiver_of(0, 100, "udp");
 
   (void)state;
-  accounting_gather(&sender, &receiver, &account);
-  assert_int_equal(accounting_check(&account, why, sizeof why), FINDING_NOTHING_ARRIVED);
+  app_accounting_gather(&sender, &receiver, &account);
+  assert_int_equal(app_accounting_check(&account, why, sizeof why), FINDING_NOTHING_ARRIVED);
   assert_string_equal(why,
                       "none of 100 messages sent arrived (udp); 100 were dropped as no_buffer");
   strcpy(account.drops[0].cause, "wire");
-  assert_int_equal(accounting_check(&account, why, sizeof why), FINDING_NOTHING_ARRIVED);
+  assert_int_equal(app_accounting_check(&account, why, sizeof why), FINDING_NOTHING_ARRIVED);
   assert_string_equal(why, "none of 100 messages sent arrived (udp); check the receiver's `device` "
                            "and `port`, firewalls and the route");
 }
@@ -139,7 +139,7 @@ static void unknown_is_unknown_and_not_zero(void **state)
   receiver.sent_basis = PST_SENT_UNKNOWN;
   assert_int_equal(check(NULL, &receiver, &account), FINDING_UNKNOWN_COUNTS);
   assert_false(account.sent_known);
-  assert_true(accounting_loss(&account) < 0);
+  assert_true(app_accounting_loss(&account) < 0);
   assert_int_equal(check(&sender, NULL, &account), FINDING_UNKNOWN_COUNTS);
   assert_false(account.delivered_known);
 }
@@ -158,14 +158,14 @@ static void drops_are_the_least_where_nothing_else_tells(void **state)
   (void)state;
   none.value = 0;
   check(NULL, &receiver, &account);
-  accounting_least(&account, counters, 3);
+  app_accounting_least(&account, counters, 3);
   assert_false(account.dropped_at_least); /* the sender has said how many it sent */
   receiver.sent_basis = PST_SENT_UNKNOWN;
   check(NULL, &receiver, &account);
-  accounting_least(&account, counters, 2);
-  accounting_least(&account, &none, 1);
+  app_accounting_least(&account, counters, 2);
+  app_accounting_least(&account, &none, 1);
   assert_false(account.dropped_at_least);
-  accounting_least(&account, counters, 3);
+  app_accounting_least(&account, counters, 3);
   assert_true(account.dropped_at_least);
 }
 
@@ -245,25 +245,25 @@ static void staging_is_somebodys(void **state)
   struct pst_stats receiver = {.started_ns = 1, .ended_ns = 1001};
 
   (void)state;
-  assert_null(accounting_staged_by(&sender, &receiver));
+  assert_null(app_accounting_staged_by(&sender, &receiver));
   receiver.path.path = PST_PATH_STAGED;
-  assert_string_equal(accounting_staged_by(&sender, &receiver), "receiver");
-  assert_null(accounting_staged_by(&sender, NULL));
+  assert_string_equal(app_accounting_staged_by(&sender, &receiver), "receiver");
+  assert_null(app_accounting_staged_by(&sender, NULL));
   sender.path.path = PST_PATH_STAGED;
-  assert_string_equal(accounting_staged_by(&sender, &receiver), "both");
-  assert_string_equal(accounting_staged_by(&sender, NULL), "sender");
+  assert_string_equal(app_accounting_staged_by(&sender, &receiver), "both");
+  assert_string_equal(app_accounting_staged_by(&sender, NULL), "sender");
 
   sender.blocked_ns[PST_STAGE_STAGING] = 300;
   receiver.blocked_ns[PST_STAGE_STAGING] = 200;
-  assert_string_equal(accounting_stager(&sender, &receiver), "sender");
+  assert_string_equal(app_accounting_stager(&sender, &receiver), "sender");
   receiver.blocked_ns[PST_STAGE_STAGING] = 400;
-  assert_string_equal(accounting_stager(&sender, &receiver), "receiver");
+  assert_string_equal(app_accounting_stager(&sender, &receiver), "receiver");
   receiver.peer_blocked_ns[PST_STAGE_STAGING] = 90;
   receiver.peer_seconds_ns = 100;
-  assert_string_equal(accounting_stager(NULL, &receiver), "sender");
+  assert_string_equal(app_accounting_stager(NULL, &receiver), "sender");
   sender.peer_blocked_ns[PST_STAGE_STAGING] = 90;
   sender.peer_seconds_ns = 100;
-  assert_string_equal(accounting_stager(&sender, NULL), "receiver");
+  assert_string_equal(app_accounting_stager(&sender, NULL), "receiver");
 }
 
 int main(void)

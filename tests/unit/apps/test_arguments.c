@@ -31,8 +31,8 @@ static enum arguments_result parse(const struct command *command, const char *co
     argv[argc] = (char *)(uintptr_t)words[argc - 1];
   assert_int_equal(pipe(pipes), 0);
   dup2(pipes[1], STDERR_FILENO);
-  notice_level(PST_LOG_ERROR);
-  enum arguments_result result = arguments_parse(command, argc, argv, arguments);
+  app_log_level(PST_LOG_ERROR);
+  enum arguments_result result = app_arguments_parse(command, argc, argv, arguments);
   dup2(kept, STDERR_FILENO);
   close(kept);
   close(pipes[1]);
@@ -60,12 +60,12 @@ static void plugins_are_not_the_callers_where_privileges_are_not(void **state)
   (void)state;
   assert_int_equal(parse(&all, words, &arguments, said, sizeof said), ARGUMENTS_OK);
   assert_int_equal(arguments.plugin_path_count, 1);
-  arguments_free(&arguments);
+  app_arguments_free(&arguments);
   is_secure = 1;
   assert_int_equal(parse(&all, words, &arguments, said, sizeof said), ARGUMENTS_WRONG);
   is_secure = 0;
   assert_non_null(strstr(said, "--plugin-path is refused"));
-  arguments_free(&arguments);
+  app_arguments_free(&arguments);
 }
 
 static void every_option_arrives(void **state)
@@ -92,7 +92,7 @@ static void every_option_arrives(void **state)
   assert_int_equal(arguments.verbose, 2);
   assert_string_equal(arguments.line, "penstock run --duration 1.5 a.yaml --count=7 --json - --set "
                                       "a=1 --set b=2=3 -qvv --stream s");
-  arguments_free(&arguments);
+  app_arguments_free(&arguments);
 }
 
 static void table_of_what_is_wrong(void **state)
@@ -135,10 +135,10 @@ static void table_of_what_is_wrong(void **state)
       fail_msg("row %zu: '%s' is not in '%s'", i, wrong[i].said, said);
     assert_non_null(strstr(said, "--help"));
     if (wrong[i].where == NULL)
-      assert_null(notice_last_where());
+      assert_null(app_log_last_where());
     else
-      assert_string_equal(notice_last_where(), wrong[i].where);
-    arguments_free(&arguments);
+      assert_string_equal(app_log_last_where(), wrong[i].where);
+    app_arguments_free(&arguments);
   }
 }
 
@@ -174,7 +174,7 @@ static void what_is_wrong_hides_no_json(void **state)
       fail_msg("row %zu: %s", i, arguments.json);
     assert_non_null(strchr(said, '\n'));
     assert_string_equal(strchr(said, '\n') + 1, ""); /* the first fault alone */
-    arguments_free(&arguments);
+    app_arguments_free(&arguments);
   }
 }
 
@@ -187,7 +187,7 @@ static void help_wins_over_a_missing_file(void **state)
   (void)state;
   assert_int_equal(parse(&few, words, &arguments, said, sizeof said), ARGUMENTS_HELP);
   assert_string_equal(said, "");
-  arguments_free(&arguments);
+  app_arguments_free(&arguments);
 }
 
 static void table_of_durations(void **state)
@@ -208,7 +208,7 @@ static void table_of_durations(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     uint64_t ns = 0;
-    assert_int_equal(arguments_duration(rows[i].text, &ns), rows[i].result);
+    assert_int_equal(app_arguments_duration(rows[i].text, &ns), rows[i].result);
     assert_true(ns == rows[i].ns);
   }
 }
@@ -227,7 +227,7 @@ static void nearest_is_near_or_nothing(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-    assert_string_equal(arguments_meant(words[i][0], names, 5, "; '", meant), words[i][1]);
+    assert_string_equal(app_arguments_meant(words[i][0], names, 5, "; '", meant), words[i][1]);
 }
 
 int main(void)

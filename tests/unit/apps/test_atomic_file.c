@@ -46,11 +46,11 @@ static void make(const char *text, bool overwrite, bool commit, int wanted)
   struct output output;
   struct pst_error error = PST_ERROR_INIT;
 
-  assert_int_equal(output_open(&output, "test", "out", overwrite, &error), 0);
+  assert_int_equal(app_atomic_file_open(&output, "test", "out", overwrite, &error), 0);
   assert_int_equal(write(output.fd, text, strlen(text)), strlen(text));
   if (commit)
-    assert_int_equal(output_commit(&output, "test", &error), wanted);
-  output_discard(&output);
+    assert_int_equal(app_atomic_file_commit(&output, "test", &error), wanted);
+  app_atomic_file_discard(&output);
 }
 
 static void expect_text(const char *wanted)
@@ -98,11 +98,11 @@ static void dot_file_is_seen_meanwhile_and_keeps_what_appeared(void **state)
 
   (void)state;
   tmpfile_errno = EOPNOTSUPP;
-  assert_int_equal(output_open(&output, "test", "out", false, &error), 0);
+  assert_int_equal(app_atomic_file_open(&output, "test", "out", false, &error), 0);
   assert_int_equal(count_entries(), 1);
   assert_int_equal(access("out", F_OK), -1);
   write_file("out", "other", 5);
-  assert_int_equal(output_commit(&output, "test", &error), -EEXIST);
+  assert_int_equal(app_atomic_file_commit(&output, "test", &error), -EEXIST);
   assert_int_equal(unlink(".out.penstock-part"), 0);
   expect_text("other");
   unlink("out");
@@ -115,9 +115,9 @@ static void folder_that_appears_meanwhile_leaves_the_part(void **state)
 
   (void)state;
   tmpfile_errno = 0;
-  assert_int_equal(output_open(&output, "test", "out", OUTPUT_OVERWRITE, &error), 0);
+  assert_int_equal(app_atomic_file_open(&output, "test", "out", OUTPUT_OVERWRITE, &error), 0);
   assert_int_equal(mkdir("out", 0777), 0);
-  assert_int_equal(output_commit(&output, "test", &error), -EISDIR);
+  assert_int_equal(app_atomic_file_commit(&output, "test", &error), -EISDIR);
   assert_non_null(strstr(error.text, "kept as .out.penstock-part"));
   assert_int_equal(rmdir("out"), 0);
   assert_int_equal(unlink(".out.penstock-part"), 0);
@@ -137,10 +137,10 @@ static void part_of_a_long_name_has_what_fits(void **state)
   snprintf(part, sizeof part, ".%.*s.penstock-part", NAME_MAX - 15, name);
   for (size_t i = 0; i < sizeof errnos / sizeof *errnos; i++) {
     tmpfile_errno = errnos[i];
-    assert_int_equal(output_open(&output, "test", name, false, &error), 0);
-    assert_int_equal(output_partial(&output), 0);
+    assert_int_equal(app_atomic_file_open(&output, "test", name, false, &error), 0);
+    assert_int_equal(app_atomic_file_partial(&output), 0);
     assert_string_equal(output.path, part);
-    assert_int_equal(output_commit(&output, "test", &error), 0);
+    assert_int_equal(app_atomic_file_commit(&output, "test", &error), 0);
     assert_int_equal(unlink(part), 0);
     assert_int_equal(count_entries(), 0);
   }
@@ -153,7 +153,7 @@ static void other_failures_are_not_worked_around(void **state)
 
   (void)state;
   tmpfile_errno = EACCES;
-  assert_int_equal(output_open(&output, "test", "out", false, &error), -EACCES);
+  assert_int_equal(app_atomic_file_open(&output, "test", "out", false, &error), -EACCES);
   assert_int_equal(count_entries(), 0);
 }
 
@@ -190,15 +190,16 @@ static void what_is_replaced_is_what_was_looked_at(void **state)
   tmpfile_errno = 0;
   assert_int_equal(mkdir("a", 0700) | mkdir("b", 0700), 0);
   assert_int_equal(made("a/out", "old") | made("b/out", "dear"), 0);
-  assert_int_equal(output_open_over(&output, "test", "b/out", OUTPUT_OVERWRITE, refuses, &error),
-                   -EEXIST);
+  assert_int_equal(
+      app_atomic_file_open_over(&output, "test", "b/out", OUTPUT_OVERWRITE, refuses, &error),
+      -EEXIST);
   assert_non_null(strstr(error.text, "b/out is dear; name another file"));
   error.text[0] = '\0';
-  assert_int_equal(output_open_over(&output, "test", "a/out", OUTPUT_OVERWRITE, exchanges, &error),
-                   0);
+  assert_int_equal(
+      app_atomic_file_open_over(&output, "test", "a/out", OUTPUT_OVERWRITE, exchanges, &error), 0);
   assert_string_equal(seen, "old");
   assert_int_equal(write(output.fd, "new", 3), 3);
-  assert_int_equal(output_commit(&output, "test", &error), 0);
+  assert_int_equal(app_atomic_file_commit(&output, "test", &error), 0);
   int fd = open("a/out", O_RDONLY);
   assert_int_equal(read(fd, text, sizeof text), 4);
   assert_memory_equal(text, "dear", 4);
@@ -217,14 +218,16 @@ static void fifo_that_another_user_planted_is_refused(void **state)
   assert_int_equal(mkdir("all", 0700) | chmod("all", 01777) | mkfifo("all/out", 0666), 0);
   assert_int_equal(chown("all/out", 65534, 65534), 0);
   int reader = open("all/out", O_RDONLY | O_NONBLOCK);
-  assert_int_equal(output_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error), -EACCES);
+  assert_int_equal(app_atomic_file_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error),
+                   -EACCES);
   assert_non_null(strstr(error.text, "is a FIFO of user 65534"));
   assert_int_equal(symlink("all/out", "link"), 0);
-  assert_int_equal(output_open(&output, "test", "link", OUTPUT_OVERWRITE, &error), -EACCES);
+  assert_int_equal(app_atomic_file_open(&output, "test", "link", OUTPUT_OVERWRITE, &error),
+                   -EACCES);
   assert_int_equal(unlink("link"), 0);
   assert_int_equal(chmod("all", 0777), 0); /* whoever owns the folder trusts who writes to it */
-  assert_int_equal(output_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error), 0);
-  output_discard(&output);
+  assert_int_equal(app_atomic_file_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error), 0);
+  app_atomic_file_discard(&output);
   close(reader);
   assert_int_equal(unlink("all/out") | rmdir("all"), 0);
 }

@@ -72,7 +72,7 @@ static void table_of_every_expectation(void **state)
 
     value->text = rows[i].text;
     value->number = rows[i].number;
-    assert_int_equal(expect_judge(&wanted, &account, results), 1);
+    assert_int_equal(app_expect_judge(&wanted, &account, results), 1);
     assert_true(results[0].checked);
     assert_int_equal(results[0].met, rows[i].met);
     assert_string_equal(results[0].got, rows[i].got);
@@ -111,7 +111,7 @@ static void what_is_not_met_reads_as_a_sentence(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-    assert_string_equal(expect_sentence(&table[i].result, text), table[i].sentence);
+    assert_string_equal(app_expect_sentence(&table[i].result, text), table[i].sentence);
 }
 
 /* What came before the peer was killed, say. */
@@ -124,12 +124,12 @@ static void messages_at_least_known(void **state)
 
   (void)state;
   account.delivered_known = false;
-  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 1);
   assert_true(results[0].met);
   wanted.min_messages = (struct expect_value){"991", 991};
-  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 1);
   assert_false(results[0].met);
-  assert_string_equal(expect_sentence(&results[0], text),
+  assert_string_equal(app_expect_sentence(&results[0], text),
                       "the number of messages delivered is unknown; expect.min_messages is 991");
 }
 
@@ -140,7 +140,7 @@ static void nothing_expected_is_met(void **state)
   struct expect_result results[EXPECT_MAX];
 
   (void)state;
-  assert_int_equal(expect_judge(&wanted, &account, results), 0);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 0);
 }
 
 static void a_small_loss_has_two_digits(void **state)
@@ -153,7 +153,7 @@ static void a_small_loss_has_two_digits(void **state)
   account.sent = 3960640;
   account.delivered = 3960128;
   account.dropped = 512;
-  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 1);
   assert_false(results[0].met);
   assert_string_equal(results[0].got, "0.013% (512 of 3960640)");
 }
@@ -166,7 +166,7 @@ static void unknown_loss_does_not_meet_a_bound(void **state)
 
   (void)state;
   account.sent_known = false;
-  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 1);
   assert_false(results[0].met);
   assert_string_equal(results[0].got, "unknown");
   assert_int_equal(results[0].found.kind, EXPECT_UNKNOWN);
@@ -181,7 +181,7 @@ static void sender_alone_leaves_the_receivers_to_it(void **state)
 
   (void)state;
   account.receiver_known = account.receiver_here = false;
-  assert_int_equal(expect_judge(&wanted, &account, results), 3);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 3);
   for (size_t i = 0; i < 3; i++)
     assert_false(results[i].checked);
 }
@@ -198,7 +198,7 @@ static void a_sender_that_has_the_final_counts_judges_them(void **state)
   (void)state;
   account.receiver_here = false;
   account.corrupted = 1;
-  assert_int_equal(expect_judge(&wanted, &account, results), 4);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 4);
   assert_false(results[0].checked); /* the receiver's path is not the sender's */
   for (size_t i = 1; i < 4; i++)
     assert_true(results[i].checked);
@@ -212,10 +212,10 @@ static void a_sender_to_no_penstock_cannot_judge_loss(void **state)
   struct expect_result results[EXPECT_MAX];
 
   (void)state;
-  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 1);
   assert_false(results[0].checked);
   account.receiver_here = true; /* a receiver has to know */
-  expect_judge(&wanted, &account, results);
+  app_expect_judge(&wanted, &account, results);
   assert_true(results[0].checked && !results[0].met);
 }
 
@@ -227,10 +227,10 @@ static void nothing_delivered_is_not_verified(void **state)
 
   (void)state;
   account.verified = 989;
-  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 1);
   assert_false(results[0].met);
   account.delivered = account.verified = 0;
-  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_int_equal(app_expect_judge(&wanted, &account, results), 1);
   assert_false(results[0].met);
 }
 

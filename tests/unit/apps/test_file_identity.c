@@ -13,12 +13,12 @@ static void what_exists(void **state)
   write_file("other", "x", 1);
   assert_int_equal(symlink("here", "link"), 0);
   assert_int_equal(link("here", "hard"), 0);
-  assert_true(file_identity_same("here", "here"));
-  assert_true(file_identity_same("here", "./here"));
-  assert_true(file_identity_same("link", "here"));
-  assert_true(file_identity_same("here", "hard"));
-  assert_false(file_identity_same("here", "other"));
-  assert_false(file_identity_same("here", "absent"));
+  assert_true(app_file_identity_same("here", "here"));
+  assert_true(app_file_identity_same("here", "./here"));
+  assert_true(app_file_identity_same("link", "here"));
+  assert_true(app_file_identity_same("here", "hard"));
+  assert_false(app_file_identity_same("here", "other"));
+  assert_false(app_file_identity_same("here", "absent"));
 }
 
 static void what_is_to_be_made(void **state)
@@ -26,15 +26,15 @@ static void what_is_to_be_made(void **state)
   (void)state;
   assert_int_equal(mkdir("folder", 0700), 0);
   assert_int_equal(symlink("folder", "to_folder"), 0);
-  assert_true(file_identity_same("new", "new"));
-  assert_true(file_identity_same("new", "./new"));
-  assert_true(file_identity_same("new", "folder/../new"));
-  assert_true(file_identity_same("folder/new", "to_folder/new"));
-  assert_false(file_identity_same("new", "folder/new"));
-  assert_false(file_identity_same("new", "newer"));
-  assert_false(file_identity_same("folder", "folder"));
-  assert_false(file_identity_same("folder/", "folder/"));
-  assert_false(file_identity_same("nowhere/new", "nowhere/new"));
+  assert_true(app_file_identity_same("new", "new"));
+  assert_true(app_file_identity_same("new", "./new"));
+  assert_true(app_file_identity_same("new", "folder/../new"));
+  assert_true(app_file_identity_same("folder/new", "to_folder/new"));
+  assert_false(app_file_identity_same("new", "folder/new"));
+  assert_false(app_file_identity_same("new", "newer"));
+  assert_false(app_file_identity_same("folder", "folder"));
+  assert_false(app_file_identity_same("folder/", "folder/"));
+  assert_false(app_file_identity_same("nowhere/new", "nowhere/new"));
 }
 
 /* Several may write to them at a time. */
@@ -42,22 +42,22 @@ static void what_nobody_replaces(void **state)
 {
   (void)state;
   assert_int_equal(mkfifo("fifo", 0600), 0);
-  assert_false(file_identity_same("fifo", "fifo"));
-  assert_false(file_identity_same("/dev/null", "/dev/null"));
+  assert_false(app_file_identity_same("fifo", "fifo"));
+  assert_false(app_file_identity_same("/dev/null", "/dev/null"));
 }
 
 static void what_lies_below(void **state)
 {
   (void)state;
   assert_int_equal(mkdir("folder/inner", 0700), 0);
-  assert_true(file_identity_below("new", "."));
-  assert_true(file_identity_below("folder/inner/new", "to_folder"));
-  assert_true(file_identity_below("to_folder/new", test_folder));
-  assert_true(file_identity_below("here", "/"));
-  assert_false(file_identity_below("here", "folder"));
-  assert_false(file_identity_below("here", "other"));
-  assert_false(file_identity_below("here", "absent"));
-  assert_false(file_identity_below("nowhere/new", "."));
+  assert_true(app_file_identity_below("new", "."));
+  assert_true(app_file_identity_below("folder/inner/new", "to_folder"));
+  assert_true(app_file_identity_below("to_folder/new", test_folder));
+  assert_true(app_file_identity_below("here", "/"));
+  assert_false(app_file_identity_below("here", "folder"));
+  assert_false(app_file_identity_below("here", "other"));
+  assert_false(app_file_identity_below("here", "absent"));
+  assert_false(app_file_identity_below("nowhere/new", "."));
 }
 
 int main(void)

@@ -73,7 +73,7 @@ static int open_source(const char *path, uint64_t message, bool timed, struct so
   const struct source_params wanted = {
       .stream = "s", .file = path, .message = message, .timed = timed};
   memset(source, 0, sizeof *source);
-  return source_open(source, "pcap", &wanted, error);
+  return app_source_open(source, "pcap", &wanted, error);
 }
 
 static void write_sink(const struct run *run, const char *path, uint32_t flags, int wanted_result)
@@ -85,7 +85,7 @@ static void write_sink(const struct run *run, const char *path, uint32_t flags, 
   size_t at = 0;
   int result = 0;
 
-  assert_int_equal(sink_open(&sink, "pcap", &sink_params, &error), 0);
+  assert_int_equal(app_sink_open(&sink, "pcap", &sink_params, &error), 0);
   for (uint32_t i = 0; result == 0 && i < run->count; i++) {
     const struct pst_view view = {.host = run->bytes + at,
                                   .length = run->lengths[i],
@@ -102,7 +102,7 @@ static void write_sink(const struct run *run, const char *path, uint32_t flags, 
     assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
   if (result == -ENOMSG)
     assert_int_equal(error.exit_status, PST_EXIT_USAGE);
-  sink_close(&sink);
+  app_sink_close(&sink);
 }
 
 static void read_source(const char *path, struct run *run)
@@ -115,7 +115,7 @@ static void read_source(const char *path, struct run *run)
   assert_int_equal(source.ops->announce(source.state, NULL, &error), 0);
   drain_source(&source, NULL, MESSAGE, run);
   assert_int_equal(run->result, -ENODATA);
-  source_close(&source);
+  app_source_close(&source);
 }
 
 static void round_trip(bool nanoseconds, const struct record *records, size_t n)
@@ -327,7 +327,7 @@ static void broken_behind_the_first_batch_fails_the_run(void **state)
   assert_int_equal(error.exit_status, PST_EXIT_FAILED);
   free(slots[0].host);
   free(slots);
-  source_close(&source);
+  app_source_close(&source);
   unlink("in.pcap");
 }
 
@@ -390,7 +390,7 @@ static void timed_keeps_the_intervals(void **state)
   assert_int_equal(run.count, 4);
   assert_true(ns >= 60000000);
   free(run.bytes);
-  source_close(&source);
+  app_source_close(&source);
   unlink("in.pcap");
 }
 

@@ -226,13 +226,13 @@ static int begin(void **state)
 static uint32_t send(void)
 {
   uint64_t until_ns = UINT64_MAX;
-  return sender_step(&flow, &until_ns);
+  return app_sender_step(&flow, &until_ns);
 }
 
 static uint32_t receive(void)
 {
   uint64_t until_ns = UINT64_MAX;
-  return receiver_step(&flow, &until_ns);
+  return app_receiver_step(&flow, &until_ns);
 }
 
 /* ---- Sender ---------------------------------------------------------------------------------- */
@@ -314,10 +314,10 @@ static void a_duration_counts_from_the_connection(void **state)
   uint64_t until_ns = UINT64_MAX;
   arguments.duration_set = true;
   arguments.duration_ns = 3600 * NS_PER_S;
-  sender_step(&flow, &until_ns);
+  app_sender_step(&flow, &until_ns);
   assert_int_equal(until_ns, UINT64_MAX); /* not connected yet */
-  world.started_ns = now_ns();
-  sender_step(&flow, &until_ns);
+  world.started_ns = app_now_ns();
+  app_sender_step(&flow, &until_ns);
   assert_int_equal(until_ns, world.started_ns + arguments.duration_ns);
   assert_int_equal(world.stopped, PST_STOP_UNKNOWN);
   flow.sender.deadline_ns = 1; /* long ago */
@@ -329,7 +329,7 @@ static void what_does_not_drain_in_time_is_given_up(void **state)
 {
   (void)state;
   flow.sender.phase = SIDE_ENDING;
-  drive.drain_by_ns = now_ns() + 3600 * NS_PER_S;
+  drive.drain_by_ns = app_now_ns() + 3600 * NS_PER_S;
   send();
   assert_false(flow.sender.over);
   drive.drain_by_ns = 1;
@@ -402,11 +402,11 @@ static void the_end_waits_for_sink_and_views(void **state)
 static void a_receiver_that_is_told_to_leave_waits_for_the_senders_end(void **state)
 {
   (void)state;
-  uint64_t until_ns = UINT64_MAX, before_ns = now_ns();
+  uint64_t until_ns = UINT64_MAX, before_ns = app_now_ns();
   drive.stop = true;
-  receiver_step(&flow, &until_ns);
+  app_receiver_step(&flow, &until_ns);
   assert_false(flow.receiver.over);
-  assert_in_range(until_ns, before_ns + 1, now_ns() + NS_PER_S);
+  assert_in_range(until_ns, before_ns + 1, app_now_ns() + NS_PER_S);
   flow.receiver.deadline_ns = 1;
   receive();
   assert_true(flow.receiver.over && flow.receiver.cut);

@@ -9,7 +9,7 @@
 
 #include "redact.h"
 
-/* Whose names redact_open() reads: this process is on that host, and of that user. */
+/* Whose names app_redact_open() reads: this process is on that host, and of that user. */
 int __wrap_gethostname(char *name, size_t size);
 int __wrap_gethostname(char *name, size_t size)
 {
@@ -20,22 +20,22 @@ int __wrap_gethostname(char *name, size_t size)
 static int set_up(void **state)
 {
   setenv("HOME", "/srv/people/jane", 1);
-  *state = redact_open();
+  *state = app_redact_open();
   return *state == NULL;
 }
 
 static int tear_down(void **state)
 {
-  redact_close(*state);
+  app_redact_close(*state);
   return 0;
 }
 
 static void assert_hidden(struct redact *redact, const char *text, const char *expected)
 {
-  char *made = redact_text(redact, text);
+  char *made = app_redact_text(redact, text);
 
   assert_string_equal(made, expected);
-  char *again = redact_text(redact, made);
+  char *again = app_redact_text(redact, made);
   assert_string_equal(again, expected);
   free(made);
   free(again);
@@ -66,8 +66,8 @@ static void hardware(void **state)
 
 static void names(void **state)
 {
-  redact_host(*state, "node-b");
-  redact_host(*state, "192.0.2.9");
+  app_redact_host(*state, "node-b");
+  app_redact_host(*state, "192.0.2.9");
   assert_hidden(*state, "rack7 and RACK7.lab.example.org to node-b, not node-bc or brack7",
                 "host-2 and host-1 to host-3, not node-bc or brack7");
   assert_hidden(*state, "/srv/people/jane/build/penstock.so: /srv/people/janet",
@@ -96,11 +96,11 @@ static void common_words(void **state)
 {
   struct json_object *object = json_object_new_object();
 
-  redact_host(*state, "host");
-  redact_host(*state, "b");
+  app_redact_host(*state, "host");
+  app_redact_host(*state, "b");
   json_object_object_add(object, "hostname", json_object_new_string("host"));
   json_object_object_add(object, "text", json_object_new_string("b: host memory"));
-  redact_json(*state, object);
+  app_redact_json(*state, object);
   assert_string_equal(json_object_get_string(json_object_object_get(object, "hostname")), "host-3");
   assert_string_equal(json_object_get_string(json_object_object_get(object, "text")),
                       "b: host memory");
@@ -112,8 +112,8 @@ static void objects(void **state)
   struct json_object *object = json_tokener_parse(
       "{'a': ['10.0.0.1', {'b': '10.0.0.1 of 10.0.0.2', 'n': 3, 'none': null}], 'hostname': 'x'}");
 
-  redact_json(*state, object);
-  redact_json(*state, object);
+  app_redact_json(*state, object);
+  app_redact_json(*state, object);
   assert_string_equal(
       json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN),
       "{\"a\":[\"ipv4-1\",{\"b\":\"ipv4-1 of ipv4-2\",\"n\":3,\"none\":null}],\"hostname\":\"host-3\"}");

@@ -59,8 +59,8 @@ static int open_config(void **state)
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
-  notice_level(NOTICE_NONE);
-  assert_int_equal(pst_config_program(&schema_program), 0);
+  app_log_level(NOTICE_NONE);
+  assert_int_equal(pst_config_program(&app_schema_program), 0);
   return pst_config_open_text(text, sizeof text - 1, "test.yaml", NULL, 0, &config, &error);
 }
 
@@ -96,8 +96,8 @@ static struct json_object *report(bool has_sender, bool has_receiver, struct jso
     flow.receiver.handle = (struct pst_receiver *)&flow;
   flow.receiver.cut = left != PST_STOP_UNKNOWN;
   flow.receiver.stopped = left;
-  *result = result_new(&command, &arguments, config);
-  report_flow(&flow, *result);
+  *result = app_result_new(&command, &arguments, config);
+  app_report_flow(&flow, *result);
   exit_status = flow.exit_status;
   return json_object_array_get_idx(at(*result, "streams"), 0);
 }
@@ -223,7 +223,7 @@ static void a_failed_run_hides_an_unmet_expect(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-    assert_int_equal(finding_worse(rows[i][0], rows[i][1]), rows[i][2]);
+    assert_int_equal(app_finding_worse(rows[i][0], rows[i][1]), rows[i][2]);
 }
 
 int main(void)

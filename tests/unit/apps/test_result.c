@@ -27,7 +27,7 @@ static struct json_object *new_result(void)
   char line[] = "penstock run \"a\"/b.yaml";
   const struct arguments arguments = {.operand = "b.yaml", .line = line};
 
-  return result_new(&command, &arguments, config);
+  return app_result_new(&command, &arguments, config);
 }
 
 static void add_stream(struct json_object *result, bool receiver_here)
@@ -64,7 +64,7 @@ static void add_stream(struct json_object *result, bool receiver_here)
 
   strcpy(receiver.path.carrier, "udp");
   receiver.path.path = PST_PATH_STAGED;
-  accounting_gather(&sender, receiver_here ? &receiver : NULL, &account);
+  app_accounting_gather(&sender, receiver_here ? &receiver : NULL, &account);
   const struct result_stream stream = {.name = "packets",
                                        .sender = &sender,
                                        .receiver = receiver_here ? &receiver : NULL,
@@ -82,8 +82,8 @@ static void add_stream(struct json_object *result, bool receiver_here)
                                        .share = 0.25,
                                        .errors = json_object_new_array(),
                                        .ok = false};
-  finding_add(stream.errors, FINDING_EXPECT, "streams.packets.expect.path", "expected, got");
-  result_add_stream(result, &stream);
+  app_finding_add(stream.errors, FINDING_EXPECT, "streams.packets.expect.path", "expected, got");
+  app_result_add_stream(result, &stream);
 }
 
 static void assert_finding(struct json_object *list, size_t index, const char *code,
@@ -104,7 +104,7 @@ static void assert_finding(struct json_object *list, size_t index, const char *c
 static struct json_object *written_and_read(struct json_object *result)
 {
   struct pst_error error = PST_ERROR_INIT;
-  assert_int_equal(result_write(result, "out.json", &error), 0);
+  assert_int_equal(app_result_write(result, "out.json", &error), 0);
   json_object_put(result);
   struct json_object *back = json_object_from_file("out.json");
   assert_non_null(back);
@@ -125,9 +125,9 @@ static void both_ends_come_back(void **state)
   struct json_object *result = new_result();
 
   (void)state;
-  result_add_plugin(result, &info);
+  app_result_add_plugin(result, &info);
   add_stream(result, true);
-  result_finish(result, PST_EXIT_EXPECT);
+  app_result_finish(result, PST_EXIT_EXPECT);
   struct json_object *back = written_and_read(result);
 
   assert_int_equal(json_object_get_int(at(back, "format")), 1);
@@ -180,7 +180,7 @@ static void what_a_sender_cannot_know_is_null(void **state)
 
   (void)state;
   add_stream(result, false);
-  result_finish(result, PST_EXIT_FAILED);
+  app_result_finish(result, PST_EXIT_FAILED);
   struct json_object *back = written_and_read(result);
   struct json_object *stream = json_object_array_get_idx(at(back, "streams"), 0);
   assert_int_equal(json_object_get_int(at(stream, "messages_sent")), 100);
@@ -202,7 +202,7 @@ static void an_older_result_is_replaced_whole(void **state)
 
   (void)state;
   write_file("out.json", older_text, strlen(older_text));
-  result_finish(result, PST_EXIT_OK);
+  app_result_finish(result, PST_EXIT_OK);
   struct json_object *back = written_and_read(result), *older;
   assert_false(json_object_object_get_ex(back, "older", &older));
   json_object_put(back);
@@ -218,7 +218,7 @@ static void what_is_no_result_is_kept(void **state)
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     struct pst_error error = PST_ERROR_INIT;
     write_file("data", texts[i], strlen(texts[i]));
-    assert_int_equal(result_write(result, "data", &error), -EEXIST);
+    assert_int_equal(app_result_write(result, "data", &error), -EEXIST);
     assert_non_null(strstr(error.text, "data exists and is no result"));
     char *kept = read_whole("data", &length);
     assert_int_equal(length, strlen(texts[i]));
@@ -234,7 +234,7 @@ static void folder_that_is_missing_is_an_error(void **state)
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
-  assert_int_equal(result_write(result, "none/out.json", &error), -ENOENT);
+  assert_int_equal(app_result_write(result, "none/out.json", &error), -ENOENT);
   assert_non_null(strstr(error.text, "none/out.json"));
   json_object_put(result);
 }
@@ -249,7 +249,7 @@ static void each_line_of_an_error_has_its_place(void **state)
   struct json_object *list = json_object_new_array();
 
   (void)state;
-  finding_add_error(list, &error, &arguments);
+  app_finding_add_error(list, &error, &arguments);
   assert_int_equal(json_object_array_length(list), 4);
   assert_finding(list, 0, "usage", "wrong: so", "b.yaml:12:5");
   assert_finding(list, 1, "usage", "no plugin", "--set transport={plugin: x}:1:3");
@@ -272,13 +272,13 @@ static void failure_has_an_error_and_success_has_none(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-    assert_int_equal(finding_of(rows[i].exit_status, rows[i].code), rows[i].finding);
-  result_finish(result, PST_EXIT_OK);
-  assert_int_equal(json_object_array_length(result_errors(result)), 0);
-  notice_level(NOTICE_NONE);
-  notice(PST_LOG_ERROR, "the device is gone");
-  result_finish(result, PST_EXIT_UNAVAILABLE);
-  assert_finding(result_errors(result), 0, "unavailable", "the device is gone", NULL);
+    assert_int_equal(app_finding_of(rows[i].exit_status, rows[i].code), rows[i].finding);
+  app_result_finish(result, PST_EXIT_OK);
+  assert_int_equal(json_object_array_length(app_result_errors(result)), 0);
+  app_log_level(NOTICE_NONE);
+  app_log(PST_LOG_ERROR, "the device is gone");
+  app_result_finish(result, PST_EXIT_UNAVAILABLE);
+  assert_finding(app_result_errors(result), 0, "unavailable", "the device is gone", NULL);
   json_object_put(result);
 }
 
@@ -287,10 +287,10 @@ static void warnings_are_listed_once_each_and_not_without_end(void **state)
   struct json_object *result = new_result(), *list;
 
   (void)state;
-  notice_level(NOTICE_NONE);
+  app_log_level(NOTICE_NONE);
   for (unsigned i = 0; i < 200; i++)
-    notice_warn(FINDING_RECORDING, "streams.a", "hole %u", i / 2);
-  result_finish(result, PST_EXIT_OK);
+    app_log_warn(FINDING_RECORDING, "streams.a", "hole %u", i / 2);
+  app_result_finish(result, PST_EXIT_OK);
   list = at(result, "warnings");
   assert_finding(list, 1, "recording", "hole 1", "streams.a");
   assert_finding(list, json_object_array_length(list) - 1, "log", "further warnings are not listed",
@@ -303,7 +303,7 @@ static void environment_is_of_this_machine(void **state)
   struct environment environment;
 
   (void)state;
-  environment_read(&environment);
+  app_environment_read(&environment);
   assert_true(environment.cores > 0);
   assert_true(environment.hostname[0] != '\0');
   assert_true(strncmp(environment.kernel, "Linux ", 6) == 0);

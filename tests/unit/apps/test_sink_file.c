@@ -23,7 +23,7 @@ static int open_file(const char *path, bool overwrite, struct sink *sink, struct
   const struct sink_params params = {
       .stream = "s", .file = path, .message = MESSAGE, .overwrite = overwrite};
   memset(sink, 0, sizeof *sink);
-  return sink_open(sink, "file", &params, error);
+  return app_sink_open(sink, "file", &params, error);
 }
 
 /* Message `sequence` of `content`, shorter when length is given. */
@@ -60,7 +60,7 @@ static void open_joined(struct sink *sink)
   struct pst_error error = PST_ERROR_INIT;
 
   memset(sink, 0, sizeof *sink);
-  assert_int_equal(sink_open(sink, "file", &params, &error), 0);
+  assert_int_equal(app_sink_open(sink, "file", &params, &error), 0);
 }
 
 static void a_joined_stream_begins_the_file(void **state)
@@ -76,7 +76,7 @@ static void a_joined_stream_begins_the_file(void **state)
   assert_int_equal(take(&sink, NULL, views, 3, &error), 0);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
   expect_file("out", 300);
-  sink_close(&sink);
+  app_sink_close(&sink);
   unlink("out");
 }
 
@@ -101,7 +101,7 @@ static void a_message_from_before_the_file_makes_it_a_part(void **state)
   assert_non_null(strstr(error.text, "out lacks 1 message that came too late"));
   assert_non_null(strstr(error.text, "assemble: {by: sequence, packets: 64}"));
   assert_non_null(strstr(error.text, "the others are kept as .out.penstock-part"));
-  sink_close(&sink);
+  app_sink_close(&sink);
   expect_file(".out.penstock-part", 300);
   assert_int_equal(access("out", F_OK), -1);
   unlink(".out.penstock-part");
@@ -121,7 +121,7 @@ static void messages_in_order_make_the_file(void **state)
   assert_int_equal(take(&sink, NULL, views + 1, 2, &error), 0);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
   expect_file("out", 230);
-  sink_close(&sink);
+  app_sink_close(&sink);
   unlink("out");
 }
 
@@ -133,7 +133,7 @@ static void no_message_makes_an_empty_file(void **state)
   (void)state;
   assert_int_equal(open_file("out", false, &sink, &error), 0);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   expect_file("out", 0);
   unlink("out");
 }
@@ -149,7 +149,7 @@ static void any_order_of_full_messages_makes_the_file(void **state)
   assert_int_equal(open_file("out", false, &sink, &error), 0);
   assert_int_equal(take(&sink, NULL, views, 6, &error), 0);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   expect_file("out", 410);
   unlink("out");
 }
@@ -181,7 +181,7 @@ static void shuffled_messages_make_the_file(void **state)
       done += n;
     }
     assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
-    sink_close(&sink);
+    app_sink_close(&sink);
     expect_file("out", 930);
     unlink("out");
   }
@@ -197,7 +197,7 @@ static int keep_warnings(void)
   assert_true(before >= 0 && kept >= 0);
   assert_true(dup2(kept, STDERR_FILENO) >= 0);
   close(kept);
-  notice_level(PST_LOG_WARN);
+  app_log_level(PST_LOG_WARN);
   return before;
 }
 
@@ -223,13 +223,13 @@ static const char *warning_of_a_joined_stream(uint64_t first, uint64_t second)
 
   views[0].sequence += first;
   views[1].sequence += first;
-  assert_int_equal(sink_open(&sink, "file", &params, &error), 0);
+  assert_int_equal(app_sink_open(&sink, "file", &params, &error), 0);
   assert_int_equal(take(&sink, NULL, views, 2, &error), 0);
   int before = keep_warnings();
   int result = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
   assert_int_equal(result, 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   unlink("out");
   return warned;
 }
@@ -262,7 +262,7 @@ static void a_recording_of_short_messages_goes_on_behind_a_loss(void **state)
   int result = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
   assert_int_equal(result, 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   assert_null(strstr(warned, "holes"));
   assert_non_null(strstr(warned, "lacks 2 messages without a hole"));
   char *bytes = read_whole("out", &got);
@@ -285,7 +285,7 @@ static char *part_of(const struct pst_view *views, uint32_t n, size_t *got)
   int result = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
   assert_int_equal(result, -EILSEQ);
-  sink_close(&sink);
+  app_sink_close(&sink);
   assert_int_equal(access("out", F_OK), -1);
   char *bytes = read_whole(".out.penstock-part", got);
   unlink(".out.penstock-part");
@@ -341,7 +341,7 @@ static void a_late_message_of_a_stream_that_was_cut_is_a_warning(void **state)
   int result = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
   assert_int_equal(result, 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   assert_non_null(strstr(warned, "lacks 1 message that came too late"));
   unlink(".out.penstock-part");
 }
@@ -361,7 +361,7 @@ static void message_beyond_all_files_is_an_error(void **state)
     assert_int_equal(open_file("out", false, &sink, &error), 0);
     assert_int_equal(take(&sink, NULL, views, 2, &error), -EFBIG);
     assert_non_null(strstr(error.text, "beyond what a file can have"));
-    sink_close(&sink);
+    app_sink_close(&sink);
     assert_int_equal(count_entries(), 0);
   }
 }
@@ -376,7 +376,7 @@ static void gap_behind_a_short_message_is_an_error(void **state)
   assert_int_equal(open_file("out", false, &sink, &error), 0);
   assert_int_equal(take(&sink, NULL, views, 2, &error), -EILSEQ);
   assert_non_null(strstr(error.text, "assemble: {by: sequence, packets: 64}"));
-  sink_close(&sink);
+  app_sink_close(&sink);
   assert_int_equal(count_entries(), 0);
 }
 
@@ -394,7 +394,7 @@ static void short_messages_in_order_follow_each_other(void **state)
   assert_int_equal(open_file("out", false, &sink, &error), 0);
   assert_int_equal(take(&sink, NULL, views, 3, &error), 0);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   expect_file("out", 150);
   unlink("out");
 }
@@ -408,7 +408,7 @@ static void nothing_is_left_of_an_unfinished_file(void **state)
   (void)state;
   assert_int_equal(open_file("out", false, &sink, &error), 0);
   assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   assert_int_equal(count_entries(), 0);
 }
 
@@ -437,7 +437,7 @@ static void file_that_appears_meanwhile_is_kept(void **state)
   assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
   write_file("out", content, 5);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), -EEXIST);
-  sink_close(&sink);
+  app_sink_close(&sink);
   expect_file("out", 5);
   expect_file(".out.penstock-part", 100);
   assert_non_null(strstr(error.text, "kept as .out.penstock-part"));
@@ -488,7 +488,7 @@ static void link_planted_meanwhile_is_replaced(void **state)
   assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
   plant_link("real", "out");
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   expect_file("real", 3);
   expect_file("out", 100);
   assert_int_equal(lstat("out", &st), 0);
@@ -520,7 +520,7 @@ static void device_is_written_to_as_it_is(void **state)
   assert_int_equal(open_file("/dev/null", false, &sink, &error), 0);
   assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   assert_int_equal(stat("/dev/null", &st), 0);
   assert_true(S_ISCHR(st.st_mode));
 }
@@ -551,7 +551,7 @@ static void fifo_gets_every_byte(void **state)
   assert_int_equal(open_file("fifo", false, &sink, &error), 0);
   assert_int_equal(take(&sink, NULL, views, 2, &error), 0);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   pthread_join(reader, &got);
   assert_int_equal((size_t)got, 150);
   assert_memory_equal(bytes, content, 150);
@@ -570,7 +570,7 @@ static void full_disk_is_said_with_path_and_bytes(void **state)
   assert_int_equal(error.exit_status, PST_EXIT_FAILED);
   assert_non_null(strstr(error.text, "/dev/full after 0 bytes"));
   assert_non_null(strstr(error.text, "free space"));
-  sink_close(&sink);
+  app_sink_close(&sink);
 }
 
 static void file_too_large_leaves_nothing(void **state)
@@ -591,7 +591,7 @@ static void file_too_large_leaves_nothing(void **state)
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   assert_int_equal(result, -EFBIG);
   assert_non_null(strstr(error.text, "after 150 bytes"));
-  sink_close(&sink);
+  app_sink_close(&sink);
   assert_int_equal(count_entries(), 0);
 }
 
@@ -618,7 +618,7 @@ static void device_memory_is_copied_first(void **state)
   assert_int_equal(open_file("out", false, &sink, &error), 0);
   assert_int_equal(take(&sink, receiver, views, 3, &error), 0);
   assert_int_equal(sink.ops->finish(sink.state, receiver, &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
   assert_int_equal(reads, 3);
   expect_file("out", 300);
   unlink("out");

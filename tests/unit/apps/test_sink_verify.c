@@ -52,7 +52,7 @@ static void open_verify(struct sink *sink)
   struct pst_error error = PST_ERROR_INIT;
 
   memset(sink, 0, sizeof *sink);
-  assert_int_equal(sink_open(sink, "verify", &params, &error), 0);
+  assert_int_equal(app_sink_open(sink, "verify", &params, &error), 0);
 }
 
 static void messages_are_released_behind_the_check(void **state)
@@ -72,7 +72,7 @@ static void messages_are_released_behind_the_check(void **state)
   assert_int_equal(sink.ops->finish(sink.state, receiver_of(&checker), &error), -EAGAIN);
   checker.result.checked = 3;
   assert_int_equal(sink.ops->finish(sink.state, receiver_of(&checker), &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
 }
 
 static void what_is_no_pattern_is_not_called_corrupted(void **state)
@@ -89,7 +89,7 @@ static void what_is_no_pattern_is_not_called_corrupted(void **state)
                    -ENOMSG);
   assert_int_equal(error.exit_status, PST_EXIT_USAGE);
   assert_int_equal(checker.handed, 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
 }
 
 static void corruption_is_for_the_account_to_judge(void **state)
@@ -101,7 +101,7 @@ static void corruption_is_for_the_account_to_judge(void **state)
   (void)state;
   open_verify(&sink);
   assert_int_equal(sink.ops->finish(sink.state, receiver_of(&checker), &error), 0);
-  sink_close(&sink);
+  app_sink_close(&sink);
 }
 
 static void memory_without_a_pattern_is_an_error(void **state)
@@ -117,7 +117,7 @@ static void memory_without_a_pattern_is_an_error(void **state)
   assert_int_equal(sink.ops->take(sink.state, receiver_of(&checker), &view, 1, &fence, &error),
                    -EOPNOTSUPP);
   assert_non_null(strstr(error.text, "discard"));
-  sink_close(&sink);
+  app_sink_close(&sink);
 }
 
 int main(void)

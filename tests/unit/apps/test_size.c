@@ -22,17 +22,17 @@ static void sizes(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-    assert_string_equal(size_text(table[i].bytes, text), table[i].exact);
-    assert_string_equal(size_about(table[i].bytes, text), table[i].about);
+    assert_string_equal(app_size_text(table[i].bytes, text), table[i].exact);
+    assert_string_equal(app_size_about(table[i].bytes, text), table[i].about);
   }
 }
 
 static void plurals(void **state)
 {
   (void)state;
-  assert_string_equal(plural(0), "s");
-  assert_string_equal(plural(1), "");
-  assert_string_equal(plural(2), "s");
+  assert_string_equal(app_plural(0), "s");
+  assert_string_equal(app_plural(1), "");
+  assert_string_equal(app_plural(2), "s");
 }
 
 int main(void)

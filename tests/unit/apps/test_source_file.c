@@ -17,7 +17,7 @@ static int open_file(const char *path, bool loop, struct source *source, struct 
   const struct source_params params = {
       .stream = "s", .file = path, .message = MESSAGE, .loop = loop};
   memset(source, 0, sizeof *source);
-  return source_open(source, "file", &params, error);
+  return app_source_open(source, "file", &params, error);
 }
 
 static void check_file(size_t length)
@@ -39,7 +39,7 @@ static void check_file(size_t length)
   assert_int_equal(run.count, (length + MESSAGE - 1) / MESSAGE);
   for (uint32_t i = 0; i + 1 < run.count; i++)
     assert_int_equal(run.lengths[i], MESSAGE);
-  source_close(&source);
+  app_source_close(&source);
   free(run.bytes);
   free(bytes);
 }
@@ -78,7 +78,7 @@ static void empty_file_in_a_loop_ends(void **state)
   write_file("in", "", 0);
   assert_int_equal(open_file("in", true, &source, &error), 0);
   assert_int_equal(source.ops->ready(source.state, 1, &until_ns, &error), -ENODATA);
-  source_close(&source);
+  app_source_close(&source);
 }
 
 static void loop_begins_again_with_a_new_message(void **state)
@@ -102,7 +102,7 @@ static void loop_begins_again_with_a_new_message(void **state)
     assert_memory_equal(slots[0].host, bytes, MESSAGE);
     assert_memory_equal(slots[1].host, bytes + MESSAGE, 50);
   }
-  source_close(&source);
+  app_source_close(&source);
   free(slots[0].host);
   free(slots);
 }
@@ -177,7 +177,7 @@ static void fifo_waits_for_its_writer_and_keeps_every_byte(void **state)
   assert_int_equal(run.count, 13);
   assert_int_equal(run.lengths[12], 34);
   free(run.bytes);
-  source_close(&source);
+  app_source_close(&source);
   unlink("fifo");
 }
 
@@ -207,7 +207,7 @@ static void file_cut_while_sent_is_an_error(void **state)
   assert_int_equal(truncate("in", 150), 0);
   assert_int_equal(source.ops->fill(source.state, NULL, slots, 2, &error), -EIO);
   assert_non_null(strstr(error.text, "shorter"));
-  source_close(&source);
+  app_source_close(&source);
   free(slots[0].host);
   free(slots);
 }
@@ -223,7 +223,7 @@ static void memory_without_cpu_access_is_refused(void **state)
   assert_int_equal(open_file("in", false, &source, &error), 0);
   assert_int_equal(source.ops->fill(source.state, NULL, &slot, 1, &error), -EOPNOTSUPP);
   assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
-  source_close(&source);
+  app_source_close(&source);
 }
 
 static void unknown_type_is_refused(void **state)
@@ -233,9 +233,9 @@ static void unknown_type_is_refused(void **state)
   const struct source_params params = {.stream = "s", .message = MESSAGE};
 
   (void)state;
-  assert_int_equal(source_open(&source, "fil", &params, &error), -EINVAL);
+  assert_int_equal(app_source_open(&source, "fil", &params, &error), -EINVAL);
   assert_int_equal(error.exit_status, PST_EXIT_USAGE);
-  source_close(&source);
+  app_source_close(&source);
 }
 
 int main(void)

@@ -8,7 +8,7 @@
 static void expect_line(const struct statistics_sample *sample, const char *wanted)
 {
   char line[256];
-  statistics_line(sample, line, sizeof line);
+  app_statistics_line(sample, line, sizeof line);
   assert_string_equal(line, wanted);
 }
 
@@ -61,7 +61,7 @@ static void percents_have_no_exponent_and_no_false_all(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char text[STATISTICS_PERCENT_BYTES];
-    assert_string_equal(statistics_percent(rows[i].share, text), rows[i].text);
+    assert_string_equal(app_statistics_percent(rows[i].share, text), rows[i].text);
   }
 }
 
@@ -122,13 +122,13 @@ static void differences_are_taken_and_never_negative(void **state)
   struct statistics_sample sample = {.stream = "s"};
 
   (void)state;
-  statistics_since(&mark, &stats, false, 3000, &sample);
+  app_statistics_since(&mark, &stats, false, 3000, &sample);
   assert_int_equal(sample.messages, 15);
   assert_int_equal(sample.bytes, 150);
   assert_int_equal(sample.dropped, 0);
   assert_int_equal(sample.interval_ns, 2000);
   assert_int_equal(sample.path, PST_PATH_STAGED);
-  statistics_since(&mark, &stats, false, 4000, &sample);
+  app_statistics_since(&mark, &stats, false, 4000, &sample);
   assert_int_equal(sample.messages, 0);
   assert_int_equal(sample.interval_ns, 1000);
 }
@@ -140,7 +140,7 @@ static void drop_count_beyond_the_array_is_bounded(void **state)
   (void)state;
   for (size_t i = 0; i < 16; i++)
     stats.drops[i].messages = 1;
-  assert_int_equal(statistics_dropped(&stats), 16);
+  assert_int_equal(app_statistics_dropped(&stats), 16);
 }
 
 int main(void)

@@ -13,7 +13,7 @@
 /* `source`, `sink` and `expect` are those of the program. */
 __attribute__((constructor)) static void register_program(void)
 {
-  if (pst_config_program(&schema_program) < 0)
+  if (pst_config_program(&app_schema_program) < 0)
     abort();
 }
 

@@ -577,7 +577,7 @@ static void test_not_a_receiver(void **state)
 static int side_guest(const char *path)
 {
   uint32_t uid;
-  int fd = side_connect(path, false, &uid);
+  int fd = unix_connect(path, false, &uid);
 
   assert_true(fd >= 0);
   return fd;
@@ -592,10 +592,10 @@ static int side_sender(struct scene *scene, int *side)
   assert_true(plain_receive(fd, &got));
   assert_true(got.has_token);
   *side = side_guest(got.side);
-  assert_int_equal(side_claim_make(fd, true, got.token, &claim), 0);
-  assert_int_equal(side_send_claim(*side, &claim), 0);
+  assert_int_equal(unix_claim_make(fd, true, got.token, &claim), 0);
+  assert_int_equal(unix_send_claim(*side, &claim), 0);
   assert_true(plain_readable(*side));
-  assert_int_equal(side_receive_claim(*side, &answer), 0);
+  assert_int_equal(unix_receive_claim(*side, &answer), 0);
   assert_memory_equal(&answer, &claim, sizeof claim);
   hello_of(&say, WIRE_SENDER);
   plain_send(fd, &say);
@@ -643,7 +643,7 @@ static void test_side_descriptors_come_late(void **state)
   scene_open(&scene);
   int fd = side_sender(&scene, &side);
   offer_fds(fd, 1);
-  assert_int_equal(side_send_fds(side, &batch), 0);
+  assert_int_equal(unix_send_fds(side, &batch), 0);
   assert_int_equal(end_wait(scene.receiver, SEEN_PEER, scene.spare, 0).fd_count, 1);
   close(side);
   close(fd);
@@ -686,7 +686,7 @@ static void test_side_misuse(void **state)
     else if (i == 1)
       assert_int_equal(send(side, "short", 5, MSG_NOSIGNAL), 5);
     else
-      assert_int_equal(side_send_fds(side, &batch), 0);
+      assert_int_equal(unix_send_fds(side, &batch), 0);
     assert_true(plain_closed(fd));
     log_wait("descriptors");
     assert_int_equal(end_seen(scene.receiver, SEEN_PEER, scene.spare), 0);
@@ -713,7 +713,7 @@ static void test_side_flood(void **state)
   end_wait(scene.receiver, SEEN_PEER, scene.spare, 0);
   do
     batch.id++;
-  while (side_send_fds(side, &batch) == 0 && batch.id < 1000);
+  while (unix_send_fds(side, &batch) == 0 && batch.id < 1000);
   say_of(fd, WIRE_FINISH, "spare");
   end_wait(scene.receiver, SEEN_FINISH, scene.spare, 0);
   descriptors_wait(opened + 4 * SIDE_QUEUE + 8);

@@ -84,10 +84,10 @@ static void test_claim_of_another_connection(void **state)
 
   (void)state;
   assert_true(plain_receive(fd, &got));
-  int side = side_connect(got.side, false, &uid);
+  int side = unix_connect(got.side, false, &uid);
   assert_true(side >= 0);
-  assert_int_equal(side_claim_make(other, true, got.token, &claim), 0);
-  assert_int_equal(side_send_claim(side, &claim), 0);
+  assert_int_equal(unix_claim_make(other, true, got.token, &claim), 0);
+  assert_int_equal(unix_send_claim(side, &claim), 0);
   assert_true(plain_receive(fd, &got));
   assert_int_equal(got.type, WIRE_BYE);
   assert_non_null(strstr(got.text, "a relay lies between"));
@@ -180,7 +180,7 @@ static void test_another_user_is_kept_out(void **state)
   int fd = plain_connect(control_port(receiver->control));
   assert_true(plain_receive(fd, &got));
   become(NOBODY);
-  int refused = side_connect(got.side, false, &uid);
+  int refused = unix_connect(got.side, false, &uid);
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "%s", got.side);
   int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -240,16 +240,16 @@ static void test_another_user_is_let_in(void **state)
   int fd = plain_connect(control_port(receiver->control));
   assert_true(plain_receive(fd, &got));
   become(NOBODY);
-  int refused = side_connect(got.side, false, &uid);
-  int side = side_connect(got.side, true, &uid);
+  int refused = unix_connect(got.side, false, &uid);
+  int side = unix_connect(got.side, true, &uid);
   become(0);
   assert_int_equal(refused, -EACCES);
   assert_true(side >= 0);
   assert_int_equal(uid, 0);
-  assert_int_equal(side_claim_make(fd, true, got.token, &claim), 0);
-  assert_int_equal(side_send_claim(side, &claim), 0);
+  assert_int_equal(unix_claim_make(fd, true, got.token, &claim), 0);
+  assert_int_equal(unix_send_claim(side, &claim), 0);
   assert_true(plain_readable(side));
-  assert_int_equal(side_receive_claim(side, &answer), 0);
+  assert_int_equal(unix_receive_claim(side, &answer), 0);
   assert_memory_equal(&answer, &claim, sizeof claim);
   close(side);
   close(fd);
@@ -269,7 +269,7 @@ static void test_receiver_of_another_user(void **state)
   void *out = end_stream(sender, "a", true, NULL);
   int listener = plain_listen(&port);
   become(NOBODY);
-  int rc = side_listen(false, &theirs);
+  int rc = unix_listen(false, &theirs);
   become(0);
   assert_int_equal(rc, 0);
   assert_int_equal(end_connect(sender, port), 0);
@@ -284,7 +284,7 @@ static void test_receiver_of_another_user(void **state)
   end_close(sender);
   close(fd);
   close(listener);
-  side_unlisten(&theirs);
+  unix_unlisten(&theirs);
 }
 
 /* ---- A side-socket that is closed without an answer ------------------------------- */
@@ -302,7 +302,7 @@ static int turn_away(int listener, const struct side_listener *ours)
   say.has_token = true;
   plain_send(fd, &say);
   assert_true(plain_readable(ours->fd));
-  int side = side_accept(ours->fd, false, &uid);
+  int side = unix_accept(ours->fd, false, &uid);
   assert_true(side >= 0);
   close(side);
   return fd;
@@ -319,7 +319,7 @@ static void test_side_socket_closed(void **state)
   int listener = plain_listen(&port);
 
   (void)state;
-  assert_int_equal(side_listen(false, &ours), 0);
+  assert_int_equal(unix_listen(false, &ours), 0);
   assert_int_equal(end_connect(sender, port), 0);
   close(turn_away(listener, &ours));
   int fd = turn_away(listener, &ours);
@@ -329,7 +329,7 @@ static void test_side_socket_closed(void **state)
   end_close(sender);
   close(fd);
   close(listener);
-  side_unlisten(&ours);
+  unix_unlisten(&ours);
 }
 
 /* ---- What cannot be held up ------------------------------------------------------- */
@@ -360,11 +360,11 @@ static int side_open(uint16_t port, bool claims, int *side)
   int fd = plain_connect(port);
 
   assert_true(plain_receive(fd, &got));
-  *side = side_connect(got.side, false, &uid);
+  *side = unix_connect(got.side, false, &uid);
   assert_true(*side >= 0);
-  assert_int_equal(side_claim_make(fd, true, got.token, &claim), 0);
+  assert_int_equal(unix_claim_make(fd, true, got.token, &claim), 0);
   if (claims)
-    assert_int_equal(side_send_claim(*side, &claim), 0);
+    assert_int_equal(unix_send_claim(*side, &claim), 0);
   return fd;
 }
 
@@ -490,7 +490,7 @@ static void test_guests_make_room(void **state)
   int fd = plain_connect(port);
   assert_true(plain_receive(fd, &got));
   for (int i = 0; i < GUESTS; i++)
-    assert_true((guests[i] = side_connect(got.side, false, &uid)) >= 0);
+    assert_true((guests[i] = unix_connect(got.side, false, &uid)) >= 0);
   end_stream(sender, "a", true, NULL);
   assert_int_equal(end_connect(sender, port), 0);
   end_wait(receiver, SEEN_PEER, in, 0);
@@ -517,12 +517,12 @@ static void test_folder_is_private_and_goes(void **state)
   struct stat is;
 
   (void)state;
-  assert_int_equal(side_listen(false, &listener), 0);
+  assert_int_equal(unix_listen(false, &listener), 0);
   folder_of(&listener, folder);
   assert_int_equal(stat(folder, &is), 0);
   assert_int_equal(is.st_mode & 07777, 0700);
   assert_int_equal(is.st_uid, geteuid());
-  side_unlisten(&listener);
+  unix_unlisten(&listener);
   assert_int_equal(stat(folder, &is), -1);
 }
 
@@ -536,19 +536,19 @@ static void test_folders_of_the_dead(void **state)
 
   (void)state;
   assert_non_null(mkdtemp(other));
-  assert_int_equal(side_listen(false, &alive), 0);
-  assert_int_equal(side_listen(false, &dead), 0);
+  assert_int_equal(unix_listen(false, &alive), 0);
+  assert_int_equal(unix_listen(false, &dead), 0);
   folder_of(&alive, alive_folder);
   folder_of(&dead, dead_folder);
   close(dead.fd);
   close(dead.folder_fd);
   assert_int_equal(stat(dead.path, &is), 0);
-  assert_int_equal(side_listen(false, &next), 0);
+  assert_int_equal(unix_listen(false, &next), 0);
   assert_int_equal(stat(dead_folder, &is), -1);
   assert_int_equal(stat(alive_folder, &is), 0);
   assert_int_equal(rmdir(other), 0);
-  side_unlisten(&next);
-  side_unlisten(&alive);
+  unix_unlisten(&next);
+  unix_unlisten(&alive);
 }
 
 static void test_folder_lies_in_the_runtime_folder(void **state)
@@ -559,14 +559,14 @@ static void test_folder_lies_in_the_runtime_folder(void **state)
   (void)state;
   assert_non_null(mkdtemp(runtime));
   setenv("XDG_RUNTIME_DIR", runtime, 1);
-  assert_int_equal(side_listen(false, &listener), 0);
+  assert_int_equal(unix_listen(false, &listener), 0);
   assert_int_equal(strncmp(listener.path, runtime, strlen(runtime)), 0);
-  side_unlisten(&listener);
+  unix_unlisten(&listener);
   /* Others could rename what lies in it. */
   assert_int_equal(chmod(runtime, 0770), 0);
-  assert_int_equal(side_listen(false, &listener), 0);
+  assert_int_equal(unix_listen(false, &listener), 0);
   assert_int_equal(strncmp(listener.path, "/tmp/penstock-side-", 19), 0);
-  side_unlisten(&listener);
+  unix_unlisten(&listener);
   unsetenv("XDG_RUNTIME_DIR");
   assert_int_equal(rmdir(runtime), 0);
 }
@@ -590,7 +590,7 @@ static void test_paths_that_are_none(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-    assert_int_equal(side_connect(table[i].path, false, &uid), table[i].rc);
+    assert_int_equal(unix_connect(table[i].path, false, &uid), table[i].rc);
 }
 
 static int setup(void **state)

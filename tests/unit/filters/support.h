@@ -28,7 +28,7 @@ struct inner {
   uint32_t mrs;                         /* registrations there are */
   struct pst_completion completions[8]; /* for the next poll */
   uint32_t completion_count;
-  uint64_t done; /* requests that inner_done() has ended */
+  uint64_t done; /* requests that fault_poll_inner_done() has ended */
   uint32_t close_mode;
   uint64_t close_deadline_ns;
   uint64_t counted; /* value of its one counter */

@@ -95,12 +95,12 @@ static int dial_shown(uint16_t port, int *side)
 
   assert_true(hear(fd));
   assert_int_equal(heard.type, WIRE_HELLO);
-  *side = answered.fd = side_connect(heard.side, false, &uid);
+  *side = answered.fd = unix_connect(heard.side, false, &uid);
   assert_true(*side >= 0);
-  assert_int_equal(side_claim_make(fd, true, heard.token, &claim), 0);
-  assert_int_equal(side_send_claim(*side, &claim), 0);
+  assert_int_equal(unix_claim_make(fd, true, heard.token, &claim), 0);
+  assert_int_equal(unix_send_claim(*side, &claim), 0);
   assert_int_equal(poll(&answered, 1, 60000), 1);
-  assert_int_equal(side_receive_claim(*side, &answer), 0);
+  assert_int_equal(unix_receive_claim(*side, &answer), 0);
   say_hello(fd, WIRE_NODE);
   return fd;
 }
@@ -113,7 +113,7 @@ static void say_garbage(int fd, int side)
   make_join("copy");
   said.fd_count = 1;
   said.fd_id = fds.id;
-  assert_int_equal(side_send_fds(side, &fds), 0);
+  assert_int_equal(unix_send_fds(side, &fds), 0);
   say(fd);
 }
 

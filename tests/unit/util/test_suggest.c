@@ -14,7 +14,7 @@ static const char *const names[] = {"loopback", "verbs_rc", "verbs_dc", "udp", "
 
 static const char *nearest(const char *word)
 {
-  return nearest_name(word, names, sizeof names / sizeof names[0]);
+  return suggest_name(word, names, sizeof names / sizeof names[0]);
 }
 
 static void test_one_letter(void **state)
@@ -50,7 +50,7 @@ static void test_short_words(void **state)
   (void)state;
   assert_string_equal(nearest("udq"), "udp");
   assert_null(nearest("xyz"));
-  assert_null(nearest_name("a", (const char *const[]){"b"}, 1));
+  assert_null(suggest_name("a", (const char *const[]){"b"}, 1));
 }
 
 static void test_first_of_equals(void **state)
@@ -64,12 +64,12 @@ static void test_nothing_to_choose(void **state)
   char word[500];
 
   (void)state;
-  assert_null(nearest_name("loopback", NULL, 0));
+  assert_null(suggest_name("loopback", NULL, 0));
   assert_null(nearest(""));
   memset(word, 'x', sizeof word - 1);
   word[sizeof word - 1] = '\0';
   assert_null(nearest(word));
-  assert_string_equal(nearest_name("ab1", (const char *const[]){NULL, "", word, "ab2"}, 4), "ab2");
+  assert_string_equal(suggest_name("ab1", (const char *const[]){NULL, "", word, "ab2"}, 4), "ab2");
 }
 
 int main(void)

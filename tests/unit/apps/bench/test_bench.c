@@ -22,13 +22,13 @@ static void small_values_are_exact(void **state)
 
   (void)state;
   for (uint64_t i = 1; i <= 100; i++)
-    histogram_add(&h, i);
-  assert_int_equal(histogram_at(&h, 0), 1);
-  assert_int_equal(histogram_at(&h, 0.5), 50);
-  assert_int_equal(histogram_at(&h, 0.9), 90);
-  assert_int_equal(histogram_at(&h, 0.99), 99);
-  assert_int_equal(histogram_at(&h, 0.999), 100);
-  assert_int_equal(histogram_at(&h, 1), 100);
+    bench_histogram_add(&h, i);
+  assert_int_equal(bench_histogram_at(&h, 0), 1);
+  assert_int_equal(bench_histogram_at(&h, 0.5), 50);
+  assert_int_equal(bench_histogram_at(&h, 0.9), 90);
+  assert_int_equal(bench_histogram_at(&h, 0.99), 99);
+  assert_int_equal(bench_histogram_at(&h, 0.999), 100);
+  assert_int_equal(bench_histogram_at(&h, 1), 100);
   assert_int_equal(h.least, 1);
   assert_int_equal(h.most, 100);
 }
@@ -42,12 +42,12 @@ static void large_values_are_within_a_step(void **state)
       struct histogram *h = calloc(1, sizeof *h);
       uint64_t value = (UINT64_C(1) << bit) + (uint64_t)around[i];
       assert_non_null(h);
-      histogram_add(h, value);
-      histogram_add(h, UINT64_MAX);
-      uint64_t got = histogram_at(h, 0.5);
+      bench_histogram_add(h, value);
+      bench_histogram_add(h, UINT64_MAX);
+      uint64_t got = bench_histogram_at(h, 0.5);
       assert_true(got >= value);
       assert_true(got - value <= value >> HISTOGRAM_BITS);
-      assert_int_equal(histogram_at(h, 1), UINT64_MAX);
+      assert_int_equal(bench_histogram_at(h, 1), UINT64_MAX);
       free(h);
     }
   }
@@ -58,7 +58,7 @@ static void an_empty_one_has_no_percentile(void **state)
   static struct histogram h;
 
   (void)state;
-  assert_int_equal(histogram_at(&h, 0.5), 0);
+  assert_int_equal(bench_histogram_at(&h, 0.5), 0);
 }
 
 static void percentiles_match_a_sorted_list(void **state)
@@ -73,7 +73,7 @@ static void percentiles_match_a_sorted_list(void **state)
     x ^= x >> 7;
     x ^= x << 17;
     all[i] = x >> (x % 50);
-    histogram_add(&h, all[i]);
+    bench_histogram_add(&h, all[i]);
   }
   for (size_t i = 1; i < 10000; i++)
     for (size_t k = i; k > 0 && all[k - 1] > all[k]; k--) {
@@ -84,7 +84,7 @@ static void percentiles_match_a_sorted_list(void **state)
   static const double shares[] = {0.5, 0.9, 0.99, 0.999};
   for (size_t i = 0; i < 4; i++) {
     uint64_t exact = all[(size_t)(shares[i] * 10000 + 0.5) - 1];
-    uint64_t got = histogram_at(&h, shares[i]);
+    uint64_t got = bench_histogram_at(&h, shares[i]);
     assert_true(got >= exact);
     assert_true(got - exact <= exact >> HISTOGRAM_BITS);
   }
@@ -104,8 +104,8 @@ static int read_plan(struct bench_plan *plan, const char *const *words)
 
   for (size_t i = 0; words[i] != NULL; i++)
     argv[argc++] = (char *)(uintptr_t)words[i];
-  arguments_free(&arguments);
-  if (arguments_parse(&command, argc, argv, &arguments) != ARGUMENTS_OK)
+  app_arguments_free(&arguments);
+  if (app_arguments_parse(&command, argc, argv, &arguments) != ARGUMENTS_OK)
     return -1;
   int result = bench_plan_read(&command, &arguments, plan);
   if (result < 0)

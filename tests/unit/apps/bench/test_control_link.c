@@ -34,10 +34,10 @@ static void *serve(void *argument)
 
   while (!atomic_load(&server->ends)) {
     struct link *link;
-    if (link_take(&server->listening, NS_PER_S / 100, &link) < 0)
+    if (bench_link_take(&server->listening, NS_PER_S / 100, &link) < 0)
       continue;
     server->result = bench_serve(link, &plan, server->token, 0, -1);
-    link_close(link);
+    bench_link_close(link);
   }
   return NULL;
 }
@@ -47,7 +47,7 @@ static void open_server(struct server *server, const char *token)
   struct pst_error error = PST_ERROR_INIT;
 
   *server = (struct server){.token = token};
-  if (link_listen("bench", "127.0.0.1:0", 0, false, -1, &server->listening, &error) < 0)
+  if (bench_link_listen("bench", "127.0.0.1:0", 0, false, -1, &server->listening, &error) < 0)
     fail_msg("%s", error.text);
   assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
 }
@@ -56,7 +56,7 @@ static void close_server(struct server *server)
 {
   atomic_store(&server->ends, true);
   pthread_join(server->thread, NULL);
-  link_unlisten(&server->listening);
+  bench_link_unlisten(&server->listening);
 }
 
 static struct link *connect_to(const struct server *server)
@@ -64,8 +64,8 @@ static struct link *connect_to(const struct server *server)
   struct pst_error error = PST_ERROR_INIT;
   struct link *link = NULL;
 
-  if (link_connect("bench", "127.0.0.1", pst_node_port(server->listening.node), false, -1, &link,
-                   &error) < 0)
+  if (bench_link_connect("bench", "127.0.0.1", pst_node_port(server->listening.node), false, -1,
+                         &link, &error) < 0)
     fail_msg("%s", error.text);
   return link;
 }
@@ -86,7 +86,7 @@ static char *say(const struct server *server, const char *const *messages, char 
 
   for (size_t i = 0; messages[i] != NULL && result != NULL; i++) {
     assert_int_equal(pst_peer_send(link->far, messages[i], strlen(messages[i])), 0);
-    int got = link_receive(link, DEADLINE_S * NS_PER_S, false, &said);
+    int got = bench_link_receive(link, DEADLINE_S * NS_PER_S, false, &said);
     if (got < 0) {
       assert_int_equal(got, -ECONNRESET);
       if (strstr(link->text, "a message is no object") == NULL)
@@ -97,7 +97,7 @@ static char *say(const struct server *server, const char *const *messages, char 
       json_object_put(said);
     }
   }
-  link_close(link);
+  bench_link_close(link);
   return result;
 }
 
@@ -156,19 +156,19 @@ static void a_client_that_does_not_wait_for_answers(void **state)
   open_server(&server, NULL);
   struct link *link = connect_to(&server);
   for (int i = 0; i < 1000; i++) {
-    int result = link_send(link, json_tokener_parse(i == 0 ? HELLO : "{}"));
+    int result = bench_link_send(link, json_tokener_parse(i == 0 ? HELLO : "{}"));
     if (result < 0) {
       assert_int_equal(result, -ECONNRESET); /* it hears nothing of its answers */
       break;
     }
   }
-  link_close(link);
+  bench_link_close(link);
   link = connect_to(&server);
-  assert_int_equal(link_send(link, json_tokener_parse(HELLO)), 0);
-  assert_int_equal(link_receive(link, DEADLINE_S * NS_PER_S, false, &said), 0);
+  assert_int_equal(bench_link_send(link, json_tokener_parse(HELLO)), 0);
+  assert_int_equal(bench_link_receive(link, DEADLINE_S * NS_PER_S, false, &said), 0);
   assert_string_equal(text_of(said, "error"), "");
   json_object_put(said);
-  link_close(link);
+  bench_link_close(link);
   close_server(&server);
 }
 
@@ -207,24 +207,24 @@ static void clients_wait_for_their_turn(void **state)
   (void)state;
   open_server(&server, NULL);
   struct link *silent = connect_to(&server), *first = connect_to(&server);
-  assert_int_equal(link_send(first, json_tokener_parse(HELLO)), 0);
-  assert_int_equal(link_receive(first, DEADLINE_S * NS_PER_S, false, &said), 0);
+  assert_int_equal(bench_link_send(first, json_tokener_parse(HELLO)), 0);
+  assert_int_equal(bench_link_receive(first, DEADLINE_S * NS_PER_S, false, &said), 0);
   json_object_put(said);
   struct link *second = connect_to(&server);
-  assert_int_equal(link_send(second, json_tokener_parse(HELLO)), 0);
-  assert_int_equal(link_receive(second, NS_PER_S / 10, false, &said), -ETIMEDOUT);
-  assert_int_equal(link_look(second), 0);
-  link_close(first);
-  for (time_t until = time(NULL) + DEADLINE_S; link_look(second) == 0;)
+  assert_int_equal(bench_link_send(second, json_tokener_parse(HELLO)), 0);
+  assert_int_equal(bench_link_receive(second, NS_PER_S / 10, false, &said), -ETIMEDOUT);
+  assert_int_equal(bench_link_look(second), 0);
+  bench_link_close(first);
+  for (time_t until = time(NULL) + DEADLINE_S; bench_link_look(second) == 0;)
     assert_true(time(NULL) < until);
-  assert_string_equal(text_of(link_first(second), "error"), "");
-  assert_int_equal(link_receive(second, 0, false, &said), 0);
-  assert_null(link_first(second));
+  assert_string_equal(text_of(bench_link_first(second), "error"), "");
+  assert_int_equal(bench_link_receive(second, 0, false, &said), 0);
+  assert_null(bench_link_first(second));
   json_object_put(said);
   assert_string_equal(second->local, "127.0.0.1");
   assert_string_equal(second->remote, "127.0.0.1");
-  link_close(second);
-  link_close(silent);
+  bench_link_close(second);
+  bench_link_close(silent);
   close_server(&server);
 }
 
@@ -243,7 +243,7 @@ static void addresses_are_checked(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     error = (struct pst_error)PST_ERROR_INIT;
-    assert_true(link_connect("bench", wrong[i].where, 1, false, -1, &link, &error) < 0);
+    assert_true(bench_link_connect("bench", wrong[i].where, 1, false, -1, &link, &error) < 0);
     assert_int_equal(error.exit_status, PST_EXIT_USAGE);
     if (strstr(error.text, wrong[i].hint) == NULL)
       fail_msg("%s: %s", wrong[i].where, error.text);

@@ -46,9 +46,9 @@ static void open_pair(struct pair *pair, enum bench_op op, enum bench_measure me
                               .duration_ns = 1000000,
                               .verify = true,
                               .token = "a"}};
-  if (region_end_open(&plan, &pair->c, "127.0.0.1:0", -1, &pair->target, &error) < 0 ||
-      region_end_connect(&plan, &pair->c, "127.0.0.1", pst_node_port(pair->target.node),
-                         &pair->initiator, &error) < 0)
+  if (bench_region_end_open(&plan, &pair->c, "127.0.0.1:0", -1, &pair->target, &error) < 0 ||
+      bench_region_end_connect(&plan, &pair->c, "127.0.0.1", pst_node_port(pair->target.node),
+                               &pair->initiator, &error) < 0)
     fail_msg("%s", error.text);
 }
 
@@ -57,7 +57,7 @@ static void *offer(void *arg)
   struct pair *pair = arg;
 
   pair->offer = (struct measure){.c = &pair->c, .region = &pair->target, .serves = true};
-  measure_run(&pair->offer);
+  bench_measure_run(&pair->offer);
   return NULL;
 }
 
@@ -68,8 +68,8 @@ static void start_pair(struct pair *pair)
 
 static void close_pair(struct pair *pair)
 {
-  region_end_close(&pair->initiator);
-  region_end_close(&pair->target);
+  bench_region_end_close(&pair->initiator);
+  bench_region_end_close(&pair->target);
 }
 
 /* ---- As the bench does it ----------------------------------------------------------- */
@@ -82,9 +82,9 @@ static void both_ends(enum bench_op op, enum bench_measure measure, uint32_t dep
 
   memset(&times, 0, sizeof times);
   open_pair(&pair, op, measure, depth);
-  assert_int_equal(onesided_prepare(&pair.target, &pair.c, NULL), 0);
+  assert_int_equal(bench_onesided_prepare(&pair.target, &pair.c, NULL), 0);
   start_pair(&pair);
-  measure_run(&m);
+  bench_measure_run(&m);
   assert_int_equal(m.result, 0);
   pthread_join(pair.thread, NULL);
   assert_int_equal(pair.offer.result, 0);
@@ -117,13 +117,13 @@ static void a_read_of_other_bytes_is_corrupted(void **state)
 
   (void)state;
   open_pair(&pair, BENCH_READ, MEASURE_BANDWIDTH, 4);
-  assert_int_equal(onesided_prepare(&pair.target, &pair.c, NULL), 0);
+  assert_int_equal(bench_onesided_prepare(&pair.target, &pair.c, NULL), 0);
   /* One byte of four places. */
   struct pst_range range = {.struct_size = sizeof range};
   assert_int_equal(pst_area_range(pair.target.area, &range), 0);
   ((unsigned char *)range.host)[2 * bench_stride(&pair.c) + SIZE - 1] ^= 1;
   start_pair(&pair);
-  measure_run(&m);
+  bench_measure_run(&m);
   assert_int_equal(m.result, 0);
   pthread_join(pair.thread, NULL);
   assert_true(m.taken.corrupted > 0);
@@ -136,7 +136,7 @@ static void turn(struct region_end *end)
   struct pst_node_event event;
 
   if (pst_node_poll(end->node, &event, 1) == 1)
-    region_end_take(end, &event);
+    bench_region_end_take(end, &event);
 }
 
 /* Until `done` is so; DONEs are counted. */
@@ -151,7 +151,7 @@ static void turn(struct region_end *end)
         assert_int_equal(event.status, 0);                                                         \
         (ended)++;                                                                                 \
       } else if (got == 1) {                                                                       \
-        region_end_take(end, &event);                                                              \
+        bench_region_end_take(end, &event);                                                        \
       }                                                                                            \
       assert_true(now_s() < until);                                                                \
       sched_yield();                                                                               \
@@ -174,7 +174,7 @@ static void write_by_hand(struct region_end *initiator)
 
 static void say(struct region_end *end, const char *text)
 {
-  assert_int_equal(region_end_say(end, json_tokener_parse(text)), 0);
+  assert_int_equal(bench_region_end_say(end, json_tokener_parse(text)), 0);
 }
 
 static void a_write_of_other_bytes_is_corrupted(void **state)
@@ -247,13 +247,13 @@ static void a_region_is_for_who_has_the_token(void **state)
     struct region_end stranger;
     struct bench_case c = pair.c;
     snprintf(c.token, sizeof c.token, "%s", tokens[i]);
-    assert_int_equal(region_end_connect(&plan, &c, "127.0.0.1", pst_node_port(pair.target.node),
-                                        &stranger, &error),
+    assert_int_equal(bench_region_end_connect(&plan, &c, "127.0.0.1",
+                                              pst_node_port(pair.target.node), &stranger, &error),
                      0);
     TURN_UNTIL(&stranger, ended, stranger.has_left);
     assert_int_equal(stranger.code, -EACCES);
     assert_false(stranger.is_met);
-    region_end_close(&stranger);
+    bench_region_end_close(&stranger);
   }
   /* The case goes on. */
   write_by_hand(&pair.initiator);

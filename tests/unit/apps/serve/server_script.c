@@ -9,7 +9,7 @@
 
 static bool has_ended;
 
-bool signals_stop(void)
+bool app_signals_stop(void)
 {
   return has_ended;
 }
@@ -46,10 +46,10 @@ void script_run(struct server *server, struct server_params params)
   kept.area.memory = "host";
   kept.node.peers = WORLD_PEERS;
   has_ended = false;
-  notice_level(PST_LOG_ERROR);
+  app_log_level(PST_LOG_ERROR);
   world_node_begin();
   model_begin(kept.root != NULL, false, kept.request_max);
   world_io_drain(kept.root == NULL);
-  assert_int_equal(server_open(&kept, server, &error), 0);
-  assert_int_equal(server_run(server, -1), 0);
+  assert_int_equal(serve_server_open(&kept, server, &error), 0);
+  assert_int_equal(serve_server_run(server, -1), 0);
 }

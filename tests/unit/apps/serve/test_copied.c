@@ -14,13 +14,13 @@ static struct pst_peer *peer;
 static void *ring; /* of the message that the server takes now */
 static size_t ring_length;
 
-void __real_client_message(struct client *client, const void *bytes, uint64_t length);
-void __wrap_client_message(struct client *client, const void *bytes, uint64_t length);
-void __wrap_client_message(struct client *client, const void *bytes, uint64_t length)
+void __real_serve_client_message(struct client *client, const void *bytes, uint64_t length);
+void __wrap_serve_client_message(struct client *client, const void *bytes, uint64_t length);
+void __wrap_serve_client_message(struct client *client, const void *bytes, uint64_t length)
 {
   ring = (void *)(uintptr_t)bytes;
   ring_length = length;
-  __real_client_message(client, bytes, length);
+  __real_serve_client_message(client, bytes, length);
   ring = NULL;
 }
 
@@ -69,7 +69,7 @@ static void test_a_message_is_copied_first(void **state)
   world_require_answers();
   assert_int_equal(scribbled, 2);
   assert_int_equal(server.totals.refused, 0);
-  server_close(&server);
+  serve_server_close(&server);
   assert_int_equal(rmdir("root/folder"), 0);
   rmdir("root");
 }

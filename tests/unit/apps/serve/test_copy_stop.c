@@ -14,16 +14,16 @@ static unsigned left, steps; /* files that are still to be begun */
 static bool lists;
 static void (*at_step)(struct copy *copy);
 
-bool __wrap_signals_stop(void);
-bool __wrap_signals_stop(void)
+bool __wrap_app_signals_stop(void);
+bool __wrap_app_signals_stop(void)
 {
   return has_signal;
 }
 
-int __wrap_remote_open(const struct remote_params *params, int event_fd, struct remote *remote,
-                       struct pst_error *error);
-int __wrap_remote_open(const struct remote_params *params, int event_fd, struct remote *remote,
-                       struct pst_error *error)
+int __wrap_serve_connection_open(const struct remote_params *params, int event_fd,
+                                 struct connection *remote, struct pst_error *error);
+int __wrap_serve_connection_open(const struct remote_params *params, int event_fd,
+                                 struct connection *remote, struct pst_error *error)
 {
   (void)params;
   (void)event_fd;
@@ -33,12 +33,12 @@ int __wrap_remote_open(const struct remote_params *params, int event_fd, struct 
   return 0;
 }
 
-int __wrap_remote_offer(struct remote *remote, const struct remote_params *params, uint64_t bytes,
-                        uint32_t access, struct pst_area **area, uint32_t *region,
-                        struct pst_error *error);
-int __wrap_remote_offer(struct remote *remote, const struct remote_params *params, uint64_t bytes,
-                        uint32_t access, struct pst_area **area, uint32_t *region,
-                        struct pst_error *error)
+int __wrap_serve_connection_offer(struct connection *remote, const struct remote_params *params,
+                                  uint64_t bytes, uint32_t access, struct pst_area **area,
+                                  uint32_t *region, struct pst_error *error);
+int __wrap_serve_connection_offer(struct connection *remote, const struct remote_params *params,
+                                  uint64_t bytes, uint32_t access, struct pst_area **area,
+                                  uint32_t *region, struct pst_error *error)
 {
   (void)remote;
   (void)params;
@@ -58,8 +58,8 @@ int __wrap_pst_area_range(const struct pst_area *area, struct pst_range *range)
   return 0;
 }
 
-int __wrap_remote_step(struct remote *remote);
-int __wrap_remote_step(struct remote *remote)
+int __wrap_serve_connection_step(struct connection *remote);
+int __wrap_serve_connection_step(struct connection *remote)
 {
   (void)remote;
   assert_true(steps++ < 10);
@@ -67,8 +67,8 @@ int __wrap_remote_step(struct remote *remote)
   return 0;
 }
 
-void __wrap_remote_close(struct remote *remote);
-void __wrap_remote_close(struct remote *remote)
+void __wrap_serve_connection_close(struct connection *remote);
+void __wrap_serve_connection_close(struct connection *remote)
 {
   (void)remote;
 }
@@ -110,7 +110,7 @@ static const struct copy_ops ops = {.verb = "moved",
                                     .next = next,
                                     .begin = begin,
                                     .feed = feed,
-                                    .finish = transfer_end,
+                                    .finish = serve_transfer_end,
                                     .retry = begin};
 
 static int run(void (*step)(struct copy *copy), unsigned files)
@@ -121,7 +121,7 @@ static int run(void (*step)(struct copy *copy), unsigned files)
   left = files;
   steps = 0;
   at_step = step;
-  return copy_run(&params, &ops, -1, &copy);
+  return serve_copy_run(&params, &ops, -1, &copy);
 }
 
 /* It is open only behind the signal. */
@@ -138,13 +138,13 @@ static void test_while_it_is_opened(void **state)
   assert_int_equal(run(open_behind_signal, 1), -EINTR);
   assert_int_equal(copy.totals.failed, 1);
   assert_int_equal(copy.error.code, -EINTR);
-  copy_close(&copy);
+  serve_copy_close(&copy);
 }
 
 static void retry_behind_signal(struct copy *of)
 {
-  if (of->stopped && !transfer_waits(of->first))
-    transfer_end(of->first);
+  if (of->stopped && !serve_transfer_waits(of->first))
+    serve_transfer_end(of->first);
   has_signal = true;
 }
 
@@ -154,7 +154,7 @@ static void test_while_another_writes_it(void **state)
   assert_int_equal(run(retry_behind_signal, 1), -EINTR);
   assert_int_equal(copy.totals.failed, 1);
   assert_int_equal(copy.error.code, -EINTR);
-  copy_close(&copy);
+  serve_copy_close(&copy);
 }
 
 static void signal_alone(struct copy *of)
@@ -171,7 +171,7 @@ static void test_between_two_files(void **state)
   assert_non_null(
       strstr(copy.error.text,
              "stopped by SIGINT; 0 files went through, --resume goes on with the others"));
-  copy_close(&copy);
+  serve_copy_close(&copy);
   lists = false;
 }
 
@@ -187,7 +187,7 @@ static void test_behind_the_last_file(void **state)
   assert_int_equal(run(end_and_signal, 1), 0);
   assert_int_equal(copy.totals.failed, 0);
   assert_int_equal(copy.error.code, 0);
-  copy_close(&copy);
+  serve_copy_close(&copy);
 }
 
 int main(void)

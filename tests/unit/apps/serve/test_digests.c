@@ -60,7 +60,7 @@ static void test_a_clients_sums_take_turns(void **state)
                                              .idle_ns = UINT64_MAX});
   world_require_answers();
   assert_int_equal(most, SERVER_SUMS);
-  server_close(&server);
+  serve_server_close(&server);
   unlink("root/hole");
   rmdir("root");
 }

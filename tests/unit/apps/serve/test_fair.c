@@ -81,7 +81,7 @@ static void run(uint64_t bytes)
                                              .pieces = SERVER_PIECES,
                                              .idle_ns = UINT64_MAX});
   world_require_answers();
-  server_close(&server);
+  serve_server_close(&server);
 }
 
 static void test_memory_is_short(void **state)

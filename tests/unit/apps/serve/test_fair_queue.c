@@ -20,12 +20,12 @@ static uint64_t cost_of(struct one *one)
 
 static void serve_one(struct turns *turns)
 {
-  struct one *one = (struct one *)turns_next(turns);
+  struct one *one = (struct one *)serve_queue_next(turns);
 
   assert_non_null(one);
-  assert_ptr_equal(one, turns_next(turns));
+  assert_ptr_equal(one, serve_queue_next(turns));
   one->bytes += one->turn.cost;
-  turns_spend(turns, cost_of(one));
+  serve_queue_spend(turns, cost_of(one));
 }
 
 /* Sizes from 512 bytes to the largest block, each client's its own: whoever waits gets as much. */
@@ -37,8 +37,8 @@ static void test_bytes_are_equal(void **state)
   (void)state;
   for (uint32_t i = 0; i < MANY; i++) {
     all[i] = (struct one){.least = 512, .most = UINT64_C(512) << i % 14, .random = i};
-    turns_join(&turns, &all[i].turn, cost_of(&all[i]));
-    turns_join(&turns, &all[i].turn, 1); /* it waits already */
+    serve_queue_join(&turns, &all[i].turn, cost_of(&all[i]));
+    serve_queue_join(&turns, &all[i].turn, 1); /* it waits already */
   }
   for (uint32_t round = 0; round < 2000000; round++) {
     serve_one(&turns);
@@ -65,13 +65,13 @@ static void test_who_comes_is_served_soon(void **state)
   (void)state;
   for (uint32_t i = 0; i < MANY; i++) {
     all[i] = (struct one){.least = MOST, .most = MOST};
-    turns_join(&turns, &all[i].turn, MOST);
+    serve_queue_join(&turns, &all[i].turn, MOST);
   }
   for (uint32_t round = 0; round < 1000; round++)
     serve_one(&turns);
   for (uint32_t i = 0; i < MANY; i++)
     before += all[i].bytes;
-  turns_join(&turns, &late.turn, 4096);
+  serve_queue_join(&turns, &late.turn, 4096);
   while (late.bytes == 0)
     serve_one(&turns);
   for (uint32_t i = 0; i < MANY; i++)
@@ -87,23 +87,23 @@ static void test_leaving(void **state)
   (void)state;
   for (uint32_t which = 0; which < 4; which++) {
     for (uint32_t i = 0; i < 4; i++)
-      turns_join(&turns, &all[i].turn, TURNS_QUANTUM / 4);
-    turns_next(&turns);
-    turns_leave(&turns, &all[which].turn);
-    turns_leave(&turns, &all[which].turn);
+      serve_queue_join(&turns, &all[i].turn, TURNS_QUANTUM / 4);
+    serve_queue_next(&turns);
+    serve_queue_leave(&turns, &all[which].turn);
+    serve_queue_leave(&turns, &all[which].turn);
     for (uint32_t i = 0; i < 4; i++) {
       if (i == which)
         continue;
-      assert_ptr_equal(turns_next(&turns), &all[i].turn);
+      assert_ptr_equal(serve_queue_next(&turns), &all[i].turn);
       assert_int_equal(all[i].turn.credit, TURNS_QUANTUM); /* once a visit */
-      turns_spend(&turns, TURNS_QUANTUM);
+      serve_queue_spend(&turns, TURNS_QUANTUM);
       assert_int_equal(all[i].turn.credit, TURNS_QUANTUM * 3 / 4);
-      turns_next(&turns); /* too little is left: the others are next */
-      if (turns_next(&turns) == &all[i].turn)
+      serve_queue_next(&turns); /* too little is left: the others are next */
+      if (serve_queue_next(&turns) == &all[i].turn)
         assert_true(all[i].turn.credit >= TURNS_QUANTUM);
-      turns_leave(&turns, &all[i].turn);
+      serve_queue_leave(&turns, &all[i].turn);
     }
-    assert_null(turns_next(&turns));
+    assert_null(serve_queue_next(&turns));
   }
 }
 

@@ -20,7 +20,7 @@ static void ping(uint64_t tag, uint32_t flags)
 /* Is it sent away when it says nothing for so long? */
 static bool is_idle(uint64_t for_ns)
 {
-  client_check_idle(server.clients, now_ns() + for_ns);
+  serve_client_check_idle(server.clients, app_now_ns() + for_ns);
   return server.clients->closing;
 }
 
@@ -62,7 +62,7 @@ static void test_busy_is_not_idle(void **state)
   script_run(&server,
              (struct server_params){.in_flight = 2 << 20, .request_max = 1 << 20, .idle_ns = IDLE});
   assert_int_equal(turn, 5);
-  server_close(&server);
+  serve_server_close(&server);
 }
 
 int main(void)

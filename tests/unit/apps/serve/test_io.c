@@ -31,9 +31,9 @@ static struct io *io;
 static struct io_request *wait_one(void)
 {
   struct io_request *request;
-  struct pollfd readable = {.fd = io_event_fd(io), .events = POLLIN};
+  struct pollfd readable = {.fd = serve_io_event_fd(io), .events = POLLIN};
 
-  while ((request = io_poll(io)) == NULL)
+  while ((request = serve_io_poll(io)) == NULL)
     assert_int_equal(poll(&readable, 1, 20000), 1);
   return request;
 }
@@ -43,7 +43,7 @@ static int64_t one(enum io_op op, int fd, void *bytes, uint64_t length, uint64_t
   struct io_request request = {
       .op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset};
 
-  io_submit(io, &request);
+  serve_io_submit(io, &request);
   assert_ptr_equal(wait_one(), &request);
   return request.result;
 }
@@ -51,13 +51,13 @@ static int64_t one(enum io_op op, int fd, void *bytes, uint64_t length, uint64_t
 static int setup(void **state)
 {
   (void)state;
-  return io_open(&io);
+  return serve_io_open(&io);
 }
 
 static int teardown(void **state)
 {
   (void)state;
-  io_close(io);
+  serve_io_close(io);
   return 0;
 }
 
@@ -73,7 +73,7 @@ static void move_all(enum io_op op, int fd, uint8_t *bytes)
                                       .bytes = bytes + i * BLOCK,
                                       .length = BLOCK,
                                       .offset = (uint64_t)i * BLOCK};
-    io_submit(io, &requests[i]);
+    serve_io_submit(io, &requests[i]);
   }
   for (int i = 0; i < BLOCKS; i++) {
     struct io_request *request = wait_one();
@@ -89,7 +89,7 @@ static int64_t sum_one(int fd, struct sums_sha256 *sum, bool to_grow, uint64_t l
   struct io_request request = {
       .op = IO_SUM, .fd = fd, .sum = sum, .to_grow = to_grow, .length = length, .offset = offset};
 
-  io_submit(io, &request);
+  serve_io_submit(io, &request);
   assert_ptr_equal(wait_one(), &request);
   return request.result;
 }
@@ -98,8 +98,8 @@ static void assert_sum(const struct sums_sha256 *sum, const void *bytes, size_t 
 {
   uint8_t wanted[SERVE_SHA256_BYTES], digest[SERVE_SHA256_BYTES];
 
-  sums_sha256_of(bytes, length, wanted);
-  assert_int_equal(sums_sha256_so_far(sum, digest), 0);
+  serve_digest_sha256_of(bytes, length, wanted);
+  assert_int_equal(serve_digest_sha256_so_far(sum, digest), 0);
   assert_memory_equal(digest, wanted, sizeof wanted);
 }
 
@@ -107,7 +107,7 @@ static void assert_sum(const struct sums_sha256 *sum, const void *bytes, size_t 
 static void sum_and_compare(int fd, const uint8_t *bytes)
 {
   enum { ALL = BLOCKS * BLOCK, STEP = 300000 };
-  struct sums_sha256 *sum = sums_sha256_open();
+  struct sums_sha256 *sum = serve_digest_sha256_open();
   uint8_t *longer = calloc(1, ALL + STEP);
 
   assert_int_equal(sum_one(fd, sum, false, STEP, 0), STEP);
@@ -118,7 +118,7 @@ static void sum_and_compare(int fd, const uint8_t *bytes)
   memcpy(longer, bytes, ALL);
   assert_sum(sum, longer, ALL + STEP);
   assert_int_equal(sum_one(-1, sum, false, 1, 0), -EBADF);
-  sums_sha256_close(sum);
+  serve_digest_sha256_close(sum);
   free(longer);
 }
 
@@ -137,16 +137,16 @@ static void test_sums_at_once(void **state)
   for (int i = 0; i < SUMS; i++) {
     requests[i] = (struct io_request){.op = IO_SUM,
                                       .fd = fd,
-                                      .sum = sums_sha256_open(),
+                                      .sum = serve_digest_sha256_open(),
                                       .length = LENGTH - (uint64_t)i * 1000,
                                       .offset = (uint64_t)i * 1000};
-    io_submit(io, &requests[i]);
+    serve_io_submit(io, &requests[i]);
   }
   for (int i = 0; i < SUMS; i++) {
     const struct io_request *request = wait_one();
     assert_int_equal(request->result, request->length);
     assert_sum(request->sum, bytes + request->offset, request->length);
-    sums_sha256_close(request->sum);
+    serve_digest_sha256_close(request->sum);
   }
   close(fd);
   free(bytes);
@@ -205,10 +205,10 @@ static void test_where_io_uring_is_forbidden(void **state)
   (void)state;
   if (pid == 0) {
     forbid_io_uring();
-    assert_int_equal(io_open(&io), 0);
-    assert_non_null(strstr(io_name(io), "threads, since io_uring is not available"));
+    assert_int_equal(serve_io_open(&io), 0);
+    assert_non_null(strstr(serve_io_name(io), "threads, since io_uring is not available"));
     move_and_compare();
-    io_close(io);
+    serve_io_close(io);
     _exit(0);
   }
   assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -243,23 +243,23 @@ static void test_sums(void **state)
 
   (void)state;
   /* RFC 3720, appendix B.4, and the usual check value. */
-  assert_int_equal(sums_crc32c("123456789", 9), 0xe3069283u);
+  assert_int_equal(serve_digest_crc32c("123456789", 9), 0xe3069283u);
   memset(bytes, 0, 32);
-  assert_int_equal(sums_crc32c(bytes, 32), 0x8a9136aau);
+  assert_int_equal(serve_digest_crc32c(bytes, 32), 0x8a9136aau);
   memset(bytes, 0xff, 32);
-  assert_int_equal(sums_crc32c(bytes, 32), 0x62a8ab43u);
+  assert_int_equal(serve_digest_crc32c(bytes, 32), 0x62a8ab43u);
   for (int i = 0; i < 32; i++)
     bytes[i] = (uint8_t)i;
-  assert_int_equal(sums_crc32c(bytes, 32), 0x46dd794eu);
-  assert_int_equal(sums_crc32c(bytes, 0), 0);
-  sums_sha256_of("", 0, digest);
+  assert_int_equal(serve_digest_crc32c(bytes, 32), 0x46dd794eu);
+  assert_int_equal(serve_digest_crc32c(bytes, 0), 0);
+  serve_digest_sha256_of("", 0, digest);
   assert_memory_equal(digest, empty, sizeof empty);
-  struct sums_sha256 *sum = sums_sha256_open();
-  sums_sha256_add(sum, bytes, 20);
-  sums_sha256_add(sum, bytes + 20, 12);
-  assert_int_equal(sums_sha256_so_far(sum, parts), 0);
-  sums_sha256_close(sum);
-  sums_sha256_of(bytes, 32, digest);
+  struct sums_sha256 *sum = serve_digest_sha256_open();
+  serve_digest_sha256_add(sum, bytes, 20);
+  serve_digest_sha256_add(sum, bytes + 20, 12);
+  assert_int_equal(serve_digest_sha256_so_far(sum, parts), 0);
+  serve_digest_sha256_close(sum);
+  serve_digest_sha256_of(bytes, 32, digest);
   assert_memory_equal(digest, parts, sizeof parts);
 }
 
@@ -276,7 +276,7 @@ static void test_extents(void **state)
     uint64_t begin = (uint64_t)(rand() % 500), end = begin + (uint64_t)(rand() % 20), covered = 0;
     uint32_t runs = 0;
     end = end < 500 ? end : 500;
-    assert_int_equal(extents_add(&e, begin, end), 0);
+    assert_int_equal(serve_extents_add(&e, begin, end), 0);
     for (uint64_t i = begin; i < end; i++)
       there[i] = true;
     for (int i = 0; i < 500; i++) {
@@ -288,19 +288,19 @@ static void test_extents(void **state)
     uint64_t front = 0;
     while (front < 500 && there[front])
       front++;
-    assert_int_equal(extents_front(&e), front);
+    assert_int_equal(serve_extents_front(&e), front);
     if (covered == 500) {
-      extents_free(&e);
+      serve_extents_free(&e);
       memset(there, 0, sizeof there);
     }
   }
-  extents_free(&e);
+  serve_extents_free(&e);
   for (uint64_t i = 0; i < EXTENTS_MAX; i++)
-    assert_int_equal(extents_add(&e, 2 * i, 2 * i + 1), 0);
-  assert_int_equal(extents_add(&e, UINT64_MAX - 1, UINT64_MAX), -ENOSPC);
-  assert_int_equal(extents_add(&e, 0, 3), 0);
-  assert_int_equal(extents_add(&e, UINT64_MAX - 1, UINT64_MAX), 0);
-  extents_free(&e);
+    assert_int_equal(serve_extents_add(&e, 2 * i, 2 * i + 1), 0);
+  assert_int_equal(serve_extents_add(&e, UINT64_MAX - 1, UINT64_MAX), -ENOSPC);
+  assert_int_equal(serve_extents_add(&e, 0, 3), 0);
+  assert_int_equal(serve_extents_add(&e, UINT64_MAX - 1, UINT64_MAX), 0);
+  serve_extents_free(&e);
 }
 
 /* ---- Blocks, against a map of who has what ----------------------------------------------- */
@@ -308,14 +308,14 @@ static void test_extents(void **state)
 static void test_pool(void **state)
 {
   enum { TOTAL = 300, HELD = 100 };
-  struct pool *pool = pool_open(TOTAL * POOL_LEAST + 17);
+  struct pool *pool = serve_buddy_open(TOTAL * POOL_LEAST + 17);
   uint8_t owner[TOTAL] = {0};
   uint64_t offsets[HELD];
   uint32_t sizes[HELD] = {0};
   bool refused = false;
 
   (void)state;
-  assert_int_equal(pool_largest(pool), 256 * POOL_LEAST);
+  assert_int_equal(serve_buddy_largest(pool), 256 * POOL_LEAST);
   srand(3);
   for (int round = 0; round < 20000; round++) {
     int who = rand() % HELD;
@@ -325,12 +325,12 @@ static void test_pool(void **state)
         assert_int_equal(owner[first + i], who + 1);
         owner[first + i] = 0;
       }
-      pool_give(pool, offsets[who]);
+      serve_buddy_give(pool, offsets[who]);
       sizes[who] = 0;
       continue;
     }
     uint32_t blocks = 1u << rand() % 6;
-    offsets[who] = pool_take(pool, blocks * POOL_LEAST - (uint64_t)(rand() % 2048));
+    offsets[who] = serve_buddy_take(pool, blocks * POOL_LEAST - (uint64_t)(rand() % 2048));
     if (offsets[who] == POOL_NONE) {
       refused = true;
       continue;
@@ -346,15 +346,15 @@ static void test_pool(void **state)
   assert_true(refused);
   for (int who = 0; who < HELD; who++) {
     if (sizes[who] > 0)
-      pool_give(pool, offsets[who]);
+      serve_buddy_give(pool, offsets[who]);
   }
   /* All of it has grown together again. */
-  assert_int_not_equal(pool_take(pool, 256 * POOL_LEAST), POOL_NONE);
-  assert_int_equal(pool_take(pool, 64 * POOL_LEAST), POOL_NONE);
+  assert_int_not_equal(serve_buddy_take(pool, 256 * POOL_LEAST), POOL_NONE);
+  assert_int_equal(serve_buddy_take(pool, 64 * POOL_LEAST), POOL_NONE);
   for (uint32_t blocks = 32; blocks >= 4; blocks = blocks == 32 ? 8 : blocks / 2)
-    assert_int_not_equal(pool_take(pool, blocks * POOL_LEAST), POOL_NONE);
-  assert_int_equal(pool_take(pool, 1), POOL_NONE);
-  pool_close(pool);
+    assert_int_not_equal(serve_buddy_take(pool, blocks * POOL_LEAST), POOL_NONE);
+  assert_int_equal(serve_buddy_take(pool, 1), POOL_NONE);
+  serve_buddy_close(pool);
 }
 
 int main(void)

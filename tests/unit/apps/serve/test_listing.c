@@ -10,12 +10,12 @@
 static struct ask *asked;
 static void (*answered)(struct ask *ask, const struct serve_message *answer);
 
-void __wrap_remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
-                       const struct serve_message *message,
-                       void (*when)(struct ask *ask, const struct serve_message *answer));
-void __wrap_remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
-                       const struct serve_message *message,
-                       void (*when)(struct ask *ask, const struct serve_message *answer))
+void __wrap_serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t wanted,
+                                 const struct serve_message *message,
+                                 void (*when)(struct ask *ask, const struct serve_message *answer));
+void __wrap_serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t wanted,
+                                 const struct serve_message *message,
+                                 void (*when)(struct ask *ask, const struct serve_message *answer))
 {
   (void)remote;
   assert_int_equal(message->type, SERVE_LIST);
@@ -47,8 +47,8 @@ static void begin(struct copy *copy, struct copy_params *params)
   static struct transfer t;
 
   *copy = (struct copy){.params = params, .root = -1, .error = PST_ERROR_INIT};
-  get_push(copy, "", 0, SERVE_KIND_FOLDER);
-  assert_int_equal(get_next(copy, &t), -EAGAIN);
+  serve_get_push(copy, "", 0, SERVE_KIND_FOLDER);
+  assert_int_equal(serve_get_next(copy, &t), -EAGAIN);
 }
 
 static void files_without_end(void **state)
@@ -64,10 +64,10 @@ static void files_without_end(void **state)
   assert_in_range(copy.pending_count, 65536, 65536 + SERVE_ENTRIES_MAX);
   /* It goes on once half of them have been fetched. */
   while (asked == NULL)
-    assert_int_equal(get_next(&copy, &t), 0);
+    assert_int_equal(serve_get_next(&copy, &t), 0);
   assert_in_range(copy.pending_count, 32000, 32768);
   assert_in_range(answer(SERVE_KIND_FILE, 1000000), 1, 65536);
-  get_close(&copy);
+  serve_get_close(&copy);
   asked = NULL;
 }
 
@@ -81,14 +81,14 @@ static void folders_without_end(void **state)
   begin(&copy, &params);
   assert_in_range(answer(SERVE_KIND_FOLDER, 1000000), 1, 65536);
   /* The listing goes on before the next folder is begun, up to a bound. */
-  assert_int_equal(get_next(&copy, &t), -EAGAIN);
+  assert_int_equal(serve_get_next(&copy, &t), -EAGAIN);
   assert_int_equal(answer(SERVE_KIND_FOLDER, 1), 1);
   copy.pending_count = (1 << 22) - SERVE_ENTRIES_MAX;
-  assert_int_equal(get_next(&copy, &t), -EAGAIN);
+  assert_int_equal(serve_get_next(&copy, &t), -EAGAIN);
   assert_int_equal(answer(SERVE_KIND_FOLDER, 10), 1);
   assert_false(copy.listing);
-  assert_non_null(strstr(notice_last_error(), "too many folders"));
-  get_close(&copy);
+  assert_non_null(strstr(app_log_last_error(), "too many folders"));
+  serve_get_close(&copy);
 }
 
 int main(void)

@@ -6,7 +6,7 @@
 #include "serve/remote.h"
 #include "support.h"
 
-static struct remote remote;
+static struct connection remote;
 static struct pst_node_event event = {.kind = PST_NODE_MESSAGE};
 static uint8_t ring[SERVE_MESSAGE_MAX];
 static unsigned polled, scribbled;
@@ -30,8 +30,8 @@ void __wrap_pst_peer_close(struct pst_peer *peer, int code, const char *text)
   fail_msg("%s", text);
 }
 
-struct io_request *__wrap_io_poll(struct io *io);
-struct io_request *__wrap_io_poll(struct io *io)
+struct io_request *__wrap_serve_io_poll(struct io *io);
+struct io_request *__wrap_serve_io_poll(struct io *io)
 {
   (void)io;
   return NULL;
@@ -56,7 +56,7 @@ static void step_with(const struct serve_message *message)
   assert_int_equal(serve_encode(message, ring, sizeof ring, &length), 0);
   event.bytes = ring;
   event.length = length;
-  assert_int_equal(remote_step(&remote), 0);
+  assert_int_equal(serve_connection_step(&remote), 0);
 }
 
 static unsigned answered;

@@ -48,8 +48,8 @@ int __wrap_pst_node_poll(struct pst_node *node, struct pst_node_event *events, u
   return 1;
 }
 
-struct io_request *__wrap_io_poll(struct io *io);
-struct io_request *__wrap_io_poll(struct io *io)
+struct io_request *__wrap_serve_io_poll(struct io *io);
+struct io_request *__wrap_serve_io_poll(struct io *io)
 {
   (void)io;
   return NULL;
@@ -57,16 +57,16 @@ struct io_request *__wrap_io_poll(struct io *io)
 
 static void test_a_server_that_leaves_has_its_reason_reported(void **state)
 {
-  struct remote remote = {.address = "127.0.0.1:1", .awake = 1};
+  struct connection remote = {.address = "127.0.0.1:1", .awake = 1};
   const struct remote_params params = {.address = "127.0.0.1:1", .area.memory = "host"};
   struct pst_error error = PST_ERROR_INIT;
   struct pst_area *area;
   uint32_t region;
 
   (void)state;
-  assert_int_equal(
-      remote_offer(&remote, &params, 4096, PST_ACCESS_REMOTE_READ, &area, &region, &error),
-      -ESHUTDOWN);
+  assert_int_equal(serve_connection_offer(&remote, &params, 4096, PST_ACCESS_REMOTE_READ, &area,
+                                          &region, &error),
+                   -ESHUTDOWN);
   assert_int_equal(polled, 2);
   assert_non_null(strstr(error.text, "127.0.0.1:1: the server is stopping"));
 }

@@ -31,8 +31,8 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *time)
   return 0;
 }
 
-bool __wrap_signals_stop(void);
-bool __wrap_signals_stop(void)
+bool __wrap_app_signals_stop(void);
+bool __wrap_app_signals_stop(void)
 {
   return is_stopping;
 }
@@ -82,8 +82,8 @@ int __wrap_pst_node_poll(struct pst_node *node, struct pst_node_event *events, u
   return 1;
 }
 
-struct io_request *__wrap_io_poll(struct io *io);
-struct io_request *__wrap_io_poll(struct io *io)
+struct io_request *__wrap_serve_io_poll(struct io *io);
+struct io_request *__wrap_serve_io_poll(struct io *io)
 {
   (void)io;
   return NULL;
@@ -96,7 +96,7 @@ static void never(struct ask *ask, const struct serve_message *message)
   fail();
 }
 
-static struct remote remote;
+static struct connection remote;
 static struct ask asks[2 * WINDOW];
 
 /* More is asked than the server takes at a time, and it answers none of that. */
@@ -107,12 +107,12 @@ static void ask_all(void)
   is_stopping = answers_pings = has_joined = false;
   pings = closed = 0;
   answer_length = 0;
-  remote = (struct remote){.address = "127.0.0.1:1", .awake = true, .timeout_ns = TIMEOUT_NS};
-  assert_int_equal(remote_step(&remote), 0);
+  remote = (struct connection){.address = "127.0.0.1:1", .awake = true, .timeout_ns = TIMEOUT_NS};
+  assert_int_equal(serve_connection_step(&remote), 0);
   remote.limits =
       (struct serve_message){.type = SERVE_WELCOME, .window = WINDOW, .idle_ns = UINT64_MAX};
   for (uint32_t i = 0; i < 2 * WINDOW; i++)
-    remote_ask(&remote, &asks[i], SERVE_DONE, &question, never);
+    serve_connection_ask(&remote, &asks[i], SERVE_DONE, &question, never);
   assert_int_equal(remote.under_way, WINDOW - 1);
 }
 
@@ -120,8 +120,8 @@ static int step_until(uint64_t end_ns)
 {
   int rc = 0;
 
-  while (rc == 0 && now_ns() < end_ns)
-    rc = remote_step(&remote);
+  while (rc == 0 && app_now_ns() < end_ns)
+    rc = serve_connection_step(&remote);
   return rc;
 }
 
@@ -129,7 +129,7 @@ static void test_nothing_is_answered(void **state)
 {
   (void)state;
   ask_all();
-  assert_int_equal(step_until(now_ns() + 60 * NS_PER_S), -ETIMEDOUT);
+  assert_int_equal(step_until(app_now_ns() + 60 * NS_PER_S), -ETIMEDOUT);
   assert_int_equal(pings, 1);
   assert_int_equal(closed, 1);
   assert_non_null(strstr(remote.text, "127.0.0.1:1: the server is there and has answered nothing"));
@@ -142,7 +142,7 @@ static void test_pings_are_answered(void **state)
   ask_all();
   answers_pings = true;
   while (pings < 10)
-    assert_int_equal(remote_step(&remote), 0);
+    assert_int_equal(serve_connection_step(&remote), 0);
   assert_int_equal(closed, 0);
 }
 
@@ -152,7 +152,7 @@ static void test_a_signal_bounds_the_wait(void **state)
   ask_all();
   remote.timeout_ns = 3600 * NS_PER_S;
   is_stopping = true;
-  assert_int_equal(step_until(now_ns() + 60 * NS_PER_S), -ETIMEDOUT);
+  assert_int_equal(step_until(app_now_ns() + 60 * NS_PER_S), -ETIMEDOUT);
   assert_non_null(strstr(remote.text, "stopped by SIG"));
 }
 
@@ -160,12 +160,12 @@ static void test_no_welcome_comes(void **state)
 {
   (void)state;
   ask_all();
-  remote = (struct remote){.address = "127.0.0.1:1",
-                           .awake = true,
-                           .joined = true,
-                           .waiting = true,
-                           .timeout_ns = TIMEOUT_NS};
-  assert_int_equal(step_until(now_ns() + 60 * NS_PER_S), -ETIMEDOUT);
+  remote = (struct connection){.address = "127.0.0.1:1",
+                               .awake = true,
+                               .joined = true,
+                               .waiting = true,
+                               .timeout_ns = TIMEOUT_NS};
+  assert_int_equal(step_until(app_now_ns() + 60 * NS_PER_S), -ETIMEDOUT);
   assert_int_equal(pings, 0);
 }
 

@@ -27,7 +27,7 @@ static int setup(void **state)
              "ln -s /etc/passwd root/absolute && ln -s file root/link && "
              "ln -s loop root/loop && mkfifo root/fifo && echo x >root/sub/x"),
       0);
-  root = root_open("root");
+  root = serve_sandbox_open("root");
   assert_true(root >= 0);
   return 0;
 }
@@ -45,7 +45,7 @@ static int check(const char *bytes, size_t length)
 {
   char name[SERVE_NAME_MAX + 1];
   const char *why = NULL;
-  int rc = names_check((const uint8_t *)bytes, length, name, &why);
+  int rc = serve_path_check((const uint8_t *)bytes, length, name, &why);
 
   if (rc == 0)
     assert_memory_equal(name, bytes, length);
@@ -95,29 +95,29 @@ static void test_names(void **state)
 static void test_nothing_leads_out(void **state)
 {
   struct stat stat;
-  int fd = root_open_file(root, "file", &stat);
+  int fd = serve_sandbox_open_file(root, "file", &stat);
 
   (void)state;
   assert_true(fd >= 0);
   assert_int_equal(stat.st_size, 7);
   close(fd);
-  fd = root_open_file(root, "link", &stat);
+  fd = serve_sandbox_open_file(root, "link", &stat);
   assert_true(fd >= 0);
   close(fd);
-  assert_int_equal(root_open_file(root, "leads-out", &stat), -EXDEV);
-  assert_int_equal(root_open_file(root, "absolute", &stat), -EXDEV);
-  assert_int_equal(root_open_file(root, "folder-out/file", &stat), -EXDEV);
-  assert_int_equal(root_open_file(root, "../outside/file", &stat), -EXDEV);
-  assert_int_equal(root_open_file(root, "sub/../../outside/file", &stat), -EXDEV);
-  assert_int_equal(root_open_file(root, "/etc/passwd", &stat), -EXDEV);
-  assert_int_equal(root_open_file(root, "loop", &stat), -ELOOP);
-  assert_int_equal(root_open_file(root, "none", &stat), -ENOENT);
-  assert_int_equal(root_open_file(root, "sub", &stat), -EISDIR);
-  assert_int_equal(root_open_file(root, "file/x", &stat), -ENOTDIR);
+  assert_int_equal(serve_sandbox_open_file(root, "leads-out", &stat), -EXDEV);
+  assert_int_equal(serve_sandbox_open_file(root, "absolute", &stat), -EXDEV);
+  assert_int_equal(serve_sandbox_open_file(root, "folder-out/file", &stat), -EXDEV);
+  assert_int_equal(serve_sandbox_open_file(root, "../outside/file", &stat), -EXDEV);
+  assert_int_equal(serve_sandbox_open_file(root, "sub/../../outside/file", &stat), -EXDEV);
+  assert_int_equal(serve_sandbox_open_file(root, "/etc/passwd", &stat), -EXDEV);
+  assert_int_equal(serve_sandbox_open_file(root, "loop", &stat), -ELOOP);
+  assert_int_equal(serve_sandbox_open_file(root, "none", &stat), -ENOENT);
+  assert_int_equal(serve_sandbox_open_file(root, "sub", &stat), -EISDIR);
+  assert_int_equal(serve_sandbox_open_file(root, "file/x", &stat), -ENOTDIR);
   /* Would block, were it opened. */
-  assert_int_equal(root_open_file(root, "fifo", &stat), -ENOTSUP);
-  assert_int_equal(root_open_folder(root, "folder-out"), -EXDEV);
-  assert_int_equal(root_open_folder(root, "file"), -ENOTDIR);
+  assert_int_equal(serve_sandbox_open_file(root, "fifo", &stat), -ENOTSUP);
+  assert_int_equal(serve_sandbox_open_folder(root, "folder-out"), -EXDEV);
+  assert_int_equal(serve_sandbox_open_folder(root, "file"), -ENOTDIR);
 }
 
 static void test_nothing_is_made_outside(void **state)
@@ -125,24 +125,24 @@ static void test_nothing_is_made_outside(void **state)
   struct part part;
 
   (void)state;
-  assert_int_equal(root_make_folder(root, "folder-out/new", 0777), -EXDEV);
-  assert_int_equal(root_make_folder(root, "file", 0777), -EEXIST);
-  assert_int_equal(root_make_folder(root, "folder-out", 0777), -ELOOP);
-  assert_int_equal(root_make_folder(root, "sub", 0777), 0);
-  assert_int_equal(root_make_folder(root, "sub/new", 0777), 0);
-  assert_int_equal(part_open(root, "folder-out/new", 1, 0600, true, false, &part), -EXDEV);
-  assert_int_equal(part_open(root, "none/new", 1, 0600, true, false, &part), -ENOENT);
-  assert_int_equal(part_open(root, "sub", 1, 0600, true, false, &part), -EISDIR);
+  assert_int_equal(serve_sandbox_make_folder(root, "folder-out/new", 0777), -EXDEV);
+  assert_int_equal(serve_sandbox_make_folder(root, "file", 0777), -EEXIST);
+  assert_int_equal(serve_sandbox_make_folder(root, "folder-out", 0777), -ELOOP);
+  assert_int_equal(serve_sandbox_make_folder(root, "sub", 0777), 0);
+  assert_int_equal(serve_sandbox_make_folder(root, "sub/new", 0777), 0);
+  assert_int_equal(serve_part_open(root, "folder-out/new", 1, 0600, true, false, &part), -EXDEV);
+  assert_int_equal(serve_part_open(root, "none/new", 1, 0600, true, false, &part), -ENOENT);
+  assert_int_equal(serve_part_open(root, "sub", 1, 0600, true, false, &part), -EISDIR);
   assert_int_equal(access("outside/new", F_OK), -1);
   /* What is planted where the part would be is not written through. */
   assert_int_equal(symlink("../outside/file", "root/.a" NAMES_PART_SUFFIX), 0);
-  assert_int_equal(part_open(root, "a", 1, 0600, false, false, &part), -ENOTSUP);
+  assert_int_equal(serve_part_open(root, "a", 1, 0600, false, false, &part), -ENOTSUP);
   assert_int_equal(link("outside/file", "root/.b" NAMES_PART_SUFFIX), 0);
-  assert_int_equal(part_open(root, "b", 1, 0600, false, false, &part), -ENOTSUP);
+  assert_int_equal(serve_part_open(root, "b", 1, 0600, false, false, &part), -ENOTSUP);
   assert_int_equal(mkfifo("root/.c" NAMES_PART_SUFFIX, 0600), 0);
-  assert_int_equal(part_open(root, "c", 1, 0600, false, false, &part), -ENOTSUP);
+  assert_int_equal(serve_part_open(root, "c", 1, 0600, false, false, &part), -ENOTSUP);
   assert_int_equal(mkdir("root/.d" NAMES_PART_SUFFIX, 0700), 0);
-  assert_int_equal(part_open(root, "d", 1, 0600, false, false, &part), -ENOTSUP);
+  assert_int_equal(serve_part_open(root, "d", 1, 0600, false, false, &part), -ENOTSUP);
 }
 
 /* A folder that nothing can be made in is no part of another user's. */
@@ -157,8 +157,8 @@ static void test_a_closed_folder_is_said_to_be_closed(void **state)
   write_file("root/closed/.b" NAMES_PART_SUFFIX, "x", 1);
   assert_int_equal(chmod("root/closed/.b" NAMES_PART_SUFFIX, 0), 0);
   assert_int_equal(chmod("root/closed", 0555), 0);
-  assert_int_equal(part_open(root, "closed/a", 1, 0600, false, false, &part), -EACCES);
-  assert_int_equal(part_open(root, "closed/b", 1, 0600, false, false, &part), -EPERM);
+  assert_int_equal(serve_part_open(root, "closed/a", 1, 0600, false, false, &part), -EACCES);
+  assert_int_equal(serve_part_open(root, "closed/b", 1, 0600, false, false, &part), -EPERM);
   assert_int_equal(chmod("root/closed", 0755), 0);
 }
 
@@ -173,21 +173,21 @@ static void test_a_part_is_this_users_alone(void **state)
   write_file(name, "older", 5);
   if (geteuid() == 0) { /* root alone can give files away */
     assert_int_equal(chown(name, 65534, 65534), 0);
-    assert_int_equal(part_open(root, "mine", 1, 0600, false, false, &part), -EPERM);
-    assert_int_equal(part_open(root, "mine", 1, 0600, false, true, &part), -EPERM);
+    assert_int_equal(serve_part_open(root, "mine", 1, 0600, false, false, &part), -EPERM);
+    assert_int_equal(serve_part_open(root, "mine", 1, 0600, false, true, &part), -EPERM);
     assert_int_equal(chown(name, geteuid(), getegid()), 0);
   }
   /* One that others may have open is replaced, also where it would be resumed. */
   assert_int_equal(chmod(name, 0666), 0);
-  assert_int_equal(part_open(root, "mine", 9, 0600, false, true, &part), 0);
+  assert_int_equal(serve_part_open(root, "mine", 9, 0600, false, true, &part), 0);
   assert_int_equal(part.there, 0);
   assert_int_equal(fstat(part.fd, &stat), 0);
   assert_int_equal(stat.st_mode & 0777, 0600);
   assert_int_equal(write(part.fd, "1234", 4), 4);
-  part_close(&part, false);
-  assert_int_equal(part_open(root, "mine", 9, 0600, false, true, &part), 0);
+  serve_part_close(&part, false);
+  assert_int_equal(serve_part_open(root, "mine", 9, 0600, false, true, &part), 0);
   assert_int_equal(part.there, 4);
-  part_close(&part, true);
+  serve_part_close(&part, true);
 }
 
 /* put: what a walk has seen, and nothing that took its place since. */
@@ -199,26 +199,26 @@ static void test_only_what_was_seen_is_opened(void **state)
   assert_int_equal(mkdir("root/sub", 0777) == 0 || errno == EEXIST, 1);
   write_file("root/sub/file", "seen", 4);
   assert_int_equal(lstat("root/sub/file", &seen), 0);
-  int fd = root_open_seen(root, "sub/file", &seen, O_RDONLY);
+  int fd = serve_sandbox_open_seen(root, "sub/file", &seen, O_RDONLY);
   assert_true(fd >= 0);
   close(fd);
   /* A link to the very file is a link all the same; so is one in a folder's place. */
   assert_int_equal(rename("root/sub/file", "root/sub/kept"), 0);
   assert_int_equal(symlink("kept", "root/sub/file"), 0);
-  assert_int_equal(root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(serve_sandbox_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
   assert_int_equal(unlink("root/sub/file"), 0);
   assert_int_equal(rename("root/sub", "root/moved"), 0);
   assert_int_equal(symlink("moved", "root/sub"), 0);
-  assert_int_equal(root_open_seen(root, "sub/kept", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(serve_sandbox_open_seen(root, "sub/kept", &seen, O_RDONLY), -ESTALE);
   assert_int_equal(unlink("root/sub"), 0);
   assert_int_equal(rename("root/moved", "root/sub"), 0);
   /* Another file, and what would block if it were opened. */
   write_file("root/sub/file", "other", 5);
-  assert_int_equal(root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(serve_sandbox_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
   assert_int_equal(unlink("root/sub/file"), 0);
   assert_int_equal(mkfifo("root/sub/file", 0600), 0);
-  assert_int_equal(root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
-  assert_int_equal(root_open_seen(root, "sub/none", &seen, O_RDONLY), -ENOENT);
+  assert_int_equal(serve_sandbox_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(serve_sandbox_open_seen(root, "sub/none", &seen, O_RDONLY), -ENOENT);
 }
 
 /* Counts entries that no client can ask for; their names may be shown. */
@@ -253,9 +253,9 @@ static void test_folders_are_listed_in_parts(void **state)
   write_file("root/sub/a\nb", "", 0);
   assert_int_equal(mkdir("root/sub/d", 0777), 0);
   assert_int_equal(symlink("x", "root/sub/l"), 0);
-  int folder = root_open_folder(root, "sub");
+  int folder = serve_sandbox_open_folder(root, "sub");
   do {
-    int n = root_list(folder, &cursor, entries, names, sizeof names);
+    int n = serve_sandbox_list(folder, &cursor, entries, names, sizeof names);
     assert_true(n > 0 || cursor == 0);
     unnamed += n > 0 ? count_unnamed(entries, (uint32_t)n) : 0;
     for (int i = 0; i < n; i++) {
@@ -278,9 +278,9 @@ static void test_folders_are_listed_in_parts(void **state)
 
 static void finish(struct part *part)
 {
-  assert_int_equal(part_prepare(part), 0);
-  assert_int_equal(part_rename(part), 0);
-  part_close(part, false);
+  assert_int_equal(serve_part_prepare(part), 0);
+  assert_int_equal(serve_part_rename(part), 0);
+  serve_part_close(part, false);
 }
 
 static void test_a_part_becomes_the_file(void **state)
@@ -289,12 +289,12 @@ static void test_a_part_becomes_the_file(void **state)
   struct stat stat;
 
   (void)state;
-  assert_int_equal(part_open(root, "sub/new", 10, 0755, false, false, &part), 0);
+  assert_int_equal(serve_part_open(root, "sub/new", 10, 0755, false, false, &part), 0);
   assert_int_equal(part.there, 0);
   assert_int_equal(pwrite(part.fd, "abc", 3, 0), 3);
   assert_int_equal(access("root/sub/new", F_OK), -1);
   /* Nobody else writes it meanwhile. */
-  assert_int_equal(part_open(root, "sub/new", 10, 0755, false, true, &other), -EBUSY);
+  assert_int_equal(serve_part_open(root, "sub/new", 10, 0755, false, true, &other), -EBUSY);
   finish(&part);
   assert_int_equal(lstat("root/sub/new", &stat), 0);
   assert_int_equal(stat.st_size, 10);
@@ -302,8 +302,8 @@ static void test_a_part_becomes_the_file(void **state)
   umask(mask);
   assert_int_equal(stat.st_mode & 07777, 0755 & ~mask);
   assert_int_equal(access("root/sub/.new" NAMES_PART_SUFFIX, F_OK), -1);
-  assert_int_equal(part_open(root, "sub/new", 1, 0644, false, false, &part), -EEXIST);
-  assert_int_equal(part_open(root, "sub/new", 1, 0644, true, false, &part), 0);
+  assert_int_equal(serve_part_open(root, "sub/new", 1, 0644, false, false, &part), -EEXIST);
+  assert_int_equal(serve_part_open(root, "sub/new", 1, 0644, true, false, &part), 0);
   finish(&part);
   assert_int_equal(lstat("root/sub/new", &stat), 0);
   assert_int_equal(stat.st_size, 1);
@@ -314,11 +314,11 @@ static void test_a_file_that_came_meanwhile_stays(void **state)
   struct part part;
 
   (void)state;
-  assert_int_equal(part_open(root, "late", 1, 0644, false, false, &part), 0);
+  assert_int_equal(serve_part_open(root, "late", 1, 0644, false, false, &part), 0);
   write_file("root/late", "theirs", 6);
-  assert_int_equal(part_prepare(&part), 0);
-  assert_int_equal(part_rename(&part), -EEXIST);
-  part_close(&part, true);
+  assert_int_equal(serve_part_prepare(&part), 0);
+  assert_int_equal(serve_part_rename(&part), -EEXIST);
+  serve_part_close(&part, true);
   assert_int_equal(access("root/.late" NAMES_PART_SUFFIX, F_OK), -1);
 }
 
@@ -327,15 +327,15 @@ static void test_what_was_left_is_gone_on_with(void **state)
   struct part part;
 
   (void)state;
-  assert_int_equal(part_open(root, "r", 10, 0644, false, false, &part), 0);
+  assert_int_equal(serve_part_open(root, "r", 10, 0644, false, false, &part), 0);
   assert_int_equal(pwrite(part.fd, "abcd", 4, 0), 4);
-  part_close(&part, false);
-  assert_int_equal(part_open(root, "r", 10, 0644, false, true, &part), 0);
+  serve_part_close(&part, false);
+  assert_int_equal(serve_part_open(root, "r", 10, 0644, false, true, &part), 0);
   assert_int_equal(part.there, 4);
-  part_close(&part, false);
-  assert_int_equal(part_open(root, "r", 10, 0644, false, false, &part), 0);
+  serve_part_close(&part, false);
+  assert_int_equal(serve_part_open(root, "r", 10, 0644, false, false, &part), 0);
   assert_int_equal(part.there, 0);
-  part_close(&part, true);
+  serve_part_close(&part, true);
   assert_int_equal(access("root/.r" NAMES_PART_SUFFIX, F_OK), -1);
 }
 
@@ -347,15 +347,15 @@ static void write_for_ever(void)
 
   for (unsigned round = 0;; round++) {
     memset(block, 'a' + (int)(round % 26), sizeof block);
-    if (part_open(root, "k", 4 * sizeof block, 0644, true, false, &part) < 0)
+    if (serve_part_open(root, "k", 4 * sizeof block, 0644, true, false, &part) < 0)
       _exit(1);
     for (unsigned i = 0; i < 4; i++) {
       if (pwrite(part.fd, block, sizeof block, (off_t)(i * sizeof block)) < 0)
         _exit(2);
     }
-    if (part_prepare(&part) < 0 || part_rename(&part) < 0)
+    if (serve_part_prepare(&part) < 0 || serve_part_rename(&part) < 0)
       _exit(3);
-    part_close(&part, false);
+    serve_part_close(&part, false);
   }
 }
 
@@ -410,21 +410,21 @@ static void test_holes_are_found(void **state)
     close(fd);
     skip(); /* the file system keeps none */
   }
-  assert_int_equal(root_extent(fd, 0, 4096, size, &known, &hole), 1 << 20);
+  assert_int_equal(serve_sandbox_extent(fd, 0, 4096, size, &known, &hole), 1 << 20);
   assert_true(hole);
-  int64_t data = root_extent(fd, 1 << 20, 1 << 20, size, &known, &hole);
+  int64_t data = serve_sandbox_extent(fd, 1 << 20, 1 << 20, size, &known, &hole);
   assert_false(hole);
   assert_true(data > 16 << 10 && data <= 32 << 10);
-  assert_int_equal(root_extent(fd, 1 << 20, 100, size, &known, &hole), 100);
+  assert_int_equal(serve_sandbox_extent(fd, 1 << 20, 100, size, &known, &hole), 100);
   assert_false(hole);
   /* Known from before, and cut where it ends. */
   assert_true(known.begin <= 1 << 20 && known.end > 1 << 20);
-  assert_int_equal(root_extent(fd, known.end - 10, 100, size, &known, &hole), 10);
+  assert_int_equal(serve_sandbox_extent(fd, known.end - 10, 100, size, &known, &hole), 10);
   assert_false(hole);
-  assert_int_equal(root_extent(fd, 2 << 20, 1, size, &known, &hole), 2 << 20);
+  assert_int_equal(serve_sandbox_extent(fd, 2 << 20, 1, size, &known, &hole), 2 << 20);
   assert_true(hole);
   assert_int_equal(ftruncate(fd, 1 << 20), 0);
-  assert_int_equal(root_extent(fd, 2 << 20, 1, size, &known, &hole), -ESTALE);
+  assert_int_equal(serve_sandbox_extent(fd, 2 << 20, 1, size, &known, &hole), -ESTALE);
   close(fd);
 }
 

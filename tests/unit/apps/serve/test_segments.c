@@ -8,10 +8,10 @@ static void check(uint64_t length, uint32_t pieces)
   struct move_plan plan;
   uint64_t offset = 0, bytes = 0, at = 0;
 
-  move_plan(length, pieces, &plan);
+  serve_move_plan(length, pieces, &plan);
   assert_true(plan.piece * pieces >= length);
   for (uint64_t i = 0; i < plan.candidates; i++) {
-    if (!move_segment(&plan, i, &offset, &bytes))
+    if (!serve_move_segment(&plan, i, &offset, &bytes))
       continue;
     assert_int_equal(offset, at);
     assert_true(bytes > 0 && bytes <= MOVE_SEGMENT);
@@ -19,7 +19,7 @@ static void check(uint64_t length, uint32_t pieces)
     at += bytes;
   }
   assert_int_equal(at, length);
-  assert_false(move_segment(&plan, plan.candidates, &offset, &bytes));
+  assert_false(serve_move_segment(&plan, plan.candidates, &offset, &bytes));
 }
 
 static void test_segments_cover_all(void **state)
@@ -40,13 +40,14 @@ static void test_patterns_differ(void **state)
   struct move_plan plan;
 
   (void)state;
-  move_plan((3 << 20) + 5, 3, &plan);
+  serve_move_plan((3 << 20) + 5, 3, &plan);
   for (uint64_t i = 0; i < 4 * plan.candidates; i++)
     for (uint64_t k = 0; k < i; k++)
-      assert_int_not_equal(move_pattern(&plan, 1000 + i / plan.candidates, i % plan.candidates),
-                           move_pattern(&plan, 1000 + k / plan.candidates, k % plan.candidates));
+      assert_int_not_equal(
+          serve_move_pattern(&plan, 1000 + i / plan.candidates, i % plan.candidates),
+          serve_move_pattern(&plan, 1000 + k / plan.candidates, k % plan.candidates));
   /* The library counts blocks above the 40th bit. */
-  assert_true(move_pattern(&plan, UINT64_MAX, 1) < UINT64_C(1) << 40);
+  assert_true(serve_move_pattern(&plan, UINT64_MAX, 1) < UINT64_C(1) << 40);
 }
 
 int main(void)
