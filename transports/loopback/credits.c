@@ -2,7 +2,7 @@
 /* Credits that have come back, and the SENDs by reference that they end. */
 #include <assert.h>
 
-#include "send.h"
+#include "send_copy.h"
 
 static void lb_credits_advance(struct pst_endpoint *endpoint)
 {

@@ -10,8 +10,8 @@
 
 #include <penstock/transport-util.h>
 
+#include "access_guard.h"
 #include "described.h"
-#include "gate.h"
 
 #define LB_PIECES_MAX 64u
 #define LB_REQUESTS_MAX (1u << 20)

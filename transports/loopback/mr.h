@@ -5,7 +5,7 @@
 
 #include <penstock/transport.h>
 
-#include "gate.h"
+#include "access_guard.h"
 #include "map.h"
 #include "registry.h"
 
@@ -22,7 +22,7 @@ struct lb_mr {
   uint32_t access;
   uint32_t plain;                   /* bit PST_OP_WRITE, PST_OP_READ: it may be, by the CPU */
   uint8_t *base;                    /* NULL: the CPU cannot touch it */
-  struct pst_remote *seated;        /* of this process; gate.c's */
+  struct pst_remote *seated;        /* of this process; access_guard.c's */
   struct lb_gate_page *shared_gate; /* for other processes; NULL: not packed */
   struct lb_map gate_map;
   struct lb_guard *guard; /* of the range, once others have its descriptor */

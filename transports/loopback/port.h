@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gate.h"
+#include "access_guard.h"
 #include "map.h"
 #include "registry.h"
 

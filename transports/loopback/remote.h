@@ -5,7 +5,7 @@
 
 #include <penstock/transport.h>
 
-#include "gate.h"
+#include "access_guard.h"
 #include "map.h"
 #include "mr.h"
 

@@ -5,7 +5,7 @@
 #define LOOPBACK_RUN_H
 
 #include "remote.h"
-#include "send.h"
+#include "send_copy.h"
 
 /* What the plain requests of a run have in common: of one kind, between the same two ranges, each
  * of one piece, all that the CPU reaches. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The copying of SENDs, for each instruction set. AVX-512 is no faster here: the copy
  * waits for caches. */
-#include "send.h"
+#include "send_copy.h"
 
 /* Shown to the receiver after so many messages or bytes: often enough for it to
  * begin while a long post still copies, and to give slots back in time; seldom, since
