@@ -71,7 +71,7 @@ static void vb_post_build(struct pst_endpoint *endpoint, uint64_t index, uint32_
   if (request->opcode != PST_OP_SEND && request->opcode != PST_OP_FLUSH)
     endpoint->rma_before = index + 1;
   vb_send_queue_alike(&endpoint->sq, index, request->opcode);
-  if ((index & (endpoint->sq.mask >> 2)) == 0) /* as in row.c */
+  if ((index & (endpoint->sq.mask >> 2)) == 0) /* as in wr_batch.c */
     wr->send_flags |= IBV_SEND_SIGNALED;
 }
 

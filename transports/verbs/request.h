@@ -5,8 +5,8 @@
 
 #include "endpoint.h"
 
-/* row.c: at *index and behind it, those at the front of the `n` that are plain and can be taken, of
- * which `before` were posted before. Returns how many, and where the next one comes. */
+/* wr_batch.c: at *index and behind it, those at the front of the `n` that are plain and can be
+ * taken, of which `before` were posted before. Returns how many, and where the next one comes. */
 uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t *index, uint32_t before,
                       const struct pst_request *requests, uint32_t n);
 

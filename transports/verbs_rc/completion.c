@@ -8,8 +8,8 @@
 #include "cm.h"
 #include "completion.h"
 #include "connection.h"
-#include "lanes.h"
 #include "last_wqe.h"
+#include "multi_qp.h"
 #include "qp.h"
 
 /* ---- What the device says ---------------------------------------------------------------- */

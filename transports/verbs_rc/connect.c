@@ -11,7 +11,7 @@
 #include "../verbs/request.h"
 #include "cm.h"
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "ops.h"
 #include "qp.h"
 

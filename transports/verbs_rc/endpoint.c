@@ -7,7 +7,7 @@
 #include "../verbs/srq.h"
 #include "cm.h"
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "ops.h"
 #include "qp.h"
 

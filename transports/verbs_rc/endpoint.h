@@ -126,8 +126,8 @@ enum rc_peer {
   RC_PEER_LEFT,   /* its farewell */
 };
 
-/* One of an endpoint's queue pairs, lanes.c. It asks and answers by one; or it is split: `qp` asks,
- * in the device's own domain, where all is that it sends from, and is asked nothing; `rq.qp`
+/* One of an endpoint's queue pairs, multi_qp.c. It asks and answers by one; or it is split: `qp`
+ * asks, in the device's own domain, where all is that it sends from, and is asked nothing; `rq.qp`
  * answers, in the peer's. */
 struct rc_lane {
   struct ibv_qp *qp;

@@ -4,7 +4,7 @@
 
 #include "cm.h"
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "qp.h"
 
 /* Counters of port and host as they were when connections began, for the words of those that fail.

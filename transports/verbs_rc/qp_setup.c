@@ -4,8 +4,8 @@
 #include "../verbs/srq.h"
 #include "cm.h"
 #include "connection.h"
-#include "lanes.h"
 #include "last_wqe.h"
+#include "multi_qp.h"
 #include "qp.h"
 
 static int rc_qp_to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,

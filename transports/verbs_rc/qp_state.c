@@ -3,7 +3,7 @@
  */
 #include <endian.h>
 
-#include "lanes.h"
+#include "multi_qp.h"
 #include "qp.h"
 
 static int rc_qp_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int access)

@@ -3,7 +3,7 @@
 #include "../verbs/receive.h"
 #include "../verbs/receives.h"
 #include "../verbs/srq.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "qp.h"
 
 /* Completions that there may be at a time: of all queues of the worker's. */

@@ -32,7 +32,7 @@
 
 #include "cm.h"
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "qp.h"
 
 /* A hello's immediate data, from the lowest bit. Counts are modulo their masks plus one. */

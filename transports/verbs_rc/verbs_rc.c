@@ -3,7 +3,7 @@
 #include "cm.h"
 #include "completion.h"
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "ops.h"
 #include "qp.h"
 

@@ -4,7 +4,7 @@
 #define TEST_VERBS_RC_SUPPORT_H
 
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 
 #include "../verbs/support.h"
 

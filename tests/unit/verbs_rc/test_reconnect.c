@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "qp.h"
 
 #define QUEUE 16u

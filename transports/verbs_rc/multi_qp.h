@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue pairs of one endpoint, of which there may be several: lanes.c. */
+/* The queue pairs of one endpoint, of which there may be several: multi_qp.c. */
 #ifndef RC_LANES_H
 #define RC_LANES_H
 
@@ -22,7 +22,7 @@ static inline uint32_t rc_lane_of_message(const struct pst_endpoint *endpoint, u
   return (uint32_t)(n / turn % endpoint->lane_count);
 }
 
-/* lanes.c: how many completions all queue pairs of the endpoint can have at a time. */
+/* multi_qp.c: how many completions all queue pairs of the endpoint can have at a time. */
 uint32_t rc_lanes_size(struct pst_endpoint *endpoint);
 /* Opens all queue pairs of the endpoint. 0 or -errno. */
 int rc_lanes_open(struct pst_endpoint *endpoint, uint32_t pieces);

@@ -4,7 +4,7 @@
 #include <endian.h>
 
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "qp.h"
 #include "receive.h"
 #include "support.h"

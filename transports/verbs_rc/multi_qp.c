@@ -15,7 +15,7 @@
 
 #include "../verbs/receive.h"
 #include "connection.h"
-#include "lanes.h"
+#include "multi_qp.h"
 #include "qp.h"
 
 #define RECEIVES_MIN 4u /* hello, farewell, and as many to be late */

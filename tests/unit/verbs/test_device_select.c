@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of transports/verbs/match.c. */
+/* Tests of transports/verbs/device_select.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
