@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "format.h"
 #include "meminfo.h"
+#include "numa.h"
 #include "ops.h"
-#include "place.h"
 #include "state.h"
-#include "text.h"
 
 #define LENGTH_MAX (UINT64_C(1) << 62)
 

@@ -11,10 +11,10 @@
 
 #include <penstock/page.h>
 
+#include "format.h"
 #include "meminfo.h"
-#include "place.h"
+#include "numa.h"
 #include "state.h"
-#include "text.h"
 
 #define PAGE_SIZE_SHIFT 26 /* of the log2 in flags of mmap and memfd_create */
 #define PLACE_TRIES 16

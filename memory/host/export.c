@@ -13,9 +13,9 @@
 #include <penstock/page.h>
 
 #include "block.h"
+#include "format.h"
 #include "ops.h"
 #include "state.h"
-#include "text.h"
 
 /* linux/magic.h */
 #define HUGETLB_MAGIC 0x958458f6

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 #include "block.h"
+#include "format.h"
 #include "meminfo.h"
+#include "numa.h"
 #include "ops.h"
 #include "pattern.h"
-#include "place.h"
 #include "state.h"
-#include "text.h"
 
 static int host_probe(const struct pst_host *host, struct pst_probe *probe)
 {

@@ -10,7 +10,7 @@ int host_alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
                struct pst_region *region);
 void host_free_region(struct pst_memory *memory, struct pst_region *region);
 
-/* adopt.c */
+/* user_memory.c */
 int host_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *params,
                       struct pst_region *region);
 

@@ -9,7 +9,7 @@
 int igpu_alloc_mapped(struct pst_memory *memory, const struct pst_alloc_params *params,
                       struct cuda_block *block);
 int igpu_check_import(const struct pst_memory *memory, const struct pst_export *from);
-/* adopt.c: -EOPNOTSUPP, and the log has the reason. */
+/* user_memory.c: -EOPNOTSUPP, and the log has the reason. */
 int igpu_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *params,
                       struct pst_region *region);
 

@@ -11,7 +11,7 @@
 #include "failure.h"
 #include "ops.h"
 #include "plugin.h"
-#include "ranges.h"
+#include "va_range.h"
 
 void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block,
                       struct pst_region *region)

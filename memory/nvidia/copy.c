@@ -9,7 +9,7 @@
 #include "ops.h"
 #include "plan.h"
 #include "queue.h"
-#include "ranges.h"
+#include "va_range.h"
 
 /* Contiguous on both sides? */
 static bool cuda_copy_append(struct pst_copy_row *row, const struct pst_copy_row *piece)

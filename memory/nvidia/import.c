@@ -16,7 +16,7 @@
 #include "failure.h"
 #include "ops.h"
 #include "plugin.h"
-#include "ranges.h"
+#include "va_range.h"
 
 int cuda_refuse_range(const struct pst_memory *memory, const struct pst_export *from,
                       uint64_t base_length)

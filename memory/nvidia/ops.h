@@ -15,7 +15,7 @@ int cuda_describe(struct pst_memory *memory, struct pst_memory_info *info);
 int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
                struct pst_region *region);
 void cuda_free_region(struct pst_memory *memory, struct pst_region *region);
-/* pins.c */
+/* host_pin.c */
 int cuda_host_register(struct pst_memory *memory, void *address, uint64_t length);
 void cuda_host_unregister(struct pst_memory *memory, void *address, uint64_t length);
 /* export.c, import.c */
@@ -29,7 +29,7 @@ int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *pa
 void cuda_queue_close(struct pst_queue *queue);
 int cuda_queue_poll(struct pst_queue *queue, uint64_t *done);
 int cuda_verify_result(struct pst_queue *queue, struct pst_verify_result *result);
-/* copy.c, pattern.c, sum.c */
+/* copy.c, pattern.c, crc32c.c */
 int cuda_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
                    uint64_t *ticket);
 int cuda_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,

@@ -8,7 +8,7 @@
 #include "kernels.h"
 #include "ops.h"
 #include "queue.h"
-#include "ranges.h"
+#include "va_range.h"
 
 /* From here on a message gets a block rather than a warp. */
 #define WIDE_BYTES (UINT64_C(8) << 10)

@@ -8,7 +8,7 @@
 
 #include <context.h>
 #include <queue.h>
-#include <ranges.h>
+#include <va_range.h>
 
 #define LENGTH (UINT64_C(1) << 20)
 

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "block.h"
+#include "format.h"
 #include "meminfo.h"
-#include "text.h"
 
 #include <penstock/page.h>
 

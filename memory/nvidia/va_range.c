@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ranges.h"
+#include "va_range.h"
 
 int cuda_range_add(struct pst_memory *memory, uint64_t begin, uint64_t length, bool registered,
                    bool reachable)

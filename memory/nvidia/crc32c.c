@@ -7,7 +7,7 @@
 #include "kernels.h"
 #include "ops.h"
 #include "queue.h"
-#include "ranges.h"
+#include "va_range.h"
 
 #define BLOCKS_MAX 64u                 /* that share a range */
 #define LENGTH_MAX (UINT64_C(1) << 48) /* the kernel's tiles have numbers of 32 bits */

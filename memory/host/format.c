@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "format.h"
 #include "meminfo.h"
-#include "text.h"
 
 struct host_text host_size_text(uint64_t bytes)
 {

@@ -17,7 +17,7 @@
 #include "context.h"
 #include "failure.h"
 #include "ops.h"
-#include "ranges.h"
+#include "va_range.h"
 
 struct pin {
   struct pin *next;

@@ -10,9 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "place.h"
+#include "format.h"
+#include "numa.h"
 #include "state.h"
-#include "text.h"
 
 /* linux/mempolicy.h */
 #define POLICY_DEFAULT 0
