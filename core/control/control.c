@@ -9,9 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "connection.h"
 #include "listener.h"
 #include "node_dial.h"
-#include "peer.h"
 #include "streams.h"
 #include "util/clock.h"
 #include "util/log.h"

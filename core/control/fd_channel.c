@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors of a connection's frames, which go by a socket of their own: side.h. */
+/* Descriptors of a connection's frames, which go by a socket of their own: unix_fd.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "peer.h"
+#include "connection.h"
 #include "util/closer.h"
 #include "util/log.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "connection.h"
 #include "listener.h"
 #include "messages.h"
-#include "peer.h"
 #include "protocol.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"

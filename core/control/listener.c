@@ -7,8 +7,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "connection.h"
 #include "listener.h"
-#include "peer.h"
 #include "protocol.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "control.h"
-#include "side.h"
 #include "socket.h"
+#include "unix_fd.h"
 #include "util/mailbox.h"
 #include "wire.h"
 

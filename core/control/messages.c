@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "connection.h"
 #include "messages.h"
-#include "peer.h"
 #include "protocol.h"
 #include "util/clock.h"
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "connection.h"
 #include "node_dial.h"
-#include "peer.h"
 
 /* ---- Out --------------------------------------------------------------------------- */
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "connection.h"
 #include "node_dial.h"
-#include "peer.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"

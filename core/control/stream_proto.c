@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "peer.h"
+#include "connection.h"
 #include "protocol.h"
 #include "streams.h"
 #include "util/log.h"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "connection.h"
 #include "listener.h"
-#include "peer.h"
 #include "protocol.h"
 #include "streams.h"
 #include "util/clock.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "peer.h"
+#include "connection.h"
 #include "streams.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"

@@ -148,7 +148,7 @@ bool send_pool_has_room(const struct send_pool *pool, uint64_t held);
 uint32_t send_pool_take(struct send_pool *pool, uint64_t held);
 void send_pool_give(struct send_pool *pool, uint32_t slot, uint64_t held);
 
-/* ---- mail.c: what the control channel hears, on its way to the node's thread ---- */
+/* ---- control_adapter.c: what the control channel hears, on its way to the node's thread ---- */
 /* Open the control channel. */
 int mail_open(struct pst_node *node, const struct pst_node_params *params, struct pst_error *error);
 void mail_close(struct pst_node *node);

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
+#include "control/connection.h"
 #include "control/messages.h"
-#include "control/peer.h"
 
 #define MS(n) ((uint64_t)(n)*1000000u)
 #define ADDRESS_KEPT 64

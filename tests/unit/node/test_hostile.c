@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/side.h"
+#include "control/unix_fd.h"
 #include "support.h"
 
 #define AREA 65536u

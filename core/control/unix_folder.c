@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "side.h"
+#include "unix_fd.h"
 #include "util/closer.h"
 
 #define PREFIX "penstock-side-" /* of its own: what else a user calls so is not swept */

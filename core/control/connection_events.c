@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "connection.h"
 #include "messages.h"
-#include "peer.h"
 #include "protocol.h"
 #include "util/log.h"
 

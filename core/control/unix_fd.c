@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Unix socket by which processes of one host pass descriptors. */
-#include "side.h"
+#include "unix_fd.h"
 
 #include <errno.h>
 #include <string.h>

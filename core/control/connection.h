@@ -103,7 +103,7 @@ struct connection {
   struct node_link node;
 };
 
-/* ---- peer.c: its life, and what goes out ---- */
+/* ---- connection.c: its life, and what goes out ---- */
 /* Takes the descriptor over. NULL: out of memory. */
 struct connection *connection_new(struct control *control, int fd, enum peer_state state,
                                   bool is_connector);
@@ -136,7 +136,7 @@ void connection_flush(struct connection *peer);
 bool connection_is_reading(const struct connection *peer);
 void connection_free_input(struct connection *peer);
 
-/* ---- peer_events.c: what comes in ---- */
+/* ---- connection_events.c: what comes in ---- */
 void connection_event(struct connection *peer, uint32_t events);
 void connection_unix_event(struct connection *peer, uint32_t events);
 /* Acts on what is due. */
@@ -168,7 +168,7 @@ int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid);
 /* The answer, in *code: 0, or -errno. False: it has not come yet. */
 bool fd_channel_got_answer(struct connection *peer, int *code);
 
-/* ---- side_guests.c: who comes to the side-socket ---- */
+/* ---- unix_guests.c: who comes to the side-socket ---- */
 void guests_accept(struct control *control);
 void guest_event(struct control *control, struct guest *guest);
 /* Closes those too slow. */

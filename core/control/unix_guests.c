@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "connection.h"
 #include "listener.h"
-#include "peer.h"
 #include "util/closer.h"
 
 #define ACCEPTS_A_ROUND 64

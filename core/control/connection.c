@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "connection.h"
 #include "messages.h"
-#include "peer.h"
 #include "protocol.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
