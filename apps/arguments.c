@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "notice.h"
+#include "log.h"
 #include "option_table.h"
 #include "util/suggest.h"
 #include "util/units.h"

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "notice.h"
+#include "log.h"
 #include "remedy.h"
 #include "signals.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "accounting.h"
-#include "notice.h"
+#include "log.h"
 #include "runner.h"
 #include "statistics.h"
 #include "stream_config.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "commands.h"
-#include "notice.h"
+#include "log.h"
 #include "runner.h"
 #include "stream_config.h"
 

@@ -6,7 +6,7 @@
 
 #include "devices.h"
 #include "json_put.h"
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 #include "runner.h"
 

@@ -10,7 +10,7 @@
 #include <json-c/json.h>
 
 #include "arguments.h"
-#include "notice.h"
+#include "log.h"
 #include "schema_json.h"
 
 #define PATH_BYTES 256

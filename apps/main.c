@@ -9,7 +9,7 @@
 
 #include "commands.h"
 #include "help.h"
-#include "notice.h"
+#include "log.h"
 #include "result_file.h"
 #include "schema.h"
 #include "signals.h"

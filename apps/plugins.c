@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "commands.h"
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 
 #define NAMES_MAX 256

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "file_identity.h"
-#include "notice.h"
+#include "log.h"
 #include "runner.h"
 #include "stream_config.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "runner.h"
 
 /* A receiver that has to leave gives the sender so long to end the stream:

@@ -8,7 +8,7 @@
 
 #include "clock.h"
 #include "json_put.h"
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 #include "runner.h"
 #include "signals.h"

@@ -8,7 +8,7 @@
 
 #include "environment.h"
 #include "json_put.h"
-#include "notice.h"
+#include "log.h"
 #include "statistics.h"
 
 #define FORMAT 1 /* of the result: docs/reference/result-json.md */

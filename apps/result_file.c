@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "atomic_file.h"
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 #include "signals.h"
 #include "standard.h"

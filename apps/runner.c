@@ -13,7 +13,7 @@
 #include "accounting.h"
 #include "clock.h"
 #include "devices.h"
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 #include "result_file.h"
 #include "signals.h"

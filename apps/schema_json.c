@@ -12,7 +12,7 @@
 #include <json-c/json.h>
 
 #include "commands.h"
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 
 #define NAME_BYTES 128

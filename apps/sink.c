@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "finding.h"
-#include "notice.h"
+#include "log.h"
 
 #define BOUNCE_BYTES (UINT64_C(4) << 20)
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "iov.h"
-#include "notice.h"
+#include "log.h"
 #include "sink.h"
 #include "size.h"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "capture.h"
-#include "notice.h"
+#include "log.h"
 #include "sink.h"
 
 #define BUFFER_BYTES (1u << 20)

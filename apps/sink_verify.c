@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "sink.h"
 
 #define PATIENCE_NS (10 * NS_PER_S) /* for checks under way when the stream has ended */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "notice.h"
+#include "log.h"
 
 struct pattern {
   const char *stream;

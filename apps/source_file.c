@@ -15,7 +15,7 @@
 
 #include "clock.h"
 #include "iov.h"
-#include "notice.h"
+#include "log.h"
 #include "remedy.h"
 #include "source.h"
 

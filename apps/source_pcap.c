@@ -10,7 +10,7 @@
 
 #include "capture.h"
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "source.h"
 
 #define AHEAD_BYTES (UINT64_C(4) << 20)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "notice.h"
+#include "log.h"
 
 const char *app_standard_output_cause(int code)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "notice.h"
+#include "log.h"
 #include "runner.h"
 #include "stream_config.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "notice.h"
+#include "log.h"
 #include "pin.h"
 #include "runner.h"
 

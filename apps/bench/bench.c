@@ -15,7 +15,7 @@
 
 #include "clock.h"
 #include "commands.h"
-#include "notice.h"
+#include "log.h"
 #include "pin.h"
 #include "result.h"
 #include "result_file.h"

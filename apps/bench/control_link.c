@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "plugin_options.h"
 #include "sessions.h"
 #include "signals.h"

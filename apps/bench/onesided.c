@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "clock.h"
+#include "log.h"
 #include "measure.h"
-#include "notice.h"
 #include "region_end.h"
 
 #define BATCH 64

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "notice.h"
+#include "log.h"
 #include "region_end.h"
 #include "result.h"
 #include "sessions.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "sessions.h"
 #include "signals.h"
 #include "statistics.h"

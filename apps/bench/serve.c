@@ -11,7 +11,7 @@
 #include "clock.h"
 #include "environment.h"
 #include "finding.h"
-#include "notice.h"
+#include "log.h"
 #include "run.h"
 #include "sessions.h"
 #include "signals.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "notice.h"
+#include "log.h"
 #include "pin.h"
 
 #define NAME_BYTES 64

@@ -10,7 +10,7 @@
 #include "bench/control_link.h"
 #include "clock.h"
 #include "json_put.h"
-#include "notice.h"
+#include "log.h"
 #include "signals.h"
 
 #define GREET_NS (30 * NS_PER_S) /* it looks at its devices meanwhile */

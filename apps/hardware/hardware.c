@@ -11,7 +11,7 @@
 #include "commands.h"
 #include "finding.h"
 #include "json_put.h"
-#include "notice.h"
+#include "log.h"
 #include "redact.h"
 #include "report.h"
 #include "result.h"

@@ -11,7 +11,7 @@
 #include "clock.h"
 #include "far.h"
 #include "json_put.h"
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 #include "signals.h"
 

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "commands.h"
 #include "devices.h"
 #include "file_identity.h"
 #include "finding.h"
 #include "json_put.h"
-#include "plan.h"
 #include "result_file.h"
 
 static int serve_copies_read_params(const struct command *command,

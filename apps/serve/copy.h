@@ -17,8 +17,8 @@
 
 #include <penstock/penstock.h>
 
+#include "client_connection.h"
 #include "partial_file.h"
-#include "remote.h"
 #include "sandbox.h"
 
 struct json_object;

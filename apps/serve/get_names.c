@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "copy.h"
-#include "notice.h"
+#include "log.h"
 #include "remedy.h"
 #include "sandbox.h"
 #include "wire.h"

@@ -7,7 +7,7 @@
 
 #include "clock.h"
 #include "copy.h"
-#include "notice.h"
+#include "log.h"
 #include "size.h"
 #include "statistics.h"
 

@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "bench/histogram.h"
+#include "cli.h"
 #include "clock.h"
 #include "commands.h"
 #include "devices.h"
 #include "json_put.h"
-#include "notice.h"
-#include "plan.h"
+#include "log.h"
 #include "result_file.h"
 #include "segments.h"
 #include "signals.h"

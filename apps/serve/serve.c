@@ -5,11 +5,11 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include "cli.h"
 #include "commands.h"
 #include "devices.h"
 #include "json_put.h"
-#include "notice.h"
-#include "plan.h"
+#include "log.h"
 #include "result_file.h"
 #include "signals.h"
 #include "size.h"

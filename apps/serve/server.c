@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "remedy.h"
 #include "sandbox.h"
 #include "signals.h"

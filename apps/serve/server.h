@@ -157,7 +157,7 @@ int serve_server_run(struct server *server, int event_fd);
 
 /* ---- Between server*.c and job*.c -------------------------------------------- */
 
-/* client.c, client_requests.c */
+/* server_client.c, server_requests.c */
 void serve_client_joined(struct server *server, struct pst_peer *peer);
 void serve_client_left(struct client *client, int status, const char *text);
 void serve_client_message(struct client *client, const void *bytes, uint64_t length);
@@ -192,7 +192,7 @@ void serve_job_io_ended(struct job *job);           /* of its io */
 void serve_job_drop_waiting(struct client *client); /* it has gone */
 void serve_job_free(struct job *job);
 
-/* jobs_file.c, jobs_folder.c, jobs_move.c, client.c: what is asked. */
+/* jobs_file.c, jobs_folder.c, jobs_move.c, server_client.c: what is asked. */
 job_step serve_job_fetch, serve_job_store, serve_job_hole, serve_job_check, serve_job_commit,
     serve_job_close, serve_job_start_move;
 /* 0: it has been answered, or refused; -errno as of serve_why_refused(). */

@@ -10,7 +10,7 @@
 #include "clock.h"
 #include "copy.h"
 #include "finding.h"
-#include "notice.h"
+#include "log.h"
 #include "util/printable.h"
 
 #define BUSY_NS (5 * NS_PER_S)

@@ -7,7 +7,7 @@
 
 #include "allocation.h"
 #include "capture.h"
-#include "notice.h"
+#include "log.h"
 #include "require.h"
 #include "source.h"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "serve/server.h"
 #include "server_model.h"
 #include "server_world.h"

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "notice.h"
+#include "log.h"
 
 char test_folder[64];
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "arguments.h"
-#include "notice.h"
+#include "log.h"
 #include "support.h"
 
 static const struct command all = {

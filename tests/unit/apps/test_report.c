@@ -4,7 +4,7 @@
 #include <json-c/json.h>
 #include <string.h>
 
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 #include "runner.h"
 #include "schema.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "environment.h"
-#include "notice.h"
+#include "log.h"
 #include "result.h"
 #include "support.h"
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "notice.h"
+#include "log.h"
 #include "support.h"
 
 #define MESSAGE 100u

@@ -11,7 +11,7 @@
 #include "bench/cases.h"
 #include "bench/histogram.h"
 #include "bench/result_row.h"
-#include "notice.h"
+#include "log.h"
 #include "support.h"
 
 /* ---- Histogram ------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 /* What the tests of apps/serve share: server script. */
 #include "server_script.h"
 
-#include "notice.h"
+#include "log.h"
 #include "server_model.h"
 #include "signals.h"
 #include "support.h"

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "notice.h"
+#include "log.h"
 #include "serve/copy.h"
 #include "support.h"
 

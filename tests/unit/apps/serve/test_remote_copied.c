@@ -3,7 +3,7 @@
  * is what is used. */
 #include <string.h>
 
-#include "serve/remote.h"
+#include "serve/client_connection.h"
 #include "support.h"
 
 static struct connection remote;

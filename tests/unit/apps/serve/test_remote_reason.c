@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "serve/remote.h"
+#include "serve/client_connection.h"
 #include "support.h"
 
 static unsigned polled;

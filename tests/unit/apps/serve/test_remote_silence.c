@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "clock.h"
-#include "serve/remote.h"
+#include "serve/client_connection.h"
 #include "support.h"
 
 #define TIMEOUT_NS (40 * NS_PER_MS)

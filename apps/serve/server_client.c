@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "server.h"
 #include "size.h"
 

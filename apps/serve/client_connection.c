@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A client's connection to `serve`: questions and their answers. */
-#include "remote.h"
+#include "client_connection.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "signals.h"
 
 #define EVENTS 64

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `request`, `get` and `put` read from their command line. */
-#include "plan.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "plugin_options.h"
 #include "result.h"
 #include "result_file.h"

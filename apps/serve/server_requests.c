@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "notice.h"
+#include "log.h"
 #include "server.h"
 
 static void serve_client_answer_ping(struct job *job)

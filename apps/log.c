@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines on standard error: errors, warnings, notes. */
-#include "notice.h"
+#include "log.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
