@@ -2,7 +2,8 @@
 /*
  * verbs_rc on a simulated device that fails: messages that vanish, links that go down, peers and
  * devices that go, answers that never come. Each message arrives once and in order, or the
- * connection is over, and all that was posted is accounted for. (verbs_rc_mend.c has them again.)
+ * connection is over, and all that was posted is accounted for. (verbs_rc_reconnect.c has them
+ * again.)
  *
  *     penstock-simverbs verbs-rc-faults PLUGIN LAUNCHER
  */

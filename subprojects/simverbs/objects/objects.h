@@ -52,7 +52,7 @@ void *sim_fail(int error);
 
 /* ---- rings ---- */
 /* Room for `entries` of `stride` bytes (both are rounded up). ENOMEM. */
-/* given.c: of what is asked for, what a device gives. */
+/* granted.c: of what is asked for, what a device gives. */
 void sim_give_qp(const struct fab_caps *caps, struct ibv_qp_cap *cap);
 void sim_give_srq(const struct fab_caps *caps, struct ibv_srq_attr *attr);
 uint32_t sim_give_cqe(const struct fab_caps *caps, uint32_t asked);
