@@ -266,23 +266,23 @@ int app_atomic_file_open_over(struct output *output, const char *what, const cha
   output->last = (flags & OUTPUT_LAST) != 0;
   output->whole = (flags & OUTPUT_WHOLE) != 0;
   output->path = strdup(path);
-  int result = !output->path ? -ENOMEM : atomic_file_split(output);
-  if (result == -ENOMEM)
-    app_log_fail(error, PST_EXIT_FAILED, result, "out of memory");
-  else if (result < 0)
-    result = atomic_file_fail(output, what, PST_EXIT_USAGE, "create", -result, error);
+  int rc = !output->path ? -ENOMEM : atomic_file_split(output);
+  if (rc == -ENOMEM)
+    app_log_fail(error, PST_EXIT_FAILED, rc, "out of memory");
+  else if (rc < 0)
+    rc = atomic_file_fail(output, what, PST_EXIT_USAGE, "create", -rc, error);
   else
-    result = atomic_file_take_name(output, what, why_not, error);
-  if (result == 0) {
-    result = atomic_file_open_unnamed(output);
-    if (result == 0)
-      result = atomic_file_take_mode(output);
-    if (result < 0)
-      result = atomic_file_fail(output, what, PST_EXIT_USAGE, "create", -result, error);
+    rc = atomic_file_take_name(output, what, why_not, error);
+  if (rc == 0) {
+    rc = atomic_file_open_unnamed(output);
+    if (rc == 0)
+      rc = atomic_file_take_mode(output);
+    if (rc < 0)
+      rc = atomic_file_fail(output, what, PST_EXIT_USAGE, "create", -rc, error);
   }
-  if (result < 0)
+  if (rc < 0)
     app_atomic_file_discard(output);
-  return result < 0 ? result : 0;
+  return rc < 0 ? rc : 0;
 }
 
 static int atomic_file_link_unnamed(struct output *output)
@@ -299,13 +299,13 @@ static int atomic_file_rename_temporary(struct output *output)
 {
   unsigned flags = output->overwrite ? 0 : RENAME_NOREPLACE;
   const int folder = output->folder;
-  int result = renameat2(folder, output->temporary, folder, output->name, flags);
+  int rc = renameat2(folder, output->temporary, folder, output->name, flags);
 
-  if (result < 0 && errno == EINVAL && flags != 0) /* a filesystem without the flag */
-    result = linkat(folder, output->temporary, folder, output->name, 0) == 0
-                 ? unlinkat(folder, output->temporary, 0)
-                 : -1;
-  if (result < 0)
+  if (rc < 0 && errno == EINVAL && flags != 0) /* a filesystem without the flag */
+    rc = linkat(folder, output->temporary, folder, output->name, 0) == 0
+             ? unlinkat(folder, output->temporary, 0)
+             : -1;
+  if (rc < 0)
     return -errno;
   free(output->temporary);
   output->temporary = NULL;
@@ -345,9 +345,9 @@ static void atomic_file_sync_folder(const struct output *output)
 
 static int atomic_file_give_name(struct output *output)
 {
-  int result = !output->temporary ? atomic_file_link_unnamed(output) : 0;
+  int rc = !output->temporary ? atomic_file_link_unnamed(output) : 0;
 
-  return result == 0 && output->temporary ? atomic_file_rename_temporary(output) : result;
+  return rc == 0 && output->temporary ? atomic_file_rename_temporary(output) : rc;
 }
 
 /* `code` is why it cannot have its name: another program has taken it meanwhile, say. */
@@ -386,21 +386,21 @@ static void atomic_file_keep_unnamed(struct output *output, const char *what, in
 
 int app_atomic_file_commit(struct output *output, const char *what, struct pst_error *error)
 {
-  int result = 0;
+  int rc = 0;
 
   if (output->fd >= 0 && !output->in_place) {
-    result = fsync(output->fd) < 0 ? -errno : 0;
-    if (result < 0) {
-      atomic_file_fail(output, what, PST_EXIT_FAILED, "write", -result, error);
+    rc = fsync(output->fd) < 0 ? -errno : 0;
+    if (rc < 0) {
+      atomic_file_fail(output, what, PST_EXIT_FAILED, "write", -rc, error);
     } else {
-      result = atomic_file_give_name(output);
-      if (result < 0)
-        atomic_file_keep_unnamed(output, what, result, error);
+      rc = atomic_file_give_name(output);
+      if (rc < 0)
+        atomic_file_keep_unnamed(output, what, rc, error);
       atomic_file_sync_folder(output);
     }
   }
   app_atomic_file_discard(output);
-  return result;
+  return rc;
 }
 
 void app_atomic_file_discard(struct output *output)

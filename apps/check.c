@@ -13,10 +13,10 @@
 static int check_print_effective(const struct pst_config *config, struct pst_error *error)
 {
   char *text;
-  int result = pst_config_effective(config, &text);
+  int rc = pst_config_effective(config, &text);
 
-  if (result < 0)
-    return app_log_fail(error, PST_EXIT_FAILED, result, "check: %s", strerror(-result));
+  if (rc < 0)
+    return app_log_fail(error, PST_EXIT_FAILED, rc, "check: %s", strerror(-rc));
   fputs(text, stdout);
   free(text);
   return 0;
@@ -75,14 +75,14 @@ static int check_run(const struct command *command, const struct arguments *argu
   (void)command;
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
-  int result = pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count,
-                                    &config, &error);
-  if (result == 0)
-    result = check_judge(config, arguments, &error);
-  if (result == 0)
-    result = arguments->quiet ? 0 : check_print_effective(config, &error);
+  int rc = pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count, &config,
+                                &error);
+  if (rc == 0)
+    rc = check_judge(config, arguments, &error);
+  if (rc == 0)
+    rc = arguments->quiet ? 0 : check_print_effective(config, &error);
   pst_config_close(config);
-  if (result == 0)
+  if (rc == 0)
     return PST_EXIT_OK;
   return error.exit_status != 0 ? error.exit_status : PST_EXIT_USAGE;
 }

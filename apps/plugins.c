@@ -176,10 +176,9 @@ static int plugins_run(const struct command *command, const struct arguments *ar
     pst_plugin_path_add(arguments->plugin_paths[i]);
   if (!listing.name)
     printf("%-9s %-12s %-7s %-14s %s\n", "KIND", "NAME", "VERSION", "HERE", "WHAT IT IS");
-  int result = pst_plugins_list(plugins_take_plugin, plugins_take_device, &listing);
-  if (result < 0) {
-    app_log(PST_LOG_ERROR, "%s: the plugins cannot be listed: %s", command->name,
-            strerror(-result));
+  int rc = pst_plugins_list(plugins_take_plugin, plugins_take_device, &listing);
+  if (rc < 0) {
+    app_log(PST_LOG_ERROR, "%s: the plugins cannot be listed: %s", command->name, strerror(-rc));
     status = PST_EXIT_FAILED;
   } else if (listing.name && !listing.matched) {
     status = plugins_unknown_plugin(&listing);

@@ -183,12 +183,12 @@ static void pump_keep_part(struct flow *flow)
 
   if (receiver->phase != SIDE_FLOWING || receiver->error.code != 0 || !ops->cut)
     return;
-  int result = ops->cut(receiver->sink.state);
-  if (result == 0)
+  int rc = ops->cut(receiver->sink.state);
+  if (rc == 0)
     ops->finish(receiver->sink.state, receiver->handle, NULL);
-  else if (result != -ENODATA)
+  else if (rc != -ENODATA)
     app_log(PST_LOG_ERROR, "stream '%s': what came of it cannot be kept: %s", flow->name,
-            strerror(-result));
+            strerror(-rc));
 }
 
 static void pump_receiver_over(struct flow *flow)
@@ -219,12 +219,12 @@ static int pump_await_ready(struct flow *flow, struct pst_fence *ready)
 
   if (!receiver->sink.ops->reads || !ready)
     return 0;
-  int result = pst_receiver_fence_wait(receiver->handle, ready, NULL);
-  if (result < 0)
-    app_log_fail(&receiver->error, PST_EXIT_FAILED, result,
+  int rc = pst_receiver_fence_wait(receiver->handle, ready, NULL);
+  if (rc < 0)
+    app_log_fail(&receiver->error, PST_EXIT_FAILED, rc,
                  "stream '%s': waiting for messages to be in memory failed: %s", flow->name,
-                 strerror(-result));
-  return result;
+                 strerror(-rc));
+  return rc;
 }
 
 /* They are the library's again behind the fence, also where the sink has failed in the midst. */
@@ -240,19 +240,19 @@ static void pump_receiver_took(struct flow *flow, int taken, int released)
     pump_receiver_broken(flow);
 }
 
-static void pump_receiver_take(struct flow *flow, int result)
+static void pump_receiver_take(struct flow *flow, int rc)
 {
   struct flow_receiver *receiver = &flow->receiver;
   struct pst_fence *fence = NULL;
 
-  if (result == 0)
-    result = receiver->sink.ops->take(receiver->sink.state, receiver->handle, receiver->views,
-                                      receiver->kept, &fence, &receiver->error);
-  if (result == -EAGAIN)
+  if (rc == 0)
+    rc = receiver->sink.ops->take(receiver->sink.state, receiver->handle, receiver->views,
+                                  receiver->kept, &fence, &receiver->error);
+  if (rc == -EAGAIN)
     return;
   uint32_t n = receiver->kept;
   receiver->kept = 0;
-  pump_receiver_took(flow, result,
+  pump_receiver_took(flow, rc,
                      pst_receiver_release_after(receiver->handle, receiver->views, n, fence));
 }
 
@@ -267,40 +267,39 @@ static int pump_frame_take(struct flow *flow, const struct pst_frame *frame)
     uint32_t n = 0, i = receiver->packet_at;
     for (; n < SINK_BATCH && i < frame->packets; i++)
       n += (uint32_t)pst_frame_view(frame, i, &receiver->views[n]);
-    int result = n == 0 ? 0
-                        : receiver->sink.ops->take(receiver->sink.state, receiver->handle,
-                                                   receiver->views, n, &last, &receiver->error);
-    if (n > 0 && receiver->fence && (result == 0 || last)) {
+    int rc = n == 0 ? 0
+                    : receiver->sink.ops->take(receiver->sink.state, receiver->handle,
+                                               receiver->views, n, &last, &receiver->error);
+    if (n > 0 && receiver->fence && (rc == 0 || last)) {
       pst_receiver_fence_free(receiver->handle, receiver->fence);
       receiver->fence = NULL;
     }
     if (last)
       receiver->fence = last;
-    if (result < 0)
-      return result;
+    if (rc < 0)
+      return rc;
     receiver->packet_at = i;
   }
   receiver->packet_at = 0;
   return 0;
 }
 
-static void pump_frames_take(struct flow *flow, int result)
+static void pump_frames_take(struct flow *flow, int rc)
 {
   struct flow_receiver *receiver = &flow->receiver;
 
-  while (result == 0 && receiver->frame_at < receiver->kept) {
-    result = pump_frame_take(flow, &receiver->frames[receiver->frame_at]);
-    receiver->frame_at += result == 0;
+  while (rc == 0 && receiver->frame_at < receiver->kept) {
+    rc = pump_frame_take(flow, &receiver->frames[receiver->frame_at]);
+    receiver->frame_at += rc == 0;
   }
-  if (result == -EAGAIN)
+  if (rc == -EAGAIN)
     return;
   uint32_t n = receiver->kept;
   struct pst_fence *fence = receiver->fence;
   receiver->kept = receiver->frame_at = 0;
   receiver->fence = NULL;
   pump_receiver_took(
-      flow, result,
-      pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
+      flow, rc, pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
 }
 
 /* Would there have been more, as the sender says, or as was asked for here? */
@@ -317,14 +316,14 @@ static int pump_make_stand(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
   const struct sink_ops *ops = receiver->sink.ops;
-  int result = ops->cut && pump_is_short(flow) ? ops->cut(receiver->sink.state) : 0;
+  int rc = ops->cut && pump_is_short(flow) ? ops->cut(receiver->sink.state) : 0;
 
-  if (result == -ENODATA)
+  if (rc == -ENODATA)
     return 0;
-  if (result < 0)
-    return app_log_fail(&receiver->error, PST_EXIT_FAILED, result,
+  if (rc < 0)
+    return app_log_fail(&receiver->error, PST_EXIT_FAILED, rc,
                         "stream '%s': what came of it cannot be kept: %s", flow->name,
-                        strerror(-result));
+                        strerror(-rc));
   return ops->finish ? ops->finish(receiver->sink.state, receiver->handle, &receiver->error) : 0;
 }
 
@@ -335,12 +334,12 @@ static void pump_receiver_end(struct flow *flow, uint64_t *until_ns)
   struct flow_receiver *receiver = &flow->receiver;
 
   if (receiver->phase == SIDE_FLOWING) {
-    int result = pump_make_stand(flow);
-    if (result < 0 && result != -EAGAIN)
+    int rc = pump_make_stand(flow);
+    if (rc < 0 && rc != -EAGAIN)
       pump_receiver_broken(flow);
-    else if (result == 0)
-      result = pst_receiver_finish(receiver->handle); /* -EBUSY: views are still out */
-    if (result < 0)
+    else if (rc == 0)
+      rc = pst_receiver_finish(receiver->handle); /* -EBUSY: views are still out */
+    if (rc < 0)
       return;
     receiver->phase = SIDE_ENDING;
   }
@@ -423,12 +422,12 @@ static void pump_count_down(struct flow_receiver *receiver, const struct pst_fra
   receiver->left -= messages < receiver->left ? messages : receiver->left;
 }
 
-static void pump_flow_take(struct flow *flow, int result)
+static void pump_flow_take(struct flow *flow, int rc)
 {
   if (pst_receiver_frame_packets(flow->receiver.handle) > 0)
-    pump_frames_take(flow, result);
+    pump_frames_take(flow, rc);
   else
-    pump_receiver_take(flow, result);
+    pump_receiver_take(flow, rc);
 }
 
 /* Up to `max` messages, or as many frames as fit; how many, or as the library's call. */
@@ -458,9 +457,9 @@ static bool pump_receiver_offer(struct flow *flow, uint32_t *got)
 {
   struct flow_receiver *receiver = &flow->receiver;
   struct pst_fence *ready;
-  int result = pump_receiver_poll(flow, 0, &ready);
+  int rc = pump_receiver_poll(flow, 0, &ready);
 
-  if (result < 0 && result != -ENODATA) {
+  if (rc < 0 && rc != -ENODATA) {
     pump_receiver_over(flow);
     return false;
   }

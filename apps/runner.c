@@ -28,10 +28,10 @@ static int runner_open_library(struct drive *drive)
 
   app_log_begin(arguments, PST_LOG_INFO);
   for (size_t i = 0; i < arguments->plugin_path_count; i++) {
-    int result = pst_plugin_path_add(arguments->plugin_paths[i]);
-    if (result < 0)
-      return app_log_fail(&drive->error, PST_EXIT_USAGE, result, "--plugin-path %s: %s",
-                          arguments->plugin_paths[i], strerror(-result));
+    int rc = pst_plugin_path_add(arguments->plugin_paths[i]);
+    if (rc < 0)
+      return app_log_fail(&drive->error, PST_EXIT_USAGE, rc, "--plugin-path %s: %s",
+                          arguments->plugin_paths[i], strerror(-rc));
   }
   drive->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (drive->event_fd < 0 || app_signals_open(drive->event_fd) < 0)
@@ -49,15 +49,15 @@ static int runner_open_session(struct drive *drive)
       .streams = drive->arguments->streams,
       .stream_count = (uint32_t)drive->arguments->stream_count,
   };
-  int result = pst_session_open(drive->config, &params, &drive->session, &drive->error);
-  if (result < 0)
-    return result;
-  result = app_threads_check(drive);
-  if (result == 0)
-    result = app_streams_bind(drive);
-  if (result == 0)
-    result = pst_session_start(drive->session, &drive->error);
-  return result;
+  int rc = pst_session_open(drive->config, &params, &drive->session, &drive->error);
+  if (rc < 0)
+    return rc;
+  rc = app_threads_check(drive);
+  if (rc == 0)
+    rc = app_streams_bind(drive);
+  if (rc == 0)
+    rc = pst_session_start(drive->session, &drive->error);
+  return rc;
 }
 
 /* ---- Watching -------------------------------------------------------------- */
@@ -227,27 +227,27 @@ int app_runner_main(const struct command *command, const struct arguments *argum
       .command = command, .arguments = arguments, .event_fd = -1, .error = PST_ERROR_INIT};
   bool ran = false;
 
-  int result = runner_open_library(&drive);
-  if (result == 0)
-    result = app_preflight(drive.config, command, arguments, &drive.error);
-  if (result == 0)
-    result = app_streams_open(&drive);
-  if (result == 0) {
+  int rc = runner_open_library(&drive);
+  if (rc == 0)
+    rc = app_preflight(drive.config, command, arguments, &drive.error);
+  if (rc == 0)
+    rc = app_streams_open(&drive);
+  if (rc == 0) {
     app_result_interrupted(app_report_interrupted, &drive);
-    result = runner_open_session(&drive);
+    rc = runner_open_session(&drive);
   }
-  if (result == 0) {
+  if (rc == 0) {
     app_signals_session(drive.session);
-    result = app_threads_start(&drive, &drive.error);
+    rc = app_threads_start(&drive, &drive.error);
   }
-  if (result == 0) {
+  if (rc == 0) {
     runner_watch(&drive);
     app_threads_join(&drive);
     pst_session_settle(drive.session, DRAIN_NS);
     ran = true;
   }
-  if (result < 0 && drive.error.code == 0)
-    app_log_fail(&drive.error, PST_EXIT_FAILED, result, "%s: %s", command->name, strerror(-result));
+  if (rc < 0 && drive.error.code == 0)
+    app_log_fail(&drive.error, PST_EXIT_FAILED, rc, "%s: %s", command->name, strerror(-rc));
   int status = runner_report(&drive, ran);
 
   app_result_interrupted(NULL, NULL);

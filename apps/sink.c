@@ -68,10 +68,10 @@ int app_sink_open(struct sink *sink, const char *type, const struct sink_params 
     if (strcmp(known[i]->name, type) != 0)
       continue;
     *sink = (struct sink){.ops = known[i]};
-    int result = sink_open_state(sink, params, error);
-    if (result < 0)
+    int rc = sink_open_state(sink, params, error);
+    if (rc < 0)
       app_sink_close(sink);
-    return result;
+    return rc;
   }
   return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
                       "stream '%s': there is no sink '%s'; use verify, discard, file or pcap",
@@ -134,11 +134,11 @@ int app_recording_reach(struct recording *recording, struct pst_receiver *receiv
   if (recording->bounce_size - *used < view->length)
     return -EAGAIN;
   char *copy = recording->bounce + *used;
-  int result = pst_receiver_read(receiver, view, copy);
-  if (result < 0)
-    return app_log_fail(error, PST_EXIT_FAILED, result,
+  int rc = pst_receiver_read(receiver, view, copy);
+  if (rc < 0)
+    return app_log_fail(error, PST_EXIT_FAILED, rc,
                         "stream '%s': cannot copy message %" PRIu64 " to host memory: %s",
-                        recording->stream, view->sequence, strerror(-result));
+                        recording->stream, view->sequence, strerror(-rc));
   *bytes = copy;
   *used += view->length;
   return 0;
@@ -154,13 +154,13 @@ int app_recording_commit(struct recording *recording, struct pst_error *error)
 {
   struct output *output = &recording->output;
   char *part = output->partial ? strdup(output->path) : NULL;
-  int result = app_atomic_file_commit(output, recording->what, error);
+  int rc = app_atomic_file_commit(output, recording->what, error);
 
-  if (result == 0 && part)
+  if (rc == 0 && part)
     app_log_warn(FINDING_RECORDING, recording->where,
                  "stream '%s': the part that came is kept as %s", recording->stream, part);
   free(part);
-  return result;
+  return rc;
 }
 
 void app_recording_close(void *state)

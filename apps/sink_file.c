@@ -160,12 +160,12 @@ static int sink_file_write_run(struct file *file, struct pst_receiver *receiver,
   for (count = 0; count < n; count++) {
     uint64_t offset = 0;
     const void *bytes = NULL;
-    int result = sink_file_place(file, &views[count], &offset, error);
-    if (result < 0)
-      return result;
-    if (result > 0 && count > 0)
+    int rc = sink_file_place(file, &views[count], &offset, error);
+    if (rc < 0)
+      return rc;
+    if (rc > 0 && count > 0)
       break;
-    if (result > 0) {
+    if (rc > 0) {
       sink_file_leave_out(file, &views[count]);
       return 1;
     }
@@ -173,17 +173,17 @@ static int sink_file_write_run(struct file *file, struct pst_receiver *receiver,
       start = offset;
     else if (offset != start + length)
       break;
-    result = app_recording_reach(&file->to, receiver, &views[count], &used, &bytes, error);
-    if (result == -EAGAIN)
+    rc = app_recording_reach(&file->to, receiver, &views[count], &used, &bytes, error);
+    if (rc == -EAGAIN)
       break;
-    if (result < 0)
-      return result;
+    if (rc < 0)
+      return rc;
     sink_file_placed(file, &views[count], offset);
     iov[count] = (struct iovec){(void *)(uintptr_t)bytes, views[count].length};
     length += views[count].length;
   }
-  int result = sink_file_write_fully(file, iov, (int)count, length, start, error);
-  return result < 0 ? result : (int)count;
+  int rc = sink_file_write_fully(file, iov, (int)count, length, start, error);
+  return rc < 0 ? rc : (int)count;
 }
 
 static int file_take(void *state, struct pst_receiver *receiver, const struct pst_view *views,
@@ -197,10 +197,10 @@ static int file_take(void *state, struct pst_receiver *receiver, const struct ps
     file->begun = true;
   }
   for (uint32_t done = 0; done < n;) {
-    int result = sink_file_write_run(file, receiver, views + done, n - done, error);
-    if (result < 0)
-      return result;
-    done += (uint32_t)result;
+    int rc = sink_file_write_run(file, receiver, views + done, n - done, error);
+    if (rc < 0)
+      return rc;
+    done += (uint32_t)rc;
   }
   file->to.messages += n;
   return 0;
@@ -234,22 +234,21 @@ static int sink_file_finish_without(struct file *file, struct pst_error *error)
 {
   struct output *output = &file->to.output;
   char *wanted = strdup(output->path), *part = NULL;
-  int result = wanted == NULL ? -ENOMEM : app_atomic_file_partial(output);
+  int rc = wanted == NULL ? -ENOMEM : app_atomic_file_partial(output);
 
-  if (result == 0 && output->partial)
+  if (rc == 0 && output->partial)
     part = strdup(output->path);
-  if (result == 0)
-    result = app_atomic_file_commit(output, file->to.what, error);
-  if (result == 0)
-    result =
-        app_log_fail(error, PST_EXIT_FAILED, -EILSEQ, LEFT_OUT "%s%s", file->to.stream, wanted,
-                     file->left_out, app_plural(file->left_out),
-                     part != NULL ? "; the others are kept as " : "", part != NULL ? part : "");
-  else if (result == -ENOMEM)
+  if (rc == 0)
+    rc = app_atomic_file_commit(output, file->to.what, error);
+  if (rc == 0)
+    rc = app_log_fail(error, PST_EXIT_FAILED, -EILSEQ, LEFT_OUT "%s%s", file->to.stream, wanted,
+                      file->left_out, app_plural(file->left_out),
+                      part != NULL ? "; the others are kept as " : "", part != NULL ? part : "");
+  else if (rc == -ENOMEM)
     app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   free(wanted);
   free(part);
-  return result;
+  return rc;
 }
 
 static int file_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)

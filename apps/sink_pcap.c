@@ -145,9 +145,9 @@ static int sink_pcap_take_packet(struct capture *capture, struct pst_receiver *r
   }
   const void *bytes = NULL;
   uint64_t used = 0;
-  int result = app_recording_reach(&capture->to, receiver, view, &used, &bytes, error);
-  if (result < 0)
-    return result;
+  int rc = app_recording_reach(&capture->to, receiver, view, &used, &bytes, error);
+  if (rc < 0)
+    return rc;
   const struct pcap_pkthdr header = {
       .ts = {.tv_sec = seconds, .tv_usec = rest},
       .caplen = view->length,
@@ -165,15 +165,15 @@ static int sink_pcap_capture_take(void *state, struct pst_receiver *receiver,
 
   *fence = NULL;
   if (!capture->dumper) {
-    int result = sink_pcap_begin(capture, receiver, error);
-    if (result < 0)
-      return result;
+    int rc = sink_pcap_begin(capture, receiver, error);
+    if (rc < 0)
+      return rc;
   }
   errno = 0;
   for (uint32_t i = 0; i < n; i++) {
-    int result = sink_pcap_take_packet(capture, receiver, &views[i], error);
-    if (result < 0)
-      return result;
+    int rc = sink_pcap_take_packet(capture, receiver, &views[i], error);
+    if (rc < 0)
+      return rc;
   }
   /* pcap_dump says nothing about failures. */
   if (ferror(pcap_dump_file(capture->dumper)))
@@ -188,9 +188,9 @@ static int sink_pcap_capture_finish(void *state, struct pst_receiver *receiver,
   struct capture *capture = state;
 
   if (!capture->dumper) {
-    int result = sink_pcap_begin(capture, receiver, error);
-    if (result < 0)
-      return result;
+    int rc = sink_pcap_begin(capture, receiver, error);
+    if (rc < 0)
+      return rc;
   }
   if (pcap_dump_flush(capture->dumper) < 0 || ferror(pcap_dump_file(capture->dumper)))
     return sink_pcap_cannot_write(capture, errno != 0 ? errno : EIO, error);

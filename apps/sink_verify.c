@@ -36,14 +36,14 @@ static int verify_take(void *state, struct pst_receiver *receiver, const struct 
                         "another one; write \"sink: discard\" or \"sink: {type: file, file: "
                         "PATH}\" under \"receiver\", or \"source: pattern\" under \"sender\"",
                         verify->stream);
-  int result = pst_receiver_verify(receiver, views, n, fence);
-  if (result == -EAGAIN)
-    return result;
-  if (result < 0)
+  int rc = pst_receiver_verify(receiver, views, n, fence);
+  if (rc == -EAGAIN)
+    return rc;
+  if (rc < 0)
     return app_log_fail(
-        error, PST_EXIT_FAILED, result, "stream '%s': cannot check the messages: %s%s",
-        verify->stream, strerror(-result),
-        result == -EOPNOTSUPP ? "; use sink: {type: discard}, this memory has no pattern" : "");
+        error, PST_EXIT_FAILED, rc, "stream '%s': cannot check the messages: %s%s", verify->stream,
+        strerror(-rc),
+        rc == -EOPNOTSUPP ? "; use sink: {type: discard}, this memory has no pattern" : "");
   verify->taken += n;
   return 0;
 }
@@ -53,11 +53,11 @@ static int verify_finish(void *state, struct pst_receiver *receiver, struct pst_
   struct verify *verify = state;
   struct pst_verify_result found = {.struct_size = sizeof(found)};
 
-  int result = pst_receiver_verified(receiver, &found);
-  if (result < 0)
-    return app_log_fail(error, PST_EXIT_FAILED, result,
+  int rc = pst_receiver_verified(receiver, &found);
+  if (rc < 0)
+    return app_log_fail(error, PST_EXIT_FAILED, rc,
                         "stream '%s': the result of checking is lost: %s", verify->stream,
-                        strerror(-result));
+                        strerror(-rc));
   if (verify->finish_ns == 0)
     verify->finish_ns = app_now_ns();
   if (found.checked < verify->taken && app_now_ns() - verify->finish_ns < PATIENCE_NS)

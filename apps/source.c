@@ -48,11 +48,10 @@ static int source_pattern_fill(void *state, struct pst_sender *sender, struct ps
     slots[i].length = pattern->length;
     slots[i].meta = 0;
   }
-  int result = pst_sender_fill(sender, slots, n);
-  if (result < 0)
-    return app_log_fail(error, PST_EXIT_FAILED, result,
-                        "stream '%s': cannot make the test pattern: %s", pattern->stream,
-                        strerror(-result));
+  int rc = pst_sender_fill(sender, slots, n);
+  if (rc < 0)
+    return app_log_fail(error, PST_EXIT_FAILED, rc, "stream '%s': cannot make the test pattern: %s",
+                        pattern->stream, strerror(-rc));
   return 0;
 }
 
@@ -103,10 +102,10 @@ int app_source_open(struct source *source, const char *type, const struct source
     if (strcmp(known[i]->name, type) != 0)
       continue;
     *source = (struct source){.ops = known[i]};
-    int result = source_open_state(source, params, error);
-    if (result < 0)
+    int rc = source_open_state(source, params, error);
+    if (rc < 0)
       app_source_close(source);
-    return result;
+    return rc;
   }
   return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
                       "stream '%s': there is no source '%s'; use pattern, file or pcap",

@@ -165,9 +165,9 @@ static int file_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst_er
     return (int)(messages < n ? messages : n);
   }
   if (source_file_messages_ahead(file) == 0) {
-    int result = source_file_read_ahead(file);
-    if (result < 0)
-      return source_file_cannot(file, error, PST_EXIT_FAILED, "read", -result);
+    int rc = source_file_read_ahead(file);
+    if (rc < 0)
+      return source_file_cannot(file, error, PST_EXIT_FAILED, "read", -rc);
   }
   messages = source_file_messages_ahead(file);
   if (messages == 0 && file->ended)
@@ -209,14 +209,14 @@ static int source_file_fill_sized(struct file *file, struct pst_slot *slots, uin
     at += slots[i].length;
     total += slots[i].length;
   }
-  int result = source_file_read_fully(file, iov, (int)n, total);
-  if (result == -ENODATA)
+  int rc = source_file_read_fully(file, iov, (int)n, total);
+  if (rc == -ENODATA)
     return app_log_fail(
         error, PST_EXIT_FAILED, -EIO,
         "stream '%s': source file %s became shorter while it was sent: %llu of %llu "
         "bytes; leave it alone during the run",
         file->stream, file->path, (unsigned long long)file->offset, (unsigned long long)file->size);
-  return result < 0 ? source_file_cannot(file, error, PST_EXIT_FAILED, "read", -result) : 0;
+  return rc < 0 ? source_file_cannot(file, error, PST_EXIT_FAILED, "read", -rc) : 0;
 }
 
 static int file_fill(void *state, struct pst_sender *sender, struct pst_slot *slots, uint32_t n,

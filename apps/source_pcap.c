@@ -179,9 +179,9 @@ static int source_pcap_read_packet(struct capture *capture)
         "of it",
         pcap_geterr(capture->pcap));
   struct packet *packet = &capture->packets[capture->count];
-  int result = source_pcap_describe_packet(capture, header, packet);
-  if (result < 0)
-    return result;
+  int rc = source_pcap_describe_packet(capture, header, packet);
+  if (rc < 0)
+    return rc;
   packet->offset = capture->bytes_used;
   memcpy(capture->bytes + packet->offset, bytes, packet->length);
   capture->bytes_used += packet->length;
@@ -201,9 +201,9 @@ static int source_pcap_read_ahead(struct capture *capture, struct pst_error *err
   if (capture->count > 0 || !capture->loop || capture->lap_number == 0)
     return 0;
   pcap_close(capture->pcap);
-  int result = source_pcap_open_capture(capture, error);
+  int rc = source_pcap_open_capture(capture, error);
   capture->ended = false;
-  return result < 0 ? result : source_pcap_read_ahead(capture, error);
+  return rc < 0 ? rc : source_pcap_read_ahead(capture, error);
 }
 
 static int source_pcap_capture_open(void *state, const struct source_params *params,
@@ -219,17 +219,17 @@ static int source_pcap_capture_open(void *state, const struct source_params *par
   capture->exit_status = PST_EXIT_USAGE;
   capture->bytes_size = params->message > AHEAD_BYTES ? params->message : AHEAD_BYTES;
   capture->bytes = malloc(capture->bytes_size);
-  int result = !capture->bytes ? app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory")
-                               : source_pcap_read_precision(capture, error);
-  if (result == 0)
-    result = source_pcap_open_capture(capture, error);
+  int rc = !capture->bytes ? app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory")
+                           : source_pcap_read_precision(capture, error);
+  if (rc == 0)
+    rc = source_pcap_open_capture(capture, error);
   /* The base goes out with the stream's parameters, before any packet. */
-  if (result == 0)
-    result = source_pcap_read_ahead(capture, error);
-  if (result == 0 && capture->wrong != 0)
-    result = source_pcap_fail_packet(capture, error);
+  if (rc == 0)
+    rc = source_pcap_read_ahead(capture, error);
+  if (rc == 0 && capture->wrong != 0)
+    rc = source_pcap_fail_packet(capture, error);
   capture->exit_status = PST_EXIT_FAILED;
-  return result;
+  return rc;
 }
 
 static int source_pcap_capture_announce(void *state, struct pst_sender *sender,
@@ -248,11 +248,11 @@ static int source_pcap_capture_announce(void *state, struct pst_sender *sender,
       {CAPTURE_PARAM_BASE, base},
   };
   for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-    int result = pst_sender_param_set(sender, pairs[i][0], pairs[i][1]);
-    if (result < 0)
-      return app_log_fail(error, PST_EXIT_FAILED, result,
+    int rc = pst_sender_param_set(sender, pairs[i][0], pairs[i][1]);
+    if (rc < 0)
+      return app_log_fail(error, PST_EXIT_FAILED, rc,
                           "stream '%s': cannot tell the receiver %s: %s", capture->stream,
-                          pairs[i][0], strerror(-result));
+                          pairs[i][0], strerror(-rc));
   }
   return 0;
 }
@@ -279,9 +279,9 @@ static int source_pcap_capture_ready(void *state, uint32_t n, uint64_t *until_ns
   struct capture *capture = state;
 
   if (capture->first == capture->count) {
-    int result = source_pcap_read_ahead(capture, error);
-    if (result < 0)
-      return result;
+    int rc = source_pcap_read_ahead(capture, error);
+    if (rc < 0)
+      return rc;
     if (capture->count == 0)
       return -ENODATA;
   }

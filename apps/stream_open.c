@@ -91,11 +91,11 @@ static int open_sender(struct flow *flow)
     return app_log_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   const struct source_params params = app_stream_source(drive->config, flow->name);
   struct source_extent extent = {.endless = true};
-  int result = app_source_open(&sender->source, sender->source_type, &params, &drive->error);
-  if (result == 0 && sender->source.ops->extent)
+  int rc = app_source_open(&sender->source, sender->source_type, &params, &drive->error);
+  if (rc == 0 && sender->source.ops->extent)
     sender->source.ops->extent(sender->source.state, &extent);
   sender->bounded = !extent.endless || sender->left != UINT64_MAX || drive->arguments->duration_set;
-  return result;
+  return rc;
 }
 
 static int open_receiver(struct flow *flow)
@@ -124,15 +124,15 @@ static int open_receiver(struct flow *flow)
 
 int app_streams_open(struct drive *drive)
 {
-  int result = stream_open_choose(drive);
+  int rc = stream_open_choose(drive);
 
-  for (uint32_t i = 0; result == 0 && i < drive->flow_count; i++) {
+  for (uint32_t i = 0; rc == 0 && i < drive->flow_count; i++) {
     if ((drive->command->roles & PST_SESSION_SENDER) != 0)
-      result = open_sender(&drive->flows[i]);
-    if (result == 0 && (drive->command->roles & PST_SESSION_RECEIVER) != 0)
-      result = open_receiver(&drive->flows[i]);
+      rc = open_sender(&drive->flows[i]);
+    if (rc == 0 && (drive->command->roles & PST_SESSION_RECEIVER) != 0)
+      rc = open_receiver(&drive->flows[i]);
   }
-  return result;
+  return rc;
 }
 
 /* Has the transport what the sink needs? One without META may still give views a `meta`, such as
@@ -143,11 +143,11 @@ static int stream_open_check_sink(struct flow *flow)
 
   if (!flow->receiver.handle)
     return 0;
-  int result = pst_receiver_stats(flow->receiver.handle, &stats);
-  if (result < 0)
-    return app_log_fail(&flow->drive->error, PST_EXIT_FAILED, result,
+  int rc = pst_receiver_stats(flow->receiver.handle, &stats);
+  if (rc < 0)
+    return app_log_fail(&flow->drive->error, PST_EXIT_FAILED, rc,
                         "stream '%s': the transport's capabilities are unknown: %s", flow->name,
-                        strerror(-result));
+                        strerror(-rc));
   if (strcmp(flow->receiver.sink_type, "verify") == 0 &&
       !(stats.capabilities & (PST_CAP_SEQUENCE | PST_CAP_RELIABLE)))
     app_log_warn(
@@ -169,12 +169,11 @@ static int stream_open_set_pattern(struct flow *flow)
 {
   bool is_pattern = strcmp(flow->sender.source_type, "pattern") == 0;
   uint64_t seed = stream_open_number(flow, "sender.source.seed");
-  int result = pst_sender_pattern(flow->sender.handle, is_pattern ? &seed : NULL);
+  int rc = pst_sender_pattern(flow->sender.handle, is_pattern ? &seed : NULL);
 
-  if (result < 0)
-    return app_log_fail(&flow->drive->error, PST_EXIT_FAILED, result,
-                        "stream '%s': the pattern cannot be chosen: %s", flow->name,
-                        strerror(-result));
+  if (rc < 0)
+    return app_log_fail(&flow->drive->error, PST_EXIT_FAILED, rc,
+                        "stream '%s': the pattern cannot be chosen: %s", flow->name, strerror(-rc));
   return 0;
 }
 
@@ -191,23 +190,23 @@ static int stream_open_bind_flow(struct flow *flow)
       ((drive->command->roles & PST_SESSION_RECEIVER) != 0 && !flow->receiver.handle))
     return app_log_fail(&drive->error, PST_EXIT_FAILED, -ENOENT,
                         "stream '%s': the session lacks one of its ends", flow->name);
-  int result = stream_open_check_sink(flow);
-  if (result < 0)
-    return result;
+  int rc = stream_open_check_sink(flow);
+  if (rc < 0)
+    return rc;
   if (!sender->handle || sender->shares)
     return 0;
-  result = stream_open_set_pattern(flow);
-  if (result < 0 || !sender->source.ops->announce)
-    return result;
+  rc = stream_open_set_pattern(flow);
+  if (rc < 0 || !sender->source.ops->announce)
+    return rc;
   return sender->source.ops->announce(sender->source.state, sender->handle, &drive->error);
 }
 
 int app_streams_bind(struct drive *drive)
 {
-  int result = 0;
-  for (uint32_t i = 0; result == 0 && i < drive->flow_count; i++)
-    result = stream_open_bind_flow(&drive->flows[i]);
-  return result;
+  int rc = 0;
+  for (uint32_t i = 0; rc == 0 && i < drive->flow_count; i++)
+    rc = stream_open_bind_flow(&drive->flows[i]);
+  return rc;
 }
 
 void app_streams_close(struct drive *drive)

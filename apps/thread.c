@@ -22,19 +22,19 @@ struct thread {
 int app_threads_check(struct drive *drive)
 {
   cpu_set_t before;
-  int result = -pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
+  int rc = -pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
 
-  for (uint32_t i = 0; result == 0 && i < pst_session_threads(drive->session); i++) {
+  for (uint32_t i = 0; rc == 0 && i < pst_session_threads(drive->session); i++) {
     int cpu = pst_session_thread_cpu(drive->session, i);
-    result = pin_thread(cpu);
-    if (result < 0)
-      app_log_fail(&drive->error, PST_EXIT_UNAVAILABLE, result,
+    rc = pin_thread(cpu);
+    if (rc < 0)
+      app_log_fail(&drive->error, PST_EXIT_UNAVAILABLE, rc,
                    "threads.cpus: thread %u cannot run on CPU %d: %s; `lscpu` lists those there "
                    "are, `taskset -p $$` those allowed",
-                   i, cpu, strerror(-result));
+                   i, cpu, strerror(-rc));
   }
   pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
-  return result;
+  return rc;
 }
 
 /* Rounds over the thread's sides until all are over. */

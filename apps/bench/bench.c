@@ -107,11 +107,11 @@ static void bench_cmd_make_case(const struct bench *bench, enum bench_op op,
 static int bench_cmd_look_at_transport(struct bench *bench)
 {
   struct pst_error error = PST_ERROR_INIT;
-  int result = bench_look(&bench->plan, &bench->setting, bench->result, &bench->look, &error);
+  int rc = bench_look(&bench->plan, &bench->setting, bench->result, &bench->look, &error);
 
-  if (result < 0)
+  if (rc < 0)
     bench_cmd_note_failure(bench, &error);
-  return result;
+  return rc;
 }
 
 /* ---- The cases ----------------------------------------------------------------------- */
@@ -240,9 +240,9 @@ static bool bench_cmd_is_deserted(int fd)
 static void bench_cmd_serve_parent(struct bench *bench, struct link_server *server, int fd,
                                    const char *token)
 {
-  int result = -EACCES;
+  int rc = -EACCES;
 
-  while (result == -EACCES) {
+  while (rc == -EACCES) {
     struct link *link;
     if (bench_link_take(server, PARENT_NS, &link) < 0) {
       if (bench_cmd_is_deserted(fd))
@@ -250,7 +250,7 @@ static void bench_cmd_serve_parent(struct bench *bench, struct link_server *serv
       continue;
     }
     snprintf(link->peer, sizeof(link->peer), "process %ld", (long)getppid());
-    result = bench_serve(link, &bench->plan, token, 0, bench->plan.cpus[1]);
+    rc = bench_serve(link, &bench->plan, token, 0, bench->plan.cpus[1]);
     bench_link_close(link);
   }
 }
@@ -268,9 +268,9 @@ static int bench_cmd_serve_as_child(struct bench *bench, int fd)
   sigaction(SIGHUP, &ignore, NULL);
   if (pin_thread(bench->plan.cpus[1]) < 0)
     return PST_EXIT_UNAVAILABLE; /* its parent says why */
-  int result =
+  int rc =
       bench_link_listen("bench", "127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
-  if (result == 0) {
+  if (rc == 0) {
     bench_cmd_make_token(invitation.token);
     invitation.port = pst_node_port(server.node);
     bool is_told = write(fd, &invitation, sizeof(invitation)) == sizeof(invitation);
@@ -279,7 +279,7 @@ static int bench_cmd_serve_as_child(struct bench *bench, int fd)
       bench_cmd_serve_parent(bench, &server, fd, invitation.token);
   }
   bench_link_unlisten(&server);
-  return result < 0 ? error.exit_status : PST_EXIT_OK;
+  return rc < 0 ? error.exit_status : PST_EXIT_OK;
 }
 
 /* Before any plugin or thread: what another thread had locked would stay so in the child. Returns
@@ -322,11 +322,10 @@ static int bench_cmd_connect_child(struct bench *bench, struct pst_error *error)
                         (long)bench->child);
   memcpy(bench->setting.token, invitation.token, sizeof(bench->setting.token));
   snprintf(address, sizeof(address), "127.0.0.1:%u", invitation.port);
-  int result =
-      bench_link_connect("bench", address, 0, false, bench->plan.cpus[0], &bench->link, error);
-  if (result == 0)
+  int rc = bench_link_connect("bench", address, 0, false, bench->plan.cpus[0], &bench->link, error);
+  if (rc == 0)
     snprintf(bench->link->peer, sizeof(bench->link->peer), "process %ld", (long)bench->child);
-  return result;
+  return rc;
 }
 
 static void bench_cmd_bury_child(struct bench *bench)
@@ -350,7 +349,7 @@ static void bench_cmd_bury_child(struct bench *bench)
 static int bench_cmd_connect_server(struct bench *bench)
 {
   struct pst_error error = PST_ERROR_INIT;
-  int result = 0;
+  int rc = 0;
 
   bench->setting.form = "threads";
   snprintf(bench->setting.server, sizeof(bench->setting.server), "another thread of this process");
@@ -358,28 +357,26 @@ static int bench_cmd_connect_server(struct bench *bench)
     return 0;
   bench->setting.form = bench->plan.host ? "hosts" : "processes";
   if (bench->plan.host)
-    result = bench_link_connect("bench", bench->plan.host, BENCH_PORT, bench->plan.insecure,
-                                bench->plan.cpus[0], &bench->link, &error);
+    rc = bench_link_connect("bench", bench->plan.host, BENCH_PORT, bench->plan.insecure,
+                            bench->plan.cpus[0], &bench->link, &error);
   else
-    result = bench_cmd_connect_child(bench, &error);
-  if (result == 0)
-    result = bench_greet(bench->link, &bench->plan, &bench->setting, &error);
-  if (result < 0)
+    rc = bench_cmd_connect_child(bench, &error);
+  if (rc == 0)
+    rc = bench_greet(bench->link, &bench->plan, &bench->setting, &error);
+  if (rc < 0)
     bench_cmd_note_failure(bench, &error);
-  return result;
+  return rc;
 }
 
 /* A server elsewhere is not troubled with what cannot be opened here. One of our own
  * waits for its greeting, and opening what is large takes long. */
 static int bench_cmd_open_both(struct bench *bench)
 {
-  int result =
-      bench->child != 0 ? bench_cmd_connect_server(bench) : bench_cmd_look_at_transport(bench);
+  int rc = bench->child != 0 ? bench_cmd_connect_server(bench) : bench_cmd_look_at_transport(bench);
 
-  if (result == 0)
-    result =
-        bench->child != 0 ? bench_cmd_look_at_transport(bench) : bench_cmd_connect_server(bench);
-  return result;
+  if (rc == 0)
+    rc = bench->child != 0 ? bench_cmd_look_at_transport(bench) : bench_cmd_connect_server(bench);
+  return rc;
 }
 
 static void bench_cmd_begin_result(struct bench *bench)
@@ -459,13 +456,13 @@ static int bench_cmd_run(const struct command *command, const struct arguments *
   app_log_begin(arguments, PST_LOG_ERROR);
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
-  int result = app_signals_open(-1);
-  if (result == 0 && !bench.plan.server && !bench.plan.in_process && !bench.plan.host)
-    result = bench_cmd_fork_server(&bench, &child_status);
-  if (result == 0 && child_status < 0)
-    result = app_result_watch();
-  if (result < 0) {
-    app_log(PST_LOG_ERROR, "bench: cannot begin: %s", strerror(-result));
+  int rc = app_signals_open(-1);
+  if (rc == 0 && !bench.plan.server && !bench.plan.in_process && !bench.plan.host)
+    rc = bench_cmd_fork_server(&bench, &child_status);
+  if (rc == 0 && child_status < 0)
+    rc = app_result_watch();
+  if (rc < 0) {
+    app_log(PST_LOG_ERROR, "bench: cannot begin: %s", strerror(-rc));
     bench.status = PST_EXIT_FAILED;
   } else if (child_status >= 0) {
     bench.status = child_status;

@@ -98,9 +98,9 @@ static int bench_cases_each_word(const struct reader *reader, enum bench_word op
     }
     memcpy(word, at, length);
     word[length] = '\0';
-    int result = take(reader, word);
-    if (result < 0)
-      return result;
+    int rc = take(reader, word);
+    if (rc < 0)
+      return rc;
     at = at[length] == ',' ? at + length + 1 : NULL;
   }
   return 0;

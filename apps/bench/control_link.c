@@ -262,19 +262,19 @@ static int bench_link_open_node(const char *listen, bool insecure, int cpu, stru
   cpu_set_t pinned;
 
   bench_unpin(cpu, &pinned);
-  int result = pst_node_open(&params, node, error);
+  int rc = pst_node_open(&params, node, error);
   bench_repin(cpu, &pinned);
-  return result;
+  return rc;
 }
 
 int bench_link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
                       struct link_server *server, struct pst_error *error)
 {
   char address[300];
-  int result = bench_link_whole_address(command, where, port, address, sizeof(address), error);
+  int rc = bench_link_whole_address(command, where, port, address, sizeof(address), error);
 
   *server = (struct link_server){.node = NULL};
-  return result < 0 ? result : bench_link_open_node(address, insecure, cpu, &server->node, error);
+  return rc < 0 ? rc : bench_link_open_node(address, insecure, cpu, &server->node, error);
 }
 
 static void bench_link_free(struct link *link)
@@ -330,10 +330,10 @@ static int bench_link_connect_once(struct link *link, const char *address, struc
 {
   link->code = 0;
   link->text[0] = '\0';
-  int result = pst_node_connect(link->node, address, &link->far, error);
+  int rc = pst_node_connect(link->node, address, &link->far, error);
 
-  if (result < 0)
-    return result;
+  if (rc < 0)
+    return rc;
   pst_peer_set_context(link->far, link);
   while (!link->has_joined && link->far && !app_signals_stop()) {
     bench_link_poll_node(link->node, NULL);
@@ -351,32 +351,32 @@ static int bench_link_wait_for_server(struct link *link, const char *command, co
   const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_NS};
   uint64_t until_ns = app_now_ns() + CONNECT_NS;
   bool told = false;
-  int result;
+  int rc;
 
-  while ((result = bench_link_connect_once(link, address, error)) == -ECONNREFUSED &&
+  while ((rc = bench_link_connect_once(link, address, error)) == -ECONNREFUSED &&
          error->code == 0 && !app_signals_stop() && app_now_ns() < until_ns) {
     if (!told)
-      app_log(PST_LOG_INFO, "waiting for a server at %s (%s)", where, strerror(-result));
+      app_log(PST_LOG_INFO, "waiting for a server at %s (%s)", where, strerror(-rc));
     told = true;
     nanosleep(&pause, NULL);
   }
-  if (result == 0 || error->code != 0)
-    return result;
+  if (rc == 0 || error->code != 0)
+    return rc;
   if (app_signals_stop())
     return app_log_fail(error, PST_EXIT_FAILED, -EINTR,
                         "%s: stopped by %s while it waited for a server at %s", command,
                         app_signals_name(), where);
-  if (result == -ECONNREFUSED)
-    return app_log_fail(error, PST_EXIT_FAILED, result,
+  if (rc == -ECONNREFUSED)
+    return app_log_fail(error, PST_EXIT_FAILED, rc,
                         "%s: no server at %s (%s); start one there: penstock %s --server "
                         "with the same --transport",
-                        command, where, strerror(-result), command);
-  const bool is_silent = result == -ECONNRESET || result == -ETIMEDOUT;
+                        command, where, strerror(-rc), command);
+  const bool is_silent = rc == -ECONNRESET || rc == -ETIMEDOUT;
   if (is_silent && !strstr(link->text, " says: "))
-    return app_log_fail(error, PST_EXIT_FAILED, result,
+    return app_log_fail(error, PST_EXIT_FAILED, rc,
                         "%s: no link to the server: %s; is a `penstock %s --server` running there?",
                         command, link->text, command);
-  return app_log_fail(error, PST_EXIT_FAILED, result, "%s: no link to the server: %s", command,
+  return app_log_fail(error, PST_EXIT_FAILED, rc, "%s: no link to the server: %s", command,
                       link->text);
 }
 
@@ -384,19 +384,19 @@ int bench_link_connect(const char *command, const char *where, uint16_t port, bo
                        int cpu, struct link **link, struct pst_error *error)
 {
   char address[300];
-  int result = bench_link_whole_address(command, where, port, address, sizeof(address), error);
-  struct link *made = result == 0 ? calloc(1, sizeof(*made)) : NULL;
+  int rc = bench_link_whole_address(command, where, port, address, sizeof(address), error);
+  struct link *made = rc == 0 ? calloc(1, sizeof(*made)) : NULL;
 
-  if (result < 0)
-    return result;
+  if (rc < 0)
+    return rc;
   if (!made)
     return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", command);
-  result = bench_link_open_node(NULL, insecure, cpu, &made->node, error);
-  if (result == 0)
-    result = bench_link_wait_for_server(made, command, where, address, error);
-  if (result < 0) {
+  rc = bench_link_open_node(NULL, insecure, cpu, &made->node, error);
+  if (rc == 0)
+    rc = bench_link_wait_for_server(made, command, where, address, error);
+  if (rc < 0) {
     bench_link_close(made);
-    return result;
+    return rc;
   }
   *link = made;
   return 0;
@@ -420,17 +420,17 @@ void bench_link_close(struct link *link)
 int bench_link_send(struct link *link, struct json_object *object)
 {
   const uint64_t until_ns = app_now_ns() + ROOM_NS;
-  int result = -EAGAIN;
+  int rc = -EAGAIN;
 
-  while (result == -EAGAIN && app_now_ns() < until_ns) {
-    result = bench_link_post(link->far, object);
-    if (result == -EAGAIN) {
+  while (rc == -EAGAIN && app_now_ns() < until_ns) {
+    rc = bench_link_post(link->far, object);
+    if (rc == -EAGAIN) {
       bench_link_poll_node(link->node, link->server);
       bench_link_wait_node(link->node, LOOK_NS);
     }
   }
   json_object_put(object);
-  return result == -EAGAIN || result == -ENOTCONN ? -ECONNRESET : result;
+  return rc == -EAGAIN || rc == -ENOTCONN ? -ECONNRESET : rc;
 }
 
 int bench_link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,

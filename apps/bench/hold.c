@@ -67,14 +67,14 @@ void bench_hold_close(struct hold *hold)
 int bench_hold_keep(struct hold *hold, const struct pst_view *views, uint32_t n,
                     struct pst_fence *fence)
 {
-  int result = 0;
+  int rc = 0;
 
   assert(n > 0 && n <= hold->batch);
-  while (hold->head != hold->tail && hold->count + n > hold->slots && result == 0)
-    result = bench_hold_release_oldest(hold);
-  if (result < 0 || n > hold->slots) {
+  while (hold->head != hold->tail && hold->count + n > hold->slots && rc == 0)
+    rc = bench_hold_release_oldest(hold);
+  if (rc < 0 || n > hold->slots) {
     const int released = pst_receiver_release_after(hold->receiver, views, n, fence);
-    return result < 0 ? result : released;
+    return rc < 0 ? rc : released;
   }
   /* What is left at the end is less than a batch, for which there is room beyond the slots. */
   if (hold->at + n > hold->slots + hold->batch)
@@ -90,10 +90,10 @@ int bench_hold_keep(struct hold *hold, const struct pst_view *views, uint32_t n,
 int bench_hold_look(struct hold *hold)
 {
   const uint64_t now = hold->head != hold->tail ? app_now_ns() : 0;
-  int result = 0;
+  int rc = 0;
 
-  while (hold->head != hold->tail && result == 0 &&
+  while (hold->head != hold->tail && rc == 0 &&
          hold->kept[hold->head % hold->slots].until_ns <= now)
-    result = bench_hold_release_oldest(hold);
-  return result;
+    rc = bench_hold_release_oldest(hold);
+  return rc;
 }

@@ -31,10 +31,10 @@ static int bench_measure_hear(struct measure *m)
 
   if (!json_object_object_get_ex(bench_link_first(m->link), expected, NULL))
     return -ECONNRESET; /* a server tells why it has failed, and is heard later */
-  int result = bench_link_receive(m->link, 0, false, &said);
+  int rc = bench_link_receive(m->link, 0, false, &said);
   json_object_put(said);
   m->enough = true;
-  return result < 0 ? result : m->serves ? -ECANCELED : 0;
+  return rc < 0 ? rc : m->serves ? -ECANCELED : 0;
 }
 
 static int bench_measure_say_enough(struct measure *m)
@@ -54,9 +54,9 @@ int bench_measure_look(struct measure *m, uint64_t now)
     return -ECONNRESET;
   if (m->link) {
     int seen = bench_link_look(m->link);
-    int result = seen > 0 ? bench_measure_hear(m) : seen;
-    if (result < 0)
-      return result;
+    int rc = seen > 0 ? bench_measure_hear(m) : seen;
+    if (rc < 0)
+      return rc;
   }
   if (!m->serves && m->other)
     m->enough = __atomic_load_n(&m->other->enough, __ATOMIC_ACQUIRE);
@@ -113,11 +113,11 @@ static int bench_measure_await_end(const struct measure *m, uint64_t until_ns)
 static int bench_measure_end_sender(const struct measure *m)
 {
   uint64_t until_ns = app_now_ns() + MEASURE_END_NS;
-  int result = pst_sender_finish(m->sender);
+  int rc = pst_sender_finish(m->sender);
 
-  while (result >= 0 && !bench_measure_is_over(pst_sender_state(m->sender))) {
-    result = pst_sender_poll(m->sender);
-    if (result != 0)
+  while (rc >= 0 && !bench_measure_is_over(pst_sender_state(m->sender))) {
+    rc = pst_sender_poll(m->sender);
+    if (rc != 0)
       continue;
     int waited = bench_measure_await_end(m, until_ns);
     if (waited < 0)
@@ -155,8 +155,8 @@ static int bench_measure_submit(const struct measure *m, struct pst_slot *slots,
 {
   for (uint32_t i = 0; i < n; i++)
     slots[i].length = (uint32_t)m->c->size;
-  int result = m->c->verify ? pst_sender_fill(m->sender, slots, n) : 0;
-  return result < 0 ? result : pst_sender_submit(m->sender, slots, n);
+  int rc = m->c->verify ? pst_sender_fill(m->sender, slots, n) : 0;
+  return rc < 0 ? rc : pst_sender_submit(m->sender, slots, n);
 }
 
 static int bench_measure_source(struct measure *m)
@@ -164,26 +164,26 @@ static int bench_measure_source(struct measure *m)
   const struct bench_case *c = m->c;
   struct pst_sender *sender = m->sender;
   struct pst_slot slots[BATCH];
-  int result = bench_measure_await(m, NULL);
+  int rc = bench_measure_await(m, NULL);
   uint64_t until_ns = app_now_ns() + PATIENCE * (c->warmup_ns + c->duration_ns) + MEASURE_END_NS;
 
-  while (result >= 0) {
+  while (rc >= 0) {
     uint64_t now = app_now_ns();
-    result = bench_measure_look(m, now);
-    if (result < 0 || m->enough || m->stopped || now >= until_ns)
+    rc = bench_measure_look(m, now);
+    if (rc < 0 || m->enough || m->stopped || now >= until_ns)
       break;
     /* The clock is read once for some batches: it costs as much as a small message, and as many
      * polls that find nothing where it is a device. */
-    for (uint32_t i = 0, step; i < LOOK_ROUNDS && result >= 0; i += step) {
-      result = pst_sender_acquire(sender, slots, BATCH);
-      step = result > 0 ? LOOK_ROUNDS / LOOK_BATCHES : 1;
-      if (result == 0)
-        result = pst_sender_poll(sender);
-      else if (result > 0)
-        result = bench_measure_submit(m, slots, (uint32_t)result);
+    for (uint32_t i = 0, step; i < LOOK_ROUNDS && rc >= 0; i += step) {
+      rc = pst_sender_acquire(sender, slots, BATCH);
+      step = rc > 0 ? LOOK_ROUNDS / LOOK_BATCHES : 1;
+      if (rc == 0)
+        rc = pst_sender_poll(sender);
+      else if (rc > 0)
+        rc = bench_measure_submit(m, slots, (uint32_t)rc);
     }
   }
-  return result < 0 ? result : bench_measure_end_sender(m);
+  return rc < 0 ? rc : bench_measure_end_sender(m);
 }
 
 /* The receiver's clock. */
@@ -252,18 +252,18 @@ static int bench_measure_take(struct measure *m, struct hold *hold, struct pst_b
   struct pst_fence *fence = NULL;
 
   if (m->c->verify) {
-    int result;
-    while ((result = pst_receiver_verify(receiver, batch->views, n, &fence)) == -EAGAIN)
+    int rc;
+    while ((rc = pst_receiver_verify(receiver, batch->views, n, &fence)) == -EAGAIN)
       ; /* it is the checks that are measured */
-    if (result < 0) {
+    if (rc < 0) {
       pst_receiver_release_after(receiver, batch->views, n, fence);
-      return result;
+      return rc;
     }
   } else if (m->c->touch && batch->views[0].host) {
     if (batch->ready) {
-      int result = pst_receiver_fence_wait(receiver, batch->ready, NULL);
-      if (result < 0)
-        return result;
+      int rc = pst_receiver_fence_wait(receiver, batch->ready, NULL);
+      if (rc < 0)
+        return rc;
     }
     bench_measure_touch(batch->views, n);
     m->taken.touched = true;
@@ -305,9 +305,9 @@ static int bench_measure_sink(struct measure *m)
     stamps.messages += (uint64_t)got;
     if (got > 0) {
       idle = 0;
-      int result = bench_measure_take(m, hold, &batch, (uint32_t)got);
-      if (result < 0) {
-        got = result;
+      int rc = bench_measure_take(m, hold, &batch, (uint32_t)got);
+      if (rc < 0) {
+        got = rc;
         break;
       }
     }
@@ -358,8 +358,8 @@ static int bench_measure_await_one(struct measure *m, struct pst_batch *batch, i
       return got;
     got = pst_receiver_poll(m->receiver, batch);
   }
-  int result = got == 1 ? bench_measure_take(m, NULL, batch, 1) : 0;
-  return result < 0 ? result : got;
+  int rc = got == 1 ? bench_measure_take(m, NULL, batch, 1) : 0;
+  return rc < 0 ? rc : got;
 }
 
 /* Send one, wait for it to come back, time it. A reply that is lost would be waited for for ever;
@@ -369,15 +369,15 @@ static int bench_measure_ping(struct measure *m)
   const struct bench_case *c = m->c;
   struct pst_view view;
   struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
-  int result = bench_measure_await(m, &batch), early = result;
+  int rc = bench_measure_await(m, &batch), early = rc;
 
   uint64_t start_ns = app_now_ns(), begin_ns = start_ns, end_ns;
-  while (result >= 0) {
-    result = bench_measure_send_one(m);
-    if (result >= 0)
-      result = bench_measure_await_one(m, &batch, early);
+  while (rc >= 0) {
+    rc = bench_measure_send_one(m);
+    if (rc >= 0)
+      rc = bench_measure_await_one(m, &batch, early);
     early = 0;
-    if (result < 0)
+    if (rc < 0)
       break;
     end_ns = app_now_ns();
     m->taken.delivered++;
@@ -390,7 +390,7 @@ static int bench_measure_ping(struct measure *m)
     if (end_ns - start_ns >= c->warmup_ns + c->duration_ns && m->taken.messages > 0)
       break;
     if (end_ns >= m->next_ns) {
-      result = bench_measure_look(m, end_ns);
+      rc = bench_measure_look(m, end_ns);
       if (m->stopped)
         break;
       end_ns = app_now_ns();
@@ -398,34 +398,34 @@ static int bench_measure_ping(struct measure *m)
     begin_ns = end_ns;
   }
   m->taken.bytes = m->taken.messages * c->size;
-  if (result >= 0)
-    result = bench_measure_end_sender(m);
-  if (result >= 0)
-    result = bench_measure_end_receiver(m);
+  if (rc >= 0)
+    rc = bench_measure_end_sender(m);
+  if (rc >= 0)
+    rc = bench_measure_end_receiver(m);
   bench_measure_note_verified(m);
-  return result;
+  return rc;
 }
 
 static int bench_measure_pong(struct measure *m)
 {
   struct pst_view view;
   struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
-  int result = bench_measure_await(m, &batch), early = result;
+  int rc = bench_measure_await(m, &batch), early = rc;
 
-  while (result >= 0) {
-    result = bench_measure_await_one(m, &batch, early);
+  while (rc >= 0) {
+    rc = bench_measure_await_one(m, &batch, early);
     early = 0;
-    if (result < 0)
+    if (rc < 0)
       break;
     m->taken.delivered++;
-    result = bench_measure_send_one(m);
+    rc = bench_measure_send_one(m);
   }
-  if (result == -ENODATA)
-    result = bench_measure_end_receiver(m);
-  if (result >= 0)
-    result = bench_measure_end_sender(m);
+  if (rc == -ENODATA)
+    rc = bench_measure_end_receiver(m);
+  if (rc >= 0)
+    rc = bench_measure_end_sender(m);
   bench_measure_note_verified(m);
-  return result;
+  return rc;
 }
 
 void bench_measure_run(struct measure *m)

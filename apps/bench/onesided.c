@@ -145,20 +145,20 @@ static int bench_onesided_collect(struct flight *flight)
 static int bench_onesided_settle(struct flight *flight)
 {
   bool flush = flight->c->op == BENCH_WRITE;
-  int result = 0;
+  int rc = 0;
 
-  for (uint32_t idle = 0; result >= 0; idle++) {
+  for (uint32_t idle = 0; rc >= 0; idle++) {
     if (flush && !flight->flush_posted)
-      result = bench_onesided_post(flight, 0, true);
-    if (result >= 0)
-      result = bench_onesided_collect(flight);
-    if (result >= 0 && flight->under_way == 0 && (!flush || flight->flush_posted))
+      rc = bench_onesided_post(flight, 0, true);
+    if (rc >= 0)
+      rc = bench_onesided_collect(flight);
+    if (rc >= 0 && flight->under_way == 0 && (!flush || flight->flush_posted))
       break;
-    if (result >= 0 && idle % 4096 == 4095)
-      result = bench_measure_look(flight->m, app_now_ns());
+    if (rc >= 0 && idle % 4096 == 4095)
+      rc = bench_measure_look(flight->m, app_now_ns());
   }
   flight->flush_posted = false;
-  return result;
+  return rc;
 }
 
 /* ---- As fast as it goes ------------------------------------------------------------- */
@@ -167,23 +167,23 @@ static int bench_onesided_flow(struct flight *flight, uint64_t until_ns)
 {
   const struct bench_case *c = flight->c;
   uint64_t before = flight->ended;
-  int result = 0;
+  int rc = 0;
 
-  while (result >= 0) {
+  while (rc >= 0) {
     uint64_t now = app_now_ns(), bytes = 0;
-    result = bench_measure_look(flight->m, now);
+    rc = bench_measure_look(flight->m, now);
     /* One at least, however long the machine was busy with others. */
-    if (result < 0 || (now >= until_ns && flight->ended > before) || flight->m->stopped)
+    if (rc < 0 || (now >= until_ns && flight->ended > before) || flight->m->stopped)
       break;
-    for (uint32_t i = 0; i < LOOK_ROUNDS && bytes < LOOK_BYTES && result >= 0; i++) {
+    for (uint32_t i = 0; i < LOOK_ROUNDS && bytes < LOOK_BYTES && rc >= 0; i++) {
       if (flight->under_way < c->ring)
-        result = bench_onesided_post(flight, c->ring - flight->under_way, false);
-      bytes += result > 0 ? (uint64_t)result * c->size : 0;
-      if (result >= 0)
-        result = bench_onesided_collect(flight);
+        rc = bench_onesided_post(flight, c->ring - flight->under_way, false);
+      bytes += rc > 0 ? (uint64_t)rc * c->size : 0;
+      if (rc >= 0)
+        rc = bench_onesided_collect(flight);
     }
   }
-  return result < 0 ? result : bench_onesided_settle(flight);
+  return rc < 0 ? rc : bench_onesided_settle(flight);
 }
 
 /* From nothing under way to nothing under way: all that is counted is at its place. By its name
@@ -191,15 +191,15 @@ static int bench_onesided_flow(struct flight *flight, uint64_t until_ns)
 static __attribute__((noinline)) int bench_onesided_measure_flow(struct flight *flight)
 {
   const struct bench_case *c = flight->c;
-  int result = c->warmup_ns > 0 ? bench_onesided_flow(flight, app_now_ns() + c->warmup_ns) : 0;
+  int rc = c->warmup_ns > 0 ? bench_onesided_flow(flight, app_now_ns() + c->warmup_ns) : 0;
   uint64_t before = flight->ended, begin_ns = app_now_ns();
 
   app_log(PST_LOG_DEBUG, "bench: warmed up, the clock runs");
-  if (result >= 0 && !flight->m->stopped)
-    result = bench_onesided_flow(flight, begin_ns + c->duration_ns);
+  if (rc >= 0 && !flight->m->stopped)
+    rc = bench_onesided_flow(flight, begin_ns + c->duration_ns);
   flight->m->taken.messages = flight->ended - before;
   flight->m->taken.ns = app_now_ns() - begin_ns;
-  return result;
+  return rc;
 }
 
 /* ---- In rounds, of which each is timed ----------------------------------------------- */
@@ -211,11 +211,11 @@ static uint64_t bench_onesided_pattern_of(const struct flight *flight, uint64_t 
 
 static int bench_onesided_fill(struct flight *flight, uint32_t n, uint64_t pattern)
 {
-  int result = 0;
+  int rc = 0;
 
-  for (uint32_t i = 0; i < n && result == 0; i++)
-    result = pst_area_fill(flight->end->area, i * flight->stride, flight->c->size, pattern + i);
-  return result;
+  for (uint32_t i = 0; i < n && rc == 0; i++)
+    rc = pst_area_fill(flight->end->area, i * flight->stride, flight->c->size, pattern + i);
+  return rc;
 }
 
 /* n transfers; *ns: from the first post until all are done, WRITEs flushed. */
@@ -223,23 +223,23 @@ static int bench_onesided_go_round(struct flight *flight, uint32_t n, uint64_t *
 {
   uint64_t begin_ns = app_now_ns();
   uint32_t left = n;
-  int result = 0;
+  int rc = 0;
 
   if (flight->c->verify) /* whose bytes begin at the first place */
     flight->next = 0;
-  while (result >= 0 && left > 0) {
-    result = bench_onesided_post(flight, left, true);
-    if (result > 0)
-      left -= (uint32_t)result;
-    if (result >= 0 && left > 0)
-      result = bench_onesided_collect(flight);
-    if (result == 0 && left > 0)
-      result = bench_measure_look(flight->m, app_now_ns());
+  while (rc >= 0 && left > 0) {
+    rc = bench_onesided_post(flight, left, true);
+    if (rc > 0)
+      left -= (uint32_t)rc;
+    if (rc >= 0 && left > 0)
+      rc = bench_onesided_collect(flight);
+    if (rc == 0 && left > 0)
+      rc = bench_measure_look(flight->m, app_now_ns());
   }
-  if (result >= 0)
-    result = bench_onesided_settle(flight);
+  if (rc >= 0)
+    rc = bench_onesided_settle(flight);
   *ns = app_now_ns() - begin_ns;
-  return result;
+  return rc;
 }
 
 static void bench_onesided_count_checked(struct measure *m, bool right)
@@ -255,21 +255,21 @@ static int bench_onesided_turn(struct measure *m, uint64_t until_ns)
     return -ECONNRESET;
   if (app_now_ns() >= until_ns)
     return -ETIMEDOUT;
-  int result = bench_region_end_turn(m->region);
-  return result < 0 ? result : bench_measure_look(m, app_now_ns());
+  int rc = bench_region_end_turn(m->region);
+  return rc < 0 ? rc : bench_measure_look(m, app_now_ns());
 }
 
 /* Until the peer has said something, which is the caller's then. */
 static int bench_onesided_hear(struct measure *m, struct json_object **said)
 {
   uint64_t until_ns = app_now_ns() + CHECK_NS;
-  int result = 0;
+  int rc = 0;
 
-  while (result >= 0 && !m->region->said)
-    result = bench_onesided_turn(m, until_ns);
+  while (rc >= 0 && !m->region->said)
+    rc = bench_onesided_turn(m, until_ns);
   *said = m->region->said;
   m->region->said = NULL;
-  return result;
+  return rc;
 }
 
 /* Have the target compare what was written. */
@@ -279,12 +279,12 @@ static int bench_onesided_ask(struct flight *flight, uint32_t n, uint64_t patter
 
   json_object_object_add(asked, "check", json_object_new_uint64(n));
   json_object_object_add(asked, "pattern", json_object_new_uint64(pattern));
-  int result = bench_region_end_say(flight->end, asked);
-  if (result == 0)
-    result = bench_onesided_hear(flight->m, &said);
-  bool checked = result == 0 && json_object_object_get_ex(said, "checked", NULL);
+  int rc = bench_region_end_say(flight->end, asked);
+  if (rc == 0)
+    rc = bench_onesided_hear(flight->m, &said);
+  bool checked = rc == 0 && json_object_object_get_ex(said, "checked", NULL);
   json_object_put(said);
-  return result == 0 && !checked ? -EPROTO : result;
+  return rc == 0 && !checked ? -EPROTO : rc;
 }
 
 /* What was read here. */
@@ -292,11 +292,10 @@ static int bench_onesided_check(struct flight *flight, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++) {
     uint64_t there = (i + flight->shift) % flight->places;
-    int result =
-        pst_area_verify(flight->end->area, i * flight->stride, flight->c->size, there, NULL);
-    if (result < 0 && result != -EBADMSG)
-      return result;
-    bench_onesided_count_checked(flight->m, result == 0);
+    int rc = pst_area_verify(flight->end->area, i * flight->stride, flight->c->size, there, NULL);
+    if (rc < 0 && rc != -EBADMSG)
+      return rc;
+    bench_onesided_count_checked(flight->m, rc == 0);
   }
   return 0;
 }
@@ -305,20 +304,20 @@ static int bench_onesided_one_round(struct flight *flight, uint64_t round, uint3
 {
   const struct bench_case *c = flight->c;
   uint64_t pattern = bench_onesided_pattern_of(flight, round);
-  int result = 0;
+  int rc = 0;
 
   if (!c->verify)
     return bench_onesided_go_round(flight, n, ns);
   /* So that what is read differs from what was there. */
   flight->shift = c->op == BENCH_READ ? (uint32_t)(round % flight->places) : 0;
   if (c->op == BENCH_WRITE)
-    result = bench_onesided_fill(flight, n, pattern);
-  if (result >= 0)
-    result = bench_onesided_go_round(flight, n, ns);
-  if (result >= 0)
-    result = c->op == BENCH_WRITE ? bench_onesided_ask(flight, n, pattern)
-                                  : bench_onesided_check(flight, n);
-  return result;
+    rc = bench_onesided_fill(flight, n, pattern);
+  if (rc >= 0)
+    rc = bench_onesided_go_round(flight, n, ns);
+  if (rc >= 0)
+    rc = c->op == BENCH_WRITE ? bench_onesided_ask(flight, n, pattern)
+                              : bench_onesided_check(flight, n);
+  return rc;
 }
 
 static int bench_onesided_measure_rounds(struct flight *flight)
@@ -326,13 +325,13 @@ static int bench_onesided_measure_rounds(struct flight *flight)
   const struct bench_case *c = flight->c;
   uint32_t n = c->measure == MEASURE_LATENCY ? 1 : c->ring;
   uint64_t start_ns = app_now_ns(), now = start_ns, ns;
-  int result = 0;
+  int rc = 0;
 
-  for (uint64_t round = 0; result >= 0 && !flight->m->stopped; round++) {
+  for (uint64_t round = 0; rc >= 0 && !flight->m->stopped; round++) {
     bool counts = now - start_ns >= c->warmup_ns;
-    result = bench_onesided_one_round(flight, round, n, &ns);
+    rc = bench_onesided_one_round(flight, round, n, &ns);
     now = app_now_ns();
-    if (result >= 0 && counts) {
+    if (rc >= 0 && counts) {
       flight->m->taken.messages += n;
       flight->m->taken.ns += ns;
       if (c->measure == MEASURE_LATENCY)
@@ -341,10 +340,10 @@ static int bench_onesided_measure_rounds(struct flight *flight)
     /* One at least, however long the machine was busy with others. */
     if (now - start_ns >= c->warmup_ns + c->duration_ns && flight->m->taken.messages > 0)
       break;
-    if (result >= 0)
-      result = bench_measure_look(flight->m, now);
+    if (rc >= 0)
+      rc = bench_measure_look(flight->m, now);
   }
-  return result;
+  return rc;
 }
 
 /* ---- The initiator -------------------------------------------------------------------- */
@@ -352,55 +351,54 @@ static int bench_onesided_measure_rounds(struct flight *flight)
 static int bench_onesided_await_region(struct measure *m)
 {
   uint64_t until_ns = app_now_ns() + MEASURE_CONNECT_NS;
-  int result = 0;
+  int rc = 0;
 
-  while (result >= 0 && !m->region->is_met)
-    result = bench_onesided_turn(m, until_ns);
-  return result;
+  while (rc >= 0 && !m->region->is_met)
+    rc = bench_onesided_turn(m, until_ns);
+  return rc;
 }
 
 static int bench_onesided_await_leave(const struct measure *m, uint64_t timeout_ns)
 {
   struct region_end *end = m->region;
   uint64_t until_ns = app_now_ns() + timeout_ns;
-  int result = 0;
+  int rc = 0;
 
-  while (result >= 0 && !end->has_left) {
-    result = bench_region_end_turn(end);
-    if (result >= 0 && !end->has_left && app_now_ns() >= until_ns)
+  while (rc >= 0 && !end->has_left) {
+    rc = bench_region_end_turn(end);
+    if (rc >= 0 && !end->has_left && app_now_ns() >= until_ns)
       return -ETIMEDOUT;
     if (m->link && bench_link_look(m->link) < 0)
       return -ECONNRESET;
   }
-  return result < 0 ? result : end->code;
+  return rc < 0 ? rc : end->code;
 }
 
 /* The initiator says how many are done, and then leaves. */
 static int bench_onesided_end_initiator(const struct measure *m)
 {
   struct region_end *end = m->region;
-  int result =
-      bench_region_end_say(end, bench_link_object("done", json_object_new_uint64(end->done)));
+  int rc = bench_region_end_say(end, bench_link_object("done", json_object_new_uint64(end->done)));
 
-  if (result < 0)
-    return result == -ENOTCONN ? -ECONNRESET : result;
+  if (rc < 0)
+    return rc == -ENOTCONN ? -ECONNRESET : rc;
   bench_region_end_stop(end);
   pst_peer_close(end->peer, 0, NULL);
   return bench_onesided_await_leave(m, MEASURE_END_NS);
 }
 
 /* Why a peer has gone comes behind the transfers that have failed by that. */
-static int bench_onesided_fail(const struct measure *m, int result)
+static int bench_onesided_fail(const struct measure *m, int rc)
 {
   struct region_end *end = m->region;
-  bool has_gone = result == -ECONNRESET || result == -ETIMEDOUT || result == -EACCES;
+  bool has_gone = rc == -ECONNRESET || rc == -ETIMEDOUT || rc == -EACCES;
 
   bench_region_end_stop(end);
   if (has_gone && end->peer && !end->has_left)
     bench_onesided_await_leave(m, REASON_NS);
   if (end->peer && !end->has_left)
-    pst_peer_close(end->peer, result, "a transfer has failed");
-  return result == -ECONNRESET && end->has_left && end->code < 0 ? end->code : result;
+    pst_peer_close(end->peer, rc, "a transfer has failed");
+  return rc == -ECONNRESET && end->has_left && end->code < 0 ? end->code : rc;
 }
 
 int bench_onesided_initiate(struct measure *m)
@@ -409,23 +407,23 @@ int bench_onesided_initiate(struct measure *m)
   struct pst_range range = {.struct_size = sizeof(range)};
   struct flight flight = {
       .m = m, .end = m->region, .c = c, .stride = bench_stride(c), .places = bench_places(c)};
-  int result = pst_area_range(m->region->area, &range);
+  int rc = pst_area_range(m->region->area, &range);
 
   if (c->touch && c->op == BENCH_READ)
     flight.touch = range.host;
   m->taken.touched = flight.touch != NULL;
-  if (result >= 0)
-    result = bench_onesided_await_region(m);
+  if (rc >= 0)
+    rc = bench_onesided_await_region(m);
   for (uint32_t i = 0; i <= BATCH; i++)
     flight.operations[i] = bench_onesided_transfer_of(&flight);
-  if (result >= 0 && c->measure == MEASURE_BANDWIDTH && !c->verify)
-    result = bench_onesided_measure_flow(&flight);
-  else if (result >= 0)
-    result = bench_onesided_measure_rounds(&flight);
+  if (rc >= 0 && c->measure == MEASURE_BANDWIDTH && !c->verify)
+    rc = bench_onesided_measure_flow(&flight);
+  else if (rc >= 0)
+    rc = bench_onesided_measure_rounds(&flight);
   m->taken.bytes = m->taken.messages * c->size;
-  if (result >= 0)
-    result = bench_onesided_end_initiator(m);
-  return result < 0 ? bench_onesided_fail(m, result) : 0;
+  if (rc >= 0)
+    rc = bench_onesided_end_initiator(m);
+  return rc < 0 ? bench_onesided_fail(m, rc) : 0;
 }
 
 /* ---- The target ------------------------------------------------------------------------- */
@@ -434,16 +432,16 @@ int bench_onesided_prepare(struct region_end *target, const struct bench_case *c
                            struct pst_error *error)
 {
   uint32_t places = c->verify && c->op == BENCH_READ ? bench_places(c) : 0;
-  int result = 0;
+  int rc = 0;
 
-  for (uint32_t i = 0; i < places && result == 0; i++)
-    result = pst_area_fill(target->area, i * bench_stride(c), c->size, i);
-  if (result < 0)
-    app_log_fail(error, PST_EXIT_UNAVAILABLE, result,
+  for (uint32_t i = 0; i < places && rc == 0; i++)
+    rc = pst_area_fill(target->area, i * bench_stride(c), c->size, i);
+  if (rc < 0)
+    app_log_fail(error, PST_EXIT_UNAVAILABLE, rc,
                  "bench: the target's region cannot be filled with the pattern: %s; run without "
                  "--verify",
-                 strerror(-result));
-  return result;
+                 strerror(-rc));
+  return rc;
 }
 
 /* Compare what lies in the region, as the initiator has asked. */
@@ -459,10 +457,10 @@ static int bench_onesided_answer(struct measure *m)
   if (!c->verify || c->op != BENCH_WRITE || n == 0 || n > bench_places(c) || pattern >= PATTERN_MAX)
     return -EPROTO;
   for (uint64_t i = 0; i < n; i++) {
-    int result = pst_area_verify(end->area, i * bench_stride(c), c->size, pattern + i, NULL);
-    if (result < 0 && result != -EBADMSG)
-      return result;
-    bench_onesided_count_checked(m, result == 0);
+    int rc = pst_area_verify(end->area, i * bench_stride(c), c->size, pattern + i, NULL);
+    if (rc < 0 && rc != -EBADMSG)
+      return rc;
+    bench_onesided_count_checked(m, rc == 0);
   }
   return bench_region_end_say(end, bench_link_object("checked", json_object_new_uint64(n)));
 }
@@ -471,23 +469,23 @@ int bench_onesided_offer(struct measure *m)
 {
   struct region_end *target = m->region;
   uint64_t until_ns = app_now_ns() + MEASURE_CONNECT_NS;
-  int result = 0;
+  int rc = 0;
 
-  while (result >= 0 && !target->has_left) {
-    result = bench_region_end_turn(target);
+  while (rc >= 0 && !target->has_left) {
+    rc = bench_region_end_turn(target);
     uint64_t now = app_now_ns();
-    if (result >= 0 && target->said)
-      result = bench_onesided_answer(m);
-    if (result >= 0 && !target->has_left)
-      result = bench_measure_look(m, now);
-    if (result >= 0 && !target->is_met && now >= until_ns)
-      result = -ETIMEDOUT;
+    if (rc >= 0 && target->said)
+      rc = bench_onesided_answer(m);
+    if (rc >= 0 && !target->has_left)
+      rc = bench_measure_look(m, now);
+    if (rc >= 0 && !target->is_met && now >= until_ns)
+      rc = -ETIMEDOUT;
   }
   bench_region_end_stop(target);
-  if (result < 0 && target->peer)
-    pst_peer_close(target->peer, result, "the target has failed");
+  if (rc < 0 && target->peer)
+    pst_peer_close(target->peer, rc, "the target has failed");
   m->taken.delivered = target->told;
-  if (result >= 0 && target->has_left)
-    result = target->code < 0 || target->is_told ? target->code : -ECONNRESET;
-  return result;
+  if (rc >= 0 && target->has_left)
+    rc = target->code < 0 || target->is_told ? target->code : -ECONNRESET;
+  return rc;
 }

@@ -48,9 +48,9 @@ static int bench_probe_open_messages(const struct bench_side *side, uint64_t siz
   const struct bench_case c = {.op = BENCH_SEND, .size = size, .ring = ring, .token = "0"};
   struct pst_stats stats = {.struct_size = sizeof(stats)};
 
-  int result = bench_session_open(side, &c, roles, BENCH_OUT, NOWHERE, false, session, error);
-  if (result < 0)
-    return result;
+  int rc = bench_session_open(side, &c, roles, BENCH_OUT, NOWHERE, false, session, error);
+  if (rc < 0)
+    return rc;
   pst_sender_stats(bench_sender(*session, &c, BENCH_OUT), &stats);
   *capabilities = stats.capabilities;
   return 0;
@@ -96,11 +96,11 @@ static int bench_probe_open_region(const struct bench_plan *plan, struct region_
                                          : plan->depth != 0 ? plan->depth
                                                             : pst_ring_default(plan->sizes[0]),
                                .token = "0"};
-  int result = bench_region_end_open(plan, &c, NULL, plan->cpus[0], end, error);
+  int rc = bench_region_end_open(plan, &c, NULL, plan->cpus[0], end, error);
 
-  if (result == 0)
+  if (rc == 0)
     *depth = pst_node_depth(end->node) - 1;
-  return result;
+  return rc;
 }
 
 static void bench_probe_take_name(void *context, const struct pst_plugin_info *info)
@@ -217,25 +217,25 @@ int bench_look(const struct bench_plan *plan, struct bench_setting *setting,
     side.memory_option_count = 0;
   }
   *look = (struct bench_look){.ops = 0};
-  int result =
+  int rc =
       bench_probe_open_messages(&side, size, plan->ring != 0 ? plan->ring : pst_ring_default(size),
                                 roles, &session, &capabilities, error);
-  if (result == 0 && sends && side.sends_from_host)
+  if (rc == 0 && sends && side.sends_from_host)
     bench_probe_note(
         look, "send: from slots in host memory: transport %.31s sends from no memory %.31s\n",
         side.transport, side.memory);
-  if (result == 0 && sends)
+  if (rc == 0 && sends)
     bench_probe_note_plugins(session, NULL, setting, into);
   pst_session_close(session);
-  if (result == 0)
-    result = bench_probe_choose(plan, capabilities, look, error);
-  if (result == 0 && (look->ops & BENCH_ONE_SIDED) != 0)
-    result = bench_probe_open_region(plan, &end, &look->depth_max, error);
-  if (result == 0 && end.node && !sends)
+  if (rc == 0)
+    rc = bench_probe_choose(plan, capabilities, look, error);
+  if (rc == 0 && (look->ops & BENCH_ONE_SIDED) != 0)
+    rc = bench_probe_open_region(plan, &end, &look->depth_max, error);
+  if (rc == 0 && end.node && !sends)
     bench_probe_note_plugins(NULL, end.node, setting, into);
   bench_region_end_close(&end);
-  if (result < 0)
-    return result;
+  if (rc < 0)
+    return rc;
   if (plan->depth > look->depth_max && (look->ops & BENCH_ONE_SIDED) != 0)
     return app_log_fail(error, PST_EXIT_UNAVAILABLE, -ERANGE,
                         "bench: --depth %u: an initiator of transport %s has at most %u transfers "

@@ -49,9 +49,9 @@ static int bench_region_end_open_node(const struct bench_plan *plan, const struc
                                        .label = "bench",
                                        .lower = "`--size`, `--depth` or `--places`",
                                        .access = end->access};
-  int result = pst_node_open(&node, &end->node, error);
+  int rc = pst_node_open(&node, &end->node, error);
 
-  return result < 0 ? result : pst_node_alloc(end->node, &area, &end->area, error);
+  return rc < 0 ? rc : pst_node_alloc(end->node, &area, &end->area, error);
 }
 
 int bench_region_end_open(const struct bench_plan *plan, const struct bench_case *c,
@@ -66,9 +66,9 @@ int bench_region_end_open(const struct bench_plan *plan, const struct bench_case
         c->op == BENCH_WRITE ? (uint32_t)PST_ACCESS_REMOTE_WRITE : (uint32_t)PST_ACCESS_REMOTE_READ;
   memcpy(end->token, c->token, sizeof(end->token));
   bench_unpin(cpu, &pinned);
-  int result = bench_region_end_open_node(plan, c, listen, end, error);
+  int rc = bench_region_end_open_node(plan, c, listen, end, error);
   bench_repin(cpu, &pinned);
-  return result;
+  return rc;
 }
 
 void bench_region_end_close(struct region_end *end)
@@ -86,10 +86,10 @@ int bench_region_end_connect(const struct bench_plan *plan, const struct bench_c
                              struct pst_error *error)
 {
   char address[96];
-  int result = bench_region_end_open(plan, c, NULL, plan->cpus[0], end, error);
+  int rc = bench_region_end_open(plan, c, NULL, plan->cpus[0], end, error);
 
   snprintf(address, sizeof(address), "%s:%u", host, port);
-  return result < 0 ? result : pst_node_connect(end->node, address, &end->peer, error);
+  return rc < 0 ? rc : pst_node_connect(end->node, address, &end->peer, error);
 }
 
 /* ---- CPU and verdict -------------------------------------------------------------- */
@@ -147,19 +147,19 @@ static void bench_region_end_meet(struct region_end *end)
 
 int bench_region_end_say(struct region_end *end, struct json_object *object)
 {
-  int result = bench_link_post(end->peer, object);
+  int rc = bench_link_post(end->peer, object);
 
   json_object_put(object);
-  return result;
+  return rc;
 }
 
 static void bench_region_end_show_token(struct region_end *end)
 {
-  int result =
+  int rc =
       bench_region_end_say(end, bench_link_object("token", json_object_new_string(end->token)));
 
-  if (result < 0)
-    pst_peer_close(end->peer, result, "the case's token could not be sent");
+  if (rc < 0)
+    pst_peer_close(end->peer, rc, "the case's token could not be sent");
 }
 
 static void bench_region_end_offer(struct region_end *end)
@@ -168,9 +168,9 @@ static void bench_region_end_offer(struct region_end *end)
   uint32_t id;
 
   pst_area_range(end->area, &range);
-  int result = pst_peer_offer(end->peer, end->area, 0, range.length, end->access, &id);
-  if (result < 0)
-    pst_peer_close(end->peer, result, "its region cannot be offered");
+  int rc = pst_peer_offer(end->peer, end->area, 0, range.length, end->access, &id);
+  if (rc < 0)
+    pst_peer_close(end->peer, rc, "its region cannot be offered");
   else
     bench_region_end_meet(end);
 }

@@ -210,13 +210,13 @@ static void bench_run_onesided_here(const struct bench_plan *plan, struct bench_
   struct region_end initiator = {.node = NULL}, target = {.node = NULL};
   struct measure near = {.region = &initiator}, far = {.region = &target};
 
-  int result = bench_region_end_open(plan, &row->c, "127.0.0.1:0", plan->cpus[0], &target, &error);
-  if (result == 0)
-    result = bench_onesided_prepare(&target, &row->c, &error);
-  if (result == 0)
-    result = bench_region_end_connect(plan, &row->c, "127.0.0.1", pst_node_port(target.node),
-                                      &initiator, &error);
-  if (result == 0)
+  int rc = bench_region_end_open(plan, &row->c, "127.0.0.1:0", plan->cpus[0], &target, &error);
+  if (rc == 0)
+    rc = bench_onesided_prepare(&target, &row->c, &error);
+  if (rc == 0)
+    rc = bench_region_end_connect(plan, &row->c, "127.0.0.1", pst_node_port(target.node),
+                                  &initiator, &error);
+  if (rc == 0)
     bench_run_threads(plan, &near, &far, row);
   else
     bench_run_fail(row, error.exit_status, error.code, error.text);
@@ -231,10 +231,10 @@ static void bench_run_messages_here(const struct bench_plan *plan, struct bench_
   struct pst_session *session = NULL;
   struct measure near, far;
 
-  int result = bench_streams_open(plan, &row->c, PST_SESSION_SENDER | PST_SESSION_RECEIVER,
-                                  replies ? BENCH_OUT | BENCH_BACK : BENCH_OUT, NULL, 0,
-                                  plan->cpus[0], &session, &error);
-  if (result == 0) {
+  int rc = bench_streams_open(plan, &row->c, PST_SESSION_SENDER | PST_SESSION_RECEIVER,
+                              replies ? BENCH_OUT | BENCH_BACK : BENCH_OUT, NULL, 0, plan->cpus[0],
+                              &session, &error);
+  if (rc == 0) {
     near = (struct measure){.sender = bench_sender(session, &row->c, BENCH_OUT),
                             .receiver = bench_receiver(session, &row->c, BENCH_BACK)};
     far = (struct measure){.sender = bench_sender(session, &row->c, BENCH_BACK),
@@ -290,19 +290,19 @@ static bool bench_run_listen_to(struct link *link, uint64_t timeout_ns, struct b
                                 struct json_object **said)
 {
   char text[512];
-  int result = bench_link_receive(link, timeout_ns, false, said);
+  int rc = bench_link_receive(link, timeout_ns, false, said);
 
   /* It had measured enough when this end had stopped by itself. */
-  if (result == 0 && json_object_object_get_ex(*said, "enough", NULL)) {
+  if (rc == 0 && json_object_object_get_ex(*said, "enough", NULL)) {
     json_object_put(*said);
-    result = bench_link_receive(link, timeout_ns, false, said);
+    rc = bench_link_receive(link, timeout_ns, false, said);
   }
-  if (result < 0) {
+  if (rc < 0) {
     snprintf(text, sizeof(text), "the server, %s (pid %" PRId64 "), %s", link->peer, link->pid,
-             result == -ETIMEDOUT    ? "does not answer any more"
-             : result == -ECONNRESET ? "has stopped or was killed; its own output says which"
-                                     : "breaks the protocol; is it of another version?");
-    bench_run_fail(row, PST_EXIT_FAILED, result, text);
+             rc == -ETIMEDOUT    ? "does not answer any more"
+             : rc == -ECONNRESET ? "has stopped or was killed; its own output says which"
+                                 : "breaks the protocol; is it of another version?");
+    bench_run_fail(row, PST_EXIT_FAILED, rc, text);
     return false;
   }
   bench_run_note_warnings(*said);
@@ -338,16 +338,16 @@ static int bench_run_measure_with(struct link *link, const struct bench_plan *pl
   struct measure m = {.c = &row->c, .link = link, .times = &row->times};
   struct region_end initiator = {.node = NULL};
   struct pst_session *out = NULL;
-  int result;
+  int rc;
 
   if (bench_is_one_sided(row->c.op)) {
     m.region = &initiator;
-    result = bench_region_end_connect(plan, &row->c, link->remote, port, &initiator, error);
+    rc = bench_region_end_connect(plan, &row->c, link->remote, port, &initiator, error);
   } else {
-    result = bench_streams_open(plan, &row->c, PST_SESSION_SENDER, BENCH_OUT, link->remote, port,
-                                plan->cpus[0], &out, error);
+    rc = bench_streams_open(plan, &row->c, PST_SESSION_SENDER, BENCH_OUT, link->remote, port,
+                            plan->cpus[0], &out, error);
   }
-  if (result == 0) {
+  if (rc == 0) {
     if (out)
       m.sender = bench_sender(out, &row->c, BENCH_OUT);
     if (back)
@@ -359,7 +359,7 @@ static int bench_run_measure_with(struct link *link, const struct bench_plan *pl
   }
   bench_region_end_close(&initiator);
   pst_session_close(out);
-  return result;
+  return rc;
 }
 
 bool bench_run_with(struct link *link, const struct bench_plan *plan, struct bench_row *row)
@@ -368,26 +368,26 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
   struct pst_session *back = NULL;
   struct json_object *said = NULL;
   bool alive = true, asked = false;
-  int result = 0;
+  int rc = 0;
 
   /* The stream of replies, which waits here for the server's. */
   if (row->c.measure == MEASURE_LATENCY && !bench_is_one_sided(row->c.op)) {
     row->c.back_port = bench_link_free_port(link->local);
-    result = bench_streams_open(plan, &row->c, PST_SESSION_RECEIVER, BENCH_BACK, link->local,
-                                row->c.back_port, plan->cpus[0], &back, &error);
+    rc = bench_streams_open(plan, &row->c, PST_SESSION_RECEIVER, BENCH_BACK, link->local,
+                            row->c.back_port, plan->cpus[0], &back, &error);
   }
-  if (result == 0) {
+  if (rc == 0) {
     /* If it fails, nobody answers. */
     bench_link_send(link, bench_link_object("case", bench_case_write(&row->c)));
     alive = bench_run_listen_to(link, OPEN_NS, row, &said);
     asked = alive && row->error[0] == '\0';
   }
   if (asked)
-    result = bench_run_measure_with(link, plan, (uint16_t)bench_link_number(said, "port"), back,
-                                    row, &error);
-  if (result < 0)
+    rc = bench_run_measure_with(link, plan, (uint16_t)bench_link_number(said, "port"), back, row,
+                                &error);
+  if (rc < 0)
     bench_run_fail(row, error.exit_status, error.code, error.text);
-  if (asked && result < 0) /* it waits for this end, which does not come */
+  if (asked && rc < 0) /* it waits for this end, which does not come */
     bench_link_send(link, bench_link_object("given_up", json_object_new_boolean(true)));
   pst_session_close(back);
   if (asked)
@@ -408,26 +408,26 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
   json_object_object_add(hello, "pid", json_object_new_int64(getpid()));
   json_object_object_add(hello, "token", json_object_new_string(setting->token));
   bench_link_send(link, hello);
-  int result = bench_link_receive(link, GREET_NS, true, &said);
-  if (result == -EINTR)
-    return app_log_fail(error, PST_EXIT_FAILED, result,
+  int rc = bench_link_receive(link, GREET_NS, true, &said);
+  if (rc == -EINTR)
+    return app_log_fail(error, PST_EXIT_FAILED, rc,
                         "bench: stopped by %s while it waited for %s to answer", app_signals_name(),
                         link->peer);
-  if (result < 0)
-    return app_log_fail(error, PST_EXIT_FAILED, result, "bench: %s: %s", link->peer,
-                        result == -ETIMEDOUT ? "no answer within 10 s; it serves one client at a "
-                                               "time, or is no penstock bench --server"
-                                             : "it is no penstock bench --server, or has died");
+  if (rc < 0)
+    return app_log_fail(error, PST_EXIT_FAILED, rc, "bench: %s: %s", link->peer,
+                        rc == -ETIMEDOUT ? "no answer within 10 s; it serves one client at a "
+                                           "time, or is no penstock bench --server"
+                                         : "it is no penstock bench --server, or has died");
   bench_run_note_warnings(said);
   link->pid = (int64_t)bench_link_number(said, "pid");
   bench_run_copy_plain(text, sizeof(text), bench_link_text(said, "error"));
   bench_run_copy_plain(host, sizeof(host), bench_link_text(said, "hostname"));
   if (text[0] != '\0')
-    result = app_log_fail(error, PST_EXIT_USAGE, -EPROTO, "bench: the server at %s: %s", link->peer,
-                          text);
+    rc = app_log_fail(error, PST_EXIT_USAGE, -EPROTO, "bench: the server at %s: %s", link->peer,
+                      text);
   else if (bench_link_number(said, "penstock_bench") != 1)
-    result = app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
-                          "bench: %s is no penstock bench --server of this version", link->peer);
+    rc = app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
+                      "bench: %s is no penstock bench --server of this version", link->peer);
   else
     snprintf(setting->server, sizeof(setting->server), "%s, pid %" PRId64 ", memory %.40s%s%s",
              host, link->pid, bench_link_text(said, "memory"), plan->host ? ", at " : "",
@@ -435,5 +435,5 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
   bench_run_copy_plain(setting->server_cpu, sizeof(setting->server_cpu),
                        bench_link_text(said, "cpu"));
   json_object_put(said);
-  return result;
+  return rc;
 }

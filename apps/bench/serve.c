@@ -54,29 +54,29 @@ static int bench_serve_greet_client(struct link *link, const struct bench_plan *
   struct json_object *said = NULL;
   struct environment environment;
   char text[256];
-  int result = bench_link_receive(link, GREET_NS, true, &said);
+  int rc = bench_link_receive(link, GREET_NS, true, &said);
 
-  if (result < 0)
-    return result;
+  if (rc < 0)
+    return rc;
   if (bench_link_number(said, "penstock_bench") != 1 ||
       !json_object_object_get_ex(said, "transport", NULL)) {
     bench_serve_answer_error(link, PST_EXIT_FAILED,
                              "this is a penstock bench --server of another version");
-    result = -EPROTO;
+    rc = -EPROTO;
   } else if (token && strcmp(bench_link_text(said, "token"), token) != 0) {
     bench_serve_answer_error(link, PST_EXIT_FAILED, "this is for the process that has started it");
-    result = -EACCES;
+    rc = -EACCES;
   } else if (strcmp(bench_link_text(said, "transport"), plan->side.transport) != 0) {
     snprintf(text, sizeof(text),
              "it was started with --transport %.60s, this client with %.60s; give both the same",
              plan->side.transport, bench_link_text(said, "transport"));
     bench_serve_answer_error(link, PST_EXIT_USAGE, text);
-    result = -EXDEV;
+    rc = -EXDEV;
   }
   link->pid = (int64_t)bench_link_number(said, "pid");
   json_object_put(said);
-  if (result < 0)
-    return result;
+  if (rc < 0)
+    return rc;
   app_environment_read(&environment);
   struct json_object *hello = bench_link_object("penstock_bench", json_object_new_int(1));
   json_object_object_add(hello, "version", json_object_new_string(pst_version()));
@@ -90,11 +90,11 @@ static int bench_serve_greet_client(struct link *link, const struct bench_plan *
 static int bench_serve_open_streams(struct serving *serving, uint16_t port, struct pst_error *error)
 {
   const struct link *link = serving->link;
-  int result = bench_streams_open(serving->plan, &serving->c, PST_SESSION_RECEIVER, BENCH_OUT,
-                                  link->local, port, serving->cpu, &serving->in, error);
+  int rc = bench_streams_open(serving->plan, &serving->c, PST_SESSION_RECEIVER, BENCH_OUT,
+                              link->local, port, serving->cpu, &serving->in, error);
 
-  return result < 0 || serving->c.measure == MEASURE_BANDWIDTH
-             ? result
+  return rc < 0 || serving->c.measure == MEASURE_BANDWIDTH
+             ? rc
              : bench_streams_open(serving->plan, &serving->c, PST_SESSION_SENDER, BENCH_BACK,
                                   link->remote, serving->c.back_port, serving->cpu, &serving->back,
                                   error);
@@ -111,10 +111,10 @@ static int bench_serve_open_case(struct serving *serving, uint16_t *port, struct
     return bench_serve_open_streams(serving, *port, error);
   }
   snprintf(listen, sizeof(listen), "%s:%u", serving->link->local, *port);
-  int result = bench_region_end_open(serving->plan, &serving->c, listen, serving->cpu,
-                                     &serving->target, error);
-  if (result < 0)
-    return result;
+  int rc = bench_region_end_open(serving->plan, &serving->c, listen, serving->cpu, &serving->target,
+                                 error);
+  if (rc < 0)
+    return rc;
   *port = pst_node_port(serving->target.node);
   return bench_onesided_prepare(&serving->target, &serving->c, error);
 }
@@ -189,17 +189,16 @@ static int bench_serve_case(struct serving *serving, struct json_object *said, u
     app_log(PST_LOG_WARN, "bench: %s asks for what cannot be: %s", serving->link->peer, why);
     return bench_serve_answer_error(serving->link, PST_EXIT_FAILED, why);
   }
-  int result = bench_serve_open_case(serving, &port, &error);
-  if (result < 0) {
-    result = bench_serve_answer_error(serving->link, error.exit_status, error.text);
+  int rc = bench_serve_open_case(serving, &port, &error);
+  if (rc < 0) {
+    rc = bench_serve_answer_error(serving->link, error.exit_status, error.text);
   } else {
-    result =
-        bench_serve_answer(serving->link, bench_link_object("port", json_object_new_int(port)));
-    if (result == 0)
-      result = bench_serve_measure(serving);
+    rc = bench_serve_answer(serving->link, bench_link_object("port", json_object_new_int(port)));
+    if (rc == 0)
+      rc = bench_serve_measure(serving);
   }
   bench_serve_close_case(serving);
-  return result;
+  return rc;
 }
 
 int bench_serve(struct link *link, const struct bench_plan *plan, const char *token, uint16_t port,
@@ -207,32 +206,32 @@ int bench_serve(struct link *link, const struct bench_plan *plan, const char *to
 {
   struct serving serving = {.link = link, .plan = plan, .cpu = cpu};
   struct json_object *said = NULL;
-  int result = bench_serve_greet_client(link, plan, token);
+  int rc = bench_serve_greet_client(link, plan, token);
   bool ends = false;
 
-  link->has_greeted = result == 0;
-  while (result == 0 && !ends) {
-    result = bench_link_receive(link, IDLE_NS, true, &said);
-    if (result < 0)
+  link->has_greeted = rc == 0;
+  while (rc == 0 && !ends) {
+    rc = bench_link_receive(link, IDLE_NS, true, &said);
+    if (rc < 0)
       break;
     /* That the client gave up comes late where this end's measurement was over already. */
     const bool is_late = json_object_object_get_ex(said, "given_up", NULL);
     ends = json_object_object_get_ex(said, "goodbye", NULL);
     link->has_asked |= !ends;
     if (!ends && !is_late)
-      result = bench_serve_case(&serving, said, port);
+      rc = bench_serve_case(&serving, said, port);
     json_object_put(said);
   }
-  return result;
+  return rc;
 }
 
-static const char *bench_serve_why_left(const struct link *link, int result)
+static const char *bench_serve_why_left(const struct link *link, int rc)
 {
   /* Any other end of a client that has greeted is said with a goodbye. */
-  if (result == -ECONNRESET && link->has_greeted)
+  if (rc == -ECONNRESET && link->has_greeted)
     return link->cause_is_said ? "has gone without a goodbye"
                                : "has gone without a goodbye: it was killed or crashed";
-  switch (result) {
+  switch (rc) {
   case 0:
     return "has left";
   case -EINTR:
@@ -263,11 +262,11 @@ int bench_server(const struct bench_plan *plan)
   struct pst_error error = PST_ERROR_INIT;
   struct link_server server;
   const char *where = plan->host ? plan->host : "127.0.0.1";
-  int result =
+  int rc =
       bench_link_listen("bench", where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
   bool served = false;
 
-  if (result < 0)
+  if (rc < 0)
     return error.exit_status;
   uint16_t port = pst_node_port(server.node);
   uint16_t streams_port = (uint16_t)(port < UINT16_MAX ? port + 1 : port - 1);
@@ -284,12 +283,11 @@ int bench_server(const struct bench_plan *plan)
     if (bench_link_take(&server, LOOK_NS, &link) < 0)
       continue;
     app_log(PST_LOG_INFO, "bench: client %s", link->peer);
-    result = bench_serve(link, plan, NULL, streams_port, plan->cpus[0]);
+    rc = bench_serve(link, plan, NULL, streams_port, plan->cpus[0]);
     char pid[32] = "";
     if (link->pid > 0)
       snprintf(pid, sizeof(pid), " (pid %" PRId64 ")", link->pid);
-    app_log(PST_LOG_INFO, "bench: client %s%s %s", link->peer, pid,
-            bench_serve_why_left(link, result));
+    app_log(PST_LOG_INFO, "bench: client %s%s %s", link->peer, pid, bench_serve_why_left(link, rc));
     served = link->has_asked;
     bench_link_close(link);
   }

@@ -80,11 +80,11 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
         .origins = &bench_origins,
     };
   }
-  int result = pst_config_open_params(&params, &config, error);
-  if (result == 0)
-    result = pst_session_open(config, &roles_params, session, error);
+  int rc = pst_config_open_params(&params, &config, error);
+  if (rc == 0)
+    rc = pst_session_open(config, &roles_params, session, error);
   pst_config_close(config);
-  return result;
+  return rc;
 }
 
 void bench_choose_sender(struct bench_plan *plan)
@@ -100,9 +100,9 @@ void bench_choose_sender(struct bench_plan *plan)
     if (plan->sizes[i] > c.size)
       c.size = plan->sizes[i];
   app_log_hush(true); /* what else is wrong, the streams will say */
-  int result = bench_session_open(side, &c, PST_SESSION_SENDER, BENCH_OUT, "127.0.0.1:1", false,
-                                  &session, &error);
-  if (result == 0) {
+  int rc = bench_session_open(side, &c, PST_SESSION_SENDER, BENCH_OUT, "127.0.0.1:1", false,
+                              &session, &error);
+  if (rc == 0) {
     struct pst_stats stats = {.struct_size = sizeof(stats)};
     pst_sender_stats(bench_sender(session, &c, BENCH_OUT), &stats);
     side->sends_from_host = stats.path.path == PST_PATH_STAGED;
@@ -113,14 +113,14 @@ void bench_choose_sender(struct bench_plan *plan)
 
 int bench_pin(int cpu)
 {
-  int result = pin_thread(cpu);
+  int rc = pin_thread(cpu);
 
-  if (result < 0)
+  if (rc < 0)
     app_log(PST_LOG_ERROR,
             "bench: --cpu %d: %s; `lscpu` lists those there are, `taskset -p $$` "
             "those allowed",
-            cpu, strerror(-result));
-  return result;
+            cpu, strerror(-rc));
+  return rc;
 }
 
 void bench_unpin(int cpu, cpu_set_t *pinned)
@@ -148,12 +148,12 @@ int bench_streams_open(const struct bench_plan *plan, const struct bench_case *c
   cpu_set_t pinned;
 
   snprintf(control, sizeof(control), "%s:%u", host ? host : "", port);
-  int result = bench_session_open(&plan->side, c, roles, directions, host ? control : NULL,
-                                  host && plan->insecure, session, error);
-  if (result < 0)
-    return result;
+  int rc = bench_session_open(&plan->side, c, roles, directions, host ? control : NULL,
+                              host && plan->insecure, session, error);
+  if (rc < 0)
+    return rc;
   bench_unpin(cpu, &pinned);
-  result = pst_session_start(*session, error);
+  rc = pst_session_start(*session, error);
   bench_repin(cpu, &pinned);
-  return result;
+  return rc;
 }

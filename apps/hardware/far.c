@@ -54,36 +54,35 @@ static int hardware_far_greet(struct hardware_far *far, struct pst_error *error)
   json_object_object_add(hello, "version", json_object_new_string(pst_version()));
   json_object_object_add(hello, "transport", json_object_new_string(far->end.plan->transport));
   bench_link_send(far->link, hello);
-  int result = bench_link_receive(far->link, GREET_NS, true, &said);
-  if (result < 0)
-    return app_log_fail(error, PST_EXIT_FAILED, result, "hardware-check: %s: %s", far->link->peer,
-                        result == -EINTR       ? "stopped while it waited for an answer"
-                        : result == -ETIMEDOUT ? "no answer; it serves one client at a time"
-                                               : "it is no penstock hardware-check --server");
+  int rc = bench_link_receive(far->link, GREET_NS, true, &said);
+  if (rc < 0)
+    return app_log_fail(error, PST_EXIT_FAILED, rc, "hardware-check: %s: %s", far->link->peer,
+                        rc == -EINTR       ? "stopped while it waited for an answer"
+                        : rc == -ETIMEDOUT ? "no answer; it serves one client at a time"
+                                           : "it is no penstock hardware-check --server");
   if (bench_link_text(said, "error")[0] != '\0')
-    result = app_log_fail(error, PST_EXIT_UNAVAILABLE, -EPROTO,
-                          "hardware-check: the server at %s: %.400s", far->link->peer,
-                          bench_link_text(said, "error"));
+    rc = app_log_fail(error, PST_EXIT_UNAVAILABLE, -EPROTO,
+                      "hardware-check: the server at %s: %.400s", far->link->peer,
+                      bench_link_text(said, "error"));
   else if (bench_link_number(said, "penstock_hardware_check") != 1)
-    result =
-        app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
-                     "hardware-check: %s is no penstock hardware-check --server", far->link->peer);
+    rc = app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
+                      "hardware-check: %s is no penstock hardware-check --server", far->link->peer);
   hardware_far_take_has(said, &far->end.has);
-  if (result == 0 && far->end.has.adapters.count == 0)
-    result = app_log_fail(error, PST_EXIT_UNAVAILABLE, -ENODEV,
-                          "hardware-check: the server at %s has no adapter", far->link->peer);
+  if (rc == 0 && far->end.has.adapters.count == 0)
+    rc = app_log_fail(error, PST_EXIT_UNAVAILABLE, -ENODEV,
+                      "hardware-check: the server at %s has no adapter", far->link->peer);
   if (json_object_object_get_ex(said, "environment", &far->environment))
     json_object_get(far->environment);
   json_object_put(said);
-  return result;
+  return rc;
 }
 
 int hardware_far_connect(struct hardware_far *far, const char *where, struct pst_error *error)
 {
-  int result = bench_link_connect("hardware-check", where, HARDWARE_PORT, far->end.plan->insecure,
-                                  -1, &far->link, error);
+  int rc = bench_link_connect("hardware-check", where, HARDWARE_PORT, far->end.plan->insecure, -1,
+                              &far->link, error);
 
-  return result < 0 ? result : hardware_far_greet(far, error);
+  return rc < 0 ? rc : hardware_far_greet(far, error);
 }
 
 void hardware_far_close(struct hardware_far *far)
@@ -103,17 +102,17 @@ static struct json_object *hardware_far_hear(struct hardware_far *far, const cha
                                              char why[HARDWARE_WHY])
 {
   struct json_object *said = NULL;
-  int result;
+  int rc;
 
-  while ((result = bench_link_receive(far->link, START_NS, false, &said)) == 0) {
+  while ((rc = bench_link_receive(far->link, START_NS, false, &said)) == 0) {
     if (json_object_object_get_ex(said, key, NULL) || bench_link_text(said, "error")[0] != '\0')
       return said;
     json_object_put(said); /* not what we wait for */
   }
   far->has_gone = true;
   snprintf(why, HARDWARE_WHY, "%s",
-           result == -ETIMEDOUT ? "the other end does not answer"
-                                : "the other end has gone: it was killed, crashed, or stopped");
+           rc == -ETIMEDOUT ? "the other end does not answer"
+                            : "the other end has gone: it was killed, crashed, or stopped");
   return NULL;
 }
 
@@ -122,7 +121,7 @@ static int hardware_far_start_there(struct hardware_far *far, const struct hardw
 {
   struct json_object *message =
       bench_link_object("start", json_object_new_string(hardware_checks[ask->check].name));
-  int result = 0;
+  int rc = 0;
 
   json_object_object_add(message, "step", json_object_new_uint64(ask->step));
   json_object_object_add(message, "adapter", json_object_new_uint64(ask->adapter));
@@ -134,12 +133,12 @@ static int hardware_far_start_there(struct hardware_far *far, const struct hardw
     return -ECONNRESET;
   if (bench_link_text(said, "error")[0] != '\0') {
     snprintf(why, HARDWARE_WHY, "%s", bench_link_text(said, "error"));
-    result = -EPROTO;
+    rc = -EPROTO;
   }
   snprintf(far->host, sizeof far->host, "%s", far->link->remote);
   far->port = (uint16_t)bench_link_number(said, "port");
   json_object_put(said);
-  return result;
+  return rc;
 }
 
 int hardware_far_start(struct hardware_far *far, const struct hardware_ask *ask,
@@ -160,9 +159,9 @@ void hardware_far_look(struct hardware_far *far)
     far->has_ended = far->end.child.has_ended;
     return;
   }
-  const int result = bench_link_look(far->link);
-  far->has_ended |= result == 1;
-  far->has_gone |= result < 0;
+  const int rc = bench_link_look(far->link);
+  far->has_ended |= rc == 1;
+  far->has_gone |= rc < 0;
 }
 
 /* Of what a server says it has told, what a program can tell, and nothing else. */

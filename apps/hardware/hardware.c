@@ -185,16 +185,16 @@ static int hardware_cmd_open_ends(struct hardware *hardware)
   struct hardware_run *run = &hardware->run;
   const char *const *own = hardware->arguments->hardware;
   struct pst_error error = PST_ERROR_INIT;
-  int result = hardware_look(&hardware->plan, own[HARDWARE_DEVICE], &run->near.has);
+  int rc = hardware_look(&hardware->plan, own[HARDWARE_DEVICE], &run->near.has);
 
-  if (result < 0)
-    app_log_fail(&error, PST_EXIT_UNAVAILABLE, result, "hardware-check: %s",
+  if (rc < 0)
+    app_log_fail(&error, PST_EXIT_UNAVAILABLE, rc, "hardware-check: %s",
                  run->near.has.adapters.why_none);
   else if (hardware->arguments->operand)
-    result = hardware_far_connect(&run->far, hardware->arguments->operand, &error);
-  if (result < 0) {
+    rc = hardware_far_connect(&run->far, hardware->arguments->operand, &error);
+  if (rc < 0) {
     hardware_cmd_note_error(hardware, &error);
-    return result;
+    return rc;
   }
   if (!run->far.link) {
     run->far.end.has = run->near.has;

@@ -53,10 +53,10 @@ static int hardware_server_greet(const struct serving *serving)
   struct hardware_end *end = serving->end;
   struct json_object *said = NULL;
   char why[HARDWARE_WHY] = "";
-  int result = bench_link_receive(serving->link, GREET_NS, true, &said);
+  int rc = bench_link_receive(serving->link, GREET_NS, true, &said);
 
-  if (result < 0)
-    return result;
+  if (rc < 0)
+    return rc;
   if (bench_link_number(said, "penstock_hardware_check") != 1 ||
       strcmp(bench_link_text(said, "version"), pst_version()) != 0)
     snprintf(why, sizeof(why), "this is a penstock hardware-check --server of version %s",
@@ -101,9 +101,9 @@ static int hardware_server_read_ask(struct json_object *said, struct hardware_as
 static int hardware_server_await_finish(struct serving *serving)
 {
   bool is_told = false;
-  int result;
+  int rc;
 
-  while ((result = bench_link_look(serving->link)) == 0 && !app_signals_stop()) {
+  while ((rc = bench_link_look(serving->link)) == 0 && !app_signals_stop()) {
     hardware_child_pump(&serving->end->child, LOOK_NS);
     if (serving->end->child.has_ended && !is_told)
       bench_link_send(serving->link, bench_link_object("ended", json_object_new_boolean(true)));
@@ -111,7 +111,7 @@ static int hardware_server_await_finish(struct serving *serving)
     if (is_told)
       poll(NULL, 0, LOOK_NS / NS_PER_MS); /* hardware_child_pump() sleeps no more */
   }
-  return result < 0 ? result : result == 0 ? -EINTR : 0;
+  return rc < 0 ? rc : rc == 0 ? -EINTR : 0;
 }
 
 static int hardware_server_finish(struct serving *serving, const char *about)
@@ -130,43 +130,42 @@ static int hardware_server_serve_step(struct serving *serving, struct json_objec
     return hardware_server_refuse(serving, "there is no such step");
   if (hardware_serve(serving->end, &ask, serving->link->local, serving->port, why) < 0)
     return hardware_server_refuse(serving, why);
-  int result =
+  int rc =
       bench_link_send(serving->link, bench_link_object("port", json_object_new_int(serving->port)));
-  return result < 0 ? result : hardware_server_await_finish(serving);
+  return rc < 0 ? rc : hardware_server_await_finish(serving);
 }
 
 static int hardware_server_serve_client(struct serving *serving)
 {
   struct json_object *said = NULL;
   bool ends = false;
-  int result = hardware_server_greet(serving);
+  int rc = hardware_server_greet(serving);
 
-  while (result == 0 && !ends &&
-         (result = bench_link_receive(serving->link, IDLE_NS, true, &said)) == 0) {
+  while (rc == 0 && !ends && (rc = bench_link_receive(serving->link, IDLE_NS, true, &said)) == 0) {
     ends = json_object_object_get_ex(said, "goodbye", NULL);
     if (json_object_object_get_ex(said, "finish", NULL)) {
       const char *about = bench_link_text(said, "finish");
-      result = hardware_server_finish(serving, about[0] != '\0' ? about : NULL);
+      rc = hardware_server_finish(serving, about[0] != '\0' ? about : NULL);
     } else if (!ends) {
       hardware_child_end(&serving->end->child);
-      result = hardware_server_serve_step(serving, said);
+      rc = hardware_server_serve_step(serving, said);
     }
     json_object_put(said);
   }
   hardware_stop(serving->end, 0);
   hardware_child_end(&serving->end->child);
-  return result;
+  return rc;
 }
 
 int hardware_server(struct hardware_end *end, const char *where, bool once)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct link_server server;
-  int result = bench_link_listen("hardware-check", where, HARDWARE_PORT, end->plan->insecure, -1,
-                                 &server, &error);
+  int rc = bench_link_listen("hardware-check", where, HARDWARE_PORT, end->plan->insecure, -1,
+                             &server, &error);
   bool served = false;
 
-  if (result < 0)
+  if (rc < 0)
     return error.exit_status;
   const uint16_t port = pst_node_port(server.node);
   app_log(PST_LOG_INFO,
@@ -181,11 +180,11 @@ int hardware_server(struct hardware_end *end, const char *where, bool once)
     if (bench_link_take(&server, TAKE_NS, &serving.link) < 0)
       continue;
     app_log(PST_LOG_INFO, "hardware-check: client %s", serving.link->peer);
-    result = hardware_server_serve_client(&serving);
+    rc = hardware_server_serve_client(&serving);
     app_log(PST_LOG_INFO, "hardware-check: client %s %s", serving.link->peer,
-            result == 0        ? "has left"
-            : result == -EINTR ? "is dropped: this server stops"
-                               : "has gone without a goodbye");
+            rc == 0        ? "has left"
+            : rc == -EINTR ? "is dropped: this server stops"
+                           : "has gone without a goodbye");
     served = true;
     bench_link_close(serving.link);
   }
