@@ -14,7 +14,7 @@ const struct pst_origins app_setting_origins = {.struct_size = sizeof(app_settin
 int app_plugin_options_read(const char **words, size_t count, struct pst_setting **settings,
                             uint32_t *written)
 {
-  *settings = calloc(count + 1, sizeof **settings);
+  *settings = calloc(count + 1, sizeof(**settings));
   if (!*settings)
     return -ENOMEM;
   for (size_t i = 0; i < count; i++) {

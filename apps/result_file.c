@@ -103,11 +103,11 @@ static bool result_file_is_result_text(const char *text, size_t length)
               {"ok", json_type_boolean}};
   struct json_tokener *tokener = json_tokener_new();
 
-  if (tokener == NULL)
+  if (!tokener)
     return false;
   struct json_object *root = json_tokener_parse_ex(tokener, text, (int)length), *value;
   bool is = true;
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+  for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
     is = is && json_object_object_get_ex(root, keys[i].key, &value) &&
          json_object_is_type(value, keys[i].type);
   for (size_t i = json_tokener_get_parse_end(tokener); i < length; i++)
@@ -120,7 +120,7 @@ static bool result_file_is_result_text(const char *text, size_t length)
 static bool result_file_is_result(int fd, size_t length)
 {
   char *text = length > RESULT_MAX ? NULL : malloc(length);
-  ssize_t got = text == NULL ? -1 : pread(fd, text, length, 0);
+  ssize_t got = !text ? -1 : pread(fd, text, length, 0);
   bool is = got == (ssize_t)length && result_file_is_result_text(text, length);
 
   free(text);
@@ -155,16 +155,15 @@ int app_result_write(struct json_object *result, const char *path, struct pst_er
 
   if (result != NULL && own.command != NULL && own.command->redact != NULL)
     own.command->redact(own.arguments, result);
-  const char *json =
-      result == NULL
-          ? NULL
-          : json_object_to_json_string_length(result,
-                                              JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-                                                  JSON_C_TO_STRING_NOSLASHESCAPE,
-                                              &length);
-  char *text = json == NULL ? NULL : result_file_utf8_copy(json, length);
+  const char *json = !result ? NULL
+                             : json_object_to_json_string_length(result,
+                                                                 JSON_C_TO_STRING_PRETTY |
+                                                                     JSON_C_TO_STRING_SPACED |
+                                                                     JSON_C_TO_STRING_NOSLASHESCAPE,
+                                                                 &length);
+  char *text = !json ? NULL : result_file_utf8_copy(json, length);
 
-  if (text == NULL)
+  if (!text)
     return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
   result_file_release_descriptors();
   if (strcmp(path, "-") != 0) {
@@ -220,7 +219,7 @@ static void *result_file_write_interrupted(void *unused)
   uint64_t count;
 
   (void)unused;
-  while (read(own.interrupted_fd, &count, sizeof count) < 0 && errno == EINTR)
+  while (read(own.interrupted_fd, &count, sizeof(count)) < 0 && errno == EINTR)
     ;
   /* The command may be writing its own result, and to a FIFO that nobody reads. */
   signal(SIGALRM, result_file_end_now);
@@ -244,7 +243,7 @@ int app_result_watch(void)
 {
   pthread_t thread;
 
-  if (own.command == NULL)
+  if (!own.command)
     return 0;
   own.interrupted_fd = eventfd(0, EFD_CLOEXEC);
   if (own.interrupted_fd < 0)
@@ -316,7 +315,7 @@ int app_result_end(int exit_status)
 {
   int code = 0;
 
-  if (own.command == NULL || own.process != getpid())
+  if (!own.command || own.process != getpid())
     return 0;
   pthread_mutex_lock(&own.lock);
   if (!own.is_written)

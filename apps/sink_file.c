@@ -42,7 +42,7 @@ static int sink_file_cannot_write(const struct file *file, int code, struct pst_
 {
   char done[32];
 
-  snprintf(done, sizeof done, "%" PRIu64 " bytes", file->written);
+  snprintf(done, sizeof(done), "%" PRIu64 " bytes", file->written);
   return app_recording_failed(&file->to, code, done, error);
 }
 
@@ -234,7 +234,7 @@ static int sink_file_finish_without(struct file *file, struct pst_error *error)
 {
   struct output *output = &file->to.output;
   char *wanted = strdup(output->path), *part = NULL;
-  int rc = wanted == NULL ? -ENOMEM : app_atomic_file_partial(output);
+  int rc = !wanted ? -ENOMEM : app_atomic_file_partial(output);
 
   if (rc == 0 && output->partial)
     part = strdup(output->path);

@@ -227,7 +227,7 @@ static int file_fill(void *state, struct pst_sender *sender, struct pst_slot *sl
   (void)sender;
   for (uint32_t i = 0; i < n; i++) {
     slots[i].meta = 0;
-    if (slots[i].host == NULL)
+    if (!slots[i].host)
       return app_log_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                           "stream '%s': a file cannot be read into memory that the CPU cannot "
                           "write: staging for sources is not in this version; set sender.memory to "

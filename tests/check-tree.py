@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "e2e"))
 import file_circles  # noqa: E402
 import readme_options  # noqa: E402
 import result_schema  # noqa: E402
+import unit_names  # noqa: E402
 from harness import BUILD, main  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -49,12 +50,8 @@ SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 MANNERED = re.compile(r"^\W*Of [^.:;]{2,60}:|\b(?:had again|of no matter|the above knows|[Ll]ikewise"
                       r"|(?:is|are|was|were) told|tells of)\b")  # fmt: skip
 
-# `!p` and `sizeof(x)`: in all of the product but these files, which are older.
-DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]")
-OTHER_DIALECT = ("apps/hardware/far.c", "apps/iov.h", "apps/result_file.c", "apps/sink_file.c", "apps/source_file.c")
-
-# A longer function has a comment, where it is defined or declared. In lines of its body.
-PLAIN_LINES = 25
+# `!p`, `sizeof(x)`, and `rc` for what a call returned; a result is the program's file.
+DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]|\bint (?:result|ret|err|retval)\b")
 
 # A folder of .c files that is not built fails, where otherwise its circles are skipped.
 WHOLE = "--whole" in sys.argv
@@ -194,9 +191,15 @@ class Tree(unittest.TestCase):
 
     def test_code_is_of_one_dialect(self):
         found = [f"{place}:{number}: {line}" for place, number, line in self.product_lines()
-                 if not place.startswith(OTHER_DIALECT) and DIALECT.search(re.sub(r'"(?:[^"\\]|\\.)*"|/\*.*', "", line))
+                 if DIALECT.search(re.sub(r'"(?:[^"\\]|\\.)*"|/\*.*', "", line))
                  and not re.match(r"/\*|\*", line)]  # fmt: skip
         self.assertEqual(found, [])
+
+    def test_functions_have_their_units_name(self):
+        """Static ones, so that grep, gdb and perf show where one is; what the program's files share, a prefix."""
+        wrong = [f"{place}: {name}" for path in tracked() if path.suffix in (".c", ".h")
+                 for place in [path.relative_to(ROOT)] for name in unit_names.wrong_in(place, text_of(path))]  # fmt: skip
+        self.assertEqual(wrong, [])
 
     def test_comments_are_plain(self):
         found = [f"{path.relative_to(ROOT)}:{number}: {line}"

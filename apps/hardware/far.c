@@ -31,8 +31,8 @@ static void hardware_far_take_devices(struct json_object *said, const char *key,
        i++) {
     struct json_object *item = json_object_array_get_idx(list, i);
     struct hardware_device *device = &devices->all[devices->count++];
-    snprintf(device->name, sizeof device->name, "%s", bench_link_text(item, "name"));
-    snprintf(device->detail, sizeof device->detail, "%s", bench_link_text(item, "detail"));
+    snprintf(device->name, sizeof(device->name), "%s", bench_link_text(item, "name"));
+    snprintf(device->detail, sizeof(device->detail), "%s", bench_link_text(item, "detail"));
   }
 }
 
@@ -41,7 +41,7 @@ static void hardware_far_take_has(struct json_object *said, struct hardware_has 
   *has = (struct hardware_has){.tools = (uint32_t)bench_link_number(said, "tools")};
   hardware_far_take_devices(said, "adapters", &has->adapters);
   hardware_far_take_devices(said, "gpus", &has->gpus);
-  snprintf(has->gpus.why_none, sizeof has->gpus.why_none, "%s", bench_link_text(said, "no_gpu"));
+  snprintf(has->gpus.why_none, sizeof(has->gpus.why_none), "%s", bench_link_text(said, "no_gpu"));
 }
 
 /* Exchanges hellos with the server, whose devices *far then has. 0, or -errno with *error
@@ -129,13 +129,13 @@ static int hardware_far_start_there(struct hardware_far *far, const struct hardw
   json_object_object_add(message, "duration_ns", json_object_new_uint64(ask->duration_ns));
   bench_link_send(far->link, message);
   struct json_object *said = hardware_far_hear(far, "port", why);
-  if (said == NULL)
+  if (!said)
     return -ECONNRESET;
   if (bench_link_text(said, "error")[0] != '\0') {
     snprintf(why, HARDWARE_WHY, "%s", bench_link_text(said, "error"));
     rc = -EPROTO;
   }
-  snprintf(far->host, sizeof far->host, "%s", far->link->remote);
+  snprintf(far->host, sizeof(far->host), "%s", far->link->remote);
   far->port = (uint16_t)bench_link_number(said, "port");
   json_object_put(said);
   return rc;
@@ -147,14 +147,14 @@ int hardware_far_start(struct hardware_far *far, const struct hardware_ask *ask,
   far->has_ended = false;
   if (far->link != NULL)
     return hardware_far_start_there(far, ask, why);
-  snprintf(far->host, sizeof far->host, "127.0.0.1");
+  snprintf(far->host, sizeof(far->host), "127.0.0.1");
   far->port = bench_link_free_ports(far->host);
   return hardware_serve(&far->end, ask, far->host, far->port, why);
 }
 
 void hardware_far_look(struct hardware_far *far)
 {
-  if (far->link == NULL) {
+  if (!far->link) {
     hardware_child_pump(&far->end.child, 0);
     far->has_ended = far->end.child.has_ended;
     return;
@@ -202,7 +202,7 @@ struct json_object *hardware_far_finish(struct hardware_far *far, const char *ab
   struct json_object *said, *told = NULL;
   char why[HARDWARE_WHY];
 
-  if (far->link == NULL) {
+  if (!far->link) {
     hardware_stop(&far->end, is_alone ? ALONE_NS : STOP_NS);
     return hardware_told(&far->end, about);
   }

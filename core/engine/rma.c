@@ -213,12 +213,12 @@ static void rma_add_parts(struct rma *rma, uint32_t slot, uint32_t parts)
 static uint32_t rma_post_made(struct rma *rma, const struct pst_request *requests, uint32_t k,
                               int *rc, bool *stop)
 {
-  const int result = rma_post_requests(rma, requests, k);
-  const uint32_t taken = result > 0 ? (uint32_t)result : 0;
+  const int posted = rma_post_requests(rma, requests, k);
+  const uint32_t taken = posted > 0 ? (uint32_t)posted : 0;
 
   *stop |= taken < k;
-  if (result < 0)
-    *rc = result;
+  if (posted < 0)
+    *rc = posted;
   for (uint32_t i = 0; i < taken; i++)
     rma_add_parts(rma, (uint32_t)requests[i].cookie, 1);
   rma->free_count -= taken;
