@@ -51,7 +51,7 @@ MANNERED = re.compile(r"^\W*Of [^.:;]{2,60}:|\b(?:had again|of no matter|the abo
                       r"|(?:is|are|was|were) told|tells of)\b")  # fmt: skip
 
 # `!p`, `sizeof(x)`, and `rc` for what a call returned; a result is the program's file.
-DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]|\bint (?:result|ret|err|retval)\b")
+DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]|\bint (?:result|ret|err|retval) =")
 
 # A folder of .c files that is not built fails, where otherwise its circles are skipped.
 WHOLE = "--whole" in sys.argv

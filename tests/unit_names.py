@@ -22,7 +22,7 @@ ABOUT = {
     "core/control/stream_wait": ["streams"], "core/control/streams": ["stream", "names"],
     "core/loader/constructors": ["environment", "dispositions"], "core/loader/load": ["catalog", "described"],
     "core/loader/open": ["plugin", "environment"],
-    "core/node/exports": ["offer"], "core/node/imports": ["remote"], "core/node/open": ["node"],
+    "core/node/control_adapter": ["mail"], "core/node/exports": ["offer"], "core/node/imports": ["remote"], "core/node/open": ["node"],
     "core/node/peer": ["message"],
     "core/stream/endpoint_state": ["end"], "core/stream/event_loop": ["thread"],
     "subprojects/simverbs/launcher/hosts": ["describe"], "subprojects/simverbs/launcher/ports": ["describe"],
