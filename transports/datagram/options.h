@@ -68,7 +68,7 @@ static const char *const dg_family_choices[] = {"auto", "ipv4", "ipv6", NULL};
                 "`0`: the system's default, which is 1 for multicast."),                           \
       DG_NUMBER("dscp", UINT, PST_SCOPE_SENDER, "0", 0, 63,                                        \
                 "Differentiated services codepoint (DSCP) of sent packets (RFC 2474)."),           \
-      DG_SWITCH("checksum", DG_BOTH, "true",                                                       \
+      DG_SWITCH("checksum", PST_SCOPE_DEVICE | DG_BOTH, "true",                                    \
                 "`sequence`: the sender computes a checksum of each payload, and the receiver "    \
                 "drops messages whose checksum differs. `false`: the sender sends 0, and the "     \
                 "receiver does not compare."),                                                     \

@@ -85,17 +85,16 @@ static uint64_t eth_configure_choose_offloads(struct eth_port *port)
 {
   const uint64_t can = port->info.tx_offload_capa;
   uint64_t use = can & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-  const uint64_t sums = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 
   if (port->times.departs)
     use |= RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP;
   port->ip_sum = ETH_CHECKSUM_SOFTWARE;
   port->udp_sum[0] = ETH_CHECKSUM_NONE;
   port->udp_sum[1] = ETH_CHECKSUM_SOFTWARE;
-  if (port->driver->traits & ETH_VIRTUAL || (can & sums) != sums)
+  if (port->driver->traits & ETH_VIRTUAL || (can & ETH_TX_SUMS) != ETH_TX_SUMS)
     return use;
   port->ip_sum = port->udp_sum[0] = port->udp_sum[1] = ETH_CHECKSUM_OFFLOAD;
-  return use | sums;
+  return use | ETH_TX_SUMS;
 }
 
 static struct rte_mempool *eth_configure_memory_of(const struct eth_rxq *queue)

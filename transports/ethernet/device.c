@@ -22,6 +22,7 @@ int eth_open(const struct pst_host *host, const struct pst_open_params *params,
   made->receive = host->option_uint(in.options, "receive");
   made->udp_sum = host->option_uint(in.options, "udp_checksum");
   made->patience_ns = host->option_uint(in.options, "patience");
+  made->sums = made->dg.framing == DG_FRAMING_SEQUENCE && host->option_uint(in.options, "checksum");
   made->stamps = host->option_uint(in.options, "timestamps") != 0;
   made->holds_back = host->option_uint(in.options, "departure") != 0;
   int rc = eth_port_open(made, in.options, &made->port);
@@ -69,9 +70,12 @@ int eth_limits(struct pst_device *device, struct pst_limits *limits)
   out.tailroom += (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET] ? 128 : 0);
   out.send_headroom = port->reads_by_reference ? ETH_SEND_HEADROOM : 0;
   out.slots_max = ETH_SLOTS_MAX;
-  if (port->driver->traits & ETH_IS_DMA)
-    out.ring_needs = 0; /* mr_register says whether a card splits headers off */
-  out.page_size = port->driver->traits & ETH_IS_DMA ? pst_page_size() : 1;
+  if (port->driver->traits & ETH_IS_DMA) {
+    out.ring_needs = out.send_needs = 0; /* mr_register says which memory a card reaches */
+    out.page_size = pst_page_size();
+    if (port->segments_max > 1)
+      out.pieces_max = RTE_MIN(out.pieces_max, port->segments_max - 1);
+  }
   pst_struct_write(limits, &out, sizeof(out));
   return 0;
 }
@@ -103,9 +107,10 @@ static uint8_t *eth_device_pages_of(const struct pst_cpu_mr *mr, size_t *length)
 
 /* A card reaches only memory that DPDK knows and that is mapped for it. 0; -errno, and what fails.
  */
-static int eth_device_map(const struct pst_device *device, const struct pst_cpu_mr *mr,
+static int eth_device_map(const struct pst_device *device, const struct pst_mr *registered,
                           const char **what)
 {
+  const struct pst_cpu_mr *mr = &registered->cpu;
   const struct eth_port *port = device->port;
   size_t length;
   uint8_t *from = eth_device_pages_of(mr, &length);
@@ -116,7 +121,7 @@ static int eth_device_map(const struct pst_device *device, const struct pst_cpu_
   if (rte_extmem_register(from, length, NULL, 0, pst_page_size()) != 0 && rte_errno != EEXIST)
     return -rte_errno;
   if (rte_dev_dma_map(port->info.device, from, (uint64_t)(uintptr_t)from, length) == 0 ||
-      rte_errno == ENOTSUP || rte_errno == EEXIST)
+      (rte_errno == ENOTSUP && !registered->is_device) || rte_errno == EEXIST)
     return 0;
   int rc = -rte_errno;
   rte_extmem_unregister(from, length);
@@ -145,21 +150,52 @@ static const char *eth_device_judge_split(const struct pst_device *device, char 
   return eth_split_judge(&facts, why);
 }
 
-/* Memory of a GPU, which a card that splits frames receives into. */
+/* mlx5 looks for the flag when it starts. False: DPDK has no flag left. */
+static bool eth_device_ask_no_inline(struct eth_port *port)
+{
+  /* RTE_PMD_MLX5_FINE_GRANULARITY_INLINE of rte_pmd_mlx5.h, which a DPDK without mlx5 lacks. */
+  static const struct rte_mbuf_dynflag flag = {.name = "mlx5_fine_granularity_inline"};
+  int bit = rte_mbuf_dynflag_register(&flag);
+
+  if (bit >= 0)
+    port->no_inline = RTE_BIT64(bit);
+  return bit >= 0;
+}
+
+/* Why no payload can be sent from memory that the CPU does not reach; NULL: one can. */
+static const char *eth_device_judge_payload(const struct pst_device *device)
+{
+  const struct eth_port *port = device->port;
+  const struct eth_payload_facts facts = {
+      .is_card = port->driver->traits & ETH_IS_DMA && port->reads_by_reference,
+      .has_no_inline = strncmp(port->info.driver_name, "mlx5", 4) == 0,
+      .segments_max = port->segments_max,
+      .sums_bytes = device->sums,
+      .sums_udp = device->udp_sum == ETH_SUM_SOFTWARE,
+      .offloads_udp = (port->info.tx_offload_capa & ETH_TX_SUMS) == ETH_TX_SUMS,
+      .may_be_ipv6 = device->dg.family != AF_INET && eth_port_network(port, AF_INET6)};
+  const char *why = eth_payload_judge(&facts);
+
+  return why || eth_device_ask_no_inline(device->port) ? why : "DPDK has no mbuf flag left";
+}
+
+/* Memory of a GPU: a card that splits frames receives into it, and mlx5 sends from it. */
 static int eth_device_register(struct pst_device *device, const struct pst_mr_params *params,
                                const struct pst_region *region, struct pst_mr *made)
 {
   char text[ETH_SPLIT_WHY];
-  const char *why = params->access & PST_ACCESS_RING ? eth_device_judge_split(device, text)
-                                                     : "the CPU reads what it sends";
+  const bool is_ring = params->access & PST_ACCESS_RING;
+  const char *why =
+      is_ring ? eth_device_judge_split(device, text) : eth_device_judge_payload(device);
 
   if (!why) {
     made->is_device = true;
     made->cpu =
         (struct pst_cpu_mr){(uint8_t *)(uintptr_t)region->address + params->offset, params->length,
-                            params->access & ~(uint32_t)PST_ACCESS_LOCAL_READ};
-    if (eth_device_map(device, &made->cpu, &why) == 0) {
-      pst_path_write(params->path, PST_PATH_DIRECT, "pci, split", "ethernet", "");
+                            params->access & ~(is_ring ? (uint32_t)PST_ACCESS_LOCAL_READ : 0u)};
+    if (eth_device_map(device, made, &why) == 0) {
+      pst_path_write(params->path, PST_PATH_DIRECT, is_ring ? "pci, split" : "pci, reference",
+                     "ethernet", "");
       return 0;
     }
     why = "the card does not reach it; `modprobe nvidia-peermem` lets an mlx5 reach a GPU";
@@ -190,7 +226,7 @@ int eth_mr_register(struct pst_device *device, const struct pst_mr_params *param
   made->page_size = region.page_size;
   if (region.host) {
     made->cpu = (struct pst_cpu_mr){(uint8_t *)region.host + in.offset, in.length, in.access};
-    rc = eth_device_map(device, &made->cpu, &what);
+    rc = eth_device_map(device, made, &what);
     if (rc < 0)
       ETH_PORT_LOG(device->port, PST_LOG_ERROR,
                    "%s %lu bytes: %s; `ulimit -l` bounds locked memory", what,

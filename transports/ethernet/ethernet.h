@@ -11,7 +11,8 @@
  *
  *   post       header and payload become an mbuf: one segment where the header goes into the
  *              headroom of a slot that is the request's alone; a segment of headers and one for
- *              each piece else; a copy where the driver cannot read other memory (send.c)
+ *              each piece else, whose bytes may lie in a GPU; a copy where the driver cannot read
+ *              other memory (send.c)
  *   burst      of up to ETH_BURST mbufs, under the queue's lock where several workers share it;
  *              what the queue does not take stays the sender's, and is dropped after `patience`
  *   DONE       at once where the driver holds nothing after a burst, else when it frees the mbuf
@@ -57,6 +58,7 @@
 #include "described.h"
 #include "frame.h"
 #include "match.h"
+#include "payload.h"
 #include "sizes.h"
 #include "split.h"
 
@@ -87,6 +89,7 @@ struct pst_device {
   enum { ETH_RECEIVE_AUTO, ETH_RECEIVE_SLOTS, ETH_RECEIVE_COPY } receive;
   enum { ETH_SUM_AUTO, ETH_SUM_SOFTWARE, ETH_SUM_NONE } udp_sum;
   uint64_t patience_ns;
+  bool sums;       /* senders sum payloads for their headers */
   bool stamps;     /* messages have the time at which they are taken */
   bool holds_back; /* a SEND is taken when its time of departure has come */
   bool is_started;

@@ -19,6 +19,8 @@
 #include "queue.h"
 #include "xstats.h"
 
+/* Checksums that a card computes of what it sends: all, or none is used. */
+#define ETH_TX_SUMS (RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM)
 #define ETH_NETWORKS_MAX 2u /* addresses of a port: one of each family */
 
 /* One address of the port and its network. */
@@ -93,6 +95,7 @@ struct eth_port {
   uint8_t ip_sum, udp_sum[2]; /* enum eth_checksum: of IPv4 headers; of UDP over IPv4 and IPv6 */
   bool reads_by_reference;    /* it sends from other memory than its own */
   uint32_t segments_max;      /* of one packet that it sends */
+  uint64_t no_inline;         /* mbufs with this flag are not read by the CPU; 0: not asked for */
 
   struct eth_times times;
 

@@ -6,6 +6,7 @@
  * requests are DONE at once. One that holds mbufs gets a *flight* for each request: what the
  * payload's segments share, which DPDK calls back when the last of them is free. Flights end in any
  * order; DONEs are given in the order of posts. A driver that cannot read other memory gets copies.
+ * A payload in memory that the CPU does not reach is segments of its own in any case (payload.h).
  */
 #include <assert.h>
 #include <stdio.h>
@@ -236,6 +237,35 @@ static struct rte_mbuf *eth_send_make_chain(struct pst_endpoint *endpoint,
   return mbuf;
 }
 
+/* Does a byte of it lie where the CPU does not reach? */
+static bool eth_send_is_unreachable(const struct pst_request *request)
+{
+  struct pst_piece one;
+  uint32_t count;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+
+  for (uint32_t i = 0; i < count; i++)
+    if (pieces[i].length && pieces[i].mr->is_device)
+      return true;
+  return false;
+}
+
+/* Nobody reads the payload but the card. */
+static struct rte_mbuf *eth_send_make_unread(struct pst_endpoint *endpoint,
+                                             const struct pst_request *request, uint64_t now_ns,
+                                             struct rte_mbuf_ext_shared_info *shared)
+{
+  const uint64_t flag = endpoint->worker->device->port->no_inline;
+  struct rte_mbuf *mbuf;
+
+  assert(!endpoint->tx->sender.sums); /* eth_payload_judge() */
+  assert(endpoint->tx->template.udp_checksum != ETH_CHECKSUM_SOFTWARE);
+  mbuf = eth_send_make_chain(endpoint, request, now_ns, shared);
+  for (struct rte_mbuf *segment = mbuf; segment; segment = segment->next)
+    segment->ol_flags |= flag;
+  return mbuf;
+}
+
 /* What the driver copies in any case. */
 static bool eth_send_is_small(const struct eth_port *port, const struct pst_request *request)
 {
@@ -283,7 +313,9 @@ static struct rte_mbuf *eth_send_make(struct pst_endpoint *endpoint,
   }
   shared->free_cb = eth_send_flight_over;
   shared->fcb_opaque = flight;
-  if (!port->reads_by_reference || eth_send_is_small(port, request))
+  if (port->no_inline && eth_send_is_unreachable(request))
+    mbuf = eth_send_make_unread(endpoint, request, now_ns, shared);
+  else if (!port->reads_by_reference || eth_send_is_small(port, request))
     mbuf = eth_send_make_copy(endpoint, request, index, now_ns);
   else if (eth_send_goes_whole(endpoint, request))
     mbuf = eth_send_make_whole(endpoint, request, index, now_ns, shared);
@@ -364,6 +396,8 @@ static uint32_t eth_send_some(struct pst_endpoint *endpoint, const struct pst_re
     if (made + PREFETCH < n)
       eth_send_prefetch_header(&requests[made + PREFETCH]);
     wrong = dg_send_check(&endpoint->dg, &requests[made]);
+    if (!wrong && port->no_inline && eth_send_segments_of(&requests[made]) >= port->segments_max)
+      wrong = -E2BIG; /* than limits.pieces_max, and perhaps the CPU cannot copy it */
     if (wrong || !(mbufs[made] = eth_send_make(endpoint, &requests[made], made, now_ns)))
       break;
   }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* send.c: which mbufs a message becomes, when it is DONE, and what becomes of it where the queue
- * takes nothing. The device is this file's. */
+ * takes nothing. The device is this file's, and so is memory that it reaches and the CPU does not.
+ */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <rte_mempool.h>
 
 #include "dpdk.h"
@@ -16,6 +20,8 @@ static const struct eth_driver copies = {.name = "copies", .traits = ETH_DONE_AT
                                holds = {.name = "holds", .traits = ETH_IS_DMA};
 static uint8_t memory[REQUESTS * STRIDE];
 static uint64_t clock_now;
+static uint8_t *card, *gpu; /* one memory, for the device and without any right */
+static struct pst_mr gpu_mr = {.is_device = true};
 static struct pst_mr mr = {.cpu = {memory, sizeof(memory), PST_ACCESS_LOCAL_READ}};
 static struct rte_mempool *out, *keeper;
 static struct eth_txq txq;
@@ -34,7 +40,9 @@ static struct rte_mbuf *held[REQUESTS];
 static uint32_t held_count, room, timed, offered;
 static struct {
   uint32_t segments, bytes;
-  const uint8_t *at; /* of the first segment */
+  const uint8_t *at;  /* of the first segment */
+  uint64_t all_flags; /* that each segment has */
+  uint8_t wire[STRIDE];
 } sent[REQUESTS];
 static uint32_t sent_count;
 static bool reaps; /* when it is asked for the state of a descriptor */
@@ -43,6 +51,20 @@ static void free_held(void)
 {
   rte_pktmbuf_free_bulk(held, held_count);
   held_count = 0;
+}
+
+/* As a device reads it; it reaches both memories. */
+static void read_packet(const struct rte_mbuf *mbuf)
+{
+  uint8_t *to = sent[sent_count].wire;
+
+  sent[sent_count].all_flags = UINT64_MAX;
+  for (; mbuf; to += mbuf->data_len, mbuf = mbuf->next) {
+    const uint8_t *at = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+    sent[sent_count].all_flags &= mbuf->ol_flags;
+    assert_true(to + mbuf->data_len <= sent[sent_count].wire + STRIDE);
+    memcpy(to, at >= gpu && at < gpu + sizeof(memory) ? card + (at - gpu) : at, mbuf->data_len);
+  }
 }
 
 static uint16_t burst(void *queue, struct rte_mbuf **mbufs, uint16_t n)
@@ -54,6 +76,7 @@ static uint16_t burst(void *queue, struct rte_mbuf **mbufs, uint16_t n)
   for (uint16_t i = 0; i < taken; i++) {
     sent[sent_count].segments = mbufs[i]->nb_segs;
     sent[sent_count].bytes = mbufs[i]->pkt_len;
+    read_packet(mbufs[i]);
     sent[sent_count++].at = rte_pktmbuf_mtod(mbufs[i], const uint8_t *);
     held[held_count++] = mbufs[i];
   }
@@ -96,10 +119,25 @@ static const struct pst_host host = {.clock_ns = now, .log = take_log};
 /* ---- The plugin --------------------------------------------------------------------------------
  */
 
+static int open_memory(void)
+{
+  const int fd = memfd_create("gpu", MFD_CLOEXEC);
+
+  if (fd < 0 || ftruncate(fd, sizeof(memory)) < 0)
+    return -1;
+  card = mmap(NULL, sizeof(memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  gpu = mmap(NULL, sizeof(memory), PROT_NONE, MAP_SHARED, fd, 0);
+  close(fd);
+  gpu_mr.cpu = (struct pst_cpu_mr){gpu, sizeof(memory), PST_ACCESS_LOCAL_READ};
+  for (uint32_t i = 0; card != MAP_FAILED && i < sizeof(memory); i++)
+    card[i] = (uint8_t)(i * 7 + i / 256);
+  return card == MAP_FAILED || gpu == MAP_FAILED ? -1 : 0;
+}
+
 static int start(void **state)
 {
   (void)state;
-  if (dpdk_start() < 0)
+  if (dpdk_start() < 0 || open_memory() < 0)
     return -1;
   out = rte_pktmbuf_pool_create("out", MBUFS, 0, ETH_MBUF_PRIVATE, STRIDE, SOCKET_ID_ANY);
   keeper = eth_keeper_make("keeper", SOCKET_ID_ANY);
@@ -395,6 +433,139 @@ static void a_driver_that_copies_has_the_same_mbufs_again(void **state)
   }
 }
 
+/* ---- A payload that the CPU does not reach -----------------------------------------------------
+ */
+
+enum { NO_INLINE = 1u << 7 };
+
+static void sum_udp_by(uint8_t how)
+{
+  struct eth_template_params params = params_of("192.0.2.1", "192.0.2.2");
+
+  params.udp_checksum = how;
+  assert_int_equal(eth_template_make(&params, &tx.template), 0);
+}
+
+static int open_gpu(void **state)
+{
+  (void)state;
+  open_on(&holds);
+  sum_udp_by(ETH_CHECKSUM_OFFLOAD);
+  port.no_inline = NO_INLINE;
+  for (uint32_t i = 0; i < REQUESTS; i++)
+    requests[i].local.mr = &gpu_mr;
+  return 0;
+}
+
+static void assert_sent(uint32_t i, uint32_t segments, uint32_t length, const uint8_t *payload)
+{
+  const uint32_t headers = tx.template.length;
+
+  assert_int_equal(sent[i].segments, segments);
+  assert_int_equal(sent[i].bytes, headers + length);
+  assert_false(sent[i].at >= gpu && sent[i].at < gpu + sizeof(memory));
+  assert_true(sent[i].all_flags & NO_INLINE);
+  assert_memory_equal(sent[i].wire + headers, payload, length);
+}
+
+/* Though the slot is the request's alone, and though the payload is short. */
+static void headers_of_a_payload_in_a_gpu_lie_elsewhere(void **state)
+{
+  uint64_t cookie;
+
+  (void)state;
+  requests[1].arg.length = 1;
+  requests[2].local.mr = &mr; /* the host's is as ever */
+  requests[3].arg.length = 0;
+  assert_int_equal(post(0, 4), 4);
+  assert_sent(0, 2, LENGTH, card + HEADROOM);
+  assert_sent(1, 2, 1, card + STRIDE + HEADROOM);
+  assert_int_equal(sent[2].segments, 1);
+  assert_ptr_equal(sent[2].at, memory + 2 * STRIDE + HEADROOM - tx.template.length);
+  assert_int_equal(sent[3].bytes, tx.template.length);
+  free_held();
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 4);
+}
+
+/* A checksum of 0 says that there is none. */
+static void no_checksum_is_computed_of_it(void **state)
+{
+  (void)state;
+  assert_int_equal(post(0, 1), 1);
+  assert_true(held[0]->ol_flags & RTE_MBUF_F_TX_UDP_CKSUM); /* the card does */
+  sum_udp_by(ETH_CHECKSUM_NONE);
+  assert_int_equal(post(1, 1), 1);
+  assert_false(held[1]->ol_flags & RTE_MBUF_F_TX_UDP_CKSUM);
+  assert_sent(1, 2, LENGTH, card + STRIDE + HEADROOM);
+  assert_int_equal(eth_get16(sent[1].wire + tx.template.udp_at + 6), 0);
+}
+
+static void its_pieces_may_lie_in_both_memories(void **state)
+{
+  static struct pst_piece pieces[4];
+  uint8_t whole[LENGTH];
+
+  (void)state;
+  for (uint32_t i = 0; i < 4; i++)
+    pieces[i] = (struct pst_piece){
+        .mr = i == 1 ? &gpu_mr : &mr, .offset = i * STRIDE + 3, .length = LENGTH / 4};
+  for (uint32_t i = 0; i < sizeof(memory); i++)
+    memory[i] = (uint8_t)(i * 3);
+  for (uint32_t i = 0; i < 3; i++)
+    memcpy(whole + i * LENGTH / 4, (i == 1 ? card : memory) + i * STRIDE + 3, LENGTH / 4);
+  requests[0].offset = requests[1].offset = 0;
+  requests[0].local.pieces = requests[1].local.pieces = pieces;
+  requests[0].piece_count = 3;
+  requests[0].arg.length = LENGTH / 4 * 3;
+  requests[1].piece_count = 4; /* and headers: more segments than there may be */
+  assert_int_equal(post(0, 2), 1);
+  assert_sent(0, 4, LENGTH / 4 * 3, whole);
+  assert_int_equal(post(1, 1), -E2BIG);
+}
+
+/* The slot is the sender's again when the card has read it, not before. */
+static void its_slot_is_the_device_s_until_it_is_sent(void **state)
+{
+  uint64_t cookie = 0;
+
+  (void)state;
+  reaps = false;
+  assert_int_equal(post(0, 2), 2);
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 0);
+  struct rte_mbuf *payload = held[0]->next;
+  held[0]->next = NULL;
+  held[0]->nb_segs = 1;
+  rte_pktmbuf_free(held[0]); /* the headers are read, the payload is not */
+  held[0] = payload;
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 0);
+  rte_pktmbuf_free(held[0]);
+  held[0] = held[1];
+  held_count = 1;
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 1);
+  assert_int_equal(cookie, 100);
+}
+
+/* What a full queue does not take is the sender's, and its mbufs the pool's. */
+static void a_full_queue_leaves_it_where_it_is(void **state)
+{
+  uint64_t cookie;
+
+  (void)state;
+  room = 1;
+  assert_int_equal(post(0, 3), 1);
+  assert_int_equal(wait, PST_WAIT_QUEUE);
+  room = UINT32_MAX;
+  assert_int_equal(post(1, 2), 2);
+  assert_sent(2, 2, LENGTH, card + 2 * STRIDE + HEADROOM);
+  free_held();
+  eth_tx_reap(&endpoint);
+  assert_int_equal(done(&cookie), 3);
+}
+
 int main(void)
 {
 #define ON(driver, test) cmocka_unit_test_setup_teardown(test, open_##driver, close_all)
@@ -412,6 +583,11 @@ int main(void)
       ON(copies, a_device_that_has_times_keeps_them_itself),
       ON(copies, a_port_that_stands_still_takes_nothing),
       ON(copies, a_driver_that_copies_has_the_same_mbufs_again),
+      ON(gpu, headers_of_a_payload_in_a_gpu_lie_elsewhere),
+      ON(gpu, no_checksum_is_computed_of_it),
+      ON(gpu, its_pieces_may_lie_in_both_memories),
+      ON(gpu, its_slot_is_the_device_s_until_it_is_sent),
+      ON(gpu, a_full_queue_leaves_it_where_it_is),
   };
 
   return cmocka_run_group_tests(tests, start, NULL) ? 1 : 0;
