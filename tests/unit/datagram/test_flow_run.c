@@ -3,6 +3,7 @@
  * stand at the same place after each. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,8 +53,13 @@ static void make(const struct dg_flow_params *params, uint32_t *random, uint32_t
   made->source = (struct dg_source){.address = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 1},
                                     .port = (uint16_t)(5000 + (oddity == 3))};
   made->source.address[15] += oddity == 4;
-  if (oddity == 5) /* loss, or a stray */
-    say.sequence = chance(random, 2) ? *number += chance(random, 9) : chance(random, 100000);
+  const bool is_stray = oddity == 5 && chance(random, 2);
+  if (oddity == 5 && !is_stray) /* loss */
+    say.sequence = *number += chance(random, 9);
+  if (is_stray)
+    say.sequence = chance(random, 100000);
+  if ((is_stray || oddity == 3) && chance(random, 2))
+    --*number; /* between two whose numbers follow each other */
   made->total = oddity == 6 ? chance(random, header + 1) : header + length;
   made->bytes = malloc(made->total ? made->total : 1);
   made->time_ns += oddity == 7 ? 60000000 : chance(random, 2) * 100000;
