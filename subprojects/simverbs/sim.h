@@ -254,6 +254,10 @@ int sim_query_gid(struct sim_context *context, unsigned port, unsigned index,
                   struct ibv_gid_entry *entry);
 int sim_query_pkey(struct sim_context *context, unsigned port, unsigned index, __be16 *pkey);
 uint64_t sim_clock_ns(struct sim_context *context);
+/* Advances a manual clock as `ctl . advance` does, and returns once all that came due is done, so
+ * that the next poll sees it. For programs written for the simulation, which find it by dlsym().
+ * EINVAL: the clock is not a manual one, or no device was opened. */
+int sim_clock_advance(uint64_t ns);
 
 /* Waits (unless async_fd is non-blocking: EAGAIN) for the next event. */
 int sim_async_next(struct sim_context *context, struct ibv_async_event *event);

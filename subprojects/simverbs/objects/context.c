@@ -225,3 +225,12 @@ uint64_t sim_clock_ns(struct sim_context *context)
   (void)context;
   return fab_clock_ns(fab);
 }
+
+int sim_clock_advance(uint64_t ns)
+{
+  if (!fab || fab->clock_kind != FAB_CLOCK_MANUAL)
+    return EINVAL;
+  fab_clock_advance(ns);
+  fab_await_idle();
+  return 0;
+}

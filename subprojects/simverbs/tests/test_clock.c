@@ -3,6 +3,7 @@
 #include "rig.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <pthread.h>
@@ -182,6 +183,34 @@ static void port_is_down_for_five_seconds(void **state)
   rig_close(&hasty);
 }
 
+/* The program's own steps: what is due is done when the call returns, so one poll sees it. */
+static void a_program_advances_the_clock(void **state)
+{
+  (void)state;
+  int (*advance)(uint64_t ns);
+  struct rig rig;
+  struct ibv_wc wc;
+  *(void **)&advance = dlsym(RTLD_DEFAULT, "sim_clock_advance");
+  assert_non_null(advance);
+  rig_open(&rig, &(struct rig_how){.from = "west0", .to = "west1"});
+  rig_ctl("delay --by 10us");
+  for (unsigned i = 0; i < 200; i++) {
+    rig_post_recv(&rig.b, i, 8);
+    rig_post_send(&rig.a, i, 8);
+    assert_int_equal(advance(9999), 0);
+    assert_int_equal(ibv_poll_cq(rig.a.cq, 1, &wc), 0);
+    assert_int_equal(advance(1), 0);
+    assert_int_equal(ibv_poll_cq(rig.a.cq, 1, &wc), 1);
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
+    assert_int_equal(ibv_poll_cq(rig.b.cq, 1, &wc), 1);
+    assert_int_equal(wc.wr_id, i);
+  }
+  rig_ctl("clock 1000");
+  assert_int_equal(advance(1), EINVAL);
+  rig_ctl("clock manual");
+  rig_close(&rig);
+}
+
 /* Also where the NIC thread first runs long after the post: the clock waits for that. */
 static void receiver_becomes_ready_in_time(void **state)
 {
@@ -208,6 +237,7 @@ int main(void)
       cmocka_unit_test_teardown(thirty_seconds_time_out, clear),
       cmocka_unit_test_teardown(a_message_is_delayed, clear),
       cmocka_unit_test_teardown(what_was_posted_is_done, clear),
+      cmocka_unit_test_teardown(a_program_advances_the_clock, clear),
       cmocka_unit_test_teardown(a_delayed_message_keeps_its_place, clear),
       cmocka_unit_test_teardown(port_is_down_for_five_seconds, clear),
   };
