@@ -61,6 +61,7 @@ struct dc_endpoint {
   struct dc_handle *handle;
   uint16_t number; /* that immediate data to it begin with */
   bool has_number;
+  uint32_t says;            /* 1 << enum dc_word, that are to be said */
   struct vb_stretch credit; /* tx->credits has one stretch: which slot it is, the receiver says */
 
   struct dc_initiator *initiator; /* that it holds */
@@ -70,12 +71,12 @@ struct dc_endpoint {
   bool is_waiting;
   uint8_t line;                        /* enum dc_line, where it waits */
   uint8_t tries;                       /* probes that were not answered */
+  uint16_t heard_before;               /* `seen` when the target before it failed, modulo */
   uint64_t silent_ns;                  /* the first of them was posted; 0: there is none */
   uint64_t probe_at_ns;                /* not before */
   struct dc_endpoint *before, *behind; /* of its line */
   struct dc_endpoint *next_peer;       /* of one chain */
 
-  uint32_t says;              /* 1 << enum dc_word, that are to be said */
   uint64_t hello_at;          /* of the send queue; VB_NEVER: not said */
   uint64_t credits_at[2];     /* of the last two words of credit; VB_NEVER: none */
   uint64_t late_ns;           /* credit waits for an answer, which is late from then on; 0: none */
@@ -94,12 +95,11 @@ struct dc_endpoint {
   uint64_t by_ns; /* it has to be connected; VB_NEVER: at any time */
   int status;     /* of DC_LEFT and DC_FAILED */
   bool tells_gone;
+  bool tells_address; /* a target was made anew: READDRESS is to be polled */
+  bool tells_again;   /* the peer's was: CONNECTED is, while requests go on */
+  bool owed;
   uint64_t over_ns, over_at; /* then; and worker->empties, + 1 */
   uint64_t heard_ns, heard_done, heard_arrivals;
-  bool owed;
-  bool tells_address;    /* a target was made anew: READDRESS is to be polled */
-  bool tells_again;      /* the peer's was: CONNECTED is, while requests go on */
-  uint16_t heard_before; /* `seen` when the target before it failed, modulo */
 };
 
 static inline struct dc_endpoint *dc_of(const struct pst_endpoint *endpoint)
