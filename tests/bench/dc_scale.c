@@ -3,11 +3,16 @@
  * What peers cost a worker that sends to them, by a plugin of verbs on the simulated device;
  * dc-scale runs it.
  *
- * usage: dc-scale-peers PLUGIN OPTIONS LAUNCHER PEERS TURNS DEAD
+ * usage: dc-scale-peers PLUGIN OPTIONS LAUNCHER PEERS TURNS DEAD [BUSY]
  *
  * DEAD: so many die once all are connected; !DEAD: before, and all is over once the others are
- * connected; -: nothing is timed but the beginning.
+ * connected; -: nothing is timed but the beginning. BUSY: so many of the living always send.
+ *
+ * On a fabric whose clock is a manual one all times are simulated. The thread takes STEP_NS for
+ * each round of polls, with what was posted before it, and CONNECT_NS to connect a peer. A request
+ * takes the device ANSWER_NS. Nothing else takes time, so that each run gives the same figures.
  */
+#include <dlfcn.h>
 #include <malloc.h>
 #include <stdio.h>
 
@@ -16,14 +21,59 @@
 
 #define MESSAGE 1462u
 #define BATCH 64u
+#define STEP_NS 1000u
+#define LEAP_NS 64000u /* of a step, once IDLE rounds found nothing */
+#define IDLE 32u
+#define CONNECT_NS 50000u
+#define ANSWER_NS 20000u
 
 static struct contract_variant variant = {.name = "scale"};
 /* The harness opens a ring and an endpoint at each end, which this program does not use. */
 static const struct contract_params few = {
     .endpoints = 1, .slots = 8, .message = MESSAGE, .requests = 4, .pieces = 1};
 
-static uint32_t peers, turns, dead;
+static uint32_t peers, turns, dead, busy;
 static bool never_were;
+
+/* ---- The clock --------------------------------------------------------------------------- */
+
+static int (*advance)(uint64_t ns); /* NULL: it is the machine's */
+static uint64_t simulated_ns;
+static uint32_t idle; /* rounds, one after the other, that found nothing */
+
+static uint64_t now(void)
+{
+  return advance ? simulated_ns : contract_now_ns();
+}
+
+static void pass(uint64_t ns)
+{
+  if (!advance)
+    return;
+  assert_int_equal(advance(ns), 0);
+  simulated_ns += ns;
+}
+
+/* A device is open. */
+static void find_clock(void)
+{
+  int (*found)(uint64_t ns);
+  char action[64];
+  void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+  assert_non_null(library);
+  *(void **)&found = dlsym(library, "sim_clock_advance");
+  assert_non_null(found);
+  if (found(0) != 0)
+    return;
+  snprintf(action, sizeof(action), "delay --by %uns", ANSWER_NS);
+  simulated_ctl(action);
+  simulated_ns = contract_now_ns(); /* what was opened goes on from there */
+  advance = found;
+  contract_host_clock(now);
+}
+
+/* ---- Peers ------------------------------------------------------------------------------- */
 
 /* A sender's endpoints, and each one's peer. */
 static struct contract_side sender, living, gone;
@@ -103,7 +153,7 @@ static void take_event(const struct pst_completion *one, bool is_sender)
   }
 }
 
-static void poll_sender(void)
+static uint32_t poll_sender(void)
 {
   struct pst_completion all[BATCH];
   const int n = sender.image.ops->poll(sender.worker, all, BATCH);
@@ -114,13 +164,14 @@ static void poll_sender(void)
       take_event(&all[i], true);
     else if (all[i].kind == PST_COMPLETION_DONE && all[i].status == 0) {
       under_way[k] -= all[i].u.done.count;
-      if (took_ns && took < turns * peers)
-        took_ns[took++] = contract_now_ns() - asked_ns[k];
+      if (took_ns && asked_ns[k] && took < turns * peers)
+        took_ns[took++] = now() - asked_ns[k];
     }
   }
+  return (uint32_t)n;
 }
 
-static void poll_receiver(struct contract_side *side)
+static uint32_t poll_receiver(struct contract_side *side)
 {
   struct pst_completion all[BATCH];
   uint64_t tokens[BATCH];
@@ -135,14 +186,16 @@ static void poll_receiver(struct contract_side *side)
   if (messages)
     side->image.ops->release(side->worker, tokens, messages);
   arrived += messages;
+  return (uint32_t)n;
 }
 
 static void poll_all(void)
 {
-  poll_sender();
-  poll_receiver(&living);
+  pass(idle < IDLE ? STEP_NS : LEAP_NS);
+  uint32_t found = poll_sender() + poll_receiver(&living);
   if (gone.device)
-    poll_receiver(&gone);
+    found += poll_receiver(&gone);
+  idle = found ? 0 : idle + 1;
 }
 
 static bool post_one(uint32_t k, uint64_t sequence)
@@ -153,6 +206,7 @@ static bool post_one(uint32_t k, uint64_t sequence)
   if (sender.image.ops->post(senders[k], &request, 1, &wait) != 1)
     return false;
   under_way[k]++;
+  idle = 0;
   return true;
 }
 
@@ -167,34 +221,32 @@ __attribute__((noinline)) static void busy_turns(uint32_t count)
     }
 }
 
-/* All of the living want to send at once, again and again; the dead have one message each. */
+static bool is_busy(uint32_t k)
+{
+  return k >= peers - busy;
+}
+
+/* Who is neither dead nor busy wants to send at the beginning of each turn. The dead have one
+ * message each, the busy as many as post() takes. */
 static void contend(void)
 {
+  const uint32_t wishes = peers - dead - busy;
   uint32_t *next = calloc(peers, sizeof(*next));
-  bool *has_asked = calloc(peers, sizeof(*has_asked));
 
   for (uint32_t turn = 0; turn < turns; turn++) {
-    for (uint32_t left = peers - dead, k = 0; left; k = (k + 1) % peers) {
+    for (uint32_t k = dead; k < peers - busy; k++)
+      asked_ns[k] = now();
+    for (uint32_t k = 0; took < (turn + 1) * wishes; k = (k + 1) % peers) {
       if (k == 0)
         poll_all();
-      if (next[k] > turn || (k < dead && (is_over[k] || next[k])))
-        continue;
-      if (!has_asked[k]) {
-        asked_ns[k] = contract_now_ns();
-        has_asked[k] = true;
-      }
-      if (!post_one(k, turn))
+      const bool may_send = k < dead ? !is_over[k] && !next[k] : is_busy(k) || next[k] <= turn;
+      if (!may_send || !post_one(k, turn))
         continue;
       next[k]++;
-      left -= k >= dead;
       poll_all();
     }
-    while (took < (turn + 1) * (peers - dead))
-      poll_all();
-    memset(has_asked, 0, peers * sizeof(*has_asked));
   }
   free(next);
-  free(has_asked);
 }
 
 static int compare(const void *a, const void *b)
@@ -233,6 +285,7 @@ static void peers_of_one_worker(void **state)
 {
   (void)state;
   open_side(&sender, 0, false);
+  find_clock();
   open_side(&living, peers, true);
   rings[0] = open_ring(&living, peers - dead);
   if (dead) {
@@ -243,7 +296,7 @@ static void peers_of_one_worker(void **state)
     receivers[k] = open_endpoint(peer_of(k), rings[k < dead], k);
 
   const uint64_t pairs = simulated_said("show", "mlx5_0: "), mrs = simulated_said("show", "CQs, ");
-  const uint64_t began_ns = contract_now_ns();
+  const uint64_t began_ns = now();
   const size_t bytes = mallinfo2().uordblks;
   for (uint32_t k = 0; k < peers; k++)
     senders[k] = open_endpoint(&sender, NULL, k);
@@ -251,6 +304,8 @@ static void peers_of_one_worker(void **state)
   if (never_were)
     forget_the_dead();
   for (uint32_t k = 0; k < peers; k++) {
+    pass(CONNECT_NS);
+    idle = 0;
     if (never_were && k < dead) {
       connect_to(&sender, senders[k], &addresses[k]);
       poll_all();
@@ -263,12 +318,12 @@ static void peers_of_one_worker(void **state)
   const uint32_t there = never_were ? peers - dead : peers;
   while (connected < 2 * there)
     poll_all();
-  const uint64_t connected_ns = contract_now_ns();
+  const uint64_t connected_ns = now();
   if (!never_were)
     busy_turns(1);
   while (arrived < peers && !never_were)
     poll_all();
-  const uint64_t first_ns = contract_now_ns();
+  const uint64_t first_ns = now();
   printf("\n{\"peers\": %u, \"queue_pairs\": %llu, \"registrations\": %llu, \"bytes\": %zu, "
          "\"connect_ns\": %llu, \"first_ns\": %llu",
          peers, (unsigned long long)(simulated_said("show", "mlx5_0: ") - pairs),
@@ -297,8 +352,8 @@ int main(int argc, char **argv)
 {
   struct CMUnitTest cases[] = {CONTRACT_CASE(peers_of_one_worker)};
 
-  if (argc != 7) {
-    fprintf(stderr, "usage: %s PLUGIN OPTIONS LAUNCHER PEERS TURNS DEAD\n", argv[0]);
+  if (argc != 7 && argc != 8) {
+    fprintf(stderr, "usage: %s PLUGIN OPTIONS LAUNCHER PEERS TURNS DEAD [BUSY]\n", argv[0]);
     return 2;
   }
   variant.plugin = argv[1];
@@ -309,6 +364,7 @@ int main(int argc, char **argv)
   never_were = argv[6][0] == '!';
   const bool contends = argv[6][0] != '-' && !never_were;
   dead = argv[6][0] == '-' ? 0 : (uint32_t)strtoul(argv[6] + never_were, NULL, 10);
+  busy = argc == 8 ? (uint32_t)strtoul(argv[7], NULL, 10) : 0;
   senders = calloc(peers, sizeof(*senders));
   receivers = calloc(peers, sizeof(*receivers));
   under_way = calloc(peers, sizeof(*under_way));

@@ -5,7 +5,9 @@
  *
  * --shared: the filter says TWO_SIDED of the transport, as if the receiver picked the slots.
  *
- * usage: bench-peers [--shared] FAKES [TRANSPORT [OPTION=VALUE]...]
+ * --heap: with so many peers, what malloc has given out to both ends, by the call that asked.
+ *
+ * usage: bench-peers [--shared | --heap PEERS] FAKES [TRANSPORT [OPTION=VALUE]...]
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,6 +15,8 @@
 #include <string.h>
 
 #include <penstock/penstock.h>
+
+#include "heap_sites.h"
 
 #define PEERS_MAX 1000u
 #define OPTIONS_MAX 8
@@ -22,6 +26,7 @@ struct held {
 };
 
 static struct held held;
+static bool shows_heap;
 
 static void read_counts(void *context, int level, const char *line)
 {
@@ -95,6 +100,8 @@ static int measure(const struct pst_node_params *given, uint32_t peers, bool is_
     printf("%5u peers: %5llu registrations of %10llu bytes (%7llu a peer), %4llu rings of %5llu "
            "slots\n",
            peers, held.mrs, held.bytes, held.bytes / peers, held.rings, held.slots);
+  if (rc == 0 && shows_heap)
+    heap_sites_print();
   pst_node_close(client);
   pst_node_close(server);
   return rc;
@@ -102,7 +109,8 @@ static int measure(const struct pst_node_params *given, uint32_t peers, bool is_
 
 static int usage(void)
 {
-  fprintf(stderr, "usage: bench-peers [--shared] FAKES [TRANSPORT [OPTION=VALUE]...]\n");
+  fprintf(stderr,
+          "usage: bench-peers [--shared | --heap PEERS] FAKES [TRANSPORT [OPTION=VALUE]...]\n");
   return 2;
 }
 
@@ -114,7 +122,13 @@ int main(int argc, char **argv)
   struct pst_node_params params = {
       .struct_size = sizeof params, .transport_options = settings, .depth = 16, .in_process = 1};
   int rc = 0, at = is_shared ? 2 : 1;
+  uint32_t heap_peers = 0;
 
+  if (argc > 2 && strcmp(argv[1], "--heap") == 0) {
+    heap_peers = (uint32_t)strtoul(argv[2], NULL, 10);
+    shows_heap = heap_peers > 0;
+    at = 3;
+  }
   if (at >= argc || pst_plugin_path_add(argv[at++]) < 0)
     return usage();
   if (at < argc)
@@ -127,6 +141,8 @@ int main(int argc, char **argv)
     settings[params.transport_option_count++] = (struct pst_setting){argv[at], value + 1};
   }
   pst_log_set(read_counts, NULL, PST_LOG_INFO);
+  if (shows_heap)
+    return measure(&params, heap_peers, false) < 0;
   for (size_t i = 0; i < sizeof counts / sizeof counts[0] && rc == 0; i++)
     rc = measure(&params, counts[i], is_shared);
   return rc < 0;
