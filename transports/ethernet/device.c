@@ -50,6 +50,7 @@ int eth_start(struct pst_device *device)
   return eth_port_start(device->port);
 }
 
+/* Fills in what the device can do: of its port's MTU, its rings and its options. */
 int eth_limits(struct pst_device *device, struct pst_limits *limits)
 {
   const struct eth_port *port = device->port;
