@@ -53,6 +53,9 @@ MANNERED = re.compile(r"^\W*Of [^.:;]{2,60}:|\b(?:had again|of no matter|the abo
 # `!p`, `sizeof(x)`, and `rc` for what a call returned; a result is the program's file.
 DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]|\bint (?:result|ret|err|retval) =")
 
+# A longer function has a comment, where it is defined or declared. In lines of its body.
+PLAIN_LINES = 25
+
 # A folder of .c files that is not built fails, where otherwise its circles are skipped.
 WHOLE = "--whole" in sys.argv
 sys.argv = [word for word in sys.argv if word != "--whole"]

@@ -74,6 +74,7 @@ static void the_first_bye_counts(void **state)
 {
   (void)state;
   begin(UCX_JOINED);
+  endpoint.rx.share.granted = 5;
   hear(UCX_BYE, UCX_HEADER_ABORT, 5);
   assert_int_equal(a_link.stage.name, UCX_LEFT);
   assert_int_equal(a_link.stage.left.total, 5);
