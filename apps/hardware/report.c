@@ -133,6 +133,7 @@ static void hardware_report_connection(FILE *to, const char *whose, struct json_
   }
 }
 
+/* One step of a check: what it measured, and if it failed, why. `tells`: its connections, too. */
 static void hardware_report_step(FILE *to, struct json_object *step, bool tells)
 {
   const char *name = bench_link_text(step, "step"), *verdict = bench_link_text(step, "verdict"),

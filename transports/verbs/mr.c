@@ -213,6 +213,8 @@ static const char *vb_mr_try_mapping(const struct range *range, struct vb_mr *ou
                                     : vb_mr_plain_refusal(range->mrs, errno, range->length, why);
 }
 
+/* Registers GPU memory by the first way that works. -EOPNOTSUPP: none does, and `reason` has each
+ * way's own. */
 static int vb_mr_register_device(const struct range *range, struct vb_mr *out, char reason[160])
 {
   static const struct {
