@@ -42,7 +42,8 @@ void serve_get_push(struct copy *copy, const char *name, uint32_t strip, uint32_
 
 /* ---- Folders ------------------------------------------------------------------------------ */
 
-/* Fetches what the server lists, unless its name may not be used here or it is no file or folder. */
+/* Fetches what the server lists, unless its name may not be used here or it is no file or folder.
+ */
 static void serve_get_names_take_entry(struct copy *copy, const struct serve_entry *entry)
 {
   const char *folder = copy->folder_name, *why = "its name is too long";
