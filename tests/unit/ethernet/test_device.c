@@ -10,11 +10,14 @@
 #include <rte_errno.h>
 #include <rte_mbuf_dyn.h>
 
+#include <penstock/page.h>
+
 #include "pool.h"
 #include "port.h"
 #include "stubs.h"
 
-enum { PAGE = 4096, BIT = 23 };
+#define PAGE pst_page_size()
+enum { BIT = 23 };
 
 static const struct eth_driver card = {.name = "pci", .traits = ETH_IS_DMA | ETH_HAS_RULES},
                                copies = {.name = "memif", .traits = ETH_DONE_AT_ONCE};
@@ -224,7 +227,7 @@ static void without_checksums_of_the_card_there_is_ipv4(void **state)
 /* A bus that maps nothing suffices for memory of the host, and for no other. */
 static void what_the_card_does_not_reach_is_not_registered(void **state)
 {
-  static uint8_t memory[16 * PAGE];
+  static uint8_t memory[16 * 65536]; /* of the largest pages */
   struct pst_mr *mr;
 
   (void)state;
