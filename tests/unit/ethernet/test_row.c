@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames that follow each other and are alike are taken in rows; what is not alike ends a row, and
  * is judged by itself. The port is this file's, and eth_rx_take() is counted. */
-#include "dpdk.h"
-#include "pool.h"
-#include "port.h"
+#include "receiver.h"
 #include "seen.h"
-#include "stubs.h"
-#include "support.h"
 
-enum { SLOTS = 64, STRIDE = 2048, PAYLOAD = 1400, SEQUENCE = 8, SPARES = 32 };
+enum { SPARES = 32 };
 
 static uint8_t memory[SLOTS * STRIDE];
-static struct eth_table table;
-static struct eth_port port;
-static struct pst_device owner;
-static struct pst_worker worker;
 static struct pst_mr mr = {.cpu = {memory, sizeof(memory), PST_ACCESS_LOCAL_WRITE}};
-static struct pst_ring ring;
-static struct eth_rx rx;
-static struct pst_endpoint endpoint;
-static struct eth_rxq queue;
 static struct rte_mempool *inbox_pool;
 static struct pst_completion got[ETH_BURST];
 static const struct eth_driver driver = {.name = "memif", .traits = ETH_DONE_AT_ONCE};
@@ -34,34 +22,11 @@ static struct {
 } frames[ETH_BURST];
 static uint32_t frame_count;
 
-/* ---- What is not this test's -------------------------------------------------------------------
- */
-
-void eth_port_control(struct pst_worker *who, const struct eth_bytes *frame,
-                      const struct eth_packet *packet)
-{
-  (void)who, (void)frame, (void)packet;
-  fail();
-}
-
 uint64_t eth_time_of(const struct eth_port *from, const struct rte_mbuf *mbuf)
 {
   (void)from, (void)mbuf;
   return 77;
 }
-
-uint64_t eth_time_now(void)
-{
-  return 0;
-}
-
-static uint64_t now(const struct pst_host *host)
-{
-  (void)host;
-  return SECOND;
-}
-
-static const struct pst_host host = {.clock_ns = now, .log = take_log};
 
 uint32_t __real_eth_rx_take(struct pst_endpoint *who, struct rte_mbuf *mbuf,
                             const struct eth_packet *packet, uint64_t now_ns,
@@ -105,22 +70,12 @@ static uint16_t burst(void *rxq, struct rte_mbuf **mbufs, uint16_t most)
   return n;
 }
 
-/* The next message, in Rivermax's framing, from 192.0.2.9. */
+/* The next message, of as many bytes as its length says. */
 static uint8_t *send_frame(uint32_t sequence, uint32_t length)
 {
-  struct eth_template_params params = params_of("192.0.2.9", "192.0.2.1");
-  uint8_t payload[PAYLOAD + 64];
-
   assert_true(frame_count < ETH_BURST);
-  params.to.port = 5004;
-  params.udp_checksum = ETH_CHECKSUM_NONE;
-  eth_put16(payload, sequence >> 16);
-  eth_put16(payload + 2, sequence);
-  memset(payload + 4, 0, 4);
-  for (uint32_t i = 0; i < length; i++)
-    payload[SEQUENCE + i] = (uint8_t)(sequence + i);
-  frames[frame_count].length =
-      frame_of(&params, payload, SEQUENCE + length, frames[frame_count].bytes);
+  frames[frame_count].length = receiver_frame(sequence, length, (uint8_t)sequence, 5004,
+                                              ETH_CHECKSUM_NONE, frames[frame_count].bytes);
   frames[frame_count].ol_flags = 0;
   frames[frame_count].segments = 1;
   return frames[frame_count++].bytes;
@@ -146,7 +101,6 @@ static int start_dpdk(void **state)
 
 static int open_all(void **state)
 {
-  static void *queues[1], *callbacks[1];
   const struct eth_pool_params pool = {.lead = RTE_PKTMBUF_HEADROOM + ETH_HEADER_MIN + SEQUENCE,
                                        .spares = SPARES,
                                        .socket = SOCKET_ID_ANY};
@@ -157,49 +111,12 @@ static int open_all(void **state)
                                       .numbered = false};
 
   (void)state;
-  memset(&endpoint, 0, sizeof(endpoint));
-  memset(&rx, 0, sizeof(rx));
-  memset(&table, 0, sizeof(table));
   frame_count = singles = 0;
-  owner = (struct pst_device){.dg = {.host = &host, .framing = DG_FRAMING_SEQUENCE}, .port = &port};
-  port = (struct eth_port){.host = &host,
-                           .driver = &driver,
-                           .vlan = ETH_UNTAGGED,
-                           .stage = ETH_PORT_RUNNING,
-                           .rxqs = &queue,
-                           .rxq_count = 1,
-                           .table = &table};
-  memcpy(port.mac, mac_b, sizeof(port.mac));
-  worker.device = &owner;
-  ring = (struct pst_ring){.worker = &worker,
-                           .mr = &mr,
-                           .cpu = {.base = memory,
-                                   .number = 3,
-                                   .params = {.slots = SLOTS,
-                                              .stride = STRIDE,
-                                              .payload_max = PAYLOAD,
-                                              .headroom = ETH_SLOT_HEADROOM,
-                                              .tailroom = ETH_SLOT_MORE}}};
-  assert_int_equal(pst_slots_open(&ring.cpu.slots, SLOTS), 0);
-  assert_int_equal(eth_pool_open(&ring, &pool, &ring.pool), 0);
-  endpoint.worker = &worker;
-  endpoint.rx = &rx;
-  endpoint.udp_port = 5004;
-  endpoint.dg.device = &owner.dg;
-  endpoint.dg.receiver = &rx.receiver;
-  endpoint.dg.header_bytes = SEQUENCE;
-  endpoint.dg.cpu.ring = &ring.cpu;
-  endpoint.dg.cpu.state = PST_CPU_UP;
-  endpoint.dg.cpu.params.cookie = 7;
-  dg_flow_begin(&rx.receiver.flow, &flow);
-  memcpy(endpoint.match.at, end_of("192.0.2.1", 0).address, sizeof(endpoint.match.at));
-  table.chains[5004] = &endpoint.match;
-  queue = (struct eth_rxq){
-      .port = &port, .ring = &ring, .own = inbox_pool, .only = &endpoint, .receivers = 1};
-  ring.queue = &queue;
-  rte_eth_fp_ops[0].rx_pkt_burst = burst;
-  rte_eth_fp_ops[0].rxq.data = queues;
-  rte_eth_fp_ops[0].rxq.clbk = callbacks;
+  receiver_begin(&driver, memory);
+  ring.mr = &mr;
+  ring.cpu.number = 3;
+  queue.own = inbox_pool;
+  receiver_open(&pool, &flow, burst);
   return 0;
 }
 
@@ -207,13 +124,8 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
   (void)state;
-  eth_rxq_drop(&queue);
-  dg_receiver_end(&rx.receiver, &ring.cpu);
-  eth_pool_refill(ring.pool);
-  assert_int_equal(rte_mempool_avail_count(ring.pool->mempool), SLOTS + SPARES);
+  receiver_close(SPARES);
   assert_int_equal(rte_mempool_avail_count(inbox_pool), 255);
-  eth_pool_close(ring.pool);
-  pst_slots_close(&ring.cpu.slots);
   return 0;
 }
 

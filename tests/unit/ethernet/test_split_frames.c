@@ -8,55 +8,20 @@
 
 #include <rte_errno.h>
 
-#include "dpdk.h"
-#include "pool.h"
-#include "port.h"
-#include "stubs.h"
-#include "support.h"
-
-enum { SLOTS = 64, STRIDE = 2048, HEADROOM = ETH_SLOT_HEADROOM, PAYLOAD = 1400, SEQUENCE = 8 };
+#include "receiver.h"
 
 static uint8_t *card, *device; /* the two mappings */
 static struct rte_mempool *headers;
-static struct eth_table table;
-static struct eth_port port;
-static struct pst_device owner;
-static struct pst_worker worker;
-static struct pst_ring ring;
-static struct eth_rx rx;
-static struct pst_endpoint endpoint;
-static struct eth_rxq queue;
 static uint8_t frames[ETH_BURST][4096];
 static uint32_t lengths[ETH_BURST], frame_count;
 static struct pst_completion got[2 * ETH_BURST];
 static const struct eth_driver driver = {.name = "pci", .traits = ETH_IS_DMA | ETH_HAS_RULES};
-
-/* What is not this test's. */
-void eth_port_control(struct pst_worker *who, const struct eth_bytes *frame,
-                      const struct eth_packet *packet)
-{
-  (void)who, (void)frame, (void)packet;
-  fail();
-}
 
 uint64_t eth_time_of(const struct eth_port *from, const struct rte_mbuf *mbuf)
 {
   (void)from, (void)mbuf;
   return 0;
 }
-
-uint64_t eth_time_now(void)
-{
-  return 0;
-}
-
-static uint64_t now(const struct pst_host *host)
-{
-  (void)host;
-  return 1000000000;
-}
-
-static const struct pst_host host = {.clock_ns = now, .log = take_log};
 
 /* ---- The card ----------------------------------------------------------------------------------
  */
@@ -107,20 +72,12 @@ static uint16_t burst(void *rxq, struct rte_mbuf **mbufs, uint16_t most)
   return n;
 }
 
-/* A message of Rivermax's framing that will arrive; its bytes begin with `first`. */
+/* A message that will arrive; its bytes begin with `first`. */
 static void send_frame(uint32_t sequence, uint32_t length, uint8_t first, uint16_t to_port)
 {
-  struct eth_template_params params = params_of("192.0.2.9", "192.0.2.1");
-  uint8_t payload[4096];
-
-  assert_true(frame_count < ETH_BURST && SEQUENCE + length <= sizeof(payload));
-  params.to.port = to_port;
-  eth_put16(payload, sequence >> 16);
-  eth_put16(payload + 2, sequence);
-  memset(payload + 4, 0, 4);
-  for (uint32_t i = 0; i < length; i++)
-    payload[SEQUENCE + i] = (uint8_t)(first + i);
-  lengths[frame_count] = frame_of(&params, payload, SEQUENCE + length, frames[frame_count]);
+  assert_true(frame_count < ETH_BURST);
+  lengths[frame_count] =
+      receiver_frame(sequence, length, first, to_port, ETH_CHECKSUM_SOFTWARE, frames[frame_count]);
   frame_count++;
 }
 
@@ -151,7 +108,6 @@ static int start_dpdk(void **state)
 
 static int open_all(void **state)
 {
-  static void *queues[1], *callbacks[1];
   const struct eth_pool_params pool = {.lead = ETH_SLOT_SHIFT, .socket = SOCKET_ID_ANY};
   const struct dg_flow_params flow = {.framing = DG_FRAMING_SEQUENCE,
                                       .payload_type = -1,
@@ -160,52 +116,13 @@ static int open_all(void **state)
                                       .reorder = 16};
 
   (void)state;
-  memset(&endpoint, 0, sizeof(endpoint));
-  memset(&rx, 0, sizeof(rx));
-  memset(&queue, 0, sizeof(queue));
-  memset(&table, 0, sizeof(table));
   frame_count = 0;
   memset(card, 0xee, SLOTS * STRIDE);
-  owner = (struct pst_device){.dg = {.host = &host, .framing = DG_FRAMING_SEQUENCE}, .port = &port};
-  port = (struct eth_port){.host = &host,
-                           .driver = &driver,
-                           .vlan = ETH_UNTAGGED,
-                           .stage = ETH_PORT_RUNNING,
-                           .rxqs = &queue,
-                           .rxq_count = 1,
-                           .table = &table};
-  memcpy(port.mac, mac_b, sizeof(port.mac));
-  worker.device = &owner;
-  ring = (struct pst_ring){.worker = &worker,
-                           .is_split = true,
-                           .split_point = ETH_HEADER_MIN + SEQUENCE,
-                           .cpu = {.base = device,
-                                   .number = 0,
-                                   .params = {.slots = SLOTS,
-                                              .stride = STRIDE,
-                                              .payload_max = PAYLOAD,
-                                              .headroom = HEADROOM,
-                                              .tailroom = ETH_SLOT_MORE}}};
-  assert_int_equal(pst_slots_open(&ring.cpu.slots, SLOTS), 0);
-  assert_int_equal(eth_pool_open(&ring, &pool, &ring.pool), 0);
-  endpoint.worker = &worker;
-  endpoint.rx = &rx;
-  endpoint.udp_port = 5004;
-  endpoint.dg.device = &owner.dg;
-  endpoint.dg.receiver = &rx.receiver;
-  endpoint.dg.header_bytes = SEQUENCE;
-  endpoint.dg.cpu.ring = &ring.cpu;
-  endpoint.dg.cpu.state = PST_CPU_UP;
-  endpoint.dg.cpu.params.cookie = 7;
-  dg_flow_begin(&rx.receiver.flow, &flow);
-  memcpy(endpoint.match.at, end_of("192.0.2.1", 0).address, sizeof(endpoint.match.at));
-  table.chains[5004] = &endpoint.match;
-  queue = (struct eth_rxq){
-      .port = &port, .ring = &ring, .headers = headers, .only = &endpoint, .receivers = 1};
-  ring.queue = &queue;
-  rte_eth_fp_ops[0].rx_pkt_burst = burst;
-  rte_eth_fp_ops[0].rxq.data = queues;
-  rte_eth_fp_ops[0].rxq.clbk = callbacks;
+  receiver_begin(&driver, device);
+  ring.is_split = true;
+  ring.split_point = ETH_HEADER_MIN + SEQUENCE;
+  queue.headers = headers;
+  receiver_open(&pool, &flow, burst);
   return 0;
 }
 
@@ -213,13 +130,8 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
   (void)state;
-  eth_rxq_drop(&queue);
-  dg_receiver_end(&rx.receiver, &ring.cpu);
-  eth_pool_refill(ring.pool);
-  assert_int_equal(rte_mempool_avail_count(ring.pool->mempool), SLOTS);
+  receiver_close(0);
   assert_int_equal(rte_mempool_avail_count(headers), 255);
-  eth_pool_close(ring.pool);
-  pst_slots_close(&ring.cpu.slots);
   return 0;
 }
 
@@ -253,7 +165,7 @@ static void payloads_lie_in_slots_and_are_read_by_nobody(void **state)
     assert_int_equal(poll(), ETH_BURST);
     for (uint32_t i = 0; i < ETH_BURST; i++) {
       assert_message(&got[i], PAYLOAD - i, (uint8_t)(round + i));
-      assert_int_equal(got[i].u.message.offset % STRIDE, HEADROOM);
+      assert_int_equal(got[i].u.message.offset % STRIDE, ETH_SLOT_HEADROOM);
       assert_true(got[i].flags & PST_HAS_SEQUENCE);
     }
     release(ETH_BURST);
