@@ -51,13 +51,36 @@ uint64_t simulated_receives_posted(void)
   return sum_of("show", posted, NULL);
 }
 
-uint64_t simulated_counter(const struct contract_side *side, struct pst_endpoint *endpoint,
-                           const char *name)
+static uint64_t counter_of(const struct contract_side *side, struct pst_worker *worker,
+                           struct pst_endpoint *endpoint, const char *name)
 {
-  struct pst_counter counters[32];
-  int n = side->image.ops->counters(side->device, side->worker, endpoint, counters, 32);
-  for (int i = 0; i < n && i < 32; i++)
+  struct pst_counter counters[64];
+  int n = side->image.ops->counters(side->device, worker, endpoint, counters, 64);
+  for (int i = 0; i < n && i < 64; i++)
     if (strcmp(counters[i].name, name) == 0)
       return counters[i].value;
   return UINT64_MAX;
+}
+
+uint64_t simulated_counter(const struct contract_side *side, struct pst_endpoint *endpoint,
+                           const char *name)
+{
+  return counter_of(side, side->worker, endpoint, name);
+}
+
+uint64_t simulated_device_counter(const struct contract_side *side, const char *name)
+{
+  return counter_of(side, NULL, NULL, name);
+}
+
+void simulated_meet(struct contract_side *a, struct contract_side *b, uint32_t k)
+{
+  struct pst_blob blob;
+
+  contract_address(b, k, &blob);
+  assert_int_equal(contract_connect(a, k, &blob), 0);
+  contract_address(a, k, &blob);
+  assert_int_equal(contract_connect(b, k, &blob), 0);
+  contract_await(a, b, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  contract_await(b, a, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
 }

@@ -18,5 +18,10 @@ uint64_t simulated_receives_posted(void);
 /* Of a side's worker, and of an endpoint, unless it is NULL. UINT64_MAX: there is no such. */
 uint64_t simulated_counter(const struct contract_side *side, struct pst_endpoint *endpoint,
                            const char *name);
+/* Of a side's device. UINT64_MAX: there is no such. */
+uint64_t simulated_device_counter(const struct contract_side *side, const char *name);
+
+/* Endpoint k of either side connects to the other's, and both have heard of it. */
+void simulated_meet(struct contract_side *a, struct contract_side *b, uint32_t k);
 
 #endif

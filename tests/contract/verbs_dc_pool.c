@@ -268,29 +268,6 @@ static void arm_sleeps_beside_silent_peer(void **state)
   contract_pair_close(pair);
 }
 
-static uint64_t device_counter(const struct contract_side *side, const char *name)
-{
-  struct pst_counter counters[64];
-  const int n = side->image.ops->counters(side->device, NULL, NULL, counters, 64);
-
-  for (int i = 0; i < n && i < 64; i++)
-    if (strcmp(counters[i].name, name) == 0)
-      return counters[i].value;
-  return UINT64_MAX;
-}
-
-static void meet(struct contract_side *a, struct contract_side *b, uint32_t k)
-{
-  struct pst_blob blob;
-
-  contract_address(b, k, &blob);
-  assert_int_equal(contract_connect(a, k, &blob), 0);
-  contract_address(a, k, &blob);
-  assert_int_equal(contract_connect(b, k, &blob), 0);
-  contract_await(a, b, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
-  contract_await(b, a, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
-}
-
 /* One peer that is gone has the only initiator, another waits for it. The living go on: they answer
  * a probe, and have the reserve. The one that waited ends by its probes, as if it had sent. */
 static void silent_peers_hold_up_no_living_one(void **state)
@@ -304,7 +281,7 @@ static void silent_peers_hold_up_no_living_one(void **state)
   struct contract_side *sender = &pair->sender, *living = &pair->receiver;
   contract_side_open(&variant, &params, false, true, &gone);
   for (uint32_t k = 0; k < CONTRACT_ENDPOINTS; k++)
-    meet(sender, k < 2 ? &gone : living, k);
+    simulated_meet(sender, k < 2 ? &gone : living, k);
   await_counter(sender, living, "initiators_free", 1);
   contract_side_vanish(&gone);
   struct pst_request request = contract_send(sender, 0, 8, 0);
@@ -337,12 +314,12 @@ static void silent_peers_hold_up_no_living_one(void **state)
   assert_int_equal(ended, 1 + 2);
   contract_complained(2);
   /* All are of one port, and share its address handle. It is not taken again after a silence. */
-  assert_int_equal(device_counter(sender, "address_handles"), 1);
-  assert_int_equal(device_counter(sender, "address_handles_made"), 1);
+  assert_int_equal(simulated_device_counter(sender, "address_handles"), 1);
+  assert_int_equal(simulated_device_counter(sender, "address_handles_made"), 1);
   contract_endpoint_open(sender, &params, NULL, 0);
-  meet(sender, living, 0);
-  assert_int_equal(device_counter(sender, "address_handles"), 2);
-  assert_int_equal(device_counter(sender, "address_handles_made"), 2);
+  simulated_meet(sender, living, 0);
+  assert_int_equal(simulated_device_counter(sender, "address_handles"), 2);
+  assert_int_equal(simulated_device_counter(sender, "address_handles_made"), 2);
   contract_pair_close(pair);
 }
 

@@ -285,29 +285,6 @@ static void living_go_on_while_all_others_fail(void **state)
   contract_side_close(&near.side);
 }
 
-static uint64_t handles_made(const struct contract_side *side)
-{
-  struct pst_counter counters[64];
-  const int n = side->image.ops->counters(side->device, NULL, NULL, counters, 64);
-
-  for (int i = 0; i < n && i < 64; i++)
-    if (strcmp(counters[i].name, "address_handles_made") == 0)
-      return counters[i].value;
-  return UINT64_MAX;
-}
-
-static void meet(struct contract_side *a, struct contract_side *b, uint32_t k)
-{
-  struct pst_blob blob;
-
-  contract_address(b, k, &blob);
-  assert_int_equal(contract_connect(a, k, &blob), 0);
-  contract_address(a, k, &blob);
-  assert_int_equal(contract_connect(b, k, &blob), 0);
-  contract_await(a, b, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
-  contract_await(b, a, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
-}
-
 /* Endpoints to one port share its handle, but none takes one that was made with a GID that the own
  * port has no more. */
 static void handles_are_made_anew_with_another_gid(void **state)
@@ -319,9 +296,9 @@ static void handles_are_made_anew_with_another_gid(void **state)
 
   open_side(state, "near0", "streams=true", false, &far_params, &near);
   open_side(state, "living0", "streams=true", true, &far_params, &living);
-  meet(&near, &living, 0);
-  meet(&near, &living, 1);
-  assert_int_equal(handles_made(&near), 1);
+  simulated_meet(&near, &living, 0);
+  simulated_meet(&near, &living, 1);
+  assert_int_equal(simulated_device_counter(&near, "address_handles_made"), 1);
   simulated_ctl("port-set host/near0/1 --gid ::ffff:10.1.0.9 --index 3");
   for (bool is_seen = false; !is_seen;) { /* a GID's last bytes: transports/verbs_dc/blob.c */
     contract_in_time(deadline, "%s to have another GID", "the port");
@@ -334,8 +311,8 @@ static void handles_are_made_anew_with_another_gid(void **state)
     contract_address(&near, 2, &blob);
     is_seen = memcmp((uint8_t *)blob.bytes + 16 + 12, changed, sizeof(changed)) == 0;
   }
-  meet(&near, &living, 2);
-  assert_int_equal(handles_made(&near), 2);
+  simulated_meet(&near, &living, 2);
+  assert_int_equal(simulated_device_counter(&near, "address_handles_made"), 2);
   contract_complaints();
   contract_side_close(&near);
   contract_side_close(&living);
@@ -352,7 +329,7 @@ static void initiator_that_fails_is_tried_again(void **state)
 
   open_side(state, "near0", "streams=false", false, &far_params, &near);
   open_side(state, "living0", "streams=true", true, &far_params, &living);
-  meet(&near, &living, 0);
+  simulated_meet(&near, &living, 0);
   contract_complaints();
   contract_listen("an initiator that has failed cannot be set up again");
   refuses_reset = true;
@@ -387,7 +364,7 @@ static void target_that_stays_is_told_of(void **state)
 
   open_side(state, "near0", "streams=true", false, &far_params, &near);
   open_side(state, "living0", "streams=true", true, &far_params, &living);
-  meet(&near, &living, 0);
+  simulated_meet(&near, &living, 0);
   contract_complaints();
   contract_listen("ibv_destroy_qp of target");
   refuses_destroy = true;
