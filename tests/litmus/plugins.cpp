@@ -851,9 +851,39 @@ static shared<const struct pst_host *> *the_log_host;
 /* UCX has the handler from before. */
 #define pthread_once(once, push) ((void)0)
 
+struct ucx_cuda {
+  bytes opened;
+};
+static struct ucx_cuda *the_cuda;
+struct pst_mr {
+  struct pst_mr *next;
+  bool by_cpu;
+  struct {
+    uint8_t *base;
+  } cpu;
+};
+struct pst_device {
+  pthread_mutex_t mr_lock;
+  struct pst_mr *mrs;
+  shared<struct ucx_cuda *> cuda;
+};
+#define pthread_rwlock_wrlock pthread_mutex_lock
+#define pthread_rwlock_unlock pthread_mutex_unlock
+static struct ucx_cuda *ucx_cuda_open(uint64_t)
+{
+  the_cuda->opened = 1;
+  return the_cuda;
+}
+static void ucx_cuda_push(const struct ucx_cuda *cuda)
+{
+  RL_ASSERT(cuda->opened == 1);
+}
+
 #include "ucx.inc"
 #undef log_host
 #undef pthread_once
+#undef pthread_rwlock_wrlock
+#undef pthread_rwlock_unlock
 
 /* Who logs for UCX finds the host whole. */
 struct log_hosts : rl::test_suite<log_hosts, 2> {
@@ -892,6 +922,30 @@ struct log_hosts : rl::test_suite<log_hosts, 2> {
     }
   }
 };
+
+/* The context that a registration opens is whole for the thread that polls. */
+struct contexts : rl::test_suite<contexts, 2> {
+  struct pst_device device;
+  struct pst_mr mr;
+  struct ucx_cuda cuda;
+
+  void before()
+  {
+    mr.by_cpu = false;
+    mr.cpu.base = NULL;
+    device.mrs = NULL;
+    device.cuda.store(NULL, rl::mo_relaxed, $);
+    cuda.opened = 0;
+    the_cuda = &cuda;
+  }
+  void thread(unsigned i)
+  {
+    if (i == 0)
+      ucx_mr_add_to_device(&device, &mr);
+    else
+      ucx_cuda_enter(&device);
+  }
+};
 } // namespace ucx
 
 int main()
@@ -909,5 +963,6 @@ int main()
          litmus<counters>("counters read", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW}) |
          litmus<dc::handles>("an address handle made", {WEAK_RELEASE, WEAK_ACQUIRE}) |
          litmus<dc::events>("an event of verbs_dc", {WEAK_RELEASE, WEAK_ACQUIRE}) |
-         litmus<ucx::log_hosts>("where UCX logs", {WEAK_RELEASE, WEAK_ACQUIRE});
+         litmus<ucx::log_hosts>("where UCX logs", {WEAK_RELEASE, WEAK_ACQUIRE}) |
+         litmus<ucx::contexts>("a GPU's context of ucx", {WEAK_RELEASE, WEAK_ACQUIRE});
 }
