@@ -28,11 +28,11 @@ struct turns {
 void serve_queue_join(struct turns *turns, struct turn *turn, uint64_t cost);
 /* It waits no more, and loses its credit. Of one that does not wait it does nothing. */
 void serve_queue_leave(struct turns *turns, struct turn *turn);
-/* Who is to do what it waits for now; the same until serve_queue_spend() or serve_queue_leave().
- * NULL: nobody waits. */
+/* The one whose turn it is. Each call returns the same until serve_queue_spend() or
+ * serve_queue_leave(). NULL: nobody waits. */
 struct turn *serve_queue_next(struct turns *turns);
-/* What serve_queue_next() told has been done; `cost` is of what it does next, 0: it waits no more.
- */
+/* The turn that serve_queue_next() returned is over. `cost`: bytes of its next one; 0: it waits no
+ * more. */
 void serve_queue_spend(struct turns *turns, uint64_t cost);
 
 #endif
