@@ -28,7 +28,8 @@ ABOUT = {
     "subprojects/simverbs/launcher/hosts": ["describe"], "subprojects/simverbs/launcher/ports": ["describe"],
 }  # fmt: skip
 # What files of the program share begins with this.
-PROGRAM = {"apps": "app", "apps/bench": "bench", "apps/hardware": "hardware", "apps/serve": "serve"}
+PROGRAM = {"apps": "app", "apps/bench": "bench", "apps/hardware": "hardware", "apps/host": "host",
+           "apps/serve": "serve"}
 
 # Comments, strings, and what has parentheses before a function's own.
 NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|__attribute__\(\((?:[^()]|\([^()]*\))*\)\) ?|_Atomic\([^()]*\)', re.S)
