@@ -158,6 +158,9 @@ class Guest:
             f"console=ttyS0 panic=-1 quiet loglevel=5 guest={self.name} random.trust_cpu=on "
             # A host that is busy holds a guest up for seconds: that is no failure of its timers.
             "no_timer_check nowatchdog rcupdate.rcu_cpu_stall_suppress=1 "
+            # Linux distrusts an emulated TSC: each look at the clock would be a system call and a
+            # read of the HPET.
+            "tsc=reliable "
             # An emulated processor speculates nothing; an indirect jump is what costs it most.
             "mitigations=off init_on_alloc=0 "
             # QEMU translates code anew wherever it has another address: at each start of a program.
