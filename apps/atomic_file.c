@@ -13,23 +13,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "errno_hint.h"
 #include "log.h"
-#include "remedy.h"
 #include "signals.h"
 
 #define MODE 0666
 #define NAMES_TRIED 100
 #define FIFO_PAUSE_NS 10000000 /* how soon to look again whether a FIFO has a reader */
 
-static int atomic_file_fail(const struct output *output, const char *what, int exit_status,
+static int atomic_file_fail(const struct atomic_file *output, const char *what, int exit_status,
                             const char *verb, int code, struct pst_error *error)
 {
   return app_log_fail(error, exit_status, -code, "%s: cannot %s %s: %s; %s", what, verb,
-                      output->path, strerror(code), app_remedy_of_folder(code));
+                      output->path, strerror(code), app_errno_hint_folder(code));
 }
 
 /* Parent folder and name. "" for a path that ends in '/': no file is called that. */
-static int atomic_file_split(struct output *output)
+static int atomic_file_split(struct atomic_file *output)
 {
   const char *slash = strrchr(output->path, '/');
   char *folder = !slash ? strdup(".") : strndup(output->path, (size_t)(slash - output->path) + 1);
@@ -46,7 +46,7 @@ static int atomic_file_split(struct output *output)
 }
 
 /* A dot-file beside the final one, whose name it has as far as that fits. NULL: out of memory. */
-static char *atomic_file_dot_name(const struct output *output, const char *suffix)
+static char *atomic_file_dot_name(const struct atomic_file *output, const char *suffix)
 {
   const int room = NAME_MAX - 1 - (int)strlen(suffix);
   char *name = NULL;
@@ -54,12 +54,12 @@ static char *atomic_file_dot_name(const struct output *output, const char *suffi
   return asprintf(&name, ".%.*s%s", room, output->name, suffix) < 0 ? NULL : name;
 }
 
-static int atomic_file_open_new(const struct output *output, const char *name)
+static int atomic_file_open_new(const struct atomic_file *output, const char *name)
 {
   return openat(output->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
 }
 
-static int atomic_file_link_self(const struct output *output, const char *name)
+static int atomic_file_link_self(const struct atomic_file *output, const char *name)
 {
   char self[64];
 
@@ -69,8 +69,9 @@ static int atomic_file_link_self(const struct output *output, const char *name)
 
 /* Calls make() with temporary names until one was free, which the output has then. Returns what
  * make() did, or -errno. */
-static int atomic_file_make_temporary(struct output *output,
-                                      int (*make)(const struct output *output, const char *name))
+static int atomic_file_make_temporary(struct atomic_file *output,
+                                      int (*make)(const struct atomic_file *output,
+                                                  const char *name))
 {
   for (unsigned i = 0; i < NAMES_TRIED; i++) {
     char suffix[64];
@@ -90,7 +91,7 @@ static int atomic_file_make_temporary(struct output *output,
   return -EEXIST;
 }
 
-static int atomic_file_open_unnamed(struct output *output)
+static int atomic_file_open_unnamed(struct atomic_file *output)
 {
   output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, MODE);
   if (output->fd >= 0)
@@ -107,7 +108,7 @@ static int atomic_file_open_unnamed(struct output *output)
 }
 
 /* In turns, as a signal just before a call that blocks would not end it. */
-static int atomic_file_open_fifo(const struct output *output)
+static int atomic_file_open_fifo(const struct atomic_file *output)
 {
   const struct timespec pause = {.tv_nsec = FIFO_PAUSE_NS};
   bool heeds_stop = !output->last || !app_signals_stop();
@@ -164,7 +165,7 @@ int app_atomic_file_look(const char *what, const char *path, struct pst_error *e
 
 /* A device or a FIFO, perhaps behind a link such as /dev/stdout: open(2) follows the link, so
  * that the kernel's fs.protected_symlinks guards it. */
-static int atomic_file_open_in_place(struct output *output, bool is_fifo)
+static int atomic_file_open_in_place(struct atomic_file *output, bool is_fifo)
 {
   char self[64], where[PATH_MAX] = "";
   struct stat opened;
@@ -180,7 +181,7 @@ static int atomic_file_open_in_place(struct output *output, bool is_fifo)
   return S_ISREG(opened.st_mode) ? -ELOOP : 0; /* exchanged meanwhile */
 }
 
-static int atomic_file_look_inside(const struct output *output, const char *what,
+static int atomic_file_look_inside(const struct atomic_file *output, const char *what,
                                    const char *(*why_not)(int fd), struct pst_error *error)
 {
   int fd = openat(output->folder, output->name,
@@ -198,7 +199,7 @@ static int atomic_file_look_inside(const struct output *output, const char *what
 
 /* 0: nothing is there, or what may be replaced; 1: opened in place. A link to a file is refused:
  * another user may have planted it, and the kernel does not guard a rename. */
-static int atomic_file_take_name(struct output *output, const char *what,
+static int atomic_file_take_name(struct atomic_file *output, const char *what,
                                  const char *(*why_not)(int fd), struct pst_error *error)
 {
   struct stat named, reached;
@@ -232,9 +233,9 @@ static int atomic_file_take_name(struct output *output, const char *what,
       return app_log_fail(error, PST_EXIT_FAILED, code,
                           "%s: stopped by %s while %s had no reader; open its other end first",
                           what, app_signals_name(), output->path);
-    return code < 0
-               ? atomic_file_fail(output, what, app_remedy_open_status(-code), "open", -code, error)
-               : 1;
+    return code < 0 ? atomic_file_fail(output, what, app_errno_hint_exit_status(-code), "open",
+                                       -code, error)
+                    : 1;
   }
   if (!output->overwrite)
     return app_log_fail(error, PST_EXIT_USAGE, -EEXIST,
@@ -246,25 +247,25 @@ static int atomic_file_take_name(struct output *output, const char *what,
 }
 
 /* It opens to nobody whom the file that it replaces was closed to. */
-static int atomic_file_take_mode(const struct output *output)
+static int atomic_file_take_mode(const struct atomic_file *output)
 {
   return output->mode >= 0 && fchmod(output->fd, (mode_t)output->mode) < 0 ? -errno : 0;
 }
 
-int app_atomic_file_open(struct output *output, const char *what, const char *path, unsigned flags,
-                         struct pst_error *error)
+int app_atomic_file_open(struct atomic_file *output, const char *what, const char *path,
+                         unsigned flags, struct pst_error *error)
 {
   return app_atomic_file_open_over(output, what, path, flags, NULL, error);
 }
 
-int app_atomic_file_open_over(struct output *output, const char *what, const char *path,
+int app_atomic_file_open_over(struct atomic_file *output, const char *what, const char *path,
                               unsigned flags, const char *(*why_not)(int fd),
                               struct pst_error *error)
 {
-  *output = (struct output)OUTPUT_INIT;
-  output->overwrite = (flags & OUTPUT_OVERWRITE) != 0;
-  output->last = (flags & OUTPUT_LAST) != 0;
-  output->whole = (flags & OUTPUT_WHOLE) != 0;
+  *output = (struct atomic_file)ATOMIC_FILE_INIT;
+  output->overwrite = (flags & ATOMIC_FILE_OVERWRITE) != 0;
+  output->last = (flags & ATOMIC_FILE_LAST) != 0;
+  output->whole = (flags & ATOMIC_FILE_WHOLE) != 0;
   output->path = strdup(path);
   int rc = !output->path ? -ENOMEM : atomic_file_split(output);
   if (rc == -ENOMEM)
@@ -285,7 +286,7 @@ int app_atomic_file_open_over(struct output *output, const char *what, const cha
   return rc < 0 ? rc : 0;
 }
 
-static int atomic_file_link_unnamed(struct output *output)
+static int atomic_file_link_unnamed(struct atomic_file *output)
 {
   if (atomic_file_link_self(output, output->name) == 0)
     return 0;
@@ -295,7 +296,7 @@ static int atomic_file_link_unnamed(struct output *output)
   return atomic_file_make_temporary(output, atomic_file_link_self);
 }
 
-static int atomic_file_rename_temporary(struct output *output)
+static int atomic_file_rename_temporary(struct atomic_file *output)
 {
   unsigned flags = output->overwrite ? 0 : RENAME_NOREPLACE;
   const int folder = output->folder;
@@ -312,7 +313,7 @@ static int atomic_file_rename_temporary(struct output *output)
   return 0;
 }
 
-int app_atomic_file_partial(struct output *output)
+int app_atomic_file_partial(struct atomic_file *output)
 {
   char *name, *path = NULL;
 
@@ -334,7 +335,7 @@ int app_atomic_file_partial(struct output *output)
   return 0;
 }
 
-static void atomic_file_sync_folder(const struct output *output)
+static void atomic_file_sync_folder(const struct atomic_file *output)
 {
   int fd = openat(output->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) {
@@ -343,7 +344,7 @@ static void atomic_file_sync_folder(const struct output *output)
   }
 }
 
-static int atomic_file_give_name(struct output *output)
+static int atomic_file_give_name(struct atomic_file *output)
 {
   int rc = !output->temporary ? atomic_file_link_unnamed(output) : 0;
 
@@ -351,7 +352,7 @@ static int atomic_file_give_name(struct output *output)
 }
 
 /* `code` is why it cannot have its name: another program has taken it meanwhile, say. */
-static void atomic_file_keep_unnamed(struct output *output, const char *what, int code,
+static void atomic_file_keep_unnamed(struct atomic_file *output, const char *what, int code,
                                      struct pst_error *error)
 {
   if (output->whole) {
@@ -360,12 +361,12 @@ static void atomic_file_keep_unnamed(struct output *output, const char *what, in
                  code == -EPERM
                      ? "it belongs to another user in a folder that all write to: name a "
                        "file elsewhere"
-                     : app_remedy_of_folder(-code));
+                     : app_errno_hint_folder(-code));
     return;
   }
   if (output->partial) {
     app_log_fail(error, PST_EXIT_FAILED, code, "%s: cannot keep the part that came as %s: %s; %s",
-                 what, output->path, strerror(-code), app_remedy_of_folder(-code));
+                 what, output->path, strerror(-code), app_errno_hint_folder(-code));
     return;
   }
   char *wanted = strdup(output->path);
@@ -380,11 +381,11 @@ static void atomic_file_keep_unnamed(struct output *output, const char *what, in
   else
     app_log_fail(error, PST_EXIT_FAILED, code,
                  "%s: cannot give the finished file its name %s: %s; it is lost, %s", what,
-                 wanted ? wanted : output->path, strerror(-code), app_remedy_of_folder(-code));
+                 wanted ? wanted : output->path, strerror(-code), app_errno_hint_folder(-code));
   free(wanted);
 }
 
-int app_atomic_file_commit(struct output *output, const char *what, struct pst_error *error)
+int app_atomic_file_commit(struct atomic_file *output, const char *what, struct pst_error *error)
 {
   int rc = 0;
 
@@ -403,7 +404,7 @@ int app_atomic_file_commit(struct output *output, const char *what, struct pst_e
   return rc;
 }
 
-void app_atomic_file_discard(struct output *output)
+void app_atomic_file_discard(struct atomic_file *output)
 {
   if (output->fd >= 0)
     close(output->fd);
@@ -414,5 +415,5 @@ void app_atomic_file_discard(struct output *output)
   free(output->temporary);
   free(output->name);
   free(output->path);
-  *output = (struct output)OUTPUT_INIT;
+  *output = (struct atomic_file)ATOMIC_FILE_INIT;
 }

@@ -23,7 +23,7 @@ static void banner_warn_of_loss(const struct flow *flow, const struct pst_stats 
   char key[512];
 
   if ((capabilities & PST_CAP_RELIABLE) != 0 ||
-      app_stream_text(flow->drive->config, flow->name, "expect.max_loss"))
+      app_stream_text(flow->runner->config, flow->name, "expect.max_loss"))
     return;
   if (flow->foreign && (!in || (capabilities & PST_CAP_SEQUENCE) == 0))
     return; /* it cannot be known here */

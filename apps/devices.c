@@ -65,19 +65,19 @@ static void devices_add(struct json_object *result, struct json_object *devices)
     json_object_put(devices);
 }
 
-void app_devices_report(const struct drive *drive, struct json_object *result)
+void app_devices_report(const struct runner *runner, struct json_object *result)
 {
   struct json_object *devices = json_object_new_array();
   struct pst_device_info info = {.struct_size = sizeof(info)};
   struct pst_counter_value values[COUNTERS_MAX];
   char whose[360];
 
-  for (uint32_t i = 0; pst_session_device(drive->session, i, &info) == 0; i++) {
-    int count = pst_session_device_counters(drive->session, i, values, COUNTERS_MAX);
+  for (uint32_t i = 0; pst_session_device(runner->session, i, &info) == 0; i++) {
+    int count = pst_session_device_counters(runner->session, i, values, COUNTERS_MAX);
     struct json_object *workers =
         devices_device_json(devices, &info, values, count, whose, sizeof(whose));
-    for (uint32_t thread = 0; thread < pst_session_threads(drive->session); thread++) {
-      count = pst_session_worker_counters(drive->session, i, thread, values, COUNTERS_MAX);
+    for (uint32_t thread = 0; thread < pst_session_threads(runner->session); thread++) {
+      count = pst_session_worker_counters(runner->session, i, thread, values, COUNTERS_MAX);
       if (count >= 0)
         json_object_array_add(workers, devices_worker_json(thread, whose, values, count));
     }

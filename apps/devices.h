@@ -6,11 +6,11 @@
 
 #include <penstock/penstock.h>
 
-struct drive;
+struct runner;
 struct json_object;
 
 /* While no thread is in the session. result may be NULL. */
-void app_devices_report(const struct drive *drive, struct json_object *result);
+void app_devices_report(const struct runner *runner, struct json_object *result);
 /* Of a node, which is NULL where it did not open. On its thread, before it closes. */
 void app_devices_report_node(struct pst_node *node, struct json_object *result);
 

@@ -13,7 +13,7 @@
 #include "result_file.h"
 #include "schema.h"
 #include "signals.h"
-#include "standard.h"
+#include "standard_output.h"
 
 static const struct command *const commands[] = {
     &app_command_run,     &app_command_send,    &app_command_receive, &app_command_check,

@@ -21,13 +21,13 @@ static void pump_lower(uint64_t *until_ns, uint64_t time_ns)
 /* --duration counts from the moment both ends are connected. */
 static uint64_t pump_deadline_of(const struct flow *flow, uint64_t started_ns)
 {
-  const struct arguments *arguments = flow->drive->arguments;
+  const struct arguments *arguments = flow->runner->arguments;
   return arguments->duration_set && started_ns != 0 ? started_ns + arguments->duration_ns : 0;
 }
 
-static bool pump_drained_too_long(const struct drive *drive, uint64_t *until_ns)
+static bool pump_drained_too_long(const struct runner *runner, uint64_t *until_ns)
 {
-  uint64_t by_ns = atomic_load_explicit(&drive->drain_by_ns, memory_order_relaxed);
+  uint64_t by_ns = atomic_load_explicit(&runner->drain_by_ns, memory_order_relaxed);
   if (by_ns == 0)
     return false;
   pump_lower(until_ns, by_ns);
@@ -56,7 +56,7 @@ static void pump_sender_broken(struct flow *flow)
   pst_sender_abort(flow->sender.handle, flow->sender.error.code, flow->sender.error.text);
   atomic_store(&flow->source_broken, true);
   pump_sender_over(flow);
-  pst_session_wake(flow->drive->session);
+  pst_session_wake(flow->runner->session);
 }
 
 static void pump_sender_end(struct flow *flow, uint32_t why)
@@ -85,9 +85,9 @@ static uint32_t pump_sender_told(struct flow *flow, uint64_t *until_ns)
 
   if (sender->left == 0)
     return PST_STOP_COUNT;
-  if (atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
+  if (atomic_load_explicit(&flow->runner->stop, memory_order_relaxed))
     return pump_stopped_by_signal(flow);
-  if (!flow->drive->arguments->duration_set)
+  if (!flow->runner->arguments->duration_set)
     return PST_STOP_UNKNOWN;
   if (sender->deadline_ns == 0) {
     if (pst_sender_state(sender->handle) < PST_STATE_CONNECTED)
@@ -165,9 +165,9 @@ uint32_t app_sender_step(struct flow *flow, uint64_t *until_ns)
     return pump_sender_flow(flow, until_ns);
   uint32_t moved = pump_sender_idle(flow);
   enum pst_state state = pst_sender_state(sender->handle);
-  bool stopped = atomic_load(&flow->drive->stop);
+  bool stopped = atomic_load(&flow->runner->stop);
   if (state == PST_STATE_ENDED || state == PST_STATE_FAILED || pump_source_broken(flow) ||
-      (stopped && state == PST_STATE_WAITING) || pump_drained_too_long(flow->drive, until_ns))
+      (stopped && state == PST_STATE_WAITING) || pump_drained_too_long(flow->runner, until_ns))
     pump_sender_over(flow);
   return moved;
 }
@@ -345,7 +345,7 @@ static void pump_receiver_end(struct flow *flow, uint64_t *until_ns)
   }
   enum pst_state state = pst_receiver_state(receiver->handle);
   if (state == PST_STATE_ENDED || state == PST_STATE_FAILED ||
-      pump_drained_too_long(flow->drive, until_ns))
+      pump_drained_too_long(flow->runner, until_ns))
     pump_receiver_over(flow);
 }
 
@@ -354,11 +354,11 @@ static void pump_receiver_end(struct flow *flow, uint64_t *until_ns)
 static uint32_t pump_receiver_enough(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  const struct arguments *arguments = flow->drive->arguments;
+  const struct arguments *arguments = flow->runner->arguments;
 
   if (receiver->left == 0)
     return PST_STOP_COUNT;
-  if (atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
+  if (atomic_load_explicit(&flow->runner->stop, memory_order_relaxed))
     return receiver->left != UINT64_MAX || arguments->duration_set
                ? PST_STOP_SIGNAL | PST_STOP_SHORT
                : PST_STOP_SIGNAL;
@@ -377,11 +377,11 @@ static uint32_t pump_receiver_enough(struct flow *flow, uint64_t *until_ns)
 static bool pump_receiver_told(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  struct drive *drive = flow->drive;
+  struct runner *runner = flow->runner;
 
   if (pump_source_broken(flow))
     return true;
-  if (pump_drained_too_long(drive, until_ns))
+  if (pump_drained_too_long(runner, until_ns))
     return true;
   if (flow->foreign && receiver->stopped == PST_STOP_UNKNOWN) {
     receiver->stopped = pump_receiver_enough(flow, until_ns);
@@ -390,7 +390,7 @@ static bool pump_receiver_told(struct flow *flow, uint64_t *until_ns)
   }
   if (flow->sender.handle || flow->foreign)
     return false;
-  if (receiver->deadline_ns == 0 && drive->arguments->duration_set &&
+  if (receiver->deadline_ns == 0 && runner->arguments->duration_set &&
       pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED) {
     struct pst_stats stats = {.struct_size = sizeof(stats)};
     pst_receiver_stats(receiver->handle, &stats);
@@ -398,7 +398,7 @@ static bool pump_receiver_told(struct flow *flow, uint64_t *until_ns)
     if (receiver->deadline_ns != 0)
       receiver->deadline_ns += GRACE_NS;
   }
-  if (atomic_load_explicit(&drive->stop, memory_order_relaxed)) {
+  if (atomic_load_explicit(&runner->stop, memory_order_relaxed)) {
     if (pst_receiver_state(receiver->handle) == PST_STATE_WAITING)
       return true;
     uint64_t by_ns = app_now_ns() + GRACE_NS;
@@ -503,9 +503,9 @@ uint32_t app_receiver_step(struct flow *flow, uint64_t *until_ns)
     moved += got;
   if (receiver->phase == SIDE_FLOWING && pump_receiver_told(flow, until_ns)) {
     receiver->cut = !pump_source_broken(flow);
-    receiver->stopped = pump_source_broken(flow)          ? PST_STOP_FAILURE
-                        : atomic_load(&flow->drive->stop) ? PST_STOP_SIGNAL
-                                                          : PST_STOP_DURATION;
+    receiver->stopped = pump_source_broken(flow)           ? PST_STOP_FAILURE
+                        : atomic_load(&flow->runner->stop) ? PST_STOP_SIGNAL
+                                                           : PST_STOP_DURATION;
     pst_receiver_abort(receiver->handle, -ECANCELED,
                        receiver->cut ? "the receiver was asked to stop" : "the source has failed");
     pump_receiver_over(flow);

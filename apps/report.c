@@ -97,8 +97,8 @@ static void report_judge_side(struct judged *judged, const struct pst_stats *sta
     snprintf(why, sizeof(why), "%s: stopped by %s before the peer had connected", side,
              app_signals_name());
     report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, side, why,
-                      flow->drive->said_waiting);
-    flow->drive->said_waiting = true;
+                      flow->runner->said_waiting);
+    flow->runner->said_waiting = true;
   } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
     snprintf(why, sizeof(why),
              "%s: the peer did not agree on the end in time; what was under way is not accounted "
@@ -361,12 +361,12 @@ static const char *report_why_left(const struct judged *judged)
 
 static void report_judge_cut(struct judged *judged)
 {
-  struct drive *drive = judged->flow->drive;
+  struct runner *runner = judged->flow->runner;
   const bool waited = judged->out.receiver->started_ns == 0;
 
   report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver", report_why_left(judged),
-                    waited && drive->said_waiting);
-  drive->said_waiting |= waited;
+                    waited && runner->said_waiting);
+  runner->said_waiting |= waited;
 }
 
 static void report_say_source(const struct judged *judged, uint32_t stopped)
@@ -452,11 +452,11 @@ static struct result_stream report_result_of_flow(const struct flow *flow,
 
 void app_report_interrupted(void *context, struct json_object *result)
 {
-  const struct drive *drive = context;
+  const struct runner *runner = context;
   const struct account account = {.path.struct_size = sizeof(account.path)};
 
-  for (uint32_t i = 0; i < drive->flow_count; i++) {
-    struct result_stream stream = report_result_of_flow(&drive->flows[i], &account);
+  for (uint32_t i = 0; i < runner->flow_count; i++) {
+    struct result_stream stream = report_result_of_flow(&runner->flows[i], &account);
     stream.stopped = report_stop_name(PST_STOP_SIGNAL);
     app_json_put_uncounted(app_result_add_stream(result, &stream));
   }
@@ -508,7 +508,7 @@ void app_report_flow(struct flow *flow, struct json_object *result)
     json_object_put(judged.out.errors);
     return;
   }
-  app_expect_read(flow->drive->config, flow->name, &judged.wanted);
+  app_expect_read(flow->runner->config, flow->name, &judged.wanted);
   uint32_t stopped = report_stopped_by(&judged);
   if (flow->receiver.cut)
     report_judge_cut(&judged);

@@ -17,7 +17,7 @@
 #include "log.h"
 #include "result.h"
 #include "signals.h"
-#include "standard.h"
+#include "standard_output.h"
 #include "util/printable.h"
 
 #define RESULT_MAX (64 << 20) /* bytes; what is longer is no result */
@@ -149,7 +149,7 @@ static int result_file_refuse(const char *path, const char *why)
 
 int app_result_write(struct json_object *result, const char *path, struct pst_error *error)
 {
-  struct output output = OUTPUT_INIT;
+  struct atomic_file output = ATOMIC_FILE_INIT;
   size_t length = 0;
   int code, fd = STDOUT_FILENO;
 
@@ -168,7 +168,7 @@ int app_result_write(struct json_object *result, const char *path, struct pst_er
   result_file_release_descriptors();
   if (strcmp(path, "-") != 0) {
     code = app_atomic_file_open_over(&output, "--json", path,
-                                     OUTPUT_OVERWRITE | OUTPUT_LAST | OUTPUT_WHOLE,
+                                     ATOMIC_FILE_OVERWRITE | ATOMIC_FILE_LAST | ATOMIC_FILE_WHOLE,
                                      result_file_holds_other_data, error);
     if (code < 0) {
       free(text);

@@ -22,52 +22,52 @@
 #define BANNER_NS (20 * NS_PER_MS) /* how often to look whether streams have connected */
 #define DRAIN_NS (10 * NS_PER_S)
 
-static int runner_open_library(struct drive *drive)
+static int runner_open_library(struct runner *runner)
 {
-  const struct arguments *arguments = drive->arguments;
+  const struct arguments *arguments = runner->arguments;
 
   app_log_begin(arguments, PST_LOG_INFO);
   for (size_t i = 0; i < arguments->plugin_path_count; i++) {
     int rc = pst_plugin_path_add(arguments->plugin_paths[i]);
     if (rc < 0)
-      return app_log_fail(&drive->error, PST_EXIT_USAGE, rc, "--plugin-path %s: %s",
+      return app_log_fail(&runner->error, PST_EXIT_USAGE, rc, "--plugin-path %s: %s",
                           arguments->plugin_paths[i], strerror(-rc));
   }
-  drive->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (drive->event_fd < 0 || app_signals_open(drive->event_fd) < 0)
-    return app_log_fail(&drive->error, PST_EXIT_FAILED, -errno, "cannot prepare for signals: %s",
+  runner->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (runner->event_fd < 0 || app_signals_open(runner->event_fd) < 0)
+    return app_log_fail(&runner->error, PST_EXIT_FAILED, -errno, "cannot prepare for signals: %s",
                         strerror(errno));
   return pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count,
-                              &drive->config, &drive->error);
+                              &runner->config, &runner->error);
 }
 
-static int runner_open_session(struct drive *drive)
+static int runner_open_session(struct runner *runner)
 {
   const struct pst_session_params params = {
       .struct_size = sizeof(params),
-      .roles = drive->command->roles,
-      .streams = drive->arguments->streams,
-      .stream_count = (uint32_t)drive->arguments->stream_count,
+      .roles = runner->command->roles,
+      .streams = runner->arguments->streams,
+      .stream_count = (uint32_t)runner->arguments->stream_count,
   };
-  int rc = pst_session_open(drive->config, &params, &drive->session, &drive->error);
+  int rc = pst_session_open(runner->config, &params, &runner->session, &runner->error);
   if (rc < 0)
     return rc;
-  rc = app_threads_check(drive);
+  rc = app_threads_check(runner);
   if (rc == 0)
-    rc = app_streams_bind(drive);
+    rc = app_streams_bind(runner);
   if (rc == 0)
-    rc = pst_session_start(drive->session, &drive->error);
+    rc = pst_session_start(runner->session, &runner->error);
   return rc;
 }
 
 /* ---- Watching -------------------------------------------------------------- */
 
-static bool runner_all_announced(struct drive *drive)
+static bool runner_all_announced(struct runner *runner)
 {
   bool all = true;
 
-  for (uint32_t i = 0; i < drive->flow_count; i++) {
-    struct flow *flow = &drive->flows[i];
+  for (uint32_t i = 0; i < runner->flow_count; i++) {
+    struct flow *flow = &runner->flows[i];
     enum pst_state state = flow->receiver.handle ? pst_receiver_state(flow->receiver.handle)
                                                  : pst_sender_state(flow->sender.handle);
     if (!flow->announced && state >= PST_STATE_CONNECTED && state <= PST_STATE_ENDED) {
@@ -104,10 +104,10 @@ static bool runner_loss_unknown(const struct flow *flow, const struct pst_stats 
 }
 
 /* Prints the line of a second for each stream that is under way. */
-static void runner_say_lines(struct drive *drive, uint64_t now)
+static void runner_say_lines(struct runner *runner, uint64_t now)
 {
-  for (uint32_t i = 0; i < drive->flow_count; i++) {
-    struct flow *flow = &drive->flows[i];
+  for (uint32_t i = 0; i < runner->flow_count; i++) {
+    struct flow *flow = &runner->flows[i];
     struct pst_stats stats = {.struct_size = sizeof(stats)};
     struct statistics_sample sample = {.stream = flow->name};
     bool sent = !flow->receiver.handle;
@@ -124,7 +124,7 @@ static void runner_say_lines(struct drive *drive, uint64_t now)
     sample.loss_unknown = runner_loss_unknown(flow, &stats, sent);
     if (flow->foreign)
       sample.restarts = runner_counted(flow, "restarts");
-    if (drive->arguments->verbose > 0) {
+    if (runner->arguments->verbose > 0) {
       sample.jitter_ns = runner_counted(flow, "jitter_ns");
       sample.p99_ns = stats.intervals.p99_ns;
     }
@@ -140,10 +140,10 @@ static void runner_say_lines(struct drive *drive, uint64_t now)
   }
 }
 
-static bool runner_any_connected(const struct drive *drive)
+static bool runner_any_connected(const struct runner *runner)
 {
-  for (uint32_t i = 0; i < drive->flow_count; i++) {
-    const struct flow *flow = &drive->flows[i];
+  for (uint32_t i = 0; i < runner->flow_count; i++) {
+    const struct flow *flow = &runner->flows[i];
     struct pst_stats stats = {.struct_size = sizeof(stats)};
     int rc = flow->receiver.handle ? pst_receiver_stats(flow->receiver.handle, &stats)
                                    : pst_sender_stats(flow->sender.handle, &stats);
@@ -155,108 +155,108 @@ static bool runner_any_connected(const struct drive *drive)
 
 /* Waits for the threads of the streams, prints a line a second, and lets the streams drain when a
  * signal asks to stop. */
-static void runner_watch(struct drive *drive)
+static void runner_watch(struct runner *runner)
 {
   uint64_t next_line_ns = app_now_ns() + LINE_NS;
 
-  while (!app_threads_over(drive)) {
-    bool announced = runner_all_announced(drive);
+  while (!app_threads_over(runner)) {
+    bool announced = runner_all_announced(runner);
     uint64_t now = app_now_ns(), count;
     uint64_t wait_ns = next_line_ns > now ? next_line_ns - now : 0;
     if (!announced && wait_ns > BANNER_NS)
       wait_ns = BANNER_NS;
-    struct pollfd event = {.fd = drive->event_fd, .events = POLLIN};
+    struct pollfd event = {.fd = runner->event_fd, .events = POLLIN};
     if (poll(&event, 1, (int)((wait_ns + NS_PER_MS - 1) / NS_PER_MS)) > 0) {
-      ssize_t got = read(drive->event_fd, &count, sizeof(count));
+      ssize_t got = read(runner->event_fd, &count, sizeof(count));
       (void)got; /* the flags say what has happened */
     }
     now = app_now_ns();
-    if (app_signals_stop() && !atomic_load(&drive->stop)) {
-      if (runner_any_connected(drive))
+    if (app_signals_stop() && !atomic_load(&runner->stop)) {
+      if (runner_any_connected(runner))
         app_log(PST_LOG_INFO, "stopping: draining messages in flight (up to 10 s); press ^C again "
                               "to quit now");
-      atomic_store(&drive->drain_by_ns, now + DRAIN_NS);
-      atomic_store(&drive->stop, true);
-      pst_session_wake(drive->session);
+      atomic_store(&runner->drain_by_ns, now + DRAIN_NS);
+      atomic_store(&runner->stop, true);
+      pst_session_wake(runner->session);
     }
     if (now >= next_line_ns) {
-      runner_say_lines(drive, now);
+      runner_say_lines(runner, now);
       next_line_ns += LINE_NS;
     }
   }
-  runner_all_announced(drive);
+  runner_all_announced(runner);
 }
 
 /* ---- The result --------------------------------------------------------------- */
 
-static void runner_add_plugins(const struct drive *drive, struct json_object *result)
+static void runner_add_plugins(const struct runner *runner, struct json_object *result)
 {
-  uint32_t count = pst_session_plugins(drive->session);
+  uint32_t count = pst_session_plugins(runner->session);
   for (uint32_t i = 0; i < count; i++) {
     struct pst_plugin_info info = {.struct_size = sizeof(info)};
-    if (pst_session_plugin(drive->session, i, &info) == 0)
+    if (pst_session_plugin(runner->session, i, &info) == 0)
       app_result_add_plugin(result, &info);
   }
 }
 
-static int runner_report(struct drive *drive, bool ran)
+static int runner_report(struct runner *runner, bool ran)
 {
-  struct json_object *result = drive->arguments->json
-                                   ? app_result_new(drive->command, drive->arguments, drive->config)
-                                   : NULL;
+  struct json_object *result =
+      runner->arguments->json ? app_result_new(runner->command, runner->arguments, runner->config)
+                              : NULL;
   int status = PST_EXIT_OK;
 
-  if (drive->error.code != 0)
-    status = drive->error.exit_status != 0 ? drive->error.exit_status : PST_EXIT_FAILED;
-  app_finding_add_error(app_result_errors(result), &drive->error, drive->arguments);
-  if (drive->session && result)
-    runner_add_plugins(drive, result);
-  if (drive->session)
-    app_devices_report(drive, result);
-  for (uint32_t i = 0; ran && i < drive->flow_count; i++) {
-    app_report_flow(&drive->flows[i], result);
-    status = app_finding_worse(status, drive->flows[i].exit_status);
+  if (runner->error.code != 0)
+    status = runner->error.exit_status != 0 ? runner->error.exit_status : PST_EXIT_FAILED;
+  app_finding_add_error(app_result_errors(result), &runner->error, runner->arguments);
+  if (runner->session && result)
+    runner_add_plugins(runner, result);
+  if (runner->session)
+    app_devices_report(runner, result);
+  for (uint32_t i = 0; ran && i < runner->flow_count; i++) {
+    app_report_flow(&runner->flows[i], result);
+    status = app_finding_worse(status, runner->flows[i].exit_status);
   }
-  return drive->arguments->json ? app_result_conclude(result, drive->arguments->json, status)
-                                : status;
+  return runner->arguments->json ? app_result_conclude(result, runner->arguments->json, status)
+                                 : status;
 }
 
 int app_runner_main(const struct command *command, const struct arguments *arguments)
 {
-  struct drive drive = {
+  struct runner runner = {
       .command = command, .arguments = arguments, .event_fd = -1, .error = PST_ERROR_INIT};
   bool ran = false;
 
-  int rc = runner_open_library(&drive);
+  int rc = runner_open_library(&runner);
   if (rc == 0)
-    rc = app_preflight(drive.config, command, arguments, &drive.error);
+    rc = app_preflight(runner.config, command, arguments, &runner.error);
   if (rc == 0)
-    rc = app_streams_open(&drive);
+    rc = app_streams_open(&runner);
   if (rc == 0) {
-    app_result_interrupted(app_report_interrupted, &drive);
-    rc = runner_open_session(&drive);
+    app_result_interrupted(app_report_interrupted, &runner);
+    rc = runner_open_session(&runner);
   }
   if (rc == 0) {
-    app_signals_session(drive.session);
-    rc = app_threads_start(&drive, &drive.error);
+    app_signals_session(runner.session);
+    rc = app_threads_start(&runner, &runner.error);
   }
   if (rc == 0) {
-    runner_watch(&drive);
-    app_threads_join(&drive);
-    pst_session_settle(drive.session, DRAIN_NS);
+    runner_watch(&runner);
+    app_threads_join(&runner);
+    pst_session_settle(runner.session, DRAIN_NS);
     ran = true;
   }
-  if (rc < 0 && drive.error.code == 0)
-    app_log_fail(&drive.error, PST_EXIT_FAILED, rc, "%s: %s", command->name, strerror(-rc));
-  int status = runner_report(&drive, ran);
+  if (rc < 0 && runner.error.code == 0)
+    app_log_fail(&runner.error, PST_EXIT_FAILED, rc, "%s: %s", command->name, strerror(-rc));
+  int status = runner_report(&runner, ran);
 
   app_result_interrupted(NULL, NULL);
   app_signals_session(NULL);
-  app_streams_close(&drive);
-  pst_session_close(drive.session);
-  pst_config_close(drive.config);
-  free(drive.threads);
-  if (drive.event_fd >= 0)
-    close(drive.event_fd);
+  app_streams_close(&runner);
+  pst_session_close(runner.session);
+  pst_config_close(runner.config);
+  free(runner.threads);
+  if (runner.event_fd >= 0)
+    close(runner.event_fd);
   return status;
 }

@@ -61,7 +61,7 @@ struct flow_receiver {
 
 /* A stream. */
 struct flow {
-  struct drive *drive;
+  struct runner *runner;
   const char *name;
   uint64_t message, ring;
   struct flow_sender sender;
@@ -74,7 +74,7 @@ struct flow {
   int exit_status;
 };
 
-struct drive {
+struct runner {
   const struct command *command;
   const struct arguments *arguments;
   struct pst_config *config;
@@ -106,21 +106,21 @@ int app_preflight(const struct pst_config *config, const struct command *command
 
 /* Which streams, and open their sources and sinks: before the session, so that
  * nothing has started when a file is wrong. */
-int app_streams_open(struct drive *drive);
+int app_streams_open(struct runner *runner);
 /* Give each its sender and receiver, and announce the sources. */
-int app_streams_bind(struct drive *drive);
-void app_streams_close(struct drive *drive);
+int app_streams_bind(struct runner *runner);
+void app_streams_close(struct runner *runner);
 
 /* ---- thread.c: the threads that drive the senders and receivers -------------------- */
 
 /* Before the session begins: may each thread run on the CPU that it is given? */
-int app_threads_check(struct drive *drive);
+int app_threads_check(struct runner *runner);
 /* Start all; on failure those started are joined. */
-int app_threads_start(struct drive *drive, struct pst_error *error);
+int app_threads_start(struct runner *runner, struct pst_error *error);
 /* Waits until each end of each stream is over. */
-void app_threads_join(struct drive *drive);
+void app_threads_join(struct runner *runner);
 /* Whether each end of each stream is over. */
-bool app_threads_over(const struct drive *drive);
+bool app_threads_over(const struct runner *runner);
 
 /* ---- pump.c: one round of a side --------------------------------------------------- */
 
@@ -141,8 +141,8 @@ void app_banner_stream(const struct flow *flow);
 /* Judge a stream that is over, say how it went, and add it to the result (may be
  * NULL). Sets flow->exit_status. */
 void app_report_flow(struct flow *flow, struct json_object *result);
-/* The drive's streams, for a result that a second signal ends. Any thread, from app_streams_open()
+/* The runner's streams, for a result that a second signal ends. Any thread, from app_streams_open()
  * to app_streams_close(). */
-void app_report_interrupted(void *drive, struct json_object *result);
+void app_report_interrupted(void *runner, struct json_object *result);
 
 #endif

@@ -96,7 +96,7 @@ int app_recording_open(struct recording *recording, const struct sink_params *pa
   snprintf(recording->what, sizeof(recording->what), "stream '%s': sink", params->stream);
   snprintf(recording->where, sizeof(recording->where), "streams.%s.receiver.sink", params->stream);
   return app_atomic_file_open(&recording->output, recording->what, params->file,
-                              params->overwrite ? OUTPUT_OVERWRITE : 0, error);
+                              params->overwrite ? ATOMIC_FILE_OVERWRITE : 0, error);
 }
 
 int app_recording_failed(const struct recording *recording, int code, const char *done,
@@ -152,7 +152,7 @@ int app_recording_cut(void *state)
 
 int app_recording_commit(struct recording *recording, struct pst_error *error)
 {
-  struct output *output = &recording->output;
+  struct atomic_file *output = &recording->output;
   char *part = output->partial ? strdup(output->path) : NULL;
   int rc = app_atomic_file_commit(output, recording->what, error);
 

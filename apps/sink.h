@@ -64,7 +64,7 @@ struct recording {
   const char *stream;
   char what[128];  /* for messages: "stream 'packets': sink" */
   char where[128]; /* for warnings: "streams.packets.receiver.sink" */
-  struct output output;
+  struct atomic_file output;
   uint64_t message;
   uint64_t messages; /* taken */
   char *bounce;      /* for messages that the CPU cannot read; NULL: there was none */

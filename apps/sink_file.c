@@ -232,7 +232,7 @@ static void sink_file_tell_lost(const struct file *file)
 /* Messages that were delivered are missing, which no loss tells: the file has not its name. */
 static int sink_file_finish_without(struct file *file, struct pst_error *error)
 {
-  struct output *output = &file->to.output;
+  struct atomic_file *output = &file->to.output;
   char *wanted = strdup(output->path), *part = NULL;
   int rc = !wanted ? -ENOMEM : app_atomic_file_partial(output);
 

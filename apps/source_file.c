@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "errno_hint.h"
 #include "iov.h"
 #include "log.h"
-#include "remedy.h"
 #include "source.h"
 
 #define AHEAD_BYTES (UINT64_C(8) << 20)
@@ -103,7 +103,7 @@ static int file_open(void *state, const struct source_params *params, struct pst
   /* Without O_NONBLOCK a FIFO without a writer would hold up everything. */
   file->fd = open(params->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   return file->fd < 0
-             ? source_file_cannot(file, error, app_remedy_open_status(errno), "open", errno)
+             ? source_file_cannot(file, error, app_errno_hint_exit_status(errno), "open", errno)
              : source_file_measure(file, error);
 }
 

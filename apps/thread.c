@@ -12,23 +12,23 @@
 #include "runner.h"
 
 struct thread {
-  struct drive *drive;
+  struct runner *runner;
   uint32_t index;
   bool started;
   pthread_t handle;
 };
 
 /* This thread goes to each for a moment, as only that says whether one of the session may. */
-int app_threads_check(struct drive *drive)
+int app_threads_check(struct runner *runner)
 {
   cpu_set_t before;
   int rc = -pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
 
-  for (uint32_t i = 0; rc == 0 && i < pst_session_threads(drive->session); i++) {
-    int cpu = pst_session_thread_cpu(drive->session, i);
+  for (uint32_t i = 0; rc == 0 && i < pst_session_threads(runner->session); i++) {
+    int cpu = pst_session_thread_cpu(runner->session, i);
     rc = pin_thread(cpu);
     if (rc < 0)
-      app_log_fail(&drive->error, PST_EXIT_UNAVAILABLE, rc,
+      app_log_fail(&runner->error, PST_EXIT_UNAVAILABLE, rc,
                    "threads.cpus: thread %u cannot run on CPU %d: %s; `lscpu` lists those there "
                    "are, `taskset -p $$` those allowed",
                    i, cpu, strerror(-rc));
@@ -42,8 +42,8 @@ static bool thread_round(struct thread *thread, uint32_t *moved, uint64_t *until
 {
   bool left = false;
 
-  for (uint32_t i = 0; i < thread->drive->flow_count; i++) {
-    struct flow *flow = &thread->drive->flows[i];
+  for (uint32_t i = 0; i < thread->runner->flow_count; i++) {
+    struct flow *flow = &thread->runner->flows[i];
     if (flow->sender.handle && pst_sender_thread(flow->sender.handle) == thread->index &&
         flow->sender.phase != SIDE_OVER) {
       *moved += app_sender_step(flow, until_ns);
@@ -61,41 +61,41 @@ static bool thread_round(struct thread *thread, uint32_t *moved, uint64_t *until
 static void *thread_work(void *arg)
 {
   struct thread *thread = arg;
-  struct drive *drive = thread->drive;
+  struct runner *runner = thread->runner;
   uint64_t one = 1;
 
-  pin_thread(
-      pst_session_thread_cpu(drive->session, thread->index)); /* as app_threads_check() has tried */
+  pin_thread(pst_session_thread_cpu(runner->session,
+                                    thread->index)); /* as app_threads_check() has tried */
   for (;;) {
     uint64_t until_ns = UINT64_MAX;
     uint32_t moved = 0;
     if (!thread_round(thread, &moved, &until_ns))
       break;
     if (moved == 0)
-      pst_session_wait(drive->session, thread->index, until_ns != UINT64_MAX ? &until_ns : NULL);
+      pst_session_wait(runner->session, thread->index, until_ns != UINT64_MAX ? &until_ns : NULL);
   }
-  ssize_t written = write(drive->event_fd, &one, sizeof(one));
+  ssize_t written = write(runner->event_fd, &one, sizeof(one));
   (void)written; /* the watcher looks every second anyway */
   return NULL;
 }
 
-int app_threads_start(struct drive *drive, struct pst_error *error)
+int app_threads_start(struct runner *runner, struct pst_error *error)
 {
-  drive->thread_count = pst_session_threads(drive->session);
-  drive->threads = calloc(drive->thread_count, sizeof(*drive->threads));
-  if (!drive->threads)
+  runner->thread_count = pst_session_threads(runner->session);
+  runner->threads = calloc(runner->thread_count, sizeof(*runner->threads));
+  if (!runner->threads)
     return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  for (uint32_t i = 0; i < drive->thread_count; i++) {
+  for (uint32_t i = 0; i < runner->thread_count; i++) {
     char name[32];
-    struct thread *thread = &drive->threads[i];
-    thread->drive = drive;
+    struct thread *thread = &runner->threads[i];
+    thread->runner = runner;
     thread->index = i;
     int code = pthread_create(&thread->handle, NULL, thread_work, thread);
     if (code != 0) {
-      atomic_store(&drive->drain_by_ns, 1);
-      atomic_store(&drive->stop, true);
-      pst_session_wake(drive->session);
-      app_threads_join(drive);
+      atomic_store(&runner->drain_by_ns, 1);
+      atomic_store(&runner->stop, true);
+      pst_session_wake(runner->session);
+      app_threads_join(runner);
       return app_log_fail(error, PST_EXIT_FAILED, -code, "cannot start thread %u: %s", i,
                           strerror(code));
     }
@@ -107,19 +107,19 @@ int app_threads_start(struct drive *drive, struct pst_error *error)
   return 0;
 }
 
-void app_threads_join(struct drive *drive)
+void app_threads_join(struct runner *runner)
 {
-  for (uint32_t i = 0; i < drive->thread_count; i++) {
-    if (drive->threads[i].started)
-      pthread_join(drive->threads[i].handle, NULL);
-    drive->threads[i].started = false;
+  for (uint32_t i = 0; i < runner->thread_count; i++) {
+    if (runner->threads[i].started)
+      pthread_join(runner->threads[i].handle, NULL);
+    runner->threads[i].started = false;
   }
 }
 
-bool app_threads_over(const struct drive *drive)
+bool app_threads_over(const struct runner *runner)
 {
-  for (uint32_t i = 0; i < drive->flow_count; i++) {
-    const struct flow *flow = &drive->flows[i];
+  for (uint32_t i = 0; i < runner->flow_count; i++) {
+    const struct flow *flow = &runner->flows[i];
     if ((flow->sender.handle && !atomic_load(&flow->sender.over)) ||
         (flow->receiver.handle && !atomic_load(&flow->receiver.over)))
       return false;

@@ -33,12 +33,12 @@ struct bench {
   const struct arguments *arguments;
   struct bench_plan plan;
   struct bench_setting setting;
-  struct link *link; /* NULL: both ends are in this process */
-  pid_t child;       /* the other end, when it was forked here; 0 */
-  int child_fd;      /* where that says how to reach it, until it is connected to */
+  struct control_link *link; /* NULL: both ends are in this process */
+  pid_t child;               /* the other end, when it was forked here; 0 */
+  int child_fd;              /* where that says how to reach it, until it is connected to */
   FILE *table;
   struct json_object *result, *rows; /* NULL without --json */
-  struct bench_look look;
+  struct bench_probe look;
   uint32_t measured, shared; /* rows; those whose threads lacked a CPU */
   uint32_t complete;         /* rows that no signal cut short */
   double cpu_least;
@@ -107,7 +107,7 @@ static void bench_cmd_make_case(const struct bench *bench, enum bench_op op,
 static int bench_cmd_look_at_transport(struct bench *bench)
 {
   struct pst_error error = PST_ERROR_INIT;
-  int rc = bench_look(&bench->plan, &bench->setting, bench->result, &bench->look, &error);
+  int rc = bench_probe(&bench->plan, &bench->setting, bench->result, &bench->look, &error);
 
   if (rc < 0)
     bench_cmd_note_failure(bench, &error);
@@ -237,13 +237,13 @@ static bool bench_cmd_is_deserted(int fd)
 }
 
 /* Its parent alone, as long as that has its end of the pipe. */
-static void bench_cmd_serve_parent(struct bench *bench, struct link_server *server, int fd,
+static void bench_cmd_serve_parent(struct bench *bench, struct control_link_server *server, int fd,
                                    const char *token)
 {
   int rc = -EACCES;
 
   while (rc == -EACCES) {
-    struct link *link;
+    struct control_link *link;
     if (bench_link_take(server, PARENT_NS, &link) < 0) {
       if (bench_cmd_is_deserted(fd))
         break;
@@ -260,7 +260,7 @@ static int bench_cmd_serve_as_child(struct bench *bench, int fd)
   const struct sigaction ignore = {.sa_handler = SIG_IGN};
   struct pst_error error = PST_ERROR_INIT;
   struct invitation invitation = {.port = 0};
-  struct link_server server;
+  struct control_link_server server;
 
   /* ^C is the parent's, which ends us by leaving. */
   sigaction(SIGINT, &ignore, NULL);

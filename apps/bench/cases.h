@@ -93,7 +93,7 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
 /* From opening what the cases will open, and so which of the operations are measured. */
 struct bench_setting;
 
-struct bench_look {
+struct bench_probe {
   uint32_t ops;         /* 1 << enum bench_op: to be measured */
   bool no_send_latency; /* a lost reply would be waited for for ever */
   uint32_t depth_max;   /* transfers that an initiator can have under way; 0: not known */
@@ -102,7 +102,7 @@ struct bench_look {
 
 /* Notes the plugins in use in *setting and in `result`. 0, or -errno, said why: what was asked for
  * by name cannot be opened, or the transport lacks it. */
-int bench_look(const struct bench_plan *plan, struct bench_setting *setting,
-               struct json_object *result, struct bench_look *look, struct pst_error *error);
+int bench_probe(const struct bench_plan *plan, struct bench_setting *setting,
+                struct json_object *result, struct bench_probe *look, struct pst_error *error);
 
 #endif

@@ -157,7 +157,7 @@ int bench_link_post(struct pst_peer *peer, struct json_object *object)
 
 /* ---- Events --------------------------------------------------------------------- */
 
-static void bench_link_join(struct link *link, struct pst_peer *far)
+static void bench_link_join(struct control_link *link, struct pst_peer *far)
 {
   struct pst_peer_info info = {.struct_size = sizeof(info)};
 
@@ -171,9 +171,9 @@ static void bench_link_join(struct link *link, struct pst_peer *far)
   bench_link_copy_host(link->remote, info.remote);
 }
 
-static void bench_link_admit(struct link_server *server, struct pst_peer *far)
+static void bench_link_admit(struct control_link_server *server, struct pst_peer *far)
 {
-  struct link *link = calloc(1, sizeof(*link)), **at = &server->waiting;
+  struct control_link *link = calloc(1, sizeof(*link)), **at = &server->waiting;
 
   if (!link) {
     pst_peer_close(far, -ENOMEM, "the server is out of memory");
@@ -188,7 +188,7 @@ static void bench_link_admit(struct link_server *server, struct pst_peer *far)
   *at = link;
 }
 
-static void bench_link_leave(struct link *link, int code, const char *text)
+static void bench_link_leave(struct control_link *link, int code, const char *text)
 {
   link->far = NULL;
   if (link->code == 0)
@@ -196,7 +196,7 @@ static void bench_link_leave(struct link *link, int code, const char *text)
   snprintf(link->text, sizeof(link->text), "%s", text);
 }
 
-static void bench_link_hang_up(struct link *link, int code, const char *text)
+static void bench_link_hang_up(struct control_link *link, int code, const char *text)
 {
   if (link->far)
     pst_peer_close(link->far, code, text);
@@ -204,7 +204,7 @@ static void bench_link_hang_up(struct link *link, int code, const char *text)
   link->is_wrong = code == -EPROTO;
 }
 
-static void bench_link_hear(struct link *link, const struct pst_node_event *event)
+static void bench_link_hear(struct control_link *link, const struct pst_node_event *event)
 {
   struct json_object *object = bench_link_parse(event);
 
@@ -217,13 +217,13 @@ static void bench_link_hear(struct link *link, const struct pst_node_event *even
   json_object_put(object);
 }
 
-static void bench_link_poll_node(struct pst_node *node, struct link_server *server)
+static void bench_link_poll_node(struct pst_node *node, struct control_link_server *server)
 {
   struct pst_node_event events[EVENTS];
   int got = pst_node_poll(node, events, EVENTS);
 
   for (int i = 0; i < got; i++) {
-    struct link *link = pst_peer_context(events[i].peer);
+    struct control_link *link = pst_peer_context(events[i].peer);
     if (events[i].kind == PST_NODE_JOINED && server)
       bench_link_admit(server, events[i].peer);
     else if (!link)
@@ -268,26 +268,26 @@ static int bench_link_open_node(const char *listen, bool insecure, int cpu, stru
 }
 
 int bench_link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
-                      struct link_server *server, struct pst_error *error)
+                      struct control_link_server *server, struct pst_error *error)
 {
   char address[300];
   int rc = bench_link_whole_address(command, where, port, address, sizeof(address), error);
 
-  *server = (struct link_server){.node = NULL};
+  *server = (struct control_link_server){.node = NULL};
   return rc < 0 ? rc : bench_link_open_node(address, insecure, cpu, &server->node, error);
 }
 
-static void bench_link_free(struct link *link)
+static void bench_link_free(struct control_link *link)
 {
   for (; link->count > 0; link->count--)
     json_object_put(link->said[link->first++ % LINK_QUEUE]);
   free(link);
 }
 
-void bench_link_unlisten(struct link_server *server)
+void bench_link_unlisten(struct control_link_server *server)
 {
   while (server->waiting) {
-    struct link *link = server->waiting;
+    struct control_link *link = server->waiting;
     server->waiting = link->next;
     bench_link_free(link);
   }
@@ -295,10 +295,10 @@ void bench_link_unlisten(struct link_server *server)
 }
 
 /* Those that have left, or say nothing, go. */
-static struct link *bench_link_first_that_speaks(struct link_server *server)
+static struct control_link *bench_link_first_that_speaks(struct control_link_server *server)
 {
-  for (struct link **at = &server->waiting; *at != NULL;) {
-    struct link *link = *at;
+  for (struct control_link **at = &server->waiting; *at != NULL;) {
+    struct control_link *link = *at;
     bool is_silent = link->count == 0 && app_now_ns() - link->since_ns >= SILENT_NS;
     if (link->count == 0 && link->far && !is_silent) {
       at = &link->next;
@@ -313,7 +313,8 @@ static struct link *bench_link_first_that_speaks(struct link_server *server)
   return NULL;
 }
 
-int bench_link_take(struct link_server *server, uint64_t timeout_ns, struct link **link)
+int bench_link_take(struct control_link_server *server, uint64_t timeout_ns,
+                    struct control_link **link)
 {
   bench_link_poll_node(server->node, server);
   *link = bench_link_first_that_speaks(server);
@@ -326,7 +327,8 @@ int bench_link_take(struct link_server *server, uint64_t timeout_ns, struct link
 }
 
 /* Until it has joined or left. The node ends an attempt that takes too long. */
-static int bench_link_connect_once(struct link *link, const char *address, struct pst_error *error)
+static int bench_link_connect_once(struct control_link *link, const char *address,
+                                   struct pst_error *error)
 {
   link->code = 0;
   link->text[0] = '\0';
@@ -345,8 +347,9 @@ static int bench_link_connect_once(struct link *link, const char *address, struc
 
 /* Connects, and tries again for CONNECT_NS while nothing listens. 0, or -errno with *error
  * reported. */
-static int bench_link_wait_for_server(struct link *link, const char *command, const char *where,
-                                      const char *address, struct pst_error *error)
+static int bench_link_wait_for_server(struct control_link *link, const char *command,
+                                      const char *where, const char *address,
+                                      struct pst_error *error)
 {
   const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_NS};
   uint64_t until_ns = app_now_ns() + CONNECT_NS;
@@ -381,11 +384,11 @@ static int bench_link_wait_for_server(struct link *link, const char *command, co
 }
 
 int bench_link_connect(const char *command, const char *where, uint16_t port, bool insecure,
-                       int cpu, struct link **link, struct pst_error *error)
+                       int cpu, struct control_link **link, struct pst_error *error)
 {
   char address[300];
   int rc = bench_link_whole_address(command, where, port, address, sizeof(address), error);
-  struct link *made = rc == 0 ? calloc(1, sizeof(*made)) : NULL;
+  struct control_link *made = rc == 0 ? calloc(1, sizeof(*made)) : NULL;
 
   if (rc < 0)
     return rc;
@@ -402,7 +405,7 @@ int bench_link_connect(const char *command, const char *where, uint16_t port, bo
   return 0;
 }
 
-void bench_link_close(struct link *link)
+void bench_link_close(struct control_link *link)
 {
   if (!link)
     return;
@@ -417,7 +420,7 @@ void bench_link_close(struct link *link)
 
 /* ---- Sending and receiving ------------------------------------------------------- */
 
-int bench_link_send(struct link *link, struct json_object *object)
+int bench_link_send(struct control_link *link, struct json_object *object)
 {
   const uint64_t until_ns = app_now_ns() + ROOM_NS;
   int rc = -EAGAIN;
@@ -433,7 +436,7 @@ int bench_link_send(struct link *link, struct json_object *object)
   return rc == -EAGAIN || rc == -ENOTCONN ? -ECONNRESET : rc;
 }
 
-int bench_link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
+int bench_link_receive(struct control_link *link, uint64_t timeout_ns, bool heeds_stop,
                        struct json_object **object)
 {
   uint64_t until_ns = app_now_ns() + timeout_ns;
@@ -460,12 +463,12 @@ int bench_link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
   }
 }
 
-struct json_object *bench_link_first(const struct link *link)
+struct json_object *bench_link_first(const struct control_link *link)
 {
   return link->count > 0 ? link->said[link->first] : NULL;
 }
 
-int bench_link_look(struct link *link)
+int bench_link_look(struct control_link *link)
 {
   bench_link_poll_node(link->node, link->server);
   if (link->count > 0)

@@ -16,11 +16,11 @@ struct json_object;
 #define LINK_QUEUE 8 /* objects that nobody has received */
 #define LINK_TEXT_MAX 512
 
-struct link_server;
+struct control_link_server;
 
-struct link {
-  struct link *next;          /* of those that wait to be served */
-  struct link_server *server; /* NULL: this end has connected, and the node is its own */
+struct control_link {
+  struct control_link *next;          /* of those that wait to be served */
+  struct control_link_server *server; /* NULL: this end has connected, and the node is its own */
   struct pst_node *node;
   struct pst_peer *far; /* NULL: it has left */
   bool has_joined;
@@ -38,9 +38,9 @@ struct link {
   uint32_t first, count;
 };
 
-struct link_server {
+struct control_link_server {
   struct pst_node *node;
-  struct link *waiting;
+  struct control_link *waiting;
 };
 
 /* "host:port", "host" or "[v6]:port"; the port is `port` where none is written. `command` is whose
@@ -48,16 +48,17 @@ struct link_server {
  * in *error; their threads run anywhere, though this one is pinned to `cpu`. May block for a name.
  */
 int bench_link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
-                      struct link_server *server, struct pst_error *error);
-void bench_link_unlisten(struct link_server *server);
+                      struct control_link_server *server, struct pst_error *error);
+void bench_link_unlisten(struct control_link_server *server);
 /* A client that has said something. 0; -EAGAIN: none within timeout_ns. */
-int bench_link_take(struct link_server *server, uint64_t timeout_ns, struct link **link);
+int bench_link_take(struct control_link_server *server, uint64_t timeout_ns,
+                    struct control_link **link);
 
 /* Waits some seconds for a server. */
 int bench_link_connect(const char *command, const char *where, uint16_t port, bool insecure,
-                       int cpu, struct link **link, struct pst_error *error);
+                       int cpu, struct control_link **link, struct pst_error *error);
 /* NULL is legal. */
-void bench_link_close(struct link *link);
+void bench_link_close(struct control_link *link);
 
 /* {key: value}; takes `value` over. */
 struct json_object *bench_link_object(const char *key, struct json_object *value);
@@ -71,16 +72,16 @@ struct json_object *bench_link_parse(const struct pst_node_event *event);
 int bench_link_post(struct pst_peer *peer, struct json_object *object);
 
 /* Takes `object` over. 0, -ECONNRESET, -ENOMEM, -EMSGSIZE. */
-int bench_link_send(struct link *link, struct json_object *object);
+int bench_link_send(struct control_link *link, struct json_object *object);
 /* Waits for an object, until timeout_ns have passed, or a signal asks to stop and
  * `heeds_stop`. 0; -ETIMEDOUT; -EINTR; -ECONNRESET: the peer has gone; -EPROTO: it has sent what is
  * no object, or more than were received. */
-int bench_link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
+int bench_link_receive(struct control_link *link, uint64_t timeout_ns, bool heeds_stop,
                        struct json_object **object);
 /* What the next bench_link_receive() gives, and has still; NULL: nothing has come. */
-struct json_object *bench_link_first(const struct link *link);
+struct json_object *bench_link_first(const struct control_link *link);
 /* 0: nothing to receive; 1: something; -ECONNRESET: the peer has gone. */
-int bench_link_look(struct link *link);
+int bench_link_look(struct control_link *link);
 
 /* A TCP port that nobody has at that numeric host now; 0: none. */
 uint16_t bench_link_free_port(const char *host);

@@ -34,7 +34,7 @@ struct measure {
   struct pst_sender *sender; /* NULL: it has none */
   struct pst_receiver *receiver;
   struct region_end *region; /* WRITE and READ: instead of both */
-  struct link *link;         /* to the other end; NULL: */
+  struct control_link *link; /* to the other end; NULL: */
   struct measure *other;     /* a thread of this process */
   bool serves;               /* the end that is asked: a client's ^C is none of ours */
   bool stopped;              /* ^C: the case is cut short, and counts */

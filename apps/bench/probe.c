@@ -158,7 +158,7 @@ static int bench_probe_refuse(const struct bench_plan *plan, uint32_t lacking,
       plan->side.transport, what, bench_op_name(op), who[0] != '\0' ? who : "none");
 }
 
-__attribute__((format(printf, 2, 3))) static void bench_probe_note(struct bench_look *look,
+__attribute__((format(printf, 2, 3))) static void bench_probe_note(struct bench_probe *look,
                                                                    const char *format, ...)
 {
   size_t used = strlen(look->notes);
@@ -169,13 +169,13 @@ __attribute__((format(printf, 2, 3))) static void bench_probe_note(struct bench_
   va_end(args);
 }
 
-static void bench_probe_skip(struct bench_look *look, const char *what, const char *why)
+static void bench_probe_skip(struct bench_probe *look, const char *what, const char *why)
 {
   bench_probe_note(look, "%s skipped: %s\n", what, why);
 }
 
 static int bench_probe_choose(const struct bench_plan *plan, uint64_t capabilities,
-                              struct bench_look *look, struct pst_error *error)
+                              struct bench_probe *look, struct pst_error *error)
 {
   uint32_t has = bench_probe_ops_of(capabilities), all = (1u << BENCH_OPS) - (1u << BENCH_SEND);
   uint32_t lacking = (plan->ops != 0 ? plan->ops : all) & ~has;
@@ -201,8 +201,8 @@ static int bench_probe_choose(const struct bench_plan *plan, uint64_t capabiliti
   return 0;
 }
 
-int bench_look(const struct bench_plan *plan, struct bench_setting *setting,
-               struct json_object *into, struct bench_look *look, struct pst_error *error)
+int bench_probe(const struct bench_plan *plan, struct bench_setting *setting,
+                struct json_object *into, struct bench_probe *look, struct pst_error *error)
 {
   uint32_t roles = PST_SESSION_SENDER | (plan->in_process ? PST_SESSION_RECEIVER : 0);
   bool sends = plan->ops == 0 || (plan->ops & 1u << BENCH_SEND) != 0;
@@ -216,7 +216,7 @@ int bench_look(const struct bench_plan *plan, struct bench_setting *setting,
     side.memory = "host";
     side.memory_option_count = 0;
   }
-  *look = (struct bench_look){.ops = 0};
+  *look = (struct bench_probe){.ops = 0};
   int rc =
       bench_probe_open_messages(&side, size, plan->ring != 0 ? plan->ring : pst_ring_default(size),
                                 roles, &session, &capabilities, error);

@@ -286,8 +286,8 @@ static void bench_run_note_warnings(struct json_object *said)
 
 /* The server's next line, of which an error becomes the row's. False: there is none,
  * and none will follow. */
-static bool bench_run_listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *row,
-                                struct json_object **said)
+static bool bench_run_listen_to(struct control_link *link, uint64_t timeout_ns,
+                                struct bench_row *row, struct json_object **said)
 {
   char text[512];
   int rc = bench_link_receive(link, timeout_ns, false, said);
@@ -316,7 +316,7 @@ static bool bench_run_listen_to(struct link *link, uint64_t timeout_ns, struct b
   return true;
 }
 
-static bool bench_run_take_result(struct link *link, struct bench_row *row)
+static bool bench_run_take_result(struct control_link *link, struct bench_row *row)
 {
   struct json_object *said = NULL, *taken = NULL;
   struct bench_seen far = {.code = 0};
@@ -331,8 +331,8 @@ static bool bench_run_take_result(struct link *link, struct bench_row *row)
 }
 
 /* The part of a case that this end has; `port`: of the server's. 0, or reported in *error. */
-static int bench_run_measure_with(struct link *link, const struct bench_plan *plan, uint16_t port,
-                                  struct pst_session *back, struct bench_row *row,
+static int bench_run_measure_with(struct control_link *link, const struct bench_plan *plan,
+                                  uint16_t port, struct pst_session *back, struct bench_row *row,
                                   struct pst_error *error)
 {
   struct measure m = {.c = &row->c, .link = link, .times = &row->times};
@@ -362,7 +362,7 @@ static int bench_run_measure_with(struct link *link, const struct bench_plan *pl
   return rc;
 }
 
-bool bench_run_with(struct link *link, const struct bench_plan *plan, struct bench_row *row)
+bool bench_run_with(struct control_link *link, const struct bench_plan *plan, struct bench_row *row)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct pst_session *back = NULL;
@@ -397,8 +397,8 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
   return alive;
 }
 
-int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_setting *setting,
-                struct pst_error *error)
+int bench_greet(struct control_link *link, const struct bench_plan *plan,
+                struct bench_setting *setting, struct pst_error *error)
 {
   struct json_object *hello = bench_link_object("penstock_bench", json_object_new_int(1)),
                      *said = NULL;

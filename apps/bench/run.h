@@ -22,16 +22,17 @@ void bench_see(const struct measure *m, struct bench_seen *seen);
 /* Both ends in this process. */
 void bench_run_here(const struct bench_plan *plan, struct bench_row *row);
 /* With a server at the other end of `link`. False: that has gone, no case can follow. */
-bool bench_run_with(struct link *link, const struct bench_plan *plan, struct bench_row *row);
+bool bench_run_with(struct control_link *link, const struct bench_plan *plan,
+                    struct bench_row *row);
 /* What the server has to say of itself. 0, or -errno, said why. */
-int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_setting *setting,
-                struct pst_error *error);
+int bench_greet(struct control_link *link, const struct bench_plan *plan,
+                struct bench_setting *setting, struct pst_error *error);
 
 /* Serve the client at the other end of `link` until it leaves; `token` is what it has to show
  * (NULL: nothing), else -EACCES; `port` is for its streams and nodes, 0: any. -errno: it has not
  * left in good order, said why. */
-int bench_serve(struct link *link, const struct bench_plan *plan, const char *token, uint16_t port,
-                int cpu);
+int bench_serve(struct control_link *link, const struct bench_plan *plan, const char *token,
+                uint16_t port, int cpu);
 /* `penstock bench --server`: one client after the other. The exit status. */
 int bench_server(const struct bench_plan *plan);
 

@@ -23,7 +23,7 @@
 #define WARNINGS_MOST 8 /* in one message: LINK_MESSAGE_MAX has room for them */
 
 struct serving {
-  struct link *link;
+  struct control_link *link;
   const struct bench_plan *plan;
   struct bench_case c;
   struct pst_session *in, *back;
@@ -32,13 +32,13 @@ struct serving {
 };
 
 /* With what this end has warned of since the line before: the result is the client's. */
-static int bench_serve_answer(struct link *link, struct json_object *object)
+static int bench_serve_answer(struct control_link *link, struct json_object *object)
 {
   json_object_object_add(object, "warnings", app_finding_take_warnings(WARNINGS_MOST));
   return bench_link_send(link, object);
 }
 
-static int bench_serve_answer_error(struct link *link, int exit_status, const char *text)
+static int bench_serve_answer_error(struct control_link *link, int exit_status, const char *text)
 {
   struct json_object *object = bench_link_object("error", json_object_new_string(text));
 
@@ -48,7 +48,7 @@ static int bench_serve_answer_error(struct link *link, int exit_status, const ch
 
 /* Exchanges hellos. A client of another version, transport or parent process gets the reason, and
  * the result is -errno. */
-static int bench_serve_greet_client(struct link *link, const struct bench_plan *plan,
+static int bench_serve_greet_client(struct control_link *link, const struct bench_plan *plan,
                                     const char *token)
 {
   struct json_object *said = NULL;
@@ -89,7 +89,7 @@ static int bench_serve_greet_client(struct link *link, const struct bench_plan *
 
 static int bench_serve_open_streams(struct serving *serving, uint16_t port, struct pst_error *error)
 {
-  const struct link *link = serving->link;
+  const struct control_link *link = serving->link;
   int rc = bench_streams_open(serving->plan, &serving->c, PST_SESSION_RECEIVER, BENCH_OUT,
                               link->local, port, serving->cpu, &serving->in, error);
 
@@ -201,8 +201,8 @@ static int bench_serve_case(struct serving *serving, struct json_object *said, u
   return rc;
 }
 
-int bench_serve(struct link *link, const struct bench_plan *plan, const char *token, uint16_t port,
-                int cpu)
+int bench_serve(struct control_link *link, const struct bench_plan *plan, const char *token,
+                uint16_t port, int cpu)
 {
   struct serving serving = {.link = link, .plan = plan, .cpu = cpu};
   struct json_object *said = NULL;
@@ -225,7 +225,7 @@ int bench_serve(struct link *link, const struct bench_plan *plan, const char *to
   return rc;
 }
 
-static const char *bench_serve_why_left(const struct link *link, int rc)
+static const char *bench_serve_why_left(const struct control_link *link, int rc)
 {
   /* Any other end of a client that has greeted is said with a goodbye. */
   if (rc == -ECONNRESET && link->has_greeted)
@@ -260,7 +260,7 @@ static int bench_serve_host_length(const char *where)
 int bench_server(const struct bench_plan *plan)
 {
   struct pst_error error = PST_ERROR_INIT;
-  struct link_server server;
+  struct control_link_server server;
   const char *where = plan->host ? plan->host : "127.0.0.1";
   int rc =
       bench_link_listen("bench", where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
@@ -279,7 +279,7 @@ int bench_server(const struct bench_plan *plan)
     app_log(PST_LOG_INFO, "bench: --insecure, so whoever reaches its ports can join or disturb "
                           "the run; nothing on them is authenticated or encrypted");
   while (!app_signals_stop() && !(plan->once && served)) {
-    struct link *link;
+    struct control_link *link;
     if (bench_link_take(&server, LOOK_NS, &link) < 0)
       continue;
     app_log(PST_LOG_INFO, "bench: client %s", link->peer);

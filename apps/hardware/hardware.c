@@ -191,7 +191,7 @@ static int hardware_cmd_open_ends(struct hardware *hardware)
     app_log_fail(&error, PST_EXIT_UNAVAILABLE, rc, "hardware-check: %s",
                  run->near.has.adapters.why_none);
   else if (hardware->arguments->operand)
-    rc = hardware_far_connect(&run->far, hardware->arguments->operand, &error);
+    rc = hardware_remote_connect(&run->far, hardware->arguments->operand, &error);
   if (rc < 0) {
     hardware_cmd_note_error(hardware, &error);
     return rc;
@@ -304,7 +304,7 @@ static int hardware_cmd_run_client(struct hardware *hardware)
   }
   if (hardware->result)
     json_object_object_add(hardware->result, "hardware", hardware_json(hardware, stopped));
-  hardware_far_close(&hardware->run.far);
+  hardware_remote_close(&hardware->run.far);
   hardware_child_end(&hardware->run.near.child);
   return hardware->arguments->json
              ? app_result_conclude(hardware->result, hardware->arguments->json, hardware->status)

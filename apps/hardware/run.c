@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "bench/control_link.h"
+#include "clients.h"
 #include "clock.h"
-#include "crowd.h"
 #include "json_put.h"
 #include "signals.h"
 
@@ -44,7 +44,7 @@ struct step {
   struct json_object *result;       /* the program's own; NULL */
   double gbps, messages_per_second; /* perftest's; -1 */
   const char *given_up;             /* why we ended it; NULL: we did not */
-  struct hardware_crowd crowd;      /* that asks beside this end's program */
+  struct hardware_clients crowd;    /* that asks beside this end's program */
   double disturbed_seconds;         /* the operator's command took; -1: it did not run */
 };
 
@@ -114,7 +114,7 @@ static void hardware_run_disturb(struct step *step, const char *command)
     while (!child.has_ended && app_now_ns() - began_ns < DISTURB_NS && !app_signals_stop()) {
       hardware_child_pump(&child, LOOK_NS);
       hardware_child_pump(&step->run->near.child, 0);
-      hardware_far_look(&step->run->far);
+      hardware_remote_look(&step->run->far);
     }
   step->disturbed_seconds = (double)(app_now_ns() - began_ns) / 1e9;
   if (hardware_child_exit_status(&child) != 0) {
@@ -147,15 +147,15 @@ static int hardware_run_start_crowd(struct step *step, char why[HARDWARE_WHY])
 {
   struct hardware_run *run = step->run;
   const uint64_t began_ns = app_now_ns();
-  int code = hardware_crowd_start(&step->crowd, &run->near, &step->ask, run->far.host,
-                                  run->far.port, true, why);
+  int code = hardware_clients_start(&step->crowd, &run->near, &step->ask, run->far.host,
+                                    run->far.port, true, why);
 
-  while (code == 0 && !hardware_crowd_has_said(&step->crowd, debug_line, is_connected) &&
+  while (code == 0 && !hardware_clients_has_said(&step->crowd, debug_line, is_connected) &&
          app_now_ns() - began_ns < CONNECT_NS && !app_signals_stop())
-    hardware_crowd_look(&step->crowd, LOOK_NS);
+    hardware_clients_look(&step->crowd, LOOK_NS);
   return code < 0 ? code
-                  : hardware_crowd_start(&step->crowd, &run->near, &step->ask, run->far.host,
-                                         run->far.port, false, why);
+                  : hardware_clients_start(&step->crowd, &run->near, &step->ask, run->far.host,
+                                           run->far.port, false, why);
 }
 
 /* Clients are killed while the others ask. */
@@ -170,7 +170,7 @@ static void hardware_run_kill_some(struct step *step, uint64_t began_ns)
         "this end's requests were through before clients were killed: give a longer --duration");
   else if (!near->has_ended && !hardware_run_flows(step, began_ns))
     return;
-  hardware_crowd_kill(&step->crowd);
+  hardware_clients_kill(&step->crowd);
 }
 
 /* Until the asking program and those beside it have ended, by themselves or because nothing else
@@ -185,11 +185,11 @@ static void hardware_run_wait_for_end(struct step *step)
   const char *why = NULL;
   uint64_t lonely_ns = 0;
 
-  while (!(child->has_ended && hardware_crowd_is_through(&step->crowd)) && !why) {
+  while (!(child->has_ended && hardware_clients_is_through(&step->crowd)) && !why) {
     hardware_child_pump(child, LOOK_NS);
-    hardware_crowd_look(&step->crowd, child->has_ended ? LOOK_NS : 0);
+    hardware_clients_look(&step->crowd, child->has_ended ? LOOK_NS : 0);
     hardware_run_kill_some(step, began_ns);
-    hardware_far_look(&run->far);
+    hardware_remote_look(&run->far);
     if ((step->row->needs | step->check->needs) & NEED_OUTAGE && step->disturbed_seconds < 0 &&
         !app_signals_stop() && hardware_run_flows(step, began_ns)) {
       hardware_run_disturb(step, run->outage);
@@ -321,12 +321,12 @@ static void hardware_run_take_end(struct step *step)
 
   if ((step->row->program == RUN_BENCH || step->row->program == RUN_REQUEST) && out) {
     json_object_put(step->result); /* of requests before */
-    step->result = hardware_crowd_slowest(&step->crowd, json_tokener_parse(out));
+    step->result = hardware_clients_slowest(&step->crowd, json_tokener_parse(out));
   }
   run->near.child.out.bytes = NULL;
   json_object_put(step->near);
   step->near = hardware_told(&run->near, status == 0 ? about : NULL);
-  step->peer = hardware_far_finish(&run->far, status == 0 ? about : NULL, status < 0);
+  step->peer = hardware_remote_finish(&run->far, status == 0 ? about : NULL, status < 0);
   hardware_run_judge_crash(step, step->near, "this end");
   hardware_run_judge_crash(step, step->peer, "the other end");
   if (step->given_up)
@@ -339,7 +339,7 @@ static void hardware_run_take_end(struct step *step)
     hardware_run_judge_contract(step, status);
   else if (status != 0)
     hardware_run_judge_penstock(step);
-  else if (hardware_crowd_has_failed(&step->crowd, why))
+  else if (hardware_clients_has_failed(&step->crowd, why))
     hardware_run_judge(step, VERDICT_FAILED, why);
   free(out);
 }
@@ -376,9 +376,9 @@ static void hardware_run_step(struct step *step)
     hardware_run_judge(step, VERDICT_SKIPPED, lacks);
     return;
   }
-  if (hardware_far_start(&run->far, &step->ask, why) < 0) {
+  if (hardware_remote_start(&run->far, &step->ask, why) < 0) {
     char line[512] = "", whole[HARDWARE_WHY];
-    step->peer = hardware_far_finish(&run->far, NULL, false);
+    step->peer = hardware_remote_finish(&run->far, NULL, false);
     hardware_run_last_error(step->peer, line, sizeof(line));
     snprintf(whole, sizeof(whole), "%.400s%s%s", why, line[0] != '\0' ? ": " : "", line);
     hardware_run_judge(step,
@@ -397,7 +397,7 @@ static void hardware_run_step(struct step *step)
       hardware_run_wait_for_end(step);
   }
   hardware_run_take_end(step);
-  hardware_crowd_end(&step->crowd);
+  hardware_clients_end(&step->crowd);
 }
 
 /* ---- Objects

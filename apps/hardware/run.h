@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "far.h"
+#include "remote.h"
 
 struct json_object;
 
@@ -15,7 +15,7 @@ enum hardware_verdict { VERDICT_OK, VERDICT_SKIPPED, VERDICT_UNKNOWN, VERDICT_FA
 
 struct hardware_run {
   struct hardware_end near;
-  struct hardware_far far;
+  struct hardware_remote far;
   const char *outage, *readdress; /* commands; NULL: not given */
   bool can_count;
 };

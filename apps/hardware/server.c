@@ -9,9 +9,9 @@
 
 #include "bench/control_link.h"
 #include "clock.h"
-#include "far.h"
 #include "json_put.h"
 #include "log.h"
+#include "remote.h"
 #include "result.h"
 #include "signals.h"
 
@@ -24,7 +24,7 @@
 
 struct serving {
   struct hardware_end *end;
-  struct link *link;
+  struct control_link *link;
   uint16_t port; /* for programs */
 };
 
@@ -160,7 +160,7 @@ static int hardware_server_serve_client(struct serving *serving)
 int hardware_server(struct hardware_end *end, const char *where, bool once)
 {
   struct pst_error error = PST_ERROR_INIT;
-  struct link_server server;
+  struct control_link_server server;
   int rc = bench_link_listen("hardware-check", where, HARDWARE_PORT, end->plan->insecure, -1,
                              &server, &error);
   bool served = false;

@@ -13,13 +13,13 @@ struct block {
   bool free;
 };
 
-struct pool {
-  uint32_t blocks;     /* of POOL_LEAST bytes */
+struct buddy {
+  uint32_t blocks;     /* of BUDDY_LEAST bytes */
   struct block *heads; /* of the rings, by order: behind the last block */
   struct block block[];
 };
 
-static void serve_buddy_push(struct pool *p, uint32_t at, uint32_t order)
+static void serve_buddy_push(struct buddy *p, uint32_t at, uint32_t order)
 {
   uint32_t head = p->blocks + order, first = p->heads[order].next;
 
@@ -28,7 +28,7 @@ static void serve_buddy_push(struct pool *p, uint32_t at, uint32_t order)
   p->block[first].before = p->heads[order].next = at;
 }
 
-static void serve_buddy_take_out(struct pool *p, uint32_t at)
+static void serve_buddy_take_out(struct buddy *p, uint32_t at)
 {
   struct block *block = &p->block[at];
 
@@ -37,10 +37,10 @@ static void serve_buddy_take_out(struct pool *p, uint32_t at)
   block->free = false;
 }
 
-struct pool *serve_buddy_open(uint64_t bytes)
+struct buddy *serve_buddy_open(uint64_t bytes)
 {
-  const uint64_t blocks = bytes / POOL_LEAST;
-  struct pool *p = NULL;
+  const uint64_t blocks = bytes / BUDDY_LEAST;
+  struct buddy *p = NULL;
 
   if (blocks < UINT32_MAX - ORDERS)
     p = calloc(1, sizeof(*p) + (blocks + ORDERS) * sizeof(p->block[0]));
@@ -61,26 +61,26 @@ struct pool *serve_buddy_open(uint64_t bytes)
   return p;
 }
 
-void serve_buddy_close(struct pool *p)
+void serve_buddy_close(struct buddy *p)
 {
   free(p);
 }
 
-uint64_t serve_buddy_largest(const struct pool *p)
+uint64_t serve_buddy_largest(const struct buddy *p)
 {
-  return p->blocks == 0 ? 0 : (uint64_t)POOL_LEAST << (31 - __builtin_clz(p->blocks));
+  return p->blocks == 0 ? 0 : (uint64_t)BUDDY_LEAST << (31 - __builtin_clz(p->blocks));
 }
 
-uint64_t serve_buddy_take(struct pool *p, uint64_t bytes)
+uint64_t serve_buddy_take(struct buddy *p, uint64_t bytes)
 {
   uint32_t order = 0, found;
 
-  while (order < ORDERS && (uint64_t)POOL_LEAST << order < bytes)
+  while (order < ORDERS && (uint64_t)BUDDY_LEAST << order < bytes)
     order++;
   for (found = order; found < ORDERS && p->heads[found].next >= p->blocks; found++)
     ;
   if (found >= ORDERS)
-    return POOL_NONE;
+    return BUDDY_NONE;
   uint32_t at = p->heads[found].next;
   serve_buddy_take_out(p, at);
   while (found > order) {
@@ -88,12 +88,12 @@ uint64_t serve_buddy_take(struct pool *p, uint64_t bytes)
     serve_buddy_push(p, at + (1u << found), found);
   }
   p->block[at].order = (uint8_t)order;
-  return (uint64_t)at * POOL_LEAST;
+  return (uint64_t)at * BUDDY_LEAST;
 }
 
-void serve_buddy_give(struct pool *p, uint64_t offset)
+void serve_buddy_give(struct buddy *p, uint64_t offset)
 {
-  uint32_t at = (uint32_t)(offset / POOL_LEAST), order = p->block[at].order;
+  uint32_t at = (uint32_t)(offset / BUDDY_LEAST), order = p->block[at].order;
 
   for (; order + 1 < ORDERS; order++) {
     uint32_t buddy = at ^ 1u << order;

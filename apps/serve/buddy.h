@@ -6,21 +6,21 @@
 
 #include <stdint.h>
 
-#define POOL_LEAST 4096u /* bytes of the smallest block */
-#define POOL_NONE UINT64_MAX
+#define BUDDY_LEAST 4096u /* bytes of the smallest block */
+#define BUDDY_NONE UINT64_MAX
 
-struct pool;
+struct buddy;
 
-/* Of `bytes` bytes, at least POOL_LEAST; what is no multiple of POOL_LEAST stays unused. NULL:
+/* Of `bytes` bytes, at least BUDDY_LEAST; what is no multiple of BUDDY_LEAST stays unused. NULL:
  * out of memory. */
-struct pool *serve_buddy_open(uint64_t bytes);
-void serve_buddy_close(struct pool *pool); /* closing NULL is legal */
+struct buddy *serve_buddy_open(uint64_t bytes);
+void serve_buddy_close(struct buddy *pool); /* closing NULL is legal */
 
 /* The largest block that there is when all is free: a power of two. */
-uint64_t serve_buddy_largest(const struct pool *pool);
+uint64_t serve_buddy_largest(const struct buddy *pool);
 /* Offset of a block of at least so many bytes, a multiple of its size rounded up to a power
- * of two; POOL_NONE: none is free now. */
-uint64_t serve_buddy_take(struct pool *pool, uint64_t bytes);
-void serve_buddy_give(struct pool *pool, uint64_t offset);
+ * of two; BUDDY_NONE: none is free now. */
+uint64_t serve_buddy_take(struct buddy *pool, uint64_t bytes);
+void serve_buddy_give(struct buddy *pool, uint64_t offset);
 
 #endif

@@ -25,8 +25,8 @@ int serve_cli_side_read(const struct command *command, const struct arguments *a
 {
   const char *const *words = arguments->node;
   uint64_t timeout_ns = 10 * NS_PER_S;
-  const struct plan_value value = {"timeout", words[NODE_TIMEOUT], app_arguments_duration,
-                                   1,         UINT64_MAX,          &timeout_ns};
+  const struct cli_value value = {"timeout", words[NODE_TIMEOUT], app_arguments_duration,
+                                  1,         UINT64_MAX,          &timeout_ns};
   struct pst_setting *transport_options = NULL, *memory_options = NULL;
 
   *node = (struct pst_node_params){.struct_size = sizeof(*node),
@@ -67,7 +67,7 @@ void serve_cli_side_free(const struct pst_node_params *node, const struct pst_ar
 
 /* ---- Values -------------------------------------------------------------------------- */
 
-static int serve_cli_refuse_value(const struct command *command, const struct plan_value *value)
+static int serve_cli_refuse_value(const struct command *command, const struct cli_value *value)
 {
   char what[256], range[64];
 
@@ -85,9 +85,9 @@ static int serve_cli_refuse_value(const struct command *command, const struct pl
   return -EINVAL;
 }
 
-int serve_cli_values(const struct command *command, const struct plan_value *values, size_t count)
+int serve_cli_values(const struct command *command, const struct cli_value *values, size_t count)
 {
-  for (const struct plan_value *value = values; value < values + count; value++) {
+  for (const struct cli_value *value = values; value < values + count; value++) {
     uint64_t read = 0;
     if (!value->word)
       continue;

@@ -7,8 +7,8 @@
 #include "copy.h"
 #include "server.h"
 
-#define PLAN_ADDRESS "127.0.0.1:18530"
-#define PLAN_CHUNK_MAX (1u << 30)
+#define SERVE_ADDRESS "127.0.0.1:18530"
+#define SERVE_CHUNK_MAX (1u << 30)
 
 /* What serve and its clients have in common: transport, memory, --timeout, --insecure. 0, or
  * -EINVAL or -ENOMEM, which has been said. serve_cli_side_free() in any case. */
@@ -17,7 +17,7 @@ int serve_cli_side_read(const struct command *command, const struct arguments *a
 void serve_cli_side_free(const struct pst_node_params *node, const struct pst_area_params *area);
 
 /* An option with a value. */
-struct plan_value {
+struct cli_value {
   const char *option; /* without "--" */
   const char *word;   /* NULL: it was not written, and *to keeps its default */
   int (*read)(const char *word, uint64_t *value); /* app_arguments_size, _count, _duration */
@@ -25,7 +25,7 @@ struct plan_value {
   uint64_t *to;
 };
 /* 0, or -EINVAL, which has been said. */
-int serve_cli_values(const struct command *command, const struct plan_value *values, size_t count);
+int serve_cli_values(const struct command *command, const struct cli_value *values, size_t count);
 
 /* Signals, log level, plugin folders: before a node is opened. The descriptor that signals
  * write to, or -errno, which has been said. */

@@ -18,8 +18,8 @@ static int serve_copies_read_params(const struct command *command,
                                     const struct arguments *arguments, struct copy_params *params)
 {
   const char *const *words = arguments->node;
-  const struct plan_value values[] = {
-      {"chunk", words[NODE_CHUNK], app_arguments_size, 4096, PLAN_CHUNK_MAX, &params->chunk},
+  const struct cli_value values[] = {
+      {"chunk", words[NODE_CHUNK], app_arguments_size, 4096, SERVE_CHUNK_MAX, &params->chunk},
       {"depth", words[NODE_DEPTH], app_arguments_count, 1, COPY_DEPTH_MAX, &params->depth},
   };
 

@@ -90,7 +90,7 @@ static bool serve_copy_begin_next(struct copy *copy)
   memset(t, 0, sizeof(*t));
   t->copy = copy;
   t->fd = -1;
-  t->part = (struct part)PART_INIT;
+  t->part = (struct partial_file)PARTIAL_FILE_INIT;
   if (copy->ops->next(copy, t) < 0)
     return false;
   t->used = true;

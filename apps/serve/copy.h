@@ -101,13 +101,13 @@ struct transfer {
   uint32_t file, slots, mode;
   int fd;
   struct stat stat;
-  struct root_data data;
-  struct part part;
+  struct sandbox_data data;
+  struct partial_file part;
   uint64_t size, at, there, counted;
   uint64_t busy_ns, retry_ns; /* since when, and until when, somebody else is writing it; or 0 */
   struct extents extents;
   /* --sha256: the file as it lies here, and at the server: how far each has come. */
-  struct sums_sha256 *sum;
+  struct digest_sha256 *sum;
   struct work sum_work;
   struct ask sum_ask;
   bool summing, asking;
@@ -189,9 +189,10 @@ void serve_transfer_fail(struct transfer *t, enum copy_end end, int code, const 
     PST_PRINTF(4, 5);
 /* Ends this file because the server has refused it. */
 void serve_transfer_refused(struct transfer *t, const struct serve_message *answer);
-/* Ends this file because it cannot be read here; the reason is serve_why_unread()'s. */
+/* Ends this file because it cannot be read here; the reason is serve_file_error_unread()'s. */
 void serve_transfer_unread(struct transfer *t, int64_t result);
-/* Ends this file because it cannot be written here; the reason is serve_why_unwritten()'s. */
+/* Ends this file because it cannot be written here; the reason is serve_file_error_unwritten()'s.
+ */
 void serve_transfer_unwritten(struct transfer *t, int code);
 /* It is written by somebody else: true: by one who may just have been killed, and whose end
  * is not told yet; it is tried again. */

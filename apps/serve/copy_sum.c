@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "copy.h"
-#include "remedy.h"
+#include "errno_hint.h"
 
 #define STEP (64u << 20) /* bytes, at most: what has to end before we can */
 
@@ -41,7 +41,7 @@ static void serve_copy_sum_summed_here(struct work *work)
   if (work->io.result < 0)
     serve_transfer_fail(t, COPY_CLIENT, (int)work->io.result, "reading it for its SHA-256: %s; %s",
                         strerror((int)-work->io.result),
-                        app_remedy_of_source((int)-work->io.result));
+                        app_errno_hint_source((int)-work->io.result));
   else if ((uint64_t)work->io.result < work->io.length)
     serve_transfer_unread(t, 0);
   else

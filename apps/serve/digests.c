@@ -17,7 +17,7 @@ uint32_t serve_digest_crc32c(const void *bytes, size_t length)
 }
 
 /* An EVP_MD_CTX by another name, so that no header of OpenSSL's is needed outside. */
-struct sums_sha256 *serve_digest_sha256_open(void)
+struct digest_sha256 *serve_digest_sha256_open(void)
 {
   EVP_MD_CTX *context = EVP_MD_CTX_new();
 
@@ -25,15 +25,15 @@ struct sums_sha256 *serve_digest_sha256_open(void)
     EVP_MD_CTX_free(context);
     context = NULL;
   }
-  return (struct sums_sha256 *)context;
+  return (struct digest_sha256 *)context;
 }
 
-void serve_digest_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length)
+void serve_digest_sha256_add(struct digest_sha256 *sum, const void *bytes, size_t length)
 {
   EVP_DigestUpdate((EVP_MD_CTX *)sum, bytes, length);
 }
 
-int serve_digest_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES])
+int serve_digest_sha256_so_far(const struct digest_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES])
 {
   EVP_MD_CTX *copy = EVP_MD_CTX_new();
   bool made = copy && EVP_MD_CTX_copy_ex(copy, (const EVP_MD_CTX *)sum) == 1 &&
@@ -43,7 +43,7 @@ int serve_digest_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SER
   return made ? 0 : -ENOMEM;
 }
 
-void serve_digest_sha256_close(struct sums_sha256 *sum)
+void serve_digest_sha256_close(struct digest_sha256 *sum)
 {
   EVP_MD_CTX_free((EVP_MD_CTX *)sum);
 }

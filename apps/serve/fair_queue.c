@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /* Its next visit's quantum is given here. */
-static void serve_queue_append(struct turns *turns, struct turn *turn)
+static void serve_queue_append(struct fair_queue *turns, struct fair_queue_entry *turn)
 {
-  turn->credit += TURNS_QUANTUM;
+  turn->credit += FAIR_QUEUE_QUANTUM;
   turn->next = NULL;
   if (!turns->first)
     turns->last = &turns->first;
@@ -16,18 +16,18 @@ static void serve_queue_append(struct turns *turns, struct turn *turn)
   turns->last = &turn->next;
 }
 
-void serve_queue_join(struct turns *turns, struct turn *turn, uint64_t cost)
+void serve_queue_join(struct fair_queue *turns, struct fair_queue_entry *turn, uint64_t cost)
 {
   assert(cost > 0);
   if (turn->cost > 0)
     return;
-  *turn = (struct turn){.cost = cost};
+  *turn = (struct fair_queue_entry){.cost = cost};
   serve_queue_append(turns, turn);
 }
 
-void serve_queue_leave(struct turns *turns, struct turn *turn)
+void serve_queue_leave(struct fair_queue *turns, struct fair_queue_entry *turn)
 {
-  struct turn **at = &turns->first;
+  struct fair_queue_entry **at = &turns->first;
 
   if (turn->cost == 0)
     return;
@@ -39,9 +39,9 @@ void serve_queue_leave(struct turns *turns, struct turn *turn)
     turns->last = at;
 }
 
-struct turn *serve_queue_next(struct turns *turns)
+struct fair_queue_entry *serve_queue_next(struct fair_queue *turns)
 {
-  struct turn *turn;
+  struct fair_queue_entry *turn;
 
   while ((turn = turns->first) != NULL && turn->credit < turn->cost) {
     turns->first = turn->next;
@@ -50,9 +50,9 @@ struct turn *serve_queue_next(struct turns *turns)
   return turn;
 }
 
-void serve_queue_spend(struct turns *turns, uint64_t cost)
+void serve_queue_spend(struct fair_queue *turns, uint64_t cost)
 {
-  struct turn *turn = turns->first;
+  struct fair_queue_entry *turn = turns->first;
 
   turn->credit -= turn->cost;
   if (cost == 0)

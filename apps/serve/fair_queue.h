@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who of many that wait comes next: deficit round robin (Shreedhar and Varghese, 1995). Whoever is
- * first is given credit for TURNS_QUANTUM bytes, does what it has credit for, and goes to the end
- * of the queue with what is left of it. So of those who wait for long, none gets more than a
+ * first is given credit for FAIR_QUEUE_QUANTUM bytes, does what it has credit for, and goes to the
+ * end of the queue with what is left of it. So of those who wait for long, none gets more than a
  * quantum and the largest cost beyond another, whatever the sizes and numbers of what they ask.
  */
 #ifndef APP_SERVE_FAIR_QUEUE_H
@@ -10,29 +10,29 @@
 
 #include <stdint.h>
 
-#define TURNS_QUANTUM (64u << 10) /* bytes */
+#define FAIR_QUEUE_QUANTUM (64u << 10) /* bytes */
 
 /* Of one who waits. All zero: it does not. */
-struct turn {
-  struct turn *next;
+struct fair_queue_entry {
+  struct fair_queue_entry *next;
   uint64_t cost;   /* bytes of what it does first; 0: it does not wait */
   uint64_t credit; /* bytes */
 };
 
 /* All zero: nobody waits. */
-struct turns {
-  struct turn *first, **last;
+struct fair_queue {
+  struct fair_queue_entry *first, **last;
 };
 
 /* cost: at least 1. Of one that waits already it does nothing. */
-void serve_queue_join(struct turns *turns, struct turn *turn, uint64_t cost);
+void serve_queue_join(struct fair_queue *turns, struct fair_queue_entry *turn, uint64_t cost);
 /* It waits no more, and loses its credit. Of one that does not wait it does nothing. */
-void serve_queue_leave(struct turns *turns, struct turn *turn);
+void serve_queue_leave(struct fair_queue *turns, struct fair_queue_entry *turn);
 /* The one whose turn it is. Each call returns the same until serve_queue_spend() or
  * serve_queue_leave(). NULL: nobody waits. */
-struct turn *serve_queue_next(struct turns *turns);
+struct fair_queue_entry *serve_queue_next(struct fair_queue *turns);
 /* The turn that serve_queue_next() returned is over. `cost`: bytes of its next one; 0: it waits no
  * more. */
-void serve_queue_spend(struct turns *turns, uint64_t cost);
+void serve_queue_spend(struct fair_queue *turns, uint64_t cost);
 
 #endif

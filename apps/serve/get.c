@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "copy.h"
-#include "remedy.h"
+#include "errno_hint.h"
 #include "sandbox.h"
 
 #define EXISTS "it exists and is not replaced (--overwrite allows it)"
@@ -142,7 +142,7 @@ static void serve_get_folder_synced(struct work *work)
   if (work->io.result < 0)
     serve_transfer_fail(t, COPY_CLIENT, (int)work->io.result,
                         "flushing its folder to the disk: %s; %s", strerror((int)-work->io.result),
-                        app_remedy_of_folder((int)-work->io.result));
+                        app_errno_hint_folder((int)-work->io.result));
   serve_transfer_end(t);
 }
 
@@ -228,7 +228,7 @@ static void serve_get_create(struct transfer *t)
   const struct copy_params *params = t->copy->params;
   int rc = serve_part_open(t->copy->root, t->local, t->size, t->mode, params->overwrite,
                            params->resume, &t->part);
-  char why[WHY_BYTES];
+  char why[FILE_ERROR_BYTES];
 
   if (rc == -EBUSY && serve_transfer_waits(t))
     return;
@@ -237,7 +237,7 @@ static void serve_get_create(struct transfer *t)
   } else if (rc == -EEXIST) {
     serve_get_meet_existing(t);
   } else {
-    serve_why_refused(WHY_CREATE, rc, t->local, false, why);
+    serve_file_error_refused(FILE_ERROR_CREATE, rc, t->local, false, why);
     serve_transfer_fail(t, COPY_CLIENT, rc, "%s", why);
     serve_transfer_abandon(t);
   }

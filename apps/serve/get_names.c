@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "copy.h"
+#include "errno_hint.h"
 #include "log.h"
-#include "remedy.h"
 #include "sandbox.h"
 #include "wire.h"
 
@@ -115,11 +115,11 @@ static void serve_get_names_ask_list(struct copy *copy, uint64_t cursor)
 static void serve_get_names_begin_folder(struct copy *copy, const struct pending *pending)
 {
   const char *local = pending->name + pending->strip;
-  char why[WHY_BYTES];
+  char why[FILE_ERROR_BYTES];
   int rc = local[0] != '\0' ? serve_sandbox_make_folder(copy->root, local, 0777) : 0;
 
   if (rc < 0) {
-    serve_why_refused(WHY_FOLDER, rc, local, false, why);
+    serve_file_error_refused(FILE_ERROR_FOLDER, rc, local, false, why);
     serve_copy_fail(copy, COPY_CLIENT, local, rc, "%s", why);
     return;
   }
@@ -162,7 +162,7 @@ static int serve_get_names_fail_folder(struct copy *copy, const char *folder)
 
   return serve_copy_wrong(copy, named ? "--to" : "client:.", copy->root, "%s%s: %s; %s",
                           named ? "--to " : "client:", folder, strerror(-copy->root),
-                          app_remedy_of_folder(-copy->root));
+                          app_errno_hint_folder(-copy->root));
 }
 
 /* The folder that one file goes into, and its name there. */

@@ -18,12 +18,12 @@
 /* CRC-32C (Castagnoli), as iSCSI has it: RFC 3720, appendix B.4. Of less than 2 GiB. */
 uint32_t serve_digest_crc32c(const void *bytes, size_t length);
 
-struct sums_sha256;                                 /* one that is being made */
-struct sums_sha256 *serve_digest_sha256_open(void); /* NULL: out of memory */
-void serve_digest_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length);
+struct digest_sha256;                                 /* one that is being made */
+struct digest_sha256 *serve_digest_sha256_open(void); /* NULL: out of memory */
+void serve_digest_sha256_add(struct digest_sha256 *sum, const void *bytes, size_t length);
 /* Of what was added until now; more may follow. 0, or -ENOMEM. */
-int serve_digest_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES]);
-void serve_digest_sha256_close(struct sums_sha256 *sum); /* closing NULL is legal */
+int serve_digest_sha256_so_far(const struct digest_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES]);
+void serve_digest_sha256_close(struct digest_sha256 *sum); /* closing NULL is legal */
 void serve_digest_sha256_of(const void *bytes, size_t length, uint8_t digest[SERVE_SHA256_BYTES]);
 
 /* ---- io.c
@@ -46,9 +46,9 @@ enum io_op {
 struct io_request {
   enum io_op op;
   int fd;
-  uint8_t *bytes;          /* SUM: NULL */
-  struct sums_sha256 *sum; /* SUM; nobody else's meanwhile */
-  bool to_grow;            /* SUM: where the file ends, zeros are still to come */
+  uint8_t *bytes;            /* SUM: NULL */
+  struct digest_sha256 *sum; /* SUM; nobody else's meanwhile */
+  bool to_grow;              /* SUM: where the file ends, zeros are still to come */
   uint64_t length, offset;
   uint64_t done;  /* bytes moved */
   int64_t result; /* bytes, fewer than `length` only where a file ends; or -errno */

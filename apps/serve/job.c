@@ -38,7 +38,7 @@ struct job *serve_job_new(struct client *client, const struct serve_message *ask
   job->asked = *asked;
   job->asked.name = NULL; /* it lies in the message, which goes */
   job->asked.entry_count = 0;
-  job->block = POOL_NONE;
+  job->block = BUDDY_NONE;
   client->jobs++;
   client->requests++;
   client->server->totals.requests++;
@@ -112,7 +112,7 @@ void serve_job_flush_answers(struct client *client)
 
 /* ---- Turns ------------------------------------------------------------------------------ */
 
-static void serve_job_line_up(struct turns *turns, struct line *line, struct job *job,
+static void serve_job_line_up(struct fair_queue *turns, struct line *line, struct job *job,
                               uint64_t cost)
 {
   job->cost = cost;
@@ -121,14 +121,14 @@ static void serve_job_line_up(struct turns *turns, struct line *line, struct job
 }
 
 /* Whose turn it is. */
-static struct job *serve_job_next(struct turns *turns)
+static struct job *serve_job_next(struct fair_queue *turns)
 {
-  struct turn *turn = serve_queue_next(turns);
+  struct fair_queue_entry *turn = serve_queue_next(turns);
 
   return turn ? FROM(struct line, turn, turn)->jobs.first : NULL;
 }
 
-static void serve_job_leave_line(struct turns *turns, struct line *line)
+static void serve_job_leave_line(struct fair_queue *turns, struct line *line)
 {
   serve_job_pull(&line->jobs);
   serve_queue_spend(turns, line->jobs.first ? line->jobs.first->cost : 0);
@@ -151,7 +151,7 @@ static void serve_turns(struct store *store)
   store->serving = true;
   while ((job = serve_job_next(&store->turns)) != NULL) {
     uint64_t block = serve_buddy_take(store->pool, job->length);
-    if (block == POOL_NONE)
+    if (block == BUDDY_NONE)
       break;
     serve_job_leave_line(&store->turns, serve_job_line_at(job->client, store));
     job->block = block;
@@ -171,10 +171,10 @@ void serve_job_with_block(struct job *job, struct store *store, uint64_t bytes, 
 
 void serve_job_release_block(struct job *job)
 {
-  if (job->block == POOL_NONE)
+  if (job->block == BUDDY_NONE)
     return;
   serve_buddy_give(job->store->pool, job->block);
-  job->block = POOL_NONE;
+  job->block = BUDDY_NONE;
   serve_turns(job->store);
 }
 
@@ -219,7 +219,7 @@ bool serve_job_post_some(struct server *server)
   struct job *job;
 
   while (bytes < POST_BYTES && (job = serve_job_next(&server->posts)) != NULL) {
-    struct turn *turn = &job->client->posts.turn;
+    struct fair_queue_entry *turn = &job->client->posts.turn;
     bytes += job->cost;
     if (!serve_job_post(job))
       serve_queue_leave(&server->posts, turn);
@@ -310,8 +310,8 @@ static void serve_job_begin_sums(struct client *client)
   }
 }
 
-void serve_job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
-                   job_step *then)
+void serve_job_sum(struct job *job, int fd, struct digest_sha256 *sum, bool to_grow,
+                   uint64_t length, job_step *then)
 {
   job->io = (struct io_request){
       .op = IO_SUM, .fd = fd, .sum = sum, .to_grow = to_grow, .length = length, .offset = job->at};

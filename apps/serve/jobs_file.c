@@ -41,10 +41,10 @@ static bool serve_jobs_file_region_is_legal(struct job *job)
 
 static void serve_jobs_file_fail_write(struct job *job, int code)
 {
-  char why[WHY_BYTES];
+  char why[FILE_ERROR_BYTES];
 
   job->file->dead = true;
-  serve_why_unwritten(&job->file->part, code, true, why);
+  serve_file_error_unwritten(&job->file->part, code, true, why);
   serve_job_refuse(job, code, "%s", why);
 }
 
@@ -54,11 +54,11 @@ static void serve_jobs_file_note_written(struct job *job)
   job->file->rewritten |= job->asked.offset < job->file->summed;
 }
 
-/* result: as of serve_why_unread(). */
+/* result: as of serve_file_error_unread(). */
 static void serve_jobs_file_fail_read(struct job *job, int64_t result)
 {
-  char why[WHY_BYTES];
-  int code = serve_why_unread(result, job->file->size, true, why);
+  char why[FILE_ERROR_BYTES];
+  int code = serve_file_error_unread(result, job->file->size, true, why);
 
   serve_job_refuse(job, code, "%s", why);
 }
@@ -189,13 +189,14 @@ static bool serve_jobs_file_goes_on(const struct job *job)
   return job->asked.type == SERVE_CHECK && (job->asked.flags & SERVE_FLAG_ON) != 0;
 }
 
-static struct sums_sha256 **serve_jobs_file_sum_of(struct job *job)
+static struct digest_sha256 **serve_jobs_file_sum_of(struct job *job)
 {
   return serve_jobs_file_goes_on(job) ? &job->file->sum : &job->sum;
 }
 
 /* The sum, in the answer. */
-static void serve_jobs_file_tell_sum(struct job *job, const struct sums_sha256 *sum, job_step *told)
+static void serve_jobs_file_tell_sum(struct job *job, const struct digest_sha256 *sum,
+                                     job_step *told)
 {
   if (serve_digest_sha256_so_far(sum, job->answer.sha256) < 0)
     serve_job_refuse(job, -ENOMEM, "the server is out of memory");
@@ -239,7 +240,7 @@ static void serve_jobs_file_summed(struct job *job)
 
 static void serve_jobs_file_begin_sum(struct job *job, job_step *told)
 {
-  struct sums_sha256 **sum = serve_jobs_file_sum_of(job);
+  struct digest_sha256 **sum = serve_jobs_file_sum_of(job);
 
   if (!*sum)
     *sum = serve_digest_sha256_open();
@@ -300,7 +301,7 @@ static void serve_jobs_file_folder_synced(struct job *job)
 
 static void serve_jobs_file_synced(struct job *job)
 {
-  struct part *part = &job->file->part;
+  struct partial_file *part = &job->file->part;
   int rc = job->io.result < 0 ? (int)job->io.result : serve_part_rename(part);
 
   if (job->io.result >= 0 && rc == -EEXIST)

@@ -19,7 +19,7 @@ static struct open_file *serve_jobs_folder_unused_file(struct job *job)
   for (uint32_t i = 0; i < SERVER_FILES; i++) {
     if (client->files[i].used)
       continue;
-    client->files[i] = (struct open_file){.fd = -1, .part = PART_INIT};
+    client->files[i] = (struct open_file){.fd = -1, .part = PARTIAL_FILE_INIT};
     job->answer.file = i;
     return &client->files[i];
   }

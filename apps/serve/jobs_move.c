@@ -96,7 +96,7 @@ static void serve_jobs_move_next(struct job *job)
   job->segments = serve_jobs_move_next_round(job, &bytes);
   if (job->segments == 0)
     serve_job_answer(job, SERVE_MOVED);
-  else if (job->block != POOL_NONE && bytes <= job->length)
+  else if (job->block != BUDDY_NONE && bytes <= job->length)
     serve_jobs_move_begin(job);
   else {
     serve_job_release_block(job);

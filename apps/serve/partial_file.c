@@ -16,12 +16,12 @@
 #define TRIES 8
 #define NAME_BYTES (NAMES_BYTES_MAX + sizeof(NAMES_PART_SUFFIX) + 1)
 
-static void serve_part_name(const struct part *part, char name[NAME_BYTES])
+static void serve_part_name(const struct partial_file *part, char name[NAME_BYTES])
 {
   snprintf(name, NAME_BYTES, ".%s" NAMES_PART_SUFFIX, part->name);
 }
 
-static int serve_part_check_final(const struct part *part)
+static int serve_part_check_final(const struct partial_file *part)
 {
   struct stat stat;
 
@@ -33,7 +33,7 @@ static int serve_part_check_final(const struct part *part)
 }
 
 /* Another may have finished, or removed, what was opened here before it was locked. */
-static int serve_part_lock(const struct part *part, const char *name, bool *gone)
+static int serve_part_lock(const struct partial_file *part, const char *name, bool *gone)
 {
   struct stat ours, named;
 
@@ -69,7 +69,7 @@ static bool serve_part_is_private(int fd)
 }
 
 /* errno, of open(2), where the part cannot be opened. */
-static int serve_part_refusal_of(const struct part *part, const char *name)
+static int serve_part_refusal_of(const struct partial_file *part, const char *name)
 {
   const int code = errno;
   struct stat there;
@@ -83,7 +83,7 @@ static int serve_part_refusal_of(const struct part *part, const char *name)
 }
 
 /* One of that name which is kept to resume; or a new one, in the place of an old. */
-static int serve_part_open_locked(struct part *part, bool resume)
+static int serve_part_open_locked(struct partial_file *part, bool resume)
 {
   const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   char name[NAME_BYTES];
@@ -118,7 +118,7 @@ static int serve_part_open_locked(struct part *part, bool resume)
   return -EBUSY;
 }
 
-static int serve_part_open_in(struct part *part, bool resume)
+static int serve_part_open_in(struct partial_file *part, bool resume)
 {
   struct stat stat;
   int rc = serve_part_check_final(part);
@@ -134,11 +134,12 @@ static int serve_part_open_in(struct part *part, bool resume)
 }
 
 int serve_part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite,
-                    bool resume, struct part *part)
+                    bool resume, struct partial_file *part)
 {
   const char *last = NULL;
 
-  *part = (struct part){.folder = -1, .fd = -1, .size = size, .mode = mode, .overwrite = overwrite};
+  *part = (struct partial_file){
+      .folder = -1, .fd = -1, .size = size, .mode = mode, .overwrite = overwrite};
   int folder = serve_sandbox_open_parent(root, name, &last);
   if (folder < 0)
     return folder;
@@ -164,7 +165,7 @@ static mode_t serve_part_creation_mask(void)
   return mask;
 }
 
-int serve_part_prepare(struct part *part)
+int serve_part_prepare(struct partial_file *part)
 {
   if (ftruncate(part->fd, (off_t)part->size) < 0 ||
       fchmod(part->fd, (mode_t)part->mode & 0777 & ~serve_part_creation_mask()) < 0)
@@ -172,7 +173,7 @@ int serve_part_prepare(struct part *part)
   return 0;
 }
 
-int serve_part_rename(struct part *part)
+int serve_part_rename(struct partial_file *part)
 {
   char name[NAME_BYTES];
   unsigned flags = part->overwrite ? 0 : RENAME_NOREPLACE;
@@ -186,7 +187,7 @@ int serve_part_rename(struct part *part)
   return rc < 0 ? -errno : 0;
 }
 
-int serve_part_make_hole(const struct part *part, uint64_t offset, uint64_t length)
+int serve_part_make_hole(const struct partial_file *part, uint64_t offset, uint64_t length)
 {
   if (offset >= part->there)
     return 0;
@@ -197,7 +198,7 @@ int serve_part_make_hole(const struct part *part, uint64_t offset, uint64_t leng
 }
 
 /* Cut too, since its blocks are the file system's again only once nobody has it open. */
-void serve_part_remove(struct part *part)
+void serve_part_remove(struct partial_file *part)
 {
   char name[NAME_BYTES];
 
@@ -207,7 +208,7 @@ void serve_part_remove(struct part *part)
     return; /* then they are when it is closed */
 }
 
-void serve_part_close(struct part *part, bool remove)
+void serve_part_close(struct partial_file *part, bool remove)
 {
   if (part->fd >= 0 && remove)
     serve_part_remove(part);

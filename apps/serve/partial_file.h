@@ -13,7 +13,7 @@
 
 #include "wire.h"
 
-struct part {
+struct partial_file {
   int folder, fd; /* -1: closed */
   uint64_t size;  /* that it will have */
   uint64_t there; /* bytes that an older transfer may have left */
@@ -21,7 +21,7 @@ struct part {
   bool overwrite;
   char name[NAMES_BYTES_MAX + 1]; /* within `folder` */
 };
-#define PART_INIT                                                                                  \
+#define PARTIAL_FILE_INIT                                                                          \
   {                                                                                                \
     .folder = -1, .fd = -1                                                                         \
   }
@@ -32,18 +32,18 @@ struct part {
  * -EPERM: the part is another user's; -EACCES: none can be made there; and as
  * serve_sandbox_open_parent(). */
 int serve_part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite,
-                    bool resume, struct part *part);
+                    bool resume, struct partial_file *part);
 
 /* Once all bytes are written: its length and mode. The caller then fsyncs `fd`. */
-int serve_part_prepare(struct part *part);
+int serve_part_prepare(struct partial_file *part);
 /* Its final name; the caller fsyncs `folder` behind it. -EEXIST: one came meanwhile. */
-int serve_part_rename(struct part *part);
+int serve_part_rename(struct partial_file *part);
 /* For a range that is a hole: what an older transfer left may have data there. 0, or -errno. */
-int serve_part_make_hole(const struct part *part, uint64_t offset, uint64_t length);
+int serve_part_make_hole(const struct partial_file *part, uint64_t offset, uint64_t length);
 /* It has no name any more, and no bytes, but stays open. */
-void serve_part_remove(struct part *part);
+void serve_part_remove(struct partial_file *part);
 /* Without serve_part_rename: keep what is there for another attempt, or remove it. */
-void serve_part_close(struct part *part, bool remove);
+void serve_part_close(struct partial_file *part, bool remove);
 
 /* ---- Which bytes of a file are there. All zero is: none. ----------------------------- */
 

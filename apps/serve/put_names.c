@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "copy.h"
+#include "errno_hint.h"
 #include "log.h"
-#include "remedy.h"
 #include "sandbox.h"
 #include "wire.h"
 
@@ -132,7 +132,7 @@ static void serve_put_names_fail_open(struct copy *copy, const FTSENT *entry, in
         "nobody writes to its folder");
   else
     serve_copy_fail(copy, COPY_CLIENT, entry->fts_path, code, "%s; %s", strerror(-code),
-                    app_remedy_of_source(-code));
+                    app_errno_hint_source(-code));
 }
 
 static int serve_put_names_leave_out_entry(struct copy *copy, const FTSENT *entry, const char *why)
@@ -157,7 +157,7 @@ static int serve_put_names_take_entry(struct copy *copy, FTSENT *entry, struct t
   case FTS_ERR:
   case FTS_NS:
     serve_copy_fail(copy, COPY_CLIENT, entry->fts_path, -entry->fts_errno, "%s; %s",
-                    strerror(entry->fts_errno), app_remedy_of_source(entry->fts_errno));
+                    strerror(entry->fts_errno), app_errno_hint_source(entry->fts_errno));
     return 1;
   case FTS_F:
   case FTS_D:

@@ -352,7 +352,7 @@ static int serve_request_read(const struct command *command, const struct argume
   const char *const *words = arguments->node;
   const char *op = arguments->operands[0];
   bool write = strcmp(op, "write") == 0;
-  const struct plan_value values[] = {
+  const struct cli_value values[] = {
       {"size", words[NODE_SIZE], app_arguments_size, 1, INT64_MAX / COPY_DEPTH_MAX / 2, &r->size},
       {"offset", words[NODE_OFFSET], app_arguments_size, 0, INT64_MAX / 2, &r->offset},
       {"pieces", words[NODE_PIECES], app_arguments_count, 1, MOVE_PIECES_MAX, &r->pieces},

@@ -247,7 +247,7 @@ static int64_t serve_sandbox_data_from(int fd, uint64_t at, uint64_t size)
 }
 
 int64_t serve_sandbox_extent(int fd, uint64_t offset, uint64_t length, uint64_t size,
-                             struct root_data *known, bool *hole)
+                             struct sandbox_data *known, bool *hole)
 {
   uint64_t end = offset + length < size ? offset + length : size;
   struct stat stat;
@@ -272,7 +272,7 @@ int64_t serve_sandbox_extent(int fd, uint64_t offset, uint64_t length, uint64_t 
   for (uint64_t at = (uint64_t)data; at < end;) {
     off_t next = lseek(fd, (off_t)at, SEEK_HOLE);
     if (next > (off_t)at)
-      *known = (struct root_data){at, (uint64_t)next};
+      *known = (struct sandbox_data){at, (uint64_t)next};
     if (next < 0 || (uint64_t)next >= end)
       break;
     data = serve_sandbox_data_from(fd, (uint64_t)next, size);

@@ -13,7 +13,7 @@
 
 #include "wire.h"
 
-struct part;
+struct partial_file;
 
 /* Descriptor of the folder. -ENOSYS: the kernel lacks openat2(2), which came with Linux
  * 5.6; -ENOTDIR; -ENOENT; -EACCES; … */
@@ -51,7 +51,7 @@ int serve_sandbox_list(int folder, uint64_t *cursor, struct serve_entry entries[
 
 /* Where a file is known to have data; all zero: nowhere. To find its end again for each
  * chunk takes file systems that look page by page (tmpfs) longer than to copy it. */
-struct root_data {
+struct sandbox_data {
   uint64_t begin, end;
 };
 
@@ -59,25 +59,27 @@ struct root_data {
  * count as data. Returns for how many bytes: of data, at most `length`; of a hole, up to
  * its end, at most to `size`. -ESTALE: the file ends at or before the offset. */
 int64_t serve_sandbox_extent(int fd, uint64_t offset, uint64_t length, uint64_t size,
-                             struct root_data *known, bool *hole);
+                             struct sandbox_data *known, bool *hole);
 
 /* ---- Why a name below a root cannot be used, and what helps: the same words at both ends ---- */
 
-#define WHY_BYTES (SERVE_TEXT_MAX + 1)
+#define FILE_ERROR_BYTES (SERVE_TEXT_MAX + 1)
 
-enum why_use {
-  WHY_READ,   /* serve_sandbox_open_file(), serve_sandbox_open_folder() */
-  WHY_CREATE, /* serve_part_open() */
-  WHY_FOLDER, /* serve_sandbox_make_folder() */
+enum file_error_use {
+  FILE_ERROR_READ,   /* serve_sandbox_open_file(), serve_sandbox_open_folder() */
+  FILE_ERROR_CREATE, /* serve_part_open() */
+  FILE_ERROR_FOLDER, /* serve_sandbox_make_folder() */
 };
 
 /* code: -errno of these functions. at_server: whose root it is. */
-void serve_why_refused(enum why_use use, int code, const char *name, bool at_server,
-                       char text[WHY_BYTES]);
+void serve_file_error_refused(enum file_error_use use, int code, const char *name, bool at_server,
+                              char text[FILE_ERROR_BYTES]);
 /* Why a file of `size` bytes cannot be read. result: -errno, or 0: it is shorter. Its code. */
-int serve_why_unread(int64_t result, uint64_t size, bool at_server, char text[WHY_BYTES]);
+int serve_file_error_unread(int64_t result, uint64_t size, bool at_server,
+                            char text[FILE_ERROR_BYTES]);
 /* The same of one that is written. What a write has met is not mended by another; with the disk
  * full, what was written of it goes, too, and leaves room. */
-void serve_why_unwritten(struct part *part, int code, bool at_server, char text[WHY_BYTES]);
+void serve_file_error_unwritten(struct partial_file *part, int code, bool at_server,
+                                char text[FILE_ERROR_BYTES]);
 
 #endif

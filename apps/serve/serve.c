@@ -23,7 +23,7 @@ static int serve_cmd_read_params(const struct command *command, const struct arg
 {
   const char *const *words = arguments->node;
   uint64_t clients = 64;
-  const struct plan_value values[] = {
+  const struct cli_value values[] = {
       {"clients", words[NODE_CLIENTS], app_arguments_count, 1, CLIENTS_MAX, &clients},
       {"in-flight", words[NODE_IN_FLIGHT], app_arguments_size, IN_FLIGHT_LEAST, INT64_MAX,
        &params->in_flight},
@@ -52,7 +52,7 @@ static int serve_cmd_read_params(const struct command *command, const struct arg
   }
   if (serve_cli_values(command, values, sizeof(values) / sizeof(values[0])) < 0)
     return -EINVAL;
-  params->node.listen = arguments->operand ? arguments->operand : PLAN_ADDRESS;
+  params->node.listen = arguments->operand ? arguments->operand : SERVE_ADDRESS;
   params->node.peers = (uint32_t)clients;
   return 0;
 }
@@ -170,13 +170,14 @@ const struct command app_command_serve = {
     .options = OPTION_NODE | OPTION_SERVE | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
                OPTION_VERBOSE,
     .summary = "serve memory and files to `request`, `get` and `put`, by RDMA READ and WRITE",
-    .help = "Listens on HOST:PORT until ^C (default: " PLAN_ADDRESS "; port 0: any that is free).\n"
-            "Reads and writes regions that clients offer, and with --root also files.\n"
-            "\n"
-            "Examples:\n"
-            "  penstock serve\n"
-            "      Serves `penstock request` on this machine.\n"
-            "  penstock serve --root /srv/data --read-only --in-flight 64MiB\n"
-            "      Serves the files of a folder to `penstock get`.",
+    .help =
+        "Listens on HOST:PORT until ^C (default: " SERVE_ADDRESS "; port 0: any that is free).\n"
+        "Reads and writes regions that clients offer, and with --root also files.\n"
+        "\n"
+        "Examples:\n"
+        "  penstock serve\n"
+        "      Serves `penstock request` on this machine.\n"
+        "  penstock serve --root /srv/data --read-only --in-flight 64MiB\n"
+        "      Serves the files of a folder to `penstock get`.",
     .run = serve_cmd_run,
 };

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "errno_hint.h"
 #include "log.h"
-#include "remedy.h"
 #include "sandbox.h"
 #include "signals.h"
 
@@ -77,7 +77,8 @@ int serve_server_open(const struct server_params *params, struct server *server,
   *server = (struct server){.params = params, .root = -1};
   if (params->root && (server->root = serve_sandbox_open(params->root)) < 0)
     return app_log_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s; %s",
-                        params->root, strerror(-server->root), app_remedy_of_folder(-server->root));
+                        params->root, strerror(-server->root),
+                        app_errno_hint_folder(-server->root));
   int rc = serve_io_open(&server->io);
   if (rc < 0)
     return app_log_fail(error, PST_EXIT_FAILED, rc, "serve: no way to read files: %s",

@@ -53,7 +53,7 @@ struct job_list {
 
 /* Jobs of one client that wait for a turn. */
 struct line {
-  struct turn turn;
+  struct fair_queue_entry turn;
   struct job_list jobs;
 };
 
@@ -62,10 +62,10 @@ typedef void job_step(struct job *job);
 /* Memory, and who waits for a part of it. */
 struct store {
   struct pst_area *area;
-  struct pool *pool;
+  struct buddy *pool;
   uint8_t *host; /* NULL: the CPU cannot touch it */
   struct patterns patterns;
-  struct turns turns;
+  struct fair_queue turns;
   bool serving; /* turns are being given; whoever frees a block now need not */
 };
 
@@ -76,11 +76,11 @@ struct open_file {
   int fd;
   struct stat stat; /* as it was when it was opened, to read */
   uint64_t size;
-  struct root_data data;
-  struct part part; /* to write */
+  struct sandbox_data data;
+  struct partial_file part; /* to write */
   struct extents extents;
   /* What CHECKs have summed with SERVE_FLAG_ON: [0, summed), or are summing. */
-  struct sums_sha256 *sum;
+  struct digest_sha256 *sum;
   uint64_t summed;
   bool summing;
   bool rewritten; /* in what is summed */
@@ -93,14 +93,14 @@ struct job {
   struct serve_message answer;
   struct open_file *file;
   struct store *store;
-  uint64_t block; /* POOL_NONE */
+  uint64_t block; /* BUDDY_NONE */
   job_step *then; /* once what it waits for is there, or has ended well */
   struct io_request io;
   struct pst_operation operations[2];
   struct pst_area_piece pieces[SERVER_PIECES_MAX];
   uint32_t to_post, posted, ended; /* of the operations */
   int status;
-  struct sums_sha256 *sum;
+  struct digest_sha256 *sum;
   job_step *told;      /* once the sum is in the answer */
   uint64_t cost;       /* of its turn */
   uint64_t at, length; /* CHECK, COMMIT: how far it has come */
@@ -135,7 +135,7 @@ struct server {
   int root;               /* -1 */
   struct store stores[2]; /* for files, for MOVE; the same where the memory is host's */
   struct store *files, *moves;
-  struct turns posts; /* of clients with operations to post */
+  struct fair_queue posts; /* of clients with operations to post */
   uint64_t chunk_max;
   struct client *clients;
   uint32_t client_count, io_under_way;
@@ -178,8 +178,8 @@ uint8_t *serve_job_bytes(const struct job *job);
 void serve_job_io(struct job *job, enum io_op op, int fd, uint8_t *bytes, uint64_t length,
                   uint64_t offset, job_step *then);
 /* From job->at on, at most `length` bytes of a file are added to a sum. */
-void serve_job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
-                   job_step *then);
+void serve_job_sum(struct job *job, int fd, struct digest_sha256 *sum, bool to_grow,
+                   uint64_t length, job_step *then);
 /* WRITE or READ of `length` bytes of the block, or of job->pieces; a WRITE is flushed. */
 void serve_job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place,
                     job_step *then);
@@ -195,7 +195,7 @@ void serve_job_free(struct job *job);
 /* jobs_file.c, jobs_folder.c, jobs_move.c, server_client.c: what is asked. */
 job_step serve_job_fetch, serve_job_store, serve_job_hole, serve_job_check, serve_job_commit,
     serve_job_close, serve_job_start_move;
-/* 0: it has been answered, or refused; -errno as of serve_why_refused(). */
+/* 0: it has been answered, or refused; -errno as of serve_file_error_refused(). */
 int serve_job_open(struct job *job, const char *name);
 int serve_job_create(struct job *job, const char *name);
 int serve_job_list_folder(struct job *job, const char *name);

@@ -23,7 +23,7 @@ static void serve_client_answer_ping(struct job *job)
 struct request {
   job_step *begin;
   int (*on_name)(struct job *job, const char *name);
-  enum why_use use; /* of the name */
+  enum file_error_use use; /* of the name */
   job_step *on_file;
   bool reads, writes; /* needs a file that is open to read; changes files, or needs one to write */
 };
@@ -31,10 +31,10 @@ struct request {
 static const struct request requests[SERVE_TYPES] = {
     [SERVE_PING] = {.begin = serve_client_answer_ping},
     [SERVE_MOVE] = {.begin = serve_job_start_move},
-    [SERVE_OPEN] = {.on_name = serve_job_open, .use = WHY_READ},
-    [SERVE_CREATE] = {.on_name = serve_job_create, .use = WHY_CREATE, .writes = true},
-    [SERVE_LIST] = {.on_name = serve_job_list_folder, .use = WHY_READ},
-    [SERVE_MKDIR] = {.on_name = serve_job_make_folder, .use = WHY_FOLDER, .writes = true},
+    [SERVE_OPEN] = {.on_name = serve_job_open, .use = FILE_ERROR_READ},
+    [SERVE_CREATE] = {.on_name = serve_job_create, .use = FILE_ERROR_CREATE, .writes = true},
+    [SERVE_LIST] = {.on_name = serve_job_list_folder, .use = FILE_ERROR_READ},
+    [SERVE_MKDIR] = {.on_name = serve_job_make_folder, .use = FILE_ERROR_FOLDER, .writes = true},
     [SERVE_FETCH] = {.on_file = serve_job_fetch, .reads = true},
     [SERVE_STORE] = {.on_file = serve_job_store, .writes = true},
     [SERVE_HOLE] = {.on_file = serve_job_hole, .writes = true},
@@ -52,7 +52,7 @@ static bool serve_client_is_request(const struct request *request)
 static void serve_client_begin_on_name(struct job *job, const struct serve_message *asked)
 {
   const struct request *request = &requests[asked->type];
-  char name[SERVE_NAME_MAX + 1] = "", text[WHY_BYTES];
+  char name[SERVE_NAME_MAX + 1] = "", text[FILE_ERROR_BYTES];
   const char *why = NULL;
   bool root = asked->type == SERVE_LIST && asked->name_length == 0;
   int rc = root ? 0 : serve_path_check(asked->name, asked->name_length, name, &why);
@@ -66,7 +66,7 @@ static void serve_client_begin_on_name(struct job *job, const struct serve_messa
   rc = request->on_name(job, name);
   if (rc == 0)
     return;
-  serve_why_refused(request->use, rc, name, true, text);
+  serve_file_error_refused(request->use, rc, name, true, text);
   serve_job_refuse(job, rc, "%s", text);
 }
 

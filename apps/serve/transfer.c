@@ -250,17 +250,17 @@ void serve_transfer_refused(struct transfer *t, const struct serve_message *answ
 
 void serve_transfer_unread(struct transfer *t, int64_t result)
 {
-  char why[WHY_BYTES];
-  int code = serve_why_unread(result, t->size, false, why);
+  char why[FILE_ERROR_BYTES];
+  int code = serve_file_error_unread(result, t->size, false, why);
 
   serve_transfer_fail(t, COPY_CLIENT, code, "%s", why);
 }
 
 void serve_transfer_unwritten(struct transfer *t, int code)
 {
-  char why[WHY_BYTES];
+  char why[FILE_ERROR_BYTES];
 
-  serve_why_unwritten(&t->part, code, false, why);
+  serve_file_error_unwritten(&t->part, code, false, why);
   serve_transfer_fail(t, COPY_CLIENT, code, "%s", why);
 }
 

@@ -138,7 +138,7 @@ static void check_stream(struct check *check, struct node *node,
 static bool check_index_streams(struct check *check, struct config *config, struct node *effective)
 {
   struct pst_config *owner = check->owner;
-  struct index_entry *names = arena_alloc(check->arena, config->stream_count * sizeof(*names));
+  struct name_index_entry *names = arena_alloc(check->arena, config->stream_count * sizeof(*names));
   uint32_t count = 0;
   owner->streams = effective;
   owner->stream_elements = arena_alloc(check->arena, config->stream_count * sizeof(struct node *));
@@ -146,7 +146,7 @@ static bool check_index_streams(struct check *check, struct config *config, stru
     return false;
   for (uint32_t i = 0; i < config->stream_count; i++)
     if (config->streams[i].name)
-      names[count++] = (struct index_entry){config->streams[i].name, i};
+      names[count++] = (struct name_index_entry){config->streams[i].name, i};
   name_index_sort(names, count);
   config->names = names;
   config->name_count = count;

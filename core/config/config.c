@@ -25,7 +25,7 @@ PST_EXPORT void pst_config_close(struct pst_config *config)
 const struct config_stream *config_stream_find(const struct config *config, const char *name,
                                                size_t length)
 {
-  const struct index_entry *entry =
+  const struct name_index_entry *entry =
       name_index_find(config->names, config->name_count, name, length);
   return entry ? &config->streams[entry->item] : NULL;
 }

@@ -114,7 +114,7 @@ struct config {
   } threads;
   struct config_stream *streams;
   uint32_t stream_count;
-  const struct index_entry *names; /* of the streams: their indices by name */
+  const struct name_index_entry *names; /* of the streams: their indices by name */
   uint32_t name_count;
 };
 

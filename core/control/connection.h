@@ -85,7 +85,7 @@ struct connection {
   bool out_shut;
   bool is_silent; /* nobody is there to take what the kernel still holds */
 
-  struct side_fds side_in[SIDE_QUEUE];
+  struct unix_fds side_in[SIDE_QUEUE];
   uint32_t side_in_count;
   struct side_out *side_out;
   uint64_t side_id;
@@ -157,7 +157,7 @@ bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
                      struct wire_message *message);
 /* The descriptors of a frame. 0; -EAGAIN: still on their way; -EPROTO. */
 int fd_channel_take(struct connection *peer, const struct wire_message *message,
-                    struct side_fds *batch);
+                    struct unix_fds *batch);
 /* It is open. False: that was its end, or the peer's. */
 bool fd_channel_event(struct connection *peer, uint32_t events);
 void fd_channel_watch(struct connection *peer);

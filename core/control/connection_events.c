@@ -41,7 +41,7 @@ static bool connection_process_one(struct connection *peer, const uint8_t *at, s
 {
   struct control *control = peer->control;
   struct wire_message *message = &control->got;
-  struct side_fds fds = {0};
+  struct unix_fds fds = {0};
   char why[WIRE_WHY_MAX];
 
   *used = connection_frame_length(at, left);

@@ -218,10 +218,10 @@ static int control_make_pair(int type, int fds[2])
 static int control_join_ends(struct control *control, struct pst_error *error)
 {
   int main_fds[2];
-  int side_fds[2];
+  int unix_fds[2];
   int rc = control_make_pair(SOCK_STREAM, main_fds);
 
-  if (rc == 0 && (rc = control_make_pair(SOCK_SEQPACKET, side_fds)) < 0) {
+  if (rc == 0 && (rc = control_make_pair(SOCK_SEQPACKET, unix_fds)) < 0) {
     close(main_fds[0]);
     close(main_fds[1]);
   }
@@ -231,15 +231,15 @@ static int control_join_ends(struct control *control, struct pst_error *error)
   for (int i = 0; i < 2; i++) {
     struct connection *peer = connection_new(control, main_fds[i], PEER_HELLO, i == 0);
     if (!peer) {
-      close(side_fds[i]);
+      close(unix_fds[i]);
       for (int k = i + 1; k < 2; k++) {
         close(main_fds[k]);
-        close(side_fds[k]);
+        close(unix_fds[k]);
       }
       return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
     }
     peer->in_process = true;
-    peer->side.fd = side_fds[i];
+    peer->side.fd = unix_fds[i];
     peer->side_state = SIDE_OPEN;
     snprintf(peer->text, sizeof(peer->text), "the %s in this process", i ? "sender" : "receiver");
     watch_set(control, &peer->side, EPOLLIN);
@@ -300,7 +300,7 @@ int control_new(const struct control_params *params, const struct control_protoc
   control->now_ns = control->opened_ns = clock_now_ns();
   control->next_ns = control->opened_ns;
   control->side_watch = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
-  control->side = (struct side_listener){.fd = -1, .folder_fd = -1};
+  control->side = (struct unix_listener){.fd = -1, .folder_fd = -1};
   control->spare_fd = -1;
   for (uint32_t i = 0; i < GUESTS_MAX; i++)
     control->guests[i].watch.fd = -1;

@@ -41,7 +41,7 @@ static void fd_channel_send_queued(struct connection *peer)
 {
   while (peer->side_out) {
     const struct pst_blob *fds = &peer->side_out->fds;
-    struct side_fds batch = {.id = peer->side_out->id, .count = fds->fd_count};
+    struct unix_fds batch = {.id = peer->side_out->id, .count = fds->fd_count};
     memcpy(batch.fds, fds->fds, sizeof(batch.fds));
     int rc = unix_send_fds(peer->side.fd, &batch);
     if (rc == -EAGAIN)
@@ -87,7 +87,7 @@ bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
 
 int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid)
 {
-  struct side_claim claim;
+  struct unix_claim claim;
   int fd = unix_connect(path, !peer->must_show, uid);
 
   if (fd < 0)
@@ -106,7 +106,7 @@ int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid)
 
 bool fd_channel_got_answer(struct connection *peer, int *code)
 {
-  struct side_claim ours, theirs;
+  struct unix_claim ours, theirs;
   int rc = unix_receive_claim(peer->side.fd, &theirs);
 
   if (rc == -EAGAIN)
@@ -172,14 +172,14 @@ bool fd_channel_event(struct connection *peer, uint32_t events)
 }
 
 int fd_channel_take(struct connection *peer, const struct wire_message *message,
-                    struct side_fds *batch)
+                    struct unix_fds *batch)
 {
   const uint32_t count = message->fd_count;
 
   if (count == 0 || peer->side_state != SIDE_OPEN)
     return 0;
   while (peer->side_in_count > 0) {
-    struct side_fds first = peer->side_in[0];
+    struct unix_fds first = peer->side_in[0];
     if (first.id > message->fd_id)
       return -EPROTO;
     peer->side_in_count--;

@@ -90,7 +90,7 @@ struct control {
   uint32_t listeners_ready; /* bits: in this round */
   bool listen_insecure;
   struct watch side_watch;
-  struct side_listener side;
+  struct unix_listener side;
   uint64_t accept_again_ns; /* out of descriptors: not before; 0: accepting */
   int spare_fd;             /* given up to tell one that there are no more; -1 */
 

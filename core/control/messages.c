@@ -74,7 +74,7 @@ struct pst_blob message_blob(const struct message_in *in)
   return blob;
 }
 
-void message_got(struct connection *peer, const struct wire_message *m, const struct side_fds *fds)
+void message_got(struct connection *peer, const struct wire_message *m, const struct unix_fds *fds)
 {
   const struct control_protocol *protocol = peer->control->protocol;
   struct message_in in = {.peer = peer, .message = m, .fds = fds};

@@ -30,7 +30,7 @@ void message_send_blob(struct connection *peer, struct wire_message *message,
 struct pst_blob message_blob(const struct message_in *in);
 /* Give a message of a connection that is up to its handler in the protocol's table. */
 void message_got(struct connection *peer, const struct wire_message *message,
-                 const struct side_fds *fds);
+                 const struct unix_fds *fds);
 int blob_copy(const struct pst_blob *from, uint32_t length_max, struct pst_blob *to);
 /* What differs, in words; the connector's are the `sender`'s. "": nothing. */
 bool terms_compare(const struct terms *terms, const struct wire_message *offer,

@@ -23,7 +23,7 @@ struct message_in {
   struct connection *peer;
   struct stream *stream; /* which it names; NULL: none, or of nodes */
   const struct wire_message *message;
-  const struct side_fds *fds; /* all of its descriptors, or none */
+  const struct unix_fds *fds; /* all of its descriptors, or none */
 };
 
 /* What peers talk about: streams (stream_proto.c), or a node's regions (node_proto.c). */

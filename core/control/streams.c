@@ -45,11 +45,11 @@ static int stream_copy(const struct control_stream *from, struct stream *to,
 static int stream_check_pairs(const struct control *control, struct pst_error *error)
 {
   const struct stream_control *own = control->streams;
-  const struct index_entry *end = &own->names[own->count];
+  const struct name_index_entry *end = &own->names[own->count];
 
   for (uint32_t i = 0; i < own->count; i++) {
     const struct stream *a = &own->all[own->names[i].item];
-    const struct index_entry *entry =
+    const struct name_index_entry *entry =
         name_index_find(own->names, own->count, a->name, strlen(a->name));
     uint32_t alike = 0, others = 0;
     for (; entry < end && strcmp(entry->name, a->name) == 0; entry++)
@@ -93,7 +93,7 @@ int streams_copy(struct control *control, const struct control_stream *streams, 
     uint32_t i = own->count++;
     if ((rc = stream_copy(&streams[i], &own->all[i], error)) < 0)
       return rc;
-    own->names[i] = (struct index_entry){own->all[i].name, i};
+    own->names[i] = (struct name_index_entry){own->all[i].name, i};
     own->contexts[i] = &own->all[i];
   }
   name_index_sort(own->names, count);
@@ -121,8 +121,9 @@ struct stream *streams_find(const struct control *control, const char *name,
                             const struct stream_role *role)
 {
   const struct stream_control *own = control->streams;
-  const struct index_entry *end = &own->names[own->count];
-  const struct index_entry *entry = name_index_find(own->names, own->count, name, strlen(name));
+  const struct name_index_entry *end = &own->names[own->count];
+  const struct name_index_entry *entry =
+      name_index_find(own->names, own->count, name, strlen(name));
 
   for (; entry && entry < end && strcmp(entry->name, name) == 0; entry++)
     if (own->all[entry->item].role == role)

@@ -57,9 +57,9 @@ struct stream_control {
   struct control_callbacks callbacks;
   struct stream *all;
   uint32_t count;
-  struct index_entry *names; /* of the streams */
-  struct stream **contexts;  /* the streams in the order of their contexts */
-  uint64_t listen_notice_ns; /* of receivers that wait: the next line */
+  struct name_index_entry *names; /* of the streams */
+  struct stream **contexts;       /* the streams in the order of their contexts */
+  uint64_t listen_notice_ns;      /* of receivers that wait: the next line */
   /* The senders' connection. */
   bool connect_insecure;
   char *connect_text;

@@ -31,7 +31,7 @@ static uint8_t *unix_put_place(uint8_t *at, const struct socket_address *address
 }
 
 int unix_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
-                    struct side_claim *claim)
+                    struct unix_claim *claim)
 {
   struct socket_address connector, acceptor;
   uint64_t network = 0; /* Linux before 5.14 does not tell */
@@ -50,7 +50,7 @@ int unix_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOK
   return 0;
 }
 
-int unix_send_claim(int fd, const struct side_claim *claim)
+int unix_send_claim(int fd, const struct unix_claim *claim)
 {
   ssize_t n = send(fd, claim->bytes, sizeof(claim->bytes), MSG_NOSIGNAL);
 
@@ -64,7 +64,7 @@ union fd_space {
   char bytes[CMSG_SPACE(KERNEL_FDS_MAX * sizeof(int))];
 };
 
-int unix_send_fds(int fd, const struct side_fds *batch)
+int unix_send_fds(int fd, const struct unix_fds *batch)
 {
   union fd_space space = {0};
   uint8_t id[8];
@@ -88,7 +88,7 @@ int unix_send_fds(int fd, const struct side_fds *batch)
 }
 
 /* The descriptors of a message. False: more than so many, the others are closed. */
-static bool unix_take_fds(struct msghdr *message, uint32_t most, struct side_fds *batch)
+static bool unix_take_fds(struct msghdr *message, uint32_t most, struct unix_fds *batch)
 {
   bool have_room = true;
 
@@ -112,7 +112,7 @@ static bool unix_take_fds(struct msghdr *message, uint32_t most, struct side_fds
 
 /* A message of that size with at most so many descriptors, the caller's then. 0; -EAGAIN;
  * -ECONNRESET; -EMFILE: this process has too many open; -EPROTO: something else came. */
-static int unix_receive(int fd, void *bytes, size_t size, uint32_t most, struct side_fds *batch)
+static int unix_receive(int fd, void *bytes, size_t size, uint32_t most, struct unix_fds *batch)
 {
   union fd_space space;
   struct iovec piece = {.iov_base = bytes, .iov_len = size};
@@ -142,10 +142,10 @@ static int unix_receive(int fd, void *bytes, size_t size, uint32_t most, struct 
   return rc;
 }
 
-int unix_receive_claim(int fd, struct side_claim *claim)
+int unix_receive_claim(int fd, struct unix_claim *claim)
 {
-  struct side_claim got;
-  struct side_fds none;
+  struct unix_claim got;
+  struct unix_fds none;
   int rc = unix_receive(fd, got.bytes, sizeof(got.bytes), 0, &none);
 
   if (rc == 0)
@@ -153,11 +153,11 @@ int unix_receive_claim(int fd, struct side_claim *claim)
   return rc == -EMFILE ? -EPROTO : rc;
 }
 
-int unix_receive_fds(int fd, struct side_fds *batch)
+int unix_receive_fds(int fd, struct unix_fds *batch)
 {
-  struct side_fds got = {0};
+  struct unix_fds got = {0};
   uint8_t id[8];
-  int rc = unix_receive(fd, id, sizeof(id), SIDE_FDS_MAX, &got);
+  int rc = unix_receive(fd, id, sizeof(id), UNIX_FDS_MAX, &got);
 
   if (rc < 0 || got.count == 0)
     return rc < 0 ? rc : -EPROTO;
@@ -167,7 +167,7 @@ int unix_receive_fds(int fd, struct side_fds *batch)
   return 0;
 }
 
-void unix_close_fds(struct side_fds *batch)
+void unix_close_fds(struct unix_fds *batch)
 {
   for (uint32_t i = 0; i < batch->count; i++)
     closer_close(batch->fds[i]);

@@ -9,8 +9,8 @@
  * addresses differ. Then come ids with the descriptors of one frame each.
  *
  * What came from a peer is closed by closer_close(). */
-#ifndef PST_CONTROL_SIDE_H
-#define PST_CONTROL_SIDE_H
+#ifndef PST_CONTROL_UNIX_FD_H
+#define PST_CONTROL_UNIX_FD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,16 +18,16 @@
 
 #include "wire.h"
 
-#define SIDE_FDS_MAX WIRE_FDS_MAX
-#define SIDE_CLAIM_BYTES (WIRE_TOKEN_BYTES + 8 + 2 * 18)
+#define UNIX_FDS_MAX WIRE_FDS_MAX
+#define UNIX_CLAIM_BYTES (WIRE_TOKEN_BYTES + 8 + 2 * 18)
 
-struct side_fds {
+struct unix_fds {
   uint64_t id;
   uint32_t count;
-  int fds[SIDE_FDS_MAX];
+  int fds[UNIX_FDS_MAX];
 };
 
-struct side_listener {
+struct unix_listener {
   int fd;
   int folder_fd;                /* holds a lock: without it the folder is a dead process's */
   char path[WIRE_SIDE_MAX + 1]; /* of the socket */
@@ -35,13 +35,13 @@ struct side_listener {
 
 /* A TCP connection as the end says that connected: its token, the network namespace, its own
  * address, the other's. */
-struct side_claim {
-  uint8_t bytes[SIDE_CLAIM_BYTES];
+struct unix_claim {
+  uint8_t bytes[UNIX_CLAIM_BYTES];
 };
 
 /* Descriptors of a side-socket, or -errno. They do not block. */
-int unix_listen(bool is_open, struct side_listener *listener);
-void unix_unlisten(struct side_listener *listener);
+int unix_listen(bool is_open, struct unix_listener *listener);
+void unix_unlisten(struct unix_listener *listener);
 /* -EACCES: of another user, and not open; whose it is says *uid; it is closed. */
 int unix_accept(int listener, bool is_open, uint32_t *uid);
 /* -EACCES: as above, or the folder is. -ENOENT: not on this host, or in none of our folders.
@@ -50,19 +50,19 @@ int unix_connect(const char *path, bool is_open, uint32_t *uid);
 
 /* Makes the claim that names the connection `tcp_fd`. 0 or -errno. */
 int unix_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
-                    struct side_claim *claim);
+                    struct unix_claim *claim);
 /* Sends a claim on a side-socket. 0 or -errno. */
-int unix_send_claim(int fd, const struct side_claim *claim);
+int unix_send_claim(int fd, const struct unix_claim *claim);
 /* 0; -EAGAIN; -ECONNRESET: closed; -EPROTO: something else came. */
-int unix_receive_claim(int fd, struct side_claim *claim);
+int unix_receive_claim(int fd, struct unix_claim *claim);
 /* The descriptors stay the caller's. */
-int unix_send_fds(int fd, const struct side_fds *batch);
+int unix_send_fds(int fd, const struct unix_fds *batch);
 /* The descriptors are the caller's. As above; -EPROTO: malformed or too many; -EMFILE: this
  * process has too many open. None is left open then. */
-int unix_receive_fds(int fd, struct side_fds *batch);
+int unix_receive_fds(int fd, struct unix_fds *batch);
 
 /* Of a peer's. */
-void unix_close_fds(struct side_fds *batch);
+void unix_close_fds(struct unix_fds *batch);
 
 int unix_random(void *bytes, size_t length);
 

@@ -112,7 +112,7 @@ static int unix_make_folder(char *path)
   return -EAGAIN;
 }
 
-static int unix_listen_in(const char *above, bool is_open, struct side_listener *made)
+static int unix_listen_in(const char *above, bool is_open, struct unix_listener *made)
 {
   struct sockaddr_un address;
   int length = snprintf(made->path, sizeof(made->path), "%s/" PREFIX "XXXXXX", above);
@@ -132,14 +132,14 @@ static int unix_listen_in(const char *above, bool is_open, struct side_listener 
   return rc;
 }
 
-int unix_listen(bool is_open, struct side_listener *listener)
+int unix_listen(bool is_open, struct unix_listener *listener)
 {
   const char *above = unix_parent(is_open);
   int rc = -EAGAIN;
 
   unix_sweep(above);
   for (int i = 0; i < TRIES && rc == -EAGAIN; i++) {
-    struct side_listener made = {.fd = -1, .folder_fd = -1};
+    struct unix_listener made = {.fd = -1, .folder_fd = -1};
     rc = unix_listen_in(above, is_open, &made);
     if (rc == 0)
       *listener = made;
@@ -147,7 +147,7 @@ int unix_listen(bool is_open, struct side_listener *listener)
   return rc;
 }
 
-void unix_unlisten(struct side_listener *listener)
+void unix_unlisten(struct unix_listener *listener)
 {
   char folder[WIRE_SIDE_MAX + 1];
 
@@ -161,7 +161,7 @@ void unix_unlisten(struct side_listener *listener)
   }
   if (listener->folder_fd >= 0)
     close(listener->folder_fd);
-  *listener = (struct side_listener){.fd = -1, .folder_fd = -1};
+  *listener = (struct unix_listener){.fd = -1, .folder_fd = -1};
 }
 
 /* ---- The other end ----------------------------------------------------------------- */

@@ -66,7 +66,7 @@ void guests_accept(struct control *control)
 }
 
 static struct connection *guests_peer_of_token(struct control *control,
-                                               const struct side_claim *claim)
+                                               const struct unix_claim *claim)
 {
   for (struct connection *peer = control->peers; peer; peer = peer->next) {
     if (!peer->is_connector && !peer->in_process && peer->state == PEER_HELLO &&
@@ -78,7 +78,7 @@ static struct connection *guests_peer_of_token(struct control *control,
 
 /* The guest is that peer's side-socket from now on. */
 static int guests_move_in(struct control *control, struct guest *guest, struct connection *peer,
-                          const struct side_claim *answer)
+                          const struct unix_claim *answer)
 {
   int rc = unix_send_claim(guest->watch.fd, answer);
 
@@ -92,7 +92,7 @@ static int guests_move_in(struct control *control, struct guest *guest, struct c
 
 void guest_event(struct control *control, struct guest *guest)
 {
-  struct side_claim ours, theirs;
+  struct unix_claim ours, theirs;
 
   if (closer_is_behind()) {
     watch_discard(control, &guest->watch);

@@ -31,7 +31,7 @@ static const char *constructors_name_of(const char *variable, char name[LOADER_V
 /* Behind all others in a new array, not by setenv(): that may free the array that another thread's
  * getenv() walks along. added: those that the process did not have. 0 or -ENOMEM. */
 static int environment_set(const char *const *environment, const char **added,
-                           struct constructors_said *said)
+                           struct constructors_effects *said)
 {
   char name[LOADER_VARIABLE_BYTES];
   size_t count = 0, more = 0;
@@ -99,7 +99,8 @@ static bool constructors_is_same(const struct sigaction *a, const struct sigacti
   return true;
 }
 
-static void dispositions_restore(const struct dispositions *before, struct constructors_said *said)
+static void dispositions_restore(const struct dispositions *before,
+                                 struct constructors_effects *said)
 {
   struct dispositions now;
 
@@ -114,13 +115,13 @@ static void dispositions_restore(const struct dispositions *before, struct const
 }
 
 int constructors_dlopen(const char *file, const char *const *environment, void **handle,
-                        struct constructors_said *said)
+                        struct constructors_effects *said)
 {
   const char *added[LOADER_VARIABLES_MAX + 1] = {NULL};
   struct dispositions before;
   int rc = 0;
 
-  *said = (struct constructors_said){0};
+  *said = (struct constructors_effects){0};
   pthread_mutex_lock(&mutex);
   if (environment)
     rc = environment_set(environment, added, said);

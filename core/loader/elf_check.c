@@ -143,7 +143,7 @@ static int check_segments(struct elf *elf)
 }
 
 static void elf_note_symbol(const char *name, bool is_defined, const char *stem,
-                            struct inspect *found)
+                            struct elf_check *found)
 {
   size_t head = strlen(stem);
   unsigned long major;
@@ -166,7 +166,7 @@ static const char *elf_string_at(const char *strings, uint64_t size, uint64_t at
 }
 
 static int elf_read_symbols(struct elf *elf, const Elf64_Shdr *section, const char *strings,
-                            uint64_t strings_size, const char *stem, struct inspect *found)
+                            uint64_t strings_size, const char *stem, struct elf_check *found)
 {
   uint64_t count = section->sh_size / sizeof(Elf64_Sym);
   const Elf64_Sym *symbols = elf_read_part(elf, section->sh_offset, section->sh_size);
@@ -181,7 +181,7 @@ static int elf_read_symbols(struct elf *elf, const Elf64_Shdr *section, const ch
 }
 
 static int elf_read_needed(struct elf *elf, const Elf64_Shdr *section, const char *strings,
-                           uint64_t strings_size, struct inspect *found)
+                           uint64_t strings_size, struct elf_check *found)
 {
   uint64_t count = section->sh_size / sizeof(Elf64_Dyn), n = 0;
   const Elf64_Dyn *entries = elf_read_part(elf, section->sh_offset, section->sh_size);
@@ -199,7 +199,7 @@ static int elf_read_needed(struct elf *elf, const Elf64_Shdr *section, const cha
 
 /* Without section headers (sstrip) nothing is known; dlsym() decides then. Of each type of section
  * a file has one. */
-static int elf_read_sections(struct elf *elf, const char *stem, struct inspect *found)
+static int elf_read_sections(struct elf *elf, const char *stem, struct elf_check *found)
 {
   uint64_t count = elf->head->e_shnum;
   const Elf64_Shdr *sections, *link;
@@ -230,7 +230,7 @@ static int elf_read_sections(struct elf *elf, const char *stem, struct inspect *
 }
 
 /* Found before dlopen() runs constructors of a file that is none of ours. */
-static int check_symbols(const char *stem, const struct inspect *found, struct loader_reason *why)
+static int check_symbols(const char *stem, const struct elf_check *found, struct loader_reason *why)
 {
   if (!found->is_listed || found->is_defined)
     return 0;
@@ -238,10 +238,10 @@ static int check_symbols(const char *stem, const struct inspect *found, struct l
     return loader_reject(why, -EPROTONOSUPPORT,
                          "built for ABI %u, this host speaks %u; build it with this host's headers",
                          found->other_major, PST_ABI_MAJOR);
-  return inspect_no_symbol(stem, why);
+  return elf_check_no_symbol(stem, why);
 }
 
-int inspect_no_symbol(const char *stem, struct loader_reason *why)
+int elf_check_no_symbol(const char *stem, struct loader_reason *why)
 {
   return loader_reject(why, -ELIBBAD,
                        "has no symbol %s%u: not a plugin; PST_PLUGIN() and PST_DESCRIPTION() "
@@ -249,8 +249,8 @@ int inspect_no_symbol(const char *stem, struct loader_reason *why)
                        stem, PST_ABI_MAJOR);
 }
 
-int inspect_file(const char *real, const char *stem, struct inspect *found,
-                 struct loader_reason *why)
+int elf_check_file(const char *real, const char *stem, struct elf_check *found,
+                   struct loader_reason *why)
 {
   struct elf elf = {.why = why, .arena = &found->arena};
   struct stat st;
@@ -273,13 +273,13 @@ int inspect_file(const char *real, const char *stem, struct inspect *found,
     rc = check_symbols(stem, found, why);
 out:
   if (rc < 0)
-    inspect_free(found);
+    elf_check_free(found);
   if (elf.fd >= 0)
     close(elf.fd);
   return rc;
 }
 
-void inspect_free(struct inspect *found)
+void elf_check_free(struct elf_check *found)
 {
   arena_free(&found->arena);
 }

@@ -10,7 +10,7 @@
 
 struct loader_reason;
 
-struct inspect {
+struct elf_check {
   bool is_listed;       /* its symbols could be listed */
   bool is_defined;      /* "<stem>1" among them, defined */
   uint32_t other_major; /* N of "<stem>N" where 1 is not there; 0: none */
@@ -20,10 +20,10 @@ struct inspect {
 
 /* May it be opened: is it whole, is it for this machine, which
  * major. stem: "pst_plugin_v" or "pst_description_v". */
-int inspect_file(const char *real, const char *stem, struct inspect *found,
-                 struct loader_reason *why);
-void inspect_free(struct inspect *found);
+int elf_check_file(const char *real, const char *stem, struct elf_check *found,
+                   struct loader_reason *why);
+void elf_check_free(struct elf_check *found);
 /* -ELIBBAD: neither the file's table nor dlsym() has "<stem>1". */
-int inspect_no_symbol(const char *stem, struct loader_reason *why);
+int elf_check_no_symbol(const char *stem, struct loader_reason *why);
 
 #endif

@@ -114,7 +114,7 @@ int host_library_add(const struct pst_host *table, void *handle)
 static int host_library_open(const struct pst_host *table, const char *soname, void **handle)
 {
   struct host *host = host_of(table);
-  struct constructors_said said;
+  struct constructors_effects said;
   int saved = errno;
   void *library;
 

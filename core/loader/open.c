@@ -154,7 +154,7 @@ static int open_check_origin(const char *real, const char *symbol, const void *a
                        symbol, info.dli_fname ? info.dli_fname : "something else");
 }
 
-static void open_note_constructors(const char *path, const struct constructors_said *said)
+static void open_note_constructors(const char *path, const struct constructors_effects *said)
 {
   if (said->set[0])
     loader_note(PST_LOG_DEBUG, "%s: opened with %s in the environment", path, said->set);
@@ -168,15 +168,15 @@ static void open_note_constructors(const char *path, const struct constructors_s
 /* Judged, inspected, opened with `environment` (or NULL), its symbol found to be its own; *handle
  * and *address. */
 static int open_file(const char *path, char real[PATH_MAX], const char *stem,
-                     const char *const *environment, struct inspect *found, void **handle,
+                     const char *const *environment, struct elf_check *found, void **handle,
                      const void **address, struct loader_reason *why)
 {
-  struct constructors_said said;
+  struct constructors_effects said;
   char symbol[64];
   int rc = trust_file(path, real, why);
 
   if (rc == 0)
-    rc = inspect_file(real, stem, found, why);
+    rc = elf_check_file(real, stem, found, why);
   if (rc < 0)
     return rc;
   rc = constructors_dlopen(real, environment, handle, &said);
@@ -187,12 +187,12 @@ static int open_file(const char *path, char real[PATH_MAX], const char *stem,
   }
   snprintf(symbol, sizeof(symbol), "%s%u", stem, PST_ABI_MAJOR);
   *address = dlsym(*handle, symbol);
-  rc = *address ? open_check_origin(real, symbol, *address, why) : inspect_no_symbol(stem, why);
+  rc = *address ? open_check_origin(real, symbol, *address, why) : elf_check_no_symbol(stem, why);
   if (rc == 0)
     return 0;
   dlclose(*handle);
 fail:
-  inspect_free(found);
+  elf_check_free(found);
   return rc;
 }
 
@@ -290,7 +290,7 @@ int open_plugin(const char *path, uint32_t kind, const char *name,
                 const struct loader_plugin **opened, struct loader_reason *why)
 {
   char real[PATH_MAX];
-  struct inspect found;
+  struct elf_check found;
   struct plugin *plugin;
   const char *const *environment = environment_beside(path, kind, name);
   const void *address;
@@ -311,13 +311,13 @@ int open_plugin(const char *path, uint32_t kind, const char *name,
     goto fail;
   }
   open_add_needed(plugin->pub.host, found.needed);
-  inspect_free(&found);
+  elf_check_free(&found);
   plugin->next = plugins;
   plugins = plugin;
   *opened = &plugin->pub;
   return 0;
 fail:
-  inspect_free(&found);
+  elf_check_free(&found);
   dlclose(handle);
   return rc;
 }
@@ -327,7 +327,7 @@ int open_description(const char *path, uint32_t kind, const char *name,
                      struct loader_reason *why)
 {
   char real[PATH_MAX];
-  struct inspect found;
+  struct elf_check found;
   const void *address;
   void *handle;
   int rc;
@@ -335,7 +335,7 @@ int open_description(const char *path, uint32_t kind, const char *name,
   rc = open_file(path, real, "pst_description_v", NULL, &found, &handle, &address, why);
   if (rc < 0)
     return rc;
-  inspect_free(&found);
+  elf_check_free(&found);
   rc = check_description(kind, name, address, why);
   if (rc == 0 && !(*real_path = loader_intern(real)))
     rc = loader_reject(why, -ENOMEM, "no memory for it");

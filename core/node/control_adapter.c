@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bare.h"
+#include "control_transport.h"
 #include "engine/engine.h"
 #include "peer.h"
 #include "util/limit_remedy.h"
@@ -121,7 +121,8 @@ int mail_open(struct pst_node *node, const struct pst_node_params *params, struc
   control_pair_add(told, &told_count, 1, MESSAGE_KEY, text);
   control.param_count = told_count;
   if (node->is_bare)
-    control_pair_add(terms, &control.term_count, CONTROL_TERMS_MAX, CONTROL_TERM_WIRE, NODE_BARE);
+    control_pair_add(terms, &control.term_count, CONTROL_TERMS_MAX, CONTROL_TERM_WIRE,
+                     NODE_TRANSPORT_NONE);
   else
     transport_terms_add(node->transport, terms, &control.term_count);
   return control_node_open(&control, &node->control, error);
@@ -194,15 +195,16 @@ static void mail_act_on(struct pst_node *node, struct node_mail *mail)
     peer_meet_again(peer, &mail->mail.blob);
     break;
   case WIRE_MESSAGE:
-    if (bare_arrived(peer->endpoint.handle, mail->mail.blob.bytes, mail->mail.blob.length) < 0)
+    if (control_transport_arrived(peer->endpoint.handle, mail->mail.blob.bytes,
+                                  mail->mail.blob.length) < 0)
       peer_leave(peer, PST_CLOSE_ABORT, -EPROTO, "a message is longer than `message_max`");
     break;
   case WIRE_ROOM:
-    bare_room(peer->endpoint.handle, mail->heard.count);
+    control_transport_room(peer->endpoint.handle, mail->heard.count);
     break;
   default:
     if (node->is_bare && peer->state < NODE_PEER_CLOSING)
-      bare_over(peer->endpoint.handle);
+      control_transport_over(peer->endpoint.handle);
     peer_control_over(peer, mail->heard.code, mail->text);
     break;
   }

@@ -69,7 +69,7 @@ struct pst_node {
   int timer_fd;
   uint64_t timer_ns; /* that it is set to; 0: not */
   bool insecure;
-  bool is_bare;    /* it has no transport: bare.h */
+  bool is_bare;    /* it has no transport: control_transport.h */
   bool has_failed; /* the device */
   struct control *control;
   const struct pst_origins *origins;

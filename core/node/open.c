@@ -7,7 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "bare.h"
+#include "control_transport.h"
 #include "peer.h"
 
 #define MESSAGE_DEFAULT 4096
@@ -174,22 +174,23 @@ static void node_make_plan(const struct pst_node *node, bool in_process, struct 
 static int node_open_bare(struct pst_node *node, const struct pst_node_params *params,
                           struct pst_error *error)
 {
-  static const struct loader_plugin plugin = {.name = NODE_BARE};
+  static const struct loader_plugin plugin = {.name = NODE_TRANSPORT_NONE};
   static const struct config_transport none = {.filter_count = 0};
   struct pst_worker *worker;
 
   if (params->transport_option_count || params->filter_count)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                    "pst_node_params: transport %s has neither options nor filters", NODE_BARE);
+                    "pst_node_params: transport %s has neither options nor filters",
+                    NODE_TRANSPORT_NONE);
   node->device->plugin = &plugin;
   node->transport = &none;
-  bare_limits(&node->device->limits);
+  control_transport_limits(&node->device->limits);
   int rc = node_fit_limits(node, error);
   if (rc < 0)
     return rc;
   node->is_bare = true;
-  node->device->ops = &bare_ops;
-  rc = bare_open(node, &worker);
+  node->device->ops = &control_transport_ops;
+  rc = control_transport_open(node, &worker);
   if (rc < 0)
     return node_no_descriptor(rc, error);
   rc = engine_worker_add(&node->engine, node->device, &node_worker_events, worker, &node->worker);
@@ -283,7 +284,7 @@ static int node_take_params(struct pst_node *node, const struct pst_node_params 
 static int node_open(struct pst_node *node, const struct pst_node_params *params,
                      struct pst_error *error)
 {
-  const bool is_bare = params->transport && strcmp(params->transport, NODE_BARE) == 0;
+  const bool is_bare = params->transport && strcmp(params->transport, NODE_TRANSPORT_NONE) == 0;
   int rc = node_take_params(node, params, error);
 
   if (rc == 0) {

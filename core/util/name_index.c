@@ -7,12 +7,12 @@
 
 static int name_index_by_name(const void *a, const void *b)
 {
-  const struct index_entry *x = a, *y = b;
+  const struct name_index_entry *x = a, *y = b;
   int order = strcmp(x->name, y->name);
   return order ? order : (x->item > y->item) - (x->item < y->item);
 }
 
-void name_index_sort(struct index_entry *entries, size_t count)
+void name_index_sort(struct name_index_entry *entries, size_t count)
 {
   if (count > 0)
     qsort(entries, count, sizeof(*entries), name_index_by_name);
@@ -25,8 +25,8 @@ static int name_index_compare(const char *entry, const char *name, size_t length
   return order ? order : (unsigned char)entry[length];
 }
 
-const struct index_entry *name_index_find(const struct index_entry *entries, size_t count,
-                                          const char *name, size_t length)
+const struct name_index_entry *name_index_find(const struct name_index_entry *entries, size_t count,
+                                               const char *name, size_t length)
 {
   size_t low = 0, high = count;
 

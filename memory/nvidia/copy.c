@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "context.h"
+#include "copy_plan.h"
 #include "kernels.h"
 #include "ops.h"
-#include "plan.h"
 #include "queue.h"
 #include "va_range.h"
 

@@ -12,7 +12,7 @@
 /* Behind cmocka's macros, which it has names in common with. */
 #undef fail
 #include "../../transports/loopback/address.h"
-#include "../../transports/loopback/port.h"
+#include "../../transports/loopback/shm_port.h"
 
 static struct contract_variant variant = {
     .name = "loopback-hostile", .options = "mode=copy", .apart = true};

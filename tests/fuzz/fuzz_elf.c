@@ -32,17 +32,17 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
-  struct inspect found;
+  struct elf_check found;
   struct loader_reason why = {.path = path};
 
   REQUIRE(pwrite(fd, data, size, 0) == (ssize_t)size && ftruncate(fd, (off_t)size) == 0);
-  int rc = inspect_file(path, "pst_plugin_v", &found, &why);
+  int rc = elf_check_file(path, "pst_plugin_v", &found, &why);
   REQUIRE(rc <= 0);
   REQUIRE(rc == 0 || (why.code == rc && strstr(why.line, path) != NULL));
   if (rc == 0)
     for (const char **library = found.needed; library && *library; library++)
       REQUIRE(strlen(*library) <= size);
   if (rc == 0)
-    inspect_free(&found);
+    elf_check_free(&found);
   return 0;
 }

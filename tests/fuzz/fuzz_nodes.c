@@ -266,7 +266,7 @@ static void say_frame(struct end *end)
 /* Descriptors go ahead, as many as the frame says, or not. */
 static void pass(struct end *end, uint32_t how)
 {
-  struct side_fds batch = {.count = how % 4};
+  struct unix_fds batch = {.count = how % 4};
   message.fd_count = batch.count;
   message.fd_id = ++end->fd_id;
   batch.id = message.fd_id + (how & 64 ? 1 : 0);
@@ -343,7 +343,7 @@ static void say_hello(struct end *end)
 /* By the side-socket, until the node has answered there, or will not. */
 static void claim(struct end *end)
 {
-  struct side_claim own, answer;
+  struct unix_claim own, answer;
   uint32_t uid = 0;
   if (!hear_frame(end) || !message.has_token)
     return;

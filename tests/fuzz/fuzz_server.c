@@ -338,7 +338,7 @@ bool world_turn(void)
 
 static void require_nothing_left(void)
 {
-  struct pool *pool = server.files->pool;
+  struct buddy *pool = server.files->pool;
 
   world_require_answers();
   for (const struct client *client = server.clients; client != NULL; client = client->next)
@@ -347,7 +347,7 @@ static void require_nothing_left(void)
   REQUIRE(server.files->turns.first == NULL && server.posts.first == NULL);
   /* All of it is one block. */
   uint64_t whole = serve_buddy_take(pool, IN_FLIGHT);
-  REQUIRE(whole != POOL_NONE);
+  REQUIRE(whole != BUDDY_NONE);
   serve_buddy_give(pool, whole);
 }
 

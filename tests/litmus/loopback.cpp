@@ -202,11 +202,11 @@ static int lb_post_why_closed(const struct pst_endpoint *)
 {
   return -ENOTCONN;
 }
-static uint64_t lb_patience_left(struct pst_device *)
+static uint64_t lb_wait_budget_left(struct pst_device *)
 {
   return UINT64_MAX;
 }
-static void lb_patience_spend(struct pst_device *, uint64_t)
+static void lb_wait_budget_spend(struct pst_device *, uint64_t)
 {
 }
 static bool lb_gate_is_known(const struct lb_gate_page *)
@@ -763,7 +763,7 @@ struct pst_mr {
 struct pst_remote {
   uint8_t *base;
 };
-struct lb_passage {
+struct lb_peer_access {
 };
 struct pst_request {
   int opcode;
@@ -794,7 +794,7 @@ static int lb_rma_remote_check(struct pst_endpoint *, struct pst_remote *, uint6
 {
   return 0;
 }
-static int lb_rma_remote_enter(struct lb_passage *, struct pst_remote *, uint64_t)
+static int lb_rma_remote_enter(struct lb_peer_access *, struct pst_remote *, uint64_t)
 {
   return 0;
 }
@@ -816,7 +816,7 @@ struct adding : rl::test_suite<adding, 2> {
     struct pst_mr mr = {(uint8_t *)&found};
     struct pst_remote remote = {(uint8_t *)&word};
     const struct pst_request request = {PST_OP_FETCH_ADD, 0, 0, {&mr}, {0}, {{&remote, 0, 1}}};
-    struct lb_passage passage;
+    struct lb_peer_access passage;
 
     RL_ASSERT(rma::lb_rma_atomic(NULL, &request, &passage) == 0);
   }

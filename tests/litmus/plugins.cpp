@@ -70,7 +70,7 @@ struct rc_lane {
   bool sets_up;
   bytes is_set_up;
 };
-enum since_state { SINCE_READING, SINCE_READ, SINCE_UNUSED };
+enum rc_baseline_state { RC_BASELINE_READING, RC_BASELINE_READ, RC_BASELINE_UNUSED };
 struct vb_counters {
   bytes read;
 };
@@ -81,7 +81,7 @@ struct pst_worker {
   int txq;
   bool tells_lost, has_told_lost;
   struct pst_device *device;
-  struct rc_since *since;
+  struct rc_counter_baseline *since;
   struct {
     uint32_t room;
     struct {
@@ -89,7 +89,7 @@ struct pst_worker {
     } all[1];
   } endpoints;
 };
-struct rc_since {
+struct rc_counter_baseline {
   const struct pst_device *device;
   atomic<int> state;
   uint32_t users;
@@ -100,7 +100,7 @@ struct rc_endpoint {
   atomic<int> setup;
   plain<int> setup_rc;
   struct rc_lane lanes[1];
-  struct rc_since *since;
+  struct rc_counter_baseline *since;
   bool cm;
 };
 struct pst_endpoint {
@@ -501,7 +501,7 @@ static int rc_qp_set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
   endpoint->rc->lanes[i].is_set_up = 1;
   return 0;
 }
-static void rc_look_at_event(struct pst_endpoint *)
+static void rc_timers_check_event(struct pst_endpoint *)
 {
 }
 static void rc_last_wqe_notice(struct pst_endpoint *)
@@ -529,14 +529,14 @@ static void vb_counters_read(int, int, struct vb_counters *counters)
 {
   counters->read = 1;
 }
-static void free(struct rc_since *since)
+static void free(struct rc_counter_baseline *since)
 {
   since->memory = -1;
 }
 
 #include "verbs.inc"
 
-static struct rc_since *the_since;
+static struct rc_counter_baseline *the_since;
 
 /* What a thread that takes asynchronous events has left is found with its notice. */
 struct notices : rl::test_suite<notices, 2> {
@@ -598,11 +598,11 @@ struct counters : rl::test_suite<counters, 2> {
   struct pst_worker worker;
   struct rc_endpoint rc;
   struct pst_endpoint endpoint;
-  struct rc_since since;
+  struct rc_counter_baseline since;
 
   void before()
   {
-    atomic_store(&since.state, SINCE_READING);
+    atomic_store(&since.state, RC_BASELINE_READING);
     since.device = &device;
     since.users = 1;
     since.counters.read = since.memory = 0;
@@ -617,9 +617,9 @@ struct counters : rl::test_suite<counters, 2> {
       rc_fail_read_since(&since);
       return;
     }
-    if (atomic_load(&since.state) == SINCE_READ)
+    if (atomic_load(&since.state) == RC_BASELINE_READ)
       RL_ASSERT(since.counters.read == 1);
-    rc_since_end(&endpoint);
+    rc_counter_baseline_end(&endpoint);
   }
   void after()
   {

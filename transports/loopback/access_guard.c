@@ -62,14 +62,14 @@ static pthread_mutex_t patience_lock = PTHREAD_MUTEX_INITIALIZER; /* of each dev
 /* Under the lock. */
 static void lb_gate_patience_come_back(struct pst_device *device)
 {
-  struct lb_patience *patience = &device->patience;
+  struct lb_wait_budget *patience = &device->patience;
   const uint64_t now = device->host->clock_ns(device->host);
   const uint64_t back = (now - patience->at_ns) / LEAVE_BACK;
   patience->spent_ns -= back < patience->spent_ns ? back : patience->spent_ns;
   patience->at_ns = now;
 }
 
-uint64_t lb_patience_left(struct pst_device *device)
+uint64_t lb_wait_budget_left(struct pst_device *device)
 {
   pthread_mutex_lock(&patience_lock);
   lb_gate_patience_come_back(device);
@@ -78,7 +78,7 @@ uint64_t lb_patience_left(struct pst_device *device)
   return spent + LEAVE_LEAST_NS < LEAVE_NS ? LEAVE_NS - spent : LEAVE_LEAST_NS;
 }
 
-void lb_patience_spend(struct pst_device *device, uint64_t waited_ns)
+void lb_wait_budget_spend(struct pst_device *device, uint64_t waited_ns)
 {
   pthread_mutex_lock(&patience_lock);
   lb_gate_patience_come_back(device);
@@ -157,7 +157,7 @@ static void lb_gate_await_shared(const struct lb_mr *mr)
   const struct pst_host *host = mr->device->host;
   if (!lb_gate_is_in_use(&mr->shared_gate->gate, mr->shared_gate))
     return;
-  const uint64_t began = host->clock_ns(host), patience_ns = lb_patience_left(mr->device);
+  const uint64_t began = host->clock_ns(host), patience_ns = lb_wait_budget_left(mr->device);
   uint64_t waited_ns = 0;
   struct timespec nap = {.tv_nsec = 10000};
   while (lb_gate_is_in_use(&mr->shared_gate->gate, mr->shared_gate) && waited_ns <= patience_ns) {
@@ -166,7 +166,7 @@ static void lb_gate_await_shared(const struct lb_mr *mr)
       nap.tv_nsec *= 2;
     waited_ns = host->clock_ns(host) - began;
   }
-  lb_patience_spend(mr->device, waited_ns);
+  lb_wait_budget_spend(mr->device, waited_ns);
   if (waited_ns > patience_ns && lb_gate_is_in_use(&mr->shared_gate->gate, mr->shared_gate))
     LB_LOG(mr->device, PST_LOG_WARN,
            "a peer has not left memory that is deregistered, after %" PRIu64

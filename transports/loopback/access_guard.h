@@ -64,13 +64,13 @@ void lb_gates_shut(struct lb_mr *mr);
 /* What deregistrations of a device have waited for other processes. They wait 2 s together, which
  * come back within 32 s: a peer that never leaves holds its owner's thread up once, and not for
  * each registration. */
-struct lb_patience {
+struct lb_wait_budget {
   uint64_t spent_ns, at_ns;
 };
 struct pst_device;
 /* Time for which one more may wait, at least 1 ms. In ns. */
-uint64_t lb_patience_left(struct pst_device *device);
+uint64_t lb_wait_budget_left(struct pst_device *device);
 /* Counts time that was waited. */
-void lb_patience_spend(struct pst_device *device, uint64_t waited_ns);
+void lb_wait_budget_spend(struct pst_device *device, uint64_t waited_ns);
 
 #endif

@@ -218,7 +218,7 @@ static bool lb_copy_others_are_done(struct pst_endpoint *endpoint, const struct 
 static int lb_copy_by_cpu(struct pst_endpoint *endpoint, const struct pst_request *request,
                           uint32_t *why)
 {
-  struct lb_passage passage = {0};
+  struct lb_peer_access passage = {0};
   if ((request->flags & PST_REQUEST_FENCE) && request->opcode != PST_OP_FLUSH &&
       !lb_copy_others_are_done(endpoint, NULL)) {
     *why = PST_WAIT_QUEUE;

@@ -30,7 +30,7 @@ struct pst_device {
   enum lb_mode mode;
   bool shared; /* peers may be in other processes */
   bool sealed;
-  struct lb_patience patience; /* of deregistrations */
+  struct lb_wait_budget patience; /* of deregistrations */
 };
 
 #define LB_TAKE(local, from) pst_struct_read(&(local), sizeof(local), (from))

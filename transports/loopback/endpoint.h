@@ -6,7 +6,7 @@
 #include <penstock/transport-util.h>
 
 #include "device.h"
-#include "port.h"
+#include "shm_port.h"
 #include "worker.h"
 
 /* A line of the log that begins with the endpoint's label. */

@@ -110,13 +110,13 @@ static void lb_mr_await_imports(struct pst_device *device, struct lb_gate *gate)
   if (atomic_load(&gate->imports) == 0)
     return;
   const uint64_t began = device->host->clock_ns(device->host);
-  const uint64_t patience_ns = lb_patience_left(device);
+  const uint64_t patience_ns = lb_wait_budget_left(device);
   uint64_t waited_ns = 0;
   while (atomic_load(&gate->imports) != 0 && waited_ns < patience_ns) {
     sched_yield();
     waited_ns = device->host->clock_ns(device->host) - began;
   }
-  lb_patience_spend(device, waited_ns);
+  lb_wait_budget_spend(device, waited_ns);
 }
 
 void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)

@@ -188,7 +188,7 @@ static void lb_post_push_plain(struct pst_endpoint *endpoint, const struct pst_r
 static uint32_t lb_post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
                                uint32_t n, uint32_t *why, int *rc)
 {
-  struct lb_passage passage = {0};
+  struct lb_peer_access passage = {0};
   uint32_t i;
   if (__builtin_expect(endpoint->copiers != NULL, 0))
     return lb_copy_post(endpoint, requests, n, why, rc);

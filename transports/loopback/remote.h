@@ -73,17 +73,17 @@ static inline bool lb_seat_in(struct pst_remote *remote, bool fenced)
 
 /* Which peer's memory this thread is in, of the requests of one post. It comes out
  * after so many bytes, lest the owner wait long. */
-struct lb_passage {
+struct lb_peer_access {
   struct pst_remote *inside; /* NULL: none */
   uint64_t bytes;
 };
-#define LB_PASSAGE_BYTES (UINT64_C(1) << 20)
+#define LB_PEER_ACCESS_BYTES (UINT64_C(1) << 20)
 /* Checks request and ranges. *by_copy: the CPU does not reach both ends. */
 int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
                  bool *by_copy);
 int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request,
-                   struct lb_passage *passage);
-void lb_rma_leave(struct lb_passage *passage);
+                   struct lb_peer_access *passage);
+void lb_rma_leave(struct lb_peer_access *passage);
 
 /* copy.c: copies by the memory's own plugin, which end later. */
 bool lb_copies_by(const struct pst_device *device, const struct pst_region *region);

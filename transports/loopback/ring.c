@@ -6,8 +6,8 @@
 
 #include "device.h"
 #include "mr.h"
-#include "port.h"
 #include "rx.h"
+#include "shm_port.h"
 #include "worker.h"
 
 static int lb_ring_check(struct pst_device *device, const struct pst_ring_params *in)

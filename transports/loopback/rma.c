@@ -28,7 +28,7 @@ static int lb_rma_local_check(const struct pst_request *request, uint32_t access
   return request->arg.length > LB_BYTES_MAX ? -EMSGSIZE : 0;
 }
 
-void lb_rma_leave(struct lb_passage *passage)
+void lb_rma_leave(struct lb_peer_access *passage)
 {
   if (passage->inside)
     lb_seat_out(passage->inside);
@@ -37,17 +37,17 @@ void lb_rma_leave(struct lb_passage *passage)
 
 /* Hold the peer's range while it is used: its owner waits for us when it
  * deregisters. */
-static inline int lb_rma_remote_enter(struct lb_passage *passage, struct pst_remote *remote,
+static inline int lb_rma_remote_enter(struct lb_peer_access *passage, struct pst_remote *remote,
                                       uint64_t bytes)
 {
-  if (passage->inside == remote && passage->bytes < LB_PASSAGE_BYTES) {
+  if (passage->inside == remote && passage->bytes < LB_PEER_ACCESS_BYTES) {
     passage->bytes += bytes;
     return 0;
   }
   lb_rma_leave(passage);
   if (!lb_seat_in(remote, remote->endpoint->fenced))
     return -EACCES;
-  *passage = (struct lb_passage){.inside = remote, .bytes = bytes};
+  *passage = (struct lb_peer_access){.inside = remote, .bytes = bytes};
   return 0;
 }
 
@@ -87,7 +87,7 @@ static int lb_rma_check_read_or_write(const struct pst_endpoint *endpoint,
 }
 
 static int lb_rma_read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request,
-                                struct lb_passage *passage)
+                                struct lb_peer_access *passage)
 {
   bool reading = request->opcode == PST_OP_READ, reached = true;
   struct pst_remote *remote = request->u.rma.remote;
@@ -112,7 +112,7 @@ static int lb_rma_read_or_write(struct pst_endpoint *endpoint, const struct pst_
 /* Carries out a fetch-and-add or compare-and-swap on 8 bytes of host memory. The old value goes to
  * the local memory. */
 static int lb_rma_atomic(struct pst_endpoint *endpoint, const struct pst_request *request,
-                         struct lb_passage *passage)
+                         struct lb_peer_access *passage)
 {
   struct pst_remote *remote = request->u.atomic.remote;
   struct lb_mr *mr = lb_mr_of(request->local.mr);
@@ -173,7 +173,7 @@ int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
 }
 
 int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request,
-                   struct lb_passage *passage)
+                   struct lb_peer_access *passage)
 {
   if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0)
     return -EINVAL;

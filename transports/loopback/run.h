@@ -70,7 +70,7 @@ static LB_ALWAYS_INLINE uint32_t lb_run_execute(const struct pst_endpoint *endpo
   do {
     lb_run_copy(&run, &requests[i]);
     bytes += requests[i++].arg.length;
-  } while (i < n && bytes < LB_PASSAGE_BYTES && lb_run_has(&run, &requests[i]));
+  } while (i < n && bytes < LB_PEER_ACCESS_BYTES && lb_run_has(&run, &requests[i]));
   lb_seat_out(run.remote);
   return i;
 }

@@ -13,8 +13,8 @@
 
 #include "address.h"
 #include "described.h"
-#include "port.h"
 #include "registry.h"
+#include "shm_port.h"
 
 #ifndef TFD_IOC_SET_TICKS /* of <linux/timerfd.h>, which clashes with <fcntl.h> */
 #define TFD_IOC_SET_TICKS _IOW('T', 0, uint64_t)

@@ -14,8 +14,8 @@
 
 #include "am.h"
 #include "cuda.h"
-#include "keeper.h"
 #include "lanes.h"
+#include "linger.h"
 #include "ops.h"
 #include "settings.h"
 #include "status.h"
@@ -219,7 +219,7 @@ void ucx_close(struct pst_device *device)
 {
   if (!device)
     return;
-  ucx_keeper_close(device);
+  ucx_linger_close(device);
   pthread_mutex_destroy(&device->keeper_lock);
   pthread_rwlock_destroy(&device->mr_lock);
   if (device->gather)

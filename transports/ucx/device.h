@@ -15,7 +15,7 @@
 #include "wire.h"
 
 struct ucx_cuda;
-struct ucx_keeper;
+struct ucx_linger;
 
 struct pst_device {
   const struct pst_host *host;
@@ -35,7 +35,7 @@ struct pst_device {
   bool shares; /* has a transport of shared memory */
   char transports[256];
   char environment[192];     /* UCX's variables that are set, by name */
-  struct ucx_keeper *keeper; /* of links that outlive their workers; NULL: there was none yet */
+  struct ucx_linger *keeper; /* of links that outlive their workers; NULL: there was none yet */
   pthread_mutex_t keeper_lock;
   struct pst_mr *mrs; /* registrations, which peers' messages may name */
   pthread_rwlock_t mr_lock;

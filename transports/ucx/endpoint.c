@@ -14,7 +14,7 @@
 #include <penstock/transport-cpu.h>
 
 #include "device.h"
-#include "held.h"
+#include "fence_queue.h"
 #include "limits.h"
 #include "link.h"
 #include "mr.h"
@@ -65,7 +65,7 @@ static int ucx_endpoint_open_tx(struct pst_endpoint *endpoint)
   if (rc == 0)
     rc = ucx_units_open(&tx->writes, requests + 1);
   if (rc == 0)
-    rc = ucx_held_open(tx, requests + 1, endpoint->pieces_max);
+    rc = ucx_fence_queue_open(tx, requests + 1, endpoint->pieces_max);
   if (rc < 0)
     return rc;
   link->op_count = requests + 2; /* one is a FENCE's */
@@ -209,7 +209,7 @@ void ucx_endpoint_free(struct pst_endpoint *endpoint)
   }
   free(endpoint->tx.sends.at);
   free(endpoint->tx.writes.at);
-  ucx_held_close(&endpoint->tx);
+  ucx_fence_queue_close(&endpoint->tx);
   pst_cpu_endpoint_end(&endpoint->cpu);
   free(endpoint);
 }

@@ -10,12 +10,12 @@
 
 #include "device.h"
 #include "link.h"
+#include "ring_share.h"
 #include "send.h"
-#include "share.h"
 #include "units.h"
 #include "worker.h"
 
-struct ucx_held;
+struct ucx_fence_queue;
 struct ucx_op;
 
 /* Sends of an endpoint, and what it owes. */
@@ -25,9 +25,9 @@ struct ucx_tx {
   uint64_t length_max; /* of the peer's slots */
   bool must_fetch;
   struct ucx_units sends, writes;
-  struct ucx_cut cut;
+  struct ucx_fragments cut;
   /* A ring of those that wait behind a FENCE. */
-  struct ucx_held *held;
+  struct ucx_fence_queue *held;
   struct pst_piece *held_pieces;
   uint64_t held_mask, held_head, held_tail;
   uint64_t held_sends;

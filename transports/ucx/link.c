@@ -14,10 +14,10 @@
 #include <penstock/transport-util.h>
 
 #include "am.h"
-#include "cut.h"
 #include "device.h"
 #include "endpoint.h"
 #include "fail.h"
+#include "link_close.h"
 #include "receive.h"
 #include "remote.h"
 #include "ring.h"

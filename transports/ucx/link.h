@@ -39,7 +39,7 @@ struct ucx_peer {
   int pidfd;              /* of its process; -1: that is not watched */
   bool is_here;           /* on this host */
   bool by_ucx;            /* its failures are UCX's to notice */
-  bool has_died;          /* its process has: ucx_tick() ends the link */
+  bool has_died;          /* its process has: ucx_timers_poll() ends the link */
 };
 
 struct ucx_link {

@@ -9,12 +9,12 @@
 
 #include "am.h"
 #include "cuda.h"
-#include "cut.h"
 #include "device.h"
 #include "endpoint.h"
 #include "fail.h"
-#include "held.h"
+#include "fence_queue.h"
 #include "link.h"
+#include "link_close.h"
 #include "ops.h"
 #include "path.h"
 #include "receive.h"
@@ -22,7 +22,7 @@
 #include "rma_am.h"
 #include "send.h"
 #include "stage.h"
-#include "tick.h"
+#include "timers.h"
 #include "units.h"
 #include "wire.h"
 #include "worker.h"
@@ -81,7 +81,7 @@ static void ucx_poll_end_all(struct pst_endpoint *endpoint, int32_t status)
   ucx_ams_void(link, status);
   endpoint->tx.cut.is_open = false;
   ucx_units_fail(&endpoint->tx.sends, status);
-  ucx_held_fail(endpoint, status);
+  ucx_fence_queue_fail(endpoint, status);
   ucx_rma_fail(endpoint, status);
   if (uses_memory)
     ucx_link_end_requests(link);
@@ -166,7 +166,7 @@ static void ucx_poll_step_closing(struct pst_endpoint *endpoint)
     endpoint->has_cancelled = true;
     ucx_ams_void(link, -ECANCELED);
     ucx_send_cancel(endpoint, -ECANCELED);
-    ucx_held_fail(endpoint, -ECANCELED);
+    ucx_fence_queue_fail(endpoint, -ECANCELED);
     break;
   case PST_CLOSING_OVER:
     endpoint->has_cancelled = true;
@@ -186,7 +186,7 @@ static void ucx_poll_step(struct pst_endpoint *endpoint)
   if (endpoint->cpu.state == PST_CPU_UP && link->line == UCX_LINE_OPEN &&
       link->stage.name == UCX_JOINED) {
     ucx_send_step(endpoint);
-    ucx_held_step(endpoint);
+    ucx_fence_queue_step(endpoint);
     ucx_rma_step(endpoint);
     ucx_rma_am_step(endpoint);
     ucx_receive_step(endpoint);
@@ -234,7 +234,7 @@ static void ucx_poll_progress(struct pst_worker *worker)
   if (worker->idle_turns++ % POLL_TURNS == 0 || worker->sleep_fd >= 0 || worker->leaving) {
     const uint64_t now_ns = ucx_now_ns(worker->device);
     if (now_ns - worker->ticked_ns >= POLL_TICK_NS)
-      ucx_tick(worker, now_ns);
+      ucx_timers_poll(worker, now_ns);
     else if (worker->leaving)
       ucx_links_step(worker, now_ns);
   }

@@ -8,7 +8,7 @@
 
 #include "cuda.h"
 #include "endpoint.h"
-#include "held.h"
+#include "fence_queue.h"
 #include "link.h"
 #include "ops.h"
 #include "rma.h"
@@ -26,8 +26,8 @@ static int ucx_post_judge(const struct pst_endpoint *endpoint, const struct pst_
 static uint32_t ucx_post_take(struct pst_endpoint *endpoint, const struct pst_request *requests,
                               uint32_t n, uint32_t *why)
 {
-  if (ucx_held_must(endpoint, requests))
-    return ucx_held_add(endpoint, requests, why);
+  if (ucx_fence_queue_must(endpoint, requests))
+    return ucx_fence_queue_add(endpoint, requests, why);
   if (requests->opcode == PST_OP_SEND)
     return ucx_send_start(endpoint, requests, n, why);
   if (!ucx_rma_may_start(endpoint, requests, why))

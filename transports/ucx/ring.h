@@ -8,7 +8,7 @@
 
 #include <penstock/transport-cpu.h>
 
-#include "share.h"
+#include "ring_share.h"
 
 struct pst_ring {
   struct pst_cpu_ring cpu;

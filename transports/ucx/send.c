@@ -190,7 +190,7 @@ static struct ucx_units *ucx_send_units_of(struct pst_endpoint *endpoint)
 static void ucx_send_begin_cut(struct pst_endpoint *endpoint, const struct pst_request *request,
                                const struct ucx_header *header)
 {
-  struct ucx_cut *cut = &endpoint->tx.cut;
+  struct ucx_fragments *cut = &endpoint->tx.cut;
 
   cut->count = ucx_am_sources(cut->sources, request);
   cut->header = *header;
@@ -226,7 +226,7 @@ void ucx_send_write(struct pst_endpoint *endpoint, const struct pst_request *req
 
 void ucx_send_cancel(struct pst_endpoint *endpoint, int32_t status)
 {
-  struct ucx_cut *cut = &endpoint->tx.cut;
+  struct ucx_fragments *cut = &endpoint->tx.cut;
 
   if (cut->is_open)
     ucx_unit_end(ucx_send_units_of(endpoint), cut->unit, status);
@@ -234,7 +234,7 @@ void ucx_send_cancel(struct pst_endpoint *endpoint, int32_t status)
 }
 
 /* The next part of the message. */
-static void ucx_send_fill_part(struct ucx_cut *cut, struct ucx_am *am, uint64_t most)
+static void ucx_send_fill_part(struct ucx_fragments *cut, struct ucx_am *am, uint64_t most)
 {
   am->header = cut->header;
   am->header.offset = cut->offset;
@@ -257,7 +257,7 @@ static void ucx_send_fill_part(struct ucx_cut *cut, struct ucx_am *am, uint64_t 
 
 void ucx_send_step(struct pst_endpoint *endpoint)
 {
-  struct ucx_cut *cut = &endpoint->tx.cut;
+  struct ucx_fragments *cut = &endpoint->tx.cut;
   struct ucx_link *link = endpoint->link;
 
   while (cut->is_open && !ucx_link_is_lost(link)) {

@@ -13,7 +13,7 @@
 #include "wire.h"
 
 /* A message that is longer than an active message, or a WRITE, while it is cut. */
-struct ucx_cut {
+struct ucx_fragments {
   ucp_dt_iov_t sources[PST_CPU_PIECES_MAX];
   struct ucx_header header;
   uint64_t offset; /* bytes that went */

@@ -16,7 +16,7 @@
 #include "rma.h"
 #include "rma_am.h"
 #include "stage.h"
-#include "tick.h"
+#include "timers.h"
 #include "units.h"
 #include "worker.h"
 
@@ -114,7 +114,7 @@ int ucx_arm(struct pst_worker *worker)
 
   if (worker->sleep_fd < 0)
     return -EOPNOTSUPP;
-  ucx_tick(worker, now_ns);
+  ucx_timers_poll(worker, now_ns);
   for (uint32_t i = 0; rc == 0 && i < worker->endpoint_count; i++)
     if (ucx_sleep_is_pending(worker->endpoints[i]))
       rc = -EAGAIN;

@@ -12,10 +12,10 @@
 #include <penstock/transport-util.h>
 
 #include "device.h"
-#include "keeper.h"
+#include "linger.h"
 #include "link.h"
 #include "ops.h"
-#include "tick.h"
+#include "timers.h"
 
 static void ucx_worker_close_descriptors(struct pst_worker *worker)
 {
@@ -71,7 +71,7 @@ static void ucx_worker_hand_over(struct pst_worker *worker, uint64_t now_ns)
   struct ucx_link *link;
 
   while ((link = ucx_links_take_waiting(worker, now_ns)))
-    if (!ucx_keeper_take(worker->device, link))
+    if (!ucx_linger_take(worker->device, link))
       ucx_link_free(link);
 }
 
@@ -81,7 +81,7 @@ static void ucx_worker_let_leave(struct pst_worker *worker)
   while (worker->leaving) {
     const uint64_t now_ns = ucx_now_ns(worker->device);
     ucx_links_progress(worker);
-    ucx_tick(worker, now_ns);
+    ucx_timers_poll(worker, now_ns);
     ucx_worker_hand_over(worker, now_ns);
     if (worker->leaving)
       usleep(200);

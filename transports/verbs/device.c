@@ -182,7 +182,7 @@ static int vb_device_choose_place(const struct pst_host *host, struct vb_open *m
   const struct vb_port *port = made->port;
 
   if (port->gid_count || port->gid_error || made->wish.index >= 0)
-    return vb_place_choose(host, made, port, &made->place);
+    return vb_port_address_choose(host, made, port, &made->place);
   host->log(host, PST_LOG_WARN,
             "%s port %u has no address yet: nobody is reached before it has one (`ip addr add`, "
             "`ip link set dev … up`)",

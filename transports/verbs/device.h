@@ -66,7 +66,7 @@ void vb_port_text(const struct vb_port *port, char *text, size_t size);
 uint32_t vb_port_mbps(uint32_t width, uint32_t speed);
 
 /* Where a port is on its network, at some time. */
-struct vb_place {
+struct vb_port_address {
   struct vb_gid gid;
   uint16_t lid;
   enum ibv_mtu mtu;
@@ -79,7 +79,7 @@ struct vb_open {
   struct vb_device *info; /* to be freed */
   struct vb_port *port;   /* in *info; as it was then, the following, too */
   struct vb_gid_wish wish;
-  struct vb_place place; /* without a GID while the port has none */
+  struct vb_port_address place; /* without a GID while the port has none */
 };
 /* 0; -ENODEV, -EACCES and others of opening, logged. */
 int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_t gid_index,
@@ -87,16 +87,17 @@ int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_
 void vb_open_close(struct vb_open *opened);
 void vb_port_read(struct ibv_context *context, uint32_t number, struct vb_port *port);
 
-/* place.c: chooses LID and GID from what was read of the port. 0; -ENODEV: no such GID;
+/* port_address.c: chooses LID and GID from what was read of the port. 0; -ENODEV: no such GID;
  * -EADDRNOTAVAIL: no LID; logged, and *place stays as it was. */
-int vb_place_choose(const struct pst_host *host, const struct vb_open *open,
-                    const struct vb_port *port, struct vb_place *place);
-/* Reads the port again and chooses as vb_place_choose(). */
-int vb_place_read(const struct pst_host *host, const struct vb_open *open, struct vb_place *place);
+int vb_port_address_choose(const struct pst_host *host, const struct vb_open *open,
+                           const struct vb_port *port, struct vb_port_address *place);
+/* Reads the port again and chooses as vb_port_address_choose(). */
+int vb_port_address_read(const struct pst_host *host, const struct vb_open *open,
+                         struct vb_port_address *place);
 /* Whether the port is as it was, apart from GIDs that were added since. */
-bool vb_place_holds(const struct vb_open *open, const struct vb_place *place);
+bool vb_port_address_holds(const struct vb_open *open, const struct vb_port_address *place);
 /* Whether the GID is where it was. */
-bool vb_place_has_gid(const struct vb_open *open, const struct vb_place *place);
+bool vb_port_address_has_gid(const struct vb_open *open, const struct vb_port_address *place);
 /* A plugin's probe(). */
 int vb_probe(struct pst_probe *probe);
 

@@ -56,7 +56,8 @@ bool vb_gid_parse(const char *text, uint8_t raw[16]);
 int vb_gid_read(struct ibv_context *context, uint32_t port, bool is_ethernet,
                 struct vb_gid table[VB_GIDS_MAX]);
 
-/* home.c: of these, which are addresses of this host, `all` being its own, and of which netdev. */
+/* gid_netns.c: of these, which are addresses of this host, `all` being its own, and of which
+ * netdev. */
 void vb_gid_find_homes(struct vb_gid *table, uint32_t count, const struct ifaddrs *all);
 
 #endif

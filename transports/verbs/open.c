@@ -155,22 +155,23 @@ void vb_device_close(struct pst_device *device)
   pthread_mutex_destroy(&device->events);
 }
 
-static bool vb_open_is_elsewhere(const struct vb_place *was, const struct vb_place *is)
+static bool vb_open_is_elsewhere(const struct vb_port_address *was,
+                                 const struct vb_port_address *is)
 {
   return was->lid != is->lid || was->mtu != is->mtu || was->gid.index != is->gid.index ||
          memcmp(was->gid.raw, is->gid.raw, sizeof(is->gid.raw)) != 0;
 }
 
-int vb_device_place(struct pst_device *device, struct vb_place *place)
+int vb_device_place(struct pst_device *device, struct vb_port_address *place)
 {
-  struct vb_place now;
+  struct vb_port_address now;
   int rc = 0;
 
   vb_events(device);
   pthread_mutex_lock(&device->place_lock);
   if (atomic_exchange(&device->place_changes, false) ||
-      !vb_place_holds(&device->open, &device->place)) {
-    rc = vb_place_read(device->host, &device->open, &now);
+      !vb_port_address_holds(&device->open, &device->place)) {
+    rc = vb_port_address_read(device->host, &device->open, &now);
     if (rc < 0)
       atomic_store(&device->place_changes, true);
     else if (vb_open_is_elsewhere(&device->place, &now))

@@ -15,6 +15,6 @@ int vb_device_open(struct pst_device *device, const struct pst_host *host,
                    uint64_t capabilities);
 void vb_device_close(struct pst_device *device);
 /* Where the port is now: what a peer hears of an endpoint has to be so. 0 or -errno, logged. */
-int vb_device_place(struct pst_device *device, struct vb_place *place);
+int vb_device_place(struct pst_device *device, struct vb_port_address *place);
 
 #endif

@@ -58,7 +58,7 @@ uint64_t vb_silence_ns(const struct vb_path *path)
 }
 
 void vb_address_vector(const struct vb_path *path, const struct vb_peer *peer,
-                       const struct vb_own *own, struct ibv_ah_attr *attr)
+                       const struct vb_local_port *own, struct ibv_ah_attr *attr)
 {
   memset(attr, 0, sizeof(*attr));
   attr->port_num = (uint8_t)own->port;

@@ -36,7 +36,7 @@ struct vb_peer {
 };
 
 /* Where this end is. */
-struct vb_own {
+struct vb_local_port {
   uint32_t port;
   bool needs_grh;
   const struct vb_gid *gid;
@@ -56,6 +56,6 @@ uint64_t vb_silence_ns(const struct vb_path *path);
 /* Zeroed and filled: libraries read what they are not asked about. Within an InfiniBand subnet
  * packets have no GRH (40 bytes) unless the port requires it. */
 void vb_address_vector(const struct vb_path *path, const struct vb_peer *peer,
-                       const struct vb_own *own, struct ibv_ah_attr *attr);
+                       const struct vb_local_port *own, struct ibv_ah_attr *attr);
 
 #endif

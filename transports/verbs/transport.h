@@ -128,8 +128,8 @@ struct pst_device {
   pthread_mutex_t domains_lock;
   atomic_uint registrations; /* in all domains */
   pthread_mutex_t place_lock;
-  struct vb_place place;     /* under it: where the port was when last looked at */
-  atomic_bool place_changes; /* an event has told of another */
+  struct vb_port_address place; /* under it: where the port was when last looked at */
+  atomic_bool place_changes;    /* an event has told of another */
   uint32_t message_max;
   uint32_t pieces_max;
   uint64_t capabilities;

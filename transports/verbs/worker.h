@@ -8,7 +8,7 @@
 
 struct vb_srq;
 struct vb_slab;
-struct rc_since;
+struct rc_counter_baseline;
 
 struct pst_ring {
   struct pst_worker *worker;
@@ -69,7 +69,7 @@ struct pst_worker {
   struct pst_places rings;
   struct pst_places shared; /* receives */
   struct vb_srq *shared_due;
-  struct rc_since *since;                           /* the last; NULL: no endpoint has it */
+  struct rc_counter_baseline *since;                /* the last; NULL: no endpoint has it */
   struct pst_endpoint *by_number[VB_NUMBER_CHAINS]; /* of queue pairs that share them */
   struct pst_endpoint *last_numbered;
   struct pst_ring *last_ring; /* that a token named: tokens of it begin so */

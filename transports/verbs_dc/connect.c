@@ -58,7 +58,7 @@ static int dc_connect_check(const struct dc_endpoint *dc, const struct pst_blob 
 {
   struct dc_blob own;
 
-  dc_own_address(dc, &own);
+  dc_local_address(dc, &own);
   if (!dc_blob_read(address->bytes, address->length, peer))
     return dc_connect_refuse(
         dc, -EPROTO, "it is not one of verbs_dc's; both ends need the same transport and version");

@@ -10,7 +10,7 @@
 const char *dc_gid_reason(const struct dc_endpoint *dc, char text[DC_REASON]);
 
 /* Its own address. */
-void dc_own_address(const struct dc_endpoint *dc, struct dc_blob *own);
+void dc_local_address(const struct dc_endpoint *dc, struct dc_blob *own);
 /* A hello with that value. False: it is a stranger's. */
 bool dc_hear_hello(struct dc_endpoint *dc, uint32_t value);
 /* Others may connect to that peer; of one that has none, nothing happens. */

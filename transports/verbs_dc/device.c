@@ -14,7 +14,7 @@
 #define CQ_LEAST 1024u
 #define CQ_PEERS 16384u
 
-enum ibv_mtu dc_mtu(const struct pst_device *device, const struct vb_place *where)
+enum ibv_mtu dc_mtu(const struct pst_device *device, const struct vb_port_address *where)
 {
   const uint32_t wish = device->path.mtu;
 

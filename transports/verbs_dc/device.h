@@ -43,6 +43,6 @@ static inline struct dc_device *dc_device_of(const struct pst_device *device)
 }
 
 /* device.c: the path MTU of its queue pairs. */
-enum ibv_mtu dc_mtu(const struct pst_device *device, const struct vb_place *where);
+enum ibv_mtu dc_mtu(const struct pst_device *device, const struct vb_port_address *where);
 
 #endif

@@ -9,7 +9,7 @@
 #include "connection.h"
 #include "ops.h"
 #include "probe.h"
-#include "share.h"
+#include "ring_share.h"
 #include "target.h"
 
 int dc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
@@ -126,7 +126,7 @@ static int dc_endpoint_open_parts(struct dc_endpoint *dc, const struct pst_endpo
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
   struct pst_worker *worker = endpoint->worker;
-  struct vb_place where;
+  struct vb_port_address where;
   int rc = pst_places_take(&worker->endpoints, endpoint, VB_PLACES, &endpoint->place);
 
   if (rc < 0)
@@ -144,10 +144,10 @@ static int dc_endpoint_open_parts(struct dc_endpoint *dc, const struct pst_endpo
   if (rc < 0)
     return rc;
   dc_endpoint_open_send_queue(dc);
-  dc->home = (struct dc_home){.gid_index = where.gid.index,
-                              .lid = where.lid,
-                              .gid_type = (uint8_t)where.gid.type,
-                              .mtu = (uint8_t)dc_mtu(worker->device, &where)};
+  dc->home = (struct dc_opened_address){.gid_index = where.gid.index,
+                                        .lid = where.lid,
+                                        .gid_type = (uint8_t)where.gid.type,
+                                        .mtu = (uint8_t)dc_mtu(worker->device, &where)};
   memcpy(dc->home.gid, where.gid.raw, sizeof(dc->home.gid));
   return 0;
 }
@@ -229,7 +229,7 @@ int dc_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
   uint8_t bytes[DC_BLOB_BYTES];
   struct dc_blob own;
 
-  dc_own_address(dc_of(endpoint), &own);
+  dc_local_address(dc_of(endpoint), &own);
   dc_blob_write(&own, bytes);
   return pst_blob_write(address, bytes, sizeof(bytes));
 }

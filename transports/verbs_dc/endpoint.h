@@ -36,7 +36,7 @@ enum dc_stage {
 };
 
 /* The port's address when it was opened. */
-struct dc_home {
+struct dc_opened_address {
   uint8_t gid[16];
   uint32_t gid_index;
   uint16_t lid;
@@ -56,7 +56,7 @@ struct dc_peer {
 struct dc_endpoint {
   struct pst_endpoint endpoint; /* first */
   enum dc_stage stage;
-  struct dc_home home;
+  struct dc_opened_address home;
   struct dc_peer peer;
   struct dc_handle *handle;
   uint16_t number; /* that immediate data to it begin with */

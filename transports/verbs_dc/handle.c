@@ -109,7 +109,7 @@ int dc_handle_take(struct dc_endpoint *endpoint, const struct dc_blob *to)
   struct dc_device *dc = dc_device_of(device);
   struct vb_peer peer = {.is_ethernet = to->is_ethernet, .lid = to->lid};
   struct vb_gid gid = {.index = endpoint->home.gid_index, .type = endpoint->home.gid_type};
-  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh, &gid};
+  const struct vb_local_port own = {device->open.port->number, device->open.port->needs_grh, &gid};
   struct ibv_ah_attr attr;
 
   memcpy(gid.raw, endpoint->home.gid, sizeof(gid.raw));

@@ -9,7 +9,7 @@
 #include "connection.h"
 #include "ops.h"
 #include "probe.h"
-#include "share.h"
+#include "ring_share.h"
 
 #define ANSWER_NS UINT64_C(10000000)
 #define DC_FLUSH_NS UINT64_C(2000000000)
@@ -353,7 +353,7 @@ static uint32_t dc_poll_value_of(const struct dc_endpoint *dc, enum dc_word word
 
   if (word != DC_HELLO)
     return word == DC_CREDIT ? dc->granted : 0;
-  dc_own_address(dc, &own);
+  dc_local_address(dc, &own);
   return dc_blob_proof(&own);
 }
 

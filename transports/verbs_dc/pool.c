@@ -30,7 +30,7 @@ static int dc_pool_to_init(const struct pst_device *device, struct ibv_qp *qp)
 /* Kernels differ in whether they want an address vector here, which each request has anyway. */
 static int dc_pool_to_rtr(struct pst_device *device, struct ibv_qp *qp)
 {
-  struct vb_place where;
+  struct vb_port_address where;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
 
   pthread_mutex_lock(&device->place_lock);
@@ -41,7 +41,8 @@ static int dc_pool_to_rtr(struct pst_device *device, struct ibv_qp *qp)
   if (rc != EINVAL)
     return rc;
   struct vb_peer itself = {.is_ethernet = device->open.port->is_ethernet, .lid = where.lid};
-  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh, &where.gid};
+  const struct vb_local_port own = {device->open.port->number, device->open.port->needs_grh,
+                                    &where.gid};
   memcpy(itself.gid, where.gid.raw, sizeof(itself.gid));
   vb_address_vector(&device->path, &itself, &own, &attr.ah_attr);
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV);

@@ -76,7 +76,7 @@ int dc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 
   if (size == 0)
     return -EINVAL;
-  dc_own_address(dc, &own);
+  dc_local_address(dc, &own);
   if (dc->stage == DC_NEW) {
     snprintf(text, size, "%s port %u, DCTs %u, %u, %s, not connected", device->open.info->name,
              device->open.port->number, own.control, own.data, dc_gid_reason(dc, reason));

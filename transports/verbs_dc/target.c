@@ -23,10 +23,11 @@ static int dc_target_to_init(const struct pst_device *device, struct ibv_qp *qp)
 }
 
 static int dc_target_to_rtr(const struct pst_device *device, struct ibv_qp *qp,
-                            const struct vb_place *where)
+                            const struct vb_port_address *where)
 {
   struct vb_peer itself = {.is_ethernet = device->open.port->is_ethernet, .lid = where->lid};
-  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh, &where->gid};
+  const struct vb_local_port own = {device->open.port->number, device->open.port->needs_grh,
+                                    &where->gid};
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
                              .path_mtu = dc_mtu(device, where),
                              .min_rnr_timer = (uint8_t)device->path.min_rnr_timer};
@@ -38,7 +39,8 @@ static int dc_target_to_rtr(const struct pst_device *device, struct ibv_qp *qp,
 }
 
 struct ibv_qp *dc_target_create(struct dc_device *dc, struct ibv_cq *cq, struct ibv_srq *srq,
-                                void *context, const struct vb_place *where, const char **step)
+                                void *context, const struct vb_port_address *where,
+                                const char **step)
 {
   struct ibv_qp_init_attr_ex attr = {.qp_context = context,
                                      .send_cq = cq,
@@ -72,7 +74,7 @@ struct ibv_qp *dc_target_create(struct dc_device *dc, struct ibv_cq *cq, struct 
 int dc_target_open(struct pst_worker *worker, struct vb_srq *shared, const char *label)
 {
   struct dc_device *dc = dc_device_of(worker->device);
-  struct vb_place where;
+  struct vb_port_address where;
   const char *step;
 
   if (shared->target)

@@ -9,7 +9,8 @@
 /* One with that shared queue, in RTR: only then has it its number. NULL: errno, and
  * *step says what failed. */
 struct ibv_qp *dc_target_create(struct dc_device *dc, struct ibv_cq *cq, struct ibv_srq *srq,
-                                void *context, const struct vb_place *where, const char **step);
+                                void *context, const struct vb_port_address *where,
+                                const char **step);
 /* shared->target, made if it is not there yet. 0 or -errno, logged. */
 int dc_target_open(struct pst_worker *worker, struct vb_srq *shared, const char *label);
 

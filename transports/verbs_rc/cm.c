@@ -16,7 +16,7 @@
  */
 #include <sys/random.h>
 
-#include "cm_inside.h"
+#include "cm_internal.h"
 
 #define RESOLVE_MS 1000              /* for a neighbour to answer, a try */
 #define AGAIN_NS UINT64_C(100000000) /* between tries */

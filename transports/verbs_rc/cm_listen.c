@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
-#include "cm_inside.h"
+#include "cm_internal.h"
 
 #define BACKLOG 1024 /* the kernel's own limit on it by default */
 

@@ -167,7 +167,7 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   if ((rc = rc_connect_take_peer(endpoint)) < 0)
     return rc;
   endpoint->rc->heard_ns = vb_now_ns(endpoint->device);
-  if ((rc = rc_since_begin(endpoint, endpoint->rc->heard_ns)) < 0)
+  if ((rc = rc_counter_baseline_begin(endpoint, endpoint->rc->heard_ns)) < 0)
     return rc;
   if (endpoint->timeout_ns)
     endpoint->rc->stage.connecting.by_ns = endpoint->rc->heard_ns + endpoint->timeout_ns;

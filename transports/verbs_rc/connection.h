@@ -60,9 +60,9 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
 void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 
 /* fail.c: notes counters, at most 0.1 s old, as the endpoint begins to connect. 0 or -ENOMEM. */
-int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns);
+int rc_counter_baseline_begin(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* Forgets the noted counters. */
-void rc_since_end(struct pst_endpoint *endpoint);
+void rc_counter_baseline_end(struct pst_endpoint *endpoint);
 
 /* close.c: the end. */
 /* What a peer that has left has not answered within the stream's timeout is given up. */

@@ -251,7 +251,7 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
     pst_places_give(&worker->endpoints, endpoint->place);
   vb_forget_room(endpoint);
   vb_unpend(endpoint);
-  rc_since_end(endpoint);
+  rc_counter_baseline_end(endpoint);
   if (endpoint->tx)
     free(endpoint->tx->credits.at);
   while (endpoint->remotes)

@@ -166,9 +166,9 @@ struct rc_reconnect {
 struct rc_connection {
   struct rc_lane lanes[RC_LANES_MAX]; /* `lane_count` of them */
   bool is_split;
-  struct rc_cm *cm;        /* NULL: the connection is not rdma_cm's */
-  struct ibv_qp_cap given; /* the queues of the first, as the device made them */
-  struct vb_place where;   /* its port's, as it was opened: what `own` says, too */
+  struct rc_cm *cm;             /* NULL: the connection is not rdma_cm's */
+  struct ibv_qp_cap given;      /* the queues of the first, as the device made them */
+  struct vb_port_address where; /* its port's, as it was opened: what `own` says, too */
   struct rc_blob own, peer;
   struct rc_stage stage;
   _Atomic int setup; /* of the deferred work: 0 none, 1 under way, 2 through */
@@ -183,9 +183,9 @@ struct rc_connection {
   uint64_t given_at; /* worker->empties when all was given back, + 1 */
 
   struct rc_reconnect reconnect;
-  struct rc_since *since; /* NULL: it has not begun to connect */
-  uint64_t heard_ns;      /* when the peer was last known to be there */
-  uint64_t heard_done;    /* sq.done and arrivals by then */
+  struct rc_counter_baseline *since; /* NULL: it has not begun to connect */
+  uint64_t heard_ns;                 /* when the peer was last known to be there */
+  uint64_t heard_done;               /* sq.done and arrivals by then */
   uint64_t heard_arrivals;
   bool owed;        /* by then: whether the peer owed an answer */
   uint64_t over_ns; /* when it was over, or its queue pairs went to ERR to be closed */

@@ -15,9 +15,9 @@
 #define SHARED_FOR_NS UINT64_C(100000000)
 
 /* Who comes second of the reader and the last user frees it. */
-enum since_state { SINCE_READING, SINCE_READ, SINCE_UNUSED };
+enum rc_baseline_state { RC_BASELINE_READING, RC_BASELINE_READ, RC_BASELINE_UNUSED };
 
-struct rc_since {
+struct rc_counter_baseline {
   const struct pst_device *device;
   _Atomic int state;
   uint32_t users; /* endpoints */
@@ -25,34 +25,35 @@ struct rc_since {
   struct vb_counters counters;
 };
 
-void rc_since_end(struct pst_endpoint *endpoint)
+void rc_counter_baseline_end(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
-  struct rc_since *since = endpoint->rc->since;
+  struct rc_counter_baseline *since = endpoint->rc->since;
 
   endpoint->rc->since = NULL;
   if (!since || --since->users > 0)
     return;
   if (worker->since == since)
     worker->since = NULL;
-  if (atomic_exchange(&since->state, SINCE_UNUSED) == SINCE_READ)
+  if (atomic_exchange(&since->state, RC_BASELINE_UNUSED) == RC_BASELINE_READ)
     free(since);
 }
 
 static void rc_fail_read_since(void *arg)
 {
-  struct rc_since *since = arg;
+  struct rc_counter_baseline *since = arg;
 
   vb_counters_read(since->device->counter_folder, since->device->counter_host, &since->counters);
-  if (atomic_exchange(&since->state, SINCE_READ) == SINCE_UNUSED)
+  if (atomic_exchange(&since->state, RC_BASELINE_READ) == RC_BASELINE_UNUSED)
     free(since);
 }
 
-static struct rc_since *rc_fail_begin_reading(struct pst_endpoint *endpoint, uint64_t now_ns)
+static struct rc_counter_baseline *rc_fail_begin_reading(struct pst_endpoint *endpoint,
+                                                         uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;
   const struct pst_host *host = worker->device->host;
-  struct rc_since *made = calloc(1, sizeof(*made));
+  struct rc_counter_baseline *made = calloc(1, sizeof(*made));
 
   if (!made)
     return NULL;
@@ -65,10 +66,10 @@ static struct rc_since *rc_fail_begin_reading(struct pst_endpoint *endpoint, uin
   return worker->since = made;
 }
 
-int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns)
+int rc_counter_baseline_begin(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;
-  struct rc_since *since = worker->since;
+  struct rc_counter_baseline *since = worker->since;
 
   if (!since || now_ns - since->at_ns >= SHARED_FOR_NS)
     since = rc_fail_begin_reading(endpoint, now_ns);
@@ -79,12 +80,12 @@ int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns)
   return 0;
 }
 
-static void rc_since_text(const struct pst_endpoint *endpoint, char *text, size_t size)
+static void rc_counter_baseline_text(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
   struct vb_counters now;
 
-  if (!endpoint->rc->since || atomic_load(&endpoint->rc->since->state) != SINCE_READ) {
+  if (!endpoint->rc->since || atomic_load(&endpoint->rc->since->state) != RC_BASELINE_READ) {
     snprintf(text, size, "it had not begun");
     return;
   }
@@ -98,7 +99,7 @@ static void rc_fail_say_failed(const struct pst_endpoint *endpoint, enum pst_log
   const struct pst_device *device = endpoint->device;
   char counters[512], peer[VB_GID_TEXT];
 
-  rc_since_text(endpoint, counters, sizeof(counters));
+  rc_counter_baseline_text(endpoint, counters, sizeof(counters));
   vb_gid_address(endpoint->rc->peer.gid, peer);
   VB_LOG(device, level,
          "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Counters of port and "

@@ -5,8 +5,8 @@
 
 #include "endpoint.h"
 
-/* plan.c */
-struct vb_planned rc_plan_completions(const struct pst_device *device);
+/* cq_size.c */
+struct vb_planned rc_cq_size_completions(const struct pst_device *device);
 
 /* queue.c: computes how long the queues of the endpoint are. */
 void rc_queue_sizes(struct pst_endpoint *endpoint);

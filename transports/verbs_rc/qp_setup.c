@@ -14,8 +14,8 @@ static int rc_qp_to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
   const struct pst_device *device = endpoint->device;
   const struct rc_blob *peer = &endpoint->rc->peer;
   struct vb_peer where = {.is_ethernet = peer->is_ethernet, .lid = peer->lid};
-  const struct vb_own own = {device->open.port->number, device->open.port->needs_grh,
-                             &endpoint->rc->where.gid};
+  const struct vb_local_port own = {device->open.port->number, device->open.port->needs_grh,
+                                    &endpoint->rc->where.gid};
   const uint32_t mtu = vb_smaller(peer->mtu, endpoint->rc->own.mtu);
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
                              .path_mtu = (enum ibv_mtu)mtu,
@@ -25,7 +25,7 @@ static int rc_qp_to_rtr(struct pst_endpoint *endpoint, struct ibv_qp *qp,
                              .min_rnr_timer = (uint8_t)device->path.min_rnr_timer};
 
   /* The peer knows this end by its GID, and an index may be another's by now. */
-  if (!vb_place_has_gid(&device->open, &endpoint->rc->where))
+  if (!vb_port_address_has_gid(&device->open, &endpoint->rc->where))
     return EADDRNOTAVAIL;
   memcpy(where.gid, peer->gid, sizeof(where.gid));
   vb_address_vector(&device->path, &where, &own, &attr.ah_attr);

@@ -42,12 +42,12 @@ static void rc_plugin_all_is_taken(struct pst_worker *worker)
 
 static const struct vb_transport transport = {
     .limits = rc_limits,
-    .plan_completions = rc_plan_completions,
+    .plan_completions = rc_cq_size_completions,
     .sent = rc_sent,
     .received = rc_received,
     .work = rc_work,
     .notice = rc_notice,
-    .look = rc_look,
+    .look = rc_timers_poll,
     .failed = rc_fail,
     .refuses = rc_plugin_refuses,
     .free = rc_endpoint_free,

@@ -43,7 +43,7 @@ int __wrap_openat64(int folder, const char *path, int flags, ...)
 
 static void make(const char *text, bool overwrite, bool commit, int wanted)
 {
-  struct output output;
+  struct atomic_file output;
   struct pst_error error = PST_ERROR_INIT;
 
   assert_int_equal(app_atomic_file_open(&output, "test", "out", overwrite, &error), 0);
@@ -93,7 +93,7 @@ static void without_o_tmpfile_under_a_dot_name(void **state)
 
 static void dot_file_is_seen_meanwhile_and_keeps_what_appeared(void **state)
 {
-  struct output output;
+  struct atomic_file output;
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
@@ -110,12 +110,12 @@ static void dot_file_is_seen_meanwhile_and_keeps_what_appeared(void **state)
 
 static void folder_that_appears_meanwhile_leaves_the_part(void **state)
 {
-  struct output output;
+  struct atomic_file output;
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
   tmpfile_errno = 0;
-  assert_int_equal(app_atomic_file_open(&output, "test", "out", OUTPUT_OVERWRITE, &error), 0);
+  assert_int_equal(app_atomic_file_open(&output, "test", "out", ATOMIC_FILE_OVERWRITE, &error), 0);
   assert_int_equal(mkdir("out", 0777), 0);
   assert_int_equal(app_atomic_file_commit(&output, "test", &error), -EISDIR);
   assert_non_null(strstr(error.text, "kept as .out.penstock-part"));
@@ -128,7 +128,7 @@ static void part_of_a_long_name_has_what_fits(void **state)
 {
   static const int errnos[] = {0, EOPNOTSUPP};
   char name[NAME_MAX + 1], part[NAME_MAX + 1];
-  struct output output;
+  struct atomic_file output;
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
@@ -148,7 +148,7 @@ static void part_of_a_long_name_has_what_fits(void **state)
 
 static void other_failures_are_not_worked_around(void **state)
 {
-  struct output output;
+  struct atomic_file output;
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
@@ -182,7 +182,7 @@ static const char *refuses(int fd)
 
 static void what_is_replaced_is_what_was_looked_at(void **state)
 {
-  struct output output;
+  struct atomic_file output;
   struct pst_error error = PST_ERROR_INIT;
   char text[8] = "";
 
@@ -191,12 +191,13 @@ static void what_is_replaced_is_what_was_looked_at(void **state)
   assert_int_equal(mkdir("a", 0700) | mkdir("b", 0700), 0);
   assert_int_equal(made("a/out", "old") | made("b/out", "dear"), 0);
   assert_int_equal(
-      app_atomic_file_open_over(&output, "test", "b/out", OUTPUT_OVERWRITE, refuses, &error),
+      app_atomic_file_open_over(&output, "test", "b/out", ATOMIC_FILE_OVERWRITE, refuses, &error),
       -EEXIST);
   assert_non_null(strstr(error.text, "b/out is dear; name another file"));
   error.text[0] = '\0';
   assert_int_equal(
-      app_atomic_file_open_over(&output, "test", "a/out", OUTPUT_OVERWRITE, exchanges, &error), 0);
+      app_atomic_file_open_over(&output, "test", "a/out", ATOMIC_FILE_OVERWRITE, exchanges, &error),
+      0);
   assert_string_equal(seen, "old");
   assert_int_equal(write(output.fd, "new", 3), 3);
   assert_int_equal(app_atomic_file_commit(&output, "test", &error), 0);
@@ -209,7 +210,7 @@ static void what_is_replaced_is_what_was_looked_at(void **state)
 
 static void fifo_that_another_user_planted_is_refused(void **state)
 {
-  struct output output;
+  struct atomic_file output;
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
@@ -218,15 +219,16 @@ static void fifo_that_another_user_planted_is_refused(void **state)
   assert_int_equal(mkdir("all", 0700) | chmod("all", 01777) | mkfifo("all/out", 0666), 0);
   assert_int_equal(chown("all/out", 65534, 65534), 0);
   int reader = open("all/out", O_RDONLY | O_NONBLOCK);
-  assert_int_equal(app_atomic_file_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error),
+  assert_int_equal(app_atomic_file_open(&output, "test", "all/out", ATOMIC_FILE_OVERWRITE, &error),
                    -EACCES);
   assert_non_null(strstr(error.text, "is a FIFO of user 65534"));
   assert_int_equal(symlink("all/out", "link"), 0);
-  assert_int_equal(app_atomic_file_open(&output, "test", "link", OUTPUT_OVERWRITE, &error),
+  assert_int_equal(app_atomic_file_open(&output, "test", "link", ATOMIC_FILE_OVERWRITE, &error),
                    -EACCES);
   assert_int_equal(unlink("link"), 0);
   assert_int_equal(chmod("all", 0777), 0); /* whoever owns the folder trusts who writes to it */
-  assert_int_equal(app_atomic_file_open(&output, "test", "all/out", OUTPUT_OVERWRITE, &error), 0);
+  assert_int_equal(app_atomic_file_open(&output, "test", "all/out", ATOMIC_FILE_OVERWRITE, &error),
+                   0);
   app_atomic_file_discard(&output);
   close(reader);
   assert_int_equal(unlink("all/out") | rmdir("all"), 0);

@@ -30,7 +30,7 @@ static struct {
 } ends;
 
 static struct arguments arguments;
-static struct drive drive;
+static struct runner runner;
 static struct flow flow;
 static struct pst_slot slots[SOURCE_BATCH];
 static struct pst_view views[SINK_BATCH];
@@ -206,12 +206,12 @@ static int begin(void **state)
   memset(&world, 0, sizeof world);
   memset(&ends, 0, sizeof ends);
   memset(&arguments, 0, sizeof arguments);
-  memset(&drive, 0, sizeof drive);
+  memset(&runner, 0, sizeof runner);
   memset(&flow, 0, sizeof flow);
   world.state = PST_STATE_CONNECTED;
   world.acquires = SOURCE_BATCH;
-  drive.arguments = &arguments;
-  flow.drive = &drive;
+  runner.arguments = &arguments;
+  flow.runner = &runner;
   flow.name = "packets";
   flow.sender.source.ops = &source_ops;
   flow.sender.slots = slots;
@@ -300,7 +300,7 @@ static void a_signal_says_whether_there_was_more(void **state)
              {true, -ENODATA, PST_STOP_SOURCE_END}};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
     begin(NULL);
-    drive.stop = true;
+    runner.stop = true;
     flow.sender.bounded = all[i].bounded;
     ends.ready = all[i].ready;
     send();
@@ -329,10 +329,10 @@ static void what_does_not_drain_in_time_is_given_up(void **state)
 {
   (void)state;
   flow.sender.phase = SIDE_ENDING;
-  drive.drain_by_ns = app_now_ns() + 3600 * NS_PER_S;
+  runner.drain_by_ns = app_now_ns() + 3600 * NS_PER_S;
   send();
   assert_false(flow.sender.over);
-  drive.drain_by_ns = 1;
+  runner.drain_by_ns = 1;
   send();
   assert_true(flow.sender.over);
 }
@@ -403,7 +403,7 @@ static void a_receiver_that_is_told_to_leave_waits_for_the_senders_end(void **st
 {
   (void)state;
   uint64_t until_ns = UINT64_MAX, before_ns = app_now_ns();
-  drive.stop = true;
+  runner.stop = true;
   app_receiver_step(&flow, &until_ns);
   assert_false(flow.receiver.over);
   assert_in_range(until_ns, before_ns + 1, app_now_ns() + NS_PER_S);

@@ -87,8 +87,8 @@ static struct json_object *report(bool has_sender, bool has_receiver, struct jso
 {
   static const struct command command = {.name = "run", .roles = PST_SESSION_SENDER};
   static const struct arguments arguments = {.operand = "test.yaml"};
-  struct drive drive = {.config = config};
-  struct flow flow = {.drive = &drive, .name = "packets"};
+  struct runner runner = {.config = config};
+  struct flow flow = {.runner = &runner, .name = "packets"};
 
   if (has_sender)
     flow.sender.handle = (struct pst_sender *)&flow;

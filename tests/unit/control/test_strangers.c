@@ -586,7 +586,7 @@ static int side_guest(const char *path)
 /* As a sender of this host does. */
 static int side_sender(struct scene *scene, int *side)
 {
-  struct side_claim claim, answer;
+  struct unix_claim claim, answer;
   int fd = plain_connect(scene->port);
 
   assert_true(plain_receive(fd, &got));
@@ -636,7 +636,7 @@ static void test_side_descriptors_never_come(void **state)
 static void test_side_descriptors_come_late(void **state)
 {
   struct scene scene = scene_new();
-  struct side_fds batch = {.id = 1, .count = 1, .fds = {2}};
+  struct unix_fds batch = {.id = 1, .count = 1, .fds = {2}};
   int side;
 
   (void)state;
@@ -679,7 +679,7 @@ static void test_side_misuse(void **state)
     int side;
     scene_open(&scene);
     int fd = side_sender(&scene, &side);
-    struct side_fds batch = {.id = 9, .count = 1, .fds = {2}};
+    struct unix_fds batch = {.id = 9, .count = 1, .fds = {2}};
     offer_fds(fd, 1);
     if (i == 0)
       send_many_fds(side, 5);
@@ -702,7 +702,7 @@ static void test_side_flood(void **state)
 {
   uint32_t before = open_descriptors();
   struct scene scene = scene_new();
-  struct side_fds batch = {.count = 4, .fds = {2, 2, 2, 2}};
+  struct unix_fds batch = {.count = 4, .fds = {2, 2, 2, 2}};
   int side;
 
   (void)state;

@@ -79,7 +79,7 @@ static void test_claim_of_another_connection(void **state)
   struct end *receiver = receiver_open("a", &in);
   uint16_t port = control_port(receiver->control);
   int fd = plain_connect(port), other = plain_connect(port);
-  struct side_claim claim;
+  struct unix_claim claim;
   uint32_t uid;
 
   (void)state;
@@ -227,7 +227,7 @@ static void test_another_user_at_the_socket(void **state)
 /* Where both ends let in all users: its claim is answered. */
 static void test_another_user_is_let_in(void **state)
 {
-  struct side_claim claim, answer;
+  struct unix_claim claim, answer;
   uint32_t uid;
 
   (void)state;
@@ -259,7 +259,7 @@ static void test_another_user_is_let_in(void **state)
 /* A listener of another user's, which does all that a receiver does. */
 static void test_receiver_of_another_user(void **state)
 {
-  struct side_listener theirs;
+  struct unix_listener theirs;
   uint16_t port;
 
   (void)state;
@@ -290,7 +290,7 @@ static void test_receiver_of_another_user(void **state)
 /* ---- A side-socket that is closed without an answer ------------------------------- */
 
 /* Says HELLO as a receiver does, and closes the side-socket on whoever comes. */
-static int turn_away(int listener, const struct side_listener *ours)
+static int turn_away(int listener, const struct unix_listener *ours)
 {
   uint32_t uid;
 
@@ -312,7 +312,7 @@ static int turn_away(int listener, const struct side_listener *ours)
  * another process has answered. */
 static void test_side_socket_closed(void **state)
 {
-  struct side_listener ours;
+  struct unix_listener ours;
   uint16_t port;
   struct end *sender = end_new();
   void *out = end_stream(sender, "a", true, NULL);
@@ -355,7 +355,7 @@ static void close_briefly(int fd)
 /* A connection that has not said HELLO, and one to the side-socket. */
 static int side_open(uint16_t port, bool claims, int *side)
 {
-  struct side_claim claim;
+  struct unix_claim claim;
   uint32_t uid;
   int fd = plain_connect(port);
 
@@ -504,7 +504,7 @@ static void test_guests_make_room(void **state)
 
 /* ---- The folder ------------------------------------------------------------------- */
 
-static void folder_of(const struct side_listener *listener, char folder[WIRE_SIDE_MAX + 1])
+static void folder_of(const struct unix_listener *listener, char folder[WIRE_SIDE_MAX + 1])
 {
   snprintf(folder, WIRE_SIDE_MAX + 1, "%s", listener->path);
   *strrchr(folder, '/') = '\0';
@@ -512,7 +512,7 @@ static void folder_of(const struct side_listener *listener, char folder[WIRE_SID
 
 static void test_folder_is_private_and_goes(void **state)
 {
-  struct side_listener listener;
+  struct unix_listener listener;
   char folder[WIRE_SIDE_MAX + 1];
   struct stat is;
 
@@ -529,7 +529,7 @@ static void test_folder_is_private_and_goes(void **state)
 /* What a killed process leaves goes with the next start, and what another has does not. */
 static void test_folders_of_the_dead(void **state)
 {
-  struct side_listener dead, alive, next;
+  struct unix_listener dead, alive, next;
   char dead_folder[WIRE_SIDE_MAX + 1], alive_folder[WIRE_SIDE_MAX + 1];
   char other[] = "/tmp/penstock-other-XXXXXX"; /* private and empty, and no side-socket's */
   struct stat is;
@@ -554,7 +554,7 @@ static void test_folders_of_the_dead(void **state)
 static void test_folder_lies_in_the_runtime_folder(void **state)
 {
   char runtime[] = "/tmp/control-users-XXXXXX";
-  struct side_listener listener;
+  struct unix_listener listener;
 
   (void)state;
   assert_non_null(mkdtemp(runtime));

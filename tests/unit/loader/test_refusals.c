@@ -238,10 +238,10 @@ static void test_damaged_headers(void **state)
   for (size_t at = 0; at < sizeof(Elf64_Ehdr); at++) {
     const char *path = scratch_copy(folder, "damaged.so", "transport-good.so", 0, (long)at, 0xff);
     struct loader_reason why = {.path = path};
-    struct inspect found;
+    struct elf_check found;
 
-    if (inspect_file(path, "pst_plugin_v", &found, &why) == 0) {
-      inspect_free(&found);
+    if (elf_check_file(path, "pst_plugin_v", &found, &why) == 0) {
+      elf_check_free(&found);
       continue;
     }
     refused[at] = 1;

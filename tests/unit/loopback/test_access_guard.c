@@ -54,17 +54,17 @@ static void patience_is_spent_and_comes_back(void **state)
 
   (void)state;
   fake_clock_ns = 1000000000;
-  assert_int_equal(lb_patience_left(&device), 2000000000);
-  lb_patience_spend(&device, 1500000000);
-  assert_int_equal(lb_patience_left(&device), 500000000);
-  lb_patience_spend(&device, 500000000);
-  assert_int_equal(lb_patience_left(&device), 1000000); /* the least */
+  assert_int_equal(lb_wait_budget_left(&device), 2000000000);
+  lb_wait_budget_spend(&device, 1500000000);
+  assert_int_equal(lb_wait_budget_left(&device), 500000000);
+  lb_wait_budget_spend(&device, 500000000);
+  assert_int_equal(lb_wait_budget_left(&device), 1000000); /* the least */
   fake_clock_ns += 16000000000;
-  assert_int_equal(lb_patience_left(&device), 1000000000);
+  assert_int_equal(lb_wait_budget_left(&device), 1000000000);
   fake_clock_ns += 16000000000;
-  assert_int_equal(lb_patience_left(&device), 2000000000);
+  assert_int_equal(lb_wait_budget_left(&device), 2000000000);
   fake_clock_ns += 16000000000; /* it is not saved up */
-  assert_int_equal(lb_patience_left(&device), 2000000000);
+  assert_int_equal(lb_wait_budget_left(&device), 2000000000);
 }
 
 int main(void)

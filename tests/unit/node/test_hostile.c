@@ -88,7 +88,7 @@ static void make_join(const char *mode)
 /* As a process of this host does: its user is known, and it may pass descriptors. */
 static int dial_shown(uint16_t port, int *side)
 {
-  struct side_claim claim, answer;
+  struct unix_claim claim, answer;
   struct pollfd answered = {.events = POLLIN};
   uint32_t uid;
   int fd = dial(port);
@@ -108,7 +108,7 @@ static int dial_shown(uint16_t port, int *side)
 /* A JOIN with a descriptor, and an address that is none. */
 static void say_garbage(int fd, int side)
 {
-  const struct side_fds fds = {.id = 1, .count = 1, .fds = {2}};
+  const struct unix_fds fds = {.id = 1, .count = 1, .fds = {2}};
 
   make_join("copy");
   said.fd_count = 1;

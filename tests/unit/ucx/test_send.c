@@ -3,8 +3,8 @@
 #include "support.h"
 
 #include "am.h"
-#include "cut.h"
 #include "link.h"
+#include "link_close.h"
 #include "mr.h"
 
 /* `n` of `length` bytes each, one behind the other in memory. */

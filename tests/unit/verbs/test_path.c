@@ -74,7 +74,7 @@ static void address_vectors(void **state)
   memset(&attr, 0xa5, sizeof(attr));
   memset(peer.gid, 0x11, sizeof(peer.gid));
   struct vb_gid gid = {.index = 5};
-  struct vb_own own = {.port = 2, .gid = &gid};
+  struct vb_local_port own = {.port = 2, .gid = &gid};
   memset(gid.raw, 0x11, sizeof(gid.raw));
   vb_address_vector(&path, &peer, &own, &attr);
   assert_int_equal(attr.port_num, 2);

@@ -77,7 +77,7 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-  rc_since_end(&endpoint);
+  rc_counter_baseline_end(&endpoint);
   free(worker.endpoints.all);
   worker.endpoints = (struct pst_places){0};
   return stop_support(state);

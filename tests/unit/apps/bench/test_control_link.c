@@ -21,7 +21,7 @@ static const struct bench_plan plan = {.side = {.transport = "loopback", .memory
                                        .cpus = {-1, -1}};
 
 struct server {
-  struct link_server listening;
+  struct control_link_server listening;
   pthread_t thread;
   atomic_bool ends;
   const char *token;
@@ -33,7 +33,7 @@ static void *serve(void *argument)
   struct server *server = argument;
 
   while (!atomic_load(&server->ends)) {
-    struct link *link;
+    struct control_link *link;
     if (bench_link_take(&server->listening, NS_PER_S / 100, &link) < 0)
       continue;
     server->result = bench_serve(link, &plan, server->token, 0, -1);
@@ -59,10 +59,10 @@ static void close_server(struct server *server)
   bench_link_unlisten(&server->listening);
 }
 
-static struct link *connect_to(const struct server *server)
+static struct control_link *connect_to(const struct server *server)
 {
   struct pst_error error = PST_ERROR_INIT;
-  struct link *link = NULL;
+  struct control_link *link = NULL;
 
   if (bench_link_connect("bench", "127.0.0.1", pst_node_port(server->listening.node), false, -1,
                          &link, &error) < 0)
@@ -80,7 +80,7 @@ static const char *text_of(struct json_object *object, const char *key)
 /* Says raw bytes, and gives what the server answers last: NULL: it has hung up. */
 static char *say(const struct server *server, const char *const *messages, char *answer)
 {
-  struct link *link = connect_to(server);
+  struct control_link *link = connect_to(server);
   struct json_object *said = NULL;
   char *result = answer;
 
@@ -154,7 +154,7 @@ static void a_client_that_does_not_wait_for_answers(void **state)
 
   (void)state;
   open_server(&server, NULL);
-  struct link *link = connect_to(&server);
+  struct control_link *link = connect_to(&server);
   for (int i = 0; i < 1000; i++) {
     int result = bench_link_send(link, json_tokener_parse(i == 0 ? HELLO : "{}"));
     if (result < 0) {
@@ -206,11 +206,11 @@ static void clients_wait_for_their_turn(void **state)
 
   (void)state;
   open_server(&server, NULL);
-  struct link *silent = connect_to(&server), *first = connect_to(&server);
+  struct control_link *silent = connect_to(&server), *first = connect_to(&server);
   assert_int_equal(bench_link_send(first, json_tokener_parse(HELLO)), 0);
   assert_int_equal(bench_link_receive(first, DEADLINE_S * NS_PER_S, false, &said), 0);
   json_object_put(said);
-  struct link *second = connect_to(&server);
+  struct control_link *second = connect_to(&server);
   assert_int_equal(bench_link_send(second, json_tokener_parse(HELLO)), 0);
   assert_int_equal(bench_link_receive(second, NS_PER_S / 10, false, &said), -ETIMEDOUT);
   assert_int_equal(bench_link_look(second), 0);
@@ -238,7 +238,7 @@ static void addresses_are_checked(void **state)
       {"10.255.255.1", "--insecure"},
   };
   struct pst_error error;
-  struct link *link = NULL;
+  struct control_link *link = NULL;
 
   (void)state;
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -7,7 +7,7 @@
 #define MOST (UINT64_C(4) << 20)
 
 struct one {
-  struct turn turn; /* first: its pointer is ours */
+  struct fair_queue_entry turn; /* first: its pointer is ours */
   uint64_t least, most, bytes;
   uint64_t random;
 };
@@ -18,7 +18,7 @@ static uint64_t cost_of(struct one *one)
   return one->least + (one->random >> 33) % (one->most - one->least + 1);
 }
 
-static void serve_one(struct turns *turns)
+static void serve_one(struct fair_queue *turns)
 {
   struct one *one = (struct one *)serve_queue_next(turns);
 
@@ -32,7 +32,7 @@ static void serve_one(struct turns *turns)
 static void test_bytes_are_equal(void **state)
 {
   static struct one all[MANY];
-  struct turns turns = {0};
+  struct fair_queue turns = {0};
 
   (void)state;
   for (uint32_t i = 0; i < MANY; i++) {
@@ -49,7 +49,7 @@ static void test_bytes_are_equal(void **state)
       least = all[i].bytes < least ? all[i].bytes : least;
       most = all[i].bytes > most ? all[i].bytes : most;
     }
-    assert_true(most - least <= TURNS_QUANTUM + MOST);
+    assert_true(most - least <= FAIR_QUEUE_QUANTUM + MOST);
   }
   assert_true(all[0].bytes > 4 * MOST);
 }
@@ -59,7 +59,7 @@ static void test_who_comes_is_served_soon(void **state)
 {
   static struct one all[MANY];
   struct one late = {.least = 4096, .most = 4096};
-  struct turns turns = {0};
+  struct fair_queue turns = {0};
   uint64_t before = 0;
 
   (void)state;
@@ -82,12 +82,12 @@ static void test_who_comes_is_served_soon(void **state)
 static void test_leaving(void **state)
 {
   struct one all[4] = {0};
-  struct turns turns = {0};
+  struct fair_queue turns = {0};
 
   (void)state;
   for (uint32_t which = 0; which < 4; which++) {
     for (uint32_t i = 0; i < 4; i++)
-      serve_queue_join(&turns, &all[i].turn, TURNS_QUANTUM / 4);
+      serve_queue_join(&turns, &all[i].turn, FAIR_QUEUE_QUANTUM / 4);
     serve_queue_next(&turns);
     serve_queue_leave(&turns, &all[which].turn);
     serve_queue_leave(&turns, &all[which].turn);
@@ -95,12 +95,12 @@ static void test_leaving(void **state)
       if (i == which)
         continue;
       assert_ptr_equal(serve_queue_next(&turns), &all[i].turn);
-      assert_int_equal(all[i].turn.credit, TURNS_QUANTUM); /* once a visit */
-      serve_queue_spend(&turns, TURNS_QUANTUM);
-      assert_int_equal(all[i].turn.credit, TURNS_QUANTUM * 3 / 4);
+      assert_int_equal(all[i].turn.credit, FAIR_QUEUE_QUANTUM); /* once a visit */
+      serve_queue_spend(&turns, FAIR_QUEUE_QUANTUM);
+      assert_int_equal(all[i].turn.credit, FAIR_QUEUE_QUANTUM * 3 / 4);
       serve_queue_next(&turns); /* too little is left: the others are next */
       if (serve_queue_next(&turns) == &all[i].turn)
-        assert_true(all[i].turn.credit >= TURNS_QUANTUM);
+        assert_true(all[i].turn.credit >= FAIR_QUEUE_QUANTUM);
       serve_queue_leave(&turns, &all[i].turn);
     }
     assert_null(serve_queue_next(&turns));

@@ -83,7 +83,7 @@ static void move_all(enum io_op op, int fd, uint8_t *bytes)
   }
 }
 
-static int64_t sum_one(int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
+static int64_t sum_one(int fd, struct digest_sha256 *sum, bool to_grow, uint64_t length,
                        uint64_t offset)
 {
   struct io_request request = {
@@ -94,7 +94,7 @@ static int64_t sum_one(int fd, struct sums_sha256 *sum, bool to_grow, uint64_t l
   return request.result;
 }
 
-static void assert_sum(const struct sums_sha256 *sum, const void *bytes, size_t length)
+static void assert_sum(const struct digest_sha256 *sum, const void *bytes, size_t length)
 {
   uint8_t wanted[SERVE_SHA256_BYTES], digest[SERVE_SHA256_BYTES];
 
@@ -107,7 +107,7 @@ static void assert_sum(const struct sums_sha256 *sum, const void *bytes, size_t 
 static void sum_and_compare(int fd, const uint8_t *bytes)
 {
   enum { ALL = BLOCKS * BLOCK, STEP = 300000 };
-  struct sums_sha256 *sum = serve_digest_sha256_open();
+  struct digest_sha256 *sum = serve_digest_sha256_open();
   uint8_t *longer = calloc(1, ALL + STEP);
 
   assert_int_equal(sum_one(fd, sum, false, STEP, 0), STEP);
@@ -254,7 +254,7 @@ static void test_sums(void **state)
   assert_int_equal(serve_digest_crc32c(bytes, 0), 0);
   serve_digest_sha256_of("", 0, digest);
   assert_memory_equal(digest, empty, sizeof empty);
-  struct sums_sha256 *sum = serve_digest_sha256_open();
+  struct digest_sha256 *sum = serve_digest_sha256_open();
   serve_digest_sha256_add(sum, bytes, 20);
   serve_digest_sha256_add(sum, bytes + 20, 12);
   assert_int_equal(serve_digest_sha256_so_far(sum, parts), 0);
@@ -308,19 +308,19 @@ static void test_extents(void **state)
 static void test_pool(void **state)
 {
   enum { TOTAL = 300, HELD = 100 };
-  struct pool *pool = serve_buddy_open(TOTAL * POOL_LEAST + 17);
+  struct buddy *pool = serve_buddy_open(TOTAL * BUDDY_LEAST + 17);
   uint8_t owner[TOTAL] = {0};
   uint64_t offsets[HELD];
   uint32_t sizes[HELD] = {0};
   bool refused = false;
 
   (void)state;
-  assert_int_equal(serve_buddy_largest(pool), 256 * POOL_LEAST);
+  assert_int_equal(serve_buddy_largest(pool), 256 * BUDDY_LEAST);
   srand(3);
   for (int round = 0; round < 20000; round++) {
     int who = rand() % HELD;
     if (sizes[who] > 0) {
-      uint64_t first = offsets[who] / POOL_LEAST;
+      uint64_t first = offsets[who] / BUDDY_LEAST;
       for (uint32_t i = 0; i < sizes[who]; i++) {
         assert_int_equal(owner[first + i], who + 1);
         owner[first + i] = 0;
@@ -330,14 +330,14 @@ static void test_pool(void **state)
       continue;
     }
     uint32_t blocks = 1u << rand() % 6;
-    offsets[who] = serve_buddy_take(pool, blocks * POOL_LEAST - (uint64_t)(rand() % 2048));
-    if (offsets[who] == POOL_NONE) {
+    offsets[who] = serve_buddy_take(pool, blocks * BUDDY_LEAST - (uint64_t)(rand() % 2048));
+    if (offsets[who] == BUDDY_NONE) {
       refused = true;
       continue;
     }
     sizes[who] = blocks;
     for (uint32_t i = 0; i < blocks; i++) {
-      uint64_t at = offsets[who] / POOL_LEAST + i;
+      uint64_t at = offsets[who] / BUDDY_LEAST + i;
       assert_true(at < TOTAL);
       assert_int_equal(owner[at], 0);
       owner[at] = (uint8_t)(who + 1);
@@ -349,11 +349,11 @@ static void test_pool(void **state)
       serve_buddy_give(pool, offsets[who]);
   }
   /* All of it has grown together again. */
-  assert_int_not_equal(serve_buddy_take(pool, 256 * POOL_LEAST), POOL_NONE);
-  assert_int_equal(serve_buddy_take(pool, 64 * POOL_LEAST), POOL_NONE);
+  assert_int_not_equal(serve_buddy_take(pool, 256 * BUDDY_LEAST), BUDDY_NONE);
+  assert_int_equal(serve_buddy_take(pool, 64 * BUDDY_LEAST), BUDDY_NONE);
   for (uint32_t blocks = 32; blocks >= 4; blocks = blocks == 32 ? 8 : blocks / 2)
-    assert_int_not_equal(serve_buddy_take(pool, blocks * POOL_LEAST), POOL_NONE);
-  assert_int_equal(serve_buddy_take(pool, 1), POOL_NONE);
+    assert_int_not_equal(serve_buddy_take(pool, blocks * BUDDY_LEAST), BUDDY_NONE);
+  assert_int_equal(serve_buddy_take(pool, 1), BUDDY_NONE);
   serve_buddy_close(pool);
 }
 

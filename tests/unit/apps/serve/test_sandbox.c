@@ -122,7 +122,7 @@ static void test_nothing_leads_out(void **state)
 
 static void test_nothing_is_made_outside(void **state)
 {
-  struct part part;
+  struct partial_file part;
 
   (void)state;
   assert_int_equal(serve_sandbox_make_folder(root, "folder-out/new", 0777), -EXDEV);
@@ -148,7 +148,7 @@ static void test_nothing_is_made_outside(void **state)
 /* A folder that nothing can be made in is no part of another user's. */
 static void test_a_closed_folder_is_said_to_be_closed(void **state)
 {
-  struct part part;
+  struct partial_file part;
 
   (void)state;
   if (geteuid() == 0) /* to whom it is open */
@@ -166,7 +166,7 @@ static void test_a_closed_folder_is_said_to_be_closed(void **state)
 static void test_a_part_is_this_users_alone(void **state)
 {
   const char *name = "root/.mine" NAMES_PART_SUFFIX;
-  struct part part;
+  struct partial_file part;
   struct stat stat;
 
   (void)state;
@@ -276,7 +276,7 @@ static void test_folders_are_listed_in_parts(void **state)
 
 /* ---- Parts -------------------------------------------------------------------------------- */
 
-static void finish(struct part *part)
+static void finish(struct partial_file *part)
 {
   assert_int_equal(serve_part_prepare(part), 0);
   assert_int_equal(serve_part_rename(part), 0);
@@ -285,7 +285,7 @@ static void finish(struct part *part)
 
 static void test_a_part_becomes_the_file(void **state)
 {
-  struct part part, other;
+  struct partial_file part, other;
   struct stat stat;
 
   (void)state;
@@ -311,7 +311,7 @@ static void test_a_part_becomes_the_file(void **state)
 
 static void test_a_file_that_came_meanwhile_stays(void **state)
 {
-  struct part part;
+  struct partial_file part;
 
   (void)state;
   assert_int_equal(serve_part_open(root, "late", 1, 0644, false, false, &part), 0);
@@ -324,7 +324,7 @@ static void test_a_file_that_came_meanwhile_stays(void **state)
 
 static void test_what_was_left_is_gone_on_with(void **state)
 {
-  struct part part;
+  struct partial_file part;
 
   (void)state;
   assert_int_equal(serve_part_open(root, "r", 10, 0644, false, false, &part), 0);
@@ -343,7 +343,7 @@ static void test_what_was_left_is_gone_on_with(void **state)
 static void write_for_ever(void)
 {
   static char block[65536];
-  struct part part;
+  struct partial_file part;
 
   for (unsigned round = 0;; round++) {
     memset(block, 'a' + (int)(round % 26), sizeof block);
@@ -397,7 +397,7 @@ static void test_killed_at_any_point(void **state)
 static void test_holes_are_found(void **state)
 {
   const uint64_t size = 4 << 20;
-  struct root_data known = {0};
+  struct sandbox_data known = {0};
   bool hole = false;
   int fd = open("root/sparse", O_RDWR | O_CREAT | O_TRUNC, 0600);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include <block.h>
+#include <copy_plan.h>
 #include <device.h>
-#include <plan.h>
 
 #define PITCH_MAX (UINT64_C(1) << 31)
 

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The other end of a hardware check. */
+#include "remote.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/control_link.h"
+#include "clock.h"
+#include "json_put.h"
+#include "log.h"
+#include "signals.h"
+
+#define GREET_NS (30 * NS_PER_S) /* it looks at its devices meanwhile */
+#define START_NS (70 * NS_PER_S)
+#define STOP_NS (5 * NS_PER_S)
+#define ALONE_NS NS_PER_S /* for what it says of a program that has crashed */
+
+/* ---- Greeting -------------------------------------------------------------------------------- */
+
+static void hardware_remote_take_devices(struct json_object *said, const char *key,
+                                         struct hardware_devices *devices)
+{
+  struct json_object *list = NULL;
+
+  json_object_object_get_ex(said, key, &list);
+  for (size_t i = 0; json_object_is_type(list, json_type_array) &&
+                     i < json_object_array_length(list) && devices->count < HARDWARE_DEVICES;
+       i++) {
+    struct json_object *item = json_object_array_get_idx(list, i);
+    struct hardware_device *device = &devices->all[devices->count++];
+    snprintf(device->name, sizeof(device->name), "%s", bench_link_text(item, "name"));
+    snprintf(device->detail, sizeof(device->detail), "%s", bench_link_text(item, "detail"));
+  }
+}
+
+static void hardware_remote_take_has(struct json_object *said, struct hardware_has *has)
+{
+  *has = (struct hardware_has){.tools = (uint32_t)bench_link_number(said, "tools")};
+  hardware_remote_take_devices(said, "adapters", &has->adapters);
+  hardware_remote_take_devices(said, "gpus", &has->gpus);
+  snprintf(has->gpus.why_none, sizeof(has->gpus.why_none), "%s", bench_link_text(said, "no_gpu"));
+}
+
+/* Exchanges hellos with the server, whose devices *far then has. 0, or -errno with *error
+ * reported. */
+static int hardware_remote_greet(struct hardware_remote *far, struct pst_error *error)
+{
+  struct json_object *said = NULL;
+  struct json_object *hello = bench_link_object("penstock_hardware_check", json_object_new_int(1));
+
+  json_object_object_add(hello, "version", json_object_new_string(pst_version()));
+  json_object_object_add(hello, "transport", json_object_new_string(far->end.plan->transport));
+  bench_link_send(far->link, hello);
+  int rc = bench_link_receive(far->link, GREET_NS, true, &said);
+  if (rc < 0)
+    return app_log_fail(error, PST_EXIT_FAILED, rc, "hardware-check: %s: %s", far->link->peer,
+                        rc == -EINTR       ? "stopped while it waited for an answer"
+                        : rc == -ETIMEDOUT ? "no answer; it serves one client at a time"
+                                           : "it is no penstock hardware-check --server");
+  if (bench_link_text(said, "error")[0] != '\0')
+    rc = app_log_fail(error, PST_EXIT_UNAVAILABLE, -EPROTO,
+                      "hardware-check: the server at %s: %.400s", far->link->peer,
+                      bench_link_text(said, "error"));
+  else if (bench_link_number(said, "penstock_hardware_check") != 1)
+    rc = app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
+                      "hardware-check: %s is no penstock hardware-check --server", far->link->peer);
+  hardware_remote_take_has(said, &far->end.has);
+  if (rc == 0 && far->end.has.adapters.count == 0)
+    rc = app_log_fail(error, PST_EXIT_UNAVAILABLE, -ENODEV,
+                      "hardware-check: the server at %s has no adapter", far->link->peer);
+  if (json_object_object_get_ex(said, "environment", &far->environment))
+    json_object_get(far->environment);
+  json_object_put(said);
+  return rc;
+}
+
+int hardware_remote_connect(struct hardware_remote *far, const char *where, struct pst_error *error)
+{
+  int rc = bench_link_connect("hardware-check", where, HARDWARE_PORT, far->end.plan->insecure, -1,
+                              &far->link, error);
+
+  return rc < 0 ? rc : hardware_remote_greet(far, error);
+}
+
+void hardware_remote_close(struct hardware_remote *far)
+{
+  if (far->link != NULL && !far->has_gone)
+    bench_link_send(far->link, bench_link_object("goodbye", json_object_new_boolean(true)));
+  bench_link_close(far->link);
+  hardware_child_end(&far->end.child);
+  json_object_put(far->environment);
+}
+
+/* ---- Steps -------------------------------------------------------------------------------------
+ */
+
+/* The next line of the server with `key`, which the caller puts. NULL: it has gone, or `why`. */
+static struct json_object *hardware_remote_hear(struct hardware_remote *far, const char *key,
+                                                char why[HARDWARE_WHY])
+{
+  struct json_object *said = NULL;
+  int rc;
+
+  while ((rc = bench_link_receive(far->link, START_NS, false, &said)) == 0) {
+    if (json_object_object_get_ex(said, key, NULL) || bench_link_text(said, "error")[0] != '\0')
+      return said;
+    json_object_put(said); /* not what we wait for */
+  }
+  far->has_gone = true;
+  snprintf(why, HARDWARE_WHY, "%s",
+           rc == -ETIMEDOUT ? "the other end does not answer"
+                            : "the other end has gone: it was killed, crashed, or stopped");
+  return NULL;
+}
+
+static int hardware_remote_start_there(struct hardware_remote *far, const struct hardware_ask *ask,
+                                       char why[HARDWARE_WHY])
+{
+  struct json_object *message =
+      bench_link_object("start", json_object_new_string(hardware_checks[ask->check].name));
+  int rc = 0;
+
+  json_object_object_add(message, "step", json_object_new_uint64(ask->step));
+  json_object_object_add(message, "adapter", json_object_new_uint64(ask->adapter));
+  json_object_object_add(message, "gpu", json_object_new_uint64(ask->gpu));
+  json_object_object_add(message, "duration_ns", json_object_new_uint64(ask->duration_ns));
+  bench_link_send(far->link, message);
+  struct json_object *said = hardware_remote_hear(far, "port", why);
+  if (!said)
+    return -ECONNRESET;
+  if (bench_link_text(said, "error")[0] != '\0') {
+    snprintf(why, HARDWARE_WHY, "%s", bench_link_text(said, "error"));
+    rc = -EPROTO;
+  }
+  snprintf(far->host, sizeof(far->host), "%s", far->link->remote);
+  far->port = (uint16_t)bench_link_number(said, "port");
+  json_object_put(said);
+  return rc;
+}
+
+int hardware_remote_start(struct hardware_remote *far, const struct hardware_ask *ask,
+                          char why[HARDWARE_WHY])
+{
+  far->has_ended = false;
+  if (far->link != NULL)
+    return hardware_remote_start_there(far, ask, why);
+  snprintf(far->host, sizeof(far->host), "127.0.0.1");
+  far->port = bench_link_free_ports(far->host);
+  return hardware_serve(&far->end, ask, far->host, far->port, why);
+}
+
+void hardware_remote_look(struct hardware_remote *far)
+{
+  if (!far->link) {
+    hardware_child_pump(&far->end.child, 0);
+    far->has_ended = far->end.child.has_ended;
+    return;
+  }
+  const int rc = bench_link_look(far->link);
+  far->has_ended |= rc == 1;
+  far->has_gone |= rc < 0;
+}
+
+/* Of what a server says it has told, what a program can tell, and nothing else. */
+static struct json_object *hardware_remote_copy_told(struct json_object *said)
+{
+  struct json_object *object = json_object_new_object(), *lines = json_object_new_array();
+  struct json_object *list = NULL, *counters = NULL, *each = NULL, *status = NULL;
+  const char *ended = bench_link_text(said, "ended");
+
+  app_json_put_text(object, "command", bench_link_text(said, "command"));
+  json_object_object_get_ex(said, "exit_status", &status);
+  json_object_object_add(object, "exit_status",
+                         json_object_is_type(status, json_type_int) ? json_object_get(status)
+                                                                    : NULL);
+  app_json_put_text(object, "ended", ended[0] != '\0' ? ended : "it does not say");
+  json_object_object_get_ex(said, "lines", &list);
+  for (size_t i = 0;
+       json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+    struct json_object *line = json_object_array_get_idx(list, i);
+    if (json_object_is_type(line, json_type_string))
+      json_object_array_add(lines, json_object_get(line));
+  }
+  json_object_object_add(object, "lines", lines);
+  json_object_object_get_ex(said, "counters", &counters);
+  for (size_t i = 0; i < CHILD_COUNTERS && json_object_is_type(counters, json_type_object); i++) {
+    struct json_object *value = NULL;
+    each = each != NULL ? each : json_object_new_object();
+    json_object_object_get_ex(counters, hardware_child_counter_names[i], &value);
+    app_json_put_share(each, hardware_child_counter_names[i],
+                       value != NULL ? json_object_get_double(value) : -1);
+  }
+  json_object_object_add(object, "counters", each);
+  return object;
+}
+
+struct json_object *hardware_remote_finish(struct hardware_remote *far, const char *about,
+                                           bool is_alone)
+{
+  struct json_object *said, *told = NULL;
+  char why[HARDWARE_WHY];
+
+  if (!far->link) {
+    hardware_stop(&far->end, is_alone ? ALONE_NS : STOP_NS);
+    return hardware_told(&far->end, about);
+  }
+  if (far->has_gone)
+    return NULL;
+  bench_link_send(far->link,
+                  bench_link_object("finish", json_object_new_string(about != NULL ? about : "")));
+  said = hardware_remote_hear(far, "told", why);
+  if (json_object_object_get_ex(said, "told", &told))
+    told = hardware_remote_copy_told(told);
+  json_object_put(said);
+  return told;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was asked for on standard output, and whether it got there. */
+#ifndef APP_STANDARD_OUTPUT_H
+#define APP_STANDARD_OUTPUT_H
+
+/* Writes what is buffered. The exit status that a command ends with: `status`, or
+ * PST_EXIT_FAILED, which is said once, where not all could be written. */
+int app_standard_output_end(int status);
+/* Of a write to standard output that failed with `code`, an errno. */
+const char *app_standard_output_cause(int code);
+
+#endif
