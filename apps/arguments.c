@@ -64,7 +64,7 @@ static int arguments_append(const char ***list, size_t *count, const char *item)
 
 static char *arguments_join(int argc, char **argv)
 {
-  size_t length = sizeof "penstock";
+  size_t length = sizeof("penstock");
   for (int i = 0; i < argc; i++)
     length += strlen(argv[i]) + 1;
   char *line = malloc(length);

@@ -191,7 +191,7 @@ void app_finding_add_error(struct json_object *list, const struct pst_error *err
   if (!list)
     return;
   snprintf(copy, sizeof(copy), "%s", error->text);
-  while ((line = strsep(&rest, "\n")) != NULL) {
+  while ((line = strsep(&rest, "\n"))) {
     size_t place = finding_place_of(line, arguments);
     const char *text = place > 0 ? line + place + 2 : line;
     if (*line != '\0')

@@ -130,8 +130,7 @@ static void plugins_take_plugin(void *context, const struct pst_plugin_info *inf
 
   listing->current = false;
   listing->heading = false;
-  if (listing->name_count < NAMES_MAX &&
-      (listing->names[listing->name_count] = strdup(info->name)) != NULL)
+  if (listing->name_count < NAMES_MAX && (listing->names[listing->name_count] = strdup(info->name)))
     listing->name_count++;
   if (listing->name && strcmp(listing->name, info->name) != 0)
     return;

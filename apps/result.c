@@ -91,8 +91,7 @@ struct json_object *app_result_new(const struct command *command, const struct a
 }
 
 #define NAME_IN(names, value, otherwise)                                                           \
-  ((value) < sizeof(names) / sizeof(names)[0] && (names)[value] != NULL ? (names)[value]           \
-                                                                        : (otherwise))
+  ((value) < sizeof(names) / sizeof(names)[0] && (names)[value] ? (names)[value] : (otherwise))
 
 const char *app_result_kind_name(uint32_t kind, const char *otherwise)
 {

@@ -80,7 +80,7 @@ static char *result_file_utf8_copy(const char *text, size_t length)
   char *copy = malloc(length + 1);
   uint32_t code;
 
-  for (size_t at = 0, n; copy != NULL && at < length; at += n) {
+  for (size_t at = 0, n; copy && at < length; at += n) {
     n = pst_utf8_decode(text + at, length - at, &code);
     if (n > 0)
       memcpy(copy + at, text + at, n);
@@ -111,7 +111,7 @@ static bool result_file_is_result_text(const char *text, size_t length)
     is = is && json_object_object_get_ex(root, keys[i].key, &value) &&
          json_object_is_type(value, keys[i].type);
   for (size_t i = json_tokener_get_parse_end(tokener); i < length; i++)
-    is = is && strchr(" \t\r\n", text[i]) != NULL && text[i] != '\0';
+    is = is && strchr(" \t\r\n", text[i]) && text[i] != '\0';
   json_object_put(root);
   json_tokener_free(tokener);
   return is;
@@ -153,7 +153,7 @@ int app_result_write(struct json_object *result, const char *path, struct pst_er
   size_t length = 0;
   int code, fd = STDOUT_FILENO;
 
-  if (result != NULL && own.command != NULL && own.command->redact != NULL)
+  if (result && own.command && own.command->redact)
     own.command->redact(own.arguments, result);
   const char *json = !result ? NULL
                              : json_object_to_json_string_length(result,
@@ -195,9 +195,9 @@ static int result_file_write_bare(int exit_status, enum finding finding, const c
 {
   struct json_object *result = app_result_new(own.command, own.arguments, NULL);
 
-  if (text != NULL)
+  if (text)
     app_finding_add(app_result_errors(result), finding, NULL, text);
-  if (exit_status == SIGNALS_EXIT && own.add != NULL)
+  if (exit_status == SIGNALS_EXIT && own.add)
     own.add(own.context, result);
   if (exit_status >= 0)
     app_result_finish(result, exit_status);
@@ -270,7 +270,7 @@ int app_result_begin(const struct command *command, const struct arguments *argu
   if (is_stream && strcmp(arguments->json, "-") != 0 &&
       app_atomic_file_look("--json", arguments->json, NULL) < 0)
     return -EACCES;
-  if (!is_stream && command->names_file != NULL && command->names_file(arguments, arguments->json))
+  if (!is_stream && command->names_file && command->names_file(arguments, arguments->json))
     return result_file_refuse(arguments->json, "is what the command reads or writes");
   own.command = command;
   own.arguments = arguments;

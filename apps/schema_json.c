@@ -256,8 +256,7 @@ static void schema_describe(struct json_object *to, const struct pst_config_key 
     json_object_object_add(to, "x-values", schema_text(words));
   if (key->default_words || key->default_value[0] != '\0')
     json_object_object_add(
-        to, "x-default",
-        schema_text(key->default_words != NULL ? key->default_words : key->default_value));
+        to, "x-default", schema_text(key->default_words ? key->default_words : key->default_value));
   if ((key->rule->flags & PST_OPTION_REQUIRED) != 0)
     json_object_object_add(to, "x-required", json_object_new_boolean(true));
 }

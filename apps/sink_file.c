@@ -243,7 +243,7 @@ static int sink_file_finish_without(struct file *file, struct pst_error *error)
   if (rc == 0)
     rc = app_log_fail(error, PST_EXIT_FAILED, -EILSEQ, LEFT_OUT "%s%s", file->to.stream, wanted,
                       file->left_out, app_plural(file->left_out),
-                      part != NULL ? "; the others are kept as " : "", part != NULL ? part : "");
+                      part ? "; the others are kept as " : "", part ? part : "");
   else if (rc == -ENOMEM)
     app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   free(wanted);

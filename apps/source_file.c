@@ -80,8 +80,7 @@ static int source_file_measure(struct file *file, struct pst_error *error)
                         file->stream, file->path);
   file->ahead_size = file->message > AHEAD_BYTES ? file->message : AHEAD_BYTES;
   file->ahead = malloc(file->ahead_size);
-  return file->ahead != NULL ? 0
-                             : source_file_cannot(file, error, PST_EXIT_FAILED, "buffer", ENOMEM);
+  return file->ahead ? 0 : source_file_cannot(file, error, PST_EXIT_FAILED, "buffer", ENOMEM);
 }
 
 static void file_close(void *state)

@@ -51,7 +51,9 @@ MANNERED = re.compile(r"^\W*Of [^.:;]{2,60}:|\b(?:had again|of no matter|the abo
                       r"|(?:is|are|was|were) told|tells of)\b")  # fmt: skip
 
 # `!p`, `sizeof(x)`, and `rc` for what a call returned; a result is the program's file.
-DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]|\bint (?:result|ret|err|retval) =")
+# In a condition `p`, too; a bool is set by `p != NULL`.
+DIALECT = re.compile(r"== NULL\b|\bsizeof [a-z*&]|\bint (?:result|ret|err|retval) ="
+                     r"|!= NULL (?:&&|\|\||\?)|(?:&&|\|\|) [\w.>-]+(?:\(\S*\))? != NULL\b|\b(?:if|while) \(\S+ != NULL\)")  # fmt: skip
 
 # A longer function has a comment, where it is defined or declared. In lines of its body.
 PLAIN_LINES = 25
@@ -184,16 +186,16 @@ class Tree(unittest.TestCase):
         ]
         self.assertEqual(found, [])
 
-    def product_lines(self):
-        """(file, line's number, line) of plugins, core and program."""
+    def code_lines(self, *others):
+        """(file, line's number, line) of plugins, core and program, and of these folders."""
         for path in tracked():
             place = path.relative_to(ROOT)
-            if path.suffix in (".c", ".h") and place.parts[0] in ("apps", "core", "filters", "memory", "transports"):
+            if path.suffix in (".c", ".h") and place.parts[0] in ("apps", "core", "filters", "memory", "transports", *others):
                 for number, line in enumerate(text_of(path).splitlines(), 1):
                     yield str(place), number, line.strip()
 
     def test_code_is_of_one_dialect(self):
-        found = [f"{place}:{number}: {line}" for place, number, line in self.product_lines()
+        found = [f"{place}:{number}: {line}" for place, number, line in self.code_lines("docs", "subprojects", "tests")
                  if DIALECT.search(re.sub(r'"(?:[^"\\]|\\.)*"|/\*.*', "", line))
                  and not re.match(r"/\*|\*", line)]  # fmt: skip
         self.assertEqual(found, [])
@@ -223,7 +225,7 @@ class Tree(unittest.TestCase):
         """arm64's kernels have pages of 4, 16 and 64 KiB."""
         found = [
             f"{place}:{number}: {line}"
-            for place, number, line in self.product_lines()
+            for place, number, line in self.code_lines()
             if PAGE.search(re.sub(r"(?:/\*|//).*|\bidle % 4096 ", "", line))  # a count of polls
             and line not in NO_PAGES
         ]
@@ -231,7 +233,7 @@ class Tree(unittest.TestCase):
 
     def test_intrinsics_are_in_their_files(self):
         for pattern, files in ((X86, X86_FILES), (NEON, NEON_FILES)):
-            found = {place for place, _, line in self.product_lines() if pattern.search(line)}
+            found = {place for place, _, line in self.code_lines() if pattern.search(line)}
             self.assertEqual(found, files)
 
     def test_no_unfinished_marks(self):

@@ -323,7 +323,7 @@ int bench_link_take(struct control_link_server *server, uint64_t timeout_ns,
     bench_link_poll_node(server->node, server);
     *link = bench_link_first_that_speaks(server);
   }
-  return *link != NULL ? 0 : -EAGAIN;
+  return *link ? 0 : -EAGAIN;
 }
 
 /* Until it has joined or left. The node ends an attempt that takes too long. */

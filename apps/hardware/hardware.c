@@ -40,7 +40,7 @@ static struct redact *hidden;
 
 static void hardware_cmd_hide(const struct arguments *arguments, struct json_object *result)
 {
-  if (!hidden && (hidden = app_redact_open()) != NULL && arguments->operand) {
+  if (!hidden && (hidden = app_redact_open()) && arguments->operand) {
     struct pst_host_port parts;
     char host[256];
     if (pst_host_port_split(arguments->operand, &parts)) {

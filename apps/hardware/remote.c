@@ -87,7 +87,7 @@ int hardware_remote_connect(struct hardware_remote *far, const char *where, stru
 
 void hardware_remote_close(struct hardware_remote *far)
 {
-  if (far->link != NULL && !far->has_gone)
+  if (far->link && !far->has_gone)
     bench_link_send(far->link, bench_link_object("goodbye", json_object_new_boolean(true)));
   bench_link_close(far->link);
   hardware_child_end(&far->end.child);
@@ -145,7 +145,7 @@ int hardware_remote_start(struct hardware_remote *far, const struct hardware_ask
                           char why[HARDWARE_WHY])
 {
   far->has_ended = false;
-  if (far->link != NULL)
+  if (far->link)
     return hardware_remote_start_there(far, ask, why);
   snprintf(far->host, sizeof(far->host), "127.0.0.1");
   far->port = bench_link_free_ports(far->host);
@@ -188,10 +188,10 @@ static struct json_object *hardware_remote_copy_told(struct json_object *said)
   json_object_object_get_ex(said, "counters", &counters);
   for (size_t i = 0; i < CHILD_COUNTERS && json_object_is_type(counters, json_type_object); i++) {
     struct json_object *value = NULL;
-    each = each != NULL ? each : json_object_new_object();
+    each = each ? each : json_object_new_object();
     json_object_object_get_ex(counters, hardware_child_counter_names[i], &value);
     app_json_put_share(each, hardware_child_counter_names[i],
-                       value != NULL ? json_object_get_double(value) : -1);
+                       value ? json_object_get_double(value) : -1);
   }
   json_object_object_add(object, "counters", each);
   return object;
@@ -210,7 +210,7 @@ struct json_object *hardware_remote_finish(struct hardware_remote *far, const ch
   if (far->has_gone)
     return NULL;
   bench_link_send(far->link,
-                  bench_link_object("finish", json_object_new_string(about != NULL ? about : "")));
+                  bench_link_object("finish", json_object_new_string(about ? about : "")));
   said = hardware_remote_hear(far, "told", why);
   if (json_object_object_get_ex(said, "told", &told))
     told = hardware_remote_copy_told(told);

@@ -232,7 +232,7 @@ static int serve_connection_take_all(struct connection *remote)
   for (int i = 0; i < n; i++)
     serve_connection_take_event(remote, &events[i]);
   serve_connection_send_waiting(remote);
-  while ((request = serve_io_poll(remote->io)) != NULL) {
+  while ((request = serve_io_poll(remote->io))) {
     struct work *work = FROM(struct work, io, request);
     n = n < 0 ? n : n + 1;
     work->ended(work);

@@ -43,7 +43,7 @@ struct fair_queue_entry *serve_queue_next(struct fair_queue *turns)
 {
   struct fair_queue_entry *turn;
 
-  while ((turn = turns->first) != NULL && turn->credit < turn->cost) {
+  while ((turn = turns->first) && turn->credit < turn->cost) {
     turns->first = turn->next;
     serve_queue_append(turns, turn);
   }

@@ -149,7 +149,7 @@ static void serve_turns(struct store *store)
   if (store->serving)
     return;
   store->serving = true;
-  while ((job = serve_job_next(&store->turns)) != NULL) {
+  while ((job = serve_job_next(&store->turns))) {
     uint64_t block = serve_buddy_take(store->pool, job->length);
     if (block == BUDDY_NONE)
       break;
@@ -218,7 +218,7 @@ bool serve_job_post_some(struct server *server)
   uint64_t bytes = 0;
   struct job *job;
 
-  while (bytes < POST_BYTES && (job = serve_job_next(&server->posts)) != NULL) {
+  while (bytes < POST_BYTES && (job = serve_job_next(&server->posts))) {
     struct fair_queue_entry *turn = &job->client->posts.turn;
     bytes += job->cost;
     if (!serve_job_post(job))
@@ -339,7 +339,7 @@ static void serve_job_drop(struct job_list *list)
 {
   struct job *job;
 
-  while ((job = serve_job_pull(list)) != NULL)
+  while ((job = serve_job_pull(list)))
     serve_job_free(job);
 }
 

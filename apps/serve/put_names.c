@@ -217,8 +217,7 @@ static FTS *serve_put_names_open_walk(const struct copy_params *params)
   uint32_t count = 0;
 
   while (paths && count < params->name_count &&
-         (paths[count] =
-              strndup(params->names[count], serve_copy_unslashed(params->names[count]))) != NULL)
+         (paths[count] = strndup(params->names[count], serve_copy_unslashed(params->names[count]))))
     count++;
   /* A command's own names may be links; what lies below is taken as it is. */
   if (paths && count == params->name_count)

@@ -80,7 +80,7 @@ int serve_patterns_poll(struct patterns *patterns)
   if (rc == 0)
     patterns->corrupted = found.corrupted;
   patterns->polling = true;
-  while ((work = patterns->first) != NULL && (rc < 0 || work->status < 0 || work->ticket <= done)) {
+  while ((work = patterns->first) && (rc < 0 || work->status < 0 || work->ticket <= done)) {
     int status = work->status < 0 ? work->status : rc;
     patterns->first = work->next;
     if (status == 0 && suspect && work->verifies)

@@ -130,7 +130,7 @@ static int serve_server_take_all(struct server *server)
 
   for (int i = 0; i < n; i++)
     serve_server_take_event(server, &events[i]);
-  while (n >= 0 && (request = serve_io_poll(server->io)) != NULL) {
+  while (n >= 0 && (request = serve_io_poll(server->io))) {
     serve_job_io_ended(FROM(struct job, io, request));
     n++;
   }
@@ -248,7 +248,7 @@ void serve_server_close(struct server *server)
   while (server->io_under_way > 0) {
     struct pollfd readable = {.fd = serve_io_event_fd(server->io), .events = POLLIN};
     poll(&readable, 1, -1);
-    while ((request = serve_io_poll(server->io)) != NULL)
+    while ((request = serve_io_poll(server->io)))
       serve_job_io_ended(FROM(struct job, io, request));
   }
   for (int i = 0; i < 2; i++)

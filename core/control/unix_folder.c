@@ -54,7 +54,7 @@ static const char *unix_parent(bool is_open)
   const char *path = secure_getenv("XDG_RUNTIME_DIR");
   struct stat folder;
   bool fits = path && path[0] == '/' &&
-              strlen(path) + sizeof "/" PREFIX "XXXXXX/" SOCKET_NAME <= WIRE_SIDE_MAX;
+              strlen(path) + sizeof("/" PREFIX "XXXXXX/" SOCKET_NAME) <= WIRE_SIDE_MAX;
 
   return fits && stat(path, &folder) == 0 && unix_is_ours(&folder) &&
                  (is_open ? folder.st_mode & 001 : (folder.st_mode & 077) == 0) &&
@@ -85,7 +85,7 @@ static void unix_sweep(const char *path)
   DIR *folder = opendir(path);
   const struct dirent *entry;
 
-  for (int i = 0; folder && i < SWEPT_MAX && (entry = readdir(folder)) != NULL; i++)
+  for (int i = 0; folder && i < SWEPT_MAX && (entry = readdir(folder)); i++)
     if (strncmp(entry->d_name, PREFIX, sizeof(PREFIX) - 1) == 0)
       unix_sweep_one(dirfd(folder), entry->d_name);
   if (folder)

@@ -102,7 +102,7 @@ static int search_add_environment(struct loader_folders *folders)
   copy = rest = strdup(value);
   if (!copy)
     return -ENOMEM;
-  while (rc == 0 && (folder = strsep(&rest, ":")) != NULL) {
+  while (rc == 0 && (folder = strsep(&rest, ":"))) {
     if (*folder)
       rc = search_folder_add(folders, folder);
   }

@@ -59,7 +59,7 @@ void offer_taken(struct pst_peer *peer, uint32_t id, int code, const char *text)
   struct node_entry *entry = peer_tell(peer, PST_NODE_TAKEN);
   entry->event.id = id;
   entry->event.status = code;
-  if (code < 0 && (entry->text = strdup(text)) != NULL)
+  if (code < 0 && (entry->text = strdup(text)))
     entry->event.text = entry->text;
 }
 

@@ -220,7 +220,7 @@ int main(int argc, char **argv)
     return 1;
   if (argc == 1)
     status = fputs(should, stdout) < 0 || fflush(stdout) != 0;
-  else if ((is = read_file(argv[1])) != NULL)
+  else if ((is = read_file(argv[1])))
     status = compare(argv[1], is, should);
   free(is);
   free(should);

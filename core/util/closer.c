@@ -148,7 +148,7 @@ static void *closer_run(void *argument)
 
   pthread_setname_np(pthread_self(), "pst-close");
   pthread_mutex_lock(&closer.mutex);
-  while ((job = closer_take()) != NULL) {
+  while ((job = closer_take())) {
     const uint64_t turn = ++closer.turn;
     const int fd = job->fd;
     free(job); /* a close may last longer than the process */

@@ -63,7 +63,7 @@ static inline void pst_make_printable(char *text, size_t length, char mark)
   const char *found;
   size_t bytes;
 
-  while ((found = pst_unprintable(text, (size_t)(end - text), &bytes)) != NULL) {
+  while ((found = pst_unprintable(text, (size_t)(end - text), &bytes))) {
     text += found - text;
     memset(text, mark, bytes);
     text += bytes;

@@ -83,7 +83,7 @@ static const struct pst_description fixture_description = {
 };
 
 #ifndef FIXTURE_DESCRIPTION_SIZE
-#define FIXTURE_DESCRIPTION_SIZE sizeof fixture_description
+#define FIXTURE_DESCRIPTION_SIZE sizeof(fixture_description)
 #endif
 #ifndef FIXTURE_DESCRIPTION
 #define FIXTURE_DESCRIPTION &fixture_description
@@ -106,7 +106,7 @@ PST_PLUGIN_EXTERN const struct pst_described pst_description_v1 = {
 #define FIXTURE_OPS &fixture_ops
 #endif
 #ifndef FIXTURE_OPS_SIZE
-#define FIXTURE_OPS_SIZE sizeof fixture_ops
+#define FIXTURE_OPS_SIZE sizeof(fixture_ops)
 #endif
 #ifndef FIXTURE_CAPABILITIES
 #define FIXTURE_CAPABILITIES 0

@@ -20,7 +20,7 @@ static struct pst_description describe()
   made.summary = "A sample";
   made.rung = "compiled";
   made.options = options;
-  made.option_count = sizeof options / sizeof options[0];
+  made.option_count = sizeof(options) / sizeof(options[0]);
   made.environment = environment;
   return made;
 }
@@ -33,7 +33,7 @@ static const struct pst_description description = {
     .summary = "A sample",
     .rung = "compiled",
     .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    .option_count = sizeof(options) / sizeof(options[0]),
     .environment = environment,
 };
 #endif

@@ -17,7 +17,7 @@ __attribute__((constructor)) static void patch_process(void)
   const struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESETHAND};
   const char *mode = getenv("FIXTURE_MODE");
 
-  snprintf(fixture_saw, sizeof fixture_saw, "%s", mode ? mode : "");
+  snprintf(fixture_saw, sizeof(fixture_saw), "%s", mode ? mode : "");
   setenv("FIXTURE_MADE", "by a library", 1);
   sigaction(SIGHUP, &action, NULL);
   sigaction(SIGSEGV, &action, NULL);

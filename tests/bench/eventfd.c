@@ -42,7 +42,7 @@ static void pin(const char *cpu)
 
   CPU_ZERO(&set);
   CPU_SET(strtoul(cpu, NULL, 10), &set);
-  if (sched_setaffinity(0, sizeof set, &set) < 0)
+  if (sched_setaffinity(0, sizeof(set), &set) < 0)
     fail(cpu);
 }
 
@@ -58,7 +58,7 @@ static void receive(unsigned long writes, int fd, const _Atomic uint64_t *sent_n
     if (epoll_wait(epoll_fd, &event, 1, WAIT_MS) != 1)
       fail("nothing came");
     printf("%lu\n", (unsigned long)(now_ns() - atomic_load(sent_ns)));
-    if (read(fd, &count, sizeof count) != sizeof count)
+    if (read(fd, &count, sizeof(count)) != sizeof(count))
       fail("eventfd");
   }
   fflush(stdout);
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
   }
   unsigned long writes = strtoul(argv[1], NULL, 10);
   _Atomic uint64_t *sent_ns =
-      mmap(NULL, sizeof *sent_ns, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(NULL, sizeof(*sent_ns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int fd = eventfd(0, EFD_CLOEXEC);
   if (sent_ns == MAP_FAILED || fd < 0)
     fail("setting up");
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     while (now_ns() < next_ns)
       ;
     atomic_store(sent_ns, now_ns());
-    if (write(fd, &one, sizeof one) != sizeof one)
+    if (write(fd, &one, sizeof(one)) != sizeof(one))
       fail("eventfd");
   }
   if (waitpid(child, &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status))

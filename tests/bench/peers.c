@@ -54,7 +54,7 @@ static int meet(struct pst_node *server, struct pst_node *client, uint32_t peers
   uint32_t joined = 0, begun = 0;
   char address[64];
 
-  snprintf(address, sizeof address, "127.0.0.1:%u", pst_node_port(server));
+  snprintf(address, sizeof(address), "127.0.0.1:%u", pst_node_port(server));
   while (joined < 2 * peers) {
     struct pst_node_event events[64];
     struct pst_peer *peer;
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
   const bool is_shared = argc > 1 && strcmp(argv[1], "--shared") == 0;
   struct pst_setting settings[OPTIONS_MAX];
   struct pst_node_params params = {
-      .struct_size = sizeof params, .transport_options = settings, .depth = 16, .in_process = 1};
+      .struct_size = sizeof(params), .transport_options = settings, .depth = 16, .in_process = 1};
   int rc = 0, at = is_shared ? 2 : 1;
   uint32_t heap_peers = 0;
 
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
   pst_log_set(read_counts, NULL, PST_LOG_INFO);
   if (shows_heap)
     return measure(&params, heap_peers, false) < 0;
-  for (size_t i = 0; i < sizeof counts / sizeof counts[0] && rc == 0; i++)
+  for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && rc == 0; i++)
     rc = measure(&params, counts[i], is_shared);
   return rc < 0;
 }

@@ -39,8 +39,8 @@ struct game {
 static int open_area(struct game *game, unsigned long length, struct pst_area **area,
                      uint8_t **bytes)
 {
-  const struct pst_area_params params = {.struct_size = sizeof params, .length = length};
-  struct pst_range range = {.struct_size = sizeof range};
+  const struct pst_area_params params = {.struct_size = sizeof(params), .length = length};
+  struct pst_range range = {.struct_size = sizeof(range)};
   struct pst_error error = PST_ERROR_INIT;
   int rc = pst_node_alloc(game->node, &params, area, &error);
 
@@ -65,7 +65,7 @@ static int call(struct game *game)
 static int open_game(struct game *game, char **argv)
 {
   const struct pst_setting device = {"device", argv[2]};
-  struct pst_node_params params = {.struct_size = sizeof params,
+  struct pst_node_params params = {.struct_size = sizeof(params),
                                    .transport = "verbs_rc",
                                    .transport_options = &device,
                                    .transport_option_count = 1,
@@ -74,7 +74,7 @@ static int open_game(struct game *game, char **argv)
   uint8_t *to = NULL;
   int second = strcmp(argv[1], "second") == 0;
 
-  snprintf(game->address, sizeof game->address, "127.0.0.1:%s", argv[5]);
+  snprintf(game->address, sizeof(game->address), "127.0.0.1:%s", argv[5]);
   params.listen = second ? game->address : NULL;
   int rc = pst_node_open(&params, &game->node, &error);
   if (rc == 0)
@@ -216,7 +216,7 @@ static double latency_ns(struct game *game)
 
   for (unsigned long i = 0; i < game->count; i++)
     rounds[i] = rounds[i + 1] - rounds[i];
-  qsort(rounds, game->count, sizeof *rounds, ascending);
+  qsort(rounds, game->count, sizeof(*rounds), ascending);
   return (double)rounds[game->count / 2] * game->tick_ns / 2;
 }
 
@@ -244,7 +244,7 @@ int main(int argc, char **argv)
   }
   game.size = strtoul(argv[3], NULL, 10);
   game.count = strtoul(argv[4], NULL, 10);
-  game.starts = calloc(game.count + 1, sizeof *game.starts);
+  game.starts = calloc(game.count + 1, sizeof(*game.starts));
   int second = strcmp(argv[1], "second") == 0, rc = game.starts ? open_game(&game, argv) : -ENOMEM;
   if (rc == 0)
     rc = play(&game, second);

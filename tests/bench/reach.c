@@ -28,12 +28,12 @@ struct reach {
 
 static int open_node(const char *listen, struct pst_node **node, struct pst_area **area)
 {
-  const struct pst_node_params params = {.struct_size = sizeof params,
+  const struct pst_node_params params = {.struct_size = sizeof(params),
                                          .listen = listen,
                                          .peers = 1,
                                          .depth = BATCH_MAX,
                                          .in_process = 1};
-  const struct pst_area_params memory = {.struct_size = sizeof memory, .length = REGION_BYTES};
+  const struct pst_area_params memory = {.struct_size = sizeof(memory), .length = REGION_BYTES};
   struct pst_error error = PST_ERROR_INIT;
   int rc = pst_node_open(&params, node, &error);
 
@@ -45,7 +45,7 @@ static int open_both(struct reach *reach, const char *port)
   struct pst_error error = PST_ERROR_INIT;
   char address[64];
 
-  snprintf(address, sizeof address, "127.0.0.1:%s", port);
+  snprintf(address, sizeof(address), "127.0.0.1:%s", port);
   int rc = open_node(address, &reach->owner, &reach->offered);
   if (rc == 0)
     rc = open_node(NULL, &reach->node, &reach->area);

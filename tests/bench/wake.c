@@ -45,17 +45,17 @@ static void fail(const char *what, int code)
 static struct pst_session *open_end(uint32_t role, const char *port, const char *cpu)
 {
   struct pst_error error = PST_ERROR_INIT;
-  struct pst_session_params params = {.struct_size = sizeof params, .roles = role};
+  struct pst_session_params params = {.struct_size = sizeof(params), .roles = role};
   struct pst_session *session = NULL;
   struct pst_config *config = NULL;
-  char yaml[sizeof text + 16];
+  char yaml[sizeof(text) + 16];
   cpu_set_t set;
 
   CPU_ZERO(&set);
   CPU_SET(strtoul(cpu, NULL, 10), &set);
-  if (sched_setaffinity(0, sizeof set, &set) < 0)
+  if (sched_setaffinity(0, sizeof(set), &set) < 0)
     fail(cpu, -errno);
-  snprintf(yaml, sizeof yaml, text, port);
+  snprintf(yaml, sizeof(yaml), text, port);
   if (pst_config_open_text(yaml, strlen(yaml), "wake", NULL, 0, &config, &error) < 0 ||
       pst_session_open(config, &params, &session, &error) < 0 ||
       pst_session_start(session, &error) < 0)
@@ -69,7 +69,7 @@ static void receive(const char *port, const char *cpu)
   struct pst_session *session = open_end(PST_SESSION_RECEIVER, port, cpu);
   struct pst_receiver *receiver = pst_session_receiver(session, "packets");
   struct pst_view view;
-  struct pst_batch batch = {.struct_size = sizeof batch, .capacity = 1, .views = &view};
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
   uint64_t give_up_ns = now_ns() + DEADLINE_NS;
   bool slept = false;
 

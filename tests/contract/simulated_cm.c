@@ -204,7 +204,7 @@ static void destroy(struct end *end)
   struct end **at = &ends;
   const struct told *request;
   /* Requests that nobody has taken end with their listener. */
-  while ((request = request_of(end)) != NULL)
+  while ((request = request_of(end)))
     destroy((struct end *)request->event.id);
   end_of(end);
   for (struct end *other = ends; other; other = other->next)

@@ -180,7 +180,7 @@ static void plant(const char *faults, unsigned int number)
   char all[512], fault[256], *next, *at = all;
   snprintf(all, sizeof(all), "%s", faults);
   for (; at; at = next) {
-    if ((next = strchr(at, ';')) != NULL)
+    if ((next = strchr(at, ';')))
       *next++ = 0;
     snprintf(fault, sizeof(fault), at, number);
     simulated_ctl(fault);

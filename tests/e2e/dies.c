@@ -34,19 +34,19 @@ __attribute__((constructor)) static void begin(void)
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  struct sock_fprog program = {sizeof code / sizeof code[0], code};
+  struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
   const char *at = getenv("DIES_AT");
 
   from = getenv("DIES_FROM");
-  left = at != NULL ? atol(at) : 0;
-  if (at == NULL || from == NULL || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+  left = at ? atol(at) : 0;
+  if (!at || !from || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
     abort();
 }
 
 static void step(const char *name)
 {
-  if (name != NULL && strstr(name, from) != NULL)
+  if (name && strstr(name, from))
     counting = true;
   if (counting && --left == 0)
     kill(getpid(), SIGKILL);
@@ -56,7 +56,7 @@ static void *real(const char *name)
 {
   void *found = dlsym(RTLD_NEXT, name);
 
-  if (found == NULL)
+  if (!found)
     abort();
   return found;
 }
@@ -67,7 +67,7 @@ static void *real(const char *name)
   {                                                                                                \
     static type(*next) parameters;                                                                 \
     step(NULL);                                                                                    \
-    if (next == NULL)                                                                              \
+    if (!next)                                                                                     \
       next = (type(*) parameters)real(#name);                                                      \
     return next arguments;                                                                         \
   }
@@ -124,7 +124,7 @@ long syscall(long number, ...)
   va_end(list);
   if (number == SYS_openat2)
     step((const char *)a[1]);
-  if (next == NULL)
+  if (!next)
     next = (long (*)(long, ...))real("syscall");
   return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

@@ -120,14 +120,14 @@ static void say_raw(const char *hex)
   size_t length = 0;
   unsigned byte;
 
-  for (; sscanf(hex, "%2x", &byte) == 1 && length < sizeof bytes; hex += 2)
+  for (; sscanf(hex, "%2x", &byte) == 1 && length < sizeof(bytes); hex += 2)
     bytes[length++] = (uint8_t)byte;
   say(bytes, length);
 }
 
 static void fill(const char *numbers)
 {
-  struct pst_range range = {.struct_size = sizeof range};
+  struct pst_range range = {.struct_size = sizeof(range)};
   unsigned byte = 0;
   size_t length = 0;
 
@@ -142,7 +142,7 @@ static void say_message(const struct serve_message *m)
   uint8_t bytes[SERVE_MESSAGE_MAX];
   size_t length = 0;
 
-  if (serve_encode(m, bytes, sizeof bytes, &length) < 0)
+  if (serve_encode(m, bytes, sizeof(bytes), &length) < 0)
     exit(1);
   say(bytes, length);
 }
@@ -153,7 +153,7 @@ static void flood(const char *count)
   uint8_t bytes[64];
   size_t length = 0;
 
-  serve_encode(&ping, bytes, sizeof bytes, &length);
+  serve_encode(&ping, bytes, sizeof(bytes), &length);
   flooding = true;
   for (long i = atol(count); i > 0; i--) {
     answered = false;
@@ -171,8 +171,8 @@ static uint32_t find_timers(int *fds, uint32_t most)
   char path[32], kind[64];
 
   for (int fd = 3; fd < FDS_LOOKED_AT && count < most; fd++) {
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(path, kind, sizeof kind - 1);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(path, kind, sizeof(kind) - 1);
     kind[length > 0 ? length : 0] = '\0';
     if (strcmp(kind, "anon_inode:[timerfd]") == 0)
       fds[count++] = fd;
@@ -260,8 +260,8 @@ static void obey(char *line)
 
 int main(int argc, char **argv)
 {
-  const struct pst_node_params params = {.struct_size = sizeof params};
-  struct pst_area_params memory = {.struct_size = sizeof memory};
+  const struct pst_node_params params = {.struct_size = sizeof(params)};
+  struct pst_area_params memory = {.struct_size = sizeof(memory)};
   struct pst_error error = PST_ERROR_INIT;
   char line[LINE_BYTES];
   uint32_t id = 0;
@@ -279,7 +279,7 @@ int main(int argc, char **argv)
       return 1;
     wait_for(&taken);
   }
-  while (fgets(line, sizeof line, stdin) != NULL)
+  while (fgets(line, sizeof(line), stdin))
     obey(line);
   pst_peer_close(peer, 0, NULL);
   answered = false;

@@ -53,7 +53,7 @@ static void try_options(const struct config_plugin *plugin, const struct config_
   }
   REQUIRE(options_get_uint(plugin->options, "no such") == 0);
   REQUIRE(*options_get_string(plugin->options, "no such") == '\0');
-  REQUIRE(options_get_item(plugin->options, "no such", 0) == NULL);
+  REQUIRE(!options_get_item(plugin->options, "no such", 0));
   REQUIRE(options_text(plugin->options, "no such", text, sizeof(text)) == -ENOENT);
   REQUIRE(options_clone(plugin->options, &clone) == 0);
   REQUIRE(options_agree(plugin->options, clone, UINT32_MAX, &differs));

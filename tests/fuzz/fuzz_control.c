@@ -16,7 +16,7 @@ static void drop_idle(struct wire_message *message)
   if (message->fd_count == 0)
     message->fd_id = 0;
   if ((message->type == WIRE_BYE || message->type == WIRE_TAKEN) && message->code == 0)
-    memset(message->text, 0, sizeof message->text);
+    memset(message->text, 0, sizeof(message->text));
 }
 
 static void require_same(void)
@@ -29,7 +29,7 @@ static void require_same(void)
   REQUIRE(first.blob_length == second.blob_length);
   REQUIRE(first.blob_length == 0 || memcmp(a, b, first.blob_length) == 0);
   first.blob = second.blob = NULL;
-  REQUIRE(memcmp(&first, &second, sizeof first) == 0);
+  REQUIRE(memcmp(&first, &second, sizeof(first)) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
@@ -43,8 +43,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
   if (rc)
     return 0;
   drop_idle(&first);
-  REQUIRE(wire_encode(&first, frame, sizeof frame, &length) == 0);
-  REQUIRE(length > WIRE_HEADER_BYTES && length <= sizeof frame);
+  REQUIRE(wire_encode(&first, frame, sizeof(frame), &length) == 0);
+  REQUIRE(length > WIRE_HEADER_BYTES && length <= sizeof(frame));
   rc = wire_decode(frame + WIRE_HEADER_BYTES, length - WIRE_HEADER_BYTES, &second, why);
   if (rc)
     fprintf(stderr, "what was encoded does not decode: %s\n", why);

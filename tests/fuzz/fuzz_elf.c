@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
   REQUIRE(pwrite(fd, data, size, 0) == (ssize_t)size && ftruncate(fd, (off_t)size) == 0);
   int rc = elf_check_file(path, "pst_plugin_v", &found, &why);
   REQUIRE(rc <= 0);
-  REQUIRE(rc == 0 || (why.code == rc && strstr(why.line, path) != NULL));
+  REQUIRE(rc == 0 || (why.code == rc && strstr(why.line, path)));
   if (rc == 0)
     for (const char **library = found.needed; library && *library; library++)
       REQUIRE(strlen(*library) <= size);

@@ -112,7 +112,7 @@ static void try_others(void)
     allocation_end();
     REQUIRE(rc == -ENOMEM);
   }
-  REQUIRE(source.state == NULL);
+  REQUIRE(!source.state);
 }
 
 const char *__asan_default_options(void);
@@ -130,8 +130,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
   app_log_level(-1);
   file = memfd_create("capture", MFD_CLOEXEC);
   memory = malloc(SOURCE_BATCH * manners[0].message);
-  REQUIRE(file >= 0 && memory != NULL);
-  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  REQUIRE(file >= 0 && memory);
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
   try_others();
   return 0;
 }
@@ -139,7 +139,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
   REQUIRE(pwrite(file, data, size, 0) == (ssize_t)size && ftruncate(file, (off_t)size) == 0);
-  for (size_t i = 0; i < sizeof manners / sizeof manners[0]; i++)
+  for (size_t i = 0; i < sizeof(manners) / sizeof(manners[0]); i++)
     try_manner(&manners[i]);
   return 0;
 }

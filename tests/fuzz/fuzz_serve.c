@@ -17,13 +17,13 @@ static void require_legal(const uint8_t *bytes, uint32_t length, bool entry)
   int rc = entry ? serve_path_check_part(bytes, length, name, &why)
                  : serve_path_check(bytes, length, name, &why);
 
-  REQUIRE(rc == 0 || ((rc == -EINVAL || rc == -ENAMETOOLONG) && why != NULL));
+  REQUIRE(rc == 0 || ((rc == -EINVAL || rc == -ENAMETOOLONG) && why));
   if (rc != 0)
     return;
-  REQUIRE(!entry || strchr(name, '/') == NULL);
+  REQUIRE(!entry || !strchr(name, '/'));
   REQUIRE(strlen(name) == length && name[0] != '/' && name[length - 1] != '/');
   REQUIRE(strcmp(name, "..") != 0 && strncmp(name, "../", 3) != 0);
-  REQUIRE(strstr(name, "/../") == NULL && strstr(name, "//") == NULL);
+  REQUIRE(!strstr(name, "/../") && !strstr(name, "//"));
   REQUIRE(length < 3 || strcmp(name + length - 3, "/..") != 0);
 }
 
@@ -39,7 +39,7 @@ static void require_same(void)
     REQUIRE(memcmp(a->name, b->name, a->length) == 0);
     a->name = b->name = NULL;
   }
-  REQUIRE(memcmp(&first, &second, sizeof first) == 0);
+  REQUIRE(memcmp(&first, &second, sizeof(first)) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     require_legal(first.entries[i].name, first.entries[i].length, true);
   if ((first.type == SERVE_HELLO || first.type == SERVE_WELCOME) && first.major != SERVE_MAJOR)
     return 0;
-  REQUIRE(serve_encode(&first, encoded, sizeof encoded, &length) == 0);
+  REQUIRE(serve_encode(&first, encoded, sizeof(encoded), &length) == 0);
   REQUIRE(length <= size); /* the shortest form of each item, and nothing unknown */
   rc = serve_decode(encoded, length, &second, why);
   if (rc)

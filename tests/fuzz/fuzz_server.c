@@ -140,8 +140,8 @@ static uint32_t crc_of(uint64_t length)
 {
   static uint8_t bytes[WORLD_FILE_BYTES * 4];
 
-  memset(bytes, WORLD_READ_BYTE, sizeof bytes);
-  return length <= sizeof bytes ? serve_digest_crc32c(bytes, length) : 0;
+  memset(bytes, WORLD_READ_BYTE, sizeof(bytes));
+  return length <= sizeof(bytes) ? serve_digest_crc32c(bytes, length) : 0;
 }
 
 static void fill(struct serve_message *m, uint8_t *name)
@@ -162,7 +162,7 @@ static void fill(struct serve_message *m, uint8_t *name)
   m->mode = 0644;
   m->crc = how & 2 ? 1 : crc_of(m->length);
   m->has_sha256 = how & 4;
-  memcpy(m->sha256, how & 8 ? world_last_sum() : empty_sum, sizeof m->sha256);
+  memcpy(m->sha256, how & 8 ? world_last_sum() : empty_sum, sizeof(m->sha256));
   m->name_length = (uint32_t)strlen(word);
   memcpy(name, word, m->name_length);
   m->name = name;
@@ -177,8 +177,8 @@ static void ask(struct pst_peer *peer, bool any)
   uint8_t bytes[SERVE_MESSAGE_MAX], name[64], type = take_byte();
   size_t length = 0;
 
-  memset(&m, 0, sizeof m);
-  m.type = any ? type % SERVE_TYPES : requests[type % sizeof requests];
+  memset(&m, 0, sizeof(m));
+  m.type = any ? type % SERVE_TYPES : requests[type % sizeof(requests)];
   m.tag = any ? WORLD_TAGS : ++last_tag % (WORLD_TAGS - 1) + 1;
   m.major = SERVE_MAJOR;
   m.pieces = 1;
@@ -186,7 +186,7 @@ static void ask(struct pst_peer *peer, bool any)
   m.op = m.op ? m.op : SERVE_OP_WRITE;
   if (m.type == SERVE_HELLO)
     m.flags = 0;
-  if (serve_encode(&m, bytes, sizeof bytes, &length) < 0)
+  if (serve_encode(&m, bytes, sizeof(bytes), &length) < 0)
     return;
   dirty |= m.type == SERVE_CREATE || m.type == SERVE_MKDIR;
   if (!any)
@@ -203,11 +203,11 @@ static void join(void)
   uint8_t how = take_byte();
   struct pst_peer *peer = world_join();
 
-  if (peer == NULL)
+  if (!peer)
     return;
   if (how & 1)
     world_offer(peer, 1, 65536, PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE);
-  REQUIRE(serve_encode(&hello, bytes, sizeof bytes, &length) == 0);
+  REQUIRE(serve_encode(&hello, bytes, sizeof(bytes), &length) == 0);
   if (!(how & 2))
     world_say(peer, bytes, length);
 }
@@ -264,7 +264,7 @@ static void to_peer(enum server_command command)
 {
   struct pst_peer *peer = world_peer(take_byte() % WORLD_PEERS);
 
-  if (peer == NULL || !world_is_there(peer))
+  if (!peer || !world_is_there(peer))
     return;
   if (command == ASK || command == SAY)
     ask(peer, command == SAY);
@@ -314,7 +314,7 @@ static bool end_some(void)
 
   if (last_turns == LAST_TURNS)
     for (uint32_t i = WORLD_PEERS; i > 0; i--)
-      if ((peer = world_peer(i - 1)) != NULL)
+      if ((peer = world_peer(i - 1)))
         world_leave(peer, 0);
   for (uint32_t i = 0; (peer = world_peer(i)) != NULL; i++)
     world_room(peer, UINT32_MAX, UINT32_MAX);
@@ -344,7 +344,7 @@ static void require_nothing_left(void)
   for (const struct client *client = server.clients; client != NULL; client = client->next)
     REQUIRE(client->closing || client->jobs == 0);
   REQUIRE(server.io_under_way == 0);
-  REQUIRE(server.files->turns.first == NULL && server.posts.first == NULL);
+  REQUIRE(!server.files->turns.first && !server.posts.first);
   /* All of it is one block. */
   uint64_t whole = serve_buddy_take(pool, IN_FLIGHT);
   REQUIRE(whole != BUDDY_NONE);

@@ -38,7 +38,7 @@ int serve_io_open(struct io **io)
 
 void serve_io_close(struct io *io)
 {
-  REQUIRE(io != NULL && request_count == 0 && ended_count == 0);
+  REQUIRE(io && request_count == 0 && ended_count == 0);
   close(io->event_fd);
 }
 
@@ -76,7 +76,7 @@ uint32_t world_io_under_way(void)
 void world_io_require_unused(const uint8_t *bytes, uint64_t length)
 {
   for (uint32_t i = 0; i < request_count; i++)
-    if (requests[i]->bytes != NULL)
+    if (requests[i]->bytes)
       REQUIRE(bytes + length <= requests[i]->bytes ||
               requests[i]->bytes + requests[i]->length <= bytes);
 }

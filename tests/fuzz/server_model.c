@@ -56,7 +56,7 @@ void model_begin(bool files, bool read_only, uint64_t request_max)
 
 struct model *model_new(void)
 {
-  struct model *model = calloc(1, sizeof *model);
+  struct model *model = calloc(1, sizeof(*model));
 
   REQUIRE(model != NULL);
   return model;
@@ -75,7 +75,7 @@ void model_free(struct model *model)
 /* One part of a name, as docs/howto/files.md has the rules. */
 static bool is_part_legal(const char *part, size_t length)
 {
-  const size_t suffix = sizeof PART - 1;
+  const size_t suffix = sizeof(PART) - 1;
 
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)part[i] < ' ' || part[i] == 0x7f)
@@ -116,7 +116,7 @@ void model_said(struct model *model, const void *bytes, uint64_t length)
     return;
   if (model->count == model->room) {
     model->room = 2 * model->room + 16;
-    model->questions = reallocarray(model->questions, model->room, sizeof *model->questions);
+    model->questions = reallocarray(model->questions, model->room, sizeof(*model->questions));
     REQUIRE(model->questions != NULL);
   }
   struct question *q = &model->questions[model->count++];
@@ -134,7 +134,7 @@ void model_said(struct model *model, const void *bytes, uint64_t length)
                          .pieces = m.pieces,
                          .has_sha256 = m.has_sha256,
                          .well_named = !has_name(m.type) || is_name_legal(&m)};
-  memcpy(q->sha256, m.sha256, sizeof q->sha256);
+  memcpy(q->sha256, m.sha256, sizeof(q->sha256));
 }
 
 /* False: there are several that it may be the answer to, or it is of what nobody decoded. */
@@ -149,7 +149,7 @@ static bool take_question(struct model *model, uint64_t tag, struct question *fo
     return false;
   *found = model->questions[at];
   memmove(&model->questions[at], &model->questions[at + 1],
-          (--model->count - at) * sizeof *model->questions);
+          (--model->count - at) * sizeof(*model->questions));
   return true;
 }
 
@@ -180,7 +180,7 @@ static void require_moved(const struct question *q, uint64_t bytes)
 
 static void add(struct model_file *file, const struct question *q)
 {
-  file->come = reallocarray(file->come, file->come_count + 1, sizeof *file->come);
+  file->come = reallocarray(file->come, file->come_count + 1, sizeof(*file->come));
   REQUIRE(file->come != NULL);
   file->come[file->come_count++] = (struct extent){q->offset, q->offset + q->length};
 }
@@ -197,7 +197,7 @@ static bool is_whole(struct model_file *file)
   uint64_t end = 0;
 
   if (file->come_count > 0)
-    qsort(file->come, file->come_count, sizeof *file->come, by_begin);
+    qsort(file->come, file->come_count, sizeof(*file->come), by_begin);
   for (uint32_t i = 0; i < file->come_count && file->come[i].begin <= end; i++)
     end = file->come[i].end > end ? file->come[i].end : end;
   return end >= file->size;
@@ -232,7 +232,7 @@ static void stored(struct model_file *file, const struct question *q, uint64_t m
 
   require_range(file, q, most);
   require_moved(q, q->length);
-  memset(bytes, WORLD_READ_BYTE, sizeof bytes);
+  memset(bytes, WORLD_READ_BYTE, sizeof(bytes));
   REQUIRE(q->length > KNOWN || q->crc == serve_digest_crc32c(bytes, q->length));
   add(file, q);
 }
@@ -249,7 +249,7 @@ static void checked(struct model *model, const struct question *q, const struct 
     REQUIRE(q->offset == file->summed);
     file->summed += q->length;
   } else if (file->writable && q->has_sha256 &&
-             memcmp(q->sha256, m->sha256, sizeof q->sha256) == 0) {
+             memcmp(q->sha256, m->sha256, sizeof(q->sha256)) == 0) {
     add(file, q);
   }
 }
@@ -344,7 +344,7 @@ void model_posted(struct model *model, uint8_t op, uint64_t region, uint64_t pla
     struct question *q = &model->questions[i];
     if (!moves(q, op) || q->region != region || !within(place, length, q->place, q->length))
       continue;
-    if (first != NULL)
+    if (first)
       first->shared = q->shared = true;
     else
       first = q;
@@ -359,7 +359,7 @@ static void require_sum(const struct question *q, const struct model_file *file,
   uint8_t bytes[WORLD_SUMMED], sum[SERVE_SHA256_BYTES];
   struct stat stat;
 
-  if (q->type != SERVE_COMMIT || !q->has_sha256 || file->size == 0 || file->size > sizeof bytes)
+  if (q->type != SERVE_COMMIT || !q->has_sha256 || file->size == 0 || file->size > sizeof(bytes))
     return;
   REQUIRE(fstat(fd, &stat) == 0);
   if (!S_ISREG(stat.st_mode)) /* its folder */
@@ -367,7 +367,7 @@ static void require_sum(const struct question *q, const struct model_file *file,
   REQUIRE((uint64_t)stat.st_size == file->size);
   REQUIRE(pread(fd, bytes, file->size, 0) == (ssize_t)file->size);
   serve_digest_sha256_of(bytes, file->size, sum);
-  REQUIRE(memcmp(sum, q->sha256, sizeof sum) == 0);
+  REQUIRE(memcmp(sum, q->sha256, sizeof(sum)) == 0);
 }
 
 static bool asks_for(const struct question *q, const struct model_file *file,

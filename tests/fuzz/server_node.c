@@ -74,10 +74,10 @@ static struct pst_node_event *tell(struct pst_peer *peer, enum pst_node_event_ki
 
 void world_node_begin(void)
 {
-  REQUIRE(peers == NULL && gone == NULL && operation_count == 0 && event_count == 0);
+  REQUIRE(!peers && !gone && operation_count == 0 && event_count == 0);
   verify_fails = false;
   begun = corrupted = 0;
-  memset(sum, 0, sizeof sum);
+  memset(sum, 0, sizeof(sum));
 }
 
 struct pst_peer *world_join(void)
@@ -88,7 +88,7 @@ struct pst_peer *world_join(void)
     count++;
   if (count == WORLD_PEERS)
     return NULL;
-  struct pst_peer *peer = calloc(1, sizeof *peer);
+  struct pst_peer *peer = calloc(1, sizeof(*peer));
   REQUIRE(peer != NULL);
   peer->messages = peer->operations = UINT32_MAX;
   peer->model = model_new();
@@ -102,7 +102,7 @@ struct pst_peer *world_peer(uint32_t which)
 {
   struct pst_peer *peer = peers;
 
-  while (peer != NULL && which-- > 0)
+  while (peer && which-- > 0)
     peer = peer->next;
   return peer;
 }
@@ -196,7 +196,7 @@ void world_done(uint32_t which, int status)
   which %= operation_count;
   struct operation o = operations[which];
   memmove(&operations[which], &operations[which + 1],
-          (--operation_count - which) * sizeof operations[0]);
+          (--operation_count - which) * sizeof(operations[0]));
   if (status == 0 && o.op == PST_OP_READ)
     read_into(&o);
   o.peer->under_way--;
@@ -280,9 +280,9 @@ static void free_handed(void)
 void pst_node_close(struct pst_node *node)
 {
   REQUIRE(node != NULL);
-  REQUIRE(peers == NULL && operation_count == 0 && event_count == 0);
+  REQUIRE(!peers && operation_count == 0 && event_count == 0);
   free_handed();
-  REQUIRE(gone == NULL);
+  REQUIRE(!gone);
   free(area.bytes);
   area.bytes = NULL;
 }
@@ -291,7 +291,7 @@ int pst_node_alloc(struct pst_node *node, const struct pst_area_params *params,
                    struct pst_area **made, struct pst_error *error)
 {
   (void)node, (void)error;
-  REQUIRE(area.bytes == NULL && params->length > 0);
+  REQUIRE(!area.bytes && params->length > 0);
   area = (struct pst_area){malloc(params->length), params->length};
   REQUIRE(area.bytes != NULL);
   *made = &area;
@@ -365,7 +365,7 @@ void world_io_ended(const struct io_request *request)
   const struct job *job = FROM(struct job, io, request);
   const struct pst_peer *peer = job->client->peer;
 
-  if (peer != NULL) /* else it has left meanwhile */
+  if (peer) /* else it has left meanwhile */
     model_io_ended(peer->model, job->asked.file, request, peer->behind);
 }
 
@@ -450,7 +450,7 @@ const char *pst_peer_text(const struct pst_peer *peer)
 
 void pst_peer_close(struct pst_peer *peer, int code, const char *text)
 {
-  REQUIRE(text == NULL || strlen(text) < 2048);
+  REQUIRE(!text || strlen(text) < 2048);
   peer->closing = true;
   world_leave(peer, code);
 }
@@ -473,7 +473,7 @@ int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length)
   if (answer.type == SERVE_WELCOME)
     return 0;
   if (answer.type == SERVE_CHECKED)
-    memcpy(sum, answer.sha256, sizeof sum);
+    memcpy(sum, answer.sha256, sizeof(sum));
   if (answer.tag < WORLD_TAGS && peer->asked[answer.tag] > 0)
     peer->asked[answer.tag]--;
   else
@@ -491,7 +491,7 @@ static int check(const struct pst_peer *peer, const struct pst_operation *o)
     return 0;
   REQUIRE(o->op == PST_OP_WRITE || o->op == PST_OP_READ);
   REQUIRE(o->length > 0 && o->piece_count <= SERVER_PIECES);
-  if (region == NULL || region->length == 0)
+  if (!region || region->length == 0)
     return -ENOENT;
   if (!region->offered || !(region->access & right))
     return -EACCES;

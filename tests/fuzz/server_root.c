@@ -35,9 +35,9 @@ static void put_file(int root, const char *name, off_t size, off_t data)
   char bytes[WORLD_FILE_BYTES];
   int fd = openat(root, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
-  memset(bytes, 'x', sizeof bytes);
+  memset(bytes, 'x', sizeof(bytes));
   REQUIRE(fd >= 0 && ftruncate(fd, size) == 0);
-  REQUIRE(pwrite(fd, bytes, sizeof bytes, data) == sizeof bytes);
+  REQUIRE(pwrite(fd, bytes, sizeof(bytes), data) == sizeof(bytes));
   close(fd);
 }
 
@@ -86,7 +86,7 @@ void world_root_open(void)
 {
   const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 
-  snprintf(folder, sizeof folder, "%s/penstock-fuzz-XXXXXX", base);
+  snprintf(folder, sizeof(folder), "%s/penstock-fuzz-XXXXXX", base);
   REQUIRE(mkdtemp(folder) != NULL);
   strcat(folder, "/root");
   REQUIRE(mkdir(folder, 0755) == 0);

@@ -130,7 +130,7 @@ static void lb_endpoint_fail(struct pst_endpoint *endpoint, int, const char *)
   endpoint->has_failed = true;
 }
 static void lb_poll_give_message(uint32_t, uint64_t, const struct lb_desc *desc, uint64_t, uint32_t,
-                         struct pst_completion *out)
+                                 struct pst_completion *out)
 {
   *out = {desc->slot, desc->sequence};
 }
@@ -614,7 +614,7 @@ struct guard_list : rl::test_suite<guard_list, 2> {
       lb_map_guard_find();
     } else if (struct lb_guard *found = atomic_load(&first)) {
       RL_ASSERT(made == 1);
-      RL_ASSERT((struct lb_guard *)found->next == NULL);
+      RL_ASSERT((struct lb_guard *)!found->next);
     }
   }
 };

@@ -27,13 +27,13 @@ static inline bool send_descriptor(int to, const void *bytes, size_t length, int
   struct msghdr message = {.msg_iov = &piece,
                            .msg_iovlen = 1,
                            .msg_control = space.bytes,
-                           .msg_controllen = sizeof space.bytes};
+                           .msg_controllen = sizeof(space.bytes)};
   struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  memcpy(CMSG_DATA(header), &fd, sizeof(fd));
   return sendmsg(to, &message, MSG_NOSIGNAL) == (ssize_t)length;
 }
 
@@ -43,7 +43,7 @@ static inline int lingering_open(int *other)
 {
   const struct linger hour = {.l_onoff = 1, .l_linger = 3600};
   struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof place;
+  socklen_t size = sizeof(place);
   static uint8_t bytes[65536];
   int small = 1;
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -52,13 +52,13 @@ static inline int lingering_open(int *other)
   assert_int_equal(bind(listener, (struct sockaddr *)&place, size), 0);
   assert_int_equal(listen(listener, 1), 0);
   assert_int_equal(getsockname(listener, (struct sockaddr *)&place, &size), 0);
-  setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
   assert_int_equal(connect(fd, (struct sockaddr *)&place, size), 0);
   *other = accept(listener, NULL, NULL);
   assert_true(*other >= 0);
-  while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
   }
-  assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour), 0);
+  assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof(hour)), 0);
   close(listener);
   return fd;
 }

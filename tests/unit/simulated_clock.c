@@ -126,7 +126,7 @@ static struct sleeper *sleeper_of_thread(void)
   pthread_mutex_lock(&threads.mutex);
   sleeper = pthread_getspecific(threads.key);
   if (!sleeper) {
-    sleeper = calloc(1, sizeof *sleeper);
+    sleeper = calloc(1, sizeof(*sleeper));
     if (!sleeper || threads.count == THREADS_MAX || pthread_setspecific(threads.key, sleeper))
       abort();
     sleeper->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -160,7 +160,7 @@ static void wake(uint64_t until_ns)
 
   for (uint32_t i = 0; i < threads.count; i++)
     if (threads.sleepers[i]->deadline_ns <= until_ns)
-      (void)!write(threads.sleepers[i]->wake_fd, &one, sizeof one);
+      (void)!write(threads.sleepers[i]->wake_fd, &one, sizeof(one));
 }
 
 /* With threads.mutex held. */
@@ -195,7 +195,7 @@ static void sleep_simulated(struct sleeper *sleeper, int epoll_fd, uint64_t dead
   sleeper->is_waiting = false;
   atomic_fetch_add(&turns, 1);
   pthread_mutex_unlock(&threads.mutex);
-  (void)!read(sleeper->wake_fd, &ignored, sizeof ignored);
+  (void)!read(sleeper->wake_fd, &ignored, sizeof(ignored));
 }
 
 __attribute__((visibility("default"))) int epoll_wait(int epoll_fd, struct epoll_event *events,

@@ -29,7 +29,7 @@ static void die(void)
 
 static int connect_to(char **argv, const struct pst_setting *options, uint32_t count)
 {
-  const struct pst_node_params params = {.struct_size = sizeof params,
+  const struct pst_node_params params = {.struct_size = sizeof(params),
                                          .insecure = 1,
                                          .transport = "verbs_rc",
                                          .transport_options = options,
@@ -46,7 +46,7 @@ static int connect_to(char **argv, const struct pst_setting *options, uint32_t c
 
 static int offer(void)
 {
-  const struct pst_area_params memory = {.struct_size = sizeof memory, .length = 65536};
+  const struct pst_area_params memory = {.struct_size = sizeof(memory), .length = 65536};
   struct pst_error error = PST_ERROR_INIT;
   struct pst_area *area;
   uint32_t id;

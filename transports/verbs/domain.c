@@ -163,7 +163,7 @@ int vb_domain_pin(struct vb_domain *domain, const char *label, const char *what,
 int vb_domain_pages_open(struct vb_domain *domain, const char *label, const char *what,
                          size_t bytes, uint8_t **pages, struct ibv_mr **mr)
 {
-  if (!*pages && (*pages = vb_pages_alloc(bytes)) != NULL)
+  if (!*pages && (*pages = vb_pages_alloc(bytes)))
     memset(*pages, 0, bytes);
   return *pages ? vb_domain_pin(domain, label, what, *pages, bytes, mr) : -ENOMEM;
 }

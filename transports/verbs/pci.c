@@ -77,7 +77,7 @@ static bool vb_pci_find_gpu(const char *uuid, const char *gpus, char address[64]
   bool is_found = false;
   char path[512];
 
-  for (const struct dirent *one; folder && !is_found && (one = readdir(folder)) != NULL;) {
+  for (const struct dirent *one; folder && !is_found && (one = readdir(folder));) {
     snprintf(path, sizeof(path), "%.200s/%.200s/information", gpus, one->d_name);
     if (one->d_name[0] != '.' && vb_pci_is_of(path, uuid)) {
       snprintf(address, 64, "%.63s", one->d_name);

@@ -319,7 +319,7 @@ void vb_srq_post_due(struct pst_worker *worker)
 {
   struct vb_srq *shared;
 
-  while ((shared = worker->shared_due) != NULL) {
+  while ((shared = worker->shared_due)) {
     worker->shared_due = shared->next_due;
     shared->is_due = false;
     int rc = vb_srq_post(shared);

@@ -19,8 +19,8 @@ int folder_setup(void **state)
 {
   (void)state;
   quiet();
-  snprintf(test_folder, sizeof test_folder, "/tmp/penstock-apps-XXXXXX");
-  return mkdtemp(test_folder) != NULL && chdir(test_folder) == 0 ? 0 : -1;
+  snprintf(test_folder, sizeof(test_folder), "/tmp/penstock-apps-XXXXXX");
+  return mkdtemp(test_folder) && chdir(test_folder) == 0 ? 0 : -1;
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -79,7 +79,7 @@ unsigned count_entries(void)
 
 struct pst_slot *make_slots(uint32_t n, uint32_t capacity)
 {
-  struct pst_slot *slots = calloc(n, sizeof *slots);
+  struct pst_slot *slots = calloc(n, sizeof(*slots));
   char *bytes = malloc((size_t)n * capacity);
   assert_non_null(slots);
   assert_non_null(bytes);
@@ -112,7 +112,7 @@ void drain_source(const struct source *source, struct pst_sender *sender, uint32
   uint64_t until_ns = UINT64_MAX;
   time_t deadline = time(NULL) + 20;
 
-  memset(run, 0, sizeof *run);
+  memset(run, 0, sizeof(*run));
   for (;;) {
     int ready = source->ops->ready(source->state, SOURCE_BATCH, &until_ns, &error);
     assert_true(time(NULL) < deadline);

@@ -33,7 +33,7 @@ static enum finding check(const struct pst_stats *sender, const struct pst_stats
 {
   char why[256];
   app_accounting_gather(sender, receiver, account);
-  enum finding finding = app_accounting_check(account, why, sizeof why);
+  enum finding finding = app_accounting_check(account, why, sizeof(why));
   assert_int_equal(why[0] == '\0', finding == FINDING_NONE);
   return finding;
 }
@@ -60,7 +60,7 @@ static void table_of_both_ends(void **state)
   };
 
   (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
     struct account account;
     struct pst_stats sender = sender_of(rows[i].sent);
     struct pst_stats receiver = receiver_of(rows[i].delivered, rows[i].dropped, rows[i].carrier);
@@ -80,11 +80,11 @@ static void nothing_arrived_names_the_known_cause(void **state)
 
   (void)state;
   app_accounting_gather(&sender, &receiver, &account);
-  assert_int_equal(app_accounting_check(&account, why, sizeof why), FINDING_NOTHING_ARRIVED);
+  assert_int_equal(app_accounting_check(&account, why, sizeof(why)), FINDING_NOTHING_ARRIVED);
   assert_string_equal(why,
                       "none of 100 messages sent arrived (udp); 100 were dropped as no_buffer");
   strcpy(account.drops[0].cause, "wire");
-  assert_int_equal(app_accounting_check(&account, why, sizeof why), FINDING_NOTHING_ARRIVED);
+  assert_int_equal(app_accounting_check(&account, why, sizeof(why)), FINDING_NOTHING_ARRIVED);
   assert_string_equal(why, "none of 100 messages sent arrived (udp); check the receiver's `device` "
                            "and `port`, firewalls and the route");
 }

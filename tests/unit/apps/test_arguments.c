@@ -58,11 +58,11 @@ static void plugins_are_not_the_callers_where_privileges_are_not(void **state)
   char said[512];
 
   (void)state;
-  assert_int_equal(parse(&all, words, &arguments, said, sizeof said), ARGUMENTS_OK);
+  assert_int_equal(parse(&all, words, &arguments, said, sizeof(said)), ARGUMENTS_OK);
   assert_int_equal(arguments.plugin_path_count, 1);
   app_arguments_free(&arguments);
   is_secure = 1;
-  assert_int_equal(parse(&all, words, &arguments, said, sizeof said), ARGUMENTS_WRONG);
+  assert_int_equal(parse(&all, words, &arguments, said, sizeof(said)), ARGUMENTS_WRONG);
   is_secure = 0;
   assert_non_null(strstr(said, "--plugin-path is refused"));
   app_arguments_free(&arguments);
@@ -77,7 +77,7 @@ static void every_option_arrives(void **state)
   char said[512];
 
   (void)state;
-  assert_int_equal(parse(&all, words, &arguments, said, sizeof said), ARGUMENTS_OK);
+  assert_int_equal(parse(&all, words, &arguments, said, sizeof(said)), ARGUMENTS_OK);
   assert_string_equal(said, "");
   assert_string_equal(arguments.operand, "a.yaml");
   assert_true(arguments.duration_set);
@@ -126,15 +126,15 @@ static void table_of_what_is_wrong(void **state)
   };
 
   (void)state;
-  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     struct arguments arguments;
     char said[1024];
-    assert_int_equal(parse(wrong[i].command, wrong[i].words, &arguments, said, sizeof said),
+    assert_int_equal(parse(wrong[i].command, wrong[i].words, &arguments, said, sizeof(said)),
                      ARGUMENTS_WRONG);
-    if (strstr(said, wrong[i].said) == NULL)
+    if (!strstr(said, wrong[i].said))
       fail_msg("row %zu: '%s' is not in '%s'", i, wrong[i].said, said);
     assert_non_null(strstr(said, "--help"));
-    if (wrong[i].where == NULL)
+    if (!wrong[i].where)
       assert_null(app_log_last_where());
     else
       assert_string_equal(app_log_last_where(), wrong[i].where);
@@ -164,13 +164,13 @@ static void what_is_wrong_hides_no_json(void **state)
   };
 
   (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
     struct arguments arguments;
     char said[1024];
-    assert_int_equal(parse(rows[i].command, rows[i].words, &arguments, said, sizeof said),
+    assert_int_equal(parse(rows[i].command, rows[i].words, &arguments, said, sizeof(said)),
                      ARGUMENTS_WRONG);
-    if (rows[i].json == NULL ? arguments.json != NULL
-                             : arguments.json == NULL || strcmp(arguments.json, rows[i].json) != 0)
+    if (!rows[i].json ? arguments.json != NULL
+                      : !arguments.json || strcmp(arguments.json, rows[i].json) != 0)
       fail_msg("row %zu: %s", i, arguments.json);
     assert_non_null(strchr(said, '\n'));
     assert_string_equal(strchr(said, '\n') + 1, ""); /* the first fault alone */
@@ -185,7 +185,7 @@ static void help_wins_over_a_missing_file(void **state)
   char said[256];
 
   (void)state;
-  assert_int_equal(parse(&few, words, &arguments, said, sizeof said), ARGUMENTS_HELP);
+  assert_int_equal(parse(&few, words, &arguments, said, sizeof(said)), ARGUMENTS_HELP);
   assert_string_equal(said, "");
   app_arguments_free(&arguments);
 }
@@ -206,7 +206,7 @@ static void table_of_durations(void **state)
   };
 
   (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
     uint64_t ns = 0;
     assert_int_equal(app_arguments_duration(rows[i].text, &ns), rows[i].result);
     assert_true(ns == rows[i].ns);
@@ -226,7 +226,7 @@ static void nearest_is_near_or_nothing(void **state)
   char meant[ARGUMENTS_MEANT_BYTES];
 
   (void)state;
-  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+  for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
     assert_string_equal(app_arguments_meant(words[i][0], names, 5, "; '", meant), words[i][1]);
 }
 

@@ -58,7 +58,7 @@ static void expect_text(const char *wanted)
   char text[32] = "";
   int fd = open("out", O_RDONLY);
   assert_true(fd >= 0);
-  assert_int_equal(read(fd, text, sizeof text - 1), strlen(wanted));
+  assert_int_equal(read(fd, text, sizeof(text) - 1), strlen(wanted));
   assert_string_equal(text, wanted);
   close(fd);
   assert_int_equal(count_entries(), 1);
@@ -87,7 +87,7 @@ static void without_o_tmpfile_under_a_dot_name(void **state)
   static const int codes[] = {EOPNOTSUPP, EISDIR, EINVAL};
 
   (void)state;
-  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+  for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
     every_way(codes[i]);
 }
 
@@ -134,8 +134,8 @@ static void part_of_a_long_name_has_what_fits(void **state)
   (void)state;
   memset(name, 'n', NAME_MAX);
   name[NAME_MAX] = '\0';
-  snprintf(part, sizeof part, ".%.*s.penstock-part", NAME_MAX - 15, name);
-  for (size_t i = 0; i < sizeof errnos / sizeof *errnos; i++) {
+  snprintf(part, sizeof(part), ".%.*s.penstock-part", NAME_MAX - 15, name);
+  for (size_t i = 0; i < sizeof(errnos) / sizeof(*errnos); i++) {
     tmpfile_errno = errnos[i];
     assert_int_equal(app_atomic_file_open(&output, "test", name, false, &error), 0);
     assert_int_equal(app_atomic_file_partial(&output), 0);
@@ -169,7 +169,7 @@ static char seen[8];
 /* The folder's owner exchanges it for another between the look and the replacing. */
 static const char *exchanges(int fd)
 {
-  assert_true(read(fd, seen, sizeof seen - 1) > 0);
+  assert_true(read(fd, seen, sizeof(seen) - 1) > 0);
   assert_int_equal(renameat2(AT_FDCWD, "a", AT_FDCWD, "b", RENAME_EXCHANGE), 0);
   return NULL;
 }
@@ -202,7 +202,7 @@ static void what_is_replaced_is_what_was_looked_at(void **state)
   assert_int_equal(write(output.fd, "new", 3), 3);
   assert_int_equal(app_atomic_file_commit(&output, "test", &error), 0);
   int fd = open("a/out", O_RDONLY);
-  assert_int_equal(read(fd, text, sizeof text), 4);
+  assert_int_equal(read(fd, text, sizeof(text)), 4);
   assert_memory_equal(text, "dear", 4);
   close(fd);
   assert_int_equal(unlink("a/out") | unlink("b/out") | rmdir("a") | rmdir("b"), 0);

@@ -64,7 +64,7 @@ static const struct row {
 static void table_of_every_expectation(void **state)
 {
   (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
     struct account account = good();
     struct expect_wanted wanted = {0};
     struct expect_result results[EXPECT_MAX];
@@ -80,7 +80,7 @@ static void table_of_every_expectation(void **state)
     assert_int_equal(results[0].found.kind, rows[i].value.kind);
     assert_int_equal(results[0].wanted.kind, rows[i].value.kind);
     assert_true(results[0].found.number == rows[i].value.number);
-    if (rows[i].value.word != NULL) {
+    if (rows[i].value.word) {
       assert_string_equal(results[0].found.word, rows[i].value.word);
       assert_string_equal(results[0].wanted.word, rows[i].text);
     } else {
@@ -110,7 +110,7 @@ static void what_is_not_met_reads_as_a_sentence(void **state)
   char text[EXPECT_SENTENCE_BYTES];
 
   (void)state;
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
     assert_string_equal(app_expect_sentence(&table[i].result, text), table[i].sentence);
 }
 

@@ -25,9 +25,9 @@ static size_t param_count;
 int pst_sender_param_set(struct pst_sender *sender, const char *key, const char *value)
 {
   (void)sender;
-  assert_true(strlen(key) < sizeof params->key && strlen(value) < sizeof params->value);
-  snprintf(params[param_count].key, sizeof params->key, "%s", key);
-  snprintf(params[param_count].value, sizeof params->value, "%s", value);
+  assert_true(strlen(key) < sizeof(params->key) && strlen(value) < sizeof(params->value));
+  snprintf(params[param_count].key, sizeof(params->key), "%s", key);
+  snprintf(params[param_count].value, sizeof(params->value), "%s", value);
   param_count++;
   return 0;
 }
@@ -58,9 +58,9 @@ static void write_capture(const char *path, bool nanoseconds, uint32_t snaplen, 
   FILE *file = fopen(path, "wb");
 
   assert_non_null(file);
-  assert_int_equal(fwrite(&header, sizeof header, 1, file), 1);
+  assert_int_equal(fwrite(&header, sizeof(header), 1, file), 1);
   for (size_t i = 0; i < n; i++) {
-    assert_int_equal(fwrite(&records[i], sizeof records[i], 1, file), 1);
+    assert_int_equal(fwrite(&records[i], sizeof(records[i]), 1, file), 1);
     for (uint32_t j = 0; j < records[i].captured; j++)
       putc((int)(i * 17 + j) & 0xff, file);
   }
@@ -72,7 +72,7 @@ static int open_source(const char *path, uint64_t message, bool timed, struct so
 {
   const struct source_params wanted = {
       .stream = "s", .file = path, .message = message, .timed = timed};
-  memset(source, 0, sizeof *source);
+  memset(source, 0, sizeof(*source));
   return app_source_open(source, "pcap", &wanted, error);
 }
 
@@ -83,24 +83,24 @@ static void write_sink(const struct run *run, const char *path, uint32_t flags, 
   struct pst_fence *fence;
   struct sink sink = {0};
   size_t at = 0;
-  int result = 0;
+  int rc = 0;
 
   assert_int_equal(app_sink_open(&sink, "pcap", &sink_params, &error), 0);
-  for (uint32_t i = 0; result == 0 && i < run->count; i++) {
+  for (uint32_t i = 0; rc == 0 && i < run->count; i++) {
     const struct pst_view view = {.host = run->bytes + at,
                                   .length = run->lengths[i],
                                   .sequence = i,
                                   .meta = run->metas[i],
                                   .flags = flags};
-    result = sink.ops->take(sink.state, NULL, &view, 1, &fence, &error);
+    rc = sink.ops->take(sink.state, NULL, &view, 1, &fence, &error);
     at += run->lengths[i];
   }
-  if (result == 0)
-    result = sink.ops->finish(sink.state, NULL, &error);
-  assert_int_equal(result, wanted_result);
-  if (result == -EOPNOTSUPP)
+  if (rc == 0)
+    rc = sink.ops->finish(sink.state, NULL, &error);
+  assert_int_equal(rc, wanted_result);
+  if (rc == -EOPNOTSUPP)
     assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
-  if (result == -ENOMSG)
+  if (rc == -ENOMSG)
     assert_int_equal(error.exit_status, PST_EXIT_USAGE);
   app_sink_close(&sink);
 }
@@ -146,18 +146,18 @@ static const struct record sample[] = {
 static void microseconds_come_back_byte_for_byte(void **state)
 {
   (void)state;
-  round_trip(false, sample, sizeof sample / sizeof sample[0]);
+  round_trip(false, sample, sizeof(sample) / sizeof(sample[0]));
 }
 
 static void nanoseconds_come_back_byte_for_byte(void **state)
 {
-  struct record records[sizeof sample / sizeof sample[0]];
+  struct record records[sizeof(sample) / sizeof(sample[0])];
 
   (void)state;
-  memcpy(records, sample, sizeof sample);
+  memcpy(records, sample, sizeof(sample));
   records[0].fraction = 999999999;
   records[3].fraction = 123456789;
-  round_trip(true, records, sizeof records / sizeof records[0]);
+  round_trip(true, records, sizeof(records) / sizeof(records[0]));
 }
 
 static void capture_without_packets_comes_back(void **state)
@@ -243,12 +243,12 @@ static void write_pcapng(const char *path, const int64_t *seconds, size_t n)
   FILE *file = fopen(path, "wb");
 
   assert_non_null(file);
-  assert_int_equal(fwrite(section, sizeof section, 1, file), 1);
-  assert_int_equal(fwrite(interface, sizeof interface, 1, file), 1);
+  assert_int_equal(fwrite(section, sizeof(section), 1, file), 1);
+  assert_int_equal(fwrite(interface, sizeof(interface), 1, file), 1);
   for (size_t i = 0; i < n; i++) {
     uint64_t time = (uint64_t)seconds[i];
     const uint32_t packet[] = {6, 36, 0, (uint32_t)(time >> 32), (uint32_t)time, 4, 4, 0, 36};
-    assert_int_equal(fwrite(packet, sizeof packet, 1, file), 1);
+    assert_int_equal(fwrite(packet, sizeof(packet), 1, file), 1);
   }
   assert_int_equal(fclose(file), 0);
 }
@@ -363,7 +363,7 @@ static void base_that_leaves_no_room_is_refused(void **state)
   read_source("in.pcap", &run);
   for (size_t i = 0; i < param_count; i++)
     if (strcmp(params[i].key, CAPTURE_PARAM_BASE) == 0)
-      snprintf(params[i].value, sizeof params->value, "%" PRId64, INT64_MAX);
+      snprintf(params[i].value, sizeof(params->value), "%" PRId64, INT64_MAX);
   run.metas[0] = capture_meta(1, 0);
   write_sink(&run, "out.pcap", PST_VIEW_META, -EPROTO);
   unlink("in.pcap");
@@ -399,7 +399,7 @@ static void meta_holds_both_ends_of_its_ranges(void **state)
   const int64_t offsets[] = {0, 1, -1, CAPTURE_OFFSET_MAX, -CAPTURE_OFFSET_MAX - 1};
 
   (void)state;
-  for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+  for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
     uint64_t meta = capture_meta(offsets[i], CAPTURE_CUT_MAX - i);
     assert_true(capture_offset_fits(offsets[i]));
     assert_true(capture_offset(meta) == offsets[i]);

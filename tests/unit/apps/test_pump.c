@@ -203,11 +203,11 @@ static const struct sink_ops sink_ops = {.name = "played", .take = take, .finish
 static int begin(void **state)
 {
   (void)state;
-  memset(&world, 0, sizeof world);
-  memset(&ends, 0, sizeof ends);
-  memset(&arguments, 0, sizeof arguments);
-  memset(&runner, 0, sizeof runner);
-  memset(&flow, 0, sizeof flow);
+  memset(&world, 0, sizeof(world));
+  memset(&ends, 0, sizeof(ends));
+  memset(&arguments, 0, sizeof(arguments));
+  memset(&runner, 0, sizeof(runner));
+  memset(&flow, 0, sizeof(flow));
   world.state = PST_STATE_CONNECTED;
   world.acquires = SOURCE_BATCH;
   runner.arguments = &arguments;
@@ -298,7 +298,7 @@ static void a_signal_says_whether_there_was_more(void **state)
   } all[] = {{false, 1, PST_STOP_SIGNAL},
              {true, 1, PST_STOP_SIGNAL | PST_STOP_SHORT},
              {true, -ENODATA, PST_STOP_SOURCE_END}};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
     begin(NULL);
     runner.stop = true;
     flow.sender.bounded = all[i].bounded;

@@ -21,7 +21,7 @@ static int set_up(void **state)
 {
   setenv("HOME", "/srv/people/jane", 1);
   *state = app_redact_open();
-  return *state == NULL;
+  return !*state;
 }
 
 static int tear_down(void **state)
@@ -87,7 +87,7 @@ static void kept(void **state)
       "host memory, the server's device, std::string",
   };
 
-  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+  for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
     assert_hidden(*state, texts[i], texts[i]);
 }
 

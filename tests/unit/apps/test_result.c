@@ -94,7 +94,7 @@ static void assert_finding(struct json_object *list, size_t index, const char *c
   assert_non_null(finding);
   assert_string_equal(json_object_get_string(at(finding, "code")), code);
   assert_string_equal(json_object_get_string(at(finding, "text")), text);
-  if (where == NULL)
+  if (!where)
     assert_null(at(finding, "where"));
   else
     assert_string_equal(json_object_get_string(at(finding, "where")), where);
@@ -215,7 +215,7 @@ static void what_is_no_result_is_kept(void **state)
   size_t length;
 
   (void)state;
-  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+  for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
     struct pst_error error = PST_ERROR_INIT;
     write_file("data", texts[i], strlen(texts[i]));
     assert_int_equal(app_result_write(result, "data", &error), -EEXIST);
@@ -243,7 +243,7 @@ static void each_line_of_an_error_has_its_place(void **state)
 {
   const char *sets[] = {"transport={plugin: x}", "streams.a=b"};
   const struct arguments arguments = {.sets = sets, .set_count = 2};
-  struct pst_error error = {sizeof error, -EINVAL, PST_EXIT_USAGE, 0,
+  struct pst_error error = {sizeof(error), -EINVAL, PST_EXIT_USAGE, 0,
                             "b.yaml:12:5: wrong: so\n--set transport={plugin: x}:1:3: no plugin\n"
                             "control: 10.0.0.1:5: refused\n--set streams.a=c: other"};
   struct json_object *list = json_object_new_array();
@@ -271,7 +271,7 @@ static void failure_has_an_error_and_success_has_none(void **state)
   struct json_object *result = new_result();
 
   (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
     assert_int_equal(app_finding_of(rows[i].exit_status, rows[i].code), rows[i].finding);
   app_result_finish(result, PST_EXIT_OK);
   assert_int_equal(json_object_array_length(app_result_errors(result)), 0);
@@ -314,11 +314,10 @@ static int open_config(void **state)
 {
   static const char text[] = "penstock: 1\nstreams: [{name: packets}]\n";
   struct pst_error error = PST_ERROR_INIT;
-  int result = folder_setup(state);
+  int rc = folder_setup(state);
 
-  return result < 0
-             ? result
-             : pst_config_open_text(text, sizeof text - 1, "b.yaml", NULL, 0, &config, &error);
+  return rc < 0 ? rc
+                : pst_config_open_text(text, sizeof(text) - 1, "b.yaml", NULL, 0, &config, &error);
 }
 
 static int close_config(void **state)

@@ -22,7 +22,7 @@ static int open_file(const char *path, bool overwrite, struct sink *sink, struct
 {
   const struct sink_params params = {
       .stream = "s", .file = path, .message = MESSAGE, .overwrite = overwrite};
-  memset(sink, 0, sizeof *sink);
+  memset(sink, 0, sizeof(*sink));
   return app_sink_open(sink, "file", &params, error);
 }
 
@@ -37,10 +37,10 @@ static int take(struct sink *sink, struct pst_receiver *receiver, const struct p
                 uint32_t n, struct pst_error *error)
 {
   struct pst_fence *fence = (struct pst_fence *)&content;
-  int result = sink->ops->take(sink->state, receiver, views, n, &fence, error);
-  if (result == 0)
+  int rc = sink->ops->take(sink->state, receiver, views, n, &fence, error);
+  if (rc == 0)
     assert_null(fence);
-  return result;
+  return rc;
 }
 
 static void expect_file(const char *path, size_t length)
@@ -59,7 +59,7 @@ static void open_joined(struct sink *sink)
       .stream = "s", .file = "out", .message = MESSAGE, .joins = true};
   struct pst_error error = PST_ERROR_INIT;
 
-  memset(sink, 0, sizeof *sink);
+  memset(sink, 0, sizeof(*sink));
   assert_int_equal(app_sink_open(sink, "file", &params, &error), 0);
 }
 
@@ -203,7 +203,7 @@ static int keep_warnings(void)
 
 static void take_warnings(int before)
 {
-  ssize_t got = pread(STDERR_FILENO, warned, sizeof warned - 1, 0);
+  ssize_t got = pread(STDERR_FILENO, warned, sizeof(warned) - 1, 0);
 
   assert_true(got >= 0);
   warned[got] = '\0';
@@ -226,9 +226,9 @@ static const char *warning_of_a_joined_stream(uint64_t first, uint64_t second)
   assert_int_equal(app_sink_open(&sink, "file", &params, &error), 0);
   assert_int_equal(take(&sink, NULL, views, 2, &error), 0);
   int before = keep_warnings();
-  int result = sink.ops->finish(sink.state, NULL, &error);
+  int rc = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
-  assert_int_equal(result, 0);
+  assert_int_equal(rc, 0);
   app_sink_close(&sink);
   unlink("out");
   return warned;
@@ -259,9 +259,9 @@ static void a_recording_of_short_messages_goes_on_behind_a_loss(void **state)
   open_joined(&sink);
   assert_int_equal(take(&sink, NULL, views, 4, &error), 0);
   int before = keep_warnings();
-  int result = sink.ops->finish(sink.state, NULL, &error);
+  int rc = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
-  assert_int_equal(result, 0);
+  assert_int_equal(rc, 0);
   app_sink_close(&sink);
   assert_null(strstr(warned, "holes"));
   assert_non_null(strstr(warned, "lacks 2 messages without a hole"));
@@ -282,9 +282,9 @@ static char *part_of(const struct pst_view *views, uint32_t n, size_t *got)
   open_joined(&sink);
   assert_int_equal(take(&sink, NULL, views, n, &error), 0);
   int before = keep_warnings();
-  int result = sink.ops->finish(sink.state, NULL, &error);
+  int rc = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
-  assert_int_equal(result, -EILSEQ);
+  assert_int_equal(rc, -EILSEQ);
   app_sink_close(&sink);
   assert_int_equal(access("out", F_OK), -1);
   char *bytes = read_whole(".out.penstock-part", got);
@@ -338,9 +338,9 @@ static void a_late_message_of_a_stream_that_was_cut_is_a_warning(void **state)
   assert_int_equal(take(&sink, NULL, views, 3, &error), 0);
   assert_int_equal(sink.ops->cut(sink.state), 0);
   int before = keep_warnings();
-  int result = sink.ops->finish(sink.state, NULL, &error);
+  int rc = sink.ops->finish(sink.state, NULL, &error);
   take_warnings(before);
-  assert_int_equal(result, 0);
+  assert_int_equal(rc, 0);
   app_sink_close(&sink);
   assert_non_null(strstr(warned, "lacks 1 message that came too late"));
   unlink(".out.penstock-part");
@@ -352,7 +352,7 @@ static void message_beyond_all_files_is_an_error(void **state)
   static const uint64_t sequences[] = {UINT64_MAX / MESSAGE + 1, INT64_MAX / MESSAGE, UINT64_MAX};
 
   (void)state;
-  for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++) {
+  for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++) {
     struct pst_view views[] = {view_of(0, MESSAGE), view_of(0, MESSAGE)};
     struct pst_error error = PST_ERROR_INIT;
     struct sink sink;
@@ -587,9 +587,9 @@ static void file_too_large_leaves_nothing(void **state)
   small.rlim_cur = 150;
   assert_int_equal(open_file("out", false, &sink, &error), 0);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-  int result = take(&sink, NULL, views, 3, &error);
+  int rc = take(&sink, NULL, views, 3, &error);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-  assert_int_equal(result, -EFBIG);
+  assert_int_equal(rc, -EFBIG);
   assert_non_null(strstr(error.text, "after 150 bytes"));
   app_sink_close(&sink);
   assert_int_equal(count_entries(), 0);
@@ -653,7 +653,7 @@ int main(void)
       cmocka_unit_test(file_too_large_leaves_nothing),
       cmocka_unit_test(device_memory_is_copied_first),
   };
-  for (size_t i = 0; i < sizeof content; i++)
+  for (size_t i = 0; i < sizeof(content); i++)
     content[i] = (char)(i * 13 + i / 100);
   return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;
 }

@@ -51,7 +51,7 @@ static void open_verify(struct sink *sink)
   const struct sink_params params = {.stream = "s", .message = 100};
   struct pst_error error = PST_ERROR_INIT;
 
-  memset(sink, 0, sizeof *sink);
+  memset(sink, 0, sizeof(*sink));
   assert_int_equal(app_sink_open(sink, "verify", &params, &error), 0);
 }
 

@@ -21,7 +21,7 @@ static void sizes(void **state)
   char text[SIZE_TEXT_BYTES];
 
   (void)state;
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
     assert_string_equal(app_size_text(table[i].bytes, text), table[i].exact);
     assert_string_equal(app_size_about(table[i].bytes, text), table[i].about);
   }

@@ -16,7 +16,7 @@ static int open_file(const char *path, bool loop, struct source *source, struct 
 {
   const struct source_params params = {
       .stream = "s", .file = path, .message = MESSAGE, .loop = loop};
-  memset(source, 0, sizeof *source);
+  memset(source, 0, sizeof(*source));
   return app_source_open(source, "file", &params, error);
 }
 
@@ -35,7 +35,7 @@ static void check_file(size_t length)
   drain_source(&source, NULL, MESSAGE, &run);
   assert_int_equal(run.result, -ENODATA);
   assert_int_equal(run.length, length);
-  assert_memory_equal(run.bytes != NULL ? run.bytes : "", bytes, length);
+  assert_memory_equal(run.bytes ? run.bytes : "", bytes, length);
   assert_int_equal(run.count, (length + MESSAGE - 1) / MESSAGE);
   for (uint32_t i = 0; i + 1 < run.count; i++)
     assert_int_equal(run.lengths[i], MESSAGE);
@@ -90,9 +90,9 @@ static void loop_begins_again_with_a_new_message(void **state)
   uint64_t until_ns = UINT64_MAX;
 
   (void)state;
-  for (size_t i = 0; i < sizeof bytes; i++)
+  for (size_t i = 0; i < sizeof(bytes); i++)
     bytes[i] = (char)i;
-  write_file("in", bytes, sizeof bytes);
+  write_file("in", bytes, sizeof(bytes));
   assert_int_equal(open_file("in", true, &source, &error), 0);
   for (int round = 0; round < 3; round++) {
     assert_int_equal(source.ops->ready(source.state, 4, &until_ns, &error), 2);
@@ -162,7 +162,7 @@ static void fifo_waits_for_its_writer_and_keeps_every_byte(void **state)
   pthread_t writer;
 
   (void)state;
-  for (size_t i = 0; i < sizeof bytes; i++)
+  for (size_t i = 0; i < sizeof(bytes); i++)
     bytes[i] = (char)(i * 7);
   assert_int_equal(mkfifo("fifo", 0600), 0);
   assert_int_equal(open_file("fifo", false, &source, &error), 0);
@@ -172,8 +172,8 @@ static void fifo_waits_for_its_writer_and_keeps_every_byte(void **state)
   drain_source(&source, NULL, MESSAGE, &run);
   pthread_join(writer, NULL);
   assert_int_equal(run.result, -ENODATA);
-  assert_int_equal(run.length, sizeof bytes);
-  assert_memory_equal(run.bytes, bytes, sizeof bytes);
+  assert_int_equal(run.length, sizeof(bytes));
+  assert_memory_equal(run.bytes, bytes, sizeof(bytes));
   assert_int_equal(run.count, 13);
   assert_int_equal(run.lengths[12], 34);
   free(run.bytes);
@@ -201,7 +201,7 @@ static void file_cut_while_sent_is_an_error(void **state)
   uint64_t until_ns = UINT64_MAX;
 
   (void)state;
-  write_file("in", bytes, sizeof bytes);
+  write_file("in", bytes, sizeof(bytes));
   assert_int_equal(open_file("in", false, &source, &error), 0);
   assert_int_equal(source.ops->ready(source.state, 2, &until_ns, &error), 2);
   assert_int_equal(truncate("in", 150), 0);

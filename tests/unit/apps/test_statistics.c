@@ -8,7 +8,7 @@
 static void expect_line(const struct statistics_sample *sample, const char *wanted)
 {
   char line[256];
-  app_statistics_line(sample, line, sizeof line);
+  app_statistics_line(sample, line, sizeof(line));
   assert_string_equal(line, wanted);
 }
 
@@ -59,7 +59,7 @@ static void percents_have_no_exponent_and_no_false_all(void **state)
   };
 
   (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
     char text[STATISTICS_PERCENT_BYTES];
     assert_string_equal(app_statistics_percent(rows[i].share, text), rows[i].text);
   }

@@ -307,7 +307,7 @@ static void *ask_for_origins(void *config)
   intptr_t wrong = 0;
   for (int i = 0; i < 1000; i++) {
     const char *origin = pst_config_origin(config, "streams.a");
-    wrong += origin == NULL || strcmp(origin, "t.yaml:3:3") != 0;
+    wrong += !origin || strcmp(origin, "t.yaml:3:3") != 0;
   }
   return (void *)wrong;
 }

@@ -35,7 +35,7 @@ static void keep(struct end *end, const struct seen *seen)
   pthread_mutex_lock(&end->mutex);
   if (end->count == end->capacity) {
     end->capacity = end->capacity ? 2 * end->capacity : 64;
-    end->seen = realloc(end->seen, end->capacity * sizeof *end->seen);
+    end->seen = realloc(end->seen, end->capacity * sizeof(*end->seen));
   }
   end->seen[end->count++] = *seen;
   pthread_cond_broadcast(&end->more);
@@ -55,10 +55,10 @@ static void keep_address(struct seen *seen, const struct pst_blob *address)
 static void keep_peer(struct seen *seen, const struct control_peer *peer)
 {
   seen->param_count = peer->param_count;
-  snprintf(seen->text, sizeof seen->text, "%s", peer->text);
+  snprintf(seen->text, sizeof(seen->text), "%s", peer->text);
   if (peer->param_count > 0) {
-    snprintf(seen->param[0], sizeof seen->param[0], "%s", peer->params[0].key);
-    snprintf(seen->param[1], sizeof seen->param[1], "%s", peer->params[0].value);
+    snprintf(seen->param[0], sizeof(seen->param[0]), "%s", peer->params[0].key);
+    snprintf(seen->param[1], sizeof(seen->param[1]), "%s", peer->params[0].value);
   }
 }
 
@@ -74,7 +74,7 @@ static void on_heard(void *context, void *stream, const struct control_stream_me
     return;
   seen.kind = kinds[message->type];
   if (message->text)
-    snprintf(seen.text, sizeof seen.text, "%s", message->text);
+    snprintf(seen.text, sizeof(seen.text), "%s", message->text);
   if (message->peer)
     keep_peer(&seen, message->peer);
   if (message->address)
@@ -88,7 +88,7 @@ static void on_heard(void *context, void *stream, const struct control_stream_me
 
 struct end *end_new(void)
 {
-  struct end *end = calloc(1, sizeof *end);
+  struct end *end = calloc(1, sizeof(*end));
 
   assert_non_null(end);
   pthread_mutex_init(&end->mutex, NULL);
@@ -110,7 +110,7 @@ void *end_stream(struct end *end, const char *name, bool is_sender, const char *
   s->name = name;
   s->context = s;
   s->role = is_sender ? &stream_sender : &stream_receiver;
-  s->address = (struct pst_blob){.struct_size = sizeof s->address,
+  s->address = (struct pst_blob){.struct_size = sizeof(s->address),
                                  .length = (uint32_t)strlen(name),
                                  .capacity = (uint32_t)strlen(name),
                                  .bytes = (void *)(uintptr_t)name,
@@ -118,7 +118,7 @@ void *end_stream(struct end *end, const char *name, bool is_sender, const char *
   if (terms) {
     const char *equals = strchr(terms, '=');
     memcpy(pair->key, terms, (size_t)(equals - terms));
-    snprintf(pair->value, sizeof pair->value, "%s", equals + 1);
+    snprintf(pair->value, sizeof(pair->value), "%s", equals + 1);
     s->terms = pair;
     s->term_count = 1;
   }
@@ -147,7 +147,7 @@ int end_connect(struct end *end, uint16_t port)
 {
   char text[32];
 
-  snprintf(text, sizeof text, "127.0.0.1:%u", port);
+  snprintf(text, sizeof(text), "127.0.0.1:%u", port);
   end->params.connect = text;
   return end_open(end);
 }
@@ -243,7 +243,7 @@ static void on_line(void *context, int level, const char *line)
   if (getenv("CONTROL_TEST_VERBOSE"))
     fprintf(stderr, "  | %s\n", line);
   pthread_mutex_lock(&logged.mutex);
-  snprintf(logged.lines[logged.count++ % LINES], sizeof logged.lines[0], "%s", line);
+  snprintf(logged.lines[logged.count++ % LINES], sizeof(logged.lines[0]), "%s", line);
   pthread_cond_broadcast(&logged.more);
   pthread_mutex_unlock(&logged.mutex);
 }
@@ -326,11 +326,11 @@ void descriptors_wait(uint32_t most)
 int plain_listen(uint16_t *port)
 {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t length = sizeof address;
+  socklen_t length = sizeof(address);
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
   assert_true(fd >= 0);
-  assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+  assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
   assert_int_equal(listen(fd, 8), 0);
   assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
   *port = ntohs(address.sin_port);
@@ -352,7 +352,7 @@ int plain_connect(uint16_t port)
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
   assert_true(fd >= 0);
-  assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
   return fd;
 }
 
@@ -379,7 +379,7 @@ bool plain_closed(int fd)
   uint8_t bytes[4096];
 
   while (plain_readable(fd)) {
-    if (recv(fd, bytes, sizeof bytes, 0) <= 0)
+    if (recv(fd, bytes, sizeof(bytes), 0) <= 0)
       return true;
   }
   return false;
@@ -391,7 +391,7 @@ void plain_send(int fd, const struct wire_message *message)
 {
   size_t length;
 
-  assert_int_equal(wire_encode(message, frame, sizeof frame, &length), 0);
+  assert_int_equal(wire_encode(message, frame, sizeof(frame), &length), 0);
   assert_int_equal(send(fd, frame, length, MSG_NOSIGNAL), length);
 }
 
@@ -411,7 +411,7 @@ bool plain_receive(int fd, struct wire_message *message)
   char why[WIRE_WHY_MAX];
   uint8_t header[4];
 
-  if (!receive_all(fd, header, sizeof header))
+  if (!receive_all(fd, header, sizeof(header)))
     return false;
   size_t length =
       (size_t)header[0] << 24 | (size_t)header[1] << 16 | (size_t)header[2] << 8 | header[3];
@@ -425,15 +425,15 @@ bool plain_receive(int fd, struct wire_message *message)
 
 void hello_of(struct wire_message *message, uint32_t role)
 {
-  memset(message, 0, sizeof *message);
+  memset(message, 0, sizeof(*message));
   message->type = WIRE_HELLO;
   message->major = WIRE_MAJOR;
   message->minor = WIRE_MINOR;
   message->role = role;
   message->has_identity = true;
   message->pid = 4711;
-  snprintf(message->host, sizeof message->host, "elsewhere");
-  snprintf(message->library, sizeof message->library, "0.0.1");
+  snprintf(message->host, sizeof(message->host), "elsewhere");
+  snprintf(message->library, sizeof(message->library), "0.0.1");
 }
 
 int plain_sender(uint16_t port, struct wire_message *hello)

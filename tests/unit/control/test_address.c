@@ -11,7 +11,7 @@ static int address_is_remote(const char *host_port)
 {
   struct socket_addresses addresses;
   char why[WIRE_TEXT_MAX + 1];
-  int rc = socket_resolve(host_port, true, &addresses, why, sizeof why);
+  int rc = socket_resolve(host_port, true, &addresses, why, sizeof(why));
 
   for (uint32_t i = 0; rc == 0 && i < addresses.count; i++)
     if (socket_is_remote(&addresses.at[i]))
@@ -25,7 +25,7 @@ static void test_loopback_is_not_remote(void **state)
                                       "[::ffff:127.0.0.1]:5", "localhost:18515"};
 
   (void)state;
-  for (size_t i = 0; i < sizeof local / sizeof local[0]; i++)
+  for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
     assert_int_equal(address_is_remote(local[i]), 0);
 }
 
@@ -36,7 +36,7 @@ static void test_the_rest_is_remote(void **state)
       "[2001:db8::1]:443", "[::ffff:10.0.0.1]:5", "128.0.0.1:1"};
 
   (void)state;
-  for (size_t i = 0; i < sizeof remote / sizeof remote[0]; i++)
+  for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++)
     assert_int_equal(address_is_remote(remote[i]), 1);
 }
 
@@ -47,7 +47,7 @@ static void test_malformed(void **state)
                                       "[::1:18", "host: 1",         "host:123456"};
 
   (void)state;
-  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
     assert_int_equal(address_is_remote(wrong[i]), -EINVAL);
 }
 
@@ -99,7 +99,7 @@ static void test_port_in_use(void **state)
   end_stream(first, "a", false, NULL);
   end_stream(second, "a", false, NULL);
   assert_int_equal(end_listen(first), 0);
-  snprintf(address, sizeof address, "127.0.0.1:%u", control_port(first->control));
+  snprintf(address, sizeof(address), "127.0.0.1:%u", control_port(first->control));
   second->params.listen = address;
   assert_int_equal(end_open(second), -EADDRINUSE);
   assert_non_null(strstr(second->error.text, address));
@@ -131,7 +131,7 @@ static void test_localhost_serves_both_families(void **state)
   (void)state;
   end_stream(receiver, "a", false, NULL);
   void *a = end_stream(sender, "a", true, NULL);
-  snprintf(address, sizeof address, "localhost:%u", unused_port());
+  snprintf(address, sizeof(address), "localhost:%u", unused_port());
   receiver->params.listen = address;
   assert_int_equal(end_open(receiver), 0);
   sender->params.connect = address;
@@ -147,8 +147,8 @@ static void test_open_checks_streams(void **state)
   char name[200];
 
   (void)state;
-  memset(name, 'n', sizeof name - 1);
-  name[sizeof name - 1] = '\0';
+  memset(name, 'n', sizeof(name) - 1);
+  name[sizeof(name) - 1] = '\0';
   end_stream(end, name, false, NULL);
   assert_int_equal(end_listen(end), -EINVAL);
   end_close(end);

@@ -158,7 +158,7 @@ static void test_many_streams(void **state)
   (void)state;
   end->params.in_process = true;
   for (uint32_t i = 0; i < STREAMS_MAX / 2; i++) {
-    snprintf(names[i], sizeof names[i], "s%u", i);
+    snprintf(names[i], sizeof(names[i]), "s%u", i);
     end_stream(end, names[i], true, NULL);
     end_stream(end, names[i], false, NULL);
   }

@@ -52,7 +52,7 @@ static void test_large_frame_before_hello(void **state)
 
   (void)state;
   assert_true(plain_receive(fd, &got));
-  assert_int_equal(send(fd, header, sizeof header, MSG_NOSIGNAL), sizeof header);
+  assert_int_equal(send(fd, header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
   assert_true(plain_receive(fd, &got));
   assert_int_equal(got.type, WIRE_BYE);
   assert_int_equal(got.code, -EPROTO);
@@ -68,7 +68,7 @@ static uint64_t anonymous_bytes(void)
   unsigned long kib = 0;
 
   assert_non_null(status);
-  while (fgets(line, sizeof line, status))
+  while (fgets(line, sizeof(line), status))
     sscanf(line, "RssAnon: %lu kB", &kib);
   fclose(status);
   return (uint64_t)kib * 1024;
@@ -105,7 +105,7 @@ static void test_memory_comes_back(void **state)
   uint64_t before = anonymous_bytes();
   for (int i = 0; i < COUNT; i++) {
     fds[i] = plain_sender(port, &got);
-    assert_int_equal(send(fds[i], half, sizeof half, MSG_NOSIGNAL), sizeof half);
+    assert_int_equal(send(fds[i], half, sizeof(half), MSG_NOSIGNAL), sizeof(half));
   }
   await_memory(before + 8 * MIB, UINT64_MAX);
   for (int i = 0; i < COUNT; i++)
@@ -144,7 +144,7 @@ static void connect_late(int fd, uint16_t port)
   const struct sockaddr_in address = {
       .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-  assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+  assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
 }
 
 /* All are with those who are served: who comes hears so, and does not wait for nothing. */

@@ -65,7 +65,7 @@ static void test_receiver_first(void **state)
   assert_int_equal(seen.address_length, 7);
   assert_memory_equal(seen.address, "packets", 7);
   char process[32];
-  snprintf(process, sizeof process, "pid %d, 127.0.0.1:", (int)getpid());
+  snprintf(process, sizeof(process), "pid %d, 127.0.0.1:", (int)getpid());
   assert_non_null(strstr(seen.text, process));
   seen = end_wait(pair.sender, SEEN_PEER, pair.out, 0);
   assert_non_null(strstr(seen.text, process));
@@ -83,7 +83,7 @@ static void test_sender_first(void **state)
   (void)state;
   assert_int_equal(end_connect(pair.sender, port), 0);
   log_wait("waiting for a receiver at 127.0.0.1");
-  snprintf(address, sizeof address, "127.0.0.1:%u", port);
+  snprintf(address, sizeof(address), "127.0.0.1:%u", port);
   pair.receiver->params.listen = address;
   assert_int_equal(end_listen(pair.receiver), 0);
   end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
@@ -106,13 +106,13 @@ static void test_finish_and_counts(void **state)
   pair_meet(&pair);
   assert_int_equal(control_finish(pair.sender->control, pair.out, &sent), 0);
   struct seen seen = end_wait(pair.receiver, SEEN_FINISH, pair.in, 0);
-  assert_memory_equal(&seen.totals, &sent, sizeof sent);
+  assert_memory_equal(&seen.totals, &sent, sizeof(sent));
   assert_int_equal(control_counts(pair.receiver->control, pair.in, &delivered), 0);
   seen = end_wait(pair.sender, SEEN_COUNTS, pair.out, 0);
-  assert_memory_equal(&seen.totals, &delivered, sizeof delivered);
+  assert_memory_equal(&seen.totals, &delivered, sizeof(delivered));
   assert_int_equal(control_counts(pair.sender->control, pair.out, &sent), 0);
   seen = end_wait(pair.receiver, SEEN_COUNTS, pair.in, 0);
-  assert_memory_equal(&seen.totals, &sent, sizeof sent);
+  assert_memory_equal(&seen.totals, &sent, sizeof(sent));
 
   /* Over is not dead: the sender leaves, and nobody complains. */
   end_close(pair.sender);
@@ -182,7 +182,7 @@ static void test_keep_alive(void **state)
 static void test_readdress(void **state)
 {
   struct pair pair = pair_new();
-  struct pst_blob blob = {.struct_size = sizeof blob, .length = 3, .bytes = (void *)"new"};
+  struct pst_blob blob = {.struct_size = sizeof(blob), .length = 3, .bytes = (void *)"new"};
 
   (void)state;
   pair_meet(&pair);
@@ -198,7 +198,7 @@ static void test_readdress(void **state)
 static void test_readdress_before_the_peer(void **state)
 {
   struct pair pair = pair_new();
-  struct pst_blob blob = {.struct_size = sizeof blob, .length = 3, .bytes = (void *)"new"};
+  struct pst_blob blob = {.struct_size = sizeof(blob), .length = 3, .bytes = (void *)"new"};
 
   (void)state;
   assert_int_equal(end_listen(pair.receiver), 0);
@@ -317,7 +317,7 @@ static void test_taken_stream(void **state)
   struct seen seen = end_wait(second, SEEN_FAIL, out, 0);
   assert_int_equal(seen.code, -EBUSY);
   char holder[64];
-  snprintf(holder, sizeof holder, "pid %d,", (int)getpid());
+  snprintf(holder, sizeof(holder), "pid %d,", (int)getpid());
   assert_non_null(strstr(seen.text, "taken already"));
   assert_non_null(strstr(seen.text, holder));
   assert_int_equal(control_beat(pair.sender->control, pair.out, &totals), 0);
@@ -354,7 +354,7 @@ static void test_descriptors(void **state)
   assert_int_equal(byte, 'b');
 
   struct pst_blob blob = {
-      .struct_size = sizeof blob, .length = 1, .bytes = (void *)"n", .fd_count = 4};
+      .struct_size = sizeof(blob), .length = 1, .bytes = (void *)"n", .fd_count = 4};
   for (int i = 0; i < 4; i++)
     blob.fds[i] = back[1];
   for (uint32_t i = 0; i < 20; i++) {
@@ -377,7 +377,7 @@ static void test_descriptors_of_many_streams(void **state)
 
   (void)state;
   for (uint32_t i = 0; i < STREAMS_MAX; i++) {
-    snprintf(names[i], sizeof names[i], "s%u", i);
+    snprintf(names[i], sizeof(names[i]), "s%u", i);
     end_stream(pair.receiver, names[i], false, NULL);
     end_stream(pair.sender, names[i], true, NULL);
     for (int k = 0; k < 2; k++) {
@@ -479,7 +479,7 @@ static void test_many_senders(void **state)
 
   (void)state;
   for (uint32_t i = 0; i < SENDERS; i++) {
-    snprintf(names[i], sizeof names[i], "s%u", i);
+    snprintf(names[i], sizeof(names[i]), "s%u", i);
     end_stream(receiver, names[i], false, NULL);
   }
   assert_int_equal(end_listen(receiver), 0);
@@ -556,7 +556,7 @@ static void test_endless_timeouts(void **state)
 static void *call_often(void *argument)
 {
   struct pair *pair = argument;
-  const struct pst_blob blob = {.struct_size = sizeof blob, .length = 1, .bytes = (void *)"x"};
+  const struct pst_blob blob = {.struct_size = sizeof(blob), .length = 1, .bytes = (void *)"x"};
 
   for (uint64_t i = 0; i < 200; i++) {
     const struct control_totals totals = totals_of(i);
@@ -604,14 +604,14 @@ static void test_killed_process(void **state)
   }
   struct end *receiver = end_new();
   void *in = end_stream(receiver, "a", false, NULL);
-  snprintf(address, sizeof address, "127.0.0.1:%u", port);
+  snprintf(address, sizeof(address), "127.0.0.1:%u", port);
   receiver->params.listen = address;
   assert_int_equal(end_open(receiver), 0);
   end_wait(receiver, SEEN_PEER, in, 0);
   assert_int_equal(kill(child, SIGKILL), 0);
   assert_int_equal(waitpid(child, &status, 0), child);
   struct seen seen = end_wait(receiver, SEEN_FAIL, in, 0);
-  snprintf(name, sizeof name, "pid %d,", (int)child);
+  snprintf(name, sizeof(name), "pid %d,", (int)child);
   assert_int_equal(seen.code, -ECONNRESET);
   assert_non_null(strstr(seen.text, name));
   end_close(receiver);

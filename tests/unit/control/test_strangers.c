@@ -72,17 +72,17 @@ static void send_raw(int fd, const void *bytes, size_t length)
 
 static void offer(int fd, const char *stream)
 {
-  memset(&say, 0, sizeof say);
+  memset(&say, 0, sizeof(say));
   say.type = WIRE_OFFER;
-  snprintf(say.stream, sizeof say.stream, "%s", stream);
+  snprintf(say.stream, sizeof(say.stream), "%s", stream);
   plain_send(fd, &say);
 }
 
 static void say_of(int fd, uint32_t type, const char *stream)
 {
-  memset(&say, 0, sizeof say);
+  memset(&say, 0, sizeof(say));
   say.type = type;
-  snprintf(say.stream, sizeof say.stream, "%s", stream);
+  snprintf(say.stream, sizeof(say.stream), "%s", stream);
   plain_send(fd, &say);
 }
 
@@ -125,7 +125,7 @@ static void test_garbage(void **state)
 
   (void)state;
   scene_open(&scene);
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
     int fd = plain_connect(scene.port);
     send_raw(fd, table[i].bytes, table[i].length);
     assert_true(plain_closed(fd));
@@ -145,12 +145,12 @@ static void test_random_bytes(void **state)
   scene_open(&scene);
   for (int i = 0; i < 100; i++) {
     int fd = plain_connect(scene.port);
-    for (size_t k = 0; k < sizeof bytes; k++)
+    for (size_t k = 0; k < sizeof(bytes); k++)
       bytes[k] = (uint8_t)random();
     /* Half of them with a header that promises just these. */
     if (i % 2)
       memcpy(bytes, "\x00\x00\x01\xfc", 4);
-    send_raw(fd, bytes, sizeof bytes);
+    send_raw(fd, bytes, sizeof(bytes));
     assert_true(plain_closed(fd));
     close(fd);
   }
@@ -285,7 +285,7 @@ static void test_breaches_of_order(void **state)
   };
 
   (void)state;
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
     struct scene scene = scene_new();
     scene_open(&scene);
     int fd = accepted_sender(&scene);
@@ -308,7 +308,7 @@ static void test_other_peoples_streams(void **state)
   (void)state;
   scene_open(&scene);
   int fd = accepted_sender(&scene);
-  for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+  for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
     say_of(fd, types[i], "good");
   say_of(fd, WIRE_FINISH, "spare");
   end_wait(scene.receiver, SEEN_FINISH, scene.spare, 0);
@@ -327,12 +327,12 @@ static void test_too_many_refused_offers(void **state)
   scene_open(&scene);
   int fd = plain_sender(scene.port, &got);
   for (int i = 0; i < 30; i++) {
-    memset(&say, 0, sizeof say);
+    memset(&say, 0, sizeof(say));
     say.type = WIRE_OFFER;
-    snprintf(say.stream, sizeof say.stream, "none-%d", i);
+    snprintf(say.stream, sizeof(say.stream), "none-%d", i);
     uint8_t frame[512];
     size_t length;
-    assert_int_equal(wire_encode(&say, frame, sizeof frame, &length), 0);
+    assert_int_equal(wire_encode(&say, frame, sizeof(frame), &length), 0);
     if (send(fd, frame, length, MSG_NOSIGNAL) < 0)
       break;
   }
@@ -378,13 +378,13 @@ static void test_reads_nothing(void **state)
   scene.receiver->params.peer_timeout_ns = SHORT_NS;
   scene_open(&scene);
   int fd = plain_connect(scene.port);
-  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
   hello_of(&say, WIRE_SENDER);
   plain_send(fd, &say);
-  memset(&say, 0, sizeof say);
+  memset(&say, 0, sizeof(say));
   say.type = WIRE_OFFER;
   memset(say.stream, 'x', WIRE_STREAM_MAX);
-  assert_int_equal(wire_encode(&say, frame, sizeof frame, &length), 0);
+  assert_int_equal(wire_encode(&say, frame, sizeof(frame), &length), 0);
   while (send(fd, frame, length, MSG_NOSIGNAL) == (ssize_t)length)
     sent++;
   assert_true(sent > 100);
@@ -404,7 +404,7 @@ static void test_sender_dies(void **state)
     scene_open(&scene);
     int fd = accepted_sender(&scene);
     if (reset)
-      setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+      setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
     close(fd);
     struct seen seen = end_wait(scene.receiver, SEEN_FAIL, scene.spare, 0);
     assert_int_equal(seen.code, -ECONNRESET);
@@ -596,7 +596,7 @@ static int side_sender(struct scene *scene, int *side)
   assert_int_equal(unix_send_claim(*side, &claim), 0);
   assert_true(plain_readable(*side));
   assert_int_equal(unix_receive_claim(*side, &answer), 0);
-  assert_memory_equal(&answer, &claim, sizeof claim);
+  assert_memory_equal(&answer, &claim, sizeof(claim));
   hello_of(&say, WIRE_SENDER);
   plain_send(fd, &say);
   assert_true(plain_receive(fd, &got));
@@ -605,7 +605,7 @@ static int side_sender(struct scene *scene, int *side)
 
 static void offer_fds(int fd, uint64_t id)
 {
-  memset(&say, 0, sizeof say);
+  memset(&say, 0, sizeof(say));
   say.type = WIRE_OFFER;
   strcpy(say.stream, "spare");
   say.fd_count = 1;
@@ -655,7 +655,7 @@ static void send_many_fds(int side, int count)
 {
   char space[CMSG_SPACE(64 * sizeof(int))] = {0};
   uint8_t id[8] = {0, 0, 0, 0, 0, 0, 0, 1};
-  struct iovec piece = {id, sizeof id};
+  struct iovec piece = {id, sizeof(id)};
   struct msghdr message = {.msg_iov = &piece,
                            .msg_iovlen = 1,
                            .msg_control = space,
@@ -667,7 +667,7 @@ static void send_many_fds(int side, int count)
   header->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
   for (int i = 0; i < count; i++)
     ((int *)(void *)CMSG_DATA(header))[i] = 2;
-  assert_int_equal(sendmsg(side, &message, MSG_NOSIGNAL), sizeof id);
+  assert_int_equal(sendmsg(side, &message, MSG_NOSIGNAL), sizeof(id));
 }
 
 static void test_side_misuse(void **state)
@@ -773,7 +773,7 @@ static void test_node_waits_for_a_late_hello(void **state)
   int listening = plain_listen(&port);
   assert_int_equal(control_node_open(&params, &control, &error), 0);
   simulated_clock_meet();
-  snprintf(place, sizeof place, "127.0.0.1:%u", port);
+  snprintf(place, sizeof(place), "127.0.0.1:%u", port);
   assert_int_equal(control_node_connect(control, 2, place, true, &address, &error), 0);
   int fd = accept(listening, NULL, NULL);
   for (const uint64_t began_ns = clock_now_ns(); clock_now_ns() < began_ns + MS(6000);) {

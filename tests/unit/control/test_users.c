@@ -118,7 +118,7 @@ static void *relay_run(void *argument)
   while (n > 0 && poll(ends, 2, -1) > 0)
     for (int i = 0; i < 2 && n > 0; i++)
       if (ends[i].revents) {
-        n = read(ends[i].fd, bytes, sizeof bytes);
+        n = read(ends[i].fd, bytes, sizeof(bytes));
         if (n > 0)
           n = send(ends[!i].fd, bytes, (size_t)n, MSG_NOSIGNAL);
       }
@@ -182,9 +182,9 @@ static void test_another_user_is_kept_out(void **state)
   become(NOBODY);
   int refused = unix_connect(got.side, false, &uid);
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  snprintf(address.sun_path, sizeof address.sun_path, "%s", got.side);
+  snprintf(address.sun_path, sizeof(address.sun_path), "%s", got.side);
   int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  int rc = connect(side, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+  int rc = connect(side, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
   become(0);
   assert_int_equal(refused, -EACCES);
   assert_int_equal(uid, 0);
@@ -206,15 +206,15 @@ static void test_another_user_at_the_socket(void **state)
   struct end *receiver = receiver_open("a", &in);
   int fd = plain_connect(control_port(receiver->control));
   assert_true(plain_receive(fd, &got));
-  snprintf(folder, sizeof folder, "%s", got.side);
+  snprintf(folder, sizeof(folder), "%s", got.side);
   *strrchr(folder, '/') = '\0';
   assert_int_equal(chmod(folder, 0755), 0);
   assert_int_equal(chmod(got.side, 0777), 0);
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  snprintf(address.sun_path, sizeof address.sun_path, "%s", got.side);
+  snprintf(address.sun_path, sizeof(address.sun_path), "%s", got.side);
   int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   become(NOBODY);
-  int rc = connect(side, (struct sockaddr *)&address, sizeof address);
+  int rc = connect(side, (struct sockaddr *)&address, sizeof(address));
   become(0);
   assert_int_equal(rc, 0);
   log_wait("turned away: a process of user 65534");
@@ -250,7 +250,7 @@ static void test_another_user_is_let_in(void **state)
   assert_int_equal(unix_send_claim(side, &claim), 0);
   assert_true(plain_readable(side));
   assert_int_equal(unix_receive_claim(side, &answer), 0);
-  assert_memory_equal(&answer, &claim, sizeof claim);
+  assert_memory_equal(&answer, &claim, sizeof(claim));
   close(side);
   close(fd);
   end_close(receiver);
@@ -275,7 +275,7 @@ static void test_receiver_of_another_user(void **state)
   assert_int_equal(end_connect(sender, port), 0);
   int fd = accept(listener, NULL, NULL);
   hello_of(&say, WIRE_RECEIVER);
-  snprintf(say.side, sizeof say.side, "%s", theirs.path);
+  snprintf(say.side, sizeof(say.side), "%s", theirs.path);
   say.has_token = true;
   plain_send(fd, &say);
   struct seen seen = end_wait(sender, SEEN_FAIL, out, 0);
@@ -298,7 +298,7 @@ static int turn_away(int listener, const struct unix_listener *ours)
   int fd = accept(listener, NULL, NULL);
   assert_true(fd >= 0);
   hello_of(&say, WIRE_RECEIVER);
-  snprintf(say.side, sizeof say.side, "%s", ours->path);
+  snprintf(say.side, sizeof(say.side), "%s", ours->path);
   say.has_token = true;
   plain_send(fd, &say);
   assert_true(plain_readable(ours->fd));
@@ -375,7 +375,7 @@ static void pass_socket(uint16_t port, int way, int held)
   static const char nonsense[16] = "0123456789abcde";
   int side, fd = side_open(port, way > 0, &side);
 
-  assert_true(send_descriptor(side, nonsense, way == 2 ? 8 : sizeof nonsense, held));
+  assert_true(send_descriptor(side, nonsense, way == 2 ? 8 : sizeof(nonsense), held));
   close_briefly(held);
   if (way == 2)
     close(fd);
@@ -589,7 +589,7 @@ static void test_paths_that_are_none(void **state)
   uint32_t uid;
 
   (void)state;
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
     assert_int_equal(unix_connect(table[i].path, false, &uid), table[i].rc);
 }
 

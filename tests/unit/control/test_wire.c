@@ -12,7 +12,7 @@ static char why[WIRE_WHY_MAX];
 
 static void start(uint32_t type)
 {
-  memset(&said, 0, sizeof said);
+  memset(&said, 0, sizeof(said));
   said.type = type;
 }
 
@@ -20,7 +20,7 @@ static void round_trip(void)
 {
   size_t length = 0;
 
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), 0);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), 0);
   assert_int_equal(frame[0] << 24 | frame[1] << 16 | frame[2] << 8 | frame[3], length - 4);
   if (wire_decode(frame + 4, length - 4, &heard, why) != 0)
     fail_msg("%s: %s", wire_type_name(said.type), why);
@@ -33,7 +33,7 @@ static void test_hello(void **state)
   (void)state;
   hello_of(&said, WIRE_RECEIVER);
   strcpy(said.side, "/tmp/penstock-0123/s");
-  memset(said.token, 0xA5, sizeof said.token);
+  memset(said.token, 0xA5, sizeof(said.token));
   said.has_token = true;
   said.pid = UINT64_MAX;
   round_trip();
@@ -44,7 +44,7 @@ static void test_hello(void **state)
   assert_string_equal(heard.host, said.host);
   assert_string_equal(heard.library, said.library);
   assert_string_equal(heard.side, said.side);
-  assert_memory_equal(heard.token, said.token, sizeof said.token);
+  assert_memory_equal(heard.token, said.token, sizeof(said.token));
   assert_true(heard.has_token && heard.has_identity);
 }
 
@@ -74,19 +74,19 @@ static void test_largest_offer(void **state)
     said.terms[i].key[0] = (char)('0' + i);
     memset(said.terms[i].value, 'v', CONTROL_VALUE_MAX);
   }
-  memcpy(said.params, said.terms, sizeof said.params);
-  memset(address, 0x5A, sizeof address);
+  memcpy(said.params, said.terms, sizeof(said.params));
+  memset(address, 0x5A, sizeof(address));
   said.blob = address;
-  said.blob_length = sizeof address;
+  said.blob_length = sizeof(address);
   said.fd_count = 4;
   said.fd_id = 1ull << 40;
   round_trip();
   assert_int_equal(heard.term_count, CONTROL_TERMS_MAX);
-  assert_memory_equal(heard.terms, said.terms, sizeof said.terms);
+  assert_memory_equal(heard.terms, said.terms, sizeof(said.terms));
   assert_int_equal(heard.param_count, CONTROL_PARAMS_MAX);
-  assert_memory_equal(heard.params, said.params, sizeof said.params);
-  assert_int_equal(heard.blob_length, sizeof address);
-  assert_memory_equal(heard.blob, address, sizeof address);
+  assert_memory_equal(heard.params, said.params, sizeof(said.params));
+  assert_int_equal(heard.blob_length, sizeof(address));
+  assert_memory_equal(heard.blob, address, sizeof(address));
   assert_int_equal(heard.fd_count, 4);
   assert_true(heard.fd_id == said.fd_id);
 }
@@ -100,10 +100,10 @@ static void test_accept_and_address(void **state)
     start(i ? WIRE_ADDRESS : WIRE_ACCEPT);
     strcpy(said.stream, "a");
     said.blob = address;
-    said.blob_length = sizeof address;
+    said.blob_length = sizeof(address);
     round_trip();
     assert_int_equal(heard.fd_count, 0);
-    assert_memory_equal(heard.blob, address, sizeof address);
+    assert_memory_equal(heard.blob, address, sizeof(address));
   }
 }
 
@@ -115,7 +115,7 @@ static void test_largest_accept(void **state)
   (void)state;
   start(WIRE_ACCEPT);
   strcpy(said.stream, "store");
-  memset(address, 0x5A, sizeof address);
+  memset(address, 0x5A, sizeof(address));
   said.param_count = CONTROL_PARAMS_MAX;
   for (uint32_t i = 0; i < CONTROL_PARAMS_MAX; i++) {
     memset(said.params[i].key, 'k', CONTROL_KEY_MAX);
@@ -123,13 +123,13 @@ static void test_largest_accept(void **state)
     memset(said.params[i].value, 'v', CONTROL_VALUE_MAX);
   }
   said.blob = address;
-  said.blob_length = sizeof address;
+  said.blob_length = sizeof(address);
   said.fd_count = 4;
   said.fd_id = 9;
   round_trip();
   assert_int_equal(heard.param_count, CONTROL_PARAMS_MAX);
-  assert_int_equal(heard.blob_length, sizeof address);
-  assert_memory_equal(heard.blob, address, sizeof address);
+  assert_int_equal(heard.blob_length, sizeof(address));
+  assert_memory_equal(heard.blob, address, sizeof(address));
   assert_int_equal(heard.fd_count, 4);
   assert_int_equal(heard.fd_id, 9);
 }
@@ -147,14 +147,14 @@ static void test_join_and_welcome(void **state)
     said.terms[0] = said.params[0];
     said.term_count = i ? 0 : 1;
     said.blob = address;
-    said.blob_length = sizeof address;
+    said.blob_length = sizeof(address);
     said.fd_count = 3;
     said.fd_id = 5;
     round_trip();
     assert_int_equal(heard.term_count, said.term_count);
     assert_int_equal(heard.param_count, 1);
     assert_string_equal(heard.params[0].value, "4096");
-    assert_memory_equal(heard.blob, address, sizeof address);
+    assert_memory_equal(heard.blob, address, sizeof(address));
     assert_int_equal(heard.fd_count, 3);
   }
 }
@@ -165,7 +165,7 @@ static void test_messages_of_nodes(void **state)
   size_t length;
 
   (void)state;
-  memset(payload, 0x3C, sizeof payload);
+  memset(payload, 0x3C, sizeof(payload));
   for (uint32_t bytes = 0; bytes <= WIRE_PAYLOAD_MAX; bytes += WIRE_PAYLOAD_MAX) {
     start(WIRE_MESSAGE);
     said.blob = payload;
@@ -175,13 +175,13 @@ static void test_messages_of_nodes(void **state)
     assert_memory_equal(heard.blob, payload, bytes);
   }
   said.blob_length = WIRE_PAYLOAD_MAX + 1;
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), -EINVAL);
   start(WIRE_ROOM);
   said.count = UINT32_MAX;
   round_trip();
   assert_true(heard.count == UINT32_MAX);
   said.count = 0;
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), -EINVAL);
 }
 
 static void test_regions_of_nodes(void **state)
@@ -192,23 +192,23 @@ static void test_regions_of_nodes(void **state)
   (void)state;
   start(WIRE_REGION);
   said.blob = key;
-  said.blob_length = sizeof key;
+  said.blob_length = sizeof(key);
   said.region_length = UINT64_MAX;
   said.fd_count = 2;
   said.fd_id = 7;
   said.region_id = UINT32_MAX;
   said.access = PST_ACCESS_REMOTE_READ;
   round_trip();
-  assert_memory_equal(heard.blob, key, sizeof key);
+  assert_memory_equal(heard.blob, key, sizeof(key));
   assert_true(heard.region_length == UINT64_MAX);
   assert_int_equal(heard.fd_count, 2);
   assert_true(heard.region_id == UINT32_MAX);
   assert_int_equal(heard.access, PST_ACCESS_REMOTE_READ);
   said.region_id = 0;
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), -EINVAL);
   said.region_id = 1;
   said.region_length = said.fd_count = 0;
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), -EINVAL);
   for (int code = 0; code <= 1; code++) {
     start(WIRE_TAKEN);
     said.region_id = 3;
@@ -268,7 +268,7 @@ static void test_totals(void **state)
       said.totals.drops[k].messages = k;
     }
     round_trip();
-    assert_memory_equal(&heard.totals, &said.totals, sizeof said.totals);
+    assert_memory_equal(&heard.totals, &said.totals, sizeof(said.totals));
   }
 }
 
@@ -281,8 +281,8 @@ static void test_unknown_totals_are_left_out(void **state)
   strcpy(said.stream, "p");
   wire_totals_unknown(&said.totals);
   round_trip();
-  assert_memory_equal(&heard.totals, &said.totals, sizeof said.totals);
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), 0);
+  assert_memory_equal(&heard.totals, &said.totals, sizeof(said.totals));
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), 0);
   assert_in_range(length, 8, 24);
   said.totals.messages = 5;
   round_trip();
@@ -339,16 +339,16 @@ static void test_encoder_refuses(void **state)
 
   (void)state;
   start(99);
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), -EINVAL);
   start(WIRE_OFFER);
   said.term_count = CONTROL_TERMS_MAX + 1;
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), -EINVAL);
   start(WIRE_ACCEPT);
   said.fd_count = WIRE_FDS_MAX + 1;
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), -EINVAL);
   said.fd_count = 0;
   said.blob_length = CONTROL_ADDRESS_MAX + 1;
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), -EINVAL);
   start(WIRE_FAIL);
   strcpy(said.text, "some text");
   for (size_t size = 0; size < 20; size++)
@@ -364,7 +364,7 @@ static void test_truncations(void **state)
   (void)state;
   hello_of(&said, WIRE_SENDER);
   strcpy(said.side, "s");
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), 0);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), 0);
   for (size_t n = 0; n < length - 4; n++)
     assert_int_equal(wire_decode(frame + 4, n, &heard, why), -EPROTO);
   frame[length] = 0;
@@ -386,9 +386,9 @@ static void test_every_byte_changed(void **state)
   said.totals.drop_count = 2;
   strcpy(said.totals.drops[0].cause, "no credit");
   strcpy(said.totals.drops[1].cause, "checksum");
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), 0);
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), 0);
   length -= 4;
-  assert_true(length < sizeof body);
+  assert_true(length < sizeof(body));
   for (size_t at = 0; at < length; at++) {
     for (int value = 0; value < 256; value++) {
       memcpy(body, frame + 4, length);
@@ -517,7 +517,7 @@ static const struct malformed table[] = {
 static void test_malformed(void **state)
 {
   (void)state;
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
     int rc = wire_decode((const uint8_t *)table[i].bytes, table[i].length, &heard, why);
     if (rc != -EPROTO || !strstr(why, table[i].why))
       fail_msg("%s: %d, '%s'", table[i].name, rc, rc ? why : "");
@@ -530,7 +530,7 @@ static void test_unknown_keys_are_skipped(void **state)
   static const uint8_t body[] = "\xa3\x00\x0a\x18\x40\x82\xa1\x61k\x20\xf6\x18\x41\x43xyz";
 
   (void)state;
-  if (wire_decode(body, sizeof body - 1, &heard, why) != 0)
+  if (wire_decode(body, sizeof(body) - 1, &heard, why) != 0)
     fail_msg("%s", why);
   assert_int_equal(heard.type, WIRE_KEEP);
 }
@@ -540,7 +540,7 @@ static void test_unknown_stages_are_skipped(void **state)
   static const uint8_t body[] = "\xa3\x00\x06\x10\x61p\x16\xa1\x08\xa2\x01\x07\x18\x63\x05";
 
   (void)state;
-  if (wire_decode(body, sizeof body - 1, &heard, why) != 0)
+  if (wire_decode(body, sizeof(body) - 1, &heard, why) != 0)
     fail_msg("%s", why);
   assert_int_equal(heard.totals.blocked_ns[1], 7);
 }

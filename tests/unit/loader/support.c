@@ -29,7 +29,7 @@ static void sink(void *context, int level, const char *line)
 
   (void)context;
   last_level = level;
-  snprintf(text + used, sizeof text - used, "%s\n", line);
+  snprintf(text + used, sizeof(text) - used, "%s\n", line);
 }
 
 int log_level(void)
@@ -77,8 +77,8 @@ void scratch_free(char *folder)
   struct dirent *entry;
   char path[4096];
 
-  while (dir && (entry = readdir(dir)) != NULL) {
-    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+  while (dir && (entry = readdir(dir))) {
+    snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
     unlink(path);
   }
   if (dir)
@@ -96,7 +96,7 @@ const char *scratch_copy(const char *folder, const char *file, const char *fixtu
   FILE *in, *out;
   char *bytes;
 
-  snprintf(source, sizeof source, "%s/%s", PST_FIXTURES, fixture);
+  snprintf(source, sizeof(source), "%s/%s", PST_FIXTURES, fixture);
   assert_int_equal(stat(source, &st), 0);
   bytes = malloc((size_t)st.st_size);
   in = fopen(source, "re");
@@ -105,7 +105,7 @@ const char *scratch_copy(const char *folder, const char *file, const char *fixtu
   fclose(in);
   if (at >= 0)
     bytes[at] = (char)byte;
-  snprintf(path, sizeof path, "%s/%s", folder, file);
+  snprintf(path, sizeof(path), "%s/%s", folder, file);
   out = fopen(path, "we");
   assert_non_null(out);
   length = length ? length : (size_t)st.st_size;

@@ -28,7 +28,7 @@ static const char *saw(const char *library)
   char path[512];
   void *handle_of;
 
-  snprintf(path, sizeof path, "%s/lib%s.so", PST_FIXTURES, library);
+  snprintf(path, sizeof(path), "%s/lib%s.so", PST_FIXTURES, library);
   handle_of = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   assert_non_null(handle_of);
   dlclose(handle_of);
@@ -42,9 +42,9 @@ static char **environment_copy(void)
 
   while (environ[count])
     count++;
-  copy = calloc(count + 1, sizeof *copy);
+  copy = calloc(count + 1, sizeof(*copy));
   assert_non_null(copy);
-  memcpy(copy, environ, count * sizeof *copy);
+  memcpy(copy, environ, count * sizeof(*copy));
   return copy;
 }
 

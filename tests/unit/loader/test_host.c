@@ -115,12 +115,12 @@ static int fake_export(struct pst_memory *memory, const struct pst_region *regio
 
 static void test_region_export(void **state)
 {
-  static const struct pst_memory_ops ops = {.struct_size = sizeof ops,
+  static const struct pst_memory_ops ops = {.struct_size = sizeof(ops),
                                             .export_region = fake_export};
   struct pst_memory *memory = (struct pst_memory *)&exported;
   struct pst_region region = {
-      .struct_size = sizeof region, .exports = PST_EXPORT_FD, .memory = memory};
-  struct pst_export out = {.struct_size = sizeof out};
+      .struct_size = sizeof(region), .exports = PST_EXPORT_FD, .memory = memory};
+  struct pst_export out = {.struct_size = sizeof(out)};
   const struct pst_host *host = plugin->host;
 
   (void)state;
@@ -159,12 +159,12 @@ static void fake_free(struct pst_memory *memory, struct pst_region *region)
 static void test_region_import(void **state)
 {
   static const struct pst_memory_ops ops = {
-      .struct_size = sizeof ops, .import_region = fake_import, .free_region = fake_free};
+      .struct_size = sizeof(ops), .import_region = fake_import, .free_region = fake_free};
   struct pst_memory *memory = (struct pst_memory *)&imported;
-  struct pst_region near = {.struct_size = sizeof near, .memory = memory};
-  struct pst_region own = {.struct_size = sizeof own};
-  struct pst_region far = {.struct_size = sizeof far};
-  struct pst_export from = {.struct_size = sizeof from, .length = 77};
+  struct pst_region near = {.struct_size = sizeof(near), .memory = memory};
+  struct pst_region own = {.struct_size = sizeof(own)};
+  struct pst_region far = {.struct_size = sizeof(far)};
+  struct pst_export from = {.struct_size = sizeof(from), .length = 77};
   const struct pst_host *host = plugin->host;
 
   (void)state;

@@ -24,13 +24,13 @@ static void on_plugin(void *context, const struct pst_plugin_info *info)
 
   assert_ptr_equal(context, &count);
   assert_true(count < 200);
-  assert_int_equal(info->struct_size, sizeof *info);
-  snprintf(e->name, sizeof e->name, "%s", info->name);
-  snprintf(e->version, sizeof e->version, "%s", info->version);
-  snprintf(e->path, sizeof e->path, "%s", info->path);
-  snprintf(e->reason, sizeof e->reason, "%s", info->reason);
-  snprintf(e->remedy, sizeof e->remedy, "%s", info->remedy);
-  snprintf(e->shadowed_by, sizeof e->shadowed_by, "%s", info->shadowed_by);
+  assert_int_equal(info->struct_size, sizeof(*info));
+  snprintf(e->name, sizeof(e->name), "%s", info->name);
+  snprintf(e->version, sizeof(e->version), "%s", info->version);
+  snprintf(e->path, sizeof(e->path), "%s", info->path);
+  snprintf(e->reason, sizeof(e->reason), "%s", info->reason);
+  snprintf(e->remedy, sizeof(e->remedy), "%s", info->remedy);
+  snprintf(e->shadowed_by, sizeof(e->shadowed_by), "%s", info->shadowed_by);
   e->kind = info->kind;
   e->status = info->status;
   e->is_described = info->described;
@@ -43,7 +43,7 @@ static void on_device(void *context, const char *name, const char *detail)
   size_t used = strlen(devices);
 
   assert_ptr_equal(context, &count);
-  snprintf(devices + used, sizeof devices - used, "%s/%s/%s\n", entries[count - 1].name, name,
+  snprintf(devices + used, sizeof(devices) - used, "%s/%s/%s\n", entries[count - 1].name, name,
            detail);
 }
 

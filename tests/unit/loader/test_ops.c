@@ -32,7 +32,7 @@ static void test_gaps_refuse(void **state)
   assert_int_equal(ops->arm(NULL), -EOPNOTSUPP);
   assert_int_equal(ops->event_fd(NULL), -EOPNOTSUPP);
   assert_int_equal(ops->counters(NULL, NULL, NULL, NULL, 0), -EOPNOTSUPP);
-  assert_int_equal(ops->describe(NULL, text, sizeof text), -EOPNOTSUPP);
+  assert_int_equal(ops->describe(NULL, text, sizeof(text)), -EOPNOTSUPP);
   assert_string_equal(text, "as was");
   ops->ring_close(NULL, NULL);
   ops->remote_close(NULL, NULL);
@@ -43,22 +43,22 @@ static void expect_full(const void *ops, size_t size)
 {
   void (*const *at)(void) = (void (*const *)(void))((const char *)ops + sizeof(struct ops_head));
 
-  for (size_t i = 0; i < (size - sizeof(struct ops_head)) / sizeof *at; i++)
+  for (size_t i = 0; i < (size - sizeof(struct ops_head)) / sizeof(*at); i++)
     assert_true(at[i] != NULL);
 }
 
 static void test_no_pointer_is_null(void **state)
 {
-  const struct pst_transport_ops no_transport = {.struct_size = sizeof no_transport};
-  const struct pst_memory_ops no_memory = {.struct_size = sizeof no_memory};
+  const struct pst_transport_ops no_transport = {.struct_size = sizeof(no_transport)};
+  const struct pst_memory_ops no_memory = {.struct_size = sizeof(no_memory)};
   struct pst_transport_ops transport;
   struct pst_memory_ops memory;
 
   (void)state;
   ops_overlay_transport(&no_transport, &transport);
   ops_overlay_memory(&no_memory, &memory);
-  expect_full(&transport, sizeof transport);
-  expect_full(&memory, sizeof memory);
+  expect_full(&transport, sizeof(transport));
+  expect_full(&memory, sizeof(memory));
   assert_int_equal(transport.poll(NULL, NULL, 0), -EOPNOTSUPP);
   assert_int_equal(memory.open(NULL, NULL, NULL), -EOPNOTSUPP);
 }
@@ -70,18 +70,18 @@ static void test_no_call_is_replaced(void **state)
   struct pst_memory_ops memory, memory_out;
 
   (void)state;
-  memset(&transport, 0x55, sizeof transport);
-  memset(&memory, 0x55, sizeof memory);
-  transport.struct_size = sizeof transport;
-  memory.struct_size = sizeof memory;
+  memset(&transport, 0x55, sizeof(transport));
+  memset(&memory, 0x55, sizeof(memory));
+  transport.struct_size = sizeof(transport);
+  memory.struct_size = sizeof(memory);
   ops_overlay_transport(&transport, &transport_out);
   ops_overlay_memory(&memory, &memory_out);
   assert_int_equal(transport_out.capabilities, transport.capabilities);
   assert_int_equal(memory_out.capabilities, memory.capabilities);
   assert_memory_equal(&transport_out.open, &transport.open,
-                      sizeof transport - offsetof(struct pst_transport_ops, open));
+                      sizeof(transport) - offsetof(struct pst_transport_ops, open));
   assert_memory_equal(&memory_out.open, &memory.open,
-                      sizeof memory - offsetof(struct pst_memory_ops, open));
+                      sizeof(memory) - offsetof(struct pst_memory_ops, open));
 }
 
 int main(void)

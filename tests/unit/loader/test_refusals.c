@@ -135,12 +135,12 @@ static void expect_refused(uint32_t kind, const char *name, const char *path, in
   log_capture();
   assert_int_equal(loader_load(kind, name, &plugin, &error), code);
   assert_ptr_equal(plugin, &rows);
-  snprintf(expected, sizeof expected, "%s: %s", path, reason);
+  snprintf(expected, sizeof(expected), "%s: %s", path, reason);
   line = first_line(error.text);
   assert_string_equal(line, expected);
   assert_int_equal(error.code, code);
   assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
-  snprintf(head, sizeof head, "%s '%s' cannot be loaded; looked in: ", kind_name, name);
+  snprintf(head, sizeof(head), "%s '%s' cannot be loaded; looked in: ", kind_name, name);
   assert_non_null(strstr(error.text, head));
   assert_non_null(strstr(strstr(error.text, head), PST_FIXTURES));
   /* Alone but for its environment, where it names one. */
@@ -157,7 +157,7 @@ static void test_fixture(void **state)
   const struct row *row = *state;
   char path[4096];
 
-  snprintf(path, sizeof path, "%s/%s-%s.so", PST_FIXTURES, row->kind == M ? "memory" : "transport",
+  snprintf(path, sizeof(path), "%s/%s-%s.so", PST_FIXTURES, row->kind == M ? "memory" : "transport",
            row->name);
   expect_refused(row->kind, row->name, path, row->code, row->line);
 }
@@ -186,7 +186,7 @@ static void test_text_file(void **state)
   FILE *file;
 
   (void)state;
-  snprintf(path, sizeof path, "%s/transport-text.so", folder);
+  snprintf(path, sizeof(path), "%s/transport-text.so", folder);
   file = fopen(path, "we");
   fputs("INPUT(libtext.so.1)\n", file);
   fclose(file);
@@ -198,7 +198,7 @@ static void test_empty_file(void **state)
   char path[4096];
 
   (void)state;
-  snprintf(path, sizeof path, "%s/transport-empty.so", folder);
+  snprintf(path, sizeof(path), "%s/transport-empty.so", folder);
   fclose(fopen(path, "we"));
   expect_refused(T, "empty", path, -ENOEXEC, "not an ELF file; install it again");
 }
@@ -209,7 +209,7 @@ static void test_truncated(void **state)
   static const size_t lengths[] = {20, 63, 64, 200, 4096};
 
   (void)state;
-  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+  for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
     const char *path =
         scratch_copy(folder, "transport-cut.so", "transport-good.so", lengths[i], -1, 0);
     const struct loader_plugin *plugin;
@@ -218,8 +218,8 @@ static void test_truncated(void **state)
 
     log_capture();
     assert_int_equal(loader_load(T, "cut", &plugin, &error), -ENOEXEC);
-    snprintf(expected, sizeof expected, "%s: cut short: has %zu bytes, its headers speak of ", path,
-             lengths[i]);
+    snprintf(expected, sizeof(expected), "%s: cut short: has %zu bytes, its headers speak of ",
+             path, lengths[i]);
     assert_memory_equal(error.text, expected, strlen(expected));
   }
 }
@@ -248,7 +248,7 @@ static void test_damaged_headers(void **state)
     assert_int_equal(why.code, -ENOEXEC);
     assert_memory_equal(why.line, path, strlen(path));
   }
-  for (size_t i = 0; i < sizeof decisive / sizeof decisive[0]; i++)
+  for (size_t i = 0; i < sizeof(decisive) / sizeof(decisive[0]); i++)
     assert_true(refused[decisive[i]]);
 }
 
@@ -287,7 +287,7 @@ static void test_other_machine(void **state)
                       offsetof(Elf64_Ehdr, e_machine), EM_S390);
   log_capture();
   assert_int_equal(loader_load(T, "foreign", &plugin, &error), -ENOEXEC);
-  snprintf(expected, sizeof expected, "%s: built for S/390, this machine is ", path);
+  snprintf(expected, sizeof(expected), "%s: built for S/390, this machine is ", path);
   assert_memory_equal(error.text, expected, strlen(expected));
 }
 
@@ -299,8 +299,8 @@ static void test_writable_file(void **state)
   (void)state;
   path = scratch_copy(folder, "transport-good_but.so", "transport-good.so", 0, -1, 0);
   chmod(path, 0757);
-  snprintf(reason, sizeof reason, "world-writable, so anybody could put code into it; chmod o-w %s",
-           path);
+  snprintf(reason, sizeof(reason),
+           "world-writable, so anybody could put code into it; chmod o-w %s", path);
   expect_refused(T, "good_but", path, -EPERM, reason);
 }
 
@@ -312,7 +312,7 @@ static void test_writable_folder(void **state)
   path = strdup(scratch_copy(open, "transport-exposed.so", "transport-good.so", 0, -1, 0));
   chmod(open, 01777);
   assert_int_equal(pst_plugin_path_add(open), 0);
-  snprintf(reason, sizeof reason,
+  snprintf(reason, sizeof(reason),
            "its folder %s is world-writable, so anybody could put code there; chmod o-w %s", open,
            open);
   expect_refused(T, "exposed", path, -EPERM, reason);
@@ -326,12 +326,12 @@ static void test_link_into_writable_folder(void **state)
   char *open = scratch_new(), reason[8192], link[4096], target[4096];
 
   (void)state;
-  snprintf(target, sizeof target, "%s",
+  snprintf(target, sizeof(target), "%s",
            scratch_copy(open, "transport-through.so", "transport-good.so", 0, -1, 0));
   chmod(open, 0777);
-  snprintf(link, sizeof link, "%s/transport-through.so", folder);
+  snprintf(link, sizeof(link), "%s/transport-through.so", folder);
   assert_int_equal(symlink(target, link), 0);
-  snprintf(reason, sizeof reason,
+  snprintf(reason, sizeof(reason),
            "its folder %s is world-writable, so anybody could put code there; chmod o-w %s", open,
            open);
   expect_refused(T, "through", link, -EPERM, reason);
@@ -360,7 +360,7 @@ static void test_borrowed_symbol(void **state)
   scratch_copy(folder, "libfixture_lender.so", "libfixture_lender.so", 0, -1, 0);
   path = scratch_copy(folder, "transport-bare.so", "transport-borrowed.so", 0,
                       offsetof(Elf64_Ehdr, e_shnum), 0);
-  snprintf(reason, sizeof reason,
+  snprintf(reason, sizeof(reason),
            "its pst_plugin_v1 is that of %s/libfixture_lender.so; export one of its own, and link "
            "no other plugin",
            folder);
@@ -374,7 +374,7 @@ static bool is_exposed(void)
   struct stat st;
 
   assert_true(search_own_file(path));
-  while ((slash = strrchr(path, '/')) != NULL) {
+  while ((slash = strrchr(path, '/'))) {
     *slash = '\0';
     if (stat(*path ? path : "/", &st) == 0 && (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX))
       return true;
@@ -389,12 +389,12 @@ static void test_writable_ancestor(void **state)
   (void)state;
   if (is_exposed())
     skip();
-  snprintf(box, sizeof box, "%s/box", folder);
+  snprintf(box, sizeof(box), "%s/box", folder);
   assert_int_equal(mkdir(box, 0755), 0);
   path = strdup(scratch_copy(box, "transport-below.so", "transport-good.so", 0, -1, 0));
   assert_int_equal(pst_plugin_path_add(box), 0);
   chmod(folder, 0777);
-  snprintf(reason, sizeof reason,
+  snprintf(reason, sizeof(reason),
            "its folder %s is world-writable, so anybody could put code there; chmod o-w %s", folder,
            folder);
   expect_refused(T, "below", path, -EPERM, reason);
@@ -416,19 +416,19 @@ static void test_other_owner(void **state)
     skip();
   path = scratch_copy(folder, "transport-owned.so", "transport-good.so", 0, -1, 0);
   assert_int_equal(chown(path, OTHER, 0), 0);
-  snprintf(reason, sizeof reason,
+  snprintf(reason, sizeof(reason),
            "belongs to user %d, who could put code into it; copy it, or chown 0 %s", OTHER, path);
   expect_refused(T, "owned", path, -EPERM, reason);
-  snprintf(link, sizeof link, "%s/transport-led.so", folder);
+  snprintf(link, sizeof(link), "%s/transport-led.so", folder);
   assert_int_equal(symlink(PST_FIXTURES "/transport-good.so", link), 0);
   assert_int_equal(lchown(link, OTHER, 0), 0);
-  snprintf(reason, sizeof reason,
+  snprintf(reason, sizeof(reason),
            "the link %s belongs to user %d, who could put code there; copy the file, or chown -h 0 "
            "%s",
            link, OTHER, link);
   expect_refused(T, "led", link, -EPERM, reason);
   assert_int_equal(chown(folder, OTHER, 0), 0);
-  snprintf(reason, sizeof reason,
+  snprintf(reason, sizeof(reason),
            "its folder %s belongs to user %d, who could put code there; copy the file, or chown -h "
            "0 %s",
            folder, OTHER, folder);
@@ -449,7 +449,7 @@ static void test_group(void **state)
   path = scratch_copy(folder, "transport-shared.so", "transport-good.so", 0, -1, 0);
   assert_int_equal(chown(path, 0, OTHER), 0);
   assert_int_equal(chmod(path, 0775), 0);
-  snprintf(reason, sizeof reason,
+  snprintf(reason, sizeof(reason),
            "writable by group %d, whose members could put code into it; chmod g-w %s", OTHER, path);
   expect_refused(T, "shared", path, -EPERM, reason);
   assert_int_equal(chown(path, OTHER, OTHER), 0); /* that user's private group */
@@ -468,18 +468,18 @@ static void test_way(void **state)
   struct loader_reason why;
 
   (void)state;
-  snprintf(file, sizeof file, "%s",
+  snprintf(file, sizeof(file), "%s",
            scratch_copy(folder, "transport-way.so", "transport-good.so", 0, -1, 0));
-  snprintf(link, sizeof link, "%s/way", folder);
+  snprintf(link, sizeof(link), "%s/way", folder);
   assert_int_equal(symlink("./..//", link), 0);
-  snprintf(path, sizeof path, "%s/./way/%s/transport-way.so", folder, strrchr(folder, '/') + 1);
+  snprintf(path, sizeof(path), "%s/./way/%s/transport-way.so", folder, strrchr(folder, '/') + 1);
   assert_int_equal(trust_file(path, real, &why), 0);
   assert_string_equal(real, file);
-  snprintf(path, sizeof path, "%s/transport-way.so/more", folder);
+  snprintf(path, sizeof(path), "%s/transport-way.so/more", folder);
   assert_int_equal(trust_file(path, real, &why), -ENOTDIR);
   unlink(link);
   assert_int_equal(symlink("way", link), 0);
-  snprintf(path, sizeof path, "%s/way/transport-way.so", folder);
+  snprintf(path, sizeof(path), "%s/way/transport-way.so", folder);
   assert_int_equal(trust_file(path, real, &why), -ELOOP);
 }
 
@@ -488,7 +488,7 @@ static void test_dangling_link(void **state)
   char link[4096];
 
   (void)state;
-  snprintf(link, sizeof link, "%s/transport-dangling.so", folder);
+  snprintf(link, sizeof(link), "%s/transport-dangling.so", folder);
   assert_int_equal(symlink("/nowhere/transport-dangling.so", link), 0);
   expect_refused(T, "dangling", link, -ENOENT, "leads nowhere: No such file or directory");
 }
@@ -498,7 +498,7 @@ static void test_folder_named_as_plugin(void **state)
   char path[4096];
 
   (void)state;
-  snprintf(path, sizeof path, "%s/transport-box.so", folder);
+  snprintf(path, sizeof(path), "%s/transport-box.so", folder);
   assert_int_equal(mkdir(path, 0755), 0);
   expect_refused(T, "box", path, -ENOEXEC, "not a file; remove it or rename it");
   rmdir(path);
@@ -506,7 +506,7 @@ static void test_folder_named_as_plugin(void **state)
 
 int main(void)
 {
-  enum { FIXTURES = sizeof rows / sizeof rows[0] };
+  enum { FIXTURES = sizeof(rows) / sizeof(rows[0]) };
   const struct CMUnitTest made[] = {
       cmocka_unit_test(test_text_file),
       cmocka_unit_test(test_empty_file),

@@ -127,14 +127,14 @@ static void test_environment(void **state)
 
   (void)state;
   path = strdup(scratch_copy(folder, "transport-twin.so", "transport-twin.so", 0, -1, 0));
-  snprintf(value, sizeof value, ":/nowhere::%s:%s", folder, folder);
+  snprintf(value, sizeof(value), ":/nowhere::%s:%s", folder, folder);
   setenv("PENSTOCK_PLUGIN_PATH", value, 1);
   plugin = load("twin");
   unsetenv("PENSTOCK_PLUGIN_PATH");
   assert_string_equal(plugin->path, path);
   /* The build tree comes later. That its twin is not used is no news to a user. */
   assert_int_equal(log_level(), PST_LOG_DEBUG);
-  snprintf(value, sizeof value, "%s/transport-twin.so: shadowed by %s\n", PST_FIXTURES, path);
+  snprintf(value, sizeof(value), "%s/transport-twin.so: shadowed by %s\n", PST_FIXTURES, path);
   assert_string_equal(log_text(), value);
   free(path);
   scratch_free(folder);
@@ -163,7 +163,7 @@ static void test_environment_of_others_is_ignored(void **state)
 static void test_moved_installation(void **state)
 {
   char folder[4096], file[4200];
-  ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 32);
+  ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 32);
   const struct loader_plugin *plugin = NULL;
   int rc;
 
@@ -172,7 +172,7 @@ static void test_moved_installation(void **state)
   folder[n] = '\0';
   strcpy(strrchr(folder, '/'), "/penstock");
   assert_int_equal(mkdir(folder, 0755), 0);
-  snprintf(file, sizeof file, "%s",
+  snprintf(file, sizeof(file), "%s",
            scratch_copy(folder, "transport-moved.so", "moved.so", 0, -1, 0));
   log_capture();
   rc = loader_load(T, "moved", &plugin, NULL);
@@ -192,7 +192,7 @@ static void test_rejected_then_good(void **state)
   path = scratch_copy(folder, "transport-unusable.so", "transport-good.so", 100, -1, 0);
   assert_int_equal(pst_plugin_path_add(folder), 0);
   assert_string_equal(load("unusable")->path, PST_FIXTURES "/transport-unusable.so");
-  snprintf(expected, sizeof expected, "%s: cut short: has 100 bytes, its headers speak of ", path);
+  snprintf(expected, sizeof(expected), "%s: cut short: has 100 bytes, its headers speak of ", path);
   assert_memory_equal(log_text(), expected, strlen(expected));
   scratch_free(folder);
 }
@@ -273,7 +273,7 @@ static void test_no_descriptor_left(void **state)
   log_capture();
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
   int rc = loader_load(T, "major2", &plugin, &error);
-  bool rejected = loader_catalog()->missing(NULL, T, "major2", why, sizeof why);
+  bool rejected = loader_catalog()->missing(NULL, T, "major2", why, sizeof(why));
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
   assert_int_equal(rc, -EMFILE);
   assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);

@@ -253,7 +253,7 @@ int __wrap_getifaddrs(struct ifaddrs **all)
 
 void __wrap_freeifaddrs(struct ifaddrs *all)
 {
-  assert_true(all == NULL || all == links);
+  assert_true(!all || all == links);
 }
 
 unsigned int __wrap_if_nametoindex(const char *name)

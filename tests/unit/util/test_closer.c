@@ -81,7 +81,7 @@ static void test_closes_that_are_held_up(void **state)
 /* Nor does whoever has no more need of a blob of a peer's wait. */
 static void test_blob_of_a_peer(void **state)
 {
-  struct pst_blob blob = {.struct_size = sizeof blob, .fd_count = 1};
+  struct pst_blob blob = {.struct_size = sizeof(blob), .fd_count = 1};
   int other;
 
   (void)state;

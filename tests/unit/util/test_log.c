@@ -53,8 +53,8 @@ static void child(const char *what)
     return;
   }
   for (int i = 0; i < THREADS; i++) {
-    memset(lines[i], 'a' + i, sizeof lines[i] - 1);
-    lines[i][sizeof lines[i] - 1] = '\0';
+    memset(lines[i], 'a' + i, sizeof(lines[i]) - 1);
+    lines[i][sizeof(lines[i]) - 1] = '\0';
     pthread_create(&threads[i], NULL, log_many, lines[i]);
   }
   for (int i = 0; i < THREADS; i++)
@@ -169,7 +169,7 @@ static int seen_level, seen_count;
 static void sink(void *context, int level, const char *line)
 {
   assert_ptr_equal(context, &seen);
-  snprintf(seen, sizeof seen, "%s", line);
+  snprintf(seen, sizeof(seen), "%s", line);
   seen_level = level;
   seen_count++;
   errno = EBADF;
@@ -216,8 +216,8 @@ static void test_length_is_bounded(void **state)
   size_t n;
 
   (void)state;
-  memset(text, 'x', sizeof text - 1);
-  text[sizeof text - 1] = '\0';
+  memset(text, 'x', sizeof(text) - 1);
+  text[sizeof(text) - 1] = '\0';
   pst_log(PST_LOG_INFO, "%s", text);
   n = strlen(seen);
   assert_true(n > 4000 && n < 4096);
@@ -234,7 +234,7 @@ static void test_cut_between_characters(void **state)
     size_t n = (size_t)shift;
 
     memset(text, 'x', n);
-    while (n + 3 < sizeof text) {
+    while (n + 3 < sizeof(text)) {
       memcpy(text + n, "€", 3);
       n += 3;
     }
@@ -348,8 +348,8 @@ static void test_fail_text_is_bounded(void **state)
   (void)state;
   for (int i = 0; i < 100; i++)
     pst_fail(&s.error, 1, -EIO, "line %d of a hundred, with some words to fill it", i);
-  assert_int_equal(strlen(s.error.text), sizeof s.error.text - 1);
-  assert_string_equal(s.error.text + sizeof s.error.text - 4, "…");
+  assert_int_equal(strlen(s.error.text), sizeof(s.error.text) - 1);
+  assert_string_equal(s.error.text + sizeof(s.error.text) - 4, "…");
   assert_string_equal(s.guard, "untouched");
 }
 
@@ -359,7 +359,7 @@ static void test_fail_keeps_to_struct_size(void **state)
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
-  memset(error.text, 'q', sizeof error.text);
+  memset(error.text, 'q', sizeof(error.text));
   error.text[0] = '\0';
   error.struct_size = offsetof(struct pst_error, text) + 32;
   pst_fail(&error, 1, -EIO, "%s", "0123456789012345678901234567890123456789");

@@ -65,7 +65,7 @@ static void test_every_one_of_many(void **state)
   static char names[1000][16];
   static struct name_index_entry entries[1000];
   for (uint32_t i = 0; i < 1000; i++) {
-    snprintf(names[i], sizeof names[i], "s%u", i * 7919 % 1000);
+    snprintf(names[i], sizeof(names[i]), "s%u", i * 7919 % 1000);
     entries[i] = (struct name_index_entry){names[i], i};
   }
   name_index_sort(entries, 1000);

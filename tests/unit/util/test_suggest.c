@@ -14,7 +14,7 @@ static const char *const names[] = {"loopback", "verbs_rc", "verbs_dc", "udp", "
 
 static const char *nearest(const char *word)
 {
-  return suggest_name(word, names, sizeof names / sizeof names[0]);
+  return suggest_name(word, names, sizeof(names) / sizeof(names[0]));
 }
 
 static void test_one_letter(void **state)
@@ -66,8 +66,8 @@ static void test_nothing_to_choose(void **state)
   (void)state;
   assert_null(suggest_name("loopback", NULL, 0));
   assert_null(nearest(""));
-  memset(word, 'x', sizeof word - 1);
-  word[sizeof word - 1] = '\0';
+  memset(word, 'x', sizeof(word) - 1);
+  word[sizeof(word) - 1] = '\0';
   assert_null(nearest(word));
   assert_string_equal(suggest_name("ab1", (const char *const[]){NULL, "", word, "ab2"}, 4), "ab2");
 }

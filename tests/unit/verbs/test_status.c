@@ -60,7 +60,7 @@ static void silence_on_infiniband_names_p_keys_first(void **state)
   assert_non_null(strstr(text, "Check: `pkey_index`"));
   assert_non_null(strstr(text, "sminfo"));
   assert_non_null(strstr(text, "(`perfquery`)")); /* it is all there */
-  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+  for (size_t i = 0; i < sizeof(foreign) / sizeof(*foreign); i++)
     assert_null(strstr(text, foreign[i]));
 }
 
@@ -70,7 +70,7 @@ static void a_killed_peer_is_gone(void **state)
   (void)state;
   const int codes[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_REM_OP_ERR,
                        IBV_WC_REM_ABORT_ERR, IBV_WC_WR_FLUSH_ERR};
-  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+  for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
     assert_int_equal(vb_wc_status(codes[i])->error, -ECONNRESET);
 }
 

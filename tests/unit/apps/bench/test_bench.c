@@ -39,7 +39,7 @@ static void large_values_are_within_a_step(void **state)
   for (unsigned bit = 0; bit < 64; bit++) {
     static const int64_t around[] = {-1, 0, 1};
     for (size_t i = 0; i < 3; i++) {
-      struct histogram *h = calloc(1, sizeof *h);
+      struct histogram *h = calloc(1, sizeof(*h));
       uint64_t value = (UINT64_C(1) << bit) + (uint64_t)around[i];
       assert_non_null(h);
       bench_histogram_add(h, value);
@@ -107,10 +107,10 @@ static int read_plan(struct bench_plan *plan, const char *const *words)
   app_arguments_free(&arguments);
   if (app_arguments_parse(&command, argc, argv, &arguments) != ARGUMENTS_OK)
     return -1;
-  int result = bench_plan_read(&command, &arguments, plan);
-  if (result < 0)
+  int rc = bench_plan_read(&command, &arguments, plan);
+  if (rc < 0)
     bench_plan_free(plan);
-  return result;
+  return rc;
 }
 #define READ(plan, ...) read_plan(plan, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -235,7 +235,7 @@ static void what_cannot_be_is_refused(void **state)
 
   (void)state;
   assert_non_null(freopen("/dev/null", "w", stderr));
-  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+  for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
     if (read_plan(&plan, refused[i]) == 0)
       fail_msg("%s %s was taken", refused[i][0], refused[i][1]);
   }
@@ -255,11 +255,11 @@ static void a_million_sizes_are_too_many(void **state)
     memcpy(list + 2 * i, "8,", 2);
   list[1999999] = '\0';
   assert_non_null(freopen("/dev/null", "w", stderr));
-  int result = READ(&plan, "--size", list);
+  int rc = READ(&plan, "--size", list);
   dup2(kept, STDERR_FILENO);
   close(kept);
   free(list);
-  assert_true(result < 0);
+  assert_true(rc < 0);
 }
 
 static void a_ring_holds_few_large_and_many_small(void **state)
@@ -293,7 +293,7 @@ static void a_case_comes_as_it_went(void **state)
   char why[128];
 
   (void)state;
-  assert_int_equal(bench_case_read(wire, &got, why, sizeof why), 0);
+  assert_int_equal(bench_case_read(wire, &got, why, sizeof(why)), 0);
   assert_int_equal(got.op, sound.op);
   assert_int_equal(got.measure, sound.measure);
   assert_int_equal(got.size, sound.size);
@@ -318,7 +318,7 @@ static void a_one_sided_case_needs_less(void **state)
   asked.ring = 1;
   asked.back_port = 0;
   struct json_object *wire = bench_case_write(&asked);
-  assert_int_equal(bench_case_read(wire, &got, why, sizeof why), 0);
+  assert_int_equal(bench_case_read(wire, &got, why, sizeof(why)), 0);
   assert_int_equal(got.op, BENCH_READ);
   assert_int_equal(got.ring, 1);
   json_object_put(wire);
@@ -335,9 +335,9 @@ static int take_places(uint64_t size, uint32_t ring, uint32_t places, bool verif
   asked.places = places;
   asked.verify = verify;
   struct json_object *wire = bench_case_write(&asked);
-  int result = bench_case_read(wire, &got, why, sizeof why);
+  int rc = bench_case_read(wire, &got, why, sizeof(why));
   json_object_put(wire);
-  return result < 0 ? result : (int)bench_places(&got);
+  return rc < 0 ? rc : (int)bench_places(&got);
 }
 
 static void places_are_named(void **state)
@@ -388,21 +388,21 @@ static void a_hostile_case_is_refused(void **state)
   char why[128];
 
   (void)state;
-  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+  for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
     for (int missing = 0; missing < 2; missing++) {
       struct json_object *wire = bench_case_write(&sound);
       why[0] = '\0';
       json_object_object_del(wire, refused[i][0]);
       if (!missing)
         json_object_object_add(wire, refused[i][0], json_tokener_parse(refused[i][1]));
-      if (bench_case_read(wire, &got, why, sizeof why) == 0)
+      if (bench_case_read(wire, &got, why, sizeof(why)) == 0)
         fail_msg("%s %s was taken", refused[i][0], missing ? "missing" : refused[i][1]);
       assert_true(why[0] != '\0');
       assert_int_equal(got.size, 99);
       json_object_put(wire);
     }
   }
-  assert_true(bench_case_read(NULL, &got, why, sizeof why) < 0);
+  assert_true(bench_case_read(NULL, &got, why, sizeof(why)) < 0);
 }
 
 static void what_the_receiver_saw_comes_back(void **state)

@@ -84,12 +84,12 @@ static char *say(const struct server *server, const char *const *messages, char 
   struct json_object *said = NULL;
   char *result = answer;
 
-  for (size_t i = 0; messages[i] != NULL && result != NULL; i++) {
+  for (size_t i = 0; messages[i] && result; i++) {
     assert_int_equal(pst_peer_send(link->far, messages[i], strlen(messages[i])), 0);
     int got = bench_link_receive(link, DEADLINE_S * NS_PER_S, false, &said);
     if (got < 0) {
       assert_int_equal(got, -ECONNRESET);
-      if (strstr(link->text, "a message is no object") == NULL)
+      if (!strstr(link->text, "a message is no object"))
         fail_msg("%zu of %.40s: %d %s", i, messages[0], link->code, link->text);
       result = NULL;
     } else {
@@ -132,13 +132,12 @@ static void a_server_outlives_hostile_clients(void **state)
   char answer[256];
 
   (void)state;
-  memset(deep, '[', sizeof deep - 1);
+  memset(deep, '[', sizeof(deep) - 1);
   open_server(&server, NULL);
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     const char *got = say(&server, cases[i].messages, answer);
-    if ((got == NULL) != (cases[i].answer == NULL) ||
-        (got != NULL && strstr(got, cases[i].answer) == NULL))
-      fail_msg("case %zu: %s", i, got != NULL ? got : "it hung up");
+    if ((!got) != (!cases[i].answer) || (got && !strstr(got, cases[i].answer)))
+      fail_msg("case %zu: %s", i, got ? got : "it hung up");
   }
   const char *const fine[] = {HELLO, NULL};
   assert_non_null(say(&server, fine, answer));
@@ -156,9 +155,9 @@ static void a_client_that_does_not_wait_for_answers(void **state)
   open_server(&server, NULL);
   struct control_link *link = connect_to(&server);
   for (int i = 0; i < 1000; i++) {
-    int result = bench_link_send(link, json_tokener_parse(i == 0 ? HELLO : "{}"));
-    if (result < 0) {
-      assert_int_equal(result, -ECONNRESET); /* it hears nothing of its answers */
+    int rc = bench_link_send(link, json_tokener_parse(i == 0 ? HELLO : "{}"));
+    if (rc < 0) {
+      assert_int_equal(rc, -ECONNRESET); /* it hears nothing of its answers */
       break;
     }
   }
@@ -241,11 +240,11 @@ static void addresses_are_checked(void **state)
   struct control_link *link = NULL;
 
   (void)state;
-  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     error = (struct pst_error)PST_ERROR_INIT;
     assert_true(bench_link_connect("bench", wrong[i].where, 1, false, -1, &link, &error) < 0);
     assert_int_equal(error.exit_status, PST_EXIT_USAGE);
-    if (strstr(error.text, wrong[i].hint) == NULL)
+    if (!strstr(error.text, wrong[i].hint))
       fail_msg("%s: %s", wrong[i].where, error.text);
   }
   assert_null(link);

@@ -80,7 +80,7 @@ static void both_ends(enum bench_op op, enum bench_measure measure, uint32_t dep
   struct pair pair;
   struct measure m = {.c = &pair.c, .region = &pair.initiator, .times = &times};
 
-  memset(&times, 0, sizeof times);
+  memset(&times, 0, sizeof(times));
   open_pair(&pair, op, measure, depth);
   assert_int_equal(bench_onesided_prepare(&pair.target, &pair.c, NULL), 0);
   start_pair(&pair);
@@ -119,7 +119,7 @@ static void a_read_of_other_bytes_is_corrupted(void **state)
   open_pair(&pair, BENCH_READ, MEASURE_BANDWIDTH, 4);
   assert_int_equal(bench_onesided_prepare(&pair.target, &pair.c, NULL), 0);
   /* One byte of four places. */
-  struct pst_range range = {.struct_size = sizeof range};
+  struct pst_range range = {.struct_size = sizeof(range)};
   assert_int_equal(pst_area_range(pair.target.area, &range), 0);
   ((unsigned char *)range.host)[2 * bench_stride(&pair.c) + SIZE - 1] ^= 1;
   start_pair(&pair);
@@ -212,7 +212,7 @@ static void a_target_checks_no_more_than_it_has(void **state)
                                         "{\"check\": 1, \"pattern\": 18446744073709551615}"};
 
   (void)state;
-  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+  for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
     struct pair pair;
     int ended = 0;
     open_pair(&pair, BENCH_WRITE, MEASURE_BANDWIDTH, 4);
@@ -240,13 +240,13 @@ static void a_region_is_for_who_has_the_token(void **state)
   (void)state;
   open_pair(&pair, BENCH_WRITE, MEASURE_BANDWIDTH, 4);
   start_pair(&pair);
-  for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+  for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
     const struct bench_plan plan = {
         .side = {.transport = "loopback", .memory = "host"}, .cpus = {-1, -1}, .in_process = true};
     struct pst_error error = PST_ERROR_INIT;
     struct region_end stranger;
     struct bench_case c = pair.c;
-    snprintf(c.token, sizeof c.token, "%s", tokens[i]);
+    snprintf(c.token, sizeof(c.token), "%s", tokens[i]);
     assert_int_equal(bench_region_end_connect(&plan, &c, "127.0.0.1",
                                               pst_node_port(pair.target.node), &stranger, &error),
                      0);

@@ -49,7 +49,7 @@ void script_run(struct server *server, struct server_params params)
   app_log_level(PST_LOG_ERROR);
   world_node_begin();
   model_begin(kept.root != NULL, false, kept.request_max);
-  world_io_drain(kept.root == NULL);
+  world_io_drain(!kept.root);
   assert_int_equal(serve_server_open(&kept, server, &error), 0);
   assert_int_equal(serve_server_run(server, -1), 0);
 }

@@ -31,7 +31,7 @@ int __wrap_serve_decode(const uint8_t *bytes, size_t length, struct serve_messag
 int __wrap_serve_decode(const uint8_t *bytes, size_t length, struct serve_message *message,
                         char why[SERVE_WHY_MAX])
 {
-  if (ring != NULL) {
+  if (ring) {
     memset(ring, '\n', ring_length);
     ring = NULL; /* answers are decoded, too */
     scribbled++;

@@ -47,7 +47,7 @@ static void require_fair(void)
 /* One operation ends at a time. */
 bool world_turn(void)
 {
-  if (clients[0] == NULL) {
+  if (!clients[0]) {
     for (uint32_t i = 0; i < WORLD_PEERS; i++) {
       clients[i] = world_join();
       world_offer(clients[i], 1, MUCH, PST_ACCESS_REMOTE_WRITE);
@@ -75,7 +75,7 @@ bool world_turn(void)
 static void run(uint64_t bytes)
 {
   asked = false;
-  memset(clients, 0, sizeof clients);
+  memset(clients, 0, sizeof(clients));
   script_run(&server, (struct server_params){.in_flight = bytes,
                                              .request_max = MUCH,
                                              .pieces = SERVER_PIECES,

@@ -33,7 +33,7 @@ static struct io_request *wait_one(void)
   struct io_request *request;
   struct pollfd readable = {.fd = serve_io_event_fd(io), .events = POLLIN};
 
-  while ((request = serve_io_poll(io)) == NULL)
+  while (!(request = serve_io_poll(io)))
     assert_int_equal(poll(&readable, 1, 20000), 1);
   return request;
 }
@@ -100,7 +100,7 @@ static void assert_sum(const struct digest_sha256 *sum, const void *bytes, size_
 
   serve_digest_sha256_of(bytes, length, wanted);
   assert_int_equal(serve_digest_sha256_so_far(sum, digest), 0);
-  assert_memory_equal(digest, wanted, sizeof wanted);
+  assert_memory_equal(digest, wanted, sizeof(wanted));
 }
 
 /* In steps, the last of which reaches beyond the end. */
@@ -191,7 +191,7 @@ static void forbid_io_uring(void)
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  const struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+  const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
 
   assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
   assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
@@ -253,14 +253,14 @@ static void test_sums(void **state)
   assert_int_equal(serve_digest_crc32c(bytes, 32), 0x46dd794eu);
   assert_int_equal(serve_digest_crc32c(bytes, 0), 0);
   serve_digest_sha256_of("", 0, digest);
-  assert_memory_equal(digest, empty, sizeof empty);
+  assert_memory_equal(digest, empty, sizeof(empty));
   struct digest_sha256 *sum = serve_digest_sha256_open();
   serve_digest_sha256_add(sum, bytes, 20);
   serve_digest_sha256_add(sum, bytes + 20, 12);
   assert_int_equal(serve_digest_sha256_so_far(sum, parts), 0);
   serve_digest_sha256_close(sum);
   serve_digest_sha256_of(bytes, 32, digest);
-  assert_memory_equal(digest, parts, sizeof parts);
+  assert_memory_equal(digest, parts, sizeof(parts));
 }
 
 /* ---- Extents, against a map of bytes --------------------------------------------------- */
@@ -291,7 +291,7 @@ static void test_extents(void **state)
     assert_int_equal(serve_extents_front(&e), front);
     if (covered == 500) {
       serve_extents_free(&e);
-      memset(there, 0, sizeof there);
+      memset(there, 0, sizeof(there));
     }
   }
   serve_extents_free(&e);

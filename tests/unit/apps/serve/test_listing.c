@@ -33,7 +33,7 @@ static uint32_t answer(uint32_t kind, uint32_t most)
   listed.entry_count = SERVE_ENTRIES_MAX;
   for (uint32_t i = 0; i < SERVE_ENTRIES_MAX; i++)
     listed.entries[i] = (struct serve_entry){kind, 1, (const uint8_t *)"n"};
-  for (; asked != NULL && times < most; times++) {
+  for (; asked && times < most; times++) {
     struct ask *ask = asked;
 
     asked = NULL;
@@ -63,7 +63,7 @@ static void files_without_end(void **state)
   assert_true(copy.listing);
   assert_in_range(copy.pending_count, 65536, 65536 + SERVE_ENTRIES_MAX);
   /* It goes on once half of them have been fetched. */
-  while (asked == NULL)
+  while (!asked)
     assert_int_equal(serve_get_next(&copy, &t), 0);
   assert_in_range(copy.pending_count, 32000, 32768);
   assert_in_range(answer(SERVE_KIND_FILE, 1000000), 1, 65536);

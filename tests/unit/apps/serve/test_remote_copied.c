@@ -44,7 +44,7 @@ int __wrap_serve_decode(const uint8_t *bytes, size_t length, struct serve_messag
 int __wrap_serve_decode(const uint8_t *bytes, size_t length, struct serve_message *message,
                         char why[SERVE_WHY_MAX])
 {
-  memset(ring, 0xff, sizeof ring);
+  memset(ring, 0xff, sizeof(ring));
   scribbled++;
   return __real_serve_decode(bytes, length, message, why);
 }
@@ -53,7 +53,7 @@ static void step_with(const struct serve_message *message)
 {
   size_t length = 0;
 
-  assert_int_equal(serve_encode(message, ring, sizeof ring, &length), 0);
+  assert_int_equal(serve_encode(message, ring, sizeof(ring), &length), 0);
   event.bytes = ring;
   event.length = length;
   assert_int_equal(serve_connection_step(&remote), 0);

@@ -50,7 +50,7 @@ int __wrap_pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t leng
   pings++;
   if (answers_pings) {
     const struct serve_message done = {.type = SERVE_DONE, .tag = message.tag};
-    assert_int_equal(serve_encode(&done, answer, sizeof answer, &answer_length), 0);
+    assert_int_equal(serve_encode(&done, answer, sizeof(answer), &answer_length), 0);
   }
   return 0;
 }

@@ -53,7 +53,7 @@ static int check(const char *bytes, size_t length)
     assert_non_null(why);
   return rc;
 }
-#define CHECK(name) check(name, sizeof name - 1)
+#define CHECK(name) check(name, sizeof(name) - 1)
 
 static void test_names(void **state)
 {
@@ -81,10 +81,10 @@ static void test_names(void **state)
   assert_int_equal(CHECK("a\xc2\x9b"), -EINVAL);
   assert_int_equal(CHECK("a\xc2\xa0\xc2"), 0);
   assert_int_equal(CHECK("d/.x.penstock-part"), -EINVAL);
-  memset(name, 'n', sizeof name);
+  memset(name, 'n', sizeof(name));
   assert_int_equal(check(name, NAMES_BYTES_MAX), 0);
   assert_int_equal(check(name, NAMES_BYTES_MAX + 1), -ENAMETOOLONG);
-  for (size_t i = 200; i < sizeof name; i += 200)
+  for (size_t i = 200; i < sizeof(name); i += 200)
     name[i] = '/';
   assert_int_equal(check(name, SERVE_NAME_MAX), 0);
   assert_int_equal(check(name, SERVE_NAME_MAX + 1), -ENAMETOOLONG);
@@ -246,7 +246,7 @@ static void test_folders_are_listed_in_parts(void **state)
   (void)state;
   for (int i = 0; i < 300; i++) {
     char path[64];
-    snprintf(path, sizeof path, "root/sub/f%d", i);
+    snprintf(path, sizeof(path), "root/sub/f%d", i);
     write_file(path, "", 0);
   }
   write_file("root/sub/.y" NAMES_PART_SUFFIX, "", 0);
@@ -255,7 +255,7 @@ static void test_folders_are_listed_in_parts(void **state)
   assert_int_equal(symlink("x", "root/sub/l"), 0);
   int folder = serve_sandbox_open_folder(root, "sub");
   do {
-    int n = serve_sandbox_list(folder, &cursor, entries, names, sizeof names);
+    int n = serve_sandbox_list(folder, &cursor, entries, names, sizeof(names));
     assert_true(n > 0 || cursor == 0);
     unnamed += n > 0 ? count_unnamed(entries, (uint32_t)n) : 0;
     for (int i = 0; i < n; i++) {
@@ -346,11 +346,11 @@ static void write_for_ever(void)
   struct partial_file part;
 
   for (unsigned round = 0;; round++) {
-    memset(block, 'a' + (int)(round % 26), sizeof block);
-    if (serve_part_open(root, "k", 4 * sizeof block, 0644, true, false, &part) < 0)
+    memset(block, 'a' + (int)(round % 26), sizeof(block));
+    if (serve_part_open(root, "k", 4 * sizeof(block), 0644, true, false, &part) < 0)
       _exit(1);
     for (unsigned i = 0; i < 4; i++) {
-      if (pwrite(part.fd, block, sizeof block, (off_t)(i * sizeof block)) < 0)
+      if (pwrite(part.fd, block, sizeof(block), (off_t)(i * sizeof(block))) < 0)
         _exit(2);
     }
     if (serve_part_prepare(&part) < 0 || serve_part_rename(&part) < 0)

@@ -28,7 +28,7 @@ static void test_segments_cover_all(void **state)
       1, 2, 7, 4096, 100003, 1 << 20, (1 << 20) + 1, (3 << 20) + 5, 64 << 20};
 
   (void)state;
-  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+  for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
     for (uint32_t pieces = 1; pieces <= MOVE_PIECES_MAX && pieces <= lengths[i]; pieces++)
       check(lengths[i], pieces);
   }

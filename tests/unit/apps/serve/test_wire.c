@@ -15,7 +15,7 @@ static size_t encode(const struct serve_message *message)
 {
   size_t length = 0;
 
-  assert_int_equal(serve_encode(message, bytes, sizeof bytes, &length), 0);
+  assert_int_equal(serve_encode(message, bytes, sizeof(bytes), &length), 0);
   return length;
 }
 
@@ -60,7 +60,7 @@ static void test_all_types_come_back(void **state)
     assert_int_equal(serve_decode(bytes, length, &out, why), 0);
     assert_int_equal(out.type, type);
     /* What came once comes again: the bytes are the same. */
-    uint8_t first[sizeof bytes];
+    uint8_t first[sizeof(bytes)];
     memcpy(first, bytes, length);
     assert_int_equal(encode(&out), length);
     assert_memory_equal(first, bytes, length);
@@ -116,16 +116,16 @@ static void test_too_long_is_refused(void **state)
   assert_int_equal(serve_encode(&in, bytes, 4, &length), -E2BIG);
   assert_int_equal(length, 77);
   in.type = SERVE_PING + 1;
-  assert_int_equal(serve_encode(&in, bytes, sizeof bytes, &length), -EINVAL);
+  assert_int_equal(serve_encode(&in, bytes, sizeof(bytes), &length), -EINVAL);
   in = (struct serve_message){.type = SERVE_LISTED, .entry_count = SERVE_ENTRIES_MAX + 1};
-  assert_int_equal(serve_encode(&in, bytes, sizeof bytes, &length), -EINVAL);
+  assert_int_equal(serve_encode(&in, bytes, sizeof(bytes), &length), -EINVAL);
 }
 
 static void test_text_is_cut_and_cleaned(void **state)
 {
   (void)state;
   in = (struct serve_message){.type = SERVE_REFUSE, .code = 28};
-  memset(in.text, 'x', sizeof in.text - 1);
+  memset(in.text, 'x', sizeof(in.text) - 1);
   memcpy(in.text, "a\nb", 3);
   assert_int_equal(serve_decode(bytes, encode(&in), &out, why), 0);
   assert_int_equal(strlen(out.text), SERVE_TEXT_MAX);
@@ -136,10 +136,10 @@ static void expect_wrong(const char *message, size_t length, const char *said)
 {
   why[0] = '\0';
   assert_int_equal(serve_decode((const uint8_t *)message, length, &out, why), -EPROTO);
-  if (strstr(why, said) == NULL)
+  if (!strstr(why, said))
     fail_msg("'%s' does not say '%s'", why, said);
 }
-#define EXPECT_WRONG(message, said) expect_wrong(message, sizeof message - 1, said)
+#define EXPECT_WRONG(message, said) expect_wrong(message, sizeof(message) - 1, said)
 
 static void test_what_is_wrong_is_said(void **state)
 {
@@ -172,7 +172,7 @@ static void test_later_keys_are_skipped(void **state)
   static const char message[] = "\xa3\x00\x04\x05\x07\x18\x64\xa1\x01\x82\x20\xf5";
 
   (void)state;
-  assert_int_equal(serve_decode((const uint8_t *)message, sizeof message - 1, &out, why), 0);
+  assert_int_equal(serve_decode((const uint8_t *)message, sizeof(message) - 1, &out, why), 0);
   assert_int_equal(out.tag, 7);
 }
 
