@@ -97,6 +97,15 @@ static void udp_receive_read_control(struct msghdr *header, struct udp_entry *en
   }
 }
 
+/* The kernel begins to stamp a moment after the first socket asks for stamps. */
+static uint64_t udp_receive_time_now(void)
+{
+  struct timespec now;
+
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 /* The network card was to say when; where it did not, the kernel's word is taken. */
 static void udp_receive_count_stamps(struct pst_endpoint *endpoint, const struct udp_entry *entry)
 {
@@ -168,6 +177,8 @@ static void udp_receive_open_entry(struct pst_endpoint *endpoint, struct udp_ent
   entry->is_straight = true;
   entry->by_card = false;
   udp_receive_read_control(&vector->msg_hdr, entry);
+  if (!entry->time_ns)
+    entry->time_ns = udp_receive_time_now();
   if (entry->segment == 0 || entry->segment >= entry->total) {
     entry->segment = entry->total;
     entry->count = 1;

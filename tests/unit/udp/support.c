@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <linux/errqueue.h>
 #include <linux/sock_diag.h>
 #include <net/if.h>
 #include <netinet/udp.h>
@@ -138,6 +139,14 @@ static void put_control(struct msghdr *header, const struct arrival *arrival)
     *c = (struct cmsghdr){CMSG_LEN(sizeof(arrival->drops)), SOL_SOCKET, SO_RXQ_OVFL};
     memcpy(CMSG_DATA(c), &arrival->drops, sizeof(arrival->drops));
     used += CMSG_SPACE(sizeof(arrival->drops));
+    c = (struct cmsghdr *)((uint8_t *)header->msg_control + used);
+  }
+  if (arrival->stamp) {
+    const struct scm_timestamping times = {{{.tv_sec = (time_t)(arrival->stamp / 1000000000u),
+                                             .tv_nsec = (long)(arrival->stamp % 1000000000u)}}};
+    *c = (struct cmsghdr){CMSG_LEN(sizeof(times)), SOL_SOCKET, SO_TIMESTAMPING};
+    memcpy(CMSG_DATA(c), &times, sizeof(times));
+    used += CMSG_SPACE(sizeof(times));
   }
   header->msg_controllen = used;
 }

@@ -30,6 +30,7 @@ struct arrival {
   uint32_t segment; /* UDP_GRO's; 0: none */
   uint32_t drops;   /* SO_RXQ_OVFL's */
   bool has_drops;
+  uint64_t stamp; /* SO_TIMESTAMPING's, in ns; 0: none */
   uint8_t wire[4096];
 };
 

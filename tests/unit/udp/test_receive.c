@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From what recvmmsg() gives into slots: single datagrams, coalesced ones, and what does not lie
  * as it was expected. */
+#include <time.h>
+
 #include "support.h"
 
 static void setup(void)
@@ -27,6 +29,29 @@ static void one_datagram_lies_in_its_slot(void **state)
   assert_int_equal(polled[1].u.message.offset, STRIDE);
   assert_int_equal(counter("copied"), 0);
   assert_int_equal(counter("bytes_received"), 100);
+}
+
+static uint64_t realtime_ns(void)
+{
+  struct timespec now;
+
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The kernel stamps nothing yet when the first datagrams come. */
+static void datagram_without_a_stamp_has_the_time_of_its_poll(void **state)
+{
+  uint64_t before = realtime_ns();
+
+  (void)state;
+  setup();
+  arrive(5, 1, 0, 100);
+  arrive(6, 1, 0, 100)->stamp = UINT64_C(1700000000123456789);
+  assert_int_equal(poll_up_to(64), 2);
+  assert_true(polled[0].flags & PST_HAS_TIME);
+  assert_in_range(polled[0].u.message.time_ns, before, realtime_ns());
+  assert_int_equal(polled[1].u.message.time_ns, UINT64_C(1700000000123456789));
 }
 
 static void coalesced_ones_are_copied_once_and_scatter_then(void **state)
@@ -448,6 +473,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, reset, teardown)
   const struct CMUnitTest tests[] = {
       CASE(one_datagram_lies_in_its_slot),
+      CASE(datagram_without_a_stamp_has_the_time_of_its_poll),
       CASE(coalesced_ones_are_copied_once_and_scatter_then),
       CASE(another_size_is_put_right_by_a_copy),
       CASE(size_that_no_slot_has_is_not_laid_for),
