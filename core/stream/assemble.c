@@ -250,7 +250,7 @@ void assemble_expire(struct assemble *assemble, uint64_t now_ns)
 {
   uint32_t count = assemble->open_count;
 
-  while (count && now_ns - assemble->open[count - 1].opened_ns < assemble->params.timeout_ns)
+  while (count && now_ns < assemble->open[count - 1].opened_ns + assemble->params.timeout_ns)
     count--;
   if (count == 0)
     return;

@@ -84,7 +84,7 @@ uint32_t assemble_cells(const struct assemble_params *params);
 enum assemble_verdict assemble_take(struct assemble *assemble, const struct pst_view *views,
                                     uint32_t *n, uint64_t now_ns, uint64_t arrival_ns,
                                     uint64_t *place);
-/* Close what has waited for its time. */
+/* Close what has waited for its time. Frames may have been opened after `now_ns`. */
 void assemble_expire(struct assemble *assemble, uint64_t now_ns);
 /* Close all: nothing more will come. */
 void assemble_end(struct assemble *assemble);

@@ -135,6 +135,8 @@ static int frames_poll_end(struct pst_receiver *receiver, struct pst_frame_batch
 static int frames_poll(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
   struct frames *frames = frames_of(receiver);
+  /* Read before the ring is: what arrives while this thread has no CPU lies in the ring then. */
+  const uint64_t now_ns = clock_now_ns();
   int more = frames_collect(receiver);
   int n;
 
@@ -142,7 +144,7 @@ static int frames_poll(struct pst_receiver *receiver, struct pst_frame_batch *ba
     return more;
   /* What a frame lacks may lie in the ring: then this thread is late, not that. */
   if (!more)
-    assemble_expire(frames->assemble, clock_now_ns());
+    assemble_expire(frames->assemble, now_ns);
   n = frames_hand_over(receiver, batch);
   if (n == 0 && !more && !assemble_first(frames->assemble))
     n = frames_poll_end(receiver, batch);

@@ -32,8 +32,9 @@ static struct {
   uint32_t count, expected;
 } threads = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+void (*simulated_clock_before_reading)(void);
 static atomic_bool is_simulated, is_alone, is_lent;
-static _Atomic uint64_t now_ns, turns;
+static _Atomic uint64_t now_ns, turns, skipped_ns;
 static uint64_t begun_ns;
 
 /* ---- The real ones ------------------------------------------------------------------ */
@@ -73,7 +74,7 @@ static uint64_t real_ns(void)
   struct timespec time;
 
   real_clock(CLOCK_MONOTONIC, &time);
-  return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
+  return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec + atomic_load(&skipped_ns);
 }
 
 /* ---- What stands in for them ---------------------------------------------------------- */
@@ -84,6 +85,8 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct ti
 
   if (id != CLOCK_MONOTONIC)
     return real_clock(id, time);
+  if (simulated_clock_before_reading)
+    simulated_clock_before_reading();
   if (!atomic_load(&is_simulated))
     ns = real_ns();
   else if (atomic_load(&is_alone))
@@ -239,6 +242,11 @@ int simulated_clock_end(void **state)
   (void)state;
   atomic_store(&is_simulated, false);
   return threads.count || atomic_load(&now_ns) - begun_ns > TEST_MAX_NS ? -1 : 0;
+}
+
+void simulated_clock_skip(uint64_t ns)
+{
+  atomic_fetch_add(&skipped_ns, ns);
 }
 
 bool simulated_clock_runs(void)

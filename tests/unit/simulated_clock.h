@@ -16,6 +16,11 @@
 int simulated_clock_begin(void **state);
 int simulated_clock_end(void **state);
 bool simulated_clock_runs(void);
+/* Unless NULL, called by each thread that is about to read the clock: a test does there what
+ * happens while the thread has no CPU. */
+extern void (*simulated_clock_before_reading)(void);
+/* The real clock runs on from so much later. */
+void simulated_clock_skip(uint64_t ns);
 
 /* After a thread was started that will wait by epoll_wait(): until it does. */
 void simulated_clock_meet(void);

@@ -79,6 +79,8 @@ static void a_complete_frame_waits_for_the_one_before_it(void **state)
   offer(a, 3, 0, 0, 10);
   assert_null(assemble_first(a)); /* frame 0 may still come */
   assert_int_equal(assemble_due_ns(a), 110);
+  assemble_expire(a, 9); /* read before the frame was opened */
+  assert_null(assemble_first(a));
   assemble_expire(a, 109);
   assert_null(assemble_first(a));
   assemble_expire(a, 110);

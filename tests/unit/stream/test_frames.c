@@ -5,6 +5,8 @@
 
 #include <penstock/memory.h>
 
+#include "../simulated_clock.h"
+
 static const char *const memories[] = {"host", "{plugin: late, options: {delay: 5 us}}"};
 static const char faults[] =
     "filters: [{plugin: fault, options: {seed: 3, drop_ppm: 20000, duplicate_ppm: 20000, "
@@ -393,6 +395,63 @@ static void messages_and_frames_are_not_confused(void **state)
   close_run(&run);
 }
 
+static struct {
+  struct pst_sender *sender;
+  struct pst_slot slot;
+  uint32_t at; /* the reading of the clock at which the thread loses its CPU; 0: it does not */
+} away;
+
+/* A message that is filled, and not submitted. */
+static void make_one(struct pst_sender *sender, struct pst_slot *slot)
+{
+  while (pst_sender_acquire(sender, slot, 1) == 0)
+    assert_true(pst_sender_poll(sender) >= 0);
+  slot->length = MESSAGE;
+  assert_int_equal(pst_sender_fill(sender, slot, 1), 0);
+}
+
+/* The frame's last message arrives, and the frame's time ends, before the thread goes on. */
+static void lose_the_cpu(void)
+{
+  if (away.at == 0 || --away.at)
+    return;
+  assert_int_equal(pst_sender_submit(away.sender, &away.slot, 1), 0);
+  simulated_clock_skip(5000000000);
+}
+
+/* A message that arrives while the receiver's thread has no CPU is no late one. */
+static void message_of_a_pause_is_in_its_frame(void **state)
+{
+  (void)state;
+  simulated_clock_before_reading = lose_the_cpu;
+  for (uint32_t at = 1; at <= 6; at++) {
+    struct run run;
+    struct seen seen = {0};
+    open_frames(&run, memories[0], "packets: 8, timeout: 5 s", "");
+    struct pst_receiver *receiver = pst_session_receiver(run.session, "a");
+    away.sender = pst_session_sender(run.session, "a");
+    start(&run);
+    for (uint32_t i = 0; i < 7; i++) {
+      make_one(away.sender, &away.slot);
+      assert_int_equal(pst_sender_submit(away.sender, &away.slot, 1), 0);
+    }
+    make_one(away.sender, &away.slot);
+    for (uint32_t i = 0; i < 8; i++)
+      drain_frames(receiver, true, &seen);
+    assert_int_equal(seen.frames, 0);
+    away.at = at;
+    while (seen.frames == 0) {
+      assert_true(pst_sender_poll(away.sender) >= 0);
+      drain_frames(receiver, true, &seen);
+    }
+    assert_int_equal(away.at, 0);
+    assert_int_equal(seen.messages, 8);
+    give_back(receiver, &seen);
+    close_run(&run);
+  }
+  simulated_clock_before_reading = NULL;
+}
+
 /* usage: test_stream_frames [only|but CASES] */
 int main(int argc, char **argv)
 {
@@ -412,6 +471,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(frames_of_datagrams_are_exact),
       cmocka_unit_test(held_frames_hold_the_sender),
       cmocka_unit_test(messages_and_frames_are_not_confused),
+      cmocka_unit_test(message_of_a_pause_is_in_its_frame),
   };
   return cmocka_run_group_tests_name("stream_frames", tests, use_fakes, NULL) ? 1 : 0;
 }
