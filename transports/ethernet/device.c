@@ -170,6 +170,7 @@ static const char *eth_device_judge_payload(const struct pst_device *device)
   const struct eth_payload_facts facts = {
       .is_card = port->driver->traits & ETH_IS_DMA && port->reads_by_reference,
       .has_no_inline = strncmp(port->info.driver_name, "mlx5", 4) == 0,
+      .inline_min = eth_payload_inline_min(port->arguments),
       .segments_max = port->segments_max,
       .sums_bytes = device->sums,
       .sums_udp = device->udp_sum == ETH_SUM_SOFTWARE,

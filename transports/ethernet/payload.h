@@ -16,12 +16,18 @@
 struct eth_payload_facts {
   bool is_card;          /* a device that reads memory itself, by virtual addresses */
   bool has_no_inline;    /* its driver can be kept from copying payloads */
+  uint32_t inline_min;   /* bytes of each packet that its driver copies in any case */
   uint32_t segments_max; /* of a packet that it sends */
   bool sums_bytes;       /* framing `sequence` with its checksum */
   bool sums_udp;         /* the option `udp_checksum` is software */
   bool offloads_udp;     /* the card computes UDP's checksum */
   bool may_be_ipv6;      /* an endpoint of the device may be */
 };
+
+#define ETH_INLINE_MOST 42u /* headers of the shortest packet: Ethernet, IPv4, UDP */
+
+/* What mlx5's argument `txq_inline_min` asks for; 0: it is not there. The largest of several. */
+uint32_t eth_payload_inline_min(const char *devargs);
 
 /* Can the card send payloads from there? NULL; or why not, in 80 bytes at most. */
 const char *eth_payload_judge(const struct eth_payload_facts *facts);

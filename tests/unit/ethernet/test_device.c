@@ -195,6 +195,9 @@ static void what_cannot_be_is_staged_with_the_reason(void **state)
   port.info.driver_name = "net_ice";
   assert_staged("mlx5");
   port.info.driver_name = "mlx5_pci";
+  strcpy(port.arguments, "txq_inline_min=60");
+  assert_staged("txq_inline_min");
+  port.arguments[0] = '\0';
   device.sums = true;
   assert_staged("`checksum: false`");
   device.sums = false;

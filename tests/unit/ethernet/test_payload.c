@@ -34,6 +34,21 @@ static void a_card_that_gathers_is_taken(void **state)
   assert_null(eth_payload_judge(&facts));
 }
 
+static void headers_alone_may_be_copied(void **state)
+{
+  struct eth_payload_facts facts = good;
+
+  (void)state;
+  facts.inline_min = 42;
+  assert_null(eth_payload_judge(&facts));
+  assert_int_equal(eth_payload_inline_min(""), 0);
+  assert_int_equal(eth_payload_inline_min("txq_inline_max=300,tx_pp=500"), 0);
+  assert_int_equal(eth_payload_inline_min("tx_pp=500,txq_inline_min=0x40"), 64);
+  assert_int_equal(eth_payload_inline_min("txq_inline_min=60,txq_inline_min=18"), 60);
+  assert_int_equal(eth_payload_inline_min("txq_inline_min=-1"), 0);
+  assert_int_equal(eth_payload_inline_min("txq_inline_min=8589934592"), UINT32_MAX);
+}
+
 static void each_lack_has_its_reason(void **state)
 {
   struct eth_payload_facts facts = good;
@@ -44,6 +59,9 @@ static void each_lack_has_its_reason(void **state)
   facts = good;
   facts.has_no_inline = false;
   assert_refused(&facts, "mlx5");
+  facts = good;
+  facts.inline_min = 43;
+  assert_refused(&facts, "txq_inline_min");
   facts = good;
   facts.segments_max = 1;
   assert_refused(&facts, "several segments");
@@ -63,6 +81,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_card_that_gathers_is_taken),
+      cmocka_unit_test(headers_alone_may_be_copied),
       cmocka_unit_test(each_lack_has_its_reason),
   };
 
