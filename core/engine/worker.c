@@ -13,6 +13,8 @@
 #include "util/log.h"
 
 #define CLOSING_BATCH 64
+#define CLOSING_NS PST_NS_PER_S
+#define CLOSING_WORK_NS (PST_NS_PER_S / 10)
 
 int engine_worker_open(struct engine *engine, struct engine_device *device,
                        const struct engine_events *events, struct engine_worker *worker,
@@ -215,22 +217,38 @@ static bool worker_poll_closing(struct engine_worker *worker)
   return n > 0;
 }
 
-void engine_await_closed(struct engine *engine, uint64_t give_up_ns)
+static uint32_t worker_count_open(const struct engine *engine)
 {
-  for (;;) {
-    uint32_t open = 0;
+  uint32_t open = 0;
+
+  for (uint32_t i = 0; i < engine->worker_count; i++)
+    open += engine->workers[i]->endpoints;
+  return open;
+}
+
+/* A thousand endpoints take an adapter thousands of commands, and one poll seconds: there is a
+ * second more after each poll that closes some, or is at work for long. */
+bool engine_await_closed(struct engine *engine, uint64_t give_up_ns)
+{
+  for (uint32_t open = worker_count_open(engine);;) {
+    const uint64_t began = clock_now_ns();
     bool seen = false;
-    for (uint32_t i = 0; i < engine->worker_count; i++) {
+    for (uint32_t i = 0; i < engine->worker_count; i++)
       seen |= worker_poll_closing(engine->workers[i]);
-      open += engine->workers[i]->endpoints;
-    }
-    if (open == 0)
-      return;
-    if (clock_now_ns() > give_up_ns) {
+    const uint32_t left = worker_count_open(engine);
+    const uint64_t now = clock_now_ns();
+    if (left == 0)
+      return true;
+    if ((left < open || now - began > CLOSING_WORK_NS) && give_up_ns < now + CLOSING_NS)
+      give_up_ns = now + CLOSING_NS;
+    if (now > give_up_ns) {
       pst_log(PST_LOG_WARN,
-              "an endpoint did not close within its deadline: a bug of its transport");
-      return;
+              "%u endpoints did not close within their deadline: a bug of their transport. What "
+              "they use is not freed",
+              open);
+      return false;
     }
+    open = left;
     if (!seen)
       sched_yield();
   }

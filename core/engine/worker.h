@@ -82,9 +82,11 @@ int engine_worker_add(struct engine *engine, struct engine_device *device,
 /* An EVENT of the worker or of one of its endpoints. */
 void engine_worker_take_event(struct engine_worker *worker,
                               const struct pst_completion *completion);
-/* Wait until all endpoints of all workers are closed, which were asked to be, or complain at
- * give_up_ns. Messages that still come go back, and nobody hears of events. */
-void engine_await_closed(struct engine *engine, uint64_t give_up_ns);
+/* Wait until all endpoints of all workers are closed, which were asked to be. Messages that still
+ * come go back, and nobody hears of events. False, after a warning: some were open at give_up_ns,
+ * and the transport had not worked on closing for a second. It may still use all that they name:
+ * free nothing. */
+bool engine_await_closed(struct engine *engine, uint64_t give_up_ns);
 /* Behind all deferred works. Endpoints and rings are closed. */
 void engine_close_workers(struct engine *engine);
 

@@ -333,14 +333,14 @@ int pst_node_open(const struct pst_node_params *given, struct pst_node **node,
   return 0;
 }
 
-/* All endpoints at once, by the same deadline. */
-static void node_close_endpoints(struct pst_node *node)
+/* All endpoints at once, by the same deadline. As engine_await_closed(). */
+static bool node_close_endpoints(struct pst_node *node)
 {
   const uint64_t deadline = clock_now_ns() + NODE_CLOSE_NS;
 
   for (struct pst_peer *peer = node->peers; peer; peer = peer->next)
     engine_endpoint_close(&peer->endpoint, PST_CLOSE_ABORT, deadline);
-  engine_await_closed(&node->engine, deadline + NODE_CLOSE_NS);
+  return engine_await_closed(&node->engine, deadline + NODE_CLOSE_NS);
 }
 
 void pst_node_close(struct pst_node *node)
@@ -348,7 +348,8 @@ void pst_node_close(struct pst_node *node)
   if (!node)
     return;
   mail_close(node);
-  node_close_endpoints(node);
+  if (!node_close_endpoints(node))
+    return;
   while (node->peers) {
     offer_drop_all(node->peers);
     peer_forget(node->peers);

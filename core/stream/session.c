@@ -232,7 +232,8 @@ int pst_session_settle(struct pst_session *session, uint64_t timeout_ns)
   return session_await(session, session_awaits_counts, timeout_ns);
 }
 
-static void session_close_endpoints(struct pst_session *session)
+/* As engine_await_closed(). */
+static bool session_close_endpoints(struct pst_session *session)
 {
   const uint64_t deadline = clock_now_ns() + PST_NS_PER_S;
 
@@ -242,7 +243,7 @@ static void session_close_endpoints(struct pst_session *session)
                           end->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT,
                           deadline);
   }
-  engine_await_closed(&session->engine, deadline + PST_NS_PER_S);
+  return engine_await_closed(&session->engine, deadline + PST_NS_PER_S);
 }
 
 void pst_session_close(struct pst_session *session)
@@ -254,7 +255,8 @@ void pst_session_close(struct pst_session *session)
   for (uint32_t i = 0; i < session->thread_count; i++)
     mailbox_drop(&session->threads[i]->base.mailbox);
   session->control = NULL;
-  session_close_endpoints(session);
+  if (!session_close_endpoints(session))
+    return;
   for (uint32_t i = 0; i < session->end_count; i++)
     if (session->ends[i]->ops->ring && session->ends[i]->ops->ring(session->ends[i]))
       receive_ring_close_ring(session->ends[i]->ops->ring(session->ends[i]));

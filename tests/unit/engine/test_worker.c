@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ static struct {
   int closes, worker_closes;
   struct pst_completion queue[8];
   int queued;
+  bool polls_one; /* at a time */
 } world;
 
 /* ---- The transport ------------------------------------------------------------------ */
@@ -85,12 +87,13 @@ static int fake_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
 
 static int fake_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
-  const int n = world.queued;
+  const int n = world.polls_one && world.queued ? 1 : world.queued;
 
   (void)worker;
   assert_true((uint32_t)n <= max);
   memcpy(completions, world.queue, sizeof(world.queue[0]) * (size_t)n);
-  world.queued = 0;
+  world.queued -= n;
+  memmove(world.queue, world.queue + n, sizeof(world.queue[0]) * (size_t)world.queued);
   return n;
 }
 
@@ -432,7 +435,7 @@ static void messages_go_back_while_endpoints_close(void **state)
   world.queue[3].u.region.buffer = 9;
   world.queue[4] = event_of(PST_EVENT_CLOSED, 0);
   world.queued = 5;
-  engine_await_closed(&engine, UINT64_MAX);
+  assert_true(engine_await_closed(&engine, UINT64_MAX));
   assert_string_equal(world.heard, "lu");
   assert_int_equal(world.released, 77);
   assert_int_equal(endpoint.state, ENGINE_ENDPOINT_CLOSED);
@@ -442,8 +445,26 @@ static void an_endpoint_that_never_closes_is_given_up(void **state)
 {
   (void)state;
   engine_endpoint_close(&endpoint, PST_CLOSE_ABORT, 0);
-  engine_await_closed(&engine, 0);
+  assert_false(engine_await_closed(&engine, 0));
   assert_int_equal(endpoint.state, ENGINE_ENDPOINT_CLOSING);
+}
+
+/* The time is over when the first one closes, and the second gets more. */
+static void those_that_close_one_by_one_are_waited_for(void **state)
+{
+  struct pst_endpoint_params params = {.label = "others"};
+  struct engine_endpoint other = {0};
+
+  (void)state;
+  assert_int_equal(engine_endpoint_open(&other, &worker, &params), 0);
+  engine_endpoint_close(&endpoint, PST_CLOSE_ABORT, 0);
+  engine_endpoint_close(&other, PST_CLOSE_ABORT, 0);
+  world.queue[0] = world.queue[1] = event_of(PST_EVENT_CLOSED, 0);
+  world.queue[1].endpoint = (uint64_t)(uintptr_t)&other;
+  world.queued = 2;
+  world.polls_one = true;
+  assert_true(engine_await_closed(&engine, 0));
+  assert_int_equal(worker.endpoints, 0);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
@@ -452,6 +473,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       CASE(a_worker_that_does_not_open_has_a_cause),
+      CASE(those_that_close_one_by_one_are_waited_for),
       CASE(only_a_worker_that_can_wake_has_a_descriptor),
       CASE(each_event_reaches_its_owner),
       CASE(lent_memory_is_of_the_kind_that_is_read),
