@@ -187,6 +187,9 @@ static int stream_open_bind_flow(struct flow *flow)
     sender->handle = pst_session_sender(runner->session, flow->name);
   if ((runner->command->roles & PST_SESSION_RECEIVER) != 0)
     flow->receiver.handle = pst_session_receiver(runner->session, flow->name);
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  if (flow->receiver.handle && pst_receiver_stats(flow->receiver.handle, &stats) == 0)
+    flow->ring = stats.ring_slots; /* the link may have had a say in it */
   if (((runner->command->roles & PST_SESSION_SENDER) != 0 && !sender->handle) ||
       ((runner->command->roles & PST_SESSION_RECEIVER) != 0 && !flow->receiver.handle))
     return app_log_fail(&runner->error, PST_EXIT_FAILED, -ENOENT,

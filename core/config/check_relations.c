@@ -105,22 +105,6 @@ static const struct config_stream *check_share_leader(struct check *check, const
   return leader;
 }
 
-/* For this time a ring lasts at its stream's rate: a receiver pauses for some 50 us for an
- * interrupt, the scheduler, or a batch of a GPU, and its credit comes back by quarters. */
-#define RING_NS UINT64_C(100000)
-#define RING_MAX 8192u /* 82 million messages a second */
-#define RING_BYTES_MAX (UINT64_C(1) << 30)
-
-static uint32_t check_ring_of_rate(uint64_t message, uint64_t rate_bps)
-{
-  const uint64_t bytes = rate_bps / 8 / (UINT64_C(1000000000) / RING_NS);
-  uint32_t slots = pst_ring_default(message);
-
-  while (slots < RING_MAX && slots * message < bytes && 2 * slots * message <= RING_BYTES_MAX)
-    slots *= 2;
-  return slots;
-}
-
 /* `node`: the stream as it is written. A ring written there stays. */
 static void check_default_ring(struct check *check, struct config_stream *stream,
                                const struct node *node, uint32_t ring)
@@ -153,6 +137,7 @@ static void check_share(struct check *check, struct config_stream *stream, bool 
   if (!leader)
     return;
   check_default_ring(check, stream, node, leader->ring);
+  stream->ring_by_link &= leader->ring_by_link;
   mine = check_shared_end(stream, sends);
   const struct shared_end its = check_shared_end(leader, sends);
   const char *name = leader->name;
@@ -219,10 +204,12 @@ void check_relations(struct check *check, const struct node *streams)
 {
   struct config *config = &check->owner->config;
   struct config_stream *stream = config->streams;
-  for (const struct node *node = streams->first; node; node = node->next, stream++)
-    if (stream->sender.rate_bps)
-      check_default_ring(check, stream, node,
-                         check_ring_of_rate(stream->message, stream->sender.rate_bps));
+  for (const struct node *node = streams->first; node; node = node->next, stream++) {
+    const uint64_t rate_bps = stream->sender.rate_bps;
+    stream->ring_by_link = !rate_bps && !node_value(node, "ring");
+    if (rate_bps)
+      check_default_ring(check, stream, node, config_ring_of_rate(stream->message, rate_bps));
+  }
   stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {
     check_share(check, stream, true, node);

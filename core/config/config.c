@@ -138,6 +138,23 @@ PST_EXPORT uint32_t pst_ring_default(uint64_t message_bytes)
   return slots;
 }
 
+/* For this time a ring lasts: a receiver pauses for some 50 us for an interrupt, the scheduler, or
+ * a batch of a GPU, and its credit comes back by quarters. */
+#define RING_NS UINT64_C(100000)
+#define RING_MAX 8192u /* 82 million messages a second */
+#define RING_BYTES_MAX (UINT64_C(1) << 30)
+
+uint32_t config_ring_of_rate(uint64_t message_bytes, uint64_t rate_bps)
+{
+  const uint64_t bytes = rate_bps / 8 / (UINT64_C(1000000000) / RING_NS);
+  uint32_t slots = pst_ring_default(message_bytes);
+
+  while (slots < RING_MAX && slots * message_bytes < bytes &&
+         2 * slots * message_bytes <= RING_BYTES_MAX)
+    slots *= 2;
+  return slots;
+}
+
 PST_EXPORT uint64_t pst_config_get_uint(const struct pst_config *config, const char *path)
 {
   const struct node *node = config_find_scalar(config, path);

@@ -89,6 +89,7 @@ struct config_stream {
   uint64_t message;    /* bytes, at most */
   uint64_t stride;     /* bytes from slot to slot; 0: message rounded up to a cache line */
   uint32_t ring;       /* slots */
+  bool ring_by_link;   /* neither `ring` nor a rate is written: config_ring_of_rate() of the link */
   uint64_t timeout_ns; /* a peer silent for so long is dead */
   struct config_sender sender;
   struct config_receiver receiver;
@@ -144,6 +145,8 @@ const struct config *config_of(const struct pst_config *config);
 /* The stream whose name is these `length` bytes; NULL: none. */
 const struct config_stream *config_stream_find(const struct config *config, const char *name,
                                                size_t length);
+/* pst_ring_default(), or more: what a receiver that pauses for 100 us needs at that rate. */
+uint32_t config_ring_of_rate(uint64_t message_bytes, uint64_t rate_bps);
 void config_hold(struct pst_config *config); /* reference counted; dropped by pst_config_close */
 
 /* pst_config_keys() with the plugins of `catalog`. */

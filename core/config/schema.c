@@ -224,7 +224,7 @@ static struct schema_key stream_keys[SCHEMA_KEYS_MAX] = {
          "Bytes from the start of one slot to the start of the next, at least `message`. 0: `message` rounded up to a cache line, and in frames (`assemble`) `message` itself."),
      AT(struct config_stream, stride)},
     {KEY("ring", PST_OPTION_UINT, NULL, 2, RING_MAX,
-         "Slots of the ring, one for each message. A ring that fits the CPU's cache is faster; a larger one bridges longer pauses of the receiver. Default: the power of two that fits 1 MiB, at least 16 and at most 1024, but no more than 1 GiB in all. Where the sender's `rate` is known, it is at least what that fills in 100 µs, a usual pause, up to 8192. A stream that has `share` takes the ring of the other stream. A transport may have a lower limit; that of the plugins here is 4194304."),
+         "Slots of the ring, one for each message. A ring that fits the CPU's cache is faster; a larger one bridges longer pauses of the receiver. Default: the power of two that fits 1 MiB, at least 16 and at most 1024, but no more than 1 GiB in all. Where the sender's `rate` is known, it is at least what that fills in 100 µs, a usual pause, up to 8192. Without a rate, a receiver whose transport knows its link's speed (`verbs_rc`, `verbs_dc`) takes that, divided by the rings of the device; the result's `ring_slots` has the number. A stream that has `share` takes the ring of the other stream. A transport may have a lower limit; that of the plugins here is 4194304."),
      AT(struct config_stream, ring), .default_of = schema_default_ring,
      .default_words = "by `message` and `rate`"},
     {KEY("timeout", PST_OPTION_DURATION, "5 s", NS_MS, NS_H,

@@ -57,6 +57,16 @@ static int device_read_limits(struct engine_device *device, struct pst_error *er
   return 0;
 }
 
+/* The plan of all filters is the device's own. */
+static void device_take_link(const struct pst_open_params *params, uint64_t link_bps)
+{
+  struct engine_device *device =
+      (struct engine_device *)(uintptr_t)((const char *)params->plan -
+                                          offsetof(struct engine_device, plan));
+
+  device->fit_plan(device, link_bps);
+}
+
 int engine_device_open(struct engine *engine, struct engine_device *device,
                        const char *local_address, struct pst_error *error)
 {
@@ -74,7 +84,8 @@ int engine_device_open(struct engine *engine, struct engine_device *device,
   params[0] = (struct pst_open_params){.struct_size = sizeof(params[0]),
                                        .options = config->plugin.options,
                                        .plan = &device->plan,
-                                       .local_address = local_address};
+                                       .local_address = local_address,
+                                       .tell_link = device->fit_plan ? device_take_link : NULL};
   for (uint32_t i = 1; i <= config->filter_count; i++) {
     const struct config_plugin *filter = &config->filters[config->filter_count - i];
     params[i] = (struct pst_open_params){.struct_size = sizeof(params[i]),

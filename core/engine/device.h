@@ -21,6 +21,9 @@ struct engine_device {
   struct pst_device *device;
   struct pst_limits limits;
   struct pst_plan plan;
+  /* Fits the plan to the speed of the device's link; NULL: any link will do. */
+  void (*fit_plan)(struct engine_device *device, uint64_t link_bps);
+  void *fit_context;
   uint32_t next_worker;
   uint32_t end_count;         /* of all its workers */
   bool has_counters;          /* beside those of its workers and endpoints */

@@ -153,7 +153,8 @@ static int ring_plan_slots(struct receive_ring *ring, struct pst_error *error)
   const struct pst_limits *limits = &ring->lane->device->limits;
   uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
 
-  ring->slots = ring->stream->ring;
+  if (ring->stream->ring_by_link && ring->slots > limits->slots_max)
+    ring->slots = ring->stream->ring;
   if (ring->slots < limits->slots_min * ring->endpoints || ring->slots > limits->slots_max)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -ERANGE,
                     "stream %s: ring: %u slots; transport %s takes %u to %u", ring->stream->name,

@@ -54,6 +54,7 @@ enum receiver_phase {
 struct pst_receiver {
   struct session_end end;
   struct receive_ring *ring;
+  uint32_t slots; /* of its own ring */
   struct seq_window window;
   uint64_t unheard_ns; /* when its sender first said that it had sent something; UINT64_MAX: and it
                           has been told that nothing has come */
@@ -129,6 +130,9 @@ static inline int receiver_note_memory(struct pst_receiver *receiver, int rc)
 
 /* receiver_open.c */
 extern const struct end_ops receiver_ops;
+/* Where the configuration leaves that to the link: plans as many slots as this ring's part of the
+ * device's link needs. */
+void receiver_size_ring(struct pst_receiver *receiver, uint64_t link_bps);
 
 /* receiver_arrivals.c. Views of up to `max` messages that have arrived, duplicates left out. The
  * transport is polled again as long as a poll gives `enough` completions. */

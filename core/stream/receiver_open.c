@@ -15,7 +15,8 @@ static int receiver_open_own_ring(struct pst_receiver *receiver, struct pst_erro
                                 .lane = receiver->end.lane,
                                 .endpoints =
                                     1 + session_stream_find(session, receiver->end.name)->sharers,
-                                .pieces = SESSION_DEVICE_BATCH};
+                                .pieces = SESSION_DEVICE_BATCH,
+                                .slots = receiver->slots};
 
   if (config->receiver.assemble.packets)
     frames_want(config, &wanted);
@@ -126,6 +127,7 @@ static void receiver_close(struct session_end *end)
 
 static void receiver_configure(struct session_end *end)
 {
+  ((struct pst_receiver *)end)->slots = end->config->ring;
   end->transport = &end->config->receiver.transport;
   end->share = end->config->receiver.share;
 }
@@ -147,7 +149,22 @@ static void receiver_plan(const struct session_end *end, struct pst_plan *plan)
     return;
   plan->rings++;
   plan->domains++;
-  plan->ring_slots += end->config->ring;
+  plan->ring_slots += ((const struct pst_receiver *)end)->slots;
+}
+
+void receiver_size_ring(struct pst_receiver *receiver, uint64_t link_bps)
+{
+  const struct session_end *end = &receiver->end;
+  struct pst_plan *plan = &end->device->plan;
+
+  if (!end->config->ring_by_link || end->share)
+    return;
+  const uint64_t rate_bps = link_bps / plan->rings;
+  plan->ring_slots -= receiver->slots;
+  receiver->slots = config_ring_of_rate(end->config->message, rate_bps);
+  plan->ring_slots += receiver->slots;
+  pst_log(PST_LOG_DEBUG, "stream %s: a ring of %u slots, by its part of the link: %.3g Gbit/s",
+          end->name, receiver->slots, (double)rate_bps / 1e9);
 }
 
 static void receiver_connected(struct session_end *end)

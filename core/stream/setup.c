@@ -146,6 +146,18 @@ static struct engine_device *setup_device_of(const struct pst_session *session,
   return NULL;
 }
 
+/* The rings of a device share its link. */
+static void setup_size_rings(struct engine_device *device, uint64_t link_bps)
+{
+  const struct pst_session *session = device->fit_context;
+
+  for (uint32_t i = 0; i < session->config->stream_count; i++) {
+    struct pst_receiver *receiver = session->streams[i].receiver;
+    if (receiver && receiver->end.device == device)
+      receiver_size_ring(receiver, link_bps);
+  }
+}
+
 static int setup_note_device(struct pst_session *session, struct session_end *end,
                              struct pst_error *error)
 {
@@ -156,6 +168,8 @@ static int setup_note_device(struct pst_session *session, struct session_end *en
   if (!end->device)
     return setup_out_of_memory(error);
   end->device->config = end->transport;
+  end->device->fit_plan = setup_size_rings;
+  end->device->fit_context = session;
   return 0;
 }
 

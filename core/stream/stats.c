@@ -109,6 +109,7 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
   if (end->lane)
     loss_of_receiver(receiver, full.drops, &full.drop_count);
   end_unlock(end);
+  full.ring_slots = receiver->ring ? receiver->ring->slots : 0;
   full.messages_delivered = stat_get(receiver->delivered);
   full.bytes_delivered = stat_get(receiver->bytes);
   full.duplicates = stat_get(receiver->window.duplicates);

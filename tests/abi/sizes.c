@@ -35,7 +35,7 @@ SIZE(pst_memory_ops, 200, adopt_region, 192);
 
 /* transport.h */
 SIZE(pst_plan, 64, reserved2, 60);
-SIZE(pst_open_params, 56, local_address, 48);
+SIZE(pst_open_params, 64, tell_link, 56);
 SIZE(pst_limits, 240, endpoints_reason, 112);
 SIZE(pst_mr_params, 56, send_max, 48);
 SIZE(pst_blob, 40, fds, 24);
@@ -76,7 +76,7 @@ SIZE(pst_frame_batch, 32, ready, 24);
 
 /* stats.h */
 SIZE(pst_drop, 40, messages, 32);
-SIZE(pst_stats, 1992, reserved, 1988);
+SIZE(pst_stats, 1992, ring_slots, 1988);
 
 /* node.h */
 SIZE(pst_filter_params, 24, reserved, 20);

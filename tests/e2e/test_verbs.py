@@ -251,6 +251,29 @@ class Verbs(Case):
         )
         self.fabric = str(description)
 
+    def test_the_default_ring_by_the_link(self):
+        """Without `ring` and `rate`: what the receiver's part of 200 Gbit/s fills in 100 us. The larger plan reaches
+        a device whose completion queues do not grow, through a filter, too; soft-RoCE's speed is no link's."""
+        fault = ", filters: [fault]}"
+        cases = (("", "", {}, 1, 2048), ("", "", {}, 2, 1024), ("", "", {"ring": 64}, 1, 64),
+                 ("", "", {"sender": "{rate: 1 Gbps}"}, 1, 512), ("", fault, {}, 1, 2048),
+                 ("caps: {resize_cq: false}, ", "", {}, 2, 1024), ("caps: {resize_cq: false}, ", fault, {}, 1, 2048),
+                 ("vendor: soft-roce, ", "", {}, 1, 512))  # fmt: skip
+        for i, (device, filters, parts, streams, slots) in enumerate(cases):
+            with self.subTest(device=device, filters=filters, parts=parts, streams=streams):
+                fabric = self.folder / f"link-{os.getpid()}-{i}.yaml"
+                fabric.write_text("simverbs: 1\nhosts:\n  - name: one\n    devices:\n"
+                                  f"      - {{name: mlx5_0, {device}ports: [{{link_layer: ethernet}}]}}\n")  # fmt: skip
+                self.fabric = str(fabric)
+                path = self.config("".join(yaml_stream(name, **{"message": "1462 B", **parts})
+                                           for name in ("a", "b")[:streams]))  # fmt: skip
+                path.write_text(path.read_text().replace(
+                    "transport: {plugin: loopback}",
+                    "transport: {plugin: verbs_rc, options: {device: mlx5_0}" + (filters or "}")))  # fmt: skip
+                result, child = self.run_json("run", path, "-v", "--count", "5000", **self.prefix())
+                self.assertEqual([stream["ring_slots"] for stream in result["streams"]], [slots] * streams)
+                self.assertIn(f" {slots} slots, ", str(child))
+
     def test_a_host_of_many_devices(self):
         """40 devices, of which one may not be opened and two have no RC: each is listed with its reason."""
         fabric = self.folder / f"many-{os.getpid()}.yaml"

@@ -109,6 +109,15 @@ static void vb_open_read_relaxed(struct pst_device *device, const struct pst_opt
 #endif
 }
 
+/* The host sizes rings by the link. Soft-RoCE names a speed that it does not have. */
+static void vb_open_read_plan(struct pst_device *device, const struct pst_open_params *params)
+{
+  if (params->tell_link && device->open.port->mbps && !device->is_soft)
+    params->tell_link(params, device->open.port->mbps * UINT64_C(1000000));
+  if (params->plan)
+    pst_struct_read(&device->plan, sizeof(device->plan), params->plan);
+}
+
 /* Opens the device for a transport. On failure vb_device_close() frees what there is. */
 int vb_device_open(struct pst_device *device, const struct pst_host *host,
                    const struct vb_transport *transport, const struct pst_open_params *params,
@@ -122,8 +131,6 @@ int vb_device_open(struct pst_device *device, const struct pst_host *host,
   device->host = host;
   device->transport = transport;
   device->capabilities = capabilities;
-  if (params->plan)
-    pst_struct_read(&device->plan, sizeof(device->plan), params->plan);
   pthread_mutex_init(&device->events, NULL);
   pthread_mutex_init(&device->place_lock, NULL);
   pthread_mutex_init(&device->domains_lock, NULL);
@@ -136,6 +143,7 @@ int vb_device_open(struct pst_device *device, const struct pst_host *host,
     rc = vb_domain_open(&device->own, device, 0);
   if (rc < 0)
     return rc;
+  vb_open_read_plan(device, params);
   char node[32] = "";
   if (device->numa_node >= 0)
     snprintf(node, sizeof(node), ", NUMA node %d", device->numa_node);

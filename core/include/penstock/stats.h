@@ -118,7 +118,7 @@ struct pst_stats {
                                     the kernel lacks CONFIG_SCHED_INFO */
   uint64_t involuntary_switches; /* how often the thread lost its CPU */
   uint32_t peer_failed;          /* FAILED: 1: because the peer reported an error, or left */
-  uint32_t reserved;
+  uint32_t ring_slots;           /* of the receiver's ring; senders: 0 */
 };
 
 /* Read the statistics of an end; stats->struct_size is set before. 0. Any thread. */

@@ -70,6 +70,10 @@ struct pst_open_params {
    * A transport binds its sockets there, unless its options name another address.
    * NULL: every address of this host, or unknown. */
   const char *local_address;
+  /* open() may call it once, with the speed of the device's link in bit/s. The host then gives
+   * rings that nobody sized as many slots as 100 us of that speed fill: on return `plan` has them.
+   * `params` are those of open(), or a copy. NULL: nobody asks. */
+  void (*tell_link)(const struct pst_open_params *params, uint64_t link_bps);
 };
 
 /* What an opened device demands and allows. */

@@ -248,13 +248,18 @@ static void a_ring_lasts_100_us_at_a_rate_that_is_known(void **state)
       {"message: 1 MiB, sender: {rate: 400 Gbps}", "16"},
       {"message: 1 GiB, sender: {rate: 1000000 Gbps}", "2"}, /* one more would be 4 GiB */
       {"message: 1462, sender: {rate: 400 Gbps}, ring: 64", "64"},
+      {"message: 1462, ring: 64", "64"},
+      {"message: 1462", "512"}, /* from here on the link has a say */
+      {"message: 1462, sender: {ring: 64}", "512"},
   };
+  const size_t links_from = sizeof(all) / sizeof(all[0]) - 2;
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
     char text[256];
     snprintf(text, sizeof(text), "penstock: 1\nstreams:\n- {name: a, %s}\n", all[i].keys);
     struct pst_config *config = load(text);
     assert_get(config, "streams.a.ring", all[i].ring);
     assert_int_equal(stream(config, 0)->ring, strtoul(all[i].ring, NULL, 10));
+    assert_int_equal(stream(config, 0)->ring_by_link, i >= links_from);
     assert_true(pst_config_get_uint(config, "streams.a.ring") == stream(config, 0)->ring);
     pst_config_close(config);
   }
@@ -273,6 +278,7 @@ static void a_sharing_stream_takes_the_others_ring(void **state)
     struct pst_config *config = load(text);
     assert_get(config, "streams.a.ring", "4096");
     assert_int_equal(stream(config, 0)->ring, 4096);
+    assert_false(stream(config, 0)->ring_by_link); /* the other's rate */
     pst_config_close(config);
   }
 }

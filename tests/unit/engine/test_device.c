@@ -151,6 +151,27 @@ static void filters_lie_around_their_transport(void **state)
   assert_int_equal(fake.closes, 1);
 }
 
+static void fit(struct engine_device *fitted, uint64_t link_bps)
+{
+  assert_ptr_equal(fitted, device);
+  fitted->plan.ring_slots = link_bps;
+}
+
+/* Of the transport alone, since filters pass its parameters on. */
+static void a_transport_tells_of_its_link(void **state)
+{
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  assert_int_equal(engine_device_open(&engine, device, NULL, &error), 0);
+  assert_null(fake.chain[2].tell_link);
+  device->fit_plan = fit;
+  assert_int_equal(engine_device_open(&engine, device, NULL, &error), 0);
+  assert_null(fake.chain[0].tell_link);
+  fake.chain[2].tell_link(&fake.chain[2], 7);
+  assert_int_equal(device->plan.ring_slots, 7);
+}
+
 static void what_does_not_open_is_not_closed(void **state)
 {
   struct pst_error error = PST_ERROR_INIT;
@@ -241,9 +262,10 @@ static void counters_are_read_by_one_work_at_a_time(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      CASE(filters_lie_around_their_transport),   CASE(what_does_not_open_is_not_closed),
-      CASE(more_workers_than_it_has_are_refused), CASE(what_ends_tell_each_other_fits),
-      CASE(one_that_does_not_start_says_so),      CASE(counters_are_read_by_one_work_at_a_time)};
+      CASE(filters_lie_around_their_transport),     CASE(what_does_not_open_is_not_closed),
+      CASE(a_transport_tells_of_its_link),          CASE(more_workers_than_it_has_are_refused),
+      CASE(what_ends_tell_each_other_fits),         CASE(one_that_does_not_start_says_so),
+      CASE(counters_are_read_by_one_work_at_a_time)};
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
