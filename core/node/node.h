@@ -96,6 +96,7 @@ struct pst_node {
   uint64_t id_last; /* of those that we connect to: even */
   bool shares_ring; /* of all peers; else each has its own */
   struct node_ring ring;
+  struct pst_piece *batch; /* of the operations of one post, whichever peer's */
   struct send_pool sends; /* of all peers; where a transport lends what is sent, each has its own */
   struct pst_area *areas;
   struct node_events events;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "control_transport.h"
-#include "peer.h"
+#include "peer_rma.h"
 
 #define MESSAGE_DEFAULT 4096
 #define TIMEOUT_DEFAULT_NS (10 * PST_NS_PER_S)
@@ -281,6 +281,14 @@ static int node_take_params(struct pst_node *node, const struct pst_node_params 
   return 0;
 }
 
+/* The ring of all peers, and an event for a message in each of its slots. */
+static int node_open_ring(struct pst_node *node, struct pst_error *error)
+{
+  if (events_reserve(&node->events, node_slots(node, node->peers_max)) < 0)
+    return node_no_memory(error);
+  return node_ring_open(node, &node->ring, node->peers_max, 0, error);
+}
+
 static int node_open(struct pst_node *node, const struct pst_node_params *params,
                      struct pst_error *error)
 {
@@ -297,8 +305,10 @@ static int node_open(struct pst_node *node, const struct pst_node_params *params
     rc = node_open_descriptors(node, error);
   if (rc == 0)
     rc = node_memory(node, NULL, NULL, 0, "memory", &node->memory, error);
+  if (rc == 0 && peer_rma_open_batch(node) < 0)
+    rc = node_no_memory(error);
   if (rc == 0 && node->shares_ring)
-    rc = node_ring_open(node, &node->ring, node->peers_max, 0, error);
+    rc = node_open_ring(node, error);
   if (rc == 0 && !(node->device->limits.capabilities & PST_CAP_LEND))
     rc = send_pool_open(node, &node->sends, node->peers_max, error);
   if (rc == 0)
@@ -367,6 +377,7 @@ void pst_node_close(struct pst_node *node)
     pst_config_close(node->configs[i]);
   events_free(&node->events);
   free(node->configs);
+  free(node->batch);
   if (node->timer_fd >= 0)
     close(node->timer_fd);
   engine_thread_close(&node->thread);

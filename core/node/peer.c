@@ -115,10 +115,10 @@ int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length)
 }
 
 /* JOINED, LEFT, ROOM and, for what is under way, a DONE or a MESSAGE each; of each region of the
- * peer's OFFERED and WITHDRAWN. */
+ * peer's OFFERED and WITHDRAWN. Messages in a shared ring have room of the node's. */
 static uint32_t peer_entries(const struct pst_node *node)
 {
-  return 3 + node->depth + node->messages + 2 * node->offers;
+  return 3 + node->depth + (node->shares_ring ? 0 : node->messages) + 2 * node->offers;
 }
 
 /* ---- Opening ----------------------------------------------------------------------- */

@@ -93,10 +93,9 @@ struct pst_peer {
   uint64_t message_max; /* the lesser of both sides' */
 
   struct rma rma;
-  struct plain_run run;     /* of operations that go the short way */
-  struct node_use *uses;    /* of each slot */
-  struct pst_area **areas;  /* of the pieces of each slot, node->pieces of them; NULL: no more */
-  struct pst_piece *pieces; /* of a batch of operations */
+  struct plain_run run;    /* of operations that go the short way */
+  struct node_use *uses;   /* of each slot */
+  struct pst_area **areas; /* of the pieces of each slot, node->pieces of them; NULL: no more */
 
   struct node_offer *offers;
   uint32_t offer_last;

@@ -181,10 +181,13 @@ int peer_rma_open(struct pst_peer *peer)
                            .request_pieces = node->request_pieces};
   peer->uses = calloc(node->depth, sizeof(*peer->uses));
   peer->areas = calloc((uint64_t)node->depth * node->pieces, sizeof(struct pst_area *));
-  peer->pieces = calloc((uint64_t)BATCH * node->pieces, sizeof(*peer->pieces));
-  if (rma_open(&peer->rma) < 0 || !peer->uses || !peer->areas || !peer->pieces)
-    return -ENOMEM;
-  return 0;
+  return rma_open(&peer->rma) < 0 || !peer->uses || !peer->areas ? -ENOMEM : 0;
+}
+
+int peer_rma_open_batch(struct pst_node *node)
+{
+  node->batch = calloc((uint64_t)BATCH * node->pieces, sizeof(*node->batch));
+  return node->batch ? 0 : -ENOMEM;
 }
 
 void peer_rma_close(struct pst_peer *peer)
@@ -192,7 +195,6 @@ void peer_rma_close(struct pst_peer *peer)
   rma_close(&peer->rma);
   free(peer->uses);
   free(peer->areas);
-  free(peer->pieces);
 }
 
 bool peer_rma_has_room(const struct pst_peer *peer)
@@ -460,7 +462,7 @@ static __attribute__((noinline)) uint32_t peer_rma_post_some(struct pst_peer *pe
   int wrong = 0, refused_one = 0;
 
   for (; k < n && k < BATCH; k++) {
-    struct pst_piece *pieces = peer->pieces + (uint64_t)k * peer->node->pieces;
+    struct pst_piece *pieces = peer->node->batch + (uint64_t)k * peer->node->pieces;
     wrong = peer_rma_check(peer, &operations[k], &works[k], pieces, &remotes[k]);
     if (wrong < 0)
       break;

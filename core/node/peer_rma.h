@@ -15,6 +15,8 @@ struct node_use {
 
 int peer_rma_open(struct pst_peer *peer);
 void peer_rma_close(struct pst_peer *peer);
+/* node->batch; free() ends it. 0 or -ENOMEM. */
+int peer_rma_open_batch(struct pst_node *node);
 /* A DONE of operations. False: of none that is under way. */
 bool peer_rma_done(struct pst_peer *peer, const struct pst_completion *completion);
 /* An area, or a region of the peer's, is about to go: the next operation is checked in full. */
