@@ -16,12 +16,9 @@
 #define VENDOR_MELLANOX 0x02c9u
 #define FIRST_PART 4113u /* Connect-IB; older ones are mlx4's, which does not scatter */
 
-static bool vb_mlx5_looks_like(struct ibv_context *context)
+static bool vb_mlx5_looks_like(const struct ibv_device_attr *attr)
 {
-  struct ibv_device_attr attr;
-
-  return ibv_query_device(context, &attr) == 0 && attr.vendor_id == VENDOR_MELLANOX &&
-         attr.vendor_part_id >= FIRST_PART;
+  return attr->vendor_id == VENDOR_MELLANOX && attr->vendor_part_id >= FIRST_PART;
 }
 
 #ifdef HAS_HEADER
@@ -58,12 +55,13 @@ static struct ibv_qp *vb_mlx5_create_by(void *library, struct ibv_context *conte
 }
 #endif
 
-struct ibv_qp *vb_mlx5_create_qp(const struct pst_host *host, struct ibv_context *context,
+struct ibv_qp *vb_mlx5_create_qp(const struct pst_device *device, struct ibv_context *context,
                                  struct ibv_qp_init_attr_ex *attr)
 {
+  const struct pst_host *host = device->host;
   void *library;
 
-  if (!vb_mlx5_looks_like(context))
+  if (!vb_mlx5_looks_like(&device->attr))
     return ibv_create_qp_ex(context, attr);
   /* The provider that runs the device is the same file. */
   if (host->library_open(host, LIBRARY, &library) == 0)

@@ -70,9 +70,8 @@ static struct ibv_qp *rc_qp_make_as(const struct pst_endpoint *endpoint,
                                     struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
   errno = 0;
-  return rc_qp_needs_device_writes(endpoint)
-             ? vb_mlx5_create_qp(endpoint->device->host, context, attr)
-             : ibv_create_qp_ex(context, attr);
+  return rc_qp_needs_device_writes(endpoint) ? vb_mlx5_create_qp(endpoint->device, context, attr)
+                                             : ibv_create_qp_ex(context, attr);
 }
 
 static struct ibv_qp *rc_qp_make_of(const struct pst_endpoint *endpoint,
@@ -176,7 +175,7 @@ int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv
     return rc;
   }
   asks.max_recv_wr = asks.max_recv_sge = 0;
-  answers.max_send_wr = answers.max_send_sge = 1; /* the last, in ERR: shared.c */
+  answers.max_send_wr = answers.max_send_sge = 1; /* the last, in ERR: last_wqe.c */
   answers.max_inline_data = 0;
   rc = rc_qp_create_lane(endpoint, &asks, which, true, given, &lane->qp, &lane->pds[0]);
   if (rc == 0)
