@@ -133,8 +133,9 @@ vb_arrival_tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like
                         const enum how how)
 {
   struct vb_rx *rx = endpoint->rx;
+  struct vb_own_slots *own = rx->own;
   const struct telling telling = vb_arrival_telling_of(endpoint);
-  const struct vb_stretch slots = *vb_line_first(&rx->line);
+  const struct vb_stretch slots = *vb_line_first(&own->line);
   const uint32_t initial = (uint32_t)rx->initial;
   const uint64_t length_max = rx->ring->params.payload_max;
   struct place place = vb_arrival_place_of(&telling, slots.first);
@@ -171,8 +172,8 @@ vb_arrival_tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like
       vb_srq_back(endpoint->shared, vb_srq_entry(wc->wr_id));
   }
   const uint32_t told = (uint32_t)(at - out->at);
-  vb_bits_set(rx->held, slots.first, told);
-  vb_line_take(&rx->line, told);
+  vb_bits_set(own->held, slots.first, told);
+  vb_line_take(&own->line, told);
   rx->highest = highest;
   rx->bytes += bytes;
   rx->arrived += told;
@@ -187,6 +188,7 @@ vb_arrival_tell_alike(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t
                       struct vb_out *out, const enum how how)
 {
   const struct vb_rx *rx = endpoint->rx;
+  const struct vb_line *line = &rx->own->line;
   const struct ibv_wc like = {.wr_id = wc->wr_id,
                               .status = IBV_WC_SUCCESS,
                               .opcode = rx->sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
@@ -195,10 +197,10 @@ vb_arrival_tell_alike(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t
   const struct ibv_wc *const wc_end = wc + wcs, *const first = wc;
   bool is_full = true; /* the stretch was */
 
-  while (is_full && wc != wc_end && out->at != end && rx->line.count) {
-    const uint32_t tail = rx->line.tail;
+  while (is_full && wc != wc_end && out->at != end && line->count) {
+    const uint32_t tail = line->tail;
     wc += vb_arrival_tell_stretch(endpoint, &like, wc, wc_end, (uint32_t)(end - out->at), out, how);
-    is_full = rx->line.tail != tail;
+    is_full = line->tail != tail;
   }
   return (uint32_t)(wc - first);
 }
@@ -276,8 +278,8 @@ static void vb_arrival_look_at_credit(struct pst_endpoint *endpoint)
 {
   struct vb_rx *rx = endpoint->rx;
 
-  while (rx->credits_taken != rx->credits_sent &&
-         rx->arrived > rx->first_of[rx->credits_taken % VB_CONTROL_RECEIVES])
+  while (rx->credits_taken != (uint32_t)rx->credits_sent &&
+         rx->arrived > rx->own->first_of[rx->credits_taken % VB_CONTROL_RECEIVES])
     rx->credits_taken++;
   if (vb_credit_is_due(endpoint))
     vb_pend(endpoint);

@@ -24,7 +24,7 @@ static uint32_t vb_credit_send_bytes(const struct pst_endpoint *endpoint)
 {
   const uint32_t run = sizeof(struct vb_run);
 
-  return endpoint->credit_mr
+  return endpoint->buffers->credit_mr
              ? endpoint->credit_bytes
              : vb_smaller(endpoint->credit_bytes, endpoint->sq.max_inline / run * run);
 }
@@ -35,13 +35,14 @@ static uint32_t vb_credit_send_bytes(const struct pst_endpoint *endpoint)
 
 static int vb_credit_open_sends(struct pst_endpoint *endpoint)
 {
+  struct vb_credit_buffers *buffers = endpoint->buffers;
   const uint32_t depth = endpoint->credit_depth;
 
   if (endpoint->sq.max_inline < INLINE_RUNS * sizeof(struct vb_run))
     return vb_slab_take(endpoint->worker, endpoint->local, endpoint->label,
-                        depth * endpoint->credit_bytes, &endpoint->credit, &endpoint->credit_mr);
-  endpoint->credit = calloc(depth, vb_credit_send_bytes(endpoint));
-  return endpoint->credit ? 0 : -ENOMEM;
+                        depth * endpoint->credit_bytes, &buffers->credit, &buffers->credit_mr);
+  buffers->credit = calloc(depth, vb_credit_send_bytes(endpoint));
+  return buffers->credit ? 0 : -ENOMEM;
 }
 
 int vb_credit_open(struct pst_endpoint *endpoint)
@@ -51,18 +52,20 @@ int vb_credit_open(struct pst_endpoint *endpoint)
 
   if (endpoint->receive_buffers)
     rc = vb_slab_take(worker, endpoint->domain, endpoint->label, vb_credit_receive_bytes(endpoint),
-                      &endpoint->control, &endpoint->control_mr);
+                      &endpoint->buffers->control, &endpoint->buffers->control_mr);
   return rc == 0 && endpoint->rx ? vb_credit_open_sends(endpoint) : rc;
 }
 
 void vb_credit_close(struct pst_endpoint *endpoint)
 {
-  if (endpoint->credit_mr)
-    vb_slab_give(endpoint->worker, endpoint->credit,
+  struct vb_credit_buffers *buffers = endpoint->buffers;
+
+  if (buffers->credit_mr)
+    vb_slab_give(endpoint->worker, buffers->credit,
                  endpoint->credit_depth * endpoint->credit_bytes);
   else
-    free(endpoint->credit);
-  vb_slab_give(endpoint->worker, endpoint->control, vb_credit_receive_bytes(endpoint));
+    free(buffers->credit);
+  vb_slab_give(endpoint->worker, buffers->control, vb_credit_receive_bytes(endpoint));
 }
 
 /* Whether there is credit to give. */
@@ -78,16 +81,16 @@ static uint32_t vb_credit_fill(struct vb_rx *rx, struct vb_run *runs)
 
   if (rx->sends) { /* which slot is the receive's business */
     runs[0] = (struct vb_run){0, htobe32(rx->ungranted)};
-    rx->grants += rx->ungranted;
+    rx->own->grants += rx->ungranted;
     rx->granted += rx->ungranted;
     rx->ungranted = 0;
     return 1;
   }
-  for (; rx->back.count && n < rx->runs_max; n++) {
-    const struct vb_stretch some = vb_line_move(&rx->back, &rx->line);
+  for (; rx->back.count && n < rx->own->runs_max; n++) {
+    const struct vb_stretch some = vb_line_move(&rx->back, &rx->own->line);
     runs[n] = (struct vb_run){htobe32(some.first), htobe32(some.count)};
   }
-  rx->grants += before - rx->back.count;
+  rx->own->grants += before - rx->back.count;
   return n;
 }
 
@@ -103,13 +106,14 @@ static int vb_credit_restore_receives(struct pst_endpoint *endpoint)
 
 void vb_credit_send(struct pst_endpoint *endpoint)
 {
+  const struct vb_credit_buffers *buffers = endpoint->buffers;
   struct vb_rx *rx = endpoint->rx;
 
   if (!endpoint->is_connected || endpoint->closing.mode || !vb_credit_is_due(endpoint))
     return;
   int rc = vb_credit_restore_receives(endpoint);
   while (rc == 0 && vb_credit_has_some(rx) &&
-         rx->credits_sent - rx->credits_taken < rx->control_receives) {
+         (uint32_t)rx->credits_sent - rx->credits_taken < rx->own->control_receives) {
     if (vb_send_queue_own_room(&endpoint->sq) <= VB_SPARE_SENDS / 2) {
       if (endpoint->sq.told != endpoint->sq.done) /* there is more when they are */
         vb_pend(endpoint);
@@ -117,12 +121,12 @@ void vb_credit_send(struct pst_endpoint *endpoint)
     }
     const uint64_t message = rx->credits_sent;
     uint8_t *at =
-        endpoint->credit + message % endpoint->credit_depth * vb_credit_send_bytes(endpoint);
-    rx->first_of[message % VB_CONTROL_RECEIVES] = rx->before + rx->grants;
+        buffers->credit + message % endpoint->credit_depth * vb_credit_send_bytes(endpoint);
+    rx->own->first_of[message % VB_CONTROL_RECEIVES] = rx->before + rx->own->grants;
     uint32_t n = vb_credit_fill(rx, (struct vb_run *)(void *)at);
     struct ibv_sge bytes = {.addr = (uintptr_t)at,
                             .length = n * (uint32_t)sizeof(struct vb_run),
-                            .lkey = endpoint->credit_mr ? endpoint->credit_mr->lkey : 0};
+                            .lkey = buffers->credit_mr ? buffers->credit_mr->lkey : 0};
     rx->credits_sent++;
     rc = vb_send_queue_own(&endpoint->sq, IBV_WR_SEND_WITH_IMM, VB_CREDIT, &bytes);
   }

@@ -35,39 +35,43 @@ struct vb_tx {
   uint64_t message_max; /* of this end, and of the peer's slots */
   uint32_t rkey;
   uint32_t slots;
-  enum ibv_wr_opcode opcode;
-  uint32_t run_max;        /* messages that one WRITE may have; 1: no runs */
+  uint32_t turn;           /* of several queue pairs: rc_turn() */
+  uint16_t opcode;         /* enum ibv_wr_opcode */
+  uint16_t run_max;        /* messages that one WRITE may have; 1: no runs */
   uint64_t run_length_min; /* of shorter ones too much padding would travel along; without runs
                               UINT64_MAX */
-  uint32_t turn;           /* of several queue pairs: rc_turn() */
   uint64_t messages, bytes, credit_messages, runs;
+};
+
+/* Slots that no other endpoint has. */
+struct vb_own_slots {
+  struct vb_line line; /* those that are granted */
+  uint64_t *held;      /* bits: slots of the ring that the host has */
+  uint64_t grants;     /* slots ever granted by messages */
+  uint64_t *first_of;  /* by credit message, VB_CONTROL_RECEIVES: its first slot in `grants` */
+  uint32_t turn;       /* of several queue pairs: rc_turn() */
+  uint32_t control_receives; /* that the peer has */
+  uint32_t runs_max;         /* that one of them has room for */
 };
 
 struct vb_rx {
   struct pst_ring *ring;
   bool has_runs; /* one WRITE may fill several slots */
-  uint32_t share;
   bool sends;
-  uint32_t turn;             /* of several queue pairs: rc_turn() */
-  uint32_t ungranted;        /* of SENDs: slots that are posted and not yet granted */
-  struct vb_line line;       /* slots that are granted */
-  struct vb_line back;       /* those that were released, and are not yet granted again */
-  uint64_t *held;            /* bits: slots of the ring that the host has */
-  uint32_t granted;          /* of shared slots: how many may come */
-  uint32_t out;              /* of shared slots: which the host has */
-  uint32_t control_receives; /* that the peer has */
-  uint32_t runs_max;         /* that one of them has room for */
-  uint64_t grants;           /* slots ever granted by messages */
-  uint64_t before;           /* slots granted by the address; of DC messages that had come when its
-                                target failed */
-  uint64_t arrived;          /* messages */
-  uint64_t *first_of; /* by credit message, VB_CONTROL_RECEIVES: its first slot in `grants`; NULL:
-                         none is sent */
+  uint32_t share;
+  uint32_t ungranted;     /* of SENDs: slots that are posted and not yet granted */
+  uint32_t granted;       /* of shared slots: how many may come */
+  uint32_t out;           /* of shared slots: which the host has */
+  uint32_t credits_taken; /* of `credits_sent`, modulo: known to have arrived */
+  struct vb_line back;    /* slots that were released, and are not yet granted again */
+  uint64_t before;        /* slots granted by the address; of DC messages that had come when its
+                             target failed */
+  uint64_t arrived;       /* messages */
   uint64_t credits_sent;  /* messages */
-  uint64_t credits_taken; /* of them, known to have arrived */
   uint64_t highest;       /* sequence */
   uint64_t initial;
   uint64_t bytes;
+  struct vb_own_slots *own; /* NULL: DC, whose slots are any endpoint's */
 };
 
 /* Of what the last post() found too little. */
@@ -76,6 +80,14 @@ enum vb_want {
   VB_WANT_CREDIT,
   VB_WANT_QUEUE,
   VB_WANT_TOLD, /* it is there: ROOM is to be polled */
+};
+
+/* Of an endpoint that sends credit by messages, or receives it so. */
+struct vb_credit_buffers {
+  uint8_t *control;          /* a sender's receive buffers; NULL: it has none */
+  struct ibv_mr *control_mr; /* of `domain` */
+  uint8_t *credit;           /* what credit messages are sent from */
+  struct ibv_mr *credit_mr;  /* of `local`; NULL: they go inline */
 };
 
 struct pst_endpoint {
@@ -87,8 +99,7 @@ struct pst_endpoint {
   uint64_t cookie;
   uint64_t timeout_ns;
   uint64_t message_max;
-  uint32_t pieces_max;
-  char label[64];
+  const char *label;        /* behind the endpoint: vb_endpoint_alloc() */
   struct pst_mr *mostly;    /* what a sender will mostly send from */
   struct vb_domain *domain; /* what the peer may reach */
   struct vb_domain *local;  /* what requests name */
@@ -97,28 +108,26 @@ struct pst_endpoint {
   bool is_refused;     /* its device takes no more, though there is room */
   bool is_cut;         /* completions that still come are of nothing */
   bool tell_connected; /* CONNECTED is to be polled, and comes before DISCONNECTED */
-  enum vb_want want;
   bool wants_rma_done; /* requests before `rma_before` are to be done, too */
   bool has_place;
   bool is_pending;
+  bool hellos_are_writes; /* receives that name a slot are for messages' SENDs */
+  _Atomic bool last_wqe;  /* it takes no more shared receives, as its device says */
+  enum vb_want want;
+  _Atomic int event; /* enum ibv_event_type + 1 of this queue pair, 0: none */
   struct pst_endpoint *next_pending;
   struct pst_closing closing;
-  _Atomic int event;     /* enum ibv_event_type + 1 of this queue pair, 0: none */
-  _Atomic bool last_wqe; /* it takes no more shared receives, as its device says */
 
+  uint32_t pieces_max;
   uint32_t lane_count; /* queue pairs, one at least */
   struct vb_send_queue sq;
   struct vb_receive_queue *rq; /* of the first queue pair; NULL: it has none */
-  uint32_t completions;        /* that there may be at a time, of all its queue pairs */
 
+  uint32_t completions;                /* that there may be at a time, of all its queue pairs */
+  uint32_t receive_buffers;            /* a sender has one for each receive; else none */
   uint32_t credit_depth, credit_bytes; /* messages of credit, of either direction */
   struct vb_receives *receives;        /* without buffers, or for SENDs into slots */
-  uint32_t receive_buffers;            /* a sender has one for each receive; else none */
-  uint8_t *control;                    /* a sender's receive buffers; NULL: it has none */
-  struct ibv_mr *control_mr;           /* of `domain` */
-  uint8_t *credit;                     /* what credit messages are sent from */
-  struct ibv_mr *credit_mr;            /* of `local`; NULL: they go inline */
-  bool hellos_are_writes;              /* receives that name a slot are for messages' SENDs */
+  struct vb_credit_buffers *buffers;
 
   struct vb_tx *tx;
   struct vb_rx *rx;
@@ -133,6 +142,31 @@ struct pst_endpoint {
   uint32_t number; /* of the queue pair, as completions name it; 0: not yet */
 };
 
+/* An endpoint, first of what a transport has of it in `size` bytes, with what all endpoints take
+ * from their parameters. free() ends it. NULL: out of memory. */
+static inline struct pst_endpoint *
+vb_endpoint_alloc(struct pst_worker *worker, const struct pst_endpoint_params *in, size_t size)
+{
+  const char *label = in->label ? in->label : "endpoint";
+  const size_t label_bytes = strlen(label) + 1;
+  struct pst_endpoint *made = calloc(1, size + label_bytes);
+
+  if (!made)
+    return NULL;
+  made->worker = worker;
+  made->device = worker->device;
+  made->roles = in->roles;
+  made->cookie = in->cookie;
+  made->timeout_ns = in->timeout_ns;
+  made->message_max = in->message_max ? in->message_max : worker->device->message_max;
+  made->label = memcpy((char *)made + size, label, label_bytes);
+  made->mostly = in->mr;
+  made->lane_count = 1;
+  made->sq.requests_max = in->requests;
+  made->sq.failed_from = made->sq.refused_at = made->closing.deadline_ns = VB_NEVER;
+  return made;
+}
+
 /* There is credit to give, and no reason to wait: the sender has less than half of its slots, or a
  * quarter of them is back. */
 static inline bool vb_credit_is_due(const struct pst_endpoint *endpoint)
@@ -140,7 +174,7 @@ static inline bool vb_credit_is_due(const struct pst_endpoint *endpoint)
   const struct vb_rx *rx = endpoint->rx;
   const uint32_t waits = rx->back.count + rx->ungranted;
   const uint32_t granted =
-      rx->sends && endpoint->shared ? rx->granted : rx->line.count - rx->ungranted;
+      rx->sends && endpoint->shared ? rx->granted : rx->own->line.count - rx->ungranted;
 
   return waits && (waits >= rx->share / 4 || granted < rx->share / 2);
 }

@@ -58,7 +58,7 @@ static int vb_receives_post_stretch(struct pst_endpoint *endpoint, struct vb_str
 
 int vb_slots_post(struct pst_endpoint *endpoint)
 {
-  const struct vb_line *line = &endpoint->rx->line;
+  const struct vb_line *line = &endpoint->rx->own->line;
   int rc = 0;
 
   for (uint32_t at = line->tail; line->count && at != line->head && rc == 0; at++)
@@ -72,7 +72,7 @@ int vb_slots_post_back(struct pst_endpoint *endpoint)
   int rc = 0;
 
   while (rx->back.count && rc == 0) {
-    const struct vb_stretch some = vb_line_move(&rx->back, &rx->line);
+    const struct vb_stretch some = vb_line_move(&rx->back, &rx->own->line);
     rx->ungranted += some.count;
     rc = vb_receives_post_stretch(endpoint, some);
   }
@@ -81,7 +81,7 @@ int vb_slots_post_back(struct pst_endpoint *endpoint)
 
 int vb_slot_again(struct pst_endpoint *endpoint)
 {
-  struct vb_line *line = &endpoint->rx->line;
+  struct vb_line *line = &endpoint->rx->own->line;
   const uint32_t slot = vb_line_get(line);
 
   vb_line_put(line, slot, 1);
@@ -107,7 +107,7 @@ int vb_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
 {
   struct ibv_sge sge = {.addr = (uintptr_t)vb_receive_buffer(endpoint, buffer),
                         .length = endpoint->credit_bytes,
-                        .lkey = endpoint->control_mr->lkey};
+                        .lkey = endpoint->buffers->control_mr->lkey};
 
   return vb_receives_post_one(endpoint, buffer, &sge);
 }

@@ -24,7 +24,7 @@ int vb_receive_spare(struct pst_endpoint *endpoint);
 
 static inline uint8_t *vb_receive_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
 {
-  return endpoint->control + (size_t)buffer * endpoint->credit_bytes;
+  return endpoint->buffers->control + (size_t)buffer * endpoint->credit_bytes;
 }
 
 #endif

@@ -182,15 +182,16 @@ static int vb_ring_ascending(const void *a, const void *b)
 
 static void vb_ring_close_lines(struct vb_rx *rx)
 {
-  free(rx->line.at);
+  free(rx->own->line.at);
   free(rx->back.at);
-  free(rx->held);
+  free(rx->own->held);
 }
 
 static int vb_ring_open_lines(struct vb_rx *rx, uint32_t slots, uint32_t share)
 {
-  rx->held = vb_bits_open(slots);
-  if (rx->held && vb_line_open(&rx->line, share) == 0 && vb_line_open(&rx->back, share) == 0)
+  rx->own->held = vb_bits_open(slots);
+  if (rx->own->held && vb_line_open(&rx->own->line, share) == 0 &&
+      vb_line_open(&rx->back, share) == 0)
     return 0;
   vb_ring_close_lines(rx);
   return -ENOMEM;
@@ -237,7 +238,7 @@ void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
     ring->owners[i] = PST_PLACE_NONE;
     if (ring->shared)
       continue;
-    if (vb_bits_has(rx->held, i))
+    if (vb_bits_has(rx->own->held, i))
       vb_bits_set(ring->held, i, 1);
     else
       ring->free[ring->free_count++] = i;
@@ -304,11 +305,11 @@ static uint32_t vb_ring_release_some(struct pst_ring *ring, uint32_t first, cons
 {
   const uint32_t count = vb_ring_count_stretch(tokens, vb_smaller(n, ring->params.slots - first));
   struct pst_endpoint *owner = ring->last;
-  uint32_t taken = owner ? vb_bits_take(owner->rx->held, first, count) : 0;
+  uint32_t taken = owner ? vb_bits_take(owner->rx->own->held, first, count) : 0;
 
   if (taken == 0) {
     owner = pst_places_find(&ring->worker->endpoints, ring->owners[first]);
-    taken = vb_bits_take(owner ? owner->rx->held : ring->held, first, count);
+    taken = vb_bits_take(owner ? owner->rx->own->held : ring->held, first, count);
     ring->last = owner;
   }
   if (taken)

@@ -99,7 +99,8 @@ struct dc_endpoint {
   bool tells_again;   /* the peer's was: CONNECTED is, while requests go on */
   bool owed;
   uint64_t over_ns, over_at; /* then; and worker->empties, + 1 */
-  uint64_t heard_ns, heard_done, heard_arrivals;
+  uint64_t heard_ns;
+  uint32_t heard_done, heard_arrivals; /* then, modulo */
 };
 
 static inline struct dc_endpoint *dc_of(const struct pst_endpoint *endpoint)

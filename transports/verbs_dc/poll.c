@@ -477,10 +477,10 @@ static void dc_poll_look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
   struct pst_endpoint *endpoint = &dc->endpoint;
   const bool owes = endpoint->sq.head != endpoint->sq.done;
 
-  if (endpoint->arrivals != dc->heard_arrivals || endpoint->sq.done != dc->heard_done ||
-      owes != dc->owed) {
-    dc->heard_arrivals = endpoint->arrivals;
-    dc->heard_done = endpoint->sq.done;
+  if ((uint32_t)endpoint->arrivals != dc->heard_arrivals ||
+      (uint32_t)endpoint->sq.done != dc->heard_done || owes != dc->owed) {
+    dc->heard_arrivals = (uint32_t)endpoint->arrivals;
+    dc->heard_done = (uint32_t)endpoint->sq.done;
     dc->heard_ns = now_ns;
     dc->owed = owes;
   }

@@ -121,13 +121,13 @@ static int rc_connect_take_peer(struct pst_endpoint *endpoint)
 
   if (endpoint->rx) {
     uint32_t receives = peer->control_receives;
-    endpoint->rx->control_receives =
+    endpoint->rx->own->control_receives =
         receives < endpoint->credit_depth ? receives : endpoint->credit_depth;
     uint32_t bytes = peer->control_bytes;
     bytes = bytes < endpoint->credit_bytes ? bytes : endpoint->credit_bytes;
-    if (!endpoint->credit_mr && bytes > endpoint->sq.max_inline)
+    if (!endpoint->buffers->credit_mr && bytes > endpoint->sq.max_inline)
       bytes = endpoint->sq.max_inline;
-    endpoint->rx->runs_max = bytes / (uint32_t)sizeof(struct vb_run);
+    endpoint->rx->own->runs_max = bytes / (uint32_t)sizeof(struct vb_run);
     endpoint->rx->initial = peer->initial;
     endpoint->rx->has_runs = endpoint->rc->own.has_runs && peer->has_runs;
   }

@@ -21,7 +21,7 @@ static void rc_endpoint_grant_with_address(struct vb_rx *rx, struct rc_blob *own
     return;
   }
   while (rx->back.count && own->run_count < RC_BLOB_RUNS) {
-    const struct vb_stretch some = vb_line_move(&rx->back, &rx->line);
+    const struct vb_stretch some = vb_line_move(&rx->back, &rx->own->line);
     own->runs[own->run_count++] = (struct vb_run){some.first, some.count};
     rx->before += some.count;
   }
@@ -51,6 +51,7 @@ static int rc_endpoint_share_slots(const struct pst_endpoint *endpoint, struct p
 
 struct receiver {
   struct vb_rx rx; /* first: free(endpoint->rx) */
+  struct vb_own_slots own;
   uint64_t first_of[VB_CONTROL_RECEIVES];
 };
 
@@ -61,7 +62,8 @@ static int rc_endpoint_open_receiver(struct pst_endpoint *endpoint, struct pst_r
   if (!made)
     return -ENOMEM;
   struct vb_rx *rx = &made->rx;
-  rx->first_of = made->first_of;
+  rx->own = &made->own;
+  rx->own->first_of = made->first_of;
   endpoint->rx = rx;
   if (ring->free_count == 0) {
     VB_LOG(endpoint->device, PST_LOG_ERROR,
@@ -74,7 +76,7 @@ static int rc_endpoint_open_receiver(struct pst_endpoint *endpoint, struct pst_r
   int rc = endpoint->device->shares ? rc_endpoint_share_slots(endpoint, ring) : 0;
   if (rc == 0)
     rc = vb_ring_share(ring, endpoint);
-  rx->turn = rc_turn(rx->share, endpoint->lane_count);
+  rx->own->turn = rc_turn(rx->share, endpoint->lane_count);
   return rc;
 }
 
@@ -190,6 +192,7 @@ struct whole {
   struct pst_endpoint endpoint;
   struct rc_connection rc;
   struct vb_receives receives;
+  struct vb_credit_buffers buffers;
 };
 
 /* Opens the endpoint and its queue pairs. On failure nothing is left. */
@@ -202,25 +205,15 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   int rc = vb_endpoint_check(worker, &in);
   if (rc < 0)
     return rc;
-  struct whole *whole = calloc(1, sizeof(*whole));
-  if (!whole)
+  struct pst_endpoint *made = vb_endpoint_alloc(worker, &in, sizeof(struct whole));
+  if (!made)
     return -ENOMEM;
-  struct pst_endpoint *made = &whole->endpoint;
+  struct whole *whole = (struct whole *)(void *)made;
   made->rc = &whole->rc;
   made->rq = &made->rc->lanes[0].rq;
   made->receives = &whole->receives;
-  made->worker = worker;
-  made->device = worker->device;
-  made->roles = in.roles;
-  made->cookie = in.cookie;
-  made->timeout_ns = in.timeout_ns;
-  made->message_max = in.message_max ? in.message_max : worker->device->message_max;
-  made->sq.requests_max = in.requests;
-  made->mostly = in.mr;
-  made->sq.failed_from = made->sq.refused_at = VB_NEVER;
-  made->lane_count = 1;
-  made->rc->stage.connecting.by_ns = made->closing.deadline_ns = VB_NEVER;
-  snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
+  made->buffers = &whole->buffers;
+  made->rc->stage.connecting.by_ns = VB_NEVER;
   struct vb_numa_policy policy;
   vb_numa_prefer(worker->device->numa_node, &policy);
   rc = vb_device_place(worker->device, &made->rc->where);

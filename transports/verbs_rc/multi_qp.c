@@ -242,8 +242,8 @@ struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left)
 {
   const struct vb_rx *rx = endpoint->rx;
 
-  *left = rx->turn - (uint32_t)rx->arrived % rx->turn;
-  return &endpoint->rc->lanes[rc_lane_of_message(endpoint, rx->arrived, rx->turn)];
+  *left = rx->own->turn - (uint32_t)rx->arrived % rx->own->turn;
+  return &endpoint->rc->lanes[rc_lane_of_message(endpoint, rx->arrived, rx->own->turn)];
 }
 
 uint32_t rc_lanes_arrived(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t most,

@@ -37,7 +37,7 @@ static void rc_queue_line_up(struct pst_endpoint *endpoint)
   }
   rx->ungranted = rx->back.count;
   while (rx->back.count)
-    vb_line_move(&rx->back, &rx->line);
+    vb_line_move(&rx->back, &rx->own->line);
 }
 
 void rc_queue_sizes(struct pst_endpoint *endpoint)
@@ -106,7 +106,7 @@ int rc_receive_confirmation(struct pst_endpoint *endpoint)
 {
   const struct vb_rx *rx = endpoint->rx;
 
-  if (!rx || !rx->sends || endpoint->shared || rx->line.count > 0)
+  if (!rx || !rx->sends || endpoint->shared || rx->own->line.count > 0)
     return 0;
   return vb_receive_spare(endpoint);
 }

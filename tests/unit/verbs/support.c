@@ -8,7 +8,9 @@
 struct pst_device device;
 struct pst_worker worker;
 struct vb_tx tx;
-struct vb_rx rx;
+static struct vb_own_slots own_slots;
+static struct vb_credit_buffers buffers;
+struct vb_rx rx = {.own = &own_slots};
 struct pst_ring ring;
 struct pst_endpoint endpoint;
 struct pst_mr memory;
@@ -130,10 +132,10 @@ static void start_ends(void)
                       .turn = 1,
                       .run_max = 1,
                       .run_length_min = UINT64_MAX};
-  rx =
-      (struct vb_rx){.ring = &ring, .share = SLOTS, .turn = 1, .held = &held, .first_of = first_of};
+  own_slots = (struct vb_own_slots){.turn = 1, .held = &held, .first_of = first_of};
+  rx = (struct vb_rx){.ring = &ring, .share = SLOTS, .own = &own_slots};
   assert_int_equal(vb_line_open(&tx.credits, SLOTS), 0);
-  assert_int_equal(vb_line_open(&rx.line, SLOTS), 0);
+  assert_int_equal(vb_line_open(&rx.own->line, SLOTS), 0);
   assert_int_equal(vb_line_open(&rx.back, SLOTS), 0);
 }
 
@@ -179,6 +181,7 @@ void start_support(uint32_t lanes)
                                    .cookie = COOKIE,
                                    .pieces_max = PIECES,
                                    .label = "camera",
+                                   .buffers = &buffers,
                                    .domain = &device.own,
                                    .local = &device.own,
                                    .is_connected = true,
@@ -205,9 +208,9 @@ int stop_support(void **state)
 {
   (void)state;
   free(tx.credits.at);
-  free(rx.line.at);
+  free(rx.own->line.at);
   free(rx.back.at);
-  tx.credits.at = rx.line.at = rx.back.at = NULL;
+  tx.credits.at = rx.own->line.at = rx.back.at = NULL;
   return 0;
 }
 
@@ -219,5 +222,5 @@ void add_credit(uint32_t slot)
 void add_slot(uint32_t slot)
 {
   owners[slot] = endpoint.place;
-  vb_line_put(&rx.line, slot, 1);
+  vb_line_put(&rx.own->line, slot, 1);
 }

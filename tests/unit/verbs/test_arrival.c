@@ -21,7 +21,7 @@ static void begin_at(uint32_t tail, uint32_t granted)
   static const uint32_t slots[SLOTS] = {5, 2, 7, 0, 1, 6, 3, 4};
 
   start_support(1);
-  rx.line.head = rx.line.tail = tail;
+  rx.own->line.head = rx.own->line.tail = tail;
   for (uint32_t i = 0; i < granted; i++)
     add_slot(slots[i]);
   rq.posted = 20;
@@ -81,13 +81,13 @@ static void messages_fill_the_slots_of_the_line(void **state)
     assert_int_equal(told[i].u.message.sequence, i);
     assert_int_equal(told[i].u.message.meta, 0);
     assert_int_equal(told[i].u.message.time_ns, 0);
-    assert_true(vb_bits_has(rx.held, slots[i]));
+    assert_true(vb_bits_has(rx.own->held, slots[i]));
   }
-  assert_false(vb_bits_has(rx.held, 0));
+  assert_false(vb_bits_has(rx.own->held, 0));
   assert_ptr_equal(out.at, told + 3);
   assert_int_equal(out.room, VB_POLL_BATCH - 3);
   assert_int_equal(worker.wc_at, 3);
-  assert_int_equal(rx.line.count, SLOTS - 3);
+  assert_int_equal(rx.own->line.count, SLOTS - 3);
   assert_int_equal(rx.arrived, 3);
   assert_int_equal(rx.bytes, 11 + 12 + 13);
   assert_int_equal(rx.highest, 2);
@@ -164,8 +164,8 @@ static void rows_go_on_in_the_next_stretch(void **state)
   begin_at(UINT32_MAX - 2, SLOTS); /* 3 stretches before the end of its room */
   complete_more(6);
   assert_int_equal(take(VB_POLL_BATCH), 6);
-  assert_int_equal(rx.line.tail, 2);
-  assert_int_equal(rx.line.count, 2);
+  assert_int_equal(rx.own->line.tail, 2);
+  assert_int_equal(rx.own->line.count, 2);
   assert_int_equal(pst_token_slot(told[2].u.message.token), 7);
   assert_int_equal(pst_token_slot(told[3].u.message.token), 0);
 }
@@ -241,9 +241,9 @@ static void messages_say_which_credit_has_arrived(void **state)
   (void)state;
   rx.credits_sent = VB_CONTROL_RECEIVES + 2;
   rx.credits_taken = VB_CONTROL_RECEIVES - 1;
-  rx.first_of[VB_CONTROL_RECEIVES - 1] = 1;
-  rx.first_of[0] = 2;
-  rx.first_of[1] = 5;
+  rx.own->first_of[VB_CONTROL_RECEIVES - 1] = 1;
+  rx.own->first_of[0] = 2;
+  rx.own->first_of[1] = 5;
   complete_more(5);
   assert_int_equal(take(1), 1);
   assert_int_equal(rx.credits_taken, VB_CONTROL_RECEIVES - 1);
@@ -278,7 +278,7 @@ static void expect_run(uint32_t from, uint32_t n, uint32_t length)
     assert_int_equal(told[i].u.message.offset, 4096 + 32 + i * 512);
     assert_int_equal(told[i].u.message.length, length);
     assert_int_equal(told[i].u.message.sequence, i);
-    assert_true(vb_bits_has(rx.held, i));
+    assert_true(vb_bits_has(rx.own->held, i));
   }
 }
 
@@ -296,7 +296,7 @@ static void a_run_is_told_message_by_message(void **state)
   assert_int_equal(rx.arrived, 7);
   assert_int_equal(rx.highest, 6);
   assert_int_equal(rx.bytes, 4 * 256 + 3 * 200);
-  assert_int_equal(rx.line.count, SLOTS - 7);
+  assert_int_equal(rx.own->line.count, SLOTS - 7);
   assert_int_equal(rq.posted, 17); /* a receive each */
   assert_int_equal(worker.wc_at, 3);
 }

@@ -25,9 +25,11 @@ static struct pst_device device = {.transport = &transport};
 static struct pst_worker worker;
 static struct pst_endpoint endpoint;
 static struct vb_rx rx;
+static struct vb_own_slots own;
 static uint64_t first_of[VB_CONTROL_RECEIVES];
 static struct vb_tx tx;
 static uint8_t control[VB_CONTROL_RECEIVES * BYTES];
+static struct vb_credit_buffers buffers = {.credit = control};
 static struct vb_run granted[256];
 static uint32_t granted_count, messages;
 
@@ -54,13 +56,14 @@ int __wrap_vb_send_queue_own(struct vb_send_queue *sq, enum ibv_wr_opcode opcode
 /* A receiver of 64 slots, of which the first `out` are granted; counts begin there. */
 static void begin(uint32_t from, uint32_t out)
 {
-  rx = (struct vb_rx){
-      .share = SHARE, .control_receives = VB_CONTROL_RECEIVES, .runs_max = 8, .first_of = first_of};
+  own = (struct vb_own_slots){
+      .control_receives = VB_CONTROL_RECEIVES, .runs_max = 8, .first_of = first_of};
+  rx = (struct vb_rx){.share = SHARE, .own = &own};
   tx = (struct vb_tx){.slots = SHARE};
-  assert_int_equal(vb_line_open(&rx.line, SHARE), 0);
+  assert_int_equal(vb_line_open(&rx.own->line, SHARE), 0);
   assert_int_equal(vb_line_open(&rx.back, SHARE), 0);
   assert_int_equal(vb_line_open(&tx.credits, SHARE), 0);
-  rx.line.head = rx.line.tail = rx.back.head = rx.back.tail = from;
+  rx.own->line.head = rx.own->line.tail = rx.back.head = rx.back.tail = from;
   tx.credits.head = tx.credits.tail = from;
   endpoint = (struct pst_endpoint){.worker = &worker,
                                    .device = &device,
@@ -73,15 +76,15 @@ static void begin(uint32_t from, uint32_t out)
                                    .credit_depth = VB_CONTROL_RECEIVES,
                                    .credit_bytes = BYTES,
                                    .sq.max_inline = BYTES,
-                                   .credit = control};
-  vb_line_put(&rx.line, 0, out);
+                                   .buffers = &buffers};
+  vb_line_put(&rx.own->line, 0, out);
   granted_count = messages = 0;
 }
 
 static int end(void **state)
 {
   (void)state;
-  free(rx.line.at);
+  free(rx.own->line.at);
   free(rx.back.at);
   free(tx.credits.at);
   return 0;
@@ -108,9 +111,9 @@ static void neighbours_are_one_run(void **state)
     vb_credit_send(&endpoint);
     expect_granted(4, runs);
     assert_int_equal(messages, 1);
-    assert_int_equal(rx.grants, 7);
+    assert_int_equal(rx.own->grants, 7);
     assert_int_equal(rx.back.count, 0);
-    assert_int_equal(rx.line.count, 7);
+    assert_int_equal(rx.own->line.count, 7);
     end(state);
   }
   begin(0, 0);
@@ -130,7 +133,8 @@ static void credit_waits_while_the_sender_has_half(void **state)
   vb_line_put(&rx.back, 48, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
-  vb_line_take(&rx.line, rx.line.count - 31); /* messages have come: less than half is left */
+  vb_line_take(&rx.own->line,
+               rx.own->line.count - 31); /* messages have come: less than half is left */
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 2);
 }
@@ -145,9 +149,9 @@ static void message_has_as_many_runs_as_there_is_room_for(void **state)
   assert_int_equal(messages, 3);
   assert_int_equal(granted_count, 20);
   assert_int_equal(rx.credits_sent, 3);
-  assert_int_equal(rx.first_of[0], 0);
-  assert_int_equal(rx.first_of[1], 8);
-  assert_int_equal(rx.first_of[2], 16);
+  assert_int_equal(rx.own->first_of[0], 0);
+  assert_int_equal(rx.own->first_of[1], 8);
+  assert_int_equal(rx.own->first_of[2], 16);
 }
 
 static void no_more_messages_than_the_sender_has_receives_for(void **state)

@@ -61,7 +61,7 @@ static int begin(void **state)
     both[i]->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   other = endpoint;
   other.worker = &other_worker;
-  snprintf(other.label, sizeof(other.label), "another");
+  other.label = "another";
   qps[0].qp_context = &endpoint;
   qps[1].qp_context = &other;
   shared = (struct vb_srq){.worker = &other_worker};

@@ -25,6 +25,7 @@ static struct pst_path_info path;
 static struct pst_ring *opened;
 static struct pst_endpoint ends[ENDS];
 static struct vb_rx rxs[ENDS];
+static struct vb_own_slots owns[ENDS];
 static uint64_t tokens[SLOTS];
 
 int __wrap_vb_mr_register(const struct pst_host *host, struct vb_mrs *mrs,
@@ -135,13 +136,14 @@ static struct pst_ring *open_ring(void)
 static void grant(uint32_t i)
 {
   while (rxs[i].back.count)
-    vb_line_move(&rxs[i].back, &rxs[i].line);
+    vb_line_move(&rxs[i].back, &rxs[i].own->line);
 }
 
 /* An endpoint of the worker that has its share of that ring. */
 static void join(uint32_t i, struct pst_ring *of, bool sends)
 {
-  rxs[i] = (struct vb_rx){.sends = sends};
+  owns[i] = (struct vb_own_slots){0};
+  rxs[i] = (struct vb_rx){.sends = sends, .own = &owns[i]};
   ends[i] = (struct pst_endpoint){.worker = &worker, .device = &device, .rx = &rxs[i]};
   assert_int_equal(pst_places_take(&worker.endpoints, &ends[i], VB_PLACES, &ends[i].place), 0);
   assert_int_equal(vb_ring_share(of, &ends[i]), 0);
@@ -158,9 +160,9 @@ static void part(uint32_t i)
 static uint64_t fill(uint32_t i)
 {
   struct pst_ring *of = rxs[i].ring;
-  const uint32_t slot = vb_line_get(&rxs[i].line);
+  const uint32_t slot = vb_line_get(&rxs[i].own->line);
 
-  vb_bits_set(rxs[i].held, slot, 1);
+  vb_bits_set(rxs[i].own->held, slot, 1);
   return pst_token(of->place, slot);
 }
 
@@ -361,9 +363,9 @@ static void endpoints_have_equal_shares(void **state)
   uint32_t from = 0;
   for (uint32_t i = 0; i < 3; i++) {
     assert_int_equal(rxs[i].share, shares[i]);
-    assert_int_equal(rxs[i].line.count, shares[i]);
+    assert_int_equal(rxs[i].own->line.count, shares[i]);
     for (uint32_t k = 0; k < shares[i]; k++) {
-      assert_int_equal(slot_at(&rxs[i].line, k), from);
+      assert_int_equal(slot_at(&rxs[i].own->line, k), from);
       assert_int_equal(opened->owners[from++], ends[i].place);
     }
   }
@@ -384,8 +386,8 @@ static void slots_of_one_that_closes_are_the_next_ones(void **state)
   join(0, opened, false);
   assert_int_equal(rxs[0].share, 3);
   for (uint32_t i = 0; i < 3; i++)
-    assert_int_equal(slot_at(&rxs[0].line, i), i + 1);
-  assert_int_equal(rxs[1].line.count, 4); /* as before */
+    assert_int_equal(slot_at(&rxs[0].own->line, i), i + 1);
+  assert_int_equal(rxs[1].own->line.count, 4); /* as before */
   part(1);
   part(0);
   join(0, opened, false); /* half of them: another is to come */
@@ -408,7 +410,7 @@ static void credit_follows_in_the_order_of_release(void **state)
   assert_int_equal(rxs[0].back.count, 4);
   for (uint32_t i = 0; i < 4; i++) {
     assert_int_equal(back_at(0, i), order[i]);
-    assert_false(vb_bits_has(rxs[0].held, i));
+    assert_false(vb_bits_has(rxs[0].own->held, i));
   }
   assert_ptr_equal(worker.pending, &ends[0]); /* half of the slots: the sender is to hear of it */
   assert_int_equal(vb_release(&worker, NULL, 0), 0);
@@ -567,7 +569,7 @@ static void shared_slots_go_back_to_all(void **state)
   join(0, opened, true);
   join(1, opened, true);
   assert_int_equal(rxs[0].share, 4);
-  assert_int_equal(rxs[0].line.count, 0);
+  assert_int_equal(rxs[0].own->line.count, 0);
   for (uint32_t i = 0; i < 3; i++)
     tokens[i] = fill_shared(0, 5 - i);
   const int first = vb_release(&worker, tokens, 2), again = vb_release(&worker, tokens, 1);

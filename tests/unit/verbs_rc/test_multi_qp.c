@@ -19,7 +19,7 @@ static struct vb_out out;
 static void begin(uint32_t lanes, uint32_t turn)
 {
   start_connection(lanes);
-  tx.turn = rx.turn = turn;
+  tx.turn = rx.own->turn = turn;
   endpoint.sq.head = endpoint.sq.done = endpoint.sq.told = FROM;
   for (uint32_t i = 0; i < lanes; i++) {
     connection.lanes[i].done = FROM;
