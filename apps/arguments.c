@@ -204,9 +204,11 @@ static enum arguments_result arguments_take(const struct command *command, int k
                ? arguments_add(command, &a->transport_options, &a->transport_option_count, value)
                : arguments_add(command, &a->memory_options, &a->memory_option_count, value);
   default: {
-    const char **word = key >= KEY_HARDWARE ? &a->hardware[key - KEY_HARDWARE]
-                        : key >= KEY_NODE   ? &a->node[key - KEY_NODE]
-                                            : &a->bench[key - KEY_BENCH];
+    const char **word = key == KEY_OUTPUT     ? &a->topo[INIT_OUTPUT]
+                        : key >= KEY_TOPO     ? &a->topo[key - KEY_TOPO]
+                        : key >= KEY_HARDWARE ? &a->hardware[key - KEY_HARDWARE]
+                        : key >= KEY_NODE     ? &a->node[key - KEY_NODE]
+                                              : &a->bench[key - KEY_BENCH];
     *word = value ? value : "";
     return ARGUMENTS_OK;
   }

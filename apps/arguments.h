@@ -27,6 +27,9 @@ enum option_bit {
   OPTION_COPY = 1u << 12, /* get, put */
   OPTION_FOR = 1u << 13,  /* check */
   OPTION_HARDWARE = 1u << 14,
+  OPTION_TOPO = 1u << 15,
+  OPTION_INIT = 1u << 16,
+  OPTION_ROOT = 1u << 17, /* what reads a recorded machine, too */
 };
 
 /* What only `bench` has, as it was written; bench/cases.c reads it. */
@@ -91,6 +94,20 @@ enum hardware_word {
   HARDWARE_WORDS,
 };
 
+/* What only `topo` and `init` have; topo/topo.c and init/init.c read it. */
+enum topo_word {
+  TOPO_ROOT,
+  TOPO_SVG,
+  INIT_AS,
+  INIT_FROM,
+  INIT_TO,
+  INIT_PEER,
+  INIT_TRANSPORT,
+  INIT_RATE,
+  INIT_OUTPUT,
+  TOPO_WORDS,
+};
+
 enum operand_need { OPERAND_REQUIRED, OPERAND_OPTIONAL };
 
 struct arguments {
@@ -112,6 +129,7 @@ struct arguments {
   const char *bench[BENCH_WORDS]; /* NULL: not written; "": has no value */
   const char *node[NODE_WORDS];
   const char *hardware[HARDWARE_WORDS];
+  const char *topo[TOPO_WORDS];
   const char **transport_options; /* "k=v" */
   size_t transport_option_count;
   const char **memory_options;

@@ -69,6 +69,9 @@ const struct option_word app_option_words[] = {
     {OPTION_HARDWARE, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
      "allow a HOST beyond this machine, and other users of this one; nothing is authenticated or "
      "encrypted"},
+    {OPTION_TOPO, KEY_TOPO + TOPO_SVG, "svg", "FILE", "draw the machine as a picture, an SVG file"},
+    {OPTION_ROOT, KEY_TOPO + TOPO_ROOT, "root", "DIR",
+     "read the machine that `penstock doctor --record` wrote to DIR, not this one"},
     {OPTION_NODE, KEY_NODE + NODE_TRANSPORT, "transport", "NAME",
      "the transport plugin, the same at both ends (default: loopback)"},
     {OPTION_NODE, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",

@@ -13,13 +13,15 @@
 
 enum {
   KEY_HELP = 'h',
+  KEY_OUTPUT = 'o',
   KEY_LONG = 256,
   KEY_JSON = KEY_LONG + 2,
   KEY_BENCH = 512, /* + enum bench_word */
   KEY_TRANSPORT_OPTION = KEY_BENCH + BENCH_WORDS,
   KEY_MEMORY_OPTION,
-  KEY_NODE,                             /* + enum node_word */
-  KEY_HARDWARE = KEY_NODE + NODE_WORDS, /* + enum hardware_word */
+  KEY_NODE,                                 /* + enum node_word */
+  KEY_HARDWARE = KEY_NODE + NODE_WORDS,     /* + enum hardware_word */
+  KEY_TOPO = KEY_HARDWARE + HARDWARE_WORDS, /* + enum topo_word */
 };
 
 /* One name may be there several times, for commands of different bits. */

@@ -56,7 +56,8 @@ struct json_object *app_result_new(const struct command *command, const struct a
                {"request", "request"},
                {"get", "copy"},
                {"put", "copy"},
-               {"serve", "serve"}};
+               {"serve", "serve"},
+               {"topo", "topo"}};
   struct json_object *result = json_object_new_object();
   char stamp[32] = "";
   time_t now = time(NULL);
@@ -82,7 +83,8 @@ struct json_object *app_result_new(const struct command *command, const struct a
     json_object_object_add(result, "config", result_config_json(arguments->operand, config));
     json_object_object_add(result, "streams", json_object_new_array());
   }
-  if (strcmp(command->name, "bench") != 0 && strcmp(command->name, "hardware-check") != 0)
+  if (strcmp(command->name, "bench") != 0 && strcmp(command->name, "hardware-check") != 0 &&
+      strcmp(command->name, "topo") != 0)
     json_object_object_add(result, "devices", json_object_new_array());
   for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
     if (strcmp(command->name, parts[i].command) == 0)

@@ -29,7 +29,7 @@ ABOUT = {
 }  # fmt: skip
 # What files of the program share begins with this.
 PROGRAM = {"apps": "app", "apps/bench": "bench", "apps/hardware": "hardware", "apps/host": "host",
-           "apps/serve": "serve"}
+           "apps/init": "init", "apps/serve": "serve", "apps/topo": "topo"}
 
 # Comments, strings, and what has parentheses before a function's own.
 NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|__attribute__\(\((?:[^()]|\([^()]*\))*\)\) ?|_Atomic\([^()]*\)', re.S)

@@ -52,7 +52,7 @@ _penstock() {
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -d -- "$current")
       return ;;
-    --json)
+    --json | --svg | --output | -o)
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return ;;
