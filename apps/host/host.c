@@ -35,11 +35,13 @@ struct host {
 
 static int host_open_at(const struct host *host, const char *path, int flags)
 {
-  struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY),
+  /* openat2(2) refuses flags that O_PATH has no use for. */
+  const int more = flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  struct open_how how = {.flags = (uint64_t)(flags | more),
                          .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 
   if (host->is_live)
-    return openat(host->folder, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    return openat(host->folder, path, flags | more);
   return (int)syscall(SYS_openat2, host->folder, path, &how, sizeof(how));
 }
 
