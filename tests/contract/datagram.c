@@ -181,7 +181,7 @@ static uint64_t empty(uint64_t i)
 
 static void framing_round_trip(void **state, uint64_t (*length)(uint64_t), uint64_t count)
 {
-  contract_rule("**what arrives is whole**: one message a slot, of the length that was sent");
+  contract_rule("**a message arrives whole**: one message a slot, of the length that was sent");
   struct contract_params params = {
       .endpoints = 1, .slots = 256, .message = 2048, .requests = 256, .pieces = 1, .headroom = 32};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -239,7 +239,7 @@ static void largest_message_comes(void **state)
 static void ring_of_one_slot_loses_nothing_while_there_is_room(void **state)
 {
   contract_rule(
-      "**what arrives for a full ring waits** in the device or socket as long as there is room");
+      "**messages for a full ring wait** in the device or socket as long as there is room");
   struct contract_params params = {
       .endpoints = 1, .slots = 1, .message = 2048, .requests = 4, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -253,7 +253,7 @@ static void ring_of_one_slot_loses_nothing_while_there_is_room(void **state)
 static void burst_into_few_slots_is_kept(void **state)
 {
   contract_rule(
-      "**what arrives for a full ring waits** in the device or socket as long as there is room");
+      "**messages for a full ring wait** in the device or socket as long as there is room");
   struct contract_params params = {
       .endpoints = 1, .slots = 48, .message = 512, .requests = 64, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -410,7 +410,7 @@ static void settle_and_arm(struct contract_side *side)
 
 static void arrival_wakes_unless_there_is_no_slot(void **state)
 {
-  contract_rule("`arm` does not wake for it before a slot is free.");
+  contract_rule("`arm` does not wake for them before a slot is free.");
   struct contract_params params = {
       .endpoints = 1, .slots = 1, .message = 64, .requests = 16, .pieces = 1, .sleep = true};
   contract_need(state, PST_CAP_WAKEUP);
