@@ -187,6 +187,20 @@ static enum arguments_result arguments_take(const struct command *command, int k
     if (strcmp(value, "run") != 0 && strcmp(value, "send") != 0 && strcmp(value, "receive") != 0)
       return app_arguments_wrong(command, "--for '%.100s' is not one of run, send, receive", value);
     return ARGUMENTS_OK;
+  case KEY_METRICS:
+    a->metrics = value;
+    return ARGUMENTS_OK;
+  case KEY_METRICS_WAIT:
+    if (app_arguments_duration(value, &a->metrics_wait_ns) < 0)
+      return app_arguments_wrong(
+          command, "--metrics-wait '%.100s' is not a time; write 15, 1.5, 250ms or 2min", value);
+    return ARGUMENTS_OK;
+  case KEY_METRICS_INSECURE:
+    a->metrics_insecure = true;
+    return ARGUMENTS_OK;
+  case KEY_SERIES:
+    a->series = true;
+    return ARGUMENTS_OK;
   case 'q':
     a->quiet = true;
     return ARGUMENTS_OK;
@@ -275,6 +289,18 @@ static bool arguments_gives_back(char **argv)
   return true;
 }
 
+/* Options that mean nothing without another one. */
+static enum arguments_result arguments_check_pairs(const struct command *command,
+                                                   const struct arguments *a)
+{
+  if (!a->metrics && (a->metrics_wait_ns != 0 || a->metrics_insecure))
+    return app_arguments_wrong(command, "--metrics-%s needs --metrics ADDRESS:PORT",
+                               a->metrics_insecure ? "insecure" : "wait");
+  if (a->series && !a->json)
+    return app_arguments_wrong(command, "--series goes into the result, and needs --json FILE");
+  return ARGUMENTS_OK;
+}
+
 enum arguments_result app_arguments_parse(const struct command *command, int argc, char **argv,
                                           struct arguments *arguments)
 {
@@ -295,7 +321,8 @@ enum arguments_result app_arguments_parse(const struct command *command, int arg
                                      app_option_words[i].value ? required_argument : no_argument,
                                      NULL, app_option_words[i].key};
     if (app_option_words[i].key < KEY_LONG)
-      shorts[used++] = (char)app_option_words[i].key;
+      used += (size_t)sprintf(shorts + used, "%c%s", app_option_words[i].key,
+                              app_option_words[i].value ? ":" : "");
   }
   if (!(arguments->line = arguments_join(argc, argv)))
     return app_arguments_wrong(command, "out of memory");
@@ -322,6 +349,8 @@ enum arguments_result app_arguments_parse(const struct command *command, int arg
   }
   if (result == ARGUMENTS_OK)
     result = arguments_take_operands(command, argc, argv, arguments);
+  if (result == ARGUMENTS_OK)
+    result = arguments_check_pairs(command, arguments);
   /* The result that says what is wrong goes to the FILE that is named behind it, too. */
   while (result == ARGUMENTS_WRONG && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
     if (optarg && !arguments_gives_back(argv) && key == KEY_JSON && optarg[0] != '\0')
@@ -368,7 +397,8 @@ static void arguments_print_option(const struct option_word *word)
   char left[64];
 
   if (word->key < KEY_LONG)
-    snprintf(left, sizeof(left), "-%c, --%s", word->key, word->name);
+    snprintf(left, sizeof(left), "-%c, --%s%s%s", word->key, word->name, word->value ? " " : "",
+             word->value ? word->value : "");
   else
     snprintf(left, sizeof(left), "    --%s%s%s", word->name, word->value ? " " : "",
              word->value ? word->value : "");

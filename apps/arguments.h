@@ -30,6 +30,8 @@ enum option_bit {
   OPTION_TOPO = 1u << 15,
   OPTION_INIT = 1u << 16,
   OPTION_ROOT = 1u << 17, /* what reads a recorded machine, too */
+  OPTION_METRICS = 1u << 18,
+  OPTION_SERIES = 1u << 19,
 };
 
 /* What only `bench` has, as it was written; bench/cases.c reads it. */
@@ -116,6 +118,10 @@ struct arguments {
   size_t operand_count;
   const char *judged_for; /* "run", "send", "receive"; NULL: each */
   const char *json;       /* "-": stdout; NULL: none */
+  const char *metrics;    /* ADDRESS:PORT; NULL: no metrics are served */
+  bool metrics_insecure;
+  uint64_t metrics_wait_ns;
+  bool series;
   uint64_t duration_ns;
   bool duration_set;
   uint64_t count;

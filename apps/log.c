@@ -14,6 +14,8 @@
 
 static const char *const prefixes[] = {"penstock: error: ", "penstock: warning: ", "",
                                        "penstock: debug: "};
+/* Called before and after a line is written; NULL: nobody is to be asked. */
+static _Atomic(log_around *) around_line;
 static int shown_level = PST_LOG_INFO;
 static int log_level;          /* of the library's lines */
 static atomic_bool is_hushed;  /* none of them is written */
@@ -31,8 +33,18 @@ static void log_put_line(const char *prefix, const char *line)
   if ((size_t)length > sizeof(text) - 2)
     length = (int)sizeof(text) - 2;
   text[length++] = '\n';
+  log_around *around = atomic_load_explicit(&around_line, memory_order_acquire);
+  if (around)
+    around(true);
   ssize_t written = write(STDERR_FILENO, text, (size_t)length);
   (void)written; /* nobody is left to tell */
+  if (around)
+    around(false);
+}
+
+void app_log_around(log_around *around)
+{
+  atomic_store_explicit(&around_line, around, memory_order_release);
 }
 
 /* What a file or a peer is called cannot forge a line or steer a terminal. */

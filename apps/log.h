@@ -25,6 +25,10 @@ void app_log_warn(enum finding finding, const char *where, const char *format, .
 /* Takes over the library's lines. Those above a level are not written: errors alone with -q, all
  * with -v, else as PENSTOCK_LOG says, or `level`. The result lists its warnings in any case. */
 void app_log_begin(const struct arguments *arguments, int level);
+/* What keeps lines at the foot of the terminal is called before and after each line that is
+ * written, by the thread that writes it; NULL: nobody is. */
+typedef void log_around(bool is_before);
+void app_log_around(log_around *around);
 /* While on, none of the library's lines is written. */
 void app_log_hush(bool is_on);
 /* The last line of an error that this thread has reported; "" before the first. */

@@ -13,6 +13,7 @@
 #include "runner.h"
 #include "signals.h"
 #include "size.h"
+#include "watch.h"
 
 #define RING_IN_CACHE_BYTES (UINT64_C(1) << 20) /* of the level 2 cache that most CPUs have */
 
@@ -526,6 +527,7 @@ void app_report_flow(struct flow *flow, struct json_object *result)
       report_say_verdict(&judged);
   }
   judged.out.stopped = report_stop_name(stopped);
+  judged.out.series = result ? app_watch_series(flow) : NULL;
   judged.out.ok = flow->exit_status == PST_EXIT_OK;
   app_result_add_stream(result, &judged.out);
 }

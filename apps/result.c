@@ -376,6 +376,7 @@ struct json_object *app_result_add_stream(struct json_object *result,
   result_put_counter(object, "restarts", &stream->receiver_counters);
   result_put_counter(object, "jitter_ns", &stream->receiver_counters);
   result_put_intervals(object, stream->receiver);
+  json_object_object_add(object, "series", stream->series);
   app_json_put_text(object, "path",
                     account->path.path != PST_PATH_NONE ? app_statistics_path(account->path.path)
                                                         : NULL);

@@ -38,6 +38,7 @@ struct result_stream {
   double share;
   const char *stopped;        /* by what; NULL: nobody knows */
   struct json_object *errors; /* becomes the result's; NULL: none */
+  struct json_object *series; /* becomes the result's; NULL: none */
   bool ok;
 };
 

@@ -10,13 +10,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "accounting.h"
 #include "clock.h"
 #include "devices.h"
 #include "log.h"
 #include "result.h"
 #include "result_file.h"
 #include "signals.h"
+#include "watch.h"
 
 #define LINE_NS NS_PER_S
 #define BANNER_NS (20 * NS_PER_MS) /* how often to look whether streams have connected */
@@ -79,67 +79,6 @@ static bool runner_all_announced(struct runner *runner)
   return all;
 }
 
-/* A counter of the receiver's transport; 0: there is none. */
-static uint64_t runner_counted(const struct flow *flow, const char *name)
-{
-  struct pst_counter_value values[COUNTERS_MAX];
-
-  if (!flow->receiver.handle)
-    return 0;
-  const struct result_counters counters = app_result_counters(
-      values, pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX));
-  const struct pst_counter_value *counter =
-      app_statistics_counter(counters.values, counters.count, name);
-  return counter ? counter->value : 0;
-}
-
-/* A sender knows of loss what its receiver tells; and one to whom nothing came can tell of none. */
-static bool runner_loss_unknown(const struct flow *flow, const struct pst_stats *stats, bool sent)
-{
-  if (flow->foreign)
-    return sent || stats->sent_basis == PST_SENT_UNKNOWN;
-  if ((stats->capabilities & PST_CAP_RELIABLE) != 0)
-    return false;
-  return sent ? !stats->peer_known || stats->peer_delivered == 0 : stats->messages_delivered == 0;
-}
-
-/* Prints the line of a second for each stream that is under way. */
-static void runner_say_lines(struct runner *runner, uint64_t now)
-{
-  for (uint32_t i = 0; i < runner->flow_count; i++) {
-    struct flow *flow = &runner->flows[i];
-    struct pst_stats stats = {.struct_size = sizeof(stats)};
-    struct statistics_sample sample = {.stream = flow->name};
-    bool sent = !flow->receiver.handle;
-    char line[256];
-
-    if (sent ? pst_sender_stats(flow->sender.handle, &stats)
-             : pst_receiver_stats(flow->receiver.handle, &stats))
-      continue;
-    if (stats.started_ns == 0 || (stats.ended_ns != 0 && stats.ended_ns <= flow->mark.time_ns))
-      continue;
-    if (flow->mark.time_ns < stats.started_ns)
-      flow->mark.time_ns = stats.started_ns;
-    sample.gpu = stats.memory_kind == PST_MEMORY_CUDA;
-    sample.loss_unknown = runner_loss_unknown(flow, &stats, sent);
-    if (flow->foreign)
-      sample.restarts = runner_counted(flow, "restarts");
-    if (runner->arguments->verbose > 0) {
-      sample.jitter_ns = runner_counted(flow, "jitter_ns");
-      sample.p99_ns = stats.intervals.p99_ns;
-    }
-    app_statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
-                         &sample);
-    struct pst_stats other = {.struct_size = sizeof(other)};
-    bool both = !sent && flow->sender.handle && pst_sender_stats(flow->sender.handle, &other) == 0;
-    const struct pst_stats *sender = sent ? &stats : both ? &other : NULL;
-    sample.path = app_accounting_path(sender, sent ? NULL : &stats)->path;
-    sample.staged_by = app_accounting_staged_by(sender, sent ? NULL : &stats);
-    app_statistics_line(&sample, line, sizeof(line));
-    app_log(PST_LOG_INFO, "%s", line);
-  }
-}
-
 static bool runner_any_connected(const struct runner *runner)
 {
   for (uint32_t i = 0; i < runner->flow_count; i++) {
@@ -180,7 +119,7 @@ static void runner_watch(struct runner *runner)
       pst_session_wake(runner->session);
     }
     if (now >= next_line_ns) {
-      runner_say_lines(runner, now);
+      app_watch_second(runner, now);
       next_line_ns += LINE_NS;
     }
   }
@@ -231,6 +170,8 @@ int app_runner_main(const struct command *command, const struct arguments *argum
   if (rc == 0)
     rc = app_preflight(runner.config, command, arguments, &runner.error);
   if (rc == 0)
+    rc = app_watch_open(&runner);
+  if (rc == 0)
     rc = app_streams_open(&runner);
   if (rc == 0) {
     app_result_interrupted(app_report_interrupted, &runner);
@@ -238,12 +179,15 @@ int app_runner_main(const struct command *command, const struct arguments *argum
   }
   if (rc == 0) {
     app_signals_session(runner.session);
-    rc = app_threads_start(&runner, &runner.error);
+    rc = app_watch_begin(&runner);
   }
+  if (rc == 0)
+    rc = app_threads_start(&runner, &runner.error);
   if (rc == 0) {
     runner_watch(&runner);
     app_threads_join(&runner);
     pst_session_settle(runner.session, DRAIN_NS);
+    app_watch_end(&runner);
     ran = true;
   }
   if (rc < 0 && runner.error.code == 0)
@@ -252,6 +196,7 @@ int app_runner_main(const struct command *command, const struct arguments *argum
 
   app_result_interrupted(NULL, NULL);
   app_signals_session(NULL);
+  app_watch_close(&runner);
   app_streams_close(&runner);
   pst_session_close(runner.session);
   pst_config_close(runner.config);

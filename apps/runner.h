@@ -66,7 +66,6 @@ struct flow {
   uint64_t message, ring;
   struct flow_sender sender;
   struct flow_receiver receiver;
-  struct statistics_mark mark;
   struct flow *leader; /* fan-out: whose messages are sent here too; NULL */
   bool foreign;        /* `control: none` */
   atomic_bool source_broken;
@@ -86,6 +85,7 @@ struct runner {
   int event_fd;                 /* signals and threads that are through write to it */
   atomic_bool stop;             /* sources end, what is under way drains */
   _Atomic uint64_t drain_by_ns; /* after ^C: what is not through by then is given up */
+  struct watch *watch;          /* watch.h */
   bool said_waiting;            /* that streams had not connected: once for all */
   struct pst_error error;       /* what ended the run before it began */
 };

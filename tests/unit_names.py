@@ -4,7 +4,8 @@ import re
 
 # Folder: what its static functions begin with. In the others it is a word of the file's name.
 FAMILIES = {
-    "apps/bench": "bench", "apps/hardware": "hardware", "apps/serve": "serve", "filters/fault": "fault",
+    "apps/bench": "bench", "apps/hardware": "hardware", "apps/html": "html",
+    "apps/serve": "serve", "filters/fault": "fault",
     "memory/cuda": "cuda", "memory/host": "host", "memory/igpu": "igpu", "memory/nvidia": "cuda",
     "subprojects/simverbs/cm": "cm", "subprojects/simverbs/engine": "sim", "subprojects/simverbs/fabric": "fab",
     "subprojects/simverbs/front": "front", "subprojects/simverbs/mlx5": "mlx5", "subprojects/simverbs/objects": "sim",
@@ -29,7 +30,8 @@ ABOUT = {
 }  # fmt: skip
 # What files of the program share begins with this.
 PROGRAM = {"apps": "app", "apps/bench": "bench", "apps/hardware": "hardware", "apps/host": "host",
-           "apps/init": "init", "apps/serve": "serve", "apps/topo": "topo"}
+           "apps/html": "html", "apps/init": "init", "apps/metrics": "metrics",
+           "apps/serve": "serve", "apps/topo": "topo"}
 
 # Comments, strings, and what has parentheses before a function's own.
 NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|__attribute__\(\((?:[^()]|\([^()]*\))*\)\) ?|_Atomic\([^()]*\)', re.S)

@@ -10,6 +10,7 @@
 #include "devices.h"
 #include "json_put.h"
 #include "log.h"
+#include "metrics/server.h"
 #include "result_file.h"
 #include "signals.h"
 #include "size.h"
@@ -120,14 +121,19 @@ static void serve_cmd_add_interrupted(void *unused, struct json_object *result)
     app_json_put_uncounted(object);
 }
 
+/* Opens, serves until a signal, and says what was served; with --metrics the last counts are served
+ * behind the result. Returns the exit status. */
 static int serve_cmd_serve(const struct command *command, const struct arguments *arguments,
-                           const struct server_params *params, int event_fd)
+                           struct server_params *params, int event_fd)
 {
   struct pst_error error = PST_ERROR_INIT;
-  struct server server;
+  struct server server = {.root = -1};
 
   app_result_interrupted(serve_cmd_add_interrupted, NULL);
-  int rc = serve_server_open(params, &server, &error);
+  int rc = metrics_server_open(arguments, &params->metrics, &error);
+  const bool has_opened = rc == 0;
+  if (rc == 0)
+    rc = serve_server_open(params, &server, &error);
   struct json_object *result = serve_cli_result(command, arguments, server.node);
 
   if (rc == 0) {
@@ -138,7 +144,12 @@ static int serve_cmd_serve(const struct command *command, const struct arguments
                    strerror(-rc));
   }
   app_devices_report_node(server.node, result);
-  serve_server_close(&server);
+  struct metrics_page *page = server.node && params->metrics ? serve_metrics_page(&server) : NULL;
+  if (has_opened)
+    serve_server_close(&server);
+  serve_metrics_add_totals(page, &server.totals, 0);
+  if (page)
+    metrics_server_publish(params->metrics, page);
   if (rc == 0)
     serve_cmd_say_totals(&server.totals);
   if (result)
@@ -146,7 +157,10 @@ static int serve_cmd_serve(const struct command *command, const struct arguments
                          rc < 0                                ? "failure"
                          : params->once && !app_signals_stop() ? "source_end"
                                                                : "signal");
-  return serve_cli_finish(arguments, result, rc < 0 ? error.exit_status : PST_EXIT_OK, &error);
+  int status =
+      serve_cli_finish(arguments, result, rc < 0 ? error.exit_status : PST_EXIT_OK, &error);
+  metrics_server_close(params->metrics);
+  return status;
 }
 
 static int serve_cmd_run(const struct command *command, const struct arguments *arguments)
@@ -167,8 +181,8 @@ const struct command app_command_serve = {
     .name = "serve",
     .operand = "HOST:PORT",
     .need = OPERAND_OPTIONAL,
-    .options = OPTION_NODE | OPTION_SERVE | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
-               OPTION_VERBOSE,
+    .options = OPTION_NODE | OPTION_SERVE | OPTION_METRICS | OPTION_JSON | OPTION_PLUGIN_PATH |
+               OPTION_QUIET | OPTION_VERBOSE,
     .summary = "serve memory and files to `request`, `get` and `put`, by RDMA READ and WRITE",
     .help =
         "Listens on HOST:PORT until ^C (default: " SERVE_ADDRESS "; port 0: any that is free).\n"

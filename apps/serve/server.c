@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "errno_hint.h"
 #include "log.h"
+#include "metrics/server.h"
 #include "sandbox.h"
 #include "signals.h"
 
@@ -140,7 +141,9 @@ static int serve_server_take_all(struct server *server)
   return n >= 0 && serve_job_post_some(server) ? n + 1 : n;
 }
 
-static void serve_server_sleep_until(struct server *server, int event_fd, uint64_t until)
+/* publish_ns: when metrics are due; 0: never. */
+static void serve_server_sleep_until(struct server *server, int event_fd, uint64_t until,
+                                     uint64_t publish_ns)
 {
   struct pollfd fds[] = {{.fd = serve_io_event_fd(server->io), .events = POLLIN},
                          {.fd = event_fd, .events = POLLIN},
@@ -150,6 +153,8 @@ static void serve_server_sleep_until(struct server *server, int event_fd, uint64
 
   if (!server->clients) /* nobody can be idle */
     until = server->trim_ns;
+  if (publish_ns != 0 && (until == 0 || publish_ns < until))
+    until = publish_ns;
   int left = until > now ? (int)((until - now) / NS_PER_MS) + 1 : 0;
   if (until == 0)
     left = -1;
@@ -195,7 +200,7 @@ static void serve_server_check_idle(struct server *server, uint64_t now)
 
 int serve_server_run(struct server *server, int event_fd)
 {
-  uint64_t busy = app_now_ns(), check = busy;
+  uint64_t busy = app_now_ns(), check = busy, publish = busy;
 
   while (!app_signals_stop() && !server->stopping) {
     int n = serve_server_take_all(server);
@@ -208,9 +213,15 @@ int serve_server_run(struct server *server, int event_fd)
       serve_server_check_idle(server, now);
       check = now + IDLE_CHECK_NS;
     }
+    if (server->params->metrics && now >= publish) {
+      struct metrics_page *page = serve_metrics_page(server);
+      serve_metrics_add_totals(page, &server->totals, server->client_count);
+      metrics_server_publish(server->params->metrics, page);
+      publish = now + NS_PER_S;
+    }
     if (now - busy > SPIN_NS) {
       serve_server_give_back(server, now);
-      serve_server_sleep_until(server, event_fd, check);
+      serve_server_sleep_until(server, event_fd, check, server->params->metrics ? publish : 0);
     }
   }
   return 0;

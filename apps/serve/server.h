@@ -36,7 +36,8 @@ struct server_params {
   const char *root;            /* NULL: no files */
   bool read_only, overwrite, once;
   uint64_t in_flight, request_max, idle_ns, pieces;
-  uint64_t file_max; /* 0: the size of the file system */
+  uint64_t file_max;              /* 0: the size of the file system */
+  struct metrics_server *metrics; /* NULL: none are served */
 };
 
 struct server_totals {
@@ -154,6 +155,12 @@ void serve_server_close(struct server *server);
 /* Until app_signals_stop(), or the first client has left with `once`; event_fd is readable after a
  * signal. */
 int serve_server_run(struct server *server, int event_fd);
+/* metrics.c: a page of what the server is, as long as it is open, NULL: out of memory; and what it
+ * has done, which page NULL does without. */
+struct metrics_page;
+struct metrics_page *serve_metrics_page(const struct server *server);
+void serve_metrics_add_totals(struct metrics_page *page, const struct server_totals *totals,
+                              uint32_t clients);
 
 /* ---- Between server*.c and job*.c -------------------------------------------- */
 
