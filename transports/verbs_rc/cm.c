@@ -38,7 +38,7 @@ struct rc_cm {
   uint64_t again_ns;
   uint32_t gid_index; /* as the kernel chose */
   uint32_t hop_limit;
-  int missed_event, missed_status; /* why the last try to have it again failed; -1: none did */
+  int missed_event, missed_status; /* why the last try to reconnect failed; -1: none did */
   bool has_left;                   /* the peer's end is gone: to be told behind all that it sent */
 };
 

@@ -109,7 +109,7 @@ static void rc_fail_say_failed(const struct pst_endpoint *endpoint, enum pst_log
          endpoint->rc->where.reason, then[0] ? ". " : "", then);
 }
 
-static bool rc_fail_can_be_had_again(const struct pst_endpoint *endpoint, int status)
+static bool rc_fail_can_reconnect(const struct pst_endpoint *endpoint, int status)
 {
   return endpoint->device->reconnect_ns && endpoint->rc->peer.reconnects &&
          endpoint->rc->stage.name == RC_CONNECTED && !endpoint->closing.mode &&
@@ -125,8 +125,8 @@ uint64_t rc_got_through(const struct pst_endpoint *endpoint)
          (endpoint->tx ? endpoint->tx->credit_messages : 0);
 }
 
-/* True: it is tried to have the connection again, and has not failed. */
-static bool rc_fail_begin_anew(struct pst_endpoint *endpoint, int status, const char *why)
+/* True: the endpoint reconnects, and has not failed. */
+static bool rc_fail_reconnect(struct pst_endpoint *endpoint, int status, const char *why)
 {
   struct rc_reconnect *reconnect = &endpoint->rc->reconnect;
   const uint64_t now = vb_now_ns(endpoint->device);
@@ -134,7 +134,7 @@ static bool rc_fail_begin_anew(struct pst_endpoint *endpoint, int status, const 
   const bool got_none = reconnect->last_by_ns && reconnect->last_got == rc_got_through(endpoint);
   char then[96];
 
-  if (!rc_fail_can_be_had_again(endpoint, status))
+  if (!rc_fail_can_reconnect(endpoint, status))
     return false;
   /* Where hellos alone get through, its time does not begin anew each time. Once it is over it
    * stays so, though what failed counts as given back from here on. */
@@ -143,8 +143,7 @@ static bool rc_fail_begin_anew(struct pst_endpoint *endpoint, int status, const 
     return false;
   if (got_none)
     by_ns = reconnect->last_by_ns;
-  snprintf(then, sizeof(then), "It is tried to have it again for %.1f s",
-           (double)(by_ns - now) / 1e9);
+  snprintf(then, sizeof(then), "Reconnecting for up to %.1f s", (double)(by_ns - now) / 1e9);
   rc_fail_say_failed(endpoint, PST_LOG_WARN, status, why, then);
   rc_enter(endpoint, RC_FLUSHING);
   endpoint->rc->stage.again.began_ns = now;
@@ -175,11 +174,11 @@ bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   const struct vb_status *status = vb_wc_status((int)wc->status);
   char text[1024];
 
-  if (!rc_fail_can_be_had_again(endpoint, status->error))
+  if (!rc_fail_can_reconnect(endpoint, status->error))
     return false;
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
   rc_wc_text(endpoint, wc, text, sizeof(text));
-  return rc_fail_begin_anew(endpoint, status->error, text);
+  return rc_fail_reconnect(endpoint, status->error, text);
 }
 
 void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns)
@@ -239,7 +238,7 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
   if (endpoint->rc->stage.name == RC_FAILED)
     return;
   atomic_store_explicit(&endpoint->device->has_lost_peer, true, memory_order_relaxed);
-  if (rc_fail_begin_anew(endpoint, status, why ? why : strerror(-status)))
+  if (rc_fail_reconnect(endpoint, status, why ? why : strerror(-status)))
     return;
   if (!endpoint->sq.error)
     endpoint->sq.error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
