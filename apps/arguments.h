@@ -32,6 +32,7 @@ enum option_bit {
   OPTION_ROOT = 1u << 17, /* what reads a recorded machine, too */
   OPTION_METRICS = 1u << 18,
   OPTION_SERIES = 1u << 19,
+  OPTION_REPORT = 1u << 20,
 };
 
 /* What only `bench` has, as it was written; bench/cases.c reads it. */
@@ -54,6 +55,7 @@ enum bench_word {
   BENCH_ONCE,
   BENCH_IN_PROCESS,
   BENCH_INSECURE,
+  BENCH_CSV,
   BENCH_WORDS,
 };
 

@@ -18,5 +18,6 @@ extern const struct command app_command_serve;
 extern const struct command app_command_request;
 extern const struct command app_command_get;
 extern const struct command app_command_put;
+extern const struct command app_command_report;
 
 #endif

@@ -50,6 +50,8 @@ const struct option_word app_option_words[] = {
     {OPTION_BENCH, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
      "allow a HOST beyond this machine, and other users of this one; nothing is authenticated or "
      "encrypted"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_CSV, "csv", "FILE",
+     "write the measurements as CSV to FILE; - is standard output"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_TRANSPORT, "transport", "NAME",
      "the transport plugin to check (default: verbs_rc)"},
     {OPTION_HARDWARE, KEY_HARDWARE + HARDWARE_DEVICE, "device", "LIST",
@@ -148,6 +150,7 @@ const struct option_word app_option_words[] = {
      "override a value of the file, as in streams.packets.ring=4096; may be repeated", true},
     {OPTION_PLUGIN_PATH, KEY_LONG + 5, "plugin-path", "DIR",
      "search DIR for plugins first; may be repeated", true},
+    {OPTION_REPORT, KEY_OUTPUT, "output", "FILE", "write the page to FILE; - is standard output"},
     {OPTION_QUIET, 'q', "quiet", NULL,
      "print errors only, and the warning that no `expect` judges a stream's losses"},
     {OPTION_VERBOSE, 'v', "verbose", NULL, "print more"},

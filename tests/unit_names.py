@@ -4,8 +4,7 @@ import re
 
 # Folder: what its static functions begin with. In the others it is a word of the file's name.
 FAMILIES = {
-    "apps/bench": "bench", "apps/hardware": "hardware", "apps/html": "html",
-    "apps/serve": "serve", "filters/fault": "fault",
+    "apps/bench": "bench", "apps/hardware": "hardware", "apps/serve": "serve", "filters/fault": "fault",
     "memory/cuda": "cuda", "memory/host": "host", "memory/igpu": "igpu", "memory/nvidia": "cuda",
     "subprojects/simverbs/cm": "cm", "subprojects/simverbs/engine": "sim", "subprojects/simverbs/fabric": "fab",
     "subprojects/simverbs/front": "front", "subprojects/simverbs/mlx5": "mlx5", "subprojects/simverbs/objects": "sim",

@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "commands.h"
+#include "csv.h"
 #include "log.h"
 #include "pin.h"
 #include "result.h"
@@ -37,7 +38,7 @@ struct bench {
   pid_t child;               /* the other end, when it was forked here; 0 */
   int child_fd;              /* where that says how to reach it, until it is connected to */
   FILE *table;
-  struct json_object *result, *rows; /* NULL without --json */
+  struct json_object *result, *rows; /* NULL without --json; rows: and without --csv */
   struct bench_probe look;
   uint32_t measured, shared; /* rows; those whose threads lacked a CPU */
   uint32_t complete;         /* rows that no signal cut short */
@@ -384,10 +385,10 @@ static void bench_cmd_begin_result(struct bench *bench)
   app_environment_read(&bench->setting.environment);
   if (bench->arguments->json)
     bench->result = app_result_new(bench->command, bench->arguments, NULL);
-  if (!bench->result)
-    return;
-  bench->rows = json_object_new_array();
-  json_object_object_add(bench->result, "rows", bench->rows);
+  if (bench->result || bench->arguments->bench[BENCH_CSV])
+    bench->rows = json_object_new_array();
+  if (bench->result)
+    json_object_object_add(bench->result, "rows", json_object_get(bench->rows));
 }
 
 /* Without what bench_cmd_open_both() finds out, on another thread. */
@@ -402,6 +403,12 @@ static void bench_cmd_add_interrupted(void *context, struct json_object *result)
 
 static void bench_cmd_end_result(struct bench *bench)
 {
+  const char *csv = bench->arguments->bench[BENCH_CSV];
+
+  if (csv && bench->rows && bench_csv_write(bench->rows, csv) < 0)
+    bench->status = app_finding_worse(bench->status, PST_EXIT_FAILED);
+  json_object_put(bench->rows);
+  bench->rows = NULL;
   if (!bench->arguments->json)
     return;
   if (bench->result) {
@@ -445,10 +452,16 @@ static void bench_cmd_run_client(struct bench *bench)
 static int bench_cmd_run(const struct command *command, const struct arguments *arguments)
 {
   struct bench bench = {.command = command, .arguments = arguments};
+  const char *csv = arguments->bench[BENCH_CSV];
   bool json_out = arguments->json && strcmp(arguments->json, "-") == 0;
+  bool csv_out = csv && strcmp(csv, "-") == 0;
   int child_status = -1;
 
-  bench.table = json_out ? stderr : stdout;
+  bench.table = json_out || csv_out ? stderr : stdout;
+  if (json_out && csv_out) {
+    app_arguments_wrong(command, "--json - and --csv - would be mixed; name a file for one");
+    return PST_EXIT_USAGE;
+  }
   if (bench_plan_read(command, arguments, &bench.plan) < 0) {
     bench_plan_free(&bench.plan);
     return PST_EXIT_USAGE;

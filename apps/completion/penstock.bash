@@ -52,7 +52,7 @@ _penstock() {
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -d -- "$current")
       return ;;
-    --json | --svg | --output | -o)
+    --json | --csv | --svg | --output | -o)
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return ;;
@@ -94,6 +94,9 @@ _penstock() {
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
   elif [[ $command == bench || $command == hardware-check || $command == serve || $command == request || $command == get || $command == put ]]; then
     mapfile -t COMPREPLY < <(compgen -A hostname -- "$current")
+  elif [[ $command == report ]]; then
+    compopt -o filenames
+    mapfile -t COMPREPLY < <(compgen -f -X '!*.json' -- "$current"; compgen -d -- "$current")
   elif [[ $command == plugins ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(_penstock_plugins)" -- "$current")
   else

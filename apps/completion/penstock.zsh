@@ -10,7 +10,7 @@ _penstock_specs() {
     [[ $line =~ '^  (-([a-z]), |    )--([a-z0-9-]+)( ([^ ]+))?( +(.*))?$' ]] || continue
     name=$match[3] value=$match[5] words=${${match[7]}//[][:]/ }
     case $name in
-      json | to) action=_files ;;
+      json | to | csv | output) action=_files ;;
       plugin-path | root) action='_files -/' ;;
       stream) action=_penstock_streams ;;
       transport | memory) action="_penstock_plugins $name" ;;
