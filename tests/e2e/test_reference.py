@@ -177,6 +177,8 @@ class Examples(Case):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(bytes(range(256)) * 64)
         (self.folder / "data" / "run7").mkdir(parents=True)
+        for name in ("r.json", "before.json", "after.json"):
+            self.write(name, '{"penstock": "0.1.0", "command": "run"}')
 
     def begin(self, line):
         for old, new in ((r"127\.0\.0\.1:18530", f"127.0.0.1:{self.port}"), (r"127\.0\.0\.1$", f"127.0.0.1:{self.port}"),
