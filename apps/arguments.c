@@ -217,6 +217,8 @@ static enum arguments_result arguments_take(const struct command *command, int k
     return key == KEY_TRANSPORT_OPTION
                ? arguments_add(command, &a->transport_options, &a->transport_option_count, value)
                : arguments_add(command, &a->memory_options, &a->memory_option_count, value);
+  case KEY_ENDPOINT:
+    return arguments_add(command, &a->endpoints, &a->endpoint_count, value);
   default: {
     const char **word = key == KEY_OUTPUT     ? &a->topo[INIT_OUTPUT]
                         : key >= KEY_TOPO     ? &a->topo[key - KEY_TOPO]
@@ -366,6 +368,7 @@ void app_arguments_free(struct arguments *arguments)
   free(arguments->plugin_paths);
   free(arguments->transport_options);
   free(arguments->memory_options);
+  free(arguments->endpoints);
   free(arguments->line);
   memset(arguments, 0, sizeof(*arguments));
 }

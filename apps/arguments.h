@@ -56,6 +56,12 @@ enum bench_word {
   BENCH_IN_PROCESS,
   BENCH_INSECURE,
   BENCH_CSV,
+  BENCH_ALL_PAIRS,
+  BENCH_EXCHANGE,
+  BENCH_RANK,
+  BENCH_RANKS,
+  BENCH_WAIT,
+  BENCH_HEAT_MAP,
   BENCH_WORDS,
 };
 
@@ -142,6 +148,8 @@ struct arguments {
   size_t transport_option_count;
   const char **memory_options;
   size_t memory_option_count;
+  const char **endpoints; /* of bench --all-pairs */
+  size_t endpoint_count;
   bool quiet;
   int verbose;
   char *line; /* the whole command line, for results */
@@ -161,6 +169,8 @@ struct command {
   bool (*names_file)(const struct arguments *arguments, const char *path);
   /* Hides in a result what identifies a host, before it is written; NULL: nothing. Any thread. */
   void (*redact)(const struct arguments *arguments, struct json_object *result);
+  /* Whether it writes no result here, whatever --json says; NULL: never. */
+  bool (*is_silent)(const struct arguments *arguments);
   int (*run)(const struct command *command, const struct arguments *arguments);
 };
 

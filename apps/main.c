@@ -118,6 +118,8 @@ static int main_run_command(const struct command *command, int argc, char **argv
   enum arguments_result parsed = app_arguments_parse(command, argc, argv, &arguments);
   int status = PST_EXIT_OK;
 
+  if (parsed != ARGUMENTS_HELP && command->is_silent && command->is_silent(&arguments))
+    arguments.json = NULL;
   if (parsed == ARGUMENTS_HELP)
     app_arguments_help(command);
   else

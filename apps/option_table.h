@@ -23,6 +23,7 @@ enum {
   KEY_BENCH = 512, /* + enum bench_word */
   KEY_TRANSPORT_OPTION = KEY_BENCH + BENCH_WORDS,
   KEY_MEMORY_OPTION,
+  KEY_ENDPOINT,
   KEY_NODE,                                 /* + enum node_word */
   KEY_HARDWARE = KEY_NODE + NODE_WORDS,     /* + enum hardware_word */
   KEY_TOPO = KEY_HARDWARE + HARDWARE_WORDS, /* + enum topo_word */

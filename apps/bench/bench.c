@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "all_pairs.h"
 #include "clock.h"
 #include "commands.h"
 #include "csv.h"
@@ -25,8 +25,6 @@
 #include "signals.h"
 #include "statistics.h"
 
-#define WARMUP_MOST_NS (100 * NS_PER_MS)
-#define WARMUP_SHARE 10            /* of the duration */
 #define PARENT_NS (50 * NS_PER_MS) /* how often a child looks whether its parent lives */
 
 struct bench {
@@ -55,55 +53,6 @@ static void bench_cmd_note_failure(struct bench *bench, const struct pst_error *
 }
 
 /* ---- Before the first case --------------------------------------------------------- */
-
-static uint64_t bench_cmd_warmup_of(const struct bench_plan *plan)
-{
-  uint64_t share = plan->duration_ns / WARMUP_SHARE;
-  return share < WARMUP_MOST_NS ? share : WARMUP_MOST_NS;
-}
-
-static uint32_t bench_cmd_under_way(const struct bench *bench, enum bench_op op,
-                                    enum bench_measure measure, uint64_t size)
-{
-  const struct bench_plan *plan = &bench->plan;
-  uint32_t most = pst_ring_default(size);
-
-  if (!bench_is_one_sided(op))
-    return plan->ring != 0 ? plan->ring : most;
-  if (measure == MEASURE_LATENCY)
-    return 1;
-  if (plan->depth != 0)
-    return plan->depth;
-  return bench->look.depth_max < most ? bench->look.depth_max : most;
-}
-
-static void bench_cmd_make_token(char token[BENCH_TOKEN_MAX])
-{
-  uint64_t random[1] = {0};
-
-  if (getrandom(random, sizeof(random), 0) != sizeof(random))
-    random[0] = app_now_ns();
-  snprintf(token, BENCH_TOKEN_MAX, "%016" PRIx64, random[0]);
-}
-
-static void bench_cmd_make_case(const struct bench *bench, enum bench_op op,
-                                enum bench_measure measure, uint64_t size, struct bench_case *c)
-{
-  const struct bench_plan *plan = &bench->plan;
-
-  *c = (struct bench_case){.op = op,
-                           .measure = measure,
-                           .size = size,
-                           .ring = bench_cmd_under_way(bench, op, measure, size),
-                           .places = bench_is_one_sided(op) ? plan->places : 0,
-                           .duration_ns = plan->duration_ns,
-                           .warmup_ns = bench->setting.warmup_ns,
-                           .hold_ns =
-                               op == BENCH_SEND && measure == MEASURE_BANDWIDTH ? plan->hold_ns : 0,
-                           .touch = !plan->no_touch && !plan->verify,
-                           .verify = plan->verify};
-  bench_cmd_make_token(c->token);
-}
 
 static int bench_cmd_look_at_transport(struct bench *bench)
 {
@@ -194,7 +143,7 @@ static bool bench_cmd_run_sizes(struct bench *bench, enum bench_op op, enum benc
   struct bench_case c;
 
   for (uint32_t i = 0; i < plan->size_count && !app_signals_stop(); i++) {
-    bench_cmd_make_case(bench, op, measure, plan->sizes[i], &c);
+    bench_case_make(plan, &bench->look, op, measure, plan->sizes[i], &c);
     if (i == 0)
       bench_show_title(bench->table, &c);
     if (!bench_cmd_run_case(bench, &c))
@@ -272,7 +221,7 @@ static int bench_cmd_serve_as_child(struct bench *bench, int fd)
   int rc =
       bench_link_listen("bench", "127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
   if (rc == 0) {
-    bench_cmd_make_token(invitation.token);
+    bench_case_make_token(invitation.token);
     invitation.port = pst_node_port(server.node);
     bool is_told = write(fd, &invitation, sizeof(invitation)) == sizeof(invitation);
     bench_choose_sender(&bench->plan);
@@ -396,7 +345,7 @@ static void bench_cmd_add_interrupted(void *context, struct json_object *result)
 {
   const struct bench *bench = context;
   const struct bench_setting setting = {.plan = &bench->plan,
-                                        .warmup_ns = bench_cmd_warmup_of(&bench->plan)};
+                                        .warmup_ns = bench_plan_warmup(&bench->plan)};
 
   json_object_object_add(result, "bench", bench_setting_json(&setting, "signal"));
 }
@@ -426,7 +375,7 @@ static void bench_cmd_run_client(struct bench *bench)
   app_result_interrupted(bench_cmd_add_interrupted, bench);
   bench_cmd_begin_result(bench);
   bench->setting.plan = &bench->plan;
-  bench->setting.warmup_ns = bench_cmd_warmup_of(&bench->plan);
+  bench->setting.warmup_ns = bench_plan_warmup(&bench->plan);
   /* The other end's first, where that is here. */
   if ((!bench->plan.host && bench_pin(bench->plan.cpus[1]) < 0) ||
       bench_pin(bench->plan.cpus[0]) < 0)
@@ -447,8 +396,8 @@ static void bench_cmd_run_client(struct bench *bench)
   bench_cmd_end_result(bench);
 }
 
-/* The command: a server, both ends in one process, or a client, which forks a server if no host is
- * given. Returns the exit status. */
+/* The command: a rank, a server, both ends in one process, or a client, which forks a server if no
+ * host is given. Returns the exit status. */
 static int bench_cmd_run(const struct command *command, const struct arguments *arguments)
 {
   struct bench bench = {.command = command, .arguments = arguments};
@@ -470,7 +419,8 @@ static int bench_cmd_run(const struct command *command, const struct arguments *
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
   int rc = app_signals_open(-1);
-  if (rc == 0 && !bench.plan.server && !bench.plan.in_process && !bench.plan.host)
+  if (rc == 0 && !bench.plan.server && !bench.plan.in_process && !bench.plan.host &&
+      !bench.plan.all_pairs)
     rc = bench_cmd_fork_server(&bench, &child_status);
   if (rc == 0 && child_status < 0)
     rc = app_result_watch();
@@ -479,6 +429,8 @@ static int bench_cmd_run(const struct command *command, const struct arguments *
     bench.status = PST_EXIT_FAILED;
   } else if (child_status >= 0) {
     bench.status = child_status;
+  } else if (bench.plan.all_pairs) {
+    bench.status = bench_all_pairs(command, arguments, &bench.plan);
   } else if (bench.plan.server) {
     bench_choose_sender(&bench.plan);
     bench.status =
@@ -505,6 +457,11 @@ const struct command app_command_bench = {
         "The server needs the same --transport; the client decides everything else. Either may start\n"
         "first. The table goes to standard output. ^C before its last row ends with status 1.\n"
         "\n"
+        "With --all-pairs a launcher (srun, mpirun) starts the command once a rank. The ranks find\n"
+        "each other by PMIx or by --exchange, and measure each pair of them, in both directions.\n"
+        "Rank 0 prints the matrix. One size (default: 1MiB), one operation (default: send), and the\n"
+        "bandwidth, or with --latency the latency, are measured.\n"
+        "\n"
         "Examples:\n"
         "  penstock bench --transport loopback --memory host\n"
         "      Measures what this machine does between two processes.\n"
@@ -514,6 +471,10 @@ const struct command app_command_bench = {
         "      Measures WRITE and READ, 16 under way at a time, and checks every byte.\n"
         "  penstock bench --server --transport loopback --memory host\n"
         "  penstock bench --transport loopback --memory host 127.0.0.1\n"
-        "      The same as server and client.",
+        "      The same as server and client.\n"
+        "  srun --mpi=pmix penstock bench --all-pairs --insecure --transport verbs_rc --memory cuda \\\n"
+        "    --endpoint address=ib0\n"
+        "      Measures each pair of ranks, and names slow ranks and links.",
+    .is_silent = bench_all_pairs_is_silent,
     .run = bench_cmd_run,
 };

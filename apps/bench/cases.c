@@ -8,6 +8,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include <penstock/penstock.h>
 
@@ -16,6 +17,9 @@
 #include "plugin_options.h"
 
 #define DURATION_NS (500 * NS_PER_MS)
+#define WARMUP_MOST_NS (100 * NS_PER_MS)
+#define WARMUP_SHARE 10 /* of the duration */
+#define PAIRS_SIZE ((uint64_t)1 << 20)
 #define WORD_MAX 64
 #define CPU_MAX 4095
 #define STRIDE 64 /* no two places share a cache line */
@@ -49,6 +53,12 @@ uint32_t bench_places(const struct bench_case *c)
 uint64_t bench_stride(const struct bench_case *c)
 {
   return (c->size + STRIDE - 1) / STRIDE * STRIDE;
+}
+
+uint64_t bench_plan_warmup(const struct bench_plan *plan)
+{
+  const uint64_t share = plan->duration_ns / WARMUP_SHARE;
+  return share < WARMUP_MOST_NS ? share : WARMUP_MOST_NS;
 }
 
 static int bench_cases_index_of(const char *word, const char *const *names)
@@ -229,6 +239,42 @@ static int bench_cases_read_hold(const struct reader *reader)
   return 0;
 }
 
+/* One number for each pair. */
+static int bench_cases_check_pairs(const struct reader *reader)
+{
+  const char *const *words = reader->arguments->bench;
+  struct bench_plan *plan = reader->plan;
+
+  if (!plan->all_pairs &&
+      (words[BENCH_EXCHANGE] || words[BENCH_RANK] || words[BENCH_RANKS] || words[BENCH_WAIT] ||
+       words[BENCH_HEAT_MAP] || reader->arguments->endpoint_count > 0))
+    return app_arguments_wrong(reader->command, "--exchange, --rank, --ranks, --endpoint, --wait "
+                                                "and --heat-map are for --all-pairs");
+  if (!plan->all_pairs)
+    return 0;
+  if (plan->host || plan->server || plan->in_process)
+    return app_arguments_wrong(reader->command,
+                               "--all-pairs has ranks: no HOST, no --server, no --in-process");
+  if (words[BENCH_CSV])
+    return app_arguments_wrong(reader->command, "--csv is not for --all-pairs; --json has all");
+  if ((words[BENCH_OP] && strpbrk(words[BENCH_OP], ",")) || plan->size_count > 1)
+    return app_arguments_wrong(reader->command, "--all-pairs measures one --op and one --size");
+  if ((words[BENCH_RANK] || words[BENCH_RANKS]) && !words[BENCH_EXCHANGE])
+    return app_arguments_wrong(reader->command,
+                               "--rank and --ranks are for --exchange: a launcher with PMIx says "
+                               "them itself");
+  if (words[BENCH_WAIT] &&
+      (app_arguments_duration(words[BENCH_WAIT], &plan->wait_ns) < 0 || plan->wait_ns == 0))
+    return app_arguments_wrong(reader->command, "--wait '%s' is not a time; write 60s, 5min",
+                               words[BENCH_WAIT]);
+  if (plan->ops == 0)
+    plan->ops = 1u << BENCH_SEND;
+  if (plan->size_count == 0)
+    plan->sizes[plan->size_count++] = PAIRS_SIZE;
+  plan->measures = words[BENCH_LATENCY] ? MEASURE_LATENCY : MEASURE_BANDWIDTH;
+  return 0;
+}
+
 /* Options of which one makes the other meaningless. */
 static int bench_cases_check_together(const struct reader *reader)
 {
@@ -302,6 +348,7 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
       .server = words[BENCH_SERVER] != NULL,
       .once = words[BENCH_ONCE] != NULL,
       .insecure = words[BENCH_INSECURE] != NULL,
+      .all_pairs = words[BENCH_ALL_PAIRS] != NULL,
       .host = arguments->operand,
   };
   bool all = words[BENCH_OP] && strcmp(words[BENCH_OP], "all") == 0;
@@ -310,9 +357,10 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
       bench_cases_read_ring(&reader) < 0 || bench_cases_read_touch(&reader) < 0 ||
       bench_cases_read_hold(&reader) < 0 ||
       bench_cases_each_word(&reader, BENCH_SIZE, "size", bench_cases_take_size) < 0 ||
-      bench_cases_each_word(&reader, BENCH_CPU, "cpu", bench_cases_take_cpu) < 0)
+      bench_cases_each_word(&reader, BENCH_CPU, "cpu", bench_cases_take_cpu) < 0 ||
+      bench_cases_check_pairs(&reader) < 0)
     return -EINVAL;
-  for (uint64_t size = 64; !words[BENCH_SIZE] && size <= 4 << 20; size *= 4)
+  for (uint64_t size = 64; !words[BENCH_SIZE] && !plan->all_pairs && size <= 4 << 20; size *= 4)
     plan->sizes[plan->size_count++] = size;
   if (plan->duration_ns > BENCH_DURATION_MAX_NS) {
     return app_arguments_wrong(command, "--duration is that of one measurement, at most an hour");
@@ -330,6 +378,49 @@ void bench_plan_free(struct bench_plan *plan)
 
   app_plugin_options_free(side->transport_options, side->transport_option_count);
   app_plugin_options_free(side->memory_options, side->memory_option_count);
+}
+
+/* ---- One of them -------------------------------------------------------------- */
+
+void bench_case_make_token(char token[BENCH_TOKEN_MAX])
+{
+  uint64_t random[1] = {0};
+
+  if (getrandom(random, sizeof(random), 0) != sizeof(random))
+    random[0] = app_now_ns();
+  snprintf(token, BENCH_TOKEN_MAX, "%016" PRIx64, random[0]);
+}
+
+static uint32_t bench_cases_under_way(const struct bench_plan *plan, const struct bench_probe *look,
+                                      enum bench_op op, enum bench_measure measure, uint64_t size)
+{
+  const uint32_t most = pst_ring_default(size);
+
+  if (!bench_is_one_sided(op))
+    return plan->ring != 0 ? plan->ring : most;
+  if (measure == MEASURE_LATENCY)
+    return 1;
+  if (plan->depth != 0)
+    return plan->depth;
+  return look->depth_max < most ? look->depth_max : most;
+}
+
+void bench_case_make(const struct bench_plan *plan, const struct bench_probe *look,
+                     enum bench_op op, enum bench_measure measure, uint64_t size,
+                     struct bench_case *c)
+{
+  *c = (struct bench_case){.op = op,
+                           .measure = measure,
+                           .size = size,
+                           .ring = bench_cases_under_way(plan, look, op, measure, size),
+                           .places = bench_is_one_sided(op) ? plan->places : 0,
+                           .duration_ns = plan->duration_ns,
+                           .warmup_ns = bench_plan_warmup(plan),
+                           .hold_ns =
+                               op == BENCH_SEND && measure == MEASURE_BANDWIDTH ? plan->hold_ns : 0,
+                           .touch = !plan->no_touch && !plan->verify,
+                           .verify = plan->verify};
+  bench_case_make_token(c->token);
 }
 
 /* ---- Between client and server ---------------------------------------------- */

@@ -65,6 +65,8 @@ struct bench_plan {
   uint64_t hold_ns;
   int cpus[2]; /* -1: anywhere */
   bool no_touch, verify, in_process, server, once, insecure;
+  bool all_pairs;   /* each rank is a client of some and a server of others */
+  uint64_t wait_ns; /* --wait; 0: not written */
   const char *host; /* the operand; NULL */
 };
 
@@ -72,6 +74,9 @@ struct bench_plan {
 int bench_plan_read(const struct command *command, const struct arguments *arguments,
                     struct bench_plan *plan);
 void bench_plan_free(struct bench_plan *plan);
+
+/* Before each measurement. */
+uint64_t bench_plan_warmup(const struct bench_plan *plan);
 
 const char *bench_op_name(enum bench_op op);
 bool bench_is_one_sided(enum bench_op op);
@@ -104,5 +109,12 @@ struct bench_probe {
  * by name cannot be opened, or the transport lacks it. */
 int bench_probe(const struct bench_plan *plan, struct bench_setting *setting,
                 struct json_object *result, struct bench_probe *look, struct pst_error *error);
+
+/* A name that no other case has. */
+void bench_case_make_token(char token[BENCH_TOKEN_MAX]);
+/* The case of these, with a token of its own. */
+void bench_case_make(const struct bench_plan *plan, const struct bench_probe *look,
+                     enum bench_op op, enum bench_measure measure, uint64_t size,
+                     struct bench_case *c);
 
 #endif

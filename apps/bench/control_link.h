@@ -49,6 +49,10 @@ struct control_link_server {
  */
 int bench_link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
                       struct control_link_server *server, struct pst_error *error);
+/* As bench_link_listen(), for this many clients at a time. */
+int bench_link_listen_for(const char *command, const char *where, uint16_t port, bool insecure,
+                          int cpu, uint32_t clients, struct control_link_server *server,
+                          struct pst_error *error);
 void bench_link_unlisten(struct control_link_server *server);
 /* A client that has said something. 0; -EAGAIN: none within timeout_ns. */
 int bench_link_take(struct control_link_server *server, uint64_t timeout_ns,

@@ -210,6 +210,7 @@ struct json_object *bench_setting_json(const struct bench_setting *setting, cons
   json_object_object_add(object, "pinned_cpus", cpus);
   app_json_put_number(object, "duration_seconds", (double)plan->duration_ns / 1e9);
   app_json_put_number(object, "warmup_seconds", (double)setting->warmup_ns / 1e9);
+  app_json_put_null(object, "all_pairs");
   return object;
 }
 
@@ -275,6 +276,8 @@ struct json_object *bench_row_json(const struct bench_row *row, uint32_t number)
   bool one_sided = bench_is_one_sided(row->c.op);
 
   app_json_put_text(object, "op", bench_op_name(row->c.op));
+  app_json_put_null(object, "from");
+  app_json_put_null(object, "to");
   app_json_put_text(object, "measure", bench_measure_name(row->c.measure));
   app_json_put_uint(object, "size_bytes", row->c.size);
   app_json_put_known(object, "ring_slots", !one_sided, row->c.ring);

@@ -46,7 +46,7 @@ struct bench_row {
 struct bench_setting {
   const struct bench_plan *plan;
   struct environment environment;
-  const char *form;               /* "processes", "threads", "hosts" */
+  const char *form;               /* "processes", "threads", "hosts", "ranks" */
   char token[BENCH_TOKEN_MAX];    /* a server of our own knows us by it; "" */
   char server[512];               /* the other end, in words */
   char server_cpu[128];           /* its CPU's model; "" */

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The endpoints of a rank, from its command line. */
+#include "endpoints.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "plugin_options.h"
+#include "sessions.h"
+
+#define WORDS_EACH 16
+#define CPU_MAX 4095
+
+/* The parts of one --endpoint, beside the options for all. */
+struct parts {
+  const char **transport, **memory;
+  size_t transport_count, memory_count;
+  const char *address;
+};
+
+static int bench_endpoints_wrong(const char *part, struct pst_error *error)
+{
+  return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
+                      "bench: --endpoint: '%.100s' is none of address=WORD, cpu=N, "
+                      "transport.KEY=VALUE, memory.KEY=VALUE",
+                      part);
+}
+
+static int bench_endpoints_take_part(struct endpoint *endpoint, const char *part,
+                                     struct parts *parts, struct pst_error *error)
+{
+  uint64_t cpu = 0;
+
+  if (strncmp(part, "address=", 8) == 0 && part[8] != '\0') {
+    parts->address = part + 8;
+  } else if (strncmp(part, "cpu=", 4) == 0 && app_arguments_count(part + 4, &cpu) == 0 &&
+             cpu <= CPU_MAX) {
+    endpoint->plan.cpus[0] = (int)cpu;
+  } else if (strncmp(part, "transport.", 10) == 0 && strchr(part + 10, '=') > part + 10) {
+    parts->transport[parts->transport_count++] = part + 10;
+  } else if (strncmp(part, "memory.", 7) == 0 && strchr(part + 7, '=') > part + 7) {
+    parts->memory[parts->memory_count++] = part + 7;
+  } else {
+    return bench_endpoints_wrong(part, error);
+  }
+  return 0;
+}
+
+static int bench_endpoints_read_words(struct endpoint *endpoint, struct parts *parts,
+                                      struct pst_error *error)
+{
+  char *rest = NULL;
+  uint32_t count = 0;
+
+  for (char *part = strtok_r(endpoint->words, ",", &rest); part;
+       part = strtok_r(NULL, ",", &rest)) {
+    if (++count > WORDS_EACH)
+      return bench_endpoints_wrong(part, error);
+    int rc = bench_endpoints_take_part(endpoint, part, parts, error);
+    if (rc < 0)
+      return rc;
+  }
+  return 0;
+}
+
+static const char **bench_endpoints_copy_words(const char **words, size_t count)
+{
+  const char **copy = calloc(count + WORDS_EACH, sizeof(*copy));
+
+  for (size_t i = 0; copy && i < count; i++)
+    copy[i] = words[i];
+  return copy;
+}
+
+/* written NULL: it has nothing of its own. */
+static int bench_endpoints_read(const struct arguments *arguments, const struct bench_plan *plan,
+                                const char *written, struct endpoint *endpoint,
+                                struct pst_error *error)
+{
+  struct bench_side *side = &endpoint->plan.side;
+  struct parts parts = {
+      .transport = bench_endpoints_copy_words(arguments->transport_options,
+                                              arguments->transport_option_count),
+      .memory =
+          bench_endpoints_copy_words(arguments->memory_options, arguments->memory_option_count),
+      .transport_count = arguments->transport_option_count,
+      .memory_count = arguments->memory_option_count,
+  };
+  int rc = 0;
+
+  endpoint->plan = *plan;
+  side->transport_options = side->memory_options = NULL;
+  side->transport_option_count = side->memory_option_count = 0;
+  endpoint->words = strdup(written ? written : "");
+  if (!endpoint->words || !parts.transport || !parts.memory)
+    rc = app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
+  if (rc == 0)
+    rc = bench_endpoints_read_words(endpoint, &parts, error);
+  if (rc == 0 &&
+      (app_plugin_options_read(parts.transport, parts.transport_count, &side->transport_options,
+                               &side->transport_option_count) < 0 ||
+       app_plugin_options_read(parts.memory, parts.memory_count, &side->memory_options,
+                               &side->memory_option_count) < 0))
+    rc = app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
+  if (rc == 0)
+    rc = bench_own_address(parts.address, plan->insecure, endpoint->host, error);
+  free(parts.transport);
+  free(parts.memory);
+  return rc;
+}
+
+int bench_endpoints_open(const struct arguments *arguments, const struct bench_plan *plan,
+                         struct endpoint **endpoints, uint32_t *count, struct pst_error *error)
+{
+  const size_t all = arguments->endpoint_count > 0 ? arguments->endpoint_count : 1;
+  int rc = 0;
+
+  *count = 0;
+  *endpoints = NULL;
+  if (all > BENCH_ENDPOINTS_MAX)
+    return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
+                        "bench: --endpoint may be given %u times at most", BENCH_ENDPOINTS_MAX);
+  *endpoints = calloc(all, sizeof(**endpoints));
+  if (!*endpoints)
+    return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
+  for (size_t i = 0; i < all && rc == 0; i++) {
+    struct endpoint *endpoint = &(*endpoints)[(*count)++];
+    rc = bench_endpoints_read(arguments, plan,
+                              arguments->endpoint_count > 0 ? arguments->endpoints[i] : NULL,
+                              endpoint, error);
+    if (rc < 0)
+      break;
+    bench_choose_sender(&endpoint->plan);
+    char where[OWN_ADDRESS_MAX + 8];
+    snprintf(where, sizeof(where), "%s:0", endpoint->host);
+    rc = bench_link_listen("bench", where, 0, plan->insecure, endpoint->plan.cpus[0],
+                           &endpoint->server, error);
+  }
+  return rc;
+}
+
+void bench_endpoints_close(struct endpoint *endpoints, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    bench_link_unlisten(&endpoints[i].server);
+    bench_plan_free(&endpoints[i].plan);
+    free(endpoints[i].words);
+  }
+  free(endpoints);
+}
+
+struct json_object *bench_endpoints_json(const struct endpoint *endpoints, uint32_t count)
+{
+  struct json_object *list = json_object_new_array();
+  char where[OWN_ADDRESS_MAX + 8];
+
+  for (uint32_t i = 0; i < count; i++) {
+    snprintf(where, sizeof(where), "%s:%u", endpoints[i].host,
+             pst_node_port(endpoints[i].server.node));
+    json_object_array_add(list, json_object_new_string(where));
+  }
+  return list;
+}

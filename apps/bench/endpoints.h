@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank of --all-pairs measures with: an adapter, a memory and an address, or several. */
+#ifndef APP_BENCH_ENDPOINTS_H
+#define APP_BENCH_ENDPOINTS_H
+
+#include <stdint.h>
+
+#include "cases.h"
+#include "control_link.h"
+#include "own_address.h"
+
+#define BENCH_ENDPOINTS_MAX 64u
+
+struct endpoint {
+  struct bench_plan plan; /* the command line's, with what is this endpoint's own */
+  char *words;            /* --endpoint, in its parts */
+  char host[OWN_ADDRESS_MAX];
+  struct control_link_server server; /* where the other ranks find it */
+};
+
+/* One for each --endpoint, or a single one; each listens. 0, or reported in *error. Close in any
+ * case. */
+int bench_endpoints_open(const struct arguments *arguments, const struct bench_plan *plan,
+                         struct endpoint **endpoints, uint32_t *count, struct pst_error *error);
+void bench_endpoints_close(struct endpoint *endpoints, uint32_t count);
+/* The addresses of their servers, a new list. */
+struct json_object *bench_endpoints_json(const struct endpoint *endpoints, uint32_t count);
+
+#endif

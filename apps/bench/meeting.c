@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank as the client of its partner, and as its server. */
+#include "meeting.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "log.h"
+#include "run.h"
+#include "sessions.h"
+#include "signals.h"
+
+#define COME_NS (30 * NS_PER_S) /* for a partner that may fail to connect to an endpoint before */
+#define LOOK_NS (50 * NS_PER_MS)
+
+static void bench_meeting_note(struct bench_row *row, const struct pst_error *error)
+{
+  if (row->error[0] != '\0')
+    return;
+  row->unreachable = true;
+  row->exit_status = error->exit_status;
+  row->finding = app_finding_of(error->exit_status, error->code);
+  snprintf(row->error, sizeof(row->error), "%s", error->text);
+}
+
+/* The partner's server at `where` is asked for one case. False: nothing else will succeed. */
+static bool bench_meeting_measure(const struct meeting *meeting, const struct bench_plan *plan,
+                                  const char *where, struct bench_row *row)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  struct bench_setting setting = {.plan = plan};
+  struct control_link *link = NULL;
+
+  snprintf(setting.token, sizeof(setting.token), "%s", meeting->token);
+  int rc = bench_link_connect("bench", where, 0, plan->insecure, plan->cpus[0], &link, &error);
+  if (rc == 0)
+    rc = bench_greet(link, plan, &setting, &error);
+  bool goes_on = rc == 0;
+  if (rc < 0)
+    bench_meeting_note(row, &error);
+  else if (bench_run_with(link, plan, row))
+    bench_link_send(link, bench_link_object("goodbye", json_object_new_boolean(true)));
+  else
+    goes_on = false;
+  bench_link_close(link);
+  return goes_on;
+}
+
+static bool bench_meeting_run_case(struct meeting *meeting, uint32_t from, uint32_t to)
+{
+  const struct bench_plan *plan = &meeting->endpoints[from].plan;
+  const char *where = json_object_get_string(json_object_array_get_idx(meeting->far, to));
+  struct bench_row *row = calloc(1, sizeof(*row));
+
+  if (!row)
+    return false;
+  row->c = meeting->c;
+  row->cpu_share = -1;
+  bench_case_make_token(row->c.token);
+  const bool goes_on =
+      bench_pin(plan->cpus[0]) == 0 && bench_meeting_measure(meeting, plan, where, row);
+  struct json_object *object = bench_link_object("from", json_object_new_int((int)from));
+  json_object_object_add(object, "to", json_object_new_int((int)to));
+  json_object_object_add(object, "row", bench_row_json(row, 0));
+  json_object_array_add(meeting->rows, object);
+  free(row);
+  return goes_on && !app_signals_stop();
+}
+
+/* The partner has died, or rank 0 has. */
+static bool bench_meeting_is_over(const struct meeting *meeting)
+{
+  return app_signals_stop() || bench_link_look(meeting->watch) != 0;
+}
+
+static void bench_meeting_be_client(struct meeting *meeting)
+{
+  const uint32_t far = (uint32_t)json_object_array_length(meeting->far);
+
+  for (uint32_t from = 0; from < meeting->count; from++)
+    for (uint32_t to = 0; to < far; to++)
+      if (bench_meeting_is_over(meeting) || !bench_meeting_run_case(meeting, from, to))
+        return;
+}
+
+/* One client that shows the token. False: it has not come, or has died. */
+static bool bench_meeting_serve_one(const struct meeting *meeting, struct endpoint *endpoint)
+{
+  const uint64_t until_ns = app_now_ns() + COME_NS;
+
+  while (!bench_meeting_is_over(meeting) && app_now_ns() < until_ns) {
+    struct control_link *link;
+    if (bench_link_take(&endpoint->server, LOOK_NS, &link) < 0)
+      continue;
+    int rc = bench_serve(link, &endpoint->plan, meeting->token, 0, endpoint->plan.cpus[0]);
+    bench_link_close(link);
+    if (rc != -EACCES) /* else a stranger */
+      return rc == 0;
+  }
+  return false;
+}
+
+/* In the order in which the partner asks. False: it has not asked for all. */
+static bool bench_meeting_be_server(struct meeting *meeting)
+{
+  const uint32_t far = (uint32_t)json_object_array_length(meeting->far);
+
+  for (uint32_t from = 0; from < far; from++) {
+    for (uint32_t to = 0; to < meeting->count; to++) {
+      struct endpoint *endpoint = &meeting->endpoints[to];
+      if (bench_pin(endpoint->plan.cpus[0]) < 0 || !bench_meeting_serve_one(meeting, endpoint))
+        return false;
+    }
+  }
+  return true;
+}
+
+void bench_meeting_hold(struct meeting *meeting)
+{
+  if (meeting->goes_first)
+    bench_meeting_be_client(meeting);
+  if (bench_meeting_be_server(meeting) && !meeting->goes_first)
+    bench_meeting_be_client(meeting);
+}

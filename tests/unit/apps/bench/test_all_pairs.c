@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who meets whom, and what is slow, of `bench --all-pairs`. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bench/outliers.h"
+#include "bench/tournament.h"
+
+#define MOST 33
+
+static void each_pair_meets_once_and_nobody_has_two_partners(void **state)
+{
+  (void)state;
+  for (uint32_t players = 2; players <= MOST; players++) {
+    uint32_t met[MOST][MOST] = {{0}};
+    for (uint32_t round = 0; round < bench_tournament_rounds(players); round++) {
+      uint32_t rest = 0;
+      for (uint32_t i = 0; i < players; i++) {
+        const uint32_t partner = bench_tournament_partner(players, round, i);
+        assert_true(partner < players);
+        assert_int_equal(bench_tournament_partner(players, round, partner), i);
+        rest += partner == i;
+        met[i][partner]++;
+      }
+      assert_int_equal(rest, players % 2);
+    }
+    for (uint32_t i = 0; i < players; i++)
+      for (uint32_t j = 0; j < players; j++)
+        if (i != j)
+          assert_int_equal(met[i][j], 1);
+  }
+  assert_int_equal(bench_tournament_rounds(1), 0);
+  assert_int_equal(bench_tournament_rounds(8), 7);
+  assert_int_equal(bench_tournament_rounds(7), 7);
+}
+
+/* Links of about 100, of which none is exactly as the other. */
+static void fill(double *values, uint32_t ends)
+{
+  for (uint32_t i = 0; i < ends * ends; i++)
+    values[i] = i % (ends + 1) == 0 ? -1 : 100 + (double)(i * 7 % 5) / 5;
+}
+
+static struct bench_outlier found[MOST * MOST];
+static struct bench_spread spread;
+
+static uint32_t find(const double *values, uint32_t ends, bool more_is_better)
+{
+  struct bench_outlier *outliers = NULL;
+  uint32_t count = 0;
+
+  assert_int_equal(bench_outliers_find(values, ends, more_is_better, &spread, &outliers, &count),
+                   0);
+  if (count > 0)
+    memcpy(found, outliers, count * sizeof(found[0]));
+  free(outliers);
+  return count;
+}
+
+static void nothing_is_slow_where_all_are_alike(void **state)
+{
+  double values[MOST * MOST];
+
+  (void)state;
+  for (uint32_t ends = 2; ends <= MOST; ends++) {
+    fill(values, ends);
+    assert_int_equal(find(values, ends, true), 0);
+    assert_int_equal(find(values, ends, false), 0);
+    assert_int_equal(spread.count, ends * (ends - 1));
+    assert_true(spread.median >= 100 && spread.median < 101);
+  }
+}
+
+static void a_slow_link_is_a_link(void **state)
+{
+  double values[MOST * MOST];
+
+  (void)state;
+  for (uint32_t ends = 3; ends <= MOST; ends++) {
+    fill(values, ends);
+    values[1 * ends + 2] = 60;
+    assert_int_equal(find(values, ends, true), 1);
+    assert_int_equal(found[0].what, BENCH_SLOW_LINK);
+    assert_int_equal(found[0].from, 1);
+    assert_int_equal(found[0].to, 2);
+    /* The other direction as well: the worse one comes first. */
+    values[2 * ends + 1] = 50;
+    assert_int_equal(find(values, ends, true), 2);
+    assert_int_equal(found[0].from, 2);
+    assert_int_equal(found[1].from, 1);
+    assert_int_equal(found[1].what, BENCH_SLOW_LINK);
+  }
+}
+
+static void a_slow_end_is_one_finding(void **state)
+{
+  double values[MOST * MOST];
+
+  (void)state;
+  for (uint32_t ends = 3; ends <= MOST; ends++) {
+    fill(values, ends);
+    for (uint32_t i = 0; i < ends; i++)
+      if (i != 2)
+        values[2 * ends + i] = 40;
+    assert_int_equal(find(values, ends, true), 1);
+    assert_int_equal(found[0].what, BENCH_SLOW_SENDER);
+    assert_int_equal(found[0].from, 2);
+    for (uint32_t i = 0; i < ends; i++)
+      if (i != 2)
+        values[i * ends + 2] = 40;
+    assert_int_equal(find(values, ends, true), 1);
+    assert_int_equal(found[0].what, BENCH_SLOW_END);
+    assert_int_equal(found[0].from, 2);
+    assert_true(spread.median >= 100); /* of the others alone */
+  }
+}
+
+static void an_end_that_receives_slowly(void **state)
+{
+  double values[16];
+
+  (void)state;
+  fill(values, 4);
+  for (uint32_t i = 0; i < 3; i++)
+    values[i * 4 + 3] = 70;
+  assert_int_equal(find(values, 4, true), 1);
+  assert_int_equal(found[0].what, BENCH_SLOW_RECEIVER);
+  assert_int_equal(found[0].to, 3);
+}
+
+static void a_slow_end_and_a_slow_link(void **state)
+{
+  double values[64];
+
+  (void)state;
+  fill(values, 8);
+  for (uint32_t i = 0; i < 8; i++)
+    if (i != 5)
+      values[5 * 8 + i] = values[i * 8 + 5] = 30;
+  values[0 * 8 + 1] = 80;
+  assert_int_equal(find(values, 8, true), 2);
+  assert_int_equal(found[0].what, BENCH_SLOW_END);
+  assert_int_equal(found[0].from, 5);
+  assert_int_equal(found[1].what, BENCH_SLOW_LINK);
+  assert_int_equal(found[1].to, 1);
+}
+
+static void of_latencies_the_long_ones_are_slow(void **state)
+{
+  double values[16];
+
+  (void)state;
+  fill(values, 4);
+  values[0 * 4 + 3] = 150;
+  values[1 * 4 + 3] = 50;
+  assert_int_equal(find(values, 4, false), 1);
+  assert_int_equal(found[0].what, BENCH_SLOW_LINK);
+  assert_int_equal(found[0].from, 0);
+  assert_int_equal(found[0].to, 3);
+}
+
+/* Where all links differ by much, one that differs by as much is none. */
+static void noise_is_no_finding(void **state)
+{
+  double values[36];
+
+  (void)state;
+  for (uint32_t i = 0; i < 36; i++)
+    values[i] = i % 7 == 0 ? -1 : 60 + (double)(i * 11 % 17) * 5;
+  assert_int_equal(find(values, 6, true), 0);
+  values[1] = 1;
+  assert_int_equal(find(values, 6, true), 0);
+  /* One that differs by less than a tenth is none either, however alike the others are. */
+  for (uint32_t i = 0; i < 36; i++)
+    values[i] = i % 7 == 0 ? -1 : 100;
+  values[1] = 91;
+  assert_int_equal(find(values, 6, true), 0);
+  values[1] = 89;
+  assert_int_equal(find(values, 6, true), 1);
+}
+
+static void what_was_not_measured_counts_for_nothing(void **state)
+{
+  double values[16];
+
+  (void)state;
+  for (uint32_t i = 0; i < 16; i++)
+    values[i] = -1;
+  assert_int_equal(find(values, 4, true), 0);
+  assert_int_equal(spread.count, 0);
+  fill(values, 4);
+  for (uint32_t i = 0; i < 4; i++) /* rank 2 has died */
+    values[2 * 4 + i] = values[i * 4 + 2] = -1;
+  values[0 * 4 + 1] = 10;
+  assert_int_equal(find(values, 4, true), 1);
+  assert_int_equal(found[0].what, BENCH_SLOW_LINK);
+  assert_int_equal(found[0].from, 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_pair_meets_once_and_nobody_has_two_partners),
+      cmocka_unit_test(nothing_is_slow_where_all_are_alike),
+      cmocka_unit_test(a_slow_link_is_a_link),
+      cmocka_unit_test(a_slow_end_is_one_finding),
+      cmocka_unit_test(an_end_that_receives_slowly),
+      cmocka_unit_test(a_slow_end_and_a_slow_link),
+      cmocka_unit_test(of_latencies_the_long_ones_are_slow),
+      cmocka_unit_test(noise_is_no_finding),
+      cmocka_unit_test(what_was_not_measured_counts_for_nothing),
+  };
+
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
