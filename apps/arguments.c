@@ -309,7 +309,7 @@ enum arguments_result app_arguments_parse(const struct command *command, int arg
   const struct option_word *words[WORDS_MAX];
   bool seen[WORDS_MAX] = {false};
   struct option longs[WORDS_MAX + 1] = {{0}};
-  char shorts[2 * WORDS_MAX + 2] = ":";
+  char shorts[2 * WORDS_MAX + 2] = ":"; /* a letter, and ':' where it takes a value */
   enum arguments_result result = ARGUMENTS_OK;
   size_t count = 0, used = 1;
   int key, index;
@@ -333,6 +333,8 @@ enum arguments_result app_arguments_parse(const struct command *command, int arg
   optind = 0;
   while (result == ARGUMENTS_OK &&
          (index = -1, key = getopt_long(argc, argv, shorts, longs, &index)) != -1) {
+    for (size_t i = 0; index < 0 && i < count; i++)
+      index = words[i]->key == key ? (int)i : -1;
     bool has_value = index >= 0 && longs[index].has_arg == required_argument;
     if (has_value && arguments_gives_back(argv)) {
       result = app_arguments_wrong(command, "option '--%s' needs a value", longs[index].name);

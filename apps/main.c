@@ -30,6 +30,7 @@ static const struct command *const commands[] = {
     &app_command_report,
     &app_command_hardware_check,
     &app_command_topo,
+    &app_command_init,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

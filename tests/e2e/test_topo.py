@@ -23,7 +23,7 @@ def record(folder, files=None, topology=DGX):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    (folder / "penstock").mkdir()
+    (folder / "penstock").mkdir(exist_ok=True)
     (folder / "penstock" / "topology.xml").write_text(topology.read_text())
     return folder
 
