@@ -221,6 +221,7 @@ static enum arguments_result arguments_take(const struct command *command, int k
     return arguments_add(command, &a->endpoints, &a->endpoint_count, value);
   default: {
     const char **word = key == KEY_OUTPUT     ? &a->topo[INIT_OUTPUT]
+                        : key >= KEY_DOCTOR   ? &a->doctor[key - KEY_DOCTOR]
                         : key >= KEY_TOPO     ? &a->topo[key - KEY_TOPO]
                         : key >= KEY_HARDWARE ? &a->hardware[key - KEY_HARDWARE]
                         : key >= KEY_NODE     ? &a->node[key - KEY_NODE]

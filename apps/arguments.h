@@ -33,6 +33,7 @@ enum option_bit {
   OPTION_METRICS = 1u << 18,
   OPTION_SERIES = 1u << 19,
   OPTION_REPORT = 1u << 20,
+  OPTION_DOCTOR = 1u << 21,
 };
 
 /* What only `bench` has, as it was written; bench/cases.c reads it. */
@@ -118,6 +119,14 @@ enum topo_word {
   TOPO_WORDS,
 };
 
+/* What only `doctor` has; doctor/doctor.c reads it. */
+enum doctor_word {
+  DOCTOR_FOR,
+  DOCTOR_AREA,
+  DOCTOR_RECORD,
+  DOCTOR_WORDS,
+};
+
 enum operand_need { OPERAND_REQUIRED, OPERAND_OPTIONAL };
 
 struct arguments {
@@ -144,6 +153,7 @@ struct arguments {
   const char *node[NODE_WORDS];
   const char *hardware[HARDWARE_WORDS];
   const char *topo[TOPO_WORDS];
+  const char *doctor[DOCTOR_WORDS];
   const char **transport_options; /* "k=v" */
   size_t transport_option_count;
   const char **memory_options;

@@ -88,6 +88,11 @@ const struct option_word app_option_words[] = {
     {OPTION_HARDWARE, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
      "allow a HOST beyond this machine, and other users of this one; nothing is authenticated or "
      "encrypted"},
+    {OPTION_DOCTOR, KEY_DOCTOR + DOCTOR_FOR, "for", "FILE",
+     "check only what this configuration needs"},
+    {OPTION_DOCTOR, KEY_DOCTOR + DOCTOR_AREA, "area", "AREA", "check only this area"},
+    {OPTION_DOCTOR, KEY_DOCTOR + DOCTOR_RECORD, "record", "DIR",
+     "write what was read to the new folder DIR, to be sent"},
     {OPTION_TOPO, KEY_TOPO + TOPO_SVG, "svg", "FILE", "draw the machine as a picture, an SVG file"},
     {OPTION_INIT, KEY_TOPO + INIT_AS, "as", "KIND",
      "what is streamed: camera, instrument, receive, send or loopback"},

@@ -27,6 +27,7 @@ enum {
   KEY_NODE,                                 /* + enum node_word */
   KEY_HARDWARE = KEY_NODE + NODE_WORDS,     /* + enum hardware_word */
   KEY_TOPO = KEY_HARDWARE + HARDWARE_WORDS, /* + enum topo_word */
+  KEY_DOCTOR = KEY_TOPO + TOPO_WORDS,       /* + enum doctor_word */
 };
 
 /* One name may be there several times, for commands of different bits. */

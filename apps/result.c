@@ -49,15 +49,10 @@ struct json_object *app_result_new(const struct command *command, const struct a
   /* What is of one command, null until it is known. */
   static const struct {
     const char *command, *key;
-  } parts[] = {{"bench", "bench"},
-               {"bench", "rows"},
-               {"hardware-check", "hardware"},
-               {"hardware-check", "checks"},
-               {"request", "request"},
-               {"get", "copy"},
-               {"put", "copy"},
-               {"serve", "serve"},
-               {"topo", "topo"}};
+  } parts[] = {{"bench", "bench"},           {"bench", "rows"},    {"hardware-check", "hardware"},
+               {"hardware-check", "checks"}, {"doctor", "doctor"}, {"doctor", "findings"},
+               {"request", "request"},       {"get", "copy"},      {"put", "copy"},
+               {"serve", "serve"},           {"topo", "topo"}};
   struct json_object *result = json_object_new_object();
   char stamp[32] = "";
   time_t now = time(NULL);
@@ -84,7 +79,7 @@ struct json_object *app_result_new(const struct command *command, const struct a
     json_object_object_add(result, "streams", json_object_new_array());
   }
   if (strcmp(command->name, "bench") != 0 && strcmp(command->name, "hardware-check") != 0 &&
-      strcmp(command->name, "topo") != 0)
+      strcmp(command->name, "topo") != 0 && strcmp(command->name, "doctor") != 0)
     json_object_object_add(result, "devices", json_object_new_array());
   for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
     if (strcmp(command->name, parts[i].command) == 0)

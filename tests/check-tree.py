@@ -69,7 +69,8 @@ CIRCLE = 4
 FEW = 6
 
 # Keys of a result that only some commands have: which, says `allOf`.
-COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "hardware", "checks", "request", "copy", "serve", "topo"}
+COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "hardware", "checks", "doctor", "findings", "request", "copy", "serve",
+                "topo"}
 
 # What messages name in backquotes and is no key of a configuration: commands, values of keys, and
 # fields of the structs that applications and the host fill.

@@ -28,7 +28,7 @@ ABOUT = {
     "subprojects/simverbs/launcher/hosts": ["describe"], "subprojects/simverbs/launcher/ports": ["describe"],
 }  # fmt: skip
 # What files of the program share begins with this.
-PROGRAM = {"apps": "app", "apps/bench": "bench", "apps/hardware": "hardware", "apps/host": "host",
+PROGRAM = {"apps": "app", "apps/bench": "bench", "apps/doctor": "doctor", "apps/hardware": "hardware", "apps/host": "host",
            "apps/html": "html", "apps/init": "init", "apps/metrics": "metrics",
            "apps/serve": "serve", "apps/topo": "topo"}
 

@@ -43,6 +43,7 @@ _penstock() {
   fi
   case $previous in
     --for)
+      [[ $command == doctor ]] && compopt -o filenames && mapfile -t COMPREPLY < <(compgen -f -- "$current") && return
       mapfile -t COMPREPLY < <(compgen -W 'run send receive' -- "$current")
       return ;;
     --stream)
@@ -68,7 +69,10 @@ _penstock() {
     --touch)
       mapfile -t COMPREPLY < <(compgen -W 'yes no' -- "$current")
       return ;;
-    --root)
+    --area)
+      mapfile -t COMPREPLY < <(compgen -W 'host adapter gpu pair dpdk ucx igpu time' -- "$current")
+      return ;;
+    --root | --record)
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -d -- "$current")
       return ;;

@@ -14,7 +14,8 @@ _penstock_specs() {
       plugin-path | root) action='_files -/' ;;
       stream) action=_penstock_streams ;;
       transport | memory) action="_penstock_plugins $name" ;;
-      for) action='(run send receive)' ;;
+      for) [[ $1 == doctor ]] && action=_files || action='(run send receive)' ;;
+      area) action='(host adapter gpu pair dpdk ucx igpu time)' ;;
       path) action='(auto direct mapped staged)' ;;
       touch) action='(yes no)' ;;
       *) action=' ' ;;

@@ -283,7 +283,7 @@ def completed(script, *words, program=BUILD):
     return [word.strip() for word in out.stdout.splitlines()]
 
 
-COMMANDS = ["bench", "check", "get", "hardware-check", "help", "plugins", "put", "receive", "request", "run", "schema",
+COMMANDS = ["bench", "check", "doctor", "get", "hardware-check", "help", "plugins", "put", "receive", "request", "run", "schema",
             "send", "serve"]  # fmt: skip
 
 

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Findings, and what checks share. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor.h"
+
+static char *findings_copy(const char *text)
+{
+  return text ? strdup(text) : NULL;
+}
+
+void doctor_add(struct doctor *doctor, const struct doctor_finding *finding, const char *format,
+                ...)
+{
+  struct doctor_finding *longer =
+      reallocarray(doctor->findings, doctor->count + 1, sizeof(*longer));
+  va_list args;
+
+  if (!longer)
+    return;
+  doctor->findings = longer;
+  struct doctor_finding *added = &longer[doctor->count++];
+  *added = *finding;
+  added->check = doctor->check->id;
+  added->area = doctor->check->area;
+  added->subject = findings_copy(finding->subject);
+  added->where = findings_copy(finding->where);
+  added->why = findings_copy(finding->why);
+  added->remedy = findings_copy(finding->remedy);
+  added->is_lost = finding->remedy && finding->is_lost;
+  va_start(args, format);
+  if (vasprintf(&added->read, format, args) < 0)
+    added->read = NULL;
+  va_end(args);
+}
+
+bool doctor_is_soft(const struct host_rdma *rdma)
+{
+  return rdma->pci[0] == '\0';
+}
+
+bool doctor_is_asked(const struct doctor *doctor, uint32_t need)
+{
+  return (doctor->wish.needs & need) != 0;
+}
+
+/* Does a stream's option `device` name it: the device, a network device of a port, or an address?
+ */
+static bool findings_is_named(const struct doctor *doctor, const struct host_rdma *rdma,
+                              const char *name)
+{
+  if (strcmp(rdma->name, name) == 0 || strcmp(rdma->pci, name) == 0)
+    return true;
+  for (size_t i = 0; i < rdma->port_count; i++) {
+    const struct host_link *link = host_link_find(&doctor->network, rdma->ports[i].netdev);
+    if (strcmp(rdma->ports[i].netdev, name) == 0 ||
+        (link && host_link_with(&doctor->network, name) == link))
+      return true;
+  }
+  return false;
+}
+
+bool doctor_wants_rdma(const struct doctor *doctor, const struct host_rdma *rdma)
+{
+  for (size_t i = 0; i < doctor->wish.device_count; i++)
+    if (findings_is_named(doctor, rdma, doctor->wish.devices[i]))
+      return true;
+  return doctor->wish.device_count == 0;
+}
+
+const struct host_rdma *doctor_nearest(const struct doctor *doctor, const struct host_pci *gpu,
+                                       enum host_distance *distance)
+{
+  const struct host_rdma *nearest = NULL;
+
+  for (size_t i = 0; i < doctor->rdmas.count; i++) {
+    const struct host_pci *pci = host_pci_find(&doctor->pcis, doctor->rdmas.all[i].pci);
+    const enum host_distance here = pci ? host_pci_distance(pci, gpu) : HOST_DISTANCE_UNKNOWN;
+    if (!pci || here == HOST_DISTANCE_UNKNOWN || !doctor_wants_rdma(doctor, &doctor->rdmas.all[i]))
+      continue;
+    if (!nearest || here < *distance) {
+      nearest = &doctor->rdmas.all[i];
+      *distance = here;
+    }
+  }
+  return nearest;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of GPUs, and of the way between an adapter and a GPU. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define OPEN_DRIVER 515 /* the first open kernel modules, which export dma-buf */
+#define CUDA_LEAST 11070
+
+static void gpu_subject(const struct host_gpu *gpu, char text[32])
+{
+  snprintf(text, 32, "GPU %s", gpu->pci[0] != '\0' ? gpu->pci : "integrated");
+}
+
+static void gpu_check_driver(struct doctor *doctor)
+{
+  for (size_t i = 0; i < doctor->gpus.count; i++) {
+    const struct host_gpu *gpu = &doctor->gpus.all[i];
+    const struct host_pci *pci = host_pci_find(&doctor->pcis, gpu->pci);
+    struct doctor_finding finding = {.where = "sys/bus/pci/devices/*/driver"};
+    char subject[32];
+    if (gpu->is_integrated || !pci)
+      continue;
+    gpu_subject(gpu, subject);
+    finding.subject = subject;
+    if (strcmp(pci->driver, "nvidia") != 0) {
+      finding.verdict = DOCTOR_FAILS;
+      finding.remedy = pci->driver[0] == '\0'
+                           ? "sudo modprobe nvidia; where there is none, install nvidia-open"
+                           : "blacklist the other driver, and install nvidia-open";
+      doctor_add(doctor, &finding, "%s: driver %s", gpu->name,
+                 pci->driver[0] != '\0' ? pci->driver : "none");
+    } else {
+      doctor_add(doctor, &finding, "%s: driver %s, %s", gpu->name, doctor->gpus.driver,
+                 doctor->gpus.open_modules ? "open modules" : "closed modules");
+    }
+  }
+}
+
+/* Why dma-buf cannot carry it; NULL: it can. */
+static const char *gpu_dmabuf_lacks(struct doctor *doctor)
+{
+  const struct host_gpus *gpus = &doctor->gpus;
+
+  if (!host_kernel_is(doctor->host, 5, 12))
+    return "the kernel is older than 5.12";
+  if (!gpus->open_modules)
+    return "the driver's modules are not the open ones";
+  if (atoi(gpus->driver) < OPEN_DRIVER)
+    return "the driver is older than 515";
+  if (gpus->cuda != 0 && gpus->cuda < CUDA_LEAST)
+    return "CUDA is older than 11.7";
+  return NULL;
+}
+
+/* A NIC reaches a GPU's memory by dma-buf, or by the module nvidia-peermem. */
+static void gpu_check_direct(struct doctor *doctor)
+{
+  const char *lacks = gpu_dmabuf_lacks(doctor);
+  struct doctor_finding finding = {.where =
+                                       "sys/module/nvidia_peermem, proc/driver/nvidia/version"};
+
+  if (doctor->gpus.driver[0] == '\0')
+    return; /* gpu-driver says so */
+  if (!lacks) {
+    doctor_add(doctor, &finding, "dma-buf: driver %s with open modules, kernel 5.12 or later",
+               doctor->gpus.driver);
+    return;
+  }
+  if (host_has_module(doctor->host, "nvidia_peermem")) {
+    doctor_add(doctor, &finding, "nvidia-peermem is loaded (no dma-buf: %s)", lacks);
+    return;
+  }
+  finding.verdict = DOCTOR_FAILS;
+  finding.remedy = "sudo modprobe nvidia-peermem; write nvidia-peermem into "
+                   "/etc/modules-load.d/gpu.conf";
+  doctor_add(doctor, &finding, "nvidia-peermem is not loaded, and no dma-buf: %s", lacks);
+}
+
+static void gpu_check_bar1(struct doctor *doctor)
+{
+  for (size_t i = 0; i < doctor->gpus.count; i++) {
+    const struct host_gpu *gpu = &doctor->gpus.all[i];
+    struct doctor_finding finding = {.where = "NVML, sys/bus/pci/devices/*/resource"};
+    char subject[32];
+    if (gpu->is_integrated || gpu->bar1_bytes == 0)
+      continue;
+    gpu_subject(gpu, subject);
+    finding.subject = subject;
+    if (gpu->bar1_bytes <= 256 * MIB) {
+      finding.verdict = DOCTOR_WARNING;
+      finding.remedy = "switch on Above 4G Decoding and Resizable BAR in the BIOS; a workstation's "
+                       "GPU: displaymodeselector --gpumode compute";
+    }
+    doctor_add(doctor, &finding, "BAR1 is %llu MiB, of which %llu MiB are mapped",
+               (unsigned long long)(gpu->bar1_bytes / MIB),
+               (unsigned long long)(gpu->bar1_used / MIB));
+  }
+}
+
+/* Adds that NVML cannot be asked. True: so it is. */
+static bool gpu_nvml_is_unknown(struct doctor *doctor, const char *what)
+{
+  const struct doctor_finding finding = {
+      .verdict = DOCTOR_UNKNOWN, .where = "NVML", .why = doctor->gpus.nvml_why};
+
+  if (doctor->gpus.nvml_known || doctor->gpus.driver[0] == '\0')
+    return doctor->gpus.driver[0] == '\0';
+  doctor_add(doctor, &finding, "%s", what);
+  return true;
+}
+
+static void gpu_check_persistence(struct doctor *doctor)
+{
+  if (gpu_nvml_is_unknown(doctor, "persistence mode"))
+    return;
+  for (size_t i = 0; i < doctor->gpus.count; i++) {
+    const struct host_gpu *gpu = &doctor->gpus.all[i];
+    struct doctor_finding finding = {.where = "NVML"};
+    char subject[32];
+    if (gpu->persistence == HOST_UNKNOWN)
+      continue;
+    gpu_subject(gpu, subject);
+    finding.subject = subject;
+    if (gpu->persistence == HOST_NO) {
+      finding.verdict = DOCTOR_WARNING;
+      finding.remedy = "sudo systemctl enable --now nvidia-persistenced";
+    }
+    doctor_add(doctor, &finding, "persistence mode is %s",
+               gpu->persistence == HOST_YES ? "on"
+                                            : "off: each first program waits for the driver");
+  }
+}
+
+/* Errors come first: ECC that is off counts none. */
+static void gpu_check_ecc(struct doctor *doctor)
+{
+  if (gpu_nvml_is_unknown(doctor, "ECC"))
+    return;
+  for (size_t i = 0; i < doctor->gpus.count; i++) {
+    const struct host_gpu *gpu = &doctor->gpus.all[i];
+    struct doctor_finding finding = {.where = "NVML"};
+    char subject[32], remedy[64];
+    if (gpu->ecc == HOST_UNKNOWN)
+      continue;
+    gpu_subject(gpu, subject);
+    finding.subject = subject;
+    finding.remedy = remedy;
+    if (gpu->ecc_errors > 0) {
+      finding.verdict = DOCTOR_FAILS;
+      snprintf(remedy, sizeof(remedy), "sudo nvidia-smi -r -i %d, then replace it", gpu->index);
+    } else if (gpu->ecc == HOST_NO) {
+      finding.verdict = DOCTOR_WARNING;
+      snprintf(remedy, sizeof(remedy), "sudo nvidia-smi -e 1 -i %d, reboot", gpu->index);
+    } else {
+      finding.remedy = NULL;
+    }
+    doctor_add(doctor, &finding, "ECC is %s%s; uncorrected errors: %lld",
+               gpu->ecc == HOST_YES ? "on" : "off",
+               gpu->ecc_pending != gpu->ecc && gpu->ecc_pending != HOST_UNKNOWN
+                   ? ", and changes at the next reset"
+                   : "",
+               (long long)(gpu->ecc_errors < 0 ? 0 : gpu->ecc_errors));
+  }
+}
+
+/* ---- The pair ---------------------------------------------------------------------------------
+ */
+
+static void gpu_check_pair(struct doctor *doctor)
+{
+  for (size_t i = 0; i < doctor->gpus.count; i++) {
+    const struct host_gpu *gpu = &doctor->gpus.all[i];
+    const struct host_pci *pci = host_pci_find(&doctor->pcis, gpu->pci);
+    struct doctor_finding finding = {.where = "sys/bus/pci/devices"};
+    enum host_distance distance = HOST_DISTANCE_UNKNOWN;
+    const struct host_rdma *nearest = pci ? doctor_nearest(doctor, pci, &distance) : NULL;
+    char subject[32];
+    if (!nearest)
+      continue;
+    gpu_subject(gpu, subject);
+    finding.subject = subject;
+    if (distance >= HOST_NODE) {
+      finding.verdict = DOCTOR_WARNING;
+      finding.remedy = "move the adapter into a slot below the GPU's PCIe switch or root port; "
+                       "`penstock topo` shows the distances";
+    }
+    doctor_add(doctor, &finding, "the nearest adapter is %s: %s", nearest->name,
+               host_distance_name(distance));
+  }
+}
+
+/* ---- Integrated GPUs --------------------------------------------------------------------------
+ */
+
+/* On Tegra an adapter reaches pinned host memory, which the GPU shares: memory `igpu`. */
+static void gpu_check_igpu(struct doctor *doctor)
+{
+  char chip[96];
+  struct doctor_finding finding = {.where = "proc/device-tree/compatible"};
+
+  host_tegra_chip(doctor->host, chip, sizeof(chip));
+  if (chip[0] == '\0') {
+    if (!doctor_is_asked(doctor, NEED_IGPU))
+      return;
+    finding.verdict = DOCTOR_ABSENT;
+    doctor_add(doctor, &finding, "no integrated GPU that is known: no Tegra");
+    return;
+  }
+  if (!host_has_module(doctor->host, "nvgpu") && !host_has_module(doctor->host, "nvidia")) {
+    finding.verdict = DOCTOR_FAILS;
+    finding.remedy = "sudo modprobe nvgpu";
+    finding.where = "sys/module/nvgpu";
+  }
+  doctor_add(doctor, &finding, "%s: streams use memory igpu, which adapters reach as host memory%s",
+             chip, finding.remedy ? "; the GPU's driver is not loaded" : "");
+}
+
+const struct doctor_check doctor_gpu_checks[] = {
+    {"gpu-driver", "gpu", "Has each GPU NVIDIA's driver?", NEED_GPU, gpu_check_driver},
+    {"gpudirect", "gpu", "Can an adapter reach GPU memory, by dma-buf or nvidia-peermem?",
+     NEED_GPU | NEED_RDMA, gpu_check_direct},
+    {"bar1", "gpu", "Is all of the GPU's memory mapped on PCIe?", NEED_GPU, gpu_check_bar1},
+    {"persistence", "gpu", "Does the driver stay loaded between programs?", NEED_GPU,
+     gpu_check_persistence},
+    {"ecc", "gpu", "Is the GPU's memory checked, and without errors?", NEED_GPU, gpu_check_ecc},
+    {"pair", "pair", "Is an adapter near each GPU?", NEED_GPU | NEED_RDMA, gpu_check_pair},
+    {"igpu", "igpu", "Which memory do adapters reach on this platform?", 0, gpu_check_igpu},
+};
+const size_t doctor_gpu_check_count = sizeof(doctor_gpu_checks) / sizeof(doctor_gpu_checks[0]);

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of the network that an adapter's port is on: MTU, pauses, ARP, routes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor.h"
+
+#define MTU_WISHED 4200 /* a RoCE packet of 4096 bytes with its headers */
+
+typedef void network_look(struct doctor *doctor, const struct host_link *link,
+                          const struct host_rdma *rdma);
+
+/* Each active port of Ethernet with the network device that it is of. */
+static void network_each(struct doctor *doctor, network_look *look)
+{
+  for (size_t i = 0; i < doctor->rdmas.count; i++) {
+    const struct host_rdma *rdma = &doctor->rdmas.all[i];
+    for (size_t k = 0; k < rdma->port_count && doctor_wants_rdma(doctor, rdma); k++) {
+      const struct host_rdma_port *port = &rdma->ports[k];
+      const struct host_link *link = host_link_find(&doctor->network, port->netdev);
+      if (link && port->is_ethernet && strcmp(port->state, "ACTIVE") == 0)
+        look(doctor, link, rdma);
+    }
+  }
+}
+
+/* Adds that the kernel's links cannot be asked for. True: so it is. */
+static bool network_is_unknown(struct doctor *doctor, const char *what)
+{
+  const struct doctor_finding finding = {
+      .verdict = DOCTOR_UNKNOWN, .where = "netlink", .why = doctor->network.why};
+
+  if (doctor->network.known)
+    return false;
+  doctor_add(doctor, &finding, "%s", what);
+  return true;
+}
+
+static void network_look_at_mtu(struct doctor *doctor, const struct host_link *link,
+                                const struct host_rdma *rdma)
+{
+  struct doctor_finding finding = {.subject = link->name, .where = "netlink: links"};
+  char remedy[96];
+
+  (void)rdma;
+  if (link->mtu < MTU_WISHED) {
+    snprintf(remedy, sizeof(remedy), "sudo ip link set %s mtu 9000, as the switch and the peer",
+             link->name);
+    finding.verdict = DOCTOR_WARNING;
+    finding.remedy = remedy;
+    finding.is_lost = true;
+  }
+  doctor_add(doctor, &finding, "MTU %u%s", link->mtu,
+             finding.remedy ? ": RoCE packets carry 1024 bytes" : "");
+}
+
+static void network_check_mtu(struct doctor *doctor)
+{
+  if (!network_is_unknown(doctor, "MTUs"))
+    network_each(doctor, network_look_at_mtu);
+}
+
+/* Either kind of pause keeps a queue of the switch from dropping packets. */
+static void network_look_at_pauses(struct doctor *doctor, const struct host_link *link,
+                                   const struct host_rdma *rdma)
+{
+  struct doctor_finding finding = {.subject = link->name, .where = "netlink: ethtool, dcb"};
+  char remedy[160];
+
+  if (doctor_is_soft(rdma))
+    return;
+  if (link->pfc > 0) {
+    doctor_add(doctor, &finding, "priority flow control of priorities 0x%02x", (unsigned)link->pfc);
+    return;
+  }
+  if (!link->pause_known) {
+    finding.verdict = DOCTOR_UNKNOWN;
+    finding.why = "the driver does not say";
+  } else if (!link->pause_rx && !link->pause_tx) {
+    snprintf(remedy, sizeof(remedy),
+             "sudo mlnx_qos -i %s --pfc 0,0,0,1,0,0,0,0, and the same at "
+             "the switch",
+             link->name);
+    finding.verdict = DOCTOR_WARNING;
+    finding.remedy = remedy;
+    finding.is_lost = true;
+  }
+  doctor_add(doctor, &finding, "no priority flow control; pauses: receive %s, send %s",
+             link->pause_rx ? "on" : "off", link->pause_tx ? "on" : "off");
+}
+
+static void network_check_pauses(struct doctor *doctor)
+{
+  if (!network_is_unknown(doctor, "flow control"))
+    network_each(doctor, network_look_at_pauses);
+}
+
+/* NVIDIA's driver packages show it below the network device; the kernel's own driver does not. */
+static void network_look_at_ecn(struct doctor *doctor, const struct host_link *link,
+                                const struct host_rdma *rdma)
+{
+  const struct host_names *priorities =
+      host_list(doctor->host, "sys/class/net/%s/ecn/roce_np/enable", link->name);
+  struct doctor_finding finding = {.subject = link->name,
+                                   .where = "sys/class/net/*/ecn/roce_np/enable"};
+  char remedy[160];
+  size_t on = 0;
+
+  if (doctor_is_soft(rdma))
+    return;
+  for (size_t i = 0; i < priorities->count; i++) {
+    int64_t value = 0;
+    host_number(doctor->host, &value, "sys/class/net/%s/ecn/roce_np/enable/%s", link->name,
+                priorities->names[i]);
+    on += value != 0;
+  }
+  if (priorities->count == 0) {
+    finding.verdict = DOCTOR_UNKNOWN;
+    finding.why = "the kernel's own driver shows congestion control to root alone, in debugfs";
+    snprintf(remedy, sizeof(remedy), "sudo ls /sys/kernel/debug/mlx5/%s/cc_params", rdma->pci);
+    finding.remedy = remedy;
+  } else if (on == 0) {
+    snprintf(remedy, sizeof(remedy), "echo 1 | sudo tee /sys/class/net/%s/ecn/roce_np/enable/3",
+             link->name);
+    finding.verdict = DOCTOR_WARNING;
+    finding.remedy = remedy;
+    finding.is_lost = true;
+  }
+  doctor_add(doctor, &finding, "congestion notification (ECN) is on for %zu of %zu priorities", on,
+             priorities->count);
+}
+
+static void network_check_ecn(struct doctor *doctor)
+{
+  network_each(doctor, network_look_at_ecn);
+}
+
+/* ---- Several ports of one network --------------------------------------------------------------
+ */
+
+/* Bits of an address' network that two addresses share, "10.9.1.1/24". */
+static bool network_is_same(const char *a, const char *b)
+{
+  struct host_route route = {.to = a, .gateway = "", .link = "", .source = ""};
+  const struct host_network one = {.known = true, .route_count = 1, .routes = &route};
+  char address[64];
+
+  snprintf(address, sizeof(address), "%.*s", (int)strcspn(b, "/"), b);
+  return !strchr(a, ':') && host_route_to(&one, address) != NULL;
+}
+
+/* The larger of a setting's values for all devices and for one. */
+static int64_t network_setting(struct doctor *doctor, const char *link, const char *name)
+{
+  int64_t all = 0, own = 0;
+
+  host_number(doctor->host, &all, "proc/sys/net/ipv4/conf/all/%s", name);
+  host_number(doctor->host, &own, "proc/sys/net/ipv4/conf/%s/%s", link, name);
+  return own > all ? own : all;
+}
+
+/* Another port with an address of one of the link's networks; NULL: none. */
+static const struct host_link *network_neighbour_of(struct doctor *doctor,
+                                                    const struct host_link *link)
+{
+  for (size_t i = 0; i < doctor->rdmas.count; i++)
+    for (size_t k = 0; k < doctor->rdmas.all[i].port_count; k++) {
+      const struct host_link *other =
+          host_link_find(&doctor->network, doctor->rdmas.all[i].ports[k].netdev);
+      for (size_t a = 0; other && other != link && a < link->address_count; a++)
+        for (size_t b = 0; b < other->address_count; b++)
+          if (network_is_same(link->addresses[a], other->addresses[b]))
+            return other;
+    }
+  return NULL;
+}
+
+/* With the kernel's defaults each port answers for the addresses of all. */
+static void network_look_at_arp(struct doctor *doctor, const struct host_link *link,
+                                const struct host_rdma *rdma)
+{
+  const struct host_link *other = network_neighbour_of(doctor, link);
+  const int64_t announce = network_setting(doctor, link->name, "arp_announce"),
+                ignore = network_setting(doctor, link->name, "arp_ignore");
+  struct doctor_finding finding = {.subject = link->name,
+                                   .where = "proc/sys/net/ipv4/conf/*/arp_ignore"};
+  char remedy[160];
+
+  (void)rdma;
+  if (!other)
+    return;
+  if (announce < 1 || ignore < 1) {
+    snprintf(remedy, sizeof(remedy),
+             "sudo sysctl net.ipv4.conf.%s.arp_announce=2 net.ipv4.conf.%s.arp_ignore=1",
+             link->name, link->name);
+    finding.verdict = DOCTOR_WARNING;
+    finding.remedy = remedy;
+    finding.is_lost = true;
+  }
+  doctor_add(doctor, &finding, "%s is on the same network; arp_announce %lld, arp_ignore %lld",
+             other->name, (long long)announce, (long long)ignore);
+}
+
+static void network_check_arp(struct doctor *doctor)
+{
+  network_each(doctor, network_look_at_arp);
+}
+
+/* ---- The hop limit ----------------------------------------------------------------------------
+ */
+
+/* A packet with one hop left ends at the first router. The limit is the stream's own, the route's,
+ * or the system's. */
+static void network_look_at_route(struct doctor *doctor, const struct host_route *route,
+                                  const char *peer, bool *found)
+{
+  int64_t system = 64;
+  char remedy[256];
+  struct doctor_finding finding = {.subject = peer ? peer : route->to, .where = "netlink: routes"};
+
+  if (!route || route->gateway[0] == '\0')
+    return;
+  *found = true;
+  host_number(doctor->host, &system, "proc/sys/net/ipv4/ip_default_ttl");
+  const bool is_six = strchr(route->to, ':') != NULL;
+  const long long limit = peer && doctor->wish.hop_limit ? (long long)doctor->wish.hop_limit
+                          : route->hop_limit > 0         ? route->hop_limit
+                          : is_six                       ? 64
+                                                         : (long long)system;
+  if (limit < 2) {
+    finding.verdict = DOCTOR_FAILS;
+    if (peer && doctor->wish.hop_limit)
+      snprintf(remedy, sizeof(remedy), "remove hop_limit at %s, or set 64",
+               doctor->wish.hop_limit_at);
+    else if (route->hop_limit > 0)
+      snprintf(remedy, sizeof(remedy), "sudo ip route replace %s via %s dev %s", route->to,
+               route->gateway, route->link);
+    else
+      snprintf(remedy, sizeof(remedy), "sudo sysctl net.ipv4.ip_default_ttl=64");
+    finding.is_lost = !(peer && doctor->wish.hop_limit);
+    finding.remedy = remedy;
+  }
+  if (limit < 2)
+    doctor_add(doctor, &finding,
+               "packets have a hop limit of %lld, and end at the router %s: "
+               "IBV_WC_RETRY_EXC_ERR (12)",
+               limit, route->gateway);
+  else if (peer)
+    doctor_add(doctor, &finding, "through the router %s, with a hop limit of %lld", route->gateway,
+               limit);
+}
+
+static void network_check_hops(struct doctor *doctor)
+{
+  struct doctor_finding finding = {.where = "netlink: routes"};
+  bool found = false;
+
+  if (network_is_unknown(doctor, "routes"))
+    return;
+  for (size_t i = 0; i < doctor->wish.peer_count; i++)
+    network_look_at_route(doctor, host_route_to(&doctor->network, doctor->wish.peers[i]),
+                          doctor->wish.peers[i], &found);
+  for (size_t i = 0;
+       i < doctor->network.route_count && (!doctor->wish.file || doctor->wish.asks_routes); i++)
+    network_look_at_route(doctor, &doctor->network.routes[i], NULL, &found);
+  for (size_t i = 0; i < doctor->count; i++)
+    if (strcmp(doctor->findings[i].check, "hop-limit") == 0)
+      return;
+  doctor_add(doctor, &finding, found ? "packets pass routers" : "no route leads through a router");
+}
+
+#define ADAPTER "adapter"
+const struct doctor_check doctor_network_checks[] = {
+    {"mtu", ADAPTER, "Do RoCE packets carry 4096 bytes?", NEED_RDMA, network_check_mtu},
+    {"flow-control", ADAPTER, "Is a queue that is full paused, or does it drop?", NEED_RDMA,
+     network_check_pauses},
+    {"ecn", ADAPTER, "Do switches slow senders down before queues are full?", NEED_RDMA,
+     network_check_ecn},
+    {"arp", ADAPTER, "Does each port of one network answer for its own address alone?", NEED_RDMA,
+     network_check_arp},
+    {"hop-limit", ADAPTER, "Do packets pass the routers on their way?", NEED_RDMA,
+     network_check_hops},
+};
+const size_t doctor_network_check_count =
+    sizeof(doctor_network_checks) / sizeof(doctor_network_checks[0]);

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a configuration asks of a machine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/penstock.h>
+
+#include "stream_config.h"
+#include "wish.h"
+
+#define HUGE_OF_DPDK ((uint64_t)512 << 20) /* its pools and queues, beside rings */
+
+static void wish_add_name(char names[DOCTOR_NAMES][64], size_t *count, const char *name)
+{
+  for (size_t i = 0; i < *count; i++)
+    if (strcmp(names[i], name) == 0)
+      return;
+  if (name[0] != '\0' && *count < DOCTOR_NAMES)
+    snprintf(names[(*count)++], 64, "%s", name);
+}
+
+static bool wish_is(const char *text, const char *word)
+{
+  return text && strcmp(text, word) == 0;
+}
+
+/* A side of a stream: "sender", "receiver". */
+static const char *wish_text(const struct pst_config *config, const char *stream, const char *side,
+                             const char *key)
+{
+  char path[128];
+
+  snprintf(path, sizeof(path), "%s.%s", side, key);
+  return app_stream_text(config, stream, path);
+}
+
+static void wish_take_transport(struct doctor_wish *wish, const struct pst_config *config,
+                                const char *stream, const char *side)
+{
+  const char *plugin = wish_text(config, stream, side, "transport.plugin"),
+             *device = wish_text(config, stream, side, "transport.options.device"),
+             *hops = wish_text(config, stream, side, "transport.options.hop_limit");
+  const bool by_cm =
+      wish_is(wish_text(config, stream, side, "transport.options.connection"), "rdma_cm");
+  char key[96];
+
+  if (wish_is(plugin, "verbs_rc") || wish_is(plugin, "verbs_dc")) {
+    wish->needs |= NEED_RDMA | NEED_PINNED;
+    if (device)
+      wish_add_name(wish->devices, &wish->device_count, device);
+    snprintf(key, sizeof(key), "%s.transport.options.hop_limit", side);
+    const char *origin = app_stream_origin(config, stream, key);
+    wish->asks_routes |= by_cm;
+    /* Not written, by rdma_cm it is the route's. */
+    if (hops && !(by_cm && wish_is(origin, "default")) &&
+        (wish->hop_limit == 0 || (unsigned)atoi(hops) < wish->hop_limit)) {
+      wish->hop_limit = (unsigned)atoi(hops);
+      snprintf(wish->hop_limit_at, sizeof(wish->hop_limit_at), "%s", origin ? origin : "");
+    }
+  }
+  if (wish_is(plugin, "ethernet"))
+    wish->needs |= NEED_DPDK | NEED_HUGE;
+  if (wish_is(plugin, "ucx"))
+    wish->needs |= NEED_UCX;
+}
+
+static void wish_take_side(struct doctor_wish *wish, const struct pst_config *config,
+                           const char *stream, const char *side)
+{
+  const char *memory = wish_text(config, stream, side, "memory.plugin");
+
+  wish_take_transport(wish, config, stream, side);
+  if (wish_is(memory, "cuda"))
+    wish->needs |= NEED_GPU;
+  if (wish_is(memory, "igpu"))
+    wish->needs |= NEED_IGPU;
+}
+
+/* "192.0.2.1:18515", "[fe80::1]:18515" */
+static void wish_take_peer(struct doctor_wish *wish, const char *where)
+{
+  char host[64];
+
+  if (!where || where[0] == '\0')
+    return;
+  if (where[0] == '[')
+    snprintf(host, sizeof(host), "%.*s", (int)strcspn(where + 1, "]"), where + 1);
+  else
+    snprintf(host, sizeof(host), "%.*s", (int)strcspn(where, ":"), where);
+  if (strncmp(host, "127.", 4) != 0 && strcmp(host, "::1") != 0)
+    wish_add_name(wish->peers, &wish->peer_count, host);
+}
+
+static void wish_take(struct doctor_wish *wish, const struct pst_config *config)
+{
+  for (uint32_t i = 0; i < pst_config_stream_count(config); i++) {
+    const char *stream = pst_config_stream_name(config, i);
+    const uint64_t bytes =
+        app_stream_number(config, stream, "ring") * app_stream_number(config, stream, "message");
+    wish_take_side(wish, config, stream, "sender");
+    wish_take_side(wish, config, stream, "receiver");
+    wish->pinned_bytes += bytes;
+  }
+  wish->huge_bytes = (wish->needs & NEED_HUGE) != 0 ? wish->pinned_bytes + HUGE_OF_DPDK : 0;
+  wish_take_peer(wish, pst_config_get(config, "control.connect"));
+}
+
+int doctor_read_wish(struct doctor_wish *wish, const char *file, char const *const *plugin_paths,
+                     size_t count)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_config *config = NULL;
+
+  for (size_t i = 0; i < count; i++)
+    pst_plugin_path_add(plugin_paths[i]);
+  wish->file = file;
+  if (!file)
+    return 0;
+  if (pst_config_open_file(file, NULL, 0, &config, &error) != 0)
+    return error.exit_status != 0 ? error.exit_status : PST_EXIT_USAGE;
+  wish_take(wish, config);
+  pst_config_close(config);
+  return 0;
+}

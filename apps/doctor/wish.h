@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `penstock doctor --for FILE` asks of a machine. */
+#ifndef APP_DOCTOR_WISH_H
+#define APP_DOCTOR_WISH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What `--for FILE` asks for: bits of what a check is about, too. */
+enum doctor_need {
+  NEED_RDMA = 1u << 0, /* an RDMA device */
+  NEED_GPU = 1u << 1,  /* a GPU of NVIDIA */
+  NEED_DPDK = 1u << 2,
+  NEED_UCX = 1u << 3,
+  NEED_IGPU = 1u << 4,   /* an integrated GPU */
+  NEED_PINNED = 1u << 5, /* memory that is locked */
+  NEED_HUGE = 1u << 6,   /* huge pages */
+};
+
+#define DOCTOR_NAMES 16
+
+struct doctor_wish {
+  const char *file; /* NULL: everything that this machine has */
+  uint32_t needs;
+  uint64_t pinned_bytes; /* of the rings at one end, the largest */
+  uint64_t huge_bytes;
+  char devices[DOCTOR_NAMES][64]; /* RDMA devices, netdevs or addresses that streams name */
+  size_t device_count;
+  char peers[DOCTOR_NAMES][64]; /* addresses of other hosts */
+  size_t peer_count;
+  unsigned hop_limit; /* the smallest that a stream sets; 0: none does */
+  char hop_limit_at[128];
+  bool asks_routes; /* a stream connects by rdma_cm, which takes the hop limit of routes */
+};
+
+/* Reads what the streams of a configuration ask for; file NULL: nothing. 0, or an exit status, with
+ * what is wrong said. */
+int doctor_read_wish(struct doctor_wish *wish, const char *file, char const *const *plugin_paths,
+                     size_t count);
+
+#endif

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""penstock doctor on recorded machines: each step of their set-up broken in turn, and on this one."""
+import os
+import pathlib
+import re
+
+from harness import ROOT, Case, main
+from machines import unpack
+
+MACHINES = pathlib.Path(__file__).resolve().parent / "machines"
+PAGE = ROOT / "docs" / "operations" / "doctor.md"
+SOURCES = ROOT / "apps" / "doctor"
+RDMA_8 = "rdma mlx5_0 pci=0000:14:00.0 netdev=rdma0 gid=10.0.0.1"
+RDMA_1 = "rdma mlx5_0 pci=0005:01:00.0 netdev=eth1 gid=192.168.1.2"
+# Machine, what is changed in its text, the check that then says so, its verdict, its remedy.
+BROKEN = [
+    ("dgx-h100", "osrelease: 5.15.0-1042-nvidia", "osrelease: 4.18.0", "kernel", "warning", "5.12 or later"),
+    ("dgx-h100", "width=16 bar1=128G iommu=identity", "width=16 bar1=128G iommu=DMA-FQ", "iommu", "fails", "iommu=pt"),
+    ("dgx-h100", "pci 0000:12:00.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=off",
+     "pci 0000:12:00.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=on", "acs", "fails", "setpci -s 0000:12:00.0 ECAP_ACS"),
+    ("igx", "Max locked memory         unlimited            unlimited", "Max locked memory         8388608              8388608 ",
+     "memlock", "fails", "memlock unlimited"),
+    ("igx", "scaling_governor: performance", "scaling_governor: schedutil", "cpu-governor", "warning", "cpupower"),
+    ("dgx-h100", "numa_balancing: 0", "numa_balancing: 1", "numa", "warning", "numa_balancing=0"),
+    ("pod", "memory.max: 34359738368", "memory.max: 33554432", "container", "fails", "limits.memory"),
+    ("jetson-orin", f" driver=mlx5_core speed=16 width=8\n{RDMA_1} rate=100", "", "adapter-driver", "fails", "modprobe mlx5_core"),
+    ("pod", "netdev=net1 gid", "netdev=net1 open=no gid", "adapter-nodes", "fails", "chmod 666"),
+    ("igx", "rate=100", "rate=100 firmware=0.0.0", "firmware", "warning", "mlxfwmanager"),
+    ("dgx-h100", RDMA_8, f"{RDMA_8} state='1: DOWN' physical='3: Disabled'", "port-state", "warning", "ip link set rdma0 up"),
+    ("igx", "rate=100", "rate=100 state='1: DOWN' physical='3: Disabled'", "port-state", "fails", "ip link set eth2 up"),
+    ("cloud-vm", "layer=InfiniBand", "layer=InfiniBand state='2: INIT'", "port-state", "fails", "opensm"),
+    ("igx", "driver=mlx5_core speed=32 width=8", "driver=mlx5_core speed=16 speed_most=32 width=8", "pcie-link", "warning", "slot"),
+    ("igx", "driver=mlx5_core speed=32 width=8", "driver=mlx5_core speed=32 width=4 width_most=8", "pcie-link", "warning", "slot"),
+    ("igx", " gid=192.168.1.1", "", "gid", "fails", "ip address add"),
+    ("igx", "rate=100", "rate=100 type='IB/RoCE v1'", "roce-mode", "fails", "cma_roce_mode"),
+    ("jetson-orin", "speed=16 width=8", "speed=16 width=8 relaxed=off", "relaxed-ordering", "warning", "setpci -s 0005:01:00.0"),
+    ("jetson-orin", "speed=16 width=8", "speed=16 width=8 reads=512", "pcie-reads", "warning", "setpci -s 0005:01:00.0"),
+    ("igx", "mtu=9000", "mtu=1500", "mtu", "warning", "ip link set eth2 mtu 9000"),
+    ("igx", "pause=on", "pause=off", "flow-control", "warning", "mlnx_qos -i eth2"),
+    ("igx", "ecn=1", "ecn=0", "ecn", "warning", "ecn/roce_np/enable"),
+    ("dgx-h100", "arp_ignore: 1", "arp_ignore: 0", "arp", "warning", "arp_ignore=1"),
+    ("dgx-h100", "ip_default_ttl: 64", "ip_default_ttl: 1", "hop-limit", "fails", "ip_default_ttl=64"),
+    ("dgx-h100", "gateway=192.0.2.1 link=eno1", "gateway=192.0.2.1 link=eno1 hop_limit=1", "hop-limit", "fails", "ip route replace"),
+    ("dgx-h100", "class=0x030200 numa=0 driver=nvidia speed", "class=0x030200 numa=0 driver=nouveau speed", "gpu-driver", "fails", "nvidia-open"),
+    ("igx", "bar1_bytes=64G", "bar1_bytes=256M", "bar1", "warning", "Above 4G Decoding"),
+    ("cloud-vm", "persistence=on", "persistence=off", "persistence", "warning", "nvidia-persistenced"),
+    ("cloud-vm", "ecc=on", "ecc=off", "ecc", "warning", "nvidia-smi -e 1 -i 0"),
+    ("cloud-vm", "errors=0", "errors=3", "ecc", "fails", "nvidia-smi -r -i 0"),
+    ("cloud-vm", "UNIX Open Kernel Module", "UNIX x86_64 Kernel Module", "gpudirect", "fails", "modprobe nvidia-peermem"),
+    ("jetson-orin", "sys/module/nvgpu/refcnt: 3\n", "", "igpu", "fails", "modprobe nvgpu"),
+    ("laptop", '"name": "ethernet", "usable": true', '"name": "ethernet", "usable": false, "reason": "no DPDK", "remedy": "install it"',
+     "dpdk", "warning", "install it"),
+    ("laptop", '"name": "ucx", "usable": true', '"name": "ucx", "usable": false, "reason": "no UCX", "remedy": "install it"',
+     "ucx", "warning", "install it"),
+    ("laptop", "json plugins", 'json clock: {"synchronised": false, "error_us": 0}\njson plugins', "clock", "warning", "chrony"),
+    ("cloud-vm", "json plugins", 'json processes: {"ptp4l": true, "phc2sys": false}\njson plugins', "ptp", "warning", "phc2sys"),
+]  # fmt: skip
+# Two at once: what is broken shows only where another thing is, too.
+BOTH = {
+    # With closed modules dma-buf is not there, and peermem is.
+    ("dgx-h100", "UNIX Open Kernel Module", "UNIX x86_64 Kernel Module"): {},
+    ("laptop", "scaling_governor: powersave", "scaling_governor: ondemand"): {},
+}
+# What such a machine has to be told in any case.
+ALWAYS = {"cloud-vm": {"pair": "warning"}}
+
+
+class Doctor(Case):
+    def machine(self, name, *changes):
+        text = (MACHINES / f"{name}.txt").read_text()
+        for old, new in changes:
+            self.assertIn(old, text, "the machine has what is changed")
+            text = text.replace(old, new, 1)
+        Doctor.number = getattr(Doctor, "number", 0) + 1
+        folder = self.folder / f"{name}-{Doctor.number}"
+        unpack(text, folder)
+        return folder
+
+    def find(self, folder, *words, status=None):
+        """The findings that are not ok, by check; and all."""
+        result, child = self.run_json("doctor", "--root", str(folder), *words, expect=status)
+        self.assertEqual(child.process.returncode, result["exit_status"])
+        return {one["check"]: one for one in result["findings"] if one["verdict"] != "ok"}, result
+
+    def test_machines_that_are_set_up(self):
+        for path in sorted(MACHINES.glob("*.txt")):
+            with self.subTest(path.stem):
+                found, result = self.find(self.machine(path.stem), status=0)
+                self.assertEqual({check: one["verdict"] for check, one in found.items()}, ALWAYS.get(path.stem, {}))
+                self.assertGreater(result["doctor"]["counts"]["ok"], 8)
+
+    def test_each_step_broken_in_turn(self):
+        for machine, old, new, check, verdict, remedy in BROKEN:
+            with self.subTest(machine=machine, check=check, new=new):
+                found, result = self.find(self.machine(machine, (old, new)))
+                wanted = {**ALWAYS.get(machine, {}), check: verdict}
+                self.assertEqual({name: one["verdict"] for name, one in found.items()}, wanted)
+                self.assertIn(remedy, found[check]["remedy"])
+                self.assertEqual(result["exit_status"], int("fails" in wanted.values()))
+
+    def test_what_makes_up_for_what_is_missing(self):
+        for (machine, old, new), wanted in BOTH.items():
+            with self.subTest(machine=machine, new=new):
+                found, _ = self.find(self.machine(machine, (old, new)))
+                self.assertEqual({name: one["verdict"] for name, one in found.items()}, wanted)
+
+    def test_each_check_is_broken_here_and_on_the_page(self):
+        checks = set()
+        for path in SOURCES.glob("*_checks.c"):
+            checks |= set(re.findall(r'(?m)^    \{"([a-z0-9-]+)", (?:"\w+"|ADAPTER),', path.read_text()))
+        self.assertGreater(len(checks), 30)
+        # Other tests break these, but for `isolation`, which only tells.
+        elsewhere = {"huge-pages", "link-type", "pair", "lockdown", "isolation"}
+        self.assertEqual(checks, {row[3] for row in BROKEN} | elsewhere)
+        told = set(re.findall(r"(?m)^\| `([a-z0-9-]+)` \|", PAGE.read_text().split("## Checks")[1]))
+        self.assertEqual(told, checks | {"adapter-here", "gpu-here"})
+
+    def test_secure_boot_where_a_driver_is_missing(self):
+        folder = self.machine("cloud-vm", ("[none] integrity", "none [integrity]"), ("numa=0 driver=nvidia", "numa=0"),
+                              ("sys/module/nvidia/version: 550.54.15\n", ""))  # fmt: skip
+        found, _ = self.find(folder, status=1)
+        self.assertEqual({"lockdown", "gpu-driver", "pair"}, set(found))
+        self.assertIn("mokutil", found["lockdown"]["remedy"])
+
+    def test_what_only_root_can_read_is_said_to_be_so(self):
+        found, _ = self.find(self.machine("jetson-orin", ("speed=16 width=8", "speed=16 width=8 config=64")), status=0)
+        self.assertEqual({"relaxed-ordering", "pcie-reads"}, set(found))
+        for one in found.values():
+            self.assertEqual((one["verdict"], one["why"]), ("cannot tell", "only root may read it"))
+            self.assertIn("sudo penstock doctor", one["remedy"])
+        self.find(self.machine("jetson-orin", ("speed=16 width=8", "speed=16 width=8 config=64")), "--area", "adapter", status=3)
+
+    # ---- --for ----
+
+    def test_for_a_file(self):
+        """It names what the file needs and nothing else."""
+        dgx, laptop = self.machine("dgx-h100"), self.machine("laptop")
+        file = str(ROOT / "config" / "verbs.yaml")
+        found, result = self.find(dgx, "--for", file, status=0)
+        self.assertEqual({one["area"] for one in result["findings"]}, {"host", "adapter"})
+        self.assertEqual({one["subject"] for one in result["findings"] if one["check"] == "firmware"}, {"mlx5_0"})
+        found, _ = self.find(laptop, "--for", file, status=3)
+        self.assertEqual({name: one["verdict"] for name, one in found.items()}, {"adapter-here": "not here"})
+        found, result = self.find(laptop, "--for", str(ROOT / "config" / "loopback.yaml"), status=0)
+        self.assertEqual({one["area"] for one in result["findings"]}, {"host"})
+
+    def test_for_a_device_that_is_not_here(self):
+        file = self.write("away.yaml", (ROOT / "config" / "verbs.yaml").read_text().replace("mlx5_0", "mlx5_77"))
+        found, _ = self.find(self.machine("dgx-h100"), "--for", str(file), status=3)
+        self.assertEqual((found["adapter-here"]["subject"], len(found)), ("mlx5_77", 1))
+
+    def test_for_huge_pages_and_frames(self):
+        file = str(ROOT / "config" / "ethernet-mlx5-gpu.yaml")
+        found, _ = self.find(self.machine("igx"), "--for", file, status=0)
+        self.assertEqual(found, {})
+        found, _ = self.find(self.machine("igx", ("HugePages_Free:    512", "HugePages_Free:    0")), "--for", file, status=1)
+        self.assertEqual(set(found), {"huge-pages"})
+        self.assertIn("vm.nr_hugepages=", found["huge-pages"]["remedy"])
+
+    def test_a_hop_limit_of_1_in_the_file(self):
+        text = (ROOT / "config" / "verbs.yaml").read_text().replace('"127.0.0.1:18515"', '"198.51.100.7:18515"\n  insecure: true')
+        self.assertIn("device: mlx5_0", text)
+        file = str(self.write("near.yaml", text.replace("device: mlx5_0", "device: mlx5_0\n    hop_limit: 1")))
+        found, _ = self.find(self.machine("dgx-h100"), "--for", file, status=1)
+        self.assertEqual(set(found), {"hop-limit"})
+        self.assertIn("near.yaml", found["hop-limit"]["remedy"])
+        self.assertRegex(found["hop-limit"]["read"], r"192\.0\.2\.1.*RETRY_EXC_ERR")
+
+    # ---- The command ----
+
+    def test_the_command_line(self):
+        for words, why in ((("--area", "adaptr"), "did you mean 'adapter'"), (("--root", "nowhere"), "nowhere: No such file"),
+                           (("--root", str(self.folder)), "is no recording"), (("--root", "a", "--record", "b"), "excludes --root"),
+                           (("--for", "nothing.yaml"), "nothing.yaml")):  # fmt: skip
+            with self.subTest(words):
+                self.assertRegex(self.run_program("doctor", *words, expect=2).stderr, why)
+
+    def test_this_machine_and_its_recording(self):
+        """A recording gives what the machine gave, without its name and its addresses."""
+        recorded = self.folder / "recorded"
+        here = self.run_program("doctor", "--record", str(recorded), expect=None)
+        again = self.run_program("doctor", "--root", str(recorded), expect=None)
+        self.assertEqual((here.process.returncode, here.stdout), (again.process.returncode, again.stdout))
+        text = "".join(path.read_text(errors="replace") for path in recorded.rglob("*") if path.is_file())
+        for line in os.popen("cat /sys/class/net/*/address").read().split():
+            if line != "00:00:00:00:00:00":
+                self.assertNotIn(line, text)
+        self.assertIn("exists", self.run_program("doctor", "--record", str(recorded), expect=1).stderr)
+
+    def test_links_of_a_recording_lead_nowhere_else(self):
+        folder = self.machine("laptop")
+        (folder / "proc/sys/kernel/osrelease").unlink()
+        (folder / "proc/sys/kernel/osrelease").symlink_to("../../../../../../../../etc/hostname")
+        found, _ = self.find(folder)
+        self.assertEqual(found["kernel"]["verdict"], "cannot tell")
+
+
+if __name__ == "__main__":
+    main()
