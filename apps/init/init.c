@@ -351,8 +351,8 @@ const struct command app_command_init = {
         "Ends with 3, and lists what there is, where this machine has no such device.\n"
         "\n"
         "Examples:\n"
-        "  penstock init --as camera --from eth0 --to gpu0 -o camera.yaml\n"
-        "      A camera's packets into the memory of a GPU.\n"
+        "  penstock init --as camera --from lo -o camera.yaml\n"
+        "      What ffmpeg sends on this host; a real camera: --from eth0, and into a GPU: --to gpu0.\n"
         "  penstock init --as loopback | tee try.yaml\n"
         "      A stream that needs nothing; `penstock run try.yaml --duration 3` runs it.",
     .run = init_run,
