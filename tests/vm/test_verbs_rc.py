@@ -341,6 +341,30 @@ class Routed(guests.Case):
         self.assertRegex(told, r"IBV_WC_RETRY_EXC_ERR \(12;.*Check: `hop_limit`")
         self.assertRegex(told, rf"{TOLD_BY_THE_ROUTER}.*(completer_retry_err|retry_exceeded_err) \+\d+")
 
+    def test_doctor_finds_a_hop_limit_of_1(self):
+        """The file's, with a router on the way to `control`; and the routes', which rdma_cm takes."""
+        doctor = f"exec {PROGRAM} doctor --area adapter"
+        needs = f"{doctor} --for {self.write_near(1)}"
+        sound = self.guest("a").run(f"{doctor} -v")
+        self.assertRegex(sound.stdout, r"ok +hop-limit +packets pass routers")
+        self.assertRegex(sound.stdout, r"ok +gid +rxe0: GID \d+ is 10\.[89]\.1\.1, RoCE v2")
+        self.assertRegex(sound.stdout, r"ok +port-state +rxe0: ACTIVE")
+        told = self.guest("a").run(needs, expect=1).stdout
+        self.assertRegex(told, r"fails +hop-limit +10\.8\.2\.1: packets have a hop limit of 1, and end at the router 10\.8\.1\.254")
+        self.assertRegex(told, r"remedy: remove hop_limit at \S+near-1.yaml:\d+:\d+, or set 64")
+        self.guest("a").run(f"{doctor} --for {self.write_near(64)}")
+        self.hop_limit_1()
+        told = self.guest("a").run(doctor, expect=1).stdout
+        self.assertRegex(told, r"fails +hop-limit +10\.9\.2\.0/24: packets have a hop limit of 1, and end at the router 10\.9\.1\.254")
+        self.assertIn("remedy: sudo ip route replace 10.9.2.0/24 via 10.9.1.254 dev eth0", told)
+
+    def write_near(self, hops):
+        """config/verbs.yaml between these guests, on a folder that they see."""
+        text = (ROOT / "config" / "verbs.yaml").read_text().replace("device: mlx5_0", f"device: rxe0\n    hop_limit: {hops}")
+        path = self.folder / f"near-{hops}.yaml"
+        path.write_text(text.replace('"127.0.0.1:18515"', '"10.8.2.1:18515"\n  insecure: true'))
+        return path
+
     def test_a_link_of_a_smaller_mtu_is_named(self):
         """Both ends' ports take 4096 bytes, and a link between them does not. The device gives up;
         or, once the kernel has heard of the link, sends nothing any more and says nothing."""
