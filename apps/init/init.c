@@ -351,7 +351,7 @@ const struct command app_command_init = {
         "Ends with 3, and lists what there is, where this machine has no such device.\n"
         "\n"
         "Examples:\n"
-        "  penstock init --as camera --from lo -o camera.yaml\n"
+        "  penstock init --as camera --from lo -o ffmpeg.yaml\n"
         "      What ffmpeg sends on this host; a real camera: --from eth0, and into a GPU: --to gpu0.\n"
         "  penstock init --as loopback | tee try.yaml\n"
         "      A stream that needs nothing; `penstock run try.yaml --duration 3` runs it.",
